@@ -1,0 +1,85 @@
+# manta_folder(NAME [SEES folders...] [LIBS libraries...]): the static library
+# manta_NAME of src/NAME/*.c. A file whose name ends in _avx2.c or _avx512.c is
+# compiled for that instruction set; nothing else may use one without asking
+# the processor first.
+set(MANTA_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes
+    -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wvla)
+set(MANTA_FOLDERS "")
+
+# Contraction would let the compiler choose which products are fused, and so
+# the last bit of a sum; where we want fma we say fma (docs/numerics.md).
+function(manta_compile_options target)
+  target_compile_options(${target} PRIVATE ${MANTA_WARNINGS} -ffp-contract=off -fno-math-errno
+                         -fno-trapping-math)
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
+  if(MANTA_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(MANTA_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${MANTA_SANITIZE} -fno-omit-frame-pointer
+                           -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=${MANTA_SANITIZE})
+  endif()
+  if(MANTA_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
+macro(manta_folder name)
+  cmake_parse_arguments(ARG "" "" "SEES;LIBS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
+  if(sources)
+    add_library(manta_${name} STATIC ${sources})
+    manta_compile_options(manta_${name})
+    target_include_directories(manta_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_compile_definitions(manta_${name} PRIVATE MANTA_BUILDING)
+    foreach(seen ${ARG_SEES})
+      if(TARGET manta_${seen})
+        target_link_libraries(manta_${name} PUBLIC manta_${seen})
+      endif()
+    endforeach()
+    target_link_libraries(manta_${name} PUBLIC ${ARG_LIBS})
+    foreach(source ${sources})
+      if(source MATCHES "_avx2\\.c$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+      elseif(source MATCHES "_avx512\\.c$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+          "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512")
+      endif()
+    endforeach()
+    list(APPEND MANTA_FOLDERS ${name})
+  endif()
+endmacro()
+
+macro(manta_shared_library)
+  file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
+  add_library(manta SHARED ${CMAKE_BINARY_DIR}/empty.c)
+  set_target_properties(manta PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  target_include_directories(manta PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  if(MANTA_SANITIZE)
+    target_link_options(manta PRIVATE -fsanitize=${MANTA_SANITIZE})
+  endif()
+  foreach(name ${MANTA_FOLDERS})
+    target_link_libraries(manta PRIVATE
+      -Wl,--whole-archive $<TARGET_FILE:manta_${name}> -Wl,--no-whole-archive)
+    add_dependencies(manta manta_${name})
+  endforeach()
+  target_link_libraries(manta PRIVATE Threads::Threads m ZLIB::ZLIB PNG::PNG JPEG::JPEG CURL::libcurl
+                        PkgConfig::JANSSON PkgConfig::DEFLATE)
+  if(MANTA_ONEDNN)
+    target_link_libraries(manta PRIVATE DNNL::dnnl)
+  endif()
+endmacro()
+
+macro(manta_program)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
+  if(sources)
+    add_executable(manta_cli ${sources})
+    set_target_properties(manta_cli PROPERTIES OUTPUT_NAME manta
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    manta_compile_options(manta_cli)
+    target_link_libraries(manta_cli PRIVATE manta)
+  endif()
+endmacro()
