@@ -51,35 +51,62 @@ macro(manta_folder name)
   endif()
 endmacro()
 
+# libmanta.so: the objects of every folder. The folders are also linked, after
+# their objects, only so that their libraries (zlib, oneDNN, ...) come along;
+# nothing is left for the linker to take from the archives themselves.
 macro(manta_shared_library)
-  file(WRITE ${CMAKE_BINARY_DIR}/empty.c "")
-  add_library(manta SHARED ${CMAKE_BINARY_DIR}/empty.c)
-  set_target_properties(manta PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
-  target_include_directories(manta PUBLIC
-    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  if(MANTA_SANITIZE)
-    target_link_options(manta PRIVATE -fsanitize=${MANTA_SANITIZE})
-  endif()
-  foreach(name ${MANTA_FOLDERS})
-    target_link_libraries(manta PRIVATE
-      -Wl,--whole-archive $<TARGET_FILE:manta_${name}> -Wl,--no-whole-archive)
-    add_dependencies(manta manta_${name})
-  endforeach()
-  target_link_libraries(manta PRIVATE Threads::Threads m ZLIB::ZLIB PNG::PNG JPEG::JPEG CURL::libcurl
-                        PkgConfig::JANSSON PkgConfig::DEFLATE)
-  if(MANTA_ONEDNN)
-    target_link_libraries(manta PRIVATE DNNL::dnnl)
+  if(MANTA_FOLDERS)
+    set(objects "")
+    set(archives "")
+    foreach(name ${MANTA_FOLDERS})
+      list(APPEND objects $<TARGET_OBJECTS:manta_${name}>)
+      list(APPEND archives manta_${name})
+    endforeach()
+    add_library(manta SHARED ${objects})
+    set_target_properties(manta PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                          LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE C)
+    target_include_directories(manta INTERFACE
+      $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(manta PRIVATE ${archives})
+    if(MANTA_SANITIZE)
+      # Sanitizer runtimes are resolved in the program, so --no-undefined is not for them.
+      target_link_options(manta PRIVATE -fsanitize=${MANTA_SANITIZE})
+    else()
+      target_link_options(manta PRIVATE -Wl,--no-undefined)
+    endif()
   endif()
 endmacro()
 
+# The program, from src/cli: it links libmanta.so and sees only include/.
+# share/manta/data beside it stands in for the installed data folder, so that
+# a program in the build tree finds the bundled data as an installed one does,
+# and no path of the source tree is compiled in (docs/architecture.md).
 macro(manta_program)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
-  if(sources)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/share/manta)
+  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/data ${CMAKE_BINARY_DIR}/share/manta/data SYMBOLIC)
+  if(sources AND TARGET manta)
     add_executable(manta_cli ${sources})
     set_target_properties(manta_cli PROPERTIES OUTPUT_NAME manta
       RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
       INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     manta_compile_options(manta_cli)
-    target_link_libraries(manta_cli PRIVATE manta)
+    target_include_directories(manta_cli PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(manta_cli PRIVATE manta PkgConfig::JANSSON)
   endif()
+endmacro()
+
+# examples/NAME.c becomes the program NAME, linked as a user's would be.
+macro(manta_examples)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.c)
+  foreach(source ${sources})
+    if(TARGET manta)
+      get_filename_component(name ${source} NAME_WE)
+      add_executable(example_${name} ${source})
+      set_target_properties(example_${name} PROPERTIES OUTPUT_NAME ${name}
+                            RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/examples)
+      manta_compile_options(example_${name})
+      target_link_libraries(example_${name} PRIVATE manta)
+    endif()
+  endforeach()
 endmacro()
