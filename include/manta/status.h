@@ -9,8 +9,8 @@
 #define MANTA_STATUS_H
 
 #if defined(__GNUC__)
-#define MANTA_API __attribute__((visibility("default")))
-#define MANTA_MUST_USE __attribute__((warn_unused_result))
+#define MANTA_API                __attribute__((visibility("default")))
+#define MANTA_MUST_USE           __attribute__((warn_unused_result))
 #define MANTA_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else
 #define MANTA_API
@@ -24,31 +24,31 @@ extern "C" {
 
 typedef enum manta_status {
     MANTA_OK = 0,
-    MANTA_EINVAL,       /* an argument, option or shape that cannot be */
-    MANTA_ENOENT,       /* nothing by that name */
-    MANTA_EEXIST,       /* something by that name already */
-    MANTA_EIO,          /* the system refused a read, a write, a socket */
-    MANTA_ENOMEM,       /* memory sized by the user could not be had */
-    MANTA_ENOSPC,       /* disk or store full */
-    MANTA_ECORRUPT,     /* bytes that are not what they claim to be */
+    MANTA_EINVAL, /* an argument, option or shape that cannot be */
+    MANTA_ENOENT, /* nothing by that name */
+    MANTA_EEXIST, /* something by that name already */
+    MANTA_EIO, /* the system refused a read, a write, a socket */
+    MANTA_ENOMEM, /* memory sized by the user could not be had */
+    MANTA_ENOSPC, /* disk or store full */
+    MANTA_ECORRUPT, /* bytes that are not what they claim to be */
     MANTA_EUNSUPPORTED, /* understood, and not available here */
-    MANTA_EPERM,        /* not allowed */
-    MANTA_EBUSY,        /* in use by another */
-    MANTA_ETIMEDOUT,    /* a deadline passed */
-    MANTA_ECANCELLED,   /* ended on request */
-    MANTA_EDIED,        /* a process that was awaited is dead */
-    MANTA_EUNKNOWN,     /* it may have happened or not */
-    MANTA_ENAN,         /* a number that is not one */
-    MANTA_EINTERNAL     /* our own mistake */
+    MANTA_EPERM, /* not allowed */
+    MANTA_EBUSY, /* in use by another */
+    MANTA_ETIMEDOUT, /* a deadline passed */
+    MANTA_ECANCELLED, /* ended on request */
+    MANTA_EDIED, /* a process that was awaited is dead */
+    MANTA_EUNKNOWN, /* it may have happened or not */
+    MANTA_ENAN, /* a number that is not one */
+    MANTA_EINTERNAL /* our own mistake */
 } manta_status;
 
 /* An error as it travels: where it arose and the sentence said there. Plain
  * memory without pointers, so that it can be copied into a message. */
 typedef struct manta_error {
     manta_status code;
-    int rank;            /* of the process it arose in, -1 outside a group */
-    char host[64];       /* "" for this one */
-    char text[440];      /* the sentence, always terminated */
+    int rank; /* of the process it arose in, -1 outside a group */
+    char host[64]; /* "" for this one */
+    char text[440]; /* the sentence, always terminated */
 } manta_error;
 
 /* Records the sentence and returns `code`, for `return manta_fail(...)`.

@@ -12,18 +12,18 @@
 
 #include "base/status.h"
 
-void *mem_new(size_t size);                      /* zeroed; aborts when memory is gone */
-void *mem_resize(void *p, size_t size);          /* realloc; aborts when memory is gone */
+void *mem_new(size_t size); /* zeroed; aborts when memory is gone */
+void *mem_resize(void *p, size_t size); /* realloc; aborts when memory is gone */
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n);
-char *mem_printf(const char *fmt, ...) MANTA_PRINTF(1, 2);   /* owned by the caller */
-void mem_free(void *p);                          /* for all of these; accepts NULL */
+char *mem_printf(const char *fmt, ...) MANTA_PRINTF(1, 2); /* owned by the caller */
+void mem_free(void *p); /* for all of these; accepts NULL */
 
 /* Memory of a size someone else chose, 64-byte aligned and zeroed, or NULL. */
 void *mem_try(size_t size);
 /* As mem_try(), contents undefined (for buffers that are written whole). */
 void *mem_try_raw(size_t size);
-void mem_try_free(void *p);                      /* accepts NULL */
+void mem_try_free(void *p); /* accepts NULL */
 
 /* As mem_try() of n * size with a status: MANTA_ENOMEM naming `what`; refuses
  * products that overflow. *out untouched on failure. */
@@ -32,7 +32,7 @@ manta_status mem_try_array(int64_t n, size_t size, const char *what, void **out)
 /* Test hook: the n-th mem_try() from now (counting from 1) fails; with
  * `sticky` every later one too. n = 0 turns it off. */
 void mem_fail_at(int64_t n, int sticky);
-int64_t mem_failures(void);                      /* how many calls the hook has failed since mem_fail_at() */
-int64_t mem_live(void);                          /* blocks not yet given back, of all kinds */
+int64_t mem_failures(void); /* how many calls the hook has failed since mem_fail_at() */
+int64_t mem_live(void); /* blocks not yet given back, of all kinds */
 
 #endif

@@ -1,0 +1,314 @@
+/* pool.c - how tasks are handed out, and how threads wait.
+ *
+ *   caller                                      worker
+ *   job = {fn, ctx, n}                          wait until remaining != 0
+ *   unfinished = n                              while remaining != 0:
+ *   remaining  = n          ── release ──▶          CAS remaining r -> r-1
+ *   wake sleepers, if any                           run task n - r
+ *   take tasks like a worker                    unfinished -= tasks run
+ *   wait until unfinished == 0   ◀── release ──
+ *
+ * Invariants
+ * 1. `job` is written only while remaining == 0 and unfinished == 0.
+ * 2. Whoever took a task (its CAS succeeded) may read `job`: the job cannot
+ *    end, and so cannot be replaced, before that task is counted as finished.
+ *    A worker that was delayed between load and CAS and meets the same number
+ *    in a later job has simply taken a task of that later job; it reads `job`
+ *    only afterwards. That is why no generation is needed.
+ * 3. A worker need not notice a job at all. The caller never waits for a thread
+ *    that took nothing, so a descheduled or sleeping worker delays nobody.
+ *
+ * The wake-up is skipped when nobody sleeps. A thread that goes to sleep first
+ * counts itself into `sleepers` and then looks at the word (in the kernel);
+ * the other side first writes the word and then looks at `sleepers`; both with
+ * sequential consistency, so one of them sees the other. */
+#include "os/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* `remaining` with this value tells the workers to leave. */
+#define STOP UINT32_MAX
+
+enum {
+    LINE = 64, /* what two cores would fight over */
+    SPIN_NS = 100 * 1000, /* about what waking a sleeping thread costs on a virtual machine */
+    SPIN_PURE_NS = 4000, /* of which this long without giving way */
+    PAUSES = 32, /* between two looks at the clock */
+};
+
+typedef struct worker {
+    pool *p;
+    int thread;
+    pthread_t id;
+} worker;
+
+struct pool {
+    /* Written once, by pool_new(). */
+    int threads;
+    int started; /* workers that exist: threads - 1, less after a failed start */
+    pid_t owner;
+    bool crowded; /* more threads than cores: spinning only delays the others */
+    size_t scratch_size, scratch_stride;
+    unsigned char *scratch;
+    worker *workers; /* [threads]; [0] is unused */
+
+    /* Invariant 1. */
+    struct {
+        pool_fn *fn;
+        void *ctx;
+        uint32_t n;
+    } job;
+    atomic_bool busy; /* catches a second caller */
+
+    _Alignas(LINE) _Atomic uint32_t remaining; /* tasks nobody took yet, or STOP; a futex */
+    _Alignas(LINE) _Atomic uint32_t unfinished; /* tasks whose call has not returned; a futex */
+    _Alignas(LINE) _Atomic uint32_t sleepers; /* workers asleep on `remaining` */
+    _Atomic uint32_t caller_sleeps; /* caller asleep on `unfinished` */
+};
+
+/* Set while this thread runs tasks: which pool's, and as which thread. */
+static _Thread_local const pool *inside;
+static _Thread_local int inside_thread;
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    /* Every outcome (woken, value changed, signal) is answered by looking again. */
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic uint32_t *word, int n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
+static void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Spins until *word differs from `value` (when `until_equal` is false) or
+ * equals it (when true), or the time is over. Returns whether it came true. */
+static bool spin(const pool *p, _Atomic uint32_t *word, uint32_t value, bool until_equal)
+{
+    int64_t start = 0;
+    for (;;) {
+        for (int i = 0; i < PAUSES; i++) {
+            if ((atomic_load_explicit(word, memory_order_acquire) == value) == until_equal) return true;
+            cpu_pause();
+        }
+        int64_t now = now_ns();
+        if (!start) start = now;
+        if (now - start > SPIN_NS) return false;
+        if (p->crowded || now - start > SPIN_PURE_NS) sched_yield();
+    }
+}
+
+/* Takes the next task; false when none is left (or the pool is stopping). */
+static bool take(pool *p, uint32_t *task)
+{
+    uint32_t r = atomic_load_explicit(&p->remaining, memory_order_relaxed);
+    do {
+        if (r == 0 || r == STOP) return false;
+    } while (!atomic_compare_exchange_weak_explicit(&p->remaining, &r, r - 1, memory_order_acquire,
+                                                    memory_order_relaxed));
+    *task = p->job.n - r; /* invariant 2 */
+    return true;
+}
+
+/* Runs tasks until none is left to take. */
+static void work(pool *p, int thread)
+{
+    uint32_t task, done = 0;
+    inside = p;
+    inside_thread = thread;
+    for (; take(p, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
+    inside = NULL;
+    if (done == 0) return;
+    if (atomic_fetch_sub_explicit(&p->unfinished, done, memory_order_seq_cst) == done &&
+        atomic_load_explicit(&p->caller_sleeps, memory_order_seq_cst))
+        futex_wake(&p->unfinished, 1);
+}
+
+static void *worker_main(void *arg)
+{
+    worker *w = arg;
+    pool *p = w->p;
+    char name[16];
+    snprintf(name, sizeof name, "manta-pool-%d", w->thread);
+    pthread_setname_np(pthread_self(), name);
+    /* First touch: the pages are faulted in now, and near this thread's core. */
+    if (p->scratch) memset(pool_scratch(p, w->thread), 0, p->scratch_size);
+
+    for (;;) {
+        if (!spin(p, &p->remaining, 0, false)) {
+            atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
+            while (atomic_load_explicit(&p->remaining, memory_order_seq_cst) == 0)
+                futex_wait(&p->remaining, 0);
+            atomic_fetch_sub_explicit(&p->sleepers, 1, memory_order_relaxed);
+        }
+        if (atomic_load_explicit(&p->remaining, memory_order_acquire) == STOP) return NULL;
+        work(p, w->thread);
+    }
+}
+
+/* Starts worker `i` with all signals blocked. Returns an errno. */
+static int worker_start(pool *p, int i)
+{
+    worker *w = &p->workers[i];
+    sigset_t all, old;
+    *w = (worker){.p = p, .thread = i};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int err = pthread_create(&w->id, NULL, worker_main, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return err;
+}
+
+static int cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) ? INT_MAX : CPU_COUNT(&set);
+}
+
+manta_status pool_new(int threads, size_t scratch_size, pool **out)
+{
+    manta_status st = MANTA_OK;
+    pool *p = NULL;
+    size_t size;
+
+    if (threads < 1)
+        return manta_fail(MANTA_EINVAL, "a pool of %d threads: there must be at least 1", threads);
+    p = mem_try(sizeof *p);
+    if (!p) return manta_fail(MANTA_ENOMEM, "pool: %zu bytes of memory could not be had", sizeof *p);
+    p->threads = threads;
+    p->owner = getpid();
+    p->crowded = threads > cores();
+    p->workers = mem_new((size_t)threads * sizeof *p->workers);
+    p->scratch_size = scratch_size;
+    p->scratch_stride = (scratch_size + LINE - 1) / LINE * LINE;
+    if (scratch_size > 0) {
+        if (p->scratch_stride < scratch_size ||
+            __builtin_mul_overflow((size_t)threads, p->scratch_stride, &size) ||
+            !(p->scratch = mem_try_raw(size))) {
+            st = manta_fail(MANTA_ENOMEM, "pool: no memory for %d times %zu bytes of scratch", threads,
+                            scratch_size);
+            goto out;
+        }
+        memset(p->scratch, 0, p->scratch_stride);
+    }
+    while (p->started < threads - 1) {
+        int err = worker_start(p, p->started + 1);
+        if (err) {
+            st = manta_fail(MANTA_ENOMEM, "pool: thread %d of %d could not be started: %s", p->started + 1,
+                            threads, strerror(err));
+            goto out;
+        }
+        p->started++;
+    }
+    *out = p;
+    p = NULL;
+out:
+    pool_free(p);
+    return st;
+}
+
+void pool_free(pool *p)
+{
+    if (!p) return;
+    assert(inside != p);
+    if (p->owner == getpid()) { /* after a fork there is nobody to join */
+        atomic_store_explicit(&p->remaining, STOP, memory_order_seq_cst);
+        futex_wake(&p->remaining, INT_MAX);
+        for (int i = 1; i <= p->started; i++) pthread_join(p->workers[i].id, NULL);
+    }
+    mem_try_free(p->scratch);
+    mem_free(p->workers);
+    mem_try_free(p);
+}
+
+int pool_threads(const pool *p)
+{
+    return p->threads;
+}
+
+void *pool_scratch(const pool *p, int thread)
+{
+    assert(thread >= 0 && thread < p->threads);
+    return p->scratch ? p->scratch + (size_t)thread * p->scratch_stride : NULL;
+}
+
+/* All tasks, one after the other, on this thread. */
+static void run_inline(pool *p, int n_tasks, pool_fn *fn, void *ctx)
+{
+    const pool *outer = inside;
+    int thread = outer == p ? inside_thread : 0, outer_thread = inside_thread;
+    inside = p;
+    inside_thread = thread;
+    for (int i = 0; i < n_tasks; i++) fn(ctx, i, thread);
+    inside = outer;
+    inside_thread = outer_thread;
+}
+
+/* Waits for the tasks that workers took. */
+static void join(pool *p)
+{
+    uint32_t left;
+    if (spin(p, &p->unfinished, 0, true)) return;
+    atomic_store_explicit(&p->caller_sleeps, 1, memory_order_seq_cst);
+    while ((left = atomic_load_explicit(&p->unfinished, memory_order_seq_cst)) != 0)
+        futex_wait(&p->unfinished, left);
+    atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
+}
+
+void pool_run(pool *p, int n_tasks, pool_fn *fn, void *ctx)
+{
+    if (n_tasks <= 1 || p->threads == 1 || inside == p) {
+        run_inline(p, n_tasks, fn, ctx);
+        return;
+    }
+    bool was_busy = atomic_exchange_explicit(&p->busy, true, memory_order_acquire);
+    assert(!was_busy); /* one caller at a time */
+    (void)was_busy;
+
+    p->job.fn = fn;
+    p->job.ctx = ctx;
+    p->job.n = (uint32_t)n_tasks;
+    atomic_store_explicit(&p->unfinished, (uint32_t)n_tasks, memory_order_relaxed);
+    atomic_store_explicit(&p->remaining, (uint32_t)n_tasks, memory_order_seq_cst);
+    uint32_t asleep = atomic_load_explicit(&p->sleepers, memory_order_seq_cst);
+    if (asleep > 0) futex_wake(&p->remaining, n_tasks - 1);
+
+    const pool *outer = inside; /* a task of another pool may run this one */
+    int outer_thread = inside_thread;
+    work(p, 0);
+    inside = outer;
+    inside_thread = outer_thread;
+    join(p);
+    atomic_store_explicit(&p->busy, false, memory_order_release);
+}
