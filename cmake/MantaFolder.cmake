@@ -10,7 +10,7 @@ set(MANTA_FOLDERS "")
 # the last bit of a sum; where we want fma we say fma (docs/numerics.md).
 function(manta_compile_options target)
   target_compile_options(${target} PRIVATE ${MANTA_WARNINGS} -ffp-contract=off -fno-math-errno
-                         -fno-trapping-math)
+                         -fno-trapping-math -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
   if(MANTA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)

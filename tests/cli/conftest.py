@@ -1,0 +1,136 @@
+"""Fixtures of the black-box tests: the built program, run with a deadline.
+
+    def test_version(manta):
+        assert manta("--version").stdout.startswith("manta ")
+
+    def test_events(manta):
+        done = manta("train", "linear", "--data", "mnist", "--epochs", "1", "--json")
+        assert done.events[-1]["event"] == "result"
+
+Every test runs in its own folder (tmp_path), with a cache folder of its own,
+and sees the bundled data only, so that no test depends on what the user has
+or on the network.
+"""
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAM = pathlib.Path(os.environ.get("MANTA_BIN", ROOT / "build" / "release" / "manta")).resolve()
+
+# Before any test imports it: the light backend, on the processor.
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def parse_events(text):
+    """The objects of a --json run, in order; an error names the line that is none."""
+    events = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            event = json.loads(line, parse_constant=refuse_constant)
+        except ValueError as why:
+            raise AssertionError(f"line {number} of --json is no JSON ({why}): {line!r}") from None
+        assert isinstance(event, dict) and isinstance(event.get("event"), str), \
+            f"line {number} of --json is no event: {line!r}"
+        events.append(event)
+    return events
+
+
+def refuse_constant(name):
+    """NaN and Infinity are Python's, not JSON's."""
+    raise ValueError(f"{name} is not JSON")
+
+
+@dataclasses.dataclass
+class Done:
+    """A finished run of the program."""
+    args: list
+    status: int         # exit status; negative: the signal that ended it
+    stdout: str
+    stderr: str
+
+    @property
+    def events(self):
+        return parse_events(self.stdout)
+
+    def event(self, name):
+        """The last event of that name; fails when there is none."""
+        found = [e for e in self.events if e["event"] == name]
+        assert found, f"no event {name!r} in:\n{self.stdout}"
+        return found[-1]
+
+
+class Running:
+    """The program while it runs, in a process group of its own."""
+
+    def __init__(self, args, cwd, env):
+        self.args = [str(a) for a in args]
+        self.process = subprocess.Popen([str(PROGRAM), *self.args], cwd=cwd, env=env, text=True,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        start_new_session=True)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, timeout_s=60):
+        """Waits for the end; past the deadline everything is killed and the test fails with the output."""
+        try:
+            out, err = self.process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            out, err = self.process.communicate()
+            pytest.fail(f"manta {' '.join(self.args)}: not done after {timeout_s} s\n{out}\n{err}")
+        return Done(self.args, self.process.returncode, out, err)
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """The environment of a run: nothing of the user's but the path and the sanitizers' options."""
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LD_LIBRARY_PATH") or k.endswith("SAN_OPTIONS")}
+    return {**kept, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "LC_ALL": "C.UTF-8",
+            "TERM": "dumb"}
+
+
+@pytest.fixture
+def start(tmp_path, environment):
+    """start(*args, env={}, cwd=None): the program, running. What is still running at the end is killed."""
+    if not PROGRAM.is_file():
+        pytest.fail(f"{PROGRAM} is not built")
+    running = []
+
+    def starter(*args, env=None, cwd=None):
+        r = Running(args, cwd or tmp_path, {**environment, **(env or {})})
+        running.append(r)
+        return r
+
+    yield starter
+    for r in running:
+        if r.process.poll() is None:
+            r.kill()
+            r.process.wait()
+        for stream in (r.process.stdout, r.process.stderr):
+            stream.close()
+
+
+@pytest.fixture
+def manta(start):
+    """manta(*args, status=0, timeout_s=60, env={}, cwd=None): a run to its end, with the status it must have."""
+    def runner(*args, status=0, timeout_s=60, env=None, cwd=None):
+        done = start(*args, env=env, cwd=cwd).wait(timeout_s)
+        assert done.status == status, \
+            f"manta {' '.join(done.args)}: status {done.status}, expected {status}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return runner

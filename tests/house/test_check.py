@@ -1,0 +1,59 @@
+"""The counting of ./check: it must not call a crash a success."""
+import pathlib
+import tempfile
+import unittest
+
+from support import ROOT, run
+import check
+
+
+def junit(*cases):
+    folder = tempfile.TemporaryDirectory()
+    path = pathlib.Path(folder.name) / "report.xml"
+    path.write_text("<testsuite>" + "".join(
+        f'<testcase name="{name}" status="{status}"><system-out>{output}</system-out></testcase>'
+        for name, status, output in cases) + "</testsuite>")
+    with folder:
+        return check.junit_counts(path)
+
+
+GOOD = "[==========] Running 3 test(s).\n[       OK ] a\n[  PASSED  ] 3 test(s).\n"
+MIXED = ("[==========] Running 3 test(s).\n[       OK ] a\n[  FAILED  ] b\n[  SKIPPED ] c\n[  PASSED  ] 1 test(s).\n"
+         "[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] c\n"
+         "[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] b\n 1 FAILED TEST(S)\n")
+CRASH = "[==========] Running 9 test(s).\n[ RUN      ] a\n[       OK ] a\n[ RUN      ] b\n"
+
+
+class Counts(unittest.TestCase):
+    def test_cmocka_numbers_are_added(self):
+        self.assertEqual(junit(("x", "run", GOOD), ("y", "run", GOOD + GOOD)), (9, 0, 0, []))
+
+    def test_failed_and_skipped(self):
+        self.assertEqual(junit(("x", "fail", MIXED)), (1, 1, 1, ["x"]))
+
+    def test_a_crash_is_a_failure(self):
+        self.assertEqual(junit(("x", "fail", CRASH)), (1, 1, 0, ["x"]))
+
+    def test_a_report_after_success_is_a_failure(self):
+        # A leak is found when all tests have passed.
+        self.assertEqual(junit(("x", "fail", GOOD + "LeakSanitizer")), (3, 1, 0, ["x"]))
+
+    def test_no_test_at_all_is_a_failure(self):
+        self.assertEqual(junit(("x", "run", "[==========] Running 0 test(s).\n")), (0, 1, 0, ["x"]))
+
+    def test_a_program_without_cmocka_counts_once(self):
+        self.assertEqual(junit(("x", "run", "fine"), ("y", "fail", "")), (1, 1, 0, ["y"]))
+
+    def test_unittest(self):
+        self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nOK (skipped=1)\n"), (4, 0, 1))
+        self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nFAILED (failures=1, errors=2)\n"), (2, 3, 0))
+        self.assertIsNone(check.unittest_counts("Traceback\n"))
+
+    def test_an_unknown_stage_is_wrong_usage(self):
+        done = run("python3", ROOT / "tools" / "check.py", "no-such-stage")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no stage is called no-such-stage", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

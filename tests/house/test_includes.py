@@ -1,0 +1,95 @@
+"""Include lines point downwards, and the script that says so can tell."""
+import pathlib
+import re
+import tempfile
+import unittest
+
+from support import ROOT
+import check_includes
+
+
+class Tree:
+    """A scratch repository with just the files a test names."""
+
+    def __init__(self, files):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        for name in ("src/base", "include/manta", "tests/unit"):
+            (self.root / name).mkdir(parents=True)
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def __enter__(self):
+        return check_includes.check(self.root)
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+
+class Includes(unittest.TestCase):
+    def test_the_repository_is_clean(self):
+        self.assertEqual(check_includes.check(ROOT), [])
+
+    def test_downwards_is_allowed(self):
+        with Tree({"src/nn/model.c": '#include "tensor/kernel.h"\n#include <manta/array.h>\n#include <stdio.h>\n',
+                   "src/nn/model.h": "", "src/tensor/kernel.h": "", "include/manta/array.h": ""}) as found:
+            self.assertEqual(found, [])
+
+    def assert_refused(self, files, *words):
+        with Tree(files) as found:
+            self.assertEqual(len(found), 1, found)
+            for word in words:
+                self.assertIn(word, found[0])
+
+    def test_upwards_is_refused(self):
+        self.assert_refused({"src/base/a.c": '\n#include "os/pool.h"\n', "src/os/pool.h": ""},
+                            "src/base/a.c:2", "may not see os/")
+
+    def test_sideways_is_refused(self):
+        self.assert_refused({"src/data/a.c": '#include "nn/model.h"\n', "src/nn/model.h": ""}, "may not see nn/")
+
+    def test_a_way_round_is_refused(self):
+        self.assert_refused({"src/base/a.c": '#include "../os/pool.h"\n', "src/os/pool.h": ""}, "not a way there")
+
+    def test_a_program_sees_public_headers_only(self):
+        self.assert_refused({"src/cli/a.c": '#include <manta.h>\n#include "cli/b.h"\n#include "base/mem.h"\n',
+                             "src/cli/b.h": "", "src/base/mem.h": ""}, "src/cli/a.c:3", "may not see base/")
+
+    def test_a_public_header_obeys_its_owner(self):
+        self.assert_refused({"include/manta/array.h": "#include <manta/train.h>\n", "include/manta/train.h": ""},
+                            "belongs to train/")
+
+    def test_a_public_header_names_no_internal_one(self):
+        self.assert_refused({"include/manta/array.h": '#include "base/mem.h"\n', "src/base/mem.h": ""},
+                            "public header")
+
+    def test_a_public_header_needs_an_owner(self):
+        self.assert_refused({"include/manta/whose.h": ""}, "no owner")
+
+    def test_a_library_stays_where_it_belongs(self):
+        self.assert_refused({"src/nn/a.c": "#include <oneapi/dnnl/dnnl.h>\n"}, "known only in tensor/")
+
+    def test_one_file_touches_onednn(self):
+        line = "#include <oneapi/dnnl/dnnl.h>\n"
+        self.assert_refused({"src/tensor/a.c": line, "src/tensor/b.c": line}, "one file touches oneDNN")
+
+    def test_an_unknown_folder_is_refused(self):
+        self.assert_refused({"src/util/a.c": ""}, "src/util")
+
+    def test_a_unit_test_sees_what_its_folder_sees(self):
+        self.assert_refused({"tests/unit/os/pool_test.c": '#include "nn/model.h"\n', "src/nn/model.h": ""},
+                            "tests/unit/os/pool_test.c:1")
+
+    def test_the_build_draws_the_same_picture(self):
+        text = (ROOT / "CMakeLists.txt").read_text()
+        drawn = re.findall(r"^manta_folder\((\w+)\s*(?:SEES ([\w ]+?))?\s*(?:LIBS [^)]*)?\)", text, re.M)
+        self.assertGreaterEqual(len(drawn), 7)
+        for folder, sees in drawn:
+            extra = set(sees.split()) - set(check_includes.SEES[folder])
+            self.assertFalse(extra, f"CMakeLists.txt lets {folder} see {extra}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""check.py - the stages of ./check.
+
+Each stage is a function that runs commands into its own log and adds to a
+tally of tests passed, failed and skipped; a stage that cannot build counts as
+one failure. Numbers are those of the tests themselves: cmocka's, unittest's
+and pytest's, not of the programs that hold them. Build trees are kept under
+build/check, apart from those of the presets, so that a check never changes
+the flags of a developer's build.
+"""
+import argparse
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "check"
+LOGS = BUILD / "log"
+VENV = ROOT / "build" / "venv"
+CORES = len(os.sched_getaffinity(0))
+SOURCE_FOLDERS = ["src", "include", "tests", "examples", "bench"]
+
+
+class StageFailed(Exception):
+    """Ends a stage; the failure is already counted."""
+
+
+class Stage:
+    """One stage's log and tally."""
+
+    def __init__(self, name, options):
+        self.name = name
+        self.options = options
+        self.passed = self.failed = self.skipped = 0
+        self.notes = []
+        LOGS.mkdir(parents=True, exist_ok=True)
+        self.path = LOGS / f"{name}.log"
+        self.log = open(self.path, "w", encoding="utf-8")
+
+    def say(self, text):
+        self.log.write(text + "\n")
+        self.log.flush()
+
+    def add(self, passed=0, failed=0, skipped=0):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+
+    def run(self, *command, env=None, timeout_s=900, output=None):
+        """Runs a command into the log; its exit status, 124 when it ran too long.
+
+        The command gets a process group of its own, so that ending it ends
+        all that it started."""
+        command = [str(c) for c in command]
+        self.say("$ " + " ".join(command))
+        p = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output or self.log,
+                             stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
+                             start_new_session=True)
+        try:
+            return p.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.say(f"ended after {timeout_s} s")
+            return 124
+        finally:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
+
+    def must(self, *command, what, **kwargs):
+        """Runs a command without which the stage makes no sense."""
+        if self.run(*command, **kwargs) != 0:
+            self.add(failed=1)
+            self.notes.append(f"{what} failed")
+            raise StageFailed
+
+
+def cmocka_counts(output):
+    """(passed, failed, skipped) that cmocka's summaries in a program's output state."""
+    def total(word):
+        return sum(int(n) for n in re.findall(r"\[ *%s *\] (\d+) test\(s\)" % word, output))
+    return total("PASSED"), total("FAILED"), total("SKIPPED")
+
+
+def junit_counts(path):
+    """Tally and names of failures of a ctest run from its JUnit file.
+
+    A program that ended badly counts at least one failure even when cmocka
+    had nothing to say (a crash, a time-out, a sanitizer's report), and so
+    does one that ran no test at all."""
+    passed = failed = skipped = 0
+    bad = []
+    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+        output = case.findtext("system-out") or ""
+        p, f, s = cmocka_counts(output)
+        if case.get("status") == "run":
+            if "[==========]" not in output:
+                p, f, s = 1, 0, 0
+            elif p + f + s == 0:
+                f = 1
+        else:
+            p = p or len(re.findall(r"\[ *OK *\] ", output))
+            f = f or 1
+        if f:
+            bad.append(case.get("name"))
+        passed, failed, skipped = passed + p, failed + f, skipped + s
+    return passed, failed, skipped, bad
+
+
+def pytest_counts(path):
+    """(passed, failed, skipped) of a pytest run from its JUnit file."""
+    passed = failed = skipped = 0
+    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None:
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def unittest_counts(text):
+    """(passed, failed, skipped) of `python3 -m unittest`, None when it never got to run."""
+    ran = re.search(r"^Ran (\d+) tests? in", text, re.M)
+    last = re.search(r"^(OK|FAILED)(?: \((.*)\))?$", text, re.M)
+    if ran is None or last is None:
+        return None
+    counts = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", last.group(2) or "")}
+    failed = counts.get("failures", 0) + counts.get("errors", 0)
+    skipped = counts.get("skipped", 0)
+    # One test may fail in several of its sub-tests; none may then be counted as passed below zero.
+    return max(int(ran.group(1)) - failed - skipped, 0), failed, skipped
+
+
+def files(*patterns):
+    """Files of the repository in the source folders whose names match."""
+    return sorted(p for f in SOURCE_FOLDERS for pattern in patterns for p in (ROOT / f).rglob(pattern))
+
+
+def configure(stage, preset, name, *options):
+    """Configures build/check/NAME from a preset with warnings as errors; returns the folder."""
+    folder = BUILD / name
+    stage.must("cmake", "--preset", preset, "-B", folder, "-DMANTA_WERROR=ON", *options, what="configuring")
+    return folder
+
+
+def build(stage, folder, *targets):
+    """Builds, and counts the build as one test: it may have no warning."""
+    stage.must("cmake", "--build", folder, "-j", CORES, *(["--target", *targets] if targets else []),
+               what="the build", timeout_s=1800)
+    stage.add(passed=1)
+
+
+def ctest(stage, folder, *options, env=None, wrap=()):
+    report = folder / "ctest.xml"
+    report.unlink(missing_ok=True)
+    # The sizes keep ctest from cutting the summary off a long output.
+    rc = stage.run(*wrap, "ctest", "--test-dir", folder, "-j", CORES, "--output-on-failure", "--no-tests=error",
+                   "--output-junit", report, "--test-output-size-passed", 2 ** 22,
+                   "--test-output-size-failed", 2 ** 22, *options,
+                   env=env, timeout_s=1800)
+    if not report.is_file():
+        stage.add(failed=1)
+        stage.notes.append("ctest ran no test")
+        return
+    passed, failed, skipped, bad = junit_counts(report)
+    stage.add(passed, failed or (1 if rc else 0), skipped)
+    stage.notes += [f"failed: {name}" for name in bad]
+
+
+def stage_gcc(stage):
+    """gcc, release, warnings as errors: build and unit tests"""
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder)
+    ctest(stage, folder, env={"MANTA_LONG": "1"} if stage.options.long else None)
+
+
+def stage_clang(stage):
+    """clang, warnings as errors: build of everything"""
+    build(stage, configure(stage, "release", "clang", "-DCMAKE_C_COMPILER=clang"))
+
+
+def stage_asan(stage):
+    """address and undefined-behaviour sanitizers: unit tests"""
+    folder = configure(stage, "asan", "asan", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder)
+    ctest(stage, folder, env={
+        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
+                        ":check_initialization_order=1",
+        "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
+
+
+def stage_tsan(stage):
+    """thread sanitizer: the unit tests of what has threads"""
+    folder = configure(stage, "tsan", "tsan", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder, "threads_tests")
+    # Kernels that spread addresses over more bits than gcc 12's runtime
+    # expects make it refuse to start; without randomisation it does not.
+    wrap = ["setarch", os.uname().machine, "-R"]
+    if shutil.which("setarch") is None or subprocess.run([*wrap, "true"], capture_output=True).returncode:
+        wrap = []
+    ctest(stage, folder, "-L", "^threads$", wrap=wrap, env={
+        "TSAN_OPTIONS": f"halt_on_error=1:second_deadlock_stack=1:suppressions={ROOT}/tests/tsan.supp"})
+
+
+def stage_tidy(stage):
+    """clang-tidy on src/ (what changed since its last clean run)"""
+    folder = configure(stage, "release", "clang", "-DCMAKE_C_COMPILER=clang")
+    ok = stage.run(sys.executable, "tools/tidy.py", folder, timeout_s=1800) == 0
+    stage.add(passed=ok, failed=not ok)
+
+
+def stage_format(stage):
+    """clang-format on every C file"""
+    tool = shutil.which("clang-format-14") or shutil.which("clang-format") or "clang-format"
+    sources = files("*.c", "*.h", "*.inc")
+    ok = stage.run(tool, "--dry-run", "-Werror", *sources) == 0
+    stage.add(passed=ok, failed=not ok)
+
+
+def stage_house(stage):
+    """directions of includes, headers alone, symbols, install, documents, scripts"""
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    # The gcc stage counted this build; most of what follows can be said without it.
+    if stage.run("cmake", "--build", folder, "-j", CORES, timeout_s=1800) != 0:
+        stage.add(failed=1)
+        stage.notes.append("the build failed")
+    out = LOGS / "house.out"
+    with open(out, "w", encoding="utf-8") as f:
+        stage.run(sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/house", "-p", "test_*.py",
+                  env={"MANTA_BUILD": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}, output=f)
+    text = out.read_text(encoding="utf-8", errors="replace")
+    stage.say(text)
+    counts = unittest_counts(text)
+    stage.add(*(counts or (0, 1, 0)))
+    stage.notes += [f"failed: {m}" for m in re.findall(r"^(?:FAIL|ERROR): (\w+)", text, re.M)]
+
+
+def fuzz_one(stage, folder, program, seconds):
+    """Replays a target's corpus, then fuzzes it from there; two tests."""
+    name = program.name[len("fuzz_"):]
+    corpus = ROOT / "tests" / "fuzz" / "corpus" / name
+    grown = folder / "corpus" / name            # what this machine found in earlier runs
+    crashes = folder / "artifacts" / name
+    grown.mkdir(parents=True, exist_ok=True)
+    crashes.mkdir(parents=True, exist_ok=True)
+    common = [f"-artifact_prefix={crashes}/", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0",
+              "-close_fd_mask=1"]
+    env = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
+           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    saved = sorted(p for p in corpus.rglob("*") if p.is_file()) if corpus.is_dir() else []
+    if not saved:
+        stage.notes.append(f"{name}: tests/fuzz/corpus/{name} holds nothing to replay")
+        stage.add(failed=1)
+    else:
+        ok = stage.run(program, *common, *saved, env=env) == 0
+        stage.add(passed=ok, failed=not ok)
+        if not ok:
+            stage.notes.append(f"{name}: a saved input fails")
+    ok = stage.run(program, *common, f"-max_total_time={seconds}", "-max_len=65536", grown,
+                   *([corpus] if saved else []), env=env, timeout_s=seconds + 120) == 0
+    stage.add(passed=ok, failed=not ok)
+    if not ok:
+        stage.notes.append(f"{name}: an input that fails is in {crashes.relative_to(ROOT)}")
+
+
+def stage_fuzz(stage):
+    """every parser: saved inputs replayed, then some seconds of fuzzing"""
+    folder = configure(stage, "fuzz", "fuzz")
+    build(stage, folder)
+    programs = sorted(p for p in (folder / "tests" / "fuzz").glob("fuzz_*") if os.access(p, os.X_OK) and p.is_file())
+    expected = sorted(p.name[:-len("_fuzz.c")] for p in (ROOT / "tests" / "fuzz").glob("*_fuzz.c"))
+    programs = [p for p in programs if p.name[len("fuzz_"):] in expected]
+    if not programs:
+        stage.add(failed=1)
+        stage.notes.append("tests/fuzz holds no target")
+    for program in programs:
+        fuzz_one(stage, folder, program, stage.options.fuzz)
+
+
+def venv(stage):
+    """The Python clients' environment; its interpreter, or None when it cannot be had offline.
+
+    Made anew when the requirements change; a stamp written last marks a
+    complete one."""
+    wanted = (ROOT / "tests" / "cli" / "requirements.txt").read_bytes() + sys.version.encode()
+    stamp = VENV / "complete"
+    digest = hashlib.sha256(wanted).hexdigest()
+    if stamp.is_file() and stamp.read_text() == digest:
+        return VENV / "bin" / "python"
+    if os.environ.get("MANTA_OFFLINE") == "1":
+        stage.notes.append("MANTA_OFFLINE=1, and build/venv is not there yet")
+        return None
+    stage.must(sys.executable, "-m", "venv", "--clear", VENV, what="making the virtual environment")
+    stage.must(VENV / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "-q",
+               "-r", "tests/cli/requirements.txt",
+               what="installing tests/cli/requirements.txt (can PyPI be reached? MANTA_OFFLINE=1 skips this)")
+    stamp.write_text(digest)
+    return VENV / "bin" / "python"
+
+
+def pytest(stage, marks, timeout_s, env=None):
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    stage.must("cmake", "--build", folder, "-j", CORES, what="the build", timeout_s=1800)
+    python = venv(stage)
+    if python is None:
+        stage.add(skipped=1)
+        return
+    report = LOGS / f"{stage.name}.xml"
+    report.unlink(missing_ok=True)
+    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, f"--junitxml={report}",
+                   "tests/cli", env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder),
+                                     "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
+    counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
+    stage.add(*counts)
+    if rc and not counts[1]:
+        stage.add(failed=1)
+        stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
+
+
+def stage_cli(stage):
+    """the command line and the Python clients that read our files (pytest)"""
+    pytest(stage, "not long and not chaos", 900)
+
+
+def stage_long(stage):
+    """full trainings, to the accuracies we promise (only with --long)"""
+    pytest(stage, "long", 4 * 3600, {"MANTA_LONG": "1"})
+
+
+def stage_chaos(stage):
+    """processes killed at random while they train (only with --chaos SECONDS)"""
+    seconds = stage.options.chaos
+    pytest(stage, "chaos", seconds + 600, {"MANTA_CHAOS_SECONDS": str(seconds)})
+
+
+ALWAYS = [stage_format, stage_gcc, stage_house, stage_clang, stage_asan, stage_tsan, stage_tidy, stage_fuzz, stage_cli]
+
+
+def name_of(function):
+    return function.__name__[len("stage_"):]
+
+
+def arguments():
+    stages = "\n".join(f"  {name_of(s):8}{s.__doc__}" for s in [*ALWAYS, stage_long, stage_chaos])
+    p = argparse.ArgumentParser(prog="./check", formatter_class=argparse.RawDescriptionHelpFormatter,
+                                description="Builds and tests Manta; all stages unless some are named.",
+                                epilog=f"stages:\n{stages}\n\nMANTA_OFFLINE=1 skips what needs PyPI; "
+                                       "MANTA_SKIP_SETUP=1 leaves packages alone.")
+    p.add_argument("--long", action="store_true", help="also run the full trainings")
+    p.add_argument("--fuzz", type=int, default=3, metavar="SECONDS", help="fuzz each parser this long (default 3)")
+    p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
+    p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
+    options = p.parse_args()
+    chosen = ALWAYS + ([stage_long] if options.long else []) + ([stage_chaos] if options.chaos else [])
+    if options.stages:
+        known = {name_of(s): s for s in [*ALWAYS, stage_long, stage_chaos]}
+        for name in options.stages:
+            if name not in known:
+                p.error(f"no stage is called {name}; there are {', '.join(known)}")
+        chosen = [s for s in known.values() if name_of(s) in options.stages]
+    return options, chosen
+
+
+def show_failure(stage):
+    tail = stage.path.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]
+    for line in tail:
+        print(f"    | {line}")
+    print(f"    the whole log: {stage.path.relative_to(ROOT)}")
+
+
+def main():
+    options, chosen = arguments()
+    passed = failed = skipped = 0
+    started = time.monotonic()
+    for function in chosen:
+        stage = Stage(name_of(function), options)
+        begun = time.monotonic()
+        print(f"{stage.name:7} {function.__doc__}", flush=True)
+        try:
+            function(stage)
+        except StageFailed:
+            pass
+        except Exception:       # our own mistake: said as a failure of this stage, and the others still run
+            stage.add(failed=1)
+            stage.say(traceback.format_exc())
+        finally:
+            stage.log.close()
+        counts = f"{stage.passed} passed, {stage.failed} failed" + (f", {stage.skipped} skipped" if stage.skipped else "")
+        print(f"        {counts}; {time.monotonic() - begun:.1f} s", flush=True)
+        for note in stage.notes:
+            print(f"        {note}")
+        if stage.failed:
+            show_failure(stage)
+        passed, failed, skipped = passed + stage.passed, failed + stage.failed, skipped + stage.skipped
+    print(f"{time.monotonic() - started:.0f} s in all")
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or passed == 0 else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
