@@ -7,6 +7,6 @@
 #define MANTA_VERSION_MINOR 1
 #define MANTA_VERSION_PATCH 0
 
-#define MANTA_VERSION_TEXT "0.1.0"
+#define MANTA_VERSION_TEXT  "0.1.0"
 
 #endif
