@@ -1,0 +1,208 @@
+/* gemm.c - the matrix product in tiles, for any instruction set.
+ *
+ * The result is cut into tiles of `tm` rows by `tn` columns; a task computes
+ * one of them alone, so threads share nothing but their inputs. Within a tile
+ *
+ *     for each block of k            (at most KC: a panel of B stays in L2)
+ *         for each panel of columns  (one register tile wide, packed when that pays)
+ *             for each group of rows (one register tile tall)
+ *
+ * and the accumulators rest in C between blocks of k. A is read where it lies
+ * unless its stride would fold its rows onto a few cache sets.
+ *
+ * Scratch of one thread:  | panel of B | copy of A | tile for the sink |  */
+#include "tensor/gemm_micro.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum {
+    KC = 256,
+    PANEL_FLOATS = KC * 64, /* the widest panel of any instruction set */
+    COPY_FLOATS = 72 << 10, /* copy of A */
+    TILE_FLOATS = 64 << 10, /* tile for the sink */
+    MC = 256,
+    NC = 512,
+    PAD = 16, /* floats between rows of a copy, so that they spread over the sets */
+    ROWS_TO_PACK = 12, /* fewer rows than this read B too seldom to pay for packing it */
+    SMALL = 1 << 16 /* products below this many steps are not worth a second thread */
+};
+static_assert((PANEL_FLOATS + COPY_FLOATS + TILE_FLOATS) * sizeof(float) <= KERN_SCRATCH, "scratch");
+static_assert(MC * (KC + PAD) <= COPY_FLOATS && KC * (MC + PAD) <= COPY_FLOATS, "copy of A");
+
+typedef struct gemm_job {
+    const gemm_isa *isa;
+    const gemm_call *g;
+    pool *p;
+    int64_t tm, tn, tiles_n;
+} gemm_job;
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int gemm_panel_vecs(const gemm_isa *isa, int64_t total, int64_t done)
+{
+    const int64_t left = total - done, panels = ceil_div(left, isa->max_vecs);
+    return (int)ceil_div(left, panels);
+}
+
+void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows)
+{
+    const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
+    int64_t tiles = ceil_div(rows, isa->max_rows[vecs]);
+    gemm_tile part = *t;
+    for (; tiles > 0; tiles--) {
+        const int64_t n = ceil_div(rows, tiles);
+        isa->micro[vecs][n](&part);
+        part.row += n;
+        part.c += n * part.rs_c;
+        if (part.mask) part.mask += n * part.rs_mask;
+        rows -= n;
+    }
+}
+
+/* A block of op(A) as the micro kernel reads it: where it is, or copied. */
+typedef struct a_block {
+    const float *a;
+    int64_t rs, cs;
+} a_block;
+
+static a_block block_of_a(const gemm_job *job, int64_t i, int64_t rows, int64_t k0, int64_t kc,
+                          int64_t panels, float *copy)
+{
+    const gemm_call *g = job->g;
+    if (g->ta) {
+        const float *src = g->a + k0 * g->lda + i;
+        if (panels < 2 || rows < 16) return (a_block){src, 1, g->lda};
+        const int64_t width = ceil_div(rows, PAD) * PAD;
+        job->isa->pack(src, g->lda, kc, rows, width, copy);
+        return (a_block){copy, 1, width};
+    }
+    const float *src = g->a + i * g->lda + k0;
+    if (panels < 3 || g->lda % 512 != 0) return (a_block){src, g->lda, 1};
+    const int64_t width = ceil_div(kc, PAD) * PAD + PAD;
+    job->isa->pack(src, g->lda, rows, kc, width, copy);
+    return (a_block){copy, width, 1};
+}
+
+/* One panel of op(B), kc x cols: where it is when its rows are whole vectors
+ * and few rows of A want it, else packed. */
+static const float *panel_of_b(const gemm_job *job, int64_t j, int cols, int64_t rows, int64_t k0, int64_t kc,
+                               float *packed, int64_t *stride)
+{
+    const gemm_call *g = job->g;
+    const int lanes = job->isa->lanes;
+    const int64_t width = ceil_div(cols, lanes) * lanes;
+    *stride = width;
+    if (g->tb) {
+        job->isa->pack_transposed(g->b + j * g->ldb + k0, g->ldb, kc, cols, width, packed);
+        return packed;
+    }
+    const float *src = g->b + k0 * g->ldb + j;
+    if (cols % lanes == 0 && (rows < ROWS_TO_PACK || g->ldb == width)) {
+        *stride = g->ldb;
+        return src;
+    }
+    job->isa->pack(src, g->ldb, kc, cols, width, packed);
+    return packed;
+}
+
+static void sink_tile(const gemm_call *g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float *tile)
+{
+    if (cols == g->n) {
+        g->sink(g->sink_ctx, i * g->n, rows * cols, tile);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++) g->sink(g->sink_ctx, (i + r) * g->n + j, cols, tile + r * cols);
+}
+
+static void tile_task(void *ctx, int task, int thread)
+{
+    const gemm_job *job = ctx;
+    const gemm_call *g = job->g;
+    const int lanes = job->isa->lanes;
+    const int64_t i = task / job->tiles_n * job->tm, rows = min_of(job->tm, g->m - i);
+    const int64_t j = task % job->tiles_n * job->tn, cols = min_of(job->tn, g->n - j);
+    const int64_t vecs = ceil_div(cols, lanes), panels = ceil_div(vecs, job->isa->max_vecs);
+    float *packed = pool_scratch(job->p, thread), *copy = packed + PANEL_FLOATS, *tile = copy + COPY_FLOATS;
+    float *c = g->sink ? tile : g->c + i * g->ldc + j;
+    const int64_t ldc = g->sink ? cols : g->ldc;
+
+    if (g->sink && g->accumulate) {
+        for (int64_t r = 0; r < rows; r++) {
+            memcpy(tile + r * cols, g->c + (i + r) * g->ldc + j, (size_t)cols * sizeof *tile);
+        }
+    }
+    const int64_t blocks = g->k > 0 ? ceil_div(g->k, KC) : 1;
+    for (int64_t block = 0, k0 = 0; block < blocks; block++) {
+        const int64_t kc = ceil_div(g->k - k0, blocks - block);
+        const bool final = block == blocks - 1;
+        const a_block a = block_of_a(job, i, rows, k0, kc, panels, copy);
+        for (int64_t v = 0; v < vecs;) {
+            const int width = gemm_panel_vecs(job->isa, vecs, v);
+            const int64_t j0 = v * lanes;
+            const int n = (int)min_of(cols - j0, (int64_t)width * lanes);
+            gemm_seg seg = {.a = a.a, .k = kc};
+            gemm_tile t = {.seg = &seg, .n_seg = 1, .cols = n, .rs_a = a.rs, .cs_a = a.cs};
+            seg.b = panel_of_b(job, j + j0, n, rows, k0, kc, packed, &t.rs_b);
+            t.c = c + j0;
+            t.rs_c = ldc;
+            t.load = block > 0 || g->accumulate;
+            if (final) {
+                t.relu = g->relu;
+                t.bias = g->bias ? g->bias + j + j0 : NULL;
+                t.mask = g->mask ? g->mask + i * g->ldc + j + j0 : NULL;
+                t.rs_mask = g->ldc;
+            }
+            gemm_rows(job->isa, &t, rows);
+            v += width;
+        }
+        k0 += kc;
+    }
+    if (g->sink) sink_tile(g, i, rows, j, cols, tile);
+}
+
+/* Halves the tile until every thread has one, or there is one for each of a
+ * few times as many when they do not come out even. Columns go first: they
+ * divide B, the larger stream in the products of a batch. */
+static void choose_tiles(gemm_job *job, int threads)
+{
+    const gemm_call *g = job->g;
+    const int64_t panel = (int64_t)job->isa->max_vecs * job->isa->lanes;
+    job->tm = min_of(g->m, MC);
+    job->tn = min_of(g->n, NC);
+    if (g->sink) {
+        /* Whole rows when they fit, so that the sink gets long runs while they are in the cache. */
+        job->tn = min_of(g->n, TILE_FLOATS / 4);
+        job->tm = min_of(job->tm, TILE_FLOATS / 4 / job->tn);
+    }
+    const bool alone = threads == 1 || g->m * g->n * g->k < SMALL;
+    while (!alone) {
+        const int64_t tiles = ceil_div(g->m, job->tm) * ceil_div(g->n, job->tn);
+        if (tiles >= 4 * threads || (tiles >= threads && tiles % threads == 0)) break;
+        if (!g->sink && job->tn > panel) {
+            job->tn = ceil_div(ceil_div(job->tn, 2), panel) * panel;
+        } else if (job->tm > 2 * job->isa->max_rows[1]) {
+            job->tm = ceil_div(job->tm, 2);
+        } else {
+            break;
+        }
+    }
+    job->tiles_n = ceil_div(g->n, job->tn);
+}
+
+void gemm_tiled(const gemm_isa *isa, pool *p, const gemm_call *g)
+{
+    gemm_job job = {.isa = isa, .g = g, .p = p};
+    assert(!g->sink || g->ldc == g->n || !g->accumulate);
+    if (g->m == 0 || g->n == 0) return;
+    choose_tiles(&job, pool_threads(p));
+    pool_run(p, (int)(ceil_div(g->m, job.tm) * job.tiles_n), tile_task, &job);
+}
