@@ -3,6 +3,12 @@
 #define MANTA_H
 
 #include <manta/array.h>
+#include <manta/data.h>
+#include <manta/layer.h>
+#include <manta/loss.h>
+#include <manta/model.h>
+#include <manta/op.h>
+#include <manta/optimizer.h>
 #include <manta/status.h>
 #include <manta/version.h>
 

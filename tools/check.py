@@ -21,6 +21,8 @@ import time
 import traceback
 import xml.etree.ElementTree
 
+import check_includes
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "check"
 LOGS = BUILD / "log"
@@ -245,6 +247,31 @@ def stage_house(stage):
     stage.notes += [f"failed: {m}" for m in re.findall(r"^(?:FAIL|ERROR): (\w+)", text, re.M)]
 
 
+def stage_onednn(stage):
+    """tensor/ without oneDNN, and its one file against oneDNN 3"""
+    build(stage, configure(stage, "release", "plain", "-DCMAKE_C_COMPILER=gcc", "-DMANTA_ONEDNN=OFF",
+                           "-DMANTA_TESTS=OFF"), "manta_tensor")
+    sources = [p for p in (ROOT / "src" / "tensor").glob("*.c")
+               if any(n.startswith(("oneapi/", "dnnl")) for _, _, n in check_includes.includes(p))]
+    if len(sources) != 1:
+        stage.add(failed=1)
+        stage.notes.append(f"{len(sources)} files of src/tensor touch oneDNN; there is to be one")
+        return
+    # Debian 12 has 2.6, so the headers of 3.x come from PyPI; compiling needs no more than them.
+    headers = ROOT / "build" / "onednn3"
+    if not (headers / "include" / "oneapi").is_dir():
+        python = venv(stage)
+        if python is None:
+            stage.add(skipped=1)
+            return
+        stage.must(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", "--no-deps",
+                   "--target", headers, "onednn-devel>=2024",
+                   what="fetching the headers of oneDNN 3 (can PyPI be reached? MANTA_OFFLINE=1 skips this)")
+    flags = ["-std=c17", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-D_GNU_SOURCE", "-DMANTA_ONEDNN"]
+    ok = stage.run("gcc", "-fsyntax-only", *flags, f"-isystem{headers}/include", "-Isrc", "-Iinclude", sources[0]) == 0
+    stage.add(passed=ok, failed=not ok)
+
+
 def fuzz_one(stage, folder, program, seconds):
     """Replays a target's corpus, then fuzzes it from there; two tests."""
     name = program.name[len("fuzz_"):]
@@ -343,7 +370,8 @@ def stage_chaos(stage):
     pytest(stage, "chaos", seconds + 600, {"MANTA_CHAOS_SECONDS": str(seconds)})
 
 
-ALWAYS = [stage_format, stage_gcc, stage_house, stage_clang, stage_asan, stage_tsan, stage_tidy, stage_fuzz, stage_cli]
+ALWAYS = [stage_format, stage_gcc, stage_house, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy, stage_fuzz,
+          stage_cli]
 
 
 def name_of(function):

@@ -82,6 +82,14 @@ class Includes(unittest.TestCase):
         self.assert_refused({"tests/unit/os/pool_test.c": '#include "nn/model.h"\n', "src/nn/model.h": ""},
                             "tests/unit/os/pool_test.c:1")
 
+    def test_the_closure_follows_headers(self):
+        # clang-tidy's cache must notice a change two includes away.
+        tree = Tree({"src/nn/a.c": '#include "nn/b.h"\n#include <stdio.h>\n', "src/nn/b.h": "#include <manta/c.h>\n",
+                     "include/manta/c.h": "", "src/nn/d.h": ""})
+        with tree:
+            names = {p.name for p in check_includes.closure(tree.root.resolve(), tree.root / "src/nn/a.c")}
+        self.assertEqual(names, {"a.c", "b.h", "c.h"})
+
     def test_the_build_draws_the_same_picture(self):
         text = (ROOT / "CMakeLists.txt").read_text()
         drawn = re.findall(r"^manta_folder\((\w+)\s*(?:SEES ([\w ]+?))?\s*(?:LIBS [^)]*)?\)", text, re.M)

@@ -1,6 +1,6 @@
 """Our own scripts: clean bash, and set-up that does what it says."""
-import os
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -102,6 +102,54 @@ class Setup(unittest.TestCase):
 
     def test_an_unknown_group_is_refused(self):
         self.assertEqual(self.setup("no-such-group").returncode, 2)
+
+
+class Quickstart(unittest.TestCase):
+    """./quickstart before stand-ins for the build and the program."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = pathlib.Path(folder.name)
+        for name in ("bin", "tools", "build/release"):
+            (self.home / name).mkdir(parents=True)
+        shutil.copy(ROOT / "quickstart", self.home)
+        shutil.copy(ROOT / "tools" / "setup.sh", self.home / "tools")
+        self.stub("bin/cmake", "exit 0\n")
+
+    def stub(self, name, body):
+        path = self.home / name
+        path.write_text("#!/bin/sh\n" + body)
+        path.chmod(0o755)
+
+    def quickstart(self):
+        return run(self.home / "quickstart", env={"PATH": f"{self.home}/bin:/usr/bin:/bin", "MANTA_SKIP_SETUP": "1"})
+
+    def test_it_ends_with_accuracy_rate_and_what_next(self):
+        self.stub("build/release/manta", """case $1 in
+            evaluate) echo '{"event":"epoch","accuracy":0.1}'
+                      echo '{"event":"result","status":"ok","metrics":{"loss":0.05,"accuracy":0.98765}}' ;;
+            esac\n""")
+        done = self.quickstart()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"Test accuracy 98\.7[67] %; \d+ images a second")
+        self.assertIn("What to try next", done.stdout)
+
+    def test_a_failing_build_shows_why(self):
+        self.stub("bin/cmake", "echo no compiler here; exit 1\n")
+        done = self.quickstart()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no compiler here", done.stderr)
+
+    def test_a_failing_training_is_a_failure(self):
+        self.stub("build/release/manta", "echo 'manta: no data' >&2; exit 1\n")
+        done = self.quickstart()
+        self.assertEqual(done.returncode, 1)
+        self.assertNotIn("Test accuracy", done.stdout)
+
+    def test_no_accuracy_is_a_failure(self):
+        self.stub("build/release/manta", "echo '{\"event\":\"epoch\",\"accuracy\":0.9}'\n")
+        self.assertEqual(self.quickstart().returncode, 1)
 
 
 if __name__ == "__main__":
