@@ -1,0 +1,64 @@
+/* counts.c - how many samples lie where in a dataset of batches. */
+#include <string.h>
+
+#include "data/counts.h"
+
+static bool is(const manta_dataset *d, const char *class)
+{
+    return strcmp(d->class->name, class) == 0;
+}
+
+static bool makes_batches(const manta_dataset *d)
+{
+    return d->batch && !d->in[0]->batch;
+}
+
+int64_t counts_before(const manta_dataset *d, int64_t j)
+{
+    const manta_dataset *in = d->in[0];
+
+    if (makes_batches(d)) {
+        int64_t n = j * d->batch;
+        if (in->count < 0 || n <= in->count) return n;
+        return d->drop ? in->count / d->batch * d->batch : in->count;
+    }
+    if (is(d, "repeat")) {
+        if (in->count <= 0) return j * d->batch;
+        return j / in->count * counts_samples(in) + counts_before(in, j % in->count);
+    }
+    if (is(d, "skip")) return counts_before(in, j + d->a) - counts_before(in, d->a);
+    if (is(d, "concatenate")) {
+        if (j <= in->count) return counts_before(in, j);
+        return counts_samples(in) + counts_before(d->in[1], j - in->count);
+    }
+    if (is(d, "shuffle") || is(d, "shard")) return j * d->batch;
+    return counts_before(in, j);
+}
+
+int64_t counts_samples(const manta_dataset *d)
+{
+    if (is(d, "shuffle")) return counts_samples(d->in[0]);
+    return counts_before(d, d->count);
+}
+
+static void add(int64_t size, int64_t *sizes, int cap, int *n)
+{
+    for (int i = 0; i < *n; i++) {
+        if (sizes[i] == size) return;
+    }
+    if (*n < cap) sizes[(*n)++] = size;
+}
+
+void counts_sizes(const manta_dataset *d, int64_t *sizes, int cap, int *n)
+{
+    const manta_dataset *in = d->in[0];
+
+    if (makes_batches(d)) {
+        if (in->count < 0 || in->count >= d->batch) add(d->batch, sizes, cap, n);
+        if (in->count >= 0 && in->count % d->batch && !d->drop) add(in->count % d->batch, sizes, cap, n);
+        return;
+    }
+    counts_sizes(in, sizes, cap, n);
+    /* zip gives rows of both alike, so the first one's sizes serve */
+    if (is(d, "concatenate")) counts_sizes(d->in[1], sizes, cap, n);
+}
