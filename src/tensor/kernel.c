@@ -1,0 +1,118 @@
+/* kernel.c - the tables of the kernel families, and which of them runs here. */
+#include "tensor/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "tensor/conv.h"
+#include "tensor/elem.h"
+#include "tensor/gemm.h"
+
+/* Everything but the products, which have families of their own making. */
+#define ELEM_ENTRIES(x)                                                                                      \
+    .act_forward = act_forward_##x, .act_backward = act_backward_##x, .binary = binary_##x,                  \
+    .axpby = axpby_##x, .col_sum = col_sum_##x, .bn_forward = bn_forward_##x, .bn_infer = bn_infer_##x,      \
+    .bn_backward = bn_backward_##x, .bn_backward_frozen = bn_backward_frozen_##x,                            \
+    .ln_forward = ln_forward_##x, .ln_backward = ln_backward_##x, .softmax_forward = softmax_forward_##x,    \
+    .softmax_backward = softmax_backward_##x, .max_pool_forward = max_pool_forward_##x,                      \
+    .max_pool_backward = max_pool_backward_##x, .avg_pool_forward = avg_pool_forward_##x,                    \
+    .avg_pool_backward = avg_pool_backward_##x, .gather = gather_##x, .scatter_add = scatter_add_##x,        \
+    .update = update_##x, .square_sum = square_sum_##x
+
+#define PRODUCT_ENTRIES(x)                                                                                   \
+    .gemm = gemm_##x, .conv_forward = conv_forward_##x, .conv_backward_data = conv_backward_data_##x,        \
+    .conv_backward_weights = conv_backward_weights_##x, .conv_work = conv_work_##x
+
+static const kernels kernels_reference = {
+    .name = "reference", .family = KERN_REFERENCE, PRODUCT_ENTRIES(reference), ELEM_ENTRIES(reference)};
+static const kernels kernels_avx2 = {
+    .name = "avx2", .family = KERN_AVX2, PRODUCT_ENTRIES(avx2), ELEM_ENTRIES(avx2)};
+static const kernels kernels_avx512 = {
+    .name = "avx512", .family = KERN_AVX512, PRODUCT_ENTRIES(avx512), ELEM_ENTRIES(avx512)};
+#ifdef MANTA_ONEDNN
+/* oneDNN's products; the rest are the fastest of our own that run here. */
+static const kernels kernels_onednn_reference = {
+    .name = "onednn", .family = KERN_ONEDNN, PRODUCT_ENTRIES(onednn), ELEM_ENTRIES(reference)};
+static const kernels kernels_onednn_avx2 = {
+    .name = "onednn", .family = KERN_ONEDNN, PRODUCT_ENTRIES(onednn), ELEM_ENTRIES(avx2)};
+static const kernels kernels_onednn_avx512 = {
+    .name = "onednn", .family = KERN_ONEDNN, PRODUCT_ENTRIES(onednn), ELEM_ENTRIES(avx512)};
+#endif
+
+static bool runs_avx2(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return false;
+#endif
+}
+
+static bool runs_avx512(void)
+{
+#if defined(__x86_64__)
+    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+const kernels *kernels_of(kern_family f)
+{
+    switch (f) {
+    case KERN_REFERENCE: return &kernels_reference;
+    case KERN_AVX2: return runs_avx2() ? &kernels_avx2 : NULL;
+    case KERN_AVX512: return runs_avx512() ? &kernels_avx512 : NULL;
+    case KERN_ONEDNN:
+#ifdef MANTA_ONEDNN
+        if (runs_avx512()) return &kernels_onednn_avx512;
+        return runs_avx2() ? &kernels_onednn_avx2 : &kernels_onednn_reference;
+#else
+        return NULL;
+#endif
+    case KERN_FAMILIES: break;
+    }
+    return NULL;
+}
+
+static const kernels *fastest(void)
+{
+    const kernels *k = kernels_of(KERN_AVX512);
+    if (!k) k = kernels_of(KERN_AVX2);
+    return k ? k : &kernels_reference;
+}
+
+static bool is_auto(const char *name)
+{
+    return !name || !*name || !strcmp(name, "auto");
+}
+
+manta_status kernels_find(const char *name, const kernels **out)
+{
+    static const char *const names[KERN_FAMILIES] = {"reference", "avx2", "avx512", "onednn"};
+
+    if (is_auto(name)) name = getenv("MANTA_KERNELS");
+    if (is_auto(name)) {
+        *out = fastest();
+        return MANTA_OK;
+    }
+    for (int f = 0; f < KERN_FAMILIES; f++) {
+        if (strcmp(name, names[f]) != 0) continue;
+        const kernels *k = kernels_of((kern_family)f);
+        if (!k)
+            return manta_fail(MANTA_EUNSUPPORTED,
+                              f == KERN_ONEDNN ? "kernels '%s': this build of Manta has no oneDNN"
+                                               : "kernels '%s': this processor lacks the instructions",
+                              name);
+        *out = k;
+        return MANTA_OK;
+    }
+    return manta_fail(MANTA_EUNSUPPORTED, "kernels '%s': not one of reference, avx2, avx512, onednn, auto",
+                      name);
+}

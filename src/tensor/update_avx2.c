@@ -1,0 +1,5 @@
+/* update_avx2.c - the optimizer's pass, vector code for processors with AVX2, FMA and F16C. */
+#define FN(name) name##_avx2
+#define ELEM_SIMD
+
+#include "tensor/update.inc"
