@@ -25,21 +25,18 @@
 #include "os/pool.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "os/cpu.h"
+#include "os/thread.h"
 
 /* `remaining` with this value tells the workers to leave. */
 #define STOP UINT32_MAX
@@ -54,7 +51,7 @@ enum {
 typedef struct worker {
     pool *p;
     int thread;
-    pthread_t id;
+    thread_id id;
 } worker;
 
 struct pool {
@@ -85,17 +82,6 @@ struct pool {
 static _Thread_local const pool *inside;
 static _Thread_local int inside_thread;
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value)
-{
-    /* Every outcome (woken, value changed, signal) is answered by looking again. */
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
-}
-
-static void futex_wake(_Atomic uint32_t *word, int n)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
-}
-
 static void cpu_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -103,13 +89,6 @@ static void cpu_pause(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Spins until *word differs from `value` (when `until_equal` is false) or
@@ -122,7 +101,7 @@ static bool spin(const pool *p, _Atomic uint32_t *word, uint32_t value, bool unt
             if ((atomic_load_explicit(word, memory_order_acquire) == value) == until_equal) return true;
             cpu_pause();
         }
-        int64_t now = now_ns();
+        int64_t now = clock_now_ns();
         if (!start) start = now;
         if (now - start > SPIN_NS) return false;
         if (p->crowded || now - start > SPIN_PURE_NS) sched_yield();
@@ -152,16 +131,13 @@ static void work(pool *p, int thread)
     if (done == 0) return;
     if (atomic_fetch_sub_explicit(&p->unfinished, done, memory_order_seq_cst) == done &&
         atomic_load_explicit(&p->caller_sleeps, memory_order_seq_cst))
-        futex_wake(&p->unfinished, 1);
+        futex_wake(&p->unfinished, 1, false);
 }
 
-static void *worker_main(void *arg)
+static void worker_main(void *arg)
 {
     worker *w = arg;
     pool *p = w->p;
-    char name[16];
-    snprintf(name, sizeof name, "manta-pool-%d", w->thread);
-    pthread_setname_np(pthread_self(), name);
     /* First touch: the pages are faulted in now, and near this thread's core. */
     if (p->scratch) memset(pool_scratch(p, w->thread), 0, p->scratch_size);
 
@@ -169,31 +145,22 @@ static void *worker_main(void *arg)
         if (!spin(p, &p->remaining, 0, false)) {
             atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
             while (atomic_load_explicit(&p->remaining, memory_order_seq_cst) == 0)
-                futex_wait(&p->remaining, 0);
+
+                futex_wait(&p->remaining, 0, CLOCK_NEVER, false);
             atomic_fetch_sub_explicit(&p->sleepers, 1, memory_order_relaxed);
         }
-        if (atomic_load_explicit(&p->remaining, memory_order_acquire) == STOP) return NULL;
+        if (atomic_load_explicit(&p->remaining, memory_order_acquire) == STOP) return;
         work(p, w->thread);
     }
 }
 
-/* Starts worker `i` with all signals blocked. Returns an errno. */
-static int worker_start(pool *p, int i)
+static manta_status worker_start(pool *p, int i)
 {
     worker *w = &p->workers[i];
-    sigset_t all, old;
+    char name[32];
     *w = (worker){.p = p, .thread = i};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&w->id, NULL, worker_main, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return err;
-}
-
-static int cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) ? INT_MAX : CPU_COUNT(&set);
+    snprintf(name, sizeof name, "manta-pool-%d", i);
+    return thread_start(&w->id, name, worker_main, w);
 }
 
 manta_status pool_new(int threads, size_t scratch_size, pool **out)
@@ -208,7 +175,7 @@ manta_status pool_new(int threads, size_t scratch_size, pool **out)
     if (!p) return manta_fail(MANTA_ENOMEM, "pool: %zu bytes of memory could not be had", sizeof *p);
     p->threads = threads;
     p->owner = getpid();
-    p->crowded = threads > cores();
+    p->crowded = threads > cpu_cores();
     p->workers = mem_new((size_t)threads * sizeof *p->workers);
     p->scratch_size = scratch_size;
     p->scratch_stride = (scratch_size + LINE - 1) / LINE * LINE;
@@ -223,12 +190,7 @@ manta_status pool_new(int threads, size_t scratch_size, pool **out)
         memset(p->scratch, 0, p->scratch_stride);
     }
     while (p->started < threads - 1) {
-        int err = worker_start(p, p->started + 1);
-        if (err) {
-            st = manta_fail(MANTA_ENOMEM, "pool: thread %d of %d could not be started: %s", p->started + 1,
-                            threads, strerror(err));
-            goto out;
-        }
+        if ((st = worker_start(p, p->started + 1))) goto out;
         p->started++;
     }
     *out = p;
@@ -244,8 +206,8 @@ void pool_free(pool *p)
     assert(inside != p);
     if (p->owner == getpid()) { /* after a fork there is nobody to join */
         atomic_store_explicit(&p->remaining, STOP, memory_order_seq_cst);
-        futex_wake(&p->remaining, INT_MAX);
-        for (int i = 1; i <= p->started; i++) pthread_join(p->workers[i].id, NULL);
+        futex_wake(&p->remaining, INT_MAX, false);
+        for (int i = 1; i <= p->started; i++) thread_join(&p->workers[i].id);
     }
     mem_try_free(p->scratch);
     mem_free(p->workers);
@@ -282,7 +244,8 @@ static void join(pool *p)
     if (spin(p, &p->unfinished, 0, true)) return;
     atomic_store_explicit(&p->caller_sleeps, 1, memory_order_seq_cst);
     while ((left = atomic_load_explicit(&p->unfinished, memory_order_seq_cst)) != 0)
-        futex_wait(&p->unfinished, left);
+
+        futex_wait(&p->unfinished, left, CLOCK_NEVER, false);
     atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
 }
 
@@ -302,7 +265,7 @@ void pool_run(pool *p, int n_tasks, pool_fn *fn, void *ctx)
     atomic_store_explicit(&p->unfinished, (uint32_t)n_tasks, memory_order_relaxed);
     atomic_store_explicit(&p->remaining, (uint32_t)n_tasks, memory_order_seq_cst);
     uint32_t asleep = atomic_load_explicit(&p->sleepers, memory_order_seq_cst);
-    if (asleep > 0) futex_wake(&p->remaining, n_tasks - 1);
+    if (asleep > 0) futex_wake(&p->remaining, n_tasks - 1, false);
 
     const pool *outer = inside; /* a task of another pool may run this one */
     int outer_thread = inside_thread;

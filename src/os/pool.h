@@ -33,8 +33,8 @@ typedef void pool_fn(void *ctx, int task, int thread);
 /* Starts a pool of `threads` threads, the caller among them, each with
  * scratch_size bytes of scratch memory.
  * *out: owned by the caller, give back with pool_free(). Untouched on failure.
- * MANTA_EINVAL threads < 1; MANTA_ENOMEM no memory for the scratch or no thread
- * to be had. */
+ * MANTA_EINVAL threads < 1; MANTA_ENOMEM no memory for the scratch; MANTA_EBUSY
+ * the system has no room for so many threads. */
 manta_status pool_new(int threads, size_t scratch_size, pool **out) MANTA_MUST_USE;
 
 /* Ends the threads and gives back all memory. Accepts NULL. No job may run. */

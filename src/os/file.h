@@ -1,0 +1,91 @@
+/* file.h - files read whole, and files replaced so that a reader, or a machine
+ * that lost power, finds the old contents or the new and nothing between.
+ *
+ * Every failure names the path and what the system said. Interrupted calls are
+ * taken up again, short reads and writes completed. Every descriptor is
+ * close-on-exec. */
+#ifndef OS_FILE_H
+#define OS_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/vec.h"
+
+/* Reads the file at `path` whole, if it has at most max_size bytes.
+ * *out: owned, give back with mem_try_free(); one byte 0 follows the *size
+ * bytes, so that text can be used as a C string. Both untouched on failure.
+ * MANTA_ENOENT, MANTA_EPERM, MANTA_EIO; MANTA_EINVAL larger than max_size;
+ * MANTA_ENOMEM. */
+manta_status file_read(const char *path, size_t max_size, void **out, size_t *size) MANTA_MUST_USE;
+
+/* Replaces the contents of `path`, or creates it. When this returns MANTA_OK
+ * the new contents are on the disk under that name. On failure the old
+ * contents are whole, and no temporary file is left. MANTA_EUNKNOWN is the
+ * exception: the name already shows the new contents, but the system could not
+ * say that this is on the disk.
+ * An existing file's permission bits are kept; a symbolic link is replaced,
+ * not followed. */
+manta_status file_replace(const char *path, const void *data, size_t size) MANTA_MUST_USE;
+
+/* The same in steps, for contents that are made piece by piece:
+ *
+ *     if ((st = file_writer_open(path, &w))) goto out;
+ *     if ((st = file_writer_write(w, head, sizeof head))) goto out;
+ *     ...
+ *     st = file_writer_commit(w);
+ * out:
+ *     file_writer_free(w);
+ *
+ * Until commit everything goes to a temporary name in the same folder. Writes
+ * are gathered in a buffer. */
+typedef struct file_writer file_writer;
+
+/* *out: owned, give back with file_writer_free(). Untouched on failure. */
+manta_status file_writer_open(const char *path, file_writer **out) MANTA_MUST_USE;
+
+/* Reserves disk space for `size` bytes in all, so that a full disk is known
+ * before the work is done. Optional; a file system that cannot is no failure. */
+manta_status file_writer_reserve(file_writer *w, uint64_t size) MANTA_MUST_USE;
+
+/* Adds n bytes at the end. After a failure only file_writer_free() is of use. */
+manta_status file_writer_write(file_writer *w, const void *data, size_t n) MANTA_MUST_USE;
+
+/* Makes what was written the contents of the path; see file_replace(). */
+manta_status file_writer_commit(file_writer *w) MANTA_MUST_USE;
+
+/* Gives back w; what was not committed is gone. Accepts NULL. Cannot fail. */
+void file_writer_free(file_writer *w);
+
+/* Creates the folder at `path` and those above it, where they are missing. */
+manta_status file_mkdirs(const char *path) MANTA_MUST_USE;
+
+/* The names in a folder, "." and ".." left out, in the order of their bytes.
+ * Initialise with {0}; give back with file_names_release(). */
+typedef VEC(char *) file_names;
+
+/* Adds the names in the folder at `path` to *out, which is unchanged on failure. */
+manta_status file_list(const char *path, file_names *out) MANTA_MUST_USE;
+void file_names_release(file_names *names);
+
+/* What lies at a path: links are followed. */
+typedef struct file_info {
+    uint64_t size;
+    bool is_folder, is_file;
+    int64_t changed_ns; /* last change of the contents, since 1970 */
+} file_info;
+
+/* MANTA_ENOENT when there is nothing. */
+manta_status file_stat(const char *path, file_info *out) MANTA_MUST_USE;
+
+/* Removes a file. MANTA_ENOENT when there is none. */
+manta_status file_remove(const char *path) MANTA_MUST_USE;
+
+/* manta_fail() with "<doing> <path>: <strerror(err)>" and the status that fits
+ * an errno: ENOENT, EEXIST, EACCES and EPERM, ENOSPC and EDQUOT, ENOMEM,
+ * EBUSY; MANTA_EIO for all others. */
+manta_status file_fail(int err, const char *doing, const char *path);
+
+#endif

@@ -1,0 +1,218 @@
+/* file_writer.c - durable replacement.
+ *
+ *   open   folder/.name.PID-N.manta-tmp   (O_EXCL: nobody else's)
+ *   write  ...
+ *   commit fsync(file)      the bytes are on the disk
+ *          close            where some file systems report the last failure
+ *          rename           one step: readers see old or new
+ *          fsync(folder)    the name is on the disk
+ *
+ * Invariant: `temp` is set exactly while a file of that name may exist that is
+ * ours to remove.
+ *
+ * A failed fsync is not tried again: the kernel may have dropped the pages, and
+ * a second call would report success for bytes that are lost. */
+#include "os/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/sys.h"
+
+enum {
+    BUFFER = 64 * 1024, /* small writes are gathered to this */
+    NAME_KEPT = 200, /* of the name, inside the temporary one: NAME_MAX is 255 */
+    NAME_TRIES = 100,
+};
+
+struct file_writer {
+    char *path;
+    char *folder;
+    char *temp; /* the invariant above */
+    int fd; /* -1 when closed */
+    size_t n; /* bytes in buffer */
+    unsigned char buffer[BUFFER];
+};
+
+/* "a/b" lies in "a", "b" in ".", "/b" in "/". */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return mem_strdup(".");
+    return mem_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Opens a temporary file of our own; sets temp and fd. */
+static manta_status open_temp(file_writer *w)
+{
+    static atomic_uint counter;
+    for (int i = 0; i < NAME_TRIES; i++) {
+        unsigned n = atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
+        char *temp = mem_printf("%s/.%.*s.%ld-%u.manta-tmp", w->folder, NAME_KEPT, name_of(w->path),
+                                (long)getpid(), n);
+        do w->fd = os->open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        while (w->fd < 0 && errno == EINTR);
+        if (w->fd >= 0) {
+            w->temp = temp;
+            return MANTA_OK;
+        }
+        int err = errno;
+        mem_free(temp);
+        if (err != EEXIST) return file_fail(err, "creating a temporary file for", w->path);
+    }
+    return manta_fail(MANTA_EEXIST, "creating a temporary file for %s: %d names were taken", w->path,
+                      NAME_TRIES);
+}
+
+/* Gives the new file the permission bits of the old, when there is one. */
+static manta_status keep_mode(file_writer *w)
+{
+    struct stat old;
+    if (os->stat(w->path, &old)) {
+        if (errno == ENOENT) return MANTA_OK;
+        return file_fail(errno, "looking at", w->path);
+    }
+    if (!S_ISREG(old.st_mode))
+        return manta_fail(MANTA_EEXIST, "writing %s: it is there, and is no file", w->path);
+    if (os->fchmod(w->fd, old.st_mode & 0777)) return file_fail(errno, "keeping the permissions of", w->path);
+    return MANTA_OK;
+}
+
+manta_status file_writer_open(const char *path, file_writer **out)
+{
+    manta_status st;
+    if (!*name_of(path)) return manta_fail(MANTA_EINVAL, "\"%s\" is no name of a file", path);
+    file_writer *w = mem_try_raw(sizeof *w);
+    if (!w)
+        return manta_fail(MANTA_ENOMEM, "writing %s: %zu bytes of memory could not be had", path, sizeof *w);
+    w->path = mem_strdup(path);
+    w->folder = folder_of(path);
+    w->temp = NULL;
+    w->fd = -1;
+    w->n = 0;
+
+    if ((st = open_temp(w))) goto out;
+    if ((st = keep_mode(w))) goto out;
+    *out = w;
+    w = NULL;
+out:
+    file_writer_free(w);
+    return st;
+}
+
+manta_status file_writer_reserve(file_writer *w, uint64_t size)
+{
+    int rc;
+    if (size == 0) return MANTA_OK;
+    if (size > INT64_MAX) return file_fail(EFBIG, "reserving space for", w->path);
+    do rc = os->fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
+    while (rc && errno == EINTR);
+    if (rc && errno != EOPNOTSUPP && errno != ENOSYS) return file_fail(errno, "reserving space for", w->path);
+    return MANTA_OK;
+}
+
+static manta_status write_all(file_writer *w, const void *data, size_t n)
+{
+    const char *p = data;
+    while (n > 0) {
+        ssize_t put = os->write(w->fd, p, n);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return file_fail(errno, "writing", w->path);
+        p += put;
+        n -= (size_t)put;
+    }
+    return MANTA_OK;
+}
+
+static manta_status flush(file_writer *w)
+{
+    size_t n = w->n;
+    w->n = 0;
+    return write_all(w, w->buffer, n);
+}
+
+manta_status file_writer_write(file_writer *w, const void *data, size_t n)
+{
+    if (n >= BUFFER) {
+        TRY(flush(w));
+        return write_all(w, data, n); /* nothing gained by a copy */
+    }
+    if (n > BUFFER - w->n) TRY(flush(w));
+    if (n > 0) memcpy(w->buffer + w->n, data, n);
+    w->n += n;
+    return MANTA_OK;
+}
+
+static int fsync_retry(int fd)
+{
+    int rc;
+    do rc = os->fsync(fd);
+    while (rc && errno == EINTR);
+    return rc;
+}
+
+/* Makes the folder's names durable. File systems that cannot (EINVAL) leave
+ * nothing better to do. */
+static manta_status sync_folder(const file_writer *w)
+{
+    int fd, err = 0;
+    do fd = os->open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) {
+        err = errno;
+    } else {
+        if (fsync_retry(fd) && errno != EINVAL) err = errno;
+        os->close(fd);
+    }
+    if (!err) return MANTA_OK;
+    return manta_fail(MANTA_EUNKNOWN,
+                      "writing %s: it is in place, but may not survive a loss of power: folder %s: %s",
+                      w->path, w->folder, strerror(err));
+}
+
+manta_status file_writer_commit(file_writer *w)
+{
+    TRY(flush(w));
+    if (fsync_retry(w->fd)) return file_fail(errno, "bringing to disk", w->path);
+    int rc = os->close(w->fd), err = errno;
+    w->fd = -1; /* whatever close() said, the descriptor is gone */
+    if (rc && err != EINTR) return file_fail(err, "closing", w->path);
+    if (os->rename(w->temp, w->path)) return file_fail(errno, "putting in place", w->path);
+    mem_free(w->temp);
+    w->temp = NULL;
+    return sync_folder(w);
+}
+
+void file_writer_free(file_writer *w)
+{
+    if (!w) return;
+    if (w->fd >= 0) os->close(w->fd);
+    if (w->temp) os->unlink(w->temp);
+    mem_free(w->temp);
+    mem_free(w->path);
+    mem_free(w->folder);
+    mem_try_free(w);
+}
+
+manta_status file_replace(const char *path, const void *data, size_t size)
+{
+    manta_status st;
+    file_writer *w = NULL;
+    if ((st = file_writer_open(path, &w))) goto out;
+    if ((st = file_writer_write(w, data, size))) goto out;
+    st = file_writer_commit(w);
+out:
+    file_writer_free(w);
+    return st;
+}

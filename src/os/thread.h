@@ -1,0 +1,61 @@
+/* thread.h - threads, locks and waits with a deadline.
+ *
+ * A lock or a condition fails only by our own mistake, so these return nothing
+ * and assert. Deadlines are points of clock_now_ns(); CLOCK_NEVER waits without
+ * end. */
+#ifndef OS_THREAD_H
+#define OS_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct mutex {
+    pthread_mutex_t m;
+} mutex;
+
+void mutex_init(mutex *m);
+void mutex_release(mutex *m);
+void mutex_lock(mutex *m);
+void mutex_unlock(mutex *m);
+
+/* A condition, always used under one mutex. */
+typedef struct cond {
+    pthread_cond_t c;
+} cond;
+
+void cond_init(cond *c);
+void cond_release(cond *c);
+void cond_signal(cond *c);
+void cond_broadcast(cond *c);
+
+/* Waits for a signal; may also return without one, so look at what was waited
+ * for again. False when the deadline has passed. */
+bool cond_wait(cond *c, mutex *m, int64_t deadline);
+
+typedef struct thread_id {
+    pthread_t id;
+} thread_id;
+
+/* Starts fn(arg) on a thread of its own, under a name that debuggers and top
+ * show (cut to 15 bytes), with all signals blocked: signals are the program's
+ * business, and its own threads take them. MANTA_EBUSY the system has no room
+ * for another thread; *out is then untouched. */
+manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg), void *arg) MANTA_MUST_USE;
+
+/* Waits until the thread's function has returned. */
+void thread_join(thread_id *t);
+
+/* Sleeps while *word == expected, until woken or the deadline. Returns MANTA_OK
+ * also when woken for no reason (a signal, another waiter): look again.
+ * MANTA_ETIMEDOUT when the deadline has passed; no sentence is recorded, because
+ * the caller knows what it waited for and we do not. `shared`: the word lies in
+ * memory that several processes share. */
+manta_status futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline, bool shared);
+
+/* Wakes up to n threads that sleep on the word. */
+void futex_wake(_Atomic uint32_t *word, int n, bool shared);
+
+#endif
