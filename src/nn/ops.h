@@ -1,0 +1,158 @@
+/* nn/ops.h - the built-in operations and their attributes.
+ *
+ * Each is a table of manta/op.h; layers expand into them. Input 1 of an
+ * operation with weights is the weight, input 2 the bias where there is one. */
+#ifndef NN_OPS_H
+#define NN_OPS_H
+
+#include <manta/op.h>
+
+#include "base/status.h"
+#include "tensor/kernel.h"
+
+/* ---- what the operations share (op.c) ---- */
+
+static inline const kernels *op_kernels(const manta_op_call *c)
+{
+    return c->kernels;
+}
+
+static inline pool *op_pool(const manta_op_call *c)
+{
+    return c->pool;
+}
+
+static inline float *op_f32(const manta_array *a)
+{
+    return a->data;
+}
+
+/* Whether gradient i is wanted: there is such an input and memory for it. */
+static inline bool op_wants(const manta_op_call *c, int i)
+{
+    return i < c->n_in && c->din[i].data;
+}
+
+/* The gradient of output 0. Where a relu was fused and nobody masked it yet, it
+ * is masked in place first: from here on that memory is the node's own. Reads
+ * out[0] in that case. */
+const float *op_dout(const manta_op_call *c);
+
+/* What dimension 0 of an activation reads in messages: "(batch, 28, 28)". */
+char *op_shape_text(const manta_array *a, char *buf, size_t size);
+
+/* Fails with a sentence unless there are `least` to `most` inputs, and unless
+ * input i has elements of type float32. */
+manta_status op_expect_inputs(const manta_op_shape *s, int least, int most);
+manta_status op_expect_f32(const manta_op_shape *s, int i, const char *what);
+
+/* Row-major strides for s->out[0]: shapes are set by dimension, then this. */
+void op_set_out(manta_op_shape *s, manta_dtype t, int ndim, const int64_t *shape);
+
+/* manta_op_random() from index `start` (a multiple of 4) of the position on. */
+void op_random_range(const manta_op_call *c, int64_t position, int64_t start, int64_t n, float *v);
+
+/* ---- the tables ---- */
+
+/* (B, ..., in) x (in, out) [+ (out)] -> (B, ..., out) */
+extern const manta_op op_dense;
+
+typedef struct op_conv_attrs {
+    int64_t sh, sw, dh, dw; /* stride, dilation */
+    int64_t top, bottom, left, right; /* padding, already counted out */
+    int64_t groups;
+} op_conv_attrs;
+/* (B, h, w, c), (kh, kw, c/groups, oc) [, (oc)] -> (B, oh, ow, oc). With groups == c the weight may also be
+ * (kh, kw, c, mult), as Keras holds a depthwise kernel: the same memory, oc = c * mult. */
+extern const manta_op op_conv2d;
+/* The convolution whose backward-data this is, forward: kernel (kh, kw, oc, c), output size in attrs. */
+typedef struct op_conv_transpose_attrs {
+    int64_t sh, sw, dh, dw, top, left, oh, ow;
+} op_conv_transpose_attrs;
+extern const manta_op op_conv2d_transpose;
+
+typedef struct op_act_attrs {
+    kern_act act;
+    float alpha;
+} op_act_attrs;
+/* Backward reads what the operation made (linear, relu, leaky relu, elu, sigmoid, tanh); relu is recognised by
+ * the planner: act == KERN_RELU. */
+extern const manta_op op_activation;
+/* Backward reads what the operation was given (gelu, silu). */
+extern const manta_op op_activation_of_input;
+typedef struct op_relu_attrs { /* Keras's ReLU layer in full */
+    float max_value, negative_slope, threshold; /* max_value INFINITY: none */
+} op_relu_attrs;
+extern const manta_op op_relu;
+extern const manta_op op_softmax; /* over the last axis */
+/* Two values; shapes equal, or of length 1 where they differ; the sample's dimensions are aligned from the last,
+ * as Keras's merging layers do. */
+extern const manta_op op_add, op_subtract, op_multiply;
+
+typedef struct op_affine_attrs {
+    float scale, offset;
+} op_affine_attrs;
+extern const manta_op op_affine; /* y = x * scale + offset; also converts other types to f32 */
+typedef struct op_normalize_attrs { /* y = (x - mean) / max(sqrt(variance), 1e-7) over the last axis */
+    int64_t n; /* channels, or 1: one pair for all */
+    const float *mean, *variance; /* owned by the layer's options */
+    bool invert; /* y = mean + x * max(sqrt(variance), 1e-7) */
+} op_normalize_attrs;
+extern const manta_op op_normalize;
+
+typedef struct op_dropout_attrs {
+    float rate;
+} op_dropout_attrs;
+extern const manta_op op_dropout; /* a view in inference */
+
+typedef struct op_reshape_attrs {
+    int ndim;
+    int64_t shape[MANTA_MAX_DIMS]; /* with the batch as -1 first */
+} op_reshape_attrs;
+extern const manta_op op_reshape; /* a view */
+typedef struct op_permute_attrs {
+    int ndim;
+    int axes[MANTA_MAX_DIMS]; /* of the whole array, axes[0] == 0 */
+} op_permute_attrs;
+extern const manta_op op_permute;
+typedef struct op_concat_attrs {
+    int axis;
+} op_concat_attrs;
+extern const manta_op op_concatenate; /* 2 to MANTA_OP_MAX_IN inputs */
+typedef struct op_pad_attrs {
+    int64_t top, bottom, left, right;
+} op_pad_attrs;
+extern const manta_op op_zero_pad;
+typedef struct op_upsample_attrs {
+    int64_t sh, sw;
+    bool bilinear;
+} op_upsample_attrs;
+extern const manta_op op_upsample;
+
+typedef struct op_pool_attrs {
+    int64_t kh, kw, sh, sw, top, bottom, left, right;
+    bool count_padding;
+} op_pool_attrs;
+extern const manta_op op_max_pool, op_avg_pool;
+typedef struct op_global_pool_attrs {
+    bool keepdims;
+} op_global_pool_attrs;
+extern const manta_op op_global_avg_pool, op_global_max_pool;
+
+typedef struct op_bn_attrs {
+    float momentum, epsilon;
+    bool unbiased, has_gamma, has_beta;
+    bool frozen; /* inference statistics in training too, as Keras's frozen layer */
+} op_bn_attrs;
+/* x, [gamma], [beta], moving_mean, moving_variance. A training call without proposed[0] is a frozen one. */
+extern const manta_op op_batch_norm;
+typedef struct op_ln_attrs {
+    float epsilon;
+    int axes; /* how many of the last axes are one group */
+    bool has_gamma, has_beta;
+} op_ln_attrs;
+extern const manta_op op_layer_norm; /* x, [gamma], [beta] */
+
+extern const manta_op op_embedding; /* integer (B, ...), table (rows, c) -> (B, ..., c) */
+
+#endif
