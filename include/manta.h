@@ -10,6 +10,8 @@
 #include <manta/op.h>
 #include <manta/optimizer.h>
 #include <manta/status.h>
+#include <manta/tensor.h>
+#include <manta/train.h>
 #include <manta/version.h>
 
 #endif

@@ -1,0 +1,221 @@
+/* manta/train.h - training a model in this process.
+ *
+ * A session is a model with its losses, metrics and optimizer and with a
+ * state: weights, statistics, optimizer arrays, counters. fit, evaluate and
+ * predict run whole datasets through it; the calls below them do one batch,
+ * or one half of a step, for programs that exchange weights or gradients
+ * themselves.
+ *
+ * For one seed and number of shards the result does not depend on the number
+ * of threads (docs/numerics.md).
+ *
+ * Threads: a session is used by one thread at a time; it computes with its
+ * own pool. */
+#ifndef MANTA_TRAIN_H
+#define MANTA_TRAIN_H
+
+#include <manta/array.h>
+#include <manta/data.h>
+#include <manta/loss.h>
+#include <manta/model.h>
+#include <manta/optimizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct manta_session manta_session;
+
+/* What to minimise and how: Keras's compile. Zero losses: predict only. */
+typedef struct manta_compile {
+    const manta_optimizer *optimizer;    /* NULL: rmsprop, as Keras */
+    int n_losses;                        /* one per output of the model */
+    const manta_loss *losses;
+    int n_metrics;
+    const manta_metric *metrics;
+} manta_compile;
+
+typedef struct manta_session_options {
+    int threads;                 /* 0: as many as this process may use */
+    uint64_t seed;
+    int shards;                  /* V: a batch is cut into so many, summed in a fixed tree; 0: 1 */
+    const char *kernels;         /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
+    bool debug;                  /* name the first NaN; slow */
+    bool no_fusion;              /* keep gradients in memory instead of updating where they are made */
+} manta_session_options;
+
+/* Opens a session with freshly initialised weights. The model must be built;
+ * it is borrowed until manta_session_close(); all else is copied.
+ * options may be NULL. */
+MANTA_API manta_status manta_session_open(const manta_model *m, const manta_compile *c,
+                                          const manta_session_options *options, manta_session **out);
+MANTA_API void manta_session_close(manta_session *s);   /* accepts NULL */
+MANTA_API const manta_model *manta_session_model(const manta_session *s);
+/* Threads and kernels in use, as a line for people: "2 threads, avx512". */
+MANTA_API const char *manta_session_about(const manta_session *s);
+
+/* ---- metrics ---- */
+
+#define MANTA_MAX_METRICS 32
+
+/* Named numbers: "loss" first, then the losses of several outputs, then the
+ * metrics, in the order given to compile. */
+typedef struct manta_metrics {
+    int n;
+    char name[MANTA_MAX_METRICS][64];
+    double value[MANTA_MAX_METRICS];
+} manta_metrics;
+
+/* The value called `name`; NAN when there is none. */
+MANTA_API double manta_metrics_get(const manta_metrics *m, const char *name);
+
+/* ---- weights ---- */
+
+/* The variable called `name` (as in manta_variable_info): a view of the
+ * session's memory, valid until the next call that trains. */
+MANTA_API manta_status manta_session_weight(manta_session *s, const char *name, manta_array *out);
+/* Copies `value` (same shape; any dtype) into the variable. */
+MANTA_API manta_status manta_session_set_weight(manta_session *s, const char *name, const manta_array *value);
+
+/* All trainable variables as one vector, in model order without padding. */
+MANTA_API int64_t manta_session_params(const manta_session *s);
+MANTA_API void manta_session_get_flat(const manta_session *s, float *out);
+MANTA_API void manta_session_set_flat(manta_session *s, const float *in);
+
+/* Writes weights, statistics, optimizer state and counters to a .npz file that
+ * appears whole or not at all; reads them back. Loading asks for every variable
+ * of the model by name and shape; optimizer state is taken when it is there and
+ * fits and `weights_only` is not set. */
+MANTA_API manta_status manta_session_save(const manta_session *s, const char *path);
+MANTA_API manta_status manta_session_load(manta_session *s, const char *path, bool weights_only);
+
+MANTA_API double manta_session_learning_rate(const manta_session *s);   /* of the next step */
+/* MANTA_EINVAL when a schedule rules it. */
+MANTA_API manta_status manta_session_set_learning_rate(manta_session *s, double rate);
+MANTA_API int64_t manta_session_iterations(const manta_session *s);
+
+/* ---- one batch ---- */
+
+/* Arrays of one batch: one per input, one target per output, and optionally
+ * one weight per sample for each output. */
+typedef struct manta_feed {
+    int64_t count;                       /* samples */
+    int n_inputs, n_targets;
+    manta_array inputs[8], targets[8];
+    const float *weights[8];             /* NULL: 1 */
+    int64_t first;                       /* position of sample 0 in the global batch */
+} manta_feed;
+
+/* Predictions; outputs are views valid until the next call. `training` runs
+ * dropout and batch statistics as training does. */
+MANTA_API manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training,
+                                             int n_outputs, manta_array *outputs);
+/* Forward and loss in training mode; the loss (regularisers included) into *loss. */
+MANTA_API manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *loss);
+/* Gradients of the manta_session_loss() just computed. */
+MANTA_API manta_status manta_session_backward(manta_session *s, const manta_feed *f);
+/* The mean gradient as one vector in manta_session_get_flat()'s order. */
+MANTA_API manta_status manta_session_gradients(const manta_session *s, float *out);
+/* Applies the gradients just computed, or (g not NULL) these mean gradients. */
+MANTA_API manta_status manta_session_apply(manta_session *s, const float *g);
+
+/* One whole training step, or one evaluation, on a batch. */
+MANTA_API manta_status manta_session_step(manta_session *s, const manta_feed *f);
+MANTA_API manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f);
+/* Mean of loss and metrics over the steps since manta_session_reset_metrics(). */
+MANTA_API void manta_session_metrics(const manta_session *s, manta_metrics *out);
+MANTA_API void manta_session_reset_metrics(manta_session *s);
+
+/* ---- whole datasets ---- */
+
+typedef enum manta_event_kind {
+    MANTA_EVENT_BEGIN,               /* planned and ready, before the first step */
+    MANTA_EVENT_EPOCH_BEGIN,
+    MANTA_EVENT_STEP,                /* a step is committed; metrics are the epoch's so far */
+    MANTA_EVENT_VALIDATE,            /* validation begins */
+    MANTA_EVENT_VALIDATE_STEP,
+    MANTA_EVENT_EPOCH_END,           /* metrics carry val_ ones too */
+    MANTA_EVENT_END
+} manta_event_kind;
+
+typedef struct manta_event {
+    manta_event_kind kind;
+    int64_t epoch, epochs;           /* 0-based; planned */
+    int64_t step, steps;             /* done in this epoch; -1 when the number is not known */
+    int64_t samples;                 /* seen in this epoch */
+    double seconds;                  /* of this epoch so far */
+    double samples_per_s;            /* of this epoch's training steps */
+    const manta_metrics *metrics;
+} manta_event;
+
+/* Runs on the calling thread between steps; false ends training after the
+ * current step (MANTA_ECANCELLED). May read and write the session. */
+typedef bool (*manta_event_fn)(void *user, manta_session *s, const manta_event *e);
+
+typedef struct manta_fit_options {
+    int64_t epochs;                  /* 0: 1 */
+    int64_t initial_epoch;
+    int64_t batch;                   /* 0: 32; not with a dataset that has batches of its own */
+    int64_t steps_per_epoch;         /* 0: a whole pass */
+    bool no_shuffle;                 /* samples are shuffled anew every epoch unless this is set */
+    manta_dataset *validation;       /* NULL: none */
+    int64_t validation_batch, validation_steps;   /* 0: as batch; all */
+    const float *class_weight;       /* per class of output 0's sparse labels, or NULL */
+    int n_classes;
+    manta_event_fn event;
+    void *user;
+} manta_fit_options;
+
+/* Trains on d. Columns named as the model's inputs and outputs are fed to
+ * them; with one input and one output "x" and "y" (or the first two columns)
+ * will do; "sample_weight" weights the samples. The metrics of the last epoch
+ * go to *out (may be NULL). */
+MANTA_API manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out);
+MANTA_API manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o,
+                                      manta_metrics *out);
+/* Calls `take` with each batch's outputs, in order. */
+typedef manta_status (*manta_take_fn)(void *user, int64_t first, int64_t count, int n_outputs,
+                                      const manta_array *outputs);
+MANTA_API manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_options *o,
+                                     manta_take_fn take, void *user);
+
+/* ---- profile and benchmark ---- */
+
+typedef struct manta_profile_row {
+    const char *layer, *op;
+    char shape[64];
+    bool relu;
+    double forward_ms, backward_ms;          /* of one step */
+    double forward_gflops, backward_gflops;  /* rate; 0 when nothing is counted */
+} manta_profile_row;
+
+/* Turns on timing of every node; with trace_path every call is kept too, and
+ * written as a Chrome trace by manta_session_profile_end(). */
+MANTA_API manta_status manta_session_profile(manta_session *s, const char *trace_path);
+/* Calls `row` for each node of the plan for `batch`, in order, and turns timing off. */
+MANTA_API manta_status manta_session_profile_end(manta_session *s, int64_t batch,
+                                                 void (*row)(void *user, const manta_profile_row *r), void *user);
+
+typedef struct manta_bench_options {
+    int threads;
+    int64_t batch, steps;
+    bool forward;                    /* inference only */
+    const char *kernels;
+    const char *optimizer;           /* NULL: sgd for mnist-cnn, adam for resnet18, else sgd */
+} manta_bench_options;
+
+typedef struct manta_bench_result {
+    char row[96];
+    double images_per_s, ms_per_step;    /* of the median step */
+    double gflops;                       /* useful arithmetic per second */
+    double gemm_gflops;                  /* this machine's best f32 matrix product, measured in between */
+    double gemm_share;
+} manta_bench_result;
+
+/* Trains a zoo model on made-up data and times it. */
+MANTA_API manta_status manta_bench_train(const char *model, const manta_bench_options *o, manta_bench_result *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

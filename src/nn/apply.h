@@ -1,0 +1,83 @@
+/* nn/apply.h - from slots and the old state to the new state.
+ *
+ * The parameters are updated by runs of grid blocks, in any order, by anyone,
+ * each block once: the bits do not depend on how the grid was divided. The old
+ * state is only read; the new one may be the same memory (in place) or another
+ * side. The phases:
+ *
+ *   apply_begin     the numbers of this step: rate, divisor, counts
+ *   apply_norms     per block, only when apply_needs_norms(): square sums and
+ *                   regulariser penalties
+ *   apply_factors   after all blocks' norms: clip factors
+ *   apply_params    per block: gradients summed over slots, then the optimizer
+ *   apply_stats     per block of the statistics: proposals averaged
+ *   apply_finish    the run section: counters and sums
+ *
+ * Threads: apply_norms, apply_params, apply_stats and apply_range may run at
+ * the same time on different blocks; the other phases stand between. */
+#ifndef NN_APPLY_H
+#define NN_APPLY_H
+
+#include "nn/layout.h"
+#include "tensor/kernel.h"
+#include "tensor/update.h"
+
+/* A stretch of one parameter within one grid block. */
+typedef struct apply_segment {
+    int param;               /* of layout's params */
+    int64_t offset, n;       /* elements */
+} apply_segment;
+
+typedef struct apply {
+    const layout *l;
+    const manta_optimizer *opt;
+    const kernels *k;
+    /* Fixed per layout. */
+    apply_segment *segments; /* in ascending order of offset */
+    int n_segments;
+    int *block_first;        /* block -> its first segment; one more at the end */
+    bool regularised;        /* some parameter has l1 or l2 */
+    double *norms;           /* per segment: {square sum, penalty}; apply_norm_count() doubles */
+    update_scalars *scalars; /* per parameter */
+    /* Of the step at hand. */
+    const void *old;
+    void *new_;
+    int n_slots;
+    const void *const *slots;
+    const float **slot_grads;
+    int cap_slots;
+    double penalty;          /* the regularisers' sum, once per step */
+} apply;
+
+/* Prepares for a layout. All three are borrowed and must outlive it. */
+void apply_init(apply *a, const layout *l, const manta_optimizer *opt, const kernels *k);
+void apply_release(apply *a);   /* accepts zeroed memory */
+
+/* Begins a step. `slots`: those of the shards that had samples, in shard order,
+ * n_slots >= 1; borrowed until apply_finish(). */
+void apply_begin(apply *a, const void *old, void *new_, int n_slots, const void *const *slots);
+
+bool apply_needs_norms(const apply *a);
+void apply_norms(apply *a, int64_t block, int64_t end);
+void apply_factors(apply *a);
+void apply_params(const apply *a, int64_t block, int64_t end);
+void apply_stats(const apply *a, int64_t block, int64_t end);
+
+/* As apply_params() for elements [first, first + n) whose gradient is `g`
+ * instead of the slots' sum: for the kernels' sink, with one shard. Needs
+ * apply_can_sink(). */
+void apply_range(const apply *a, int64_t first, int64_t n, const float *g);
+/* Whether the update may run where the gradient is made: no norms needed. */
+bool apply_can_sink(const apply *a);
+
+/* Ends the step: copies the run section with calls + 1 and the slots' sums
+ * added. Position, epoch and step are the caller's to move. */
+void apply_finish(apply *a);
+
+/* Sums of the slots by the shard tree into out (layout's n_sums). */
+void apply_sums(const layout *l, int n_slots, const void *const *slots, double *out);
+
+/* At the end of training with a moving average and no overwrite frequency, Keras replaces the weights by it. */
+void apply_average(const layout *l, const manta_optimizer *opt, void *state);
+
+#endif

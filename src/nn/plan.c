@@ -1,0 +1,593 @@
+/* plan.c - the planner. See plan.h for what it does.
+ *
+ * Time runs in ticks: node i runs forward at tick i, the losses at tick n, node
+ * i backward at tick 2n - i. A piece of memory lives over an interval of ticks;
+ * two pieces may share an address when their intervals do not meet. */
+#include "nn/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "nn/ops.h"
+
+/* A piece of the block: size, interval, and in the end its offset. */
+typedef struct piece {
+    size_t size, offset;
+    int from, to;
+} piece;
+
+/* What is known of a value while planning. */
+typedef struct vinfo {
+    bool needed;             /* some output, loss or metric depends on it */
+    bool wants_grad;         /* a parameter lies behind it */
+    int alias;               /* value whose memory it is (views, fused relu), itself otherwise */
+    int galias;              /* value whose gradient memory it shares */
+    int sources;             /* how many nodes or heads write its gradient */
+    int written;             /* how many have, in backward order */
+    int piece, grad;         /* piece numbers, -1 */
+} vinfo;
+
+typedef struct planner {
+    const manta_model *m;
+    const layout *l;
+    const objective *o;
+    const kernels *k;
+    int threads;
+    plan *p;
+    vinfo *v;
+    int *slot_of;            /* graph node -> index in p->nodes, -1: not run */
+    bool *dropped;           /* graph node is a relu fused into its producer */
+    piece *pieces;
+    int n_pieces, cap_pieces;
+    int n;                   /* nodes in the plan: tick of the losses */
+} planner;
+
+static bool is_relu(const graph_node *n)
+{
+    return n->op == &op_activation && ((const op_act_attrs *)n->attrs)->act == KERN_RELU;
+}
+
+static int forward_tick(int i)
+{
+    return i;
+}
+
+static int backward_tick(const planner *pl, int i)
+{
+    return 2 * pl->n - i;
+}
+
+static manta_array concrete(const planner *pl, int value)
+{
+    manta_array a = pl->m->values[value].a;
+
+    if (a.ndim && a.shape[0] == -1) a.shape[0] = pl->p->batch;
+    return manta_array_of(a.dtype, a.ndim, a.shape, NULL);
+}
+
+/* ---- pieces of memory ---- */
+
+static int piece_new(planner *pl, size_t size, int tick)
+{
+    if (pl->n_pieces == pl->cap_pieces) {
+        pl->cap_pieces = pl->cap_pieces ? 2 * pl->cap_pieces : 64;
+        pl->pieces = mem_resize(pl->pieces, (size_t)pl->cap_pieces * sizeof *pl->pieces);
+    }
+    pl->pieces[pl->n_pieces] = (piece){.size = (size + 63) & ~(size_t)63, .from = tick, .to = tick};
+    return pl->n_pieces++;
+}
+
+static void piece_use(planner *pl, int i, int tick)
+{
+    if (i < 0) return;
+    if (tick < pl->pieces[i].from) pl->pieces[i].from = tick;
+    if (tick > pl->pieces[i].to) pl->pieces[i].to = tick;
+}
+
+/* Until all is placed, a place in the block carries its piece's number. */
+static place piece_place(int i)
+{
+    return i < 0 ? (place){0} : (place){.kind = PLACE_BLOCK, .offset = (size_t)i};
+}
+
+static int by_size(const void *a, const void *b, void *pieces)
+{
+    const piece *x = (const piece *)pieces + *(const int *)a, *y = (const piece *)pieces + *(const int *)b;
+
+    if (x->size != y->size) return x->size < y->size ? 1 : -1;
+    return *(const int *)a - *(const int *)b;
+}
+
+static bool meet(const piece *a, const piece *b)
+{
+    return a->from <= b->to && b->from <= a->to;
+}
+
+/* Largest first, each at the lowest address where nothing alive with it lies. */
+static void place_pieces(planner *pl)
+{
+    int *order = mem_new((size_t)(pl->n_pieces + 1) * sizeof *order);
+    int n = 0;
+
+    for (int i = 0; i < pl->n_pieces; i++) order[i] = i;
+    qsort_r(order, (size_t)pl->n_pieces, sizeof *order, by_size, pl->pieces);
+    for (; n < pl->n_pieces; n++) {
+        piece *x = &pl->pieces[order[n]];
+        bool moved = true;
+        x->offset = 0;
+        while (moved) {
+            moved = false;
+            for (int j = 0; j < n; j++) {
+                const piece *y = &pl->pieces[order[j]];
+                if (!meet(x, y) || x->offset >= y->offset + y->size || y->offset >= x->offset + x->size) continue;
+                x->offset = y->offset + y->size;
+                moved = true;
+            }
+        }
+        if (x->offset + x->size > pl->p->block_size) pl->p->block_size = x->offset + x->size;
+    }
+    mem_free(order);
+}
+
+static void settle(const planner *pl, place *at)
+{
+    if (at->kind == PLACE_BLOCK) at->offset = pl->pieces[at->offset].offset;
+}
+
+/* ---- what is needed, what is fused ---- */
+
+static void mark_needed(planner *pl)
+{
+    const manta_model *m = pl->m;
+
+    for (int i = 0; i < m->n_outputs; i++) pl->v[m->outputs[i].value].needed = true;
+    for (int i = m->n_nodes - 1; i >= 0; i--) {
+        const graph_node *n = &m->nodes[i];
+        bool needed = false;
+        for (int j = 0; j < n->n_out; j++) needed |= pl->v[n->out[j]].needed;
+        for (int j = 0; needed && j < n->n_in; j++) pl->v[n->in[j]].needed = true;
+    }
+}
+
+static void mark_wanted(planner *pl)
+{
+    const manta_model *m = pl->m;
+
+    if (pl->p->mode != PLAN_TRAIN) return;
+    for (int i = 0; i < pl->l->n_params; i++) {
+        pl->v[m->variables[pl->l->params[i].variable].value].wants_grad = true;
+    }
+    for (int i = 0; i < m->n_nodes; i++) {
+        const graph_node *n = &m->nodes[i];
+        bool wants = false;
+        for (int j = 0; j < n->n_in; j++) wants |= pl->v[n->in[j]].wants_grad;
+        for (int j = 0; wants && n->op->backward && j < n->n_out; j++) pl->v[n->out[j]].wants_grad = true;
+    }
+}
+
+static int consumers(const planner *pl, int value)
+{
+    int n = 0;
+
+    for (int i = 0; i < pl->m->n_nodes; i++) {
+        const graph_node *g = &pl->m->nodes[i];
+        if (!pl->v[g->out[0]].needed) continue;
+        for (int j = 0; j < g->n_in; j++) n += g->in[j] == value;
+    }
+    return n;
+}
+
+/* Whether something outside the graph looks at the value. */
+static bool is_watched(const planner *pl, int value)
+{
+    for (int i = 0; i < pl->m->n_outputs; i++) {
+        if (pl->m->outputs[i].value == value) return true;
+    }
+    for (int i = 0; pl->o && i < pl->o->n_heads; i++) {
+        if (pl->o->heads[i].value == value) return true;
+    }
+    return false;
+}
+
+/* A relu directly behind an operation that can apply it, and the only one to
+ * see that operation's result, becomes part of it. */
+static void fuse_relus(planner *pl)
+{
+    const manta_model *m = pl->m;
+
+    for (int i = 0; i < m->n_nodes; i++) {
+        const graph_node *r = &m->nodes[i];
+        int producer = m->values[r->in[0]].node;
+        if (!is_relu(r) || producer < 0) continue;
+        if (!(m->nodes[producer].op->flags & MANTA_OP_CAN_RELU) || pl->dropped[producer]) continue;
+        if (consumers(pl, r->in[0]) != 1 || is_watched(pl, r->in[0])) continue;
+        pl->dropped[i] = true;
+        pl->v[r->in[0]].alias = r->out[0];
+    }
+}
+
+/* Follows fused relus: the value a node of the plan really writes. */
+static int result_of(const planner *pl, int value)
+{
+    const graph_value *g = &pl->m->values[value];
+    int at = pl->v[value].alias;
+
+    return at != value && g->node >= 0 && !pl->dropped[g->node] ? at : value;
+}
+
+/* ---- the nodes ---- */
+
+static manta_status add_nodes(planner *pl)
+{
+    const manta_model *m = pl->m;
+    plan *p = pl->p;
+
+    for (int i = 0; i < m->n_nodes; i++) {
+        const graph_node *g = &m->nodes[i];
+        plan_node *n = &p->nodes[p->n_nodes];
+        manta_op_plan op = {.attrs = g->attrs, .threads = pl->threads, .kernels = pl->k, .n_in = g->n_in,
+                            .n_out = g->n_out};
+        bool needed = false;
+
+        pl->slot_of[i] = -1;
+        for (int j = 0; j < g->n_out; j++) needed |= pl->v[g->out[j]].needed;
+        if (!needed || pl->dropped[i]) continue;
+        n->index = i;
+        /* A frozen batch norm uses its moving statistics, as in Keras. */
+        n->training = p->mode == PLAN_TRAIN &&
+                      !(g->op == &op_batch_norm && g->layer >= 0 && m->layers[g->layer]->frozen);
+        for (int j = 0; j < g->n_in; j++) n->in[j] = concrete(pl, g->in[j]);
+        for (int j = 0; j < g->n_out; j++) n->out[j] = concrete(pl, g->out[j]);
+        n->relu = result_of(pl, g->out[0]) != g->out[0];
+        op.training = n->training;
+        op.in = n->in;
+        op.out = n->out;
+        if (g->op->plan) {
+            manta_status st = g->op->plan(&op);
+            if (st) {
+                return manta_fail(st, "layer '%s': %s", g->layer >= 0 ? m->layers[g->layer]->name : g->op->name,
+                                  manta_error_text());
+            }
+        }
+        n->view = op.view && !n->relu;
+        n->flops = op.flops;
+        n->back_flops = op.backward_flops > 0 ? op.backward_flops : 2 * op.flops;
+        n->saved_at.offset = op.saved;   /* sizes until the pieces are made */
+        n->work_at.offset = op.work;
+        if (n->view) pl->v[g->out[0]].alias = pl->v[g->in[0]].alias;
+        pl->slot_of[i] = p->n_nodes++;
+    }
+    pl->n = p->n_nodes;
+    return MANTA_OK;
+}
+
+/* A view's output is its input's memory; a chain of views ends at its root. */
+static int root(const planner *pl, int value)
+{
+    while (pl->v[value].alias != value) value = pl->v[value].alias;
+    return value;
+}
+
+static place variable_place(const planner *pl, int variable, bool in_slot)
+{
+    const layout *l = pl->l;
+    int w = l->where[variable];
+    size_t at = (size_t)(w >= 0 ? l->params[w].offset : l->stats[-1 - w].offset) * sizeof(float);
+
+    if (in_slot) return (place){.kind = PLACE_SLOT, .offset = at + (w >= 0 ? 0 : l->slot_stats)};
+    return (place){.kind = PLACE_STATE, .offset = at + (w >= 0 ? l->off_params : l->off_stats)};
+}
+
+/* Where a value lies; makes its piece at the first question. */
+static place value_place(planner *pl, int value, int tick)
+{
+    int r = root(pl, value);
+    const graph_value *g = &pl->m->values[r];
+
+    if (g->variable >= 0) return variable_place(pl, g->variable, false);
+    if (g->input >= 0) return (place){.kind = PLACE_INPUT, .offset = (size_t)g->input};
+    if (pl->v[r].piece < 0) {
+        manta_array a = concrete(pl, r);
+        pl->v[r].piece = piece_new(pl, manta_array_bytes(&a), tick);
+    }
+    piece_use(pl, pl->v[r].piece, tick);
+    return piece_place(pl->v[r].piece);
+}
+
+static void place_forward(planner *pl)
+{
+    for (int i = 0; i < pl->n; i++) {
+        plan_node *n = &pl->p->nodes[i];
+        const graph_node *g = &pl->m->nodes[n->index];
+        int tick = forward_tick(i), proposals = 0;
+
+        for (int j = 0; j < g->n_in; j++) {
+            int variable = pl->m->values[g->in[j]].variable;
+            n->in_at[j] = value_place(pl, g->in[j], tick);
+            if (variable < 0 || pl->m->variables[variable].trainable) continue;
+            if (pl->p->mode == PLAN_TRAIN && n->training && pl->l->where[variable] < 0 &&
+                pl->l->stats[-1 - pl->l->where[variable]].proposed) {
+                n->proposed_at[proposals] = variable_place(pl, variable, true);
+            }
+            proposals++;
+        }
+        for (int j = 0; j < g->n_out; j++) n->out_at[j] = value_place(pl, g->out[j], tick);
+        if (n->work_at.offset) {
+            size_t size = n->work_at.offset;
+            n->work_at = piece_place(piece_new(pl, size, tick));
+            if (pl->p->mode == PLAN_TRAIN) n->back_work_at.offset = size;
+        }
+        if (n->saved_at.offset) n->saved_at = piece_place(piece_new(pl, n->saved_at.offset, tick));
+    }
+}
+
+/* ---- backward ---- */
+
+/* The gradient's owner: the value itself, the result of a fused relu, or the
+ * input of a view that is its only reader. */
+static int groot(const planner *pl, int value)
+{
+    while (pl->v[value].galias != value) value = pl->v[value].galias;
+    return value;
+}
+
+static bool reaches_backward(const planner *pl, const graph_node *g)
+{
+    for (int j = 0; j < g->n_out; j++) {
+        if (pl->v[groot(pl, g->out[j])].sources) return true;
+    }
+    return false;
+}
+
+/* Counts who writes which gradient, from the losses back. */
+static void count_sources(planner *pl)
+{
+    const manta_model *m = pl->m;
+
+    for (int i = 0; i < m->n_values; i++) pl->v[i].galias = i;
+    for (int i = 0; i < m->n_nodes; i++) {   /* a fused relu's input has no gradient of its own */
+        if (pl->dropped[i]) pl->v[m->nodes[i].in[0]].galias = m->nodes[i].out[0];
+    }
+    for (int h = 0; h < pl->o->n_heads; h++) {
+        int value = pl->o->heads[h].value;
+        if (pl->v[value].wants_grad) pl->v[groot(pl, value)].sources++;
+    }
+    for (int i = pl->n - 1; i >= 0; i--) {
+        plan_node *n = &pl->p->nodes[i];
+        const graph_node *g = &m->nodes[n->index];
+        if (!g->op->backward || !reaches_backward(pl, g)) continue;
+        for (int j = 0; j < g->n_in; j++) {
+            if (!pl->v[g->in[j]].wants_grad) continue;
+            n->backward = true;
+            pl->v[groot(pl, g->in[j])].sources++;
+        }
+    }
+}
+
+/* A view whose input gets its gradient from the view alone needs no copy: both
+ * gradients are the same memory. */
+static void alias_view_gradients(planner *pl)
+{
+    for (int i = pl->n - 1; i >= 0; i--) {
+        plan_node *n = &pl->p->nodes[i];
+        const graph_node *g = &pl->m->nodes[n->index];
+        int in = groot(pl, g->in[0]), out = groot(pl, g->out[0]);
+        if (!n->view || !n->backward) continue;
+        if (pl->v[in].sources == 1 && pl->m->values[in].variable < 0) {
+            pl->v[out].galias = in;
+            pl->v[in].sources = pl->v[out].sources;
+            n->backward = false;
+        } else {
+            n->add_view = true;
+        }
+    }
+}
+
+static place gradient_place(planner *pl, int value, int tick)
+{
+    int r = groot(pl, value);
+    const graph_value *g = &pl->m->values[r];
+
+    if (!pl->v[r].wants_grad || !pl->v[r].sources) return (place){0};
+    if (g->variable >= 0) return variable_place(pl, g->variable, true);
+    if (pl->v[r].grad < 0) {
+        manta_array a = concrete(pl, r);
+        pl->v[r].grad = piece_new(pl, manta_array_bytes(&a), tick);
+    }
+    piece_use(pl, pl->v[r].grad, tick);
+    return piece_place(pl->v[r].grad);
+}
+
+/* The node whose fused relu made this value, or NULL. */
+static plan_node *relu_producer(planner *pl, int value)
+{
+    const graph_value *g = &pl->m->values[value];
+    int producer;
+
+    if (g->node < 0 || !pl->dropped[g->node]) return NULL;
+    producer = pl->m->values[pl->m->nodes[g->node].in[0]].node;
+    return pl->slot_of[producer] < 0 ? NULL : &pl->p->nodes[pl->slot_of[producer]];
+}
+
+/* When this node alone writes the gradient of a relu's result, it can mask it
+ * while it is in its hands. */
+static void fuse_mask(planner *pl, plan_node *n, const graph_node *g, int tick)
+{
+    int in = groot(pl, g->in[0]);
+    plan_node *producer = relu_producer(pl, in);
+
+    if (!producer || !(g->op->flags & MANTA_OP_CAN_MASK) || pl->v[in].sources != 1) return;
+    if (pl->m->nodes[producer->index].op->flags & MANTA_OP_RELU_SELF) return;
+    if (n->din_at[0].kind != PLACE_BLOCK) return;
+    n->mask_at = value_place(pl, in, tick);
+    producer->relu_done = true;
+}
+
+static void place_backward_node(planner *pl, int i)
+{
+    plan_node *n = &pl->p->nodes[i];
+    const graph_node *g = &pl->m->nodes[n->index];
+    int tick = backward_tick(pl, i);
+
+    for (int j = 0; j < g->n_out; j++) n->dout_at[j] = gradient_place(pl, g->out[j], tick);
+    for (int j = 0; j < g->n_in; j++) {
+        int r = groot(pl, g->in[j]);
+        if (!pl->v[g->in[j]].wants_grad) continue;
+        n->din_at[j] = gradient_place(pl, g->in[j], tick);
+        n->accumulate[j] = pl->v[r].written++ > 0;
+    }
+    fuse_mask(pl, n, g, tick);
+    if (g->n_in > 1 && (g->op->flags & MANTA_OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
+        pl->v[groot(pl, g->in[1])].sources == 1) {
+        n->sinkable = true;
+        n->sink_offset = (int64_t)(n->din_at[1].offset / sizeof(float));
+    }
+    for (int j = 0; j < g->n_in; j++) {
+        if (g->op->flags & MANTA_OP_READS_INPUT(j)) value_place(pl, g->in[j], tick);
+    }
+    for (int j = 0; j < g->n_out; j++) {
+        bool reads = g->op->flags & MANTA_OP_READS_OUTPUT(j);
+        if (reads || (j == 0 && n->relu && !n->relu_done)) value_place(pl, g->out[j], tick);
+    }
+    if (n->saved_at.kind == PLACE_BLOCK) piece_use(pl, (int)n->saved_at.offset, tick);
+    if (n->back_work_at.offset) n->back_work_at = piece_place(piece_new(pl, n->back_work_at.offset, tick));
+}
+
+static void place_losses(planner *pl)
+{
+    plan *p = pl->p;
+
+    for (int h = 0; h < pl->o->n_heads; h++) {
+        const objective_head *head = &pl->o->heads[h];
+        size_t rows = (size_t)(p->batch * head->inner);
+        p->heads[h].pred_at = value_place(pl, head->value, pl->n);
+        p->heads[h].rows_at = piece_place(piece_new(pl, rows * sizeof(float), pl->n));
+        if (p->mode == PLAN_TRAIN && pl->v[head->value].wants_grad) {
+            /* Each head writes its gradient whole: objective_init() sees to it that no two look at one value. */
+            p->heads[h].dpred_at = gradient_place(pl, head->value, pl->n);
+            pl->v[groot(pl, head->value)].written++;
+        }
+    }
+    for (int i = 0; i < pl->o->n_metrics; i++) p->metric_at[i] = value_place(pl, pl->o->metrics[i].value, pl->n);
+}
+
+static void place_all(planner *pl)
+{
+    plan *p = pl->p;
+    int end = 2 * pl->n + 1;
+
+    place_forward(pl);
+    if (p->mode == PLAN_TRAIN) {
+        count_sources(pl);
+        alias_view_gradients(pl);
+    }
+    if (p->mode != PLAN_PREDICT) place_losses(pl);
+    for (int i = pl->n - 1; p->mode == PLAN_TRAIN && i >= 0; i--) {
+        if (p->nodes[i].backward) place_backward_node(pl, i);
+    }
+    for (int i = 0; i < pl->m->n_outputs; i++) p->output_at[i] = value_place(pl, pl->m->outputs[i].value, end);
+    for (int i = 0; i < pl->m->n_inputs; i++) {   /* in case the caller's dtype is another */
+        manta_array a = concrete(pl, pl->m->inputs[i].value);
+        int c = piece_new(pl, manta_array_bytes(&a), 0);
+        piece_use(pl, c, end);
+        p->input_at[i] = piece_place(c);
+    }
+    place_pieces(pl);
+}
+
+static void settle_all(planner *pl)
+{
+    plan *p = pl->p;
+
+    for (int i = 0; i < p->n_nodes; i++) {
+        plan_node *n = &p->nodes[i];
+        for (int j = 0; j < MANTA_OP_MAX_IN; j++) {
+            settle(pl, &n->in_at[j]);
+            settle(pl, &n->din_at[j]);
+        }
+        for (int j = 0; j < MANTA_OP_MAX_OUT; j++) {
+            settle(pl, &n->out_at[j]);
+            settle(pl, &n->dout_at[j]);
+        }
+        settle(pl, &n->mask_at);
+        settle(pl, &n->saved_at);
+        settle(pl, &n->work_at);
+        settle(pl, &n->back_work_at);
+    }
+    for (int h = 0; pl->o && h < pl->o->n_heads; h++) {
+        settle(pl, &p->heads[h].pred_at);
+        settle(pl, &p->heads[h].dpred_at);
+        settle(pl, &p->heads[h].rows_at);
+    }
+    for (int i = 0; pl->o && i < pl->o->n_metrics; i++) settle(pl, &p->metric_at[i]);
+    for (int i = 0; i < pl->m->n_outputs; i++) settle(pl, &p->output_at[i]);
+    for (int i = 0; i < pl->m->n_inputs; i++) settle(pl, &p->input_at[i]);
+}
+
+/* Refuses a batch whose largest value could not be counted in bytes. */
+static manta_status check_sizes(const manta_model *m, int64_t batch)
+{
+    for (int i = 0; i < m->n_values; i++) {
+        const manta_array *a = &m->values[i].a;
+        int64_t n = batch;
+        for (int j = a->ndim && a->shape[0] == -1 ? 1 : 0; j < a->ndim; j++) {
+            if (__builtin_mul_overflow(n, a->shape[j], &n) || n > INT64_MAX / 64) {
+                return manta_fail(MANTA_EINVAL, "model '%s': a batch of %lld is too large to count", m->name,
+                                  (long long)batch);
+            }
+        }
+    }
+    return MANTA_OK;
+}
+
+manta_status plan_new(const manta_model *m, const layout *l, const objective *o, const kernels *k, int threads,
+                      plan_mode mode, int64_t batch, plan **out)
+{
+    planner pl = {.m = m, .l = l, .o = o, .k = k, .threads = threads};
+    size_t values = (size_t)m->n_values + 1, nodes = (size_t)m->n_nodes + 1;
+    plan *p;
+    manta_status st;
+
+    if (batch < 1) return manta_fail(MANTA_EINVAL, "a batch of %lld samples, expected at least 1", (long long)batch);
+    TRY(check_sizes(m, batch));
+    p = pl.p = mem_new(sizeof *p);
+    p->mode = mode;
+    p->batch = batch;
+    p->nodes = mem_new(nodes * sizeof *p->nodes);
+    p->heads = mem_new(((size_t)(o ? o->n_heads : 0) + 1) * sizeof *p->heads);
+    p->metric_at = mem_new(((size_t)(o ? o->n_metrics : 0) + 1) * sizeof *p->metric_at);
+    p->output_at = mem_new(((size_t)m->n_outputs + 1) * sizeof *p->output_at);
+    p->input_at = mem_new(((size_t)m->n_inputs + 1) * sizeof *p->input_at);
+    pl.v = mem_new(values * sizeof *pl.v);
+    pl.slot_of = mem_new(nodes * sizeof *pl.slot_of);
+    pl.dropped = mem_new(nodes * sizeof *pl.dropped);
+    for (int i = 0; i < m->n_values; i++) pl.v[i] = (vinfo){.alias = i, .galias = i, .piece = -1, .grad = -1};
+
+    mark_needed(&pl);
+    mark_wanted(&pl);
+    fuse_relus(&pl);
+    if ((st = add_nodes(&pl))) goto out;
+    place_all(&pl);
+    settle_all(&pl);
+    *out = p;
+    p = NULL;
+out:
+    plan_free(p);
+    mem_free(pl.v);
+    mem_free(pl.slot_of);
+    mem_free(pl.dropped);
+    mem_free(pl.pieces);
+    return st;
+}
+
+void plan_free(plan *p)
+{
+    if (!p) return;
+    mem_free(p->nodes);
+    mem_free(p->heads);
+    mem_free(p->metric_at);
+    mem_free(p->output_at);
+    mem_free(p->input_at);
+    mem_free(p);
+}
