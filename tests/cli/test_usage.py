@@ -5,7 +5,7 @@ import pytest
 
 from conftest import ROOT, parse_events
 
-VERSION = re.search(r'MANTA_VERSION_TEXT "(.*)"', (ROOT / "include/manta/version.h").read_text()).group(1)
+VERSION = re.search(r'MANTA_VERSION_TEXT\s+"(.*)"', (ROOT / "include/manta/version.h").read_text()).group(1)
 
 
 def test_version(manta):

@@ -35,9 +35,9 @@ class Library(unittest.TestCase):
 
     def test_name_carries_the_version(self):
         text = (ROOT / "include" / "manta" / "version.h").read_text()
-        number = {k: int(v) for k, v in re.findall(r"#define MANTA_VERSION_(\w+) (\d+)", text)}
+        number = {k: int(v) for k, v in re.findall(r"#define MANTA_VERSION_(\w+)\s+(\d+)", text)}
         version = f"{number['MAJOR']}.{number['MINOR']}.{number['PATCH']}"
-        self.assertIn(f'#define MANTA_VERSION_TEXT "{version}"', text)
+        self.assertRegex(text, rf'#define MANTA_VERSION_TEXT\s+"{re.escape(version)}"')
         self.assertEqual(LIBRARY.resolve().name, f"libmanta.so.{version}")
         dynamic = run("readelf", "-d", LIBRARY).stdout
         self.assertIn(f"soname: [libmanta.so.{number['MAJOR']}]", dynamic)
