@@ -5,12 +5,12 @@
 #include <manta/array.h>
 #include <manta/data.h>
 #include <manta/layer.h>
+#include <manta/log.h>
 #include <manta/loss.h>
 #include <manta/model.h>
 #include <manta/op.h>
 #include <manta/optimizer.h>
 #include <manta/status.h>
-#include <manta/tensor.h>
 #include <manta/train.h>
 #include <manta/version.h>
 
