@@ -17,18 +17,15 @@
 #include "os/file.h"
 #include "os/sys.h"
 
-enum { SMALL_FILE = 64 * 1024 };
-
-/* The text of a small file, NULL when it cannot be read: for all asked here
- * that means "no limit said". Owned, mem_try_free(). */
-static char *read_text(const char *root, const char *a, const char *b, const char *c)
+/* Reads a small file; false when it cannot be read, which for all that is asked
+ * here means that no limit is said. */
+static bool read_text(const char *root, const char *mount, const char *group, const char *name, char *text,
+                      size_t n)
 {
-    char *path = mem_printf("%s%s%s%s", root, a, b, c);
-    void *text = NULL;
-    size_t size;
-    if (file_read(path, SMALL_FILE, &text, &size)) text = NULL;
+    char *path = mem_printf("%s%s%s%s", root, mount, group, name);
+    bool ok = file_read_text(path, text, n) == MANTA_OK;
     mem_free(path);
-    return text;
+    return ok;
 }
 
 /* quota / period, rounded up; INT_MAX when that is no limit. */
@@ -40,10 +37,8 @@ static int cores_of(long long quota, long long period)
 
 static long long read_number(const char *root, const char *mount, const char *group, const char *name)
 {
-    char *text = read_text(root, mount, group, name);
-    long long v = text ? strtoll(text, NULL, 10) : -1;
-    mem_try_free(text);
-    return v;
+    char text[64];
+    return read_text(root, mount, group, name, text, sizeof text) ? strtoll(text, NULL, 10) : -1;
 }
 
 /* What one group grants. v2 writes "QUOTA PERIOD" or "max PERIOD" into one
@@ -54,10 +49,9 @@ static int group_limit(const char *root, const char *mount, const char *group, b
         return cores_of(read_number(root, mount, group, "/cpu.cfs_quota_us"),
                         read_number(root, mount, group, "/cpu.cfs_period_us"));
     long long quota = 0, period = 0;
-    char *text = read_text(root, mount, group, "/cpu.max");
-    int fields = text ? sscanf(text, "%lld %lld", &quota, &period) : 0;
-    mem_try_free(text);
-    return fields == 2 ? cores_of(quota, period) : INT_MAX;
+    char text[64];
+    if (!read_text(root, mount, group, "/cpu.max", text, sizeof text)) return INT_MAX;
+    return sscanf(text, "%lld %lld", &quota, &period) == 2 ? cores_of(quota, period) : INT_MAX;
 }
 
 /* The least that the group and those above it grant. In a container the path
@@ -114,7 +108,8 @@ static int line_limit(const char *root, char *line)
 static int cgroup_limit(const char *root)
 {
     int least = INT_MAX;
-    char *text = read_text(root, "/proc/self/cgroup", "", ""), *rest = text;
+    char text[16 * 1024], *rest = text; /* twelve controllers, paths of at most 4 KiB, in truth far less */
+    if (!read_text(root, "/proc/self/cgroup", "", "", text, sizeof text)) return INT_MAX;
     while (rest && *rest) {
         char *line = rest, *end = strchr(rest, '\n');
         rest = end ? end + 1 : NULL;
@@ -122,7 +117,6 @@ static int cgroup_limit(const char *root)
         int limit = line_limit(root, line);
         if (limit < least) least = limit;
     }
-    mem_try_free(text);
     return least;
 }
 

@@ -118,6 +118,28 @@ out:
     return st;
 }
 
+manta_status file_read_text(const char *path, char *text, size_t size)
+{
+    manta_status st = MANTA_OK;
+    size_t n = 0;
+    ssize_t got = 1;
+    int fd = open_retry(path, O_RDONLY);
+    if (fd < 0) return file_fail(errno, "opening", path);
+    while (got > 0 && n < size) {
+        got = read_retry(fd, text + n, size - n);
+        if (got > 0) n += (size_t)got;
+    }
+    if (got < 0)
+        st = file_fail(errno, "reading", path);
+    else if (n == size) /* no room for the terminator */
+        st = manta_fail(MANTA_EINVAL, "reading %s: it has more than the %zu bytes expected at most", path,
+                        size - 1);
+    else
+        text[n] = 0;
+    os->close(fd);
+    return st;
+}
+
 /* Creates one folder; fine when it is there already, also when another process
  * is making the same one now. */
 static manta_status mkdir_one(const char *path)

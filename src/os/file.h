@@ -21,6 +21,11 @@
  * MANTA_ENOMEM. */
 manta_status file_read(const char *path, size_t max_size, void **out, size_t *size) MANTA_MUST_USE;
 
+/* Reads the text of a small file, as those of /proc are, into memory of the
+ * caller: allocates nothing. The text is terminated; MANTA_EINVAL when it does
+ * not fit. *text is undefined on failure. */
+manta_status file_read_text(const char *path, char *text, size_t size) MANTA_MUST_USE;
+
 /* Replaces the contents of `path`, or creates it. When this returns MANTA_OK
  * the new contents are on the disk under that name. On failure the old
  * contents are whole, and no temporary file is left. MANTA_EUNKNOWN is the

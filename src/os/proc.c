@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "os/file.h"
 #include "os/sys.h"
 
@@ -31,10 +30,6 @@ uint64_t proc_parse_peak_rss(const char *text)
 
 uint64_t proc_peak_rss(void)
 {
-    void *text = NULL;
-    size_t size;
-    if (file_read("/proc/self/status", 64 * 1024, &text, &size)) return 0;
-    uint64_t peak = proc_parse_peak_rss(text);
-    mem_try_free(text);
-    return peak;
+    char text[16 * 1024];
+    return file_read_text("/proc/self/status", text, sizeof text) ? 0 : proc_parse_peak_rss(text);
 }

@@ -1,0 +1,223 @@
+/* log.c - a record is formatted by the thread that writes it, without a lock,
+ * and then handed over whole.
+ *
+ * Threads: `level` and `format` are atomics that anyone reads. `sink_lock`
+ * guards the sink and is held while it runs, which is what lets
+ * manta_log_set_sink() promise that the former one is silent. Standard error
+ * needs no lock: one write(2) of a line does not mix with another. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+static const char *const level_names[] = {"debug", "info", "warn", "error", "off"};
+enum { N_LEVELS = sizeof level_names / sizeof *level_names, UNSET = -1 };
+
+static _Atomic int level = UNSET; /* UNSET: the environment was not read yet */
+static _Atomic int format = MANTA_LOG_TEXT;
+
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
+static manta_log_fn *sink; /* sink_lock */
+static void *sink_ctx; /* sink_lock */
+
+/* Reads "LEVEL", "LEVEL,FORMAT" or ",FORMAT". What is not understood is left
+ * at its default: a log setting must not stop a training. */
+static void read_environment(void)
+{
+    const char *env = getenv("MANTA_LOG");
+    int chosen = MANTA_LOG_WARN;
+    size_t n = env ? strcspn(env, ",") : 0;
+    for (int i = 0; i < N_LEVELS; i++)
+        if (n > 0 && strlen(level_names[i]) == n && memcmp(level_names[i], env, n) == 0) chosen = i;
+    if (env && strcmp(env + n, ",json") == 0)
+        atomic_store_explicit(&format, MANTA_LOG_JSON, memory_order_relaxed);
+    /* Two threads may come here at once and store the same; a level that the
+     * program has set meanwhile stays. */
+    int unset = UNSET;
+    atomic_compare_exchange_strong_explicit(&level, &unset, chosen, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
+bool log_enabled(manta_log_level l)
+{
+    int threshold = atomic_load_explicit(&level, memory_order_relaxed);
+    if (threshold == UNSET) {
+        read_environment();
+        threshold = atomic_load_explicit(&level, memory_order_relaxed);
+    }
+    return (int)l >= threshold && l < MANTA_LOG_OFF;
+}
+
+void manta_log_set_level(manta_log_level l)
+{
+    log_enabled(MANTA_LOG_ERROR); /* the environment's format still counts */
+    atomic_store_explicit(&level, (int)l, memory_order_relaxed);
+}
+
+void manta_log_set_format(manta_log_format f)
+{
+    log_enabled(MANTA_LOG_ERROR); /* so that the environment does not come later and win */
+    atomic_store_explicit(&format, (int)f, memory_order_relaxed);
+}
+
+void manta_log_set_sink(manta_log_fn *fn, void *ctx)
+{
+    pthread_mutex_lock(&sink_lock);
+    sink = fn;
+    sink_ctx = ctx;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+void log_reset(void)
+{
+    manta_log_set_sink(NULL, NULL);
+    atomic_store_explicit(&format, MANTA_LOG_TEXT, memory_order_relaxed);
+    atomic_store_explicit(&level, UNSET, memory_order_relaxed);
+}
+
+/* How many bytes of s are one well-formed UTF-8 character; 0 for none. */
+static size_t utf8_length(const unsigned char *s)
+{
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
+               : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
+               : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
+                                             : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0; /* also ends at a terminator */
+    if (n == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0))) return 0;
+    if (n == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90))) return 0;
+    return n;
+}
+
+/* Adds s between quotes as JSON wants it. In text the same form serves: no
+ * string can break the line or reach the terminal as a control sequence. */
+static void add_quoted(buf *b, const char *s)
+{
+    buf_add_char(b, '"');
+    for (const unsigned char *p = (const unsigned char *)s; *p;) {
+        size_t n = utf8_length(p);
+        if (n == 0) {
+            buf_add_text(b, "\\ufffd");
+            n = 1;
+        } else if (*p == '"' || *p == '\\') {
+            buf_printf(b, "\\%c", *p);
+        } else if (*p == '\n') {
+            buf_add_text(b, "\\n");
+        } else if (*p == '\t') {
+            buf_add_text(b, "\\t");
+        } else if (*p < 0x20 || *p == 0x7F) {
+            buf_printf(b, "\\u%04x", *p);
+        } else {
+            buf_add(b, p, n);
+        }
+        p += n;
+    }
+    buf_add_char(b, '"');
+}
+
+/* Whether text shows s without quotes: something, all of it printable. */
+static bool is_plain(const char *s)
+{
+    if (!*s) return false;
+    for (const unsigned char *p = (const unsigned char *)s; *p; p++)
+        if (*p <= ' ' || *p >= 0x7F || strchr("\"\\=", *p)) return false;
+    return true;
+}
+
+static void add_value(buf *b, const log_field *f, bool json)
+{
+    const char *s = f->as.s ? f->as.s : "";
+    switch (f->kind) {
+    case LOG_KIND_INT: buf_printf(b, "%lld", (long long)f->as.i); break;
+    case LOG_KIND_BOOL: buf_add_text(b, f->as.b ? "true" : "false"); break;
+    case LOG_KIND_F64:
+        /* JSON has no such numbers; a string keeps which one it was. */
+        buf_printf(b, json && !isfinite(f->as.f) ? "\"%.9g\"" : "%.9g", f->as.f);
+        break;
+    case LOG_KIND_STR:
+        if (!json && is_plain(s))
+            buf_add_text(b, s);
+        else
+            add_quoted(b, s);
+        break;
+    }
+}
+
+static void add_head(buf *b, manta_log_level l, const char *message, bool json)
+{
+    int64_t now = clock_wall_ns();
+    time_t seconds = (time_t)(now / 1000000000);
+    struct tm tm;
+    char when[32];
+    if (json) {
+        gmtime_r(&seconds, &tm);
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
+        buf_printf(b, "{\"time\":\"%s.%06dZ\",\"level\":\"%s\",\"pid\":%ld,\"msg\":", when,
+                   (int)(now % 1000000000 / 1000), level_names[l], (long)getpid());
+        add_quoted(b, message);
+    } else {
+        localtime_r(&seconds, &tm);
+        strftime(when, sizeof when, "%H:%M:%S", &tm);
+        buf_printf(b, "%s.%03d %-5s %s", when, (int)(now % 1000000000 / 1000000), level_names[l], message);
+    }
+}
+
+static void add_field(buf *b, const log_field *f, bool json)
+{
+    if (json) {
+        buf_add_char(b, ',');
+        add_quoted(b, f->key);
+        buf_add_char(b, ':');
+    } else {
+        buf_printf(b, " %s=", f->key);
+    }
+    add_value(b, f, json);
+}
+
+/* A record that cannot be written is lost: there is nowhere to say so. */
+static void write_stderr(const buf *b)
+{
+    size_t at = 0;
+    while (at < b->n) {
+        ssize_t n = write(STDERR_FILENO, b->at + at, b->n - at);
+        if (n < 0 && errno != EINTR) return;
+        if (n > 0) at += (size_t)n;
+    }
+}
+
+void log_write(manta_log_level l, const char *message, ...)
+{
+    buf b = {0};
+    va_list ap;
+    int saved_errno = errno; /* logging between a failure and its errno changes nothing */
+    bool json = atomic_load_explicit(&format, memory_order_relaxed) == MANTA_LOG_JSON;
+    if (l < MANTA_LOG_DEBUG || l >= MANTA_LOG_OFF) l = MANTA_LOG_ERROR;
+    add_head(&b, l, message, json);
+    va_start(ap, message);
+    for (;;) {
+        log_field f = va_arg(ap, log_field);
+        if (!f.key) break;
+        add_field(&b, &f, json);
+    }
+    va_end(ap);
+    buf_add_text(&b, json ? "}\n" : "\n");
+
+    pthread_mutex_lock(&sink_lock);
+    if (sink) sink(sink_ctx, l, b.at, b.n);
+    bool to_stderr = !sink;
+    pthread_mutex_unlock(&sink_lock);
+    if (to_stderr) write_stderr(&b);
+    buf_release(&b);
+    errno = saved_errno;
+}
