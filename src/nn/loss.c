@@ -82,15 +82,6 @@ manta_status loss_find(const manta_loss *l, loss_fn *out)
     return manta_fail(MANTA_ENOENT, "there is no loss \"%s\" (there are %s)", l->name, loss_names());
 }
 
-loss_config loss_config_of(const manta_loss *l)
-{
-    return (loss_config){.from_logits = l->from_logits,
-                         .label_smoothing = l->label_smoothing,
-                         .delta = l->delta > 0.0f ? l->delta : 1.0f,
-                         .threshold = 0.5f,
-                         .k = 5};
-}
-
 /* What to try instead, when the target has the form of the other cross-entropy. */
 static const char *hint_for(const loss_fn *l, int64_t rows, int64_t classes, int64_t count)
 {

@@ -42,12 +42,6 @@ manta_status loss_find(const manta_loss *l, loss_fn *out) MANTA_MUST_USE;
 manta_status metric_find(const manta_metric *m, const loss_fn *loss, int64_t classes,
                          metric_fn *out) MANTA_MUST_USE;
 
-/* The config a built-in's calls carry. A metric that is a cross-entropy reads
- * logits when the output's loss does (Keras would read them as probabilities);
- * it smooths no labels. `loss` may be NULL. */
-loss_config loss_config_of(const manta_loss *l);
-loss_config metric_config_of(const manta_metric *m, const manta_loss *loss);
-
 /* Checks that the target array fits (rows, classes) for this loss: dtype, shape,
  * row-major. The message names `output`, what was expected and what was given.
  * Targets of a program's own loss are its own business. Reads no element. */

@@ -264,11 +264,3 @@ manta_status metric_find(const manta_metric *m, const loss_fn *loss, int64_t cla
                       "top_k_categorical_accuracy and the losses: %s)",
                       m->name, loss_names());
 }
-
-loss_config metric_config_of(const manta_metric *m, const manta_loss *loss)
-{
-    return (loss_config){.from_logits = loss && loss->from_logits,
-                         .delta = 1.0f,
-                         .threshold = m->threshold > 0.0f ? m->threshold : 0.5f,
-                         .k = m->k > 0 ? m->k : 5};
-}

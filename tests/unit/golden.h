@@ -165,11 +165,11 @@ static inline bool golden_text(const char *path, const char *key, char *buf, siz
     bool found = false;
     if (p) {
         p += strlen(quoted);
-        int quote = *p == '"', bracket = *p == '[';
-        const char *end = quote ? strchr(++p, '"') : bracket ? strchr(p, ']') + 1 : p + strcspn(p, ",}");
-        assert_true(end >= p && (size_t)(end - p) < size);
-        memcpy(buf, p, (size_t)(end - p));
-        buf[end - p] = '\0';
+        bool quote = *p == '"', bracket = *p == '[';
+        p += quote;
+        size_t length = strcspn(p, quote ? "\"" : bracket ? "]" : ",}") + bracket;
+        if (length >= size) fail_msg("%s: \"%s\" is too long a text", path, key);
+        snprintf(buf, size, "%.*s", (int)length, p);
         found = quote || strcmp(buf, "null") != 0;
     }
     free(json);
