@@ -16,7 +16,10 @@
  *                    conv_order() names; the first chunk starts from +0 or dw,
  *                    every other one from +0; the chunks are added in order.
  *
- * Taps that only see padding take no part: nothing is added for them.
+ * Taps that only see padding take no part: nothing is added for them. The one
+ * exception is the weight gradient where conv_counts_padding(): there the
+ * chain runs through all positions, with 0 for x on padding (fma(0, dy, acc)
+ * is acc but for the sign of a zero and for a dy that is not finite).
  *
  * The avx2 and avx512 functions must only be called on a processor that has
  * these instructions. The onednn ones exist only where MANTA_ONEDNN is
@@ -32,11 +35,15 @@ typedef enum conv_sum {
 } conv_sum;
 
 /* Samples per chunk of the weight gradient: all of them when the weight is large
- * enough to occupy threads by itself, else about an eighth of the batch. */
+ * enough to occupy threads by itself, else a sixteenth of the batch. */
 int64_t conv_chunk(const conv_shape *s);
 
 /* The order in which the weight gradient's chain runs through a chunk. */
 conv_sum conv_order(const conv_shape *s);
+
+/* Whether that chain counts padding: inputs of few channels, whose taps are
+ * summed side by side from a copy of x that has its padding. */
+bool conv_counts_padding(const conv_shape *s);
 
 void conv_forward_reference(pool *p, const conv_call *c);
 void conv_backward_data_reference(pool *p, const conv_call *c);

@@ -88,6 +88,7 @@ const gemm_isa gemm_isa_avx2 = {
     .max_vecs = 2,
     .max_rows = {0, 10, 6},
     .micro = {TILES(MICRO_ENTRY)},
+    .products = products,
     .pack = pack,
     .pack_transposed = pack_transposed,
 };

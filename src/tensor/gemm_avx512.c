@@ -91,6 +91,7 @@ const gemm_isa gemm_isa_avx512 = {
     .max_vecs = 4,
     .max_rows = {0, 14, 14, 8, 6},
     .micro = {TILES(MICRO_ENTRY)},
+    .products = products,
     .pack = pack,
     .pack_transposed = pack_transposed,
 };

@@ -47,11 +47,23 @@ typedef struct gemm_tile {
 
 typedef void gemm_micro_fn(const gemm_tile *t);
 
+/* c[j] = the chain over the segments of seg.a[j] * seg.b[j], for each of `n`
+ * columns alone: convolutions that do not mix channels. The rest as in a tile. */
+typedef struct gemm_products {
+    const gemm_seg *seg;
+    int n_seg;
+    int64_t n;
+    float *c;
+    bool load, relu;
+    const float *bias, *mask;
+} gemm_products;
+
 typedef struct gemm_isa {
     int lanes; /* floats in a vector */
     int max_vecs; /* widest tile, in vectors */
     int max_rows[GEMM_MAX_VECS + 1]; /* tallest tile of that many vectors */
     gemm_micro_fn *micro[GEMM_MAX_VECS + 1][GEMM_MAX_ROWS + 1];
+    void (*products)(const gemm_products *t);
     /* dst(p, j) at dst[p * width + j] = src[p * ld + j], columns [n, width) zero. */
     void (*pack)(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
     /* dst(p, j) at dst[p * width + j] = src[j * ld + p], columns [n, width) zero. */
