@@ -53,8 +53,9 @@ static void mark_cut(char *text, size_t size)
 
 manta_status manta_fail(manta_status code, const char *fmt, ...)
 {
-    /* Formatted aside, because an argument may be manta_error_text() itself. */
-    char text[sizeof last.text];
+    /* Formatted aside, because an argument may be manta_error_text() itself;
+     * zeroed, because the whole of an error travels to other machines. */
+    char text[sizeof last.text] = "";
     va_list ap;
     va_start(ap, fmt);
     int n = vsnprintf(text, sizeof text, fmt, ap);

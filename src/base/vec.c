@@ -1,6 +1,8 @@
 /* vec.c - growth by half. */
 #include "base/vec.h"
 
+#include <string.h>
+
 void *vec_fit(void *at, size_t *cap, size_t need, size_t size)
 {
     size_t bytes;
@@ -12,4 +14,11 @@ void *vec_fit(void *at, size_t *cap, size_t need, size_t size)
     at = mem_resize(at, bytes);
     *cap = n;
     return at;
+}
+
+void vec_close(void *at, size_t n, size_t i, size_t size)
+{
+    assert(i < n);
+    char *gap = (char *)at + i * size;
+    memmove(gap, gap + size, (n - i - 1) * size);
 }

@@ -16,7 +16,6 @@
 
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "base/mem.h"
 
@@ -39,14 +38,15 @@
 #define vec_last(v) ((v)->at[assert((v)->n > 0), (v)->n - 1])
 
 /* Removes element i; those behind it move up. */
-#define vec_remove(v, i)                                                                                     \
-    (assert((i) < (v)->n),                                                                                   \
-     (void)memmove((v)->at + (i), (v)->at + (i) + 1, (--(v)->n - (i)) * sizeof *(v)->at))
+#define vec_remove(v, i) (vec_close((v)->at, (v)->n, (i), sizeof *(v)->at), (void)(v)->n--)
 
-#define vec_clear(v)   ((void)((v)->n = 0))
-#define vec_release(v) (mem_free((v)->at), (v)->at = NULL, (void)((v)->n = (v)->cap = 0))
+#define vec_clear(v)     ((void)((v)->n = 0))
+#define vec_release(v)   (mem_free((v)->at), (v)->at = NULL, (void)((v)->n = (v)->cap = 0))
 
 /* Behind vec_reserve(): at, resized so that `need` elements of `size` fit. */
 void *vec_fit(void *at, size_t *cap, size_t need, size_t size);
+
+/* Behind vec_remove(): moves the elements behind i up by one. */
+void vec_close(void *at, size_t n, size_t i, size_t size);
 
 #endif
