@@ -1,8 +1,8 @@
 /* op_norm.c - batch and layer normalisation.
  *
- * Batch norm. saved (training): the batch's mean and variance, then a word that
- * says whether forward used them or, frozen, the moving ones; backward must do
- * as forward did. Moving statistics are proposed, never written:
+ * Batch norm. saved (training): the batch's mean and variance. Without training
+ * (inference, or the layer is frozen) both passes use the moving ones, which
+ * are constants then. New moving statistics are proposed, never written:
  *     proposed = momentum * old + (1 - momentum) * batch
  *
  * A fused relu is part of the kernels, so backward masks by itself. */
@@ -56,7 +56,7 @@ static manta_status bn_shape(manta_op_shape *s)
 
 static manta_status bn_plan(manta_op_plan *p)
 {
-    p->saved = p->training ? (size_t)(2 * channels(&p->in[0]) + 1) * sizeof(float) : 0;
+    p->saved = p->training ? (size_t)(2 * channels(&p->in[0])) * sizeof(float) : 0;
     p->flops = (p->training ? 8 : 2) * (double)manta_array_count(&p->in[0]);
     return MANTA_OK;
 }
@@ -92,27 +92,21 @@ static void bn_propose(const manta_op_call *c, const bn_call *b)
 
 static manta_status bn_forward(const manta_op_call *c)
 {
-    const op_bn_attrs *a = c->attrs;
-    bn_inputs at = bn_where(a);
+    bn_inputs at = bn_where(c->attrs);
     bn_call b = bn_of(c);
-    bool batch = c->training && !a->frozen && c->proposed && c->proposed[0];
 
     b.relu = c->relu;
     b.out = op_f32(&c->out[0]);
-    b.mean = op_f32(&c->in[at.mean]);
-    b.var = op_f32(&c->in[at.var]);
-    if (c->training) {
-        uint32_t word = batch;
-        memcpy((float *)c->saved + 2 * b.c, &word, sizeof word);
-    }
-    if (!batch) {
+    if (!c->training) {
+        b.mean = op_f32(&c->in[at.mean]);
+        b.var = op_f32(&c->in[at.var]);
         op_kernels(c)->bn_infer(op_pool(c), &b);
         return MANTA_OK;
     }
     b.mean = c->saved;
     b.var = b.mean + b.c;
     op_kernels(c)->bn_forward(op_pool(c), &b);
-    bn_propose(c, &b);
+    if (c->proposed && c->proposed[0] && c->proposed[1]) bn_propose(c, &b);
     return MANTA_OK;
 }
 
@@ -135,15 +129,13 @@ static manta_status bn_backward(const manta_op_call *c)
 {
     bn_inputs at = bn_where(c->attrs);
     bn_call b = bn_of(c);
-    uint32_t batch = 0;
 
     b.dy = op_f32(&c->dout[0]);
     b.y = op_f32(&c->out[0]);
     b.dx = op_f32(&c->din[0]);
     b.accumulate_dx = c->accumulate[0];
     bn_parameters(c, &b);
-    if (c->training) memcpy(&batch, (const float *)c->saved + 2 * b.c, sizeof batch);
-    if (batch) {
+    if (c->training) {
         b.mean = c->saved;
         b.var = b.mean + b.c;
         op_kernels(c)->bn_backward(op_pool(c), &b);

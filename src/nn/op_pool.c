@@ -90,11 +90,11 @@ static manta_status window_plan(manta_op_plan *p)
     return MANTA_OK;
 }
 
-/* saved: for each output which element of its window was the largest, a byte. */
+/* saved (training): for each output which element of its window was the largest, a byte. */
 static manta_status max_plan(manta_op_plan *p)
 {
     TRY(window_plan(p));
-    p->saved = (size_t)manta_array_count(&p->out[0]);
+    p->saved = p->training ? (size_t)manta_array_count(&p->out[0]) : 0;
     return MANTA_OK;
 }
 
@@ -102,7 +102,8 @@ static manta_status max_forward(const manta_op_call *c)
 {
     pool_shape s = geometry(c->attrs, c->in[0].shape, c->out[0].shape);
 
-    op_kernels(c)->max_pool_forward(op_pool(c), &s, op_f32(&c->in[0]), op_f32(&c->out[0]), c->saved);
+    op_kernels(c)->max_pool_forward(op_pool(c), &s, op_f32(&c->in[0]), op_f32(&c->out[0]),
+                                    c->training ? c->saved : NULL);
     return MANTA_OK;
 }
 

@@ -142,9 +142,9 @@ extern const manta_op op_global_avg_pool, op_global_max_pool;
 typedef struct op_bn_attrs {
     float momentum, epsilon;
     bool unbiased, has_gamma, has_beta;
-    bool frozen; /* inference statistics in training too, as Keras's frozen layer */
 } op_bn_attrs;
-/* x, [gamma], [beta], moving_mean, moving_variance. A training call without proposed[0] is a frozen one. */
+/* x, [gamma], [beta], moving_mean, moving_variance. A frozen one is called with
+ * training off, backward too: it then takes the moving statistics, as Keras. */
 extern const manta_op op_batch_norm;
 typedef struct op_ln_attrs {
     float epsilon;
