@@ -48,7 +48,6 @@ void apply_release(apply *a)
     mem_free(a->block_first);
     mem_free(a->norms);
     mem_free(a->scalars);
-    mem_free((void *)a->slot_grads);
     memset(a, 0, sizeof *a);
 }
 
@@ -88,10 +87,6 @@ void apply_begin(apply *a, const void *old, void *new_, int n_slots, const void 
     a->n_slots = n_slots;
     a->slots = slots;
     a->penalty = 0;
-    if (n_slots > a->cap_slots) {   /* the number of shards is fixed for a run: once */
-        a->slot_grads = mem_resize((void *)a->slot_grads, (size_t)n_slots * sizeof *a->slot_grads);
-        a->cap_slots = n_slots;
-    }
     for (int i = 0; i < n_slots; i++) a->slot_grads[i] = layout_slot_grads(l, slots[i]);
     s.divisor = (float)tree_sum(l, slots, 0, n_slots, SUM_DIVISOR);
     if (s.divisor == 0) s.divisor = 1;   /* all sample weights were 0: the sums are too */
@@ -136,32 +131,35 @@ static void update_elements(const apply *a, const update_scalars *s, int64_t off
 }
 
 /* Gradients of the slots from `offset` on. */
-static const float *const *grads_at(const apply *a, int64_t offset, const float **buf, int n)
+static const float *const *grads_at(const apply *a, int64_t offset, const float **buf)
 {
-    for (int i = 0; i < n; i++) buf[i] = a->slot_grads[i] + offset;
+    for (int i = 0; i < a->n_slots; i++) buf[i] = a->slot_grads[i] + offset;
     return buf;
 }
 
-enum { FEW_SLOTS = 64 };
-
 void apply_params(const apply *a, int64_t block, int64_t end)
 {
-    const float *few[FEW_SLOTS], **buf = few;
+    const float *buf[LAYOUT_MAX_SHARDS];
 
     if (block >= end) return;
-    if (a->n_slots > FEW_SLOTS) buf = mem_new((size_t)a->n_slots * sizeof *buf);
     if (!a->regularised && !apply_needs_norms(a)) {
         /* The same numbers for every parameter: one run. Padding is zero and stays so. */
         int64_t offset = block * LAYOUT_BLOCK, n = (end - block) * LAYOUT_BLOCK;
-        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf, a->n_slots), a->n_slots);
+        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_slots);
     } else {
         for (int i = a->block_first[block]; i < a->block_first[end]; i++) {
             const apply_segment *g = &a->segments[i];
-            update_elements(a, &a->scalars[g->param], g->offset, g->n, grads_at(a, g->offset, buf, a->n_slots),
+            update_elements(a, &a->scalars[g->param], g->offset, g->n, grads_at(a, g->offset, buf),
                             a->n_slots);
         }
     }
-    if (buf != few) mem_free((void *)buf);
+}
+
+void apply_elements(const apply *a, int param, int64_t first, int64_t n)
+{
+    const float *buf[LAYOUT_MAX_SHARDS];
+
+    update_elements(a, &a->scalars[param], first, n, grads_at(a, first, buf), a->n_slots);
 }
 
 bool apply_can_sink(const apply *a)
@@ -229,10 +227,21 @@ static double lane_sum(const double *lane)
     return sum;
 }
 
+static double tile_penalty(const update_scalars *s, const float *w, int64_t n)
+{
+    double lane[LANES] = {0};
+
+    for (int64_t i = 0; i < n; i++) {
+        double x = (double)w[i];
+        lane[i % LANES] += (double)s->l1 * fabs(x) + (double)s->l2 * x * x;
+    }
+    return lane_sum(lane);
+}
+
 static void segment_norms(const apply *a, const apply_segment *g, double *out)
 {
     const update_scalars *s = &a->scalars[g->param];
-    double squares[LANES] = {0}, penalty[LANES] = {0};
+    double squares[LANES] = {0}, penalty = 0;
     float tile[TILE];
 
     for (int64_t at = 0; at < g->n; at += TILE) {
@@ -240,14 +249,10 @@ static void segment_norms(const apply *a, const apply_segment *g, double *out)
         const float *w = shifted(a->l, a->old, a->l->off_params, g->offset + at);
         effective_tile(a, s, g->offset + at, n, tile);
         for (int64_t i = 0; i < n; i++) squares[i % LANES] += (double)tile[i] * (double)tile[i];
-        if (s->l1 == 0 && s->l2 == 0) continue;
-        for (int64_t i = 0; i < n; i++) {
-            double x = (double)w[i];
-            penalty[i % LANES] += (double)s->l1 * fabs(x) + (double)s->l2 * x * x;
-        }
+        if (s->l1 != 0 || s->l2 != 0) penalty += tile_penalty(s, w, n);
     }
     out[0] = lane_sum(squares);
-    out[1] = lane_sum(penalty);
+    out[1] = penalty;
 }
 
 void apply_norms(apply *a, int64_t block, int64_t end)
@@ -278,25 +283,57 @@ void apply_factors(apply *a)
     }
 }
 
+void apply_as_given(apply *a)
+{
+    for (int i = 0; i < a->l->n_params; i++) {
+        a->scalars[i].divisor = 1;
+        a->scalars[i].l1 = a->scalars[i].l2 = 0;
+    }
+}
+
+void apply_gradient(const apply *a, float *out)
+{
+    for (int i = 0; i < a->n_segments; i++) {
+        const apply_segment *g = &a->segments[i];
+        update_scalars s = a->scalars[g->param];
+        s.accumulate_n = 0;   /* of this call alone */
+        for (int64_t at = 0; at < g->n; at += TILE) {
+            int64_t n = g->n - at < TILE ? g->n - at : TILE;
+            effective_tile(a, &s, g->offset + at, n, out + g->offset + at);
+        }
+    }
+}
+
+double apply_penalty(const apply *a, const void *state)
+{
+    double sum = 0;
+
+    if (!a->regularised) return 0;
+    for (int i = 0; i < a->l->n_params; i++) {
+        const layout_variable *v = &a->l->params[i];
+        const manta_regularizer *r = &a->l->model->variables[v->variable].reg;
+        update_scalars s = {.l1 = r->l1, .l2 = r->l2};
+        if (r->l1 != 0 || r->l2 != 0) sum += tile_penalty(&s, layout_params(a->l, state) + v->offset, v->count);
+    }
+    return sum;
+}
+
 /* ---- statistics and the run section ---- */
 
 static void stat_elements(const apply *a, const layout_variable *v, int64_t at, int64_t end)
 {
     const layout *l = a->l;
-    const float *old = layout_stats(l, a->old);
+    const float *old = layout_stats(l, a->old), *proposals[LAYOUT_MAX_SHARDS];
     float *new_ = layout_stats(l, a->new_), tile[TILE];
 
     if (!v->proposed) {
         if (old != new_) memcpy(new_ + at, old + at, (size_t)(end - at) * sizeof *old);
         return;
     }
+    for (int i = 0; i < a->n_slots; i++) proposals[i] = layout_slot_stats(l, a->slots[i]);
     for (; at < end; at += TILE) {
-        const float *few[FEW_SLOTS], **buf = few;
         int64_t n = end - at < TILE ? end - at : TILE;
-        if (a->n_slots > FEW_SLOTS) buf = mem_new((size_t)a->n_slots * sizeof *buf);
-        for (int i = 0; i < a->n_slots; i++) buf[i] = layout_slot_stats(l, a->slots[i]);
-        tree_tile(buf, 0, a->n_slots, at, n, tile);
-        if (buf != few) mem_free((void *)buf);
+        tree_tile(proposals, 0, a->n_slots, at, n, tile);
         for (int64_t i = 0; i < n; i++) new_[at + i] = tile[i] / (float)a->n_slots;
     }
 }

@@ -44,8 +44,7 @@ typedef struct apply {
     void *new_;
     int n_slots;
     const void *const *slots;
-    const float **slot_grads;
-    int cap_slots;
+    const float *slot_grads[LAYOUT_MAX_SHARDS];
     double penalty;          /* the regularisers' sum, once per step */
 } apply;
 
@@ -63,12 +62,27 @@ void apply_factors(apply *a);
 void apply_params(const apply *a, int64_t block, int64_t end);
 void apply_stats(const apply *a, int64_t block, int64_t end);
 
+/* As apply_params() for elements [first, first + n), n > 0, of one parameter:
+ * for what the sink did not take. */
+void apply_elements(const apply *a, int param, int64_t first, int64_t n);
+
 /* As apply_params() for elements [first, first + n) whose gradient is `g`
  * instead of the slots' sum: for the kernels' sink, with one shard. Needs
  * apply_can_sink(). */
 void apply_range(const apply *a, int64_t first, int64_t n, const float *g);
 /* Whether the update may run where the gradient is made: no norms needed. */
 bool apply_can_sink(const apply *a);
+
+/* Makes the slots' gradients be taken as they are: not divided, no regulariser
+ * added. For gradients that a program averaged itself; after apply_begin(). */
+void apply_as_given(apply *a);
+
+/* The mean gradient of the whole loss, regularisers included, in the
+ * parameters' layout. After apply_begin(). */
+void apply_gradient(const apply *a, float *out);
+
+/* The regularisers' sum for the weights of `state`. */
+double apply_penalty(const apply *a, const void *state);
 
 /* Ends the step: copies the run section with calls + 1 and the slots' sums
  * added. Position, epoch and step are the caller's to move. */

@@ -165,7 +165,7 @@ static manta_status take_input(exec *e, const plan *p, const exec_run *r, int i)
     }
     given = manta_array_of(given.dtype, want.ndim, want.shape, given.data);
     inputs_of(e)[i] = want.data;
-    return copy_convert(e->opt.pool, &want, &given);
+    return copy_strided(e->opt.pool, &want, &given, false);
 }
 
 /* ---- one node ---- */

@@ -11,7 +11,6 @@
 
 #include "nn/layout.h"
 #include "nn/plan.h"
-#include "os/pool.h"
 #include "tensor/kernel.h"
 
 typedef struct exec exec;   /* opaque, see exec.c */

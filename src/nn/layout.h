@@ -18,7 +18,8 @@
 #include "nn/objective.h"
 #include "nn/optimizer.h"
 
-#define LAYOUT_BLOCK 4096   /* elements of one grid block */
+#define LAYOUT_BLOCK      4096   /* elements of one grid block */
+#define LAYOUT_MAX_SHARDS 1024   /* shards of a step */
 
 /* The run section: what else is committed with a step. */
 typedef struct run_state {

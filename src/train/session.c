@@ -1,0 +1,274 @@
+/* session.c - opening and closing a session; its weights and metrics. */
+#include "train/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "os/cpu.h"
+#include "tensor/copy.h"
+
+static char *copy_name(const char *name)
+{
+    return name ? mem_strdup(name) : NULL;
+}
+
+static void copy_objective(manta_session *s, const manta_compile *c)
+{
+    s->losses = mem_new((size_t)(c->n_losses + 1) * sizeof *s->losses);
+    s->metrics = mem_new((size_t)(c->n_metrics + 1) * sizeof *s->metrics);
+    for (; s->n_losses < c->n_losses; s->n_losses++) {
+        s->losses[s->n_losses] = c->losses[s->n_losses];
+        s->losses[s->n_losses].name = copy_name(c->losses[s->n_losses].name);
+    }
+    for (; s->n_metrics < c->n_metrics; s->n_metrics++) {
+        s->metrics[s->n_metrics] = c->metrics[s->n_metrics];
+        s->metrics[s->n_metrics].name = copy_name(c->metrics[s->n_metrics].name);
+    }
+}
+
+static manta_status make_memory(manta_session *s)
+{
+    TRY(mem_try_array(1, s->l.state_size, "the state of the model", &s->state));
+    s->slots = mem_new((size_t)s->shards * sizeof *s->slots);
+    s->used = mem_new((size_t)s->shards * sizeof *s->used);
+    s->eval_sums = mem_new(((size_t)s->l.n_sums + 1) * sizeof *s->eval_sums);
+    for (int i = 0; s->n_losses && i < s->shards; i++) {
+        TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
+    }
+    return MANTA_OK;
+}
+
+static manta_status open_session(manta_session *s, const manta_compile *c, const manta_session_options *o)
+{
+    int threads = o->threads > 0 ? o->threads : cpu_cores();
+
+    if (c->optimizer) {
+        s->opt = *c->optimizer;
+    } else {
+        TRY(manta_optimizer_named("rmsprop", &s->opt));
+    }
+    if (c->n_losses) TRY(manta_optimizer_check(&s->opt));
+    if (s->shards > LAYOUT_MAX_SHARDS) {
+        return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
+    }
+    TRY(kernels_find(o->kernels, &s->k));
+    copy_objective(s, c);
+    TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
+    if (3 + s->o.n_heads + s->o.n_metrics > MANTA_MAX_METRICS / 2) {
+        return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics are more than a session can keep", s->o.n_heads,
+                          s->o.n_metrics);
+    }
+    layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
+    apply_init(&s->a, &s->l, &s->opt, s->k);
+    TRY(pool_new(threads, KERN_SCRATCH, &s->pool));
+    TRY(make_memory(s));
+    layout_start(&s->l, s->state, o->seed, &s->opt);
+    s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
+    snprintf(s->about, sizeof s->about, "%d thread%s, %s kernels", threads, threads == 1 ? "" : "s", s->k->name);
+    return exec_new(s->m, &s->l, &s->o, &(exec_options){.pool = s->pool, .kernels = s->k, .debug = o->debug}, &s->e);
+}
+
+manta_status manta_session_open(const manta_model *m, const manta_compile *c, const manta_session_options *options,
+                                manta_session **out)
+{
+    static const manta_session_options none;
+    static const manta_compile nothing;
+    manta_session *s = mem_new(sizeof *s);
+    manta_status st;
+
+    if (!options) options = &none;
+    if (!c) c = &nothing;
+    s->m = m;
+    s->shards = options->shards > 0 ? options->shards : 1;
+    st = open_session(s, c, options);
+    if (!st) {
+        *out = s;
+        s = NULL;
+    }
+    manta_session_close(s);
+    return st;
+}
+
+void manta_session_close(manta_session *s)
+{
+    if (!s) return;
+    exec_free(s->e);
+    pool_free(s->pool);
+    for (int i = 0; s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
+    mem_free(s->slots);
+    mem_free((void *)s->used);
+    mem_try_free(s->state);
+    apply_release(&s->a);
+    layout_release(&s->l);
+    objective_release(&s->o);
+    for (int i = 0; i < s->n_losses; i++) mem_free((char *)(uintptr_t)s->losses[i].name);
+    for (int i = 0; i < s->n_metrics; i++) mem_free((char *)(uintptr_t)s->metrics[i].name);
+    mem_free(s->losses);
+    mem_free(s->metrics);
+    mem_free(s->eval_sums);
+    mem_try_free(s->class_weights);
+    trace_free(s->trace);
+    mem_free(s);
+}
+
+const manta_model *manta_session_model(const manta_session *s)
+{
+    return s->m;
+}
+
+const char *manta_session_about(const manta_session *s)
+{
+    return s->about;
+}
+
+/* ---- metrics ---- */
+
+static void add_metric(manta_metrics *out, const char *prefix, const char *name, double value)
+{
+    if (out->n == MANTA_MAX_METRICS) return;
+    snprintf(out->name[out->n], sizeof out->name[0], "%s%s", prefix, name);
+    out->value[out->n++] = value;
+}
+
+void session_metrics_of(const manta_session *s, const double *sums, const char *prefix, manta_metrics *out)
+{
+    double divisor = sums[SUM_DIVISOR], samples = sums[SUM_SAMPLES];
+    double penalty = samples > 0 ? sums[s->l.n_sums] / samples : 0;
+
+    add_metric(out, prefix, "loss", divisor > 0 ? sums[SUM_LOSS] / divisor + penalty : NAN);
+    for (int h = 0; s->o.n_heads > 1 && h < s->o.n_heads; h++) {
+        const double *head = &sums[objective_head_sum(h)];
+        const char *output = s->m->outputs[s->o.heads[h].output].name;
+        char name[64];
+        if (output) {
+            snprintf(name, sizeof name, "%.50s_loss", output);
+        } else {
+            snprintf(name, sizeof name, "output_%d_loss", h);
+        }
+        add_metric(out, prefix, name, divisor > 0 ? head[0] / divisor : NAN);
+    }
+    for (int i = 0; i < s->o.n_metrics; i++) {
+        const double *metric = &sums[objective_metric_sum(&s->o, i)];
+        add_metric(out, prefix, s->o.metrics[i].name, metric[1] > 0 ? metric[0] / metric[1] : NAN);
+    }
+}
+
+void manta_session_metrics(const manta_session *s, manta_metrics *out)
+{
+    memset(out, 0, sizeof *out);
+    session_metrics_of(s, s->evaluated ? s->eval_sums : session_sums(s), "", out);
+}
+
+void manta_session_reset_metrics(manta_session *s)
+{
+    memset(session_sums(s), 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
+    memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
+    s->evaluated = false;
+}
+
+double manta_metrics_get(const manta_metrics *m, const char *name)
+{
+    for (int i = 0; i < m->n; i++) {
+        if (!strcmp(m->name[i], name)) return m->value[i];
+    }
+    return NAN;
+}
+
+/* ---- weights ---- */
+
+manta_status manta_session_weight(manta_session *s, const char *name, manta_array *out)
+{
+    for (int i = 0; i < s->m->n_variables; i++) {
+        const graph_variable *g = &s->m->variables[i];
+        if (strcmp(g->name, name)) continue;
+        *out = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
+        return MANTA_OK;
+    }
+    return manta_fail(MANTA_ENOENT, "model '%s' has no variable called '%s'", s->m->name, name);
+}
+
+manta_status manta_session_set_weight(manta_session *s, const char *name, const manta_array *value)
+{
+    char given[96], expected[96];
+    manta_array a;
+
+    TRY(manta_session_weight(s, name, &a));
+    if (a.ndim != value->ndim || memcmp(a.shape, value->shape, (size_t)a.ndim * sizeof *a.shape)) {
+        return manta_fail(MANTA_EINVAL, "variable '%s' was given an array of shape %s, expected %s", name,
+                          manta_shape_text(value->ndim, value->shape, given, sizeof given),
+                          manta_shape_text(a.ndim, a.shape, expected, sizeof expected));
+    }
+    return copy_strided(s->pool, &a, value, false);
+}
+
+int64_t manta_session_params(const manta_session *s)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < s->l.n_params; i++) n += s->l.params[i].count;
+    return n;
+}
+
+void session_pack(const layout *l, const float *padded, float *flat)
+{
+    for (int i = 0; i < l->n_params; flat += l->params[i++].count) {
+        memcpy(flat, padded + l->params[i].offset, (size_t)l->params[i].count * sizeof *flat);
+    }
+}
+
+void session_unpack(const layout *l, const float *flat, float *padded)
+{
+    for (int i = 0; i < l->n_params; flat += l->params[i++].count) {
+        memcpy(padded + l->params[i].offset, flat, (size_t)l->params[i].count * sizeof *flat);
+    }
+}
+
+void manta_session_get_flat(const manta_session *s, float *out)
+{
+    session_pack(&s->l, layout_params(&s->l, s->state), out);
+}
+
+void manta_session_set_flat(manta_session *s, const float *in)
+{
+    session_unpack(&s->l, in, layout_params(&s->l, s->state));
+}
+
+manta_status manta_session_gradients(const manta_session *s, float *out)
+{
+    float *padded = NULL;
+
+    if (s->phase != SESSION_BACKWARD) {
+        return manta_fail(MANTA_EINVAL, "there are no gradients: call manta_session_backward() before");
+    }
+    TRY(mem_try_array(s->l.params_size, sizeof *padded, "a copy of the gradients", (void **)&padded));
+    apply_gradient(&s->a, padded);
+    session_pack(&s->l, padded, out);
+    mem_try_free(padded);
+    return MANTA_OK;
+}
+
+double manta_session_learning_rate(const manta_session *s)
+{
+    const run_state *run = layout_run(&s->l, s->state);
+
+    return optimizer_rate(&s->opt, run->learning_rate, run->calls);
+}
+
+manta_status manta_session_set_learning_rate(manta_session *s, double rate)
+{
+    if (s->opt.schedule.kind != MANTA_SCHEDULE_CONSTANT) {
+        return manta_fail(MANTA_EINVAL, "the learning rate is ruled by a schedule and cannot be set");
+    }
+    if (!(rate >= 0) || isinf(rate)) {
+        return manta_fail(MANTA_EINVAL, "a learning rate of %g, expected a number that is not negative", rate);
+    }
+    layout_run(&s->l, s->state)->learning_rate = rate;
+    return MANTA_OK;
+}
+
+int64_t manta_session_iterations(const manta_session *s)
+{
+    return layout_run(&s->l, s->state)->calls;
+}

@@ -1,0 +1,330 @@
+/* step.c - one training step in one process.
+ *
+ * The batch is cut into V shards. Each shard's gradients go to its slot, the
+ * slots are added by the shard tree and the optimizer writes the new state:
+ * the same functions in the same order as when V workers do it, so the result
+ * is theirs to the bit. With one shard, and nothing that must be known of the
+ * whole gradient first, the update of a weight runs where its gradient is
+ * made, and the gradient never goes to memory; element by element that is the
+ * same arithmetic. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "train/session.h"
+
+enum { BLOCKS_PER_TASK = 16 };   /* of the parameter grid: 256 KB of weights */
+
+/* ---- shards ---- */
+
+static int64_t shard_begin(const manta_session *s, int64_t count, int shard)
+{
+    return count * shard / s->shards;
+}
+
+/* Rows [lo, hi) of an array whose first dimension is the batch. */
+static manta_array rows_of(const manta_array *a, int64_t lo, int64_t hi)
+{
+    manta_array r = *a;
+
+    if (a->ndim < 1 || !a->data) return r;
+    r.shape[0] = hi - lo;
+    r.data = (char *)a->data + (size_t)(lo * a->strides[0]) * manta_dtype_size(a->dtype);
+    return r;
+}
+
+static manta_feed feed_rows(const manta_feed *f, int64_t lo, int64_t hi)
+{
+    manta_feed part = *f;
+
+    part.count = hi - lo;
+    part.first = f->first + lo;
+    for (int i = 0; i < f->n_inputs; i++) part.inputs[i] = rows_of(&f->inputs[i], lo, hi);
+    for (int i = 0; i < f->n_targets; i++) {
+        part.targets[i] = rows_of(&f->targets[i], lo, hi);
+        if (f->weights[i]) part.weights[i] = f->weights[i] + lo;
+    }
+    return part;
+}
+
+static manta_status check_feed(const manta_session *s, const manta_feed *f, bool targets)
+{
+    char shape[96];
+
+    if (s->torn) {
+        return manta_fail(MANTA_EINVAL, "a step failed while it changed the weights; load them again to go on");
+    }
+    if (f->count < 1) return manta_fail(MANTA_EINVAL, "a batch of %lld samples", (long long)f->count);
+    if (f->n_inputs != s->m->n_inputs) {
+        return manta_fail(MANTA_EINVAL, "%d input arrays for the %d inputs of model '%s'", f->n_inputs, s->m->n_inputs,
+                          s->m->name);
+    }
+    if (targets && f->n_targets != s->o.n_heads) {
+        return manta_fail(MANTA_EINVAL, "%d target arrays for the %d losses of model '%s'", f->n_targets, s->o.n_heads,
+                          s->m->name);
+    }
+    for (int i = 0; targets && i < f->n_targets; i++) {
+        const manta_array *t = &f->targets[i];
+        if (t->ndim >= 1 && t->shape[0] == f->count && manta_array_is_contiguous(t)) continue;
+        return manta_fail(MANTA_EINVAL, "target %d has shape %s, expected %lld rows, row-major", i,
+                          manta_shape_text(t->ndim, t->shape, shape, sizeof shape), (long long)f->count);
+    }
+    return MANTA_OK;
+}
+
+static exec_run make_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot)
+{
+    const run_state *run = layout_run(&s->l, s->state);
+
+    return (exec_run){.mode = mode,
+                      .batch = f->count,
+                      .state = s->state,
+                      .slot = slot,
+                      .inputs = f->inputs,
+                      .targets = f->targets,
+                      .weights = f->weights,
+                      .seed = run->seed,
+                      .step = run->calls,
+                      .first = f->first};
+}
+
+manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *sizes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        for (int v = 0; v < s->shards; v++) {
+            int64_t rows = shard_begin(s, sizes[i], v + 1) - shard_begin(s, sizes[i], v);
+            if (rows > 0) TRY(exec_prepare(s->e, mode, mode == PLAN_PREDICT ? sizes[i] : rows));
+        }
+    }
+    return MANTA_OK;
+}
+
+/* ---- the update ---- */
+
+static int tasks_for(int64_t blocks)
+{
+    return (int)((blocks + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK);
+}
+
+static int64_t task_end(int64_t block, int64_t blocks)
+{
+    return block + BLOCKS_PER_TASK < blocks ? block + BLOCKS_PER_TASK : blocks;
+}
+
+static void norms_task(void *ctx, int task, int thread)
+{
+    apply *a = ctx;
+    int64_t block = (int64_t)task * BLOCKS_PER_TASK;
+
+    (void)thread;
+    apply_norms(a, block, task_end(block, a->l->param_blocks));
+}
+
+static void params_task(void *ctx, int task, int thread)
+{
+    apply *a = ctx;
+    int64_t block = (int64_t)task * BLOCKS_PER_TASK;
+
+    (void)thread;
+    apply_params(a, block, task_end(block, a->l->param_blocks));
+}
+
+static void stats_task(void *ctx, int task, int thread)
+{
+    apply *a = ctx;
+    int64_t block = (int64_t)task * BLOCKS_PER_TASK;
+
+    (void)thread;
+    apply_stats(a, block, task_end(block, a->l->stat_blocks));
+}
+
+static void update_params(manta_session *s)
+{
+    if (apply_needs_norms(&s->a)) {
+        pool_run(s->pool, tasks_for(s->l.param_blocks), norms_task, &s->a);
+        apply_factors(&s->a);
+    }
+    pool_run(s->pool, tasks_for(s->l.param_blocks), params_task, &s->a);
+}
+
+static void finish_step(manta_session *s, int64_t count)
+{
+    run_state *run;
+
+    apply_finish(&s->a);
+    run = layout_run(&s->l, s->state);
+    run->position += count;
+    run->step++;
+    s->phase = SESSION_IDLE;
+    s->evaluated = false;
+}
+
+/* ---- a step in parts ---- */
+
+/* Forward and (unless only the loss is wanted) backward of every shard. */
+static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode mode, bool forward, bool backward)
+{
+    int shard = 0, used = 0;
+
+    for (; shard < s->shards; shard++) {
+        int64_t lo = shard_begin(s, f->count, shard), hi = shard_begin(s, f->count, shard + 1);
+        manta_feed part = feed_rows(f, lo, hi);
+        exec_run r = make_run(s, mode, &part, s->slots[shard]);
+        if (lo == hi) continue;
+        s->used[used++] = s->slots[shard];
+        if (forward) TRY(exec_forward(s->e, &r));
+        if (backward) TRY(exec_backward(s->e, &r));
+    }
+    s->n_used = used;
+    return MANTA_OK;
+}
+
+manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *loss)
+{
+    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
+
+    TRY(check_feed(s, f, true));
+    s->phase = SESSION_IDLE;
+    TRY(run_shards(s, f, PLAN_TRAIN, true, false));
+    apply_sums(&s->l, s->n_used, s->used, sums);
+    *loss = sums[SUM_LOSS] / (sums[SUM_DIVISOR] > 0 ? sums[SUM_DIVISOR] : 1) + apply_penalty(&s->a, s->state);
+    s->phase = SESSION_FORWARD;
+    return MANTA_OK;
+}
+
+manta_status manta_session_backward(manta_session *s, const manta_feed *f)
+{
+    if (s->phase != SESSION_FORWARD) {
+        return manta_fail(MANTA_EINVAL, "backward without manta_session_loss() before it");
+    }
+    /* With several shards the activations of all but the last are gone: compute them again. */
+    TRY(run_shards(s, f, PLAN_TRAIN, s->shards > 1, true));
+    apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+    s->phase = SESSION_BACKWARD;
+    return MANTA_OK;
+}
+
+manta_status manta_session_apply(manta_session *s, const float *g)
+{
+    session_phase phase = s->phase;
+    double samples = 0;
+
+    if (!g && phase != SESSION_BACKWARD) {
+        return manta_fail(MANTA_EINVAL, "there are no gradients to apply: call manta_session_backward() before");
+    }
+    if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    if (phase == SESSION_IDLE) {
+        memset(layout_slot_sums(&s->l, s->slots[0]), 0, (size_t)s->l.n_sums * sizeof(double));
+        s->used[0] = s->slots[0];
+        s->n_used = 1;
+    }
+    apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+    if (phase != SESSION_IDLE) {
+        double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
+        apply_sums(&s->l, s->n_used, s->used, sums);
+        samples = sums[SUM_SAMPLES];
+        pool_run(s->pool, tasks_for(s->l.stat_blocks), stats_task, &s->a);
+    }
+    if (g) {
+        /* Given gradients stand in shard 0's place, the others' count nothing. */
+        session_unpack(&s->l, g, layout_slot_grads(&s->l, s->slots[0]));
+        for (int i = 1; i < s->n_used; i++) {
+            memset(layout_slot_grads(&s->l, (void *)(uintptr_t)s->used[i]), 0,
+                   (size_t)s->l.params_size * sizeof(float));
+        }
+        apply_as_given(&s->a);
+    }
+    update_params(s);
+    finish_step(s, (int64_t)samples);
+    return MANTA_OK;
+}
+
+manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training, int n_outputs,
+                                   manta_array *outputs)
+{
+    exec_run r = make_run(s, PLAN_PREDICT, f, NULL);
+
+    TRY(check_feed(s, f, training));
+    s->phase = SESSION_IDLE;
+    if (training) {
+        if (!s->n_losses) return manta_fail(MANTA_EINVAL, "a forward pass in training mode needs a loss");
+        r.mode = PLAN_TRAIN;
+        r.slot = s->slots[0];
+    }
+    TRY(exec_forward(s->e, &r));
+    for (int i = 0; i < n_outputs; i++) outputs[i] = exec_output(s->e, i);
+    return MANTA_OK;
+}
+
+/* ---- whole steps ---- */
+
+static void take_gradient(void *ctx, int64_t first, int64_t n, const float *v)
+{
+    apply_range(ctx, first, n, v);
+}
+
+/* What the sink did not take: parameters with several sources, biases, ... */
+typedef struct rest {
+    manta_session *s;
+    int64_t batch;
+} rest;
+
+static void rest_task(void *ctx, int task, int thread)
+{
+    const rest *r = ctx;
+    const layout_variable *v = &r->s->l.params[task];
+
+    (void)thread;
+    if (!exec_sinks(r->s->e, r->batch, task)) apply_elements(&r->s->a, task, v->offset, v->count);
+}
+
+static manta_status fused_step(manta_session *s, const manta_feed *f)
+{
+    exec_run r = make_run(s, PLAN_TRAIN, f, s->slots[0]);
+    rest left = {.s = s, .batch = f->count};
+    manta_status st;
+
+    TRY(exec_forward(s->e, &r));
+    s->used[0] = s->slots[0];
+    s->n_used = 1;
+    apply_begin(&s->a, s->state, s->state, 1, s->used);
+    r.sink = take_gradient;
+    r.sink_ctx = &s->a;
+    if ((st = exec_backward(s->e, &r))) {
+        s->torn = true;
+        return st;
+    }
+    pool_run(s->pool, s->l.n_params, rest_task, &left);
+    return MANTA_OK;
+}
+
+manta_status manta_session_step(manta_session *s, const manta_feed *f)
+{
+    TRY(check_feed(s, f, true));
+    if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    s->phase = SESSION_IDLE;
+    if (s->fuse) {
+        TRY(fused_step(s, f));
+    } else {
+        TRY(run_shards(s, f, PLAN_TRAIN, true, true));
+        apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+        update_params(s);
+    }
+    pool_run(s->pool, tasks_for(s->l.stat_blocks), stats_task, &s->a);
+    finish_step(s, f->count);
+    return MANTA_OK;
+}
+
+manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
+{
+    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
+
+    TRY(check_feed(s, f, true));
+    if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    s->phase = SESSION_IDLE;
+    TRY(run_shards(s, f, PLAN_EVALUATE, true, false));
+    apply_sums(&s->l, s->n_used, s->used, sums);
+    for (int i = 0; i < s->l.n_sums; i++) s->eval_sums[i] += sums[i];
+    s->eval_sums[s->l.n_sums] += apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
+    s->evaluated = true;
+    return MANTA_OK;
+}

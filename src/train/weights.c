@@ -1,0 +1,186 @@
+/* weights.c - a session's state in a .npz file.
+ *
+ * Names: the variables as the model calls them ("conv2d/kernel"), then
+ * "optimizer/ARRAY/VARIABLE" for what the optimizer keeps, and
+ * "optimizer/iterations", "optimizer/learning_rate", "run/seed",
+ * "run/position". NumPy opens it as it is. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "tensor/copy.h"
+#include "train/session.h"
+
+typedef VEC(manta_column) columns;
+
+static void add_column(columns *c, char *name, manta_array a)
+{
+    vec_push(c, (manta_column){.name = name, .array = a});
+}
+
+/* Calls back for each optimizer array of each parameter: its name and memory. */
+typedef manta_status (*array_fn)(void *ctx, char *name, manta_array a);
+
+static manta_status each_array(const manta_session *s, array_fn fn, void *ctx)
+{
+    const layout *l = &s->l;
+    size_t section[5] = {0};
+    const char *label[5];
+    int n = 0;
+
+    for (; n < l->arrays.n; n++) {
+        section[n] = l->off_array[n];
+        label[n] = l->arrays.name[n];
+    }
+    if (l->arrays.average) {
+        section[n] = l->off_average;
+        label[n++] = "average";
+    }
+    if (l->arrays.accumulator) {
+        section[n] = l->off_accumulator;
+        label[n++] = "accumulator";
+    }
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < l->n_params; j++) {
+            const graph_variable *g = &s->m->variables[l->params[j].variable];
+            float *at = (float *)((char *)s->state + section[i]) + l->params[j].offset;
+            TRY(fn(ctx, mem_printf("optimizer/%s/%s", label[i], g->name),
+                   manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, at)));
+        }
+    }
+    return MANTA_OK;
+}
+
+static manta_status save_array(void *ctx, char *name, manta_array a)
+{
+    add_column(ctx, name, a);
+    return MANTA_OK;
+}
+
+manta_status manta_session_save(const manta_session *s, const char *path)
+{
+    const run_state *run = layout_run(&s->l, s->state);
+    int64_t calls = run->calls, position = run->position, seed = (int64_t)run->seed;
+    double rate = run->learning_rate;
+    columns c = {0};
+    manta_status st;
+
+    for (int i = 0; i < s->m->n_variables; i++) {
+        const graph_variable *g = &s->m->variables[i];
+        add_column(&c, mem_strdup(g->name),
+                   manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i)));
+    }
+    if (s->n_losses) {
+        (void)each_array(s, save_array, &c);
+        add_column(&c, mem_strdup("optimizer/iterations"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &calls));
+        add_column(&c, mem_strdup("optimizer/learning_rate"), manta_array_of(MANTA_DTYPE_F64, 0, NULL, &rate));
+        add_column(&c, mem_strdup("run/seed"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &seed));
+        add_column(&c, mem_strdup("run/position"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &position));
+    }
+    st = manta_arrays_save(path, (int)c.n, c.at);
+    for (size_t i = 0; i < c.n; i++) mem_free((char *)(uintptr_t)c.at[i].name);
+    vec_release(&c);
+    return st;
+}
+
+/* ---- loading ---- */
+
+static bool same_shape(const manta_array *a, const manta_array *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape);
+}
+
+/* Checks every variable before any is changed: a file that does not fit
+ * changes nothing. */
+static manta_status check_variables(const manta_session *s, const char *path, const manta_arrays *file)
+{
+    for (int i = 0; i < s->m->n_variables; i++) {
+        const graph_variable *g = &s->m->variables[i];
+        const manta_array *a = manta_arrays_find(file, g->name);
+        manta_array want = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, NULL);
+        char given[96], expected[96];
+        if (!a) {
+            return manta_fail(MANTA_ENOENT, "%s has no array '%s', which model '%s' needs", path, g->name, s->m->name);
+        }
+        if (!same_shape(a, &want)) {
+            return manta_fail(MANTA_EINVAL, "%s: array '%s' has shape %s, model '%s' expects %s", path, g->name,
+                              manta_shape_text(a->ndim, a->shape, given, sizeof given), s->m->name,
+                              manta_shape_text(want.ndim, want.shape, expected, sizeof expected));
+        }
+    }
+    return MANTA_OK;
+}
+
+typedef struct loading {
+    manta_session *s;
+    const manta_arrays *file;
+    bool missing, check;
+} loading;
+
+static manta_status load_array(void *ctx, char *name, manta_array a)
+{
+    loading *l = ctx;
+    const manta_array *from = manta_arrays_find(l->file, name);
+    manta_status st = MANTA_OK;
+
+    if (!from || !same_shape(from, &a)) {
+        l->missing = true;
+    } else if (!l->check) {
+        st = copy_strided(l->s->pool, &a, from, false);
+    }
+    mem_free(name);
+    return st;
+}
+
+static void load_scalar(const manta_arrays *file, const char *name, manta_dtype t, void *out)
+{
+    const manta_array *a = manta_arrays_find(file, name);
+
+    if (a && a->dtype == t && a->ndim == 0) memcpy(out, a->data, manta_dtype_size(t));
+}
+
+static manta_status load_optimizer(manta_session *s, const char *path, const manta_arrays *file)
+{
+    loading l = {.s = s, .file = file, .check = true};
+    run_state *run = layout_run(&s->l, s->state);
+    const manta_array *calls = manta_arrays_find(file, "optimizer/iterations");
+    int64_t seed = (int64_t)run->seed;
+
+    if (!s->n_losses || !calls) return MANTA_OK;
+    TRY(each_array(s, load_array, &l));
+    if (l.missing) {
+        log_warn("the optimizer state is for another optimizer: it starts fresh", LOG_STR("file", path));
+        return MANTA_OK;
+    }
+    l.check = false;
+    TRY(each_array(s, load_array, &l));
+    load_scalar(file, "optimizer/iterations", MANTA_DTYPE_I64, &run->calls);
+    load_scalar(file, "optimizer/learning_rate", MANTA_DTYPE_F64, &run->learning_rate);
+    load_scalar(file, "run/position", MANTA_DTYPE_I64, &run->position);
+    load_scalar(file, "run/seed", MANTA_DTYPE_I64, &seed);
+    run->seed = (uint64_t)seed;
+    return MANTA_OK;
+}
+
+manta_status manta_session_load(manta_session *s, const char *path, bool weights_only)
+{
+    manta_arrays *file = NULL;
+    manta_status st;
+
+    TRY(manta_arrays_load(path, &file));
+    if ((st = check_variables(s, path, file))) goto out;
+    for (int i = 0; i < s->m->n_variables; i++) {
+        const graph_variable *g = &s->m->variables[i];
+        manta_array a = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
+        if ((st = copy_strided(s->pool, &a, manta_arrays_find(file, g->name), false))) goto out;
+    }
+    s->torn = false;
+    s->phase = SESSION_IDLE;
+    if (!weights_only) st = load_optimizer(s, path, file);
+out:
+    manta_arrays_free(file);
+    return st;
+}
