@@ -32,7 +32,7 @@ static bool read_text(const char *root, const char *mount, const char *group, co
 static int cores_of(long long quota, long long period)
 {
     if (quota <= 0 || period <= 0 || quota / period >= INT_MAX) return INT_MAX;
-    return (int)((quota + period - 1) / period);
+    return (int)(quota / period) + (quota % period != 0);
 }
 
 static long long read_number(const char *root, const char *mount, const char *group, const char *name)

@@ -1,0 +1,259 @@
+/* fault.h - a table of system calls that fails on request; for tests of os/ and
+ * of all that stands on it.
+ *
+ *     for (int n = 1;; n++) {
+ *         fault_begin((fault_plan){.at = n, .err = EIO});
+ *         st = operation();
+ *         if (fault_end() == 0) break;          the n-th call was never made
+ *         ... st is a failure; census ...
+ *     }
+ *
+ * Calls are counted across all threads that use the table. close, closedir
+ * and munmap do their work even when they are made to fail, as the kernel's
+ * do. */
+#ifndef TESTS_OS_FAULT_H
+#define TESTS_OS_FAULT_H
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "os/sys.h"
+
+typedef struct fault_plan {
+    int64_t at; /* the at-th call fails, counting from 1; 0: none */
+    int err; /* with this errno */
+    bool sticky; /* and every later one */
+    bool spare_unlink; /* but not unlink: a disk that is full still lets files go */
+    bool short_io; /* read and write do part of what they are asked */
+    bool interrupt; /* every second call that can be interrupted is (EINTR) */
+} fault_plan;
+
+static fault_plan fault_current;
+static _Atomic int64_t fault_calls, fault_hits;
+static _Atomic unsigned fault_turn;
+
+static bool fault_hit(void)
+{
+    int64_t n = atomic_fetch_add(&fault_calls, 1) + 1;
+    const fault_plan *p = &fault_current;
+    bool hit = p->at > 0 && (n == p->at || (p->sticky && n > p->at));
+    if (hit) {
+        atomic_fetch_add(&fault_hits, 1);
+        errno = p->err;
+    }
+    return hit;
+}
+
+/* For calls that a signal may interrupt. */
+static bool fault_slow(void)
+{
+    if (fault_current.interrupt && atomic_fetch_add(&fault_turn, 1) % 2 == 0) {
+        errno = EINTR;
+        return true;
+    }
+    return fault_hit();
+}
+
+/* At least one byte, so that there is progress. */
+static size_t fault_part(size_t n)
+{
+    return fault_current.short_io && n > 1 ? (n + 2) / 3 : n;
+}
+
+static int fault_open(const char *path, int flags, mode_t mode)
+{
+    return fault_slow() ? -1 : os_real.open(path, flags, mode);
+}
+
+static int fault_openat(int dir, const char *path, int flags, mode_t mode)
+{
+    return fault_slow() ? -1 : os_real.openat(dir, path, flags, mode);
+}
+
+static int fault_close(int fd)
+{
+    bool hit = fault_slow();
+    int err = errno, rc = os_real.close(fd);
+    if (!hit) return rc;
+    errno = err;
+    return -1;
+}
+
+static ssize_t fault_read(int fd, void *b, size_t n)
+{
+    return fault_slow() ? -1 : os_real.read(fd, b, fault_part(n));
+}
+
+static ssize_t fault_pread(int fd, void *b, size_t n, off_t at)
+{
+    return fault_slow() ? -1 : os_real.pread(fd, b, fault_part(n), at);
+}
+
+static ssize_t fault_write(int fd, const void *b, size_t n)
+{
+    return fault_slow() ? -1 : os_real.write(fd, b, fault_part(n));
+}
+
+static ssize_t fault_pwrite(int fd, const void *b, size_t n, off_t at)
+{
+    return fault_slow() ? -1 : os_real.pwrite(fd, b, fault_part(n), at);
+}
+
+static int fault_fsync(int fd)
+{
+    return fault_slow() ? -1 : os_real.fsync(fd);
+}
+
+static int fault_ftruncate(int fd, off_t size)
+{
+    return fault_slow() ? -1 : os_real.ftruncate(fd, size);
+}
+
+static int fault_fallocate(int fd, int mode, off_t at, off_t n)
+{
+    return fault_slow() ? -1 : os_real.fallocate(fd, mode, at, n);
+}
+
+static int fault_fchmod(int fd, mode_t mode)
+{
+    return fault_hit() ? -1 : os_real.fchmod(fd, mode);
+}
+
+static int fault_stat(const char *path, struct stat *out)
+{
+    return fault_hit() ? -1 : os_real.stat(path, out);
+}
+
+static int fault_fstat(int fd, struct stat *out)
+{
+    return fault_hit() ? -1 : os_real.fstat(fd, out);
+}
+
+static int fault_rename(const char *from, const char *to)
+{
+    return fault_hit() ? -1 : os_real.rename(from, to);
+}
+
+static int fault_unlink(const char *path)
+{
+    if (fault_current.spare_unlink) return os_real.unlink(path);
+    return fault_hit() ? -1 : os_real.unlink(path);
+}
+
+static int fault_mkdir(const char *path, mode_t mode)
+{
+    return fault_hit() ? -1 : os_real.mkdir(path, mode);
+}
+
+static DIR *fault_fdopendir(int fd)
+{
+    return fault_hit() ? NULL : os_real.fdopendir(fd);
+}
+
+static struct dirent *fault_readdir(DIR *d)
+{
+    return fault_hit() ? NULL : os_real.readdir(d);
+}
+
+static int fault_closedir(DIR *d)
+{
+    int rc = os_real.closedir(d);
+    return fault_hit() ? -1 : rc;
+}
+
+static void *fault_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t at)
+{
+    return fault_hit() ? MAP_FAILED : os_real.mmap(addr, n, prot, flags, fd, at);
+}
+
+static int fault_munmap(void *addr, size_t n)
+{
+    int rc = os_real.munmap(addr, n);
+    return fault_hit() ? -1 : rc;
+}
+
+static int fault_memfd_create(const char *name, unsigned flags)
+{
+    return fault_hit() ? -1 : os_real.memfd_create(name, flags);
+}
+
+static int fault_pthread_create(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    return fault_hit() ? fault_current.err : os_real.pthread_create(out, attr, fn, arg);
+}
+
+/* A wait may be interrupted; a wake-up that is lost would be a different
+ * kernel, so it is neither counted nor failed. */
+static int fault_futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout,
+                       uint32_t mask)
+{
+    bool waits = (op & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+    if (waits && fault_current.interrupt && atomic_fetch_add(&fault_turn, 1) % 2 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return os_real.futex(word, op, value, timeout, mask);
+}
+
+static int fault_pidfd_open(pid_t pid, unsigned flags)
+{
+    return fault_hit() ? -1 : os_real.pidfd_open(pid, flags);
+}
+
+static int fault_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *out)
+{
+    return fault_hit() ? -1 : os_real.sched_getaffinity(pid, size, out);
+}
+
+static const os_sys fault_sys = {
+    .open = fault_open,
+    .openat = fault_openat,
+    .close = fault_close,
+    .read = fault_read,
+    .pread = fault_pread,
+    .write = fault_write,
+    .pwrite = fault_pwrite,
+    .fsync = fault_fsync,
+    .ftruncate = fault_ftruncate,
+    .fallocate = fault_fallocate,
+    .fchmod = fault_fchmod,
+    .stat = fault_stat,
+    .fstat = fault_fstat,
+    .rename = fault_rename,
+    .unlink = fault_unlink,
+    .mkdir = fault_mkdir,
+    .fdopendir = fault_fdopendir,
+    .readdir = fault_readdir,
+    .closedir = fault_closedir,
+    .mmap = fault_mmap,
+    .munmap = fault_munmap,
+    .memfd_create = fault_memfd_create,
+    .pthread_create = fault_pthread_create,
+    .futex = fault_futex,
+    .pidfd_open = fault_pidfd_open,
+    .sched_getaffinity = fault_sched_getaffinity,
+};
+
+/* Puts the plan to work from the next call on. */
+static void fault_begin(fault_plan plan)
+{
+    fault_current = plan;
+    atomic_store(&fault_calls, 0);
+    atomic_store(&fault_hits, 0);
+    atomic_store(&fault_turn, 0);
+    os_use(&fault_sys);
+}
+
+/* Back to the system's own table; how many calls the plan has failed. */
+static int64_t fault_end(void)
+{
+    os_use(NULL);
+    return atomic_load(&fault_hits);
+}
+
+#endif
