@@ -8,9 +8,10 @@
 
 #include "base/mem.h"
 #include "data/stage.h"
+#include "os/thread.h"
 
 typedef struct cache {
-    pthread_mutex_t lock;
+    mutex lock;
     bool made; /* guarded by lock */
     char *data[MANTA_MAX_COLUMNS]; /* count samples each */
     int64_t *samples; /* key of each */
@@ -46,9 +47,9 @@ static manta_status cache_open(reader *r)
     manta_status st = MANTA_OK;
 
     for (int c = 0; c < r->d->n; c++) TRY(reader_scratch(r, r->d, c));
-    pthread_mutex_lock(&k->lock);
+    mutex_lock(&k->lock);
     if (!k->made) st = make(k, r->d);
-    pthread_mutex_unlock(&k->lock);
+    mutex_unlock(&k->lock);
     return st;
 }
 
@@ -62,7 +63,7 @@ static manta_status fill(reader *r, int64_t i)
         return manta_fail(MANTA_EINTERNAL, "cache: sample %lld of %lld is not there", (long long)i,
                           (long long)r->d->count);
     }
-    pthread_mutex_lock(&k->lock);
+    mutex_lock(&k->lock);
     if (!atomic_load_explicit(&k->there[i], memory_order_relaxed)) {
         for (int c = 0; c < r->d->n; c++) {
             size_t bytes = spec_bytes(&r->d->columns[c]);
@@ -71,7 +72,7 @@ static manta_status fill(reader *r, int64_t i)
         k->samples[i] = v.key_sample;
         atomic_store_explicit(&k->there[i], 1, memory_order_release);
     }
-    pthread_mutex_unlock(&k->lock);
+    mutex_unlock(&k->lock);
     return MANTA_OK;
 }
 
@@ -114,7 +115,7 @@ static void cache_release(manta_dataset *d)
     for (int c = 0; c < MANTA_MAX_COLUMNS; c++) mem_try_free(k->data[c]);
     mem_try_free(k->samples);
     mem_try_free((void *)k->there);
-    pthread_mutex_destroy(&k->lock);
+    mutex_release(&k->lock);
     mem_free(k);
 }
 
@@ -134,7 +135,7 @@ manta_dataset *manta_dataset_cache(manta_dataset *in)
                                                                         : "the generator does not say"));
     }
     cache *k = mem_new(sizeof *k);
-    pthread_mutex_init(&k->lock, NULL);
+    mutex_init(&k->lock);
     d->state = k;
     return d;
 }

@@ -60,6 +60,11 @@ manta_status manta_dataset_status(const manta_dataset *d)
     return d->error ? manta_error_raise(d->error) : MANTA_OK;
 }
 
+bool manta_dataset_is_batched(const manta_dataset *d)
+{
+    return d->batch > 0;
+}
+
 int64_t manta_dataset_count(const manta_dataset *d)
 {
     return d->error ? 0 : d->count;

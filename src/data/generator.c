@@ -1,6 +1,7 @@
 /* generator.c - samples that a user's function makes one after the other. */
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "data/stage.h"
 
@@ -81,11 +82,6 @@ static manta_status advance(reader *r, void *const *out)
     return MANTA_OK;
 }
 
-static void log_replay(const visit *v)
-{
-    (void)v;
-}
-
 static manta_status generator_fetch(reader *r, visit *v)
 {
     generator_reader *p = r->state;
@@ -93,7 +89,8 @@ static manta_status generator_fetch(reader *r, visit *v)
     if (!p->open || p->epoch != v->epoch || (v->index < p->next)) TRY(begin_pass(r, v->epoch));
     if (v->index > p->next && !p->told) {
         p->told = true;
-        log_replay(v);
+        log_warn("generator is positioned by replay", LOG_INT("epoch", v->epoch),
+                 LOG_INT("samples", v->index - p->next));
     }
     while (!p->ended && p->next < v->index) TRY(advance(r, NULL));
     if (!p->ended) TRY(advance(r, v->out));

@@ -13,14 +13,14 @@
  *
  * Threads: `lock` guards everything but a slot's contents, which belong to the
  * reader that took its ticket until it is ready, then to the caller. */
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "data/counts.h"
 #include "data/order.h"
 #include "data/stage.h"
+#include "os/thread.h"
 
 typedef struct slot {
     bool ready;
@@ -35,7 +35,7 @@ typedef struct slot {
 typedef struct reader_thread {
     manta_loader *loader;
     reader *reader;
-    pthread_t id;
+    thread_id id;
     bool started;
 } reader_thread;
 
@@ -51,9 +51,9 @@ struct manta_loader {
     slot *ring;
     reader_thread *workers;
 
-    pthread_mutex_t lock;
-    pthread_cond_t made; /* a slot became ready, or a reader idle */
-    pthread_cond_t wanted; /* a slot became free, or the end */
+    mutex lock;
+    cond made; /* a slot became ready, or a reader idle */
+    cond wanted; /* a slot became free, or the end */
     int64_t given; /* tickets the caller has been given */
     int64_t taken; /* tickets readers have taken */
     int64_t epoch, step; /* of ticket `taken` */
@@ -208,33 +208,32 @@ static bool may_take(const manta_loader *l)
     return !l->paused && l->taken < l->given - (l->holds ? 1 : 0) + l->slots;
 }
 
-static void *reader_main(void *arg)
+static void reader_main(void *arg)
 {
     reader_thread *w = arg;
     manta_loader *l = w->loader;
 
-    pthread_mutex_lock(&l->lock);
+    mutex_lock(&l->lock);
     while (!l->closing) {
         if (!may_take(l)) {
-            pthread_cond_wait(&l->wanted, &l->lock);
+            cond_wait(&l->wanted, &l->lock, CLOCK_NEVER);
             continue;
         }
         slot *s = &l->ring[l->taken++ % l->slots];
         int64_t epoch = l->epoch, step = l->step;
         advance(l, &l->epoch, &l->step);
         l->busy++;
-        pthread_mutex_unlock(&l->lock);
+        mutex_unlock(&l->lock);
         slot_make(s, l, w->reader, epoch, step);
-        pthread_mutex_lock(&l->lock);
+        mutex_lock(&l->lock);
         l->busy--;
         s->ready = true;
         /* Nothing useful lies behind an error or an unforeseen end until the
          * caller has seen it and said where to go on. */
         if (s->code || s->end) l->paused = true;
-        pthread_cond_broadcast(&l->made);
+        cond_broadcast(&l->made);
     }
-    pthread_mutex_unlock(&l->lock);
-    return NULL;
+    mutex_unlock(&l->lock);
 }
 
 /* Drops everything made ahead; the next ticket will be (epoch, step). */
@@ -243,9 +242,9 @@ static void restart(manta_loader *l, int64_t epoch, int64_t step)
     l->at_epoch = epoch;
     l->at_step = step;
     if (!l->threads) return;
-    pthread_mutex_lock(&l->lock);
+    mutex_lock(&l->lock);
     l->paused = true;
-    while (l->busy) pthread_cond_wait(&l->made, &l->lock);
+    while (l->busy) cond_wait(&l->made, &l->lock, CLOCK_NEVER);
     l->holds = false;
     l->given = l->taken;
     for (int i = 0; i < l->slots; i++) l->ring[i].ready = false;
@@ -256,24 +255,24 @@ static void restart(manta_loader *l, int64_t epoch, int64_t step)
         l->step = 0;
     }
     l->paused = false;
-    pthread_cond_broadcast(&l->wanted);
-    pthread_mutex_unlock(&l->lock);
+    cond_broadcast(&l->wanted);
+    mutex_unlock(&l->lock);
 }
 
 /* The slot of the next ticket, when it is ready. */
 static slot *await(manta_loader *l)
 {
-    pthread_mutex_lock(&l->lock);
+    mutex_lock(&l->lock);
     if (l->holds) { /* the caller has done with the one before */
         l->ring[(l->given - 1) % l->slots].ready = false;
         l->holds = false;
-        pthread_cond_broadcast(&l->wanted);
+        cond_broadcast(&l->wanted);
     }
     slot *s = &l->ring[l->given % l->slots];
-    while (!s->ready) pthread_cond_wait(&l->made, &l->lock);
+    while (!s->ready) cond_wait(&l->made, &l->lock, CLOCK_NEVER);
     l->given++;
     l->holds = true;
-    pthread_mutex_unlock(&l->lock);
+    mutex_unlock(&l->lock);
     return s;
 }
 
@@ -451,20 +450,12 @@ static manta_status make_ring(manta_loader *l, const manta_loader_options *o)
     return MANTA_OK;
 }
 
-/* Signals stay the program's business: readers block them all. */
 static manta_status start_threads(manta_loader *l)
 {
-    sigset_t all, before;
-    int err = 0;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < l->threads && !err; i++) {
-        err = pthread_create(&l->workers[i].id, NULL, reader_main, &l->workers[i]);
-        l->workers[i].started = !err;
+    for (int i = 0; i < l->threads; i++) {
+        TRY(thread_start(&l->workers[i].id, "manta-reader", reader_main, &l->workers[i]));
+        l->workers[i].started = true;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (err) return manta_fail(MANTA_EIO, "loader: a reader thread could not be started: %s", strerror(err));
     return MANTA_OK;
 }
 
@@ -485,9 +476,9 @@ manta_status manta_loader_open(manta_dataset *d, const manta_loader_options *opt
     static const manta_loader_options none;
     manta_loader *l = mem_new(sizeof *l);
 
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->made, NULL);
-    pthread_cond_init(&l->wanted, NULL);
+    mutex_init(&l->lock);
+    cond_init(&l->made);
+    cond_init(&l->wanted);
     manta_status st = open_loader(l, d, options ? options : &none);
     if (st) {
         manta_loader_close(l);
@@ -500,12 +491,12 @@ manta_status manta_loader_open(manta_dataset *d, const manta_loader_options *opt
 void manta_loader_close(manta_loader *l)
 {
     if (!l) return;
-    pthread_mutex_lock(&l->lock);
+    mutex_lock(&l->lock);
     l->closing = true;
-    pthread_cond_broadcast(&l->wanted);
-    pthread_mutex_unlock(&l->lock);
+    cond_broadcast(&l->wanted);
+    mutex_unlock(&l->lock);
     for (int i = 0; l->workers && i < l->threads; i++) {
-        if (l->workers[i].started) pthread_join(l->workers[i].id, NULL);
+        if (l->workers[i].started) thread_join(&l->workers[i].id);
     }
     for (int i = 0; l->workers && i < l->threads; i++) reader_free(l->workers[i].reader);
     for (int i = 0; l->ring && i < l->slots; i++) slot_release(&l->ring[i]);
@@ -515,8 +506,8 @@ void manta_loader_close(manta_loader *l)
     mem_free(l->ring);
     mem_free(l->error);
     manta_dataset_unref(l->root);
-    pthread_cond_destroy(&l->wanted);
-    pthread_cond_destroy(&l->made);
-    pthread_mutex_destroy(&l->lock);
+    cond_release(&l->wanted);
+    cond_release(&l->made);
+    mutex_release(&l->lock);
     mem_free(l);
 }

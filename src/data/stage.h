@@ -21,7 +21,6 @@
 #define DATA_STAGE_H
 
 #include <manta/data.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/status.h"

@@ -1,0 +1,105 @@
+/* spec.c - what the text of a dataset specification means. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/named.h"
+#include "format/spec.h"
+
+void spec_release(spec *s)
+{
+    mem_free(s->a);
+    mem_free(s->b);
+    mem_free(s->x);
+    mem_free(s->y);
+    *s = (spec){0};
+}
+
+/* Where `text` goes on after a path that ends in `ending`; NULL when it has no
+ * such path. The path ends with the text or at a colon. */
+static const char *after_ending(const char *text, const char *ending)
+{
+    size_t n = strlen(ending);
+
+    for (const char *p = text; (p = strstr(p, ending)); p += n) {
+        if (p > text && (p[n] == '\0' || p[n] == ':')) return p + n;
+    }
+    return NULL;
+}
+
+static manta_status parse_named(const char *text, size_t n, spec *s)
+{
+    const char *part = text + n;
+
+    s->kind = SPEC_NAMED;
+    s->a = mem_strndup(text, n);
+    s->test = strcmp(part, ":test") == 0;
+    if (*part == '\0' || s->test || strcmp(part, ":train") == 0) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "dataset '%s': the parts of %s are :train and :test", text, s->a);
+}
+
+static manta_status parse_npz(const char *text, const char *rest, spec *s)
+{
+    s->kind = SPEC_NPZ;
+    s->a = mem_strndup(text, (size_t)(rest - text));
+    if (*rest == '\0') return MANTA_OK;
+    const char *x = rest + 1, *comma = strchr(x, ',');
+    size_t n = comma ? (size_t)(comma - x) : strlen(x);
+    s->x = mem_strndup(x, n);
+    if (comma) s->y = mem_strdup(comma + 1);
+    if (n > 0 && (!comma || (comma[1] && !strchr(comma + 1, ',')))) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL,
+                      "dataset '%s': expected one or two members after the colon, as in f.npz:x,y", text);
+}
+
+static manta_status parse_csv(const char *text, const char *rest, spec *s)
+{
+    s->kind = SPEC_CSV;
+    s->a = mem_strndup(text, (size_t)(rest - text));
+    if (*rest == '\0') return MANTA_OK;
+    if (strncmp(rest, ":label=", 7) == 0 && rest[7]) {
+        s->y = mem_strdup(rest + 7);
+        return MANTA_OK;
+    }
+    return manta_fail(MANTA_EINVAL, "dataset '%s': expected :label=COLUMN after the file", text);
+}
+
+static manta_status parse_files(const char *text, spec *s)
+{
+    const char *comma = strchr(text, ',');
+    size_t n = comma ? (size_t)(comma - text) : strlen(text);
+
+    s->kind = SPEC_FILES;
+    s->a = mem_strndup(text, n);
+    if (comma) s->b = mem_strdup(comma + 1);
+    if (n > 0 && (!comma || (comma[1] && !strchr(comma + 1, ',')))) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "dataset '%s': expected one or two files, as in x.npy,y.npy", text);
+}
+
+static manta_status parse(const char *text, spec *s)
+{
+    const char *rest;
+    size_t n = strcspn(text, ":");
+
+    if (!text[0]) {
+        return manta_fail(MANTA_EINVAL,
+                          "dataset: nothing given, expected mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, "
+                          "f.csv:label=COLUMN, two IDX files or an image folder");
+    }
+    if (named_is(text, n)) return parse_named(text, n, s);
+    if ((rest = after_ending(text, ".npz"))) return parse_npz(text, rest, s);
+    if ((rest = after_ending(text, ".csv"))) return parse_csv(text, rest, s);
+    return parse_files(text, s);
+}
+
+manta_status spec_parse(const char *text, spec *out)
+{
+    spec s = {0};
+    manta_status st = parse(text, &s);
+
+    if (st) {
+        spec_release(&s);
+        return st;
+    }
+    *out = s;
+    return MANTA_OK;
+}

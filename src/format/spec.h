@@ -1,0 +1,26 @@
+/* spec.h - what the text of a dataset specification means. Pure. */
+#ifndef FORMAT_SPEC_H
+#define FORMAT_SPEC_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+typedef enum spec_kind {
+    SPEC_NAMED, /* a = name, test */
+    SPEC_FILES, /* a, and b or NULL: .npy or IDX files; a alone may be a folder */
+    SPEC_NPZ, /* a = path, x, and y or NULL; both NULL: not said */
+    SPEC_CSV /* a = path, y = label column or NULL */
+} spec_kind;
+
+typedef struct spec {
+    spec_kind kind;
+    bool test;
+    char *a, *b, *x, *y; /* owned */
+} spec;
+
+/* MANTA_EINVAL, saying what can be written. *out untouched on failure. */
+manta_status spec_parse(const char *text, spec *out);
+void spec_release(spec *s); /* accepts zeroed memory */
+
+#endif
