@@ -13,7 +13,12 @@
 
 enum { MEM_ALIGN = 64 };
 
+/* No block is larger than this (1 TiB). Such sizes come from corrupt headers, and
+ * some allocators end the program when asked for them. */
+static const size_t MEM_MAX = (size_t)1 << 40;
+
 static _Atomic int64_t live;
+static _Atomic int64_t made;
 static _Atomic int64_t fail_countdown; /* 0: off; 1: the next call fails */
 static _Atomic int fail_sticky;
 static _Atomic int64_t failures;
@@ -21,6 +26,7 @@ static _Atomic int64_t failures;
 static void *count_in(void *p)
 {
     if (p) atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+    if (p) atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
     return p;
 }
 
@@ -46,7 +52,9 @@ void *mem_resize(void *p, size_t size)
 {
     void *q = realloc(p, size ? size : 1);
     if (!q) out_of_memory(size);
-    return p ? q : count_in(q);
+    if (!p) return count_in(q);
+    atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
+    return q;
 }
 
 char *mem_strdup(const char *s)
@@ -98,7 +106,7 @@ static int must_fail(void)
 void *mem_try_raw(size_t size)
 {
     void *p = NULL;
-    if (size > PTRDIFF_MAX || must_fail()) return NULL;
+    if (size >= MEM_MAX || must_fail()) return NULL;
     if (posix_memalign(&p, MEM_ALIGN, size ? size : 1)) return NULL;
     return count_in(p);
 }
@@ -142,4 +150,9 @@ int64_t mem_failures(void)
 int64_t mem_live(void)
 {
     return atomic_load_explicit(&live, memory_order_relaxed);
+}
+
+int64_t mem_count(void)
+{
+    return atomic_load_explicit(&made, memory_order_relaxed);
 }

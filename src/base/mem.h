@@ -19,7 +19,8 @@ char *mem_strndup(const char *s, size_t n);
 char *mem_printf(const char *fmt, ...) MANTA_PRINTF(1, 2); /* owned by the caller */
 void mem_free(void *p); /* for all of these; accepts NULL */
 
-/* Memory of a size someone else chose, 64-byte aligned and zeroed, or NULL. */
+/* Memory of a size someone else chose, 64-byte aligned and zeroed, or NULL: there
+ * is none, or the size is 1 TiB or more. */
 void *mem_try(size_t size);
 /* As mem_try(), contents undefined (for buffers that are written whole). */
 void *mem_try_raw(size_t size);
@@ -34,5 +35,6 @@ manta_status mem_try_array(int64_t n, size_t size, const char *what, void **out)
 void mem_fail_at(int64_t n, int sticky);
 int64_t mem_failures(void); /* how many calls the hook has failed since mem_fail_at() */
 int64_t mem_live(void); /* blocks not yet given back, of all kinds */
+int64_t mem_count(void); /* allocations ever made, of all kinds: a running step makes none */
 
 #endif

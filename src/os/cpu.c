@@ -89,14 +89,14 @@ static int line_limit(const char *root, char *line)
     static const char *const v2_mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
     static const char *const v1_mounts[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct",
                                             "/sys/fs/cgroup/cpuacct,cpu"};
-    char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+    char *list = strchr(line, ':'), *colon = list ? strchr(list + 1, ':') : NULL;
     int least = INT_MAX;
-    if (!path) return INT_MAX;
-    *path++ = 0;
+    if (!colon) return INT_MAX;
+    *colon = 0;
     list++;
+    const char *path = strcmp(colon + 1, "/") == 0 ? "" : colon + 1;
     bool v2 = !*list;
     if (!v2 && !lists_cpu(list)) return INT_MAX;
-    if (strcmp(path, "/") == 0) path = (char[]){""};
     size_t n = v2 ? sizeof v2_mounts / sizeof *v2_mounts : sizeof v1_mounts / sizeof *v1_mounts;
     for (size_t i = 0; i < n; i++) {
         int limit = path_limit(root, v2 ? v2_mounts[i] : v1_mounts[i], path, v2);
