@@ -41,6 +41,15 @@ static inline float *case_new(int64_t n)
     return p;
 }
 
+/* n zeroed doubles, for sums that check the kernels'. */
+static inline double *case_sums(int64_t n)
+{
+    double *p = malloc((size_t)(n < 0 ? 0 : n + 1) * sizeof *p);
+    assert_non_null(p);
+    for (int64_t i = 0; i <= n; i++) p[i] = 0;
+    return p;
+}
+
 static inline float case_number(run *r)
 {
     r->random = r->random * 6364136223846793005u + 1442695040888963407u;
