@@ -126,7 +126,8 @@ static void fill(work *w, const loss_case *c, int rows, int classes)
                                       : random_in(-4, 4);
             sum += t[i];
         }
-        for (int i = 0; i < classes && c->kind == DENSE; i++) t[i] /= sum;
+        /* The third row's shares add up to a half: its gradient is still that of its loss. */
+        for (int i = 0; i < classes && c->kind == DENSE; i++) t[i] /= r == 2 ? 2 * sum : sum;
         w->labels[r] = (int64_t)random_in(0, classes);
         w->weight[r] = random_in(0.2, 2);
     }
