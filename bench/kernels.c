@@ -15,19 +15,9 @@
 
 #include "base/mem.h"
 #include "os/pool.h"
-#include "tensor/conv.h"
-#include "tensor/gemm.h"
+#include "tensor/kernel.h"
 
-typedef struct family {
-    const char *name;
-    void (*gemm)(pool *p, const gemm_call *g);
-    void (*forward)(pool *p, const conv_call *c);
-    void (*data)(pool *p, const conv_call *c);
-    void (*weights)(pool *p, const conv_call *c);
-    size_t (*work)(const conv_shape *s, int threads);
-} family;
-
-static family families[3];
+static const kernels *families[KERN_FAMILIES];
 static int n_families;
 static double budget_ms = 60;
 static const char *match = "";
@@ -51,29 +41,14 @@ static float *floats(int64_t n, uint32_t seed)
     return v;
 }
 
+/* The reference is left out: it defines results, not rates. */
 static void add_families(void)
 {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
-        families[n_families++] = (family){"avx512",
-                                          gemm_avx512,
-                                          conv_forward_avx512,
-                                          conv_backward_data_avx512,
-                                          conv_backward_weights_avx512,
-                                          conv_work_avx512};
+    static const kern_family order[] = {KERN_AVX512, KERN_AVX2, KERN_ONEDNN};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        const kernels *k = kernels_of(order[i]);
+        if (k) families[n_families++] = k;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        families[n_families++] = (family){
-            "avx2",        gemm_avx2, conv_forward_avx2, conv_backward_data_avx2, conv_backward_weights_avx2,
-            conv_work_avx2};
-    }
-#ifdef MANTA_ONEDNN
-    families[n_families++] = (family){"onednn",
-                                      gemm_onednn,
-                                      conv_forward_onednn,
-                                      conv_backward_data_onednn,
-                                      conv_backward_weights_onednn,
-                                      conv_work_onednn};
-#endif
 }
 
 /* Largest difference, relative to the largest value. */
@@ -87,15 +62,15 @@ static double difference(int64_t n, const float *a, const float *b)
     return most / scale;
 }
 
-typedef void run_fn(const family *f, pool *p, void *ctx);
+typedef void run_fn(const kernels *k, pool *p, void *ctx);
 
-static double best_ms(const family *f, pool *p, run_fn *run, void *ctx)
+static double best_ms(const kernels *k, pool *p, run_fn *run, void *ctx)
 {
     double best = 1e30, end = now_ms() + budget_ms;
-    run(f, p, ctx);
+    run(k, p, ctx);
     do {
         const double t0 = now_ms();
-        run(f, p, ctx);
+        run(k, p, ctx);
         best = fmin(best, now_ms() - t0);
     } while (now_ms() < end);
     return best;
@@ -108,16 +83,16 @@ static void line(const char *what, pool *p, run_fn *run, void *ctx, double flop,
     printf("%-44s", what);
     for (int i = 0; i < n_families; i++) {
         memset(out, 0, (size_t)n_out * sizeof *out);
-        run(&families[i], p, ctx);
+        run(families[i], p, ctx);
         if (!first) {
             first = mem_try((size_t)n_out * sizeof *out);
             if (!first) abort();
             memcpy(first, out, (size_t)n_out * sizeof *out);
         }
         const double off = difference(n_out, first, out);
-        const double ms = best_ms(&families[i], p, run, ctx), rate = flop / ms * 1e-6;
+        const double ms = best_ms(families[i], p, run, ctx), rate = flop / ms * 1e-6;
         if (rate > peak) peak = rate;
-        printf("  %s %8.3f ms %6.1f %3.0f%%%s", families[i].name, ms, rate, 100 * rate / peak,
+        printf("  %s %8.3f ms %6.1f %3.0f%%%s", families[i]->name, ms, rate, 100 * rate / peak,
                off < 1e-4 ? "" : " WRONG");
     }
     printf("\n");
@@ -125,9 +100,9 @@ static void line(const char *what, pool *p, run_fn *run, void *ctx, double flop,
     mem_try_free(first);
 }
 
-static void run_gemm(const family *f, pool *p, void *ctx)
+static void run_gemm(const kernels *k, pool *p, void *ctx)
 {
-    f->gemm(p, ctx);
+    k->gemm(p, ctx);
 }
 
 static void swallow(void *ctx, int64_t first, int64_t n, const float *v)
@@ -160,19 +135,19 @@ static void bench_gemm(const char *what, pool *p, bool ta, bool tb, int64_t m, i
     mem_try_free(bias);
 }
 
-static void run_forward(const family *f, pool *p, void *ctx)
+static void run_forward(const kernels *k, pool *p, void *ctx)
 {
-    f->forward(p, ctx);
+    k->conv_forward(p, ctx);
 }
 
-static void run_data(const family *f, pool *p, void *ctx)
+static void run_data(const kernels *k, pool *p, void *ctx)
 {
-    f->data(p, ctx);
+    k->conv_backward_data(p, ctx);
 }
 
-static void run_weights(const family *f, pool *p, void *ctx)
+static void run_weights(const kernels *k, pool *p, void *ctx)
 {
-    f->weights(p, ctx);
+    k->conv_backward_weights(p, ctx);
 }
 
 /* Pairs (output, tap) along one dimension that do not fall on padding. */
@@ -199,7 +174,7 @@ static void bench_conv(const char *what, pool *p, int64_t n, int64_t hw, int64_t
     float *y = floats(n_y, 5), *dx = floats(n_x, 6), *dw = floats(n_w, 7);
     size_t size = 64;
     for (int i = 0; i < n_families; i++) {
-        const size_t w_i = families[i].work(&s, pool_threads(p));
+        const size_t w_i = families[i]->conv_work(&s, pool_threads(p));
         if (w_i > size) size = w_i;
     }
     void *work = mem_try(size);
