@@ -103,6 +103,12 @@ struct manta_op {
     manta_status (*backward)(const manta_op_call *c);   /* optional: no gradient passes */
 };
 
+/* A built-in operation without attributes, for layers of a program's own:
+ * "dense" (x, kernel [, bias]), "add", "subtract", "multiply", "softmax",
+ * "embedding". In the two-value ones a weight has 1 in place of the batch;
+ * activations go by manta_layer_activate(). NULL when there is none of that name. */
+MANTA_API const manta_op *manta_op_find(const char *name);
+
 /* Runs fn(ctx, i) for i in [0, n) on the threads of the run. */
 MANTA_API void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
 
