@@ -126,17 +126,19 @@ static void below_is_even_and_below(void **state)
     }
     for (int v = 0; v < 7; v++) assert_true(abs(count[v] - 10000) < 400);
     assert_int_equal(rng_below(rng_make(1, 1), 0, 1), 0);
-    /* With n just above 2^63 half of all words are thrown away: the path
-     * through the keys below is taken often, and must stay below n. A modulo
-     * would put two thirds of the results into the lower half. */
-    uint64_t n = ((uint64_t)1 << 63) + 1;
-    int low = 0;
-    for (uint64_t i = 0; i < 20000; i++) {
+    /* Four words fall on three values when n is three quarters of 2^64: a
+     * quarter of all words must be thrown away, or every third value is twice as
+     * likely. The path through the keys below is taken often. */
+    uint64_t n = (uint64_t)3 << 62;
+    int rest[3] = {0}, half = 0;
+    for (uint64_t i = 0; i < 30000; i++) {
         uint64_t v = rng_below(rng_make(6, 6), i, n);
         assert_true(v < n);
-        low += v < n / 2;
+        rest[v % 3]++;
+        half += v < n / 2;
     }
-    assert_true(abs(low - 10000) < 400);
+    for (int r = 0; r < 3; r++) assert_true(abs(rest[r] - 10000) < 400);
+    assert_true(abs(half - 15000) < 500);
 }
 
 static void permutation_is_a_bijection_with_its_inverse(void **state)

@@ -173,6 +173,39 @@ static void meet(void *ctx, int task, int thread)
     while (atomic_load(&m->arrived) < m->expected) sched_yield();
 }
 
+/* Two tasks meet, so each has a thread of its own; then the worker's ends only
+ * well after the caller's, long enough for the caller to give up spinning and
+ * sleep. pool_run() must still not return before. */
+typedef struct late {
+    meeting both;
+    int worker_done; /* plain: ordered by the end of pool_run() */
+} late;
+
+static void finish_late(void *ctx, int task, int thread)
+{
+    late *l = ctx;
+    meet(&l->both, task, thread);
+    if (thread == 0) return;
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000000 + (now.tv_nsec - start.tv_nsec) < 2000000);
+    l->worker_done = 1;
+}
+
+static void waits_for_the_last_task(void **state)
+{
+    (void)state;
+    pool *p = NULL;
+    assert_int_equal(pool_new(2, 0, &p), MANTA_OK);
+    for (int round = 0; round < 20; round++) {
+        late l = {.both.expected = 2};
+        pool_run(p, 2, finish_late, &l);
+        assert_int_equal(l.worker_done, 1);
+    }
+    pool_free(p);
+}
+
 /* State letter of every thread named manta-pool-*: waits until all sleep. */
 static int pool_threads_asleep(void)
 {
@@ -316,6 +349,7 @@ int main(void)
         cmocka_unit_test(survives_a_storm_of_small_jobs),
         cmocka_unit_test(one_thread_runs_in_order_and_inline),
         cmocka_unit_test(nested_run_is_inline),
+        cmocka_unit_test(waits_for_the_last_task),
         cmocka_unit_test(idle_threads_sleep_and_are_woken),
         cmocka_unit_test(workers_block_signals),
         cmocka_unit_test(works_alone_after_fork),
