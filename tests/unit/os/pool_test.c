@@ -173,39 +173,6 @@ static void meet(void *ctx, int task, int thread)
     while (atomic_load(&m->arrived) < m->expected) sched_yield();
 }
 
-/* Two tasks meet, so each has a thread of its own; then the worker's ends only
- * well after the caller's, long enough for the caller to give up spinning and
- * sleep. pool_run() must still not return before. */
-typedef struct late {
-    meeting both;
-    int worker_done; /* plain: ordered by the end of pool_run() */
-} late;
-
-static void finish_late(void *ctx, int task, int thread)
-{
-    late *l = ctx;
-    meet(&l->both, task, thread);
-    if (thread == 0) return;
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    do clock_gettime(CLOCK_MONOTONIC, &now);
-    while ((now.tv_sec - start.tv_sec) * 1000000000 + (now.tv_nsec - start.tv_nsec) < 2000000);
-    l->worker_done = 1;
-}
-
-static void waits_for_the_last_task(void **state)
-{
-    (void)state;
-    pool *p = NULL;
-    assert_int_equal(pool_new(2, 0, &p), MANTA_OK);
-    for (int round = 0; round < 20; round++) {
-        late l = {.both.expected = 2};
-        pool_run(p, 2, finish_late, &l);
-        assert_int_equal(l.worker_done, 1);
-    }
-    pool_free(p);
-}
-
 /* State letter of every thread named manta-pool-*: waits until all sleep. */
 static int pool_threads_asleep(void)
 {
@@ -229,6 +196,50 @@ static int64_t now_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Whether the main thread, which calls the pool, sleeps in the kernel. */
+static int caller_asleep(void)
+{
+    char line[300] = "";
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/stat", (long)getpid());
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    char *got = fgets(line, sizeof line, f);
+    fclose(f);
+    return got && strstr(line, ") S ") != NULL;
+}
+
+/* Two tasks meet, so each has a thread of its own; then the worker's ends only
+ * when the caller, done with its own, has given up spinning and sleeps.
+ * pool_run() must not return before, and must be woken. */
+typedef struct late {
+    meeting both;
+    int worker_done; /* plain: ordered by the end of pool_run() */
+} late;
+
+static void finish_late(void *ctx, int task, int thread)
+{
+    late *l = ctx;
+    meet(&l->both, task, thread);
+    if (thread == 0) return;
+    int64_t deadline = now_ms() + 20000;
+    while (!caller_asleep() && now_ms() < deadline) sched_yield();
+    l->worker_done = now_ms() < deadline;
+}
+
+static void waits_for_the_last_task(void **state)
+{
+    (void)state;
+    pool *p = NULL;
+    assert_int_equal(pool_new(2, 0, &p), MANTA_OK);
+    for (int round = 0; round < 20; round++) {
+        late l = {.both.expected = 2};
+        pool_run(p, 2, finish_late, &l);
+        assert_int_equal(l.worker_done, 1);
+    }
+    pool_free(p);
 }
 
 static void idle_threads_sleep_and_are_woken(void **state)
