@@ -133,6 +133,9 @@ MANTA_API manta_status manta_dataset_status(const manta_dataset *d);
  * MANTA_FOREVER_COUNT or MANTA_UNKNOWN_COUNT. */
 MANTA_API int64_t manta_dataset_count(const manta_dataset *d);
 
+/* Whether its elements are batches. */
+MANTA_API bool manta_dataset_is_batched(const manta_dataset *d);
+
 /* The columns of a sample; borrowed, valid while d lives. */
 MANTA_API int manta_dataset_columns(const manta_dataset *d, const manta_column_spec **columns);
 
@@ -331,12 +334,20 @@ MANTA_API manta_status manta_arrays_save(const char *path, int n, const manta_co
 
 /* Brings the named set, or the file at a URL (with its hexadecimal sha256, or
  * NULL to go unchecked), into the user's cache folder. A transfer that was cut
- * goes on where it stopped; a file appears under its name only when it is whole
+ * goes on where it stopped if there is a checksum; a file appears under its name only when it is whole
  * and its checksum right. `progress` may be NULL and may return false to stop
  * (MANTA_ECANCELLED). path, when not NULL, gets the folder or file. */
 typedef bool (*manta_progress_fn)(void *user, const char *file, int64_t done, int64_t total);
 MANTA_API manta_status manta_data_fetch(const char *name_or_url, const char *sha256,
                                         manta_progress_fn progress, void *user, char *path, size_t path_size);
+
+/* The name of the i-th set that has one; NULL past the last. */
+MANTA_API const char *manta_data_name(int i);
+
+/* The folder that holds all files of the named set, looked for where
+ * manta_dataset_open() looks. MANTA_ENOENT when one is missing (the sentence
+ * says how to get it), or when no set has that name. */
+MANTA_API manta_status manta_data_path(const char *name, char *path, size_t path_size);
 
 #ifdef __cplusplus
 }
