@@ -1,0 +1,68 @@
+/* cli.c - how the program speaks and ends. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char *command = "";
+static int write_error; /* errno of the first flush that failed */
+
+void cli_set_command(const char *name)
+{
+    command = name;
+}
+
+void cli_usage(const char *fmt, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fputs("manta: ", stderr);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, "\nTry 'manta%s%s --help'.\n", *command ? " " : "", command);
+    exit(CLI_USAGE);
+}
+
+int cli_fail(void)
+{
+    const char *text = manta_error_text();
+
+    fflush(stdout);
+    fprintf(stderr, "manta: %s\n", *text ? text : "it failed, and nothing was said about why");
+    return CLI_FAILED;
+}
+
+void cli_note(const char *fmt, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fputs("manta: ", stderr);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+bool cli_flush(void)
+{
+    if (fflush(stdout) && !write_error) write_error = errno;
+    clearerr(stdout);
+    return write_error != EPIPE;
+}
+
+int cli_finish(int status)
+{
+    cli_flush();
+    if (fclose(stdout) && !write_error) write_error = errno;
+    if (!write_error) return status;
+    if (write_error != EPIPE)
+        fprintf(stderr, "manta: cannot write to standard output: %s\n", strerror(write_error));
+    return status ? status : CLI_FAILED;
+}

@@ -1,0 +1,37 @@
+/* cli.h - how the program speaks and ends.
+ *
+ * stdout carries results, stderr sentences. Every command returns an exit
+ * status; only wrong usage, which is found before anything is opened, ends the
+ * process on the spot. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+
+#include <manta/status.h>
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+
+/* The command that runs, for usage sentences: "train", "bench train", or "". */
+void cli_set_command(const char *name);
+
+/* Ends the process with status 2: "manta: SENTENCE" and where the help is. */
+_Noreturn void cli_usage(const char *fmt, ...) MANTA_PRINTF(1, 2);
+
+/* Says the library's last sentence on stderr and returns CLI_FAILED. */
+int cli_fail(void);
+
+/* Pushes out what was printed. False when nobody reads it any more (a broken
+ * pipe): then there is no point in going on. A full disk is remembered for
+ * cli_finish(), because a long run is worth more than its messages. */
+bool cli_flush(void);
+
+/* The status to end with, once stdout is closed: CLI_FAILED, with a sentence,
+ * when what was printed could not be written. */
+int cli_finish(int status);
+
+/* Puts "manta: " before the library's log lines and keeps a progress bar from
+ * being torn by them. */
+void cli_note(const char *fmt, ...) MANTA_PRINTF(1, 2);
+
+#endif

@@ -1,0 +1,67 @@
+/* cmd_bench.c - manta bench. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/work.h"
+
+static const option_group benching = {
+    "Benchmark:",
+    (const cli_option[]){
+        {"model", OPTION_TEXT, "NAME", "The zoo model to train; mnist-cnn when not given"},
+        {"batch", OPTION_COUNT, "B", "Samples of a step; 64 when not given"},
+        {"steps", OPTION_COUNT, "S", "Steps to time; 100 when not given"},
+        {"forward", OPTION_FLAG, NULL, "Inference only"},
+        {"optimizer", OPTION_TEXT, "NAME", "adam for resnet18 and sgd for the others when not given"},
+        {"workers", OPTION_TEXT, "N", "Processes that share the work; 1 in this version"},
+        {"threads-per-worker", OPTION_COUNT, "T", "Threads of a worker; all cores when not given"},
+        {"kernels", OPTION_TEXT, "K", "auto, reference, avx2, avx512 or onednn"},
+        {"json", OPTION_FLAG, NULL, "One JSON object instead of lines for people"},
+        {0}}};
+
+static int bench_train(const options *o)
+{
+    const char *model = options_text(o, "model"), *workers = options_text(o, "workers");
+    manta_bench_options b = {.threads = (int)options_int(o, "threads-per-worker", 0),
+                             .batch = options_int(o, "batch", 64),
+                             .steps = options_int(o, "steps", 100),
+                             .forward = options_flag(o, "forward"),
+                             .kernels = options_text(o, "kernels"),
+                             .optimizer = options_text(o, "optimizer")};
+    manta_model *m;
+    manta_bench_result r;
+
+    if (workers && options_int_of("--workers", workers) != 1) {
+        cli_usage("--workers %s: more than one worker comes with distribution, in a later version", workers);
+    }
+    if (!model) model = "mnist-cnn";
+    if (work_model(model, &m)) return cli_fail();
+    manta_model_free(m);
+    if (manta_bench_train(model, &b, &r)) return cli_fail();
+    if (options_flag(o, "json")) {
+        json_emit(json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "row", r.row, "images_per_s",
+                            json_number(r.images_per_s), "ms_per_step", json_number(r.ms_per_step),
+                            "gemm_share", json_number(r.gemm_share), "gflops", json_number(r.gflops),
+                            "gemm_gflops", json_number(r.gemm_gflops)));
+        return CLI_DONE;
+    }
+    printf("%s\n", r.row);
+    printf("%.0f images/s, %.3f ms/step (median of %lld steps)\n", r.images_per_s, r.ms_per_step,
+           (long long)b.steps);
+    printf("%.1f GFLOP/s, %.0f %% of this machine's best matrix product (%.1f GFLOP/s)\n", r.gflops,
+           100 * r.gemm_share, r.gemm_gflops);
+    return CLI_DONE;
+}
+
+const command cmd_bench_train = {
+    .name = "bench train",
+    .args = " ",
+    .about = "Time the training step of a model",
+    .text = "Trains a zoo model on made-up data that lies in memory, and prints the rate of the median step "
+            "beside the "
+            "rate of this machine's best matrix product.",
+    .examples = "  manta bench train --model resnet18 --batch 64 --steps 50\n"
+                "  manta bench train --model mnist-cnn --forward --batch 256 --json",
+    .groups = {&benching},
+    .run = bench_train,
+};

@@ -1,0 +1,114 @@
+/* cmd_evaluate.c - manta evaluate. */
+#include <stdio.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/recipe.h"
+#include "cli/stop.h"
+#include "cli/work.h"
+
+static const option_group evaluation = {
+    "Evaluation:",
+    (const cli_option[]){
+        {"data", OPTION_TEXT, "D", "What to evaluate on, such as mnist:test"},
+        {"weights", OPTION_TEXT, "FILE", "The weights (.npz); without it the model is as it was born"},
+        {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
+        {"steps", OPTION_COUNT, "S", "Batches to look at; all when not given"},
+        {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
+        {"config", OPTION_TEXT, "FILE",
+         "JSON object with options by their long names; the command line wins"},
+        {"json", OPTION_FLAG, NULL, "One JSON object a line"},
+        {0}}};
+
+typedef struct run {
+    progress progress;
+    bool json;
+    int64_t steps; /* done so far */
+} run;
+
+static bool on_event(void *user, manta_session *s, const manta_event *e)
+{
+    run *r = user;
+
+    (void)s;
+    if (e->kind == MANTA_EVENT_VALIDATE_STEP) r->steps = e->step;
+    if (!r->json) progress_show(&r->progress, e);
+    return !stop_requested();
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int report(run *r, manta_status st, double took, const manta_metrics *m)
+{
+    bool stopped = st == MANTA_ECANCELLED && stop_requested();
+
+    if (st) progress_break(&r->progress);
+    if (st && !stopped) {
+        if (r->json) json_result("failed", NULL, NULL, manta_error_text());
+        return cli_fail();
+    }
+    if (r->json) {
+        json_result(stopped ? "interrupted" : "done", stopped ? NULL : m, NULL, NULL);
+    } else if (!stopped) {
+        progress_evaluated(&r->progress, r->steps, took, m);
+    }
+    return stopped ? CLI_INTERRUPTED : CLI_DONE;
+}
+
+static int evaluate(const options *o)
+{
+    const char *file = options_text(o, "weights"), *data = options_text(o, "data");
+    manta_session_options so = work_session_options(o);
+    run r = {.json = options_flag(o, "json")};
+    manta_fit_options fit = {.batch = options_int(o, "batch", 256),
+                             .validation_steps = options_int(o, "steps", 0),
+                             .event = on_event,
+                             .user = &r};
+    manta_model *m = NULL;
+    manta_dataset *d = NULL;
+    manta_session *s = NULL;
+    manta_metrics metrics = {0};
+    recipe how;
+    double begin = 0;
+    manta_status st;
+    int status;
+
+    if (!data) cli_usage("evaluate needs --data, such as --data mnist:test");
+    recipe_init(&how, o, options_arg(o, 0));
+    progress_init(&r.progress);
+    stop_install();
+    if ((st = work_model(options_arg(o, 0), &m))) goto out;
+    if ((st = work_dataset(o, &how, m, data, true, &d))) goto out;
+    if ((st = manta_session_open(m, &how.compile, &so, &s))) goto out;
+    if (file && (st = manta_session_load(s, file, true))) goto out;
+    begin = seconds();
+    st = manta_evaluate(s, d, &fit, &metrics);
+out:
+    status = report(&r, st, seconds() - begin, &metrics);
+    manta_session_close(s);
+    manta_dataset_unref(d);
+    manta_model_free(m);
+    recipe_release(&how);
+    return status;
+}
+
+const command cmd_evaluate = {
+    .name = "evaluate",
+    .args = "MODEL --data D",
+    .about = "Compute the loss and the metrics of a model on data",
+    .text = "MODEL and D are as for 'manta train', and so are the loss and the metrics that a model has by "
+            "itself.",
+    .examples = "  manta evaluate mnist-cnn --weights mnist-cnn.npz --data mnist:test",
+    .min_args = 1,
+    .max_args = 1,
+    .groups = {&evaluation, &recipe_loss_options, &work_data_options, &work_run_options},
+    .run = evaluate,
+};

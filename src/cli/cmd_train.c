@@ -1,0 +1,294 @@
+/* cmd_train.c - manta train. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/profile.h"
+#include "cli/progress.h"
+#include "cli/recipe.h"
+#include "cli/stop.h"
+#include "cli/work.h"
+
+enum { PROFILE_WARM_UP = 5 };
+
+static const option_group training = {
+    "Training:",
+    (const cli_option[]){
+        {"data", OPTION_TEXT, "D",
+         "What to train on: mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, f.csv:label=COL, IDX files or a "
+         "folder of "
+         "images"},
+        {"validation", OPTION_TEXT, "D2", "What to evaluate on after every epoch, such as mnist:test"},
+        {"epochs", OPTION_COUNT, "E", "Passes over the data; 1 when not given"},
+        {"initial-epoch", OPTION_INT, "E", "Begin after so many epochs, as a run that went before left off"},
+        {"steps-per-epoch", OPTION_COUNT, "S", "Batches of an epoch; the data runs on across epochs"},
+        {"validation-steps", OPTION_COUNT, "S", "Batches of an evaluation; all when not given"},
+        {"batch", OPTION_COUNT, "B", "Samples of a step and worker; 32 when not given"},
+        {"global-batch", OPTION_COUNT, "G", "Samples of a step over all workers"},
+        {"no-shuffle", OPTION_FLAG, NULL, "Take the samples in their order"},
+        {"class-weight", OPTION_TEXT, "W0,W1,...", "How much the samples of each class count"},
+        {"seed", OPTION_INT, "K",
+         "Of weights, order and dropout; 0 when not given. The same seed gives the same bits"},
+        {"shards", OPTION_COUNT, "V", "Cut every batch into so many parts, summed in a fixed order"},
+        {"config", OPTION_TEXT, "FILE",
+         "JSON object with options by their long names (and \"model\"); the command line wins"},
+        {0}}};
+
+static const option_group weights = {
+    "Weights:", (const cli_option[]){
+                    {"weights", OPTION_TEXT, "FILE", "Begin with these (.npz), optimizer state included"},
+                    {"reset-optimizer", OPTION_FLAG, NULL, "Take the weights of --weights only"},
+                    {"freeze", OPTION_TEXT, "LAYERS",
+                     "Do not train layers whose names match these shell patterns (conv*,dense)"},
+                    {"save", OPTION_TEXT, "FILE",
+                     "Write weights and optimizer state here (.npz) at the end, also after Ctrl-C"},
+                    {0}}};
+
+static const option_group output = {
+    "Output:",
+    (const cli_option[]){{"json", OPTION_FLAG, NULL, "One JSON object a line instead of a progress bar"},
+                         {"profile", OPTION_COUNT, "STEPS",
+                          "Train so many steps, print where the time of a step goes, node by node, and end"},
+                         {"profile-trace", OPTION_TEXT, "FILE",
+                          "Where --profile writes its Chrome trace; manta-trace.json when not given"},
+                         {"run-dir", OPTION_LATER, "DIR", "run folders come with the trainer"},
+                         {"resume", OPTION_LATER, NULL, "it comes with checkpoints"},
+                         {"checkpoint-every", OPTION_LATER, "N",
+                          "it comes with checkpoints; --save writes weights at the end"},
+                         {"keep", OPTION_LATER, "N", "it comes with checkpoints"},
+                         {"max-failures", OPTION_LATER, "N", "it comes with distribution"},
+                         {"strategy", OPTION_LATER, "S", "it comes with distribution"},
+                         {0}}};
+
+/* One run of the command. */
+typedef struct run {
+    const options *o;
+    recipe r;
+    manta_model *m;
+    manta_dataset *data, *validation;
+    manta_session *s;
+    manta_session_options so;
+    manta_fit_options fit;
+    float *class_weight;
+    const char *save, *trace;
+    int64_t profile; /* steps; 0: none */
+    double profile_begin; /* seconds of the epoch when timing began */
+    double profile_seconds;
+    manta_metrics last; /* of the last epoch that ended, or of the one that was cut */
+    bool json;
+    progress progress;
+} run;
+
+/* ---- events ---- */
+
+static bool emit_epoch(const manta_event *e)
+{
+    json_t *event = json_pack("{s:s, s:I}", "event", "epoch", "epoch", (json_int_t)e->epoch + 1);
+
+    json_add_metrics(event, e->metrics);
+    json_object_set_new(event, "images_per_s", json_number(e->samples_per_s));
+    json_object_set_new(event, "seconds", json_number(e->seconds));
+    json_object_set_new(event, "steps", json_integer(e->step));
+    return json_emit(event);
+}
+
+/* Timing begins when plans, pages and clocks are warm. */
+static bool profile_step(run *r, manta_session *s, const manta_event *e)
+{
+    if (e->step == PROFILE_WARM_UP) {
+        r->profile_begin = e->seconds;
+        return !manta_session_profile(s, r->trace);
+    }
+    r->profile_seconds = e->seconds - r->profile_begin;
+    return true;
+}
+
+static bool on_event(void *user, manta_session *s, const manta_event *e)
+{
+    run *r = user;
+    bool step = e->kind == MANTA_EVENT_STEP;
+
+    if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
+    if (r->profile) {
+        if (step && !profile_step(r, s, e)) return false;
+    } else if (!r->json) {
+        progress_show(&r->progress, e);
+        if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) stop_request();
+    } else if (e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(e)) {
+        stop_request(); /* nobody reads on */
+    }
+    return !stop_requested();
+}
+
+/* ---- before ---- */
+
+static void read_class_weight(run *r)
+{
+    const char *text = options_text(r->o, "class-weight");
+    double given[4096];
+
+    if (!text) return;
+    r->fit.n_classes = options_reals("class-weight", text, given, 4096);
+    r->class_weight = calloc((size_t)r->fit.n_classes, sizeof *r->class_weight);
+    if (!r->class_weight) abort();
+    for (int i = 0; i < r->fit.n_classes; i++) r->class_weight[i] = (float)given[i];
+    r->fit.class_weight = r->class_weight;
+}
+
+/* Everything that can be wrong with the command line itself. */
+static void read_options(run *r)
+{
+    const options *o = r->o;
+
+    if (!options_text(o, "data")) cli_usage("train needs --data, such as --data mnist");
+    if (options_flag(o, "reset-optimizer") && !options_text(o, "weights"))
+        cli_usage("--reset-optimizer needs --weights");
+    recipe_init(&r->r, o, options_arg(o, 0));
+    r->so = work_session_options(o);
+    r->save = options_text(o, "save");
+    r->json = options_flag(o, "json");
+    r->profile = options_int(o, "profile", 0);
+    r->trace = options_text(o, "profile-trace") ? options_text(o, "profile-trace") : "manta-trace.json";
+    r->fit = (manta_fit_options){.epochs = options_int(o, "epochs", 1),
+                                 .initial_epoch = options_int(o, "initial-epoch", 0),
+                                 .batch = work_batch(o, 32),
+                                 .steps_per_epoch = options_int(o, "steps-per-epoch", 0),
+                                 .no_shuffle = options_flag(o, "no-shuffle"),
+                                 .validation_steps = options_int(o, "validation-steps", 0),
+                                 .event = on_event,
+                                 .user = r};
+    if (r->fit.initial_epoch >= r->fit.epochs) {
+        cli_usage("--initial-epoch %lld leaves nothing of --epochs %lld", (long long)r->fit.initial_epoch,
+                  (long long)r->fit.epochs);
+    }
+    read_class_weight(r);
+    if (!r->profile && options_text(o, "profile-trace")) cli_usage("--profile-trace needs --profile");
+    if (r->profile) {
+        r->fit.epochs = r->fit.initial_epoch + 1;
+        r->fit.steps_per_epoch = r->profile + PROFILE_WARM_UP;
+    }
+}
+
+static manta_status open_all(run *r)
+{
+    const options *o = r->o;
+    const char *file = options_text(o, "weights"), *validation = options_text(o, "validation");
+    manta_status st;
+
+    if ((st = work_model(options_arg(o, 0), &r->m))) return st;
+    if (r->save && (st = work_check_output(r->save, ".npz"))) return st;
+    if (r->profile && (st = work_check_output(r->trace, ".json"))) return st;
+    if ((st = work_freeze(r->m, options_text(o, "freeze")))) return st;
+    if ((st = work_dataset(o, &r->r, r->m, options_text(o, "data"), true, &r->data))) return st;
+    if (validation && (st = work_dataset(o, &r->r, r->m, validation, true, &r->validation))) return st;
+    r->fit.validation = r->profile ? NULL : r->validation;
+    if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
+    return file ? manta_session_load(r->s, file, options_flag(o, "reset-optimizer")) : MANTA_OK;
+}
+
+/* "mnist-cnn: 692,138 parameters; mnist: 60,000 samples; 2 threads, avx512" */
+static void introduce(run *r)
+{
+    char params[32], frozen[64] = "", samples[64] = "samples", number[32];
+    int64_t all = manta_model_params(r->m, false), trained = manta_model_params(r->m, true);
+    int64_t count = manta_dataset_count(r->data);
+    bool some = options_text(r->o, "freeze") != NULL;
+
+    if (r->json) {
+        json_emit(json_pack("{s:s, s:i, s:I}", "event", "worker", "rank", 0, "pid", (json_int_t)getpid()));
+        return;
+    }
+    if (some) snprintf(frozen, sizeof frozen, " (%s trained)", work_number(trained, number, sizeof number));
+    if (count >= 0)
+        snprintf(samples, sizeof samples, "%s samples", work_number(count, number, sizeof number));
+    progress_bold(&r->progress, manta_model_name(r->m));
+    printf(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
+           options_text(r->o, "data"), samples, manta_session_about(r->s));
+    cli_flush();
+}
+
+/* ---- after ---- */
+
+static int failed(run *r)
+{
+    if (r->json) json_result("failed", NULL, NULL, manta_error_text());
+    return cli_fail();
+}
+
+static int finish(run *r, manta_status st)
+{
+    bool stopped = st == MANTA_ECANCELLED && stop_requested();
+
+    progress_break(&r->progress);
+    if (st && !stopped) return failed(r);
+    if (r->profile && !stopped) {
+        double ms = r->profile_seconds * 1e3 / (double)r->profile;
+        if ((st = profile_print(r->s, r->fit.batch, r->profile, ms, r->trace, r->json))) return failed(r);
+    }
+    if (r->save && manta_session_save(r->s, r->save)) return failed(r);
+    if (r->json) {
+        json_result(stopped ? "interrupted" : "done", &r->last, r->save, NULL);
+    } else if (r->save) {
+        printf("%s to %s\n", stopped ? "Interrupted; saved" : "Saved", r->save);
+    } else if (stopped) {
+        cli_note("interrupted; nothing was saved (--save FILE would have)");
+    }
+    return stopped ? CLI_INTERRUPTED : CLI_DONE;
+}
+
+static int train(const options *o)
+{
+    run r = {.o = o};
+    int status;
+
+    read_options(&r);
+    progress_init(&r.progress);
+    stop_install();
+    if (open_all(&r)) {
+        status = failed(&r);
+    } else {
+        introduce(&r);
+        status = finish(&r, manta_fit(r.s, r.data, &r.fit, NULL));
+    }
+    manta_session_close(r.s);
+    manta_dataset_unref(r.data);
+    manta_dataset_unref(r.validation);
+    manta_model_free(r.m);
+    recipe_release(&r.r);
+    free(r.class_weight);
+    return status;
+}
+
+const command cmd_train = {
+    .name = "train",
+    .args = "MODEL --data D",
+    .about = "Train a model",
+    .text =
+        "MODEL is a name of the zoo ('manta model' lists them); models from .keras files come in a later "
+        "version. "
+        "D is mnist or fashion-mnist (their training part, as numbers in [0,1]; mnist:test is the other), "
+        "x.npy,y.npy, f.npz:x,y, f.csv:label=COL, images-idx3,labels-idx1, or a folder with a sub-folder of "
+        "PNG or "
+        "JPEG files per class.\n\n"
+        "What is not given comes from the model: mnist-cnn, mlp and resnet18 take sparse categorical "
+        "cross-entropy from logits, accuracy and adam with rate 0.001 (resnet18 also --normalize 0.5,0.5); "
+        "autoencoder takes the mean squared error to its own input, and adam; linear takes the mean squared "
+        "error "
+        "and sgd with rate 0.01.\n\n"
+        "Ctrl-C ends after the current step, saves what --save asks for, and exits with status 130; a second "
+        "one "
+        "ends at once.",
+    .examples = "  manta train mnist-cnn --data mnist --validation mnist:test --epochs 3 --batch 64\n"
+                "  manta train resnet18 --data fashion-mnist --batch 64 --save fashion.npz\n"
+                "  manta train mlp --data mnist --optimizer sgd --learning-rate 0.1 "
+                "--lr-schedule cosine:steps=9000,warmup=900\n"
+                "  manta train mnist-cnn --data mnist --batch 64 --profile 20",
+    .min_args = 1,
+    .max_args = 1,
+    .groups = {&training, &recipe_loss_options, &recipe_options, &work_data_options, &weights,
+               &work_run_options, &output},
+    .run = train,
+};

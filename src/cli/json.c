@@ -1,0 +1,42 @@
+/* json.c - what --json prints. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+
+json_t *json_number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+void json_add_metrics(json_t *to, const manta_metrics *m)
+{
+    for (int i = 0; m && i < m->n; i++) json_object_set_new(to, m->name[i], json_number(m->value[i]));
+}
+
+bool json_emit(json_t *object)
+{
+    char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII);
+
+    json_decref(object);
+    if (!line) abort(); /* small control memory */
+    puts(line);
+    free(line);
+    return cli_flush();
+}
+
+bool json_result(const char *status, const manta_metrics *metrics, const char *path, const char *error)
+{
+    json_t *values = json_object(), *event = json_object();
+
+    json_add_metrics(values, metrics);
+    json_object_set_new(event, "event", json_string("result"));
+    json_object_set_new(event, "status", json_string(status));
+    json_object_set_new(event, "metrics", values);
+    json_object_set_new(event, "checkpoint", json_null());
+    json_object_set_new(event, "path", path ? json_string(path) : json_null());
+    if (error) json_object_set_new(event, "error", json_string(error));
+    return json_emit(event);
+}

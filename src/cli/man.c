@@ -1,0 +1,202 @@
+/* man.c - manual pages, written from the tables that --help reads. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <manta/version.h>
+
+#include "cli/command.h"
+#include "cli/man.h"
+
+/* Text with what roff would take for itself escaped. */
+static void put(const char *text)
+{
+    bool start = true;
+
+    for (; *text; text++) {
+        if (start && (*text == '.' || *text == '\'')) fputs("\\&", stdout);
+        start = *text == '\n';
+        if (*text == '-') {
+            fputs("\\-", stdout);
+        } else if (*text == '\\') {
+            fputs("\\e", stdout);
+        } else {
+            putchar(*text);
+        }
+    }
+}
+
+/* Paragraphs: an empty line begins a new one. */
+static void put_text(const char *text)
+{
+    for (const char *end; (end = strstr(text, "\n\n")); text = end + 2) {
+        char part[4096];
+        snprintf(part, sizeof part, "%.*s", (int)(end - text), text);
+        put(part);
+        fputs("\n.PP\n", stdout);
+    }
+    put(text);
+    putchar('\n');
+}
+
+static void put_option(const cli_option *p)
+{
+    if (p->kind == OPTION_LATER) return;
+    fputs(".TP\n", stdout);
+    if (p->kind == OPTION_OUTPUT) printf("\\fB\\-o\\fR \\fI%s\\fR, ", p->arg);
+    fputs("\\fB\\-\\-", stdout);
+    put(p->name);
+    fputs("\\fR", stdout);
+    if (p->arg) printf("=\\fI%s\\fR", p->arg);
+    putchar('\n');
+    put(p->help);
+    fputs(".\n", stdout);
+}
+
+static void put_command(const command *c)
+{
+    put_text(c->text);
+    for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
+        const char *title = c->groups[g]->title;
+        printf(".SS \"%.*s\"\n", (int)strlen(title) - 1, title);
+        for (const cli_option *p = c->groups[g]->options; p->name; p++) put_option(p);
+    }
+}
+
+static void put_examples(const char *text)
+{
+    fputs(".nf\n", stdout);
+    put(text);
+    fputs("\n.fi\n", stdout);
+}
+
+static void put_head(const char *name, const char *about)
+{
+    char title[64];
+    size_t i;
+
+    for (i = 0; name[i] && i + 1 < sizeof title; i++) title[i] = (char)toupper((unsigned char)name[i]);
+    title[i] = '\0';
+    printf(".\\\" Made by 'manta help --man': change src/cli, then run tools/man.sh.\n");
+    printf(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.SH NAME\n", title, MANTA_VERSION_TEXT);
+    put(name);
+    fputs(" \\- ", stdout);
+    putchar(tolower((unsigned char)*about));
+    put(about + 1);
+    putchar('\n');
+}
+
+static void put_synopsis(const command *c)
+{
+    fputs(".B manta ", stdout);
+    put(c->name);
+    fputs("\n[\\fIOPTION\\fR...] ", stdout);
+    put(c->args);
+    putchar('\n');
+}
+
+static void put_tail(bool runs)
+{
+    fputs(".SH \"EXIT STATUS\"\n0 done; 1 failed, with one sentence on standard error; 2 wrong usage",
+          stdout);
+    fputs(runs ? "; 130 interrupted.\n" : ".\n", stdout);
+    fputs(
+        ".SH ENVIRONMENT\n"
+        ".TP\n.B MANTA_DATA\nA folder in which named datasets are looked for first.\n"
+        ".TP\n.B MANTA_LOG\nWhat is logged on standard error: debug, info, warn, error or off; then, after a "
+        "comma, "
+        "json for one object a line.\n"
+        ".TP\n.B NO_COLOR\nWhen set, no colours are used.\n"
+        ".TP\n.B XDG_CACHE_HOME\nWhere fetched datasets are kept, under manta/data; ~/.cache when not set.\n",
+        stdout);
+}
+
+static void put_see_also(const char *but)
+{
+    const char *last = "";
+
+    fputs(".SH \"SEE ALSO\"\n", stdout);
+    if (strcmp(but, "manta")) fputs(".BR manta (1)\n", stdout);
+    for (int i = 0; command_at(i); i++) {
+        char word[32];
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(command_at(i)->name, " "), command_at(i)->name);
+        if (strcmp(word, last) && strcmp(word, but)) printf(".BR manta\\-%s (1)\n", word);
+        last = command_at(i)->name;
+    }
+}
+
+/* ---- pages ---- */
+
+static void page_manta(void)
+{
+    put_head("manta", "Train neural networks");
+    fputs(".SH SYNOPSIS\n.B manta\n\\fICOMMAND\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
+          ".B manta\n\\-\\-help | \\-\\-version\n.SH DESCRIPTION\n"
+          "Trains neural networks, evaluates them and looks inside them. Results go to standard output, "
+          "messages to "
+          "standard error.\n.SH COMMANDS\n",
+          stdout);
+    for (int i = 0; command_at(i); i++) {
+        printf(".TP\n\\fBmanta %s\\fR\n", command_at(i)->name);
+        put(command_at(i)->about);
+        fputs(".\n", stdout);
+    }
+    put_tail(true);
+    put_see_also("manta");
+}
+
+static bool belongs(const command *c, const char *family)
+{
+    size_t n = strlen(family);
+
+    return !strncmp(c->name, family, n) && (!c->name[n] || c->name[n] == ' ');
+}
+
+/* The page of a command, or of all commands whose first word is `family`. */
+static bool page_family(const char *family)
+{
+    char name[64];
+    const command *first = NULL;
+    int n = 0;
+
+    for (int i = 0; command_at(i); i++) {
+        if (!belongs(command_at(i), family)) continue;
+        if (!first) first = command_at(i);
+        n++;
+    }
+    if (!n) return false;
+    snprintf(name, sizeof name, "manta-%s", family);
+    put_head(name, !strcmp(family, "data") ? "Find and fetch datasets" : first->about);
+    fputs(".SH SYNOPSIS\n", stdout);
+    for (int i = 0; command_at(i); i++) {
+        if (!belongs(command_at(i), family)) continue;
+        if (command_at(i) != first) fputs(".br\n", stdout);
+        put_synopsis(command_at(i));
+    }
+    for (int i = 0; command_at(i); i++) {
+        const command *c = command_at(i);
+        if (!belongs(c, family)) continue;
+        if (n > 1) {
+            printf(".SH \"MANTA %s\"\n", c->name);
+            put(c->about);
+            fputs(".\n.PP\n", stdout);
+        } else {
+            fputs(".SH DESCRIPTION\n", stdout);
+        }
+        put_command(c);
+        if (c->examples) {
+            fputs(n > 1 ? ".SS Examples\n" : ".SH EXAMPLES\n", stdout);
+            put_examples(c->examples);
+        }
+    }
+    put_tail(strcmp(family, "inspect") && strcmp(family, "model") && strcmp(family, "bench"));
+    put_see_also(family);
+    return true;
+}
+
+bool man_print(const char *name)
+{
+    if (strcmp(name, "manta")) return page_family(name);
+    page_manta();
+    return true;
+}

@@ -1,0 +1,362 @@
+/* options.c - the options of one run.
+ *
+ * The table is ours; argp parses and prints help from it. Before argp sees the
+ * line, names are checked here: argp would take --epoch for --epochs, which
+ * breaks the day --epoch-size arrives, and it makes no suggestion. */
+#include <argp.h>
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "cli/cli.h"
+#include "cli/options.h"
+#include "cli/suggest.h"
+
+enum { MOST = 96, FIRST_KEY = 256, MOST_ARGS = 8 };
+
+struct options {
+    const command *c;
+    int n;
+    const cli_option *option[MOST];
+    char *text[MOST]; /* NULL: not given */
+    int n_args;
+    const char *args[MOST_ARGS];
+};
+
+/* ---- the table ---- */
+
+const cli_option *command_option(const command *c, const char *name, size_t n)
+{
+    for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
+        for (const cli_option *p = c->groups[g]->options; p->name; p++) {
+            if (strlen(p->name) == n && !strncmp(p->name, name, n)) return p;
+        }
+    }
+    return NULL;
+}
+
+static int find(const options *o, const char *name)
+{
+    for (int i = 0; i < o->n; i++) {
+        if (!strcmp(o->option[i]->name, name)) return i;
+    }
+    return -1;
+}
+
+static _Noreturn void unknown(const command *c, const char *dashes, const char *name)
+{
+    suggestion s = suggest_for(name);
+
+    for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
+        for (const cli_option *p = c->groups[g]->options; p->name; p++) {
+            if (p->kind != OPTION_LATER) suggest_offer(&s, p->name);
+        }
+    }
+    suggest_offer(&s, "help");
+    if (s.best) cli_usage("unknown option %s%s; did you mean %s%s?", dashes, name, dashes, s.best);
+    cli_usage("unknown option %s%s", dashes, name);
+}
+
+/* ---- values ---- */
+
+double options_real_of(const char *what, const char *text)
+{
+    char *end;
+    double v = strtod(text, &end);
+
+    if (end == text || *end || !isfinite(v)) cli_usage("%s: '%s' is not a number", what, text);
+    return v;
+}
+
+int64_t options_int_of(const char *what, const char *text)
+{
+    char *end;
+    long long v;
+
+    errno = 0;
+    v = strtoll(text, &end, 10);
+    if (end == text || *end) cli_usage("%s: '%s' is not a whole number", what, text);
+    if (errno == ERANGE) cli_usage("%s: %s is too large", what, text);
+    return v;
+}
+
+int options_reals(const char *name, const char *text, double *out, int cap)
+{
+    char *copy = strdup(text), *rest = copy, what[64];
+    int n = 0;
+
+    snprintf(what, sizeof what, "--%s", name);
+    for (char *part; (part = strsep(&rest, ","));) {
+        if (n == cap) cli_usage("%s: more than %d numbers", what, cap);
+        out[n++] = options_real_of(what, part);
+    }
+    free(copy);
+    return n;
+}
+
+static void check_value(const cli_option *p, const char *text)
+{
+    char what[64];
+
+    snprintf(what, sizeof what, "--%s", p->name);
+    switch (p->kind) {
+    case OPTION_LATER: cli_usage("%s is not there yet: %s", what, p->help);
+    case OPTION_REAL: options_real_of(what, text); break;
+    case OPTION_INT:
+        if (options_int_of(what, text) < 0) cli_usage("%s: %s is negative", what, text);
+        break;
+    case OPTION_COUNT:
+        if (options_int_of(what, text) < 1) cli_usage("%s: %s, expected 1 or more", what, text);
+        break;
+    case OPTION_TEXT:
+    case OPTION_OUTPUT:
+        if (!*text) cli_usage("%s: nothing was given", what);
+        break;
+    case OPTION_FLAG: break;
+    }
+}
+
+static void set(options *o, int i, const char *text)
+{
+    check_value(o->option[i], text);
+    free(o->text[i]);
+    o->text[i] = strdup(text);
+}
+
+/* ---- the command line ---- */
+
+/* What argp calls the i-th option. */
+static int key_of(const options *o, int i)
+{
+    return o->option[i]->kind == OPTION_OUTPUT ? 'o' : FIRST_KEY + i;
+}
+
+static error_t take(int key, char *text, struct argp_state *state)
+{
+    options *o = state->input;
+
+    if (key == ARGP_KEY_ARG) {
+        if (o->n_args >= o->c->max_args) cli_usage("unexpected argument '%s'", text);
+        o->args[o->n_args++] = text;
+        return 0;
+    }
+    for (int i = 0; i < o->n; i++) {
+        if (key != key_of(o, i)) continue;
+        set(o, i, text ? text : "yes");
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+/* The table in argp's words; a group's title is a line without a name. */
+static struct argp_option *argp_table(const options *o)
+{
+    struct argp_option *t = calloc(MOST + COMMAND_GROUPS + 1, sizeof *t), *at = t;
+    int i = 0;
+
+    if (!t) abort();
+    for (int g = 0; g < COMMAND_GROUPS && o->c->groups[g]; g++) {
+        *at++ = (struct argp_option){.doc = o->c->groups[g]->title, .group = g + 1};
+        for (const cli_option *p = o->c->groups[g]->options; p->name; p++, i++) {
+            *at++ = (struct argp_option){.name = p->name,
+                                         .key = key_of(o, i),
+                                         .arg = p->arg,
+                                         .flags = p->kind == OPTION_LATER ? OPTION_HIDDEN : 0,
+                                         .doc = p->help,
+                                         .group = g + 1};
+        }
+    }
+    return t;
+}
+
+static char *no_note(int key, const char *text, void *input)
+{
+    (void)input;
+    return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)(uintptr_t)text;
+}
+
+static char *argp_doc(const command *c)
+{
+    char *doc;
+
+    if (asprintf(&doc, "%s.\n\n%s\v%s%s", c->about, c->text, c->examples ? "Examples:\n" : "",
+                 c->examples ? c->examples : "") < 0) {
+        abort();
+    }
+    return doc;
+}
+
+/* Every long name must be one of the table's, written in full. */
+static void check_names(const command *c, int argc, char **argv)
+{
+    static char help[] = "--help";
+
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i] + 2;
+        size_t n;
+        const cli_option *p;
+        if (!strcmp(argv[i], "--")) return;
+        if (!strcmp(argv[i], "-h")) argv[i] = help;
+        if (strncmp(argv[i], "--", 2) || !strcmp(argv[i], "--help") || !strcmp(argv[i], "--usage")) continue;
+        n = strcspn(name, "=");
+        p = command_option(c, name, n);
+        if (!p) unknown(c, "--", strndup(name, n));
+        if (p->kind == OPTION_LATER) check_value(p, "");
+        if (p->arg && !name[n]) i++;
+    }
+}
+
+/* ---- the configuration file ---- */
+
+static _Noreturn void bad_config(const char *path, const char *why)
+{
+    fprintf(stderr, "manta: %s: %s\n", path, why);
+    exit(CLI_FAILED);
+}
+
+/* A JSON value as it would be typed. Owned by the caller. */
+static char *config_text(const char *path, const char *key, const json_t *v)
+{
+    char *text = NULL, *whole = NULL;
+    const json_t *each;
+    size_t i;
+
+    switch (json_typeof(v)) {
+    case JSON_STRING: return strdup(json_string_value(v));
+    case JSON_INTEGER:
+        if (asprintf(&text, "%lld", (long long)json_integer_value(v)) < 0) abort();
+        return text;
+    case JSON_REAL:
+        if (asprintf(&text, "%.17g", json_real_value(v)) < 0) abort();
+        return text;
+    case JSON_TRUE: return strdup("yes");
+    case JSON_FALSE:
+    case JSON_NULL: return NULL;
+    case JSON_ARRAY:
+        json_array_foreach(v, i, each)
+        {
+            char *part = config_text(path, key, each), *longer;
+            if (asprintf(&longer, "%s%s%s", whole ? whole : "", whole ? "," : "", part ? part : "") < 0)
+                abort();
+            free(whole);
+            free(part);
+            whole = longer;
+        }
+        return whole;
+    case JSON_OBJECT: break;
+    }
+    cli_usage("%s: the value of \"%s\" is an object, expected a text, a number or a list", path, key);
+}
+
+static void config_entry(options *o, const char *path, const char *key, const json_t *v)
+{
+    char *name = strdup(key), *text = config_text(path, key, v);
+    int i;
+
+    for (char *p = name; *p; p++) {
+        if (*p == '_') *p = '-';
+    }
+    i = find(o, name);
+    if (!strcmp(name, "model") && i < 0 && o->c->max_args) {
+        if (!o->n_args && text) o->args[o->n_args++] = strdup(text);
+    } else if (i < 0 || !strcmp(name, "config")) {
+        unknown(o->c, "", name);
+    } else if (text && !o->text[i]) {
+        if (o->option[i]->kind == OPTION_FLAG && !json_is_true(v)) {
+            cli_usage("%s: \"%s\" is given or not: expected true or false", path, key);
+        }
+        set(o, i, text);
+    }
+    free(name);
+    free(text);
+}
+
+/* What the file says and the command line does not. */
+static void read_config(options *o, const char *path)
+{
+    json_error_t why;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why), *v;
+    const char *key;
+    char text[JSON_ERROR_TEXT_LENGTH + 64];
+
+    if (!root && why.line > 0) {
+        snprintf(text, sizeof text, "line %d, column %d: %s", why.line, why.column, why.text);
+        bad_config(path, text);
+    }
+    if (!root) bad_config(path, errno ? strerror(errno) : why.text);
+    if (!json_is_object(root)) bad_config(path, "expected one JSON object");
+    json_object_foreach(root, key, v) config_entry(o, path, key, v);
+    json_decref(root);
+}
+
+/* ---- all of it ---- */
+
+const options *options_parse(const command *c, int argc, char **argv)
+{
+    options *o = calloc(1, sizeof *o);
+    struct argp argp = {.parser = take, .args_doc = c->args, .help_filter = no_note};
+    const char *config;
+
+    if (!o) abort();
+    cli_set_command(c->name);
+    o->c = c;
+    for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
+        for (const cli_option *p = c->groups[g]->options; p->name; p++) {
+            assert(o->n < MOST);
+            o->option[o->n++] = p;
+        }
+    }
+    check_names(c, argc, argv);
+    argp.options = argp_table(o);
+    argp.doc = argp_doc(c);
+    argp_err_exit_status = CLI_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, o);
+    free((void *)(uintptr_t)argp.options);
+    free((void *)(uintptr_t)argp.doc);
+    config = find(o, "config") >= 0 ? options_text(o, "config") : NULL;
+    if (config) read_config(o, config);
+    if (o->n_args < c->min_args) cli_usage("%s needs %s", c->name, c->args);
+    return o;
+}
+
+bool options_knows(const options *o, const char *name)
+{
+    return find(o, name) >= 0;
+}
+
+const char *options_text(const options *o, const char *name)
+{
+    int i = find(o, name);
+
+    assert(i >= 0 && "the command has no such option");
+    return o->text[i];
+}
+
+bool options_flag(const options *o, const char *name)
+{
+    return options_text(o, name) != NULL;
+}
+
+int64_t options_int(const options *o, const char *name, int64_t fallback)
+{
+    const char *text = options_text(o, name);
+
+    return text ? options_int_of(name, text) : fallback;
+}
+
+double options_real(const options *o, const char *name, double fallback)
+{
+    const char *text = options_text(o, name);
+
+    return text ? options_real_of(name, text) : fallback;
+}
+
+const char *options_arg(const options *o, int i)
+{
+    return i < o->n_args ? o->args[i] : NULL;
+}

@@ -1,0 +1,309 @@
+/* progress.c - progress as Keras draws it. */
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+enum { BAR = 20, LEAST_BAR = 5, DRAW_MS = 50, PLAIN_MS = 10000, LINE = 512 };
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void progress_init(progress *p)
+{
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    bool dumb = !term || !*term || !strcmp(term, "dumb");
+
+    setlocale(LC_CTYPE, "");
+    *p = (progress){.terminal = isatty(STDOUT_FILENO) && !dumb};
+    p->colour = p->terminal && !(no_colour && *no_colour);
+    p->unicode = !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
+static int columns(void)
+{
+    struct winsize w;
+
+    return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col >= 20 ? w.ws_col : 80;
+}
+
+/* ---- parts of a line ---- */
+
+static void add(char *line, const char *text)
+{
+    size_t n = strlen(line);
+
+    snprintf(line + n, LINE - n, "%s", text);
+}
+
+static const char *duration(double seconds, char *buf, size_t size)
+{
+    long long s = seconds > 0 ? llround(seconds) : 0;
+
+    if (s >= 3600) {
+        snprintf(buf, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    } else if (s >= 60) {
+        snprintf(buf, size, "%lld:%02lld", s / 60, s % 60);
+    } else {
+        snprintf(buf, size, "%llds", s);
+    }
+    return buf;
+}
+
+static const char *pace(double seconds, char *buf, size_t size)
+{
+    if (seconds >= 1) {
+        snprintf(buf, size, "%.0fs/step", seconds);
+    } else if (seconds >= 1e-3) {
+        snprintf(buf, size, "%.0fms/step", seconds * 1e3);
+    } else {
+        snprintf(buf, size, "%.0fus/step", seconds * 1e6);
+    }
+    return buf;
+}
+
+static bool is_val(const char *name)
+{
+    return !strncmp(name, "val_", 4);
+}
+
+/* Keras's order: by name, those of validation last. */
+static int order(const manta_metrics *m, int *index)
+{
+    for (int i = 0; i < m->n; i++) {
+        int at = i;
+        for (; at > 0; at--) {
+            const char *before = m->name[index[at - 1]];
+            int c = is_val(before) - is_val(m->name[i]);
+            if (c < 0 || (!c && strcmp(before, m->name[i]) <= 0)) break;
+            index[at] = index[at - 1];
+        }
+        index[at] = i;
+    }
+    return m->n;
+}
+
+/* " - accuracy: 0.9012 - loss: 0.3321", as many whole ones as fit in `room`
+ * (negative: all of them). */
+static void add_metrics(char *line, const manta_metrics *m, int room)
+{
+    int index[MANTA_MAX_METRICS], n = m ? order(m, index) : 0;
+
+    for (int i = 0; i < n; i++) {
+        char text[96];
+        double v = m->value[index[i]];
+        bool fixed = !isfinite(v) || fabs(v) > 1e-3 || v == 0;
+        int length = snprintf(text, sizeof text, fixed ? " - %s: %.4f" : " - %s: %.4e", m->name[index[i]], v);
+        if (room >= 0 && length > room) return;
+        if (room >= 0) room -= length;
+        add(line, text);
+    }
+}
+
+/* ---- drawing ---- */
+
+static void bar(const progress *p, double share, int width)
+{
+    int full = share >= 1 ? width : (int)(share * width);
+
+    for (int i = 0; i < width; i++) {
+        if (p->colour && i == 0 && full) fputs("\033[32m", stdout);
+        if (p->colour && i == full) fputs(i ? "\033[0m\033[90m" : "\033[90m", stdout);
+        if (p->unicode) {
+            /* Without colours the two halves must differ in shape. */
+            fputs(i < full || p->colour ? "━" : "─", stdout);
+        } else {
+            fputs(i < full ? "=" : ".", stdout);
+        }
+    }
+    if (p->colour) fputs("\033[0m", stdout);
+}
+
+/* One line in place: `left`, the bar, `right`, then the metrics that fit. */
+static void draw(progress *p, const char *left, double share, const char *right, const manta_metrics *m,
+                 const char *note)
+{
+    int room = columns() - 1 - (int)strlen(left) - 2 - (int)strlen(right) - (int)strlen(note), width = BAR;
+    char metrics[LINE] = "";
+
+    /* Metrics first: when they do not all fit, the bar gives way. */
+    add_metrics(metrics, m, room > LEAST_BAR ? room - LEAST_BAR : 0);
+    if (room - (int)strlen(metrics) < width) width = room - (int)strlen(metrics);
+    fputs("\r", stdout);
+    progress_bold(p, left);
+    fputs(" ", stdout);
+    if (width >= LEAST_BAR) bar(p, share, width);
+    printf(" %s%s%s\033[K", right, metrics, note);
+    p->open = true;
+    p->drawn_ms = now_ms();
+    cli_flush();
+}
+
+void progress_bold(const progress *p, const char *text)
+{
+    if (p->colour) {
+        printf("\033[1m%s\033[0m", text);
+    } else {
+        fputs(text, stdout);
+    }
+}
+
+void progress_break(progress *p)
+{
+    if (p->open) fputs("\n", stdout);
+    p->open = false;
+    cli_flush();
+}
+
+/* Whether it is time for another line. */
+static bool due(const progress *p)
+{
+    return now_ms() - p->drawn_ms >= (p->terminal ? DRAW_MS : PLAIN_MS);
+}
+
+static void counter(int64_t step, int64_t steps, char *buf, size_t size)
+{
+    char all[24];
+
+    if (steps < 0) {
+        snprintf(buf, size, "%lld/Unknown", (long long)step);
+    } else {
+        int digits = snprintf(all, sizeof all, "%lld", (long long)steps);
+        snprintf(buf, size, "%*lld/%s", digits, (long long)step, all);
+    }
+}
+
+/* The time of a line: left while it runs, taken at the end; then per step. */
+static void times(int64_t step, int64_t steps, double seconds, double total, bool over, char *buf,
+                  size_t size)
+{
+    char time[32], per[32];
+    double each = step > 0 ? seconds / (double)step : 0;
+    double shown = over || steps < 0 ? total : each * (double)(steps - step);
+
+    snprintf(buf, size, "%s %s", duration(shown, time, sizeof time), pace(each, per, sizeof per));
+}
+
+static double share_of(int64_t step, int64_t steps)
+{
+    return steps > 0 ? (double)step / (double)steps : 0;
+}
+
+static void train_line(progress *p, const manta_event *e, bool over, const char *note)
+{
+    char left[64], right[80];
+
+    counter(p->step, p->steps, left, sizeof left);
+    times(p->step, p->steps, p->train_seconds, e->seconds, over, right, sizeof right);
+    draw(p, left, over ? 1 : share_of(p->step, p->steps), right, e->metrics, note);
+    if (over) progress_break(p);
+}
+
+static void plain_line(progress *p, const manta_event *e)
+{
+    char left[64], time[32], per[32], line[LINE] = "";
+
+    counter(p->step, p->steps, left, sizeof left);
+    add_metrics(line, e->metrics, -1);
+    printf("Epoch %lld/%lld - %s - %s - %s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
+           duration(e->seconds, time, sizeof time),
+           pace(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line);
+    p->drawn_ms = now_ms();
+    cli_flush();
+}
+
+static void show_validation(progress *p, const manta_event *e)
+{
+    char left[64], note[80];
+
+    if (!p->terminal || !due(p)) return;
+    if (!e->epochs) { /* an evaluation by itself */
+        p->step = e->step;
+        p->steps = e->steps;
+        p->train_seconds = e->seconds;
+        train_line(p, e, false, "");
+        return;
+    }
+    counter(e->step, e->steps, left, sizeof left);
+    snprintf(note, sizeof note, " - validating %s", left);
+    train_line(p, e, false, note);
+}
+
+void progress_show(progress *p, const manta_event *e)
+{
+    switch (e->kind) {
+    case MANTA_EVENT_EPOCH_BEGIN:
+        p->steps = e->steps;
+        p->step = 0;
+        p->train_seconds = 0;
+        p->drawn_ms = p->terminal ? 0 : now_ms();
+        if (p->terminal) printf("Epoch %lld/%lld\n", (long long)e->epoch + 1, (long long)e->epochs);
+        break;
+    case MANTA_EVENT_STEP:
+        p->step = e->step;
+        p->train_seconds = e->seconds;
+        if (!due(p)) break;
+        if (p->terminal) {
+            train_line(p, e, false, "");
+        } else {
+            plain_line(p, e);
+        }
+        break;
+    case MANTA_EVENT_VALIDATE_STEP: show_validation(p, e); break;
+    case MANTA_EVENT_EPOCH_END:
+        if (p->terminal) {
+            train_line(p, e, true, "");
+        } else {
+            plain_line(p, e);
+        }
+        break;
+    case MANTA_EVENT_BEGIN:
+    case MANTA_EVENT_VALIDATE:
+    case MANTA_EVENT_END: break;
+    }
+}
+
+/* ---- other work ---- */
+
+void progress_evaluated(progress *p, int64_t steps, double seconds, const manta_metrics *m)
+{
+    char left[64], right[80], time[32], per[32], line[LINE] = "";
+
+    counter(steps, steps, left, sizeof left);
+    if (p->terminal) {
+        times(steps, steps, seconds, seconds, true, right, sizeof right);
+        draw(p, left, 1, right, m, "");
+        progress_break(p);
+        return;
+    }
+    add_metrics(line, m, -1);
+    printf("%s - %s - %s%s\n", left, duration(seconds, time, sizeof time),
+           pace(steps > 0 ? seconds / (double)steps : 0, per, sizeof per), line);
+    cli_flush();
+}
+
+void progress_bytes(progress *p, const char *file, int64_t done, int64_t total)
+{
+    char right[64];
+    const char *slash = strrchr(file, '/');
+
+    if (!p->terminal || (!due(p) && done != total)) return;
+    if (total > 0) {
+        snprintf(right, sizeof right, "%.1f of %.1f MB", (double)done / 1e6, (double)total / 1e6);
+    } else {
+        snprintf(right, sizeof right, "%.1f MB", (double)done / 1e6);
+    }
+    draw(p, slash ? slash + 1 : file, share_of(done, total), right, NULL, "");
+}

@@ -1,0 +1,53 @@
+/* recipe.h - how a model is trained: optimizer, loss, metrics, data settings,
+ * from the options, and from the model's defaults where they say nothing.
+ *
+ * Until models come from files with compile settings of their own, the
+ * defaults of the zoo stand here. */
+#ifndef CLI_RECIPE_H
+#define CLI_RECIPE_H
+
+#include <manta/train.h>
+
+#include "cli/options.h"
+
+/* What a zoo model is trained with when nothing is said. */
+typedef struct recipe_default {
+    const char *model;
+    const char *loss, *metrics, *optimizer;
+    bool logits; /* the output is logits, not probabilities */
+    bool give_back; /* the target is the input */
+    const char *normalize; /* NULL: as the data is */
+} recipe_default;
+
+/* NULL for a model that has none. */
+const recipe_default *recipe_default_of(const char *model);
+
+/* "loss L, optimizer O, metrics M" of the i-th default, as a line for help
+ * texts; NULL past the end. */
+const recipe_default *recipe_default_at(int i);
+
+enum { RECIPE_METRICS = 8 };
+
+typedef struct recipe {
+    const recipe_default *preset;
+    manta_optimizer optimizer;
+    manta_loss loss;
+    manta_metric metrics[RECIPE_METRICS];
+    manta_compile compile; /* points at the above */
+    char *names; /* the texts that names point into */
+    char *loss_name;
+} recipe;
+
+/* Options that a recipe reads, for the tables of commands. */
+extern const option_group recipe_options; /* optimizer and schedule */
+extern const option_group recipe_loss_options; /* loss and metrics */
+
+/* Fills *r for `model`; ends the process when an option cannot be. Optimizer
+ * options are read when the command has them. r must not move afterwards. */
+void recipe_init(recipe *r, const options *o, const char *model);
+void recipe_release(recipe *r);
+
+/* Whether the loss compares with class numbers. */
+bool recipe_is_sparse(const recipe *r);
+
+#endif

@@ -1,0 +1,37 @@
+/* stop.c - Ctrl-C. */
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/stop.h"
+
+static volatile sig_atomic_t requested;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (requested) _exit(CLI_INTERRUPTED);
+    requested = 1;
+}
+
+void stop_install(void)
+{
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction before;
+
+    sigemptyset(&a.sa_mask);
+    /* A shell starts background jobs with SIGINT ignored; that stays so. */
+    if (!sigaction(SIGINT, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+}
+
+bool stop_requested(void)
+{
+    return requested;
+}
+
+void stop_request(void)
+{
+    requested = 1;
+}

@@ -1,0 +1,52 @@
+/* suggest.c - what a mistyped word was probably meant to be. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/suggest.h"
+
+enum { LONGEST = 63 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int suggest_distance(const char *a, const char *b)
+{
+    int d[LONGEST + 1][LONGEST + 1];
+    int n = (int)strlen(a), m = (int)strlen(b);
+
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    for (int i = 0; i <= n; i++) d[i][0] = i;
+    for (int j = 0; j <= m; j++) d[0][j] = j;
+    for (int i = 1; i <= n; i++) {
+        for (int j = 1; j <= m; j++) {
+            int replaced = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            d[i][j] = least(replaced, least(d[i - 1][j], d[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    return d[n][m];
+}
+
+/* Near means a third of the letters, so that a short word does not become any
+ * other short word. */
+suggestion suggest_for(const char *typed)
+{
+    return (suggestion){.typed = typed, .distance = (int)strlen(typed) / 3 + 1};
+}
+
+void suggest_offer(suggestion *s, const char *candidate)
+{
+    size_t n = strlen(s->typed);
+    int d = suggest_distance(s->typed, candidate);
+
+    /* A word cut short ("--learning") is near whatever it began. */
+    if (n >= 3 && !strncmp(s->typed, candidate, n)) d = 1;
+    if (d < s->distance || (d == s->distance && !s->best)) {
+        s->best = candidate;
+        s->distance = d;
+    }
+}

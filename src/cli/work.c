@@ -1,0 +1,212 @@
+/* work.c - a model, its data and a session, opened from options. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/suggest.h"
+#include "cli/work.h"
+
+const option_group work_data_options = {
+    "Data:",
+    (const cli_option[]){{"scale", OPTION_REAL, "X", "Divide the samples by X (255 takes bytes to [0,1])"},
+                         {"normalize", OPTION_TEXT, "MEAN,STD",
+                          "Subtract the mean, divide by the deviation, after --scale; with C channels C "
+                          "means, then C deviations. "
+                          "0,1 turns a model's own off"},
+                         {"raw", OPTION_FLAG, NULL,
+                          "Leave images as the bytes they are; without it they become numbers in [0,1]"},
+                         {0}}};
+
+const option_group work_run_options = {
+    "Computing:",
+    (const cli_option[]){
+        {"workers", OPTION_TEXT, "N", "Processes that share the work; 1 in this version"},
+        {"threads-per-worker", OPTION_COUNT, "T", "Threads of a worker; all cores when not given"},
+        {"kernels", OPTION_TEXT, "K", "auto, reference, avx2, avx512 or onednn"},
+        {"debug", OPTION_FLAG, NULL, "Node by node on reference loops; names the first NaN. Slow"},
+        {0}}};
+
+/* ---- model ---- */
+
+static bool ends_in(const char *text, const char *ending)
+{
+    size_t n = strlen(text), m = strlen(ending);
+
+    return n > m && !strcmp(text + n - m, ending);
+}
+
+manta_status work_model(const char *name, manta_model **out)
+{
+    suggestion s = suggest_for(name);
+    const char *about;
+    char text[400];
+    manta_status st;
+
+    if (ends_in(name, ".keras") || ends_in(name, ".json")) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: models from files come in a later version; for now a model is a zoo name "
+                          "('manta model' lists them)",
+                          name);
+    }
+    st = manta_zoo(name, out);
+    if (st != MANTA_ENOENT) return st;
+    for (int i = 0; manta_zoo_name(i, &about); i++) suggest_offer(&s, manta_zoo_name(i, &about));
+    if (!s.best) return st;
+    snprintf(text, sizeof text, "%s", manta_error_text());
+    return manta_fail(st, "%s; did you mean %s?", text, s.best);
+}
+
+manta_status work_freeze(manta_model *m, const char *patterns)
+{
+    char *copy = patterns ? strdup(patterns) : NULL, *rest = copy;
+    manta_status st = MANTA_OK;
+
+    for (char *part; !st && (part = strsep(&rest, ","));) st = manta_model_freeze(m, part, true);
+    free(copy);
+    return st;
+}
+
+/* ---- data ---- */
+
+/* The target is the input: x beside itself. Takes d. */
+static manta_dataset *give_back(manta_dataset *d)
+{
+    static const char *const x[] = {"x"};
+    manta_dataset *input = manta_dataset_select(manta_dataset_ref(d), 1, x);
+    manta_dataset *target = manta_dataset_rename(manta_dataset_select(d, 1, x), "x", "y");
+
+    return manta_dataset_zip(input, target);
+}
+
+static manta_dataset *normalized(const options *o, const recipe *r, manta_dataset *d)
+{
+    enum { MOST = 64 };
+    const char *text = options_text(o, "normalize");
+    double given[2 * MOST];
+    float mean[MOST], std[MOST];
+    int n;
+
+    if (!text && r && r->preset && !options_flag(o, "raw")) text = r->preset->normalize;
+    if (!text) return d;
+    n = options_reals("normalize", text, given, 2 * MOST);
+    if (n % 2) cli_usage("--normalize: %d numbers, expected a mean and a deviation for each channel", n);
+    for (int i = 0; i < n / 2; i++) {
+        mean[i] = (float)given[i];
+        std[i] = (float)given[n / 2 + i];
+        if (std[i] <= 0) cli_usage("--normalize: a deviation of %g, expected more than 0", given[n / 2 + i]);
+    }
+    return manta_dataset_normalize(d, "x", n / 2, mean, std);
+}
+
+static bool has_integers(const manta_dataset *d, const char *name)
+{
+    const manta_column_spec *c;
+    int n = manta_dataset_columns(d, &c);
+
+    for (int i = 0; i < n; i++) {
+        if (strcmp(c[i].name, name)) continue;
+        return c[i].dtype == MANTA_DTYPE_I64 || c[i].dtype == MANTA_DTYPE_I32 || c[i].dtype == MANTA_DTYPE_U8;
+    }
+    return false;
+}
+
+manta_status work_dataset(const options *o, const recipe *r, const manta_model *m, const char *spec,
+                          bool targets, manta_dataset **out)
+{
+    manta_open_options how = {.raw = options_flag(o, "raw")};
+    double scale = options_real(o, "scale", 1);
+    manta_array y = manta_model_output(m, 0, NULL);
+    manta_dataset *d;
+    manta_status st = manta_dataset_open(spec, &how, &d);
+
+    if (st) return st;
+    if (scale == 0) cli_usage("--scale: 0 cannot be divided by");
+    if (scale != 1) d = manta_dataset_scale(d, "x", (float)scale);
+    d = normalized(o, r, d);
+    if (targets && r->preset && r->preset->give_back) {
+        d = give_back(d);
+    } else if (targets && recipe_is_sparse(r) && has_integers(d, "y")) {
+        d = manta_dataset_labels(d, "y", y.shape[y.ndim - 1]);
+    }
+    if ((st = manta_dataset_status(d))) {
+        manta_dataset_unref(d);
+        return st;
+    }
+    *out = d;
+    return MANTA_OK;
+}
+
+/* ---- session ---- */
+
+manta_session_options work_session_options(const options *o)
+{
+    const char *workers = options_text(o, "workers");
+    int64_t threads = options_int(o, "threads-per-worker", 0), shards = 1;
+
+    if (workers && strcmp(workers, "1") && strcmp(workers, "1:1")) {
+        cli_usage("--workers %s: more than one worker comes with distribution, in a later version", workers);
+    }
+    if (threads > 4096)
+        cli_usage("--threads-per-worker: %" PRId64 " threads, expected at most 4096", threads);
+    if (options_knows(o, "shards")) shards = options_int(o, "shards", 1);
+    if (shards > 4096) cli_usage("--shards: %" PRId64 ", expected at most 4096", shards);
+    return (manta_session_options){.threads = (int)threads,
+                                   .seed = options_knows(o, "seed") ? (uint64_t)options_int(o, "seed", 0) : 0,
+                                   .shards = (int)shards,
+                                   .kernels = options_text(o, "kernels"),
+                                   .debug = options_flag(o, "debug")};
+}
+
+int64_t work_batch(const options *o, int64_t fallback)
+{
+    int64_t batch = options_int(o, "batch", 0), global = batch;
+
+    if (options_knows(o, "global-batch")) global = options_int(o, "global-batch", batch);
+    if (batch && global != batch)
+        cli_usage("--batch and --global-batch say the same for one worker: give one of them");
+    return global ? global : fallback;
+}
+
+/* ---- files ---- */
+
+manta_status work_check_output(const char *path, const char *endings)
+{
+    char *copy = strdup(endings), *rest = copy, *folder = strdup(path), *slash = strrchr(folder, '/');
+    struct stat info;
+    bool known = false;
+    manta_status st = MANTA_OK;
+
+    for (char *part; (part = strsep(&rest, " "));) known = known || ends_in(path, part);
+    if (slash) slash[slash == folder] = '\0';
+    if (!known) {
+        st = manta_fail(MANTA_EINVAL, "%s: the name must end in one of: %s", path, endings);
+    } else if (!stat(path, &info) && S_ISDIR(info.st_mode)) {
+        st = manta_fail(MANTA_EINVAL, "%s: is a folder", path);
+    } else if (access(slash ? folder : ".", W_OK)) {
+        st = manta_fail(errno == ENOENT ? MANTA_ENOENT : MANTA_EPERM, "%s: cannot be written into %s: %s",
+                        path, slash ? folder : "this folder", strerror(errno));
+    }
+    free(copy);
+    free(folder);
+    return st;
+}
+
+const char *work_number(int64_t n, char *buf, size_t size)
+{
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%" PRId64, n);
+    size_t at = 0;
+
+    for (int i = 0; i < length && at + 2 < size; i++) {
+        if (i && (length - i) % 3 == 0 && digits[i - 1] != '-') buf[at++] = ',';
+        buf[at++] = digits[i];
+    }
+    buf[at] = '\0';
+    return buf;
+}
