@@ -437,6 +437,9 @@ static void place_backward_node(planner *pl, int i)
         n->din_at[j] = gradient_place(pl, g->in[j], tick);
         n->accumulate[j] = pl->v[r].written++ > 0;
     }
+    if (g->op->flags & MANTA_OP_CAN_SINK && n->din_at[0].kind == PLACE_NONE) {
+        n->back_flops /= 2;   /* the first layer: nobody wants its input's gradient */
+    }
     fuse_mask(pl, n, g, tick);
     if (g->n_in > 1 && (g->op->flags & MANTA_OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
         pl->v[groot(pl, g->in[1])].sources == 1) {
