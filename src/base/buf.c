@@ -53,6 +53,7 @@ void buf_add(buf *b, const void *data, size_t n)
     uintptr_t from = (uintptr_t)data, at = (uintptr_t)b->at;
     int inside = b->at && from >= at && from < at + b->n;
     buf_reserve(b, n);
+    assert(b->at);
     if (inside) data = b->at + (from - at); /* b's own bytes may have moved */
     memmove(b->at + b->n, data, n);
     b->n += n;

@@ -12,11 +12,17 @@
 
 #include "base/status.h"
 
-void *mem_new(size_t size); /* zeroed; aborts when memory is gone */
-void *mem_resize(void *p, size_t size); /* realloc; aborts when memory is gone */
-char *mem_strdup(const char *s);
-char *mem_strndup(const char *s, size_t n);
-char *mem_printf(const char *fmt, ...) MANTA_PRINTF(1, 2); /* owned by the caller */
+#if defined(__GNUC__)
+#define MEM_NEVER_NULL __attribute__((returns_nonnull))
+#else
+#define MEM_NEVER_NULL
+#endif
+
+void *mem_new(size_t size) MEM_NEVER_NULL; /* zeroed; aborts when memory is gone */
+void *mem_resize(void *p, size_t size) MEM_NEVER_NULL; /* realloc; aborts when memory is gone */
+char *mem_strdup(const char *s) MEM_NEVER_NULL;
+char *mem_strndup(const char *s, size_t n) MEM_NEVER_NULL;
+char *mem_printf(const char *fmt, ...) MEM_NEVER_NULL MANTA_PRINTF(1, 2); /* owned by the caller */
 void mem_free(void *p); /* for all of these; accepts NULL */
 
 /* Memory of a size someone else chose, 64-byte aligned and zeroed, or NULL: there

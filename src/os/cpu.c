@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -48,10 +47,10 @@ static int group_limit(const char *root, const char *mount, const char *group, b
     if (!v2)
         return cores_of(read_number(root, mount, group, "/cpu.cfs_quota_us"),
                         read_number(root, mount, group, "/cpu.cfs_period_us"));
-    long long quota = 0, period = 0;
-    char text[64];
+    char text[64], *rest;
     if (!read_text(root, mount, group, "/cpu.max", text, sizeof text)) return INT_MAX;
-    return sscanf(text, "%lld %lld", &quota, &period) == 2 ? cores_of(quota, period) : INT_MAX;
+    long long quota = strtoll(text, &rest, 10); /* 0, no limit, for "max" */
+    return cores_of(quota, strtoll(rest, NULL, 10));
 }
 
 /* The least that the group and those above it grant. In a container the path

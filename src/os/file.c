@@ -1,6 +1,7 @@
 /* file.c - whole files, names and folders. The writer is in file_writer.c. */
 #include "os/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -67,6 +68,7 @@ static manta_status block_grow(block *b, size_t cap, const char *path)
 static manta_status read_all(int fd, const char *path, size_t max_size, size_t expected, block *b)
 {
     TRY(block_grow(b, expected, path));
+    assert(b->at);
     for (;;) {
         char extra; /* where the end of a full block, and a file over max_size, are noticed */
         bool full = b->n == b->cap;
@@ -108,6 +110,7 @@ manta_status file_read(const char *path, size_t max_size, void **out, size_t *si
         goto out;
     }
     if ((st = read_all(fd, path, max_size, info.st_size > 0 ? (size_t)info.st_size : 0, &b))) goto out;
+    assert(b.at);
     b.at[b.n] = 0;
     *out = b.at;
     *size = b.n;

@@ -14,6 +14,7 @@
  * a second call would report success for bytes that are lost. */
 #include "os/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -210,6 +211,7 @@ manta_status file_replace(const char *path, const void *data, size_t size)
     manta_status st;
     file_writer *w = NULL;
     if ((st = file_writer_open(path, &w))) goto out;
+    assert(w);
     if ((st = file_writer_write(w, data, size))) goto out;
     st = file_writer_commit(w);
 out:

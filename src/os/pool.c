@@ -151,10 +151,9 @@ static void worker_main(void *arg)
     for (;;) {
         if (!spin(p, &p->remaining, 0, false, WORKER_ALONE_NS)) {
             atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
-            while (atomic_load_explicit(&p->remaining, memory_order_seq_cst) == 0)
-
-                futex_wait(&p->remaining, 0, CLOCK_NEVER, false);
+            futex_wait(&p->remaining, 0, CLOCK_NEVER, false);
             atomic_fetch_sub_explicit(&p->sleepers, 1, memory_order_relaxed);
+            continue; /* too late for that job, perhaps, but a step is running: spin for its next */
         }
         if (atomic_load_explicit(&p->remaining, memory_order_acquire) == STOP) return;
         work(p, w->thread);
@@ -251,7 +250,6 @@ static void join(pool *p)
     if (spin(p, &p->unfinished, 0, true, CALLER_ALONE_NS)) return;
     atomic_store_explicit(&p->caller_sleeps, 1, memory_order_seq_cst);
     while ((left = atomic_load_explicit(&p->unfinished, memory_order_seq_cst)) != 0)
-
         futex_wait(&p->unfinished, left, CLOCK_NEVER, false);
     atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
 }
