@@ -35,16 +35,24 @@ typedef struct manta_layer manta_layer;
 
 /* A value of the graph; only the model that gave it knows it. */
 typedef struct manta_value {
-    int id;                      /* < 0: invalid, an error is latched in the model */
+    int id; /* < 0: invalid, an error is latched in the model */
 } manta_value;
 
 typedef enum manta_init_kind {
-    MANTA_INIT_DEFAULT = 0,      /* what the layer uses when nothing is said */
-    MANTA_INIT_ZEROS, MANTA_INIT_ONES, MANTA_INIT_CONSTANT,
-    MANTA_INIT_UNIFORM, MANTA_INIT_NORMAL, MANTA_INIT_TRUNCATED_NORMAL,
-    MANTA_INIT_GLOROT_UNIFORM, MANTA_INIT_GLOROT_NORMAL, MANTA_INIT_HE_UNIFORM, MANTA_INIT_HE_NORMAL,
-    MANTA_INIT_LECUN_UNIFORM, MANTA_INIT_LECUN_NORMAL,
-    MANTA_INIT_TORCH             /* uniform +-1/sqrt(fan_in), PyTorch's default for weight and bias */
+    MANTA_INIT_DEFAULT = 0, /* what the layer uses when nothing is said */
+    MANTA_INIT_ZEROS,
+    MANTA_INIT_ONES,
+    MANTA_INIT_CONSTANT,
+    MANTA_INIT_UNIFORM,
+    MANTA_INIT_NORMAL,
+    MANTA_INIT_TRUNCATED_NORMAL,
+    MANTA_INIT_GLOROT_UNIFORM,
+    MANTA_INIT_GLOROT_NORMAL,
+    MANTA_INIT_HE_UNIFORM,
+    MANTA_INIT_HE_NORMAL,
+    MANTA_INIT_LECUN_UNIFORM,
+    MANTA_INIT_LECUN_NORMAL,
+    MANTA_INIT_TORCH /* uniform +-1/sqrt(fan_in), PyTorch's default for weight and bias */
 } manta_init_kind;
 
 /* How a weight starts. a, b: low and high of uniform, mean and stddev of the
@@ -55,17 +63,18 @@ typedef struct manta_initializer {
 } manta_initializer;
 
 typedef struct manta_regularizer {
-    float l1, l2;                /* l1 * sum|w| + l2 * sum w*w, as Keras counts */
+    float l1, l2; /* l1 * sum|w| + l2 * sum w*w, as Keras counts */
 } manta_regularizer;
 
 /* A new, empty model. Its name shows in messages and files. Owned by the
  * caller: manta_model_free(). Cannot fail. */
 MANTA_API manta_model *manta_model_new(const char *name);
-MANTA_API void manta_model_free(manta_model *m);                 /* accepts NULL */
+MANTA_API void manta_model_free(manta_model *m); /* accepts NULL */
 MANTA_API const char *manta_model_name(const manta_model *m);
 
 /* An input whose samples have that shape (without the batch dimension). */
-MANTA_API manta_value manta_input(manta_model *m, const char *name, manta_dtype t, int ndim, const int64_t *shape);
+MANTA_API manta_value manta_input(manta_model *m, const char *name, manta_dtype t, int ndim,
+                                  const int64_t *shape);
 
 /* Calls a layer of this model on one value, or on several. */
 MANTA_API manta_value manta_call(manta_model *m, manta_layer *l, manta_value x);
@@ -83,7 +92,8 @@ MANTA_API void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const
                                  manta_value *out);
 
 /* Applies an operation directly. `attrs` (op->attrs_size bytes) is copied. */
-MANTA_API manta_value manta_apply(manta_model *m, const manta_op *op, const void *attrs, int n, const manta_value *x);
+MANTA_API manta_value manta_apply(manta_model *m, const manta_op *op, const void *attrs, int n,
+                                  const manta_value *x);
 
 /* Declares x an output; outputs are numbered in order. */
 MANTA_API void manta_output(manta_model *m, manta_value x);
@@ -96,18 +106,18 @@ MANTA_API manta_status manta_model_build(manta_model *m) MANTA_MUST_USE;
 
 /* Reading a built model. */
 typedef struct manta_variable_info {
-    const char *name;            /* "conv2d/kernel", borrowed from the model */
+    const char *name; /* "conv2d/kernel", borrowed from the model */
     const char *layer;
     int ndim;
     int64_t shape[MANTA_MAX_DIMS];
-    bool trainable;              /* as the layer made it, frozen or not */
+    bool trainable; /* as the layer made it, frozen or not */
     bool frozen;
 } manta_variable_info;
 
 typedef struct manta_layer_info {
     const char *name, *class_name;
-    int64_t params;              /* elements of all its variables */
-    int ndim;                    /* of its (last) output, batch as -1 first */
+    int64_t params; /* elements of all its variables */
+    int ndim; /* of its (last) output, batch as -1 first */
     int64_t shape[MANTA_MAX_DIMS];
     bool frozen;
 } manta_layer_info;

@@ -24,8 +24,8 @@
 extern "C" {
 #endif
 
-#define MANTA_OP_MAX_IN   8
-#define MANTA_OP_MAX_OUT  4
+#define MANTA_OP_MAX_IN  8
+#define MANTA_OP_MAX_OUT 4
 
 typedef struct manta_op manta_op;
 
@@ -34,9 +34,9 @@ typedef struct manta_op manta_op;
 typedef struct manta_op_shape {
     const void *attrs;
     int n_in;
-    const manta_array *in;       /* dtype and shape; no data */
-    int n_out;                   /* 1 unless the operation sets it */
-    manta_array out[MANTA_OP_MAX_OUT];   /* dtype f32 and in[0]'s shape unless set */
+    const manta_array *in; /* dtype and shape; no data */
+    int n_out; /* 1 unless the operation sets it */
+    manta_array out[MANTA_OP_MAX_OUT]; /* dtype f32 and in[0]'s shape unless set */
 } manta_op_shape;
 
 /* Plan time: the batch is known too. */
@@ -44,14 +44,14 @@ typedef struct manta_op_plan {
     const void *attrs;
     bool training;
     int threads;
-    const void *kernels;         /* built-in operations: the table of tensor/kernel.h */
+    const void *kernels; /* built-in operations: the table of tensor/kernel.h */
     int n_in, n_out;
     const manta_array *in, *out;
-    bool view;                   /* set: out[0] is in[0]'s memory, nothing to run */
-    size_t saved;                /* set: bytes kept from forward to backward */
-    size_t work;                 /* set: bytes of scratch during forward or backward */
-    double flops;                /* set: floating-point operations of forward, for --profile */
-    double backward_flops;       /* set: of backward; 0 means twice forward */
+    bool view; /* set: out[0] is in[0]'s memory, nothing to run */
+    size_t saved; /* set: bytes kept from forward to backward */
+    size_t work; /* set: bytes of scratch during forward or backward */
+    double flops; /* set: floating-point operations of forward, for --profile */
+    double backward_flops; /* set: of backward; 0 means twice forward */
 } manta_op_plan;
 
 /* One call. All arrays are row-major. */
@@ -60,47 +60,48 @@ typedef struct manta_op_call {
     bool training;
     int n_in, n_out;
     const manta_array *in;
-    const manta_array *out;       /* forward writes; backward may read those it declared */
-    const manta_array *dout;      /* backward; data NULL when nothing depends on that output */
-    const manta_array *din;       /* backward; data NULL when that gradient is not wanted */
-    const bool *accumulate;       /* backward: din[i] is added to instead of written */
-    float *const *proposed;       /* training forward: proposed[j] for the j-th non-trainable variable among in,
+    const manta_array *out; /* forward writes; backward may read those it declared */
+    const manta_array *dout; /* backward; data NULL when nothing depends on that output */
+    const manta_array *din; /* backward; data NULL when that gradient is not wanted */
+    const bool *accumulate; /* backward: din[i] is added to instead of written */
+    float *const *proposed; /* training forward: proposed[j] for the j-th non-trainable variable among in,
                                      NULL when it is frozen; must be written whole */
     void *saved, *work;
-    uint64_t seed;                /* of the run */
-    int64_t step;                 /* of the run */
-    int64_t first;                /* position of the call's first sample in the global batch */
-    uint32_t call;                /* which node of the graph: the random stream */
+    uint64_t seed; /* of the run */
+    int64_t step; /* of the run */
+    int64_t first; /* position of the call's first sample in the global batch */
+    uint32_t call; /* which node of the graph: the random stream */
 
     /* For built-in operations: what the planner fused into this node. */
-    bool relu;                    /* out[0] passes a relu; backward finds dout[0] masked already when relu_done */
+    bool relu; /* out[0] passes a relu; backward finds dout[0] masked already when relu_done */
     bool relu_done;
-    const float *mask;            /* backward: din[0] is to be 0 where mask <= 0, or NULL */
-    void (*sink)(void *ctx, int64_t first, int64_t n, const float *v);   /* takes din[1] instead of memory, or NULL */
+    const float *mask; /* backward: din[0] is to be 0 where mask <= 0, or NULL */
+    void (*sink)(void *ctx, int64_t first, int64_t n,
+                 const float *v); /* takes din[1] instead of memory, or NULL */
     void *sink_ctx;
-    const void *kernels;          /* tensor/kernel.h */
-    void *pool;                   /* os/pool.h */
+    const void *kernels; /* tensor/kernel.h */
+    void *pool; /* os/pool.h */
 } manta_op_call;
 
 enum {
-    MANTA_OP_READS_INPUT_0 = 1 << 0,    /* backward reads in[0]; shift for the others */
-    MANTA_OP_READS_OUTPUT_0 = 1 << 8,   /* backward reads out[0]; shift for the others */
-    MANTA_OP_CAN_RELU = 1 << 16,        /* a following relu may be fused */
-    MANTA_OP_CAN_MASK = 1 << 17,        /* backward honours `mask` for din[0] */
-    MANTA_OP_CAN_SINK = 1 << 18,        /* backward honours `sink` for din[1], after din[0] is done */
-    MANTA_OP_RELU_SELF = 1 << 19        /* with a fused relu, backward masks dout itself */
+    MANTA_OP_READS_INPUT_0 = 1 << 0, /* backward reads in[0]; shift for the others */
+    MANTA_OP_READS_OUTPUT_0 = 1 << 8, /* backward reads out[0]; shift for the others */
+    MANTA_OP_CAN_RELU = 1 << 16, /* a following relu may be fused */
+    MANTA_OP_CAN_MASK = 1 << 17, /* backward honours `mask` for din[0] */
+    MANTA_OP_CAN_SINK = 1 << 18, /* backward honours `sink` for din[1], after din[0] is done */
+    MANTA_OP_RELU_SELF = 1 << 19 /* with a fused relu, backward masks dout itself */
 };
-#define MANTA_OP_READS_INPUT(i) (MANTA_OP_READS_INPUT_0 << (i))
+#define MANTA_OP_READS_INPUT(i)  (MANTA_OP_READS_INPUT_0 << (i))
 #define MANTA_OP_READS_OUTPUT(i) (MANTA_OP_READS_OUTPUT_0 << (i))
 
 struct manta_op {
     const char *name;
-    size_t attrs_size;           /* bytes of the attributes a node of this kind keeps */
-    unsigned flags;              /* MANTA_OP_* */
+    size_t attrs_size; /* bytes of the attributes a node of this kind keeps */
+    unsigned flags; /* MANTA_OP_* */
     manta_status (*shape)(manta_op_shape *s);
-    manta_status (*plan)(manta_op_plan *p);       /* optional */
+    manta_status (*plan)(manta_op_plan *p); /* optional */
     manta_status (*forward)(const manta_op_call *c);
-    manta_status (*backward)(const manta_op_call *c);   /* optional: no gradient passes */
+    manta_status (*backward)(const manta_op_call *c); /* optional: no gradient passes */
 };
 
 /* A built-in operation without attributes, for layers of a program's own:
@@ -110,7 +111,8 @@ struct manta_op {
 MANTA_API const manta_op *manta_op_find(const char *name);
 
 /* Runs fn(ctx, i) for i in [0, n) on the threads of the run. */
-MANTA_API void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
+MANTA_API void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, int64_t i),
+                                 void *ctx);
 
 /* Fills v with uniform numbers in [0, 1): element j belongs to `position` (of
  * the sample in the global batch: c->first + row) and index j within it. */

@@ -28,20 +28,20 @@ typedef struct manta_session manta_session;
 
 /* What to minimise and how: Keras's compile. Zero losses: predict only. */
 typedef struct manta_compile {
-    const manta_optimizer *optimizer;    /* NULL: rmsprop, as Keras */
-    int n_losses;                        /* one per output of the model */
+    const manta_optimizer *optimizer; /* NULL: rmsprop, as Keras */
+    int n_losses; /* one per output of the model */
     const manta_loss *losses;
     int n_metrics;
     const manta_metric *metrics;
 } manta_compile;
 
 typedef struct manta_session_options {
-    int threads;                 /* 0: as many as this process may use */
+    int threads; /* 0: as many as this process may use */
     uint64_t seed;
-    int shards;                  /* V: a batch is cut into so many, summed in a fixed tree; 0: 1 */
-    const char *kernels;         /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
-    bool debug;                  /* name the first NaN; slow */
-    bool no_fusion;              /* keep gradients in memory instead of updating where they are made */
+    int shards; /* V: a batch is cut into so many, summed in a fixed tree; 0: 1 */
+    const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
+    bool debug; /* name the first NaN; slow */
+    bool no_fusion; /* keep gradients in memory instead of updating where they are made */
 } manta_session_options;
 
 /* Opens a session with freshly initialised weights. The model must be built;
@@ -49,7 +49,7 @@ typedef struct manta_session_options {
  * options may be NULL. */
 MANTA_API manta_status manta_session_open(const manta_model *m, const manta_compile *c,
                                           const manta_session_options *options, manta_session **out);
-MANTA_API void manta_session_close(manta_session *s);   /* accepts NULL */
+MANTA_API void manta_session_close(manta_session *s); /* accepts NULL */
 MANTA_API const manta_model *manta_session_model(const manta_session *s);
 /* Threads and kernels in use, as a line for people: "2 threads, avx512". */
 MANTA_API const char *manta_session_about(const manta_session *s);
@@ -89,7 +89,7 @@ MANTA_API void manta_session_set_flat(manta_session *s, const float *in);
 MANTA_API manta_status manta_session_save(const manta_session *s, const char *path);
 MANTA_API manta_status manta_session_load(manta_session *s, const char *path, bool weights_only);
 
-MANTA_API double manta_session_learning_rate(const manta_session *s);   /* of the next step */
+MANTA_API double manta_session_learning_rate(const manta_session *s); /* of the next step */
 /* MANTA_EINVAL when a schedule rules it. */
 MANTA_API manta_status manta_session_set_learning_rate(manta_session *s, double rate);
 MANTA_API int64_t manta_session_iterations(const manta_session *s);
@@ -99,11 +99,11 @@ MANTA_API int64_t manta_session_iterations(const manta_session *s);
 /* Arrays of one batch: one per input, one target per output, and optionally
  * one weight per sample for each output. */
 typedef struct manta_feed {
-    int64_t count;                       /* samples */
+    int64_t count; /* samples */
     int n_inputs, n_targets;
     manta_array inputs[8], targets[8];
-    const float *weights[8];             /* NULL: 1 */
-    int64_t first;                       /* position of sample 0 in the global batch */
+    const float *weights[8]; /* NULL: 1 */
+    int64_t first; /* position of sample 0 in the global batch */
 } manta_feed;
 
 /* Predictions; outputs are views valid until the next call. `training` runs
@@ -129,22 +129,22 @@ MANTA_API void manta_session_reset_metrics(manta_session *s);
 /* ---- whole datasets ---- */
 
 typedef enum manta_event_kind {
-    MANTA_EVENT_BEGIN,               /* planned and ready, before the first step */
+    MANTA_EVENT_BEGIN, /* planned and ready, before the first step */
     MANTA_EVENT_EPOCH_BEGIN,
-    MANTA_EVENT_STEP,                /* a step is committed; metrics are the epoch's so far */
-    MANTA_EVENT_VALIDATE,            /* validation begins */
+    MANTA_EVENT_STEP, /* a step is committed; metrics are the epoch's so far */
+    MANTA_EVENT_VALIDATE, /* validation begins */
     MANTA_EVENT_VALIDATE_STEP,
-    MANTA_EVENT_EPOCH_END,           /* metrics carry val_ ones too */
+    MANTA_EVENT_EPOCH_END, /* metrics carry val_ ones too */
     MANTA_EVENT_END
 } manta_event_kind;
 
 typedef struct manta_event {
     manta_event_kind kind;
-    int64_t epoch, epochs;           /* 0-based; planned */
-    int64_t step, steps;             /* done in this epoch; -1 when the number is not known */
-    int64_t samples;                 /* seen in this epoch */
-    double seconds;                  /* of this epoch so far */
-    double samples_per_s;            /* of this epoch's training steps */
+    int64_t epoch, epochs; /* 0-based; planned */
+    int64_t step, steps; /* done in this epoch; -1 when the number is not known */
+    int64_t samples; /* seen in this epoch */
+    double seconds; /* of this epoch so far */
+    double samples_per_s; /* of this epoch's training steps */
     const manta_metrics *metrics;
 } manta_event;
 
@@ -153,14 +153,14 @@ typedef struct manta_event {
 typedef bool (*manta_event_fn)(void *user, manta_session *s, const manta_event *e);
 
 typedef struct manta_fit_options {
-    int64_t epochs;                  /* 0: 1 */
+    int64_t epochs; /* 0: 1 */
     int64_t initial_epoch;
-    int64_t batch;                   /* 0: 32; not with a dataset that has batches of its own */
-    int64_t steps_per_epoch;         /* 0: a whole pass */
-    bool no_shuffle;                 /* samples are shuffled anew every epoch unless this is set */
-    manta_dataset *validation;       /* NULL: none */
-    int64_t validation_batch, validation_steps;   /* 0: as batch; all */
-    const float *class_weight;       /* per class of output 0's sparse labels, or NULL */
+    int64_t batch; /* 0: 32; not with a dataset that has batches of its own */
+    int64_t steps_per_epoch; /* 0: a whole pass */
+    bool no_shuffle; /* samples are shuffled anew every epoch unless this is set */
+    manta_dataset *validation; /* NULL: none */
+    int64_t validation_batch, validation_steps; /* 0: as batch; all */
+    const float *class_weight; /* per class of output 0's sparse labels, or NULL */
     int n_classes;
     manta_event_fn event;
     void *user;
@@ -170,7 +170,8 @@ typedef struct manta_fit_options {
  * them; with one input and one output "x" and "y" (or the first two columns)
  * will do; "sample_weight" weights the samples. The metrics of the last epoch
  * go to *out (may be NULL). */
-MANTA_API manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out);
+MANTA_API manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o,
+                                 manta_metrics *out);
 MANTA_API manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o,
                                       manta_metrics *out);
 /* Calls `take` with each batch's outputs, in order. */
@@ -185,8 +186,8 @@ typedef struct manta_profile_row {
     const char *layer, *op;
     char shape[64];
     bool relu;
-    double forward_ms, backward_ms;          /* of one step */
-    double forward_gflops, backward_gflops;  /* rate; 0 when nothing is counted */
+    double forward_ms, backward_ms; /* of one step */
+    double forward_gflops, backward_gflops; /* rate; 0 when nothing is counted */
 } manta_profile_row;
 
 /* Turns on timing of every node; with trace_path every call is kept too, and
@@ -194,26 +195,28 @@ typedef struct manta_profile_row {
 MANTA_API manta_status manta_session_profile(manta_session *s, const char *trace_path);
 /* Calls `row` for each node of the plan for `batch`, in order, and turns timing off. */
 MANTA_API manta_status manta_session_profile_end(manta_session *s, int64_t batch,
-                                                 void (*row)(void *user, const manta_profile_row *r), void *user);
+                                                 void (*row)(void *user, const manta_profile_row *r),
+                                                 void *user);
 
 typedef struct manta_bench_options {
     int threads;
     int64_t batch, steps;
-    bool forward;                    /* inference only */
+    bool forward; /* inference only */
     const char *kernels;
-    const char *optimizer;           /* NULL: sgd for mnist-cnn, adam for resnet18, else sgd */
+    const char *optimizer; /* NULL: sgd for mnist-cnn, adam for resnet18, else sgd */
 } manta_bench_options;
 
 typedef struct manta_bench_result {
     char row[96];
-    double images_per_s, ms_per_step;    /* of the median step */
-    double gflops;                       /* useful arithmetic per second */
-    double gemm_gflops;                  /* this machine's best f32 matrix product, measured in between */
+    double images_per_s, ms_per_step; /* of the median step */
+    double gflops; /* useful arithmetic per second */
+    double gemm_gflops; /* this machine's best f32 matrix product, measured in between */
     double gemm_share;
 } manta_bench_result;
 
 /* Trains a zoo model on made-up data and times it. */
-MANTA_API manta_status manta_bench_train(const char *model, const manta_bench_options *o, manta_bench_result *out);
+MANTA_API manta_status manta_bench_train(const char *model, const manta_bench_options *o,
+                                         manta_bench_result *out);
 
 #ifdef __cplusplus
 }

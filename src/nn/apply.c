@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-enum { TILE = 512 };   /* elements summed at a time where a temporary is needed */
+enum { TILE = 512 }; /* elements summed at a time where a temporary is needed */
 
 /* ---- fixed per layout ---- */
 
@@ -89,7 +89,7 @@ void apply_begin(apply *a, const void *old, void *new_, int n_slots, const void 
     a->penalty = 0;
     for (int i = 0; i < n_slots; i++) a->slot_grads[i] = layout_slot_grads(l, slots[i]);
     s.divisor = (float)tree_sum(l, slots, 0, n_slots, SUM_DIVISOR);
-    if (s.divisor == 0) s.divisor = 1;   /* all sample weights were 0: the sums are too */
+    if (s.divisor == 0) s.divisor = 1; /* all sample weights were 0: the sums are too */
     for (int i = 0; i < l->n_params; i++) {
         const manta_regularizer *r = &l->model->variables[l->params[i].variable].reg;
         a->scalars[i] = s;
@@ -296,7 +296,7 @@ void apply_gradient(const apply *a, float *out)
     for (int i = 0; i < a->n_segments; i++) {
         const apply_segment *g = &a->segments[i];
         update_scalars s = a->scalars[g->param];
-        s.accumulate_n = 0;   /* of this call alone */
+        s.accumulate_n = 0; /* of this call alone */
         for (int64_t at = 0; at < g->n; at += TILE) {
             int64_t n = g->n - at < TILE ? g->n - at : TILE;
             effective_tile(a, &s, g->offset + at, n, out + g->offset + at);
@@ -313,7 +313,8 @@ double apply_penalty(const apply *a, const void *state)
         const layout_variable *v = &a->l->params[i];
         const manta_regularizer *r = &a->l->model->variables[v->variable].reg;
         update_scalars s = {.l1 = r->l1, .l2 = r->l2};
-        if (r->l1 != 0 || r->l2 != 0) sum += tile_penalty(&s, layout_params(a->l, state) + v->offset, v->count);
+        if (r->l1 != 0 || r->l2 != 0)
+            sum += tile_penalty(&s, layout_params(a->l, state) + v->offset, v->count);
     }
     return sum;
 }
@@ -344,7 +345,8 @@ void apply_stats(const apply *a, int64_t block, int64_t end)
 
     for (int i = 0; i < a->l->n_stats; i++) {
         const layout_variable *v = &a->l->stats[i];
-        int64_t at = v->offset > lo ? v->offset : lo, stop = v->offset + v->count < hi ? v->offset + v->count : hi;
+        int64_t at = v->offset > lo ? v->offset : lo,
+                stop = v->offset + v->count < hi ? v->offset + v->count : hi;
         if (at < stop) stat_elements(a, v, at, stop);
     }
 }
@@ -366,5 +368,6 @@ void apply_finish(apply *a)
 void apply_average(const layout *l, const manta_optimizer *opt, void *state)
 {
     if (!l->arrays.average || opt->ema_overwrite_frequency || !layout_run(l, state)->calls) return;
-    memcpy(layout_params(l, state), shifted(l, state, l->off_average, 0), (size_t)l->params_size * sizeof(float));
+    memcpy(layout_params(l, state), shifted(l, state, l->off_average, 0),
+           (size_t)l->params_size * sizeof(float));
 }

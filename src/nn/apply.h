@@ -24,8 +24,8 @@
 
 /* A stretch of one parameter within one grid block. */
 typedef struct apply_segment {
-    int param;               /* of layout's params */
-    int64_t offset, n;       /* elements */
+    int param; /* of layout's params */
+    int64_t offset, n; /* elements */
 } apply_segment;
 
 typedef struct apply {
@@ -35,9 +35,9 @@ typedef struct apply {
     /* Fixed per layout. */
     apply_segment *segments; /* in ascending order of offset */
     int n_segments;
-    int *block_first;        /* block -> its first segment; one more at the end */
-    bool regularised;        /* some parameter has l1 or l2 */
-    double *norms;           /* per segment: {square sum, penalty}; apply_norm_count() doubles */
+    int *block_first; /* block -> its first segment; one more at the end */
+    bool regularised; /* some parameter has l1 or l2 */
+    double *norms; /* per segment: {square sum, penalty}; apply_norm_count() doubles */
     update_scalars *scalars; /* per parameter */
     /* Of the step at hand. */
     const void *old;
@@ -45,12 +45,12 @@ typedef struct apply {
     int n_slots;
     const void *const *slots;
     const float *slot_grads[LAYOUT_MAX_SHARDS];
-    double penalty;          /* the regularisers' sum, once per step */
+    double penalty; /* the regularisers' sum, once per step */
 } apply;
 
 /* Prepares for a layout. All three are borrowed and must outlive it. */
 void apply_init(apply *a, const layout *l, const manta_optimizer *opt, const kernels *k);
-void apply_release(apply *a);   /* accepts zeroed memory */
+void apply_release(apply *a); /* accepts zeroed memory */
 
 /* Begins a step. `slots`: those of the shards that had samples, in shard order,
  * n_slots >= 1; borrowed until apply_finish(). */

@@ -15,7 +15,7 @@ typedef struct planned {
     plan *p;
     struct node_time {
         int64_t calls, forward_ns, backward_ns;
-    } *times;
+    } * times;
 } planned;
 
 struct exec {
@@ -25,16 +25,17 @@ struct exec {
     exec_options opt;
     planned *plans;
     int n_plans;
-    char *block;             /* shared by all plans */
+    char *block; /* shared by all plans */
     size_t block_size;
-    const plan *last;        /* of the last exec_forward() */
-    const void *inputs[MANTA_OP_MAX_IN];   /* of the running call, after conversion */
-    const void **more_inputs;              /* when the model has more than fit above */
+    const plan *last; /* of the last exec_forward() */
+    const void *inputs[MANTA_OP_MAX_IN]; /* of the running call, after conversion */
+    const void **more_inputs; /* when the model has more than fit above */
     exec_trace trace;
     void *trace_ctx;
 };
 
-manta_status exec_new(const manta_model *m, const layout *l, const objective *o, const exec_options *opt, exec **out)
+manta_status exec_new(const manta_model *m, const layout *l, const objective *o, const exec_options *opt,
+                      exec **out)
 {
     exec *e;
 
@@ -76,14 +77,16 @@ manta_status exec_prepare(exec *e, plan_mode mode, int64_t batch)
 
     if (find_plan(e, mode, batch)) return MANTA_OK;
     if (mode != PLAN_PREDICT && (!e->o || !e->o->n_heads)) {
-        return manta_fail(MANTA_EINVAL, "model '%s' has no loss: there is nothing to train or evaluate", e->m->name);
+        return manta_fail(MANTA_EINVAL, "model '%s' has no loss: there is nothing to train or evaluate",
+                          e->m->name);
     }
     TRY(plan_new(e->m, e->l, e->o, e->opt.kernels, pool_threads(e->opt.pool), mode, batch, &p));
     if (p->block_size > e->block_size) {
         char *block = mem_try_raw(p->block_size);
         if (!block) {
-            manta_status st = manta_fail(MANTA_ENOMEM, "%zu MB for the activations of '%s' at batch %lld could not be had",
-                                         p->block_size >> 20, e->m->name, (long long)batch);
+            manta_status st =
+                manta_fail(MANTA_ENOMEM, "%zu MB for the activations of '%s' at batch %lld could not be had",
+                           p->block_size >> 20, e->m->name, (long long)batch);
             plan_free(p);
             return st;
         }
@@ -155,8 +158,9 @@ static manta_status take_input(exec *e, const plan *p, const exec_run *r, int i)
         }
     }
     if (!fits) {
-        return manta_fail(MANTA_EINVAL, "input '%s' of model '%s' was given an array of shape %s, expected %s",
-                          port->name, e->m->name, manta_shape_text(given.ndim, given.shape, a, sizeof a),
+        return manta_fail(MANTA_EINVAL,
+                          "input '%s' of model '%s' was given an array of shape %s, expected %s", port->name,
+                          e->m->name, manta_shape_text(given.ndim, given.shape, a, sizeof a),
                           manta_shape_text(want.ndim, want.shape, b, sizeof b));
     }
     if (given.dtype == want.dtype) {
@@ -225,10 +229,11 @@ static manta_status look(const exec *e, const graph_node *g, const manta_array *
     for (int64_t i = 0; i < n; i++) {
         char shape[96];
         if (isfinite(x[i])) continue;
-        return manta_fail(MANTA_ENAN, "layer '%s' (%s): the %s of shape %s has %s at element %lld of row %lld",
-                          node_layer(e, g), g->op->name, what, manta_shape_text(a->ndim, a->shape, shape, sizeof shape),
-                          isnan(x[i]) ? "a NaN" : "an infinity", (long long)(per ? i % per : i),
-                          (long long)(per ? i / per : 0));
+        return manta_fail(
+            MANTA_ENAN, "layer '%s' (%s): the %s of shape %s has %s at element %lld of row %lld",
+            node_layer(e, g), g->op->name, what, manta_shape_text(a->ndim, a->shape, shape, sizeof shape),
+            isnan(x[i]) ? "a NaN" : "an infinity", (long long)(per ? i % per : i),
+            (long long)(per ? i / per : 0));
     }
     return MANTA_OK;
 }
@@ -314,7 +319,8 @@ static manta_status run_head(exec *e, const plan *p, const exec_run *r, int h, d
         return manta_fail(MANTA_EUNSUPPORTED, "sample weights for output %d, which has %lld rows a sample",
                           head->output, (long long)head->inner);
     }
-    TRY(loss_check_target(&head->loss, port->name ? port->name : "output", rows, head->classes, &r->targets[h]));
+    TRY(loss_check_target(&head->loss, port->name ? port->name : "output", rows, head->classes,
+                          &r->targets[h]));
     c.target = rows_view(r->targets[h], rows);
     c.weight = weight;
     TRY(head->loss.fn(&c));
@@ -358,8 +364,8 @@ static manta_status run_objective(exec *e, const plan *p, const exec_run *r)
     case MANTA_SUM: sums[SUM_DIVISOR] = 1; break;
     }
     if (e->opt.debug && !isfinite(sums[SUM_LOSS])) {
-        return manta_fail(MANTA_ENAN, "model '%s': the loss of step %lld is %g", e->m->name, (long long)r->step,
-                          sums[SUM_LOSS]);
+        return manta_fail(MANTA_ENAN, "model '%s': the loss of step %lld is %g", e->m->name,
+                          (long long)r->step, sums[SUM_LOSS]);
     }
     return MANTA_OK;
 }

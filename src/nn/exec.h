@@ -13,18 +13,19 @@
 #include "nn/plan.h"
 #include "tensor/kernel.h"
 
-typedef struct exec exec;   /* opaque, see exec.c */
+typedef struct exec exec; /* opaque, see exec.c */
 
 typedef struct exec_options {
-    pool *pool;              /* borrowed, must outlive the exec */
+    pool *pool; /* borrowed, must outlive the exec */
     const kernels *kernels;
-    bool debug;              /* look at every result and name the first that is not a number */
-    bool profile;            /* keep the time of every node */
+    bool debug; /* look at every result and name the first that is not a number */
+    bool profile; /* keep the time of every node */
 } exec_options;
 
 /* Model, layout and objective are borrowed. o may be NULL: predictions only. */
-manta_status exec_new(const manta_model *m, const layout *l, const objective *o, const exec_options *opt, exec **out);
-void exec_free(exec *e);   /* accepts NULL */
+manta_status exec_new(const manta_model *m, const layout *l, const objective *o, const exec_options *opt,
+                      exec **out);
+void exec_free(exec *e); /* accepts NULL */
 
 /* Makes the plan of (mode, batch) and grows the block to hold it. */
 manta_status exec_prepare(exec *e, plan_mode mode, int64_t batch);
@@ -33,16 +34,16 @@ manta_status exec_prepare(exec *e, plan_mode mode, int64_t batch);
 typedef struct exec_run {
     plan_mode mode;
     int64_t batch;
-    const void *state;               /* layout's state */
-    void *slot;                      /* layout's slot: zeroed once when it was made; NULL in PLAN_PREDICT */
-    const manta_array *inputs;       /* one per input of the model */
-    const manta_array *targets;      /* one per head */
-    const float *const *weights;     /* per head: one weight per sample, or NULL; or NULL altogether */
+    const void *state; /* layout's state */
+    void *slot; /* layout's slot: zeroed once when it was made; NULL in PLAN_PREDICT */
+    const manta_array *inputs; /* one per input of the model */
+    const manta_array *targets; /* one per head */
+    const float *const *weights; /* per head: one weight per sample, or NULL; or NULL altogether */
     uint64_t seed;
     int64_t step;
-    int64_t first;                   /* position of sample 0 in the global batch */
-    kern_sink sink;                  /* takes the gradients of parameters that have one source, or NULL */
-    void *sink_ctx;                  /* `first` of the sink is the place in the parameters */
+    int64_t first; /* position of sample 0 in the global batch */
+    kern_sink sink; /* takes the gradients of parameters that have one source, or NULL */
+    void *sink_ctx; /* `first` of the sink is the place in the parameters */
 } exec_run;
 
 /* Forward, then losses and metrics: the slot's sums are written whole.
@@ -69,7 +70,7 @@ typedef struct exec_time {
     char shape[64];
     bool relu;
     int64_t calls, forward_ns, backward_ns;
-    double flops, backward_flops;    /* of one call */
+    double flops, backward_flops; /* of one call */
 } exec_time;
 /* The i-th node of the training plan of that batch; false past the end. */
 bool exec_time_at(const exec *e, plan_mode mode, int64_t batch, int i, exec_time *out);

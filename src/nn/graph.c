@@ -274,7 +274,8 @@ static manta_layer *add_layer(manta_model *m, const char *class_name, const char
 
     graph_snake_case(class_name, snake);
     for (int i = 0; name && i < m->n_layers; i++) {
-        if (!strcmp(m->layers[i]->name, name)) graph_fail(m, MANTA_EEXIST, "two layers are called '%s'", name);
+        if (!strcmp(m->layers[i]->name, name))
+            graph_fail(m, MANTA_EEXIST, "two layers are called '%s'", name);
     }
     l->model = m;
     l->name = name ? mem_strdup(name) : layer_unique_name(m, snake);
@@ -286,7 +287,8 @@ static manta_layer *add_layer(manta_model *m, const char *class_name, const char
     return l;
 }
 
-manta_layer *manta_layer_new(manta_model *m, const manta_layer_class *cls, const char *name, const void *options)
+manta_layer *manta_layer_new(manta_model *m, const manta_layer_class *cls, const char *name,
+                             const void *options)
 {
     manta_layer *l;
 
@@ -303,7 +305,7 @@ manta_layer *manta_nested(manta_model *m, const manta_model *inner)
 
     if (!inner->built) graph_fail(m, MANTA_EINVAL, "the nested model '%s' is not built", inner->name);
     if (inner == m) graph_fail(m, MANTA_EINVAL, "a model cannot contain itself");
-    l->inner = (manta_model *)(uintptr_t)inner;   /* shared: only its count changes */
+    l->inner = (manta_model *)(uintptr_t)inner; /* shared: only its count changes */
     l->inner->refs++;
     return l;
 }
@@ -329,7 +331,8 @@ manta_array manta_layer_shape(const manta_layer *l, manta_value x)
     return l->model->values[x.id].a;
 }
 
-manta_value manta_layer_apply(manta_layer *l, const manta_op *op, const void *attrs, int n, const manta_value *x)
+manta_value manta_layer_apply(manta_layer *l, const manta_op *op, const void *attrs, int n,
+                              const manta_value *x)
 {
     return add_node(l->model, l->index, op, attrs, n, x);
 }
@@ -375,8 +378,8 @@ manta_value manta_layer_weight(manta_layer *l, const char *name, int ndim, const
             return (manta_value){g->value};
         }
         graph_fail(m, MANTA_EINVAL,
-                   "layer '%s': called again on another shape; its %s is %s and would have to be %s", l->name, name,
-                   manta_shape_text(g->ndim, g->shape, expected, sizeof expected),
+                   "layer '%s': called again on another shape; its %s is %s and would have to be %s", l->name,
+                   name, manta_shape_text(g->ndim, g->shape, expected, sizeof expected),
                    manta_shape_text(ndim, shape, given, sizeof given));
         return invalid;
     }
@@ -408,7 +411,8 @@ static void replay(manta_model *m, manta_layer *l, const manta_value *in, manta_
         y = add_node(m, l->index, n->op, n->attrs, n->n_in, x);
         for (int j = 0; j < n->n_out && y.id >= 0; j++) map[n->out[j]].id = m->nodes[m->n_nodes - 1].out[j];
     }
-    for (int i = 0; i < inner->n_outputs; i++) out[i] = m->error.code ? invalid : map[inner->outputs[i].value];
+    for (int i = 0; i < inner->n_outputs; i++)
+        out[i] = m->error.code ? invalid : map[inner->outputs[i].value];
     mem_free(map);
 }
 
@@ -422,8 +426,8 @@ void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_val
         return;
     }
     if (n_in != l->inner->n_inputs || n_out != l->inner->n_outputs) {
-        graph_fail(m, MANTA_EINVAL, "nested model '%s': %d inputs and %d outputs given, expected %d and %d", l->name,
-                   n_in, n_out, l->inner->n_inputs, l->inner->n_outputs);
+        graph_fail(m, MANTA_EINVAL, "nested model '%s': %d inputs and %d outputs given, expected %d and %d",
+                   l->name, n_in, n_out, l->inner->n_inputs, l->inner->n_outputs);
         return;
     }
     for (int i = 0; i < n_in; i++) {
@@ -431,7 +435,8 @@ void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_val
         const manta_array *want = &l->inner->values[l->inner->inputs[i].value].a, *have;
         if (!valid(m, in[i])) return;
         have = &m->values[in[i].id].a;
-        if (have->ndim != want->ndim || memcmp(have->shape, want->shape, (size_t)want->ndim * sizeof *want->shape)) {
+        if (have->ndim != want->ndim ||
+            memcmp(have->shape, want->shape, (size_t)want->ndim * sizeof *want->shape)) {
             graph_fail(m, MANTA_EINVAL, "nested model '%s': input %d has shape %s, expected %s", l->name, i,
                        manta_shape_text(have->ndim, have->shape, given, sizeof given),
                        manta_shape_text(want->ndim, want->shape, expected, sizeof expected));

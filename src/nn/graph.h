@@ -14,20 +14,20 @@
 #include <manta/model.h>
 
 typedef struct graph_value {
-    manta_array a;             /* dtype and shape; no data */
-    int node, output;          /* producer and which of its outputs, node -1: none */
-    int variable, input;       /* index, -1: it is none */
+    manta_array a; /* dtype and shape; no data */
+    int node, output; /* producer and which of its outputs, node -1: none */
+    int variable, input; /* index, -1: it is none */
 } graph_value;
 
 typedef struct graph_variable {
-    char *name;                /* "conv2d/kernel" */
+    char *name; /* "conv2d/kernel" */
     int layer, value;
     int ndim;
     int64_t shape[MANTA_MAX_DIMS], count;
     manta_initializer init;
-    int64_t fan_in;            /* 0: by the shape */
+    int64_t fan_in; /* 0: by the shape */
     manta_regularizer reg;
-    bool trainable;            /* by nature; freezing is the layer's */
+    bool trainable; /* by nature; freezing is the layer's */
 } graph_variable;
 
 typedef struct graph_node {
@@ -35,34 +35,34 @@ typedef struct graph_node {
     void *attrs;
     int n_in, in[MANTA_OP_MAX_IN];
     int n_out, out[MANTA_OP_MAX_OUT];
-    int layer;                 /* -1: applied directly */
+    int layer; /* -1: applied directly */
 } graph_node;
 
 struct manta_layer {
-    manta_model *model;        /* borrowed: the owner */
+    manta_model *model; /* borrowed: the owner */
     int index;
     char *name;
-    const manta_layer_class *cls;   /* NULL for a nested model */
+    const manta_layer_class *cls; /* NULL for a nested model */
     void *options;
-    manta_model *inner;        /* a nested model (one reference held), or NULL */
+    manta_model *inner; /* a nested model (one reference held), or NULL */
     bool frozen;
     int calls;
-    int n_variables, *variables;    /* of the model's, in order of creation */
-    int last;                  /* value of its last call, -1 */
-    int cursor;                /* nested: which variable a replay asks for next */
+    int n_variables, *variables; /* of the model's, in order of creation */
+    int last; /* value of its last call, -1 */
+    int cursor; /* nested: which variable a replay asks for next */
 };
 
 typedef struct graph_port {
-    char *name;                /* NULL: unnamed output */
+    char *name; /* NULL: unnamed output */
     int value;
 } graph_port;
 
 struct manta_model {
     char *name;
     int refs;
-    bool built, sequential;    /* sequential: made only by manta_add() */
-    manta_error error;         /* code 0: none */
-    int last;                  /* value manta_add() goes on from, -1 */
+    bool built, sequential; /* sequential: made only by manta_add() */
+    manta_error error; /* code 0: none */
+    int last; /* value manta_add() goes on from, -1 */
     graph_value *values;
     int n_values, cap_values;
     graph_node *nodes;
@@ -77,7 +77,7 @@ struct manta_model {
 
 /* Latches an error in the model, unless one is latched already. */
 void graph_fail(manta_model *m, manta_status code, const char *fmt, ...) MANTA_PRINTF(3, 4);
-void graph_latch(manta_model *m, manta_status code);     /* with this thread's last sentence */
+void graph_latch(manta_model *m, manta_status code); /* with this thread's last sentence */
 
 bool graph_variable_frozen(const manta_model *m, const graph_variable *v);
 

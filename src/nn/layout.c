@@ -44,7 +44,8 @@ void layout_init(layout *l, const manta_model *m, const objective *o, const mant
         const graph_variable *g = &m->variables[i];
         bool param = g->trainable && !graph_variable_frozen(m, g);
         int64_t *size = param ? &l->params_size : &l->stats_size;
-        layout_variable v = {.variable = i, .offset = *size, .count = g->count, .proposed = is_proposed(m, i)};
+        layout_variable v = {
+            .variable = i, .offset = *size, .count = g->count, .proposed = is_proposed(m, i)};
         if (param) {
             l->where[i] = l->n_params;
             l->params[l->n_params++] = v;
@@ -91,7 +92,8 @@ float *layout_variable_at(const layout *l, const void *state, int v)
 {
     int i = l->where[v];
 
-    return i >= 0 ? layout_params(l, state) + l->params[i].offset : layout_stats(l, state) + l->stats[-1 - i].offset;
+    return i >= 0 ? layout_params(l, state) + l->params[i].offset
+                  : layout_stats(l, state) + l->stats[-1 - i].offset;
 }
 
 void layout_start(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt)
@@ -100,7 +102,8 @@ void layout_start(const layout *l, void *state, uint64_t seed, const manta_optim
 
     for (int i = 0; i < l->model->n_variables; i++) {
         const graph_variable *g = &l->model->variables[i];
-        initializer_fill(&g->init, g->ndim, g->shape, g->fan_in, seed, (uint64_t)i, layout_variable_at(l, state, i));
+        initializer_fill(&g->init, g->ndim, g->shape, g->fan_in, seed, (uint64_t)i,
+                         layout_variable_at(l, state, i));
     }
     run->seed = seed;
     run->learning_rate = opt ? opt->learning_rate : 0;

@@ -18,42 +18,42 @@
 #include "nn/objective.h"
 #include "nn/optimizer.h"
 
-#define LAYOUT_BLOCK      4096   /* elements of one grid block */
-#define LAYOUT_MAX_SHARDS 1024   /* shards of a step */
+#define LAYOUT_BLOCK      4096 /* elements of one grid block */
+#define LAYOUT_MAX_SHARDS 1024 /* shards of a step */
 
 /* The run section: what else is committed with a step. */
 typedef struct run_state {
-    int64_t calls;           /* of the optimizer: "iterations" */
-    int64_t epoch, step;     /* step within the epoch */
-    int64_t position;        /* samples seen, running on across epochs */
+    int64_t calls; /* of the optimizer: "iterations" */
+    int64_t epoch, step; /* step within the epoch */
+    int64_t position; /* samples seen, running on across epochs */
     uint64_t seed;
-    double learning_rate;    /* in use unless a schedule is; callbacks change it */
-    double sums[];           /* objective's sums over the epoch so far, then one: the regulariser's share */
+    double learning_rate; /* in use unless a schedule is; callbacks change it */
+    double sums[]; /* objective's sums over the epoch so far, then one: the regulariser's share */
 } run_state;
 
 typedef struct layout_variable {
-    int variable;            /* of the model */
-    int64_t offset, count;   /* elements, in parameters or statistics */
-    bool proposed;           /* statistics: some operation renews it */
+    int variable; /* of the model */
+    int64_t offset, count; /* elements, in parameters or statistics */
+    bool proposed; /* statistics: some operation renews it */
 } layout_variable;
 
 typedef struct layout {
     const manta_model *model;
-    int n_params, n_stats;                   /* variables in each section, in model order */
+    int n_params, n_stats; /* variables in each section, in model order */
     layout_variable *params, *stats;
-    int *where;                              /* variable -> index in params, or -1 - index in stats */
-    int64_t params_size, stats_size;         /* elements, whole grid blocks */
+    int *where; /* variable -> index in params, or -1 - index in stats */
+    int64_t params_size, stats_size; /* elements, whole grid blocks */
     int64_t param_blocks, stat_blocks;
     optimizer_arrays arrays;
     int n_sums;
-    size_t off_params, off_stats, off_array[3], off_average, off_accumulator, off_run;   /* bytes */
+    size_t off_params, off_stats, off_array[3], off_average, off_accumulator, off_run; /* bytes */
     size_t run_size, state_size;
     size_t slot_stats, slot_sums, slot_size;
 } layout;
 
 /* `opt` NULL: a state for inference only. Reads frozen flags now. */
 void layout_init(layout *l, const manta_model *m, const objective *o, const manta_optimizer *opt);
-void layout_release(layout *l);   /* accepts zeroed memory */
+void layout_release(layout *l); /* accepts zeroed memory */
 
 static inline float *layout_params(const layout *l, const void *state)
 {

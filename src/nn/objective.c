@@ -56,8 +56,8 @@ static manta_status metric_init(objective_metric *t, const manta_model *m, const
     const graph_port *port;
 
     if (k->output < 0 || k->output >= m->n_outputs) {
-        return manta_fail(MANTA_EINVAL, "metric '%s' looks at output %d; the model has %d", k->name, k->output,
-                          m->n_outputs);
+        return manta_fail(MANTA_EINVAL, "metric '%s' looks at output %d; the model has %d", k->name,
+                          k->output, m->n_outputs);
     }
     port = &m->outputs[k->output];
     t->output = k->output;
@@ -83,8 +83,8 @@ manta_status objective_init(objective *out, const manta_model *m, int n_losses, 
     manta_status st = MANTA_OK;
 
     if (n_losses && n_losses != m->n_outputs) {
-        return manta_fail(MANTA_EINVAL, "%d losses for the %d outputs of model '%s', expected one each", n_losses,
-                          m->n_outputs, m->name);
+        return manta_fail(MANTA_EINVAL, "%d losses for the %d outputs of model '%s', expected one each",
+                          n_losses, m->n_outputs, m->name);
     }
     o.heads = mem_new((size_t)(n_losses ? n_losses : 1) * sizeof *o.heads);
     o.metrics = mem_new((size_t)(n_metrics ? n_metrics : 1) * sizeof *o.metrics);
@@ -96,15 +96,16 @@ manta_status objective_init(objective *out, const manta_model *m, int n_losses, 
         }
         for (int i = 0; i < o.n_heads; i++) {
             if (o.heads[i].value != o.heads[o.n_heads].value) continue;
-            st = manta_fail(MANTA_EUNSUPPORTED, "outputs %d and %d of model '%s' are the same value", i, o.n_heads,
-                            m->name);
+            st = manta_fail(MANTA_EUNSUPPORTED, "outputs %d and %d of model '%s' are the same value", i,
+                            o.n_heads, m->name);
             goto out;
         }
     }
     o.reduction = n_losses ? losses[0].reduction : MANTA_SUM_OVER_BATCH_SIZE;
     if (o.reduction == MANTA_MEAN_WITH_SAMPLE_WEIGHT && o.n_heads > 1) {
-        st = manta_fail(MANTA_EUNSUPPORTED,
-                        "mean_with_sample_weight with several outputs: each would be divided by its own weights");
+        st = manta_fail(
+            MANTA_EUNSUPPORTED,
+            "mean_with_sample_weight with several outputs: each would be divided by its own weights");
         goto out;
     }
     for (; o.n_metrics < n_metrics; o.n_metrics++) {

@@ -13,20 +13,20 @@
 /* The first sums of a slot, then per head {loss, denominator}, then per metric
  * {sum, count}. */
 enum {
-    SUM_SAMPLES,        /* samples computed */
-    SUM_LOSS,           /* total loss, heads weighted: divided by SUM_DIVISOR it is the batch's loss */
-    SUM_DIVISOR,        /* what gradients and loss are divided by */
+    SUM_SAMPLES, /* samples computed */
+    SUM_LOSS, /* total loss, heads weighted: divided by SUM_DIVISOR it is the batch's loss */
+    SUM_DIVISOR, /* what gradients and loss are divided by */
     SUM_FIXED
 };
 
 typedef struct objective_head {
-    int output;         /* of the model */
-    int value;          /* what the loss sees: the output, or the logits behind it */
+    int output; /* of the model */
+    int value; /* what the loss sees: the output, or the logits behind it */
     loss_fn loss;
     loss_config config;
     const void *user_config;
     float weight;
-    int64_t inner;      /* rows per sample */
+    int64_t inner; /* rows per sample */
     int64_t classes;
 } objective_head;
 
@@ -36,7 +36,7 @@ typedef struct objective_metric {
     loss_config config;
     const void *user_config;
     int64_t inner, classes;
-    char name[64];      /* as shown */
+    char name[64]; /* as shown */
 } objective_metric;
 
 typedef struct objective {
@@ -52,7 +52,7 @@ typedef struct objective {
  * objective_release(). The structs' strings and config must outlive it. */
 manta_status objective_init(objective *out, const manta_model *m, int n_losses, const manta_loss *losses,
                             int n_metrics, const manta_metric *metrics);
-void objective_release(objective *o);   /* accepts zeroed memory */
+void objective_release(objective *o); /* accepts zeroed memory */
 
 static inline int objective_head_sum(int head)
 {

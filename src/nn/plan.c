@@ -19,13 +19,13 @@ typedef struct piece {
 
 /* What is known of a value while planning. */
 typedef struct vinfo {
-    bool needed;             /* some output, loss or metric depends on it */
-    bool wants_grad;         /* a parameter lies behind it */
-    int alias;               /* value whose memory it is (views, fused relu), itself otherwise */
-    int galias;              /* value whose gradient memory it shares */
-    int sources;             /* how many nodes or heads write its gradient */
-    int written;             /* how many have, in backward order */
-    int piece, grad;         /* piece numbers, -1 */
+    bool needed; /* some output, loss or metric depends on it */
+    bool wants_grad; /* a parameter lies behind it */
+    int alias; /* value whose memory it is (views, fused relu), itself otherwise */
+    int galias; /* value whose gradient memory it shares */
+    int sources; /* how many nodes or heads write its gradient */
+    int written; /* how many have, in backward order */
+    int piece, grad; /* piece numbers, -1 */
 } vinfo;
 
 typedef struct planner {
@@ -36,11 +36,11 @@ typedef struct planner {
     int threads;
     plan *p;
     vinfo *v;
-    int *slot_of;            /* graph node -> index in p->nodes, -1: not run */
-    bool *dropped;           /* graph node is a relu fused into its producer */
+    int *slot_of; /* graph node -> index in p->nodes, -1: not run */
+    bool *dropped; /* graph node is a relu fused into its producer */
     piece *pieces;
     int n_pieces, cap_pieces;
-    int n;                   /* nodes in the plan: tick of the losses */
+    int n; /* nodes in the plan: tick of the losses */
 } planner;
 
 static bool is_relu(const graph_node *n)
@@ -120,7 +120,8 @@ static void place_pieces(planner *pl)
             moved = false;
             for (int j = 0; j < n; j++) {
                 const piece *y = &pl->pieces[order[j]];
-                if (!meet(x, y) || x->offset >= y->offset + y->size || y->offset >= x->offset + x->size) continue;
+                if (!meet(x, y) || x->offset >= y->offset + y->size || y->offset >= x->offset + x->size)
+                    continue;
                 x->offset = y->offset + y->size;
                 moved = true;
             }
@@ -226,8 +227,8 @@ static manta_status add_nodes(planner *pl)
     for (int i = 0; i < m->n_nodes; i++) {
         const graph_node *g = &m->nodes[i];
         plan_node *n = &p->nodes[p->n_nodes];
-        manta_op_plan op = {.attrs = g->attrs, .threads = pl->threads, .kernels = pl->k, .n_in = g->n_in,
-                            .n_out = g->n_out};
+        manta_op_plan op = {
+            .attrs = g->attrs, .threads = pl->threads, .kernels = pl->k, .n_in = g->n_in, .n_out = g->n_out};
         bool needed = false;
 
         pl->slot_of[i] = -1;
@@ -246,14 +247,15 @@ static manta_status add_nodes(planner *pl)
         if (g->op->plan) {
             manta_status st = g->op->plan(&op);
             if (st) {
-                return manta_fail(st, "layer '%s': %s", g->layer >= 0 ? m->layers[g->layer]->name : g->op->name,
+                return manta_fail(st, "layer '%s': %s",
+                                  g->layer >= 0 ? m->layers[g->layer]->name : g->op->name,
                                   manta_error_text());
             }
         }
         n->view = op.view && !n->relu;
         n->flops = op.flops;
         n->back_flops = op.backward_flops > 0 ? op.backward_flops : 2 * op.flops;
-        n->saved_at.offset = op.saved;   /* sizes until the pieces are made */
+        n->saved_at.offset = op.saved; /* sizes until the pieces are made */
         n->work_at.offset = op.work;
         if (n->view) pl->v[g->out[0]].alias = pl->v[g->in[0]].alias;
         pl->slot_of[i] = p->n_nodes++;
@@ -346,7 +348,7 @@ static void count_sources(planner *pl)
     const manta_model *m = pl->m;
 
     for (int i = 0; i < m->n_values; i++) pl->v[i].galias = i;
-    for (int i = 0; i < m->n_nodes; i++) {   /* a fused relu's input has no gradient of its own */
+    for (int i = 0; i < m->n_nodes; i++) { /* a fused relu's input has no gradient of its own */
         if (pl->dropped[i]) pl->v[m->nodes[i].in[0]].galias = m->nodes[i].out[0];
     }
     for (int h = 0; h < pl->o->n_heads; h++) {
@@ -438,7 +440,7 @@ static void place_backward_node(planner *pl, int i)
         n->accumulate[j] = pl->v[r].written++ > 0;
     }
     if (g->op->flags & MANTA_OP_CAN_SINK && n->din_at[0].kind == PLACE_NONE) {
-        n->back_flops /= 2;   /* the first layer: nobody wants its input's gradient */
+        n->back_flops /= 2; /* the first layer: nobody wants its input's gradient */
     }
     fuse_mask(pl, n, g, tick);
     if (g->n_in > 1 && (g->op->flags & MANTA_OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
@@ -472,7 +474,8 @@ static void place_losses(planner *pl)
             pl->v[groot(pl, head->value)].written++;
         }
     }
-    for (int i = 0; i < pl->o->n_metrics; i++) p->metric_at[i] = value_place(pl, pl->o->metrics[i].value, pl->n);
+    for (int i = 0; i < pl->o->n_metrics; i++)
+        p->metric_at[i] = value_place(pl, pl->o->metrics[i].value, pl->n);
 }
 
 static void place_all(planner *pl)
@@ -489,8 +492,9 @@ static void place_all(planner *pl)
     for (int i = pl->n - 1; p->mode == PLAN_TRAIN && i >= 0; i--) {
         if (p->nodes[i].backward) place_backward_node(pl, i);
     }
-    for (int i = 0; i < pl->m->n_outputs; i++) p->output_at[i] = value_place(pl, pl->m->outputs[i].value, end);
-    for (int i = 0; i < pl->m->n_inputs; i++) {   /* in case the caller's dtype is another */
+    for (int i = 0; i < pl->m->n_outputs; i++)
+        p->output_at[i] = value_place(pl, pl->m->outputs[i].value, end);
+    for (int i = 0; i < pl->m->n_inputs; i++) { /* in case the caller's dtype is another */
         manta_array a = concrete(pl, pl->m->inputs[i].value);
         int c = piece_new(pl, manta_array_bytes(&a), 0);
         piece_use(pl, c, end);
@@ -544,15 +548,16 @@ static manta_status check_sizes(const manta_model *m, int64_t batch)
     return MANTA_OK;
 }
 
-manta_status plan_new(const manta_model *m, const layout *l, const objective *o, const kernels *k, int threads,
-                      plan_mode mode, int64_t batch, plan **out)
+manta_status plan_new(const manta_model *m, const layout *l, const objective *o, const kernels *k,
+                      int threads, plan_mode mode, int64_t batch, plan **out)
 {
     planner pl = {.m = m, .l = l, .o = o, .k = k, .threads = threads};
     size_t values = (size_t)m->n_values + 1, nodes = (size_t)m->n_nodes + 1;
     plan *p;
     manta_status st;
 
-    if (batch < 1) return manta_fail(MANTA_EINVAL, "a batch of %lld samples, expected at least 1", (long long)batch);
+    if (batch < 1)
+        return manta_fail(MANTA_EINVAL, "a batch of %lld samples, expected at least 1", (long long)batch);
     TRY(check_sizes(m, batch));
     p = pl.p = mem_new(sizeof *p);
     p->mode = mode;

@@ -24,50 +24,50 @@ typedef enum place_kind { PLACE_NONE, PLACE_BLOCK, PLACE_STATE, PLACE_SLOT, PLAC
 
 typedef struct place {
     place_kind kind;
-    size_t offset;           /* bytes; for an input its number */
+    size_t offset; /* bytes; for an input its number */
 } place;
 
 typedef struct plan_node {
-    int index;               /* of the graph's node */
-    bool training;           /* what the operation is told */
-    bool view;               /* nothing to run forward */
-    bool backward;           /* runs backward */
-    bool add_view;           /* backward of a view whose gradient is not one: add or copy dout to din */
-    bool relu, relu_done;    /* fused relu; its mask was applied by who wrote dout */
-    bool sinkable;           /* din[1] has this node as its only source */
-    manta_array in[MANTA_OP_MAX_IN], out[MANTA_OP_MAX_OUT];   /* shapes with the batch filled in */
+    int index; /* of the graph's node */
+    bool training; /* what the operation is told */
+    bool view; /* nothing to run forward */
+    bool backward; /* runs backward */
+    bool add_view; /* backward of a view whose gradient is not one: add or copy dout to din */
+    bool relu, relu_done; /* fused relu; its mask was applied by who wrote dout */
+    bool sinkable; /* din[1] has this node as its only source */
+    manta_array in[MANTA_OP_MAX_IN], out[MANTA_OP_MAX_OUT]; /* shapes with the batch filled in */
     place in_at[MANTA_OP_MAX_IN], out_at[MANTA_OP_MAX_OUT];
     place din_at[MANTA_OP_MAX_IN], dout_at[MANTA_OP_MAX_OUT];
     bool accumulate[MANTA_OP_MAX_IN];
     place proposed_at[MANTA_OP_MAX_IN];
     place mask_at;
     place saved_at, work_at, back_work_at;
-    int64_t sink_offset;     /* elements: where in the parameters din[1] lies */
+    int64_t sink_offset; /* elements: where in the parameters din[1] lies */
     double flops, back_flops;
 } plan_node;
 
 typedef struct plan_head {
     place pred_at, dpred_at; /* dpred: NONE when no gradient is wanted */
-    place rows_at;           /* the loss of each row */
+    place rows_at; /* the loss of each row */
 } plan_head;
 
 typedef struct plan {
     plan_mode mode;
     int64_t batch;
     int n_nodes;
-    plan_node *nodes;        /* in forward order */
+    plan_node *nodes; /* in forward order */
     plan_head *heads;
-    place *metric_at;        /* per metric: the predictions it looks at */
-    place *output_at;        /* per output of the model */
-    place *input_at;         /* per input: room for its conversion to the input's dtype */
+    place *metric_at; /* per metric: the predictions it looks at */
+    place *output_at; /* per output of the model */
+    place *input_at; /* per input: room for its conversion to the input's dtype */
     size_t block_size;
 } plan;
 
 /* Plans `mode` for `batch` samples. o may be NULL in PLAN_PREDICT. *out: owned by
  * the caller, plan_free(). MANTA_EINVAL from an operation's plan, or sizes that
  * overflow. */
-manta_status plan_new(const manta_model *m, const layout *l, const objective *o, const kernels *k, int threads,
-                      plan_mode mode, int64_t batch, plan **out);
-void plan_free(plan *p);   /* accepts NULL */
+manta_status plan_new(const manta_model *m, const layout *l, const objective *o, const kernels *k,
+                      int threads, plan_mode mode, int64_t batch, plan **out);
+void plan_free(plan *p); /* accepts NULL */
 
 #endif

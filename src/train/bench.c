@@ -33,7 +33,8 @@ static double gemm_rate(pool *p, const float *a, const float *b, float *c)
 
     for (int family = KERN_AVX2; family < KERN_FAMILIES; family++) {
         const kernels *k = kernels_of((kern_family)family);
-        gemm_call g = {.m = GEMM, .n = GEMM, .k = GEMM, .a = a, .lda = GEMM, .b = b, .ldb = GEMM, .c = c, .ldc = GEMM};
+        gemm_call g = {
+            .m = GEMM, .n = GEMM, .k = GEMM, .a = a, .lda = GEMM, .b = b, .ldb = GEMM, .c = c, .ldc = GEMM};
         for (int i = 0; k && i < GEMM_ROUNDS; i++) {
             int64_t begin = clock_now_ns();
             double rate;
@@ -51,7 +52,7 @@ typedef struct bench {
     manta_session *s;
     manta_feed f;
     void *input, *target;
-    float *gemm;             /* three matrices */
+    float *gemm; /* three matrices */
     double *times;
 } bench;
 
@@ -65,7 +66,8 @@ static manta_status make_batch(bench *b)
 
     x.shape[0] = y.shape[0] = b->o->batch;
     x = manta_array_of(MANTA_DTYPE_F32, x.ndim, x.shape, NULL);
-    y = sparse ? manta_array_of(MANTA_DTYPE_I64, 1, labels, NULL) : manta_array_of(MANTA_DTYPE_F32, y.ndim, y.shape, NULL);
+    y = sparse ? manta_array_of(MANTA_DTYPE_I64, 1, labels, NULL)
+               : manta_array_of(MANTA_DTYPE_F32, y.ndim, y.shape, NULL);
     TRY(mem_try_array(manta_array_count(&x), 4, "a batch", &b->input));
     TRY(mem_try_array(manta_array_count(&y), 8, "a batch", &b->target));
     x.data = b->input;
@@ -88,11 +90,16 @@ static manta_status open_bench(bench *b, const char *model)
     TRY(manta_zoo(model, &b->m));
     TRY(manta_optimizer_named(name, &opt));
     y = manta_model_output(b->m, 0, NULL);
-    if (y.ndim == 2 && y.shape[1] == 10) loss = (manta_loss){.name = "sparse_categorical_crossentropy", .from_logits = true};
+    if (y.ndim == 2 && y.shape[1] == 10)
+        loss = (manta_loss){.name = "sparse_categorical_crossentropy", .from_logits = true};
     TRY(manta_session_open(b->m,
-                           &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &loss,
-                                            .n_metrics = loss.from_logits, .metrics = &metric},
-                           &(manta_session_options){.threads = b->o->threads, .kernels = b->o->kernels}, &b->s));
+                           &(manta_compile){.optimizer = &opt,
+                                            .n_losses = 1,
+                                            .losses = &loss,
+                                            .n_metrics = loss.from_logits,
+                                            .metrics = &metric},
+                           &(manta_session_options){.threads = b->o->threads, .kernels = b->o->kernels},
+                           &b->s));
     TRY(make_batch(b));
     TRY(mem_try_array(3 * GEMM * GEMM, sizeof *b->gemm, "matrices", (void **)&b->gemm));
     TRY(mem_try_array(b->o->steps, sizeof *b->times, "times", (void **)&b->times));
@@ -119,7 +126,8 @@ static double step_flops(const bench *b)
     double sum = 0;
     exec_time t;
 
-    for (int i = 0; exec_time_at(b->s->e, b->o->forward ? PLAN_PREDICT : PLAN_TRAIN, b->o->batch, i, &t); i++) {
+    for (int i = 0; exec_time_at(b->s->e, b->o->forward ? PLAN_PREDICT : PLAN_TRAIN, b->o->batch, i, &t);
+         i++) {
         sum += t.flops + (b->o->forward ? 0 : t.backward_flops);
     }
     return sum;
@@ -131,7 +139,7 @@ static manta_status run_bench(bench *b, const char *model, manta_bench_result *o
     float *c = b->gemm + 2 * GEMM * GEMM;
     double best = gemm_rate(b->s->pool, a, a + GEMM * GEMM, c), again, ms;
 
-    for (int64_t i = 0; i < 3; i++) TRY(one_step(b, &ms));   /* plans, pages and clocks warm */
+    for (int64_t i = 0; i < 3; i++) TRY(one_step(b, &ms)); /* plans, pages and clocks warm */
     for (int64_t i = 0; i < b->o->steps; i++) TRY(one_step(b, &b->times[i]));
     again = gemm_rate(b->s->pool, a, a + GEMM * GEMM, c);
     if (again > best) best = again;
@@ -143,8 +151,8 @@ static manta_status run_bench(bench *b, const char *model, manta_bench_result *o
     out->gflops = step_flops(b) / out->ms_per_step / 1e6;
     out->gemm_gflops = best;
     out->gemm_share = out->gflops / best;
-    snprintf(out->row, sizeof out->row, "%s %s, batch %lld, %s", model, b->o->forward ? "forward" : "training",
-             (long long)b->o->batch, b->s->about);
+    snprintf(out->row, sizeof out->row, "%s %s, batch %lld, %s", model,
+             b->o->forward ? "forward" : "training", (long long)b->o->batch, b->s->about);
     return MANTA_OK;
 }
 
@@ -154,7 +162,8 @@ manta_status manta_bench_train(const char *model, const manta_bench_options *o, 
     manta_status st;
 
     if (o->batch < 1 || o->steps < 1 || o->steps > MOST_STEPS) {
-        return manta_fail(MANTA_EINVAL, "%lld steps of batch %lld, expected 1 to %d steps and a batch of at least 1",
+        return manta_fail(MANTA_EINVAL,
+                          "%lld steps of batch %lld, expected 1 to %d steps and a batch of at least 1",
                           (long long)o->steps, (long long)o->batch, MOST_STEPS);
     }
     st = open_bench(&b, model);

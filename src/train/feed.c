@@ -20,8 +20,8 @@ static manta_status no_column(const char *what, const char *name, int n, const m
     manta_status st;
 
     for (int i = 0; i < n; i++) buf_printf(&b, "%s%s", i ? ", " : "", columns[i].name);
-    st = manta_fail(MANTA_EINVAL, "no column of the data is for the model's %s '%s'; there are: %s", what, name,
-                    buf_text(&b));
+    st = manta_fail(MANTA_EINVAL, "no column of the data is for the model's %s '%s'; there are: %s", what,
+                    name, buf_text(&b));
     buf_release(&b);
     return st;
 }
@@ -31,9 +31,11 @@ manta_status feed_map_init(feed_map *f, const manta_model *m, bool targets, int 
 {
     const char *name = NULL;
 
-    *f = (feed_map){.n_inputs = manta_model_inputs(m), .n_targets = targets ? manta_model_outputs(m) : 0, .weight = -1};
+    *f = (feed_map){
+        .n_inputs = manta_model_inputs(m), .n_targets = targets ? manta_model_outputs(m) : 0, .weight = -1};
     if (f->n_inputs > 8 || f->n_targets > 8) {
-        return manta_fail(MANTA_EUNSUPPORTED, "a model of more than 8 inputs or outputs cannot be fed from columns");
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "a model of more than 8 inputs or outputs cannot be fed from columns");
     }
     for (int i = 0; i < f->n_inputs; i++) {
         manta_model_input(m, i, &name);

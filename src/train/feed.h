@@ -6,8 +6,8 @@
 
 typedef struct feed_map {
     int n_inputs, n_targets;
-    int inputs[8], targets[8];   /* columns of the batch */
-    int weight;                  /* column of the sample weights, -1: none */
+    int inputs[8], targets[8]; /* columns of the batch */
+    int weight; /* column of the sample weights, -1: none */
 } feed_map;
 
 /* Matches the model's inputs (and with `targets` its outputs) with columns by

@@ -16,15 +16,15 @@ typedef struct pass {
     manta_loader *loader;
     feed_map map;
     plan_mode mode;
-    int64_t steps;           /* of an epoch, negative: not known */
-    int64_t limit;           /* stop after so many, 0: at the end */
+    int64_t steps; /* of an epoch, negative: not known */
+    int64_t limit; /* stop after so many, 0: at the end */
 } pass;
 
 static const manta_fit_options defaults;
 
 /* Opens `d` for a pass: shuffled when training, its batches planned. */
-static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const manta_fit_options *o, plan_mode mode,
-                              int64_t batch, int64_t limit)
+static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const manta_fit_options *o,
+                              plan_mode mode, int64_t batch, int64_t limit)
 {
     bool batched = manta_dataset_is_batched(d);
     manta_loader_options lo = {.batch_size = batched ? 0 : batch ? batch : 32};
@@ -44,7 +44,8 @@ static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const
         made = manta_dataset_shuffle(made, 0, layout_run(&s->l, s->state)->seed);
     }
     if (mode == PLAN_TRAIN && o->steps_per_epoch) {
-        if (manta_dataset_count(made) != MANTA_FOREVER_COUNT) made = manta_dataset_repeat(made, MANTA_FOREVER_COUNT);
+        if (manta_dataset_count(made) != MANTA_FOREVER_COUNT)
+            made = manta_dataset_repeat(made, MANTA_FOREVER_COUNT);
         lo.steps_per_epoch = o->steps_per_epoch;
     }
     if ((st = manta_loader_open(made, &lo, &p->loader))) goto out;
@@ -82,7 +83,8 @@ static manta_status pass_next(pass *p, int64_t step, manta_feed *f, int64_t *fir
     if (weighted && b.count > s->class_weights_cap) {
         mem_try_free(s->class_weights);
         s->class_weights_cap = 0;
-        TRY(mem_try_array(b.count, sizeof *s->class_weights, "weights of a batch", (void **)&s->class_weights));
+        TRY(mem_try_array(b.count, sizeof *s->class_weights, "weights of a batch",
+                          (void **)&s->class_weights));
         s->class_weights_cap = b.count;
     }
     TRY(feed_of(&p->map, &b, weighted ? p->o->class_weight : NULL, p->o->n_classes, s->class_weights, f));
@@ -106,14 +108,15 @@ static bool tell(teller *t, manta_event_kind kind)
     t->e.kind = kind;
     t->e.metrics = &t->metrics;
     t->e.seconds = (double)(clock_now_ns() - t->begin_ns) / 1e9;
-    if (kind == MANTA_EVENT_STEP) t->e.samples_per_s = t->e.seconds > 0 ? (double)t->e.samples / t->e.seconds : 0;
+    if (kind == MANTA_EVENT_STEP)
+        t->e.samples_per_s = t->e.seconds > 0 ? (double)t->e.samples / t->e.seconds : 0;
     return !t->o->event || t->o->event(t->o->user, t->s, &t->e);
 }
 
 static manta_status stopped(const teller *t)
 {
-    return manta_fail(MANTA_ECANCELLED, "stopped on request after step %lld of epoch %lld", (long long)t->e.step,
-                      (long long)t->e.epoch + 1);
+    return manta_fail(MANTA_ECANCELLED, "stopped on request after step %lld of epoch %lld",
+                      (long long)t->e.step, (long long)t->e.epoch + 1);
 }
 
 /* ---- evaluation ---- */
@@ -146,7 +149,8 @@ static manta_status evaluate_pass(pass *p, teller *t, const char *prefix, manta_
     return MANTA_OK;
 }
 
-manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out)
+manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o,
+                            manta_metrics *out)
 {
     teller t = {.o = o ? o : &defaults, .s = s, .begin_ns = clock_now_ns()};
     manta_metrics metrics = {0};
@@ -258,7 +262,8 @@ manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_optio
     o = t.o;
     epochs = o->epochs ? o->epochs : 1;
     if (o->initial_epoch < 0 || o->initial_epoch > epochs) {
-        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)o->initial_epoch, (long long)epochs);
+        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)o->initial_epoch,
+                          (long long)epochs);
     }
     if ((st = pass_open(&p, s, d, o, PLAN_TRAIN, o->batch, o->steps_per_epoch))) goto out;
     if (o->validation) {

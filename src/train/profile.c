@@ -3,7 +3,8 @@
 
 #include "train/session.h"
 
-static void keep_span(void *ctx, const char *layer, const char *op, bool backward, int64_t begin_ns, int64_t end_ns)
+static void keep_span(void *ctx, const char *layer, const char *op, bool backward, int64_t begin_ns,
+                      int64_t end_ns)
 {
     trace_span(ctx, layer, op, backward, begin_ns, end_ns);
 }

@@ -57,8 +57,8 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     copy_objective(s, c);
     TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
     if (3 + s->o.n_heads + s->o.n_metrics > MANTA_MAX_METRICS / 2) {
-        return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics are more than a session can keep", s->o.n_heads,
-                          s->o.n_metrics);
+        return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics are more than a session can keep",
+                          s->o.n_heads, s->o.n_metrics);
     }
     layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
     apply_init(&s->a, &s->l, &s->opt, s->k);
@@ -66,12 +66,14 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     TRY(make_memory(s));
     layout_start(&s->l, s->state, o->seed, &s->opt);
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
-    snprintf(s->about, sizeof s->about, "%d thread%s, %s kernels", threads, threads == 1 ? "" : "s", s->k->name);
-    return exec_new(s->m, &s->l, &s->o, &(exec_options){.pool = s->pool, .kernels = s->k, .debug = o->debug}, &s->e);
+    snprintf(s->about, sizeof s->about, "%d thread%s, %s kernels", threads, threads == 1 ? "" : "s",
+             s->k->name);
+    return exec_new(s->m, &s->l, &s->o, &(exec_options){.pool = s->pool, .kernels = s->k, .debug = o->debug},
+                    &s->e);
 }
 
-manta_status manta_session_open(const manta_model *m, const manta_compile *c, const manta_session_options *options,
-                                manta_session **out)
+manta_status manta_session_open(const manta_model *m, const manta_compile *c,
+                                const manta_session_options *options, manta_session **out)
 {
     static const manta_session_options none;
     static const manta_compile nothing;
@@ -262,7 +264,8 @@ manta_status manta_session_set_learning_rate(manta_session *s, double rate)
         return manta_fail(MANTA_EINVAL, "the learning rate is ruled by a schedule and cannot be set");
     }
     if (!(rate >= 0) || isinf(rate)) {
-        return manta_fail(MANTA_EINVAL, "a learning rate of %g, expected a number that is not negative", rate);
+        return manta_fail(MANTA_EINVAL, "a learning rate of %g, expected a number that is not negative",
+                          rate);
     }
     layout_run(&s->l, s->state)->learning_rate = rate;
     return MANTA_OK;

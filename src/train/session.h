@@ -15,14 +15,14 @@
 /* What the last call left behind. */
 typedef enum session_phase {
     SESSION_IDLE,
-    SESSION_FORWARD,             /* losses and sums are in the slots */
-    SESSION_BACKWARD             /* gradients too */
+    SESSION_FORWARD, /* losses and sums are in the slots */
+    SESSION_BACKWARD /* gradients too */
 } session_phase;
 
 struct manta_session {
-    const manta_model *m;        /* borrowed */
+    const manta_model *m; /* borrowed */
     manta_optimizer opt;
-    manta_loss *losses;          /* copies, names owned */
+    manta_loss *losses; /* copies, names owned */
     manta_metric *metrics;
     int n_losses, n_metrics;
     objective o;
@@ -33,17 +33,17 @@ struct manta_session {
     exec *e;
     int shards;
     bool fuse;
-    void *state;                 /* one side: updates happen in place */
-    void **slots;                /* one per shard */
-    const void **used;           /* those with samples, in shard order */
+    void *state; /* one side: updates happen in place */
+    void **slots; /* one per shard */
+    const void **used; /* those with samples, in shard order */
     int n_used;
     session_phase phase;
-    bool torn;                   /* a step failed in the middle of a fused update */
-    double *eval_sums;           /* of evaluation steps since the last reset, n_sums + 1 */
-    bool evaluated;              /* the last step was one */
-    float *class_weights;        /* per sample, for a batch */
+    bool torn; /* a step failed in the middle of a fused update */
+    double *eval_sums; /* of evaluation steps since the last reset, n_sums + 1 */
+    bool evaluated; /* the last step was one */
+    float *class_weights; /* per sample, for a batch */
     int64_t class_weights_cap;
-    trace *trace;                /* when profiling with a trace */
+    trace *trace; /* when profiling with a trace */
     char about[64];
 };
 

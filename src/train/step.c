@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "train/session.h"
 
-enum { BLOCKS_PER_TASK = 16 };   /* of the parameter grid: 256 KB of weights */
+enum { BLOCKS_PER_TASK = 16 }; /* of the parameter grid: 256 KB of weights */
 
 /* ---- shards ---- */
 
@@ -51,16 +51,17 @@ static manta_status check_feed(const manta_session *s, const manta_feed *f, bool
     char shape[96];
 
     if (s->torn) {
-        return manta_fail(MANTA_EINVAL, "a step failed while it changed the weights; load them again to go on");
+        return manta_fail(MANTA_EINVAL,
+                          "a step failed while it changed the weights; load them again to go on");
     }
     if (f->count < 1) return manta_fail(MANTA_EINVAL, "a batch of %lld samples", (long long)f->count);
     if (f->n_inputs != s->m->n_inputs) {
-        return manta_fail(MANTA_EINVAL, "%d input arrays for the %d inputs of model '%s'", f->n_inputs, s->m->n_inputs,
-                          s->m->name);
+        return manta_fail(MANTA_EINVAL, "%d input arrays for the %d inputs of model '%s'", f->n_inputs,
+                          s->m->n_inputs, s->m->name);
     }
     if (targets && f->n_targets != s->o.n_heads) {
-        return manta_fail(MANTA_EINVAL, "%d target arrays for the %d losses of model '%s'", f->n_targets, s->o.n_heads,
-                          s->m->name);
+        return manta_fail(MANTA_EINVAL, "%d target arrays for the %d losses of model '%s'", f->n_targets,
+                          s->o.n_heads, s->m->name);
     }
     for (int i = 0; targets && i < f->n_targets; i++) {
         const manta_array *t = &f->targets[i];
@@ -161,7 +162,8 @@ static void finish_step(manta_session *s, int64_t count)
 /* ---- a step in parts ---- */
 
 /* Forward and (unless only the loss is wanted) backward of every shard. */
-static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode mode, bool forward, bool backward)
+static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode mode, bool forward,
+                               bool backward)
 {
     int shard = 0, used = 0;
 
@@ -209,7 +211,8 @@ manta_status manta_session_apply(manta_session *s, const float *g)
     double samples = 0;
 
     if (!g && phase != SESSION_BACKWARD) {
-        return manta_fail(MANTA_EINVAL, "there are no gradients to apply: call manta_session_backward() before");
+        return manta_fail(MANTA_EINVAL,
+                          "there are no gradients to apply: call manta_session_backward() before");
     }
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     if (phase == SESSION_IDLE) {

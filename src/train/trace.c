@@ -42,9 +42,11 @@ manta_status trace_write(const trace *t)
     buf_add_text(&b, "{\"traceEvents\":[\n");
     for (size_t i = 0; i < t->spans.n; i++) {
         const span *x = &t->spans.at[i];
-        buf_printf(&b, "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}",
-                   i ? ",\n" : "", x->name, x->kind, x->backward ? 2 : 1, (double)(x->begin_ns - zero) / 1e3,
-                   (double)(x->end_ns - x->begin_ns) / 1e3);
+        buf_printf(
+            &b,
+            "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}",
+            i ? ",\n" : "", x->name, x->kind, x->backward ? 2 : 1, (double)(x->begin_ns - zero) / 1e3,
+            (double)(x->end_ns - x->begin_ns) / 1e3);
     }
     buf_add_text(&b, "\n],\"displayTimeUnit\":\"ms\"}\n");
     st = file_replace(t->path, b.at, b.n);

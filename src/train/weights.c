@@ -70,13 +70,15 @@ manta_status manta_session_save(const manta_session *s, const char *path)
 
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
-        add_column(&c, mem_strdup(g->name),
-                   manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i)));
+        add_column(
+            &c, mem_strdup(g->name),
+            manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i)));
     }
     if (s->n_losses) {
         (void)each_array(s, save_array, &c);
         add_column(&c, mem_strdup("optimizer/iterations"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &calls));
-        add_column(&c, mem_strdup("optimizer/learning_rate"), manta_array_of(MANTA_DTYPE_F64, 0, NULL, &rate));
+        add_column(&c, mem_strdup("optimizer/learning_rate"),
+                   manta_array_of(MANTA_DTYPE_F64, 0, NULL, &rate));
         add_column(&c, mem_strdup("run/seed"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &seed));
         add_column(&c, mem_strdup("run/position"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &position));
     }
@@ -103,11 +105,12 @@ static manta_status check_variables(const manta_session *s, const char *path, co
         manta_array want = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, NULL);
         char given[96], expected[96];
         if (!a) {
-            return manta_fail(MANTA_ENOENT, "%s has no array '%s', which model '%s' needs", path, g->name, s->m->name);
+            return manta_fail(MANTA_ENOENT, "%s has no array '%s', which model '%s' needs", path, g->name,
+                              s->m->name);
         }
         if (!same_shape(a, &want)) {
-            return manta_fail(MANTA_EINVAL, "%s: array '%s' has shape %s, model '%s' expects %s", path, g->name,
-                              manta_shape_text(a->ndim, a->shape, given, sizeof given), s->m->name,
+            return manta_fail(MANTA_EINVAL, "%s: array '%s' has shape %s, model '%s' expects %s", path,
+                              g->name, manta_shape_text(a->ndim, a->shape, given, sizeof given), s->m->name,
                               manta_shape_text(want.ndim, want.shape, expected, sizeof expected));
         }
     }
@@ -174,7 +177,8 @@ manta_status manta_session_load(manta_session *s, const char *path, bool weights
     if ((st = check_variables(s, path, file))) goto out;
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
-        manta_array a = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
+        manta_array a =
+            manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
         if ((st = copy_strided(s->pool, &a, manta_arrays_find(file, g->name), false))) goto out;
     }
     s->torn = false;

@@ -33,7 +33,7 @@ static void world_open(world *w, const manta_optimizer *opt, manta_regularizer r
     apply_init(&w->a, &w->t.l, &w->t.opt, w->t.k);
     w->old = mem_try(w->t.l.state_size);
     memcpy(w->old, w->t.state, w->t.l.state_size);
-    for (int i = 0; i < w->t.l.arrays.n; i++) {   /* as if some steps had been */
+    for (int i = 0; i < w->t.l.arrays.n; i++) { /* as if some steps had been */
         float *s = layout_array(&w->t.l, w->old, i);
         for (int j = 0; j < w->t.l.n_params; j++) {
             const layout_variable *v = &w->t.l.params[j];
@@ -47,11 +47,13 @@ static void world_open(world *w, const manta_optimizer *opt, manta_regularizer r
         w->used[i] = w->slots[i];
         for (int j = 0; j < w->t.l.n_params; j++) {
             const layout_variable *v = &w->t.l.params[j];
-            net_fill(layout_slot_grads(&w->t.l, w->slots[i]) + v->offset, v->count, (uint64_t)(100 + 10 * i + j));
+            net_fill(layout_slot_grads(&w->t.l, w->slots[i]) + v->offset, v->count,
+                     (uint64_t)(100 + 10 * i + j));
         }
         for (int j = 0; j < w->t.l.n_stats; j++) {
             const layout_variable *v = &w->t.l.stats[j];
-            net_fill(layout_slot_stats(&w->t.l, w->slots[i]) + v->offset, v->count, (uint64_t)(500 + 10 * i + j));
+            net_fill(layout_slot_stats(&w->t.l, w->slots[i]) + v->offset, v->count,
+                     (uint64_t)(500 + 10 * i + j));
         }
         sums = layout_slot_sums(&w->t.l, w->slots[i]);
         for (int j = 0; j < w->t.l.n_sums; j++) sums[j] = i + 1 + 0.1 * j;
@@ -75,7 +77,7 @@ static void update(world *w, void *new_, int shards, unsigned cuts)
 
     apply_begin(&w->a, w->old, new_, shards, w->used);
     if (apply_needs_norms(&w->a)) {
-        apply_norms(&w->a, l->param_blocks / 2, l->param_blocks);   /* in any order */
+        apply_norms(&w->a, l->param_blocks / 2, l->param_blocks); /* in any order */
         apply_norms(&w->a, 0, l->param_blocks / 2);
         apply_factors(&w->a);
     }
@@ -136,7 +138,7 @@ static void same_bits_however_divided(void **state)
                 void *new_;
                 world_open(&w, &opts[i], (manta_regularizer){.l1 = reg ? 0.01f : 0, .l2 = reg ? 0.02f : 0},
                            families[round & 1]);
-                new_ = round & 2 ? w.old : mem_try(w.t.l.state_size);   /* in place, or another side */
+                new_ = round & 2 ? w.old : mem_try(w.t.l.state_size); /* in place, or another side */
                 update(&w, new_, SHARDS, round < 4 ? 0 : 0x6b5au * round);
                 if (!first) {
                     size = w.t.l.state_size;
@@ -238,8 +240,10 @@ static void the_tree_is_of_subtrees(void **state)
         const float *grads[8], *sums[2] = {&four[0], &four[1]};
         float w8 = 0, w2 = 0;
         for (int i = 0; i < 8; i++) grads[i] = &v[i];
-        kernels_of(KERN_REFERENCE)->update(&(update_run){.s = &s, .n = 1, .grads = grads, .n_grads = 8, .w = &w8, .w_new = &w8});
-        kernels_of(KERN_REFERENCE)->update(&(update_run){.s = &s, .n = 1, .grads = sums, .n_grads = 2, .w = &w2, .w_new = &w2});
+        kernels_of(KERN_REFERENCE)
+            ->update(&(update_run){.s = &s, .n = 1, .grads = grads, .n_grads = 8, .w = &w8, .w_new = &w8});
+        kernels_of(KERN_REFERENCE)
+            ->update(&(update_run){.s = &s, .n = 1, .grads = sums, .n_grads = 2, .w = &w2, .w_new = &w2});
         assert_memory_equal(&w8, &w2, sizeof w8);
     }
 }

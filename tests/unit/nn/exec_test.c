@@ -90,7 +90,8 @@ static void gradients_with_two_uses_of_an_output(void **state)
 }
 
 /* One training step's slot and outputs, as bytes. */
-static void *slot_bytes(manta_model *m, bool classes, int64_t batch, int threads, const char *family, size_t *size)
+static void *slot_bytes(manta_model *m, bool classes, int64_t batch, int threads, const char *family,
+                        size_t *size)
 {
     net t;
     char *copy;
@@ -105,7 +106,8 @@ static void *slot_bytes(manta_model *m, bool classes, int64_t batch, int threads
     return copy;
 }
 
-static void assert_same_slot(manta_model *(*make)(void), bool classes, int64_t batch, int threads, const char *family)
+static void assert_same_slot(manta_model *(*make)(void), bool classes, int64_t batch, int threads,
+                             const char *family)
 {
     size_t a_size, b_size;
     void *a = slot_bytes(make(), classes, batch, 1, "reference", &a_size);
@@ -187,7 +189,7 @@ static void state_and_slot_may_move(void **state)
     state2 = mem_try(t.l.state_size);
     slot2 = mem_try(t.l.slot_size);
     memcpy(state2, t.state, t.l.state_size);
-    memset(t.state, 0xff, t.l.state_size);   /* NaN everywhere: whoever reads the old one shows */
+    memset(t.state, 0xff, t.l.state_size); /* NaN everywhere: whoever reads the old one shows */
     t.run.state = state2;
     t.run.slot = slot2;
     assert_ok(exec_forward(t.e, &t.run));
@@ -307,9 +309,10 @@ static void debug_names_the_first_nan(void **state)
 
     (void)state;
     net_open(&t, net_mixed(), true, 4, 1, NULL, NULL);
-    assert_ok(exec_new(t.m, &t.l, &t.o, &(exec_options){.pool = t.pool, .kernels = t.k, .debug = true}, &debug));
+    assert_ok(
+        exec_new(t.m, &t.l, &t.o, &(exec_options){.pool = t.pool, .kernels = t.k, .debug = true}, &debug));
     assert_ok(exec_forward(debug, &t.run));
-    w.data = layout_variable_at(&t.l, t.state, 2);   /* the second convolution's kernel */
+    w.data = layout_variable_at(&t.l, t.state, 2); /* the second convolution's kernel */
     ((float *)w.data)[5] = NAN;
     assert_int_equal(exec_forward(debug, &t.run), MANTA_ENAN);
     assert_non_null(strstr(manta_error_text(), "layer 'conv2d_1'"));
@@ -328,8 +331,9 @@ static void wrong_input_is_named(void **state)
     x = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){4, 6, 6, 3}, t.x.data);
     t.run.inputs = &x;
     assert_int_equal(exec_forward(t.e, &t.run), MANTA_EINVAL);
-    assert_string_equal(manta_error_text(), "input 'image' of model 'mixed' was given an array of shape (4, 6, 6, 3), "
-                                            "expected (4, 6, 6, 2)");
+    assert_string_equal(manta_error_text(),
+                        "input 'image' of model 'mixed' was given an array of shape (4, 6, 6, 3), "
+                        "expected (4, 6, 6, 2)");
     t.run.inputs = &t.x;
     ((int64_t *)t.y.data)[2] = 5;
     assert_int_equal(exec_forward(t.e, &t.run), MANTA_EINVAL);

@@ -150,10 +150,14 @@ static void nested_models_share_their_weights(void **state)
 
 static void names_as_keras_makes_them(void **state)
 {
-    static const char *const names[][2] = {{"Conv2D", "conv2d"},          {"MaxPooling2D", "max_pooling2d"},
-                                           {"ReLU", "re_lu"},             {"LeakyReLU", "leaky_re_lu"},
-                                           {"ELU", "elu"},                {"ZeroPadding2D", "zero_padding2d"},
-                                           {"BatchNormalization", "batch_normalization"}, {"PReLU", "p_re_lu"},
+    static const char *const names[][2] = {{"Conv2D", "conv2d"},
+                                           {"MaxPooling2D", "max_pooling2d"},
+                                           {"ReLU", "re_lu"},
+                                           {"LeakyReLU", "leaky_re_lu"},
+                                           {"ELU", "elu"},
+                                           {"ZeroPadding2D", "zero_padding2d"},
+                                           {"BatchNormalization", "batch_normalization"},
+                                           {"PReLU", "p_re_lu"},
                                            {"GlobalAveragePooling2D", "global_average_pooling2d"}};
     char buf[64];
 
@@ -191,15 +195,19 @@ static manta_status square_backward(const manta_op_call *c)
     return MANTA_OK;
 }
 
-static const manta_op square = {.name = "square", .flags = MANTA_OP_READS_INPUT(0), .shape = square_shape,
-                                .forward = square_forward, .backward = square_backward};
+static const manta_op square = {.name = "square",
+                                .flags = MANTA_OP_READS_INPUT(0),
+                                .shape = square_shape,
+                                .forward = square_forward,
+                                .backward = square_backward};
 
 typedef struct scale_options {
     double start;
 } scale_options;
 
 /* y = x^2 * w, w one number per channel. */
-static manta_status scale_call(manta_layer *l, const void *options, int n, const manta_value *in, manta_value *out)
+static manta_status scale_call(manta_layer *l, const void *options, int n, const manta_value *in,
+                               manta_value *out)
 {
     const scale_options *o = options;
     manta_array a = manta_layer_shape(l, in[0]);
@@ -214,8 +222,8 @@ static manta_status scale_call(manta_layer *l, const void *options, int n, const
     return MANTA_OK;
 }
 
-static const manta_layer_class scale_class = {.name = "SquareScale", .options_size = sizeof(scale_options),
-                                              .call = scale_call};
+static const manta_layer_class scale_class = {
+    .name = "SquareScale", .options_size = sizeof(scale_options), .call = scale_call};
 
 static void a_layer_of_the_users_own(void **state)
 {

@@ -19,10 +19,10 @@
 #include "nn/apply.h"
 #include "nn/exec.h"
 
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        manta_status ok_ = (call);                                                                 \
-        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                   \
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        manta_status ok_ = (call);                                                                           \
+        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
     } while (0)
 
 /* A model with everything needed to run it, one batch of made-up samples. */
@@ -49,8 +49,8 @@ static inline void net_fill(float *v, int64_t n, uint64_t stream)
 
 /* Opens a built model (taken) with an MSE loss, or cross-entropy from logits
  * when `classes`. */
-static inline void net_open(net *t, manta_model *m, bool classes, int64_t batch, int threads, const char *kernels_name,
-                            const manta_optimizer *opt)
+static inline void net_open(net *t, manta_model *m, bool classes, int64_t batch, int threads,
+                            const char *kernels_name, const manta_optimizer *opt)
 {
     manta_array y;
 
@@ -63,7 +63,8 @@ static inline void net_open(net *t, manta_model *m, bool classes, int64_t batch,
     } else {
         assert_ok(manta_optimizer_named("sgd", &t->opt));
     }
-    t->loss = (manta_loss){.name = classes ? "sparse_categorical_crossentropy" : "mse", .from_logits = classes};
+    t->loss =
+        (manta_loss){.name = classes ? "sparse_categorical_crossentropy" : "mse", .from_logits = classes};
     t->metric = (manta_metric){.name = classes ? "accuracy" : "mae"};
     assert_ok(objective_init(&t->o, m, 1, &t->loss, 1, &t->metric));
     layout_init(&t->l, m, &t->o, &t->opt);
@@ -90,8 +91,14 @@ static inline void net_open(net *t, manta_model *m, bool classes, int64_t batch,
         t->y.data = mem_try(manta_array_bytes(&t->y));
         net_fill(t->y.data, manta_array_count(&t->y), 2);
     }
-    t->run = (exec_run){.mode = PLAN_TRAIN, .batch = batch, .state = t->state, .slot = t->slot, .inputs = &t->x,
-                        .targets = &t->y, .seed = 11, .step = 5};
+    t->run = (exec_run){.mode = PLAN_TRAIN,
+                        .batch = batch,
+                        .state = t->state,
+                        .slot = t->slot,
+                        .inputs = &t->x,
+                        .targets = &t->y,
+                        .seed = 11,
+                        .step = 5};
 }
 
 static inline void net_close(net *t)
@@ -129,10 +136,17 @@ static inline manta_model *net_mixed(void)
     assert_ok(manta_model_build(inner));
 
     x = manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){6, 6, 2});
-    x = manta_call(m, manta_conv2d(m, (manta_conv2d_options){.filters = 4, .kernel_size = {3, 3}, .padding = "same",
-                                                             .activation = "relu"}), x);
-    y = manta_call(m, manta_conv2d(m, (manta_conv2d_options){.filters = 4, .kernel_size = {3, 3}, .padding = "same",
-                                                             .no_bias = true}), x);
+    x = manta_call(m,
+                   manta_conv2d(m, (manta_conv2d_options){.filters = 4,
+                                                          .kernel_size = {3, 3},
+                                                          .padding = "same",
+                                                          .activation = "relu"}),
+                   x);
+    y = manta_call(m,
+                   manta_conv2d(m,
+                                (manta_conv2d_options){
+                                    .filters = 4, .kernel_size = {3, 3}, .padding = "same", .no_bias = true}),
+                   x);
     y = manta_call(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}), y);
     y = manta_call(m, manta_activation(m, (manta_activation_options){.activation = "relu"}), y);
     pair[0] = x;

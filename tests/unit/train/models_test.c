@@ -8,10 +8,10 @@
 #include "base/mem.h"
 #include "nn/graph.h"
 
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        manta_status ok_ = (call);                                                                 \
-        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                   \
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        manta_status ok_ = (call);                                                                           \
+        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
     } while (0)
 
 /* Element i of tensor t by the README's formula. */
@@ -64,8 +64,10 @@ static void set_weights(manta_session *s, const char *file, bool torch)
         assert_true(v >= 0);
         assert_ok(manta_session_weight(s, manta_model_variable(m, v).name, &a));
         for (int64_t i = 0; i < manta_array_count(&a); i++) {
-            float fixed = strstr(manta_model_variable(m, v).name, "/gamma") ? 1 : 0;   /* where there is no formula */
-            ((float *)a.data)[ours_at(&a, i, torch)] = scale == 0 ? fixed : formula((uint32_t)i, (uint32_t)t, scale);
+            float fixed =
+                strstr(manta_model_variable(m, v).name, "/gamma") ? 1 : 0; /* where there is no formula */
+            ((float *)a.data)[ours_at(&a, i, torch)] =
+                scale == 0 ? fixed : formula((uint32_t)i, (uint32_t)t, scale);
         }
     }
     golden_free(&scales);
@@ -115,12 +117,14 @@ static void check_gradients(manta_session *s, const char *file, bool torch)
         for (int64_t i = 0; i < manta_array_count(&a); i++) norm += (double)g[i] * (double)g[i];
         norm = sqrt(norm);
         peer = (double)scalar(file, name, "norm");
-        if (fabs(norm - peer) > 1e-4 * peer) fail_msg("%s: gradient's length %g, peer's %g", info.name, norm, peer);
+        if (fabs(norm - peer) > 1e-4 * peer)
+            fail_msg("%s: gradient's length %g, peer's %g", info.name, norm, peer);
         stride = (int64_t)scalar(file, name, "stride");
         snprintf(member, sizeof member, "grad/%s.values", name);
         values = golden_array(file, member);
         for (int64_t i = 0; i < manta_array_count(&values); i++) {
-            double theirs = (double)((float *)values.data)[i], d = (double)g[ours_at(&a, i * stride, torch)] - theirs;
+            double theirs = (double)((float *)values.data)[i],
+                   d = (double)g[ours_at(&a, i * stride, torch)] - theirs;
             away += d * d;
             length += theirs * theirs;
         }
@@ -191,8 +195,11 @@ static void mnist_cnn_follows_keras(void **state)
     assert_ok(manta_dataset_open("mnist", &(manta_open_options){.data_dir = MANTA_SOURCE_DIR "/data"}, &d));
     assert_ok(manta_loader_open(d, &(manta_loader_options){.batch_size = 64}, &loader));
     for (; step < 100 && manta_loader_next(loader, &b); step++) {
-        manta_feed f = {.count = b.count, .n_inputs = 1, .n_targets = 1,
-                        .inputs = {*manta_batch_find(&b, "x")}, .targets = {*manta_batch_find(&b, "y")}};
+        manta_feed f = {.count = b.count,
+                        .n_inputs = 1,
+                        .n_targets = 1,
+                        .inputs = {*manta_batch_find(&b, "x")},
+                        .targets = {*manta_batch_find(&b, "y")}};
         train_and_compare(s, file, false, step, &f);
     }
     assert_int_equal(step, 100);
@@ -231,7 +238,8 @@ static void resnet18_follows_torch(const char *file, const char *gradients, cons
             assert_ok(manta_session_backward(s, &f));
             assert_ok(manta_session_apply(s, NULL));
         }
-        if (step == 0 && file == gradients) {   /* running statistics: torch's unbiased variance, momentum 0.1 */
+        if (step == 0 &&
+            file == gradients) { /* running statistics: torch's unbiased variance, momentum 0.1 */
             manta_array ours, theirs = golden_array(gradients, "stat/layer1.0.bn1.running_var");
             assert_ok(manta_session_weight(s, "layer1_0_bn1/moving_variance", &ours));
             for (int i = 0; i < 64; i++) {

@@ -18,10 +18,10 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-#define assert_ok(call)                                                                            \
-    do {                                                                                           \
-        manta_status ok_ = (call);                                                                 \
-        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                   \
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        manta_status ok_ = (call);                                                                           \
+        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
     } while (0)
 
 enum { N = 150, CLASSES = 4, SIDE = 6 };
@@ -54,7 +54,8 @@ static manta_feed feed(int64_t lo, int64_t hi)
 {
     manta_feed f = {.count = hi - lo, .n_inputs = 1, .n_targets = 1};
 
-    f.inputs[0] = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){hi - lo, SIDE, SIDE, 1}, images + lo * SIDE * SIDE);
+    f.inputs[0] =
+        manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){hi - lo, SIDE, SIDE, 1}, images + lo * SIDE * SIDE);
     f.targets[0] = manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){hi - lo}, labels + lo);
     return f;
 }
@@ -65,11 +66,13 @@ static manta_model *model(manta_regularizer reg)
     manta_model *m = manta_model_new("small");
 
     manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1});
-    manta_add(m, manta_conv2d(m, (manta_conv2d_options){.filters = 6, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_add(m, manta_conv2d(
+                     m, (manta_conv2d_options){.filters = 6, .kernel_size = {3, 3}, .activation = "relu"}));
     manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
     manta_add(m, manta_flatten(m));
     manta_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 16, .activation = "relu", .kernel_regularizer = reg}));
+    manta_add(m, manta_dense(
+                     m, (manta_dense_options){.units = 16, .activation = "relu", .kernel_regularizer = reg}));
     manta_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
     assert_ok(manta_model_build(m));
     return m;
@@ -86,8 +89,11 @@ static manta_session *session(const manta_model *m, const char *optimizer, manta
     assert_ok(manta_optimizer_named(optimizer, &opt));
     opt.learning_rate = 0.01;
     o.seed = 42;
-    assert_ok(manta_session_open(m, &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &cross_entropy,
-                                                     .n_metrics = 1, .metrics = &accuracy}, &o, &s));
+    assert_ok(manta_session_open(
+        m,
+        &(manta_compile){
+            .optimizer = &opt, .n_losses = 1, .losses = &cross_entropy, .n_metrics = 1, .metrics = &accuracy},
+        &o, &s));
     return s;
 }
 
@@ -140,8 +146,8 @@ static float *train(const char *optimizer, manta_session_options o, bool in_part
     return all;
 }
 
-static void assert_same_training(const char *optimizer, manta_session_options a, bool a_parts, manta_session_options b,
-                                 bool b_parts)
+static void assert_same_training(const char *optimizer, manta_session_options a, bool a_parts,
+                                 manta_session_options b, bool b_parts)
 {
     size_t a_size, b_size;
     float *x = train(optimizer, a, a_parts, &a_size), *y = train(optimizer, b, b_parts, &b_size);
@@ -158,11 +164,13 @@ static void fused_or_not_threads_or_not(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        manta_session_options one = {.threads = 1}, two = {.threads = 2}, plain = {.threads = 2, .no_fusion = true};
+        manta_session_options one = {.threads = 1}, two = {.threads = 2},
+                              plain = {.threads = 2, .no_fusion = true};
         assert_same_training(names[i], one, false, two, false);
         assert_same_training(names[i], one, false, plain, false);
         assert_same_training(names[i], one, false, two, true);
-        assert_same_training(names[i], one, false, (manta_session_options){.threads = 2, .kernels = "reference"}, false);
+        assert_same_training(names[i], one, false,
+                             (manta_session_options){.threads = 2, .kernels = "reference"}, false);
     }
 }
 
@@ -212,7 +220,8 @@ static void gradients_exchanged_by_hand(void **state)
     manta_session *a = session(m, "adam", (manta_session_options){.threads = 1});
     manta_session *b = session(m, "adam", (manta_session_options){.threads = 1});
     int64_t n = manta_session_params(a);
-    float *w = mem_try((size_t)n * sizeof *w), *g = mem_try((size_t)n * sizeof *g), *h = mem_try((size_t)n * sizeof *h);
+    float *w = mem_try((size_t)n * sizeof *w), *g = mem_try((size_t)n * sizeof *g),
+          *h = mem_try((size_t)n * sizeof *h);
 
     (void)state;
     assert_int_equal(n, manta_model_params(m, true));
@@ -229,8 +238,8 @@ static void gradients_exchanged_by_hand(void **state)
         assert_ok(manta_session_backward(a, &f));
         assert_ok(manta_session_gradients(a, h));
         assert_memory_equal(g, h, (size_t)n * sizeof *g);
-        assert_ok(manta_session_apply(a, NULL));     /* its own */
-        assert_ok(manta_session_apply(b, g));        /* the same, given */
+        assert_ok(manta_session_apply(a, NULL)); /* its own */
+        assert_ok(manta_session_apply(b, g)); /* the same, given */
         manta_session_get_flat(a, w);
         manta_session_get_flat(b, h);
         for (int64_t j = 0; j < n; j++) assert_float_equal(w[j], h[j], 1e-6);
@@ -339,7 +348,7 @@ static void saved_and_loaded_goes_on_the_same(void **state)
     assert_memory_equal(x, y, size);
     manta_session_close(b);
 
-    b = session(m, "sgd", (manta_session_options){.threads = 1});   /* another optimizer: weights only */
+    b = session(m, "sgd", (manta_session_options){.threads = 1}); /* another optimizer: weights only */
     assert_ok(manta_session_load(b, path, false));
     assert_ok(manta_session_load(b, path, true));
     assert_int_equal(manta_session_load(b, "/nonexistent.npz", true), MANTA_ENOENT);
@@ -370,7 +379,9 @@ static void a_file_that_does_not_fit_changes_nothing(void **state)
     o = session(other, "sgd", (manta_session_options){.threads = 1});
     assert_ok(manta_session_save(o, path));
     assert_int_equal(manta_session_load(s, path, false), MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), "array 'conv2d/kernel' has shape (3, 3, 1, 5), model 'small' expects (3, 3, 1, 6)"));
+    assert_non_null(
+        strstr(manta_error_text(),
+               "array 'conv2d/kernel' has shape (3, 3, 1, 5), model 'small' expects (3, 3, 1, 6)"));
     after = weights_after(m, s, &size);
     assert_memory_equal(before, after, size);
     mem_try_free(before);
@@ -401,7 +412,8 @@ static void a_line_is_found(void **state)
     assert_ok(manta_zoo("linear", &m));
     assert_ok(manta_optimizer_named("sgd", &opt));
     opt.learning_rate = 0.5;
-    assert_ok(manta_session_open(m, &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &mse}, NULL, &s));
+    assert_ok(
+        manta_session_open(m, &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &mse}, NULL, &s));
     f.inputs[0] = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){100, 1}, x);
     f.targets[0] = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){100, 1}, y);
     for (int i = 0; i < 201; i++) assert_ok(manta_session_step(s, &f));
@@ -441,12 +453,15 @@ static void weights_of_samples_and_classes(void **state)
     assert_ok(manta_session_evaluate_step(s, &half));
     manta_session_metrics(s, &out);
     b = manta_metrics_get(&out, "loss");
-    assert_true(fabs(2 * a - b) < 1e-6);   /* divided by the samples, not by the weights: Keras's rule */
-    assert_int_equal(manta_fit(s, d, &(manta_fit_options){.batch = 10, .class_weight = (float[]){1, 1, 1}, .n_classes = 3},
-                               NULL), MANTA_EINVAL);
+    assert_true(fabs(2 * a - b) < 1e-6); /* divided by the samples, not by the weights: Keras's rule */
+    assert_int_equal(
+        manta_fit(s, d, &(manta_fit_options){.batch = 10, .class_weight = (float[]){1, 1, 1}, .n_classes = 3},
+                  NULL),
+        MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), "label 3 has no class weight"));
-    assert_ok(manta_fit(s, d, &(manta_fit_options){.batch = 10, .class_weight = (float[]){1, 0, 2, 1}, .n_classes = 4},
-                        NULL));
+    assert_ok(manta_fit(
+        s, d, &(manta_fit_options){.batch = 10, .class_weight = (float[]){1, 0, 2, 1}, .n_classes = 4},
+        NULL));
     manta_dataset_unref(d);
     manta_session_close(s);
     manta_model_free(m);
@@ -470,11 +485,14 @@ static void stopping_and_mistakes(void **state)
     manta_feed f = feed(0, 4);
 
     (void)state;
-    assert_int_equal(manta_fit(s, d, &(manta_fit_options){.batch = 10, .event = stop_at_third, .user = &seen}, NULL),
-                     MANTA_ECANCELLED);
+    assert_int_equal(
+        manta_fit(s, d, &(manta_fit_options){.batch = 10, .event = stop_at_third, .user = &seen}, NULL),
+        MANTA_ECANCELLED);
     assert_int_equal(manta_session_iterations(s), 3);
-    assert_int_equal(manta_fit(s, forever, &(manta_fit_options){.batch = 10, .no_shuffle = true}, NULL), MANTA_EINVAL);
-    assert_ok(manta_fit(s, forever, &(manta_fit_options){.batch = 10, .no_shuffle = true, .steps_per_epoch = 20}, NULL));
+    assert_int_equal(manta_fit(s, forever, &(manta_fit_options){.batch = 10, .no_shuffle = true}, NULL),
+                     MANTA_EINVAL);
+    assert_ok(manta_fit(s, forever,
+                        &(manta_fit_options){.batch = 10, .no_shuffle = true, .steps_per_epoch = 20}, NULL));
     assert_int_equal(manta_session_iterations(s), 23);
     assert_int_equal(manta_session_backward(s, &f), MANTA_EINVAL);
     f.n_inputs = 2;
@@ -484,8 +502,9 @@ static void stopping_and_mistakes(void **state)
     assert_int_equal(manta_session_step(s, &f), MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), "9"));
     labels[1] = 7 % CLASSES;
-    assert_ok(manta_session_loss(s, &f, &loss));   /* nothing was torn */
-    assert_int_equal(manta_session_open(m, NULL, &(manta_session_options){.kernels = "mmx"}, &none), MANTA_EUNSUPPORTED);
+    assert_ok(manta_session_loss(s, &f, &loss)); /* nothing was torn */
+    assert_int_equal(manta_session_open(m, NULL, &(manta_session_options){.kernels = "mmx"}, &none),
+                     MANTA_EUNSUPPORTED);
     assert_null(none);
     manta_dataset_unref(d);
     manta_dataset_unref(forever);
