@@ -18,7 +18,7 @@ static pool *threads2;
 static int start(void **state)
 {
     (void)state;
-    return pool_new(2, KERN_SCRATCH, &threads2);
+    return pool_new(2, KERN_SCRATCH, &threads2) != MANTA_OK;
 }
 
 static int stop(void **state)

@@ -68,8 +68,8 @@ static inline void case_out(run *r, int64_t n, const float *v)
 {
     assert_true(v[n] == 12345.0f); /* nobody wrote behind the end */
     if (r->first) {
-        if (r->n + n > r->size) {
-            r->size = 2 * (r->n + n);
+        if (r->n + n >= r->size) {
+            r->size = 2 * (r->n + n) + 1;
             r->kept = realloc(r->kept, (size_t)r->size * sizeof *r->kept);
             assert_non_null(r->kept);
         }
