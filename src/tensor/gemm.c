@@ -25,6 +25,7 @@ enum {
     NC = 512,
     PAD = 16, /* floats between rows of a copy, so that they spread over the sets */
     ROWS_TO_PACK = 12, /* fewer rows than this read B too seldom to pay for packing it */
+    NEAR = 64, /* floats: wide panels of a narrow B are as good unpacked for a batch of rows */
     SMALL = 1 << 16 /* products below this many steps are not worth a second thread */
 };
 static_assert((PANEL_FLOATS + COPY_FLOATS + TILE_FLOATS) * sizeof(float) <= KERN_SCRATCH, "scratch");
@@ -53,12 +54,56 @@ int gemm_panel_vecs(const gemm_isa *isa, int64_t total, int64_t done)
     return (int)ceil_div(left, panels);
 }
 
-void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows)
+/* Memory that will be packed next, `rows` rows of `floats` floats. It is asked
+ * for a little with every register tile, so that it arrives during arithmetic:
+ * packing alone would wait for it with the multipliers idle. */
+typedef struct ahead {
+    const float *p;
+    int64_t ld, floats, rows;
+} ahead;
+
+static void fetch_some(ahead *a, int64_t tiles_left)
+{
+    const int64_t rows = ceil_div(a->rows, tiles_left);
+    for (int64_t r = 0; r < rows; r++, a->p += a->ld) {
+        for (int64_t i = 0; i < a->floats; i += 16) __builtin_prefetch(a->p + i, 0, 2);
+    }
+    a->rows -= rows;
+}
+
+/* The tile's own places in C and mask, used when its sum is done. */
+static void fetch_ends(const gemm_tile *t, int64_t rows)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        for (int i = 0; i < t->cols; i += 16) {
+            if (!t->load) __builtin_prefetch(t->c + r * t->rs_c + i, 1, 3);
+            if (t->mask) __builtin_prefetch(t->mask + r * t->rs_mask + i, 0, 3);
+        }
+    }
+}
+
+static void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows, ahead next)
 {
     const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
     int64_t tiles = ceil_div(rows, isa->max_rows[vecs]);
     gemm_tile part = *t;
     for (; tiles > 0; tiles--) {
+        const int64_t n = ceil_div(rows, tiles);
+        if (next.rows > 0) fetch_some(&next, tiles);
+        fetch_ends(&part, n);
+        isa->micro[vecs][n](&part);
+        part.row += n;
+        part.c += n * part.rs_c;
+        if (part.mask) part.mask += n * part.rs_mask;
+        rows -= n;
+    }
+}
+
+void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows)
+{
+    const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
+    gemm_tile part = *t;
+    for (int64_t tiles = ceil_div(rows, isa->max_rows[vecs]); tiles > 0; tiles--) {
         const int64_t n = ceil_div(rows, tiles);
         isa->micro[vecs][n](&part);
         part.row += n;
@@ -106,12 +151,29 @@ static const float *panel_of_b(const gemm_job *job, int64_t j, int cols, int64_t
         return packed;
     }
     const float *src = g->b + k0 * g->ldb + j;
-    if (cols % lanes == 0 && (rows < ROWS_TO_PACK || g->ldb == width)) {
+    const bool near = width >= NEAR && g->ldb <= 4 * NEAR && rows <= 2 * NEAR;
+    if (cols % lanes == 0 && (rows < ROWS_TO_PACK || g->ldb == width || near)) {
         *stride = g->ldb;
         return src;
     }
     job->isa->pack(src, g->ldb, kc, cols, width, packed);
     return packed;
+}
+
+/* What panel_of_b() will read after the panels up to column `done` of the tile
+ * at (j, cols), block (k0, kc): the next panel, or the next block's first. */
+static ahead next_panel(const gemm_job *job, int64_t j, int64_t cols, int64_t done, int64_t k0, int64_t kc)
+{
+    const gemm_call *g = job->g;
+    if (done >= cols) {
+        done = 0;
+        k0 += kc;
+        kc = min_of(kc, g->k - k0);
+    }
+    const int64_t n = min_of(cols - done, (int64_t)job->isa->max_vecs * job->isa->lanes);
+    if (kc <= 0) return (ahead){0};
+    if (g->tb) return (ahead){g->b + (j + done) * g->ldb + k0, g->ldb, kc, n};
+    return (ahead){g->b + k0 * g->ldb + j + done, g->ldb, n, kc};
 }
 
 static void sink_tile(const gemm_call *g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float *tile)
@@ -161,8 +223,8 @@ static void tile_task(void *ctx, int task, int thread)
                 t.mask = g->mask ? g->mask + i * g->ldc + j + j0 : NULL;
                 t.rs_mask = g->ldc;
             }
-            gemm_rows(job->isa, &t, rows);
             v += width;
+            compute_rows(job->isa, &t, rows, next_panel(job, j, cols, v * lanes, k0, kc));
         }
         k0 += kc;
     }
