@@ -1,6 +1,7 @@
 /* kernel.c - the tables of the kernel families, and which of them runs here. */
 #include "tensor/kernel.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -42,37 +43,44 @@ static const kernels kernels_onednn_avx512 = {
     .name = "onednn", .family = KERN_ONEDNN, PRODUCT_ENTRIES(onednn), ELEM_ENTRIES(avx512)};
 #endif
 
-static bool runs_avx2(void)
+/* What the processor runs, asked once: cpuid leaves a virtual machine, which takes microseconds. */
+enum { ASKED = 1, HAS_AVX2 = 2, HAS_AVX512 = 4 };
+
+static int ask_processor(void)
 {
+    int found = ASKED;
 #if defined(__x86_64__)
     unsigned a, b, c, d;
     bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-    return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return false;
+    if (f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found |= HAS_AVX2;
+    if ((found & HAS_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        found |= HAS_AVX512;
 #endif
+    return found;
 }
 
-static bool runs_avx512(void)
+static bool runs(int what)
 {
-#if defined(__x86_64__)
-    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-    return false;
-#endif
+    static _Atomic int known; /* any number of threads may find out at once; they find the same */
+    int k = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!k) {
+        k = ask_processor();
+        atomic_store_explicit(&known, k, memory_order_relaxed);
+    }
+    return (k & what) != 0;
 }
 
 const kernels *kernels_of(kern_family f)
 {
     switch (f) {
     case KERN_REFERENCE: return &kernels_reference;
-    case KERN_AVX2: return runs_avx2() ? &kernels_avx2 : NULL;
-    case KERN_AVX512: return runs_avx512() ? &kernels_avx512 : NULL;
+    case KERN_AVX2: return runs(HAS_AVX2) ? &kernels_avx2 : NULL;
+    case KERN_AVX512: return runs(HAS_AVX512) ? &kernels_avx512 : NULL;
     case KERN_ONEDNN:
 #ifdef MANTA_ONEDNN
-        if (runs_avx512()) return &kernels_onednn_avx512;
-        return runs_avx2() ? &kernels_onednn_avx2 : &kernels_onednn_reference;
+        if (runs(HAS_AVX512)) return &kernels_onednn_avx512;
+        return runs(HAS_AVX2) ? &kernels_onednn_avx2 : &kernels_onednn_reference;
 #else
         return NULL;
 #endif
