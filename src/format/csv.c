@@ -150,9 +150,16 @@ typedef struct shape {
     int64_t begin_line;
 } shape;
 
+/* Whether the field is `name`; a quote inside quotes is written twice. */
 static bool is_name(const field *f, const char *name)
 {
-    return strlen(name) == f->n && memcmp(name, f->at, f->n) == 0;
+    size_t i = 0;
+
+    for (; i < f->n && *name; i++, name++) {
+        if (f->at[i] != (uint8_t)*name) return false;
+        if (f->quoted && *name == '"') i++;
+    }
+    return i == f->n && !*name;
 }
 
 /* Reads the first record: is it a header, and is the label in it? */

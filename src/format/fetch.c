@@ -31,6 +31,7 @@ typedef struct transfer {
     int fd; /* the part */
     int64_t have; /* bytes of the part when the transfer began */
     int64_t done; /* bytes of the part now */
+    char range[32];
     bool begun; /* the first byte of the answer is here */
     CURL *curl;
     manta_progress_fn progress;
@@ -120,7 +121,9 @@ static void set_options(transfer *t, char *error)
     curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, 60L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "manta");
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
-    curl_easy_setopt(c, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)t->have);
+    /* CURLOPT_RESUME_FROM would give up on a server that knows no ranges. */
+    snprintf(t->range, sizeof t->range, "%lld-", (long long)t->have);
+    if (t->have > 0) curl_easy_setopt(c, CURLOPT_RANGE, t->range);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, report);
