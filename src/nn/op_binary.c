@@ -3,11 +3,13 @@
  * Dimension 0 is the batch's; the dimensions of a sample are aligned from the
  * last, so that (B, C) meets (B, H, W, C) as (B, 1, 1, C). An axis of length 1
  * repeats. Equal shapes, and a second operand that repeats as a whole, go to
- * the kernels; everything else runs through the strided loops here.
+ * the kernels; everything else is a walk over views with strides of 0.
  *
  * The gradient of an operand that repeats is a sum over its repetitions: each
  * of its elements adds them in row-major order of the output, in double. */
 #include "nn/ops.h"
+
+#include "tensor/copy.h"
 
 /* How the axes of the output lead to the elements of an operand: 0 repeats. */
 typedef struct strides {
@@ -85,40 +87,22 @@ static int64_t period(const manta_array *b, const manta_array *out)
     return n;
 }
 
-static float combine(kern_binary op, float a, float b)
-{
-    return op == KERN_ADD ? a + b : op == KERN_SUB ? a - b : a * b;
-}
-
 /* ---- forward ---- */
 
 typedef struct binary_job {
     const manta_op_call *c;
     kern_binary op;
-    strides a, b;
     int64_t n; /* elements of the output */
 } binary_job;
 
-/* One row of the output: everything below one index of axis 0. */
-static void forward_row(void *ctx, int64_t row)
+/* `a` seen in the shape of the output. */
+static manta_array repeated(const manta_array *a, const manta_array *out)
 {
-    const binary_job *j = ctx;
-    const manta_array *out = &j->c->out[0];
-    int last = out->ndim - 1;
-    int64_t at[MANTA_MAX_DIMS] = {0}, rows = j->n / out->shape[0], inner = last ? out->shape[last] : 1;
-    const float *a = op_f32(&j->c->in[0]) + row * j->a.s[0], *b = op_f32(&j->c->in[1]) + row * j->b.s[0];
-    float *y = op_f32(out) + row * rows;
+    manta_array view = manta_array_of(MANTA_DTYPE_F32, out->ndim, out->shape, a->data);
+    strides st = strides_of(a, out);
 
-    for (int64_t done = 0; done < rows; done += inner) {
-        const float *pa = a, *pb = b;
-        for (int i = 1; i < last; i++) {
-            pa += at[i] * j->a.s[i];
-            pb += at[i] * j->b.s[i];
-        }
-        for (int64_t k = 0; k < inner; k++)
-            y[done + k] = combine(j->op, pa[k * j->a.s[last]], pb[k * j->b.s[last]]);
-        for (int i = last - 1; i > 0 && ++at[i] == out->shape[i]; i--) at[i] = 0;
-    }
+    for (int i = 0; i < out->ndim; i++) view.strides[i] = st.s[i];
+    return view;
 }
 
 #define TILE 8192 /* elements that stay in a core's first cache between the sum and its relu */
@@ -152,9 +136,8 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
     } else if (pb == j.n && pa && op != KERN_SUB) {
         op_kernels(c)->binary(op_pool(c), op, j.n, op_f32(b), pa, op_f32(a), op_f32(out));
     } else {
-        j.a = strides_of(a, out);
-        j.b = strides_of(b, out);
-        manta_op_parallel(c, out->shape[0], forward_row, &j);
+        manta_array y = op_view(out), ra = repeated(a, out), rb = repeated(b, out);
+        TRY(copy_binary(op_pool(c), op, &y, &ra, &rb));
     }
     if (c->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, j.n, op_f32(out), op_f32(out));
     return MANTA_OK;

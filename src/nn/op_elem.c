@@ -1,11 +1,9 @@
 /* op_elem.c - operations that work element by element. */
 #include "nn/ops.h"
 
-#include <assert.h>
 #include <math.h>
-#include <string.h>
 
-#include "base/half.h"
+#include "tensor/convert.h"
 
 #define TILE 8192 /* elements a thread takes at a time: 32 KiB, what stays in its first cache */
 
@@ -186,38 +184,16 @@ static manta_status affine_shape(manta_op_shape *s)
     return op_expect_inputs(s, 1, 1);
 }
 
-/* Elements [lo, hi) of a as float32, into y. */
-static void convert(const manta_array *a, int64_t lo, int64_t hi, float *y)
-{
-    int64_t n = hi - lo;
-
-#define CONVERT(type, expr)                                                                                  \
-    do {                                                                                                     \
-        const type *x = (const type *)a->data + lo;                                                          \
-        for (int64_t i = 0; i < n; i++) y[i] = (expr);                                                       \
-    } while (0)
-    switch (a->dtype) {
-    case MANTA_DTYPE_F32: memcpy(y, (const float *)a->data + lo, (size_t)n * sizeof *y); break;
-    case MANTA_DTYPE_F64: CONVERT(double, (float)x[i]); break;
-    case MANTA_DTYPE_F16: CONVERT(uint16_t, f16_to_f32(x[i])); break;
-    case MANTA_DTYPE_BF16: CONVERT(uint16_t, bf16_to_f32(x[i])); break;
-    case MANTA_DTYPE_I32: CONVERT(int32_t, (float)x[i]); break;
-    case MANTA_DTYPE_I64: CONVERT(int64_t, (float)x[i]); break;
-    case MANTA_DTYPE_U8: CONVERT(uint8_t, (float)x[i]); break;
-    case MANTA_DTYPE_BOOL: CONVERT(uint8_t, x[i] ? 1.0f : 0.0f); break;
-    case MANTA_DTYPE_COUNT: assert(false); /* no value of the graph has it */
-    }
-#undef CONVERT
-}
-
 static void affine_tile(void *ctx, int64_t tile)
 {
     const elem_job *j = ctx;
     const op_affine_attrs *a = j->c->attrs;
+    const manta_array *x = &j->c->in[0];
     int64_t lo = tile * TILE, hi = tile_end(tile, j->n);
     float *y = op_f32(&j->c->out[0]) + lo;
 
-    convert(&j->c->in[0], lo, hi, y);
+    convert_run(x->dtype, (const char *)x->data + (size_t)lo * manta_dtype_size(x->dtype), MANTA_DTYPE_F32, y,
+                hi - lo);
     if (a->scale == 1 && a->offset == 0) return;
     for (int64_t i = 0; i < hi - lo; i++) y[i] = y[i] * a->scale + a->offset;
 }
@@ -267,16 +243,28 @@ static float deviation(const op_normalize_attrs *a, int64_t ch)
     return d > 1e-7f ? d : 1e-7f;
 }
 
+/* Every step-th of n elements to units of deviation d around mean, or back. */
+static void normalize_span(const float *x, float *y, int64_t n, float mean, float d, bool invert,
+                           int64_t step)
+{
+    if (invert) {
+        for (int64_t i = 0; i < n; i += step) y[i] = mean + x[i] * d;
+    } else {
+        for (int64_t i = 0; i < n; i += step) y[i] = (x[i] - mean) / d;
+    }
+}
+
+/* A tile is cut by channel, so that a root is taken once for each. */
 static void normalize_tile(void *ctx, int64_t tile)
 {
     const elem_job *j = ctx;
     const op_normalize_attrs *a = j->c->attrs;
+    int64_t lo = tile * TILE, hi = tile_end(tile, j->n);
     const float *x = op_f32(&j->c->in[0]);
     float *y = op_f32(&j->c->out[0]);
 
-    for (int64_t i = tile * TILE, end = tile_end(tile, j->n); i < end; i++) {
-        int64_t ch = i % a->n;
-        y[i] = a->invert ? a->mean[ch] + x[i] * deviation(a, ch) : (x[i] - a->mean[ch]) / deviation(a, ch);
+    for (int64_t i = lo; i < hi && i < lo + a->n; i++) {
+        normalize_span(x + i, y + i, hi - i, a->mean[i % a->n], deviation(a, i % a->n), a->invert, a->n);
     }
 }
 
@@ -284,13 +272,17 @@ static void normalize_back_tile(void *ctx, int64_t tile)
 {
     const elem_job *j = ctx;
     const op_normalize_attrs *a = j->c->attrs;
+    int64_t lo = tile * TILE, hi = tile_end(tile, j->n);
     const float *dy = op_f32(&j->c->dout[0]);
     float *dx = op_f32(&j->c->din[0]);
     bool add = j->c->accumulate[0];
 
-    for (int64_t i = tile * TILE, end = tile_end(tile, j->n); i < end; i++) {
-        float d = deviation(a, i % a->n), v = a->invert ? dy[i] * d : dy[i] / d;
-        dx[i] = add ? dx[i] + v : v;
+    for (int64_t i = lo; i < hi && i < lo + a->n; i++) {
+        float d = deviation(a, i % a->n);
+        for (int64_t k = i; k < hi; k += a->n) {
+            float v = a->invert ? dy[k] * d : dy[k] / d;
+            dx[k] = add ? dx[k] + v : v;
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "tensor/copy.h"
+
 static manta_status image_shape(const manta_op_shape *s)
 {
     char text[96];
@@ -33,49 +35,32 @@ static manta_status pad_shape(manta_op_shape *s)
     return MANTA_OK;
 }
 
-/* One row of the padded map: i counts (n, oh). */
-static void pad_row(void *ctx, int64_t i)
+/* What of the padded array `whole` is not padding. */
+static manta_status inner(const manta_op_call *c, const manta_array *whole, manta_array *out)
 {
-    const manta_op_call *c = ctx;
     const op_pad_attrs *a = c->attrs;
-    const int64_t *in = c->in[0].shape, *out = c->out[0].shape;
-    int64_t n = i / out[1], h = i % out[1] - a->top, row = out[2] * out[3], from = in[2] * in[3];
-    float *y = op_f32(&c->out[0]) + i * row;
+    manta_array rows, all = op_view(whole);
 
-    if (h < 0 || h >= in[1]) {
-        memset(y, 0, (size_t)row * sizeof *y);
-        return;
-    }
-    memset(y, 0, (size_t)(a->left * out[3]) * sizeof *y);
-    memcpy(y + a->left * out[3], op_f32(&c->in[0]) + (n * in[1] + h) * from, (size_t)from * sizeof *y);
-    memset(y + a->left * out[3] + from, 0, (size_t)(a->right * out[3]) * sizeof *y);
-}
-
-/* One row of the gradient: i counts (n, h). */
-static void pad_back_row(void *ctx, int64_t i)
-{
-    const manta_op_call *c = ctx;
-    const op_pad_attrs *a = c->attrs;
-    const int64_t *in = c->in[0].shape, *out = c->out[0].shape;
-    int64_t n = i / in[1], h = i % in[1], row = in[2] * in[3];
-    const float *dy = op_f32(&c->dout[0]) + ((n * out[1] + h + a->top) * out[2] + a->left) * out[3];
-    float *dx = op_f32(&c->din[0]) + i * row;
-
-    for (int64_t k = 0; k < row; k++) dx[k] = c->accumulate[0] ? dx[k] + dy[k] : dy[k];
+    TRY(copy_slice(&all, 1, a->top, c->in[0].shape[1], &rows));
+    return copy_slice(&rows, 2, a->left, c->in[0].shape[2], out);
 }
 
 static manta_status pad_forward(const manta_op_call *c)
 {
-    manta_op_parallel(c, c->out[0].shape[0] * c->out[0].shape[1], pad_row, (void *)(uintptr_t)c);
-    return MANTA_OK;
+    manta_array x = op_view(&c->in[0]), y = op_view(&c->out[0]), to;
+
+    TRY(copy_fill(op_pool(c), &y, 0));
+    TRY(inner(c, &y, &to));
+    return copy_strided(op_pool(c), &to, &x, false);
 }
 
 static manta_status pad_backward(const manta_op_call *c)
 {
-    if (op_wants(c, 0)) {
-        manta_op_parallel(c, c->in[0].shape[0] * c->in[0].shape[1], pad_back_row, (void *)(uintptr_t)c);
-    }
-    return MANTA_OK;
+    manta_array dx = op_view(&c->din[0]), from;
+
+    if (!op_wants(c, 0)) return MANTA_OK;
+    TRY(inner(c, &c->dout[0], &from));
+    return copy_strided(op_pool(c), &dx, &from, c->accumulate[0]);
 }
 
 const manta_op op_zero_pad = {

@@ -176,6 +176,13 @@ static manta_status global_plan(manta_op_plan *p)
     return MANTA_OK;
 }
 
+/* work: how many elements share each maximum. */
+static manta_status global_max_plan(manta_op_plan *p)
+{
+    p->work = manta_array_bytes(&p->out[0]);
+    return global_plan(p);
+}
+
 /* The window is the whole map. */
 static pool_shape global_geometry(const int64_t *in)
 {
@@ -240,13 +247,15 @@ static void global_max_back_sample(void *ctx, int64_t n)
     int64_t places = in[1] * in[2], ch = in[3];
     const float *x = op_f32(&c->in[0]) + n * places * ch, *y = op_f32(&c->out[0]) + n * ch;
     const float *dy = op_f32(&c->dout[0]) + n * ch;
-    float *dx = op_f32(&c->din[0]) + n * places * ch;
+    float *dx = op_f32(&c->din[0]) + n * places * ch, *equal = (float *)c->work + n * ch;
 
-    for (int64_t k = 0; k < ch; k++) {
-        int64_t equal = 0;
-        for (int64_t i = 0; i < places; i++) equal += x[i * ch + k] == y[k];
-        for (int64_t i = 0; i < places; i++) {
-            float v = x[i * ch + k] == y[k] ? dy[k] / (float)equal : 0;
+    memset(equal, 0, (size_t)ch * sizeof *equal);
+    for (int64_t i = 0; i < places; i++) {
+        for (int64_t k = 0; k < ch; k++) equal[k] += x[i * ch + k] == y[k] ? 1.0f : 0.0f;
+    }
+    for (int64_t i = 0; i < places; i++) {
+        for (int64_t k = 0; k < ch; k++) {
+            float v = x[i * ch + k] == y[k] ? dy[k] / equal[k] : 0;
             dx[i * ch + k] = c->accumulate[0] ? dx[i * ch + k] + v : v;
         }
     }
@@ -269,7 +278,7 @@ const manta_op op_global_max_pool = {
     .attrs_size = sizeof(op_global_pool_attrs),
     .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_OUTPUT(0),
     .shape = global_shape,
-    .plan = global_plan,
+    .plan = global_max_plan,
     .forward = global_max_forward,
     .backward = global_max_backward,
 };

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "tensor/copy.h"
+
 /* out = [out +] a over n elements; nothing to do when they are the same memory. */
 static void copy(const manta_op_call *c, int64_t n, const float *a, float *out, bool add)
 {
@@ -92,63 +94,20 @@ static manta_status permute_shape(manta_op_shape *s)
     return MANTA_OK;
 }
 
-typedef struct permute_job {
-    const manta_array *y; /* the permuted array */
-    int64_t stride[MANTA_MAX_DIMS]; /* of each of y's axes, in the array permuted from */
-    const float *from;
-    float *to;
-    bool back, add; /* back: from y's order into the original */
-} permute_job;
-
-/* One sample. Runs through y in order. */
-static void permute_row(void *ctx, int64_t row)
-{
-    const permute_job *j = ctx;
-    const manta_array *y = j->y;
-    int64_t at[MANTA_MAX_DIMS] = {0}, n = manta_array_count(y) / y->shape[0], base = row * n;
-
-    for (int64_t k = 0; k < n; k++) {
-        int64_t other = base;
-        for (int i = 1; i < y->ndim; i++) other += at[i] * j->stride[i];
-        if (j->back) {
-            j->to[other] = j->add ? j->to[other] + j->from[base + k] : j->from[base + k];
-        } else {
-            j->to[base + k] = j->from[other];
-        }
-        for (int i = y->ndim - 1; i > 0 && ++at[i] == y->shape[i]; i--) at[i] = 0;
-    }
-}
-
-static void permute(const manta_op_call *c, permute_job *j)
-{
-    const op_permute_attrs *a = c->attrs;
-    int64_t stride[MANTA_MAX_DIMS], n = 1;
-
-    for (int i = a->ndim - 1; i >= 0; i--) {
-        stride[i] = n;
-        n *= c->in[0].shape[i];
-    }
-    for (int i = 0; i < a->ndim; i++) j->stride[i] = stride[a->axes[i]];
-    j->y = &c->out[0];
-    manta_op_parallel(c, c->out[0].shape[0], permute_row, j);
-}
-
 static manta_status permute_forward(const manta_op_call *c)
 {
-    permute_job j = {.from = op_f32(&c->in[0]), .to = op_f32(&c->out[0])};
+    const op_permute_attrs *a = c->attrs;
+    manta_array x = op_view(&c->in[0]), y = op_view(&c->out[0]), from = copy_permuted(&x, a->axes);
 
-    permute(c, &j);
-    return MANTA_OK;
+    return copy_strided(op_pool(c), &y, &from, false);
 }
 
 static manta_status permute_backward(const manta_op_call *c)
 {
-    permute_job j = {.from = op_f32(&c->dout[0]), .back = true, .add = c->accumulate[0]};
+    const op_permute_attrs *a = c->attrs;
+    manta_array dy = op_view(&c->dout[0]), dx = op_view(&c->din[0]), to = copy_permuted(&dx, a->axes);
 
-    if (!op_wants(c, 0)) return MANTA_OK;
-    j.to = op_f32(&c->din[0]);
-    permute(c, &j);
-    return MANTA_OK;
+    return op_wants(c, 0) ? copy_strided(op_pool(c), &to, &dy, c->accumulate[0]) : MANTA_OK;
 }
 
 const manta_op op_permute = {
@@ -189,64 +148,32 @@ static manta_status concat_shape(manta_op_shape *s)
     return MANTA_OK;
 }
 
-/* The output is `outer` stripes; each holds one piece of every input in turn. */
-typedef struct concat_job {
-    const manta_op_call *c;
-    int64_t stripe, piece[MANTA_OP_MAX_IN]; /* elements */
-} concat_job;
-
-static int64_t concat_prepare(const manta_op_call *c, concat_job *j)
-{
-    const op_concat_attrs *a = c->attrs;
-    int64_t outer = 1, inner = 1;
-
-    j->c = c;
-    j->stripe = 0;
-    for (int i = 0; i < a->axis; i++) outer *= c->out[0].shape[i];
-    for (int i = a->axis + 1; i < c->out[0].ndim; i++) inner *= c->out[0].shape[i];
-    for (int k = 0; k < c->n_in; k++) {
-        j->piece[k] = c->in[k].shape[a->axis] * inner;
-        j->stripe += j->piece[k];
-    }
-    return outer;
-}
-
-static void concat_stripe(void *ctx, int64_t i)
-{
-    const concat_job *j = ctx;
-    float *y = op_f32(&j->c->out[0]) + i * j->stripe;
-
-    for (int k = 0; k < j->c->n_in; y += j->piece[k++]) {
-        memcpy(y, op_f32(&j->c->in[k]) + i * j->piece[k], (size_t)j->piece[k] * sizeof *y);
-    }
-}
-
-static void concat_back_stripe(void *ctx, int64_t i)
-{
-    const concat_job *j = ctx;
-    const float *dy = op_f32(&j->c->dout[0]) + i * j->stripe;
-
-    for (int k = 0; k < j->c->n_in; dy += j->piece[k++]) {
-        float *dx = op_f32(&j->c->din[k]);
-        if (!dx) continue;
-        dx += i * j->piece[k];
-        for (int64_t e = 0; e < j->piece[k]; e++) dx[e] = j->c->accumulate[k] ? dx[e] + dy[e] : dy[e];
-    }
-}
-
 static manta_status concat_forward(const manta_op_call *c)
 {
-    concat_job j;
+    const op_concat_attrs *a = c->attrs;
+    manta_array y = op_view(&c->out[0]), x, part;
+    int64_t at = 0;
 
-    manta_op_parallel(c, concat_prepare(c, &j), concat_stripe, &j);
+    for (int i = 0; i < c->n_in; at += c->in[i++].shape[a->axis]) {
+        x = op_view(&c->in[i]);
+        TRY(copy_slice(&y, a->axis, at, x.shape[a->axis], &part));
+        TRY(copy_strided(op_pool(c), &part, &x, false));
+    }
     return MANTA_OK;
 }
 
 static manta_status concat_backward(const manta_op_call *c)
 {
-    concat_job j;
+    const op_concat_attrs *a = c->attrs;
+    manta_array dy = op_view(&c->dout[0]), dx, part;
+    int64_t at = 0;
 
-    manta_op_parallel(c, concat_prepare(c, &j), concat_back_stripe, &j);
+    for (int i = 0; i < c->n_in; at += c->in[i++].shape[a->axis]) {
+        if (!op_wants(c, i)) continue;
+        dx = op_view(&c->din[i]);
+        TRY(copy_slice(&dy, a->axis, at, dx.shape[a->axis], &part));
+        TRY(copy_strided(op_pool(c), &dx, &part, c->accumulate[i]));
+    }
     return MANTA_OK;
 }
 

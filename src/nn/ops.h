@@ -27,6 +27,12 @@ static inline float *op_f32(const manta_array *a)
     return a->data;
 }
 
+/* `a` with row-major strides, which calls need not have filled in. */
+static inline manta_array op_view(const manta_array *a)
+{
+    return manta_array_of(a->dtype, a->ndim, a->shape, a->data);
+}
+
 /* Whether gradient i is wanted: there is such an input and memory for it. */
 static inline bool op_wants(const manta_op_call *c, int i)
 {

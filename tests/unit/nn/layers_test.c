@@ -658,6 +658,96 @@ static void concatenate_takes_any_number(void **state)
     manta_model_free(m);
 }
 
+/* ---- a program's own layer and operation: the example of docs/extending.md ---- */
+
+static manta_status gain_shape(manta_op_shape *s)
+{
+    const manta_array *x = &s->in[0], *g = &s->in[1];
+
+    if (s->n_in == 2 && g->ndim == 1 && g->shape[0] == x->shape[x->ndim - 1]) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "expected %lld channels, given %lld", (long long)g->shape[0],
+                      (long long)x->shape[x->ndim - 1]);
+}
+
+static manta_status gain_forward(const manta_op_call *c)
+{
+    const float *x = c->in[0].data, *g = c->in[1].data;
+    float *y = c->out[0].data;
+
+    for (int64_t i = 0, n = manta_array_count(&c->in[0]), k = c->in[1].shape[0]; i < n; i++)
+        y[i] = x[i] * g[i % k];
+    return MANTA_OK;
+}
+
+static manta_status gain_backward(const manta_op_call *c)
+{
+    const float *x = c->in[0].data, *g = c->in[1].data, *dy = c->dout[0].data;
+    int64_t n = manta_array_count(&c->dout[0]), k = c->in[1].shape[0];
+    float *dx = c->din[0].data, *dg = c->din[1].data;
+
+    for (int64_t i = 0; dx && i < n; i++) dx[i] = dy[i] * g[i % k] + (c->accumulate[0] ? dx[i] : 0);
+    for (int64_t i = 0; dg && !c->accumulate[1] && i < k; i++) dg[i] = 0;
+    for (int64_t i = 0; dg && i < n; i++) dg[i % k] += dy[i] * x[i];
+    return MANTA_OK;
+}
+
+static const manta_op gain_op = {.name = "gain",
+                                 .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1),
+                                 .shape = gain_shape,
+                                 .forward = gain_forward,
+                                 .backward = gain_backward};
+
+typedef struct gain_options {
+    double start;
+} gain_options;
+
+static manta_status gain_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
+                              manta_value *out)
+{
+    const gain_options *o = options;
+    manta_array a = manta_layer_shape(l, in[0]);
+    manta_initializer init = {MANTA_INIT_CONSTANT, o->start != 0 ? (float)o->start : 1, 0};
+    manta_value x[2] = {in[0]};
+
+    if (n_in != 1) return manta_fail(MANTA_EINVAL, "expected 1 input, given %d", n_in);
+    x[1] = manta_layer_weight(l, "gain", 1, &a.shape[a.ndim - 1], init, 0, (manta_regularizer){0}, true);
+    *out = manta_layer_apply(l, &gain_op, NULL, 2, x);
+    return MANTA_OK;
+}
+
+static const manta_field gain_fields[] = {{"start", MANTA_FIELD_FLOAT, offsetof(gain_options, start), 0}};
+static const manta_layer_class gain_class = {"Gain", sizeof(gain_options), gain_fields, 1, gain_call};
+
+static void a_program_adds_a_layer_and_an_operation(void **state)
+{
+    manta_model *m = manta_model_new("m");
+    manta_value x = manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){3});
+    pool *p;
+    walk w;
+    (void)state;
+    x = manta_call(m, manta_layer_new(m, &gain_class, NULL, &(gain_options){.start = 0.5}), x);
+    x = manta_call(m, manta_layer_new(m, &gain_class, NULL, NULL), x);
+    manta_output(m, x);
+    assert_int_equal(manta_model_build(m), MANTA_OK);
+    assert_string_equal(m->variables[1].name, "gain_1/gain");
+    assert_true(m->variables[0].init.a == 0.5f && m->variables[1].init.a == 1);
+    assert_int_equal(pool_new(1, KERN_SCRATCH, &p), MANTA_OK);
+    walk_open(&w, m, kernels_of(KERN_REFERENCE), p, 2, true);
+    memcpy(w.v[m->inputs[0].value].data, (float[]){1, 2, 3, 4, 5, 6}, 6 * sizeof(float));
+    memcpy(w.v[m->variables[0].value].data, (float[]){2, 3, 4}, 3 * sizeof(float));
+    memcpy(w.v[m->variables[1].value].data, (float[]){1, 10, 100}, 3 * sizeof(float));
+    assert_int_equal(walk_forward(&w), MANTA_OK);
+    assert_memory_equal(w.v[x.id].data, ((float[]){2, 60, 1200, 8, 150, 2400}), 6 * sizeof(float));
+    memcpy(w.g[x.id].data, (float[]){1, 1, 1, 1, 1, 1}, 6 * sizeof(float));
+    assert_int_equal(walk_backward(&w), MANTA_OK);
+    assert_memory_equal(w.g[m->inputs[0].value].data, ((float[]){2, 30, 400, 2, 30, 400}), 6 * sizeof(float));
+    assert_memory_equal(w.g[m->variables[0].value].data, ((float[]){5, 70, 900}), 3 * sizeof(float));
+    assert_memory_equal(w.g[m->variables[1].value].data, ((float[]){10, 21, 36}), 3 * sizeof(float));
+    walk_close(&w);
+    pool_free(p);
+    manta_model_free(m);
+}
+
 /* ---- sentences ---- */
 
 /* The sentence of building one layer on an input of that shape. */
@@ -807,6 +897,7 @@ int main(void)
         cmocka_unit_test(integers_are_converted_where_a_layer_computes),
         cmocka_unit_test(weights_have_keras_names_shapes_and_starts),
         cmocka_unit_test(concatenate_takes_any_number),
+        cmocka_unit_test(a_program_adds_a_layer_and_an_operation),
         cmocka_unit_test(errors_name_layer_expected_and_given),
         cmocka_unit_test(merging_other_shapes_is_refused),
         cmocka_unit_test(a_shared_layer_keeps_its_shape),

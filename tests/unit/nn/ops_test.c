@@ -811,7 +811,7 @@ static void affine_reads_every_type(void **state)
 static void global_maximum_shares_among_equals(void **state)
 {
     op_global_pool_attrs attrs = {0};
-    float x[4] = {3, 1, 3, 2}, y[1] = {3}, dy[1] = {1}, dx[4];
+    float x[4] = {3, 1, 3, 2}, y[1] = {3}, dy[1] = {1}, dx[4], work[1];
     manta_array in = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){1, 2, 2, 1}, x), din = in;
     manta_array out = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){1, 1}, y), dout = out;
     din.data = dx;
@@ -819,6 +819,7 @@ static void global_maximum_shares_among_equals(void **state)
     manta_op_call c = call_of(state, &attrs, &in, &out);
     c.din = &din;
     c.dout = &dout;
+    c.work = work;
     assert_int_equal(op_global_max_pool.backward(&c), MANTA_OK);
     assert_true(dx[0] == 0.5f && dx[1] == 0 && dx[2] == 0.5f && dx[3] == 0);
 }
