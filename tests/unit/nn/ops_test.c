@@ -458,7 +458,7 @@ static void backward(run *r, unsigned wanted)
     for (int k = 0; k < c->n_in; k++) {
         in[k] = r->in[k];
         din[k] = r->din[k];
-        if (!(c->op->flags & MANTA_OP_READS_INPUT(k))) in[k].data = NULL;
+        if (!(c->op->flags & (unsigned)MANTA_OP_READS_INPUT(k))) in[k].data = NULL;
         if (!(wanted & 1u << k) || (r->way == SUNK && k == 1)) din[k].data = NULL;
         for (int64_t i = 0; i < count(&c->in[k]) && din[k].data; i++)
             ((float *)din[k].data)[i] = r->accumulate[k] ? before(k, i) : NAN;
