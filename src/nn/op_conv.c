@@ -112,8 +112,10 @@ static double valid_taps(int64_t n, int64_t out, int64_t k, int64_t stride, int6
 
 static double conv_flops(const conv_shape *s)
 {
+    int64_t per_group = s->c / s->groups;
+
     return 2.0 * (double)s->n * valid_taps(s->h, s->oh, s->kh, s->sh, s->dh, s->top) *
-           valid_taps(s->w, s->ow, s->kw, s->sw, s->dw, s->left) * (double)(s->c / s->groups) * (double)s->oc;
+           valid_taps(s->w, s->ow, s->kw, s->sw, s->dw, s->left) * (double)per_group * (double)s->oc;
 }
 
 static manta_status conv2d_plan(manta_op_plan *p)
