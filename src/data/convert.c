@@ -20,6 +20,8 @@ double convert_get(const void *from, manta_dtype t, int64_t i)
     }
 }
 
+/* A true division, so that the bits are NumPy's. Wider vectors would gain
+ * nothing: the gather waits for the images' cache lines, not for this. */
 static void u8_to_f32(const uint8_t *restrict from, int64_t n, float divisor, float *restrict to)
 {
     for (int64_t i = 0; i < n; i++) to[i] = (float)from[i] / divisor;

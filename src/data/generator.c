@@ -87,7 +87,7 @@ static manta_status generator_fetch(reader *r, visit *v)
     generator_reader *p = r->state;
 
     if (!p->open || p->epoch != v->epoch || (v->index < p->next)) TRY(begin_pass(r, v->epoch));
-    if (v->index > p->next && !p->told) {
+    if (v->index > p->next && !p->ended && !p->told) {
         p->told = true;
         log_warn("generator is positioned by replay", LOG_INT("epoch", v->epoch),
                  LOG_INT("samples", v->index - p->next));

@@ -431,7 +431,8 @@ static void test_allocations(void **state)
         int64_t live = mem_live();
         manta_batch b;
         for (int e = 0; e < 3; e++) {
-            while (manta_loader_next(l, &b)) assert_int_equal(mem_live(), live);
+            while (manta_loader_next(l, &b))
+                assert_true(mem_live() <= live); /* a starting thread gives back */
             assert_int_equal(manta_loader_status(l), MANTA_OK);
         }
         mem_fail_at(0, 0);
