@@ -176,6 +176,16 @@ static ahead next_panel(const gemm_job *job, int64_t j, int64_t cols, int64_t do
     return (ahead){g->b + k0 * g->ldb + j + done, g->ldb, n, kc};
 }
 
+/* What block_of_a() will read of a transposed A for the tile this thread most
+ * likely gets next: as many further as there are threads. */
+static ahead next_rows(const gemm_job *job, int64_t i, int64_t rows, int64_t kc)
+{
+    const gemm_call *g = job->g;
+    i += job->tm * pool_threads(job->p);
+    if (kc < g->k || job->tiles_n > 1 || i >= g->m) return (ahead){0};
+    return (ahead){g->a + i, g->lda, min_of(rows, g->m - i), kc};
+}
+
 static void sink_tile(const gemm_call *g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float *tile)
 {
     if (cols == g->n) {
@@ -224,7 +234,9 @@ static void tile_task(void *ctx, int task, int thread)
                 t.rs_mask = g->ldc;
             }
             v += width;
-            compute_rows(job->isa, &t, rows, next_panel(job, j, cols, v * lanes, k0, kc));
+            ahead next = next_panel(job, j, cols, v * lanes, k0, kc);
+            if (next.rows == 0 && g->ta) next = next_rows(job, i, rows, kc);
+            compute_rows(job->isa, &t, rows, next);
         }
         k0 += kc;
     }
