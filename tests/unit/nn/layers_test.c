@@ -564,6 +564,42 @@ static void options_are_copied(void **state)
     manta_model_free(m);
 }
 
+/* What all-zero options mean; recordings always say every option. */
+static void zero_options_are_keras_defaults(void **state)
+{
+    static const char *const classes[] = {
+        "LeakyReLU", "ELU",  "LayerNormalization", "MaxPooling2D",      "AveragePooling2D", "UpSampling2D",
+        "Rescaling", "ReLU", "ZeroPadding2D",      "BatchNormalization"};
+    manta_model *m = manta_model_new("m");
+    (void)state;
+    manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){9, 9, 3});
+    for (int i = 0; i < 10; i++)
+        manta_add(m, manta_layer_new(m, manta_layer_class_find(classes[i]), NULL, NULL));
+    assert_int_equal(manta_model_build(m), MANTA_OK);
+    assert_int_equal(m->n_nodes, 10);
+    const op_act_attrs *leaky = m->nodes[0].attrs, *elu = m->nodes[1].attrs, *relu = m->nodes[7].attrs;
+    const op_ln_attrs *ln = m->nodes[2].attrs;
+    const op_upsample_attrs *up = m->nodes[5].attrs;
+    const op_affine_attrs *scale = m->nodes[6].attrs;
+    const op_pad_attrs *pad = m->nodes[8].attrs;
+    const op_bn_attrs *bn = m->nodes[9].attrs;
+    assert_true(leaky->act == KERN_LEAKY_RELU && leaky->alpha == 0.3f);
+    assert_true(elu->act == KERN_ELU && elu->alpha == 1);
+    assert_true(relu->act == KERN_RELU);
+    assert_true(ln->epsilon == 0.001f && ln->axes == 1 && ln->has_gamma && ln->has_beta);
+    for (int i = 3; i < 5; i++) {
+        const op_pool_attrs *pool = m->nodes[i].attrs;
+        assert_true(pool->kh == 2 && pool->kw == 2 && pool->sh == 2 && pool->sw == 2 && pool->top == 0);
+        assert_false(pool->count_padding);
+    }
+    assert_true(up->sh == 2 && up->sw == 2 && !up->bilinear);
+    assert_true(scale->scale == 1 && scale->offset == 0);
+    assert_true(pad->top == 0 && pad->bottom == 0 && pad->left == 0 && pad->right == 0);
+    assert_true(bn->momentum == 0.99f && bn->epsilon == 0.001f && !bn->unbiased && bn->has_gamma &&
+                bn->has_beta);
+    manta_model_free(m);
+}
+
 /* -0.0 says zero where the default is not. */
 static void a_default_can_be_overruled_by_zero(void **state)
 {
@@ -893,6 +929,7 @@ int main(void)
         cmocka_unit_test(every_class_is_found_by_its_name),
         cmocka_unit_test(fields_lie_within_their_options),
         cmocka_unit_test(options_are_copied),
+        cmocka_unit_test(zero_options_are_keras_defaults),
         cmocka_unit_test(a_default_can_be_overruled_by_zero),
         cmocka_unit_test(integers_are_converted_where_a_layer_computes),
         cmocka_unit_test(weights_have_keras_names_shapes_and_starts),
