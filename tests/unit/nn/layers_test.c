@@ -588,9 +588,9 @@ static void zero_options_are_keras_defaults(void **state)
     assert_true(relu->act == KERN_RELU);
     assert_true(ln->epsilon == 0.001f && ln->axes == 1 && ln->has_gamma && ln->has_beta);
     for (int i = 3; i < 5; i++) {
-        const op_pool_attrs *pool = m->nodes[i].attrs;
-        assert_true(pool->kh == 2 && pool->kw == 2 && pool->sh == 2 && pool->sw == 2 && pool->top == 0);
-        assert_false(pool->count_padding);
+        const op_pool_attrs *w = m->nodes[i].attrs;
+        assert_true(w->kh == 2 && w->kw == 2 && w->sh == 2 && w->sw == 2 && w->top == 0);
+        assert_false(w->count_padding);
     }
     assert_true(up->sh == 2 && up->sw == 2 && !up->bilinear);
     assert_true(scale->scale == 1 && scale->offset == 0);
