@@ -28,7 +28,8 @@ enum {
     PANEL_FLOATS = 40 << 10, /* of B in one block */
     TINY_WEIGHT = 6 << 10, /* floats of a weight that stays in the first-level cache as it is */
     TASK_ROWS = 256, /* rows of a task: enough to repay packing the panel */
-    MIN_TASK_ROWS = 32
+    MIN_TASK_ROWS = 32,
+    WIDE = 64 /* columns of a task */
 };
 static_assert(PANEL_FLOATS * sizeof(float) <= KERN_SCRATCH, "scratch");
 
@@ -42,18 +43,20 @@ typedef struct conv_pass {
     float *to;
     int64_t from_pixel, to_pixel; /* channels of a pixel */
     int64_t k, n; /* channels summed over, channels made, of one group */
-    int64_t vecs, panels; /* of one group */
+    int64_t width, wide; /* columns of a register tile, of a task */
+    int64_t tasks_n; /* tasks side by side, of one group */
     int64_t block_taps, block_k; /* block of the sum: whole taps, or channels of a single tap */
     bool direct; /* B is read from the weight itself */
     int64_t run_units, run_units_per_task, run_tasks; /* (sample, row, run) */
-    int64_t single_units, single_units_per_task, single_tasks; /* (row, single column) */
+    int64_t single_units, single_units_per_task, single_tasks; /* (samples, row, single column) */
+    int64_t single_samples; /* of one unit */
 } conv_pass;
 
-/* The panel of a task: columns [j, j + cols) of a group. */
+/* The columns of a task, [j, j + cols) of a group, in panels of at most `width`
+ * columns, one register tile each. Narrow vectors take several panels at a time,
+ * so that whole cache lines of the weight are read. */
 typedef struct conv_panel {
-    int64_t group, j;
-    int cols;
-    int64_t width;
+    int64_t group, j, cols, width;
 } conv_panel;
 
 /* A block of the sum, and where its part of B is: NULL until a pixel wants it,
@@ -62,7 +65,7 @@ typedef struct conv_block {
     int64_t t0, t1, k0, k1;
     float *packed;
     const float *b;
-    int64_t rs_b, tap_stride;
+    int64_t rs_b, tap_stride, panel_stride; /* of b: to the next row, tap, panel */
 } conv_block;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -75,35 +78,59 @@ static int64_t min_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static bool is_depthwise(const conv_shape *s)
 {
     return s->c == s->groups && s->oc == s->groups;
 }
 
+/* Forward, rows are packed a few at a time for all panels: a line of the weight
+ * that serves several panels is then read once. Backward, a panel has lines of
+ * its own. */
+static void pack_tap(const conv_pass *w, const conv_panel *panel, const conv_block *block, int64_t tap,
+                     float *to)
+{
+    enum { FEW = 16 };
+    const conv_shape *s = &w->c->s;
+    const int64_t step = w->back || panel->cols <= panel->width ? block->k1 - block->k0 : FEW;
+    const int64_t cg = s->c / s->groups, first = panel->group * (s->oc / s->groups);
+    for (int64_t k = block->k0; k < block->k1; k += step) {
+        const int64_t rows = min_of(step, block->k1 - k);
+        float *dst = to + (k - block->k0) * panel->width;
+        for (int64_t j = 0; j < panel->cols; j += panel->width, dst += block->panel_stride) {
+            const int64_t cols = min_of(panel->width, panel->cols - j), column = panel->j + j;
+            if (w->back) {
+                const float *src = w->c->w + (tap * cg + column) * s->oc + first + k;
+                w->isa->pack_transposed(src, s->oc, rows, cols, panel->width, dst);
+            } else {
+                const float *src = w->c->w + (tap * cg + k) * s->oc + first + column;
+                w->isa->pack(src, s->oc, rows, cols, panel->width, dst);
+            }
+        }
+    }
+}
+
 static void load_block(const conv_pass *w, const conv_panel *panel, conv_block *block)
 {
     const conv_shape *s = &w->c->s;
-    const int64_t cg = s->c / s->groups, ocg = s->oc / s->groups;
-    const int64_t taps = block->t1 - block->t0, k = block->k1 - block->k0;
+    const int64_t cg = s->c / s->groups, taps = block->t1 - block->t0, k = block->k1 - block->k0;
     if (w->direct) {
-        block->b = w->c->w + (block->t0 * cg + block->k0) * s->oc + panel->group * ocg + panel->j;
+        block->b = w->c->w + (block->t0 * cg + block->k0) * s->oc + panel->group * w->n + panel->j;
         block->rs_b = s->oc;
         block->tap_stride = cg * s->oc;
+        block->panel_stride = panel->width;
         return;
     }
     block->b = block->packed;
     block->rs_b = panel->width;
     block->tap_stride = k * panel->width;
+    block->panel_stride = taps * block->tap_stride;
     for (int64_t t = 0; t < taps; t++) {
-        const int64_t tap = (block->t0 + t) * cg;
-        float *dst = block->packed + t * block->tap_stride;
-        if (w->back) {
-            const float *src = w->c->w + (tap + panel->j) * s->oc + panel->group * ocg + block->k0;
-            w->isa->pack_transposed(src, s->oc, k, panel->cols, panel->width, dst);
-        } else {
-            const float *src = w->c->w + (tap + block->k0) * s->oc + panel->group * ocg + panel->j;
-            w->isa->pack(src, s->oc, k, panel->cols, panel->width, dst);
-        }
+        pack_tap(w, panel, block, block->t0 + t, block->packed + t * block->tap_stride);
     }
 }
 
@@ -160,7 +187,7 @@ static void compute_unit(const conv_pass *w, const conv_panel *panel, conv_block
     gemm_seg seg[GEMM_MAX_SEGS];
     const float *from = w->from + u->n * walk->rows.other * walk->cols.other * w->from_pixel +
                         panel->group * w->k + block->k0;
-    gemm_tile t = {.seg = seg, .cols = panel->cols, .rs_a = u->rs_a, .cs_a = 1, .rs_b = block->rs_b};
+    gemm_tile t = {.seg = seg, .rs_a = u->rs_a, .cs_a = 1, .rs_b = block->rs_b};
     t.n_seg = n_cols > 0 ? list_segments(w, u, block, from, seg) : 0;
     const bool begun = first < block->t0 || block->k0 > 0, done = last < block->t1 && block->k1 == w->k;
     if (t.n_seg == 0 && begun && !done) return;
@@ -176,7 +203,14 @@ static void compute_unit(const conv_pass *w, const conv_panel *panel, conv_block
         t.relu = c->relu;
         t.bias = c->bias ? c->bias + panel->group * w->n + panel->j : NULL;
     }
-    gemm_rows(w->isa, &t, u->rows);
+    for (int64_t j = 0; j < panel->cols; j += panel->width) {
+        t.cols = (int)min_of(panel->width, panel->cols - j);
+        gemm_rows(w->isa, &t, u->rows);
+        t.c += t.cols;
+        t.b_first += block->panel_stride;
+        if (t.bias) t.bias += t.cols;
+        if (t.mask) t.mask += t.cols;
+    }
 }
 
 static conv_unit run_unit(const conv_pass *w, int64_t unit)
@@ -195,9 +229,12 @@ static conv_unit run_unit(const conv_pass *w, int64_t unit)
 static conv_unit single_unit(const conv_pass *w, int64_t unit)
 {
     const conv_walk *walk = &w->walk;
-    return (conv_unit){.r = unit / walk->n_singles,
-                       .q = walk->singles[unit % walk->n_singles],
-                       .rows = w->c->s.n,
+    const int64_t pixels = walk->rows.size * walk->n_singles, pixel = unit % pixels;
+    const int64_t n = unit / pixels * w->single_samples;
+    return (conv_unit){.n = n,
+                       .r = pixel / walk->n_singles,
+                       .q = walk->singles[pixel % walk->n_singles],
+                       .rows = min_of(w->single_samples, w->c->s.n - n),
                        .rs_a = walk->rows.other * walk->cols.other * w->from_pixel,
                        .rs_c = walk->rows.size * walk->cols.size * w->to_pixel};
 }
@@ -225,13 +262,10 @@ static void pass_task(void *ctx, int task, int thread)
 {
     const conv_pass *w = ctx;
     const conv_shape *s = &w->c->s;
-    const int64_t columns = w->panels * s->groups, part = task / columns, column = task % columns;
-    const int64_t number = column % w->panels, lanes = w->isa->lanes;
-    const int64_t v0 = number * w->vecs / w->panels, v1 = (number + 1) * w->vecs / w->panels;
-    const conv_panel panel = {.group = column / w->panels,
-                              .j = v0 * lanes,
-                              .cols = (int)(min_of(v1 * lanes, w->n) - v0 * lanes),
-                              .width = (v1 - v0) * lanes};
+    const int64_t columns = w->tasks_n * s->groups, part = task / columns, column = task % columns;
+    const int64_t j = column % w->tasks_n * w->wide;
+    const conv_panel panel = {
+        .group = column / w->tasks_n, .j = j, .cols = min_of(w->wide, w->n - j), .width = w->width};
     const int64_t taps = s->kh * s->kw;
     for (int64_t t0 = 0; t0 < taps; t0 += w->block_taps) {
         for (int64_t k0 = 0; k0 < w->k; k0 += w->block_k) {
@@ -255,8 +289,10 @@ static void cut_tasks(conv_pass *w, int64_t rows)
         w->run_units_per_task = ceil_div(rows, walk->runs[0].count);
         w->run_tasks = ceil_div(w->run_units, w->run_units_per_task);
     }
-    w->single_units = walk->rows.size * walk->n_singles;
-    w->single_units_per_task = ceil_div(rows, w->c->s.n);
+    const int64_t cuts = ceil_div(w->c->s.n, rows);
+    w->single_samples = ceil_div(w->c->s.n, cuts);
+    w->single_units = walk->rows.size * walk->n_singles * ceil_div(w->c->s.n, w->single_samples);
+    w->single_units_per_task = ceil_div(rows, w->single_samples);
     w->single_tasks = ceil_div(w->single_units, w->single_units_per_task);
 }
 
@@ -264,10 +300,12 @@ static void plan_pass(conv_pass *w)
 {
     const conv_shape *s = &w->c->s;
     const int64_t lanes = w->isa->lanes, taps = s->kh * s->kw, weight = taps * (s->c / s->groups) * s->oc;
-    w->vecs = ceil_div(w->n, lanes);
-    w->panels = ceil_div(w->vecs, w->isa->max_vecs);
-    const int64_t width = ceil_div(w->vecs, w->panels) * lanes;
-    w->direct = !w->back && w->n % lanes == 0 && (weight <= TINY_WEIGHT || width == s->oc);
+    const int64_t vecs = ceil_div(w->n, lanes), panels = ceil_div(vecs, w->isa->max_vecs);
+    w->width = ceil_div(vecs, panels) * lanes;
+    w->wide = max_of(1, WIDE / w->width) * w->width;
+    w->tasks_n = ceil_div(w->n, w->wide);
+    const int64_t width = min_of(w->wide, vecs * lanes);
+    w->direct = !w->back && w->n % lanes == 0 && (weight <= TINY_WEIGHT || w->width == s->oc);
     w->block_taps = min_of(min_of(taps, GEMM_MAX_SEGS), PANEL_FLOATS / width / w->k);
     w->block_k = w->k;
     if (w->block_taps == 0) {
@@ -277,7 +315,7 @@ static void plan_pass(conv_pass *w)
     int64_t rows = TASK_ROWS;
     cut_tasks(w, rows);
     while (rows > MIN_TASK_ROWS &&
-           (w->run_tasks + w->single_tasks) * w->panels * s->groups < 4 * pool_threads(w->p)) {
+           (w->run_tasks + w->single_tasks) * w->tasks_n * s->groups < 4 * pool_threads(w->p)) {
         rows /= 2;
         cut_tasks(w, rows);
     }
@@ -329,7 +367,7 @@ static void run_pass(conv_pass *w)
         return;
     }
     plan_pass(w);
-    pool_run(w->p, (int)((w->run_tasks + w->single_tasks) * w->panels * s->groups), pass_task, w);
+    pool_run(w->p, (int)((w->run_tasks + w->single_tasks) * w->tasks_n * s->groups), pass_task, w);
 }
 
 void conv_forward_tiled(const gemm_isa *isa, pool *p, const conv_call *c)

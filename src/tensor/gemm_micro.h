@@ -35,6 +35,7 @@ typedef struct gemm_tile {
     int n_seg;
     int cols; /* (vecs - 1) * lanes < cols <= vecs * lanes */
     int64_t rs_a, cs_a, rs_b;
+    int64_t b_first; /* added to seg.b: which columns of the segments this tile is */
     int64_t row; /* added to the row index of A: which rows of the segments this tile is */
     float *c;
     int64_t rs_c;
