@@ -30,8 +30,7 @@ bool cli_flush(void);
  * when what was printed could not be written. */
 int cli_finish(int status);
 
-/* Puts "manta: " before the library's log lines and keeps a progress bar from
- * being torn by them. */
+/* Says a sentence on stderr that is no failure. */
 void cli_note(const char *fmt, ...) MANTA_PRINTF(1, 2);
 
 #endif

@@ -55,7 +55,7 @@ static int bench_train(const options *o)
 
 const command cmd_bench_train = {
     .name = "bench train",
-    .args = " ",
+    .args = "",
     .about = "Time the training step of a model",
     .text = "Trains a zoo model on made-up data that lies in memory, and prints the rate of the median step "
             "beside the "

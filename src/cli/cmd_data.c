@@ -94,7 +94,7 @@ static int fetch(const options *o)
 
 const command cmd_data_list = {
     .name = "data list",
-    .args = " ",
+    .args = "",
     .about = "List the datasets that have a name, and where they lie",
     .text = "They are looked for in the folder $MANTA_DATA, in the user's cache folder, and in what came "
             "with Manta.",

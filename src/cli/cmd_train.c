@@ -172,6 +172,16 @@ static void read_options(run *r)
     }
 }
 
+/* The file brings its learning rate along, but what the user asks for now wins. */
+static manta_status load_weights(run *r, const char *file)
+{
+    bool asked = options_text(r->o, "learning-rate") || options_text(r->o, "optimizer");
+    manta_status st = manta_session_load(r->s, file, options_flag(r->o, "reset-optimizer"));
+
+    if (st || !asked || options_text(r->o, "lr-schedule")) return st;
+    return manta_session_set_learning_rate(r->s, r->r.optimizer.learning_rate);
+}
+
 static manta_status open_all(run *r)
 {
     const options *o = r->o;
@@ -186,7 +196,7 @@ static manta_status open_all(run *r)
     if (validation && (st = work_dataset(o, &r->r, r->m, validation, true, &r->validation))) return st;
     r->fit.validation = r->profile ? NULL : r->validation;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
-    return file ? manta_session_load(r->s, file, options_flag(o, "reset-optimizer")) : MANTA_OK;
+    return file ? load_weights(r, file) : MANTA_OK;
 }
 
 /* "mnist-cnn: 692,138 parameters; mnist: 60,000 samples; 2 threads, avx512" */

@@ -1,4 +1,5 @@
 /* main.c - the program: finds the command and runs it. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,5 +155,6 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     return cli_finish(dispatch(argc, argv));
 }

@@ -77,7 +77,7 @@ static void put_head(const char *name, const char *about)
 
     for (i = 0; name[i] && i + 1 < sizeof title; i++) title[i] = (char)toupper((unsigned char)name[i]);
     title[i] = '\0';
-    printf(".\\\" Made by 'manta help --man': change src/cli, then run tools/man.sh.\n");
+    printf(".\\\" Made by 'manta help --man': change src/cli, then run docs/man/make.sh.\n");
     printf(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.SH NAME\n", title, MANTA_VERSION_TEXT);
     put(name);
     fputs(" \\- ", stdout);

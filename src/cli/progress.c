@@ -131,16 +131,19 @@ static void bar(const progress *p, double share, int width)
     if (p->colour) fputs("\033[0m", stdout);
 }
 
-/* One line in place: `left`, the bar, `right`, then the metrics that fit. */
+/* One line in place: `left`, the bar, `right`, then the metrics that fit; the
+ * last line of an epoch has all of them, if need be on a second row. */
 static void draw(progress *p, const char *left, double share, const char *right, const manta_metrics *m,
-                 const char *note)
+                 const char *note, bool last)
 {
-    int room = columns() - 1 - (int)strlen(left) - 2 - (int)strlen(right) - (int)strlen(note), width = BAR;
+    int room = columns() - 1 - (int)strlen(left) - 2 - (int)strlen(right), width;
     char metrics[LINE] = "";
 
-    /* Metrics first: when they do not all fit, the bar gives way. */
-    add_metrics(metrics, m, room > LEAST_BAR ? room - LEAST_BAR : 0);
-    if (room - (int)strlen(metrics) < width) width = room - (int)strlen(metrics);
+    if ((int)strlen(note) > room - LEAST_BAR) note = "";
+    room -= (int)strlen(note);
+    add_metrics(metrics, m, last ? -1 : room > LEAST_BAR ? room - LEAST_BAR : 0);
+    width = room - (int)strlen(metrics);
+    if (width > BAR || (last && width < LEAST_BAR)) width = BAR;
     fputs("\r", stdout);
     progress_bold(p, left);
     fputs(" ", stdout);
@@ -207,7 +210,7 @@ static void train_line(progress *p, const manta_event *e, bool over, const char 
 
     counter(p->step, p->steps, left, sizeof left);
     times(p->step, p->steps, p->train_seconds, e->seconds, over, right, sizeof right);
-    draw(p, left, over ? 1 : share_of(p->step, p->steps), right, e->metrics, note);
+    draw(p, left, over ? 1 : share_of(p->step, p->steps), right, e->metrics, note, over);
     if (over) progress_break(p);
 }
 
@@ -284,7 +287,7 @@ void progress_evaluated(progress *p, int64_t steps, double seconds, const manta_
     counter(steps, steps, left, sizeof left);
     if (p->terminal) {
         times(steps, steps, seconds, seconds, true, right, sizeof right);
-        draw(p, left, 1, right, m, "");
+        draw(p, left, 1, right, m, "", true);
         progress_break(p);
         return;
     }
@@ -305,5 +308,5 @@ void progress_bytes(progress *p, const char *file, int64_t done, int64_t total)
     } else {
         snprintf(right, sizeof right, "%.1f MB", (double)done / 1e6);
     }
-    draw(p, slash ? slash + 1 : file, share_of(done, total), right, NULL, "");
+    draw(p, slash ? slash + 1 : file, share_of(done, total), right, NULL, "", false);
 }
