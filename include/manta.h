@@ -4,6 +4,7 @@
 
 #include <manta/array.h>
 #include <manta/data.h>
+#include <manta/file.h>
 #include <manta/layer.h>
 #include <manta/log.h>
 #include <manta/loss.h>

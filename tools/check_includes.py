@@ -45,6 +45,7 @@ OWNER = {
     "data": "data",
     "loader": "data",
     "format": "format",
+    "file": "format",
     "train": "train",
 }
 
@@ -58,6 +59,7 @@ LIBRARY = {
     "jpeglib.h": ["format"],
     "jerror.h": ["format"],
     "curl/": ["format"],
+    "hdf5.h": ["format"],
     "jansson.h": ["format", "train", "cli", "dash"],
 }
 

@@ -1,0 +1,172 @@
+/* model_file.c - the table of formats, and the choice among them. */
+#include "format/model_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "os/file.h"
+#include "os/sys.h"
+
+/* In the order in which equal claims are settled. */
+static const model_format *const formats[] = {
+    &model_npz,
+};
+
+#define N_FORMATS (int)(sizeof formats / sizeof *formats)
+
+bool model_path_ends(const char *path, const char *ending)
+{
+    size_t n = strlen(path), k = strlen(ending);
+
+    return n > k && strcmp(path + n - k, ending) == 0;
+}
+
+bool model_head_is_zip(const uint8_t *head, size_t n, const char *part)
+{
+    size_t name;
+
+    if (n < 30 || memcmp(head, "PK\3\4", 4) != 0) return false;
+    name = (size_t)head[26] | (size_t)head[27] << 8;
+    if (name > n - 30) name = n - 30;
+    return memmem(head + 30, name, part, strlen(part)) != NULL;
+}
+
+/* The first bytes of a regular file; 0 when there are none to be had. */
+static size_t read_head(const char *path, uint8_t head[MODEL_HEAD])
+{
+    file_info info;
+    size_t n = 0;
+    int fd;
+
+    /* A pipe would lose what is read here. */
+    if (file_stat(path, &info) || !info.is_file) return 0;
+    do fd = os->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return 0;
+    while (n < MODEL_HEAD) {
+        ssize_t got = os->pread(fd, head + n, MODEL_HEAD - n, (off_t)n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        n += (size_t)got;
+    }
+    os->close(fd);
+    return n;
+}
+
+static const model_format *format_named(const char *name)
+{
+    for (int i = 0; i < N_FORMATS; i++) {
+        if (!strcmp(formats[i]->name, name)) return formats[i];
+    }
+    return NULL;
+}
+
+/* The format that claims the file most surely. */
+static const model_format *guess(const char *path)
+{
+    uint8_t head[MODEL_HEAD];
+    size_t n = read_head(path, head);
+    const model_format *best = NULL;
+    model_match match = MODEL_NO;
+
+    for (int i = 0; i < N_FORMATS; i++) {
+        model_match m = formats[i]->probe(path, head, n);
+        if (m > match) {
+            match = m;
+            best = formats[i];
+        }
+    }
+    return best;
+}
+
+static manta_status fail_with_list(manta_status code, const char *path, const char *what, bool writes)
+{
+    buf list = {0};
+    manta_status st;
+
+    for (int i = 0; i < N_FORMATS; i++) {
+        if (writes && !formats[i]->write) continue;
+        buf_printf(&list, "%s%s", list.n ? ", " : "", formats[i]->ending);
+    }
+    st = manta_fail(code, "%s: %s; there are %s", path, what, buf_text(&list));
+    buf_release(&list);
+    return st;
+}
+
+static manta_status no_such_format(const char *path, const char *name)
+{
+    buf list = {0};
+    manta_status st;
+
+    for (int i = 0; i < N_FORMATS; i++) buf_printf(&list, "%s%s", i ? ", " : "", formats[i]->name);
+    st = manta_fail(MANTA_ENOENT, "%s: no format is called '%s'; there are %s", path, name, buf_text(&list));
+    buf_release(&list);
+    return st;
+}
+
+manta_status manta_file_read(const char *path, const manta_read_options *options, manta_saved **out)
+{
+    static const manta_read_options none;
+    const manta_read_options *o = options ? options : &none;
+    const model_format *f = o->format ? format_named(o->format) : guess(path);
+    manta_saved *s;
+    manta_status st;
+
+    if (!f && o->format) return no_such_format(path, o->format);
+    if (!f) {
+        file_info info;
+        TRY(file_stat(path, &info));
+        return fail_with_list(MANTA_EUNSUPPORTED, path,
+                              "neither its contents nor its name are of a kind that "
+                              "holds a model or weights",
+                              false);
+    }
+    s = mem_new(sizeof *s);
+    s->format = f->name;
+    s->optimizer_error.code = s->losses_error.code = s->metrics_error.code = MANTA_ENOENT;
+    if ((st = f->read(path, o, s))) {
+        manta_saved_free(s);
+        return st;
+    }
+    *out = s;
+    return MANTA_OK;
+}
+
+manta_status manta_file_write(const char *path, const char *format, const manta_contents *c)
+{
+    const model_format *f = NULL;
+
+    if (format && !(f = format_named(format))) return no_such_format(path, format);
+    /* The longest ending wins: .weights.h5 is also an .h5. */
+    for (int i = 0; !format && i < N_FORMATS; i++) {
+        if (!model_path_ends(path, formats[i]->ending)) continue;
+        if (!f || strlen(formats[i]->ending) > strlen(f->ending)) f = formats[i];
+    }
+    if (!f) return fail_with_list(MANTA_EINVAL, path, "its ending names no format", true);
+    if (!f->write) {
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: %s is read, not written", path, f->about);
+    }
+    return f->write(path, c);
+}
+
+bool manta_file_format_at(int i, manta_file_format *out)
+{
+    if (i < 0 || i >= N_FORMATS) return false;
+    *out = (manta_file_format){.name = formats[i]->name,
+                               .about = formats[i]->about,
+                               .ending = formats[i]->ending,
+                               .writes = formats[i]->write != NULL,
+                               .has_model = formats[i]->has_model};
+    return true;
+}
+
+const char *manta_file_guess(const char *path)
+{
+    const model_format *f = guess(path);
+
+    return f ? f->name : NULL;
+}
