@@ -83,16 +83,16 @@ typedef struct manta_op_call {
     void *pool; /* os/pool.h */
 } manta_op_call;
 
+/* What an operation says of itself, besides what its backward reads. */
 enum {
-    MANTA_OP_READS_INPUT_0 = 1 << 0, /* backward reads in[0]; shift for the others */
-    MANTA_OP_READS_OUTPUT_0 = 1 << 8, /* backward reads out[0]; shift for the others */
     MANTA_OP_CAN_RELU = 1 << 16, /* a following relu may be fused */
     MANTA_OP_CAN_MASK = 1 << 17, /* backward honours `mask` for din[0] */
     MANTA_OP_CAN_SINK = 1 << 18, /* backward honours `sink` for din[1], after din[0] is done */
     MANTA_OP_RELU_SELF = 1 << 19 /* with a fused relu, backward masks dout itself */
 };
-#define MANTA_OP_READS_INPUT(i)  (MANTA_OP_READS_INPUT_0 << (i))
-#define MANTA_OP_READS_OUTPUT(i) (MANTA_OP_READS_OUTPUT_0 << (i))
+/* Backward reads in[i], out[i]. */
+#define MANTA_OP_READS_INPUT(i)  (1u << (i))
+#define MANTA_OP_READS_OUTPUT(i) (256u << (i))
 
 struct manta_op {
     const char *name;

@@ -97,7 +97,7 @@ class Install(unittest.TestCase):
         program = self.prefix / "bin" / "manta"
         self.assertTrue(program.is_file(), "the program is not installed")
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}     # no MANTA_DATA, no cache
-        out = self.must(program, "evaluate", "linear", "--data", "mnist:test", "--json", env=env)
+        out = self.must(program, "evaluate", "mlp", "--data", "mnist:test", "--json", env=env)
         self.assertIn('"result"', out)
 
     def test_man_pages_come_along(self):
