@@ -45,7 +45,7 @@ void graph_fail(manta_model *m, manta_status code, const char *fmt, ...)
 
 bool graph_variable_frozen(const manta_model *m, const graph_variable *v)
 {
-    return v->layer >= 0 && m->layers[v->layer]->frozen;
+    return v->frozen || (v->layer >= 0 && m->layers[v->layer]->frozen);
 }
 
 void graph_snake_case(const char *s, char *buf)
@@ -91,12 +91,14 @@ void manta_model_free(manta_model *m)
 {
     if (!m || --m->refs) return;
     for (int i = 0; i < m->n_nodes; i++) mem_free(m->nodes[i].attrs);
+    for (int i = 0; i < m->n_calls; i++) mem_free(m->calls[i].values);
     for (int i = 0; i < m->n_variables; i++) mem_free(m->variables[i].name);
     for (int i = 0; i < m->n_layers; i++) layer_free(m->layers[i]);
     for (int i = 0; i < m->n_inputs; i++) mem_free(m->inputs[i].name);
     for (int i = 0; i < m->n_outputs; i++) mem_free(m->outputs[i].name);
     mem_free(m->values);
     mem_free(m->nodes);
+    mem_free(m->calls);
     mem_free(m->variables);
     mem_free(m->layers);
     mem_free(m->inputs);
@@ -398,7 +400,9 @@ static void replay(manta_model *m, manta_layer *l, const manta_value *in, manta_
     for (int i = 0; i < inner->n_variables; i++) {
         const graph_variable *g = &inner->variables[i];
         if (first) {
-            map[g->value] = add_variable(l, mem_printf("%s/%s", l->name, g->name), g);
+            graph_variable like = *g;
+            like.frozen = graph_variable_frozen(inner, g);
+            map[g->value] = add_variable(l, mem_printf("%s/%s", l->name, g->name), &like);
         } else {
             map[g->value].id = m->variables[l->variables[i]].value;
         }
@@ -414,6 +418,19 @@ static void replay(manta_model *m, manta_layer *l, const manta_value *in, manta_
     for (int i = 0; i < inner->n_outputs; i++)
         out[i] = m->error.code ? invalid : map[inner->outputs[i].value];
     mem_free(map);
+}
+
+static void add_call(manta_layer *l, int n_in, const manta_value *in, int n_out, const manta_value *out)
+{
+    manta_model *m = l->model;
+    graph_call call = {.layer = l->index, .n_in = n_in, .n_out = n_out};
+
+    call.values = mem_new((size_t)(n_in + n_out + 1) * sizeof *call.values);
+    for (int i = 0; i < n_in; i++) call.values[i] = in[i].id;
+    for (int i = 0; i < n_out; i++) call.values[n_in + i] = out[i].id;
+    m->calls = grow(m->calls, m->n_calls, &m->cap_calls, sizeof *m->calls);
+    m->calls[m->n_calls++] = call;
+    l->calls++;
 }
 
 void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_value *in, int n_out,
@@ -444,7 +461,8 @@ void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_val
         }
     }
     replay(m, l, in, out);
-    l->calls++;
+    if (m->error.code) return;
+    add_call(l, n_in, in, n_out, out);
     if (n_out) l->last = m->last = out[0].id;
 }
 
@@ -468,7 +486,7 @@ static manta_value call_layer(manta_model *m, manta_layer *l, int n, const manta
     st = l->cls->call(l, l->options, n, x, &out);
     if (st) graph_fail(m, st, "layer '%s': %s", l->name, manta_error_text());
     if (m->error.code) return invalid;
-    l->calls++;
+    add_call(l, n, x, 1, &out);
     l->last = m->last = out.id;
     return out;
 }

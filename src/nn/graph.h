@@ -28,6 +28,7 @@ typedef struct graph_variable {
     int64_t fan_in; /* 0: by the shape */
     manta_regularizer reg;
     bool trainable; /* by nature; freezing is the layer's */
+    bool frozen; /* of a nested model: by the layer inside it */
 } graph_variable;
 
 typedef struct graph_node {
@@ -37,6 +38,14 @@ typedef struct graph_node {
     int n_out, out[MANTA_OP_MAX_OUT];
     int layer; /* -1: applied directly */
 } graph_node;
+
+/* One call of a layer, for files: what the layer was given and what it gave. A
+ * layer that does nothing may give the value it was given. */
+typedef struct graph_call {
+    int layer;
+    int n_in, n_out;
+    int *values; /* n_in values, then n_out */
+} graph_call;
 
 struct manta_layer {
     manta_model *model; /* borrowed: the owner */
@@ -67,6 +76,8 @@ struct manta_model {
     int n_values, cap_values;
     graph_node *nodes;
     int n_nodes, cap_nodes;
+    graph_call *calls;
+    int n_calls, cap_calls; /* of layers, in order */
     graph_variable *variables;
     int n_variables, cap_variables;
     manta_layer **layers;
