@@ -336,7 +336,8 @@ MANTA_API manta_status manta_arrays_save(const char *path, int n, const manta_co
  * NULL to go unchecked), into the user's cache folder. A transfer that was cut
  * goes on where it stopped if there is a checksum; a file appears under its name only when it is whole
  * and its checksum right. `progress` may be NULL and may return false to stop
- * (MANTA_ECANCELLED). path, when not NULL, gets the folder or file. */
+ * (MANTA_ECANCELLED). path, when not NULL, gets the folder or file.
+ * MANTA_DATA_URL in the environment stands for where the named sets come from. */
 typedef bool (*manta_progress_fn)(void *user, const char *file, int64_t done, int64_t total);
 MANTA_API manta_status manta_data_fetch(const char *name_or_url, const char *sha256,
                                         manta_progress_fn progress, void *user, char *path, size_t path_size);

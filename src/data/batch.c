@@ -62,7 +62,13 @@ static manta_status fetch_unknown(reader *r, visit *v)
 
 static manta_status batch_fetch(reader *r, visit *v)
 {
+    int64_t beyond;
+
     if (v->lo < 0) v->lo = 0;
+    if (__builtin_mul_overflow(v->index + 1, r->d->a, &beyond)) { /* of an input without end */
+        v->end = true;
+        return MANTA_OK;
+    }
     v->key_epoch = v->epoch;
     v->key_sample = v->index;
     if (r->d->in[0]->count == MANTA_UNKNOWN_COUNT) return fetch_unknown(r, v);

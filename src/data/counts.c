@@ -8,6 +8,20 @@ static bool is(const manta_dataset *d, const char *class)
     return strcmp(d->class->name, class) == 0;
 }
 
+/* Products and sums that stop at the largest number: places beyond what can be
+ * counted are asked for by nobody but must not be undefined. */
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t v;
+    return __builtin_mul_overflow(a, b, &v) ? INT64_MAX : v;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    int64_t v;
+    return __builtin_add_overflow(a, b, &v) ? INT64_MAX : v;
+}
+
 static bool makes_batches(const manta_dataset *d)
 {
     return d->batch && !d->in[0]->batch;
@@ -18,20 +32,20 @@ int64_t counts_before(const manta_dataset *d, int64_t j)
     const manta_dataset *in = d->in[0];
 
     if (makes_batches(d)) {
-        int64_t n = j * d->batch;
+        int64_t n = times(j, d->batch);
         if (in->count < 0 || n <= in->count) return n;
         return d->drop ? in->count / d->batch * d->batch : in->count;
     }
     if (is(d, "repeat")) {
-        if (in->count <= 0) return j * d->batch;
-        return j / in->count * counts_samples(in) + counts_before(in, j % in->count);
+        if (in->count <= 0) return times(j, d->batch);
+        return plus(times(j / in->count, counts_samples(in)), counts_before(in, j % in->count));
     }
-    if (is(d, "skip")) return counts_before(in, j + d->a) - counts_before(in, d->a);
+    if (is(d, "skip")) return counts_before(in, plus(j, d->a)) - counts_before(in, d->a);
     if (is(d, "concatenate")) {
         if (j <= in->count) return counts_before(in, j);
-        return counts_samples(in) + counts_before(d->in[1], j - in->count);
+        return plus(counts_samples(in), counts_before(d->in[1], j - in->count));
     }
-    if (is(d, "shuffle") || is(d, "shard")) return j * d->batch;
+    if (is(d, "shuffle") || is(d, "shard")) return times(j, d->batch);
     return counts_before(in, j);
 }
 

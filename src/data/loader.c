@@ -344,8 +344,10 @@ static manta_status check_place(const manta_loader *l, int64_t epoch, int64_t st
                           "steps_per_epoch)",
                           (long long)epoch);
     }
-    if (epoch > INT64_MAX / 4 / (l->steps > 0 ? l->steps : 1) / l->root->batch) {
-        return manta_fail(MANTA_EINVAL, "loader: epoch %lld is beyond what can be counted", (long long)epoch);
+    if (epoch > INT64_MAX / 4 / (l->steps > 0 ? l->steps : 1) / l->root->batch ||
+        step > INT64_MAX / 4 / l->root->batch) {
+        return manta_fail(MANTA_EINVAL, "loader: step %lld of epoch %lld is beyond what can be counted",
+                          (long long)step, (long long)epoch);
     }
     return MANTA_OK;
 }

@@ -23,6 +23,7 @@
 #include "base/sha256.h"
 #include "format/named.h"
 #include "os/file.h"
+#include "os/sys.h"
 #include <manta/data.h>
 #include <zlib.h>
 
@@ -50,7 +51,7 @@ static manta_status begin(transfer *t)
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     if (code != 206 && t->have > 0) {
         t->have = t->done = 0;
-        if (ftruncate(t->fd, 0)) return file_fail(errno, "cutting the part of", t->file);
+        if (os->ftruncate(t->fd, 0)) return file_fail(errno, "cutting the part of", t->file);
     }
     if (lseek(t->fd, (off_t)t->done, SEEK_SET) < 0) return file_fail(errno, "writing the part of", t->file);
     return MANTA_OK;
@@ -63,7 +64,7 @@ static size_t receive(char *data, size_t size, size_t n, void *ctx)
 
     if (!t->begun && (t->st = begin(t))) return 0;
     while (at < bytes) {
-        ssize_t k = write(t->fd, data + at, bytes - at);
+        ssize_t k = os->write(t->fd, data + at, bytes - at);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) {
             t->st = file_fail(errno, "writing the part of", t->file);
@@ -217,27 +218,27 @@ static manta_status open_part(const char *part, bool resume, transfer *t)
 {
     struct stat sb;
 
-    t->fd = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    t->fd = os->open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (t->fd < 0) return file_fail(errno, "opening", part);
     if (flock(t->fd, LOCK_EX | LOCK_NB)) {
         return manta_fail(MANTA_EBUSY, "%s: another process is fetching it", part);
     }
-    if (fstat(t->fd, &sb)) return file_fail(errno, "looking at", part);
+    if (os->fstat(t->fd, &sb)) return file_fail(errno, "looking at", part);
     /* Without a checksum nobody would notice that the two halves are of
      * different files. */
-    if (!resume && ftruncate(t->fd, 0)) return file_fail(errno, "cutting", part);
+    if (!resume && os->ftruncate(t->fd, 0)) return file_fail(errno, "cutting", part);
     t->have = t->done = resume ? sb.st_size : 0;
     return MANTA_OK;
 }
 
 static manta_status commit(transfer *t, const char *dir, const char *part, const char *path)
 {
-    if (fsync(t->fd)) return file_fail(errno, "writing", part);
-    if (rename(part, path)) return file_fail(errno, "renaming", part);
-    int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (os->fsync(t->fd)) return file_fail(errno, "writing", part);
+    if (os->rename(part, path)) return file_fail(errno, "renaming", part);
+    int d = os->open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (d < 0) return file_fail(errno, "opening", dir);
-    int err = fsync(d) ? errno : 0;
-    close(d);
+    int err = os->fsync(d) ? errno : 0;
+    os->close(d);
     return err ? file_fail(err, "writing", dir) : MANTA_OK;
 }
 
@@ -247,7 +248,7 @@ static manta_status receive_file(const wanted *w, const char *part, const char *
     manta_status st;
 
     for (int attempt = 0;; attempt++) {
-        if (t.fd >= 0) close(t.fd);
+        if (t.fd >= 0) os->close(t.fd);
         t.begun = false;
         t.st = MANTA_OK;
         if ((st = open_part(part, w->sha256 != NULL, &t))) break;
@@ -262,7 +263,7 @@ static manta_status receive_file(const wanted *w, const char *part, const char *
          * the beginning. What was received whole and is wrong stays wrong. */
         manta_error e;
         manta_error_get(&e);
-        if (unlink(part) && errno != ENOENT) {
+        if (os->unlink(part) && errno != ENOENT) {
             st = file_fail(errno, "removing", part);
             break;
         }
@@ -271,7 +272,7 @@ static manta_status receive_file(const wanted *w, const char *part, const char *
             break;
         }
     }
-    if (t.fd >= 0) close(t.fd); /* and with it the lock */
+    if (t.fd >= 0) os->close(t.fd); /* and with it the lock */
     return st;
 }
 

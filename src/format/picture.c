@@ -66,6 +66,7 @@ out:
 typedef struct jpeg {
     struct jpeg_decompress_struct d; /* first: the callbacks get this */
     struct jpeg_error_mgr mgr;
+    struct jpeg_progress_mgr watch;
     jmp_buf leave;
     const char *name;
     manta_status st;
@@ -89,6 +90,17 @@ static void jpeg_leave(j_common_ptr c)
 static void jpeg_message(j_common_ptr c, int level)
 {
     if (level < 0) jpeg_leave(c);
+}
+
+/* A progressive file of a few kilobytes can ask for thousands of passes over a
+ * large image; no honest one has more than a few dozen. */
+static void jpeg_watch(j_common_ptr c)
+{
+    jpeg *j = (jpeg *)(void *)c;
+
+    if (!c->is_decompressor || j->d.input_scan_number <= 500) return;
+    j->st = manta_fail(MANTA_ECORRUPT, "%s: more than 500 scans, expected a JPEG image of fewer", j->name);
+    longjmp(j->leave, 1);
 }
 
 static void jpeg_silence(j_common_ptr c)
@@ -136,9 +148,8 @@ static manta_status decode_jpeg(const char *name, const uint8_t *data, size_t si
     j->mgr.output_message = jpeg_silence;
     if (setjmp(j->leave) == 0) {
         jpeg_create_decompress(&j->d);
-        /* A progressive file may hold thousands of scans over a large image;
-         * libjpeg's working memory is bounded here, its time by the size. */
-        j->d.mem->max_memory_to_use = 1L << 30;
+        j->watch.progress_monitor = jpeg_watch;
+        j->d.progress = &j->watch;
         jpeg_mem_src(&j->d, data, (unsigned long)size);
         j->st = run_jpeg(j);
     }

@@ -315,6 +315,23 @@ static void test_steps_per_epoch_run_on(void **state)
     manta_loader_close(l);
 }
 
+/* Places beyond what can be counted are refused, not computed. */
+static void test_far_places(void **state)
+{
+    (void)state;
+    manta_batch b;
+    manta_dataset *d = manta_dataset_repeat(numbers(10), MANTA_FOREVER_COUNT);
+    manta_loader *l =
+        open_with(manta_dataset_skip(d, INT64_MAX - 5), &(manta_loader_options){.batch_size = 4});
+    assert_int_equal(manta_loader_fetch(l, 0, INT64_MAX, 0, 1, &b), MANTA_EINVAL);
+    assert_int_equal(manta_loader_fetch(l, 1, 0, 0, 1, &b), MANTA_EINVAL);
+    assert_int_equal(manta_loader_fetch(l, 0, INT64_MAX / 4, 0, 1, &b), MANTA_EINVAL);
+    assert_int_not_equal(manta_loader_fetch(l, 0, INT64_MAX / 20, 0, 1, &b), MANTA_OK);
+    assert_int_equal(manta_loader_fetch(l, 0, 0, 0, 4, &b), MANTA_OK); /* 2^63 - 6 is 2 modulo 10 */
+    assert_int_equal(id_at(&b, 0), (INT64_MAX - 5) % 10);
+    manta_loader_close(l);
+}
+
 static void test_running_out_is_said(void **state)
 {
     (void)state;
@@ -487,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_fetch_ranges),
         cmocka_unit_test(test_distributed),
         cmocka_unit_test(test_steps_per_epoch_run_on),
+        cmocka_unit_test(test_far_places),
         cmocka_unit_test(test_running_out_is_said),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_refusals),
