@@ -528,6 +528,154 @@ static void a_fitting_step_allocates_nothing(void **state)
     manta_model_free(m);
 }
 
+/* ---- several inputs and outputs, losses and metrics of the user's own ---- */
+
+/* Mean of |p - t|^3 over a row. */
+static manta_status cubic(const manta_loss_call *c)
+{
+    const float *t = c->target.data;
+
+    for (int64_t r = 0; r < c->rows; r++) {
+        float w = (c->weight ? c->weight[r] : 1) * c->scale, sum = 0;
+        for (int64_t j = r * c->classes; j < (r + 1) * c->classes; j++) {
+            float e = c->pred[j] - t[j];
+            sum += fabsf(e) * e * e;
+            if (c->grad) c->grad[j] = w * 3 * e * fabsf(e) / (float)c->classes;
+        }
+        c->loss[r] = sum / (float)c->classes;
+    }
+    return MANTA_OK;
+}
+
+/* Counts rows whose first number is positive; `config` says how much a hit is worth. */
+static manta_status positives(const manta_loss_call *c, double *sum, double *count)
+{
+    for (int64_t r = 0; r < c->rows; r++)
+        *sum += c->pred[r * c->classes] > 0 ? *(const double *)c->config : 0;
+    *count += (double)c->rows;
+    return MANTA_OK;
+}
+
+static manta_model *two_headed(void)
+{
+    manta_model *m = manta_model_new("two");
+    manta_value pair[2], x;
+
+    pair[0] = manta_input(m, "left", MANTA_DTYPE_F32, 1, (int64_t[]){3});
+    pair[1] = manta_input(m, "right", MANTA_DTYPE_F32, 1, (int64_t[]){2});
+    x = manta_call_n(m, manta_concatenate(m, (manta_concatenate_options){0}), 2, pair);
+    x = manta_call(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "tanh"}), x);
+    manta_output_named(m, "class", manta_call(m, manta_dense(m, (manta_dense_options){.units = 4}), x));
+    manta_output_named(m, "value", manta_call(m, manta_dense(m, (manta_dense_options){.units = 2}), x));
+    assert_ok(manta_model_build(m));
+    return m;
+}
+
+static void several_outputs_and_own_losses(void **state)
+{
+    static const double worth = 2;
+    manta_model *m = two_headed();
+    manta_optimizer opt;
+    manta_session *s = NULL;
+    manta_loss losses[2] = {{.name = "sparse_categorical_crossentropy", .from_logits = true, .weight = 0.5f},
+                            {.name = "cubic", .fn = cubic, .weight = 3}};
+    manta_metric metrics[2] = {{.name = "accuracy"},
+                               {.name = "positives", .output = 1, .fn = positives, .config = &worth}};
+    float left[30 * 3], right[30 * 2], value[30 * 2], *w, *g;
+    int64_t label[30], n;
+    manta_feed f = {.count = 30, .n_inputs = 2, .n_targets = 2};
+    manta_metrics out;
+    double loss, up, down;
+
+    (void)state;
+    for (int i = 0; i < 90; i++) left[i] = rng_uniform(rng_at(rng_make(8, 1), (uint64_t)i).w[0]) - 0.5f;
+    for (int i = 0; i < 60; i++) right[i] = rng_uniform(rng_at(rng_make(8, 2), (uint64_t)i).w[0]) - 0.5f;
+    for (int i = 0; i < 60; i++) value[i] = left[i] * 2;
+    for (int i = 0; i < 30; i++) label[i] = i % 4;
+    assert_ok(manta_optimizer_named("sgd", &opt));
+    assert_ok(manta_session_open(
+        m,
+        &(manta_compile){
+            .optimizer = &opt, .n_losses = 2, .losses = losses, .n_metrics = 2, .metrics = metrics},
+        &(manta_session_options){.threads = 1}, &s));
+    f.inputs[0] = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){30, 3}, left);
+    f.inputs[1] = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){30, 2}, right);
+    f.targets[0] = manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){30}, label);
+    f.targets[1] = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){30, 2}, value);
+    n = manta_session_params(s);
+    w = mem_try((size_t)n * sizeof *w);
+    g = mem_try((size_t)n * sizeof *g);
+    assert_ok(manta_session_loss(s, &f, &loss));
+    assert_ok(manta_session_backward(s, &f));
+    assert_ok(manta_session_gradients(s, g));
+    manta_session_get_flat(s, w);
+    for (int64_t i = 0; i < n; i += 7) { /* the gradient of the whole weighted loss */
+        float keep = w[i];
+        w[i] = keep + 5e-3f;
+        manta_session_set_flat(s, w);
+        assert_ok(manta_session_loss(s, &f, &up));
+        w[i] = keep - 5e-3f;
+        manta_session_set_flat(s, w);
+        assert_ok(manta_session_loss(s, &f, &down));
+        w[i] = keep;
+        manta_session_set_flat(s, w);
+        assert_true(fabs((up - down) / 1e-2 - (double)g[i]) < 1e-3);
+    }
+    assert_ok(manta_session_evaluate_step(s, &f));
+    manta_session_metrics(s, &out);
+    assert_int_equal(out.n, 5);
+    assert_string_equal(out.name[0], "loss");
+    assert_string_equal(out.name[1], "class_loss");
+    assert_string_equal(out.name[2], "value_loss");
+    assert_string_equal(out.name[3], "class_accuracy");
+    assert_string_equal(out.name[4], "value_positives");
+    assert_true(fabs(out.value[0] - (0.5 * out.value[1] + 3 * out.value[2])) < 1e-9);
+    {
+        manta_array y[2];
+        double hits = 0;
+        assert_ok(manta_session_forward(s, &f, false, 2, y));
+        for (int i = 0; i < 30; i++) hits += ((float *)y[1].data)[2 * i] > 0;
+        assert_true(out.value[4] == 2 * hits / 30);
+    }
+    mem_try_free(w);
+    mem_try_free(g);
+    manta_session_close(s);
+    manta_model_free(m);
+}
+
+/* N calls that accumulate make one step of the mean gradient. */
+static void accumulation_over_four_batches_is_one_step(void **state)
+{
+    float *w[2];
+    size_t size;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        manta_model *m = manta_model_new("plain");
+        manta_optimizer opt;
+        manta_session *s = NULL;
+        manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1});
+        manta_add(m, manta_flatten(m));
+        manta_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
+        assert_ok(manta_model_build(m));
+        assert_ok(manta_optimizer_named("adam", &opt));
+        opt.gradient_accumulation_steps = i ? 4 : 0;
+        assert_ok(manta_session_open(
+            m, &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &cross_entropy},
+            &(manta_session_options){.seed = 4}, &s));
+        for (int step = 0; step < 8; step++) {
+            manta_feed f = i ? feed(16 * step, 16 * step + 16) : feed(64 * (step / 4), 64 * (step / 4) + 64);
+            if (i || step % 4 == 0) assert_ok(manta_session_step(s, &f));
+        }
+        w[i] = weights_after(m, s, &size);
+        manta_session_close(s);
+        manta_model_free(m);
+    }
+    for (size_t i = 0; i < size / sizeof(float); i++) assert_float_equal(w[0][i], w[1][i], 2e-6);
+    mem_try_free(w[0]);
+    mem_try_free(w[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -543,6 +691,8 @@ int main(void)
         cmocka_unit_test(weights_of_samples_and_classes),
         cmocka_unit_test(stopping_and_mistakes),
         cmocka_unit_test(a_fitting_step_allocates_nothing),
+        cmocka_unit_test(several_outputs_and_own_losses),
+        cmocka_unit_test(accumulation_over_four_batches_is_one_step),
     };
 
     make_data();

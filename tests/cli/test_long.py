@@ -1,0 +1,28 @@
+"""Full trainings, to the accuracies we promise. Run by ./check --long."""
+import os
+import pathlib
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+
+def trained(manta, tmp_path, model, data, test, epochs, *more):
+    """Trains as a user would, then evaluates the saved weights on the test set."""
+    weights = tmp_path / "weights.npz"
+    env = {"MANTA_DATA": os.environ.get("MANTA_DATA", "")}
+    manta("train", model, "--data", data, "--epochs", epochs, "--batch", 64, "--save", weights, "--json", *more,
+          timeout_s=7200, env=env)
+    done = manta("evaluate", model, "--weights", weights, "--data", test, "--json", timeout_s=600, env=env)
+    return done.event("result")["metrics"]["accuracy"]
+
+
+def test_mnist_cnn_reaches_98_5_percent(manta, tmp_path):
+    assert trained(manta, tmp_path, "mnist-cnn", "mnist", "mnist:test", 3, "--optimizer", "adam") >= 0.985
+
+
+def test_resnet18_reaches_90_percent_on_fashion_mnist(manta, tmp_path):
+    folder = os.environ.get("MANTA_DATA", "")
+    if not (pathlib.Path(folder) / "fashion-mnist").is_dir():
+        pytest.fail("MANTA_DATA must name a folder that holds fashion-mnist for the long tests")
+    assert trained(manta, tmp_path, "resnet18", "fashion-mnist", "fashion-mnist:test", 5, "--optimizer", "adam") >= 0.90
