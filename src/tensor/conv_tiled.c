@@ -23,6 +23,7 @@
 #include <assert.h>
 
 #include "tensor/conv_walk.h"
+#include "tensor/gemm_sizes.h"
 
 enum {
     PANEL_FLOATS = 40 << 10, /* of B in one block */
@@ -67,26 +68,6 @@ typedef struct conv_block {
     const float *b;
     int64_t rs_b, tap_stride, panel_stride; /* of b: to the next row, tap, panel */
 } conv_block;
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static bool is_depthwise(const conv_shape *s)
-{
-    return s->c == s->groups && s->oc == s->groups;
-}
 
 /* Forward, rows are packed a few at a time for all panels: a line of the weight
  * that serves several panels is then read once. Backward, a panel has lines of
@@ -362,7 +343,7 @@ static void run_pass(conv_pass *w)
     const conv_shape *s = &w->c->s;
     if (s->n == 0) return;
     conv_walk_init(&w->walk, s, w->back, w->c->work);
-    if (is_depthwise(s)) {
+    if (conv_is_depthwise(s)) {
         pool_run(w->p, (int)(s->n * w->walk.rows.size), depthwise_task, w);
         return;
     }

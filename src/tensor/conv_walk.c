@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "tensor/gemm_sizes.h"
+
 enum {
     LARGE_WEIGHT = 8192, /* elements that give every thread tiles of its own */
     CHUNKS = 16,
@@ -11,7 +13,7 @@ enum {
     LONG_RUN = 8 /* columns that fill a register tile well enough */
 };
 
-static bool is_depthwise(const conv_shape *s)
+bool conv_is_depthwise(const conv_shape *s)
 {
     return s->c == s->groups && s->oc == s->groups;
 }
@@ -19,8 +21,8 @@ static bool is_depthwise(const conv_shape *s)
 int64_t conv_chunk(const conv_shape *s)
 {
     const int64_t weights = s->kh * s->kw * (s->c / s->groups) * s->oc;
-    if (weights >= LARGE_WEIGHT) return s->n > 0 ? s->n : 1;
-    return (s->n + CHUNKS - 1) / CHUNKS > 0 ? (s->n + CHUNKS - 1) / CHUNKS : 1;
+    if (weights >= LARGE_WEIGHT) return max_of(1, s->n);
+    return max_of(1, ceil_div(s->n, CHUNKS));
 }
 
 conv_sum conv_order(const conv_shape *s)
@@ -31,13 +33,7 @@ conv_sum conv_order(const conv_shape *s)
 
 bool conv_counts_padding(const conv_shape *s)
 {
-    return s->c / s->groups < FEW_CHANNELS && !is_depthwise(s);
-}
-
-void conv_walk_dims(const conv_shape *s, bool back, conv_dim *rows, conv_dim *cols)
-{
-    *rows = (conv_dim){back ? s->h : s->oh, back ? s->oh : s->h, s->kh, s->sh, s->dh, s->top, back};
-    *cols = (conv_dim){back ? s->w : s->ow, back ? s->ow : s->w, s->kw, s->sw, s->dw, s->left, back};
+    return s->c / s->groups < FEW_CHANNELS && !conv_is_depthwise(s);
 }
 
 /* Where tap t reaches from place i, or -1. */
@@ -103,14 +99,15 @@ static size_t aligned(size_t size)
 
 size_t conv_walk_size(const conv_shape *s)
 {
-    const int64_t rows = s->h > s->oh ? s->h : s->oh, cols = s->w > s->ow ? s->w : s->ow;
+    const int64_t rows = max_of(s->h, s->oh), cols = max_of(s->w, s->ow);
     return aligned((size_t)(rows * s->kh + cols * s->kw) * sizeof(conv_tap)) +
            aligned((size_t)cols * sizeof(conv_run)) + aligned((size_t)(rows + 2 * cols) * sizeof(int32_t));
 }
 
 void conv_walk_init(conv_walk *w, const conv_shape *s, bool back, void *memory)
 {
-    conv_walk_dims(s, back, &w->rows, &w->cols);
+    w->rows = (conv_dim){back ? s->h : s->oh, back ? s->oh : s->h, s->kh, s->sh, s->dh, s->top, back};
+    w->cols = (conv_dim){back ? s->w : s->ow, back ? s->ow : s->w, s->kw, s->sw, s->dw, s->left, back};
     assert(w->rows.size < INT32_MAX && w->cols.size < INT32_MAX && w->rows.other < INT32_MAX &&
            w->cols.other < INT32_MAX);
     char *at = memory;

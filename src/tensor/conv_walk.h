@@ -37,8 +37,8 @@ typedef struct conv_walk {
     int32_t n_runs, n_singles;
 } conv_walk;
 
-/* The dimensions of the forward pass, or of the backward pass over the input. */
-void conv_walk_dims(const conv_shape *s, bool back, conv_dim *rows, conv_dim *cols);
+/* Whether each output channel sees one input channel, its own. */
+bool conv_is_depthwise(const conv_shape *s);
 
 /* Bytes of the tables of either pass. */
 size_t conv_walk_size(const conv_shape *s);

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "tensor/conv_walk.h"
+#include "tensor/gemm_sizes.h"
 
 enum {
     BLOCK = 512, /* steps of the sum in one block */
@@ -51,28 +52,9 @@ typedef struct weights_job {
     int64_t rs_a; /* from one of them to the next */
     const float *x; /* as it lies or copied */
     int64_t xh, xw; /* its map, padding included when padded */
-    float *x_copy, *dy_copy, *partial; /* in the work memory, NULL where not needed */
+    int64_t x_floats, dy_floats, partial_floats; /* of the copies and partial results, 0 where not needed */
+    float *x_copy, *dy_copy, *partial; /* in the work memory, NULL likewise */
 } weights_job;
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static bool is_depthwise(const conv_shape *s)
-{
-    return s->c == s->groups && s->oc == s->groups;
-}
 
 /* The first vector of panel i of a group. */
 static int64_t panel_start(const weights_job *w, int64_t i)
@@ -80,9 +62,8 @@ static int64_t panel_start(const weights_job *w, int64_t i)
     return i * w->vecs / w->panels;
 }
 
-/* Everything the shape decides; pointers into `work`, which may be NULL when
- * only the size is asked for. Returns that size in bytes. */
-static size_t plan(weights_job *w, const gemm_isa *isa, const conv_shape *s, void *work)
+/* Everything the shape decides. */
+static void plan(weights_job *w, const gemm_isa *isa, const conv_shape *s)
 {
     const int64_t lanes = isa->lanes;
     w->isa = isa;
@@ -120,20 +101,23 @@ static size_t plan(weights_job *w, const gemm_isa *isa, const conv_shape *s, voi
     }
     w->task_rows = max_of(1, min_of(w->task_rows, TILE_FLOATS / s->oc));
     w->row_tasks = ceil_div(w->rows, w->task_rows);
-    const bool partial = w->chunks > 1 || s->oc > TILE_FLOATS;
-    float *at = work;
-    w->x_copy = x_floats > 0 ? at : NULL;
-    w->dy_copy = dy_floats > 0 ? at + ceil_div(x_floats, 16) * 16 : NULL;
-    const int64_t before = ceil_div(x_floats, 16) * 16 + ceil_div(dy_floats, 16) * 16;
-    w->partial = partial ? at + before : NULL;
-    return (size_t)(before + (partial ? w->chunks * w->rows * s->oc : 0)) * sizeof(float);
+    w->x_floats = ceil_div(x_floats, 16) * 16;
+    w->dy_floats = ceil_div(dy_floats, 16) * 16;
+    w->partial_floats = w->chunks > 1 || s->oc > TILE_FLOATS ? w->chunks * w->rows * s->oc : 0;
 }
 
 size_t conv_weights_work(const gemm_isa *isa, const conv_shape *s)
 {
-    static float somewhere; /* plan() only adds to the pointer */
     weights_job w = {0};
-    return plan(&w, isa, s, &somewhere);
+    plan(&w, isa, s);
+    return (size_t)(w.x_floats + w.dy_floats + w.partial_floats) * sizeof(float);
+}
+
+static void place(weights_job *w, float *work)
+{
+    if (w->x_floats > 0) w->x_copy = work;
+    if (w->dy_floats > 0) w->dy_copy = work + w->x_floats;
+    if (w->partial_floats > 0) w->partial = work + w->x_floats + w->dy_floats;
 }
 
 /* Copies of one position of x, or of dy into its panels: samples side by side. */
@@ -407,8 +391,9 @@ void conv_backward_weights_tiled(const gemm_isa *isa, pool *p, const conv_call *
 {
     const conv_shape *s = &c->s;
     weights_job w = {.p = p, .c = c, .x = c->x};
-    plan(&w, isa, s, c->work);
-    if (is_depthwise(s)) {
+    plan(&w, isa, s);
+    place(&w, c->work);
+    if (conv_is_depthwise(s)) {
         const int64_t runs = ceil_div(s->c, DEPTHWISE_RUN);
         pool_run(p, (int)(w.chunks * s->kh * s->kw * runs), depthwise_task, &w);
     } else {

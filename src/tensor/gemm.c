@@ -16,6 +16,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "tensor/gemm_sizes.h"
+
 enum {
     KC = 256,
     PANEL_FLOATS = KC * 64, /* the widest panel of any instruction set */
@@ -38,17 +40,9 @@ typedef struct gemm_job {
     int64_t tm, tn, tiles_n;
 } gemm_job;
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-int gemm_panel_vecs(const gemm_isa *isa, int64_t total, int64_t done)
+/* Vectors of the panel that starts `done` vectors into `total`, so that all
+ * panels are at most max_vecs wide and nearly equal. */
+static int panel_vecs(const gemm_isa *isa, int64_t total, int64_t done)
 {
     const int64_t left = total - done, panels = ceil_div(left, isa->max_vecs);
     return (int)ceil_div(left, panels);
@@ -82,15 +76,18 @@ static void fetch_ends(const gemm_tile *t, int64_t rows)
     }
 }
 
-static void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows, ahead next)
+/* Convolutions pass no `next`: their tiles are many and small, and lie together. */
+static inline void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows, ahead *next)
 {
     const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
     int64_t tiles = ceil_div(rows, isa->max_rows[vecs]);
     gemm_tile part = *t;
     for (; tiles > 0; tiles--) {
         const int64_t n = ceil_div(rows, tiles);
-        if (next.rows > 0) fetch_some(&next, tiles);
-        fetch_ends(&part, n);
+        if (next) {
+            fetch_ends(&part, n);
+            if (next->rows > 0) fetch_some(next, tiles);
+        }
         isa->micro[vecs][n](&part);
         part.row += n;
         part.c += n * part.rs_c;
@@ -101,16 +98,7 @@ static void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows, 
 
 void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows)
 {
-    const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
-    gemm_tile part = *t;
-    for (int64_t tiles = ceil_div(rows, isa->max_rows[vecs]); tiles > 0; tiles--) {
-        const int64_t n = ceil_div(rows, tiles);
-        isa->micro[vecs][n](&part);
-        part.row += n;
-        part.c += n * part.rs_c;
-        if (part.mask) part.mask += n * part.rs_mask;
-        rows -= n;
-    }
+    compute_rows(isa, t, rows, NULL);
 }
 
 /* A block of op(A) as the micro kernel reads it: where it is, or copied. */
@@ -218,7 +206,7 @@ static void tile_task(void *ctx, int task, int thread)
         const bool final = block == blocks - 1;
         const a_block a = block_of_a(job, i, rows, k0, kc, panels, copy);
         for (int64_t v = 0; v < vecs;) {
-            const int width = gemm_panel_vecs(job->isa, vecs, v);
+            const int width = panel_vecs(job->isa, vecs, v);
             const int64_t j0 = v * lanes;
             const int n = (int)min_of(cols - j0, (int64_t)width * lanes);
             gemm_seg seg = {.a = a.a, .k = kc};
@@ -236,7 +224,7 @@ static void tile_task(void *ctx, int task, int thread)
             v += width;
             ahead next = next_panel(job, j, cols, v * lanes, k0, kc);
             if (next.rows == 0 && g->ta) next = next_rows(job, i, rows, kc);
-            compute_rows(job->isa, &t, rows, next);
+            compute_rows(job->isa, &t, rows, &next);
         }
         k0 += kc;
     }

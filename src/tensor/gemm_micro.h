@@ -74,10 +74,6 @@ typedef struct gemm_isa {
 extern const gemm_isa gemm_isa_avx2;
 extern const gemm_isa gemm_isa_avx512;
 
-/* Vectors of the panel that starts `done` vectors into `total`, so that all
- * panels are at most max_vecs wide and nearly equal. */
-int gemm_panel_vecs(const gemm_isa *isa, int64_t total, int64_t done);
-
 /* All `rows` rows of a panel that `t` describes, in tiles as even as can be. */
 void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows);
 

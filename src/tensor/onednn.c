@@ -23,6 +23,8 @@
 
 #include <dnnl.h>
 
+#include "tensor/gemm_sizes.h"
+
 enum {
     PARTS = 8, /* pieces a product, or the samples of a convolution, are cut into */
     MIN_PART = 32, /* rows or columns of a piece of a product */
@@ -31,21 +33,6 @@ enum {
     ADD_RUN = 4096,
     CACHE_SIZE = 128
 };
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* ---- oneDNN's own threads ---- */
 
