@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "nn/layer.h"
+#include "nn/ops.h"
 
 static const manta_value invalid = {-1};
 
@@ -420,6 +421,23 @@ static void replay(manta_model *m, manta_layer *l, const manta_value *in, manta_
     mem_free(map);
 }
 
+/* A layer that does nothing gives back what it was given; for files, which tell
+ * calls apart by their values, it gives a view of it instead. */
+static void part_from_inputs(manta_layer *l, int n_in, const manta_value *in, int n_out, manta_value *out)
+{
+    for (int i = 0; i < n_out; i++) {
+        const manta_array *a;
+        op_reshape_attrs same;
+        int k = 0;
+        while (k < n_in && in[k].id != out[i].id) k++;
+        if (k == n_in || out[i].id < 0) continue;
+        a = &l->model->values[out[i].id].a;
+        same = (op_reshape_attrs){.ndim = a->ndim};
+        memcpy(same.shape, a->shape, sizeof same.shape);
+        out[i] = manta_layer_apply(l, &op_reshape, &same, 1, &out[i]);
+    }
+}
+
 static void add_call(manta_layer *l, int n_in, const manta_value *in, int n_out, const manta_value *out)
 {
     manta_model *m = l->model;
@@ -462,6 +480,7 @@ void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_val
     }
     replay(m, l, in, out);
     if (m->error.code) return;
+    part_from_inputs(l, n_in, in, n_out, out);
     add_call(l, n_in, in, n_out, out);
     if (n_out) l->last = m->last = out[0].id;
 }
@@ -486,6 +505,7 @@ static manta_value call_layer(manta_model *m, manta_layer *l, int n, const manta
     st = l->cls->call(l, l->options, n, x, &out);
     if (st) graph_fail(m, st, "layer '%s': %s", l->name, manta_error_text());
     if (m->error.code) return invalid;
+    part_from_inputs(l, n, x, 1, &out);
     add_call(l, n, x, 1, &out);
     l->last = m->last = out.id;
     return out;
