@@ -11,7 +11,8 @@
 #include "cli/work.h"
 
 static const option_group listing = {
-    "Output:", (const cli_option[]){{"json", OPTION_FLAG, NULL, "One JSON object a line"}, {0}}};
+    "Output:",
+    (const cli_option[]){{"json", OPTION_FLAG, NULL, "A JSON object a line for each dataset"}, {0}}};
 
 static const option_group fetching = {
     "Fetching:", (const cli_option[]){
@@ -57,7 +58,11 @@ static int show_path(const options *o)
     char path[PATH_MAX];
 
     if (find_set(options_arg(o, 0), path, sizeof path)) return cli_fail();
-    puts(path);
+    if (options_flag(o, "json")) {
+        json_emit(json_pack("{s:s, s:s}", "name", options_arg(o, 0), "path", path));
+    } else {
+        puts(path);
+    }
     return CLI_DONE;
 }
 
@@ -124,6 +129,6 @@ const command cmd_data_path = {
     .examples = "  ls \"$(manta data path mnist)\"",
     .min_args = 1,
     .max_args = 1,
-    .groups = {NULL},
+    .groups = {&listing},
     .run = show_path,
 };

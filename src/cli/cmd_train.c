@@ -232,11 +232,15 @@ static int finish(run *r, manta_status st)
 {
     bool stopped = st == MANTA_ECANCELLED && stop_requested();
 
-    progress_break(&r->progress);
+    if (stopped) {
+        progress_interrupted(&r->progress);
+    } else {
+        progress_break(&r->progress);
+    }
     if (st && !stopped) return failed(r);
     if (r->profile && !stopped) {
         double ms = r->profile_seconds * 1e3 / (double)r->profile;
-        if ((st = profile_print(r->s, r->fit.batch, r->profile, ms, r->trace, r->json))) return failed(r);
+        if (profile_print(r->s, r->fit.batch, r->profile, ms, r->trace, r->json)) return failed(r);
     }
     if (r->save && manta_session_save(r->s, r->save)) return failed(r);
     if (r->json) {

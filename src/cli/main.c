@@ -96,10 +96,15 @@ static bool wants_help(const char *word)
 static int run(const command *c, int argc, char **argv)
 {
     char name[64];
+    options *o;
+    int status;
 
     snprintf(name, sizeof name, "manta %s", c->name);
     argv[0] = name;
-    return c->run(options_parse(c, argc, argv));
+    o = options_parse(c, argc, argv);
+    status = c->run(o);
+    options_free(o);
+    return status;
 }
 
 /* manta bench train ...: argv[0] is the family. */

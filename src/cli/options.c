@@ -26,6 +26,7 @@ struct options {
     char *text[MOST]; /* NULL: not given */
     int n_args;
     const char *args[MOST_ARGS];
+    char *model; /* what the configuration file calls the model; args may point to it */
 };
 
 /* ---- the table ---- */
@@ -263,7 +264,7 @@ static void config_entry(options *o, const char *path, const char *key, const js
     }
     i = find(o, name);
     if (!strcmp(name, "model") && i < 0 && o->c->max_args) {
-        if (!o->n_args && text) o->args[o->n_args++] = strdup(text);
+        if (!o->n_args && text) o->args[o->n_args++] = o->model = strdup(text);
     } else if (i < 0 || !strcmp(name, "config")) {
         unknown(o->c, "", name);
     } else if (text && !o->text[i]) {
@@ -296,7 +297,7 @@ static void read_config(options *o, const char *path)
 
 /* ---- all of it ---- */
 
-const options *options_parse(const command *c, int argc, char **argv)
+options *options_parse(const command *c, int argc, char **argv)
 {
     options *o = calloc(1, sizeof *o);
     struct argp argp = {.parser = take, .args_doc = c->args, .help_filter = no_note};
@@ -322,6 +323,14 @@ const options *options_parse(const command *c, int argc, char **argv)
     if (config) read_config(o, config);
     if (o->n_args < c->min_args) cli_usage("%s needs %s", c->name, c->args);
     return o;
+}
+
+void options_free(options *o)
+{
+    if (!o) return;
+    for (int i = 0; i < o->n; i++) free(o->text[i]);
+    free(o->model);
+    free(o);
 }
 
 bool options_knows(const options *o, const char *name)

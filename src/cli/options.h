@@ -13,8 +13,9 @@
 
 /* Parses argv[1..argc) for c; argv[0] is what to call the program ("manta
  * train"). --help and --usage print and end the process with status 0.
- * The result lives until the process ends. */
-const options *options_parse(const command *c, int argc, char **argv);
+ * Owned by the caller: options_free(). argv must outlive it. */
+options *options_parse(const command *c, int argc, char **argv);
+void options_free(options *o); /* accepts NULL */
 
 /* The option's text, or NULL when it was not given. `name` must be in the
  * command's table. */

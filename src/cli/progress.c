@@ -170,6 +170,12 @@ void progress_break(progress *p)
     cli_flush();
 }
 
+void progress_interrupted(progress *p)
+{
+    if (p->terminal && !p->open) fputs("\r\033[K", stdout);
+    progress_break(p);
+}
+
 /* Whether it is time for another line. */
 static bool due(const progress *p)
 {

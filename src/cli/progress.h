@@ -33,6 +33,9 @@ void progress_show(progress *p, const manta_event *e);
 /* Ends a line that is still open, so that a message stands alone. */
 void progress_break(progress *p);
 
+/* The same after Ctrl-C, which the terminal has echoed as ^C. */
+void progress_interrupted(progress *p);
+
 /* Shows so many of so many bytes of a file. */
 void progress_bytes(progress *p, const char *file, int64_t done, int64_t total);
 

@@ -74,7 +74,8 @@ def test_list_and_path(manta):
     assert [s["name"] for s in sets] == ["mnist", "fashion-mnist"]
     assert sets[0]["path"] == manta("data", "path", "mnist").stdout.strip()
     assert (pathlib.Path(sets[0]["path"]) / "train-labels-idx1-ubyte.gz").is_file()
-    assert "mnist" in manta("data", "list").stdout
+    assert json.loads(manta("data", "path", "mnist", "--json").stdout) == sets[0]
+    assert manta("data", "list").stdout.splitlines()[0].split() == ["mnist", sets[0]["path"]]
 
 
 def test_path_of_what_is_not_here(manta):

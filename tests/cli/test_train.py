@@ -267,16 +267,6 @@ def test_nan_in_data_is_an_error(manta, tmp_path):
     assert "x.npy" in manta("train", "mlp", "--data", "x.npy,y.npy", status=1).stderr
 
 
-# ---- the tutorial, whole ----
-
-@pytest.mark.long
-def test_mnist_cnn_reaches_98_5_percent(manta):
-    manta("train", "mnist-cnn", "--data", "mnist", "--epochs", 3, "--batch", 64, "--seed", 1, "--save", "w.npz",
-          timeout_s=1200)
-    done = manta("evaluate", "mnist-cnn", "--weights", "w.npz", "--data", "mnist:test", "--json", timeout_s=300)
-    assert done.event("result")["metrics"]["accuracy"] >= 0.985
-
-
 def test_mnist_is_found_without_a_word(manta):
     """The bundled set, in a folder that is not the source tree."""
     done = manta("train", "mlp", "--data", "mnist", "--steps-per-epoch", 20, "--batch", 64, "--json")
