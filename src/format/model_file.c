@@ -14,6 +14,8 @@
 /* In the order in which equal claims are settled. */
 static const model_format *const formats[] = {
     &model_npz,
+    &model_safetensors,
+    &model_pt,
 };
 
 #define N_FORMATS (int)(sizeof formats / sizeof *formats)

@@ -1,0 +1,66 @@
+/* safetensors_model.c - a state as a safetensors file, under the names it has
+ * everywhere; notes are its metadata. */
+#include "base/mem.h"
+#include "format/model_file.h"
+#include "format/safetensors.h"
+#include "format/torch.h"
+
+static model_match probe(const char *path, const uint8_t *head, size_t n)
+{
+    if (safetensors_is(head, n)) return MODEL_CONTENTS;
+    return model_path_ends(path, ".safetensors") ? MODEL_NAME : MODEL_NO;
+}
+
+static void release(void *ctx)
+{
+    safetensors_release(ctx);
+    mem_free(ctx);
+}
+
+static manta_status read_safetensors(const char *path, const manta_read_options *o, manta_saved *s)
+{
+    safetensors *f = mem_new(sizeof *f);
+    manta_column *columns;
+    manta_status st;
+
+    if ((st = safetensors_read(path, f))) {
+        mem_free(f);
+        return st;
+    }
+    saved_own(s, release, f);
+    for (int i = 0; i < f->n_metadata; i++) saved_note(s, f->metadata[i].key, f->metadata[i].value);
+    if (o->model_only) return MANTA_OK;
+    columns = mem_new((size_t)(f->n + 1) * sizeof *columns);
+    for (int i = 0; i < f->n && !st; i++) {
+        columns[i].name = f->tensors[i].name;
+        st = safetensors_array(f, i, &columns[i].array);
+    }
+    if (!st && o->like && torch_is_state(o->like, f->n, columns)) {
+        st = torch_import(path, o->like, f->n, columns, s);
+    } else {
+        for (int i = 0; i < f->n && !st; i++) st = saved_add(s, columns[i].name, &columns[i].array);
+        if (!st && o->like) st = saved_check(s, path, o->like);
+    }
+    mem_free(columns);
+    return st;
+}
+
+static manta_status write_safetensors(const char *path, const manta_contents *c)
+{
+    safetensors_pair *pairs = mem_new((size_t)(c->n_notes + 1) * sizeof *pairs);
+    manta_status st;
+
+    for (int i = 0; i < c->n_notes; i++) {
+        pairs[i] = (safetensors_pair){c->notes[i].name, c->notes[i].text};
+    }
+    st = safetensors_write(path, c->n_arrays, c->arrays, c->n_notes, pairs);
+    mem_free(pairs);
+    return st;
+}
+
+const model_format model_safetensors = {.name = "safetensors",
+                                        .about = "a safetensors file of arrays",
+                                        .ending = ".safetensors",
+                                        .probe = probe,
+                                        .read = read_safetensors,
+                                        .write = write_safetensors};
