@@ -1,7 +1,7 @@
 /* kernels.c - times the matrix products and convolutions of every family on
  * the shapes that decide (mnist-cnn and resnet18 on 28x28, batch 64).
  *
- *     bench_kernels [--threads N] [--match TEXT] [--ms MILLISECONDS] [--clock cpu]
+ *     bench_kernels [--threads N] [--match TEXT] [--ms MILLISECONDS] [--clock cpu|wall]
  *
  * With --clock cpu it is the calling thread's processor time that counts: for
  * --threads 1 on a machine that others use too.
@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "os/cpu.h"
 #include "os/pool.h"
 #include "tensor/kernel.h"
 
@@ -251,27 +252,50 @@ static void bench_all(pool *p)
     }
 }
 
+static int bench_threads(int threads)
+{
+    pool *p;
+    if (pool_new(threads, KERN_SCRATCH, &p)) {
+        fprintf(stderr, "%s\n", manta_error_text());
+        return 1;
+    }
+    peak = 0;
+    printf("%d thread%s: milliseconds, GFLOP/s, share of the best product\n", threads,
+           threads == 1 ? "" : "s");
+    bench_all(p);
+    pool_free(p);
+    return 0;
+}
+
+static int usage(void)
+{
+    fprintf(stderr,
+            "usage: bench_kernels [--threads N] [--match TEXT] [--ms MILLISECONDS] [--clock cpu|wall]\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    int only = 0;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--threads")) only = atoi(argv[i + 1]);
-        if (!strcmp(argv[i], "--clock") && !strcmp(argv[i + 1], "cpu")) stopwatch = CLOCK_THREAD_CPUTIME_ID;
-        if (!strcmp(argv[i], "--match")) match = argv[i + 1];
-        if (!strcmp(argv[i], "--ms")) budget_ms = atof(argv[i + 1]);
+    long only = 0;
+    for (int i = 1; i < argc; i += 2) {
+        const char *option = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+        char *end = NULL;
+        if (!strcmp(option, "--threads")) {
+            only = strtol(value, &end, 10);
+            if (*end || only < 1 || only > 1024) return usage();
+        } else if (!strcmp(option, "--ms")) {
+            budget_ms = strtod(value, &end);
+            if (end == value || *end) return usage();
+        } else if (!strcmp(option, "--match")) {
+            match = value;
+        } else if (!strcmp(option, "--clock") && !strcmp(value, "cpu")) {
+            stopwatch = CLOCK_THREAD_CPUTIME_ID;
+        } else if (strcmp(option, "--clock") != 0 || strcmp(value, "wall") != 0) {
+            return usage();
+        }
     }
     add_families();
-    for (int threads = only ? only : 1; threads <= (only ? only : 2); threads++) {
-        pool *p;
-        if (pool_new(threads, KERN_SCRATCH, &p)) {
-            fprintf(stderr, "%s\n", manta_error_text());
-            return 1;
-        }
-        peak = 0;
-        printf("%d thread%s: milliseconds, GFLOP/s, share of the best product\n", threads,
-               threads == 1 ? "" : "s");
-        bench_all(p);
-        pool_free(p);
-    }
-    return 0;
+    if (only) return bench_threads((int)only);
+    const int failed = bench_threads(1);
+    return failed || cpu_cores() == 1 ? failed : bench_threads(cpu_cores());
 }

@@ -28,7 +28,7 @@ enum {
     PAD = 16, /* floats between rows of a copy, so that they spread over the sets */
     ROWS_TO_PACK = 12, /* fewer rows than this read B too seldom to pay for packing it */
     NEAR = 64, /* floats: wide panels of a narrow B are as good unpacked for a batch of rows */
-    SMALL = 1 << 16 /* products below this many steps are not worth a second thread */
+    SMALL = 1 << 18 /* products below this many steps are not worth a second thread */
 };
 static_assert((PANEL_FLOATS + COPY_FLOATS + TILE_FLOATS) * sizeof(float) <= KERN_SCRATCH, "scratch");
 static_assert(MC * (KC + PAD) <= COPY_FLOATS && KC * (MC + PAD) <= COPY_FLOATS, "copy of A");

@@ -17,6 +17,7 @@
 #include "tensor/conv.h"
 #include "tensor/gemm.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -381,8 +382,13 @@ static void primitive_give(primitive *p)
 typedef struct argument {
     int kind;
     md_ref md;
-    const void *data;
+    void *data; /* what is only read comes here through readable() */
 } argument;
+
+static void *readable(const float *p)
+{
+    return (void *)(uintptr_t)p;
+}
 
 static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
 {
@@ -394,8 +400,7 @@ static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
     dnnl_status_t st = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
     for (; st == dnnl_success && made < n; made++) {
         exec[made].arg = args[made].kind;
-        st =
-            dnnl_memory_create(&exec[made].memory, args[made].md, engine, (void *)(uintptr_t)args[made].data);
+        st = dnnl_memory_create(&exec[made].memory, args[made].md, engine, args[made].data);
         if (st != dnnl_success) break;
     }
     if (st == dnnl_success) st = dnnl_primitive_execute(what, stream, n, exec);
@@ -409,20 +414,22 @@ static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
 static dnnl_status_t run_reorder(const primitive *p, const float *from, float *to)
 {
     md_ref w = chosen(p->pd, p->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
-    const argument args[] = {{DNNL_ARG_FROM, p->pass == WEIGHTS ? w : MD(p->w_ours), from},
+    const argument args[] = {{DNNL_ARG_FROM, p->pass == WEIGHTS ? w : MD(p->w_ours), readable(from)},
                              {DNNL_ARG_TO, p->pass == WEIGHTS ? MD(p->w_ours) : w, to}};
     return execute(p->reorder, 2, args);
 }
 
+/* One of x, w and y is the result, by the pass; it is written. */
 static dnnl_status_t run_conv(const primitive *p, const float *x, const float *w, const float *y,
                               void *scratch)
 {
     const bool forward = p->pass == FORWARD, data = p->pass == DATA;
     md_ref w_md = chosen(p->pd, p->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
-    const argument args[] = {{data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, MD(p->x), x},
-                             {p->pass == WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w_md, w},
-                             {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, MD(p->y), y},
-                             {DNNL_ARG_SCRATCHPAD, chosen(p->pd, dnnl_query_scratchpad_md), scratch}};
+    const argument args[] = {
+        {data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, MD(p->x), readable(x)},
+        {p->pass == WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w_md, readable(w)},
+        {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, MD(p->y), readable(y)},
+        {DNNL_ARG_SCRATCHPAD, chosen(p->pd, dnnl_query_scratchpad_md), scratch}};
     return execute(p->conv, 4, args);
 }
 
@@ -530,6 +537,7 @@ static void forward_task(void *ctx, int task, int thread)
     const bool whole = c.s.n == job->chunk;
     const primitive *p = whole ? job->main : job->rest;
     void *scratch = job->per_thread + (size_t)thread * job->per_thread_size;
+    assert(c.y);
     if (!p || run_conv(p, c.x, whole ? job->w_main : job->w_rest, c.y, scratch) != dnnl_success) {
         conv_forward_reference(job->p, &c); /* inside a task: on this thread */
         return;
@@ -561,6 +569,7 @@ static void data_task(void *ctx, int task, int thread)
     const primitive *p = whole ? job->main : job->rest;
     char *mine = job->per_thread + (size_t)thread * job->per_thread_size;
     float *dx = c.accumulate ? (float *)(void *)(mine + job->scratch_size) : c.dx;
+    assert(c.dx && dx);
     if (!p || run_conv(p, dx, whole ? job->w_main : job->w_rest, c.dy, mine) != dnnl_success) {
         conv_backward_data_reference(job->p, &c);
         return;

@@ -136,6 +136,14 @@ static void run(const family *f, int threads, const conv_case *c, int pass, flag
     mem_try_free(work);
 }
 
+static bool same_bits(float a, float b)
+{
+    uint32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
+}
+
 static void same_bytes(const conv_case *c, int pass, flags fl)
 {
     static const char *const names[] = {"forward", "data", "weights"};
@@ -147,7 +155,7 @@ static void same_bytes(const conv_case *c, int pass, flags fl)
         for (int threads = 1; threads <= MAX_THREADS; threads++) {
             run(&families[f], threads, c, pass, fl, got);
             for (int64_t i = 0; i < n + GUARD; i++) {
-                if (memcmp(&got[i], &want[i], sizeof *got) == 0) continue;
+                if (same_bits(got[i], want[i])) continue;
                 describe(c, families[f].name, threads, fl);
                 fail_msg("%s: element %d of %d is %.9g, the reference has %.9g", names[pass], (int)i, (int)n,
                          (double)got[i], (double)want[i]);
