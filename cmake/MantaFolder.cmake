@@ -92,7 +92,7 @@ macro(manta_program)
       INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
     manta_compile_options(manta_cli)
     target_include_directories(manta_cli PRIVATE ${CMAKE_SOURCE_DIR}/src)
-    target_link_libraries(manta_cli PRIVATE manta PkgConfig::JANSSON)
+    target_link_libraries(manta_cli PRIVATE m manta PkgConfig::JANSSON)
   endif()
 endmacro()
 

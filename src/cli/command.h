@@ -4,6 +4,7 @@
 #define CLI_COMMAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct options options; /* see options.h */
 
