@@ -73,16 +73,18 @@ static void set_weights(manta_session *s, const char *file, bool torch)
     golden_free(&scales);
 }
 
-/* The name of tensor t in the recording's config. */
+/* The name of tensor t in the recording's config: the t-th string of its list. */
 static void tensor_name(const char *file, int t, char *name, size_t size)
 {
     manta_array config = golden_array(file, "config");
-    const char *p = memmem(config.data, (size_t)config.shape[0], "\"tensors\":[", 11);
+    char *text = mem_strndup(config.data, (size_t)config.shape[0]);
+    const char *p = strstr(text, "\"tensors\":[");
 
     assert_non_null(p);
-    p += 11;
+    p += strlen("\"tensors\":[");
     for (; t > 0; t--) p = strchr(p, ',') + 1;
     snprintf(name, size, "%.*s", (int)strcspn(p + 1, "\""), p + 1);
+    mem_free(text);
     golden_free(&config);
 }
 
