@@ -45,7 +45,7 @@
  * virtual machine; a running step calls again well within that time. Giving
  * way (sched_yield) costs next to nothing on a free core, and on a busy one it
  * keeps an idle worker from holding up the very thread that it waits for: on
- * two cores with a busy neighbour a job was then never slower than on one
+ * two cores with a busy neighbour the median job was then as fast as on one
  * thread, and without it more than twice as slow. The caller gives way later
  * than an idle worker, because what it waits for is already being computed. */
 enum {
