@@ -56,6 +56,8 @@ LIBRARY = {
     "zlib.h": ["format"],
     "libdeflate.h": ["format"],
     "png.h": ["format"],
+    "zstd.h": ["format"],
+    "snappy-c.h": ["format"],
     "jpeglib.h": ["format"],
     "jerror.h": ["format"],
     "curl/": ["format"],

@@ -5,7 +5,9 @@
 #include "format/folder.h"
 #include "format/named.h"
 #include "format/npz.h"
+#include "format/parquet.h"
 #include "format/spec.h"
+#include "format/webdataset.h"
 #include "os/file.h"
 #include <manta/data.h>
 
@@ -32,6 +34,8 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
     case SPEC_NAMED: return open_named(s, o, out);
     case SPEC_NPZ: return npz_open(s->a, s->x, s->y, o, out);
     case SPEC_CSV: return csv_open(s->a, s->y, o, out);
+    case SPEC_PARQUET: return parquet_open(s->a, s->x, s->y, o, out);
+    case SPEC_TAR: return webdataset_open(s->a, s->x, s->y, o, out);
     case SPEC_FILES: break;
     }
     TRY(file_stat(s->a, &info));

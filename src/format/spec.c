@@ -37,9 +37,11 @@ static manta_status parse_named(const char *text, size_t n, spec *s)
     return manta_fail(MANTA_EINVAL, "dataset '%s': the parts of %s are :train and :test", text, s->a);
 }
 
-static manta_status parse_npz(const char *text, const char *rest, spec *s)
+/* FILE:x or FILE:x,y. `example` shows how. */
+static manta_status parse_pair(const char *text, const char *rest, spec_kind kind, const char *example,
+                               spec *s)
 {
-    s->kind = SPEC_NPZ;
+    s->kind = kind;
     s->a = mem_strndup(text, (size_t)(rest - text));
     if (*rest == '\0') return MANTA_OK;
     const char *x = rest + 1, *comma = strchr(x, ',');
@@ -47,8 +49,8 @@ static manta_status parse_npz(const char *text, const char *rest, spec *s)
     s->x = mem_strndup(x, n);
     if (comma) s->y = mem_strdup(comma + 1);
     if (n > 0 && (!comma || (comma[1] && !strchr(comma + 1, ',')))) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL,
-                      "dataset '%s': expected one or two members after the colon, as in f.npz:x,y", text);
+    return manta_fail(MANTA_EINVAL, "dataset '%s': expected one or two members after the colon, as in %s",
+                      text, example);
 }
 
 static manta_status parse_csv(const char *text, const char *rest, spec *s)
@@ -61,6 +63,34 @@ static manta_status parse_csv(const char *text, const char *rest, spec *s)
         return MANTA_OK;
     }
     return manta_fail(MANTA_EINVAL, "dataset '%s': expected :label=COLUMN after the file", text);
+}
+
+/* f.parquet:x=A+B,label=C, either of the two or none. */
+static manta_status parse_parquet(const char *text, const char *rest, spec *s)
+{
+    s->kind = SPEC_PARQUET;
+    s->a = mem_strndup(text, (size_t)(rest - text));
+    while (*rest) {
+        const char *key = rest + 1, *value = strchr(key, '=');
+        size_t n = value ? strcspn(++value, ",") : 0;
+        char **to = strncmp(key, "x=", 2) == 0 ? &s->x : strncmp(key, "label=", 6) == 0 ? &s->y : NULL;
+        if (!to || *to || n == 0) {
+            return manta_fail(
+                MANTA_EINVAL,
+                "dataset '%s': expected :label=COLUMN or :x=COLUMN+COLUMN,label=COLUMN after the file", text);
+        }
+        *to = mem_strndup(value, n);
+        rest = value + n;
+    }
+    return MANTA_OK;
+}
+
+static const char *after_tar(const char *text)
+{
+    const char *rest = after_ending(text, ".tar");
+
+    if (!rest) rest = after_ending(text, ".tar.gz");
+    return rest ? rest : after_ending(text, ".tgz");
 }
 
 static manta_status parse_files(const char *text, spec *s)
@@ -83,11 +113,14 @@ static manta_status parse(const char *text, spec *s)
     if (!text[0]) {
         return manta_fail(MANTA_EINVAL,
                           "dataset: nothing given, expected mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, "
-                          "f.csv:label=COLUMN, two IDX files or an image folder");
+                          "f.csv:label=COLUMN, f.parquet:label=COLUMN, shard-000000.tar, two IDX files or an "
+                          "image folder");
     }
     if (named_is(text, n)) return parse_named(text, n, s);
-    if ((rest = after_ending(text, ".npz"))) return parse_npz(text, rest, s);
+    if ((rest = after_ending(text, ".npz"))) return parse_pair(text, rest, SPEC_NPZ, "f.npz:x,y", s);
     if ((rest = after_ending(text, ".csv"))) return parse_csv(text, rest, s);
+    if ((rest = after_ending(text, ".parquet"))) return parse_parquet(text, rest, s);
+    if ((rest = after_tar(text))) return parse_pair(text, rest, SPEC_TAR, "f.tar:jpg,cls", s);
     return parse_files(text, s);
 }
 

@@ -10,7 +10,9 @@ typedef enum spec_kind {
     SPEC_NAMED, /* a = name, test */
     SPEC_FILES, /* a, and b or NULL: .npy or IDX files; a alone may be a folder */
     SPEC_NPZ, /* a = path, x, and y or NULL; both NULL: not said */
-    SPEC_CSV /* a = path, y = label column or NULL */
+    SPEC_CSV, /* a = path, y = label column or NULL */
+    SPEC_PARQUET, /* a = path, x = columns joined with '+' or NULL, y = label column or NULL */
+    SPEC_TAR /* a = path with ranges or stars, x and y = what members are called, or NULL */
 } spec_kind;
 
 typedef struct spec {
