@@ -1,0 +1,543 @@
+/* tfrecord_test.c - TFRecord files: the bytes that TensorFlow writes, packed
+ * and plain, in one file and many, and every way in which one can be wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+
+#include <cmocka.h>
+#include <manta/data.h>
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "format/events.h"
+#include "format/example.h"
+#include "format/input.h"
+#include "format/record.h"
+#include "format/tfrecord.h"
+#include "os/fault.h"
+#include "scratch.h"
+
+#define GOLDEN MANTA_SOURCE_DIR "/tests/golden/files/t.tfrecord"
+
+/* ---- framing --------------------------------------------------------------------------- */
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    buf b = {0};
+    static const char version[] = "\x09\x00\x00\x00\x00\x00\x00\xf0\x3f\x1a\x0d"
+                                  "brain.Event:2";
+    static const uint8_t expected[] = {0x18, 0,    0,    0,   0,   0,   0,    0,    0xa3, 0x7f,
+                                       0x4b, 0x22, 0x09, 0,   0,   0,   0,    0,    0,    0xf0,
+                                       0x3f, 0x1a, 0x0d, 'b', 'r', 'a', 'i',  'n',  '.',  'E',
+                                       'v',  'e',  'n',  't', ':', '2', 0x86, 0xbf, 0x57, 0x7a};
+
+    assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283);
+    assert_int_equal(record_sum("123456789", 9), 0xC78AB0E5);
+    record_add(&b, version, sizeof version - 1);
+    assert_int_equal(b.n, sizeof expected);
+    assert_memory_equal(b.at, expected, sizeof expected);
+    buf_release(&b);
+}
+
+static void test_records_cut_at_every_byte(void **state)
+{
+    (void)state;
+    buf b = {0};
+    const uint8_t *data;
+    size_t n;
+
+    record_add(&b, "first", 5);
+    size_t second = b.n;
+    record_add(&b, "", 0);
+    size_t third = b.n;
+    record_add(&b, "3", 1);
+    for (size_t cut = 0; cut <= b.n; cut++) {
+        record_reader r = {.data = (const uint8_t *)b.at, .size = cut};
+        size_t whole = (size_t)(cut >= second) + (size_t)(cut >= third) + (size_t)(cut >= b.n), given = 0;
+        record_step s;
+        while ((s = record_next(&r, &data, &n)) == RECORD_GIVEN) given++;
+        assert_int_equal(given, whole);
+        assert_int_equal(s,
+                         cut == 0 || cut == second || cut == third || cut == b.n ? RECORD_END : RECORD_CUT);
+    }
+    for (size_t i = 0; i < b.n; i++) { /* one bit anywhere */
+        record_reader r = {.data = (const uint8_t *)b.at, .size = b.n};
+        record_step s;
+        b.at[i] ^= 4;
+        do s = record_next(&r, &data, &n);
+        while (s == RECORD_GIVEN);
+        assert_true(s == RECORD_BAD_LENGTH || s == RECORD_BAD_DATA);
+        b.at[i] ^= 4;
+    }
+    buf_release(&b);
+}
+
+/* ---- Examples -------------------------------------------------------------------------- */
+
+static void test_example_is_what_tensorflow_writes(void **state)
+{
+    (void)state;
+    input in = {0};
+    buf b = {0};
+    static const float x[] = {1.5f, 2.5f};
+    static const int64_t label = 7;
+
+    assert_int_equal(input_read(GOLDEN, &in), MANTA_OK);
+    size_t mark = record_begin(&b);
+    example_writer w = example_begin(&b);
+    example_add_bytes(&w, "image", "\1\2", 2);
+    example_add_ints(&w, "label", 1, &label);
+    example_add_floats(&w, "x", 2, x);
+    example_end(&w);
+    record_end(&b, mark);
+    assert_true(in.size > b.n);
+    assert_memory_equal(in.data, b.at, b.n);
+    input_release(&in);
+    buf_release(&b);
+}
+
+static void test_unpacked_numbers(void **state)
+{
+    (void)state;
+    buf b = {0};
+    float v[4] = {0};
+    int64_t k[4] = {0};
+
+    proto_add_float(&b, 1, 1);
+    proto_add_float(&b, 1, 2);
+    example_feature f = {.kind = EXAMPLE_FLOATS, .list = proto_read(b.at, b.n)};
+    assert_int_equal(example_floats(&f, 4, v), 2);
+    assert_true(v[0] == 1 && v[1] == 2);
+    assert_int_equal(example_floats(&f, 1, v), 2); /* more than fit: counted, not written */
+    f.kind = EXAMPLE_INTS;
+    assert_int_equal(example_ints(&f, 4, k), -1);
+    buf_cut(&b, 0);
+    proto_add_int(&b, 1, -5);
+    proto_add_int(&b, 1, 300);
+    f.list = proto_read(b.at, b.n);
+    assert_int_equal(example_ints(&f, 4, k), 2);
+    assert_true(k[0] == -5 && k[1] == 300);
+    buf_release(&b);
+}
+
+/* ---- files ----------------------------------------------------------------------------- */
+
+static void write_records(const char *path, tfrecord_packing p, int from, int to)
+{
+    tfrecord_writer *w = NULL;
+    buf b = {0};
+
+    assert_int_equal(tfrecord_writer_open(path, p, &w), MANTA_OK);
+    for (int i = from; i < to; i++) {
+        int64_t y = i;
+        float x[6];
+        for (int k = 0; k < 6; k++) x[k] = (float)(i + k);
+        buf_cut(&b, 0);
+        example_writer e = example_begin(&b);
+        example_add_floats(&e, "x", 6, x);
+        example_add_ints(&e, "label", 1, &y);
+        example_end(&e);
+        assert_int_equal(tfrecord_writer_add(w, b.at, b.n), MANTA_OK);
+    }
+    assert_int_equal(tfrecord_writer_commit(w), MANTA_OK);
+    tfrecord_writer_free(w);
+    buf_release(&b);
+}
+
+/* Reads all, in order, and checks what write_records() made. */
+static void assert_dataset(const char *spec, int count, int ndim)
+{
+    manta_dataset *d = NULL;
+    manta_loader *l = NULL;
+    manta_batch b;
+    int64_t seen = 0;
+
+    if (tfrecord_open_spec(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_int_equal(manta_dataset_count(d), count);
+    manta_loader_options o = {.batch_size = 7};
+    assert_int_equal(manta_loader_open(d, &o, &l), MANTA_OK);
+    while (manta_loader_next(l, &b)) {
+        const manta_array *x = manta_batch_find(&b, "x"), *y = manta_batch_find(&b, "y");
+        assert_int_equal(x->ndim, ndim);
+        for (int64_t i = 0; i < b.count; i++, seen++) {
+            assert_int_equal(((const int64_t *)y->data)[i], seen);
+            for (int k = 0; k < 6; k++) assert_true(((const float *)x->data)[6 * i + k] == (float)(seen + k));
+        }
+    }
+    assert_int_equal(manta_loader_status(l), MANTA_OK);
+    assert_int_equal(seen, count);
+    manta_loader_close(l);
+    manta_dataset_unref(d);
+}
+
+static void test_packings(void **state)
+{
+    (void)state;
+    char spec[600];
+
+    for (int p = TFRECORD_PLAIN; p <= TFRECORD_ZLIB; p++) {
+        const char *path = scratch_path("p.tfrecord");
+        write_records(path, (tfrecord_packing)p, 0, 100);
+        snprintf(spec, sizeof spec, "%s:x=x@2x3,y=label", path);
+        assert_dataset(spec, 100, 3);
+        snprintf(spec, sizeof spec, "%s:y=label,x=x", path);
+        assert_dataset(spec, 100, 2);
+    }
+}
+
+static void test_shards_and_globs(void **state)
+{
+    (void)state;
+    char spec[1200];
+
+    write_records(scratch_path("s.tfrecord-00000-of-00003"), TFRECORD_PLAIN, 0, 10);
+    write_records(scratch_path("s.tfrecord-00001-of-00003"), TFRECORD_GZIP, 10, 25);
+    write_records(scratch_path("s.tfrecord-00002-of-00003"), TFRECORD_PLAIN, 25, 26);
+    snprintf(spec, sizeof spec, "%s:x=x,y=label", scratch_path("s.tfrecord-*"));
+    assert_dataset(spec, 26, 2);
+    snprintf(spec, sizeof spec, "%s,%s:x=x,y=label", scratch_path("s.tfrecord-00000-of-00003"),
+             scratch_path("s.tfrecord-00001-of-00003"));
+    assert_dataset(spec, 25, 2);
+}
+
+/* Records longer than the window, and any order. */
+static void test_large_records_in_any_order(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("large.tfrecord");
+    tfrecord_writer *w = NULL;
+    tfrecord *t = NULL;
+    char *paths[] = {(char *)(uintptr_t)path};
+    static uint8_t big[700 << 10];
+    const uint8_t *data;
+    size_t n;
+
+    assert_int_equal(tfrecord_writer_open(path, TFRECORD_PLAIN, &w), MANTA_OK);
+    for (int i = 0; i < 20; i++) {
+        size_t size = i % 3 == 0 ? sizeof big : (size_t)i * 1000;
+        memset(big, i, size);
+        assert_int_equal(tfrecord_writer_add(w, big, size), MANTA_OK);
+    }
+    assert_int_equal(tfrecord_writer_commit(w), MANTA_OK);
+    tfrecord_writer_free(w);
+    assert_int_equal(tfrecord_open(1, paths, &t), MANTA_OK);
+    assert_int_equal(tfrecord_count(t), 20);
+    tfrecord_reader *r = tfrecord_reader_new(t);
+    for (int k = 0; k < 60; k++) {
+        int i = k < 20 ? k : k * 7 % 20;
+        assert_int_equal(tfrecord_read(r, i, &data, &n), MANTA_OK);
+        assert_int_equal(n, i % 3 == 0 ? sizeof big : (size_t)i * 1000);
+        for (size_t j = 0; j < n; j += 997) assert_int_equal(data[j], i);
+    }
+    tfrecord_reader_free(r);
+    tfrecord_free(t);
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    manta_dataset *d = NULL;
+    const manta_column_spec *c;
+
+    assert_int_equal(tfrecord_open_spec(GOLDEN, NULL, &d), MANTA_OK);
+    assert_int_equal(manta_dataset_count(d), 3);
+    assert_int_equal(manta_dataset_columns(d, &c), 3);
+    assert_string_equal(c[0].name, "image");
+    assert_int_equal(c[0].dtype, MANTA_DTYPE_U8);
+    assert_int_equal(c[0].shape[0], 2);
+    assert_string_equal(c[1].name, "label");
+    assert_int_equal(c[1].dtype, MANTA_DTYPE_I64);
+    assert_int_equal(c[1].ndim, 0);
+    assert_string_equal(c[2].name, "x");
+    assert_int_equal(c[2].dtype, MANTA_DTYPE_F32);
+    manta_dataset_unref(d);
+}
+
+/* Bytes as elements of a type that is said, one feature as two columns, and PNG images. */
+static void test_bytes_and_images(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("i.tfrecord");
+    tfrecord_writer *w = NULL;
+    manta_dataset *d = NULL;
+    manta_loader *l = NULL;
+    manta_batch batch;
+    buf b = {0}, png = {0};
+    static const uint8_t pixels[] = {0, 51, 102, 153, 204, 255};
+    static const uint16_t raw[] = {0x3c00, 0xc000};
+    char spec[600];
+
+    assert_int_equal(events_png(2, 3, 1, pixels, &png), MANTA_OK);
+    example_writer e = example_begin(&b);
+    example_add_bytes(&e, "image/encoded", png.at, png.n);
+    example_add_bytes(&e, "raw", raw, sizeof raw);
+    example_end(&e);
+    assert_int_equal(tfrecord_writer_open(path, TFRECORD_PLAIN, &w), MANTA_OK);
+    assert_int_equal(tfrecord_writer_add(w, b.at, b.n), MANTA_OK);
+    assert_int_equal(tfrecord_writer_commit(w), MANTA_OK);
+    tfrecord_writer_free(w);
+    snprintf(spec, sizeof spec, "%s:x=image/encoded,h=raw@float16:2,again=image/encoded", path);
+    if (tfrecord_open_spec(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_int_equal(manta_loader_open(d, NULL, &l), MANTA_OK);
+    assert_true(manta_loader_next(l, &batch));
+    const manta_array *x = manta_batch_find(&batch, "x"), *h = manta_batch_find(&batch, "h");
+    assert_int_equal(x->dtype, MANTA_DTYPE_F32);
+    assert_int_equal(x->ndim, 4);
+    assert_true(x->shape[1] == 2 && x->shape[2] == 3 && x->shape[3] == 1);
+    for (int i = 0; i < 6; i++) assert_true(((const float *)x->data)[i] == (float)pixels[i] / 255.0f);
+    assert_memory_equal(manta_batch_find(&batch, "again")->data, x->data, 24);
+    assert_int_equal(h->dtype, MANTA_DTYPE_F16);
+    assert_memory_equal(h->data, raw, sizeof raw);
+    manta_loader_close(l);
+    manta_dataset_unref(d);
+    buf_release(&b);
+    buf_release(&png);
+}
+
+/* ---- refusals -------------------------------------------------------------------------- */
+
+static void test_specs(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"a.tfrecord", "a.tfrecords:x=f", "d/t-*.tfrecord-00001-of-00002",
+                                      "a.tfrecord.gz"};
+    static const char *const no[] = {"a.npz:x,y", "mnist", ".tfrecord", "a.csv:label=b.tfrecord"};
+    static const char *const bad[] = {":x=image",           ":x=",         ":x=image@",
+                                      ":x=image@0x2",       ":x=image@2x", ":x=image@axb",
+                                      ":x=image,x=label",   ":x=image,y",  ":x=nothing",
+                                      ":x=label@float32:1", ":x=image@3",  ":x=x@9999999999x9999999999"};
+    manta_dataset *d = NULL;
+    char spec[700];
+
+    for (size_t i = 0; i < 4; i++) assert_true(tfrecord_is_spec(yes[i]));
+    for (size_t i = 0; i < 4; i++) assert_false(tfrecord_is_spec(no[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        manta_loader *l = NULL;
+        manta_batch b;
+        snprintf(spec, sizeof spec, "%s%s", i ? GOLDEN : GOLDEN "no", bad[i]);
+        manta_status st = tfrecord_open_spec(spec, NULL, &d);
+        if (!st) { /* a shape that the record does not have is known when it is read */
+            assert_int_equal(manta_loader_open(d, NULL, &l), MANTA_OK);
+            assert_false(manta_loader_next(l, &b));
+            st = manta_loader_status(l);
+            manta_loader_close(l);
+            manta_dataset_unref(d);
+        }
+        if (!st) fail_msg("accepted %s", spec);
+        assert_true(manta_error_text()[0]);
+    }
+}
+
+static void test_damaged_files(void **state)
+{
+    (void)state;
+    input in = {0};
+    tfrecord *t = NULL;
+
+    assert_int_equal(input_read(GOLDEN, &in), MANTA_OK);
+    size_t record = in.size / 3;
+    for (size_t cut = 0; cut <= in.size; cut++) {
+        const char *path = scratch_file("cut.tfrecord", in.data, cut);
+        char *paths[] = {(char *)(uintptr_t)path};
+        manta_status st = tfrecord_open(1, paths, &t);
+        assert_int_equal(st, cut % record == 0 ? MANTA_OK : MANTA_ECORRUPT);
+        if (st) {
+            assert_non_null(strstr(manta_error_text(), "cut.tfrecord"));
+            continue;
+        }
+        assert_int_equal(tfrecord_count(t), cut / record);
+        tfrecord_free(t);
+    }
+    /* a length that lies, with the right sum: nothing of that size is asked for */
+    uint8_t head[16] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f};
+    uint32_t sum = record_sum(head, 8);
+    memcpy(head + 8, &sum, 4);
+    assert_int_equal(tfrecord_of_bytes("lie", head, sizeof head, &t), MANTA_ECORRUPT);
+    /* data damaged behind a good length is found when it is read */
+    in.data[20] ^= 1;
+    assert_int_equal(tfrecord_of_bytes("bad", in.data, in.size, &t), MANTA_OK);
+    tfrecord_reader *r = tfrecord_reader_new(t);
+    const uint8_t *data;
+    size_t n;
+    assert_int_equal(tfrecord_read(r, 0, &data, &n), MANTA_ECORRUPT);
+    assert_non_null(strstr(manta_error_text(), "record 0 at offset 0"));
+    assert_int_equal(tfrecord_read(r, 1, &data, &n), MANTA_OK);
+    tfrecord_reader_free(r);
+    tfrecord_free(t);
+    input_release(&in);
+}
+
+static void test_packed_cut_at_every_byte(void **state)
+{
+    (void)state;
+    for (int p = TFRECORD_GZIP; p <= TFRECORD_ZLIB; p++) {
+        const char *path = scratch_path("z.tfrecord");
+        input in = {0};
+        tfrecord *t = NULL;
+        write_records(path, (tfrecord_packing)p, 0, 3);
+        assert_int_equal(input_read(path, &in), MANTA_OK);
+        for (size_t cut = 1; cut < in.size; cut++) {
+            assert_int_equal(tfrecord_of_bytes("cut", in.data, cut, &t), MANTA_ECORRUPT);
+        }
+        assert_int_equal(tfrecord_of_bytes("whole", in.data, in.size, &t), MANTA_OK);
+        assert_int_equal(tfrecord_count(t), 3);
+        tfrecord_free(t);
+        input_release(&in);
+    }
+}
+
+/* A record whose features differ from the first one's. */
+static void test_samples_that_do_not_fit(void **state)
+{
+    (void)state;
+    enum { MISSING, COUNT, KIND, NAN_VALUE, DAMAGED, CASES };
+    static const manta_status expected[CASES] = {MANTA_ENOENT, MANTA_EINVAL, MANTA_EINVAL, MANTA_ENAN,
+                                                 MANTA_ECORRUPT};
+    static const float v[] = {1, 2, 3};
+    static const int64_t k[] = {1, 2};
+
+    for (int c = 0; c < CASES; c++) {
+        const char *path = scratch_path("odd.tfrecord");
+        tfrecord_writer *w = NULL;
+        manta_dataset *d = NULL;
+        manta_loader *l = NULL;
+        manta_batch batch;
+        buf b = {0};
+        assert_int_equal(tfrecord_writer_open(path, TFRECORD_PLAIN, &w), MANTA_OK);
+        for (int i = 0; i < 2; i++) {
+            buf_cut(&b, 0);
+            example_writer e = example_begin(&b);
+            if (i == 0) example_add_floats(&e, "f", 2, v);
+            if (i && c == COUNT) example_add_floats(&e, "f", 3, v);
+            if (i && c == KIND) example_add_ints(&e, "f", 2, k);
+            if (i && c == NAN_VALUE) example_add_floats(&e, "f", 2, (float[]){1, NAN});
+            example_end(&e);
+            if (i && c == DAMAGED) buf_add_text(&b, "\x0a");
+            assert_int_equal(tfrecord_writer_add(w, b.at, b.n), MANTA_OK);
+        }
+        assert_int_equal(tfrecord_writer_commit(w), MANTA_OK);
+        tfrecord_writer_free(w);
+        assert_int_equal(tfrecord_open_spec(path, NULL, &d), MANTA_OK);
+        assert_int_equal(manta_loader_open(d, NULL, &l), MANTA_OK);
+        assert_true(manta_loader_next(l, &batch));
+        assert_false(manta_loader_next(l, &batch));
+        assert_int_equal(manta_loader_status(l), expected[c]);
+        assert_non_null(strstr(manta_error_text(), "record 1"));
+        manta_loader_close(l);
+        manta_dataset_unref(d);
+        buf_release(&b);
+    }
+}
+
+/* ---- failing systems ------------------------------------------------------------------- */
+
+static void test_every_call_fails_once(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("fault.tfrecord");
+    char *paths[] = {(char *)(uintptr_t)path};
+    int failures = 0;
+
+    write_records(path, TFRECORD_PLAIN, 0, 50);
+    for (int64_t n = 1;; n++) {
+        int64_t live = mem_live();
+        tfrecord *t = NULL;
+        fault_begin((fault_plan){.at = n, .err = EIO});
+        manta_status st = tfrecord_open(1, paths, &t);
+        if (!st) {
+            tfrecord_reader *r = tfrecord_reader_new(t);
+            const uint8_t *data;
+            size_t size;
+            for (int64_t i = 0; i < 50 && !st; i++) st = tfrecord_read(r, i, &data, &size);
+            tfrecord_reader_free(r);
+        }
+        tfrecord_free(t);
+        bool hit = fault_end() > 0;
+        assert_int_equal(mem_live(), live);
+        if (!hit) {
+            assert_int_equal(st, MANTA_OK);
+            break;
+        }
+        failures += st != MANTA_OK; /* a close that fails is no failure of reading */
+        if (st) assert_int_equal(st, MANTA_EIO);
+    }
+    assert_true(failures >= 4);
+    fault_begin((fault_plan){.interrupt = true, .short_io = true});
+    tfrecord *t = NULL;
+    assert_int_equal(tfrecord_open(1, paths, &t), MANTA_OK);
+    assert_int_equal(tfrecord_count(t), 50);
+    tfrecord_free(t);
+    fault_end();
+}
+
+/* A disk that fills while writing: nothing under the final name, nothing left beside it. */
+static void test_writer_on_a_full_disk(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("full.tfrecord");
+    static const char text[100000];
+
+    for (int64_t n = 1;; n++) {
+        tfrecord_writer *w = NULL;
+        fault_begin((fault_plan){.at = n, .err = ENOSPC, .sticky = true, .spare_unlink = true});
+        manta_status st = tfrecord_writer_open(path, TFRECORD_PLAIN, &w);
+        if (!st) st = tfrecord_writer_add(w, text, sizeof text);
+        if (!st) st = tfrecord_writer_commit(w);
+        tfrecord_writer_free(w);
+        bool hit = fault_end() > 0;
+        if (!hit) {
+            assert_int_equal(st, MANTA_OK);
+            assert_int_equal(access(path, F_OK), 0);
+            break;
+        }
+        if (st && st != MANTA_EUNKNOWN) assert_int_not_equal(access(path, F_OK), 0);
+        remove(path);
+    }
+}
+
+static void test_memory_fails(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("mem.tfrecord");
+    char *paths[] = {(char *)(uintptr_t)path};
+
+    write_records(path, TFRECORD_ZLIB, 0, 600);
+    for (int64_t n = 1;; n++) {
+        int64_t live = mem_live();
+        tfrecord *t = NULL;
+        mem_fail_at(n, 0);
+        manta_status st = tfrecord_open(1, paths, &t);
+        bool hit = mem_failures() > 0;
+        mem_fail_at(0, 0);
+        tfrecord_free(t);
+        assert_int_equal(mem_live(), live);
+        if (!hit) break;
+        assert_int_equal(st, MANTA_ENOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_records_cut_at_every_byte),
+        cmocka_unit_test(test_example_is_what_tensorflow_writes),
+        cmocka_unit_test(test_unpacked_numbers),
+        cmocka_unit_test(test_packings),
+        cmocka_unit_test(test_shards_and_globs),
+        cmocka_unit_test(test_large_records_in_any_order),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_bytes_and_images),
+        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_packed_cut_at_every_byte),
+        cmocka_unit_test(test_samples_that_do_not_fit),
+        cmocka_unit_test(test_every_call_fails_once),
+        cmocka_unit_test(test_writer_on_a_full_disk),
+        cmocka_unit_test(test_memory_fails),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
