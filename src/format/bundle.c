@@ -701,9 +701,7 @@ out:
 
 manta_status bundle_write(const char *prefix, int n, const manta_column *arrays)
 {
-    int64_t one = 1;
-    manta_array counter = manta_array_of(MANTA_DTYPE_I64, 0, NULL, &one);
-    size_t count = (size_t)n + 2;
+    size_t count = (size_t)n + 1;
     buf graph = {0};
     manta_status st;
 
@@ -714,10 +712,8 @@ manta_status bundle_write(const char *prefix, int n, const manta_column *arrays)
         names[i] = arrays[i].name;
         items[i] = (item){bundle_key(names[i]), &arrays[i].array};
     }
-    names[n] = "save_counter";
-    items[n] = (item){bundle_key(names[n]), &counter};
-    items[n + 1] = (item){mem_strdup(BUNDLE_GRAPH_KEY), NULL};
-    bundle_graph_write(n + 1, names, &graph);
+    items[n] = (item){mem_strdup(BUNDLE_GRAPH_KEY), NULL};
+    bundle_graph_write(n, names, &graph);
     qsort(items, count, sizeof *items, by_key);
     st = MANTA_OK;
     for (size_t i = 1; i < count && !st; i++) {

@@ -115,8 +115,8 @@ char *bundle_name_of_key(const char *key);
 
 /* ---- writing ---- */
 
-/* Writes the arrays (any strides) under their names, with an object graph and
- * `save_counter`, and makes it the folder's newest checkpoint. The index, by
+/* Writes the arrays (any strides) under their names, with an object graph, and makes
+ * it the folder's newest checkpoint. The index, by
  * which readers find all else, appears last. */
 manta_status bundle_write(const char *prefix, int n, const manta_column *arrays);
 

@@ -30,7 +30,8 @@ static void cut_colon(char *name)
     if (n > 2 && !strcmp(name + n - 2, ":0")) name[n - 2] = '\0';
 }
 
-/* Full names where they tell entries apart; else what the keys say. */
+/* Full names where they are paths and tell entries apart, as Keras's do; else
+ * what the keys say (a bare tf.Variable is called "Variable"). */
 static manta_status name_entries(const bundle *b, names *out)
 {
     const bundle_entry *g = bundle_find(b, BUNDLE_GRAPH_KEY);
@@ -53,7 +54,8 @@ static manta_status name_entries(const bundle *b, names *out)
         const bundle_entry *e = &b->entries.at[i];
         char **name = map_find(&full, e->key);
         if (e->dtype == BUNDLE_STRING) continue;
-        out->at[i] = name && *map_find(&count, *name) == 1 ? mem_strdup(*name) : bundle_name_of_key(e->key);
+        bool tells = name && strchr(*name, '/') && *map_find(&count, *name) == 1;
+        out->at[i] = tells ? mem_strdup(*name) : bundle_name_of_key(e->key);
         cut_colon(out->at[i]);
         if (!strcmp(out->at[i], "save_counter")) {
             mem_free(out->at[i]);
