@@ -13,6 +13,9 @@
 
 /* In the order in which equal claims are settled. */
 static const model_format *const formats[] = {
+    &model_keras,
+    &model_keras_config,
+    &model_weights_h5,
     &model_npz,
     &model_safetensors,
     &model_pt,

@@ -1,0 +1,19 @@
+/* keras_lower.h - a model in words that Keras has.
+ *
+ * Keras pads by "valid" and "same" only. A layer that pads by given numbers, as
+ * PyTorch's do, becomes a ZeroPadding2D before the layer itself, without
+ * padding; names of variables stay. */
+#ifndef FORMAT_KERAS_LOWER_H
+#define FORMAT_KERAS_LOWER_H
+
+#include <manta/model.h>
+
+#include "base/status.h"
+
+/* A model that computes the same without padding by numbers; *out is owned
+ * (manta_model_free()), and is m itself, one reference more, where nothing had
+ * to be done. MANTA_EUNSUPPORTED padding that zeros cannot stand for, by the
+ * layer's name. */
+manta_status keras_lower(const manta_model *m, manta_model **out) MANTA_MUST_USE;
+
+#endif
