@@ -208,9 +208,13 @@ static bool pair_by_order(matching *g)
     return true;
 }
 
-/* Every layer with the only module that fits; *fits: how many do for the first layer without that. */
+/* Every layer with the only module that fits. Otherwise *layer is one that
+ * none fits or, where there is no such one, one that several fit; *fitting
+ * says how many. */
 static bool pair_by_shape(matching *g, size_t *layer, int *fitting)
 {
+    bool all = true;
+
     for (size_t i = 0; i < g->plan.modules.n; i++) {
         int n = 0;
         for (size_t k = 0; k < g->theirs.n; k++) {
@@ -218,19 +222,16 @@ static bool pair_by_shape(matching *g, size_t *layer, int *fitting)
             g->pair[i] = k;
             n++;
         }
-        if (n != 1) {
-            *layer = i;
-            *fitting = n;
-            return false;
+        for (size_t k = 0; k < i && n == 1; k++) {
+            if (g->pair[k] == g->pair[i]) n++; /* two layers want the same one */
         }
-        for (size_t k = 0; k < i; k++) {
-            if (g->pair[k] != g->pair[i]) continue;
-            *layer = i;
-            *fitting = 2; /* two layers want the same one */
-            return false;
-        }
+        if (n == 1 || (!all && n > 0)) continue;
+        all = false;
+        *layer = i;
+        *fitting = n;
+        if (n == 0) break;
     }
-    return true;
+    return all;
 }
 
 static manta_status fail_count(const matching *g)
