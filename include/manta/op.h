@@ -64,8 +64,9 @@ typedef struct manta_op_call {
     const manta_array *dout; /* backward; data NULL when nothing depends on that output */
     const manta_array *din; /* backward; data NULL when that gradient is not wanted */
     const bool *accumulate; /* backward: din[i] is added to instead of written */
-    float *const *proposed; /* training forward: proposed[j] for the j-th non-trainable variable among in,
-                                     NULL when it is frozen; must be written whole */
+    float *const *proposed; /* training forward of an operation with MANTA_OP_PROPOSES: proposed[j] for the
+                                     j-th non-trainable variable among in, NULL when it is frozen; must be
+                                     written whole, element by element (it may be the variable's own memory) */
     void *saved, *work;
     uint64_t seed; /* of the run */
     int64_t step; /* of the run */
@@ -88,7 +89,9 @@ enum {
     MANTA_OP_CAN_RELU = 1 << 16, /* a following relu may be fused */
     MANTA_OP_CAN_MASK = 1 << 17, /* backward honours `mask` for din[0] */
     MANTA_OP_CAN_SINK = 1 << 18, /* backward honours `sink` for din[1], after din[0] is done */
-    MANTA_OP_RELU_SELF = 1 << 19 /* with a fused relu, backward masks dout itself */
+    MANTA_OP_RELU_SELF = 1 << 19, /* with a fused relu, backward masks dout itself */
+    MANTA_OP_PROPOSES = 1 << 20 /* training forward writes `proposed`; without it non-trainable variables are
+                                     constants. Runs as in inference when its layer is frozen, as Keras's */
 };
 /* Backward reads in[i], out[i]. */
 #define MANTA_OP_READS_INPUT(i)  (1u << (i))

@@ -49,6 +49,34 @@ bool graph_variable_frozen(const manta_model *m, const graph_variable *v)
     return v->frozen || (v->layer >= 0 && m->layers[v->layer]->frozen);
 }
 
+bool graph_node_frozen(const manta_model *m, const graph_node *n)
+{
+    if (!(n->op->flags & MANTA_OP_PROPOSES)) return false;
+    for (int i = 0; i < n->n_in; i++) {
+        int v = m->values[n->in[i]].variable;
+        if (v >= 0 && !m->variables[v].trainable && graph_variable_frozen(m, &m->variables[v])) return true;
+    }
+    return false;
+}
+
+bool graph_node_needed(const graph_node *n, const bool *needed)
+{
+    for (int i = 0; i < n->n_out; i++) {
+        if (needed[n->out[i]]) return true;
+    }
+    return false;
+}
+
+void graph_mark_needed(const manta_model *m, bool *needed)
+{
+    for (int i = 0; i < m->n_outputs; i++) needed[m->outputs[i].value] = true;
+    for (int i = m->n_nodes - 1; i >= 0; i--) {
+        const graph_node *n = &m->nodes[i];
+        if (!graph_node_needed(n, needed)) continue;
+        for (int j = 0; j < n->n_in; j++) needed[n->in[j]] = true;
+    }
+}
+
 void graph_snake_case(const char *s, char *buf)
 {
     char *out = buf;

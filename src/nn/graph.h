@@ -58,7 +58,6 @@ struct manta_layer {
     int calls;
     int n_variables, *variables; /* of the model's, in order of creation */
     int last; /* value of its last call, -1 */
-    int cursor; /* nested: which variable a replay asks for next */
 };
 
 typedef struct graph_port {
@@ -91,6 +90,13 @@ void graph_fail(manta_model *m, manta_status code, const char *fmt, ...) MANTA_P
 void graph_latch(manta_model *m, manta_status code); /* with this thread's last sentence */
 
 bool graph_variable_frozen(const manta_model *m, const graph_variable *v);
+/* Whether training runs the node as inference does: it proposes statistics that are frozen. */
+bool graph_node_frozen(const manta_model *m, const graph_node *n);
+
+/* Sets needed[value] where some output depends on it; a node runs when one of
+ * its results is needed. `needed` has n_values places, all false. */
+void graph_mark_needed(const manta_model *m, bool *needed);
+bool graph_node_needed(const graph_node *n, const bool *needed);
 
 /* Class name to Keras's layer name: "Conv2D" -> "conv2d". buf at least 2 * strlen + 1. */
 void graph_snake_case(const char *class_name, char *buf);

@@ -17,16 +17,17 @@ static size_t round_bytes(size_t n)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Whether some node renews v when it trains: its operation has non-trainable
- * inputs only in order to propose new values for them. */
-static bool is_proposed(const manta_model *m, int v)
+/* Whether some node that runs renews v when it trains. */
+static bool is_proposed(const manta_model *m, const bool *needed, int v)
 {
     const graph_variable *g = &m->variables[v];
 
     if (g->trainable || graph_variable_frozen(m, g)) return false;
     for (int i = 0; i < m->n_nodes; i++) {
-        for (int j = 0; j < m->nodes[i].n_in; j++) {
-            if (m->nodes[i].in[j] == g->value) return true;
+        const graph_node *n = &m->nodes[i];
+        if (!(n->op->flags & MANTA_OP_PROPOSES) || !graph_node_needed(n, needed)) continue;
+        for (int j = 0; j < n->n_in; j++) {
+            if (n->in[j] == g->value) return true;
         }
     }
     return false;
@@ -35,7 +36,9 @@ static bool is_proposed(const manta_model *m, int v)
 void layout_init(layout *l, const manta_model *m, const objective *o, const manta_optimizer *opt)
 {
     size_t n_vars = (size_t)m->n_variables + 1, at = 0, params_bytes, stats_bytes;
+    bool *needed = mem_new((size_t)m->n_values + 1);
 
+    graph_mark_needed(m, needed);
     *l = (layout){.model = m};
     l->params = mem_new(n_vars * sizeof *l->params);
     l->stats = mem_new(n_vars * sizeof *l->stats);
@@ -45,7 +48,7 @@ void layout_init(layout *l, const manta_model *m, const objective *o, const mant
         bool param = g->trainable && !graph_variable_frozen(m, g);
         int64_t *size = param ? &l->params_size : &l->stats_size;
         layout_variable v = {
-            .variable = i, .offset = *size, .count = g->count, .proposed = is_proposed(m, i)};
+            .variable = i, .offset = *size, .count = g->count, .proposed = is_proposed(m, needed, i)};
         if (param) {
             l->where[i] = l->n_params;
             l->params[l->n_params++] = v;
@@ -55,6 +58,7 @@ void layout_init(layout *l, const manta_model *m, const objective *o, const mant
         }
         *size = round_up(*size + g->count, 16);
     }
+    mem_free(needed);
     l->params_size = round_up(l->params_size, LAYOUT_BLOCK);
     l->stats_size = round_up(l->stats_size, LAYOUT_BLOCK);
     l->param_blocks = l->params_size / LAYOUT_BLOCK;

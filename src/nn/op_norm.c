@@ -151,7 +151,8 @@ const manta_op op_batch_norm = {
     .name = "batch_norm",
     .attrs_size = sizeof(op_bn_attrs),
     .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_READS_INPUT(2) |
-             MANTA_OP_READS_INPUT(3) | MANTA_OP_READS_INPUT(4) | MANTA_OP_CAN_RELU | MANTA_OP_RELU_SELF,
+             MANTA_OP_READS_INPUT(3) | MANTA_OP_READS_INPUT(4) | MANTA_OP_CAN_RELU | MANTA_OP_RELU_SELF |
+             MANTA_OP_PROPOSES,
     .shape = bn_shape,
     .plan = bn_plan,
     .forward = bn_forward,

@@ -19,7 +19,6 @@ typedef struct piece {
 
 /* What is known of a value while planning. */
 typedef struct vinfo {
-    bool needed; /* some output, loss or metric depends on it */
     bool wants_grad; /* a parameter lies behind it */
     int alias; /* value whose memory it is (views, fused relu), itself otherwise */
     int galias; /* value whose gradient memory it shares */
@@ -36,6 +35,8 @@ typedef struct planner {
     int threads;
     plan *p;
     vinfo *v;
+    bool *needed; /* value: some output depends on it; losses and metrics look at outputs or behind them */
+    bool *renewed; /* variable: a node of the plan has proposed a new value */
     int *slot_of; /* graph node -> index in p->nodes, -1: not run */
     bool *dropped; /* graph node is a relu fused into its producer */
     piece *pieces;
@@ -138,19 +139,6 @@ static void settle(const planner *pl, place *at)
 
 /* ---- what is needed, what is fused ---- */
 
-static void mark_needed(planner *pl)
-{
-    const manta_model *m = pl->m;
-
-    for (int i = 0; i < m->n_outputs; i++) pl->v[m->outputs[i].value].needed = true;
-    for (int i = m->n_nodes - 1; i >= 0; i--) {
-        const graph_node *n = &m->nodes[i];
-        bool needed = false;
-        for (int j = 0; j < n->n_out; j++) needed |= pl->v[n->out[j]].needed;
-        for (int j = 0; needed && j < n->n_in; j++) pl->v[n->in[j]].needed = true;
-    }
-}
-
 static void mark_wanted(planner *pl)
 {
     const manta_model *m = pl->m;
@@ -173,7 +161,7 @@ static int consumers(const planner *pl, int value)
 
     for (int i = 0; i < pl->m->n_nodes; i++) {
         const graph_node *g = &pl->m->nodes[i];
-        if (!pl->v[g->out[0]].needed) continue;
+        if (!graph_node_needed(g, pl->needed)) continue;
         for (int j = 0; j < g->n_in; j++) n += g->in[j] == value;
     }
     return n;
@@ -200,7 +188,8 @@ static void fuse_relus(planner *pl)
     for (int i = 0; i < m->n_nodes; i++) {
         const graph_node *r = &m->nodes[i];
         int producer = m->values[r->in[0]].node;
-        if (!is_relu(r) || producer < 0) continue;
+        if (!is_relu(r) || producer < 0 || !graph_node_needed(r, pl->needed)) continue;
+        if (m->values[r->in[0]].output != 0) continue;
         if (!(m->nodes[producer].op->flags & MANTA_OP_CAN_RELU) || pl->dropped[producer]) continue;
         if (consumers(pl, r->in[0]) != 1 || is_watched(pl, r->in[0])) continue;
         pl->dropped[i] = true;
@@ -229,15 +218,11 @@ static manta_status add_nodes(planner *pl)
         plan_node *n = &p->nodes[p->n_nodes];
         manta_op_plan op = {
             .attrs = g->attrs, .threads = pl->threads, .kernels = pl->k, .n_in = g->n_in, .n_out = g->n_out};
-        bool needed = false;
 
         pl->slot_of[i] = -1;
-        for (int j = 0; j < g->n_out; j++) needed |= pl->v[g->out[j]].needed;
-        if (!needed || pl->dropped[i]) continue;
+        if (!graph_node_needed(g, pl->needed) || pl->dropped[i]) continue;
         n->index = i;
-        /* A frozen batch norm uses its moving statistics, as in Keras. */
-        n->training = p->mode == PLAN_TRAIN &&
-                      !(g->op == &op_batch_norm && g->layer >= 0 && m->layers[g->layer]->frozen);
+        n->training = p->mode == PLAN_TRAIN && !graph_node_frozen(m, g);
         for (int j = 0; j < g->n_in; j++) n->in[j] = concrete(pl, g->in[j]);
         for (int j = 0; j < g->n_out; j++) n->out[j] = concrete(pl, g->out[j]);
         n->relu = result_of(pl, g->out[0]) != g->out[0];
@@ -297,6 +282,19 @@ static place value_place(planner *pl, int value, int tick)
     return piece_place(pl->v[r].piece);
 }
 
+/* Where the j-th input's new value goes when the node renews it. A layer called
+ * twice renews its statistics twice, as in Keras: the second call starts from
+ * what the first proposed. */
+static void place_proposal(planner *pl, plan_node *n, int j, int variable, int proposal)
+{
+    int at = pl->l->where[variable];
+
+    if (!n->training || at >= 0 || !pl->l->stats[-1 - at].proposed) return;
+    n->proposed_at[proposal] = variable_place(pl, variable, true);
+    if (pl->renewed[variable]) n->in_at[j] = n->proposed_at[proposal];
+    pl->renewed[variable] = true;
+}
+
 static void place_forward(planner *pl)
 {
     for (int i = 0; i < pl->n; i++) {
@@ -308,10 +306,7 @@ static void place_forward(planner *pl)
             int variable = pl->m->values[g->in[j]].variable;
             n->in_at[j] = value_place(pl, g->in[j], tick);
             if (variable < 0 || pl->m->variables[variable].trainable) continue;
-            if (pl->p->mode == PLAN_TRAIN && n->training && pl->l->where[variable] < 0 &&
-                pl->l->stats[-1 - pl->l->where[variable]].proposed) {
-                n->proposed_at[proposals] = variable_place(pl, variable, true);
-            }
+            if (g->op->flags & MANTA_OP_PROPOSES) place_proposal(pl, n, j, variable, proposals);
             proposals++;
         }
         for (int j = 0; j < g->n_out; j++) n->out_at[j] = value_place(pl, g->out[j], tick);
@@ -572,7 +567,9 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
     pl.dropped = mem_new(nodes * sizeof *pl.dropped);
     for (int i = 0; i < m->n_values; i++) pl.v[i] = (vinfo){.alias = i, .galias = i, .piece = -1, .grad = -1};
 
-    mark_needed(&pl);
+    pl.needed = mem_new(values);
+    pl.renewed = mem_new((size_t)m->n_variables + 1);
+    graph_mark_needed(m, pl.needed);
     mark_wanted(&pl);
     fuse_relus(&pl);
     if ((st = add_nodes(&pl))) goto out;
@@ -583,6 +580,8 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
 out:
     plan_free(p);
     mem_free(pl.v);
+    mem_free(pl.needed);
+    mem_free(pl.renewed);
     mem_free(pl.slot_of);
     mem_free(pl.dropped);
     mem_free(pl.pieces);

@@ -25,6 +25,8 @@ typedef struct walk {
     manta_array *v, *g; /* values and gradients, with the batch filled in */
     void **saved, **work; /* per node */
     float **proposed; /* per variable: what an operation proposed, or NULL */
+    bool *needed; /* per value */
+    bool *renewed; /* per variable: there is such a proposal, from which the next one starts */
 } walk;
 
 static inline void *walk_room(size_t size)
@@ -44,7 +46,10 @@ static inline void walk_open(walk *w, const manta_model *m, const kernels *k, po
     w->saved = calloc((size_t)m->n_nodes + 1, sizeof *w->saved);
     w->work = calloc((size_t)m->n_nodes + 1, sizeof *w->work);
     w->proposed = calloc((size_t)m->n_variables + 1, sizeof *w->proposed);
-    assert_true(w->v && w->g && w->saved && w->work && w->proposed);
+    w->renewed = calloc((size_t)m->n_variables + 1, sizeof *w->renewed);
+    w->needed = calloc((size_t)m->n_values + 1, sizeof *w->needed);
+    assert_true(w->v && w->g && w->saved && w->work && w->proposed && w->renewed && w->needed);
+    graph_mark_needed(m, w->needed);
     for (int i = 0; i < m->n_values; i++) {
         manta_array a = m->values[i].a;
         if (a.shape[0] == -1) a.shape[0] = batch;
@@ -71,6 +76,8 @@ static inline void walk_close(walk *w)
     free(w->saved);
     free(w->work);
     free(w->proposed);
+    free(w->renewed);
+    free(w->needed);
 }
 
 /* What node i is called with; in, out, dout, din and proposed have MANTA_OP_MAX_IN places each. */
@@ -79,7 +86,7 @@ static inline manta_op_call walk_call(walk *w, int i, manta_array *in, manta_arr
 {
     static const bool add[MANTA_OP_MAX_IN] = {true, true, true, true, true, true, true, true};
     const graph_node *n = &w->m->nodes[i];
-    bool frozen = n->op == &op_batch_norm && n->layer >= 0 && w->m->layers[n->layer]->frozen;
+    bool frozen = graph_node_frozen(w->m, n);
     int next = 0;
     for (int j = 0; j < n->n_in; j++) {
         const graph_value *v = &w->m->values[n->in[j]];
@@ -130,6 +137,12 @@ static inline manta_status walk_node(walk *w, int i)
     if (n->op->plan) TRY(n->op->plan(&p));
     w->saved[i] = c.saved = walk_room(p.saved);
     w->work[i] = c.work = walk_room(p.work);
+    for (int j = 0; j < n->n_in && c.training && n->op->flags & MANTA_OP_PROPOSES; j++) {
+        int v = w->m->values[n->in[j]].variable;
+        if (v < 0 || !w->proposed[v]) continue;
+        if (w->renewed[v]) in[j].data = w->proposed[v];
+        w->renewed[v] = true;
+    }
     return n->op->forward(&c);
 }
 
@@ -140,7 +153,9 @@ static inline manta_status walk_forward(walk *w)
         const graph_variable *v = &w->m->variables[i];
         if (!v->trainable) w->proposed[i] = walk_room((size_t)v->count * sizeof(float));
     }
-    for (int i = 0; i < w->m->n_nodes; i++) TRY(walk_node(w, i));
+    for (int i = 0; i < w->m->n_nodes; i++) {
+        if (graph_node_needed(&w->m->nodes[i], w->needed)) TRY(walk_node(w, i));
+    }
     return MANTA_OK;
 }
 
@@ -151,6 +166,7 @@ static inline manta_status walk_backward(walk *w)
         manta_array in[MANTA_OP_MAX_IN], out[MANTA_OP_MAX_IN], dout[MANTA_OP_MAX_IN], din[MANTA_OP_MAX_IN];
         float *proposed[MANTA_OP_MAX_IN] = {NULL};
         manta_op_call c = walk_call(w, i, in, out, dout, din, proposed);
+        if (!w->m->nodes[i].op->backward || !graph_node_needed(&w->m->nodes[i], w->needed)) continue;
         TRY(w->m->nodes[i].op->backward(&c));
     }
     return MANTA_OK;
