@@ -285,6 +285,10 @@ static void read_column(footer *k, const parquet_leaf *leaf, parquet_chunk *c)
     }
     /* Writers that have no dictionary may say 0, where the file's magic lies. */
     int64_t at = dictionary > 0 && dictionary < data ? dictionary : data;
+    if (c->values == 0) { /* nothing was written, so that its place means nothing */
+        at = 4;
+        size = 0;
+    }
     if (at < 4 || size < 0 || (uint64_t)at > k->at || (uint64_t)size > k->at - (uint64_t)at) {
         thrift_wrong(t, "a column lies outside the file");
     }
