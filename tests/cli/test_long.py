@@ -18,7 +18,11 @@ def trained(manta, tmp_path, model, data, test, epochs, *more):
 
 
 def test_mnist_cnn_reaches_98_5_percent(manta, tmp_path):
-    assert trained(manta, tmp_path, "mnist-cnn", "mnist", "mnist:test", 3, "--optimizer", "adam") >= 0.985
+    # A constant rate ends between 98.2 and 98.5 % by the seed (Keras: 98.0 to 98.2); a cosine to zero
+    # over the three epochs (3 x 938 steps) at 98.6.
+    accuracy = trained(manta, tmp_path, "mnist-cnn", "mnist", "mnist:test", 3, "--optimizer", "adam", "--learning-rate",
+                       "0.001", "--lr-schedule", "cosine:steps=2814")
+    assert accuracy >= 0.985
 
 
 def test_resnet18_reaches_90_percent_on_fashion_mnist(manta, tmp_path):
