@@ -143,7 +143,7 @@ static manta_status gather(machine *m, pickle_kind kind, size_t n)
 {
     pickle_value v = {.kind = kind};
 
-    add_items(&v, m->stack.at + m->stack.n - n, n);
+    if (n) add_items(&v, m->stack.at + m->stack.n - n, n);
     m->stack.n -= n;
     manta_status st = push_new(m, v);
     if (st && v.cap) mem_free(v.u.items);

@@ -56,7 +56,8 @@ static void put_member(buf *b, buf *directory, const char *name, const uint8_t *
         put(to, n, 4);
         put(to, strlen(name), 2);
         put(to, 0, 2);
-        if (i) put(to, 0, 10);
+        if (i) put(to, 0, 8);
+        if (i) put(to, 0, 2);
         if (i) put(to, at, 4);
         buf_add_text(to, name);
     }
