@@ -8,6 +8,8 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "format/bundle_model.h"
+#include "format/onnx.h"
 #include "os/file.h"
 #include "os/sys.h"
 
@@ -19,6 +21,8 @@ static const model_format *const formats[] = {
     &model_npz,
     &model_safetensors,
     &model_pt,
+    &model_tf,
+    &model_onnx,
 };
 
 #define N_FORMATS (int)(sizeof formats / sizeof *formats)
