@@ -40,7 +40,7 @@ typedef struct manta_session_options {
     uint64_t seed;
     int shards; /* V: a batch is cut into so many, summed in a fixed tree; 0: 1 */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
-    bool debug; /* name the first NaN; slow */
+    bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */
 } manta_session_options;
 
@@ -107,7 +107,7 @@ typedef struct manta_feed {
 } manta_feed;
 
 /* Predictions; outputs are views valid until the next call. `training` runs
- * dropout and batch statistics as training does. */
+ * dropout and batch statistics as training does. Targets are not looked at. */
 MANTA_API manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training,
                                              int n_outputs, manta_array *outputs);
 /* Forward and loss in training mode; the loss (regularisers included) into *loss. */

@@ -116,6 +116,21 @@ static bool has_integers(const manta_dataset *d, const char *name)
     return false;
 }
 
+/* A word without any sign of a file was probably meant as a dataset's name. */
+static manta_status unknown_data(manta_status st, const char *spec)
+{
+    suggestion s = suggest_for(spec);
+
+    if (strpbrk(spec, "./,:") || !access(spec, F_OK) || !strcmp(spec, "mnist") ||
+        !strcmp(spec, "fashion-mnist"))
+        return st;
+    suggest_offer(&s, "mnist");
+    suggest_offer(&s, "fashion-mnist");
+    return manta_fail(st,
+                      "no dataset and no file is called '%s'; the datasets are mnist and fashion-mnist%s%s%s",
+                      spec, s.best ? "; did you mean " : "", s.best ? s.best : "", s.best ? "?" : "");
+}
+
 manta_status work_dataset(const options *o, const recipe *r, const manta_model *m, const char *spec,
                           bool targets, manta_dataset **out)
 {
@@ -125,7 +140,7 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
     manta_dataset *d;
     manta_status st = manta_dataset_open(spec, &how, &d);
 
-    if (st) return st;
+    if (st) return st == MANTA_ENOENT ? unknown_data(st, spec) : st;
     if (scale == 0) cli_usage("--scale: 0 cannot be divided by");
     if (scale != 1) d = manta_dataset_scale(d, "x", (float)scale);
     d = normalized(o, r, d);

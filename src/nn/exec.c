@@ -219,8 +219,8 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
                            .pool = e->opt.pool};
 }
 
-/* Debug mode: the first element that is not finite, with where it arose. */
-static manta_status look(const exec *e, const graph_node *g, const manta_array *a, const char *what)
+/* Debug mode: the first element of `a` that is not finite; `who` has it in its `what`. */
+static manta_status look(const char *who, const manta_array *a, const char *what)
 {
     const float *x = a->data;
     int64_t n = manta_array_count(a), per = a->ndim && a->shape[0] > 0 ? n / a->shape[0] : n;
@@ -229,11 +229,38 @@ static manta_status look(const exec *e, const graph_node *g, const manta_array *
     for (int64_t i = 0; i < n; i++) {
         char shape[96];
         if (isfinite(x[i])) continue;
-        return manta_fail(
-            MANTA_ENAN, "layer '%s' (%s): the %s of shape %s has %s at element %lld of row %lld",
-            node_layer(e, g), g->op->name, what, manta_shape_text(a->ndim, a->shape, shape, sizeof shape),
-            isnan(x[i]) ? "a NaN" : "an infinity", (long long)(per ? i % per : i),
-            (long long)(per ? i / per : 0));
+        return manta_fail(MANTA_ENAN, "%s: the %s of shape %s has %s at element %lld of row %lld", who, what,
+                          manta_shape_text(a->ndim, a->shape, shape, sizeof shape),
+                          isnan(x[i]) ? "a NaN" : "an infinity", (long long)(per ? i % per : i),
+                          (long long)(per ? i / per : 0));
+    }
+    return MANTA_OK;
+}
+
+static const char *who_is(const exec *e, const graph_node *g, char *buf, size_t size)
+{
+    snprintf(buf, size, "layer '%s' (%s)", node_layer(e, g), g->op->name);
+    return buf;
+}
+
+/* What a layer is given can be the cause too: the caller's inputs and the weights. */
+static manta_status look_before(exec *e, const exec_run *r, const plan *p)
+{
+    char who[160];
+
+    for (int i = 0; i < e->m->n_inputs; i++) {
+        manta_array a = e->m->values[e->m->inputs[i].value].a;
+        a.shape[0] = p->batch;
+        a.data = (void *)(uintptr_t)inputs_of(e)[i];
+        snprintf(who, sizeof who, "input '%s'", e->m->inputs[i].name);
+        TRY(look(who, &a, "array"));
+    }
+    for (int i = 0; i < e->m->n_variables; i++) {
+        const graph_variable *g = &e->m->variables[i];
+        manta_array a =
+            manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(e->l, r->state, i));
+        snprintf(who, sizeof who, "variable '%s'", g->name);
+        TRY(look(who, &a, "array"));
     }
     return MANTA_OK;
 }
@@ -244,9 +271,12 @@ static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n)
     call_arrays a;
     manta_op_call c = make_call(e, r, n, &a);
     manta_status st = g->op->forward(&c);
+    char who[160];
 
     if (st) return manta_fail(st, "layer '%s': %s", node_layer(e, g), manta_error_text());
-    for (int j = 0; e->opt.debug && j < g->n_out; j++) TRY(look(e, g, &a.out[j], "output"));
+    for (int j = 0; e->opt.debug && j < g->n_out; j++) {
+        TRY(look(who_is(e, g, who, sizeof who), &a.out[j], "output"));
+    }
     return MANTA_OK;
 }
 
@@ -272,6 +302,7 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n)
     manta_op_call c = make_call(e, r, n, &a);
     shifted_sink shifted = {.sink = r->sink, .ctx = r->sink_ctx, .offset = n->sink_offset};
     manta_status st;
+    char who[160];
 
     if (n->add_view) {
         e->opt.kernels->axpby(e->opt.pool, manta_array_count(&a.dout[0]), 1, a.dout[0].data,
@@ -286,7 +317,8 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n)
     st = g->op->backward(&c);
     if (st) return manta_fail(st, "layer '%s': backward: %s", node_layer(e, g), manta_error_text());
     for (int j = 0; e->opt.debug && j < g->n_in; j++) {
-        if (!c.sink || j != 1) TRY(look(e, g, &a.din[j], "gradient of an input"));
+        if (c.sink && j == 1) continue;
+        TRY(look(who_is(e, g, who, sizeof who), &a.din[j], "gradient of an input"));
     }
     return MANTA_OK;
 }
@@ -395,6 +427,7 @@ manta_status exec_forward(exec *e, const exec_run *r)
     pd = find_plan(e, r->mode, r->batch);
     p = pd->p;
     for (int i = 0; i < e->m->n_inputs; i++) TRY(take_input(e, p, r, i));
+    if (e->opt.debug) TRY(look_before(e, r, p));
     for (int i = 0; i < p->n_nodes; i++) {
         int64_t begin = e->opt.profile ? clock_now_ns() : 0;
         if (p->nodes[i].view) continue;
@@ -402,7 +435,7 @@ manta_status exec_forward(exec *e, const exec_run *r)
         if (e->opt.profile) keep_time(e, pd, i, false, begin);
     }
     e->last = p;
-    if (r->mode == PLAN_PREDICT) return MANTA_OK;
+    if (r->mode == PLAN_PREDICT || !r->targets) return MANTA_OK;
     return run_objective(e, p, r);
 }
 

@@ -37,7 +37,7 @@ typedef struct exec_run {
     const void *state; /* layout's state */
     void *slot; /* layout's slot: zeroed once when it was made; NULL in PLAN_PREDICT */
     const manta_array *inputs; /* one per input of the model */
-    const manta_array *targets; /* one per head */
+    const manta_array *targets; /* one per head; NULL: no losses and metrics, and no backward after it */
     const float *const *weights; /* per head: one weight per sample, or NULL; or NULL altogether */
     uint64_t seed;
     int64_t step;

@@ -527,15 +527,17 @@ static void settle_all(planner *pl)
     for (int i = 0; i < pl->m->n_inputs; i++) settle(pl, &p->input_at[i]);
 }
 
-/* Refuses a batch whose largest value could not be counted in bytes. */
+/* Refuses a batch whose values no machine could hold, so that sums of their
+ * sizes cannot overflow. */
 static manta_status check_sizes(const manta_model *m, int64_t batch)
 {
     for (int i = 0; i < m->n_values; i++) {
         const manta_array *a = &m->values[i].a;
-        int64_t n = batch;
-        for (int j = a->ndim && a->shape[0] == -1 ? 1 : 0; j < a->ndim; j++) {
-            if (__builtin_mul_overflow(n, a->shape[j], &n) || n > INT64_MAX / 64) {
-                return manta_fail(MANTA_EINVAL, "model '%s': a batch of %lld is too large to count", m->name,
+        int64_t n = 1;
+        for (int j = 0; j < a->ndim; j++) {
+            if (__builtin_mul_overflow(n, a->shape[j] == -1 ? batch : a->shape[j], &n) || n > (int64_t)1
+                                                                                                  << 44) {
+                return manta_fail(MANTA_EINVAL, "model '%s': a batch of %lld is too large", m->name,
                                   (long long)batch);
             }
         }

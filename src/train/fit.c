@@ -134,6 +134,8 @@ static manta_status evaluate_pass(pass *p, teller *t, const char *prefix, manta_
     TRY(manta_loader_seek(p->loader, 0, 0));
     for (int64_t step = 0;; step++) {
         TRY(pass_next(p, step, &f, &first, &more));
+        if (!more && !step)
+            return manta_fail(MANTA_EINVAL, "the %s data is empty", *prefix ? "validation" : "evaluation");
         if (!more) break;
         TRY(manta_session_evaluate_step(s, &f));
         if (!t) continue;

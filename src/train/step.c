@@ -198,6 +198,7 @@ manta_status manta_session_backward(manta_session *s, const manta_feed *f)
     if (s->phase != SESSION_FORWARD) {
         return manta_fail(MANTA_EINVAL, "backward without manta_session_loss() before it");
     }
+    TRY(check_feed(s, f, true));
     /* With several shards the activations of all but the last are gone: compute them again. */
     TRY(run_shards(s, f, PLAN_TRAIN, s->shards > 1, true));
     apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
@@ -246,8 +247,9 @@ manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool t
 {
     exec_run r = make_run(s, PLAN_PREDICT, f, NULL);
 
-    TRY(check_feed(s, f, training));
+    TRY(check_feed(s, f, false));
     s->phase = SESSION_IDLE;
+    r.targets = NULL;
     if (training) {
         if (!s->n_losses) return manta_fail(MANTA_EINVAL, "a forward pass in training mode needs a loss");
         r.mode = PLAN_TRAIN;

@@ -301,10 +301,17 @@ static void a_running_step_allocates_nothing(void **state)
     net_close(&t);
 }
 
+static void assert_named(exec *debug, const exec_run *r, const char *who, const char *what)
+{
+    assert_int_equal(exec_forward(debug, r), MANTA_ENAN);
+    if (!strstr(manta_error_text(), who) || !strstr(manta_error_text(), what))
+        fail_msg("'%s' does not name %s and %s", manta_error_text(), who, what);
+}
+
 static void debug_names_the_first_nan(void **state)
 {
     net t;
-    manta_array w;
+    float *w, *x;
     exec *debug = NULL;
 
     (void)state;
@@ -312,11 +319,15 @@ static void debug_names_the_first_nan(void **state)
     assert_ok(
         exec_new(t.m, &t.l, &t.o, &(exec_options){.pool = t.pool, .kernels = t.k, .debug = true}, &debug));
     assert_ok(exec_forward(debug, &t.run));
-    w.data = layout_variable_at(&t.l, t.state, 2); /* the second convolution's kernel */
-    ((float *)w.data)[5] = NAN;
-    assert_int_equal(exec_forward(debug, &t.run), MANTA_ENAN);
-    assert_non_null(strstr(manta_error_text(), "layer 'conv2d_1'"));
-    assert_non_null(strstr(manta_error_text(), "NaN"));
+    w = layout_variable_at(&t.l, t.state, 2); /* the second convolution's kernel */
+    w[5] = NAN;
+    assert_named(debug, &t.run, "variable 'conv2d_1/kernel'", "a NaN at element 5");
+    for (int i = 0; i < 3 * 3 * 4 * 4; i++) w[i] = 3e38f; /* fine in itself: its products are not */
+    assert_named(debug, &t.run, "layer 'conv2d_1' (conv2d)", "an infinity");
+    w[5] = 0;
+    x = t.x.data;
+    x[6 * 6 * 2 + 1] = NAN;
+    assert_named(debug, &t.run, "input 'image'", "a NaN at element 1 of row 1");
     exec_free(debug);
     net_close(&t);
 }

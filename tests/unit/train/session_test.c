@@ -676,6 +676,175 @@ static void accumulation_over_four_batches_is_one_step(void **state)
     mem_try_free(w[1]);
 }
 
+static float *flat_of(const manta_session *s)
+{
+    float *w = malloc((size_t)manta_session_params(s) * sizeof *w);
+
+    assert_non_null(w);
+    manta_session_get_flat(s, w);
+    return w;
+}
+
+/* Class weights, a column of sample weights and weights in a feed are one thing. */
+static void class_weights_are_sample_weights(void **state)
+{
+    static const float of_class[CLASSES] = {0.5f, 0, 2, 1};
+    manta_fit_options plain = {.batch = 25, .no_shuffle = true}, classes = plain;
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *s[3];
+    float weight[N], *w[3];
+    manta_dataset *d = dataset(), *weighted;
+
+    (void)state;
+    for (int i = 0; i < N; i++) weight[i] = of_class[labels[i]];
+    weighted = manta_dataset_zip(
+        dataset(),
+        manta_dataset_arrays(
+            1, &(manta_column){"sample_weight", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){N}, weight)},
+            MANTA_BORROW));
+    classes.class_weight = of_class;
+    classes.n_classes = CLASSES;
+    for (int i = 0; i < 3; i++) s[i] = session(m, "adam", (manta_session_options){.threads = 1});
+    assert_ok(manta_fit(s[0], d, &classes, NULL));
+    assert_ok(manta_fit(s[1], weighted, &plain, NULL));
+    for (int lo = 0; lo < N; lo += 25) {
+        manta_feed f = feed(lo, lo + 25);
+        f.weights[0] = weight + lo;
+        assert_ok(manta_session_step(s[2], &f));
+    }
+    for (int i = 0; i < 3; i++) w[i] = flat_of(s[i]);
+    for (int i = 1; i < 3; i++) {
+        assert_memory_equal(w[0], w[i], (size_t)manta_session_params(s[0]) * sizeof *w[0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(w[i]);
+        manta_session_close(s[i]);
+    }
+    manta_dataset_unref(d);
+    manta_dataset_unref(weighted);
+    manta_model_free(m);
+}
+
+static manta_session *averaging(const manta_model *m, int frequency)
+{
+    manta_optimizer opt;
+    manta_session *s = NULL;
+
+    assert_ok(manta_optimizer_named("sgd", &opt));
+    opt.learning_rate = 0.05;
+    opt.use_ema = true;
+    opt.ema_momentum = 0.75;
+    opt.ema_overwrite_frequency = frequency;
+    assert_ok(manta_session_open(m,
+                                 &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &cross_entropy},
+                                 &(manta_session_options){.threads = 1, .seed = 42}, &s));
+    return s;
+}
+
+/* The average of the weights after each step takes their place when fit ends. */
+static void the_average_replaces_the_weights(void **state)
+{
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *fitted = averaging(m, 0), *stepped = averaging(m, 0), *often = averaging(m, 3);
+    manta_dataset *d = dataset();
+    int64_t n = manta_session_params(fitted);
+    float *w, *average = calloc((size_t)n, sizeof *average);
+
+    (void)state;
+    assert_ok(manta_fit(fitted, d, &(manta_fit_options){.batch = 50, .no_shuffle = true}, NULL));
+    for (int step = 0; step < 3; step++) {
+        manta_feed f = feed(50 * step, 50 * step + 50);
+        assert_ok(manta_session_step(stepped, &f));
+        assert_ok(manta_session_step(often, &f));
+        w = flat_of(stepped);
+        for (int64_t i = 0; i < n; i++) average[i] = step ? 0.75f * average[i] + 0.25f * w[i] : w[i];
+        free(w);
+    }
+    for (int round = 0; round < 2; round++) { /* at the end, and every third step */
+        w = flat_of(round ? often : fitted);
+        for (int64_t i = 0; i < n; i++)
+            assert_true(fabsf(w[i] - average[i]) <= 1e-6f * (1 + fabsf(average[i])));
+        free(w);
+    }
+    w = flat_of(stepped);
+    assert_true(memcmp(w, average, (size_t)n * sizeof *w) != 0);
+    free(w);
+    free(average);
+    manta_dataset_unref(d);
+    manta_session_close(fitted);
+    manta_session_close(stepped);
+    manta_session_close(often);
+    manta_model_free(m);
+}
+
+static void debug_runs_the_reference_loops(void **state)
+{
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *plain = session(m, "adam", (manta_session_options){.threads = 1}),
+                  *debug = session(m, "adam", (manta_session_options){.threads = 1, .debug = true});
+    manta_feed f = feed(0, 20);
+    float *a, *b;
+
+    (void)state;
+    if (!getenv("MANTA_KERNELS")) assert_non_null(strstr(manta_session_about(debug), "reference kernels"));
+    assert_ok(manta_session_step(plain, &f));
+    assert_ok(manta_session_step(debug, &f));
+    a = flat_of(plain);
+    b = flat_of(debug);
+    assert_memory_equal(a, b, (size_t)manta_session_params(plain) * sizeof *a);
+    a[3] = NAN;
+    manta_session_set_flat(debug, a);
+    assert_int_equal(manta_session_step(debug, &f), MANTA_ENAN);
+    assert_non_null(strstr(manta_error_text(), "conv2d/kernel"));
+    free(a);
+    free(b);
+    manta_session_close(plain);
+    manta_session_close(debug);
+    manta_model_free(m);
+}
+
+static void forward_in_training_mode_needs_no_target(void **state)
+{
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *s = session(m, "sgd", (manta_session_options){.threads = 1});
+    manta_feed f = feed(0, 20);
+    manta_array y;
+    float *before = flat_of(s), *after, inference[20 * CLASSES];
+
+    (void)state;
+    f.n_targets = 0;
+    assert_ok(manta_session_forward(s, &f, false, 1, &y));
+    memcpy(inference, y.data, sizeof inference);
+    assert_ok(manta_session_forward(s, &f, true, 1, &y));
+    assert_memory_not_equal(inference, y.data, sizeof inference); /* dropout, statistics of the batch */
+    assert_int_equal(manta_session_backward(s, &f), MANTA_EINVAL);
+    after = flat_of(s);
+    assert_memory_equal(before, after, (size_t)manta_session_params(s) * sizeof *before);
+    free(before);
+    free(after);
+    manta_session_close(s);
+    manta_model_free(m);
+}
+
+static void no_data_is_an_error(void **state)
+{
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *s = session(m, "sgd", (manta_session_options){.threads = 1});
+    manta_dataset *d = dataset(), *empty = manta_dataset_take(dataset(), 0);
+
+    (void)state;
+    assert_int_equal(manta_fit(s, empty, NULL, NULL), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "the training data is empty"));
+    assert_int_equal(manta_evaluate(s, empty, NULL, NULL), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "the evaluation data is empty"));
+    assert_int_equal(manta_fit(s, d, &(manta_fit_options){.validation = empty}, NULL), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "the validation data is empty"));
+    manta_dataset_unref(d);
+    manta_dataset_unref(empty);
+    manta_session_close(s);
+    manta_model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -693,6 +862,11 @@ int main(void)
         cmocka_unit_test(a_fitting_step_allocates_nothing),
         cmocka_unit_test(several_outputs_and_own_losses),
         cmocka_unit_test(accumulation_over_four_batches_is_one_step),
+        cmocka_unit_test(class_weights_are_sample_weights),
+        cmocka_unit_test(the_average_replaces_the_weights),
+        cmocka_unit_test(debug_runs_the_reference_loops),
+        cmocka_unit_test(forward_in_training_mode_needs_no_target),
+        cmocka_unit_test(no_data_is_an_error),
     };
 
     make_data();
