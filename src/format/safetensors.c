@@ -78,9 +78,11 @@ bool safetensors_is(const uint8_t *head, size_t n)
     return size >= 2 && size <= SAFETENSORS_MAX_HEADER && head[8] == '{';
 }
 
-/* Refuses what is nested too deeply before a parser recurses into it. Text
- * that is no JSON may count wrongly here; the parser refuses it anyway. */
-static bool is_too_deep(const char *text, size_t n)
+/* What the official library refuses and a JSON parser does not see: nesting
+ * beyond MAX_DEPTH, before a parser recurses into it, and the number -0, which
+ * is no whole number there. NULL: nothing. Text that is no JSON may be misread
+ * here; the parser refuses it anyway. */
+static const char *find_fault(const char *text, size_t n)
 {
     int depth = 0;
     bool quoted = false;
@@ -93,12 +95,14 @@ static bool is_too_deep(const char *text, size_t n)
         } else if (c == '"') {
             quoted = true;
         } else if (c == '{' || c == '[') {
-            if (++depth > MAX_DEPTH) return true;
+            if (++depth > MAX_DEPTH) return "is nested too deeply";
         } else if (c == '}' || c == ']') {
             depth--;
+        } else if (c == '-' && n - i > 2 && text[i + 1] == '0' && !strchr(".eE", text[i + 2])) {
+            return "has the number -0";
         }
     }
-    return false;
+    return NULL;
 }
 
 static manta_status bad(const safetensors *s, const char *name, const char *what)
@@ -262,7 +266,7 @@ static manta_status read_entries(safetensors *s, json_t *root)
 
 static manta_status read_header(safetensors *s)
 {
-    const char *text = (const char *)s->file + 8;
+    const char *text = (const char *)s->file + 8, *fault;
     json_error_t error;
     uint64_t n;
 
@@ -280,8 +284,8 @@ static manta_status read_header(safetensors *s)
                           (unsigned long long)n, s->size);
     }
     s->data = 8 + (size_t)n;
-    if (is_too_deep(text, (size_t)n)) {
-        return manta_fail(MANTA_ECORRUPT, "%s: the header is nested more than %d deep", s->path, MAX_DEPTH);
+    if ((fault = find_fault(text, (size_t)n))) {
+        return manta_fail(MANTA_ECORRUPT, "%s: the header %s", s->path, fault);
     }
     json_t *root = json_loadb(text, (size_t)n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root) {

@@ -9,9 +9,9 @@
  *
  * A file is accepted or refused as the official library does it, with these
  * exceptions, all refusals: a key that appears twice in an object, a name or
- * text with the character 0, a whole number beyond 2^63 - 1. A file with types
- * or shapes that Manta has not is opened, so that it can be listed; only asking
- * for such a tensor fails. */
+ * text with the character 0, a whole number beyond 2^63 - 1, and -0 where
+ * nobody looks at it. A file with types or shapes that Manta has not is opened,
+ * so that it can be listed; only asking for such a tensor fails. */
 #ifndef FORMAT_SAFETENSORS_H
 #define FORMAT_SAFETENSORS_H
 

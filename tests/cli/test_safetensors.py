@@ -119,6 +119,9 @@ CASES = {
     "nested 126": (nested(126), 0),
     "nested 1000": (nested(1000), 0),
     "leading zero": ('{"w":{"dtype":"U8","shape":[01],"data_offsets":[0,1]}}', 1),
+    "size of -0": ('{"w":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}}', 0),
+    "real -0 where nobody looks": ('{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":-0.0}}', 1),
+    "exponent": ('{"w":{"dtype":"U8","shape":[1e0],"data_offsets":[0,1]}}', 1),
     "trailing comma": ('{"w":{"dtype":"U8","shape":[1,],"data_offsets":[0,1]}}', 1),
     "NaN": ('{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":NaN}}', 1),
 }

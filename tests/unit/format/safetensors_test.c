@@ -158,6 +158,8 @@ static const rule rules[] = {
     {W("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":\"0,8\""), 8, false},
     {W("\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]"), 8, false},
     {W("\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]"), 8, false},
+    {W("\"dtype\":\"F32\",\"shape\":[-0],\"data_offsets\":[0,0]"), 0, false},
+    {W("\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"-0\":-0.0"), 1, true},
     {W("\"dtype\":\"F32\",\"shape\":[\"2\"],\"data_offsets\":[0,8]"), 8, false},
     {W("\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]"), 8, false},
     {W("\"dtype\":\"F32\",\"shape\":null,\"data_offsets\":[0,4]"), 4, false},
