@@ -1,9 +1,11 @@
 /* safetensors_test.c - files of the official library, files of ours, every rule
  * that a header must keep, and what happens when the system does not help. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 #include <manta/data.h>
@@ -583,6 +585,104 @@ static void test_faults_while_writing(void **state)
     faults_while_writing((fault_plan){.err = EIO, .short_io = true, .interrupt = true, .spare_unlink = true});
 }
 
+/* A table that ends the process at its n-th call, before the call or after it. */
+static int kill_at, kill_calls;
+static bool kill_after;
+
+static void kill_here(bool after)
+{
+    if (after == kill_after && kill_calls == kill_at) raise(SIGKILL);
+}
+
+#define KILLED(type, call)                                                                                   \
+    do {                                                                                                     \
+        kill_calls++;                                                                                        \
+        kill_here(false);                                                                                    \
+        type result = (call);                                                                                \
+        kill_here(true);                                                                                     \
+        return result;                                                                                       \
+    } while (0)
+
+static int kill_open(const char *path, int flags, mode_t mode)
+{
+    KILLED(int, os_real.open(path, flags, mode));
+}
+
+static ssize_t kill_write(int fd, const void *b, size_t n)
+{
+    KILLED(ssize_t, os_real.write(fd, b, n));
+}
+
+static int kill_fsync(int fd)
+{
+    KILLED(int, os_real.fsync(fd));
+}
+
+static int kill_fallocate(int fd, int mode, off_t at, off_t n)
+{
+    KILLED(int, os_real.fallocate(fd, mode, at, n));
+}
+
+static int kill_close(int fd)
+{
+    KILLED(int, os_real.close(fd));
+}
+
+static int kill_rename(const char *from, const char *to)
+{
+    KILLED(int, os_real.rename(from, to));
+}
+
+/* Killed at any call that changes something: the old file or the new one, whole. */
+static void test_kills_while_writing(void **state)
+{
+    (void)state;
+    manta_column c[16];
+    int n = columns(c), seen_old = 0, seen_new = 0;
+    const char *path = scratch_path("kill.safetensors");
+    uint8_t before[4096], after[4096], wanted[4096];
+    size_t n_before, n_wanted, k;
+    os_sys table = os_real;
+
+    table.open = kill_open;
+    table.write = kill_write;
+    table.fsync = kill_fsync;
+    table.fallocate = kill_fallocate;
+    table.close = kill_close;
+    table.rename = kill_rename;
+    assert_int_equal(safetensors_write(path, n, c, 0, NULL), MANTA_OK);
+    n_wanted = load(path, wanted, sizeof wanted);
+    for (int round = 2; round < 200; round++) {
+        int status;
+        pid_t child;
+        assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_OK);
+        n_before = load(path, before, sizeof before);
+        kill_at = round / 2;
+        kill_after = round % 2;
+        kill_calls = 0;
+        if ((child = fork()) == 0) {
+            os_use(&table);
+            _exit(safetensors_write(path, n, c, 0, NULL) ? 1 : 0);
+        }
+        assert_true(child > 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        k = load(path, after, sizeof after);
+        if (k == n_before && memcmp(after, before, k) == 0) {
+            seen_old++;
+        } else {
+            assert_int_equal(k, n_wanted);
+            assert_memory_equal(after, wanted, k);
+            seen_new++;
+        }
+        if (WIFEXITED(status)) {
+            assert_int_equal(WEXITSTATUS(status), 0);
+            break;
+        }
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    assert_true(seen_old > 5 && seen_new > 2);
+}
+
 static void test_faults_while_reading(void **state)
 {
     (void)state;
@@ -646,6 +746,7 @@ int main(void)
         cmocka_unit_test(test_refused_to_write),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_faults_while_writing),
+        cmocka_unit_test(test_kills_while_writing),
         cmocka_unit_test(test_faults_while_reading),
         cmocka_unit_test(test_memory_runs_out),
     };
