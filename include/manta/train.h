@@ -16,6 +16,7 @@
 
 #include <manta/array.h>
 #include <manta/data.h>
+#include <manta/file.h>
 #include <manta/loss.h>
 #include <manta/model.h>
 #include <manta/optimizer.h>
@@ -82,12 +83,16 @@ MANTA_API int64_t manta_session_params(const manta_session *s);
 MANTA_API void manta_session_get_flat(const manta_session *s, float *out);
 MANTA_API void manta_session_set_flat(manta_session *s, const float *in);
 
-/* Writes weights, statistics, optimizer state and counters to a .npz file that
- * appears whole or not at all; reads them back. Loading asks for every variable
- * of the model by name and shape; optimizer state is taken when it is there and
- * fits and `weights_only` is not set. */
+/* Writes weights, statistics, optimizer state and counters to a file that
+ * appears whole or not at all; reads them back. The ending chooses the format:
+ * .keras, .npz, .safetensors, ... (manta/file.h); one that has no place for
+ * the optimizer (.weights.h5) keeps the weights alone. Loading asks for every
+ * variable of the model by name and shape; optimizer state is taken when it is
+ * there and fits and `weights_only` is not set. */
 MANTA_API manta_status manta_session_save(const manta_session *s, const char *path);
 MANTA_API manta_status manta_session_load(manta_session *s, const char *path, bool weights_only);
+/* The same from what manta_file_read() gave, which is copied. */
+MANTA_API manta_status manta_session_restore(manta_session *s, const manta_saved *saved, bool weights_only);
 
 MANTA_API double manta_session_learning_rate(const manta_session *s); /* of the next step */
 /* MANTA_EINVAL when a schedule rules it. */

@@ -35,7 +35,7 @@ static int bench_train(const options *o)
         cli_usage("--workers %s: more than one worker comes with distribution, in a later version", workers);
     }
     if (!model) model = "mnist-cnn";
-    if (work_model(model, &m)) return cli_fail();
+    if (work_model(model, NULL, &m)) return cli_fail();
     manta_model_free(m);
     if (manta_bench_train(model, &b, &r)) return cli_fail();
     if (options_flag(o, "json")) {

@@ -11,16 +11,16 @@
 
 static const option_group evaluation = {
     "Evaluation:",
-    (const cli_option[]){
-        {"data", OPTION_TEXT, "D", "What to evaluate on, such as mnist:test"},
-        {"weights", OPTION_TEXT, "FILE", "The weights (.npz); without it the model is as it was born"},
-        {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
-        {"steps", OPTION_COUNT, "S", "Batches to look at; all when not given"},
-        {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
-        {"config", OPTION_TEXT, "FILE",
-         "JSON object with options by their long names; the command line wins"},
-        {"json", OPTION_FLAG, NULL, "One JSON object a line"},
-        {0}}};
+    (const cli_option[]){{"data", OPTION_TEXT, "D", "What to evaluate on, such as mnist:test"},
+                         {"weights", OPTION_TEXT, "FILE",
+                          "The weights; without it those of MODEL's file, or as a model is born"},
+                         {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
+                         {"steps", OPTION_COUNT, "S", "Batches to look at; all when not given"},
+                         {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
+                         {"config", OPTION_TEXT, "FILE",
+                          "JSON object with options by their long names; the command line wins"},
+                         {"json", OPTION_FLAG, NULL, "One JSON object a line"},
+                         {0}}};
 
 typedef struct run {
     progress progress;
@@ -73,28 +73,30 @@ static int evaluate(const options *o)
                              .event = on_event,
                              .user = &r};
     manta_model *m = NULL;
+    manta_saved *saved = NULL;
     manta_dataset *d = NULL;
     manta_session *s = NULL;
     manta_metrics metrics = {0};
-    recipe how;
+    recipe how = {0};
     double begin = 0;
     manta_status st;
     int status;
 
     if (!data) cli_usage("evaluate needs --data, such as --data mnist:test");
-    recipe_init(&how, o, options_arg(o, 0));
     progress_init(&r.progress);
     stop_install();
-    if ((st = work_model(options_arg(o, 0), &m))) goto out;
+    if ((st = work_model(options_arg(o, 0), &saved, &m))) goto out;
+    if ((st = recipe_init(&how, o, options_arg(o, 0), saved))) goto out;
     if ((st = work_dataset(o, &how, m, data, true, &d))) goto out;
     if ((st = manta_session_open(m, &how.compile, &so, &s))) goto out;
-    if (file && (st = manta_session_load(s, file, true))) goto out;
+    if ((st = work_weights(s, file, saved, true))) goto out;
     begin = seconds();
     st = manta_evaluate(s, d, &fit, &metrics);
 out:
     status = report(&r, st, seconds() - begin, &metrics);
     manta_session_close(s);
     manta_dataset_unref(d);
+    manta_saved_free(saved);
     manta_model_free(m);
     recipe_release(&how);
     return status;

@@ -95,19 +95,30 @@ static const char *label(const manta_column *c)
     return *c->name ? c->name : "(array)";
 }
 
-static void arrays_table(const manta_arrays *a)
+/* Arrays of a .npy file, or of any other that holds weights. */
+typedef struct arrays {
+    const manta_arrays *plain; /* NULL: of `saved` */
+    const manta_saved *saved;
+} arrays;
+
+static const manta_column *column_at(const arrays *a, int i)
+{
+    return a->plain ? manta_arrays_at(a->plain, i) : manta_saved_at(a->saved, i);
+}
+
+static void arrays_table(const arrays *a)
 {
     const manta_column *c;
     int name = 4, shape = 5, count = 0;
     size_t bytes = 0;
     char text[128];
 
-    for (int i = 0; (c = manta_arrays_at(a, i)); i++) {
+    for (int i = 0; (c = column_at(a, i)); i++) {
         name = longer(name, label(c));
         shape = longer(shape, manta_shape_text(c->array.ndim, c->array.shape, text, sizeof text));
     }
     printf("%-*s  %-*s  %-8s  %12s\n", name, "name", shape, "shape", "dtype", "bytes");
-    for (int i = 0; (c = manta_arrays_at(a, i)); i++) {
+    for (int i = 0; (c = column_at(a, i)); i++) {
         char number[32];
         printf("%-*s  %-*s  %-8s  %12s\n", name, label(c), shape,
                manta_shape_text(c->array.ndim, c->array.shape, text, sizeof text),
@@ -119,12 +130,12 @@ static void arrays_table(const manta_arrays *a)
     printf("\n%d array%s, %.2f MB\n", count, count == 1 ? "" : "s", (double)bytes / 1e6);
 }
 
-static void arrays_json(const manta_arrays *a, const char *path)
+static void arrays_json(const arrays *a, const char *path)
 {
     json_t *list = json_array();
     const manta_column *c;
 
-    for (int i = 0; (c = manta_arrays_at(a, i)); i++) {
+    for (int i = 0; (c = column_at(a, i)); i++) {
         json_array_append_new(list, json_pack("{s:s, s:o, s:s, s:I}", "name", c->name, "shape",
                                               shape_list(c->array.ndim, c->array.shape), "dtype",
                                               manta_dtype_name(c->array.dtype), "bytes",
@@ -135,31 +146,62 @@ static void arrays_json(const manta_arrays *a, const char *path)
 
 /* ---- which of the two ---- */
 
-static bool is_file(const char *what)
+static void show_arrays(const arrays *a, const char *path, bool json)
+{
+    if (json) {
+        arrays_json(a, path);
+    } else {
+        arrays_table(a);
+    }
+}
+
+static bool is_npy(const char *what)
 {
     const char *dot = strrchr(what, '.');
 
-    return dot && (!strcmp(dot, ".npz") || !strcmp(dot, ".npy"));
+    return dot && !strcmp(dot, ".npy");
+}
+
+static int inspect_npy(const char *path, bool json)
+{
+    manta_arrays *a = NULL;
+
+    if (manta_arrays_load(path, &a)) return cli_fail();
+    show_arrays(&(arrays){.plain = a}, path, json);
+    manta_arrays_free(a);
+    return CLI_DONE;
+}
+
+/* A file of weights alone; -1 when it holds a model, or is no file. */
+static int inspect_weights(const char *path, bool json)
+{
+    const char *format = manta_file_guess(path);
+    manta_saved *s;
+    manta_file_format f;
+    int status = -1;
+
+    for (int i = 0; format && manta_file_format_at(i, &f); i++) {
+        if (!strcmp(f.name, format) && f.has_model) return -1;
+    }
+    if (!format) return -1;
+    if (manta_file_read(path, NULL, &s)) return cli_fail();
+    if (!manta_saved_model(s)) {
+        show_arrays(&(arrays){.saved = s}, path, json);
+        status = CLI_DONE;
+    }
+    manta_saved_free(s);
+    return status;
 }
 
 static int inspect(const options *o)
 {
     const char *what = options_arg(o, 0);
     bool json = options_flag(o, "json");
-    manta_arrays *a = NULL;
     manta_model *m = NULL;
+    int status = is_npy(what) ? inspect_npy(what, json) : inspect_weights(what, json);
 
-    if (is_file(what)) {
-        if (manta_arrays_load(what, &a)) return cli_fail();
-        if (json) {
-            arrays_json(a, what);
-        } else {
-            arrays_table(a);
-        }
-        manta_arrays_free(a);
-        return CLI_DONE;
-    }
-    if (work_model(what, &m)) return cli_fail();
+    if (status >= 0) return status;
+    if (work_model(what, NULL, &m)) return cli_fail();
     if (json) {
         model_json(m);
     } else {
@@ -173,8 +215,8 @@ const command cmd_inspect = {
     .name = "inspect",
     .args = "MODEL|FILE",
     .about = "Show the layers of a model, or the arrays in a file",
-    .text =
-        "MODEL is as for 'manta train'; FILE is a .npz or .npy file, such as the weights that --save wrote.",
+    .text = "MODEL is as for 'manta train'; FILE holds weights: .npz, .npy, .weights.h5, .safetensors and "
+            "others.",
     .examples = "  manta inspect resnet18\n  manta inspect mnist-cnn.npz",
     .min_args = 1,
     .max_args = 1,

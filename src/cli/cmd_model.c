@@ -8,7 +8,8 @@
 
 static const option_group making = {
     "Making a model:",
-    (const cli_option[]){{"output", OPTION_OUTPUT, "FILE", "Where to write the freshly made weights (.npz)"},
+    (const cli_option[]){{"output", OPTION_OUTPUT, "FILE",
+                          "Where to write it: a .keras file, or the weights alone (.npz and others)"},
                          {"seed", OPTION_INT, "K", "Of the weights; 0 when not given"},
                          {0}}};
 
@@ -20,23 +21,40 @@ static int list_zoo(void)
     return CLI_DONE;
 }
 
+/* What a zoo model is trained with when nothing is said. */
+typedef struct settings {
+    manta_optimizer optimizer;
+    manta_loss loss;
+    manta_metric metric;
+    manta_compile compile; /* points at the above */
+} settings;
+
+/* Whether the file has a place for them, and there are any. */
+static bool compiled(const char *name, const char *path, settings *s)
+{
+    const recipe_default *preset = recipe_default_of(name);
+    size_t n = strlen(path);
+
+    if (!preset || n < 6 || strcmp(path + n - 6, ".keras")) return false;
+    *s = (settings){.loss = {.name = preset->loss, .from_logits = preset->logits},
+                    .metric = {.name = preset->metrics}};
+    s->compile = (manta_compile){
+        .optimizer = &s->optimizer, .n_losses = 1, .losses = &s->loss, .n_metrics = 1, .metrics = &s->metric};
+    return !manta_optimizer_named(preset->optimizer, &s->optimizer);
+}
+
 static manta_status write_weights(const char *name, const char *path, uint64_t seed)
 {
     manta_model *m = NULL;
     manta_session *s = NULL;
     manta_session_options so = {.threads = 1, .seed = seed};
     char params[32];
-    size_t n = strlen(path);
+    settings how;
     manta_status st;
 
-    if ((st = work_model(name, &m))) goto out;
-    if (n > 6 && !strcmp(path + n - 6, ".keras")) {
-        st = manta_fail(MANTA_EUNSUPPORTED,
-                        "%s: .keras files come in a later version; write weights to a .npz file", path);
-        goto out;
-    }
-    if ((st = work_check_output(path, ".npz"))) goto out;
-    if ((st = manta_session_open(m, NULL, &so, &s))) goto out;
+    if ((st = work_model(name, NULL, &m))) goto out;
+    if ((st = work_check_output(path, work_endings()))) goto out;
+    if ((st = manta_session_open(m, compiled(name, path, &how) ? &how.compile : NULL, &so, &s))) goto out;
     if ((st = manta_session_save(s, path))) goto out;
     printf("%s parameters of %s written to %s\n",
            work_number(manta_model_params(m, false), params, sizeof params), name, path);
@@ -60,10 +78,11 @@ const command cmd_model = {
     .name = "model",
     .args = "[NAME -o FILE]",
     .about = "List the models there are, or write one with fresh weights",
-    .text = "Without NAME the zoo is listed. With it the model's freshly initialised weights are written as "
-            ".npz, "
-            "which --weights takes; whole models as .keras files come in a later version.",
-    .examples = "  manta model\n  manta model mnist-cnn -o start.npz --seed 7",
+    .text =
+        "Without NAME the zoo is listed. With it the model is written with freshly initialised weights: as "
+        ".keras, which Keras and every command here take as MODEL, or the weights alone, which --weights "
+        "takes.",
+    .examples = "  manta model\n  manta model mnist-cnn -o mnist-cnn.keras --seed 7",
     .max_args = 1,
     .groups = {&making},
     .run = make_model,

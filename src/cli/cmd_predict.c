@@ -16,7 +16,8 @@ static const option_group prediction = {
         {"input", OPTION_TEXT, "X",
          "X.npy, or anything 'manta train' takes as data; name=X.npy for a named input"},
         {"output", OPTION_OUTPUT, "Y", "Where the predictions go: Y.npy, or Y.npz with an array per output"},
-        {"weights", OPTION_TEXT, "FILE", "The weights (.npz); without it the model is as it was born"},
+        {"weights", OPTION_TEXT, "FILE",
+         "The weights; without it those of MODEL's file, or as a model is born"},
         {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
         {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
         {"json", OPTION_FLAG, NULL, "Say how it ended as a JSON object"},
@@ -147,6 +148,7 @@ static int predict(const options *o)
     manta_fit_options fit = {.batch = options_int(o, "batch", 256)};
     recipe how = {.preset = recipe_default_of(options_arg(o, 0))};
     manta_model *m = NULL;
+    manta_saved *saved = NULL;
     manta_dataset *d = NULL;
     manta_session *s = NULL;
     kept k = {0};
@@ -156,11 +158,11 @@ static int predict(const options *o)
     if (!input) cli_usage("predict needs --input, such as --input X.npy");
     if (!path) cli_usage("predict needs --output, such as --output Y.npy");
     stop_install();
-    if ((st = work_model(options_arg(o, 0), &m))) goto out;
+    if ((st = work_model(options_arg(o, 0), &saved, &m))) goto out;
     if ((st = work_check_output(path, manta_model_outputs(m) == 1 ? ".npy .npz" : ".npz"))) goto out;
     if ((st = open_input(o, &how, m, input, &d))) goto out;
     if ((st = manta_session_open(m, NULL, &so, &s))) goto out;
-    if (file && (st = manta_session_load(s, file, true))) goto out;
+    if ((st = work_weights(s, file, saved, true))) goto out;
     if ((st = manta_predict(s, d, &fit, keep, &k))) goto out;
     st = write_kept(&k, m, path);
 out:
@@ -168,6 +170,7 @@ out:
     for (int i = 0; i < MOST_OUTPUTS; i++) free(k.array[i].data);
     manta_session_close(s);
     manta_dataset_unref(d);
+    manta_saved_free(saved);
     manta_model_free(m);
     return status;
 }

@@ -38,14 +38,16 @@ static const option_group training = {
         {0}}};
 
 static const option_group weights = {
-    "Weights:", (const cli_option[]){
-                    {"weights", OPTION_TEXT, "FILE", "Begin with these (.npz), optimizer state included"},
-                    {"reset-optimizer", OPTION_FLAG, NULL, "Take the weights of --weights only"},
-                    {"freeze", OPTION_TEXT, "LAYERS",
-                     "Do not train layers whose names match these shell patterns (conv*,dense)"},
-                    {"save", OPTION_TEXT, "FILE",
-                     "Write weights and optimizer state here (.npz) at the end, also after Ctrl-C"},
-                    {0}}};
+    "Weights:",
+    (const cli_option[]){
+        {"weights", OPTION_TEXT, "FILE", "Begin with these, optimizer state included"},
+        {"reset-optimizer", OPTION_FLAG, NULL, "Take the weights only, of --weights or of MODEL's file"},
+        {"freeze", OPTION_TEXT, "LAYERS",
+         "Do not train layers whose names match these shell patterns (conv*,dense)"},
+        {"save", OPTION_TEXT, "FILE",
+         "Write weights and optimizer state here at the end, also after Ctrl-C: .keras (with the "
+         "model), .npz, ..."},
+        {0}}};
 
 static const option_group output = {
     "Output:",
@@ -68,6 +70,7 @@ typedef struct run {
     const options *o;
     recipe r;
     manta_model *m;
+    manta_saved *saved; /* MODEL's file, NULL for a zoo model */
     manta_dataset *data, *validation;
     manta_session *s;
     manta_session_options so;
@@ -144,9 +147,6 @@ static void read_options(run *r)
     const options *o = r->o;
 
     if (!options_text(o, "data")) cli_usage("train needs --data, such as --data mnist");
-    if (options_flag(o, "reset-optimizer") && !options_text(o, "weights"))
-        cli_usage("--reset-optimizer needs --weights");
-    recipe_init(&r->r, o, options_arg(o, 0));
     r->so = work_session_options(o);
     r->save = options_text(o, "save");
     r->json = options_flag(o, "json");
@@ -176,7 +176,7 @@ static void read_options(run *r)
 static manta_status load_weights(run *r, const char *file)
 {
     bool asked = options_text(r->o, "learning-rate") || options_text(r->o, "optimizer");
-    manta_status st = manta_session_load(r->s, file, options_flag(r->o, "reset-optimizer"));
+    manta_status st = work_weights(r->s, file, r->saved, options_flag(r->o, "reset-optimizer"));
 
     if (st || !asked || options_text(r->o, "lr-schedule")) return st;
     return manta_session_set_learning_rate(r->s, r->r.optimizer.learning_rate);
@@ -188,15 +188,18 @@ static manta_status open_all(run *r)
     const char *file = options_text(o, "weights"), *validation = options_text(o, "validation");
     manta_status st;
 
-    if ((st = work_model(options_arg(o, 0), &r->m))) return st;
-    if (r->save && (st = work_check_output(r->save, ".npz"))) return st;
+    if ((st = work_model(options_arg(o, 0), &r->saved, &r->m))) return st;
+    if (options_flag(o, "reset-optimizer") && !file && !r->saved)
+        cli_usage("--reset-optimizer needs --weights");
+    if ((st = recipe_init(&r->r, o, options_arg(o, 0), r->saved))) return st;
+    if (r->save && (st = work_check_output(r->save, work_endings()))) return st;
     if (r->profile && (st = work_check_output(r->trace, ".json"))) return st;
     if ((st = work_freeze(r->m, options_text(o, "freeze")))) return st;
     if ((st = work_dataset(o, &r->r, r->m, options_text(o, "data"), true, &r->data))) return st;
     if (validation && (st = work_dataset(o, &r->r, r->m, validation, true, &r->validation))) return st;
     r->fit.validation = r->profile ? NULL : r->validation;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
-    return file ? load_weights(r, file) : MANTA_OK;
+    return file || r->saved ? load_weights(r, file) : MANTA_OK;
 }
 
 /* "mnist-cnn: 692,138 parameters; mnist: 60,000 samples; 2 threads, avx512" */
@@ -270,6 +273,7 @@ static int train(const options *o)
     manta_session_close(r.s);
     manta_dataset_unref(r.data);
     manta_dataset_unref(r.validation);
+    manta_saved_free(r.saved);
     manta_model_free(r.m);
     recipe_release(&r.r);
     free(r.class_weight);
@@ -281,8 +285,8 @@ const command cmd_train = {
     .args = "MODEL --data D",
     .about = "Train a model",
     .text =
-        "MODEL is a name of the zoo ('manta model' lists them); models from .keras files come in a later "
-        "version. "
+        "MODEL is a .keras file, a Keras config.json, an .h5 file with a model, or a name of the zoo ('manta "
+        "model' lists them). A file brings its weights, optimizer state, loss and metrics along. "
         "D is mnist or fashion-mnist (their training part, as numbers in [0,1]; mnist:test is the other), "
         "x.npy,y.npy, f.npz:x,y, f.csv:label=COL, images-idx3,labels-idx1, or a folder with a sub-folder of "
         "PNG or "

@@ -140,11 +140,14 @@ static void schedule_of(manta_schedule *s, const char *text, double rate)
 
 /* ---- optimizer ---- */
 
-static void optimizer_of(manta_optimizer *p, const options *o, const char *preset)
+/* *p is what the model's file says when `given`, and is otherwise filled in by name. */
+static void optimizer_of(manta_optimizer *p, const options *o, const char *preset, bool given)
 {
     const char *name = options_text(o, "optimizer"), *schedule = options_text(o, "lr-schedule");
 
-    if (manta_optimizer_named(name ? name : preset, p)) cli_usage("--optimizer: %s", manta_error_text());
+    if ((name || !given) && manta_optimizer_named(name ? name : preset, p))
+        cli_usage("--optimizer: %s", manta_error_text());
+    if (options_text(o, "learning-rate")) p->schedule = (manta_schedule){0};
     p->learning_rate = options_real(o, "learning-rate", p->learning_rate);
     p->momentum = options_real(o, "momentum", p->momentum);
     p->dampening = options_real(o, "dampening", p->dampening);
@@ -156,12 +159,13 @@ static void optimizer_of(manta_optimizer *p, const options *o, const char *prese
     p->amsgrad = p->amsgrad || options_flag(o, "amsgrad");
     p->centered = p->centered || options_flag(o, "centered");
     p->weight_decay = options_real(o, "weight-decay", p->weight_decay);
-    p->clipvalue = options_real(o, "clipvalue", 0);
-    p->clipnorm = options_real(o, "clipnorm", 0);
-    p->global_clipnorm = options_real(o, "global-clipnorm", 0);
-    p->gradient_accumulation_steps = (int)options_int(o, "gradient-accumulation", 0);
-    p->use_ema = options_flag(o, "ema");
-    if (p->use_ema) p->ema_momentum = options_real(o, "ema", 0);
+    p->clipvalue = options_real(o, "clipvalue", p->clipvalue);
+    p->clipnorm = options_real(o, "clipnorm", p->clipnorm);
+    p->global_clipnorm = options_real(o, "global-clipnorm", p->global_clipnorm);
+    p->gradient_accumulation_steps =
+        (int)options_int(o, "gradient-accumulation", p->gradient_accumulation_steps);
+    p->use_ema = p->use_ema || options_flag(o, "ema");
+    if (options_flag(o, "ema")) p->ema_momentum = options_real(o, "ema", 0);
     if (options_flag(o, "ema-overwrite") && !p->use_ema) cli_usage("--ema-overwrite needs --ema");
     p->ema_overwrite_frequency = (int)options_int(o, "ema-overwrite", p->ema_overwrite_frequency);
     if (schedule) schedule_of(&p->schedule, schedule, p->learning_rate);
@@ -207,25 +211,61 @@ static void metrics_of(recipe *r, const char *text)
     r->compile.n_metrics = n;
 }
 
-void recipe_init(recipe *r, const options *o, const char *model)
+/* Adds what to do about a setting of a file that Manta has not. */
+static manta_status instead(manta_status st, const char *option)
+{
+    return manta_fail(st, "%s; %s chooses one", manta_error_text(), option);
+}
+
+/* Loss and metrics of the file, where no option says otherwise. */
+static manta_status losses_of_file(recipe *r, const options *o, const manta_saved *saved)
+{
+    manta_status st = manta_saved_losses(saved, &r->compile.n_losses, &r->compile.losses);
+
+    if (st) return instead(st, "--loss");
+    r->loss_name = strdup(r->compile.losses[0].name);
+    if (options_text(o, "metrics")) {
+        metrics_of(r, options_text(o, "metrics"));
+        return MANTA_OK;
+    }
+    st = manta_saved_metrics(saved, &r->compile.n_metrics, &r->compile.metrics);
+    return st ? instead(st, "--metrics") : MANTA_OK;
+}
+
+static manta_status optimizer_of_file(recipe *r, const options *o, const manta_saved *saved)
+{
+    manta_status st = manta_saved_optimizer(saved, &r->optimizer);
+
+    /* A file that says nothing of it leaves Keras's default. */
+    if (st && st != MANTA_ENOENT && !options_text(o, "optimizer")) return instead(st, "--optimizer");
+    optimizer_of(&r->optimizer, o, "rmsprop", !st);
+    r->compile.optimizer = &r->optimizer;
+    return MANTA_OK;
+}
+
+manta_status recipe_init(recipe *r, const options *o, const char *model, const manta_saved *saved)
 {
     static const recipe_default plain = {
         .loss = "mean_squared_error", .metrics = "none", .optimizer = "rmsprop"};
-    const recipe_default *preset = recipe_default_of(model);
+    const recipe_default *preset = saved ? NULL : recipe_default_of(model);
     const char *loss = options_text(o, "loss"), *metrics = options_text(o, "metrics");
+    manta_status st;
 
     *r = (recipe){.preset = preset};
     if (!preset) preset = &plain;
     r->compile.metrics = r->metrics;
     r->compile.n_losses = 1;
     r->compile.losses = &r->loss;
+    if (saved && options_knows(o, "optimizer") && (st = optimizer_of_file(r, o, saved))) return st;
+    if (saved && !loss) return losses_of_file(r, o, saved);
     loss_of(r, loss ? loss : preset->loss);
     /* A loss of the user's own has no use for the default's accuracy. */
     metrics_of(r, metrics ? metrics : loss && strcmp(r->loss_name, preset->loss) ? "none" : preset->metrics);
-    if (options_knows(o, "optimizer")) {
-        optimizer_of(&r->optimizer, o, preset->optimizer);
+    if (!saved && options_knows(o, "optimizer")) {
+        optimizer_of(&r->optimizer, o, preset->optimizer, false);
         r->compile.optimizer = &r->optimizer;
     }
+    return MANTA_OK;
 }
 
 void recipe_release(recipe *r)
@@ -237,5 +277,5 @@ void recipe_release(recipe *r)
 
 bool recipe_is_sparse(const recipe *r)
 {
-    return !strncmp(r->loss_name, "sparse", 6);
+    return r->loss_name && !strncmp(r->loss_name, "sparse", 6);
 }

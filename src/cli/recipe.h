@@ -1,8 +1,6 @@
 /* recipe.h - how a model is trained: optimizer, loss, metrics, data settings,
- * from the options, and from the model's defaults where they say nothing.
- *
- * Until models come from files with compile settings of their own, the
- * defaults of the zoo stand here. */
+ * from the options, and where they say nothing from what the model's file was
+ * compiled with, or from the zoo's defaults, which stand here. */
 #ifndef CLI_RECIPE_H
 #define CLI_RECIPE_H
 
@@ -35,16 +33,18 @@ typedef struct recipe {
     manta_metric metrics[RECIPE_METRICS];
     manta_compile compile; /* points at the above */
     char *names; /* the texts that names point into */
-    char *loss_name;
+    char *loss_name; /* of the first output */
 } recipe;
 
 /* Options that a recipe reads, for the tables of commands. */
 extern const option_group recipe_options; /* optimizer and schedule */
 extern const option_group recipe_loss_options; /* loss and metrics */
 
-/* Fills *r for `model`; ends the process when an option cannot be. Optimizer
- * options are read when the command has them. r must not move afterwards. */
-void recipe_init(recipe *r, const options *o, const char *model);
+/* Fills *r for `model`, whose file is `saved` (NULL: of the zoo) and must stay;
+ * ends the process when an option cannot be. Optimizer options are read when
+ * the command has them. r must not move afterwards. Fails when the file was
+ * compiled with what Manta has not, and no option says otherwise. */
+manta_status recipe_init(recipe *r, const options *o, const char *model, const manta_saved *saved);
 void recipe_release(recipe *r);
 
 /* Whether the loss compares with class numbers. */

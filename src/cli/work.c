@@ -41,19 +41,67 @@ static bool ends_in(const char *text, const char *ending)
     return n > m && !strcmp(text + n - m, ending);
 }
 
-manta_status work_model(const char *name, manta_model **out)
+/* A name that means a file, there or not. */
+static bool is_file(const char *name)
+{
+    manta_file_format f;
+
+    for (int i = 0; manta_file_format_at(i, &f); i++) {
+        if (ends_in(name, f.ending)) return true;
+    }
+    return manta_file_guess(name) != NULL;
+}
+
+static manta_status model_from_file(const char *path, manta_saved **saved, manta_model **out)
+{
+    manta_saved *s;
+    manta_status st = manta_file_read(path, &(manta_read_options){.model_only = !saved}, &s);
+
+    if (st) return st;
+    if (!manta_saved_model(s)) {
+        st = manta_fail(MANTA_EINVAL,
+                        "%s: holds weights but no model; name the model and give it to --weights", path);
+        manta_saved_free(s);
+        return st;
+    }
+    *out = manta_saved_take_model(s);
+    if (saved) {
+        *saved = s;
+    } else {
+        manta_saved_free(s);
+    }
+    return MANTA_OK;
+}
+
+manta_status work_weights(manta_session *s, const char *file, const manta_saved *saved, bool weights_only)
+{
+    if (file) return manta_session_load(s, file, weights_only);
+    if (saved && manta_saved_arrays(saved)) return manta_session_restore(s, saved, weights_only);
+    return MANTA_OK;
+}
+
+const char *work_endings(void)
+{
+    static char text[128];
+    manta_file_format f;
+
+    *text = '\0';
+    for (int i = 0; manta_file_format_at(i, &f); i++) {
+        if (!f.writes || !strcmp(f.ending, ".json")) continue;
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? " " : "", f.ending);
+    }
+    return text;
+}
+
+manta_status work_model(const char *name, manta_saved **saved, manta_model **out)
 {
     suggestion s = suggest_for(name);
     const char *about;
     char text[400];
     manta_status st;
 
-    if (ends_in(name, ".keras") || ends_in(name, ".json")) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "%s: models from files come in a later version; for now a model is a zoo name "
-                          "('manta model' lists them)",
-                          name);
-    }
+    if (saved) *saved = NULL;
+    if (is_file(name)) return model_from_file(name, saved, out);
     st = manta_zoo(name, out);
     if (st != MANTA_ENOENT) return st;
     for (int i = 0; manta_zoo_name(i, &about); i++) suggest_offer(&s, manta_zoo_name(i, &about));

@@ -11,9 +11,17 @@
 extern const option_group work_data_options; /* --scale, --normalize, --raw */
 extern const option_group work_run_options; /* --workers, --threads-per-worker, --kernels, ... */
 
-/* Opens MODEL: a zoo model for now. *out: owned by the caller.
- * The sentence for a file says what is to come. */
-manta_status work_model(const char *name, manta_model **out);
+/* Opens MODEL: a file that holds one (.keras, config.json, .h5), or a zoo model.
+ * *out: owned by the caller. *saved: what the file holds beside it, owned too
+ * (manta_saved_free()); NULL for a zoo model. saved itself may be NULL. */
+manta_status work_model(const char *name, manta_saved **saved, manta_model **out);
+
+/* Takes weights, and unless weights_only the optimizer's state, from the file
+ * of --weights (NULL: none) or else from the model's own (NULL: none). */
+manta_status work_weights(manta_session *s, const char *file, const manta_saved *saved, bool weights_only);
+
+/* The endings of files that a state can be written to, for work_check_output(). Static. */
+const char *work_endings(void);
 
 /* Freezes what the comma-separated patterns match. NULL: nothing. */
 manta_status work_freeze(manta_model *m, const char *patterns);

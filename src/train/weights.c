@@ -1,12 +1,15 @@
-/* weights.c - a session's state in a .npz file.
+/* weights.c - a session's state in a file of any format (manta/file.h).
  *
  * Names: the variables as the model calls them ("conv2d/kernel"), then
  * "optimizer/ARRAY/VARIABLE" for what the optimizer keeps, and
  * "optimizer/iterations", "optimizer/learning_rate", "run/seed",
- * "run/position". NumPy opens it as it is. */
+ * "run/position". A .npz has them as they are; other formats have places of
+ * their own for them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <manta/file.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -82,7 +85,15 @@ manta_status manta_session_save(const manta_session *s, const char *path)
         add_column(&c, mem_strdup("run/seed"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &seed));
         add_column(&c, mem_strdup("run/position"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &position));
     }
-    st = manta_arrays_save(path, (int)c.n, c.at);
+    st = manta_file_write(path, NULL,
+                          &(manta_contents){.model = s->m,
+                                            .optimizer = s->n_losses ? &s->opt : NULL,
+                                            .n_losses = s->n_losses,
+                                            .losses = s->losses,
+                                            .n_metrics = s->n_metrics,
+                                            .metrics = s->metrics,
+                                            .n_arrays = (int)c.n,
+                                            .arrays = c.at});
     for (size_t i = 0; i < c.n; i++) mem_free((char *)(uintptr_t)c.at[i].name);
     vec_release(&c);
     return st;
@@ -97,11 +108,11 @@ static bool same_shape(const manta_array *a, const manta_array *b)
 
 /* Checks every variable before any is changed: a file that does not fit
  * changes nothing. */
-static manta_status check_variables(const manta_session *s, const char *path, const manta_arrays *file)
+static manta_status check_variables(const manta_session *s, const char *path, const manta_saved *file)
 {
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
-        const manta_array *a = manta_arrays_find(file, g->name);
+        const manta_array *a = manta_saved_find(file, g->name);
         manta_array want = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, NULL);
         char given[96], expected[96];
         if (!a) {
@@ -119,14 +130,14 @@ static manta_status check_variables(const manta_session *s, const char *path, co
 
 typedef struct loading {
     manta_session *s;
-    const manta_arrays *file;
+    const manta_saved *file;
     bool missing, check;
 } loading;
 
 static manta_status load_array(void *ctx, char *name, manta_array a)
 {
     loading *l = ctx;
-    const manta_array *from = manta_arrays_find(l->file, name);
+    const manta_array *from = manta_saved_find(l->file, name);
     manta_status st = MANTA_OK;
 
     if (!from || !same_shape(from, &a)) {
@@ -138,18 +149,18 @@ static manta_status load_array(void *ctx, char *name, manta_array a)
     return st;
 }
 
-static void load_scalar(const manta_arrays *file, const char *name, manta_dtype t, void *out)
+static void load_scalar(const manta_saved *file, const char *name, manta_dtype t, void *out)
 {
-    const manta_array *a = manta_arrays_find(file, name);
+    const manta_array *a = manta_saved_find(file, name);
 
     if (a && a->dtype == t && a->ndim == 0) memcpy(out, a->data, manta_dtype_size(t));
 }
 
-static manta_status load_optimizer(manta_session *s, const char *path, const manta_arrays *file)
+static manta_status load_optimizer(manta_session *s, const char *path, const manta_saved *file)
 {
     loading l = {.s = s, .file = file, .check = true};
     run_state *run = layout_run(&s->l, s->state);
-    const manta_array *calls = manta_arrays_find(file, "optimizer/iterations");
+    const manta_array *calls = manta_saved_find(file, "optimizer/iterations");
     int64_t seed = (int64_t)run->seed;
 
     if (!s->n_losses || !calls) return MANTA_OK;
@@ -168,23 +179,32 @@ static manta_status load_optimizer(manta_session *s, const char *path, const man
     return MANTA_OK;
 }
 
-manta_status manta_session_load(manta_session *s, const char *path, bool weights_only)
+static manta_status restore(manta_session *s, const char *path, const manta_saved *file, bool weights_only)
 {
-    manta_arrays *file = NULL;
-    manta_status st;
-
-    TRY(manta_arrays_load(path, &file));
-    if ((st = check_variables(s, path, file))) goto out;
+    TRY(check_variables(s, path, file));
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
         manta_array a =
             manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
-        if ((st = copy_strided(s->pool, &a, manta_arrays_find(file, g->name), false))) goto out;
+        TRY(copy_strided(s->pool, &a, manta_saved_find(file, g->name), false));
     }
     s->torn = false;
     s->phase = SESSION_IDLE;
-    if (!weights_only) st = load_optimizer(s, path, file);
-out:
-    manta_arrays_free(file);
+    return weights_only ? MANTA_OK : load_optimizer(s, path, file);
+}
+
+manta_status manta_session_restore(manta_session *s, const manta_saved *saved, bool weights_only)
+{
+    return restore(s, "the file", saved, weights_only);
+}
+
+manta_status manta_session_load(manta_session *s, const char *path, bool weights_only)
+{
+    manta_saved *file = NULL;
+    manta_status st;
+
+    TRY(manta_file_read(path, &(manta_read_options){.like = s->m}, &file));
+    st = restore(s, path, file, weights_only);
+    manta_saved_free(file);
     return st;
 }

@@ -214,7 +214,7 @@ def test_wrong_usage(manta, tmp_path, extra, say):
 
 
 @pytest.mark.parametrize("args,say", [
-    (["mnist-cn", "--data", "mnist"], "did you mean mnist-cnn"), (["m.keras", "--data", "mnist"], "later version"),
+    (["mnist-cn", "--data", "mnist"], "did you mean mnist-cnn"), (["m.keras", "--data", "mnist"], "m.keras: No such file"),
     (["mlp", "--data", "mnits"], "mnits"), (["mlp", "--data", "mnist", "--freeze", "nope*"], "nope*"),
     (["mlp", "--data", "mnist", "--weights", "none.npz"], "none.npz"),
     (["mlp", "--data", "mnist", "--save", "no/such/folder/w.npz"], "no/such/folder"),

@@ -1,0 +1,62 @@
+/* cmd_convert.c - manta convert. */
+#include <stdio.h>
+#include <string.h>
+
+#include <manta/file.h>
+
+#include "cli/cli.h"
+#include "cli/work.h"
+
+static const option_group conversion = {
+    "Conversion:",
+    (const cli_option[]){
+        {"like", OPTION_TEXT, "MODEL",
+         "The model whose weights IN holds, when IN holds weights only: a zoo name or a file"},
+        {"format", OPTION_TEXT, "F", "Of OUT, where its ending is not enough: h5 is the legacy Keras file"},
+        {0}}};
+
+/* What a file of weights means takes a model; its compile settings go along. */
+static manta_status convert_file(const char *in, const char *out, const char *like, const char *format)
+{
+    manta_model *m = NULL;
+    manta_saved *beside = NULL, *saved = NULL;
+    manta_contents c;
+    manta_status st;
+
+    if (!format && (st = work_check_output(out, work_endings()))) return st;
+    if (like && (st = work_model(like, &beside, &m))) goto out;
+    if ((st = manta_file_read(in, &(manta_read_options){.like = m}, &saved))) goto out;
+    c = manta_saved_contents(saved);
+    if (!c.model) c.model = m;
+    if ((st = manta_file_write(out, format, &c))) goto out;
+    printf("%d array%s written to %s\n", c.n_arrays, c.n_arrays == 1 ? "" : "s", out);
+out:
+    manta_saved_free(saved);
+    manta_saved_free(beside);
+    manta_model_free(m);
+    return st;
+}
+
+static int convert(const options *o)
+{
+    return convert_file(options_arg(o, 0), options_arg(o, 1), options_text(o, "like"),
+                        options_text(o, "format"))
+               ? cli_fail()
+               : CLI_DONE;
+}
+
+const command cmd_convert = {
+    .name = "convert",
+    .args = "IN OUT",
+    .about = "Write a model or its weights in another format",
+    .text =
+        "IN is taken for what it holds, OUT for what its name ends in: .keras, .weights.h5, .h5, .npz, "
+        ".safetensors and others. A format without a place for the model or for the optimizer's state leaves "
+        "it out.",
+    .examples = "  manta convert m.keras m.safetensors\n"
+                "  manta convert w.weights.h5 m.keras --like mnist-cnn",
+    .min_args = 2,
+    .max_args = 2,
+    .groups = {&conversion},
+    .run = convert,
+};
