@@ -186,16 +186,16 @@ static manta_status write_layers(const keras_tree *t, bool legacy, json_t *layer
     return MANTA_OK;
 }
 
+/* Keras counts the calls of a nested Functional from 1 here, and only here, except
+ * that 3.0 to 3.2 write so and read otherwise. One call is read rightly as 0 by
+ * all of them; of several, keras_lower() leaves none that is an output. */
 static json_t *write_port(const keras_tree *t, int value)
 {
     keras_source from = t->sources[value];
-    const keras_item *i = &t->items.at[from.item];
-    /* Only here does Keras count a nested Functional's calls from 1. */
-    int first = i->inner && !i->inner->sequential ? 1 : 0;
     json_t *port = json_array();
 
-    json_array_append_new(port, name_json(t, i));
-    json_array_append_new(port, json_integer(from.call + first));
+    json_array_append_new(port, name_json(t, &t->items.at[from.item]));
+    json_array_append_new(port, json_integer(from.call));
     json_array_append_new(port, json_integer(from.tensor));
     return port;
 }

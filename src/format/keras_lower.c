@@ -31,8 +31,24 @@ static const int64_t (*explicit_pad(const manta_layer *l))[2]
     return padding && !strcmp(padding, "explicit") ? pad : NULL;
 }
 
+/* The nested Functional of which `value` is one of several calls; NULL for all other values. */
+static const manta_layer *one_call_of_many(const manta_model *m, int value)
+{
+    for (int i = 0; i < m->n_calls; i++) {
+        const graph_call *c = &m->calls[i];
+        const manta_layer *l = m->layers[c->layer];
+        for (int k = 0; k < c->n_out && l->inner && l->calls > 1; k++) {
+            if (c->values[c->n_in + k] == value) return l;
+        }
+    }
+    return NULL;
+}
+
 static bool needs_lowering(const manta_model *m)
 {
+    for (int i = 0; i < m->n_outputs; i++) {
+        if (one_call_of_many(m, m->outputs[i].value)) return true;
+    }
     for (int i = 0; i < m->n_layers; i++) {
         const manta_layer *l = m->layers[i];
         if (l->inner ? needs_lowering(l->inner) : explicit_pad(l) != NULL) return true;
@@ -192,7 +208,14 @@ static manta_status lower(lowering *w)
     for (int i = 0; i < m->n_calls && !st; i++) st = make_call(w, &m->calls[i]);
     if (st) return st;
     for (int i = 0; i < m->n_outputs; i++) {
-        manta_output_named(w->to, m->outputs[i].name, w->values[m->outputs[i].value]);
+        const manta_layer *nested = one_call_of_many(m, m->outputs[i].value);
+        manta_value x = w->values[m->outputs[i].value];
+        if (nested) {
+            char *name = mem_printf("%s_output_%d", nested->name, i);
+            x = manta_call(w->to, manta_activation(w->to, (manta_activation_options){.name = name}), x);
+            mem_free(name);
+        }
+        manta_output_named(w->to, m->outputs[i].name, x);
     }
     return manta_model_build(w->to);
 }

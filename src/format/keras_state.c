@@ -107,6 +107,8 @@ static manta_status read_slots(const char *path, h5_file *f, const manta_model *
 
     slot_names(optimizer, v, &want);
     if ((st = slots_fit(f, m, v, &want, n, places, &fit))) goto out;
+    /* An optimizer that has not been used yet saves its numbers only: a fresh start, as it is. */
+    if (!fit && n <= 2) goto out;
     if (!fit) {
         log_warn("the optimizer state is for another optimizer: it is left in the file",
                  LOG_STR("file", path), LOG_INT("arrays", n), LOG_INT("expected", want.n));
