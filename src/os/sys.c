@@ -4,9 +4,12 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int real_open(const char *path, int flags, mode_t mode)
@@ -28,6 +31,23 @@ static int real_futex(_Atomic uint32_t *word, int op, uint32_t value, const stru
 static int real_pidfd_open(pid_t pid, unsigned flags)
 {
     return (int)syscall(SYS_pidfd_open, pid, flags);
+}
+
+/* As fork() of a process with one thread, but with no signal at its end. The C
+ * library does not learn of it, so the child must do little, or fork() again. */
+static pid_t real_fork_quiet(void)
+{
+    return (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, 0);
+}
+
+static int real_prctl(int option, unsigned long value)
+{
+    return prctl(option, value, 0, 0, 0);
+}
+
+static int real_fcntl(int fd, int command, int value)
+{
+    return fcntl(fd, command, value);
 }
 
 const os_sys os_real = {
@@ -57,6 +77,19 @@ const os_sys os_real = {
     .futex = real_futex,
     .pidfd_open = real_pidfd_open,
     .sched_getaffinity = sched_getaffinity,
+    .fork = fork,
+    .fork_quiet = real_fork_quiet,
+    .kill = kill,
+    .waitpid = waitpid,
+    .prctl = real_prctl,
+    .socketpair = socketpair,
+    .sendmsg = sendmsg,
+    .recvmsg = recvmsg,
+    .fcntl = real_fcntl,
+    .poll = poll,
+    .epoll_create1 = epoll_create1,
+    .epoll_ctl = epoll_ctl,
+    .epoll_wait = epoll_wait,
 };
 
 const os_sys *os = &os_real;

@@ -11,9 +11,12 @@
 #define OS_SYS_H
 
 #include <dirent.h>
+#include <poll.h>
 #include <sched.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
@@ -50,6 +53,20 @@ typedef struct os_sys {
                  uint32_t mask);
     int (*pidfd_open)(pid_t pid, unsigned flags);
     int (*sched_getaffinity)(pid_t pid, size_t size, cpu_set_t *out);
+    pid_t (*fork)(void);
+    pid_t (*fork_quiet)(void); /* a child whose end sends no signal and that no plain wait() sees */
+    int (*kill)(pid_t pid, int sig);
+    pid_t (*waitpid)(pid_t pid, int *status, int options);
+    int (*prctl)(int option, unsigned long value);
+    /* sockets, seals and readiness */
+    int (*socketpair)(int domain, int type, int protocol, int fds[2]);
+    ssize_t (*sendmsg)(int fd, const struct msghdr *m, int flags);
+    ssize_t (*recvmsg)(int fd, struct msghdr *m, int flags);
+    int (*fcntl)(int fd, int command, int value);
+    int (*poll)(struct pollfd *fds, nfds_t n, int timeout_ms);
+    int (*epoll_create1)(int flags);
+    int (*epoll_ctl)(int epoll, int op, int fd, struct epoll_event *event);
+    int (*epoll_wait)(int epoll, struct epoll_event *events, int n, int timeout_ms);
 } os_sys;
 
 /* The table in use, and the system's own. */

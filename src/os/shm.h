@@ -1,0 +1,40 @@
+/* shm.h - memory that processes share by descriptor and never by name.
+ *
+ * The pages are reserved when the memory is made, and its size is sealed, so
+ * that no access to it can ever raise SIGBUS: full is an error at the start.
+ * No mapping made here is inherited by a fork or written into a core dump. */
+#ifndef OS_SHM_H
+#define OS_SHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Makes `size` bytes (a multiple of the page), zeroed. `name` shows in /proc.
+ * *fd: owned, close it. MANTA_ENOSPC there is no room. */
+manta_status shm_new(const char *name, size_t size, int *fd) MANTA_MUST_USE;
+
+/* The sealed size of memory that came from elsewhere. MANTA_ECORRUPT it is no
+ * memory, or its size could still change. */
+manta_status shm_size(int fd, size_t *size) MANTA_MUST_USE;
+
+/* Maps all `size` bytes. The descriptor may be closed afterwards. *out: give
+ * back with shm_unmap(). */
+manta_status shm_map(int fd, size_t size, bool writable, void **out) MANTA_MUST_USE;
+void shm_unmap(void *at, size_t size); /* accepts NULL */
+
+/* Maps the bytes [at, at + size) of the memory twice, one copy behind the
+ * other, so that what runs over the end continues at the start. at and size
+ * are multiples of the page. Give back with shm_unmap(out, 2 * size). */
+manta_status shm_map_twice(int fd, size_t at, size_t size, void **out) MANTA_MUST_USE;
+
+/* From now on nobody can map it for writing; mappings that exist keep working. */
+manta_status shm_seal_writes(int fd) MANTA_MUST_USE;
+bool shm_is_sealed(int fd);
+
+size_t shm_page(void);
+size_t shm_round(size_t size); /* up to whole pages */
+
+#endif

@@ -1,0 +1,127 @@
+/* socket.c - see socket.h. SOCK_SEQPACKET keeps the boundaries of messages, so
+ * there is no framing to get wrong, and descriptors belong to one message. */
+#include "os/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "os/sys.h"
+
+typedef union control {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * SOCKET_MAX_FDS)];
+} control;
+
+manta_status socket_pair(int out[2])
+{
+    int fds[2];
+    if (os->socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+        return manta_fail(MANTA_EIO, "making a pair of sockets: %s", strerror(errno));
+    out[0] = fds[0];
+    out[1] = fds[1];
+    return MANTA_OK;
+}
+
+void socket_close_all(const int *fds, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (fds[i] >= 0) os->close(fds[i]);
+}
+
+static bool is_gone(int err)
+{
+    return err == EPIPE || err == ECONNRESET || err == ENOTCONN;
+}
+
+manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int n_fds, bool wait)
+{
+    control c;
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = n};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n > SOCKET_MAX_MESSAGE || n == 0 || n_fds > SOCKET_MAX_FDS)
+        return manta_fail(MANTA_EINVAL, "a message of %zu bytes and %d descriptors", n, n_fds);
+    if (n_fds > 0) {
+        memset(&c, 0, sizeof c);
+        m.msg_control = c.bytes;
+        m.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
+        struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+        h->cmsg_level = SOL_SOCKET;
+        h->cmsg_type = SCM_RIGHTS;
+        h->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
+        memcpy(CMSG_DATA(h), fds, sizeof(int) * (size_t)n_fds);
+    }
+    for (;;) {
+        if (os->sendmsg(fd, &m, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0) return MANTA_OK;
+        if (errno == EINTR) continue;
+        if (errno == EAGAIN && wait) {
+            /* The descriptor itself is non-blocking: wait for room here. */
+            struct pollfd p = {.fd = fd, .events = POLLOUT};
+            (void)os->poll(&p, 1, -1);
+            continue;
+        }
+        if (errno == EAGAIN) return MANTA_EBUSY;
+        if (is_gone(errno)) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
+        return manta_fail(MANTA_EIO, "sending a message: %s", strerror(errno));
+    }
+}
+
+/* Takes the descriptors out of a received message. */
+static int take_fds(struct msghdr *m, int fds[SOCKET_MAX_FDS])
+{
+    int n = 0;
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
+        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
+        size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count && n < SOCKET_MAX_FDS; i++)
+            memcpy(&fds[n++], CMSG_DATA(h) + i * sizeof(int), sizeof(int));
+    }
+    return n;
+}
+
+manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOCKET_MAX_FDS], int *n_fds,
+                         bool wait)
+{
+    control c;
+    struct iovec part = {.iov_base = data, .iov_len = size};
+    struct msghdr m;
+    ssize_t got;
+    for (;;) {
+        m = (struct msghdr){
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = c.bytes, .msg_controllen = sizeof c.bytes};
+        got = os->recvmsg(fd, &m, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+        if (got >= 0) break;
+        if (errno == EINTR) continue;
+        if (errno == EAGAIN && wait) {
+            struct pollfd p = {.fd = fd, .events = POLLIN};
+            (void)os->poll(&p, 1, -1);
+            continue;
+        }
+        if (errno == EAGAIN) return MANTA_EBUSY;
+        if (is_gone(errno)) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
+        return manta_fail(MANTA_EIO, "receiving a message: %s", strerror(errno));
+    }
+    if (got == 0) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
+    int taken = take_fds(&m, fds);
+    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+        socket_close_all(fds, taken);
+        return manta_fail(MANTA_ECORRUPT, "a message longer than %zu bytes, or with too many descriptors",
+                          size);
+    }
+    *n = (size_t)got;
+    *n_fds = taken;
+    return MANTA_OK;
+}
+
+manta_status socket_peer(int fd, pid_t *pid, uid_t *uid)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
+        return manta_fail(MANTA_EIO, "asking who is at the other end: %s", strerror(errno));
+    *pid = who.pid;
+    *uid = who.uid;
+    return MANTA_OK;
+}

@@ -1,0 +1,41 @@
+/* socket.h - local sockets that carry whole messages and descriptors.
+ *
+ * A message arrives whole or not at all, with the descriptors that were sent
+ * with it; what was sent before a process died can still be received. Nothing
+ * here ever raises SIGPIPE, and every descriptor received is close-on-exec. */
+#ifndef OS_SOCKET_H
+#define OS_SOCKET_H
+
+#include <stddef.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+
+#define SOCKET_MAX_FDS     4
+#define SOCKET_MAX_MESSAGE (128 * 1024) /* bytes; a larger one is refused on both sides */
+
+/* Two ends of a connection that has no name. Owned, close both. */
+manta_status socket_pair(int out[2]) MANTA_MUST_USE;
+
+/* Sends one message of n bytes and n_fds descriptors, which stay the caller's.
+ * With `wait` it waits for room, else MANTA_EBUSY says that there is none (no
+ * sentence is recorded). MANTA_EDIED nobody will receive it any more. */
+manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int n_fds,
+                         bool wait) MANTA_MUST_USE;
+
+/* Receives one message into data[0 .. size). fds receives up to SOCKET_MAX_FDS
+ * descriptors, owned by the caller. Without `wait` MANTA_EBUSY says that there
+ * is nothing (no sentence is recorded). MANTA_EDIED the other end is closed
+ * and everything sent has been received; MANTA_ECORRUPT the message is longer
+ * than `size` or brings more descriptors (which are closed). */
+manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOCKET_MAX_FDS], int *n_fds,
+                         bool wait) MANTA_MUST_USE;
+
+/* Who is at the other end, as the kernel saw it when it connected. */
+manta_status socket_peer(int fd, pid_t *pid, uid_t *uid) MANTA_MUST_USE;
+
+/* Closes each descriptor; ignores negative ones. */
+void socket_close_all(const int *fds, int n);
+
+#endif

@@ -1,0 +1,132 @@
+/* spawn.c - see spawn.h. */
+#include "os/spawn.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/file.h"
+#include "os/sys.h"
+
+static manta_status forked(pid_t got, pid_t *pid)
+{
+    if (got < 0) return manta_fail(MANTA_EBUSY, "starting a process: %s", strerror(errno));
+    *pid = got;
+    return MANTA_OK;
+}
+
+manta_status spawn_fork(pid_t *pid)
+{
+    return forked(os->fork(), pid);
+}
+
+manta_status spawn_fork_quiet(pid_t *pid)
+{
+    return forked(os->fork_quiet(), pid);
+}
+
+int spawn_wait(pid_t pid)
+{
+    int status;
+    for (;;) {
+        pid_t got = os->waitpid(pid, &status, __WALL);
+        if (got == pid) return status;
+        if (got < 0 && errno != EINTR) return -1;
+    }
+}
+
+manta_status spawn_adopt_orphans(void)
+{
+    if (os->prctl(PR_SET_CHILD_SUBREAPER, 1))
+        return manta_fail(MANTA_EIO, "becoming the parent of orphans: %s", strerror(errno));
+    return MANTA_OK;
+}
+
+/* The parent of a process; 0 when it is gone. The name in the second field may
+ * hold anything, so the third begins behind the last parenthesis. */
+static pid_t parent_of(const char *pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    if (file_read_text(path, text, sizeof text)) return 0;
+    const char *at = strrchr(text, ')');
+    long parent = 0;
+    if (!at || sscanf(at + 1, " %*c %ld", &parent) != 1) return 0;
+    return (pid_t)parent;
+}
+
+void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
+{
+    pid_t self = getpid();
+    int fd = os->open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *d = fd >= 0 ? os->fdopendir(fd) : NULL;
+    if (!d) {
+        if (fd >= 0) os->close(fd);
+        return;
+    }
+    for (struct dirent *e; (e = os->readdir(d));)
+        if (isdigit((unsigned char)e->d_name[0]) && parent_of(e->d_name) == self)
+            fn(ctx, (pid_t)atol(e->d_name));
+    os->closedir(d);
+}
+
+static void kill_child(void *ctx, pid_t child)
+{
+    (void)ctx;
+    os->kill(child, SIGKILL);
+}
+
+void spawn_end_all(void)
+{
+    for (;;) {
+        spawn_children(kill_child, NULL);
+        pid_t got = os->waitpid(-1, NULL, __WALL);
+        if (got < 0 && errno == ECHILD) return;
+        while (os->waitpid(-1, NULL, __WALL | WNOHANG) > 0) {}
+    }
+}
+
+void spawn_signal(int pidfd, int sig)
+{
+    (void)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+}
+
+int spawn_threads(void)
+{
+    char text[1024];
+    if (file_read_text("/proc/self/stat", text, sizeof text)) return 0;
+    const char *at = strrchr(text, ')');
+    int n = 0;
+    if (!at ||
+        sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d", &n) != 1)
+        return 0;
+    return n;
+}
+
+void spawn_reset_signals(void)
+{
+    sigset_t none;
+    for (int s = 1; s < NSIG; s++)
+        if (s != SIGKILL && s != SIGSTOP) signal(s, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+char *spawn_status_text(int status, char *text, size_t size)
+{
+    if (status >= 0 && WIFSIGNALED(status))
+        snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else if (status >= 0 && WIFEXITED(status))
+        snprintf(text, size, "exited with %d", WEXITSTATUS(status));
+    else
+        snprintf(text, size, "is gone");
+    return text;
+}

@@ -1,0 +1,201 @@
+/* shm_test.c - shared memory: its seals, its two views, its refusals; and the
+ * sockets that carry it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/shm.h"
+#include "os/socket.h"
+#include "os/spawn.h"
+
+static void size_is_sealed(void **state)
+{
+    int fd;
+    size_t size;
+    (void)state;
+    assert_int_equal(shm_new("test", 3 * shm_page(), &fd), MANTA_OK);
+    assert_int_equal(shm_size(fd, &size), MANTA_OK);
+    assert_int_equal(size, 3 * shm_page());
+    assert_int_equal(ftruncate(fd, (off_t)shm_page()), -1);
+    assert_int_equal(ftruncate(fd, (off_t)(9 * shm_page())), -1);
+    close(fd);
+}
+
+static void other_descriptors_are_refused(void **state)
+{
+    size_t size;
+    char path[] = "/tmp/shm_testXXXXXX";
+    (void)state;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(shm_size(file, &size), MANTA_ECORRUPT);
+    close(file);
+    int loose = memfd_create("loose", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    assert_true(loose >= 0 && ftruncate(loose, 4096) == 0);
+    assert_int_equal(shm_size(loose, &size), MANTA_ECORRUPT); /* it could still shrink under a reader */
+    close(loose);
+}
+
+static void the_writer_is_the_only_one(void **state)
+{
+    int fd;
+    void *mine, *other;
+    (void)state;
+    assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
+    assert_int_equal(shm_map(fd, shm_page(), true, &mine), MANTA_OK);
+    assert_false(shm_is_sealed(fd));
+    assert_int_equal(shm_seal_writes(fd), MANTA_OK);
+    assert_true(shm_is_sealed(fd));
+    assert_int_equal(shm_map(fd, shm_page(), true, &other), MANTA_EPERM);
+    assert_int_equal(shm_map(fd, shm_page(), false, &other), MANTA_OK);
+    strcpy(mine, "written after the seal");
+    assert_string_equal((char *)other, "written after the seal");
+    assert_int_equal(mprotect(other, shm_page(), PROT_READ | PROT_WRITE), -1);
+    assert_int_equal(write(fd, "x", 1), -1);
+    shm_unmap(mine, shm_page());
+    shm_unmap(other, shm_page());
+    close(fd);
+}
+
+static void a_ring_runs_over_its_end(void **state)
+{
+    int fd;
+    void *at;
+    size_t page = shm_page();
+    (void)state;
+    assert_int_equal(shm_new("test", 3 * page, &fd), MANTA_OK);
+    assert_int_equal(shm_map_twice(fd, page, 2 * page, &at), MANTA_OK);
+    memcpy((char *)at + 2 * page - 3, "abcdef", 6);
+    assert_memory_equal(at, "def", 3);
+    assert_memory_equal((char *)at + 2 * page, "def", 3);
+    shm_unmap(at, 4 * page);
+    close(fd);
+}
+
+static void a_forked_child_has_no_mapping(void **state)
+{
+    int fd, status;
+    void *at;
+    pid_t pid;
+    (void)state;
+    assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
+    assert_int_equal(shm_map(fd, shm_page(), true, &at), MANTA_OK);
+    assert_int_equal(spawn_fork(&pid), MANTA_OK);
+    if (pid == 0) {
+        unsigned char seen;
+        /* EFAULT or ENOMEM: no such page here */
+        _exit(mincore(at, shm_page(), &seen) == -1 && errno == ENOMEM ? 0 : 1);
+    }
+    status = spawn_wait(pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    shm_unmap(at, shm_page());
+    close(fd);
+}
+
+static void too_much_is_an_error_and_no_signal(void **state)
+{
+    int fd;
+    (void)state;
+    assert_int_equal(shm_new("test", (size_t)1 << 50, &fd), MANTA_ENOSPC);
+    assert_non_null(strstr(manta_error_text(), "reserving"));
+}
+
+/* ---- sockets ---- */
+
+static void messages_and_descriptors_arrive_whole(void **state)
+{
+    int p[2], fd, fds[SOCKET_MAX_FDS], n_fds;
+    char in[64];
+    size_t n, size;
+    (void)state;
+    assert_int_equal(socket_pair(p), MANTA_OK);
+    assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, false), MANTA_EBUSY);
+    assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
+    assert_int_equal(socket_send(p[0], "one", 3, NULL, 0, true), MANTA_OK);
+    assert_int_equal(socket_send(p[0], "two!", 4, (int[]){fd, fd}, 2, true), MANTA_OK);
+    close(fd);
+    close(p[0]); /* what was sent is still there */
+    assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, true), MANTA_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(n_fds, 0);
+    assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, true), MANTA_OK);
+    assert_memory_equal(in, "two!", 4);
+    assert_int_equal(n_fds, 2);
+    assert_int_equal(shm_size(fds[1], &size), MANTA_OK);
+    assert_true(fcntl(fds[0], F_GETFD) & FD_CLOEXEC);
+    socket_close_all(fds, n_fds);
+    assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, true), MANTA_EDIED);
+    assert_int_equal(socket_send(p[1], "x", 1, NULL, 0, true), MANTA_EDIED);
+    close(p[1]);
+}
+
+static void a_message_that_does_not_fit_is_dropped_whole(void **state)
+{
+    int p[2], fds[SOCKET_MAX_FDS], n_fds;
+    char in[8];
+    size_t n;
+    (void)state;
+    assert_int_equal(socket_pair(p), MANTA_OK);
+    assert_int_equal(socket_send(p[0], "nine bytes", 10, NULL, 0, true), MANTA_OK);
+    assert_int_equal(socket_send(p[0], "next", 4, NULL, 0, true), MANTA_OK);
+    assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, true), MANTA_ECORRUPT);
+    assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, true), MANTA_OK);
+    assert_int_equal(n, 4);
+    socket_close_all(p, 2);
+}
+
+static void a_full_socket_says_so(void **state)
+{
+    int p[2], sent = 0;
+    static char big[32 * 1024];
+    manta_status st;
+    (void)state;
+    assert_int_equal(socket_pair(p), MANTA_OK);
+    while (!(st = socket_send(p[0], big, sizeof big, NULL, 0, false)) && sent < 10000) sent++;
+    assert_int_equal(st, MANTA_EBUSY);
+    assert_true(sent > 0);
+    socket_close_all(p, 2);
+}
+
+static void the_kernel_knows_the_peer(void **state)
+{
+    int p[2];
+    pid_t pid;
+    uid_t uid;
+    (void)state;
+    assert_int_equal(socket_pair(p), MANTA_OK);
+    assert_int_equal(socket_peer(p[0], &pid, &uid), MANTA_OK);
+    assert_int_equal(pid, getpid());
+    assert_int_equal(uid, getuid());
+    socket_close_all(p, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(size_is_sealed),
+        cmocka_unit_test(other_descriptors_are_refused),
+        cmocka_unit_test(the_writer_is_the_only_one),
+        cmocka_unit_test(a_ring_runs_over_its_end),
+        cmocka_unit_test(a_forked_child_has_no_mapping),
+        cmocka_unit_test(too_much_is_an_error_and_no_signal),
+        cmocka_unit_test(messages_and_descriptors_arrive_whole),
+        cmocka_unit_test(a_message_that_does_not_fit_is_dropped_whole),
+        cmocka_unit_test(a_full_socket_says_so),
+        cmocka_unit_test(the_kernel_knows_the_peer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
