@@ -155,6 +155,6 @@ manta_dataset *manta_dataset_rename(manta_dataset *in, const char *from, const c
         return stage_fail(d, manta_fail(MANTA_EINVAL, "rename: a column's name must have 1 to %d bytes",
                                         MANTA_COLUMN_NAME - 1));
     }
-    strcpy(d->columns[c].name, to); /* checked above */
+    memcpy(d->columns[c].name, to, strlen(to) + 1);
     return stage_fail(d, stage_check_columns("rename", d->n, d->columns));
 }

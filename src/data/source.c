@@ -104,7 +104,7 @@ static manta_status describe(source_memory *m, int n, const manta_column *column
             return manta_fail(MANTA_EINVAL, "arrays: the column name '%.20s...' is longer than %d bytes",
                               name, MANTA_COLUMN_NAME - 1);
         }
-        strcpy(s->name, name); /* checked above */
+        memcpy(s->name, name, strlen(name) + 1);
         if (a->ndim < 1 || a->ndim > MANTA_MAX_DIMS || a->shape[0] < 0) {
             return manta_fail(MANTA_EINVAL, "arrays: column '%s' has no dimension of samples", name);
         }

@@ -1,6 +1,7 @@
 /* apply.c - the update, by runs of grid blocks. */
 #include "nn/apply.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -331,6 +332,7 @@ static void stat_elements(const apply *a, const layout_variable *v, int64_t at, 
         if (old != new_) memcpy(new_ + at, old + at, (size_t)(end - at) * sizeof *old);
         return;
     }
+    assert(a->n_slots > 0);
     for (int i = 0; i < a->n_slots; i++) proposals[i] = layout_slot_stats(l, a->slots[i]);
     for (; at < end; at += TILE) {
         int64_t n = end - at < TILE ? end - at : TILE;

@@ -1,6 +1,7 @@
 /* exec.c - runs plans. */
 #include "nn/exec.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -305,6 +306,7 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n)
     char who[160];
 
     if (n->add_view) {
+        assert(g->n_in == 1 && g->n_out == 1);
         e->opt.kernels->axpby(e->opt.pool, manta_array_count(&a.dout[0]), 1, a.dout[0].data,
                               n->accumulate[0] ? 1.f : 0.f, a.din[0].data);
         return MANTA_OK;

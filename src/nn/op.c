@@ -113,6 +113,17 @@ manta_status op_expect_f32(const manta_op_shape *s, int i, const char *what)
                       manta_dtype_name(s->in[i].dtype));
 }
 
+manta_status op_expect_map(const manta_op_shape *s)
+{
+    char text[96];
+
+    TRY(op_expect_inputs(s, 1, 1));
+    TRY(op_expect_f32(s, 0, "an input"));
+    if (s->in[0].ndim == 4) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "expected an input of shape (batch, height, width, channels), given %s",
+                      op_shape_text(&s->in[0], text, sizeof text));
+}
+
 void op_set_out(manta_op_shape *s, manta_dtype t, int ndim, const int64_t *shape)
 {
     s->out[0] = manta_array_of(t, ndim, shape, NULL);

@@ -146,32 +146,39 @@ static manta_status conv2d_forward(const manta_op_call *c)
     return MANTA_OK;
 }
 
-static manta_status conv2d_backward(const manta_op_call *c)
+/* The gradients of kernel and bias; v has what the kernel saw and its gradient. */
+static void weights_backward(const manta_op_call *c, conv_call *v, const float *dy)
 {
-    const float *dy = op_dout(c);
-
-    if (op_wants(c, 0)) {
-        conv_call v = conv2d_call(c);
-        v.dy = dy;
-        v.dx = op_f32(&c->din[0]);
-        v.mask = c->mask;
-        v.accumulate = c->accumulate[0];
-        op_kernels(c)->conv_backward_data(op_pool(c), &v);
-    }
     if (op_wants(c, 1) || c->sink) {
-        conv_call v = conv2d_call(c);
-        v.dy = dy;
-        v.dw = op_f32(&c->din[1]);
-        v.accumulate = c->accumulate[1];
-        v.sink = c->sink;
-        v.sink_ctx = c->sink_ctx;
-        op_kernels(c)->conv_backward_weights(op_pool(c), &v);
+        v->dw = op_f32(&c->din[1]);
+        v->accumulate = c->accumulate[1];
+        v->sink = c->sink;
+        v->sink_ctx = c->sink_ctx;
+        op_kernels(c)->conv_backward_weights(op_pool(c), v);
     }
     if (op_wants(c, 2)) {
         int64_t oc = c->out[0].shape[3];
         op_kernels(c)->col_sum(op_pool(c), manta_array_count(&c->dout[0]) / oc, oc, dy, op_f32(&c->din[2]),
                                c->accumulate[2]);
     }
+}
+
+static manta_status conv2d_backward(const manta_op_call *c)
+{
+    const float *dy = op_dout(c);
+    conv_call v;
+
+    if (op_wants(c, 0)) {
+        v = conv2d_call(c);
+        v.dy = dy;
+        v.dx = op_f32(&c->din[0]);
+        v.mask = c->mask;
+        v.accumulate = c->accumulate[0];
+        op_kernels(c)->conv_backward_data(op_pool(c), &v);
+    }
+    v = conv2d_call(c);
+    v.dy = dy;
+    weights_backward(c, &v, dy);
     return MANTA_OK;
 }
 
@@ -285,9 +292,10 @@ static manta_status transpose_forward(const manta_op_call *c)
 static manta_status transpose_backward(const manta_op_call *c)
 {
     const float *dy = op_dout(c);
+    conv_call v;
 
     if (op_wants(c, 0)) {
-        conv_call v = transpose_call(c);
+        v = transpose_call(c);
         float *dx = op_f32(&c->din[0]);
         v.x = dy;
         v.y = c->accumulate[0] ? c->work : dx;
@@ -296,21 +304,10 @@ static manta_status transpose_backward(const manta_op_call *c)
             op_kernels(c)->axpby(op_pool(c), manta_array_count(&c->din[0]), 1, c->work, 1, dx);
         }
     }
-    if (op_wants(c, 1) || c->sink) {
-        conv_call v = transpose_call(c);
-        v.x = dy;
-        v.dy = op_f32(&c->in[0]);
-        v.dw = op_f32(&c->din[1]);
-        v.accumulate = c->accumulate[1];
-        v.sink = c->sink;
-        v.sink_ctx = c->sink_ctx;
-        op_kernels(c)->conv_backward_weights(op_pool(c), &v);
-    }
-    if (op_wants(c, 2)) {
-        int64_t oc = c->out[0].shape[3];
-        op_kernels(c)->col_sum(op_pool(c), manta_array_count(&c->dout[0]) / oc, oc, dy, op_f32(&c->din[2]),
-                               c->accumulate[2]);
-    }
+    v = transpose_call(c);
+    v.x = dy;
+    v.dy = op_f32(&c->in[0]);
+    weights_backward(c, &v, dy);
     return MANTA_OK;
 }
 

@@ -6,17 +6,6 @@
 
 #include "tensor/copy.h"
 
-static manta_status image_shape(const manta_op_shape *s)
-{
-    char text[96];
-
-    TRY(op_expect_inputs(s, 1, 1));
-    TRY(op_expect_f32(s, 0, "an input"));
-    if (s->in[0].ndim == 4) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "expected an input of shape (batch, height, width, channels), given %s",
-                      op_shape_text(&s->in[0], text, sizeof text));
-}
-
 /* ---- zero padding ---- */
 
 static manta_status pad_shape(manta_op_shape *s)
@@ -24,7 +13,7 @@ static manta_status pad_shape(manta_op_shape *s)
     const op_pad_attrs *a = s->attrs;
     const manta_array *x = s->in;
 
-    TRY(image_shape(s));
+    TRY(op_expect_map(s));
     if (a->top < 0 || a->bottom < 0 || a->left < 0 || a->right < 0) {
         return manta_fail(MANTA_EINVAL, "expected padding of at least 0, given ((%lld, %lld), (%lld, %lld))",
                           (long long)a->top, (long long)a->bottom, (long long)a->left, (long long)a->right);
@@ -101,7 +90,7 @@ static manta_status upsample_shape(manta_op_shape *s)
     const op_upsample_attrs *a = s->attrs;
     const int64_t *in = s->in[0].shape;
 
-    TRY(image_shape(s));
+    TRY(op_expect_map(s));
     if (a->sh < 1 || a->sw < 1) {
         return manta_fail(MANTA_EINVAL, "expected a size of at least (1, 1), given (%lld, %lld)",
                           (long long)a->sh, (long long)a->sw);

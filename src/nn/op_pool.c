@@ -9,17 +9,6 @@
 
 #include <string.h>
 
-static manta_status map_shape(const manta_op_shape *s)
-{
-    char text[96];
-
-    TRY(op_expect_inputs(s, 1, 1));
-    TRY(op_expect_f32(s, 0, "an input"));
-    if (s->in[0].ndim == 4) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "expected an input of shape (batch, height, width, channels), given %s",
-                      op_shape_text(&s->in[0], text, sizeof text));
-}
-
 /* ---- windows ---- */
 
 static manta_status window_shape(manta_op_shape *s)
@@ -29,7 +18,7 @@ static manta_status window_shape(manta_op_shape *s)
     int64_t h, w;
     char text[96];
 
-    TRY(map_shape(s));
+    TRY(op_expect_map(s));
     h = in[1] + a->top + a->bottom - a->kh;
     w = in[2] + a->left + a->right - a->kw;
     if (a->kh < 1 || a->kw < 1 || a->sh < 1 || a->sw < 1) {
@@ -160,7 +149,7 @@ static manta_status global_shape(manta_op_shape *s)
     const op_global_pool_attrs *a = s->attrs;
     const int64_t *in = s->in[0].shape;
 
-    TRY(map_shape(s));
+    TRY(op_expect_map(s));
     if (a->keepdims) {
         op_set_out(s, MANTA_DTYPE_F32, 4, (int64_t[]){in[0], 1, 1, in[3]});
     } else {

@@ -47,10 +47,12 @@ const float *op_dout(const manta_op_call *c);
 /* What dimension 0 of an activation reads in messages: "(batch, 28, 28)". */
 char *op_shape_text(const manta_array *a, char *buf, size_t size);
 
-/* Fails with a sentence unless there are `least` to `most` inputs, and unless
- * input i has elements of type float32. */
+/* Each fails with a sentence: unless there are `least` to `most` inputs; unless
+ * input i has elements of type float32; unless there is one input, float32 of
+ * shape (batch, height, width, channels). */
 manta_status op_expect_inputs(const manta_op_shape *s, int least, int most);
 manta_status op_expect_f32(const manta_op_shape *s, int i, const char *what);
+manta_status op_expect_map(const manta_op_shape *s);
 
 /* Row-major strides for s->out[0]: shapes are set by dimension, then this. */
 void op_set_out(manta_op_shape *s, manta_dtype t, int ndim, const int64_t *shape);

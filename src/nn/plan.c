@@ -5,6 +5,7 @@
  * two pieces may share an address when their intervals do not meet. */
 #include "nn/plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ static manta_array concrete(const planner *pl, int value)
 static int piece_new(planner *pl, size_t size, int tick)
 {
     if (pl->n_pieces == pl->cap_pieces) {
-        pl->cap_pieces = pl->cap_pieces ? 2 * pl->cap_pieces : 64;
+        pl->cap_pieces *= 2;
         pl->pieces = mem_resize(pl->pieces, (size_t)pl->cap_pieces * sizeof *pl->pieces);
     }
     pl->pieces[pl->n_pieces] = (piece){.size = (size + 63) & ~(size_t)63, .from = tick, .to = tick};
@@ -553,6 +554,7 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
     plan *p;
     manta_status st;
 
+    assert(o || mode == PLAN_PREDICT);
     if (batch < 1)
         return manta_fail(MANTA_EINVAL, "a batch of %lld samples, expected at least 1", (long long)batch);
     TRY(check_sizes(m, batch));
@@ -569,6 +571,8 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
     pl.dropped = mem_new(nodes * sizeof *pl.dropped);
     for (int i = 0; i < m->n_values; i++) pl.v[i] = (vinfo){.alias = i, .galias = i, .piece = -1, .grad = -1};
 
+    pl.cap_pieces = 64;
+    pl.pieces = mem_new((size_t)pl.cap_pieces * sizeof *pl.pieces);
     pl.needed = mem_new(values);
     pl.renewed = mem_new((size_t)m->n_variables + 1);
     graph_mark_needed(m, pl.needed);
