@@ -1,4 +1,4 @@
-/* manta/train.h - training a model in this process.
+/* manta/train.h - training a model, in this process or in several.
  *
  * A session is a model with its losses, metrics and optimizer and with a
  * state: weights, statistics, optimizer arrays, counters. fit, evaluate and
@@ -36,10 +36,16 @@ typedef struct manta_compile {
     const manta_metric *metrics;
 } manta_compile;
 
+/* With several workers manta_fit() and manta_evaluate() fork that many
+ * processes, which share the state and may be killed at any time without
+ * changing the result (docs/training-step.md); all other calls compute in this
+ * process. The program should not hold locks of its own in other threads while
+ * it calls them, if data or operations that it has written itself take them. */
 typedef struct manta_session_options {
-    int threads; /* 0: as many as this process may use */
+    int threads; /* of each worker; 0: as many as this process may use, divided by the workers */
     uint64_t seed;
-    int shards; /* V: a batch is cut into so many, summed in a fixed tree; 0: 1 */
+    int shards; /* V: a batch is cut into so many, summed in a fixed tree; 0: as many as workers */
+    int workers; /* 0 or 1: this process computes */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
     bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */
@@ -140,7 +146,9 @@ typedef enum manta_event_kind {
     MANTA_EVENT_VALIDATE, /* validation begins */
     MANTA_EVENT_VALIDATE_STEP,
     MANTA_EVENT_EPOCH_END, /* metrics carry val_ ones too */
-    MANTA_EVENT_END
+    MANTA_EVENT_END,
+    MANTA_EVENT_WORKER, /* a worker process was started, or started again: rank, pid */
+    MANTA_EVENT_RECOVERED /* the step that a worker's death had held up is committed: rank, pid, ms, cause */
 } manta_event_kind;
 
 typedef struct manta_event {
@@ -151,6 +159,10 @@ typedef struct manta_event {
     double seconds; /* of this epoch so far */
     double samples_per_s; /* of this epoch's training steps */
     const manta_metrics *metrics;
+    int rank; /* of a worker */
+    int64_t pid; /* of the new one, or of the dead one */
+    double ms; /* from seeing the death to the commit */
+    const char *cause; /* "killed by signal 9 (Killed)" */
 } manta_event;
 
 /* Runs on the calling thread between steps; false ends training after the
@@ -160,13 +172,18 @@ typedef bool (*manta_event_fn)(void *user, manta_session *s, const manta_event *
 typedef struct manta_fit_options {
     int64_t epochs; /* 0: 1 */
     int64_t initial_epoch;
-    int64_t batch; /* 0: 32; not with a dataset that has batches of its own */
+    int64_t batch; /* samples of a step and worker; 0: 32; not with a dataset that has batches of its own */
+    int64_t global_batch; /* samples of a step over all workers, instead; also of validation */
     int64_t steps_per_epoch; /* 0: a whole pass */
     bool no_shuffle; /* samples are shuffled anew every epoch unless this is set */
     manta_dataset *validation; /* NULL: none */
     int64_t validation_batch, validation_steps; /* 0: as batch; all */
     const float *class_weight; /* per class of output 0's sparse labels, or NULL */
     int n_classes;
+    int64_t worker_deadline_ms; /* a worker that neither moves nor computes for so long, or is
+                                   stopped, is replaced; 0: 5000, negative: never */
+    int max_failures; /* a worker that dies so often in a row without finishing a step ends the
+                         run; 0: 3 */
     manta_event_fn event;
     void *user;
 } manta_fit_options;

@@ -61,7 +61,9 @@ static const option_group output = {
                          {"checkpoint-every", OPTION_LATER, "N",
                           "it comes with checkpoints; --save writes weights at the end"},
                          {"keep", OPTION_LATER, "N", "it comes with checkpoints"},
-                         {"max-failures", OPTION_LATER, "N", "it comes with distribution"},
+                         {"max-failures", OPTION_COUNT, "N",
+                          "Give up when a worker has died so often in a row without finishing a step; 3 "
+                          "when not given"},
                          {"strategy", OPTION_LATER, "S", "it comes with distribution"},
                          {0}}};
 
@@ -109,10 +111,27 @@ static bool profile_step(run *r, manta_session *s, const manta_event *e)
     return true;
 }
 
+/* A worker was started, or its death has been made up for. */
+static bool emit_worker(const manta_event *e)
+{
+    bool recovered = e->kind == MANTA_EVENT_RECOVERED;
+    json_t *event = json_pack("{s:s, s:i, s:I}", "event", recovered ? "recovered" : "worker", "rank", e->rank,
+                              "pid", (json_int_t)e->pid);
+
+    if (recovered) {
+        json_object_set_new(event, "ms", json_number(e->ms));
+        json_object_set_new(event, "epoch", json_integer(e->epoch + 1));
+        json_object_set_new(event, "step", json_integer(e->step + 1));
+        json_object_set_new(event, "cause", json_string(e->cause));
+    }
+    return json_emit(event);
+}
+
 static bool on_event(void *user, manta_session *s, const manta_event *e)
 {
     run *r = user;
     bool step = e->kind == MANTA_EVENT_STEP;
+    bool worker = e->kind == MANTA_EVENT_WORKER || e->kind == MANTA_EVENT_RECOVERED;
 
     if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
     if (r->profile) {
@@ -120,7 +139,7 @@ static bool on_event(void *user, manta_session *s, const manta_event *e)
     } else if (!r->json) {
         progress_show(&r->progress, e);
         if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) stop_request();
-    } else if (e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(e)) {
+    } else if ((e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(e)) || (worker && !emit_worker(e))) {
         stop_request(); /* nobody reads on */
     }
     return !stop_requested();
@@ -154,17 +173,19 @@ static void read_options(run *r)
     r->trace = options_text(o, "profile-trace") ? options_text(o, "profile-trace") : "manta-trace.json";
     r->fit = (manta_fit_options){.epochs = options_int(o, "epochs", 1),
                                  .initial_epoch = options_int(o, "initial-epoch", 0),
-                                 .batch = work_batch(o, 32),
                                  .steps_per_epoch = options_int(o, "steps-per-epoch", 0),
                                  .no_shuffle = options_flag(o, "no-shuffle"),
                                  .validation_steps = options_int(o, "validation-steps", 0),
+                                 .max_failures = (int)options_int(o, "max-failures", 0),
                                  .event = on_event,
                                  .user = r};
+    work_batch(o, 32, &r->fit);
     if (r->fit.initial_epoch >= r->fit.epochs) {
         cli_usage("--initial-epoch %lld leaves nothing of --epochs %lld", (long long)r->fit.initial_epoch,
                   (long long)r->fit.epochs);
     }
     read_class_weight(r);
+    if (r->profile && r->so.workers > 1) cli_usage("--profile looks at one process: leave --workers out");
     if (!r->profile && options_text(o, "profile-trace")) cli_usage("--profile-trace needs --profile");
     if (r->profile) {
         r->fit.epochs = r->fit.initial_epoch + 1;
@@ -211,7 +232,8 @@ static void introduce(run *r)
     bool some = options_text(r->o, "freeze") != NULL;
 
     if (r->json) {
-        json_emit(json_pack("{s:s, s:i, s:I}", "event", "worker", "rank", 0, "pid", (json_int_t)getpid()));
+        if (r->so.workers < 2)
+            emit_worker(&(manta_event){.kind = MANTA_EVENT_WORKER, .pid = getpid()}); /* this one */
         return;
     }
     if (some) snprintf(frozen, sizeof frozen, " (%s trained)", work_number(trained, number, sizeof number));
@@ -243,7 +265,9 @@ static int finish(run *r, manta_status st)
     if (st && !stopped) return failed(r);
     if (r->profile && !stopped) {
         double ms = r->profile_seconds * 1e3 / (double)r->profile;
-        if (profile_print(r->s, r->fit.batch, r->profile, ms, r->trace, r->json)) return failed(r);
+        if (profile_print(r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->profile, ms, r->trace,
+                          r->json))
+            return failed(r);
     }
     if (r->save && manta_session_save(r->s, r->save)) return failed(r);
     if (r->json) {

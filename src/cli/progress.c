@@ -278,7 +278,13 @@ void progress_show(progress *p, const manta_event *e)
             plain_line(p, e);
         }
         break;
+    case MANTA_EVENT_RECOVERED:
+        progress_break(p);
+        printf("Worker %d (process %lld) %s; recovered in %.0f ms\n", e->rank, (long long)e->pid, e->cause,
+               e->ms);
+        break;
     case MANTA_EVENT_BEGIN:
+    case MANTA_EVENT_WORKER:
     case MANTA_EVENT_VALIDATE:
     case MANTA_EVENT_END: break;
     }

@@ -26,8 +26,11 @@ const option_group work_data_options = {
 const option_group work_run_options = {
     "Computing:",
     (const cli_option[]){
-        {"workers", OPTION_TEXT, "N", "Processes that share the work; 1 in this version"},
-        {"threads-per-worker", OPTION_COUNT, "T", "Threads of a worker; all cores when not given"},
+        {"workers", OPTION_TEXT, "N",
+         "Processes that share the work; 1 when not given. Any of them may be killed: it costs a step and "
+         "changes nothing"},
+        {"threads-per-worker", OPTION_COUNT, "T",
+         "Threads of a worker; all cores, divided by the workers, when not given"},
         {"kernels", OPTION_TEXT, "K", "auto, reference, avx2, avx512 or onednn"},
         {"debug", OPTION_FLAG, NULL, "Node by node on reference loops; names the first NaN. Slow"},
         {0}}};
@@ -207,33 +210,49 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
 
 /* ---- session ---- */
 
+/* N, or N:M once a run can grow and shrink. */
+static int64_t workers_of(const char *text)
+{
+    char *end;
+    int64_t n;
+
+    if (!text) return 1;
+    n = strtoll(text, &end, 10);
+    if (end == text || (*end && *end != ':')) cli_usage("--workers: '%s' is not a whole number", text);
+    if (*end == ':' && options_int_of("--workers", end + 1) != n)
+        cli_usage("--workers %s: a number that changes during the run is not there yet", text);
+    if (n < 1 || n > 256) cli_usage("--workers: %s, expected 1 to 256", text);
+    return n;
+}
+
 manta_session_options work_session_options(const options *o)
 {
-    const char *workers = options_text(o, "workers");
-    int64_t threads = options_int(o, "threads-per-worker", 0), shards = 1;
+    int64_t threads = options_int(o, "threads-per-worker", 0), shards = 0;
+    int64_t workers = workers_of(options_text(o, "workers"));
 
-    if (workers && strcmp(workers, "1") && strcmp(workers, "1:1")) {
-        cli_usage("--workers %s: more than one worker comes with distribution, in a later version", workers);
-    }
     if (threads > 4096)
         cli_usage("--threads-per-worker: %" PRId64 " threads, expected at most 4096", threads);
-    if (options_knows(o, "shards")) shards = options_int(o, "shards", 1);
+    if (options_knows(o, "shards")) shards = options_int(o, "shards", 0);
+    if (shards && shards < workers) {
+        cli_usage("--shards %" PRId64 " for --workers %" PRId64 ": each worker needs one at least", shards,
+                  workers);
+    }
     if (shards > 4096) cli_usage("--shards: %" PRId64 ", expected at most 4096", shards);
     return (manta_session_options){.threads = (int)threads,
                                    .seed = options_knows(o, "seed") ? (uint64_t)options_int(o, "seed", 0) : 0,
                                    .shards = (int)shards,
+                                   .workers = (int)workers,
                                    .kernels = options_text(o, "kernels"),
                                    .debug = options_flag(o, "debug")};
 }
 
-int64_t work_batch(const options *o, int64_t fallback)
+void work_batch(const options *o, int64_t fallback, manta_fit_options *fit)
 {
-    int64_t batch = options_int(o, "batch", 0), global = batch;
-
-    if (options_knows(o, "global-batch")) global = options_int(o, "global-batch", batch);
-    if (batch && global != batch)
-        cli_usage("--batch and --global-batch say the same for one worker: give one of them");
-    return global ? global : fallback;
+    fit->batch = options_int(o, "batch", 0);
+    if (options_knows(o, "global-batch")) fit->global_batch = options_int(o, "global-batch", 0);
+    if (fit->batch && fit->global_batch)
+        cli_usage("--batch is what a worker takes of --global-batch: give one of them");
+    if (!fit->batch && !fit->global_batch) fit->batch = fallback;
 }
 
 /* ---- files ---- */

@@ -35,8 +35,8 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
  * as far as the command has them; ends the process when they cannot be. */
 manta_session_options work_session_options(const options *o);
 
-/* The batch that --batch or --global-batch asks for, or `fallback`. */
-int64_t work_batch(const options *o, int64_t fallback);
+/* Sets the batch that --batch or --global-batch asks for, or `fallback`. */
+void work_batch(const options *o, int64_t fallback, manta_fit_options *fit);
 
 /* Whether a file of that name could be written, and its ending is one of the
  * space-separated `endings`: told before the work, not after it. */

@@ -11,6 +11,7 @@ static void keep_span(void *ctx, const char *layer, const char *op, bool backwar
 
 manta_status manta_session_profile(manta_session *s, const char *trace_path)
 {
+    TRY(session_local(s));
     trace_free(s->trace);
     s->trace = trace_path ? trace_new(trace_path) : NULL;
     exec_set_profile(s->e, true, s->trace ? keep_span : NULL, s->trace);

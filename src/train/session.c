@@ -31,14 +31,54 @@ static void copy_objective(manta_session *s, const manta_compile *c)
 
 static manta_status make_memory(manta_session *s)
 {
-    TRY(mem_try_array(1, s->l.state_size, "the state of the model", &s->state));
     s->slots = mem_new((size_t)s->shards * sizeof *s->slots);
     s->used = mem_new((size_t)s->shards * sizeof *s->used);
     s->eval_sums = mem_new(((size_t)s->l.n_sums + 1) * sizeof *s->eval_sums);
+    if (s->workers > 1) {
+        TRY(shared_new(&s->l, s->a.n_segments, s->workers, s->shards, apply_needs_norms(&s->a), &s->shared));
+        s->state = shared_side(s->shared, 0);
+        for (int i = 0; i < s->shards; i++) s->slots[i] = shared_slot(s->shared, i);
+        return MANTA_OK;
+    }
+    TRY(mem_try_array(1, s->l.state_size, "the state of the model", &s->state));
     for (int i = 0; s->n_losses && i < s->shards; i++) {
         TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
     }
     return MANTA_OK;
+}
+
+/* How the work is divided: workers, threads of each, shards. */
+static manta_status divide(manta_session *s, const manta_compile *c, const manta_session_options *o)
+{
+    int cores = cpu_cores();
+
+    s->workers = o->workers > 1 && c->n_losses ? o->workers : 1;
+    s->shards = o->shards > 0 ? o->shards : s->workers;
+    s->threads = o->threads > 0 ? o->threads : cores > s->workers ? cores / s->workers : 1;
+    s->debug = o->debug;
+    if (o->workers < 0 || s->workers > SHARED_SEATS) {
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
+    }
+    if (s->shards > LAYOUT_MAX_SHARDS) {
+        return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
+    }
+    if (s->shards < s->workers) {
+        return manta_fail(MANTA_EINVAL, "%d shards for %d workers: each needs one at least", s->shards,
+                          s->workers);
+    }
+    return MANTA_OK;
+}
+
+static void describe(manta_session *s)
+{
+    char threads[32];
+
+    snprintf(threads, sizeof threads, "%d thread%s", s->threads, s->threads == 1 ? "" : "s");
+    if (s->workers > 1) {
+        snprintf(s->about, sizeof s->about, "%d workers of %s, %s kernels", s->workers, threads, s->k->name);
+    } else {
+        snprintf(s->about, sizeof s->about, "%s, %s kernels", threads, s->k->name);
+    }
 }
 
 /* Whoever looks for a NaN wants the plain loops, unless they say otherwise. */
@@ -52,17 +92,13 @@ static const char *kernels_of_choice(const manta_session_options *o)
 
 static manta_status open_session(manta_session *s, const manta_compile *c, const manta_session_options *o)
 {
-    int threads = o->threads > 0 ? o->threads : cpu_cores();
-
     if (c->optimizer) {
         s->opt = *c->optimizer;
     } else {
         TRY(manta_optimizer_named("rmsprop", &s->opt));
     }
     if (c->n_losses) TRY(manta_optimizer_check(&s->opt));
-    if (s->shards > LAYOUT_MAX_SHARDS) {
-        return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
-    }
+    TRY(divide(s, c, o));
     TRY(kernels_find(kernels_of_choice(o), &s->k));
     copy_objective(s, c);
     TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
@@ -72,14 +108,21 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     }
     layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
     apply_init(&s->a, &s->l, &s->opt, s->k);
-    TRY(pool_new(threads, KERN_SCRATCH, &s->pool));
     TRY(make_memory(s));
     layout_start(&s->l, s->state, o->seed, &s->opt);
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
-    snprintf(s->about, sizeof s->about, "%d thread%s, %s kernels", threads, threads == 1 ? "" : "s",
-             s->k->name);
-    return exec_new(s->m, &s->l, &s->o, &(exec_options){.pool = s->pool, .kernels = s->k, .debug = o->debug},
-                    &s->e);
+    describe(s);
+    return s->workers > 1 ? MANTA_OK : session_local(s);
+}
+
+manta_status session_local(manta_session *s)
+{
+    exec_options o = {.kernels = s->k, .debug = s->debug};
+
+    if (s->e) return MANTA_OK;
+    if (!s->pool) TRY(pool_new(s->threads * s->workers, KERN_SCRATCH, &s->pool));
+    o.pool = s->pool;
+    return exec_new(s->m, &s->l, &s->o, &o, &s->e);
 }
 
 manta_status manta_session_open(const manta_model *m, const manta_compile *c,
@@ -93,7 +136,6 @@ manta_status manta_session_open(const manta_model *m, const manta_compile *c,
     if (!options) options = &none;
     if (!c) c = &nothing;
     s->m = m;
-    s->shards = options->shards > 0 ? options->shards : 1;
     st = open_session(s, c, options);
     if (!st) {
         *out = s;
@@ -108,10 +150,11 @@ void manta_session_close(manta_session *s)
     if (!s) return;
     exec_free(s->e);
     pool_free(s->pool);
-    for (int i = 0; s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
+    for (int i = 0; !s->shared && s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
     mem_free(s->slots);
     mem_free((void *)s->used);
-    mem_try_free(s->state);
+    if (!s->shared) mem_try_free(s->state);
+    shared_free(s->shared);
     apply_release(&s->a);
     layout_release(&s->l);
     objective_release(&s->o);
@@ -178,6 +221,7 @@ void manta_session_reset_metrics(manta_session *s)
     memset(session_sums(s), 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
     memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
     s->evaluated = false;
+    s->touched = true;
 }
 
 double manta_metrics_get(const manta_metrics *m, const char *name)
@@ -212,6 +256,7 @@ manta_status manta_session_set_weight(manta_session *s, const char *name, const 
                           manta_shape_text(value->ndim, value->shape, given, sizeof given),
                           manta_shape_text(a.ndim, a.shape, expected, sizeof expected));
     }
+    s->touched = true;
     return copy_strided(s->pool, &a, value, false);
 }
 
@@ -245,6 +290,7 @@ void manta_session_get_flat(const manta_session *s, float *out)
 void manta_session_set_flat(manta_session *s, const float *in)
 {
     session_unpack(&s->l, in, layout_params(&s->l, s->state));
+    s->touched = true;
 }
 
 manta_status manta_session_gradients(const manta_session *s, float *out)
@@ -278,6 +324,7 @@ manta_status manta_session_set_learning_rate(manta_session *s, double rate)
                           rate);
     }
     layout_run(&s->l, s->state)->learning_rate = rate;
+    s->touched = true;
     return MANTA_OK;
 }
 

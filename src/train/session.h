@@ -10,6 +10,7 @@
 #include "nn/objective.h"
 #include "os/pool.h"
 #include "tensor/kernel.h"
+#include "train/shared.h"
 #include "train/trace.h"
 
 /* What the last call left behind. */
@@ -28,12 +29,17 @@ struct manta_session {
     objective o;
     layout l;
     apply a;
-    pool *pool;
+    pool *pool; /* NULL until session_local() when there are workers */
     const kernels *k;
-    exec *e;
+    exec *e; /* the same */
+    bool debug;
     int shards;
+    int workers; /* processes that compute fit() and evaluate(); 1: this one */
+    int threads; /* of one of them */
+    shared *shared; /* holds state and slots when there are workers */
     bool fuse;
-    void *state; /* one side: updates happen in place */
+    void *state; /* the committed side; a step in this process updates it in place */
+    bool touched; /* the state was changed other than by a step of the workers */
     void **slots; /* one per shard */
     const void **used; /* those with samples, in shard order */
     int n_used;
@@ -62,5 +68,27 @@ void session_unpack(const layout *l, const float *flat, float *padded);
 
 /* Plans for all these batch sizes, shards included. */
 manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *sizes, int n);
+
+/* Makes what computing in this process needs, threads and plans, if it is not
+ * there yet. A session with workers does without as long as it can, because
+ * workers are forked from it and a process with one thread forks cleanly. */
+manta_status session_local(manta_session *s);
+
+/* ---- parts of a step, for workers ---- */
+
+/* The first row of a shard of a batch of `count`. */
+static inline int64_t session_shard_begin(const manta_session *s, int64_t count, int shard)
+{
+    return count * shard / s->shards;
+}
+
+/* Whether the arrays fit the model. */
+manta_status session_check_feed(const manta_session *s, const manta_feed *f, bool targets);
+
+/* Rows [lo, hi) of a batch. */
+manta_feed session_feed_rows(const manta_feed *f, int64_t lo, int64_t hi);
+
+/* The call that computes these rows from the session's state into `slot`. */
+exec_run session_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot);
 
 #endif

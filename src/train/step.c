@@ -16,11 +16,6 @@ enum { BLOCKS_PER_TASK = 16 }; /* of the parameter grid: 256 KB of weights */
 
 /* ---- shards ---- */
 
-static int64_t shard_begin(const manta_session *s, int64_t count, int shard)
-{
-    return count * shard / s->shards;
-}
-
 /* Rows [lo, hi) of an array whose first dimension is the batch. */
 static manta_array rows_of(const manta_array *a, int64_t lo, int64_t hi)
 {
@@ -32,7 +27,7 @@ static manta_array rows_of(const manta_array *a, int64_t lo, int64_t hi)
     return r;
 }
 
-static manta_feed feed_rows(const manta_feed *f, int64_t lo, int64_t hi)
+manta_feed session_feed_rows(const manta_feed *f, int64_t lo, int64_t hi)
 {
     manta_feed part = *f;
 
@@ -46,7 +41,7 @@ static manta_feed feed_rows(const manta_feed *f, int64_t lo, int64_t hi)
     return part;
 }
 
-static manta_status check_feed(const manta_session *s, const manta_feed *f, bool targets)
+manta_status session_check_feed(const manta_session *s, const manta_feed *f, bool targets)
 {
     char shape[96];
 
@@ -72,7 +67,14 @@ static manta_status check_feed(const manta_session *s, const manta_feed *f, bool
     return MANTA_OK;
 }
 
-static exec_run make_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot)
+/* Everything that a step in this process needs. */
+static manta_status ready(manta_session *s, const manta_feed *f, bool targets)
+{
+    TRY(session_check_feed(s, f, targets));
+    return session_local(s);
+}
+
+exec_run session_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot)
 {
     const run_state *run = layout_run(&s->l, s->state);
 
@@ -90,9 +92,10 @@ static exec_run make_run(const manta_session *s, plan_mode mode, const manta_fee
 
 manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *sizes, int n)
 {
+    TRY(session_local(s));
     for (int i = 0; i < n; i++) {
         for (int v = 0; v < s->shards; v++) {
-            int64_t rows = shard_begin(s, sizes[i], v + 1) - shard_begin(s, sizes[i], v);
+            int64_t rows = session_shard_begin(s, sizes[i], v + 1) - session_shard_begin(s, sizes[i], v);
             if (rows > 0) TRY(exec_prepare(s->e, mode, mode == PLAN_PREDICT ? sizes[i] : rows));
         }
     }
@@ -155,6 +158,7 @@ static void finish_step(manta_session *s, int64_t count)
     run = layout_run(&s->l, s->state);
     run->position += count;
     run->step++;
+    s->touched = true;
     s->phase = SESSION_IDLE;
     s->evaluated = false;
 }
@@ -168,9 +172,10 @@ static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode 
     int shard = 0, used = 0;
 
     for (; shard < s->shards; shard++) {
-        int64_t lo = shard_begin(s, f->count, shard), hi = shard_begin(s, f->count, shard + 1);
-        manta_feed part = feed_rows(f, lo, hi);
-        exec_run r = make_run(s, mode, &part, s->slots[shard]);
+        int64_t lo = session_shard_begin(s, f->count, shard),
+                hi = session_shard_begin(s, f->count, shard + 1);
+        manta_feed part = session_feed_rows(f, lo, hi);
+        exec_run r = session_run(s, mode, &part, s->slots[shard]);
         if (lo == hi) continue;
         s->used[used++] = s->slots[shard];
         if (forward) TRY(exec_forward(s->e, &r));
@@ -184,7 +189,7 @@ manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *l
 {
     double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
 
-    TRY(check_feed(s, f, true));
+    TRY(ready(s, f, true));
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_TRAIN, true, false));
     apply_sums(&s->l, s->n_used, s->used, sums);
@@ -198,7 +203,7 @@ manta_status manta_session_backward(manta_session *s, const manta_feed *f)
     if (s->phase != SESSION_FORWARD) {
         return manta_fail(MANTA_EINVAL, "backward without manta_session_loss() before it");
     }
-    TRY(check_feed(s, f, true));
+    TRY(session_check_feed(s, f, true));
     /* With several shards the activations of all but the last are gone: compute them again. */
     TRY(run_shards(s, f, PLAN_TRAIN, s->shards > 1, true));
     apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
@@ -216,6 +221,7 @@ manta_status manta_session_apply(manta_session *s, const float *g)
                           "there are no gradients to apply: call manta_session_backward() before");
     }
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    TRY(session_local(s));
     if (phase == SESSION_IDLE) {
         memset(layout_slot_sums(&s->l, s->slots[0]), 0, (size_t)s->l.n_sums * sizeof(double));
         s->used[0] = s->slots[0];
@@ -245,9 +251,9 @@ manta_status manta_session_apply(manta_session *s, const float *g)
 manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training, int n_outputs,
                                    manta_array *outputs)
 {
-    exec_run r = make_run(s, PLAN_PREDICT, f, NULL);
+    exec_run r = session_run(s, PLAN_PREDICT, f, NULL);
 
-    TRY(check_feed(s, f, false));
+    TRY(ready(s, f, false));
     s->phase = SESSION_IDLE;
     r.targets = NULL;
     if (training) {
@@ -284,7 +290,7 @@ static void rest_task(void *ctx, int task, int thread)
 
 static manta_status fused_step(manta_session *s, const manta_feed *f)
 {
-    exec_run r = make_run(s, PLAN_TRAIN, f, s->slots[0]);
+    exec_run r = session_run(s, PLAN_TRAIN, f, s->slots[0]);
     rest left = {.s = s, .batch = f->count};
     manta_status st;
 
@@ -304,7 +310,7 @@ static manta_status fused_step(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_step(manta_session *s, const manta_feed *f)
 {
-    TRY(check_feed(s, f, true));
+    TRY(ready(s, f, true));
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     s->phase = SESSION_IDLE;
     if (s->fuse) {
@@ -323,7 +329,7 @@ manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
 {
     double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
 
-    TRY(check_feed(s, f, true));
+    TRY(ready(s, f, true));
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_EVALUATE, true, false));

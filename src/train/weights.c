@@ -189,6 +189,7 @@ static manta_status restore(manta_session *s, const char *path, const manta_save
         TRY(copy_strided(s->pool, &a, manta_saved_find(file, g->name), false));
     }
     s->torn = false;
+    s->touched = true;
     s->phase = SESSION_IDLE;
     return weights_only ? MANTA_OK : load_optimizer(s, path, file);
 }

@@ -193,9 +193,9 @@ def test_profile_as_event(manta, tmp_path):
 # ---- what is refused ----
 
 @pytest.mark.parametrize("extra,say", [
-    (["--workers", "2"], "comes with distribution"), (["--resume"], "not there yet"),
+    (["--workers", "2:4"], "not there yet"), (["--resume"], "not there yet"),
     (["--run-dir", "d"], "not there yet"), (["--checkpoint-every", "20steps"], "not there yet"),
-    (["--keep", "3"], "not there yet"), (["--max-failures", "1"], "not there yet"),
+    (["--keep", "3"], "not there yet"),
     (["--strategy", "mirrored"], "not there yet"),
     (["--epochs", "three"], "whole number"), (["--epochs", "0"], "1 or more"), (["--batch", "-4"], "1 or more"),
     (["--epochs", "99999999999999999999"], "too large"), (["--learning-rate", "fast"], "not a number"),

@@ -1,0 +1,613 @@
+/* group.c - the workers of a fit, seen from the process that called it.
+ *
+ *   member:  EMPTY ──fork──▶ STARTING ──ready──▶ READY ──────────────▶ SEATED
+ *              ▲                │                  │  └──▶ STAGED ──▶    │
+ *              └────── death ───┴──────────────────┴─────────────────────┘
+ *
+ * A seat is taken at once when its work is in nobody's hands, or when no step
+ * is open. Otherwise living workers are busy with it, and it changes hands
+ * with the next commit: the table waits under the next generation's number
+ * (STAGED), and the commit begins that generation. */
+#include "train/group.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/cpu.h"
+#include "os/proc.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "train/group_samples.h"
+#include "train/group_table.h"
+#include "train/group_watch.h"
+
+enum {
+    DEADLINE_MS = 5000,
+    MAX_FAILURES = 3,
+    LEAVE_MS = 2000, /* for workers to end by themselves */
+    EVENTS = 64, /* kept for the caller; older ones give way */
+};
+
+typedef enum member_state { EMPTY, STARTING, READY, STAGED, SEATED } member_state;
+
+typedef struct member {
+    member_state state;
+    pid_t pid;
+    int pidfd;
+    uint32_t incarnation;
+    int64_t seated_at; /* ticket */
+    int failures; /* deaths in a row without a step */
+    watch watch;
+    watch_verdict verdict; /* why we killed it, if we did */
+    bool outside; /* it died of something that may have come from anywhere */
+    /* The last death, until the next commit. */
+    int64_t died_ns, died_ticket; /* died_ns 0: none */
+    pid_t died_pid;
+    char cause[96];
+} member;
+
+struct group {
+    manta_session *s;
+    shared *sh;
+    control *c;
+    const seat_feed *feeds;
+    int n_feeds;
+    int64_t deadline_ns;
+    int max_failures;
+    int n;
+    int event_fd;
+    member m[SHARED_SEATS];
+    table tables[SHARED_TABLES]; /* as put into the control block */
+    uint32_t generations; /* the highest number given to a table */
+    uint32_t staged; /* of them, waiting for a commit; 0: none */
+    uint32_t base;
+    blame blames[LAYOUT_MAX_SHARDS];
+    int64_t begin, end; /* tickets of the job */
+    int64_t epoch;
+    int feed;
+    int64_t ticked_ns;
+    group_event events[EVENTS];
+    int first_event, n_events;
+};
+
+static uint64_t committed(const group *g)
+{
+    return atomic_load(&g->c->commit);
+}
+
+static void add_event(group *g, const group_event *e)
+{
+    if (g->n_events == EVENTS) {
+        g->first_event = (g->first_event + 1) % EVENTS;
+        g->n_events--;
+    }
+    g->events[(g->first_event + g->n_events++) % EVENTS] = *e;
+}
+
+bool group_take_event(group *g, group_event *e)
+{
+    if (!g->n_events) return false;
+    *e = g->events[g->first_event];
+    g->first_event = (g->first_event + 1) % EVENTS;
+    g->n_events--;
+    return true;
+}
+
+/* ---- tables ---- */
+
+static const table *table_now(const group *g, uint64_t word)
+{
+    return &g->tables[word_generation(word) % SHARED_TABLES];
+}
+
+/* Puts t under a new generation's number, which is returned. */
+static uint32_t put_table(group *g, const table *t)
+{
+    uint32_t generation = ++g->generations;
+
+    g->tables[generation % SHARED_TABLES] = *t;
+    control_put_table(g->c, generation, t);
+    return generation;
+}
+
+/* Whether a commit has begun the staged generation. */
+static void see_staged(group *g, uint64_t word)
+{
+    if (!g->staged || word_generation(word) != g->staged) return;
+    g->staged = 0;
+    atomic_store(&g->c->staged, 0);
+    for (int i = 0; i < g->n; i++) {
+        if (g->m[i].state == STAGED) {
+            g->m[i].state = SEATED;
+            g->m[i].seated_at = word_ticket(word) - 1;
+        }
+    }
+}
+
+/* Begins a generation at once, with those who are SEATED. Whatever was begun
+ * under the one before can no longer be committed. `home`: no step is open, so
+ * that work may be taken from the living. */
+static void raise_generation(group *g, bool home)
+{
+    atomic_store(&g->c->staged, 0);
+    for (;;) {
+        uint64_t word = committed(g);
+        table t;
+        uint32_t generation;
+        see_staged(g, word); /* it may have been taken before we took it back */
+        t = *table_now(g, word);
+        t.base = g->base;
+        for (int i = 0; i < g->n; i++) t.seated[i] = g->m[i].state == SEATED;
+        if (home) {
+            table_home(&t, g->n, g->c->shards);
+        } else {
+            table_fill(&t, g->n, g->c->shards);
+        }
+        generation = put_table(g, &t);
+        if (atomic_compare_exchange_strong(&g->c->commit, &word,
+                                           word_of(generation, word_ticket(word), word_side(word)))) {
+            break;
+        }
+    }
+    g->staged = 0;
+    for (int i = 0; i < g->n; i++) {
+        if (g->m[i].state == STAGED) g->m[i].state = READY;
+    }
+    control_pulse(g->c);
+}
+
+static void seat_ready(group *g, member_state as, int64_t ticket)
+{
+    for (int i = 0; i < g->n; i++) {
+        if (g->m[i].state != READY) continue;
+        g->m[i].state = as;
+        g->m[i].seated_at = ticket;
+    }
+}
+
+static void stage(group *g, uint64_t word)
+{
+    table t = *table_now(g, word);
+
+    for (int i = 0; i < g->n; i++) t.seated[i] = g->m[i].state == SEATED || g->m[i].state == READY;
+    table_home(&t, g->n, g->c->shards);
+    if (table_equal(&t, table_now(g, word), g->n, g->c->shards)) return;
+    seat_ready(g, STAGED, 0);
+    g->staged = put_table(g, &t);
+    atomic_store(&g->c->staged, g->staged);
+}
+
+/* Gives seats to those who are ready for them, and everybody their own work
+ * back, as soon as that may be. */
+static void settle(group *g)
+{
+    uint64_t word = committed(g);
+    bool ready = false;
+
+    see_staged(g, word);
+    for (int i = 0; i < g->n; i++) ready |= g->m[i].state == READY;
+    if (ready && word_ticket(word) >= g->end) {
+        seat_ready(g, SEATED, word_ticket(word));
+        raise_generation(g, true);
+    } else if (ready && table_is_vacant(table_now(g, word), g->n, g->c->shards)) {
+        seat_ready(g, SEATED, word_ticket(word));
+        raise_generation(g, false);
+    } else if (!g->staged && word_ticket(word) < g->end) {
+        stage(g, word);
+    }
+}
+
+/* ---- births ---- */
+
+static manta_status start_member(group *g, int rank)
+{
+    member *m = &g->m[rank];
+    seat_setup u = {.s = g->s,
+                    .rank = rank,
+                    .incarnation = m->incarnation + 1,
+                    .controller = getpid(),
+                    .event_fd = g->event_fd,
+                    .feeds = g->feeds,
+                    .n_feeds = g->n_feeds};
+    manta_status st;
+    pid_t pid;
+
+    TRY(spawn_fork(&pid));
+    if (!pid) seat_main(&u);
+    if ((st = proc_pidfd_open(pid, &m->pidfd))) {
+        os->kill(pid, SIGKILL);
+        spawn_wait(pid);
+        return st;
+    }
+    m->pid = pid;
+    m->incarnation++;
+    m->state = STARTING;
+    m->watch = (watch){0};
+    m->verdict = WATCH_FINE;
+    add_event(g, &(group_event){.rank = rank, .pid = pid});
+    return MANTA_OK;
+}
+
+static void see_ready(group *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        member *m = &g->m[i];
+        if (m->state == STARTING && atomic_load(&g->c->seat[i].ready) == m->incarnation) m->state = READY;
+    }
+}
+
+/* ---- deaths ---- */
+
+/* "step 12 of epoch 1"; a ticket outside the job is not of this epoch. */
+static const char *place_of(const group *g, int64_t ticket, char *text, size_t size)
+{
+    if (ticket >= g->begin && ticket < g->end) {
+        snprintf(text, size, "step %lld of epoch %lld%s", (long long)(ticket - g->begin) + 1,
+                 (long long)g->epoch + 1, g->feeds[g->feed].train ? "" : " (evaluation)");
+    } else {
+        snprintf(text, size, "the start");
+    }
+    return text;
+}
+
+static manta_status raise_error(const group *g, int rank, int64_t ticket)
+{
+    manta_error e = g->c->seat[rank].error; /* the writer is dead */
+    char where[80];
+
+    e.text[sizeof e.text - 1] = '\0';
+    return manta_fail(e.code ? e.code : MANTA_EINTERNAL, "worker %d, %s: %s", rank,
+                      place_of(g, ticket, where, sizeof where), e.text);
+}
+
+static manta_status poisoned(const group *g, int rank, int64_t ticket, int shard)
+{
+    const seat_feed *f = &g->feeds[g->feed];
+    int64_t step = ticket - g->begin, count = f->batched ? 0 : seat_feed_count(f, g->epoch, step);
+    int64_t lo = session_shard_begin(g->s, count, shard), hi = session_shard_begin(g->s, count, shard + 1);
+    char where[80], names[200];
+
+    return manta_fail(MANTA_EDIED,
+                      "%s: shard %d has ended every worker that computed it (%d of them, the last one %s); "
+                      "it has %s",
+                      place_of(g, ticket, where, sizeof where), shard,
+                      g->blames[shard].crashes + g->blames[shard].kills, g->m[rank].cause,
+                      samples_text(f, g->epoch, step, lo, hi, names, sizeof names));
+}
+
+/* What a death means: nothing but a loss of time, or the end of the run. */
+static manta_status judge(group *g, int rank, bool was_seated)
+{
+    member *m = &g->m[rank];
+    const shared_seat *seat = &g->c->seat[rank];
+    uint64_t progress = atomic_load(&seat->progress), word = committed(g);
+    seat_phase phase = (seat_phase)(progress >> 12 & 15);
+    int64_t ticket = (int64_t)(progress >> 16);
+    int item = (int)(progress & 0xfff);
+    bool reported = atomic_load(&seat->failed) == m->incarnation;
+
+    if (was_seated && word_ticket(word) > m->seated_at) m->failures = 0;
+    m->failures++;
+    if (was_seated && reported && seat->failed_base == g->base) return raise_error(g, rank, ticket);
+    if (!was_seated && reported && (m->failures >= g->max_failures || g->generations == 1))
+        return raise_error(g, rank, -1);
+    if (was_seated && phase == SEAT_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
+        blame_add(&g->blames[item], ticket, !m->outside)) {
+        return poisoned(g, rank, ticket, item);
+    }
+    if (m->failures > g->max_failures) {
+        return manta_fail(MANTA_EDIED,
+                          "worker %d died %d times in a row without finishing a step; the last "
+                          "one (process %ld) %s",
+                          rank, m->failures, (long)m->pid, m->cause);
+    }
+    return MANTA_OK;
+}
+
+static void note_cause(group *g, int rank, int status)
+{
+    member *m = &g->m[rank];
+
+    m->outside = m->verdict == WATCH_STOPPED;
+    if (m->verdict == WATCH_FINE) {
+        m->outside = status >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        spawn_status_text(status, m->cause, sizeof m->cause);
+    } else {
+        snprintf(m->cause, sizeof m->cause, "%s for %.1f s, so it was killed",
+                 m->outside ? "stopped" : "hung", (double)g->deadline_ns / 1e9);
+    }
+    log_info("a worker ended", LOG_INT("rank", rank), LOG_INT("pid", m->pid), LOG_STR("cause", m->cause));
+}
+
+/* The pidfd says that it is dead: none of its stores is still to come. */
+static manta_status bury(group *g, int rank)
+{
+    member *m = &g->m[rank];
+    int64_t now = clock_now_ns();
+    bool was_seated;
+    manta_status st;
+
+    see_staged(g, committed(g));
+    was_seated = m->state == SEATED;
+    note_cause(g, rank, spawn_wait(m->pid));
+    os->close(m->pidfd);
+    m->state = EMPTY;
+    atomic_store(&g->c->seat[rank].asleep, 0);
+    if ((st = judge(g, rank, was_seated))) return st;
+    if (was_seated) {
+        m->died_ns = now;
+        m->died_ticket = word_ticket(committed(g));
+        m->died_pid = m->pid;
+        raise_generation(g, false);
+    } else if (g->staged) { /* it may be in the table that waits */
+        raise_generation(g, false);
+    }
+    return start_member(g, rank);
+}
+
+/* Tells of deaths that a commit has made up for. */
+static void see_recovered(group *g, uint64_t word)
+{
+    for (int i = 0; i < g->n; i++) {
+        member *m = &g->m[i];
+        group_event e = {.recovered = true, .rank = i, .pid = m->died_pid};
+        if (!m->died_ns || word_ticket(word) <= m->died_ticket) continue;
+        e.ms = (double)(clock_now_ns() - m->died_ns) / 1e6;
+        memcpy(e.cause, m->cause, sizeof e.cause);
+        add_event(g, &e);
+        m->died_ns = 0;
+    }
+}
+
+/* ---- hangs ---- */
+
+static int64_t tick_ns(const group *g)
+{
+    int64_t tick = g->deadline_ns / 8;
+
+    return tick < 5 * 1000000 ? 5 * 1000000 : tick;
+}
+
+static void watch_members(group *g)
+{
+    int64_t now = clock_now_ns();
+    bool late = now - g->ticked_ns > 4 * tick_ns(g); /* we were stopped ourselves: nobody is to blame */
+
+    if (g->deadline_ns < 0 || now - g->ticked_ns < tick_ns(g)) return;
+    g->ticked_ns = now;
+    for (int i = 0; i < g->n; i++) {
+        member *m = &g->m[i];
+        uint64_t progress = atomic_load(&g->c->seat[i].progress);
+        bool waits = m->state == READY || (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
+        if (m->state == EMPTY || m->verdict != WATCH_FINE) continue;
+        if (late) m->watch = (watch){0};
+        m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
+        if (m->verdict != WATCH_FINE) os->kill(m->pid, SIGKILL);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Sleeps until a worker dies, calls, or has committed `ticket`. */
+static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
+{
+    struct pollfd fds[SHARED_SEATS + 1];
+    int timeout = g->deadline_ns < 0 ? -1 : (int)(tick_ns(g) / 1000000) + 1;
+    uint64_t calls;
+    ssize_t got;
+
+    for (int i = 0; i < g->n; i++) {
+        fds[i] = (struct pollfd){.fd = g->m[i].state == EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
+        if (g->m[i].died_ns && g->m[i].died_ticket < ticket) ticket = g->m[i].died_ticket + 1;
+    }
+    fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
+    if (g->staged && word_ticket(committed(g)) < ticket) ticket = word_ticket(committed(g)) + 1;
+    atomic_store(&g->c->wake_at, ticket);
+    atomic_store(&g->c->controller_asleep, 1);
+    /* Whoever commits or becomes ready from here on sees that we sleep. */
+    see_ready(g);
+    for (int i = 0; i < g->n; i++) {
+        if (g->m[i].state == READY && !g->staged) timeout = 0;
+    }
+    if (word_ticket(committed(g)) >= ticket) timeout = 0;
+    if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0 && errno != EINTR) {
+        return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
+    }
+    atomic_store(&g->c->controller_asleep, 0);
+    got = os->read(g->event_fd, &calls, sizeof calls); /* it never blocks */
+    (void)got;
+    for (int i = 0; i < g->n; i++) dead[i] = fds[i].fd >= 0 && fds[i].revents;
+    return MANTA_OK;
+}
+
+static manta_status look_after(group *g, int64_t ticket)
+{
+    bool dead[SHARED_SEATS];
+
+    TRY(sleep_until(g, ticket, dead));
+    for (int i = 0; i < g->n; i++) {
+        if (dead[i]) TRY(bury(g, i));
+    }
+    watch_members(g);
+    see_ready(g);
+    settle(g);
+    return MANTA_OK;
+}
+
+manta_status group_await(group *g, int64_t steps)
+{
+    int64_t ticket = g->begin + steps;
+
+    for (;;) {
+        uint64_t word = committed(g);
+        see_recovered(g, word);
+        if (word_ticket(word) >= ticket) {
+            g->s->state = shared_side(g->sh, word_side(word));
+            g->s->touched = false;
+            return MANTA_OK;
+        }
+        TRY(look_after(g, ticket));
+    }
+}
+
+/* ---- jobs ---- */
+
+void group_begin(group *g, int feed, int64_t epoch, int64_t steps, bool gated)
+{
+    control *c = g->c;
+    int64_t ticket = word_ticket(committed(g));
+
+    g->begin = ticket;
+    g->end = ticket + steps;
+    g->feed = feed;
+    g->epoch = epoch;
+    if (!g->feeds[feed].train) memset(shared_eval(g->sh, ticket), 0, g->sh->eval_stride);
+    c->job.feed = feed;
+    c->job.train = g->feeds[feed].train;
+    c->job.epoch = epoch;
+    c->job.begin = ticket;
+    atomic_store(&c->allowed, gated ? ticket + 1 : g->end);
+    g->ticked_ns = clock_now_ns();
+    atomic_store(&c->job.end, g->end);
+    control_pulse(c);
+}
+
+void group_next(group *g)
+{
+    int64_t ticket = word_ticket(committed(g));
+
+    if (ticket >= g->end) return;
+    if (g->s->touched) {
+        g->base++;
+        raise_generation(g, false);
+        g->s->touched = false;
+    }
+    if (atomic_load(&g->c->allowed) > ticket) return;
+    atomic_store(&g->c->allowed, ticket + 1);
+    control_pulse(g->c);
+}
+
+const double *group_eval_sums(const group *g)
+{
+    return shared_eval(g->sh, word_ticket(committed(g)));
+}
+
+/* ---- opening and closing ---- */
+
+/* Begins anew, from the side that the session's state is in. */
+static void reset_control(group *g)
+{
+    manta_session *s = g->s;
+    int side = s->state == shared_side(g->sh, 1);
+    table t = {0};
+
+    memset(g->c, 0, sizeof *g->c);
+    control_init(g->c, s->workers, s->shards, apply_needs_norms(&s->a));
+    atomic_store(&g->c->commit, word_of(1, 0, side));
+    g->c->crowded = s->workers * s->threads > cpu_cores();
+    table_home(&t, g->n, s->shards);
+    g->tables[1] = t;
+    g->generations = 1;
+    control_put_table(g->c, 1, &t);
+}
+
+static manta_status start_all(group *g)
+{
+    bool all = false;
+
+    for (int i = 0; i < g->n; i++) TRY(start_member(g, i));
+    while (!all) {
+        bool dead[SHARED_SEATS];
+        TRY(sleep_until(g, INT64_MAX >> 2, dead));
+        for (int i = 0; i < g->n; i++) {
+            if (dead[i]) TRY(bury(g, i));
+        }
+        watch_members(g);
+        see_ready(g);
+        all = true;
+        for (int i = 0; i < g->n; i++) all &= g->m[i].state == READY;
+    }
+    settle(g);
+    return MANTA_OK;
+}
+
+manta_status group_open(manta_session *s, const seat_feed *feeds, int n_feeds, const group_options *o,
+                        group **out)
+{
+    group *g = mem_new(sizeof *g);
+    int64_t deadline_ms = o->deadline_ms ? o->deadline_ms : DEADLINE_MS;
+    manta_status st;
+
+    *g = (group){.s = s,
+                 .sh = s->shared,
+                 .c = s->shared->c,
+                 .feeds = feeds,
+                 .n_feeds = n_feeds,
+                 .deadline_ns = deadline_ms < 0 ? -1 : deadline_ms * 1000000,
+                 .max_failures = o->max_failures ? o->max_failures : MAX_FAILURES,
+                 .n = s->workers,
+                 .ticked_ns = clock_now_ns()};
+    for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
+    reset_control(g);
+    g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (g->event_fd < 0) {
+        st = manta_fail(MANTA_EIO, "making an event descriptor: %s", strerror(errno));
+        goto out;
+    }
+    for (int i = 0; i < n_feeds; i++) {
+        if ((st = samples_settle(feeds[i].d))) goto out;
+    }
+    if ((st = start_all(g))) goto out;
+    *out = g;
+    g = NULL;
+out:
+    group_close(g);
+    return st;
+}
+
+/* Waits until all members are dead or the deadline has passed. */
+static void await_ends(group *g, int64_t deadline)
+{
+    for (;;) {
+        struct pollfd fds[SHARED_SEATS];
+        int64_t left_ms = deadline == CLOCK_NEVER ? 60000 : (deadline - clock_now_ns()) / 1000000 + 1;
+        int alive = 0;
+        for (int i = 0; i < g->n; i++) {
+            if (g->m[i].state == EMPTY) continue;
+            fds[alive++] = (struct pollfd){.fd = g->m[i].pidfd, .events = POLLIN};
+        }
+        if (!alive || left_ms <= 0) return;
+        if (os->poll(fds, (nfds_t)alive, (int)left_ms) < 0 && errno != EINTR) return;
+        for (int i = 0; i < g->n; i++) {
+            struct pollfd one = {.fd = g->m[i].pidfd, .events = POLLIN};
+            if (g->m[i].state == EMPTY || os->poll(&one, 1, 0) <= 0) continue;
+            spawn_wait(g->m[i].pid);
+            os->close(g->m[i].pidfd);
+            g->m[i].state = EMPTY;
+        }
+    }
+}
+
+void group_close(group *g)
+{
+    if (!g) return;
+    atomic_store(&g->c->leave, 1);
+    control_pulse(g->c);
+    await_ends(g, clock_deadline(LEAVE_MS));
+    for (int i = 0; i < g->n; i++) {
+        if (g->m[i].state != EMPTY) os->kill(g->m[i].pid, SIGKILL);
+    }
+    await_ends(g, CLOCK_NEVER);
+    g->s->state = shared_side(g->sh, word_side(committed(g)));
+    if (g->event_fd >= 0) os->close(g->event_fd);
+    mem_free(g);
+}

@@ -1,0 +1,64 @@
+/* train/group.h - the workers of a fit, seen from the process that called it.
+ *
+ * The controller computes nothing. It forks the workers, says what is to be
+ * done, watches their pidfds, and hands the work of a dead one to the living
+ * while a successor starts. Between two steps the session belongs to the
+ * caller, as it does when there are no workers:
+ *
+ *   group_open()
+ *     group_begin(feed, epoch, steps)
+ *       group_await(1), group_next(), group_await(2), group_next(), ...
+ *   group_close()
+ *
+ * While the caller looks at step k the workers compute step k + 1, but cannot
+ * commit it before group_next(). If the caller changes the state (learning
+ * rate, weights) that step is computed again from the changed state.
+ *
+ * Threads: one; it is the parent of the workers, which end when it does. */
+#ifndef TRAIN_GROUP_H
+#define TRAIN_GROUP_H
+
+#include "train/seat_work.h"
+
+typedef struct group group; /* opaque, see group.c */
+
+typedef struct group_options {
+    int64_t deadline_ms; /* of a worker that neither moves nor computes; 0: 5 s, negative: none */
+    int max_failures; /* deaths of a rank in a row without a step in between; 0: 3 */
+} group_options;
+
+/* Forks the workers of a session and waits until all are ready. The feeds are
+ * borrowed until group_close(). On failure nothing is left behind. */
+manta_status group_open(manta_session *s, const seat_feed *feeds, int n_feeds, const group_options *o,
+                        group **out);
+
+/* Ends the workers. The session's state is that of the last commit. Accepts NULL. */
+void group_close(group *g);
+
+/* Opens steps 0 .. steps-1 of an epoch. `gated`: each waits for group_next();
+ * else they run on. No step may be open. */
+void group_begin(group *g, int feed, int64_t epoch, int64_t steps, bool gated);
+
+/* Waits until so many steps of the job are committed; the session then has
+ * their state, and session sums or group_eval_sums() their sums.
+ * Fails when a worker reports an error, and when deaths no longer look like
+ * bad luck: MANTA_EDIED. */
+manta_status group_await(group *g, int64_t steps);
+
+/* Lets the step after the one just looked at be committed. */
+void group_next(group *g);
+
+/* Sums of the evaluation so far. */
+const double *group_eval_sums(const group *g);
+
+/* What happened to workers since the last call; false when there is no more. */
+typedef struct group_event {
+    bool recovered; /* else a worker was started */
+    int rank;
+    pid_t pid; /* of the new worker, or of the dead one */
+    double ms; /* recovered: from seeing the death to the next commit */
+    char cause[96]; /* "killed by signal 9 (Killed)" */
+} group_event;
+bool group_take_event(group *g, group_event *e);
+
+#endif

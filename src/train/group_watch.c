@@ -1,0 +1,64 @@
+/* group_watch.c - tells a worker that hangs from one that is slow. */
+#include "train/group_watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "os/file.h"
+
+/* CPU time of all threads of a process; -1: it cannot be read. */
+static int64_t cpu_time(pid_t pid)
+{
+    struct timespec t;
+    clockid_t clock;
+
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t)) return -1;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* One letter of /proc: R, S, D, T (stopped), t (traced), Z; ' ' when not known. */
+static char state_of(pid_t pid)
+{
+    char path[64], text[1024];
+    const char *at;
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    if (file_read_text(path, text, sizeof text)) return ' ';
+    at = strrchr(text, ')');
+    return at && at[1] ? at[2] : ' ';
+}
+
+static bool is_traced(pid_t pid)
+{
+    char path[64], text[4096];
+    const char *at;
+
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
+    if (file_read_text(path, text, sizeof text)) return false;
+    at = strstr(text, "TracerPid:");
+    return at && atol(at + strlen("TracerPid:")) != 0;
+}
+
+watch_verdict watch_look(watch *w, pid_t pid, uint64_t progress, bool waits, int64_t now_ns,
+                         int64_t deadline_ns)
+{
+    int64_t cpu = cpu_time(pid);
+    char state = ' ';
+
+    /* A stopped process uses no time; what is not stopped and waits is fine. */
+    if (waits) state = state_of(pid);
+    if (!w->since_ns || progress != w->progress || cpu != w->cpu_ns || cpu < 0 || (waits && state != 'T')) {
+        *w = (watch){.progress = progress, .cpu_ns = cpu, .since_ns = now_ns};
+        return WATCH_FINE;
+    }
+    if (now_ns - w->since_ns < deadline_ns) return WATCH_FINE;
+    state = state_of(pid);
+    if (state == 'T') return WATCH_STOPPED;
+    if (state == 'D' || state == 't' || state == 'Z' || is_traced(pid)) {
+        w->since_ns = now_ns;
+        return WATCH_FINE;
+    }
+    return WATCH_HANGS;
+}

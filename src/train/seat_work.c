@@ -1,0 +1,374 @@
+/* seat_work.c - a worker process, from the fork to its end.
+ *
+ * It keeps nothing that matters: state and slots are shared memory, and all
+ * else (threads, plans, loaders) a successor makes again. So it may be killed
+ * anywhere, and when its controller is gone it has no reason to live. */
+#include "train/seat_work.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/sys.h"
+
+enum {
+    BLOCKS_PER_TASK = 16, /* as in step.c */
+    LOOK_UP_MS = 500, /* a waiting worker looks whether its controller lives */
+};
+
+typedef struct work {
+    const seat_setup *u;
+    manta_session *s;
+    shared *sh;
+    control *c;
+    seat_turn turn;
+    manta_loader *loader[2];
+    float *weights; /* of the samples of a shard, when classes have weights */
+    int64_t weights_cap;
+    /* Of the step at hand. */
+    uint64_t begun; /* word for which apply_begin() was called; 0: none */
+    bool factored; /* and apply_factors() */
+    int64_t count_ticket, count; /* samples of the step */
+} work;
+
+void seat_call_controller(control *c, int event_fd)
+{
+    uint64_t one = 1;
+
+    if (atomic_exchange(&c->controller_asleep, 0)) {
+        /* It cannot fail but when the controller is gone, and then it does not matter. */
+        ssize_t n = os->write(event_fd, &one, sizeof one);
+        (void)n;
+    }
+}
+
+/* ---- data ---- */
+
+int64_t seat_feed_count(const seat_feed *f, int64_t epoch, int64_t step)
+{
+    int64_t size = f->lo.batch_size, all = manta_dataset_count(f->d);
+    int64_t index = f->lo.steps_per_epoch ? epoch * f->lo.steps_per_epoch + step : step;
+
+    if (all < 0 || all - index * size >= size) return size;
+    return all - index * size;
+}
+
+/* Rows [lo, hi) of the batch, or all of it when its size is not known before. */
+static manta_status fetch(work *w, int64_t lo, int64_t hi, manta_feed *f)
+{
+    const seat_turn *t = &w->turn;
+    const seat_feed *from = &w->u->feeds[t->feed];
+    manta_batch b;
+
+    TRY(manta_loader_fetch(w->loader[t->feed], t->epoch, t->step, lo, hi, &b));
+    if (from->class_weight && b.count > w->weights_cap) {
+        mem_try_free(w->weights);
+        w->weights = NULL;
+        w->weights_cap = 0;
+        TRY(mem_try_array(b.count, sizeof *w->weights, "weights of a batch", (void **)&w->weights));
+        w->weights_cap = b.count;
+    }
+    TRY(feed_of(&from->map, &b, from->class_weight, from->n_classes, w->weights, f));
+    f->first = lo;
+    return MANTA_OK;
+}
+
+/* How many samples the step has. */
+static manta_status count_samples(work *w)
+{
+    const seat_turn *t = &w->turn;
+    const seat_feed *from = &w->u->feeds[t->feed];
+    manta_feed f;
+
+    if (w->count_ticket == seat_ticket(t) + 1) return MANTA_OK;
+    if (from->batched) {
+        TRY(fetch(w, 0, INT64_MAX, &f));
+        w->count = f.count;
+    } else {
+        w->count = seat_feed_count(from, t->epoch, t->step);
+    }
+    w->count_ticket = seat_ticket(t) + 1;
+    return MANTA_OK;
+}
+
+static manta_status fetch_shard(work *w, int64_t lo, int64_t hi, manta_feed *f)
+{
+    if (w->u->feeds[w->turn.feed].batched) {
+        manta_feed all;
+        TRY(fetch(w, 0, INT64_MAX, &all));
+        *f = session_feed_rows(&all, lo, hi);
+        return MANTA_OK;
+    }
+    TRY(fetch(w, lo, hi, f));
+    if (f->count == hi - lo) return MANTA_OK;
+    return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f->count,
+                      (long long)(hi - lo));
+}
+
+/* ---- gradients ---- */
+
+static manta_status compute_shard(work *w, int shard)
+{
+    manta_session *s = w->s;
+    plan_mode mode = w->turn.train ? PLAN_TRAIN : PLAN_EVALUATE;
+    manta_feed f;
+    exec_run r;
+    int64_t lo, hi;
+
+    TRY(count_samples(w));
+    lo = session_shard_begin(s, w->count, shard);
+    hi = session_shard_begin(s, w->count, shard + 1);
+    if (lo == hi) return MANTA_OK;
+    TRY(fetch_shard(w, lo, hi, &f));
+    TRY(session_check_feed(s, &f, true));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
+    r = session_run(s, mode, &f, s->slots[shard]);
+    TRY(exec_forward(s->e, &r));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
+    if (mode == PLAN_TRAIN) TRY(exec_backward(s->e, &r));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    return MANTA_OK;
+}
+
+/* ---- the update ---- */
+
+/* The slots of the shards that have samples, in shard order. */
+static manta_status begin_update(work *w)
+{
+    manta_session *s = w->s;
+
+    if (w->begun == w->turn.word) return MANTA_OK;
+    TRY(count_samples(w));
+    s->n_used = 0;
+    for (int v = 0; v < s->shards; v++) {
+        if (session_shard_begin(s, w->count, v) < session_shard_begin(s, w->count, v + 1))
+            s->used[s->n_used++] = s->slots[v];
+    }
+    if (w->turn.train)
+        apply_begin(&s->a, s->state, shared_side(w->sh, seat_other_side(&w->turn)), s->n_used, s->used);
+    w->begun = w->turn.word;
+    w->factored = false;
+    return MANTA_OK;
+}
+
+/* A run of blocks, spread over the pool. */
+typedef struct blocks {
+    apply *a;
+    int64_t lo, hi;
+    enum { BLOCKS_NORMS, BLOCKS_PARAMS, BLOCKS_STATS } what;
+} blocks;
+
+static void blocks_task(void *ctx, int task, int thread)
+{
+    const blocks *b = ctx;
+    int64_t lo = b->lo + (int64_t)task * BLOCKS_PER_TASK;
+    int64_t hi = lo + BLOCKS_PER_TASK < b->hi ? lo + BLOCKS_PER_TASK : b->hi;
+
+    (void)thread;
+    if (b->what == BLOCKS_NORMS) apply_norms(b->a, lo, hi);
+    if (b->what == BLOCKS_PARAMS) apply_params(b->a, lo, hi);
+    if (b->what == BLOCKS_STATS) apply_stats(b->a, lo, hi);
+}
+
+static void run_blocks(work *w, int what, int range, int64_t all)
+{
+    blocks b = {.a = &w->s->a, .what = what};
+
+    b.lo = all * range / w->c->seats;
+    b.hi = all * (range + 1) / w->c->seats;
+    pool_run(w->s->pool, (int)((b.hi - b.lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), blocks_task, &b);
+}
+
+static manta_status compute_norms(work *w, int range)
+{
+    TRY(begin_update(w));
+    shared_crash(w->c, w->u->rank, CRASH_NORMS_BEGIN);
+    run_blocks(w, BLOCKS_NORMS, range, w->s->l.param_blocks);
+    shared_crash(w->c, w->u->rank, CRASH_NORMS_DONE);
+    return MANTA_OK;
+}
+
+/* The run section: with range 0. */
+static void finish_run(work *w)
+{
+    const layout *l = &w->s->l;
+    run_state *run = layout_run(l, w->s->a.new_);
+
+    apply_finish(&w->s->a);
+    w->begun = 0; /* it has forgotten the slots */
+    shared_crash(w->c, w->u->rank, CRASH_FINISH_HALF);
+    run->position += w->count;
+    run->step++;
+}
+
+static manta_status update_range(work *w, int range)
+{
+    manta_session *s = w->s;
+
+    TRY(begin_update(w));
+    if (w->c->norms && !w->factored) {
+        apply_factors(&s->a);
+        w->factored = true;
+    }
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
+    run_blocks(w, BLOCKS_PARAMS, range, s->l.param_blocks);
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
+    run_blocks(w, BLOCKS_STATS, range, s->l.stat_blocks);
+    if (range == 0) finish_run(w);
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
+    return MANTA_OK;
+}
+
+/* What an evaluation has instead of an update: the sums so far and these. */
+static manta_status add_sums(work *w)
+{
+    manta_session *s = w->s;
+    const double *old = shared_eval(w->sh, seat_ticket(&w->turn));
+    double *sums = shared_eval(w->sh, seat_ticket(&w->turn) + 1);
+
+    TRY(begin_update(w));
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
+    apply_sums(&s->l, s->n_used, s->used, sums);
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
+    sums[s->l.n_sums] = apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
+    for (int i = 0; i <= s->l.n_sums; i++) sums[i] += old[i];
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
+    return MANTA_OK;
+}
+
+/* ---- the loop ---- */
+
+/* The controller's death takes us along by signal; should that not arrive, we
+ * see that we have another parent. */
+static void leave_when_alone(const work *w)
+{
+    if (getppid() != w->u->controller) _exit(0);
+}
+
+static void wait_for_others(work *w, uint32_t seen)
+{
+    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
+    shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
+    control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
+    leave_when_alone(w);
+}
+
+/* Leaves the error where the controller finds it. */
+static void report(work *w)
+{
+    shared_seat *seat = &w->c->seat[w->u->rank];
+
+    manta_error_get(&seat->error);
+    seat->failed_base = w->turn.t.base;
+    atomic_store(&seat->failed, w->u->incarnation);
+    seat_call_controller(w->c, w->u->event_fd);
+}
+
+static manta_status act(work *w, seat_action what, int item)
+{
+    static const seat_phase phase[] = {
+        [SEAT_SHARD] = SEAT_COMPUTING, [SEAT_NORMS] = SEAT_NORMING, [SEAT_UPDATE] = SEAT_UPDATING};
+
+    w->s->state = shared_side(w->sh, word_side(w->turn.word));
+    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), phase[what], item);
+    switch (what) {
+    case SEAT_SHARD: return compute_shard(w, item);
+    case SEAT_NORMS: return compute_norms(w, item);
+    case SEAT_UPDATE: return w->turn.train ? update_range(w, item) : add_sums(w);
+    default: return MANTA_OK;
+    }
+}
+
+static void tell_commit(work *w)
+{
+    control_pulse(w->c);
+    if (seat_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at)) seat_call_controller(w->c, w->u->event_fd);
+}
+
+static manta_status serve(work *w)
+{
+    for (;;) {
+        uint32_t seen = atomic_load(&w->c->pulse);
+        int item = 0;
+        seat_action what = seat_next(&w->turn, &item);
+        manta_status st;
+
+        switch (what) {
+        case SEAT_LEAVE: return MANTA_OK;
+        case SEAT_WAIT: wait_for_others(w, seen); break;
+        case SEAT_COMMITTED: tell_commit(w); break;
+        case SEAT_SHARD:
+        case SEAT_NORMS:
+        case SEAT_UPDATE:
+            st = act(w, what, item);
+            /* An error that came of a state that is changing under us is none. */
+            if (st && atomic_load(&w->c->commit) == w->turn.word) return st;
+            if (!st) (void)seat_done(&w->turn, what, item);
+            break;
+        }
+    }
+}
+
+/* ---- the start ---- */
+
+/* Signals that a terminal or a service manager sends to all processes of the
+ * group are the controller's business: it ends us when it is done. */
+static void settle_signals(void)
+{
+    sigset_t none;
+
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGQUIT, SIG_IGN);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static manta_status start(work *w)
+{
+    manta_session *s = w->s;
+
+    TRY(shared_attach(s->shared));
+    w->sh = s->shared;
+    w->c = w->sh->c;
+    seat_progress(w->c, w->u->rank, 0, SEAT_STARTING, 0);
+    shared_crash(w->c, w->u->rank, CRASH_START_BEGIN);
+    s->state = shared_side(w->sh, word_side(atomic_load(&w->c->commit)));
+    for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
+    mem_free(s->a.norms);
+    s->a.norms = shared_norms(w->sh);
+    s->pool = NULL; /* threads and plans of the controller, if any, are not ours */
+    s->e = NULL;
+    s->workers = 1;
+    TRY(session_local(s));
+    for (int i = 0; i < w->u->n_feeds; i++) {
+        const seat_feed *f = &w->u->feeds[i];
+        TRY(manta_loader_open(f->d, &f->lo, &w->loader[i]));
+        TRY(session_prepare(s, f->train ? PLAN_TRAIN : PLAN_EVALUATE, f->sizes, f->n_sizes));
+    }
+    seat_turn_init(&w->turn, w->c, w->u->rank);
+    shared_crash(w->c, w->u->rank, CRASH_START_READY);
+    atomic_store(&w->c->seat[w->u->rank].ready, w->u->incarnation);
+    seat_call_controller(w->c, w->u->event_fd);
+    return MANTA_OK;
+}
+
+void seat_main(const seat_setup *u)
+{
+    static work w; /* too large for a stack */
+    manta_status st;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    w.u = u;
+    w.s = u->s;
+    leave_when_alone(&w);
+    settle_signals();
+    manta_error_origin(NULL, u->rank);
+    st = start(&w);
+    if (!st) st = serve(&w);
+    if (st && w.c) report(&w);
+    _exit(st ? 1 : 0);
+}

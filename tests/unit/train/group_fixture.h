@@ -1,0 +1,163 @@
+/* A small training for the tests of several workers: a model with everything
+ * that has state or chance (convolutions with a residual, batch norm, dropout),
+ * data that it can learn, and the whole state at the end, byte by byte. */
+#ifndef GROUP_FIXTURE_H
+#define GROUP_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <manta/layer.h>
+#include <manta/train.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "train/session.h"
+#include "train/shared.h"
+
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        manta_status ok_ = (call);                                                                           \
+        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
+    } while (0)
+
+enum { N = 90, CLASSES = 4, SIDE = 6 };
+
+static float images[N * SIDE * SIDE];
+static int64_t labels[N];
+
+/* Images whose brightest corner is the label, with noise. */
+static void make_data(void)
+{
+    for (int i = 0; i < N; i++) {
+        labels[i] = (i * 7) % CLASSES;
+        for (int p = 0; p < SIDE * SIDE; p++) {
+            int corner = (p / SIDE >= SIDE / 2) * 2 + (p % SIDE >= SIDE / 2);
+            float noise = rng_uniform(rng_at(rng_make(5, (uint64_t)i), (uint64_t)p).w[0]);
+            images[i * SIDE * SIDE + p] = 0.7f * noise + (corner == labels[i] ? 0.5f : 0);
+        }
+    }
+}
+
+static inline manta_dataset *dataset(void)
+{
+    manta_column c[2] = {{"x", manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){N, SIDE, SIDE, 1}, images)},
+                         {"y", manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){N}, labels)}};
+
+    return manta_dataset_arrays(2, c, MANTA_BORROW);
+}
+
+static inline manta_model *residual_model(manta_regularizer reg)
+{
+    manta_model *m = manta_model_new("residual");
+    manta_value x = manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1}), y;
+
+    x = manta_call(
+        m, manta_conv2d(m, (manta_conv2d_options){.filters = 8, .kernel_size = {3, 3}, .padding = "same"}),
+        x);
+    x = manta_call(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}), x);
+    y = manta_call(m,
+                   manta_conv2d(m, (manta_conv2d_options){.filters = 8,
+                                                          .kernel_size = {3, 3},
+                                                          .padding = "same",
+                                                          .activation = "relu",
+                                                          .kernel_regularizer = reg}),
+                   x);
+    y = manta_call(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}), y);
+    x = manta_call_n(m, manta_add_layer(m), 2, (manta_value[]){x, y});
+    x = manta_call(m, manta_flatten(m), x);
+    x = manta_call(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}), x);
+    x = manta_call(m, manta_dense(m, (manta_dense_options){.units = 32, .activation = "relu"}), x);
+    x = manta_call(m, manta_dense(m, (manta_dense_options){.units = CLASSES}), x);
+    manta_output(m, x);
+    assert_ok(manta_model_build(m));
+    return m;
+}
+
+/* One training of it. */
+typedef struct training {
+    int workers, threads, shards;
+    bool hard; /* Adam with clipping by global norm, moving averages, a regulariser; else momentum */
+    bool validate;
+    int64_t epochs, global_batch, steps_per_epoch;
+    manta_event_fn event;
+    void *user;
+    int64_t deadline_ms;
+    int max_failures;
+    manta_dataset *data; /* NULL: the images; taken */
+} training;
+
+typedef struct outcome {
+    manta_status st;
+    void *state;
+    size_t size;
+    manta_metrics metrics;
+    manta_error error;
+} outcome;
+
+static inline outcome train(const training *t)
+{
+    static const manta_loss cross_entropy = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    static const manta_metric accuracy = {.name = "accuracy"};
+    manta_model *m = residual_model(t->hard ? (manta_regularizer){.l2 = 0.01f} : (manta_regularizer){0});
+    manta_dataset *d = t->data ? t->data : dataset();
+    manta_optimizer opt;
+    manta_session *s = NULL;
+    outcome out = {0};
+
+    assert_ok(manta_optimizer_named(t->hard ? "adam" : "sgd", &opt));
+    opt.learning_rate = 0.01;
+    if (t->hard) {
+        opt.global_clipnorm = 0.5;
+        opt.use_ema = true;
+        opt.ema_momentum = 0.9;
+    } else {
+        opt.momentum = 0.9;
+    }
+    assert_ok(manta_session_open(
+        m,
+        &(manta_compile){
+            .optimizer = &opt, .n_losses = 1, .losses = &cross_entropy, .n_metrics = 1, .metrics = &accuracy},
+        &(manta_session_options){
+            .seed = 42, .workers = t->workers, .threads = t->threads ? t->threads : 1, .shards = t->shards},
+        &s));
+    out.st = manta_fit(s, d,
+                       &(manta_fit_options){.epochs = t->epochs ? t->epochs : 2,
+                                            .global_batch = t->global_batch ? t->global_batch : 32,
+                                            .steps_per_epoch = t->steps_per_epoch,
+                                            .validation = t->validate ? d : NULL,
+                                            .event = t->event,
+                                            .user = t->user,
+                                            .worker_deadline_ms = t->deadline_ms,
+                                            .max_failures = t->max_failures},
+                       &out.metrics);
+    manta_error_get(&out.error);
+    out.size = s->l.state_size;
+    out.state = mem_try(out.size);
+    memcpy(out.state, s->state, out.size);
+    manta_session_close(s);
+    manta_dataset_unref(d);
+    manta_model_free(m);
+    return out;
+}
+
+static inline void assert_same_outcome(const outcome *a, const outcome *b)
+{
+    if (b->st) fail_msg("%s: %s", manta_status_name(b->st), b->error.text);
+    assert_int_equal(a->size, b->size);
+    assert_memory_equal(a->state, b->state, a->size);
+    assert_int_equal(a->metrics.n, b->metrics.n);
+    for (int i = 0; i < a->metrics.n; i++) {
+        assert_string_equal(a->metrics.name[i], b->metrics.name[i]);
+        assert_memory_equal(&a->metrics.value[i], &b->metrics.value[i], sizeof(double));
+    }
+}
+
+#endif
