@@ -25,14 +25,12 @@ struct store {
     store_source source;
     MAP_U64(segment *) segments;
     VEC(segment *) own; /* in the order in which they were made */
-    size_t next_size;
 };
 
 store *store_new(store_source source)
 {
     store *s = mem_new(sizeof *s);
     s->source = source;
-    s->next_size = SEGMENT_FIRST;
     return s;
 }
 
@@ -79,17 +77,18 @@ out:
 
 static manta_status segment_make(store *s, size_t size, segment **out)
 {
-    size_t want = size > s->next_size ? shm_round(size) : s->next_size;
-    uint64_t id;
+    uint64_t id, have, used;
+    store_usage(s, &have, &used);
+    /* As much again as there is: few segments for much, little for little. */
+    size_t want = have < SEGMENT_FIRST ? SEGMENT_FIRST : have > SEGMENT_MOST ? SEGMENT_MOST : (size_t)have;
+    if (want < size) want = shm_round(size);
     int fd;
     manta_status st = s->source.make(s->source.ctx, want, &id, &fd);
     /* Near the limit a smaller one may still fit. */
     if (st == MANTA_ENOSPC && want > shm_round(size))
         st = s->source.make(s->source.ctx, shm_round(size), &id, &fd);
     if (st) return st;
-    TRY(segment_map(s, id, fd, true, out));
-    if (s->next_size < SEGMENT_MOST) s->next_size *= 2;
-    return MANTA_OK;
+    return segment_map(s, id, fd, true, out);
 }
 
 manta_status store_take(store *s, size_t size, store_place *place, void **at)

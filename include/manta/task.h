@@ -1,0 +1,457 @@
+/* manta/task.h - remote functions, objects and actors.
+ *
+ *     static manta_status add(manta_task *t)
+ *     {
+ *         double a, b;
+ *         manta_status st;
+ *         if ((st = manta_arg_f64(t, 0, &a)) || (st = manta_arg_f64(t, 1, &b))) return st;
+ *         return manta_return_f64(t, 0, a + b);
+ *     }
+ *     MANTA_REMOTE(add)
+ *
+ *     int main(int argc, char **argv)
+ *     {
+ *         double v;
+ *         if (manta_init(&argc, &argv, NULL)) ...
+ *         manta_ref x = manta_remote(add, manta_f64(1), manta_f64(2));
+ *         manta_ref y = manta_remote(add, x, manta_f64(3));
+ *         manta_get_f64(y, &v, MANTA_FOREVER);
+ *     }
+ *
+ * A remote function runs in a worker: another process, forked from this
+ * program as it was when it called manta_init(). A reference given as an
+ * argument is resolved before the function starts; references inside
+ * manta_refs() stay references.
+ *
+ * Errors latch in references: manta_remote() always returns one, and when the
+ * call could not be made, or failed, or its worker died, manta_get says so
+ * with the sentence of the place where it arose. manta_failure_get() tells
+ * the kinds apart.
+ *
+ * References are counted. What manta_remote(), manta_put() and manta_create()
+ * return is held once and given back with manta_release(). What a manta_get
+ * delivers by pointer is read-only, lies in shared memory or in this process,
+ * and is valid until the reference is released.
+ *
+ * Threads: everything here may be called from any thread of the program; a
+ * manta_task only from the thread that runs it. */
+#ifndef MANTA_TASK_H
+#define MANTA_TASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <manta/array.h>
+#include <manta/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MANTA_FOREVER   (-1) /* a timeout that never comes */
+#define MANTA_NONE      (-1) /* where 0 means "the default": really none */
+#define MANTA_UNLIMITED (-2)
+
+typedef struct manta_ref {
+    uint64_t id; /* 0: no reference */
+} manta_ref;
+
+typedef struct manta_actor {
+    uint64_t id; /* 0: no actor */
+} manta_actor;
+
+typedef struct manta_task manta_task; /* a call, as the function it runs sees it */
+typedef manta_status manta_task_fn(manta_task *t);
+
+/* ---- start and end ---- */
+
+typedef struct manta_node_options {
+    int num_cpus; /* 0: the cores this process may use */
+    int num_gpus;
+    const char *resources; /* more of what tasks may ask for: "disk=2,license=1" */
+    uint64_t store_memory; /* most bytes of shared memory for objects; 0: 30 % of the machine's */
+    bool in_process; /* no other process: calls run at once, inside manta_remote() */
+} manta_node_options;
+
+/* Starts a node on this host: a daemon, and workers forked from this program
+ * as it is now. All of it ends with this process, however that ends. argc and
+ * argv are for later use and may be NULL. Call it early: workers see the
+ * memory and the open files of this moment. `options` may be NULL.
+ * MANTA_EEXIST a second call; MANTA_EUNSUPPORTED the program already runs
+ * several threads, of which a fork would keep one. */
+MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_options *options) MANTA_MUST_USE;
+
+/* Ends the node and forgets all references. When it returns no process and no
+ * memory of the node is left. May be called twice. */
+MANTA_API void manta_shutdown(void);
+
+MANTA_API bool manta_is_initialized(void);
+
+/* ---- arguments ---- */
+
+typedef enum manta_kind {
+    MANTA_KIND_NONE = 0,
+    MANTA_KIND_F64,
+    MANTA_KIND_I64,
+    MANTA_KIND_BOOL,
+    MANTA_KIND_STR,
+    MANTA_KIND_BYTES,
+    MANTA_KIND_ARRAY,
+    MANTA_KIND_REFS, /* references that stay references */
+    MANTA_KIND_ACTOR, /* a handle */
+    MANTA_KIND_REF /* an argument only: resolved before the call */
+} manta_kind;
+
+/* A value on its way; it owns nothing and must be used at once. */
+typedef struct manta_arg {
+    manta_kind kind;
+    union {
+        double f64;
+        int64_t i64;
+        uint64_t id;
+        struct {
+            const void *at;
+            size_t n; /* bytes, or references */
+        } bytes;
+        const manta_array *array;
+    } as;
+} manta_arg;
+
+static inline manta_arg manta_f64(double x)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_F64;
+    a.as.f64 = x;
+    return a;
+}
+
+static inline manta_arg manta_i64(int64_t x)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_I64;
+    a.as.i64 = x;
+    return a;
+}
+
+static inline manta_arg manta_bool(bool x)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_BOOL;
+    a.as.i64 = x;
+    return a;
+}
+
+static inline manta_arg manta_bytes(const void *at, size_t n)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_BYTES;
+    a.as.bytes.at = at;
+    a.as.bytes.n = n;
+    return a;
+}
+
+MANTA_API manta_arg manta_str(const char *s);
+
+/* The elements of *a are copied when the call is made; strides may be any. */
+static inline manta_arg manta_elements(const manta_array *array)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_ARRAY;
+    a.as.array = array;
+    return a;
+}
+
+/* n references that the function receives as references. */
+static inline manta_arg manta_refs(const manta_ref *refs, size_t n)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_REFS;
+    a.as.bytes.at = refs;
+    a.as.bytes.n = n;
+    return a;
+}
+
+static inline manta_arg manta_handle(manta_actor actor)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_ACTOR;
+    a.as.id = actor.id;
+    return a;
+}
+
+static inline manta_arg manta_of_ref(manta_ref r)
+{
+    manta_arg a;
+    a.kind = MANTA_KIND_REF;
+    a.as.id = r.id;
+    return a;
+}
+
+static inline manta_arg manta_of_arg(manta_arg a)
+{
+    return a;
+}
+
+/* ---- remote functions ---- */
+
+/* Registers `fn` under its own name; one line at file scope, no semicolon
+ * needed. A name registered twice is the later one's. */
+#define MANTA_REMOTE(fn)                                                                                     \
+    __attribute__((constructor)) static void manta_registers_##fn(void)                                      \
+    {                                                                                                        \
+        manta_register(#fn, fn);                                                                             \
+    }
+MANTA_API void manta_register(const char *name, manta_task_fn *fn);
+
+/* What runs a name that no manta_register() knows: a language runtime gives
+ * its own. The arguments are read as by any function. NULL takes it back. */
+typedef manta_status manta_resolver(void *user, const char *name, manta_task *t);
+MANTA_API void manta_set_resolver(manta_resolver *fn, void *user);
+
+typedef struct manta_task_options {
+    double num_cpus; /* 0: 1 for a task, nothing for an actor; MANTA_NONE: nothing */
+    double num_gpus;
+    const char *resources; /* "disk=1,license=0.5" */
+    int max_retries; /* when its worker dies; 0: 3; MANTA_NONE; MANTA_UNLIMITED */
+    bool retry_errors; /* also when the function itself fails */
+    /* actors only */
+    const char *name; /* found by manta_actor_find(); not NULL makes it so */
+    bool detached; /* lives until killed, not until its last handle goes */
+    bool get_if_exists; /* with a name that is taken: its actor, instead of MANTA_EEXIST */
+    int max_restarts; /* 0: none; MANTA_UNLIMITED. The constructor runs again. */
+    int max_task_retries; /* calls under way when the actor died; 0: none, the outcome is unknown */
+} manta_task_options;
+
+/* manta_remote(fn, args...): calls fn in a worker and returns at once. Up to
+ * 15 arguments, each a manta_ref or one of manta_f64() .. manta_handle(). */
+#define manta_remote(...)                                                                                    \
+    manta_submit_one(MANTA_NAME_(__VA_ARGS__, ), NULL, MANTA_COUNT_(__VA_ARGS__) - 1,                        \
+                     MANTA_LIST_(__VA_ARGS__))
+
+/* The same with options (a const manta_task_options *). */
+#define manta_remote_with(options, ...)                                                                      \
+    manta_submit_one(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                   \
+                     MANTA_LIST_(__VA_ARGS__))
+
+/* The same for a function with n results: refs[0 .. n) receive them. */
+#define manta_remote_n(n, refs, options, ...)                                                                \
+    manta_submit(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                       \
+                 (MANTA_LIST_(__VA_ARGS__)) + 1, (n), (refs))
+
+/* Behind the macros, and for callers whose function is a name: `results`
+ * references are written to out. */
+MANTA_API void manta_submit(const char *name, const manta_task_options *options, int n_args,
+                            const manta_arg *args, int results, manta_ref *out);
+/* args[0] is not looked at: args[1 .. n_args] are the arguments. */
+MANTA_API manta_ref manta_submit_one(const char *name, const manta_task_options *options, int n_args,
+                                     const manta_arg *args);
+
+/* ---- inside a remote function ---- */
+
+MANTA_API int manta_args(const manta_task *t);
+MANTA_API manta_kind manta_arg_kind(const manta_task *t, int i); /* NONE past the end */
+/* Argument i; MANTA_EINVAL names function, argument and kinds when it is none
+ * or another. Pointers are read-only and valid until the function returns. */
+MANTA_API manta_status manta_arg_f64(const manta_task *t, int i, double *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_arg_bool(const manta_task *t, int i, bool *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_arg_str(const manta_task *t, int i, const char **out) MANTA_MUST_USE;
+MANTA_API manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t *n) MANTA_MUST_USE;
+MANTA_API manta_status manta_arg_array(const manta_task *t, int i, manta_array *out) MANTA_MUST_USE;
+/* The references are the caller's: to keep one past the call, manta_retain() it. */
+MANTA_API manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out,
+                                      size_t *n) MANTA_MUST_USE;
+MANTA_API manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out) MANTA_MUST_USE;
+
+MANTA_API int manta_results(const manta_task *t); /* how many the caller expects */
+/* Result i becomes the value, which is copied. A result that is never given
+ * has the kind NONE; one given twice is the later. */
+MANTA_API manta_status manta_return(manta_task *t, int i, manta_arg value) MANTA_MUST_USE;
+MANTA_API manta_status manta_return_f64(manta_task *t, int i, double x) MANTA_MUST_USE;
+MANTA_API manta_status manta_return_i64(manta_task *t, int i, int64_t x) MANTA_MUST_USE;
+MANTA_API manta_status manta_return_array(manta_task *t, int i, const manta_array *a) MANTA_MUST_USE;
+/* Memory for result i, to be filled before the function returns: no copy. */
+MANTA_API manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int ndim,
+                                           const int64_t *shape, manta_array *out) MANTA_MUST_USE;
+
+MANTA_API const char *manta_task_name(const manta_task *t);
+MANTA_API uint64_t manta_task_id(const manta_task *t);
+MANTA_API int manta_task_attempt(const manta_task *t); /* 0, and more after worker deaths */
+MANTA_API bool manta_task_is_cancelled(const manta_task *t);
+
+/* ---- objects ---- */
+
+/* Makes a value an object. Latches errors like manta_remote(). */
+MANTA_API manta_ref manta_put(manta_arg value);
+
+/* An object to be filled in place: *out is writable until manta_seal(), after
+ * which it is as if put. MANTA_ENOSPC the store is full. */
+MANTA_API manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *shape, manta_array *out,
+                                    manta_ref *ref) MANTA_MUST_USE;
+MANTA_API manta_status manta_seal(manta_ref ref) MANTA_MUST_USE;
+
+/* Waits for the object at most timeout_ms (0: not at all). MANTA_OK it is
+ * there; MANTA_ETIMEDOUT; else the failure of the call that was to make it. */
+MANTA_API manta_status manta_get(manta_ref ref, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n,
+                                       int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n,
+                                      int64_t timeout_ms) MANTA_MUST_USE;
+/* Waits for all; the first failure in the order given is returned as soon as
+ * it is known. */
+MANTA_API manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms) MANTA_MUST_USE;
+
+/* Waits until num_returns of the n references are ready (there, or failed) or
+ * the time is over. ready[i] says which, for at most num_returns of them, the
+ * first in order; *n_ready (may be NULL) how many. MANTA_EINVAL a reference
+ * that is none, or is given twice. */
+MANTA_API manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms,
+                                  bool *ready, size_t *n_ready) MANTA_MUST_USE;
+
+/* One holder more, one holder less. The last release in the whole node gives
+ * the memory back. */
+MANTA_API manta_status manta_retain(manta_ref ref) MANTA_MUST_USE;
+MANTA_API void manta_release(manta_ref ref); /* accepts no reference */
+MANTA_API void manta_release_all(const manta_ref *refs, size_t n);
+
+/* Ends a call: one that has not begun never will; one that runs is told
+ * (manta_task_is_cancelled()) or, with `force`, its worker is killed. Its
+ * results are MANTA_ECANCELLED. Without effect on a call that has ended. */
+MANTA_API manta_status manta_cancel(manta_ref ref, bool force);
+
+/* ---- why something failed ---- */
+
+typedef enum manta_failure_kind {
+    MANTA_FAILED_NOT = 0,
+    MANTA_FAILED_TASK, /* the function returned a failure */
+    MANTA_FAILED_WORKER, /* its process died */
+    MANTA_FAILED_ACTOR, /* the actor is dead for good */
+    MANTA_FAILED_UNKNOWN, /* the actor died during the call: it may have happened or not */
+    MANTA_FAILED_CANCELLED,
+    MANTA_FAILED_LOST, /* the process that was to make the object is gone */
+    MANTA_FAILED_FULL, /* the store has no room */
+    MANTA_FAILED_IMPOSSIBLE, /* no node could ever run it; said at submit */
+    MANTA_FAILED_NODE, /* the node is gone, or there is none */
+    MANTA_FAILED_SUBMIT /* the call itself was wrong */
+} manta_failure_kind;
+
+typedef struct manta_failure {
+    manta_failure_kind kind;
+    manta_status code;
+    int pid; /* of the process it arose in, 0 when none is to blame */
+    char function[64];
+    char host[64];
+    char text[440];
+} manta_failure;
+
+/* What is wrong with an object; kind MANTA_FAILED_NOT when nothing is (yet). */
+MANTA_API void manta_failure_get(manta_ref ref, manta_failure *out);
+
+/* ---- actors ---- */
+
+/* manta_actor_new(options, constructor, args...): a process that keeps state
+ * between calls. The constructor is a remote function; it calls
+ * manta_set_self(). Calls of one caller run in the order in which they were
+ * made. Latches: an actor whose constructor failed fails every call with that
+ * failure. */
+#define manta_actor_new(options, ...)                                                                        \
+    manta_actor_start(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                  \
+                      (MANTA_LIST_(__VA_ARGS__)) + 1)
+/* manta_actor_call(actor, method, args...): a method is a remote function too. */
+#define manta_actor_call(actor, ...)                                                                         \
+    manta_actor_submit_one((actor), MANTA_NAME_(__VA_ARGS__, ), MANTA_COUNT_(__VA_ARGS__) - 1,               \
+                           (MANTA_LIST_(__VA_ARGS__)) + 1)
+
+MANTA_API manta_actor manta_actor_start(const char *constructor, const manta_task_options *options,
+                                        int n_args, const manta_arg *args);
+MANTA_API void manta_actor_submit(manta_actor actor, const char *method, int n_args, const manta_arg *args,
+                                  int results, manta_ref *out);
+MANTA_API manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args,
+                                           const manta_arg *args);
+
+/* The state of the actor that a method runs in, as its constructor set it;
+ * NULL outside actors. `end` (may be NULL) is called when the actor ends
+ * gracefully. */
+MANTA_API void *manta_self(const manta_task *t);
+MANTA_API void manta_set_self(manta_task *t, void *self, void (*end)(void *self));
+
+/* Waits until the constructor has run. */
+MANTA_API manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms) MANTA_MUST_USE;
+/* The actor of that name. MANTA_ENOENT there is none. Release the handle. */
+MANTA_API manta_status manta_actor_find(const char *name, manta_actor *out) MANTA_MUST_USE;
+/* Kills the process at once; it is not restarted when no_restart is set. */
+MANTA_API manta_status manta_actor_kill(manta_actor actor, bool no_restart);
+/* One handle less; the actor ends, when its calls are done, with the last. */
+MANTA_API void manta_actor_release(manta_actor actor); /* accepts no actor */
+MANTA_API int manta_actor_pid(manta_actor actor); /* 0 while it is not known */
+
+/* ---- the node ---- */
+
+typedef struct manta_node_info {
+    int daemon_pid, keeper_pid, zygote_pid;
+    double cpus, free_cpus, gpus, free_gpus;
+    int workers, actors, leases;
+    uint64_t objects; /* that the daemon holds for more than one process */
+    uint64_t store_limit, store_used; /* bytes of segments */
+    uint64_t tasks_done; /* in this process */
+    int n_worker_pids;
+    int worker_pids[64];
+} manta_node_info;
+
+/* Asks the daemon. */
+MANTA_API manta_status manta_node_get(manta_node_info *out) MANTA_MUST_USE;
+
+/* ---- behind the macros ---- */
+
+#define MANTA_NAME_(fn, ...)                                                #fn
+#define MANTA_COUNT_(...)                                                   MANTA_16TH_(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, )
+#define MANTA_16TH_(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, N, ...) N
+
+#ifdef __cplusplus
+}
+static inline manta_arg manta_any(manta_ref r)
+{
+    return manta_of_ref(r);
+}
+static inline manta_arg manta_any(manta_arg a)
+{
+    return a;
+}
+struct manta_arg_list { /* C++ has no compound literals */
+    manta_arg at[16];
+};
+#define MANTA_ANY_(x)    manta_any(x)
+#define MANTA_LIST_(...) (manta_arg_list{{manta_i64(0) MANTA_EACH_(__VA_ARGS__)}}.at)
+#else
+#define MANTA_ANY_(x) _Generic((x), manta_ref : manta_of_ref, manta_arg : manta_of_arg)(x)
+#define MANTA_LIST_(...)                                                                                     \
+    ((const manta_arg[MANTA_COUNT_(__VA_ARGS__)]){{MANTA_KIND_NONE, {0}} MANTA_EACH_(__VA_ARGS__)})
+#endif
+
+#define MANTA_EACH_(...)      MANTA_EACH_N_(MANTA_COUNT_(__VA_ARGS__), __VA_ARGS__)
+#define MANTA_EACH_N_(n, ...) MANTA_EACH_M_(n, __VA_ARGS__)
+#define MANTA_EACH_M_(n, ...) MANTA_EACH_##n##_(__VA_ARGS__, )
+#define MANTA_EACH_1_(f, ...)
+#define MANTA_EACH_2_(f, a, ...)  , MANTA_ANY_(a)
+#define MANTA_EACH_3_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_2_(f, __VA_ARGS__)
+#define MANTA_EACH_4_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_3_(f, __VA_ARGS__)
+#define MANTA_EACH_5_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_4_(f, __VA_ARGS__)
+#define MANTA_EACH_6_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_5_(f, __VA_ARGS__)
+#define MANTA_EACH_7_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_6_(f, __VA_ARGS__)
+#define MANTA_EACH_8_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_7_(f, __VA_ARGS__)
+#define MANTA_EACH_9_(f, a, ...)  , MANTA_ANY_(a) MANTA_EACH_8_(f, __VA_ARGS__)
+#define MANTA_EACH_10_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_9_(f, __VA_ARGS__)
+#define MANTA_EACH_11_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_10_(f, __VA_ARGS__)
+#define MANTA_EACH_12_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_11_(f, __VA_ARGS__)
+#define MANTA_EACH_13_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_12_(f, __VA_ARGS__)
+#define MANTA_EACH_14_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_13_(f, __VA_ARGS__)
+#define MANTA_EACH_15_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_14_(f, __VA_ARGS__)
+#define MANTA_EACH_16_(f, a, ...) , MANTA_ANY_(a) MANTA_EACH_15_(f, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,692 @@
+/* calls.c - calls from this process: submitted, sent to leased workers,
+ * finished, tried again. The lock is held everywhere.
+ *
+ * A call is in one place at a time: waiting for arguments (in no list), in the
+ * queue of its shape or actor, or in the list of the peer it was sent to. */
+#include "task/runtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/spawn.h"
+#include "task/retry.h"
+
+#define BUDGET_NS   200000 /* work sent ahead to one worker, by experience */
+#define OVERHEAD_NS 1000 /* of a call, beside what its function takes */
+#define MOST_SENT   256 /* calls sent ahead to one worker */
+#define MOST_WANTED 64 /* leases asked for at once */
+#define INLINE_MOST 16000 /* bytes of arguments inside one message */
+#define ROOM        256 /* bytes for arguments that come with a new call */
+
+/* ---- shapes ---- */
+
+static shape *shape_find(const sched_shape *amount)
+{
+    for (size_t i = 0; i < rt->shapes.n; i++)
+        if (!memcmp(&rt->shapes.at[i]->amount, amount, sizeof *amount)) return rt->shapes.at[i];
+    shape *s = mem_new(sizeof *s);
+    s->amount = *amount;
+    list_init(&s->queue);
+    vec_push(&rt->shapes, s);
+    return s;
+}
+
+/* Adds "name=amount,name=amount" to the amounts. */
+static manta_status parse_resources(const char *text, sched_shape *out)
+{
+    while (text && *text) {
+        const char *eq = strchr(text, '=');
+        char *end = NULL;
+        if (!eq) return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
+        double x = strtod(eq + 1, &end);
+        if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > 1e12)
+            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
+        int found = -1;
+        for (int i = 2; i < SCHED_RESOURCES; i++)
+            if (strlen(rt->names[i]) == (size_t)(eq - text) &&
+                !strncmp(rt->names[i], text, (size_t)(eq - text)))
+                found = i;
+        if (found < 0)
+            return manta_fail(MANTA_EUNSUPPORTED, "it can never run: no node has any \"%.*s\"",
+                              (int)(eq - text), text);
+        out->amount[found] += (int64_t)(x * SCHED_UNIT + 0.5);
+        text = *end ? end + 1 : end;
+    }
+    return MANTA_OK;
+}
+
+manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
+{
+    int missing;
+    double cpus = o ? o->num_cpus : 0;
+    *out = (sched_shape){0};
+    *kind = MANTA_FAILED_SUBMIT;
+    if (cpus == 0) cpus = actor ? 0 : 1;
+    if (cpus < 0) cpus = 0;
+    if (cpus > 1e6 || (o && !(o->num_gpus >= 0 && o->num_gpus < 1e6)))
+        return manta_fail(MANTA_EINVAL, "an impossible number of cores or devices");
+    out->amount[0] = (int64_t)(cpus * SCHED_UNIT + 0.5);
+    if (o) out->amount[1] = (int64_t)(o->num_gpus * SCHED_UNIT + 0.5);
+    *kind = MANTA_FAILED_IMPOSSIBLE;
+    if (o && o->resources) TRY(parse_resources(o->resources, out));
+    if (!rt->is_local && !sched_feasible(&rt->total, out, &missing))
+        return manta_fail(MANTA_EUNSUPPORTED, "it can never run: it asks for %g %s, and the node has %g",
+                          (double)out->amount[missing] / SCHED_UNIT, rt->names[missing],
+                          (double)rt->total.amount[missing] / SCHED_UNIT);
+    return MANTA_OK;
+}
+
+static function *function_find(const char *name)
+{
+    function **f = map_find(&rt->functions, name);
+    if (f) return *f;
+    function *x = mem_new(sizeof *x);
+    x->name = mem_strdup(name);
+    x->est_ns = -1;
+    *map_put(&rt->functions, name) = x;
+    return x;
+}
+
+/* ---- the end of a call ---- */
+
+static void unpin_inner(const value *v)
+{
+    if (v->kind == MANTA_KIND_ACTOR) {
+        object *handle = object_find(v->word);
+        if (handle) object_unpin(handle);
+    } else if (v->kind == MANTA_KIND_REFS) {
+        for (uint64_t i = 0; i < v->size / 8; i++) {
+            object *inner = object_find(((const manta_ref *)v->at)[i].id);
+            if (inner) object_unpin(inner);
+        }
+    }
+}
+
+static void call_free(call *c)
+{
+    list_remove(&c->link);
+    for (int i = 0; i < c->n_args; i++) {
+        if (c->args[i].o)
+            object_unpin(c->args[i].o);
+        else
+            unpin_inner(&c->args[i].v);
+    }
+    object *handle = c->actor ? object_find(c->actor->id) : NULL;
+    if (handle) object_unpin(handle);
+    mem_free(c);
+    rt->done++;
+}
+
+static void call_fail(call *c, const manta_failure *f)
+{
+    uint64_t id = c->id;
+    int n = c->results;
+    list_remove(&c->link);
+    for (int i = 0; i < n; i++) {
+        object *o = object_find(id + (uint64_t)i);
+        if (o && o->state == OBJECT_PENDING) object_fail(o, f);
+    }
+    call_free(c);
+}
+
+/* ---- sending ---- */
+
+void calls_encode(buf *b, const call *c)
+{
+    proto_begin(b, PROTO_CALL);
+    wire_put_u64(b, c->id);
+    wire_put_u64(b, c->actor ? c->actor->id : 0);
+    wire_put_u32(b, (uint32_t)c->attempt);
+    wire_put_u32(b, (uint32_t)c->results);
+    wire_put_text(b, c->fn->name);
+    wire_put_u32(b, (uint32_t)c->n_args);
+    for (int i = 0; i < c->n_args; i++) value_put(b, c->args[i].o ? &c->args[i].o->v : &c->args[i].v);
+}
+
+static void return_lease(peer *p)
+{
+    shape *s = p->shape;
+    for (size_t i = 0; i < s->workers.n; i++) {
+        if (s->workers.at[i] != p) continue;
+        vec_remove(&s->workers, i);
+        break;
+    }
+    p->shape = NULL;
+    p->give_back = false;
+    if (p->is_dead) return;
+    proto_begin(&rt->out, PROTO_RETURN);
+    wire_put_u32(&rt->out, p->id);
+    rt_tell();
+}
+
+static void demand(shape *s, int64_t n)
+{
+    /* Asking again for a little more is not worth a message. */
+    if (n == s->demanded || (n > 0 && s->demanded > 0 && n < 2 * s->demanded)) return;
+    s->demanded = n;
+    proto_begin(&rt->out, PROTO_DEMAND);
+    buf_add(&rt->out, s->amount.amount, sizeof s->amount.amount);
+    wire_put_i64(&rt->out, n);
+    rt_tell();
+}
+
+static peer *pick(shape *s, const call *c)
+{
+    spread_worker w[MOST_WANTED];
+    int n = s->workers.n < MOST_WANTED ? (int)s->workers.n : MOST_WANTED;
+    for (int i = 0; i < n; i++) {
+        const peer *p = s->workers.at[i];
+        w[i] = (spread_worker){.usable = !p->is_waiting && !p->is_dead && !p->is_dying && !p->give_back,
+                               .in_flight = p->in_flight,
+                               .load_ns = p->load_ns};
+    }
+    int at = spread_pick(w, n, c->fn->est_ns, BUDGET_NS, MOST_SENT);
+    return at < 0 ? NULL : s->workers.at[at];
+}
+
+bool call_send(call *c, peer *p)
+{
+    calls_encode(&rt->out, c);
+    if (rt->out.n > RING_MESSAGE) {
+        manta_failure f =
+            failure_make(MANTA_FAILED_SUBMIT, MANTA_EINVAL, c->fn->name, 0, "a call of %zu bytes", rt->out.n);
+        call_fail(c, &f);
+        return true;
+    }
+    if (!peer_send(p, &rt->out)) return false;
+    list_remove(&c->link);
+    list_push(&p->sent, &c->link);
+    c->at = p;
+    c->is_sent = true;
+    c->est_ns = c->fn->est_ns < 0 ? BUDGET_NS : c->fn->est_ns + OVERHEAD_NS;
+    p->load_ns += c->est_ns;
+    p->in_flight++;
+    return true;
+}
+
+static void nudge(void)
+{
+    uint64_t one = 1;
+    if (!rt->watcher_idles) return;
+    rt->watcher_idles = false;
+    (void)!write(rt->nudge_fd, &one, sizeof one);
+}
+
+static void shape_dispatch(shape *s)
+{
+    while (!list_is_empty(&s->queue)) {
+        call *c = LIST_ITEM(s->queue.next, call, link);
+        peer *p = pick(s, c);
+        if (!p || !call_send(c, p)) break;
+        s->queued--;
+        rt->queued--;
+    }
+    demand(s, s->queued < MOST_WANTED ? s->queued : MOST_WANTED);
+}
+
+void calls_dispatch(void)
+{
+    for (size_t i = 0; i < rt->shapes.n; i++)
+        if (rt->shapes.at[i]->queued > 0 || rt->shapes.at[i]->demanded > 0) shape_dispatch(rt->shapes.at[i]);
+    for (size_t i = 0; i < rt->actors.n; i++)
+        if (rt->actors.at[i].value->queued > 0) actor_dispatch(rt->actors.at[i].value);
+    if (rt->queued > 0) nudge();
+}
+
+/* All arguments are there: the call may be sent. */
+static void enqueue(call *c, bool first)
+{
+    rt->queued++;
+    c->is_sent = false;
+    c->at = NULL;
+    if (c->actor) {
+        c->actor->queued++;
+        if (first)
+            list_push_first(&c->actor->queue, &c->link);
+        else
+            list_push(&c->actor->queue, &c->link);
+        return;
+    }
+    c->shape->queued++;
+    if (first)
+        list_push_first(&c->shape->queue, &c->link);
+    else
+        list_push(&c->shape->queue, &c->link);
+}
+
+static void unqueue(call *c)
+{
+    if (c->is_sent || list_is_empty(&c->link)) return;
+    rt->queued--;
+    if (c->actor)
+        c->actor->queued--;
+    else
+        c->shape->queued--;
+    list_remove(&c->link);
+}
+
+/* The failure of an argument is the failure of the call. */
+static const manta_failure *argument_failure(const call *c)
+{
+    for (int i = 0; i < c->n_args; i++)
+        if (c->args[i].o && c->args[i].o->state == OBJECT_FAILED) return c->args[i].o->failure;
+    return NULL;
+}
+
+/* Runs a call in this process, inside the call of manta_remote(). */
+static void run_here(call *c)
+{
+    buf bytes = {0}, answer = {0};
+    calls_encode(&bytes, c);
+    incoming *in = incoming_of(NULL, bytes.at, bytes.n);
+    if (in) {
+        incoming *outer = rt->running;
+        rt->running = in;
+        exec_run(in, &answer);
+        rt->running = outer;
+        incoming_free(in);
+        wire w = wire_of(answer.at, answer.n);
+        proto_kind kind = proto_kind_of(&w);
+        list_push(&rt->calls, &c->link); /* anywhere: call_finish() finds it by its number */
+        call_finish(NULL, &w, kind);
+    }
+    buf_release(&bytes);
+    buf_release(&answer);
+}
+
+static void call_ready(call *c)
+{
+    const manta_failure *f = argument_failure(c);
+    if (f) {
+        manta_failure copy = *f;
+        unqueue(c);
+        call_fail(c, &copy);
+    } else if (rt->is_local) {
+        run_here(c);
+    } else if (c->actor) {
+        actor_dispatch(c->actor); /* it has its place in the actor's queue already */
+        if (rt->queued > 0) nudge();
+    } else {
+        enqueue(c, false);
+        shape_dispatch(c->shape);
+        if (rt->queued > 0) nudge();
+    }
+}
+
+void call_argument_ready(call *c)
+{
+    if (--c->missing == 0) call_ready(c);
+}
+
+/* ---- submitting ---- */
+
+/* The values of the arguments that are no references; large ones become
+ * objects, for which the lock may be given away. */
+static manta_status take_values(call *c, const manta_arg *args, size_t *bytes)
+{
+    size_t total = 0;
+    *bytes = 0;
+    for (int i = 0; i < c->n_args; i++) {
+        value *v = &c->args[i].v;
+        if (args[i].kind == MANTA_KIND_REF) continue;
+        TRY(value_of(&args[i], v));
+        total += (size_t)v->size + 64;
+        if (value_is_word(v->kind) || v->kind == MANTA_KIND_NONE) continue;
+        if (v->size > VALUE_INLINE || total > INLINE_MOST) {
+            object *o;
+            total -= (size_t)v->size;
+            TRY(object_make(&args[i], v, &o));
+            o->pins++;
+            c->args[i].o = o;
+            continue;
+        }
+        *bytes += ((size_t)v->size + 7) / 8 * 8;
+    }
+    return MANTA_OK;
+}
+
+static manta_status pin_inner(const value *v)
+{
+    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
+    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+    for (uint64_t i = 0; i < n; i++)
+        if (!object_find(ids[i])) return manta_fail(MANTA_EINVAL, "a reference that is none");
+    for (uint64_t i = 0; i < n; i++) {
+        object *o = object_find(ids[i]);
+        o->pins++;
+        object_export(o);
+    }
+    return MANTA_OK;
+}
+
+/* Copies what is inside the message behind the arguments, and ties the call to
+ * the objects it uses. On failure *done arguments are tied. */
+static manta_status tie_arguments(call *c, const manta_arg *args, int *done)
+{
+    char *at = (char *)&c->args[c->n_args];
+    for (int i = 0; i < c->n_args; i++) {
+        call_arg *x = &c->args[i];
+        if (args[i].kind == MANTA_KIND_REF) {
+            object *o = object_find(args[i].as.id);
+            if (!o) return manta_fail(MANTA_EINVAL, "argument %d is a reference that is none", i);
+            if (o->unsealed)
+                return manta_fail(MANTA_EINVAL, "argument %d is an object that is not sealed", i);
+            x->o = o;
+            o->pins++;
+        } else if (!x->o) {
+            value *v = &x->v;
+            if (!value_is_word(v->kind) && v->kind != MANTA_KIND_NONE) {
+                value_copy(&args[i], v, at);
+                v->at = at;
+                at += (v->size + 7) / 8 * 8;
+            }
+            TRY(pin_inner(v));
+        } else if (x->o->v.kind == MANTA_KIND_REFS) {
+            object_export(x->o); /* and with it what it contains */
+        }
+        *done = i + 1;
+    }
+    return MANTA_OK;
+}
+
+static void fail_results(uint64_t id, int n, const manta_failure *f)
+{
+    for (int i = 0; i < n; i++) object_fail(object_find(id + (uint64_t)i), f);
+}
+
+static int retries_of(int given, int otherwise)
+{
+    return given == 0 ? otherwise : given == MANTA_NONE ? 0 : given;
+}
+
+void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
+                 const manta_arg *args, int results, manta_ref *out)
+{
+    manta_status st = MANTA_OK;
+    manta_failure_kind kind = MANTA_FAILED_SUBMIT;
+    sched_shape amount;
+    size_t bytes = 0;
+    int tied = 0;
+    uint64_t id = object_id(results);
+    call *c = mem_new(sizeof *c + (size_t)n_args * sizeof(call_arg) + ROOM);
+    list_init(&c->link);
+    c->id = id;
+    c->results = results;
+    c->n_args = n_args;
+    c->actor = actor;
+    for (int i = 0; i < results; i++) {
+        object *o = object_new(id + (uint64_t)i);
+        o->refs = 1;
+        out[i].id = o->id;
+    }
+    object *handle = actor ? object_find(actor->id) : NULL;
+    if (handle) handle->pins++;
+    if (rt->is_dead) {
+        kind = MANTA_FAILED_NODE;
+        st = failure_raise(&rt->death);
+    }
+    if (!st && strlen(name) >= sizeof((manta_failure *)0)->function)
+        st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (!st && !actor) st = shape_of(options, false, &amount, &kind);
+    if (!st) {
+        st = take_values(c, args, &bytes);
+        kind = st == MANTA_ENOSPC ? MANTA_FAILED_FULL : MANTA_FAILED_SUBMIT;
+    }
+    if (!st && bytes > ROOM) c = mem_resize(c, sizeof *c + (size_t)n_args * sizeof(call_arg) + bytes);
+    list_init(&c->link);
+    if (!st) st = tie_arguments(c, args, &tied);
+    if (st) {
+        manta_failure f = failure_here(kind, st, name);
+        for (int i = tied; i < n_args; i++) { /* not tied: nothing to undo but the objects made for it */
+            if (args[i].kind != MANTA_KIND_REF && c->args[i].o) continue;
+            c->args[i] = (call_arg){0};
+        }
+        fail_results(id, results, &f);
+        call_free(c);
+        return;
+    }
+    c->fn = function_find(name);
+    c->max_retries = actor ? actor->retries : retries_of(options ? options->max_retries : 0, 3);
+    c->retry_errors = options && options->retry_errors;
+    if (!actor) c->shape = shape_find(&amount);
+    for (int i = 0; i < results; i++) object_find(id + (uint64_t)i)->maker = c;
+    for (int i = 0; i < n_args; i++) {
+        object *o = c->args[i].o;
+        if (!o || o->state != OBJECT_PENDING) continue;
+        c->missing++;
+        vec_push(&o->waiting, c);
+        object_want(o);
+    }
+    if (actor && !rt->is_local) enqueue(c, false);
+    if (c->missing == 0) call_ready(c);
+}
+
+/* ---- answers ---- */
+
+static call *find_sent(peer *from, uint64_t id)
+{
+    list *head = from ? &from->sent : &rt->calls;
+    for (list *l = head->next; l != head; l = l->next)
+        if (LIST_ITEM(l, call, link)->id == id) return LIST_ITEM(l, call, link);
+    return NULL;
+}
+
+static void learn(function *f, int64_t ns)
+{
+    if (f->est_ns < 0)
+        f->est_ns = ns;
+    else
+        f->est_ns += (ns - f->est_ns) / (ns > f->est_ns ? 2 : 8); /* a long one is believed sooner */
+}
+
+static retry_state state_of(const call *c, bool begun)
+{
+    return (retry_state){.attempt = c->attempt,
+                         .max_retries = c->max_retries,
+                         .retry_errors = c->retry_errors,
+                         .is_actor = c->actor != NULL,
+                         .cancelled = c->cancelled,
+                         .begun = begun};
+}
+
+/* Tries again, or fails with what happened. */
+static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
+{
+    retry_state s = state_of(c, begun);
+    manta_failure_kind kind = f->kind;
+    retry_verdict verdict = retry_decide(&s, e, &kind);
+    list_remove(&c->link);
+    if (verdict == RETRY_FAIL) {
+        f->kind = kind;
+        if (kind == MANTA_FAILED_CANCELLED && f->code != MANTA_ECANCELLED) {
+            f->code = MANTA_ECANCELLED;
+            memcpy(f->text, "the call was cancelled", sizeof "the call was cancelled");
+        }
+        if (kind == MANTA_FAILED_UNKNOWN) f->code = MANTA_EUNKNOWN;
+        call_fail(c, f);
+        return;
+    }
+    if (verdict == RETRY_AGAIN) c->attempt++;
+    enqueue(c, true);
+}
+
+static void take_results(call *c, wire *w)
+{
+    uint32_t n = wire_u32(w);
+    VEC(value) values = {0};
+    for (uint32_t i = 0; i < n && i < (uint32_t)c->results && !w->broken; i++) {
+        value v;
+        value_take(w, &v);
+        vec_push(&values, v);
+    }
+    if (wire_end(w, "result") || values.n != (size_t)c->results) {
+        manta_failure f =
+            failure_make(MANTA_FAILED_TASK, MANTA_ECORRUPT, c->fn->name, 0, "a result that cannot be read");
+        vec_release(&values);
+        call_fail(c, &f);
+        return;
+    }
+    uint64_t id = c->id;
+    for (size_t i = 0; i < values.n; i++) {
+        object *o = object_find(id + i);
+        if (o && o->state == OBJECT_PENDING) object_set(o, &values.at[i]);
+    }
+    vec_release(&values);
+    call_free(c);
+}
+
+void call_finish(peer *from, wire *w, proto_kind kind)
+{
+    uint64_t id = wire_u64(w);
+    call *c = find_sent(from, id);
+    if (!c) return;
+    list_remove(&c->link);
+    if (from) {
+        from->in_flight--;
+        from->load_ns -= c->est_ns;
+        if (from->give_back && from->in_flight == 0 && from->shape) return_lease(from);
+    }
+    if (kind == PROTO_RETURNED) {
+        manta_failure none = {0};
+        call_again(c, RETRY_RETURNED, false, &none);
+        return;
+    }
+    learn(c->fn, wire_i64(w));
+    if (kind == PROTO_DONE) {
+        take_results(c, w);
+        return;
+    }
+    manta_failure f;
+    failure_take(w, &f);
+    if (wire_end(w, "failure")) f = failure_here(MANTA_FAILED_TASK, MANTA_ECORRUPT, c->fn->name);
+    if (f.kind == MANTA_FAILED_TASK)
+        call_again(c, RETRY_FUNCTION_FAILED, true, &f);
+    else
+        call_fail(c, &f);
+}
+
+/* ---- leases come and go ---- */
+
+void calls_grant(peer *p, const sched_shape *amount)
+{
+    shape *s = shape_find(amount);
+    if (s->demanded > 0) s->demanded--;
+    p->shape = s;
+    vec_push(&s->workers, p);
+    shape_dispatch(s);
+}
+
+void calls_reclaim(peer *p)
+{
+    shape *s = p->shape;
+    if (!s) return;
+    p->give_back = true;
+    if (p->in_flight > 0) return; /* with its last answer */
+    return_lease(p);
+    shape_dispatch(s);
+}
+
+/* ---- deaths ---- */
+
+void call_abandon(call *c, const manta_failure *f)
+{
+    for (int i = 0; i < c->n_args; i++) {
+        object *o = c->args[i].o;
+        for (size_t k = 0; o && k < o->waiting.n;) {
+            if (o->waiting.at[k] == c)
+                vec_remove(&o->waiting, k);
+            else
+                k++;
+        }
+    }
+    call_fail(c, f);
+}
+
+void calls_peer_died(peer *p)
+{
+    VEC(call *) lost = {0};
+    char why[96];
+    if (p->shape) return_lease(p);
+    for (list *l = p->sent.next; l != &p->sent; l = l->next) vec_push(&lost, LIST_ITEM(l, call, link));
+    spawn_status_text(p->status, why, sizeof why);
+    /* Backwards, because each that is tried again goes to the front. */
+    for (size_t i = lost.n; i-- > 0;) {
+        call *c = lost.at[i];
+        /* Answers may have been lost with the process, so only where running
+         * twice is allowed a call counts as not begun. */
+        bool begun = i == 0 || c->actor || c->max_retries == 0;
+        manta_failure f = failure_make(MANTA_FAILED_WORKER, MANTA_EDIED, c->fn->name, p->pid,
+                                       "process %d %s while it ran %s", p->pid, why, c->fn->name);
+        /* A constructor that failed says why; no call of the actor ever ran. */
+        if (c->actor && c->actor->state == ACTOR_DEAD && c->actor->failure.function[0]) {
+            list_remove(&c->link);
+            call_fail(c, &c->actor->failure);
+            continue;
+        }
+        call_again(c, RETRY_WORKER_DIED, begun, &f);
+    }
+    vec_release(&lost);
+    p->in_flight = 0;
+    p->load_ns = 0;
+    calls_dispatch();
+}
+
+void calls_node_died(void)
+{
+    VEC(uint64_t) pending = {0};
+    for (size_t i = 0; i < rt->objects.n; i++)
+        if (rt->objects.at[i].value->state == OBJECT_PENDING) vec_push(&pending, rt->objects.at[i].key);
+    for (size_t i = 0; i < pending.n; i++) {
+        object *o = object_find(pending.at[i]);
+        if (!o || o->state != OBJECT_PENDING) continue;
+        call *c = o->maker;
+        if (c) {
+            unqueue(c);
+            call_abandon(c, &rt->death);
+        } else {
+            object_fail(o, &rt->death);
+        }
+    }
+    vec_release(&pending);
+}
+
+/* ---- cancelling ---- */
+
+void call_cancel(call *c, bool force)
+{
+    manta_failure f =
+        failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
+    c->cancelled = true;
+    if (c->is_sent) {
+        buf *b = proto_begin(&rt->out, PROTO_CANCEL);
+        wire_put_u32(b, c->at->id);
+        wire_put_u64(b, c->id);
+        wire_put_u32(b, force);
+        rt_tell();
+        return;
+    }
+    unqueue(c);
+    call_abandon(c, &f);
+}
+
+void calls_release(void)
+{
+    for (size_t i = 0; i < rt->objects.n; i++) {
+        object *o = rt->objects.at[i].value;
+        call *c = o->maker;
+        if (!c) continue;
+        for (int k = 0; k < c->results; k++) {
+            object *x = object_find(c->id + (uint64_t)k);
+            if (x) x->maker = NULL;
+        }
+        mem_free(c);
+    }
+    for (size_t i = 0; i < rt->shapes.n; i++) {
+        vec_release(&rt->shapes.at[i]->workers);
+        mem_free(rt->shapes.at[i]);
+    }
+    vec_release(&rt->shapes);
+}

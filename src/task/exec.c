@@ -1,0 +1,505 @@
+/* exec.c - runs a call that came in: arguments out of the message, the
+ * function by its name, results into an answer. The lock is held, but not
+ * while the function runs. */
+#include "task/runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+typedef struct result {
+    value v;
+    bool is_block; /* v.place is a block of ours */
+} result;
+
+struct manta_task {
+    char name[64];
+    uint64_t id, actor;
+    int attempt, n_args, n_results;
+    value *args;
+    result *results;
+    self_of *self;
+    peer *caller; /* NULL: the daemon, or this process */
+    arena memory; /* of the arguments' table and the small results */
+};
+
+/* ---- functions by name ---- */
+
+static MAP(manta_task_fn *) table; /* filled before main() and by one thread */
+static manta_resolver *resolver;
+static void *resolver_user;
+
+void manta_register(const char *name, manta_task_fn *fn)
+{
+    *map_put(&table, name) = fn;
+}
+
+void manta_set_resolver(manta_resolver *fn, void *user)
+{
+    resolver = fn;
+    resolver_user = user;
+}
+
+static manta_status call_by_name(manta_task *t)
+{
+    manta_task_fn **fn = map_find(&table, t->name);
+    if (fn) return (*fn)(t);
+    if (resolver) return resolver(resolver_user, t->name, t);
+    if (!strcmp(t->name, "manta.ready")) return MANTA_OK;
+    return manta_fail(MANTA_ENOENT, "no remote function is called %s; MANTA_REMOTE(%s) is missing", t->name,
+                      t->name);
+}
+
+/* ---- calls that came in ---- */
+
+incoming *incoming_of(peer *from, const void *bytes, size_t n)
+{
+    wire w = wire_of(bytes, n);
+    (void)proto_kind_of(&w);
+    uint64_t task = wire_u64(&w), actor = wire_u64(&w);
+    if (w.broken) return NULL;
+    incoming *c = mem_new(sizeof *c);
+    list_init(&c->link);
+    c->from = from;
+    c->task = task;
+    c->actor = actor;
+    buf_add(&c->bytes, bytes, n);
+    return c;
+}
+
+void incoming_free(incoming *c)
+{
+    list_remove(&c->link);
+    buf_release(&c->bytes);
+    mem_free(c);
+}
+
+/* The call that runs here waits (or does not any more). Its core is of use to
+ * others, and calls behind it may be what it waits for: those that belong to no
+ * actor go back to their callers. */
+void exec_block(bool on)
+{
+    buf *b = &rt->out;
+    if (!rt->is_worker) return;
+    if (on != rt->blocked) {
+        proto_begin(b, PROTO_BLOCKED);
+        wire_put_u32(b, on);
+        rt_tell();
+        proto_begin(b, PROTO_WAITS);
+        wire_put_u32(b, on);
+        for (size_t i = 0; i < rt->peers.n; i++) peer_answer(rt->peers.at[i].value, b);
+    }
+    rt->blocked = on;
+    for (list *l = rt->calls.next; on && l != &rt->calls;) {
+        incoming *c = LIST_ITEM(l, incoming, link);
+        l = l->next;
+        if (c->actor || !c->from) continue;
+        proto_begin(b, PROTO_RETURNED);
+        wire_put_u64(b, c->task);
+        peer_answer(c->from, b);
+        incoming_free(c);
+    }
+}
+
+/* ---- arguments ---- */
+
+static void hold_inner(const value *v)
+{
+    if (rt->is_local) return;
+    if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, false)->pins++;
+    if (v->kind != MANTA_KIND_REFS) return;
+    for (uint64_t i = 0; i < v->size / 8; i++) object_adopt(((const manta_ref *)v->at)[i].id, false)->pins++;
+}
+
+static void drop_inner(const value *v)
+{
+    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
+    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+    for (uint64_t i = 0; i < n && !rt->is_local; i++) {
+        object *o = object_find(ids[i]);
+        if (o) object_unpin(o);
+    }
+}
+
+static manta_status read_arguments(manta_task *t, wire *w)
+{
+    uint32_t n = wire_u32(w);
+    if (n > RING_MESSAGE / 8) return manta_fail(MANTA_ECORRUPT, "%u arguments", n);
+    t->args = arena_array(&t->memory, n, sizeof(value));
+    for (uint32_t i = 0; i < n; i++) {
+        value v;
+        value_take(w, &v);
+        if (w->broken) break;
+        if (v.place.segment) {
+            TRY(store_pin(rt->store, v.place, (size_t)v.size, &v.at));
+            if (v.kind == MANTA_KIND_STR && ((const char *)v.at)[v.size - 1] != 0) {
+                store_unpin(rt->store, v.place);
+                return manta_fail(MANTA_ECORRUPT, "a text without an end");
+            }
+        }
+        t->args[t->n_args++] = v;
+        hold_inner(&v);
+    }
+    return wire_end(w, "call");
+}
+
+static void release_arguments(manta_task *t)
+{
+    for (int i = 0; i < t->n_args; i++) {
+        drop_inner(&t->args[i]);
+        if (t->args[i].place.segment) store_unpin(rt->store, t->args[i].place);
+    }
+}
+
+/* ---- results ---- */
+
+static void result_clear(result *r)
+{
+    if (r->is_block) store_give(rt->store, r->v.place);
+    if (r->v.kind == MANTA_KIND_REFS)
+        for (uint64_t i = 0; i < r->v.size / 8; i++) {
+            object *o = object_find(((const manta_ref *)r->v.at)[i].id);
+            if (o) object_unpin(o);
+        }
+    if (r->v.kind == MANTA_KIND_ACTOR) {
+        object *o = object_find(r->v.word);
+        if (o) object_unpin(o);
+    }
+    *r = (result){0};
+}
+
+/* Memory for a result of v->size bytes. */
+static manta_status result_take(manta_task *t, int i, value *v, void **at)
+{
+    result *r = &t->results[i];
+    result_clear(r);
+    if (v->size > VALUE_INLINE) {
+        TRY(store_take(rt->store, (size_t)v->size, &v->place, at));
+        r->is_block = true;
+    } else {
+        *at = arena_alloc(&t->memory, (size_t)v->size);
+    }
+    v->at = *at;
+    r->v = *v;
+    return MANTA_OK;
+}
+
+static manta_status check_result(const manta_task *t, int i)
+{
+    if (i >= 0 && i < t->n_results) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "%s: result %d, where the caller expects %d", t->name, i, t->n_results);
+}
+
+static manta_status set_result(manta_task *t, int i, const manta_arg *a)
+{
+    value v;
+    void *at;
+    TRY(check_result(t, i));
+    TRY(value_of(a, &v));
+    uint64_t n = v.kind == MANTA_KIND_REFS ? v.size / 8 : v.kind == MANTA_KIND_ACTOR ? 1 : 0;
+    const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
+    for (uint64_t k = 0; k < n; k++)
+        if (!object_find(ids[k]))
+            return manta_fail(MANTA_EINVAL, "%s: result %d holds a reference that is none", t->name, i);
+    if (value_is_word(v.kind) || v.kind == MANTA_KIND_NONE) {
+        result_clear(&t->results[i]);
+        t->results[i].v = v;
+    } else {
+        const value source = v;
+        TRY(result_take(t, i, &v, &at));
+        value_copy(a, &source, at);
+    }
+    for (uint64_t k = 0; k < n; k++) object_find(ids[k])->pins++;
+    return MANTA_OK;
+}
+
+manta_status manta_return(manta_task *t, int i, manta_arg arg)
+{
+    mutex_lock(&rt->lock);
+    manta_status st = set_result(t, i, &arg);
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_return_f64(manta_task *t, int i, double x)
+{
+    return manta_return(t, i, manta_f64(x));
+}
+
+manta_status manta_return_i64(manta_task *t, int i, int64_t x)
+{
+    return manta_return(t, i, manta_i64(x));
+}
+
+manta_status manta_return_array(manta_task *t, int i, const manta_array *a)
+{
+    return manta_return(t, i, manta_elements(a));
+}
+
+manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int ndim, const int64_t *dims,
+                                 manta_array *out)
+{
+    void *at = NULL;
+    value v;
+    if (ndim < 0 || ndim > MANTA_MAX_DIMS) return manta_fail(MANTA_EINVAL, "%d dimensions", ndim);
+    manta_array a = manta_array_of(dtype, ndim, dims, NULL);
+    TRY(check_result(t, i));
+    manta_arg arg = manta_elements(&a);
+    TRY(value_of(&arg, &v));
+    mutex_lock(&rt->lock);
+    manta_status st = result_take(t, i, &v, &at);
+    mutex_unlock(&rt->lock);
+    if (st) return st;
+    *out = manta_array_of(dtype, ndim, dims, at);
+    return MANTA_OK;
+}
+
+/* Lets the caller hold what a result refers to, before it can know of it. */
+static void pass_on(const manta_task *t, const value *v)
+{
+    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
+    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+    for (uint64_t k = 0; k < n; k++) object_export(object_find(ids[k]));
+    /* What lies in a segment contains them; the daemon knows (PROTO_ADD). */
+    if (n > 0 && t->caller && !v->place.segment) rt_tell_ids(PROTO_HOLD, t->caller->id, ids, (size_t)n);
+}
+
+/* A large result becomes the caller's: the daemon is told first. */
+static void give_block(const manta_task *t, int i)
+{
+    result *r = &t->results[i];
+    uint64_t id = t->id + (uint64_t)i, n = r->v.kind == MANTA_KIND_REFS ? r->v.size / 8 : 0;
+    if (!t->caller) return;
+    buf *b = proto_begin(&rt->out, PROTO_ADD);
+    wire_put_u64(b, id);
+    wire_put_u32(b, t->caller->id);
+    value_put(b, &r->v);
+    wire_put_u64(b, n);
+    buf_add(b, r->v.at, (size_t)n * 8);
+    rt_tell();
+    *map_u64_put(&rt->given, id) = r->v.place;
+    r->is_block = false;
+}
+
+static void answer_done(manta_task *t, int64_t ns, buf *answer)
+{
+    proto_begin(answer, PROTO_DONE);
+    wire_put_u64(answer, t->id);
+    wire_put_i64(answer, ns);
+    wire_put_u32(answer, (uint32_t)t->n_results);
+    for (int i = 0; i < t->n_results; i++) {
+        result *r = &t->results[i];
+        pass_on(t, &r->v);
+        if (r->is_block) give_block(t, i);
+        value v = r->v;
+        value_put(answer, &v);
+    }
+}
+
+static void answer_failed(const manta_task *t, int64_t ns, const manta_failure *f, buf *answer)
+{
+    proto_begin(answer, PROTO_FAILED);
+    wire_put_u64(answer, t->id);
+    wire_put_i64(answer, ns);
+    failure_put(answer, f);
+}
+
+/* ---- running ---- */
+
+static self_of *self_find(uint64_t actor)
+{
+    self_of **s = map_u64_find(&rt->selves, actor);
+    if (s) return *s;
+    self_of *x = mem_new(sizeof *x);
+    *map_u64_put(&rt->selves, actor) = x;
+    return x;
+}
+
+void exec_run(incoming *in, buf *answer)
+{
+    manta_task t = {.caller = in->from, .actor = in->actor};
+    manta_failure f;
+    wire w = wire_of(in->bytes.at, in->bytes.n);
+    (void)proto_kind_of(&w);
+    t.id = wire_u64(&w);
+    (void)wire_u64(&w);
+    t.attempt = (int)wire_u32(&w);
+    uint32_t n_results = wire_u32(&w);
+    wire_text(&w, t.name, sizeof t.name);
+    if (t.actor) t.self = self_find(t.actor);
+    t.n_results = n_results <= 1000 ? (int)n_results : 0;
+    t.results = arena_array(&t.memory, (size_t)t.n_results, sizeof(result));
+    int64_t begin = clock_now_ns();
+    manta_status st = read_arguments(&t, &w);
+    if (!st && t.self && t.self->failed && t.id)
+        st = failure_raise(&t.self->failure);
+    else if (!st) {
+        mutex_unlock(&rt->lock);
+        st = call_by_name(&t);
+        mutex_lock(&rt->lock);
+    }
+    int64_t ns = clock_now_ns() - begin;
+    size_t total = 0;
+    for (int i = 0; i < t.n_results && !st; i++)
+        total += (size_t)t.results[i].v.size * !t.results[i].is_block + 96;
+    if (!st && total > RING_MESSAGE - 256)
+        st = manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t.name,
+                        t.n_results, total);
+    if (st) {
+        bool cancelled = atomic_load(&rt->cancelled) == t.id && t.id;
+        f = failure_here(cancelled ? MANTA_FAILED_CANCELLED : MANTA_FAILED_TASK, st, t.name);
+        if (t.self && !t.id) { /* a constructor */
+            t.self->failed = true;
+            t.self->failure = f;
+        }
+        answer_failed(&t, ns, &f, answer);
+    } else {
+        answer_done(&t, ns, answer);
+    }
+    release_arguments(&t);
+    /* In this process the answer still points into the results. */
+    if (rt->is_local && !st)
+        for (int i = 0; i < t.n_results; i++) t.results[i].is_block = false;
+    for (int i = 0; i < t.n_results; i++) result_clear(&t.results[i]);
+    arena_release(&t.memory);
+    rt_flush_drops();
+}
+
+void exec_end_selves(void)
+{
+    for (size_t i = 0; i < rt->selves.n; i++) {
+        self_of *s = rt->selves.at[i].value;
+        if (s->end) s->end(s->self);
+        mem_free(s);
+    }
+    map_u64_release(&rt->selves);
+}
+
+/* ---- what a function asks ---- */
+
+int manta_args(const manta_task *t)
+{
+    return t->n_args;
+}
+
+manta_kind manta_arg_kind(const manta_task *t, int i)
+{
+    return i >= 0 && i < t->n_args ? t->args[i].kind : MANTA_KIND_NONE;
+}
+
+static manta_status find_arg(const manta_task *t, int i, manta_kind kind, const value **out)
+{
+    if (i < 0 || i >= t->n_args)
+        return manta_fail(MANTA_EINVAL, "%s: argument %d is asked for, %d are given", t->name, i, t->n_args);
+    if (t->args[i].kind != kind)
+        return manta_fail(MANTA_EINVAL, "%s: argument %d is %s, not %s", t->name, i,
+                          value_kind_name(t->args[i].kind), value_kind_name(kind));
+    *out = &t->args[i];
+    return MANTA_OK;
+}
+
+manta_status manta_arg_f64(const manta_task *t, int i, double *out)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_F64, &v));
+    memcpy(out, &v->word, 8);
+    return MANTA_OK;
+}
+
+manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_I64, &v));
+    *out = (int64_t)v->word;
+    return MANTA_OK;
+}
+
+manta_status manta_arg_bool(const manta_task *t, int i, bool *out)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_BOOL, &v));
+    *out = v->word != 0;
+    return MANTA_OK;
+}
+
+manta_status manta_arg_str(const manta_task *t, int i, const char **out)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_STR, &v));
+    *out = v->at;
+    return MANTA_OK;
+}
+
+manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t *n)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_BYTES, &v));
+    *at = v->at;
+    *n = (size_t)v->size;
+    return MANTA_OK;
+}
+
+manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_ARRAY, &v));
+    *out = manta_array_of(v->dtype, v->ndim, v->shape, (void *)(uintptr_t)v->at);
+    return MANTA_OK;
+}
+
+manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, size_t *n)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_REFS, &v));
+    *out = v->at;
+    *n = (size_t)v->size / sizeof(manta_ref);
+    return MANTA_OK;
+}
+
+manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
+{
+    const value *v = NULL;
+    TRY(find_arg(t, i, MANTA_KIND_ACTOR, &v));
+    out->id = v->word;
+    return MANTA_OK;
+}
+
+int manta_results(const manta_task *t)
+{
+    return t->n_results;
+}
+
+const char *manta_task_name(const manta_task *t)
+{
+    return t->name;
+}
+
+uint64_t manta_task_id(const manta_task *t)
+{
+    return t->id;
+}
+
+int manta_task_attempt(const manta_task *t)
+{
+    return t->attempt;
+}
+
+bool manta_task_is_cancelled(const manta_task *t)
+{
+    return t->id && atomic_load(&rt->cancelled) == t->id;
+}
+
+void *manta_self(const manta_task *t)
+{
+    return t->self ? t->self->self : NULL;
+}
+
+void manta_set_self(manta_task *t, void *self, void (*end)(void *self))
+{
+    if (!t->self) return;
+    t->self->self = self;
+    t->self->end = end;
+}

@@ -1,0 +1,253 @@
+/* objects.c - the objects this process knows; see runtime.h. The lock is held. */
+#include "task/runtime.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+object *object_find(uint64_t id)
+{
+    object **o = map_u64_find(&rt->objects, id);
+    return o ? *o : NULL;
+}
+
+object *object_new(uint64_t id)
+{
+    object *o = mem_new(sizeof *o);
+    o->id = id;
+    *map_u64_put(&rt->objects, id) = o;
+    return o;
+}
+
+uint64_t object_id(int n)
+{
+    uint64_t first = ((uint64_t)rt->client << CLIENT_SHIFT) + rt->next_id + 1;
+    rt->next_id += (uint64_t)n;
+    return first;
+}
+
+object *object_adopt(uint64_t id, bool told)
+{
+    object *o = object_find(id);
+    if (!o) {
+        o = object_new(id);
+        o->exported = true;
+        if (!told) {
+            told = true;
+            rt_tell_ids(PROTO_HOLD, rt->client, &id, 1);
+        }
+        o->held++;
+    } else if (told) {
+        o->held++;
+    }
+    return o;
+}
+
+/* ---- values of our own ---- */
+
+/* References inside a value that this process made are counted once each. */
+static void hold_inner(const value *v)
+{
+    if (v->kind == MANTA_KIND_ACTOR) {
+        object *handle = object_find(v->word);
+        if (handle) handle->refs++;
+    }
+    if (v->kind != MANTA_KIND_REFS || !v->at) return;
+    for (uint64_t i = 0; i < v->size / 8; i++) {
+        object *inner = object_find(((const manta_ref *)v->at)[i].id);
+        if (inner) inner->refs++;
+    }
+}
+
+manta_status object_make(const manta_arg *a, const value *given, object **out)
+{
+    value v = *given;
+    void *at = NULL;
+    bool own = false;
+    if (v.kind == MANTA_KIND_REFS) {
+        if (v.size / 8 > 15000) return manta_fail(MANTA_EINVAL, "more than 15000 references in one value");
+        for (uint64_t i = 0; i < v.size / 8; i++)
+            if (!object_find(((const manta_ref *)v.at)[i].id))
+                return manta_fail(MANTA_EINVAL, "a reference that is none");
+    }
+    if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
+        if (v.size > VALUE_INLINE) {
+            TRY(store_take(rt->store, v.size, &v.place, &at));
+            own = true;
+        } else {
+            at = mem_new((size_t)v.size + 1);
+        }
+        value_copy(a, &v, at);
+        v.at = at;
+    }
+    object *o = object_new(object_id(1));
+    o->state = OBJECT_READY;
+    o->v = v;
+    o->is_own = own;
+    o->on_heap = at && !own;
+    hold_inner(&o->v);
+    *out = o;
+    return MANTA_OK;
+}
+
+/* ---- becoming ready ---- */
+
+/* Tells the daemon of an object that others may ask for. */
+static void tell_add(object *o, uint32_t holder)
+{
+    uint64_t n = o->v.kind == MANTA_KIND_REFS && o->v.at ? o->v.size / 8 : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        object *inner = object_find(((const manta_ref *)o->v.at)[i].id);
+        if (inner) object_export(inner);
+    }
+    buf *b = proto_begin(&rt->out, PROTO_ADD);
+    wire_put_u64(b, o->id);
+    wire_put_u32(b, holder);
+    value_put(b, &o->v);
+    wire_put_u64(b, n);
+    buf_add(b, o->v.at, (size_t)n * 8);
+    rt_tell();
+    if (o->is_own) *map_u64_put(&rt->given, o->id) = o->v.place;
+}
+
+static void tell_fail(const object *o)
+{
+    buf *b = proto_begin(&rt->out, PROTO_FAIL);
+    wire_put_u64(b, o->id);
+    failure_put(b, o->failure);
+    rt_tell();
+}
+
+static void settled(object *o)
+{
+    for (size_t i = 0; i < o->waiting.n; i++) call_argument_ready(o->waiting.at[i]);
+    vec_release(&o->waiting);
+    o->maker = NULL;
+    o->pins++; /* the last of these may have been its last user */
+    object_unpin(o);
+}
+
+void object_set(object *o, const value *v)
+{
+    bool was_promised = o->exported && o->maker;
+    o->v = *v;
+    o->state = OBJECT_READY;
+    if (v->place.segment) {
+        o->v.at = NULL;
+        if (o->maker) o->held++; /* the worker told the daemon that we hold it */
+        o->exported = true;
+        was_promised = false;
+    } else if (v->at) {
+        void *copy = mem_new((size_t)v->size + 1);
+        if (v->size > 0) memcpy(copy, v->at, (size_t)v->size);
+        o->v.at = copy;
+        o->on_heap = true;
+    }
+    if (v->kind == MANTA_KIND_REFS && o->v.at) {
+        bool told = o->maker != NULL; /* a worker tells for its caller */
+        for (uint64_t i = 0; i < v->size / 8; i++)
+            object_adopt(((const manta_ref *)o->v.at)[i].id, told)->refs++;
+    }
+    if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, o->maker != NULL)->refs++;
+    if (was_promised) tell_add(o, 0);
+    settled(o);
+}
+
+void object_fail(object *o, const manta_failure *f)
+{
+    o->state = OBJECT_FAILED;
+    o->failure = mem_new(sizeof *f);
+    *o->failure = *f;
+    if (o->exported && o->maker) tell_fail(o);
+    settled(o);
+}
+
+void object_export(object *o)
+{
+    if (o->exported || rt->is_local) return;
+    o->exported = true;
+    o->held++;
+    if (o->state == OBJECT_READY) {
+        tell_add(o, rt->client);
+        return;
+    }
+    buf *b = proto_begin(&rt->out, PROTO_PROMISE);
+    wire_put_u64(b, o->id);
+    rt_tell();
+    if (o->state == OBJECT_FAILED) tell_fail(o);
+}
+
+void object_want(object *o)
+{
+    if (o->state != OBJECT_PENDING || o->maker || o->wanted || o->unsealed) return;
+    o->wanted = true;
+    buf *b = proto_begin(&rt->out, PROTO_WANT);
+    wire_put_u64(b, o->id);
+    rt_tell();
+}
+
+/* ---- reading ---- */
+
+manta_status object_map(object *o)
+{
+    const void *at;
+    value *v = &o->v;
+    if (v->at || !v->place.segment) return MANTA_OK;
+    o->pins++; /* opening a segment may give the lock away */
+    manta_status st = store_pin(rt->store, v->place, (size_t)v->size, &at);
+    if (!st && v->at)
+        store_unpin(rt->store, v->place); /* another thread was faster */
+    else if (!st && v->kind == MANTA_KIND_STR && ((const char *)at)[v->size - 1] != 0) {
+        store_unpin(rt->store, v->place);
+        st = manta_fail(MANTA_ECORRUPT, "a text without an end");
+    } else if (!st) {
+        v->at = at;
+        o->is_pinned = true;
+        if (v->kind == MANTA_KIND_REFS)
+            for (uint64_t i = 0; i < v->size / 8; i++)
+                object_adopt(((const manta_ref *)at)[i].id, false)->refs++;
+    }
+    o->pins--;
+    return st;
+}
+
+/* ---- the end ---- */
+
+static void forget_inner(const value *v)
+{
+    if (v->kind == MANTA_KIND_ACTOR) {
+        object *handle = object_find(v->word);
+        if (handle) object_unref(handle);
+    }
+    if (v->kind != MANTA_KIND_REFS || !v->at) return;
+    for (uint64_t i = 0; i < v->size / 8; i++) {
+        object *inner = object_find(((const manta_ref *)v->at)[i].id);
+        if (inner) object_unref(inner);
+    }
+}
+
+static void object_free(object *o)
+{
+    if (o->refs > 0 || o->pins > 0 || o->maker || o->waiting.n > 0) return;
+    map_u64_remove(&rt->objects, o->id);
+    if (o->state == OBJECT_READY) forget_inner(&o->v);
+    for (int32_t i = 0; i < o->held; i++) vec_push(&rt->drops, o->id);
+    if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
+    if (o->is_own && !o->exported) store_give(rt->store, o->v.place);
+    if (o->is_pinned) store_unpin(rt->store, o->v.place);
+    mem_free(o->failure);
+    vec_release(&o->waiting);
+    mem_free(o);
+}
+
+void object_unref(object *o)
+{
+    if (o->refs > 0) o->refs--;
+    object_free(o);
+}
+
+void object_unpin(object *o)
+{
+    if (o->pins > 0) o->pins--;
+    object_free(o);
+}

@@ -1,0 +1,85 @@
+/* proto.h - the messages between the daemon and its clients, and between a
+ * caller and a worker. Their fields are listed in docs/runtime.md; a message
+ * is its kind (u32), 4 bytes unused, and its fields. */
+#ifndef TASK_PROTO_H
+#define TASK_PROTO_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "net/wire.h"
+
+typedef enum proto_kind {
+    /* client to daemon */
+    PROTO_DEMAND = 1, /* shape, n */
+    PROTO_RETURN, /* worker */
+    PROTO_BLOCKED, /* u32: 1 waits, 0 goes on */
+    PROTO_SEGMENT_NEW, /* request, size */
+    PROTO_SEGMENT_OPEN, /* request, segment */
+    PROTO_SEGMENT_FREE, /* segment */
+    PROTO_ADD, /* object, holder, value, n, inner... */
+    PROTO_PROMISE, /* object */
+    PROTO_FAIL, /* object, failure */
+    PROTO_HOLD, /* client, n, objects... */
+    PROTO_DROP, /* n, objects... */
+    PROTO_WANT, /* object */
+    PROTO_ACTOR_NEW, /* request, actor, flags, restarts, retries, shape, name, call, n, inner... */
+    PROTO_ACTOR_WANT, /* actor */
+    PROTO_ACTOR_FIND, /* request, name */
+    PROTO_ACTOR_UP, /* actor */
+    PROTO_ACTOR_FAILED, /* actor, failure */
+    PROTO_ACTOR_KILL, /* actor, no_restart */
+    PROTO_CANCEL, /* worker, task, force */
+    PROTO_INFO, /* request */
+    PROTO_SHUTDOWN,
+    /* daemon to client */
+    PROTO_WELCOME = 64, /* client, daemon pid, totals, resource names; fd: bell */
+    PROTO_PEER, /* client, pid, side; fds: channel, bell, pidfd */
+    PROTO_GRANT, /* worker, shape */
+    PROTO_RECLAIM, /* worker */
+    PROTO_GONE, /* client, status */
+    PROTO_SEGMENT, /* request, status, segment; fd */
+    PROTO_SEGMENT_GONE, /* segment */
+    PROTO_FREE, /* object: its block may be used again */
+    PROTO_OBJECT, /* object, value */
+    PROTO_OBJECT_FAILED, /* object, failure */
+    PROTO_CONSTRUCT, /* actor, call */
+    PROTO_ACTOR_AT, /* actor, worker, pid, retries */
+    PROTO_ACTOR_DEAD, /* actor, failure */
+    PROTO_FOUND, /* request, status, actor, text */
+    PROTO_CANCEL_TASK, /* task */
+    PROTO_EXIT,
+    PROTO_INFO_IS, /* request, numbers... */
+    /* daemon and zygote */
+    PROTO_FORK = 96, /* */
+    PROTO_FORKED, /* pid; fds: socket, pidfd */
+    PROTO_REAPED, /* pid, status */
+    /* caller to worker, through a ring */
+    PROTO_CALL = 128, /* task, actor, attempt, results, name, n, values... */
+    /* worker to caller */
+    PROTO_DONE, /* task, ns, n, values... */
+    PROTO_FAILED, /* task, ns, failure */
+    PROTO_RETURNED, /* task: not begun, run it elsewhere */
+    PROTO_WAITS /* u32: the worker's call waits; send nothing */
+} proto_kind;
+
+enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2 };
+
+/* Starts a message in b, which is emptied. */
+static inline buf *proto_begin(buf *b, proto_kind kind)
+{
+    buf_reserve(b, 8);
+    buf_cut(b, 0);
+    wire_put_u32(b, kind);
+    wire_put_u32(b, 0);
+    return b;
+}
+
+static inline proto_kind proto_kind_of(wire *w)
+{
+    uint32_t kind = wire_u32(w);
+    (void)wire_u32(w);
+    return (proto_kind)kind;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* ring.c - see ring.h. */
+#include "task/ring.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "os/shm.h"
+#include "os/thread.h"
+
+#define HEAD_SIZE 8 /* of a message: its length, and padding that keeps its bytes aligned */
+
+typedef struct ring_words {
+    _Alignas(64) _Atomic uint64_t tail;
+    _Alignas(64) _Atomic uint64_t head;
+} ring_words;
+
+struct channel {
+    ring_words *words; /* [2], the shared page */
+    char *out, *in; /* the bytes of each ring, mapped twice */
+    int side;
+    uint64_t tail, seen_head; /* of the ring we write: ours, and the last head we saw */
+    uint64_t head, seen_tail; /* of the ring we read */
+};
+
+size_t channel_size(void)
+{
+    return shm_page() + 2 * RING_SIZE;
+}
+
+manta_status channel_open(int fd, int side, channel **out)
+{
+    manta_status st;
+    size_t size;
+    void *p;
+    channel *c = mem_new(sizeof *c);
+    c->side = side;
+    if ((st = shm_size(fd, &size))) goto out;
+    if (size != channel_size()) {
+        st = manta_fail(MANTA_ECORRUPT, "a channel of %zu bytes", size);
+        goto out;
+    }
+    if ((st = shm_map(fd, shm_page(), true, &p))) goto out;
+    c->words = p;
+    if ((st = shm_map_twice(fd, shm_page() + (size_t)side * RING_SIZE, RING_SIZE, &p))) goto out;
+    c->out = p;
+    if ((st = shm_map_twice(fd, shm_page() + (size_t)!side * RING_SIZE, RING_SIZE, &p))) goto out;
+    c->in = p;
+    *out = c;
+    c = NULL;
+out:
+    channel_free(c);
+    return st;
+}
+
+void channel_free(channel *c)
+{
+    if (!c) return;
+    shm_unmap(c->words, shm_page());
+    shm_unmap(c->out, 2 * RING_SIZE);
+    shm_unmap(c->in, 2 * RING_SIZE);
+    mem_free(c);
+}
+
+static size_t padded(size_t n)
+{
+    return HEAD_SIZE + (n + 7) / 8 * 8;
+}
+
+bool channel_send(channel *c, const void *data, size_t n)
+{
+    size_t need = padded(n);
+    uint32_t length = (uint32_t)n;
+    assert(n <= RING_MESSAGE);
+    if (c->tail + need - c->seen_head > RING_SIZE) {
+        c->seen_head = atomic_load_explicit(&c->words[c->side].head, memory_order_acquire);
+        /* A head that cannot be makes the subtraction wrap, and the ring full for ever. */
+        if (c->tail + need - c->seen_head > RING_SIZE) return false;
+    }
+    char *at = c->out + c->tail % RING_SIZE;
+    memcpy(at, &length, sizeof length);
+    memcpy(at + HEAD_SIZE, data, n);
+    c->tail += need;
+    atomic_store_explicit(&c->words[c->side].tail, c->tail, memory_order_release);
+    return true;
+}
+
+bool channel_ready(channel *c)
+{
+    if (c->seen_tail == c->head)
+        c->seen_tail = atomic_load_explicit(&c->words[!c->side].tail, memory_order_acquire);
+    return c->seen_tail != c->head;
+}
+
+manta_status channel_recv(channel *c, buf *into)
+{
+    uint32_t length;
+    if (!channel_ready(c)) return MANTA_EBUSY;
+    uint64_t left = c->seen_tail - c->head;
+    const char *at = c->in + c->head % RING_SIZE;
+    if (left > RING_SIZE || left < HEAD_SIZE)
+        return manta_fail(MANTA_ECORRUPT, "a ring of %llu bytes", (unsigned long long)left);
+    memcpy(&length, at, sizeof length);
+    if (length > RING_MESSAGE || padded(length) > left)
+        return manta_fail(MANTA_ECORRUPT, "a message of %u bytes where %llu are left", length,
+                          (unsigned long long)left);
+    buf_add(into, at + HEAD_SIZE, length);
+    c->head += padded(length);
+    atomic_store_explicit(&c->words[!c->side].head, c->head, memory_order_release);
+    return MANTA_OK;
+}
+
+void bell_ring(bell *b)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&b->sleepers, memory_order_relaxed) == 0) return;
+    atomic_fetch_add_explicit(&b->word, 1, memory_order_seq_cst);
+    futex_wake(&b->word, INT_MAX, true);
+}
+
+void bell_wait(bell *b, int64_t deadline, bool (*ready)(void *ctx), void *ctx)
+{
+    uint32_t seen = atomic_load_explicit(&b->word, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!ready(ctx)) (void)futex_wait(&b->word, seen, deadline, true);
+    atomic_fetch_sub_explicit(&b->sleepers, 1, memory_order_seq_cst);
+}

@@ -1,0 +1,78 @@
+/* ring.h - messages from one process to another through shared memory, and the
+ * bell that wakes a process that sleeps.
+ *
+ * A channel is one piece of shared memory between two processes, side 0 and
+ * side 1, with a ring for each direction:
+ *
+ *     page 0   tail 0 | head 0 | tail 1 | head 1       (64 bytes apart)
+ *     ...      bytes of ring 0 (written by side 0)
+ *     ...      bytes of ring 1 (written by side 1)
+ *
+ * tail counts the bytes ever written and is stored by the writer alone; head
+ * counts the bytes ever read and is stored by the reader alone. A message is
+ * a length (4 bytes), 4 bytes unused, and its bytes, padded to 8. Each ring is
+ * mapped twice, end to start, so that a message is always contiguous.
+ *
+ * A channel belongs to its pair and is thrown away when either dies: a message
+ * that a dead writer had published (tail was stored) is whole, one that it had
+ * not is not seen. Whoever reads copies a message to memory of its own before
+ * it looks at it, and believes no number from the shared page without a check.
+ *
+ * A bell is one word per process. A process that has found all its rings empty
+ * says that it sleeps, looks once more, and waits on the word; whoever has
+ * published something for it looks whether it sleeps, and only then rings:
+ *
+ *     reader: sleepers += 1; fence; look again; futex_wait(word, seen)
+ *     writer: publish;       fence; if (sleepers) { word += 1; futex_wake }
+ *
+ * One of the two sees the other. The death of a peer rings the bell as well
+ * (runtime.c), so there is only this one thing to wait for. */
+#ifndef TASK_RING_H
+#define TASK_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+#define RING_SIZE    ((size_t)128 * 1024)
+#define RING_MESSAGE ((size_t)32 * 1024) /* the longest message */
+
+typedef struct channel channel;
+
+/* Bytes of shared memory that a channel takes. */
+size_t channel_size(void);
+
+/* Maps a channel as seen from `side` (0 or 1). fd stays the caller's.
+ * *out: owned, give back with channel_free(). */
+manta_status channel_open(int fd, int side, channel **out) MANTA_MUST_USE;
+void channel_free(channel *c); /* accepts NULL */
+
+/* Publishes a message of n bytes; false when there is no room for it now.
+ * n <= RING_MESSAGE. */
+bool channel_send(channel *c, const void *data, size_t n);
+
+/* Whether there is a message to read. */
+bool channel_ready(channel *c);
+
+/* The next message is copied behind what `into` holds (nothing, usually).
+ * MANTA_EBUSY there is none (no sentence); MANTA_ECORRUPT the other side wrote
+ * what cannot be: the channel is of no more use. */
+manta_status channel_recv(channel *c, buf *into) MANTA_MUST_USE;
+
+typedef struct bell {
+    _Atomic uint32_t word; /* anyone adds to it */
+    _Atomic uint32_t sleepers; /* threads of the owner that wait or are about to */
+} bell;
+
+/* Wakes the owner if it sleeps. Call it after publishing. */
+void bell_ring(bell *b);
+
+/* Sleeps until the bell rings or the deadline. ready(ctx) looks whether there
+ * is something after all; it is called once sleeping is announced. */
+void bell_wait(bell *b, int64_t deadline, bool (*ready)(void *ctx), void *ctx);
+
+#endif

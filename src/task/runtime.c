@@ -1,0 +1,767 @@
+/* runtime.c - see runtime.h: start and end, the watcher, and waiting. */
+#include "task/runtime.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/shm.h"
+#include "os/socket.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+
+/* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
+ * about as long. After SPIN_TURNS looks a spinner gives way at each turn, so
+ * that with more runnable threads than cores the others come first. */
+#define SPIN_NS        60000
+#define SPIN_TURNS     200
+#define GRACE_NS       50000000 /* how long to wait for the daemon's word on why a peer died */
+#define IDLE_PUMP_MS   1 /* how often the watcher moves queued calls on when nobody waits */
+#define START_LIMIT_MS 20000
+
+runtime *rt;
+
+/* ---- talking to the daemon ---- */
+
+void rt_tell(void)
+{
+    if (rt->is_local || rt->is_dead) return;
+    /* A failure is the node's end, which the watcher sees and deals with. */
+    manta_status st = socket_send(rt->fd, rt->out.at, rt->out.n, NULL, 0, true);
+    (void)st;
+}
+
+void rt_tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n)
+{
+    const size_t most = 8000; /* in one message */
+    for (size_t at = 0; at < n; at += most) {
+        size_t part = n - at < most ? n - at : most;
+        proto_begin(&rt->out, kind);
+        if (kind == PROTO_HOLD) {
+            wire_put_u32(&rt->out, client);
+            wire_put_u32(&rt->out, 0);
+        }
+        wire_put_u64(&rt->out, part);
+        buf_add(&rt->out, ids + at, part * 8);
+        rt_tell();
+    }
+}
+
+void rt_flush_drops(void)
+{
+    if (rt->drops.n == 0) return;
+    rt_tell_ids(PROTO_DROP, 0, rt->drops.at, rt->drops.n);
+    vec_clear(&rt->drops);
+}
+
+uint64_t rt_request_begin(uint32_t kind)
+{
+    proto_begin(&rt->out, kind);
+    wire_put_u64(&rt->out, ++rt->next_request);
+    return rt->next_request;
+}
+
+static bool reply_done(void *ctx)
+{
+    return ((reply *)ctx)->done || rt->is_dead;
+}
+
+manta_status rt_request(uint64_t request, reply *r)
+{
+    *r = (reply){.request = request, .fd = -1};
+    list_push(&rt->replies, &r->link);
+    rt_tell();
+    manta_status st = rt_wait(reply_done, r, CLOCK_NEVER);
+    list_remove(&r->link);
+    if (!r->done) return failure_raise(&rt->death);
+    if (!st && r->status) st = manta_fail(r->status, "%s", r->text);
+    return st;
+}
+
+static reply *find_reply(uint64_t request)
+{
+    for (list *l = rt->replies.next; l != &rt->replies; l = l->next)
+        if (LIST_ITEM(l, reply, link)->request == request) return LIST_ITEM(l, reply, link);
+    return NULL;
+}
+
+/* ---- segments come from the daemon ---- */
+
+static manta_status segment_make(void *ctx, size_t size, uint64_t *id, int *fd)
+{
+    reply r;
+    (void)ctx;
+    uint64_t request = rt_request_begin(PROTO_SEGMENT_NEW);
+    wire_put_u64(&rt->out, size);
+    TRY(rt_request(request, &r));
+    if (r.fd < 0) return manta_fail(MANTA_ECORRUPT, "a segment without memory");
+    *id = r.id;
+    *fd = r.fd;
+    return MANTA_OK;
+}
+
+static manta_status segment_open(void *ctx, uint64_t id, int *fd)
+{
+    reply r;
+    (void)ctx;
+    uint64_t request = rt_request_begin(PROTO_SEGMENT_OPEN);
+    wire_put_u64(&rt->out, id);
+    TRY(rt_request(request, &r));
+    if (r.fd < 0) return manta_fail(MANTA_ECORRUPT, "a segment without memory");
+    *fd = r.fd;
+    return MANTA_OK;
+}
+
+static void segment_give_back(void *ctx, uint64_t id)
+{
+    (void)ctx;
+    proto_begin(&rt->out, PROTO_SEGMENT_FREE);
+    wire_put_u64(&rt->out, id);
+    rt_tell();
+}
+
+/* ---- or, without a node, from the system ---- */
+
+static manta_status local_make(void *ctx, size_t size, uint64_t *id, int *fd)
+{
+    (void)ctx;
+    TRY(shm_new("manta-segment", shm_round(size), fd));
+    *id = ++rt->next_request;
+    return MANTA_OK;
+}
+
+static manta_status local_open(void *ctx, uint64_t id, int *fd)
+{
+    (void)ctx;
+    (void)fd;
+    return manta_fail(MANTA_ENOENT, "segment %llu is gone", (unsigned long long)id);
+}
+
+static void local_give_back(void *ctx, uint64_t id)
+{
+    (void)ctx;
+    (void)id;
+}
+
+/* ---- peers ---- */
+
+peer *find_peer(uint32_t id)
+{
+    peer **p = map_u64_find(&rt->peers, id);
+    return p ? *p : NULL;
+}
+
+bool peer_send(peer *p, const buf *b)
+{
+    if (p->is_dead || p->outbox.n > 0 || !channel_send(p->channel, b->at, b->n)) return false;
+    bell_ring(p->bell);
+    return true;
+}
+
+void peer_answer(peer *p, const buf *b)
+{
+    if (p->is_dead || peer_send(p, b)) return;
+    buf copy = {0};
+    buf_add(&copy, b->at, b->n);
+    vec_push(&p->outbox, copy);
+}
+
+static void peer_flush(peer *p)
+{
+    while (p->outbox.n > 0 && channel_send(p->channel, p->outbox.at[0].at, p->outbox.at[0].n)) {
+        buf_release(&p->outbox.at[0]);
+        vec_remove(&p->outbox, 0);
+        bell_ring(p->bell);
+    }
+}
+
+static void peer_free(peer *p)
+{
+    for (size_t i = 0; i < p->outbox.n; i++) buf_release(&p->outbox.at[i]);
+    vec_release(&p->outbox);
+    channel_free(p->channel);
+    shm_unmap(p->bell, shm_page());
+    socket_close_all(&p->pidfd, 1);
+    mem_free(p);
+}
+
+static void on_peer(wire *w, int *fds, int n_fds)
+{
+    uint32_t id = wire_u32(w);
+    int pid = (int)wire_u32(w);
+    uint32_t side = wire_u32(w);
+    void *at = NULL;
+    peer *p = mem_new(sizeof *p);
+    *p = (peer){.id = id, .pid = pid, .pidfd = -1, .status = -1};
+    list_init(&p->sent);
+    if (wire_end(w, "peer") || n_fds != 3 || side > 1 || channel_open(fds[0], (int)side, &p->channel) ||
+        shm_map(fds[1], shm_page(), true, &at)) {
+        log_error("a peer cannot be reached", LOG_STR("why", manta_error_text()));
+        peer_free(p);
+        socket_close_all(fds, n_fds);
+        return;
+    }
+    p->bell = at;
+    p->pidfd = fds[2];
+    close(fds[0]);
+    close(fds[1]);
+    *map_u64_put(&rt->peers, id) = p;
+}
+
+/* ---- reading the rings ---- */
+
+static void on_call(peer *p)
+{
+    incoming *c = incoming_of(p, rt->in.at, rt->in.n);
+    if (!c) {
+        log_error("a call that cannot be read", LOG_INT("pid", p->pid));
+        return;
+    }
+    list_push(&rt->calls, &c->link);
+    if (rt->blocked) exec_block(true); /* gives back what it cannot begin */
+}
+
+static void on_peer_message(peer *p)
+{
+    wire w = wire_of(rt->in.at, rt->in.n);
+    proto_kind kind = proto_kind_of(&w);
+    switch (kind) {
+    case PROTO_CALL: on_call(p); break;
+    case PROTO_DONE:
+    case PROTO_FAILED:
+    case PROTO_RETURNED: call_finish(p, &w, kind); break;
+    case PROTO_WAITS:
+        p->is_waiting = wire_u32(&w) != 0;
+        if (!p->is_waiting) calls_dispatch();
+        break;
+    default: log_error("a message of unknown kind", LOG_INT("kind", kind), LOG_INT("pid", p->pid)); break;
+    }
+}
+
+static bool pump_peer(peer *p)
+{
+    bool any = false;
+    for (;;) {
+        buf_reserve(&rt->in, 8);
+        buf_cut(&rt->in, 0);
+        manta_status st = channel_recv(p->channel, &rt->in);
+        if (st == MANTA_EBUSY) break;
+        any = true;
+        if (st) {
+            /* It writes what cannot be: the only safe thing is to be rid of it. */
+            log_error("a peer's ring is broken", LOG_INT("pid", p->pid), LOG_STR("why", manta_error_text()));
+            spawn_signal(p->pidfd, 9);
+            break;
+        }
+        on_peer_message(p);
+    }
+    return any;
+}
+
+bool rt_pump(void)
+{
+    bool any = false;
+    for (size_t i = 0; i < rt->peers.n; i++) {
+        peer *p = rt->peers.at[i].value;
+        if (p->outbox.n > 0) peer_flush(p);
+        if (channel_ready(p->channel)) any |= pump_peer(p);
+    }
+    if (any) calls_dispatch();
+    return any;
+}
+
+bool rt_has_input(void)
+{
+    for (size_t i = 0; i < rt->peers.n; i++)
+        if (channel_ready(rt->peers.at[i].value->channel)) return true;
+    return false;
+}
+
+void rt_changed(void)
+{
+    rt->changes++;
+    if (rt->bell) bell_ring(rt->bell);
+}
+
+/* ---- waiting ---- */
+
+static bool look_again(void *ctx)
+{
+    mutex_lock(&rt->lock);
+    bool yes = rt->changes != *(uint64_t *)ctx || rt_has_input();
+    mutex_unlock(&rt->lock);
+    return yes;
+}
+
+static void relax(unsigned turns)
+{
+    if (turns < SPIN_TURNS)
+        __builtin_ia32_pause();
+    else
+        sched_yield();
+}
+
+manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
+{
+    manta_status st = MANTA_OK;
+    int64_t spin_until = 0;
+    unsigned turns = 0;
+    bool blocked = false;
+    rt->waiters++;
+    for (;;) {
+        if (rt_pump()) {
+            spin_until = 0;
+            turns = 0;
+            if (rt->waiters > 1) rt_changed();
+        }
+        if (done(ctx)) break;
+        if (rt->is_local) { /* nobody else will ever do anything */
+            st = MANTA_ETIMEDOUT;
+            break;
+        }
+        if ((turns & 15) == 0) {
+            int64_t now = clock_now_ns();
+            if (now >= deadline) {
+                st = MANTA_ETIMEDOUT;
+                break;
+            }
+            if (!spin_until) spin_until = now + SPIN_NS;
+            if (now >= spin_until) {
+                if (rt->running && !rt->blocked) {
+                    blocked = true;
+                    exec_block(true);
+                }
+                uint64_t seen = rt->changes;
+                rt_flush_drops();
+                mutex_unlock(&rt->lock);
+                bell_wait(rt->bell, deadline, look_again, &seen);
+                mutex_lock(&rt->lock);
+                spin_until = 0;
+                turns = 0;
+                continue;
+            }
+        }
+        turns++;
+        mutex_unlock(&rt->lock);
+        relax(turns);
+        mutex_lock(&rt->lock);
+    }
+    rt->waiters--;
+    if (blocked) exec_block(false);
+    return st;
+}
+
+/* ---- what the daemon says ---- */
+
+static void on_object(wire *w, bool failed)
+{
+    uint64_t id = wire_u64(w);
+    value v;
+    manta_failure f;
+    if (failed)
+        failure_take(w, &f);
+    else
+        value_take(w, &v);
+    object *o = object_find(id);
+    if (wire_end(w, "object") || !o || o->state != OBJECT_PENDING || o->maker) return;
+    if (failed)
+        object_fail(o, &f);
+    else
+        object_set(o, &v);
+}
+
+static void on_info(wire *w)
+{
+    reply *r = find_reply(wire_u64(w));
+    manta_node_info x = {0};
+    sched_shape s[2];
+    x.daemon_pid = (int)wire_u32(w);
+    x.keeper_pid = (int)wire_u32(w);
+    x.zygote_pid = (int)wire_u32(w);
+    const void *p = wire_take(w, sizeof s);
+    if (p) memcpy(s, p, sizeof s);
+    x.workers = (int)wire_u32(w);
+    x.actors = (int)wire_u32(w);
+    x.leases = (int)wire_u32(w);
+    x.objects = wire_u64(w);
+    x.store_limit = wire_u64(w);
+    x.store_used = wire_u64(w);
+    uint32_t n = wire_u32(w);
+    for (uint32_t i = 0; i < n; i++) {
+        int pid = (int)wire_u32(w);
+        if (x.n_worker_pids < 64) x.worker_pids[x.n_worker_pids++] = pid;
+    }
+    if (!r || wire_end(w, "info")) return;
+    x.cpus = (double)s[0].amount[0] / SCHED_UNIT;
+    x.gpus = (double)s[0].amount[1] / SCHED_UNIT;
+    x.free_cpus = (double)s[1].amount[0] / SCHED_UNIT;
+    x.free_gpus = (double)s[1].amount[1] / SCHED_UNIT;
+    r->info = x;
+    r->done = true;
+}
+
+/* The answer to a request for a segment or an actor. */
+static void on_reply(wire *w, int *fds, int n_fds)
+{
+    reply *r = find_reply(wire_u64(w));
+    manta_status st = (manta_status)wire_u32(w);
+    uint64_t id = wire_u64(w);
+    char text[256];
+    wire_text(w, text, sizeof text);
+    if (!r || wire_end(w, "answer")) {
+        socket_close_all(fds, n_fds);
+        return;
+    }
+    r->status = st;
+    r->id = id;
+    r->fd = n_fds > 0 ? fds[0] : -1;
+    memcpy(r->text, text, sizeof text);
+    r->done = true;
+}
+
+static void on_construct(wire *w)
+{
+    size_t n;
+    uint64_t actor = wire_u64(w);
+    const void *bytes = wire_bytes(w, &n);
+    incoming *c = bytes && !wire_end(w, "constructor") ? incoming_of(NULL, bytes, n) : NULL;
+    if (!c) return;
+    c->actor = actor;
+    list_push(&rt->calls, &c->link);
+}
+
+static void on_cancel(wire *w)
+{
+    uint64_t task = wire_u64(w);
+    if (rt->running && rt->running->task == task) {
+        atomic_store(&rt->cancelled, task);
+        return;
+    }
+    for (list *l = rt->calls.next; l != &rt->calls; l = l->next) {
+        incoming *c = LIST_ITEM(l, incoming, link);
+        if (c->task != task || !c->from) continue;
+        manta_failure f = failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
+                                       "the call was cancelled before it began");
+        buf *b = proto_begin(&rt->out, PROTO_FAILED);
+        wire_put_u64(b, task);
+        wire_put_u64(b, 0);
+        failure_put(b, &f);
+        peer_answer(c->from, b);
+        incoming_free(c);
+        return;
+    }
+}
+
+static void peer_end(peer *p);
+
+static void on_daemon_message(wire *w, int *fds, int n_fds)
+{
+    proto_kind kind = proto_kind_of(w);
+    bool takes_fds = kind == PROTO_PEER || kind == PROTO_SEGMENT;
+    if (!takes_fds) socket_close_all(fds, n_fds);
+    switch (kind) {
+    case PROTO_PEER: on_peer(w, fds, n_fds); break;
+    case PROTO_SEGMENT:
+    case PROTO_FOUND: on_reply(w, fds, takes_fds ? n_fds : 0); break;
+    case PROTO_GRANT: {
+        peer *p = find_peer(wire_u32(w));
+        sched_shape s;
+        const void *bytes = wire_take(w, sizeof s.amount);
+        if (!p || !bytes) break;
+        memcpy(s.amount, bytes, sizeof s.amount);
+        calls_grant(p, &s);
+        break;
+    }
+    case PROTO_RECLAIM: {
+        peer *p = find_peer(wire_u32(w));
+        if (p) calls_reclaim(p);
+        break;
+    }
+    case PROTO_GONE: {
+        peer *p = find_peer(wire_u32(w));
+        int status = (int)wire_u32(w);
+        if (!p) break;
+        p->status = status;
+        peer_end(p);
+        break;
+    }
+    case PROTO_SEGMENT_GONE: store_forget(rt->store, wire_u64(w)); break;
+    case PROTO_FREE: {
+        uint64_t id = wire_u64(w);
+        store_place *at = map_u64_find(&rt->given, id);
+        if (!at) break;
+        store_place place = *at;
+        map_u64_remove(&rt->given, id);
+        store_give(rt->store, place);
+        break;
+    }
+    case PROTO_OBJECT: on_object(w, false); break;
+    case PROTO_OBJECT_FAILED: on_object(w, true); break;
+    case PROTO_CONSTRUCT: on_construct(w); break;
+    case PROTO_ACTOR_AT: {
+        uint64_t id = wire_u64(w);
+        uint32_t client = wire_u32(w);
+        int pid = (int)wire_u32(w), retries = (int)wire_u32(w);
+        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries);
+        break;
+    }
+    case PROTO_ACTOR_DEAD: {
+        manta_failure f;
+        uint64_t id = wire_u64(w);
+        failure_take(w, &f);
+        if (!wire_end(w, "actor")) actor_died(id, &f);
+        break;
+    }
+    case PROTO_CANCEL_TASK: on_cancel(w); break;
+    case PROTO_EXIT: rt->exiting = true; break;
+    case PROTO_INFO_IS: on_info(w); break;
+    default: log_error("the daemon said something unknown", LOG_INT("kind", kind)); break;
+    }
+}
+
+/* ---- deaths ---- */
+
+/* A peer is dead, and why is known as well as it will be. What it had
+ * published is read first: it is whole. */
+static void peer_end(peer *p)
+{
+    if (p->is_dead) return;
+    pump_peer(p);
+    p->is_dead = true;
+    calls_peer_died(p);
+    actor_peer_died(p);
+    for (list *l = rt->calls.next; l != &rt->calls;) {
+        incoming *c = LIST_ITEM(l, incoming, link);
+        l = l->next;
+        if (c->from == p) incoming_free(c);
+    }
+    map_u64_remove(&rt->peers, p->id);
+    vec_push(&rt->graves, p); /* a call that runs may still point to it */
+    if (!rt->running) {
+        for (size_t i = 0; i < rt->graves.n; i++) peer_free(rt->graves.at[i]);
+        vec_clear(&rt->graves);
+    }
+}
+
+static void node_end(void)
+{
+    if (rt->is_dead) return;
+    if (rt->is_worker) _exit(0);
+    rt->is_dead = true;
+    rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
+                             "the node is gone: its daemon was process %d", (int)rt->daemon);
+    calls_node_died();
+    rt_changed();
+}
+
+/* ---- the watcher ---- */
+
+typedef struct watch_set {
+    VEC(struct pollfd) polls;
+    VEC(uint32_t) ids; /* of the peers, behind the first FIXED polls */
+} watch_set;
+
+enum { WATCH_DAEMON, WATCH_NUDGE, WATCH_KEEPER, FIXED };
+
+static int watch_prepare(watch_set *s)
+{
+    bool dying = false;
+    vec_clear(&s->polls);
+    vec_clear(&s->ids);
+    vec_push(&s->polls, ((struct pollfd){.fd = rt->is_dead ? -1 : rt->fd, .events = POLLIN}));
+    vec_push(&s->polls, ((struct pollfd){.fd = rt->nudge_fd, .events = POLLIN}));
+    vec_push(&s->polls, ((struct pollfd){.fd = rt->is_dead ? -1 : rt->keeper_pidfd, .events = POLLIN}));
+    for (size_t i = 0; i < rt->peers.n; i++) {
+        peer *p = rt->peers.at[i].value;
+        dying = dying || p->is_dying;
+        if (p->is_dying) continue;
+        vec_push(&s->polls, ((struct pollfd){.fd = p->pidfd, .events = POLLIN}));
+        vec_push(&s->ids, p->id);
+    }
+    if (dying) return 5;
+    return rt->queued > 0 ? IDLE_PUMP_MS : -1;
+}
+
+static void read_daemon(void)
+{
+    static char in[SOCKET_MAX_MESSAGE] __attribute__((aligned(16)));
+    for (;;) {
+        size_t n;
+        int fds[SOCKET_MAX_FDS], n_fds;
+        manta_status st = socket_recv(rt->fd, in, sizeof in, &n, fds, &n_fds, false);
+        if (st == MANTA_EBUSY) return;
+        if (st == MANTA_ECORRUPT) continue;
+        if (st) {
+            node_end();
+            return;
+        }
+        wire w = wire_of(in, n);
+        on_daemon_message(&w, fds, n_fds);
+    }
+}
+
+static void watch_peers(const watch_set *s)
+{
+    int64_t now = clock_now_ns();
+    for (size_t i = 0; i < s->ids.n; i++) {
+        peer *p = find_peer(s->ids.at[i]);
+        if (!p || !s->polls.at[FIXED + i].revents) continue;
+        p->is_dying = true;
+        p->died_ns = now;
+    }
+    for (size_t i = 0; i < rt->peers.n;) {
+        peer *p = rt->peers.at[i].value;
+        if (p->is_dying && now - p->died_ns > GRACE_NS)
+            peer_end(p);
+        else
+            i++;
+    }
+}
+
+static void watcher_main(void *arg)
+{
+    watch_set s = {0};
+    (void)arg;
+    for (;;) {
+        mutex_lock(&rt->lock);
+        int timeout = watch_prepare(&s);
+        rt->watcher_idles = timeout < 0;
+        mutex_unlock(&rt->lock);
+        int got = os->poll(s.polls.at, (nfds_t)s.polls.n, timeout);
+        mutex_lock(&rt->lock);
+        rt->watcher_idles = false;
+        if (rt->is_closing) break;
+        if (got > 0 && s.polls.at[WATCH_NUDGE].revents) {
+            uint64_t count;
+            (void)!read(rt->nudge_fd, &count, sizeof count);
+        }
+        if (got > 0 && s.polls.at[WATCH_DAEMON].revents) read_daemon();
+        if (got > 0 && s.polls.at[WATCH_KEEPER].revents) node_end();
+        if (got >= 0) watch_peers(&s);
+        if (rt->queued > 0 && !rt->is_dead) {
+            rt_pump();
+            calls_dispatch();
+        }
+        rt_flush_drops();
+        rt_changed();
+        mutex_unlock(&rt->lock);
+    }
+    mutex_unlock(&rt->lock);
+    vec_release(&s.polls);
+    vec_release(&s.ids);
+}
+
+/* ---- start and end ---- */
+
+static runtime *runtime_new(void)
+{
+    runtime *r = mem_new(sizeof *r);
+    mutex_init(&r->lock);
+    list_init(&r->replies);
+    list_init(&r->calls);
+    r->fd = r->nudge_fd = r->keeper_pidfd = -1;
+    r->client = 1;
+    return r;
+}
+
+/* The daemon's first message. */
+static manta_status welcome(int keeper_pidfd)
+{
+    char in[4096] __attribute__((aligned(16)));
+    size_t n;
+    int fds[SOCKET_MAX_FDS], n_fds;
+    void *at;
+    struct pollfd p[2] = {{.fd = rt->fd, .events = POLLIN}, {.fd = keeper_pidfd, .events = POLLIN}};
+    if (os->poll(p, 2, START_LIMIT_MS) <= 0 || !(p[0].revents & POLLIN))
+        return manta_fail(MANTA_EDIED, "the node did not start");
+    TRY(socket_recv(rt->fd, in, sizeof in, &n, fds, &n_fds, true));
+    wire w = wire_of(in, n);
+    proto_kind kind = proto_kind_of(&w);
+    rt->client = wire_u32(&w);
+    rt->daemon = (pid_t)wire_u32(&w);
+    const void *total = wire_take(&w, sizeof rt->total.amount);
+    if (total) memcpy(rt->total.amount, total, sizeof rt->total.amount);
+    for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
+    manta_status st = wire_end(&w, "welcome");
+    if (!st && (kind != PROTO_WELCOME || n_fds != 1)) st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
+    if (!st) st = shm_map(fds[0], shm_page(), true, &at);
+    socket_close_all(fds, n_fds);
+    if (!st) rt->bell = at;
+    return st;
+}
+
+manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker)
+{
+    rt = runtime_new();
+    rt->fd = fd;
+    rt->keeper_pidfd = keeper_pidfd;
+    rt->is_worker = is_worker;
+    rt->store =
+        store_new((store_source){.make = segment_make, .open = segment_open, .give_back = segment_give_back});
+    rt->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    manta_status st = rt->nudge_fd < 0 ? manta_fail(MANTA_EIO, "eventfd: %s", strerror(errno)) : MANTA_OK;
+    if (!st) st = welcome(keeper_pidfd);
+    if (!st) st = thread_start(&rt->watcher, "manta-watch", watcher_main, NULL);
+    return st;
+}
+
+manta_status runtime_open_local(void)
+{
+    rt = runtime_new();
+    rt->is_local = true;
+    rt->store =
+        store_new((store_source){.make = local_make, .open = local_open, .give_back = local_give_back});
+    return MANTA_OK;
+}
+
+/* The node is gone, or never was; gives back what this process holds. */
+void runtime_close(void)
+{
+    if (!rt) return;
+    if (rt->bell) {
+        mutex_lock(&rt->lock);
+        rt->is_closing = true;
+        mutex_unlock(&rt->lock);
+        uint64_t one = 1;
+        if (rt->watcher.id) {
+            (void)!write(rt->nudge_fd, &one, sizeof one);
+            thread_join(&rt->watcher);
+        }
+    }
+    exec_end_selves();
+    calls_release();
+    actors_release();
+    for (size_t i = 0; i < rt->objects.n; i++) {
+        object *o = rt->objects.at[i].value;
+        if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
+        mem_free(o->failure);
+        vec_release(&o->waiting);
+        mem_free(o);
+    }
+    for (size_t i = 0; i < rt->peers.n; i++) peer_free(rt->peers.at[i].value);
+    for (size_t i = 0; i < rt->graves.n; i++) peer_free(rt->graves.at[i]);
+    for (size_t i = 0; i < rt->functions.n; i++) {
+        mem_free(rt->functions.at[i].value->name);
+        mem_free(rt->functions.at[i].value);
+    }
+    map_u64_release(&rt->objects);
+    map_u64_release(&rt->peers);
+    map_u64_release(&rt->given);
+    map_release(&rt->functions);
+    vec_release(&rt->graves);
+    vec_release(&rt->drops);
+    store_free(rt->store);
+    shm_unmap(rt->bell, shm_page());
+    buf_release(&rt->out);
+    buf_release(&rt->in);
+    socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd}, 3);
+    mutex_release(&rt->lock);
+    mem_free(rt);
+    rt = NULL;
+}

@@ -1,0 +1,266 @@
+/* runtime.h - a process of the node, seen from inside: the driver or a worker.
+ * Private to task/.
+ *
+ * One lock (runtime.lock) guards everything here. Two kinds of threads take it:
+ * the program's own, and one watcher per process, which reads what the daemon
+ * says and watches the pidfds of the peers. Messages of peers are read by
+ * whoever waits (rt_wait pumps the rings while it spins); the watcher pumps
+ * only when calls are queued and nobody waits.
+ *
+ * All waiting is on one word, the bell (ring.h): peers ring it, and the
+ * watcher rings it when the daemon said something or a peer died.
+ *
+ * Objects. An entry (object) exists for every object this process has a
+ * reference to, or uses in a call, or will make. It is
+ *   - ours (id made here): unknown to the daemon until it is exported, that is
+ *     until another process may come to know its number; or
+ *   - a stranger's: then the daemon counts at least one hold of this process
+ *     (`held`), which is dropped when the entry goes. */
+#ifndef TASK_RUNTIME_H
+#define TASK_RUNTIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/task.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "os/thread.h"
+#include "store/store.h"
+#include "task/node.h"
+#include "task/proto.h"
+#include "task/ring.h"
+#include "task/value.h"
+
+#define CLIENT_SHIFT 40 /* an object's number: its maker's client number, and a count */
+
+typedef struct call call;
+typedef struct actor_link actor_link;
+
+typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
+
+typedef struct object {
+    uint64_t id;
+    int32_t refs; /* of the program, and of objects here that contain it */
+    int32_t pins; /* of calls under way, and of waits */
+    int32_t held; /* holds the daemon counts for us */
+    object_state state;
+    bool exported; /* the daemon knows it */
+    bool wanted; /* the daemon was asked for it */
+    bool unsealed; /* manta_create() without manta_seal() yet */
+    bool on_heap, is_own, is_pinned; /* whose v.at is: our heap, our segment, a pinned segment */
+    value v;
+    manta_failure *failure;
+    VEC(call *) waiting; /* calls with this as an argument */
+    call *maker; /* the call that will make it */
+} object;
+
+typedef struct function {
+    char *name;
+    int64_t est_ns; /* running mean of what a call takes; -1: not known */
+} function;
+
+typedef struct call_arg {
+    value v;
+    object *o; /* resolved before the call; NULL: v is the value */
+} call_arg;
+
+struct call {
+    list link; /* in a shape's queue, a peer's sent list or an actor's queue */
+    uint64_t id; /* of the first result */
+    int results, n_args, missing; /* missing: arguments that are not there yet */
+    int attempt, max_retries;
+    bool retry_errors, cancelled, is_sent;
+    function *fn;
+    struct shape *shape; /* NULL for actors */
+    actor_link *actor;
+    struct peer *at; /* where it was sent */
+    int64_t est_ns; /* what was added to the peer's load */
+    call_arg args[];
+};
+
+/* Calls that need the same, and the workers leased for it. */
+typedef struct shape {
+    sched_shape amount;
+    list queue;
+    int64_t queued, demanded;
+    VEC(struct peer *) workers;
+} shape;
+
+typedef struct peer {
+    uint32_t id;
+    int pid, pidfd;
+    channel *channel;
+    bell *bell;
+    bool is_dead; /* its end has been dealt with */
+    bool is_dying; /* its pidfd is readable */
+    bool is_waiting; /* its call waits: it takes nothing now */
+    bool give_back; /* its lease ends with the calls it has */
+    int64_t died_ns;
+    int status;
+    shape *shape; /* leased for it */
+    int in_flight;
+    int64_t load_ns;
+    list sent; /* calls, in the order in which they were sent */
+    VEC(buf) outbox; /* answers that found the ring full */
+} peer;
+
+typedef enum actor_link_state { ACTOR_UNKNOWN, ACTOR_AT, ACTOR_LOST, ACTOR_DEAD } actor_link_state;
+
+/* An actor as a caller sees it. */
+struct actor_link {
+    uint64_t id;
+    actor_link_state state;
+    peer *at;
+    int pid, retries;
+    bool wanted, ready;
+    manta_failure failure;
+    list queue; /* calls not sent, in order */
+    int64_t queued;
+};
+
+typedef struct reply {
+    list link;
+    uint64_t request;
+    bool done;
+    manta_status status;
+    uint64_t id;
+    int fd;
+    char text[256];
+    manta_node_info info;
+} reply;
+
+/* A call that came in. The bytes follow. */
+typedef struct incoming {
+    list link;
+    peer *from; /* NULL: the daemon (a constructor), or this process */
+    uint64_t task, actor;
+    buf bytes;
+} incoming;
+
+typedef struct self_of {
+    void *self;
+    void (*end)(void *self);
+    bool failed;
+    manta_failure failure;
+} self_of;
+
+typedef struct runtime {
+    mutex lock;
+    bool is_local, is_worker, is_dead, is_closing, exiting;
+    manta_failure death; /* why is_dead */
+    int fd, nudge_fd, keeper_pidfd;
+    pid_t keeper, daemon, owner; /* owner: the process itself */
+    bell *bell;
+    uint32_t client;
+    uint64_t next_id, next_request;
+    sched_shape total;
+    char names[SCHED_RESOURCES][32];
+    store *store;
+    thread_id watcher;
+    bool watcher_idles; /* it sleeps without a time limit */
+    uint64_t changes; /* counts what other threads should look at */
+    int waiters;
+    MAP_U64(peer *) peers;
+    VEC(peer *) graves; /* peers that ended; freed at the end */
+    MAP_U64(object *) objects;
+    MAP_U64(store_place) given; /* blocks of exported objects, until the daemon frees them */
+    MAP(function *) functions;
+    VEC(shape *) shapes;
+    MAP_U64(actor_link *) actors;
+    list replies;
+    buf out, in;
+    VEC(uint64_t) drops; /* to be told to the daemon */
+    uint64_t done; /* calls that ended */
+    int64_t queued; /* calls that are ready and not sent */
+    /* a worker's */
+    list calls; /* incoming, in order */
+    incoming *running;
+    _Atomic uint64_t cancelled; /* task that was asked to end */
+    MAP_U64(self_of *) selves;
+    bool blocked;
+} runtime;
+
+/* The one of this process; NULL before manta_init(). */
+extern runtime *rt;
+
+/* runtime.c */
+manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker) MANTA_MUST_USE;
+manta_status runtime_open_local(void) MANTA_MUST_USE;
+void runtime_close(void);
+/* Sends rt->out to the daemon. */
+void rt_tell(void);
+/* Says so to the daemon in one message: kind, n, ids. */
+void rt_tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n);
+void rt_flush_drops(void);
+/* Waits, with the lock held at entry and exit, until done(ctx); MANTA_ETIMEDOUT
+ * (no sentence). */
+manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline);
+/* Reads all rings. Whether there was anything. */
+bool rt_pump(void);
+bool rt_has_input(void);
+void rt_changed(void); /* other threads should look again */
+/* A request to the daemon in rt->out, and its answer. */
+uint64_t rt_request_begin(uint32_t kind);
+manta_status rt_request(uint64_t request, reply *r);
+bool peer_send(peer *p, const buf *b); /* false: no room */
+void peer_answer(peer *p, const buf *b); /* queued when there is no room */
+peer *find_peer(uint32_t id);
+
+/* objects.c */
+object *object_new(uint64_t id);
+object *object_find(uint64_t id);
+uint64_t object_id(int n); /* the first of n new numbers */
+/* A value becomes an object of ours, with no reference yet. */
+manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA_MUST_USE;
+void object_set(object *o, const value *v); /* a result has come in a message */
+void object_fail(object *o, const manta_failure *f);
+void object_export(object *o);
+void object_want(object *o);
+void object_unref(object *o);
+void object_unpin(object *o);
+/* Makes o->v.at point to its bytes. */
+manta_status object_map(object *o) MANTA_MUST_USE;
+/* An entry for the reference of another process; it is one hold more that the
+ * daemon must be told of, unless `told`. */
+object *object_adopt(uint64_t id, bool told);
+
+/* calls.c */
+void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
+                 const manta_arg *args, int results, manta_ref *out);
+void call_argument_ready(call *c);
+void call_finish(peer *from, wire *w, proto_kind kind);
+void calls_dispatch(void);
+void calls_peer_died(peer *p);
+void calls_node_died(void);
+void calls_encode(buf *b, const call *c);
+bool call_send(call *c, peer *p); /* false: no room in the ring */
+void call_cancel(call *c, bool force);
+/* Fails a call that is in no list, and unties it from what it waits for. */
+void call_abandon(call *c, const manta_failure *f);
+manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind);
+void calls_grant(peer *p, const sched_shape *amount);
+void calls_reclaim(peer *p); /* others wait for the worker */
+void calls_release(void); /* frees what is left at the end */
+
+/* actors.c */
+actor_link *actor_find_link(uint64_t id);
+void actor_dispatch(actor_link *a);
+void actor_at(uint64_t id, uint32_t client, int pid, int retries);
+void actor_died(uint64_t id, const manta_failure *f);
+void actor_peer_died(peer *p);
+void actors_release(void);
+
+/* exec.c */
+/* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */
+void exec_run(incoming *c, buf *answer);
+/* Takes a call that came in apart far enough to queue it. */
+incoming *incoming_of(peer *from, const void *bytes, size_t n);
+void incoming_free(incoming *c);
+void exec_block(bool on); /* the call that runs here waits, or goes on */
+void exec_end_selves(void);
+
+#endif

@@ -1,0 +1,83 @@
+/* sched.h - who gets which worker: the daemon's placing. Pure.
+ *
+ * A client says how many calls of one shape (an amount of every resource) it
+ * has waiting; the scheduler leases it workers, as long as there is enough of
+ * everything, in turn with the other clients. A lease is the client's until it
+ * returns it: calls then go from client to worker without the daemon. An actor
+ * takes a worker for itself. When somebody waits for what others hold, the
+ * holders are asked to return what they do not use.
+ *
+ * sched_step() takes one event and writes actions; no input, output, clock or
+ * random number. Amounts are in 1/10000. The free amount may be negative for a
+ * while: a call that waits gives its cores back and takes them again, asking
+ * nobody, when its wait ends. */
+#ifndef TASK_SCHED_H
+#define TASK_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/vec.h"
+
+#define SCHED_RESOURCES 8 /* cpu, gpu, and what the node's options name */
+#define SCHED_UNIT      10000
+
+typedef struct sched_shape {
+    int64_t amount[SCHED_RESOURCES];
+} sched_shape;
+
+typedef struct sched sched;
+
+typedef enum sched_kind {
+    SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number) */
+    SCHED_RETURN, /* client, worker: the lease ends */
+    SCHED_WORKER_UP, /* worker */
+    SCHED_WORKER_GONE, /* worker: is dead */
+    SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
+    SCHED_BLOCKED, /* worker: its call waits */
+    SCHED_RUNNING, /* worker: its call goes on */
+    SCHED_ACTOR, /* client = actor's number, shape: wants a worker */
+    SCHED_ACTOR_CANCEL /* client = actor's number: no longer */
+} sched_kind;
+
+typedef struct sched_event {
+    sched_kind kind;
+    uint64_t client;
+    uint32_t worker;
+    sched_shape shape;
+    int64_t n;
+} sched_event;
+
+typedef enum sched_action_kind {
+    SCHED_DO_GRANT, /* client gets worker for shape */
+    SCHED_DO_ACTOR, /* actor `client` gets worker */
+    SCHED_DO_START, /* start a worker */
+    SCHED_DO_STOP, /* end an idle worker */
+    SCHED_DO_KILL, /* end a worker whose caller died in the middle of a call */
+    SCHED_DO_RECLAIM /* ask client to return worker as soon as it has nothing to do */
+} sched_action_kind;
+
+typedef struct sched_action {
+    sched_action_kind kind;
+    uint64_t client;
+    uint32_t worker;
+    sched_shape shape;
+} sched_action;
+
+typedef VEC(sched_action) sched_actions;
+
+/* `idle`: how many workers to keep ready. */
+sched *sched_new(sched_shape total, int idle);
+void sched_free(sched *s); /* accepts NULL */
+void sched_step(sched *s, const sched_event *e, sched_actions *out);
+
+/* Whether the node could ever run it; the number of the resource that is
+ * missing goes to *missing. */
+bool sched_feasible(const sched_shape *total, const sched_shape *shape, int *missing);
+
+sched_shape sched_total(const sched *s);
+sched_shape sched_left(const sched *s);
+int sched_leases(const sched *s);
+int sched_workers(const sched *s);
+
+#endif

@@ -1,0 +1,758 @@
+/* task.c - the public calls of manta/task.h: each takes the lock, does its
+ * work through the other files of this folder, and gives it back. */
+#include <manta/task.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/cpu.h"
+#include "os/socket.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "task/runtime.h"
+
+#define STOP_LIMIT_MS 5000
+#define PRESTART_MOST 4
+
+/* ---- start and end ---- */
+
+/* Reads "name=amount,..." into the resources behind cpu and gpu. */
+static manta_status name_resources(const char *text, node_config *c)
+{
+    int n = 2;
+    while (text && *text) {
+        const char *eq = strchr(text, '=');
+        char *end = NULL;
+        if (!eq || eq == text || (size_t)(eq - text) >= sizeof c->names[0])
+            return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
+        double x = strtod(eq + 1, &end);
+        if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > 1e12)
+            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
+        if (n == SCHED_RESOURCES)
+            return manta_fail(MANTA_EINVAL, "more than %d kinds of resources", SCHED_RESOURCES - 2);
+        memcpy(c->names[n], text, (size_t)(eq - text));
+        c->total.amount[n++] = (int64_t)(x * SCHED_UNIT + 0.5);
+        text = *end ? end + 1 : end;
+    }
+    return MANTA_OK;
+}
+
+static manta_status config_of(const manta_node_options *o, node_config *c)
+{
+    int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
+    *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
+    c->total.amount[0] = (int64_t)cores * SCHED_UNIT;
+    c->total.amount[1] = (int64_t)(o && o->num_gpus > 0 ? o->num_gpus : 0) * SCHED_UNIT;
+    memcpy(c->names[0], "cpu", 4);
+    memcpy(c->names[1], "gpu", 4);
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    c->store_limit = o && o->store_memory ? o->store_memory : memory / 10 * 3;
+    return o ? name_resources(o->resources, c) : MANTA_OK;
+}
+
+/* A program that ends without manta_shutdown() leaves nothing either way; this
+ * lets it also wait for its keeper, so that not even a zombie is left to
+ * whoever adopts it. Children forked by the program have no part in it. */
+static bool exit_is_watched;
+
+static void at_exit(void)
+{
+    if (rt && rt->owner == getpid()) manta_shutdown();
+}
+
+manta_status manta_init(int *argc, char ***argv, const manta_node_options *options)
+{
+    node_config c;
+    int fd = -1, keeper_pidfd = -1;
+    pid_t keeper = 0;
+    (void)argc;
+    (void)argv;
+    if (rt) return manta_fail(MANTA_EEXIST, "manta_init() was called before");
+    TRY(config_of(options, &c));
+    if (options && options->in_process) {
+        TRY(runtime_open_local());
+        rt->total = c.total;
+        memcpy(rt->names, c.names, sizeof rt->names);
+        return MANTA_OK;
+    }
+    if (spawn_threads() > 1)
+        return manta_fail(MANTA_EUNSUPPORTED, "manta_init() must come before the program starts threads: "
+                                              "workers are forked from it, and a fork has one thread");
+    TRY(node_start(&c, &keeper, &fd, &keeper_pidfd));
+    manta_status st = runtime_open(fd, keeper_pidfd, false);
+    rt->keeper = keeper;
+    rt->owner = getpid();
+    if (!exit_is_watched) exit_is_watched = atexit(at_exit) == 0;
+    if (st) {
+        manta_error e;
+        manta_error_get(&e);
+        os->kill(keeper, SIGKILL);
+        spawn_wait(keeper);
+        runtime_close();
+        return manta_error_raise(&e);
+    }
+    return MANTA_OK;
+}
+
+void manta_shutdown(void)
+{
+    if (!rt || rt->is_worker) return;
+    if (!rt->is_local) {
+        mutex_lock(&rt->lock);
+        proto_begin(&rt->out, PROTO_SHUTDOWN);
+        rt_tell();
+        struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
+        pid_t keeper = rt->keeper;
+        mutex_unlock(&rt->lock);
+        if (os->poll(&p, 1, STOP_LIMIT_MS) <= 0)
+            spawn_signal(p.fd, SIGKILL); /* then the daemon ends the rest */
+        spawn_wait(keeper);
+    }
+    runtime_close();
+}
+
+bool manta_is_initialized(void)
+{
+    return rt != NULL;
+}
+
+/* A failure without a node to keep it in. */
+static manta_status no_node(void)
+{
+    return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
+}
+
+/* ---- calls ---- */
+
+manta_arg manta_str(const char *s)
+{
+    manta_arg a = {.kind = MANTA_KIND_STR};
+    a.as.bytes.at = s;
+    a.as.bytes.n = s ? strlen(s) : 0;
+    return a;
+}
+
+void manta_submit(const char *name, const manta_task_options *options, int n_args, const manta_arg *args,
+                  int results, manta_ref *out)
+{
+    for (int i = 0; i < results; i++) out[i].id = 0;
+    if (!rt) {
+        (void)no_node();
+        return;
+    }
+    mutex_lock(&rt->lock);
+    call_submit(name, options, NULL, n_args, args, results, out);
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+}
+
+manta_ref manta_submit_one(const char *name, const manta_task_options *options, int n_args,
+                           const manta_arg *args)
+{
+    manta_ref r;
+    manta_submit(name, options, n_args, args + 1, 1, &r);
+    return r;
+}
+
+/* ---- objects ---- */
+
+/* A reference that only carries this thread's last error. */
+static manta_ref failed_ref(manta_failure_kind kind, manta_status st)
+{
+    manta_failure f = failure_here(kind, st, NULL);
+    object *o = object_new(object_id(1));
+    o->refs = 1;
+    object_fail(o, &f);
+    return (manta_ref){o->id};
+}
+
+manta_ref manta_put(manta_arg arg)
+{
+    value v;
+    object *o;
+    manta_ref r = {0};
+    if (!rt) {
+        (void)no_node();
+        return r;
+    }
+    mutex_lock(&rt->lock);
+    manta_status st =
+        arg.kind == MANTA_KIND_REF
+            ? manta_fail(MANTA_EINVAL, "a reference is an object already; put manta_refs() to keep it as one")
+            : value_of(&arg, &v);
+    if (!st) st = object_make(&arg, &v, &o);
+    if (st) {
+        r = failed_ref(st == MANTA_ENOSPC ? MANTA_FAILED_FULL : MANTA_FAILED_SUBMIT, st);
+    } else {
+        o->refs = 1;
+        r.id = o->id;
+    }
+    mutex_unlock(&rt->lock);
+    return r;
+}
+
+manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, manta_array *out, manta_ref *ref)
+{
+    value v;
+    void *at = NULL;
+    if (!rt) return no_node();
+    if (ndim < 0 || ndim > MANTA_MAX_DIMS) return manta_fail(MANTA_EINVAL, "%d dimensions", ndim);
+    manta_array a = manta_array_of(dtype, ndim, dims, NULL);
+    manta_arg arg = manta_elements(&a);
+    TRY(value_of(&arg, &v));
+    mutex_lock(&rt->lock);
+    manta_status st = store_take(rt->store, (size_t)v.size, &v.place, &at);
+    if (!st) {
+        object *o = object_new(object_id(1));
+        v.at = at;
+        o->v = v;
+        o->is_own = o->unsealed = true;
+        o->refs = 1;
+        ref->id = o->id;
+        *out = manta_array_of(dtype, ndim, dims, at);
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_seal(manta_ref ref)
+{
+    manta_status st = MANTA_OK;
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    object *o = object_find(ref.id);
+    if (!o || !o->unsealed)
+        st = manta_fail(MANTA_EINVAL, "there is nothing to seal");
+    else {
+        o->unsealed = false;
+        o->state = OBJECT_READY;
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+static bool object_settled(void *ctx)
+{
+    const object *o = ctx;
+    return o->state != OBJECT_PENDING;
+}
+
+static manta_status timed_out(const object *o, int64_t timeout_ms)
+{
+    const call *c = o->maker;
+    if (c)
+        return manta_fail(MANTA_ETIMEDOUT, "no result of %s after %lld ms (%s)", c->fn->name,
+                          (long long)timeout_ms,
+                          c->missing   ? "it waits for its arguments"
+                          : c->is_sent ? "it was sent to a worker"
+                                       : "it waits for a worker");
+    return manta_fail(MANTA_ETIMEDOUT, "no object after %lld ms", (long long)timeout_ms);
+}
+
+/* Waits for an object and makes its bytes readable; with the lock held. *out
+ * is pinned until object_unpin(). */
+static manta_status await(manta_ref ref, int64_t timeout_ms, object **out)
+{
+    object *o = object_find(ref.id);
+    if (!o) return manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
+    if (o->unsealed) return manta_fail(MANTA_EINVAL, "the object is not sealed");
+    o->pins++;
+    manta_status st = MANTA_OK;
+    if (o->state == OBJECT_PENDING) {
+        object_want(o);
+        st = rt_wait(object_settled, o, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms));
+        if (st) st = timed_out(o, timeout_ms);
+    }
+    if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
+    if (!st) st = object_map(o);
+    if (st)
+        object_unpin(o);
+    else
+        *out = o;
+    return st;
+}
+
+/* The value of an object of one kind (NONE: of any). */
+static manta_status get(manta_ref ref, manta_kind kind, int64_t timeout_ms, value *out)
+{
+    object *o;
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    manta_status st = await(ref, timeout_ms, &o);
+    if (!st) {
+        *out = o->v;
+        if (kind != MANTA_KIND_NONE && o->v.kind != kind)
+            st = manta_fail(MANTA_EINVAL, "the object is %s, not %s", value_kind_name(o->v.kind),
+                            value_kind_name(kind));
+        object_unpin(o);
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_get(manta_ref ref, int64_t timeout_ms)
+{
+    value v;
+    return get(ref, MANTA_KIND_NONE, timeout_ms, &v);
+}
+
+manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_F64, timeout_ms, &v));
+    memcpy(out, &v.word, 8);
+    return MANTA_OK;
+}
+
+manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_I64, timeout_ms, &v));
+    *out = (int64_t)v.word;
+    return MANTA_OK;
+}
+
+manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_BOOL, timeout_ms, &v));
+    *out = v.word != 0;
+    return MANTA_OK;
+}
+
+manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_STR, timeout_ms, &v));
+    *out = v.at;
+    return MANTA_OK;
+}
+
+manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_BYTES, timeout_ms, &v));
+    *at = v.at;
+    *n = (size_t)v.size;
+    return MANTA_OK;
+}
+
+manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_ARRAY, timeout_ms, &v));
+    *out = manta_array_of(v.dtype, v.ndim, v.shape, (void *)(uintptr_t)v.at);
+    return MANTA_OK;
+}
+
+manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int64_t timeout_ms)
+{
+    value v = {0};
+    TRY(get(ref, MANTA_KIND_REFS, timeout_ms, &v));
+    *out = v.at;
+    *n = (size_t)v.size / sizeof(manta_ref);
+    return MANTA_OK;
+}
+
+/* ---- many at once ---- */
+
+typedef struct many {
+    const manta_ref *refs;
+    size_t n, want;
+    bool all; /* the first failure ends the wait too */
+    size_t from; /* those before it are known to be ready (when all) */
+} many;
+
+static bool many_done(void *ctx)
+{
+    many *m = ctx;
+    size_t ready = 0;
+    if (m->all) {
+        for (; m->from < m->n; m->from++) {
+            const object *o = object_find(m->refs[m->from].id);
+            if (o && o->state == OBJECT_FAILED) return true;
+            if (o && o->state == OBJECT_PENDING) return false;
+        }
+        return true;
+    }
+    for (size_t i = 0; i < m->n && ready < m->want; i++) {
+        const object *o = object_find(m->refs[i].id);
+        ready += !o || o->state != OBJECT_PENDING;
+    }
+    return ready >= m->want;
+}
+
+static manta_status pin_all(const manta_ref *refs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        object *o = object_find(refs[i].id);
+        if (!o) {
+            while (i-- > 0) object_unpin(object_find(refs[i].id));
+            return manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
+        }
+        o->pins++;
+    }
+    for (size_t i = 0; i < n; i++) object_want(object_find(refs[i].id));
+    return MANTA_OK;
+}
+
+manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
+{
+    many m = {.refs = refs, .n = n, .all = true};
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    manta_status st = pin_all(refs, n);
+    if (!st) {
+        if (rt_wait(many_done, &m, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)))
+            st = timed_out(object_find(refs[m.from].id), timeout_ms);
+        for (size_t i = 0; i < n && !st; i++) {
+            object *o = object_find(refs[i].id);
+            if (o->state == OBJECT_FAILED) st = failure_raise(o->failure);
+        }
+        for (size_t i = 0; i < n; i++) object_unpin(object_find(refs[i].id));
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+static int compare_refs(const void *a, const void *b)
+{
+    uint64_t x = ((const manta_ref *)a)->id, y = ((const manta_ref *)b)->id;
+    return x < y ? -1 : x > y;
+}
+
+static manta_status refuse_duplicates(const manta_ref *refs, size_t n)
+{
+    manta_ref *sorted = mem_new(n * sizeof *sorted + 1);
+    manta_status st = MANTA_OK;
+    memcpy(sorted, refs, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_refs);
+    for (size_t i = 1; i < n && !st; i++)
+        if (sorted[i].id == sorted[i - 1].id) st = manta_fail(MANTA_EINVAL, "the same reference twice");
+    mem_free(sorted);
+    return st;
+}
+
+manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms, bool *ready,
+                        size_t *n_ready)
+{
+    size_t found = 0;
+    if (!rt) return no_node();
+    if (num_returns > n)
+        return manta_fail(MANTA_EINVAL, "%zu of %zu references are to be awaited", num_returns, n);
+    if (n > 0) TRY(refuse_duplicates(refs, n));
+    many m = {.refs = refs, .n = n, .want = num_returns};
+    mutex_lock(&rt->lock);
+    manta_status st = pin_all(refs, n);
+    if (!st) {
+        (void)rt_wait(many_done, &m,
+                      timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)); /* less than asked is an answer */
+        for (size_t i = 0; i < n; i++) {
+            object *o = object_find(refs[i].id);
+            ready[i] = found < num_returns && o->state != OBJECT_PENDING;
+            found += ready[i];
+            object_unpin(o);
+        }
+        if (n_ready) *n_ready = found;
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_retain(manta_ref ref)
+{
+    manta_status st = MANTA_OK;
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    object *o = object_find(ref.id);
+    if (o)
+        o->refs++;
+    else
+        st = manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+void manta_release_all(const manta_ref *refs, size_t n)
+{
+    if (!rt) return;
+    mutex_lock(&rt->lock);
+    for (size_t i = 0; i < n; i++) {
+        object *o = object_find(refs[i].id);
+        if (o) object_unref(o);
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+}
+
+void manta_release(manta_ref ref)
+{
+    manta_release_all(&ref, 1);
+}
+
+manta_status manta_cancel(manta_ref ref, bool force)
+{
+    manta_status st = MANTA_OK;
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    object *o = object_find(ref.id);
+    if (!o)
+        st = manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
+    else if (o->maker && o->maker->actor && force && o->maker->is_sent)
+        st = manta_fail(MANTA_EINVAL, "a call of an actor cannot be forced to end without ending the actor");
+    else if (o->maker)
+        call_cancel(o->maker, force);
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+void manta_failure_get(manta_ref ref, manta_failure *out)
+{
+    *out = (manta_failure){0};
+    if (!rt) return;
+    mutex_lock(&rt->lock);
+    object *o = object_find(ref.id);
+    if (o && o->state == OBJECT_FAILED) *out = *o->failure;
+    mutex_unlock(&rt->lock);
+}
+
+/* ---- actors ---- */
+
+/* The constructor's call as bytes, its arguments resolved; what it refers to
+ * goes to *inner. */
+static manta_status encode_constructor(const char *name, uint64_t id, int n, const manta_arg *args, buf *b,
+                                       manta_ref *inner, uint64_t *n_inner)
+{
+    proto_begin(b, PROTO_CALL);
+    wire_put_u64(b, 0);
+    wire_put_u64(b, id);
+    wire_put_u32(b, 0);
+    wire_put_u32(b, 0);
+    wire_put_text(b, name);
+    wire_put_u32(b, (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        object *o = NULL;
+        value v;
+        if (args[i].kind == MANTA_KIND_REF) {
+            TRY(await((manta_ref){args[i].as.id}, MANTA_FOREVER, &o));
+        } else {
+            TRY(value_of(&args[i], &v));
+            TRY(object_make(&args[i], &v, &o));
+            o->pins++;
+        }
+        if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS) {
+            object_export(o);
+            inner[(*n_inner)++].id = o->id;
+        } else if (o->v.kind == MANTA_KIND_ACTOR) {
+            inner[(*n_inner)++].id = o->v.word;
+        }
+        value_put(b, &o->v);
+        if (b->n > RING_MESSAGE) {
+            object_unpin(o);
+            return manta_fail(MANTA_EINVAL, "the small arguments of %s are too many", name);
+        }
+        o->refs++; /* until the daemon has been told that the actor contains it */
+        object_unpin(o);
+        if (args[i].kind != MANTA_KIND_REF) inner[n + i].id = o->id;
+    }
+    return MANTA_OK;
+}
+
+static manta_status start_actor(const char *name, const manta_task_options *o, int n, const manta_arg *args,
+                                uint64_t *out)
+{
+    sched_shape amount;
+    manta_failure_kind kind;
+    buf bytes = {0};
+    uint64_t n_inner = 0, id = *out;
+    manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
+    manta_status st = shape_of(o, true, &amount, &kind);
+    if (!st && strlen(name) > 63) st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (!st && o && o->name && strlen(o->name) > 63)
+        st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (!st) st = encode_constructor(name, id, n, args, &bytes, inner, &n_inner);
+    if (!st && rt->is_local) {
+        buf answer = {0};
+        incoming *in = incoming_of(NULL, bytes.at, bytes.n);
+        exec_run(in, &answer);
+        incoming_free(in);
+        buf_release(&answer);
+    } else if (!st) {
+        bool named = o && o->name;
+        reply r;
+        uint64_t request = rt_request_begin(PROTO_ACTOR_NEW);
+        if (!named) memset(rt->out.at + 8, 0, 8); /* no answer is awaited */
+        wire_put_u64(&rt->out, id);
+        wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
+                                   (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u));
+        wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
+        wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
+        buf_add(&rt->out, amount.amount, sizeof amount.amount);
+        wire_put_text(&rt->out, named ? o->name : "");
+        wire_put_bytes(&rt->out, bytes.at, bytes.n);
+        wire_put_u64(&rt->out, n_inner);
+        buf_add(&rt->out, inner, (size_t)n_inner * 8);
+        if (named) {
+            st = rt_request(request, &r);
+            if (!st) *out = r.id;
+        } else {
+            rt_tell();
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        uint64_t x = args[i].kind == MANTA_KIND_REF ? args[i].as.id : inner[n + i].id;
+        object *obj = x ? object_find(x) : NULL;
+        if (obj && (!st || args[i].kind != MANTA_KIND_REF || obj->refs > 1)) object_unref(obj);
+    }
+    mem_free(inner);
+    buf_release(&bytes);
+    return st;
+}
+
+manta_actor manta_actor_start(const char *constructor, const manta_task_options *options, int n_args,
+                              const manta_arg *args)
+{
+    manta_actor a = {0};
+    if (!rt) {
+        (void)no_node();
+        return a;
+    }
+    mutex_lock(&rt->lock);
+    uint64_t id = object_id(1), made = id;
+    manta_status st =
+        rt->is_dead ? failure_raise(&rt->death) : start_actor(constructor, options, n_args, args, &made);
+    object *handle = object_find(made);
+    if (!handle) handle = object_new(made);
+    handle->refs++;
+    if (!st) handle->held++; /* the daemon counted it for us */
+    handle->exported = true;
+    handle->state = OBJECT_READY;
+    a.id = made;
+    actor_link *link = actor_find_link(made);
+    link->retries = options ? options->max_task_retries : 0;
+    if (st) {
+        manta_failure f = failure_here(MANTA_FAILED_ACTOR, st, constructor);
+        actor_died(made, &f);
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    return a;
+}
+
+void manta_actor_submit(manta_actor actor, const char *method, int n_args, const manta_arg *args, int results,
+                        manta_ref *out)
+{
+    for (int i = 0; i < results; i++) out[i].id = 0;
+    if (!rt) {
+        (void)no_node();
+        return;
+    }
+    mutex_lock(&rt->lock);
+    if (!object_find(actor.id)) {
+        for (int i = 0; i < results; i++)
+            out[i] = failed_ref(MANTA_FAILED_SUBMIT,
+                                manta_fail(MANTA_EINVAL, "an actor that is none, or was released"));
+    } else {
+        call_submit(method, NULL, actor_find_link(actor.id), n_args, args, results, out);
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+}
+
+manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args, const manta_arg *args)
+{
+    manta_ref r;
+    manta_actor_submit(actor, method, n_args, args, 1, &r);
+    return r;
+}
+
+manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms)
+{
+    manta_ref r = manta_actor_submit_one(actor, "manta.ready", 0, NULL);
+    manta_status st = manta_get(r, timeout_ms);
+    manta_release(r);
+    return st;
+}
+
+manta_status manta_actor_find(const char *name, manta_actor *out)
+{
+    reply r;
+    if (!rt) return no_node();
+    if (rt->is_local) return manta_fail(MANTA_ENOENT, "no actor is called %s", name);
+    mutex_lock(&rt->lock);
+    uint64_t request = rt_request_begin(PROTO_ACTOR_FIND);
+    wire_put_text(&rt->out, name);
+    manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    if (!st) {
+        object *handle = object_find(r.id);
+        if (!handle) handle = object_new(r.id);
+        handle->exported = true;
+        handle->state = OBJECT_READY;
+        handle->held++;
+        handle->refs++;
+        out->id = r.id;
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_actor_kill(manta_actor actor, bool no_restart)
+{
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    buf *b = proto_begin(&rt->out, PROTO_ACTOR_KILL);
+    wire_put_u64(b, actor.id);
+    wire_put_u32(b, no_restart);
+    rt_tell();
+    /* Calls made from now on must not reach the process that is about to die. */
+    if (object_find(actor.id)) {
+        actor_link *a = actor_find_link(actor.id);
+        manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, a->pid, "the actor was killed");
+        if (no_restart)
+            actor_died(actor.id, &f);
+        else if (a->state == ACTOR_AT)
+            a->state = ACTOR_LOST;
+    }
+    mutex_unlock(&rt->lock);
+    return MANTA_OK;
+}
+
+void manta_actor_release(manta_actor actor)
+{
+    manta_release((manta_ref){actor.id});
+}
+
+int manta_actor_pid(manta_actor actor)
+{
+    int pid = 0;
+    if (!rt) return 0;
+    mutex_lock(&rt->lock);
+    if (object_find(actor.id)) pid = actor_find_link(actor.id)->pid;
+    mutex_unlock(&rt->lock);
+    return pid;
+}
+
+/* ---- the node ---- */
+
+manta_status manta_node_get(manta_node_info *out)
+{
+    reply r;
+    if (!rt) return no_node();
+    *out = (manta_node_info){0};
+    if (rt->is_local) return MANTA_OK;
+    mutex_lock(&rt->lock);
+    uint64_t request = rt_request_begin(PROTO_INFO);
+    manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    if (!st) {
+        *out = r.info;
+        out->tasks_done = rt->done;
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}

@@ -1,0 +1,220 @@
+/* value.c - see value.h. */
+#include "task/value.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { AT_MESSAGE = 0, AT_PLACE = 1 };
+
+static const char *const kind_names[] = {"nothing",  "a number (f64)", "an integer", "a truth value",
+                                         "a text",   "bytes",          "an array",   "references",
+                                         "an actor", "a reference"};
+
+const char *value_kind_name(manta_kind k)
+{
+    return (unsigned)k < sizeof kind_names / sizeof kind_names[0] ? kind_names[k] : "?";
+}
+
+bool value_is_word(manta_kind k)
+{
+    return k == MANTA_KIND_F64 || k == MANTA_KIND_I64 || k == MANTA_KIND_BOOL || k == MANTA_KIND_ACTOR;
+}
+
+static manta_status array_of(const manta_array *a, value *v)
+{
+    if (!a || a->ndim < 0 || a->ndim > MANTA_MAX_DIMS || manta_dtype_size(a->dtype) == 0)
+        return manta_fail(MANTA_EINVAL, "an array without a type, or with too many dimensions");
+    for (int i = 0; i < a->ndim; i++)
+        if (a->shape[i] < 0) return manta_fail(MANTA_EINVAL, "an array of negative size");
+    v->dtype = a->dtype;
+    v->ndim = a->ndim;
+    memcpy(v->shape, a->shape, sizeof v->shape);
+    v->size = manta_array_bytes(a);
+    v->at = manta_array_is_contiguous(a) ? a->data : NULL;
+    return MANTA_OK;
+}
+
+manta_status value_of(const manta_arg *a, value *out)
+{
+    *out = (value){.kind = a->kind};
+    switch (a->kind) {
+    case MANTA_KIND_NONE: return MANTA_OK;
+    case MANTA_KIND_F64: memcpy(&out->word, &a->as.f64, 8); break;
+    case MANTA_KIND_I64:
+    case MANTA_KIND_BOOL: out->word = (uint64_t)a->as.i64; break;
+    case MANTA_KIND_ACTOR: out->word = a->as.id; break;
+    case MANTA_KIND_STR:
+        if (!a->as.bytes.at) return manta_fail(MANTA_EINVAL, "a text that is NULL");
+        out->size = a->as.bytes.n + 1;
+        out->at = a->as.bytes.at;
+        return MANTA_OK;
+    case MANTA_KIND_BYTES:
+    case MANTA_KIND_REFS:
+        if (!a->as.bytes.at && a->as.bytes.n > 0) return manta_fail(MANTA_EINVAL, "bytes at NULL");
+        out->size = a->as.bytes.n * (a->kind == MANTA_KIND_REFS ? sizeof(manta_ref) : 1);
+        out->at = a->as.bytes.at;
+        return MANTA_OK;
+    case MANTA_KIND_ARRAY: return array_of(a->as.array, out);
+    case MANTA_KIND_REF:
+    default: return manta_fail(MANTA_EINVAL, "a value that cannot be one (kind %d)", (int)a->kind);
+    }
+    out->size = 8;
+    return MANTA_OK;
+}
+
+/* Gathers a strided array, innermost dimension by hand. */
+static char *gather(const manta_array *a, int d, const char *from, size_t item, char *to)
+{
+    if (d == a->ndim) {
+        memcpy(to, from, item);
+        return to + item;
+    }
+    for (int64_t i = 0; i < a->shape[d]; i++)
+        to = gather(a, d + 1, from + i * a->strides[d] * (int64_t)item, item, to);
+    return to;
+}
+
+void value_copy(const manta_arg *a, const value *v, void *to)
+{
+    if (a->kind == MANTA_KIND_ARRAY && !v->at && v->size > 0)
+        gather(a->as.array, 0, a->as.array->data, manta_dtype_size(v->dtype), to);
+    else if (v->size > 0)
+        memcpy(to, value_is_word(v->kind) ? (const void *)&v->word : v->at, v->size);
+}
+
+void value_put(buf *b, const value *v)
+{
+    static const char zeros[8];
+    unsigned char head[4] = {(unsigned char)v->kind, (unsigned char)v->dtype, (unsigned char)v->ndim,
+                             v->place.segment ? AT_PLACE : AT_MESSAGE};
+    buf_add(b, head, 4);
+    buf_add(b, v->shape, (size_t)v->ndim * 8);
+    wire_put_u64(b, v->size);
+    if (v->place.segment) {
+        wire_put_u64(b, v->place.segment);
+        wire_put_u64(b, v->place.at);
+    } else if (value_is_word(v->kind)) {
+        wire_put_u64(b, v->word);
+    } else {
+        buf_add(b, zeros, (8 - b->n % 8) % 8);
+        buf_add(b, v->at, (size_t)v->size);
+    }
+}
+
+/* Whether the shape of an array is possible and has v->size bytes. */
+static bool shape_fits(const value *v)
+{
+    uint64_t n = manta_dtype_size(v->dtype);
+    if (n == 0 || v->ndim > MANTA_MAX_DIMS) return false;
+    for (int i = 0; i < v->ndim; i++)
+        if (v->shape[i] < 0 || __builtin_mul_overflow(n, (uint64_t)v->shape[i], &n)) return false;
+    return n == v->size;
+}
+
+static bool is_sound(const value *v)
+{
+    switch (v->kind) {
+    case MANTA_KIND_NONE: return v->size == 0;
+    case MANTA_KIND_F64:
+    case MANTA_KIND_I64:
+    case MANTA_KIND_BOOL:
+    case MANTA_KIND_ACTOR: return v->size == 8 && !v->place.segment;
+    case MANTA_KIND_STR: return v->size > 0 && (!v->at || ((const char *)v->at)[v->size - 1] == 0);
+    case MANTA_KIND_BYTES: return true;
+    case MANTA_KIND_REFS: return v->size % sizeof(manta_ref) == 0;
+    case MANTA_KIND_ARRAY: return shape_fits(v);
+    case MANTA_KIND_REF:
+    default: return false;
+    }
+}
+
+void value_take(wire *w, value *out)
+{
+    value v = {0};
+    const unsigned char *head = wire_take(w, 4);
+    *out = v;
+    if (!head) return;
+    v.kind = (manta_kind)head[0];
+    v.dtype = (manta_dtype)head[1];
+    v.ndim = head[2];
+    const void *shape = v.ndim <= MANTA_MAX_DIMS ? wire_take(w, (size_t)v.ndim * 8) : NULL;
+    if (!shape) goto broken;
+    memcpy(v.shape, shape, (size_t)v.ndim * 8);
+    v.size = wire_u64(w);
+    if (head[3] == AT_PLACE) {
+        v.place.segment = wire_u64(w);
+        v.place.at = wire_u64(w);
+        if (v.place.segment == 0) goto broken;
+    } else if (value_is_word(v.kind)) {
+        v.word = wire_u64(w);
+    } else {
+        /* The bytes are aligned within the message, whose start is. */
+        wire_take(w, (8 - (size_t)((uintptr_t)w->at % 8)) % 8);
+        v.at = wire_take(w, (size_t)v.size);
+    }
+    if (w->broken || !is_sound(&v)) goto broken;
+    *out = v;
+    return;
+broken:
+    w->broken = true;
+}
+
+void failure_put(buf *b, const manta_failure *f)
+{
+    wire_put_u32(b, (uint32_t)f->kind);
+    wire_put_u32(b, (uint32_t)f->code);
+    wire_put_u32(b, (uint32_t)f->pid);
+    wire_put_text(b, f->function);
+    wire_put_text(b, f->host);
+    wire_put_text(b, f->text);
+}
+
+void failure_take(wire *w, manta_failure *out)
+{
+    *out = (manta_failure){0};
+    out->kind = (manta_failure_kind)wire_u32(w);
+    out->code = (manta_status)wire_u32(w);
+    out->pid = (int)wire_u32(w);
+    wire_text(w, out->function, sizeof out->function);
+    wire_text(w, out->host, sizeof out->host);
+    wire_text(w, out->text, sizeof out->text);
+    if ((unsigned)out->code > MANTA_EINTERNAL || out->code == MANTA_OK) out->code = MANTA_EINTERNAL;
+    if (out->kind == MANTA_FAILED_NOT || (unsigned)out->kind > MANTA_FAILED_SUBMIT)
+        out->kind = MANTA_FAILED_TASK;
+}
+
+static void set_place(manta_failure *f, const char *name, int pid)
+{
+    snprintf(f->function, sizeof f->function, "%s", name ? name : "");
+    if (gethostname(f->host, sizeof f->host - 1)) f->host[0] = 0;
+    f->pid = pid;
+}
+
+manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name)
+{
+    manta_failure f = {.kind = kind, .code = code};
+    set_place(&f, name, (int)getpid());
+    snprintf(f.text, sizeof f.text, "%s", manta_error_text());
+    return f;
+}
+
+manta_failure failure_make(manta_failure_kind kind, manta_status code, const char *name, int pid,
+                           const char *fmt, ...)
+{
+    manta_failure f = {.kind = kind, .code = code};
+    va_list ap;
+    set_place(&f, name, pid);
+    va_start(ap, fmt);
+    vsnprintf(f.text, sizeof f.text, fmt, ap);
+    va_end(ap);
+    return f;
+}
+
+manta_status failure_raise(const manta_failure *f)
+{
+    if (f->kind == MANTA_FAILED_TASK)
+        return manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->function, f->pid, f->host);
+    return manta_fail(f->code, "%s", f->text);
+}

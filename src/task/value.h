@@ -1,0 +1,58 @@
+/* value.h - a value as it travels: what it is, and its bytes or their place.
+ *
+ * In a message: kind, dtype, ndim (u8 each), where (u8), the shape (i64 each),
+ * the number of bytes (u64), then the bytes, from the next multiple of 8, or
+ * segment and offset (u64 each). Numbers, truth values and actors are 8 bytes. */
+#ifndef TASK_VALUE_H
+#define TASK_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/task.h>
+
+#include "base/buf.h"
+#include "net/wire.h"
+#include "store/store.h"
+
+#define VALUE_INLINE 8192 /* more bytes than this lie in a segment */
+
+typedef struct value {
+    manta_kind kind;
+    manta_dtype dtype; /* of an array */
+    int ndim;
+    int64_t shape[MANTA_MAX_DIMS];
+    uint64_t size; /* bytes */
+    uint64_t word; /* of a number, truth value or actor */
+    const void *at; /* the bytes; NULL when they are at `place` */
+    store_place place; /* segment 0: inside the message */
+} value;
+
+/* The value of an argument; MANTA_EINVAL it cannot be one. The bytes are the
+ * argument's own: for an array that is not contiguous `at` is NULL and
+ * value_copy() must gather it. */
+manta_status value_of(const manta_arg *a, value *out) MANTA_MUST_USE;
+
+/* Copies the bytes of an argument to `to` (v.size bytes). */
+void value_copy(const manta_arg *a, const value *v, void *to);
+
+bool value_is_word(manta_kind k); /* its bytes are `word` */
+
+void value_put(buf *b, const value *v);
+/* Reads a value; pointers lie in the message. Checks everything a reader could
+ * stumble over: kinds, dtypes, shapes against sizes, texts for their end. */
+void value_take(wire *w, value *out);
+
+const char *value_kind_name(manta_kind k);
+
+/* A failure as it travels. */
+void failure_put(buf *b, const manta_failure *f);
+void failure_take(wire *w, manta_failure *out);
+/* This thread's last error as a failure of `kind` in function `name`. */
+manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name);
+manta_failure failure_make(manta_failure_kind kind, manta_status code, const char *name, int pid,
+                           const char *fmt, ...) MANTA_PRINTF(5, 6);
+/* Makes it this thread's error; returns its code. */
+manta_status failure_raise(const manta_failure *f);
+
+#endif
