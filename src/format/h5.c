@@ -38,14 +38,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static H5E_auto2_t printer; /* guarded by lock */
 static void *printer_data;
 
-static void enter(void)
+void h5_enter(void)
 {
     pthread_mutex_lock(&lock);
     H5Eget_auto2(H5E_DEFAULT, &printer, &printer_data);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 
-static void leave(void)
+void h5_leave(void)
 {
     H5Eset_auto2(H5E_DEFAULT, printer, printer_data);
     pthread_mutex_unlock(&lock);
@@ -149,9 +149,9 @@ manta_status h5_open(const char *path, const uint8_t *data, size_t size, h5_file
     }
     f = mem_new(sizeof *f);
     *f = (h5_file){.path = mem_strdup(path), .data = data, .size = size, .id = -1};
-    enter();
+    h5_enter();
     st = open_image(f);
-    leave();
+    h5_leave();
     if (st) {
         h5_close(f);
         return st;
@@ -163,9 +163,9 @@ manta_status h5_open(const char *path, const uint8_t *data, size_t size, h5_file
 void h5_close(h5_file *f)
 {
     if (!f) return;
-    enter();
+    h5_enter();
     if (f->id >= 0) H5Fclose(f->id);
-    leave();
+    h5_leave();
     mem_free(f->path);
     mem_free(f);
 }
@@ -216,7 +216,7 @@ manta_status h5_find(h5_file *f, const char *at, h5_kind *out)
     hid_t id;
     manta_status st;
 
-    enter();
+    h5_enter();
     *out = H5_NOTHING;
     st = open_object(f, at, &id);
     if (!st && id >= 0) {
@@ -224,7 +224,7 @@ manta_status h5_find(h5_file *f, const char *at, h5_kind *out)
         *out = type == H5I_GROUP ? H5_GROUP : type == H5I_DATASET ? H5_DATASET : H5_NOTHING;
         H5Oclose(id);
     }
-    leave();
+    h5_leave();
     return st;
 }
 
@@ -255,7 +255,7 @@ manta_status h5_list(h5_file *f, const char *at, h5_names *out)
     hid_t id;
     manta_status st;
 
-    enter();
+    h5_enter();
     if ((st = open_object(f, at, &id))) goto out;
     if (id < 0 || H5Iget_type(id) != H5I_GROUP) {
         st = manta_fail(MANTA_ENOENT, "%s: there is no group /%s", f->path, at);
@@ -269,7 +269,7 @@ manta_status h5_list(h5_file *f, const char *at, h5_names *out)
         qsort(out->at, out->n, sizeof *out->at, by_bytes);
     }
 out:
-    leave();
+    h5_leave();
     return st;
 }
 
@@ -503,11 +503,11 @@ manta_status h5_read(h5_file *f, const char *at, manta_saved *s, const char *nam
     h5_dataset d;
     manta_status st;
 
-    enter();
+    h5_enter();
     st = dataset_open(f, at, &d);
     if (!st) st = dataset_add(f, at, &d, s, name);
     dataset_release(&d);
-    leave();
+    h5_leave();
     return st;
 }
 
@@ -516,14 +516,14 @@ manta_status h5_shape(h5_file *f, const char *at, int *ndim, int64_t shape[MANTA
     h5_dataset d;
     manta_status st;
 
-    enter();
+    h5_enter();
     st = dataset_open(f, at, &d);
     if (!st) {
         *ndim = d.ndim;
         memcpy(shape, d.shape, sizeof d.shape);
     }
     dataset_release(&d);
-    leave();
+    h5_leave();
     return st;
 }
 
@@ -614,9 +614,9 @@ manta_status h5_text(h5_file *f, const char *at, const char *attribute, size_t m
     bool found = false;
     manta_status st;
 
-    enter();
+    h5_enter();
     st = texts_of(f, at, attribute, max, &texts, &found);
-    leave();
+    h5_leave();
     *out = NULL;
     if (!st && texts.n) {
         *out = texts.at[0];
@@ -630,7 +630,7 @@ manta_status h5_texts(h5_file *f, const char *at, const char *attribute, h5_name
 {
     manta_status st;
 
-    enter();
+    h5_enter();
     st = texts_of(f, at, attribute, 1 << 16, out, found);
     for (int i = 0; !st && !*found; i++) {
         bool more = false;
@@ -642,7 +642,7 @@ manta_status h5_texts(h5_file *f, const char *at, const char *attribute, h5_name
             break;
         }
     }
-    leave();
+    h5_leave();
     if (st) h5_names_release(out);
     return st;
 }

@@ -14,6 +14,10 @@
 
 typedef struct h5_file h5_file;
 
+/* The lock that every call here holds, for who calls libhdf5 itself; its messages are silenced meanwhile. */
+void h5_enter(void);
+void h5_leave(void);
+
 bool h5_is(const uint8_t *data, size_t size);
 
 /* Opens the file image data[0..size), which must outlive *out and be 8-byte

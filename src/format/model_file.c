@@ -18,6 +18,7 @@ static const model_format *const formats[] = {
     &model_keras,
     &model_keras_config,
     &model_weights_h5,
+    &model_legacy_h5,
     &model_npz,
     &model_safetensors,
     &model_pt,
