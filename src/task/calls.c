@@ -19,7 +19,7 @@
 #define MOST_SENT   256 /* calls sent ahead to one worker */
 #define MOST_WANTED 64 /* leases asked for at once */
 #define INLINE_MOST 16000 /* bytes of arguments inside one message */
-#define ROOM        256 /* bytes for arguments that come with a new call */
+#define FEW         16 /* arguments that need no memory while they are looked at */
 
 /* ---- shapes ---- */
 
@@ -325,12 +325,13 @@ void call_argument_ready(call *c)
 
 /* The values of the arguments that are no references; large ones become
  * objects, for which the lock may be given away. */
-static manta_status take_values(call *c, const manta_arg *args, size_t *bytes)
+static manta_status take_values(call_arg *to, int n, const manta_arg *args, size_t *bytes)
 {
     size_t total = 0;
     *bytes = 0;
-    for (int i = 0; i < c->n_args; i++) {
-        value *v = &c->args[i].v;
+    for (int i = 0; i < n; i++) {
+        value *v = &to[i].v;
+        to[i] = (call_arg){0};
         if (args[i].kind == MANTA_KIND_REF) continue;
         TRY(value_of(&args[i], v));
         total += (size_t)v->size + 64;
@@ -340,7 +341,7 @@ static manta_status take_values(call *c, const manta_arg *args, size_t *bytes)
             total -= (size_t)v->size;
             TRY(object_make(&args[i], v, &o));
             o->pins++;
-            c->args[i].o = o;
+            to[i].o = o;
             continue;
         }
         *bytes += ((size_t)v->size + 7) / 8 * 8;
@@ -402,6 +403,17 @@ static int retries_of(int given, int otherwise)
     return given == 0 ? otherwise : given == MANTA_NONE ? 0 : given;
 }
 
+/* Undoes what a submit that failed had done; `tied` arguments are whole. */
+static void give_up(call *c, const manta_arg *args, int tied, const manta_failure *f)
+{
+    uint64_t id = c->id;
+    int n = c->results;
+    for (int i = tied; i < c->n_args; i++) /* not tied: there are only the objects made for it */
+        if (args[i].kind == MANTA_KIND_REF || !c->args[i].o) c->args[i] = (call_arg){0};
+    call_free(c);
+    fail_results(id, n, f);
+}
+
 void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
                  const manta_arg *args, int results, manta_ref *out)
 {
@@ -410,20 +422,10 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     sched_shape amount;
     size_t bytes = 0;
     int tied = 0;
-    uint64_t id = object_id(results);
-    call *c = mem_new(sizeof *c + (size_t)n_args * sizeof(call_arg) + ROOM);
-    list_init(&c->link);
-    c->id = id;
-    c->results = results;
-    c->n_args = n_args;
-    c->actor = actor;
-    for (int i = 0; i < results; i++) {
-        object *o = object_new(id + (uint64_t)i);
-        o->refs = 1;
-        out[i].id = o->id;
-    }
+    call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
     object *handle = actor ? object_find(actor->id) : NULL;
     if (handle) handle->pins++;
+    for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
     if (rt->is_dead) {
         kind = MANTA_FAILED_NODE;
         st = failure_raise(&rt->death);
@@ -432,27 +434,33 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
         st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
     if (!st && !actor) st = shape_of(options, false, &amount, &kind);
     if (!st) {
-        st = take_values(c, args, &bytes);
+        st = take_values(values, n_args, args, &bytes);
         kind = st == MANTA_ENOSPC ? MANTA_FAILED_FULL : MANTA_FAILED_SUBMIT;
     }
-    if (!st && bytes > ROOM) c = mem_resize(c, sizeof *c + (size_t)n_args * sizeof(call_arg) + bytes);
+    call *c = mem_new(sizeof *c + (size_t)n_args * sizeof *values + bytes);
     list_init(&c->link);
+    c->id = object_id(results > 0 ? results : 1);
+    c->results = results;
+    c->n_args = n_args;
+    c->actor = actor;
+    memcpy(c->args, values, (size_t)n_args * sizeof *values);
+    if (values != few) mem_free(values);
+    for (int i = 0; i < results; i++) {
+        object *o = object_new(c->id + (uint64_t)i);
+        o->refs = 1;
+        out[i].id = o->id;
+    }
     if (!st) st = tie_arguments(c, args, &tied);
     if (st) {
         manta_failure f = failure_here(kind, st, name);
-        for (int i = tied; i < n_args; i++) { /* not tied: nothing to undo but the objects made for it */
-            if (args[i].kind != MANTA_KIND_REF && c->args[i].o) continue;
-            c->args[i] = (call_arg){0};
-        }
-        fail_results(id, results, &f);
-        call_free(c);
+        give_up(c, args, tied, &f);
         return;
     }
     c->fn = function_find(name);
     c->max_retries = actor ? actor->retries : retries_of(options ? options->max_retries : 0, 3);
     c->retry_errors = options && options->retry_errors;
     if (!actor) c->shape = shape_find(&amount);
-    for (int i = 0; i < results; i++) object_find(id + (uint64_t)i)->maker = c;
+    for (int i = 0; i < results; i++) object_find(c->id + (uint64_t)i)->maker = c;
     for (int i = 0; i < n_args; i++) {
         object *o = c->args[i].o;
         if (!o || o->state != OBJECT_PENDING) continue;
