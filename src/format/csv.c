@@ -1,8 +1,9 @@
 /* csv.c - comma-separated numbers.
  *
- * Two passes over the bytes: the first checks quotes and that all records are
- * of one length and counts them, the second converts. So memory is asked for
- * once, for what is really there. */
+ * A file without quotes in which all is well is read by csv_fast.c. What that
+ * finds odd is read here, whole, in two passes: the first checks quotes and that
+ * all records are of one length and counts them, the second converts. So memory
+ * is asked for once, for what is really there. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,6 +12,10 @@
 #include "base/mem.h"
 #include "data/source.h"
 #include "format/csv.h"
+#include "format/csv_fast.h"
+
+/* Bytes in which a file's first record is looked for. */
+#define HEAD (1 << 20)
 
 typedef struct scan {
     const char *name;
@@ -198,15 +203,26 @@ static manta_status first_record(scan *s, const char *label, shape *sh)
                                  : "and no header line; give the column's number from 0 on");
 }
 
-static manta_status measure(scan *s, const char *label, shape *sh)
+/* The header, if there is one, and what the first record says. */
+static manta_status begin(scan *s, const char *label, shape *sh)
 {
-    field f;
-
     *sh = (shape){.label = -1};
+    if (s->size >= 3 && memcmp(s->data, "\xef\xbb\xbf", 3) == 0) s->at = 3;
     if (!next_record(s)) {
         return manta_fail(MANTA_ECORRUPT, "%s: the file is empty, expected lines of numbers", s->name);
     }
     TRY(first_record(s, label, sh));
+    if (sh->fields - (sh->label >= 0) < 1) {
+        return manta_fail(MANTA_EINVAL, "%s: nothing is left beside the label, expected a column of numbers",
+                          s->name);
+    }
+    return MANTA_OK;
+}
+
+static manta_status measure(scan *s, shape *sh)
+{
+    field f;
+
     while (next_record(s)) {
         int64_t n = 0, line = s->line;
         do TRY(next_field(s, ++n, &f));
@@ -217,10 +233,6 @@ static manta_status measure(scan *s, const char *label, shape *sh)
                               (long long)line, (long long)n, (long long)sh->fields);
         }
         sh->records++;
-    }
-    if (sh->fields - (sh->label >= 0) < 1) {
-        return manta_fail(MANTA_EINVAL, "%s: nothing is left beside the label, expected a column of numbers",
-                          s->name);
     }
     return MANTA_OK;
 }
@@ -277,36 +289,68 @@ static void settle_labels(csv_table *t, bool whole)
     }
 }
 
-static manta_status parse(scan *s, const char *label, csv_table *t)
+/* All of the file is in memory, and begin() has been there. */
+static manta_status parse_slowly(scan *s, shape *sh, csv_table *t)
 {
-    shape sh;
     void *m = NULL;
     bool whole = true;
 
-    TRY(measure(s, label, &sh));
-    t->rows = sh.records;
-    t->columns = sh.fields - (sh.label >= 0);
+    TRY(measure(s, sh));
+    t->rows = sh->records;
+    t->columns = sh->fields - (sh->label >= 0);
     TRY(mem_try_array(t->rows + 1, (size_t)t->columns * sizeof(float), "the numbers of a CSV file", &m));
     t->x = m;
-    if (sh.label >= 0) {
+    if (sh->label >= 0) {
         TRY(mem_try_array(t->rows + 1, sizeof(double), "the labels of a CSV file", &m));
         t->y = m;
     }
-    TRY(convert(s, &sh, t->x, t->y, &whole));
+    TRY(convert(s, sh, t->x, t->y, &whole));
     settle_labels(t, whole);
     return MANTA_OK;
 }
 
-manta_status csv_parse(const char *name, const uint8_t *data, size_t size, const char *label, bool allow_nan,
-                       csv_table *out)
+static manta_status parse_fast(const scan *s, const seek_file *f, const shape *sh, csv_table *t, bool *odd)
 {
-    scan s = {.name = name, .data = data, .size = size, .line = 1, .allow_nan = allow_nan};
+    const csv_plan plan = {.begin = sh->begin,
+                           .fields = sh->fields,
+                           .label = sh->label,
+                           .allow_nan = s->allow_nan,
+                           .c_locale = s->c_locale};
+    bool whole;
+
+    TRY(csv_fast_read(f, &plan, t, &whole, odd));
+    if (!*odd) settle_labels(t, whole);
+    return MANTA_OK;
+}
+
+static manta_status parse(scan *s, const char *label, bool try_fast, csv_table *t)
+{
+    shape sh;
+    bool odd;
+
+    TRY(begin(s, label, &sh));
+    if (!try_fast) return parse_slowly(s, &sh, t);
+    seek_file f = seek_over(s->name, s->data, s->size);
+    manta_status st = parse_fast(s, &f, &sh, t, &odd);
+    seek_close(&f);
+    return st || !odd ? st : parse_slowly(s, &sh, t);
+}
+
+static manta_status scan_init(scan *s, const char *name, const uint8_t *data, size_t size, bool allow_nan)
+{
+    *s = (scan){.name = name, .data = data, .size = size, .line = 1, .allow_nan = allow_nan};
+    s->c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    return s->c_locale ? MANTA_OK : manta_fail(MANTA_ENOMEM, "%s: no memory for a locale", name);
+}
+
+static manta_status parse_bytes(const char *name, const uint8_t *data, size_t size, const char *label,
+                                bool allow_nan, bool try_fast, csv_table *out)
+{
+    scan s;
     csv_table t = {0};
 
-    s.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!s.c_locale) return manta_fail(MANTA_ENOMEM, "%s: no memory for a locale", name);
-    if (size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) s.at = 3;
-    manta_status st = parse(&s, label, &t);
+    TRY(scan_init(&s, name, data, size, allow_nan));
+    manta_status st = parse(&s, label, try_fast, &t);
     freelocale(s.c_locale);
     if (st) {
         csv_release(&t);
@@ -316,6 +360,17 @@ manta_status csv_parse(const char *name, const uint8_t *data, size_t size, const
     return MANTA_OK;
 }
 
+manta_status csv_parse_slowly(const char *name, const uint8_t *data, size_t size, const char *label,
+                              bool allow_nan, csv_table *out)
+{
+    return parse_bytes(name, data, size, label, allow_nan, false, out);
+}
+
+manta_status csv_parse(const char *name, const uint8_t *data, size_t size, const char *label, bool allow_nan,
+                       csv_table *out)
+{
+    return parse_bytes(name, data, size, label, allow_nan, true, out);
+}
 void csv_release(csv_table *t)
 {
     mem_try_free(t->x);
@@ -329,16 +384,53 @@ static void table_free(void *ctx)
     mem_free(ctx);
 }
 
+/* Reads a plain file without having it in memory whole. *odd: it is not plain,
+ * or its first record does not end within HEAD bytes. */
+static manta_status read_plain(const seek_file *f, const char *label, bool allow_nan, csv_table *t, bool *odd)
+{
+    size_t n = f->size < HEAD ? (size_t)f->size : HEAD;
+    uint8_t *head = mem_try_raw(n + 1);
+    scan s;
+    shape sh;
+    manta_status st;
+
+    *odd = true;
+    if (!head) return manta_fail(MANTA_ENOMEM, "%s: no memory to read it with", f->path);
+    if ((st = scan_init(&s, f->path, head, n, allow_nan))) goto out;
+    /* What is wrong with the head may only be that it was cut: not told here. */
+    if (!(st = seek_read(f, 0, head, n, "records")) && !begin(&s, label, &sh) && (s.at < n || n == f->size)) {
+        st = parse_fast(&s, f, &sh, t, odd);
+    }
+    freelocale(s.c_locale);
+out:
+    mem_try_free(head);
+    return st;
+}
+
+static manta_status read_table(const char *path, const char *label, bool allow_nan, csv_table *t)
+{
+    seek_file f;
+    input in = {0};
+    bool odd = true;
+
+    if (!seek_open(path, &f)) { /* a pipe is no such file, and read whole */
+        manta_status st = read_plain(&f, label, allow_nan, t, &odd);
+        seek_close(&f);
+        if (st) return st;
+    }
+    if (!odd) return MANTA_OK;
+    TRY(input_read(path, &in));
+    manta_status st = csv_parse_slowly(path, in.data, in.size, label, allow_nan, t);
+    input_release(&in);
+    return st;
+}
+
 manta_status csv_open(const char *path, const char *label, const manta_open_options *o, manta_dataset **out)
 {
-    input in = {0};
-    csv_table t;
+    csv_table t = {0};
 
-    TRY(input_read(path, &in));
-    manta_status st = csv_parse(path, in.data, in.size, label, o->allow_nan, &t);
-    input_release(&in);
-    if (st) return st;
-
+    TRY(read_table(path, label, o->allow_nan, &t));
+    manta_status st;
     csv_table *own = mem_new(sizeof *own);
     *own = t;
     source_memory m = {

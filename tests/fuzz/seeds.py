@@ -72,6 +72,9 @@ put("csv", "quoted", b'\1"1","2 "\r\n" 3","4"\r\n')
 put("csv", "ragged", b"\0" + b"1,2\n3\n")
 put("csv", "quote-open", b'\0"a\n1,2')
 put("csv", "nan", b"\0nan,1\n")
+put("csv", "digits", b"\2a,y\n0.12345678901234567,1\n-1.5e-3,2\n16777217,3\n.5,4\n123456789.123,5\r\n\r\n-0,6\n")
+put("csv", "wide", b"\0" + b"\n".join(b",".join(b"%d.%d" % (i * 37 % 101, i * j % 97) for j in range(9)) for i in range(20)))
+put("csv", "carriage", b"\0" + b"1,2\r3,4\r\n5,6\n")
 put("csv", "bom", b"\0\xef\xbb\xbfa,b\n\n1,2\n\n")
 
 
@@ -91,5 +94,7 @@ put("picture", "png-huge", b"\0" + png(0x7FFFFFFF, 0x7FFFFFFF, 0, 8, b"\0"))
 # corpus/picture/jpeg* were made with libjpeg: 8 x 8 grey, 16 x 16 colour, the same progressive, and a cut one.
 
 for i, text in enumerate(["mnist", "fashion-mnist:test", "mnist:nothing", "x.npy,y.npy", "f.npz:x,y", "f.npz", "f.npz:",
-                          "a.csv:label=price", "a.csv:", "images,labels", "a,b,c", ",", "d.npz.csv:label=0", "./folder"]):
+                          "a.csv:label=price", "a.csv:", "images,labels", "a,b,c", ",", "d.npz.csv:label=0", "./folder",
+                          "f.parquet:label=y", "f.parquet:x=a+b,label=c", "f.parquet:x=,", "s-{0..3}.tar:jpg,cls",
+                          "s.tar.gz", "a.tgz:x.npy"]):
     put("spec", "%02d" % i, text.encode())

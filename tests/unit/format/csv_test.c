@@ -134,13 +134,135 @@ static void test_dataset(void **state)
     assert_non_null(strstr(manta_error_text(), ":label=COLUMN"));
 }
 
+/* ---- the fast reader against the slow one ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+/* A number as someone may write it. */
+static int write_number(char *to, uint64_t *state)
+{
+    double v = ((double)next_random(state) / 0x1p31 - 0.5) * (next_random(state) % 5 ? 4 : 1e6);
+    switch (next_random(state) % 12) {
+    case 0: return sprintf(to, "%d", (int)(next_random(state) % 300));
+    case 1: return sprintf(to, "%d", (int)(next_random(state) % 10) - 5);
+    case 2: return sprintf(to, "%.17g", v);
+    case 3: return sprintf(to, "%.16f", v);
+    case 4: return sprintf(to, "%.20f", v * 1e-4);
+    case 5: return sprintf(to, "%.6f", v);
+    case 6: return sprintf(to, "%e", v);
+    case 7:
+        return sprintf(to, "%.9g", (double)(float)v + 0.5 * (double)(float)v * 0x1p-23); /* between floats */
+    case 8: return sprintf(to, "%d", 16777217 + (int)(next_random(state) % 64));
+    case 9: return sprintf(to, " %.3f\t", v);
+    case 10: return sprintf(to, "-0.0");
+    default: return sprintf(to, "%s", next_random(state) % 2 ? ".5" : "7.");
+    }
+}
+
+static void compare(const char *text, size_t n, const char *label)
+{
+    csv_table fast = {0}, slow = {0};
+
+    if (csv_parse("f.csv", (const uint8_t *)text, n, label, true, &fast)) fail_msg("%s", manta_error_text());
+    if (csv_parse_slowly("f.csv", (const uint8_t *)text, n, label, true, &slow))
+        fail_msg("%s", manta_error_text());
+    assert_int_equal(fast.rows, slow.rows);
+    assert_int_equal(fast.columns, slow.columns);
+    assert_memory_equal(fast.x, slow.x, (size_t)(slow.rows * slow.columns) * sizeof(float));
+    assert_int_equal(fast.y_dtype, slow.y_dtype);
+    if (slow.y)
+        assert_memory_equal(fast.y, slow.y, (size_t)slow.rows * (slow.y_dtype == MANTA_DTYPE_I64 ? 8 : 4));
+    csv_release(&fast);
+    csv_release(&slow);
+}
+
+/* Wider than eight numbers, longer than a block, line ends of all kinds. */
+static void test_fast_is_slow(void **state)
+{
+    (void)state;
+    static const char *const ends[] = {"\n", "\r\n", "\n\n", "\r", "\r\n\r\n"};
+    size_t size = 2 << 20, n = 0;
+    char *text = malloc(size);
+    uint64_t seed = 1;
+
+    for (int columns = 1; columns <= 33; columns += 8) {
+        int small = columns == 33; /* pixels: mostly numbers of few digits */
+        n = 0;
+        while (n < size - 4096) {
+            for (int k = 0; k < columns; k++) {
+                if (k) text[n++] = ',';
+                n += (size_t)(small && next_random(&seed) % 40
+                                  ? sprintf(text + n, "%d", (int)(next_random(&seed) % 256))
+                                  : write_number(text + n, &seed));
+            }
+            n += (size_t)sprintf(text + n, "%s", ends[columns == 9 ? next_random(&seed) % 5 : 0]);
+        }
+        compare(text, n, NULL);
+        compare(text, n - 1, NULL);
+        if (columns > 1) compare(text, n, "1");
+        if (columns > 1) compare(text, n, "0");
+    }
+    free(text);
+}
+
+/* The file is read in blocks; a record larger than the look at its head is too. */
+static void test_large_file(void **state)
+{
+    (void)state;
+    size_t size = 3 << 20, n = 0;
+    char *text = malloc(size + 64), spec[600];
+    manta_dataset *d = NULL;
+    const manta_column_spec *c;
+
+    for (int header = 0; header < 2; header++) {
+        n = 0;
+        if (header) n += (size_t)sprintf(text, "\"a\",b\n");
+        while (n < size) n += (size_t)sprintf(text + n, "%zu,1\n", n % 1000);
+        snprintf(spec, sizeof spec, "%s:label=1", scratch_file("large.csv", text, n));
+        if (manta_dataset_open(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+        assert_true(manta_dataset_count(d) > 300000);
+        manta_dataset_unref(d);
+    }
+    for (n = 0; n < size;) n += (size_t)sprintf(text + n, "%s1", n ? "," : "");
+    const char *path = scratch_file("wide.csv", text, n);
+    if (manta_dataset_open(path, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_int_equal(manta_dataset_count(d), 1);
+    manta_dataset_columns(d, &c);
+    assert_int_equal(c[0].shape[0], (int64_t)(n + 1) / 2);
+    manta_dataset_unref(d);
+    free(text);
+}
+
+static void test_csv_memory(void **state)
+{
+    (void)state;
+    int64_t live = mem_live(), n;
+
+    for (n = 1; n < 100; n++) {
+        csv_table t = {0};
+        mem_fail_at(n, 0);
+        manta_status st = parse("1,2\n3,4\n", "1", &t);
+        int64_t failed = mem_failures();
+        mem_fail_at(0, 0);
+        csv_release(&t);
+        assert_int_equal(mem_live(), live);
+        if (!failed) break;
+        assert_int_equal(st, MANTA_ENOMEM);
+    }
+    assert_true(n > 4 && n < 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_dataset),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_locale),       cmocka_unit_test(test_dataset),
+        cmocka_unit_test(test_fast_is_slow), cmocka_unit_test(test_large_file),
+        cmocka_unit_test(test_csv_memory),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
