@@ -111,6 +111,10 @@ typedef struct manta_open_options {
  *   f.csv:label=COL                    numeric columns as x, COL as y
  *   images-idx3,labels-idx1            IDX files, plain or gzip
  *   a folder                           one sub-folder per class of PNG or JPEG
+ *   f.parquet:label=COL                numbers as x, COL as y; f.parquet:x=A+B,label=COL
+ *                                      names them: numbers, lists of one length, images
+ *   shard-{000000..000003}.tar         WebDataset: images (or npy) as x, cls as y;
+ *   shard-*.tar:npy,json.label         or what the members are called
  * Named sets are looked for in $MANTA_DATA, the user's cache folder and the
  * folder that came with Manta, in this order.
  * Large files may go on being decoded after this returns; what is wrong with

@@ -1,0 +1,49 @@
+/* parquet_fuzz.c - Parquet files; the first byte chooses the columns. */
+#include "format/parquet.h"
+#include "format/parquet_meta.h"
+#include "fuzz.h"
+
+/* A few bytes of runs may truly hold millions of values; those take time only. */
+#define MAX_ROWS 100000
+
+static int small(const uint8_t *data, size_t size)
+{
+    seek_file f = seek_over("fuzz", data, size);
+    parquet_meta m = {0};
+    manta_status st = parquet_meta_read(&f, &m);
+    int ok = 1;
+
+    fuzz_expect(st);
+    for (int g = 0; g < m.n_groups; g++) {
+        for (int i = 0; i < m.n_leaves; i++) ok &= m.groups[g].chunks[i].values <= MAX_ROWS;
+    }
+    parquet_meta_release(&m);
+    seek_close(&f);
+    return ok;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const x[] = {NULL, "img", "x+label", "s", "v", "image.bytes", "v", NULL};
+    static const char *const label[] = {NULL, "label", NULL, NULL, NULL, "label", "y", "y"};
+    int64_t live = mem_live();
+    manta_dataset *d = NULL;
+    manta_loader *l = NULL;
+    manta_batch b;
+
+    if (size == 0) return 0;
+    const manta_open_options o = {.allow_nan = data[0] & 8, .raw = data[0] & 16};
+    if (!small(data + 1, size - 1)) return 0;
+    manta_status st =
+        parquet_open_file(seek_over("fuzz", data + 1, size - 1), x[data[0] % 8], label[data[0] % 8], &o, &d);
+    fuzz_expect(st);
+    const manta_loader_options every = {.batch_size = 64, .readers = -1};
+    if (!st && !(st = manta_loader_open(d, &every, &l))) {
+        for (int i = 0; i < 8 && manta_loader_next(l, &b); i++) {}
+        fuzz_expect(manta_loader_status(l));
+    }
+    manta_loader_close(l);
+    manta_dataset_unref(d);
+    fuzz_balance(live);
+    return 0;
+}
