@@ -164,7 +164,7 @@ static manta_status add_filled(onnx_export *x, int ndim, const int64_t *shape, f
     for (int i = 0; i < ndim; i++) n *= shape[i];
     TRY(mem_try_array(n ? n : 1, sizeof(float), "a constant", &memory));
     for (int64_t i = 0; i < n; i++) ((float *)memory)[i] = v;
-    manta_status st = onnx_floats(x, v ? "constant_ones" : "constant_zeros", ndim, shape, memory, out);
+    manta_status st = onnx_floats(x, v != 0 ? "constant_ones" : "constant_zeros", ndim, shape, memory, out);
     mem_try_free(memory);
     return st;
 }

@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         manta_events_tag t = manta_events_tag_at(l, i);
         volatile double sum = 0;
         for (int64_t k = 0; k < t.count; k++) sum += t.points[k].value;
+        (void)sum;
         if (!t.name || !t.plugin) abort();
     }
     manta_events_log_free(l);
