@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1052,6 +1053,31 @@ static void start_zygote(node *d)
     for (int i = 0; i < asked; i++) ask_fork(d);
 }
 
+/* A child of ours has ended: an adopted worker, whose status its peers want to
+ * know, the zygote, or an orphan that nobody else waits for. */
+static void on_child(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    struct signalfd_siginfo info;
+    pid_t pid;
+    int status;
+    (void)readable;
+    (void)writable;
+    (void)!read(fd, &info, sizeof info);
+    while ((pid = os->waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+        for (size_t i = 0; i < d->clients.n; i++)
+            if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
+}
+
+static int watch_children(void)
+{
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, NULL);
+    return signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 static void on_keeper(void *ctx, int fd, bool readable, bool writable)
 {
     (void)fd;
@@ -1071,11 +1097,12 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     prctl(PR_SET_NAME, "manta-daemon");
     spawn_reset_signals();
-    signal(SIGCHLD, SIG_IGN); /* adopted orphans leave no trace */
+    int children = watch_children();
     d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
     d->refs = refs_new();
     if (spawn_adopt_orphans() || proc_pidfd_open(getpid(), &d->self_pidfd) || loop_new(&d->loop) ||
-        loop_watch(d->loop, keeper_pidfd, false, on_keeper, d))
+        loop_watch(d->loop, keeper_pidfd, false, on_keeper, d) ||
+        loop_watch(d->loop, children, false, on_child, d))
         _exit(1);
     start_zygote(d);
     client_add(d, driver, driver_fd, driver_pidfd, false);
@@ -1086,7 +1113,6 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
         waiting = bury(d);
         settle(d);
     }
-    signal(SIGCHLD, SIG_DFL);
     spawn_end_all();
     _exit(0);
 }

@@ -163,7 +163,6 @@ _Noreturn void zygote_main(int fd, int daemon_pidfd)
     char message[256];
     VEC(struct pollfd) polls = {0};
     prctl(PR_SET_NAME, "manta-zygote");
-    signal(SIGCHLD, SIG_DFL);
     /* Nobody may compete with the user's program for its standard input. */
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null >= 0 && dup2(null, 0) == 0 && null > 2) close(null);

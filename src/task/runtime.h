@@ -50,6 +50,7 @@ typedef struct object {
     object_state state;
     bool exported; /* the daemon knows it */
     bool wanted; /* the daemon was asked for it */
+    bool marked; /* seen by the walk that is under way (manta_wait) */
     bool unsealed; /* manta_create() without manta_seal() yet */
     bool on_heap, is_own, is_pinned; /* whose v.at is: our heap, our segment, a pinned segment */
     value v;

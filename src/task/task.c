@@ -362,104 +362,123 @@ manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int
 /* ---- many at once ---- */
 
 typedef struct many {
-    const manta_ref *refs;
+    object **at;
     size_t n, want;
-    bool all; /* the first failure ends the wait too */
-    size_t from; /* those before it are known to be ready (when all) */
+    size_t from; /* those before it are ready (manta_get_all) */
 } many;
 
-static bool many_done(void *ctx)
+/* The objects of n references, in an array to be freed. */
+static manta_status find_all(const manta_ref *refs, size_t n, object ***out)
+{
+    object **at = mem_new((n + 1) * sizeof *at);
+    for (size_t i = 0; i < n; i++) {
+        if ((at[i] = object_find(refs[i].id)) && !at[i]->unsealed) continue;
+        mem_free(at);
+        return manta_fail(MANTA_EINVAL, "reference %zu is none, was released, or is not sealed", i);
+    }
+    *out = at;
+    return MANTA_OK;
+}
+
+/* They stay while we wait, and the daemon is asked for those it has to bring. */
+static void pin_all(const many *m)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        m->at[i]->pins++;
+        object_want(m->at[i]);
+    }
+}
+
+static void unpin_all(const many *m)
+{
+    for (size_t i = 0; i < m->n; i++) object_unpin(m->at[i]);
+}
+
+static bool all_ready(void *ctx)
 {
     many *m = ctx;
+    for (; m->from < m->n; m->from++) {
+        if (m->at[m->from]->state == OBJECT_FAILED) return true; /* no need to wait for the others */
+        if (m->at[m->from]->state == OBJECT_PENDING) return false;
+    }
+    return true;
+}
+
+static bool some_ready(void *ctx)
+{
+    const many *m = ctx;
     size_t ready = 0;
-    if (m->all) {
-        for (; m->from < m->n; m->from++) {
-            const object *o = object_find(m->refs[m->from].id);
-            if (o && o->state == OBJECT_FAILED) return true;
-            if (o && o->state == OBJECT_PENDING) return false;
-        }
-        return true;
-    }
-    for (size_t i = 0; i < m->n && ready < m->want; i++) {
-        const object *o = object_find(m->refs[i].id);
-        ready += !o || o->state != OBJECT_PENDING;
-    }
+    for (size_t i = 0; i < m->n && ready < m->want; i++) ready += m->at[i]->state != OBJECT_PENDING;
     return ready >= m->want;
 }
 
-static manta_status pin_all(const manta_ref *refs, size_t n)
+static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 {
-    for (size_t i = 0; i < n; i++) {
-        object *o = object_find(refs[i].id);
-        if (!o) {
-            while (i-- > 0) object_unpin(object_find(refs[i].id));
-            return manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
-        }
-        o->pins++;
-    }
-    for (size_t i = 0; i < n; i++) object_want(object_find(refs[i].id));
-    return MANTA_OK;
+    many m = {.n = n};
+    manta_status st = MANTA_OK;
+    TRY(find_all(refs, n, &m.at));
+    pin_all(&m);
+    if (rt_wait(all_ready, &m, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)))
+        st = timed_out(m.at[m.from], timeout_ms);
+    else if (m.from < n)
+        st = failure_raise(m.at[m.from]->failure);
+    unpin_all(&m);
+    mem_free(m.at);
+    return st;
 }
 
 manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 {
-    many m = {.refs = refs, .n = n, .all = true};
     if (!rt) return no_node();
     mutex_lock(&rt->lock);
-    manta_status st = pin_all(refs, n);
-    if (!st) {
-        if (rt_wait(many_done, &m, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)))
-            st = timed_out(object_find(refs[m.from].id), timeout_ms);
-        for (size_t i = 0; i < n && !st; i++) {
-            object *o = object_find(refs[i].id);
-            if (o->state == OBJECT_FAILED) st = failure_raise(o->failure);
-        }
-        for (size_t i = 0; i < n; i++) object_unpin(object_find(refs[i].id));
-    }
+    manta_status st = get_all(refs, n, timeout_ms);
     mutex_unlock(&rt->lock);
     return st;
 }
 
-static int compare_refs(const void *a, const void *b)
+static manta_status refuse_duplicates(const many *m)
 {
-    uint64_t x = ((const manta_ref *)a)->id, y = ((const manta_ref *)b)->id;
-    return x < y ? -1 : x > y;
+    bool twice = false;
+    for (size_t i = 0; i < m->n; i++) {
+        twice = twice || m->at[i]->marked;
+        m->at[i]->marked = true;
+    }
+    for (size_t i = 0; i < m->n; i++) m->at[i]->marked = false;
+    return twice ? manta_fail(MANTA_EINVAL, "the same reference twice") : MANTA_OK;
 }
 
-static manta_status refuse_duplicates(const manta_ref *refs, size_t n)
+static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int64_t timeout_ms, bool *ready,
+                              size_t *n_ready)
 {
-    manta_ref *sorted = mem_new(n * sizeof *sorted + 1);
-    manta_status st = MANTA_OK;
-    memcpy(sorted, refs, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, compare_refs);
-    for (size_t i = 1; i < n && !st; i++)
-        if (sorted[i].id == sorted[i - 1].id) st = manta_fail(MANTA_EINVAL, "the same reference twice");
-    mem_free(sorted);
+    many m = {.n = n, .want = want};
+    size_t found = 0;
+    TRY(find_all(refs, n, &m.at));
+    manta_status st = refuse_duplicates(&m);
+    if (!st && !some_ready(&m)) {
+        pin_all(&m);
+        (void)rt_wait(some_ready, &m,
+                      timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)); /* fewer are an answer too */
+    } else {
+        for (size_t i = 0; i < n; i++) m.at[i]->pins++;
+    }
+    for (size_t i = 0; i < n && !st; i++) {
+        ready[i] = found < want && m.at[i]->state != OBJECT_PENDING;
+        found += ready[i];
+    }
+    if (!st && n_ready) *n_ready = found;
+    unpin_all(&m); /* another thread may have released one meanwhile */
+    mem_free(m.at);
     return st;
 }
 
 manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms, bool *ready,
                         size_t *n_ready)
 {
-    size_t found = 0;
     if (!rt) return no_node();
     if (num_returns > n)
         return manta_fail(MANTA_EINVAL, "%zu of %zu references are to be awaited", num_returns, n);
-    if (n > 0) TRY(refuse_duplicates(refs, n));
-    many m = {.refs = refs, .n = n, .want = num_returns};
     mutex_lock(&rt->lock);
-    manta_status st = pin_all(refs, n);
-    if (!st) {
-        (void)rt_wait(many_done, &m,
-                      timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)); /* less than asked is an answer */
-        for (size_t i = 0; i < n; i++) {
-            object *o = object_find(refs[i].id);
-            ready[i] = found < num_returns && o->state != OBJECT_PENDING;
-            found += ready[i];
-            object_unpin(o);
-        }
-        if (n_ready) *n_ready = found;
-    }
+    manta_status st = wait_some(refs, n, num_returns, timeout_ms, ready, n_ready);
     mutex_unlock(&rt->lock);
     return st;
 }

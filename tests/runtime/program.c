@@ -673,6 +673,77 @@ static void zygote(void)
     CHECK(m.zygote_pid > 0 && m.zygote_pid != n.zygote_pid);
 }
 
+/* Work of all kinds while workers and zygotes are killed at random: every call
+ * must end, with the right value, and in the end nothing may be held. */
+static void chaos(void)
+{
+    const char *env = getenv("CHAOS_SECONDS"), *seed = getenv("CHAOS_SEED");
+    double limit = env ? atof(env) : 3, begin = now();
+    unsigned short random[3] = {(unsigned short)(seed ? atoi(seed) : 1), 2, 3};
+    manta_task_options sturdy = {.max_retries = MANTA_UNLIMITED};
+    manta_task_options phoenix = {.max_restarts = MANTA_UNLIMITED, .max_task_retries = MANTA_UNLIMITED};
+    manta_node_info n;
+    int rounds = 0, kills = 0;
+    while (now() - begin < limit) {
+        enum { N = 12 };
+        manta_ref r[N], big[4], in[4], nest[2], sum;
+        int64_t v;
+        double d;
+        manta_array a;
+        manta_actor c = manta_actor_new(&phoenix, counter, manta_i64(5));
+        for (int i = 0; i < N; i++) r[i] = manta_remote_with(&sturdy, add, manta_f64(i), manta_f64(rounds));
+        int64_t dims[1] = {50000};
+        float *f = malloc(200000);
+        for (int i = 0; i < 50000; i++) f[i] = (float)(i + rounds);
+        manta_array src = manta_array_of(MANTA_DTYPE_F32, 1, dims, f);
+        for (int i = 0; i < 4; i++) {
+            in[i] = manta_put(manta_elements(&src));
+            big[i] = manta_remote_with(&sturdy, echo, in[i]);
+        }
+        for (int i = 0; i < 2; i++) nest[i] = manta_remote_with(&sturdy, fib, manta_i64(5));
+        sum = manta_remote_with(&sturdy, sum_refs, manta_refs(r, N));
+        manta_ref count = manta_actor_call(c, counter_add, manta_i64(1));
+        OK(manta_node_get(&n));
+        int k = (int)(erand48(random) * 3);
+        for (int i = 0; i < k && n.n_worker_pids > 0; i++) {
+            kills++;
+            kill(n.worker_pids[(int)(erand48(random) * n.n_worker_pids)], SIGKILL);
+        }
+        if (erand48(random) < 0.1) kill(n.zygote_pid, SIGKILL);
+        for (int i = 0; i < N; i++) {
+            OK(manta_get_f64(r[i], &d, 20000));
+            CHECK(d == i + rounds);
+        }
+        for (int i = 0; i < 4; i++) {
+            OK(manta_get_array(big[i], &a, 20000));
+            CHECK(!memcmp(a.data, f, 200000));
+        }
+        for (int i = 0; i < 2; i++) {
+            OK(manta_get_i64(nest[i], &v, 20000));
+            CHECK(v == 5);
+        }
+        OK(manta_get_f64(sum, &d, 20000));
+        CHECK(d == N * (N - 1) / 2 + N * rounds);
+        OK(manta_get_i64(count, &v, 20000));
+        CHECK(v >= 6); /* at least once */
+        manta_release_all(r, N);
+        manta_release_all(big, 4);
+        manta_release_all(in, 4);
+        manta_release_all(nest, 2);
+        manta_release(sum);
+        manta_release(count);
+        manta_actor_release(c);
+        free(f);
+        rounds++;
+    }
+    double end = now();
+    do OK(manta_node_get(&n));
+    while ((n.objects > 0 || n.actors > 0) && now() - end < 5);
+    printf("%d rounds, %d kills; %llu objects and %d actors are left\n", rounds, kills,
+           (unsigned long long)n.objects, n.actors);
+    CHECK(n.objects == 0 && n.actors == 0);
+}
+
 static void shutdown_twice(void)
 {
     manta_shutdown();
@@ -798,7 +869,7 @@ static const struct {
 } scenarios[] = {{"calls", calls},   {"values", values}, {"failures", failures}, {"deaths", deaths},
                  {"nested", nested}, {"actors", actors}, {"waits", waits},       {"memory", memory},
                  {"full", full},     {"stay", stay},     {"zygote", zygote},     {"shutdown", shutdown_twice},
-                 {"speed", speed}};
+                 {"chaos", chaos},   {"speed", speed}};
 
 int main(int argc, char **argv)
 {
