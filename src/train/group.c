@@ -1,13 +1,5 @@
-/* group.c - the workers of a fit, seen from the process that called it.
- *
- *   member:  EMPTY ──fork──▶ STARTING ──ready──▶ READY ──────────────▶ SEATED
- *              ▲                │                  │  └──▶ STAGED ──▶    │
- *              └────── death ───┴──────────────────┴─────────────────────┘
- *
- * A seat is taken at once when its work is in nobody's hands, or when no step
- * is open. Otherwise living workers are busy with it, and it changes hands
- * with the next commit: the table waits under the next generation's number
- * (STAGED), and the commit begins that generation. */
+/* group.c - the workers of a fit, seen from the process that called it: births,
+ * deaths and waiting. Who then computes what is group_roster.c's. */
 #include "train/group.h"
 
 #include <errno.h>
@@ -27,7 +19,7 @@
 #include "os/spawn.h"
 #include "os/sys.h"
 #include "train/group_samples.h"
-#include "train/group_table.h"
+#include "train/group_roster.h"
 #include "train/group_watch.h"
 
 enum {
@@ -37,14 +29,10 @@ enum {
     EVENTS = 64, /* kept for the caller; older ones give way */
 };
 
-typedef enum member_state { EMPTY, STARTING, READY, STAGED, SEATED } member_state;
-
 typedef struct member {
-    member_state state;
     pid_t pid;
     int pidfd;
     uint32_t incarnation;
-    int64_t seated_at; /* ticket */
     int failures; /* deaths in a row without a step */
     watch watch;
     watch_verdict verdict; /* why we killed it, if we did */
@@ -66,10 +54,7 @@ struct group {
     int n;
     int event_fd;
     member m[SHARED_SEATS];
-    table tables[SHARED_TABLES]; /* as put into the control block */
-    uint32_t generations; /* the highest number given to a table */
-    uint32_t staged; /* of them, waiting for a commit; 0: none */
-    uint32_t base;
+    roster r;
     blame blames[LAYOUT_MAX_SHARDS];
     int64_t begin, end; /* tickets of the job */
     int64_t epoch;
@@ -102,110 +87,6 @@ bool group_take_event(group *g, group_event *e)
     return true;
 }
 
-/* ---- tables ---- */
-
-static const table *table_now(const group *g, uint64_t word)
-{
-    return &g->tables[word_generation(word) % SHARED_TABLES];
-}
-
-/* Puts t under a new generation's number, which is returned. */
-static uint32_t put_table(group *g, const table *t)
-{
-    uint32_t generation = ++g->generations;
-
-    g->tables[generation % SHARED_TABLES] = *t;
-    control_put_table(g->c, generation, t);
-    return generation;
-}
-
-/* Whether a commit has begun the staged generation. */
-static void see_staged(group *g, uint64_t word)
-{
-    if (!g->staged || word_generation(word) != g->staged) return;
-    g->staged = 0;
-    atomic_store(&g->c->staged, 0);
-    for (int i = 0; i < g->n; i++) {
-        if (g->m[i].state == STAGED) {
-            g->m[i].state = SEATED;
-            g->m[i].seated_at = word_ticket(word) - 1;
-        }
-    }
-}
-
-/* Begins a generation at once, with those who are SEATED. Whatever was begun
- * under the one before can no longer be committed. `home`: no step is open, so
- * that work may be taken from the living. */
-static void raise_generation(group *g, bool home)
-{
-    atomic_store(&g->c->staged, 0);
-    for (;;) {
-        uint64_t word = committed(g);
-        table t;
-        uint32_t generation;
-        see_staged(g, word); /* it may have been taken before we took it back */
-        t = *table_now(g, word);
-        t.base = g->base;
-        for (int i = 0; i < g->n; i++) t.seated[i] = g->m[i].state == SEATED;
-        if (home) {
-            table_home(&t, g->n, g->c->shards);
-        } else {
-            table_fill(&t, g->n, g->c->shards);
-        }
-        generation = put_table(g, &t);
-        if (atomic_compare_exchange_strong(&g->c->commit, &word,
-                                           word_of(generation, word_ticket(word), word_side(word)))) {
-            break;
-        }
-    }
-    g->staged = 0;
-    for (int i = 0; i < g->n; i++) {
-        if (g->m[i].state == STAGED) g->m[i].state = READY;
-    }
-    control_pulse(g->c);
-}
-
-static void seat_ready(group *g, member_state as, int64_t ticket)
-{
-    for (int i = 0; i < g->n; i++) {
-        if (g->m[i].state != READY) continue;
-        g->m[i].state = as;
-        g->m[i].seated_at = ticket;
-    }
-}
-
-static void stage(group *g, uint64_t word)
-{
-    table t = *table_now(g, word);
-
-    for (int i = 0; i < g->n; i++) t.seated[i] = g->m[i].state == SEATED || g->m[i].state == READY;
-    table_home(&t, g->n, g->c->shards);
-    if (table_equal(&t, table_now(g, word), g->n, g->c->shards)) return;
-    seat_ready(g, STAGED, 0);
-    g->staged = put_table(g, &t);
-    atomic_store(&g->c->staged, g->staged);
-}
-
-/* Gives seats to those who are ready for them, and everybody their own work
- * back, as soon as that may be. */
-static void settle(group *g)
-{
-    uint64_t word = committed(g);
-    bool ready = false;
-
-    see_staged(g, word);
-    for (int i = 0; i < g->n; i++) ready |= g->m[i].state == READY;
-    if (ready && word_ticket(word) >= g->end) {
-        seat_ready(g, SEATED, word_ticket(word));
-        raise_generation(g, true);
-    } else if (ready && table_is_vacant(table_now(g, word), g->n, g->c->shards)) {
-        seat_ready(g, SEATED, word_ticket(word));
-        raise_generation(g, false);
-    } else if (!g->staged && word_ticket(word) < g->end) {
-        stage(g, word);
-    }
-}
-
 /* ---- births ---- */
 
 static manta_status start_member(group *g, int rank)
@@ -230,7 +111,7 @@ static manta_status start_member(group *g, int rank)
     }
     m->pid = pid;
     m->incarnation++;
-    m->state = STARTING;
+    g->r.state[rank] = ROSTER_STARTING;
     m->watch = (watch){0};
     m->verdict = WATCH_FINE;
     add_event(g, &(group_event){.rank = rank, .pid = pid});
@@ -240,8 +121,8 @@ static manta_status start_member(group *g, int rank)
 static void see_ready(group *g)
 {
     for (int i = 0; i < g->n; i++) {
-        member *m = &g->m[i];
-        if (m->state == STARTING && atomic_load(&g->c->seat[i].ready) == m->incarnation) m->state = READY;
+        if (g->r.state[i] == ROSTER_STARTING && atomic_load(&g->c->seat[i].ready) == g->m[i].incarnation)
+            g->r.state[i] = ROSTER_READY;
     }
 }
 
@@ -295,10 +176,10 @@ static manta_status judge(group *g, int rank, bool was_seated)
     int item = (int)(progress & 0xfff);
     bool reported = atomic_load(&seat->failed) == m->incarnation;
 
-    if (was_seated && word_ticket(word) > m->seated_at) m->failures = 0;
+    if (was_seated && word_ticket(word) > g->r.seated_at[rank]) m->failures = 0;
     m->failures++;
-    if (was_seated && reported && seat->failed_base == g->base) return raise_error(g, rank, ticket);
-    if (!was_seated && reported && (m->failures >= g->max_failures || g->generations == 1))
+    if (was_seated && reported && seat->failed_base == g->r.base) return raise_error(g, rank, ticket);
+    if (!was_seated && reported && (m->failures >= g->max_failures || g->r.generations == 1))
         return raise_error(g, rank, -1);
     if (was_seated && phase == SEAT_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
         blame_add(&g->blames[item], ticket, !m->outside)) {
@@ -336,20 +217,17 @@ static manta_status bury(group *g, int rank)
     bool was_seated;
     manta_status st;
 
-    see_staged(g, committed(g));
-    was_seated = m->state == SEATED;
     note_cause(g, rank, spawn_wait(m->pid));
     os->close(m->pidfd);
-    m->state = EMPTY;
     atomic_store(&g->c->seat[rank].asleep, 0);
-    if ((st = judge(g, rank, was_seated))) return st;
+    roster_see(&g->r);
+    st = judge(g, rank, g->r.state[rank] == ROSTER_SEATED);
+    was_seated = roster_remove(&g->r, rank);
+    if (st) return st;
     if (was_seated) {
         m->died_ns = now;
         m->died_ticket = word_ticket(committed(g));
         m->died_pid = m->pid;
-        raise_generation(g, false);
-    } else if (g->staged) { /* it may be in the table that waits */
-        raise_generation(g, false);
     }
     return start_member(g, rank);
 }
@@ -387,8 +265,8 @@ static void watch_members(group *g)
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
         uint64_t progress = atomic_load(&g->c->seat[i].progress);
-        bool waits = m->state == READY || (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
-        if (m->state == EMPTY || m->verdict != WATCH_FINE) continue;
+        bool waits = g->r.state[i] == ROSTER_READY || (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
+        if (g->r.state[i] == ROSTER_EMPTY || m->verdict != WATCH_FINE) continue;
         if (late) m->watch = (watch){0};
         m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
         if (m->verdict != WATCH_FINE) os->kill(m->pid, SIGKILL);
@@ -406,17 +284,17 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     ssize_t got;
 
     for (int i = 0; i < g->n; i++) {
-        fds[i] = (struct pollfd){.fd = g->m[i].state == EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = g->r.state[i] == ROSTER_EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
         if (g->m[i].died_ns && g->m[i].died_ticket < ticket) ticket = g->m[i].died_ticket + 1;
     }
     fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
-    if (g->staged && word_ticket(committed(g)) < ticket) ticket = word_ticket(committed(g)) + 1;
+    if (g->r.staged && word_ticket(committed(g)) < ticket) ticket = word_ticket(committed(g)) + 1;
     atomic_store(&g->c->wake_at, ticket);
     atomic_store(&g->c->controller_asleep, 1);
     /* Whoever commits or becomes ready from here on sees that we sleep. */
     see_ready(g);
     for (int i = 0; i < g->n; i++) {
-        if (g->m[i].state == READY && !g->staged) timeout = 0;
+        if (g->r.state[i] == ROSTER_READY && !g->r.staged) timeout = 0;
     }
     if (word_ticket(committed(g)) >= ticket) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0 && errno != EINTR) {
@@ -439,7 +317,7 @@ static manta_status look_after(group *g, int64_t ticket)
     }
     watch_members(g);
     see_ready(g);
-    settle(g);
+    roster_settle(&g->r);
     return MANTA_OK;
 }
 
@@ -467,7 +345,7 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t steps, bool gated)
     int64_t ticket = word_ticket(committed(g));
 
     g->begin = ticket;
-    g->end = ticket + steps;
+    g->r.end = g->end = ticket + steps;
     g->feed = feed;
     g->epoch = epoch;
     if (!g->feeds[feed].train) memset(shared_eval(g->sh, ticket), 0, g->sh->eval_stride);
@@ -487,8 +365,7 @@ void group_next(group *g)
 
     if (ticket >= g->end) return;
     if (g->s->touched) {
-        g->base++;
-        raise_generation(g, false);
+        roster_touch(&g->r);
         g->s->touched = false;
     }
     if (atomic_load(&g->c->allowed) > ticket) return;
@@ -508,16 +385,12 @@ static void reset_control(group *g)
 {
     manta_session *s = g->s;
     int side = s->state == shared_side(g->sh, 1);
-    table t = {0};
 
     memset(g->c, 0, sizeof *g->c);
     control_init(g->c, s->workers, s->shards, apply_needs_norms(&s->a));
     atomic_store(&g->c->commit, word_of(1, 0, side));
     g->c->crowded = s->workers * s->threads > cpu_cores();
-    table_home(&t, g->n, s->shards);
-    g->tables[1] = t;
-    g->generations = 1;
-    control_put_table(g->c, 1, &t);
+    roster_init(&g->r, g->c);
 }
 
 static manta_status start_all(group *g)
@@ -534,9 +407,9 @@ static manta_status start_all(group *g)
         watch_members(g);
         see_ready(g);
         all = true;
-        for (int i = 0; i < g->n; i++) all &= g->m[i].state == READY;
+        for (int i = 0; i < g->n; i++) all &= g->r.state[i] == ROSTER_READY;
     }
-    settle(g);
+    roster_settle(&g->r);
     return MANTA_OK;
 }
 
@@ -582,17 +455,17 @@ static void await_ends(group *g, int64_t deadline)
         int64_t left_ms = deadline == CLOCK_NEVER ? 60000 : (deadline - clock_now_ns()) / 1000000 + 1;
         int alive = 0;
         for (int i = 0; i < g->n; i++) {
-            if (g->m[i].state == EMPTY) continue;
+            if (g->r.state[i] == ROSTER_EMPTY) continue;
             fds[alive++] = (struct pollfd){.fd = g->m[i].pidfd, .events = POLLIN};
         }
         if (!alive || left_ms <= 0) return;
         if (os->poll(fds, (nfds_t)alive, (int)left_ms) < 0 && errno != EINTR) return;
         for (int i = 0; i < g->n; i++) {
             struct pollfd one = {.fd = g->m[i].pidfd, .events = POLLIN};
-            if (g->m[i].state == EMPTY || os->poll(&one, 1, 0) <= 0) continue;
+            if (g->r.state[i] == ROSTER_EMPTY || os->poll(&one, 1, 0) <= 0) continue;
             spawn_wait(g->m[i].pid);
             os->close(g->m[i].pidfd);
-            g->m[i].state = EMPTY;
+            g->r.state[i] = ROSTER_EMPTY;
         }
     }
 }
@@ -604,7 +477,7 @@ void group_close(group *g)
     control_pulse(g->c);
     await_ends(g, clock_deadline(LEAVE_MS));
     for (int i = 0; i < g->n; i++) {
-        if (g->m[i].state != EMPTY) os->kill(g->m[i].pid, SIGKILL);
+        if (g->r.state[i] != ROSTER_EMPTY) os->kill(g->m[i].pid, SIGKILL);
     }
     await_ends(g, CLOCK_NEVER);
     g->s->state = shared_side(g->sh, word_side(committed(g)));

@@ -1,0 +1,143 @@
+/* group_roster.c - who sits where: the controller's half of the step. */
+#include "train/group_roster.h"
+
+#include <string.h>
+
+static uint64_t committed(const roster *r)
+{
+    return atomic_load(&r->c->commit);
+}
+
+static const table *table_now(const roster *r, uint64_t word)
+{
+    return &r->tables[word_generation(word) % SHARED_TABLES];
+}
+
+/* Puts t under a new generation's number, which is returned. */
+static uint32_t put_table(roster *r, const table *t)
+{
+    uint32_t generation = ++r->generations;
+
+    r->tables[generation % SHARED_TABLES] = *t;
+    control_put_table(r->c, generation, t);
+    return generation;
+}
+
+void roster_init(roster *r, control *c)
+{
+    table t = {0};
+
+    memset(r, 0, sizeof *r);
+    r->c = c;
+    r->n = c->seats;
+    table_home(&t, r->n, c->shards);
+    put_table(r, &t);
+}
+
+static void see(roster *r, uint64_t word)
+{
+    if (!r->staged || word_generation(word) != r->staged) return;
+    r->staged = 0;
+    atomic_store(&r->c->staged, 0);
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] != ROSTER_STAGED) continue;
+        r->state[i] = ROSTER_SEATED;
+        r->seated_at[i] = word_ticket(word) - 1;
+    }
+}
+
+void roster_see(roster *r)
+{
+    see(r, committed(r));
+}
+
+/* Begins a generation at once, with those who are seated. Whatever was begun
+ * under the one before can no longer be committed. `home`: no step is open, so
+ * that work may be taken from the living. */
+static void raise_generation(roster *r, bool home)
+{
+    atomic_store(&r->c->staged, 0);
+    for (;;) {
+        uint64_t word = committed(r);
+        uint32_t generation;
+        table t;
+        see(r, word); /* it may have been taken before we took it back */
+        t = *table_now(r, word);
+        t.base = r->base;
+        for (int i = 0; i < r->n; i++) t.seated[i] = r->state[i] == ROSTER_SEATED;
+        if (home) {
+            table_home(&t, r->n, r->c->shards);
+        } else {
+            table_fill(&t, r->n, r->c->shards);
+        }
+        generation = put_table(r, &t);
+        if (atomic_compare_exchange_strong(&r->c->commit, &word,
+                                           word_of(generation, word_ticket(word), word_side(word)))) {
+            break;
+        }
+    }
+    r->staged = 0;
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] == ROSTER_STAGED) r->state[i] = ROSTER_READY;
+    }
+    control_pulse(r->c);
+}
+
+bool roster_remove(roster *r, int rank)
+{
+    bool was_seated;
+
+    roster_see(r);
+    was_seated = r->state[rank] == ROSTER_SEATED;
+    r->state[rank] = ROSTER_EMPTY;
+    /* It may also be in the table that waits. */
+    if (was_seated || r->staged) raise_generation(r, false);
+    return was_seated;
+}
+
+static void seat_ready(roster *r, roster_state as, int64_t ticket)
+{
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] != ROSTER_READY) continue;
+        r->state[i] = as;
+        r->seated_at[i] = ticket;
+    }
+}
+
+static void stage(roster *r, uint64_t word)
+{
+    table t = *table_now(r, word);
+
+    for (int i = 0; i < r->n; i++) {
+        t.seated[i] = r->state[i] == ROSTER_SEATED || r->state[i] == ROSTER_READY;
+    }
+    table_home(&t, r->n, r->c->shards);
+    if (table_equal(&t, table_now(r, word), r->n, r->c->shards)) return;
+    seat_ready(r, ROSTER_STAGED, 0);
+    r->staged = put_table(r, &t);
+    atomic_store(&r->c->staged, r->staged);
+}
+
+void roster_settle(roster *r)
+{
+    uint64_t word = committed(r);
+    bool ready = false;
+
+    see(r, word);
+    for (int i = 0; i < r->n; i++) ready |= r->state[i] == ROSTER_READY;
+    if (ready && word_ticket(word) >= r->end) {
+        seat_ready(r, ROSTER_SEATED, word_ticket(word));
+        raise_generation(r, true);
+    } else if (ready && table_is_vacant(table_now(r, word), r->n, r->c->shards)) {
+        seat_ready(r, ROSTER_SEATED, word_ticket(word));
+        raise_generation(r, false);
+    } else if (!r->staged && word_ticket(word) < r->end) {
+        stage(r, word);
+    }
+}
+
+void roster_touch(roster *r)
+{
+    r->base++;
+    raise_generation(r, false);
+}

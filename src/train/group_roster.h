@@ -1,0 +1,56 @@
+/* train/group_roster.h - who sits where: the controller's half of the step.
+ *
+ *   EMPTY ──▶ STARTING ──ready──▶ READY ───────────────▶ SEATED
+ *     ▲           │                 │ └──▶ STAGED ──▶      │
+ *     └───────────┴───── death ─────┴──────────────────────┘
+ *
+ * A seat is taken at once when its work is in nobody's hands, or when no step
+ * is open. Otherwise living workers are busy with it, and it changes hands
+ * with the next commit: the table waits under a generation's number (STAGED),
+ * and the commit begins that generation.
+ *
+ * Like seat.h, nothing here waits or asks the system for anything. */
+#ifndef TRAIN_GROUP_ROSTER_H
+#define TRAIN_GROUP_ROSTER_H
+
+#include "train/group_table.h"
+#include "train/shared.h"
+
+typedef enum roster_state {
+    ROSTER_EMPTY,
+    ROSTER_STARTING,
+    ROSTER_READY,
+    ROSTER_STAGED,
+    ROSTER_SEATED
+} roster_state;
+
+typedef struct roster {
+    control *c;
+    int n;
+    roster_state state[SHARED_SEATS];
+    int64_t seated_at[SHARED_SEATS]; /* ticket */
+    table tables[SHARED_TABLES]; /* as put into the control block */
+    uint32_t generations; /* the highest number given to a table */
+    uint32_t staged; /* of them, waiting for a commit; 0: none */
+    uint32_t base;
+    int64_t end; /* of the job: no step is open from this ticket on */
+} roster;
+
+/* A fresh control block with nobody seated. */
+void roster_init(roster *r, control *c);
+
+/* Looks whether a commit has begun the staged generation. */
+void roster_see(roster *r);
+
+/* The worker of this rank is dead, and none of its stores is still to come.
+ * Its work goes to the living. Returns whether it had its seat. */
+bool roster_remove(roster *r, int rank);
+
+/* Gives seats to those who are ready for them, and everybody their own work
+ * back, as soon as that may be. */
+void roster_settle(roster *r);
+
+/* The committed side has been changed: whatever was computed from it is void. */
+void roster_touch(roster *r);
+
+#endif
