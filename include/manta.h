@@ -4,11 +4,13 @@
 
 #include <manta/array.h>
 #include <manta/data.h>
+#include <manta/events.h>
 #include <manta/file.h>
 #include <manta/layer.h>
 #include <manta/log.h>
 #include <manta/loss.h>
 #include <manta/model.h>
+#include <manta/onnx.h>
 #include <manta/op.h>
 #include <manta/optimizer.h>
 #include <manta/status.h>

@@ -47,6 +47,8 @@ OWNER = {
     "loader": "data",
     "format": "format",
     "file": "format",
+    "events": "format",
+    "onnx": "format",
     "train": "train",
 }
 

@@ -115,6 +115,7 @@ typedef struct manta_open_options {
  *                                      names them: numbers, lists of one length, images
  *   shard-{000000..000003}.tar         WebDataset: images (or npy) as x, cls as y;
  *   shard-*.tar:npy,json.label         or what the members are called
+ *   a.tfrecord:x=image,y=label         TFRecord files (plain, gzip, zlib) of Examples, by feature
  * Named sets are looked for in $MANTA_DATA, the user's cache folder and the
  * folder that came with Manta, in this order.
  * Large files may go on being decoded after this returns; what is wrong with

@@ -7,6 +7,7 @@
 #include "format/npz.h"
 #include "format/parquet.h"
 #include "format/spec.h"
+#include "format/tfrecord.h"
 #include "format/webdataset.h"
 #include "os/file.h"
 #include <manta/data.h>
@@ -54,6 +55,7 @@ manta_status manta_dataset_open(const char *text, const manta_open_options *opti
     if (text[0] && !named_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
         return folder_open(text, o, out);
     }
+    if (tfrecord_is_spec(text)) return tfrecord_open_spec(text, o, out);
     TRY(spec_parse(text, &s));
     manta_status st = open_spec(&s, o, out);
     spec_release(&s);
