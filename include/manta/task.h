@@ -221,6 +221,8 @@ typedef struct manta_task_options {
     bool get_if_exists; /* with a name that is taken: its actor, instead of MANTA_EEXIST */
     int max_restarts; /* 0: none; MANTA_UNLIMITED. The constructor runs again. */
     int max_task_retries; /* calls under way when the actor died; 0: none, the outcome is unknown */
+    int max_concurrency; /* calls that run at the same time, each on a thread; 0: 1 */
+    int max_pending_calls; /* of one caller; one more fails with MANTA_EBUSY; 0: no limit */
 } manta_task_options;
 
 /* manta_remote(fn, args...): calls fn in a worker and returns at once. Up to

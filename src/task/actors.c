@@ -46,7 +46,7 @@ void actor_dispatch(actor_link *a)
     }
 }
 
-void actor_at(uint64_t id, uint32_t client, int pid, int retries)
+void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending)
 {
     actor_link *a = actor_find_link(id);
     peer *p = find_peer(client);
@@ -55,6 +55,7 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries)
     a->at = p;
     a->pid = pid;
     a->retries = retries;
+    a->most_pending = most_pending;
     a->state = ACTOR_AT;
     actor_dispatch(a);
 }

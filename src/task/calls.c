@@ -115,6 +115,7 @@ static void call_free(call *c)
             unpin_inner(&c->args[i].v);
     }
     object *handle = c->actor ? object_find(c->actor->id) : NULL;
+    if (c->actor) c->actor->pending--;
     if (handle) object_unpin(handle);
     mem_free(c);
     rt->done++;
@@ -283,10 +284,10 @@ static void run_here(call *c)
     calls_encode(&bytes, c);
     incoming *in = incoming_of(NULL, bytes.at, bytes.n);
     if (in) {
-        incoming *outer = rt->running;
-        rt->running = in;
+        incoming *outer = rt_current;
+        rt_current = in;
         exec_run(in, &answer);
-        rt->running = outer;
+        rt_current = outer;
         incoming_free(in);
         wire w = wire_of(answer.at, answer.n);
         proto_kind kind = proto_kind_of(&w);
@@ -425,6 +426,9 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
     object *handle = actor ? object_find(actor->id) : NULL;
     if (handle) handle->pins++;
+    if (actor && actor->most_pending > 0 && actor->pending >= actor->most_pending)
+        st = manta_fail(MANTA_EBUSY, "%d calls of the actor are pending already", actor->pending);
+    if (actor) actor->pending++;
     for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
     if (rt->is_dead) {
         kind = MANTA_FAILED_NODE;

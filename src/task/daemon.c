@@ -84,6 +84,7 @@ typedef struct actor {
     char name[64];
     bool detached, ending;
     int restarts, retries; /* left; calls under way when it dies */
+    int concurrency, most_pending;
     sched_shape shape;
     buf call; /* of the constructor */
     uint32_t worker;
@@ -532,6 +533,7 @@ static void tell_actor(node *d, actor *a, client *c)
         wire_put_u32(&d->out, w->id);
         wire_put_u32(&d->out, (uint32_t)w->pid);
         wire_put_u32(&d->out, (uint32_t)a->retries);
+        wire_put_u32(&d->out, (uint32_t)a->most_pending);
         send_to(d, c);
     }
 }
@@ -588,6 +590,7 @@ static void do_actor(node *d, const sched_action *x)
     w->actor = a->id;
     proto_begin(&d->out, PROTO_CONSTRUCT);
     wire_put_u64(&d->out, a->id);
+    wire_put_u32(&d->out, (uint32_t)a->concurrency);
     wire_put_bytes(&d->out, a->call.at, a->call.n);
     send_to(d, w);
     tell_wanters(d, a);
@@ -609,6 +612,7 @@ static void on_actor_new(node *d, client *c, wire *w)
     uint64_t request = wire_u64(w), id = wire_u64(w);
     uint32_t flags = wire_u32(w);
     int restarts = (int)wire_u32(w), retries = (int)wire_u32(w);
+    int concurrency = (int)wire_u32(w), most_pending = (int)wire_u32(w);
     sched_shape shape = take_shape(w);
     size_t n_call;
     wire_text(w, name, sizeof name);
@@ -628,6 +632,8 @@ static void on_actor_new(node *d, client *c, wire *w)
     *a = (actor){.id = id,
                  .restarts = restarts,
                  .retries = retries,
+                 .concurrency = concurrency,
+                 .most_pending = most_pending,
                  .shape = shape,
                  .detached = flags & PROTO_ACTOR_DETACHED};
     memcpy(a->name, name, sizeof name);

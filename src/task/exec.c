@@ -23,6 +23,7 @@ struct manta_task {
     result *results;
     self_of *self;
     peer *caller; /* NULL: the daemon, or this process */
+    incoming *call;
     arena memory; /* of the arguments' table and the small results */
 };
 
@@ -320,7 +321,7 @@ static self_of *self_find(uint64_t actor)
 
 void exec_run(incoming *in, buf *answer)
 {
-    manta_task t = {.caller = in->from, .actor = in->actor};
+    manta_task t = {.caller = in->from, .actor = in->actor, .call = in};
     manta_failure f;
     wire w = wire_of(in->bytes.at, in->bytes.n);
     (void)proto_kind_of(&w);
@@ -349,8 +350,8 @@ void exec_run(incoming *in, buf *answer)
         st = manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t.name,
                         t.n_results, total);
     if (st) {
-        bool cancelled = atomic_load(&rt->cancelled) == t.id && t.id;
-        f = failure_here(cancelled ? MANTA_FAILED_CANCELLED : MANTA_FAILED_TASK, st, t.name);
+        f = failure_here(atomic_load(&in->cancelled) ? MANTA_FAILED_CANCELLED : MANTA_FAILED_TASK, st,
+                         t.name);
         if (t.self && !t.id) { /* a constructor */
             t.self->failed = true;
             t.self->failure = f;
@@ -489,7 +490,7 @@ int manta_task_attempt(const manta_task *t)
 
 bool manta_task_is_cancelled(const manta_task *t)
 {
-    return t->id && atomic_load(&rt->cancelled) == t->id;
+    return atomic_load(&t->call->cancelled);
 }
 
 void *manta_self(const manta_task *t)

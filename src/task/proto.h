@@ -23,7 +23,8 @@ typedef enum proto_kind {
     PROTO_HOLD, /* client, n, objects... */
     PROTO_DROP, /* n, objects... */
     PROTO_WANT, /* object */
-    PROTO_ACTOR_NEW, /* request, actor, flags, restarts, retries, shape, name, call, n, inner... */
+    PROTO_ACTOR_NEW, /* request, actor, flags, restarts, retries, concurrency, most pending,
+                      shape, name, call, n, inner... */
     PROTO_ACTOR_WANT, /* actor */
     PROTO_ACTOR_FIND, /* request, name */
     PROTO_ACTOR_UP, /* actor */
@@ -43,8 +44,8 @@ typedef enum proto_kind {
     PROTO_FREE, /* object: its block may be used again */
     PROTO_OBJECT, /* object, value */
     PROTO_OBJECT_FAILED, /* object, failure */
-    PROTO_CONSTRUCT, /* actor, call */
-    PROTO_ACTOR_AT, /* actor, worker, pid, retries */
+    PROTO_CONSTRUCT, /* actor, concurrency, call */
+    PROTO_ACTOR_AT, /* actor, worker, pid, retries, most pending */
     PROTO_ACTOR_DEAD, /* actor, failure */
     PROTO_FOUND, /* request, status, actor, text */
     PROTO_CANCEL_TASK, /* task */

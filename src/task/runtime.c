@@ -26,6 +26,7 @@
 #define START_LIMIT_MS 20000
 
 runtime *rt;
+_Thread_local incoming *rt_current;
 
 /* ---- talking to the daemon ---- */
 
@@ -333,7 +334,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
             }
             if (!spin_until) spin_until = now + SPIN_NS;
             if (now >= spin_until) {
-                if (rt->running && !rt->blocked) {
+                if (rt_current && !rt->blocked && rt->threads == 0) {
                     blocked = true;
                     exec_block(true);
                 }
@@ -429,20 +430,21 @@ static void on_construct(wire *w)
 {
     size_t n;
     uint64_t actor = wire_u64(w);
+    uint32_t concurrency = wire_u32(w);
     const void *bytes = wire_bytes(w, &n);
     incoming *c = bytes && !wire_end(w, "constructor") ? incoming_of(NULL, bytes, n) : NULL;
     if (!c) return;
     c->actor = actor;
+    c->concurrency = concurrency < 1000 ? (int)concurrency : 1000;
     list_push(&rt->calls, &c->link);
 }
 
 static void on_cancel(wire *w)
 {
     uint64_t task = wire_u64(w);
-    if (rt->running && rt->running->task == task) {
-        atomic_store(&rt->cancelled, task);
-        return;
-    }
+    for (list *l = rt->running.next; l != &rt->running; l = l->next)
+        if (LIST_ITEM(l, incoming, link)->task == task)
+            atomic_store(&LIST_ITEM(l, incoming, link)->cancelled, true);
     for (list *l = rt->calls.next; l != &rt->calls; l = l->next) {
         incoming *c = LIST_ITEM(l, incoming, link);
         if (c->task != task || !c->from) continue;
@@ -507,8 +509,8 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
     case PROTO_ACTOR_AT: {
         uint64_t id = wire_u64(w);
         uint32_t client = wire_u32(w);
-        int pid = (int)wire_u32(w), retries = (int)wire_u32(w);
-        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries);
+        int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
+        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most);
         break;
     }
     case PROTO_ACTOR_DEAD: {
@@ -543,7 +545,7 @@ static void peer_end(peer *p)
     }
     map_u64_remove(&rt->peers, p->id);
     vec_push(&rt->graves, p); /* a call that runs may still point to it */
-    if (!rt->running) {
+    if (list_is_empty(&rt->running)) {
         for (size_t i = 0; i < rt->graves.n; i++) peer_free(rt->graves.at[i]);
         vec_clear(&rt->graves);
     }
@@ -665,6 +667,7 @@ static runtime *runtime_new(void)
     mutex_init(&r->lock);
     list_init(&r->replies);
     list_init(&r->calls);
+    list_init(&r->running);
     r->fd = r->nudge_fd = r->keeper_pidfd = -1;
     r->client = 1;
     return r;

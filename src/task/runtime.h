@@ -117,7 +117,8 @@ struct actor_link {
     actor_link_state state;
     peer *at;
     int pid, retries;
-    bool wanted, ready;
+    int most_pending, pending; /* calls of ours; 0: no limit */
+    bool wanted;
     manta_failure failure;
     list queue; /* calls not sent, in order */
     int64_t queued;
@@ -139,6 +140,8 @@ typedef struct incoming {
     list link;
     peer *from; /* NULL: the daemon (a constructor), or this process */
     uint64_t task, actor;
+    int concurrency; /* of the actor that this call constructs */
+    _Atomic bool cancelled;
     buf bytes;
 } incoming;
 
@@ -179,14 +182,17 @@ typedef struct runtime {
     int64_t queued; /* calls that are ready and not sent */
     /* a worker's */
     list calls; /* incoming, in order */
-    incoming *running;
-    _Atomic uint64_t cancelled; /* task that was asked to end */
+    list running; /* incoming, one for each thread that is in a call */
     MAP_U64(self_of *) selves;
     bool blocked;
+    int threads; /* that run calls beside the first */
 } runtime;
 
 /* The one of this process; NULL before manta_init(). */
 extern runtime *rt;
+
+/* The call that this thread is in; NULL: none. */
+extern _Thread_local incoming *rt_current;
 
 /* runtime.c */
 manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker) MANTA_MUST_USE;
@@ -250,7 +256,7 @@ void calls_release(void); /* frees what is left at the end */
 /* actors.c */
 actor_link *actor_find_link(uint64_t id);
 void actor_dispatch(actor_link *a);
-void actor_at(uint64_t id, uint32_t client, int pid, int retries);
+void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending);
 void actor_died(uint64_t id, const manta_failure *f);
 void actor_peer_died(peer *p);
 void actors_release(void);

@@ -612,6 +612,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
                                    (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
+        wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
+        wire_put_u32(&rt->out, (uint32_t)(o && o->max_pending_calls > 0 ? o->max_pending_calls : 0));
         buf_add(&rt->out, amount.amount, sizeof amount.amount);
         wire_put_text(&rt->out, named ? o->name : "");
         wire_put_bytes(&rt->out, bytes.at, bytes.n);
@@ -655,6 +657,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
     a.id = made;
     actor_link *link = actor_find_link(made);
     link->retries = options ? options->max_task_retries : 0;
+    link->most_pending = options ? options->max_pending_calls : 0;
     if (st) {
         manta_failure f = failure_here(MANTA_FAILED_ACTOR, st, constructor);
         actor_died(made, &f);

@@ -10,6 +10,12 @@
 #include "os/spawn.h"
 #include "task/runtime.h"
 
+static bool has_calls(void *ctx)
+{
+    (void)ctx;
+    return !list_is_empty(&rt->calls);
+}
+
 static bool has_work(void *ctx)
 {
     (void)ctx;
@@ -34,26 +40,61 @@ static void report_actor(uint64_t actor, const buf *answer)
     rt_tell();
 }
 
+static void start_threads(int n);
+
+/* Runs the first call of the queue. The lock is given away while the function
+ * runs, so that several threads can be in here. */
 static void work(buf *answer)
 {
     incoming *c = LIST_ITEM(list_pop(&rt->calls), incoming, link);
-    rt->running = c;
+    list_push(&rt->running, &c->link);
+    rt_current = c;
     exec_run(c, answer);
-    rt->running = NULL;
-    if (c->from && !c->from->is_dead)
+    rt_current = NULL;
+    list_remove(&c->link);
+    if (c->from && !c->from->is_dead) {
         peer_answer(c->from, answer);
-    else if (!c->from)
+    } else if (!c->from) {
         report_actor(c->actor, answer);
+        start_threads(c->concurrency - 1);
+    }
     incoming_free(c);
+}
+
+/* The others of a concurrent actor; the process's end is theirs. */
+static void work_on(void *arg)
+{
+    buf answer = {0};
+    (void)arg;
+    mutex_lock(&rt->lock);
+    while (!rt_wait(has_calls, NULL, CLOCK_NEVER))
+        while (!list_is_empty(&rt->calls)) work(&answer);
+    mutex_unlock(&rt->lock);
+}
+
+static void start_threads(int n)
+{
+    for (; n > 0; n--) {
+        thread_id id;
+        if (thread_start(&id, "manta-call", work_on, NULL)) {
+            log_warn("an actor runs fewer calls at once than it may", LOG_STR("why", manta_error_text()));
+            return;
+        }
+        rt->threads++;
+    }
+}
+
+static bool all_quiet(void *ctx)
+{
+    (void)ctx;
+    return list_is_empty(&rt->running) && list_is_empty(&rt->calls);
 }
 
 _Noreturn void worker_main(int fd)
 {
     buf answer = {0};
-    char name[16];
     spawn_reset_signals();
-    snprintf(name, sizeof name, "manta-worker");
-    prctl(PR_SET_NAME, name);
+    prctl(PR_SET_NAME, "manta-worker");
     if (runtime_open(fd, -1, true)) {
         log_error("a worker could not start", LOG_STR("why", manta_error_text()));
         _exit(1);
@@ -63,6 +104,7 @@ _Noreturn void worker_main(int fd)
         if (rt_wait(has_work, NULL, CLOCK_NEVER)) _exit(1);
         while (!list_is_empty(&rt->calls)) work(&answer);
         if (!rt->exiting || rt_has_input()) continue;
+        if (rt_wait(all_quiet, NULL, CLOCK_NEVER)) _exit(1);
         mutex_unlock(&rt->lock);
         exec_end_selves();
         fflush(NULL);

@@ -3,6 +3,7 @@
  * is as it should be. See test_runtime.py. */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -673,6 +674,82 @@ static void zygote(void)
     CHECK(m.zygote_pid > 0 && m.zygote_pid != n.zygote_pid);
 }
 
+/* An actor that runs several calls at once, and one that takes only so many. */
+static void concurrent(void)
+{
+    enum { N = 8 };
+    manta_task_options four = {.max_concurrency = 4};
+    manta_ref r[N];
+    int64_t v;
+    manta_actor c = manta_actor_new(&four, counter, manta_i64(0));
+    OK(manta_actor_ready(c, MANTA_FOREVER));
+    double begin = now();
+    for (int i = 0; i < N; i++) r[i] = manta_actor_call(c, pause_ms, manta_i64(200));
+    OK(manta_get_all(r, N, MANTA_FOREVER));
+    CHECK(now() - begin < 8 * 0.2 * 0.75 && now() - begin >= 2 * 0.2); /* two rounds of four */
+    manta_release_all(r, N);
+    manta_ref stuck = manta_actor_call(c, linger);
+    manta_ref quick = manta_actor_call(c, counter_add, manta_i64(3));
+    OK(manta_get_i64(quick, &v, 10000)); /* is not behind it */
+    CHECK(v == 3);
+    OK(manta_cancel(stuck, false));
+    CHECK(manta_get(stuck, 10000) == MANTA_ECANCELLED);
+    manta_release(stuck);
+    manta_release(quick);
+    int p = manta_actor_pid(c);
+    manta_actor_release(c);
+    begin = now();
+    while (kill(p, 0) == 0 && now() - begin < 5) usleep(500);
+    CHECK(kill(p, 0) != 0);
+    manta_task_options two = {.max_pending_calls = 2};
+    c = manta_actor_new(&two, counter);
+    for (int i = 0; i < 3; i++) r[i] = manta_actor_call(c, pause_ms, manta_i64(50));
+    CHECK(manta_get(r[2], 0) == MANTA_EBUSY);
+    OK(manta_get_all(r, 2, MANTA_FOREVER));
+    r[3] = manta_actor_call(c, counter_add, manta_i64(1));
+    OK(manta_get(r[3], MANTA_FOREVER));
+    manta_release_all(r, 4);
+    manta_actor_release(c);
+}
+
+/* Several threads of one driver, each with calls, objects and waits of its own. */
+static manta_actor shared_actor;
+
+static void *caller(void *arg)
+{
+    double base = *(double *)arg, v;
+    int64_t n;
+    for (int i = 0; i < 300; i++) {
+        manta_ref x = manta_put(manta_f64(base)), y = manta_remote(add, x, manta_f64(i));
+        manta_ref z = manta_remote(add, y, x), c = manta_actor_call(shared_actor, counter_add, manta_i64(1));
+        OK(manta_get_f64(z, &v, 30000));
+        CHECK(v == 2 * base + i);
+        OK(manta_get_i64(c, &n, 30000));
+        manta_ref all[4] = {x, y, z, c};
+        manta_release_all(all, 4);
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    enum { N = 4 };
+    pthread_t id[N];
+    double base[N];
+    int64_t n;
+    shared_actor = manta_actor_new(NULL, counter);
+    for (int i = 0; i < N; i++) {
+        base[i] = 1000 * i;
+        CHECK(pthread_create(&id[i], NULL, caller, &base[i]) == 0);
+    }
+    for (int i = 0; i < N; i++) CHECK(pthread_join(id[i], NULL) == 0);
+    manta_ref r = manta_actor_call(shared_actor, counter_add, manta_i64(0));
+    OK(manta_get_i64(r, &n, MANTA_FOREVER));
+    CHECK(n == 300 * N);
+    manta_release(r);
+    manta_actor_release(shared_actor);
+}
+
 /* Work of all kinds while workers and zygotes are killed at random: every call
  * must end, with the right value, and in the end nothing may be held. */
 static void chaos(void)
@@ -866,10 +943,11 @@ static void speed(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} scenarios[] = {{"calls", calls},   {"values", values}, {"failures", failures}, {"deaths", deaths},
-                 {"nested", nested}, {"actors", actors}, {"waits", waits},       {"memory", memory},
-                 {"full", full},     {"stay", stay},     {"zygote", zygote},     {"shutdown", shutdown_twice},
-                 {"chaos", chaos},   {"speed", speed}};
+} scenarios[] = {
+    {"calls", calls},   {"values", values},   {"failures", failures},     {"deaths", deaths},
+    {"nested", nested}, {"actors", actors},   {"waits", waits},           {"memory", memory},
+    {"full", full},     {"stay", stay},       {"zygote", zygote},         {"shutdown", shutdown_twice},
+    {"chaos", chaos},   {"threads", threads}, {"concurrent", concurrent}, {"speed", speed}};
 
 int main(int argc, char **argv)
 {
