@@ -1,0 +1,509 @@
+/* The step under every order of events: the turns of seat.c and the roster of
+ * the controller, the very code, run in one process, one move at a time. From
+ * every state every worker may move or die, and the controller may notice a
+ * death, hear of a successor, or let the next step pass; all orders are tried.
+ *
+ * Work is done in two moves, the first of which leaves garbage, so that a death
+ * in between leaves something torn. A shard is a function of the committed side
+ * and the step, a range of all slots; what they must be is computed beforehand.
+ *
+ * Checked: whatever is committed is right, to the last word; and from every
+ * state the job comes to its end (a state in which nobody can move before that
+ * is a hang; a worker that waits can move only when the pulse has changed). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "train/group_roster.h"
+#include "train/seat.h"
+
+enum { MOST = 3, GARBAGE = 0xdead };
+
+/* ---- the world: everything that can differ between two states ---- */
+
+typedef enum place { NEXT, WORK_HALF, WORK, DONE, TELL, ASLEEP, DEAD, BURIED } place;
+
+typedef struct worker {
+    place at;
+    seat_action what;
+    int item;
+    uint32_t seen;
+    uint64_t read[MOST]; /* slots as they were read, half-way */
+} worker;
+
+typedef struct setting {
+    int seats, shards, deaths;
+    int64_t tickets;
+    bool norms, gated, touch;
+} setting;
+
+typedef struct world {
+    uint64_t side[2][MOST]; /* a value per range */
+    uint64_t slot[MOST];
+    uint64_t norm[MOST];
+    worker w[MOST];
+    int deaths; /* still allowed */
+    bool touched;
+    int64_t told; /* tickets the controller has let pass */
+} world;
+
+static setting set;
+static world now;
+static control *c;
+static roster r;
+static seat_turn turn[MOST];
+
+/* ---- what is computed ---- */
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    return hash_u64(a * 31 + b) | 1; /* never garbage's even number */
+}
+
+static uint64_t shard_value(const uint64_t *side, int shard, int64_t ticket)
+{
+    uint64_t v = mix((uint64_t)ticket, (uint64_t)shard);
+
+    for (int i = 0; i < set.seats; i++) v = mix(v, side[i]);
+    return v;
+}
+
+static uint64_t range_value(const uint64_t *slots, const uint64_t *norms, int range)
+{
+    uint64_t v = (uint64_t)range;
+
+    for (int i = 0; i < set.shards; i++) v = mix(v, slots[i]);
+    for (int i = 0; set.norms && i < set.seats; i++) v = mix(v, norms[i]);
+    return v;
+}
+
+static uint64_t norm_value(const uint64_t *slots, int range)
+{
+    uint64_t v = (uint64_t)range + 100;
+
+    for (int i = 0; i < set.shards; i++) v = mix(v, slots[i]);
+    return v;
+}
+
+/* The side after a step, from the one before. */
+static void right_step(const uint64_t *side, int64_t ticket, uint64_t *next)
+{
+    uint64_t slots[MOST] = {0}, norms[MOST] = {0};
+
+    for (int v = 0; v < set.shards; v++) slots[v] = shard_value(side, v, ticket);
+    for (int i = 0; i < set.seats; i++) norms[i] = norm_value(slots, i);
+    for (int i = 0; i < set.seats; i++) next[i] = range_value(slots, norms, i);
+}
+
+/* ---- moves of a worker ---- */
+
+static int side_now(const seat_turn *t)
+{
+    return word_side(t->word);
+}
+
+static void work_half(int k)
+{
+    worker *w = &now.w[k];
+
+    memcpy(w->read, now.slot, sizeof now.slot);
+    if (w->what == SEAT_SHARD) now.slot[w->item] = GARBAGE;
+    if (w->what == SEAT_NORMS) now.norm[w->item] = GARBAGE;
+    if (w->what == SEAT_UPDATE) now.side[1 - side_now(&turn[k])][w->item] = GARBAGE;
+    w->at = WORK;
+}
+
+/* Half of what is read was read before, half now: torn if it changed. */
+static void work(int k)
+{
+    worker *w = &now.w[k];
+    const seat_turn *t = &turn[k];
+
+    for (int v = set.shards / 2; v < set.shards; v++) w->read[v] = now.slot[v];
+    if (w->what == SEAT_SHARD)
+        now.slot[w->item] = shard_value(now.side[side_now(t)], w->item, seat_ticket(t));
+    if (w->what == SEAT_NORMS) now.norm[w->item] = norm_value(w->read, w->item);
+    if (w->what == SEAT_UPDATE) now.side[1 - side_now(t)][w->item] = range_value(w->read, now.norm, w->item);
+    memset(w->read, 0, sizeof w->read);
+    w->at = DONE;
+}
+
+static void check_commit(const seat_turn *t)
+{
+    uint64_t next[MOST] = {0};
+    int old = side_now(t);
+
+    if (set.gated && seat_ticket(t) >= now.told) fail_msg("a step was committed that nobody let pass");
+    right_step(now.side[old], seat_ticket(t), next);
+    for (int i = 0; i < set.seats; i++) {
+        if (now.side[1 - old][i] != next[i])
+            fail_msg("ticket %d: range %d was committed wrong", (int)seat_ticket(t), i);
+    }
+}
+
+static void next(int k)
+{
+    worker *w = &now.w[k];
+
+    w->seen = atomic_load(&c->pulse);
+    w->item = 0;
+    w->what = seat_next(&turn[k], &w->item);
+    switch (w->what) {
+    case SEAT_WAIT: w->at = ASLEEP; break;
+    case SEAT_COMMITTED:
+        check_commit(&turn[k]);
+        w->at = TELL;
+        break;
+    case SEAT_SHARD:
+    case SEAT_NORMS:
+    case SEAT_UPDATE: w->at = WORK_HALF; break;
+    case SEAT_LEAVE: fail_msg("nobody said leave");
+    }
+}
+
+static bool can_move(int k)
+{
+    const worker *w = &now.w[k];
+
+    if (w->at == DEAD || w->at == BURIED) return false;
+    return w->at != ASLEEP || atomic_load(&c->pulse) != w->seen;
+}
+
+static void move(int k)
+{
+    worker *w = &now.w[k];
+
+    switch (w->at) {
+    case NEXT:
+    case ASLEEP: next(k); break;
+    case WORK_HALF: work_half(k); break;
+    case WORK: work(k); break;
+    case DONE:
+        (void)seat_done(&turn[k], w->what, w->item);
+        w->at = NEXT;
+        break;
+    case TELL:
+        control_pulse(c);
+        w->at = NEXT;
+        break;
+    case DEAD:
+    case BURIED: break;
+    }
+}
+
+/* ---- moves of the controller ---- */
+
+static void bury(int k)
+{
+    roster_remove(&r, k);
+    r.state[k] = ROSTER_STARTING;
+    now.w[k] = (worker){.at = BURIED};
+}
+
+static void succeed(int k)
+{
+    r.state[k] = ROSTER_READY;
+    seat_turn_init(&turn[k], c, k);
+    now.w[k] = (worker){.at = NEXT};
+    roster_settle(&r);
+}
+
+static bool can_settle(void)
+{
+    for (int k = 0; k < set.seats; k++) {
+        if (r.state[k] == ROSTER_READY && !r.staged) return true;
+    }
+    return r.staged && word_generation(atomic_load(&c->commit)) == r.staged;
+}
+
+static bool can_pass(void)
+{
+    return set.gated && word_ticket(atomic_load(&c->commit)) == now.told && now.told < set.tickets;
+}
+
+/* The caller has looked at the step, and may have changed the state. */
+static void pass(bool touch)
+{
+    if (touch) {
+        uint64_t word = atomic_load(&c->commit);
+        now.side[word_side(word)][0] = mix(now.side[word_side(word)][0], 77);
+        now.touched = true;
+        roster_touch(&r);
+    }
+    now.told++;
+    atomic_store(&c->allowed, now.told);
+    control_pulse(c);
+}
+
+static bool is_over(void)
+{
+    return word_ticket(atomic_load(&c->commit)) == set.tickets;
+}
+
+/* ---- keeping and comparing states ---- */
+
+typedef struct kept_turn {
+    uint64_t word;
+    uint32_t base;
+    uint16_t seated[MOST], shard[MOST], range[MOST];
+    bool open, train;
+    int64_t epoch, step;
+    seat_mark marks[3][MOST];
+} kept_turn;
+
+typedef struct kept {
+    world w;
+    uint64_t commit, flags[3][MOST];
+    uint32_t pulse, staged;
+    int64_t allowed;
+    kept_turn turn[MOST];
+    roster_state state[MOST];
+    uint32_t generations, roster_staged, base;
+    struct {
+        uint32_t base;
+        uint16_t seated[MOST], shard[MOST], range[MOST];
+    } table[SHARED_TABLES];
+} kept;
+
+#define EACH(i) for (int i = 0; i < MOST; i++)
+
+static void keep(kept *k)
+{
+    memset(k, 0, sizeof *k);
+    k->w = now;
+    k->commit = c->commit;
+    k->pulse = c->pulse;
+    k->staged = c->staged;
+    k->allowed = c->allowed;
+    k->generations = r.generations;
+    k->roster_staged = r.staged;
+    k->base = r.base;
+    EACH(i)
+    {
+        const seat_turn *t = &turn[i];
+        kept_turn *to = &k->turn[i];
+        k->flags[0][i] = c->shard_flag[i];
+        k->flags[1][i] = c->norm_flag[i];
+        k->flags[2][i] = c->range_flag[i];
+        k->state[i] = r.state[i];
+        to->word = t->word;
+        to->base = t->t.base;
+        to->open = t->open;
+        to->train = t->train;
+        to->epoch = t->epoch;
+        to->step = t->step;
+        EACH(j)
+        {
+            to->seated[j] = t->t.seated[j];
+            to->shard[j] = t->t.shard[j];
+            to->range[j] = t->t.range[j];
+            to->marks[0][j].ticket = t->shard[j].ticket;
+            to->marks[0][j].base = t->shard[j].base;
+            to->marks[1][j].ticket = t->norm[j].ticket;
+            to->marks[1][j].base = t->norm[j].base;
+            to->marks[2][j].ticket = t->range[j].ticket;
+            to->marks[2][j].base = t->range[j].base;
+        }
+    }
+    for (int g = 0; g < SHARED_TABLES; g++) {
+        k->table[g].base = r.tables[g].base;
+        EACH(j)
+        {
+            k->table[g].seated[j] = r.tables[g].seated[j];
+            k->table[g].shard[j] = r.tables[g].shard[j];
+            k->table[g].range[j] = r.tables[g].range[j];
+        }
+    }
+}
+
+static void put_back(const kept *k)
+{
+    now = k->w;
+    c->commit = k->commit;
+    c->pulse = k->pulse;
+    c->staged = k->staged;
+    c->allowed = k->allowed;
+    r.generations = k->generations;
+    r.staged = k->roster_staged;
+    r.base = k->base;
+    EACH(i)
+    {
+        seat_turn *t = &turn[i];
+        const kept_turn *from = &k->turn[i];
+        c->shard_flag[i] = k->flags[0][i];
+        c->norm_flag[i] = k->flags[1][i];
+        c->range_flag[i] = k->flags[2][i];
+        r.state[i] = k->state[i];
+        t->word = from->word;
+        t->t.base = from->base;
+        t->open = from->open;
+        t->train = from->train;
+        t->epoch = from->epoch;
+        t->step = from->step;
+        EACH(j)
+        {
+            t->t.seated[j] = from->seated[j];
+            t->t.shard[j] = from->shard[j];
+            t->t.range[j] = from->range[j];
+            t->shard[j] = from->marks[0][j];
+            t->norm[j] = from->marks[1][j];
+            t->range[j] = from->marks[2][j];
+        }
+    }
+    for (int g = 0; g < SHARED_TABLES; g++) {
+        table t = {.base = k->table[g].base};
+        EACH(j)
+        {
+            t.seated[j] = k->table[g].seated[j];
+            t.shard[j] = k->table[g].shard[j];
+            t.range[j] = k->table[g].range[j];
+        }
+        r.tables[g] = t;
+        control_put_table(c, (uint32_t)g, &t);
+    }
+}
+
+/* Numbers that only ever grow (generations, the pulse) would make every state
+ * a new one; what matters of them is which are equal to the present one. */
+static uint64_t fingerprint(const kept *k)
+{
+    kept f = *k;
+    uint32_t g = word_generation(f.commit);
+
+    f.pulse = 0;
+    EACH(i) f.w.w[i].seen = f.w.w[i].at == ASLEEP && f.w.w[i].seen != k->pulse;
+    f.generations -= g;
+    if (f.staged) f.staged -= g;
+    if (f.roster_staged) f.roster_staged -= g;
+    for (int i = 0; i < SHARED_TABLES; i++) {
+        f.table[i] = k->table[(g + (uint32_t)i) % SHARED_TABLES];
+    }
+    EACH(i)
+    {
+        uint64_t *words[] = {&f.flags[0][i], &f.flags[1][i], &f.flags[2][i], &f.turn[i].word};
+        for (int j = 0; j < 4; j++) {
+            uint32_t back = g - word_generation(*words[j]);
+            if (*words[j])
+                *words[j] = word_of(back > 3 ? 3 : back, word_ticket(*words[j]), word_side(*words[j])) + 1;
+        }
+    }
+    f.commit = word_of(0, word_ticket(f.commit), word_side(f.commit));
+    return hash_bytes(&f, sizeof f, 7);
+}
+
+/* A set of fingerprints, open addressing. */
+static uint64_t *visited;
+static size_t n_visited, visited_size;
+
+static bool is_new(uint64_t h)
+{
+    size_t i = (h | 1) % visited_size;
+
+    for (h |= 1; visited[i]; i = (i + 1) % visited_size) {
+        if (visited[i] == h) return false;
+    }
+    visited[i] = h;
+    assert_true(++n_visited < visited_size / 2);
+    return true;
+}
+
+/* ---- every order ---- */
+
+static void explore(int depth);
+
+/* Tries one move and what follows from it, then comes back. */
+#define TRY_MOVE(call)                                                                                       \
+    do {                                                                                                     \
+        call;                                                                                                \
+        moves++;                                                                                             \
+        explore(depth + 1);                                                                                  \
+        put_back(&here);                                                                                     \
+    } while (0)
+
+static void explore(int depth)
+{
+    kept here;
+    int moves = 0;
+
+    keep(&here);
+    if (!is_new(fingerprint(&here))) return;
+    if (is_over()) return;
+    assert_true(depth < 2000);
+    for (int k = 0; k < set.seats; k++) {
+        if (can_move(k)) TRY_MOVE(move(k));
+        if (now.w[k].at == DEAD) TRY_MOVE(bury(k));
+        if (now.w[k].at == BURIED) TRY_MOVE(succeed(k));
+    }
+    if (can_settle()) TRY_MOVE(roster_settle(&r));
+    if (can_pass()) TRY_MOVE(pass(false));
+    if (can_pass() && set.touch && !now.touched) TRY_MOVE(pass(true));
+    if (!moves) fail_msg("everybody waits, after %d moves", depth);
+    for (int k = 0; now.deaths && k < set.seats; k++) {
+        if (now.w[k].at == DEAD || now.w[k].at == BURIED) continue;
+        TRY_MOVE((now.deaths--, now.w[k].at = DEAD));
+    }
+}
+
+static void every_order(setting s)
+{
+    set = s;
+    memset(&now, 0, sizeof now);
+    now.deaths = s.deaths;
+    c = mem_new(sizeof *c);
+    control_init(c, s.seats, s.shards, s.norms);
+    roster_init(&r, c);
+    for (int k = 0; k < s.seats; k++) {
+        r.state[k] = ROSTER_READY;
+        seat_turn_init(&turn[k], c, k);
+        now.side[0][k] = (uint64_t)(2 * k + 1);
+    }
+    roster_settle(&r);
+    r.end = s.tickets;
+    c->job.train = true;
+    c->allowed = s.gated ? 0 : s.tickets;
+    c->job.end = s.tickets;
+    visited_size = 1 << 25;
+    visited = mem_try(visited_size * sizeof *visited);
+    n_visited = 0;
+    explore(0);
+    print_message("%d seats, %d shards, %d steps, %d deaths%s%s%s: %zu states\n", s.seats, s.shards,
+                  (int)s.tickets, s.deaths, s.norms ? ", norms" : "", s.gated ? ", gated" : "",
+                  s.touch ? ", touched" : "", n_visited);
+    mem_try_free(visited);
+    mem_free(c);
+}
+
+static void two_workers(void **state)
+{
+    (void)state;
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 2});
+    every_order((setting){.seats = 2, .shards = 3, .tickets = 2, .deaths = 2});
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 2, .norms = true});
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 3, .deaths = 1, .gated = true});
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 1, .gated = true, .touch = true});
+}
+
+static void three_workers(void **state)
+{
+    (void)state;
+    every_order((setting){.seats = 3, .shards = 3, .tickets = 2, .deaths = 1});
+    every_order((setting){.seats = 3, .shards = 3, .tickets = 1, .deaths = 2});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_workers),
+        cmocka_unit_test(three_workers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
