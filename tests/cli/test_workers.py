@@ -1,0 +1,145 @@
+"""Several workers: the same bytes as one process, also when workers are killed."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import PROGRAM
+from samples import digits
+
+TRAIN = ("--global-batch", 32, "--shards", 4, "--seed", 7, "--json")
+
+
+def read_event(running, name):
+    """The next event called `name`; the pipe blocks until there is one."""
+    for text in running.process.stdout:
+        event = json.loads(text)
+        if event["event"] == name:
+            return event
+    pytest.fail(f"no event {name!r} came:\n{running.process.stderr.read()}")
+
+
+def is_gone(pid):
+    """Whether there is no such process any more (a zombie has ended too)."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until(condition, timeout_s=20):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass in time"
+        os.sched_yield()
+
+
+def test_workers_say_who_they_are(manta, tmp_path):
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--workers", 2, *TRAIN)
+    workers = [e for e in done.events if e["event"] == "worker"]
+    assert [w["rank"] for w in workers] == [0, 1]
+    assert len({w["pid"] for w in workers}) == 2
+    assert all(is_gone(w["pid"]) for w in workers)
+    assert done.event("result")["status"] == "done"
+
+
+@pytest.mark.parametrize("model", ["mnist-cnn", "mlp"])
+def test_same_bytes_for_any_number_of_workers(manta, tmp_path, model):
+    data = digits(tmp_path)
+    for n in (1, 2, 3, 4):
+        done = manta("train", model, "--data", data, "--validation", data, "--workers", n, "--epochs", 2, *TRAIN,
+                     "--save", f"{n}.npz")
+        epochs = [{k: v for k, v in e.items() if k not in ("images_per_s", "seconds")}
+                  for e in done.events if e["event"] == "epoch"]
+        if n == 1:
+            first = epochs
+        assert epochs == first and len(epochs) == 2
+        assert (tmp_path / f"{n}.npz").read_bytes() == (tmp_path / "1.npz").read_bytes()
+
+
+def test_batch_is_per_worker(manta, tmp_path):
+    data = digits(tmp_path)
+    manta("train", "mlp", "--data", data, "--workers", 2, "--batch", 16, "--json", "--save", "a.npz")
+    manta("train", "mlp", "--data", data, "--shards", 2, "--batch", 32, "--json", "--save", "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_kill_9_changes_nothing(manta, start, tmp_path, rank):
+    data = digits(tmp_path)
+    run = ("train", "mnist-cnn", "--data", data, "--epochs", 4, *TRAIN)
+    manta(*run, "--save", "calm.npz")
+    running = start(*run, "--workers", 2, "--save", "killed.npz")
+    workers = [read_event(running, "worker") for _ in range(2)]
+    read_event(running, "epoch")
+    os.kill(workers[rank]["pid"], signal.SIGKILL)
+    successor = read_event(running, "worker")
+    assert successor["rank"] == rank and successor["pid"] != workers[rank]["pid"]
+    recovered = read_event(running, "recovered")
+    done = running.wait()
+    assert done.status == 0, done.stderr
+    assert (tmp_path / "killed.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
+    assert recovered["rank"] == rank and recovered["pid"] == workers[rank]["pid"]
+    assert recovered["cause"] == "killed by signal 9 (Killed)" and recovered["ms"] > 0
+
+
+def test_ctrl_c_reaches_the_workers_through_their_controller(start, tmp_path):
+    """A terminal sends the signal to all processes of the group."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--epochs", 1000000, "--json",
+                    "--save", "w.npz")
+    workers = [read_event(running, "worker") for _ in range(2)]
+    read_event(running, "epoch")
+    os.killpg(running.process.pid, signal.SIGINT)
+    done = running.wait()
+    assert done.status == 130
+    assert done.event("result")["status"] == "interrupted"
+    assert "recovered" not in {e["event"] for e in done.events}
+    assert all(is_gone(w["pid"]) for w in workers)
+
+
+def test_nobody_survives_the_controller(start, tmp_path):
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 3, "--epochs", 1000000, "--json")
+    workers = [read_event(running, "worker") for _ in range(3)]
+    running.signal(signal.SIGKILL)
+    wait_until(lambda: all(is_gone(w["pid"]) for w in workers))
+
+
+def test_evaluate_with_workers_is_exact(manta, tmp_path):
+    data = digits(tmp_path)
+    manta("train", "mlp", "--data", data, "--json", "--save", "w.npz")
+    one = manta("evaluate", "mlp", "--weights", "w.npz", "--data", data, "--json", "--batch", 48).event("result")
+    two = manta("evaluate", "mlp", "--weights", "w.npz", "--data", data, "--json", "--workers", 2, "--batch",
+                24).event("result")
+    assert two["metrics"]["accuracy"] == one["metrics"]["accuracy"]
+    assert two["metrics"]["loss"] == pytest.approx(one["metrics"]["loss"], rel=1e-6)
+
+
+def test_people_read_of_a_recovery(tmp_path, environment):
+    """Without --json there are no pids to be had: the children are looked up."""
+    data = digits(tmp_path)
+    with subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", data, "--workers", "2", "--epochs", "1000000"],
+                          cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, start_new_session=True) as p:
+        assert "2 workers of" in p.stdout.readline()
+        assert p.stdout.readline().startswith("Epoch 1/")
+        children = pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()
+        assert len(children) == 2
+        os.kill(int(children[0]), signal.SIGKILL)
+        line = next(t for t in p.stdout if t.startswith("Worker"))
+        assert f"(process {children[0]}) killed by signal 9 (Killed); recovered in" in line
+        p.send_signal(signal.SIGINT)
+        assert p.wait(30) == 130
+
+
+@pytest.mark.parametrize("extra,say", [
+    (["--workers", "0"], "1 to 256"), (["--workers", "two"], "whole number"), (["--workers", "257"], "1 to 256"),
+    (["--workers", "4", "--shards", "3"], "each worker needs one"),
+    (["--workers", "2", "--profile", "3"], "--workers"),
+])
+def test_what_is_refused(manta, tmp_path, extra, say):
+    done = manta("train", "mlp", "--data", digits(tmp_path), *extra, status=2)
+    assert say in done.stderr
