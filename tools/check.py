@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "check"
 LOGS = BUILD / "log"
 VENV = ROOT / "build" / "venv"
+OLD_VENV = ROOT / "build" / "venv-old"      # the oldest Keras 3
 CORES = len(os.sched_getaffinity(0))
 SOURCE_FOLDERS = ["src", "include", "tests", "examples", "bench"]
 
@@ -314,25 +315,25 @@ def stage_fuzz(stage):
         fuzz_one(stage, folder, program, stage.options.fuzz)
 
 
-def venv(stage):
+def venv(stage, folder=VENV, requirements="tests/cli/requirements.txt"):
     """The Python clients' environment; its interpreter, or None when it cannot be had offline.
 
     Made anew when the requirements change; a stamp written last marks a
     complete one."""
-    wanted = (ROOT / "tests" / "cli" / "requirements.txt").read_bytes() + sys.version.encode()
-    stamp = VENV / "complete"
+    wanted = (ROOT / requirements).read_bytes() + sys.version.encode()
+    stamp = folder / "complete"
     digest = hashlib.sha256(wanted).hexdigest()
     if stamp.is_file() and stamp.read_text() == digest:
-        return VENV / "bin" / "python"
+        return folder / "bin" / "python"
     if os.environ.get("MANTA_OFFLINE") == "1":
-        stage.notes.append("MANTA_OFFLINE=1, and build/venv is not there yet")
+        stage.notes.append(f"MANTA_OFFLINE=1, and build/{folder.name} is not there yet")
         return None
-    stage.must(sys.executable, "-m", "venv", "--clear", VENV, what="making the virtual environment")
-    stage.must(VENV / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "-q",
-               "-r", "tests/cli/requirements.txt",
-               what="installing tests/cli/requirements.txt (can PyPI be reached? MANTA_OFFLINE=1 skips this)")
+    stage.must(sys.executable, "-m", "venv", "--clear", folder, what="making the virtual environment")
+    stage.must(folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "-q",
+               "-r", requirements,
+               what=f"installing {requirements} (can PyPI be reached? MANTA_OFFLINE=1 skips this)")
     stamp.write_text(digest)
-    return VENV / "bin" / "python"
+    return folder / "bin" / "python"
 
 
 def pytest(stage, marks, timeout_s, env=None):
@@ -342,10 +343,12 @@ def pytest(stage, marks, timeout_s, env=None):
     if python is None:
         stage.add(skipped=1)
         return
+    old = venv(stage, OLD_VENV, "tests/cli/requirements-old.txt")
     report = LOGS / f"{stage.name}.xml"
     report.unlink(missing_ok=True)
     rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marks, f"--junitxml={report}",
                    "tests/cli", env={"MANTA_BIN": str(folder / "manta"), "MANTA_BUILD": str(folder),
+                                     "MANTA_OLD_KERAS": str(old or ""),
                                      "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
     counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
     stage.add(*counts)
