@@ -1,0 +1,105 @@
+/* inspect_data.c - a dataset: what a sample is made of, and how many there are. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "cli/inspect.h"
+#include "cli/json.h"
+#include "cli/table.h"
+#include "cli/work.h"
+
+static bool has_ending(const char *spec)
+{
+    static const char *const endings[] = {".tfrecord", ".tar",  ".parquet", ".csv",
+                                          ".npy,",     ".npz:", "-ubyte"};
+
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const char *hit = strstr(spec, endings[i]);
+        if (hit && hit > spec) return true;
+    }
+    return false;
+}
+
+bool inspect_is_data(const char *spec)
+{
+    struct stat st;
+    const char *name;
+
+    for (int i = 0; (name = manta_data_name(i)); i++) {
+        size_t n = strlen(name);
+        if (!strncmp(spec, name, n) && (!spec[n] || spec[n] == ':')) return true;
+    }
+    return has_ending(spec) || (!stat(spec, &st) && S_ISDIR(st.st_mode));
+}
+
+/* Reads one sample: a file may be opened and decoded later, and what is wrong
+ * inside it is then told here. */
+static manta_status read_one(manta_dataset *d)
+{
+    manta_loader *l = NULL;
+    manta_status st = manta_loader_open(d, &(manta_loader_options){.readers = -1}, &l);
+    manta_batch b;
+
+    if (!st && !manta_loader_next(l, &b)) st = manta_loader_status(l);
+    manta_loader_close(l);
+    return st;
+}
+
+static void show_table(manta_dataset *d)
+{
+    static const char *const heads[] = {"column", "shape", "dtype", NULL};
+    const manta_column_spec *columns;
+    int n = manta_dataset_columns(d, &columns);
+    int64_t count = manta_dataset_count(d);
+    table *t = table_new(heads);
+    char text[256];
+
+    for (int i = 0; i < n; i++) {
+        table_add(t, "%s", columns[i].name);
+        table_add(t, "%s", inspect_shape(columns[i].ndim, columns[i].shape, text, sizeof text));
+        table_add(t, "%s", manta_dtype_name(columns[i].dtype));
+    }
+    table_print(t);
+    if (count < 0) {
+        printf("\nan unknown number of samples\n");
+    } else {
+        printf("\n%s sample%s\n", work_number(count, text, sizeof text), count == 1 ? "" : "s");
+    }
+}
+
+static void show_json(manta_dataset *d, const char *spec)
+{
+    const manta_column_spec *columns;
+    int n = manta_dataset_columns(d, &columns);
+    int64_t count = manta_dataset_count(d);
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++) {
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "name", inspect_text(columns[i].name),
+                                              "shape", inspect_shape_json(columns[i].ndim, columns[i].shape),
+                                              "dtype", manta_dtype_name(columns[i].dtype)));
+    }
+    json_emit(json_pack("{s:s, s:o, s:o, s:o}", "kind", "dataset", "path", inspect_text(spec), "samples",
+                        count < 0 ? json_null() : json_integer(count), "columns", list));
+}
+
+int inspect_data(const char *spec, bool json)
+{
+    /* As they lie in the file: bytes stay bytes, and a NaN is no reason to show nothing. */
+    manta_open_options o = {.raw = true, .allow_nan = true};
+    manta_dataset *d = NULL;
+    int status = CLI_DONE;
+
+    if (manta_dataset_open(spec, &o, &d)) return cli_fail();
+    if (read_one(d)) {
+        status = cli_fail();
+    } else if (json) {
+        show_json(d, spec);
+    } else {
+        show_table(d);
+    }
+    manta_dataset_unref(d);
+    return status;
+}
