@@ -85,8 +85,9 @@ static inline manta_model *residual_model(manta_regularizer reg)
 typedef struct training {
     int workers, threads, shards;
     bool hard; /* Adam with clipping by global norm, moving averages, a regulariser; else momentum */
-    bool validate;
-    int64_t epochs, global_batch, steps_per_epoch;
+    bool validate, no_shuffle;
+    int64_t epochs, steps_per_epoch;
+    int64_t global_batch; /* 0: 32; negative: the data has batches of its own */
     manta_event_fn event;
     void *user;
     int64_t deadline_ms;
@@ -130,9 +131,12 @@ static inline outcome train(const training *t)
         &s));
     out.st = manta_fit(s, d,
                        &(manta_fit_options){.epochs = t->epochs ? t->epochs : 2,
-                                            .global_batch = t->global_batch ? t->global_batch : 32,
+                                            .global_batch = t->global_batch < 0 ? 0
+                                                            : t->global_batch   ? t->global_batch
+                                                                                : 32,
                                             .steps_per_epoch = t->steps_per_epoch,
                                             .validation = t->validate ? d : NULL,
+                                            .no_shuffle = t->no_shuffle,
                                             .event = t->event,
                                             .user = t->user,
                                             .worker_deadline_ms = t->deadline_ms,

@@ -31,11 +31,202 @@ static void threads_of_a_worker_do_not_matter(void **state)
     mem_try_free(golden.state);
 }
 
+/* ---- every kind of data ---- */
+
+static manta_dataset *data_batched(void)
+{
+    return manta_dataset_batch(dataset(), 28, false);
+}
+
+/* Batches of several sizes, in a new order each epoch: how many samples a step
+ * has is known only when it is read. */
+static manta_dataset *data_ragged(void)
+{
+    return manta_dataset_shuffle(manta_dataset_batch(dataset(), 28, false), 3, 9);
+}
+
+static manta_status start_counting(void *user, int64_t epoch, void **it)
+{
+    (void)user;
+    (void)epoch;
+    *it = mem_new(sizeof(int));
+    return MANTA_OK;
+}
+
+static manta_status give_image(void *it, manta_column *out, int n, bool *end)
+{
+    int *at = it;
+
+    (void)n;
+    *end = *at >= N;
+    if (*end) return MANTA_OK;
+    memcpy(out[0].array.data, images + *at * SIDE * SIDE, sizeof(float) * SIDE * SIDE);
+    memcpy(out[1].array.data, labels + *at, sizeof *labels);
+    ++*at;
+    return MANTA_OK;
+}
+
+/* Samples that can only be had one after the other. */
+static manta_dataset *data_generated(int64_t count)
+{
+    manta_generator g = {.open = start_counting, .next = give_image, .close = mem_free};
+    manta_column_spec columns[2] = {{"x", MANTA_DTYPE_F32, 3, {SIDE, SIDE, 1}},
+                                    {"y", MANTA_DTYPE_I64, 0, {0}}};
+
+    return manta_dataset_generator(&g, NULL, count, 2, columns);
+}
+
+static void assert_same_with(training t)
+{
+    outcome golden, o;
+    manta_dataset *d = t.data;
+
+    if (d) manta_dataset_ref(d);
+    t.workers = 0;
+    golden = train(&t);
+    assert_ok(golden.st);
+    t.workers = 3;
+    o = train(&t);
+    assert_same_outcome(&golden, &o);
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+}
+
+static void every_kind_of_data(void **state)
+{
+    (void)state;
+    /* Five shards of a last batch of 2: some have nothing. */
+    assert_same_with((training){.shards = 5, .global_batch = 44, .validate = true});
+    /* Steps that run on across epochs. */
+    assert_same_with((training){.shards = 3, .steps_per_epoch = 4, .epochs = 3, .hard = true});
+    assert_same_with((training){.shards = 3, .data = data_batched(), .global_batch = -1});
+    assert_same_with((training){.shards = 4, .data = data_ragged(), .global_batch = -1, .validate = true});
+    assert_same_with((training){.shards = 3, .data = manta_dataset_cache(dataset())});
+    assert_same_with((training){.shards = 3, .data = data_generated(N), .no_shuffle = true});
+}
+
+/* ---- a session with workers in other hands ---- */
+
+typedef struct opened {
+    manta_model *m;
+    manta_session *s;
+    manta_dataset *d;
+} opened;
+
+static opened open_session(int workers)
+{
+    static const manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    static const manta_metric accuracy = {.name = "accuracy"};
+    opened o = {.m = residual_model((manta_regularizer){.l2 = 0.01f}), .d = dataset()};
+
+    assert_ok(manta_session_open(
+        o.m, &(manta_compile){.n_losses = 1, .losses = &loss, .n_metrics = 1, .metrics = &accuracy},
+        &(manta_session_options){.workers = workers, .shards = 3, .threads = 1, .seed = 3}, &o.s));
+    return o;
+}
+
+static void close_session(opened *o)
+{
+    manta_session_close(o->s);
+    manta_dataset_unref(o->d);
+    manta_model_free(o->m);
+}
+
+/* fit, predict in this process, evaluate, a step by hand, fit again: every call
+ * goes on from the state that the one before left. */
+static manta_status count_rows(void *user, int64_t first, int64_t count, int n, const manta_array *outputs)
+{
+    (void)first;
+    (void)n;
+    (void)outputs;
+    *(int64_t *)user += count;
+    return MANTA_OK;
+}
+
+static void use(opened *o, manta_metrics *evaluated, float *weights)
+{
+    static const float class_weight[CLASSES] = {1, 2, 0.5f, 1};
+    manta_fit_options f = {
+        .global_batch = 30, .epochs = 2, .class_weight = class_weight, .n_classes = CLASSES};
+    manta_feed feed = {.count = 7, .n_inputs = 1, .n_targets = 1};
+    int64_t rows = 0;
+
+    feed.inputs[0] = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){7, SIDE, SIDE, 1}, images);
+    feed.targets[0] = manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){7}, labels);
+    assert_ok(manta_fit(o->s, o->d, &f, NULL));
+    assert_ok(manta_predict(o->s, o->d, NULL, count_rows, &rows));
+    assert_int_equal(rows, N);
+    assert_ok(manta_evaluate(o->s, o->d, &(manta_fit_options){.global_batch = 40}, evaluated));
+    assert_ok(manta_session_step(o->s, &feed));
+    assert_ok(manta_fit(o->s, o->d, &f, NULL));
+    assert_int_equal(manta_session_iterations(o->s), 13);
+    manta_session_get_flat(o->s, weights);
+}
+
+static void all_calls_share_one_state(void **state)
+{
+    opened one = open_session(1), three = open_session(3);
+    size_t size = (size_t)manta_session_params(one.s) * sizeof(float);
+    float *a = mem_new(size), *b = mem_new(size);
+    manta_metrics x, y;
+
+    (void)state;
+    use(&one, &x, a);
+    use(&three, &y, b);
+    assert_memory_equal(a, b, size);
+    assert_int_equal(x.n, y.n);
+    assert_memory_equal(x.value, y.value, (size_t)x.n * sizeof *x.value);
+    mem_free(a);
+    mem_free(b);
+    close_session(&one);
+    close_session(&three);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    opened o = open_session(3);
+    manta_dataset *d = data_generated(MANTA_UNKNOWN_COUNT);
+    manta_dataset *none = manta_dataset_take(dataset(), 0);
+    manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    manta_session *s = NULL;
+
+    (void)state;
+    assert_int_equal(manta_fit(o.s, d, &(manta_fit_options){.no_shuffle = true}, NULL), MANTA_EUNSUPPORTED);
+    assert_non_null(strstr(manta_error_text(), "how many steps"));
+    assert_int_equal(manta_fit(o.s, none, NULL, NULL), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "the training data is empty"));
+    assert_int_equal(manta_evaluate(o.s, none, NULL, NULL), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "the evaluation data is empty"));
+    assert_int_equal(manta_session_open(o.m, &(manta_compile){.n_losses = 1, .losses = &loss},
+                                        &(manta_session_options){.workers = 4, .shards = 3}, &s),
+                     MANTA_EINVAL);
+    assert_int_equal(manta_session_open(o.m, &(manta_compile){.n_losses = 1, .losses = &loss},
+                                        &(manta_session_options){.workers = 257}, &s),
+                     MANTA_EINVAL);
+    assert_null(s);
+    manta_dataset_unref(d);
+    manta_dataset_unref(none);
+    close_session(&o);
+}
+
+static void it_says_how_it_is_divided(void **state)
+{
+    opened o = open_session(3);
+
+    (void)state;
+    assert_ptr_equal(strstr(manta_session_about(o.s), "3 workers of 1 thread, "), manta_session_about(o.s));
+    close_session(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes_for_any_number_of_workers),
         cmocka_unit_test(threads_of_a_worker_do_not_matter),
+        cmocka_unit_test(every_kind_of_data),
+        cmocka_unit_test(all_calls_share_one_state),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(it_says_how_it_is_divided),
     };
 
     make_data();
