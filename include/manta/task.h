@@ -327,6 +327,29 @@ MANTA_API void manta_release_all(const manta_ref *refs, size_t n);
  * results are MANTA_ECANCELLED. Without effect on a call that has ended. */
 MANTA_API manta_status manta_cancel(manta_ref ref, bool force);
 
+/* ---- results that come one by one ---- */
+
+typedef struct manta_stream {
+    uint64_t id; /* 0: no stream */
+} manta_stream;
+
+/* manta_remote_stream(options, fn, args...): calls a function that yields. */
+#define manta_remote_stream(options, ...)                                                                    \
+    manta_stream_start(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                 \
+                       (MANTA_LIST_(__VA_ARGS__)) + 1)
+MANTA_API manta_stream manta_stream_start(const char *name, const manta_task_options *options, int n_args,
+                                          const manta_arg *args);
+/* The next item, in order; release it. MANTA_ENOENT the function has ended and
+ * all items were taken; MANTA_ETIMEDOUT; else the failure of the call, after
+ * the items that came before it. */
+MANTA_API manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_ms) MANTA_MUST_USE;
+/* Gives the stream back; a call that still runs is cancelled. */
+MANTA_API void manta_stream_close(manta_stream s);
+
+/* Inside a function called as a stream: the next item. Waits while the caller
+ * is 8 items behind. MANTA_ECANCELLED nobody takes them any more: return. */
+MANTA_API manta_status manta_yield(manta_task *t, manta_arg item) MANTA_MUST_USE;
+
 /* ---- why something failed ---- */
 
 typedef enum manta_failure_kind {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "os/sys.h"
 
 typedef union control {
@@ -29,6 +30,18 @@ void socket_close_all(const int *fds, int n)
 {
     for (int i = 0; i < n; i++)
         if (fds[i] >= 0) os->close(fds[i]);
+}
+
+int socket_poll(struct pollfd *fds, int n, int timeout_ms)
+{
+    int64_t deadline = clock_deadline(timeout_ms);
+    for (;;) {
+        int got = os->poll(fds, (nfds_t)n, timeout_ms);
+        if (got >= 0 || errno != EINTR) return got;
+        if (timeout_ms < 0) continue;
+        int64_t left = (deadline - clock_now_ns()) / 1000000;
+        timeout_ms = left > 0 ? (int)left : 0;
+    }
 }
 
 static bool is_gone(int err)

@@ -6,6 +6,7 @@
 #ifndef OS_SOCKET_H
 #define OS_SOCKET_H
 
+#include <poll.h>
 #include <stddef.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -34,6 +35,9 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
 
 /* Who is at the other end, as the kernel saw it when it connected. */
 manta_status socket_peer(int fd, pid_t *pid, uid_t *uid) MANTA_MUST_USE;
+
+/* poll() that a signal does not end early. */
+int socket_poll(struct pollfd *fds, int n, int timeout_ms);
 
 /* Closes each descriptor; ignores negative ones. */
 void socket_close_all(const int *fds, int n);

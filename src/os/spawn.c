@@ -84,13 +84,16 @@ static void kill_child(void *ctx, pid_t child)
     os->kill(child, SIGKILL);
 }
 
+/* Never waits for a child without looking again: the list may have been cut
+ * short, or a child may have been adopted after it was made. */
 void spawn_end_all(void)
 {
     for (;;) {
+        pid_t got;
         spawn_children(kill_child, NULL);
-        pid_t got = os->waitpid(-1, NULL, __WALL);
+        while ((got = os->waitpid(-1, NULL, __WALL | WNOHANG)) > 0) {}
         if (got < 0 && errno == ECHILD) return;
-        while (os->waitpid(-1, NULL, __WALL | WNOHANG) > 0) {}
+        (void)os->poll(NULL, 0, 1);
     }
 }
 

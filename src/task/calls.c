@@ -141,7 +141,7 @@ void calls_encode(buf *b, const call *c)
     wire_put_u64(b, c->id);
     wire_put_u64(b, c->actor ? c->actor->id : 0);
     wire_put_u32(b, (uint32_t)c->attempt);
-    wire_put_u32(b, (uint32_t)c->results);
+    wire_put_u32(b, (uint32_t)c->results | (c->is_stream ? PROTO_STREAM : 0));
     wire_put_text(b, c->fn->name);
     wire_put_u32(b, (uint32_t)c->n_args);
     for (int i = 0; i < c->n_args; i++) value_put(b, c->args[i].o ? &c->args[i].o->v : &c->args[i].v);
@@ -461,6 +461,9 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
         return;
     }
     c->fn = function_find(name);
+    c->is_stream = rt->opening != NULL;
+    if (c->is_stream) stream_open(rt->opening, c->id);
+    rt->opening = NULL;
     c->max_retries = actor ? actor->retries : retries_of(options ? options->max_retries : 0, 3);
     c->retry_errors = options && options->retry_errors;
     if (!actor) c->shape = shape_find(&amount);
@@ -544,7 +547,7 @@ static void take_results(call *c, wire *w)
     uint64_t id = c->id;
     for (size_t i = 0; i < values.n; i++) {
         object *o = object_find(id + i);
-        if (o && o->state == OBJECT_PENDING) object_set(o, &values.at[i]);
+        if (o && o->state == OBJECT_PENDING) object_set(o, &values.at[i], true);
     }
     vec_release(&values);
     call_free(c);
@@ -586,8 +589,10 @@ void calls_grant(peer *p, const sched_shape *amount)
 {
     shape *s = shape_find(amount);
     if (s->demanded > 0) s->demanded--;
-    p->shape = s;
-    vec_push(&s->workers, p);
+    if (p) { /* else it could not be reached: ask again */
+        p->shape = s;
+        vec_push(&s->workers, p);
+    }
     shape_dispatch(s);
 }
 

@@ -39,6 +39,7 @@
 
 #define REAP_WAIT_NS   50000000 /* how long to wait for the reason of a death */
 #define STATUS_UNKNOWN (-1)
+#define MOST_STILLBORN 8 /* workers in a row that may die before they are ready */
 
 typedef struct letter { /* a message that a client has not taken yet */
     buf bytes;
@@ -50,6 +51,7 @@ typedef struct client {
     pid_t pid;
     int fd, pidfd, bell_fd;
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
+    bool is_ready; /* a worker that has started */
     bool blocked;
     int status;
     int64_t died_ns;
@@ -102,6 +104,7 @@ typedef struct node {
     pid_t driver, keeper, zygote;
     int keeper_pidfd, zygote_fd, zygote_pidfd, self_pidfd;
     int forks; /* asked of the zygote and not yet answered */
+    int stillborn; /* workers in a row that died before they were ready */
     uint32_t next_client;
     uint64_t next_segment, store_used;
     MAP_U64(client *) clients;
@@ -113,6 +116,7 @@ typedef struct node {
 } node;
 
 static void act(node *d, sched_event e);
+static void kill_client(node *d, uint32_t id);
 
 /* ---- sending ---- */
 
@@ -410,6 +414,15 @@ static void settle(node *d)
 
 /* ---- channels and leases ---- */
 
+/* A worker could not start, or not be reached. After some in a row the next
+ * would fare no better, and calls would wait for ever. */
+static void note_stillborn(node *d)
+{
+    if (++d->stillborn < MOST_STILLBORN) return;
+    log_error("workers cannot start: the node ends");
+    d->stop = true;
+}
+
 /* Gives both clients a channel to each other, once. */
 static bool connect_clients(node *d, client *a, client *b)
 {
@@ -418,6 +431,7 @@ static bool connect_clients(node *d, client *a, client *b)
     if (map_u64_find(&a->peers, b->id)) return true;
     if (shm_new("manta-channel", channel_size(), &fd)) {
         log_error("no channel", LOG_STR("why", manta_error_text()));
+        note_stillborn(d);
         return false;
     }
     client *ends[2] = {a, b};
@@ -452,14 +466,14 @@ static sched_shape take_shape(wire *w)
 static void do_grant(node *d, const sched_action *a)
 {
     client *c = find_client(d, (uint32_t)a->client), *w = find_client(d, a->worker);
-    if (!c || !w || !connect_clients(d, c, w)) {
-        act(d, (sched_event){.kind = SCHED_RETURN, .client = a->client, .worker = a->worker});
-        return;
+    bool reached = c && w && connect_clients(d, c, w);
+    if (c) { /* one that cannot be reached is a worker the client does not know: it asks again */
+        proto_begin(&d->out, PROTO_GRANT);
+        wire_put_u32(&d->out, reached ? a->worker : 0);
+        put_shape(&d->out, &a->shape);
+        send_to(d, c);
     }
-    proto_begin(&d->out, PROTO_GRANT);
-    wire_put_u32(&d->out, a->worker);
-    put_shape(&d->out, &a->shape);
-    send_to(d, c);
+    if (!reached) act(d, (sched_event){.kind = SCHED_RETURN, .client = a->client, .worker = a->worker});
 }
 
 static void ask_fork(node *d)
@@ -527,7 +541,9 @@ static void tell_actor(node *d, actor *a, client *c)
         wire_put_u64(&d->out, a->id);
         failure_put(&d->out, &a->failure);
         send_to(d, c);
-    } else if (w && (c == w || connect_clients(d, c, w))) {
+    } else if (w && c != w && !connect_clients(d, c, w)) {
+        if (!c->ended) kill_client(d, w->id); /* a death everyone knows how to deal with */
+    } else if (w) {
         proto_begin(&d->out, PROTO_ACTOR_AT);
         wire_put_u64(&d->out, a->id);
         wire_put_u32(&d->out, w->id);
@@ -828,6 +844,10 @@ static void on_message(node *d, client *c, wire *w)
     case PROTO_CANCEL: on_cancel(d, w); break;
     case PROTO_INFO: on_info(d, c, w); break;
     case PROTO_SHUTDOWN: d->stop = c->pid == d->driver; break;
+    case PROTO_READY:
+        c->is_ready = true;
+        d->stillborn = 0;
+        break;
     default: log_warn("a message of unknown kind", LOG_INT("kind", kind), LOG_INT("pid", c->pid)); break;
     }
 }
@@ -897,7 +917,12 @@ static void client_add(node *d, pid_t pid, int fd, int pidfd, bool is_worker)
     if (shm_new("manta-bell", shm_page(), &c->bell_fd) || loop_watch(d->loop, fd, false, on_client, d) ||
         loop_watch(d->loop, pidfd, false, on_death, d)) {
         log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
-        spawn_signal(pidfd, SIGKILL);
+        if (is_worker) {
+            spawn_signal(pidfd, SIGKILL);
+            act(d, (sched_event){.kind = SCHED_START_FAILED});
+        } else {
+            d->stop = true; /* without its driver a node is of no use; the driver is told by the end */
+        }
         return;
     }
     buf *b = proto_begin(&d->out, PROTO_WELCOME);
@@ -963,7 +988,8 @@ static void client_end(node *d, client *c)
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);
-    if (c->is_worker) {
+    if (c->is_worker && !c->is_ready) note_stillborn(d);
+    if (c->is_worker && !d->stop) {
         act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = c->id});
         actor_lost(d, c);
         spawn_children(kill_stranger, d); /* what it had started itself */
@@ -1021,6 +1047,12 @@ static void on_zygote(void *ctx, int fd, bool readable, bool writable)
             continue;
         }
         socket_close_all(fds, n_fds);
+        if (kind == PROTO_FORKED) {
+            d->forks--;
+            note_stillborn(d);
+            act(d, (sched_event){.kind = SCHED_START_FAILED});
+            continue;
+        }
         for (size_t i = 0; i < d->clients.n; i++)
             if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
     }

@@ -24,6 +24,8 @@ struct manta_task {
     self_of *self;
     peer *caller; /* NULL: the daemon, or this process */
     incoming *call;
+    bool is_stream;
+    uint64_t yielded;
     arena memory; /* of the arguments' table and the small results */
 };
 
@@ -308,6 +310,81 @@ static void answer_failed(const manta_task *t, int64_t ns, const manta_failure *
     failure_put(answer, f);
 }
 
+/* ---- items of a stream ---- */
+
+#define WINDOW 8 /* items that the function may be ahead of its caller */
+
+typedef struct ahead {
+    const manta_task *t;
+} ahead;
+
+static bool is_due(void *ctx)
+{
+    const manta_task *t = ((ahead *)ctx)->t;
+    return t->yielded - t->call->taken < WINDOW || t->yielded < t->call->taken ||
+           atomic_load(&t->call->cancelled) || (t->caller && t->caller->is_dead);
+}
+
+/* Sends one item; the value's bytes are in `a`. */
+static manta_status yield_item(manta_task *t, const manta_arg *a)
+{
+    value v;
+    void *at = NULL;
+    uint64_t id = 0;
+    buf b = {0};
+    TRY(value_of(a, &v));
+    if (v.kind == MANTA_KIND_REFS || v.kind == MANTA_KIND_ACTOR)
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: references cannot be yielded yet", t->name);
+    if (v.size > VALUE_INLINE) {
+        TRY(store_take(rt->store, (size_t)v.size, &v.place, &at));
+        id = object_id(1);
+    } else if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
+        at = arena_alloc(&t->memory, (size_t)v.size);
+    }
+    if (at) {
+        value_copy(a, &v, at);
+        v.at = at;
+    }
+    if (id && t->caller) {
+        proto_begin(&b, PROTO_ADD);
+        wire_put_u64(&b, id);
+        wire_put_u32(&b, t->caller->id);
+        value_put(&b, &v);
+        wire_put_u64(&b, 0);
+        buf_cut(&rt->out, 0);
+        buf_add(&rt->out, b.at, b.n);
+        rt_tell();
+        *map_u64_put(&rt->given, id) = v.place;
+    }
+    proto_begin(&b, PROTO_ITEM);
+    wire_put_u64(&b, t->id);
+    wire_put_u64(&b, t->yielded++);
+    wire_put_u64(&b, id);
+    value_put(&b, &v);
+    if (t->caller) {
+        peer_answer(t->caller, &b);
+    } else {
+        wire w = wire_of(b.at, b.n);
+        (void)proto_kind_of(&w);
+        stream_item(&w);
+    }
+    buf_release(&b);
+    return MANTA_OK;
+}
+
+manta_status manta_yield(manta_task *t, manta_arg item)
+{
+    ahead x = {t};
+    if (!t->is_stream) return manta_fail(MANTA_EINVAL, "%s was not called as a stream", t->name);
+    mutex_lock(&rt->lock);
+    if (!is_due(&x) && !rt->is_local) (void)rt_wait(is_due, &x, CLOCK_NEVER);
+    manta_status st = atomic_load(&t->call->cancelled) || (t->caller && t->caller->is_dead)
+                          ? manta_fail(MANTA_ECANCELLED, "%s: nobody takes the items any more", t->name)
+                          : yield_item(t, &item);
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
 /* ---- running ---- */
 
 static self_of *self_find(uint64_t actor)
@@ -329,6 +406,8 @@ void exec_run(incoming *in, buf *answer)
     (void)wire_u64(&w);
     t.attempt = (int)wire_u32(&w);
     uint32_t n_results = wire_u32(&w);
+    t.is_stream = (n_results & PROTO_STREAM) != 0;
+    n_results &= ~PROTO_STREAM;
     wire_text(&w, t.name, sizeof t.name);
     if (t.actor) t.self = self_find(t.actor);
     t.n_results = n_results <= 1000 ? (int)n_results : 0;

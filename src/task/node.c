@@ -119,30 +119,31 @@ typedef struct child {
 
 typedef VEC(child) children;
 
+/* Forks one worker and tells the daemon: pid 0 when it could not be done. */
 static void zygote_fork(int fd, children *all, buf *b)
 {
-    int pair[2], pidfd = -1;
-    pid_t pid;
-    if (socket_pair(pair)) return;
-    if (spawn_fork(&pid)) {
-        log_error("a worker could not be forked", LOG_STR("why", manta_error_text()));
-        socket_close_all(pair, 2);
-        return;
-    }
-    if (pid == 0) {
+    int pair[2] = {-1, -1}, pidfd = -1;
+    pid_t pid = 0;
+    manta_status st = socket_pair(pair);
+    if (!st) st = spawn_fork(&pid);
+    if (!st && pid == 0) {
         for (size_t i = 0; i < all->n; i++) close(all->at[i].pidfd);
         close(fd);
         close(pair[0]);
         worker_main(pair[1]);
     }
-    close(pair[1]);
-    if (proc_pidfd_open(pid, &pidfd) == MANTA_OK) {
-        vec_push(all, ((child){.pid = pid, .pidfd = pidfd}));
-        proto_begin(b, PROTO_FORKED);
-        wire_put_u32(b, (uint32_t)pid);
-        if (socket_send(fd, b->at, b->n, (int[]){pair[0], pidfd}, 2, true)) _exit(0);
+    if (!st && (st = proc_pidfd_open(pid, &pidfd))) {
+        os->kill(pid, SIGKILL);
+        spawn_wait(pid);
     }
-    close(pair[0]);
+    if (st)
+        log_error("a worker could not be forked", LOG_STR("why", manta_error_text()));
+    else
+        vec_push(all, ((child){.pid = pid, .pidfd = pidfd}));
+    proto_begin(b, PROTO_FORKED);
+    wire_put_u32(b, st ? 0 : (uint32_t)pid);
+    if (socket_send(fd, b->at, b->n, (int[]){pair[0], pidfd}, st ? 0 : 2, true)) _exit(0);
+    socket_close_all(pair, 2);
 }
 
 static void zygote_reap(int fd, children *all, size_t i, buf *b)

@@ -127,16 +127,20 @@ static void settled(object *o)
     object_unpin(o);
 }
 
-void object_set(object *o, const value *v)
+void object_set(object *o, const value *v, bool told)
 {
     bool was_promised = o->exported && o->maker;
     o->v = *v;
     o->state = OBJECT_READY;
     if (v->place.segment) {
         o->v.at = NULL;
-        if (o->maker) o->held++; /* the worker told the daemon that we hold it */
-        o->exported = true;
         was_promised = false;
+        if (rt->is_local) {
+            o->is_own = true; /* the block was made in this process */
+        } else {
+            if (told) o->held++;
+            o->exported = true;
+        }
     } else if (v->at) {
         void *copy = mem_new((size_t)v->size + 1);
         if (v->size > 0) memcpy(copy, v->at, (size_t)v->size);
@@ -144,11 +148,10 @@ void object_set(object *o, const value *v)
         o->on_heap = true;
     }
     if (v->kind == MANTA_KIND_REFS && o->v.at) {
-        bool told = o->maker != NULL; /* a worker tells for its caller */
         for (uint64_t i = 0; i < v->size / 8; i++)
             object_adopt(((const manta_ref *)o->v.at)[i].id, told)->refs++;
     }
-    if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, o->maker != NULL)->refs++;
+    if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, told)->refs++;
     if (was_promised) tell_add(o, 0);
     settled(o);
 }

@@ -33,6 +33,7 @@ typedef enum proto_kind {
     PROTO_CANCEL, /* worker, task, force */
     PROTO_INFO, /* request */
     PROTO_SHUTDOWN,
+    PROTO_READY, /* a worker has started */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, totals, resource names; fd: bell */
     PROTO_PEER, /* client, pid, side; fds: channel, bell, pidfd */
@@ -53,7 +54,7 @@ typedef enum proto_kind {
     PROTO_INFO_IS, /* request, numbers... */
     /* daemon and zygote */
     PROTO_FORK = 96, /* */
-    PROTO_FORKED, /* pid; fds: socket, pidfd */
+    PROTO_FORKED, /* pid; fds: socket, pidfd; pid 0: it could not be done */
     PROTO_REAPED, /* pid, status */
     /* caller to worker, through a ring */
     PROTO_CALL = 128, /* task, actor, attempt, results, name, n, values... */
@@ -61,8 +62,13 @@ typedef enum proto_kind {
     PROTO_DONE, /* task, ns, n, values... */
     PROTO_FAILED, /* task, ns, failure */
     PROTO_RETURNED, /* task: not begun, run it elsewhere */
-    PROTO_WAITS /* u32: the worker's call waits; send nothing */
+    PROTO_WAITS, /* u32: the worker's call waits; send nothing */
+    PROTO_ITEM, /* task, index, object (0: none), value: the next of a stream */
+    /* and back */
+    PROTO_TAKEN /* task, n: so many items were taken */
 } proto_kind;
+
+#define PROTO_STREAM 0x80000000u /* beside the number of results: the function may yield */
 
 enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2 };
 

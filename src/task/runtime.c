@@ -206,6 +206,14 @@ static void on_peer(wire *w, int *fds, int n_fds)
         log_error("a peer cannot be reached", LOG_STR("why", manta_error_text()));
         peer_free(p);
         socket_close_all(fds, n_fds);
+        /* Calls would wait in a channel that one side does not see. A death is
+         * something that everyone knows how to deal with. */
+        if (rt->is_worker) _exit(1);
+        proto_begin(&rt->out, PROTO_CANCEL);
+        wire_put_u32(&rt->out, id);
+        wire_put_u64(&rt->out, 0);
+        wire_put_u32(&rt->out, 1);
+        rt_tell();
         return;
     }
     p->bell = at;
@@ -228,6 +236,15 @@ static void on_call(peer *p)
     if (rt->blocked) exec_block(true); /* gives back what it cannot begin */
 }
 
+/* The caller of a stream that runs here has taken items. */
+static void on_taken(wire *w)
+{
+    uint64_t task = wire_u64(w), n = wire_u64(w);
+    if (w->broken) return;
+    for (list *l = rt->running.next; l != &rt->running; l = l->next)
+        if (LIST_ITEM(l, incoming, link)->task == task) LIST_ITEM(l, incoming, link)->taken = n;
+}
+
 static void on_peer_message(peer *p)
 {
     wire w = wire_of(rt->in.at, rt->in.n);
@@ -237,6 +254,8 @@ static void on_peer_message(peer *p)
     case PROTO_DONE:
     case PROTO_FAILED:
     case PROTO_RETURNED: call_finish(p, &w, kind); break;
+    case PROTO_ITEM: stream_item(&w); break;
+    case PROTO_TAKEN: on_taken(&w); break;
     case PROTO_WAITS:
         p->is_waiting = wire_u32(&w) != 0;
         if (!p->is_waiting) calls_dispatch();
@@ -374,7 +393,7 @@ static void on_object(wire *w, bool failed)
     if (failed)
         object_fail(o, &f);
     else
-        object_set(o, &v);
+        object_set(o, &v, false);
 }
 
 static void on_info(wire *w)
@@ -475,7 +494,7 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
         peer *p = find_peer(wire_u32(w));
         sched_shape s;
         const void *bytes = wire_take(w, sizeof s.amount);
-        if (!p || !bytes) break;
+        if (!bytes) break;
         memcpy(s.amount, bytes, sizeof s.amount);
         calls_grant(p, &s);
         break;
@@ -681,7 +700,7 @@ static manta_status welcome(int keeper_pidfd)
     int fds[SOCKET_MAX_FDS], n_fds;
     void *at;
     struct pollfd p[2] = {{.fd = rt->fd, .events = POLLIN}, {.fd = keeper_pidfd, .events = POLLIN}};
-    if (os->poll(p, 2, START_LIMIT_MS) <= 0 || !(p[0].revents & POLLIN))
+    if (socket_poll(p, 2, START_LIMIT_MS) <= 0 || !(p[0].revents & POLLIN))
         return manta_fail(MANTA_EDIED, "the node did not start");
     TRY(socket_recv(rt->fd, in, sizeof in, &n, fds, &n_fds, true));
     wire w = wire_of(in, n);
@@ -739,6 +758,7 @@ void runtime_close(void)
     }
     exec_end_selves();
     calls_release();
+    streams_release();
     actors_release();
     for (size_t i = 0; i < rt->objects.n; i++) {
         object *o = rt->objects.at[i].value;

@@ -39,6 +39,7 @@
 
 typedef struct call call;
 typedef struct actor_link actor_link;
+typedef struct stream stream;
 
 typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
 
@@ -74,7 +75,7 @@ struct call {
     uint64_t id; /* of the first result */
     int results, n_args, missing; /* missing: arguments that are not there yet */
     int attempt, max_retries;
-    bool retry_errors, cancelled, is_sent;
+    bool retry_errors, cancelled, is_sent, is_stream;
     function *fn;
     struct shape *shape; /* NULL for actors */
     actor_link *actor;
@@ -142,6 +143,7 @@ typedef struct incoming {
     uint64_t task, actor;
     int concurrency; /* of the actor that this call constructs */
     _Atomic bool cancelled;
+    uint64_t taken; /* items that the caller has of a stream */
     buf bytes;
 } incoming;
 
@@ -175,6 +177,8 @@ typedef struct runtime {
     MAP(function *) functions;
     VEC(shape *) shapes;
     MAP_U64(actor_link *) actors;
+    MAP_U64(stream *) streams;
+    stream *opening; /* the stream whose call is being submitted */
     list replies;
     buf out, in;
     VEC(uint64_t) drops; /* to be told to the daemon */
@@ -223,7 +227,9 @@ object *object_find(uint64_t id);
 uint64_t object_id(int n); /* the first of n new numbers */
 /* A value becomes an object of ours, with no reference yet. */
 manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA_MUST_USE;
-void object_set(object *o, const value *v); /* a result has come in a message */
+/* A value has come in a message. `told`: the daemon knows already that we hold
+ * it, if it lies in a segment, and what it refers to. */
+void object_set(object *o, const value *v, bool told);
 void object_fail(object *o, const manta_failure *f);
 void object_export(object *o);
 void object_want(object *o);
@@ -249,7 +255,7 @@ void call_cancel(call *c, bool force);
 /* Fails a call that is in no list, and unties it from what it waits for. */
 void call_abandon(call *c, const manta_failure *f);
 manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind);
-void calls_grant(peer *p, const sched_shape *amount);
+void calls_grant(peer *p, const sched_shape *amount); /* p NULL: a worker that cannot be reached */
 void calls_reclaim(peer *p); /* others wait for the worker */
 void calls_release(void); /* frees what is left at the end */
 
@@ -260,6 +266,11 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
 void actor_died(uint64_t id, const manta_failure *f);
 void actor_peer_died(peer *p);
 void actors_release(void);
+
+/* streams.c */
+void stream_item(wire *w);
+void stream_open(stream *s, uint64_t id);
+void streams_release(void);
 
 /* exec.c */
 /* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */

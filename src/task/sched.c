@@ -241,6 +241,9 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         if (s->starting > 0) s->starting--;
         if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE};
         break;
+    case SCHED_START_FAILED:
+        if (s->starting > 0) s->starting--;
+        break;
     case SCHED_WORKER_GONE:
         if (!w) break;
         worker_free(s, w);

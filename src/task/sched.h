@@ -32,6 +32,7 @@ typedef enum sched_kind {
     SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number) */
     SCHED_RETURN, /* client, worker: the lease ends */
     SCHED_WORKER_UP, /* worker */
+    SCHED_START_FAILED, /* a worker that was to be started was not */
     SCHED_WORKER_GONE, /* worker: is dead */
     SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
     SCHED_BLOCKED, /* worker: its call waits */

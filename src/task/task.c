@@ -109,7 +109,7 @@ void manta_shutdown(void)
         struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
         pid_t keeper = rt->keeper;
         mutex_unlock(&rt->lock);
-        if (os->poll(&p, 1, STOP_LIMIT_MS) <= 0)
+        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0)
             spawn_signal(p.fd, SIGKILL); /* then the daemon ends the rest */
         spawn_wait(keeper);
     }

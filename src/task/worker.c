@@ -95,11 +95,15 @@ _Noreturn void worker_main(int fd)
     buf answer = {0};
     spawn_reset_signals();
     prctl(PR_SET_NAME, "manta-worker");
-    if (runtime_open(fd, -1, true)) {
+    manta_status st = runtime_open(fd, -1, true);
+    if (st == MANTA_EDIED) _exit(0); /* the zygote or the daemon died before it knew of us */
+    if (st) {
         log_error("a worker could not start", LOG_STR("why", manta_error_text()));
         _exit(1);
     }
     mutex_lock(&rt->lock);
+    proto_begin(&rt->out, PROTO_READY);
+    rt_tell();
     for (;;) {
         if (rt_wait(has_work, NULL, CLOCK_NEVER)) _exit(1);
         while (!list_is_empty(&rt->calls)) work(&answer);

@@ -215,6 +215,26 @@ static manta_status grandchild(manta_task *t)
 }
 MANTA_REMOTE(grandchild)
 
+/* Yields n numbers, a large array after each tenth, and dies or fails at `bad`. */
+static manta_status numbers(manta_task *t)
+{
+    int64_t n, bad;
+    manta_status st;
+    if ((st = manta_arg_i64(t, 0, &n)) || (st = manta_arg_i64(t, 1, &bad))) return st;
+    float *big = calloc(50000, 4);
+    int64_t dims[1] = {50000};
+    manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, big);
+    for (int64_t i = 0; i < n && !st; i++) {
+        if (i == bad) st = manta_fail(MANTA_ENAN, "number %lld is bad", (long long)i);
+        if (i == -bad && manta_task_attempt(t) == 0) raise(SIGKILL);
+        big[7] = (float)i;
+        if (!st) st = manta_yield(t, i % 10 == 9 ? manta_elements(&a) : manta_i64(i));
+    }
+    free(big);
+    return st;
+}
+MANTA_REMOTE(numbers)
+
 /* ---- an actor ---- */
 
 static manta_status counter(manta_task *t)
@@ -674,6 +694,51 @@ static void zygote(void)
     CHECK(m.zygote_pid > 0 && m.zygote_pid != n.zygote_pid);
 }
 
+static void take_numbers(int64_t n, int64_t bad, manta_status end)
+{
+    manta_stream s = manta_remote_stream(NULL, numbers, manta_i64(n), manta_i64(bad));
+    manta_ref r;
+    for (int64_t i = 0; i < (bad > 0 && bad < n ? bad : n); i++) {
+        manta_array a;
+        int64_t v;
+        OK(manta_stream_next(s, &r, 20000));
+        if (i % 10 == 9) {
+            OK(manta_get_array(r, &a, 0));
+            CHECK(((float *)a.data)[7] == (float)i);
+        } else {
+            OK(manta_get_i64(r, &v, 0));
+            CHECK(v == i);
+        }
+        manta_release(r);
+    }
+    CHECK(manta_stream_next(s, &r, 20000) == end);
+    CHECK(manta_stream_next(s, &r, 20000) == end); /* and again */
+    manta_stream_close(s);
+}
+
+static void streams(void)
+{
+    manta_node_info n;
+    manta_ref r;
+    take_numbers(200, 1 << 20, MANTA_ENOENT);
+    take_numbers(200, 57, MANTA_ENAN); /* what came before the failure is there */
+    take_numbers(200, -63, MANTA_ENOENT); /* its worker dies: again, and no item twice */
+    manta_stream s = manta_remote_stream(NULL, numbers, manta_i64(1000000), manta_i64(1 << 20));
+    OK(manta_stream_next(s, &r, 20000));
+    manta_release(r);
+    manta_stream_close(s); /* and the function, which is far from its end, ends */
+    double begin = now();
+    r = manta_remote(pid);
+    OK(manta_get(r, 20000));
+    manta_release(r);
+    do OK(manta_node_get(&n));
+    while ((n.objects > 0 || n.free_cpus < 0) && now() - begin < 5);
+    CHECK(n.objects == 0);
+    r = manta_remote(numbers, manta_i64(3), manta_i64(100)); /* not as a stream */
+    CHECK(manta_get(r, 20000) == MANTA_EINVAL);
+    manta_release(r);
+}
+
 /* An actor that runs several calls at once, and one that takes only so many. */
 static void concurrent(void)
 {
@@ -943,11 +1008,12 @@ static void speed(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} scenarios[] = {
-    {"calls", calls},   {"values", values},   {"failures", failures},     {"deaths", deaths},
-    {"nested", nested}, {"actors", actors},   {"waits", waits},           {"memory", memory},
-    {"full", full},     {"stay", stay},       {"zygote", zygote},         {"shutdown", shutdown_twice},
-    {"chaos", chaos},   {"threads", threads}, {"concurrent", concurrent}, {"speed", speed}};
+} scenarios[] = {{"calls", calls},     {"values", values},   {"failures", failures},
+                 {"deaths", deaths},   {"nested", nested},   {"actors", actors},
+                 {"waits", waits},     {"memory", memory},   {"full", full},
+                 {"stay", stay},       {"zygote", zygote},   {"shutdown", shutdown_twice},
+                 {"chaos", chaos},     {"threads", threads}, {"concurrent", concurrent},
+                 {"streams", streams}, {"speed", speed}};
 
 int main(int argc, char **argv)
 {

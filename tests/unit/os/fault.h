@@ -210,6 +210,80 @@ static int fault_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *out)
     return fault_hit() ? -1 : os_real.sched_getaffinity(pid, size, out);
 }
 
+static pid_t fault_fork(void)
+{
+    return fault_hit() ? -1 : os_real.fork();
+}
+
+static pid_t fault_fork_quiet(void)
+{
+    return fault_hit() ? -1 : os_real.fork_quiet();
+}
+
+static int fault_prctl(int option, unsigned long value)
+{
+    return fault_hit() ? -1 : os_real.prctl(option, value);
+}
+
+static int fault_socketpair(int domain, int type, int protocol, int fds[2])
+{
+    return fault_hit() ? -1 : os_real.socketpair(domain, type, protocol, fds);
+}
+
+static int fault_fcntl(int fd, int command, int value)
+{
+    return fault_hit() ? -1 : os_real.fcntl(fd, command, value);
+}
+
+static int fault_epoll_create1(int flags)
+{
+    return fault_hit() ? -1 : os_real.epoll_create1(flags);
+}
+
+static int fault_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+    return fault_hit() && op != EPOLL_CTL_DEL ? -1 : os_real.epoll_ctl(epoll, op, fd, event);
+}
+
+/* What waits or moves messages can be interrupted; that it fails on sound
+ * descriptors would be a different kernel. */
+static bool fault_interrupted(void)
+{
+    if (!fault_current.interrupt || atomic_fetch_add(&fault_turn, 1) % 2) return false;
+    errno = EINTR;
+    return true;
+}
+
+static ssize_t fault_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    return fault_interrupted() ? -1 : os_real.sendmsg(fd, m, flags);
+}
+
+static ssize_t fault_recvmsg(int fd, struct msghdr *m, int flags)
+{
+    return fault_interrupted() ? -1 : os_real.recvmsg(fd, m, flags);
+}
+
+static int fault_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+    return fault_interrupted() ? -1 : os_real.poll(fds, n, timeout_ms);
+}
+
+static int fault_epoll_wait(int epoll, struct epoll_event *events, int n, int timeout_ms)
+{
+    return fault_interrupted() ? -1 : os_real.epoll_wait(epoll, events, n, timeout_ms);
+}
+
+static pid_t fault_waitpid(pid_t pid, int *status, int options)
+{
+    return fault_interrupted() ? -1 : os_real.waitpid(pid, status, options);
+}
+
+static int fault_kill(pid_t pid, int sig)
+{
+    return os_real.kill(pid, sig);
+}
+
 static const os_sys fault_sys = {
     .open = fault_open,
     .openat = fault_openat,
@@ -237,6 +311,19 @@ static const os_sys fault_sys = {
     .futex = fault_futex,
     .pidfd_open = fault_pidfd_open,
     .sched_getaffinity = fault_sched_getaffinity,
+    .fork = fault_fork,
+    .fork_quiet = fault_fork_quiet,
+    .kill = fault_kill,
+    .waitpid = fault_waitpid,
+    .prctl = fault_prctl,
+    .socketpair = fault_socketpair,
+    .sendmsg = fault_sendmsg,
+    .recvmsg = fault_recvmsg,
+    .fcntl = fault_fcntl,
+    .poll = fault_poll,
+    .epoll_create1 = fault_epoll_create1,
+    .epoll_ctl = fault_epoll_ctl,
+    .epoll_wait = fault_epoll_wait,
 };
 
 /* Puts the plan to work from the next call on. */

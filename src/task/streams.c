@@ -1,0 +1,152 @@
+/* streams.c - results that come one by one.
+ *
+ * A stream is a call with one result, which stands for its end, and items that
+ * the worker sends while the function runs. The worker may be WINDOW items
+ * ahead of what the caller has taken; then it waits. Items are numbered, so
+ * that a call that is tried again sends those the caller has once more without
+ * harm. The lock is held except where a public function takes it. */
+#include "task/runtime.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+struct stream {
+    uint64_t id; /* of the call, and of its result */
+    uint64_t received, taken;
+    VEC(uint64_t) ready; /* objects, from `first` on */
+    size_t first;
+};
+
+static stream *stream_find(uint64_t id)
+{
+    stream **s = map_u64_find(&rt->streams, id);
+    return s ? *s : NULL;
+}
+
+/* Tells the worker how far we are. */
+static void tell_taken(const stream *s)
+{
+    object *end = object_find(s->id);
+    call *c = end ? end->maker : NULL;
+    if (!c || !c->is_sent || !c->at) return;
+    buf *b = proto_begin(&rt->out, PROTO_TAKEN);
+    wire_put_u64(b, s->id);
+    wire_put_u64(b, s->taken);
+    peer_answer(c->at, b);
+}
+
+void stream_item(wire *w)
+{
+    uint64_t task = wire_u64(w), index = wire_u64(w), id = wire_u64(w);
+    value v;
+    value_take(w, &v);
+    if (wire_end(w, "item")) return;
+    stream *s = stream_find(task);
+    if (!s || index != s->received) { /* closed, or sent before by an earlier attempt */
+        if (id) vec_push(&rt->drops, id);
+        if (s) tell_taken(s);
+        return;
+    }
+    object *o = object_new(id ? id : object_id(1));
+    o->refs = 1;
+    s->received++;
+    vec_push(&s->ready, o->id);
+    object_set(o, &v, true);
+}
+
+manta_stream manta_stream_start(const char *name, const manta_task_options *options, int n_args,
+                                const manta_arg *args)
+{
+    manta_ref end;
+    if (!rt) {
+        (void)manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
+        return (manta_stream){0};
+    }
+    mutex_lock(&rt->lock);
+    /* The items may come before call_submit() returns, so the number is known first. */
+    stream *s = mem_new(sizeof *s);
+    rt->opening = s;
+    call_submit(name, options, NULL, n_args, args, 1, &end);
+    rt->opening = NULL;
+    if (!s->id) stream_open(s, end.id); /* it failed at once */
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    return (manta_stream){end.id};
+}
+
+void stream_open(stream *s, uint64_t id)
+{
+    s->id = id;
+    *map_u64_put(&rt->streams, id) = s;
+}
+
+static bool has_item(void *ctx)
+{
+    const stream *s = ctx;
+    const object *end = object_find(s->id);
+    return s->first < s->ready.n || !end || end->state != OBJECT_PENDING;
+}
+
+static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
+{
+    stream *s = stream_find(id);
+    if (!s) return manta_fail(MANTA_EINVAL, "a stream that is none, or was closed");
+    if (rt_wait(has_item, s, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)))
+        return manta_fail(MANTA_ETIMEDOUT, "no item after %lld ms", (long long)timeout_ms);
+    if (s->first < s->ready.n) {
+        out->id = s->ready.at[s->first++];
+        if (s->first == s->ready.n) {
+            s->first = 0;
+            vec_clear(&s->ready);
+        }
+        s->taken++;
+        tell_taken(s);
+        return MANTA_OK;
+    }
+    const object *end = object_find(id);
+    if (end->state == OBJECT_FAILED) return failure_raise(end->failure);
+    return manta_fail(MANTA_ENOENT, "the stream has ended");
+}
+
+manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_ms)
+{
+    if (!rt) return manta_fail(MANTA_EINVAL, "there is no node");
+    mutex_lock(&rt->lock);
+    manta_status st = take_item(s.id, out, timeout_ms);
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+static void stream_free(stream *s)
+{
+    vec_release(&s->ready);
+    mem_free(s);
+}
+
+void manta_stream_close(manta_stream x)
+{
+    if (!rt) return;
+    mutex_lock(&rt->lock);
+    stream *s = stream_find(x.id);
+    object *end = object_find(x.id);
+    if (s) {
+        for (size_t i = s->first; i < s->ready.n; i++) {
+            object *o = object_find(s->ready.at[i]);
+            if (o) object_unref(o);
+        }
+        map_u64_remove(&rt->streams, x.id);
+        stream_free(s);
+        if (end && end->maker) call_cancel(end->maker, false);
+        if ((end = object_find(x.id))) object_unref(end);
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+}
+
+void streams_release(void)
+{
+    for (size_t i = 0; i < rt->streams.n; i++) stream_free(rt->streams.at[i].value);
+    map_u64_release(&rt->streams);
+}
