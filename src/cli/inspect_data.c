@@ -1,4 +1,5 @@
 /* inspect_data.c - a dataset: what a sample is made of, and how many there are. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +11,18 @@
 #include "cli/table.h"
 #include "cli/work.h"
 
+/* Whether one of the names in spec is that of a data file. An ending stands
+ * before the end or a sign, .tfrecords apart: f.target is no .tar. */
 static bool has_ending(const char *spec)
 {
-    static const char *const endings[] = {".tfrecord", ".tar",  ".parquet", ".csv",
-                                          ".npy,",     ".npz:", "-ubyte"};
+    static const char *const endings[] = {".tfrecord", ".tfrecords", ".tar",  ".parquet",
+                                          ".csv",      ".npy,",      ".npz:", "-ubyte"};
 
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const char *hit = strstr(spec, endings[i]);
-        if (hit && hit > spec) return true;
+        if (!hit || hit == spec) continue;
+        hit += strlen(endings[i]);
+        if (!isalpha((unsigned char)*hit) || hit[-1] == ',' || hit[-1] == ':') return true;
     }
     return false;
 }

@@ -24,8 +24,8 @@ static const struct part {
 
 enum { PARTS = sizeof parts / sizeof *parts };
 
-/* Elements of all weights of a floating-point kind: what a model learns. The
- * others are shapes and indices. A product that no file could hold counts as 0. */
+/* Elements of all weights of a floating-point kind: what a model learned, and the
+ * few constants of its arithmetic. The others are shapes and indices. A product that no file could hold counts as 0. */
 static int64_t parameters(const manta_onnx *x)
 {
     int64_t sum = 0;
