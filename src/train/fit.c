@@ -24,7 +24,7 @@ static const manta_fit_options defaults;
 /* Whether the workers of the session run this mode. */
 static bool is_shared(const manta_session *s, plan_mode mode)
 {
-    return s->workers > 1 && mode != PLAN_PREDICT;
+    return s->workers > 1 && !s->grouped && mode != PLAN_PREDICT;
 }
 
 /* Samples of a step; 0 for a dataset that has batches of its own. */
@@ -43,7 +43,7 @@ static manta_status batch_of(const manta_session *s, const manta_dataset *d, con
         }
         return MANTA_OK;
     }
-    *out = (batch ? batch : 32) * (is_shared(s, mode) ? s->workers : 1);
+    *out = (batch ? batch : 32) * (mode == PLAN_PREDICT ? 1 : s->workers);
     if (o->global_batch && !(mode == PLAN_EVALUATE && o->validation_batch)) *out = o->global_batch;
     return MANTA_OK;
 }
@@ -191,7 +191,7 @@ static manta_status open_group(manta_session *s, const manta_fit_options *o, con
 {
     group_options go = {.deadline_ms = o->worker_deadline_ms, .max_failures = o->max_failures};
 
-    return s->workers > 1 ? group_open(s, feeds, n, &go, g) : MANTA_OK;
+    return is_shared(s, PLAN_TRAIN) ? group_open(s, feeds, n, &go, g) : MANTA_OK;
 }
 
 static manta_status stopped(const teller *t)

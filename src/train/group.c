@@ -118,6 +118,22 @@ static manta_status start_member(group *g, int rank)
     return MANTA_OK;
 }
 
+/* Fills the empty seats. When the system has no room for a process and others
+ * live, they go on alone, and it is tried again later. */
+static manta_status start_missing(group *g)
+{
+    int alive = 0;
+
+    for (int i = 0; i < g->n; i++) alive += g->r.state[i] != ROSTER_EMPTY;
+    for (int i = 0; i < g->n; i++) {
+        manta_status st = g->r.state[i] == ROSTER_EMPTY ? start_member(g, i) : MANTA_OK;
+        if (st && !alive) return st;
+        if (st)
+            log_warn("a worker could not be started", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));
+    }
+    return MANTA_OK;
+}
+
 static void see_ready(group *g)
 {
     for (int i = 0; i < g->n; i++) {
@@ -229,7 +245,7 @@ static manta_status bury(group *g, int rank)
         m->died_ticket = word_ticket(committed(g));
         m->died_pid = m->pid;
     }
-    return start_member(g, rank);
+    return start_missing(g);
 }
 
 /* Tells of deaths that a commit has made up for. */
@@ -315,6 +331,7 @@ static manta_status look_after(group *g, int64_t ticket)
     for (int i = 0; i < g->n; i++) {
         if (dead[i]) TRY(bury(g, i));
     }
+    TRY(start_missing(g));
     watch_members(g);
     see_ready(g);
     roster_settle(&g->r);
@@ -430,6 +447,7 @@ manta_status group_open(manta_session *s, const seat_feed *feeds, int n_feeds, c
                  .n = s->workers,
                  .ticked_ns = clock_now_ns()};
     for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
+    s->grouped = true;
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->event_fd < 0) {
@@ -481,6 +499,7 @@ void group_close(group *g)
     }
     await_ends(g, CLOCK_NEVER);
     g->s->state = shared_side(g->sh, word_side(committed(g)));
+    g->s->grouped = false;
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);
 }

@@ -361,7 +361,7 @@ void seat_main(const seat_setup *u)
     static work w; /* too large for a stack */
     manta_status st;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    os->prctl(PR_SET_PDEATHSIG, SIGKILL);
     w.u = u;
     w.s = u->s;
     leave_when_alone(&w);

@@ -37,14 +37,9 @@ static manta_status make_memory(manta_session *s)
     if (s->workers > 1) {
         TRY(shared_new(&s->l, s->a.n_segments, s->workers, s->shards, apply_needs_norms(&s->a), &s->shared));
         s->state = shared_side(s->shared, 0);
-        for (int i = 0; i < s->shards; i++) s->slots[i] = shared_slot(s->shared, i);
         return MANTA_OK;
     }
-    TRY(mem_try_array(1, s->l.state_size, "the state of the model", &s->state));
-    for (int i = 0; s->n_losses && i < s->shards; i++) {
-        TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
-    }
-    return MANTA_OK;
+    return mem_try_array(1, s->l.state_size, "the state of the model", &s->state);
 }
 
 /* How the work is divided: workers, threads of each, shards. */
@@ -120,6 +115,9 @@ manta_status session_local(manta_session *s)
     exec_options o = {.kernels = s->k, .debug = s->debug};
 
     if (s->e) return MANTA_OK;
+    for (int i = 0; s->n_losses && i < s->shards; i++) {
+        if (!s->slots[i]) TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
+    }
     if (!s->pool) TRY(pool_new(s->threads * s->workers, KERN_SCRATCH, &s->pool));
     o.pool = s->pool;
     return exec_new(s->m, &s->l, &s->o, &o, &s->e);
@@ -150,7 +148,7 @@ void manta_session_close(manta_session *s)
     if (!s) return;
     exec_free(s->e);
     pool_free(s->pool);
-    for (int i = 0; !s->shared && s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
+    for (int i = 0; s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
     mem_free(s->slots);
     mem_free((void *)s->used);
     if (!s->shared) mem_try_free(s->state);

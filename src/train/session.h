@@ -36,11 +36,12 @@ struct manta_session {
     int shards;
     int workers; /* processes that compute fit() and evaluate(); 1: this one */
     int threads; /* of one of them */
-    shared *shared; /* holds state and slots when there are workers */
+    shared *shared; /* holds the state, and the workers' slots, when there are some */
+    bool grouped; /* workers are at it: calls from within an event compute in this process */
     bool fuse;
     void *state; /* the committed side; a step in this process updates it in place */
     bool touched; /* the state was changed other than by a step of the workers */
-    void **slots; /* one per shard */
+    void **slots; /* one per shard; of this process alone */
     const void **used; /* those with samples, in shard order */
     int n_used;
     session_phase phase;

@@ -208,8 +208,26 @@ static void workers_that_cannot_start_are_given_up(void **state)
 /* ---- the caller between steps ---- */
 
 typedef struct meddler {
-    int64_t seen, stop_at, rate_at, weights_at;
+    int64_t seen, stop_at, rate_at, weights_at, compute_at;
 } meddler;
+
+/* Everything that computes, from within a fit: it happens in this process and
+ * must not get into the way of the workers, who are at the next step. */
+static void compute(manta_session *s)
+{
+    manta_feed f = {.count = 9, .n_inputs = 1, .n_targets = 1};
+    manta_dataset *d = dataset();
+    manta_metrics metrics;
+    double loss;
+
+    f.inputs[0] = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){9, SIDE, SIDE, 1}, images);
+    f.targets[0] = manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){9}, labels);
+    assert_ok(manta_evaluate(s, d, NULL, &metrics));
+    assert_ok(manta_session_loss(s, &f, &loss));
+    assert_ok(manta_session_backward(s, &f));
+    assert_ok(manta_session_step(s, &f));
+    manta_dataset_unref(d);
+}
 
 static bool meddle(void *user, manta_session *s, const manta_event *e)
 {
@@ -223,6 +241,7 @@ static bool meddle(void *user, manta_session *s, const manta_event *e)
         manta_array w = manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){CLASSES}, zero);
         assert_ok(manta_session_set_weight(s, "dense_1/bias", &w));
     }
+    if (m->seen == m->compute_at) compute(s);
     return m->seen != m->stop_at;
 }
 
@@ -252,6 +271,7 @@ static void what_the_caller_changes_counts_from_the_next_step(void **state)
     for (int64_t at = 1; at <= 6; at++) {
         assert_meddled_alike((meddler){.rate_at = at}, MANTA_OK);
         assert_meddled_alike((meddler){.weights_at = at}, MANTA_OK);
+        assert_meddled_alike((meddler){.compute_at = at}, MANTA_OK);
     }
 }
 
