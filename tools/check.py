@@ -284,6 +284,7 @@ def fuzz_one(stage, folder, program, seconds):
     common = [f"-artifact_prefix={crashes}/", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0",
               "-close_fd_mask=1"]
     env = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
+           "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
     saved = sorted(p for p in corpus.rglob("*") if p.is_file()) if corpus.is_dir() else []
     if not saved:

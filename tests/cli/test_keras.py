@@ -80,9 +80,11 @@ def test_keras_opens_what_was_read_and_written(manta, kept, tmp_path):
         manta("convert", folder / f"{name}.keras", f"{name}.keras")
         manta("convert", f"{name}.keras", "twice.keras")
         assert (tmp_path / "twice.keras").read_bytes() == (tmp_path / f"{name}.keras").read_bytes(), name
-    client(python, [{"do": "predict", "path": tmp_path / f"{n}.keras", "out": tmp_path / f"{n}.npz"} for n in NAMES],
+    # 3.0.5 cannot open its own file of models that call each other's results in turn.
+    names = [n for n in NAMES if python != OLD or n != "everything"]
+    client(python, [{"do": "predict", "path": tmp_path / f"{n}.keras", "out": tmp_path / f"{n}.npz"} for n in names],
            tmp_path)
-    for name in NAMES:
+    for name in names:
         assert_close(arrays(tmp_path / f"{name}.npz"), arrays(folder / f"{name}.keras.npz"))
 
 
@@ -95,7 +97,8 @@ def test_the_next_step_is_the_same(manta, kept, tmp_path):
     np.save(tmp_path / "x.npy", x[:24]), np.save(tmp_path / "y.npy", y[:24])
     np.save(tmp_path / "x2.npy", x[24:]), np.save(tmp_path / "y2.npy", y[24:])
     np.savez(tmp_path / "batch.npz", x=x[24:], y=y[24:])
-    names = [f"small_{o}" for o in OPTIMIZERS] + ["frozen_adam"]
+    # 3.0.5 forgets what was frozen when it opens a file, also its own.
+    names = [f"small_{o}" for o in OPTIMIZERS] + (["frozen_adam"] if python != OLD else [])
     jobs = []
     for name in names:
         manta("train", folder / f"{name}.keras", "--data", "x.npy,y.npy", "--batch", 8, "--no-shuffle",
@@ -207,9 +210,12 @@ def test_an_unknown_setting_stops_only_who_needs_it(manta, tmp_path):
     data = made(tmp_path)
     manta("predict", "m.keras", "--input", "x.npy", "--output", "y2.npy")
     assert "hinge" in manta("evaluate", "m.keras", "--data", data, status=1).stderr.lower()
-    assert "cosine" in manta("evaluate", "m.keras", "--data", data, "--loss", "mse", "--metrics", "none").stderr + "cosine"
     assert "nadam" in manta("train", "m.keras", "--data", data, "--loss", "mse", status=1).stderr.lower()
     manta("train", "m.keras", "--data", data, "--loss", "mse", "--metrics", "none", "--optimizer", "sgd")
+    model.compile("sgd", loss="mse", metrics=["cosine_similarity"])
+    model.save(tmp_path / "m.keras")
+    assert "cosine" in manta("evaluate", "m.keras", "--data", data, status=1).stderr.lower()
+    manta("evaluate", "m.keras", "--data", data, "--metrics", "none")
 
 
 def test_a_file_is_whole_or_not_there(manta, tmp_path):

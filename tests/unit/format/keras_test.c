@@ -306,8 +306,8 @@ static void padding_by_numbers(void **state)
 
 #define SEQUENTIAL(layers)                                                                                   \
     "{\"module\":\"keras\",\"class_name\":\"Sequential\",\"config\":{\"name\":\"s\",\"layers\":[" layers "]" \
-                                                                                                         "}" \
-                                                                                                         "}"
+    "}"                                                                                                      \
+    "}"
 #define INPUT       "{\"class_name\":\"InputLayer\",\"config\":{\"batch_shape\":[null,4],\"name\":\"i\"}}"
 #define DENSE(more) INPUT ",{\"class_name\":\"Dense\",\"config\":{\"name\":\"d\",\"units\":2" more "}}"
 #define FUNCTIONAL(layers, in, out)                                                                          \
