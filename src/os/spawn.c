@@ -50,17 +50,23 @@ manta_status spawn_adopt_orphans(void)
     return MANTA_OK;
 }
 
-/* The parent of a process; 0 when it is gone. The name in the second field may
- * hold anything, so the third begins behind the last parenthesis. */
+/* Field n (3 or more, as proc(5) counts them) of a /proc/PID/stat; 0 when it has
+ * none. The name in the second field may hold anything, so the third begins
+ * behind the last parenthesis. */
+static long stat_field(const char *text, int n)
+{
+    const char *at = strrchr(text, ')');
+    for (int i = 2; at && i < n; i++) at = strchr(at + 1, ' ');
+    return at ? strtol(at, NULL, 10) : 0;
+}
+
+/* The parent of a process; 0 when it is gone. */
 static pid_t parent_of(const char *pid)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     if (file_read_text(path, text, sizeof text)) return 0;
-    const char *at = strrchr(text, ')');
-    long parent = 0;
-    if (!at || sscanf(at + 1, " %*c %ld", &parent) != 1) return 0;
-    return (pid_t)parent;
+    return (pid_t)stat_field(text, 4);
 }
 
 void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
@@ -74,7 +80,7 @@ void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
     }
     for (struct dirent *e; (e = os->readdir(d));)
         if (isdigit((unsigned char)e->d_name[0]) && parent_of(e->d_name) == self)
-            fn(ctx, (pid_t)atol(e->d_name));
+            fn(ctx, (pid_t)strtol(e->d_name, NULL, 10));
     os->closedir(d);
 }
 
@@ -106,12 +112,7 @@ int spawn_threads(void)
 {
     char text[1024];
     if (file_read_text("/proc/self/stat", text, sizeof text)) return 0;
-    const char *at = strrchr(text, ')');
-    int n = 0;
-    if (!at ||
-        sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d", &n) != 1)
-        return 0;
-    return n;
+    return (int)stat_field(text, 20);
 }
 
 void spawn_reset_signals(void)

@@ -27,7 +27,7 @@ static void list_fds(void (*fn)(int fd))
 {
     file_names names = {0};
     if (file_list("/proc/self/fd", &names)) return;
-    for (size_t i = 0; i < names.n; i++) fn(atoi(names.at[i]));
+    for (size_t i = 0; i < names.n; i++) fn((int)strtol(names.at[i], NULL, 10));
     file_names_release(&names);
 }
 

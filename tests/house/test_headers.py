@@ -72,7 +72,7 @@ class Headers(unittest.TestCase):
                     ours = f"{ROOT}/include/manta" in line
                 elif ours and line.startswith("#define "):
                     name = line.split()[1].split("(")[0]
-                    self.assertTrue(name.startswith("MANTA_"), f"{header.name} defines {name}")
+                    self.assertTrue(name.startswith(("MANTA_", "manta_")), f"{header.name} defines {name}")
 
 
 if __name__ == "__main__":

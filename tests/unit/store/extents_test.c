@@ -14,7 +14,7 @@
 static void low_places_first(void **state)
 {
     extents e;
-    uint64_t a, b, c;
+    uint64_t a = 1, b = 1, c = 1;
     (void)state;
     extents_init(&e, 4096);
     assert_true(extents_take(&e, 1, &a) && extents_take(&e, 64, &b) && extents_take(&e, 65, &c));

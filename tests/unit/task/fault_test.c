@@ -18,7 +18,7 @@
 #include <manta/log.h>
 #include <manta/task.h>
 
-#include "../os/fault.h"
+#include "os/fault.h"
 #include "base/clock.h"
 #include "os/spawn.h"
 
