@@ -154,11 +154,13 @@ static manta_status begin_update(work *w)
     return MANTA_OK;
 }
 
+typedef enum blocks_kind { BLOCKS_NORMS, BLOCKS_PARAMS, BLOCKS_STATS } blocks_kind;
+
 /* A run of blocks, spread over the pool. */
 typedef struct blocks {
     apply *a;
     int64_t lo, hi;
-    enum { BLOCKS_NORMS, BLOCKS_PARAMS, BLOCKS_STATS } what;
+    blocks_kind what;
 } blocks;
 
 static void blocks_task(void *ctx, int task, int thread)
@@ -173,7 +175,7 @@ static void blocks_task(void *ctx, int task, int thread)
     if (b->what == BLOCKS_STATS) apply_stats(b->a, lo, hi);
 }
 
-static void run_blocks(work *w, int what, int range, int64_t all)
+static void run_blocks(work *w, blocks_kind what, int range, int64_t all)
 {
     blocks b = {.a = &w->s->a, .what = what};
 

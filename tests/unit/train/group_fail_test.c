@@ -31,16 +31,18 @@ static void assert_says(const outcome *o, manta_status st, const char *words)
 
 /* ---- data that does something ---- */
 
+typedef enum trap_kind { TRAP_ABORT, TRAP_KILL, TRAP_EXIT, TRAP_HANG, TRAP_ERROR } trap_kind;
+
 /* What happens when the image with this number is read, and how often; shared
  * with the workers, which are other processes. */
 typedef struct trap {
     int sample;
-    enum { TRAP_ABORT, TRAP_KILL, TRAP_EXIT, TRAP_HANG, TRAP_ERROR } what;
+    trap_kind what;
     _Atomic int times;
     _Atomic int hits;
 } trap;
 
-static trap *make_trap(int sample, int what, int times)
+static trap *make_trap(int sample, trap_kind what, int times)
 {
     trap *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -83,7 +85,7 @@ static outcome train_trapped(trap *t, int64_t deadline_ms)
         &(training){.workers = WORKERS, .shards = SHARDS, .data = trapped(t), .deadline_ms = deadline_ms});
 }
 
-static void assert_recovers(int what, int times, int64_t deadline_ms)
+static void assert_recovers(trap_kind what, int times, int64_t deadline_ms)
 {
     trap *none = make_trap(-1, what, 0), *t = make_trap(17, what, times);
     training alone = {.shards = SHARDS};
@@ -119,7 +121,8 @@ static void a_worker_that_hangs_is_replaced(void **state)
 static void a_poisoned_sample_ends_the_run_and_is_named(void **state)
 {
     static const struct {
-        int what, hits;
+        trap_kind what;
+        int hits;
         const char *cause;
     } cases[] = {{TRAP_ABORT, 2, "killed by signal 6"},
                  {TRAP_EXIT, 2, "exited with 3"},
