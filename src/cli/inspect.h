@@ -31,6 +31,9 @@ int inspect_data(const char *spec, bool json);
 void inspect_compiled(const manta_saved *s);
 void inspect_compiled_json(const manta_saved *s, json_t *to);
 
+/* How often the optimizer was called, by its state in the file; -1: it does not say. */
+int64_t inspect_iterations(const manta_saved *s);
+
 /* ---- shared by them ---- */
 
 /* Reads the first bytes of a regular file; 0 when it is none. */

@@ -46,6 +46,7 @@ static void show_table(const arrays *a)
 {
     static const char *const heads[] = {"name", "shape", "dtype", ">bytes", NULL};
     table *t = table_new(heads);
+    int64_t steps = a->saved ? inspect_iterations(a->saved) : -1;
     totals sum = count(a);
     const manta_column *c;
     char text[256], number[32];
@@ -60,12 +61,14 @@ static void show_table(const arrays *a)
     printf("\n%d array%s, %s elements, %s", sum.arrays, sum.arrays == 1 ? "" : "s",
            work_number(sum.elements, number, sizeof number), inspect_size(sum.bytes, text, sizeof text));
     if (sum.state) printf("; %d of the arrays are state of a training run", sum.state);
+    if (steps >= 0) printf(", %" PRId64 " step%s done", steps, steps == 1 ? "" : "s");
     putchar('\n');
 }
 
 static void show_json(const arrays *a)
 {
     json_t *list = json_array();
+    int64_t steps = a->saved ? inspect_iterations(a->saved) : -1;
     totals sum = count(a);
     const manta_column *c;
 
@@ -75,9 +78,10 @@ static void show_json(const arrays *a)
                                               manta_dtype_name(c->array.dtype), "bytes",
                                               (json_int_t)manta_array_bytes(&c->array)));
     }
-    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:I, s:o}", "kind", "arrays", "path", inspect_text(a->path),
-                        "format", a->plain ? "npy" : manta_saved_format(a->saved), "elements",
-                        (json_int_t)sum.elements, "bytes", (json_int_t)sum.bytes, "arrays", list));
+    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:I, s:o, s:o}", "kind", "arrays", "path",
+                        inspect_text(a->path), "format", a->plain ? "npy" : manta_saved_format(a->saved),
+                        "elements", (json_int_t)sum.elements, "bytes", (json_int_t)sum.bytes, "iterations",
+                        steps >= 0 ? json_integer(steps) : json_null(), "arrays", list));
 }
 
 static void show(const arrays *a, bool json)

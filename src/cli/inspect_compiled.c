@@ -99,8 +99,7 @@ static const char *schedule_settings(const manta_schedule *d, settings *s)
     return NULL;
 }
 
-/* How often the optimizer was called, by the state in the file; -1: it does not say. */
-static int64_t iterations(const manta_saved *s)
+int64_t inspect_iterations(const manta_saved *s)
 {
     const manta_array *a = manta_saved_find(s, "optimizer/iterations");
 
@@ -148,7 +147,7 @@ static void print_problem(const char *word, manta_status st)
 
 static void print_optimizer(const manta_saved *s)
 {
-    int64_t steps = iterations(s);
+    int64_t steps = inspect_iterations(s);
     manta_optimizer o;
     manta_status st = manta_saved_optimizer(s, &o);
 
@@ -229,7 +228,7 @@ static void set_problem(json_t *to, const char *key, manta_status st)
 
 static json_t *optimizer_json(const manta_saved *s, json_t *problems)
 {
-    int64_t steps = iterations(s);
+    int64_t steps = inspect_iterations(s);
     manta_optimizer o;
     manta_status st = manta_saved_optimizer(s, &o);
     json_t *to;

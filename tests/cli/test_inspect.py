@@ -170,7 +170,8 @@ def test_numpy(inspect, tmp_path):
     (tmp_path / "nameless").write_bytes((tmp_path / "f.npy").read_bytes())
     about, table = inspect("f.npz")
     assert shapes(about) == {"optimizer/iterations": ([], "int64"), "dense/kernel": ([300, 4], "float64")}
-    assert "2 arrays, 1,201 elements, 9.61 kB; 1 of the arrays are state" in table
+    assert about["iterations"] == 7
+    assert "2 arrays, 1,201 elements, 9.61 kB; 1 of the arrays are state of a training run, 7 steps done" in table
     for name in ("f.npy", "nameless"):
         about, table = inspect(name)
         assert shapes(about) == {"": ([4, 5], "uint8")} and "(array)" in table
@@ -187,6 +188,7 @@ def test_weights_of_ours(inspect, convert, ending, arrays, elements):
         about, table = inspect(name)
         assert about["kind"] == "arrays" and about["elements"] == elements
         assert arrays is None or len(about["arrays"]) == arrays
+        assert about["iterations"] == (2 if arrays else None)
         assert about["bytes"] == sum(a["bytes"] for a in about["arrays"])
         assert all(a["name"] in table for a in about["arrays"])
 
