@@ -83,7 +83,8 @@ typedef struct manta_node_options {
 MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_options *options) MANTA_MUST_USE;
 
 /* Ends the node and forgets all references. When it returns no process and no
- * memory of the node is left. May be called twice. */
+ * memory of the node is left. No other thread may be in a call of this header.
+ * May be called twice. */
 MANTA_API void manta_shutdown(void);
 
 MANTA_API bool manta_is_initialized(void);

@@ -18,8 +18,23 @@ actor_link *actor_find_link(uint64_t id)
     return a;
 }
 
+/* A link lives as long as its handle, and the end of a call may be the end of
+ * the last: whoever goes on with a link after one has ended pins the handle. */
+static object *pin(const actor_link *a)
+{
+    object *handle = object_find(a->id);
+    if (handle) handle->pins++;
+    return handle;
+}
+
+static void unpin(object *handle)
+{
+    if (handle) object_unpin(handle);
+}
+
 static void fail_queue(actor_link *a)
 {
+    object *handle = pin(a);
     while (!list_is_empty(&a->queue)) {
         call *c = LIST_ITEM(a->queue.next, call, link);
         list_remove(&c->link);
@@ -27,30 +42,36 @@ static void fail_queue(actor_link *a)
         rt->queued--;
         call_abandon(c, &a->failure);
     }
+    unpin(handle);
 }
 
 void actor_dispatch(actor_link *a)
 {
-    if (!a->wanted && a->state != ACTOR_DEAD) {
+    if (a->state == ACTOR_DEAD) {
+        fail_queue(a);
+        return;
+    }
+    if (!a->wanted) {
         a->wanted = true;
         proto_begin(&rt->out, PROTO_ACTOR_WANT);
         wire_put_u64(&rt->out, a->id);
         rt_tell();
     }
-    if (a->state == ACTOR_DEAD) fail_queue(a);
+    object *handle = pin(a);
     while (a->state == ACTOR_AT && !list_is_empty(&a->queue)) {
         call *c = LIST_ITEM(a->queue.next, call, link);
-        if (c->missing > 0 || a->at->in_flight >= MOST_SENT || !call_send(c, a->at)) return;
+        if (c->missing > 0 || a->at->in_flight >= MOST_SENT || !call_send(c, a->at)) break;
         a->queued--;
         rt->queued--;
     }
+    unpin(handle);
 }
 
 void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending)
 {
-    actor_link *a = actor_find_link(id);
+    actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
     peer *p = find_peer(client);
-    if (a->state == ACTOR_DEAD || !p) return; /* it died meanwhile: the daemon will say more */
+    if (!a || a->state == ACTOR_DEAD || !p) return; /* it died meanwhile: the daemon will say more */
     if (a->at == p) return;
     a->at = p;
     a->pid = pid;
@@ -62,7 +83,8 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
 
 void actor_died(uint64_t id, const manta_failure *f)
 {
-    actor_link *a = actor_find_link(id);
+    actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
+    if (!a) return;
     a->state = ACTOR_DEAD;
     a->failure = *f;
     a->at = NULL;
@@ -79,6 +101,14 @@ void actor_peer_died(peer *p)
         a->pid = 0;
         if (a->state != ACTOR_DEAD) a->state = ACTOR_LOST;
     }
+}
+
+void actor_forget(uint64_t id)
+{
+    actor_link **a = rt->actors.n > 0 ? map_u64_find(&rt->actors, id) : NULL;
+    if (!a || (*a)->pending > 0) return;
+    mem_free(*a);
+    map_u64_remove(&rt->actors, id);
 }
 
 void actors_release(void)

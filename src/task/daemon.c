@@ -110,6 +110,7 @@ typedef struct node {
     MAP_U64(client *) clients;
     MAP_U64(segment *) segments;
     MAP_U64(object *) objects;
+    VEC(uint64_t) unknown; /* wanted, and nobody has said yet that it makes them */
     MAP_U64(actor *) actors;
     MAP(uint64_t) names;
     bool stop;
@@ -347,10 +348,12 @@ static void on_want(node *d, client *c, wire *w)
     uint64_t id = wire_u64(w);
     if (wire_end(w, "want")) return;
     object *o = object_put(d, id);
-    if (o->state == PROMISED)
-        vec_push(&o->wanters, c->id); /* unknown ones are answered by settle() */
-    else
+    if (o->state != PROMISED) {
         tell_object(d, id, o, c);
+        return;
+    }
+    vec_push(&o->wanters, c->id);
+    if (!o->maker) vec_push(&d->unknown, id);
 }
 
 static void actor_end(node *d, actor *a);
@@ -391,10 +394,9 @@ static void drain_all(node *d);
 static void settle(node *d)
 {
     refs_actions freed = {0};
-    VEC(uint64_t) unknown = {0};
-    for (size_t i = 0; i < d->objects.n; i++)
-        if (d->objects.at[i].value->wanters.n > 0 && !d->objects.at[i].value->maker)
-            vec_push(&unknown, d->objects.at[i].key);
+    VEC(uint64_t) unknown = {.at = d->unknown.at, .n = d->unknown.n, .cap = d->unknown.cap};
+    d->unknown.at = NULL;
+    d->unknown.n = d->unknown.cap = 0;
     if (refs_has_candidates(d->refs) || unknown.n > 0) {
         drain_all(d);
         refs_step(d->refs, (refs_event){.kind = REFS_SETTLE}, &freed);

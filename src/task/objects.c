@@ -238,6 +238,7 @@ static void object_free(object *o)
     if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
     if (o->is_own && !o->exported) store_give(rt->store, o->v.place);
     if (o->is_pinned) store_unpin(rt->store, o->v.place);
+    actor_forget(o->id);
     mem_free(o->failure);
     vec_release(&o->waiting);
     mem_free(o);

@@ -265,6 +265,7 @@ void actor_dispatch(actor_link *a);
 void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending);
 void actor_died(uint64_t id, const manta_failure *f);
 void actor_peer_died(peer *p);
+void actor_forget(uint64_t id); /* the last handle here is gone; harmless for other objects */
 void actors_release(void);
 
 /* streams.c */

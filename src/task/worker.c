@@ -51,6 +51,7 @@ static void work(buf *answer)
     rt_current = c;
     exec_run(c, answer);
     rt_current = NULL;
+    fflush(stdout); /* before the answer: what a call printed is seen before its result */
     list_remove(&c->link);
     if (c->from && !c->from->is_dead) {
         peer_answer(c->from, answer);
@@ -95,6 +96,7 @@ _Noreturn void worker_main(int fd)
     buf answer = {0};
     spawn_reset_signals();
     prctl(PR_SET_NAME, "manta-worker");
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* what is printed must not die with the process */
     manta_status st = runtime_open(fd, -1, true);
     if (st == MANTA_EDIED) _exit(0); /* the zygote or the daemon died before it knew of us */
     if (st) {

@@ -526,6 +526,25 @@ static void actors(void)
     CHECK(f.kind == MANTA_FAILED_ACTOR);
     manta_release(r);
     manta_actor_release(c);
+    /* Calls that wait when the handle goes still end, and so does the actor. */
+    c = manta_actor_new(NULL, counter, manta_i64(1));
+    manta_ref slow = manta_remote(pause_ms, manta_i64(100));
+    r = manta_actor_call(c, counter_add, slow);
+    manta_ref behind = manta_actor_call(c, counter_add, manta_i64(5));
+    manta_actor_release(c);
+    manta_release(slow);
+    OK(manta_get_i64(behind, &v, MANTA_FOREVER));
+    manta_release(r);
+    manta_release(behind);
+    c = manta_actor_new(NULL, counter, manta_i64(1));
+    OK(manta_actor_ready(c, MANTA_FOREVER));
+    slow = manta_remote(pause_ms, manta_i64(100));
+    r = manta_actor_call(c, counter_add, slow);
+    OK(manta_actor_kill(c, true));
+    manta_actor_release(c);
+    CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
+    manta_release(r);
+    manta_release(slow);
     /* A constructor that fails says so with every call. */
     c = manta_actor_new(NULL, counter, manta_i64(-1));
     CHECK(manta_actor_ready(c, MANTA_FOREVER) == MANTA_EINVAL);
