@@ -186,9 +186,10 @@ static manta_status write_layers(const keras_tree *t, bool legacy, json_t *layer
     return MANTA_OK;
 }
 
-/* Keras counts the calls of a nested Functional from 1 here, and only here, except
- * that 3.0 to 3.2 write so and read otherwise. One call is read rightly as 0 by
- * all of them; of several, keras_lower() leaves none that is an output. */
+/* Keras counts the calls of a nested Functional from 1 here, and only here; 3.0.5
+ * writes it so too, but reads it as counted from 0, and so cannot open its own
+ * file. One call is read rightly as 0 by 3.0.5 and by 3.15.1; of several,
+ * keras_lower() leaves none that is an output. */
 static json_t *write_port(const keras_tree *t, int value)
 {
     keras_source from = t->sources[value];
