@@ -34,7 +34,11 @@ int cli_fail(void)
     const char *text = manta_error_text();
 
     fflush(stdout);
-    fprintf(stderr, "manta: %s\n", *text ? text : "it failed, and nothing was said about why");
+    fputs("manta: ", stderr);
+    if (!*text) text = "it failed, and nothing was said about why";
+    /* Sentences quote names from files: none of them may speak to the terminal. */
+    for (; *text; text++) fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stderr);
+    fputc('\n', stderr);
     return CLI_FAILED;
 }
 

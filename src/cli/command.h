@@ -43,8 +43,8 @@ typedef struct command {
     int (*run)(const options *o); /* returns the exit status */
 } command;
 
-extern const command cmd_train, cmd_evaluate, cmd_predict, cmd_model, cmd_convert, cmd_inspect, cmd_bench_train,
-    cmd_data_list, cmd_data_fetch, cmd_data_path;
+extern const command cmd_train, cmd_evaluate, cmd_predict, cmd_model, cmd_convert, cmd_inspect,
+    cmd_bench_train, cmd_data_list, cmd_data_fetch, cmd_data_path;
 
 /* The i-th command; NULL past the end. */
 const command *command_at(int i);
