@@ -31,14 +31,15 @@ void cli_usage(const char *fmt, ...)
 
 int cli_fail(void)
 {
-    const char *text = manta_error_text();
+    manta_error e;
 
     fflush(stdout);
-    fputs("manta: ", stderr);
-    if (!*text) text = "it failed, and nothing was said about why";
+    manta_error_get(&e);
     /* Sentences quote names from files: none of them may speak to the terminal. */
-    for (; *text; text++) fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stderr);
-    fputc('\n', stderr);
+    for (char *c = e.text; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+    }
+    fprintf(stderr, "manta: %s\n", *e.text ? e.text : "it failed, and nothing was said about why");
     return CLI_FAILED;
 }
 
