@@ -19,11 +19,12 @@
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
  * about as long. After SPIN_TURNS looks a spinner gives way at each turn, so
  * that with more runnable threads than cores the others come first. */
-#define SPIN_NS        60000
-#define SPIN_TURNS     200
-#define GRACE_NS       50000000 /* how long to wait for the daemon's word on why a peer died */
-#define IDLE_PUMP_MS   1 /* how often the watcher moves queued calls on when nobody waits */
-#define START_LIMIT_MS 20000
+#define SPIN_NS         60000
+#define SPIN_TURNS      200
+#define GRACE_NS        50000000 /* how long to wait for the daemon's word on why a peer died */
+#define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits */
+#define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
+#define START_LIMIT_MS  20000
 
 runtime *rt;
 _Thread_local incoming *rt_current;
@@ -78,8 +79,11 @@ manta_status rt_request(uint64_t request, reply *r)
     *r = (reply){.request = request, .fd = -1};
     list_push(&rt->replies, &r->link);
     rt_tell();
-    manta_status st = rt_wait(reply_done, r, CLOCK_NEVER);
+    manta_status st = rt_wait(reply_done, r, clock_deadline(ANSWER_LIMIT_MS));
     list_remove(&r->link);
+    if (st)
+        return manta_fail(MANTA_ETIMEDOUT, "the node's daemon (process %d) has not answered for %d s",
+                          (int)rt->daemon, ANSWER_LIMIT_MS / 1000);
     if (!r->done) return failure_raise(&rt->death);
     if (!st && r->status) st = manta_fail(r->status, "%s", r->text);
     return st;

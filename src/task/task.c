@@ -16,7 +16,7 @@
 #include "os/sys.h"
 #include "task/runtime.h"
 
-#define STOP_LIMIT_MS 5000
+#define STOP_LIMIT_MS 1000
 #define PRESTART_MOST 4
 
 /* ---- start and end ---- */
@@ -107,10 +107,12 @@ void manta_shutdown(void)
         proto_begin(&rt->out, PROTO_SHUTDOWN);
         rt_tell();
         struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
-        pid_t keeper = rt->keeper;
+        pid_t keeper = rt->keeper, daemon = rt->daemon;
         mutex_unlock(&rt->lock);
-        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0)
-            spawn_signal(p.fd, SIGKILL); /* then the daemon ends the rest */
+        /* A daemon that does not end (it may be stopped) is killed, which its
+         * keeper answers by ending all the rest. */
+        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
+        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) spawn_signal(p.fd, SIGKILL);
         spawn_wait(keeper);
     }
     runtime_close();
