@@ -758,6 +758,45 @@ static void streams(void)
     manta_release(r);
 }
 
+/* Inputs of unequal length over three actors. */
+static void pools(void)
+{
+    enum { N = 30 };
+    manta_actor a[3] = {{0}};
+    manta_pool *p;
+    manta_ref r;
+    int64_t v;
+    CHECK(manta_pool_new(0, a, &p) == MANTA_EINVAL);
+    for (int i = 0; i < 3; i++) a[i] = manta_actor_new(NULL, counter);
+    OK(manta_pool_new(3, a, &p));
+    CHECK(manta_pool_next(p, &r, 0) == MANTA_ENOENT);
+    for (int i = 0; i < N; i++) OK(manta_pool_call(p, 20000, counter_add, manta_i64(1)));
+    CHECK(manta_pool_pending(p) == N);
+    int64_t sum = 0;
+    for (int i = 0; i < N; i++) {
+        OK(manta_pool_next(p, &r, 20000));
+        OK(manta_get_i64(r, &v, 0));
+        sum += v;
+        manta_release(r);
+    }
+    CHECK(sum >= N && manta_pool_pending(p) == 0);
+    /* The slow one does not hold the others up, and keeps its place in order. */
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(300)));
+    OK(manta_pool_call(p, 20000, counter_add, manta_i64(100)));
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(300)));
+    OK(manta_pool_next_ready(p, &r, 20000));
+    OK(manta_get_i64(r, &v, 0));
+    CHECK(v > 100 && v < 200); /* the counter's, not a pid's turn */
+    manta_release(r);
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(300)));
+    CHECK(manta_pool_call(p, 0, counter_add, manta_i64(1)) == MANTA_ETIMEDOUT); /* all are busy */
+    OK(manta_pool_next(p, &r, 20000));
+    manta_release(r);
+    CHECK(manta_pool_pending(p) == 2);
+    manta_pool_free(p);
+    for (int i = 0; i < 3; i++) manta_actor_release(a[i]);
+}
+
 /* An actor that runs several calls at once, and one that takes only so many. */
 static void concurrent(void)
 {
@@ -1038,7 +1077,7 @@ static const struct {
                  {"waits", waits},     {"memory", memory},   {"full", full},
                  {"stay", stay},       {"zygote", zygote},   {"shutdown", shutdown_twice},
                  {"chaos", chaos},     {"threads", threads}, {"concurrent", concurrent},
-                 {"streams", streams}, {"speed", speed}};
+                 {"streams", streams}, {"pools", pools},     {"speed", speed}};
 
 int main(int argc, char **argv)
 {
