@@ -79,6 +79,8 @@ static void others_get_their_turn(void **state)
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = cpus(1), .n = 100});
     assert_int_equal(first(SCHED_DO_RECLAIM)->client, 1);
     assert_int_equal(first(SCHED_DO_RECLAIM)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = cpus(1), .n = 200});
+    assert_int_equal(count(SCHED_DO_RECLAIM), 0); /* once is enough */
     uint64_t holder = 1;
     int turns[3] = {0};
     for (int i = 0; i < 10; i++) {
@@ -211,6 +213,22 @@ static void surplus_workers_leave(void **state)
     step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 11});
     assert_int_equal(first(SCHED_DO_STOP)->worker, 11);
     assert_int_equal(sched_workers(s), 2);
+    sched_free(s);
+}
+
+static void a_start_that_failed_is_tried_again(void **state)
+{
+    sched *s = sched_new(cpus(1), 1);
+    (void)state;
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 0); /* one is on its way */
+    step(s, (sched_event){.kind = SCHED_START_FAILED});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 0});
+    step(s, (sched_event){.kind = SCHED_START_FAILED});
+    assert_int_equal(count(SCHED_DO_START), 0); /* nobody wants it any more */
     sched_free(s);
 }
 
@@ -421,6 +439,7 @@ int main(void)
         cmocka_unit_test_teardown(the_dead_leave_nothing, clear),
         cmocka_unit_test_teardown(actors_take_a_worker_for_themselves, clear),
         cmocka_unit_test_teardown(surplus_workers_leave, clear),
+        cmocka_unit_test_teardown(a_start_that_failed_is_tried_again, clear),
         cmocka_unit_test_teardown(what_can_never_be_is_known, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
