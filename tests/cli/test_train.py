@@ -218,7 +218,7 @@ def test_wrong_usage(manta, tmp_path, extra, say):
     (["mlp", "--data", "mnits"], "mnits"), (["mlp", "--data", "mnist", "--freeze", "nope*"], "nope*"),
     (["mlp", "--data", "mnist", "--weights", "none.npz"], "none.npz"),
     (["mlp", "--data", "mnist", "--save", "no/such/folder/w.npz"], "no/such/folder"),
-    (["mlp", "--data", "mnist", "--save", "w.h5"], ".npz"), (["mlp", "--data", "mnist", "--kernels", "abacus"], "abacus"),
+    (["mlp", "--data", "mnist", "--save", "w.txt"], ".npz"), (["mlp", "--data", "mnist", "--kernels", "abacus"], "abacus"),
     (["mlp", "--data", "mnist", "--loss", "sadness"], "sadness"), (["mlp", "--data", "mnist", "--metrics", "joy"], "joy"),
     (["linear", "--data", "mnist"], "28"),
 ])
