@@ -604,7 +604,7 @@ static void waits(void)
     bool ready[4];
     size_t n;
     manta_task_options light = {.num_cpus = MANTA_NONE};
-    for (int i = 0; i < 4; i++) r[i] = manta_remote_with(&light, pause_ms, manta_i64(i == 2 ? 1 : 400));
+    for (int i = 0; i < 4; i++) r[i] = manta_remote_with(&light, pause_ms, manta_i64(i == 2 ? 1 : 1500));
     OK(manta_wait(r, 4, 1, 5000, ready, &n));
     CHECK(n == 1 && ready[2] && !ready[0] && !ready[1] && !ready[3]);
     OK(manta_wait(r, 4, 4, 0, ready, &n));
@@ -781,14 +781,14 @@ static void pools(void)
     }
     CHECK(sum >= N && manta_pool_pending(p) == 0);
     /* The slow one does not hold the others up, and keeps its place in order. */
-    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(300)));
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(1000)));
     OK(manta_pool_call(p, 20000, counter_add, manta_i64(100)));
-    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(300)));
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(1000)));
     OK(manta_pool_next_ready(p, &r, 20000));
     OK(manta_get_i64(r, &v, 0));
     CHECK(v > 100 && v < 200); /* the counter's, not a pid's turn */
     manta_release(r);
-    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(300)));
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(1000)));
     CHECK(manta_pool_call(p, 0, counter_add, manta_i64(1)) == MANTA_ETIMEDOUT); /* all are busy */
     OK(manta_pool_next(p, &r, 20000));
     manta_release(r);
