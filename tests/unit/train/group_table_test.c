@@ -1,0 +1,146 @@
+/* Who computes what, and whom to blame: the controller's pure decisions. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "train/group_table.h"
+
+static table seated(int seats, unsigned mask)
+{
+    table t = {0};
+
+    for (int i = 0; i < seats; i++) t.seated[i] = mask >> i & 1;
+    return t;
+}
+
+/* Everything has a holder that is seated, and nobody has more than their share. */
+static void assert_dealt_out(const table *t, int seats, int shards, int most_shards)
+{
+    int held[SHARED_SEATS] = {0};
+
+    assert_false(table_is_vacant(t, seats, shards));
+    for (int v = 0; v < shards; v++) held[t->shard[v]]++;
+    for (int i = 0; i < seats; i++) assert_true(held[i] <= most_shards);
+}
+
+static void home_is_even(void **state)
+{
+    (void)state;
+    for (int seats = 1; seats <= 9; seats++) {
+        for (int shards = seats; shards <= 20; shards++) {
+            table t = seated(seats, ~0u);
+            table_home(&t, seats, shards);
+            assert_dealt_out(&t, seats, shards, (shards + seats - 1) / seats);
+            for (int i = 0; i < seats; i++) assert_int_equal(t.range[i], i);
+            for (int v = 1; v < shards; v++) assert_true(t.shard[v] >= t.shard[v - 1]);
+        }
+    }
+}
+
+static void the_dead_are_replaced_and_the_living_keep_theirs(void **state)
+{
+    (void)state;
+    for (unsigned mask = 1; mask < 16; mask++) {
+        table before = seated(4, ~0u), t;
+        table_home(&before, 4, 8);
+        t = before;
+        for (int i = 0; i < 4; i++) t.seated[i] = mask >> i & 1;
+        table_fill(&t, 4, 8);
+        assert_dealt_out(&t, 4, 8, 8);
+        for (int v = 0; v < 8; v++) {
+            if (t.seated[before.shard[v]]) assert_int_equal(t.shard[v], before.shard[v]);
+        }
+        for (int r = 0; r < 4; r++) {
+            if (t.seated[r]) assert_int_equal(t.range[r], r);
+        }
+    }
+}
+
+static void the_work_of_one_is_shared_by_all(void **state)
+{
+    table t = seated(4, ~0u);
+
+    (void)state;
+    table_home(&t, 4, 12);
+    t.seated[2] = 0;
+    table_fill(&t, 4, 12);
+    assert_dealt_out(&t, 4, 12, 4);
+}
+
+static void nobody_is_nobody(void **state)
+{
+    table t = seated(3, 0), before;
+
+    (void)state;
+    table_home(&t, 3, 3);
+    before = t;
+    assert_true(table_is_vacant(&t, 3, 3));
+    table_fill(&t, 3, 3);
+    assert_true(table_equal(&t, &before, 3, 3));
+    t.seated[1] = 1; /* the first who comes has it all */
+    table_fill(&t, 3, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(t.shard[i], 1);
+        assert_int_equal(t.range[i], 1);
+    }
+    t.seated[0] = 1; /* the second takes nothing from the first in mid-step */
+    before = t;
+    table_fill(&t, 3, 3);
+    assert_true(table_equal(&t, &before, 3, 3));
+}
+
+static void tables_differ_by_base(void **state)
+{
+    table a = seated(2, 3), b;
+
+    (void)state;
+    table_home(&a, 2, 2);
+    b = a;
+    assert_true(table_equal(&a, &b, 2, 2));
+    b.base++;
+    assert_false(table_equal(&a, &b, 2, 2));
+}
+
+static void two_crashes_are_too_many(void **state)
+{
+    blame b = {.ticket = -1};
+
+    (void)state;
+    assert_false(blame_add(&b, 7, true));
+    assert_true(blame_add(&b, 7, true));
+    assert_false(blame_add(&b, 8, true)); /* another step */
+    assert_false(blame_add(&b, 9, true));
+    assert_false(blame_add(&b, 8, true)); /* and back, computed again later: a new count */
+}
+
+static void kills_have_more_patience(void **state)
+{
+    blame b = {.ticket = -1};
+
+    (void)state;
+    for (int i = 1; i < BLAME_KILLS; i++) assert_false(blame_add(&b, 3, false));
+    assert_true(blame_add(&b, 3, false));
+    b = (blame){.ticket = -1};
+    assert_false(blame_add(&b, 3, false));
+    assert_false(blame_add(&b, 3, true));
+    assert_true(blame_add(&b, 3, true));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(home_is_even),
+        cmocka_unit_test(the_dead_are_replaced_and_the_living_keep_theirs),
+        cmocka_unit_test(the_work_of_one_is_shared_by_all),
+        cmocka_unit_test(nobody_is_nobody),
+        cmocka_unit_test(tables_differ_by_base),
+        cmocka_unit_test(two_crashes_are_too_many),
+        cmocka_unit_test(kills_have_more_patience),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
