@@ -97,7 +97,9 @@ static void test_system_calls(void **state)
                 break;
             }
         }
-        assert_true(failed >= 3); /* at least open, fstat and read of one file */
+        /* At least open, fstat and read of one file; a CSV file that cannot be opened for
+         * reading at places is opened once more and read whole, as a pipe would be. */
+        assert_true(failed >= (k == 2 ? 2 : 3));
         fault_begin((fault_plan){.short_io = true, .interrupt = true});
         manta_status st = read_some(spec[k]);
         fault_end();
