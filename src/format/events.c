@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -163,11 +164,11 @@ static manta_status choose_seconds(const char *folder, int64_t *out)
 
     TRY(file_list(folder, &names));
     for (size_t i = 0; i < names.n; i++) {
+        static const char prefix[] = "events.out.tfevents.";
         long long t;
-        if (events_is_name(names.at[i]) && sscanf(names.at[i], "events.out.tfevents.%10lld", &t) == 1 &&
-            t >= now && t < 9999999999) {
-            now = t + 1;
-        }
+        if (!events_is_name(names.at[i]) || strncmp(names.at[i], prefix, strlen(prefix))) continue;
+        t = strtoll(names.at[i] + strlen(prefix), NULL, 10);
+        if (t >= now && t < 9999999999) now = t + 1;
     }
     file_names_release(&names);
     *out = now;

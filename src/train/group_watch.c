@@ -38,7 +38,7 @@ static bool is_traced(pid_t pid)
     snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
     if (file_read_text(path, text, sizeof text)) return false;
     at = strstr(text, "TracerPid:");
-    return at && atol(at + strlen("TracerPid:")) != 0;
+    return at && strtol(at + strlen("TracerPid:"), NULL, 10) != 0;
 }
 
 watch_verdict watch_look(watch *w, pid_t pid, uint64_t progress, bool waits, int64_t now_ns,
