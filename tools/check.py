@@ -305,7 +305,7 @@ def fuzz_one(stage, folder, program, seconds):
 def stage_fuzz(stage):
     """every parser: saved inputs replayed, then some seconds of fuzzing"""
     folder = configure(stage, "fuzz", "fuzz")
-    build(stage, folder)
+    build(stage, folder, "fuzz_targets")
     programs = sorted(p for p in (folder / "tests" / "fuzz").glob("fuzz_*") if os.access(p, os.X_OK) and p.is_file())
     expected = sorted(p.name[:-len("_fuzz.c")] for p in (ROOT / "tests" / "fuzz").glob("*_fuzz.c"))
     programs = [p for p in programs if p.name[len("fuzz_"):] in expected]
