@@ -66,6 +66,12 @@ class Done:
         return found[-1]
 
 
+def heed_signals():
+    """A shell that starts a command in the background has it ignore Ctrl-C, and so all it starts."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Running:
     """The program while it runs, in a process group of its own."""
 
@@ -73,7 +79,7 @@ class Running:
         self.args = [str(a) for a in args]
         self.process = subprocess.Popen([str(PROGRAM), *self.args], cwd=cwd, env=env, text=True,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        start_new_session=True)
+                                        start_new_session=True, preexec_fn=heed_signals)
 
     def signal(self, number):
         self.process.send_signal(number)
