@@ -41,6 +41,13 @@ static bool is_traced(pid_t pid)
     return at && strtol(at + strlen("TracerPid:"), NULL, 10) != 0;
 }
 
+/* What is not a worker's work but runs in its process all the same (a timer of
+ * the user's, a sanitizer's thread) may use this share of the time: 1/64. */
+static bool is_busy(const watch *w, int64_t cpu_ns, int64_t deadline_ns)
+{
+    return cpu_ns < 0 || cpu_ns - w->cpu_ns > deadline_ns / 64;
+}
+
 watch_verdict watch_look(watch *w, pid_t pid, uint64_t progress, bool waits, int64_t now_ns,
                          int64_t deadline_ns)
 {
@@ -49,14 +56,14 @@ watch_verdict watch_look(watch *w, pid_t pid, uint64_t progress, bool waits, int
 
     /* A stopped process uses no time; what is not stopped and waits is fine. */
     if (waits) state = state_of(pid);
-    if (!w->since_ns || progress != w->progress || cpu != w->cpu_ns || cpu < 0 || (waits && state != 'T')) {
+    if (!w->since_ns || progress != w->progress || is_busy(w, cpu, deadline_ns) || (waits && state != 'T')) {
         *w = (watch){.progress = progress, .cpu_ns = cpu, .since_ns = now_ns};
         return WATCH_FINE;
     }
     if (now_ns - w->since_ns < deadline_ns) return WATCH_FINE;
     state = state_of(pid);
     if (state == 'T') return WATCH_STOPPED;
-    if (state == 'D' || state == 't' || state == 'Z' || is_traced(pid)) {
+    if (state == 'R' || state == 'D' || state == 't' || state == 'Z' || is_traced(pid)) {
         w->since_ns = now_ns;
         return WATCH_FINE;
     }

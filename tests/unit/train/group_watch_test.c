@@ -17,7 +17,7 @@
 
 #include "train/group_watch.h"
 
-enum { DEADLINE = 1000 };
+enum { DEADLINE = 64000000 };
 
 typedef enum kind { SLEEPER, SPINNER, TRACED } kind;
 
@@ -127,6 +127,25 @@ static void one_that_computes_is_fine(void **state)
     for (int64_t now = 2; w.cpu_ns == before; now++) {
         assert_int_equal(watch_look(&w, pid, 5, false, now % (DEADLINE / 2) + 2, DEADLINE), WATCH_FINE);
     }
+    assert_true(w.cpu_ns - before > DEADLINE / 64);
+    /* It computes no faster than it gets a core: that is nobody's hang. */
+    assert_int_equal(watch_look(&w, pid, 5, false, w.since_ns + DEADLINE, DEADLINE), WATCH_FINE);
+    end(pid);
+}
+
+/* As a process that ticks: the worker's own thread is stuck, another one in it
+ * wakes now and then. */
+static void a_little_time_is_no_progress(void **state)
+{
+    pid_t pid = start(SLEEPER);
+    watch w = settle(pid, 5, false);
+
+    (void)state;
+    w.cpu_ns -= DEADLINE / 64 - 1;
+    assert_int_equal(watch_look(&w, pid, 5, false, DEADLINE + 1, DEADLINE), WATCH_HANGS);
+    w = settle(pid, 5, false);
+    w.cpu_ns -= DEADLINE / 64 + 1;
+    assert_int_equal(watch_look(&w, pid, 5, false, DEADLINE + 1, DEADLINE), WATCH_FINE);
     end(pid);
 }
 
@@ -166,11 +185,9 @@ static void one_that_is_debugged_is_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_does_nothing_hangs),
-        cmocka_unit_test(progress_begins_the_time_anew),
-        cmocka_unit_test(one_that_waits_for_others_is_fine),
-        cmocka_unit_test(one_that_computes_is_fine),
-        cmocka_unit_test(a_stopped_one_is_told_apart),
+        cmocka_unit_test(one_that_does_nothing_hangs),        cmocka_unit_test(progress_begins_the_time_anew),
+        cmocka_unit_test(one_that_waits_for_others_is_fine),  cmocka_unit_test(one_that_computes_is_fine),
+        cmocka_unit_test(a_little_time_is_no_progress),       cmocka_unit_test(a_stopped_one_is_told_apart),
         cmocka_unit_test(one_that_is_debugged_is_left_alone),
     };
 
