@@ -1,0 +1,155 @@
+/* daemon.h - the node daemon from inside: what its files share.
+ *
+ * One thread, one loop. It decides nothing itself: leases and workers are
+ * sched.c's, references refs.c's; these files turn messages into their events
+ * and their actions into messages. It is not on the path of a call.
+ *
+ * Rules that the rest relies on:
+ *  1. It never waits for a client: what a client does not take at once is
+ *     queued (client.outbox).
+ *  2. It makes every shared memory itself and maps none.
+ *  3. A client that is dead is drained (what it had sent is read) before
+ *     anything is taken from it, and its end is told to its peers with the
+ *     reason.
+ *  4. Nothing is freed before one pass over all connections (refs.h).
+ *
+ * daemon.c: start, the zygote, children; _clients: connections and messages;
+ * _leases: channels and workers; _objects: memory and objects; _actors. */
+#ifndef TASK_DAEMON_H
+#define TASK_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "net/loop.h"
+#include "net/wire.h"
+#include "os/socket.h"
+#include "store/refs.h"
+#include "task/node.h"
+#include "task/proto.h"
+#include "task/sched.h"
+#include "task/value.h"
+
+typedef struct letter { /* a message that a client has not taken yet */
+    buf bytes;
+    int fds[SOCKET_MAX_FDS], n_fds;
+} letter;
+
+typedef struct client {
+    uint32_t id;
+    pid_t pid;
+    int fd, pidfd, bell_fd;
+    bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
+    bool is_ready; /* a worker that has started */
+    bool blocked;
+    int status;
+    int64_t died_ns;
+    uint64_t actor; /* that lives in this worker */
+    VEC(letter) outbox;
+    MAP_U64(char) peers; /* clients with which it shares a channel */
+} client;
+
+typedef struct segment {
+    int fd;
+    size_t size;
+    uint32_t writer; /* 0: dead */
+    int64_t objects;
+    VEC(uint32_t) openers;
+} segment;
+
+typedef enum object_state { PROMISED, READY, BROKEN } object_state;
+
+typedef struct object {
+    object_state state;
+    uint32_t maker;
+    value v; /* its bytes, when small, are ours */
+    manta_failure *failure;
+    VEC(uint32_t) wanters;
+} object;
+
+typedef enum actor_state { ACTOR_WAITING, ACTOR_STARTING, ACTOR_ALIVE, ACTOR_DEAD } actor_state;
+
+typedef struct actor {
+    uint64_t id;
+    actor_state state;
+    char name[64];
+    bool detached, ending;
+    int restarts, retries; /* left; calls under way when it dies */
+    int concurrency, most_pending;
+    sched_shape shape;
+    buf call; /* of the constructor */
+    uint32_t worker;
+    manta_failure failure;
+    VEC(uint32_t) wanters;
+} actor;
+
+typedef struct node {
+    node_config config;
+    loop *loop;
+    sched *sched;
+    refs_book *refs;
+    buf out; /* the message being written */
+    char *in; /* the message being read */
+    pid_t driver, keeper, zygote;
+    int keeper_pidfd, zygote_fd, zygote_pidfd, self_pidfd;
+    int forks; /* asked of the zygote and not yet answered */
+    int stillborn; /* workers in a row that died before they were ready */
+    uint32_t next_client;
+    uint64_t next_segment, store_used;
+    MAP_U64(client *) clients;
+    MAP_U64(segment *) segments;
+    MAP_U64(object *) objects;
+    VEC(uint64_t) unknown; /* wanted, and nobody has said yet that it makes them */
+    MAP_U64(actor *) actors;
+    MAP(uint64_t) names;
+    bool stop;
+} node;
+
+/* daemon_clients.c */
+client *daemon_client(node *d, uint32_t id); /* NULL: dead, or never was */
+/* Sends d->out; the descriptors stay ours. */
+void daemon_send_fds(node *d, client *c, const int *fds, int n_fds);
+void daemon_send(node *d, client *c);
+void daemon_kill(node *d, uint32_t id);
+void daemon_drain_all(node *d); /* reads all that all clients have sent */
+void daemon_add_client(node *d, pid_t pid, int fd, int pidfd, bool is_worker);
+/* Ends the clients that are dead and whose reason is known, or was awaited
+ * long enough. Returns whether some are left. */
+bool daemon_bury(node *d);
+void daemon_kill_stranger(void *ctx, pid_t child); /* a child of ours that nobody knows */
+
+/* daemon.c */
+void daemon_ask_fork(node *d);
+
+/* daemon_leases.c */
+/* Applies an event to the scheduler and does what follows. */
+void daemon_act(node *d, sched_event e);
+/* Gives both clients a channel to each other, once. */
+bool daemon_connect(node *d, client *a, client *b);
+/* A worker could not start, or not be reached. After some in a row the next
+ * would fare no better, and calls would wait for ever. */
+void daemon_note_stillborn(node *d);
+void daemon_put_shape(buf *b, const sched_shape *s);
+sched_shape daemon_take_shape(wire *w);
+
+/* daemon_objects.c */
+/* A message about memory or objects; false: it is another's. */
+bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w);
+void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who);
+/* Frees what nobody holds, and answers those who wait for what nobody makes,
+ * after one pass over all connections. */
+void daemon_settle(node *d);
+void daemon_break_promises(node *d, const client *c); /* of a dead client */
+void daemon_leave_segments(node *d, const client *c);
+
+/* daemon_actors.c */
+bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w);
+void daemon_place_actor(node *d, const sched_action *x);
+void daemon_end_actor(node *d, actor *a); /* the last handle is gone */
+void daemon_actor_lost(node *d, client *w); /* an actor's process is dead */
+
+#endif

@@ -1,0 +1,293 @@
+/* daemon_clients.c - the connections of the daemon: sending without waiting,
+ * reading, and what follows from a death. */
+#include "task/daemon.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/shm.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+
+#define REAP_WAIT_NS   50000000 /* how long to wait for the reason of a death */
+#define STATUS_UNKNOWN (-1)
+
+/* ---- sending ---- */
+
+static void on_client(void *ctx, int fd, bool readable, bool writable);
+
+client *daemon_client(node *d, uint32_t id)
+{
+    client **c = map_u64_find(&d->clients, id);
+    return c ? *c : NULL;
+}
+
+void daemon_send_fds(node *d, client *c, const int *fds, int n_fds)
+{
+    manta_status st = MANTA_EBUSY;
+    if (c->fd < 0) return;
+    if (c->outbox.n == 0) st = socket_send(c->fd, d->out.at, d->out.n, fds, n_fds, false);
+    if (st != MANTA_EBUSY) return; /* sent, or it is dead, which its pidfd tells */
+    letter l = {.n_fds = 0};
+    buf_add(&l.bytes, d->out.at, d->out.n);
+    for (int i = 0; i < n_fds; i++) {
+        int copy = dup(fds[i]);
+        if (copy >= 0) l.fds[l.n_fds++] = copy;
+    }
+    vec_push(&c->outbox, l);
+    if (loop_watch(d->loop, c->fd, true, on_client, d)) log_error("a client cannot be written to");
+}
+
+void daemon_send(node *d, client *c)
+{
+    daemon_send_fds(d, c, NULL, 0);
+}
+
+static void letter_release(letter *l)
+{
+    buf_release(&l->bytes);
+    socket_close_all(l->fds, l->n_fds);
+}
+
+static void flush_outbox(node *d, client *c)
+{
+    while (c->outbox.n > 0) {
+        letter *l = &c->outbox.at[0];
+        manta_status st = socket_send(c->fd, l->bytes.at, l->bytes.n, l->fds, l->n_fds, false);
+        if (st == MANTA_EBUSY) return;
+        letter_release(l);
+        vec_remove(&c->outbox, 0);
+    }
+    if (loop_watch(d->loop, c->fd, false, on_client, d)) log_error("a client cannot be watched");
+}
+
+void daemon_kill(node *d, uint32_t id)
+{
+    client *c = daemon_client(d, id);
+    if (c) spawn_signal(c->pidfd, SIGKILL);
+}
+
+/* ---- the other requests ---- */
+
+static void on_cancel(node *d, wire *w)
+{
+    uint32_t worker = wire_u32(w);
+    uint64_t task = wire_u64(w);
+    uint32_t force = wire_u32(w);
+    client *c = daemon_client(d, worker);
+    if (wire_end(w, "cancel") || !c || !c->is_worker) return;
+    if (force) {
+        daemon_kill(d, worker);
+        return;
+    }
+    proto_begin(&d->out, PROTO_CANCEL_TASK);
+    wire_put_u64(&d->out, task);
+    daemon_send(d, c);
+}
+
+static void on_info(node *d, client *c, wire *w)
+{
+    uint64_t request = wire_u64(w);
+    sched_shape total = sched_total(d->sched), left = sched_left(d->sched);
+    uint32_t n = 0;
+    if (wire_end(w, "info")) return;
+    buf *b = proto_begin(&d->out, PROTO_INFO_IS);
+    wire_put_u64(b, request);
+    wire_put_u32(b, (uint32_t)getpid());
+    wire_put_u32(b, (uint32_t)d->keeper);
+    wire_put_u32(b, (uint32_t)d->zygote);
+    daemon_put_shape(b, &total);
+    daemon_put_shape(b, &left);
+    wire_put_u32(b, (uint32_t)sched_workers(d->sched));
+    wire_put_u32(b, (uint32_t)d->actors.n);
+    wire_put_u32(b, (uint32_t)sched_leases(d->sched));
+    wire_put_u64(b, d->objects.n);
+    wire_put_u64(b, d->config.store_limit);
+    wire_put_u64(b, d->store_used);
+    for (size_t i = 0; i < d->clients.n; i++) n += d->clients.at[i].value->is_worker;
+    wire_put_u32(b, n);
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->is_worker) wire_put_u32(b, (uint32_t)d->clients.at[i].value->pid);
+    daemon_send(d, c);
+}
+
+static void on_message(node *d, client *c, wire *w)
+{
+    proto_kind kind = proto_kind_of(w);
+    if (daemon_objects_message(d, c, kind, w) || daemon_actors_message(d, c, kind, w)) return;
+    switch (kind) {
+    case PROTO_DEMAND: {
+        sched_shape shape = daemon_take_shape(w);
+        int64_t n = wire_i64(w);
+        if (!wire_end(w, "demand"))
+            daemon_act(d, (sched_event){.kind = SCHED_DEMAND, .client = c->id, .shape = shape, .n = n});
+        break;
+    }
+    case PROTO_RETURN: {
+        uint32_t worker = wire_u32(w);
+        if (!wire_end(w, "return"))
+            daemon_act(d, (sched_event){.kind = SCHED_RETURN, .client = c->id, .worker = worker});
+        break;
+    }
+    case PROTO_BLOCKED: {
+        uint32_t on = wire_u32(w);
+        if (!wire_end(w, "blocked"))
+            daemon_act(d, (sched_event){.kind = on ? SCHED_BLOCKED : SCHED_RUNNING, .worker = c->id});
+        break;
+    }
+    case PROTO_CANCEL: on_cancel(d, w); break;
+    case PROTO_INFO: on_info(d, c, w); break;
+    case PROTO_SHUTDOWN: d->stop = c->pid == d->driver; break;
+    case PROTO_READY:
+        c->is_ready = true;
+        d->stillborn = 0;
+        break;
+    default: log_warn("a message of unknown kind", LOG_INT("kind", kind), LOG_INT("pid", c->pid)); break;
+    }
+}
+
+/* Reads all that a client has sent. */
+static void drain(node *d, client *c)
+{
+    size_t n;
+    int fds[SOCKET_MAX_FDS], n_fds;
+    while (c->fd >= 0) {
+        manta_status st = socket_recv(c->fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
+        if (st == MANTA_ECORRUPT) continue;
+        if (st) return; /* nothing more, or closed: then its pidfd speaks */
+        socket_close_all(fds, n_fds); /* no client has a descriptor to give */
+        wire w = wire_of(d->in, n);
+        on_message(d, c, &w);
+    }
+}
+
+void daemon_drain_all(node *d)
+{
+    for (size_t i = 0; i < d->clients.n; i++) drain(d, d->clients.at[i].value);
+}
+
+static void on_client(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    client *c = NULL;
+    for (size_t i = 0; i < d->clients.n && !c; i++)
+        if (d->clients.at[i].value->fd == fd) c = d->clients.at[i].value;
+    if (!c) return;
+    if (writable) flush_outbox(d, c);
+    if (!readable) return;
+    drain(d, c);
+    /* A closed connection stays readable: stop looking, the pidfd follows. */
+    char probe;
+    if (recv(fd, &probe, 1, MSG_PEEK | MSG_DONTWAIT) == 0) loop_forget(d->loop, fd);
+}
+
+/* ---- the life of clients ---- */
+
+static void on_death(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    (void)readable;
+    (void)writable;
+    for (size_t i = 0; i < d->clients.n; i++) {
+        client *c = d->clients.at[i].value;
+        if (c->pidfd != fd || c->dying) continue;
+        c->dying = true;
+        c->died_ns = clock_now_ns();
+    }
+    loop_forget(d->loop, fd);
+}
+
+void daemon_add_client(node *d, pid_t pid, int fd, int pidfd, bool is_worker)
+{
+    client *c = mem_new(sizeof *c);
+    *c = (client){.id = ++d->next_client,
+                  .pid = pid,
+                  .fd = fd,
+                  .pidfd = pidfd,
+                  .bell_fd = -1,
+                  .is_worker = is_worker,
+                  .status = STATUS_UNKNOWN};
+    *map_u64_put(&d->clients, c->id) = c;
+    if (shm_new("manta-bell", shm_page(), &c->bell_fd) || loop_watch(d->loop, fd, false, on_client, d) ||
+        loop_watch(d->loop, pidfd, false, on_death, d)) {
+        log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
+        if (is_worker) {
+            spawn_signal(pidfd, SIGKILL);
+            daemon_act(d, (sched_event){.kind = SCHED_START_FAILED});
+        } else {
+            d->stop = true; /* without its driver a node is of no use; the driver is told by the end */
+        }
+        return;
+    }
+    buf *b = proto_begin(&d->out, PROTO_WELCOME);
+    wire_put_u32(b, c->id);
+    wire_put_u32(b, (uint32_t)getpid());
+    daemon_put_shape(b, &d->config.total);
+    for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
+    daemon_send_fds(d, c, &c->bell_fd, 1);
+    if (is_worker) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id});
+}
+
+void daemon_kill_stranger(void *ctx, pid_t child)
+{
+    node *d = ctx;
+    if (child == d->zygote) return;
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->pid == child) return;
+    os->kill(child, SIGKILL);
+}
+
+/* Everything that follows from the death of a client. */
+static void client_end(node *d, client *c)
+{
+    drain(d, c);
+    c->ended = true;
+    proto_begin(&d->out, PROTO_GONE);
+    wire_put_u32(&d->out, c->id);
+    wire_put_u32(&d->out, (uint32_t)c->status);
+    for (size_t i = 0; i < c->peers.n; i++) {
+        client *peer = daemon_client(d, (uint32_t)c->peers.at[i].key);
+        if (!peer) continue;
+        daemon_send(d, peer);
+        map_u64_remove(&peer->peers, c->id);
+    }
+    daemon_break_promises(d, c);
+    daemon_leave_segments(d, c);
+    daemon_refs(d, REFS_GONE, 0, 0, c->id);
+    loop_forget(d->loop, c->fd);
+    loop_forget(d->loop, c->pidfd);
+    map_u64_remove(&d->clients, c->id);
+    if (c->is_worker && !c->is_ready) daemon_note_stillborn(d);
+    if (c->is_worker && !d->stop) {
+        daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = c->id});
+        daemon_actor_lost(d, c);
+        spawn_children(daemon_kill_stranger, d); /* what it had started itself */
+    }
+    daemon_act(d, (sched_event){.kind = SCHED_CLIENT_GONE, .client = c->id});
+    if (c->pid == d->driver) d->stop = true;
+    socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd}, 3);
+    for (size_t i = 0; i < c->outbox.n; i++) letter_release(&c->outbox.at[i]);
+    vec_release(&c->outbox);
+    map_u64_release(&c->peers);
+    mem_free(c);
+}
+
+bool daemon_bury(node *d)
+{
+    int64_t now = clock_now_ns();
+    bool left = false;
+    for (size_t i = 0; i < d->clients.n;) {
+        client *c = d->clients.at[i].value;
+        if (c->dying && (c->status != STATUS_UNKNOWN || !c->is_worker || now - c->died_ns > REAP_WAIT_NS)) {
+            client_end(d, c);
+            i = 0;
+            continue;
+        }
+        left = left || c->dying;
+        i++;
+    }
+    return left;
+}

@@ -1,0 +1,96 @@
+/* daemon_leases.c - what the scheduler decides, done: workers for callers, and
+ * a channel between the two. */
+#include "task/daemon.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "os/shm.h"
+#include "task/ring.h"
+
+#define MOST_STILLBORN 8 /* workers in a row that may die before they are ready */
+
+void daemon_note_stillborn(node *d)
+{
+    if (++d->stillborn < MOST_STILLBORN) return;
+    log_error("workers cannot start: the node ends");
+    d->stop = true;
+}
+
+bool daemon_connect(node *d, client *a, client *b)
+{
+    int fd;
+    if (a == b || a->ended || b->ended) return false;
+    if (map_u64_find(&a->peers, b->id)) return true;
+    if (shm_new("manta-channel", channel_size(), &fd)) {
+        log_error("no channel", LOG_STR("why", manta_error_text()));
+        daemon_note_stillborn(d);
+        return false;
+    }
+    client *ends[2] = {a, b};
+    for (int side = 0; side < 2; side++) {
+        client *to = ends[side], *peer = ends[!side];
+        proto_begin(&d->out, PROTO_PEER);
+        wire_put_u32(&d->out, peer->id);
+        wire_put_u32(&d->out, (uint32_t)peer->pid);
+        wire_put_u32(&d->out, (uint32_t)side);
+        daemon_send_fds(d, to, (int[]){fd, peer->bell_fd, peer->pidfd}, 3);
+        *map_u64_put(&to->peers, peer->id) = 1;
+    }
+    close(fd);
+    return true;
+}
+
+void daemon_put_shape(buf *b, const sched_shape *s)
+{
+    buf_add(b, s->amount, sizeof s->amount);
+}
+
+sched_shape daemon_take_shape(wire *w)
+{
+    sched_shape s = {0};
+    const void *p = wire_take(w, sizeof s.amount);
+    if (p) memcpy(s.amount, p, sizeof s.amount);
+    for (int i = 0; i < SCHED_RESOURCES; i++)
+        if (s.amount[i] < 0) s.amount[i] = 0;
+    return s;
+}
+
+static void do_grant(node *d, const sched_action *a)
+{
+    client *c = daemon_client(d, (uint32_t)a->client), *w = daemon_client(d, a->worker);
+    bool reached = c && w && daemon_connect(d, c, w);
+    if (c) { /* one that cannot be reached is a worker the client does not know: it asks again */
+        proto_begin(&d->out, PROTO_GRANT);
+        wire_put_u32(&d->out, reached ? a->worker : 0);
+        daemon_put_shape(&d->out, &a->shape);
+        daemon_send(d, c);
+    }
+    if (!reached)
+        daemon_act(d, (sched_event){.kind = SCHED_RETURN, .client = a->client, .worker = a->worker});
+}
+
+void daemon_act(node *d, sched_event e)
+{
+    sched_actions out = {0};
+    sched_step(d->sched, &e, &out);
+    for (size_t i = 0; i < out.n; i++) {
+        const sched_action *a = &out.at[i];
+        client *c;
+        switch (a->kind) {
+        case SCHED_DO_GRANT: do_grant(d, a); break;
+        case SCHED_DO_ACTOR: daemon_place_actor(d, a); break;
+        case SCHED_DO_START: daemon_ask_fork(d); break;
+        case SCHED_DO_STOP:
+        case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
+        case SCHED_DO_RECLAIM:
+            if (!(c = daemon_client(d, (uint32_t)a->client))) break;
+            proto_begin(&d->out, PROTO_RECLAIM);
+            wire_put_u32(&d->out, a->worker);
+            daemon_send(d, c);
+            break;
+        }
+    }
+    vec_release(&out);
+}

@@ -1,0 +1,300 @@
+/* daemon_objects.c - memory and objects: who made them, where they lie, who
+ * waits for them. Who holds them is refs.c's to know. */
+#include "task/daemon.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "os/shm.h"
+#include "os/spawn.h"
+
+/* ---- segments ---- */
+
+static void segment_drop(node *d, uint64_t id)
+{
+    segment **p = map_u64_find(&d->segments, id), *g = p ? *p : NULL;
+    if (!g) return;
+    proto_begin(&d->out, PROTO_SEGMENT_GONE);
+    wire_put_u64(&d->out, id);
+    for (size_t i = 0; i < g->openers.n; i++) {
+        client *c = daemon_client(d, g->openers.at[i]);
+        if (c) daemon_send(d, c);
+    }
+    d->store_used -= g->size;
+    close(g->fd);
+    vec_release(&g->openers);
+    mem_free(g);
+    map_u64_remove(&d->segments, id);
+}
+
+static void answer_segment(node *d, client *c, uint64_t request, manta_status st, uint64_t id, int fd)
+{
+    proto_begin(&d->out, PROTO_SEGMENT);
+    wire_put_u64(&d->out, request);
+    wire_put_u32(&d->out, (uint32_t)st);
+    wire_put_u64(&d->out, id);
+    wire_put_text(&d->out, st ? manta_error_text() : "");
+    daemon_send_fds(d, c, &fd, fd >= 0 ? 1 : 0);
+}
+
+static void on_segment_new(node *d, client *c, wire *w)
+{
+    uint64_t request = wire_u64(w), size = wire_u64(w);
+    manta_status st = MANTA_OK;
+    int fd = -1;
+    if (wire_end(w, "segment")) return;
+    if (size == 0 || size > d->config.store_limit || size > d->config.store_limit - d->store_used)
+        st = manta_fail(MANTA_ENOSPC, "the store is full: %llu of %llu bytes are taken, %llu more are wanted",
+                        (unsigned long long)d->store_used, (unsigned long long)d->config.store_limit,
+                        (unsigned long long)size);
+    if (!st) st = shm_new("manta-segment", shm_round(size), &fd);
+    uint64_t id = st ? 0 : ++d->next_segment;
+    answer_segment(d, c, request, st, id, fd);
+    if (st) return;
+    segment *g = mem_new(sizeof *g);
+    *g = (segment){.fd = fd, .size = shm_round(size), .writer = c->id};
+    d->store_used += g->size;
+    *map_u64_put(&d->segments, id) = g;
+}
+
+static void on_segment_open(node *d, client *c, wire *w)
+{
+    uint64_t request = wire_u64(w), id = wire_u64(w);
+    segment **g = map_u64_find(&d->segments, id);
+    manta_status st = MANTA_OK;
+    if (wire_end(w, "segment")) return;
+    if (!g) st = manta_fail(MANTA_ENOENT, "segment %llu is gone", (unsigned long long)id);
+    /* The writer seals when it has mapped; one that did not yet is made to. */
+    if (!st && !shm_is_sealed((*g)->fd)) st = shm_seal_writes((*g)->fd);
+    if (!st) vec_push(&(*g)->openers, c->id);
+    answer_segment(d, c, request, st, id, st ? -1 : (*g)->fd);
+}
+
+/* ---- objects ---- */
+
+static object *object_put(node *d, uint64_t id)
+{
+    object **p = map_u64_put(&d->objects, id);
+    if (!*p) *p = mem_new(sizeof(object));
+    return *p;
+}
+
+static void tell_object(node *d, uint64_t id, const object *o, client *c)
+{
+    if (o->state == READY) {
+        proto_begin(&d->out, PROTO_OBJECT);
+        wire_put_u64(&d->out, id);
+        value_put(&d->out, &o->v);
+    } else {
+        proto_begin(&d->out, PROTO_OBJECT_FAILED);
+        wire_put_u64(&d->out, id);
+        failure_put(&d->out, o->failure);
+    }
+    daemon_send(d, c);
+}
+
+static void object_settled(node *d, uint64_t id, object *o)
+{
+    for (size_t i = 0; i < o->wanters.n; i++) {
+        client *c = daemon_client(d, o->wanters.at[i]);
+        if (c) tell_object(d, id, o, c);
+    }
+    vec_release(&o->wanters);
+}
+
+static void object_break(node *d, uint64_t id, object *o, const manta_failure *f)
+{
+    if (o->state != PROMISED) return;
+    o->state = BROKEN;
+    o->failure = mem_new(sizeof *f);
+    *o->failure = *f;
+    object_settled(d, id, o);
+}
+
+void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who)
+{
+    refs_actions none = {0};
+    refs_step(d->refs, (refs_event){.kind = kind, .object = object_id, .inner = inner, .client = who}, &none);
+    vec_release(&none);
+}
+
+static void on_add(node *d, client *c, wire *w)
+{
+    uint64_t id = wire_u64(w);
+    uint32_t holder = wire_u32(w);
+    value v;
+    value_take(w, &v);
+    uint64_t n = wire_u64(w);
+    const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
+    if (!inner || wire_end(w, "object")) return;
+    object *o = object_put(d, id);
+    if (o->state != PROMISED) return; /* said twice */
+    o->maker = c->id;
+    o->state = READY;
+    o->v = v;
+    if (v.place.segment) {
+        segment **g = map_u64_find(&d->segments, v.place.segment);
+        if (g) (*g)->objects++;
+    } else if (v.at && v.size > 0) {
+        void *copy = mem_new((size_t)v.size);
+        memcpy(copy, v.at, (size_t)v.size);
+        o->v.at = copy;
+    }
+    daemon_refs(d, REFS_ADD, id, 0, c->id);
+    if (holder) daemon_refs(d, REFS_HOLD, id, 0, holder);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t x;
+        memcpy(&x, (const char *)inner + i * 8, 8);
+        daemon_refs(d, REFS_CONTAIN, id, x, 0);
+    }
+    object_settled(d, id, o);
+}
+
+static void on_promise(node *d, client *c, wire *w)
+{
+    uint64_t id = wire_u64(w);
+    if (wire_end(w, "promise")) return;
+    object *o = object_put(d, id);
+    if (o->maker) return;
+    o->maker = c->id;
+    daemon_refs(d, REFS_ADD, id, 0, c->id);
+    daemon_refs(d, REFS_HOLD, id, 0, c->id);
+}
+
+static void on_fail(node *d, wire *w)
+{
+    manta_failure f;
+    uint64_t id = wire_u64(w);
+    failure_take(w, &f);
+    if (wire_end(w, "failure")) return;
+    object_break(d, id, object_put(d, id), &f);
+}
+
+static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
+{
+    uint64_t n = wire_u64(w);
+    const void *ids = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
+    if (!ids || wire_end(w, "counts")) return;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t x;
+        memcpy(&x, (const char *)ids + i * 8, 8);
+        daemon_refs(d, kind, x, 0, who);
+    }
+}
+
+static void on_want(node *d, client *c, wire *w)
+{
+    uint64_t id = wire_u64(w);
+    if (wire_end(w, "want")) return;
+    object *o = object_put(d, id);
+    if (o->state != PROMISED) {
+        tell_object(d, id, o, c);
+        return;
+    }
+    vec_push(&o->wanters, c->id);
+    if (!o->maker) vec_push(&d->unknown, id);
+}
+
+/* Nobody holds the object any more. */
+static void object_free(node *d, refs_freed f)
+{
+    actor **a = map_u64_find(&d->actors, f.object);
+    object **p = map_u64_find(&d->objects, f.object), *o = p ? *p : NULL;
+    if (a) daemon_end_actor(d, *a);
+    if (!o) return;
+    if (o->state == PROMISED && o->wanters.n > 0) {
+        manta_failure lost = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0, "the object is released");
+        object_break(d, f.object, o, &lost);
+    }
+    if (o->state == READY && o->v.place.segment) {
+        segment **g = map_u64_find(&d->segments, o->v.place.segment);
+        client *maker = daemon_client(d, o->maker);
+        if (maker) {
+            proto_begin(&d->out, PROTO_FREE);
+            wire_put_u64(&d->out, f.object);
+            daemon_send(d, maker);
+        }
+        if (g && --(*g)->objects == 0 && !(*g)->writer) segment_drop(d, o->v.place.segment);
+    } else if (o->state == READY) {
+        mem_free((void *)(uintptr_t)o->v.at);
+    }
+    mem_free(o->failure);
+    vec_release(&o->wanters);
+    mem_free(o);
+    map_u64_remove(&d->objects, f.object);
+}
+
+void daemon_settle(node *d)
+{
+    refs_actions freed = {0};
+    VEC(uint64_t) unknown = {.at = d->unknown.at, .n = d->unknown.n, .cap = d->unknown.cap};
+    d->unknown.at = NULL;
+    d->unknown.n = d->unknown.cap = 0;
+    if (refs_has_candidates(d->refs) || unknown.n > 0) {
+        daemon_drain_all(d);
+        refs_step(d->refs, (refs_event){.kind = REFS_SETTLE}, &freed);
+    }
+    for (size_t i = 0; i < freed.n; i++) object_free(d, freed.at[i]);
+    for (size_t i = 0; i < unknown.n; i++) {
+        object **o = map_u64_find(&d->objects, unknown.at[i]);
+        if (!o || (*o)->maker || (*o)->state != PROMISED) continue;
+        manta_failure lost = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0,
+                                          "no object of that number exists any more");
+        object_break(d, unknown.at[i], *o, &lost);
+        object_free(d, (refs_freed){.object = unknown.at[i]});
+    }
+    vec_release(&freed);
+    vec_release(&unknown);
+}
+
+void daemon_break_promises(node *d, const client *c)
+{
+    char why[96];
+    manta_failure f = failure_make(MANTA_FAILED_LOST, MANTA_EDIED, NULL, (int)c->pid,
+                                   "process %d, which was to make the object, %s", (int)c->pid,
+                                   spawn_status_text(c->status, why, sizeof why));
+    for (size_t i = 0; i < d->objects.n; i++) {
+        object *o = d->objects.at[i].value;
+        if (o->maker == c->id && o->state == PROMISED) object_break(d, d->objects.at[i].key, o, &f);
+    }
+}
+
+void daemon_leave_segments(node *d, const client *c)
+{
+    VEC(uint64_t) empty = {0};
+    for (size_t i = 0; i < d->segments.n; i++) {
+        segment *g = d->segments.at[i].value;
+        if (g->writer != c->id) continue;
+        g->writer = 0;
+        if (g->objects == 0) vec_push(&empty, d->segments.at[i].key);
+    }
+    for (size_t i = 0; i < empty.n; i++) segment_drop(d, empty.at[i]);
+    vec_release(&empty);
+}
+
+bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w)
+{
+    switch (kind) {
+    case PROTO_SEGMENT_NEW: on_segment_new(d, c, w); return true;
+    case PROTO_SEGMENT_OPEN: on_segment_open(d, c, w); return true;
+    case PROTO_SEGMENT_FREE: {
+        uint64_t id = wire_u64(w);
+        segment **g = map_u64_find(&d->segments, id);
+        if (!wire_end(w, "segment") && g && (*g)->writer == c->id) segment_drop(d, id);
+        return true;
+    }
+    case PROTO_ADD: on_add(d, c, w); return true;
+    case PROTO_PROMISE: on_promise(d, c, w); return true;
+    case PROTO_FAIL: on_fail(d, w); return true;
+    case PROTO_HOLD: {
+        uint32_t who = wire_u32(w);
+        (void)wire_u32(w);
+        on_counts(d, w, REFS_HOLD, who);
+        return true;
+    }
+    case PROTO_DROP: on_counts(d, w, REFS_DROP, c->id); return true;
+    case PROTO_WANT: on_want(d, c, w); return true;
+    default: return false;
+    }
+}
