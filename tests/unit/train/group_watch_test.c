@@ -111,7 +111,7 @@ static void one_that_waits_for_others_is_fine(void **state)
     watch w = settle(pid, 5, true);
 
     (void)state;
-    assert_int_equal(watch_look(&w, pid, 5, true, 100 * DEADLINE, DEADLINE), WATCH_FINE);
+    assert_int_equal(watch_look(&w, pid, 5, true, (int64_t)100 * DEADLINE, DEADLINE), WATCH_FINE);
     end(pid);
 }
 
