@@ -9,7 +9,9 @@
  * like any other; its gradient is *added up over the samples of the call*,
  * never averaged. An operation that renews a non-trainable variable (batch
  * norm's moving statistics) proposes the new value in `proposed`; the step
- * averages the proposals of all shards and commits the result.
+ * averages the proposals of all shards and commits the result. Outside of
+ * training an output row depends on its own input row alone: predictions of a
+ * large batch are computed in parts.
  *
  * An operation must be a function of its call alone: no clock, no global
  * state, random numbers only through manta_op_random(), which is keyed by

@@ -123,14 +123,15 @@ static manta_status one_step(bench *b, double *ms)
 
 static double step_flops(const bench *b)
 {
+    plan_mode mode = b->o->forward ? PLAN_PREDICT : PLAN_TRAIN;
+    int64_t rows = b->o->forward ? session_part_begin(b->o->batch, 1) : b->o->batch;
     double sum = 0;
     exec_time t;
 
-    for (int i = 0; exec_time_at(b->s->e, b->o->forward ? PLAN_PREDICT : PLAN_TRAIN, b->o->batch, i, &t);
-         i++) {
+    for (int i = 0; exec_time_at(b->s->e, mode, rows, i, &t); i++) {
         sum += t.flops + (b->o->forward ? 0 : t.backward_flops);
     }
-    return sum;
+    return sum * (double)b->o->batch / (double)rows;
 }
 
 static manta_status run_bench(bench *b, const char *model, manta_bench_result *out)

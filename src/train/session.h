@@ -13,6 +13,11 @@
 #include "train/shared.h"
 #include "train/trace.h"
 
+enum {
+    SESSION_OUTPUTS = 8, /* of a model whose predictions are handed out */
+    SESSION_PART = 64, /* samples whose activations stay in the cache */
+};
+
 /* What the last call left behind. */
 typedef enum session_phase {
     SESSION_IDLE,
@@ -50,6 +55,8 @@ struct manta_session {
     bool evaluated; /* the last step was one */
     float *class_weights; /* per sample, for a batch */
     int64_t class_weights_cap;
+    float *outputs[SESSION_OUTPUTS]; /* of predictions in parts; grown as needed */
+    size_t outputs_cap[SESSION_OUTPUTS];
     trace *trace; /* when profiling with a trace */
     char about[64];
 };
@@ -74,6 +81,20 @@ manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *si
  * there yet. A session with workers does without as long as it can, because
  * workers are forked from it and a process with one thread forks cleanly. */
 manta_status session_local(manta_session *s);
+
+/* ---- parts of a prediction ---- */
+
+/* A prediction mixes no samples, so a large batch is computed in parts, nearly
+ * equal ones: the same numbers from activations that are still in the cache. */
+static inline int64_t session_parts(int64_t count)
+{
+    return (count + SESSION_PART - 1) / SESSION_PART;
+}
+
+static inline int64_t session_part_begin(int64_t count, int64_t part)
+{
+    return count * part / session_parts(count);
+}
 
 /* ---- parts of a step, for workers ---- */
 

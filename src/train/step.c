@@ -94,9 +94,13 @@ manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *si
 {
     TRY(session_local(s));
     for (int i = 0; i < n; i++) {
-        for (int v = 0; v < s->shards; v++) {
-            int64_t rows = session_shard_begin(s, sizes[i], v + 1) - session_shard_begin(s, sizes[i], v);
-            if (rows > 0) TRY(exec_prepare(s->e, mode, mode == PLAN_PREDICT ? sizes[i] : rows));
+        int64_t parts = mode == PLAN_PREDICT ? session_parts(sizes[i]) : s->shards;
+        for (int64_t v = 0; v < parts; v++) {
+            int64_t rows =
+                mode == PLAN_PREDICT
+                    ? session_part_begin(sizes[i], v + 1) - session_part_begin(sizes[i], v)
+                    : session_shard_begin(s, sizes[i], (int)v + 1) - session_shard_begin(s, sizes[i], (int)v);
+            if (rows > 0) TRY(exec_prepare(s->e, mode, rows));
         }
     }
     return MANTA_OK;
@@ -248,6 +252,47 @@ manta_status manta_session_apply(manta_session *s, const float *g)
     return MANTA_OK;
 }
 
+/* Room for `count` rows of output i, behind a view of it. */
+static manta_status make_output(manta_session *s, int i, int64_t count, manta_array *out)
+{
+    manta_array a = exec_output(s->e, i);
+    size_t bytes;
+
+    a.shape[0] = count;
+    a = manta_array_of(a.dtype, a.ndim, a.shape, NULL);
+    bytes = manta_array_bytes(&a);
+    if (bytes > s->outputs_cap[i]) {
+        mem_try_free(s->outputs[i]);
+        s->outputs_cap[i] = 0;
+        s->outputs[i] = NULL;
+        TRY(mem_try_array((int64_t)bytes, 1, "predictions", (void **)&s->outputs[i]));
+        s->outputs_cap[i] = bytes;
+    }
+    a.data = s->outputs[i];
+    *out = a;
+    return MANTA_OK;
+}
+
+static manta_status forward_parts(manta_session *s, const manta_feed *f, int n_outputs, manta_array *outputs)
+{
+    int64_t parts = session_parts(f->count);
+
+    for (int64_t p = 0; p < parts; p++) {
+        int64_t lo = session_part_begin(f->count, p), hi = session_part_begin(f->count, p + 1);
+        manta_feed part = session_feed_rows(f, lo, hi);
+        exec_run r = session_run(s, PLAN_PREDICT, &part, NULL);
+        r.targets = NULL;
+        TRY(exec_forward(s->e, &r));
+        for (int i = 0; i < n_outputs; i++) {
+            manta_array got = exec_output(s->e, i);
+            size_t row = manta_array_bytes(&got) / (size_t)(hi - lo);
+            if (!p) TRY(make_output(s, i, f->count, &outputs[i]));
+            memcpy((char *)outputs[i].data + (size_t)lo * row, got.data, manta_array_bytes(&got));
+        }
+    }
+    return MANTA_OK;
+}
+
 manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training, int n_outputs,
                                    manta_array *outputs)
 {
@@ -255,6 +300,8 @@ manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool t
 
     TRY(ready(s, f, false));
     s->phase = SESSION_IDLE;
+    if (!training && session_parts(f->count) > 1 && n_outputs <= SESSION_OUTPUTS)
+        return forward_parts(s, f, n_outputs, outputs);
     r.targets = NULL;
     if (training) {
         if (!s->n_losses) return manta_fail(MANTA_EINVAL, "a forward pass in training mode needs a loss");

@@ -803,6 +803,34 @@ static void debug_runs_the_reference_loops(void **state)
     manta_model_free(m);
 }
 
+/* Larger than a part, and no multiple of it: every row as if it came alone. */
+static void a_large_prediction_is_that_of_its_rows(void **state)
+{
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *s = session(m, "sgd", (manta_session_options){.threads = 2});
+    manta_array y, one;
+    size_t row;
+    char *all;
+
+    (void)state;
+    for (int64_t n = N - 20; n <= N; n += 20) { /* it grows, too */
+        manta_feed f = feed(0, n);
+        assert_ok(manta_session_forward(s, &f, false, 1, &y));
+        assert_int_equal(y.shape[0], n);
+        row = manta_array_bytes(&y) / (size_t)n;
+        all = test_malloc(manta_array_bytes(&y));
+        memcpy(all, y.data, manta_array_bytes(&y));
+        for (int64_t i = 0; i < n; i++) {
+            manta_feed g = feed(i, i + 1);
+            assert_ok(manta_session_forward(s, &g, false, 1, &one));
+            assert_memory_equal(one.data, all + (size_t)i * row, row);
+        }
+        test_free(all);
+    }
+    manta_session_close(s);
+    manta_model_free(m);
+}
+
 static void forward_in_training_mode_needs_no_target(void **state)
 {
     manta_model *m = model((manta_regularizer){0});
@@ -866,6 +894,7 @@ int main(void)
         cmocka_unit_test(the_average_replaces_the_weights),
         cmocka_unit_test(debug_runs_the_reference_loops),
         cmocka_unit_test(forward_in_training_mode_needs_no_target),
+        cmocka_unit_test(a_large_prediction_is_that_of_its_rows),
         cmocka_unit_test(no_data_is_an_error),
     };
 
