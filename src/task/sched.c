@@ -16,6 +16,7 @@ typedef enum state { IDLE, LEASED, ACTOR } state;
 
 typedef struct worker {
     state state;
+    uint32_t job;
     uint64_t holder; /* client or actor */
     sched_shape shape;
     bool blocked;
@@ -24,15 +25,21 @@ typedef struct worker {
 
 typedef struct request {
     uint64_t client;
+    uint32_t job;
     sched_shape shape;
     int64_t n;
     bool actor;
     int passed; /* how many went ahead of it */
 } request;
 
+typedef struct starts { /* workers of a job: on their way, and wanted by those who wait */
+    int64_t starting, missing;
+} starts;
+
 struct sched {
     sched_shape total, left;
-    int idle, starting;
+    int idle;
+    MAP_U64(starts) starts; /* by job */
     MAP_U64(worker) workers;
     VEC(request) line;
 };
@@ -48,6 +55,7 @@ sched *sched_new(sched_shape total, int idle)
 void sched_free(sched *s)
 {
     if (!s) return;
+    map_u64_release(&s->starts);
     map_u64_release(&s->workers);
     vec_release(&s->line);
     mem_free(s);
@@ -81,15 +89,15 @@ static void worker_free(sched *s, worker *w)
     if (w->state == IDLE) return;
     if (w->blocked) take_cores(s, &w->shape, 1);
     take(s, &w->shape, -1);
-    *w = (worker){.state = IDLE};
+    *w = (worker){.state = IDLE, .job = w->job};
 }
 
-static uint32_t find_idle(const sched *s, int *idle)
+static uint32_t find_idle(const sched *s, uint32_t job, int *idle)
 {
     uint32_t found = 0;
     *idle = 0;
     for (size_t i = 0; i < s->workers.n; i++) {
-        if (s->workers.at[i].value.state != IDLE) continue;
+        if (s->workers.at[i].value.state != IDLE || s->workers.at[i].value.job != job) continue;
         (*idle)++;
         if (!found) found = (uint32_t)s->workers.at[i].key;
     }
@@ -115,7 +123,7 @@ static void reclaim(sched *s, const request *q, sched_actions *out)
 static void grant(sched *s, request *q, uint32_t id, sched_actions *out)
 {
     worker *w = map_u64_find(&s->workers, id);
-    *w = (worker){.state = q->actor ? ACTOR : LEASED, .holder = q->client, .shape = q->shape};
+    *w = (worker){.state = q->actor ? ACTOR : LEASED, .job = w->job, .holder = q->client, .shape = q->shape};
     take(s, &q->shape, 1);
     vec_push(out, ((sched_action){.kind = q->actor ? SCHED_DO_ACTOR : SCHED_DO_GRANT,
                                   .client = q->client,
@@ -136,16 +144,27 @@ static void subtract(sched_shape *left, const sched_shape *shape)
     for (int i = 0; i < SCHED_RESOURCES; i++) left->amount[i] -= shape->amount[i];
 }
 
+static starts *starts_of(sched *s, uint32_t job)
+{
+    starts *j = map_u64_find(&s->starts, job);
+    if (!j) {
+        j = map_u64_put(&s->starts, job);
+        *j = (starts){0};
+    }
+    return j;
+}
+
 /* Serves the line as far as workers and resources go, and starts a worker for
  * each call that lacks nothing else. */
 static void serve(sched *s, sched_actions *out)
 {
     int64_t missing = 0;
+    for (size_t i = 0; i < s->starts.n; i++) s->starts.at[i].value.missing = 0;
     sched_shape left = s->left; /* what would be left had those before got a worker */
     for (size_t i = 0; i < s->line.n;) {
         request *q = &s->line.at[i];
         int idle;
-        uint32_t id = find_idle(s, &idle);
+        uint32_t id = find_idle(s, q->job, &idle);
         if (!fits_in(&left, &q->shape)) {
             reclaim(s, q, out);
             if (q->passed >= PATIENCE) break;
@@ -161,19 +180,22 @@ static void serve(sched *s, sched_actions *out)
             }
             i = 0;
             missing = 0;
+            for (size_t k = 0; k < s->starts.n; k++) s->starts.at[k].value.missing = 0;
             left = s->left;
         } else {
             int64_t n = 0;
             for (; n < q->n && missing < MOST_STARTING && fits_in(&left, &q->shape); n++) {
                 missing++;
+                starts_of(s, q->job)->missing++;
                 subtract(&left, &q->shape);
             }
             i++;
         }
     }
-    while (s->starting < missing) {
-        s->starting++;
-        vec_push(out, ((sched_action){.kind = SCHED_DO_START}));
+    for (size_t i = 0; i < s->starts.n; i++) {
+        starts *j = &s->starts.at[i].value;
+        for (; j->starting < j->missing; j->starting++)
+            vec_push(out, ((sched_action){.kind = SCHED_DO_START, .job = (uint32_t)s->starts.at[i].key}));
     }
 }
 
@@ -190,7 +212,9 @@ static void demand(sched *s, const sched_event *e, bool actor)
         return;
     }
     if (e->n > 0)
-        vec_push(&s->line, ((request){.client = e->client, .shape = e->shape, .n = e->n, .actor = actor}));
+        vec_push(
+            &s->line,
+            ((request){.client = e->client, .job = e->job, .shape = e->shape, .n = e->n, .actor = actor}));
 }
 
 static void forget_requests(sched *s, uint64_t client, bool actor)
@@ -214,11 +238,29 @@ static void client_gone(sched *s, uint64_t client, sched_actions *out)
     }
 }
 
+/* One that was on its way is there, or never will be. */
+static void started(sched *s, uint32_t job)
+{
+    starts *j = map_u64_find(&s->starts, job);
+    if (j && j->starting > 0) j->starting--;
+}
+
+static void job_gone(sched *s, uint32_t job)
+{
+    for (size_t i = 0; i < s->line.n;) {
+        if (s->line.at[i].job == job)
+            vec_remove(&s->line, i);
+        else
+            i++;
+    }
+    map_u64_remove(&s->starts, job);
+}
+
 static void stop_surplus(sched *s, uint32_t id, sched_actions *out)
 {
     int idle;
     worker *w = map_u64_find(&s->workers, id);
-    (void)find_idle(s, &idle);
+    (void)find_idle(s, w ? w->job : 0, &idle);
     if (!w || w->state != IDLE || idle <= s->idle) return;
     vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
     map_u64_remove(&s->workers, id);
@@ -238,12 +280,11 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         stop_surplus(s, e->worker, out);
         return;
     case SCHED_WORKER_UP:
-        if (s->starting > 0) s->starting--;
-        if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE};
+        started(s, e->job);
+        if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
         break;
-    case SCHED_START_FAILED:
-        if (s->starting > 0) s->starting--;
-        break;
+    case SCHED_START_FAILED: started(s, e->job); break;
+    case SCHED_JOB_GONE: job_gone(s, e->job); break;
     case SCHED_WORKER_GONE:
         if (!w) break;
         worker_free(s, w);

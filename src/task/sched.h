@@ -10,7 +10,10 @@
  * sched_step() takes one event and writes actions; no input, output, clock or
  * random number. Amounts are in 1/10000. The free amount may be negative for a
  * while: a call that waits gives its cores back and takes them again, asking
- * nobody, when its wait ends. */
+ * nobody, when its wait ends.
+ *
+ * Workers belong to a job, the program whose functions they have: a request is
+ * served by workers of its own job, while resources are shared by all. */
 #ifndef TASK_SCHED_H
 #define TASK_SCHED_H
 
@@ -38,13 +41,15 @@ typedef enum sched_kind {
     SCHED_BLOCKED, /* worker: its call waits */
     SCHED_RUNNING, /* worker: its call goes on */
     SCHED_ACTOR, /* client = actor's number, shape: wants a worker */
-    SCHED_ACTOR_CANCEL /* client = actor's number: no longer */
+    SCHED_ACTOR_CANCEL, /* client = actor's number: no longer */
+    SCHED_JOB_GONE /* job: its workers cannot be started any more, its requests are void */
 } sched_kind;
 
 typedef struct sched_event {
     sched_kind kind;
     uint64_t client;
     uint32_t worker;
+    uint32_t job; /* of DEMAND, ACTOR, WORKER_UP and START_FAILED */
     sched_shape shape;
     int64_t n;
 } sched_event;
@@ -52,7 +57,7 @@ typedef struct sched_event {
 typedef enum sched_action_kind {
     SCHED_DO_GRANT, /* client gets worker for shape */
     SCHED_DO_ACTOR, /* actor `client` gets worker */
-    SCHED_DO_START, /* start a worker */
+    SCHED_DO_START, /* start a worker of job */
     SCHED_DO_STOP, /* end an idle worker */
     SCHED_DO_KILL, /* end a worker whose caller died in the middle of a call */
     SCHED_DO_RECLAIM /* ask client to return worker as soon as it has nothing to do */
@@ -62,12 +67,13 @@ typedef struct sched_action {
     sched_action_kind kind;
     uint64_t client;
     uint32_t worker;
+    uint32_t job;
     sched_shape shape;
 } sched_action;
 
 typedef VEC(sched_action) sched_actions;
 
-/* `idle`: how many workers to keep ready. */
+/* `idle`: how many workers of a job to keep ready. */
 sched *sched_new(sched_shape total, int idle);
 void sched_free(sched *s); /* accepts NULL */
 void sched_step(sched *s, const sched_event *e, sched_actions *out);

@@ -69,6 +69,32 @@ static void a_demand_starts_workers_and_gets_them(void **state)
     sched_free(s);
 }
 
+/* Workers have the functions of one program: another's calls get others. */
+static void jobs_have_workers_of_their_own(void **state)
+{
+    (void)state;
+    sched *s = sched_new(cpus(2), 1);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10, .job = 1});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 7, .job = 2, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    assert_int_equal(first(SCHED_DO_START)->job, 2);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 8, .job = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11, .job = 2});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 7);
+    /* Cores are shared: the third program waits for one, and both are asked. */
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 9, .job = 3, .shape = cpus(1), .n = 4});
+    assert_int_equal(count(SCHED_DO_START), 0);
+    assert_int_equal(count(SCHED_DO_RECLAIM), 2);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 8, .worker = 10});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    /* A job that ends takes its requests along. */
+    step(s, (sched_event){.kind = SCHED_JOB_GONE, .job = 3});
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 12, .job = 3});
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    sched_free(s);
+}
+
 static void others_get_their_turn(void **state)
 {
     sched *s = sched_new(cpus(1), 4);
@@ -431,6 +457,7 @@ static void simulated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jobs_have_workers_of_their_own),
         cmocka_unit_test_teardown(a_demand_starts_workers_and_gets_them, clear),
         cmocka_unit_test_teardown(others_get_their_turn, clear),
         cmocka_unit_test_teardown(a_client_is_not_asked_for_its_own_sake, clear),
