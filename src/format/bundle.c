@@ -15,8 +15,6 @@
 #include "os/file.h"
 #include "os/sys.h"
 
-#define STATE_MAX (1 << 20) /* bytes of a `checkpoint` file */
-
 static const struct {
     int tf;
     manta_dtype ours;
@@ -27,6 +25,14 @@ static const struct {
     {BUNDLE_F16, MANTA_DTYPE_F16, 2}, {BUNDLE_BF16, MANTA_DTYPE_BF16, 2}, {BUNDLE_I8, MANTA_DTYPE_I32, 1},
     {BUNDLE_I16, MANTA_DTYPE_I32, 2}, {BUNDLE_U16, MANTA_DTYPE_I32, 2},   {BUNDLE_U32, MANTA_DTYPE_I64, 4},
 };
+
+int bundle_dtype_of(manta_dtype t)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (dtypes[i].ours == t && dtypes[i].size == manta_dtype_size(t)) return dtypes[i].tf;
+    }
+    return 0;
+}
 
 static size_t tf_size(int tf)
 {
@@ -48,8 +54,7 @@ manta_status bundle_dtype(const bundle_entry *e, manta_dtype *out)
                       e->dtype);
 }
 
-/* The name of shard i, owned. */
-static char *shard_path(const char *prefix, int64_t i, int64_t shards)
+char *bundle_shard_path(const char *prefix, int64_t i, int64_t shards)
 {
     return mem_printf("%s.data-%05lld-of-%05lld", prefix, (long long)i, (long long)shards);
 }
@@ -314,7 +319,7 @@ manta_status bundle_read(const bundle *b, const bundle_entry *e, const manta_arr
         memcmp(e->shape, to->shape, (size_t)e->ndim * sizeof *e->shape)) {
         return manta_fail(MANTA_EINVAL, "%s: tensor '%s' has another type or shape", b->prefix, e->key);
     }
-    char *path = shard_path(b->prefix, e->shard, b->shards);
+    char *path = bundle_shard_path(b->prefix, e->shard, b->shards);
     manta_status st = read_elements(path, e, to);
     mem_free(path);
     return st;
@@ -343,7 +348,7 @@ static bool parse_string(const bundle_entry *e, const uint8_t *raw, proto_reader
 
 manta_status bundle_read_string(const bundle *b, const bundle_entry *e, buf *out)
 {
-    char *path = shard_path(b->prefix, e->shard, b->shards);
+    char *path = bundle_shard_path(b->prefix, e->shard, b->shards);
     uint8_t *raw = NULL;
     proto_reader text;
     manta_status st;
@@ -380,8 +385,7 @@ static bool is_file(const char *path)
     return !file_stat(path, &info) && info.is_file;
 }
 
-/* The text between the quotes of a line `key: "..."`, unescaped; NULL: another line. Owned. */
-static char *quoted(const char *line, size_t n, const char *key)
+char *bundle_state_name(const char *line, size_t n, const char *key)
 {
     size_t k = strlen(key);
     buf b = {0};
@@ -394,8 +398,7 @@ static char *quoted(const char *line, size_t n, const char *key)
     return buf_take(&b);
 }
 
-/* Calls back for every line; stops when fn says so. */
-static void each_line(const char *text, bool (*fn)(void *ctx, const char *line, size_t n), void *ctx)
+void bundle_state_each(const char *text, bundle_state_line *fn, void *ctx)
 {
     while (*text) {
         size_t n = strcspn(text, "\r\n");
@@ -409,7 +412,7 @@ static bool take_newest(void *ctx, const char *line, size_t n)
 {
     char **out = ctx;
 
-    *out = quoted(line, n, "model_checkpoint_path");
+    *out = bundle_state_name(line, n, "model_checkpoint_path");
     return *out == NULL;
 }
 
@@ -419,8 +422,8 @@ static manta_status newest(const char *folder, const char *state, char **out)
     size_t n;
     char *name = NULL;
 
-    TRY(file_read(state, STATE_MAX, &text, &n));
-    each_line(text, take_newest, &name);
+    TRY(file_read(state, BUNDLE_STATE_MAX, &text, &n));
+    bundle_state_each(text, take_newest, &name);
     mem_try_free(text);
     if (!name) {
         return manta_fail(MANTA_ECORRUPT,
@@ -468,264 +471,4 @@ manta_status bundle_locate(const char *path, char **prefix)
     if (!file_stat(path, &info) && info.is_folder) return locate_in(path, prefix);
     *prefix = mem_strdup(path);
     return MANTA_OK;
-}
-
-/* ---- writing --------------------------------------------------------------------------- */
-
-typedef struct writing {
-    file_writer *w;
-    int64_t at;
-    uint32_t crc;
-} writing;
-
-static manta_status put(writing *w, const void *data, size_t n)
-{
-    w->crc = crc32c(w->crc, data, n);
-    w->at += (int64_t)n;
-    return file_writer_write(w->w, data, n);
-}
-
-/* The elements row-major, whatever their strides. */
-static manta_status put_array(writing *w, const manta_array *a)
-{
-    char chunk[1 << 14];
-    int64_t index[MANTA_MAX_DIMS] = {0}, n = manta_array_count(a), at = 0;
-    size_t size = manta_dtype_size(a->dtype), used = 0;
-
-    if (n == 0) return MANTA_OK;
-    if (manta_array_is_contiguous(a)) return put(w, a->data, (size_t)n * size);
-    for (int64_t k = 0; k < n; k++) {
-        if (used + size > sizeof chunk) {
-            TRY(put(w, chunk, used));
-            used = 0;
-        }
-        memcpy(chunk + used, (const char *)a->data + at * (int64_t)size, size);
-        used += size;
-        for (int i = a->ndim - 1; i >= 0; i--) {
-            at += a->strides[i];
-            if (++index[i] < a->shape[i]) break;
-            at -= a->strides[i] * a->shape[i];
-            index[i] = 0;
-        }
-    }
-    return put(w, chunk, used);
-}
-
-static int tf_dtype(manta_dtype t)
-{
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-        if (dtypes[i].ours == t && dtypes[i].size == manta_dtype_size(t)) return dtypes[i].tf;
-    }
-    return 0;
-}
-
-/* BundleEntryProto; zero fields are left out, as TensorFlow does. */
-static void add_index_entry(bundle_table *t, const char *key, int dtype, int ndim, const int64_t *shape,
-                            int64_t offset, int64_t size, uint32_t crc)
-{
-    buf b = {0};
-    size_t s, d;
-
-    proto_add_int(&b, 1, dtype);
-    s = proto_begin(&b, 2);
-    for (int i = 0; i < ndim; i++) {
-        d = proto_begin(&b, 2);
-        if (shape[i]) proto_add_int(&b, 1, shape[i]);
-        proto_end(&b, d);
-    }
-    proto_end(&b, s);
-    if (offset) proto_add_int(&b, 4, offset);
-    if (size) proto_add_int(&b, 5, size);
-    proto_add_fixed32(&b, 6, record_mask(crc));
-    bundle_table_add(t, key, strlen(key), b.at, b.n);
-    buf_release(&b);
-}
-
-static manta_status put_tensor(writing *w, bundle_table *t, const char *key, const manta_array *a)
-{
-    int64_t from = w->at;
-
-    w->crc = 0;
-    TRY(put_array(w, a));
-    add_index_entry(t, key, tf_dtype(a->dtype), a->ndim, a->shape, from, w->at - from, w->crc);
-    return MANTA_OK;
-}
-
-static manta_status put_string(writing *w, bundle_table *t, const char *key, const buf *text)
-{
-    uint8_t length[4] = {(uint8_t)text->n, (uint8_t)(text->n >> 8), (uint8_t)(text->n >> 16),
-                         (uint8_t)(text->n >> 24)};
-    uint32_t crc = crc32c(0, length, 4), sum = record_mask(crc);
-    uint8_t stored[4] = {(uint8_t)sum, (uint8_t)(sum >> 8), (uint8_t)(sum >> 16), (uint8_t)(sum >> 24)};
-    int64_t from = w->at;
-    buf head = {0};
-
-    proto_add_varint(&head, text->n);
-    buf_add(&head, stored, 4);
-    manta_status st = put(w, head.at, head.n);
-    if (!st) st = put(w, text->at, text->n);
-    buf_release(&head);
-    crc = crc32c(crc32c(crc, stored, 4), text->at, text->n);
-    if (!st) add_index_entry(t, key, BUNDLE_STRING, 0, NULL, from, w->at - from, crc);
-    return st;
-}
-
-typedef struct item {
-    char *key; /* owned */
-    const manta_array *array; /* NULL: the object graph */
-} item;
-
-static int by_key(const void *a, const void *b)
-{
-    return strcmp(((const item *)a)->key, ((const item *)b)->key);
-}
-
-static manta_status put_all(writing *w, bundle_table *t, size_t n, const item *items, const buf *graph)
-{
-    static const uint8_t header[] = {0x08, 0x01, 0x1a,
-                                     0x02, 0x08, 0x01}; /* 1 shard, little endian, version 1 */
-
-    bundle_table_add(t, "", 0, header, sizeof header);
-    for (size_t i = 0; i < n; i++) {
-        TRY(items[i].array ? put_tensor(w, t, items[i].key, items[i].array)
-                           : put_string(w, t, items[i].key, graph));
-    }
-    bundle_table_finish(t);
-    return MANTA_OK;
-}
-
-/* ---- the state file ---- */
-
-typedef struct state {
-    buf lines; /* of the other checkpoints */
-    const char *name;
-} state;
-
-static void add_quoted(buf *b, const char *key, const char *name)
-{
-    buf_printf(b, "%s: \"", key);
-    for (const char *p = name; *p; p++) {
-        if (*p == '"' || *p == '\\') buf_add_char(b, '\\');
-        buf_add_char(b, *p);
-    }
-    buf_add_text(b, "\"\n");
-}
-
-static bool keep_other(void *ctx, const char *line, size_t n)
-{
-    state *s = ctx;
-    char *name = quoted(line, n, "all_model_checkpoint_paths");
-
-    if (name && strcmp(name, s->name)) add_quoted(&s->lines, "all_model_checkpoint_paths", name);
-    mem_free(name);
-    return true;
-}
-
-/* Makes the checkpoint the newest; the others that the file names stay in it. */
-static manta_status write_state(const char *prefix)
-{
-    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
-    char *path = mem_printf("%.*scheckpoint", slash ? (int)(slash + 1 - prefix) : 0, prefix);
-    state s = {.name = name};
-    buf out = {0};
-    void *old = NULL;
-    size_t n;
-
-    manta_status st = is_file(path) ? file_read(path, STATE_MAX, &old, &n) : MANTA_OK;
-    if (st) goto out;
-    if (old) each_line(old, keep_other, &s);
-    add_quoted(&out, "model_checkpoint_path", name);
-    if (s.lines.n) buf_add(&out, s.lines.at, s.lines.n);
-    add_quoted(&out, "all_model_checkpoint_paths", name);
-    st = file_replace(path, out.at, out.n);
-out:
-    mem_try_free(old);
-    buf_release(&out);
-    buf_release(&s.lines);
-    mem_free(path);
-    return st;
-}
-
-/* ---- all of it ---- */
-
-static manta_status check_arrays(const char *prefix, int n, const manta_column *arrays)
-{
-    for (int i = 0; i < n; i++) {
-        const char *name = arrays[i].name;
-        if (!name || !name[0] || name[0] == '/' || strstr(name, "//") || name[strlen(name) - 1] == '/') {
-            return manta_fail(MANTA_EINVAL, "%s: array %d has no name that a checkpoint can hold", prefix, i);
-        }
-        if (!strcmp(name, "save_counter")) {
-            return manta_fail(MANTA_EINVAL, "%s: an array is called save_counter, which TensorFlow counts in",
-                              prefix);
-        }
-        if (!tf_dtype(arrays[i].array.dtype)) {
-            return manta_fail(MANTA_EINVAL, "%s: array '%s' has no element type", prefix, name);
-        }
-    }
-    return MANTA_OK;
-}
-
-/* Readers go by the index. An old one goes before the data that it speaks of
- * is replaced: a crash between leaves no checkpoint of that name, never one
- * whose index and data disagree. */
-static manta_status commit(const char *index_path, file_writer *data, file_writer *index)
-{
-    manta_status st = is_file(index_path) ? file_remove(index_path) : MANTA_OK;
-
-    if (st) return st;
-    TRY(file_writer_commit(data));
-    return file_writer_commit(index);
-}
-
-static manta_status write_files(const char *prefix, size_t n, const item *items, const buf *graph)
-{
-    char *data_path = shard_path(prefix, 0, 1), *index_path = mem_printf("%s.index", prefix);
-    file_writer *data = NULL, *index = NULL;
-    bundle_table t = {0};
-    manta_status st;
-
-    if ((st = file_writer_open(data_path, &data)) || (st = file_writer_open(index_path, &index))) goto out;
-    writing w = {.w = data};
-    if ((st = put_all(&w, &t, n, items, graph))) goto out;
-    if ((st = file_writer_write(index, t.file.at, t.file.n))) goto out;
-    st = commit(index_path, data, index);
-out:
-    file_writer_free(data);
-    file_writer_free(index);
-    bundle_table_release(&t);
-    mem_free(data_path);
-    mem_free(index_path);
-    return st;
-}
-
-manta_status bundle_write(const char *prefix, int n, const manta_column *arrays)
-{
-    size_t count = (size_t)n + 1;
-    buf graph = {0};
-    manta_status st;
-
-    TRY(check_arrays(prefix, n, arrays));
-    item *items = mem_new(count * sizeof *items);
-    const char **names = mem_new(count * sizeof *names);
-    for (int i = 0; i < n; i++) {
-        names[i] = arrays[i].name;
-        items[i] = (item){bundle_key(names[i]), &arrays[i].array};
-    }
-    items[n] = (item){mem_strdup(BUNDLE_GRAPH_KEY), NULL};
-    bundle_graph_write(n, names, &graph);
-    qsort(items, count, sizeof *items, by_key);
-    st = MANTA_OK;
-    for (size_t i = 1; i < count && !st; i++) {
-        if (!strcmp(items[i].key, items[i - 1].key)) {
-            st = manta_fail(MANTA_EINVAL, "%s: two arrays are called '%s'", prefix, items[i].key);
-        }
-    }
-    if (!st) st = write_files(prefix, count, items, &graph);
-    if (!st) st = write_state(prefix);
-    for (size_t i = 0; i < count; i++) mem_free(items[i].key);
-    mem_free(items);
-    mem_free(names);
-    buf_release(&graph);
-    return st;
 }

@@ -66,6 +66,7 @@ const bundle_entry *bundle_find(const bundle *b, const char *key); /* NULL when 
 /* The dtype an entry has here: i8, i16 and u16 become i32, u32 becomes i64.
  * MANTA_EUNSUPPORTED strings, quantised and complex numbers. */
 manta_status bundle_dtype(const bundle_entry *e, manta_dtype *out);
+int bundle_dtype_of(manta_dtype t); /* TensorFlow's number of ours; 0: it has none */
 
 /* Fills `to` with the elements, which must have the entry's shape and dtype as
  * bundle_dtype() says; checked against its sum. */
@@ -76,6 +77,20 @@ manta_status bundle_read_string(const bundle *b, const bundle_entry *e, buf *out
 /* The prefix that `path` means: itself, a name ending in .index, a folder with
  * a `checkpoint` file, or a SavedModel's folder. MANTA_ENOENT. Owned (mem_free). */
 manta_status bundle_locate(const char *path, char **prefix);
+
+/* The file of shard i of `shards`. Owned. */
+char *bundle_shard_path(const char *prefix, int64_t i, int64_t shards);
+
+/* ---- the state file: a line `key: "name"` per checkpoint ---- */
+
+#define BUNDLE_STATE_MAX (1 << 20) /* bytes */
+
+typedef bool bundle_state_line(void *ctx, const char *line, size_t n);
+
+/* Calls back for every line; stops when fn says so. */
+void bundle_state_each(const char *text, bundle_state_line *fn, void *ctx);
+/* The name on a line of this key, unescaped; NULL: another line. Owned. */
+char *bundle_state_name(const char *line, size_t n, const char *key);
 
 /* ---- the table ---- */
 
@@ -115,9 +130,10 @@ char *bundle_name_of_key(const char *key);
 
 /* ---- writing ---- */
 
-/* Writes the arrays (any strides) under their names, with an object graph, and makes
- * it the folder's newest checkpoint. The index, by
- * which readers find all else, appears last. */
+/* Writes the arrays (any strides) under their names, with an object graph, and
+ * makes it the folder's newest checkpoint. At any moment a reader, or a
+ * machine that lost power, finds what was under the prefix before or what was
+ * written, whole. */
 manta_status bundle_write(const char *prefix, int n, const manta_column *arrays);
 
 #endif

@@ -236,6 +236,12 @@ manta_status file_stat(const char *path, file_info *out)
     return MANTA_OK;
 }
 
+manta_status file_link(const char *from, const char *to)
+{
+    if (os->link(from, to)) return file_fail(errno, "giving a second name to", from);
+    return MANTA_OK;
+}
+
 manta_status file_remove(const char *path)
 {
     if (os->unlink(path)) return file_fail(errno, "removing", path);

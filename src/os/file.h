@@ -85,6 +85,10 @@ typedef struct file_info {
 /* MANTA_ENOENT when there is nothing. */
 manta_status file_stat(const char *path, file_info *out) MANTA_MUST_USE;
 
+/* Gives the file at `from` the second name `to`; MANTA_EEXIST when that is
+ * taken. Not every file system can. */
+manta_status file_link(const char *from, const char *to) MANTA_MUST_USE;
+
 /* Removes a file. MANTA_ENOENT when there is none. */
 manta_status file_remove(const char *path) MANTA_MUST_USE;
 

@@ -65,6 +65,7 @@ const os_sys os_real = {
     .stat = stat,
     .fstat = fstat,
     .rename = rename,
+    .link = link,
     .unlink = unlink,
     .mkdir = mkdir,
     .fdopendir = fdopendir,

@@ -38,6 +38,7 @@ typedef struct os_sys {
     int (*fstat)(int fd, struct stat *out);
     /* names */
     int (*rename)(const char *from, const char *to);
+    int (*link)(const char *from, const char *to);
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
     DIR *(*fdopendir)(int fd); /* takes fd over when it succeeds */

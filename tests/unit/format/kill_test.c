@@ -17,6 +17,7 @@
 #include <manta/layer.h>
 
 #include "base/mem.h"
+#include "format/tfrecord.h"
 #include "os/file.h"
 #include "os/sys.h"
 #include "scratch.h"
@@ -82,19 +83,41 @@ static int kill_rename(const char *from, const char *to)
     return rc;
 }
 
-enum { N_WEIGHTS = 4 * 3 + 3 + 3 * 2 + 2 };
+static int kill_link(const char *from, const char *to)
+{
+    kill_before();
+    int rc = os_real.link(from, to);
+    kill_here(true);
+    return rc;
+}
 
-/* A model of two layers whose weights are all `value`, and its arrays. */
+static int kill_unlink(const char *path)
+{
+    kill_before();
+    int rc = os_real.unlink(path);
+    kill_here(true);
+    return rc;
+}
+
+/* ---- what is written ------------------------------------------------------------------- */
+
+enum { N_WEIGHTS = 4 * 3 + 3 + 3 * 2 + 2, N_RECORDS = 40 };
+
+/* The old contents and the new: a model of two layers whose weights are all
+ * `value`, and its arrays. */
 typedef struct world {
     manta_model *m;
-    float numbers[N_WEIGHTS];
+    float value, numbers[N_WEIGHTS];
     manta_column columns[4];
     manta_contents c;
 } world;
 
+static world worlds[2];
+
 static void make_world(world *w, float value)
 {
     memset(w, 0, sizeof *w);
+    w->value = value;
     w->m = manta_model_new("small");
     manta_input(w->m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){4});
     manta_add(w->m, manta_dense(w->m, (manta_dense_options){.units = 3, .activation = "relu"}));
@@ -109,24 +132,23 @@ static void make_world(world *w, float value)
     }
 }
 
-static void write_or_fail(const char *path, const manta_contents *c)
+static manta_status write_model(const char *path, const world *w)
 {
-    if (manta_file_write(path, NULL, c)) fail_msg("%s: %s", path, manta_error_text());
+    return manta_file_write(path, NULL, &w->c);
 }
 
 /* The number that every weight in the file is. The file's bytes say less: a
  * format that notes the time has other ones each second. */
-static float read_or_fail(const char *path, const manta_contents *c)
+static float read_model(const char *path)
 {
     manta_saved *s;
     float first = NAN;
     int64_t n = 0;
 
-    if (manta_file_read(path, &(manta_read_options){.like = c->model}, &s)) {
+    if (manta_file_read(path, &(manta_read_options){.like = worlds[0].m}, &s)) {
         fail_msg("%s: %s", path, manta_error_text());
     }
-    assert_int_equal(manta_saved_arrays(s), c->n_arrays);
-    for (int i = 0; i < c->n_arrays; i++) {
+    for (int i = 0; i < manta_saved_arrays(s); i++) {
         const manta_array *a = &manta_saved_at(s, i)->array;
         assert_int_equal(a->dtype, MANTA_DTYPE_F32);
         for (int64_t k = 0; k < manta_array_count(a); k++) {
@@ -141,9 +163,8 @@ static float read_or_fail(const char *path, const manta_contents *c)
 }
 
 /* The same for a format that is written only, and the same bytes each time. */
-static float compare_or_fail(const char *path, const world *old, const world *new_)
+static float compare_model(const char *path)
 {
-    const world *is[] = {old, new_};
     size_t size, n;
     void *found, *bytes;
     float value = NAN;
@@ -152,68 +173,135 @@ static float compare_or_fail(const char *path, const world *old, const world *ne
     snprintf(other, sizeof other, "%s.other.onnx", path);
     assert_int_equal(file_read(path, 1 << 20, &found, &size), MANTA_OK);
     for (int i = 0; i < 2; i++) {
-        write_or_fail(other, &is[i]->c);
+        assert_int_equal(write_model(other, &worlds[i]), MANTA_OK);
         assert_int_equal(file_read(other, 1 << 20, &bytes, &n), MANTA_OK);
-        if (n == size && memcmp(bytes, found, n) == 0) value = is[i]->numbers[0];
+        if (n == size && memcmp(bytes, found, n) == 0) value = worlds[i].value;
         mem_try_free(bytes);
     }
     mem_try_free(found);
     return value;
 }
 
-static void sweep(const char *path, const world *old, const world *new_, const os_sys *table)
+/* Records that are `value` many times over, long enough that the writer's buffer runs full. */
+static manta_status write_records(const char *path, const world *w)
 {
-    int seen_old = 0, seen_new = 0, round = 2;
+    static float record[2048];
+    tfrecord_writer *out = NULL;
+    tfrecord_packing p = strstr(path, ".gz")  ? TFRECORD_GZIP
+                         : strstr(path, ".z") ? TFRECORD_ZLIB
+                                              : TFRECORD_PLAIN;
+    manta_status st = tfrecord_writer_open(path, p, &out);
 
-    for (; round < 2000; round++) {
-        int status;
-        pid_t child;
-        float found;
-        write_or_fail(path, &old->c);
-        kill_at = round / 2;
-        kill_after = round % 2;
-        kill_calls = 0;
-        if ((child = fork()) == 0) {
-            os_use(table);
-            _exit(manta_file_write(path, NULL, &new_->c) ? 1 : 0);
-        }
-        assert_true(child > 0);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        found = strstr(path, ".onnx") ? compare_or_fail(path, old, new_) : read_or_fail(path, &old->c);
-        assert_true(found == old->numbers[0] || found == new_->numbers[0]);
-        found == old->numbers[0] ? seen_old++ : seen_new++;
-        if (WIFEXITED(status)) {
-            assert_int_equal(WEXITSTATUS(status), 0);
-            break;
-        }
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    }
-    assert_true(round < 2000 && seen_old >= 3 && seen_new >= 2);
+    for (size_t i = 0; i < sizeof record / sizeof *record; i++) record[i] = w->value;
+    for (int i = 0; i < N_RECORDS && !st; i++) st = tfrecord_writer_add(out, record, sizeof record);
+    if (!st) st = tfrecord_writer_commit(out);
+    tfrecord_writer_free(out);
+    return st;
 }
 
-static void old_or_new_in_every_format(void **state)
+static float read_records(const char *path)
 {
-    static const char *const names[] = {"m.keras",       "m.weights.h5", "m.h5",  "m.npz",
-                                        "m.safetensors", "m.pt",         "m.onnx"};
-    os_sys table = os_real, quick = os_real;
-    world old, new_;
+    char *paths[] = {(char *)(uintptr_t)path};
+    const uint8_t *data;
+    tfrecord *t = NULL;
+    float value = NAN;
+    size_t n;
 
-    (void)state;
+    if (tfrecord_open(1, paths, &t)) fail_msg("%s: %s", path, manta_error_text());
+    assert_int_equal(tfrecord_count(t), N_RECORDS);
+    tfrecord_reader *r = tfrecord_reader_new(t);
+    for (int i = 0; i < N_RECORDS; i++) {
+        assert_int_equal(tfrecord_read(r, i, &data, &n), MANTA_OK); /* its sum is checked */
+        assert_int_equal(n, 2048 * sizeof(float));
+        memcpy(&value, data, sizeof value);
+    }
+    tfrecord_reader_free(r);
+    tfrecord_free(t);
+    return value;
+}
+
+/* ---- the sweep ------------------------------------------------------------------------- */
+
+typedef manta_status write_fn(const char *path, const world *w);
+typedef float look_fn(const char *path); /* whose value it is; fails when the file is not whole */
+
+/* One kill; true when the writer came to its end before it. */
+static bool killed_at(int round, const char *path, write_fn *write, const os_sys *table)
+{
+    int status;
+    pid_t child;
+
+    kill_at = round / 2;
+    kill_after = round % 2;
+    kill_calls = 0;
+    if ((child = fork()) == 0) {
+        os_use(table);
+        _exit(write(path, &worlds[1]) ? 1 : 0);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status)) {
+        assert_int_equal(WEXITSTATUS(status), 0);
+        return true;
+    }
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    return false;
+}
+
+static void sweep(const char *path, write_fn *write, look_fn *look)
+{
+    int seen[2] = {0}, round = 2;
+    os_sys table = os_real, quick = os_real;
+    bool ended = false;
+
     table.open = kill_open;
     table.write = kill_write;
     table.pwrite = kill_pwrite;
     table.fsync = kill_fsync;
     table.rename = kill_rename;
+    table.link = kill_link;
+    table.unlink = kill_unlink;
     quick.fsync = no_fsync;
     os_use(&quick);
-    make_world(&old, 1.5f);
-    make_world(&new_, 2.5f);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        sweep(scratch_path(names[i]), &old, &new_, &table);
+    for (; round < 2000 && !ended; round++) {
+        if (write(path, &worlds[0])) fail_msg("%s: %s", path, manta_error_text());
+        ended = killed_at(round, path, write, &table);
+        float found = look(path);
+        assert_true(found == worlds[0].value || found == worlds[1].value);
+        seen[found == worlds[1].value]++;
     }
-    os_use(&os_real);
-    manta_model_free(old.m);
-    manta_model_free(new_.m);
+    assert_true(ended && seen[0] >= 3 && seen[1] >= 2);
+    os_use(NULL);
+}
+
+static void old_or_new_in_every_format(void **state)
+{
+    static const struct {
+        const char *name;
+        write_fn *write;
+        look_fn *look;
+    } all[] = {
+        {"m.keras", write_model, read_model},
+        {"m.weights.h5", write_model, read_model},
+        {"m.h5", write_model, read_model},
+        {"m.npz", write_model, read_model},
+        {"m.safetensors", write_model, read_model},
+        {"m.pt", write_model, read_model},
+        {"m.index", write_model, read_model},
+        {"m.onnx", write_model, compare_model},
+        {"r.tfrecord", write_records, read_records},
+        {"r.tfrecord.gz", write_records, read_records},
+        {"r.tfrecord.z", write_records, read_records},
+    };
+
+    (void)state;
+    make_world(&worlds[0], 1.5f);
+    make_world(&worlds[1], 2.5f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        sweep(scratch_path(all[i].name), all[i].write, all[i].look);
+    }
+    manta_model_free(worlds[0].m);
+    manta_model_free(worlds[1].m);
 }
 
 int main(void)

@@ -139,6 +139,11 @@ static int fault_rename(const char *from, const char *to)
     return fault_hit() ? -1 : os_real.rename(from, to);
 }
 
+static int fault_link(const char *from, const char *to)
+{
+    return fault_hit() ? -1 : os_real.link(from, to);
+}
+
 static int fault_unlink(const char *path)
 {
     if (fault_current.spare_unlink) return os_real.unlink(path);
@@ -299,6 +304,7 @@ static const os_sys fault_sys = {
     .stat = fault_stat,
     .fstat = fault_fstat,
     .rename = fault_rename,
+    .link = fault_link,
     .unlink = fault_unlink,
     .mkdir = fault_mkdir,
     .fdopendir = fault_fdopendir,
