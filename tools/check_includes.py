@@ -65,6 +65,7 @@ LIBRARY = {
     "jerror.h": ["format"],
     "curl/": ["format"],
     "hdf5.h": ["format"],
+    "openssl/": ["net"],
     "jansson.h": ["format", "train", "cli", "dash"],
 }
 

@@ -50,6 +50,22 @@ static int real_fcntl(int fd, int command, int value)
     return fcntl(fd, command, value);
 }
 
+/* The C library declares these with a union of pointers. */
+static int real_bind(int fd, const struct sockaddr *at, socklen_t size)
+{
+    return bind(fd, at, size);
+}
+
+static int real_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
+{
+    return accept4(fd, from, size, flags);
+}
+
+static int real_connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+    return connect(fd, to, size);
+}
+
 const os_sys os_real = {
     .open = real_open,
     .openat = real_openat,
@@ -84,6 +100,11 @@ const os_sys os_real = {
     .waitpid = waitpid,
     .prctl = real_prctl,
     .socketpair = socketpair,
+    .socket = socket,
+    .bind = real_bind,
+    .listen = listen,
+    .accept4 = real_accept4,
+    .connect = real_connect,
     .sendmsg = sendmsg,
     .recvmsg = recvmsg,
     .fcntl = real_fcntl,

@@ -61,6 +61,11 @@ typedef struct os_sys {
     int (*prctl)(int option, unsigned long value);
     /* sockets, seals and readiness */
     int (*socketpair)(int domain, int type, int protocol, int fds[2]);
+    int (*socket)(int domain, int type, int protocol);
+    int (*bind)(int fd, const struct sockaddr *at, socklen_t size);
+    int (*listen)(int fd, int backlog);
+    int (*accept4)(int fd, struct sockaddr *from, socklen_t *size, int flags);
+    int (*connect)(int fd, const struct sockaddr *to, socklen_t size);
     ssize_t (*sendmsg)(int fd, const struct msghdr *m, int flags);
     ssize_t (*recvmsg)(int fd, struct msghdr *m, int flags);
     int (*fcntl)(int fd, int command, int value);

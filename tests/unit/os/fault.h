@@ -235,6 +235,31 @@ static int fault_socketpair(int domain, int type, int protocol, int fds[2])
     return fault_hit() ? -1 : os_real.socketpair(domain, type, protocol, fds);
 }
 
+static int fault_socket(int domain, int type, int protocol)
+{
+    return fault_hit() ? -1 : os_real.socket(domain, type, protocol);
+}
+
+static int fault_bind(int fd, const struct sockaddr *at, socklen_t size)
+{
+    return fault_hit() ? -1 : os_real.bind(fd, at, size);
+}
+
+static int fault_listen(int fd, int backlog)
+{
+    return fault_hit() ? -1 : os_real.listen(fd, backlog);
+}
+
+static int fault_accept4(int fd, struct sockaddr *from, socklen_t *size, int flags)
+{
+    return fault_hit() ? -1 : os_real.accept4(fd, from, size, flags);
+}
+
+static int fault_connect(int fd, const struct sockaddr *to, socklen_t size)
+{
+    return fault_hit() ? -1 : os_real.connect(fd, to, size);
+}
+
 static int fault_fcntl(int fd, int command, int value)
 {
     return fault_hit() ? -1 : os_real.fcntl(fd, command, value);
@@ -323,6 +348,11 @@ static const os_sys fault_sys = {
     .waitpid = fault_waitpid,
     .prctl = fault_prctl,
     .socketpair = fault_socketpair,
+    .socket = fault_socket,
+    .bind = fault_bind,
+    .listen = fault_listen,
+    .accept4 = fault_accept4,
+    .connect = fault_connect,
     .sendmsg = fault_sendmsg,
     .recvmsg = fault_recvmsg,
     .fcntl = fault_fcntl,

@@ -1,0 +1,923 @@
+/* chan.c - see chan.h.
+ *
+ * Bytes on their way: received ones wait in `in`, encrypted or not, until TLS
+ * or (unencrypted bulk) the caller takes them; those to send wait in `out`
+ * after encryption. Unencrypted bulk never goes through either: it is sent
+ * from, and received into, the caller's memory. */
+#include "net/chan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include <manta/version.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/socket.h"
+#include "os/sys.h"
+
+enum {
+    IN_SIZE = 256 * 1024,
+    OUT_SIZE = 256 * 1024, /* encrypting stops at so much; one record may come on top */
+    OUT_ROOM = OUT_SIZE + 2 * SECURE_RECORD,
+    HANDSHAKE_MS = 10000,
+    SILENCE_MS = 6000,
+};
+
+struct chan_end {
+    secure_context *tls;
+    hello say;
+    int64_t handshake_ms;
+    int silence_ms;
+    uint64_t max_frame;
+    bool key_given;
+    manta_status (*check)(void *ctx, const hello *theirs);
+    void *ctx;
+};
+
+typedef enum chan_state { CONNECTING, PROVING, GREETING, OPEN, FAILED } chan_state;
+
+typedef struct chan_send_item {
+    unsigned char head[FRAME_SIZE];
+    bool plain, headed; /* headed: the head is on its way */
+    int n_parts, part; /* parts[part] is the first with bytes left */
+    chan_part parts[CHAN_PARTS];
+    char *own; /* memory to free when it is sent, or NULL */
+} chan_send_item;
+
+struct chan {
+    chan_end *e;
+    int fd;
+    chan_state state;
+    secure *tls;
+    int64_t deadline; /* for being open */
+    tcp_place *to; /* connecting: where to, and which address is being tried */
+    int to_i;
+    char peer[SECURE_NODE]; /* whom we mean; "" when we were connected to */
+    char address[TCP_TEXT], name[TCP_TEXT + SECURE_NODE + 8];
+    hello theirs;
+    uint32_t generation;
+    manta_error error; /* of a failed one */
+    bool eof;
+    /* bytes */
+    char *in, *out;
+    size_t in_at, in_n, out_at, out_n;
+    /* sending */
+    chan_send_item queue[CHAN_QUEUE];
+    int first, n_queued;
+    uint32_t sent, received; /* sequence numbers */
+    /* receiving */
+    unsigned char head[FRAME_SIZE];
+    size_t head_n;
+    bool peeked;
+    frame f;
+    uint64_t left;
+};
+
+/* ---- ends ---- */
+
+static manta_status copy_name(char out[FRAME_NAME], const char *text, const char *what)
+{
+    if (!text) text = "";
+    if (strlen(text) >= FRAME_NAME)
+        return manta_fail(MANTA_EINVAL, "a %s of %zu characters, at most %d are allowed", what, strlen(text),
+                          FRAME_NAME - 1);
+    memcpy(out, text, strlen(text) + 1);
+    return MANTA_OK;
+}
+
+manta_status chan_end_new(const chan_options *o, const cluster_key *key, chan_end **out)
+{
+    chan_end *e = mem_new(sizeof *e);
+    manta_status st;
+
+    e->say.protocol = FRAME_PROTOCOL;
+    e->say.plain = o->plain;
+    e->handshake_ms = o->handshake_ms ? o->handshake_ms : HANDSHAKE_MS;
+    e->silence_ms = o->silence_ms ? o->silence_ms : SILENCE_MS;
+    e->max_frame = o->max_frame ? o->max_frame : (uint64_t)1 << 30;
+    e->key_given = key->given;
+    e->check = o->check;
+    e->ctx = o->ctx;
+    if ((st = copy_name(e->say.version, MANTA_VERSION_TEXT, "version"))) goto out;
+    if ((st = copy_name(e->say.job, o->job, "job's name"))) goto out;
+    if ((st = copy_name(e->say.node, o->node, "node's name"))) goto out;
+    if ((st = copy_name(e->say.profile, o->profile, "profile"))) goto out;
+    if ((st = secure_context_new(key, e->say.node, &e->tls))) goto out;
+    *out = e;
+    e = NULL;
+out:
+    chan_end_free(e);
+    return st;
+}
+
+void chan_end_free(chan_end *e)
+{
+    if (!e) return;
+    secure_context_free(e->tls);
+    mem_free(e);
+}
+
+void chan_end_say(chan_end *e, uint64_t generation, const void *word, size_t n)
+{
+    e->say.generation = generation;
+    e->say.n_word = (uint32_t)(n <= FRAME_WORD ? n : FRAME_WORD);
+    if (n) memcpy(e->say.word, word, e->say.n_word);
+}
+
+manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out)
+{
+    if (!e->key_given && !tcp_is_loopback(at)) {
+        return manta_fail(MANTA_EPERM,
+                          "listening on %s, which other hosts can reach, needs a cluster key that is given: "
+                          "--cluster-key FILE or MANTA_CLUSTER_KEY, the same file on every host",
+                          at->text);
+    }
+    return tcp_listen(at, out);
+}
+
+/* ---- failing ---- */
+
+static void drop_socket(chan *c)
+{
+    if (c->fd >= 0) os->close(c->fd);
+    c->fd = -1;
+}
+
+static void drop_queue(chan *c)
+{
+    for (; c->n_queued; c->n_queued--, c->first = (c->first + 1) % CHAN_QUEUE) {
+        mem_free(c->queue[c->first].own);
+        c->queue[c->first].own = NULL;
+    }
+}
+
+/* From here on every call repeats the sentence, which begins with the name. */
+static manta_status fail(chan *c, manta_status st)
+{
+    char why[sizeof c->error.text];
+
+    snprintf(why, sizeof why, "%s", manta_error_text());
+    st = manta_fail(st, "%s: %s", c->name, why);
+    manta_error_get(&c->error);
+    c->state = FAILED;
+    drop_socket(c);
+    drop_queue(c);
+    return st;
+}
+
+static manta_status failed(const chan *c)
+{
+    return manta_error_raise(&c->error);
+}
+
+static void name_it(chan *c, const char *node)
+{
+    if (*node) {
+        snprintf(c->name, sizeof c->name, "%s (%s)", node, c->address);
+    } else {
+        snprintf(c->name, sizeof c->name, "%s", c->address);
+    }
+}
+
+/* ---- bytes from and to the socket ---- */
+
+static bool is_gone(int err)
+{
+    return err == EPIPE || err == ECONNRESET || err == ENOTCONN || err == ETIMEDOUT || err == EHOSTUNREACH ||
+           err == ENETUNREACH || err == ENETDOWN || err == ECONNREFUSED || err == EHOSTDOWN;
+}
+
+/* Up to n bytes; *got 0 when there are none now. */
+static manta_status socket_pull(chan *c, void *out, size_t n, size_t *got)
+{
+    struct iovec part = {.iov_base = out, .iov_len = n};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+
+    *got = 0;
+    while (!c->eof) {
+        ssize_t r = os->recvmsg(c->fd, &m, MSG_DONTWAIT);
+        if (r > 0) {
+            *got = (size_t)r;
+            return MANTA_OK;
+        }
+        if (r == 0) {
+            c->eof = true;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return MANTA_OK;
+        } else if (errno != EINTR) {
+            return manta_fail(is_gone(errno) ? MANTA_EDIED : MANTA_EIO, "%s",
+                              errno == ECONNRESET ? "the connection was reset" : strerror(errno));
+        }
+    }
+    return manta_fail(MANTA_EDIED, "the connection was closed");
+}
+
+/* Sends what it can of up to CHAN_PARTS + 1 pieces. */
+static manta_status socket_push(chan *c, struct iovec *parts, int n, size_t *sent)
+{
+    struct msghdr m = {.msg_iov = parts, .msg_iovlen = (size_t)n};
+
+    *sent = 0;
+    for (;;) {
+        ssize_t r = os->sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (r >= 0) {
+            *sent = (size_t)r;
+            return MANTA_OK;
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return MANTA_OK;
+        if (errno == EINTR) continue;
+        return manta_fail(is_gone(errno) ? MANTA_EDIED : MANTA_EIO, "%s",
+                          errno == ECONNRESET || errno == EPIPE ? "the connection was reset"
+                                                                : strerror(errno));
+    }
+}
+
+static ssize_t tls_pull(void *ctx, void *out, size_t n)
+{
+    chan *c = ctx;
+    size_t got;
+
+    if (!c->in_n) {
+        c->in_at = 0;
+        if (socket_pull(c, c->in, IN_SIZE, &got)) {
+            /* A reset is as good as an end here: TLS says whether it came at the right place. */
+            c->eof = true;
+            return 0;
+        }
+        if (!got) return -1;
+        c->in_n = got;
+    }
+    if (n > c->in_n) n = c->in_n;
+    memcpy(out, c->in + c->in_at, n);
+    c->in_at += n;
+    c->in_n -= n;
+    return (ssize_t)n;
+}
+
+static void tls_push(void *ctx, const void *data, size_t n)
+{
+    chan *c = ctx;
+
+    if (c->out_at && c->out_at + c->out_n + n > OUT_ROOM) {
+        memmove(c->out, c->out + c->out_at, c->out_n);
+        c->out_at = 0;
+    }
+    if (c->out_at + c->out_n + n > OUT_ROOM) return; /* never: flush_queue() leaves room for a record */
+    memcpy(c->out + c->out_at + c->out_n, data, n);
+    c->out_n += n;
+}
+
+/* Sends of `out` what the socket takes. */
+static manta_status flush_out(chan *c)
+{
+    while (c->out_n) {
+        struct iovec part = {.iov_base = c->out + c->out_at, .iov_len = c->out_n};
+        size_t sent;
+        TRY(socket_push(c, &part, 1, &sent));
+        if (!sent) return MANTA_OK;
+        c->out_at += sent;
+        c->out_n -= sent;
+    }
+    c->out_at = 0;
+    return MANTA_OK;
+}
+
+/* ---- sending ---- */
+
+static void item_skip_empty(chan_send_item *q)
+{
+    while (q->part < q->n_parts && !q->parts[q->part].n) q->part++;
+}
+
+static void item_advance(chan_send_item *q, size_t n)
+{
+    while (n) {
+        chan_part *p = &q->parts[q->part];
+        size_t k = n < p->n ? n : p->n;
+        p->data = (const char *)p->data + k;
+        p->n -= k;
+        n -= k;
+        item_skip_empty(q);
+    }
+}
+
+/* Encrypts the next record's worth of an item: the head goes with the first
+ * bytes, so that a small frame is one record. */
+static manta_status encrypt_some(chan *c, chan_send_item *q)
+{
+    char record[SECURE_RECORD];
+    size_t n = 0;
+
+    if (!q->headed) {
+        memcpy(record, q->head, FRAME_SIZE);
+        n = FRAME_SIZE;
+        q->headed = true;
+    }
+    if (q->plain) return secure_write(c->tls, record, n);
+    if (n == 0 && q->part < q->n_parts && q->parts[q->part].n >= SECURE_RECORD) {
+        TRY(secure_write(c->tls, q->parts[q->part].data, SECURE_RECORD));
+        item_advance(q, SECURE_RECORD);
+        return MANTA_OK;
+    }
+    while (n < SECURE_RECORD && q->part < q->n_parts) {
+        chan_part *p = &q->parts[q->part];
+        size_t k = SECURE_RECORD - n < p->n ? SECURE_RECORD - n : p->n;
+        memcpy(record + n, p->data, k);
+        n += k;
+        item_advance(q, k);
+    }
+    return n ? secure_write(c->tls, record, n) : MANTA_OK;
+}
+
+/* What is encrypted and the bytes of an unencrypted item, in one call. */
+static manta_status send_plain(chan *c, chan_send_item *q, bool *full)
+{
+    struct iovec parts[CHAN_PARTS + 1];
+    int n = 0;
+    size_t sent, of_out;
+
+    if (c->out_n) parts[n++] = (struct iovec){.iov_base = c->out + c->out_at, .iov_len = c->out_n};
+    for (int i = q->part; i < q->n_parts; i++) {
+        if (q->parts[i].n)
+            parts[n++] =
+                (struct iovec){.iov_base = (void *)(uintptr_t)q->parts[i].data, .iov_len = q->parts[i].n};
+    }
+    TRY(socket_push(c, parts, n, &sent));
+    *full = !sent;
+    of_out = sent < c->out_n ? sent : c->out_n;
+    c->out_at += of_out;
+    c->out_n -= of_out;
+    if (!c->out_n) c->out_at = 0;
+    item_advance(q, sent - of_out);
+    return MANTA_OK;
+}
+
+/* Moves the queue into `out` and `out` into the socket until either is full. */
+static manta_status flush_queue(chan *c)
+{
+    bool full = false;
+
+    while (c->n_queued && !full) {
+        chan_send_item *q = &c->queue[c->first];
+        if (!q->headed || (!q->plain && q->part < q->n_parts)) {
+            if (c->out_n >= OUT_SIZE) TRY(flush_out(c));
+            if (c->out_n >= OUT_SIZE) return MANTA_OK;
+            TRY(encrypt_some(c, q));
+        } else if (q->part < q->n_parts) {
+            TRY(send_plain(c, q, &full));
+        }
+        if (!q->headed || q->part < q->n_parts) continue;
+        mem_free(q->own);
+        q->own = NULL;
+        c->first = (c->first + 1) % CHAN_QUEUE;
+        c->n_queued--;
+    }
+    return flush_out(c);
+}
+
+static manta_status enqueue(chan *c, const frame *f, const chan_part *parts, int n, bool plain, char *own)
+{
+    chan_send_item *q;
+    frame head = *f;
+
+    if (c->n_queued == CHAN_QUEUE) return MANTA_EBUSY;
+    if (n > CHAN_PARTS) return manta_fail(MANTA_EINVAL, "a message of %d parts", n);
+    q = &c->queue[(c->first + c->n_queued) % CHAN_QUEUE];
+    *q = (chan_send_item){.n_parts = n, .own = own};
+    head.length = 0;
+    for (int i = 0; i < n; i++) {
+        q->parts[i] = parts[i];
+        head.length += parts[i].n;
+    }
+    q->plain = plain && head.length > 0;
+    item_skip_empty(q);
+    head.flags = q->plain ? FRAME_PLAIN : 0;
+    head.generation = c->generation;
+    head.sequence = c->sent++;
+    frame_write(&head, q->head);
+    c->n_queued++;
+    return MANTA_OK;
+}
+
+manta_status chan_post(chan *c, const frame *f, const chan_part *parts, int n, bool bulk)
+{
+    if (c->state == FAILED) return failed(c);
+    if (c->state != OPEN) return manta_fail(MANTA_EINVAL, "%s: not open yet", c->name);
+    return enqueue(c, f, parts, n, bulk && c->e->say.plain, NULL);
+}
+
+int chan_unsent(const chan *c)
+{
+    return c->n_queued;
+}
+
+/* ---- receiving ---- */
+
+/* Bytes of the frame at hand, decrypted or as they came. */
+static manta_status pull(chan *c, void *out, size_t n, bool plain, size_t *got)
+{
+    manta_status st;
+
+    *got = 0;
+    if (!plain) {
+        st = secure_read(c->tls, out, n, got);
+        return st == MANTA_EBUSY ? MANTA_OK : st;
+    }
+    if (c->in_n) {
+        *got = n < c->in_n ? n : c->in_n;
+        memcpy(out, c->in + c->in_at, *got);
+        c->in_at += *got;
+        c->in_n -= *got;
+        return MANTA_OK;
+    }
+    return socket_pull(c, out, n, got);
+}
+
+static manta_status read_head(chan *c)
+{
+    while (c->head_n < FRAME_SIZE) {
+        size_t got;
+        TRY(pull(c, c->head + c->head_n, FRAME_SIZE - c->head_n, false, &got));
+        if (!got) return MANTA_EBUSY;
+        c->head_n += got;
+    }
+    TRY(frame_read(c->head, c->state == OPEN ? c->e->max_frame : FRAME_HELLO_MAX, &c->f));
+    if (c->f.sequence != c->received) {
+        return manta_fail(MANTA_ECORRUPT, "message %u came where message %u was expected", c->f.sequence,
+                          c->received);
+    }
+    if (c->f.kind >= FRAME_USER && c->f.generation != c->generation) {
+        return manta_fail(MANTA_ECORRUPT, "a message of generation %u in generation %u", c->f.generation,
+                          c->generation);
+    }
+    if ((c->f.flags & FRAME_PLAIN) && !c->e->say.plain)
+        return manta_fail(MANTA_ECORRUPT, "an unencrypted message, which was not agreed on");
+    c->received++;
+    c->head_n = 0;
+    c->left = c->f.length;
+    c->peeked = true;
+    return MANTA_OK;
+}
+
+/* Takes a whole small frame; MANTA_EBUSY (no sentence) when it is not all here. */
+static manta_status read_small(chan *c, char *text, size_t size, size_t *n)
+{
+    size_t got;
+
+    if (!c->peeked) TRY(read_head(c));
+    if (c->f.length > size)
+        return manta_fail(MANTA_ECORRUPT, "a greeting of %llu bytes", (unsigned long long)c->f.length);
+    while (c->left) {
+        TRY(pull(c, text + (c->f.length - c->left), (size_t)c->left, false, &got));
+        if (!got) return MANTA_EBUSY;
+        c->left -= got;
+    }
+    c->peeked = false;
+    *n = (size_t)c->f.length;
+    return MANTA_OK;
+}
+
+/* The other side says why it will not talk to us. */
+static manta_status read_refusal(chan *c, const char *text, size_t n)
+{
+    char clean[400];
+    size_t k = 0;
+
+    for (size_t i = 0; i < n && k + 1 < sizeof clean; i++)
+        clean[k++] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    clean[k] = '\0';
+    (void)c;
+    return manta_fail(MANTA_EPERM, "refused us: %s", clean);
+}
+
+manta_status chan_peek(chan *c, frame *out)
+{
+    manta_status st;
+
+    if (c->state == FAILED) return failed(c);
+    if (c->state != OPEN) return MANTA_EBUSY;
+    if (!c->peeked) {
+        if ((st = read_head(c)) == MANTA_EBUSY) return st;
+        if (st) return fail(c, st);
+        if (c->f.kind == FRAME_REFUSE && c->f.length > FRAME_HELLO_MAX)
+            return fail(
+                c, manta_fail(MANTA_ECORRUPT, "a refusal of %llu bytes", (unsigned long long)c->f.length));
+    }
+    if (c->f.kind == FRAME_REFUSE) {
+        char text[FRAME_HELLO_MAX];
+        size_t n;
+        if ((st = read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
+        return fail(c, st ? st : read_refusal(c, text, n));
+    }
+    *out = c->f;
+    return MANTA_OK;
+}
+
+uint64_t chan_left(const chan *c)
+{
+    return c->peeked ? c->left : 0;
+}
+
+manta_status chan_take(chan *c, void *out, size_t n, size_t *got)
+{
+    manta_status st;
+
+    *got = 0;
+    if (c->state == FAILED) return failed(c);
+    if (!c->peeked) return manta_fail(MANTA_EINVAL, "%s: no message is at hand", c->name);
+    if (n > c->left) n = (size_t)c->left;
+    while (*got < n) {
+        size_t k;
+        st = pull(c, (char *)out + *got, n - *got, c->f.flags & FRAME_PLAIN, &k);
+        if (st) return fail(c, st);
+        if (!k) break;
+        *got += k;
+        c->left -= k;
+    }
+    if (!c->left) c->peeked = false;
+    return MANTA_OK;
+}
+
+/* ---- becoming open ---- */
+
+static manta_status connect_next(chan *c)
+{
+    manta_status st = MANTA_ENOENT;
+
+    while (c->to_i < c->to->n) {
+        drop_socket(c);
+        st = tcp_connect(c->to, c->to_i++, &c->fd);
+        if (!st) return MANTA_OK;
+    }
+    return st;
+}
+
+static manta_status connecting(chan *c)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+    manta_status st;
+
+    if (os->poll(&p, 1, 0) <= 0) return MANTA_EBUSY;
+    st = tcp_connected(c->fd, c->to->text);
+    if (st && c->to_i < c->to->n) {
+        TRY(connect_next(c));
+        return MANTA_EBUSY;
+    }
+    if (st) return st;
+    tcp_tune(c->fd, c->e->silence_ms);
+    c->state = PROVING;
+    return MANTA_OK;
+}
+
+static manta_status say_hello(chan *c)
+{
+    buf b = {0};
+    chan_part part;
+
+    hello_write(&c->e->say, &b);
+    part.n = b.n;
+    part.data = buf_take(&b);
+    return enqueue(c, &(frame){.kind = FRAME_HELLO}, &part, 1, false, (char *)(uintptr_t)part.data);
+}
+
+static manta_status proving(chan *c)
+{
+    manta_status st = secure_handshake(c->tls);
+
+    if (st && st != MANTA_EBUSY) {
+        /* What TLS has to say to somebody without the key is not said. */
+        c->out_n = c->out_at = 0;
+        return st;
+    }
+    if (secure_proven(c->tls)) TRY(flush_out(c));
+    if (st) return st;
+    name_it(c, secure_peer(c->tls));
+    c->state = GREETING;
+    return say_hello(c);
+}
+
+/* Tells the other side why, as far as that goes without waiting. */
+static manta_status refuse(chan *c, manta_status why)
+{
+    char text[sizeof c->error.text];
+    chan_part part = {.data = text};
+    manta_status st;
+
+    snprintf(text, sizeof text, "%s", manta_error_text());
+    part.n = strlen(text);
+    st = enqueue(c, &(frame){.kind = FRAME_REFUSE}, &part, 1, false, NULL);
+    if (!st) st = flush_queue(c);
+    if (!st) (void)shutdown(c->fd, SHUT_WR);
+    return manta_fail(why, "%s", text);
+}
+
+static manta_status greeting(chan *c)
+{
+    char text[FRAME_HELLO_MAX];
+    size_t n;
+    manta_status st;
+
+    TRY(flush_queue(c));
+    TRY(read_small(c, text, sizeof text, &n));
+    if (c->f.kind == FRAME_REFUSE) return read_refusal(c, text, n);
+    if (c->f.kind != FRAME_HELLO) return manta_fail(MANTA_ECORRUPT, "it does not say hello");
+    TRY(hello_read(text, n, &c->theirs));
+    st = hello_check(&c->e->say, &c->theirs);
+    if (!st && strcmp(c->theirs.node, secure_peer(c->tls)))
+        st = manta_fail(MANTA_EPERM, "it calls itself %s in its hello", c->theirs.node);
+    if (!st && c->e->check) st = c->e->check(c->e->ctx, &c->theirs);
+    if (st) return refuse(c, st);
+    c->state = OPEN;
+    return MANTA_OK;
+}
+
+static manta_status become_open(chan *c)
+{
+    manta_status st = MANTA_OK;
+
+    if (c->state == CONNECTING) st = connecting(c);
+    if (!st && c->state == PROVING) st = proving(c);
+    if (!st && c->state == GREETING) st = greeting(c);
+    if (st == MANTA_EBUSY && clock_now_ns() >= c->deadline) {
+        static const char *const what[] = {"it does not take the connection", "it does not prove the key",
+                                           "it does not say hello"};
+        return manta_fail(MANTA_ETIMEDOUT, "%s for %.1f s", what[c->state], (double)c->e->handshake_ms / 1e3);
+    }
+    return st;
+}
+
+manta_status chan_work(chan *c)
+{
+    manta_status st;
+
+    if (c->state == FAILED) return failed(c);
+    if (c->state != OPEN) {
+        st = become_open(c);
+        if (st && st != MANTA_EBUSY) return fail(c, st);
+        if (c->state != OPEN) return MANTA_OK;
+    }
+    st = flush_queue(c);
+    return st ? fail(c, st) : MANTA_OK;
+}
+
+/* ---- life ---- */
+
+static chan *chan_new(chan_end *e, chan_state state)
+{
+    chan *c = mem_new(sizeof *c);
+
+    c->e = e;
+    c->fd = -1;
+    c->state = state;
+    c->deadline = clock_deadline(e->handshake_ms);
+    c->in = mem_new(IN_SIZE);
+    c->out = mem_new(OUT_ROOM);
+    return c;
+}
+
+static manta_status start_tls(chan *c)
+{
+    return secure_new(c->e->tls, *c->peer ? c->peer : NULL,
+                      (secure_io){.pull = tls_pull, .push = tls_push, .ctx = c}, &c->tls);
+}
+
+manta_status chan_connect(chan_end *e, const tcp_place *to, const char *peer, chan **out)
+{
+    chan *c = chan_new(e, CONNECTING);
+    manta_status st;
+
+    snprintf(c->peer, sizeof c->peer, "%s", peer);
+    snprintf(c->address, sizeof c->address, "%s", to->text);
+    name_it(c, peer);
+    c->to = mem_new(sizeof *c->to);
+    *c->to = *to;
+    st = start_tls(c);
+    if (!st) st = connect_next(c);
+    if (st) {
+        chan_close(c);
+        return st;
+    }
+    *out = c;
+    return MANTA_OK;
+}
+
+manta_status chan_adopt(chan_end *e, int fd, const char *peer, chan **out)
+{
+    chan *c = chan_new(e, PROVING);
+    manta_status st;
+
+    c->fd = fd;
+    if (peer) snprintf(c->peer, sizeof c->peer, "%s", peer);
+    snprintf(c->address, sizeof c->address, "a connection");
+    name_it(c, c->peer);
+    if (os->fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
+        st = manta_fail(MANTA_EIO, "preparing a socket: %s", strerror(errno));
+    } else {
+        st = start_tls(c);
+    }
+    if (st) {
+        chan_close(c);
+        return st;
+    }
+    *out = c;
+    return MANTA_OK;
+}
+
+manta_status chan_accept(chan_end *e, int listener, chan **out)
+{
+    char from[TCP_TEXT];
+    manta_status st;
+    int fd;
+
+    TRY(tcp_accept(listener, &fd, from));
+    tcp_tune(fd, e->silence_ms);
+    if ((st = chan_adopt(e, fd, NULL, out))) return st;
+    memcpy((*out)->address, from, sizeof from);
+    name_it(*out, "");
+    return MANTA_OK;
+}
+
+void chan_close(chan *c)
+{
+    if (!c) return;
+    drop_socket(c);
+    drop_queue(c);
+    secure_free(c->tls);
+    mem_free(c->to);
+    mem_free(c->in);
+    mem_free(c->out);
+    mem_free(c);
+}
+
+bool chan_is_open(const chan *c)
+{
+    return c->state == OPEN;
+}
+
+const hello *chan_peer(const chan *c)
+{
+    return &c->theirs;
+}
+
+const char *chan_name(const chan *c)
+{
+    return c->name;
+}
+
+int chan_fd(const chan *c)
+{
+    return c->fd;
+}
+
+void chan_set_generation(chan *c, uint32_t generation)
+{
+    c->generation = generation;
+}
+
+/* ---- waiting ---- */
+
+/* Whether there may be something to read without asking the socket. */
+static bool has_input(const chan *c)
+{
+    return c->in_n > 0 || c->eof || (c->tls && secure_pending(c->tls));
+}
+
+static short wants(const chan *c, bool read)
+{
+    switch (c->state) {
+    case CONNECTING: return POLLOUT;
+    case PROVING:
+    case GREETING: return c->out_n && secure_proven(c->tls) ? POLLIN | POLLOUT : POLLIN;
+    case OPEN: return (short)((read ? POLLIN : 0) | (c->n_queued || c->out_n ? POLLOUT : 0));
+    case FAILED: break;
+    }
+    return 0;
+}
+
+/* One item before the wait: works on it, and says what to poll for. True when
+ * there is no reason to wait. */
+static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
+{
+    chan *c = it->c;
+    bool was_open;
+    int unsent;
+
+    *p = (struct pollfd){.fd = -1};
+    it->ready = false;
+    if (!c) return false;
+    was_open = chan_is_open(c);
+    unsent = c->n_queued;
+    if (chan_work(c)) return it->ready = true;
+    if (!was_open && chan_is_open(c)) return it->ready = true;
+    if (!was_open && c->deadline < *deadline) *deadline = c->deadline;
+    if (c->state == OPEN && it->read && has_input(c)) it->ready = true;
+    *p = (struct pollfd){.fd = c->fd, .events = wants(c, it->read)};
+    return it->ready || (unsent && !c->n_queued);
+}
+
+static int timeout_of(int64_t deadline)
+{
+    int64_t left;
+
+    if (deadline == CLOCK_NEVER) return -1;
+    left = deadline - clock_now_ns();
+    if (left <= 0) return 0;
+    left = (left + 999999) / 1000000;
+    return left > 1000000 ? 1000000 : (int)left;
+}
+
+manta_status chan_wait(chan_item *items, int n, struct pollfd *fds, int n_fds, int64_t deadline)
+{
+    struct pollfd few[32], *all = n + n_fds <= 32 ? few : mem_new((size_t)(n + n_fds) * sizeof *all);
+    int64_t until = deadline;
+    bool ready = false;
+    int got;
+
+    for (int i = 0; i < n; i++) ready |= prepare(&items[i], &all[i], &until);
+    for (int i = 0; i < n_fds; i++) all[n + i] = fds[i];
+    got = os->poll(all, (nfds_t)(n + n_fds), ready ? 0 : timeout_of(until));
+    for (int i = 0; got > 0 && i < n; i++) {
+        if (all[i].fd < 0 || !all[i].revents) continue;
+        if (all[i].revents & (POLLHUP | POLLERR) || (items[i].read && all[i].revents & POLLIN))
+            items[i].ready = true;
+        (void)chan_work(items[i].c); /* a failure stays, and is found by the next call */
+    }
+    for (int i = 0; i < n_fds; i++) fds[i].revents = got > 0 ? all[n + i].revents : 0;
+    if (all != few) mem_free(all);
+    if (got > 0 || ready || until < deadline) return MANTA_OK;
+    return deadline != CLOCK_NEVER && clock_now_ns() >= deadline ? MANTA_ETIMEDOUT : MANTA_OK;
+}
+
+/* ---- one thing at a time ---- */
+
+static manta_status timed_out(const chan *c, const char *what)
+{
+    return manta_fail(MANTA_ETIMEDOUT, "%s: %s in time", c->name, what);
+}
+
+manta_status chan_await_open(chan *c, int64_t deadline)
+{
+    while (!chan_is_open(c)) {
+        chan_item it = {.c = c, .read = true};
+        TRY(chan_work(c));
+        if (chan_is_open(c)) break;
+        if (chan_wait(&it, 1, NULL, 0, deadline)) return timed_out(c, "it was not ready");
+    }
+    return MANTA_OK;
+}
+
+/* One step of receiving a whole frame; *done when it is all there. */
+static manta_status recv_some(chan *c, frame *f, char *out, size_t size, size_t *n, bool *begun, bool *done)
+{
+    manta_status st;
+    size_t got;
+
+    if (!*begun) {
+        st = chan_peek(c, f);
+        if (st == MANTA_EBUSY) return MANTA_OK;
+        if (st) return st;
+        if (f->length > size) {
+            return fail(c, manta_fail(MANTA_ECORRUPT, "a message of %llu bytes where %zu were expected",
+                                      (unsigned long long)f->length, size));
+        }
+        *begun = true;
+    }
+    TRY(chan_take(c, out + *n, size - *n, &got));
+    *n += got;
+    *done = *n == f->length;
+    return MANTA_OK;
+}
+
+manta_status chan_exchange(chan *to, const frame *f, const void *data, size_t n, chan *from, frame *got,
+                           void *out, size_t size, int64_t deadline)
+{
+    chan_part part = {.data = data, .n = n};
+    bool begun = false, done = !from;
+    size_t received = 0;
+
+    if (to) TRY(chan_post(to, f, &part, 1, true));
+    for (;;) {
+        chan_item items[2] = {{.c = to, .read = to && to == from && !done},
+                              {.c = from != to ? from : NULL, .read = !done}};
+        if (to) TRY(chan_work(to));
+        if (!done) TRY(recv_some(from, got, out, size, &received, &begun, &done));
+        if (done && (!to || !chan_unsent(to))) return MANTA_OK;
+        if (chan_wait(items, 2, NULL, 0, deadline))
+            return done ? timed_out(to, "it did not take a message")
+                        : timed_out(from, "it did not send a message");
+    }
+}
+
+manta_status chan_send(chan *c, const frame *f, const void *data, size_t n, int64_t deadline)
+{
+    return chan_exchange(c, f, data, n, NULL, NULL, NULL, 0, deadline);
+}
+
+manta_status chan_recv(chan *c, frame *f, void *out, size_t size, int64_t deadline)
+{
+    return chan_exchange(NULL, NULL, NULL, 0, c, f, out, size, deadline);
+}

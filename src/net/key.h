@@ -1,0 +1,40 @@
+/* key.h - the cluster key: who has it belongs to the cluster.
+ *
+ * 32 random bytes, kept as 64 hexadecimal digits and a newline in a file that
+ * only its owner can read. On one host the file is found, and made on first
+ * use, without anybody being asked; for several hosts it is copied by whoever
+ * sets them up, and given. */
+#ifndef NET_KEY_H
+#define NET_KEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+enum { KEY_SIZE = 32 };
+
+typedef struct cluster_key {
+    unsigned char bytes[KEY_SIZE];
+    bool given; /* explicitly, so it may serve beyond this host */
+} cluster_key;
+
+/* Reads a key file. MANTA_EPERM: others than the owner can read it, or the
+ * owner is neither we nor root; MANTA_ECORRUPT: it does not hold a key. */
+manta_status key_read(const char *path, cluster_key *out) MANTA_MUST_USE;
+
+/* The key of `path`; for NULL the file named by MANTA_CLUSTER_KEY, and without
+ * that this user's own key, which is made when there is none. */
+manta_status key_find(const char *path, cluster_key *out) MANTA_MUST_USE;
+
+/* Where this user's own key is: $XDG_CONFIG_HOME/manta/cluster.key, or the same
+ * under ~/.config. MANTA_ENOENT: neither is known. */
+manta_status key_path(char *out, size_t size) MANTA_MUST_USE;
+
+/* Makes a key at `path`, folders included, unless there is one: of several
+ * processes that do so at once one wins, and all read the same bytes. */
+manta_status key_make(const char *path) MANTA_MUST_USE;
+
+void key_wipe(cluster_key *k); /* leaves no trace in memory */
+
+#endif

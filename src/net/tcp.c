@@ -1,0 +1,215 @@
+/* tcp.c - see tcp.h. */
+#include "net/tcp.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/sys.h"
+
+enum { BACKLOG = 128 };
+
+/* ---- names ---- */
+
+static bool read_port(const char *s, int *port)
+{
+    int n = 0;
+
+    if (!*s || strlen(s) > 5) return false;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9') return false;
+        n = n * 10 + (*s - '0');
+    }
+    *port = n;
+    return n <= 65535;
+}
+
+manta_status tcp_split(const char *text, char *host, int *port)
+{
+    const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
+
+    if (strlen(text) >= TCP_TEXT) return manta_fail(MANTA_EINVAL, "an address of %zu bytes", strlen(text));
+    if (!colon || !read_port(colon + 1, port))
+        return manta_fail(MANTA_EINVAL, "address \"%s\": expected host:port, port from 0 to 65535", text);
+    if (*begin == '[') {
+        if (end == begin || end[-1] != ']')
+            return manta_fail(MANTA_EINVAL, "address \"%s\": expected [v6 address]:port", text);
+        begin++;
+        end--;
+    } else if (memchr(begin, ':', (size_t)(end - begin))) {
+        return manta_fail(MANTA_EINVAL, "address \"%s\": write a v6 address as [address]:port", text);
+    }
+    if (end <= begin) return manta_fail(MANTA_EINVAL, "address \"%s\" has no host before the port", text);
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    return MANTA_OK;
+}
+
+manta_status tcp_resolve(const char *text, tcp_place *out)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
+    char host[TCP_TEXT], service[16];
+    int port, rc;
+
+    TRY(tcp_split(text, host, &port));
+    snprintf(service, sizeof service, "%d", port);
+    rc = getaddrinfo(host, service, &hints, &found);
+    if (rc) return manta_fail(MANTA_ENOENT, "address \"%s\": %s", text, gai_strerror(rc));
+    memset(out, 0, sizeof *out);
+    snprintf(out->text, sizeof out->text, "%s", text);
+    for (const struct addrinfo *a = found; a && out->n < TCP_ADDRESSES; a = a->ai_next) {
+        if (a->ai_addrlen > sizeof out->at[0]) continue;
+        memcpy(&out->at[out->n], a->ai_addr, a->ai_addrlen);
+        out->size[out->n++] = a->ai_addrlen;
+    }
+    freeaddrinfo(found);
+    if (!out->n) return manta_fail(MANTA_ENOENT, "address \"%s\": the name has no address", text);
+    return MANTA_OK;
+}
+
+static bool address_is_loopback(const struct sockaddr_storage *a)
+{
+    if (a->ss_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, a, sizeof v4);
+        return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+    }
+    if (a->ss_family == AF_INET6) {
+        struct sockaddr_in6 v6;
+        memcpy(&v6, a, sizeof v6);
+        return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+    }
+    return false;
+}
+
+bool tcp_is_loopback(const tcp_place *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (!address_is_loopback(&p->at[i])) return false;
+    }
+    return p->n > 0;
+}
+
+static void address_text(const struct sockaddr_storage *a, socklen_t size, char *out)
+{
+    char host[256], service[16];
+
+    if (getnameinfo((const struct sockaddr *)a, size, host, sizeof host, service, sizeof service,
+                    NI_NUMERICHOST | NI_NUMERICSERV)) {
+        snprintf(out, TCP_TEXT, "an unknown address");
+    } else {
+        snprintf(out, TCP_TEXT, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, service);
+    }
+}
+
+/* ---- sockets ---- */
+
+void tcp_tune(int fd, int silence_ms)
+{
+    int one = 1, idle = silence_ms / 3000 > 0 ? silence_ms / 3000 : 1, tries = 3;
+
+    /* Without these it still works, only less well. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+}
+
+static manta_status new_socket(int family, int *out)
+{
+    int fd = os->socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0) return manta_fail(MANTA_EIO, "making a TCP socket: %s", strerror(errno));
+    *out = fd;
+    return MANTA_OK;
+}
+
+/* All addresses of this machine, of the same family and with the same port. */
+static void widen(struct sockaddr_storage *a)
+{
+    if (a->ss_family == AF_INET) {
+        ((struct sockaddr_in *)(void *)a)->sin_addr.s_addr = htonl(INADDR_ANY);
+    } else {
+        ((struct sockaddr_in6 *)(void *)a)->sin6_addr = in6addr_any;
+    }
+}
+
+manta_status tcp_listen(const tcp_place *p, int *out)
+{
+    struct sockaddr_storage at = p->at[0];
+    int fd = -1, one = 1, err;
+
+    if (!tcp_is_loopback(p)) widen(&at);
+    TRY(new_socket(at.ss_family, &fd));
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (!os->bind(fd, (const struct sockaddr *)&at, p->size[0]) && !os->listen(fd, BACKLOG)) {
+        *out = fd;
+        return MANTA_OK;
+    }
+    err = errno;
+    os->close(fd);
+    return manta_fail(err == EADDRINUSE ? MANTA_EBUSY : MANTA_EIO, "listening on %s: %s", p->text,
+                      strerror(err));
+}
+
+manta_status tcp_port(int fd, int *out)
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
+
+    if (getsockname(fd, (struct sockaddr *)&at, &size))
+        return manta_fail(MANTA_EIO, "asking for a socket's port: %s", strerror(errno));
+    *out = ntohs(at.ss_family == AF_INET ? ((const struct sockaddr_in *)(const void *)&at)->sin_port
+                                         : ((const struct sockaddr_in6 *)(const void *)&at)->sin6_port);
+    return MANTA_OK;
+}
+
+manta_status tcp_accept(int listener, int *out, char *from)
+{
+    struct sockaddr_storage at;
+    socklen_t size;
+    int fd;
+
+    for (;;) {
+        size = sizeof at;
+        fd = os->accept4(listener, (struct sockaddr *)&at, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) break;
+        /* A connection that is gone before it was taken is nobody's failure. */
+        if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return MANTA_EBUSY;
+        return manta_fail(MANTA_EIO, "taking a connection: %s", strerror(errno));
+    }
+    address_text(&at, size, from);
+    *out = fd;
+    return MANTA_OK;
+}
+
+manta_status tcp_connect(const tcp_place *p, int i, int *out)
+{
+    int fd = -1, err;
+
+    TRY(new_socket(p->at[i].ss_family, &fd));
+    while (os->connect(fd, (const struct sockaddr *)&p->at[i], p->size[i])) {
+        if (errno == EINPROGRESS || errno == EINTR || errno == EALREADY) break;
+        err = errno;
+        os->close(fd);
+        return manta_fail(MANTA_EDIED, "connecting to %s: %s", p->text, strerror(err));
+    }
+    *out = fd;
+    return MANTA_OK;
+}
+
+manta_status tcp_connected(int fd, const char *to)
+{
+    int err = 0;
+    socklen_t size = sizeof err;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &size)) err = errno;
+    return err ? manta_fail(MANTA_EDIED, "connecting to %s: %s", to, strerror(err)) : MANTA_OK;
+}
