@@ -36,6 +36,13 @@ typedef struct manta_compile {
     const manta_metric *metrics;
 } manta_compile;
 
+/* What becomes of the moving statistics (batch norm's) that the shards of a step
+ * propose, each from its own samples. */
+typedef enum manta_statistics {
+    MANTA_STATISTICS_MEAN, /* their mean, added up in shard order: TensorFlow's way */
+    MANTA_STATISTICS_FIRST /* shard 0's: PyTorch's DistributedDataParallel saves rank 0's */
+} manta_statistics;
+
 /* With several workers manta_fit() and manta_evaluate() fork that many
  * processes, which share the state and may be killed at any time without
  * changing the result (docs/training-step.md); all other calls compute in this
@@ -45,7 +52,10 @@ typedef struct manta_session_options {
     int threads; /* of each worker; 0: as many as this process may use, divided by the workers */
     uint64_t seed;
     int shards; /* V: a batch is cut into so many, summed in a fixed tree; 0: as many as workers */
+    manta_statistics statistics;
     int workers; /* 0 or 1: this process computes */
+    int min_workers; /* as few as that will do: manta_session_resize() may ask for less than `workers`,
+                        and a worker that fails over and over is given up; 0: all of them */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
     bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */
@@ -58,6 +68,11 @@ MANTA_API manta_status manta_session_open(const manta_model *m, const manta_comp
                                           const manta_session_options *options, manta_session **out);
 MANTA_API void manta_session_close(manta_session *s); /* accepts NULL */
 MANTA_API const manta_model *manta_session_model(const manta_session *s);
+/* How many workers fit and evaluate are to have from the next step on, between
+ * min_workers and workers of the session's options; also from within an event.
+ * The result does not depend on it. MANTA_EINVAL. */
+MANTA_API manta_status manta_session_resize(manta_session *s, int workers);
+MANTA_API int manta_session_workers(const manta_session *s); /* as asked for, less those given up */
 /* Threads and kernels in use, as a line for people: "2 threads, avx512". */
 MANTA_API const char *manta_session_about(const manta_session *s);
 
@@ -148,7 +163,8 @@ typedef enum manta_event_kind {
     MANTA_EVENT_EPOCH_END, /* metrics carry val_ ones too */
     MANTA_EVENT_END,
     MANTA_EVENT_WORKER, /* a worker process was started, or started again: rank, pid */
-    MANTA_EVENT_RECOVERED /* the step that a worker's death had held up is committed: rank, pid, ms, cause */
+    MANTA_EVENT_RECOVERED, /* the step that a worker's death had held up is committed: rank, pid, ms, cause */
+    MANTA_EVENT_WORKER_LEFT /* a worker has ended and is not replaced: rank, pid, cause */
 } manta_event_kind;
 
 typedef struct manta_event {

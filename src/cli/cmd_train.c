@@ -9,6 +9,7 @@
 #include "cli/profile.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
+#include "cli/scale.h"
 #include "cli/stop.h"
 #include "cli/work.h"
 
@@ -33,6 +34,9 @@ static const option_group training = {
         {"seed", OPTION_INT, "K",
          "Of weights, order and dropout; 0 when not given. The same seed gives the same bits"},
         {"shards", OPTION_COUNT, "V", "Cut every batch into so many parts, summed in a fixed order"},
+        {"batch-norm", OPTION_TEXT, "HOW",
+         "What the moving statistics of a step's parts become: their mean, as TensorFlow has it, or those of "
+         "the first, as PyTorch has it; mean when not given"},
         {"config", OPTION_TEXT, "FILE",
          "JSON object with options by their long names (and \"model\"); the command line wins"},
         {0}}};
@@ -111,15 +115,16 @@ static bool profile_step(run *r, manta_session *s, const manta_event *e)
     return true;
 }
 
-/* A worker was started, or its death has been made up for. */
+/* A worker was started, its death has been made up for, or it has left. */
 static bool emit_worker(const manta_event *e)
 {
-    bool recovered = e->kind == MANTA_EVENT_RECOVERED;
-    json_t *event = json_pack("{s:s, s:i, s:I}", "event", recovered ? "recovered" : "worker", "rank", e->rank,
-                              "pid", (json_int_t)e->pid);
+    const char *name = e->kind == MANTA_EVENT_RECOVERED     ? "recovered"
+                       : e->kind == MANTA_EVENT_WORKER_LEFT ? "left"
+                                                            : "worker";
+    json_t *event = json_pack("{s:s, s:i, s:I}", "event", name, "rank", e->rank, "pid", (json_int_t)e->pid);
 
-    if (recovered) {
-        json_object_set_new(event, "ms", json_number(e->ms));
+    if (e->kind == MANTA_EVENT_RECOVERED) json_object_set_new(event, "ms", json_number(e->ms));
+    if (e->cause) {
         json_object_set_new(event, "epoch", json_integer(e->epoch + 1));
         json_object_set_new(event, "step", json_integer(e->step + 1));
         json_object_set_new(event, "cause", json_string(e->cause));
@@ -127,13 +132,24 @@ static bool emit_worker(const manta_event *e)
     return json_emit(event);
 }
 
+/* What signals have asked for; beyond the range it stays as it is. */
+static void resize(manta_session *s)
+{
+    int change = scale_take();
+
+    if (change && manta_session_resize(s, manta_session_workers(s) + change))
+        cli_note("the number of workers stays: %s", manta_error_text());
+}
+
 static bool on_event(void *user, manta_session *s, const manta_event *e)
 {
     run *r = user;
     bool step = e->kind == MANTA_EVENT_STEP;
-    bool worker = e->kind == MANTA_EVENT_WORKER || e->kind == MANTA_EVENT_RECOVERED;
+    bool worker = e->kind == MANTA_EVENT_WORKER || e->kind == MANTA_EVENT_RECOVERED ||
+                  e->kind == MANTA_EVENT_WORKER_LEFT;
 
     if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
+    if (step) resize(s);
     if (r->profile) {
         if (step && !profile_step(r, s, e)) return false;
     } else if (!r->json) {
@@ -288,6 +304,7 @@ static int train(const options *o)
     read_options(&r);
     progress_init(&r.progress);
     stop_install();
+    scale_install();
     if (open_all(&r)) {
         status = failed(&r);
     } else {

@@ -283,6 +283,10 @@ void progress_show(progress *p, const manta_event *e)
         printf("Worker %d (process %lld) %s; recovered in %.0f ms\n", e->rank, (long long)e->pid, e->cause,
                e->ms);
         break;
+    case MANTA_EVENT_WORKER_LEFT:
+        progress_break(p);
+        printf("Worker %d (process %lld) left: %s\n", e->rank, (long long)e->pid, e->cause);
+        break;
     case MANTA_EVENT_BEGIN:
     case MANTA_EVENT_WORKER:
     case MANTA_EVENT_VALIDATE:

@@ -28,7 +28,8 @@ const option_group work_run_options = {
     (const cli_option[]){
         {"workers", OPTION_TEXT, "N",
          "Processes that share the work; 1 when not given. Any of them may be killed: it costs a step and "
-         "changes nothing"},
+         "changes nothing. N:M begins with M and goes on with as few as N: SIGUSR2 takes one away, SIGUSR1 "
+         "brings one back, and one that fails over and over is given up"},
         {"threads-per-worker", OPTION_COUNT, "T",
          "Threads of a worker; all cores, divided by the workers, when not given"},
         {"kernels", OPTION_TEXT, "K", "auto, reference, avx2, avx512 or onednn"},
@@ -210,25 +211,31 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
 
 /* ---- session ---- */
 
-/* N, or N:M once a run can grow and shrink. */
-static int64_t workers_of(const char *text)
+/* N or N:M; N into *least when there are two. */
+static int64_t workers_of(const char *text, int64_t *least)
 {
     char *end;
     int64_t n;
 
+    *least = 0;
     if (!text) return 1;
     n = strtoll(text, &end, 10);
     if (end == text || (*end && *end != ':')) cli_usage("--workers: '%s' is not a whole number", text);
-    if (*end == ':' && options_int_of("--workers", end + 1) != n)
-        cli_usage("--workers %s: a number that changes during the run is not there yet", text);
     if (n < 1 || n > 256) cli_usage("--workers: %s, expected 1 to 256", text);
+    if (*end == ':') {
+        *least = n;
+        n = options_int_of("--workers", end + 1);
+        if (n < *least || n > 256)
+            cli_usage("--workers %s: expected at least as many behind the colon, and at most 256", text);
+    }
     return n;
 }
 
 manta_session_options work_session_options(const options *o)
 {
     int64_t threads = options_int(o, "threads-per-worker", 0), shards = 0;
-    int64_t workers = workers_of(options_text(o, "workers"));
+    int64_t least, workers = workers_of(options_text(o, "workers"), &least);
+    const char *statistics = options_knows(o, "batch-norm") ? options_text(o, "batch-norm") : NULL;
 
     if (threads > 4096)
         cli_usage("--threads-per-worker: %" PRId64 " threads, expected at most 4096", threads);
@@ -238,10 +245,16 @@ manta_session_options work_session_options(const options *o)
                   workers);
     }
     if (shards > 4096) cli_usage("--shards: %" PRId64 ", expected at most 4096", shards);
+    if (statistics && strcmp(statistics, "mean") && strcmp(statistics, "first"))
+        cli_usage("--batch-norm: '%s', expected mean or first", statistics);
     return (manta_session_options){.threads = (int)threads,
                                    .seed = options_knows(o, "seed") ? (uint64_t)options_int(o, "seed", 0) : 0,
                                    .shards = (int)shards,
                                    .workers = (int)workers,
+                                   .min_workers = (int)least,
+                                   .statistics = statistics && !strcmp(statistics, "first")
+                                                     ? MANTA_STATISTICS_FIRST
+                                                     : MANTA_STATISTICS_MEAN,
                                    .kernels = options_text(o, "kernels"),
                                    .debug = options_flag(o, "debug")};
 }

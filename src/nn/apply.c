@@ -327,17 +327,18 @@ static void stat_elements(const apply *a, const layout_variable *v, int64_t at, 
     const layout *l = a->l;
     const float *old = layout_stats(l, a->old), *proposals[LAYOUT_MAX_SHARDS];
     float *new_ = layout_stats(l, a->new_), tile[TILE];
+    int n_slots = a->first_stats ? 1 : a->n_slots;
 
     if (!v->proposed) {
         if (old != new_) memcpy(new_ + at, old + at, (size_t)(end - at) * sizeof *old);
         return;
     }
     assert(a->n_slots > 0);
-    for (int i = 0; i < a->n_slots; i++) proposals[i] = layout_slot_stats(l, a->slots[i]);
+    for (int i = 0; i < n_slots; i++) proposals[i] = layout_slot_stats(l, a->slots[i]);
     for (; at < end; at += TILE) {
         int64_t n = end - at < TILE ? end - at : TILE;
-        tree_tile(proposals, 0, a->n_slots, at, n, tile);
-        for (int64_t i = 0; i < n; i++) new_[at + i] = tile[i] / (float)a->n_slots;
+        tree_tile(proposals, 0, n_slots, at, n, tile);
+        for (int64_t i = 0; i < n; i++) new_[at + i] = tile[i] / (float)n_slots;
     }
 }
 

@@ -37,6 +37,7 @@ typedef struct apply {
     int n_segments;
     int *block_first; /* block -> its first segment; one more at the end */
     bool regularised; /* some parameter has l1 or l2 */
+    bool first_stats; /* set by the user: proposals of the first slot alone, not the mean of all */
     double *norms; /* per segment: {square sum, penalty}; apply_norm_count() doubles */
     update_scalars *scalars; /* per parameter */
     /* Of the step at hand. */

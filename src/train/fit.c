@@ -168,6 +168,9 @@ static bool tell(teller *t, manta_event_kind kind)
 /* Tells what happened to workers. */
 static bool tell_workers(teller *t, group *g)
 {
+    static const manta_event_kind kind[] = {[GROUP_STARTED] = MANTA_EVENT_WORKER,
+                                            [GROUP_RECOVERED] = MANTA_EVENT_RECOVERED,
+                                            [GROUP_LEFT] = MANTA_EVENT_WORKER_LEFT};
     group_event e;
     bool on = true;
 
@@ -175,8 +178,8 @@ static bool tell_workers(teller *t, group *g)
         t->e.rank = e.rank;
         t->e.pid = e.pid;
         t->e.ms = e.ms;
-        t->e.cause = e.recovered ? e.cause : NULL;
-        on &= tell(t, e.recovered ? MANTA_EVENT_RECOVERED : MANTA_EVENT_WORKER);
+        t->e.cause = e.kind == GROUP_STARTED ? NULL : e.cause;
+        on &= tell(t, kind[e.kind]);
         t->e.rank = 0;
         t->e.pid = 0;
         t->e.ms = 0;

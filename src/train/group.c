@@ -102,6 +102,7 @@ static manta_status start_member(group *g, int rank)
     manta_status st;
     pid_t pid;
 
+    atomic_store(&g->c->seat[rank].dismissed, 0);
     TRY(spawn_fork(&pid));
     if (!pid) seat_main(&u);
     if ((st = proc_pidfd_open(pid, &m->pidfd))) {
@@ -114,7 +115,7 @@ static manta_status start_member(group *g, int rank)
     g->r.state[rank] = ROSTER_STARTING;
     m->watch = (watch){0};
     m->verdict = WATCH_FINE;
-    add_event(g, &(group_event){.rank = rank, .pid = pid});
+    add_event(g, &(group_event){.kind = GROUP_STARTED, .rank = rank, .pid = pid});
     return MANTA_OK;
 }
 
@@ -126,7 +127,8 @@ static manta_status start_missing(group *g)
 
     for (int i = 0; i < g->n; i++) alive += g->r.state[i] != ROSTER_EMPTY;
     for (int i = 0; i < g->n; i++) {
-        manta_status st = g->r.state[i] == ROSTER_EMPTY ? start_member(g, i) : MANTA_OK;
+        bool missing = g->r.state[i] == ROSTER_EMPTY && !g->r.unwanted[i];
+        manta_status st = missing ? start_member(g, i) : MANTA_OK;
         if (st && !alive) return st;
         if (st)
             log_warn("a worker could not be started", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));
@@ -181,7 +183,28 @@ static manta_status poisoned(const group *g, int rank, int64_t ticket, int shard
                       samples_text(f, g->epoch, step, lo, hi, names, sizeof names));
 }
 
-/* What a death means: nothing but a loss of time, or the end of the run. */
+static int wanted(const group *g)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n; i++) n += !g->r.unwanted[i];
+    return n;
+}
+
+/* Gives up a seat whose worker fails over and over, if the others suffice. */
+static bool give_up(group *g, int rank)
+{
+    group_event e = {.kind = GROUP_LEFT, .rank = rank, .pid = g->m[rank].pid};
+
+    if (wanted(g) <= g->s->min_workers) return false;
+    g->r.unwanted[rank] = true;
+    g->s->wanted_workers = wanted(g);
+    memcpy(e.cause, g->m[rank].cause, sizeof e.cause);
+    add_event(g, &e);
+    return true;
+}
+
+/* What a death means: nothing but a loss of time, a seat less, or the end of the run. */
 static manta_status judge(group *g, int rank, bool was_seated)
 {
     member *m = &g->m[rank];
@@ -196,12 +219,12 @@ static manta_status judge(group *g, int rank, bool was_seated)
     m->failures++;
     if (was_seated && reported && seat->failed_base == g->r.base) return raise_error(g, rank, ticket);
     if (!was_seated && reported && (m->failures >= g->max_failures || g->r.generations == 1))
-        return raise_error(g, rank, -1);
+        return give_up(g, rank) ? MANTA_OK : raise_error(g, rank, -1);
     if (was_seated && phase == SEAT_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
         blame_add(&g->blames[item], ticket, !m->outside)) {
         return poisoned(g, rank, ticket, item);
     }
-    if (m->failures > g->max_failures) {
+    if (m->failures > g->max_failures && !give_up(g, rank)) {
         return manta_fail(MANTA_EDIED,
                           "worker %d died %d times in a row without finishing a step; the last "
                           "one (process %ld) %s",
@@ -225,6 +248,20 @@ static void note_cause(group *g, int rank, int status)
     log_info("a worker ended", LOG_INT("rank", rank), LOG_INT("pid", m->pid), LOG_STR("cause", m->cause));
 }
 
+/* One that was no longer wanted has ended, in whatever way. */
+static manta_status part(group *g, int rank)
+{
+    member *m = &g->m[rank];
+
+    spawn_wait(m->pid);
+    os->close(m->pidfd);
+    atomic_store(&g->c->seat[rank].asleep, 0);
+    roster_remove(&g->r, rank);
+    m->failures = 0;
+    add_event(g, &(group_event){.kind = GROUP_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
+    return start_missing(g); /* it may be wanted again by now */
+}
+
 /* The pidfd says that it is dead: none of its stores is still to come. */
 static manta_status bury(group *g, int rank)
 {
@@ -233,13 +270,19 @@ static manta_status bury(group *g, int rank)
     bool was_seated;
     manta_status st;
 
+    roster_see(&g->r);
+    if (g->r.state[rank] == ROSTER_LEAVING) return part(g, rank);
     note_cause(g, rank, spawn_wait(m->pid));
     os->close(m->pidfd);
     atomic_store(&g->c->seat[rank].asleep, 0);
-    roster_see(&g->r);
     st = judge(g, rank, g->r.state[rank] == ROSTER_SEATED);
     was_seated = roster_remove(&g->r, rank);
     if (st) return st;
+    if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
+        group_event e = {.kind = GROUP_LEFT, .rank = rank, .pid = m->pid};
+        memcpy(e.cause, m->cause, sizeof e.cause);
+        add_event(g, &e);
+    }
     if (was_seated) {
         m->died_ns = now;
         m->died_ticket = word_ticket(committed(g));
@@ -253,7 +296,7 @@ static void see_recovered(group *g, uint64_t word)
 {
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
-        group_event e = {.recovered = true, .rank = i, .pid = m->died_pid};
+        group_event e = {.kind = GROUP_RECOVERED, .rank = i, .pid = m->died_pid};
         if (!m->died_ns || word_ticket(word) <= m->died_ticket) continue;
         e.ms = (double)(clock_now_ns() - m->died_ns) / 1e6;
         memcpy(e.cause, m->cause, sizeof e.cause);
@@ -281,7 +324,8 @@ static void watch_members(group *g)
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
         uint64_t progress = atomic_load(&g->c->seat[i].progress);
-        bool waits = g->r.state[i] == ROSTER_READY || (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
+        bool waits = g->r.state[i] == ROSTER_READY || g->r.state[i] == ROSTER_LEAVING ||
+                     (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
         if (g->r.state[i] == ROSTER_EMPTY || m->verdict != WATCH_FINE) continue;
         if (late) m->watch = (watch){0};
         m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
@@ -310,7 +354,7 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     /* Whoever commits or becomes ready from here on sees that we sleep. */
     see_ready(g);
     for (int i = 0; i < g->n; i++) {
-        if (g->r.state[i] == ROSTER_READY && !g->r.staged) timeout = 0;
+        if (g->r.state[i] == ROSTER_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
     if (word_ticket(committed(g)) >= ticket) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0 && errno != EINTR) {
@@ -323,6 +367,57 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     return MANTA_OK;
 }
 
+/* ---- coming and going ---- */
+
+/* Lets those end who have no seat any more, or never got one. */
+static void dismiss(group *g)
+{
+    bool any = false;
+
+    for (int i = 0; i < g->n; i++) {
+        bool idle = g->r.state[i] == ROSTER_LEAVING || (g->r.state[i] == ROSTER_READY && g->r.unwanted[i]);
+        if (!idle || atomic_load(&g->c->seat[i].dismissed)) continue;
+        g->r.state[i] = ROSTER_LEAVING;
+        atomic_store(&g->c->seat[i].dismissed, 1);
+        any = true;
+    }
+    if (any) control_pulse(g->c);
+}
+
+/* Seats change hands. */
+static void settle(group *g)
+{
+    see_ready(g);
+    roster_settle(&g->r);
+    dismiss(g);
+}
+
+/* The highest ranks go first and come last. */
+void group_resize(group *g, int workers)
+{
+    int now = wanted(g);
+
+    for (int i = g->n - 1; i >= 0 && now > workers; i--) {
+        if (g->r.unwanted[i]) continue;
+        g->r.unwanted[i] = true;
+        now--;
+    }
+    for (int i = 0; i < g->n && now < workers; i++) {
+        if (!g->r.unwanted[i]) continue;
+        g->r.unwanted[i] = false;
+        g->m[i].failures = 0;
+        now++;
+    }
+}
+
+/* What the caller has asked for since the last look. */
+static void follow_wish(group *g)
+{
+    if (wanted(g) == g->s->wanted_workers) return;
+    group_resize(g, g->s->wanted_workers);
+    settle(g);
+}
+
 static manta_status look_after(group *g, int64_t ticket)
 {
     bool dead[SHARED_SEATS];
@@ -333,8 +428,7 @@ static manta_status look_after(group *g, int64_t ticket)
     }
     TRY(start_missing(g));
     watch_members(g);
-    see_ready(g);
-    roster_settle(&g->r);
+    settle(g);
     return MANTA_OK;
 }
 
@@ -380,6 +474,7 @@ void group_next(group *g)
 {
     int64_t ticket = word_ticket(committed(g));
 
+    follow_wish(g);
     if (ticket >= g->end) return;
     if (g->s->touched) {
         roster_touch(&g->r);
@@ -414,7 +509,8 @@ static manta_status start_all(group *g)
 {
     bool all = false;
 
-    for (int i = 0; i < g->n; i++) TRY(start_member(g, i));
+    group_resize(g, g->s->wanted_workers);
+    TRY(start_missing(g));
     while (!all) {
         bool dead[SHARED_SEATS];
         TRY(sleep_until(g, INT64_MAX >> 2, dead));
@@ -424,9 +520,9 @@ static manta_status start_all(group *g)
         watch_members(g);
         see_ready(g);
         all = true;
-        for (int i = 0; i < g->n; i++) all &= g->r.state[i] == ROSTER_READY;
+        for (int i = 0; i < g->n; i++) all &= g->r.state[i] == ROSTER_READY || g->r.unwanted[i];
     }
-    roster_settle(&g->r);
+    settle(g);
     return MANTA_OK;
 }
 

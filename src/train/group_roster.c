@@ -40,6 +40,7 @@ static void see(roster *r, uint64_t word)
     r->staged = 0;
     atomic_store(&r->c->staged, 0);
     for (int i = 0; i < r->n; i++) {
+        if (r->state[i] == ROSTER_SEATED && !table_now(r, word)->seated[i]) r->state[i] = ROSTER_LEAVING;
         if (r->state[i] != ROSTER_STAGED) continue;
         r->state[i] = ROSTER_SEATED;
         r->seated_at[i] = word_ticket(word) - 1;
@@ -98,7 +99,7 @@ bool roster_remove(roster *r, int rank)
 static void seat_ready(roster *r, roster_state as, int64_t ticket)
 {
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] != ROSTER_READY) continue;
+        if (r->state[i] != ROSTER_READY || r->unwanted[i]) continue;
         r->state[i] = as;
         r->seated_at[i] = ticket;
     }
@@ -107,15 +108,34 @@ static void seat_ready(roster *r, roster_state as, int64_t ticket)
 static void stage(roster *r, uint64_t word)
 {
     table t = *table_now(r, word);
+    int seated = 0;
 
     for (int i = 0; i < r->n; i++) {
-        t.seated[i] = r->state[i] == ROSTER_SEATED || r->state[i] == ROSTER_READY;
+        t.seated[i] = !r->unwanted[i] && (r->state[i] == ROSTER_SEATED || r->state[i] == ROSTER_READY);
+        seated += t.seated[i];
     }
+    if (!seated) return; /* whoever is unwanted stays until another has come */
     table_home(&t, r->n, r->c->shards);
     if (table_equal(&t, table_now(r, word), r->n, r->c->shards)) return;
     seat_ready(r, ROSTER_STAGED, 0);
     r->staged = put_table(r, &t);
     atomic_store(&r->c->staged, r->staged);
+}
+
+/* No step is open: seats are taken, and given up, at once. */
+static void settle_now(roster *r, uint64_t word, bool ready)
+{
+    bool leaving = false;
+    int staying = 0;
+
+    seat_ready(r, ROSTER_SEATED, word_ticket(word));
+    for (int i = 0; i < r->n; i++) staying += r->state[i] == ROSTER_SEATED && !r->unwanted[i];
+    for (int i = 0; staying && i < r->n; i++) {
+        if (r->state[i] != ROSTER_SEATED || !r->unwanted[i]) continue;
+        r->state[i] = ROSTER_LEAVING;
+        leaving = true;
+    }
+    if (ready || leaving) raise_generation(r, true);
 }
 
 void roster_settle(roster *r)
@@ -124,10 +144,9 @@ void roster_settle(roster *r)
     bool ready = false;
 
     see(r, word);
-    for (int i = 0; i < r->n; i++) ready |= r->state[i] == ROSTER_READY;
-    if (ready && word_ticket(word) >= r->end) {
-        seat_ready(r, ROSTER_SEATED, word_ticket(word));
-        raise_generation(r, true);
+    for (int i = 0; i < r->n; i++) ready |= r->state[i] == ROSTER_READY && !r->unwanted[i];
+    if (word_ticket(word) >= r->end) {
+        settle_now(r, word, ready);
     } else if (ready && table_is_vacant(table_now(r, word), r->n, r->c->shards)) {
         seat_ready(r, ROSTER_SEATED, word_ticket(word));
         raise_generation(r, false);

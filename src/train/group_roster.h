@@ -2,12 +2,14 @@
  *
  *   EMPTY ──▶ STARTING ──ready──▶ READY ───────────────▶ SEATED
  *     ▲           │                 │ └──▶ STAGED ──▶      │
- *     └───────────┴───── death ─────┴──────────────────────┘
+ *     │           │                 │                      ▼
+ *     └───────────┴── death, end ───┴─────────────────── LEAVING
  *
  * A seat is taken at once when its work is in nobody's hands, or when no step
  * is open. Otherwise living workers are busy with it, and it changes hands
  * with the next commit: the table waits under a generation's number (STAGED),
- * and the commit begins that generation.
+ * and the commit begins that generation. A worker that is no longer wanted
+ * gives its seat up in the same way, and may end then (LEAVING).
  *
  * Like seat.h, nothing here waits or asks the system for anything. */
 #ifndef TRAIN_GROUP_ROSTER_H
@@ -21,7 +23,8 @@ typedef enum roster_state {
     ROSTER_STARTING,
     ROSTER_READY,
     ROSTER_STAGED,
-    ROSTER_SEATED
+    ROSTER_SEATED,
+    ROSTER_LEAVING
 } roster_state;
 
 typedef struct roster {
@@ -29,6 +32,7 @@ typedef struct roster {
     int n;
     roster_state state[SHARED_SEATS];
     int64_t seated_at[SHARED_SEATS]; /* ticket */
+    bool unwanted[SHARED_SEATS]; /* the seat is to be, or to stay, empty */
     table tables[SHARED_TABLES]; /* as put into the control block */
     uint32_t generations; /* the highest number given to a table */
     uint32_t staged; /* of them, waiting for a commit; 0: none */

@@ -144,7 +144,7 @@ seat_action seat_next(seat_turn *s, int *item)
 
         if (atomic_load_explicit(&c->leave, memory_order_relaxed)) return SEAT_LEAVE;
         if (word != s->word) take_table(s, word);
-        if (!s->t.seated[s->rank]) return SEAT_WAIT;
+        if (!s->t.seated[s->rank]) return atomic_load(&c->seat[s->rank].dismissed) ? SEAT_LEAVE : SEAT_WAIT;
         if (!s->open && !take_job(s)) return SEAT_WAIT;
         flag = flag_of(s);
         if ((*item = i = find_undone(s, s->t.shard, s->shard, c->shards)) >= 0) return SEAT_SHARD;

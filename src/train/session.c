@@ -48,11 +48,17 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     int cores = cpu_cores();
 
     s->workers = o->workers > 1 && c->n_losses ? o->workers : 1;
+    s->min_workers = o->min_workers > 0 && s->workers > 1 ? o->min_workers : s->workers;
+    s->wanted_workers = s->workers;
     s->shards = o->shards > 0 ? o->shards : s->workers;
     s->threads = o->threads > 0 ? o->threads : cores > s->workers ? cores / s->workers : 1;
     s->debug = o->debug;
+    s->statistics = o->statistics;
     if (o->workers < 0 || s->workers > SHARED_SEATS) {
         return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
+    }
+    if (s->min_workers > s->workers) {
+        return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, s->workers);
     }
     if (s->shards > LAYOUT_MAX_SHARDS) {
         return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
@@ -105,6 +111,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     apply_init(&s->a, &s->l, &s->opt, s->k);
     TRY(make_memory(s));
     layout_start(&s->l, s->state, o->seed, &s->opt);
+    s->a.first_stats = s->statistics == MANTA_STATISTICS_FIRST;
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
     describe(s);
     return s->workers > 1 ? MANTA_OK : session_local(s);
@@ -170,6 +177,20 @@ void manta_session_close(manta_session *s)
 const manta_model *manta_session_model(const manta_session *s)
 {
     return s->m;
+}
+
+manta_status manta_session_resize(manta_session *s, int workers)
+{
+    if (workers < s->min_workers || workers > s->workers) {
+        return manta_fail(MANTA_EINVAL, "%d workers, expected %d to %d", workers, s->min_workers, s->workers);
+    }
+    s->wanted_workers = workers;
+    return MANTA_OK;
+}
+
+int manta_session_workers(const manta_session *s)
+{
+    return s->wanted_workers;
 }
 
 const char *manta_session_about(const manta_session *s)

@@ -39,7 +39,9 @@ struct manta_session {
     exec *e; /* the same */
     bool debug;
     int shards;
-    int workers; /* processes that compute fit() and evaluate(); 1: this one */
+    manta_statistics statistics;
+    int workers; /* processes that compute fit() and evaluate(), at most; 1: this one */
+    int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */
     int threads; /* of one of them */
     shared *shared; /* holds the state, and the workers' slots, when there are some */
     bool grouped; /* workers are at it: calls from within an event compute in this process */

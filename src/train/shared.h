@@ -111,6 +111,7 @@ typedef enum seat_phase {
 typedef struct shared_seat {
     _Alignas(64) _Atomic uint32_t asleep; /* on the pulse */
     _Atomic uint32_t ready; /* incarnation that is up and waits for its seat */
+    _Atomic uint32_t dismissed; /* 1: its worker has no seat any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */
     uint32_t failed_base; /* table's, when it failed */
     _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */

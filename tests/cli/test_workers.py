@@ -87,6 +87,26 @@ def test_kill_9_changes_nothing(manta, start, tmp_path, rank):
     assert recovered["cause"] == "killed by signal 9 (Killed)" and recovered["ms"] > 0
 
 
+def test_workers_come_and_go(start, tmp_path):
+    """SIGUSR2 takes one away, SIGUSR1 brings it back; beyond the range nothing happens but a sentence."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", "1:2", "--epochs", 1000000, "--json")
+    workers = [read_event(running, "worker") for _ in range(2)]
+    read_event(running, "epoch")
+    running.signal(signal.SIGUSR2)
+    left = read_event(running, "left")
+    assert (left["rank"], left["pid"], left["cause"]) == (1, workers[1]["pid"], "on request")
+    assert is_gone(left["pid"])
+    running.signal(signal.SIGUSR2)
+    assert "0 workers, expected 1 to 2" in running.process.stderr.readline()
+    running.signal(signal.SIGUSR1)
+    back = read_event(running, "worker")
+    assert back["rank"] == 1 and not is_gone(back["pid"])
+    running.signal(signal.SIGINT)
+    done = running.wait()
+    assert done.status == 130
+    assert is_gone(back["pid"]) and is_gone(workers[0]["pid"])
+
+
 def test_ctrl_c_reaches_the_workers_through_their_controller(start, tmp_path):
     """A terminal sends the signal to all processes of the group."""
     running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--epochs", 1000000, "--json",

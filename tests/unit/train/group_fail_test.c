@@ -208,6 +208,50 @@ static void workers_that_cannot_start_are_given_up(void **state)
     mem_try_free(o.state);
 }
 
+typedef struct departures {
+    int left, rank, workers;
+    char cause[96];
+} departures;
+
+static bool see_departure(void *user, manta_session *s, const manta_event *e)
+{
+    departures *d = user;
+
+    if (e->kind == MANTA_EVENT_WORKER_LEFT) {
+        d->left++;
+        d->rank = e->rank;
+        snprintf(d->cause, sizeof d->cause, "%s", e->cause);
+    }
+    d->workers = manta_session_workers(s);
+    return true;
+}
+
+/* Where fewer will do, the others go on without it. */
+static void one_that_cannot_start_is_done_without(void **state)
+{
+    departures d = {0};
+    outcome golden = train(&(training){.shards = 3}), o;
+
+    (void)state;
+    shared_crash_plan = (crash_plan){.point = CRASH_START_READY, .rank = 1, .nth = 1, .times = 1000};
+    o = train(&(training){.workers = 3, .min_workers = 2, .event = see_departure, .user = &d});
+    shared_crash_plan = (crash_plan){0};
+    assert_same_outcome(&golden, &o);
+    assert_int_equal(d.left, 1);
+    assert_int_equal(d.rank, 1);
+    assert_int_equal(d.workers, 2);
+    assert_non_null(strstr(d.cause, "killed by signal 9"));
+    assert_childless();
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+    shared_crash_plan = (crash_plan){.point = CRASH_START_READY, .rank = -1, .nth = 1, .times = 1000};
+    o = train(&(training){.workers = 3, .min_workers = 2});
+    shared_crash_plan = (crash_plan){0};
+    assert_says(&o, MANTA_EDIED, "times in a row without finishing a step");
+    assert_childless();
+    mem_try_free(o.state);
+}
+
 /* ---- the caller between steps ---- */
 
 typedef struct meddler {
@@ -345,6 +389,7 @@ int main(void)
         cmocka_unit_test(an_error_says_who_where_and_what),
         cmocka_unit_test(a_bad_label_is_told),
         cmocka_unit_test(workers_that_cannot_start_are_given_up),
+        cmocka_unit_test(one_that_cannot_start_is_done_without),
         cmocka_unit_test(what_the_caller_changes_counts_from_the_next_step),
         cmocka_unit_test(a_caller_that_stops_has_the_state_of_that_step),
         cmocka_unit_test(workers_leave_with_their_controller),

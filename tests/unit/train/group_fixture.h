@@ -83,7 +83,8 @@ static inline manta_model *residual_model(manta_regularizer reg)
 
 /* One training of it. */
 typedef struct training {
-    int workers, threads, shards;
+    int workers, min_workers, threads, shards;
+    manta_statistics statistics;
     bool hard; /* Adam with clipping by global norm, moving averages, a regulariser; else momentum */
     bool validate, no_shuffle;
     int64_t epochs, steps_per_epoch;
@@ -126,8 +127,12 @@ static inline outcome train(const training *t)
         m,
         &(manta_compile){
             .optimizer = &opt, .n_losses = 1, .losses = &cross_entropy, .n_metrics = 1, .metrics = &accuracy},
-        &(manta_session_options){
-            .seed = 42, .workers = t->workers, .threads = t->threads ? t->threads : 1, .shards = t->shards},
+        &(manta_session_options){.seed = 42,
+                                 .workers = t->workers,
+                                 .min_workers = t->min_workers,
+                                 .threads = t->threads ? t->threads : 1,
+                                 .shards = t->shards,
+                                 .statistics = t->statistics},
         &s));
     out.st = manta_fit(s, d,
                        &(manta_fit_options){.epochs = t->epochs ? t->epochs : 2,

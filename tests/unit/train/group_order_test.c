@@ -1,7 +1,8 @@
 /* The step under every order of events: the turns of seat.c and the roster of
  * the controller, the very code, run in one process, one move at a time. From
  * every state every worker may move or die, and the controller may notice a
- * death, hear of a successor, or let the next step pass; all orders are tried.
+ * death, hear of a successor, let the next step pass, or ask for one worker
+ * less or more; all orders are tried.
  *
  * Work is done in two moves, the first of which leaves garbage, so that a death
  * in between leaves something torn. A shard is a function of the committed side
@@ -29,7 +30,7 @@ enum { MOST = 3, GARBAGE = 0xdead };
 
 /* ---- the world: everything that can differ between two states ---- */
 
-typedef enum place { NEXT, WORK_HALF, WORK, DONE, TELL, ASLEEP, DEAD, BURIED } place;
+typedef enum place { NEXT, WORK_HALF, WORK, DONE, TELL, ASLEEP, DEAD, BURIED, GONE } place;
 
 typedef struct worker {
     place at;
@@ -40,7 +41,7 @@ typedef struct worker {
 } worker;
 
 typedef struct setting {
-    int seats, shards, deaths;
+    int seats, shards, deaths, resizes;
     int64_t tickets;
     bool norms, gated, touch;
 } setting;
@@ -50,7 +51,7 @@ typedef struct world {
     uint64_t slot[MOST];
     uint64_t norm[MOST];
     worker w[MOST];
-    int deaths; /* still allowed */
+    int deaths, resizes; /* still allowed */
     bool touched;
     int64_t told; /* tickets the controller has let pass */
 } world;
@@ -165,7 +166,10 @@ static void next(int k)
     case SEAT_SHARD:
     case SEAT_NORMS:
     case SEAT_UPDATE: w->at = WORK_HALF; break;
-    case SEAT_LEAVE: fail_msg("nobody said leave");
+    case SEAT_LEAVE:
+        if (r.state[k] != ROSTER_LEAVING) fail_msg("a worker left that has a seat");
+        w->at = DEAD;
+        break;
     }
 }
 
@@ -173,7 +177,7 @@ static bool can_move(int k)
 {
     const worker *w = &now.w[k];
 
-    if (w->at == DEAD || w->at == BURIED) return false;
+    if (w->at >= DEAD) return false;
     return w->at != ASLEEP || atomic_load(&c->pulse) != w->seen;
 }
 
@@ -195,17 +199,52 @@ static void move(int k)
         w->at = NEXT;
         break;
     case DEAD:
-    case BURIED: break;
+    case BURIED:
+    case GONE: break;
     }
 }
 
 /* ---- moves of the controller ---- */
 
+/* As group.c does: whoever has no seat any more may end. */
+static void settle(void)
+{
+    bool any = false;
+
+    roster_settle(&r);
+    for (int k = 0; k < set.seats; k++) {
+        bool idle = r.state[k] == ROSTER_LEAVING || (r.state[k] == ROSTER_READY && r.unwanted[k]);
+        if (!idle || c->seat[k].dismissed) continue;
+        r.state[k] = ROSTER_LEAVING;
+        c->seat[k].dismissed = 1;
+        any = true;
+    }
+    if (any) control_pulse(c);
+}
+
+/* Fills the seat when it is wanted. */
+static void start(int k)
+{
+    if (r.unwanted[k] || now.w[k].at != GONE) return;
+    c->seat[k].dismissed = 0;
+    r.state[k] = ROSTER_STARTING;
+    now.w[k] = (worker){.at = BURIED};
+}
+
+/* The last seat is to be emptied, or to be filled again. */
+static void wish(int k)
+{
+    now.resizes--;
+    r.unwanted[k] = !r.unwanted[k];
+    settle();
+    start(k);
+}
+
 static void bury(int k)
 {
     roster_remove(&r, k);
-    r.state[k] = ROSTER_STARTING;
-    now.w[k] = (worker){.at = BURIED};
+    now.w[k] = (worker){.at = GONE};
+    start(k);
 }
 
 static void succeed(int k)
@@ -213,13 +252,14 @@ static void succeed(int k)
     r.state[k] = ROSTER_READY;
     seat_turn_init(&turn[k], c, k);
     now.w[k] = (worker){.at = NEXT};
-    roster_settle(&r);
+    settle();
 }
 
 static bool can_settle(void)
 {
     for (int k = 0; k < set.seats; k++) {
-        if (r.state[k] == ROSTER_READY && !r.staged) return true;
+        if (r.state[k] == ROSTER_READY && !r.unwanted[k] && !r.staged) return true;
+        if (r.state[k] == ROSTER_LEAVING && !c->seat[k].dismissed) return true;
     }
     return r.staged && word_generation(atomic_load(&c->commit)) == r.staged;
 }
@@ -266,6 +306,7 @@ typedef struct kept {
     int64_t allowed;
     kept_turn turn[MOST];
     roster_state state[MOST];
+    bool unwanted[MOST], dismissed[MOST];
     uint32_t generations, roster_staged, base;
     struct {
         uint32_t base;
@@ -294,6 +335,8 @@ static void keep(kept *k)
         k->flags[1][i] = c->norm_flag[i];
         k->flags[2][i] = c->range_flag[i];
         k->state[i] = r.state[i];
+        k->unwanted[i] = r.unwanted[i];
+        k->dismissed[i] = c->seat[i].dismissed;
         to->word = t->word;
         to->base = t->t.base;
         to->open = t->open;
@@ -342,6 +385,8 @@ static void put_back(const kept *k)
         c->norm_flag[i] = k->flags[1][i];
         c->range_flag[i] = k->flags[2][i];
         r.state[i] = k->state[i];
+        r.unwanted[i] = k->unwanted[i];
+        c->seat[i].dismissed = k->dismissed[i];
         t->word = from->word;
         t->t.base = from->base;
         t->open = from->open;
@@ -442,14 +487,15 @@ static void explore(int depth)
         if (now.w[k].at == DEAD) TRY_MOVE(bury(k));
         if (now.w[k].at == BURIED) TRY_MOVE(succeed(k));
     }
-    if (can_settle()) TRY_MOVE(roster_settle(&r));
+    if (can_settle()) TRY_MOVE(settle());
     if (can_pass()) TRY_MOVE(pass(false));
     if (can_pass() && set.touch && !now.touched) TRY_MOVE(pass(true));
     if (!moves) fail_msg("everybody waits, after %d moves", depth);
     for (int k = 0; now.deaths && k < set.seats; k++) {
-        if (now.w[k].at == DEAD || now.w[k].at == BURIED) continue;
+        if (now.w[k].at >= DEAD) continue;
         TRY_MOVE((now.deaths--, now.w[k].at = DEAD));
     }
+    if (now.resizes) TRY_MOVE(wish(set.seats - 1));
 }
 
 static void every_order(setting s)
@@ -457,6 +503,7 @@ static void every_order(setting s)
     set = s;
     memset(&now, 0, sizeof now);
     now.deaths = s.deaths;
+    now.resizes = s.resizes;
     c = mem_new(sizeof *c);
     control_init(c, s.seats, s.shards, s.norms);
     roster_init(&r, c);
@@ -474,9 +521,9 @@ static void every_order(setting s)
     visited = mem_try(visited_size * sizeof *visited);
     n_visited = 0;
     explore(0);
-    print_message("%d seats, %d shards, %d steps, %d deaths%s%s%s: %zu states\n", s.seats, s.shards,
-                  (int)s.tickets, s.deaths, s.norms ? ", norms" : "", s.gated ? ", gated" : "",
-                  s.touch ? ", touched" : "", n_visited);
+    print_message("%d seats, %d shards, %d steps, %d deaths, %d wishes%s%s%s: %zu states\n", s.seats,
+                  s.shards, (int)s.tickets, s.deaths, s.resizes, s.norms ? ", norms" : "",
+                  s.gated ? ", gated" : "", s.touch ? ", touched" : "", n_visited);
     mem_try_free(visited);
     mem_free(c);
 }
@@ -491,6 +538,15 @@ static void two_workers(void **state)
     every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 1, .gated = true, .touch = true});
 }
 
+/* A worker is asked to leave, and to come again. */
+static void they_come_and_go(void **state)
+{
+    (void)state;
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 3, .resizes = 2});
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .resizes = 2, .deaths = 1});
+    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .resizes = 3, .gated = true});
+}
+
 static void three_workers(void **state)
 {
     (void)state;
@@ -502,6 +558,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_workers),
+        cmocka_unit_test(they_come_and_go),
         cmocka_unit_test(three_workers),
     };
 

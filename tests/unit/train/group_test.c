@@ -105,6 +105,94 @@ static void every_kind_of_data(void **state)
     assert_same_with((training){.shards = 3, .data = data_generated(N), .no_shuffle = true});
 }
 
+/* ---- more and fewer workers ---- */
+
+typedef struct resizer {
+    int64_t seen;
+    int left, started;
+} resizer;
+
+/* 4 workers, then 2, 3, 2, 4, ... a step each. */
+static bool resize(void *user, manta_session *s, const manta_event *e)
+{
+    static const int wish[] = {2, 3, 2, 4};
+    resizer *r = user;
+
+    r->left += e->kind == MANTA_EVENT_WORKER_LEFT;
+    r->started += e->kind == MANTA_EVENT_WORKER;
+    if (e->kind == MANTA_EVENT_STEP) assert_ok(manta_session_resize(s, wish[r->seen++ % 4]));
+    return true;
+}
+
+static void same_bytes_however_they_come_and_go(void **state)
+{
+    (void)state;
+    for (int hard = 0; hard < 2; hard++) {
+        resizer r = {0};
+        training t = {.shards = 4, .hard = hard, .validate = true, .epochs = 3};
+        outcome golden = train(&t), o;
+        t.workers = 4;
+        t.min_workers = 2;
+        t.event = resize;
+        t.user = &r;
+        o = train(&t);
+        assert_same_outcome(&golden, &o);
+        assert_int_equal(r.seen, 9);
+        assert_true(r.started >= 4);
+        mem_try_free(golden.state);
+        mem_try_free(o.state);
+    }
+}
+
+static void a_wish_out_of_range_is_refused(void **state)
+{
+    manta_model *m = residual_model((manta_regularizer){0});
+    manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    manta_compile c = {.n_losses = 1, .losses = &loss};
+    manta_session *s;
+
+    (void)state;
+    assert_ok(manta_session_open(m, &c, &(manta_session_options){.workers = 4, .min_workers = 2}, &s));
+    assert_int_equal(manta_session_resize(s, 1), MANTA_EINVAL);
+    assert_int_equal(manta_session_resize(s, 5), MANTA_EINVAL);
+    assert_string_equal(manta_error_text(), "5 workers, expected 2 to 4");
+    assert_int_equal(manta_session_workers(s), 4);
+    assert_ok(manta_session_resize(s, 2));
+    assert_int_equal(manta_session_workers(s), 2);
+    manta_session_close(s);
+    assert_int_equal(manta_session_open(m, &c, &(manta_session_options){.workers = 2, .min_workers = 3}, &s),
+                     MANTA_EINVAL);
+    manta_model_free(m);
+}
+
+/* ---- statistics ---- */
+
+/* The mean of what all shards propose, or what the first one does: other
+ * bytes, but the same for one process and several. */
+static void statistics_of_the_first_shard(void **state)
+{
+    training t = {.shards = 3};
+    outcome mean = train(&t), first, again;
+
+    (void)state;
+    t.statistics = MANTA_STATISTICS_FIRST;
+    first = train(&t);
+    t.workers = 3;
+    again = train(&t);
+    assert_same_outcome(&first, &again);
+    assert_memory_not_equal(mean.state, first.state, mean.size);
+    t = (training){.shards = 1};
+    mem_try_free(mean.state);
+    mem_try_free(first.state);
+    mean = train(&t);
+    t.statistics = MANTA_STATISTICS_FIRST;
+    first = train(&t);
+    assert_same_outcome(&mean, &first); /* of one there is but one */
+    mem_try_free(mean.state);
+    mem_try_free(first.state);
+    mem_try_free(again.state);
+}
+
 /* ---- a session with workers in other hands ---- */
 
 typedef struct opened {
@@ -222,6 +310,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes_for_any_number_of_workers),
+        cmocka_unit_test(same_bytes_however_they_come_and_go),
+        cmocka_unit_test(a_wish_out_of_range_is_refused),
+        cmocka_unit_test(statistics_of_the_first_shard),
         cmocka_unit_test(threads_of_a_worker_do_not_matter),
         cmocka_unit_test(every_kind_of_data),
         cmocka_unit_test(all_calls_share_one_state),
