@@ -71,6 +71,9 @@ typedef struct manta_node_options {
     int num_gpus;
     const char *resources; /* more of what tasks may ask for: "disk=2,license=1" */
     uint64_t store_memory; /* most bytes of shared memory for objects; 0: 30 % of the machine's */
+    const char *spill_folder; /* where objects go that memory has no room for; NULL: $TMPDIR, or
+                               /var/tmp; "": nowhere, a full store is an error at once */
+    uint64_t spill_limit; /* most bytes on disk; 0: as many as the disk has room for */
     bool in_process; /* no other process: calls run at once, inside manta_remote() */
 } manta_node_options;
 
@@ -306,6 +309,10 @@ MANTA_API manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n
 MANTA_API manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms) MANTA_MUST_USE;
 MANTA_API manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n,
                                       int64_t timeout_ms) MANTA_MUST_USE;
+/* As manta_get_array(), into memory of the caller's own, to be written to and
+ * given back with free(). The object itself stays as it is, and free to leave
+ * memory. MANTA_ENOMEM */
+MANTA_API manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms) MANTA_MUST_USE;
 /* Waits for all; the first failure in the order given is returned as soon as
  * it is known. */
 MANTA_API manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms) MANTA_MUST_USE;
@@ -316,6 +323,20 @@ MANTA_API manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t ti
  * that is none, or is given twice. */
 MANTA_API manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms,
                                   bool *ready, size_t *n_ready) MANTA_MUST_USE;
+
+/* When the store's memory is full, objects that nobody reads are written to
+ * disk and brought back by the next manta_get; putting and getting wait for
+ * that. An object is read from the manta_get that delivers a pointer to it
+ * until the reference is released, and during calls that have it as an
+ * argument. When what is in the way is in use elsewhere, a put waits up to five
+ * seconds for it; when it is in use by the process itself, or cannot be
+ * written, the put fails at once with MANTA_ENOSPC (MANTA_FAILED_FULL).
+ *
+ * manta_pin() brings an object that is there into memory, where it stays, at
+ * the same address, until as many manta_unpin() or the last release in this
+ * process. MANTA_ETIMEDOUT it is not there yet. */
+MANTA_API manta_status manta_pin(manta_ref ref) MANTA_MUST_USE;
+MANTA_API void manta_unpin(manta_ref ref);
 
 /* One holder more, one holder less. The last release in the whole node gives
  * the memory back. */
@@ -450,7 +471,9 @@ typedef struct manta_node_info {
     double cpus, free_cpus, gpus, free_gpus;
     int workers, actors, leases;
     uint64_t objects; /* that the daemon holds for more than one process */
-    uint64_t store_limit, store_used; /* bytes of segments */
+    uint64_t store_limit, store_used; /* bytes of segments in memory */
+    uint64_t spill_used; /* bytes on disk */
+    uint64_t spill_written, spill_read; /* bytes that went there and came back, since the start */
     uint64_t tasks_done; /* in this process */
     int n_worker_pids;
     int worker_pids[64];

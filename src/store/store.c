@@ -16,8 +16,11 @@ typedef struct segment {
     uint64_t id;
     char *at; /* NULL: not mapped */
     size_t size;
-    int64_t pins;
+    int64_t pins; /* blocks being written, and reads */
+    uint32_t given; /* times it was made or opened, as the source counts */
     bool own, forgotten;
+    bool retired; /* our own, and given away once: read only from now on */
+    bool asked; /* to be unmapped when the last pin goes */
     extents book; /* of our own */
 } segment;
 
@@ -36,7 +39,7 @@ store *store_new(store_source source)
 
 static void segment_free(segment *g)
 {
-    shm_unmap(g->at, g->size);
+    shm_unmap(g->at, g->size); /* NULL: it is not mapped */
     extents_release(&g->book);
     mem_free(g);
 }
@@ -50,25 +53,36 @@ void store_free(store *s)
     mem_free(s);
 }
 
-/* Maps a descriptor, which it takes over, as segment `id`. */
+/* Maps a descriptor, which it takes over, as segment `id`, which is known here
+ * (and comes back) or not. */
 static manta_status segment_map(store *s, uint64_t id, int fd, bool own, segment **out)
 {
     manta_status st;
+    segment **known = map_u64_find(&s->segments, id), *g = known ? *known : NULL;
     size_t size;
     void *at;
     if ((st = shm_size(fd, &size))) goto out;
+    if (g && g->size != size) {
+        st = manta_fail(MANTA_ECORRUPT, "a segment of %zu bytes came back with %zu", g->size, size);
+        goto out;
+    }
     if ((st = shm_map(fd, size, own, &at))) goto out;
     if (own && (st = shm_seal_writes(fd))) {
         shm_unmap(at, size);
         goto out;
     }
-    segment *g = mem_new(sizeof *g);
-    *g = (segment){.id = id, .at = at, .size = size, .own = own};
-    *map_u64_put(&s->segments, id) = g;
-    if (own) {
-        extents_init(&g->book, size);
-        vec_push(&s->own, g);
+    if (!g) {
+        g = mem_new(sizeof *g);
+        *g = (segment){.id = id, .size = size, .own = own};
+        *map_u64_put(&s->segments, id) = g;
+        if (own) {
+            extents_init(&g->book, size);
+            vec_push(&s->own, g);
+        }
     }
+    g->at = at;
+    g->given = 1;
+    g->asked = false;
     *out = g;
 out:
     os->close(fd);
@@ -83,11 +97,7 @@ static manta_status segment_make(store *s, size_t size, segment **out)
     size_t want = have < SEGMENT_FIRST ? SEGMENT_FIRST : have > SEGMENT_MOST ? SEGMENT_MOST : (size_t)have;
     if (want < size) want = shm_round(size);
     int fd;
-    manta_status st = s->source.make(s->source.ctx, want, &id, &fd);
-    /* Near the limit a smaller one may still fit. */
-    if (st == MANTA_ENOSPC && want > shm_round(size))
-        st = s->source.make(s->source.ctx, shm_round(size), &id, &fd);
-    if (st) return st;
+    TRY(s->source.make(s->source.ctx, shm_round(size), want, &id, &fd));
     return segment_map(s, id, fd, true, out);
 }
 
@@ -97,7 +107,7 @@ manta_status store_take(store *s, size_t size, store_place *place, void **at)
     uint64_t offset = 0;
     if (size >= ((size_t)1 << 46)) return manta_fail(MANTA_ENOSPC, "an object of %zu bytes", size);
     for (size_t i = 0; i < s->own.n && !g; i++)
-        if (extents_take(&s->own.at[i]->book, size, &offset)) g = s->own.at[i];
+        if (!s->own.at[i]->retired && extents_take(&s->own.at[i]->book, size, &offset)) g = s->own.at[i];
     if (!g) {
         TRY(segment_make(s, size, &g));
         if (!extents_take(&g->book, size, &offset))
@@ -106,7 +116,13 @@ manta_status store_take(store *s, size_t size, store_place *place, void **at)
     }
     *place = (store_place){.segment = g->id, .at = offset};
     *at = g->at + offset;
+    g->pins++;
     return MANTA_OK;
+}
+
+void store_seal(store *s, store_place place)
+{
+    store_unpin(s, place);
 }
 
 static void segment_drop(store *s, segment *g)
@@ -115,16 +131,33 @@ static void segment_drop(store *s, segment *g)
     segment_free(g);
 }
 
-/* An empty segment goes back when another empty one is left for what comes
- * next: its pages are warm, so one is kept. */
+/* Unmaps a segment that is not in use; how often it had been given. */
+static uint32_t segment_close(store *s, segment *g)
+{
+    uint32_t n = g->given;
+    if (!g->own) {
+        segment_drop(s, g);
+        return n;
+    }
+    shm_unmap(g->at, g->size);
+    g->at = NULL;
+    g->given = 0;
+    g->asked = false;
+    g->retired = true;
+    return n;
+}
+
+/* An empty segment goes back when it cannot be written any more, or when
+ * another empty one is left for what comes next: its pages are warm, so one is
+ * kept. */
 static void shrink(store *s, segment *emptied)
 {
     size_t place = s->own.n, empty = 0;
     for (size_t i = 0; i < s->own.n; i++) {
-        if (s->own.at[i]->book.used == 0) empty++;
+        if (s->own.at[i]->book.used == 0 && !s->own.at[i]->retired) empty++;
         if (s->own.at[i] == emptied) place = i;
     }
-    if (empty < 2 || place == s->own.n || emptied->pins > 0) return;
+    if ((empty < 2 && !emptied->retired) || place == s->own.n || emptied->pins > 0) return;
     uint64_t id = emptied->id;
     vec_remove(&s->own, place);
     segment_drop(s, emptied);
@@ -141,13 +174,14 @@ void store_give(store *s, store_place place)
 manta_status store_pin(store *s, store_place place, size_t size, const void **at)
 {
     segment **known = map_u64_find(&s->segments, place.segment), *g = known ? *known : NULL;
-    if (!g) {
+    if (!g || !g->at) {
         int fd;
         TRY(s->source.open(s->source.ctx, place.segment, &fd));
         known = map_u64_find(&s->segments, place.segment); /* another thread may have been faster */
-        if (known) {
+        if (known && (*known)->at) {
             os->close(fd);
             g = *known;
+            g->given++;
         } else {
             TRY(segment_map(s, place.segment, fd, false, &g));
         }
@@ -163,8 +197,21 @@ void store_unpin(store *s, store_place place)
 {
     segment **g = map_u64_find(&s->segments, place.segment);
     if (!g || (*g)->pins == 0) return;
-    (*g)->pins--;
-    if ((*g)->pins == 0 && (*g)->forgotten) segment_drop(s, *g);
+    if (--(*g)->pins > 0) return;
+    if ((*g)->forgotten)
+        segment_drop(s, *g);
+    else if ((*g)->own && (*g)->retired && (*g)->book.used == 0)
+        shrink(s, *g); /* it was emptied while it was read */
+    else if ((*g)->asked)
+        s->source.let_go(s->source.ctx, place.segment, segment_close(s, *g));
+}
+
+uint32_t store_ask(store *s, uint64_t id)
+{
+    segment **g = map_u64_find(&s->segments, id);
+    if (!g || !(*g)->at) return 0;
+    (*g)->asked = true;
+    return (*g)->pins > 0 ? 0 : segment_close(s, *g);
 }
 
 void store_forget(store *s, uint64_t id)

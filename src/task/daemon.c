@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +66,17 @@ static void on_zygote(void *ctx, int fd, bool readable, bool writable)
     if (!d->stop) start_zygote(d);
 }
 
+/* Every segment is a descriptor, in memory or on disk. Workers get the limit
+ * that the program had. */
+static struct rlimit user_files;
+
+static void allow_files(void)
+{
+    if (getrlimit(RLIMIT_NOFILE, &user_files)) return;
+    struct rlimit most = {.rlim_cur = user_files.rlim_max, .rlim_max = user_files.rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &most);
+}
+
 static void start_zygote(node *d)
 {
     int pair[2];
@@ -78,6 +90,7 @@ static void start_zygote(node *d)
         /* Not a fresh program: give up what is the daemon's alone. */
         prctl(PR_SET_CHILD_SUBREAPER, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (user_files.rlim_max) (void)setrlimit(RLIMIT_NOFILE, &user_files);
         node_close_others((int[]){pair[1], d->self_pidfd}, 2);
         zygote_main(pair[1], d->self_pidfd);
     }
@@ -135,19 +148,21 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     prctl(PR_SET_NAME, "manta-daemon");
     spawn_reset_signals();
+    allow_files();
     int children = watch_children();
     d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
     d->refs = refs_new();
     if (spawn_adopt_orphans() || proc_pidfd_open(getpid(), &d->self_pidfd) || loop_new(&d->loop) ||
         loop_watch(d->loop, keeper_pidfd, false, on_keeper, d) ||
-        loop_watch(d->loop, children, false, on_child, d))
+        loop_watch(d->loop, children, false, on_child, d) || daemon_memory_init(d))
         _exit(1);
     start_zygote(d);
     daemon_add_client(d, driver, driver_fd, driver_pidfd, false);
     for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d);
     bool waiting = false;
     while (!d->stop) {
-        if (loop_run(d->loop, waiting ? 2 : -1)) break;
+        int due = daemon_memory_tick(d);
+        if (loop_run(d->loop, !waiting || (due >= 0 && due < 2) ? due : 2)) break;
         waiting = daemon_bury(d);
         daemon_settle(d);
     }

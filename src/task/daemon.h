@@ -7,14 +7,16 @@
  * Rules that the rest relies on:
  *  1. It never waits for a client: what a client does not take at once is
  *     queued (client.outbox).
- *  2. It makes every shared memory itself and maps none.
+ *  2. It makes every shared memory itself and maps none; a second thread copies
+ *     segments to and from disk, and touches nothing else.
  *  3. A client that is dead is drained (what it had sent is read) before
  *     anything is taken from it, and its end is told to its peers with the
  *     reason.
  *  4. Nothing is freed before one pass over all connections (refs.h).
  *
  * daemon.c: start, the zygote, children; _clients: connections and messages;
- * _leases: channels and workers; _objects: memory and objects; _actors. */
+ * _leases: channels and workers; _memory: segments, in memory and on disk;
+ * _objects; _actors. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
@@ -29,6 +31,7 @@
 #include "net/wire.h"
 #include "os/socket.h"
 #include "store/refs.h"
+#include "store/spill.h"
 #include "task/node.h"
 #include "task/proto.h"
 #include "task/sched.h"
@@ -53,13 +56,16 @@ typedef struct client {
     MAP_U64(char) peers; /* clients with which it shares a channel */
 } client;
 
+/* Memory for objects, or the file it was written to (spill.h). */
 typedef struct segment {
-    int fd;
+    int fd, file; /* -1: not in memory; no file */
     size_t size;
     uint32_t writer; /* 0: dead */
     int64_t objects;
-    VEC(uint32_t) openers;
+    uint32_t crc; /* of the file */
 } segment;
+
+typedef struct copier copier; /* daemon_memory.c */
 
 typedef enum object_state { PROMISED, READY, BROKEN } object_state;
 
@@ -99,7 +105,9 @@ typedef struct node {
     int forks; /* asked of the zygote and not yet answered */
     int stillborn; /* workers in a row that died before they were ready */
     uint32_t next_client;
-    uint64_t next_segment, store_used;
+    spill_book *spill;
+    copier *copier;
+    char spill_error[256]; /* why the last write to disk failed; "": none did */
     MAP_U64(client *) clients;
     MAP_U64(segment *) segments;
     MAP_U64(object *) objects;
@@ -136,15 +144,21 @@ void daemon_note_stillborn(node *d);
 void daemon_put_shape(buf *b, const sched_shape *s);
 sched_shape daemon_take_shape(wire *w);
 
+/* daemon_memory.c */
+bool daemon_memory_message(node *d, client *c, proto_kind kind, wire *w); /* false: it is another's */
+manta_status daemon_memory_init(node *d) MANTA_MUST_USE;
+void daemon_drop_segment(node *d, uint64_t id);
+void daemon_leave_memory(node *d, const client *c); /* of a dead client */
+/* Does what is due, and says when there is something to do next, in ms; -1: never. */
+int daemon_memory_tick(node *d);
+
 /* daemon_objects.c */
-/* A message about memory or objects; false: it is another's. */
 bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w);
 void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who);
 /* Frees what nobody holds, and answers those who wait for what nobody makes,
  * after one pass over all connections. */
 void daemon_settle(node *d);
 void daemon_break_promises(node *d, const client *c); /* of a dead client */
-void daemon_leave_segments(node *d, const client *c);
 
 /* daemon_actors.c */
 bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w);

@@ -105,8 +105,12 @@ static void on_info(node *d, client *c, wire *w)
     wire_put_u32(b, (uint32_t)d->actors.n);
     wire_put_u32(b, (uint32_t)sched_leases(d->sched));
     wire_put_u64(b, d->objects.n);
+    spill_usage use = spill_use(d->spill);
     wire_put_u64(b, d->config.store_limit);
-    wire_put_u64(b, d->store_used);
+    wire_put_u64(b, use.memory);
+    wire_put_u64(b, use.disk);
+    wire_put_u64(b, use.written);
+    wire_put_u64(b, use.read);
     for (size_t i = 0; i < d->clients.n; i++) n += d->clients.at[i].value->is_worker;
     wire_put_u32(b, n);
     for (size_t i = 0; i < d->clients.n; i++)
@@ -117,7 +121,9 @@ static void on_info(node *d, client *c, wire *w)
 static void on_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
-    if (daemon_objects_message(d, c, kind, w) || daemon_actors_message(d, c, kind, w)) return;
+    if (daemon_memory_message(d, c, kind, w) || daemon_objects_message(d, c, kind, w) ||
+        daemon_actors_message(d, c, kind, w))
+        return;
     switch (kind) {
     case PROTO_DEMAND: {
         sched_shape shape = daemon_take_shape(w);
@@ -255,7 +261,7 @@ static void client_end(node *d, client *c)
         map_u64_remove(&peer->peers, c->id);
     }
     daemon_break_promises(d, c);
-    daemon_leave_segments(d, c);
+    daemon_leave_memory(d, c);
     daemon_refs(d, REFS_GONE, 0, 0, c->id);
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);

@@ -1,75 +1,11 @@
-/* daemon_objects.c - memory and objects: who made them, where they lie, who
- * waits for them. Who holds them is refs.c's to know. */
+/* daemon_objects.c - objects: who made them, where they lie, who waits for
+ * them. Who holds them is refs.c's to know. */
 #include "task/daemon.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "os/shm.h"
 #include "os/spawn.h"
-
-/* ---- segments ---- */
-
-static void segment_drop(node *d, uint64_t id)
-{
-    segment **p = map_u64_find(&d->segments, id), *g = p ? *p : NULL;
-    if (!g) return;
-    proto_begin(&d->out, PROTO_SEGMENT_GONE);
-    wire_put_u64(&d->out, id);
-    for (size_t i = 0; i < g->openers.n; i++) {
-        client *c = daemon_client(d, g->openers.at[i]);
-        if (c) daemon_send(d, c);
-    }
-    d->store_used -= g->size;
-    close(g->fd);
-    vec_release(&g->openers);
-    mem_free(g);
-    map_u64_remove(&d->segments, id);
-}
-
-static void answer_segment(node *d, client *c, uint64_t request, manta_status st, uint64_t id, int fd)
-{
-    proto_begin(&d->out, PROTO_SEGMENT);
-    wire_put_u64(&d->out, request);
-    wire_put_u32(&d->out, (uint32_t)st);
-    wire_put_u64(&d->out, id);
-    wire_put_text(&d->out, st ? manta_error_text() : "");
-    daemon_send_fds(d, c, &fd, fd >= 0 ? 1 : 0);
-}
-
-static void on_segment_new(node *d, client *c, wire *w)
-{
-    uint64_t request = wire_u64(w), size = wire_u64(w);
-    manta_status st = MANTA_OK;
-    int fd = -1;
-    if (wire_end(w, "segment")) return;
-    if (size == 0 || size > d->config.store_limit || size > d->config.store_limit - d->store_used)
-        st = manta_fail(MANTA_ENOSPC, "the store is full: %llu of %llu bytes are taken, %llu more are wanted",
-                        (unsigned long long)d->store_used, (unsigned long long)d->config.store_limit,
-                        (unsigned long long)size);
-    if (!st) st = shm_new("manta-segment", shm_round(size), &fd);
-    uint64_t id = st ? 0 : ++d->next_segment;
-    answer_segment(d, c, request, st, id, fd);
-    if (st) return;
-    segment *g = mem_new(sizeof *g);
-    *g = (segment){.fd = fd, .size = shm_round(size), .writer = c->id};
-    d->store_used += g->size;
-    *map_u64_put(&d->segments, id) = g;
-}
-
-static void on_segment_open(node *d, client *c, wire *w)
-{
-    uint64_t request = wire_u64(w), id = wire_u64(w);
-    segment **g = map_u64_find(&d->segments, id);
-    manta_status st = MANTA_OK;
-    if (wire_end(w, "segment")) return;
-    if (!g) st = manta_fail(MANTA_ENOENT, "segment %llu is gone", (unsigned long long)id);
-    /* The writer seals when it has mapped; one that did not yet is made to. */
-    if (!st && !shm_is_sealed((*g)->fd)) st = shm_seal_writes((*g)->fd);
-    if (!st) vec_push(&(*g)->openers, c->id);
-    answer_segment(d, c, request, st, id, st ? -1 : (*g)->fd);
-}
 
 /* ---- objects ---- */
 
@@ -215,7 +151,7 @@ static void object_free(node *d, refs_freed f)
             wire_put_u64(&d->out, f.object);
             daemon_send(d, maker);
         }
-        if (g && --(*g)->objects == 0 && !(*g)->writer) segment_drop(d, o->v.place.segment);
+        if (g && --(*g)->objects == 0 && !(*g)->writer) daemon_drop_segment(d, o->v.place.segment);
     } else if (o->state == READY) {
         mem_free((void *)(uintptr_t)o->v.at);
     }
@@ -260,30 +196,9 @@ void daemon_break_promises(node *d, const client *c)
     }
 }
 
-void daemon_leave_segments(node *d, const client *c)
-{
-    VEC(uint64_t) empty = {0};
-    for (size_t i = 0; i < d->segments.n; i++) {
-        segment *g = d->segments.at[i].value;
-        if (g->writer != c->id) continue;
-        g->writer = 0;
-        if (g->objects == 0) vec_push(&empty, d->segments.at[i].key);
-    }
-    for (size_t i = 0; i < empty.n; i++) segment_drop(d, empty.at[i]);
-    vec_release(&empty);
-}
-
 bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w)
 {
     switch (kind) {
-    case PROTO_SEGMENT_NEW: on_segment_new(d, c, w); return true;
-    case PROTO_SEGMENT_OPEN: on_segment_open(d, c, w); return true;
-    case PROTO_SEGMENT_FREE: {
-        uint64_t id = wire_u64(w);
-        segment **g = map_u64_find(&d->segments, id);
-        if (!wire_end(w, "segment") && g && (*g)->writer == c->id) segment_drop(d, id);
-        return true;
-    }
     case PROTO_ADD: on_add(d, c, w); return true;
     case PROTO_PROMISE: on_promise(d, c, w); return true;
     case PROTO_FAIL: on_fail(d, w); return true;

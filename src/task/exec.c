@@ -161,12 +161,13 @@ static void release_arguments(manta_task *t)
 
 static void result_clear(result *r)
 {
-    if (r->is_block) store_give(rt->store, r->v.place);
     if (r->v.kind == MANTA_KIND_REFS)
         for (uint64_t i = 0; i < r->v.size / 8; i++) {
             object *o = object_find(((const manta_ref *)r->v.at)[i].id);
             if (o) object_unpin(o);
         }
+    if (r->v.place.segment) store_seal(rt->store, r->v.place);
+    if (r->is_block) store_give(rt->store, r->v.place);
     if (r->v.kind == MANTA_KIND_ACTOR) {
         object *o = object_find(r->v.word);
         if (o) object_unpin(o);
@@ -356,6 +357,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         rt_tell();
         *map_u64_put(&rt->given, id) = v.place;
     }
+    if (v.place.segment) store_seal(rt->store, v.place);
     proto_begin(&b, PROTO_ITEM);
     wire_put_u64(&b, t->id);
     wire_put_u64(&b, t->yielded++);

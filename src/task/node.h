@@ -20,7 +20,8 @@
 typedef struct node_config {
     sched_shape total;
     char names[SCHED_RESOURCES][32]; /* "" ends the list */
-    uint64_t store_limit;
+    uint64_t store_limit, spill_limit; /* bytes in memory, and on disk */
+    char spill_folder[256];
     int prestart; /* workers to fork before anyone asks */
 } node_config;
 

@@ -45,6 +45,18 @@ object *object_adopt(uint64_t id, bool told)
 
 /* ---- values of our own ---- */
 
+/* The block of our own object is written: it may leave memory until somebody
+ * reads it. References stay readable, because we follow them ourselves. */
+void object_sealed(object *o)
+{
+    if (o->v.kind == MANTA_KIND_REFS) {
+        o->is_pinned = true;
+        return;
+    }
+    o->v.at = NULL;
+    store_seal(rt->store, o->v.place);
+}
+
 /* References inside a value that this process made are counted once each. */
 static void hold_inner(const value *v)
 {
@@ -86,6 +98,7 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
     o->is_own = own;
     o->on_heap = at && !own;
     hold_inner(&o->v);
+    if (own) object_sealed(o);
     *out = o;
     return MANTA_OK;
 }
@@ -214,6 +227,14 @@ manta_status object_map(object *o)
     return st;
 }
 
+void object_unmap(object *o)
+{
+    if (!o->is_pinned || o->is_read || o->kept > 0 || o->v.kind == MANTA_KIND_REFS) return;
+    o->is_pinned = false;
+    o->v.at = NULL;
+    store_unpin(rt->store, o->v.place);
+}
+
 /* ---- the end ---- */
 
 static void forget_inner(const value *v)
@@ -236,8 +257,8 @@ static void object_free(object *o)
     if (o->state == OBJECT_READY) forget_inner(&o->v);
     for (int32_t i = 0; i < o->held; i++) vec_push(&rt->drops, o->id);
     if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
+    if (o->is_pinned || o->unsealed) store_unpin(rt->store, o->v.place);
     if (o->is_own && !o->exported) store_give(rt->store, o->v.place);
-    if (o->is_pinned) store_unpin(rt->store, o->v.place);
     actor_forget(o->id);
     mem_free(o->failure);
     vec_release(&o->waiting);

@@ -14,7 +14,7 @@ typedef enum proto_kind {
     PROTO_DEMAND = 1, /* shape, n */
     PROTO_RETURN, /* worker */
     PROTO_BLOCKED, /* u32: 1 waits, 0 goes on */
-    PROTO_SEGMENT_NEW, /* request, size */
+    PROTO_SEGMENT_NEW, /* request, least size, wanted size */
     PROTO_SEGMENT_OPEN, /* request, segment */
     PROTO_SEGMENT_FREE, /* segment */
     PROTO_ADD, /* object, holder, value, n, inner... */
@@ -34,6 +34,7 @@ typedef enum proto_kind {
     PROTO_INFO, /* request */
     PROTO_SHUTDOWN,
     PROTO_READY, /* a worker has started */
+    PROTO_SEGMENT_CLOSED, /* segment, n: n of the times it was given are over; 0: it is in use */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, totals, resource names; fd: bell */
     PROTO_PEER, /* client, pid, side; fds: channel, bell, pidfd */
@@ -52,6 +53,7 @@ typedef enum proto_kind {
     PROTO_CANCEL_TASK, /* task */
     PROTO_EXIT,
     PROTO_INFO_IS, /* request, numbers... */
+    PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
     /* daemon and zygote */
     PROTO_FORK = 96, /* */
     PROTO_FORKED, /* pid; fds: socket, pidfd; pid 0: it could not be done */

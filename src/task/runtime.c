@@ -98,12 +98,13 @@ static reply *find_reply(uint64_t request)
 
 /* ---- segments come from the daemon ---- */
 
-static manta_status segment_make(void *ctx, size_t size, uint64_t *id, int *fd)
+static manta_status segment_make(void *ctx, size_t least, size_t wanted, uint64_t *id, int *fd)
 {
     reply r;
     (void)ctx;
     uint64_t request = rt_request_begin(PROTO_SEGMENT_NEW);
-    wire_put_u64(&rt->out, size);
+    wire_put_u64(&rt->out, least);
+    wire_put_u64(&rt->out, wanted);
     TRY(rt_request(request, &r));
     if (r.fd < 0) return manta_fail(MANTA_ECORRUPT, "a segment without memory");
     *id = r.id;
@@ -123,20 +124,42 @@ static manta_status segment_open(void *ctx, uint64_t id, int *fd)
     return MANTA_OK;
 }
 
+/* The store says these in the middle of other things, also while a message is
+ * being written in rt->out. */
+static void tell_apart(const void *bytes, size_t n)
+{
+    if (rt->is_dead) return;
+    manta_status st = socket_send(rt->fd, bytes, n, NULL, 0, true);
+    (void)st; /* as in rt_tell() */
+}
+
 static void segment_give_back(void *ctx, uint64_t id)
 {
+    const struct {
+        uint32_t kind, zero;
+        uint64_t id;
+    } message = {PROTO_SEGMENT_FREE, 0, id};
     (void)ctx;
-    proto_begin(&rt->out, PROTO_SEGMENT_FREE);
-    wire_put_u64(&rt->out, id);
-    rt_tell();
+    tell_apart(&message, sizeof message);
+}
+
+static void segment_let_go(void *ctx, uint64_t id, uint32_t n)
+{
+    const struct {
+        uint32_t kind, zero;
+        uint64_t id, n;
+    } message = {PROTO_SEGMENT_CLOSED, 0, id, n};
+    (void)ctx;
+    tell_apart(&message, sizeof message);
 }
 
 /* ---- or, without a node, from the system ---- */
 
-static manta_status local_make(void *ctx, size_t size, uint64_t *id, int *fd)
+static manta_status local_make(void *ctx, size_t least, size_t wanted, uint64_t *id, int *fd)
 {
     (void)ctx;
-    TRY(shm_new("manta-segment", shm_round(size), fd));
+    (void)least;
+    TRY(shm_new("manta-segment", shm_round(wanted), fd));
     *id = ++rt->next_request;
     return MANTA_OK;
 }
@@ -152,6 +175,13 @@ static void local_give_back(void *ctx, uint64_t id)
 {
     (void)ctx;
     (void)id;
+}
+
+static void local_let_go(void *ctx, uint64_t id, uint32_t n)
+{
+    (void)ctx;
+    (void)id;
+    (void)n;
 }
 
 /* ---- peers ---- */
@@ -416,6 +446,9 @@ static void on_info(wire *w)
     x.objects = wire_u64(w);
     x.store_limit = wire_u64(w);
     x.store_used = wire_u64(w);
+    x.spill_used = wire_u64(w);
+    x.spill_written = wire_u64(w);
+    x.spill_read = wire_u64(w);
     uint32_t n = wire_u32(w);
     for (uint32_t i = 0; i < n; i++) {
         int pid = (int)wire_u32(w);
@@ -517,6 +550,11 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
         break;
     }
     case PROTO_SEGMENT_GONE: store_forget(rt->store, wire_u64(w)); break;
+    case PROTO_SEGMENT_ASK: {
+        uint64_t id = wire_u64(w);
+        if (!wire_end(w, "segment")) segment_let_go(NULL, id, store_ask(rt->store, id));
+        break;
+    }
     case PROTO_FREE: {
         uint64_t id = wire_u64(w);
         store_place *at = map_u64_find(&rt->given, id);
@@ -728,8 +766,10 @@ manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker)
     rt->fd = fd;
     rt->keeper_pidfd = keeper_pidfd;
     rt->is_worker = is_worker;
-    rt->store =
-        store_new((store_source){.make = segment_make, .open = segment_open, .give_back = segment_give_back});
+    rt->store = store_new((store_source){.make = segment_make,
+                                         .open = segment_open,
+                                         .give_back = segment_give_back,
+                                         .let_go = segment_let_go});
     rt->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     manta_status st = rt->nudge_fd < 0 ? manta_fail(MANTA_EIO, "eventfd: %s", strerror(errno)) : MANTA_OK;
     if (!st) st = welcome(keeper_pidfd);
@@ -741,8 +781,8 @@ manta_status runtime_open_local(void)
 {
     rt = runtime_new();
     rt->is_local = true;
-    rt->store =
-        store_new((store_source){.make = local_make, .open = local_open, .give_back = local_give_back});
+    rt->store = store_new((store_source){
+        .make = local_make, .open = local_open, .give_back = local_give_back, .let_go = local_let_go});
     return MANTA_OK;
 }
 

@@ -54,6 +54,8 @@ typedef struct object {
     bool marked; /* seen by the walk that is under way (manta_wait) */
     bool unsealed; /* manta_create() without manta_seal() yet */
     bool on_heap, is_own, is_pinned; /* whose v.at is: our heap, our segment, a pinned segment */
+    bool is_read; /* a pointer to its bytes was delivered */
+    int32_t kept; /* by manta_pin() */
     value v;
     manta_failure *failure;
     VEC(call *) waiting; /* calls with this as an argument */
@@ -231,12 +233,15 @@ manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA
  * it, if it lies in a segment, and what it refers to. */
 void object_set(object *o, const value *v, bool told);
 void object_fail(object *o, const manta_failure *f);
+void object_sealed(object *o);
 void object_export(object *o);
 void object_want(object *o);
 void object_unref(object *o);
 void object_unpin(object *o);
 /* Makes o->v.at point to its bytes. */
 manta_status object_map(object *o) MANTA_MUST_USE;
+/* Lets the bytes go again, unless somebody still counts on the address. */
+void object_unmap(object *o);
 /* An entry for the reference of another process; it is one hold more that the
  * daemon must be told of, unless `told`. */
 object *object_adopt(uint64_t id, bool told);

@@ -52,6 +52,14 @@ static manta_status config_of(const manta_node_options *o, node_config *c)
     memcpy(c->names[1], "gpu", 4);
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     c->store_limit = o && o->store_memory ? o->store_memory : memory / 10 * 3;
+    const char *tmp = getenv("TMPDIR"), *folder = o && o->spill_folder ? o->spill_folder
+                                                  : tmp && *tmp        ? tmp
+                                                                       : "/var/tmp";
+    if (strlen(folder) >= sizeof c->spill_folder)
+        return manta_fail(MANTA_EINVAL, "spill_folder: a path of more than %zu bytes",
+                          sizeof c->spill_folder - 1);
+    memcpy(c->spill_folder, folder, strlen(folder));
+    c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
     return o ? name_resources(o->resources, c) : MANTA_OK;
 }
 
@@ -233,6 +241,7 @@ manta_status manta_seal(manta_ref ref)
     else {
         o->unsealed = false;
         o->state = OBJECT_READY;
+        object_sealed(o);
     }
     mutex_unlock(&rt->lock);
     return st;
@@ -256,9 +265,9 @@ static manta_status timed_out(const object *o, int64_t timeout_ms)
     return manta_fail(MANTA_ETIMEDOUT, "no object after %lld ms", (long long)timeout_ms);
 }
 
-/* Waits for an object and makes its bytes readable; with the lock held. *out
- * is pinned until object_unpin(). */
-static manta_status await(manta_ref ref, int64_t timeout_ms, object **out)
+/* Waits for an object and, with `map`, makes its bytes readable; with the lock
+ * held. *out is pinned until object_unpin(). */
+static manta_status await(manta_ref ref, int64_t timeout_ms, bool map, object **out)
 {
     object *o = object_find(ref.id);
     if (!o) return manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
@@ -271,7 +280,7 @@ static manta_status await(manta_ref ref, int64_t timeout_ms, object **out)
         if (st) st = timed_out(o, timeout_ms);
     }
     if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
-    if (!st) st = object_map(o);
+    if (!st && map) st = object_map(o);
     if (st)
         object_unpin(o);
     else
@@ -282,15 +291,18 @@ static manta_status await(manta_ref ref, int64_t timeout_ms, object **out)
 /* The value of an object of one kind (NONE: of any). */
 static manta_status get(manta_ref ref, manta_kind kind, int64_t timeout_ms, value *out)
 {
-    object *o;
+    object *o = NULL;
     if (!rt) return no_node();
     mutex_lock(&rt->lock);
-    manta_status st = await(ref, timeout_ms, &o);
+    manta_status st = await(ref, timeout_ms, kind != MANTA_KIND_NONE, &o);
     if (!st) {
         *out = o->v;
         if (kind != MANTA_KIND_NONE && o->v.kind != kind)
             st = manta_fail(MANTA_EINVAL, "the object is %s, not %s", value_kind_name(o->v.kind),
                             value_kind_name(kind));
+        else
+            o->is_read = o->is_read || kind != MANTA_KIND_NONE;
+        object_unmap(o); /* when it is of another kind */
         object_unpin(o);
     }
     mutex_unlock(&rt->lock);
@@ -350,6 +362,34 @@ manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms
     TRY(get(ref, MANTA_KIND_ARRAY, timeout_ms, &v));
     *out = manta_array_of(v.dtype, v.ndim, v.shape, (void *)(uintptr_t)v.at);
     return MANTA_OK;
+}
+
+manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms)
+{
+    object *o = NULL;
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    manta_status st = await(ref, timeout_ms, true, &o);
+    if (st) goto out;
+    o->kept++; /* the copying is done without the lock */
+    value v = o->v;
+    mutex_unlock(&rt->lock);
+    void *copy = NULL;
+    if (v.kind != MANTA_KIND_ARRAY)
+        st = manta_fail(MANTA_EINVAL, "the object is %s, not %s", value_kind_name(v.kind),
+                        value_kind_name(MANTA_KIND_ARRAY));
+    else if (!(copy = malloc(v.size ? (size_t)v.size : 1)))
+        st = manta_fail(MANTA_ENOMEM, "no memory for a copy of %llu bytes", (unsigned long long)v.size);
+    else if (v.size > 0)
+        memcpy(copy, v.at, (size_t)v.size);
+    if (!st) *out = manta_array_of(v.dtype, v.ndim, v.shape, copy);
+    mutex_lock(&rt->lock);
+    o->kept--;
+    object_unmap(o);
+    object_unpin(o);
+out:
+    mutex_unlock(&rt->lock);
+    return st;
 }
 
 manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int64_t timeout_ms)
@@ -485,6 +525,29 @@ manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int
     return st;
 }
 
+manta_status manta_pin(manta_ref ref)
+{
+    object *o = NULL;
+    if (!rt) return no_node();
+    mutex_lock(&rt->lock);
+    manta_status st = await(ref, 0, true, &o);
+    if (!st) {
+        o->kept++;
+        object_unpin(o);
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+void manta_unpin(manta_ref ref)
+{
+    if (!rt) return;
+    mutex_lock(&rt->lock);
+    object *o = object_find(ref.id);
+    if (o && o->kept > 0 && --o->kept == 0) object_unmap(o);
+    mutex_unlock(&rt->lock);
+}
+
 manta_status manta_retain(manta_ref ref)
 {
     manta_status st = MANTA_OK;
@@ -561,7 +624,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
         object *o = NULL;
         value v;
         if (args[i].kind == MANTA_KIND_REF) {
-            TRY(await((manta_ref){args[i].as.id}, MANTA_FOREVER, &o));
+            TRY(await((manta_ref){args[i].as.id}, MANTA_FOREVER, false, &o));
         } else {
             TRY(value_of(&args[i], &v));
             TRY(object_make(&args[i], &v, &o));

@@ -18,11 +18,14 @@ typedef struct source {
     MAP_U64(int) fds;
     uint64_t next, used, limit;
     int given_back;
+    uint64_t let_go; /* the last segment that was */
+    uint32_t let_go_n;
 } source;
 
-static manta_status make(void *ctx, size_t size, uint64_t *id, int *fd)
+static manta_status make(void *ctx, size_t least, size_t wanted, uint64_t *id, int *fd)
 {
     source *s = ctx;
+    size_t size = wanted <= s->limit - s->used ? wanted : least;
     if (size > s->limit - s->used) return manta_fail(MANTA_ENOSPC, "full");
     manta_status st = shm_new("test", shm_round(size), fd);
     if (st) return st;
@@ -54,9 +57,24 @@ static void give_back(void *ctx, uint64_t id)
     map_u64_remove(&s->fds, id);
 }
 
+static void let_go(void *ctx, uint64_t id, uint32_t n)
+{
+    source *s = ctx;
+    s->let_go = id;
+    s->let_go_n = n;
+}
+
 static store *store_of(source *s)
 {
-    return store_new((store_source){.make = make, .open = open_segment, .give_back = give_back, .ctx = s});
+    return store_new((store_source){
+        .make = make, .open = open_segment, .give_back = give_back, .let_go = let_go, .ctx = s});
+}
+
+/* Sealed, and given back. */
+static void give(store *w, store_place place)
+{
+    store_seal(w, place);
+    store_give(w, place);
 }
 
 static void source_release(source *s)
@@ -128,17 +146,17 @@ static void memory_is_used_again_and_goes_back(void **state)
     void *at, *before;
     (void)state;
     assert_int_equal(store_take(w, 5 << 20, &first, &before), MANTA_OK);
-    store_give(w, first);
+    give(w, first);
     for (int i = 0; i < 1000; i++) {
         assert_int_equal(store_take(w, 5 << 20, &place, &at), MANTA_OK);
         assert_true(at == before); /* warm */
-        store_give(w, place);
+        give(w, place);
     }
     assert_int_equal(s.next, 1);
     /* Ten at once need more segments; afterwards one empty segment is kept. */
     store_place many[10];
     for (int i = 0; i < 10; i++) assert_int_equal(store_take(w, 5 << 20, &many[i], &at), MANTA_OK);
-    for (int i = 0; i < 10; i++) store_give(w, many[i]);
+    for (int i = 0; i < 10; i++) give(w, many[i]);
     uint64_t size, used;
     store_usage(w, &size, &used);
     assert_int_equal(used, 0);
@@ -160,7 +178,7 @@ static void full_is_an_error_and_the_last_bytes_are_found(void **state)
     assert_int_equal(store_take(w, 1 << 20, &b, &at), MANTA_OK);
     assert_int_equal(store_take(w, 4 << 20, &c, &at), MANTA_ENOSPC);
     assert_int_equal(store_take(w, (size_t)1 << 60, &c, &at), MANTA_ENOSPC);
-    store_give(w, a);
+    give(w, a);
     assert_int_equal(store_take(w, 1 << 20, &c, &at), MANTA_OK);
     store_free(w);
     source_release(&s);
@@ -186,6 +204,51 @@ static void a_forgotten_segment_stays_while_it_is_pinned(void **state)
     store_free(r);
 }
 
+/* Memory is short: what is not in use is unmapped, what is waits for the last
+ * pin; a segment of our own that went is never written again. */
+static void a_segment_is_let_go(void **state)
+{
+    source s = {.limit = 1 << 30};
+    store *w = store_of(&s), *r = store_of(&s);
+    store_place place, next;
+    void *at;
+    const void *seen, *again;
+    (void)state;
+    assert_int_equal(store_take(w, 100, &place, &at), MANTA_OK);
+    strcpy(at, "kept");
+    assert_int_equal(store_ask(w, place.segment), 0); /* it is being written */
+    store_seal(w, place);
+    assert_true(s.let_go == place.segment && s.let_go_n == 1);
+    assert_int_equal(store_ask(w, place.segment), 0); /* nothing is mapped any more */
+    assert_int_equal(store_ask(w, 999), 0);
+    /* It comes back by itself, to be read; new blocks go elsewhere. */
+    assert_int_equal(store_pin(w, place, 100, &seen), MANTA_OK);
+    assert_string_equal((const char *)seen, "kept");
+    assert_int_equal(store_take(w, 100, &next, &at), MANTA_OK);
+    assert_true(next.segment != place.segment);
+    assert_int_equal(store_ask(w, place.segment), 0);
+    assert_int_equal(store_pin(w, place, 100, &again), MANTA_OK);
+    assert_true(again == seen);
+    store_unpin(w, place);
+    s.let_go = 0;
+    store_unpin(w, place);
+    assert_true(s.let_go == place.segment && s.let_go_n == 1);
+    /* A reader lets go at once, and can open it again. */
+    assert_int_equal(store_pin(r, place, 100, &seen), MANTA_OK);
+    store_unpin(r, place);
+    assert_int_equal(store_ask(r, place.segment), 1);
+    assert_int_equal(store_pin(r, place, 100, &seen), MANTA_OK);
+    assert_string_equal((const char *)seen, "kept");
+    store_unpin(r, place);
+    /* Its last block goes while it is not mapped: the whole segment goes. */
+    int before = s.given_back;
+    store_give(w, place);
+    assert_int_equal(s.given_back, before + 1);
+    store_free(w);
+    store_free(r);
+    source_release(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +257,7 @@ int main(void)
         cmocka_unit_test(memory_is_used_again_and_goes_back),
         cmocka_unit_test(full_is_an_error_and_the_last_bytes_are_found),
         cmocka_unit_test(a_forgotten_segment_stays_while_it_is_pinned),
+        cmocka_unit_test(a_segment_is_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

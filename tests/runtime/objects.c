@@ -1,0 +1,327 @@
+/* objects.c - scenarios of objects that do not fit into memory, are pinned,
+ * outlive their makers, or are lost; as program.c. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <manta/task.h>
+
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if (!(x)) {                                                                                          \
+            printf("line %d: %s: %s\n", __LINE__, #x, manta_error_text());                                   \
+            fflush(stdout);                                                                                  \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+#define OK(call) CHECK((call) == MANTA_OK)
+
+enum { MB = 1 << 20, LARGE = 8 * MB };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static manta_array bytes_of(int64_t n, void *at)
+{
+    return manta_array_of(MANTA_DTYPE_U8, 1, &n, at);
+}
+
+/* Every page of an object says which it is. */
+static void fill(void *at, int64_t n, int which)
+{
+    memset(at, which & 255, (size_t)n);
+    for (int64_t i = 0; i + 4096 <= n; i += 4096) memcpy((char *)at + i, &which, sizeof which);
+}
+
+static bool is_filled(const void *at, int64_t n, int which)
+{
+    int seen;
+    for (int64_t i = 0; i + 4096 <= n; i += 4096) {
+        memcpy(&seen, (const char *)at + i, sizeof seen);
+        if (seen != which || ((const unsigned char *)at)[i + 4095] != (which & 255)) return false;
+    }
+    return true;
+}
+
+static manta_ref put_filled(int64_t n, int which)
+{
+    static char from[LARGE];
+    fill(from, n, which);
+    manta_array a = bytes_of(n, from);
+    return manta_put(manta_elements(&a));
+}
+
+static bool reads_as(manta_ref r, int which)
+{
+    manta_array a;
+    return manta_get_array(r, &a, 60000) == MANTA_OK && is_filled(a.data, a.shape[0], which);
+}
+
+static manta_node_info info(void)
+{
+    manta_node_info n;
+    OK(manta_node_get(&n));
+    return n;
+}
+
+/* Waits until the node says so, at most a minute. */
+static void until_empty(void)
+{
+    double begin = now();
+    while (info().objects > 0 || info().spill_used > 0) CHECK(now() - begin < 60);
+}
+
+/* ---- remote functions ---- */
+
+/* An array of LARGE bytes, filled with its argument. */
+static manta_status make(manta_task *t)
+{
+    int64_t which, n = LARGE;
+    manta_array a;
+    manta_status st = manta_arg_i64(t, 0, &which);
+    if (!st) st = manta_return_create(t, 0, MANTA_DTYPE_U8, 1, &n, &a);
+    if (!st) fill(a.data, n, (int)which);
+    return st;
+}
+MANTA_REMOTE(make)
+
+/* What its arguments are filled with, added up. */
+static manta_status sum(manta_task *t)
+{
+    int64_t total = 0;
+    for (int i = 0; i < manta_args(t); i++) {
+        manta_array a;
+        int which;
+        manta_status st = manta_arg_array(t, i, &a);
+        if (st) return st;
+        memcpy(&which, a.data, sizeof which);
+        if (!is_filled(a.data, a.shape[0], which))
+            return manta_fail(MANTA_ECORRUPT, "argument %d is torn", i);
+        total += which;
+    }
+    return manta_return_i64(t, 0, total);
+}
+MANTA_REMOTE(sum)
+
+/* Objects of its own, large and small, inside references; and its pid. */
+static manta_status make_refs(manta_task *t)
+{
+    manta_ref r[2] = {put_filled(LARGE, 77), manta_put(manta_i64(78))};
+    manta_status st = manta_return(t, 0, manta_refs(r, 2));
+    if (!st) st = manta_return_i64(t, 1, getpid());
+    manta_release_all(r, 2);
+    return st;
+}
+MANTA_REMOTE(make_refs)
+
+static manta_status keep(manta_task *t)
+{
+    (void)t;
+    return MANTA_OK;
+}
+MANTA_REMOTE(keep)
+
+/* ---- scenarios; the store has 64 MiB ---- */
+
+/* Five times what fits, of our own and of workers. */
+static void spill(void)
+{
+    enum { N = 40 };
+    manta_ref r[N], s[N];
+    for (int i = 0; i < N; i++) {
+        r[i] = put_filled(LARGE, i);
+        OK(manta_get(r[i], 0));
+        s[i] = manta_remote(make, manta_i64(1000 + i));
+    }
+    OK(manta_get_all(s, N, 120000));
+    CHECK(info().store_used <= 64 * MB);
+    CHECK(info().spill_used >= 2 * N * LARGE - 64 * MB);
+    for (int i = 0; i < N; i++) {
+        manta_ref x = manta_remote(sum, r[i], s[i], s[(i + 1) % N]);
+        int64_t v;
+        OK(manta_get_i64(x, &v, 60000));
+        CHECK(v == i + 1000 + i + 1000 + (i + 1) % N);
+        manta_release(x);
+    }
+    for (int i = 0; i < N; i++) {
+        CHECK(reads_as(r[i], i) && reads_as(s[i], 1000 + i));
+        manta_release(r[i]);
+        manta_release(s[i]);
+    }
+    CHECK(info().store_used <= 64 * MB && info().spill_read > 0);
+    until_empty();
+}
+
+/* What is pinned, or was read, stays where it is. */
+static void pins(void)
+{
+    manta_ref r[3] = {put_filled(LARGE, 1), put_filled(LARGE, 2), manta_remote(make, manta_i64(3))}, more[20];
+    manta_array a[3], b, copy;
+    OK(manta_get(r[2], 60000));
+    for (int i = 0; i < 3; i++) OK(manta_pin(r[i]));
+    OK(manta_get_array(r[0], &a[0], 0));
+    OK(manta_get_copy(r[1], &copy, 0));
+    ((char *)copy.data)[0] = 99; /* is ours alone */
+    free(copy.data);
+    for (int i = 0; i < 20; i++) {
+        more[i] = put_filled(LARGE, 100 + i);
+        OK(manta_get(more[i], 0));
+    }
+    CHECK(info().spill_written > 0);
+    uint64_t back = info().spill_read;
+    for (int i = 0; i < 3; i++) {
+        OK(manta_get_array(r[i], &b, 0));
+        CHECK(i > 0 || b.data == a[0].data);
+        CHECK(is_filled(b.data, LARGE, i + 1));
+    }
+    CHECK(info().spill_read == back); /* none of them had left */
+    for (int i = 0; i < 3; i++) manta_unpin(r[i]);
+    manta_unpin(r[0]); /* once more than pinned: harmless */
+    for (int i = 0; i < 20; i++) {
+        manta_array c;
+        OK(manta_get_copy(more[i], &c, 60000)); /* does not stay in memory */
+        CHECK(is_filled(c.data, LARGE, 100 + i));
+        free(c.data);
+    }
+    manta_ref late = manta_remote(keep);
+    CHECK(manta_get_copy(late, &b, 60000) == MANTA_EINVAL);
+    manta_release(late);
+    manta_release_all(more, 20);
+    manta_release_all(r, 3);
+    until_empty();
+}
+
+/* All in use: an error at once, with a sentence; after a release there is room. */
+static void in_use(void)
+{
+    enum { N = 64 * MB / LARGE };
+    manta_ref r[N], s;
+    manta_array a;
+    manta_failure f;
+    for (int i = 0; i < N; i++) {
+        r[i] = put_filled(LARGE, i);
+        OK(manta_get_array(r[i], &a, 0));
+    }
+    s = put_filled(LARGE, 9);
+    CHECK(manta_get(s, 0) == MANTA_ENOSPC && strstr(manta_error_text(), "the store is full"));
+    manta_failure_get(s, &f);
+    CHECK(f.kind == MANTA_FAILED_FULL);
+    manta_release(s);
+    manta_release(r[3]);
+    s = put_filled(LARGE, 9);
+    CHECK(reads_as(s, 9));
+    manta_release(s);
+    for (int i = 0; i < N; i++) manta_release(r[i]);
+}
+
+/* A disk that takes 16 MiB, or a folder that cannot be: a full store says so. */
+static void no_room(void)
+{
+    manta_ref r[12];
+    int there = 0;
+    for (int i = 0; i < 12; i++) {
+        r[i] = put_filled(LARGE, i);
+        manta_status st = manta_get(r[i], 0);
+        CHECK(st == MANTA_OK || (st == MANTA_ENOSPC && strstr(manta_error_text(), "the store is full")));
+        there += !st;
+    }
+    CHECK(there >= 6 && there < 12);
+    CHECK(info().store_used <= 64 * MB);
+    for (int i = 0; i < 12; i++) { /* what was taken is kept */
+        manta_array a;
+        if (manta_get(r[i], 0)) continue;
+        /* With memory and disk full to the last byte nothing can change places. */
+        manta_status st = manta_get_copy(r[i], &a, 0);
+        CHECK(st == MANTA_OK || st == MANTA_ENOSPC);
+        if (st) continue;
+        CHECK(is_filled(a.data, LARGE, i));
+        free(a.data);
+        there--;
+        manta_release(r[i]);
+        r[i].id = 0;
+    }
+    for (int i = 0; i < 12; i++)
+        if (r[i].id && !manta_get(r[i], 0)) CHECK(reads_as(r[i], i) && there-- > 0);
+    CHECK(there == 0);
+    manta_release_all(r, 12);
+    manta_ref s = put_filled(LARGE, 5);
+    CHECK(reads_as(s, 5));
+    manta_release(s);
+}
+
+/* Objects live on when their maker is killed, in memory and on disk. */
+static void survive(void)
+{
+    manta_ref r[2], more[12];
+    const manta_ref *inner;
+    size_t n;
+    int64_t pid, v;
+    manta_remote_n(2, r, NULL, make_refs);
+    OK(manta_get_refs(r[0], &inner, &n, 60000));
+    OK(manta_get_i64(r[1], &pid, 60000));
+    kill((pid_t)pid, SIGKILL);
+    for (double begin = now(); kill((pid_t)pid, 0) == 0;) CHECK(now() - begin < 60);
+    CHECK(n == 2 && reads_as(inner[0], 77));
+    OK(manta_get_i64(inner[1], &v, 60000));
+    CHECK(v == 78);
+    manta_release(r[0]);
+    manta_release(r[1]);
+    manta_remote_n(2, r, NULL, make_refs);
+    OK(manta_get_refs(r[0], &inner, &n, 60000));
+    OK(manta_get_i64(r[1], &pid, 60000));
+    kill((pid_t)pid, SIGKILL);
+    for (int i = 0; i < 12; i++) {
+        more[i] = put_filled(LARGE, i);
+        OK(manta_get(more[i], 0));
+    }
+    CHECK(reads_as(inner[0], 77));
+    manta_release_all(more, 12);
+    manta_release_all(r, 2);
+    until_empty();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+    const char *folder; /* NULL: one of our own */
+    uint64_t limit;
+} scenarios[] = {{"spill", spill, NULL, 0},
+                 {"pins", pins, NULL, 0},
+                 {"in_use", in_use, NULL, 0},
+                 {"disk_full", no_room, NULL, 2 * LARGE},
+                 {"no_disk", no_room, "/nowhere/at/all", 0},
+                 {"no_spilling", no_room, "", 0},
+                 {"survive", survive, NULL, 0}};
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    char folder[] = "/tmp/manta-objects-XXXXXX";
+    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
+        if (strcmp(scenarios[i].name, name)) continue;
+        CHECK(mkdtemp(folder));
+        manta_node_options o = {.num_cpus = 2,
+                                .store_memory = 64 * MB,
+                                .spill_folder = scenarios[i].folder ? scenarios[i].folder : folder,
+                                .spill_limit = scenarios[i].limit};
+        OK(manta_init(&argc, &argv, &o));
+        scenarios[i].run();
+        manta_shutdown();
+        CHECK(rmdir(folder) == 0); /* nothing was ever left in it */
+        printf("%s: all is well\n", name);
+        return 0;
+    }
+    fprintf(stderr, "no scenario is called %s\n", name);
+    return 2;
+}
