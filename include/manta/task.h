@@ -69,7 +69,9 @@ typedef manta_status manta_task_fn(manta_task *t);
 typedef struct manta_node_options {
     int num_cpus; /* 0: the cores this process may use */
     int num_gpus;
+    uint64_t memory; /* bytes that tasks may ask for together; 0: 70 % of the machine's */
     const char *resources; /* more of what tasks may ask for: "disk=2,license=1" */
+    const char *name_space; /* of the names of actors; NULL: "default"; without a '/' */
     uint64_t store_memory; /* most bytes of shared memory for objects; 0: 30 % of the machine's */
     const char *spill_folder; /* where objects go that memory has no room for; NULL: $TMPDIR, or
                                /var/tmp; "": nowhere, a full store is an error at once */
@@ -213,20 +215,41 @@ MANTA_API void manta_register(const char *name, manta_task_fn *fn);
 typedef manta_status manta_resolver(void *user, const char *name, manta_task *t);
 MANTA_API void manta_set_resolver(manta_resolver *fn, void *user);
 
+typedef struct manta_group {
+    uint64_t id; /* 0: no placement group */
+} manta_group;
+
+typedef enum manta_strategy {
+    MANTA_STRATEGY_DEFAULT = 0, /* short calls are sent ahead of time, behind others */
+    MANTA_STRATEGY_SPREAD /* to an idle worker only, however short the calls are */
+} manta_strategy;
+
+#define MANTA_ON(status) (1u << (status)) /* for manta_task_options.retry_on */
+
+/* Zeros are the defaults: of a function that is called with other options each
+ * time, copy the struct and change what differs. */
 typedef struct manta_task_options {
     double num_cpus; /* 0: 1 for a task, nothing for an actor; MANTA_NONE: nothing */
     double num_gpus;
+    uint64_t memory; /* bytes; reserved, and a limit: a process that takes more is ended */
     const char *resources; /* "disk=1,license=0.5" */
     int max_retries; /* when its worker dies; 0: 3; MANTA_NONE; MANTA_UNLIMITED */
     bool retry_errors; /* also when the function itself fails */
+    unsigned retry_on; /* only with these statuses: MANTA_ON(MANTA_EIO) | MANTA_ON(MANTA_EBUSY) */
+    manta_strategy strategy;
+    uint64_t node; /* the only one to run on (manta_node_info.node); 0: any */
+    manta_group group; /* run in a bundle of it */
+    int bundle; /* counted from 1; 0: whichever has room */
+    const char *name; /* of a task: for people to read; of an actor: manta_actor_find() finds it */
     /* actors only */
-    const char *name; /* found by manta_actor_find(); not NULL makes it so */
     bool detached; /* lives until killed, not until its last handle goes */
     bool get_if_exists; /* with a name that is taken: its actor, instead of MANTA_EEXIST */
     int max_restarts; /* 0: none; MANTA_UNLIMITED. The constructor runs again. */
     int max_task_retries; /* calls under way when the actor died; 0: none, the outcome is unknown */
     int max_concurrency; /* calls that run at the same time, each on a thread; 0: 1 */
     int max_pending_calls; /* of one caller; one more fails with MANTA_EBUSY; 0: no limit */
+    const char *name_space; /* of its name; NULL: the program's */
+    bool fail_away; /* calls that find it being restarted fail (MANTA_FAILED_UNAVAILABLE) and do not wait */
 } manta_task_options;
 
 /* manta_remote(fn, args...): calls fn in a worker and returns at once. Up to
@@ -385,7 +408,10 @@ typedef enum manta_failure_kind {
     MANTA_FAILED_FULL, /* the store has no room */
     MANTA_FAILED_IMPOSSIBLE, /* no node could ever run it; said at submit */
     MANTA_FAILED_NODE, /* the node is gone, or there is none */
-    MANTA_FAILED_SUBMIT /* the call itself was wrong */
+    MANTA_FAILED_SUBMIT, /* the call itself was wrong */
+    MANTA_FAILED_UNAVAILABLE, /* the actor is being restarted, and its calls do not wait for that */
+    MANTA_FAILED_MEMORY, /* its process had more memory than it may */
+    MANTA_FAILED_GROUP /* its placement group was removed */
 } manta_failure_kind;
 
 typedef struct manta_failure {
@@ -430,8 +456,14 @@ MANTA_API void manta_set_self(manta_task *t, void *self, void (*end)(void *self)
 
 /* Waits until the constructor has run. */
 MANTA_API manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms) MANTA_MUST_USE;
-/* The actor of that name. MANTA_ENOENT there is none. Release the handle. */
+/* The actor of that name in the program's own name space, or in one that is
+ * named. MANTA_ENOENT there is none. Release the handle. */
 MANTA_API manta_status manta_actor_find(const char *name, manta_actor *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_actor_find_in(const char *name_space, const char *name,
+                                           manta_actor *out) MANTA_MUST_USE;
+/* Ends the actor when the calls it has are done; the function of
+ * manta_set_self() is called, and it is not restarted. From inside, too. */
+MANTA_API manta_status manta_actor_end(manta_actor actor);
 /* Kills the process at once; it is not restarted when no_restart is set. */
 MANTA_API manta_status manta_actor_kill(manta_actor actor, bool no_restart);
 /* One handle less; the actor ends, when its calls are done, with the last. */
@@ -464,9 +496,62 @@ MANTA_API manta_status manta_pool_next(manta_pool *p, manta_ref *out, int64_t ti
 MANTA_API manta_status manta_pool_next_ready(manta_pool *p, manta_ref *out,
                                              int64_t timeout_ms) MANTA_MUST_USE;
 
-/* ---- the node ---- */
+/* ---- placement groups ---- */
+
+/* Bundles of resources that are reserved together, before anyone uses them, for
+ * the tasks and actors whose options name the group. On one host PACK, SPREAD
+ * and STRICT_PACK come to the same, and STRICT_SPREAD can hold one bundle. */
+typedef enum manta_placement {
+    MANTA_PACK = 0, /* on few nodes, if possible on one */
+    MANTA_SPREAD, /* on many nodes, if possible */
+    MANTA_STRICT_PACK, /* on one node */
+    MANTA_STRICT_SPREAD /* each bundle on a node of its own */
+} manta_placement;
+
+#define MANTA_GROUP_BUNDLES 64 /* most of one group */
+
+typedef struct manta_bundle {
+    double num_cpus, num_gpus;
+    uint64_t memory;
+    const char *resources;
+} manta_bundle;
+
+typedef struct manta_group_info {
+    char name[64];
+    manta_placement how;
+    char how_name[16]; /* "STRICT_PACK" */
+    bool removed;
+    int n_bundles;
+    char bundles[MANTA_GROUP_BUNDLES][96]; /* "cpu=1,disk=2" */
+} manta_group_info;
+
+/* Asks for a group; it has its place when enough is free. It lasts until it is
+ * removed, or the process that made it ends. `name` may be NULL.
+ * MANTA_EUNSUPPORTED it can never be placed, with what is missing; MANTA_EINVAL
+ * an empty bundle; MANTA_EEXIST the name is taken. */
+MANTA_API manta_status manta_group_new(const manta_bundle *bundles, int n, manta_placement how,
+                                       const char *name, manta_group *out) MANTA_MUST_USE;
+/* A reference that is ready when the group has its place; release it. */
+MANTA_API manta_ref manta_group_ready(manta_group group);
+MANTA_API manta_status manta_group_wait(manta_group group, int64_t timeout_ms) MANTA_MUST_USE;
+/* Gives the bundles back. Processes that run in them are killed, and their
+ * calls, like those that wait, fail with MANTA_FAILED_GROUP. Accepts no group. */
+MANTA_API void manta_group_remove(manta_group group);
+/* The group of that name. MANTA_ENOENT there is none. */
+MANTA_API manta_status manta_group_find(const char *name, manta_group *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_group_get(manta_group group, manta_group_info *out) MANTA_MUST_USE;
+
+/* ---- the node, and where one is ---- */
+
+typedef struct manta_resource {
+    char name[32]; /* "cpu", "gpu", "memory" (bytes), and those of the node's options */
+    double total, available; /* available: what neither a call nor a group holds */
+} manta_resource;
 
 typedef struct manta_node_info {
+    uint64_t node; /* its number */
+    int n_resources;
+    manta_resource resources[16];
     int daemon_pid, keeper_pid, zygote_pid;
     double cpus, free_cpus, gpus, free_gpus;
     int workers, actors, leases;
@@ -481,6 +566,32 @@ typedef struct manta_node_info {
 
 /* Asks the daemon. */
 MANTA_API manta_status manta_node_get(manta_node_info *out) MANTA_MUST_USE;
+
+typedef struct manta_context {
+    uint64_t node;
+    uint32_t worker; /* number of this process in the node; never used again */
+    int pid;
+    bool is_worker, in_process;
+    /* of the call; zeros outside calls */
+    uint64_t task;
+    char function[64], name[64]; /* name: of the options */
+    int attempt;
+    bool is_cancelled;
+    /* what it holds */
+    double cpus, gpus;
+    uint64_t memory;
+    char resources[256]; /* "cpu=1,disk=2" */
+    manta_group group;
+    int bundle; /* counted from 1; 0: none */
+    /* of the actor that this process is */
+    manta_actor actor; /* borrowed */
+    char actor_name[64];
+    bool was_restarted;
+} manta_context;
+
+/* Where this runs, and what it may use. `t` may be NULL, outside calls. Asks the
+ * daemon. */
+MANTA_API manta_status manta_context_get(const manta_task *t, manta_context *out) MANTA_MUST_USE;
 
 /* ---- behind the macros ---- */
 

@@ -1,6 +1,7 @@
 /* actors.c - actors as their callers see them. The lock is held. */
 #include "task/runtime.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -107,12 +108,42 @@ void actor_forget(uint64_t id)
 {
     actor_link **a = rt->actors.n > 0 ? map_u64_find(&rt->actors, id) : NULL;
     if (!a || (*a)->pending > 0) return;
+    if (rt->is_local) exec_end_self(id);
+    mem_free((*a)->name);
     mem_free(*a);
     map_u64_remove(&rt->actors, id);
 }
 
+void actors_group_gone(uint64_t group, const manta_failure *f)
+{
+    for (size_t i = 0; i < rt->actors.n; i++)
+        if (rt->actors.at[i].value->group == group) actor_died(rt->actors.at[i].value->id, f);
+}
+
+actor_link *actor_named(const char *full)
+{
+    for (size_t i = 0; i < rt->actors.n; i++) {
+        actor_link *a = rt->actors.at[i].value;
+        if (a->name && a->state != ACTOR_DEAD && !strcmp(a->name, full)) return a;
+    }
+    return NULL;
+}
+
+manta_status actor_full_name(const char *space, const char *name, char full[PROTO_NAME])
+{
+    if (!space) space = rt_space;
+    if (strlen(name) > 63 || strlen(space) > 63)
+        return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (strchr(space, '/')) return manta_fail(MANTA_EINVAL, "the name space \"%s\" has a '/'", space);
+    snprintf(full, PROTO_NAME, "%s/%s", space, name);
+    return MANTA_OK;
+}
+
 void actors_release(void)
 {
-    for (size_t i = 0; i < rt->actors.n; i++) mem_free(rt->actors.at[i].value);
+    for (size_t i = 0; i < rt->actors.n; i++) {
+        mem_free(rt->actors.at[i].value->name);
+        mem_free(rt->actors.at[i].value);
+    }
     map_u64_release(&rt->actors);
 }

@@ -34,51 +34,6 @@ static shape *shape_find(const sched_shape *amount)
     return s;
 }
 
-/* Adds "name=amount,name=amount" to the amounts. */
-static manta_status parse_resources(const char *text, sched_shape *out)
-{
-    while (text && *text) {
-        const char *eq = strchr(text, '=');
-        char *end = NULL;
-        if (!eq) return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
-        double x = strtod(eq + 1, &end);
-        if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > 1e12)
-            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
-        int found = -1;
-        for (int i = 2; i < SCHED_RESOURCES; i++)
-            if (strlen(rt->names[i]) == (size_t)(eq - text) &&
-                !strncmp(rt->names[i], text, (size_t)(eq - text)))
-                found = i;
-        if (found < 0)
-            return manta_fail(MANTA_EUNSUPPORTED, "it can never run: no node has any \"%.*s\"",
-                              (int)(eq - text), text);
-        out->amount[found] += (int64_t)(x * SCHED_UNIT + 0.5);
-        text = *end ? end + 1 : end;
-    }
-    return MANTA_OK;
-}
-
-manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
-{
-    int missing;
-    double cpus = o ? o->num_cpus : 0;
-    *out = (sched_shape){0};
-    *kind = MANTA_FAILED_SUBMIT;
-    if (cpus == 0) cpus = actor ? 0 : 1;
-    if (cpus < 0) cpus = 0;
-    if (cpus > 1e6 || (o && !(o->num_gpus >= 0 && o->num_gpus < 1e6)))
-        return manta_fail(MANTA_EINVAL, "an impossible number of cores or devices");
-    out->amount[0] = (int64_t)(cpus * SCHED_UNIT + 0.5);
-    if (o) out->amount[1] = (int64_t)(o->num_gpus * SCHED_UNIT + 0.5);
-    *kind = MANTA_FAILED_IMPOSSIBLE;
-    if (o && o->resources) TRY(parse_resources(o->resources, out));
-    if (!rt->is_local && !sched_feasible(&rt->total, out, &missing))
-        return manta_fail(MANTA_EUNSUPPORTED, "it can never run: it asks for %g %s, and the node has %g",
-                          (double)out->amount[missing] / SCHED_UNIT, rt->names[missing],
-                          (double)rt->total.amount[missing] / SCHED_UNIT);
-    return MANTA_OK;
-}
-
 static function *function_find(const char *name)
 {
     function **f = map_find(&rt->functions, name);
@@ -117,6 +72,7 @@ static void call_free(call *c)
     object *handle = c->actor ? object_find(c->actor->id) : NULL;
     if (c->actor) c->actor->pending--;
     if (handle) object_unpin(handle);
+    mem_free(c->label);
     mem_free(c);
     rt->done++;
 }
@@ -143,6 +99,7 @@ void calls_encode(buf *b, const call *c)
     wire_put_u32(b, (uint32_t)c->attempt);
     wire_put_u32(b, (uint32_t)c->results | (c->is_stream ? PROTO_STREAM : 0));
     wire_put_text(b, c->fn->name);
+    wire_put_text(b, c->label);
     wire_put_u32(b, (uint32_t)c->n_args);
     for (int i = 0; i < c->n_args; i++) value_put(b, c->args[i].o ? &c->args[i].o->v : &c->args[i].v);
 }
@@ -169,7 +126,7 @@ static void demand(shape *s, int64_t n)
     if (n == s->demanded || (n > 0 && s->demanded > 0 && n < 2 * s->demanded)) return;
     s->demanded = n;
     proto_begin(&rt->out, PROTO_DEMAND);
-    buf_add(&rt->out, s->amount.amount, sizeof s->amount.amount);
+    buf_add(&rt->out, &s->amount, sizeof s->amount);
     wire_put_i64(&rt->out, n);
     rt_tell();
 }
@@ -184,7 +141,7 @@ static peer *pick(shape *s, const call *c)
                                .in_flight = p->in_flight,
                                .load_ns = p->load_ns};
     }
-    int at = spread_pick(w, n, c->fn->est_ns, BUDGET_NS, MOST_SENT);
+    int at = spread_pick(w, n, c->apart ? -1 : c->fn->est_ns, BUDGET_NS, MOST_SENT);
     return at < 0 ? NULL : s->workers.at[at];
 }
 
@@ -301,10 +258,14 @@ static void run_here(call *c)
 static void call_ready(call *c)
 {
     const manta_failure *f = argument_failure(c);
+    manta_failure gone;
+    if (!f && c->shape && group_is_gone(c->shape->amount.group, &gone)) f = &gone;
     if (f) {
         manta_failure copy = *f;
         unqueue(c);
         call_fail(c, &copy);
+    } else if (rt->is_local && c->actor && c->actor->state == ACTOR_DEAD) {
+        call_fail(c, &c->actor->failure);
     } else if (rt->is_local) {
         run_here(c);
     } else if (c->actor) {
@@ -436,6 +397,8 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     }
     if (!st && strlen(name) >= sizeof((manta_failure *)0)->function)
         st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (!st && !actor && options && options->name && strlen(options->name) > 63)
+        st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
     if (!st && !actor) st = shape_of(options, false, &amount, &kind);
     if (!st) {
         st = take_values(values, n_args, args, &bytes);
@@ -466,6 +429,10 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     rt->opening = NULL;
     c->max_retries = actor ? actor->retries : retries_of(options ? options->max_retries : 0, 3);
     c->retry_errors = options && options->retry_errors;
+    c->retry_on = options ? options->retry_on : 0;
+    c->apart = options && options->strategy == MANTA_STRATEGY_SPREAD;
+    c->parent = rt_current ? rt_current->task : 0;
+    if (!actor && options && options->name) c->label = mem_strdup(options->name);
     if (!actor) c->shape = shape_find(&amount);
     for (int i = 0; i < results; i++) object_find(c->id + (uint64_t)i)->maker = c;
     for (int i = 0; i < n_args; i++) {
@@ -522,6 +489,11 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
         }
         if (kind == MANTA_FAILED_UNKNOWN) f->code = MANTA_EUNKNOWN;
         call_fail(c, f);
+        return;
+    }
+    manta_failure gone;
+    if (c->shape && group_is_gone(c->shape->amount.group, &gone)) { /* its worker was killed for that */
+        call_fail(c, &gone);
         return;
     }
     if (verdict == RETRY_AGAIN) c->attempt++;
@@ -637,8 +609,9 @@ void calls_peer_died(peer *p)
         bool begun = i == 0 || c->actor || c->max_retries == 0;
         manta_failure f = failure_make(MANTA_FAILED_WORKER, MANTA_EDIED, c->fn->name, p->pid,
                                        "process %d %s while it ran %s", p->pid, why, c->fn->name);
-        /* A constructor that failed says why; no call of the actor ever ran. */
-        if (c->actor && c->actor->state == ACTOR_DEAD && c->actor->failure.function[0]) {
+        /* A constructor that failed says why, and no call of the actor ever ran;
+         * one that ended of itself had answered all it had begun. */
+        if (c->actor && c->actor->state == ACTOR_DEAD && (c->actor->failure.function[0] || p->status == 0)) {
             list_remove(&c->link);
             call_fail(c, &c->actor->failure);
             continue;
@@ -649,6 +622,20 @@ void calls_peer_died(peer *p)
     p->in_flight = 0;
     p->load_ns = 0;
     calls_dispatch();
+}
+
+void calls_group_gone(uint64_t group, const manta_failure *f)
+{
+    for (size_t i = 0; i < rt->shapes.n; i++) {
+        shape *s = rt->shapes.at[i];
+        if (s->amount.group != group) continue;
+        while (!list_is_empty(&s->queue)) {
+            call *c = LIST_ITEM(s->queue.next, call, link);
+            unqueue(c);
+            call_abandon(c, f);
+        }
+        s->demanded = 0;
+    }
 }
 
 void calls_node_died(void)
@@ -699,6 +686,7 @@ void calls_release(void)
             object *x = object_find(c->id + (uint64_t)k);
             if (x) x->maker = NULL;
         }
+        mem_free(c->label);
         mem_free(c);
     }
     for (size_t i = 0; i < rt->shapes.n; i++) {

@@ -4,11 +4,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/proc.h"
@@ -146,6 +148,9 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     d->keeper = keeper;
     d->keeper_pidfd = keeper_pidfd;
     d->in = mem_new(SOCKET_MAX_MESSAGE);
+    if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
+        d->number = (uint64_t)clock_now_ns() ^ ((uint64_t)getpid() << 40);
+    d->number |= 1; /* 0 is no node */
     prctl(PR_SET_NAME, "manta-daemon");
     spawn_reset_signals();
     allow_files();

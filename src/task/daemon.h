@@ -16,7 +16,7 @@
  *
  * daemon.c: start, the zygote, children; _clients: connections and messages;
  * _leases: channels and workers; _memory: segments, in memory and on disk;
- * _objects; _actors. */
+ * _objects; _actors; _groups: placement groups. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
@@ -82,9 +82,10 @@ typedef enum actor_state { ACTOR_WAITING, ACTOR_STARTING, ACTOR_ALIVE, ACTOR_DEA
 typedef struct actor {
     uint64_t id;
     actor_state state;
-    char name[64];
+    char name[PROTO_NAME];
     bool detached, ending;
     int restarts, retries; /* left; calls under way when it dies */
+    int restarted; /* how often */
     int concurrency, most_pending;
     sched_shape shape;
     buf call; /* of the constructor */
@@ -93,8 +94,18 @@ typedef struct actor {
     VEC(uint32_t) wanters;
 } actor;
 
+typedef struct daemon_group {
+    uint64_t id;
+    char name[64];
+    uint32_t owner, how;
+    bool placed;
+    int n;
+    sched_shape size[]; /* of the bundles */
+} daemon_group;
+
 typedef struct node {
     node_config config;
+    uint64_t number; /* that nobody has had before */
     loop *loop;
     sched *sched;
     refs_book *refs;
@@ -113,6 +124,7 @@ typedef struct node {
     MAP_U64(object *) objects;
     VEC(uint64_t) unknown; /* wanted, and nobody has said yet that it makes them */
     MAP_U64(actor *) actors;
+    MAP_U64(daemon_group *) groups;
     MAP(uint64_t) names;
     bool stop;
 } node;
@@ -158,6 +170,11 @@ void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, ui
 /* Frees what nobody holds, and answers those who wait for what nobody makes,
  * after one pass over all connections. */
 void daemon_settle(node *d);
+/* An object that client `maker` holds and that will be there (without a value)
+ * when it is fulfilled, or broken. */
+void daemon_promise(node *d, uint64_t id, uint32_t maker);
+void daemon_fulfil(node *d, uint64_t id);
+void daemon_break(node *d, uint64_t id, const manta_failure *f);
 void daemon_break_promises(node *d, const client *c); /* of a dead client */
 
 /* daemon_actors.c */
@@ -165,5 +182,11 @@ bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w);
 void daemon_place_actor(node *d, const sched_action *x);
 void daemon_end_actor(node *d, actor *a); /* the last handle is gone */
 void daemon_actor_lost(node *d, client *w); /* an actor's process is dead */
+void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f);
+
+/* daemon_groups.c */
+bool daemon_groups_message(node *d, client *c, proto_kind kind, wire *w);
+void daemon_group_placed(node *d, uint64_t id);
+void daemon_groups_lost(node *d, const client *c); /* those that a dead client had made */
 
 #endif

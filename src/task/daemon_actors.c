@@ -112,7 +112,7 @@ static void answer_found(node *d, client *c, uint64_t request, manta_status st, 
 
 static void on_actor_new(node *d, client *c, wire *w)
 {
-    char name[64];
+    char name[PROTO_NAME];
     uint64_t request = wire_u64(w), id = wire_u64(w);
     uint32_t flags = wire_u32(w);
     int restarts = (int)wire_u32(w), retries = (int)wire_u32(w);
@@ -178,7 +178,7 @@ static void on_actor_want(node *d, client *c, wire *w)
 
 static void on_actor_find(node *d, client *c, wire *w)
 {
-    char name[64];
+    char name[PROTO_NAME];
     uint64_t request = wire_u64(w);
     wire_text(w, name, sizeof name);
     if (wire_end(w, "actor")) return;
@@ -191,19 +191,25 @@ static void on_actor_find(node *d, client *c, wire *w)
 static void on_actor_kill(node *d, wire *w)
 {
     uint64_t id = wire_u64(w);
-    uint32_t no_restart = wire_u32(w);
+    uint32_t how = wire_u32(w);
     actor *a = find_actor(d, id);
     if (wire_end(w, "actor") || !a) return;
-    if (no_restart) {
-        client *c = daemon_client(d, a->worker);
-        manta_failure f =
-            failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, c ? (int)c->pid : 0, "the actor was killed");
-        actor_dead(d, a, &f);
-        daemon_refs(d, REFS_HOLD, id, 0, c ? c->id : 0); /* a no-op pair: makes it a candidate again */
-        daemon_refs(d, REFS_DROP, id, 0, c ? c->id : 0);
-    } else {
+    client *c = daemon_client(d, a->worker);
+    if (how == PROTO_KILL_RESTART) {
         daemon_kill(d, a->worker);
+        return;
     }
+    manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, c ? (int)c->pid : 0,
+                                   how == PROTO_KILL ? "the actor was killed" : "the actor has ended");
+    if (how == PROTO_KILL_END && c && a->state != ACTOR_DEAD) {
+        a->worker = 0; /* so that it is not killed */
+        c->actor = 0;
+        proto_begin(&d->out, PROTO_EXIT);
+        daemon_send(d, c);
+    }
+    actor_dead(d, a, &f);
+    daemon_refs(d, REFS_HOLD, id, 0, c ? c->id : 0); /* a no-op pair: makes it a candidate again */
+    daemon_refs(d, REFS_DROP, id, 0, c ? c->id : 0);
 }
 
 static void on_actor_up(node *d, client *c, wire *w, bool failed)
@@ -227,6 +233,7 @@ void daemon_actor_lost(node *d, client *w)
     if (!a || a->worker != w->id || a->state == ACTOR_DEAD) return;
     if (a->restarts != 0) {
         if (a->restarts > 0) a->restarts--;
+        a->restarted++;
         actor_place(d, a);
         return;
     }
@@ -234,6 +241,12 @@ void daemon_actor_lost(node *d, client *w)
         failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, (int)w->pid, "the actor is dead: process %d %s",
                      (int)w->pid, spawn_status_text(w->status, why, sizeof why));
     actor_dead(d, a, &f);
+}
+
+void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f)
+{
+    for (size_t i = 0; i < d->actors.n; i++)
+        if (d->actors.at[i].value->shape.group == group) actor_dead(d, d->actors.at[i].value, f);
 }
 
 bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w)

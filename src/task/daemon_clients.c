@@ -122,7 +122,7 @@ static void on_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
     if (daemon_memory_message(d, c, kind, w) || daemon_objects_message(d, c, kind, w) ||
-        daemon_actors_message(d, c, kind, w))
+        daemon_actors_message(d, c, kind, w) || daemon_groups_message(d, c, kind, w))
         return;
     switch (kind) {
     case PROTO_DEMAND: {
@@ -231,6 +231,7 @@ void daemon_add_client(node *d, pid_t pid, int fd, int pidfd, bool is_worker)
     buf *b = proto_begin(&d->out, PROTO_WELCOME);
     wire_put_u32(b, c->id);
     wire_put_u32(b, (uint32_t)getpid());
+    wire_put_u64(b, d->number);
     daemon_put_shape(b, &d->config.total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
     daemon_send_fds(d, c, &c->bell_fd, 1);
@@ -274,6 +275,7 @@ static void client_end(node *d, client *c)
     }
     daemon_act(d, (sched_event){.kind = SCHED_CLIENT_GONE, .client = c->id});
     if (c->pid == d->driver) d->stop = true;
+    if (!d->stop) daemon_groups_lost(d, c);
     socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd}, 3);
     for (size_t i = 0; i < c->outbox.n; i++) letter_release(&c->outbox.at[i]);
     vec_release(&c->outbox);

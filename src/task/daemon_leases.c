@@ -44,14 +44,14 @@ bool daemon_connect(node *d, client *a, client *b)
 
 void daemon_put_shape(buf *b, const sched_shape *s)
 {
-    buf_add(b, s->amount, sizeof s->amount);
+    buf_add(b, s, sizeof *s);
 }
 
 sched_shape daemon_take_shape(wire *w)
 {
     sched_shape s = {0};
-    const void *p = wire_take(w, sizeof s.amount);
-    if (p) memcpy(s.amount, p, sizeof s.amount);
+    const void *p = wire_take(w, sizeof s);
+    if (p) memcpy(&s, p, sizeof s);
     for (int i = 0; i < SCHED_RESOURCES; i++)
         if (s.amount[i] < 0) s.amount[i] = 0;
     return s;
@@ -81,6 +81,7 @@ void daemon_act(node *d, sched_event e)
         switch (a->kind) {
         case SCHED_DO_GRANT: do_grant(d, a); break;
         case SCHED_DO_ACTOR: daemon_place_actor(d, a); break;
+        case SCHED_DO_GROUP: daemon_group_placed(d, a->client); break;
         case SCHED_DO_START: daemon_ask_fork(d); break;
         case SCHED_DO_STOP:
         case SCHED_DO_KILL: daemon_kill(d, a->worker); break;

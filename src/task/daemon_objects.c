@@ -87,15 +87,33 @@ static void on_add(node *d, client *c, wire *w)
     object_settled(d, id, o);
 }
 
+void daemon_promise(node *d, uint64_t id, uint32_t maker)
+{
+    object *o = object_put(d, id);
+    if (o->maker) return;
+    o->maker = maker;
+    daemon_refs(d, REFS_ADD, id, 0, maker);
+    daemon_refs(d, REFS_HOLD, id, 0, maker);
+}
+
+void daemon_fulfil(node *d, uint64_t id)
+{
+    object **o = map_u64_find(&d->objects, id);
+    if (!o || (*o)->state != PROMISED) return;
+    (*o)->state = READY;
+    object_settled(d, id, *o);
+}
+
+void daemon_break(node *d, uint64_t id, const manta_failure *f)
+{
+    object **o = map_u64_find(&d->objects, id);
+    if (o) object_break(d, id, *o, f);
+}
+
 static void on_promise(node *d, client *c, wire *w)
 {
     uint64_t id = wire_u64(w);
-    if (wire_end(w, "promise")) return;
-    object *o = object_put(d, id);
-    if (o->maker) return;
-    o->maker = c->id;
-    daemon_refs(d, REFS_ADD, id, 0, c->id);
-    daemon_refs(d, REFS_HOLD, id, 0, c->id);
+    if (!wire_end(w, "promise")) daemon_promise(d, id, c->id);
 }
 
 static void on_fail(node *d, wire *w)

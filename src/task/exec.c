@@ -16,7 +16,7 @@ typedef struct result {
 } result;
 
 struct manta_task {
-    char name[64];
+    char name[64], label[64];
     uint64_t id, actor;
     int attempt, n_args, n_results;
     value *args;
@@ -28,6 +28,26 @@ struct manta_task {
     uint64_t yielded;
     arena memory; /* of the arguments' table and the small results */
 };
+
+/* The actor that this call belongs to ends when its calls are done. */
+static manta_status end_actor(manta_task *t)
+{
+    if (!t->actor) return manta_fail(MANTA_EINVAL, "%s: there is no actor to end", t->name);
+    mutex_lock(&rt->lock);
+    if (rt->is_local) {
+        manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, 0, "the actor has ended");
+        actor_died(t->actor, &f);
+        exec_end_self(t->actor);
+        t->self = NULL;
+    } else {
+        proto_begin(&rt->out, PROTO_ACTOR_KILL);
+        wire_put_u64(&rt->out, t->actor);
+        wire_put_u32(&rt->out, PROTO_KILL_END);
+        rt_tell();
+    }
+    mutex_unlock(&rt->lock);
+    return MANTA_OK;
+}
 
 /* ---- functions by name ---- */
 
@@ -46,12 +66,20 @@ void manta_set_resolver(manta_resolver *fn, void *user)
     resolver_user = user;
 }
 
+/* What every program has. */
+static manta_status builtin(manta_task *t)
+{
+    if (!strcmp(t->name, "manta.ready")) return MANTA_OK;
+    if (!strcmp(t->name, "manta.end")) return end_actor(t);
+    return manta_fail(MANTA_ENOENT, "no remote function is called %s", t->name);
+}
+
 static manta_status call_by_name(manta_task *t)
 {
     manta_task_fn **fn = map_find(&table, t->name);
     if (fn) return (*fn)(t);
+    if (!strncmp(t->name, "manta.", 6)) return builtin(t);
     if (resolver) return resolver(resolver_user, t->name, t);
-    if (!strcmp(t->name, "manta.ready")) return MANTA_OK;
     return manta_fail(MANTA_ENOENT, "no remote function is called %s; MANTA_REMOTE(%s) is missing", t->name,
                       t->name);
 }
@@ -411,6 +439,7 @@ void exec_run(incoming *in, buf *answer)
     t.is_stream = (n_results & PROTO_STREAM) != 0;
     n_results &= ~PROTO_STREAM;
     wire_text(&w, t.name, sizeof t.name);
+    wire_text(&w, t.label, sizeof t.label);
     if (t.actor) t.self = self_find(t.actor);
     t.n_results = n_results <= 1000 ? (int)n_results : 0;
     t.results = arena_array(&t.memory, (size_t)t.n_results, sizeof(result));
@@ -448,6 +477,15 @@ void exec_run(incoming *in, buf *answer)
     for (int i = 0; i < t.n_results; i++) result_clear(&t.results[i]);
     arena_release(&t.memory);
     rt_flush_drops();
+}
+
+void exec_end_self(uint64_t actor)
+{
+    self_of **s = map_u64_find(&rt->selves, actor), *x = s ? *s : NULL;
+    if (!x) return;
+    map_u64_remove(&rt->selves, actor);
+    if (x->end) x->end(x->self);
+    mem_free(x);
 }
 
 void exec_end_selves(void)
@@ -572,6 +610,16 @@ int manta_task_attempt(const manta_task *t)
 bool manta_task_is_cancelled(const manta_task *t)
 {
     return atomic_load(&t->call->cancelled);
+}
+
+void exec_context(const manta_task *t, manta_context *out)
+{
+    out->task = t->id;
+    memcpy(out->function, t->name, sizeof out->function);
+    memcpy(out->name, t->label, sizeof out->name);
+    out->attempt = t->attempt;
+    out->is_cancelled = atomic_load(&t->call->cancelled);
+    out->actor.id = t->actor;
 }
 
 void *manta_self(const manta_task *t)

@@ -29,14 +29,18 @@ typedef enum proto_kind {
     PROTO_ACTOR_FIND, /* request, name */
     PROTO_ACTOR_UP, /* actor */
     PROTO_ACTOR_FAILED, /* actor, failure */
-    PROTO_ACTOR_KILL, /* actor, no_restart */
+    PROTO_ACTOR_KILL, /* actor, how */
     PROTO_CANCEL, /* worker, task, force */
     PROTO_INFO, /* request */
     PROTO_SHUTDOWN,
     PROTO_READY, /* a worker has started */
     PROTO_SEGMENT_CLOSED, /* segment, n: n of the times it was given are over; 0: it is in use */
+    PROTO_GROUP_NEW, /* request, group, how, name, n, shapes... */
+    PROTO_GROUP_FIND, /* request, group (0: by name), name */
+    PROTO_GROUP_REMOVE, /* group */
+    PROTO_CONTEXT, /* request */
     /* daemon to client */
-    PROTO_WELCOME = 64, /* client, daemon pid, totals, resource names; fd: bell */
+    PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names; fd: bell */
     PROTO_PEER, /* client, pid, side; fds: channel, bell, pidfd */
     PROTO_GRANT, /* worker, shape */
     PROTO_RECLAIM, /* worker */
@@ -54,12 +58,14 @@ typedef enum proto_kind {
     PROTO_EXIT,
     PROTO_INFO_IS, /* request, numbers... */
     PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
+    PROTO_ANSWER, /* request, what the one who asked knows how to read */
+    PROTO_GROUP_GONE, /* group */
     /* daemon and zygote */
     PROTO_FORK = 96, /* */
     PROTO_FORKED, /* pid; fds: socket, pidfd; pid 0: it could not be done */
     PROTO_REAPED, /* pid, status */
     /* caller to worker, through a ring */
-    PROTO_CALL = 128, /* task, actor, attempt, results, name, n, values... */
+    PROTO_CALL = 128, /* task, actor, attempt, results, name, label, n, values... */
     /* worker to caller */
     PROTO_DONE, /* task, ns, n, values... */
     PROTO_FAILED, /* task, ns, failure */
@@ -73,6 +79,9 @@ typedef enum proto_kind {
 #define PROTO_STREAM 0x80000000u /* beside the number of results: the function may yield */
 
 enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2 };
+enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2 }; /* end: it finishes its calls */
+
+#define PROTO_NAME 128 /* "space/name" of an actor, with its end */
 
 /* Starts a message in b, which is emptied. */
 static inline buf *proto_begin(buf *b, proto_kind kind)

@@ -27,6 +27,13 @@
 #define START_LIMIT_MS  20000
 
 runtime *rt;
+char rt_space[64] = "default";
+
+manta_status rt_none(void)
+{
+    return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
+}
+
 _Thread_local incoming *rt_current;
 
 /* ---- talking to the daemon ---- */
@@ -455,10 +462,7 @@ static void on_info(wire *w)
         if (x.n_worker_pids < 64) x.worker_pids[x.n_worker_pids++] = pid;
     }
     if (!r || wire_end(w, "info")) return;
-    x.cpus = (double)s[0].amount[0] / SCHED_UNIT;
-    x.gpus = (double)s[0].amount[1] / SCHED_UNIT;
-    x.free_cpus = (double)s[1].amount[0] / SCHED_UNIT;
-    x.free_gpus = (double)s[1].amount[1] / SCHED_UNIT;
+    info_amounts(&s[0], &s[1], &x);
     r->info = x;
     r->done = true;
 }
@@ -530,9 +534,9 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
     case PROTO_GRANT: {
         peer *p = find_peer(wire_u32(w));
         sched_shape s;
-        const void *bytes = wire_take(w, sizeof s.amount);
+        const void *bytes = wire_take(w, sizeof s);
         if (!bytes) break;
-        memcpy(s.amount, bytes, sizeof s.amount);
+        memcpy(&s, bytes, sizeof s);
         calls_grant(p, &s);
         break;
     }
@@ -584,6 +588,18 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
     case PROTO_CANCEL_TASK: on_cancel(w); break;
     case PROTO_EXIT: rt->exiting = true; break;
     case PROTO_INFO_IS: on_info(w); break;
+    case PROTO_ANSWER: {
+        reply *r = find_reply(wire_u64(w));
+        if (!r) break;
+        buf_add(&r->bytes, w->at, (size_t)(w->end - w->at));
+        r->done = true;
+        break;
+    }
+    case PROTO_GROUP_GONE: {
+        uint64_t id = wire_u64(w);
+        if (!wire_end(w, "group")) group_gone(id);
+        break;
+    }
     default: log_error("the daemon said something unknown", LOG_INT("kind", kind)); break;
     }
 }
@@ -749,8 +765,9 @@ static manta_status welcome(int keeper_pidfd)
     proto_kind kind = proto_kind_of(&w);
     rt->client = wire_u32(&w);
     rt->daemon = (pid_t)wire_u32(&w);
-    const void *total = wire_take(&w, sizeof rt->total.amount);
-    if (total) memcpy(rt->total.amount, total, sizeof rt->total.amount);
+    rt->node = wire_u64(&w);
+    const void *total = wire_take(&w, sizeof rt->total);
+    if (total) memcpy(&rt->total, total, sizeof rt->total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
     manta_status st = wire_end(&w, "welcome");
     if (!st && (kind != PROTO_WELCOME || n_fds != 1)) st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
@@ -803,6 +820,7 @@ void runtime_close(void)
     exec_end_selves();
     calls_release();
     streams_release();
+    groups_release();
     actors_release();
     for (size_t i = 0; i < rt->objects.n; i++) {
         object *o = rt->objects.at[i].value;

@@ -40,6 +40,7 @@
 typedef struct call call;
 typedef struct actor_link actor_link;
 typedef struct stream stream;
+typedef struct group_link group_link;
 
 typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
 
@@ -78,7 +79,11 @@ struct call {
     int results, n_args, missing; /* missing: arguments that are not there yet */
     int attempt, max_retries;
     bool retry_errors, cancelled, is_sent, is_stream;
+    bool apart; /* never sent behind another call */
+    uint32_t retry_on; /* statuses, as MANTA_ON() */
+    uint64_t parent; /* the call that made it; 0: none */
     function *fn;
+    char *label; /* NULL: none */
     struct shape *shape; /* NULL for actors */
     actor_link *actor;
     struct peer *at; /* where it was sent */
@@ -122,6 +127,9 @@ struct actor_link {
     int pid, retries;
     int most_pending, pending; /* calls of ours; 0: no limit */
     bool wanted;
+    bool fail_away; /* calls do not wait for a restart */
+    uint64_t group; /* and the full name: only without other processes */
+    char *name;
     manta_failure failure;
     list queue; /* calls not sent, in order */
     int64_t queued;
@@ -136,6 +144,7 @@ typedef struct reply {
     int fd;
     char text[256];
     manta_node_info info;
+    buf bytes; /* of a PROTO_ANSWER; to be released */
 } reply;
 
 /* A call that came in. The bytes follow. */
@@ -164,7 +173,7 @@ typedef struct runtime {
     pid_t keeper, daemon, owner; /* owner: the process itself */
     bell *bell;
     uint32_t client;
-    uint64_t next_id, next_request;
+    uint64_t next_id, next_request, node;
     sched_shape total;
     char names[SCHED_RESOURCES][32];
     store *store;
@@ -180,6 +189,7 @@ typedef struct runtime {
     VEC(shape *) shapes;
     MAP_U64(actor_link *) actors;
     MAP_U64(stream *) streams;
+    MAP_U64(group_link *) groups; /* that this process has used */
     stream *opening; /* the stream whose call is being submitted */
     list replies;
     buf out, in;
@@ -194,6 +204,9 @@ typedef struct runtime {
     int threads; /* that run calls beside the first */
 } runtime;
 
+/* Of the names of actors; set before the node's processes are forked. */
+extern char rt_space[64];
+
 /* The one of this process; NULL before manta_init(). */
 extern runtime *rt;
 
@@ -204,6 +217,7 @@ extern _Thread_local incoming *rt_current;
 manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker) MANTA_MUST_USE;
 manta_status runtime_open_local(void) MANTA_MUST_USE;
 void runtime_close(void);
+manta_status rt_none(void); /* fails: manta_init() was not called */
 /* Sends rt->out to the daemon. */
 void rt_tell(void);
 /* Says so to the daemon in one message: kind, n, ids. */
@@ -259,10 +273,27 @@ bool call_send(call *c, peer *p); /* false: no room in the ring */
 void call_cancel(call *c, bool force);
 /* Fails a call that is in no list, and unties it from what it waits for. */
 void call_abandon(call *c, const manta_failure *f);
-manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind);
+void calls_group_gone(uint64_t group, const manta_failure *f);
 void calls_grant(peer *p, const sched_shape *amount); /* p NULL: a worker that cannot be reached */
 void calls_reclaim(peer *p); /* others wait for the worker */
 void calls_release(void); /* frees what is left at the end */
+
+/* needs.c */
+/* What the options ask for, checked against what there is. */
+manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
+                      manta_failure_kind *kind) MANTA_MUST_USE;
+manta_status needs_amounts(double cpus, double gpus, uint64_t memory, const char *resources,
+                           sched_shape *out) MANTA_MUST_USE;
+manta_status needs_feasible(const sched_shape *total, const char *whose,
+                            const sched_shape *asked) MANTA_MUST_USE;
+
+/* groups.c */
+/* Puts group and bundle into the shape. */
+manta_status group_shape(manta_group group, int bundle, sched_shape *to,
+                         manta_failure_kind *kind) MANTA_MUST_USE;
+bool group_is_gone(uint64_t id, manta_failure *why);
+void group_gone(uint64_t id);
+void groups_release(void);
 
 /* actors.c */
 actor_link *actor_find_link(uint64_t id);
@@ -271,6 +302,10 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
 void actor_died(uint64_t id, const manta_failure *f);
 void actor_peer_died(peer *p);
 void actor_forget(uint64_t id); /* the last handle here is gone; harmless for other objects */
+void actors_group_gone(uint64_t group, const manta_failure *f); /* without other processes */
+actor_link *actor_named(const char *full); /* likewise */
+/* "space/name"; MANTA_EINVAL it is too long, or there is a '/' in the space. */
+manta_status actor_full_name(const char *space, const char *name, char full[PROTO_NAME]) MANTA_MUST_USE;
 void actors_release(void);
 
 /* streams.c */
@@ -278,13 +313,19 @@ void stream_item(wire *w);
 void stream_open(stream *s, uint64_t id);
 void streams_release(void);
 
+/* context.c */
+void info_amounts(const sched_shape *total, const sched_shape *left, manta_node_info *out);
+void amounts_text(const sched_shape *s, char *text, size_t size); /* "cpu=1,disk=2" */
+
 /* exec.c */
+void exec_context(const manta_task *t, manta_context *out); /* what the call knows of itself */
 /* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */
 void exec_run(incoming *c, buf *answer);
 /* Takes a call that came in apart far enough to queue it. */
 incoming *incoming_of(peer *from, const void *bytes, size_t n);
 void incoming_free(incoming *c);
 void exec_block(bool on); /* the call that runs here waits, or goes on */
+void exec_end_self(uint64_t actor); /* one actor of this process has ended */
 void exec_end_selves(void);
 
 #endif

@@ -1,7 +1,11 @@
 /* sched.c - see sched.h. Requests wait in one line. A request that fits is
  * served and goes to the end when it wants more; one that does not fit lets
  * others pass, but not for ever: after PATIENCE of them the line waits for it,
- * so that the large are not starved by the small. */
+ * so that the large are not starved by the small.
+ *
+ * What can be taken from is a pool: the node's, and one for each bundle of a
+ * group that has its place. Requests of one pool do not wait for those of
+ * another. */
 #include "task/sched.h"
 
 #include <string.h>
@@ -18,17 +22,33 @@ typedef struct worker {
     state state;
     uint32_t job;
     uint64_t holder; /* client or actor */
-    sched_shape shape;
+    sched_shape shape; /* as it was asked for */
+    int bundle; /* that it takes from */
     bool blocked;
     bool asked; /* its holder knows that others wait for it */
 } worker;
 
+typedef struct pool {
+    sched_shape left;
+    sched_shape plan; /* what would be left had those before in the line got a worker */
+} pool;
+
+typedef struct group {
+    bool placed;
+    bool closed; /* in this pass: its line waits for one that has waited long */
+    int n;
+    sched_shape *size;
+    pool *bundles;
+} group;
+
+typedef enum wants { WANTS_LEASE, WANTS_ACTOR, WANTS_GROUP } wants;
+
 typedef struct request {
-    uint64_t client;
+    wants what;
+    uint64_t client; /* or actor, or group */
     uint32_t job;
-    sched_shape shape;
+    sched_shape shape; /* of a group: all its bundles together */
     int64_t n;
-    bool actor;
     int passed; /* how many went ahead of it */
 } request;
 
@@ -37,24 +57,36 @@ typedef struct starts { /* workers of a job: on their way, and wanted by those w
 } starts;
 
 struct sched {
-    sched_shape total, left;
+    sched_shape total;
+    pool node;
+    bool closed; /* as in a group */
     int idle;
     MAP_U64(starts) starts; /* by job */
     MAP_U64(worker) workers;
+    MAP_U64(group *) groups;
     VEC(request) line;
 };
 
 sched *sched_new(sched_shape total, int idle)
 {
     sched *s = mem_new(sizeof *s);
-    s->total = s->left = total;
+    s->total = s->node.left = total;
     s->idle = idle;
     return s;
+}
+
+static void group_free(group *g)
+{
+    mem_free(g->size);
+    mem_free(g->bundles);
+    mem_free(g);
 }
 
 void sched_free(sched *s)
 {
     if (!s) return;
+    for (size_t i = 0; i < s->groups.n; i++) group_free(s->groups.at[i].value);
+    map_u64_release(&s->groups);
     map_u64_release(&s->starts);
     map_u64_release(&s->workers);
     vec_release(&s->line);
@@ -72,25 +104,84 @@ bool sched_feasible(const sched_shape *total, const sched_shape *shape, int *mis
     return true;
 }
 
-static void take(sched *s, const sched_shape *shape, int64_t sign)
+/* ---- pools ---- */
+
+static group *group_find(const sched *s, uint64_t id)
 {
-    for (int i = 0; i < SCHED_RESOURCES; i++) s->left.amount[i] -= sign * shape->amount[i];
+    group **g = id ? map_u64_find(&s->groups, id) : NULL;
+    return g ? *g : NULL;
+}
+
+/* What a worker takes from. What a group that is no more had lent is the node's. */
+static pool *pool_of(sched *s, const worker *w)
+{
+    group *g = group_find(s, w->shape.group);
+    return g && g->placed ? &g->bundles[w->bundle] : &s->node;
+}
+
+static void subtract(sched_shape *left, const sched_shape *shape, int64_t times)
+{
+    for (int i = 0; i < SCHED_RESOURCES; i++) left->amount[i] -= times * shape->amount[i];
 }
 
 /* Only the cores of a call that waits are given back: what else it holds
  * (memory on a device, a license) it still uses. */
-static void take_cores(sched *s, const sched_shape *shape, int64_t sign)
+static void take_cores(sched *s, const worker *w, int64_t sign)
 {
-    s->left.amount[0] -= sign * shape->amount[0];
+    pool_of(s, w)->left.amount[0] -= sign * w->shape.amount[0];
 }
 
 static void worker_free(sched *s, worker *w)
 {
     if (w->state == IDLE) return;
-    if (w->blocked) take_cores(s, &w->shape, 1);
-    take(s, &w->shape, -1);
+    if (w->blocked) take_cores(s, w, 1);
+    subtract(&pool_of(s, w)->left, &w->shape, -1);
     *w = (worker){.state = IDLE, .job = w->job};
 }
+
+/* Whether `shape` fits what would be left. */
+static bool fits_in(const sched_shape *left, const sched_shape *shape)
+{
+    for (int i = 0; i < SCHED_RESOURCES; i++)
+        if (shape->amount[i] > 0 && shape->amount[i] > left->amount[i]) return false;
+    return true;
+}
+
+/* The pool in which a request has room; NULL: none now. */
+static pool *pool_for(sched *s, const request *q, int *bundle)
+{
+    group *g = group_find(s, q->shape.group);
+    *bundle = 0;
+    if (!q->shape.group) return fits_in(&s->node.plan, &q->shape) ? &s->node : NULL;
+    for (int i = 0; g && g->placed && i < g->n; i++) {
+        if (q->shape.bundle != SCHED_ANY && q->shape.bundle != i) continue;
+        if (!fits_in(&g->bundles[i].plan, &q->shape)) continue;
+        *bundle = i;
+        return &g->bundles[i];
+    }
+    return NULL;
+}
+
+/* The line is looked at from its beginning. */
+static void plan_anew(sched *s)
+{
+    for (size_t i = 0; i < s->starts.n; i++) s->starts.at[i].value.missing = 0;
+    s->node.plan = s->node.left;
+    s->closed = false;
+    for (size_t i = 0; i < s->groups.n; i++) {
+        group *g = s->groups.at[i].value;
+        g->closed = false;
+        for (int k = 0; k < g->n; k++) g->bundles[k].plan = g->bundles[k].left;
+    }
+}
+
+static bool *closed_for(sched *s, const request *q)
+{
+    group *g = group_find(s, q->shape.group);
+    return g ? &g->closed : &s->closed;
+}
+
+/* ---- the line ---- */
 
 static uint32_t find_idle(const sched *s, uint32_t job, int *idle)
 {
@@ -110,9 +201,11 @@ static void reclaim(sched *s, const request *q, sched_actions *out)
 {
     for (size_t i = 0; i < s->workers.n; i++) {
         worker *w = &s->workers.at[i].value;
-        if (w->state != LEASED || w->asked) continue;
+        if (w->state != LEASED || w->asked || w->shape.group != q->shape.group) continue;
         /* A client that only wants more of the same gets what others return. */
-        if (!q->actor && w->holder == q->client && !memcmp(&w->shape, &q->shape, sizeof q->shape)) continue;
+        if (q->what == WANTS_LEASE && w->holder == q->client &&
+            !memcmp(&w->shape, &q->shape, sizeof q->shape))
+            continue;
         w->asked = true;
         vec_push(out, ((sched_action){.kind = SCHED_DO_RECLAIM,
                                       .client = w->holder,
@@ -120,28 +213,42 @@ static void reclaim(sched *s, const request *q, sched_actions *out)
     }
 }
 
-static void grant(sched *s, request *q, uint32_t id, sched_actions *out)
+static void grant(sched *s, const request *q, pool *from, int bundle, uint32_t id, sched_actions *out)
 {
+    bool actor = q->what == WANTS_ACTOR;
     worker *w = map_u64_find(&s->workers, id);
-    *w = (worker){.state = q->actor ? ACTOR : LEASED, .job = w->job, .holder = q->client, .shape = q->shape};
-    take(s, &q->shape, 1);
-    vec_push(out, ((sched_action){.kind = q->actor ? SCHED_DO_ACTOR : SCHED_DO_GRANT,
+    *w = (worker){.state = actor ? ACTOR : LEASED,
+                  .job = w->job,
+                  .holder = q->client,
+                  .shape = q->shape,
+                  .bundle = bundle};
+    subtract(&from->left, &q->shape, 1);
+    vec_push(out, ((sched_action){.kind = actor ? SCHED_DO_ACTOR : SCHED_DO_GRANT,
                                   .client = q->client,
                                   .worker = id,
                                   .shape = q->shape}));
 }
 
-/* Whether `shape` fits what would be left. */
-static bool fits_in(const sched_shape *left, const sched_shape *shape)
+/* The bundles of a group are set apart, all at once. */
+static void place_group(sched *s, const request *q, sched_actions *out)
 {
-    for (int i = 0; i < SCHED_RESOURCES; i++)
-        if (shape->amount[i] > 0 && shape->amount[i] > left->amount[i]) return false;
-    return true;
+    group *g = group_find(s, q->client);
+    subtract(&s->node.left, &q->shape, 1);
+    g->placed = true;
+    for (int i = 0; i < g->n; i++) g->bundles[i].left = g->size[i];
+    vec_push(out, ((sched_action){.kind = SCHED_DO_GROUP, .client = q->client}));
 }
 
-static void subtract(sched_shape *left, const sched_shape *shape)
+/* Request i was served once; those before it, which were not, remember. */
+static void served(sched *s, size_t i)
 {
-    for (int i = 0; i < SCHED_RESOURCES; i++) left->amount[i] -= shape->amount[i];
+    request rest = s->line.at[i];
+    for (size_t k = 0; k < i; k++) s->line.at[k].passed += s->line.at[k].shape.group == rest.shape.group;
+    vec_remove(&s->line, i);
+    if (--rest.n > 0) {
+        rest.passed = 0;
+        vec_push(&s->line, rest);
+    }
 }
 
 static starts *starts_of(sched *s, uint32_t job)
@@ -159,35 +266,32 @@ static starts *starts_of(sched *s, uint32_t job)
 static void serve(sched *s, sched_actions *out)
 {
     int64_t missing = 0;
-    for (size_t i = 0; i < s->starts.n; i++) s->starts.at[i].value.missing = 0;
-    sched_shape left = s->left; /* what would be left had those before got a worker */
+    plan_anew(s);
     for (size_t i = 0; i < s->line.n;) {
         request *q = &s->line.at[i];
-        int idle;
-        uint32_t id = find_idle(s, q->job, &idle);
-        if (!fits_in(&left, &q->shape)) {
-            reclaim(s, q, out);
-            if (q->passed >= PATIENCE) break;
+        int idle, bundle;
+        bool *closed = closed_for(s, q);
+        pool *from = *closed ? NULL : pool_for(s, q, &bundle);
+        uint32_t id = from ? find_idle(s, q->job, &idle) : 0;
+        if (!from) {
+            if (!*closed) reclaim(s, q, out);
+            *closed = *closed || q->passed >= PATIENCE;
             i++;
-        } else if (id) {
-            grant(s, q, id, out);
-            for (size_t k = 0; k < i; k++) s->line.at[k].passed++;
-            request rest = *q;
-            vec_remove(&s->line, i);
-            if (--rest.n > 0) {
-                rest.passed = 0;
-                vec_push(&s->line, rest);
-            }
+        } else if (q->what == WANTS_GROUP || id) {
+            if (q->what == WANTS_GROUP)
+                place_group(s, q, out);
+            else
+                grant(s, q, from, bundle, id, out);
+            served(s, i);
+            plan_anew(s);
             i = 0;
             missing = 0;
-            for (size_t k = 0; k < s->starts.n; k++) s->starts.at[k].value.missing = 0;
-            left = s->left;
         } else {
             int64_t n = 0;
-            for (; n < q->n && missing < MOST_STARTING && fits_in(&left, &q->shape); n++) {
+            for (; n < q->n && missing < MOST_STARTING && (from = pool_for(s, q, &bundle)); n++) {
                 missing++;
                 starts_of(s, q->job)->missing++;
-                subtract(&left, &q->shape);
+                subtract(&from->plan, &q->shape, 1);
             }
             i++;
         }
@@ -199,11 +303,12 @@ static void serve(sched *s, sched_actions *out)
     }
 }
 
-static void demand(sched *s, const sched_event *e, bool actor)
+static void demand(sched *s, const sched_event *e, wants what)
 {
+    if (e->shape.group && !group_find(s, e->shape.group)) return; /* it is gone */
     for (size_t i = 0; i < s->line.n; i++) {
         request *q = &s->line.at[i];
-        if (q->actor != actor || q->client != e->client || memcmp(&q->shape, &e->shape, sizeof q->shape))
+        if (q->what != what || q->client != e->client || memcmp(&q->shape, &e->shape, sizeof q->shape))
             continue;
         if (e->n > 0)
             q->n = e->n;
@@ -212,24 +317,60 @@ static void demand(sched *s, const sched_event *e, bool actor)
         return;
     }
     if (e->n > 0)
-        vec_push(
-            &s->line,
-            ((request){.client = e->client, .job = e->job, .shape = e->shape, .n = e->n, .actor = actor}));
+        vec_push(&s->line,
+                 ((request){.what = what, .client = e->client, .job = e->job, .shape = e->shape, .n = e->n}));
 }
 
-static void forget_requests(sched *s, uint64_t client, bool actor)
+static void forget_requests(sched *s, uint64_t client, wants what)
 {
     for (size_t i = 0; i < s->line.n;) {
-        if (s->line.at[i].client == client && s->line.at[i].actor == actor)
+        if (s->line.at[i].client == client && s->line.at[i].what == what)
             vec_remove(&s->line, i);
         else
             i++;
     }
 }
 
+/* ---- groups ---- */
+
+static void group_new(sched *s, const sched_event *e)
+{
+    request q = {.what = WANTS_GROUP, .client = e->client, .n = 1};
+    if (e->n < 1 || group_find(s, e->client)) return;
+    group *g = mem_new(sizeof *g);
+    g->n = (int)e->n;
+    g->size = mem_new((size_t)g->n * sizeof *g->size);
+    g->bundles = mem_new((size_t)g->n * sizeof *g->bundles);
+    memcpy(g->size, e->bundles, (size_t)g->n * sizeof *g->size);
+    for (int i = 0; i < g->n; i++) subtract(&q.shape, &g->size[i], -1);
+    *map_u64_put(&s->groups, e->client) = g;
+    vec_push(&s->line, q);
+}
+
+static void group_remove(sched *s, uint64_t id, sched_actions *out)
+{
+    group *g = group_find(s, id);
+    if (!g) return;
+    forget_requests(s, id, WANTS_GROUP);
+    for (size_t i = 0; i < s->line.n;) {
+        if (s->line.at[i].shape.group == id)
+            vec_remove(&s->line, i);
+        else
+            i++;
+    }
+    for (int i = 0; i < g->n && g->placed; i++) subtract(&s->node.left, &g->bundles[i].left, -1);
+    map_u64_remove(&s->groups, id);
+    group_free(g);
+    for (size_t i = 0; i < s->workers.n; i++)
+        if (s->workers.at[i].value.state != IDLE && s->workers.at[i].value.shape.group == id)
+            vec_push(out, ((sched_action){.kind = SCHED_DO_KILL, .worker = (uint32_t)s->workers.at[i].key}));
+}
+
+/* ---- events ---- */
+
 static void client_gone(sched *s, uint64_t client, sched_actions *out)
 {
-    forget_requests(s, client, false);
+    forget_requests(s, client, WANTS_LEASE);
     for (size_t i = 0; i < s->workers.n; i++) {
         worker *w = &s->workers.at[i].value;
         if (w->state != LEASED || w->holder != client) continue;
@@ -248,7 +389,7 @@ static void started(sched *s, uint32_t job)
 static void job_gone(sched *s, uint32_t job)
 {
     for (size_t i = 0; i < s->line.n;) {
-        if (s->line.at[i].job == job)
+        if (s->line.at[i].job == job && s->line.at[i].what != WANTS_GROUP)
             vec_remove(&s->line, i);
         else
             i++;
@@ -270,11 +411,15 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
 {
     worker *w = map_u64_find(&s->workers, e->worker);
     switch (e->kind) {
-    case SCHED_DEMAND: demand(s, e, false); break;
-    case SCHED_ACTOR: demand(s, e, true); break;
-    case SCHED_ACTOR_CANCEL: forget_requests(s, e->client, true); break;
+    case SCHED_DEMAND: demand(s, e, WANTS_LEASE); break;
+    case SCHED_ACTOR: demand(s, e, WANTS_ACTOR); break;
+    case SCHED_ACTOR_CANCEL: forget_requests(s, e->client, WANTS_ACTOR); break;
+    case SCHED_GROUP: group_new(s, e); break;
+    case SCHED_GROUP_REMOVE: group_remove(s, e->client, out); break;
     case SCHED_RETURN:
         if (!w || w->state != LEASED || w->holder != e->client) break;
+        /* One whose group is no more is about to be killed. */
+        if (w->shape.group && !group_find(s, w->shape.group)) break;
         worker_free(s, w);
         serve(s, out);
         stop_surplus(s, e->worker, out);
@@ -294,12 +439,12 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
     case SCHED_BLOCKED:
         if (!w || w->blocked || w->state == IDLE) break;
         w->blocked = true;
-        take_cores(s, &w->shape, -1);
+        take_cores(s, w, -1);
         break;
     case SCHED_RUNNING:
         if (!w || !w->blocked) break;
         w->blocked = false;
-        take_cores(s, &w->shape, 1);
+        take_cores(s, w, 1);
         break;
     }
     serve(s, out);
@@ -312,7 +457,24 @@ sched_shape sched_total(const sched *s)
 
 sched_shape sched_left(const sched *s)
 {
-    return s->left;
+    return s->node.left;
+}
+
+bool sched_bundle_left(const sched *s, uint64_t id, int i, sched_shape *out)
+{
+    const group *g = group_find(s, id);
+    if (!g || !g->placed || i < 0 || i >= g->n) return false;
+    *out = g->bundles[i].left;
+    return true;
+}
+
+bool sched_held(const sched *s, uint32_t id, sched_shape *out)
+{
+    const worker *w = map_u64_find(&s->workers, id);
+    if (!w || w->state == IDLE) return false;
+    *out = w->shape;
+    out->bundle = w->shape.group ? w->bundle : 0;
+    return true;
 }
 
 int sched_leases(const sched *s)

@@ -7,6 +7,11 @@
  * takes a worker for itself. When somebody waits for what others hold, the
  * holders are asked to return what they do not use.
  *
+ * A placement group reserves bundles of resources, all of them or none. Calls
+ * and actors whose shape names the group take from its bundles and from nothing
+ * else, and stand in nobody's way outside. When the group is removed its
+ * workers are to be killed, and what they hold is the node's again.
+ *
  * sched_step() takes one event and writes actions; no input, output, clock or
  * random number. Amounts are in 1/10000. The free amount may be negative for a
  * while: a call that waits gives its cores back and takes them again, asking
@@ -22,11 +27,16 @@
 
 #include "base/vec.h"
 
-#define SCHED_RESOURCES 8 /* cpu, gpu, and what the node's options name */
+#define SCHED_RESOURCES 12 /* cpu, gpu, memory (bytes), and what the node's options name */
+#define SCHED_NAMED     3 /* the first of the latter */
 #define SCHED_UNIT      10000
+#define GROUP_BUNDLES   64 /* most of one group */
+#define SCHED_ANY       (-1) /* of a group's bundles: whichever has room */
 
 typedef struct sched_shape {
     int64_t amount[SCHED_RESOURCES];
+    uint64_t group; /* 0: of what no group has reserved */
+    int64_t bundle; /* of the group, or SCHED_ANY */
 } sched_shape;
 
 typedef struct sched sched;
@@ -42,7 +52,9 @@ typedef enum sched_kind {
     SCHED_RUNNING, /* worker: its call goes on */
     SCHED_ACTOR, /* client = actor's number, shape: wants a worker */
     SCHED_ACTOR_CANCEL, /* client = actor's number: no longer */
-    SCHED_JOB_GONE /* job: its workers cannot be started any more, its requests are void */
+    SCHED_JOB_GONE, /* job: its workers cannot be started any more, its requests are void */
+    SCHED_GROUP, /* client = group's number, bundles, n */
+    SCHED_GROUP_REMOVE /* client = group's number */
 } sched_kind;
 
 typedef struct sched_event {
@@ -52,6 +64,7 @@ typedef struct sched_event {
     uint32_t job; /* of DEMAND, ACTOR, WORKER_UP and START_FAILED */
     sched_shape shape;
     int64_t n;
+    const sched_shape *bundles;
 } sched_event;
 
 typedef enum sched_action_kind {
@@ -60,7 +73,8 @@ typedef enum sched_action_kind {
     SCHED_DO_START, /* start a worker of job */
     SCHED_DO_STOP, /* end an idle worker */
     SCHED_DO_KILL, /* end a worker whose caller died in the middle of a call */
-    SCHED_DO_RECLAIM /* ask client to return worker as soon as it has nothing to do */
+    SCHED_DO_RECLAIM, /* ask client to return worker as soon as it has nothing to do */
+    SCHED_DO_GROUP /* group `client` has its bundles */
 } sched_action_kind;
 
 typedef struct sched_action {
@@ -83,7 +97,11 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out);
 bool sched_feasible(const sched_shape *total, const sched_shape *shape, int *missing);
 
 sched_shape sched_total(const sched *s);
-sched_shape sched_left(const sched *s);
+sched_shape sched_left(const sched *s); /* outside groups */
+/* What is left of bundle i of a group; false: no such bundle is placed. */
+bool sched_bundle_left(const sched *s, uint64_t group, int i, sched_shape *out);
+/* What a worker holds, its bundle as it was chosen; false: nothing. */
+bool sched_held(const sched *s, uint32_t worker, sched_shape *out);
 int sched_leases(const sched *s);
 int sched_workers(const sched *s);
 

@@ -24,7 +24,7 @@
 /* Reads "name=amount,..." into the resources behind cpu and gpu. */
 static manta_status name_resources(const char *text, node_config *c)
 {
-    int n = 2;
+    int n = SCHED_NAMED;
     while (text && *text) {
         const char *eq = strchr(text, '=');
         char *end = NULL;
@@ -34,7 +34,7 @@ static manta_status name_resources(const char *text, node_config *c)
         if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > 1e12)
             return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
         if (n == SCHED_RESOURCES)
-            return manta_fail(MANTA_EINVAL, "more than %d kinds of resources", SCHED_RESOURCES - 2);
+            return manta_fail(MANTA_EINVAL, "more than %d kinds of resources", SCHED_RESOURCES - SCHED_NAMED);
         memcpy(c->names[n], text, (size_t)(eq - text));
         c->total.amount[n++] = (int64_t)(x * SCHED_UNIT + 0.5);
         text = *end ? end + 1 : end;
@@ -50,6 +50,7 @@ static manta_status config_of(const manta_node_options *o, node_config *c)
     c->total.amount[1] = (int64_t)(o && o->num_gpus > 0 ? o->num_gpus : 0) * SCHED_UNIT;
     memcpy(c->names[0], "cpu", 4);
     memcpy(c->names[1], "gpu", 4);
+    memcpy(c->names[2], "memory", 7);
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     c->store_limit = o && o->store_memory ? o->store_memory : memory / 10 * 3;
     const char *tmp = getenv("TMPDIR"), *folder = o && o->spill_folder ? o->spill_folder
@@ -60,6 +61,7 @@ static manta_status config_of(const manta_node_options *o, node_config *c)
                           sizeof c->spill_folder - 1);
     memcpy(c->spill_folder, folder, strlen(folder));
     c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
+    c->total.amount[2] = (int64_t)(o && o->memory ? o->memory : memory / 10 * 7) * SCHED_UNIT;
     return o ? name_resources(o->resources, c) : MANTA_OK;
 }
 
@@ -82,10 +84,16 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
     (void)argv;
     if (rt) return manta_fail(MANTA_EEXIST, "manta_init() was called before");
     TRY(config_of(options, &c));
+    if (options && options->name_space) {
+        char full[PROTO_NAME];
+        TRY(actor_full_name(options->name_space, "", full));
+        snprintf(rt_space, sizeof rt_space, "%s", options->name_space);
+    }
     if (options && options->in_process) {
         TRY(runtime_open_local());
         rt->total = c.total;
         memcpy(rt->names, c.names, sizeof rt->names);
+        rt->node = 1;
         return MANTA_OK;
     }
     if (spawn_threads() > 1)
@@ -131,12 +139,6 @@ bool manta_is_initialized(void)
     return rt != NULL;
 }
 
-/* A failure without a node to keep it in. */
-static manta_status no_node(void)
-{
-    return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
-}
-
 /* ---- calls ---- */
 
 manta_arg manta_str(const char *s)
@@ -152,7 +154,7 @@ void manta_submit(const char *name, const manta_task_options *options, int n_arg
 {
     for (int i = 0; i < results; i++) out[i].id = 0;
     if (!rt) {
-        (void)no_node();
+        (void)rt_none();
         return;
     }
     mutex_lock(&rt->lock);
@@ -187,7 +189,7 @@ manta_ref manta_put(manta_arg arg)
     object *o;
     manta_ref r = {0};
     if (!rt) {
-        (void)no_node();
+        (void)rt_none();
         return r;
     }
     mutex_lock(&rt->lock);
@@ -210,7 +212,7 @@ manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, mant
 {
     value v;
     void *at = NULL;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     if (ndim < 0 || ndim > MANTA_MAX_DIMS) return manta_fail(MANTA_EINVAL, "%d dimensions", ndim);
     manta_array a = manta_array_of(dtype, ndim, dims, NULL);
     manta_arg arg = manta_elements(&a);
@@ -233,7 +235,7 @@ manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, mant
 manta_status manta_seal(manta_ref ref)
 {
     manta_status st = MANTA_OK;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
     if (!o || !o->unsealed)
@@ -292,7 +294,7 @@ static manta_status await(manta_ref ref, int64_t timeout_ms, bool map, object **
 static manta_status get(manta_ref ref, manta_kind kind, int64_t timeout_ms, value *out)
 {
     object *o = NULL;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = await(ref, timeout_ms, kind != MANTA_KIND_NONE, &o);
     if (!st) {
@@ -367,7 +369,7 @@ manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms
 manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms)
 {
     object *o = NULL;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = await(ref, timeout_ms, true, &o);
     if (st) goto out;
@@ -471,7 +473,7 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 
 manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 {
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = get_all(refs, n, timeout_ms);
     mutex_unlock(&rt->lock);
@@ -516,7 +518,7 @@ static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int6
 manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms, bool *ready,
                         size_t *n_ready)
 {
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     if (num_returns > n)
         return manta_fail(MANTA_EINVAL, "%zu of %zu references are to be awaited", num_returns, n);
     mutex_lock(&rt->lock);
@@ -528,7 +530,7 @@ manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int
 manta_status manta_pin(manta_ref ref)
 {
     object *o = NULL;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = await(ref, 0, true, &o);
     if (!st) {
@@ -551,7 +553,7 @@ void manta_unpin(manta_ref ref)
 manta_status manta_retain(manta_ref ref)
 {
     manta_status st = MANTA_OK;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
     if (o)
@@ -582,7 +584,7 @@ void manta_release(manta_ref ref)
 manta_status manta_cancel(manta_ref ref, bool force)
 {
     manta_status st = MANTA_OK;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
     if (!o)
@@ -619,6 +621,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
     wire_put_u32(b, 0);
     wire_put_u32(b, 0);
     wire_put_text(b, name);
+    wire_put_text(b, "");
     wire_put_u32(b, (uint32_t)n);
     for (int i = 0; i < n; i++) {
         object *o = NULL;
@@ -654,12 +657,22 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     sched_shape amount;
     manta_failure_kind kind;
     buf bytes = {0};
+    char full[PROTO_NAME] = "";
     uint64_t n_inner = 0, id = *out;
     manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
     manta_status st = shape_of(o, true, &amount, &kind);
     if (!st && strlen(name) > 63) st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    if (!st && o && o->name && strlen(o->name) > 63)
-        st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    bool named = o && o->name;
+    if (!st && named) st = actor_full_name(o->name_space, o->name, full);
+    if (!st && named && rt->is_local) {
+        actor_link *taken = actor_named(full);
+        if (taken && o->get_if_exists) {
+            *out = taken->id;
+            mem_free(inner);
+            return MANTA_OK;
+        }
+        if (taken) st = manta_fail(MANTA_EEXIST, "an actor is called %s already", full);
+    }
     if (!st) st = encode_constructor(name, id, n, args, &bytes, inner, &n_inner);
     if (!st && rt->is_local) {
         buf answer = {0};
@@ -668,7 +681,6 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         incoming_free(in);
         buf_release(&answer);
     } else if (!st) {
-        bool named = o && o->name;
         reply r;
         uint64_t request = rt_request_begin(PROTO_ACTOR_NEW);
         if (!named) memset(rt->out.at + 8, 0, 8); /* no answer is awaited */
@@ -679,8 +691,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
         wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
         wire_put_u32(&rt->out, (uint32_t)(o && o->max_pending_calls > 0 ? o->max_pending_calls : 0));
-        buf_add(&rt->out, amount.amount, sizeof amount.amount);
-        wire_put_text(&rt->out, named ? o->name : "");
+        buf_add(&rt->out, &amount, sizeof amount);
+        wire_put_text(&rt->out, full);
         wire_put_bytes(&rt->out, bytes.at, bytes.n);
         wire_put_u64(&rt->out, n_inner);
         buf_add(&rt->out, inner, (size_t)n_inner * 8);
@@ -706,7 +718,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
 {
     manta_actor a = {0};
     if (!rt) {
-        (void)no_node();
+        (void)rt_none();
         return a;
     }
     mutex_lock(&rt->lock);
@@ -723,6 +735,13 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
     actor_link *link = actor_find_link(made);
     link->retries = options ? options->max_task_retries : 0;
     link->most_pending = options ? options->max_pending_calls : 0;
+    link->fail_away = options && options->fail_away;
+    if (!st && rt->is_local && made == id) {
+        char full[PROTO_NAME];
+        link->group = options ? options->group.id : 0;
+        if (options && options->name && !actor_full_name(options->name_space, options->name, full))
+            link->name = mem_strdup(full);
+    }
     if (st) {
         manta_failure f = failure_here(MANTA_FAILED_ACTOR, st, constructor);
         actor_died(made, &f);
@@ -737,7 +756,7 @@ void manta_actor_submit(manta_actor actor, const char *method, int n_args, const
 {
     for (int i = 0; i < results; i++) out[i].id = 0;
     if (!rt) {
-        (void)no_node();
+        (void)rt_none();
         return;
     }
     mutex_lock(&rt->lock);
@@ -769,12 +788,27 @@ manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms)
 
 manta_status manta_actor_find(const char *name, manta_actor *out)
 {
+    return manta_actor_find_in(NULL, name, out);
+}
+
+manta_status manta_actor_find_in(const char *name_space, const char *name, manta_actor *out)
+{
     reply r;
-    if (!rt) return no_node();
-    if (rt->is_local) return manta_fail(MANTA_ENOENT, "no actor is called %s", name);
+    char full[PROTO_NAME];
+    if (!rt) return rt_none();
+    TRY(actor_full_name(name_space, name, full));
     mutex_lock(&rt->lock);
+    if (rt->is_local) {
+        const actor_link *a = actor_named(full);
+        if (a) {
+            object_find(a->id)->refs++;
+            out->id = a->id;
+        }
+        mutex_unlock(&rt->lock);
+        return a ? MANTA_OK : manta_fail(MANTA_ENOENT, "no actor is called %s", full);
+    }
     uint64_t request = rt_request_begin(PROTO_ACTOR_FIND);
-    wire_put_text(&rt->out, name);
+    wire_put_text(&rt->out, full);
     manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
     if (!st) {
         object *handle = object_find(r.id);
@@ -789,13 +823,36 @@ manta_status manta_actor_find(const char *name, manta_actor *out)
     return st;
 }
 
+manta_status manta_actor_end(manta_actor actor)
+{
+    if (!rt) return rt_none();
+    mutex_lock(&rt->lock);
+    /* A call like others, so that it comes behind those made before. */
+    manta_ref r;
+    manta_status st = MANTA_OK;
+    if (!rt->is_local && map_u64_find(&rt->selves, actor.id)) { /* from inside */
+        proto_begin(&rt->out, PROTO_ACTOR_KILL);
+        wire_put_u64(&rt->out, actor.id);
+        wire_put_u32(&rt->out, PROTO_KILL_END);
+        rt_tell();
+    } else if (object_find(actor.id)) {
+        call_submit("manta.end", NULL, actor_find_link(actor.id), 0, NULL, 1, &r);
+        object_unref(object_find(r.id));
+    } else {
+        st = manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
 manta_status manta_actor_kill(manta_actor actor, bool no_restart)
 {
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     buf *b = proto_begin(&rt->out, PROTO_ACTOR_KILL);
     wire_put_u64(b, actor.id);
-    wire_put_u32(b, no_restart);
+    wire_put_u32(b, no_restart ? PROTO_KILL : PROTO_KILL_RESTART);
     rt_tell();
     /* Calls made from now on must not reach the process that is about to die. */
     if (object_find(actor.id)) {
@@ -830,9 +887,13 @@ int manta_actor_pid(manta_actor actor)
 manta_status manta_node_get(manta_node_info *out)
 {
     reply r;
-    if (!rt) return no_node();
+    if (!rt) return rt_none();
     *out = (manta_node_info){0};
-    if (rt->is_local) return MANTA_OK;
+    if (rt->is_local) {
+        info_amounts(&rt->total, &rt->total, out);
+        out->tasks_done = rt->done;
+        return MANTA_OK;
+    }
     mutex_lock(&rt->lock);
     uint64_t request = rt_request_begin(PROTO_INFO);
     manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);

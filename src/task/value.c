@@ -181,7 +181,7 @@ void failure_take(wire *w, manta_failure *out)
     wire_text(w, out->host, sizeof out->host);
     wire_text(w, out->text, sizeof out->text);
     if ((unsigned)out->code > MANTA_EINTERNAL || out->code == MANTA_OK) out->code = MANTA_EINTERNAL;
-    if (out->kind == MANTA_FAILED_NOT || (unsigned)out->kind > MANTA_FAILED_SUBMIT)
+    if (out->kind == MANTA_FAILED_NOT || (unsigned)out->kind > MANTA_FAILED_GROUP)
         out->kind = MANTA_FAILED_TASK;
 }
 

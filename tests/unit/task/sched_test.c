@@ -271,12 +271,113 @@ static void what_can_never_be_is_known(void **state)
     assert_int_equal(missing, 3);
 }
 
+/* ---- groups, by hand ---- */
+
+static sched_shape in_group(double n, uint64_t group, int64_t bundle)
+{
+    sched_shape s = cpus(n);
+    s.group = group;
+    s.bundle = bundle;
+    return s;
+}
+
+static void a_group_is_placed_whole_or_not_at_all(void **state)
+{
+    sched *s = sched_new(cpus(3), 4);
+    sched_shape two[2] = {cpus(1), cpus(1)}, left;
+    (void)state;
+    for (uint32_t w = 10; w < 14; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 2});
+    step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = two, .n = 2});
+    assert_int_equal(count(SCHED_DO_GROUP), 0); /* one core is free, two are wanted */
+    assert_int_equal(count(SCHED_DO_RECLAIM), 2);
+    assert_int_equal(sched_left(s).amount[0], SCHED_UNIT);
+    assert_false(sched_bundle_left(s, 900, 0, &left));
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = in_group(1, 900, 0), .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT), 0); /* its group has no place yet */
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    assert_int_equal(first(SCHED_DO_GROUP)->client, 900);
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 2); /* and who waited for it is served */
+    assert_int_equal(sched_left(s).amount[0], 0);
+    assert_true(sched_bundle_left(s, 900, 0, &left) && left.amount[0] == 0);
+    assert_true(sched_bundle_left(s, 900, 1, &left) && left.amount[0] == SCHED_UNIT);
+    sched_free(s);
+}
+
+static void a_group_and_the_rest_keep_apart(void **state)
+{
+    sched *s = sched_new(cpus(3), 8);
+    sched_shape two[2] = {cpus(1), cpus(1)}, held;
+    (void)state;
+    for (uint32_t w = 10; w < 18; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+    step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = two, .n = 2});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 5});
+    assert_int_equal(count(SCHED_DO_GRANT), 1); /* the bundles are not theirs, though nobody uses them */
+    /* Whichever bundle has room: one each, and then none. */
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 77, .shape = in_group(1, 900, SCHED_ANY), .n = 1});
+    assert_true(sched_held(s, first(SCHED_DO_ACTOR)->worker, &held) && held.bundle == 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = in_group(1, 900, SCHED_ANY), .n = 2});
+    assert_int_equal(count(SCHED_DO_GRANT), 1);
+    uint32_t leased = first(SCHED_DO_GRANT)->worker;
+    assert_true(sched_held(s, leased, &held) && held.bundle == 1);
+    assert_int_equal(first(SCHED_DO_GRANT)->shape.bundle, SCHED_ANY); /* as it was asked for */
+    assert_int_equal(count(SCHED_DO_RECLAIM), 0);
+    /* A core given back in a wait is the group's own. */
+    step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = leased});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 2);
+    step(s, (sched_event){.kind = SCHED_RUNNING, .worker = leased});
+    /* Removed: its workers are to be killed, and what they hold is the node's. */
+    step(s, (sched_event){.kind = SCHED_GROUP_REMOVE, .client = 900});
+    assert_int_equal(count(SCHED_DO_KILL), 3);
+    assert_int_equal(sched_left(s).amount[0], -SCHED_UNIT); /* one came back from a wait */
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 2, .worker = leased}); /* too late to be of use */
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = in_group(1, 900, 0), .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT) + count(SCHED_DO_START), 0); /* of a group that is no more */
+    int granted = 0;
+    for (uint32_t w = 10; w < 18; w++)
+        if (sched_held(s, w, &held) && held.group) {
+            step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = w});
+            granted += count(SCHED_DO_GRANT);
+        }
+    assert_int_equal(granted, 2); /* client 1 has all three cores */
+    assert_int_equal(sched_left(s).amount[0], 0);
+    sched_free(s);
+}
+
+static void one_that_waits_in_a_group_closes_that_group_only(void **state)
+{
+    sched *s = sched_new(cpus(4), 8);
+    sched_shape one[1] = {cpus(2)};
+    (void)state;
+    for (uint32_t w = 10; w < 18; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+    step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = one, .n = 1});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = in_group(1, 900, 0), .n = 1});
+    uint32_t held = first(SCHED_DO_GRANT)->worker;
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = in_group(2, 900, 0), .n = 1});
+    for (int i = 0; i < 100; i++) { /* small ones pass the large one, until its patience ends */
+        step(s, (sched_event){.kind = SCHED_DEMAND, .client = 3, .shape = in_group(1, 900, 0), .n = 1});
+        if (!count(SCHED_DO_GRANT)) break;
+        step(s, (sched_event){.kind = SCHED_RETURN, .client = 3, .worker = first(SCHED_DO_GRANT)->worker});
+    }
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 4, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 4); /* outside nobody waits for it */
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = held});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 2);
+    sched_free(s);
+}
+
 /* ---- the simulation ----
  *
- * Clients ask, hold, return and die; workers start late, wait and die. Held
- * always: never more is leased than there is, but for calls that came back
- * from a wait; a worker has one holder; in the end, with everyone quiet, all
- * is free again; and in the liveness phase every request is served. */
+ * Clients ask, hold, return and die; workers start late, wait and die; groups
+ * come, are used and are removed in the middle of everything. Held always:
+ * never more is leased than there is, but for calls that came back from a wait;
+ * what a group reserved is what its bundles have left and lent; a worker has
+ * one holder; in the end, with everyone quiet, all is free again; and in the
+ * liveness phase every request is served and every group has its place. */
+
+enum { CLIENTS = 8, GROUPS = 3, SHAPES = 3 + 2 * GROUPS };
 
 typedef struct lease {
     uint64_t holder;
@@ -288,14 +389,20 @@ typedef struct world {
     sched *s;
     MAP_U64(lease) leases; /* by worker */
     MAP_U64(char) idle; /* workers alive and unleased */
-    int starting;
+    int starting, killed;
     uint32_t next_worker;
-    int64_t wanted[8][3]; /* by client and shape */
-    bool dead[8];
+    uint64_t next_group, groups[GROUPS]; /* 0: none */
+    bool placed[GROUPS];
+    int64_t wanted[CLIENTS][SHAPES];
+    bool dead[CLIENTS];
 } world;
 
-static sched_shape shape_of(int i)
+static const double bundle_sizes[2] = {1, 0.5};
+
+/* Three outside groups, and two in each: in any bundle, and in the first. */
+static sched_shape shape_of(const world *w, int i)
 {
+    if (i >= 3) return in_group(i % 2 ? 0.5 : 1, w->groups[(i - 3) / 2], i % 2 ? SCHED_ANY : 0);
     sched_shape s = cpus(i == 0 ? 1 : i == 1 ? 0.5 : 3);
     if (i == 2) s.amount[1] = SCHED_UNIT;
     return s;
@@ -311,10 +418,21 @@ static void sim_step(world *w, sched_event e)
         switch (a->kind) {
         case SCHED_DO_START: w->starting++; break;
         case SCHED_DO_STOP: assert_true(map_u64_remove(&w->idle, a->worker)); break;
-        case SCHED_DO_KILL: break;
+        case SCHED_DO_KILL: w->killed++; break;
         case SCHED_DO_RECLAIM: {
             lease *l = map_u64_find(&w->leases, a->worker);
             assert_true(l && l->holder == a->client);
+            break;
+        }
+        case SCHED_DO_GROUP: {
+            int found = 0;
+            for (int g = 0; g < GROUPS; g++) {
+                if (w->groups[g] != a->client) continue;
+                assert_false(w->placed[g]); /* once */
+                w->placed[g] = true;
+                found++;
+            }
+            assert_int_equal(found, 1); /* and never after its end */
             break;
         }
         case SCHED_DO_GRANT:
@@ -322,9 +440,11 @@ static void sim_step(world *w, sched_event e)
             assert_true(map_u64_remove(&w->idle, a->worker)); /* alive, and nobody's */
             *map_u64_put(&w->leases, a->worker) =
                 (lease){.holder = a->client, .shape = a->shape, .actor = a->kind == SCHED_DO_ACTOR};
-            for (int k = 0; k < 3; k++) {
-                sched_shape shape = shape_of(k);
+            for (int k = 0; k < SHAPES; k++) {
+                sched_shape shape = shape_of(w, k);
+                if (k >= 3 && !shape.group) continue;
                 if (a->kind != SCHED_DO_GRANT || memcmp(&shape, &a->shape, sizeof shape)) continue;
+                assert_true(k < 3 || w->placed[(k - 3) / 2]);
                 assert_true(w->wanted[a->client][k] > 0);
                 w->wanted[a->client][k]--;
             }
@@ -334,14 +454,35 @@ static void sim_step(world *w, sched_event e)
     vec_release(&mine);
 }
 
+static void subtract_lease(sched_shape *left, const lease *l)
+{
+    for (int k = 0; k < SCHED_RESOURCES; k++)
+        if (!(k == 0 && l->blocked)) left->amount[k] -= l->shape.amount[k];
+}
+
 /* What is left must be what there is less what is leased, cores that wait not counted. */
 static void check(const world *w)
 {
     sched_shape left = sched_total(w->s), said = sched_left(w->s);
     for (size_t i = 0; i < w->leases.n; i++)
-        for (int k = 0; k < SCHED_RESOURCES; k++)
-            if (!(k == 0 && w->leases.at[i].value.blocked))
-                left.amount[k] -= w->leases.at[i].value.shape.amount[k];
+        if (!w->leases.at[i].value.shape.group) subtract_lease(&left, &w->leases.at[i].value);
+    for (int g = 0; g < GROUPS; g++) {
+        sched_shape sum = {0}, bundle;
+        if (!w->groups[g] || !w->placed[g]) continue;
+        for (int b = 0; b < 2; b++) {
+            left.amount[0] -= cpus(bundle_sizes[b]).amount[0];
+            sum.amount[0] += cpus(bundle_sizes[b]).amount[0];
+        }
+        for (size_t i = 0; i < w->leases.n; i++)
+            if (w->leases.at[i].value.shape.group == w->groups[g])
+                subtract_lease(&sum, &w->leases.at[i].value);
+        for (int b = 0; b < 2; b++) {
+            assert_true(sched_bundle_left(w->s, w->groups[g], b, &bundle));
+            assert_true(bundle.amount[0] <= cpus(bundle_sizes[b]).amount[0]);
+            sum.amount[0] -= bundle.amount[0];
+        }
+        assert_int_equal(sum.amount[0], 0);
+    }
     assert_memory_equal(left.amount, said.amount, sizeof said.amount);
     assert_true(said.amount[1] >= 0); /* what is not given back in a wait is never lent twice */
 }
@@ -353,9 +494,37 @@ static void worker_dies(world *w, uint32_t id)
     sim_step(w, (sched_event){.kind = SCHED_WORKER_GONE, .worker = id});
 }
 
+static void group_comes(world *w, int g)
+{
+    sched_shape bundles[2] = {cpus(bundle_sizes[0]), cpus(bundle_sizes[1])};
+    w->groups[g] = ++w->next_group;
+    w->placed[g] = false;
+    sim_step(w, (sched_event){.kind = SCHED_GROUP, .client = w->groups[g], .bundles = bundles, .n = 2});
+}
+
+/* Its workers are killed, and die one after the other. */
+static void group_goes(world *w, int g)
+{
+    uint64_t id = w->groups[g];
+    int held = 0;
+    for (size_t i = 0; i < w->leases.n; i++) held += w->leases.at[i].value.shape.group == id;
+    for (int c = 0; c < CLIENTS; c++) w->wanted[c][3 + 2 * g] = w->wanted[c][4 + 2 * g] = 0;
+    w->groups[g] = 0;
+    w->killed = 0;
+    sim_step(w, (sched_event){.kind = SCHED_GROUP_REMOVE, .client = id});
+    assert_int_equal(w->killed, held);
+    for (size_t i = 0; i < w->leases.n;)
+        if (w->leases.at[i].value.shape.group == id) {
+            worker_dies(w, (uint32_t)w->leases.at[i].key);
+            i = 0;
+        } else {
+            i++;
+        }
+}
+
 static void run(uint64_t seed)
 {
-    world w = {.next_worker = 100};
+    world w = {.next_worker = 100, .next_group = 900};
     sched_shape total = cpus(4);
     rng_key k = rng_make(seed, 11);
     uint64_t at = 0;
@@ -363,15 +532,16 @@ static void run(uint64_t seed)
     w.s = sched_new(total, 2);
     for (int turn = 0; turn < 300; turn++) {
         uint64_t c = 1 + rng_below(k, at++, 6);
-        int sh = (int)rng_below(k, at++, 3);
+        int sh = (int)rng_below(k, at++, SHAPES), g = (int)rng_below(k, at++, GROUPS);
         size_t pick = w.leases.n ? (size_t)rng_below(k, at++, w.leases.n) : 0;
-        switch (rng_below(k, at++, 9)) {
+        switch (rng_below(k, at++, 11)) {
         case 0:
         case 1:
-            if (w.dead[c]) break;
+            if (w.dead[c] || (sh >= 3 && !w.groups[(sh - 3) / 2])) break;
             w.wanted[c][sh] = (int64_t)rng_below(k, at++, 5);
-            sim_step(&w, (sched_event){
-                             .kind = SCHED_DEMAND, .client = c, .shape = shape_of(sh), .n = w.wanted[c][sh]});
+            sim_step(&w,
+                     (sched_event){
+                         .kind = SCHED_DEMAND, .client = c, .shape = shape_of(&w, sh), .n = w.wanted[c][sh]});
             break;
         case 2:
         case 3:
@@ -412,16 +582,30 @@ static void run(uint64_t seed)
                 else
                     i++;
             break;
+        case 9:
+            if (!w.groups[g]) group_comes(&w, g);
+            break;
+        case 10:
+            if (w.groups[g] && rng_below(k, at++, 3) == 0) group_goes(&w, g);
+            break;
         default: break;
         }
         check(&w);
     }
-    /* Liveness: no more faults; every lease is returned in the end. */
-    for (int turn = 0; turn < 2000; turn++) {
+    /* Liveness: no more faults; every lease is returned in the end, and every
+     * group removed when nobody waits for it any more. */
+    for (int turn = 0; turn < 4000; turn++) {
         int64_t open = 0;
-        for (int c = 1; c < 8; c++)
-            for (int s = 0; s < 3; s++) open += w.wanted[c][s];
-        if (open == 0 && w.leases.n == 0) break;
+        int done = -1, groups = 0;
+        for (int c = 1; c < CLIENTS; c++)
+            for (int s = 0; s < SHAPES; s++) open += w.wanted[c][s];
+        for (int g = 0; g < GROUPS; g++) {
+            int64_t mine = 0;
+            groups += w.groups[g] != 0;
+            for (int c = 1; c < CLIENTS; c++) mine += w.wanted[c][3 + 2 * g] + w.wanted[c][4 + 2 * g];
+            if (w.groups[g] && w.placed[g] && mine == 0) done = g;
+        }
+        if (open == 0 && w.leases.n == 0 && groups == 0) break;
         if (w.starting > 0) {
             w.starting--;
             *map_u64_put(&w.idle, ++w.next_worker) = 1;
@@ -434,9 +618,11 @@ static void run(uint64_t seed)
             map_u64_remove(&w.leases, id);
             *map_u64_put(&w.idle, id) = 1;
             sim_step(&w, (sched_event){.kind = SCHED_RETURN, .client = holder, .worker = id});
+        } else if (done >= 0) {
+            group_goes(&w, done);
         } else {
-            fail_msg("seed %llu: %lld calls wait, and nothing happens", (unsigned long long)seed,
-                     (long long)open);
+            fail_msg("seed %llu: %lld calls and %d groups wait, and nothing happens",
+                     (unsigned long long)seed, (long long)open, groups);
         }
         check(&w);
     }
@@ -468,6 +654,9 @@ int main(void)
         cmocka_unit_test_teardown(surplus_workers_leave, clear),
         cmocka_unit_test_teardown(a_start_that_failed_is_tried_again, clear),
         cmocka_unit_test_teardown(what_can_never_be_is_known, clear),
+        cmocka_unit_test_teardown(a_group_is_placed_whole_or_not_at_all, clear),
+        cmocka_unit_test_teardown(a_group_and_the_rest_keep_apart, clear),
+        cmocka_unit_test_teardown(one_that_waits_in_a_group_closes_that_group_only, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

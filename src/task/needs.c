@@ -1,0 +1,84 @@
+/* needs.c - what a call asks for: from the options to amounts of resources. The
+ * lock is held. */
+#include "task/runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 1e15 /* bytes included */
+
+static int64_t units(double x)
+{
+    return (int64_t)(x * SCHED_UNIT + 0.5);
+}
+
+/* The number of the resource of that name; -1: the node has none. */
+static int resource_find(const char *name, size_t n)
+{
+    for (int i = SCHED_NAMED; i < SCHED_RESOURCES; i++)
+        if (strlen(rt->names[i]) == n && n > 0 && !strncmp(rt->names[i], name, n)) return i;
+    return -1;
+}
+
+/* Adds "name=amount,name=amount" to the amounts. */
+static manta_status parse(const char *text, sched_shape *out)
+{
+    while (text && *text) {
+        const char *eq = strchr(text, '=');
+        char *end = NULL;
+        if (!eq) return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
+        double x = strtod(eq + 1, &end);
+        if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > MOST)
+            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
+        size_t n = (size_t)(eq - text);
+        for (int i = 0; i < SCHED_NAMED; i++)
+            if (strlen(rt->names[i]) == n && !strncmp(rt->names[i], text, n))
+                return manta_fail(MANTA_EINVAL, "resources \"%s\": %s has an option of its own", text,
+                                  rt->names[i]);
+        int found = resource_find(text, n);
+        if (found < 0)
+            return manta_fail(MANTA_EUNSUPPORTED, "it can never run: no node has any \"%.*s\"", (int)n, text);
+        out->amount[found] += units(x);
+        text = *end ? end + 1 : end;
+    }
+    return MANTA_OK;
+}
+
+manta_status needs_amounts(double cpus, double gpus, uint64_t memory, const char *resources, sched_shape *out)
+{
+    if (!(cpus >= 0 && cpus < 1e6) || !(gpus >= 0 && gpus < 1e6) || (double)memory > MOST / 2)
+        return manta_fail(MANTA_EINVAL, "an impossible number of cores, devices or bytes");
+    out->amount[0] = units(cpus);
+    out->amount[1] = units(gpus);
+    out->amount[2] = (int64_t)memory * SCHED_UNIT;
+    return parse(resources, out);
+}
+
+manta_status needs_feasible(const sched_shape *total, const char *whose, const sched_shape *asked)
+{
+    int missing;
+    if (sched_feasible(total, asked, &missing)) return MANTA_OK;
+    return manta_fail(MANTA_EUNSUPPORTED, "it can never run: it asks for %.15g %s, and %s has %.15g",
+                      (double)asked->amount[missing] / SCHED_UNIT, rt->names[missing], whose,
+                      (double)total->amount[missing] / SCHED_UNIT);
+}
+
+manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
+{
+    static const manta_task_options none;
+    if (!o) o = &none;
+    double cpus = o->num_cpus == 0 ? (actor ? 0 : 1) : o->num_cpus < 0 ? 0 : o->num_cpus;
+    *out = (sched_shape){0};
+    *kind = MANTA_FAILED_SUBMIT;
+    manta_status st = needs_amounts(cpus, o->num_gpus, o->memory, o->resources, out);
+    if (st == MANTA_EUNSUPPORTED) *kind = MANTA_FAILED_IMPOSSIBLE;
+    if (st) return st;
+    if (o->node && o->node != rt->node) {
+        *kind = MANTA_FAILED_IMPOSSIBLE;
+        return manta_fail(MANTA_EUNSUPPORTED, "it can never run: there is no node %016llx",
+                          (unsigned long long)o->node);
+    }
+    if (o->group.id) return group_shape(o->group, o->bundle, out, kind);
+    *kind = MANTA_FAILED_IMPOSSIBLE;
+    return needs_feasible(&rt->total, "the node", out);
+}
