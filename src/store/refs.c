@@ -6,21 +6,27 @@
 
 typedef VEC(uint64_t) ids;
 
+/* How many holds of a client an object has. Most objects have one or two
+ * holders, which lie in the entry itself: a count costs one look-up. */
+typedef struct share {
+    refs_client client;
+    int32_t n;
+} share;
+
+enum { FEW = 2 };
+
 typedef struct entry {
     int64_t total; /* holds of clients and of containing objects */
     refs_client maker;
     bool added, candidate;
+    share few[FEW]; /* n 0: free */
+    VEC(share) more;
     ids inner;
 } entry;
 
-typedef struct holder {
-    bool gone;
-    MAP_U64(int64_t) counts; /* by object; never 0 */
-} holder;
-
 struct refs_book {
     MAP_U64(entry) entries;
-    MAP_U64(holder) holders; /* a dead one stays, empty, to be known as dead */
+    MAP_U64(char) gone; /* clients that are dead */
     ids candidates;
 };
 
@@ -32,18 +38,19 @@ refs_book *refs_new(void)
 void refs_free(refs_book *r)
 {
     if (!r) return;
-    for (size_t i = 0; i < r->entries.n; i++) vec_release(&r->entries.at[i].value.inner);
-    for (size_t i = 0; i < r->holders.n; i++) map_u64_release(&r->holders.at[i].value.counts);
+    for (size_t i = 0; i < r->entries.n; i++) {
+        vec_release(&r->entries.at[i].value.inner);
+        vec_release(&r->entries.at[i].value.more);
+    }
     map_u64_release(&r->entries);
-    map_u64_release(&r->holders);
+    map_u64_release(&r->gone);
     vec_release(&r->candidates);
     mem_free(r);
 }
 
 /* Adds n to an object's total, which may make it a candidate. */
-static void count(refs_book *r, uint64_t object, int64_t n)
+static void count_entry(refs_book *r, entry *e, uint64_t object, int64_t n)
 {
-    entry *e = map_u64_put(&r->entries, object);
     e->total += n;
     if (e->total <= 0 && !e->candidate) {
         e->candidate = true;
@@ -51,25 +58,58 @@ static void count(refs_book *r, uint64_t object, int64_t n)
     }
 }
 
-static void hold(refs_book *r, uint64_t object, refs_client client, int64_t n)
+static void count(refs_book *r, uint64_t object, int64_t n)
 {
-    holder *h = map_u64_put(&r->holders, client);
-    if (h->gone) {
-        count(r, object, 0); /* it may be the only trace of the object */
-        return;
-    }
-    int64_t *c = map_u64_put(&h->counts, object);
-    *c += n;
-    if (*c == 0) map_u64_remove(&h->counts, object);
-    count(r, object, n);
+    count_entry(r, map_u64_put(&r->entries, object), object, n);
 }
 
+/* The client's share; NULL when it has none, with a free place in *empty. */
+static share *share_find(entry *e, refs_client client, share **empty)
+{
+    *empty = NULL;
+    for (size_t i = 0; i < FEW + e->more.n; i++) {
+        share *s = i < FEW ? &e->few[i] : &e->more.at[i - FEW];
+        if (s->n != 0 && s->client == client) return s;
+        if (s->n == 0 && !*empty) *empty = s;
+    }
+    return NULL;
+}
+
+static share *share_of(entry *e, refs_client client)
+{
+    share *empty, *s = share_find(e, client, &empty);
+    if (s) return s;
+    if (!empty) {
+        vec_push(&e->more, ((share){0}));
+        empty = &vec_last(&e->more);
+    }
+    empty->client = client;
+    return empty;
+}
+
+static void hold(refs_book *r, uint64_t object, refs_client client, int32_t n)
+{
+    entry *e = map_u64_put(&r->entries, object);
+    if (r->gone.n > 0 && map_u64_find(&r->gone, client)) {
+        count_entry(r, e, object, 0); /* it may be the only trace of the object */
+        return;
+    }
+    share_of(e, client)->n += n;
+    count_entry(r, e, object, n);
+}
+
+/* All entries are looked at: a death is rare beside a hold. */
 static void gone(refs_book *r, refs_client client)
 {
-    holder *h = map_u64_put(&r->holders, client);
-    h->gone = true;
-    for (size_t i = 0; i < h->counts.n; i++) count(r, h->counts.at[i].key, -h->counts.at[i].value);
-    map_u64_release(&h->counts);
+    *map_u64_put(&r->gone, client) = 1;
+    for (size_t i = 0; i < r->entries.n; i++) {
+        entry *e = &r->entries.at[i].value;
+        share *empty, *s = share_find(e, client, &empty);
+        if (!s) continue;
+        int32_t n = s->n;
+        s->n = 0;
+        count_entry(r, e, r->entries.at[i].key, -n);
+    }
 }
 
 /* Freeing one object may make those it contains candidates: they join the end
@@ -83,6 +123,7 @@ static void settle(refs_book *r, refs_actions *out)
         e->candidate = false;
         if (e->total > 0) continue;
         ids inner = e->inner;
+        vec_release(&e->more);
         vec_push(out, ((refs_freed){.object = object, .maker = e->maker, .known = e->added}));
         map_u64_remove(&r->entries, object);
         for (size_t k = 0; k < inner.n; k++) count(r, inner.at[k], -1);
@@ -98,7 +139,7 @@ void refs_step(refs_book *r, refs_event e, refs_actions *out)
         entry *x = map_u64_put(&r->entries, e.object);
         x->added = true;
         x->maker = e.client;
-        count(r, e.object, 0);
+        count_entry(r, x, e.object, 0);
         break;
     }
     case REFS_HOLD: hold(r, e.object, e.client, 1); break;

@@ -55,7 +55,7 @@ void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, ui
     vec_release(&none);
 }
 
-static void on_add(node *d, client *c, wire *w)
+static bool add_one(node *d, client *c, wire *w)
 {
     uint64_t id = wire_u64(w);
     uint32_t holder = wire_u32(w);
@@ -63,9 +63,9 @@ static void on_add(node *d, client *c, wire *w)
     value_take(w, &v);
     uint64_t n = wire_u64(w);
     const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
-    if (!inner || wire_end(w, "object")) return;
+    if (!inner) return false;
     object *o = object_put(d, id);
-    if (o->state != PROMISED) return; /* said twice */
+    if (o->state != PROMISED) return true; /* said twice */
     o->maker = c->id;
     o->state = READY;
     o->v = v;
@@ -85,6 +85,12 @@ static void on_add(node *d, client *c, wire *w)
         daemon_refs(d, REFS_CONTAIN, id, x, 0);
     }
     object_settled(d, id, o);
+    return true;
+}
+
+static void on_add(node *d, client *c, wire *w)
+{
+    while (w->at < w->end && add_one(d, c, w)) {}
 }
 
 void daemon_promise(node *d, uint64_t id, uint32_t maker)

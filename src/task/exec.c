@@ -305,13 +305,7 @@ static void give_block(const manta_task *t, int i)
     result *r = &t->results[i];
     uint64_t id = t->id + (uint64_t)i, n = r->v.kind == MANTA_KIND_REFS ? r->v.size / 8 : 0;
     if (!t->caller) return;
-    buf *b = proto_begin(&rt->out, PROTO_ADD);
-    wire_put_u64(b, id);
-    wire_put_u32(b, t->caller->id);
-    value_put(b, &r->v);
-    wire_put_u64(b, n);
-    buf_add(b, r->v.at, (size_t)n * 8);
-    rt_tell();
+    object_tell_add(id, t->caller->id, &r->v, r->v.at, n);
     *map_u64_put(&rt->given, id) = r->v.place;
     r->is_block = false;
 }
@@ -375,14 +369,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         v.at = at;
     }
     if (id && t->caller) {
-        proto_begin(&b, PROTO_ADD);
-        wire_put_u64(&b, id);
-        wire_put_u32(&b, t->caller->id);
-        value_put(&b, &v);
-        wire_put_u64(&b, 0);
-        buf_cut(&rt->out, 0);
-        buf_add(&rt->out, b.at, b.n);
-        rt_tell();
+        object_tell_add(id, t->caller->id, &v, NULL, 0);
         *map_u64_put(&rt->given, id) = v.place;
     }
     if (v.place.segment) store_seal(rt->store, v.place);

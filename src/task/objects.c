@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "os/socket.h"
+
+#define ADDS_MOST 8192 /* bytes of a message about many new objects, before the last of them */
 
 object *object_find(uint64_t id)
 {
@@ -32,15 +35,25 @@ object *object_adopt(uint64_t id, bool told)
     if (!o) {
         o = object_new(id);
         o->exported = true;
-        if (!told) {
-            told = true;
-            rt_tell_ids(PROTO_HOLD, rt->client, &id, 1);
-        }
         o->held++;
+        if (!told) vec_push(&rt->holds, id);
     } else if (told) {
         o->held++;
     }
     return o;
+}
+
+void object_tell_add(uint64_t id, uint32_t holder, const value *v, const void *inner, uint64_t n)
+{
+    buf *b = &rt->adds;
+    if (b->n + n * 8 > SOCKET_MAX_MESSAGE - 2 * ADDS_MOST) rt_flush_adds();
+    if (b->n == 0) proto_begin(b, PROTO_ADD);
+    wire_put_u64(b, id);
+    wire_put_u32(b, holder);
+    value_put(b, v);
+    wire_put_u64(b, n);
+    buf_add(b, inner, (size_t)n * 8);
+    if (b->n > ADDS_MOST) rt_flush_adds();
 }
 
 /* ---- values of our own ---- */
@@ -113,13 +126,7 @@ static void tell_add(object *o, uint32_t holder)
         object *inner = object_find(((const manta_ref *)o->v.at)[i].id);
         if (inner) object_export(inner);
     }
-    buf *b = proto_begin(&rt->out, PROTO_ADD);
-    wire_put_u64(b, o->id);
-    wire_put_u32(b, holder);
-    value_put(b, &o->v);
-    wire_put_u64(b, n);
-    buf_add(b, o->v.at, (size_t)n * 8);
-    rt_tell();
+    object_tell_add(o->id, holder, &o->v, o->v.at, n);
     if (o->is_own) *map_u64_put(&rt->given, o->id) = o->v.place;
 }
 

@@ -17,7 +17,7 @@ typedef enum proto_kind {
     PROTO_SEGMENT_NEW, /* request, least size, wanted size */
     PROTO_SEGMENT_OPEN, /* request, segment */
     PROTO_SEGMENT_FREE, /* segment */
-    PROTO_ADD, /* object, holder, value, n, inner... */
+    PROTO_ADD, /* of each object: object, holder, value, n, inner... */
     PROTO_PROMISE, /* object */
     PROTO_FAIL, /* object, failure */
     PROTO_HOLD, /* client, n, objects... */

@@ -38,32 +38,61 @@ _Thread_local incoming *rt_current;
 
 /* ---- talking to the daemon ---- */
 
-void rt_tell(void)
+static void tell_bytes(const void *bytes, size_t n)
 {
     if (rt->is_local || rt->is_dead) return;
     /* A failure is the node's end, which the watcher sees and deals with. */
-    manta_status st = socket_send(rt->fd, rt->out.at, rt->out.n, NULL, 0, true);
+    manta_status st = socket_send(rt->fd, bytes, n, NULL, 0, true);
     (void)st;
+}
+
+/* One message of kind, [client,] n and ids, for as many as fit; without a buffer
+ * that another message may be in. */
+static void tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n)
+{
+    buf b = {0};
+    const size_t most = 8000; /* in one message */
+    for (size_t at = 0; at < n; at += most) {
+        size_t part = n - at < most ? n - at : most;
+        proto_begin(&b, kind);
+        if (kind == PROTO_HOLD) {
+            wire_put_u32(&b, client);
+            wire_put_u32(&b, 0);
+        }
+        wire_put_u64(&b, part);
+        buf_add(&b, ids + at, part * 8);
+        tell_bytes(b.at, b.n);
+    }
+    buf_release(&b);
+}
+
+void rt_flush_adds(void)
+{
+    if (rt->adds.n > 0) {
+        tell_bytes(rt->adds.at, rt->adds.n);
+        buf_cut(&rt->adds, 0);
+    }
+    if (rt->holds.n > 0) {
+        tell_ids(PROTO_HOLD, rt->client, rt->holds.at, rt->holds.n);
+        vec_clear(&rt->holds);
+    }
+}
+
+void rt_tell(void)
+{
+    rt_flush_adds();
+    tell_bytes(rt->out.at, rt->out.n);
 }
 
 void rt_tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n)
 {
-    const size_t most = 8000; /* in one message */
-    for (size_t at = 0; at < n; at += most) {
-        size_t part = n - at < most ? n - at : most;
-        proto_begin(&rt->out, kind);
-        if (kind == PROTO_HOLD) {
-            wire_put_u32(&rt->out, client);
-            wire_put_u32(&rt->out, 0);
-        }
-        wire_put_u64(&rt->out, part);
-        buf_add(&rt->out, ids + at, part * 8);
-        rt_tell();
-    }
+    rt_flush_adds();
+    tell_ids(kind, client, ids, n);
 }
 
 void rt_flush_drops(void)
 {
+    rt_flush_adds();
     if (rt->drops.n == 0) return;
     rt_tell_ids(PROTO_DROP, 0, rt->drops.at, rt->drops.n);
     vec_clear(&rt->drops);
@@ -133,13 +162,6 @@ static manta_status segment_open(void *ctx, uint64_t id, int *fd)
 
 /* The store says these in the middle of other things, also while a message is
  * being written in rt->out. */
-static void tell_apart(const void *bytes, size_t n)
-{
-    if (rt->is_dead) return;
-    manta_status st = socket_send(rt->fd, bytes, n, NULL, 0, true);
-    (void)st; /* as in rt_tell() */
-}
-
 static void segment_give_back(void *ctx, uint64_t id)
 {
     const struct {
@@ -147,7 +169,7 @@ static void segment_give_back(void *ctx, uint64_t id)
         uint64_t id;
     } message = {PROTO_SEGMENT_FREE, 0, id};
     (void)ctx;
-    tell_apart(&message, sizeof message);
+    tell_bytes(&message, sizeof message);
 }
 
 static void segment_let_go(void *ctx, uint64_t id, uint32_t n)
@@ -157,7 +179,7 @@ static void segment_let_go(void *ctx, uint64_t id, uint32_t n)
         uint64_t id, n;
     } message = {PROTO_SEGMENT_CLOSED, 0, id, n};
     (void)ctx;
-    tell_apart(&message, sizeof message);
+    tell_bytes(&message, sizeof message);
 }
 
 /* ---- or, without a node, from the system ---- */
@@ -201,6 +223,7 @@ peer *find_peer(uint32_t id)
 
 bool peer_send(peer *p, const buf *b)
 {
+    rt_flush_adds(); /* what the message refers to */
     if (p->is_dead || p->outbox.n > 0 || !channel_send(p->channel, b->at, b->n)) return false;
     bell_ring(p->bell);
     return true;
@@ -208,6 +231,7 @@ bool peer_send(peer *p, const buf *b)
 
 void peer_answer(peer *p, const buf *b)
 {
+    rt_flush_adds();
     if (p->is_dead || peer_send(p, b)) return;
     buf copy = {0};
     buf_add(&copy, b->at, b->n);
@@ -844,6 +868,8 @@ void runtime_close(void)
     store_free(rt->store);
     shm_unmap(rt->bell, shm_page());
     buf_release(&rt->out);
+    buf_release(&rt->adds);
+    vec_release(&rt->holds);
     buf_release(&rt->in);
     socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd}, 3);
     mutex_release(&rt->lock);

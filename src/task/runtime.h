@@ -193,7 +193,9 @@ typedef struct runtime {
     stream *opening; /* the stream whose call is being submitted */
     list replies;
     buf out, in;
-    VEC(uint64_t) drops; /* to be told to the daemon */
+    VEC(uint64_t) drops; /* to be told to the daemon, when it suits */
+    buf adds; /* PROTO_ADD, and */
+    VEC(uint64_t) holds; /* PROTO_HOLD of ours: before anything else is told to anybody */
     uint64_t done; /* calls that ended */
     int64_t queued; /* calls that are ready and not sent */
     /* a worker's */
@@ -223,6 +225,7 @@ void rt_tell(void);
 /* Says so to the daemon in one message: kind, n, ids. */
 void rt_tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n);
 void rt_flush_drops(void);
+void rt_flush_adds(void); /* and holds; rt_tell(), peer_send() and peer_answer() do it */
 /* Waits, with the lock held at entry and exit, until done(ctx); MANTA_ETIMEDOUT
  * (no sentence). */
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline);
@@ -256,6 +259,9 @@ void object_unpin(object *o);
 manta_status object_map(object *o) MANTA_MUST_USE;
 /* Lets the bytes go again, unless somebody still counts on the address. */
 void object_unmap(object *o);
+/* Tells the daemon of an object that lies where `v` says and contains n others;
+ * it may have to wait for company, but not for anything that is told later. */
+void object_tell_add(uint64_t id, uint32_t holder, const value *v, const void *inner, uint64_t n);
 /* An entry for the reference of another process; it is one hold more that the
  * daemon must be told of, unless `told`. */
 object *object_adopt(uint64_t id, bool told);
