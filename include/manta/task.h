@@ -367,10 +367,18 @@ MANTA_API manta_status manta_retain(manta_ref ref) MANTA_MUST_USE;
 MANTA_API void manta_release(manta_ref ref); /* accepts no reference */
 MANTA_API void manta_release_all(const manta_ref *refs, size_t n);
 
+enum {
+    MANTA_CANCEL_FORCE = 1, /* kill the worker, and with it those that run its own calls */
+    MANTA_CANCEL_ALONE = 2 /* leave the calls alone that it has made itself */
+};
+
 /* Ends a call: one that has not begun never will; one that runs is told
- * (manta_task_is_cancelled()) or, with `force`, its worker is killed. Its
- * results are MANTA_ECANCELLED. Without effect on a call that has ended. */
-MANTA_API manta_status manta_cancel(manta_ref ref, bool force);
+ * (manta_task_is_cancelled()), and its waits in this header's functions end
+ * with MANTA_ECANCELLED; the calls it has made, and theirs, are cancelled too,
+ * and it can make no more. `how`: 0, or some of the above. Its results are
+ * MANTA_ECANCELLED. Without effect on a call that has ended. MANTA_EINVAL a
+ * running call of an actor cannot be forced to end (manta_actor_kill()). */
+MANTA_API manta_status manta_cancel(manta_ref ref, unsigned how);
 
 /* ---- results that come one by one ---- */
 
@@ -384,6 +392,13 @@ typedef struct manta_stream {
                        (MANTA_LIST_(__VA_ARGS__)) + 1)
 MANTA_API manta_stream manta_stream_start(const char *name, const manta_task_options *options, int n_args,
                                           const manta_arg *args);
+/* manta_actor_stream(actor, options, method, args...): of an actor. */
+#define manta_actor_stream(actor, options, ...)                                                              \
+    manta_actor_stream_start((actor), MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,  \
+                             (MANTA_LIST_(__VA_ARGS__)) + 1)
+MANTA_API manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
+                                                const manta_task_options *options, int n_args,
+                                                const manta_arg *args);
 /* The next item, in order; release it. MANTA_ENOENT the function has ended and
  * all items were taken; MANTA_ETIMEDOUT; else the failure of the call, after
  * the items that came before it. */
@@ -414,12 +429,15 @@ typedef enum manta_failure_kind {
     MANTA_FAILED_GROUP /* its placement group was removed */
 } manta_failure_kind;
 
+/* A function that returns the failure of a call it made passes it on as it is,
+ * and its own name is added to the chain. */
 typedef struct manta_failure {
     manta_failure_kind kind;
     manta_status code;
     int pid; /* of the process it arose in, 0 when none is to blame */
     char function[64];
     char host[64];
+    char chain[192]; /* "outer > inner": who called whom; "" when no function is to blame */
     char text[440];
 } manta_failure;
 
@@ -436,7 +454,12 @@ MANTA_API void manta_failure_get(manta_ref ref, manta_failure *out);
 #define manta_actor_new(options, ...)                                                                        \
     manta_actor_start(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                  \
                       (MANTA_LIST_(__VA_ARGS__)) + 1)
-/* manta_actor_call(actor, method, args...): a method is a remote function too. */
+/* manta_actor_call(actor, method, args...): a method is a remote function too.
+ * manta_actor_call_with() has options, of which max_task_retries, retry_errors,
+ * retry_on and name matter, before those of the actor. */
+#define manta_actor_call_with(actor, options, ...)                                                           \
+    manta_actor_submit_one_with((actor), MANTA_NAME_(__VA_ARGS__, ), (options),                              \
+                                MANTA_COUNT_(__VA_ARGS__) - 1, (MANTA_LIST_(__VA_ARGS__)) + 1)
 #define manta_actor_call(actor, ...)                                                                         \
     manta_actor_submit_one((actor), MANTA_NAME_(__VA_ARGS__, ), MANTA_COUNT_(__VA_ARGS__) - 1,               \
                            (MANTA_LIST_(__VA_ARGS__)) + 1)
@@ -447,6 +470,12 @@ MANTA_API void manta_actor_submit(manta_actor actor, const char *method, int n_a
                                   int results, manta_ref *out);
 MANTA_API manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args,
                                            const manta_arg *args);
+MANTA_API void manta_actor_submit_with(manta_actor actor, const char *method,
+                                       const manta_task_options *options, int n_args, const manta_arg *args,
+                                       int results, manta_ref *out);
+MANTA_API manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
+                                                const manta_task_options *options, int n_args,
+                                                const manta_arg *args);
 
 /* The state of the actor that a method runs in, as its constructor set it;
  * NULL outside actors. `end` (may be NULL) is called when the actor ends

@@ -48,7 +48,10 @@ static void fail_queue(actor_link *a)
 
 void actor_dispatch(actor_link *a)
 {
-    if (a->state == ACTOR_DEAD) {
+    if (a->state == ACTOR_LOST && a->fail_away)
+        a->failure = failure_make(MANTA_FAILED_UNAVAILABLE, MANTA_EBUSY, NULL, 0,
+                                  "the actor is being restarted; the call was not made");
+    if (a->state == ACTOR_DEAD || (a->state == ACTOR_LOST && a->fail_away)) {
         fail_queue(a);
         return;
     }
@@ -68,7 +71,7 @@ void actor_dispatch(actor_link *a)
     unpin(handle);
 }
 
-void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending)
+void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, bool fail_away)
 {
     actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
     peer *p = find_peer(client);
@@ -78,6 +81,7 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
     a->pid = pid;
     a->retries = retries;
     a->most_pending = most_pending;
+    a->fail_away = fail_away;
     a->state = ACTOR_AT;
     actor_dispatch(a);
 }
@@ -101,6 +105,7 @@ void actor_peer_died(peer *p)
         a->at = NULL;
         a->pid = 0;
         if (a->state != ACTOR_DEAD) a->state = ACTOR_LOST;
+        if (a->fail_away) actor_dispatch(a);
     }
 }
 

@@ -235,7 +235,7 @@ static const manta_failure *argument_failure(const call *c)
 }
 
 /* Runs a call in this process, inside the call of manta_remote(). */
-static void run_here(call *c)
+static void run_once(call *c)
 {
     buf bytes = {0}, answer = {0};
     calls_encode(&bytes, c);
@@ -249,10 +249,17 @@ static void run_here(call *c)
         wire w = wire_of(answer.at, answer.n);
         proto_kind kind = proto_kind_of(&w);
         list_push(&rt->calls, &c->link); /* anywhere: call_finish() finds it by its number */
+        rt->again = NULL;
         call_finish(NULL, &w, kind);
     }
     buf_release(&bytes);
     buf_release(&answer);
+}
+
+static void run_here(call *c)
+{
+    do run_once(c);
+    while (rt->again == c);
 }
 
 static void call_ready(call *c)
@@ -391,13 +398,17 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
         st = manta_fail(MANTA_EBUSY, "%d calls of the actor are pending already", actor->pending);
     if (actor) actor->pending++;
     for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
+    if (rt_current && rt_current->task && atomic_load(&rt_current->ends)) {
+        kind = MANTA_FAILED_CANCELLED;
+        st = manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", name);
+    }
     if (rt->is_dead) {
         kind = MANTA_FAILED_NODE;
         st = failure_raise(&rt->death);
     }
     if (!st && strlen(name) >= sizeof((manta_failure *)0)->function)
         st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    if (!st && !actor && options && options->name && strlen(options->name) > 63)
+    if (!st && options && options->name && strlen(options->name) > 63)
         st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
     if (!st && !actor) st = shape_of(options, false, &amount, &kind);
     if (!st) {
@@ -427,12 +438,13 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     c->is_stream = rt->opening != NULL;
     if (c->is_stream) stream_open(rt->opening, c->id);
     rt->opening = NULL;
-    c->max_retries = actor ? actor->retries : retries_of(options ? options->max_retries : 0, 3);
+    c->max_retries = actor ? retries_of(options ? options->max_task_retries : 0, actor->retries)
+                           : retries_of(options ? options->max_retries : 0, 3);
     c->retry_errors = options && options->retry_errors;
     c->retry_on = options ? options->retry_on : 0;
     c->apart = options && options->strategy == MANTA_STRATEGY_SPREAD;
     c->parent = rt_current ? rt_current->task : 0;
-    if (!actor && options && options->name) c->label = mem_strdup(options->name);
+    if (options && options->name) c->label = mem_strdup(options->name);
     if (!actor) c->shape = shape_find(&amount);
     for (int i = 0; i < results; i++) object_find(c->id + (uint64_t)i)->maker = c;
     for (int i = 0; i < n_args; i++) {
@@ -469,6 +481,7 @@ static retry_state state_of(const call *c, bool begun)
     return (retry_state){.attempt = c->attempt,
                          .max_retries = c->max_retries,
                          .retry_errors = c->retry_errors,
+                         .retry_on = c->retry_on,
                          .is_actor = c->actor != NULL,
                          .cancelled = c->cancelled,
                          .begun = begun};
@@ -478,6 +491,7 @@ static retry_state state_of(const call *c, bool begun)
 static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
 {
     retry_state s = state_of(c, begun);
+    s.code = f->code;
     manta_failure_kind kind = f->kind;
     retry_verdict verdict = retry_decide(&s, e, &kind);
     list_remove(&c->link);
@@ -497,7 +511,10 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
         return;
     }
     if (verdict == RETRY_AGAIN) c->attempt++;
-    enqueue(c, true);
+    if (rt->is_local)
+        rt->again = c; /* run_here() sees it */
+    else
+        enqueue(c, true);
 }
 
 static void take_results(call *c, wire *w)
@@ -659,7 +676,21 @@ void calls_node_died(void)
 
 /* ---- cancelling ---- */
 
-void call_cancel(call *c, bool force)
+void calls_cancel_of(uint64_t parent)
+{
+    VEC(uint64_t) ids = {0};
+    for (size_t i = 0; i < rt->objects.n; i++) {
+        const object *o = rt->objects.at[i].value;
+        if (o->maker && o->maker->parent == parent && o->maker->id == o->id) vec_push(&ids, o->id);
+    }
+    for (size_t i = 0; i < ids.n; i++) { /* the end of one may be the end of another */
+        object *o = object_find(ids.at[i]);
+        if (o && o->maker) call_cancel(o->maker, 0);
+    }
+    vec_release(&ids);
+}
+
+void call_cancel(call *c, unsigned how)
 {
     manta_failure f =
         failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
@@ -668,7 +699,7 @@ void call_cancel(call *c, bool force)
         buf *b = proto_begin(&rt->out, PROTO_CANCEL);
         wire_put_u32(b, c->at->id);
         wire_put_u64(b, c->id);
-        wire_put_u32(b, force);
+        wire_put_u32(b, how);
         rt_tell();
         return;
     }

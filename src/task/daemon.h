@@ -84,6 +84,7 @@ typedef struct actor {
     actor_state state;
     char name[PROTO_NAME];
     bool detached, ending;
+    uint32_t flags;
     int restarts, retries; /* left; calls under way when it dies */
     int restarted; /* how often */
     int concurrency, most_pending;

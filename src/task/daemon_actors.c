@@ -24,6 +24,8 @@ static void actor_place(node *d, actor *a)
 static void tell_actor(node *d, actor *a, client *c)
 {
     client *w = daemon_client(d, a->worker);
+    /* Callers that do not wait for a restart are told when it is over. */
+    if (a->state == ACTOR_STARTING && a->restarted > 0 && (a->flags & PROTO_ACTOR_AWAY)) return;
     if (a->state == ACTOR_DEAD) {
         proto_begin(&d->out, PROTO_ACTOR_DEAD);
         wire_put_u64(&d->out, a->id);
@@ -38,6 +40,7 @@ static void tell_actor(node *d, actor *a, client *c)
         wire_put_u32(&d->out, (uint32_t)w->pid);
         wire_put_u32(&d->out, (uint32_t)a->retries);
         wire_put_u32(&d->out, (uint32_t)a->most_pending);
+        wire_put_u32(&d->out, a->flags);
         daemon_send(d, c);
     }
 }
@@ -139,6 +142,7 @@ static void on_actor_new(node *d, client *c, wire *w)
                  .concurrency = concurrency,
                  .most_pending = most_pending,
                  .shape = shape,
+                 .flags = flags,
                  .detached = flags & PROTO_ACTOR_DETACHED};
     memcpy(a->name, name, sizeof name);
     buf_add(&a->call, call, n_call);
@@ -222,8 +226,10 @@ static void on_actor_up(node *d, client *c, wire *w, bool failed)
     if (!a || a->worker != c->id) return;
     if (failed)
         actor_dead(d, a, &f);
-    else if (a->state == ACTOR_STARTING)
+    else if (a->state == ACTOR_STARTING) {
         a->state = ACTOR_ALIVE;
+        if (a->flags & PROTO_ACTOR_AWAY) tell_wanters(d, a);
+    }
 }
 
 void daemon_actor_lost(node *d, client *w)

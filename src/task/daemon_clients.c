@@ -76,15 +76,16 @@ static void on_cancel(node *d, wire *w)
 {
     uint32_t worker = wire_u32(w);
     uint64_t task = wire_u64(w);
-    uint32_t force = wire_u32(w);
+    uint32_t how = wire_u32(w);
     client *c = daemon_client(d, worker);
     if (wire_end(w, "cancel") || !c || !c->is_worker) return;
-    if (force) {
+    if (how & MANTA_CANCEL_FORCE) { /* the workers it has leased end with it */
         daemon_kill(d, worker);
         return;
     }
     proto_begin(&d->out, PROTO_CANCEL_TASK);
     wire_put_u64(&d->out, task);
+    wire_put_u32(&d->out, how);
     daemon_send(d, c);
 }
 

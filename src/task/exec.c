@@ -356,8 +356,11 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
     uint64_t id = 0;
     buf b = {0};
     TRY(value_of(a, &v));
-    if (v.kind == MANTA_KIND_REFS || v.kind == MANTA_KIND_ACTOR)
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: references cannot be yielded yet", t->name);
+    uint64_t n = v.kind == MANTA_KIND_REFS ? v.size / 8 : v.kind == MANTA_KIND_ACTOR ? 1 : 0;
+    const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
+    for (uint64_t k = 0; k < n; k++)
+        if (!object_find(ids[k]))
+            return manta_fail(MANTA_EINVAL, "%s: an item holds a reference that is none", t->name);
     if (v.size > VALUE_INLINE) {
         TRY(store_take(rt->store, (size_t)v.size, &v.place, &at));
         id = object_id(1);
@@ -368,8 +371,10 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         value_copy(a, &v, at);
         v.at = at;
     }
+    if (n > 0) pass_on(t, &v);
     if (id && t->caller) {
-        object_tell_add(id, t->caller->id, &v, NULL, 0);
+        bool many = v.kind == MANTA_KIND_REFS;
+        object_tell_add(id, t->caller->id, &v, many ? v.at : NULL, many ? n : 0);
         *map_u64_put(&rt->given, id) = v.place;
     }
     if (v.place.segment) store_seal(rt->store, v.place);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "os/socket.h"
 
@@ -157,6 +158,8 @@ void object_set(object *o, const value *v, bool told)
         was_promised = false;
         if (rt->is_local) {
             o->is_own = true; /* the block was made in this process */
+            if (v->kind == MANTA_KIND_REFS && object_map(o)) /* holds what it refers to */
+                log_error("references cannot be read", LOG_STR("why", manta_error_text()));
         } else {
             if (told) o->held++;
             o->exported = true;

@@ -30,7 +30,7 @@ typedef enum proto_kind {
     PROTO_ACTOR_UP, /* actor */
     PROTO_ACTOR_FAILED, /* actor, failure */
     PROTO_ACTOR_KILL, /* actor, how */
-    PROTO_CANCEL, /* worker, task, force */
+    PROTO_CANCEL, /* worker, task, how */
     PROTO_INFO, /* request */
     PROTO_SHUTDOWN,
     PROTO_READY, /* a worker has started */
@@ -51,10 +51,10 @@ typedef enum proto_kind {
     PROTO_OBJECT, /* object, value */
     PROTO_OBJECT_FAILED, /* object, failure */
     PROTO_CONSTRUCT, /* actor, concurrency, call */
-    PROTO_ACTOR_AT, /* actor, worker, pid, retries, most pending */
+    PROTO_ACTOR_AT, /* actor, worker, pid, retries, most pending, flags */
     PROTO_ACTOR_DEAD, /* actor, failure */
     PROTO_FOUND, /* request, status, actor, text */
-    PROTO_CANCEL_TASK, /* task */
+    PROTO_CANCEL_TASK, /* task, how */
     PROTO_EXIT,
     PROTO_INFO_IS, /* request, numbers... */
     PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
@@ -78,7 +78,7 @@ typedef enum proto_kind {
 
 #define PROTO_STREAM 0x80000000u /* beside the number of results: the function may yield */
 
-enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2 };
+enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4 };
 enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2 }; /* end: it finishes its calls */
 
 #define PROTO_NAME 128 /* "space/name" of an actor, with its end */

@@ -6,6 +6,11 @@ static bool may_again(const retry_state *s)
     return s->max_retries == MANTA_UNLIMITED || s->attempt < s->max_retries;
 }
 
+static bool wants_again(const retry_state *s)
+{
+    return s->retry_on ? (s->retry_on & MANTA_ON(s->code)) != 0 : s->retry_errors;
+}
+
 retry_verdict retry_decide(const retry_state *s, retry_event e, manta_failure_kind *kind)
 {
     if (s->cancelled) {
@@ -16,7 +21,7 @@ retry_verdict retry_decide(const retry_state *s, retry_event e, manta_failure_ki
     case RETRY_RETURNED: return RETRY_FREE;
     case RETRY_FUNCTION_FAILED:
         *kind = MANTA_FAILED_TASK;
-        return s->retry_errors && may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
+        return wants_again(s) && may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
     case RETRY_WORKER_DIED:
         /* Behind a call that was running when the process died, none had begun. */
         if (!s->begun) return RETRY_FREE;

@@ -16,6 +16,8 @@ typedef struct retry_state {
     int attempt; /* 0 for the first */
     int max_retries; /* MANTA_UNLIMITED, or >= 0 */
     bool retry_errors;
+    uint32_t retry_on; /* statuses, as MANTA_ON(); 0: all, with retry_errors */
+    manta_status code; /* with which the function failed */
     bool is_actor; /* then max_retries counts retries of calls that may have run */
     bool cancelled;
     bool begun; /* it may have begun: it was first in its worker's line */

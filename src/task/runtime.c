@@ -442,6 +442,30 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
     return st;
 }
 
+typedef struct patience {
+    bool (*done)(void *ctx);
+    void *ctx;
+} patience;
+
+static bool is_cancelled(void)
+{
+    return rt_current && atomic_load(&rt_current->cancelled);
+}
+
+static bool done_or_cancelled(void *ctx)
+{
+    const patience *p = ctx;
+    return p->done(p->ctx) || is_cancelled();
+}
+
+manta_status rt_await(bool (*done)(void *ctx), void *ctx, int64_t timeout_ms)
+{
+    patience p = {done, ctx};
+    TRY(rt_wait(done_or_cancelled, &p, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)));
+    if (done(ctx)) return MANTA_OK;
+    return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
+}
+
 /* ---- what the daemon says ---- */
 
 static void on_object(wire *w, bool failed)
@@ -526,9 +550,16 @@ static void on_construct(wire *w)
 static void on_cancel(wire *w)
 {
     uint64_t task = wire_u64(w);
-    for (list *l = rt->running.next; l != &rt->running; l = l->next)
-        if (LIST_ITEM(l, incoming, link)->task == task)
-            atomic_store(&LIST_ITEM(l, incoming, link)->cancelled, true);
+    bool alone = wire_u32(w) & MANTA_CANCEL_ALONE;
+    if (wire_end(w, "cancel")) return;
+    rt_pump(); /* the call was sent before the cancel, by another way */
+    for (list *l = rt->running.next; l != &rt->running; l = l->next) {
+        incoming *c = LIST_ITEM(l, incoming, link);
+        if (c->task != task) continue;
+        if (!alone) atomic_store(&c->ends, true);
+        atomic_store(&c->cancelled, true);
+    }
+    if (!alone) calls_cancel_of(task);
     for (list *l = rt->calls.next; l != &rt->calls; l = l->next) {
         incoming *c = LIST_ITEM(l, incoming, link);
         if (c->task != task || !c->from) continue;
@@ -599,7 +630,8 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
         uint64_t id = wire_u64(w);
         uint32_t client = wire_u32(w);
         int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
-        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most);
+        bool fail_away = wire_u32(w) & PROTO_ACTOR_AWAY;
+        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, fail_away);
         break;
     }
     case PROTO_ACTOR_DEAD: {

@@ -154,6 +154,7 @@ typedef struct incoming {
     uint64_t task, actor;
     int concurrency; /* of the actor that this call constructs */
     _Atomic bool cancelled;
+    _Atomic bool ends; /* and so do the calls it makes */
     uint64_t taken; /* items that the caller has of a stream */
     buf bytes;
 } incoming;
@@ -190,6 +191,7 @@ typedef struct runtime {
     MAP_U64(actor_link *) actors;
     MAP_U64(stream *) streams;
     MAP_U64(group_link *) groups; /* that this process has used */
+    call *again; /* without other processes: the call that ended last is to be tried again */
     stream *opening; /* the stream whose call is being submitted */
     list replies;
     buf out, in;
@@ -229,6 +231,9 @@ void rt_flush_adds(void); /* and holds; rt_tell(), peer_send() and peer_answer()
 /* Waits, with the lock held at entry and exit, until done(ctx); MANTA_ETIMEDOUT
  * (no sentence). */
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline);
+/* The same for a program that waits: MANTA_ECANCELLED, with a sentence, when the
+ * call that waits here is cancelled. */
+manta_status rt_await(bool (*done)(void *ctx), void *ctx, int64_t timeout_ms);
 /* Reads all rings. Whether there was anything. */
 bool rt_pump(void);
 bool rt_has_input(void);
@@ -276,7 +281,8 @@ void calls_peer_died(peer *p);
 void calls_node_died(void);
 void calls_encode(buf *b, const call *c);
 bool call_send(call *c, peer *p); /* false: no room in the ring */
-void call_cancel(call *c, bool force);
+void call_cancel(call *c, unsigned how); /* MANTA_CANCEL_ */
+void calls_cancel_of(uint64_t parent); /* those that a call that runs here has made */
 /* Fails a call that is in no list, and unties it from what it waits for. */
 void call_abandon(call *c, const manta_failure *f);
 void calls_group_gone(uint64_t group, const manta_failure *f);
@@ -304,7 +310,7 @@ void groups_release(void);
 /* actors.c */
 actor_link *actor_find_link(uint64_t id);
 void actor_dispatch(actor_link *a);
-void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending);
+void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, bool fail_away);
 void actor_died(uint64_t id, const manta_failure *f);
 void actor_peer_died(peer *p);
 void actor_forget(uint64_t id); /* the last handle here is gone; harmless for other objects */

@@ -37,6 +37,20 @@ static void tell_taken(const stream *s)
     peer_answer(c->at, b);
 }
 
+/* Gives back what the daemon counts for us: the item, if it is an object there,
+ * or else what it refers to. */
+static void drop_item(uint64_t id, const value *v)
+{
+    if (rt->is_local) return;
+    if (id) {
+        vec_push(&rt->drops, id);
+        return;
+    }
+    if (v->kind == MANTA_KIND_ACTOR) vec_push(&rt->drops, v->word);
+    for (uint64_t i = 0; v->kind == MANTA_KIND_REFS && i < v->size / 8; i++)
+        vec_push(&rt->drops, ((const manta_ref *)v->at)[i].id);
+}
+
 void stream_item(wire *w)
 {
     uint64_t task = wire_u64(w), index = wire_u64(w), id = wire_u64(w);
@@ -45,7 +59,7 @@ void stream_item(wire *w)
     if (wire_end(w, "item")) return;
     stream *s = stream_find(task);
     if (!s || index != s->received) { /* closed, or sent before by an earlier attempt */
-        if (id) vec_push(&rt->drops, id);
+        drop_item(id, &v);
         if (s) tell_taken(s);
         return;
     }
@@ -56,24 +70,48 @@ void stream_item(wire *w)
     object_set(o, &v, true);
 }
 
-manta_stream manta_stream_start(const char *name, const manta_task_options *options, int n_args,
-                                const manta_arg *args)
+static manta_stream start(actor_link *actor, const char *name, const manta_task_options *options, int n_args,
+                          const manta_arg *args)
 {
     manta_ref end;
-    if (!rt) {
-        (void)manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
-        return (manta_stream){0};
-    }
-    mutex_lock(&rt->lock);
     /* The items may come before call_submit() returns, so the number is known first. */
     stream *s = mem_new(sizeof *s);
     rt->opening = s;
-    call_submit(name, options, NULL, n_args, args, 1, &end);
+    call_submit(name, options, actor, n_args, args, 1, &end);
     rt->opening = NULL;
     if (!s->id) stream_open(s, end.id); /* it failed at once */
     rt_flush_drops();
-    mutex_unlock(&rt->lock);
     return (manta_stream){end.id};
+}
+
+manta_stream manta_stream_start(const char *name, const manta_task_options *options, int n_args,
+                                const manta_arg *args)
+{
+    if (!rt) {
+        (void)rt_none();
+        return (manta_stream){0};
+    }
+    mutex_lock(&rt->lock);
+    manta_stream s = start(NULL, name, options, n_args, args);
+    mutex_unlock(&rt->lock);
+    return s;
+}
+
+manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
+                                      const manta_task_options *options, int n_args, const manta_arg *args)
+{
+    manta_stream s = {0};
+    if (!rt) {
+        (void)rt_none();
+        return s;
+    }
+    mutex_lock(&rt->lock);
+    if (object_find(actor.id))
+        s = start(actor_find_link(actor.id), method, options, n_args, args);
+    else
+        (void)manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
+    mutex_unlock(&rt->lock);
+    return s;
 }
 
 void stream_open(stream *s, uint64_t id)
@@ -93,8 +131,10 @@ static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
 {
     stream *s = stream_find(id);
     if (!s) return manta_fail(MANTA_EINVAL, "a stream that is none, or was closed");
-    if (rt_wait(has_item, s, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)))
+    manta_status st = rt_await(has_item, s, timeout_ms);
+    if (st == MANTA_ETIMEDOUT)
         return manta_fail(MANTA_ETIMEDOUT, "no item after %lld ms", (long long)timeout_ms);
+    if (st) return st;
     if (s->first < s->ready.n) {
         out->id = s->ready.at[s->first++];
         if (s->first == s->ready.n) {
@@ -112,7 +152,7 @@ static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
 
 manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_ms)
 {
-    if (!rt) return manta_fail(MANTA_EINVAL, "there is no node");
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = take_item(s.id, out, timeout_ms);
     mutex_unlock(&rt->lock);

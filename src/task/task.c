@@ -278,8 +278,8 @@ static manta_status await(manta_ref ref, int64_t timeout_ms, bool map, object **
     manta_status st = MANTA_OK;
     if (o->state == OBJECT_PENDING) {
         object_want(o);
-        st = rt_wait(object_settled, o, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms));
-        if (st) st = timed_out(o, timeout_ms);
+        st = rt_await(object_settled, o, timeout_ms);
+        if (st == MANTA_ETIMEDOUT) st = timed_out(o, timeout_ms);
     }
     if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
     if (!st && map) st = object_map(o);
@@ -462,9 +462,10 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
     manta_status st = MANTA_OK;
     TRY(find_all(refs, n, &m.at));
     pin_all(&m);
-    if (rt_wait(all_ready, &m, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)))
+    st = rt_await(all_ready, &m, timeout_ms);
+    if (st == MANTA_ETIMEDOUT)
         st = timed_out(m.at[m.from], timeout_ms);
-    else if (m.from < n)
+    else if (!st && m.from < n)
         st = failure_raise(m.at[m.from]->failure);
     unpin_all(&m);
     mem_free(m.at);
@@ -500,8 +501,8 @@ static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int6
     manta_status st = refuse_duplicates(&m);
     if (!st && !some_ready(&m)) {
         pin_all(&m);
-        (void)rt_wait(some_ready, &m,
-                      timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)); /* fewer are an answer too */
+        st = rt_await(some_ready, &m, timeout_ms);
+        if (st == MANTA_ETIMEDOUT) st = MANTA_OK; /* fewer are an answer too */
     } else {
         for (size_t i = 0; i < n; i++) m.at[i]->pins++;
     }
@@ -581,7 +582,7 @@ void manta_release(manta_ref ref)
     manta_release_all(&ref, 1);
 }
 
-manta_status manta_cancel(manta_ref ref, bool force)
+manta_status manta_cancel(manta_ref ref, unsigned how)
 {
     manta_status st = MANTA_OK;
     if (!rt) return rt_none();
@@ -589,10 +590,10 @@ manta_status manta_cancel(manta_ref ref, bool force)
     object *o = object_find(ref.id);
     if (!o)
         st = manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
-    else if (o->maker && o->maker->actor && force && o->maker->is_sent)
+    else if (o->maker && o->maker->actor && (how & MANTA_CANCEL_FORCE) && o->maker->is_sent)
         st = manta_fail(MANTA_EINVAL, "a call of an actor cannot be forced to end without ending the actor");
     else if (o->maker)
-        call_cancel(o->maker, force);
+        call_cancel(o->maker, how);
     rt_flush_drops();
     mutex_unlock(&rt->lock);
     return st;
@@ -686,7 +687,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         if (!named) memset(rt->out.at + 8, 0, 8); /* no answer is awaited */
         wire_put_u64(&rt->out, id);
         wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
-                                   (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u));
+                                   (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u) |
+                                   (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
         wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
         wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
@@ -751,8 +753,8 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
     return a;
 }
 
-void manta_actor_submit(manta_actor actor, const char *method, int n_args, const manta_arg *args, int results,
-                        manta_ref *out)
+void manta_actor_submit_with(manta_actor actor, const char *method, const manta_task_options *options,
+                             int n_args, const manta_arg *args, int results, manta_ref *out)
 {
     for (int i = 0; i < results; i++) out[i].id = 0;
     if (!rt) {
@@ -765,10 +767,24 @@ void manta_actor_submit(manta_actor actor, const char *method, int n_args, const
             out[i] = failed_ref(MANTA_FAILED_SUBMIT,
                                 manta_fail(MANTA_EINVAL, "an actor that is none, or was released"));
     } else {
-        call_submit(method, NULL, actor_find_link(actor.id), n_args, args, results, out);
+        call_submit(method, options, actor_find_link(actor.id), n_args, args, results, out);
     }
     rt_flush_drops();
     mutex_unlock(&rt->lock);
+}
+
+void manta_actor_submit(manta_actor actor, const char *method, int n_args, const manta_arg *args, int results,
+                        manta_ref *out)
+{
+    manta_actor_submit_with(actor, method, NULL, n_args, args, results, out);
+}
+
+manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
+                                      const manta_task_options *options, int n_args, const manta_arg *args)
+{
+    manta_ref r;
+    manta_actor_submit_with(actor, method, options, n_args, args, 1, &r);
+    return r;
 }
 
 manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args, const manta_arg *args)

@@ -168,6 +168,7 @@ void failure_put(buf *b, const manta_failure *f)
     wire_put_u32(b, (uint32_t)f->pid);
     wire_put_text(b, f->function);
     wire_put_text(b, f->host);
+    wire_put_text(b, f->chain);
     wire_put_text(b, f->text);
 }
 
@@ -179,6 +180,7 @@ void failure_take(wire *w, manta_failure *out)
     out->pid = (int)wire_u32(w);
     wire_text(w, out->function, sizeof out->function);
     wire_text(w, out->host, sizeof out->host);
+    wire_text(w, out->chain, sizeof out->chain);
     wire_text(w, out->text, sizeof out->text);
     if ((unsigned)out->code > MANTA_EINTERNAL || out->code == MANTA_OK) out->code = MANTA_EINTERNAL;
     if (out->kind == MANTA_FAILED_NOT || (unsigned)out->kind > MANTA_FAILED_GROUP)
@@ -188,13 +190,41 @@ void failure_take(wire *w, manta_failure *out)
 static void set_place(manta_failure *f, const char *name, int pid)
 {
     snprintf(f->function, sizeof f->function, "%s", name ? name : "");
+    snprintf(f->chain, sizeof f->chain, "%s", f->function);
     if (gethostname(f->host, sizeof f->host - 1)) f->host[0] = 0;
     f->pid = pid;
+}
+
+/* The failure that this thread was told of last, and how it was put. */
+static _Thread_local struct {
+    manta_failure f;
+    char said[sizeof((manta_error *)0)->text];
+} raised;
+
+/* `name` called what failed: its name goes in front. What is too long keeps
+ * both ends. */
+static void chain_add(manta_failure *f, const char *name)
+{
+    char chain[sizeof f->chain];
+    int n = snprintf(chain, sizeof chain, "%s > %s", name, f->chain);
+    if (n >= (int)sizeof chain) {
+        const char *last = strrchr(f->chain, '>');
+        snprintf(chain, sizeof chain, "%.60s > ... > %.60s", name, last ? last + 2 : f->chain);
+    }
+    memcpy(f->chain, chain, sizeof chain);
 }
 
 manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name)
 {
     manta_failure f = {.kind = kind, .code = code};
+    /* The function passes on what a call of its own told it. */
+    if (kind == MANTA_FAILED_TASK && raised.f.code == code && raised.f.chain[0] &&
+        !strcmp(raised.said, manta_error_text())) {
+        f = raised.f;
+        f.kind = kind;
+        chain_add(&f, name);
+        return f;
+    }
     set_place(&f, name, (int)getpid());
     snprintf(f.text, sizeof f.text, "%s", manta_error_text());
     return f;
@@ -214,7 +244,11 @@ manta_failure failure_make(manta_failure_kind kind, manta_status code, const cha
 
 manta_status failure_raise(const manta_failure *f)
 {
+    raised.f = *f;
     if (f->kind == MANTA_FAILED_TASK)
-        return manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->function, f->pid, f->host);
-    return manta_fail(f->code, "%s", f->text);
+        (void)manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->chain, f->pid, f->host);
+    else
+        (void)manta_fail(f->code, "%s", f->text);
+    snprintf(raised.said, sizeof raised.said, "%s", manta_error_text());
+    return f->code;
 }

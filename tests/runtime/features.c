@@ -342,12 +342,395 @@ static void contexts(void)
     manta_actor_release(a);
 }
 
+/* ---- cancelling ---- */
+
+static char folder[64]; /* for files by which functions tell that they run */
+
+static const char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void until_there(const char *name)
+{
+    time_t begin = time(NULL);
+    while (access(path_of(name), F_OK) && time(NULL) - begin < LONG / 1000) usleep(200);
+    CHECK(access(path_of(name), F_OK) == 0);
+}
+
+static manta_status touch(const char *path)
+{
+    FILE *f = fopen(path, "w");
+    return f && !fclose(f) ? MANTA_OK : manta_fail(MANTA_EIO, "%s: %s", path, strerror(errno));
+}
+
+/* descend(folder, depth): calls itself until depth is 0 and waits for it. Leaves
+ * a file when it has begun, and one with what its wait said. */
+static manta_status descend(manta_task *t)
+{
+    const char *where_to;
+    int64_t depth;
+    char path[160];
+    TRY(manta_arg_str(t, 0, &where_to));
+    TRY(manta_arg_i64(t, 1, &depth));
+    snprintf(path, sizeof path, "%s/begun-%d", where_to, (int)depth);
+    TRY(touch(path));
+    if (depth == 0) {
+        while (!manta_task_is_cancelled(t)) usleep(200);
+        snprintf(path, sizeof path, "%s/told", where_to);
+        TRY(touch(path));
+        return manta_fail(MANTA_ECANCELLED, "I was asked to stop");
+    }
+    manta_ref r = manta_remote(descend, manta_str(where_to), manta_i64(depth - 1));
+    manta_status st = manta_get(r, MANTA_FOREVER);
+    manta_release(r);
+    /* No more calls from here. */
+    manta_ref more = manta_remote(linger);
+    bool refused = manta_get(more, 0) == MANTA_ECANCELLED;
+    manta_release(more);
+    snprintf(path, sizeof path, "%s/%s-%d", where_to, st == MANTA_ECANCELLED && refused ? "ended" : "odd",
+             (int)depth);
+    TRY(touch(path));
+    return manta_fail(st, "as my call");
+}
+MANTA_REMOTE(descend)
+
+/* alone(folder): one call, which lives when this one is cancelled alone. */
+static manta_status alone(manta_task *t)
+{
+    const char *where_to;
+    char path[160];
+    manta_status st;
+    TRY(manta_arg_str(t, 0, &where_to));
+    snprintf(path, sizeof path, "%s/child", where_to);
+    manta_ref r = manta_remote(linger, manta_str(path));
+    st = manta_get(r, MANTA_FOREVER);
+    manta_failure f = failure_of(r);
+    snprintf(path, sizeof path, "%s/%s", where_to,
+             st == MANTA_ECANCELLED && f.kind == MANTA_FAILED_NOT ? "child-lives" : "child-ended");
+    if (touch(path)) st = MANTA_EIO;
+    (void)manta_cancel(r, 0);
+    manta_release(r);
+    return manta_fail(st, "done");
+}
+MANTA_REMOTE(alone)
+
+static void cancels(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/manta-features-XXXXXX");
+    CHECK(mkdtemp(folder));
+    /* Four deep: the deepest runs, the others wait; all end. */
+    manta_ref r = manta_remote(descend, manta_str(folder), manta_i64(3));
+    until_there("begun-0");
+    OK(manta_cancel(r, 0));
+    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED && failure_of(r).kind == MANTA_FAILED_CANCELLED);
+    manta_release(r);
+    until_there("told");
+    until_there("ended-1");
+    until_there("ended-2");
+    until_there("ended-3");
+    /* Alone: its wait ends, its call does not. */
+    r = manta_remote(alone, manta_str(folder));
+    until_there("child");
+    OK(manta_cancel(r, MANTA_CANCEL_ALONE));
+    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED);
+    until_there("child-lives");
+    manta_release(r);
+    /* Calls of an actor: waiting for an argument, waiting in line, running. */
+    manta_actor a = manta_actor_new(NULL, counter);
+    manta_ref never = manta_remote(linger);
+    manta_ref pending = manta_actor_call(a, counter_add, never);
+    OK(manta_cancel(pending, 0));
+    CHECK(manta_get(pending, LONG) == MANTA_ECANCELLED);
+    OK(manta_cancel(never, MANTA_CANCEL_FORCE));
+    CHECK(manta_get(never, LONG) == MANTA_ECANCELLED);
+    manta_ref running = manta_actor_call(a, linger, manta_str(path_of("actor-runs")));
+    manta_ref behind = manta_actor_call(a, counter_add, manta_i64(1000));
+    manta_ref last = manta_actor_call(a, counter_add, manta_i64(1));
+    until_there("actor-runs");
+    CHECK(manta_cancel(running, MANTA_CANCEL_FORCE) == MANTA_EINVAL);
+    SAYS("without ending the actor");
+    OK(manta_cancel(behind, 0));
+    OK(manta_cancel(running, 0));
+    int64_t v;
+    CHECK(manta_get(running, LONG) == MANTA_ECANCELLED && manta_get(behind, LONG) == MANTA_ECANCELLED);
+    OK(manta_get_i64(last, &v, LONG));
+    CHECK(v == 1); /* the one that was cancelled did not happen */
+    OK(manta_cancel(last, 0)); /* it has ended */
+    OK(manta_get(last, 0));
+    manta_ref all[] = {never, pending, running, behind, last};
+    manta_release_all(all, 5);
+    manta_actor_release(a);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
+}
+
+/* ---- streams ---- */
+
+/* Yields n values that hold references: to a small object, to a large one, and
+ * every tenth time so many that the value itself is large. */
+static manta_status referring(manta_task *t)
+{
+    enum { MANY = 2000 };
+    static float big[5000];
+    static manta_ref many[MANY];
+    int64_t n, dims[1] = {5000};
+    manta_status st = MANTA_OK;
+    TRY(manta_arg_i64(t, 0, &n));
+    manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, big);
+    for (int64_t i = 0; i < n && !st; i++) {
+        big[4999] = (float)i;
+        manta_ref in[2] = {manta_put(manta_f64((double)i)), manta_put(manta_elements(&a))};
+        for (int k = 0; k < MANY; k++) many[k] = in[k % 2];
+        st = manta_yield(t, i % 10 == 9 ? manta_refs(many, MANY) : manta_refs(in, 2));
+        manta_release_all(in, 2);
+        if (i == 12 && manta_task_attempt(t) == 0 && manta_args(t) > 1) raise(SIGKILL);
+    }
+    return st;
+}
+MANTA_REMOTE(referring)
+
+static void take_referring(manta_stream s, int n)
+{
+    manta_ref r;
+    for (int i = 0; i < n; i++) {
+        const manta_ref *in;
+        size_t k;
+        double d;
+        manta_array a;
+        OK(manta_stream_next(s, &r, LONG));
+        OK(manta_get_refs(r, &in, &k, LONG));
+        CHECK(k == (i % 10 == 9 ? 2000 : 2));
+        OK(manta_get_f64(in[0], &d, LONG));
+        OK(manta_get_array(in[k - 1], &a, LONG));
+        CHECK(d == i && ((float *)a.data)[4999] == (float)i);
+        manta_release(r);
+    }
+    CHECK(manta_stream_next(s, &r, LONG) == MANTA_ENOENT);
+    manta_stream_close(s);
+}
+
+/* Counts how often it was asked for the next item: the caller's pace is its own. */
+static manta_status eager(manta_task *t)
+{
+    const char *path;
+    TRY(manta_arg_str(t, 0, &path));
+    for (int64_t i = 0;; i++) {
+        char now[160];
+        snprintf(now, sizeof now, "%s/%lld", path, (long long)i);
+        TRY(touch(now));
+        TRY(manta_yield(t, manta_i64(i)));
+    }
+}
+MANTA_REMOTE(eager)
+
+static void streams(void)
+{
+    take_referring(manta_remote_stream(NULL, referring, manta_i64(25)), 25);
+    if (!inside) /* its worker dies: again, and nothing twice */
+        take_referring(manta_remote_stream(NULL, referring, manta_i64(25), manta_i64(1)), 25);
+    manta_actor a = manta_actor_new(NULL, counter);
+    take_referring(manta_actor_stream(a, NULL, referring, manta_i64(3)), 3);
+    manta_actor_release(a);
+    if (inside) return;
+    manta_stream s = manta_remote_stream(NULL, referring, manta_i64(100));
+    manta_ref r;
+    OK(manta_stream_next(s, &r, LONG));
+    manta_stream_close(s); /* with items on the way */
+    manta_release(r);
+    /* Back-pressure: it begins item 8 (it may be 8 ahead), and 9 only after one is taken. */
+    snprintf(folder, sizeof folder, "/tmp/manta-features-XXXXXX");
+    CHECK(mkdtemp(folder));
+    s = manta_remote_stream(NULL, eager, manta_str(folder));
+    until_there("8");
+    r = manta_remote(pid); /* a round trip, in which it could go on */
+    OK(manta_get(r, LONG));
+    manta_release(r);
+    CHECK(access(path_of("9"), F_OK) != 0);
+    OK(manta_stream_next(s, &r, LONG));
+    manta_release(r);
+    until_there("9");
+    CHECK(access(path_of("10"), F_OK) != 0);
+    manta_stream_close(s);
+    manta_node_info n;
+    time_t begin = time(NULL);
+    do OK(manta_node_get(&n));
+    while (n.objects > 0 && time(NULL) - begin < LONG / 1000);
+    CHECK(n.objects == 0); /* what items held, taken or not, is gone */
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
+}
+
+/* ---- failures ---- */
+
+static manta_status inner(manta_task *t)
+{
+    (void)t;
+    return manta_fail(MANTA_ENAN, "the loss is not a number at step %d", 812);
+}
+MANTA_REMOTE(inner)
+
+static manta_status middle(manta_task *t)
+{
+    (void)t;
+    manta_ref r = manta_remote(inner);
+    manta_status st = manta_get(r, LONG);
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(middle)
+
+static manta_status outer(manta_task *t)
+{
+    (void)t;
+    manta_ref r = manta_remote(middle);
+    manta_status st = manta_get(r, LONG);
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(outer)
+
+/* Fails with a status in its first attempt. */
+static manta_status flaky(manta_task *t)
+{
+    int64_t code;
+    TRY(manta_arg_i64(t, 0, &code));
+    if (manta_task_attempt(t) == 0) return manta_fail((manta_status)code, "not yet");
+    return manta_return_i64(t, 0, manta_task_attempt(t));
+}
+MANTA_REMOTE(flaky)
+
+static void failures(void)
+{
+    char host[64], said[256];
+    int64_t v;
+    CHECK(gethostname(host, sizeof host) == 0);
+    /* The sentence, function, process and host of the origin, and who called whom. */
+    manta_ref r = manta_remote(outer);
+    CHECK(manta_get(r, LONG) == MANTA_ENAN);
+    manta_failure f = failure_of(r);
+    CHECK(f.kind == MANTA_FAILED_TASK && f.code == MANTA_ENAN && !strcmp(f.function, "inner"));
+    CHECK(!strcmp(f.chain, "outer > middle > inner") && !strcmp(f.host, host) && f.pid > 0);
+    CHECK(!strcmp(f.text, "the loss is not a number at step 812") && (f.pid == getpid()) == inside);
+    snprintf(said, sizeof said, "step 812 (in outer > middle > inner, process %d on %s)", f.pid, host);
+    SAYS(said);
+    manta_release(r);
+    /* Again with some failures and not with others. */
+    manta_task_options o = {.retry_on = MANTA_ON(MANTA_EIO) | MANTA_ON(MANTA_EBUSY)};
+    r = manta_remote_with(&o, flaky, manta_i64(MANTA_EBUSY));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 1);
+    manta_release(r);
+    r = manta_remote_with(&o, flaky, manta_i64(MANTA_ENAN));
+    CHECK(manta_get(r, LONG) == MANTA_ENAN);
+    manta_release(r);
+    /* The same of a method, with options of that one call. */
+    manta_actor a = manta_actor_new(NULL, counter);
+    o.max_task_retries = 2;
+    r = manta_actor_call_with(a, &o, flaky, manta_i64(MANTA_EIO));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 1);
+    manta_release(r);
+    r = manta_actor_call(a, flaky, manta_i64(MANTA_EIO));
+    CHECK(manta_get(r, LONG) == MANTA_EIO);
+    manta_release(r);
+    manta_actor_release(a);
+    /* Options that cannot be. */
+    o = (manta_task_options){.resources = "cpu=1"};
+    r = manta_remote_with(&o, pid);
+    CHECK(manta_get(r, 0) == MANTA_EINVAL && failure_of(r).kind == MANTA_FAILED_SUBMIT);
+    SAYS("option of its own");
+    manta_release(r);
+    o = (manta_task_options){.num_gpus = 1};
+    r = manta_remote_with(&o, pid);
+    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILED_IMPOSSIBLE);
+    SAYS("it asks for 1 gpu, and the node has 0");
+    manta_release(r);
+}
+
+/* An object that a process was to make, and did not: lost. */
+static manta_status promise(manta_task *t)
+{
+    manta_ref r = manta_remote(linger);
+    TRY(manta_return(t, 0, manta_refs(&r, 1)));
+    TRY(manta_return_i64(t, 1, getpid()));
+    manta_release(r);
+    return MANTA_OK;
+}
+MANTA_REMOTE(promise)
+
+static manta_status slow_counter(manta_task *t)
+{
+    const char *path;
+    TRY(manta_arg_str(t, 0, &path));
+    while (access(path, F_OK)) usleep(200);
+    manta_set_self(t, calloc(1, sizeof(int64_t)), free);
+    return MANTA_OK;
+}
+MANTA_REMOTE(slow_counter)
+
+static void losses(void)
+{
+    manta_ref both[2];
+    const manta_ref *in;
+    size_t n;
+    int64_t p;
+    manta_remote_n(2, both, NULL, promise);
+    OK(manta_get_refs(both[0], &in, &n, LONG));
+    OK(manta_get_i64(both[1], &p, LONG));
+    CHECK(manta_get(in[0], 20) == MANTA_ETIMEDOUT);
+    CHECK(kill((pid_t)p, SIGKILL) == 0);
+    CHECK(manta_get(in[0], LONG) == MANTA_EDIED && failure_of(in[0]).kind == MANTA_FAILED_LOST);
+    SAYS("which was to make the object, killed by signal 9");
+    manta_release_all(both, 2);
+    /* An actor that is being restarted: its calls wait, or fail if they should not. */
+    snprintf(folder, sizeof folder, "/tmp/manta-features-XXXXXX");
+    CHECK(mkdtemp(folder));
+    for (int fail_away = 0; fail_away < 2; fail_away++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s", path_of("go"));
+        OK(touch(path));
+        manta_task_options o = {.max_restarts = 1, .fail_away = fail_away};
+        manta_actor a = manta_actor_new(&o, slow_counter, manta_str(path));
+        manta_ref r = manta_actor_call(a, counter_add, manta_i64(1));
+        OK(manta_get(r, LONG));
+        manta_release(r);
+        CHECK(unlink(path) == 0); /* the next constructor waits */
+        r = manta_actor_call(a, die);
+        CHECK(manta_get(r, LONG) == MANTA_EUNKNOWN && failure_of(r).kind == MANTA_FAILED_UNKNOWN);
+        manta_release(r);
+        r = manta_actor_call(a, counter_add, manta_i64(1));
+        if (fail_away)
+            CHECK(manta_get(r, LONG) == MANTA_EBUSY && failure_of(r).kind == MANTA_FAILED_UNAVAILABLE);
+        else
+            CHECK(manta_get(r, 20) == MANTA_ETIMEDOUT);
+        OK(touch(path));
+        if (!fail_away) OK(manta_get(r, LONG));
+        manta_release(r);
+        time_t begin = time(NULL);
+        manta_status st; /* and then it is there again */
+        do st = manta_actor_ready(a, LONG);
+        while (st == MANTA_EBUSY && time(NULL) - begin < LONG / 1000);
+        OK(st);
+        manta_actor_release(a);
+    }
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
+}
+
 /* ---- all of it ---- */
 
 static const struct {
     const char *name;
     void (*run)(void);
-} scenarios[] = {{"groups", groups}, {"group-owner", group_owner}, {"contexts", contexts}};
+} scenarios[] = {{"groups", groups},   {"group-owner", group_owner},       {"contexts", contexts},
+                 {"cancels", cancels}, {"references-in-streams", streams}, {"causes", failures},
+                 {"losses", losses}};
 
 int main(int argc, char **argv)
 {

@@ -36,6 +36,23 @@ static void verdicts(void **state)
          RETRY_FUNCTION_FAILED,
          RETRY_FAIL,
          MANTA_FAILED_TASK},
+        /* with some statuses only */
+        {{.max_retries = 3, .retry_on = MANTA_ON(MANTA_EIO), .code = MANTA_EIO, .begun = true},
+         RETRY_FUNCTION_FAILED,
+         RETRY_AGAIN,
+         0},
+        {{.max_retries = 3,
+          .retry_errors = true,
+          .retry_on = MANTA_ON(MANTA_EIO) | MANTA_ON(MANTA_EBUSY),
+          .code = MANTA_ENAN,
+          .begun = true},
+         RETRY_FUNCTION_FAILED,
+         RETRY_FAIL,
+         MANTA_FAILED_TASK},
+        {{.attempt = 3, .max_retries = 3, .retry_on = MANTA_ON(MANTA_EIO), .code = MANTA_EIO, .begun = true},
+         RETRY_FUNCTION_FAILED,
+         RETRY_FAIL,
+         MANTA_FAILED_TASK},
         /* given back untouched */
         {{.attempt = 3, .max_retries = 3}, RETRY_RETURNED, RETRY_FREE, 0},
         /* a cancelled call never comes again */
