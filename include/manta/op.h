@@ -82,6 +82,9 @@ typedef struct manta_op_call {
     void (*sink)(void *ctx, int64_t first, int64_t n,
                  const float *v); /* takes din[1] instead of memory, or NULL */
     void *sink_ctx;
+    const void *meeting; /* nn/ops.h: where the shards of a step meet, or NULL */
+    bool met; /* the call is made again because it had to wait */
+    bool *waits; /* set: others are missing, call again */
     const void *kernels; /* tensor/kernel.h */
     void *pool; /* os/pool.h */
 } manta_op_call;

@@ -36,11 +36,13 @@ typedef struct manta_compile {
     const manta_metric *metrics;
 } manta_compile;
 
-/* What becomes of the moving statistics (batch norm's) that the shards of a step
- * propose, each from its own samples. */
+/* What becomes of the statistics of batch norm, of which the shards of a step
+ * have their own: which moving ones are kept. */
 typedef enum manta_statistics {
     MANTA_STATISTICS_MEAN, /* their mean, added up in shard order: TensorFlow's way */
-    MANTA_STATISTICS_FIRST /* shard 0's: PyTorch's DistributedDataParallel saves rank 0's */
+    MANTA_STATISTICS_FIRST, /* shard 0's: PyTorch's DistributedDataParallel saves rank 0's */
+    MANTA_STATISTICS_SYNC /* the shards go in lockstep and normalise with the statistics of all of
+                             them, as if the batch were not cut: PyTorch's SyncBatchNorm */
 } manta_statistics;
 
 /* With several workers manta_fit() and manta_evaluate() fork that many

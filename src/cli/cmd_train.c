@@ -35,8 +35,10 @@ static const option_group training = {
          "Of weights, order and dropout; 0 when not given. The same seed gives the same bits"},
         {"shards", OPTION_COUNT, "V", "Cut every batch into so many parts, summed in a fixed order"},
         {"batch-norm", OPTION_TEXT, "HOW",
-         "What the moving statistics of a step's parts become: their mean, as TensorFlow has it, or those of "
-         "the first, as PyTorch has it; mean when not given"},
+         "mean: the moving statistics of a step's parts become their mean, as TensorFlow has it, and so they "
+         "do when not given; first: those of the first, as PyTorch has it; sync: the parts normalise with "
+         "the "
+         "statistics of the whole batch"},
         {"config", OPTION_TEXT, "FILE",
          "JSON object with options by their long names (and \"model\"); the command line wins"},
         {0}}};

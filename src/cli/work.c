@@ -231,6 +231,14 @@ static int64_t workers_of(const char *text, int64_t *least)
     return n;
 }
 
+static manta_statistics statistics_of(const char *text)
+{
+    if (!text || !strcmp(text, "mean")) return MANTA_STATISTICS_MEAN;
+    if (!strcmp(text, "first")) return MANTA_STATISTICS_FIRST;
+    if (!strcmp(text, "sync")) return MANTA_STATISTICS_SYNC;
+    cli_usage("--batch-norm: '%s', expected mean, first or sync", text);
+}
+
 manta_session_options work_session_options(const options *o)
 {
     int64_t threads = options_int(o, "threads-per-worker", 0), shards = 0;
@@ -245,16 +253,12 @@ manta_session_options work_session_options(const options *o)
                   workers);
     }
     if (shards > 4096) cli_usage("--shards: %" PRId64 ", expected at most 4096", shards);
-    if (statistics && strcmp(statistics, "mean") && strcmp(statistics, "first"))
-        cli_usage("--batch-norm: '%s', expected mean or first", statistics);
     return (manta_session_options){.threads = (int)threads,
                                    .seed = options_knows(o, "seed") ? (uint64_t)options_int(o, "seed", 0) : 0,
                                    .shards = (int)shards,
                                    .workers = (int)workers,
                                    .min_workers = (int)least,
-                                   .statistics = statistics && !strcmp(statistics, "first")
-                                                     ? MANTA_STATISTICS_FIRST
-                                                     : MANTA_STATISTICS_MEAN,
+                                   .statistics = statistics_of(statistics),
                                    .kernels = options_text(o, "kernels"),
                                    .debug = options_flag(o, "debug")};
 }

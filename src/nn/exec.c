@@ -266,16 +266,27 @@ static manta_status look_before(exec *e, const exec_run *r, const plan *p)
     return MANTA_OK;
 }
 
-static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n)
+/* Lets a node meet those of other shards, and wait for them. */
+static void join(manta_op_call *c, const exec_run *r, exec_pause *p)
+{
+    c->met = p->waits;
+    p->waits = false;
+    c->waits = &p->waits;
+    if (c->training) c->meeting = r->meeting;
+}
+
+static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n, exec_pause *pause)
 {
     const graph_node *g = &e->m->nodes[n->index];
     call_arrays a;
     manta_op_call c = make_call(e, r, n, &a);
-    manta_status st = g->op->forward(&c);
+    manta_status st;
     char who[160];
 
+    join(&c, r, pause);
+    st = g->op->forward(&c);
     if (st) return manta_fail(st, "layer '%s': %s", node_layer(e, g), manta_error_text());
-    for (int j = 0; e->opt.debug && j < g->n_out; j++) {
+    for (int j = 0; e->opt.debug && !pause->waits && j < g->n_out; j++) {
         TRY(look(who_is(e, g, who, sizeof who), &a.out[j], "output"));
     }
     return MANTA_OK;
@@ -296,7 +307,7 @@ static void sink_shifted(void *ctx, int64_t first, int64_t n, const float *v)
     s->sink(s->ctx, s->offset + first, n, v);
 }
 
-static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n)
+static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n, exec_pause *pause)
 {
     const graph_node *g = &e->m->nodes[n->index];
     call_arrays a;
@@ -312,13 +323,14 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n)
         return MANTA_OK;
     }
     c.work = address(e, r, n->back_work_at);
+    join(&c, r, pause);
     if (r->sink && n->sinkable) {
         c.sink = sink_shifted;
         c.sink_ctx = &shifted;
     }
     st = g->op->backward(&c);
     if (st) return manta_fail(st, "layer '%s': backward: %s", node_layer(e, g), manta_error_text());
-    for (int j = 0; e->opt.debug && j < g->n_in; j++) {
+    for (int j = 0; e->opt.debug && !pause->waits && j < g->n_in; j++) {
         if (c.sink && j == 1) continue;
         TRY(look(who_is(e, g, who, sizeof who), &a.din[j], "gradient of an input"));
     }
@@ -420,7 +432,7 @@ static void keep_time(exec *e, planned *pd, int i, bool backward, int64_t begin)
     if (e->trace) e->trace(e->trace_ctx, node_layer(e, g), g->op->name, backward, begin, end);
 }
 
-manta_status exec_forward(exec *e, const exec_run *r)
+manta_status exec_forward_on(exec *e, const exec_run *r, exec_pause *pause)
 {
     planned *pd;
     const plan *p;
@@ -428,20 +440,29 @@ manta_status exec_forward(exec *e, const exec_run *r)
     TRY(exec_prepare(e, r->mode, r->batch));
     pd = find_plan(e, r->mode, r->batch);
     p = pd->p;
-    for (int i = 0; i < e->m->n_inputs; i++) TRY(take_input(e, p, r, i));
-    if (e->opt.debug) TRY(look_before(e, r, p));
-    for (int i = 0; i < p->n_nodes; i++) {
+    if (!pause->waits) {
+        for (int i = 0; i < e->m->n_inputs; i++) TRY(take_input(e, p, r, i));
+        if (e->opt.debug) TRY(look_before(e, r, p));
+    }
+    for (; pause->done < p->n_nodes; pause->done++) {
         int64_t begin = e->opt.profile ? clock_now_ns() : 0;
-        if (p->nodes[i].view) continue;
-        TRY(run_forward(e, r, &p->nodes[i]));
-        if (e->opt.profile) keep_time(e, pd, i, false, begin);
+        if (p->nodes[pause->done].view) continue;
+        TRY(run_forward(e, r, &p->nodes[pause->done], pause));
+        if (pause->waits) return MANTA_OK;
+        if (e->opt.profile) keep_time(e, pd, pause->done, false, begin);
     }
     e->last = p;
     if (r->mode == PLAN_PREDICT || !r->targets) return MANTA_OK;
     return run_objective(e, p, r);
 }
 
-manta_status exec_backward(exec *e, const exec_run *r)
+manta_status exec_forward(exec *e, const exec_run *r)
+{
+    assert(!r->meeting);
+    return exec_forward_on(e, r, &(exec_pause){0});
+}
+
+manta_status exec_backward_on(exec *e, const exec_run *r, exec_pause *pause)
 {
     planned *pd = find_plan(e, r->mode, r->batch);
     const plan *p;
@@ -450,13 +471,21 @@ manta_status exec_backward(exec *e, const exec_run *r)
         return manta_fail(MANTA_EINVAL, "backward without the forward of the same batch before it");
     }
     p = pd->p;
-    for (int i = p->n_nodes - 1; i >= 0; i--) {
+    for (; pause->done < p->n_nodes; pause->done++) {
         int64_t begin = e->opt.profile ? clock_now_ns() : 0;
+        int i = p->n_nodes - 1 - pause->done;
         if (!p->nodes[i].backward) continue;
-        TRY(run_backward(e, r, &p->nodes[i]));
+        TRY(run_backward(e, r, &p->nodes[i], pause));
+        if (pause->waits) return MANTA_OK;
         if (e->opt.profile) keep_time(e, pd, i, true, begin);
     }
     return MANTA_OK;
+}
+
+manta_status exec_backward(exec *e, const exec_run *r)
+{
+    assert(!r->meeting);
+    return exec_backward_on(e, r, &(exec_pause){0});
 }
 
 manta_array exec_output(const exec *e, int i)

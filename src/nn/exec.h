@@ -10,6 +10,7 @@
 #define NN_EXEC_H
 
 #include "nn/layout.h"
+#include "nn/ops.h"
 #include "nn/plan.h"
 #include "tensor/kernel.h"
 
@@ -42,6 +43,7 @@ typedef struct exec_run {
     uint64_t seed;
     int64_t step;
     int64_t first; /* position of sample 0 in the global batch */
+    const op_meeting *meeting; /* training in lockstep with other shards (nn/ops.h), or NULL */
     kern_sink sink; /* takes the gradients of parameters that have one source, or NULL */
     void *sink_ctx; /* `first` of the sink is the place in the parameters */
 } exec_run;
@@ -54,6 +56,16 @@ manta_status exec_forward(exec *e, const exec_run *r);
 /* Backward of the exec_forward() just done, with the same r in PLAN_TRAIN:
  * writes the slot's gradients, or gives them to the sink. */
 manta_status exec_backward(exec *e, const exec_run *r);
+
+/* The same in parts, for shards in lockstep: returns at the end, or with `waits`
+ * set where others are missing, to be called again. Begins with a zeroed pause;
+ * backward with another one. */
+typedef struct exec_pause {
+    int done; /* nodes */
+    bool waits;
+} exec_pause;
+manta_status exec_forward_on(exec *e, const exec_run *r, exec_pause *p);
+manta_status exec_backward_on(exec *e, const exec_run *r, exec_pause *p);
 
 /* Output i of the last exec_forward(). Borrowed: until the next call. */
 manta_array exec_output(const exec *e, int i);

@@ -5,6 +5,10 @@
  * are constants then. New moving statistics are proposed, never written:
  *     proposed = momentum * old + (1 - momentum) * batch
  *
+ * When the shards of a step meet, mean and variance are those of all of them:
+ * each leaves {rows, sum, square sum} and goes on when it has everybody's; in
+ * backward the sums of dy and of dy (x - mean) likewise.
+ *
  * A fused relu is part of the kernels, so backward masks by itself. */
 #include "nn/ops.h"
 
@@ -57,6 +61,7 @@ static manta_status bn_shape(manta_op_shape *s)
 static manta_status bn_plan(manta_op_plan *p)
 {
     p->saved = p->training ? (size_t)(2 * channels(&p->in[0])) * sizeof(float) : 0;
+    p->work = p->training ? (size_t)op_meeting_size(&op_batch_norm, channels(&p->in[0])) * sizeof(double) : 0;
     p->flops = (p->training ? 8 : 2) * (double)manta_array_count(&p->in[0]);
     return MANTA_OK;
 }
@@ -76,18 +81,92 @@ static bn_call bn_of(const manta_op_call *c)
                      .relu = c->relu && !c->relu_done};
 }
 
-static void bn_propose(const manta_op_call *c, const bn_call *b)
+static void bn_propose(const manta_op_call *c, const bn_call *b, int64_t rows)
 {
     const op_bn_attrs *a = c->attrs;
     bn_inputs at = bn_where(a);
     const float *mean = op_f32(&c->in[at.mean]), *var = op_f32(&c->in[at.var]);
     float keep = a->momentum, take = 1 - a->momentum;
-    float grow = a->unbiased && b->rows > 1 ? (float)b->rows / (float)(b->rows - 1) : 1;
+    float grow = a->unbiased && rows > 1 ? (float)rows / (float)(rows - 1) : 1;
 
     for (int64_t i = 0; i < b->c; i++) {
         c->proposed[0][i] = keep * mean[i] + take * b->mean[i];
         c->proposed[1][i] = keep * var[i] + take * (b->var[i] * grow);
     }
+}
+
+/* ---- all shards together ---- */
+
+int64_t op_meeting_size(const manta_op *op, int64_t n)
+{
+    return op == &op_batch_norm ? 1 + 2 * n : 0;
+}
+
+/* Adds up `mine`, which lies in the call's work area, over all shards; there
+ * the sums go too. False: the call is to be made again. */
+static bool bn_meet(const manta_op_call *c, bool backward, int64_t ch)
+{
+    const op_meeting *m = c->meeting;
+    double *sums = c->work;
+    bool there = m->meet(m->ctx, c->call, backward, 1 + 2 * ch, c->met ? NULL : sums, sums);
+
+    *c->waits = !there;
+    return there;
+}
+
+static void bn_leave_moments(const manta_op_call *c, bn_call *b)
+{
+    double *mine = c->work, rows = (double)b->rows;
+
+    b->out = NULL;
+    b->sums = mine + 1;
+    op_kernels(c)->bn_forward(op_pool(c), b);
+    mine[0] = rows;
+    for (int64_t i = 0; i < b->c; i++) {
+        double mean = b->sums[i];
+        b->sums[i] = rows * mean;
+        b->sums[b->c + i] += rows * mean * mean;
+    }
+}
+
+static manta_status bn_forward_together(const manta_op_call *c, bn_call *b)
+{
+    const double *sums = c->work;
+    double rows;
+
+    if (!c->met) bn_leave_moments(c, b);
+    if (!bn_meet(c, false, b->c)) return MANTA_OK;
+    rows = sums[0] > 0 ? sums[0] : 1;
+    for (int64_t i = 0; i < b->c; i++) {
+        double mean = sums[1 + i] / rows, var = sums[1 + b->c + i] / rows - mean * mean;
+        b->mean[i] = (float)mean;
+        b->var[i] = (float)(var > 0 ? var : var * 0); /* NaN stays */
+    }
+    b->out = op_f32(&c->out[0]);
+    op_kernels(c)->bn_infer(op_pool(c), b);
+    if (c->proposed && c->proposed[0] && c->proposed[1]) bn_propose(c, b, (int64_t)rows);
+    return MANTA_OK;
+}
+
+static manta_status bn_backward_together(const manta_op_call *c, bn_call *b)
+{
+    double *mine = c->work;
+    float *dx = b->dx;
+
+    if (!c->met) {
+        mine[0] = (double)b->rows;
+        b->sums = mine + 1;
+        b->dx = NULL;
+        op_kernels(c)->bn_backward_frozen(op_pool(c), b); /* the sums, and the gradients of gamma and beta */
+    }
+    if (!bn_meet(c, true, b->c)) return MANTA_OK;
+    b->dx = dx;
+    b->dgamma = b->dbeta = NULL;
+    b->sums = NULL;
+    b->totals = mine + 1;
+    b->total_rows = (int64_t)mine[0];
+    op_kernels(c)->bn_backward(op_pool(c), b);
+    return MANTA_OK;
 }
 
 static manta_status bn_forward(const manta_op_call *c)
@@ -105,8 +184,9 @@ static manta_status bn_forward(const manta_op_call *c)
     }
     b.mean = c->saved;
     b.var = b.mean + b.c;
+    if (c->meeting) return bn_forward_together(c, &b);
     op_kernels(c)->bn_forward(op_pool(c), &b);
-    if (c->proposed && c->proposed[0] && c->proposed[1]) bn_propose(c, &b);
+    if (c->proposed && c->proposed[0] && c->proposed[1]) bn_propose(c, &b, b.rows);
     return MANTA_OK;
 }
 
@@ -134,10 +214,11 @@ static manta_status bn_backward(const manta_op_call *c)
     b.y = op_f32(&c->out[0]);
     b.dx = op_f32(&c->din[0]);
     b.accumulate_dx = c->accumulate[0];
-    bn_parameters(c, &b);
+    if (!c->met) bn_parameters(c, &b);
     if (c->training) {
         b.mean = c->saved;
         b.var = b.mean + b.c;
+        if (c->meeting) return bn_backward_together(c, &b);
         op_kernels(c)->bn_backward(op_pool(c), &b);
     } else {
         b.mean = op_f32(&c->in[at.mean]);

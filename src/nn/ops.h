@@ -163,4 +163,18 @@ extern const manta_op op_layer_norm; /* x, [gamma], [beta] */
 
 extern const manta_op op_embedding; /* integer (B, ...), table (rows, c) -> (B, ..., c) */
 
+/* ---- shards in lockstep ---- */
+
+/* Where the shards of a step add numbers up in the middle of it. `call` and
+ * `backward` say at which place, n how many numbers; `mine` are this shard's,
+ * NULL when it has left them there before. True: `sums` has those of all shards,
+ * added in shard order; false: some are missing. */
+typedef struct op_meeting {
+    bool (*meet)(void *ctx, uint32_t call, bool backward, int64_t n, const double *mine, double *sums);
+    void *ctx;
+} op_meeting;
+
+/* The numbers that a node adds up, each way; 0 when its shards need not meet. */
+int64_t op_meeting_size(const manta_op *op, int64_t channels);
+
 #endif

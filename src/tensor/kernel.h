@@ -118,6 +118,12 @@ typedef struct bn_call {
     float *dresidual; /* backward: dy after the relu's mask, or NULL; may equal dy */
     bool accumulate_dx;
     bool accumulate_dparam; /* dgamma, dbeta are added to */
+    /* For rows that are spread over several calls. `sums`, 2c of them, are written when not NULL: forward the
+     * means and the sums of squared deviations, backward the sums of dy and of dy * (x - mean). With `totals`,
+     * those of all calls, backward does not take its own; they are over total_rows rows. */
+    double *sums;
+    const double *totals;
+    int64_t total_rows;
 } bn_call;
 
 /* Layer norm: each of `rows` over `c` neighbouring elements. */
@@ -160,7 +166,8 @@ typedef struct kernels {
     /* out (cols) = [out +] sum over rows of x (rows, cols). */
     void (*col_sum)(pool *p, int64_t rows, int64_t cols, const float *x, float *out, bool accumulate);
 
-    void (*bn_forward)(pool *p, const bn_call *b); /* from the batch; writes mean, var */
+    void (*bn_forward)(pool *p,
+                       const bn_call *b); /* from the batch; writes mean, var; out NULL: nothing else */
     void (*bn_infer)(pool *p, const bn_call *b); /* from mean, var given */
     void (*bn_backward)(pool *p, const bn_call *b);
     /* dx of inference mode: dx = dy * gamma / sqrt(var + eps). dgamma, dbeta as in training. */

@@ -499,6 +499,7 @@ static void reset_control(group *g)
     int side = s->state == shared_side(g->sh, 1);
 
     memset(g->c, 0, sizeof *g->c);
+    memset(shared_meetings(g->sh), 0, g->sh->meetings_size); /* tickets begin anew */
     control_init(g->c, s->workers, s->shards, apply_needs_norms(&s->a));
     atomic_store(&g->c->commit, word_of(1, 0, side));
     g->c->crowded = s->workers * s->threads > cpu_cores();

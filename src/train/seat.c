@@ -160,6 +160,11 @@ seat_action seat_next(seat_turn *s, int *item)
     }
 }
 
+bool seat_owes_shard(const seat_turn *s, int shard)
+{
+    return s->t.shard[shard] == s->rank && !is_done(s, &s->shard[shard]);
+}
+
 /* A shard reads nothing but the committed side, so it counts also when others
  * died meanwhile, unless that side was changed. */
 static bool keep_shard(seat_turn *s, int shard)

@@ -58,6 +58,9 @@ void seat_turn_init(seat_turn *s, control *c, int rank);
 /* What to do next; *item for the actions that have one. */
 seat_action seat_next(seat_turn *s, int *item);
 
+/* Whether `shard` is this seat's to compute and not done yet. */
+bool seat_owes_shard(const seat_turn *s, int shard);
+
 /* The action that seat_next() gave is done. False: it counts for nothing, the
  * generation has changed meanwhile. */
 bool seat_done(seat_turn *s, seat_action what, int item);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
+#include "train/lockstep.h"
 
 enum {
     BLOCKS_PER_TASK = 16, /* as in step.c */
@@ -43,6 +44,23 @@ void seat_call_controller(control *c, int event_fd)
         ssize_t n = os->write(event_fd, &one, sizeof one);
         (void)n;
     }
+}
+
+/* ---- waiting ---- */
+
+/* The controller's death takes us along by signal; should that not arrive, we
+ * see that we have another parent. */
+static void leave_when_alone(const work *w)
+{
+    if (getppid() != w->u->controller) _exit(0);
+}
+
+static void wait_for_others(work *w, uint32_t seen)
+{
+    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
+    shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
+    control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
+    leave_when_alone(w);
 }
 
 /* ---- data ---- */
@@ -130,6 +148,69 @@ static manta_status compute_shard(work *w, int shard)
     shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
     if (mode == PLAN_TRAIN) TRY(exec_backward(s->e, &r));
     shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    return MANTA_OK;
+}
+
+/* ---- gradients in lockstep ---- */
+
+static void tell_meeting(void *ctx)
+{
+    control_pulse(ctx);
+}
+
+/* The step's name in meetings: what was left under another base is void. */
+static uint64_t meeting_flag(const seat_turn *t)
+{
+    return (uint64_t)t->t.base << 40 | (uint64_t)(seat_ticket(t) + 1);
+}
+
+static manta_status begin_together(work *w, int shard)
+{
+    int64_t lo = session_shard_begin(w->s, w->count, shard),
+            hi = session_shard_begin(w->s, w->count, shard + 1);
+    uint64_t flag = meeting_flag(&w->turn);
+    manta_feed f;
+
+    if (lockstep_is_begun(w->s->lockstep, shard, flag)) return MANTA_OK;
+    TRY(fetch_shard(w, lo, hi, &f));
+    TRY(session_check_feed(w->s, &f, true));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
+    return lockstep_begin(w->s->lockstep, shard, flag, w->count, &f, w->s->slots[shard], true);
+}
+
+/* Brings a shard on as far as it goes. */
+static manta_status advance(work *w, int shard, bool *waits)
+{
+    *waits = false;
+    if (session_shard_begin(w->s, w->count, shard) == session_shard_begin(w->s, w->count, shard + 1))
+        return MANTA_OK;
+    TRY(begin_together(w, shard));
+    TRY(lockstep_forward(w->s->lockstep, shard, waits));
+    if (*waits) return MANTA_OK;
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
+    TRY(lockstep_backward(w->s->lockstep, shard, waits));
+    if (!*waits) shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    return MANTA_OK;
+}
+
+/* One round over all shards that are ours, since they wait for each other. When
+ * none comes to its end the others are waited for, or the death of one: what
+ * it had is dealt out, and seat_next() gives it to us. */
+static manta_status compute_together(work *w)
+{
+    uint32_t seen = atomic_load(&w->c->pulse);
+
+    TRY(count_samples(w));
+    for (int v = 0; v < w->c->shards; v++) {
+        bool waits;
+        if (!seat_owes_shard(&w->turn, v)) continue;
+        seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_COMPUTING, v);
+        TRY(advance(w, v, &waits));
+        if (waits) continue;
+        (void)seat_done(&w->turn, SEAT_SHARD, v);
+        return MANTA_OK; /* the table may be another one now */
+    }
+    wait_for_others(w, seen);
     return MANTA_OK;
 }
 
@@ -243,21 +324,6 @@ static manta_status add_sums(work *w)
 
 /* ---- the loop ---- */
 
-/* The controller's death takes us along by signal; should that not arrive, we
- * see that we have another parent. */
-static void leave_when_alone(const work *w)
-{
-    if (getppid() != w->u->controller) _exit(0);
-}
-
-static void wait_for_others(work *w, uint32_t seen)
-{
-    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
-    shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
-    control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
-    leave_when_alone(w);
-}
-
 /* Leaves the error where the controller finds it. */
 static void report(work *w)
 {
@@ -284,6 +350,12 @@ static manta_status act(work *w, seat_action what, int item)
     }
 }
 
+static manta_status step_together(work *w)
+{
+    w->s->state = shared_side(w->sh, word_side(w->turn.word));
+    return compute_together(w);
+}
+
 static void tell_commit(work *w)
 {
     control_pulse(w->c);
@@ -297,6 +369,7 @@ static manta_status serve(work *w)
         int item = 0;
         seat_action what = seat_next(&w->turn, &item);
         manta_status st;
+        bool together;
 
         switch (what) {
         case SEAT_LEAVE: return MANTA_OK;
@@ -305,10 +378,11 @@ static manta_status serve(work *w)
         case SEAT_SHARD:
         case SEAT_NORMS:
         case SEAT_UPDATE:
-            st = act(w, what, item);
+            together = what == SEAT_SHARD && w->turn.train && w->s->meets;
+            st = together ? step_together(w) : act(w, what, item);
             /* An error that came of a state that is changing under us is none. */
             if (st && atomic_load(&w->c->commit) == w->turn.word) return st;
-            if (!st) (void)seat_done(&w->turn, what, item);
+            if (!st && !together) (void)seat_done(&w->turn, what, item);
             break;
         }
     }
@@ -344,8 +418,13 @@ static manta_status start(work *w)
     s->a.norms = shared_norms(w->sh);
     s->pool = NULL; /* threads and plans of the controller, if any, are not ours */
     s->e = NULL;
+    s->lockstep = NULL;
     s->workers = 1;
     TRY(session_local(s));
+    if (s->meets) {
+        lockstep_free(s->lockstep);
+        TRY(lockstep_new(s, shared_meetings(w->sh), tell_meeting, w->c, &s->lockstep));
+    }
     for (int i = 0; i < w->u->n_feeds; i++) {
         const seat_feed *f = &w->u->feeds[i];
         TRY(manta_loader_open(f->d, &f->lo, &w->loader[i]));

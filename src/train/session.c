@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "os/cpu.h"
 #include "tensor/copy.h"
+#include "train/lockstep.h"
 
 static char *copy_name(const char *name)
 {
@@ -35,7 +36,8 @@ static manta_status make_memory(manta_session *s)
     s->used = mem_new((size_t)s->shards * sizeof *s->used);
     s->eval_sums = mem_new(((size_t)s->l.n_sums + 1) * sizeof *s->eval_sums);
     if (s->workers > 1) {
-        TRY(shared_new(&s->l, s->a.n_segments, s->workers, s->shards, apply_needs_norms(&s->a), &s->shared));
+        TRY(shared_new(&s->l, s->a.n_segments, s->meets ? lockstep_size(s->m, s->shards) : 0, s->workers,
+                       s->shards, apply_needs_norms(&s->a), &s->shared));
         s->state = shared_side(s->shared, 0);
         return MANTA_OK;
     }
@@ -54,6 +56,7 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     s->threads = o->threads > 0 ? o->threads : cores > s->workers ? cores / s->workers : 1;
     s->debug = o->debug;
     s->statistics = o->statistics;
+    s->meets = o->statistics == MANTA_STATISTICS_SYNC && s->shards > 1 && lockstep_size(s->m, s->shards) > 0;
     if (o->workers < 0 || s->workers > SHARED_SEATS) {
         return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
     }
@@ -111,7 +114,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     apply_init(&s->a, &s->l, &s->opt, s->k);
     TRY(make_memory(s));
     layout_start(&s->l, s->state, o->seed, &s->opt);
-    s->a.first_stats = s->statistics == MANTA_STATISTICS_FIRST;
+    s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
     describe(s);
     return s->workers > 1 ? MANTA_OK : session_local(s);
@@ -127,6 +130,7 @@ manta_status session_local(manta_session *s)
     }
     if (!s->pool) TRY(pool_new(s->threads * s->workers, KERN_SCRATCH, &s->pool));
     o.pool = s->pool;
+    if (s->meets && !s->lockstep) TRY(lockstep_new(s, NULL, NULL, NULL, &s->lockstep));
     return exec_new(s->m, &s->l, &s->o, &o, &s->e);
 }
 
@@ -153,6 +157,7 @@ manta_status manta_session_open(const manta_model *m, const manta_compile *c,
 void manta_session_close(manta_session *s)
 {
     if (!s) return;
+    lockstep_free(s->lockstep);
     exec_free(s->e);
     pool_free(s->pool);
     for (int i = 0; s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);

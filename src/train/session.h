@@ -37,6 +37,8 @@ struct manta_session {
     pool *pool; /* NULL until session_local() when there are workers */
     const kernels *k;
     exec *e; /* the same */
+    struct lockstep *lockstep; /* the same, when shards meet */
+    uint64_t meetings; /* steps that it was used for in this process */
     bool debug;
     int shards;
     manta_statistics statistics;
@@ -46,6 +48,7 @@ struct manta_session {
     shared *shared; /* holds the state, and the workers' slots, when there are some */
     bool grouped; /* workers are at it: calls from within an event compute in this process */
     bool fuse;
+    bool meets; /* statistics are synchronised, and there is something to synchronise */
     void *state; /* the committed side; a step in this process updates it in place */
     bool touched; /* the state was changed other than by a step of the workers */
     void **slots; /* one per shard; of this process alone */

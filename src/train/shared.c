@@ -137,7 +137,8 @@ void control_get_table(const control *c, uint32_t generation, table *t)
 
 /* ---- memory ---- */
 
-manta_status shared_new(const layout *l, int n_segments, int seats, int shards, bool norms, shared **out)
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+                        bool norms, shared **out)
 {
     shared *s = mem_new(sizeof *s);
     manta_status st;
@@ -147,7 +148,9 @@ manta_status shared_new(const layout *l, int n_segments, int seats, int shards, 
     s->eval_stride = ((size_t)l->n_sums + 1) * sizeof(double);
     s->off_eval = shm_round(sizeof(control));
     s->off_norms = s->off_eval + 2 * s->eval_stride;
-    s->off_sides = shm_round(s->off_norms + (size_t)(2 * n_segments + 2) * sizeof(double));
+    s->off_meetings = shm_round(s->off_norms + (size_t)(2 * n_segments + 2) * sizeof(double));
+    s->meetings_size = meetings_size;
+    s->off_sides = shm_round(s->off_meetings + meetings_size);
     s->side_stride = shm_round(l->state_size);
     s->off_slots = s->off_sides + SHARED_SIDES * s->side_stride;
     s->slot_stride = shm_round(l->slot_size);

@@ -1,6 +1,6 @@
 /* train/shared.h - the memory that the workers of one host train in.
  *
- *   | control | evaluation sums x 2 | norms | side 0 | side 1 | slot 0 | ... | slot V-1 |
+ *   | control | evaluation sums x 2 | norms | meetings | side 0 | side 1 | slot 0 | ... | slot V-1 |
  *
  * A *side* is a whole state (nn/layout.h); a *slot* is what one shard of the
  * batch gives. The control block holds nothing but words that say how far
@@ -222,13 +222,16 @@ typedef struct shared {
     size_t size;
     char *at; /* where this process has mapped it */
     control *c;
-    size_t off_eval, off_norms, off_sides, off_slots, side_stride, slot_stride, eval_stride;
+    size_t off_eval, off_norms, off_meetings, meetings_size, off_sides, off_slots, side_stride, slot_stride,
+        eval_stride;
     int shards;
 } shared;
 
 /* Makes the memory for states and slots of `l`, with room for the norms of
- * n_segments segments. *out: owned, shared_free(). MANTA_ENOSPC. */
-manta_status shared_new(const layout *l, int n_segments, int seats, int shards, bool norms, shared **out);
+ * n_segments segments and meetings_size bytes of lockstep.h. *out: owned,
+ * shared_free(). MANTA_ENOSPC. */
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+                        bool norms, shared **out);
 /* Maps it in a forked process, which does not inherit the mapping. */
 manta_status shared_attach(shared *s);
 void shared_free(shared *s); /* accepts NULL */
@@ -241,6 +244,11 @@ static inline void *shared_side(const shared *s, int i)
 static inline void *shared_slot(const shared *s, int i)
 {
     return s->at + s->off_slots + (size_t)i * s->slot_stride;
+}
+
+static inline void *shared_meetings(const shared *s)
+{
+    return s->at + s->off_meetings;
 }
 
 static inline double *shared_norms(const shared *s)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "train/lockstep.h"
 #include "train/session.h"
 
 enum { BLOCKS_PER_TASK = 16 }; /* of the parameter grid: 256 KB of weights */
@@ -169,12 +170,49 @@ static void finish_step(manta_session *s, int64_t count)
 
 /* ---- a step in parts ---- */
 
+/* All shards side by side: goes round until nobody waits. Whoever waits does so
+ * for a shard of this process, so that every round brings somebody on. */
+static manta_status run_round(manta_session *s, int64_t count, bool backward)
+{
+    bool waits = true;
+
+    while (waits) {
+        waits = false;
+        for (int v = 0; v < s->shards; v++) {
+            bool this_waits;
+            if (session_shard_begin(s, count, v) == session_shard_begin(s, count, v + 1)) continue;
+            TRY(backward ? lockstep_backward(s->lockstep, v, &this_waits)
+                         : lockstep_forward(s->lockstep, v, &this_waits));
+            waits |= this_waits;
+        }
+    }
+    return MANTA_OK;
+}
+
+static manta_status run_in_lockstep(manta_session *s, const manta_feed *f, bool forward, bool backward)
+{
+    int used = 0;
+
+    if (forward) s->meetings++;
+    for (int v = 0; v < s->shards; v++) {
+        int64_t lo = session_shard_begin(s, f->count, v), hi = session_shard_begin(s, f->count, v + 1);
+        manta_feed part = session_feed_rows(f, lo, hi);
+        if (lo == hi) continue;
+        s->used[used++] = s->slots[v];
+        if (forward) TRY(lockstep_begin(s->lockstep, v, s->meetings, f->count, &part, s->slots[v], false));
+    }
+    s->n_used = used;
+    if (forward) TRY(run_round(s, f->count, false));
+    return backward ? run_round(s, f->count, true) : MANTA_OK;
+}
+
 /* Forward and (unless only the loss is wanted) backward of every shard. */
 static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode mode, bool forward,
                                bool backward)
 {
     int shard = 0, used = 0;
 
+    if (mode == PLAN_TRAIN && s->meets) return run_in_lockstep(s, f, forward, backward);
     for (; shard < s->shards; shard++) {
         int64_t lo = session_shard_begin(s, f->count, shard),
                 hi = session_shard_begin(s, f->count, shard + 1);

@@ -194,7 +194,7 @@ def test_profile_as_event(manta, tmp_path):
 
 @pytest.mark.parametrize("extra,say", [
     (["--workers", "4:2"], "at least as many behind the colon"), (["--workers", "2:"], "--workers"),
-    (["--batch-norm", "median"], "expected mean or first"), (["--resume"], "not there yet"),
+    (["--batch-norm", "median"], "expected mean, first or sync"), (["--resume"], "not there yet"),
     (["--run-dir", "d"], "not there yet"), (["--checkpoint-every", "20steps"], "not there yet"),
     (["--keep", "3"], "not there yet"),
     (["--strategy", "mirrored"], "not there yet"),

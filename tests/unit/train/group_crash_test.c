@@ -2,6 +2,7 @@
  * signals from outside at any moment; stopped; all at once. Each time the
  * result is that of the undisturbed run, byte by byte. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,6 +17,8 @@ enum { WORKERS = 3, SHARDS = 4 };
 typedef struct told {
     int started, recovered;
     int64_t pids[SHARED_SEATS]; /* latest of each rank */
+    uint32_t lives[SHARED_SEATS]; /* how many each rank has had */
+    bool patient; /* no step is let pass before all are ready for their seats */
     int kill_signal; /* sent by on_event, see below */
     int64_t kill_at; /* at this step event, counted over the run; 0: never */
     int64_t kill_every; /* and then after so many */
@@ -25,13 +28,29 @@ typedef struct told {
     char cause[96];
 } told;
 
+static bool is_dead(pid_t pid)
+{
+    siginfo_t info = {0};
+
+    return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid == pid;
+}
+
+/* Until everybody who lives is ready. */
+static void await_all(const told *t, const manta_session *s)
+{
+    for (int r = 0; r < WORKERS; r++) {
+        while (atomic_load(&s->shared->c->seat[r].ready) != t->lives[r] && !is_dead((pid_t)t->pids[r]))
+            sched_yield();
+    }
+}
+
 static bool on_event(void *user, manta_session *s, const manta_event *e)
 {
     told *t = user;
 
-    (void)s;
     if (e->kind == MANTA_EVENT_WORKER) {
         t->started++;
+        t->lives[e->rank]++;
         t->pids[e->rank] = e->pid;
     }
     if (e->kind == MANTA_EVENT_RECOVERED) {
@@ -45,6 +64,7 @@ static bool on_event(void *user, manta_session *s, const manta_event *e)
             if (t->kill_ranks >> r & 1) assert_int_equal(kill((pid_t)t->pids[r], t->kill_signal), 0);
         }
     }
+    if (e->kind == MANTA_EVENT_STEP && t->patient) await_all(t, s);
     return true;
 }
 
@@ -108,12 +128,12 @@ static bool is_anybodys(crash_point p)
 }
 
 /* Trains once for every point, rank and hit 1, 3, ... most. */
-static void sweep(const training *t, const outcome *golden, int64_t most, int times)
+static void sweep(const training *t, const outcome *golden, int64_t most, int times, bool patient)
 {
     for (crash_point p = CRASH_NONE + 1; p < CRASH_POINTS; p++) {
         for (int rank = 0; rank < WORKERS; rank++) {
             for (int64_t nth = 1; nth <= most; nth += 2) {
-                told events = {0};
+                told events = {.patient = patient};
                 int who = is_anybodys(p) ? -1 : rank;
                 if (nth > 1 && (p == CRASH_START_BEGIN || p == CRASH_START_READY))
                     continue; /* once in a life */
@@ -131,19 +151,44 @@ static void sweep(const training *t, const outcome *golden, int64_t most, int ti
 static void every_point_of_every_rank(void **state)
 {
     (void)state;
-    sweep(&hard, &golden_hard, 5, 1);
+    sweep(&hard, &golden_hard, 5, 1, false);
 }
 
-/* Long enough for the successor to have its seat in time. */
+/* The successor has its seat within two steps when it is waited for. */
 static void and_the_successor_too(void **state)
 {
-    training t = hard, alone = {.shards = SHARDS, .hard = true, .epochs = 30};
+    training t = hard, alone = {.shards = SHARDS, .hard = true, .epochs = 4};
     outcome golden = train(&alone);
 
     (void)state;
     t.validate = false;
     t.epochs = alone.epochs;
-    sweep(&t, &golden, 1, 2);
+    sweep(&t, &golden, 1, 2, true);
+    mem_try_free(golden.state);
+}
+
+/* Shards that wait for each other in the middle of a step, and for a dead one's. */
+static void in_lockstep(void **state)
+{
+    static const crash_point points[] = {CRASH_SHARD_BEGIN, CRASH_SHARD_HALF,  CRASH_SHARD_DONE,
+                                         CRASH_WAIT_BEGIN,  CRASH_FLAG_BEFORE, CRASH_UPDATE_HALF};
+    training alone = {.shards = SHARDS, .hard = true, .statistics = MANTA_STATISTICS_SYNC}, t = hard;
+    outcome golden;
+
+    (void)state;
+    alone.validate = t.validate;
+    alone.epochs = t.epochs;
+    golden = train(&alone);
+    t.statistics = MANTA_STATISTICS_SYNC;
+    for (int i = 0; i < 6; i++) {
+        for (int rank = 0; rank < WORKERS; rank++) {
+            told events = {0};
+            shared_crash_plan = (crash_plan){
+                .point = points[i], .rank = is_anybodys(points[i]) ? -1 : rank, .nth = 2, .times = 1};
+            run_and_compare(t, &golden, &events);
+            assert_true(events.started > WORKERS);
+        }
+    }
     mem_try_free(golden.state);
 }
 
@@ -247,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_point_of_every_rank, NULL, no_plan),
         cmocka_unit_test_setup_teardown(and_the_successor_too, NULL, no_plan),
+        cmocka_unit_test_teardown(in_lockstep, no_plan),
         cmocka_unit_test(several_at_once),
         cmocka_unit_test(a_stopped_worker_is_replaced),
         cmocka_unit_test(killed_at_random_moments),
