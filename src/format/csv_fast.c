@@ -61,6 +61,7 @@ static void find_ends(csv_rows *r)
     }
     r->n_ends = count;
     r->n_lines = ln;
+    r->odd[0] = UINT32_MAX;
 }
 
 static inline bool eight_small(const uint8_t *at, size_t from, const uint32_t *ends, float *x)
@@ -69,6 +70,12 @@ static inline bool eight_small(const uint8_t *at, size_t from, const uint32_t *e
     (void)from;
     (void)ends;
     (void)x;
+    return false;
+}
+
+static bool all_fields(csv_rows *r)
+{
+    (void)r;
     return false;
 }
 
@@ -92,13 +99,25 @@ static inline bool number(const uint8_t *at, size_t n, float *out, doubt *d)
     return true;
 }
 
+const csv_kernel *csv_kernel_at(int i)
+{
+#if defined(__x86_64__)
+    static const csv_kernel *const kernels[] = {&csv_kernel_base, &csv_kernel_avx2, &csv_kernel_avx512};
+#else
+    static const csv_kernel *const kernels[] = {&csv_kernel_base};
+#endif
+    int best = (int)cpu_detect();
+
+    return i <= best ? kernels[best - i] : NULL;
+}
+
 /* ---- blocks ----------------------------------------------------------------------------- */
 
 typedef struct reading {
     const seek_file *f;
     const csv_plan *plan;
     const csv_kernel *kernel;
-    uint8_t *block; /* size + CSV_SLACK bytes */
+    uint8_t *memory, *block; /* size bytes, CSV_SLACK more on either side */
     size_t size, n; /* n bytes are there */
     uint64_t at; /* of the file: what comes next */
     int64_t most; /* rows that the file's bytes can hold */
@@ -183,10 +202,6 @@ static manta_status read_blocks(reading *k, bool *odd)
         uint64_t left = k->f->size - k->at;
         size_t room = k->size - k->n, n = left < room ? (size_t)left : room;
         TRY(seek_read(k->f, k->at, k->block + k->n, n, "records"));
-        if (memchr(k->block + k->n, '"', n)) {
-            *odd = true;
-            return MANTA_OK;
-        }
         k->n += n;
         k->at += n;
         last = k->at == k->f->size;
@@ -204,23 +219,27 @@ manta_status csv_fast_read(const seek_file *f, const csv_plan *p, csv_table *t, 
     *odd = false;
     t->columns = p->fields - (p->label >= 0);
     k.most = (int64_t)(left / (2 * (uint64_t)p->fields)) + 1;
-    k.kernel = &csv_kernel_base;
-#if defined(__x86_64__)
-    if (cpu_detect() >= CPU_AVX2) k.kernel = &csv_kernel_avx2;
-#endif
+    k.kernel = p->kernel ? p->kernel : csv_kernel_at(0);
     k.size = left + 1 < BLOCK ? (size_t)left + 1 : BLOCK;
-    k.block = mem_try_raw(k.size + 1 + CSV_SLACK);
+    k.memory = mem_try_raw(k.size + 1 + 2 * CSV_SLACK);
     k.r.ends = mem_try_raw((k.size + 1 + 72) * sizeof *k.r.ends);
     k.r.lines = mem_try_raw((k.size + 1 + 72) * sizeof *k.r.lines);
-    if (!k.block || !k.r.ends || !k.r.lines) {
+    k.r.odd = mem_try_raw((k.size / 64 + 3) * sizeof *k.r.odd);
+    k.r.all = mem_try_raw((k.size + 1 + 8) * sizeof *k.r.all);
+    k.r.unsure = mem_try_raw(k.size / 8 + 2);
+    if (!k.memory || !k.r.ends || !k.r.lines || !k.r.odd || !k.r.all || !k.r.unsure) {
         st = manta_fail(MANTA_ENOMEM, "%s: no memory to read it with", f->path);
     } else {
-        memset(k.block, 0, k.size + 1 + CSV_SLACK);
+        memset(k.memory, 0, k.size + 1 + 2 * CSV_SLACK);
+        k.block = k.memory + CSV_SLACK;
         st = read_blocks(&k, odd);
     }
-    mem_try_free(k.block);
+    mem_try_free(k.memory);
     mem_try_free(k.r.ends);
     mem_try_free(k.r.lines);
+    mem_try_free(k.r.odd);
+    mem_try_free(k.r.all);
+    mem_try_free(k.r.unsure);
     t->rows = k.r.rows;
     *whole = k.r.whole;
     if (!st && !*odd) st = make_room(&k, 1); /* so that there is something to point at */

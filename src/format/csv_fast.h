@@ -27,6 +27,7 @@ typedef struct csv_plan {
     int64_t label; /* field from 0 on, or -1 */
     bool allow_nan;
     locale_t c_locale;
+    const struct csv_kernel *kernel; /* NULL: the best */
 } csv_plan;
 
 /* Reads all records into t, labels as doubles; *whole says whether these are
@@ -35,17 +36,21 @@ manta_status csv_fast_read(const seek_file *f, const csv_plan *p, csv_table *t, 
 
 /* ---- between csv_fast.c and its kernels ------------------------------------------- */
 
-/* What may be read behind a block. */
+/* What may be read behind a block, and before it. */
 #define CSV_SLACK 64
 
 /* Complete records in memory, and where their numbers go. */
 typedef struct csv_rows {
     const csv_plan *plan;
-    const uint8_t *at; /* CSV_SLACK bytes behind its end may be read */
+    const uint8_t *at; /* CSV_SLACK bytes before it and behind its end may be read */
     size_t n;
     uint32_t *ends; /* places of commas and line ends; room for n + 64 */
     uint32_t *lines; /* which of `ends` are line ends; the same */
     size_t n_ends, n_lines;
+    uint32_t *odd; /* where 64 bytes begin in which a field is not of the form -12.34, for kernels that
+                      rely on it; then UINT32_MAX. Room for n / 64 + 2 */
+    float *all; /* every field, before it goes to x or y; room for n + 8 */
+    uint8_t *unsure; /* of each eight in `all`: not 0 when one may be wrong; room for n / 8 + 1 */
     float *x;
     double *y;
     int64_t rows; /* converted */
@@ -58,7 +63,10 @@ typedef struct csv_kernel {
     bool (*convert)(csv_rows *r); /* all records; false: odd, or no room */
 } csv_kernel;
 
-extern const csv_kernel csv_kernel_base, csv_kernel_avx2;
+extern const csv_kernel csv_kernel_base, csv_kernel_avx2, csv_kernel_avx512;
+
+/* The kernels that this machine can run, the best first; NULL: no more. */
+const csv_kernel *csv_kernel_at(int i);
 
 /* A field that the kernels are not sure of. False: it is no number, or NaN
  * where none may be. */

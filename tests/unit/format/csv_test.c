@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "format/csv.h"
+#include "format/csv_fast.h"
 #include "scratch.h"
 
 static manta_status parse(const char *text, const char *label, csv_table *t)
@@ -180,6 +181,121 @@ static void compare(const char *text, size_t n, const char *label)
     csv_release(&slow);
 }
 
+/* A number of the plain form, of any length. */
+static int write_plain(char *to, uint64_t *state)
+{
+    double v = ((double)next_random(state) / 0x1p31 - 0.5) * (next_random(state) % 5 ? 4 : 1e6);
+    switch (next_random(state) % 10) {
+    case 0: return sprintf(to, "%d", (int)(next_random(state) % 300));
+    case 1: return sprintf(to, "%.*f", (int)(next_random(state) % 4), v);
+    case 2: return sprintf(to, "%.*f", (int)(next_random(state) % 25), v * 1e-3);
+    case 3: return sprintf(to, "%.17f", v);
+    case 4:
+        return sprintf(to, "%.20f", (double)(float)v + 0.5 * (double)(float)v * 0x1p-23); /* between floats */
+    case 5: return sprintf(to, "%.*f", (int)(next_random(state) % 3), v * 1e15);
+    case 6: return sprintf(to, "%d.", 16777217 + (int)(next_random(state) % 64));
+    case 7: return sprintf(to, "-0.0000000000000000000000000%d", (int)(next_random(state) % 9));
+    default: return sprintf(to, "%.6f", v);
+    }
+}
+
+/* Every kernel that this machine has: where one does not call the text odd, the
+ * slow reader takes it and gives the same. How often they were sure is added up. */
+static int compare_kernels(const char *text, size_t n, int64_t fields, int64_t label)
+{
+    csv_table slow = {0};
+    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    char name[24];
+    int sure = 0;
+
+    snprintf(name, sizeof name, "%d", (int)label);
+    manta_status st =
+        csv_parse_slowly("f.csv", (const uint8_t *)text, n, label < 0 ? NULL : name, true, &slow);
+    for (int i = 0; csv_kernel_at(i); i++) {
+        csv_plan plan = {.fields = fields,
+                         .label = label,
+                         .allow_nan = true,
+                         .c_locale = c_locale,
+                         .kernel = csv_kernel_at(i)};
+        seek_file f = seek_over("f.csv", (const uint8_t *)text, n);
+        csv_table fast = {0};
+        bool whole, odd;
+        assert_int_equal(csv_fast_read(&f, &plan, &fast, &whole, &odd), MANTA_OK);
+        seek_close(&f);
+        if (odd) continue;
+        sure++;
+        assert_int_equal(st, MANTA_OK);
+        assert_int_equal(fast.rows, slow.rows);
+        assert_int_equal(fast.columns, slow.columns);
+        assert_memory_equal(fast.x, slow.x, (size_t)(slow.rows * slow.columns) * sizeof(float));
+        assert_int_equal(slow.y && slow.y_dtype == MANTA_DTYPE_I64, slow.y && whole);
+        for (int64_t k = 0; slow.y && k < slow.rows; k++) { /* whose labels are doubles still */
+            double y = ((const double *)fast.y)[k];
+            if (whole) assert_int_equal((int64_t)y, ((const int64_t *)slow.y)[k]);
+            if (!whole) assert_true((float)y == ((const float *)slow.y)[k]);
+        }
+        csv_release(&fast);
+    }
+    csv_release(&slow);
+    freelocale(c_locale);
+    return sure;
+}
+
+static size_t write_table(char *text, size_t size, int columns, int odd, uint64_t *seed)
+{
+    size_t n = 0;
+
+    while (n < size - 4096) {
+        for (int k = 0; k < columns; k++) {
+            if (k) text[n++] = ',';
+            bool plain = next_random(seed) % 1000 >= (unsigned)odd;
+            n += (size_t)(plain ? write_plain(text + n, seed) : write_number(text + n, seed));
+        }
+        n += (size_t)sprintf(text + n, "%s", columns % 2 ? "\n" : "\r\n");
+    }
+    return n;
+}
+
+static void test_kernels(void **state)
+{
+    (void)state;
+    size_t size = 300 << 10; /* more than a block */
+    char *text = malloc(size);
+    uint64_t seed = 7;
+    int kernels = 0;
+
+    while (csv_kernel_at(kernels)) kernels++;
+    for (int columns = 1; columns < 22; columns += columns < 6 ? 1 : 5) {
+        size_t n = write_table(text, size, columns, columns == 5 ? 100 : 1, &seed);
+        assert_int_equal(compare_kernels(text, n, columns, -1), kernels);
+        if (columns > 1) assert_int_equal(compare_kernels(text, n, columns, columns / 2), kernels);
+    }
+    free(text);
+}
+
+/* One byte of a plain table changed: another number, or no number any more. */
+static void test_kernels_and_a_changed_byte(void **state)
+{
+    (void)state;
+    static const char bytes[] = ",.-+eE \n\r0123456789x\t\"";
+    char text[6144], kept;
+    uint64_t seed = 3;
+    int sure = 0;
+
+    for (int round = 0; round < 25; round++) {
+        int columns = 1 + round % 11;
+        size_t n = write_table(text, 4096 + 700, columns, 0, &seed);
+        for (int i = 0; i < 60; i++) {
+            size_t at = next_random(&seed) % n;
+            kept = text[at];
+            text[at] = bytes[next_random(&seed) % (sizeof bytes - 1)];
+            sure += compare_kernels(text, n, columns, -1);
+            text[at] = kept;
+        }
+    }
+    assert_true(sure > 100); /* it was not in vain */
+}
+
 /* Wider than eight numbers, longer than a block, line ends of all kinds. */
 static void test_fast_is_slow(void **state)
 {
@@ -259,10 +375,15 @@ static void test_csv_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),       cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_locale),       cmocka_unit_test(test_dataset),
-        cmocka_unit_test(test_fast_is_slow), cmocka_unit_test(test_large_file),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_dataset),
+        cmocka_unit_test(test_fast_is_slow),
+        cmocka_unit_test(test_large_file),
         cmocka_unit_test(test_csv_memory),
+        cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_kernels_and_a_changed_byte),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -1,0 +1,272 @@
+/* csv_fast_avx512.c - plain CSV records, 64 bytes or eight numbers at a time.
+ *
+ * Going through a block, find_ends() also judges the form of its fields: digits
+ * with at most one point behind the first of them, and a minus at the front.
+ * Of the fields of a record where nothing else was seen, all_fields() then has only to
+ * know how long they are. Of each it takes 16 bytes, its first ones if it has
+ * more, so that the last lies at the end of a lane:
+ *
+ *     . . . . . . . . - 1 2 . 3 4 5 6     v
+ *     0 0 0 0 0 0 0 0 0 1 2 . 3 4 5 6     only digits, and where the point is
+ *     0 0 0 0 0 0 0 0 0 0 1 2 3 4 5 6     what is before the point, one to the right
+ *
+ * which is one whole number, D, and a power of ten. What was left off is less
+ * than one unit of D: the number lies between D and D + 1 of these. Where both,
+ * each with the rounding errors against it, are the same float, that is it. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "format/csv_fast.h"
+
+#define KERNEL csv_kernel_avx512
+#include "format/csv_doubt_avx2.inc"
+#include "format/csv_rows.inc"
+#include "format/csv_number_avx2.inc"
+
+/* ---- separators, and the form of fields ------------------------------------------------ */
+
+/* In a general register: the compiler would go on in mask registers, which are slow
+ * at arithmetic, the more so for "and not". */
+static inline uint64_t general(uint64_t mask)
+{
+    __asm__("" : "+r"(mask));
+    return mask;
+}
+
+static inline uint64_t without(uint64_t a, uint64_t b)
+{
+    return a & general(~b);
+}
+
+/* What the bytes before these 64 say of them. */
+typedef struct before {
+    uint64_t separator, comma, digit, minus; /* the last byte: 1 or 0 */
+    uint64_t point; /* 1: the field that goes on here has had its point */
+} before;
+
+/* Whether a field in these 64 bytes is of another form, or empty. s, c, d, p and m:
+ * which bytes are separators, commas among them, digits, points and minuses. */
+static inline bool odd_form(before *b, uint64_t s, uint64_t c, uint64_t d, uint64_t p, uint64_t m,
+                            uint64_t all)
+{
+    uint64_t event = s | p, quiet = ~event, after = p << 1 | b->point, run;
+    /* From behind each point the sum runs through what is neither separator nor
+     * point and sets the bit of the next that is. */
+    bool on = __builtin_add_overflow(quiet, after & quiet, &run);
+    uint64_t second = ((run & event) | (after & event)) & p;
+    uint64_t odd = without(all, s | d | p | m) | without(m, s << 1 | b->separator) |
+                   without(m << 1 | b->minus, d) | without(p, d << 1 | b->digit) | second |
+                   (s & (c << 1 | b->comma)) | (c & (s << 1 | b->separator));
+
+    *b = (before){
+        .separator = s >> 63, .comma = c >> 63, .digit = d >> 63, .minus = m >> 63, .point = on | p >> 63};
+    return odd != 0;
+}
+
+/* Which bytes of v are c. */
+static inline uint64_t which(__mmask64 all, __m512i v, char c)
+{
+    return general(_mm512_mask_cmpeq_epi8_mask(all, v, _mm512_set1_epi8(c)));
+}
+
+static void find_ends(csv_rows *r)
+{
+    const uint8_t *at = r->at;
+    uint32_t *ends = r->ends, *lines = r->lines, *odd = r->odd;
+    size_t n = r->n, count = 0, ln = 0;
+    /* A byte is a separator when it is what this has at its lower four bits. */
+    const __m512i kind =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\n', 0, ',', '\r', 0, 0));
+    const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    before b = {.separator = 1};
+
+    for (size_t i = 0; i < n; i += 64) {
+        __m512i v = _mm512_loadu_si512(at + i);
+        uint64_t all = n - i < 64 ? ((uint64_t)1 << (n - i)) - 1 : UINT64_MAX;
+        uint64_t s = general(_mm512_mask_cmpeq_epi8_mask(all, v, _mm512_shuffle_epi8(kind, v)));
+        uint64_t d =
+            _mm512_mask_cmplt_epu8_mask(all, _mm512_sub_epi8(v, _mm512_set1_epi8('0')), _mm512_set1_epi8(10));
+        *odd = (uint32_t)i;
+        uint64_t comma = which(all, v, ',');
+        odd += odd_form(&b, s, comma, general(d), which(all, v, '.'), which(all, v, '-'), all);
+        /* One line's end is noted whether there is one or not, which spares a branch that cannot be guessed. */
+        uint64_t line = without(s, comma);
+        do {
+            lines[ln] = (uint32_t)(count + (size_t)__builtin_popcountll(s & ((line & -line) - 1)));
+            ln += line != 0;
+            line &= line - 1;
+        } while (line);
+        for (unsigned j = 0; j < 64; j += 16) {
+            __mmask16 k = (__mmask16)(s >> j);
+            unsigned found = (unsigned)__builtin_popcount(k);
+            __m512i place =
+                _mm512_maskz_compress_epi32(k, _mm512_add_epi32(places, _mm512_set1_epi32((int)(i + j))));
+            if (found <= 4) { /* a store over two cache lines takes long */
+                _mm_storeu_si128((__m128i *)(void *)(ends + count), _mm512_castsi512_si128(place));
+            } else {
+                _mm512_storeu_si512(ends + count, place);
+            }
+            count += found;
+        }
+    }
+    /* all_fields() looks at eight whether they are the record's or not. */
+    for (int j = 0; j < 8; j++) ends[count + (size_t)j] = (uint32_t)n - 1;
+    r->n_ends = count;
+    r->n_lines = ln;
+    *odd = UINT32_MAX;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------- */
+
+/* 10^(place of the point - 16); without a point, and with one in place 16, 1. Each
+ * a little too small, and a little too large. */
+#define BELOW(x) ((x) * (1 - 0x1p-50))
+#define ABOVE(x) ((x) * (1 + 0x1p-50))
+#define POWERS(f)                                                                                            \
+    {                                                                                                        \
+        f(1e0), f(1e-15), f(1e-14), f(1e-13), f(1e-12), f(1e-11), f(1e-10), f(1e-9), f(1e-8), f(1e-7),       \
+            f(1e-6), f(1e-5), f(1e-4), f(1e-3), f(1e-2), f(1e-1)                                             \
+    }
+static const double below[16] __attribute__((aligned(64))) = POWERS(BELOW);
+static const double above[16] __attribute__((aligned(64))) = POWERS(ABOVE);
+
+/* Constants in registers, for all of a record: read through a pointer that the
+ * compiler cannot see through, because it would make each of them again where it
+ * is used. */
+typedef struct kept {
+    __m512i place, zero_char, ten, point, minus, mark, low, tens, hundreds, tens4, tens8, evens;
+} kept;
+
+static const union {
+    uint8_t bytes[12][64];
+    struct {
+        uint8_t place[64], zero_char[64], ten[64], point[64], minus[64], mark[64];
+        uint64_t low[8];
+        uint16_t tens[32];
+        uint32_t hundreds[16], tens4[16];
+        uint64_t tens8[8], evens[8];
+    } as;
+} kept_values
+    __attribute__((aligned(64))) = {.as = {
+#define LANES(...)                                                                                           \
+    {                                                                                                        \
+        __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, __VA_ARGS__                                                   \
+    }
+#define SIXTEEN(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
+#define EIGHT(x)   x, x, x, x, x, x, x, x
+                                        .place = LANES(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+                                        .zero_char = LANES(SIXTEEN('0')),
+                                        .ten = LANES(SIXTEEN(10)),
+                                        .point = LANES(SIXTEEN((uint8_t)('.' - '0'))),
+                                        .minus = LANES(SIXTEEN((uint8_t)('-' - '0'))),
+                                        .mark = LANES(SIXTEEN(0x80)),
+                                        .low = {EIGHT(0x1f)},
+                                        .tens = {SIXTEEN(0x010a), SIXTEEN(0x010a)},
+                                        .hundreds = {SIXTEEN(0x00010064)},
+                                        .tens4 = {SIXTEEN(0x00012710)},
+                                        .tens8 = {EIGHT(100000000)},
+                                        .evens = {0, 2, 4, 6, 8, 10, 12, 14},
+                                    }};
+
+static inline kept keep(void)
+{
+    const uint8_t(*c)[64] = kept_values.bytes;
+    __m512i v[12];
+
+    __asm__("" : "+r"(c));
+    for (int i = 0; i < 12; i++) v[i] = _mm512_load_si512(c[i]);
+    return (kept){v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]};
+}
+
+/* 16 bytes of the field that begins at `from` and ends at `end`, its last byte last. */
+static inline __m128i window(const uint8_t *at, size_t from, size_t end)
+{
+    size_t stop = end < from + 16 ? end : from + 16;
+
+    return _mm_loadu_si128((const __m128i *)(const void *)(at + stop - 16));
+}
+
+/* The first byte of each lane in all its bytes. */
+static inline __m512i spread(__m512i v)
+{
+    return _mm512_shuffle_epi8(v, _mm512_setzero_si512());
+}
+
+/* Four fields, the lengths of which are in the lanes of `left`, subtracted from 16.
+ * Gives D in the first half of each lane; *mark: there, the place of the point, and
+ * 128 for a minus. */
+static inline __m512i four(const kept *c, const uint8_t *at, size_t from, const uint32_t *ends, __m512i left,
+                           __m512i *mark)
+{
+    __m512i v = _mm512_castsi128_si512(window(at, from, ends[0]));
+
+    v = _mm512_inserti32x4(v, window(at, (size_t)ends[0] + 1, ends[1]), 1);
+    v = _mm512_inserti32x4(v, window(at, (size_t)ends[1] + 1, ends[2]), 2);
+    v = _mm512_inserti32x4(v, window(at, (size_t)ends[2] + 1, ends[3]), 3);
+    v = _mm512_sub_epi8(v, c->zero_char);
+    __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, spread(left));
+    __mmask64 digit = _mm512_mask_cmplt_epu8_mask(in, v, c->ten);
+    __mmask64 point = _mm512_mask_cmpeq_epi8_mask(in, v, c->point);
+    __mmask64 minus = _mm512_mask_cmpeq_epi8_mask(in, v, c->minus);
+    /* At most one byte of each kind, so that their sum says both. */
+    __m512i m = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(point, c->place), minus, c->mark);
+    m = _mm512_sad_epu8(m, _mm512_setzero_si512());
+    m = _mm512_add_epi64(m, _mm512_shuffle_epi32(m, _MM_PERM_BADC));
+    __m512i dot = spread(_mm512_and_si512(m, c->low));
+    __m512i d = _mm512_maskz_mov_epi8(digit, v);
+    d = _mm512_mask_mov_epi8(d, _mm512_cmple_epu8_mask(c->place, dot), _mm512_bslli_epi128(d, 1));
+    d = _mm512_madd_epi16(_mm512_maddubs_epi16(d, c->tens), c->hundreds);
+    d = _mm512_madd_epi16(_mm512_packus_epi32(d, d), c->tens4);
+    *mark = m;
+    return _mm512_add_epi64(_mm512_mul_epu32(d, c->tens8), _mm512_srli_epi64(d, 32));
+}
+
+static inline __m512d power(const double *table, __m512i place)
+{
+    return _mm512_permutex2var_pd(_mm512_load_pd(table), place, _mm512_load_pd(table + 8));
+}
+
+/* Eight fields. Not 0: one of them may be another number, or is too long and
+ * without a point among its first bytes, so that its power of ten is not known. */
+static inline uint8_t eight(const kept *c, const uint8_t *at, size_t from, const uint32_t *ends, float *x)
+{
+    const __m256i sixteen_bytes = _mm256_set1_epi32(16);
+    const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    __m256i end = _mm256_loadu_si256((const __m256i *)(const void *)ends);
+    __m256i last = _mm256_alignr_epi32(end, _mm256_set1_epi32((int)from - 1), 7);
+    __m256i n = _mm256_sub_epi32(_mm256_sub_epi32(end, last), _mm256_set1_epi32(1));
+    __mmask8 more = _mm256_cmpgt_epu32_mask(n, sixteen_bytes);
+    __m512i left =
+        _mm512_castsi256_si512(_mm256_sub_epi32(sixteen_bytes, _mm256_min_epu32(n, sixteen_bytes)));
+    __m512i left_of = _mm512_permutexvar_epi32(lane, left);
+    __m512i left_of_rest = _mm512_permutexvar_epi32(_mm512_or_si512(lane, _mm512_set1_epi32(4)), left);
+    __m512i marks, marks_of_rest;
+    __m512i least = four(c, at, from, ends, left_of, &marks);
+    __m512i rest = four(c, at, (size_t)ends[3] + 1, ends + 4, left_of_rest, &marks_of_rest);
+
+    least = _mm512_permutex2var_epi64(least, c->evens, rest);
+    marks = _mm512_permutex2var_epi64(marks, c->evens, marks_of_rest);
+    __m512i most = _mm512_mask_add_epi64(least, more, least, _mm512_set1_epi64(1));
+    __m256 f = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(least), power(below, marks)));
+    __m256 g = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(most), power(above, marks)));
+    __mmask8 apart = _mm256_cmp_ps_mask(f, g, _CMP_NEQ_UQ);
+    /* 128 becomes the sign: a ^ (b & c) */
+    __m256i sign = _mm256_slli_epi32(_mm512_cvtepi64_epi32(marks), 24);
+    sign = _mm256_ternarylogic_epi32(_mm256_castps_si256(f), sign, _mm256_set1_epi32(INT32_MIN), 0x78);
+    _mm256_storeu_ps(x, _mm256_castsi256_ps(sign));
+    __mmask8 far = more & _mm512_testn_epi64_mask(marks, c->low);
+    return (uint8_t)(apart | far);
+}
+
+static bool all_fields(csv_rows *r)
+{
+    const kept c = keep();
+    size_t from = 0;
+
+    if (r->n < 4 * r->n_ends) return false; /* small numbers have a way that is faster still */
+    for (size_t k = 0; k < r->n_ends; k += 8) {
+        r->unsure[k / 8] = eight(&c, r->at, from, r->ends + k, r->all + k);
+        from = (size_t)r->ends[k + 7] + 1;
+    }
+    return true;
+}
