@@ -112,12 +112,18 @@ static void gone(refs_book *r, refs_client client)
     }
 }
 
-/* Freeing one object may make those it contains candidates: they join the end
- * of the list that is being walked. */
-static void settle(refs_book *r, refs_actions *out)
+/* Looks at the first n candidates, and at those that contained objects become
+ * by their freeing: whoever has a reference out of one held it, and said what it
+ * took before it let go. The others stay. */
+static void settle(refs_book *r, size_t n, refs_actions *out)
 {
-    for (size_t i = 0; i < r->candidates.n; i++) {
-        uint64_t object = r->candidates.at[i];
+    ids all = r->candidates, later = {0};
+    if (n > all.n) n = all.n;
+    for (size_t i = n; i < all.n; i++) vec_push(&later, all.at[i]);
+    all.n = n;
+    r->candidates = (ids){0};
+    for (size_t i = 0; i < all.n; i++) {
+        uint64_t object = all.at[i];
         entry *e = map_u64_find(&r->entries, object);
         if (!e) continue;
         e->candidate = false;
@@ -127,9 +133,13 @@ static void settle(refs_book *r, refs_actions *out)
         vec_push(out, ((refs_freed){.object = object, .maker = e->maker, .known = e->added}));
         map_u64_remove(&r->entries, object);
         for (size_t k = 0; k < inner.n; k++) count(r, inner.at[k], -1);
+        for (size_t k = 0; k < r->candidates.n; k++) vec_push(&all, r->candidates.at[k]);
+        vec_clear(&r->candidates);
         vec_release(&inner);
     }
-    vec_clear(&r->candidates);
+    vec_release(&r->candidates);
+    vec_release(&all);
+    r->candidates = later;
 }
 
 void refs_step(refs_book *r, refs_event e, refs_actions *out)
@@ -151,13 +161,13 @@ void refs_step(refs_book *r, refs_event e, refs_actions *out)
         break;
     }
     case REFS_GONE: gone(r, e.client); break;
-    case REFS_SETTLE: settle(r, out); break;
+    case REFS_SETTLE: settle(r, e.n, out); break;
     }
 }
 
-bool refs_has_candidates(const refs_book *r)
+size_t refs_candidates(const refs_book *r)
 {
-    return r->candidates.n > 0;
+    return r->candidates.n;
 }
 
 size_t refs_count(const refs_book *r)

@@ -9,9 +9,9 @@
  *
  *  1. Counts may be negative for a while. Nothing is freed when a count
  *     reaches zero; the object becomes a candidate.
- *  2. REFS_SETTLE says that every message that had been sent when the
- *     candidates arose has been read (the daemon makes one pass over all
- *     connections). Whoever passes a reference on lets the daemon know before
+ *  2. REFS_SETTLE says that every message that had been sent when the first
+ *     `n` candidates arose has been read (the daemon makes one pass over all
+ *     connections; those that arise during the pass wait for the next). Whoever passes a reference on lets the daemon know before
  *     it lets the receiver know; so a count that is still zero is zero for
  *     ever, and one that is still negative belongs to an object whose maker
  *     died before it could announce it.
@@ -42,6 +42,7 @@ typedef struct refs_event {
     refs_kind kind;
     uint64_t object, inner;
     refs_client client;
+    size_t n; /* of candidates */
 } refs_event;
 
 /* An object nobody holds any more. `known`: it was added, by `maker`. */
@@ -59,8 +60,8 @@ void refs_free(refs_book *r); /* accepts NULL */
 /* Applies one event and adds what follows to *out. */
 void refs_step(refs_book *r, refs_event e, refs_actions *out);
 
-/* Whether a REFS_SETTLE would have anything to look at. */
-bool refs_has_candidates(const refs_book *r);
+/* How many a REFS_SETTLE would have to look at. */
+size_t refs_candidates(const refs_book *r);
 
 size_t refs_count(const refs_book *r); /* objects in the book */
 int64_t refs_total(const refs_book *r, uint64_t object); /* holds, of all; 0 for an unknown one */

@@ -487,3 +487,9 @@ bool spill_in_memory(const spill_book *b, uint64_t id)
     const segment *g = find(b, id);
     return g && has_memory(g);
 }
+
+bool spill_is_lost(const spill_book *b, uint64_t id)
+{
+    const segment *g = find(b, id);
+    return g && g->state == LOST;
+}

@@ -157,6 +157,7 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     int children = watch_children();
     d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
     d->refs = refs_new();
+    d->objects = directory_new();
     if (spawn_adopt_orphans() || proc_pidfd_open(getpid(), &d->self_pidfd) || loop_new(&d->loop) ||
         loop_watch(d->loop, keeper_pidfd, false, on_keeper, d) ||
         loop_watch(d->loop, children, false, on_child, d) || daemon_memory_init(d))
@@ -164,12 +165,13 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     start_zygote(d);
     daemon_add_client(d, driver, driver_fd, driver_pidfd, false);
     for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d);
-    bool waiting = false;
+    bool waiting = false, more = false;
     while (!d->stop) {
         int due = daemon_memory_tick(d);
-        if (loop_run(d->loop, !waiting || (due >= 0 && due < 2) ? due : 2)) break;
+        if (waiting && (due < 0 || due > 2)) due = 2;
+        if (loop_run(d->loop, more ? 0 : due)) break;
         waiting = daemon_bury(d);
-        daemon_settle(d);
+        more = daemon_settle(d);
     }
     spawn_end_all();
     _exit(0);

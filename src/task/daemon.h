@@ -30,6 +30,7 @@
 #include "net/loop.h"
 #include "net/wire.h"
 #include "os/socket.h"
+#include "store/directory.h"
 #include "store/refs.h"
 #include "store/spill.h"
 #include "task/node.h"
@@ -67,14 +68,10 @@ typedef struct segment {
 
 typedef struct copier copier; /* daemon_memory.c */
 
-typedef enum object_state { PROMISED, READY, BROKEN } object_state;
-
+/* What the directory keeps with an object (store/directory.h). */
 typedef struct object {
-    object_state state;
-    uint32_t maker;
     value v; /* its bytes, when small, are ours */
-    manta_failure *failure;
-    VEC(uint32_t) wanters;
+    manta_failure *failure; /* NULL: it has not failed */
 } object;
 
 typedef enum actor_state { ACTOR_WAITING, ACTOR_STARTING, ACTOR_ALIVE, ACTOR_DEAD } actor_state;
@@ -122,8 +119,7 @@ typedef struct node {
     char spill_error[256]; /* why the last write to disk failed; "": none did */
     MAP_U64(client *) clients;
     MAP_U64(segment *) segments;
-    MAP_U64(object *) objects;
-    VEC(uint64_t) unknown; /* wanted, and nobody has said yet that it makes them */
+    directory *objects;
     MAP_U64(actor *) actors;
     MAP_U64(daemon_group *) groups;
     MAP(uint64_t) names;
@@ -169,8 +165,8 @@ int daemon_memory_tick(node *d);
 bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w);
 void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who);
 /* Frees what nobody holds, and answers those who wait for what nobody makes,
- * after one pass over all connections. */
-void daemon_settle(node *d);
+ * after one pass over all connections. Whether there is more to look at. */
+bool daemon_settle(node *d);
 /* An object that client `maker` holds and that will be there (without a value)
  * when it is fulfilled, or broken. */
 void daemon_promise(node *d, uint64_t id, uint32_t maker);

@@ -105,7 +105,7 @@ static void on_info(node *d, client *c, wire *w)
     wire_put_u32(b, (uint32_t)sched_workers(d->sched));
     wire_put_u32(b, (uint32_t)d->actors.n);
     wire_put_u32(b, (uint32_t)sched_leases(d->sched));
-    wire_put_u64(b, d->objects.n);
+    wire_put_u64(b, directory_count(d->objects));
     spill_usage use = spill_use(d->spill);
     wire_put_u64(b, d->config.store_limit);
     wire_put_u64(b, use.memory);

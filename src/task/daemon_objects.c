@@ -1,51 +1,44 @@
-/* daemon_objects.c - objects: who made them, where they lie, who waits for
- * them. Who holds them is refs.c's to know. */
+/* daemon_objects.c - objects: messages into events of directory.c, and back.
+ * Who holds them is refs.c's to know. */
 #include "task/daemon.h"
 
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "os/spawn.h"
+#include "os/sys.h"
 
-/* ---- objects ---- */
+/* What came with an event and may become the object's. */
+typedef struct news {
+    const value *v;
+    const manta_failure *failure;
+    const void *inner; /* n numbers */
+    uint64_t n;
+    uint32_t holder;
+} news;
 
-static object *object_put(node *d, uint64_t id)
+static object *object_of(node *d, uint64_t id)
 {
-    object **p = map_u64_put(&d->objects, id);
-    if (!*p) *p = mem_new(sizeof(object));
-    return *p;
+    void **data = directory_data(d->objects, id);
+    if (data && !*data) *data = mem_new(sizeof(object));
+    return data ? *data : NULL;
 }
 
-static void tell_object(node *d, uint64_t id, const object *o, client *c)
+static void object_clear(object *o)
 {
-    if (o->state == READY) {
-        proto_begin(&d->out, PROTO_OBJECT);
-        wire_put_u64(&d->out, id);
-        value_put(&d->out, &o->v);
-    } else {
-        proto_begin(&d->out, PROTO_OBJECT_FAILED);
-        wire_put_u64(&d->out, id);
-        failure_put(&d->out, o->failure);
-    }
-    daemon_send(d, c);
+    mem_free((void *)(uintptr_t)o->v.at);
+    mem_free(o->failure);
+    *o = (object){0};
 }
 
-static void object_settled(node *d, uint64_t id, object *o)
+static void object_fails(object *o, const manta_failure *f)
 {
-    for (size_t i = 0; i < o->wanters.n; i++) {
-        client *c = daemon_client(d, o->wanters.at[i]);
-        if (c) tell_object(d, id, o, c);
-    }
-    vec_release(&o->wanters);
-}
-
-static void object_break(node *d, uint64_t id, object *o, const manta_failure *f)
-{
-    if (o->state != PROMISED) return;
-    o->state = BROKEN;
+    object_clear(o);
     o->failure = mem_new(sizeof *f);
     *o->failure = *f;
-    object_settled(d, id, o);
 }
 
 void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who)
@@ -53,6 +46,161 @@ void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, ui
     refs_actions none = {0};
     refs_step(d->refs, (refs_event){.kind = kind, .object = object_id, .inner = inner, .client = who}, &none);
     vec_release(&none);
+}
+
+/* ---- what the directory says is to be done ---- */
+
+static void do_tell(node *d, const directory_action *a)
+{
+    client *c = daemon_client(d, a->client);
+    const object *o = object_of(d, a->object);
+    if (!c || !o) return;
+    proto_begin(&d->out, o->failure ? PROTO_OBJECT_FAILED : PROTO_OBJECT);
+    wire_put_u64(&d->out, a->object);
+    if (o->failure)
+        failure_put(&d->out, o->failure);
+    else
+        value_put(&d->out, &o->v);
+    daemon_send(d, c);
+}
+
+static void do_take(node *d, const directory_action *a, const news *x)
+{
+    object *o = object_of(d, a->object);
+    if (x->failure) {
+        object_fails(o, x->failure);
+        return;
+    }
+    object_clear(o);
+    o->v = *x->v;
+    if (o->v.place.segment) {
+        segment **g = map_u64_find(&d->segments, o->v.place.segment);
+        if (g) (*g)->objects++;
+    } else if (o->v.at) {
+        void *copy = mem_new((size_t)o->v.size);
+        memcpy(copy, o->v.at, (size_t)o->v.size);
+        o->v.at = copy;
+    }
+}
+
+static void do_hold(node *d, const directory_action *a, const news *x)
+{
+    daemon_refs(d, REFS_ADD, a->object, 0, a->client);
+    if (x->holder) daemon_refs(d, REFS_HOLD, a->object, 0, x->holder);
+    for (uint64_t i = 0; i < x->n; i++) {
+        uint64_t id;
+        memcpy(&id, (const char *)x->inner + i * 8, 8);
+        daemon_refs(d, REFS_CONTAIN, a->object, id, 0);
+    }
+}
+
+static void do_rebuild(node *d, const directory_action *a)
+{
+    client *owner = daemon_client(d, a->client);
+    if (!owner) return; /* its end is on the way, and breaks the object */
+    proto_begin(&d->out, PROTO_REBUILD);
+    wire_put_u64(&d->out, a->object);
+    wire_put_text(&d->out, d->spill_error);
+    daemon_send(d, owner);
+}
+
+static void do_break(node *d, const directory_action *a)
+{
+    const client *c = daemon_client(d, a->client);
+    int pid = c ? (int)c->pid : 0;
+    char why[96];
+    manta_failure f = {0};
+    switch (a->why) {
+    case DIRECTORY_MAKER_DIED:
+        f = failure_make(MANTA_FAILED_LOST, MANTA_EDIED, NULL, pid,
+                         "process %d, which was to make the object, %s", pid,
+                         spawn_status_text(c ? c->status : -1, why, sizeof why));
+        break;
+    case DIRECTORY_OWNER_DIED:
+        f = failure_make(MANTA_FAILED_LOST, MANTA_EDIED, NULL, pid,
+                         "the object is lost (%s), and its owner, client %u, is dead", d->spill_error,
+                         a->client);
+        break;
+    case DIRECTORY_RELEASED:
+        f = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0, "the object is released");
+        break;
+    case DIRECTORY_UNKNOWN:
+        f = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0,
+                         "no object of that number exists any more");
+        break;
+    }
+    object_fails(object_of(d, a->object), &f);
+}
+
+/* The maker may use the block again; a dead one's segment goes with its last object. */
+static void do_leave(node *d, const directory_action *a)
+{
+    segment **g = map_u64_find(&d->segments, a->place.segment);
+    client *maker = daemon_client(d, a->client);
+    if (maker) {
+        proto_begin(&d->out, PROTO_FREE);
+        wire_put_u64(&d->out, a->object);
+        daemon_send(d, maker);
+    }
+    object *o = object_of(d, a->object);
+    bool counted = o && o->v.place.segment == a->place.segment && o->v.place.at == a->place.at;
+    if (counted) o->v.place = (store_place){0};
+    if (counted && g && --(*g)->objects == 0 && !(*g)->writer) daemon_drop_segment(d, a->place.segment);
+}
+
+static void do_forget(node *d, uint64_t id)
+{
+    void **data = directory_data(d->objects, id);
+    if (data && *data) {
+        object_clear(*data);
+        mem_free(*data);
+    }
+    directory_end(d->objects, id);
+}
+
+/* Applies an event to the directory and does what follows. */
+static void directory_do(node *d, const directory_event *e, const news *x)
+{
+    directory_actions out = {0};
+    directory_step(d->objects, e, &out);
+    for (size_t i = 0; i < out.n; i++) {
+        const directory_action *a = &out.at[i];
+        switch (a->kind) {
+        case DIRECTORY_DO_TELL: do_tell(d, a); break;
+        case DIRECTORY_DO_TAKE: do_take(d, a, x); break;
+        case DIRECTORY_DO_HOLD: do_hold(d, a, x); break;
+        case DIRECTORY_DO_REBUILD: do_rebuild(d, a); break;
+        case DIRECTORY_DO_BREAK: do_break(d, a); break;
+        case DIRECTORY_DO_LEAVE: do_leave(d, a); break;
+        case DIRECTORY_DO_FORGET: do_forget(d, a->object); break;
+        }
+    }
+    vec_release(&out);
+}
+
+static void fail_object(node *d, uint64_t id, const manta_failure *f)
+{
+    directory_do(d, &(directory_event){.kind = DIRECTORY_FAIL, .object = id}, &(news){.failure = f});
+}
+
+/* ---- messages ---- */
+
+/* Whether the client is dead, also when we have not been told yet: whoever runs
+ * its call again has seen its pidfd. */
+static bool is_dead(node *d, uint32_t id)
+{
+    const client *c = daemon_client(d, id);
+    if (!c || c->dying) return true;
+    struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
+    return os->poll(&p, 1, 0) > 0;
+}
+
+/* A large value lies where its maker says: in a segment it writes. */
+static bool is_placed_well(node *d, const client *c, const value *v)
+{
+    if (!v->place.segment) return true;
+    segment **g = map_u64_find(&d->segments, v->place.segment);
+    return g && (*g)->writer == c->id && v->place.at <= (*g)->size && v->size <= (*g)->size - v->place.at;
 }
 
 static bool add_one(node *d, client *c, wire *w)
@@ -64,27 +212,21 @@ static bool add_one(node *d, client *c, wire *w)
     uint64_t n = wire_u64(w);
     const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
     if (!inner) return false;
-    object *o = object_put(d, id);
-    if (o->state != PROMISED) return true; /* said twice */
-    o->maker = c->id;
-    o->state = READY;
-    o->v = v;
-    if (v.place.segment) {
-        segment **g = map_u64_find(&d->segments, v.place.segment);
-        if (g) (*g)->objects++;
-    } else if (v.at && v.size > 0) {
-        void *copy = mem_new((size_t)v.size);
-        memcpy(copy, v.at, (size_t)v.size);
-        o->v.at = copy;
+    if (!is_placed_well(d, c, &v)) {
+        manta_failure f = failure_make(MANTA_FAILED_LOST, MANTA_ECORRUPT, NULL, (int)c->pid,
+                                       "process %d made an object outside its memory", (int)c->pid);
+        log_error("an object outside its memory", LOG_INT("pid", c->pid));
+        fail_object(d, id, &f);
+        return true;
     }
-    daemon_refs(d, REFS_ADD, id, 0, c->id);
-    if (holder) daemon_refs(d, REFS_HOLD, id, 0, holder);
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t x;
-        memcpy(&x, (const char *)inner + i * 8, 8);
-        daemon_refs(d, REFS_CONTAIN, id, x, 0);
-    }
-    object_settled(d, id, o);
+    bool again = directory_state_of(d->objects, id) == DIRECTORY_READY;
+    directory_do(d,
+                 &(directory_event){.kind = DIRECTORY_ADD,
+                                    .object = id,
+                                    .client = c->id,
+                                    .place = v.place,
+                                    .maker_is_dead = again && is_dead(d, directory_maker(d->objects, id))},
+                 &(news){.v = &v, .holder = holder, .inner = inner, .n = n});
     return true;
 }
 
@@ -95,31 +237,24 @@ static void on_add(node *d, client *c, wire *w)
 
 void daemon_promise(node *d, uint64_t id, uint32_t maker)
 {
-    object *o = object_put(d, id);
-    if (o->maker) return;
-    o->maker = maker;
+    if (directory_maker(d->objects, id)) return;
     daemon_refs(d, REFS_ADD, id, 0, maker);
     daemon_refs(d, REFS_HOLD, id, 0, maker);
+    directory_do(d, &(directory_event){.kind = DIRECTORY_PROMISE, .object = id, .client = maker}, NULL);
 }
 
 void daemon_fulfil(node *d, uint64_t id)
 {
-    object **o = map_u64_find(&d->objects, id);
-    if (!o || (*o)->state != PROMISED) return;
-    (*o)->state = READY;
-    object_settled(d, id, *o);
+    value none = {0};
+    if (directory_state_of(d->objects, id) != DIRECTORY_PROMISED) return;
+    directory_do(
+        d, &(directory_event){.kind = DIRECTORY_ADD, .object = id, .client = directory_maker(d->objects, id)},
+        &(news){.v = &none});
 }
 
 void daemon_break(node *d, uint64_t id, const manta_failure *f)
 {
-    object **o = map_u64_find(&d->objects, id);
-    if (o) object_break(d, id, *o, f);
-}
-
-static void on_promise(node *d, client *c, wire *w)
-{
-    uint64_t id = wire_u64(w);
-    if (!wire_end(w, "promise")) daemon_promise(d, id, c->id);
+    if (directory_state_of(d->objects, id) == DIRECTORY_PROMISED) fail_object(d, id, f);
 }
 
 static void on_fail(node *d, wire *w)
@@ -127,8 +262,18 @@ static void on_fail(node *d, wire *w)
     manta_failure f;
     uint64_t id = wire_u64(w);
     failure_take(w, &f);
-    if (wire_end(w, "failure")) return;
-    object_break(d, id, object_put(d, id), &f);
+    if (!wire_end(w, "failure")) fail_object(d, id, &f);
+}
+
+static void on_missed(node *d, client *c, wire *w)
+{
+    directory_event e = {.kind = DIRECTORY_MISSED, .object = wire_u64(w), .client = c->id};
+    e.place.segment = wire_u64(w);
+    e.place.at = wire_u64(w);
+    if (wire_end(w, "object")) return;
+    segment **g = map_u64_find(&d->segments, e.place.segment);
+    e.is_lost = !g || spill_is_lost(d->spill, e.place.segment);
+    directory_do(d, &e, NULL);
 }
 
 static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
@@ -143,88 +288,41 @@ static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
     }
 }
 
-static void on_want(node *d, client *c, wire *w)
-{
-    uint64_t id = wire_u64(w);
-    if (wire_end(w, "want")) return;
-    object *o = object_put(d, id);
-    if (o->state != PROMISED) {
-        tell_object(d, id, o, c);
-        return;
-    }
-    vec_push(&o->wanters, c->id);
-    if (!o->maker) vec_push(&d->unknown, id);
-}
-
 /* Nobody holds the object any more. */
 static void object_free(node *d, refs_freed f)
 {
     actor **a = map_u64_find(&d->actors, f.object);
-    object **p = map_u64_find(&d->objects, f.object), *o = p ? *p : NULL;
     if (a) daemon_end_actor(d, *a);
-    if (!o) return;
-    if (o->state == PROMISED && o->wanters.n > 0) {
-        manta_failure lost = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0, "the object is released");
-        object_break(d, f.object, o, &lost);
-    }
-    if (o->state == READY && o->v.place.segment) {
-        segment **g = map_u64_find(&d->segments, o->v.place.segment);
-        client *maker = daemon_client(d, o->maker);
-        if (maker) {
-            proto_begin(&d->out, PROTO_FREE);
-            wire_put_u64(&d->out, f.object);
-            daemon_send(d, maker);
-        }
-        if (g && --(*g)->objects == 0 && !(*g)->writer) daemon_drop_segment(d, o->v.place.segment);
-    } else if (o->state == READY) {
-        mem_free((void *)(uintptr_t)o->v.at);
-    }
-    mem_free(o->failure);
-    vec_release(&o->wanters);
-    mem_free(o);
-    map_u64_remove(&d->objects, f.object);
+    directory_do(d, &(directory_event){.kind = DIRECTORY_FREE, .object = f.object}, NULL);
 }
 
-void daemon_settle(node *d)
+bool daemon_settle(node *d)
 {
     refs_actions freed = {0};
-    VEC(uint64_t) unknown = {.at = d->unknown.at, .n = d->unknown.n, .cap = d->unknown.cap};
-    d->unknown.at = NULL;
-    d->unknown.n = d->unknown.cap = 0;
-    if (refs_has_candidates(d->refs) || unknown.n > 0) {
-        daemon_drain_all(d);
-        refs_step(d->refs, (refs_event){.kind = REFS_SETTLE}, &freed);
-    }
+    size_t n = refs_candidates(d->refs), unknown = directory_unknown(d->objects);
+    if (n == 0 && unknown == 0) return false;
+    daemon_drain_all(d);
+    refs_step(d->refs, (refs_event){.kind = REFS_SETTLE, .n = n}, &freed);
     for (size_t i = 0; i < freed.n; i++) object_free(d, freed.at[i]);
-    for (size_t i = 0; i < unknown.n; i++) {
-        object **o = map_u64_find(&d->objects, unknown.at[i]);
-        if (!o || (*o)->maker || (*o)->state != PROMISED) continue;
-        manta_failure lost = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0,
-                                          "no object of that number exists any more");
-        object_break(d, unknown.at[i], *o, &lost);
-        object_free(d, (refs_freed){.object = unknown.at[i]});
-    }
+    directory_do(d, &(directory_event){.kind = DIRECTORY_PASS, .n = unknown}, NULL);
     vec_release(&freed);
-    vec_release(&unknown);
+    return refs_candidates(d->refs) > 0 || directory_unknown(d->objects) > 0;
 }
 
 void daemon_break_promises(node *d, const client *c)
 {
-    char why[96];
-    manta_failure f = failure_make(MANTA_FAILED_LOST, MANTA_EDIED, NULL, (int)c->pid,
-                                   "process %d, which was to make the object, %s", (int)c->pid,
-                                   spawn_status_text(c->status, why, sizeof why));
-    for (size_t i = 0; i < d->objects.n; i++) {
-        object *o = d->objects.at[i].value;
-        if (o->maker == c->id && o->state == PROMISED) object_break(d, d->objects.at[i].key, o, &f);
-    }
+    directory_do(d, &(directory_event){.kind = DIRECTORY_GONE, .client = c->id}, NULL);
 }
 
 bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w)
 {
+    uint64_t id;
     switch (kind) {
     case PROTO_ADD: on_add(d, c, w); return true;
-    case PROTO_PROMISE: on_promise(d, c, w); return true;
+    case PROTO_PROMISE:
+        id = wire_u64(w);
+        if (!wire_end(w, "promise")) daemon_promise(d, id, c->id);
+        return true;
     case PROTO_FAIL: on_fail(d, w); return true;
     case PROTO_HOLD: {
         uint32_t who = wire_u32(w);
@@ -233,7 +331,12 @@ bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w)
         return true;
     }
     case PROTO_DROP: on_counts(d, w, REFS_DROP, c->id); return true;
-    case PROTO_WANT: on_want(d, c, w); return true;
+    case PROTO_WANT:
+        id = wire_u64(w);
+        if (!wire_end(w, "want"))
+            directory_do(d, &(directory_event){.kind = DIRECTORY_WANT, .object = id, .client = c->id}, NULL);
+        return true;
+    case PROTO_MISSED: on_missed(d, c, w); return true;
     default: return false;
     }
 }

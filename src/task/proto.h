@@ -34,6 +34,7 @@ typedef enum proto_kind {
     PROTO_INFO, /* request */
     PROTO_SHUTDOWN,
     PROTO_READY, /* a worker has started */
+    PROTO_MISSED, /* object, place: there is nothing to read there */
     PROTO_SEGMENT_CLOSED, /* segment, n: n of the times it was given are over; 0: it is in use */
     PROTO_GROUP_NEW, /* request, group, how, name, n, shapes... */
     PROTO_GROUP_FIND, /* request, group (0: by name), name */
@@ -57,6 +58,7 @@ typedef enum proto_kind {
     PROTO_CANCEL_TASK, /* task, how */
     PROTO_EXIT,
     PROTO_INFO_IS, /* request, numbers... */
+    PROTO_REBUILD, /* object, why: of yours, and lost: make it again, or FAIL */
     PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
     PROTO_ANSWER, /* request, what the one who asked knows how to read */
     PROTO_GROUP_GONE, /* group */
