@@ -198,7 +198,6 @@ def stage_asan(stage):
     ctest(stage, folder, env={
         "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
                         ":check_initialization_order=1",
-        "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
 
 
@@ -273,10 +272,6 @@ def stage_onednn(stage):
     stage.add(passed=ok, failed=not ok)
 
 
-# libhdf5 1.10 (Debian 12) reads beyond its own memory on some damaged files: seconds of luck
-# decide whether it is seen. These replay their inputs always and are fuzzed only on request
-# (--fuzz SECONDS); until HDF5 is read by code of our own such a file can end the program.
-FUZZED_ON_REQUEST = {"h5", "keras"}
 FUZZ_SECONDS = 3
 
 
@@ -291,8 +286,7 @@ def fuzz_one(stage, folder, program, seconds):
     common = [f"-artifact_prefix={crashes}/", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0",
               "-close_fd_mask=1"]
     env = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
-           "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
-           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+              "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
     saved = sorted(p for p in corpus.rglob("*") if p.is_file()) if corpus.is_dir() else []
     if not saved:
         stage.notes.append(f"{name}: tests/fuzz/corpus/{name} holds nothing to replay")
@@ -302,9 +296,6 @@ def fuzz_one(stage, folder, program, seconds):
         stage.add(passed=ok, failed=not ok)
         if not ok:
             stage.notes.append(f"{name}: a saved input fails")
-    if name in FUZZED_ON_REQUEST and seconds == FUZZ_SECONDS:
-        stage.notes.append(f"{name}: replayed only; --fuzz SECONDS fuzzes it too (libhdf5)")
-        return
     ok = stage.run(program, *common, f"-max_total_time={seconds}", "-max_len=65536", grown,
                    *([corpus] if saved else []), env=env, timeout_s=seconds + 120) == 0
     stage.add(passed=ok, failed=not ok)

@@ -64,7 +64,6 @@ LIBRARY = {
     "jpeglib.h": ["format"],
     "jerror.h": ["format"],
     "curl/": ["format"],
-    "hdf5.h": ["format"],
     "openssl/": ["net"],
     "jansson.h": ["format", "train", "cli", "dash"],
 }

@@ -1,11 +1,13 @@
-/* h5.h - HDF5 files in memory, read through libhdf5.
+/* h5.h - HDF5 files in memory.
  *
- * Only what lies in the file itself is read: hard links, groups, datasets that
- * are contiguous, compact or chunked. Soft and external links, external and
- * virtual datasets are refused, since they would reach for other files. Sizes
- * are checked against the bytes that are there before memory is allocated.
+ * A reader of our own for what h5py, Keras and their like write, in the oldest
+ * form of the format and in the newest: superblocks 0 to 3, groups of all forms,
+ * attributes, datasets in one piece or in chunks (deflate, shuffle, fletcher32).
+ * Only what lies in the file itself is read: soft and external links, external
+ * and virtual datasets are refused, since they would reach for other files.
+ * Sizes are checked against the bytes that are there before memory is allocated.
  *
- * Threads: libhdf5 is not safe for threads; every call here holds one lock. */
+ * Threads: an h5_file is used by one thread at a time. */
 #ifndef FORMAT_H5_H
 #define FORMAT_H5_H
 
@@ -13,10 +15,6 @@
 #include "format/model_file.h"
 
 typedef struct h5_file h5_file;
-
-/* The lock that every call here holds, for who calls libhdf5 itself; its messages are silenced meanwhile. */
-void h5_enter(void);
-void h5_leave(void);
 
 bool h5_is(const uint8_t *data, size_t size);
 
@@ -37,7 +35,8 @@ void h5_names_release(h5_names *names);
 
 /* Adds the dataset at `at` to s as `name`: a view of the file image where it
  * lies there as we need it, else a converted copy. Floating point becomes
- * float32, float64, float16 or bfloat16, integers int64 (int32, uint8). */
+ * float32, float64, float16 or bfloat16, integers int64 (int32, uint8), h5py's
+ * bool one. What nobody wrote has the dataset's fill value. */
 manta_status h5_read(h5_file *f, const char *at, manta_saved *s, const char *name) MANTA_MUST_USE;
 
 /* Shape of the dataset at `at`. */

@@ -1,6 +1,7 @@
 /* h5_out.c - HDF5 files, written as a stream.
  *
  *   superblock (version 0)
+ *   the texts of attributes, in collections (GCOL)
  *   for every group:    object header, local heap with the names, SNOD leaves,
  *                       B-tree nodes above them
  *   for every dataset:  object header (shape, type, fill, place)
@@ -18,6 +19,8 @@
 #include "base/mem.h"
 
 enum {
+    COLLECTION = 4096, /* a collection of texts has at least so many bytes */
+    COLLECTED = 32768, /* and at most so many texts */
     LEAF = 4, /* a SNOD has room for 2 * LEAF entries */
     INTERNAL = 16, /* a B-tree node for 2 * INTERNAL children */
     SNOD_SIZE = 8 + 2 * LEAF * 40,
@@ -28,11 +31,20 @@ enum {
 
 #define UNDEFINED UINT64_MAX
 
+/* A list of texts, or one of them. */
+typedef struct h5_out_attribute {
+    char *name;
+    bool is_list;
+    size_t first; /* number of its first text in the file */
+    VEC(char *) texts;
+} h5_out_attribute;
+
 struct h5_node {
     char *name; /* within its group */
     bool is_dataset;
     manta_array array;
     VEC(int) children; /* of a group; sorted by h5_out_layout() */
+    VEC(h5_out_attribute) attributes; /* of a group */
     uint64_t header; /* address of the object header */
     uint64_t tree, heap; /* of a group */
     uint64_t data; /* of a dataset */
@@ -79,6 +91,19 @@ void h5_out_group(h5_out *o, const char *path)
     (void)group_at(o, path, strlen(path));
 }
 
+bool h5_out_takes(h5_out *o, const char *path)
+{
+    bool ok = !map_find(&o->paths, path);
+
+    for (const char *slash = strchr(path, '/'); slash && ok; slash = strchr(slash + 1, '/')) {
+        char *above = mem_strndup(path, (size_t)(slash - path));
+        const int *node = map_find(&o->paths, above);
+        ok = !node || !o->nodes.at[*node]->is_dataset;
+        mem_free(above);
+    }
+    return ok;
+}
+
 void h5_out_dataset(h5_out *o, const char *path, const manta_array *a)
 {
     const char *slash = strrchr(path, '/');
@@ -92,14 +117,50 @@ void h5_out_dataset(h5_out *o, const char *path, const manta_array *a)
     vec_push(&o->nodes.at[parent]->children, node);
 }
 
+static void add_attribute(h5_out *o, const char *path, const char *name, bool is_list, size_t n,
+                          char *const *texts)
+{
+    int node = group_at(o, path, strlen(path)); /* which may move o->nodes.at */
+    h5_node *g = o->nodes.at[node];
+    h5_out_attribute a = {.name = mem_strdup(name), .is_list = is_list};
+
+    assert(!g->is_dataset && n <= H5_OUT_TEXTS);
+    for (size_t i = 0; i < n; i++) vec_push(&a.texts, mem_strdup(texts[i]));
+    vec_push(&g->attributes, a);
+}
+
+void h5_out_text(h5_out *o, const char *path, const char *name, const char *text)
+{
+    char *copy = mem_strdup(text);
+
+    add_attribute(o, path, name, false, 1, &copy);
+    mem_free(copy);
+}
+
+void h5_out_texts(h5_out *o, const char *path, const char *name, size_t n, char *const *texts)
+{
+    add_attribute(o, path, name, true, n, texts);
+}
+
+static void attribute_release(h5_out_attribute *a)
+{
+    for (size_t i = 0; i < a->texts.n; i++) mem_free(a->texts.at[i]);
+    vec_release(&a->texts);
+    mem_free(a->name);
+}
+
 void h5_out_release(h5_out *o)
 {
     for (size_t i = 0; i < o->nodes.n; i++) {
+        h5_node *n = o->nodes.at[i];
+        for (size_t k = 0; k < n->attributes.n; k++) attribute_release(&n->attributes.at[k]);
+        vec_release(&n->attributes);
         mem_free(o->nodes.at[i]->name);
         vec_release(&o->nodes.at[i]->children);
         mem_free(o->nodes.at[i]);
     }
     vec_release(&o->nodes);
+    vec_release(&o->collections);
     map_release(&o->paths);
     buf_release(&o->head);
     *o = (h5_out){0};
@@ -186,6 +247,107 @@ static void put_dataset(buf *b, h5_node *n)
     put(b, 0, 6);
 }
 
+/* ---- attributes ---- */
+
+/* Fills a collection up to its smallest size, and says at its front how large it became. */
+static void end_collection(buf *b, size_t begin)
+{
+    size_t used = b->n - begin, size = used + 16 > COLLECTION ? used : COLLECTION;
+
+    if (size > used) {
+        put(b, 0, 8); /* number 0: what is free */
+        put(b, size - used, 8);
+        pad_to(b, begin + size);
+    }
+    for (int i = 0; i < 8; i++) b->at[begin + 8 + (size_t)i] = (char)((uint64_t)size >> 8 * i);
+}
+
+/* Text k of the file; *begin is where its collection does. */
+static void put_text(buf *b, h5_out *o, size_t *begin, size_t k, const char *text)
+{
+    if (k % COLLECTED == 0) {
+        if (k) end_collection(b, *begin);
+        *begin = b->n;
+        vec_push(&o->collections, (uint64_t)b->n);
+        buf_add(b, "GCOL", 4);
+        put(b, 1, 4); /* version */
+        put(b, 0, 8); /* its size, to come */
+    }
+    put(b, k % COLLECTED + 1, 2);
+    put(b, 0, 6);
+    put(b, strlen(text), 8);
+    buf_add_text(b, text);
+    align8(b);
+}
+
+/* The texts of all attributes, numbered from 1 in each collection. */
+static void put_texts(buf *b, h5_out *o)
+{
+    size_t k = 0, begin = 0;
+
+    vec_clear(&o->collections);
+    for (size_t i = 0; i < o->nodes.n; i++) {
+        const h5_node *n = o->nodes.at[i];
+        for (size_t j = 0; j < n->attributes.n; j++) {
+            h5_out_attribute *a = &n->attributes.at[j];
+            a->first = k;
+            for (size_t t = 0; t < a->texts.n; t++) put_text(b, o, &begin, k++, a->texts.at[t]);
+        }
+    }
+    if (k) end_collection(b, begin);
+}
+
+static size_t attribute_size(const h5_out_attribute *a)
+{
+    size_t name = (strlen(a->name) + 1 + 7) & ~(size_t)7;
+
+    return 8 + name + 24 + (a->is_list ? 16 : 8) + 16 * a->texts.n;
+}
+
+static void put_attribute_type(buf *b, bool is_text)
+{
+    if (is_text) {
+        put(b, 0x19, 1); /* version 1, of variable length */
+        put(b, 0x101, 3); /* a text, in UTF-8 */
+        put(b, 16, 4);
+        put(b, 0x10, 4); /* of integers */
+        put(b, 1, 4); /* of one byte */
+        put(b, (uint64_t)8 << 16, 4);
+        put(b, 0, 4);
+    } else {
+        put(b, 0x11, 1); /* version 1, floating point */
+        put(b, 0x3f20, 3);
+        put(b, 8, 4);
+        put(b, (uint64_t)64 << 16, 4);
+        put(b, 52 | 11 << 8 | 0 << 16 | 52 << 24, 4);
+        put(b, 1023, 4);
+        put(b, 0, 4);
+    }
+}
+
+static void put_attribute(buf *b, const h5_out *o, const h5_out_attribute *a)
+{
+    put_message(b, 0x000c, attribute_size(a));
+    put(b, 1, 2); /* version */
+    put(b, strlen(a->name) + 1, 2);
+    put(b, a->texts.n ? 20 : 24, 2); /* bytes of the type */
+    put(b, a->is_list ? 16 : 8, 2); /* and of the shape */
+    buf_add_text(b, a->name);
+    buf_add_char(b, 0);
+    align8(b);
+    put_attribute_type(b, a->texts.n > 0);
+    put(b, 1, 1);
+    put(b, a->is_list, 1); /* dimensions */
+    put(b, 0, 6);
+    if (a->is_list) put(b, a->texts.n, 8);
+    for (size_t i = 0; i < a->texts.n; i++) {
+        size_t k = a->first + i, n = strlen(a->texts.at[i]);
+        put(b, n, 4);
+        put(b, n ? o->collections.at[k / COLLECTED] : 0, 8);
+        put(b, n ? k % COLLECTED + 1 : 0, 4);
+    }
+}
+
 /* ---- groups ---- */
 
 static void put_symbol(buf *b, uint64_t name, const h5_node *n)
@@ -236,7 +398,7 @@ static void put_level(buf *b, h5_branches *below, int level)
 /* A group behind everything in it, so that all addresses it names are known. */
 static void put_group(buf *b, h5_out *o, h5_node *g)
 {
-    size_t n = g->children.n, names = 8;
+    size_t n = g->children.n, names = 8, size = 24;
     uint64_t *name = mem_new((n + 1) * sizeof *name), segment;
     h5_branches level = {0};
 
@@ -273,11 +435,13 @@ static void put_group(buf *b, h5_out *o, h5_node *g)
     vec_release(&level);
     mem_free(name);
 
+    for (size_t i = 0; i < g->attributes.n; i++) size += 8 + attribute_size(&g->attributes.at[i]);
     g->header = b->n;
-    put_header(b, 1, 24);
+    put_header(b, 1 + (int)g->attributes.n, size);
     put_message(b, 0x0011, 16);
     put(b, g->tree, 8);
     put(b, g->heap, 8);
+    for (size_t i = 0; i < g->attributes.n; i++) put_attribute(b, o, &g->attributes.at[i]);
 }
 
 static int by_name(const void *x, const void *y, void *ctx)
@@ -322,6 +486,7 @@ static void put_head(h5_out *o)
 
     buf_release(&o->head);
     pad_to(&body, SUPERBLOCK);
+    put_texts(&body, o);
     put_tree(&body, o, o->nodes.at[0]);
     put_superblock(&o->head, o->nodes.at[0], o->size);
     assert(o->head.n == SUPERBLOCK);

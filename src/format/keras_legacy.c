@@ -7,13 +7,13 @@
  *
  * A file of weights alone has what /model_weights has at its root. Weights are
  * matched by order, over the layers that have any; of a layer the trainable
- * ones come first. Written through libhdf5: long attributes need its heaps. */
-#include <hdf5.h>
+ * ones come first. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "format/h5_out.h"
 #include "format/keras_compile.h"
 #include "format/keras_config.h"
 #include "format/keras_lower.h"
@@ -208,185 +208,115 @@ static model_match legacy_probe(const char *path, const uint8_t *head, size_t n)
 
 /* ---- writing ---- */
 
-/* A scalar text of any length. */
-static bool put_text(hid_t at, const char *name, const char *text)
+/* HDF5 limits the size of an attribute; longer lists go to several that are numbered. */
+static void put_list(h5_out *o, const char *at, const char *name, size_t n, char *const *texts)
 {
-    hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate(H5S_SCALAR), a = -1;
-    bool ok = type >= 0 && space >= 0 && H5Tset_size(type, H5T_VARIABLE) >= 0 &&
-              (a = H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT)) >= 0 &&
-              H5Awrite(a, type, &text) >= 0;
-
-    if (a >= 0) H5Aclose(a);
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-    return ok;
-}
-
-/* A list of texts; an empty one as numbers, as Keras does. HDF5 has room for 64 kB in an attribute,
- * of which a text of variable length takes 16 bytes. */
-static bool put_texts(hid_t at, const char *name, size_t n, char *const *texts)
-{
-    hsize_t dims = n;
-    hid_t type = n ? H5Tcopy(H5T_C_S1) : H5Tcopy(H5T_IEEE_F64LE), space = H5Screate_simple(1, &dims, NULL),
-          a = -1;
-    bool ok = type >= 0 && space >= 0 && (!n || H5Tset_size(type, H5T_VARIABLE) >= 0) &&
-              (a = H5Acreate2(at, name, type, space, H5P_DEFAULT, H5P_DEFAULT)) >= 0 &&
-              (!n || H5Awrite(a, type, texts) >= 0);
-
-    if (a >= 0) H5Aclose(a);
-    if (space >= 0) H5Sclose(space);
-    if (type >= 0) H5Tclose(type);
-    return ok;
-}
-
-enum { MOST_TEXTS = 4000 };
-
-static bool put_long_list(hid_t at, const char *name, size_t n, char *const *texts)
-{
-    bool ok = true;
-
-    if (n <= MOST_TEXTS) return put_texts(at, name, n, texts);
-    for (size_t i = 0, part = 0; i < n && ok; i += MOST_TEXTS, part++) {
+    if (n <= H5_OUT_TEXTS) {
+        h5_out_texts(o, at, name, n, texts);
+        return;
+    }
+    for (size_t i = 0, part = 0; i < n; i += H5_OUT_TEXTS, part++) {
         char *numbered = mem_printf("%s%zu", name, part);
-        ok = put_texts(at, numbered, n - i < MOST_TEXTS ? n - i : MOST_TEXTS, texts + i);
+        h5_out_texts(o, at, numbered, n - i < H5_OUT_TEXTS ? n - i : H5_OUT_TEXTS, texts + i);
         mem_free(numbered);
     }
-    return ok;
 }
 
-static bool put_array(hid_t at, const char *path, const manta_array *a)
+/* Names are the user's: with slashes in them, two may meet. */
+static manta_status put_array(h5_out *o, const char *file, const char *at, const manta_array *a)
 {
-    hsize_t dims[MANTA_MAX_DIMS];
-    hid_t links = H5Pcreate(H5P_LINK_CREATE), space, d;
-    hid_t type = a->dtype == MANTA_DTYPE_I64 ? H5T_STD_I64LE : H5T_IEEE_F32LE;
-    bool ok;
-
-    for (int i = 0; i < a->ndim; i++) dims[i] = (hsize_t)a->shape[i];
-    space = a->ndim ? H5Screate_simple(a->ndim, dims, NULL) : H5Screate(H5S_SCALAR);
-    H5Pset_create_intermediate_group(links, 1);
-    d = H5Dcreate2(at, path, type, space, links, H5P_DEFAULT, H5P_DEFAULT);
-    ok = d >= 0 && H5Dwrite(d, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, a->data) >= 0;
-    if (d >= 0) H5Dclose(d);
-    H5Sclose(space);
-    H5Pclose(links);
-    return ok;
-}
-
-static hid_t put_group(hid_t at, const char *name)
-{
-    return H5Gcreate2(at, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    if (!h5_out_takes(o, at)) return manta_fail(MANTA_EINVAL, "%s: two weights would be at /%s", file, at);
+    h5_out_dataset(o, at, a);
+    return MANTA_OK;
 }
 
 /* One layer: its variables, those that train first. */
-static bool put_layer(hid_t weights, const keras_tree *t, const keras_item *item, const keras_state *k,
-                      size_t at, size_t n)
+static manta_status put_layer(h5_out *o, const char *file, const keras_tree *t, const keras_item *item,
+                              const keras_state *k, size_t at, size_t n)
 {
-    hid_t g = put_group(weights, keras_item_name(t, item));
+    char *group = mem_printf("model_weights/%s", keras_item_name(t, item));
     paths names = {0};
-    bool ok = g >= 0;
+    manta_status st = MANTA_OK;
 
     for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = at; i < at + n && ok; i++) {
+        for (size_t i = at; i < at + n && !st; i++) {
             const keras_variable *v = &k->variables.at[i];
-            char *name;
+            char *place;
             if (v->trains != (pass == 0)) continue;
-            name = mem_printf("%s/%s", t->model->name, v->name);
-            ok = put_array(g, name, &k->arrays.at[i]);
-            vec_push(&names, name);
+            vec_push(&names, mem_printf("%s/%s", t->model->name, v->name));
+            place = mem_printf("%s/%s", group, vec_last(&names));
+            st = put_array(o, file, place, &k->arrays.at[i]);
+            mem_free(place);
         }
     }
-    ok = ok && put_texts(g, "weight_names", names.n, names.at);
-    if (g >= 0) H5Gclose(g);
+    if (!st) put_list(o, group, "weight_names", names.n, names.at);
     paths_release(&names);
-    return ok;
+    mem_free(group);
+    return st;
 }
 
-static bool put_weights(hid_t file, const keras_tree *t, const keras_state *k)
+static manta_status put_weights(h5_out *o, const char *file, const keras_tree *t, const keras_state *k)
 {
-    hid_t g = put_group(file, "model_weights");
     paths layers = {0};
-    bool ok = g >= 0;
+    manta_status st = MANTA_OK;
     size_t at = 0;
 
-    for (size_t i = 0; i < t->items.n && ok; i++) {
+    for (size_t i = 0; i < t->items.n && !st; i++) {
         const keras_item *item = &t->items.at[i];
         size_t n = item->layer >= 0 && item->group ? (size_t)t->model->layers[item->layer]->n_variables : 0;
         if (!item->group) continue;
-        ok = put_layer(g, t, item, k, at, n);
+        st = put_layer(o, file, t, item, k, at, n);
         at += n;
         vec_push(&layers, mem_strdup(keras_item_name(t, item)));
     }
-    ok = ok && put_long_list(g, "layer_names", layers.n, layers.at) && put_text(g, "backend", "tensorflow") &&
-         put_text(g, "keras_version", "3.0.5");
-    if (g >= 0) H5Gclose(g);
+    put_list(o, "model_weights", "layer_names", layers.n, layers.at);
+    h5_out_text(o, "model_weights", "backend", "tensorflow");
+    h5_out_text(o, "model_weights", "keras_version", "3.0.5");
     paths_release(&layers);
-    return ok;
+    return st;
 }
 
-static bool put_slots(hid_t file, const keras_state *k)
+static manta_status put_slots(h5_out *o, const char *file, const keras_state *k)
 {
-    hid_t g;
-    paths names = {0};
-    bool ok = true;
-
-    if (!k->slots.n) return true;
-    g = put_group(file, "optimizer_weights");
-    for (size_t i = 0; i < k->slots.n && ok; i++) {
-        ok = put_array(g, k->slot_names.at[i], &k->slots.at[i]);
-        vec_push(&names, mem_strdup(k->slot_names.at[i]));
+    for (size_t i = 0; i < k->slots.n; i++) {
+        char *place = mem_printf("optimizer_weights/%s", k->slot_names.at[i]);
+        manta_status st = put_array(o, file, place, &k->slots.at[i]);
+        mem_free(place);
+        TRY(st);
     }
-    ok = ok && put_long_list(g, "weight_names", names.n, names.at);
-    if (g >= 0) H5Gclose(g);
-    paths_release(&names);
-    return ok;
+    if (k->slots.n) put_list(o, "optimizer_weights", "weight_names", k->slots.n, k->slot_names.at);
+    return MANTA_OK;
 }
 
-static char *json_text(json_t *v)
+static void put_json(h5_out *o, const char *name, json_t *v)
 {
-    char *text = json_dumps(v, JSON_COMPACT), *copy = mem_strdup(text ? text : "{}");
+    char *text = json_dumps(v, JSON_COMPACT);
 
+    h5_out_text(o, "", name, text ? text : "{}");
     free(text);
     json_decref(v);
-    return copy;
 }
 
-/* The file image, made in memory by libhdf5. *out: mem_try_free(). */
-static manta_status make_image(const char *path, const keras_tree *t, const manta_contents *c,
-                               const keras_state *k, void **out, size_t *size)
+static manta_status describe(h5_out *o, const char *file, const keras_tree *t, const manta_contents *c,
+                             const keras_state *k)
 {
     json_t *config = NULL;
-    hid_t access = H5Pcreate(H5P_FILE_ACCESS), file = -1;
-    char *model, *training = NULL;
-    ssize_t n = -1;
-    bool ok;
-    manta_status st = keras_config_write(t, true, &config);
 
-    if (st) {
-        H5Pclose(access);
-        return st;
-    }
-    model = json_text(config);
+    TRY(keras_config_write(t, true, &config));
+    put_json(o, "model_config", config);
+    h5_out_text(o, "", "backend", "tensorflow");
+    h5_out_text(o, "", "keras_version", "3.0.5");
     /* Keras demands an optimizer where there is a training_config. */
-    if (c->optimizer && c->n_losses) training = json_text(keras_compile_write(c, true));
-    ok = H5Pset_fapl_core(access, 1 << 20, 0) >= 0 &&
-         (file = H5Fcreate("manta-legacy", H5F_ACC_TRUNC, H5P_DEFAULT, access)) >= 0 &&
-         put_text(file, "model_config", model) && put_text(file, "backend", "tensorflow") &&
-         put_text(file, "keras_version", "3.0.5") &&
-         (!training || put_text(file, "training_config", training)) && put_weights(file, t, k) &&
-         put_slots(file, k) && H5Fflush(file, H5F_SCOPE_LOCAL) >= 0;
-    if (ok) n = H5Fget_file_image(file, NULL, 0);
-    if (n > 0) *out = mem_try_raw((size_t)n);
-    if (n > 0 && *out && H5Fget_file_image(file, *out, (size_t)n) != n) n = -1;
-    if (n <= 0 || !*out) {
-        st = manta_fail(n > 0 ? MANTA_ENOMEM : MANTA_EINTERNAL, "%s: the HDF5 file could not be made", path);
-    } else {
-        *size = (size_t)n;
-    }
-    if (file >= 0) H5Fclose(file);
-    H5Pclose(access);
-    mem_free(model);
-    mem_free(training);
-    return st;
+    if (c->optimizer && c->n_losses) put_json(o, "training_config", keras_compile_write(c, true));
+    TRY(put_weights(o, file, t, k));
+    TRY(put_slots(o, file, k));
+    h5_out_layout(o);
+    return MANTA_OK;
+}
+
+static manta_status to_file(void *ctx, const void *data, size_t n)
+{
+    return file_writer_write(ctx, data, n);
 }
 
 static manta_status legacy_write(const char *path, const manta_contents *c)
@@ -394,8 +324,8 @@ static manta_status legacy_write(const char *path, const manta_contents *c)
     manta_model *m = NULL;
     keras_tree *t = NULL;
     keras_state k = {0};
-    void *image = NULL;
-    size_t size = 0;
+    h5_out h = {0};
+    file_writer *w = NULL;
     manta_status st;
 
     if (!c->model)
@@ -403,12 +333,14 @@ static manta_status legacy_write(const char *path, const manta_contents *c)
     if ((st = keras_lower(c->model, &m))) goto out;
     t = keras_tree_new(m);
     if ((st = keras_state_collect(path, t, c, &k))) goto out;
-    h5_enter();
-    st = make_image(path, t, c, &k, &image, &size);
-    h5_leave();
-    if (!st) st = file_replace(path, image, size);
+    if ((st = describe(&h, path, t, c, &k))) goto out;
+    if ((st = file_writer_open(path, &w))) goto out;
+    if ((st = file_writer_reserve(w, h.size))) goto out;
+    if ((st = h5_out_emit(&h, to_file, w))) goto out;
+    st = file_writer_commit(w);
 out:
-    mem_try_free(image);
+    file_writer_free(w);
+    h5_out_release(&h);
     keras_state_release(&k);
     keras_tree_free(t);
     manta_model_free(m);
