@@ -50,6 +50,10 @@ OWNER = {
     "events": "format",
     "onnx": "format",
     "train": "train",
+    "checkpoint": "train",
+    "callback": "train",
+    "run": "train",
+    "trainer": "train",
 }
 
 # Headers of libraries, and the only folders that may know of them.
@@ -66,6 +70,7 @@ LIBRARY = {
     "curl/": ["format"],
     "openssl/": ["net"],
     "jansson.h": ["format", "train", "cli", "dash"],
+    "sqlite3.h": ["train"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

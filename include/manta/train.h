@@ -181,6 +181,7 @@ typedef struct manta_event {
     int64_t pid; /* of the new one, or of the dead one */
     double ms; /* from seeing the death to the commit */
     const char *cause; /* "killed by signal 9 (Killed)" */
+    const char *stopped; /* EPOCH_END, END: why a callback has ended the training; NULL: it has not */
 } manta_event;
 
 /* Runs on the calling thread between steps; false ends training after the
@@ -204,6 +205,8 @@ typedef struct manta_fit_options {
                          run; 0: 3 */
     manta_event_fn event;
     void *user;
+    int n_callbacks; /* manta/callback.h: hooks run before `event`, in this order */
+    struct manta_callback *const *callbacks; /* borrowed for the call */
 } manta_fit_options;
 
 /* Trains on d. Columns named as the model's inputs and outputs are fed to

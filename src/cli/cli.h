@@ -10,7 +10,7 @@
 
 #include <manta/status.h>
 
-enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_RESUMABLE = 75, CLI_INTERRUPTED = 130 };
 
 /* The command that runs, for usage sentences: "train", "bench train", or "". */
 void cli_set_command(const char *name);

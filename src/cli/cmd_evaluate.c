@@ -52,11 +52,11 @@ static int report(run *r, manta_status st, double took, const manta_metrics *m)
 
     if (st) progress_break(&r->progress);
     if (st && !stopped) {
-        if (r->json) json_result("failed", NULL, NULL, manta_error_text());
+        if (r->json) json_result("failed", NULL, NULL, NULL, manta_error_text());
         return cli_fail();
     }
     if (r->json) {
-        json_result(stopped ? "interrupted" : "done", stopped ? NULL : m, NULL, NULL);
+        json_result(stopped ? "interrupted" : "done", stopped ? NULL : m, NULL, NULL, NULL);
     } else if (!stopped) {
         progress_evaluated(&r->progress, r->steps, took, m);
     }

@@ -131,7 +131,7 @@ static int report(const options *o, manta_status st, const kept *k)
         json_result(stopped ? "interrupted"
                     : st    ? "failed"
                             : "done",
-                    NULL, st ? NULL : path, st && !stopped ? manta_error_text() : NULL);
+                    NULL, NULL, st ? NULL : path, st && !stopped ? manta_error_text() : NULL);
     } else if (!st) {
         printf("%s prediction%s written to %s\n", work_number(k->rows, rows, sizeof rows),
                k->rows == 1 ? "" : "s", path);

@@ -1,4 +1,5 @@
 /* cmd_train.c - manta train. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "cli/profile.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
+#include "cli/record.h"
 #include "cli/scale.h"
 #include "cli/stop.h"
 #include "cli/work.h"
@@ -23,6 +25,8 @@ static const option_group training = {
          "folder of "
          "images"},
         {"validation", OPTION_TEXT, "D2", "What to evaluate on after every epoch, such as mnist:test"},
+        {"validation-split", OPTION_REAL, "F",
+         "Evaluate on this last part of --data instead (0.2), and train on the rest"},
         {"epochs", OPTION_COUNT, "E", "Passes over the data; 1 when not given"},
         {"initial-epoch", OPTION_INT, "E", "Begin after so many epochs, as a run that went before left off"},
         {"steps-per-epoch", OPTION_COUNT, "S", "Batches of an epoch; the data runs on across epochs"},
@@ -62,11 +66,6 @@ static const option_group output = {
                           "Train so many steps, print where the time of a step goes, node by node, and end"},
                          {"profile-trace", OPTION_TEXT, "FILE",
                           "Where --profile writes its Chrome trace; manta-trace.json when not given"},
-                         {"run-dir", OPTION_LATER, "DIR", "run folders come with the trainer"},
-                         {"resume", OPTION_LATER, NULL, "it comes with checkpoints"},
-                         {"checkpoint-every", OPTION_LATER, "N",
-                          "it comes with checkpoints; --save writes weights at the end"},
-                         {"keep", OPTION_LATER, "N", "it comes with checkpoints"},
                          {"max-failures", OPTION_COUNT, "N",
                           "Give up when a worker has died so often in a row without finishing a step; 3 "
                           "when not given"},
@@ -91,6 +90,9 @@ typedef struct run {
     manta_metrics last; /* of the last epoch that ended, or of the one that was cut */
     bool json;
     progress progress;
+    record record;
+    char why[200]; /* a callback has ended the training */
+    bool quiet; /* nobody reads what is printed any more */
 } run;
 
 /* ---- events ---- */
@@ -143,6 +145,28 @@ static void resize(manta_session *s)
         cli_note("the number of workers stays: %s", manta_error_text());
 }
 
+/* What happened to a worker, in the log of its rank. */
+static void log_worker(run *r, const manta_event *e)
+{
+    char line[240];
+
+    if (!r->record.run) return;
+    if (e->kind == MANTA_EVENT_WORKER) {
+        snprintf(line, sizeof line, "started as process %lld", (long long)e->pid);
+    } else {
+        snprintf(line, sizeof line, "process %lld %s; made up for in %.1f ms, in epoch %lld at step %lld",
+                 (long long)e->pid, e->cause, e->ms, (long long)e->epoch + 1, (long long)e->step + 1);
+    }
+    manta_run_log(r->record.run, e->rank, line);
+}
+
+/* Nobody reads on. A run that leaves something behind is worth finishing. */
+static void unheard(run *r)
+{
+    if (!r->save && !record_is_resumable(&r->record)) stop_request();
+    r->quiet = true;
+}
+
 static bool on_event(void *user, manta_session *s, const manta_event *e)
 {
     run *r = user;
@@ -152,13 +176,16 @@ static bool on_event(void *user, manta_session *s, const manta_event *e)
 
     if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
     if (step) resize(s);
+    if (e->stopped) snprintf(r->why, sizeof r->why, "%s", e->stopped);
+    if (worker) log_worker(r, e);
+    if (r->quiet) return !stop_requested();
     if (r->profile) {
         if (step && !profile_step(r, s, e)) return false;
     } else if (!r->json) {
         progress_show(&r->progress, e);
-        if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) stop_request();
+        if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) unheard(r);
     } else if ((e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(e)) || (worker && !emit_worker(e))) {
-        stop_request(); /* nobody reads on */
+        unheard(r);
     }
     return !stop_requested();
 }
@@ -198,6 +225,12 @@ static void read_options(run *r)
                                  .event = on_event,
                                  .user = r};
     work_batch(o, 32, &r->fit);
+    record_read(&r->record, o);
+    if (options_text(o, "validation-split")) {
+        double split = options_real(o, "validation-split", 0);
+        if (!(split > 0 && split < 1)) cli_usage("--validation-split: %g, expected between 0 and 1", split);
+        if (options_text(o, "validation")) cli_usage("--validation and --validation-split: give one of them");
+    }
     if (r->fit.initial_epoch >= r->fit.epochs) {
         cli_usage("--initial-epoch %lld leaves nothing of --epochs %lld", (long long)r->fit.initial_epoch,
                   (long long)r->fit.epochs);
@@ -221,6 +254,23 @@ static manta_status load_weights(run *r, const char *file)
     return manta_session_set_learning_rate(r->s, r->r.optimizer.learning_rate);
 }
 
+/* Keras's: the last part is kept back, before anything is shuffled. */
+static manta_status split_data(run *r, double split)
+{
+    int64_t n = manta_dataset_count(r->data), first;
+
+    if (n < 0) return manta_fail(MANTA_EINVAL, "--validation-split: the length of the data is not known");
+    first = (int64_t)((double)n * (1 - split));
+    if (first < 1 || first >= n) {
+        return manta_fail(MANTA_EINVAL, "--validation-split %g of %lld samples leaves one part empty", split,
+                          (long long)n);
+    }
+    r->validation = manta_dataset_skip(manta_dataset_ref(r->data), first);
+    r->data = manta_dataset_take(r->data, first);
+    return manta_dataset_status(r->data) ? manta_dataset_status(r->data)
+                                         : manta_dataset_status(r->validation);
+}
+
 static manta_status open_all(run *r)
 {
     const options *o = r->o;
@@ -236,9 +286,15 @@ static manta_status open_all(run *r)
     if ((st = work_freeze(r->m, options_text(o, "freeze")))) return st;
     if ((st = work_dataset(o, &r->r, r->m, options_text(o, "data"), true, &r->data))) return st;
     if (validation && (st = work_dataset(o, &r->r, r->m, validation, true, &r->validation))) return st;
+    if (options_text(o, "validation-split") && (st = split_data(r, options_real(o, "validation-split", 0))))
+        return st;
     r->fit.validation = r->profile ? NULL : r->validation;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
-    return file || r->saved ? load_weights(r, file) : MANTA_OK;
+    if ((file || r->saved) && (st = load_weights(r, file))) return st;
+    if ((st = record_open(&r->record, o, options_arg(o, 0)))) return st;
+    r->fit.n_callbacks = r->record.n;
+    r->fit.callbacks = r->record.callbacks;
+    return MANTA_OK;
 }
 
 /* "mnist-cnn: 692,138 parameters; mnist: 60,000 samples; 2 threads, avx512" */
@@ -260,14 +316,42 @@ static void introduce(run *r)
     progress_bold(&r->progress, manta_model_name(r->m));
     printf(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
            options_text(r->o, "data"), samples, manta_session_about(r->s));
-    cli_flush();
+    if (!cli_flush()) unheard(r);
+}
+
+/* Says what the run goes on from, and what it could not use. */
+static void tell_start(run *r)
+{
+    const manta_checkpoint_info *i = record_start(&r->record);
+    const char *path = record_start_path(&r->record), *damage = record_damage(&r->record);
+    json_t *event;
+
+    if (damage) cli_note("%s; the one before it is used", damage);
+    if (!r->json && r->record.run) {
+        printf("Run %s in %s\n", manta_run_name(r->record.run), manta_run_path(r->record.run));
+    }
+    if (!i) return;
+    if (!r->json) {
+        printf("Resuming from %s: epoch %lld, after step %lld\n", path, (long long)i->epoch + 1,
+               (long long)i->step);
+        return;
+    }
+    event = json_pack("{s:s, s:s, s:I, s:I}", "event", "resumed", "checkpoint", path, "epoch",
+                      (json_int_t)i->epoch + 1, "step", (json_int_t)i->step);
+    if (damage) json_object_set_new(event, "damaged", json_string(damage));
+    if (!json_emit(event)) unheard(r);
 }
 
 /* ---- after ---- */
 
 static int failed(run *r)
 {
-    if (r->json) json_result("failed", NULL, NULL, manta_error_text());
+    manta_error why;
+
+    manta_error_get(&why);
+    if (record_finish(&r->record, "failed", &r->last, why.text)) cli_note("%s", manta_error_text());
+    manta_error_raise(&why);
+    if (r->json) json_result("failed", NULL, record_checkpoint(&r->record), NULL, manta_error_text());
     return cli_fail();
 }
 
@@ -288,12 +372,20 @@ static int finish(run *r, manta_status st)
             return failed(r);
     }
     if (r->save && manta_session_save(r->s, r->save)) return failed(r);
+    if (!r->last.n && record_start(&r->record))
+        r->last = record_start(&r->record)->metrics; /* nothing was left to do */
+    if (record_finish(&r->record, stopped ? "interrupted" : "done", &r->last, NULL)) return failed(r);
+    if (*r->why && !r->json) printf("Ended early: %s\n", r->why);
     if (r->json) {
-        json_result(stopped ? "interrupted" : "done", &r->last, r->save, NULL);
+        json_result(stopped ? "interrupted" : "done", &r->last, record_checkpoint(&r->record), r->save, NULL);
     } else if (r->save) {
         printf("%s to %s\n", stopped ? "Interrupted; saved" : "Saved", r->save);
-    } else if (stopped) {
+    } else if (stopped && !record_is_resumable(&r->record)) {
         cli_note("interrupted; nothing was saved (--save FILE would have)");
+    }
+    if (stopped && record_is_resumable(&r->record)) {
+        cli_note("interrupted; %s goes on from here", r->record.run ? "--resume" : "the same command");
+        if (stop_is_term()) return CLI_RESUMABLE;
     }
     return stopped ? CLI_INTERRUPTED : CLI_DONE;
 }
@@ -305,14 +397,17 @@ static int train(const options *o)
 
     read_options(&r);
     progress_init(&r.progress);
+    signal(SIGPIPE, SIG_IGN); /* who reads along may leave; the work goes on */
     stop_install();
     scale_install();
     if (open_all(&r)) {
         status = failed(&r);
     } else {
         introduce(&r);
+        tell_start(&r);
         status = finish(&r, manta_fit(r.s, r.data, &r.fit, NULL));
     }
+    record_close(&r.record); /* writers of checkpoints read the session */
     manta_session_close(r.s);
     manta_dataset_unref(r.data);
     manta_dataset_unref(r.validation);
@@ -339,9 +434,9 @@ const command cmd_train = {
         "autoencoder takes the mean squared error to its own input, and adam; linear takes the mean squared "
         "error "
         "and sgd with rate 0.01.\n\n"
-        "Ctrl-C ends after the current step, saves what --save asks for, and exits with status 130; a second "
-        "one "
-        "ends at once.",
+        "Ctrl-C ends after the current step, saves a checkpoint and what --save asks for, and exits with "
+        "status "
+        "130; a second one ends at once. SIGTERM does the same, with status 75 when the run can be resumed.",
     .examples = "  manta train mnist-cnn --data mnist --validation mnist:test --epochs 3 --batch 64\n"
                 "  manta train resnet18 --data fashion-mnist --batch 64 --save fashion.npz\n"
                 "  manta train mlp --data mnist --optimizer sgd --learning-rate 0.1 "
@@ -350,6 +445,6 @@ const command cmd_train = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&training, &recipe_loss_options, &recipe_options, &work_data_options, &weights,
-               &work_run_options, &output},
+               &work_run_options, &record_options, &output},
     .run = train,
 };

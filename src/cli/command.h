@@ -30,7 +30,7 @@ typedef struct option_group {
     const cli_option *options;
 } option_group;
 
-enum { COMMAND_GROUPS = 8 };
+enum { COMMAND_GROUPS = 12 };
 
 typedef struct command {
     const char *name; /* "train", "bench train" */

@@ -27,7 +27,8 @@ bool json_emit(json_t *object)
     return cli_flush();
 }
 
-bool json_result(const char *status, const manta_metrics *metrics, const char *path, const char *error)
+bool json_result(const char *status, const manta_metrics *metrics, const char *checkpoint, const char *path,
+                 const char *error)
 {
     json_t *values = json_object(), *event = json_object();
 
@@ -35,7 +36,7 @@ bool json_result(const char *status, const manta_metrics *metrics, const char *p
     json_object_set_new(event, "event", json_string("result"));
     json_object_set_new(event, "status", json_string(status));
     json_object_set_new(event, "metrics", values);
-    json_object_set_new(event, "checkpoint", json_null());
+    json_object_set_new(event, "checkpoint", checkpoint ? json_string(checkpoint) : json_null());
     json_object_set_new(event, "path", path ? json_string(path) : json_null());
     if (error) json_object_set_new(event, "error", json_string(error));
     return json_emit(event);

@@ -16,6 +16,7 @@ void json_add_metrics(json_t *to, const manta_metrics *m);
 bool json_emit(json_t *object);
 
 /* The event every run ends with. error and path may be NULL, metrics too. */
-bool json_result(const char *status, const manta_metrics *metrics, const char *path, const char *error);
+bool json_result(const char *status, const manta_metrics *metrics, const char *checkpoint, const char *path,
+                 const char *error);
 
 #endif

@@ -17,7 +17,7 @@
 #include "cli/options.h"
 #include "cli/suggest.h"
 
-enum { MOST = 96, FIRST_KEY = 256, MOST_ARGS = 8 };
+enum { MOST = 128, FIRST_KEY = 256, MOST_ARGS = 8 };
 
 struct options {
     const command *c;
@@ -331,6 +331,28 @@ void options_free(options *o)
     for (int i = 0; i < o->n; i++) free(o->text[i]);
     free(o->model);
     free(o);
+}
+
+char *options_json(const options *o)
+{
+    static const char *const left_out[] = {"config", "name", "storage", "run-dir", "resume", "json"};
+    json_t *all = json_object();
+    char *text;
+
+    if (o->n_args) json_object_set_new(all, "model", json_string(o->args[0]));
+    for (int i = 0; i < o->n; i++) {
+        bool out = !o->text[i];
+        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) {
+            out = out || !strcmp(o->option[i]->name, left_out[k]);
+        }
+        if (out) continue;
+        json_object_set_new(all, o->option[i]->name,
+                            o->option[i]->kind == OPTION_FLAG ? json_true() : json_string(o->text[i]));
+    }
+    text = json_dumps(all, JSON_INDENT(1));
+    json_decref(all);
+    if (!text) abort(); /* an option that is not UTF-8 was refused by its reader */
+    return text;
 }
 
 bool options_knows(const options *o, const char *name)

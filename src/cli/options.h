@@ -30,6 +30,10 @@ bool options_knows(const options *o, const char *name);
 /* The i-th argument that is no option; NULL past the last. */
 const char *options_arg(const options *o, int i);
 
+/* What was given, as the JSON object that --config takes; without the options
+ * that say where a run lies. Owned by the caller, free(). */
+char *options_json(const options *o);
+
 /* Reads a comma-separated list of numbers into out[0..cap); returns how many.
  * Ends the process when it is none. */
 int options_reals(const char *name, const char *text, double *out, int cap);

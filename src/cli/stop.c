@@ -6,11 +6,11 @@
 #include "cli/cli.h"
 #include "cli/stop.h"
 
-static volatile sig_atomic_t requested;
+static volatile sig_atomic_t requested, terminated;
 
 static void on_signal(int number)
 {
-    (void)number;
+    terminated = number == SIGTERM;
     if (requested) _exit(CLI_INTERRUPTED);
     requested = 1;
 }
@@ -29,6 +29,11 @@ void stop_install(void)
 bool stop_requested(void)
 {
     return requested;
+}
+
+bool stop_is_term(void)
+{
+    return terminated;
 }
 
 void stop_request(void)

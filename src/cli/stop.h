@@ -14,4 +14,7 @@ bool stop_requested(void);
 /* Asks for the same end from inside the program. */
 void stop_request(void);
 
+/* Whether it was SIGTERM that asked, as who takes a machine back does. */
+bool stop_is_term(void);
+
 #endif

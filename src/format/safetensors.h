@@ -18,6 +18,7 @@
 #include <manta/data.h>
 
 #include "base/status.h"
+#include "os/file.h"
 
 #define SAFETENSORS_MAX_HEADER 100000000
 
@@ -78,5 +79,9 @@ const char *safetensors_note(const safetensors *s, const char *key); /* NULL whe
  * MANTA_EINVAL two of one name, a name that is reserved or not UTF-8. */
 manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
                                const safetensors_pair *metadata) MANTA_MUST_USE;
+
+/* The same; *sum gets size and crc32c of the file. */
+manta_status safetensors_write_sum(const char *path, int n, const manta_column *columns, int n_metadata,
+                                   const safetensors_pair *metadata, file_sum *sum) MANTA_MUST_USE;
 
 #endif

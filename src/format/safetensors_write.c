@@ -145,6 +145,14 @@ static manta_status put(void *ctx, const void *data, size_t n)
 manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
                                const safetensors_pair *metadata)
 {
+    file_sum unused;
+
+    return safetensors_write_sum(path, n, columns, n_metadata, metadata, &unused);
+}
+
+manta_status safetensors_write_sum(const char *path, int n, const manta_column *columns, int n_metadata,
+                                   const safetensors_pair *metadata, file_sum *sum)
+{
     const manta_column **order = NULL;
     file_writer *w = NULL;
     buf head = {0};
@@ -164,6 +172,7 @@ manta_status safetensors_write(const char *path, int n, const manta_column *colu
     for (int i = 0; i < n; i++) {
         if ((st = elements_each(&order[i]->array, put, w))) goto out;
     }
+    *sum = file_writer_sum(w);
     st = file_writer_commit(w);
 out:
     file_writer_free(w);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "os/sys.h"
 
@@ -246,4 +247,53 @@ manta_status file_remove(const char *path)
 {
     if (os->unlink(path)) return file_fail(errno, "removing", path);
     return MANTA_OK;
+}
+
+manta_status file_remove_tree(const char *path)
+{
+    file_names names = {0};
+    manta_status st;
+
+    if (!os->unlink(path)) return MANTA_OK;
+    if (errno != EISDIR && errno != EPERM) return file_fail(errno, "removing", path);
+    if ((st = file_list(path, &names))) goto out;
+    for (size_t i = 0; i < names.n && !st; i++) {
+        char *inner = mem_printf("%s/%s", path, names.at[i]);
+        st = file_remove_tree(inner);
+        mem_free(inner);
+    }
+    if (!st && os->rmdir(path)) st = file_fail(errno, "removing", path);
+out:
+    file_names_release(&names);
+    return st;
+}
+
+manta_status file_rename(const char *from, const char *to)
+{
+    if (os->rename(from, to)) return file_fail(errno, "putting in place", to);
+    return MANTA_OK;
+}
+
+manta_status file_sum_of(const char *path, file_sum *out)
+{
+    enum { PIECE = 1 << 20 };
+    file_sum sum = {0};
+    manta_status st = MANTA_OK;
+    char *piece;
+    int fd = open_retry(path, O_RDONLY);
+
+    if (fd < 0) return file_fail(errno, "opening", path);
+    piece = mem_new(PIECE);
+    for (;;) {
+        ssize_t n = os->read(fd, piece, PIECE);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) st = file_fail(errno, "reading", path);
+        if (n <= 0) break;
+        sum.crc = crc32c(sum.crc, piece, (size_t)n);
+        sum.size += (uint64_t)n;
+    }
+    os->close(fd);
+    mem_free(piece);
+    if (!st) *out = sum;
+    return st;
 }

@@ -61,6 +61,13 @@ manta_status file_writer_write(file_writer *w, const void *data, size_t n) MANTA
 /* Makes what was written the contents of the path; see file_replace(). */
 manta_status file_writer_commit(file_writer *w) MANTA_MUST_USE;
 
+/* How many bytes were written so far, and their crc32c. */
+typedef struct file_sum {
+    uint64_t size;
+    uint32_t crc;
+} file_sum;
+file_sum file_writer_sum(const file_writer *w);
+
 /* Gives back w; what was not committed is gone. Accepts NULL. Cannot fail. */
 void file_writer_free(file_writer *w);
 
@@ -91,6 +98,19 @@ manta_status file_link(const char *from, const char *to) MANTA_MUST_USE;
 
 /* Removes a file. MANTA_ENOENT when there is none. */
 manta_status file_remove(const char *path) MANTA_MUST_USE;
+
+/* Removes a folder and all below it; links are removed, not followed.
+ * MANTA_ENOENT when there is none. */
+manta_status file_remove_tree(const char *path) MANTA_MUST_USE;
+
+/* Renames within a file system: one step, and not yet on the disk. */
+manta_status file_rename(const char *from, const char *to) MANTA_MUST_USE;
+
+/* Brings the names in a folder to disk. A file system that cannot is no failure. */
+manta_status file_sync_folder(const char *path) MANTA_MUST_USE;
+
+/* The size and crc32c of a file, read piece by piece. */
+manta_status file_sum_of(const char *path, file_sum *out) MANTA_MUST_USE;
 
 /* manta_fail() with "<doing> <path>: <strerror(err)>" and the status that fits
  * an errno: ENOENT, EEXIST, EACCES and EPERM, ENOSPC and EDQUOT, ENOMEM,

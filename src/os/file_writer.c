@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "os/sys.h"
 
@@ -37,6 +38,7 @@ struct file_writer {
     char *temp; /* the invariant above */
     int fd; /* -1 when closed */
     size_t n; /* bytes in buffer */
+    file_sum sum; /* of all that was written */
     unsigned char buffer[BUFFER];
 };
 
@@ -102,6 +104,7 @@ manta_status file_writer_open(const char *path, file_writer **out)
     w->temp = NULL;
     w->fd = -1;
     w->n = 0;
+    w->sum = (file_sum){0};
 
     if ((st = open_temp(w))) goto out;
     if ((st = keep_mode(w))) goto out;
@@ -145,6 +148,8 @@ static manta_status flush(file_writer *w)
 
 manta_status file_writer_write(file_writer *w, const void *data, size_t n)
 {
+    w->sum.crc = crc32c(w->sum.crc, data, n);
+    w->sum.size += n;
     if (n >= BUFFER) {
         TRY(flush(w));
         return write_all(w, data, n); /* nothing gained by a copy */
@@ -165,17 +170,26 @@ static int fsync_retry(int fd)
 
 /* Makes the folder's names durable. File systems that cannot (EINVAL) leave
  * nothing better to do. */
-static manta_status sync_folder(const file_writer *w)
+static int sync_names(const char *folder)
 {
     int fd, err = 0;
-    do fd = os->open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    do fd = os->open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     while (fd < 0 && errno == EINTR);
-    if (fd < 0) {
-        err = errno;
-    } else {
-        if (fsync_retry(fd) && errno != EINVAL) err = errno;
-        os->close(fd);
-    }
+    if (fd < 0) return errno;
+    if (fsync_retry(fd) && errno != EINVAL) err = errno;
+    os->close(fd);
+    return err;
+}
+
+manta_status file_sync_folder(const char *path)
+{
+    int err = sync_names(path);
+    return err ? file_fail(err, "bringing to disk", path) : MANTA_OK;
+}
+
+static manta_status sync_folder(const file_writer *w)
+{
+    int err = sync_names(w->folder);
     if (!err) return MANTA_OK;
     return manta_fail(MANTA_EUNKNOWN,
                       "writing %s: it is in place, but may not survive a loss of power: folder %s: %s",
@@ -193,6 +207,11 @@ manta_status file_writer_commit(file_writer *w)
     mem_free(w->temp);
     w->temp = NULL;
     return sync_folder(w);
+}
+
+file_sum file_writer_sum(const file_writer *w)
+{
+    return w->sum;
 }
 
 void file_writer_free(file_writer *w)

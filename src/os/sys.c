@@ -84,6 +84,7 @@ const os_sys os_real = {
     .link = link,
     .unlink = unlink,
     .mkdir = mkdir,
+    .rmdir = rmdir,
     .fdopendir = fdopendir,
     .readdir = readdir,
     .closedir = closedir,

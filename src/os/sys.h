@@ -41,6 +41,7 @@ typedef struct os_sys {
     int (*link)(const char *from, const char *to);
     int (*unlink)(const char *path);
     int (*mkdir)(const char *path, mode_t mode);
+    int (*rmdir)(const char *path);
     DIR *(*fdopendir)(int fd); /* takes fd over when it succeeds */
     struct dirent *(*readdir)(DIR *d);
     int (*closedir)(DIR *d);

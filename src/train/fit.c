@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "train/feed.h"
+#include "train/fitting.h"
 #include "train/group.h"
 #include "train/session.h"
 
@@ -153,7 +154,15 @@ typedef struct teller {
     manta_event e;
     manta_metrics metrics;
     int64_t begin_ns, train_ns;
+    manta_fitting f; /* the same for callbacks */
 } teller;
+
+static void teller_init(teller *t, manta_session *s, const manta_fit_options *o)
+{
+    *t = (teller){.o = o, .s = s, .begin_ns = clock_now_ns()};
+    fitting_init(&t->f, s, o);
+    t->f.logs = &t->metrics;
+}
 
 static bool tell(teller *t, manta_event_kind kind)
 {
@@ -197,10 +206,40 @@ static manta_status open_group(manta_session *s, const manta_fit_options *o, con
     return is_shared(s, PLAN_TRAIN) ? group_open(s, feeds, n, &go, g) : MANTA_OK;
 }
 
+/* Whether anybody wants to look between two steps. */
+static bool is_watched(const teller *t)
+{
+    return t->o->event || t->o->n_callbacks > 0;
+}
+
 static manta_status stopped(const teller *t)
 {
     return manta_fail(MANTA_ECANCELLED, "stopped on request after step %lld of epoch %lld",
                       (long long)t->e.step, (long long)t->e.epoch + 1);
+}
+
+/* Something has happened: hooks, then the event, then the checkpoints that were
+ * asked for, which thus hold what all of them have made of it. */
+static manta_status happen(teller *t, fitting_hook h, manta_event_kind kind)
+{
+    bool on;
+
+    t->f.epoch = t->e.epoch;
+    t->f.steps = t->e.steps;
+    TRY(fitting_run(&t->f, h));
+    t->e.stopped = t->f.stop;
+    on = tell(t, kind);
+    TRY(fitting_settle(&t->f));
+    return on ? MANTA_OK : stopped(t);
+}
+
+/* A batch begins; only callbacks want to know. */
+static manta_status begin_batch(teller *t, fitting_hook h, int64_t step)
+{
+    t->f.batch = step;
+    t->f.epoch = t->e.epoch;
+    t->f.steps = t->e.steps;
+    return fitting_run(&t->f, h);
 }
 
 /* ---- evaluation ---- */
@@ -219,7 +258,8 @@ static manta_status evaluated(teller *t, int64_t step, const double *sums, const
         memset(&t->metrics, 0, sizeof t->metrics);
         session_metrics_of(t->s, sums, prefix, &t->metrics);
     }
-    return tell(t, MANTA_EVENT_VALIDATE_STEP) ? MANTA_OK : stopped(t);
+    t->f.batch = step;
+    return happen(t, HOOK_test_batch_end, MANTA_EVENT_VALIDATE_STEP);
 }
 
 /* The same steps, computed by workers as feed `feed` of the group. */
@@ -228,12 +268,14 @@ static manta_status evaluate_shared(pass *p, group *g, int feed, teller *t, cons
     manta_session *s = p->s;
 
     if (!p->steps) return no_data(prefix);
-    group_begin(g, feed, 0, p->steps, p->o->event != NULL);
-    for (int64_t step = p->o->event ? 0 : p->steps - 1; step < p->steps; step++) {
+    TRY(begin_batch(t, HOOK_test_batch_begin, 0));
+    group_begin(g, feed, 0, 0, p->steps, is_watched(t));
+    for (int64_t step = is_watched(t) ? 0 : p->steps - 1; step < p->steps; step++) {
         TRY(group_await(g, step + 1));
         memcpy(s->eval_sums, group_eval_sums(g), ((size_t)s->l.n_sums + 1) * sizeof(double));
         if (!tell_workers(t, g)) return stopped(t);
         TRY(evaluated(t, step, s->eval_sums, prefix));
+        if (step + 1 < p->steps) TRY(begin_batch(t, HOOK_test_batch_begin, step + 1));
         group_next(g);
     }
     return MANTA_OK;
@@ -250,6 +292,7 @@ static manta_status evaluate_here(pass *p, teller *t, const char *prefix)
     for (int64_t step = 0;; step++) {
         TRY(pass_next(p, step, &f, &first, &more));
         if (!more) return step ? MANTA_OK : no_data(prefix);
+        TRY(begin_batch(t, HOOK_test_batch_begin, step));
         TRY(manta_session_evaluate_step(s, &f));
         TRY(evaluated(t, step, s->eval_sums, prefix));
     }
@@ -275,13 +318,14 @@ static manta_status evaluate_pass(pass *p, group *g, int feed, teller *t, const 
 manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o,
                             manta_metrics *out)
 {
-    teller t = {.o = o ? o : &defaults, .s = s, .begin_ns = clock_now_ns()};
     manta_metrics metrics = {0};
     group *g = NULL;
+    teller t;
     pass p;
     manta_status st;
 
-    o = t.o;
+    if (!o) o = &defaults;
+    teller_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_EVALUATE, o->validation_steps))) goto out;
     t.e.steps = p.steps;
     if ((st = open_group(s, o, &p.feed, 1, &g))) goto out;
@@ -289,11 +333,15 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
         st = stopped(&t);
         goto out;
     }
+    if ((st = fitting_run(&t.f, HOOK_test_begin))) goto out;
     if ((st = evaluate_pass(&p, g, 0, &t, "", &metrics))) goto out;
+    t.metrics = metrics;
+    if ((st = fitting_run(&t.f, HOOK_test_end))) goto out;
     if (out) *out = metrics;
 out:
     group_close(g);
     pass_close(&p);
+    fitting_release(&t.f);
     return st;
 }
 
@@ -305,141 +353,239 @@ manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_o
     manta_array outputs[8];
     manta_feed f;
     int64_t first;
-    bool more;
+    bool more = true;
+    teller t;
     pass p;
     manta_status st;
 
     if (!o) o = &defaults;
     if (s->m->n_outputs > 8) return manta_fail(MANTA_EUNSUPPORTED, "a model of more than 8 outputs");
+    teller_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_PREDICT, 0))) goto out;
-    for (int64_t step = 0;; step++) {
-        if ((st = pass_next(&p, step, &f, &first, &more)) || !more) goto out;
+    t.e.steps = p.steps;
+    if ((st = fitting_run(&t.f, HOOK_predict_begin))) goto out;
+    for (int64_t step = 0; more; step++) {
+        if ((st = pass_next(&p, step, &f, &first, &more))) goto out;
+        if (!more) break;
+        if ((st = begin_batch(&t, HOOK_predict_batch_begin, step))) goto out;
         if ((st = manta_session_forward(s, &f, false, s->m->n_outputs, outputs))) goto out;
         if ((st = take(user, first, f.count, s->m->n_outputs, outputs))) goto out;
+        if ((st = fitting_run(&t.f, HOOK_predict_batch_end))) goto out;
     }
+    st = fitting_run(&t.f, HOOK_predict_end);
 out:
     pass_close(&p);
+    fitting_release(&t.f);
     return st;
 }
 
 /* ---- training ---- */
 
-/* One more step is committed. */
-static manta_status trained(teller *t, int64_t step)
+/* A fit with all that it has open. */
+typedef struct training {
+    pass p, v; /* v is not open without validation data */
+    seat_feed feeds[2];
+    group *g; /* NULL: this process computes */
+    teller t;
+} training;
+
+static manta_status open_workers(training *r)
 {
-    t->e.step = step + 1;
+    r->feeds[0] = r->p.feed;
+    r->feeds[1] = r->v.feed;
+    TRY(open_group(r->p.s, r->t.o, r->feeds, r->v.loader ? 2 : 1, &r->g));
+    return r->g && !tell_workers(&r->t, r->g) ? stopped(&r->t) : MANTA_OK;
+}
+
+static void see_metrics(teller *t, int64_t done)
+{
+    t->e.step = done;
     t->e.samples = (int64_t)session_sums(t->s)[SUM_SAMPLES];
     memset(&t->metrics, 0, sizeof t->metrics);
     session_metrics_of(t->s, session_sums(t->s), "", &t->metrics);
-    return tell(t, MANTA_EVENT_STEP) ? MANTA_OK : stopped(t);
 }
 
-static manta_status train_here(pass *p, teller *t, int64_t epoch)
+/* One more step is committed. */
+static manta_status trained(teller *t, int64_t step)
 {
+    see_metrics(t, step + 1);
+    t->f.batch = step;
+    t->f.next_epoch = t->e.epoch;
+    t->f.next_step = step + 1;
+    return happen(t, HOOK_train_batch_end, MANTA_EVENT_STEP);
+}
+
+/* Steps `first` and on of the epoch. */
+static manta_status train_here(training *r, int64_t first)
+{
+    teller *t = &r->t;
     manta_feed f;
-    int64_t first;
+    int64_t at;
     bool more;
 
-    TRY(manta_loader_seek(p->loader, epoch, 0));
-    if (!tell(t, MANTA_EVENT_EPOCH_BEGIN)) return stopped(t);
-    for (int64_t step = 0;; step++) {
-        TRY(pass_next(p, step, &f, &first, &more));
+    TRY(manta_loader_seek(r->p.loader, t->e.epoch, first));
+    for (int64_t step = first; !t->f.stop; step++) {
+        TRY(pass_next(&r->p, step, &f, &at, &more));
         if (!more) return MANTA_OK;
-        TRY(manta_session_step(p->s, &f));
+        TRY(begin_batch(t, HOOK_train_batch_begin, step));
+        TRY(manta_session_step(r->p.s, &f));
         TRY(trained(t, step));
     }
+    return MANTA_OK;
 }
 
 /* The same steps, computed by workers. Without anybody to tell they are not
  * held up between steps. */
-static manta_status train_shared(pass *p, group *g, teller *t, int64_t epoch)
+static manta_status train_shared(training *r, int64_t first)
 {
-    if (!tell(t, MANTA_EVENT_EPOCH_BEGIN)) return stopped(t);
-    if (!p->steps) return MANTA_OK;
-    group_begin(g, 0, epoch, p->steps, p->o->event != NULL);
-    for (int64_t step = p->o->event ? 0 : p->steps - 1; step < p->steps; step++) {
-        TRY(group_await(g, step + 1));
-        if (!tell_workers(t, g)) return stopped(t);
+    teller *t = &r->t;
+    int64_t steps = r->p.steps;
+
+    if (first >= steps) return MANTA_OK;
+    TRY(begin_batch(t, HOOK_train_batch_begin, first));
+    group_begin(r->g, 0, t->e.epoch, first, steps, is_watched(t));
+    for (int64_t step = is_watched(t) ? first : steps - 1; step < steps; step++) {
+        TRY(group_await(r->g, step + 1));
+        if (!tell_workers(t, r->g)) return stopped(t);
         TRY(trained(t, step));
-        group_next(g);
+        if (t->f.stop && step + 1 < steps) { /* a job cannot be cut short: others take over */
+            group_close(r->g);
+            r->g = NULL;
+            return r->v.loader ? open_workers(r) : MANTA_OK;
+        }
+        if (step + 1 < steps) TRY(begin_batch(t, HOOK_train_batch_begin, step + 1));
+        group_next(r->g);
     }
     return MANTA_OK;
 }
 
-static manta_status validate(pass *v, group *g, teller *t)
+static manta_status validate(training *r)
 {
+    teller *t = &r->t;
     manta_event before = t->e;
     manta_status st;
 
-    if (!v->loader) return MANTA_OK;
+    if (!r->v.loader) return MANTA_OK;
     t->e.step = t->e.samples = 0;
-    t->e.steps = v->steps;
-    if (!tell(t, MANTA_EVENT_VALIDATE)) return stopped(t);
-    st = evaluate_pass(v, g, 1, t, "val_", &t->metrics);
+    t->e.steps = r->v.steps;
+    TRY(happen(t, HOOK_test_begin, MANTA_EVENT_VALIDATE));
+    st = evaluate_pass(&r->v, r->g, 1, t, "val_", &t->metrics);
     t->e = before;
-    return st;
+    return st ? st : fitting_run(&t->f, HOOK_test_end);
 }
 
-static manta_status run_epochs(pass *p, pass *v, group *g, teller *t, int64_t epochs)
+/* A run that is taken up in the middle of an epoch has begun it already: its
+ * callbacks are not told again, and the sums go on. */
+static manta_status begin_epoch(training *r, int64_t epoch, int64_t first)
 {
-    manta_session *s = p->s;
+    manta_session *s = r->p.s;
+    teller *t = &r->t;
+    run_state *run = layout_run(&s->l, s->state);
 
-    for (int64_t epoch = p->o->initial_epoch; epoch < epochs; epoch++) {
-        run_state *run = layout_run(&s->l, s->state);
-        run->epoch = epoch;
-        run->step = 0;
+    run->epoch = epoch;
+    run->step = first;
+    t->e = (manta_event){.epoch = epoch, .epochs = t->f.epochs, .steps = r->p.steps};
+    t->begin_ns = clock_now_ns();
+    t->f.next_epoch = epoch;
+    t->f.next_step = first;
+    if (!first) {
         manta_session_reset_metrics(s);
         memset(&t->metrics, 0, sizeof t->metrics);
-        t->e = (manta_event){.epoch = epoch, .epochs = epochs, .steps = p->steps};
-        t->begin_ns = clock_now_ns();
-        TRY(g ? train_shared(p, g, t, epoch) : train_here(p, t, epoch));
+        return happen(t, HOOK_epoch_begin, MANTA_EVENT_EPOCH_BEGIN);
+    }
+    s->touched = true;
+    see_metrics(t, first);
+    return tell(t, MANTA_EVENT_EPOCH_BEGIN) ? MANTA_OK : stopped(t);
+}
+
+static manta_status run_epochs(training *r)
+{
+    teller *t = &r->t;
+
+    for (int64_t epoch = t->f.first_epoch; epoch < t->f.epochs && !t->f.stop; epoch++) {
+        int64_t first = epoch == t->f.first_epoch ? t->f.first_step : 0;
+        TRY(begin_epoch(r, epoch, first));
+        TRY(r->g ? train_shared(r, first) : train_here(r, first));
         if (!t->e.step) return manta_fail(MANTA_EINVAL, "the training data is empty");
-        TRY(validate(v, g, t));
-        if (!tell(t, MANTA_EVENT_EPOCH_END)) return stopped(t);
+        TRY(validate(r));
+        t->f.next_epoch = epoch + 1;
+        t->f.next_step = 0;
+        TRY(happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
     }
     return MANTA_OK;
 }
 
-static manta_status run_fit(pass *p, pass *v, teller *t, int64_t epochs)
+/* Where to begin must be a place in what is to be done. */
+static manta_status check_start(const training *r)
 {
-    seat_feed feeds[2] = {p->feed, v->feed};
-    group *g = NULL;
+    const manta_fitting *f = &r->t.f;
+
+    if (f->first_epoch < 0 || f->first_step < 0 || f->first_epoch > f->epochs) {
+        if (f->resumed) {
+            return manta_fail(MANTA_EINVAL,
+                              "the checkpoint stands behind epoch %lld, and only %lld are asked for",
+                              (long long)f->first_epoch, (long long)f->epochs);
+        }
+        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)f->first_epoch,
+                          (long long)f->epochs);
+    }
+    if (f->first_step && r->p.steps >= 0 && f->first_step > r->p.steps) {
+        return manta_fail(MANTA_EINVAL,
+                          "the checkpoint stands at step %lld of an epoch, which has %lld now: data, batch "
+                          "or steps per epoch are not those it was made with",
+                          (long long)f->first_step, (long long)r->p.steps);
+    }
+    return MANTA_OK;
+}
+
+static manta_status run_fit(training *r)
+{
+    teller *t = &r->t;
     manta_status st;
 
-    TRY(open_group(p->s, t->o, feeds, v->loader ? 2 : 1, &g));
-    t->e = (manta_event){.epochs = epochs, .steps = p->steps};
-    t->begin_ns = clock_now_ns();
-    if ((g && !tell_workers(t, g)) || !tell(t, MANTA_EVENT_BEGIN)) {
-        st = stopped(t);
-    } else {
-        st = run_epochs(p, v, g, t, epochs);
+    t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = r->p.steps};
+    t->f.next_epoch = t->f.first_epoch;
+    t->f.next_step = t->f.first_step;
+    if (!(st = open_workers(r)) && !(st = happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN))) st = run_epochs(r);
+    if (st == MANTA_ECANCELLED) { /* on request: what callbacks want to keep, they keep now */
+        manta_error why;
+        manta_status late;
+        manta_error_get(&why);
+        if (!(late = fitting_run(&t->f, HOOK_interrupted))) late = fitting_settle(&t->f);
+        if (!late) late = fitting_wait(&t->f);
+        st = late ? late : manta_error_raise(&why);
     }
-    group_close(g);
+    group_close(r->g);
+    r->g = NULL;
     return st;
+}
+
+static manta_status open_passes(training *r, manta_session *s, manta_dataset *d, const manta_fit_options *o)
+{
+    TRY(pass_open(&r->p, s, d, o, PLAN_TRAIN, o->steps_per_epoch));
+    return o->validation ? pass_open(&r->v, s, o->validation, o, PLAN_EVALUATE, o->validation_steps)
+                         : MANTA_OK;
 }
 
 manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out)
 {
-    teller t = {.o = o ? o : &defaults, .s = s};
-    pass p = {0}, v = {0};
-    int64_t epochs;
+    training r = {0};
+    teller *t = &r.t;
     manta_status st;
 
-    o = t.o;
-    epochs = o->epochs ? o->epochs : 1;
-    if (o->initial_epoch < 0 || o->initial_epoch > epochs) {
-        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)o->initial_epoch,
-                          (long long)epochs);
+    if (!o) o = &defaults;
+    teller_init(t, s, o);
+    if ((st = fitting_run(&t->f, HOOK_before_fit))) goto out;
+    if ((st = open_passes(&r, s, d, o)) || (st = check_start(&r))) goto out;
+    st = run_fit(&r);
+    if (!st) {
+        apply_average(&s->l, &s->opt, s->state);
+        st = happen(t, HOOK_train_end, MANTA_EVENT_END);
     }
-    if ((st = pass_open(&p, s, d, o, PLAN_TRAIN, o->steps_per_epoch))) goto out;
-    if (o->validation && (st = pass_open(&v, s, o->validation, o, PLAN_EVALUATE, o->validation_steps)))
-        goto out;
-    st = run_fit(&p, &v, &t, epochs);
-    if (!st) apply_average(&s->l, &s->opt, s->state);
-    if (out) *out = t.metrics;
-    if (!st && !tell(&t, MANTA_EVENT_END)) st = stopped(&t);
+    if (out) *out = t->metrics;
 out:
-    pass_close(&p);
-    pass_close(&v);
+    pass_close(&r.p);
+    pass_close(&r.v);
+    fitting_release(&t->f);
     return st;
 }

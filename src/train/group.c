@@ -450,20 +450,20 @@ manta_status group_await(group *g, int64_t steps)
 
 /* ---- jobs ---- */
 
-void group_begin(group *g, int feed, int64_t epoch, int64_t steps, bool gated)
+void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps, bool gated)
 {
     control *c = g->c;
     int64_t ticket = word_ticket(committed(g));
 
-    g->begin = ticket;
-    g->r.end = g->end = ticket + steps;
+    g->begin = ticket - first; /* where step 0 was, or would have been */
+    g->r.end = g->end = g->begin + steps;
     g->feed = feed;
     g->epoch = epoch;
     if (!g->feeds[feed].train) memset(shared_eval(g->sh, ticket), 0, g->sh->eval_stride);
     c->job.feed = feed;
     c->job.train = g->feeds[feed].train;
     c->job.epoch = epoch;
-    c->job.begin = ticket;
+    c->job.begin = g->begin;
     atomic_store(&c->allowed, gated ? ticket + 1 : g->end);
     g->ticked_ns = clock_now_ns();
     atomic_store(&c->job.end, g->end);

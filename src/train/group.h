@@ -6,7 +6,7 @@
  * caller, as it does when there are no workers:
  *
  *   group_open()
- *     group_begin(feed, epoch, steps)
+ *     group_begin(feed, epoch, 0, steps)
  *       group_await(1), group_next(), group_await(2), group_next(), ...
  *   group_close()
  *
@@ -35,9 +35,9 @@ manta_status group_open(manta_session *s, const seat_feed *feeds, int n_feeds, c
 /* Ends the workers. The session's state is that of the last commit. Accepts NULL. */
 void group_close(group *g);
 
-/* Opens steps 0 .. steps-1 of an epoch. `gated`: each waits for group_next();
- * else they run on. No step may be open. */
-void group_begin(group *g, int feed, int64_t epoch, int64_t steps, bool gated);
+/* Opens steps first .. steps-1 of an epoch. `gated`: each waits for
+ * group_next(); else they run on. No step may be open. */
+void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps, bool gated);
 
 /* Waits until so many steps of the job are committed; the session then has
  * their state, and session sums or group_eval_sums() their sums.

@@ -15,7 +15,8 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "tensor/copy.h"
-#include "train/session.h"
+#include "format/safetensors.h"
+#include "train/checkpoint.h"
 
 typedef VEC(manta_column) columns;
 
@@ -27,7 +28,7 @@ static void add_column(columns *c, char *name, manta_array a)
 /* Calls back for each optimizer array of each parameter: its name and memory. */
 typedef manta_status (*array_fn)(void *ctx, char *name, manta_array a);
 
-static manta_status each_array(const manta_session *s, array_fn fn, void *ctx)
+static manta_status each_array(const manta_session *s, const void *state, array_fn fn, void *ctx)
 {
     const layout *l = &s->l;
     size_t section[5] = {0};
@@ -49,7 +50,7 @@ static manta_status each_array(const manta_session *s, array_fn fn, void *ctx)
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < l->n_params; j++) {
             const graph_variable *g = &s->m->variables[l->params[j].variable];
-            float *at = (float *)((char *)s->state + section[i]) + l->params[j].offset;
+            float *at = (float *)((uintptr_t)state + section[i]) + l->params[j].offset;
             TRY(fn(ctx, mem_printf("optimizer/%s/%s", label[i], g->name),
                    manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, at)));
         }
@@ -63,28 +64,41 @@ static manta_status save_array(void *ctx, char *name, manta_array a)
     return MANTA_OK;
 }
 
-manta_status manta_session_save(const manta_session *s, const char *path)
+static void add_scalar(columns *c, const char *name, manta_dtype t, const void *at)
 {
-    const run_state *run = layout_run(&s->l, s->state);
-    int64_t calls = run->calls, position = run->position, seed = (int64_t)run->seed;
-    double rate = run->learning_rate;
-    columns c = {0};
-    manta_status st;
+    add_column(c, mem_strdup(name), manta_array_of(t, 0, NULL, (void *)(uintptr_t)at));
+}
+
+/* All that files of any format keep of a state. */
+static void add_state(const manta_session *s, const void *state, columns *c)
+{
+    const run_state *run = layout_run(&s->l, state);
 
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
-        add_column(
-            &c, mem_strdup(g->name),
-            manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i)));
+        add_column(c, mem_strdup(g->name),
+                   manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, state, i)));
     }
-    if (s->n_losses) {
-        (void)each_array(s, save_array, &c);
-        add_column(&c, mem_strdup("optimizer/iterations"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &calls));
-        add_column(&c, mem_strdup("optimizer/learning_rate"),
-                   manta_array_of(MANTA_DTYPE_F64, 0, NULL, &rate));
-        add_column(&c, mem_strdup("run/seed"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &seed));
-        add_column(&c, mem_strdup("run/position"), manta_array_of(MANTA_DTYPE_I64, 0, NULL, &position));
-    }
+    if (!s->n_losses) return;
+    (void)each_array(s, state, save_array, c);
+    add_scalar(c, "optimizer/iterations", MANTA_DTYPE_I64, &run->calls);
+    add_scalar(c, "optimizer/learning_rate", MANTA_DTYPE_F64, &run->learning_rate);
+    add_scalar(c, "run/seed", MANTA_DTYPE_I64, &run->seed);
+    add_scalar(c, "run/position", MANTA_DTYPE_I64, &run->position);
+}
+
+static void release_columns(columns *c)
+{
+    for (size_t i = 0; i < c->n; i++) mem_free((char *)(uintptr_t)c->at[i].name);
+    vec_release(c);
+}
+
+manta_status manta_session_save(const manta_session *s, const char *path)
+{
+    columns c = {0};
+    manta_status st;
+
+    add_state(s, s->state, &c);
     st = manta_file_write(path, NULL,
                           &(manta_contents){.model = s->m,
                                             .optimizer = s->n_losses ? &s->opt : NULL,
@@ -94,9 +108,46 @@ manta_status manta_session_save(const manta_session *s, const char *path)
                                             .metrics = s->metrics,
                                             .n_arrays = (int)c.n,
                                             .arrays = c.at});
-    for (size_t i = 0; i < c.n; i++) mem_free((char *)(uintptr_t)c.at[i].name);
-    vec_release(&c);
+    release_columns(&c);
     return st;
+}
+
+/* ---- a checkpoint's: the place within the epoch too ---- */
+
+manta_status checkpoint_write_state(const manta_session *s, const void *state, const blobs *extra,
+                                    const char *folder, file_sum *sum)
+{
+    const run_state *run = layout_run(&s->l, state);
+    char *path = mem_printf("%s/" CHECKPOINT_STATE, folder);
+    safetensors_pair about[] = {{"format", "manta"}, {"model", s->m->name}};
+    int64_t n_sums = s->l.n_sums + 1;
+    columns c = {0};
+    manta_status st;
+
+    add_state(s, state, &c);
+    add_scalar(&c, "run/epoch", MANTA_DTYPE_I64, &run->epoch);
+    add_scalar(&c, "run/step", MANTA_DTYPE_I64, &run->step);
+    add_column(&c, mem_strdup("run/sums"),
+               manta_array_of(MANTA_DTYPE_F64, 1, &n_sums, (void *)(uintptr_t)run->sums));
+    for (size_t i = 0; i < extra->n; i++) {
+        int64_t n = (int64_t)extra->at[i].data.n;
+        add_column(&c, mem_strdup(extra->at[i].name),
+                   manta_array_of(MANTA_DTYPE_U8, 1, &n, extra->at[i].data.at));
+    }
+    st = safetensors_write_sum(path, (int)c.n, c.at, 2, about, sum);
+    release_columns(&c);
+    mem_free(path);
+    return st;
+}
+
+bool checkpoint_find_blob(const manta_saved *saved, const char *name, const void **data, size_t *n)
+{
+    const manta_array *a = manta_saved_find(saved, name);
+
+    if (!a || a->dtype != MANTA_DTYPE_U8 || a->ndim != 1) return false;
+    *data = a->data;
+    *n = (size_t)a->shape[0];
+    return true;
 }
 
 /* ---- loading ---- */
@@ -164,13 +215,13 @@ static manta_status load_optimizer(manta_session *s, const char *path, const man
     int64_t seed = (int64_t)run->seed;
 
     if (!s->n_losses || !calls) return MANTA_OK;
-    TRY(each_array(s, load_array, &l));
+    TRY(each_array(s, s->state, load_array, &l));
     if (l.missing) {
         log_warn("the optimizer state is for another optimizer: it starts fresh", LOG_STR("file", path));
         return MANTA_OK;
     }
     l.check = false;
-    TRY(each_array(s, load_array, &l));
+    TRY(each_array(s, s->state, load_array, &l));
     load_scalar(file, "optimizer/iterations", MANTA_DTYPE_I64, &run->calls);
     load_scalar(file, "optimizer/learning_rate", MANTA_DTYPE_F64, &run->learning_rate);
     load_scalar(file, "run/position", MANTA_DTYPE_I64, &run->position);
@@ -207,5 +258,36 @@ manta_status manta_session_load(manta_session *s, const char *path, bool weights
     TRY(manta_file_read(path, &(manta_read_options){.like = s->m}, &file));
     st = restore(s, path, file, weights_only);
     manta_saved_free(file);
+    return st;
+}
+
+/* Sums of the epoch's metrics so far; of another recipe they are none of ours. */
+static void load_place(manta_session *s, const manta_saved *file)
+{
+    run_state *run = layout_run(&s->l, s->state);
+    const manta_array *sums = manta_saved_find(file, "run/sums");
+
+    load_scalar(file, "run/epoch", MANTA_DTYPE_I64, &run->epoch);
+    load_scalar(file, "run/step", MANTA_DTYPE_I64, &run->step);
+    if (sums && sums->dtype == MANTA_DTYPE_F64 && sums->ndim == 1 && sums->shape[0] == s->l.n_sums + 1)
+        memcpy(run->sums, sums->data, ((size_t)s->l.n_sums + 1) * sizeof(double));
+}
+
+manta_status checkpoint_restore(manta_session *s, const manta_checkpoint *c, const manta_saved *saved,
+                                bool weights_only)
+{
+    TRY(restore(s, manta_checkpoint_path(c), saved, weights_only));
+    if (!weights_only && s->n_losses) load_place(s, saved);
+    return MANTA_OK;
+}
+
+manta_status manta_session_from_checkpoint(manta_session *s, const manta_checkpoint *c, bool weights_only)
+{
+    manta_saved *saved = NULL;
+    manta_status st;
+
+    TRY(manta_checkpoint_arrays(c, &saved));
+    st = checkpoint_restore(s, c, saved, weights_only);
+    manta_saved_free(saved);
     return st;
 }

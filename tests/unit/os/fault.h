@@ -155,6 +155,12 @@ static int fault_mkdir(const char *path, mode_t mode)
     return fault_hit() ? -1 : os_real.mkdir(path, mode);
 }
 
+static int fault_rmdir(const char *path)
+{
+    if (fault_current.spare_unlink) return os_real.rmdir(path);
+    return fault_hit() ? -1 : os_real.rmdir(path);
+}
+
 static DIR *fault_fdopendir(int fd)
 {
     return fault_hit() ? NULL : os_real.fdopendir(fd);
@@ -332,6 +338,7 @@ static const os_sys fault_sys = {
     .link = fault_link,
     .unlink = fault_unlink,
     .mkdir = fault_mkdir,
+    .rmdir = fault_rmdir,
     .fdopendir = fault_fdopendir,
     .readdir = fault_readdir,
     .closedir = fault_closedir,

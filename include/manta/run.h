@@ -1,0 +1,115 @@
+/* manta/run.h - a run is a folder that anyone can read.
+ *
+ *     STORAGE/NAME/config.json      what was asked for; `manta train --config` takes it
+ *                  metrics.jsonl    one JSON object per epoch or report
+ *                  events.out.*     the same for TensorBoard
+ *                  log/rank-N.txt   what each process said
+ *                  checkpoints/     manta/checkpoint.h
+ *                  result.json      how it ended; written last
+ *
+ * One process at a time works in it; a lock of the kernel's says who, and goes
+ * with the process. Two runs never share a name.
+ *
+ * Threads: one at a time. */
+#ifndef MANTA_RUN_H
+#define MANTA_RUN_H
+
+#include <manta/callback.h>
+#include <manta/checkpoint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where runs lie unless told otherwise: $MANTA_STORAGE, or ~/manta-runs. Static. */
+MANTA_API const char *manta_run_storage(void);
+
+typedef struct manta_run manta_run;
+
+typedef struct manta_run_options {
+    const char *folder; /* the run's own; or else: */
+    const char *storage, *name; /* NULL: manta_run_storage(); NULL: `stem` and a free number */
+    const char *stem; /* NULL: "run" */
+    bool resume; /* go on with what is there; a new one when nothing is */
+    const char *config; /* text of a JSON object, kept as config.json; NULL: {} */
+    manta_checkpoints_options checkpoints;
+} manta_run_options;
+
+/* Makes or takes up the folder of a run.
+ * *out: owned, manta_run_close(). MANTA_EEXIST a run of that name is there
+ * already and resume is not set; MANTA_EBUSY it is running now, with its
+ * process; MANTA_EINVAL a name that cannot be one. */
+MANTA_API manta_status manta_run_open(const manta_run_options *o, manta_run **out) MANTA_MUST_USE;
+MANTA_API void manta_run_close(manta_run *r); /* accepts NULL */
+
+MANTA_API const char *manta_run_name(const manta_run *r);
+MANTA_API const char *manta_run_path(const manta_run *r);
+MANTA_API manta_checkpoints *manta_run_checkpoints(manta_run *r); /* borrowed */
+/* The checkpoint that a resumed run goes on from; NULL: the beginning. Borrowed. */
+MANTA_API const manta_checkpoint *manta_run_start(const manta_run *r);
+/* About a checkpoint that was damaged and passed over; NULL: none was. */
+MANTA_API const char *manta_run_damage(const manta_run *r);
+
+/* The callback that keeps the run's record: goes on from the last checkpoint
+ * when the run is resumed, writes metrics and events, saves checkpoints at the
+ * pace of `o` (NULL: every epoch). Last in the list, so that it sees what the
+ * others add. Borrows r. */
+MANTA_API manta_callback *manta_run_recorder(manta_run *r, const manta_checkpointing_options *o);
+
+/* Adds a line to metrics.jsonl and to the events. */
+MANTA_API manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank,
+                                        const manta_metrics *m) MANTA_MUST_USE;
+/* Adds a line to log/rank-N.txt, with the time before it. */
+MANTA_API void manta_run_log(manta_run *r, int rank, const char *line);
+
+/* How it ended: "done", "failed", "interrupted" (goes on with resume). */
+MANTA_API manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last,
+                                        const char *error) MANTA_MUST_USE;
+
+/* ---- reading ---- */
+
+typedef struct manta_run_info {
+    char name[256];
+    char path[1024];
+    char status[16]; /* "running", "done", "failed", "interrupted", "ended" (killed: no result) */
+    int pid; /* of a running one */
+    double began_s, ended_s; /* since 1970; 0: not known */
+    int64_t epoch, step; /* last reported */
+    int n_checkpoints;
+    manta_metrics metrics; /* last reported */
+    char error[440];
+} manta_run_info;
+
+/* MANTA_ENOENT there is no run. */
+MANTA_API manta_status manta_run_read(const char *folder, manta_run_info *out) MANTA_MUST_USE;
+
+/* All runs below `storage` (NULL: manta_run_storage()), newest first. They are
+ * listed from an index, STORAGE/.index.sqlite, which is made and brought up to
+ * date from the folders and may be deleted at any time.
+ * *out: owned, manta_runs_free(); *n may be 0. */
+MANTA_API manta_status manta_runs_list(const char *storage, manta_run_info **out, int *n) MANTA_MUST_USE;
+MANTA_API void manta_runs_free(manta_run_info *runs);
+
+/* A metric over the run: points in the order written, once per (epoch, step). */
+typedef struct manta_run_point {
+    int64_t epoch, step;
+    double value;
+} manta_run_point;
+typedef struct manta_run_series {
+    char name[64];
+    int64_t n;
+    manta_run_point *points;
+} manta_run_series;
+
+/* *out: owned, manta_run_history_free(). */
+MANTA_API manta_status manta_run_history(const char *folder, manta_run_series **out, int *n) MANTA_MUST_USE;
+MANTA_API void manta_run_history_free(manta_run_series *s, int n);
+
+/* Asks a running run to make a checkpoint and end, and waits for it.
+ * MANTA_ENOENT it does not run; MANTA_ETIMEDOUT. */
+MANTA_API manta_status manta_run_stop(const char *folder, int64_t timeout_ms) MANTA_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

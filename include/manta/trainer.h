@@ -1,0 +1,204 @@
+/* manta/trainer.h - a training loop of one's own, run by several workers.
+ *
+ *     static manta_status loop(manta_worker *w)
+ *     {
+ *         const settings *c = manta_worker_config(w, NULL);
+ *         manta_session *s;
+ *         manta_loader *l;
+ *         ...
+ *         TRY(manta_prepare_model(w, model, &compile, NULL, &s));
+ *         TRY(manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = c->batch}, &l));
+ *         for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
+ *             TRY(manta_worker_train_epoch(w, s, l, e, &m));
+ *             TRY(manta_report_session(w, &m, s));         metrics and a checkpoint
+ *         }
+ *         return MANTA_OK;
+ *     }
+ *
+ *     int main(int argc, char **argv)
+ *     {
+ *         manta_init(&argc, &argv, NULL);
+ *         manta_trainer_options o = {
+ *             .loop = loop, .config = &settings, .config_size = sizeof settings,
+ *             .scaling = {.num_workers = 2},
+ *             .run = {.name = "mine", .failure = {.max_failures = 3}, .checkpoints = {.keep = 2}},
+ *             .n_datasets = 1, .datasets = (manta_named_dataset[]){{"train", d}}};
+ *         manta_result *r;
+ *         manta_status st = manta_trainer_fit(&o, &r);
+ *     }
+ *
+ * Workers are actors of the runtime (manta/task.h): processes forked from this
+ * program as it was at manta_init(). The loop runs once in each. When a worker
+ * dies, or its loop fails, all of them are ended and, up to max_failures times,
+ * started again from the last checkpoint; loops begin where
+ * manta_worker_checkpoint() says.
+ *
+ * Reports of metrics are a stream: each rank reports as often as it likes,
+ * nobody waits for anybody. A checkpoint is one for the group: it is committed
+ * when every rank that is still in its loop has given its part of it, and files
+ * of several ranks come to lie in one folder. A rank whose loop has ended is
+ * not waited for. */
+#ifndef MANTA_TRAINER_H
+#define MANTA_TRAINER_H
+
+#include <manta/data.h>
+#include <manta/run.h>
+#include <manta/train.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what to run ---- */
+
+typedef struct manta_worker manta_worker; /* a worker, as its loop sees it */
+typedef manta_status manta_loop_fn(manta_worker *w);
+
+typedef struct manta_scaling_config {
+    int num_workers; /* 0: 1 */
+    int threads_per_worker; /* 0: the cores divided by the workers */
+    const char *resources_per_worker; /* "disk=1"; besides the processors */
+    bool use_gpu; /* MANTA_EUNSUPPORTED: said at fit */
+} manta_scaling_config;
+
+typedef struct manta_failure_config {
+    int max_failures; /* starts after the first; 0: 3; MANTA_NONE: none; MANTA_UNLIMITED (manta/task.h) */
+} manta_failure_config;
+
+/* What happened, for the program's own account; false ends the run. */
+typedef struct manta_report_event {
+    int64_t index; /* of the report of this rank, from 0 */
+    int rank;
+    const manta_metrics *metrics;
+    const char *checkpoint; /* folder, when one was committed with it; else NULL */
+} manta_report_event;
+typedef bool manta_report_fn(void *user, const manta_report_event *e);
+
+typedef struct manta_run_config {
+    const char *name, *storage; /* NULL: "train" numbered; NULL: manta_run_storage() */
+    bool resume; /* a run of that name goes on from its last checkpoint */
+    manta_failure_config failure;
+    manta_checkpoints_options checkpoints; /* num_to_keep, score, order */
+    manta_report_fn *report; /* in this process, as reports come; may be NULL */
+    void *user;
+    bool verbose; /* what workers print goes to this process's output too */
+} manta_run_config;
+
+typedef struct manta_named_dataset {
+    const char *name;
+    manta_dataset *dataset; /* borrowed for the call */
+    bool whole; /* every worker gets all of it; else a shard of its own */
+} manta_named_dataset;
+
+typedef struct manta_trainer_options {
+    manta_loop_fn *loop;
+    const void *config; /* copied to the workers; no pointers in it */
+    size_t config_size;
+    manta_scaling_config scaling;
+    manta_run_config run;
+    int n_datasets;
+    const manta_named_dataset *datasets;
+    const char *resume_from_checkpoint; /* folder of a checkpoint to begin from; NULL: none */
+    uint64_t seed; /* of sessions made by manta_prepare_model() without one */
+} manta_trainer_options;
+
+/* ---- how it ended ---- */
+
+typedef struct manta_result {
+    char *path; /* of the run's folder */
+    manta_status status;
+    char *error; /* the sentence of the rank that failed, with its number; NULL */
+    int error_rank; /* -1: none is to blame */
+    int failures; /* starts after the first */
+    manta_metrics metrics; /* rank 0's last report */
+    char *checkpoint; /* folder of the last one; NULL: none */
+    int n_checkpoints; /* those that were kept, the best first when there is a score */
+    char **checkpoints;
+    manta_metrics *checkpoint_metrics;
+    int n_series; /* the whole history of rank 0, metric by metric */
+    manta_run_series *series;
+} manta_result;
+
+/* Runs the loop in all workers and waits for the end. manta_init() was called.
+ * *out: owned, manta_result_free(); also set when the run has failed (then the
+ * status is that of the failure), NULL when it never began. */
+MANTA_API manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out) MANTA_MUST_USE;
+/* The result of a run whose folder this is, now or later. */
+MANTA_API manta_status manta_result_read(const char *folder, manta_result **out) MANTA_MUST_USE;
+MANTA_API void manta_result_free(manta_result *r); /* accepts NULL */
+/* The kept checkpoint that is best by a metric ("max", "min" or NULL: by its
+ * name); NULL: none has it. Borrowed. */
+MANTA_API const char *manta_result_best(const manta_result *r, const char *metric, const char *order);
+
+/* ---- in the loop ---- */
+
+MANTA_API int manta_worker_rank(const manta_worker *w); /* world rank */
+MANTA_API int manta_worker_world_size(const manta_worker *w);
+MANTA_API int manta_worker_local_rank(const manta_worker *w);
+MANTA_API int manta_worker_local_world_size(const manta_worker *w);
+MANTA_API int manta_worker_node_rank(const manta_worker *w);
+MANTA_API const char *manta_worker_run_name(const manta_worker *w); /* the experiment's */
+MANTA_API const char *manta_worker_storage(const manta_worker *w); /* the run's folder */
+MANTA_API int manta_worker_attempt(const manta_worker *w); /* 0, and more after failures */
+MANTA_API const void *manta_worker_config(const manta_worker *w, size_t *size); /* size may be NULL */
+
+/* The checkpoint to begin from: the run's last, else resume_from_checkpoint;
+ * NULL: none. Borrowed until the loop ends. */
+MANTA_API const manta_checkpoint *manta_worker_checkpoint(const manta_worker *w);
+/* Where to begin: of that checkpoint; 0 without one. */
+MANTA_API int64_t manta_worker_epoch(const manta_worker *w);
+MANTA_API int64_t manta_worker_step(const manta_worker *w);
+
+/* Whether the run is to end (SIGTERM, `manta stop`, a report function that
+ * said so): report a checkpoint and return. */
+MANTA_API bool manta_worker_should_stop(const manta_worker *w);
+
+/* Metrics alone: goes into a ring in shared memory and returns; never waits
+ * for others. NaN is allowed. MANTA_EDIED the run has ended. */
+MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
+/* Metrics and files: what lies in `folder` (made by this rank, NULL: it has
+ * none this time) becomes part of the group's checkpoint and is moved there.
+ * Waits until all ranks have given their part, and it is on the disk. The same
+ * name from two ranks is rank 0's. info may be NULL; else where a resumed loop
+ * begins, and notes. */
+MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
+                                               const manta_checkpoint_info *info);
+/* The same with the state of a prepared session, which is the same in all
+ * ranks: rank 0 writes it. */
+MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s);
+/* The same with named arrays, as state.safetensors. */
+MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
+                                           const manta_column *arrays);
+/* An empty folder of this rank's own, removed with the run's end. Owned: free(). */
+MANTA_API manta_status manta_worker_temp_folder(manta_worker *w, char **out) MANTA_MUST_USE;
+
+/* This rank's part of the dataset called `name`. Owned: manta_dataset_unref(). */
+MANTA_API manta_status manta_worker_dataset(manta_worker *w, const char *name,
+                                            manta_dataset **out) MANTA_MUST_USE;
+/* Its loader. Every rank does the same number of steps: that of the longest
+ * shard; ranks that run out give batches of none, which count nothing. */
+MANTA_API manta_status manta_prepare_loader(manta_worker *w, const char *name, const manta_loader_options *o,
+                                            manta_loader **out) MANTA_MUST_USE;
+/* A session of which every rank has the same state: manta_worker_step_on()
+ * averages its gradients over the ranks. It takes the state of the checkpoint,
+ * if there is one. *out: owned, manta_session_close(). */
+MANTA_API manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
+                                           const manta_session_options *o, manta_session **out) MANTA_MUST_USE;
+/* One step of all ranks, each with a batch of its own (count 0: it has none).
+ * Gradients are summed in the order of ranks and divided by the number of all
+ * samples: all ranks end with the same bytes. MANTA_EDIED a rank is gone. */
+MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const manta_feed *f);
+/* Waits for all ranks whose loop is running. */
+MANTA_API manta_status manta_worker_barrier(manta_worker *w);
+/* Sums n numbers over all ranks, in the order of ranks. */
+MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n);
+
+/* Keras-like: manta_fit() in the driver with reports instead of a bar. Reports
+ * the logs of every epoch, and a checkpoint every `checkpoint_every` of them
+ * (0: none). */
+MANTA_API manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

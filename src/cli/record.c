@@ -1,0 +1,225 @@
+/* record.c - what a training leaves behind and goes on from. */
+#include "cli/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/spec.h"
+
+const option_group record_options = {
+    "Run, checkpoints, callbacks:",
+    (const cli_option[]){
+        {"name", OPTION_TEXT, "NAME",
+         "Keep the run in a folder of this name: configuration, metrics, events, logs, checkpoints, result"},
+        {"storage", OPTION_TEXT, "DIR",
+         "Where such folders lie; $MANTA_STORAGE or ~/manta-runs when not given. Without --name the run is "
+         "called "
+         "after its model and numbered"},
+        {"run-dir", OPTION_TEXT, "DIR", "The folder of the run itself, instead of --storage and --name"},
+        {"resume", OPTION_FLAG, NULL,
+         "Go on from the last checkpoint of the run, to the same bytes as if it had never stopped; begin "
+         "when "
+         "there "
+         "is none"},
+        {"checkpoint-every", OPTION_TEXT, "N",
+         "Save a checkpoint every so often: 20steps, 1epoch; every epoch when not given. Training does not "
+         "wait "
+         "for it"},
+        {"keep", OPTION_COUNT, "N", "Keep so many checkpoints; 2 when not given"},
+        {"keep-best", OPTION_TEXT, "METRIC",
+         "Keep those best by this metric (accuracy, val_loss, ...), and the latest"},
+        {"backup-dir", OPTION_TEXT, "DIR",
+         "Go on from a backup in this folder when there is one, back up every epoch (or --checkpoint-every), "
+         "and "
+         "remove it when training ends well"},
+        {"early-stop", OPTION_TEXT, "METRIC",
+         "End when the metric has stopped improving: "
+         "val_loss:patience=3,min-delta=0.01,baseline=X,from=EPOCH,"
+         "mode=min,restore-best"},
+        {"reduce-lr", OPTION_TEXT, "METRIC",
+         "Lower the rate when the metric has stopped improving: val_loss:factor=0.1,patience=10,"
+         "min-delta=0.0001,cooldown=0,min=0,mode=min"},
+        {"csv-log", OPTION_TEXT, "FILE", "Write the metrics of every epoch as a line of this file"},
+        {"tensorboard", OPTION_TEXT, "DIR", "Write event files as Keras's TensorBoard callback does"},
+        {"save-best", OPTION_TEXT, "FILE",
+         "Save the model whenever val_loss (or loss) is the best so far; {epoch} and {val_loss:.2f} are "
+         "filled "
+         "in"},
+        {"terminate-on-nan", OPTION_FLAG, NULL, "End when the loss is no number"},
+        {0}}};
+
+/* 20steps, 20 (steps), 1epoch, 2epochs. */
+static void read_pace(const char *text, manta_checkpointing_options *pace)
+{
+    char *end;
+    long long n;
+
+    if (!text) return;
+    n = strtoll(text, &end, 10);
+    if (end == text || n < 1) cli_usage("--checkpoint-every: '%s', expected such as 20steps or 1epoch", text);
+    if (!*end || !strcmp(end, "steps") || !strcmp(end, "step")) {
+        pace->every_steps = n;
+    } else if (!strcmp(end, "epoch") || !strcmp(end, "epochs")) {
+        pace->every_epochs = n;
+    } else {
+        cli_usage("--checkpoint-every: '%s', expected such as 20steps or 1epoch", text);
+    }
+}
+
+void record_read(record *r, const options *o)
+{
+    const char *name = options_text(o, "name"), *folder = options_text(o, "run-dir");
+    const char *storage = options_text(o, "storage");
+    bool resume = options_flag(o, "resume");
+
+    read_pace(options_text(o, "checkpoint-every"), &r->pace);
+    r->backup = options_text(o, "backup-dir");
+    if (folder && (name || storage))
+        cli_usage("--run-dir is the folder itself: leave --name and --storage out");
+    if (resume && !name && !folder) cli_usage("--resume needs to know which run: give --name or --run-dir");
+    r->wants_run = name || folder || storage || options_text(o, "keep") || options_text(o, "keep-best") ||
+                   (options_text(o, "checkpoint-every") && !r->backup);
+    r->ro = (manta_run_options){
+        .folder = folder,
+        .storage = storage,
+        .name = name,
+        .resume = resume,
+        .checkpoints = {.keep = (int)options_int(o, "keep", 2), .score = options_text(o, "keep-best")}};
+}
+
+static void add(record *r, manta_callback *c)
+{
+    if (r->n == RECORD_CALLBACKS) abort();
+    r->callbacks[r->n++] = c;
+}
+
+static void add_early_stop(record *r, const char *text)
+{
+    manta_early_stopping_options e = {0};
+    const char *baseline;
+    spec p;
+
+    spec_init(&p, "--early-stop", text);
+    e.monitor = p.name;
+    e.patience = (int64_t)spec_real(&p, "patience", 0);
+    e.min_delta = spec_real(&p, "min-delta", 0);
+    e.start_from_epoch = (int64_t)spec_real(&p, "from", 0);
+    e.mode = spec_value(&p, "mode");
+    e.restore_best_weights = spec_flag(&p, "restore-best");
+    baseline = spec_value(&p, "baseline");
+    e.has_baseline = baseline != NULL;
+    if (baseline) e.baseline = options_real_of("--early-stop baseline", baseline);
+    spec_done(&p, "patience, min-delta, baseline, from, mode, restore-best");
+    if (e.mode && strcmp(e.mode, "min") != 0 && strcmp(e.mode, "max") != 0 && strcmp(e.mode, "auto") != 0)
+        cli_usage("--early-stop: mode=%s, expected min, max or auto", e.mode);
+    add(r, manta_early_stopping(&e));
+    spec_release(&p);
+}
+
+static void add_reduce_lr(record *r, const char *text)
+{
+    manta_reduce_lr_options e = {0};
+    spec p;
+
+    spec_init(&p, "--reduce-lr", text);
+    e.monitor = p.name;
+    e.factor = spec_real(&p, "factor", 0.1);
+    e.patience = (int64_t)spec_real(&p, "patience", 10);
+    e.min_delta = spec_real(&p, "min-delta", 1e-4);
+    e.cooldown = (int64_t)spec_real(&p, "cooldown", 0);
+    e.min_lr = spec_real(&p, "min", 0);
+    e.mode = spec_value(&p, "mode");
+    spec_done(&p, "factor, patience, min-delta, cooldown, min, mode");
+    if (!(e.factor > 0 && e.factor < 1))
+        cli_usage("--reduce-lr: factor=%g, expected between 0 and 1", e.factor);
+    add(r, manta_reduce_lr_on_plateau(&e));
+    spec_release(&p);
+}
+
+static void add_callbacks(record *r, const options *o)
+{
+    const char *text;
+
+    if (options_flag(o, "terminate-on-nan")) add(r, manta_terminate_on_nan());
+    if ((text = options_text(o, "reduce-lr"))) add_reduce_lr(r, text);
+    if ((text = options_text(o, "early-stop"))) add_early_stop(r, text);
+    if ((text = options_text(o, "csv-log"))) {
+        add(r, manta_csv_logger(text, &(manta_csv_logger_options){.append = options_flag(o, "resume")}));
+    }
+    if ((text = options_text(o, "tensorboard"))) add(r, manta_tensorboard(text, NULL));
+    if ((text = options_text(o, "save-best"))) {
+        bool validated = options_text(o, "validation") || options_text(o, "validation-split");
+        add(r, manta_model_checkpoint(
+                   text, &(manta_model_checkpoint_options){.monitor = validated ? "val_loss" : "loss",
+                                                           .save_best_only = true}));
+    }
+    if (r->backup)
+        add(r,
+            manta_backup_and_restore(r->backup, &(manta_backup_options){.every_steps = r->pace.every_steps}));
+}
+
+manta_status record_open(record *r, const options *o, const char *model)
+{
+    char *config, stem[128];
+    const char *base = strrchr(model, '/');
+    manta_status st;
+
+    add_callbacks(r, o);
+    if (!r->wants_run) return MANTA_OK;
+    snprintf(stem, sizeof stem, "%s", base ? base + 1 : model);
+    stem[strcspn(stem, ".")] = '\0';
+    config = options_json(o);
+    r->ro.config = config;
+    r->ro.stem = *stem ? stem : NULL;
+    st = manta_run_open(&r->ro, &r->run);
+    free(config);
+    if (st) return st;
+    add(r, manta_run_recorder(r->run, &r->pace));
+    return MANTA_OK;
+}
+
+void record_close(record *r)
+{
+    for (int i = 0; i < r->n; i++) manta_callback_free(r->callbacks[i]);
+    manta_run_close(r->run);
+}
+
+bool record_is_resumable(const record *r)
+{
+    return r->run || r->backup;
+}
+
+manta_status record_finish(record *r, const char *status, const manta_metrics *last, const char *error)
+{
+    return r->run ? manta_run_finish(r->run, status, last, error) : MANTA_OK;
+}
+
+const manta_checkpoint_info *record_start(const record *r)
+{
+    const manta_checkpoint *c = r->run ? manta_run_start(r->run) : NULL;
+
+    return c ? manta_checkpoint_get(c) : NULL;
+}
+
+const char *record_start_path(const record *r)
+{
+    const manta_checkpoint *c = r->run ? manta_run_start(r->run) : NULL;
+
+    return c ? manta_checkpoint_path(c) : NULL;
+}
+
+const char *record_damage(const record *r)
+{
+    return r->run ? manta_run_damage(r->run) : NULL;
+}
+
+const char *record_checkpoint(const record *r)
+{
+    manta_checkpoints *all = r->run ? manta_run_checkpoints(r->run) : NULL;
+    const char *path = NULL;
+
+    if (all) (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &path, NULL);
+    return path;
+}

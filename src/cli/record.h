@@ -1,0 +1,46 @@
+/* record.h - what a training leaves behind and goes on from: its run folder,
+ * checkpoints, backups, and the callbacks that the command line asks for. */
+#ifndef CLI_RECORD_H
+#define CLI_RECORD_H
+
+#include <manta/callback.h>
+#include <manta/run.h>
+
+#include "cli/options.h"
+
+extern const option_group record_options;
+
+enum { RECORD_CALLBACKS = 8 };
+
+typedef struct record {
+    manta_run *run; /* NULL: the run has no folder */
+    int n;
+    manta_callback *callbacks[RECORD_CALLBACKS];
+    manta_run_options ro;
+    manta_checkpointing_options pace;
+    const char *backup;
+    bool wants_run;
+} record;
+
+/* Reads the options; ends the process when they cannot be. */
+void record_read(record *r, const options *o);
+/* Opens the folder of the run and makes the callbacks. */
+manta_status record_open(record *r, const options *o, const char *model);
+void record_close(record *r);
+
+/* Whether an interrupted run can go on where it stopped. */
+bool record_is_resumable(const record *r);
+
+/* Where the run goes on from (NULL: the beginning), the folder of that
+ * checkpoint, and what is wrong with one that was passed over (NULL: nothing).
+ * Borrowed. */
+const manta_checkpoint_info *record_start(const record *r);
+const char *record_start_path(const record *r);
+const char *record_damage(const record *r);
+/* The latest checkpoint's folder; NULL: none. Borrowed. */
+const char *record_checkpoint(const record *r);
+
+/* How it ended, for result.json. */
+manta_status record_finish(record *r, const char *status, const manta_metrics *last, const char *error);
+
+#endif

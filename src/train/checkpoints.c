@@ -1,0 +1,592 @@
+/* checkpoints.c - a folder of checkpoints, written in the background.
+ *
+ * save() copies the state into a buffer of its own, at the speed of memory,
+ * and returns. One thread writes: `writing` is in its hands, `pending` is the
+ * next. Two buffers go round, made once.
+ *
+ * Order on disk: the new one is committed (checkpoint.h) before any older one
+ * is let go; a failure to remove is told in the log and tried again with the
+ * next.
+ *
+ * Threads: `guard` guards all below it in the structure; the list of known
+ * checkpoints is the caller's thread's until a save, then the writer's, and is
+ * looked at by the caller after waiting only. */
+#include "train/checkpoints.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/sys.h"
+#include "os/thread.h"
+#include "train/lock.h"
+#include "train/retention.h"
+
+typedef struct request {
+    const manta_session *s;
+    void *state; /* one of the buffers */
+    size_t size;
+    manifest m; /* info */
+    blobs extra;
+    bool must;
+} request;
+
+typedef struct entry {
+    char *path;
+    manifest m;
+    bool damaged; /* known to be; goes when another stands */
+} entry;
+
+struct manta_checkpoints {
+    char *folder, *score, *order;
+    int keep;
+    bool read_only;
+    lock *lock;
+    VEC(entry) entries; /* by sequence */
+    int64_t last; /* greatest sequence seen, damaged ones included */
+    bool started;
+    thread_id thread;
+    mutex guard;
+    cond changed;
+    bool leave;
+    request *pending, *writing;
+    void *spare[2]; /* buffers not in use */
+    size_t spare_size[2];
+    manta_error failure; /* code 0: none untold */
+};
+
+void blobs_release(blobs *b)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        mem_free(b->at[i].name);
+        buf_release(&b->at[i].data);
+    }
+    vec_release(b);
+}
+
+const char *checkpoints_folder(const manta_checkpoints *m)
+{
+    return m->folder;
+}
+
+/* ---- what is there ---- */
+
+static void entry_release(entry *e)
+{
+    mem_free(e->path);
+    manifest_release(&e->m);
+}
+
+static void forget_entries(manta_checkpoints *m)
+{
+    for (size_t i = 0; i < m->entries.n; i++) entry_release(&m->entries.at[i]);
+    vec_clear(&m->entries);
+}
+
+static int by_sequence(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+
+    return x->m.info.sequence < y->m.info.sequence ? -1 : x->m.info.sequence > y->m.info.sequence;
+}
+
+/* Reads the folder again. Those whose manifest is damaged keep their number
+ * and are named by whoever wants to open one. */
+static manta_status look(manta_checkpoints *m)
+{
+    file_names names = {0};
+    manta_status st = file_list(m->folder, &names);
+
+    if (st) return st;
+    forget_entries(m);
+    for (size_t i = 0; i < names.n; i++) {
+        int64_t sequence = checkpoint_sequence(names.at[i]);
+        entry e = {0};
+        char *path;
+        if (checkpoint_is_litter(names.at[i]) && !m->read_only) {
+            path = mem_printf("%s/%s", m->folder, names.at[i]);
+            if (file_remove_tree(path)) log_warn("an unfinished checkpoint stays", LOG_STR("path", path));
+            mem_free(path);
+        }
+        if (sequence < 0) continue;
+        if (sequence > m->last) m->last = sequence;
+        path = mem_printf("%s/%s", m->folder, names.at[i]);
+        if (checkpoint_manifest(path, &e.m)) {
+            manifest_release(&e.m);
+            e.damaged = true;
+        }
+        e.m.info.sequence = sequence;
+        e.path = path;
+        vec_push(&m->entries, e);
+    }
+    file_names_release(&names);
+    if (m->entries.n) qsort(m->entries.at, m->entries.n, sizeof *m->entries.at, by_sequence);
+    return MANTA_OK;
+}
+
+manta_status manta_checkpoints_open(const char *folder, const manta_checkpoints_options *o,
+                                    manta_checkpoints **out)
+{
+    static const manta_checkpoints_options none;
+    manta_checkpoints *m = mem_new(sizeof *m);
+    char *path = mem_printf("%s/.lock", folder);
+    manta_status st;
+
+    if (!o) o = &none;
+    mutex_init(&m->guard);
+    cond_init(&m->changed);
+    m->folder = mem_strdup(folder);
+    m->keep = o->keep;
+    m->read_only = o->read_only;
+    if (o->score) m->score = mem_strdup(o->score);
+    if (o->order) m->order = mem_strdup(o->order);
+    if (!m->read_only && (st = file_mkdirs(folder))) goto out;
+    if (!m->read_only && (st = lock_take(path, &m->lock))) goto out;
+    if ((st = look(m))) goto out;
+    *out = m;
+    m = NULL;
+out:
+    mem_free(path);
+    manta_checkpoints_close(m);
+    return st;
+}
+
+/* ---- the writer ---- */
+
+static void request_free(request *r)
+{
+    if (!r) return;
+    manifest_release(&r->m);
+    blobs_release(&r->extra);
+    mem_free(r);
+}
+
+static double score_of(const manta_checkpoints *m, const entry *e)
+{
+    return m->score ? manta_metrics_get(&e->m.info.metrics, m->score) : 0;
+}
+
+static void let_go(manta_checkpoints *m, size_t i)
+{
+    if (checkpoint_remove(m->entries.at[i].path)) {
+        log_warn("an old checkpoint could not be removed", LOG_STR("why", manta_error_text()));
+        return;
+    }
+    entry_release(&m->entries.at[i]);
+    vec_remove(&m->entries, i);
+}
+
+/* Lets go what need not stay, now that the latest stands. */
+static void prune(manta_checkpoints *m)
+{
+    retention_item *items = mem_new((m->entries.n + 1) * sizeof *items);
+    bool greater = m->score && manifest_greater_is_better(m->score, m->order);
+    int n = 0;
+
+    for (size_t i = 0; i < m->entries.n; i++) {
+        if (!m->entries.at[i].damaged) items[n++] = (retention_item){.score = score_of(m, &m->entries.at[i])};
+    }
+    retention_choose(items, n, m->keep, m->score != NULL, greater);
+    for (size_t i = m->entries.n; m->keep > 0 && i-- > 0;) {
+        if (m->entries.at[i].damaged || !items[--n].stays) let_go(m, i);
+    }
+    mem_free(items);
+}
+
+/* Takes what was committed under r's number into the list. */
+static void committed(manta_checkpoints *m, manifest *done)
+{
+    entry e = {.path = checkpoint_path(m->folder, done->info.sequence), .m = *done};
+
+    memset(done, 0, sizeof *done);
+    vec_push(&m->entries, e);
+    prune(m);
+}
+
+/* Removes what was begun; the sentence of the failure stays. */
+static void abandon(const char *temp)
+{
+    manta_error why;
+
+    manta_error_get(&why);
+    if (file_remove_tree(temp)) log_debug("an unfinished checkpoint stays", LOG_STR("path", temp));
+    manta_error_raise(&why);
+}
+
+/* A name that is in place but perhaps not on the disk is neither counted nor
+ * a reason to remove the one before. */
+static manta_status write_request(manta_checkpoints *m, request *r)
+{
+    char *temp = NULL;
+    file_sum sum = {0};
+    manta_status st;
+
+    if ((st = checkpoint_begin(m->folder, r->m.info.sequence, &temp))) return st;
+    if (!(st = checkpoint_write_state(r->s, r->state, &r->extra, temp, &sum))) {
+        manifest_add(&r->m, CHECKPOINT_STATE, sum);
+        st = checkpoint_commit(m->folder, temp, &r->m);
+    }
+    if (st && st != MANTA_EUNKNOWN) abandon(temp);
+    if (!st) committed(m, &r->m);
+    mem_free(temp);
+    return st;
+}
+
+static void note_failure(manta_checkpoints *m, const char *path)
+{
+    manta_error e;
+
+    manta_error_get(&e);
+    log_warn("a checkpoint could not be written", LOG_STR("path", path), LOG_STR("why", e.text));
+    mutex_lock(&m->guard);
+    if (!m->failure.code) m->failure = e;
+    mutex_unlock(&m->guard);
+}
+
+static void give_back(manta_checkpoints *m, void *state, size_t size) /* under guard */
+{
+    int i = m->spare[0] ? 1 : 0;
+
+    if (m->spare[i]) {
+        mem_try_free(state);
+        return;
+    }
+    m->spare[i] = state;
+    m->spare_size[i] = size;
+}
+
+static void write_all(void *arg)
+{
+    manta_checkpoints *m = arg;
+
+    /* The training comes first. */
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+    mutex_lock(&m->guard);
+    for (;;) {
+        request *r = m->pending;
+        if (!r && m->leave) break;
+        if (!r) {
+            (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
+            continue;
+        }
+        m->writing = r;
+        m->pending = NULL;
+        cond_broadcast(&m->changed);
+        mutex_unlock(&m->guard);
+        if (write_request(m, r)) note_failure(m, m->folder);
+        mutex_lock(&m->guard);
+        give_back(m, r->state, r->size);
+        request_free(r);
+        m->writing = NULL;
+        cond_broadcast(&m->changed);
+    }
+    mutex_unlock(&m->guard);
+}
+
+void checkpoints_await(manta_checkpoints *m)
+{
+    mutex_lock(&m->guard);
+    while (m->pending || m->writing) (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
+    mutex_unlock(&m->guard);
+}
+
+void manta_checkpoints_close(manta_checkpoints *m)
+{
+    if (!m) return;
+    if (m->started) {
+        mutex_lock(&m->guard);
+        m->leave = true;
+        cond_broadcast(&m->changed);
+        mutex_unlock(&m->guard);
+        thread_join(&m->thread);
+    }
+    for (int i = 0; i < 2; i++) mem_try_free(m->spare[i]);
+    forget_entries(m);
+    vec_release(&m->entries);
+    lock_release(m->lock);
+    mutex_release(&m->guard);
+    cond_release(&m->changed);
+    mem_free(m->folder);
+    mem_free(m->score);
+    mem_free(m->order);
+    mem_free(m);
+}
+
+/* ---- saving ---- */
+
+/* A buffer for a state of `size`; NULL when memory is gone. Under guard. */
+static void *take_buffer(manta_checkpoints *m, size_t size)
+{
+    for (int i = 0; i < 2; i++) {
+        void *at = m->spare[i];
+        if (!at) continue;
+        m->spare[i] = NULL;
+        if (m->spare_size[i] == size) return at;
+        mem_try_free(at);
+    }
+    return mem_try_raw(size);
+}
+
+/* Makes the place of the one that waits free. Under guard. */
+static void make_room(manta_checkpoints *m, bool must)
+{
+    while (m->pending && (m->pending->must || must)) (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
+    if (!m->pending) return;
+    give_back(m, m->pending->state, m->pending->size);
+    request_free(m->pending);
+    m->pending = NULL;
+}
+
+manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, const manta_checkpoint_info *info,
+                              blobs *extra, bool must)
+{
+    request *r = mem_new(sizeof *r);
+
+    r->extra = *extra;
+    *extra = (blobs){0};
+    r->s = s;
+    r->size = s->l.state_size;
+    r->must = must;
+    mutex_lock(&m->guard);
+    make_room(m, must);
+    r->state = take_buffer(m, r->size);
+    mutex_unlock(&m->guard);
+    if (!r->state) {
+        request_free(r);
+        return manta_fail(MANTA_ENOMEM, "a copy of the state for a checkpoint (%zu bytes)", s->l.state_size);
+    }
+    memcpy(r->state, s->state, r->size);
+    manifest_init(&r->m, info);
+    r->m.info.sequence = ++m->last;
+    if (!m->started) {
+        manta_status st = thread_start(&m->thread, "checkpoints", write_all, m);
+        if (st) {
+            mem_try_free(r->state);
+            request_free(r);
+            return st;
+        }
+        m->started = true;
+    }
+    mutex_lock(&m->guard);
+    m->pending = r;
+    cond_broadcast(&m->changed);
+    mutex_unlock(&m->guard);
+    return MANTA_OK;
+}
+
+manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_session *s,
+                                    const manta_checkpoint_info *info, bool must)
+{
+    manta_checkpoint_info here = {0};
+    const run_state *run = layout_run(&s->l, s->state);
+    blobs none = {0};
+
+    if (!info) {
+        here.epoch = run->epoch;
+        here.step = run->step;
+        here.iterations = run->calls;
+        info = &here;
+    }
+    return checkpoints_save(m, s, info, &none, must);
+}
+
+manta_status manta_checkpoints_failure(manta_checkpoints *m)
+{
+    manta_error e;
+
+    mutex_lock(&m->guard);
+    e = m->failure;
+    m->failure.code = MANTA_OK;
+    mutex_unlock(&m->guard);
+    return e.code ? manta_error_raise(&e) : MANTA_OK;
+}
+
+manta_status manta_checkpoints_wait(manta_checkpoints *m)
+{
+    checkpoints_await(m);
+    return manta_checkpoints_failure(m);
+}
+
+/* ---- folders of the user's ---- */
+
+static manta_status sync_file(const char *path)
+{
+    int fd, rc, err;
+
+    do fd = os->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return file_fail(errno, "opening", path);
+    do rc = os->fsync(fd);
+    while (rc && errno == EINTR);
+    err = errno;
+    os->close(fd);
+    return rc ? file_fail(err, "bringing to disk", path) : MANTA_OK;
+}
+
+/* Copies or moves what is below from/name to to/name, and sums it up. */
+static manta_status gather(const char *from, const char *to, const char *name, manifest *m)
+{
+    char *source = mem_printf("%s%s%s", from, *name ? "/" : "", name);
+    char *target = mem_printf("%s%s%s", to, *name ? "/" : "", name);
+    file_names names = {0};
+    file_info info;
+    file_sum sum = {0};
+    manta_status st = file_stat(source, &info);
+
+    if (st) goto out;
+    if (!info.is_folder) {
+        if (!info.is_file) {
+            st = manta_fail(MANTA_EINVAL, "%s is neither file nor folder: it cannot be kept", source);
+            goto out;
+        }
+        if (file_rename(source, target)) { /* another file system */
+            void *data = NULL;
+            size_t n;
+            if ((st = file_read(source, SIZE_MAX / 2, &data, &n))) goto out;
+            st = file_replace(target, data, n);
+            mem_try_free(data);
+            if (!st) st = file_remove(source);
+        } else {
+            st = sync_file(target);
+        }
+        if (!st && !(st = file_sum_of(target, &sum))) manifest_add(m, name, sum);
+        goto out;
+    }
+    if (*name && (st = file_mkdirs(target))) goto out;
+    if ((st = file_list(source, &names))) goto out;
+    for (size_t i = 0; i < names.n && !st; i++) {
+        char *inner = mem_printf("%s%s%s", name, *name ? "/" : "", names.at[i]);
+        st = gather(from, to, inner, m);
+        mem_free(inner);
+    }
+    if (!st && *name) st = file_sync_folder(target);
+    if (!st && os->rmdir(source)) st = file_fail(errno, "removing", source);
+out:
+    file_names_release(&names);
+    mem_free(source);
+    mem_free(target);
+    return st;
+}
+
+manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
+                                   const manta_checkpoint_info *info)
+{
+    manifest made = {0};
+    char *temp = NULL;
+    manta_status st;
+
+    checkpoints_await(m);
+    manifest_init(&made, info);
+    made.info.sequence = ++m->last;
+    if ((st = checkpoint_begin(m->folder, made.info.sequence, &temp))) goto out;
+    if (!(st = gather(folder, temp, "", &made))) st = checkpoint_commit(m->folder, temp, &made);
+    if (st && st != MANTA_EUNKNOWN) abandon(temp);
+    if (!st) committed(m, &made);
+out:
+    mem_free(temp);
+    manifest_release(&made);
+    return st;
+}
+
+/* ---- reading ---- */
+
+int manta_checkpoints_count(manta_checkpoints *m)
+{
+    int n = 0;
+
+    checkpoints_await(m);
+    for (size_t i = 0; i < m->entries.n; i++) n += !m->entries.at[i].damaged;
+    return n;
+}
+
+bool manta_checkpoints_at(manta_checkpoints *m, int i, const char **path, const manta_checkpoint_info **info)
+{
+    checkpoints_await(m);
+    for (size_t k = 0; k < m->entries.n; k++) {
+        if (m->entries.at[k].damaged || i--) continue;
+        if (path) *path = m->entries.at[k].path;
+        if (info) *info = &m->entries.at[k].m.info;
+        return true;
+    }
+    return false;
+}
+
+static manta_status none_there(const manta_checkpoints *m)
+{
+    return manta_fail(MANTA_ENOENT, "%s holds no checkpoint", m->folder);
+}
+
+manta_status manta_checkpoints_latest(manta_checkpoints *m, manta_checkpoint **out, char **damaged)
+{
+    char *first = NULL;
+    manta_status st = MANTA_ENOENT;
+
+    checkpoints_await(m);
+    for (size_t i = m->entries.n; i-- > 0 && st;) {
+        st = manta_checkpoint_open(m->entries.at[i].path, out);
+        if (!st) break;
+        if (st == MANTA_ECORRUPT || st == MANTA_ENOENT) m->entries.at[i].damaged = true;
+        if (!damaged) log_warn("a checkpoint is passed over", LOG_STR("why", manta_error_text()));
+        if (!first) first = strdup(manta_error_text());
+    }
+    if (st && first) {
+        st = manta_fail(MANTA_ECORRUPT, "%s: no checkpoint is whole; of the latest: %s", m->folder, first);
+    } else if (st) {
+        st = none_there(m);
+    }
+    if (damaged) {
+        *damaged = first;
+    } else {
+        free(first);
+    }
+    return st;
+}
+
+manta_status manta_checkpoints_best(manta_checkpoints *m, const char *score, const char *order,
+                                    manta_checkpoint **out)
+{
+    bool greater = manifest_greater_is_better(score, order);
+    bool *tried;
+    manta_status st;
+
+    checkpoints_await(m);
+    tried = mem_new(m->entries.n + 1);
+    st = none_there(m);
+    for (;;) {
+        size_t best = m->entries.n;
+        for (size_t i = 0; i < m->entries.n; i++) {
+            double value = manta_metrics_get(&m->entries.at[i].m.info.metrics, score);
+            if (tried[i] || m->entries.at[i].damaged || isnan(value)) continue;
+            if (best == m->entries.n ||
+                retention_is_better(value, manta_metrics_get(&m->entries.at[best].m.info.metrics, score),
+                                    greater))
+                best = i;
+        }
+        if (best == m->entries.n || !(st = manta_checkpoint_open(m->entries.at[best].path, out))) break;
+        log_warn("a checkpoint is passed over", LOG_STR("why", manta_error_text()));
+        tried[best] = true;
+    }
+    mem_free(tried);
+    return st;
+}
+
+manta_status manta_checkpoints_clear(manta_checkpoints *m)
+{
+    char *path = mem_printf("%s/.lock", m->folder);
+    manta_status st = MANTA_OK;
+
+    checkpoints_await(m);
+    for (size_t i = 0; i < m->entries.n && !st; i++) st = checkpoint_remove(m->entries.at[i].path);
+    forget_entries(m);
+    if (!st && !os->unlink(path)) (void)os->rmdir(m->folder); /* unless others keep things there */
+    mem_free(path);
+    return st;
+}

@@ -1,0 +1,19 @@
+/* train/checkpoints.h - a folder of checkpoints, inside this folder. */
+#ifndef TRAIN_CHECKPOINTS_H
+#define TRAIN_CHECKPOINTS_H
+
+#include "train/checkpoint.h"
+
+/* As manta_checkpoints_save(), with what the callbacks remember. Takes the
+ * blobs: *extra is empty afterwards. */
+manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, const manta_checkpoint_info *info,
+                              blobs *extra, bool must) MANTA_MUST_USE;
+
+/* Waits until nothing is left to write; failures stay to be told. */
+void checkpoints_await(manta_checkpoints *m);
+
+void blobs_release(blobs *b);
+
+const char *checkpoints_folder(const manta_checkpoints *m);
+
+#endif

@@ -1,0 +1,19 @@
+/* train/monitor.h - a metric that callbacks watch, with Keras's meaning of better. */
+#ifndef TRAIN_MONITOR_H
+#define TRAIN_MONITOR_H
+
+#include <manta/callback.h>
+
+typedef struct monitor {
+    char *name; /* owned */
+    bool greater; /* is better */
+    bool warned; /* that it is not among the metrics */
+} monitor;
+
+void monitor_init(monitor *m, const char *name, const char *mode); /* name NULL: val_loss */
+void monitor_release(monitor *m);
+
+/* The value in the logs; false, and a warning once, when there is none. */
+bool monitor_value(monitor *m, const manta_fitting *f, const char *who, double *out);
+
+#endif

@@ -1,0 +1,441 @@
+/* run_folder.c - a run is a folder: making it, and keeping its record.
+ *
+ * metrics.jsonl only grows, a line per write, so a reader sees whole lines and
+ * at most one that is cut off by a crash. A run that is taken up from a
+ * checkpoint first drops the lines beyond it, so every step is there once.
+ *
+ * result.json is what says that a run has ended: it is written last, replaced
+ * whole, and removed when the run goes on. */
+#include "train/run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <manta/events.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/file.h"
+#include "os/sys.h"
+#include "train/fitting.h"
+#include "train/lock.h"
+
+enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000 };
+
+struct manta_run {
+    char *name, *path;
+    lock *lock;
+    manta_checkpoints *checkpoints;
+    manta_checkpoint *from; /* to go on from; NULL: the beginning */
+    char *damage;
+    int metrics_fd;
+    manta_events *events;
+    double began_s;
+    int64_t epoch, step; /* last reported */
+};
+
+const char *manta_run_storage(void)
+{
+    static char path[1024];
+    const char *told = getenv("MANTA_STORAGE"), *home = getenv("HOME");
+
+    if (told && *told) {
+        snprintf(path, sizeof path, "%s", told);
+    } else {
+        snprintf(path, sizeof path, "%s/manta-runs", home && *home ? home : ".");
+    }
+    return path;
+}
+
+char *run_inner(const char *folder, const char *name)
+{
+    return mem_printf("%s/%s", folder, name);
+}
+
+/* ---- opening ---- */
+
+static manta_status check_name(const char *name)
+{
+    bool fine = *name && *name != '.' && strlen(name) <= NAME_MOST;
+
+    for (const char *p = name; *p; p++) fine = fine && *p != '/' && (unsigned char)*p >= ' ';
+    if (fine) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL,
+                      "'%.60s' cannot be the name of a run: expected up to %d characters, none of them '/', "
+                      "and no dot first",
+                      name, NAME_MOST);
+}
+
+static bool is_run(const char *folder)
+{
+    char *inner = run_inner(folder, "config.json");
+    file_info info;
+    bool there = !file_stat(inner, &info);
+
+    mem_free(inner);
+    return there;
+}
+
+/* Makes STORAGE/STEM-N with the first N that is free. */
+static manta_status make_numbered(manta_run *r, const char *storage, const char *stem)
+{
+    TRY(file_mkdirs(storage));
+    for (int n = 1; n < NUMBERS; n++) {
+        r->name = mem_printf("%s-%d", stem, n);
+        r->path = run_inner(storage, r->name);
+        if (!os->mkdir(r->path, 0777)) return MANTA_OK;
+        if (errno != EEXIST) return file_fail(errno, "creating", r->path);
+        mem_free(r->name);
+        mem_free(r->path);
+        r->name = r->path = NULL;
+    }
+    return manta_fail(MANTA_EEXIST, "%s has runs %s-1 to %s-%d already", storage, stem, stem, NUMBERS - 1);
+}
+
+static manta_status find_folder(manta_run *r, const manta_run_options *o)
+{
+    const char *storage = o->storage ? o->storage : manta_run_storage(), *slash;
+
+    if (!o->folder && !o->name) return make_numbered(r, storage, o->stem ? o->stem : "run");
+    if (o->folder) {
+        r->path = mem_strdup(o->folder);
+        for (size_t n = strlen(r->path); n > 1 && r->path[n - 1] == '/';) r->path[--n] = '\0';
+        slash = strrchr(r->path, '/');
+        r->name = mem_strdup(slash ? slash + 1 : r->path);
+    } else {
+        TRY(check_name(o->name));
+        r->name = mem_strdup(o->name);
+        r->path = run_inner(storage, o->name);
+    }
+    return file_mkdirs(r->path);
+}
+
+/* Takes the lock, then looks: what is found is nobody else's meanwhile. */
+static manta_status take_folder(manta_run *r, const manta_run_options *o)
+{
+    char *path = run_inner(r->path, "run.lock");
+    pid_t holder = lock_holder(path);
+    manta_status st = lock_take(path, &r->lock);
+
+    mem_free(path);
+    if (st == MANTA_EBUSY) {
+        return manta_fail(MANTA_EBUSY, "run '%s' (%s) is running now, as process %ld", r->name, r->path,
+                          (long)(holder ? holder : getpid()));
+    }
+    if (st) return st;
+    if (!o->resume && is_run(r->path)) {
+        return manta_fail(MANTA_EEXIST, "run '%s' (%s) is there already: resume it, or choose another name",
+                          r->name, r->path);
+    }
+    return MANTA_OK;
+}
+
+static manta_status keep_config(manta_run *r, const char *config)
+{
+    char *path = run_inner(r->path, "config.json"), *text = mem_printf("%s\n", config ? config : "{}");
+    manta_status st = file_replace(path, text, strlen(text));
+
+    mem_free(path);
+    mem_free(text);
+    return st;
+}
+
+/* ---- the record ---- */
+
+/* The epoch and step a line stands for: what was done when it was written. */
+static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step)
+{
+    json_error_t why;
+    json_t *o = json_loadb(line, n, 0, &why);
+    bool fine = json_is_integer(json_object_get(o, "epoch"));
+
+    *epoch = json_integer_value(json_object_get(o, "epoch"));
+    *step = json_integer_value(json_object_get(o, "step"));
+    json_decref(o);
+    return fine;
+}
+
+/* Drops the lines beyond the place where the run goes on, and one that is cut
+ * off. `calls`: steps of the run done by then. */
+static manta_status trim_metrics(const char *path, int64_t calls)
+{
+    void *text = NULL;
+    size_t n = 0, kept = 0;
+    manta_status st = file_read(path, LINES_MOST, &text, &n);
+
+    if (st == MANTA_ENOENT) return MANTA_OK;
+    if (st) return st;
+    for (size_t at = 0; at < n;) {
+        const char *line = (const char *)text + at, *end = memchr(line, '\n', n - at);
+        int64_t epoch, step;
+        if (!end || !line_place(line, (size_t)(end - line), &epoch, &step) || step > calls) break;
+        at += (size_t)(end - line) + 1;
+        kept = at;
+    }
+    if (kept < n) st = file_replace(path, text, kept);
+    mem_try_free(text);
+    return st;
+}
+
+static manta_status open_record(manta_run *r, int64_t calls)
+{
+    char *path = run_inner(r->path, "metrics.jsonl");
+    manta_status st = trim_metrics(path, calls);
+
+    if (!st) {
+        do r->metrics_fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        while (r->metrics_fd < 0 && errno == EINTR);
+        if (r->metrics_fd < 0) st = file_fail(errno, "opening", path);
+    }
+    mem_free(path);
+    if (st) return st;
+    return manta_events_open(r->path, &(manta_events_options){.first_step = calls + 1, .restart = calls > 0},
+                             &r->events);
+}
+
+static manta_status find_start(manta_run *r, const manta_run_options *o)
+{
+    char *path = run_inner(r->path, "checkpoints");
+    manta_status st = manta_checkpoints_open(path, &o->checkpoints, &r->checkpoints);
+
+    mem_free(path);
+    if (st || !o->resume) return st;
+    st = manta_checkpoints_latest(r->checkpoints, &r->from, &r->damage);
+    return st == MANTA_ENOENT ? MANTA_OK : st;
+}
+
+static manta_status open_run(manta_run *r, const manta_run_options *o)
+{
+    char *result, *logs;
+    manta_status st;
+
+    TRY(find_folder(r, o));
+    TRY(take_folder(r, o));
+    TRY(find_start(r, o));
+    TRY(keep_config(r, o->config));
+    logs = run_inner(r->path, "log");
+    st = file_mkdirs(logs);
+    mem_free(logs);
+    if (st) return st;
+    TRY(open_record(r, r->from ? manta_checkpoint_get(r->from)->iterations : 0));
+    result = run_inner(r->path, "result.json");
+    st = file_remove(result);
+    mem_free(result);
+    return st == MANTA_ENOENT ? MANTA_OK : st;
+}
+
+manta_status manta_run_open(const manta_run_options *o, manta_run **out)
+{
+    manta_run *r = mem_new(sizeof *r);
+    manta_status st;
+
+    r->metrics_fd = -1;
+    r->began_s = (double)clock_wall_ns() / 1e9;
+    if (!(st = open_run(r, o))) {
+        *out = r;
+        r = NULL;
+    }
+    manta_run_close(r);
+    return st;
+}
+
+void manta_run_close(manta_run *r)
+{
+    if (!r) return;
+    manta_checkpoints_close(r->checkpoints);
+    manta_checkpoint_close(r->from);
+    manta_events_close(r->events);
+    if (r->metrics_fd >= 0) os->close(r->metrics_fd);
+    lock_release(r->lock);
+    free(r->damage);
+    mem_free(r->name);
+    mem_free(r->path);
+    mem_free(r);
+}
+
+const char *manta_run_name(const manta_run *r)
+{
+    return r->name;
+}
+
+const char *manta_run_path(const manta_run *r)
+{
+    return r->path;
+}
+
+manta_checkpoints *manta_run_checkpoints(manta_run *r)
+{
+    return r->checkpoints;
+}
+
+const char *manta_run_damage(const manta_run *r)
+{
+    return r->damage;
+}
+
+const manta_checkpoint *manta_run_start(const manta_run *r)
+{
+    return r->from;
+}
+
+/* ---- reports ---- */
+
+static json_t *metrics_json(const manta_metrics *m)
+{
+    json_t *o = json_object();
+
+    for (int i = 0; m && i < m->n; i++) {
+        json_object_set_new(o, m->name[i], isfinite(m->value[i]) ? json_real(m->value[i]) : json_null());
+    }
+    return o;
+}
+
+/* One write(2) of a whole line. */
+static manta_status add_line(int fd, const char *path, const char *line)
+{
+    size_t n = strlen(line);
+    ssize_t put;
+
+    do put = os->write(fd, line, n);
+    while (put < 0 && errno == EINTR);
+    if (put < 0) return file_fail(errno, "writing", path);
+    if ((size_t)put < n) return manta_fail(MANTA_ENOSPC, "writing %s: no space is left", path);
+    return MANTA_OK;
+}
+
+manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
+{
+    json_t *o = json_pack("{s:I, s:I, s:i, s:f, s:o}", "epoch", (json_int_t)epoch, "step", (json_int_t)step,
+                          "rank", rank, "time", (double)clock_wall_ns() / 1e9, "metrics", metrics_json(m));
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL, *line;
+    const char *tags[MANTA_MAX_METRICS];
+    manta_status st;
+
+    json_decref(o);
+    if (!text) return manta_fail(MANTA_EINVAL, "a report whose metrics' names are not UTF-8");
+    line = mem_printf("%s\n", text);
+    free(text);
+    st = add_line(r->metrics_fd, r->path, line);
+    mem_free(line);
+    if (st) return st;
+    r->epoch = epoch;
+    r->step = step;
+    for (int i = 0; i < m->n; i++) tags[i] = m->name[i];
+    return m->n && !rank ? manta_events_scalars(r->events, step, m->n, tags, m->value) : MANTA_OK;
+}
+
+void manta_run_log(manta_run *r, int rank, const char *text)
+{
+    char name[48], *path, *line;
+    int64_t now = clock_wall_ns();
+    int fd;
+
+    snprintf(name, sizeof name, "log/rank-%d.txt", rank);
+    path = run_inner(r->path, name);
+    line = mem_printf("%lld.%03d %s\n", (long long)(now / 1000000000), (int)(now / 1000000 % 1000), text);
+    fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 || add_line(fd, path, line)) log_warn("a log line is lost", LOG_STR("path", path));
+    if (fd >= 0) os->close(fd);
+    mem_free(line);
+    mem_free(path);
+}
+
+manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last, const char *error)
+{
+    char *path = run_inner(r->path, "result.json"), *text;
+    const char *checkpoint = NULL;
+    int n = manta_checkpoints_count(r->checkpoints);
+    json_t *o = json_pack("{s:s, s:o, s:f, s:f, s:I, s:I}", "status", status, "metrics", metrics_json(last),
+                          "began", r->began_s, "ended", (double)clock_wall_ns() / 1e9, "epoch",
+                          (json_int_t)r->epoch, "step", (json_int_t)r->step);
+    manta_status st;
+
+    if (n) (void)manta_checkpoints_at(r->checkpoints, n - 1, &checkpoint, NULL);
+    json_object_set_new(o, "checkpoint", checkpoint ? json_string(checkpoint) : json_null());
+    if (error) json_object_set_new(o, "error", json_string(error));
+    text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    json_decref(o);
+    if (!text) abort(); /* small control memory */
+    st = manta_events_flush(r->events);
+    if (!st) st = file_replace(path, text, strlen(text));
+    free(text);
+    mem_free(path);
+    return st;
+}
+
+/* ---- the recorder ---- */
+
+typedef struct recorder {
+    manta_run *r;
+    manta_callback *saver; /* manta_checkpointing() */
+} recorder;
+
+static manta_status recorder_restore(void *self, manta_fitting *f)
+{
+    recorder *c = self;
+
+    return c->r->from ? manta_fitting_restore(f, c->r->from) : MANTA_OK;
+}
+
+static manta_status recorder_batch(void *self, manta_fitting *f)
+{
+    recorder *c = self;
+
+    return c->saver->ops->train_batch_end(c->saver->self, f);
+}
+
+static manta_status recorder_epoch(void *self, manta_fitting *f)
+{
+    recorder *c = self;
+
+    TRY(manta_run_report(c->r, f->epoch + 1, manta_session_iterations(f->s), 0, f->logs));
+    return c->saver->ops->epoch_end(c->saver->self, f);
+}
+
+static manta_status recorder_end(void *self, manta_fitting *f)
+{
+    recorder *c = self;
+
+    return c->saver->ops->train_end(c->saver->self, f);
+}
+
+static manta_status recorder_cut(void *self, manta_fitting *f)
+{
+    recorder *c = self;
+
+    return c->saver->ops->interrupted(c->saver->self, f);
+}
+
+static void recorder_free(void *self)
+{
+    recorder *c = self;
+
+    manta_callback_free(c->saver);
+    mem_free(c);
+}
+
+static const manta_callback_ops recorder_ops = {.name = "run_recorder",
+                                                .before_fit = recorder_restore,
+                                                .train_batch_end = recorder_batch,
+                                                .epoch_end = recorder_epoch,
+                                                .train_end = recorder_end,
+                                                .interrupted = recorder_cut,
+                                                .free = recorder_free};
+
+manta_callback *manta_run_recorder(manta_run *r, const manta_checkpointing_options *o)
+{
+    recorder *c = mem_new(sizeof *c);
+
+    c->r = r;
+    c->saver = manta_checkpointing(r->checkpoints, o);
+    return manta_callback_new(&recorder_ops, c);
+}
