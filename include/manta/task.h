@@ -70,6 +70,9 @@ typedef struct manta_node_options {
     int num_cpus; /* 0: the cores this process may use */
     int num_gpus;
     uint64_t memory; /* bytes that tasks may ask for together; 0: 70 % of the machine's */
+    uint64_t worker_memory; /* most bytes of a process whose call names no `memory`; 0: no limit */
+    uint64_t memory_floor; /* with less than that left on the machine the largest worker is ended;
+                            0: 1 % of the machine's, at most 256 MiB */
     const char *resources; /* more of what tasks may ask for: "disk=2,license=1" */
     const char *name_space; /* of the names of actors; NULL: "default"; without a '/' */
     uint64_t store_memory; /* most bytes of shared memory for objects; 0: 30 % of the machine's */
@@ -83,8 +86,12 @@ typedef struct manta_node_options {
  * as it is now. All of it ends with this process, however that ends. argc and
  * argv are for later use and may be NULL. Call it early: workers see the
  * memory and the open files of this moment. `options` may be NULL.
- * MANTA_EEXIST a second call; MANTA_EUNSUPPORTED the program already runs
- * several threads, of which a fork would keep one. */
+ *
+ * A program that has started threads before may call it; its workers do not have
+ * these threads, and a lock that one of them holds at this moment stays locked
+ * there. malloc and stdio are safe, and so is a library that minds forks; a pool
+ * of threads made before is of no use in a worker.
+ * MANTA_EEXIST a second call. */
 MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_options *options) MANTA_MUST_USE;
 
 /* Ends the node and forgets all references. When it returns no process and no

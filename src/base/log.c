@@ -70,8 +70,27 @@ void manta_log_set_format(manta_log_format f)
     atomic_store_explicit(&format, (int)f, memory_order_relaxed);
 }
 
+/* A fork in the middle of a record of another thread would leave the child with
+ * a lock that nobody opens. */
+static void lock_sink(void)
+{
+    pthread_mutex_lock(&sink_lock);
+}
+
+static void unlock_sink(void)
+{
+    pthread_mutex_unlock(&sink_lock);
+}
+
+static void heed_forks(void)
+{
+    (void)pthread_atfork(lock_sink, unlock_sink, unlock_sink);
+}
+
 void manta_log_set_sink(manta_log_fn *fn, void *ctx)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, heed_forks);
     pthread_mutex_lock(&sink_lock);
     sink = fn;
     sink_ctx = ctx;

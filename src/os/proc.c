@@ -2,8 +2,10 @@
 #include "os/proc.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "os/file.h"
 #include "os/sys.h"
@@ -32,4 +34,46 @@ uint64_t proc_peak_rss(void)
 {
     char text[16 * 1024];
     return file_read_text("/proc/self/status", text, sizeof text) ? 0 : proc_parse_peak_rss(text);
+}
+
+uint64_t proc_parse_private_pages(const char *text)
+{
+    unsigned long long size, resident, shared;
+    if (sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3 || shared > resident) return 0;
+    return resident - shared;
+}
+
+uint64_t proc_private_memory(pid_t pid)
+{
+    char path[48], text[256];
+    snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
+    if (file_read_text(path, text, sizeof text)) return 0;
+    return proc_parse_private_pages(text) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t proc_parse_available(const char *text)
+{
+    const char *key = "MemAvailable:";
+    const char *at = strstr(text, key);
+    return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : UINT64_MAX;
+}
+
+/* What the control group may still take; UINT64_MAX without a limit. */
+static uint64_t group_available(void)
+{
+    char most[64], now[64];
+    if (file_read_text("/sys/fs/cgroup/memory.max", most, sizeof most) || most[0] < '0' || most[0] > '9' ||
+        file_read_text("/sys/fs/cgroup/memory.current", now, sizeof now))
+        return UINT64_MAX;
+    uint64_t limit = strtoull(most, NULL, 10), used = strtoull(now, NULL, 10);
+    return used < limit ? limit - used : 0;
+}
+
+uint64_t proc_available_memory(void)
+{
+    char text[8 * 1024];
+    uint64_t all =
+        file_read_text("/proc/meminfo", text, sizeof text) ? UINT64_MAX : proc_parse_available(text);
+    uint64_t ours = group_available();
+    return ours < all ? ours : all;
 }

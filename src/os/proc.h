@@ -19,4 +19,14 @@ uint64_t proc_peak_rss(void);
 /* The same from the text of another /proc/PID/status. */
 uint64_t proc_parse_peak_rss(const char *text);
 
+/* Bytes of memory that only this process has: resident, and neither shared
+ * memory nor files. 0 when it is gone. */
+uint64_t proc_private_memory(pid_t pid);
+uint64_t proc_parse_private_pages(const char *text); /* from the text of a /proc/PID/statm */
+
+/* Bytes that the machine, or the control group this process lives in, could
+ * still give. UINT64_MAX when the system does not say. */
+uint64_t proc_available_memory(void);
+uint64_t proc_parse_available(const char *text); /* from the text of /proc/meminfo */
+
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "os/spawn.h"
+#include "task/limits.h"
 #include "task/retry.h"
 
 #define BUDGET_NS   200000 /* work sent ahead to one worker, by experience */
@@ -633,7 +634,11 @@ void calls_peer_died(peer *p)
             call_fail(c, &c->actor->failure);
             continue;
         }
-        call_again(c, RETRY_WORKER_DIED, begun, &f);
+        retry_event e = p->memory.why == LIMITS_OWN       ? RETRY_OVER_LIMIT
+                        : p->memory.why == LIMITS_MACHINE ? RETRY_MEMORY_SHORT
+                                                          : RETRY_WORKER_DIED;
+        if (p->memory.why) f = failure_memory(c->fn->name, p->pid, &p->memory);
+        call_again(c, e, begun, &f);
     }
     vec_release(&lost);
     p->in_flight = 0;

@@ -167,7 +167,8 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d);
     bool waiting = false, more = false;
     while (!d->stop) {
-        int due = daemon_memory_tick(d);
+        int due = daemon_memory_tick(d), look = daemon_limits_tick(d);
+        if (due < 0 || (look >= 0 && look < due)) due = look;
         if (waiting && (due < 0 || due > 2)) due = 2;
         if (loop_run(d->loop, more ? 0 : due)) break;
         waiting = daemon_bury(d);

@@ -16,7 +16,8 @@
  *
  * daemon.c: start, the zygote, children; _clients: connections and messages;
  * _leases: channels and workers; _memory: segments, in memory and on disk;
- * _objects; _actors; _groups: placement groups. */
+ * _objects; _actors; _groups: placement groups;
+ * _limits: the workers' memory. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
@@ -53,6 +54,7 @@ typedef struct client {
     int status;
     int64_t died_ns;
     uint64_t actor; /* that lives in this worker */
+    proto_memory memory; /* why: it was killed for it */
     VEC(letter) outbox;
     MAP_U64(char) peers; /* clients with which it shares a channel */
 } client;
@@ -104,6 +106,7 @@ typedef struct daemon_group {
 typedef struct node {
     node_config config;
     uint64_t number; /* that nobody has had before */
+    int64_t look_ns; /* when to look at the workers' memory again */
     loop *loop;
     sched *sched;
     refs_book *refs;
@@ -180,6 +183,11 @@ void daemon_place_actor(node *d, const sched_action *x);
 void daemon_end_actor(node *d, actor *a); /* the last handle is gone */
 void daemon_actor_lost(node *d, client *w); /* an actor's process is dead */
 void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f);
+
+/* daemon_limits.c */
+/* Ends workers that have too much memory. How long until the next look in ms;
+ * -1: there is nothing to look at. */
+int daemon_limits_tick(node *d);
 
 /* daemon_groups.c */
 bool daemon_groups_message(node *d, client *c, proto_kind kind, wire *w);

@@ -246,6 +246,7 @@ void daemon_actor_lost(node *d, client *w)
     manta_failure f =
         failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, (int)w->pid, "the actor is dead: process %d %s",
                      (int)w->pid, spawn_status_text(w->status, why, sizeof why));
+    if (w->memory.why) f = failure_memory(NULL, (int)w->pid, &w->memory);
     actor_dead(d, a, &f);
 }
 

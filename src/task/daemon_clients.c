@@ -256,6 +256,9 @@ static void client_end(node *d, client *c)
     proto_begin(&d->out, PROTO_GONE);
     wire_put_u32(&d->out, c->id);
     wire_put_u32(&d->out, (uint32_t)c->status);
+    wire_put_u32(&d->out, c->memory.why);
+    wire_put_u64(&d->out, c->memory.used);
+    wire_put_u64(&d->out, c->memory.limit);
     for (size_t i = 0; i < c->peers.n; i++) {
         client *peer = daemon_client(d, (uint32_t)c->peers.at[i].key);
         if (!peer) continue;

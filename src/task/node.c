@@ -19,6 +19,7 @@
 #include "os/socket.h"
 #include "os/spawn.h"
 #include "os/sys.h"
+#include "os/thread.h"
 #include "task/proto.h"
 
 static VEC(int) users; /* descriptors that were open before the node was */
@@ -82,21 +83,59 @@ static _Noreturn void keeper_main(const node_config *c, int driver_fd, pid_t dri
     _exit(0);
 }
 
+typedef struct birth {
+    const node_config *config;
+    int pair[2], self;
+    pid_t driver, pid;
+    manta_status st;
+    manta_error e;
+} birth;
+
+/* Forks the keeper; in the child it does not return. */
+static void give_birth(void *arg)
+{
+    birth *b = arg;
+    /* The quiet fork knows nothing of locks: where other threads may hold one,
+     * it has to be the one that does (malloc's and stdio's are then open in the
+     * child), though the program's own wait() sees that child. */
+    b->st = spawn_threads() > 1 ? spawn_fork(&b->pid) : spawn_fork_quiet(&b->pid);
+    if (!b->st && b->pid == 0) {
+        close(b->pair[0]);
+        keeper_main(b->config, b->pair[1], b->driver, b->self);
+    }
+    if (b->st) manta_error_get(&b->e);
+}
+
+/* A program with several threads: the fork is made by a new one, whose stack and
+ * thread-local memory no library has used yet. What such libraries know of other
+ * threads (the team of a parallel region) would be waited for in vain. */
+static manta_status give_birth_apart(birth *b)
+{
+    thread_id id;
+    TRY(thread_start(&id, "manta-birth", give_birth, b));
+    thread_join(&id);
+    return b->st ? manta_error_raise(&b->e) : MANTA_OK;
+}
+
 manta_status node_start(const node_config *c, pid_t *keeper, int *fd, int *keeper_pidfd)
 {
     manta_status st;
-    int pair[2] = {-1, -1}, self = -1;
-    pid_t pid, driver = getpid();
+    birth b = {.config = c, .pair = {-1, -1}, .self = -1, .driver = getpid()};
+    int *pair = b.pair;
+    pid_t pid;
     vec_clear(&users);
     list_fds(remember);
     if ((st = socket_pair(pair))) return st;
-    if ((st = proc_pidfd_open(driver, &self))) goto out;
+    if ((st = proc_pidfd_open(b.driver, &b.self))) goto out;
     fflush(NULL); /* what is buffered now must not be written by every child as well */
-    if ((st = spawn_fork_quiet(&pid))) goto out;
-    if (pid == 0) {
-        close(pair[0]);
-        keeper_main(c, pair[1], driver, self);
+    if (spawn_threads() > 1) {
+        st = give_birth_apart(&b);
+    } else {
+        give_birth(&b);
+        st = b.st;
     }
+    if (st) goto out;
+    pid = b.pid;
     if ((st = proc_pidfd_open(pid, keeper_pidfd))) {
         os->kill(pid, SIGKILL);
         spawn_wait(pid);
@@ -106,7 +145,7 @@ manta_status node_start(const node_config *c, pid_t *keeper, int *fd, int *keepe
     *fd = pair[0];
     pair[0] = -1;
 out:
-    socket_close_all((int[]){pair[0], pair[1], self}, 3);
+    socket_close_all((int[]){pair[0], pair[1], b.self}, 3);
     return st;
 }
 

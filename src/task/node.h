@@ -22,6 +22,8 @@ typedef struct node_config {
     char names[SCHED_RESOURCES][32]; /* "" ends the list */
     uint64_t store_limit, spill_limit; /* bytes in memory, and on disk */
     char spill_folder[256];
+    uint64_t worker_memory; /* most bytes of a worker's own; 0: no limit */
+    uint64_t memory_floor; /* the machine is short when it has less than that */
     int prestart; /* workers to fork before anyone asks */
 } node_config;
 

@@ -45,7 +45,7 @@ typedef enum proto_kind {
     PROTO_PEER, /* client, pid, side; fds: channel, bell, pidfd */
     PROTO_GRANT, /* worker, shape */
     PROTO_RECLAIM, /* worker */
-    PROTO_GONE, /* client, status */
+    PROTO_GONE, /* client, status, why it was ended for its memory, used, limit */
     PROTO_SEGMENT, /* request, status, segment; fd */
     PROTO_SEGMENT_GONE, /* segment */
     PROTO_FREE, /* object: its block may be used again */
@@ -84,6 +84,12 @@ enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4 };
 enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2 }; /* end: it finishes its calls */
 
 #define PROTO_NAME 128 /* "space/name" of an actor, with its end */
+
+/* Of a process that was ended for its memory (limits.h); why 0: it was not. */
+typedef struct proto_memory {
+    uint32_t why;
+    uint64_t used, limit; /* limit: its own, or what the machine had left */
+} proto_memory;
 
 /* Starts a message in b, which is emptied. */
 static inline buf *proto_begin(buf *b, proto_kind kind)

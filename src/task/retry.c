@@ -27,6 +27,15 @@ retry_verdict retry_decide(const retry_state *s, retry_event e, manta_failure_ki
         if (!s->begun) return RETRY_FREE;
         *kind = s->is_actor ? MANTA_FAILED_UNKNOWN : MANTA_FAILED_WORKER;
         return may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
+    case RETRY_OVER_LIMIT:
+        if (!s->begun) return RETRY_FREE;
+        *kind = MANTA_FAILED_MEMORY;
+        /* A function would take as much the next time; an actor begins anew. */
+        return s->is_actor && may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
+    case RETRY_MEMORY_SHORT:
+        if (!s->begun) return RETRY_FREE;
+        *kind = MANTA_FAILED_MEMORY;
+        return may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
     }
     *kind = MANTA_FAILED_WORKER;
     return RETRY_FAIL;

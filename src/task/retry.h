@@ -8,6 +8,8 @@
 
 typedef enum retry_event {
     RETRY_WORKER_DIED, /* the process that had the call is dead */
+    RETRY_OVER_LIMIT, /* it was ended, because it had more memory than it may */
+    RETRY_MEMORY_SHORT, /* it was ended, because the machine had too little */
     RETRY_FUNCTION_FAILED, /* the function returned a failure */
     RETRY_RETURNED /* the worker had not begun it */
 } retry_event;

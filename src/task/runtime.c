@@ -603,8 +603,12 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
     case PROTO_GONE: {
         peer *p = find_peer(wire_u32(w));
         int status = (int)wire_u32(w);
-        if (!p) break;
+        proto_memory memory = {.why = wire_u32(w)};
+        memory.used = wire_u64(w);
+        memory.limit = wire_u64(w);
+        if (wire_end(w, "end") || !p) break;
         p->status = status;
+        p->memory = memory;
         peer_end(p);
         break;
     }

@@ -110,6 +110,7 @@ typedef struct peer {
     bool give_back; /* its lease ends with the calls it has */
     int64_t died_ns;
     int status;
+    proto_memory memory; /* why: it was ended for it */
     shape *shape; /* leased for it */
     int in_flight;
     int64_t load_ns;

@@ -18,6 +18,7 @@
 
 #define STOP_LIMIT_MS 1000
 #define PRESTART_MOST 4
+#define FLOOR_MOST    (256u << 20)
 
 /* ---- start and end ---- */
 
@@ -61,6 +62,9 @@ static manta_status config_of(const manta_node_options *o, node_config *c)
                           sizeof c->spill_folder - 1);
     memcpy(c->spill_folder, folder, strlen(folder));
     c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
+    c->worker_memory = o ? o->worker_memory : 0;
+    c->memory_floor = o && o->memory_floor ? o->memory_floor : memory / 100;
+    if (!(o && o->memory_floor) && c->memory_floor > FLOOR_MOST) c->memory_floor = FLOOR_MOST;
     c->total.amount[2] = (int64_t)(o && o->memory ? o->memory : memory / 10 * 7) * SCHED_UNIT;
     return o ? name_resources(o->resources, c) : MANTA_OK;
 }
@@ -96,9 +100,6 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
         rt->node = 1;
         return MANTA_OK;
     }
-    if (spawn_threads() > 1)
-        return manta_fail(MANTA_EUNSUPPORTED, "manta_init() must come before the program starts threads: "
-                                              "workers are forked from it, and a fork has one thread");
     TRY(node_start(&c, &keeper, &fd, &keeper_pidfd));
     manta_status st = runtime_open(fd, keeper_pidfd, false);
     rt->keeper = keeper;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "task/limits.h"
+
 enum { AT_MESSAGE = 0, AT_PLACE = 1 };
 
 static const char *const kind_names[] = {"nothing",  "a number (f64)", "an integer", "a truth value",
@@ -193,6 +195,20 @@ static void set_place(manta_failure *f, const char *name, int pid)
     snprintf(f->chain, sizeof f->chain, "%s", f->function);
     if (gethostname(f->host, sizeof f->host - 1)) f->host[0] = 0;
     f->pid = pid;
+}
+
+manta_failure failure_memory(const char *name, int pid, const proto_memory *m)
+{
+    const double mib = 1024 * 1024;
+    const char *while_it = name ? " while it ran " : "", *what = name ? name : "";
+    if (m->why == LIMITS_OWN)
+        return failure_make(MANTA_FAILED_MEMORY, MANTA_ENOMEM, name, pid,
+                            "process %d was ended%s%s: it had %.1f MiB of memory, and its limit is %.1f MiB",
+                            pid, while_it, what, (double)m->used / mib, (double)m->limit / mib);
+    return failure_make(MANTA_FAILED_MEMORY, MANTA_ENOMEM, name, pid,
+                        "process %d was ended%s%s: the machine had %.1f MiB of memory left, and it had most, "
+                        "%.1f MiB",
+                        pid, while_it, what, (double)m->limit / mib, (double)m->used / mib);
 }
 
 /* The failure that this thread was told of last, and how it was put. */

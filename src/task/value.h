@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "net/wire.h"
 #include "store/store.h"
+#include "task/proto.h"
 
 #define VALUE_INLINE 8192 /* more bytes than this lie in a segment */
 
@@ -52,6 +53,8 @@ void failure_take(wire *w, manta_failure *out);
 manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name);
 manta_failure failure_make(manta_failure_kind kind, manta_status code, const char *name, int pid,
                            const char *fmt, ...) MANTA_PRINTF(5, 6);
+/* Why process `pid` was ended for its memory; `name` (may be NULL) is what it ran. */
+manta_failure failure_memory(const char *name, int pid, const proto_memory *m);
 /* Makes it this thread's error; returns its code. */
 manta_status failure_raise(const manta_failure *f);
 

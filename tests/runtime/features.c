@@ -723,20 +723,150 @@ static void losses(void)
     CHECK(system(command) == 0);
 }
 
+/* ---- memory ---- */
+
+/* Takes memory, 8 MiB at a time, up to so many MiB, then waits. */
+static manta_status hog(manta_task *t)
+{
+    enum { STEP = 8 };
+    int64_t mib;
+    TRY(manta_arg_i64(t, 0, &mib));
+    char **at = calloc((size_t)mib, sizeof *at);
+    for (int64_t i = 0; i < mib / STEP; i++) {
+        at[i] = malloc((size_t)STEP << 20);
+        if (at[i]) memset(at[i], 1, (size_t)STEP << 20);
+    }
+    while (!manta_task_is_cancelled(t)) usleep(200);
+    for (int64_t i = 0; i < mib; i++) free(at[i]);
+    free(at);
+    return manta_fail(MANTA_ECANCELLED, "I was asked to stop");
+}
+MANTA_REMOTE(hog)
+
+static void memory_limits(void)
+{
+    manta_task_options o = {.memory = (uint64_t)120 << 20};
+    manta_ref r = manta_remote_with(&o, hog, manta_i64(400));
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM);
+    manta_failure f = failure_of(r);
+    CHECK(f.kind == MANTA_FAILED_MEMORY && f.pid > 0 && !strcmp(f.function, "hog"));
+    SAYS("while it ran hog: it had ");
+    SAYS("and its limit is 120.0 MiB");
+    manta_release(r);
+    /* Without the option the node's limit holds (150 MiB here). */
+    r = manta_remote(hog, manta_i64(400));
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILED_MEMORY);
+    SAYS("its limit is 150.0 MiB");
+    manta_release(r);
+    /* An actor: the call says why, and so does every call after it. */
+    manta_actor a = manta_actor_new(&o, counter);
+    r = manta_actor_call(a, hog, manta_i64(400));
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILED_MEMORY);
+    manta_release(r);
+    r = manta_actor_call(a, counter_add, manta_i64(1));
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM);
+    SAYS("its limit is 120.0 MiB");
+    manta_release(r);
+    manta_actor_release(a);
+    /* One that stays below is left alone, and memory is a resource like others. */
+    double before = available("memory");
+    o.memory = (uint64_t)140 << 20;
+    r = manta_remote_with(&o, hog, manta_i64(16));
+    CHECK(manta_get(r, 300) == MANTA_ETIMEDOUT);
+    CHECK(available("memory") == before - (double)o.memory);
+    OK(manta_cancel(r, 0));
+    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED);
+    manta_release(r);
+    o.memory = (uint64_t)1 << 45;
+    r = manta_remote_with(&o, pid);
+    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILED_IMPOSSIBLE);
+    manta_release(r);
+}
+
+/* The node was told that the machine must keep more than it has. */
+static void memory_short(void)
+{
+    manta_task_options once = {.max_retries = MANTA_NONE};
+    manta_ref r = manta_remote_with(&once, linger);
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILED_MEMORY);
+    SAYS("while it ran linger: the machine had ");
+    manta_release(r);
+}
+
+/* ---- a program with threads ---- */
+
+static _Atomic bool quiet;
+
+/* Takes and gives locks of malloc and stdio all the time. */
+static void *noise(void *arg)
+{
+    FILE *f = fopen("/dev/null", "w");
+    while (!quiet) {
+        char *p = malloc(100 + (size_t)rand() % 5000);
+        if (p && f) fprintf(f, "%p\n", (void *)p);
+        free(p);
+    }
+    if (f) fclose(f);
+    return arg;
+}
+
+static void threads_before(void)
+{
+    enum { THREADS = 3 };
+    pthread_t id[THREADS];
+    manta_node_options o = {.num_cpus = 2};
+    manta_shutdown();
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&id[i], NULL, noise, NULL) == 0);
+    for (int round = 0; round < 5; round++) {
+        int64_t v;
+        double d;
+        OK(manta_init(NULL, NULL, &o));
+        manta_ref r = manta_remote(add, manta_f64(1), manta_f64(round));
+        OK(manta_get_f64(r, &d, LONG));
+        CHECK(d == 1 + round);
+        manta_release(r);
+        r = manta_remote(pid);
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v != getpid() && kill((pid_t)v, SIGKILL) == 0); /* the zygote forks another */
+        manta_release(r);
+        manta_actor a = manta_actor_new(NULL, counter, manta_i64(3));
+        r = manta_actor_call(a, counter_add, manta_i64(4));
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v == 7);
+        manta_release(r);
+        manta_actor_release(a);
+        manta_node_info n;
+        OK(manta_node_get(&n));
+        manta_shutdown();
+        CHECK(kill(n.keeper_pid, 0) != 0 && kill(n.daemon_pid, 0) != 0); /* nothing is left */
+    }
+    quiet = true;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(id[i], NULL) == 0);
+}
+
 /* ---- all of it ---- */
 
 static const struct {
     const char *name;
     void (*run)(void);
-} scenarios[] = {{"groups", groups},   {"group-owner", group_owner},       {"contexts", contexts},
-                 {"cancels", cancels}, {"references-in-streams", streams}, {"causes", failures},
-                 {"losses", losses}};
+} scenarios[] = {{"groups", groups},
+                 {"group-owner", group_owner},
+                 {"contexts", contexts},
+                 {"cancels", cancels},
+                 {"references-in-streams", streams},
+                 {"causes", failures},
+                 {"losses", losses},
+                 {"memory-limits", memory_limits},
+                 {"memory-short", memory_short},
+                 {"threads-before", threads_before}};
 
 int main(int argc, char **argv)
 {
     manta_node_options o = {.num_cpus = 3, .resources = "disk=2"};
     const char *name = argc > 1 ? argv[1] : "";
     inside = o.in_process = argc > 2 && !strcmp(argv[2], "inside");
+    if (!strcmp(name, "memory-limits")) o.worker_memory = (uint64_t)150 << 20;
+    if (!strcmp(name, "memory-short")) o.memory_floor = UINT64_MAX;
     OK(manta_init(&argc, &argv, &o));
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (strcmp(scenarios[i].name, name)) continue;

@@ -229,6 +229,14 @@ static void peak_memory_is_read(void **state)
     assert_true(proc_parse_peak_rss("Name:\tx\nVmHWM:\t   1234 kB\nVmRSS:\t 1 kB\n") == 1234 * 1024);
     assert_true(proc_parse_peak_rss("VmHWM: 7 kB\n") == 7 * 1024);
     assert_true(proc_parse_peak_rss("Name:\tVmHWM: 7\n") == 0);
+    assert_true(proc_parse_private_pages("1000 300 120 5 0 400 0\n") == 180);
+    assert_true(proc_parse_private_pages("1000 300\n") == 0);
+    assert_true(proc_parse_private_pages("") == 0);
+    assert_true(proc_private_memory(getpid()) > 0);
+    assert_true(proc_private_memory(-1) == 0);
+    assert_true(proc_parse_available("MemTotal: 9 kB\nMemAvailable:   5 kB\n") == 5 * 1024);
+    assert_true(proc_parse_available("MemTotal: 9 kB\n") == UINT64_MAX);
+    assert_true(proc_available_memory() > 0);
     assert_true(proc_parse_peak_rss("") == 0);
     uint64_t before = proc_peak_rss();
     assert_true(before > 0);
