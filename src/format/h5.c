@@ -119,13 +119,22 @@ manta_status h5_open(const char *path, const uint8_t *data, size_t size, h5_file
     return MANTA_OK;
 }
 
+void h5_join(h5_file *f, h5_file *more)
+{
+    while (f->next) f = f->next;
+    f->next = more;
+}
+
 void h5_close(h5_file *f)
 {
-    if (!f) return;
-    for (size_t i = 0; i < f->groups.n; i++) vec_release(&f->groups.at[i].value);
-    map_u64_release(&f->groups);
-    mem_free(f->path);
-    mem_free(f);
+    while (f) {
+        h5_file *next = f->next;
+        for (size_t i = 0; i < f->groups.n; i++) vec_release(&f->groups.at[i].value);
+        map_u64_release(&f->groups);
+        mem_free(f->path);
+        mem_free(f);
+        f = next;
+    }
 }
 
 /* ---- finding ---- */
@@ -159,13 +168,13 @@ static manta_status find_object(h5_file *f, const char *at, uint64_t *out)
     return MANTA_OK;
 }
 
-manta_status h5_find(h5_file *f, const char *at, h5_kind *out)
+/* What lies at `at` of one file. */
+static manta_status find_kind(h5_file *f, const char *at, h5_kind *out)
 {
     const h5_links *links = NULL;
     h5_messages m = {0};
     uint64_t object;
 
-    *out = H5_NOTHING;
     TRY(find_object(f, at, &object));
     if (object == H5_NOWHERE) return MANTA_OK;
     TRY(h5_links_of(f, object, &links));
@@ -179,24 +188,63 @@ manta_status h5_find(h5_file *f, const char *at, h5_kind *out)
     return MANTA_OK;
 }
 
+manta_status h5_find(h5_file *f, const char *at, h5_kind *out)
+{
+    *out = H5_NOTHING;
+    for (; f && *out == H5_NOTHING; f = f->next) TRY(find_kind(f, at, out));
+    return MANTA_OK;
+}
+
 void h5_names_release(h5_names *names)
 {
     for (size_t i = 0; i < names->n; i++) mem_free(names->at[i]);
     vec_release(names);
 }
 
+static int by_bytes(const void *x, const void *y)
+{
+    return strcmp(*(char *const *)x, *(char *const *)y);
+}
+
+/* Sorts the names of several files, and leaves each of them once. */
+static void merge_names(h5_names *names)
+{
+    size_t n = 0;
+
+    if (names->n > 1) qsort(names->at, names->n, sizeof *names->at, by_bytes);
+    for (size_t i = 0; i < names->n; i++) {
+        if (n && !strcmp(names->at[n - 1], names->at[i])) {
+            mem_free(names->at[i]);
+        } else {
+            names->at[n++] = names->at[i];
+        }
+    }
+    names->n = n;
+}
+
 manta_status h5_list(h5_file *f, const char *at, h5_names *out)
 {
-    const h5_links *links = NULL;
-    uint64_t object;
+    const char *path = f->path;
+    bool found = false, joined = f->next != NULL;
+    manta_status st = MANTA_OK;
 
-    TRY(find_object(f, at, &object));
-    if (object != H5_NOWHERE) TRY(h5_links_of(f, object, &links));
-    if (!links) return manta_fail(MANTA_ENOENT, "%s: there is no group /%s", f->path, at);
-    for (size_t i = 0; i < links->n; i++) {
-        vec_push(out, mem_strndup(links->at[i].name, links->at[i].n));
+    for (; f && !st; f = f->next) {
+        const h5_links *links = NULL;
+        uint64_t object;
+        st = find_object(f, at, &object);
+        if (!st && object != H5_NOWHERE) st = h5_links_of(f, object, &links);
+        found |= links != NULL;
+        for (size_t i = 0; links && i < links->n; i++) {
+            vec_push(out, mem_strndup(links->at[i].name, links->at[i].n));
+        }
     }
-    return MANTA_OK;
+    if (!st && !found) st = manta_fail(MANTA_ENOENT, "%s: there is no group /%s", path, at);
+    if (st) {
+        h5_names_release(out);
+    } else if (joined) {
+        merge_names(out);
+    }
+    return st;
 }
 
 /* ---- texts ---- */
@@ -686,10 +734,25 @@ static manta_status dataset_add(h5_file *f, const char *at, const dataset *d, ma
     return read_converted(f, at, d, a.data);
 }
 
+/* The one of the joined files that has something at `at`; f itself when none has. */
+static manta_status owner_of(h5_file **f, const char *at)
+{
+    h5_file *one = *f;
+    uint64_t object = H5_NOWHERE;
+
+    for (; one && object == H5_NOWHERE && (*f)->next; one = one->next) {
+        TRY(find_object(one, at, &object));
+        if (object != H5_NOWHERE) *f = one;
+    }
+    return MANTA_OK;
+}
+
 manta_status h5_read(h5_file *f, const char *at, manta_saved *s, const char *name)
 {
     dataset d = {0};
-    manta_status st = dataset_open(f, at, &d);
+    manta_status st = owner_of(&f, at);
+
+    if (!st) st = dataset_open(f, at, &d);
 
     if (!st) st = dataset_add(f, at, &d, s, name);
     dataset_release(&d);
@@ -699,8 +762,9 @@ manta_status h5_read(h5_file *f, const char *at, manta_saved *s, const char *nam
 manta_status h5_shape(h5_file *f, const char *at, int *ndim, int64_t shape[MANTA_MAX_DIMS])
 {
     dataset d = {0};
-    manta_status st = dataset_open(f, at, &d);
+    manta_status st = owner_of(&f, at);
 
+    if (!st) st = dataset_open(f, at, &d);
     if (!st) {
         *ndim = d.space.ndim;
         memcpy(shape, d.shape, sizeof d.shape);

@@ -21,7 +21,11 @@ bool h5_is(const uint8_t *data, size_t size);
 /* Opens the file image data[0..size), which must outlive *out and be 8-byte
  * aligned; `path` is for sentences. *out: owned, h5_close(). */
 manta_status h5_open(const char *path, const uint8_t *data, size_t size, h5_file **out) MANTA_MUST_USE;
-void h5_close(h5_file *f); /* accepts NULL */
+void h5_close(h5_file *f); /* accepts NULL; with all that was joined to it */
+
+/* Makes `more` a part of f, which owns it now: groups hold what they hold in either,
+ * and of two things at one place the one in f counts. Attributes are those of f. */
+void h5_join(h5_file *f, h5_file *more);
 
 typedef enum h5_kind { H5_NOTHING, H5_GROUP, H5_DATASET } h5_kind;
 

@@ -47,6 +47,7 @@ struct h5_file {
     uint64_t root;
     MAP_U64(h5_links) groups; /* by object header: what was listed once */
     size_t n_links, n_nodes, name_bytes; /* of all of them */
+    h5_file *next; /* joined to this one; owned */
     uint64_t unpacked; /* bytes that were allocated for elements so far */
 };
 

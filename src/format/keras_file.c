@@ -320,10 +320,11 @@ static manta_status read_members(const char *path, const zip *z, const manta_rea
     if (!member(z, "metadata.json", s, &metadata, &metadata_size)) {
         read_metadata(s, (const char *)metadata, metadata_size);
     }
-    if (!zip_find(z, WEIGHTS)) {
-        return manta_fail(zip_find(z, "model.weights.npz") ? MANTA_EUNSUPPORTED : MANTA_ENOENT,
-                          "%s: the archive has no " WEIGHTS, path);
+    if (!zip_find(z, WEIGHTS) && zip_find(z, "model.weights.npz")) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: its weights are model.weights.npz, pickled objects; expected " WEIGHTS, path);
     }
+    if (!zip_find(z, WEIGHTS)) return manta_fail(MANTA_ENOENT, "%s: the archive has no " WEIGHTS, path);
     TRY(member(z, WEIGHTS, s, &weights, &weights_size));
     TRY(align_weights(path, s, &weights, weights_size));
     return read_weights(path, weights, weights_size, config, config_size, o, s);

@@ -15,8 +15,8 @@
 
 /* In the order in which equal claims are settled. */
 static const model_format *const formats[] = {
-    &model_keras,       &model_keras_config, &model_weights_h5, &model_legacy_h5, &model_npz,
-    &model_safetensors, &model_pt,           &model_tf,         &model_onnx,
+    &model_keras, &model_weights_shards, &model_keras_config, &model_weights_h5, &model_legacy_h5,
+    &model_npz,   &model_safetensors,    &model_pt,           &model_tf,         &model_onnx,
 };
 
 #define N_FORMATS (int)(sizeof formats / sizeof *formats)

@@ -31,8 +31,8 @@ typedef struct model_format {
 
 #define MODEL_HEAD 4096
 
-extern const model_format model_keras, model_keras_config, model_weights_h5, model_legacy_h5, model_npz,
-    model_safetensors, model_pt;
+extern const model_format model_keras, model_keras_config, model_weights_h5, model_weights_shards,
+    model_legacy_h5, model_npz, model_safetensors, model_pt;
 
 /* Whether `path` ends in `ending`, and has something before it. */
 bool model_path_ends(const char *path, const char *ending);

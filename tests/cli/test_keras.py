@@ -168,6 +168,19 @@ def test_weights_alone(manta, tmp_path):
         assert_close([f["dense/kernel"]], [kept[0]], 0)
 
 
+def test_weights_in_several_files(manta, tmp_path):
+    import keras
+    manta("model", "mlp", "-o", "m.keras", "--seed", 5)
+    model = keras.models.load_model(tmp_path / "m.keras")
+    model.save_weights(tmp_path / "s.weights.json", max_shard_size=max(w.numpy().nbytes for w in model.weights) / 2 ** 30)
+    assert len(list(tmp_path.glob("s_*.weights.h5"))) > 1
+    manta("convert", "s.weights.json", "s.npz", "--like", "mlp")
+    manta("convert", "m.keras", "m.npz")
+    with np.load(tmp_path / "s.npz") as s, np.load(tmp_path / "m.npz") as m:
+        assert s.files and all(np.array_equal(s[n], m[n]) for n in s.files)
+        assert {n for n in m.files if not n.startswith("optimizer/")} == set(s.files)
+
+
 def test_a_learned_normalization(manta, tmp_path):
     import keras
     layer = keras.layers.Normalization()

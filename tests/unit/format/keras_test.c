@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "format/h5_out.h"
 #include "format/keras_config.h"
 #include "format/keras_tree.h"
 #include "format/model_file.h"
@@ -475,6 +476,75 @@ static void a_cut_or_changed_archive_is_refused(void **state)
     mem_try_free(whole);
 }
 
+/* ---- weights in several files ---- */
+
+static manta_status to_buf(void *ctx, const void *data, size_t n)
+{
+    buf_add(ctx, data, n);
+    return MANTA_OK;
+}
+
+/* A file with one number at each of the places, counting from `first`. */
+static void write_shard(const char *name, int n, const char *const *places, float first)
+{
+    float numbers[4];
+    h5_out o = {0};
+    buf b = {0};
+
+    for (int i = 0; i < n; i++) {
+        manta_array a = manta_array_of(MANTA_DTYPE_F32, 0, NULL, &numbers[i]);
+        numbers[i] = first + (float)i;
+        h5_out_dataset(&o, places[i], &a);
+    }
+    h5_out_layout(&o);
+    assert_int_equal(h5_out_emit(&o, to_buf, &b), MANTA_OK);
+    (void)scratch_file(name, b.at, b.n);
+    buf_release(&b);
+    h5_out_release(&o);
+}
+
+static void weights_in_several_files_are_one(void **state)
+{
+    static const char index[] = "{\"metadata\": {\"total_size\": 16}, \"weight_map\": {"
+                                "\"/layers/a/vars\": \"w_00000.weights.h5\", "
+                                "\"/layers/b/vars\": [\"w_00000.weights.h5\", \"w_00001.weights.h5\"]}}";
+    static const struct {
+        const char *json, *word;
+        manta_status code;
+    } bad[] = {{"{\"weight_map\": {\"/x\": \"../w_00000.weights.h5\"}}", "beside it", MANTA_ECORRUPT},
+               {"{\"weight_map\": {\"/x\": \"/etc/passwd\"}}", "beside it", MANTA_ECORRUPT},
+               {"{\"weight_map\": {\"/x\": [\"..\"]}}", "beside it", MANTA_ECORRUPT},
+               {"{\"weight_map\": {\"/x\": 3}}", "neither", MANTA_ECORRUPT},
+               {"{\"weight_map\": {\"/x\": [3]}}", "no name", MANTA_ECORRUPT},
+               {"{\"weight_map\": {\"/x\": []}}", "no file", MANTA_ECORRUPT},
+               {"{\"weight_map\": {}}", "weight_map", MANTA_ECORRUPT},
+               {"{}", "weight_map", MANTA_ECORRUPT},
+               {"{\"weight_map\": {\"/x\": \"missing.weights.h5\"}}", "missing.weights.h5", MANTA_ENOENT}};
+    manta_saved *s;
+
+    (void)state;
+    write_shard("w_00000.weights.h5", 3,
+                (const char *const[]){"layers/a/vars/0", "layers/a/vars/1", "layers/b/vars/0"}, 1);
+    write_shard("w_00001.weights.h5", 1, (const char *const[]){"layers/b/vars/1"}, 4);
+    s = read_ok(scratch_file("w.weights.json", index, strlen(index)));
+    assert_string_equal(manta_saved_format(s), "weights.json");
+    assert_int_equal(manta_saved_arrays(s), 4);
+    assert_true(*(float *)manta_saved_find(s, "layers/a/vars/1")->data == 2);
+    assert_true(*(float *)manta_saved_find(s, "layers/b/vars/0")->data == 3);
+    assert_true(*(float *)manta_saved_find(s, "layers/b/vars/1")->data == 4);
+    manta_saved_free(s);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int64_t live = mem_live();
+        s = NULL;
+        assert_int_equal(
+            manta_file_read(scratch_file("w.weights.json", bad[i].json, strlen(bad[i].json)), NULL, &s),
+            bad[i].code);
+        assert_null(s);
+        assert_non_null(strstr(manta_error_text(), bad[i].word));
+        assert_int_equal(mem_live(), live);
+    }
+}
+
 static void no_half_file_is_left(void **state)
 {
     static const char *const names[] = {"f.keras", "f.weights.h5", "f.h5", "f.json"};
@@ -550,6 +620,7 @@ int main(void)
         cmocka_unit_test(policies_are_refused_by_name),
         cmocka_unit_test(what_was_compiled_with_what),
         cmocka_unit_test(a_cut_or_changed_archive_is_refused),
+        cmocka_unit_test(weights_in_several_files_are_one),
         cmocka_unit_test(no_half_file_is_left),
         cmocka_unit_test(no_memory_is_an_error),
     };
