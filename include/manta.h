@@ -14,6 +14,7 @@
 #include <manta/op.h>
 #include <manta/optimizer.h>
 #include <manta/status.h>
+#include <manta/node.h>
 #include <manta/task.h>
 #include <manta/tensor.h>
 #include <manta/train.h>

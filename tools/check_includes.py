@@ -33,6 +33,7 @@ OWNER = {
     "version": "base",
     "log": "base",
     "task": "task",
+    "node": "task",
     "tensor": "tensor",
     "op": "nn",
     "layer": "nn",

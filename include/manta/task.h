@@ -80,12 +80,21 @@ typedef struct manta_node_options {
                                /var/tmp; "": nowhere, a full store is an error at once */
     uint64_t spill_limit; /* most bytes on disk; 0: as many as the disk has room for */
     bool in_process; /* no other process: calls run at once, inside manta_remote() */
+    /* Which node. "local": one of this program's own. "auto": the one that `manta
+     * start` began, and an error when there is none. A path or a pid: that node. NULL
+     * or "": what the environment variable MANTA_ADDRESS says in the same words;
+     * without it the started node if one runs and none of the amounts above is given, else one of its own. */
+    const char *address;
+    bool plain_output; /* workers write to this program's own output, without a prefix */
 } manta_node_options;
 
-/* Starts a node on this host: a daemon, and workers forked from this program
- * as it is now. All of it ends with this process, however that ends. argc and
- * argv are for later use and may be NULL. Call it early: workers see the
- * memory and the open files of this moment. `options` may be NULL.
+/* Starts a node on this host, or joins one: a daemon, and workers forked from
+ * this program as it is now. A node of its own ends with this process, however
+ * that ends; of one that is joined, this program's workers do, but for its
+ * detached actors. What workers print is shown by this program, line by line,
+ * behind the function and the process: "(average pid=1234) text". argc and argv
+ * are for later use and may be NULL. Call it early: workers see the memory and
+ * the open files of this moment. `options` may be NULL.
  *
  * A program that has started threads before may call it; its workers do not have
  * these threads, and a lock that one of them holds at this moment stays locked
@@ -94,8 +103,9 @@ typedef struct manta_node_options {
  * MANTA_EEXIST a second call. */
 MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_options *options) MANTA_MUST_USE;
 
-/* Ends the node and forgets all references. When it returns no process and no
- * memory of the node is left. No other thread may be in a call of this header.
+/* Ends the node, or leaves one that was joined, and forgets all references. When
+ * it returns no process and no memory of the node, or of this program's part in
+ * it, is left (but for detached actors of a joined one). No other thread may be in a call of this header.
  * May be called twice. */
 MANTA_API void manta_shutdown(void);
 

@@ -13,8 +13,9 @@
 #include "cli/suggest.h"
 
 static const command *const commands[] = {
-    &cmd_train,   &cmd_evaluate,    &cmd_predict,   &cmd_model,      &cmd_convert,
-    &cmd_inspect, &cmd_bench_train, &cmd_data_list, &cmd_data_fetch, &cmd_data_path,
+    &cmd_train,       &cmd_evaluate,  &cmd_predict,    &cmd_model,     &cmd_convert, &cmd_inspect,
+    &cmd_bench_train, &cmd_data_list, &cmd_data_fetch, &cmd_data_path, &cmd_start,   &cmd_stop,
+    &cmd_status,      &cmd_ps,        &cmd_timeline,   &cmd_stack,
 };
 
 #define COMMANDS (int)(sizeof commands / sizeof *commands)
@@ -23,9 +24,9 @@ static const command *const commands[] = {
 static const struct {
     const char *name, *when;
 } later[] = {
-    {"bench core", "it comes with the runtime"}, {"bench comm", "it comes with distribution"},
-    {"runs", "it comes with run folders"},       {"logs", "it comes with run folders"},
-    {"status", "it comes with the runtime"},     {"stop", "it comes with the runtime"},
+    {"bench comm", "it comes with distribution"},
+    {"runs", "it comes with run folders"},
+    {"logs", "it comes with run folders"},
 };
 
 const command *command_at(int i)

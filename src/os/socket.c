@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
 #include "base/clock.h"
 #include "os/sys.h"
@@ -24,6 +25,85 @@ manta_status socket_pair(int out[2])
     out[0] = fds[0];
     out[1] = fds[1];
     return MANTA_OK;
+}
+
+#define BACKLOG 64
+
+static manta_status address_of(const char *path, struct sockaddr_un *out)
+{
+    size_t n = strlen(path);
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (n >= sizeof out->sun_path)
+        return manta_fail(MANTA_EINVAL, "%s: the name of a socket has at most %zu bytes", path,
+                          sizeof out->sun_path - 1);
+    memcpy(out->sun_path, path, n);
+    return MANTA_OK;
+}
+
+static manta_status socket_make(int *out)
+{
+    int fd = os->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) return manta_fail(MANTA_EIO, "making a socket: %s", strerror(errno));
+    *out = fd;
+    return MANTA_OK;
+}
+
+manta_status socket_listen(const char *path, int *out)
+{
+    struct sockaddr_un name;
+    int fd = -1;
+    TRY(address_of(path, &name));
+    TRY(socket_make(&fd));
+    if (os->bind(fd, (const struct sockaddr *)&name, sizeof name) || os->listen(fd, BACKLOG) ||
+        os->fcntl(fd, F_SETFL, O_NONBLOCK)) {
+        int err = errno;
+        os->close(fd);
+        return manta_fail(err == EADDRINUSE ? MANTA_EEXIST : MANTA_EIO, "listening at %s: %s", path,
+                          strerror(err));
+    }
+    *out = fd;
+    return MANTA_OK;
+}
+
+manta_status socket_connect(const char *path, int *out)
+{
+    struct sockaddr_un name;
+    int fd = -1;
+    TRY(address_of(path, &name));
+    TRY(socket_make(&fd));
+    /* A queue that is full says so at once: whoever looks must not hang behind a
+     * process that is stopped. */
+    if (os->fcntl(fd, F_SETFL, O_NONBLOCK)) {
+        os->close(fd);
+        return manta_fail(MANTA_EIO, "connecting to %s: %s", path, strerror(errno));
+    }
+    while (os->connect(fd, (const struct sockaddr *)&name, sizeof name)) {
+        int err = errno;
+        if (err == EINTR) continue;
+        os->close(fd);
+        return manta_fail(err == ENOENT                   ? MANTA_ENOENT
+                          : err == ECONNREFUSED           ? MANTA_EDIED
+                          : err == EAGAIN                 ? MANTA_EBUSY
+                          : err == EACCES || err == EPERM ? MANTA_EPERM
+                                                          : MANTA_EIO,
+                          "connecting to %s: %s", path, strerror(err));
+    }
+    *out = fd;
+    return MANTA_OK;
+}
+
+manta_status socket_accept(int fd, int *out)
+{
+    for (;;) {
+        int got = os->accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        if (got >= 0) {
+            *out = got;
+            return MANTA_OK;
+        }
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        if (errno == EAGAIN) return MANTA_EBUSY;
+        return manta_fail(MANTA_EIO, "accepting a connection: %s", strerror(errno));
+    }
 }
 
 void socket_close_all(const int *fds, int n)

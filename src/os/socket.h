@@ -19,6 +19,17 @@
 /* Two ends of a connection that has no name. Owned, close both. */
 manta_status socket_pair(int out[2]) MANTA_MUST_USE;
 
+/* A socket with a name in the file system, to which others connect: *out is
+ * owned and does not block. MANTA_EEXIST the name is taken; MANTA_EINVAL it is
+ * too long for a socket. */
+manta_status socket_listen(const char *path, int *out) MANTA_MUST_USE;
+/* *out: owned. MANTA_ENOENT nothing has the name; MANTA_EDIED what has it is
+ * left of a process that is gone; MANTA_EBUSY it takes no more connections now;
+ * MANTA_EPERM we may not. */
+manta_status socket_connect(const char *path, int *out) MANTA_MUST_USE;
+/* The next connection, owned; MANTA_EBUSY there is none (no sentence). */
+manta_status socket_accept(int fd, int *out) MANTA_MUST_USE;
+
 /* Sends one message of n bytes and n_fds descriptors, which stay the caller's.
  * With `wait` it waits for room, else MANTA_EBUSY says that there is none (no
  * sentence is recorded). MANTA_EDIED nobody will receive it any more. */

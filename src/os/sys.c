@@ -106,6 +106,7 @@ const os_sys os_real = {
     .listen = listen,
     .accept4 = real_accept4,
     .connect = real_connect,
+    .pipe2 = pipe2,
     .sendmsg = sendmsg,
     .recvmsg = recvmsg,
     .fcntl = real_fcntl,

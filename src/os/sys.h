@@ -67,6 +67,7 @@ typedef struct os_sys {
     int (*listen)(int fd, int backlog);
     int (*accept4)(int fd, struct sockaddr *from, socklen_t *size, int flags);
     int (*connect)(int fd, const struct sockaddr *to, socklen_t size);
+    int (*pipe2)(int fds[2], int flags);
     ssize_t (*sendmsg)(int fd, const struct msghdr *m, int flags);
     ssize_t (*recvmsg)(int fd, struct msghdr *m, int flags);
     int (*fcntl)(int fd, int command, int value);

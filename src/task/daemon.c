@@ -1,4 +1,4 @@
-/* daemon.c - see daemon.h: start, the zygote and other children, the loop. */
+/* daemon.c - see daemon.h: start, children, the loop. */
 #include "task/daemon.h"
 
 #include <signal.h>
@@ -11,100 +11,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "os/proc.h"
 #include "os/spawn.h"
 #include "os/sys.h"
-
-/* ---- the zygote ---- */
-
-static void start_zygote(node *d);
-
-void daemon_ask_fork(node *d)
-{
-    proto_begin(&d->out, PROTO_FORK);
-    d->forks++;
-    /* A zygote that is dead is replaced, and asked again for what is open. */
-    if (d->zygote_fd >= 0 && socket_send(d->zygote_fd, d->out.at, d->out.n, NULL, 0, true)) return;
-}
-
-static void on_zygote(void *ctx, int fd, bool readable, bool writable)
-{
-    node *d = ctx;
-    size_t n;
-    int fds[SOCKET_MAX_FDS], n_fds;
-    (void)readable;
-    (void)writable;
-    for (;;) {
-        manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
-        if (st == MANTA_EBUSY) return;
-        if (st) break;
-        wire w = wire_of(d->in, n);
-        proto_kind kind = proto_kind_of(&w);
-        pid_t pid = (pid_t)wire_u32(&w);
-        int status = kind == PROTO_REAPED ? (int)wire_u32(&w) : 0;
-        if (kind == PROTO_FORKED && n_fds == 2) {
-            d->forks--;
-            daemon_add_client(d, pid, fds[0], fds[1], true);
-            continue;
-        }
-        socket_close_all(fds, n_fds);
-        if (kind == PROTO_FORKED) {
-            d->forks--;
-            daemon_note_stillborn(d);
-            daemon_act(d, (sched_event){.kind = SCHED_START_FAILED});
-            continue;
-        }
-        for (size_t i = 0; i < d->clients.n; i++)
-            if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
-    }
-    spawn_signal(d->zygote_pidfd, SIGKILL);
-    loop_forget(d->loop, fd);
-    socket_close_all((int[]){d->zygote_fd, d->zygote_pidfd}, 2);
-    d->zygote_fd = d->zygote_pidfd = -1;
-    d->zygote = 0;
-    spawn_children(daemon_kill_stranger, d); /* a worker it had forked and not told of */
-    if (!d->stop) start_zygote(d);
-}
-
-/* Every segment is a descriptor, in memory or on disk. Workers get the limit
- * that the program had. */
-static struct rlimit user_files;
-
-static void allow_files(void)
-{
-    if (getrlimit(RLIMIT_NOFILE, &user_files)) return;
-    struct rlimit most = {.rlim_cur = user_files.rlim_max, .rlim_max = user_files.rlim_max};
-    (void)setrlimit(RLIMIT_NOFILE, &most);
-}
-
-static void start_zygote(node *d)
-{
-    int pair[2];
-    pid_t pid;
-    if (socket_pair(pair) || spawn_fork(&pid)) {
-        log_error("no zygote", LOG_STR("why", manta_error_text()));
-        d->stop = true;
-        return;
-    }
-    if (pid == 0) {
-        /* Not a fresh program: give up what is the daemon's alone. */
-        prctl(PR_SET_CHILD_SUBREAPER, 0);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (user_files.rlim_max) (void)setrlimit(RLIMIT_NOFILE, &user_files);
-        node_close_others((int[]){pair[1], d->self_pidfd}, 2);
-        zygote_main(pair[1], d->self_pidfd);
-    }
-    close(pair[1]);
-    d->zygote = pid;
-    d->zygote_fd = pair[0];
-    int asked = d->forks;
-    d->forks = 0;
-    if (proc_pidfd_open(pid, &d->zygote_pidfd) || loop_watch(d->loop, d->zygote_fd, false, on_zygote, d))
-        d->stop = true;
-    for (int i = 0; i < asked; i++) daemon_ask_fork(d);
-}
 
 /* A child of ours has ended: an adopted worker, whose status its peers want to
  * know, the zygote, or an orphan that nobody else waits for. */
@@ -139,32 +49,28 @@ static void on_keeper(void *ctx, int fd, bool readable, bool writable)
     ((node *)ctx)->stop = true;
 }
 
-_Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t driver, int driver_pidfd,
-                           int keeper_pidfd, pid_t keeper)
+/* Every segment is a descriptor, in memory or on disk, and every worker some
+ * more. Workers get the limit that the program had. */
+static void allow_files(node *d)
 {
-    node *d = mem_new(sizeof *d);
-    d->config = *config;
-    d->driver = driver;
-    d->keeper = keeper;
-    d->keeper_pidfd = keeper_pidfd;
-    d->in = mem_new(SOCKET_MAX_MESSAGE);
-    if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
-        d->number = (uint64_t)clock_now_ns() ^ ((uint64_t)getpid() << 40);
-    d->number |= 1; /* 0 is no node */
-    prctl(PR_SET_NAME, "manta-daemon");
-    spawn_reset_signals();
-    allow_files();
+    if (getrlimit(RLIMIT_NOFILE, &d->files)) return;
+    struct rlimit most = {.rlim_cur = d->files.rlim_max, .rlim_max = d->files.rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &most);
+}
+
+static manta_status prepare(node *d, int keeper_pidfd)
+{
     int children = watch_children();
-    d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
-    d->refs = refs_new();
-    d->objects = directory_new();
-    if (spawn_adopt_orphans() || proc_pidfd_open(getpid(), &d->self_pidfd) || loop_new(&d->loop) ||
-        loop_watch(d->loop, keeper_pidfd, false, on_keeper, d) ||
-        loop_watch(d->loop, children, false, on_child, d) || daemon_memory_init(d))
-        _exit(1);
-    start_zygote(d);
-    daemon_add_client(d, driver, driver_fd, driver_pidfd, false);
-    for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d);
+    TRY(spawn_adopt_orphans());
+    TRY(proc_pidfd_open(getpid(), &d->self_pidfd));
+    TRY(loop_new(&d->loop));
+    TRY(loop_watch(d->loop, keeper_pidfd, false, on_keeper, d));
+    TRY(loop_watch(d->loop, children, false, on_child, d));
+    return daemon_memory_init(d);
+}
+
+static _Noreturn void serve(node *d)
+{
     bool waiting = false, more = false;
     while (!d->stop) {
         int due = daemon_memory_tick(d), look = daemon_limits_tick(d);
@@ -173,7 +79,62 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
         if (loop_run(d->loop, more ? 0 : due)) break;
         waiting = daemon_bury(d);
         more = daemon_settle(d);
+        daemon_end_jobs(d);
+        waiting = daemon_bury(d) || waiting;
     }
     spawn_end_all();
+    if (d->door_fd >= 0) {
+        close(d->door_fd);
+        door_sweep(d->door);
+    }
     _exit(0);
+}
+
+static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
+{
+    node *d = mem_new(sizeof *d);
+    d->config = *config;
+    d->keeper = keeper;
+    d->keeper_pidfd = keeper_pidfd;
+    d->door_fd = -1;
+    d->started_ns = clock_now_ns();
+    d->in = mem_new(SOCKET_MAX_MESSAGE);
+    if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
+        d->number = (uint64_t)clock_now_ns() ^ ((uint64_t)getpid() << 40);
+    d->number |= 1; /* 0 is no node */
+    prctl(PR_SET_NAME, "manta-daemon");
+    spawn_reset_signals();
+    d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
+    d->refs = refs_new();
+    d->objects = directory_new();
+    allow_files(d);
+    return d;
+}
+
+_Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t driver, int driver_pidfd,
+                           int keeper_pidfd, pid_t keeper)
+{
+    node *d = node_new(config, keeper_pidfd, keeper);
+    d->driver = driver;
+    if (prepare(d, keeper_pidfd)) _exit(1);
+    uint32_t job_id = daemon_start_job(d, config->space);
+    daemon_add_driver(d, job_id, driver, driver_fd, driver_pidfd);
+    for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d, job_id);
+    daemon_open_door(d);
+    serve(d);
+}
+
+_Noreturn void daemon_main_alone(const node_config *config, int tell_fd, int keeper_pidfd, pid_t keeper)
+{
+    node *d = node_new(config, keeper_pidfd, keeper);
+    manta_status st = prepare(d, keeper_pidfd);
+    if (!st) st = daemon_open_main_door(d);
+    buf *b = proto_begin(&d->out, st ? PROTO_REFUSED : PROTO_HELLO);
+    wire_put_u32(b, (uint32_t)st);
+    wire_put_u32(b, (uint32_t)getpid());
+    wire_put_text(b, st ? manta_error_text() : d->door);
+    manta_status said = socket_send(tell_fd, b->at, b->n, NULL, 0, true);
+    close(tell_fd);
+    if (st || said) _exit(1);
+    serve(d);
 }

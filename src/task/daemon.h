@@ -14,15 +14,16 @@
  *     reason.
  *  4. Nothing is freed before one pass over all connections (refs.h).
  *
- * daemon.c: start, the zygote, children; _clients: connections and messages;
- * _leases: channels and workers; _memory: segments, in memory and on disk;
- * _objects; _actors; _groups: placement groups;
- * _limits: the workers' memory. */
+ * daemon.c: start, children; _clients: connections and messages; _jobs: the
+ * programs and their zygotes; _leases: channels and workers; _memory: segments,
+ * in memory and on disk; _objects; _actors; _groups: placement groups; _limits:
+ * the workers' memory; _door: who connects by name, and what they see. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -34,6 +35,7 @@
 #include "store/directory.h"
 #include "store/refs.h"
 #include "store/spill.h"
+#include "task/door.h"
 #include "task/node.h"
 #include "task/proto.h"
 #include "task/sched.h"
@@ -45,9 +47,11 @@ typedef struct letter { /* a message that a client has not taken yet */
 } letter;
 
 typedef struct client {
-    uint32_t id;
+    uint32_t id, job;
     pid_t pid;
     int fd, pidfd, bell_fd;
+    int diary_fd; /* a worker's (diary.h) */
+    int out_fds[2]; /* what it prints, kept for the time when its driver is gone */
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
     bool is_ready; /* a worker that has started */
     bool blocked;
@@ -80,8 +84,10 @@ typedef enum actor_state { ACTOR_WAITING, ACTOR_STARTING, ACTOR_ALIVE, ACTOR_DEA
 
 typedef struct actor {
     uint64_t id;
+    uint32_t job;
     actor_state state;
     char name[PROTO_NAME];
+    char function[32]; /* its constructor */
     bool detached, ending;
     uint32_t flags;
     int restarts, retries; /* left; calls under way when it dies */
@@ -102,6 +108,34 @@ typedef struct daemon_group {
     int n;
     sched_shape size[]; /* of the bundles */
 } daemon_group;
+/* A program that uses the node. */
+typedef struct job {
+    uint32_t id;
+    uint32_t driver; /* its client; 0: gone */
+    char space[64]; /* where the names of its actors are */
+    pid_t zygote, steward;
+    int zygote_fd, zygote_pidfd;
+    int steward_fd; /* -1: the zygote is a child of the daemon */
+    int forks, unsent; /* asked of the zygote and not yet answered; of these, not told it yet */
+    int stillborn; /* workers in a row that died before they were ready */
+    bool broken; /* to be ended */
+} job;
+
+/* A worker that is no more, for whoever wants to see the recent past. */
+typedef struct past {
+    uint32_t client, job;
+    pid_t pid;
+    int diary_fd;
+} past;
+
+/* Somebody who came through the door, and is no driver (yet). */
+typedef struct guest {
+    int fd;
+    bool greeted;
+    pid_t pid;
+    uint64_t stack; /* the request it waits for */
+    VEC(letter) outbox;
+} guest;
 
 typedef struct node {
     node_config config;
@@ -112,10 +146,17 @@ typedef struct node {
     refs_book *refs;
     buf out; /* the message being written */
     char *in; /* the message being read */
-    pid_t driver, keeper, zygote;
-    int keeper_pidfd, zygote_fd, zygote_pidfd, self_pidfd;
-    int forks; /* asked of the zygote and not yet answered */
-    int stillborn; /* workers in a row that died before they were ready */
+    pid_t driver, keeper; /* driver 0: a node that stays */
+    int keeper_pidfd, self_pidfd;
+    struct rlimit files; /* as the driver had it */
+    int door_fd;
+    char door[DOOR_PATH];
+    int64_t started_ns;
+    uint32_t next_job;
+    uint64_t next_stack;
+    MAP_U64(job *) jobs;
+    VEC(guest *) guests;
+    VEC(past) pasts;
     uint32_t next_client;
     spill_book *spill;
     copier *copier;
@@ -136,23 +177,41 @@ void daemon_send_fds(node *d, client *c, const int *fds, int n_fds);
 void daemon_send(node *d, client *c);
 void daemon_kill(node *d, uint32_t id);
 void daemon_drain_all(node *d); /* reads all that all clients have sent */
-void daemon_add_client(node *d, pid_t pid, int fd, int pidfd, bool is_worker);
+void daemon_add_driver(node *d, uint32_t job, pid_t pid, int fd, int pidfd);
+/* fds: the socket, the pidfd and, unless it writes to its own, its output and
+ * its error; all become ours. */
+void daemon_add_worker(node *d, uint32_t job, pid_t pid, const int *fds, int n_fds);
 /* Ends the clients that are dead and whose reason is known, or was awaited
  * long enough. Returns whether some are left. */
 bool daemon_bury(node *d);
 void daemon_kill_stranger(void *ctx, pid_t child); /* a child of ours that nobody knows */
 
-/* daemon.c */
-void daemon_ask_fork(node *d);
+/* daemon_jobs.c */
+job *daemon_job(node *d, uint32_t id); /* NULL: gone, or never was */
+uint32_t daemon_start_job(node *d, const char *space); /* of the driver we are a fork of */
+uint32_t daemon_join_job(node *d, const char *space, int steward_fd); /* takes the descriptor */
+bool daemon_job_stays(node *d, uint32_t id); /* without its driver */
+void daemon_end_jobs(node *d); /* those that are over */
+void daemon_ask_fork(node *d, uint32_t job);
+/* A worker could not start, or not be reached. After some in a row the next
+ * would fare no better, and calls would wait for ever. */
+void daemon_note_stillborn(node *d, uint32_t job);
+/* Ends what dead workers of the job had started themselves. */
+void daemon_sweep_strangers(node *d, uint32_t job);
+
+/* daemon_door.c */
+void daemon_open_door(node *d); /* of a driver's own node: without one it is only not seen */
+manta_status daemon_open_main_door(node *d) MANTA_MUST_USE;
+void daemon_stack_answer(node *d, wire *w);
+void daemon_remember(node *d, client *c); /* a worker that ends */
+/* A worker without a driver goes on printing; it goes to the node's log. */
+void daemon_take_output(node *d, client *c);
 
 /* daemon_leases.c */
 /* Applies an event to the scheduler and does what follows. */
 void daemon_act(node *d, sched_event e);
 /* Gives both clients a channel to each other, once. */
 bool daemon_connect(node *d, client *a, client *b);
-/* A worker could not start, or not be reached. After some in a row the next
- * would fare no better, and calls would wait for ever. */
-void daemon_note_stillborn(node *d);
 void daemon_put_shape(buf *b, const sched_shape *s);
 sched_shape daemon_take_shape(wire *w);
 
@@ -193,5 +252,6 @@ int daemon_limits_tick(node *d);
 bool daemon_groups_message(node *d, client *c, proto_kind kind, wire *w);
 void daemon_group_placed(node *d, uint64_t id);
 void daemon_groups_lost(node *d, const client *c); /* those that a dead client had made */
+void daemon_job_actors_lost(node *d, uint32_t job); /* they cannot be started again */
 
 #endif

@@ -2,6 +2,7 @@
  * process or their last handle goes. */
 #include "task/daemon.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,11 +14,18 @@ static actor *find_actor(node *d, uint64_t id)
     return a ? *a : NULL;
 }
 
+static void forget_name(node *d, actor *a)
+{
+    if (a->name[0]) map_remove(&d->names, a->name);
+    a->name[0] = 0;
+}
+
 static void actor_place(node *d, actor *a)
 {
     a->state = ACTOR_WAITING;
     a->worker = 0;
-    daemon_act(d, (sched_event){.kind = SCHED_ACTOR, .client = a->id, .shape = a->shape, .n = 1});
+    daemon_act(d,
+               (sched_event){.kind = SCHED_ACTOR, .client = a->id, .job = a->job, .shape = a->shape, .n = 1});
 }
 
 /* Tells one client where the actor is, or that it is no more. */
@@ -59,8 +67,9 @@ static void actor_dead(node *d, actor *a, const manta_failure *f)
     daemon_act(d, (sched_event){.kind = SCHED_ACTOR_CANCEL, .client = a->id});
     a->state = ACTOR_DEAD;
     a->failure = *f;
-    if (a->name[0]) map_remove(&d->names, a->name);
-    a->name[0] = 0;
+    forget_name(d, a);
+    if (a->detached) daemon_refs(d, REFS_DROP, a->id, 0, 0);
+    a->detached = false;
     tell_wanters(d, a);
     daemon_kill(d, a->worker);
     a->worker = 0;
@@ -71,11 +80,15 @@ void daemon_end_actor(node *d, actor *a)
 {
     client *w = daemon_client(d, a->worker);
     daemon_act(d, (sched_event){.kind = SCHED_ACTOR_CANCEL, .client = a->id});
-    if (a->name[0]) map_remove(&d->names, a->name);
-    if (w) {
+    const job *j = daemon_job(d, a->job);
+    forget_name(d, a);
+    if (w && j && j->driver) {
         w->actor = 0;
         proto_begin(&d->out, PROTO_EXIT);
         daemon_send(d, w);
+    } else if (w) { /* nobody awaits what it does any more */
+        w->actor = 0;
+        daemon_kill(d, w->id);
     }
     map_u64_remove(&d->actors, a->id);
     buf_release(&a->call);
@@ -113,6 +126,20 @@ static void answer_found(node *d, client *c, uint64_t request, manta_status st, 
     daemon_send(d, c);
 }
 
+/* The constructor's name, out of the call that is kept for restarts. */
+static void name_function(actor *a, const void *call, size_t n)
+{
+    wire w = wire_of(call, n);
+    char name[64];
+    (void)proto_kind_of(&w);
+    (void)wire_u64(&w);
+    (void)wire_u64(&w);
+    (void)wire_u32(&w);
+    (void)wire_u32(&w);
+    wire_text(&w, name, sizeof name);
+    if (!w.broken) memcpy(a->function, name, sizeof a->function - 1);
+}
+
 static void on_actor_new(node *d, client *c, wire *w)
 {
     char name[PROTO_NAME];
@@ -137,6 +164,7 @@ static void on_actor_new(node *d, client *c, wire *w)
     }
     actor *a = mem_new(sizeof *a);
     *a = (actor){.id = id,
+                 .job = c->job,
                  .restarts = restarts,
                  .retries = retries,
                  .concurrency = concurrency,
@@ -145,6 +173,7 @@ static void on_actor_new(node *d, client *c, wire *w)
                  .flags = flags,
                  .detached = flags & PROTO_ACTOR_DETACHED};
     memcpy(a->name, name, sizeof name);
+    name_function(a, call, n_call);
     buf_add(&a->call, call, n_call);
     *map_u64_put(&d->actors, id) = a;
     daemon_refs(d, REFS_ADD, id, 0, c->id);
@@ -237,7 +266,7 @@ void daemon_actor_lost(node *d, client *w)
     actor *a = find_actor(d, w->actor);
     char why[96];
     if (!a || a->worker != w->id || a->state == ACTOR_DEAD) return;
-    if (a->restarts != 0) {
+    if (a->restarts != 0 && daemon_job(d, a->job)) {
         if (a->restarts > 0) a->restarts--;
         a->restarted++;
         actor_place(d, a);
@@ -254,6 +283,14 @@ void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f)
 {
     for (size_t i = 0; i < d->actors.n; i++)
         if (d->actors.at[i].value->shape.group == group) actor_dead(d, d->actors.at[i].value, f);
+}
+
+void daemon_job_actors_lost(node *d, uint32_t id)
+{
+    manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, 0,
+                                   "the actor is dead: the program it belongs to has ended");
+    for (size_t i = 0; i < d->actors.n; i++)
+        if (d->actors.at[i].value->job == id) actor_dead(d, d->actors.at[i].value, &f);
 }
 
 bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w)

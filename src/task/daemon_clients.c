@@ -3,6 +3,7 @@
 #include "task/daemon.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -11,8 +12,9 @@
 #include "os/shm.h"
 #include "os/spawn.h"
 #include "os/sys.h"
+#include "task/diary.h"
 
-#define REAP_WAIT_NS   50000000 /* how long to wait for the reason of a death */
+#define REAP_WAIT_NS   200000000 /* how long to wait for the reason of a death */
 #define STATUS_UNKNOWN (-1)
 
 /* ---- sending ---- */
@@ -93,13 +95,14 @@ static void on_info(node *d, client *c, wire *w)
 {
     uint64_t request = wire_u64(w);
     sched_shape total = sched_total(d->sched), left = sched_left(d->sched);
+    const job *j = daemon_job(d, c->job);
     uint32_t n = 0;
     if (wire_end(w, "info")) return;
     buf *b = proto_begin(&d->out, PROTO_INFO_IS);
     wire_put_u64(b, request);
     wire_put_u32(b, (uint32_t)getpid());
     wire_put_u32(b, (uint32_t)d->keeper);
-    wire_put_u32(b, (uint32_t)d->zygote);
+    wire_put_u32(b, (uint32_t)(j ? j->zygote : 0));
     daemon_put_shape(b, &total);
     daemon_put_shape(b, &left);
     wire_put_u32(b, (uint32_t)sched_workers(d->sched));
@@ -119,6 +122,25 @@ static void on_info(node *d, client *c, wire *w)
     daemon_send(d, c);
 }
 
+/* A driver leaves: a node of its own ends, one that it joined goes on. */
+static void on_shutdown(node *d, client *c, wire *w)
+{
+    uint64_t request = wire_u64(w);
+    if (wire_end(w, "shutdown") || c->is_worker) return;
+    if (c->pid == d->driver) {
+        d->stop = true;
+        return;
+    }
+    buf *b = proto_begin(&d->out, PROTO_FOUND);
+    wire_put_u64(b, request);
+    wire_put_u32(b, MANTA_OK);
+    wire_put_u64(b, daemon_job_stays(d, c->job));
+    wire_put_text(b, "");
+    daemon_send(d, c);
+    c->dying = true;
+    c->died_ns = clock_now_ns();
+}
+
 static void on_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
@@ -130,7 +152,8 @@ static void on_message(node *d, client *c, wire *w)
         sched_shape shape = daemon_take_shape(w);
         int64_t n = wire_i64(w);
         if (!wire_end(w, "demand"))
-            daemon_act(d, (sched_event){.kind = SCHED_DEMAND, .client = c->id, .shape = shape, .n = n});
+            daemon_act(d, (sched_event){
+                              .kind = SCHED_DEMAND, .client = c->id, .job = c->job, .shape = shape, .n = n});
         break;
     }
     case PROTO_RETURN: {
@@ -147,10 +170,11 @@ static void on_message(node *d, client *c, wire *w)
     }
     case PROTO_CANCEL: on_cancel(d, w); break;
     case PROTO_INFO: on_info(d, c, w); break;
-    case PROTO_SHUTDOWN: d->stop = c->pid == d->driver; break;
+    case PROTO_SHUTDOWN: on_shutdown(d, c, w); break;
+    case PROTO_STACK_IS: daemon_stack_answer(d, w); break;
     case PROTO_READY:
         c->is_ready = true;
-        d->stillborn = 0;
+        if (daemon_job(d, c->job)) daemon_job(d, c->job)->stillborn = 0;
         break;
     default: log_warn("a message of unknown kind", LOG_INT("kind", kind), LOG_INT("pid", c->pid)); break;
     }
@@ -207,42 +231,90 @@ static void on_death(void *ctx, int fd, bool readable, bool writable)
     loop_forget(d->loop, fd);
 }
 
-void daemon_add_client(node *d, pid_t pid, int fd, int pidfd, bool is_worker)
+static client *client_new(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
 {
     client *c = mem_new(sizeof *c);
     *c = (client){.id = ++d->next_client,
+                  .job = job_id,
                   .pid = pid,
                   .fd = fd,
                   .pidfd = pidfd,
                   .bell_fd = -1,
-                  .is_worker = is_worker,
+                  .diary_fd = -1,
+                  .out_fds = {-1, -1},
                   .status = STATUS_UNKNOWN};
     *map_u64_put(&d->clients, c->id) = c;
-    if (shm_new("manta-bell", shm_page(), &c->bell_fd) || loop_watch(d->loop, fd, false, on_client, d) ||
-        loop_watch(d->loop, pidfd, false, on_death, d)) {
-        log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
-        if (is_worker) {
-            spawn_signal(pidfd, SIGKILL);
-            daemon_act(d, (sched_event){.kind = SCHED_START_FAILED});
-        } else {
-            d->stop = true; /* without its driver a node is of no use; the driver is told by the end */
-        }
-        return;
-    }
+    return c;
+}
+
+static manta_status client_welcome(node *d, client *c)
+{
+    TRY(shm_new("manta-bell", shm_page(), &c->bell_fd));
+    if (c->is_worker) TRY(shm_new("manta-diary", diary_size(), &c->diary_fd));
+    TRY(loop_watch(d->loop, c->fd, false, on_client, d));
+    TRY(loop_watch(d->loop, c->pidfd, false, on_death, d));
     buf *b = proto_begin(&d->out, PROTO_WELCOME);
     wire_put_u32(b, c->id);
     wire_put_u32(b, (uint32_t)getpid());
     wire_put_u64(b, d->number);
     daemon_put_shape(b, &d->config.total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
-    daemon_send_fds(d, c, &c->bell_fd, 1);
-    if (is_worker) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id});
+    daemon_send_fds(d, c, (int[]){c->bell_fd, c->diary_fd}, c->is_worker ? 2 : 1);
+    return MANTA_OK;
+}
+
+void daemon_add_driver(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
+{
+    client *c = client_new(d, job_id, pid, fd, pidfd);
+    job *j = daemon_job(d, job_id);
+    if (j) j->driver = c->id;
+    if (!client_welcome(d, c)) return;
+    log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
+    if (j && j->steward_fd >= 0)
+        j->broken = true;
+    else
+        d->stop = true; /* without its driver a node is of no use; the driver is told by the end */
+}
+
+/* What a worker prints is its driver's to show. */
+static void pass_output(node *d, client *c)
+{
+    const job *j = daemon_job(d, c->job);
+    client *driver = j ? daemon_client(d, j->driver) : NULL;
+    if (c->out_fds[0] < 0) return;
+    if (!driver) {
+        daemon_take_output(d, c);
+        return;
+    }
+    proto_begin(&d->out, PROTO_OUTPUT);
+    wire_put_u32(&d->out, c->id);
+    wire_put_u32(&d->out, (uint32_t)c->pid);
+    daemon_send_fds(d, driver, (int[]){c->out_fds[0], c->out_fds[1], c->bell_fd, c->diary_fd}, 4);
+    if (j->steward_fd >= 0) return; /* it may outlive its driver */
+    socket_close_all(c->out_fds, 2);
+    c->out_fds[0] = c->out_fds[1] = -1;
+}
+
+void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, const int *fds, int n_fds)
+{
+    client *c = client_new(d, job_id, pid, fds[0], fds[1]);
+    c->is_worker = true;
+    if (n_fds == 4) memcpy(c->out_fds, fds + 2, sizeof c->out_fds);
+    if (client_welcome(d, c)) {
+        log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
+        spawn_signal(c->pidfd, SIGKILL);
+        daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = job_id});
+        return;
+    }
+    pass_output(d, c);
+    daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = job_id});
 }
 
 void daemon_kill_stranger(void *ctx, pid_t child)
 {
     node *d = ctx;
-    if (child == d->zygote) return;
+    for (size_t i = 0; i < d->jobs.n; i++)
+        if (d->jobs.at[i].value->zygote == child) return;
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->pid == child) return;
     os->kill(child, SIGKILL);
@@ -271,16 +343,25 @@ static void client_end(node *d, client *c)
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);
-    if (c->is_worker && !c->is_ready) daemon_note_stillborn(d);
+    if (c->is_worker && !c->is_ready) daemon_note_stillborn(d, c->job);
+    job *j = daemon_job(d, c->job);
+    if (j && j->driver == c->id) {
+        j->driver = 0;
+        for (size_t i = 0; i < d->clients.n; i++)
+            if (d->clients.at[i].value->job == c->job) daemon_take_output(d, d->clients.at[i].value);
+    }
     if (c->is_worker && !d->stop) {
         daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = c->id});
         daemon_actor_lost(d, c);
-        spawn_children(daemon_kill_stranger, d); /* what it had started itself */
+        daemon_sweep_strangers(d, c->job); /* what it had started itself */
+        daemon_remember(d, c);
     }
     daemon_act(d, (sched_event){.kind = SCHED_CLIENT_GONE, .client = c->id});
     if (c->pid == d->driver) d->stop = true;
     if (!d->stop) daemon_groups_lost(d, c);
-    socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd}, 3);
+    for (int i = 0; i < 2; i++)
+        if (c->out_fds[i] >= 0) loop_forget(d->loop, c->out_fds[i]);
+    socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd, c->diary_fd, c->out_fds[0], c->out_fds[1]}, 6);
     for (size_t i = 0; i < c->outbox.n; i++) letter_release(&c->outbox.at[i]);
     vec_release(&c->outbox);
     map_u64_release(&c->peers);

@@ -9,15 +9,6 @@
 #include "os/shm.h"
 #include "task/ring.h"
 
-#define MOST_STILLBORN 8 /* workers in a row that may die before they are ready */
-
-void daemon_note_stillborn(node *d)
-{
-    if (++d->stillborn < MOST_STILLBORN) return;
-    log_error("workers cannot start: the node ends");
-    d->stop = true;
-}
-
 bool daemon_connect(node *d, client *a, client *b)
 {
     int fd;
@@ -25,7 +16,7 @@ bool daemon_connect(node *d, client *a, client *b)
     if (map_u64_find(&a->peers, b->id)) return true;
     if (shm_new("manta-channel", channel_size(), &fd)) {
         log_error("no channel", LOG_STR("why", manta_error_text()));
-        daemon_note_stillborn(d);
+        daemon_note_stillborn(d, b->job);
         return false;
     }
     client *ends[2] = {a, b};
@@ -82,7 +73,7 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_GRANT: do_grant(d, a); break;
         case SCHED_DO_ACTOR: daemon_place_actor(d, a); break;
         case SCHED_DO_GROUP: daemon_group_placed(d, a->client); break;
-        case SCHED_DO_START: daemon_ask_fork(d); break;
+        case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
         case SCHED_DO_STOP:
         case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
         case SCHED_DO_RECLAIM:

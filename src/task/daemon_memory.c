@@ -19,21 +19,21 @@
 
 /* ---- the copier: a thread, because a disk may take its time ---- */
 
-typedef struct job {
+typedef struct copy {
     uint64_t segment;
     int from, to;
     size_t size;
     bool is_read, ok;
     uint32_t crc;
     char why[sizeof((node *)0)->spill_error];
-} job;
+} copy;
 
-typedef VEC(job) jobs;
+typedef VEC(copy) copies;
 
 struct copier {
     mutex lock; /* guards todo and done */
     cond more;
-    jobs todo, done;
+    copies todo, done;
     int wake_fd; /* readable when something is done */
     const char *folder;
     thread_id thread;
@@ -47,7 +47,7 @@ static void copier_main(void *arg)
     mutex_lock(&k->lock);
     for (;;) {
         while (k->todo.n == 0) (void)cond_wait(&k->more, &k->lock, CLOCK_NEVER);
-        job j = k->todo.at[0];
+        copy j = k->todo.at[0];
         vec_remove(&k->todo, 0);
         mutex_unlock(&k->lock);
         uint32_t crc;
@@ -81,7 +81,7 @@ manta_status daemon_memory_init(node *d)
 }
 
 /* A node that never spills has no thread for it. */
-static manta_status copy_start(node *d, job j)
+static manta_status copy_start(node *d, copy j)
 {
     copier *k = d->copier;
     if (!k->started) TRY(thread_start(&k->thread, "manta-spill", copier_main, k));
@@ -163,7 +163,7 @@ static void do_write(node *d, const spill_action *a)
 {
     segment *g = find_segment(d, a->segment);
     manta_status st = spill_file_new(d->config.spill_folder, g->size, &g->file);
-    if (!st) st = copy_start(d, (job){.segment = a->segment, .from = g->fd, .to = g->file, .size = g->size});
+    if (!st) st = copy_start(d, (copy){.segment = a->segment, .from = g->fd, .to = g->file, .size = g->size});
     if (!st) return;
     snprintf(d->spill_error, sizeof d->spill_error, "%s", manta_error_text());
     socket_close_all(&g->file, 1);
@@ -176,12 +176,12 @@ static void do_read(node *d, const spill_action *a)
     segment *g = find_segment(d, a->segment);
     manta_status st = shm_new("manta-segment", g->size, &g->fd);
     if (!st)
-        st = copy_start(d, (job){.segment = a->segment,
-                                 .from = g->file,
-                                 .to = g->fd,
-                                 .size = g->size,
-                                 .is_read = true,
-                                 .crc = g->crc});
+        st = copy_start(d, (copy){.segment = a->segment,
+                                  .from = g->file,
+                                  .to = g->fd,
+                                  .size = g->size,
+                                  .is_read = true,
+                                  .crc = g->crc});
     if (!st) return;
     socket_close_all(&g->fd, 1);
     g->fd = -1;
@@ -249,12 +249,12 @@ static void on_copied(void *ctx, int fd, bool readable, bool writable)
     (void)writable;
     (void)!read(fd, &count, sizeof count);
     mutex_lock(&k->lock);
-    jobs done = k->done;
+    copies done = k->done;
     k->done.at = NULL;
     k->done.n = k->done.cap = 0;
     mutex_unlock(&k->lock);
     for (size_t i = 0; i < done.n; i++) {
-        job *j = &done.at[i];
+        copy *j = &done.at[i];
         segment *g = find_segment(d, j->segment);
         if (!g) continue;
         if (j->is_read && j->ok && shm_seal_writes(g->fd)) j->ok = false;

@@ -7,14 +7,25 @@
  * and waits for everything below it, and when the keeper is killed the daemon
  * does the same. A zygote that dies is replaced; its workers live on. Workers
  * leave by themselves when their connection to the daemon closes, so nothing
- * outlives even the death of all the others at once. */
+ * outlives even the death of all the others at once.
+ *
+ * A node that `manta start` began has no driver and no zygote. A program that
+ * joins it forks the same shape for itself, with a steward in the daemon's place:
+ *
+ *     driver ── keeper ── steward ── zygote ── worker, worker, ...
+ *
+ * The steward adopts orphans, replaces a dead zygote, and ends everything when
+ * its connection to the daemon closes. Detached actors therefore outlive their
+ * driver, and nothing outlives the daemon. */
 #ifndef TASK_NODE_H
 #define TASK_NODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "base/status.h"
+#include "task/door.h"
 #include "task/sched.h"
 
 typedef struct node_config {
@@ -25,20 +36,34 @@ typedef struct node_config {
     uint64_t worker_memory; /* most bytes of a worker's own; 0: no limit */
     uint64_t memory_floor; /* the machine is short when it has less than that */
     int prestart; /* workers to fork before anyone asks */
+    char space[64]; /* namespace of the driver; "" its own */
+    bool plain_output; /* workers write to the driver's own output */
 } node_config;
 
 /* Starts a node for this process. *fd: the connection to the daemon, and
  * *keeper_pidfd; both owned. */
 manta_status node_start(const node_config *c, pid_t *keeper, int *fd, int *keeper_pidfd) MANTA_MUST_USE;
 
+/* Starts a node that stays until it is stopped; `log` receives what it has to
+ * say. *daemon: its pid; path: where it is found (door.h). */
+manta_status node_start_alone(const node_config *c, int log, pid_t *daemon,
+                              char path[DOOR_PATH]) MANTA_MUST_USE;
+
+/* Joins the node behind the connection *fd; keeper and descriptors as of
+ * node_start(). The connection is closed on failure. */
+manta_status node_join(const node_config *c, int fd, pid_t *keeper, int *keeper_pidfd) MANTA_MUST_USE;
+
 /* What a new process does; none of these returns. */
 _Noreturn void daemon_main(const node_config *c, int driver_fd, pid_t driver, int driver_pidfd,
                            int keeper_pidfd, pid_t keeper);
-_Noreturn void zygote_main(int fd, int daemon_pidfd);
-_Noreturn void worker_main(int fd); /* worker.c */
+_Noreturn void daemon_main_alone(const node_config *c, int tell_fd, int keeper_pidfd, pid_t keeper);
+_Noreturn void steward_main(const node_config *c, int fd, int keeper_pidfd); /* steward.c */
+_Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output);
+_Noreturn void worker_main(int fd, const int pipes[2]); /* worker.c; pipes: -1 when it writes to its own */
 
 /* Closes every descriptor but those open when node_start() was called, and
  * those in keep[0 .. n). */
 void node_close_others(const int *keep, int n);
+void node_remember_files(void); /* those open now */
 
 #endif

@@ -62,10 +62,27 @@ typedef enum proto_kind {
     PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
     PROTO_ANSWER, /* request, what the one who asked knows how to read */
     PROTO_GROUP_GONE, /* group */
-    /* daemon and zygote */
+    PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, diary */
+    PROTO_STACK_ASK, /* request: say where you are */
+    /* daemon and zygote; daemon and steward */
     PROTO_FORK = 96, /* */
-    PROTO_FORKED, /* pid; fds: socket, pidfd; pid 0: it could not be done */
+    PROTO_FORKED, /* pid; fds: socket, pidfd, and its output and error; pid 0: it could not be done */
     PROTO_REAPED, /* pid, status */
+    PROTO_ZYGOTE, /* pid, pid of the steward; fds: socket, pidfd */
+    PROTO_SWEEP, /* n, pids (u32): every other child is to be killed */
+    /* at the door */
+    PROTO_HELLO = 112, /* magic, protocol, role, prestart, version, namespace; fd of a driver: its steward */
+    PROTO_REFUSED, /* status, text */
+    PROTO_LOOK, /* what, most objects */
+    PROTO_LOOK_NODE, /* the rows of an answer: see daemon_door.c */
+    PROTO_LOOK_JOB,
+    PROTO_LOOK_WORKER, /* fd: its diary */
+    PROTO_LOOK_ACTOR,
+    PROTO_LOOK_OBJECT,
+    PROTO_LOOK_END, /* objects that were left out */
+    PROTO_STOP, /* answered by the end of the connection */
+    PROTO_STACK, /* pid */
+    PROTO_STACK_IS, /* request (between worker and daemon), text */
     /* caller to worker, through a ring */
     PROTO_CALL = 128, /* task, actor, attempt, results, name, label, n, values... */
     /* worker to caller */
@@ -79,6 +96,13 @@ typedef enum proto_kind {
 } proto_kind;
 
 #define PROTO_STREAM 0x80000000u /* beside the number of results: the function may yield */
+
+/* The first words at the door. The protocol changes with every change of a
+ * message: both sides must be built from the same. */
+#define PROTO_MAGIC   0x41544e4du /* "MNTA" */
+#define PROTO_VERSION 1u
+enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
+enum { PROTO_LOOK_WORKERS = 1, PROTO_LOOK_ACTORS = 2, PROTO_LOOK_OBJECTS = 4 };
 
 enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4 };
 enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2 }; /* end: it finishes its calls */

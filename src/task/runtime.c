@@ -15,13 +15,14 @@
 #include "os/socket.h"
 #include "os/spawn.h"
 #include "os/sys.h"
+#include "task/stack.h"
 
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
  * about as long. After SPIN_TURNS looks a spinner gives way at each turn, so
  * that with more runnable threads than cores the others come first. */
 #define SPIN_NS         60000
 #define SPIN_TURNS      200
-#define GRACE_NS        50000000 /* how long to wait for the daemon's word on why a peer died */
+#define GRACE_NS        300000000 /* how long to wait for the daemon's word on why a peer died */
 #define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
@@ -575,12 +576,44 @@ static void on_cancel(wire *w)
     }
 }
 
+/* A worker was forked, and this process shows what it prints. */
+static void on_output(wire *w, const int *fds, int n_fds)
+{
+    uint32_t id = wire_u32(w);
+    int pid = (int)wire_u32(w);
+    if (wire_end(w, "output") || n_fds != 4) {
+        socket_close_all(fds, n_fds);
+        return;
+    }
+    if (!output_add(&rt->output, pid, fds)) return;
+    /* Nobody would read its pipes, and it would wait in a write() for ever. */
+    log_error("a worker's output cannot be read", LOG_INT("pid", pid), LOG_STR("why", manta_error_text()));
+    proto_begin(&rt->out, PROTO_CANCEL);
+    wire_put_u32(&rt->out, id);
+    wire_put_u64(&rt->out, 0);
+    wire_put_u32(&rt->out, 1);
+    rt_tell();
+}
+
+static void on_stack_ask(wire *w)
+{
+    uint64_t request = wire_u64(w);
+    buf text = {0};
+    if (wire_end(w, "stack") || !rt->is_worker) return;
+    if (stack_take(rt->first_thread, &text)) buf_printf(&text, "%s\n", manta_error_text());
+    proto_begin(&rt->out, PROTO_STACK_IS);
+    wire_put_u64(&rt->out, request);
+    wire_put_bytes(&rt->out, text.at, text.n);
+    rt_tell();
+    buf_release(&text);
+}
+
 static void peer_end(peer *p);
 
 static void on_daemon_message(wire *w, int *fds, int n_fds)
 {
     proto_kind kind = proto_kind_of(w);
-    bool takes_fds = kind == PROTO_PEER || kind == PROTO_SEGMENT;
+    bool takes_fds = kind == PROTO_PEER || kind == PROTO_SEGMENT || kind == PROTO_OUTPUT;
     if (!takes_fds) socket_close_all(fds, n_fds);
     switch (kind) {
     case PROTO_PEER: on_peer(w, fds, n_fds); break;
@@ -646,6 +679,8 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
         break;
     }
     case PROTO_CANCEL_TASK: on_cancel(w); break;
+    case PROTO_OUTPUT: on_output(w, fds, n_fds); break;
+    case PROTO_STACK_ASK: on_stack_ask(w); break;
     case PROTO_EXIT: rt->exiting = true; break;
     case PROTO_INFO_IS: on_info(w); break;
     case PROTO_ANSWER: {
@@ -810,6 +845,17 @@ static runtime *runtime_new(void)
     return r;
 }
 
+/* A node that was to be joined does not want us, and says why. */
+static manta_status refused(const void *in, size_t n)
+{
+    char text[512];
+    wire w = wire_of(in, n);
+    (void)proto_kind_of(&w);
+    manta_status st = (manta_status)wire_u32(&w);
+    wire_text(&w, text, sizeof text);
+    return wire_end(&w, "refusal") ? MANTA_ECORRUPT : manta_fail(st ? st : MANTA_EPERM, "%s", text);
+}
+
 /* The daemon's first message. */
 static manta_status welcome(int keeper_pidfd)
 {
@@ -829,20 +875,24 @@ static manta_status welcome(int keeper_pidfd)
     const void *total = wire_take(&w, sizeof rt->total);
     if (total) memcpy(&rt->total, total, sizeof rt->total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
-    manta_status st = wire_end(&w, "welcome");
-    if (!st && (kind != PROTO_WELCOME || n_fds != 1)) st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
+    manta_status st = kind == PROTO_REFUSED ? refused(in, n) : wire_end(&w, "welcome");
+    if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))
+        st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
     if (!st) st = shm_map(fds[0], shm_page(), true, &at);
+    if (!st && rt->is_worker) st = diary_open(fds[1], &rt->diary);
     socket_close_all(fds, n_fds);
     if (!st) rt->bell = at;
     return st;
 }
 
-manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker)
+manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
 {
     rt = runtime_new();
     rt->fd = fd;
     rt->keeper_pidfd = keeper_pidfd;
-    rt->is_worker = is_worker;
+    rt->is_worker = worker_pipes != NULL;
+    if (worker_pipes) memcpy(rt->pipes, worker_pipes, sizeof rt->pipes);
+    rt->first_thread = pthread_self();
     rt->store = store_new((store_source){.make = segment_make,
                                          .open = segment_open,
                                          .give_back = segment_give_back,
@@ -877,6 +927,7 @@ void runtime_close(void)
             thread_join(&rt->watcher);
         }
     }
+    output_end(rt->output); /* before the rest: what workers have said is shown in any case */
     exec_end_selves();
     calls_release();
     streams_release();

@@ -19,6 +19,7 @@
 #ifndef TASK_RUNTIME_H
 #define TASK_RUNTIME_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,7 +32,9 @@
 #include "os/thread.h"
 #include "store/store.h"
 #include "task/node.h"
+#include "task/output.h"
 #include "task/proto.h"
+#include "task/diary.h"
 #include "task/ring.h"
 #include "task/value.h"
 
@@ -201,7 +204,12 @@ typedef struct runtime {
     VEC(uint64_t) holds; /* PROTO_HOLD of ours: before anything else is told to anybody */
     uint64_t done; /* calls that ended */
     int64_t queued; /* calls that are ready and not sent */
+    output *output; /* a driver's: what its workers print */
+    bool joined; /* a driver of a node that others use too */
     /* a worker's */
+    diary *diary;
+    int pipes[2]; /* where it prints; -1: its own output */
+    pthread_t first_thread;
     list calls; /* incoming, in order */
     list running; /* incoming, one for each thread that is in a call */
     MAP_U64(self_of *) selves;
@@ -219,7 +227,8 @@ extern runtime *rt;
 extern _Thread_local incoming *rt_current;
 
 /* runtime.c */
-manta_status runtime_open(int fd, int keeper_pidfd, bool is_worker) MANTA_MUST_USE;
+/* worker_pipes NULL: a driver. */
+manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes) MANTA_MUST_USE;
 manta_status runtime_open_local(void) MANTA_MUST_USE;
 void runtime_close(void);
 manta_status rt_none(void); /* fails: manta_init() was not called */
@@ -329,6 +338,8 @@ void streams_release(void);
 /* context.c */
 void info_amounts(const sched_shape *total, const sched_shape *left, manta_node_info *out);
 void amounts_text(const sched_shape *s, char *text, size_t size); /* "cpu=1,disk=2" */
+/* task.c */
+manta_status node_config_of(const manta_node_options *o, node_config *c) MANTA_MUST_USE;
 
 /* exec.c */
 void exec_context(const manta_task *t, manta_context *out); /* what the call knows of itself */

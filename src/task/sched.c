@@ -488,3 +488,16 @@ int sched_workers(const sched *s)
 {
     return (int)s->workers.n;
 }
+
+int64_t sched_waiting(const sched *s)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < s->line.n; i++) n += s->line.at[i].n;
+    return n;
+}
+
+uint64_t sched_holder(const sched *s, uint32_t id)
+{
+    const worker *w = map_u64_find(&s->workers, id);
+    return w && w->state == LEASED ? w->holder : 0;
+}

@@ -104,5 +104,7 @@ bool sched_bundle_left(const sched *s, uint64_t group, int i, sched_shape *out);
 bool sched_held(const sched *s, uint32_t worker, sched_shape *out);
 int sched_leases(const sched *s);
 int sched_workers(const sched *s);
+int64_t sched_waiting(const sched *s); /* calls and actors in the line */
+uint64_t sched_holder(const sched *s, uint32_t worker); /* the client that leases it; 0: none */
 
 #endif

@@ -43,7 +43,7 @@ static manta_status name_resources(const char *text, node_config *c)
     return MANTA_OK;
 }
 
-static manta_status config_of(const manta_node_options *o, node_config *c)
+manta_status node_config_of(const manta_node_options *o, node_config *c)
 {
     int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
     *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
@@ -52,6 +52,7 @@ static manta_status config_of(const manta_node_options *o, node_config *c)
     memcpy(c->names[0], "cpu", 4);
     memcpy(c->names[1], "gpu", 4);
     memcpy(c->names[2], "memory", 7);
+    c->plain_output = o && o->plain_output;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     c->store_limit = o && o->store_memory ? o->store_memory : memory / 10 * 3;
     const char *tmp = getenv("TMPDIR"), *folder = o && o->spill_folder ? o->spill_folder
@@ -79,6 +80,37 @@ static void at_exit(void)
     if (rt && rt->owner == getpid()) manta_shutdown();
 }
 
+/* Joins the node that the options, the environment or `manta start` name, or
+ * starts one; manta/task.h has the rule. */
+static manta_status open_node(const manta_node_options *o, const node_config *c, pid_t *keeper, int *fd,
+                              int *keeper_pidfd, bool *joined)
+{
+    const char *address = o && o->address ? o->address : getenv("MANTA_ADDRESS");
+    bool own = o && (o->num_cpus > 0 || o->num_gpus > 0 || o->resources || o->store_memory);
+    char path[DOOR_PATH];
+    int door = -1;
+    manta_status st = MANTA_ENOENT;
+    if (address && !address[0]) address = NULL;
+    node_remember_files();
+    if (address && strcmp(address, "local") != 0) {
+        if (own)
+            return manta_fail(MANTA_EINVAL,
+                              "cores, devices, resources and memory are those of the node at %s: "
+                              "give them to manta start, or set the address to local",
+                              address);
+        TRY(strcmp(address, "auto") == 0 ? door_connect_main(path, &door)
+                                         : door_connect(address, path, &door));
+        st = MANTA_OK;
+    } else if (!address && !own) {
+        st = door_connect_main(path, &door);
+    }
+    if (st) return node_start(c, keeper, fd, keeper_pidfd);
+    TRY(node_join(c, door, keeper, keeper_pidfd));
+    *fd = door;
+    *joined = true;
+    return MANTA_OK;
+}
+
 manta_status manta_init(int *argc, char ***argv, const manta_node_options *options)
 {
     node_config c;
@@ -87,12 +119,13 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
     (void)argc;
     (void)argv;
     if (rt) return manta_fail(MANTA_EEXIST, "manta_init() was called before");
-    TRY(config_of(options, &c));
+    TRY(node_config_of(options, &c));
     if (options && options->name_space) {
         char full[PROTO_NAME];
         TRY(actor_full_name(options->name_space, "", full));
         snprintf(rt_space, sizeof rt_space, "%s", options->name_space);
     }
+    memcpy(c.space, rt_space, sizeof c.space);
     if (options && options->in_process) {
         TRY(runtime_open_local());
         rt->total = c.total;
@@ -100,28 +133,49 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
         rt->node = 1;
         return MANTA_OK;
     }
-    TRY(node_start(&c, &keeper, &fd, &keeper_pidfd));
-    manta_status st = runtime_open(fd, keeper_pidfd, false);
+    bool joined = false;
+    TRY(open_node(options, &c, &keeper, &fd, &keeper_pidfd, &joined));
+    manta_status st = runtime_open(fd, keeper_pidfd, NULL);
     rt->keeper = keeper;
+    rt->joined = joined;
     rt->owner = getpid();
     if (!exit_is_watched) exit_is_watched = atexit(at_exit) == 0;
     if (st) {
         manta_error e;
         manta_error_get(&e);
-        os->kill(keeper, SIGKILL);
-        spawn_wait(keeper);
+        if (joined) {
+            spawn_signal(keeper_pidfd, SIGKILL); /* its steward ends the rest */
+        } else {
+            os->kill(keeper, SIGKILL);
+            spawn_wait(keeper);
+        }
         runtime_close();
         return manta_error_raise(&e);
     }
     return MANTA_OK;
 }
 
+/* Leaves a node that goes on. Its detached actors stay, and with them the
+ * processes that could start them again; otherwise nothing of ours is left. */
+static void leave(void)
+{
+    reply r;
+    struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
+    mutex_lock(&rt->lock);
+    manta_status st = rt->is_dead ? MANTA_EDIED : rt_request(rt_request_begin(PROTO_SHUTDOWN), &r);
+    mutex_unlock(&rt->lock);
+    if (!st && r.id) return;
+    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) spawn_signal(p.fd, SIGKILL); /* its steward ends the rest */
+}
+
 void manta_shutdown(void)
 {
     if (!rt || rt->is_worker) return;
-    if (!rt->is_local) {
+    if (rt->joined) {
+        leave();
+    } else if (!rt->is_local) {
         mutex_lock(&rt->lock);
-        proto_begin(&rt->out, PROTO_SHUTDOWN);
+        (void)rt_request_begin(PROTO_SHUTDOWN);
         rt_tell();
         struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
         pid_t keeper = rt->keeper, daemon = rt->daemon;

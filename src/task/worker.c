@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "os/spawn.h"
 #include "task/runtime.h"
+#include "task/stack.h"
 
 static bool has_calls(void *ctx)
 {
@@ -91,13 +92,14 @@ static bool all_quiet(void *ctx)
     return list_is_empty(&rt->running) && list_is_empty(&rt->calls);
 }
 
-_Noreturn void worker_main(int fd)
+_Noreturn void worker_main(int fd, const int pipes[2])
 {
     buf answer = {0};
     spawn_reset_signals();
     prctl(PR_SET_NAME, "manta-worker");
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* what is printed must not die with the process */
-    manta_status st = runtime_open(fd, -1, true);
+    stack_install();
+    manta_status st = runtime_open(fd, -1, pipes);
     if (st == MANTA_EDIED) _exit(0); /* the zygote or the daemon died before it knew of us */
     if (st) {
         log_error("a worker could not start", LOG_STR("why", manta_error_text()));

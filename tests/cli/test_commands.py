@@ -140,14 +140,15 @@ def test_bench_forward_for_people(manta):
 
 def test_bench_refuses(manta):
     assert "distribution" in manta("bench", "train", "--workers", 2, status=2).stderr
-    assert "not there yet" in manta("bench", "core", status=2).stderr
+    assert "not there yet" in manta("bench", "comm", status=2).stderr
     assert "did you mean bench train" in manta("bench", "trian", status=2).stderr
     assert "nope" in manta("bench", "train", "--model", "nope", status=1).stderr
 
 
 # ---- help and manual pages ----
 
-COMMANDS = ["train", "evaluate", "predict", "model", "convert", "inspect", "bench train", "data list", "data fetch", "data path"]
+COMMANDS = ["train", "evaluate", "predict", "model", "convert", "inspect", "bench train", "data list", "data fetch", "data path",
+            "start", "stop", "status", "ps", "timeline", "stack"]
 
 
 def test_typos_are_answered_with_the_nearest(manta):

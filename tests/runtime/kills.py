@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -160,8 +161,10 @@ class Kills(unittest.TestCase):
         os.kill(n.pid["driver"], signal.SIGKILL)
         self.assertEqual(n.left(), [])
 
-    def test_nothing_listens(self):
+    def test_one_socket_listens(self):
+        """The node's door, in a folder that is closed to others, and gone afterwards."""
         n = self.node()
+        self.assertTrue(until(lambda: os.path.exists(self.door(n)), 10, {n.process.pid}))
         inodes = set()
         for pid in n.all():
             with contextlib.suppress(OSError):
@@ -178,13 +181,30 @@ class Kills(unittest.TestCase):
         with open("/proc/net/unix", encoding="utf-8") as f:
             for entry in f.readlines()[1:]:
                 fields = entry.split()
-                if fields[6] in inodes:
-                    self.assertEqual(len(fields), 7, f"a socket with a name: {entry}")
+                if fields[6] in inodes and len(fields) > 7:
+                    self.assertEqual(fields[7], self.door(n), f"a socket with another name: {entry}")
+        folder = os.stat(os.path.dirname(self.door(n)))
+        self.assertEqual((folder.st_uid, folder.st_mode & 0o777), (os.getuid(), 0o700))
         os.kill(n.pid["driver"], signal.SIGKILL)
         self.assertEqual(n.left(), [])
+        self.assertTrue(until(lambda: not os.path.exists(self.door(n)), LIMIT_S, {n.process.pid}))
+
+    def test_door_of_killed_daemon(self):
+        """Its keeper removes what the daemon could not."""
+        n = self.node(stay=True)
+        self.assertTrue(until(lambda: os.path.exists(self.door(n)), 10, {n.process.pid}))
+        os.kill(n.pid["daemon"], signal.SIGKILL)
+        self.assertTrue(until(lambda: not os.path.exists(self.door(n)), LIMIT_S, {n.process.pid}))
+
+    @staticmethod
+    def door(n):
+        return os.path.join(os.environ["XDG_RUNTIME_DIR"], "manta", f"{n.pid['daemon']}.sock")
 
 
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    unittest.main()
+    with tempfile.TemporaryDirectory(prefix="manta-kills-") as own:
+        os.environ["XDG_RUNTIME_DIR"] = own
+        os.environ["MANTA_ADDRESS"] = "local"
+        unittest.main()

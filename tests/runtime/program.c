@@ -1081,7 +1081,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    manta_node_options o = {0};
+    manta_node_options o = {.address = getenv("MANTA_ADDRESS") ? NULL : "local"};
     const char *name = argc > 1 ? argv[1] : "";
     o.in_process = argc > 2 && !strcmp(argv[2], "inside");
     if (!strcmp(name, "full")) o.store_memory = 64 << 20;

@@ -236,6 +236,11 @@ static int fault_prctl(int option, unsigned long value)
     return fault_hit() ? -1 : os_real.prctl(option, value);
 }
 
+static int fault_pipe2(int fds[2], int flags)
+{
+    return fault_hit() ? -1 : os_real.pipe2(fds, flags);
+}
+
 static int fault_socketpair(int domain, int type, int protocol, int fds[2])
 {
     return fault_hit() ? -1 : os_real.socketpair(domain, type, protocol, fds);
@@ -360,6 +365,7 @@ static const os_sys fault_sys = {
     .listen = fault_listen,
     .accept4 = fault_accept4,
     .connect = fault_connect,
+    .pipe2 = fault_pipe2,
     .sendmsg = fault_sendmsg,
     .recvmsg = fault_recvmsg,
     .fcntl = fault_fcntl,

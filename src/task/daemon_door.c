@@ -1,0 +1,447 @@
+/* daemon_door.c - who comes through the door: programs that join, and people who
+ * look. Everyone must be the same user and speak the same protocol. */
+#include "task/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <manta/version.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/proc.h"
+#include "os/sys.h"
+
+#define MOST_PASTS  16 /* dead workers whose diaries are kept */
+#define MOST_GUESTS 64
+
+static void on_guest(void *ctx, int fd, bool readable, bool writable);
+
+/* ---- guests ---- */
+
+static void guest_end(node *d, guest *g, bool close_fd)
+{
+    loop_forget(d->loop, g->fd);
+    if (close_fd) socket_close_all(&g->fd, 1);
+    for (size_t i = 0; i < d->guests.n; i++)
+        if (d->guests.at[i] == g) {
+            vec_remove(&d->guests, i);
+            break;
+        }
+    for (size_t i = 0; i < g->outbox.n; i++) {
+        buf_release(&g->outbox.at[i].bytes);
+        socket_close_all(g->outbox.at[i].fds, g->outbox.at[i].n_fds);
+    }
+    vec_release(&g->outbox);
+    mem_free(g);
+}
+
+/* Sends d->out; what it does not take at once is queued: nobody is waited for. */
+static void guest_send(node *d, guest *g, const int *fds, int n_fds)
+{
+    manta_status st = MANTA_EBUSY;
+    if (g->outbox.n == 0) st = socket_send(g->fd, d->out.at, d->out.n, fds, n_fds, false);
+    if (st != MANTA_EBUSY) return;
+    letter l = {.n_fds = 0};
+    buf_add(&l.bytes, d->out.at, d->out.n);
+    for (int i = 0; i < n_fds; i++) {
+        int copy = dup(fds[i]);
+        if (copy >= 0) l.fds[l.n_fds++] = copy;
+    }
+    vec_push(&g->outbox, l);
+    if (loop_watch(d->loop, g->fd, true, on_guest, d)) log_error("a guest cannot be written to");
+}
+
+static void guest_flush(node *d, guest *g)
+{
+    size_t done = 0;
+    for (; done < g->outbox.n; done++) {
+        letter *l = &g->outbox.at[done];
+        if (socket_send(g->fd, l->bytes.at, l->bytes.n, l->fds, l->n_fds, false) == MANTA_EBUSY) break;
+        buf_release(&l->bytes);
+        socket_close_all(l->fds, l->n_fds);
+    }
+    if (done > 0) memmove(g->outbox.at, g->outbox.at + done, (g->outbox.n - done) * sizeof *g->outbox.at);
+    g->outbox.n -= done;
+    if (g->outbox.n == 0 && loop_watch(d->loop, g->fd, false, on_guest, d))
+        log_error("a guest cannot be watched");
+}
+
+static void refuse(node *d, guest *g, manta_status st)
+{
+    proto_begin(&d->out, PROTO_REFUSED);
+    wire_put_u32(&d->out, (uint32_t)st);
+    wire_put_text(&d->out, manta_error_text());
+    guest_send(d, g, NULL, 0);
+}
+
+/* ---- joining ---- */
+
+/* The connection becomes a driver's. */
+static void on_driver(node *d, guest *g, const char *space, uint32_t prestart, int steward_fd)
+{
+    int pidfd, fd = g->fd;
+    pid_t pid = g->pid;
+    if (proc_pidfd_open(pid, &pidfd)) {
+        refuse(d, g, MANTA_EPERM);
+        socket_close_all(&steward_fd, 1);
+        return;
+    }
+    guest_end(d, g, false);
+    uint32_t job_id = daemon_join_job(d, space, steward_fd);
+    daemon_add_driver(d, job_id, pid, fd, pidfd);
+    for (uint32_t i = 0; i < prestart && i < 64; i++) daemon_ask_fork(d, job_id);
+}
+
+static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)
+{
+    char version[32], space[64];
+    uint32_t magic = wire_u32(w), protocol = wire_u32(w), role = wire_u32(w), prestart = wire_u32(w);
+    manta_status st = MANTA_OK;
+    wire_text(w, version, sizeof version);
+    wire_text(w, space, sizeof space);
+    if (wire_end(w, "greeting") || magic != PROTO_MAGIC)
+        st = manta_fail(MANTA_ECORRUPT, "what came is no greeting of manta");
+    else if (protocol != PROTO_VERSION || strcmp(version, MANTA_VERSION_TEXT) != 0)
+        st = manta_fail(MANTA_EUNSUPPORTED,
+                        "the node is of manta %s (protocol %u), the program of %s (protocol %u): "
+                        "they must be the same",
+                        MANTA_VERSION_TEXT, PROTO_VERSION, version, protocol);
+    else if (role == PROTO_ROLE_DRIVER && n_fds == 1 && !g->greeted) {
+        on_driver(d, g, space, prestart, fds[0]);
+        return;
+    } else if (role != PROTO_ROLE_VIEWER)
+        st = manta_fail(MANTA_EINVAL, "a guest of unknown kind");
+    socket_close_all(fds, n_fds);
+    if (st)
+        refuse(d, g, st);
+    else
+        g->greeted = true;
+}
+
+/* ---- looking ---- */
+
+static void look_node(node *d, guest *g)
+{
+    sched_shape total = sched_total(d->sched), left = sched_left(d->sched);
+    buf *b = proto_begin(&d->out, PROTO_LOOK_NODE);
+    wire_put_u32(b, (uint32_t)getpid());
+    wire_put_u32(b, (uint32_t)d->keeper);
+    wire_put_u32(b, (uint32_t)d->driver);
+    wire_put_i64(b, d->started_ns);
+    wire_put_text(b, d->door);
+    wire_put_text(b, MANTA_VERSION_TEXT);
+    daemon_put_shape(b, &total);
+    daemon_put_shape(b, &left);
+    for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
+    wire_put_u64(b, d->config.store_limit);
+    spill_usage use = spill_use(d->spill);
+    wire_put_u64(b, use.memory);
+    wire_put_u64(b, use.disk);
+    wire_put_u64(b, d->segments.n);
+    wire_put_u64(b, directory_count(d->objects));
+    wire_put_u64(b, d->actors.n);
+    wire_put_u32(b, (uint32_t)sched_workers(d->sched));
+    wire_put_u32(b, (uint32_t)sched_leases(d->sched));
+    wire_put_u64(b, (uint64_t)sched_waiting(d->sched));
+    guest_send(d, g, NULL, 0);
+    for (size_t i = 0; i < d->jobs.n; i++) {
+        const job *j = d->jobs.at[i].value;
+        const client *driver = daemon_client(d, j->driver);
+        b = proto_begin(&d->out, PROTO_LOOK_JOB);
+        wire_put_u32(b, j->id);
+        wire_put_u32(b, driver ? (uint32_t)driver->pid : 0);
+        wire_put_u32(b, (uint32_t)j->zygote);
+        wire_put_u32(b, (uint32_t)j->steward);
+        wire_put_text(b, j->space);
+        guest_send(d, g, NULL, 0);
+    }
+}
+
+static void look_workers(node *d, guest *g)
+{
+    for (size_t i = 0; i < d->clients.n + d->pasts.n; i++) {
+        bool is_past = i >= d->clients.n;
+        const client *c = is_past ? NULL : d->clients.at[i].value;
+        const past *p = is_past ? &d->pasts.at[i - d->clients.n] : NULL;
+        if (c && !c->is_worker) continue;
+        const client *holder = c ? daemon_client(d, (uint32_t)sched_holder(d->sched, c->id)) : NULL;
+        buf *b = proto_begin(&d->out, PROTO_LOOK_WORKER);
+        wire_put_u32(b, c ? c->id : p->client);
+        wire_put_u32(b, c ? c->job : p->job);
+        wire_put_u32(b, (uint32_t)(c ? c->pid : p->pid));
+        wire_put_u32(b, is_past);
+        wire_put_u64(b, c ? c->actor : 0);
+        wire_put_u32(b, holder ? (uint32_t)holder->pid : 0);
+        guest_send(d, g, c ? &c->diary_fd : &p->diary_fd, 1);
+    }
+}
+
+static void look_actors(node *d, guest *g)
+{
+    for (size_t i = 0; i < d->actors.n; i++) {
+        const actor *a = d->actors.at[i].value;
+        const client *w = daemon_client(d, a->worker);
+        const job *j = daemon_job(d, a->job);
+        buf *b = proto_begin(&d->out, PROTO_LOOK_ACTOR);
+        wire_put_u64(b, a->id);
+        wire_put_u32(b, a->job);
+        wire_put_u32(b, (uint32_t)a->state);
+        wire_put_u32(b, w ? (uint32_t)w->pid : 0);
+        wire_put_u32(b, a->detached);
+        wire_put_u32(b, (uint32_t)a->restarts);
+        wire_put_text(b, a->name);
+        wire_put_text(b, j ? j->space : "");
+        wire_put_text(b, a->function);
+        guest_send(d, g, NULL, 0);
+    }
+}
+
+typedef struct sized {
+    uint64_t id, size;
+} sized;
+
+/* A heap with the smallest on top. */
+static void sink(sized *h, size_t n, size_t i)
+{
+    for (;;) {
+        size_t least = i;
+        for (size_t k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++)
+            if (h[k].size < h[least].size) least = k;
+        if (least == i) return;
+        sized x = h[i];
+        h[i] = h[least];
+        h[least] = x;
+        i = least;
+    }
+}
+
+/* The `most` largest, so that a node with a million objects answers too. */
+static size_t look_objects(node *d, guest *g, size_t most)
+{
+    VEC(sized) heap = {0};
+    size_t all = directory_count(d->objects);
+    if (most == 0) return all;
+    for (size_t i = 0; i < all; i++) {
+        uint64_t id = directory_at(d->objects, i);
+        void **data = directory_data(d->objects, id);
+        sized x = {id, data && *data ? ((const object *)*data)->v.size : 0};
+        if (heap.n < most) {
+            vec_push(&heap, x);
+            if (heap.n == most)
+                for (size_t k = most; k-- > 0;) sink(heap.at, most, k);
+        } else if (x.size > heap.at[0].size) {
+            heap.at[0] = x;
+            sink(heap.at, most, 0);
+        }
+    }
+    for (size_t i = 0; i < heap.n; i++) {
+        void **data = directory_data(d->objects, heap.at[i].id);
+        const object *o = data ? *data : NULL;
+        const client *maker = daemon_client(d, directory_maker(d->objects, heap.at[i].id));
+        buf *b = proto_begin(&d->out, PROTO_LOOK_OBJECT);
+        wire_put_u64(b, heap.at[i].id);
+        wire_put_u64(b, heap.at[i].size);
+        wire_put_u32(b, (uint32_t)directory_state_of(d->objects, heap.at[i].id));
+        wire_put_u32(b, maker ? (uint32_t)maker->pid : 0);
+        wire_put_i64(b, refs_total(d->refs, heap.at[i].id));
+        wire_put_u32(b, o ? (uint32_t)o->v.kind : 0);
+        wire_put_u64(b, o ? o->v.place.segment : 0);
+        guest_send(d, g, NULL, 0);
+    }
+    size_t left = all - heap.n;
+    vec_release(&heap);
+    return left;
+}
+
+static void on_look(node *d, guest *g, wire *w)
+{
+    uint32_t what = wire_u32(w);
+    uint64_t most = wire_u64(w);
+    size_t left = 0;
+    if (wire_end(w, "question")) return;
+    look_node(d, g);
+    if (what & PROTO_LOOK_WORKERS) look_workers(d, g);
+    if (what & PROTO_LOOK_ACTORS) look_actors(d, g);
+    if (what & PROTO_LOOK_OBJECTS) left = look_objects(d, g, most < 100000 ? (size_t)most : 100000);
+    proto_begin(&d->out, PROTO_LOOK_END);
+    wire_put_u64(&d->out, left);
+    guest_send(d, g, NULL, 0);
+}
+
+/* ---- where a worker is ---- */
+
+static void on_stack(node *d, guest *g, wire *w)
+{
+    pid_t pid = (pid_t)wire_u32(w);
+    client *c = NULL;
+    if (wire_end(w, "question")) return;
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->pid == pid && d->clients.at[i].value->is_worker)
+            c = d->clients.at[i].value;
+    if (!c) {
+        refuse(d, g,
+               manta_fail(MANTA_ENOENT, "process %d is no worker of the node at %s", (int)pid, d->door));
+        return;
+    }
+    g->stack = ++d->next_stack;
+    proto_begin(&d->out, PROTO_STACK_ASK);
+    wire_put_u64(&d->out, g->stack);
+    daemon_send(d, c);
+}
+
+void daemon_stack_answer(node *d, wire *w)
+{
+    uint64_t request = wire_u64(w);
+    size_t n;
+    const void *text = wire_bytes(w, &n);
+    if (!text || wire_end(w, "stack")) return;
+    for (size_t i = 0; i < d->guests.n; i++) {
+        guest *g = d->guests.at[i];
+        if (g->stack != request) continue;
+        g->stack = 0;
+        buf *b = proto_begin(&d->out, PROTO_STACK_IS);
+        wire_put_bytes(b, text, n);
+        guest_send(d, g, NULL, 0);
+        return;
+    }
+}
+
+/* ---- messages ---- */
+
+/* False: the guest is gone, or has become a driver. */
+static bool guest_message(node *d, guest *g)
+{
+    size_t n;
+    int fds[SOCKET_MAX_FDS], n_fds;
+    manta_status st = socket_recv(g->fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
+    if (st == MANTA_EBUSY) return false;
+    if (st) {
+        guest_end(d, g, true);
+        return false;
+    }
+    wire w = wire_of(d->in, n);
+    proto_kind kind = proto_kind_of(&w);
+    if (kind == PROTO_HELLO) {
+        on_hello(d, g, &w, fds, n_fds);
+        return false; /* what follows is read at the next turn */
+    }
+    socket_close_all(fds, n_fds);
+    if (!g->greeted) {
+        guest_end(d, g, true);
+        return false;
+    }
+    switch (kind) {
+    case PROTO_LOOK: on_look(d, g, &w); break;
+    case PROTO_STACK: on_stack(d, g, &w); break;
+    case PROTO_STOP:
+        log_info("stopped", LOG_INT("by", g->pid));
+        d->stop = true;
+        break;
+    default: guest_end(d, g, true); return false;
+    }
+    return true;
+}
+
+static void on_guest(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    guest *g = NULL;
+    for (size_t i = 0; i < d->guests.n; i++)
+        if (d->guests.at[i]->fd == fd) g = d->guests.at[i];
+    if (!g) return;
+    if (writable) guest_flush(d, g);
+    while (readable && guest_message(d, g)) {}
+}
+
+static void on_door(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    int got;
+    pid_t pid;
+    uid_t uid;
+    (void)readable;
+    (void)writable;
+    while (!socket_accept(fd, &got)) {
+        if (socket_peer(got, &pid, &uid) || uid != geteuid() || pid <= 0 || d->guests.n >= MOST_GUESTS) {
+            log_warn("somebody was turned away", LOG_INT("uid", uid), LOG_INT("pid", pid));
+            socket_close_all(&got, 1);
+            continue;
+        }
+        guest *g = mem_new(sizeof *g);
+        *g = (guest){.fd = got, .pid = pid};
+        vec_push(&d->guests, g);
+        if (loop_watch(d->loop, got, false, on_guest, d)) guest_end(d, g, true);
+    }
+}
+
+/* ---- the door itself ---- */
+
+static manta_status open_door(node *d, const char *name)
+{
+    TRY(door_open(name, d->door, &d->door_fd));
+    return loop_watch(d->loop, d->door_fd, false, on_door, d);
+}
+
+void daemon_open_door(node *d)
+{
+    if (open_door(d, NULL))
+        log_info("the node cannot be seen by manta ps", LOG_STR("why", manta_error_text()));
+}
+
+manta_status daemon_open_main_door(node *d)
+{
+    return open_door(d, DOOR_MAIN);
+}
+
+/* ---- what is left of workers ---- */
+
+void daemon_remember(node *d, client *c)
+{
+    if (c->diary_fd < 0) return;
+    vec_push(&d->pasts, ((past){.client = c->id, .job = c->job, .pid = c->pid, .diary_fd = c->diary_fd}));
+    c->diary_fd = -1;
+    if (d->pasts.n <= MOST_PASTS) return;
+    socket_close_all(&d->pasts.at[0].diary_fd, 1);
+    vec_remove(&d->pasts, 0);
+}
+
+/* A detached actor prints, and its driver is gone. */
+static void on_output(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    char text[4096], prefix[32];
+    (void)readable;
+    (void)writable;
+    ssize_t n = os->read(fd, text, sizeof text);
+    client *c = NULL;
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->out_fds[0] == fd || d->clients.at[i].value->out_fds[1] == fd)
+            c = d->clients.at[i].value;
+    if (n <= 0) {
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        loop_forget(d->loop, fd);
+        return;
+    }
+    int m = snprintf(prefix, sizeof prefix, "(pid=%d) ", c ? (int)c->pid : 0);
+    for (char *at = text, *end = text + n; at < end;) {
+        char *line = memchr(at, '\n', (size_t)(end - at));
+        size_t part = line ? (size_t)(line - at) + 1 : (size_t)(end - at);
+        (void)!os->write(2, prefix, (size_t)m);
+        (void)!os->write(2, at, part);
+        if (!line) (void)!os->write(2, "\n", 1);
+        at += part;
+    }
+}
+
+void daemon_take_output(node *d, client *c)
+{
+    for (int i = 0; i < 2; i++)
+        if (c->out_fds[i] >= 0 && (os->fcntl(c->out_fds[i], F_SETFL, O_NONBLOCK) ||
+                                   loop_watch(d->loop, c->out_fds[i], false, on_output, d)))
+            log_error("what a worker prints cannot be read", LOG_INT("pid", c->pid));
+}

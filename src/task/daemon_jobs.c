@@ -1,0 +1,299 @@
+/* daemon_jobs.c - the programs that use the node, and who forks their workers.
+ *
+ * A job has a zygote: a process with the program's memory as it was in
+ * manta_init(). The daemon that a driver started for itself forks that zygote,
+ * for it is a fork of the driver. A program that joins brings its own: its
+ * steward (steward.c) keeps the zygote, adopts the job's orphans and ends all
+ * of them when its connection to us closes. */
+#include "task/daemon.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/proc.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+
+#define MOST_STILLBORN 8 /* workers in a row that may die before they are ready */
+
+static void start_zygote(node *d, job *j);
+static void on_zygote(void *ctx, int fd, bool readable, bool writable);
+static void on_steward(void *ctx, int fd, bool readable, bool writable);
+
+job *daemon_job(node *d, uint32_t id)
+{
+    job **j = map_u64_find(&d->jobs, id);
+    return j ? *j : NULL;
+}
+
+/* ---- workers ---- */
+
+/* Asks the zygote for what is open, as far as it takes messages now. */
+static void send_forks(node *d, job *j)
+{
+    while (j->unsent > 0 && j->zygote_fd >= 0) {
+        proto_begin(&d->out, PROTO_FORK);
+        manta_status st = socket_send(j->zygote_fd, d->out.at, d->out.n, NULL, 0, false);
+        if (st == MANTA_EBUSY) {
+            if (loop_watch(d->loop, j->zygote_fd, true, on_zygote, d)) log_error("a zygote cannot be asked");
+            return;
+        }
+        j->unsent--; /* a zygote that is dead is replaced, and asked again for what is open */
+    }
+}
+
+void daemon_ask_fork(node *d, uint32_t id)
+{
+    job *j = daemon_job(d, id);
+    if (!j) return;
+    j->forks++;
+    j->unsent++;
+    send_forks(d, j);
+}
+
+void daemon_note_stillborn(node *d, uint32_t id)
+{
+    job *j = daemon_job(d, id);
+    if (!j || ++j->stillborn < MOST_STILLBORN) return;
+    log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
+    if (j->steward_fd < 0)
+        d->stop = true;
+    else
+        j->broken = true;
+}
+
+static void worker_forked(node *d, job *j, pid_t pid, const int *fds, int n_fds)
+{
+    if (j->forks > 0) j->forks--;
+    if (pid > 0 && (n_fds == 2 || n_fds == 4)) {
+        daemon_add_worker(d, j->id, pid, fds, n_fds);
+        return;
+    }
+    socket_close_all(fds, n_fds);
+    daemon_note_stillborn(d, j->id);
+    daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = j->id});
+}
+
+static void worker_reaped(node *d, pid_t pid, int status)
+{
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
+}
+
+void daemon_sweep_strangers(node *d, uint32_t id)
+{
+    job *j = daemon_job(d, id);
+    if (!j) return;
+    if (j->steward_fd < 0) {
+        spawn_children(daemon_kill_stranger, d);
+        return;
+    }
+    uint64_t n = 0;
+    for (size_t i = 0; i < d->clients.n; i++) n += d->clients.at[i].value->job == id;
+    buf *b = proto_begin(&d->out, PROTO_SWEEP);
+    wire_put_u64(b, n);
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->job == id) wire_put_u32(b, (uint32_t)d->clients.at[i].value->pid);
+    /* A steward that does not take it sweeps at the end of the job. */
+    manta_status st = socket_send(j->steward_fd, b->at, b->n, NULL, 0, false);
+    (void)st;
+}
+
+/* ---- the zygote ---- */
+
+static void zygote_gone(node *d, job *j)
+{
+    if (j->zygote_fd >= 0) loop_forget(d->loop, j->zygote_fd);
+    if (j->zygote_pidfd >= 0) spawn_signal(j->zygote_pidfd, SIGKILL);
+    socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd}, 2);
+    j->zygote_fd = j->zygote_pidfd = -1;
+    j->zygote = 0;
+    daemon_sweep_strangers(d, j->id); /* a worker it had forked and not told of */
+}
+
+static void on_zygote(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    job *j = NULL;
+    size_t n;
+    int fds[SOCKET_MAX_FDS], n_fds;
+    for (size_t i = 0; i < d->jobs.n && !j; i++)
+        if (d->jobs.at[i].value->zygote_fd == fd) j = d->jobs.at[i].value;
+    if (!j) return;
+    if (writable) {
+        if (loop_watch(d->loop, fd, false, on_zygote, d)) log_error("a zygote cannot be watched");
+        send_forks(d, j);
+    }
+    while (readable) {
+        manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
+        if (st == MANTA_EBUSY) return;
+        if (st == MANTA_ECORRUPT) continue;
+        if (st) break;
+        wire w = wire_of(d->in, n);
+        proto_kind kind = proto_kind_of(&w);
+        pid_t pid = (pid_t)wire_u32(&w);
+        if (kind == PROTO_FORKED) {
+            worker_forked(d, j, pid, fds, n_fds);
+            continue;
+        }
+        socket_close_all(fds, n_fds);
+        if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
+    }
+    if (!readable) return;
+    zygote_gone(d, j);
+    if (!d->stop && j->steward_fd < 0) start_zygote(d, j);
+}
+
+static void take_zygote(node *d, job *j, pid_t pid, int fd, int pidfd)
+{
+    j->zygote = pid;
+    j->zygote_fd = fd;
+    j->zygote_pidfd = pidfd;
+    j->unsent = j->forks;
+    if (loop_watch(d->loop, fd, false, on_zygote, d)) {
+        if (j->steward_fd < 0)
+            d->stop = true;
+        else
+            j->broken = true;
+        return;
+    }
+    send_forks(d, j);
+}
+
+static void start_zygote(node *d, job *j)
+{
+    int pair[2], pidfd;
+    pid_t pid;
+    if (socket_pair(pair) || spawn_fork(&pid)) {
+        log_error("no zygote", LOG_STR("why", manta_error_text()));
+        d->stop = true;
+        return;
+    }
+    if (pid == 0) {
+        /* Not a fresh program: give up what is the daemon's alone. */
+        if (d->files.rlim_max) (void)setrlimit(RLIMIT_NOFILE, &d->files);
+        prctl(PR_SET_CHILD_SUBREAPER, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        node_close_others((int[]){pair[1], d->self_pidfd}, 2);
+        zygote_main(pair[1], d->self_pidfd, d->config.plain_output);
+    }
+    close(pair[1]);
+    if (proc_pidfd_open(pid, &pidfd)) {
+        close(pair[0]);
+        d->stop = true;
+        return;
+    }
+    take_zygote(d, j, pid, pair[0], pidfd);
+}
+
+/* ---- jobs ---- */
+
+static job *job_new(node *d, const char *space)
+{
+    job *j = mem_new(sizeof *j);
+    *j = (job){.id = ++d->next_job, .zygote_fd = -1, .zygote_pidfd = -1, .steward_fd = -1};
+    snprintf(j->space, sizeof j->space, "%s", space[0] ? space : "default");
+    *map_u64_put(&d->jobs, j->id) = j;
+    return j;
+}
+
+uint32_t daemon_start_job(node *d, const char *space)
+{
+    job *j = job_new(d, space);
+    start_zygote(d, j);
+    return j->id;
+}
+
+uint32_t daemon_join_job(node *d, const char *space, int steward_fd)
+{
+    job *j = job_new(d, space);
+    j->steward_fd = steward_fd;
+    if (loop_watch(d->loop, steward_fd, false, on_steward, d)) j->broken = true;
+    return j->id;
+}
+
+static void on_steward(void *ctx, int fd, bool readable, bool writable)
+{
+    node *d = ctx;
+    job *j = NULL;
+    size_t n;
+    int fds[SOCKET_MAX_FDS], n_fds;
+    (void)readable;
+    (void)writable;
+    for (size_t i = 0; i < d->jobs.n && !j; i++)
+        if (d->jobs.at[i].value->steward_fd == fd) j = d->jobs.at[i].value;
+    if (!j) return;
+    for (;;) {
+        manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
+        if (st == MANTA_EBUSY) return;
+        if (st == MANTA_ECORRUPT) continue;
+        if (st) break;
+        wire w = wire_of(d->in, n);
+        proto_kind kind = proto_kind_of(&w);
+        pid_t pid = (pid_t)wire_u32(&w);
+        if (kind == PROTO_ZYGOTE && n_fds == 2) {
+            j->steward = (pid_t)wire_u32(&w);
+            zygote_gone(d, j);
+            take_zygote(d, j, pid, fds[0], fds[1]);
+            continue;
+        }
+        socket_close_all(fds, n_fds);
+        if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
+    }
+    loop_forget(d->loop, fd);
+    j->broken = true; /* the steward is dead: its keeper ends what it had */
+}
+
+static bool has_detached(const node *d, const job *j)
+{
+    for (size_t i = 0; i < d->actors.n; i++)
+        if (d->actors.at[i].value->job == j->id && d->actors.at[i].value->detached) return true;
+    return false;
+}
+
+bool daemon_job_stays(node *d, uint32_t id)
+{
+    const job *j = daemon_job(d, id);
+    return j && !j->broken && has_detached(d, j);
+}
+
+/* Ends a job that joined: its steward, on whose connection it hangs, ends every
+ * process of it. */
+static void job_end(node *d, job *j)
+{
+    daemon_act(d, (sched_event){.kind = SCHED_JOB_GONE, .job = j->id});
+    daemon_job_actors_lost(d, j->id);
+    for (size_t i = 0; i < d->clients.n; i++) {
+        client *c = d->clients.at[i].value;
+        if (c->job != j->id) continue;
+        if (c->is_worker) {
+            spawn_signal(c->pidfd, SIGKILL);
+        } else if (!c->dying) { /* the driver is told by the end of its connection */
+            c->dying = true;
+            c->died_ns = clock_now_ns();
+        }
+    }
+    if (j->zygote_fd >= 0) loop_forget(d->loop, j->zygote_fd);
+    loop_forget(d->loop, j->steward_fd);
+    socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd, j->steward_fd}, 3);
+    map_u64_remove(&d->jobs, j->id);
+    mem_free(j);
+}
+
+void daemon_end_jobs(node *d)
+{
+    for (size_t i = 0; i < d->jobs.n;) {
+        job *j = d->jobs.at[i].value;
+        if (j->steward_fd >= 0 && (j->broken || (!j->driver && !has_detached(d, j))))
+            job_end(d, j);
+        else
+            i++;
+    }
+}
