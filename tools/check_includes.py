@@ -32,6 +32,7 @@ OWNER = {
     "array": "base",
     "version": "base",
     "log": "base",
+    "comm": "comm",
     "task": "task",
     "node": "task",
     "tensor": "tensor",

@@ -415,6 +415,11 @@ int chan_unsent(const chan *c)
     return c->n_queued;
 }
 
+bool chan_is_idle(const chan *c)
+{
+    return !c->n_queued && !c->out_n;
+}
+
 /* ---- receiving ---- */
 
 /* Bytes of the frame at hand, decrypted or as they came. */

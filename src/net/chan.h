@@ -104,6 +104,8 @@ manta_status chan_post(chan *c, const frame *f, const chan_part *parts, int n, b
 
 /* Frames whose bytes are still needed. */
 int chan_unsent(const chan *c);
+/* Whether all that was posted is in the socket: nothing is left for chan_work(). */
+bool chan_is_idle(const chan *c);
 
 /* ---- receiving ---- */
 

@@ -1,0 +1,17 @@
+/* comm/group.h - a group as its makers see it. */
+#ifndef COMM_GROUP_H
+#define COMM_GROUP_H
+
+#include "comm/transport.h"
+
+/* The options with the defaults filled in. */
+manta_status group_options(const manta_group_options *o, manta_group_options *out) MANTA_MUST_USE;
+
+/* A group over a transport, which it takes over; on failure it closes t. */
+manta_status group_new(const transport *tr, void *t, int rank, int size, const manta_group_options *o,
+                       manta_group **out) MANTA_MUST_USE;
+
+/* rendezvous.c */
+manta_status group_check_size(int rank, int size) MANTA_MUST_USE;
+
+#endif

@@ -1,0 +1,3 @@
+/* reduce_base.c - reductions for any processor. */
+#define FN(name) name##_base
+#include "comm/reduce.inc"
