@@ -21,7 +21,8 @@ int spawn_wait(pid_t pid);
  * handed, instead of process 1. */
 manta_status spawn_adopt_orphans(void) MANTA_MUST_USE;
 
-/* Calls fn for each child of this process that is alive or not waited for. */
+/* Calls fn for each child of this process that is alive or not waited for, for
+ * some of them twice. */
 void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx);
 
 /* Kills every child, waits for it, and goes on with the children it leaves
