@@ -3,6 +3,7 @@
 #define MANTA_H
 
 #include <manta/array.h>
+#include <manta/cluster.h>
 #include <manta/comm.h>
 #include <manta/data.h>
 #include <manta/events.h>

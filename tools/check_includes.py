@@ -52,6 +52,7 @@ OWNER = {
     "events": "format",
     "onnx": "format",
     "train": "train",
+    "cluster": "train",
     "checkpoint": "train",
     "callback": "train",
     "run": "train",

@@ -15,6 +15,7 @@
 #define MANTA_TRAIN_H
 
 #include <manta/array.h>
+#include <manta/cluster.h>
 #include <manta/data.h>
 #include <manta/file.h>
 #include <manta/loss.h>
@@ -58,6 +59,8 @@ typedef struct manta_session_options {
     int workers; /* 0 or 1: this process computes */
     int min_workers; /* as few as that will do: manta_session_resize() may ask for less than `workers`,
                         and a worker that fails over and over is given up; 0: all of them */
+    manta_cluster *cluster; /* fit and evaluate run together with its other processes; NULL: alone. A
+                               batch counts for each process, as for each worker. Borrowed */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
     bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */
@@ -166,7 +169,9 @@ typedef enum manta_event_kind {
     MANTA_EVENT_END,
     MANTA_EVENT_WORKER, /* a worker process was started, or started again: rank, pid */
     MANTA_EVENT_RECOVERED, /* the step that a worker's death had held up is committed: rank, pid, ms, cause */
-    MANTA_EVENT_WORKER_LEFT /* a worker has ended and is not replaced: rank, pid, cause */
+    MANTA_EVENT_WORKER_LEFT, /* a worker has ended and is not replaced: rank, pid, cause */
+    MANTA_EVENT_WAITING /* other processes of the cluster are waited for: rank, ms so far, cause: who and why;
+                           again every now and then */
 } manta_event_kind;
 
 typedef struct manta_event {

@@ -59,6 +59,18 @@ static const option_group weights = {
          "model), .npz, ..."},
         {0}}};
 
+static const option_group cluster = {
+    "Several hosts (with TF_CONFIG in the environment):",
+    (const cli_option[]){{"cluster-key", OPTION_TEXT, "FILE",
+                          "The key that all processes of the cluster share; on one host it is found, and "
+                          "made on first use, by "
+                          "itself"},
+                         {"cluster-timeout", OPTION_COUNT, "SECONDS",
+                          "Give up when others are missing or silent for so long; 600 when not given"},
+                         {"insecure-bulk", OPTION_FLAG, NULL,
+                          "Send gradients and weights unencrypted, after an authenticated handshake"},
+                         {0}}};
+
 static const option_group output = {
     "Output:",
     (const cli_option[]){{"json", OPTION_FLAG, NULL, "One JSON object a line instead of a progress bar"},
@@ -80,6 +92,8 @@ typedef struct run {
     manta_saved *saved; /* MODEL's file, NULL for a zoo model */
     manta_dataset *data, *validation;
     manta_session *s;
+    manta_cluster *cluster; /* NULL: no TF_CONFIG */
+    double waited_ms, say_ms; /* for others: so far, and when to say so again */
     manta_session_options so;
     manta_fit_options fit;
     float *class_weight;
@@ -167,6 +181,23 @@ static void unheard(run *r)
     r->quiet = true;
 }
 
+/* Others of the cluster are waited for: said after a second, and then less and
+ * less often. */
+static void say_waiting(run *r, const manta_event *e)
+{
+    if (e->ms < r->waited_ms || r->say_ms == 0) r->say_ms = 1000;
+    r->waited_ms = e->ms;
+    if (e->ms < r->say_ms) return;
+    r->say_ms = 2 * e->ms;
+    if (!r->json) {
+        progress_break(&r->progress);
+        cli_note("%s", e->cause);
+    } else if (!json_emit(json_pack("{s:s, s:i, s:f, s:s}", "event", "waiting", "rank", e->rank, "ms", e->ms,
+                                    "cause", e->cause))) {
+        unheard(r);
+    }
+}
+
 static bool on_event(void *user, manta_session *s, const manta_event *e)
 {
     run *r = user;
@@ -179,7 +210,9 @@ static bool on_event(void *user, manta_session *s, const manta_event *e)
     if (e->stopped) snprintf(r->why, sizeof r->why, "%s", e->stopped);
     if (worker) log_worker(r, e);
     if (r->quiet) return !stop_requested();
-    if (r->profile) {
+    if (e->kind == MANTA_EVENT_WAITING) {
+        say_waiting(r, e);
+    } else if (r->profile) {
         if (step && !profile_step(r, s, e)) return false;
     } else if (!r->json) {
         progress_show(&r->progress, e);
@@ -271,12 +304,38 @@ static manta_status split_data(run *r, double split)
                                          : manta_dataset_status(r->validation);
 }
 
+/* The other processes that TF_CONFIG names. One of them, the chief, saves and
+ * keeps checkpoints for all. */
+static manta_status open_cluster(run *r)
+{
+    const options *o = r->o;
+    manta_cluster_options c = {.key_file = options_text(o, "cluster-key"),
+                               .insecure_bulk = options_flag(o, "insecure-bulk"),
+                               .timeout_ms = 1000 * options_int(o, "cluster-timeout", 0)};
+    manta_status st = manta_cluster_open(&c, &r->cluster);
+
+    if (st || !r->cluster) return st;
+    if (r->so.workers > 1)
+        cli_usage("--workers is for one host; with TF_CONFIG every process is a worker of its own");
+    if (r->profile) cli_usage("--profile looks at one process: unset TF_CONFIG");
+    if (manta_cluster_rank(r->cluster) < 0) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "TF_CONFIG makes this process an evaluator; evaluate checkpoints with 'manta "
+                          "evaluate --weights'");
+    }
+    r->so.cluster = r->cluster;
+    if (!manta_cluster_is_chief(r->cluster)) r->save = NULL;
+    if (c.insecure_bulk) cli_note("gradients and weights are sent unencrypted (--insecure-bulk)");
+    return MANTA_OK;
+}
+
 static manta_status open_all(run *r)
 {
     const options *o = r->o;
     const char *file = options_text(o, "weights"), *validation = options_text(o, "validation");
     manta_status st;
 
+    if ((st = open_cluster(r))) return st;
     if ((st = work_model(options_arg(o, 0), &r->saved, &r->m))) return st;
     if (options_flag(o, "reset-optimizer") && !file && !r->saved)
         cli_usage("--reset-optimizer needs --weights");
@@ -291,6 +350,7 @@ static manta_status open_all(run *r)
     r->fit.validation = r->profile ? NULL : r->validation;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
     if ((file || r->saved) && (st = load_weights(r, file))) return st;
+    if (!manta_cluster_is_chief(r->cluster)) return MANTA_OK;
     if ((st = record_open(&r->record, o, options_arg(o, 0)))) return st;
     r->fit.n_callbacks = r->record.n;
     r->fit.callbacks = r->record.callbacks;
@@ -307,7 +367,9 @@ static void introduce(run *r)
 
     if (r->json) {
         if (r->so.workers < 2)
-            emit_worker(&(manta_event){.kind = MANTA_EVENT_WORKER, .pid = getpid()}); /* this one */
+            emit_worker(&(manta_event){.kind = MANTA_EVENT_WORKER,
+                                       .rank = manta_cluster_rank(r->cluster),
+                                       .pid = getpid()}); /* this one */
         return;
     }
     if (some) snprintf(frozen, sizeof frozen, " (%s trained)", work_number(trained, number, sizeof number));
@@ -409,6 +471,7 @@ static int train(const options *o)
     }
     record_close(&r.record); /* writers of checkpoints read the session */
     manta_session_close(r.s);
+    manta_cluster_close(r.cluster);
     manta_dataset_unref(r.data);
     manta_dataset_unref(r.validation);
     manta_saved_free(r.saved);
@@ -445,6 +508,6 @@ const command cmd_train = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&training, &recipe_loss_options, &recipe_options, &work_data_options, &weights,
-               &work_run_options, &record_options, &output},
+               &work_run_options, &cluster, &record_options, &output},
     .run = train,
 };

@@ -288,6 +288,7 @@ void progress_show(progress *p, const manta_event *e)
         printf("Worker %d (process %lld) left: %s\n", e->rank, (long long)e->pid, e->cause);
         break;
     case MANTA_EVENT_BEGIN:
+    case MANTA_EVENT_WAITING:
     case MANTA_EVENT_WORKER:
     case MANTA_EVENT_VALIDATE:
     case MANTA_EVENT_END: break;

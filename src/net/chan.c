@@ -128,15 +128,31 @@ void chan_end_say(chan_end *e, uint64_t generation, const void *word, size_t n)
     if (n) memcpy(e->say.word, word, e->say.n_word);
 }
 
+manta_status chan_end_settle(chan_end *e, const char *profile, uint64_t max_frame)
+{
+    e->max_frame = max_frame;
+    return copy_name(e->say.profile, profile, "profile");
+}
+
+static manta_status check_reach(const chan_end *e, const tcp_place *at)
+{
+    if (e->key_given || tcp_is_loopback(at)) return MANTA_OK;
+    return manta_fail(MANTA_EPERM,
+                      "listening on %s, which other hosts can reach, needs a cluster key that is given: "
+                      "--cluster-key FILE or MANTA_CLUSTER_KEY, the same file on every host",
+                      at->text);
+}
+
 manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out)
 {
-    if (!e->key_given && !tcp_is_loopback(at)) {
-        return manta_fail(MANTA_EPERM,
-                          "listening on %s, which other hosts can reach, needs a cluster key that is given: "
-                          "--cluster-key FILE or MANTA_CLUSTER_KEY, the same file on every host",
-                          at->text);
-    }
+    TRY(check_reach(e, at));
     return tcp_listen(at, out);
+}
+
+manta_status chan_inherit(const chan_end *e, const tcp_place *at, const char *fd, int *out)
+{
+    TRY(check_reach(e, at));
+    return tcp_inherit(fd, at, out);
 }
 
 /* ---- failing ---- */

@@ -62,10 +62,14 @@ void chan_end_free(chan_end *e); /* after its channels; accepts NULL */
 
 /* What channels made from now on say in their hello. n <= FRAME_WORD. */
 void chan_end_say(chan_end *e, uint64_t generation, const void *word, size_t n);
+/* The profile, when it is not known before; the largest frame, likewise. */
+manta_status chan_end_settle(chan_end *e, const char *profile, uint64_t max_frame) MANTA_MUST_USE;
 
 /* Listens. Beyond loopback only with a key that was given: MANTA_EPERM.
  * *out: owned descriptor; readable when chan_accept() has something. */
 manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out) MANTA_MUST_USE;
+/* The same with a socket that a launcher holds: its descriptor, as text. */
+manta_status chan_inherit(const chan_end *e, const tcp_place *at, const char *fd, int *out) MANTA_MUST_USE;
 
 /* Begins a connection to the node called `peer`. *out: owned. */
 manta_status chan_connect(chan_end *e, const tcp_place *to, const char *peer, chan **out) MANTA_MUST_USE;

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -158,6 +159,12 @@ manta_status tcp_listen(const tcp_place *p, int *out)
                       strerror(err));
 }
 
+static int port_of(const struct sockaddr_storage *a)
+{
+    return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)(const void *)a)->sin_port
+                                         : ((const struct sockaddr_in6 *)(const void *)a)->sin6_port);
+}
+
 manta_status tcp_port(int fd, int *out)
 {
     struct sockaddr_storage at;
@@ -165,8 +172,29 @@ manta_status tcp_port(int fd, int *out)
 
     if (getsockname(fd, (struct sockaddr *)&at, &size))
         return manta_fail(MANTA_EIO, "asking for a socket's port: %s", strerror(errno));
-    *out = ntohs(at.ss_family == AF_INET ? ((const struct sockaddr_in *)(const void *)&at)->sin_port
-                                         : ((const struct sockaddr_in6 *)(const void *)&at)->sin6_port);
+    *out = port_of(&at);
+    return MANTA_OK;
+}
+
+manta_status tcp_inherit(const char *text, const tcp_place *p, int *out)
+{
+    int listens = 0, port = 0;
+    socklen_t size = sizeof listens;
+    char *end;
+    long fd = strtol(text, &end, 10);
+
+    if (!*text || *end || fd < 3 || fd > 1 << 20)
+        return manta_fail(MANTA_EINVAL, "\"%.20s\" is no descriptor to listen on", text);
+    if (getsockopt((int)fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens)
+        return manta_fail(MANTA_EINVAL, "descriptor %ld is no socket that listens", fd);
+    TRY(tcp_port((int)fd, &port));
+    if (port != port_of(&p->at[0])) {
+        return manta_fail(MANTA_EINVAL, "descriptor %ld listens on port %d, not on that of %s", fd, port,
+                          p->text);
+    }
+    if (os->fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0 || os->fcntl((int)fd, F_SETFL, O_NONBLOCK) < 0)
+        return manta_fail(MANTA_EIO, "taking over descriptor %ld: %s", fd, strerror(errno));
+    *out = (int)fd;
     return MANTA_OK;
 }
 

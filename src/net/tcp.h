@@ -35,6 +35,11 @@ bool tcp_is_loopback(const tcp_place *p);
  * addresses of this machine. *out: owned. MANTA_EBUSY: the port is taken. */
 manta_status tcp_listen(const tcp_place *p, int *out) MANTA_MUST_USE;
 
+/* Takes over a socket that listens already, which a launcher holds so that
+ * nobody else gets its port: its descriptor, as text. MANTA_EINVAL: it is no
+ * TCP socket that listens on p's port. */
+manta_status tcp_inherit(const char *fd, const tcp_place *p, int *out) MANTA_MUST_USE;
+
 /* The port a socket is bound to. */
 manta_status tcp_port(int fd, int *out) MANTA_MUST_USE;
 

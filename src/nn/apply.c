@@ -89,6 +89,7 @@ void apply_begin(apply *a, const void *old, void *new_, int n_slots, const void 
     a->slots = slots;
     a->penalty = 0;
     for (int i = 0; i < n_slots; i++) a->slot_grads[i] = layout_slot_grads(l, slots[i]);
+    a->n_grads = n_slots;
     s.divisor = (float)tree_sum(l, slots, 0, n_slots, SUM_DIVISOR);
     if (s.divisor == 0) s.divisor = 1; /* all sample weights were 0: the sums are too */
     for (int i = 0; i < l->n_params; i++) {
@@ -134,7 +135,7 @@ static void update_elements(const apply *a, const update_scalars *s, int64_t off
 /* Gradients of the slots from `offset` on. */
 static const float *const *grads_at(const apply *a, int64_t offset, const float **buf)
 {
-    for (int i = 0; i < a->n_slots; i++) buf[i] = a->slot_grads[i] + offset;
+    for (int i = 0; i < a->n_grads; i++) buf[i] = a->slot_grads[i] + offset;
     return buf;
 }
 
@@ -146,12 +147,12 @@ void apply_params(const apply *a, int64_t block, int64_t end)
     if (!a->regularised && !apply_needs_norms(a)) {
         /* The same numbers for every parameter: one run. Padding is zero and stays so. */
         int64_t offset = block * LAYOUT_BLOCK, n = (end - block) * LAYOUT_BLOCK;
-        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_slots);
+        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_grads);
     } else {
         for (int i = a->block_first[block]; i < a->block_first[end]; i++) {
             const apply_segment *g = &a->segments[i];
             update_elements(a, &a->scalars[g->param], g->offset, g->n, grads_at(a, g->offset, buf),
-                            a->n_slots);
+                            a->n_grads);
         }
     }
 }
@@ -160,7 +161,7 @@ void apply_elements(const apply *a, int param, int64_t first, int64_t n)
 {
     const float *buf[LAYOUT_MAX_SHARDS];
 
-    update_elements(a, &a->scalars[param], first, n, grads_at(a, first, buf), a->n_slots);
+    update_elements(a, &a->scalars[param], first, n, grads_at(a, first, buf), a->n_grads);
 }
 
 bool apply_can_sink(const apply *a)
@@ -196,12 +197,24 @@ static void tree_tile(const float *const *v, int lo, int hi, int64_t at, int64_t
     for (int64_t i = 0; i < n; i++) out[i] += right[i];
 }
 
+void apply_reduce(const apply *a, int64_t block, int64_t end, float *out)
+{
+    for (int64_t at = block * LAYOUT_BLOCK; at < end * LAYOUT_BLOCK; at += TILE)
+        tree_tile(a->slot_grads, 0, a->n_grads, at, TILE, out + at);
+}
+
+void apply_summed(apply *a, const float *sum)
+{
+    a->slot_grads[0] = sum;
+    a->n_grads = 1;
+}
+
 /* The gradient as the optimizer will see it before clipping. */
 static void effective_tile(const apply *a, const update_scalars *s, int64_t at, int64_t n, float *g)
 {
     const float *w = shifted(a->l, a->old, a->l->off_params, at);
 
-    tree_tile(a->slot_grads, 0, a->n_slots, at, n, g);
+    tree_tile(a->slot_grads, 0, a->n_grads, at, n, g);
     for (int64_t i = 0; i < n; i++) g[i] /= s->divisor;
     if (s->l1 != 0 || s->l2 != 0) {
         float l2 = 2 * s->l2;

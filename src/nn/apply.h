@@ -46,6 +46,7 @@ typedef struct apply {
     int n_slots;
     const void *const *slots;
     const float *slot_grads[LAYOUT_MAX_SHARDS];
+    int n_grads; /* of them: n_slots, or 1 when they were summed before */
     double penalty; /* the regularisers' sum, once per step */
 } apply;
 
@@ -73,6 +74,13 @@ void apply_elements(const apply *a, int param, int64_t first, int64_t n);
 void apply_range(const apply *a, int64_t first, int64_t n, const float *g);
 /* Whether the update may run where the gradient is made: no norms needed. */
 bool apply_can_sink(const apply *a);
+
+/* The slots' gradients added by the shard tree, blocks [block, end), into `out`
+ * (the parameters' layout). After apply_begin(). */
+void apply_reduce(const apply *a, int64_t block, int64_t end, float *out);
+/* From here on `sum` stands for the slots' gradients: what apply_reduce() made
+ * of them, here or elsewhere. */
+void apply_summed(apply *a, const float *sum);
 
 /* Makes the slots' gradients be taken as they are: not divided, no regulariser
  * added. For gradients that a program averaged itself; after apply_begin(). */

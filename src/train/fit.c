@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "train/cluster.h"
 #include "train/feed.h"
 #include "train/fitting.h"
 #include "train/group.h"
@@ -28,6 +29,12 @@ static bool is_shared(const manta_session *s, plan_mode mode)
     return s->workers > 1 && !s->grouped && mode != PLAN_PREDICT;
 }
 
+/* Whether processes of a cluster run it together. */
+static bool is_clustered(const manta_session *s, plan_mode mode)
+{
+    return s->ranks > 1 && !s->grouped && mode != PLAN_PREDICT;
+}
+
 /* Samples of a step; 0 for a dataset that has batches of its own. */
 static manta_status batch_of(const manta_session *s, const manta_dataset *d, const manta_fit_options *o,
                              plan_mode mode, int64_t *out)
@@ -44,7 +51,7 @@ static manta_status batch_of(const manta_session *s, const manta_dataset *d, con
         }
         return MANTA_OK;
     }
-    *out = (batch ? batch : 32) * (mode == PLAN_PREDICT ? 1 : s->workers);
+    *out = (batch ? batch : 32) * (mode == PLAN_PREDICT ? 1 : s->workers * s->ranks);
     if (o->global_batch && !(mode == PLAN_EVALUATE && o->validation_batch)) *out = o->global_batch;
     return MANTA_OK;
 }
@@ -83,7 +90,7 @@ static manta_status check_steps(const pass *p)
     if (p->steps == MANTA_FOREVER_COUNT) {
         return manta_fail(MANTA_EINVAL, "the dataset repeats for ever: say how many steps an epoch has");
     }
-    if (p->steps < 0 && is_shared(p->s, p->mode)) {
+    if (p->steps < 0 && (is_shared(p->s, p->mode) || is_clustered(p->s, p->mode))) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "the length of the dataset is not known: with several workers, say how many steps "
                           "an epoch has");
@@ -101,7 +108,8 @@ static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const
 
     *p = (pass){.s = s, .o = o, .mode = mode, .limit = limit};
     TRY(describe_feed(p, d));
-    if (is_shared(s, mode)) f->lo.readers = -1; /* no threads before the fork */
+    /* No threads before the fork; of a cluster each rank fetches its own samples. */
+    if (is_shared(s, mode) || is_clustered(s, mode)) f->lo.readers = -1;
     TRY(manta_loader_open(f->d, &f->lo, &p->loader));
     n = manta_loader_columns(p->loader, &columns);
     TRY(feed_map_init(&f->map, s->m, mode != PLAN_PREDICT, n, columns));
@@ -155,6 +163,7 @@ typedef struct teller {
     manta_metrics metrics;
     int64_t begin_ns, train_ns;
     manta_fitting f; /* the same for callbacks */
+    manta_cluster *c; /* whose processes are at it together; NULL: none */
 } teller;
 
 static void teller_init(teller *t, manta_session *s, const manta_fit_options *o)
@@ -242,6 +251,76 @@ static manta_status begin_batch(teller *t, fitting_hook h, int64_t step)
     return fitting_run(&t->f, h);
 }
 
+/* ---- a cluster ---- */
+
+/* Tells that others are waited for, now and then; false stops it. */
+static bool watch_cluster(void *ctx, const char *missing, int rank, double ms)
+{
+    teller *t = ctx;
+    bool on;
+
+    t->e.rank = rank;
+    t->e.cause = missing;
+    t->e.ms = ms;
+    on = tell(t, MANTA_EVENT_WAITING);
+    t->e.rank = 0;
+    t->e.cause = NULL;
+    t->e.ms = 0;
+    return on;
+}
+
+static manta_status tell_recovery(teller *t)
+{
+    bool on = true;
+
+    while (cluster_take_recovery(t->c, &t->e.rank, &t->e.ms, &t->e.cause))
+        on &= tell(t, MANTA_EVENT_RECOVERED);
+    t->e.rank = 0;
+    t->e.ms = 0;
+    t->e.cause = NULL;
+    return on ? MANTA_OK : stopped(t);
+}
+
+/* Meets the others. Where to begin is what callbacks say, or where the others
+ * are. *over: they are through already. */
+static manta_status begin_cluster(teller *t, const pass *p, const pass *v, bool *over)
+{
+    cluster_work w = {.phase = p ? CLUSTER_TRAIN : CLUSTER_EVALUATE,
+                      .epochs = t->f.epochs,
+                      .epoch = p ? t->f.first_epoch : 0,
+                      .step = p ? t->f.first_step : 0,
+                      .watch = watch_cluster,
+                      .ctx = t};
+
+    t->c = t->s->cluster;
+    t->s->grouped = true;
+    if (p) {
+        w.feeds[CLUSTER_TRAIN] = &p->feed;
+        w.loaders[CLUSTER_TRAIN] = p->loader;
+        w.steps = p->steps;
+    }
+    if (v && v->loader) {
+        w.feeds[CLUSTER_EVALUATE] = &v->feed;
+        w.loaders[CLUSTER_EVALUATE] = v->loader;
+        w.validation_steps = v->steps;
+    }
+    TRY(cluster_begin(t->c, t->s, &w, over));
+    if (p && !*over) {
+        t->f.first_epoch = t->c->at.epoch;
+        t->f.first_step =
+            t->c->at.phase == CLUSTER_TRAIN ? t->c->at.step : layout_run(&t->s->l, t->s->state)->step;
+    }
+    return tell_recovery(t);
+}
+
+static manta_status end_cluster(teller *t, manta_status st)
+{
+    if (t->c) st = cluster_end(t->c, st);
+    if (t->c) t->s->grouped = false;
+    t->c = NULL;
+    return st;
+}
+
 /* ---- evaluation ---- */
 
 static manta_status no_data(const char *prefix)
@@ -298,14 +377,34 @@ static manta_status evaluate_here(pass *p, teller *t, const char *prefix)
     }
 }
 
+/* The same steps, computed by the processes of a cluster. */
+static manta_status evaluate_cluster(pass *p, teller *t, const char *prefix)
+{
+    manta_cluster *c = t->c;
+    int64_t epoch = t->e.epoch;
+
+    if (!p->steps) return no_data(prefix);
+    cluster_enter(c, epoch, CLUSTER_EVALUATE);
+    while (cluster_is_in(c, epoch, CLUSTER_EVALUATE) && c->at.step < p->steps) {
+        TRY(begin_batch(t, HOOK_test_batch_begin, c->at.step));
+        TRY(cluster_step(c));
+        TRY(tell_recovery(t));
+        if (cluster_is_in(c, epoch, CLUSTER_EVALUATE))
+            TRY(evaluated(t, c->at.step - 1, p->s->eval_sums, prefix));
+    }
+    return MANTA_OK;
+}
+
 /* Runs an evaluation pass; its metrics, with `prefix`, are added to out. */
 static manta_status evaluate_pass(pass *p, group *g, int feed, teller *t, const char *prefix,
                                   manta_metrics *out)
 {
     manta_session *s = p->s;
 
-    memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
-    if (g) {
+    if (!t->c) memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
+    if (t->c) {
+        TRY(evaluate_cluster(p, t, prefix));
+    } else if (g) {
         TRY(evaluate_shared(p, g, feed, t, prefix));
     } else {
         TRY(evaluate_here(p, t, prefix));
@@ -320,6 +419,7 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
 {
     manta_metrics metrics = {0};
     group *g = NULL;
+    bool over = false;
     teller t;
     pass p;
     manta_status st;
@@ -328,6 +428,7 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
     teller_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_EVALUATE, o->validation_steps))) goto out;
     t.e.steps = p.steps;
+    if (is_clustered(s, PLAN_EVALUATE) && (st = begin_cluster(&t, NULL, &p, &over))) goto out;
     if ((st = open_group(s, o, &p.feed, 1, &g))) goto out;
     if (g && !tell_workers(&t, g)) {
         st = stopped(&t);
@@ -339,6 +440,7 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
     if ((st = fitting_run(&t.f, HOOK_test_end))) goto out;
     if (out) *out = metrics;
 out:
+    st = end_cluster(&t, st);
     group_close(g);
     pass_close(&p);
     fitting_release(&t.f);
@@ -387,10 +489,12 @@ typedef struct training {
     seat_feed feeds[2];
     group *g; /* NULL: this process computes */
     teller t;
+    bool over; /* the others of the cluster have been through with it before */
 } training;
 
 static manta_status open_workers(training *r)
 {
+    if (is_clustered(r->p.s, PLAN_TRAIN)) return begin_cluster(&r->t, &r->p, &r->v, &r->over);
     r->feeds[0] = r->p.feed;
     r->feeds[1] = r->v.feed;
     TRY(open_group(r->p.s, r->t.o, r->feeds, r->v.loader ? 2 : 1, &r->g));
@@ -459,6 +563,45 @@ static manta_status train_shared(training *r, int64_t first)
     return MANTA_OK;
 }
 
+/* The same steps, computed by the processes of a cluster. Whether it ends early
+ * is the chief's decision. */
+static manta_status train_cluster(training *r)
+{
+    teller *t = &r->t;
+    manta_cluster *c = t->c;
+    int64_t epoch = t->e.epoch;
+
+    cluster_enter(c, epoch, CLUSTER_TRAIN);
+    t->e.step = cluster_is_in(c, epoch, CLUSTER_TRAIN) ? c->at.step : r->p.steps;
+    while (cluster_is_in(c, epoch, CLUSTER_TRAIN) && c->at.step < r->p.steps) {
+        int64_t before = c->at.step;
+        TRY(begin_batch(t, HOOK_train_batch_begin, before));
+        TRY(cluster_step(c));
+        TRY(tell_recovery(t));
+        if (cluster_is_in(c, epoch, CLUSTER_TRAIN) && c->at.step > before) TRY(trained(t, c->at.step - 1));
+        if (t->f.stop && !c->rank && c->at.step < r->p.steps) {
+            cluster_enter(c, epoch, r->v.loader ? CLUSTER_EVALUATE : CLUSTER_DECIDE);
+            return cluster_regroup(c);
+        }
+    }
+    return MANTA_OK;
+}
+
+/* The same for whether there is another epoch. */
+static manta_status decide_end(teller *t)
+{
+    bool stop = t->f.stop != NULL;
+
+    TRY(cluster_decide(t->c, t->e.epoch, &stop));
+    TRY(tell_recovery(t));
+    if (stop && !t->f.stop) t->f.stop = mem_strdup("the chief has ended it");
+    if (!stop && t->f.stop) {
+        mem_free(t->f.stop);
+        t->f.stop = NULL;
+    }
+    return MANTA_OK;
+}
+
 static manta_status validate(training *r)
 {
     teller *t = &r->t;
@@ -505,12 +648,17 @@ static manta_status run_epochs(training *r)
     for (int64_t epoch = t->f.first_epoch; epoch < t->f.epochs && !t->f.stop; epoch++) {
         int64_t first = epoch == t->f.first_epoch ? t->f.first_step : 0;
         TRY(begin_epoch(r, epoch, first));
-        TRY(r->g ? train_shared(r, first) : train_here(r, first));
+        if (t->c) {
+            TRY(train_cluster(r));
+        } else {
+            TRY(r->g ? train_shared(r, first) : train_here(r, first));
+        }
         if (!t->e.step) return manta_fail(MANTA_EINVAL, "the training data is empty");
         TRY(validate(r));
         t->f.next_epoch = epoch + 1;
         t->f.next_step = 0;
         TRY(happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
+        if (t->c && epoch + 1 < t->f.epochs) TRY(decide_end(t));
     }
     return MANTA_OK;
 }
@@ -546,7 +694,9 @@ static manta_status run_fit(training *r)
     t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = r->p.steps};
     t->f.next_epoch = t->f.first_epoch;
     t->f.next_step = t->f.first_step;
-    if (!(st = open_workers(r)) && !(st = happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN))) st = run_epochs(r);
+    if (!(st = open_workers(r)) && !(st = happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->over)
+        st = run_epochs(r);
+    st = end_cluster(t, st);
     if (st == MANTA_ECANCELLED) { /* on request: what callbacks want to keep, they keep now */
         manta_error why;
         manta_status late;

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "os/cpu.h"
 #include "tensor/copy.h"
+#include "train/cluster.h"
 #include "train/lockstep.h"
 
 static char *copy_name(const char *name)
@@ -47,13 +48,16 @@ static manta_status make_memory(manta_session *s)
 /* How the work is divided: workers, threads of each, shards. */
 static manta_status divide(manta_session *s, const manta_compile *c, const manta_session_options *o)
 {
-    int cores = cpu_cores();
+    int cores = cpu_cores(), here;
 
     s->workers = o->workers > 1 && c->n_losses ? o->workers : 1;
     s->min_workers = o->min_workers > 0 && s->workers > 1 ? o->min_workers : s->workers;
     s->wanted_workers = s->workers;
-    s->shards = o->shards > 0 ? o->shards : s->workers;
-    s->threads = o->threads > 0 ? o->threads : cores > s->workers ? cores / s->workers : 1;
+    s->cluster = c->n_losses && manta_cluster_rank(o->cluster) >= 0 ? o->cluster : NULL;
+    s->ranks = s->cluster ? manta_cluster_size(s->cluster) : 1;
+    s->shards = o->shards > 0 ? o->shards : s->workers * s->ranks;
+    here = s->cluster ? cluster_local(s->cluster) : s->workers;
+    s->threads = o->threads > 0 ? o->threads : cores > here ? cores / here : 1;
     s->debug = o->debug;
     s->statistics = o->statistics;
     s->meets = o->statistics == MANTA_STATISTICS_SYNC && s->shards > 1 && lockstep_size(s->m, s->shards) > 0;
@@ -65,6 +69,23 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     }
     if (s->shards > LAYOUT_MAX_SHARDS) {
         return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
+    }
+    if (s->ranks > 1 && s->workers > 1) {
+        return manta_fail(
+            MANTA_EINVAL,
+            "%d workers in a process of a cluster: each of its %d processes computes itself, with as "
+            "many threads as it may have",
+            s->workers, s->ranks);
+    }
+    if (s->ranks > 1 && s->meets) {
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "statistics of batch norm over all shards are for one host: choose their mean or the "
+            "first");
+    }
+    if (s->shards < s->ranks) {
+        return manta_fail(MANTA_EINVAL, "%d shards for %d processes: each needs one at least", s->shards,
+                          s->ranks);
     }
     if (s->shards < s->workers) {
         return manta_fail(MANTA_EINVAL, "%d shards for %d workers: each needs one at least", s->shards,
@@ -78,7 +99,10 @@ static void describe(manta_session *s)
     char threads[32];
 
     snprintf(threads, sizeof threads, "%d thread%s", s->threads, s->threads == 1 ? "" : "s");
-    if (s->workers > 1) {
+    if (s->ranks > 1) {
+        snprintf(s->about, sizeof s->about, "rank %d of %d, %s, %s kernels", manta_cluster_rank(s->cluster),
+                 s->ranks, threads, s->k->name);
+    } else if (s->workers > 1) {
         snprintf(s->about, sizeof s->about, "%d workers of %s, %s kernels", s->workers, threads, s->k->name);
     } else {
         snprintf(s->about, sizeof s->about, "%s, %s kernels", threads, s->k->name);

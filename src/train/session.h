@@ -44,7 +44,9 @@ struct manta_session {
     manta_statistics statistics;
     int workers; /* processes that compute fit() and evaluate(), at most; 1: this one */
     int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */
-    int threads; /* of one of them */
+    manta_cluster *cluster; /* whose processes fit and evaluate together, or NULL; borrowed */
+    int ranks; /* of it; 1 without */
+    int threads; /* of a worker, or of this process */
     shared *shared; /* holds the state, and the workers' slots, when there are some */
     bool grouped; /* workers are at it: calls from within an event compute in this process */
     bool fuse;
@@ -114,6 +116,10 @@ manta_status session_check_feed(const manta_session *s, const manta_feed *f, boo
 
 /* Rows [lo, hi) of a batch. */
 manta_feed session_feed_rows(const manta_feed *f, int64_t lo, int64_t hi);
+
+/* Ends a step in this process of which apply_begin() has the gradients: updates
+ * parameters, statistics and the run section in place. */
+void session_update(manta_session *s, int64_t count);
 
 /* The call that computes these rows from the session's state into `slot`. */
 exec_run session_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot);

@@ -168,6 +168,13 @@ static void finish_step(manta_session *s, int64_t count)
     s->evaluated = false;
 }
 
+void session_update(manta_session *s, int64_t count)
+{
+    update_params(s);
+    pool_run(s->pool, tasks_for(s->l.stat_blocks), stats_task, &s->a);
+    finish_step(s, count);
+}
+
 /* ---- a step in parts ---- */
 
 /* All shards side by side: goes round until nobody waits. Whoever waits does so

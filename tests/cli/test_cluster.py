@@ -1,0 +1,225 @@
+"""Several processes with TF_CONFIG: the same bytes as one, also when some are lost and come back."""
+import json
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from conftest import PROGRAM, Done, heed_signals
+from samples import digits
+
+TRAIN = ("--global-batch", 32, "--seed", 7, "--threads-per-worker", 1, "--json")
+
+
+class Cluster:
+    """The processes of a cluster. Its ports are held here, so that nobody else gets them."""
+
+    def __init__(self, folder, environment, n, jobs=None):
+        self.folder, self.environment, self.n = folder, environment, n
+        self.doors = []
+        for _ in range(n):
+            door = socket.socket()
+            door.bind(("127.0.0.1", 0))
+            door.listen()
+            self.doors.append(door)
+        self.addresses = [f"127.0.0.1:{d.getsockname()[1]}" for d in self.doors]
+        self.jobs = jobs or [("worker", i) for i in range(n)]
+        self.running = [None] * n
+        self.ended = []
+
+    def config(self, rank):
+        cluster = {}
+        for (job, _), address in zip(self.jobs, self.addresses):
+            cluster.setdefault(job, []).append(address)
+        return json.dumps({"cluster": cluster, "task": dict(zip(("type", "index"), self.jobs[rank]))})
+
+    def start(self, rank, *args, env=None):
+        door = self.doors[rank]
+        process = subprocess.Popen([str(PROGRAM), *map(str, args)], cwd=self.folder, text=True,
+                                   env={**self.environment, "TF_CONFIG": self.config(rank),
+                                        "MANTA_LISTEN_FD": str(door.fileno()), **(env or {})},
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   pass_fds=[door.fileno()], preexec_fn=heed_signals)
+        process.rank, process.seen = rank, []
+        self.running[rank] = process
+        return process
+
+    def read_event(self, rank, name):
+        """The next event called `name`; the pipe blocks until there is one. None: there will not be."""
+        process = self.running[rank]
+        for text in process.stdout:
+            event = json.loads(text)
+            process.seen.append(event)
+            if event["event"] == name:
+                return event
+        return None
+
+    def kill(self, rank):
+        process = self.running[rank]
+        process.kill()
+        process.communicate()
+
+    def wait(self, status=0):
+        done = []
+        for process in self.running:
+            try:
+                out, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                out, err = process.communicate()
+                pytest.fail(f"rank {process.rank}: not done after 60 s\n{out}\n{err}")
+            assert process.returncode == status, f"rank {process.rank}: {process.returncode}\n{out}\n{err}"
+            events = process.seen + Done([], 0, out, err).events
+            done.append((events, err))
+        return done
+
+    def close(self):
+        for process in filter(None, self.running):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+            process.stdout.close()
+            process.stderr.close()
+        for door in self.doors:
+            door.close()
+
+
+@pytest.fixture
+def cluster(tmp_path, environment):
+    made = []
+
+    def make(n, jobs=None):
+        made.append(Cluster(tmp_path, environment, n, jobs))
+        return made[-1]
+
+    yield make
+    for c in made:
+        c.close()
+
+
+def epochs_of(events):
+    return [{k: v for k, v in e.items() if k not in ("images_per_s", "seconds")}
+            for e in events if e["event"] == "epoch"]
+
+
+@pytest.mark.parametrize("model, n, shards", [("mnist-cnn", 2, 2), ("mlp", 2, 3), ("mlp", 3, 7)])
+def test_same_bytes_as_one_process(manta, cluster, tmp_path, model, n, shards):
+    data = digits(tmp_path, n=88)       # the last batch is not a whole one
+    args = ("train", model, "--data", data, "--validation", data, "--epochs", 2, "--shards", shards, *TRAIN)
+    one = manta(*args, "--save", "one.npz")
+    c = cluster(n, [("chief", 0)] + [("worker", i) for i in range(n - 1)] if n == 3 else None)
+    for rank in reversed(range(n)):     # the order does not matter
+        c.start(rank, *args, "--save", "many.npz")
+    for rank, (events, err) in enumerate(c.wait()):
+        assert epochs_of(events) == epochs_of(one.events), err
+        assert events[0]["rank"] == rank
+        assert events[-1]["path"] == (None if rank else "many.npz")     # the chief saves
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+
+
+@pytest.mark.parametrize("victims", [[1, 0]])
+def test_lost_processes_come_back(manta, cluster, tmp_path, victims):
+    data = digits(tmp_path)
+    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 25, "--steps-per-epoch", 20,
+            "--shards", 4, "--optimizer", "adam", *TRAIN)
+    one = manta(*args, "--save", "one.npz")
+    c = cluster(2)
+    for rank in range(2):
+        c.start(rank, *args, "--save", "many.npz")
+    for victim in victims:              # whoever is left tells when a while has passed
+        c.read_event(1 - victim, "epoch")
+        c.kill(victim)
+        c.start(victim, *args, "--save", "many.npz")
+    done = c.wait()
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+    assert epochs_of(done[0][0])[-1] == epochs_of(one.events)[-1]
+    survivor = [e for e in done[1 - victims[-1]][0] if e["event"] == "recovered"]
+    assert survivor and survivor[-1]["rank"] == victims[-1]
+    assert f"worker/{victims[-1]}" in survivor[-1]["cause"]
+
+
+def test_a_stopped_process_is_named_and_waited_for(manta, cluster, tmp_path):
+    data = digits(tmp_path)
+    args = ("train", "mlp", "--data", data, "--epochs", 20, "--steps-per-epoch", 20, "--shards", 2, *TRAIN)
+    manta(*args, "--save", "one.npz")
+    c = cluster(2)
+    for rank in range(2):
+        c.start(rank, *args, "--save", "many.npz")
+    c.read_event(1, "epoch")
+    c.running[1].send_signal(signal.SIGSTOP)
+    waiting = c.read_event(0, "waiting")
+    assert waiting["rank"] == 1 and "worker/1" in waiting["cause"] and "step" in waiting["cause"]
+    c.running[1].send_signal(signal.SIGCONT)
+    c.wait()
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+
+
+def test_who_is_missing_is_named(cluster, tmp_path):
+    c = cluster(3)
+    c.running = [None]
+    c.start(0, "train", "mlp", "--data", digits(tmp_path), *TRAIN, "--cluster-timeout", 1)
+    (events, err), = c.wait(status=1)
+    assert "worker/1" in err and "worker/2" in err and "1 s" in err
+    assert events[-1]["status"] == "failed"
+
+
+@pytest.mark.parametrize("other, says", [(("--seed", 8), "same --seed"), (("--shards", 4), "other work"),
+                                         (("--epochs", 3), "3 epochs")])
+def test_processes_that_do_not_fit(cluster, tmp_path, other, says):
+    data = digits(tmp_path)
+    c = cluster(2)
+    c.start(0, "train", "mlp", "--data", data, *TRAIN)
+    c.start(1, "train", "mlp", "--data", data, *TRAIN, *other)
+    out, err = c.running[1].communicate(timeout=60)
+    assert c.running[1].returncode == 1 and says in err, out + err
+
+
+def test_another_key_is_of_no_use(cluster, tmp_path):
+    data = digits(tmp_path)
+    (tmp_path / "other.key").write_text("ab" * 32)
+    (tmp_path / "other.key").chmod(0o600)
+    c = cluster(2)
+    c.start(0, "train", "mlp", "--data", data, *TRAIN, "--cluster-timeout", 1)
+    c.start(1, "train", "mlp", "--data", data, *TRAIN, "--cluster-timeout", 1, "--cluster-key", "other.key")
+    done = c.wait(status=1)
+    assert "another cluster key" in done[0][1]
+    assert "worker/0" in done[1][1]
+    key = tmp_path / ".config/manta/cluster.key"
+    assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_text()) == 65
+
+
+def test_other_hosts_need_a_key_that_is_given(manta, tmp_path):
+    config = {"cluster": {"worker": ["0.0.0.0:4711", "10.1.2.3:4711"]}, "task": {"type": "worker", "index": 0}}
+    done = manta("train", "mlp", "--data", digits(tmp_path), env={"TF_CONFIG": json.dumps(config)}, status=1)
+    assert "--cluster-key" in done.stderr
+    (tmp_path / "open.key").write_text("ab" * 32)
+    (tmp_path / "open.key").chmod(0o644)
+    done = manta("train", "mlp", "--data", "x.npy,y.npy", "--cluster-key", "open.key",
+                 env={"TF_CONFIG": json.dumps(config)}, status=1)
+    assert "can be read by others" in done.stderr
+
+
+def test_unencrypted_bulk_is_said(manta, cluster, tmp_path):
+    args = ("train", "mlp", "--data", digits(tmp_path), "--shards", 2, *TRAIN)
+    manta(*args, "--save", "one.npz")
+    c = cluster(2)
+    for rank in range(2):
+        c.start(rank, *args, "--save", "many.npz", "--insecure-bulk")
+    for _, err in c.wait():
+        assert "unencrypted" in err
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+
+
+@pytest.mark.parametrize("text, says", [("{", "not JSON"), ('{"cluster": []}', "cluster must be an object"),
+                                        ('{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, '
+                                         '"task": {"type": "worker", "index": 0}}', "parameter servers")])
+def test_wrong_tf_config(manta, tmp_path, text, says):
+    done = manta("train", "mlp", "--data", digits(tmp_path), env={"TF_CONFIG": text}, status=1)
+    assert says in done.stderr
+
+
+def test_empty_tf_config_is_none(manta, tmp_path):
+    manta("train", "mlp", "--data", digits(tmp_path), *TRAIN, env={"TF_CONFIG": "{}"})
