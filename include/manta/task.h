@@ -542,6 +542,70 @@ MANTA_API manta_status manta_pool_next(manta_pool *p, manta_ref *out, int64_t ti
 MANTA_API manta_status manta_pool_next_ready(manta_pool *p, manta_ref *out,
                                              int64_t timeout_ms) MANTA_MUST_USE;
 
+/* How many actors have nothing to do. */
+MANTA_API int manta_pool_idle(manta_pool *p);
+/* Takes an actor out that has nothing to do; it is the caller's as before.
+ * MANTA_ENOENT there is none. */
+MANTA_API manta_status manta_pool_pop(manta_pool *p, manta_actor *out) MANTA_MUST_USE;
+MANTA_API void manta_pool_push(manta_pool *p, manta_actor actor); /* one more */
+
+/* ---- one function, many inputs ---- */
+
+/* manta_map(fn, options, input, user, &m), then manta_map_next() until
+ * MANTA_ENOENT: calls fn(input i) for i = 0, 1, ... One thread at a time. */
+typedef struct manta_map manta_map;
+
+/* Makes input i, which may be a reference; called in order, as room comes free.
+ * What *out points to must stay until the next call of it. MANTA_ENOENT: there
+ * are no more; another status ends the map with it. */
+typedef manta_status manta_map_input(void *user, size_t i, manta_arg *out);
+
+typedef struct manta_map_options {
+    const manta_task_options *task;
+    size_t chunk; /* inputs that travel, and run, together; 0: 1; at most 256 */
+    size_t window; /* chunks that are submitted and not taken; 0: 4 for each core, 2 for each actor */
+    bool unordered; /* results as they come; else in the order of the inputs */
+    int n_actors; /* not 0: fn is a method of these */
+    const manta_actor *actors; /* which stay the caller's */
+} manta_map_options;
+
+#define manta_map(fn, options, input, user, out) manta_map_start(#fn, (options), (input), (user), (out))
+/* *out: give back with manta_map_free(). `options` may be NULL. */
+MANTA_API manta_status manta_map_start(const char *function, const manta_map_options *options,
+                                       manta_map_input *input, void *user, manta_map **out) MANTA_MUST_USE;
+/* The next result, and the number of its input (index may be NULL); release it.
+ * A call that failed is a result whose manta_get says so, also within a chunk.
+ * MANTA_ENOENT all were taken; MANTA_ETIMEDOUT. */
+MANTA_API manta_status manta_map_next(manta_map *m, size_t *index, manta_ref *out,
+                                      int64_t timeout_ms) MANTA_MUST_USE;
+/* Cancels what was not taken. Accepts NULL. */
+MANTA_API void manta_map_free(manta_map *m);
+
+/* ---- a queue between processes ---- */
+
+/* An actor that holds items; hand it on with manta_handle(q.actor). Items come
+ * out in the order in which they went in. */
+typedef struct manta_queue {
+    manta_actor actor;
+} manta_queue;
+
+/* At most `capacity` items; 0: no bound. `options` (may be NULL) are the actor's.
+ * Release it. */
+MANTA_API manta_status manta_queue_new(size_t capacity, const manta_task_options *options,
+                                       manta_queue *out) MANTA_MUST_USE;
+MANTA_API void manta_queue_release(manta_queue q);
+/* Waits for room. Several go in together or not at all. MANTA_ETIMEDOUT the
+ * queue is full. A reference (manta_of_ref()) goes in as it is. */
+MANTA_API manta_status manta_queue_put(manta_queue q, manta_arg item, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n,
+                                           int64_t timeout_ms) MANTA_MUST_USE;
+/* Waits for an item, or for at least `least`, and takes at most `most`; release
+ * them. MANTA_ETIMEDOUT the queue is empty, or has fewer. */
+MANTA_API manta_status manta_queue_get(manta_queue q, manta_ref *out, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, manta_ref *out,
+                                            size_t *n, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_status manta_queue_size(manta_queue q, size_t *out) MANTA_MUST_USE;
+
 /* ---- placement groups ---- */
 
 /* Bundles of resources that are reserved together, before anyone uses them, for

@@ -239,6 +239,7 @@ static const manta_failure *argument_failure(const call *c)
 static void run_once(call *c)
 {
     buf bytes = {0}, answer = {0};
+    size_t pinned = rt->pinned.n;
     calls_encode(&bytes, c);
     incoming *in = incoming_of(NULL, bytes.at, bytes.n);
     if (in) {
@@ -252,6 +253,10 @@ static void run_once(call *c)
         list_push(&rt->calls, &c->link); /* anywhere: call_finish() finds it by its number */
         rt->again = NULL;
         call_finish(NULL, &w, kind);
+    }
+    for (; rt->pinned.n > pinned; rt->pinned.n--) {
+        object *o = object_find(rt->pinned.at[rt->pinned.n - 1]);
+        if (o) object_unpin(o);
     }
     buf_release(&bytes);
     buf_release(&answer);
@@ -522,24 +527,37 @@ static void take_results(call *c, wire *w)
 {
     uint32_t n = wire_u32(w);
     VEC(value) values = {0};
+    MAP_U64(manta_failure) failures = {0}; /* by the number of the result */
     for (uint32_t i = 0; i < n && i < (uint32_t)c->results && !w->broken; i++) {
-        value v;
-        value_take(w, &v);
+        value v = {0};
+        if (value_is_failure(w)) {
+            (void)wire_u32(w);
+            failure_take(w, map_u64_put(&failures, i));
+        } else {
+            value_take(w, &v);
+        }
         vec_push(&values, v);
     }
     if (wire_end(w, "result") || values.n != (size_t)c->results) {
         manta_failure f =
             failure_make(MANTA_FAILED_TASK, MANTA_ECORRUPT, c->fn->name, 0, "a result that cannot be read");
         vec_release(&values);
+        map_u64_release(&failures);
         call_fail(c, &f);
         return;
     }
     uint64_t id = c->id;
     for (size_t i = 0; i < values.n; i++) {
         object *o = object_find(id + i);
-        if (o && o->state == OBJECT_PENDING) object_set(o, &values.at[i], true);
+        const manta_failure *f = failures.n > 0 ? map_u64_find(&failures, i) : NULL;
+        if (!o || o->state != OBJECT_PENDING) continue;
+        if (f)
+            object_fail(o, f);
+        else
+            object_set(o, &values.at[i], true);
     }
     vec_release(&values);
+    map_u64_release(&failures);
     call_free(c);
 }
 

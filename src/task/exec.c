@@ -15,6 +15,8 @@
 typedef struct result {
     value v;
     bool is_block; /* v.place is a block of ours */
+    bool answered;
+    manta_failure *failure; /* instead of a value; in the call's memory */
 } result;
 
 struct manta_task {
@@ -40,7 +42,6 @@ static manta_status end_actor(manta_task *t)
         manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, 0, "the actor has ended");
         actor_died(t->actor, &f);
         exec_end_self(t->actor);
-        t->self = NULL;
     } else {
         proto_begin(&rt->out, PROTO_ACTOR_KILL);
         wire_put_u64(&rt->out, t->actor);
@@ -68,11 +69,42 @@ void manta_set_resolver(manta_resolver *fn, void *user)
     resolver_user = user;
 }
 
+static manta_status call_by_name(manta_task *t);
+
+/* manta.map(name, inputs...): the function for each input, one result each. What
+ * fails is the failure of that result alone. */
+static manta_status run_chunk(manta_task *t)
+{
+    const char *name;
+    TRY(manta_arg_str(t, 0, &name));
+    if (t->n_args - 1 != t->n_results || strlen(name) >= sizeof t->name)
+        return manta_fail(MANTA_EINVAL, "%s: %d inputs for %d results", t->name, t->n_args - 1, t->n_results);
+    for (int i = 0; i < t->n_results; i++) {
+        manta_task one = *t;
+        memcpy(one.name, name, strlen(name) + 1);
+        one.id = t->id + (uint64_t)i;
+        one.args = t->args + 1 + i;
+        one.n_args = 1;
+        one.results = t->results + i;
+        one.n_results = 1;
+        manta_status st = call_by_name(&one);
+        t->memory = one.memory; /* where its result lies */
+        if (st) {
+            bool cancelled = atomic_load(&t->call->cancelled);
+            manta_failure *f = arena_alloc(&t->memory, sizeof *f);
+            *f = failure_here(cancelled ? MANTA_FAILED_CANCELLED : MANTA_FAILED_TASK, st, name);
+            t->results[i].failure = f;
+        }
+    }
+    return MANTA_OK;
+}
+
 /* What every program has. */
 static manta_status builtin(manta_task *t)
 {
     if (!strcmp(t->name, "manta.ready")) return MANTA_OK;
     if (!strcmp(t->name, "manta.end")) return end_actor(t);
+    if (!strcmp(t->name, "manta.map")) return run_chunk(t);
     return manta_fail(MANTA_ENOENT, "no remote function is called %s", t->name);
 }
 
@@ -189,19 +221,24 @@ static void release_arguments(manta_task *t)
 
 /* ---- results ---- */
 
+/* The result does not need what it refers to any more; without other processes
+ * its answer is still to be read (run_once()). */
+static void unpin(const result *r, uint64_t id)
+{
+    object *o = object_find(id);
+    if (rt->is_local && r->answered)
+        vec_push(&rt->pinned, id);
+    else if (o)
+        object_unpin(o);
+}
+
 static void result_clear(result *r)
 {
     if (r->v.kind == MANTA_KIND_REFS)
-        for (uint64_t i = 0; i < r->v.size / 8; i++) {
-            object *o = object_find(((const manta_ref *)r->v.at)[i].id);
-            if (o) object_unpin(o);
-        }
+        for (uint64_t i = 0; i < r->v.size / 8; i++) unpin(r, ((const manta_ref *)r->v.at)[i].id);
     if (r->v.place.segment) store_seal(rt->store, r->v.place);
     if (r->is_block) store_give(rt->store, r->v.place);
-    if (r->v.kind == MANTA_KIND_ACTOR) {
-        object *o = object_find(r->v.word);
-        if (o) object_unpin(o);
-    }
+    if (r->v.kind == MANTA_KIND_ACTOR) unpin(r, r->v.word);
     *r = (result){0};
 }
 
@@ -320,6 +357,11 @@ static void answer_done(manta_task *t, int64_t ns, buf *answer)
     wire_put_u32(answer, (uint32_t)t->n_results);
     for (int i = 0; i < t->n_results; i++) {
         result *r = &t->results[i];
+        if (r->failure) {
+            wire_put_u32(answer, VALUE_FAILED);
+            failure_put(answer, r->failure);
+            continue;
+        }
         pass_on(t, &r->v);
         if (r->is_block) give_block(t, i);
         value v = r->v;
@@ -453,6 +495,7 @@ void exec_run(incoming *in, buf *answer)
     wire_text(&w, t.name, sizeof t.name);
     wire_text(&w, t.label, sizeof t.label);
     if (t.actor) t.self = self_find(t.actor);
+    if (t.self) t.self->running++;
     t.n_results = n_results <= 1000 ? (int)n_results : 0;
     t.results = arena_array(&t.memory, (size_t)t.n_results, sizeof(result));
     if (!t.actor || !t.id) label(t.name); /* an actor prints under its constructor's name */
@@ -470,7 +513,8 @@ void exec_run(incoming *in, buf *answer)
     diary_end(rt->diary, t.name, t.id, begin, begin + ns, st != MANTA_OK);
     size_t total = 0;
     for (int i = 0; i < t.n_results && !st; i++)
-        total += (size_t)t.results[i].v.size * !t.results[i].is_block + 96;
+        total += (size_t)t.results[i].v.size * !t.results[i].is_block +
+                 (t.results[i].failure ? sizeof(manta_failure) : 96);
     if (!st && total > RING_MESSAGE - 256)
         st = manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t.name,
                         t.n_results, total);
@@ -488,16 +532,21 @@ void exec_run(incoming *in, buf *answer)
     release_arguments(&t);
     /* In this process the answer still points into the results. */
     if (rt->is_local && !st)
-        for (int i = 0; i < t.n_results; i++) t.results[i].is_block = false;
+        for (int i = 0; i < t.n_results; i++) {
+            t.results[i].is_block = false;
+            t.results[i].answered = true;
+        }
     for (int i = 0; i < t.n_results; i++) result_clear(&t.results[i]);
     arena_release(&t.memory);
+    if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
     rt_flush_drops();
 }
 
 void exec_end_self(uint64_t actor)
 {
     self_of **s = map_u64_find(&rt->selves, actor), *x = s ? *s : NULL;
-    if (!x) return;
+    if (x) x->ended = true;
+    if (!x || x->running > 0) return;
     map_u64_remove(&rt->selves, actor);
     if (x->end) x->end(x->self);
     mem_free(x);
@@ -625,6 +674,11 @@ int manta_task_attempt(const manta_task *t)
 bool manta_task_is_cancelled(const manta_task *t)
 {
     return atomic_load(&t->call->cancelled);
+}
+
+bool exec_caller_lives(const manta_task *t)
+{
+    return !t->caller || !t->caller->is_dead;
 }
 
 void exec_context(const manta_task *t, manta_context *out)

@@ -12,6 +12,20 @@ struct manta_pool {
     VEC(manta_ref) results; /* not taken, in the order of the calls */
 };
 
+static void grow(manta_pool *p)
+{
+    manta_actor *actors = mem_new((size_t)(p->n + 1) * sizeof *actors);
+    manta_ref *busy = mem_new((size_t)(p->n + 1) * sizeof *busy);
+    for (int i = 0; i < p->n; i++) {
+        actors[i] = p->actors[i];
+        busy[i] = p->busy[i];
+    }
+    mem_free(p->actors);
+    mem_free(p->busy);
+    p->actors = actors;
+    p->busy = busy;
+}
+
 manta_status manta_pool_new(int n, const manta_actor *actors, manta_pool **out)
 {
     if (n < 1) return manta_fail(MANTA_EINVAL, "a pool of %d actors", n);
@@ -38,6 +52,7 @@ void manta_pool_free(manta_pool *p)
 /* An actor that has nothing to do. */
 static manta_status find_idle(manta_pool *p, int64_t timeout_ms, int *out)
 {
+    if (p->n == 0) return manta_fail(MANTA_EINVAL, "the pool has no actors");
     bool *ready = mem_new((size_t)p->n * sizeof *ready);
     manta_status st = MANTA_OK;
     int found = -1;
@@ -104,4 +119,37 @@ manta_status manta_pool_next(manta_pool *p, manta_ref *out, int64_t timeout_ms)
 manta_status manta_pool_next_ready(manta_pool *p, manta_ref *out, int64_t timeout_ms)
 {
     return next_of(p, p->results.n, out, timeout_ms);
+}
+
+void manta_pool_push(manta_pool *p, manta_actor actor)
+{
+    grow(p);
+    p->actors[p->n] = actor;
+    p->busy[p->n++].id = 0;
+}
+
+int manta_pool_idle(manta_pool *p)
+{
+    int idle = 0;
+    for (int i = 0; i < p->n; i++) {
+        bool ready = false;
+        if (p->busy[i].id && manta_wait(&p->busy[i], 1, 1, 0, &ready, NULL) == MANTA_OK && ready) {
+            manta_release(p->busy[i]);
+            p->busy[i].id = 0;
+        }
+        idle += !p->busy[i].id;
+    }
+    return idle;
+}
+
+manta_status manta_pool_pop(manta_pool *p, manta_actor *out)
+{
+    if (manta_pool_idle(p) == 0) return manta_fail(MANTA_ENOENT, "all %d actors of the pool are busy", p->n);
+    int at = 0;
+    while (p->busy[at].id) at++;
+    *out = p->actors[at];
+    p->n--;
+    p->actors[at] = p->actors[p->n];
+    p->busy[at] = p->busy[p->n];
+    return MANTA_OK;
 }

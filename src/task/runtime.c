@@ -952,6 +952,7 @@ void runtime_close(void)
     map_release(&rt->functions);
     vec_release(&rt->graves);
     vec_release(&rt->drops);
+    vec_release(&rt->pinned);
     store_free(rt->store);
     shm_unmap(rt->bell, shm_page());
     buf_release(&rt->out);

@@ -166,6 +166,8 @@ typedef struct incoming {
 typedef struct self_of {
     void *self;
     void (*end)(void *self);
+    int running; /* calls */
+    bool ended; /* goes with the last of them */
     bool failed;
     manta_failure failure;
 } self_of;
@@ -195,6 +197,7 @@ typedef struct runtime {
     MAP_U64(actor_link *) actors;
     MAP_U64(stream *) streams;
     MAP_U64(group_link *) groups; /* that this process has used */
+    VEC(uint64_t) pinned; /* likewise: what the answer that is being read refers to */
     call *again; /* without other processes: the call that ended last is to be tried again */
     stream *opening; /* the stream whose call is being submitted */
     list replies;
@@ -342,6 +345,7 @@ void amounts_text(const sched_shape *s, char *text, size_t size); /* "cpu=1,disk
 manta_status node_config_of(const manta_node_options *o, node_config *c) MANTA_MUST_USE;
 
 /* exec.c */
+bool exec_caller_lives(const manta_task *t);
 void exec_context(const manta_task *t, manta_context *out); /* what the call knows of itself */
 /* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */
 void exec_run(incoming *c, buf *answer);

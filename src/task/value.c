@@ -163,6 +163,11 @@ broken:
     w->broken = true;
 }
 
+bool value_is_failure(const wire *w)
+{
+    return !w->broken && w->end - w->at >= 4 && w->at[0] == VALUE_FAILED;
+}
+
 void failure_put(buf *b, const manta_failure *f)
 {
     wire_put_u32(b, (uint32_t)f->kind);

@@ -46,6 +46,10 @@ void value_take(wire *w, value *out);
 
 const char *value_kind_name(manta_kind k);
 
+/* In the place of a value: a failure follows. */
+#define VALUE_FAILED 0xFFu
+bool value_is_failure(const wire *w); /* and not a value is next */
+
 /* A failure as it travels. */
 void failure_put(buf *b, const manta_failure *f);
 void failure_take(wire *w, manta_failure *out);

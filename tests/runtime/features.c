@@ -60,7 +60,7 @@ MANTA_REMOTE(pid)
 static manta_status linger(manta_task *t)
 {
     const char *path;
-    if (manta_args(t) > 0) {
+    if (manta_arg_kind(t, 0) == MANTA_KIND_STR) {
         TRY(manta_arg_str(t, 0, &path));
         FILE *f = fopen(path, "w");
         if (!f || fclose(f)) return manta_fail(MANTA_EIO, "%s: %s", path, strerror(errno));
@@ -844,6 +844,552 @@ static void threads_before(void)
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(id[i], NULL) == 0);
 }
 
+/* ---- queues ---- */
+
+/* Puts so many numbers, beginning with `first`, one by one. */
+static manta_status produce(manta_task *t)
+{
+    manta_queue q;
+    int64_t first, n;
+    TRY(manta_arg_actor(t, 0, &q.actor));
+    TRY(manta_arg_i64(t, 1, &first));
+    TRY(manta_arg_i64(t, 2, &n));
+    for (int64_t i = 0; i < n; i++) TRY(manta_queue_put(q, manta_i64(first + i), LONG));
+    return MANTA_OK;
+}
+MANTA_REMOTE(produce)
+
+static manta_status take_one(manta_task *t)
+{
+    manta_queue q;
+    manta_ref r;
+    int64_t v;
+    TRY(manta_arg_actor(t, 0, &q.actor));
+    TRY(manta_queue_get(q, &r, LONG));
+    manta_status st = manta_get_i64(r, &v, LONG);
+    manta_release(r);
+    return st ? st : manta_return_i64(t, 0, v);
+}
+MANTA_REMOTE(take_one)
+
+static void queues(void)
+{
+    manta_queue q;
+    manta_ref r, many[64];
+    manta_arg in[3] = {manta_f64(1), manta_str("two"), manta_i64(3)};
+    double d;
+    int64_t v;
+    const char *s;
+    size_t n;
+    OK(manta_queue_new(3, NULL, &q));
+    CHECK(manta_queue_get(q, &r, 0) == MANTA_ETIMEDOUT);
+    SAYS("empty");
+    OK(manta_queue_put_all(q, in, 3, 0));
+    OK(manta_queue_size(q, &n));
+    CHECK(n == 3);
+    CHECK(manta_queue_put(q, manta_f64(4), 0) == MANTA_ETIMEDOUT);
+    SAYS("full");
+    CHECK(manta_queue_put(q, manta_f64(4), 20) == MANTA_ETIMEDOUT);
+    OK(manta_queue_get(q, &r, 0));
+    OK(manta_get_f64(r, &d, LONG));
+    CHECK(d == 1);
+    manta_release(r);
+    CHECK(manta_queue_put_all(q, in, 2, 0) == MANTA_ETIMEDOUT); /* both or none */
+    CHECK(manta_queue_get_many(q, 3, 5, many, &n, 0) == MANTA_ETIMEDOUT);
+    OK(manta_queue_get_many(q, 1, 5, many, &n, 0));
+    CHECK(n == 2);
+    OK(manta_get_str(many[0], &s, LONG));
+    OK(manta_get_i64(many[1], &v, LONG));
+    CHECK(!strcmp(s, "two") && v == 3);
+    manta_release_all(many, 2);
+    /* A large item, and a reference that is ready later. */
+    int64_t dims[1] = {100000};
+    float *f = calloc(100000, 4);
+    manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, f);
+    f[99999] = 7;
+    OK(manta_queue_put(q, manta_elements(&a), 0));
+    manta_ref later = manta_remote(add, manta_f64(20), manta_f64(22));
+    OK(manta_queue_put(q, manta_of_ref(later), 0));
+    manta_release(later);
+    OK(manta_queue_get_many(q, 2, 2, many, &n, 0));
+    OK(manta_get_array(many[0], &a, LONG));
+    OK(manta_get_f64(many[1], &d, LONG));
+    CHECK(((float *)a.data)[99999] == 7 && d == 42);
+    manta_release_all(many, 2);
+    free(f);
+    if (!inside) {
+        /* Two that put wait for one that takes; each one's items keep their order. */
+        manta_ref put[2] = {manta_remote(produce, manta_handle(q.actor), manta_i64(0), manta_i64(50)),
+                            manta_remote(produce, manta_handle(q.actor), manta_i64(1000), manta_i64(50))};
+        int64_t last[2] = {-1, 999};
+        for (int i = 0; i < 100; i++) {
+            OK(manta_queue_get(q, &r, LONG));
+            OK(manta_get_i64(r, &v, LONG));
+            CHECK(v == ++last[v >= 1000]);
+            manta_release(r);
+        }
+        OK(manta_get_all(put, 2, LONG));
+        manta_release_all(put, 2);
+        /* More takers than the queue has threads: each gets one. */
+        enum { TAKERS = 40 };
+        manta_task_options light = {.num_cpus = MANTA_NONE};
+        manta_ref takers[TAKERS];
+        bool seen[TAKERS] = {false};
+        for (int i = 0; i < TAKERS; i++)
+            takers[i] = manta_remote_with(&light, take_one, manta_handle(q.actor));
+        CHECK(manta_get(takers[0], 50) == MANTA_ETIMEDOUT);
+        for (int i = 0; i < TAKERS; i++) OK(manta_queue_put(q, manta_i64(i), LONG));
+        for (int i = 0; i < TAKERS; i++) {
+            OK(manta_get_i64(takers[i], &v, LONG));
+            CHECK(v >= 0 && v < TAKERS && !seen[v]);
+            seen[v] = true;
+        }
+        manta_release_all(takers, TAKERS);
+        /* A taker that is cancelled, or dies, takes nothing with it. */
+        manta_ref gone = manta_remote(take_one, manta_handle(q.actor));
+        CHECK(manta_get(gone, 50) == MANTA_ETIMEDOUT);
+        OK(manta_cancel(gone, 0));
+        CHECK(manta_get(gone, LONG) == MANTA_ECANCELLED);
+        manta_release(gone);
+        OK(manta_queue_put(q, manta_i64(5), LONG));
+        OK(manta_queue_get(q, &r, LONG));
+        manta_release(r);
+    }
+    manta_queue_release(q);
+    /* The end of its actor is the end of all waits. */
+    OK(manta_queue_new(0, NULL, &q));
+    OK(manta_actor_kill(q.actor, true));
+    CHECK(manta_queue_get(q, &r, MANTA_FOREVER) != MANTA_OK);
+    manta_queue_release(q);
+}
+
+/* ---- maps ---- */
+
+typedef struct inputs {
+    size_t n, asked;
+    char text[32];
+} inputs;
+
+static manta_status number_input(void *user, size_t i, manta_arg *out)
+{
+    inputs *in = user;
+    CHECK(i == in->asked++);
+    if (i == in->n) return manta_fail(MANTA_ENOENT, "no more");
+    *out = manta_i64((int64_t)i);
+    return MANTA_OK;
+}
+
+static manta_status text_input(void *user, size_t i, manta_arg *out)
+{
+    inputs *in = user;
+    if (i == in->n) return manta_fail(MANTA_ENOENT, "no more");
+    snprintf(in->text, sizeof in->text, "text %zu", i); /* the same memory each time */
+    *out = manta_str(in->text);
+    return MANTA_OK;
+}
+
+static manta_status bad_input(void *user, size_t i, manta_arg *out)
+{
+    (void)user;
+    *out = manta_i64(1);
+    return i < 3 ? MANTA_OK : manta_fail(MANTA_EIO, "the inputs are broken");
+}
+
+/* The square; 13 is unlucky. */
+static manta_status square(manta_task *t)
+{
+    int64_t x;
+    TRY(manta_arg_i64(t, 0, &x));
+    if (x == 13) return manta_fail(MANTA_ENAN, "13 has no square today");
+    return manta_return_i64(t, 0, x * x);
+}
+MANTA_REMOTE(square)
+
+static manta_status last_digit(manta_task *t)
+{
+    const char *s;
+    TRY(manta_arg_str(t, 0, &s));
+    return manta_return_i64(t, 0, strtol(s + 5, NULL, 10));
+}
+MANTA_REMOTE(last_digit)
+
+static void check_squares(manta_map_options o, size_t n)
+{
+    inputs in = {.n = n};
+    manta_map *m;
+    manta_ref r;
+    bool seen[200] = {false};
+    size_t index, most = (o.window ? o.window : 12) * (o.chunk ? o.chunk : 1);
+    OK(manta_map(square, &o, number_input, &in, &m));
+    for (size_t i = 0; i < n; i++) {
+        int64_t v;
+        OK(manta_map_next(m, &index, &r, LONG));
+        CHECK(index < n && !seen[index] && (o.unordered || index == i));
+        CHECK(in.asked <= i + most + 1); /* no further ahead than the window */
+        seen[index] = true;
+        if (index == 13) {
+            CHECK(manta_get_i64(r, &v, LONG) == MANTA_ENAN && !strcmp(failure_of(r).function, "square"));
+            SAYS("13 has no square today (in square");
+        } else {
+            OK(manta_get_i64(r, &v, LONG));
+            CHECK(v == (int64_t)(index * index));
+        }
+        manta_release(r);
+    }
+    CHECK(manta_map_next(m, &index, &r, LONG) == MANTA_ENOENT);
+    CHECK(manta_map_next(m, &index, &r, LONG) == MANTA_ENOENT);
+    manta_map_free(m);
+}
+
+static void maps(void)
+{
+    manta_map *m;
+    manta_ref r;
+    size_t index;
+    int64_t v;
+    manta_actor actors[3];
+    for (int i = 0; i < 3; i++) actors[i] = manta_actor_new(NULL, counter);
+    for (int unordered = 0; unordered < 2; unordered++) {
+        check_squares((manta_map_options){.unordered = unordered}, 100);
+        check_squares((manta_map_options){.unordered = unordered, .chunk = 7, .window = 3}, 100);
+        check_squares((manta_map_options){.unordered = unordered, .n_actors = 3, .actors = actors}, 60);
+        check_squares(
+            (manta_map_options){
+                .unordered = unordered, .chunk = 5, .n_actors = 3, .actors = actors, .window = 4},
+            61);
+    }
+    check_squares((manta_map_options){.chunk = 256}, 200);
+    check_squares((manta_map_options){.chunk = 4}, 0);
+    inputs in = {.n = 20};
+    OK(manta_map(last_digit, &(manta_map_options){.chunk = 4}, text_input, &in, &m));
+    for (size_t i = 0; i < 20; i++) {
+        OK(manta_map_next(m, &index, &r, LONG));
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v == (int64_t)i);
+        manta_release(r);
+    }
+    manta_map_free(m);
+    OK(manta_map(square, NULL, bad_input, NULL, &m));
+    CHECK(manta_map_next(m, NULL, &r, LONG) == MANTA_EIO);
+    SAYS("broken");
+    manta_map_free(m);
+    if (!inside) { /* what is not taken is cancelled */
+        OK(manta_map(linger, NULL, number_input, &(inputs){.n = 100}, &m));
+        CHECK(manta_map_next(m, NULL, &r, 20) == MANTA_ETIMEDOUT);
+        manta_map_free(m);
+        r = manta_remote(pid);
+        OK(manta_get(r, LONG));
+        manta_release(r);
+    }
+    CHECK(manta_map(square, &(manta_map_options){.chunk = 1000}, number_input, &in, &m) == MANTA_EINVAL);
+    manta_map_free(NULL);
+    /* A pool whose actors come and go. */
+    manta_pool *p;
+    manta_actor popped;
+    OK(manta_pool_new(2, actors, &p));
+    CHECK(manta_pool_idle(p) == 2);
+    OK(manta_pool_pop(p, &popped));
+    OK(manta_pool_pop(p, &popped));
+    CHECK(manta_pool_pop(p, &popped) == MANTA_ENOENT);
+    CHECK(manta_pool_call(p, 0, counter_add, manta_i64(1)) == MANTA_EINVAL);
+    manta_pool_push(p, popped);
+    manta_pool_push(p, actors[2]);
+    for (int i = 0; i < 6; i++) OK(manta_pool_call(p, LONG, counter_add, manta_i64(1)));
+    for (int i = 0; i < 6; i++) {
+        OK(manta_pool_next(p, &r, LONG));
+        OK(manta_get(r, LONG));
+        manta_release(r);
+    }
+    CHECK(manta_pool_idle(p) == 2);
+    manta_pool_free(p);
+    for (int i = 0; i < 3; i++) manta_actor_release(actors[i]);
+}
+
+/* ---- alike with and without other processes ---- */
+
+static manta_status refuse(manta_task *t)
+{
+    (void)t;
+    return manta_fail(MANTA_EINVAL, "no actor today");
+}
+MANTA_REMOTE(refuse)
+
+static manta_status pair_of_refs(manta_task *t)
+{
+    manta_ref r[2] = {manta_put(manta_f64(1)), manta_remote(add, manta_f64(1), manta_f64(1))};
+    manta_status st = manta_return(t, 0, manta_refs(r, 2));
+    manta_release_all(r, 2);
+    return st;
+}
+MANTA_REMOTE(pair_of_refs)
+
+static manta_status sum_of(manta_task *t)
+{
+    const manta_ref *r;
+    size_t n;
+    double sum = 0, x;
+    TRY(manta_arg_refs(t, 0, &r, &n));
+    for (size_t i = 0; i < n; i++) {
+        TRY(manta_get_f64(r[i], &x, LONG));
+        sum += x;
+    }
+    return manta_return_f64(t, 0, sum);
+}
+MANTA_REMOTE(sum_of)
+
+/* Leaves a file when it ends gracefully. */
+static void leave_note(void *self)
+{
+    (void)touch(self);
+    free(self);
+}
+
+static manta_status noted(manta_task *t)
+{
+    const char *path;
+    TRY(manta_arg_str(t, 0, &path));
+    manta_set_self(t, strdup(path), leave_note);
+    return MANTA_OK;
+}
+MANTA_REMOTE(noted)
+
+/* A method that ends its own actor. */
+static manta_status leave(manta_task *t)
+{
+    manta_context c;
+    TRY(manta_context_get(t, &c));
+    TRY(manta_actor_end(c.actor));
+    return manta_return_i64(t, 0, 7);
+}
+MANTA_REMOTE(leave)
+
+static void alike_calls(void)
+{
+    double d;
+    int64_t v;
+    const manta_ref *in;
+    size_t n;
+    bool ready[2];
+    manta_ref r = manta_remote(pair_of_refs);
+    OK(manta_get_refs(r, &in, &n, LONG));
+    CHECK(n == 2);
+    manta_ref s = manta_remote(sum_of, r); /* resolved to references, which stay references */
+    OK(manta_get_f64(s, &d, LONG));
+    CHECK(d == 3);
+    manta_release(r);
+    manta_release(s);
+    /* A failure of an argument is the call's; both count as ready. */
+    manta_ref bad = manta_remote(inner), next = manta_remote(add, bad, manta_f64(1));
+    manta_ref two[2] = {bad, next};
+    OK(manta_wait(two, 2, 2, LONG, ready, &n));
+    CHECK(n == 2 && manta_get(next, 0) == MANTA_ENAN && !strcmp(failure_of(next).function, "inner"));
+    CHECK(manta_get_all(two, 2, LONG) == MANTA_ENAN);
+    CHECK(manta_wait((manta_ref[]){bad, bad}, 2, 1, 0, ready, &n) == MANTA_EINVAL);
+    OK(manta_cancel(bad, 0)); /* it has ended */
+    CHECK(manta_get(bad, 0) == MANTA_ENAN);
+    manta_release_all(two, 2);
+    CHECK(manta_get(bad, 0) == MANTA_EINVAL);
+    r = manta_submit_one("nothing_of_that_name", NULL, 0, (manta_arg[1]){{0}});
+    CHECK(manta_get(r, LONG) == MANTA_ENOENT);
+    manta_release(r);
+    r = manta_remote(add, manta_f64(1), manta_str("x"));
+    CHECK(manta_get(r, LONG) == MANTA_EINVAL);
+    SAYS("argument 1 is a text");
+    manta_release(r);
+    r = manta_remote(add, manta_f64(1), manta_f64(2));
+    CHECK(manta_get_i64(r, &v, LONG) == MANTA_EINVAL);
+    SAYS("not an integer");
+    manta_release(r);
+    r = manta_put(manta_of_ref((manta_ref){1}));
+    CHECK(manta_get(r, 0) == MANTA_EINVAL);
+    manta_release(r);
+}
+
+static void alike_actors(void)
+{
+    int64_t v;
+    manta_actor a, b, c;
+    manta_ref r;
+    a = manta_actor_new(NULL, counter, manta_i64(10));
+    for (int i = 1; i <= 100; i++) {
+        r = manta_actor_call(a, counter_add, manta_i64(i));
+        OK(manta_get_i64(r, &v, i == 100 ? LONG : MANTA_FOREVER));
+        CHECK(v == 10 + i * (i + 1) / 2);
+        manta_release(r);
+    }
+    OK(manta_actor_kill(a, true));
+    r = manta_actor_call(a, counter_add, manta_i64(1));
+    CHECK(manta_get(r, LONG) == MANTA_EDIED && failure_of(r).kind == MANTA_FAILED_ACTOR);
+    manta_release(r);
+    manta_actor_release(a);
+    r = manta_actor_call(a, counter_add, manta_i64(1));
+    CHECK(manta_get(r, LONG) == MANTA_EINVAL);
+    manta_release(r);
+    a = manta_actor_new(NULL, refuse);
+    CHECK(manta_actor_ready(a, LONG) == MANTA_EINVAL);
+    SAYS("no actor today");
+    r = manta_actor_call(a, counter_add, manta_i64(1));
+    CHECK(manta_get(r, LONG) == MANTA_EINVAL && !strcmp(failure_of(r).function, "refuse"));
+    manta_release(r);
+    manta_actor_release(a);
+    /* Names and their spaces. */
+    manta_task_options o = {.name = "tally"};
+    CHECK(manta_actor_find("tally", &b) == MANTA_ENOENT);
+    a = manta_actor_new(&o, counter);
+    OK(manta_actor_find("tally", &b));
+    OK(manta_actor_find_in("default", "tally", &c));
+    CHECK(b.id == a.id && c.id == a.id);
+    manta_actor_release(b);
+    manta_actor_release(c);
+    CHECK(manta_actor_find_in("elsewhere", "tally", &b) == MANTA_ENOENT);
+    CHECK(manta_actor_find_in("a/b", "tally", &b) == MANTA_EINVAL);
+    b = manta_actor_new(&o, counter);
+    CHECK(manta_actor_ready(b, LONG) == MANTA_EEXIST);
+    manta_actor_release(b);
+    o.name_space = "elsewhere"; /* is another name */
+    b = manta_actor_new(&o, counter, manta_i64(5));
+    OK(manta_actor_ready(b, LONG));
+    CHECK(b.id != a.id);
+    o.get_if_exists = true;
+    c = manta_actor_new(&o, counter, manta_i64(9));
+    CHECK(c.id == b.id);
+    r = manta_actor_call(c, counter_add, manta_i64(1));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 6);
+    manta_release(r);
+    manta_actor_release(c);
+    manta_actor_release(b);
+    manta_actor_release(a);
+    time_t begin = time(NULL);
+    while (manta_actor_find("tally", &b) == MANTA_OK && time(NULL) - begin < LONG / 1000) {
+        manta_actor_release(b);
+        usleep(500);
+    }
+    CHECK(manta_actor_find("tally", &b) == MANTA_ENOENT); /* it ended with its last handle */
+    /* Three ways to end gracefully: each leaves its note. */
+    snprintf(folder, sizeof folder, "/tmp/manta-features-XXXXXX");
+    CHECK(mkdtemp(folder));
+    a = manta_actor_new(NULL, noted, manta_str(path_of("released")));
+    OK(manta_actor_ready(a, LONG));
+    manta_actor_release(a);
+    until_there("released");
+    a = manta_actor_new(&(manta_task_options){.max_restarts = 5}, noted, manta_str(path_of("ended")));
+    manta_ref before = manta_actor_call(a, add, manta_f64(1), manta_f64(1));
+    OK(manta_actor_end(a));
+    OK(manta_get(before, LONG)); /* what came before is done */
+    until_there("ended");
+    begin = time(NULL);
+    manta_status st;
+    do st = manta_actor_ready(a, LONG); /* dead, and not restarted */
+    while (st == MANTA_OK && time(NULL) - begin < LONG / 1000);
+    CHECK(st == MANTA_EDIED);
+    SAYS("has ended");
+    manta_release(before);
+    manta_actor_release(a);
+    a = manta_actor_new(NULL, noted, manta_str(path_of("left")));
+    r = manta_actor_call(a, leave);
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 7);
+    until_there("left");
+    manta_release(r);
+    manta_actor_release(a);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK(system(command) == 0);
+}
+
+static void alike(void)
+{
+    alike_calls();
+    alike_actors();
+}
+
+/* ---- the lives of actors ---- */
+
+/* Dies in the first life of its actor, then counts. */
+static manta_status die_first(manta_task *t)
+{
+    manta_context c;
+    TRY(manta_context_get(t, &c));
+    if (!c.was_restarted) raise(SIGKILL);
+    return counter_add(t);
+}
+MANTA_REMOTE(die_first)
+
+/* Makes a detached actor, and ends: the actor stays. */
+static manta_status leave_behind(manta_task *t)
+{
+    manta_task_options o = {.name = "left behind", .detached = true};
+    manta_actor a = manta_actor_new(&o, counter, manta_i64(100));
+    TRY(manta_actor_ready(a, LONG));
+    manta_actor_release(a);
+    return manta_return_i64(t, 0, getpid());
+}
+MANTA_REMOTE(leave_behind)
+
+static manta_status wait_for_two(manta_task *t)
+{
+    manta_ref r[2] = {manta_remote(pid), manta_remote(pid)};
+    manta_status st = manta_get_all(r, 2, LONG);
+    manta_release_all(r, 2);
+    return st ? st : manta_return_i64(t, 0, 1);
+}
+MANTA_REMOTE(wait_for_two)
+
+static void lives(void)
+{
+    int64_t v;
+    manta_actor a;
+    /* The call during which it died is made again, if that was asked for. */
+    manta_task_options o = {.max_restarts = 1, .max_task_retries = 1};
+    a = manta_actor_new(&o, counter, manta_i64(5));
+    manta_ref r = manta_actor_call(a, die_first, manta_i64(1));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 6);
+    manta_release(r);
+    manta_actor_release(a);
+    /* Detached: it outlives its handles, and the process that made it. */
+    r = manta_remote(leave_behind);
+    OK(manta_get_i64(r, &v, LONG));
+    manta_release(r);
+    CHECK(kill((pid_t)v, SIGKILL) == 0);
+    r = manta_remote(pid);
+    OK(manta_get(r, LONG));
+    manta_release(r);
+    for (int i = 1; i <= 2; i++) {
+        OK(manta_actor_find("left behind", &a));
+        r = manta_actor_call(a, counter_add, manta_i64(1));
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v == 100 + i);
+        manta_release(r);
+        if (i == 2) OK(manta_actor_kill(a, true));
+        manta_actor_release(a);
+    }
+    time_t begin = time(NULL);
+    while (manta_actor_find("left behind", &a) == MANTA_OK && time(NULL) - begin < LONG / 1000) {
+        manta_actor_release(a);
+        usleep(500);
+    }
+    CHECK(manta_actor_find("left behind", &a) == MANTA_ENOENT);
+    /* A wait gives its core back: three cores, three calls that each need others. */
+    manta_ref w[6];
+    for (int i = 0; i < 6; i++) w[i] = manta_remote(wait_for_two);
+    OK(manta_get_all(w, 6, LONG));
+    manta_release_all(w, 6);
+    /* One caller may have so many calls pending, and not one more. */
+    o = (manta_task_options){.max_pending_calls = 2};
+    a = manta_actor_new(&o, counter);
+    for (int i = 0; i < 3; i++) w[i] = manta_actor_call(a, linger);
+    CHECK(manta_get(w[2], 0) == MANTA_EBUSY && failure_of(w[2]).kind == MANTA_FAILED_SUBMIT);
+    for (int i = 0; i < 2; i++) OK(manta_cancel(w[i], 0));
+    for (int i = 0; i < 2; i++) CHECK(manta_get(w[i], LONG) == MANTA_ECANCELLED);
+    manta_release_all(w, 3);
+    r = manta_actor_call(a, counter_add, manta_i64(1));
+    OK(manta_get(r, LONG));
+    manta_release(r);
+    manta_actor_release(a);
+}
+
 /* ---- all of it ---- */
 
 static const struct {
@@ -858,7 +1404,11 @@ static const struct {
                  {"losses", losses},
                  {"memory-limits", memory_limits},
                  {"memory-short", memory_short},
-                 {"threads-before", threads_before}};
+                 {"threads-before", threads_before},
+                 {"queues", queues},
+                 {"maps", maps},
+                 {"alike", alike},
+                 {"lives", lives}};
 
 int main(int argc, char **argv)
 {
