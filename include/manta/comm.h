@@ -126,10 +126,10 @@ typedef enum manta_collective_kind {
 /* "all-reduce", ...; "?" for no kind. */
 MANTA_API const char *manta_collective_name(manta_collective_kind k);
 
-typedef enum manta_memory {
+typedef enum manta_memory_kind {
     MANTA_MEMORY_HOST = 0,
     MANTA_MEMORY_DEVICE /* for implementations to come */
-} manta_memory;
+} manta_memory_kind;
 
 /* What is to be done. `out` may be `in` where both have the same length; for
  * all-gather `in` may be this rank's part of `out`, and for reduce-scatter
@@ -143,7 +143,7 @@ typedef struct manta_collective {
     manta_dtype dtype;
     manta_reduce reduce;
     int peer; /* root, or the other rank of send and receive */
-    manta_memory memory;
+    manta_memory_kind memory;
     void *queue; /* of the device; NULL on the host */
 } manta_collective;
 
