@@ -26,7 +26,7 @@
 enum {
     WINDOW = 512 << 10,
     SCAN = 64 << 10, /* read at once while going through lengths */
-    SCAN_SPARSE = 4 << 10, /* the same when records are longer than SCAN / 2 */
+    SPARSE = 4 << 10, /* above that size of a record a call for each length takes less than the copy */
     OPEN_FILES = 16, /* a reader keeps open */
 };
 
@@ -167,7 +167,7 @@ static manta_status index_file(tfrecord *t, const source_file *f, int fd)
             }
         }
         st = believe(t, f, at, chunk + (at - from), &next);
-        if (!st) want = next - at > SCAN / 2 ? SCAN_SPARSE : SCAN;
+        if (!st) want = next - at > SPARSE ? RECORD_HEAD : SCAN;
     }
     mem_try_free(chunk);
     return st;
