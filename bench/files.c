@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/file.h>
+#include <manta/layer.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "format/pt.h"
@@ -23,6 +26,8 @@ typedef struct job {
     manta_column columns[TENSORS];
     char names[TENSORS][16];
     size_t bytes;
+    manta_model *model; /* whose weights the same arrays are */
+    manta_column weights[TENSORS];
     double sum; /* of the first element of every page's worth: what a reader must find */
     char path[4096];
 } job;
@@ -60,6 +65,43 @@ static void make(job *j, int64_t mb)
     }
     j->n = TENSORS;
     j->bytes = (size_t)n * 4 * TENSORS;
+}
+
+/* A chain of dense layers, wide and narrow in turn, each with as many weights as an array has. */
+static void make_model(job *j)
+{
+    const int64_t narrow = 1024, wide = manta_array_count(&j->columns[0].array) / narrow;
+
+    j->model = manta_model_new("chain");
+    manta_input(j->model, "x", MANTA_DTYPE_F32, 1, &narrow);
+    for (int i = 0; i < TENSORS; i++) {
+        manta_add(j->model, manta_dense(j->model, (manta_dense_options){.units = i % 2 ? narrow : wide,
+                                                                        .no_bias = true}));
+    }
+    if (manta_model_build(j->model)) end(manta_error_text());
+    for (int i = 0; i < TENSORS; i++) {
+        manta_variable_info v = manta_model_variable(j->model, i);
+        j->weights[i] = (manta_column){
+            v.name, manta_array_of(MANTA_DTYPE_F32, v.ndim, v.shape, j->columns[i].array.data)};
+    }
+}
+
+static void write_keras(job *j)
+{
+    manta_contents c = {.model = j->model, .n_arrays = TENSORS, .arrays = j->weights};
+
+    if (manta_file_write(j->path, "keras", &c)) end(manta_error_text());
+}
+
+static void read_keras(job *j)
+{
+    manta_saved *s = NULL;
+    double sum = 0;
+
+    if (manta_file_read(j->path, &(manta_read_options){.format = "keras"}, &s)) end(manta_error_text());
+    for (int i = 0; i < manta_saved_arrays(s); i++) sum += sample_sum(&manta_saved_at(s, i)->array);
+    if (sum != j->sum) end("keras: what was read is not what was written");
+    manta_saved_free(s);
 }
 
 static void write_plain(job *j)
@@ -155,8 +197,10 @@ int main(int argc, char **argv)
         const char *read_names[2];
     } ways[] = {{"plain, as dd conv=fsync", write_plain, {NULL, NULL}, {NULL, NULL}},
                 {"safetensors", write_safetensors, {read_copy, read_map}, {"read", "map"}},
-                {"pt", write_pt, {read_pt, NULL}, {"read, checksums checked", NULL}}};
-    double took[3][3][MOST_ROUNDS] = {0}, base = 0;
+                {"pt", write_pt, {read_pt, NULL}, {"read, checksums checked", NULL}},
+                {"keras", write_keras, {read_keras, NULL}, {"read, checksums checked", NULL}}};
+    enum { WAYS = sizeof ways / sizeof *ways };
+    double took[WAYS][3][MOST_ROUNDS] = {0}, base = 0;
     const char *folder = ".";
     int64_t mb = 256;
     int rounds = 5;
@@ -175,8 +219,9 @@ int main(int argc, char **argv)
         end("usage: bench_files [--mb N] [--rounds 1..31] [FOLDER]");
     snprintf(j->path, sizeof j->path, "%s/bench_files.%ld", folder, (long)getpid());
     make(j, mb);
+    make_model(j);
     for (int r = 0; r < rounds; r++) {
-        for (int w = 0; w < 3; w++) {
+        for (int w = 0; w < WAYS; w++) {
             unlink(j->path); /* the same work for all: none replaces a file */
             took[w][0][r] = time_of(j, ways[w].write);
             for (int k = 0; k < 2; k++) {
@@ -185,7 +230,7 @@ int main(int argc, char **argv)
         }
     }
     unlink(j->path);
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < WAYS; w++) {
         for (int k = 0; k < 3; k++) {
             double rate;
             if (k > 0 && !ways[w].read[k - 1]) continue;
@@ -197,6 +242,7 @@ int main(int argc, char **argv)
             printf("\n");
         }
     }
+    manta_model_free(j->model);
     for (int i = 0; i < j->n; i++) mem_try_free(j->columns[i].array.data);
     mem_free(j);
     return 0;
