@@ -147,7 +147,7 @@ def test_bench_refuses(manta):
 
 # ---- help and manual pages ----
 
-COMMANDS = ["train", "evaluate", "predict", "model", "convert", "inspect", "bench train", "data list", "data fetch", "data path",
+COMMANDS = ["train", "evaluate", "predict", "model", "convert", "inspect", "bench train", "bench core", "data list", "data fetch", "data path",
             "start", "stop", "status", "ps", "timeline", "stack"]
 
 

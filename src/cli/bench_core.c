@@ -1,0 +1,521 @@
+/* bench_core.c - see bench_core.h. */
+#include "cli/bench_core.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <manta/task.h>
+
+#include "cli/cli.h"
+
+enum { MOST_ROUNDS = 16, LARGE = 100000000 };
+
+static bench_say *say;
+static int rounds = 9;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void must(manta_status st)
+{
+    if (st) exit(cli_fail());
+}
+
+static void check(bool ok, const char *what)
+{
+    if (ok) return;
+    cli_note("bench core: a wrong result of %s", what);
+    exit(CLI_FAILED);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof x[0], compare);
+    return x[n / 2];
+}
+
+static void tell(const char *row, double value, const char *unit)
+{
+    say(&(bench_figure){.row = row, .value = value, .unit = unit});
+}
+
+/* ---- remote functions ---- */
+
+static manta_status small_value(manta_task *t)
+{
+    return manta_return(t, 0, manta_bytes("ok", 2));
+}
+MANTA_REMOTE(small_value)
+
+static manta_status ten_thousand(manta_task *t)
+{
+    enum { N = 10000 };
+    static manta_ref r[N];
+    for (int i = 0; i < N; i++) r[i] = manta_put(manta_i64(1));
+    manta_status st = manta_return(t, 0, manta_refs(r, N));
+    manta_release_all(r, N);
+    return st;
+}
+MANTA_REMOTE(ten_thousand)
+
+static manta_status put_small(manta_task *t)
+{
+    (void)t;
+    for (int i = 0; i < 10000; i++) manta_release(manta_put(manta_i64(0)));
+    return MANTA_OK;
+}
+MANTA_REMOTE(put_small)
+
+/* Puts ten arrays of 8 MB each, as large as Ray's row puts, a tenth as often. */
+static manta_status put_arrays(manta_task *t)
+{
+    static char *bytes;
+    int64_t dims[1] = {LARGE / 10};
+    (void)t;
+    if (!bytes && (bytes = malloc(LARGE / 10)))
+        memset(bytes, 1, LARGE / 10); /* zero pages would copy faster */
+    if (!bytes) return manta_fail(MANTA_ENOMEM, "no memory for an array");
+    manta_array a = manta_array_of(MANTA_DTYPE_U8, 1, dims, bytes);
+    manta_status st = MANTA_OK;
+    for (int i = 0; i < 10 && !st; i++) {
+        manta_ref r = manta_put(manta_elements(&a));
+        st = manta_get(r, 0);
+        manta_release(r);
+    }
+    return st;
+}
+MANTA_REMOTE(put_arrays)
+
+/* Submits n tasks and waits for them. */
+static manta_status submit_tasks(manta_task *t)
+{
+    int64_t n;
+    manta_status st = manta_arg_i64(t, 0, &n);
+    if (st) return st;
+    manta_ref *r = malloc((size_t)n * sizeof *r);
+    if (!r) return manta_fail(MANTA_ENOMEM, "no memory for %lld references", (long long)n);
+    for (int64_t i = 0; i < n; i++) r[i] = manta_remote(small_value);
+    st = manta_get_all(r, (size_t)n, MANTA_FOREVER);
+    manta_release_all(r, (size_t)n);
+    free(r);
+    return st;
+}
+MANTA_REMOTE(submit_tasks)
+
+static manta_status bench_actor(manta_task *t)
+{
+    (void)t;
+    return MANTA_OK;
+}
+MANTA_REMOTE(bench_actor)
+
+/* Calls each actor it is given n times; the second argument: with an object. */
+static manta_status call_actors(manta_task *t)
+{
+    int64_t n, with;
+    manta_status st = manta_arg_i64(t, 0, &n);
+    if (!st) st = manta_arg_i64(t, 1, &with);
+    if (st) return st;
+    int k = manta_args(t) - 2, total = (int)n * k, done = 0;
+    manta_ref *r = calloc((size_t)total + 1, sizeof *r);
+    if (!r) return manta_fail(MANTA_ENOMEM, "no memory for %d references", total);
+    manta_ref x = manta_put(manta_i64(0));
+    for (int a = 0; a < k && !st; a++) {
+        manta_actor to;
+        if ((st = manta_arg_actor(t, 2 + a, &to))) break;
+        for (int64_t i = 0; i < n; i++)
+            r[done++] = with ? manta_actor_call(to, small_value, x) : manta_actor_call(to, small_value);
+    }
+    if (!st) st = manta_get_all(r, (size_t)done, MANTA_FOREVER);
+    manta_release(x);
+    manta_release_all(r, (size_t)done);
+    free(r);
+    return st;
+}
+MANTA_REMOTE(call_actors)
+
+/* ---- rows ---- */
+
+static manta_ref one, container;
+static manta_actor peer, wide, peers[4];
+static manta_array large;
+
+static void get_calls(void)
+{
+    int64_t v = 0;
+    for (int i = 0; i < 20000; i++) must(manta_get_i64(one, &v, MANTA_FOREVER));
+    check(v == 7, "get");
+}
+
+static void put_calls(void)
+{
+    for (int i = 0; i < 20000; i++) manta_release(manta_put(manta_i64(i)));
+}
+
+static void run_ten(const char *name)
+{
+    manta_ref r[10];
+    for (int i = 0; i < 10; i++) manta_submit(name, NULL, 0, NULL, 1, &r[i]);
+    must(manta_get_all(r, 10, MANTA_FOREVER));
+    manta_release_all(r, 10);
+}
+
+static void multi_put(void)
+{
+    run_ten("put_small");
+}
+
+static void put_large(void)
+{
+    for (int i = 0; i < 4; i++) {
+        manta_ref r = manta_put(manta_elements(&large));
+        must(manta_get(r, 0));
+        manta_release(r);
+    }
+}
+
+static void multi_put_large(void)
+{
+    run_ten("put_arrays");
+}
+
+static void batch(void)
+{
+    static manta_ref r[1000];
+    for (int i = 0; i < 1000; i++) r[i] = manta_remote(small_value);
+    must(manta_get_all(r, 1000, MANTA_FOREVER));
+    manta_release_all(r, 1000);
+}
+
+static void get_container(void)
+{
+    const manta_ref *r;
+    size_t n;
+    must(manta_get_refs(container, &r, &n, MANTA_FOREVER));
+    check(n == 10000, "a get of 10k references");
+}
+
+static void wait_refs(void)
+{
+    static manta_ref r[1000], rest[1000];
+    static bool ready[1000];
+    size_t n = 1000, got;
+    for (size_t i = 0; i < n; i++) rest[i] = r[i] = manta_remote(small_value);
+    while (n > 0) {
+        size_t k = 0;
+        must(manta_wait(rest, n, 1, MANTA_FOREVER, ready, &got));
+        check(got == 1, "wait");
+        for (size_t i = 0; i < n; i++)
+            if (!ready[i]) rest[k++] = rest[i];
+        n = k;
+    }
+    manta_release_all(r, 1000);
+}
+
+static void task_sync(void)
+{
+    for (int i = 0; i < 2000; i++) {
+        manta_ref r = manta_remote(small_value);
+        must(manta_get(r, MANTA_FOREVER));
+        manta_release(r);
+    }
+}
+
+static void multi_client(void)
+{
+    manta_ref r[4];
+    for (int i = 0; i < 4; i++) r[i] = manta_actor_call(peers[i], submit_tasks, manta_i64(10000));
+    must(manta_get_all(r, 4, MANTA_FOREVER));
+    manta_release_all(r, 4);
+}
+
+static void actor_sync(void)
+{
+    for (int i = 0; i < 2000; i++) {
+        manta_ref r = manta_actor_call(peer, small_value);
+        must(manta_get(r, MANTA_FOREVER));
+        manta_release(r);
+    }
+}
+
+static void call_thousand(manta_actor a)
+{
+    static manta_ref r[1000];
+    for (int i = 0; i < 1000; i++) r[i] = manta_actor_call(a, small_value);
+    must(manta_get_all(r, 1000, MANTA_FOREVER));
+    manta_release_all(r, 1000);
+}
+
+static void actor_async(void)
+{
+    call_thousand(peer);
+}
+
+static void actor_concurrent(void)
+{
+    call_thousand(wide);
+}
+
+static void one_to_n(void)
+{
+    manta_ref r = manta_actor_call(peer, call_actors, manta_i64(5000), manta_i64(0), manta_handle(peers[0]),
+                                   manta_handle(peers[1]));
+    must(manta_get(r, MANTA_FOREVER));
+    manta_release(r);
+}
+
+static void n_to_n(void)
+{
+    manta_ref r[4];
+    for (int i = 0; i < 4; i++)
+        r[i] = manta_remote(call_actors, manta_i64(2500), manta_i64(0), manta_handle(peers[0]),
+                            manta_handle(peers[1]));
+    must(manta_get_all(r, 4, MANTA_FOREVER));
+    manta_release_all(r, 4);
+}
+
+static void n_to_n_with_arg(void)
+{
+    manta_ref r[2];
+    for (int i = 0; i < 2; i++)
+        r[i] = manta_actor_call(peers[2 + i], call_actors, manta_i64(1000), manta_i64(1),
+                                manta_handle(peers[i]));
+    must(manta_get_all(r, 2, MANTA_FOREVER));
+    manta_release_all(r, 2);
+}
+
+static const struct row {
+    const char *name;
+    void (*fn)(void);
+    double work;
+} rows[] = {{"single client get calls", get_calls, 20000},
+            {"single client put calls", put_calls, 20000},
+            {"multi client put calls", multi_put, 100000},
+            {"single client put gigabytes", put_large, 4 * LARGE * 1e-9},
+            {"multi client put gigabytes", multi_put_large, 10 * LARGE * 1e-9},
+            {"single client tasks and get batch", batch, 1},
+            {"single client get object containing 10k refs", get_container, 1},
+            {"single client wait 1k refs", wait_refs, 1},
+            {"single client tasks sync", task_sync, 2000},
+            {"single client tasks async", batch, 1000},
+            {"multi client tasks async", multi_client, 40000},
+            {"1:1 actor calls sync", actor_sync, 2000},
+            {"1:1 actor calls async", actor_async, 1000},
+            {"1:1 actor calls concurrent", actor_concurrent, 1000},
+            {"1:n actor calls async", one_to_n, 10000},
+            {"n:n actor calls async", n_to_n, 20000},
+            {"n:n actor calls with arg async", n_to_n_with_arg, 2000}};
+
+static void run_row(const struct row *r)
+{
+    double s[MOST_ROUNDS];
+    r->fn();
+    for (int i = 0; i < rounds; i++) {
+        double begin = now();
+        r->fn();
+        s[i] = now() - begin;
+    }
+    tell(r->name, r->work / median(s, rounds), NULL);
+}
+
+/* ---- figures of another shape ---- */
+
+/* A put into memory that nobody has touched yet: the price of fresh pages. */
+static void first_touch(void)
+{
+    double begin = now();
+    manta_ref r = manta_put(manta_elements(&large));
+    must(manta_get(r, 0));
+    tell("single client put gigabytes, first touch", LARGE * 1e-9 / (now() - begin), NULL);
+    manta_release(r);
+}
+
+static void copy_rate(void)
+{
+    char *to = malloc(LARGE);
+    double s[5];
+    if (!to) return;
+    memset(to, 1, LARGE);
+    for (int i = 0; i < 5; i++) {
+        double begin = now();
+        memcpy(to, large.data, LARGE);
+        s[i] = now() - begin;
+        check(to[i] == 3, "memcpy"); /* which also keeps the copy from being left out */
+    }
+    tell("memcpy gigabytes, warm", LARGE * 1e-9 / median(s, 5), NULL);
+    free(to);
+}
+
+/* The first get of such an object in this process: every reference is taken in
+ * and counted. The objects are there when the clock starts. */
+static void first_gets(void)
+{
+    enum { N = 15 };
+    static manta_ref r[N];
+    const manta_ref *inner;
+    size_t n;
+    double s[N];
+    for (int round = 0; round < 3; round++) { /* the last is counted: memory is warm, as in the other rows */
+        for (int i = 0; i < N; i++) r[i] = manta_remote(ten_thousand);
+        must(manta_get_all(r, N, MANTA_FOREVER));
+        for (int i = 0; i < N; i++) {
+            double begin = now();
+            must(manta_get_refs(r[i], &inner, &n, MANTA_FOREVER));
+            s[i] = now() - begin;
+            check(n == 10000, "a first get of 10k references");
+        }
+        manta_release_all(r, N);
+    }
+    tell("get object containing 10k refs, first time", 1 / median(s, N), NULL);
+}
+
+static double one_call(void)
+{
+    double begin = now();
+    manta_ref r = manta_actor_call(peer, small_value);
+    must(manta_get(r, MANTA_FOREVER));
+    double s = now() - begin;
+    manta_release(r);
+    return s * 1e6;
+}
+
+static void latency(void)
+{
+    enum { N = 20000, IDLE = 40 };
+    static double us[N];
+    for (int i = 0; i < N; i++) us[i] = one_call();
+    tell("sync call, both awake, p50", median(us, N), "us");
+    tell("sync call, both awake, p99", us[N * 99 / 100], "us");
+    for (int i = 0; i < IDLE; i++) {
+        usleep(10000);
+        us[i] = one_call();
+    }
+    tell("sync call after 10 ms idle, p50", median(us, IDLE), "us");
+    tell("sync call after 10 ms idle, p99", us[IDLE - 1], "us");
+}
+
+static void new_actors(void)
+{
+    enum { N = 100, ONE = 15 };
+    static manta_actor a[N];
+    double s[ONE];
+    for (int i = 0; i < ONE; i++) {
+        double begin = now();
+        a[0] = manta_actor_new(NULL, bench_actor);
+        must(manta_actor_ready(a[0], MANTA_FOREVER));
+        s[i] = now() - begin;
+        manta_actor_release(a[0]);
+    }
+    tell("new actor ready", median(s, ONE) * 1e3, "ms");
+    double begin = now();
+    for (int i = 0; i < N; i++) a[i] = manta_actor_new(NULL, bench_actor);
+    for (int i = 0; i < N; i++) must(manta_actor_ready(a[i], MANTA_FOREVER));
+    tell("100 new actors ready", (now() - begin) * 1e3, "ms");
+    for (int i = 0; i < N; i++) manta_actor_release(a[i]);
+}
+
+/* Private memory of a process in KiB, from /proc/PID/smaps_rollup. */
+static long private_kib(int pid)
+{
+    char path[64], line[256];
+    long kib = 0, x;
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Private_Clean: %ld", &x) == 1 || sscanf(line, "Private_Dirty: %ld", &x) == 1)
+            kib += x;
+    if (f) fclose(f);
+    return kib;
+}
+
+static void million(void)
+{
+    const int n = 1000000;
+    manta_ref *r = malloc((size_t)n * sizeof *r);
+    manta_node_info info;
+    if (!r) return;
+    double begin = now();
+    for (int i = 0; i < n; i++) r[i] = manta_remote(small_value);
+    double queued = now() - begin;
+    must(manta_get_all(r, (size_t)n, MANTA_FOREVER));
+    double s = now() - begin;
+    must(manta_node_get(&info));
+    tell("1,000,000 tasks queued", queued * 1e3, "ms");
+    tell("1,000,000 tasks queued, then drained", s * 1e3, "ms");
+    tell("daemon, private memory then", (double)private_kib(info.daemon_pid), "KiB");
+    manta_release_all(r, (size_t)n);
+    free(r);
+}
+
+static void idle_worker(void)
+{
+    manta_node_info info;
+    must(manta_node_get(&info));
+    if (info.n_worker_pids > 0)
+        tell("idle worker, private memory", (double)private_kib(info.worker_pids[0]), "KiB");
+}
+
+static const struct figure {
+    const char *name;
+    void (*fn)(void);
+} figures[] = {{"get object containing 10k refs, first time", first_gets},
+               {"sync call", latency},
+               {"new actor ready", new_actors},
+               {"1,000,000 tasks queued, then drained", million},
+               {"memcpy gigabytes, warm", copy_rate}};
+
+/* ---- all of it ---- */
+
+static void prepare(void)
+{
+    int64_t dims[1] = {LARGE};
+    manta_task_options many = {.max_concurrency = 16};
+    char *bytes = malloc(LARGE);
+    if (!bytes) exit(CLI_FAILED);
+    memset(bytes, 3, LARGE);
+    large = manta_array_of(MANTA_DTYPE_U8, 1, dims, bytes);
+    one = manta_put(manta_i64(7));
+    container = manta_remote(ten_thousand);
+    peer = manta_actor_new(NULL, bench_actor);
+    wide = manta_actor_new(&many, bench_actor);
+    for (int i = 0; i < 4; i++) peers[i] = manta_actor_new(NULL, bench_actor);
+    must(manta_actor_ready(wide, MANTA_FOREVER));
+}
+
+void bench_core_run(const char *only, bool quick, bench_say *to)
+{
+    manta_node_options o = {.address = "local"};
+    say = to;
+    if (quick) rounds = 3;
+    double begin = now();
+    must(manta_init(NULL, NULL, &o));
+    manta_ref first = manta_remote(small_value);
+    must(manta_get(first, MANTA_FOREVER));
+    double s = now() - begin;
+    manta_release(first);
+    if (!only || strstr("manta_init to first result", only))
+        tell("manta_init to first result", s * 1e3, "ms");
+    if (!only || strstr("idle worker, private memory", only)) idle_worker();
+    prepare();
+    if (!only || strstr("single client put gigabytes, first touch", only)) first_touch();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!only || strstr(rows[i].name, only)) run_row(&rows[i]);
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        if (!only || strstr(figures[i].name, only)) figures[i].fn();
+    manta_shutdown();
+    free(large.data);
+}
