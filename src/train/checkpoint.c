@@ -63,6 +63,7 @@ manta_status checkpoint_commit(const char *folder, const char *temp, const manif
     char *text = manifest_text(m);
     manta_status st = file_replace(inner, text, strlen(text)); /* syncs the temporary folder too */
 
+    if (st == MANTA_EUNKNOWN) st = MANTA_EIO; /* nothing is in place yet */
     if (!st) st = file_rename(temp, path);
     if (!st && (st = file_sync_folder(folder))) {
         char why[300];
@@ -84,7 +85,11 @@ manta_status checkpoint_remove(const char *path)
 
     if (st == MANTA_ENOENT) st = MANTA_OK;
     if (!st) st = file_rename(path, away);
-    if (!st) st = file_remove_tree(away);
+    if (st == MANTA_ENOENT) {
+        st = MANTA_OK; /* it is gone already */
+    } else if (!st) {
+        st = file_remove_tree(away);
+    }
     mem_free(away);
     return st;
 }

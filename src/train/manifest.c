@@ -119,7 +119,7 @@ static bool crc_of(const json_t *v, uint32_t *out)
 
     if (!text || strlen(text) != 8) return false;
     *out = (uint32_t)strtoul(text, &end, 16);
-    return !*end;
+    return !*end && strspn(text, "0123456789abcdef") == 8;
 }
 
 /* A name that stays inside the folder. */
@@ -187,6 +187,17 @@ static bool read_body(const json_t *o, manifest *m)
     return true;
 }
 
+/* Whether this is how we write it, byte for byte: 0.10 for 0.1, or a letter of
+ * a checksum in another case, is a bit that has turned too. */
+static bool is_written_so(const json_t *o, const char *text, size_t n)
+{
+    char *again = json_dumps(o, FLAGS);
+    bool same = again && strlen(again) == n && !memcmp(again, text, n);
+
+    free(again);
+    return same;
+}
+
 manta_status manifest_parse(const char *path, const char *text, size_t n, manifest *out)
 {
     json_error_t why;
@@ -197,10 +208,11 @@ manta_status manifest_parse(const char *path, const char *text, size_t n, manife
     if (!json_is_object(o) || !crc_of(json_object_get(o, "crc32c"), &crc)) {
         st = damaged(path, "it is no manifest");
     } else {
+        bool canonical = is_written_so(o, text, n);
         json_object_del(o, "crc32c");
         if (json_integer_value(json_object_get(o, "manta_checkpoint")) > 1) {
             st = manta_fail(MANTA_EUNSUPPORTED, "%s: made by a later version of Manta", path);
-        } else if (sum_of(o) != crc) {
+        } else if (!canonical || sum_of(o) != crc) {
             st = damaged(path, "its checksum does not fit");
         } else if (json_integer_value(json_object_get(o, "manta_checkpoint")) != 1 || !read_body(o, out)) {
             st = damaged(path, "it is no manifest");

@@ -376,9 +376,9 @@ static const os_sys fault_sys = {
 };
 
 /* Puts the plan to work from the next call on. */
-static void fault_begin(fault_plan plan)
+static void fault_begin(fault_plan p)
 {
-    fault_current = plan;
+    fault_current = p;
     atomic_store(&fault_calls, 0);
     atomic_store(&fault_hits, 0);
     atomic_store(&fault_turn, 0);
