@@ -6,13 +6,12 @@
  *         manta_session *s;
  *         manta_loader *l;
  *         ...
- *         TRY(manta_prepare_model(w, model, &compile, NULL, &s));
- *         TRY(manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = c->batch}, &l));
+ *         if ((st = manta_prepare_model(w, model, &compile, NULL, &s))) return st;
+ *         if ((st = manta_prepare_loader(w, "train", &loading, &l, NULL))) return st;
  *         for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
- *             TRY(manta_worker_train_epoch(w, s, l, e, &m));
- *             TRY(manta_report_session(w, &m, s));         metrics and a checkpoint
+ *             if ((st = manta_worker_train_epoch(w, s, l, e, &m))) return st;
+ *             if ((st = manta_report_session(w, &m, s, e + 1, 0))) return st;   metrics and a checkpoint
  *         }
- *         return MANTA_OK;
  *     }
  *
  *     int main(int argc, char **argv)
@@ -33,11 +32,12 @@
  * started again from the last checkpoint; loops begin where
  * manta_worker_checkpoint() says.
  *
- * Reports of metrics are a stream: each rank reports as often as it likes,
- * nobody waits for anybody. A checkpoint is one for the group: it is committed
- * when every rank that is still in its loop has given its part of it, and files
- * of several ranks come to lie in one folder. A rank whose loop has ended is
- * not waited for. */
+ * Reports of metrics are a stream: each rank reports as often as it likes, and
+ * nobody waits for anybody. A checkpoint is one for the group and is committed
+ * by the driver, behind the loops' backs: a session or arrays from rank 0 alone,
+ * at once; folders from several ranks when every rank that is still in its loop
+ * has given its n-th, and their files come to lie in one folder. A rank whose
+ * loop has ended is not waited for, and no loop waits for another's report. */
 #ifndef MANTA_TRAINER_H
 #define MANTA_TRAINER_H
 
@@ -84,10 +84,16 @@ typedef struct manta_run_config {
     bool verbose; /* what workers print goes to this process's output too */
 } manta_run_config;
 
+/* A dataset as workers get it: one of the first three. */
 typedef struct manta_named_dataset {
     const char *name;
-    manta_dataset *dataset; /* borrowed for the call */
-    bool whole; /* every worker gets all of it; else a shard of its own */
+    manta_dataset *dataset; /* read once and put into the store, where all workers share it */
+    const char *spec; /* for manta_dataset_open() in the worker */
+    manta_dataset *(*make)(manta_worker *w,
+                           void *user); /* called in the worker; already sharded, if at all */
+    void *user; /* for make: as it was at manta_init() */
+    bool whole; /* every worker gets all of it; else a shard of its own. make: always its own */
+    bool shuffle; /* before it is divided, anew every epoch, by the trainer's seed */
 } manta_named_dataset;
 
 typedef struct manta_trainer_options {
@@ -112,7 +118,7 @@ typedef struct manta_result {
     int failures; /* starts after the first */
     manta_metrics metrics; /* rank 0's last report */
     char *checkpoint; /* folder of the last one; NULL: none */
-    int n_checkpoints; /* those that were kept, the best first when there is a score */
+    int n_checkpoints; /* those that were kept, the latest first (manta_result_best()) */
     char **checkpoints;
     manta_metrics *checkpoint_metrics;
     int n_series; /* the whole history of rank 0, metric by metric */
@@ -157,45 +163,55 @@ MANTA_API bool manta_worker_should_stop(const manta_worker *w);
  * for others. NaN is allowed. MANTA_EDIED the run has ended. */
 MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
 /* Metrics and files: what lies in `folder` (made by this rank, NULL: it has
- * none this time) becomes part of the group's checkpoint and is moved there.
- * Waits until all ranks have given their part, and it is on the disk. The same
- * name from two ranks is rank 0's. info may be NULL; else where a resumed loop
- * begins, and notes. */
+ * none this time) becomes part of the group's checkpoint: it is taken away at
+ * once, and committed when every rank has given its part. The same name from
+ * two ranks is the lower rank's. info may be NULL; else rank 0's says where a
+ * loop that begins from it goes on. */
 MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
                                                const manta_checkpoint_info *info);
-/* The same with the state of a prepared session, which is the same in all
- * ranks: rank 0 writes it. */
-MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s);
+/* Metrics and the state of a prepared session, which is the same in all ranks:
+ * rank 0's is taken, the others' calls only report metrics. (epoch, step): where
+ * a loop that begins from it goes on. */
+MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
+                                            int64_t epoch, int64_t step);
 /* The same with named arrays, as state.safetensors. */
 MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
-                                           const manta_column *arrays);
+                                           const manta_column *arrays, int64_t epoch, int64_t step);
 /* An empty folder of this rank's own, removed with the run's end. Owned: free(). */
 MANTA_API manta_status manta_worker_temp_folder(manta_worker *w, char **out) MANTA_MUST_USE;
 
 /* This rank's part of the dataset called `name`. Owned: manta_dataset_unref(). */
 MANTA_API manta_status manta_worker_dataset(manta_worker *w, const char *name,
                                             manta_dataset **out) MANTA_MUST_USE;
-/* Its loader. Every rank does the same number of steps: that of the longest
- * shard; ranks that run out give batches of none, which count nothing. */
+/* Its loader, with a sampler that divides it (o's sampler, seed, rank and
+ * replicas are set here). *steps (may be NULL): of the rank that has most; one
+ * that runs out before takes part with batches of none. All ranks call it. */
 MANTA_API manta_status manta_prepare_loader(manta_worker *w, const char *name, const manta_loader_options *o,
-                                            manta_loader **out) MANTA_MUST_USE;
-/* A session of which every rank has the same state: manta_worker_step_on()
+                                            manta_loader **out, int64_t *steps) MANTA_MUST_USE;
+/* A session of which every rank has the same state: manta_worker_train_step()
  * averages its gradients over the ranks. It takes the state of the checkpoint,
  * if there is one. *out: owned, manta_session_close(). */
 MANTA_API manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
-                                           const manta_session_options *o, manta_session **out) MANTA_MUST_USE;
+                                           const manta_session_options *o,
+                                           manta_session **out) MANTA_MUST_USE;
 /* One step of all ranks, each with a batch of its own (count 0: it has none).
  * Gradients are summed in the order of ranks and divided by the number of all
  * samples: all ranks end with the same bytes. MANTA_EDIED a rank is gone. */
 MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const manta_feed *f);
+/* A whole epoch of such steps over a prepared loader, from step `first` of the
+ * checkpoint on in the first one; *m (may be NULL): loss and metrics over all
+ * ranks. */
+MANTA_API manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_loader *l,
+                                                int64_t epoch, manta_metrics *m);
+/* Loss and metrics of the steps since manta_session_reset_metrics(), over all ranks. */
+MANTA_API manta_status manta_worker_metrics(manta_worker *w, const manta_session *s, manta_metrics *m);
 /* Waits for all ranks whose loop is running. */
 MANTA_API manta_status manta_worker_barrier(manta_worker *w);
 /* Sums n numbers over all ranks, in the order of ranks. */
 MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n);
 
-/* Keras-like: manta_fit() in the driver with reports instead of a bar. Reports
- * the logs of every epoch, and a checkpoint every `checkpoint_every` of them
- * (0: none). */
+/* For manta_fit() inside a loop: reports the logs of every epoch, and a
+ * checkpoint with every `checkpoint_every`-th of them (0: none). */
 MANTA_API manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every);
 
 #ifdef __cplusplus

@@ -202,6 +202,23 @@ static manta_status open_record(manta_run *r, int64_t calls)
                              &r->events);
 }
 
+int64_t run_reports(const manta_checkpoint *c)
+{
+    const char *told = c ? manta_checkpoint_note(c, RUN_REPORTS) : NULL;
+
+    if (!c) return 0;
+    return told ? strtoll(told, NULL, 10) : manta_checkpoint_get(c)->iterations;
+}
+
+manta_status run_rewind(manta_run *r, int64_t reports)
+{
+    if (r->metrics_fd >= 0) os->close(r->metrics_fd);
+    r->metrics_fd = -1;
+    manta_events_close(r->events);
+    r->events = NULL;
+    return open_record(r, reports);
+}
+
 static manta_status find_start(manta_run *r, const manta_run_options *o)
 {
     char *path = run_inner(r->path, "checkpoints");
@@ -226,7 +243,7 @@ static manta_status open_run(manta_run *r, const manta_run_options *o)
     st = file_mkdirs(logs);
     mem_free(logs);
     if (st) return st;
-    TRY(open_record(r, r->from ? manta_checkpoint_get(r->from)->iterations : 0));
+    TRY(open_record(r, run_reports(r->from)));
     result = run_inner(r->path, "result.json");
     st = file_remove(result);
     mem_free(result);

@@ -1,0 +1,220 @@
+/* run_read.c - what a run's folder says, to whoever opens it. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "os/file.h"
+#include "os/sys.h"
+#include "train/lock.h"
+#include "train/run_folder.h"
+
+enum { TEXT_MOST = 1 << 30 };
+
+static void read_metrics(const json_t *o, manta_metrics *m)
+{
+    const char *key;
+    json_t *v;
+
+    memset(m, 0, sizeof *m);
+    json_object_foreach((json_t *)(uintptr_t)o, key, v)
+    {
+        if (m->n == MANTA_MAX_METRICS || strlen(key) >= sizeof m->name[0]) continue;
+        memcpy(m->name[m->n], key, strlen(key) + 1);
+        m->value[m->n++] = json_is_number(v) ? json_number_value(v) : (double)NAN;
+    }
+}
+
+/* Calls back for each whole line of metrics.jsonl. */
+typedef void line_fn(void *ctx, const json_t *line);
+
+static manta_status each_line(const char *folder, line_fn *fn, void *ctx)
+{
+    char *path = run_inner(folder, "metrics.jsonl");
+    void *text = NULL;
+    size_t n = 0;
+    manta_status st = file_read(path, TEXT_MOST, &text, &n);
+
+    mem_free(path);
+    if (st == MANTA_ENOENT) return MANTA_OK;
+    if (st) return st;
+    for (size_t at = 0; at < n;) {
+        const char *line = (const char *)text + at, *end = memchr(line, '\n', n - at);
+        json_error_t why;
+        json_t *o = end ? json_loadb(line, (size_t)(end - line), 0, &why) : NULL;
+        if (!end) break; /* cut off */
+        if (json_is_object(o)) fn(ctx, o);
+        json_decref(o);
+        at += (size_t)(end - line) + 1;
+    }
+    mem_try_free(text);
+    return MANTA_OK;
+}
+
+static bool is_chief(const json_t *line)
+{
+    return json_integer_value(json_object_get(line, "rank")) == 0;
+}
+
+static void take_last(void *ctx, const json_t *line)
+{
+    manta_run_info *i = ctx;
+
+    if (!is_chief(line)) return;
+    i->epoch = json_integer_value(json_object_get(line, "epoch"));
+    i->step = json_integer_value(json_object_get(line, "step"));
+    i->ended_s = json_number_value(json_object_get(line, "time"));
+    if (!i->began_s) i->began_s = i->ended_s;
+    read_metrics(json_object_get(line, "metrics"), &i->metrics);
+}
+
+/* result.json, when there is one. */
+static void take_result(const char *folder, manta_run_info *i)
+{
+    char *path = run_inner(folder, "result.json");
+    json_error_t why;
+    json_t *o = json_load_file(path, 0, &why);
+    const char *status = json_string_value(json_object_get(o, "status"));
+    const char *error = json_string_value(json_object_get(o, "error"));
+
+    mem_free(path);
+    if (status) {
+        snprintf(i->status, sizeof i->status, "%s", status);
+        i->began_s = json_number_value(json_object_get(o, "began"));
+        i->ended_s = json_number_value(json_object_get(o, "ended"));
+        if (json_object_size(json_object_get(o, "metrics")))
+            read_metrics(json_object_get(o, "metrics"), &i->metrics);
+    }
+    if (error) snprintf(i->error, sizeof i->error, "%s", error);
+    json_decref(o);
+}
+
+static int count_checkpoints(const char *folder)
+{
+    char *path = run_inner(folder, "checkpoints");
+    manta_checkpoints *m;
+    int n = 0;
+
+    if (!manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) {
+        n = manta_checkpoints_count(m);
+        manta_checkpoints_close(m);
+    }
+    mem_free(path);
+    return n;
+}
+
+manta_status manta_run_read(const char *folder, manta_run_info *out)
+{
+    char *config = run_inner(folder, "config.json"), *lock_path = run_inner(folder, "run.lock");
+    const char *slash = strrchr(folder, '/');
+    file_info info;
+    manta_status st = file_stat(config, &info);
+
+    mem_free(config);
+    memset(out, 0, sizeof *out);
+    if (st) {
+        mem_free(lock_path);
+        return st == MANTA_ENOENT ? manta_fail(st, "%s is no run: it has no config.json", folder) : st;
+    }
+    snprintf(out->name, sizeof out->name, "%s", slash ? slash + 1 : folder);
+    snprintf(out->path, sizeof out->path, "%s", folder);
+    out->began_s = (double)info.changed_ns / 1e9;
+    snprintf(out->status, sizeof out->status, "ended");
+    st = each_line(folder, take_last, out);
+    out->pid = lock_holder(lock_path);
+    mem_free(lock_path);
+    if (out->pid) {
+        snprintf(out->status, sizeof out->status, "running");
+        out->ended_s = 0;
+    } else {
+        take_result(folder, out);
+    }
+    out->n_checkpoints = count_checkpoints(folder);
+    return st;
+}
+
+/* ---- history ---- */
+
+typedef VEC(manta_run_series) series_list;
+
+static void take_points(void *ctx, const json_t *line)
+{
+    series_list *all = ctx;
+    manta_run_point p = {.epoch = json_integer_value(json_object_get(line, "epoch")),
+                         .step = json_integer_value(json_object_get(line, "step"))};
+    const char *key;
+    json_t *v;
+
+    if (!is_chief(line)) return;
+    json_object_foreach(json_object_get(line, "metrics"), key, v)
+    {
+        size_t i = 0;
+        manta_run_series *s;
+        if (strlen(key) >= sizeof s->name) continue;
+        while (i < all->n && strcmp(all->at[i].name, key) != 0) i++;
+        if (i == all->n) {
+            manta_run_series fresh = {0};
+            memcpy(fresh.name, key, strlen(key) + 1);
+            vec_push(all, fresh);
+        }
+        s = &all->at[i];
+        p.value = json_is_number(v) ? json_number_value(v) : (double)NAN;
+        if ((s->n & (s->n - 1)) == 0) { /* grows by doubling */
+            s->points = mem_resize(s->points, (size_t)(s->n ? s->n * 2 : 1) * sizeof *s->points);
+        }
+        s->points[s->n++] = p;
+    }
+}
+
+manta_status manta_run_history(const char *folder, manta_run_series **out, int *n)
+{
+    series_list all = {0};
+    manta_status st = each_line(folder, take_points, &all);
+
+    if (st) {
+        manta_run_history_free(all.at, (int)all.n);
+        return st;
+    }
+    *out = all.at;
+    *n = (int)all.n;
+    return MANTA_OK;
+}
+
+void manta_run_history_free(manta_run_series *s, int n)
+{
+    for (int i = 0; i < n; i++) mem_free(s[i].points);
+    mem_free(s);
+}
+
+/* ---- stopping ---- */
+
+manta_status manta_run_stop(const char *folder, int64_t timeout_ms)
+{
+    char *path = run_inner(folder, "run.lock");
+    int64_t deadline = clock_now_ns() + timeout_ms * 1000000;
+    pid_t pid = lock_holder(path);
+    manta_status st = MANTA_OK;
+
+    if (!pid) {
+        st = manta_fail(MANTA_ENOENT, "%s is not running", folder);
+    } else if (os->kill(pid, SIGTERM)) {
+        st = manta_fail(MANTA_EPERM, "process %ld of %s cannot be told: %s", (long)pid, folder,
+                        strerror(errno));
+    }
+    while (!st && lock_holder(path) == pid) {
+        if (clock_now_ns() > deadline) {
+            st = manta_fail(MANTA_ETIMEDOUT, "process %ld of %s was told to end %.1f s ago and has not yet",
+                            (long)pid, folder, (double)timeout_ms / 1e3);
+            break;
+        }
+        (void)os->poll(NULL, 0, 10); /* the lock has no way of waking us */
+    }
+    mem_free(path);
+    return st;
+}

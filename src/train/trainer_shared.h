@@ -1,0 +1,119 @@
+/* train/trainer_shared.h - the memory that a trainer and its workers share.
+ *
+ *   | control | ring of rank 0 | ... | slots of rank 0 | ... |
+ *
+ * A memfd of the driver's, which workers open through /proc. Its rings carry
+ * reports, one writer and one reader each; its slots carry what ranks add up,
+ * two per rank that alternate, so that one meeting per exchange is enough: who
+ * comes to meeting k + 1 has read all of meeting k.
+ *
+ * A rank that has ended stays at the number of meetings it came to; for all
+ * others that is the same number, so all leave it out of the same meetings. */
+#ifndef TRAIN_TRAINER_SHARED_H
+#define TRAIN_TRAINER_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/trainer.h>
+
+enum {
+    TRAINER_RANKS = 256,
+    TRAINER_RING = 128, /* reports */
+    TRAINER_NUMBERS = 512, /* doubles in a slot's head */
+};
+
+#define TRAINER_SLOT ((uint64_t)1 << 34) /* bytes of address for a slot; only what is used is memory */
+
+typedef enum rank_state { RANK_STARTING, RANK_RUNNING, RANK_ENDED } rank_state;
+
+typedef enum report_kind {
+    REPORT_METRICS,
+    REPORT_CHIEF, /* a checkpoint of this rank alone: files in the folder of `round` */
+    REPORT_PART /* its part of a checkpoint of the group */
+} report_kind;
+
+typedef struct trainer_report {
+    report_kind kind;
+    int64_t round; /* names the folder of files */
+    int64_t epoch, step, iterations;
+    bool has_files;
+    int n;
+    double value[MANTA_MAX_METRICS];
+    char name[MANTA_MAX_METRICS][64];
+} trainer_report;
+
+typedef struct trainer_ring {
+    _Alignas(64) _Atomic uint64_t written;
+    _Alignas(64) _Atomic uint64_t taken;
+    trainer_report at[TRAINER_RING];
+} trainer_ring;
+
+typedef struct trainer_rank {
+    _Alignas(64) _Atomic uint32_t state; /* rank_state */
+    _Atomic uint32_t pid;
+    _Atomic uint64_t meetings; /* come to */
+} trainer_rank;
+
+typedef struct trainer_control {
+    int world;
+    _Alignas(64) _Atomic uint32_t pulse; /* the driver has reason to look */
+    _Atomic uint32_t driver_asleep;
+    _Alignas(64) _Atomic uint32_t meeting; /* changes when a rank comes to a meeting, ends, or all is over */
+    _Atomic uint32_t over; /* the attempt has failed: leave */
+    _Atomic uint32_t stop; /* the run is to end: checkpoint, then return */
+    trainer_rank ranks[TRAINER_RANKS];
+} trainer_control;
+
+typedef struct trainer_memory {
+    int fd;
+    trainer_control *c;
+    trainer_ring *rings;
+    size_t mapped; /* control and rings */
+    int world;
+} trainer_memory;
+
+static inline size_t trainer_round_up(size_t n)
+{
+    return (n + 4095) & ~(size_t)4095;
+}
+
+/* Bytes before the slots. */
+static inline size_t trainer_head(int world)
+{
+    return trainer_round_up(sizeof(trainer_control)) + trainer_round_up(sizeof(trainer_ring) * (size_t)world);
+}
+
+/* Where slot `turn` (0 or 1) of a rank lies in the memory. */
+static inline uint64_t trainer_slot_at(int world, int rank, int turn)
+{
+    return trainer_head(world) + ((uint64_t)rank * 2 + (uint64_t)turn) * TRAINER_SLOT;
+}
+
+/* RUN/.parts/round-K.rank-R: files on their way into a checkpoint. Owned by the caller. */
+char *trainer_part(const char *run, int64_t round, int rank);
+
+/* Moves the files below one folder into another, across file systems too. */
+manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;
+
+/* What a worker is told at its start; plain memory. */
+typedef struct trainer_task {
+    manta_loop_fn *loop; /* the worker is a fork of the driver: the same addresses */
+    int rank, world, attempt, driver, fd, threads;
+    uint64_t seed;
+    bool verbose;
+    char name[256], run[1024], checkpoint[1100];
+} trainer_task;
+
+typedef struct trainer_dataset {
+    char name[64];
+    char spec[512];
+    manta_dataset *(*make)(manta_worker *w, void *user);
+    void *user;
+    bool whole, shuffle;
+    int n_columns; /* of one in the store: so many arrays follow */
+    char columns[16][64];
+} trainer_dataset;
+
+#endif

@@ -1,0 +1,431 @@
+/* The trainer, as a program uses it: trainer_program SCENARIO FOLDER. */
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <manta/layer.h>
+#include <manta/task.h>
+#include <manta/trainer.h>
+
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if (!(x)) {                                                                                          \
+            fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #x, manta_error_text());                  \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+enum { N = 60, FEATURES = 6 };
+
+static float xs[N * FEATURES], ys[N];
+
+typedef struct settings {
+    int64_t epochs;
+    int fail_rank, fail_epoch, how; /* on the first attempt; how: 0 not at all, 1 killed, 2 an error */
+    int mode;
+    char out[200];
+} settings;
+
+enum { FAIL_NOT, FAIL_KILLED, FAIL_ERROR, FAIL_ALWAYS };
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void one_metric(manta_metrics *m, const char *name, double value)
+{
+    snprintf(m->name[m->n], sizeof m->name[0], "%s", name);
+    m->value[m->n++] = value;
+}
+
+static manta_model *line_model(void)
+{
+    manta_model *m = manta_model_new("line");
+
+    manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){FEATURES});
+    manta_add(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "relu"}));
+    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
+    CHECK(!manta_model_build(m));
+    return m;
+}
+
+static manta_dataset *samples(void)
+{
+    manta_column c[2] = {{"x", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){N, FEATURES}, xs)},
+                         {"y", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){N, 1}, ys)}};
+
+    for (int i = 0; i < N * FEATURES; i++) xs[i] = (float)((i * 37 + 11) % 101) / 101;
+    for (int i = 0; i < N; i++) ys[i] = 2 * xs[i * FEATURES] - xs[i * FEATURES + 1];
+    return manta_dataset_arrays(2, c, MANTA_COPY);
+}
+
+static manta_status fail_when_told(manta_worker *w, const settings *c, int64_t epoch)
+{
+    bool here = manta_worker_rank(w) == c->fail_rank && epoch == c->fail_epoch;
+
+    if (!here || (manta_worker_attempt(w) && c->how != FAIL_ALWAYS)) return MANTA_OK;
+    if (c->how == FAIL_KILLED) raise(SIGKILL);
+    if (c->how == FAIL_ERROR || c->how == FAIL_ALWAYS)
+        return manta_fail(MANTA_EINVAL, "the flux is reversed");
+    return MANTA_OK;
+}
+
+/* ---- a model of ours ---- */
+
+static manta_status train_loop(manta_worker *w)
+{
+    const settings *c = manta_worker_config(w, NULL);
+    manta_model *m = line_model();
+    manta_loss mse = {.name = "mean_squared_error"};
+    manta_optimizer adam;
+    manta_session *s;
+    manta_loader *l;
+    manta_metrics metrics;
+    manta_status st;
+
+    if ((st = manta_optimizer_named("adam", &adam))) return st;
+    if ((st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &mse},
+                                  &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
+                                  &s)))
+        return st;
+    if ((st = manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = 8}, &l, NULL)))
+        return st;
+    for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
+        if ((st = fail_when_told(w, c, e))) return st;
+        if ((st = manta_worker_train_epoch(w, s, l, e, &metrics))) return st;
+        if ((st = manta_report_session(w, &metrics, s, e + 1, 0))) return st;
+    }
+    if (!manta_worker_rank(w)) st = manta_session_save(s, c->out);
+    manta_loader_close(l);
+    manta_session_close(s);
+    manta_model_free(m);
+    return st;
+}
+
+static manta_result *run(const char *folder, const char *name, const settings *c, manta_loop_fn *loop,
+                         int workers, int max_failures, manta_status expected)
+{
+    manta_dataset *d = samples();
+    manta_result *r = NULL;
+    manta_trainer_options o = {.loop = loop,
+                               .config = c,
+                               .config_size = sizeof *c,
+                               .scaling = {.num_workers = workers, .threads_per_worker = 1},
+                               .run = {.name = name,
+                                       .storage = folder,
+                                       .failure = {.max_failures = max_failures},
+                                       .checkpoints = {.keep = 2, .score = "loss"}},
+                               .n_datasets = 1,
+                               .datasets =
+                                   (manta_named_dataset[]){{.name = "train", .dataset = d, .shuffle = true}}};
+    manta_status st = manta_trainer_fit(&o, &r);
+
+    if (st != expected) {
+        fprintf(stderr, "%s: status %s: %s\n", name, manta_status_name(st), manta_error_text());
+        exit(1);
+    }
+    manta_dataset_unref(d);
+    return r;
+}
+
+static bool same_bytes(const char *a, const char *b)
+{
+    FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
+    int x = 0, y = 0;
+
+    CHECK(f && g);
+    while (x == y && x != EOF) {
+        x = fgetc(f);
+        y = fgetc(g);
+    }
+    fclose(f);
+    fclose(g);
+    return x == y;
+}
+
+static settings settings_of(const char *folder, const char *out)
+{
+    settings c = {.epochs = 4, .fail_rank = -1};
+
+    snprintf(c.out, sizeof c.out, "%s/%s", folder, out);
+    return c;
+}
+
+/* Two workers, then the same with one of them killed or failing: same bytes. */
+static void trains(const char *folder)
+{
+    settings c = settings_of(folder, "calm.npz");
+    char first[256];
+    manta_result *r = run(folder, "calm", &c, train_loop, 2, 0, MANTA_OK), *again;
+
+    snprintf(first, sizeof first, "%s", c.out);
+    CHECK(r && r->failures == 0 && !r->error && r->n_checkpoints >= 1 && r->n_checkpoints <= 3);
+    CHECK(r->n_series >= 1 && r->series[0].n == 4);
+    CHECK(isfinite(manta_metrics_get(&r->metrics, "loss")));
+    CHECK(manta_result_best(r, "loss", NULL) && strstr(manta_result_best(r, "loss", NULL), "checkpoint-"));
+    CHECK(!manta_result_read(r->path, &again));
+    CHECK(again->n_checkpoints == r->n_checkpoints && !strcmp(again->checkpoint, r->checkpoint));
+    CHECK(manta_metrics_get(&again->metrics, "loss") == manta_metrics_get(&r->metrics, "loss"));
+    manta_result_free(again);
+    manta_result_free(r);
+    for (int how = FAIL_KILLED; how <= FAIL_ERROR; how++) {
+        for (int rank = 0; rank < 2; rank++) {
+            char name[32];
+            snprintf(name, sizeof name, "lost-%d-%d", how, rank);
+            c = settings_of(folder, name);
+            strcat(c.out, ".npz");
+            c.fail_rank = rank;
+            c.fail_epoch = 2;
+            c.how = how;
+            r = run(folder, name, &c, train_loop, 2, 0, MANTA_OK);
+            CHECK(r->failures == 1 && r->series[0].n == 4); /* every epoch once */
+            CHECK(same_bytes(first, c.out));
+            manta_result_free(r);
+        }
+    }
+}
+
+/* What a failing rank says is what the user reads. */
+static void says_why(const char *folder)
+{
+    settings c = settings_of(folder, "never.npz");
+    manta_result *r;
+
+    c.fail_rank = 1;
+    c.fail_epoch = 1;
+    c.how = FAIL_ALWAYS;
+    r = run(folder, "doomed", &c, train_loop, 2, 1, MANTA_EINVAL);
+    CHECK(r && r->failures == 1 && r->error_rank == 1);
+    CHECK(r->error && strstr(r->error, "rank 1") && strstr(r->error, "the flux is reversed"));
+    CHECK(r->checkpoint); /* of the epoch before */
+    manta_result_free(r);
+    r = run(folder, "doomed", &c, train_loop, 2, 1, MANTA_EEXIST); /* the name is taken */
+    CHECK(!r);
+}
+
+/* A run ended early goes on by its name, and a checkpoint starts another. */
+static void goes_on(const char *folder)
+{
+    settings c = settings_of(folder, "whole.npz"), half = settings_of(folder, "half.npz");
+    char whole[256], path[300];
+    manta_result *r;
+    manta_trainer_options o = {.loop = train_loop, .config_size = sizeof c, .scaling = {.num_workers = 2}};
+    manta_named_dataset d = {.name = "train", .dataset = samples(), .shuffle = true};
+
+    snprintf(whole, sizeof whole, "%s", c.out);
+    manta_result_free(run(folder, "whole", &c, train_loop, 2, 0, MANTA_OK));
+    half.epochs = 2;
+    r = run(folder, "half", &half, train_loop, 2, 0, MANTA_OK);
+    snprintf(path, sizeof path, "%s", r->checkpoint);
+    manta_result_free(r);
+    half.epochs = 4;
+    o.config = &half;
+    o.n_datasets = 1;
+    o.datasets = &d;
+    o.run.storage = folder;
+    o.run.name = "elsewhere";
+    o.resume_from_checkpoint = path;
+    CHECK(!manta_trainer_fit(&o, &r));
+    CHECK(same_bytes(whole, half.out));
+    CHECK(r->series[0].n == 2);
+    manta_result_free(r);
+    CHECK(!remove(half.out));
+    o.resume_from_checkpoint = NULL;
+    o.run.name = "half";
+    o.run.resume = true;
+    CHECK(!manta_trainer_fit(&o, &r));
+    CHECK(same_bytes(whole, half.out));
+    CHECK(r->series[0].n == 4);
+    manta_result_free(r);
+    manta_dataset_unref(d.dataset);
+}
+
+/* ---- loops of any kind ---- */
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[400];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    CHECK((f = fopen(path, "w")));
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Every rank adds a file; rank r reports 3 + r times and rank 1 returns early. */
+static manta_status own_loop(manta_worker *w)
+{
+    const settings *c = manta_worker_config(w, NULL);
+    int rank = manta_worker_rank(w), world = manta_worker_world_size(w);
+    double sum[2] = {1, rank};
+    manta_status st;
+
+    if ((st = manta_worker_sum(w, sum, 2))) return st;
+    if (sum[0] != world || sum[1] != world * (world - 1) / 2) return manta_fail(MANTA_EINVAL, "a wrong sum");
+    for (int i = 0; i < (int)c->epochs; i++) {
+        manta_metrics m = {0};
+        char name[64], *folder;
+        if (rank == 1 && i == 2) return MANTA_OK; /* early */
+        one_metric(&m, "i", i);
+        one_metric(&m, "nan", (double)NAN);
+        for (int k = 0; k <= rank; k++) {
+            if ((st = manta_report(w, &m))) return st;
+        }
+        if ((st = manta_worker_temp_folder(w, &folder))) return st;
+        snprintf(name, sizeof name, "rank-%d.txt", rank);
+        write_text(folder, name, "mine");
+        write_text(folder, "common.txt", rank ? "other" : "chief");
+        st = manta_report_checkpoint(w, &m, folder, &(manta_checkpoint_info){.epoch = i + 1});
+        free(folder);
+        if (st) return st;
+    }
+    return MANTA_OK;
+}
+
+static void merges(const char *folder)
+{
+    settings c = settings_of(folder, "none");
+    manta_result *r = run(folder, "merged", &c, own_loop, 3, MANTA_NONE, MANTA_OK);
+    manta_checkpoint *last;
+    char text[16] = "", path[400];
+    FILE *f;
+
+    CHECK(r->checkpoint && !manta_checkpoint_open(r->checkpoint, &last));
+    CHECK(manta_checkpoint_get(last)->epoch == 4);
+    CHECK(!strcmp(manta_checkpoint_file(last, 0), "common.txt"));
+    CHECK(!strcmp(manta_checkpoint_file(last, 1), "rank-0.txt"));
+    CHECK(!strcmp(manta_checkpoint_file(last, 2), "rank-2.txt")); /* rank 1 had gone home */
+    snprintf(path, sizeof path, "%s/common.txt", r->checkpoint);
+    CHECK((f = fopen(path, "r")) && fgets(text, sizeof text, f) && !strcmp(text, "chief"));
+    fclose(f);
+    manta_checkpoint_close(last);
+    manta_result_free(r);
+}
+
+/* ---- what it costs ---- */
+
+static manta_status quick_loop(manta_worker *w)
+{
+    const settings *c = manta_worker_config(w, NULL);
+    manta_metrics m = {0};
+    double begin, least = 1e9;
+    manta_status st;
+
+    for (int i = 0; i < 10; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "metric-%d", i);
+        one_metric(&m, name, i);
+    }
+    for (int i = 0; i < (int)c->epochs; i++) {
+        begin = now_us();
+        if ((st = manta_report(w, &m))) return st;
+        if (now_us() - begin < least) least = now_us() - begin;
+    }
+    m.n = 0;
+    one_metric(&m, "report_us", least);
+    return manta_report(w, &m);
+}
+
+static bool note_time(void *user, const manta_report_event *e)
+{
+    double *first = user;
+
+    (void)e;
+    if (*first == 0) *first = now_us();
+    return true;
+}
+
+static void costs(const char *folder)
+{
+    settings c = settings_of(folder, "none");
+    double begin = now_us(), first = 0;
+    manta_result *r;
+    manta_trainer_options o = {
+        .loop = quick_loop,
+        .config = &c,
+        .config_size = sizeof c,
+        .scaling = {.num_workers = 2},
+        .run = {.name = "quick", .storage = folder, .report = note_time, .user = &first}};
+
+    c.epochs = 1000; /* more than the ring holds: none is lost */
+    CHECK(!manta_trainer_fit(&o, &r));
+    printf("fit to first report %.1f ms; a report of ten metrics %.2f us\n", (first - begin) / 1e3,
+           manta_metrics_get(&r->metrics, "report_us"));
+    CHECK(r->series[0].n == 1000);
+    manta_result_free(r);
+}
+
+/* ---- ended on request ---- */
+
+static manta_status endless_loop(manta_worker *w)
+{
+    manta_metrics m = {0};
+    manta_status st;
+
+    one_metric(&m, "n", 0);
+    for (; !manta_worker_should_stop(w); m.value[0]++) {
+        float x[4] = {1, 2, 3, (float)m.value[0]};
+        manta_column c = {"x", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){4}, x)};
+        if ((st = manta_report_arrays(w, &m, 1, &c, (int64_t)m.value[0] + 1, 0))) return st;
+    }
+    return MANTA_OK;
+}
+
+static bool enough(void *user, const manta_report_event *e)
+{
+    (void)user;
+    return e->index < 5;
+}
+
+static void stops(const char *folder)
+{
+    manta_result *r;
+    manta_trainer_options o = {
+        .loop = endless_loop,
+        .scaling = {.num_workers = 2},
+        .run = {.name = "endless", .storage = folder, .report = enough, .checkpoints = {.keep = 1}}};
+    manta_run_info info;
+
+    CHECK(manta_trainer_fit(&o, &r) == MANTA_ECANCELLED);
+    CHECK(r && r->checkpoint && r->n_checkpoints == 1);
+    CHECK(!manta_run_read(r->path, &info) && !strcmp(info.status, "interrupted"));
+    manta_result_free(r);
+    o.scaling.use_gpu = true;
+    o.run.name = "gpu";
+    CHECK(manta_trainer_fit(&o, &r) == MANTA_EUNSUPPORTED && !r);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*fn)(const char *folder);
+    } scenarios[] = {{"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on},
+                     {"merges", merges}, {"costs", costs},       {"stops", stops}};
+    char folder[] = "/tmp/manta-trainer-XXXXXX", command[64];
+
+    CHECK(argc == 2);
+    CHECK(!manta_init(&argc, &argv, &(manta_node_options){.num_cpus = 4}));
+    CHECK(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        if (strcmp(argv[1], scenarios[i].name) != 0) continue;
+        scenarios[i].fn(folder);
+        manta_shutdown();
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        return system(command) ? 1 : 0;
+    }
+    fprintf(stderr, "no scenario %s\n", argv[1]);
+    return 2;
+}
