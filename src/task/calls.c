@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "os/spawn.h"
+#include "task/cancel.h"
 #include "task/limits.h"
 #include "task/retry.h"
 
@@ -708,26 +709,29 @@ void calls_cancel_of(uint64_t parent)
     }
     for (size_t i = 0; i < ids.n; i++) { /* the end of one may be the end of another */
         object *o = object_find(ids.at[i]);
-        if (o && o->maker) call_cancel(o->maker, 0);
+        if (o && o->maker) (void)call_cancel(o->maker, 0);
     }
     vec_release(&ids);
 }
 
-void call_cancel(call *c, unsigned how)
+bool call_cancel(call *c, unsigned how)
 {
-    manta_failure f =
-        failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
+    cancel_step step = cancel_made(false, c->is_sent, c->actor != NULL, how);
+    if (step == CANCEL_REFUSE) return false;
     c->cancelled = true;
-    if (c->is_sent) {
+    if (step == CANCEL_TELL) {
         buf *b = proto_begin(&rt->out, PROTO_CANCEL);
         wire_put_u32(b, c->at->id);
         wire_put_u64(b, c->id);
         wire_put_u32(b, how);
         rt_tell();
-        return;
+        return true;
     }
+    manta_failure f =
+        failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
     unqueue(c);
     call_abandon(c, &f);
+    return true;
 }
 
 void calls_release(void)

@@ -15,6 +15,7 @@
 #include "os/socket.h"
 #include "os/spawn.h"
 #include "os/sys.h"
+#include "task/cancel.h"
 #include "task/stack.h"
 
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
@@ -548,32 +549,34 @@ static void on_construct(wire *w)
     list_push(&rt->calls, &c->link);
 }
 
+static incoming *find_incoming(list *in, uint64_t task)
+{
+    for (list *l = in->next; l != in; l = l->next)
+        if (LIST_ITEM(l, incoming, link)->task == task && LIST_ITEM(l, incoming, link)->from)
+            return LIST_ITEM(l, incoming, link);
+    return NULL;
+}
+
 static void on_cancel(wire *w)
 {
     uint64_t task = wire_u64(w);
-    bool alone = wire_u32(w) & MANTA_CANCEL_ALONE;
+    unsigned how = wire_u32(w);
     if (wire_end(w, "cancel")) return;
     rt_pump(); /* the call was sent before the cancel, by another way */
-    for (list *l = rt->running.next; l != &rt->running; l = l->next) {
-        incoming *c = LIST_ITEM(l, incoming, link);
-        if (c->task != task) continue;
-        if (!alone) atomic_store(&c->ends, true);
-        atomic_store(&c->cancelled, true);
-    }
-    if (!alone) calls_cancel_of(task);
-    for (list *l = rt->calls.next; l != &rt->calls; l = l->next) {
-        incoming *c = LIST_ITEM(l, incoming, link);
-        if (c->task != task || !c->from) continue;
-        manta_failure f = failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
-                                       "the call was cancelled before it began");
-        buf *b = proto_begin(&rt->out, PROTO_FAILED);
-        wire_put_u64(b, task);
-        wire_put_u64(b, 0);
-        failure_put(b, &f);
-        peer_answer(c->from, b);
-        incoming_free(c);
-        return;
-    }
+    incoming *queued = find_incoming(&rt->calls, task), *running = find_incoming(&rt->running, task);
+    cancel_heard h = cancel_told(queued != NULL, running != NULL, how);
+    if (h.close) atomic_store(&running->ends, true);
+    if (h.mark) atomic_store(&running->cancelled, true);
+    if (h.spread) calls_cancel_of(task);
+    if (!h.answer) return;
+    manta_failure f = failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
+                                   "the call was cancelled before it began");
+    buf *b = proto_begin(&rt->out, PROTO_FAILED);
+    wire_put_u64(b, task);
+    wire_put_u64(b, 0);
+    failure_put(b, &f);
+    peer_answer(queued->from, b);
+    incoming_free(queued);
 }
 
 /* A worker was forked, and this process shows what it prints. */

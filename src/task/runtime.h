@@ -294,7 +294,7 @@ void calls_peer_died(peer *p);
 void calls_node_died(void);
 void calls_encode(buf *b, const call *c);
 bool call_send(call *c, peer *p); /* false: no room in the ring */
-void call_cancel(call *c, unsigned how); /* MANTA_CANCEL_ */
+bool call_cancel(call *c, unsigned how); /* MANTA_CANCEL_; false: it cannot be */
 void calls_cancel_of(uint64_t parent); /* those that a call that runs here has made */
 /* Fails a call that is in no list, and unties it from what it waits for. */
 void call_abandon(call *c, const manta_failure *f);

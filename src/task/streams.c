@@ -178,7 +178,7 @@ void manta_stream_close(manta_stream x)
         }
         map_u64_remove(&rt->streams, x.id);
         stream_free(s);
-        if (end && end->maker) call_cancel(end->maker, false);
+        if (end && end->maker) (void)call_cancel(end->maker, 0);
         if ((end = object_find(x.id))) object_unref(end);
     }
     rt_flush_drops();

@@ -645,10 +645,8 @@ manta_status manta_cancel(manta_ref ref, unsigned how)
     object *o = object_find(ref.id);
     if (!o)
         st = manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
-    else if (o->maker && o->maker->actor && (how & MANTA_CANCEL_FORCE) && o->maker->is_sent)
+    else if (o->maker && !call_cancel(o->maker, how))
         st = manta_fail(MANTA_EINVAL, "a call of an actor cannot be forced to end without ending the actor");
-    else if (o->maker)
-        call_cancel(o->maker, how);
     rt_flush_drops();
     mutex_unlock(&rt->lock);
     return st;

@@ -1,0 +1,18 @@
+/* cancel.c - see cancel.h. */
+#include "task/cancel.h"
+
+cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how)
+{
+    if (ended) return CANCEL_NOTHING;
+    if (!sent) return CANCEL_ABANDON;
+    /* To kill its process would be to end the actor. */
+    if (of_actor && (how & MANTA_CANCEL_FORCE)) return CANCEL_REFUSE;
+    return CANCEL_TELL;
+}
+
+cancel_heard cancel_told(bool queued, bool running, unsigned how)
+{
+    bool all = !(how & MANTA_CANCEL_ALONE);
+    return (cancel_heard){
+        .answer = queued, .mark = running, .close = running && all, .spread = running && all};
+}

@@ -1,0 +1,39 @@
+/* cancel.h - how a cancel spreads through calls that call others. Pure.
+ *
+ * A call is known in two places: to the process that made it, and to the one it
+ * was sent to. Each knows only its own side, so a cancel goes down the tree one
+ * process at a time: the maker ends what was not sent and tells the worker of
+ * what was; a worker that is told does the same with the calls that the cancelled
+ * one has made. Three rules make sure that nothing slips through:
+ *  1. A cancel does not overtake its call: a worker looks at all that was sent
+ *     to it before it heeds a cancel.
+ *  2. A call that was told to end makes no more calls.
+ *  3. A call that is cancelled is never tried again (retry.h). */
+#ifndef TASK_CANCEL_H
+#define TASK_CANCEL_H
+
+#include <stdbool.h>
+
+#include <manta/task.h>
+
+typedef enum cancel_step {
+    CANCEL_NOTHING, /* it has ended */
+    CANCEL_ABANDON, /* it was not sent: it never will be */
+    CANCEL_TELL, /* the daemon tells, or kills, its worker */
+    CANCEL_REFUSE /* it cannot be done */
+} cancel_step;
+
+/* What the process does that made the call. */
+cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how);
+
+typedef struct cancel_heard {
+    bool answer; /* it had not begun: it is answered as cancelled, and forgotten */
+    bool mark; /* it runs: it can see that it is cancelled, and its waits end */
+    bool close; /* and makes no more calls */
+    bool spread; /* the calls it has made are cancelled */
+} cancel_heard;
+
+/* What the worker does that has the call, or had it. */
+cancel_heard cancel_told(bool queued, bool running, unsigned how);
+
+#endif
