@@ -266,6 +266,21 @@ typedef struct manta_bench_result {
 MANTA_API manta_status manta_bench_train(const char *model, const manta_bench_options *o,
                                          manta_bench_result *out);
 
+typedef struct manta_bench_comm_row {
+    char row[40]; /* "all-reduce", "all-reduce + sgd, fused", "bare exchange", ... */
+    char over[8]; /* "shm", "tcp" (data in the clear) or "tls" */
+    int64_t floats;
+    double ms; /* mean of the rounds */
+    double gb_per_s; /* bytes of one rank's vector per second */
+} manta_bench_comm_row;
+
+typedef void manta_bench_comm_fn(void *user, const manta_bench_comm_row *r);
+
+/* Times collectives between this process and a child of it, and calls row()
+ * with each result. `only`: rows with this text in their name, or over this;
+ * NULL for all. `rounds`: of each row; 0: as many as take about a second. */
+MANTA_API manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn *row, void *user);
+
 #ifdef __cplusplus
 }
 #endif

@@ -65,3 +65,52 @@ const command cmd_bench_train = {
     .groups = {&benching},
     .run = bench_train,
 };
+
+/* ---- bench comm ---- */
+
+static const option_group comm_benching = {
+    "Benchmark:",
+    (const cli_option[]){
+        {"row", OPTION_TEXT, "TEXT", "Only rows with TEXT in their name, or over shm, tcp or tls"},
+        {"rounds", OPTION_COUNT, "R", "Rounds of each row; as many as take about a second when not given"},
+        {"json", OPTION_FLAG, NULL, "One JSON object a row instead of lines for people"},
+        {0}}};
+
+static void comm_row_json(void *user, const manta_bench_comm_row *r)
+{
+    (void)user;
+    json_emit(json_pack("{s:s, s:s, s:I, s:i, s:o, s:o}", "row", r->row, "over", r->over, "floats",
+                        (json_int_t)r->floats, "ranks", 2, "ms", json_number(r->ms), "gb_per_s",
+                        json_number(r->gb_per_s)));
+}
+
+static void comm_row_text(void *user, const manta_bench_comm_row *r)
+{
+    (void)user;
+    printf("%-4s %-26s %9lld floats  %9.4f ms  %6.2f GB/s\n", r->over, r->row, (long long)r->floats, r->ms,
+           r->gb_per_s);
+    cli_flush();
+}
+
+static int bench_comm(const options *o)
+{
+    bool json = options_flag(o, "json");
+
+    if (manta_bench_comm(options_text(o, "row"), (int)options_int(o, "rounds", 0),
+                         json ? comm_row_json : comm_row_text, NULL))
+        return cli_fail();
+    return CLI_DONE;
+}
+
+const command cmd_bench_comm = {
+    .name = "bench comm",
+    .args = "",
+    .about = "Time collectives between two processes",
+    .text = "Times all-reduce in shared memory and over loopback TCP without and with encryption, and "
+            "all-reduce fused with the optimizer's update, beside a pass over the same bytes and a bare "
+            "exchange over the same kind of socket. What was timed is checked.",
+    .examples = "  manta bench comm\n"
+                "  manta bench comm --row fused --json",
+    .groups = {&comm_benching},
+    .run = bench_comm,
+};

@@ -13,9 +13,9 @@
 #include "cli/suggest.h"
 
 static const command *const commands[] = {
-    &cmd_train,       &cmd_evaluate,   &cmd_predict,   &cmd_model,      &cmd_convert,   &cmd_inspect,
-    &cmd_bench_train, &cmd_bench_core, &cmd_data_list, &cmd_data_fetch, &cmd_data_path, &cmd_start,
-    &cmd_stop,        &cmd_status,     &cmd_ps,        &cmd_timeline,   &cmd_stack,
+    &cmd_train,       &cmd_evaluate,   &cmd_predict,    &cmd_model,     &cmd_convert,    &cmd_inspect,
+    &cmd_bench_train, &cmd_bench_core, &cmd_bench_comm, &cmd_data_list, &cmd_data_fetch, &cmd_data_path,
+    &cmd_start,       &cmd_stop,       &cmd_status,     &cmd_ps,        &cmd_timeline,   &cmd_stack,
 };
 
 #define COMMANDS (int)(sizeof commands / sizeof *commands)
@@ -24,7 +24,6 @@ static const command *const commands[] = {
 static const struct {
     const char *name, *when;
 } later[] = {
-    {"bench comm", "it comes with distribution"},
     {"runs", "it comes with run folders"},
     {"logs", "it comes with run folders"},
 };

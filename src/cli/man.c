@@ -113,7 +113,7 @@ static void put_tail(bool runs)
 
 static void put_see_also(const char *but)
 {
-    const char *last = "";
+    char last[32] = "";
 
     fputs(".SH \"SEE ALSO\"\n", stdout);
     if (strcmp(but, "manta")) fputs(".BR manta (1)\n", stdout);
@@ -121,7 +121,7 @@ static void put_see_also(const char *but)
         char word[32];
         snprintf(word, sizeof word, "%.*s", (int)strcspn(command_at(i)->name, " "), command_at(i)->name);
         if (strcmp(word, last) && strcmp(word, but)) printf(".BR manta\\-%s (1)\n", word);
-        last = command_at(i)->name;
+        memcpy(last, word, sizeof last);
     }
 }
 

@@ -1,0 +1,472 @@
+/* bench_comm.c - times collectives between two processes, and all-reduce fused
+ * with the optimizer, beside what the machine itself can do: a pass over the
+ * same bytes, and a bare exchange over the same kind of socket.
+ *
+ * Each row is a pair of processes of its own: this one is rank 0, a child rank
+ * 1. As the peers' own benchmarks do: three rounds to warm up, a barrier, then
+ * the mean over a number of rounds. What was timed is checked. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <manta/comm.h>
+#include <manta/train.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "net/key.h"
+#include "net/tcp.h"
+#include "os/sys.h"
+#include "os/spawn.h"
+#include "tensor/kernel.h"
+#include "tensor/update.h"
+
+enum { RANKS = 2, WARM = 3, ARRAYS = 4, CHECKED = 16, EXCHANGE = 256 << 10 };
+
+typedef enum bench_what { ALL_REDUCE, FUSED, UPDATE_ALONE, PASS, EXCHANGE_BARE } bench_what;
+
+typedef struct bench_case {
+    bench_what what;
+    const char *name, *over; /* for people */
+    manta_implementation implementation;
+    bool plain;
+    update_rule rule; /* of FUSED, UPDATE_ALONE and PASS */
+    int64_t n;
+    int rounds;
+} bench_case;
+
+/* What a rank of a pair knows. */
+typedef struct bench_pair {
+    const bench_case *c;
+    manta_group *g;
+    int rank, socket; /* socket: of the bare exchange */
+    double ms;
+} bench_pair;
+
+static const kernels *best_kernels(void)
+{
+    for (int f = KERN_AVX512; f > KERN_REFERENCE; f--)
+        if (kernels_of((kern_family)f)) return kernels_of((kern_family)f);
+    return kernels_of(KERN_REFERENCE);
+}
+
+/* Calls round() as often as the case says, all ranks beginning together. */
+static manta_status time_rounds(bench_pair *p, manta_status (*round)(void *ctx, int i), void *ctx)
+{
+    int64_t begin = 0;
+    for (int i = -WARM; i < p->c->rounds; i++) {
+        if (i == 0) {
+            if (p->g) TRY(manta_group_barrier(p->g));
+            begin = clock_now_ns();
+        }
+        TRY(round(ctx, i + WARM));
+    }
+    p->ms = (double)(clock_now_ns() - begin) / 1e6 / p->c->rounds;
+    return MANTA_OK;
+}
+
+/* ---- all-reduce ---- */
+
+typedef struct plain_memory {
+    bench_pair *p;
+    float *in, *out;
+} plain_memory;
+
+static manta_status reduce_round(void *ctx, int i)
+{
+    plain_memory *m = ctx;
+    (void)i;
+    return manta_group_all_reduce(m->p->g, m->in, m->out, m->p->c->n, MANTA_DTYPE_F32, MANTA_REDUCE_SUM);
+}
+
+static manta_status time_all_reduce(bench_pair *p)
+{
+    plain_memory m = {.p = p};
+    manta_status st = mem_try_array(p->c->n, sizeof *m.in, "a vector", (void **)&m.in);
+    if (!st) st = mem_try_array(p->c->n, sizeof *m.out, "a vector", (void **)&m.out);
+    for (int64_t i = 0; !st && i < p->c->n; i++) m.in[i] = (float)(i % 1000 + p->rank);
+    if (!st) st = time_rounds(p, reduce_round, &m);
+    for (int64_t i = 0; !st && i < p->c->n; i++)
+        if (m.out[i] != (float)(2 * (i % 1000) + 1))
+            st = manta_fail(MANTA_EINTERNAL, "the all-reduce that was timed is wrong at %lld", (long long)i);
+    mem_try_free(m.in);
+    mem_try_free(m.out);
+    return st;
+}
+
+/* ---- all-reduce and update in one pass ---- */
+
+static update_scalars scalars_of(update_rule rule, float divisor)
+{
+    return (update_scalars){.rule = rule,
+                            .lr = 0.01f,
+                            .beta1 = 0.9,
+                            .beta2 = 0.999,
+                            .eps = 1e-7f,
+                            .alpha = 0.001f,
+                            .divisor = divisor,
+                            .clip_factor = 1};
+}
+
+/* The arrays of a side, one behind the other: gradient of the rank whose
+ * memory it is, weights, and Adam's two. */
+static float *array_of(const bench_pair *p, int side, int k)
+{
+    return (float *)manta_group_memory(p->g, side) + (int64_t)k * p->c->n;
+}
+
+static float gradient_at(int rank, int64_t i)
+{
+    return (float)(i % 64 - 31 + rank) * 0.01f;
+}
+
+typedef struct fused_memory {
+    bench_pair *p;
+    update_scalars s;
+    const kernels *k;
+    int side; /* that is read */
+} fused_memory;
+
+static manta_status update_range(void *ctx, int64_t begin, int64_t end)
+{
+    fused_memory *m = ctx;
+    const bench_pair *p = m->p;
+    int from = m->side, to = 1 - from;
+    const float *grads[RANKS];
+    bool adam = p->c->rule == UPDATE_ADAM;
+    for (int r = 0; r < RANKS; r++) grads[r] = array_of(p, r, 0) + begin;
+    update_run r = {.s = &m->s, .n = end - begin, .grads = grads, .n_grads = RANKS};
+    r.w = array_of(p, from, 1) + begin;
+    r.w_new = array_of(p, to, 1) + begin;
+    if (adam) {
+        r.s0 = array_of(p, from, 2) + begin;
+        r.s0_new = array_of(p, to, 2) + begin;
+        r.s1 = array_of(p, from, 3) + begin;
+        r.s1_new = array_of(p, to, 3) + begin;
+    }
+    m->k->update(&r);
+    return MANTA_OK;
+}
+
+static manta_status fused_round(void *ctx, int i)
+{
+    fused_memory *m = ctx;
+    m->side = i % 2;
+    return manta_group_fused(m->p->g, m->p->c->n, update_range, m);
+}
+
+/* Some elements again, by the reference loops. */
+static manta_status check_fused(const fused_memory *m, int rounds)
+{
+    float g[RANKS][CHECKED], s[3][CHECKED] = {{0}};
+    const float *grads[RANKS] = {g[0], g[1]};
+    int64_t at = m->p->c->n / 2;
+    for (int r = 0; r < RANKS; r++)
+        for (int i = 0; i < CHECKED; i++) g[r][i] = gradient_at(r, at + i);
+    update_run run = {.s = &m->s, .n = CHECKED, .grads = grads, .n_grads = RANKS};
+    run.w = run.w_new = s[0];
+    if (m->s.rule == UPDATE_ADAM) {
+        run.s0 = run.s0_new = s[1];
+        run.s1 = run.s1_new = s[2];
+    }
+    for (int i = 0; i < rounds; i++) kernels_of(KERN_REFERENCE)->update(&run);
+    return memcmp(array_of(m->p, rounds % 2, 1) + at, s[0], sizeof s[0])
+               ? manta_fail(MANTA_EINTERNAL, "the fused update that was timed is wrong")
+               : MANTA_OK;
+}
+
+static manta_status time_fused(bench_pair *p)
+{
+    fused_memory m = {.p = p, .s = scalars_of(p->c->rule, RANKS), .k = best_kernels()};
+    for (int k = 0; k < ARRAYS; k++)
+        for (int64_t i = 0; i < p->c->n; i++) array_of(p, p->rank, k)[i] = k ? 0.0f : gradient_at(p->rank, i);
+    TRY(manta_group_barrier(p->g));
+    TRY(time_rounds(p, fused_round, &m));
+    return check_fused(&m, p->c->rounds + WARM);
+}
+
+/* ---- the update by itself, as each rank does it after a plain all-reduce ---- */
+
+typedef struct own_memory {
+    update_run r;
+    const kernels *k;
+} own_memory;
+
+static manta_status update_round(void *ctx, int i)
+{
+    own_memory *m = ctx;
+    (void)i;
+    m->k->update(&m->r);
+    return MANTA_OK;
+}
+
+static manta_status time_update(bench_pair *p)
+{
+    update_scalars s = scalars_of(p->c->rule, RANKS);
+    own_memory m = {.r = {.s = &s, .n = p->c->n, .n_grads = 1}, .k = best_kernels()};
+    bool adam = p->c->rule == UPDATE_ADAM;
+    float *a[ARRAYS] = {NULL};
+    const float *grads[1];
+    manta_status st = MANTA_OK;
+    for (int k = 0; !st && k < (adam ? 4 : 2); k++) {
+        st = mem_try_array(p->c->n, sizeof(float), "a vector", (void **)&a[k]);
+        for (int64_t i = 0; !st && k == 0 && i < p->c->n; i++) a[k][i] = gradient_at(0, i);
+    }
+    grads[0] = a[0];
+    m.r.grads = grads;
+    m.r.w = m.r.w_new = a[1];
+    if (adam) {
+        m.r.s0 = m.r.s0_new = a[2];
+        m.r.s1 = m.r.s1_new = a[3];
+    }
+    if (!st) st = time_rounds(p, update_round, &m);
+    for (int k = 0; k < ARRAYS; k++) mem_try_free(a[k]);
+    return st;
+}
+
+/* ---- a pass over as many bytes as the fused update reads and writes ---- */
+
+static manta_status pass_round(void *ctx, int i)
+{
+    bench_pair *p = ctx;
+    int64_t begin, end;
+    int from = i % 2, to = 1 - from;
+    manta_group_range(p->c->n, RANKS, p->rank, &begin, &end);
+    const float *g0 = array_of(p, 0, 0), *g1 = array_of(p, 1, 0);
+    for (int k = 1; k < (p->c->rule == UPDATE_ADAM ? ARRAYS : 2); k++) {
+        const float *a = array_of(p, from, k);
+        float *b = array_of(p, to, k);
+        if (k == 1)
+            for (int64_t j = begin; j < end; j++) b[j] = a[j] + g0[j] + g1[j];
+        else
+            for (int64_t j = begin; j < end; j++) b[j] = a[j] + 1.0f;
+    }
+    return MANTA_OK;
+}
+
+static manta_status time_pass(bench_pair *p)
+{
+    for (int64_t i = 0; i < ARRAYS * p->c->n; i++) array_of(p, p->rank, 0)[i] = 0.0f;
+    return time_rounds(p, pass_round, p);
+}
+
+/* ---- as many bytes to and fro as an all-reduce of two ranks sends ---- */
+
+typedef struct exchange_memory {
+    bench_pair *p;
+    char *in, *out;
+} exchange_memory;
+
+static manta_status socket_failed(const char *doing)
+{
+    return manta_fail(MANTA_EIO, "%s a bare exchange: %s", doing, strerror(errno));
+}
+
+static manta_status exchange_round(void *ctx, int i)
+{
+    exchange_memory *m = ctx;
+    size_t size = (size_t)m->p->c->n * sizeof(float), sent = 0, got = 0;
+    int fd = m->p->socket;
+    (void)i;
+    while (sent < size || got < size) {
+        bool moved = false;
+        size_t few = size - sent < EXCHANGE ? size - sent : EXCHANGE;
+        ssize_t k = few ? send(fd, m->in + sent, few, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+        if (k < 0 && errno != EAGAIN && errno != EINTR) return socket_failed("sending");
+        if (k > 0) sent += (size_t)k, moved = true;
+        few = size - got < EXCHANGE ? size - got : EXCHANGE;
+        k = few ? recv(fd, m->out + got, few, MSG_DONTWAIT) : 0;
+        if (k < 0 && errno != EAGAIN && errno != EINTR) return socket_failed("receiving");
+        if (few && k == 0) return manta_fail(MANTA_EDIED, "the other side of a bare exchange is gone");
+        if (k > 0) got += (size_t)k, moved = true;
+        if (moved) continue;
+        struct pollfd p = {.fd = fd, .events = (short)((sent < size ? POLLOUT : 0) | POLLIN)};
+        (void)os->poll(&p, 1, -1);
+    }
+    return MANTA_OK;
+}
+
+static manta_status time_exchange(bench_pair *p)
+{
+    exchange_memory m = {.p = p};
+    manta_status st = mem_try_array(p->c->n, sizeof(float), "a vector", (void **)&m.in);
+    if (!st) st = mem_try_array(p->c->n, sizeof(float), "a vector", (void **)&m.out);
+    if (!st) memset(m.in, p->rank + 1, (size_t)p->c->n * sizeof(float));
+    if (!st) st = time_rounds(p, exchange_round, &m);
+    for (size_t i = 0; !st && i < (size_t)p->c->n * sizeof(float); i++)
+        if (m.out[i] != 2 - p->rank) st = manta_fail(MANTA_EINTERNAL, "the exchange that was timed is wrong");
+    mem_try_free(m.in);
+    mem_try_free(m.out);
+    return st;
+}
+
+/* ---- two processes ---- */
+
+/* How the two meet; made before the fork. */
+typedef struct bench_meeting {
+    manta_group_plan *plan;
+    int listener, pair[2];
+    char address[64], key[64];
+} bench_meeting;
+
+static manta_status listen_here(bench_meeting *m)
+{
+    tcp_place here;
+    int port;
+    TRY(tcp_resolve("127.0.0.1:0", &here));
+    TRY(tcp_listen(&here, &m->listener));
+    TRY(tcp_port(m->listener, &port));
+    snprintf(m->address, sizeof m->address, "127.0.0.1:%d", port);
+    return MANTA_OK;
+}
+
+/* Two ends of a TCP connection. */
+static manta_status connect_here(bench_meeting *m)
+{
+    tcp_place here;
+    char from[TCP_TEXT];
+    TRY(listen_here(m));
+    TRY(tcp_resolve(m->address, &here));
+    TRY(tcp_connect(&here, 0, &m->pair[1]));
+    for (;;) {
+        struct pollfd p = {.fd = m->listener, .events = POLLIN};
+        (void)os->poll(&p, 1, 1000);
+        manta_status st = tcp_accept(m->listener, &m->pair[0], from);
+        if (st != MANTA_EBUSY) return st;
+    }
+}
+
+static manta_status prepare(const bench_case *c, bench_meeting *m)
+{
+    if (c->what == EXCHANGE_BARE) {
+        TRY(connect_here(m));
+        for (int i = 0; i < RANKS; i++) tcp_tune(m->pair[i], 6000);
+        return MANTA_OK;
+    }
+    if (c->implementation == MANTA_COMM_RING) {
+        TRY(listen_here(m));
+        snprintf(m->key, sizeof m->key, "/tmp/manta-bench-%d.key", (int)getpid());
+        return key_make(m->key);
+    }
+    bool shared = c->what == FUSED || c->what == PASS;
+    return manta_group_plan_new(
+        RANKS, &(manta_group_options){.shared_bytes = shared ? (size_t)c->n * sizeof(float) * ARRAYS : 0},
+        &m->plan);
+}
+
+static void clean_up(bench_meeting *m)
+{
+    manta_group_plan_free(m->plan);
+    if (m->listener >= 0) os->close(m->listener);
+    for (int i = 0; i < RANKS; i++)
+        if (m->pair[i] >= 0) os->close(m->pair[i]);
+    if (*m->key) (void)os->unlink(m->key);
+}
+
+static manta_status run_rank(const bench_case *c, const bench_meeting *m, int rank, double *ms)
+{
+    bench_pair p = {.c = c, .rank = rank, .socket = m->pair[rank]};
+    manta_status st = MANTA_OK;
+    if (m->plan) {
+        TRY(manta_group_join(m->plan, rank, &p.g));
+    } else if (c->what != EXCHANGE_BARE) {
+        manta_group_options o = {.implementation = c->implementation,
+                                 .insecure_bulk = c->plain,
+                                 .key_file = m->key,
+                                 .listener = m->listener};
+        TRY(manta_group_open(m->address, rank, RANKS, &o, &p.g));
+    }
+    switch (c->what) {
+    case ALL_REDUCE: st = time_all_reduce(&p); break;
+    case FUSED: st = time_fused(&p); break;
+    case UPDATE_ALONE: st = time_update(&p); break;
+    case PASS: st = time_pass(&p); break;
+    case EXCHANGE_BARE: st = time_exchange(&p); break;
+    }
+    manta_group_close(p.g);
+    *ms = p.ms;
+    return st;
+}
+
+static manta_status run_case(const bench_case *c, double *ms)
+{
+    bench_meeting m = {.listener = -1, .pair = {-1, -1}};
+    pid_t child = 0;
+    manta_status st = prepare(c, &m);
+    if (!st) st = spawn_fork(&child);
+    if (!st && child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        st = run_rank(c, &m, 1, ms);
+        _exit(st ? 1 : 0);
+    }
+    if (!st) {
+        st = run_rank(c, &m, 0, ms);
+        if (st) (void)os->kill(child, SIGKILL);
+        (void)spawn_wait(child);
+    }
+    clean_up(&m);
+    return st;
+}
+
+/* ---- the rows ---- */
+
+#define KI       ((int64_t)1024)
+#define LARGE    ((int64_t)2779658) /* parameters of a ResNet-18 with a quarter of its channels */
+#define VERY     ((int64_t)11181642) /* parameters of ResNet-18 */
+#define SHM_ROWS MANTA_COMM_SHM, false
+#define TCP_ROWS MANTA_COMM_RING, true
+#define TLS_ROWS MANTA_COMM_RING, false
+
+static const bench_case cases[] = {
+    {ALL_REDUCE, "all-reduce", "shm", SHM_ROWS, 0, KI, 20000},
+    {ALL_REDUCE, "all-reduce", "shm", SHM_ROWS, 0, 256 * KI, 500},
+    {ALL_REDUCE, "all-reduce", "shm", SHM_ROWS, 0, LARGE, 60},
+    {ALL_REDUCE, "all-reduce", "shm", SHM_ROWS, 0, VERY, 30},
+    {FUSED, "all-reduce + sgd, fused", "shm", SHM_ROWS, UPDATE_SGD, LARGE, 60},
+    {FUSED, "all-reduce + sgd, fused", "shm", SHM_ROWS, UPDATE_SGD, VERY, 30},
+    {FUSED, "all-reduce + adam, fused", "shm", SHM_ROWS, UPDATE_ADAM, LARGE, 60},
+    {FUSED, "all-reduce + adam, fused", "shm", SHM_ROWS, UPDATE_ADAM, VERY, 30},
+    {PASS, "a pass over sgd's bytes", "shm", SHM_ROWS, UPDATE_SGD, LARGE, 60},
+    {PASS, "a pass over sgd's bytes", "shm", SHM_ROWS, UPDATE_SGD, VERY, 30},
+    {PASS, "a pass over adam's bytes", "shm", SHM_ROWS, UPDATE_ADAM, LARGE, 60},
+    {PASS, "a pass over adam's bytes", "shm", SHM_ROWS, UPDATE_ADAM, VERY, 30},
+    {UPDATE_ALONE, "sgd alone, each rank all", "shm", SHM_ROWS, UPDATE_SGD, LARGE, 60},
+    {UPDATE_ALONE, "sgd alone, each rank all", "shm", SHM_ROWS, UPDATE_SGD, VERY, 30},
+    {UPDATE_ALONE, "adam alone, each rank all", "shm", SHM_ROWS, UPDATE_ADAM, LARGE, 60},
+    {UPDATE_ALONE, "adam alone, each rank all", "shm", SHM_ROWS, UPDATE_ADAM, VERY, 30},
+    {ALL_REDUCE, "all-reduce", "tcp", TCP_ROWS, 0, KI, 2000},
+    {ALL_REDUCE, "all-reduce", "tcp", TCP_ROWS, 0, 256 * KI, 200},
+    {ALL_REDUCE, "all-reduce", "tcp", TCP_ROWS, 0, LARGE, 40},
+    {ALL_REDUCE, "all-reduce", "tcp", TCP_ROWS, 0, VERY, 20},
+    {EXCHANGE_BARE, "bare exchange", "tcp", TCP_ROWS, 0, KI, 2000},
+    {EXCHANGE_BARE, "bare exchange", "tcp", TCP_ROWS, 0, 256 * KI, 200},
+    {EXCHANGE_BARE, "bare exchange", "tcp", TCP_ROWS, 0, LARGE, 40},
+    {EXCHANGE_BARE, "bare exchange", "tcp", TCP_ROWS, 0, VERY, 20},
+    {ALL_REDUCE, "all-reduce", "tls", TLS_ROWS, 0, KI, 2000},
+    {ALL_REDUCE, "all-reduce", "tls", TLS_ROWS, 0, 256 * KI, 200},
+    {ALL_REDUCE, "all-reduce", "tls", TLS_ROWS, 0, LARGE, 40},
+    {ALL_REDUCE, "all-reduce", "tls", TLS_ROWS, 0, VERY, 20},
+};
+
+manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn *row, void *user)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bench_case c = cases[i];
+        manta_bench_comm_row r = {.floats = c.n};
+        snprintf(r.row, sizeof r.row, "%s", c.name);
+        snprintf(r.over, sizeof r.over, "%s", c.over);
+        if (only && !strstr(r.row, only) && strcmp(r.over, only) != 0) continue;
+        if (rounds > 0) c.rounds = rounds;
+        TRY(run_case(&c, &r.ms));
+        r.gb_per_s = (double)c.n * (double)sizeof(float) / r.ms / 1e6;
+        row(user, &r);
+    }
+    return MANTA_OK;
+}
