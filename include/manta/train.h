@@ -46,6 +46,13 @@ typedef enum manta_statistics {
                              them, as if the batch were not cut: PyTorch's SyncBatchNorm */
 } manta_statistics;
 
+/* How workers train together. */
+typedef enum manta_strategy_kind {
+    MANTA_STRATEGY_SYNC, /* every step is everybody's: docs/training-step.md */
+    MANTA_STRATEGY_PARAMETER_SERVER /* nobody waits: workers pull weights from servers and push
+                                       gradients; docs/parameter-server.md */
+} manta_strategy_kind;
+
 /* With several workers manta_fit() and manta_evaluate() fork that many
  * processes, which share the state and may be killed at any time without
  * changing the result (docs/training-step.md); all other calls compute in this
@@ -56,6 +63,10 @@ typedef struct manta_session_options {
     uint64_t seed;
     int shards; /* V: a batch is cut into so many, summed in a fixed tree; 0: as many as workers */
     manta_statistics statistics;
+    manta_strategy_kind strategy;
+    int servers; /* parameter servers; 0: 1 */
+    int64_t staleness; /* parameter servers: the weights of a step lack the updates of fewer than so
+                          many steps before it; 1: of none; 0: no bound */
     int workers; /* 0 or 1: this process computes */
     int min_workers; /* as few as that will do: manta_session_resize() may ask for less than `workers`,
                         and a worker that fails over and over is given up; 0: all of them */

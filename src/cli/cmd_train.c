@@ -38,6 +38,14 @@ static const option_group training = {
         {"seed", OPTION_INT, "K",
          "Of weights, order and dropout; 0 when not given. The same seed gives the same bits"},
         {"shards", OPTION_COUNT, "V", "Cut every batch into so many parts, summed in a fixed order"},
+        {"strategy", OPTION_TEXT, "S",
+         "mirrored: workers do every step together, and so they do when not given; one-device: this process "
+         "alone; parameter-server: workers pull weights from servers and push gradients, and nobody waits"},
+        {"servers", OPTION_COUNT, "N", "Parameter servers; 1 when not given"},
+        {"staleness", OPTION_INT, "K",
+         "With parameter servers: a step's weights lack the updates of at most K steps before it; no bound "
+         "when "
+         "not given"},
         {"batch-norm", OPTION_TEXT, "HOW",
          "mean: the moving statistics of a step's parts become their mean, as TensorFlow has it, and so they "
          "do when not given; first: those of the first, as PyTorch has it; sync: the parts normalise with "
@@ -81,7 +89,6 @@ static const option_group output = {
                          {"max-failures", OPTION_COUNT, "N",
                           "Give up when a worker has died so often in a row without finishing a step; 3 "
                           "when not given"},
-                         {"strategy", OPTION_LATER, "S", "it comes with distribution"},
                          {0}}};
 
 /* One run of the command. */

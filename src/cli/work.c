@@ -239,10 +239,34 @@ static manta_statistics statistics_of(const char *text)
     cli_usage("--batch-norm: '%s', expected mean, first or sync", text);
 }
 
+/* --strategy, --servers, --staleness. */
+static void read_strategy(const options *o, manta_session_options *so)
+{
+    const char *name = options_knows(o, "strategy") ? options_text(o, "strategy") : NULL;
+    int64_t servers = options_knows(o, "servers") ? options_int(o, "servers", 0) : 0;
+    int64_t staleness = options_knows(o, "staleness") ? options_int(o, "staleness", -1) : -1;
+    bool served = name && !strcmp(name, "parameter-server");
+
+    if (!served && (servers || staleness >= 0))
+        cli_usage("--servers and --staleness are for --strategy parameter-server");
+    if (name && !served && strcmp(name, "mirrored") && strcmp(name, "one-device"))
+        cli_usage("--strategy: '%s', expected mirrored, one-device or parameter-server", name);
+    if (name && !strcmp(name, "one-device") && so->workers > 1)
+        cli_usage("--strategy one-device is this process alone: leave --workers out");
+    if (!served) return;
+    if (so->shards || so->min_workers)
+        cli_usage("--strategy parameter-server has neither --shards nor --workers N:M");
+    if (servers > 64) cli_usage("--servers: %" PRId64 ", expected 1 to 64", servers);
+    so->strategy = MANTA_STRATEGY_PARAMETER_SERVER;
+    so->servers = (int)servers;
+    so->staleness = staleness + 1;
+}
+
 manta_session_options work_session_options(const options *o)
 {
     int64_t threads = options_int(o, "threads-per-worker", 0), shards = 0;
     int64_t least, workers = workers_of(options_text(o, "workers"), &least);
+    manta_session_options so;
     const char *statistics = options_knows(o, "batch-norm") ? options_text(o, "batch-norm") : NULL;
 
     if (threads > 4096)
@@ -253,14 +277,16 @@ manta_session_options work_session_options(const options *o)
                   workers);
     }
     if (shards > 4096) cli_usage("--shards: %" PRId64 ", expected at most 4096", shards);
-    return (manta_session_options){.threads = (int)threads,
-                                   .seed = options_knows(o, "seed") ? (uint64_t)options_int(o, "seed", 0) : 0,
-                                   .shards = (int)shards,
-                                   .workers = (int)workers,
-                                   .min_workers = (int)least,
-                                   .statistics = statistics_of(statistics),
-                                   .kernels = options_text(o, "kernels"),
-                                   .debug = options_flag(o, "debug")};
+    so = (manta_session_options){.threads = (int)threads,
+                                 .seed = options_knows(o, "seed") ? (uint64_t)options_int(o, "seed", 0) : 0,
+                                 .shards = (int)shards,
+                                 .workers = (int)workers,
+                                 .min_workers = (int)least,
+                                 .statistics = statistics_of(statistics),
+                                 .kernels = options_text(o, "kernels"),
+                                 .debug = options_flag(o, "debug")};
+    read_strategy(o, &so);
+    return so;
 }
 
 void work_batch(const options *o, int64_t fallback, manta_fit_options *fit)

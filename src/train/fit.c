@@ -1,5 +1,6 @@
 /* fit.c - whole datasets: fit, evaluate, predict. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "train/feed.h"
 #include "train/fitting.h"
 #include "train/group.h"
+#include "train/ps.h"
 #include "train/session.h"
 
 /* One pass over a dataset, opened. */
@@ -33,6 +35,13 @@ static bool is_shared(const manta_session *s, plan_mode mode)
 static bool is_clustered(const manta_session *s, plan_mode mode)
 {
     return s->ranks > 1 && !s->grouped && mode != PLAN_PREDICT;
+}
+
+/* Whether others read the data of this mode, so that this process is to have
+ * neither threads nor plans for it. */
+static bool is_elsewhere(const manta_session *s, plan_mode mode)
+{
+    return is_shared(s, mode) || (s->servers && mode == PLAN_TRAIN);
 }
 
 /* Samples of a step; 0 for a dataset that has batches of its own. */
@@ -90,7 +99,7 @@ static manta_status check_steps(const pass *p)
     if (p->steps == MANTA_FOREVER_COUNT) {
         return manta_fail(MANTA_EINVAL, "the dataset repeats for ever: say how many steps an epoch has");
     }
-    if (p->steps < 0 && (is_shared(p->s, p->mode) || is_clustered(p->s, p->mode))) {
+    if (p->steps < 0 && (is_elsewhere(p->s, p->mode) || is_clustered(p->s, p->mode))) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "the length of the dataset is not known: with several workers, say how many steps "
                           "an epoch has");
@@ -109,7 +118,7 @@ static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const
     *p = (pass){.s = s, .o = o, .mode = mode, .limit = limit};
     TRY(describe_feed(p, d));
     /* No threads before the fork; of a cluster each rank fetches its own samples. */
-    if (is_shared(s, mode) || is_clustered(s, mode)) f->lo.readers = -1;
+    if (is_elsewhere(s, mode) || is_clustered(s, mode)) f->lo.readers = -1;
     TRY(manta_loader_open(f->d, &f->lo, &p->loader));
     n = manta_loader_columns(p->loader, &columns);
     TRY(feed_map_init(&f->map, s->m, mode != PLAN_PREDICT, n, columns));
@@ -118,7 +127,7 @@ static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const
     TRY(check_steps(p));
     n = manta_loader_batch_sizes(p->loader, f->sizes, SEAT_SIZES);
     f->n_sizes = n < SEAT_SIZES ? n : SEAT_SIZES;
-    if (!is_shared(s, mode)) return session_prepare(s, mode, f->sizes, f->n_sizes);
+    if (!is_elsewhere(s, mode)) return session_prepare(s, mode, f->sizes, f->n_sizes);
     return MANTA_OK;
 }
 
@@ -488,6 +497,7 @@ typedef struct training {
     pass p, v; /* v is not open without validation data */
     seat_feed feeds[2];
     group *g; /* NULL: this process computes */
+    ps *servers; /* or they have the state */
     teller t;
     bool over; /* the others of the cluster have been through with it before */
 } training;
@@ -602,6 +612,62 @@ static manta_status decide_end(teller *t)
     return MANTA_OK;
 }
 
+/* ---- training with parameter servers ---- */
+
+static bool tell_losses(teller *t, ps *servers)
+{
+    char cause[160];
+    ps_event e;
+    bool on = true;
+
+    while (ps_take_event(servers, &e)) {
+        if (e.server && !e.lost) continue; /* a worker event means a worker */
+        t->e.rank = e.rank;
+        t->e.pid = e.pid;
+        snprintf(cause, sizeof cause, "%s%s", e.server ? "as parameter server: " : "", e.cause);
+        t->e.cause = e.lost ? cause : NULL;
+        on &= tell(t, e.lost ? MANTA_EVENT_RECOVERED : MANTA_EVENT_WORKER);
+        t->e.rank = 0;
+        t->e.pid = 0;
+        t->e.cause = NULL;
+    }
+    return on;
+}
+
+static manta_status open_validation(training *r, manta_session *s, const manta_fit_options *o)
+{
+    if (!o->validation) return MANTA_OK;
+    return pass_open(&r->v, s, o->validation, o, PLAN_EVALUATE, o->validation_steps);
+}
+
+static manta_status open_servers(training *r)
+{
+    manta_session *s = r->p.s;
+    ps_options o = {.staleness = s->staleness, .max_failures = r->p.o->max_failures};
+
+    TRY(ps_open(s, &r->p.feed, s->servers, s->ps_workers, &o, &r->servers));
+    if (!tell_losses(&r->t, r->servers)) return stopped(&r->t);
+    /* Only now, because it brings threads, and the others are forked. */
+    return open_validation(r, s, r->p.o);
+}
+
+/* Steps in whatever order they come to be done. Callbacks may look at the state. */
+static manta_status train_served(training *r, int64_t first)
+{
+    teller *t = &r->t;
+    bool more;
+
+    TRY(ps_begin(r->servers, t->e.epoch, first, r->p.steps));
+    for (int64_t step = first; !t->f.stop; step++) {
+        TRY(ps_next(r->servers, &more));
+        if (!tell_losses(t, r->servers)) return stopped(t);
+        if (!more) break;
+        if (t->o->n_callbacks) TRY(ps_pull(r->servers));
+        TRY(trained(t, step));
+    }
+    return ps_pull(r->servers);
+}
+
 static manta_status validate(training *r)
 {
     teller *t = &r->t;
@@ -650,6 +716,8 @@ static manta_status run_epochs(training *r)
         TRY(begin_epoch(r, epoch, first));
         if (t->c) {
             TRY(train_cluster(r));
+        } else if (r->servers) {
+            TRY(train_served(r, first));
         } else {
             TRY(r->g ? train_shared(r, first) : train_here(r, first));
         }
@@ -686,6 +754,15 @@ static manta_status check_start(const training *r)
     return MANTA_OK;
 }
 
+/* Stopped on request: what callbacks want to keep, they keep now. */
+static manta_status keep_at_end(training *r)
+{
+    if (r->servers) TRY(ps_pull(r->servers));
+    TRY(fitting_run(&r->t.f, HOOK_interrupted));
+    TRY(fitting_settle(&r->t.f));
+    return fitting_wait(&r->t.f);
+}
+
 static manta_status run_fit(training *r)
 {
     teller *t = &r->t;
@@ -694,17 +771,18 @@ static manta_status run_fit(training *r)
     t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = r->p.steps};
     t->f.next_epoch = t->f.first_epoch;
     t->f.next_step = t->f.first_step;
-    if (!(st = open_workers(r)) && !(st = happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->over)
-        st = run_epochs(r);
+    st = r->p.s->servers ? open_servers(r) : open_workers(r);
+    if (!st && !(st = happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->over) st = run_epochs(r);
     st = end_cluster(t, st);
-    if (st == MANTA_ECANCELLED) { /* on request: what callbacks want to keep, they keep now */
+    if (st == MANTA_ECANCELLED) {
         manta_error why;
         manta_status late;
         manta_error_get(&why);
-        if (!(late = fitting_run(&t->f, HOOK_interrupted))) late = fitting_settle(&t->f);
-        if (!late) late = fitting_wait(&t->f);
+        late = keep_at_end(r);
         st = late ? late : manta_error_raise(&why);
     }
+    ps_close(r->servers);
+    r->servers = NULL;
     group_close(r->g);
     r->g = NULL;
     return st;
@@ -713,8 +791,7 @@ static manta_status run_fit(training *r)
 static manta_status open_passes(training *r, manta_session *s, manta_dataset *d, const manta_fit_options *o)
 {
     TRY(pass_open(&r->p, s, d, o, PLAN_TRAIN, o->steps_per_epoch));
-    return o->validation ? pass_open(&r->v, s, o->validation, o, PLAN_EVALUATE, o->validation_steps)
-                         : MANTA_OK;
+    return s->servers ? MANTA_OK : open_validation(r, s, o);
 }
 
 manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out)

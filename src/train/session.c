@@ -58,11 +58,23 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     s->shards = o->shards > 0 ? o->shards : s->workers * s->ranks;
     here = s->cluster ? cluster_local(s->cluster) : s->workers;
     s->threads = o->threads > 0 ? o->threads : cores > here ? cores / here : 1;
+    if (o->strategy == MANTA_STRATEGY_PARAMETER_SERVER) {
+        s->servers = o->servers > 0 ? o->servers : 1;
+        s->ps_workers = o->workers > 0 ? o->workers : 1;
+        s->staleness = o->staleness > 0 ? o->staleness - 1 : -1;
+        s->workers = s->min_workers = s->wanted_workers = 1;
+        s->shards = 1;
+        s->threads = o->threads > 0 ? o->threads : cores > s->ps_workers ? cores / s->ps_workers : 1;
+    }
     s->debug = o->debug;
     s->statistics = o->statistics;
     s->meets = o->statistics == MANTA_STATISTICS_SYNC && s->shards > 1 && lockstep_size(s->m, s->shards) > 0;
     if (o->workers < 0 || s->workers > SHARED_SEATS) {
         return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
+    }
+    if (s->cluster && (s->meets || s->servers)) {
+        return manta_fail(MANTA_EUNSUPPORTED, "%s among the processes of a cluster is not there yet",
+                          s->meets ? "batch norm over all shards" : "a parameter server");
     }
     if (s->min_workers > s->workers) {
         return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, s->workers);
@@ -141,7 +153,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
     describe(s);
-    return s->workers > 1 ? MANTA_OK : session_local(s);
+    return s->workers > 1 || s->servers ? MANTA_OK : session_local(s);
 }
 
 manta_status session_local(manta_session *s)

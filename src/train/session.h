@@ -43,6 +43,9 @@ struct manta_session {
     int shards;
     manta_statistics statistics;
     int workers; /* processes that compute fit() and evaluate(), at most; 1: this one */
+    int servers; /* parameter servers; 0: training is synchronous */
+    int ps_workers; /* processes that compute for them, instead of `workers` */
+    int64_t staleness; /* see ps_tickets.h */
     int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */
     manta_cluster *cluster; /* whose processes fit and evaluate together, or NULL; borrowed */
     int ranks; /* of it; 1 without */

@@ -194,10 +194,13 @@ def test_profile_as_event(manta, tmp_path):
 
 @pytest.mark.parametrize("extra,say", [
     (["--workers", "4:2"], "at least as many behind the colon"), (["--workers", "2:"], "--workers"),
+    (["--strategy", "ring"], "expected mirrored, one-device or parameter-server"),
+    (["--strategy", "one-device", "--workers", "2"], "leave --workers out"),
+    (["--servers", "2"], "are for --strategy parameter-server"),
+    (["--strategy", "parameter-server", "--shards", "2"], "neither --shards"),
     (["--batch-norm", "median"], "expected mean, first or sync"), (["--resume"], "not there yet"),
     (["--run-dir", "d"], "not there yet"), (["--checkpoint-every", "20steps"], "not there yet"),
     (["--keep", "3"], "not there yet"),
-    (["--strategy", "mirrored"], "not there yet"),
     (["--epochs", "three"], "whole number"), (["--epochs", "0"], "1 or more"), (["--batch", "-4"], "1 or more"),
     (["--epochs", "99999999999999999999"], "too large"), (["--learning-rate", "fast"], "not a number"),
     (["--learning-rate", "-1"], "learning_rate"), (["--optimizer", "adma"], "adam"),

@@ -87,6 +87,21 @@ def test_kill_9_changes_nothing(manta, start, tmp_path, rank):
     assert recovered["cause"] == "killed by signal 9 (Killed)" and recovered["ms"] > 0
 
 
+def test_parameter_servers(manta, tmp_path):
+    """Without staleness it is one process's training, byte for byte; with it every step is done too."""
+    data = digits(tmp_path)
+    run = ("train", "mlp", "--data", data, "--batch", 16, "--epochs", 2, "--seed", 7, "--json")
+    manta(*run, "--save", "one.npz")
+    done = manta(*run, "--strategy", "parameter-server", "--workers", 2, "--servers", 2, "--staleness", 0, "--save",
+                 "served.npz")
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "served.npz").read_bytes()
+    workers = [e for e in done.events if e["event"] == "worker"]
+    assert [w["rank"] for w in workers] == [0, 1] and all(is_gone(w["pid"]) for w in workers)
+    one = [e["steps"] for e in manta(*run).events if e["event"] == "epoch"]
+    free = manta(*run, "--strategy", "parameter-server", "--workers", 3)
+    assert [e["steps"] for e in free.events if e["event"] == "epoch"] == one
+
+
 def test_workers_come_and_go(start, tmp_path):
     """SIGUSR2 takes one away, SIGUSR1 brings it back; beyond the range nothing happens but a sentence."""
     running = start("train", "mlp", "--data", digits(tmp_path), "--workers", "1:2", "--epochs", 1000000, "--json")

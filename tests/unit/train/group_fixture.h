@@ -85,6 +85,8 @@ static inline manta_model *residual_model(manta_regularizer reg)
 typedef struct training {
     int workers, min_workers, threads, shards;
     manta_statistics statistics;
+    int servers; /* parameter servers */
+    int64_t staleness;
     bool hard; /* Adam with clipping by global norm, moving averages, a regulariser; else momentum */
     bool validate, no_shuffle;
     int64_t epochs, steps_per_epoch;
@@ -132,7 +134,11 @@ static inline outcome train(const training *t)
                                  .min_workers = t->min_workers,
                                  .threads = t->threads ? t->threads : 1,
                                  .shards = t->shards,
-                                 .statistics = t->statistics},
+                                 .statistics = t->statistics,
+                                 .strategy =
+                                     t->servers ? MANTA_STRATEGY_PARAMETER_SERVER : MANTA_STRATEGY_SYNC,
+                                 .servers = t->servers,
+                                 .staleness = t->staleness},
         &s));
     out.st = manta_fit(s, d,
                        &(manta_fit_options){.epochs = t->epochs ? t->epochs : 2,

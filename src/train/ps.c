@@ -1,0 +1,538 @@
+/* ps.c - the coordinator of parameter servers: births and losses, steps, sums. */
+#include "train/ps.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/proc.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "train/group_samples.h"
+#include "train/ps_link.h"
+#include "train/ps_part.h"
+
+enum {
+    MAX_FAILURES = 3,
+    SNAPSHOT_STEPS = 50,
+    GUESTS = 16, /* connections that have not said who they are */
+    LINKS = PS_WORKERS + GUESTS,
+    EVENTS = 64,
+    LEAVE_MS = 2000,
+    REACH_MS = 10000,
+};
+
+/* A process of ours. */
+typedef struct child {
+    pid_t pid; /* 0: none */
+    int pidfd;
+    int failures; /* losses in a row without a step */
+    int64_t lost_ns;
+} child;
+
+struct ps {
+    ps_plan plan;
+    manta_session *s;
+    ps_options o;
+    chan_end *end;
+    int listener; /* ours */
+    int server_listener[PS_SERVERS];
+    child server[PS_SERVERS], worker[PS_WORKERS];
+    ps_link to[PS_SERVERS];
+    ps_link link[LINKS];
+    bool idle[PS_WORKERS]; /* has asked for a step */
+    int of[PS_WORKERS]; /* its link; -1: none */
+    ps_tickets tickets;
+    int64_t epoch;
+    int64_t from; /* the epoch's first step that is to be done */
+    int64_t first; /* number of the epoch's first step in the run */
+    int64_t since_snapshot;
+    int64_t ready; /* steps done that ps_next() has not told yet */
+    double rate; /* that the servers have */
+    ps_event events[EVENTS];
+    int first_event, n_events;
+};
+
+static void add_event(ps *p, const ps_event *e)
+{
+    if (p->n_events == EVENTS) {
+        p->first_event = (p->first_event + 1) % EVENTS;
+        p->n_events--;
+    }
+    p->events[(p->first_event + p->n_events++) % EVENTS] = *e;
+}
+
+bool ps_take_event(ps *p, ps_event *e)
+{
+    if (!p->n_events) return false;
+    *e = p->events[p->first_event];
+    p->first_event = (p->first_event + 1) % EVENTS;
+    p->n_events--;
+    return true;
+}
+
+/* ---- births ---- */
+
+/* What a freshly forked child does. */
+static _Noreturn void be(const ps *p, bool server, int rank)
+{
+    ps_plan mine = p->plan;
+    manta_status st;
+
+    os->prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != mine.parent) _exit(0);
+    signal(SIGINT, SIG_IGN); /* a terminal's are the coordinator's business */
+    signal(SIGTERM, SIG_IGN);
+    for (int i = 0; i < LINKS; i++) {
+        if (p->link[i].c) os->close(chan_fd(p->link[i].c));
+    }
+    for (int i = 0; i < mine.servers; i++) {
+        if (p->to[i].c) os->close(chan_fd(p->to[i].c));
+        if (!server || i != rank) os->close(p->server_listener[i]);
+    }
+    os->close(p->listener);
+    mine.s->pool = NULL; /* threads and plans of the coordinator, if any, are not ours */
+    mine.s->e = NULL;
+    manta_error_origin(NULL, rank);
+    st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
+    if (st)
+        log_error(server ? "a parameter server failed" : "a worker failed",
+                  LOG_STR("why", manta_error_text()));
+    _exit(st ? 1 : 0);
+}
+
+static manta_status start(ps *p, bool server, int rank)
+{
+    child *c = server ? &p->server[rank] : &p->worker[rank];
+    manta_status st;
+    pid_t pid;
+
+    TRY(spawn_fork(&pid));
+    if (!pid) be(p, server, rank);
+    if ((st = proc_pidfd_open(pid, &c->pidfd))) {
+        os->kill(pid, SIGKILL);
+        spawn_wait(pid);
+        return st;
+    }
+    c->pid = pid;
+    add_event(p, &(ps_event){.server = server, .rank = rank, .pid = pid});
+    return MANTA_OK;
+}
+
+/* ---- servers ---- */
+
+static bool is_dead(const child *c)
+{
+    struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
+
+    return !c->pid || poll(&fd, 1, 0) > 0;
+}
+
+static bool server_is_dead(void *ctx)
+{
+    return is_dead(ctx);
+}
+
+/* Connects to a server and gives it the state that we have. */
+static manta_status furnish(ps *p, int i)
+{
+    ps_part part = ps_part_of(&p->s->l, i, p->plan.servers);
+    char name[FRAME_NAME];
+    tcp_place at;
+    chan *c;
+
+    ps_link_close(&p->to[i]);
+    snprintf(name, sizeof name, "ps/%d", i);
+    TRY(tcp_resolve(p->plan.server[i], &at));
+    TRY(chan_connect(p->end, &at, name, &c));
+    TRY(ps_link_open(&p->to[i], c, ps_part_state_size(&part)));
+    TRY(chan_await_open(c, clock_deadline(REACH_MS)));
+    ps_part_get_state(&part, p->s->state, p->to[i].out);
+    return ps_link_ask(&p->to[i], PS_LOAD, 0, ps_part_state_size(&part), PS_LOADED, server_is_dead,
+                       &p->server[i]);
+}
+
+static manta_status lost(ps *p, bool server, int rank);
+
+/* The same, however often it takes. */
+static manta_status furnish_surely(ps *p, int i)
+{
+    while (furnish(p, i)) {
+        if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
+        TRY(lost(p, true, i));
+        if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
+    }
+    return MANTA_OK;
+}
+
+/* ---- losses ---- */
+
+static void drop_worker(ps *p, int w)
+{
+    ps_tickets_lose(&p->tickets, w);
+    p->idle[w] = false;
+    if (p->of[w] >= 0) ps_link_close(&p->link[p->of[w]]);
+    p->of[w] = -1;
+}
+
+/* Notes the end of a process and starts its successor. */
+static manta_status lost(ps *p, bool server, int rank)
+{
+    child *c = server ? &p->server[rank] : &p->worker[rank];
+    ps_event e = {.lost = true, .server = server, .rank = rank, .pid = c->pid};
+
+    spawn_status_text(spawn_wait(c->pid), e.cause, sizeof e.cause);
+    os->close(c->pidfd);
+    c->pid = 0;
+    add_event(p, &e);
+    log_info("lost", LOG_STR("role", server ? "ps" : "worker"), LOG_INT("rank", rank), LOG_INT("pid", e.pid),
+             LOG_STR("cause", e.cause));
+    if (++c->failures > p->o.max_failures) {
+        return manta_fail(MANTA_EDIED,
+                          "%s %d was lost %d times in a row without a step in between; the last one %s",
+                          server ? "parameter server" : "worker", rank, c->failures, e.cause);
+    }
+    if (server) {
+        ps_link_close(&p->to[rank]);
+        TRY(start(p, true, rank));
+        return furnish_surely(p, rank);
+    }
+    drop_worker(p, rank);
+    return start(p, false, rank);
+}
+
+/* ---- steps ---- */
+
+/* Gives steps to those who have asked, as far as there are any. */
+static manta_status give_out(ps *p)
+{
+    for (int w = 0; w < p->plan.workers; w++) {
+        int64_t step, at[3];
+        ps_link *l;
+        if (!p->idle[w] || (step = ps_tickets_take(&p->tickets, w)) < 0) continue;
+        l = &p->link[p->of[w]];
+        at[0] = p->epoch;
+        at[1] = p->from + step;
+        at[2] = p->first + step;
+        memcpy(l->out, at, sizeof at);
+        p->idle[w] = false;
+        if (ps_link_send(l, PS_STEP, p->from + step, 0, sizeof at))
+            drop_worker(p, w); /* its end is seen elsewhere */
+    }
+    return MANTA_OK;
+}
+
+static manta_status done(ps *p, ps_link *l)
+{
+    manta_session *s = p->s;
+    run_state *run = layout_run(&s->l, s->state);
+    size_t n = (size_t)s->l.n_sums + 1; /* the regulariser's share comes last */
+    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS + 1];
+
+    if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
+        return manta_fail(MANTA_ECORRUPT, "%s: not the sums of a step", chan_name(l->c));
+    if (!ps_tickets_done(&p->tickets, l->number, (int64_t)l->head.step - p->from))
+        return manta_fail(MANTA_ECORRUPT, "%s: a step that it was not given", chan_name(l->c));
+    memcpy(sums, l->in, n * sizeof *sums);
+    for (size_t i = 0; i < n; i++) run->sums[i] += sums[i];
+    run->position += (int64_t)sums[SUM_SAMPLES];
+    run->step++;
+    run->calls++;
+    p->worker[l->number].failures = 0;
+    for (int i = 0; i < p->plan.servers; i++) p->server[i].failures = 0;
+    p->since_snapshot++;
+    p->ready++;
+    return MANTA_OK;
+}
+
+static manta_status failed(const ps *p, const ps_link *l)
+{
+    manta_status st = (manta_status)l->head.item;
+    int n = (int)(l->head.length < 400 ? l->head.length : 400);
+
+    return manta_fail(st ? st : MANTA_EINTERNAL, "worker %d, step %lld of epoch %lld: %.*s", l->number,
+                      (long long)l->head.step + 1, (long long)p->epoch + 1, n, l->in);
+}
+
+/* One of `fatal` ends the run; a connection that talks nonsense only itself. */
+static manta_status hear(ps *p, int i, bool *fatal)
+{
+    ps_link *l = &p->link[i];
+    int64_t who = (int64_t)l->head.step;
+
+    *fatal = false;
+    switch ((int)l->head.kind) {
+    case PS_READY:
+        if (who < 0 || who >= p->plan.workers)
+            return manta_fail(MANTA_ECORRUPT, "%s: there is no worker %lld", chan_name(l->c), (long long)who);
+        if (p->of[who] >= 0 && p->of[who] != i) drop_worker(p, (int)who); /* it has come again */
+        l->number = (int)who;
+        p->of[who] = i;
+        p->idle[who] = true;
+        return MANTA_OK;
+    case PS_DONE:
+        if (l->number < 0) break;
+        TRY(done(p, l));
+        p->idle[l->number] = true;
+        return MANTA_OK;
+    case PS_FAILED: *fatal = l->number >= 0; return failed(p, l);
+    default: break;
+    }
+    return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
+}
+
+static void close_link(ps *p, int i)
+{
+    int w = p->link[i].number;
+
+    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+    if (w >= 0 && p->of[w] == i) {
+        drop_worker(p, w);
+    } else {
+        ps_link_close(&p->link[i]);
+    }
+}
+
+static manta_status listen_to(ps *p, int i)
+{
+    bool whole = true;
+
+    while (p->link[i].c) {
+        bool fatal = false;
+        manta_status st = ps_link_receive(&p->link[i], &whole);
+        if (!st && !whole) return MANTA_OK;
+        if (!st) st = hear(p, i, &fatal);
+        if (st && fatal) return st;
+        if (st) close_link(p, i);
+    }
+    return MANTA_OK;
+}
+
+static manta_status take_new(ps *p)
+{
+    for (;;) {
+        chan *c;
+        manta_status st = chan_accept(p->end, p->listener, &c);
+        int i = 0;
+        if (st) return st == MANTA_EBUSY ? MANTA_OK : st;
+        while (i < LINKS && p->link[i].c) i++;
+        if (i == LINKS) {
+            chan_close(c);
+        } else {
+            TRY(ps_link_open(&p->link[i], c, (size_t)p->s->l.n_sums * sizeof(double) + 4096));
+        }
+    }
+}
+
+/* Waits until something happens, and deals with it. */
+static manta_status attend(ps *p)
+{
+    struct pollfd fds[1 + PS_SERVERS + PS_WORKERS];
+    chan_item items[LINKS];
+    int n = 0, servers = p->plan.servers, workers = p->plan.workers;
+    manta_status st;
+
+    fds[n++] = (struct pollfd){.fd = p->listener, .events = POLLIN};
+    for (int i = 0; i < servers; i++) fds[n++] = (struct pollfd){.fd = p->server[i].pidfd, .events = POLLIN};
+    for (int i = 0; i < workers; i++) fds[n++] = (struct pollfd){.fd = p->worker[i].pidfd, .events = POLLIN};
+    for (int i = 0; i < LINKS; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
+    st = chan_wait(items, LINKS, fds, n, clock_deadline(1000));
+    if (st && st != MANTA_ETIMEDOUT) return st;
+    if (fds[0].revents) TRY(take_new(p));
+    for (int i = 0; i < LINKS; i++) {
+        if (p->link[i].c && p->link[i].c == items[i].c && items[i].ready) TRY(listen_to(p, i));
+    }
+    for (int i = 0; i < servers; i++) {
+        if (fds[1 + i].revents) TRY(lost(p, true, i));
+    }
+    for (int i = 0; i < workers; i++) {
+        if (fds[1 + servers + i].revents) TRY(lost(p, false, i));
+    }
+    return give_out(p);
+}
+
+/* A callback may have changed it. */
+static manta_status say_rate(ps *p)
+{
+    double rate = layout_run(&p->s->l, p->s->state)->learning_rate;
+
+    if (!memcmp(&rate, &p->rate, sizeof rate)) return MANTA_OK;
+    for (int i = 0; i < p->plan.servers; i++) {
+        memcpy(p->to[i].out, &rate, sizeof rate);
+        if (ps_link_send(&p->to[i], PS_RATE, 0, 0, sizeof rate)) TRY(furnish_surely(p, i));
+    }
+    p->rate = rate;
+    return MANTA_OK;
+}
+
+manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps)
+{
+    ps_tickets_release(&p->tickets);
+    TRY(ps_tickets_init(&p->tickets, steps > from ? steps - from : 0, p->o.staleness));
+    p->epoch = epoch;
+    p->from = from;
+    p->first = layout_run(&p->s->l, p->s->state)->calls;
+    p->ready = 0;
+    TRY(say_rate(p));
+    return give_out(p);
+}
+
+manta_status ps_next(ps *p, bool *more)
+{
+    *more = false;
+    if (!p->ready && ps_tickets_over(&p->tickets)) return MANTA_OK;
+    TRY(say_rate(p));
+    while (!p->ready) TRY(attend(p));
+    p->ready--;
+    *more = true;
+    if (p->since_snapshot >= p->o.snapshot_steps) TRY(ps_pull(p));
+    return MANTA_OK;
+}
+
+manta_status ps_pull(ps *p)
+{
+    manta_session *s = p->s;
+    run_state *run = layout_run(&s->l, s->state), *mine = mem_new(s->l.run_size);
+    manta_status st = MANTA_OK;
+
+    memcpy(mine, run, s->l.run_size);
+    for (int i = 0; i < p->plan.servers && !st;) {
+        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
+        st = ps_link_ask(&p->to[i], PS_STATE, 0, 0, PS_STATE, server_is_dead, &p->server[i]);
+        if (!st && p->to[i].head.length == ps_part_state_size(&part)) {
+            ps_part_set_state(&part, s->state, p->to[i].in);
+            i++;
+        } else {
+            memcpy(run, mine, s->l.run_size);
+            st = furnish_surely(p, i);
+        }
+    }
+    memcpy(run, mine, s->l.run_size); /* steps and sums are counted here */
+    mem_free(mine);
+    p->since_snapshot = 0;
+    s->touched = true;
+    return st;
+}
+
+/* ---- opening and closing ---- */
+
+static manta_status listen_somewhere(int *fd, char *address)
+{
+    tcp_place at;
+    int port;
+
+    TRY(tcp_resolve("127.0.0.1:0", &at));
+    TRY(tcp_listen(&at, fd));
+    TRY(tcp_port(*fd, &port));
+    snprintf(address, TCP_TEXT, "127.0.0.1:%d", port);
+    return MANTA_OK;
+}
+
+static manta_status make_plan(ps *p, const seat_feed *feed, int servers, int workers)
+{
+    unsigned char job[8];
+
+    p->plan = (ps_plan){.s = p->s, .feed = feed, .servers = servers, .workers = workers, .parent = getpid()};
+    if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
+        return manta_fail(MANTA_EIO, "no random bytes for a key");
+    for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
+    TRY(chan_end_new(&(chan_options){.node = "coordinator", .job = p->plan.job, .plain = true}, &p->plan.key,
+                     &p->end));
+    TRY(listen_somewhere(&p->listener, p->plan.coordinator));
+    for (int i = 0; i < servers; i++) TRY(listen_somewhere(&p->server_listener[i], p->plan.server[i]));
+    return MANTA_OK;
+}
+
+static manta_status check(const manta_session *s, int servers, int workers)
+{
+    if (servers < 1 || servers > PS_SERVERS)
+        return manta_fail(MANTA_EINVAL, "%d parameter servers, expected 1 to %d", servers, PS_SERVERS);
+    if (workers < 1 || workers > PS_WORKERS)
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", workers, PS_WORKERS);
+    if (servers > 1 && apply_needs_norms(&s->a)) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "clipping by norm and regularisers need all parameters in one place: one parameter "
+                          "server, not %d",
+                          servers);
+    }
+    return MANTA_OK;
+}
+
+manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
+                     ps **out)
+{
+    ps *p;
+    manta_status st;
+
+    TRY(check(s, servers, workers));
+    p = mem_new(sizeof *p);
+    p->s = s;
+    p->o = *o;
+    if (!p->o.max_failures) p->o.max_failures = MAX_FAILURES;
+    if (!p->o.snapshot_steps) p->o.snapshot_steps = SNAPSHOT_STEPS;
+    p->listener = -1;
+    for (int i = 0; i < PS_SERVERS; i++) p->server_listener[i] = -1;
+    for (int i = 0; i < LINKS; i++) p->link[i].number = -1;
+    for (int i = 0; i < PS_WORKERS; i++) p->of[i] = -1;
+    p->rate = layout_run(&s->l, s->state)->learning_rate;
+    if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
+    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
+    if ((st = make_plan(p, feed, servers, workers))) goto out;
+    for (int i = 0; i < servers && !st; i++) st = start(p, true, i);
+    for (int i = 0; i < servers && !st; i++) st = furnish_surely(p, i);
+    for (int i = 0; i < workers && !st; i++) st = start(p, false, i);
+    if (st) goto out;
+    *out = p;
+    p = NULL;
+out:
+    ps_close(p);
+    return st;
+}
+
+static void say_end(ps_link *l)
+{
+    /* Whoever does not hear it is killed below. */
+    if (l->c && !chan_unsent(l->c) && ps_link_send(l, PS_END, 0, 0, 0)) return;
+    if (l->c) (void)chan_work(l->c);
+}
+
+/* Waits for a process to end, until the deadline; then it is ended. */
+static void end(child *c, int64_t deadline)
+{
+    struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
+    int64_t left = (deadline - clock_now_ns()) / 1000000;
+
+    if (!c->pid) return;
+    if (poll(&fd, 1, left > 0 ? (int)left : 0) <= 0) os->kill(c->pid, SIGKILL);
+    spawn_wait(c->pid);
+    os->close(c->pidfd);
+    c->pid = 0;
+}
+
+void ps_close(ps *p)
+{
+    int64_t deadline = clock_deadline(LEAVE_MS);
+
+    if (!p) return;
+    for (int i = 0; i < LINKS; i++) say_end(&p->link[i]);
+    for (int i = 0; i < PS_SERVERS; i++) say_end(&p->to[i]);
+    for (int i = 0; i < PS_WORKERS; i++) end(&p->worker[i], deadline);
+    for (int i = 0; i < PS_SERVERS; i++) end(&p->server[i], deadline);
+    for (int i = 0; i < LINKS; i++) ps_link_close(&p->link[i]);
+    for (int i = 0; i < PS_SERVERS; i++) {
+        ps_link_close(&p->to[i]);
+        if (p->server_listener[i] >= 0) os->close(p->server_listener[i]);
+    }
+    if (p->listener >= 0) os->close(p->listener);
+    chan_end_free(p->end);
+    key_wipe(&p->plan.key);
+    ps_tickets_release(&p->tickets);
+    mem_free(p);
+}

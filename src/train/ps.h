@@ -1,0 +1,79 @@
+/* train/ps.h - parameter servers: training without waiting for each other.
+ *
+ *   coordinator   gives out the steps of an epoch, collects their sums, keeps a
+ *                 copy of the state; the process that called fit
+ *   servers       have the parameters, a range of the grid each, and update them
+ *   workers       pull the weights, compute a step's gradients, push them
+ *
+ * Each talks to the others over net/chan.h, on one host or several; nobody waits
+ * for anybody but for an answer. Steps are given out as workers ask for them
+ * (ps_tickets.h), so a slow worker does fewer of them, and a lost one costs
+ * nothing but what it had in hand, which is given out again: a server takes the
+ * gradients of a step only once. A server that is lost begins again with the
+ * coordinator's copy. The result depends on who was first: there is no promise
+ * of equal bytes here.
+ *
+ * ps_plan is what everybody knows; the rest is one function per role. */
+#ifndef TRAIN_PS_H
+#define TRAIN_PS_H
+
+#include "net/chan.h"
+#include "train/ps_tickets.h"
+#include "train/seat_work.h"
+#include "train/session.h"
+
+enum { PS_SERVERS = 64 };
+
+/* The session and its feed are the same in all processes: made by the same
+ * program, or inherited. */
+typedef struct ps_plan {
+    manta_session *s;
+    const seat_feed *feed;
+    int servers, workers;
+    char coordinator[TCP_TEXT]; /* "host:port" */
+    char server[PS_SERVERS][TCP_TEXT];
+    cluster_key key;
+    char job[FRAME_NAME];
+    pid_t parent; /* roles end when it is gone; 0: they do not ask */
+} ps_plan;
+
+/* ---- roles: until the coordinator says that it is over ---- */
+
+/* `listener` is a socket that listens at the server's place; it stays open. */
+manta_status ps_serve(const ps_plan *p, int server, int listener) MANTA_MUST_USE;
+manta_status ps_work(const ps_plan *p, int worker) MANTA_MUST_USE;
+
+/* ---- the coordinator ---- */
+
+typedef struct ps ps; /* opaque, see ps.c */
+
+typedef struct ps_event {
+    bool lost; /* else started */
+    bool server; /* else a worker */
+    int rank;
+    pid_t pid;
+    char cause[96];
+} ps_event;
+
+typedef struct ps_options {
+    int64_t staleness; /* bound of ps_tickets.h; negative: none */
+    int max_failures; /* losses of a process in a row without a step; 0: 3 */
+    int64_t snapshot_steps; /* the state is copied after so many; 0: 50 */
+} ps_options;
+
+/* Starts servers and workers on this host, with the session's state, and waits
+ * until the servers have it. The feed is borrowed. */
+manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
+                     ps **out) MANTA_MUST_USE;
+void ps_close(ps *p); /* ends them; accepts NULL */
+
+/* Begins steps `from` to `steps` of an epoch. */
+manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps) MANTA_MUST_USE;
+/* Waits for the next step that is done, whichever it is; its sums are added to
+ * the session's. False in *more: all were done before. */
+manta_status ps_next(ps *p, bool *more) MANTA_MUST_USE;
+/* Brings the session's state up to date. */
+manta_status ps_pull(ps *p) MANTA_MUST_USE;
+bool ps_take_event(ps *p, ps_event *e);
+
+#endif

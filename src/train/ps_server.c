@@ -1,0 +1,186 @@
+/* ps_server.c - a parameter server: weights out, gradients in. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/ps.h"
+#include "train/ps_link.h"
+#include "train/ps_part.h"
+
+enum {
+    LINKS = PS_WORKERS + 16, /* workers, the coordinator, and connections on their way */
+    RECENT = 4 * PS_WORKERS, /* steps remembered: each worker has one in hand */
+    LOOK_UP_MS = 500,
+};
+
+typedef struct server {
+    const ps_plan *plan;
+    manta_session *s;
+    ps_part part;
+    chan_end *end;
+    int listener;
+    size_t room;
+    ps_link link[LINKS]; /* c NULL: free */
+    bool loaded; /* the coordinator has given it a state */
+    bool over;
+    int64_t recent[RECENT]; /* steps whose gradients are in; -1: none */
+    int n_recent;
+} server;
+
+static bool is_recent(server *v, int64_t step)
+{
+    for (int i = 0; i < RECENT; i++) {
+        if (v->recent[i] == step) return true;
+    }
+    v->recent[v->n_recent++ % RECENT] = step;
+    return false;
+}
+
+/* One step of the optimizer, on this server's range. */
+static void update(server *v, const char *bytes)
+{
+    manta_session *s = v->s;
+    apply *a = &s->a;
+
+    ps_part_set_slot(&v->part, s->slots[0], bytes);
+    s->used[0] = s->slots[0];
+    apply_begin(a, s->state, s->state, 1, s->used);
+    if (apply_needs_norms(a)) { /* then it is the only server: ps_open() sees to that */
+        apply_norms(a, v->part.lo, v->part.hi);
+        apply_factors(a);
+    }
+    apply_params(a, v->part.lo, v->part.hi);
+    if (v->part.first) apply_stats(a, 0, s->l.stat_blocks);
+    apply_finish(a);
+}
+
+static manta_status expect_size(const ps_link *l, size_t n)
+{
+    if (l->head.length == n) return MANTA_OK;
+    return manta_fail(MANTA_ECORRUPT, "%s: a message of %llu bytes, expected %zu: another model?",
+                      chan_name(l->c), (unsigned long long)l->head.length, n);
+}
+
+static manta_status load(server *v, ps_link *l)
+{
+    TRY(expect_size(l, ps_part_state_size(&v->part)));
+    ps_part_set_state(&v->part, v->s->state, l->in);
+    for (int i = 0; i < RECENT; i++) v->recent[i] = -1;
+    v->loaded = true;
+    return ps_link_send(l, PS_LOADED, 0, 0, 0);
+}
+
+static manta_status push(server *v, ps_link *l)
+{
+    TRY(expect_size(l, ps_part_slot_size(&v->part)));
+    if (!is_recent(v, (int64_t)l->head.step)) update(v, l->in);
+    return ps_link_send(l, PS_PUSHED, (int64_t)l->head.step, 0, 0);
+}
+
+static manta_status set_rate(server *v, const ps_link *l)
+{
+    TRY(expect_size(l, sizeof(double)));
+    memcpy(&layout_run(&v->s->l, v->s->state)->learning_rate, l->in, sizeof(double));
+    return MANTA_OK;
+}
+
+static manta_status answer(server *v, ps_link *l)
+{
+    bool needs_state = l->head.kind == PS_PULL || l->head.kind == PS_PUSH || l->head.kind == PS_STATE;
+
+    /* Before the state is there nobody has reason to ask: workers are told to come afterwards. */
+    if (needs_state && !v->loaded) return manta_fail(MANTA_EBUSY, "%s: not loaded yet", chan_name(l->c));
+    switch ((int)l->head.kind) {
+    case PS_PULL:
+        ps_part_get_weights(&v->part, v->s->state, l->out);
+        return ps_link_send(l, PS_WEIGHTS, layout_run(&v->s->l, v->s->state)->calls, 0,
+                            ps_part_weights_size(&v->part));
+    case PS_PUSH: return push(v, l);
+    case PS_LOAD: return load(v, l);
+    case PS_RATE: return set_rate(v, l);
+    case PS_STATE:
+        ps_part_get_state(&v->part, v->s->state, l->out);
+        return ps_link_send(l, PS_STATE, 0, 0, ps_part_state_size(&v->part));
+    case PS_END: v->over = true; return MANTA_OK;
+    default: return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
+    }
+}
+
+static manta_status take_new(server *v)
+{
+    for (;;) {
+        chan *c;
+        manta_status st = chan_accept(v->end, v->listener, &c);
+        int i = 0;
+        if (st) return st == MANTA_EBUSY ? MANTA_OK : st;
+        while (i < LINKS && v->link[i].c) i++;
+        if (i == LINKS) {
+            chan_close(c);
+            continue;
+        }
+        TRY(ps_link_open(&v->link[i], c, v->room));
+    }
+}
+
+/* A connection that fails is closed; the server goes on. */
+static void listen_to(server *v, ps_link *l)
+{
+    for (;;) {
+        bool whole;
+        manta_status st = ps_link_receive(l, &whole);
+        if (!st && !whole) return;
+        if (!st) st = answer(v, l);
+        if (!st) continue;
+        log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+        ps_link_close(l);
+        return;
+    }
+}
+
+static manta_status serve(server *v)
+{
+    while (!v->over) {
+        struct pollfd fd = {.fd = v->listener, .events = POLLIN};
+        chan_item items[LINKS];
+        manta_status st;
+        for (int i = 0; i < LINKS; i++) items[i] = (chan_item){.c = v->link[i].c, .read = true};
+        st = chan_wait(items, LINKS, &fd, 1, clock_deadline(LOOK_UP_MS));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+        if (v->plan->parent && getppid() != v->plan->parent) return MANTA_OK;
+        if (fd.revents) TRY(take_new(v));
+        for (int i = 0; i < LINKS && !v->over; i++) {
+            if (v->link[i].c && items[i].c && items[i].ready) listen_to(v, &v->link[i]);
+        }
+    }
+    return MANTA_OK;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+manta_status ps_serve(const ps_plan *p, int number, int listener)
+{
+    server *v = mem_new(sizeof *v);
+    char node[FRAME_NAME];
+    manta_status st;
+
+    *v = (server){.plan = p, .s = p->s, .listener = listener};
+    v->part = ps_part_of(&p->s->l, number, p->servers);
+    v->room = larger(ps_part_state_size(&v->part), ps_part_slot_size(&v->part));
+    for (int i = 0; i < RECENT; i++) v->recent[i] = -1;
+    snprintf(node, sizeof node, "ps/%d", number);
+    if ((st = session_local(p->s))) goto out;
+    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = true}, &p->key, &v->end);
+    if (!st) st = serve(v);
+out:
+    for (int i = 0; i < LINKS; i++) ps_link_close(&v->link[i]);
+    chan_end_free(v->end);
+    mem_free(v);
+    return st;
+}

@@ -1,0 +1,276 @@
+/* Parameter servers. Where nobody is ahead of anybody (one worker, or no
+ * staleness allowed) the result is that of one process, byte by byte; where
+ * they are, every step is still done once and the model learns. Workers and
+ * servers may be killed. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "train/group_fixture.h"
+#include "train/ps_tickets.h"
+
+static void assert_childless(void)
+{
+    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+/* ---- tickets ---- */
+
+/* Workers that take, finish and are lost at random: every step is done once,
+ * and never is one given out while one more than `bound` before it is not done. */
+static void every_step_is_done_once(void **state)
+{
+    enum { STEPS = 200, WORKERS = 5 };
+    rng_key key = rng_make(1, 2);
+    uint64_t draws = 0;
+
+    (void)state;
+    for (int64_t bound = -1; bound < 8; bound++) {
+        int64_t held[WORKERS] = {-1, -1, -1, -1, -1};
+        int done[STEPS] = {0};
+        ps_tickets t;
+        assert_ok(ps_tickets_init(&t, STEPS, bound));
+        while (!ps_tickets_over(&t)) {
+            uint32_t r = rng_at(key, draws++).w[0];
+            int w = (int)(r % WORKERS), what = (int)(r / WORKERS % 8);
+            if (held[w] < 0) {
+                held[w] = ps_tickets_take(&t, w);
+                for (int64_t i = 0; bound >= 0 && i < held[w] - bound; i++) assert_int_equal(done[i], 1);
+            } else if (what == 0) {
+                ps_tickets_lose(&t, w);
+                held[w] = -1;
+            } else if (what > 3) {
+                assert_false(ps_tickets_done(&t, w, held[w] + 1));
+                assert_true(ps_tickets_done(&t, w, held[w]));
+                done[held[w]]++;
+                held[w] = -1;
+            }
+        }
+        for (int i = 0; i < STEPS; i++) assert_int_equal(done[i], 1);
+        ps_tickets_release(&t);
+    }
+}
+
+/* The step that others are held back by comes first. */
+static void a_lost_step_is_given_out_first(void **state)
+{
+    ps_tickets t;
+
+    (void)state;
+    assert_ok(ps_tickets_init(&t, 10, 1));
+    assert_int_equal(ps_tickets_take(&t, 0), 0);
+    assert_int_equal(ps_tickets_take(&t, 1), 1);
+    assert_int_equal(ps_tickets_take(&t, 2), -1);
+    assert_int_equal(ps_tickets_take(&t, 1), -1); /* it has one */
+    ps_tickets_lose(&t, 1);
+    ps_tickets_lose(&t, 0);
+    assert_int_equal(ps_tickets_take(&t, 2), 0);
+    assert_false(ps_tickets_done(&t, 0, 0));
+    assert_int_equal(ps_tickets_take(&t, 1), 1);
+    assert_true(ps_tickets_done(&t, 2, 0));
+    assert_int_equal(ps_tickets_take(&t, 0), 2);
+    ps_tickets_release(&t);
+}
+
+/* ---- trainings ---- */
+
+static training served(int workers, int servers, int64_t staleness)
+{
+    return (training){.workers = workers,
+                      .servers = servers,
+                      .staleness = staleness,
+                      .validate = true,
+                      .global_batch = 16,
+                      .epochs = 3};
+}
+
+static outcome alone(bool hard)
+{
+    return train(&(training){.shards = 1, .hard = hard, .validate = true, .global_batch = 16, .epochs = 3});
+}
+
+static void one_worker_is_one_process(void **state)
+{
+    (void)state;
+    for (int hard = 0; hard < 2; hard++) {
+        training t = served(1, 1, 0);
+        outcome golden = alone(hard), o;
+        t.hard = hard;
+        o = train(&t);
+        assert_same_outcome(&golden, &o);
+        assert_childless();
+        mem_try_free(o.state);
+        if (!hard) {
+            t = served(1, 3, 0);
+            o = train(&t);
+            assert_same_outcome(&golden, &o);
+            mem_try_free(o.state);
+        }
+        mem_try_free(golden.state);
+    }
+}
+
+/* Each step waits for all before it, whoever does it. */
+static void without_staleness_it_is_one_process(void **state)
+{
+    training t = served(3, 2, 1);
+    outcome golden = alone(false), o = train(&t);
+
+    (void)state;
+    assert_same_outcome(&golden, &o);
+    assert_childless();
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+}
+
+typedef struct watcher {
+    int64_t steps;
+    int started, lost;
+    int64_t pid[8];
+    int64_t kill_at; /* this step: worker 0 */
+    int64_t kill_server_at;
+} watcher;
+
+/* The servers are children too, but no events tell of their start: the first
+ * child that is no worker. */
+static pid_t find_server(const watcher *w)
+{
+    char path[64];
+    long pid = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (fscanf(f, "%ld", &pid) == 1 && (pid == w->pid[0] || pid == w->pid[1])) continue;
+    fclose(f);
+    assert_true(pid > 0 && pid != w->pid[0] && pid != w->pid[1]);
+    return (pid_t)pid;
+}
+
+static bool watch_it(void *user, manta_session *s, const manta_event *e)
+{
+    watcher *w = user;
+
+    (void)s;
+    if (e->kind == MANTA_EVENT_WORKER) {
+        w->started++;
+        w->pid[e->rank] = e->pid;
+    }
+    w->lost += e->kind == MANTA_EVENT_RECOVERED;
+    if (e->kind == MANTA_EVENT_STEP && ++w->steps == w->kill_at)
+        assert_int_equal(kill((pid_t)w->pid[0], SIGKILL), 0);
+    if (e->kind == MANTA_EVENT_STEP && w->steps == w->kill_server_at)
+        assert_int_equal(kill(find_server(w), SIGKILL), 0);
+    return true;
+}
+
+/* No bytes are promised; that it learns is. */
+static void assert_learned(const outcome *o)
+{
+    if (o->st) fail_msg("%s: %s", manta_status_name(o->st), o->error.text);
+    assert_true(manta_metrics_get(&o->metrics, "loss") < 1.35); /* chance is ln 4 = 1.386 */
+    assert_true(isfinite(manta_metrics_get(&o->metrics, "val_loss")));
+}
+
+static void several_that_do_not_wait(void **state)
+{
+    watcher w = {0};
+    training t = served(3, 2, 0);
+    outcome o;
+
+    (void)state;
+    t.event = watch_it;
+    t.user = &w;
+    o = train(&t);
+    assert_learned(&o);
+    assert_int_equal(w.steps, 3 * 6); /* 90 samples in batches of 16 */
+    assert_int_equal(w.started, 3);
+    assert_int_equal(w.lost, 0);
+    assert_childless();
+    mem_try_free(o.state);
+}
+
+/* What it had in hand is done again, and counted once: the same weights. */
+static void a_lost_worker_costs_nothing(void **state)
+{
+    watcher w = {.kill_at = 4};
+    training t = served(1, 1, 0);
+    outcome golden = alone(false), o;
+
+    (void)state;
+    t.event = watch_it;
+    t.user = &w;
+    o = train(&t);
+    if (o.st) fail_msg("%s", o.error.text);
+    assert_int_equal(w.steps, 3 * 6);
+    assert_int_equal(w.started, 2);
+    assert_int_equal(w.lost, 1);
+    assert_true(fabs(manta_metrics_get(&o.metrics, "val_loss") -
+                     manta_metrics_get(&golden.metrics, "val_loss")) < 1e-12);
+    assert_childless();
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+}
+
+static void a_lost_server_begins_with_the_last_copy(void **state)
+{
+    watcher w = {.kill_server_at = 7};
+    training t = served(2, 2, 0);
+    outcome o;
+
+    (void)state;
+    t.event = watch_it;
+    t.user = &w;
+    o = train(&t);
+    assert_learned(&o);
+    assert_int_equal(w.steps, 3 * 6);
+    assert_int_equal(w.lost, 1);
+    assert_childless();
+    mem_try_free(o.state);
+}
+
+static void what_cannot_be_is_told(void **state)
+{
+    training t = served(2, 2, 0);
+    outcome o;
+
+    (void)state;
+    t.hard = true;
+    o = train(&t);
+    assert_int_equal(o.st, MANTA_EUNSUPPORTED);
+    assert_non_null(strstr(o.error.text, "one parameter server, not 2"));
+    mem_try_free(o.state);
+    t.hard = false;
+    labels[60] = CLASSES;
+    o = train(&t);
+    labels[60] = (60 * 7) % CLASSES;
+    assert_int_equal(o.st, MANTA_EINVAL);
+    assert_non_null(strstr(o.error.text, "worker "));
+    assert_non_null(strstr(o.error.text, " of epoch 1: "));
+    mem_try_free(o.state);
+    t.servers = 65;
+    o = train(&t);
+    assert_int_equal(o.st, MANTA_EINVAL);
+    mem_try_free(o.state);
+    assert_childless();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_step_is_done_once),
+        cmocka_unit_test(a_lost_step_is_given_out_first),
+        cmocka_unit_test(one_worker_is_one_process),
+        cmocka_unit_test(without_staleness_it_is_one_process),
+        cmocka_unit_test(several_that_do_not_wait),
+        cmocka_unit_test(a_lost_worker_costs_nothing),
+        cmocka_unit_test(a_lost_server_begins_with_the_last_copy),
+        cmocka_unit_test(what_cannot_be_is_told),
+    };
+
+    make_data();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
