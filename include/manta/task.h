@@ -79,6 +79,8 @@ typedef struct manta_node_options {
     const char *spill_folder; /* where objects go that memory has no room for; NULL: $TMPDIR, or
                                /var/tmp; "": nowhere, a full store is an error at once */
     uint64_t spill_limit; /* most bytes on disk; 0: as many as the disk has room for */
+    uint64_t lineage_memory; /* bytes that a process may use to remember calls whose results are
+                              large, so that they can be made again; 0: 64 MiB */
     bool in_process; /* no other process: calls run at once, inside manta_remote() */
     /* Which node. "local": one of this program's own. "auto": the one that `manta
      * start` began, and an error when there is none. A path or a pid: that node. NULL
@@ -436,7 +438,7 @@ typedef enum manta_failure_kind {
     MANTA_FAILED_ACTOR, /* the actor is dead for good */
     MANTA_FAILED_UNKNOWN, /* the actor died during the call: it may have happened or not */
     MANTA_FAILED_CANCELLED,
-    MANTA_FAILED_LOST, /* the process that was to make the object is gone */
+    MANTA_FAILED_LOST, /* its bytes are gone, or the process that was to make it is */
     MANTA_FAILED_FULL, /* the store has no room */
     MANTA_FAILED_IMPOSSIBLE, /* no node could ever run it; said at submit */
     MANTA_FAILED_NODE, /* the node is gone, or there is none */

@@ -131,22 +131,6 @@ static void segment_drop(store *s, segment *g)
     segment_free(g);
 }
 
-/* Unmaps a segment that is not in use; how often it had been given. */
-static uint32_t segment_close(store *s, segment *g)
-{
-    uint32_t n = g->given;
-    if (!g->own) {
-        segment_drop(s, g);
-        return n;
-    }
-    shm_unmap(g->at, g->size);
-    g->at = NULL;
-    g->given = 0;
-    g->asked = false;
-    g->retired = true;
-    return n;
-}
-
 /* An empty segment goes back when it cannot be written any more, or when
  * another empty one is left for what comes next: its pages are warm, so one is
  * kept. */
@@ -162,6 +146,24 @@ static void shrink(store *s, segment *emptied)
     vec_remove(&s->own, place);
     segment_drop(s, emptied);
     s->source.give_back(s->source.ctx, id);
+}
+
+/* Unmaps a segment that is not in use; how often it had been given. One of our
+ * own that is empty goes back altogether. */
+static uint32_t segment_close(store *s, segment *g)
+{
+    uint32_t n = g->given;
+    if (!g->own) {
+        segment_drop(s, g);
+        return n;
+    }
+    shm_unmap(g->at, g->size);
+    g->at = NULL;
+    g->given = 0;
+    g->asked = false;
+    g->retired = true;
+    if (g->book.used == 0) shrink(s, g);
+    return n;
 }
 
 void store_give(store *s, store_place place)

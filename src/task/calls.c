@@ -21,6 +21,7 @@
 #define MOST_SENT   256 /* calls sent ahead to one worker */
 #define MOST_WANTED 64 /* leases asked for at once */
 #define INLINE_MOST 16000 /* bytes of arguments inside one message */
+#define MOST_LOST   8 /* times that a call waits for arguments that were lost */
 #define FEW         16 /* arguments that need no memory while they are looked at */
 
 /* ---- shapes ---- */
@@ -62,7 +63,7 @@ static void unpin_inner(const value *v)
     }
 }
 
-static void call_free(call *c)
+void call_release(call *c)
 {
     list_remove(&c->link);
     for (int i = 0; i < c->n_args; i++) {
@@ -76,6 +77,11 @@ static void call_free(call *c)
     if (handle) object_unpin(handle);
     mem_free(c->label);
     mem_free(c);
+}
+
+static void call_free(call *c)
+{
+    call_release(c);
     rt->done++;
 }
 
@@ -88,6 +94,7 @@ static void call_fail(call *c, const manta_failure *f)
         object *o = object_find(id + (uint64_t)i);
         if (o && o->state == OBJECT_PENDING) object_fail(o, f);
     }
+    rebuild_failed(c);
     call_free(c);
 }
 
@@ -297,6 +304,19 @@ void call_argument_ready(call *c)
     if (--c->missing == 0) call_ready(c);
 }
 
+void call_resume(call *c)
+{
+    c->missing = 1; /* not ready before the last argument was looked at */
+    for (int i = 0; i < c->n_args; i++) {
+        object *o = c->args[i].o;
+        if (!o || o->state != OBJECT_PENDING) continue;
+        c->missing++;
+        vec_push(&o->waiting, c);
+        object_want(o);
+    }
+    call_argument_ready(c);
+}
+
 /* ---- submitting ---- */
 
 /* The values of the arguments that are no references; large ones become
@@ -454,15 +474,8 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     if (options && options->name) c->label = mem_strdup(options->name);
     if (!actor) c->shape = shape_find(&amount);
     for (int i = 0; i < results; i++) object_find(c->id + (uint64_t)i)->maker = c;
-    for (int i = 0; i < n_args; i++) {
-        object *o = c->args[i].o;
-        if (!o || o->state != OBJECT_PENDING) continue;
-        c->missing++;
-        vec_push(&o->waiting, c);
-        object_want(o);
-    }
     if (actor && !rt->is_local) enqueue(c, false);
-    if (c->missing == 0) call_ready(c);
+    call_resume(c);
 }
 
 /* ---- answers ---- */
@@ -559,7 +572,10 @@ static void take_results(call *c, wire *w)
     }
     vec_release(&values);
     map_u64_release(&failures);
-    call_free(c);
+    if (rebuild_keep(c))
+        rt->done++;
+    else
+        call_free(c);
 }
 
 void call_finish(peer *from, wire *w, proto_kind kind)
@@ -588,7 +604,13 @@ void call_finish(peer *from, wire *w, proto_kind kind)
     if (wire_end(w, "failure")) f = failure_here(MANTA_FAILED_TASK, MANTA_ECORRUPT, c->fn->name);
     if (f.kind == MANTA_FAILED_TASK)
         call_again(c, RETRY_FUNCTION_FAILED, true, &f);
-    else
+    else if (f.kind == MANTA_FAILED_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
+        c->is_sent = false;
+        c->at = NULL;
+        if (c->actor) enqueue(c, true);
+        (void)rebuild_arguments(c);
+        call_resume(c);
+    } else
         call_fail(c, &f);
 }
 
@@ -736,6 +758,7 @@ bool call_cancel(call *c, unsigned how)
 
 void calls_release(void)
 {
+    rebuild_release();
     for (size_t i = 0; i < rt->objects.n; i++) {
         object *o = rt->objects.at[i].value;
         call *c = o->maker;

@@ -29,6 +29,7 @@ struct manta_task {
     peer *caller; /* NULL: the daemon, or this process */
     incoming *call;
     bool is_stream;
+    bool is_lost; /* an argument cannot be read */
     uint64_t yielded;
     arena memory; /* of the arguments' table and the small results */
 };
@@ -199,7 +200,9 @@ static manta_status read_arguments(manta_task *t, wire *w)
         value_take(w, &v);
         if (w->broken) break;
         if (v.place.segment) {
-            TRY(store_pin(rt->store, v.place, (size_t)v.size, &v.at));
+            manta_status st = store_pin(rt->store, v.place, (size_t)v.size, &v.at);
+            t->is_lost = st == MANTA_ENOENT || st == MANTA_EIO; /* the caller can do something about it */
+            if (st) return st;
             if (v.kind == MANTA_KIND_STR && ((const char *)v.at)[v.size - 1] != 0) {
                 store_unpin(rt->store, v.place);
                 return manta_fail(MANTA_ECORRUPT, "a text without an end");
@@ -519,8 +522,10 @@ void exec_run(incoming *in, buf *answer)
         st = manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t.name,
                         t.n_results, total);
     if (st) {
-        f = failure_here(atomic_load(&in->cancelled) ? MANTA_FAILED_CANCELLED : MANTA_FAILED_TASK, st,
-                         t.name);
+        f = failure_here(atomic_load(&in->cancelled) ? MANTA_FAILED_CANCELLED
+                         : t.is_lost                 ? MANTA_FAILED_LOST
+                                                     : MANTA_FAILED_TASK,
+                         st, t.name);
         if (t.self && !t.id) { /* a constructor */
             t.self->failed = true;
             t.self->failure = f;

@@ -270,6 +270,7 @@ static void object_free(object *o)
     if (o->is_pinned || o->unsealed) store_unpin(rt->store, o->v.place);
     if (o->is_own && !o->exported) store_give(rt->store, o->v.place);
     actor_forget(o->id);
+    rebuild_dropped(o->id);
     mem_free(o->failure);
     vec_release(&o->waiting);
     mem_free(o);

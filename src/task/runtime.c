@@ -649,6 +649,13 @@ static void on_daemon_message(wire *w, int *fds, int n_fds)
         break;
     }
     case PROTO_SEGMENT_GONE: store_forget(rt->store, wire_u64(w)); break;
+    case PROTO_REBUILD: {
+        char why[256];
+        uint64_t id = wire_u64(w);
+        wire_text(w, why, sizeof why);
+        if (!wire_end(w, "object")) rebuild_object(id, why);
+        break;
+    }
     case PROTO_SEGMENT_ASK: {
         uint64_t id = wire_u64(w);
         if (!wire_end(w, "segment")) segment_let_go(NULL, id, store_ask(rt->store, id));

@@ -74,6 +74,7 @@ typedef struct function {
 typedef struct call_arg {
     value v;
     object *o; /* resolved before the call; NULL: v is the value */
+    uint64_t id; /* of a call that ended and is kept: the object that o was (rebuild.c) */
 } call_arg;
 
 struct call {
@@ -192,6 +193,8 @@ typedef struct runtime {
     VEC(peer *) graves; /* peers that ended; freed at the end */
     MAP_U64(object *) objects;
     MAP_U64(store_place) given; /* blocks of exported objects, until the daemon frees them */
+    MAP_U64(call *) kept; /* calls that ended, to be run again when their results are lost */
+    struct lineage *lineage; /* NULL: nothing was kept yet */
     MAP(function *) functions;
     VEC(shape *) shapes;
     MAP_U64(actor_link *) actors;
@@ -319,6 +322,23 @@ manta_status group_shape(manta_group group, int bundle, sched_shape *to,
 bool group_is_gone(uint64_t id, manta_failure *why);
 void group_gone(uint64_t id);
 void groups_release(void);
+
+/* Gives back a call that is in no list and counts no more. */
+void call_release(call *c);
+/* Goes on with a call that waits for its arguments, or does not any more. */
+void call_resume(call *c);
+
+/* rebuild.c */
+extern size_t rebuild_limit; /* bytes of calls that a process keeps; 0: none */
+/* A call has ended well: false when it is not kept, and is to be freed. */
+bool rebuild_keep(call *c);
+void rebuild_failed(const call *c); /* a call fails */
+void rebuild_dropped(uint64_t id); /* an object's entry goes */
+void rebuild_object(uint64_t id, const char *reason); /* the daemon asks for it */
+/* Reading the object failed with st: whether it is to be awaited once more. */
+bool rebuild_missed(object *o, manta_status st);
+bool rebuild_arguments(call *c);
+void rebuild_release(void);
 
 /* actors.c */
 actor_link *actor_find_link(uint64_t id);

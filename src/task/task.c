@@ -19,6 +19,7 @@
 #define STOP_LIMIT_MS 1000
 #define PRESTART_MOST 4
 #define FLOOR_MOST    (256u << 20)
+#define MOST_LOST     8 /* times that a get waits for an object that was lost */
 
 /* ---- start and end ---- */
 
@@ -62,6 +63,8 @@ manta_status node_config_of(const manta_node_options *o, node_config *c)
         return manta_fail(MANTA_EINVAL, "spill_folder: a path of more than %zu bytes",
                           sizeof c->spill_folder - 1);
     memcpy(c->spill_folder, folder, strlen(folder));
+    rebuild_limit =
+        o && o->lineage_memory ? (size_t)o->lineage_memory : (size_t)64 << 20; /* workers are forks */
     c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
     c->worker_memory = o ? o->worker_memory : 0;
     c->memory_floor = o && o->memory_floor ? o->memory_floor : memory / 100;
@@ -330,14 +333,19 @@ static manta_status await(manta_ref ref, int64_t timeout_ms, bool map, object **
     if (!o) return manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
     if (o->unsealed) return manta_fail(MANTA_EINVAL, "the object is not sealed");
     o->pins++;
-    manta_status st = MANTA_OK;
-    if (o->state == OBJECT_PENDING) {
-        object_want(o);
-        st = rt_await(object_settled, o, timeout_ms);
-        if (st == MANTA_ETIMEDOUT) st = timed_out(o, timeout_ms);
+    manta_status st;
+    for (int tries = 0;; tries++) {
+        st = MANTA_OK;
+        if (o->state == OBJECT_PENDING) {
+            object_want(o);
+            st = rt_await(object_settled, o, timeout_ms);
+            if (st == MANTA_ETIMEDOUT) st = timed_out(o, timeout_ms);
+        }
+        if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
+        if (st || !map) break;
+        st = object_map(o);
+        if (!st || tries == MOST_LOST || !rebuild_missed(o, st)) break;
     }
-    if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
-    if (!st && map) st = object_map(o);
     if (st)
         object_unpin(o);
     else

@@ -291,6 +291,141 @@ static void survive(void)
     until_empty();
 }
 
+/* ---- loss: files that were spilled to are damaged ---- */
+
+static char folder[] = "/tmp/manta-objects-XXXXXX";
+
+/* Writes over all that the daemon has on disk. Returns how many files. */
+static int damage(void)
+{
+    char path[64], file[320], to[512];
+    int n = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", info().daemon_pid);
+    DIR *d = opendir(path);
+    CHECK(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
+        ssize_t len = readlink(file, to, sizeof to - 1);
+        if (len <= 0 || strncmp(to, folder, strlen(folder)) != 0) continue;
+        int fd = open(file, O_RDWR | O_CLOEXEC);
+        CHECK(fd >= 0 && pwrite(fd, "damage", 6, 12345) == 6);
+        close(fd);
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+/* Puts until all that was there before is on disk, damages it, and lets go. */
+static void lose_all(void)
+{
+    manta_ref more[10];
+    for (int i = 0; i < 10; i++) {
+        more[i] = put_filled(LARGE, 500 + i);
+        OK(manta_get(more[i], 0));
+    }
+    CHECK(damage() > 0);
+    manta_release_all(more, 10);
+}
+
+/* The sum of two arrays, element by element. */
+static manta_status add(manta_task *t)
+{
+    manta_array a, b, c;
+    int x, y;
+    manta_status st;
+    if ((st = manta_arg_array(t, 0, &a)) || (st = manta_arg_array(t, 1, &b)) ||
+        (st = manta_return_create(t, 0, MANTA_DTYPE_U8, 1, a.shape, &c)))
+        return st;
+    memcpy(&x, a.data, sizeof x);
+    memcpy(&y, b.data, sizeof y);
+    fill(c.data, c.shape[0], x + y);
+    return MANTA_OK;
+}
+MANTA_REMOTE(add)
+
+static void lost(void)
+{
+    manta_failure f;
+    int64_t v;
+    manta_ref put = put_filled(LARGE, 1), a = manta_remote(make, manta_i64(2)),
+              b = manta_remote(make, manta_i64(3));
+    manta_ref c = manta_remote(add, a, b), d = manta_remote(add, c, a);
+    OK(manta_get(d, 60000));
+    manta_release(b); /* only its call is remembered now */
+    lose_all();
+    /* A result is made again, with what it was made from; a put is not. */
+    CHECK(reads_as(d, 2 + 3 + 2));
+    manta_array x;
+    CHECK(manta_get_array(put, &x, 60000) == MANTA_EIO);
+    CHECK(strstr(manta_error_text(), "is lost") && strstr(manta_error_text(), "checksum"));
+    manta_failure_get(put, &f);
+    CHECK(f.kind == MANTA_FAILED_LOST && f.pid == getpid());
+    manta_release(d);
+    /* As arguments, which a worker finds out. */
+    d = manta_remote(add, c, a);
+    OK(manta_get(d, 60000));
+    lose_all();
+    manta_ref s = manta_remote(sum, a, c, d);
+    OK(manta_get_i64(s, &v, 60000));
+    CHECK(v == 2 + 5 + 7);
+    manta_release(s);
+    s = manta_remote(sum, a, put);
+    CHECK(manta_get_i64(s, &v, 60000) == MANTA_EIO);
+    manta_release(s);
+    manta_release(put);
+    manta_release(a);
+    manta_release(c);
+    manta_release(d);
+    until_empty();
+}
+
+/* As often as it may, and not at all when it may not. */
+static void lost_often(void)
+{
+    manta_array x;
+    manta_task_options once = {.max_retries = 1}, never = {.max_retries = MANTA_NONE};
+    manta_ref a = manta_remote_with(&once, make, manta_i64(4)),
+              b = manta_remote_with(&never, make, manta_i64(5));
+    OK(manta_get(a, 60000));
+    OK(manta_get(b, 60000));
+    lose_all();
+    OK(manta_get_copy(a, &x, 60000));
+    CHECK(is_filled(x.data, LARGE, 4));
+    free(x.data);
+    CHECK(manta_get_array(b, &x, 60000) == MANTA_EIO && strstr(manta_error_text(), "not remembered"));
+    lose_all();
+    CHECK(manta_get_array(a, &x, 60000) == MANTA_EIO && strstr(manta_error_text(), "as often as it may"));
+    manta_release(a);
+    manta_release(b);
+    until_empty();
+}
+
+/* What another process put is lost for good, and says so; also when that
+ * process is dead. */
+static void lost_abroad(void)
+{
+    for (int killed = 0; killed < 2; killed++) {
+        manta_ref r[2];
+        const manta_ref *inner;
+        manta_array x;
+        size_t n;
+        int64_t pid, v;
+        manta_remote_n(2, r, NULL, make_refs);
+        OK(manta_get_refs(r[0], &inner, &n, 60000));
+        OK(manta_get_i64(r[1], &pid, 60000));
+        if (killed) kill((pid_t)pid, SIGKILL);
+        for (double begin = now(); killed && kill((pid_t)pid, 0) == 0;) CHECK(now() - begin < 60);
+        lose_all();
+        CHECK(manta_get_array(inner[0], &x, 60000) == (killed ? MANTA_EDIED : MANTA_EIO));
+        CHECK(strstr(manta_error_text(), killed ? "its owner" : "is lost"));
+        OK(manta_get_i64(inner[1], &v, 60000)); /* small ones are the daemon's */
+        CHECK(v == 78);
+        manta_release_all(r, 2);
+    }
+    until_empty();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -302,12 +437,14 @@ static const struct {
                  {"disk_full", no_room, NULL, 2 * LARGE},
                  {"no_disk", no_room, "/nowhere/at/all", 0},
                  {"no_spilling", no_room, "", 0},
-                 {"survive", survive, NULL, 0}};
+                 {"survive", survive, NULL, 0},
+                 {"lost", lost, NULL, 0},
+                 {"lost_often", lost_often, NULL, 0},
+                 {"lost_abroad", lost_abroad, NULL, 0}};
 
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    char folder[] = "/tmp/manta-objects-XXXXXX";
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (strcmp(scenarios[i].name, name)) continue;
         CHECK(mkdtemp(folder));

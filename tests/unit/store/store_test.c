@@ -244,6 +244,10 @@ static void a_segment_is_let_go(void **state)
     int before = s.given_back;
     store_give(w, place);
     assert_int_equal(s.given_back, before + 1);
+    /* An empty one that is asked for goes altogether. */
+    give(w, next);
+    assert_int_equal(store_ask(w, next.segment), 1);
+    assert_int_equal(s.given_back, before + 2);
     store_free(w);
     store_free(r);
     source_release(&s);
