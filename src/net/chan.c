@@ -886,7 +886,8 @@ manta_status chan_await_open(chan *c, int64_t deadline)
         chan_item it = {.c = c, .read = true};
         TRY(chan_work(c));
         if (chan_is_open(c)) break;
-        if (chan_wait(&it, 1, NULL, 0, deadline)) return timed_out(c, "it was not ready");
+        if (chan_wait(&it, 1, NULL, 0, deadline) || clock_now_ns() >= deadline)
+            return timed_out(c, "it was not ready");
     }
     return MANTA_OK;
 }
@@ -919,6 +920,8 @@ manta_status chan_exchange(chan *to, const frame *f, const void *data, size_t n,
     chan_part part = {.data = data, .n = n};
     bool begun = false, done = !from;
     size_t received = 0;
+    /* Who asks with a deadline that has passed wants what is here. */
+    int64_t late = clock_now_ns() < deadline ? deadline : CLOCK_NEVER;
 
     if (to) TRY(chan_post(to, f, &part, 1, true));
     for (;;) {
@@ -927,7 +930,7 @@ manta_status chan_exchange(chan *to, const frame *f, const void *data, size_t n,
         if (to) TRY(chan_work(to));
         if (!done) TRY(recv_some(from, got, out, size, &received, &begun, &done));
         if (done && (!to || !chan_unsent(to))) return MANTA_OK;
-        if (chan_wait(items, 2, NULL, 0, deadline))
+        if (chan_wait(items, 2, NULL, 0, deadline) || clock_now_ns() >= late)
             return done ? timed_out(to, "it did not take a message")
                         : timed_out(from, "it did not send a message");
     }

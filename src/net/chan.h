@@ -135,7 +135,9 @@ typedef struct chan_item {
 /* Works on all channels and waits until one may be read, has sent all it had,
  * has become open, or has failed; or one of the descriptors is readable
  * (revents is set); or the deadline (base/clock.h) has passed: MANTA_ETIMEDOUT,
- * no sentence. Failures are found by the next call of the channel. */
+ * no sentence. Failures are found by the next call of the channel. While bytes
+ * trickle in it says MANTA_OK also past the deadline: who has one looks at the
+ * clock. */
 manta_status chan_wait(chan_item *items, int n, struct pollfd *fds, int n_fds, int64_t deadline);
 
 /* ---- one thing at a time ---- */

@@ -15,6 +15,8 @@
 
 enum { TIMEOUT_MS = 600000, FAREWELL_MS = 2000 };
 
+cluster_plan cluster_crash_plan;
+
 /* ---- opening ---- */
 
 /* The same for all processes of a cluster: made of who belongs to it. */
@@ -344,6 +346,7 @@ static manta_status await_end(manta_cluster *c)
 {
     int64_t begin = clock_now_ns(), deadline = clock_deadline(c->timeout_ms);
 
+    cluster_crash(CLUSTER_CRASH_END_BEGIN);
     c->digest = cluster_digest(c);
     post_all(c, CLUSTER_DONE, &c->digest, sizeof c->digest);
     for (;;) {

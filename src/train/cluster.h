@@ -25,6 +25,8 @@
 #ifndef TRAIN_CLUSTER_H
 #define TRAIN_CLUSTER_H
 
+#include <signal.h>
+
 #include <manta/cluster.h>
 
 #include "net/chan.h"
@@ -134,6 +136,45 @@ struct manta_cluster {
     double recovered_ms;
     char recovered_cause[400];
 };
+
+/* ---- for tests ---- */
+
+#define CLUSTER_CRASH_POINTS(X)                                                                              \
+    X(MEET_BEGIN)                                                                                            \
+    X(MEET_GATHERED)                                                                                         \
+    X(SYNC_POSTED)                                                                                           \
+    X(SYNC_HEARD)                                                                                            \
+    X(STEP_BEGIN)                                                                                            \
+    X(SHARD_COMPUTED)                                                                                        \
+    X(SHARD_SENT)                                                                                            \
+    X(SHARDS_HEARD)                                                                                          \
+    X(SUM_POSTED)                                                                                            \
+    X(SUM_SENT)                                                                                              \
+    X(SUMS_HEARD)                                                                                            \
+    X(UPDATED)                                                                                               \
+    X(DECIDE_BEGIN)                                                                                          \
+    X(DECIDED)                                                                                               \
+    X(END_BEGIN)
+
+typedef enum cluster_point {
+    CLUSTER_CRASH_NONE,
+#define X(name) CLUSTER_CRASH_##name,
+    CLUSTER_CRASH_POINTS(X)
+#undef X
+        CLUSTER_POINTS
+} cluster_point;
+
+/* This process kills itself when it comes to `point` for the n-th time. */
+typedef struct cluster_plan {
+    cluster_point point;
+    int nth;
+} cluster_plan;
+extern cluster_plan cluster_crash_plan;
+
+static inline void cluster_crash(cluster_point p)
+{
+    if (cluster_crash_plan.point == p && !--cluster_crash_plan.nth) raise(SIGKILL);
+}
 
 /* ---- calls: cluster.c ---- */
 

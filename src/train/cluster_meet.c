@@ -329,6 +329,7 @@ static manta_status send_state(manta_cluster *c, int rank, int64_t deadline)
     log_info("a rank receives the state", LOG_STR("node", c->peers[rank].node));
     if (chan_post(c->peers[rank].c, &(frame){.kind = CLUSTER_SYNC}, parts, 3, true))
         return cluster_lose(c, rank);
+    cluster_crash(CLUSTER_CRASH_SYNC_POSTED);
     return await_sent(c, rank, deadline);
 }
 
@@ -368,6 +369,7 @@ static manta_status receive_state(manta_cluster *c, int rank, int64_t deadline)
         if (n < size && (st = cluster_pump(c, deadline))) goto out;
     }
     p->waits = 0;
+    cluster_crash(CLUSTER_CRASH_SYNC_HEARD);
     memcpy(&w, copy, sizeof w);
     memcpy(s->eval_sums, copy + sizeof w, sums);
     memcpy(s->state, copy + sizeof w + sums, s->l.state_size);
@@ -428,9 +430,11 @@ manta_status cluster_meet(manta_cluster *c)
     for (;;) {
         manta_status st;
         cluster_part(c);
+        cluster_crash(CLUSTER_CRASH_MEET_BEGIN);
         c->word = (cluster_word){.generation = c->generation, .at = c->at, .digest = cluster_digest(c)};
         chan_end_say(c->end, c->generation, c->description, strlen(c->description));
         TRY(gather(c));
+        cluster_crash(CLUSTER_CRASH_MEET_GATHERED);
         st = agree(c);
         if (st != MANTA_EDIED || c->lost < 0) return st;
         log_info("a rank was lost while all met", LOG_STR("cause", c->cause));

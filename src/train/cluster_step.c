@@ -286,7 +286,11 @@ static manta_status sum_and_update(stepping *t)
         if (r != c->rank) c->peers[r].waits = 1;
     }
     TRY(send_sum(t));
+    cluster_crash(CLUSTER_CRASH_SUM_POSTED);
+    if (cluster_crash_plan.point == CLUSTER_CRASH_SUM_SENT) (void)chan_work(c->peers[!c->rank].c);
+    cluster_crash(CLUSTER_CRASH_SUM_SENT);
     TRY(await_all(t, true)); /* what is sent from the slots is gone before they are written again */
+    cluster_crash(CLUSTER_CRASH_SUMS_HEARD);
     apply_summed(&s->a, c->sum);
     session_update(s, t->count);
     return MANTA_OK;
@@ -333,21 +337,26 @@ static manta_status step_once(stepping *t)
 {
     manta_cluster *c = t->c;
 
+    cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
     TRY(count_samples(t));
     expect_shards(t);
     TRY(send_rate(t));
     for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
         if (!is_used(t, v)) continue;
         TRY(compute_shard(t, (int)v));
+        cluster_crash(CLUSTER_CRASH_SHARD_COMPUTED);
         TRY(send_shard(t, v));
+        cluster_crash(CLUSTER_CRASH_SHARD_SENT);
     }
     TRY(await_all(t, !t->train));
+    cluster_crash(CLUSTER_CRASH_SHARDS_HEARD);
     collect_slots(t);
     if (t->train) {
         TRY(sum_and_update(t));
     } else {
         add_sums(t);
     }
+    cluster_crash(CLUSTER_CRASH_UPDATED);
     c->at.step++;
     c->at.iterations = layout_run(&t->s->l, t->s->state)->calls;
     return MANTA_OK;
@@ -386,8 +395,10 @@ manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool *stop)
     while (cluster_is_in(c, epoch, CLUSTER_DECIDE) && !c->at.step) {
         manta_status st;
         if (!c->rank) c->verdict = *stop;
+        cluster_crash(CLUSTER_CRASH_DECIDE_BEGIN);
         st = hear_verdict(c);
         if (!st) {
+            cluster_crash(CLUSTER_CRASH_DECIDED);
             c->at.step = c->verdict != 0;
             break;
         }

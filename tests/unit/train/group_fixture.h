@@ -84,6 +84,7 @@ static inline manta_model *residual_model(manta_regularizer reg)
 /* One training of it. */
 typedef struct training {
     int workers, min_workers, threads, shards;
+    manta_cluster *cluster;
     manta_statistics statistics;
     int servers; /* parameter servers */
     int64_t staleness;
@@ -131,6 +132,7 @@ static inline outcome train(const training *t)
             .optimizer = &opt, .n_losses = 1, .losses = &cross_entropy, .n_metrics = 1, .metrics = &accuracy},
         &(manta_session_options){.seed = 42,
                                  .workers = t->workers,
+                                 .cluster = t->cluster,
                                  .min_workers = t->min_workers,
                                  .threads = t->threads ? t->threads : 1,
                                  .shards = t->shards,

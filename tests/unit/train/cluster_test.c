@@ -1,0 +1,277 @@
+/* cluster_test.c - real processes of a cluster on loopback: the bytes of one
+ * process, whoever dies where, and over a network that misbehaves. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/chaos.h"
+#include "net/tcp.h"
+#include "train/cluster.h"
+#include "train/group_fixture.h"
+
+enum { RANKS = 3, MAX_STATE = 1 << 20, PATIENCE_MS = 120000 };
+
+/* What a process leaves behind, in memory that all share. */
+typedef struct legacy {
+    manta_status st;
+    char error[440];
+    size_t size;
+    manta_metrics metrics;
+    unsigned char state[MAX_STATE];
+} legacy;
+
+typedef struct cluster_run {
+    int n;
+    training t;
+    int door[RANKS];
+    char config[RANKS][512];
+    legacy *left; /* by rank */
+    pid_t pid[RANKS];
+    int deaths;
+    /* of the first process of a rank */
+    int victim; /* -1: nobody */
+    cluster_plan plan;
+    int twice; /* so many more processes of it have the plan */
+    chaos_plan chaos; /* of everybody */
+    bool chaotic, plain;
+} cluster_run;
+
+static void child(cluster_run *r, int rank, bool doomed)
+{
+    manta_cluster_options o = {
+        .tf_config = r->config[rank], .insecure_bulk = r->plain, .timeout_ms = PATIENCE_MS};
+    legacy *left = &r->left[rank];
+    training t = r->t;
+    char fd[16];
+    outcome out;
+
+    snprintf(fd, sizeof fd, "%d", r->door[rank]);
+    setenv("MANTA_LISTEN_FD", fd, 1);
+    if (doomed) cluster_crash_plan = r->plan;
+    if (r->chaotic) chaos_begin(r->chaos);
+    left->st = manta_cluster_open(&o, &t.cluster);
+    if (!left->st) {
+        out = train(&t);
+        left->st = out.st;
+        left->size = out.size;
+        left->metrics = out.metrics;
+        memcpy(left->state, out.state, out.size);
+    }
+    if (left->st) snprintf(left->error, sizeof left->error, "%s", manta_error_text());
+    _exit(0);
+}
+
+static void start(cluster_run *r, int rank)
+{
+    bool doomed = rank == r->victim && r->deaths <= r->twice;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (!pid) {
+        alarm(PATIENCE_MS / 1000);
+        child(r, rank, doomed);
+    }
+    r->pid[rank] = pid;
+}
+
+static void open_doors(cluster_run *r)
+{
+    char addresses[256] = "";
+
+    for (int i = 0; i < r->n; i++) {
+        tcp_place at;
+        int port;
+        assert_ok(tcp_resolve("127.0.0.1:0", &at));
+        assert_ok(tcp_listen(&at, &r->door[i]));
+        assert_ok(tcp_port(r->door[i], &port));
+        snprintf(addresses + strlen(addresses), sizeof addresses - strlen(addresses), "%s\"127.0.0.1:%d\"",
+                 i ? "," : "", port);
+    }
+    for (int i = 0; i < r->n; i++) {
+        snprintf(r->config[i], sizeof r->config[i],
+                 "{\"cluster\":{\"worker\":[%s]},\"task\":{\"type\":\"worker\",\"index\":%d}}", addresses, i);
+    }
+}
+
+/* Starts all, starts again who is killed, and waits for the end of all. */
+static void run_cluster(cluster_run *r)
+{
+    int living = r->n;
+
+    r->left =
+        mmap(NULL, (size_t)r->n * sizeof *r->left, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(r->left != MAP_FAILED);
+    open_doors(r);
+    for (int i = 0; i < r->n; i++) start(r, i);
+    while (living) {
+        int status, rank = 0;
+        pid_t pid = waitpid(-1, &status, 0);
+        if (pid < 0 && errno == EINTR) continue;
+        assert_true(pid > 0);
+        while (rank < r->n && r->pid[rank] != pid) rank++;
+        if (rank == r->n) continue;
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+            r->deaths++;
+            start(r, rank);
+            continue;
+        }
+        if (!WIFEXITED(status) || WEXITSTATUS(status)) fail_msg("rank %d ended with status %d", rank, status);
+        living--;
+    }
+    for (int i = 0; i < r->n; i++) close(r->door[i]);
+}
+
+static void assert_result(cluster_run *r, const outcome *expected, const char *what)
+{
+    for (int i = 0; i < r->n; i++) {
+        const legacy *left = &r->left[i];
+        if (left->st) fail_msg("%s: rank %d: %s", what, i, left->error);
+        assert_int_equal(left->size, expected->size);
+        if (memcmp(left->state, expected->state, expected->size))
+            fail_msg("%s: rank %d has other bytes", what, i);
+        assert_int_equal(left->metrics.n, expected->metrics.n);
+        for (int k = 0; k < left->metrics.n; k++)
+            assert_memory_equal(&left->metrics.value[k], &expected->metrics.value[k], sizeof(double));
+    }
+    munmap(r->left, (size_t)r->n * sizeof *r->left);
+}
+
+static void one_process(const training *t, outcome *out)
+{
+    training alone = *t;
+
+    alone.cluster = NULL;
+    *out = train(&alone);
+    if (out->st) fail_msg("alone: %s", out->error.text);
+}
+
+/* Shards spread evenly, unevenly, and with some that have no samples. */
+static void same_bytes(void **state)
+{
+    static const struct {
+        int ranks, shards;
+        bool hard, plain;
+        int64_t global_batch;
+    } cases[] = {{2, 2, true, false, 0},
+                 {2, 3, false, true, 0},
+                 {3, 6, true, false, 0},
+                 {3, 4, false, false, 3},
+                 {2, 5, true, true, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cluster_run r = {.n = cases[i].ranks, .victim = -1, .plain = cases[i].plain};
+        outcome expected;
+        r.t = (training){.shards = cases[i].shards,
+                         .hard = cases[i].hard,
+                         .validate = true,
+                         .global_batch = cases[i].global_batch,
+                         .steps_per_epoch = cases[i].global_batch ? 4 : 0};
+        one_process(&r.t, &expected);
+        run_cluster(&r);
+        assert_result(&r, &expected, "undisturbed");
+        mem_try_free(expected.state);
+    }
+}
+
+static const char *const point_names[] = {"none",
+#define X(name) #name,
+                                          CLUSTER_CRASH_POINTS(X)
+#undef X
+};
+
+/* Every point, every rank, early and late. */
+static void killed_anywhere(void **state)
+{
+    static const int nth[] = {1, 4};
+    training t = {.shards = 4, .hard = true, .validate = true};
+    outcome expected;
+    int deaths = 0;
+
+    (void)state;
+    one_process(&t, &expected);
+    for (int p = 1; p < CLUSTER_POINTS; p++) {
+        for (int rank = 0; rank < RANKS; rank++) {
+            /* Who is sent the state, and who sends it, follows from a death of rank 1. */
+            for (size_t k = 0; k < 2; k++) {
+                cluster_run r = {.n = RANKS, .t = t, .victim = rank, .plan = {(cluster_point)p, nth[k]}};
+                char what[80];
+                if (k && (p == CLUSTER_CRASH_MEET_BEGIN || p == CLUSTER_CRASH_MEET_GATHERED ||
+                          p == CLUSTER_CRASH_SYNC_POSTED || p == CLUSTER_CRASH_SYNC_HEARD ||
+                          p == CLUSTER_CRASH_END_BEGIN || p == CLUSTER_CRASH_DECIDE_BEGIN ||
+                          p == CLUSTER_CRASH_DECIDED))
+                    continue;
+                snprintf(what, sizeof what, "%s, rank %d, time %d", point_names[p], rank, nth[k]);
+                run_cluster(&r);
+                assert_result(&r, &expected, what);
+                deaths += r.deaths;
+            }
+        }
+    }
+    assert_true(deaths > 50);
+    mem_try_free(expected.state);
+}
+
+/* The successor dies too, while it is given the state. */
+static void killed_again(void **state)
+{
+    training t = {.shards = 3, .validate = true};
+    outcome expected;
+
+    (void)state;
+    one_process(&t, &expected);
+    for (int p = CLUSTER_CRASH_STEP_BEGIN; p <= CLUSTER_CRASH_SHARD_SENT; p++) {
+        cluster_run r = {.n = 2, .t = t, .victim = p % 2, .plan = {(cluster_point)p, 2}, .twice = 2};
+        run_cluster(&r);
+        assert_int_equal(r.deaths, 3);
+        assert_result(&r, &expected, "three times");
+    }
+    mem_try_free(expected.state);
+}
+
+/* In pieces, late, and with connections that break: the work is done. */
+static void bad_network(void **state)
+{
+    static const chaos_plan plans[] = {
+        {.piece = 999}, {.late = 2}, {.reset_at = 30000}, {.change_at = 50000}, {.twice_at = 40000}};
+    training t = {.shards = 2, .validate = true, .epochs = 1};
+    outcome expected;
+
+    (void)state;
+    one_process(&t, &expected);
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        cluster_run r = {.n = 2, .t = t, .victim = -1, .chaos = plans[i], .chaotic = true};
+        if (plans[i].reset_at) continue; /* it would break every later connection too */
+        run_cluster(&r);
+        assert_result(&r, &expected, "bad network");
+    }
+    mem_try_free(expected.state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bytes),
+        cmocka_unit_test(killed_anywhere),
+        cmocka_unit_test(killed_again),
+        cmocka_unit_test(bad_network),
+    };
+    char folder[] = "/tmp/manta-cluster-XXXXXX";
+    char path[64];
+    int failed;
+
+    if (!mkdtemp(folder)) return 1;
+    setenv("XDG_CONFIG_HOME", folder, 1); /* the cluster key of this test alone */
+    make_data();
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(path, sizeof path, "%s/manta/cluster.key", folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/manta", folder);
+    rmdir(path);
+    rmdir(folder);
+    return failed;
+}
