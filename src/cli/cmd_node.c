@@ -12,6 +12,7 @@
 #include "cli/json.h"
 #include "cli/node_text.h"
 #include "cli/options.h"
+#include "cli/runs.h"
 #include "cli/stop.h"
 
 static const option_group starting = {
@@ -28,10 +29,12 @@ static const option_group starting = {
 
 static const option_group stopping = {
     "The node:",
-    (const cli_option[]){NODE_OPTION,
-                         {"timeout", OPTION_COUNT, "S",
-                          "Seconds before a daemon that does not end is killed; 5 when not given"},
-                         {0}}};
+    (const cli_option[]){
+        NODE_OPTION,
+        {"timeout", OPTION_COUNT, "S",
+         "Seconds before a daemon that does not end is killed, 5 when not given; or to wait for a run, 60"},
+        {"storage", OPTION_TEXT, "DIR", "Where runs lie; $MANTA_STORAGE or ~/manta-runs when not given"},
+        {0}}};
 
 static const option_group showing = {
     "Output:", (const cli_option[]){NODE_OPTION, {"json", OPTION_FLAG, NULL, "One JSON object"}, {0}}};
@@ -116,6 +119,7 @@ static int stop(const options *o)
 {
     manta_node_place place;
 
+    if (options_arg(o, 0)) return runs_stop(o);
     if (manta_node_stop(options_text(o, "node"), 1000 * options_int(o, "timeout", 5), &place))
         return cli_fail();
     printf("The node of process %d has ended.\n", place.daemon_pid);
@@ -124,13 +128,17 @@ static int stop(const options *o)
 
 const command cmd_stop = {
     .name = "stop",
-    .args = "",
-    .about = "End a node and everything in it",
-    .text = "Ends the node that was started, or the one that --node names, with its workers and actors, and "
-            "waits "
-            "until nothing of it is left. Programs that use it get an error from what they wait for.",
+    .args = "[NAME]",
+    .about = "End a node and everything in it, or a run after a checkpoint",
+    .text =
+        "Ends the node that was started, or the one that --node names, with its workers and actors, and "
+        "waits "
+        "until nothing of it is left. Programs that use it get an error from what they wait for.\n\n"
+        "With NAME it is a run that ends: it saves a checkpoint, and 'manta train --resume' goes on from it.",
     .examples = "  manta stop\n"
-                "  manta stop --node 1234",
+                "  manta stop --node 1234\n"
+                "  manta stop my-run",
+    .max_args = 1,
     .groups = {&stopping},
     .run = stop,
 };

@@ -393,6 +393,7 @@ static void tell_start(run *r)
 {
     const manta_checkpoint_info *i = record_start(&r->record);
     const char *path = record_start_path(&r->record), *damage = record_damage(&r->record);
+    char place[64];
     json_t *event;
 
     if (damage) cli_note("%s; the one before it is used", damage);
@@ -401,8 +402,7 @@ static void tell_start(run *r)
     }
     if (!i) return;
     if (!r->json) {
-        printf("Resuming from %s: epoch %lld, after step %lld\n", path, (long long)i->epoch + 1,
-               (long long)i->step);
+        printf("Resuming from %s: %s\n", path, record_place(i, place, sizeof place));
         return;
     }
     event = json_pack("{s:s, s:s, s:I, s:I}", "event", "resumed", "checkpoint", path, "epoch",

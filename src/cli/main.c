@@ -13,20 +13,13 @@
 #include "cli/suggest.h"
 
 static const command *const commands[] = {
-    &cmd_train,       &cmd_evaluate,   &cmd_predict,    &cmd_model,     &cmd_convert,    &cmd_inspect,
-    &cmd_bench_train, &cmd_bench_core, &cmd_bench_comm, &cmd_data_list, &cmd_data_fetch, &cmd_data_path,
-    &cmd_start,       &cmd_stop,       &cmd_status,     &cmd_ps,        &cmd_timeline,   &cmd_stack,
+    &cmd_train,       &cmd_evaluate,   &cmd_predict,      &cmd_model,     &cmd_convert,    &cmd_inspect,
+    &cmd_bench_train, &cmd_bench_core, &cmd_bench_comm,   &cmd_data_list, &cmd_data_fetch, &cmd_data_path,
+    &cmd_start,       &cmd_stop,       &cmd_status,       &cmd_ps,        &cmd_timeline,   &cmd_stack,
+    &cmd_runs,        &cmd_runs_show,  &cmd_runs_compare, &cmd_runs_plot, &cmd_logs,
 };
 
 #define COMMANDS (int)(sizeof commands / sizeof *commands)
-
-/* Of the design, and not there yet. */
-static const struct {
-    const char *name, *when;
-} later[] = {
-    {"runs", "it comes with run folders"},
-    {"logs", "it comes with run folders"},
-};
 
 const command *command_at(int i)
 {
@@ -79,9 +72,6 @@ static _Noreturn void no_such(const char *name)
 {
     suggestion s = suggest_for(name);
 
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-        if (!strcmp(later[i].name, name)) cli_usage("'manta %s' is not there yet: %s", name, later[i].when);
-    }
     for (int i = 0; i < COMMANDS; i++) suggest_offer(&s, commands[i]->name);
     if (s.best) cli_usage("no command is called '%s'; did you mean %s?", name, s.best);
     cli_usage("no command is called '%s'", name);
@@ -113,6 +103,9 @@ static int run_family(int argc, char **argv)
     const command *c;
 
     cli_set_command(argv[0]);
+    snprintf(name, sizeof name, "%.20s %.40s", argv[0], argc > 1 ? argv[1] : "");
+    if (command_find(argv[0]) && !command_find(name))
+        return run(command_find(argv[0]), argc, argv); /* manta runs */
     if (argc < 2) cli_usage("%s needs to know what: 'manta %s --help' lists it", argv[0], argv[0]);
     if (wants_help(argv[1])) return help(argv[0]);
     snprintf(name, sizeof name, "%.20s %.40s", argv[0], argv[1]);

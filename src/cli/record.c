@@ -223,3 +223,13 @@ const char *record_checkpoint(const record *r)
     if (all) (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &path, NULL);
     return path;
 }
+
+const char *record_place(const manta_checkpoint_info *i, char *buf, size_t size)
+{
+    if (i->step) {
+        snprintf(buf, size, "epoch %lld, after step %lld", (long long)i->epoch + 1, (long long)i->step);
+    } else {
+        snprintf(buf, size, "after epoch %lld", (long long)i->epoch);
+    }
+    return buf;
+}

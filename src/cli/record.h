@@ -40,6 +40,9 @@ const char *record_damage(const record *r);
 /* The latest checkpoint's folder; NULL: none. Borrowed. */
 const char *record_checkpoint(const record *r);
 
+/* "after epoch 3", "epoch 4, after step 20". Returns buf. */
+const char *record_place(const manta_checkpoint_info *i, char *buf, size_t size);
+
 /* How it ended, for result.json. */
 manta_status record_finish(record *r, const char *status, const manta_metrics *last, const char *error);
 

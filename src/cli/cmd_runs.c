@@ -1,0 +1,469 @@
+/* cmd_runs.c - manta runs, logs, stop. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <manta/run.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/plot.h"
+#include "cli/record.h"
+#include "cli/runs.h"
+#include "cli/stop.h"
+#include "cli/suggest.h"
+#include "cli/table.h"
+
+#define STORAGE                                                                                              \
+    {                                                                                                        \
+        "storage", OPTION_TEXT, "DIR", "Where the runs lie; $MANTA_STORAGE or ~/manta-runs when not given"   \
+    }
+
+static const option_group listing = {
+    "Runs:",
+    (const cli_option[]){STORAGE, {"json", OPTION_FLAG, NULL, "A JSON object a line for each"}, {0}}};
+
+static const option_group plotting = {
+    "Plot:", (const cli_option[]){STORAGE,
+                                  {"metrics", OPTION_TEXT, "M,...", "Which curves; all when not given"},
+                                  {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg file instead"},
+                                  {0}}};
+
+static const option_group logging = {
+    "Logs:", (const cli_option[]){STORAGE,
+                                  {"rank", OPTION_INT, "N", "Of this rank; all when not given"},
+                                  {"follow", OPTION_FLAG, NULL, "Go on as it grows, until the run ends"},
+                                  {0}}};
+
+/* ---- finding ---- */
+
+/* The folder of a run: a name below the storage, or a path. */
+static manta_status find_run(const options *o, const char *name, manta_run_info *out)
+{
+    const char *storage = options_text(o, "storage") ? options_text(o, "storage") : manta_run_storage();
+    suggestion s = suggest_for(name);
+    manta_run_info *all;
+    char path[1024];
+    int n;
+
+    snprintf(path, sizeof path, "%s/%s", storage, name);
+    if (strchr(name, '/')) snprintf(path, sizeof path, "%s", name);
+    for (size_t k = strlen(path); k > 1 && path[k - 1] == '/';) path[--k] = '\0';
+    if (!manta_run_read(path, out)) return MANTA_OK;
+    if (manta_runs_list(storage, &all, &n)) return MANTA_EIO;
+    for (int i = 0; i < n; i++) suggest_offer(&s, all[i].name);
+    manta_status st = s.best ? manta_fail(MANTA_ENOENT, "no run is called '%s' in %s; did you mean %s?", name,
+                                          storage, s.best)
+                             : manta_fail(MANTA_ENOENT, "no run is called '%s' in %s", name, storage);
+    manta_runs_free(all);
+    return st;
+}
+
+/* ---- list and show ---- */
+
+static const char *time_text(double seconds, char *buf, size_t size)
+{
+    time_t t = (time_t)seconds;
+    struct tm at;
+
+    if (seconds <= 0 || !localtime_r(&t, &at) || !strftime(buf, size, "%Y-%m-%d %H:%M:%S", &at)) return "";
+    return buf;
+}
+
+static const char *span_text(const manta_run_info *r, char *buf, size_t size)
+{
+    double end = r->ended_s > 0 ? r->ended_s : (double)time(NULL), s = end - r->began_s;
+
+    if (r->began_s <= 0 || s < 0) return ""; /* a clock that was set back says nothing */
+    if (s < 120) {
+        snprintf(buf, size, "%.1fs", s);
+    } else {
+        snprintf(buf, size, "%dh%02dm%02ds", (int)(s / 3600), (int)(s / 60) % 60, (int)s % 60);
+    }
+    return buf;
+}
+
+static json_t *run_json(const manta_run_info *r)
+{
+    json_t *metrics = json_object(), *o;
+
+    json_add_metrics(metrics, &r->metrics);
+    o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:i, s:o}", "name", r->name, "path", r->path,
+                  "status", r->status, "pid", r->pid, "began", (json_int_t)r->began_s, "ended",
+                  (json_int_t)r->ended_s, "epoch", (json_int_t)r->epoch, "step", (json_int_t)r->step,
+                  "checkpoints", r->n_checkpoints, "metrics", metrics);
+    if (*r->error) json_object_set_new(o, "error", json_string(r->error));
+    return o;
+}
+
+static const char *metrics_text(const manta_metrics *m, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    *buf = '\0';
+    for (int i = 0; i < m->n && at + 1 < size; i++) {
+        int n = snprintf(buf + at, size - at, "%s%s %.4g", i ? ", " : "", m->name[i], m->value[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return buf;
+}
+
+static int list_runs(const options *o)
+{
+    static const char *const heads[] = {"NAME", "STATUS", ">EPOCH", "BEGAN", ">TOOK", "METRICS", NULL};
+    char when[32], took[32], metrics[200];
+    manta_run_info *all;
+    table *t;
+    int n;
+
+    if (manta_runs_list(options_text(o, "storage"), &all, &n)) return cli_fail();
+    if (options_flag(o, "json")) {
+        for (int i = 0; i < n; i++) json_emit(run_json(&all[i]));
+    } else if (!n) {
+        printf("No runs in %s\n",
+               options_text(o, "storage") ? options_text(o, "storage") : manta_run_storage());
+    } else {
+        t = table_new(heads);
+        for (int i = 0; i < n; i++) {
+            table_add(t, "%s", all[i].name);
+            table_add(t, "%s", all[i].status);
+            table_add(t, "%" PRId64, all[i].epoch);
+            table_add(t, "%s", time_text(all[i].began_s, when, sizeof when));
+            table_add(t, "%s", span_text(&all[i], took, sizeof took));
+            table_add(t, "%s", metrics_text(&all[i].metrics, metrics, sizeof metrics));
+        }
+        table_print(t);
+    }
+    manta_runs_free(all);
+    return CLI_DONE;
+}
+
+static void print_file(const char *folder, const char *name)
+{
+    char path[1200], line[4096];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!(f = fopen(path, "r"))) return;
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        fputs("  ", stdout);
+        table_text(line);
+        putchar('\n');
+    }
+    fclose(f);
+}
+
+static int show_run(const options *o)
+{
+    char text[400], path[1200];
+    manta_checkpoints *m;
+    manta_run_info r;
+
+    if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
+    if (options_flag(o, "json")) {
+        json_emit(run_json(&r));
+        return CLI_DONE;
+    }
+    printf("%s in %s\n%s", r.name, r.path, r.status);
+    if (r.pid) printf(", process %d", r.pid);
+    if (*time_text(r.began_s, text, sizeof text)) printf("; began %s", text);
+    if (*span_text(&r, text, sizeof text)) printf("; took %s", text);
+    printf("\nepoch %" PRId64 ", step %" PRId64 "; %s\n", r.epoch, r.step,
+           metrics_text(&r.metrics, text, sizeof text));
+    if (*r.error) {
+        fputs("error: ", stdout);
+        table_text(r.error);
+        putchar('\n');
+    }
+    printf("configuration:\n");
+    print_file(r.path, "config.json");
+    snprintf(path, sizeof path, "%s/checkpoints", r.path);
+    if (!manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) {
+        const manta_checkpoint_info *info;
+        const char *at;
+        for (int i = 0; manta_checkpoints_at(m, i, &at, &info); i++) {
+            char place[64];
+            printf("%s: %s; %s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
+                   metrics_text(&info->metrics, text, sizeof text));
+        }
+        manta_checkpoints_close(m);
+    }
+    return CLI_DONE;
+}
+
+/* ---- compare ---- */
+
+static double best_of(const manta_run_series *s, int n, const char *name, double *last)
+{
+    double best = (double)NAN;
+
+    *last = (double)NAN;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(s[i].name, name) != 0) continue;
+        for (int64_t k = 0; k < s[i].n; k++) {
+            double v = s[i].points[k].value;
+            bool greater = strstr(name, "acc") != NULL;
+            *last = v;
+            if (isnan(best) || (greater ? v > best : v < best)) best = v;
+        }
+    }
+    return best;
+}
+
+static void add_number(table *t, double v)
+{
+    if (isnan(v)) {
+        table_add(t, "-");
+    } else {
+        table_add(t, "%.6g", v);
+    }
+}
+
+/* Settings that differ, by the names in config.json. */
+static void compare_settings(const char *names[2], json_t *config[2])
+{
+    static const char *const heads[] = {"SETTING", "", "", NULL};
+    const char *shown[] = {heads[0], names[0], names[1], NULL};
+    table *t = table_new(shown);
+    const char *key;
+    json_t *v, *all = json_object();
+    int differ = 0;
+
+    json_object_update(all, config[0]);
+    json_object_update(all, config[1]);
+    json_object_foreach(all, key, v)
+    {
+        char *text[2];
+        if (json_equal(json_object_get(config[0], key), json_object_get(config[1], key))) continue;
+        differ++;
+        table_add(t, "%s", key);
+        for (int i = 0; i < 2; i++) {
+            const json_t *mine = json_object_get(config[i], key);
+            text[i] = mine ? json_dumps(mine, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+            table_add(t, "%s", text[i] ? text[i] : "-");
+            free(text[i]);
+        }
+    }
+    json_decref(all);
+    if (differ) {
+        table_print(t);
+        putchar('\n');
+    } else {
+        printf("The settings are the same.\n\n");
+        table_print(t);
+    }
+}
+
+static int compare_runs(const options *o)
+{
+    manta_run_info r[2];
+    manta_run_series *s[2] = {NULL, NULL};
+    const char *names[2];
+    json_t *config[2];
+    int n[2] = {0, 0};
+
+    for (int i = 0; i < 2; i++) {
+        char path[1200];
+        json_error_t why;
+        if (find_run(o, options_arg(o, i), &r[i]) || manta_run_history(r[i].path, &s[i], &n[i]))
+            return cli_fail();
+        snprintf(path, sizeof path, "%s/config.json", r[i].path);
+        config[i] = json_load_file(path, 0, &why);
+        if (!json_is_object(config[i])) config[i] = json_object();
+        names[i] = r[i].name;
+    }
+    compare_settings(names, config);
+    table *t = table_new(
+        (const char *const[]){"METRIC", ">LAST OF A", ">LAST OF B", ">BEST OF A", ">BEST OF B", NULL});
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < n[i]; k++) {
+            double last[2], best[2];
+            bool seen = false;
+            for (int j = 0; i && j < n[0]; j++) seen |= !strcmp(s[0][j].name, s[i][k].name);
+            if (seen) continue;
+            for (int j = 0; j < 2; j++) best[j] = best_of(s[j], n[j], s[i][k].name, &last[j]);
+            table_add(t, "%s", s[i][k].name);
+            add_number(t, last[0]);
+            add_number(t, last[1]);
+            add_number(t, best[0]);
+            add_number(t, best[1]);
+        }
+    }
+    table_print(t);
+    for (int i = 0; i < 2; i++) {
+        json_decref(config[i]);
+        manta_run_history_free(s[i], n[i]);
+    }
+    return CLI_DONE;
+}
+
+/* ---- plot ---- */
+
+static bool is_wanted(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (!list) return true;
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        if (!strncmp(p, name, n) && (p[n] == ',' || !p[n])) return true;
+    }
+    return false;
+}
+
+static int plot_run(const options *o)
+{
+    const char *output = options_text(o, "output");
+    manta_run_series *s;
+    manta_run_info r;
+    int n, kept = 0, status = CLI_DONE;
+
+    if (find_run(o, options_arg(o, 0), &r) || manta_run_history(r.path, &s, &n)) return cli_fail();
+    for (int i = 0; i < n; i++) {
+        manta_run_series now = s[i];
+        if (!is_wanted(options_text(o, "metrics"), now.name)) continue;
+        s[i] = s[kept];
+        s[kept++] = now;
+    }
+    if (!kept) {
+        cli_note("%s has no such metric to show", r.name);
+        status = CLI_FAILED;
+    } else if (!output) {
+        for (int i = 0; i < kept; i++) plot_terminal(&s[i]);
+    } else if (plot_svg(output, r.name, s, kept)) {
+        status = cli_fail();
+    }
+    manta_run_history_free(s, n);
+    return status;
+}
+
+/* ---- logs ---- */
+
+typedef struct follower {
+    char path[1300];
+    int rank;
+    long at; /* bytes shown */
+} follower;
+
+/* Shows what has come since the last look; whole lines only, unless it is the end. */
+static void show_more(follower *f, bool named)
+{
+    FILE *in = fopen(f->path, "r");
+    char line[8192];
+
+    if (!in) return;
+    if (!fseek(in, f->at, SEEK_SET)) {
+        while (fgets(line, sizeof line, in)) {
+            size_t n = strlen(line);
+            f->at += (long)n;
+            if (n && line[n - 1] == '\n') line[--n] = '\0';
+            if (named) printf("rank %d | ", f->rank);
+            table_text(line);
+            putchar('\n');
+        }
+    }
+    fclose(in);
+}
+
+static int show_logs(const options *o)
+{
+    enum { MOST = 256 };
+    static follower files[MOST];
+    int64_t only = options_int(o, "rank", -1);
+    bool follow = options_flag(o, "follow");
+    manta_run_info r;
+    int n = 0;
+
+    if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
+    for (int rank = 0; rank < MOST; rank++) {
+        struct stat info;
+        if (only >= 0 && rank != only) continue;
+        files[n].rank = rank;
+        snprintf(files[n].path, sizeof files[n].path, "%s/log/rank-%d.txt", r.path, rank);
+        if (!stat(files[n].path, &info) || (only >= 0 && follow)) n++;
+    }
+    if (!n && only >= 0) {
+        cli_note("run %s has no log of rank %" PRId64, r.name, only);
+        return CLI_FAILED;
+    }
+    stop_install();
+    for (;;) {
+        bool running = follow && !manta_run_read(r.path, &r) && r.pid; /* before the last look */
+        for (int i = 0; i < n; i++) show_more(&files[i], only < 0 && n > 1);
+        if (!cli_flush() || !running || stop_requested()) return CLI_DONE;
+        (void)poll(NULL, 0, 200); /* a file that grows wakes nobody */
+    }
+}
+
+/* ---- stop ---- */
+
+int runs_stop(const options *o)
+{
+    manta_run_info r;
+
+    if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
+    if (manta_run_stop(r.path, options_int(o, "timeout", 60) * 1000)) return cli_fail();
+    if (manta_run_read(r.path, &r)) return cli_fail();
+    printf("%s: %s, after epoch %" PRId64 "; %d checkpoint%s\n", r.name, r.status, r.epoch, r.n_checkpoints,
+           r.n_checkpoints == 1 ? "" : "s");
+    return CLI_DONE;
+}
+
+const command cmd_runs = {.name = "runs",
+                          .args = "",
+                          .about = "List runs",
+                          .text =
+                              "Runs are folders that 'manta train --name' and trainers keep. A run that is "
+                              "'ended' was killed, and has left no result.",
+                          .examples = "  manta runs\n  manta runs show mine",
+                          .groups = {&listing},
+                          .run = list_runs};
+
+const command cmd_runs_show = {.name = "runs show",
+                               .args = "NAME",
+                               .about = "Show a run: settings, metrics, checkpoints, error",
+                               .text = "NAME is that of a run, or a path to its folder.",
+                               .min_args = 1,
+                               .max_args = 1,
+                               .groups = {&listing},
+                               .run = show_run};
+
+const command cmd_runs_compare = {.name = "runs compare",
+                                  .args = "A B",
+                                  .about = "Compare two runs: what was set differently, and what came of it",
+                                  .text = "A and B are names of runs, or paths to their folders.",
+                                  .min_args = 2,
+                                  .max_args = 2,
+                                  .groups = {&listing},
+                                  .run = compare_runs};
+
+const command cmd_runs_plot = {
+    .name = "runs plot",
+    .args = "NAME",
+    .about = "Draw the curves of a run, in the terminal or as SVG",
+    .text = "NAME is that of a run, or a path to its folder.",
+    .examples = "  manta runs plot mine\n  manta runs plot mine --metrics loss,val_loss -o "
+                "curves.svg",
+    .min_args = 1,
+    .max_args = 1,
+    .groups = {&plotting},
+    .run = plot_run};
+
+const command cmd_logs = {.name = "logs",
+                          .args = "NAME",
+                          .about = "Show what the workers of a run have said",
+                          .text = "NAME is that of a run, or a path to its folder.",
+                          .examples = "  manta logs mine --rank 1 --follow",
+                          .min_args = 1,
+                          .max_args = 1,
+                          .groups = {&logging},
+                          .run = show_logs};
