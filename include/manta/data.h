@@ -335,6 +335,29 @@ MANTA_API void manta_arrays_free(manta_arrays *a); /* accepts NULL */
  * appears whole or not at all. Arrays may have any strides. */
 MANTA_API manta_status manta_arrays_save(const char *path, int n, const manta_column *columns);
 
+/* ---- what a file of samples holds ---------------------------------------- */
+
+typedef struct manta_data_field {
+    char *name; /* a column's; of a tar archive, what members' names end in */
+    char *type; /* in the format's words: "INT64", "list of FLOAT", "text (BYTE_ARRAY)"; "" says nothing */
+    int64_t samples; /* that have it */
+    int64_t bytes; /* in the file, for all of them */
+} manta_data_field;
+
+typedef struct manta_data_facts {
+    const char *format; /* "parquet", "tar"; static */
+    int64_t samples;
+    int n;
+    manta_data_field *fields; /* owned */
+} manta_data_facts;
+
+/* Describes a Parquet file or a tar archive in its own words, also where no
+ * dataset can be made of it without saying which columns are x and y. *out: give
+ * back with manta_data_facts_release(); untouched on failure. MANTA_EUNSUPPORTED
+ * a file of another kind. */
+MANTA_API manta_status manta_data_describe(const char *path, manta_data_facts *out) MANTA_MUST_USE;
+MANTA_API void manta_data_facts_release(manta_data_facts *f); /* accepts zeroed memory */
+
 /* ---- fetching ----------------------------------------------------------- */
 
 /* Brings the named set, or the file at a URL (with its hexadecimal sha256, or

@@ -115,6 +115,7 @@ typedef struct manta_file_format {
     const char *name; /* "keras" */
     const char *about; /* a line for people */
     const char *ending; /* ".keras" */
+    const char *also; /* another ending that means it, ".pth"; NULL: none */
     bool writes; /* false: read only */
     bool has_model; /* describes the model; false: weights only */
 } manta_file_format;

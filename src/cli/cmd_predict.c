@@ -14,7 +14,8 @@ static const option_group prediction = {
     "Prediction:",
     (const cli_option[]){
         {"input", OPTION_TEXT, "X",
-         "X.npy, or anything 'manta train' takes as data; name=X.npy for a named input"},
+         "X.npy, or anything 'manta train' takes as data; NAME=X.npy,NAME=Z.npy for a model of several "
+         "inputs"},
         {"output", OPTION_OUTPUT, "Y", "Where the predictions go: Y.npy, or Y.npz with an array per output"},
         {"weights", OPTION_TEXT, "FILE",
          "The weights; without it those of MODEL's file, or as a model is born"},
@@ -78,42 +79,133 @@ static manta_status write_kept(const kept *k, const manta_model *m, const char *
     return manta_arrays_save(path, k->n, columns);
 }
 
-/* Leaves labels and the like out. Takes d. */
-static manta_dataset *inputs_only(manta_dataset *d, const manta_model *m, const char *as)
+/* The text of one input: NAME=X, or X for a model that has one only. */
+typedef struct given {
+    const char *name; /* NULL: none was given */
+    size_t name_n;
+    const char *text;
+    size_t n;
+} given;
+
+/* The length of the name that an "=" ends at `text`; 0: none stands there. A name
+ * of a file or a column of one has a slash, a point or a colon before any "=". */
+static size_t name_before_equals(const char *text)
+{
+    size_t n = strcspn(text, "=/:.,");
+
+    return text[n] == '=' ? n : 0;
+}
+
+/* Up to a comma behind which the next NAME= stands: a dataset's own text may have commas too. */
+static given next_given(const char **rest)
+{
+    const char *p = *rest;
+    size_t name = name_before_equals(p);
+    given g = {.name = name ? p : NULL, .name_n = name, .text = name ? p + name + 1 : p};
+
+    for (p = g.text; *p && !(*p == ',' && name_before_equals(p + 1)); p++) {}
+    g.n = (size_t)(p - g.text);
+    *rest = *p ? p + 1 : p;
+    return g;
+}
+
+/* Which input is meant; -1: none is called so, and that is said. */
+static int find_input(const manta_model *m, const given *g)
+{
+    const char *name = NULL;
+    char names[256] = "";
+    int n = manta_model_inputs(m);
+
+    if (!g->name && n == 1) return 0;
+    for (int i = 0; i < n; i++) {
+        manta_model_input(m, i, &name);
+        if (!name) name = "x";
+        if (g->name && strlen(name) == g->name_n && !strncmp(name, g->name, g->name_n)) return i;
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s'%s'", i ? ", " : "", name);
+    }
+    manta_status st =
+        g->name
+            ? manta_fail(MANTA_ENOENT, "--input: %s has no input called '%.*s'; %s %s", manta_model_name(m),
+                         (int)g->name_n, g->name, n == 1 ? "it is called" : "they are called", names)
+            : manta_fail(MANTA_EINVAL, "--input: %s has %d inputs, expected NAME=X,... for %s",
+                         manta_model_name(m), n, names);
+    (void)st;
+    return -1;
+}
+
+/* Column x of one dataset under the name of the input it is for; labels and the like stay out. */
+static manta_status open_one(const options *o, const recipe *r, const manta_model *m, const given *g,
+                             int input, manta_dataset **out)
 {
     static const char *const x[] = {"x"};
+    const char *name = NULL;
+    char *text = strndup(g->text, g->n);
+    manta_dataset *d = NULL;
+    manta_status st;
 
+    if (!text) abort(); /* small control memory */
+    st = work_dataset(o, r, m, text, false, &d);
+    free(text);
+    if (st) return st;
     d = manta_dataset_select(d, 1, x);
-    if (manta_model_inputs(m) > 1 || strcmp(as, "x")) d = manta_dataset_rename(d, "x", as);
-    return d;
+    manta_model_input(m, input, &name);
+    if (name && strcmp(name, "x") && (g->name || manta_model_inputs(m) > 1))
+        d = manta_dataset_rename(d, "x", name);
+    if ((st = manta_dataset_status(d))) {
+        manta_dataset_unref(d);
+        return st;
+    }
+    *out = d;
+    return MANTA_OK;
+}
+
+/* Joins what is there with one more; both must have as many samples. Takes both. */
+static manta_status join(manta_dataset *one, manta_dataset **d)
+{
+    int64_t a = *d ? manta_dataset_count(*d) : 0, b = manta_dataset_count(one);
+    manta_status st;
+
+    if (*d && a >= 0 && b >= 0 && a != b) {
+        manta_dataset_unref(one);
+        return manta_fail(MANTA_EINVAL, "--input: one input has %lld samples and another %lld", (long long)a,
+                          (long long)b);
+    }
+    *d = *d ? manta_dataset_zip(*d, one) : one;
+    st = manta_dataset_status(*d);
+    return st;
 }
 
 /* "a=X.npy,b=Y.npy" for models of several inputs, else one dataset by any name. */
 static manta_status open_input(const options *o, const recipe *r, const manta_model *m, const char *text,
                                manta_dataset **out)
 {
-    const char *name = "x", *equals = strchr(text, '=');
-    manta_dataset *d;
-    manta_status st;
+    manta_dataset *d = NULL, *one;
+    manta_status st = MANTA_OK;
+    int n = manta_model_inputs(m), seen = 0;
+    const char *name = NULL;
+    bool *has = calloc((size_t)n + 1, sizeof *has);
 
-    if (manta_model_inputs(m) > 1) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "%s has %d inputs; predicting from more than one comes in a later version",
-                          manta_model_name(m), manta_model_inputs(m));
-    }
-    if (equals && !memchr(text, '/', (size_t)(equals - text)) &&
-        !memchr(text, ':', (size_t)(equals - text))) {
-        size_t n = (size_t)(equals - text);
-        manta_model_input(m, 0, &name);
-        if (!name || strlen(name) != n || strncmp(name, text, n)) {
-            return manta_fail(MANTA_ENOENT, "--input: %s has no input called '%.*s'; it is called '%s'",
-                              manta_model_name(m), (int)n, text, name ? name : "x");
+    if (!has) abort(); /* small control memory */
+    while (!st && (*text || !seen)) {
+        given g = next_given(&text);
+        int i = find_input(m, &g);
+        if (i < 0 || has[i]) {
+            st = i < 0 ? MANTA_EINVAL
+                       : manta_fail(MANTA_EINVAL, "--input: '%.*s' is given twice", (int)g.name_n, g.name);
+            break;
         }
-        text = equals + 1;
+        has[i] = true;
+        seen++;
+        if (!(st = open_one(o, r, m, &g, i, &one))) st = join(one, &d);
     }
-    if ((st = work_dataset(o, r, m, text, false, &d))) return st;
-    d = inputs_only(d, m, name);
-    if ((st = manta_dataset_status(d))) {
+    for (int i = 0; !st && i < n; i++) {
+        if (has[i]) continue;
+        manta_model_input(m, i, &name);
+        st = manta_fail(MANTA_EINVAL, "--input: nothing is given for the input '%s' of %s", name ? name : "x",
+                        manta_model_name(m));
+    }
+    free(has);
+    if (st) {
         manta_dataset_unref(d);
         return st;
     }
@@ -182,7 +274,8 @@ const command cmd_predict = {
     .text = "MODEL is as for 'manta train'. The predictions are the model's output for each sample, in the "
             "samples' "
             "order: for the classifiers of the zoo these are logits, the largest of which is the class.",
-    .examples = "  manta predict mnist-cnn --weights mnist-cnn.npz --input images.npy --output logits.npy",
+    .examples = "  manta predict mnist-cnn --weights mnist-cnn.npz --input images.npy --output logits.npy\n"
+                "  manta predict two.keras --input left=a.npy,right=b.npy --output out.npy",
     .min_args = 1,
     .max_args = 1,
     .groups = {&prediction, &work_data_options, &work_run_options},

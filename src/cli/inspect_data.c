@@ -90,6 +90,63 @@ static void show_json(manta_dataset *d, const char *spec)
                         count < 0 ? json_null() : json_integer(count), "columns", list));
 }
 
+/* ---- a file that no dataset can be made of before columns are chosen ---- */
+
+static void facts_table(const manta_data_facts *f, const char *why)
+{
+    static const char *const columns[] = {"column", "type", "size", NULL};
+    static const char *const members[] = {"member", "samples", "size", NULL};
+    bool typed = !strcmp(f->format, "parquet");
+    table *t = table_new(typed ? columns : members);
+    char text[256];
+
+    for (int i = 0; i < f->n; i++) {
+        const manta_data_field *k = &f->fields[i];
+        table_add(t, "%s", k->name);
+        table_add(t, "%s", typed ? k->type : work_number(k->samples, text, sizeof text));
+        table_add(t, "%s", inspect_size(k->bytes, text, sizeof text));
+    }
+    table_print(t);
+    printf("\n%s sample%s\n", work_number(f->samples, text, sizeof text), f->samples == 1 ? "" : "s");
+    printf("As data: %s\n", why);
+}
+
+static void facts_json(const manta_data_facts *f, const char *spec, const char *why)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < f->n; i++) {
+        const manta_data_field *k = &f->fields[i];
+        json_array_append_new(list, json_pack("{s:o, s:o, s:I, s:I}", "name", inspect_text(k->name), "type",
+                                              *k->type ? inspect_text(k->type) : json_null(), "samples",
+                                              (json_int_t)k->samples, "bytes", (json_int_t)k->bytes));
+    }
+    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:o, s:o}", "kind", "samples", "path", inspect_text(spec),
+                        "format", f->format, "samples", (json_int_t)f->samples, "fields", list, "as_data",
+                        inspect_text(why)));
+}
+
+/* What the file holds, and what kept it from being a dataset. */
+static int inspect_facts(const char *spec, bool json)
+{
+    char why[512];
+    manta_data_facts f = {0};
+
+    snprintf(why, sizeof why, "%s", manta_error_text());
+    if (manta_data_describe(spec, &f)) {
+        manta_status st = manta_fail(MANTA_EINVAL, "%s", why); /* the first failure says more */
+        (void)st;
+        return cli_fail();
+    }
+    if (json) {
+        facts_json(&f, spec, why);
+    } else {
+        facts_table(&f, why);
+    }
+    manta_data_facts_release(&f);
+    return CLI_DONE;
+}
+
 int inspect_data(const char *spec, bool json)
 {
     /* As they lie in the file: bytes stay bytes, and a NaN is no reason to show nothing. */
@@ -97,7 +154,7 @@ int inspect_data(const char *spec, bool json)
     manta_dataset *d = NULL;
     int status = CLI_DONE;
 
-    if (manta_dataset_open(spec, &o, &d)) return cli_fail();
+    if (manta_dataset_open(spec, &o, &d)) return inspect_facts(spec, json);
     if (read_one(d)) {
         status = cli_fail();
     } else if (json) {

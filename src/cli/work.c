@@ -51,7 +51,7 @@ static bool is_file(const char *name)
     manta_file_format f;
 
     for (int i = 0; manta_file_format_at(i, &f); i++) {
-        if (ends_in(name, f.ending)) return true;
+        if (ends_in(name, f.ending) || (f.also && ends_in(name, f.also))) return true;
     }
     return manta_file_guess(name) != NULL;
 }
@@ -92,7 +92,8 @@ const char *work_endings(void)
     *text = '\0';
     for (int i = 0; manta_file_format_at(i, &f); i++) {
         if (!f.writes || !strcmp(f.ending, ".json")) continue;
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", *text ? " " : "", f.ending);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s%s%s", *text ? " " : "", f.ending,
+                 f.also ? " " : "", f.also ? f.also : "");
     }
     return text;
 }

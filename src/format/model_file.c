@@ -94,6 +94,7 @@ static manta_status fail_with_list(manta_status code, const char *path, const ch
     for (int i = 0; i < N_FORMATS; i++) {
         if (writes && !formats[i]->write) continue;
         buf_printf(&list, "%s%s", list.n ? ", " : "", formats[i]->ending);
+        if (formats[i]->also) buf_printf(&list, ", %s", formats[i]->also);
     }
     st = manta_fail(code, "%s: %s; there are %s", path, what, buf_text(&list));
     buf_release(&list);
@@ -146,7 +147,8 @@ manta_status manta_file_write(const char *path, const char *format, const manta_
     if (format && !(f = format_named(format))) return no_such_format(path, format);
     /* The longest ending wins: .weights.h5 is also an .h5. */
     for (int i = 0; !format && i < N_FORMATS; i++) {
-        if (!model_path_ends(path, formats[i]->ending)) continue;
+        const char *also = formats[i]->also;
+        if (!model_path_ends(path, formats[i]->ending) && !(also && model_path_ends(path, also))) continue;
         if (!f || strlen(formats[i]->ending) > strlen(f->ending)) f = formats[i];
     }
     if (!f) return fail_with_list(MANTA_EINVAL, path, "its ending names no format", true);
@@ -162,6 +164,7 @@ bool manta_file_format_at(int i, manta_file_format *out)
     *out = (manta_file_format){.name = formats[i]->name,
                                .about = formats[i]->about,
                                .ending = formats[i]->ending,
+                               .also = formats[i]->also,
                                .writes = formats[i]->write != NULL,
                                .has_model = formats[i]->has_model};
     return true;

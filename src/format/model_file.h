@@ -22,6 +22,7 @@ typedef enum model_match {
 
 typedef struct model_format {
     const char *name, *about, *ending;
+    const char *also; /* another ending in use, or NULL */
     bool has_model;
     /* head[0..n): the first bytes, up to MODEL_HEAD; n 0 when nothing can be read there (a folder, a prefix). */
     model_match (*probe)(const char *path, const uint8_t *head, size_t n);

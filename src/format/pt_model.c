@@ -73,6 +73,7 @@ static manta_status write_pt(const char *path, const manta_contents *c)
 const model_format model_pt = {.name = "pt",
                                .about = "a state dict of PyTorch",
                                .ending = ".pt",
+                               .also = ".pth",
                                .probe = probe,
                                .read = read_pt,
                                .write = write_pt};

@@ -146,17 +146,6 @@ static manta_status end_sample(collect *c)
     return MANTA_OK;
 }
 
-/* Where the key ends: at the first dot of the base name. NULL for a member that
- * belongs to no sample. */
-static const char *key_end(const char *name)
-{
-    const char *base = strrchr(name, '/');
-
-    base = base ? base + 1 : name;
-    const char *dot = strchr(base, '.');
-    return dot && dot > base ? dot : NULL;
-}
-
 /* __archive_info__ and such are about the archive. */
 static bool is_about(const char *name)
 {
@@ -165,11 +154,20 @@ static bool is_about(const char *name)
     return n >= 4 && strncmp(name, "__", 2) == 0 && strcmp(name + n - 2, "__") == 0 && !strchr(name, '/');
 }
 
+const char *webdataset_key_end(const char *name)
+{
+    const char *base = strrchr(name, '/');
+
+    base = base ? base + 1 : name;
+    const char *dot = strchr(base, '.');
+    return dot && dot > base && !is_about(name) ? dot : NULL;
+}
+
 static manta_status add_member(collect *c, const tar_member *m)
 {
-    const char *dot = key_end(m->name);
+    const char *dot = webdataset_key_end(m->name);
 
-    if (!dot || is_about(m->name)) return MANTA_OK;
+    if (!dot) return MANTA_OK;
     size_t n = (size_t)(dot - m->name);
     if (!c->key || strlen(c->key) != n || memcmp(c->key, m->name, n) != 0) {
         TRY(end_sample(c));

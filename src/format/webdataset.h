@@ -35,4 +35,8 @@ manta_status webdataset_open(const char *paths, const char *x, const char *y, co
 manta_status webdataset_open_file(seek_file f, const char *x, const char *y, const manta_open_options *o,
                                   manta_dataset **out);
 
+/* Where the sample's key ends in a member's name: at the first dot of the base
+ * name. NULL for a member that belongs to no sample. */
+const char *webdataset_key_end(const char *name);
+
 #endif

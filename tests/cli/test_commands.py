@@ -45,6 +45,42 @@ def test_evaluate_only_some_steps(manta, tmp_path):
     assert done.stdout.startswith("2/2 - ")
 
 
+def two_inputs(path):
+    """A Keras config of a model that subtracts its input b from its input a."""
+    def tensor(name):
+        return {"class_name": "__keras_tensor__",
+                "config": {"shape": [None, 4], "dtype": "float32", "keras_history": [name, 0, 0]}}
+
+    def entry(name):
+        return {"module": "keras.layers", "class_name": "InputLayer", "name": name, "inbound_nodes": [],
+                "config": {"batch_shape": [None, 4], "dtype": "float32", "name": name}}
+
+    minus = {"module": "keras.layers", "class_name": "Subtract", "config": {"name": "minus"}, "name": "minus",
+             "inbound_nodes": [{"args": [[tensor("a"), tensor("b")]], "kwargs": {}}]}
+    config = {"name": "two", "trainable": True, "layers": [entry("a"), entry("b"), minus],
+              "input_layers": [["a", 0, 0], ["b", 0, 0]], "output_layers": [["minus", 0, 0]]}
+    path.write_text(json.dumps({"module": "keras", "class_name": "Functional", "registered_name": "Functional",
+                                "config": config}))
+
+
+def test_predict_from_several_inputs(manta, tmp_path):
+    two_inputs(tmp_path / "two.json")
+    a, b = np.random.default_rng(1).random((2, 7, 4), dtype=np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    np.save(tmp_path / "short.npy", b[:3])
+    for given in ("a=a.npy,b=b.npy", "b=b.npy,a=a.npy"):        # the order is of no account
+        manta("predict", "two.json", "--input", given, "-o", "y.npy", "--batch", 3)
+        assert np.array_equal(np.load(tmp_path / "y.npy"), a - b)
+    for given, say in {"a=a.npy": "nothing is given for the input 'b'",
+                       "a.npy": "has 2 inputs, expected NAME=X,... for 'a', 'b'",
+                       "a=a.npy,a=b.npy": "'a' is given twice",
+                       "a=a.npy,c=b.npy": "has no input called 'c'; they are called 'a', 'b'",
+                       "a=a.npy,b=short.npy": "one input has 7 samples and another 3"}.items():
+        done = manta("predict", "two.json", "--input", given, "-o", "no.npy", status=1)
+        assert say in done.stderr and not (tmp_path / "no.npy").exists()
+
+
 def test_predict_npz_and_named_input(manta, tmp_path):
     line(tmp_path)
     manta("predict", "linear", "--input", "x=lx.npy", "-o", "y.npz")

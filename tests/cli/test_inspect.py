@@ -2,9 +2,11 @@
 
 The golden files were written by the libraries whose formats they are; the
 others here by the program itself (manta convert) or by hand."""
+import io
 import json
 import pathlib
 import shutil
+import tarfile
 
 import numpy as np
 import pytest
@@ -258,18 +260,37 @@ def test_tfrecord(inspect, tmp_path):
         assert about["samples"] == 5 and columns(about) == {"x": ([2, 2], "float32")}
 
 
-def test_tar(inspect, manta):
+def test_tar(inspect, tmp_path):
     about, _ = inspect(f"{GOLDEN}/shard-000000.tar:x.bin,cls")
     assert about["samples"] == 5 and columns(about) == {"x": ([8], "uint8"), "y": ([], "int64")}
-    said = manta("inspect", GOLDEN / "shard-000000.tar", status=1).stderr
-    assert "json, cls, x.bin" in said         # what to choose from
+    about, table = inspect(GOLDEN / "shard-000000.tar")       # nobody says which member is x
+    assert about["kind"] == "samples" and about["format"] == "tar" and about["samples"] == 5
+    assert [(f["name"], f["samples"], f["bytes"]) for f in about["fields"]] == [
+        ("cls", 5, 5), ("json", 5, 40), ("x.bin", 5, 40)]
+    assert "say which is x" in about["as_data"] and "say which is x" in table and "x.bin" in table
+    with tarfile.open(tmp_path / "text.tar.gz", "w:gz") as t:
+        for name, data in (("a/0.TXT", b"one"), ("a/0.en.txt", b"two"), ("a/1.txt", b"three"), ("readme", b"no")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            t.addfile(member, io.BytesIO(data))
+    about, _ = inspect("text.tar.gz")
+    assert about["samples"] == 2
+    assert [(f["name"], f["samples"], f["bytes"]) for f in about["fields"]] == [("en.txt", 1, 3), ("txt", 2, 8)]
 
 
-def test_parquet(inspect, manta):
+def test_parquet(inspect, manta, tmp_path):
     about, _ = inspect(f"{GOLDEN}/t.parquet:x=x,label=label")
     assert about["samples"] == 3 and columns(about)["y"] == ([], "int64")
-    said = manta("inspect", GOLDEN / "t.parquet", status=1).stderr
-    assert "'s' is text" in said
+    about, table = inspect(GOLDEN / "t.parquet")              # a column of text, and none chosen
+    assert about["kind"] == "samples" and about["format"] == "parquet" and about["samples"] == 3
+    assert [(f["name"], f["type"]) for f in about["fields"]] == [
+        ("x", "FLOAT"), ("label", "int64"), ("s", "text (BYTE_ARRAY)"), ("img", "list of uint8")]
+    assert all(f["bytes"] > 0 for f in about["fields"])
+    assert "'s' is text" in about["as_data"] and "choose columns" in table and "list of uint8" in table
+    shutil.copy(GOLDEN / "t.parquet", tmp_path / "cut.parquet")
+    with open(tmp_path / "cut.parquet", "r+b") as f:
+        f.truncate(100)
+    assert "cut.parquet" in said_once(manta, "cut.parquet")
 
 
 def test_csv(inspect, tmp_path):
