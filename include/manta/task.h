@@ -81,7 +81,9 @@ typedef struct manta_node_options {
     uint64_t spill_limit; /* most bytes on disk; 0: as many as the disk has room for */
     uint64_t lineage_memory; /* bytes that a process may use to remember calls whose results are
                               large, so that they can be made again; 0: 64 MiB */
-    bool in_process; /* no other process: calls run at once, inside manta_remote() */
+    const char *log_level; /* "debug", "info", "warn", "error", "off"; NULL: as it is (manta/log.h) */
+    bool in_process; /* no other process: calls run at once, inside manta_remote(), and
+                      breakpoints stop in them. MANTA_ADDRESS=in-process does the same. */
     /* Which node. "local": one of this program's own. "auto": the one that `manta
      * start` began, and an error when there is none. A path or a pid: that node. NULL
      * or "": what the environment variable MANTA_ADDRESS says in the same words;

@@ -64,6 +64,16 @@ void manta_log_set_level(manta_log_level l)
     atomic_store_explicit(&level, (int)l, memory_order_relaxed);
 }
 
+manta_status log_level_named(const char *name)
+{
+    for (int i = 0; i < N_LEVELS; i++)
+        if (!strcmp(level_names[i], name)) {
+            manta_log_set_level((manta_log_level)i);
+            return MANTA_OK;
+        }
+    return manta_fail(MANTA_EINVAL, "no log level is called \"%s\": debug, info, warn, error or off", name);
+}
+
 void manta_log_set_format(manta_log_format f)
 {
     log_enabled(MANTA_LOG_ERROR); /* so that the environment does not come later and win */

@@ -15,6 +15,8 @@
 
 #include <manta/log.h>
 
+#include "base/status.h"
+
 typedef struct log_field {
     const char *key; /* NULL ends the list */
     enum { LOG_KIND_INT, LOG_KIND_F64, LOG_KIND_STR, LOG_KIND_BOOL } kind;
@@ -49,5 +51,8 @@ void log_write(manta_log_level level, const char *message, ...);
 
 /* Forgets what was set and reads the environment again; for tests. */
 void log_reset(void);
+
+/* Sets the level that has the name. MANTA_EINVAL none has it. */
+manta_status log_level_named(const char *name) MANTA_MUST_USE;
 
 #endif

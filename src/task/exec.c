@@ -24,6 +24,8 @@ struct manta_task {
     uint64_t id, actor;
     int attempt, n_args, n_results;
     value *args;
+    object **awaited; /* among the arguments */
+    int n_awaited;
     result *results;
     self_of *self;
     peer *caller; /* NULL: the daemon, or this process */
@@ -190,13 +192,45 @@ static void drop_inner(const value *v)
     }
 }
 
+static bool is_settled(void *ctx)
+{
+    return ((const object *)ctx)->state != OBJECT_PENDING || rt->exiting;
+}
+
+/* An argument of a constructor that was not there when the actor was made. It is
+ * held until the constructor has run. */
+static manta_status resolve(manta_task *t, uint64_t id, value *out)
+{
+    object *o = object_adopt(id, false);
+    o->pins++;
+    t->awaited[t->n_awaited++] = o;
+    object_want(o);
+    TRY(rt_wait(is_settled, o, CLOCK_NEVER));
+    if (o->state == OBJECT_FAILED) return failure_raise(o->failure);
+    if (o->state == OBJECT_PENDING)
+        return manta_fail(MANTA_ECANCELLED, "%s: nobody wants the actor any more", t->name);
+    TRY(object_map(o));
+    *out = o->v;
+    out->place.segment = 0; /* the object is held, not its place */
+    return MANTA_OK;
+}
+
 static manta_status read_arguments(manta_task *t, wire *w)
 {
     uint32_t n = wire_u32(w);
     if (n > RING_MESSAGE / 8) return manta_fail(MANTA_ECORRUPT, "%u arguments", n);
     t->args = arena_array(&t->memory, n, sizeof(value));
+    if (t->actor && !t->id) t->awaited = arena_array(&t->memory, n, sizeof(object *));
     for (uint32_t i = 0; i < n; i++) {
-        value v;
+        value v = {0};
+        uint64_t id;
+        if (t->awaited && value_take_ref(w, &id)) {
+            if (w->broken) break;
+            TRY(resolve(t, id, &v));
+            t->args[t->n_args++] = v;
+            hold_inner(&v);
+            continue;
+        }
         value_take(w, &v);
         if (w->broken) break;
         if (v.place.segment) {
@@ -220,6 +254,7 @@ static void release_arguments(manta_task *t)
         drop_inner(&t->args[i]);
         if (t->args[i].place.segment) store_unpin(rt->store, t->args[i].place);
     }
+    for (int i = 0; i < t->n_awaited; i++) object_unpin(t->awaited[i]);
 }
 
 /* ---- results ---- */

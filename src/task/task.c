@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "os/cpu.h"
 #include "os/socket.h"
@@ -129,7 +130,9 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
         snprintf(rt_space, sizeof rt_space, "%s", options->name_space);
     }
     memcpy(c.space, rt_space, sizeof c.space);
-    if (options && options->in_process) {
+    if (options && options->log_level) TRY(log_level_named(options->log_level));
+    const char *address = options && options->address ? options->address : getenv("MANTA_ADDRESS");
+    if ((options && options->in_process) || (address && !strcmp(address, "in-process"))) {
         TRY(runtime_open_local());
         rt->total = c.total;
         memcpy(rt->names, c.names, sizeof rt->names);
@@ -672,10 +675,10 @@ void manta_failure_get(manta_ref ref, manta_failure *out)
 
 /* ---- actors ---- */
 
-/* The constructor's call as bytes, its arguments resolved; what it refers to
- * goes to *inner. */
+/* The constructor's call as bytes, its arguments resolved as far as they are
+ * there; what it refers to goes to *inner. *done arguments are held once more. */
 static manta_status encode_constructor(const char *name, uint64_t id, int n, const manta_arg *args, buf *b,
-                                       manta_ref *inner, uint64_t *n_inner)
+                                       manta_ref *inner, uint64_t *n_inner, int *done)
 {
     proto_begin(b, PROTO_CALL);
     wire_put_u64(b, 0);
@@ -689,19 +692,31 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
         object *o = NULL;
         value v;
         if (args[i].kind == MANTA_KIND_REF) {
-            TRY(await((manta_ref){args[i].as.id}, MANTA_FOREVER, false, &o));
+            manta_status st = await((manta_ref){args[i].as.id}, 0, false, &o);
+            if (st == MANTA_ETIMEDOUT) { /* not there yet: the constructor's process waits for it */
+                o = object_find(args[i].as.id);
+                o->pins++;
+                st = MANTA_OK;
+            }
+            if (st) return st;
         } else {
             TRY(value_of(&args[i], &v));
             TRY(object_make(&args[i], &v, &o));
             o->pins++;
         }
-        if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS) {
+        if (o->state == OBJECT_PENDING) {
+            object_export(o);
+            inner[(*n_inner)++].id = o->id;
+        } else if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS) {
             object_export(o);
             inner[(*n_inner)++].id = o->id;
         } else if (o->v.kind == MANTA_KIND_ACTOR) {
             inner[(*n_inner)++].id = o->v.word;
         }
-        value_put(b, &o->v);
+        if (o->state == OBJECT_PENDING)
+            value_put_ref(b, o->id);
+        else
+            value_put(b, &o->v);
         if (b->n > RING_MESSAGE) {
             object_unpin(o);
             return manta_fail(MANTA_EINVAL, "the small arguments of %s are too many", name);
@@ -709,6 +724,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
         o->refs++; /* until the daemon has been told that the actor contains it */
         object_unpin(o);
         if (args[i].kind != MANTA_KIND_REF) inner[n + i].id = o->id;
+        *done = i + 1;
     }
     return MANTA_OK;
 }
@@ -735,7 +751,8 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         }
         if (taken) st = manta_fail(MANTA_EEXIST, "an actor is called %s already", full);
     }
-    if (!st) st = encode_constructor(name, id, n, args, &bytes, inner, &n_inner);
+    int done = 0;
+    if (!st) st = encode_constructor(name, id, n, args, &bytes, inner, &n_inner, &done);
     if (!st && rt->is_local) {
         buf answer = {0};
         incoming *in = incoming_of(NULL, bytes.at, bytes.n);
@@ -766,10 +783,9 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
             rt_tell();
         }
     }
-    for (int i = 0; i < n; i++) {
-        uint64_t x = args[i].kind == MANTA_KIND_REF ? args[i].as.id : inner[n + i].id;
-        object *obj = x ? object_find(x) : NULL;
-        if (obj && (!st || args[i].kind != MANTA_KIND_REF || obj->refs > 1)) object_unref(obj);
+    for (int i = 0; i < done; i++) {
+        object *obj = object_find(args[i].kind == MANTA_KIND_REF ? args[i].as.id : inner[n + i].id);
+        if (obj) object_unref(obj);
     }
     mem_free(inner);
     buf_release(&bytes);

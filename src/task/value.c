@@ -105,6 +105,23 @@ void value_put(buf *b, const value *v)
     }
 }
 
+void value_put_ref(buf *b, uint64_t id)
+{
+    const unsigned char head[4] = {MANTA_KIND_REF, 0, 0, AT_MESSAGE};
+    buf_add(b, head, 4);
+    wire_put_u64(b, 8);
+    wire_put_u64(b, id);
+}
+
+bool value_take_ref(wire *w, uint64_t *id)
+{
+    if (w->broken || w->end - w->at < 4 || w->at[0] != MANTA_KIND_REF) return false;
+    (void)wire_u32(w);
+    if (wire_u64(w) != 8) w->broken = true;
+    *id = wire_u64(w);
+    return true;
+}
+
 /* Whether the shape of an array is possible and has v->size bytes. */
 static bool shape_fits(const value *v)
 {

@@ -44,6 +44,11 @@ void value_put(buf *b, const value *v);
  * stumble over: kinds, dtypes, shapes against sizes, texts for their end. */
 void value_take(wire *w, value *out);
 
+/* A reference that its reader resolves: only among the arguments of a
+ * constructor. */
+void value_put_ref(buf *b, uint64_t id);
+bool value_take_ref(wire *w, uint64_t *id); /* false: something else is next */
+
 const char *value_kind_name(manta_kind k);
 
 /* In the place of a value: a failure follows. */
