@@ -93,6 +93,14 @@ typedef struct manta_generator {
 MANTA_API manta_dataset *manta_dataset_generator(const manta_generator *g, void *user, int64_t count, int n,
                                                  const manta_column_spec *columns);
 
+/* How a source is divided among workers that each read their own part. */
+typedef enum manta_shard_policy {
+    MANTA_SHARD_AUTO, /* by file when there is at least one for each, else by sample; the log says which */
+    MANTA_SHARD_FILE, /* files i, i + n, ...: each is read by one worker alone */
+    MANTA_SHARD_DATA, /* samples i, i + n, ... of what the source makes */
+    MANTA_SHARD_OFF /* everybody reads everything */
+} manta_shard_policy;
+
 /* What files hold, see manta_dataset_open(). Zeroed memory is the default. */
 typedef struct manta_open_options {
     bool raw; /* leave images as u8 instead of f32 in [0,1] */
@@ -100,6 +108,10 @@ typedef struct manta_open_options {
     int image_height; /* image folder: every image is resized to this; 0: all must have */
     int image_width; /*   the size of the first */
     int image_channels; /* image folder: 1 or 3; 0: as the first image */
+    int shards,
+        shard; /* read part `shard` of so many; 0: all of it. manta_fit() divides every batch among its
+                          workers by itself: this is for loops of a program's own */
+    manta_shard_policy shard_policy;
     const char *data_dir; /* looked in before all others for named sets; NULL: $MANTA_DATA */
 } manta_open_options;
 

@@ -6,6 +6,7 @@
 #include "format/named.h"
 #include "format/npz.h"
 #include "format/parquet.h"
+#include "format/shard.h"
 #include "format/spec.h"
 #include "format/tfrecord.h"
 #include "format/webdataset.h"
@@ -44,20 +45,52 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
     return files_open(s->a, s->b, 0, o, out);
 }
 
+/* A source that is one thing, whatever files it lies in, is divided by sample. */
+static manta_status divide(const char *text, const manta_open_options *o, manta_dataset **d)
+{
+    if (o->shards > 1 && o->shard_policy == MANTA_SHARD_FILE) {
+        manta_dataset_unref(*d);
+        *d = NULL;
+        return manta_fail(
+            MANTA_EINVAL,
+            "dataset '%s' has no files to divide among %d workers; expected TFRecord or tar files, or "
+            "dividing by sample (DATA)",
+            text, o->shards);
+    }
+    *d = shard_samples(o, 1, *d);
+    return MANTA_OK;
+}
+
+static manta_status open_text(const char *text, const manta_open_options *o, manta_dataset **out)
+{
+    file_info info;
+    spec s = {0};
+    bool tar;
+    manta_status st;
+
+    /* A folder may have any name, commas and colons and all. */
+    if (text[0] && !named_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
+        TRY(folder_open(text, o, out));
+        return divide(text, o, out);
+    }
+    if (tfrecord_is_spec(text)) return tfrecord_open_spec(text, o, out);
+    TRY(spec_parse(text, &s));
+    tar = s.kind == SPEC_TAR;
+    st = open_spec(&s, o, out);
+    spec_release(&s);
+    return st || tar ? st : divide(text, o, out);
+}
+
 manta_status manta_dataset_open(const char *text, const manta_open_options *options, manta_dataset **out)
 {
     static const manta_open_options none;
     const manta_open_options *o = options ? options : &none;
-    file_info info;
-    spec s = {0};
+    manta_dataset *d;
 
-    /* A folder may have any name, commas and colons and all. */
-    if (text[0] && !named_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
-        return folder_open(text, o, out);
+    if (o->shards < 0 || o->shard < 0 || (o->shards && o->shard >= o->shards)) {
+        return manta_fail(MANTA_EINVAL, "dataset '%s': there is no part %d of %d", text, o->shard, o->shards);
     }
-    if (tfrecord_is_spec(text)) return tfrecord_open_spec(text, o, out);
-    TRY(spec_parse(text, &s));
-    manta_status st = open_spec(&s, o, out);
-    spec_release(&s);
-    return st;
+    TRY(open_text(text, o, &d));
+    *out = d;
+    return MANTA_OK;
 }

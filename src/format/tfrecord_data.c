@@ -11,6 +11,7 @@
 #include "format/example.h"
 #include "format/input.h"
 #include "format/picture.h"
+#include "format/shard.h"
 #include "format/tfrecord.h"
 
 /* A feature and the column it becomes. */
@@ -504,7 +505,7 @@ static void link_twins(examples *e)
     }
 }
 
-static manta_status prepare(const char *text, examples *e, const manta_open_options *o)
+static manta_status prepare(const char *text, examples *e, const manta_open_options *o, size_t *n_files)
 {
     const char *columns = mapping_of(text), *end = columns ? columns : text + strlen(text);
     file_names files = {0};
@@ -512,7 +513,10 @@ static manta_status prepare(const char *text, examples *e, const manta_open_opti
 
     e->allow_nan = o->allow_nan;
     if (columns) TRY(parse_columns(text, columns + 1, e));
-    if (!(st = parse_files(text, end, &files))) st = tfrecord_open(files.n, files.at, &e->t);
+    st = parse_files(text, end, &files);
+    *n_files = files.n;
+    if (!st) st = shard_files(o, text, &files);
+    if (!st) st = tfrecord_open(files.n, files.at, &e->t);
     file_names_release(&files);
     if (st) return st;
     if (tfrecord_count(e->t) == 0) {
@@ -530,7 +534,8 @@ manta_status tfrecord_open_spec(const char *text, const manta_open_options *opti
     static const manta_open_options none;
     const manta_open_options *o = options ? options : &none;
     examples *e = mem_new(sizeof *e);
-    manta_status st = prepare(text, e, o);
+    size_t n_files = 0;
+    manta_status st = prepare(text, e, o, &n_files);
 
     if (st) {
         examples_free(e);
@@ -554,6 +559,7 @@ manta_status tfrecord_open_spec(const char *text, const manta_open_options *opti
     }
     manta_dataset *d = source_from_reader(&s); /* takes e */
     for (int i = 0; i < n_pictures && !o->raw; i++) d = manta_dataset_scale(d, pictures[i], 255);
+    d = shard_samples(o, n_files, d);
     if ((st = manta_dataset_status(d))) {
         manta_dataset_unref(d);
         return st;

@@ -10,6 +10,7 @@
 #include "data/source.h"
 #include "format/tar.h"
 #include "format/webdataset.h"
+#include "format/shard.h"
 #include "format/webdataset_field.h"
 #include "os/file.h"
 
@@ -439,13 +440,18 @@ manta_status webdataset_open(const char *paths, const char *x, const char *y, co
     file_names names = {0};
     set *s = NULL;
     manta_status st = begin(x, y, o, &s);
+    size_t all;
 
     if (st) return st;
     st = find_files(paths, &names);
+    all = names.n;
+    if (!st) st = shard_files(o, paths, &names);
     for (size_t i = 0; i < names.n && !st; i++) {
         seek_file f;
         if (!(st = seek_open(names.at[i], &f))) st = add_shard(s, f);
     }
     file_names_release(&names);
-    return finish(s, st, o, out);
+    TRY(finish(s, st, o, out));
+    *out = shard_samples(o, all, *out);
+    return MANTA_OK;
 }

@@ -343,6 +343,68 @@ static void test_shards(void **state)
     refuse_path("s-0-00.tar:a,b,c", MANTA_EINVAL, "as in f.tar:jpg,cls");
 }
 
+/* ---- divided among workers ---- */
+
+static void expect_part(const char *spec, manta_shard_policy policy, int shards, int shard, int n,
+                        const int64_t *want)
+{
+    char full[600];
+    manta_open_options o = {.shards = shards, .shard = shard, .shard_policy = policy};
+    manta_dataset *d = NULL;
+    manta_batch b;
+
+    snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
+    if (manta_dataset_open(full, &o, &d)) fail_msg("%s", manta_error_text());
+    assert_int_equal(manta_dataset_count(d), n);
+    manta_loader *l = all(d, &b);
+    assert_memory_equal(manta_batch_find(&b, "x")->data, want, (size_t)n * sizeof *want);
+    manta_loader_close(l);
+    manta_dataset_unref(d);
+}
+
+static void refuse_part(const char *spec, manta_open_options o, const char *words)
+{
+    char full[600];
+    manta_dataset *d = NULL;
+    int64_t live = mem_live();
+
+    snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
+    assert_int_equal(manta_dataset_open(full, &o, &d), MANTA_EINVAL);
+    if (!strstr(manta_error_text(), words)) fail_msg("'%s', expected '%s'", manta_error_text(), words);
+    assert_int_equal(mem_live(), live);
+}
+
+/* Three files of two samples: 0 and 10, 1 and 11, 2 and 12. By file, by sample,
+ * and what AUTO makes of more workers than files. */
+static void test_parts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char name[40], text[8];
+        m.n = 0;
+        snprintf(text, sizeof text, "%d", i);
+        tar_maker_text(&m, "a.cls", text);
+        snprintf(text, sizeof text, "%d", 10 + i);
+        tar_maker_text(&m, "b.cls", text);
+        tar_maker_end(&m);
+        snprintf(name, sizeof name, "p-%d.tar", i);
+        scratch_file(name, m.bytes, m.n);
+    }
+    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 2, 0, 4, (int64_t[]){0, 10, 2, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 2, 1, 2, (int64_t[]){1, 11});
+    expect_part("p-*.tar:cls", MANTA_SHARD_FILE, 3, 2, 2, (int64_t[]){2, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_DATA, 2, 1, 3, (int64_t[]){10, 11, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 4, 1, 2, (int64_t[]){10, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_OFF, 2, 1, 6, (int64_t[]){0, 10, 1, 11, 2, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 1, 0, 6, (int64_t[]){0, 10, 1, 11, 2, 12});
+    refuse_part("p-*.tar:cls", (manta_open_options){.shards = 4, .shard_policy = MANTA_SHARD_FILE},
+                "3 files for 4 workers");
+    refuse_part("p-*.tar:cls", (manta_open_options){.shards = 2, .shard = 2}, "there is no part 2 of 2");
+    scratch_file("n.csv", "a,b\n1,2\n3,4\n", 12);
+    refuse_part("n.csv:label=b", (manta_open_options){.shards = 2, .shard_policy = MANTA_SHARD_FILE},
+                "has no files to divide");
+}
+
 /* More shards than are kept open. */
 static void test_many_shards(void **state)
 {
@@ -393,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_arrays_and_numbers),
         cmocka_unit_test(test_grouping),
         cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_many_shards),
         cmocka_unit_test(test_cut_later),
     };
