@@ -179,9 +179,11 @@ static manta_status connect_to(const char *path, int *fd)
 manta_status door_connect_main(char path[DOOR_PATH], int *fd)
 {
     char folder[DOOR_PATH];
-    TRY(door_folder(folder, false));
+    manta_status st = door_folder(folder, false);
+    if (st == MANTA_ENOENT) return manta_fail(st, "no node was started");
+    if (st) return st;
     snprintf(path, DOOR_PATH, "%.80s/%s", folder, DOOR_MAIN);
-    manta_status st = connect_to(path, fd);
+    st = connect_to(path, fd);
     if (st == MANTA_ENOENT || st == MANTA_EDIED) return manta_fail(MANTA_ENOENT, "no node was started");
     return st;
 }

@@ -700,9 +700,12 @@ static void zygote(void)
 {
     manta_node_info n, m;
     int64_t a, b;
+    manta_ref r = manta_remote(nop); /* there is a worker, so there is a zygote */
+    OK(manta_get(r, 20000));
+    manta_release(r);
     OK(manta_node_get(&n));
-    CHECK(kill(n.zygote_pid, SIGKILL) == 0);
-    manta_ref r = manta_remote(pid);
+    CHECK(n.zygote_pid > 1 && kill(n.zygote_pid, SIGKILL) == 0);
+    r = manta_remote(pid);
     OK(manta_get_i64(r, &a, 5000));
     manta_release(r);
     CHECK(kill((pid_t)a, SIGKILL) == 0);
@@ -909,7 +912,7 @@ static void chaos(void)
             kills++;
             kill(n.worker_pids[(int)(erand48(random) * n.n_worker_pids)], SIGKILL);
         }
-        if (erand48(random) < 0.1) kill(n.zygote_pid, SIGKILL);
+        if (erand48(random) < 0.1 && n.zygote_pid > 1) kill(n.zygote_pid, SIGKILL);
         for (int i = 0; i < N; i++) {
             OK(manta_get_f64(r[i], &d, 20000));
             CHECK(d == i + rounds);
