@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/elements.h"
 #include "format/npy.h"
 #include "format/npz.h"
 #include "os/file.h"
@@ -102,34 +103,6 @@ manta_status manta_arrays_load(const char *path, manta_arrays **out)
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-typedef manta_status sink(void *ctx, const void *data, size_t n);
-
-/* Gives the elements of an array with any strides to `to`, row-major. */
-static manta_status each_run(const manta_array *a, sink *to, void *ctx)
-{
-    char chunk[1 << 14];
-    int64_t index[MANTA_MAX_DIMS] = {0}, n = manta_array_count(a), at = 0;
-    size_t size = manta_dtype_size(a->dtype), used = 0;
-
-    if (n == 0) return MANTA_OK;
-    if (manta_array_is_contiguous(a)) return to(ctx, a->data, (size_t)n * size);
-    for (int64_t k = 0; k < n; k++) {
-        if (used + size > sizeof chunk) {
-            TRY(to(ctx, chunk, used));
-            used = 0;
-        }
-        memcpy(chunk + used, (const char *)a->data + at * (int64_t)size, size);
-        used += size;
-        for (int i = a->ndim - 1; i >= 0; i--) {
-            at += a->strides[i];
-            if (++index[i] < a->shape[i]) break;
-            at -= a->strides[i] * a->shape[i];
-            index[i] = 0;
-        }
-    }
-    return to(ctx, chunk, used);
-}
-
 static manta_status to_crc(void *ctx, const void *data, size_t n)
 {
     uint32_t *crc = ctx;
@@ -157,11 +130,11 @@ static manta_status save_member(zip_writer *z, const manta_column *c)
 
     if ((st = npy_header(&c->array, &head))) goto out;
     crc = libdeflate_crc32(0, head.at, head.n);
-    if ((st = each_run(&c->array, to_crc, &crc))) goto out;
+    if ((st = elements_each(&c->array, to_crc, &crc))) goto out;
     name = mem_printf("%s.npy", c->name ? c->name : "");
     if ((st = zip_begin(z, name, head.n + manta_array_bytes(&c->array), crc))) goto out;
     if ((st = zip_write(z, head.at, head.n))) goto out;
-    st = each_run(&c->array, to_zip, z);
+    st = elements_each(&c->array, to_zip, z);
 out:
     mem_free(name);
     buf_release(&head);
@@ -185,7 +158,7 @@ static manta_status save_npy(file_writer *w, const manta_column *c)
     manta_status st = npy_header(&c->array, &head);
 
     if (!st) st = file_writer_write(w, head.at, head.n);
-    if (!st) st = each_run(&c->array, to_file, w);
+    if (!st) st = elements_each(&c->array, to_file, w);
     buf_release(&head);
     return st;
 }

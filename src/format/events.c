@@ -12,6 +12,7 @@
  * readers stop at the torn record and would never see what follows it. */
 #include "format/events.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -23,6 +24,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/convert.h"
+#include "format/elements.h"
 #include "format/proto.h"
 #include "format/record.h"
 #include "os/file.h"
@@ -274,6 +276,7 @@ typedef struct spread {
     int64_t n;
     double counts[BUCKETS];
     bool counting;
+    manta_dtype dtype; /* of what is visited */
 } spread;
 
 static void visit(spread *s, double v)
@@ -291,19 +294,21 @@ static void visit(spread *s, double v)
     s->n++;
 }
 
+static manta_status visit_run(void *ctx, const void *data, size_t n)
+{
+    spread *s = ctx;
+
+    for (size_t k = 0; k < n / manta_dtype_size(s->dtype); k++)
+        visit(s, convert_get(data, s->dtype, (int64_t)k));
+    return MANTA_OK;
+}
+
 static void each_element(const manta_array *a, spread *s)
 {
-    int64_t index[MANTA_MAX_DIMS] = {0}, n = manta_array_count(a), at = 0;
-
-    for (int64_t k = 0; k < n; k++) {
-        visit(s, convert_get(a->data, a->dtype, at));
-        for (int i = a->ndim - 1; i >= 0; i--) {
-            at += a->strides[i];
-            if (++index[i] < a->shape[i]) break;
-            at -= a->strides[i] * a->shape[i];
-            index[i] = 0;
-        }
-    }
+    s->dtype = a->dtype;
+    manta_status st = elements_each(a, visit_run, s);
+    assert(!st); /* visiting does not fail */
+    (void)st;
 }
 
 static void add_histogram(buf *b, const spread *s)

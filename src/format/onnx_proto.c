@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "data/convert.h"
+#include "format/elements.h"
 #include "format/onnx.h"
 #include "format/proto.h"
 
@@ -230,26 +231,28 @@ const char *onnx_first(onnx_export *x, int v)
     return f->first;
 }
 
+typedef struct converting {
+    manta_dtype from;
+    float *to;
+} converting;
+
+static manta_status convert_run(void *ctx, const void *data, size_t n)
+{
+    converting *c = ctx;
+    int64_t count = (int64_t)(n / manta_dtype_size(c->from));
+
+    convert_to_f32(data, c->from, count, 1, c->to);
+    c->to += count;
+    return MANTA_OK;
+}
+
 manta_status onnx_weight(onnx_export *x, int v, float **out)
 {
     const manta_array *a = x->weights[x->m->values[v].variable];
-    int64_t n = manta_array_count(a), index[MANTA_MAX_DIMS] = {0}, at = 0;
+    int64_t n = manta_array_count(a);
     void *to = NULL;
 
     TRY(mem_try_array(n ? n : 1, sizeof **out, "the weights of an ONNX file", &to));
     *out = to;
-    if (manta_array_is_contiguous(a)) {
-        convert_to_f32(a->data, a->dtype, n, 1, *out);
-        return MANTA_OK;
-    }
-    for (int64_t k = 0; k < n; k++) {
-        (*out)[k] = (float)convert_get(a->data, a->dtype, at);
-        for (int i = a->ndim - 1; i >= 0; i--) {
-            at += a->strides[i];
-            if (++index[i] < a->shape[i]) break;
-            at -= a->strides[i] * a->shape[i];
-            index[i] = 0;
-        }
-    }
-    return MANTA_OK;
+    return elements_each(a, convert_run, &(converting){a->dtype, to});
 }
