@@ -57,6 +57,7 @@ OWNER = {
     "callback": "train",
     "run": "train",
     "trainer": "train",
+    "strategy": "train",
 }
 
 # Headers of libraries, and the only folders that may know of them.
