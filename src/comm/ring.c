@@ -123,7 +123,9 @@ static manta_status pump_one(ring *t, int from, bool *moved)
                 ring_lose(p);
                 break;
             }
-            TRY(place(t, from, &p->f, &p->to));
+            st = place(t, from, &p->f, &p->to);
+            if (st == MANTA_EBUSY) break; /* its place is taken; the frame stays at hand */
+            if (st) return st;
             p->at = 0;
             p->taking = true;
         }
@@ -286,6 +288,7 @@ manta_status ring_new(int rank, int size, chan_end *end, chan **peers, ring **ou
         p->c = peers[i];
         atomic_init(&p->fd, p->c ? chan_fd(p->c) : -1);
         if (!p->c) continue;
+        tcp_widen(chan_fd(p->c));
         p->entry[0].data = mem_new(RING_EAGER);
         p->entry[1].data = mem_new(RING_EAGER);
         p->say = mem_new(sizeof(call_words) + RING_EAGER);

@@ -29,7 +29,7 @@
  * A reduction goes to and fro once: each rank owns a share of every chunk,
  * receives the others' contributions to it, adds all by the tree, and sends
  * the result to all. That is as many bytes as a ring sends, but the sum's order
- * is ours. */
+ * is ours. Two ranks just exchange what they have. */
 #ifndef COMM_RING_H
 #define COMM_RING_H
 
@@ -51,6 +51,7 @@ enum {
 enum {
     RING_EAGER = 16 << 10, /* bytes; up to here the data goes with the words */
     RING_CHUNK = 256 << 10, /* bytes of a frame, at most */
+    RING_CHUNK_LEAST = 64 << 10,
     RING_WINDOW = 4,
 };
 
@@ -113,8 +114,8 @@ void ring_lose(ring_peer *p);
 /* Takes what has come on all channels, and sends what can be sent. */
 manta_status ring_pump(ring *t, bool *moved) MANTA_MUST_USE;
 
-/* ring_call.c: where the bytes of a frame of the collective go, and what
- * follows when they are there. */
+/* ring_call.c: where the bytes of a frame of the collective go (MANTA_EBUSY, no
+ * sentence: the place is still taken), and what follows when they are there. */
 manta_status ring_place(ring *t, int from, const frame *f, char **to) MANTA_MUST_USE;
 void ring_arrived(ring *t, int from, const frame *f);
 manta_status ring_poll(void *t, manta_work *w, bool *moved);

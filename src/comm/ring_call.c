@@ -5,7 +5,10 @@
 #include "comm/reduce.h"
 #include "comm/ring.h"
 
-enum { QUEUED = 4 }; /* frames of a chunk that wait in a channel: enough to keep it busy */
+enum {
+    QUEUED = 4, /* frames of a chunk that wait in a channel: enough to keep it busy */
+    CHUNKS = 4,
+};
 
 static size_t least(size_t a, size_t b)
 {
@@ -28,13 +31,20 @@ static region cut(size_t at, size_t n, size_t size)
     return (region){.at = at < size ? at : size, .n = at < size ? least(n, size - at) : 0};
 }
 
+/* Two ranks exchange all they have, and each reduces everything: as many bytes
+ * as to and fro, but nothing waits for a result. */
+static bool is_direct(const ring *t, const manta_work *w)
+{
+    return t->size == 2 && w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE;
+}
+
 /* The part of chunk k that rank `owner` reduces, as a place in one rank's
  * vector of w->size bytes (all-reduce, reduce) or in a part of it. */
 static region share_of(const ring *t, const manta_work *w, int64_t k, int owner)
 {
     region whole = cut((size_t)k * w->chunk, w->chunk, w->size);
     if (w->c.kind == MANTA_COLLECTIVE_REDUCE) return owner == w->c.peer ? whole : (region){.at = whole.at};
-    if (w->c.kind != MANTA_COLLECTIVE_ALL_REDUCE) return whole;
+    if (w->c.kind != MANTA_COLLECTIVE_ALL_REDUCE || is_direct(t, w)) return whole;
     size_t lines = (whole.n + 63) / 64, size = (size_t)t->size, o = (size_t)owner;
     size_t from = least(lines * o / size * 64, whole.n), to = least(lines * (o + 1) / size * 64, whole.n);
     return (region){.at = whole.at + from, .n = to - from};
@@ -114,11 +124,19 @@ static bool all_idle(const ring *t)
     return true;
 }
 
+/* Bytes of a chunk that `owners` share: enough of them that sending, adding and
+ * receiving overlap, but none so small that its frame costs more than its bytes. */
+static size_t chunk_for(size_t size, size_t owners)
+{
+    size_t share = size / owners / CHUNKS & ~(size_t)63;
+    return owners * (share < RING_CHUNK_LEAST ? RING_CHUNK_LEAST : share > RING_CHUNK ? RING_CHUNK : share);
+}
+
 static manta_status prepare(ring *t, manta_work *w)
 {
     bool in_place = w->c.kind == MANTA_COLLECTIVE_ALL_TO_ALL && w->c.in == w->c.out;
-    w->chunk = RING_CHUNK;
-    if (w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE) w->chunk *= (size_t)t->size;
+    bool shares = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && !is_direct(t, w);
+    w->chunk = chunk_for(w->size, shares ? (size_t)t->size : 1);
     w->steps = (int64_t)((w->size + w->chunk - 1) / w->chunk);
     t->reduced = 0;
     for (int i = 0; i < t->size; i++) {
@@ -182,9 +200,9 @@ static char *scratch_of(const ring *t, int64_t k, int from)
 
 /* Whether rank i answers our contributions with results, or with an empty
  * frame that says that their place is free again. */
-static bool answers(const manta_work *w, int rank, int i)
+static bool answers(const ring *t, const manta_work *w, int i)
 {
-    return call_reduces(w->c.kind) && contributes(w, rank, i);
+    return call_reduces(w->c.kind) && !is_direct(t, w) && contributes(w, t->rank, i);
 }
 
 manta_status ring_place(ring *t, int from, const frame *f, char **to)
@@ -196,15 +214,17 @@ manta_status ring_place(ring *t, int from, const frame *f, char **to)
     if (!w || is_eager(w) || f->step != w->words.number || k >= w->steps) goto bad;
     if (f->item % 2) {
         r = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE ? share_of(t, w, k, from) : (region){.n = 0};
-        if (k != p->results || k >= p->sent || !answers(w, t->rank, from) || f->length != r.n) goto bad;
+        if (k != p->results || k >= p->sent || !answers(t, w, from) || f->length != r.n) goto bad;
         if (r.n) *to = (char *)w->c.out + r.at;
         return MANTA_OK;
     }
     if (!contributes(w, from, t->rank) || k != p->contributions) goto bad;
     if (call_reduces(w->c.kind)) {
         r = share_of(t, w, k, t->rank);
-        if (k >= t->reduced + RING_WINDOW || f->length != r.n) goto bad;
-        *to = scratch_of(t, k, from);
+        if (f->length != r.n) goto bad;
+        if (is_direct(t, w) && k > t->reduced) return MANTA_EBUSY; /* one place, and it stays in the cache */
+        if (k >= t->reduced + RING_WINDOW) goto bad;
+        *to = scratch_of(t, is_direct(t, w) ? 0 : k, from);
         return MANTA_OK;
     }
     r = cut((size_t)k * w->chunk, w->chunk, w->size);
@@ -239,7 +259,7 @@ static void send_contributions(ring *t, const manta_work *w, bool *moved)
         ring_peer *p = &t->peers[i];
         if (!contributes(w, t->rank, i) || p->gone) continue;
         while (!p->gone && p->sent < w->steps && chan_unsent(p->c) < QUEUED &&
-               (!call_reduces(w->c.kind) || p->sent < p->results + RING_WINDOW)) {
+               (!answers(t, w, i) || p->sent < p->results + RING_WINDOW)) {
             region r = call_reduces(w->c.kind) ? share_of(t, w, p->sent, i)
                                                : cut((size_t)p->sent * w->chunk, w->chunk, w->size);
             send_chunk(t, w, i, p->sent, 0, part_for(w, in, i) + r.at, r.n);
@@ -254,6 +274,15 @@ static bool is_owner(const manta_work *w, int rank)
     return w->c.kind != MANTA_COLLECTIVE_REDUCE || rank == w->c.peer;
 }
 
+/* Whether chunk k of our own is still borrowed by the channel, and would be
+ * written over by its result. */
+static bool is_unsent(const ring *t, const manta_work *w, int64_t k)
+{
+    const ring_peer *p = &t->peers[1 - t->rank];
+    if (!is_direct(t, w) || w->c.in != w->c.out || p->gone) return false;
+    return p->sent - chan_unsent(p->c) <= k;
+}
+
 /* Reduces our share of the chunks to which all have contributed, and sends the
  * results. */
 static void reduce_shares(ring *t, const manta_work *w, bool *moved)
@@ -264,8 +293,9 @@ static void reduce_shares(ring *t, const manta_work *w, bool *moved)
         region r = share_of(t, w, k, t->rank);
         for (int i = 0; i < t->size; i++) {
             if (i != t->rank && t->peers[i].contributions <= k) return;
-            src[i] = scratch_of(t, k, i);
+            src[i] = scratch_of(t, is_direct(t, w) ? 0 : k, i);
         }
+        if (is_unsent(t, w, k)) return;
         src[t->rank] = part_for(w, w->c.in, t->rank) + r.at;
         char *out = (char *)w->c.out + r.at;
         if (r.n)
@@ -274,7 +304,7 @@ static void reduce_shares(ring *t, const manta_work *w, bool *moved)
         t->reduced++;
         *moved = true;
         size_t n = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE ? r.n : 0;
-        for (int i = 0; i < t->size; i++)
+        for (int i = 0; !is_direct(t, w) && i < t->size; i++)
             if (i != t->rank) send_chunk(t, w, i, k, 1, out, n);
     }
 }
@@ -286,7 +316,7 @@ static bool awaits(const ring *t, const manta_work *w, int i)
     if (i == t->rank) return false;
     if (w->phase == 0) return !p->entry[w->words.number % 2].is_here;
     if (contributes(w, i, t->rank) && p->contributions < w->steps) return true;
-    return answers(w, t->rank, i) && p->results < w->steps;
+    return answers(t, w, i) && p->results < w->steps;
 }
 
 static bool is_complete(const ring *t, const manta_work *w)

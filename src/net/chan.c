@@ -21,6 +21,7 @@
 
 enum {
     IN_SIZE = 256 * 1024,
+    SIP_SIZE = 128, /* an encrypted head and little else */
     OUT_SIZE = 256 * 1024, /* encrypting stops at so much; one record may come on top */
     OUT_ROOM = OUT_SIZE + 2 * SECURE_RECORD,
     HANDSHAKE_MS = 10000,
@@ -73,6 +74,8 @@ struct chan {
     unsigned char head[FRAME_SIZE];
     size_t head_n;
     bool peeked;
+    bool
+        sips; /* the last frame was unencrypted bulk, so the next is likely to be: its bytes should not pass through `in` */
     frame f;
     uint64_t left;
 };
@@ -259,7 +262,7 @@ static ssize_t tls_pull(void *ctx, void *out, size_t n)
 
     if (!c->in_n) {
         c->in_at = 0;
-        if (socket_pull(c, c->in, IN_SIZE, &got)) {
+        if (socket_pull(c, c->in, c->sips ? SIP_SIZE : IN_SIZE, &got)) {
             /* A reset is as good as an end here: TLS says whether it came at the right place. */
             c->eof = true;
             return 0;
@@ -478,6 +481,7 @@ static manta_status read_head(chan *c)
     if ((c->f.flags & FRAME_PLAIN) && !c->e->say.plain)
         return manta_fail(MANTA_ECORRUPT, "an unencrypted message, which was not agreed on");
     c->received++;
+    c->sips = (c->f.flags & FRAME_PLAIN) != 0;
     c->head_n = 0;
     c->left = c->f.length;
     c->peeked = true;

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/file.h"
 #include "os/sys.h"
 
-enum { BACKLOG = 128 };
+enum { BACKLOG = 128, BUFFER = 1 << 20 };
 
 /* ---- names ---- */
 
@@ -109,6 +110,24 @@ static void address_text(const struct sockaddr_storage *a, socklen_t size, char 
 }
 
 /* ---- sockets ---- */
+
+/* Asks for a buffer of BUFFER bytes. A size that is set is not adapted by the
+ * kernel any more, so none is set where we could only have less. */
+static void widen_buffer(int fd, int option, int force, const char *limit)
+{
+    char text[32];
+    int size = BUFFER;
+
+    if (!setsockopt(fd, SOL_SOCKET, force, &size, sizeof size)) return; /* as root, or CAP_NET_ADMIN */
+    if (!file_read_text(limit, text, sizeof text) && strtol(text, NULL, 10) >= size)
+        (void)setsockopt(fd, SOL_SOCKET, option, &size, sizeof size);
+}
+
+void tcp_widen(int fd)
+{
+    widen_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE, "/proc/sys/net/core/wmem_max");
+    widen_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE, "/proc/sys/net/core/rmem_max");
+}
 
 void tcp_tune(int fd, int silence_ms)
 {

@@ -56,4 +56,9 @@ manta_status tcp_connected(int fd, const char *to) MANTA_MUST_USE;
  * about `silence_ms`. */
 void tcp_tune(int fd, int silence_ms);
 
+/* Room in the kernel for much data in both directions, where we may have it: two
+ * processes that exchange 11 MB over loopback took 3.7 to 5.5 ms with the
+ * buffers they get by themselves, and 2.2 ms with a megabyte. */
+void tcp_widen(int fd);
+
 #endif

@@ -347,7 +347,10 @@ static manta_status prepare(const bench_case *c, bench_meeting *m)
 {
     if (c->what == EXCHANGE_BARE) {
         TRY(connect_here(m));
-        for (int i = 0; i < RANKS; i++) tcp_tune(m->pair[i], 6000);
+        for (int i = 0; i < RANKS; i++) {
+            tcp_tune(m->pair[i], 6000);
+            tcp_widen(m->pair[i]);
+        }
         return MANTA_OK;
     }
     if (c->implementation == MANTA_COMM_RING) {
