@@ -87,7 +87,8 @@ typedef struct manta_node_options {
     /* Which node. "local": one of this program's own. "auto": the one that `manta
      * start` began, and an error when there is none. A path or a pid: that node. NULL
      * or "": what the environment variable MANTA_ADDRESS says in the same words;
-     * without it the started node if one runs and none of the amounts above is given, else one of its own. */
+     * without it the started node, if one runs and nothing above is given that only a
+     * node of its own could have (amounts, where to spill), else one of its own. */
     const char *address;
     bool plain_output; /* workers write to this program's own output, without a prefix */
 } manta_node_options;
@@ -109,8 +110,8 @@ MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_opti
 
 /* Ends the node, or leaves one that was joined, and forgets all references. When
  * it returns no process and no memory of the node, or of this program's part in
- * it, is left (but for detached actors of a joined one). No other thread may be in a call of this header.
- * May be called twice. */
+ * it, is left (but for detached actors of a joined one). No other thread may be
+ * in a call of this header. May be called twice. */
 MANTA_API void manta_shutdown(void);
 
 MANTA_API bool manta_is_initialized(void);

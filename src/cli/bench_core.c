@@ -432,12 +432,13 @@ static void new_actors(void)
 static long private_kib(int pid)
 {
     char path[64], line[256];
-    long kib = 0, x;
+    static const char *const keys[] = {"Private_Clean:", "Private_Dirty:"};
+    long kib = 0;
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
     FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "Private_Clean: %ld", &x) == 1 || sscanf(line, "Private_Dirty: %ld", &x) == 1)
-            kib += x;
+        for (int i = 0; i < 2; i++)
+            if (!strncmp(line, keys[i], strlen(keys[i]))) kib += strtol(line + strlen(keys[i]), NULL, 10);
     if (f) fclose(f);
     return kib;
 }

@@ -44,15 +44,14 @@ static const option_group asking = {
 /* The resident memory of a process in bytes; 0 when it is gone. */
 static uint64_t memory_of(int pid)
 {
-    char path[64];
-    unsigned long long all = 0, resident = 0;
+    char path[64], line[128], *second = NULL;
 
     snprintf(path, sizeof path, "/proc/%d/statm", pid);
     FILE *f = fopen(path, "r");
     if (!f) return 0;
-    if (fscanf(f, "%llu %llu", &all, &resident) != 2) resident = 0;
+    if (fgets(line, sizeof line, f)) second = strchr(line, ' ');
     fclose(f);
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return second ? strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 static const manta_view_actor *actor_of(const manta_view *v, uint64_t id)
@@ -146,10 +145,7 @@ static void ps_objects(const manta_view *v)
     printf("\nObjects that more than one process knows: %llu", (unsigned long long)v->all_objects);
     if (v->n_objects < v->all_objects) printf(" (the largest %zu)", v->n_objects);
     putchar('\n');
-    if (v->n_objects > 0)
-        table_print(t);
-    else
-        table_print(t);
+    table_print(t);
 }
 
 static void ps_json(const manta_view *v)
@@ -303,7 +299,6 @@ const command cmd_timeline = {
  * its standard error is dropped: the next way is tried. */
 static bool debugger(char *const argv[])
 {
-    extern char **environ;
     posix_spawn_file_actions_t files;
     pid_t pid;
     int status = -1;

@@ -131,8 +131,9 @@ void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
 {
     /* Twice, for what may have been hidden; searching takes milliseconds where many
      * processes run. */
-    if (children_listed(fn, ctx) && children_listed(fn, ctx)) return;
-    children_searched(fn, ctx);
+    bool listed = true;
+    for (int i = 0; i < 2 && listed; i++) listed = children_listed(fn, ctx);
+    if (!listed) children_searched(fn, ctx);
 }
 
 static void kill_child(void *ctx, pid_t child)

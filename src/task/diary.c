@@ -60,10 +60,8 @@ void diary_close(const diary *r)
 
 static void copy_name(char to[DIARY_NAME], const char *from)
 {
-    size_t n = strlen(from);
-    if (n > DIARY_NAME - 1) n = DIARY_NAME - 1;
-    memcpy(to, from, n);
-    memset(to + n, 0, DIARY_NAME - n);
+    size_t n = strnlen(from, DIARY_NAME - 1);
+    for (size_t i = 0; i < DIARY_NAME; i++) to[i] = i < n ? from[i] : (char)0;
 }
 
 /* A name that readers may see at any time: they look at the number before and

@@ -90,7 +90,8 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
                               int *keeper_pidfd, bool *joined)
 {
     const char *address = o && o->address ? o->address : getenv("MANTA_ADDRESS");
-    bool own = o && (o->num_cpus > 0 || o->num_gpus > 0 || o->resources || o->store_memory);
+    bool own = o && (o->num_cpus > 0 || o->num_gpus > 0 || o->memory || o->resources || o->store_memory ||
+                     o->spill_folder || o->spill_limit || o->worker_memory || o->memory_floor);
     char path[DOOR_PATH];
     int door = -1;
     manta_status st = MANTA_ENOENT;
