@@ -23,6 +23,8 @@
 #include "task/proto.h"
 #include "task/stack.h"
 
+bool node_has_threads;
+
 static VEC(int) users; /* descriptors that were open before the node was */
 
 static void list_fds(void (*fn)(int fd))
@@ -67,6 +69,7 @@ static void poll_until_readable(struct pollfd *p, nfds_t n)
 
 void node_remember_files(void)
 {
+    node_has_threads = spawn_threads() > 1;
     vec_clear(&users);
     list_fds(remember);
 }

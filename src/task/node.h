@@ -53,6 +53,9 @@ manta_status node_start_alone(const node_config *c, int log, pid_t *daemon,
  * node_start(). The connection is closed on failure. */
 manta_status node_join(const node_config *c, int fd, pid_t *keeper, int *keeper_pidfd) MANTA_MUST_USE;
 
+/* The program had several threads when its node was started. */
+extern bool node_has_threads;
+
 /* What a new process does; none of these returns. */
 _Noreturn void daemon_main(const node_config *c, int driver_fd, pid_t driver, int driver_pidfd,
                            int keeper_pidfd, pid_t keeper);

@@ -128,7 +128,9 @@ _Noreturn void worker_main(int fd, const int pipes[2])
         if (rt_wait(all_quiet, NULL, CLOCK_NEVER)) _exit(1);
         mutex_unlock(&rt->lock);
         exec_end_selves();
-        fflush(NULL);
+        /* Of a program with threads, files may have come along in the middle of a
+         * write: what is in their buffers is not ours to write. */
+        fflush(node_has_threads ? stdout : NULL);
         _exit(0);
     }
 }

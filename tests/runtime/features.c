@@ -807,14 +807,14 @@ enum { MALLOC_MINDS_FORKS = 1 };
 /* Takes and gives locks of malloc and stdio all the time. */
 static void *noise(void *arg)
 {
-    FILE *f = fopen("/dev/null", "w");
+    FILE *f = MALLOC_MINDS_FORKS ? fopen("/dev/null", "w") : NULL;
     while (!quiet) {
-        if (!MALLOC_MINDS_FORKS) {
+        if (!f) {
             usleep(100);
             continue;
         }
         char *p = malloc(100 + (size_t)rand() % 5000);
-        if (p && f) fprintf(f, "%p\n", (void *)p);
+        if (p) fprintf(f, "%p\n", (void *)p);
         free(p);
     }
     if (f) fclose(f);
