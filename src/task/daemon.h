@@ -176,6 +176,7 @@ client *daemon_client(node *d, uint32_t id); /* NULL: dead, or never was */
 void daemon_send_fds(node *d, client *c, const int *fds, int n_fds);
 void daemon_send(node *d, client *c);
 void daemon_kill(node *d, uint32_t id);
+void daemon_message(node *d, client *c, wire *w); /* one, of any kind */
 void daemon_drain_all(node *d); /* reads all that all clients have sent */
 void daemon_add_driver(node *d, uint32_t job, pid_t pid, int fd, int pidfd);
 /* fds: the socket, the pidfd and, unless it writes to its own, its output and
@@ -218,6 +219,7 @@ sched_shape daemon_take_shape(wire *w);
 /* daemon_memory.c */
 bool daemon_memory_message(node *d, client *c, proto_kind kind, wire *w); /* false: it is another's */
 manta_status daemon_memory_init(node *d) MANTA_MUST_USE;
+void daemon_memory_end(node *d); /* of a node that never spilled; the others end with their process */
 void daemon_drop_segment(node *d, uint64_t id);
 void daemon_leave_memory(node *d, const client *c); /* of a dead client */
 /* Does what is due, and says when there is something to do next, in ms; -1: never. */

@@ -141,7 +141,7 @@ static void on_shutdown(node *d, client *c, wire *w)
     c->died_ns = clock_now_ns();
 }
 
-static void on_message(node *d, client *c, wire *w)
+void daemon_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
     if (daemon_memory_message(d, c, kind, w) || daemon_objects_message(d, c, kind, w) ||
@@ -191,7 +191,7 @@ static void drain(node *d, client *c)
         if (st) return; /* nothing more, or closed: then its pidfd speaks */
         socket_close_all(fds, n_fds); /* no client has a descriptor to give */
         wire w = wire_of(d->in, n);
-        on_message(d, c, &w);
+        daemon_message(d, c, &w);
     }
 }
 

@@ -80,6 +80,17 @@ manta_status daemon_memory_init(node *d)
     return loop_watch(d->loop, k->wake_fd, false, on_copied, d);
 }
 
+void daemon_memory_end(node *d)
+{
+    copier *k = d->copier;
+    loop_forget(d->loop, k->wake_fd);
+    socket_close_all(&k->wake_fd, 1);
+    cond_release(&k->more);
+    mutex_release(&k->lock);
+    mem_free(k);
+    spill_free(d->spill);
+}
+
 /* A node that never spills has no thread for it. */
 static manta_status copy_start(node *d, copy j)
 {

@@ -506,8 +506,8 @@ static self_of *self_find(uint64_t actor)
 /* What is printed from now on is printed by `name`. */
 static void label(const char *name)
 {
-    const output_words *w = (const void *)((const char *)rt->bell + DIARY_OUTPUT_AT);
     if (!rt->diary || rt->pipes[0] < 0) return;
+    const output_words *w = (const void *)((const char *)rt->bell + DIARY_OUTPUT_AT);
     for (int i = 0; !diary_label(rt->diary, w, rt->pipes, name, i > LABEL_TURNS + LABEL_MS); i++) {
         mutex_unlock(&rt->lock);
         if (i < LABEL_TURNS)

@@ -312,7 +312,7 @@ static void on_taken(wire *w)
         if (LIST_ITEM(l, incoming, link)->task == task) LIST_ITEM(l, incoming, link)->taken = n;
 }
 
-static void on_peer_message(peer *p)
+void rt_peer_message(peer *p)
 {
     wire w = wire_of(rt->in.at, rt->in.n);
     proto_kind kind = proto_kind_of(&w);
@@ -346,7 +346,7 @@ static bool pump_peer(peer *p)
             spawn_signal(p->pidfd, 9);
             break;
         }
-        on_peer_message(p);
+        rt_peer_message(p);
     }
     return any;
 }
@@ -613,7 +613,7 @@ static void on_stack_ask(wire *w)
 
 static void peer_end(peer *p);
 
-static void on_daemon_message(wire *w, int *fds, int n_fds)
+void rt_daemon_message(wire *w, int *fds, int n_fds)
 {
     proto_kind kind = proto_kind_of(w);
     bool takes_fds = kind == PROTO_PEER || kind == PROTO_SEGMENT || kind == PROTO_OUTPUT;
@@ -786,7 +786,7 @@ static void read_daemon(void)
             return;
         }
         wire w = wire_of(in, n);
-        on_daemon_message(&w, fds, n_fds);
+        rt_daemon_message(&w, fds, n_fds);
     }
 }
 

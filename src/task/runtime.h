@@ -250,6 +250,10 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline);
 /* The same for a program that waits: MANTA_ECANCELLED, with a sentence, when the
  * call that waits here is cancelled. */
 manta_status rt_await(bool (*done)(void *ctx), void *ctx, int64_t timeout_ms);
+/* One message of the daemon, with its descriptors, which it takes; and one of a
+ * peer, in rt->in. Whatever they say. */
+void rt_daemon_message(wire *w, int *fds, int n_fds);
+void rt_peer_message(peer *p);
 /* Reads all rings. Whether there was anything. */
 bool rt_pump(void);
 bool rt_has_input(void);

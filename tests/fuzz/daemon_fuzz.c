@@ -1,0 +1,133 @@
+/* daemon_fuzz.c - what clients say to the daemon: every message, in any order,
+ * by three clients that may die. An input is a row of letters: whose (one byte;
+ * from 240 on: that client dies, or the daemon makes its pass), how long (two
+ * bytes), and the message. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "fuzz.h"
+#include "manta/log.h"
+#include "task/daemon.h"
+
+enum { CLIENTS = 3 };
+
+/* A node without processes: connections lead nowhere, nothing can be forked. */
+static node *node_of_nobody(void)
+{
+    node *d = mem_new(sizeof *d);
+    d->config.store_limit = 1 << 20; /* nothing is spilled */
+    d->config.total.amount[0] = 2 * SCHED_UNIT;
+    d->door_fd = d->self_pidfd = d->keeper_pidfd = -1;
+    d->in = mem_new(8);
+    d->sched = sched_new(d->config.total, 1);
+    d->refs = refs_new();
+    d->objects = directory_new();
+    if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
+    job *j = mem_new(sizeof *j);
+    *j = (job){.id = 1, .driver = 1, .zygote_fd = -1, .zygote_pidfd = -1, .steward_fd = -1};
+    *map_u64_put(&d->jobs, 1) = j;
+    for (int i = 0; i < CLIENTS; i++) {
+        client *c = mem_new(sizeof *c);
+        *c = (client){.id = ++d->next_client,
+                      .job = 1,
+                      .pid = 0x7ffffff0 + i, /* no process has it */
+                      .fd = -1,
+                      .pidfd = -1,
+                      .bell_fd = -1,
+                      .diary_fd = -1,
+                      .out_fds = {-1, -1},
+                      .is_worker = i > 0,
+                      .status = -1};
+        *map_u64_put(&d->clients, c->id) = c;
+        if (i > 0) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = 1});
+    }
+    return d;
+}
+
+/* The daemon never ends this way: it leaves everything to the system. */
+static void node_end(node *d)
+{
+    for (size_t i = 0; i < directory_count(d->objects); i++) {
+        object *o = *directory_data(d->objects, directory_at(d->objects, i));
+        if (!o) continue;
+        mem_free((void *)(uintptr_t)o->v.at);
+        mem_free(o->failure);
+        mem_free(o);
+    }
+    for (size_t i = 0; i < d->segments.n; i++) {
+        socket_close_all((int[]){d->segments.at[i].value->fd, d->segments.at[i].value->file}, 2);
+        mem_free(d->segments.at[i].value);
+    }
+    for (size_t i = 0; i < d->actors.n; i++) {
+        buf_release(&d->actors.at[i].value->call);
+        vec_release(&d->actors.at[i].value->wanters);
+        mem_free(d->actors.at[i].value);
+    }
+    for (size_t i = 0; i < d->groups.n; i++) mem_free(d->groups.at[i].value);
+    for (size_t i = 0; i < d->jobs.n; i++) mem_free(d->jobs.at[i].value);
+    for (size_t i = 0; i < d->pasts.n; i++) socket_close_all(&d->pasts.at[i].diary_fd, 1);
+    map_u64_release(&d->segments);
+    map_u64_release(&d->actors);
+    map_u64_release(&d->groups);
+    map_u64_release(&d->jobs);
+    map_u64_release(&d->clients);
+    map_release(&d->names);
+    vec_release(&d->pasts);
+    buf_release(&d->out);
+    mem_free(d->in);
+    sched_free(d->sched);
+    refs_free(d->refs);
+    directory_free(d->objects);
+    daemon_memory_end(d);
+    loop_free(d->loop);
+    mem_free(d);
+}
+
+static void die(node *d, client *c)
+{
+    c->dying = true;
+    c->status = 9;
+    c->died_ns = 0;
+    (void)daemon_bury(d);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int64_t live = mem_live();
+    manta_log_set_level(MANTA_LOG_OFF);
+    node *d = node_of_nobody();
+    _Alignas(16) static unsigned char message[65536];
+    while (size > 0) {
+        unsigned who = data[0];
+        data++;
+        size--;
+        client *c = daemon_client(d, who % CLIENTS + 1);
+        if (who >= 250) {
+            for (int i = 0; i < 4 && daemon_settle(d); i++) {}
+            (void)daemon_memory_tick(d);
+            continue;
+        }
+        if (who >= 240) {
+            if (c) die(d, c);
+            continue;
+        }
+        if (size < 2) break;
+        size_t n = data[0] | (size_t)data[1] << 8;
+        data += 2;
+        size -= 2;
+        if (n > size) n = size;
+        memcpy(message, data, n);
+        data += n;
+        size -= n;
+        if (!c) continue;
+        wire w = wire_of(message, n);
+        daemon_message(d, c, &w);
+    }
+    for (uint32_t i = 1; i <= CLIENTS; i++)
+        if (daemon_client(d, i)) die(d, daemon_client(d, i));
+    for (int i = 0; i < 100 && daemon_settle(d); i++) {}
+    node_end(d);
+    fuzz_balance(live);
+    return 0;
+}

@@ -1,0 +1,96 @@
+"""Writes the first inputs of corpus/daemon, corpus/runtime and corpus/channel: messages as docs/runtime.md lists them."""
+import os
+import re
+import struct
+
+here = os.path.dirname(os.path.abspath(__file__))
+
+
+def kinds():
+    """The numbers of src/task/proto.h."""
+    text = open(os.path.join(here, "..", "..", "src", "task", "proto.h")).read()
+    body = re.sub(r"/\*.*?\*/", "", re.search(r"typedef enum proto_kind \{(.*?)\}", text, re.S).group(1), flags=re.S)
+    at, out = 0, {}
+    for name in filter(None, (x.strip() for x in body.split(","))):
+        name, _, value = (x.strip() for x in name.partition("="))
+        at = int(value) if value else at + 1
+        out[name] = at
+    return out
+
+
+K = kinds()
+
+
+def u32(*x):
+    return struct.pack(f"<{len(x)}I", *x)
+
+
+def u64(*x):
+    return struct.pack(f"<{len(x)}Q", *x)
+
+
+def text(s):
+    return u64(len(s)) + s.encode()
+
+
+def message(kind, *fields):
+    return u32(K["PROTO_" + kind], 0) + b"".join(fields)
+
+
+def number(x):
+    return bytes([1, 0, 0, 0]) + u64(8) + struct.pack("<d", x)
+
+
+def place(segment, at, size):
+    return bytes([5, 0, 0, 1]) + u64(size, segment, at)
+
+
+def letters(*rows):
+    return b"".join(bytes([who]) + (struct.pack("<H", len(m)) + m if m is not None else b"") for who, m in rows)
+
+
+def put(target, name, data):
+    os.makedirs(f"{here}/corpus/{target}", exist_ok=True)
+    with open(f"{here}/corpus/{target}/{name}", "wb") as f:
+        f.write(data)
+
+
+def obj(client, n):
+    return client << 40 | n
+
+
+FAILURE = u32(1, 3, 99) + text("f") + text("host") + text("it failed")
+SHAPE = u64(10000, *[0] * 7)
+
+put("daemon", "objects", letters(
+    (0, message("PROMISE", u64(obj(1, 1)))), (1, message("WANT", u64(obj(1, 1)))),
+    (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0), u64(obj(1, 2)), u32(1), number(1.0), u64(1, obj(1, 1)))),
+    (1, message("HOLD", u32(2, 0), u64(1, obj(1, 2)))), (0, message("DROP", u64(2, obj(1, 1), obj(1, 2)))), (255, None),
+    (1, message("DROP", u64(1, obj(1, 2)))), (255, None), (2, message("WANT", u64(obj(1, 9)))), (255, None),
+    (0, message("FAIL", u64(obj(1, 3)), FAILURE)), (241, None), (255, None)))
+put("daemon", "memory", letters(
+    (1, message("SEGMENT_NEW", u64(1, 4096, 65536))), (1, message("ADD", u64(obj(2, 1)), u32(1), place(1, 64, 1000), u64(0))),
+    (0, message("SEGMENT_OPEN", u64(5, 1))), (1, message("SEGMENT_NEW", u64(2, 1 << 20, 1 << 20))),
+    (0, message("SEGMENT_CLOSED", u64(1, 1))), (0, message("MISSED", u64(obj(2, 1), 1, 64))),
+    (1, message("SEGMENT_FREE", u64(1))), (0, message("MISSED", u64(obj(2, 1), 1, 64))), (241, None), (255, None)))
+put("daemon", "leases", letters(
+    (0, message("DEMAND", SHAPE, u64(3))), (1, message("READY")), (1, message("BLOCKED", u32(1))), (1, message("BLOCKED", u32(0))),
+    (0, message("RETURN", u32(2))), (0, message("CANCEL", u32(2), u64(1), u32(1))), (0, message("INFO", u64(4))),
+    (240, None), (255, None)))
+put("runtime", "answers", letters(
+    (1, message("DONE", u64(obj(1, 1), 1000), u32(2), number(1.0), place(3, 0, 100))),
+    (1, message("FAILED", u64(obj(1, 3), 5), FAILURE)), (1, message("RETURNED", u64(obj(1, 1)))), (1, message("WAITS", u32(1))),
+    (1, message("ITEM", u64(obj(1, 3), 0, 0), number(4.0)))))
+put("runtime", "calls", letters(
+    (1, message("CALL", u64(5, 0), u32(0, 1), text("anything"), text("label"), u32(2), number(1.0), place(3, 0, 100))),
+    (1, message("CALL", u64(6, 0), u32(0, 1), text("anything"), text("label"), u32(1), number(1.0))), (1, message("TAKEN", u64(6, 1)))))
+put("runtime", "daemon", letters(
+    (0, message("OBJECT", u64(obj(1, 1)), number(1.0))), (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE)),
+    (0, message("REBUILD", u64(obj(1, 1)), text("why"))), (0, message("SEGMENT_ASK", u64(1))), (0, message("SEGMENT_GONE", u64(1))),
+    (0, message("FREE", u64(obj(1, 1)))), (0, message("GRANT", u32(7), SHAPE)), (0, message("RECLAIM", u32(7))),
+    (0, message("CANCEL_TASK", u64(5))), (0, message("ACTOR_DEAD", u64(9), FAILURE))))
+body = message("DONE", u64(1, 2), u32(1), number(1.0))
+put("channel", "message", b"\1" + struct.pack("<HH", 8 + len(body), 4096 // 4) + u32(len(body), 0) + body
+    + struct.pack("<HH", 8, 0) + u64(8 + len(body)) + b"\0" * 8)
+put("channel", "places", b"\0" + b"".join(bytes([1]) + u64(at, n) + bytes([flags])
+                                       for at, n, flags in ((0, 8192, 0), (8191, 1, 5), (2**64 - 1, 2, 1), (64, 2**63, 8))))
