@@ -147,6 +147,7 @@ static void on_zygote(void *ctx, int fd, bool readable, bool writable)
         if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
     }
     if (!readable) return;
+    if (j->forks > 0) daemon_note_stillborn(d, j->id); /* the next may fare no better, either */
     zygote_gone(d, j);
     if (!d->stop && j->steward_fd < 0) start_zygote(d, j);
 }

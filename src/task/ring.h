@@ -41,6 +41,40 @@
 #define RING_SIZE    ((size_t)128 * 1024)
 #define RING_MESSAGE ((size_t)32 * 1024) /* the longest message */
 
+/* Places in the code of shared memory where a process may die; tests make it
+ * die there, and what the others see must be whole. */
+#define RING_CRASH_POINTS(X)                                                                                 \
+    X(SEND_LENGTH, "a message's length is written")                                                          \
+    X(SEND_BYTES, "a message is written, but not published")                                                 \
+    X(SEND_PUBLISHED, "a message is published, nobody is woken")                                             \
+    X(RECV_COPIED, "a message is copied, its room not given back")                                           \
+    X(RECV_DONE, "a message is taken, but not dealt with")                                                   \
+    X(BELL_COUNTED, "the bell has counted, nobody is woken")                                                 \
+    X(BELL_SLEEPS, "a sleeper has announced itself")
+
+typedef enum ring_point {
+    RING_NONE,
+#define X(name, what) RING_##name,
+    RING_CRASH_POINTS(X)
+#undef X
+        RING_POINTS
+} ring_point;
+
+/* Who dies where: the process whose main thread is called `role`, when it comes
+ * past `point` for the n-th time. For tests; set before manta_init(). */
+typedef struct ring_plan {
+    ring_point point;
+    int n;
+    char role[16];
+} ring_plan;
+extern ring_plan ring_crash_plan;
+void ring_crash_here(void);
+
+static inline void ring_crash(ring_point p)
+{
+    if (__builtin_expect(ring_crash_plan.point == p, 0)) ring_crash_here();
+}
+
 typedef struct channel channel;
 
 /* Bytes of shared memory that a channel takes. */

@@ -16,11 +16,15 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "os/sys.h"
 
@@ -31,17 +35,33 @@ typedef struct fault_plan {
     bool spare_unlink; /* but not unlink: a disk that is full still lets files go */
     bool short_io; /* read and write do part of what they are asked */
     bool interrupt; /* every second call that can be interrupted is (EINTR) */
+    const char *kill; /* the thread of this name dies (SIGKILL) before its at-th call, which may be in a
+                         child; other threads' calls are not counted */
 } fault_plan;
 
 static fault_plan fault_current;
 static _Atomic int64_t fault_calls, fault_hits;
 static _Atomic unsigned fault_turn;
+static _Atomic int *fault_killed; /* in memory that the children share, when somebody wants to know */
+
+/* Whether the calling thread is the one that is to die. */
+static bool fault_is_role(const char *role)
+{
+    char name[16] = "";
+    prctl(PR_GET_NAME, name);
+    return strcmp(name, role) == 0;
+}
 
 static bool fault_hit(void)
 {
+    if (fault_current.kill && !fault_is_role(fault_current.kill)) return false;
     int64_t n = atomic_fetch_add(&fault_calls, 1) + 1;
     const fault_plan *p = &fault_current;
     bool hit = p->at > 0 && (n == p->at || (p->sticky && n > p->at));
+    if (hit && p->kill) {
+        if (fault_killed) atomic_store(fault_killed, 1);
+        os_real.kill(getpid(), SIGKILL);
+    }
     if (hit) {
         atomic_fetch_add(&fault_hits, 1);
         errno = p->err;
