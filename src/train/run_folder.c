@@ -164,9 +164,25 @@ static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step
     return fine;
 }
 
-/* Drops the lines beyond the place where the run goes on, and one that is cut
- * off. `calls`: steps of the run done by then. */
-static manta_status trim_metrics(const char *path, int64_t calls)
+/* Whether a run that goes on from c keeps a line: of a trainer's the reports
+ * are counted; else a line stands for an epoch that was done with all its
+ * callbacks. */
+static bool is_kept(const manta_checkpoint *c, int64_t epoch, int64_t step)
+{
+    if (!c) return false;
+    if (manta_checkpoint_note(c, RUN_REPORTS)) return step <= run_reports(c);
+    return epoch <= manta_checkpoint_get(c)->epoch;
+}
+
+int64_t run_reports(const manta_checkpoint *c)
+{
+    const char *told = c ? manta_checkpoint_note(c, RUN_REPORTS) : NULL;
+
+    return told ? strtoll(told, NULL, 10) : 0;
+}
+
+/* Drops the lines beyond c, and one that is cut off. */
+static manta_status trim_metrics(const char *path, const manta_checkpoint *c)
 {
     void *text = NULL;
     size_t n = 0, kept = 0;
@@ -177,7 +193,7 @@ static manta_status trim_metrics(const char *path, int64_t calls)
     for (size_t at = 0; at < n;) {
         const char *line = (const char *)text + at, *end = memchr(line, '\n', n - at);
         int64_t epoch, step;
-        if (!end || !line_place(line, (size_t)(end - line), &epoch, &step) || step > calls) break;
+        if (!end || !line_place(line, (size_t)(end - line), &epoch, &step) || !is_kept(c, epoch, step)) break;
         at += (size_t)(end - line) + 1;
         kept = at;
     }
@@ -186,11 +202,26 @@ static manta_status trim_metrics(const char *path, int64_t calls)
     return st;
 }
 
-static manta_status open_record(manta_run *r, int64_t calls)
+/* The first step whose events will be written (again). */
+static int64_t first_event(const manta_checkpoint *c)
+{
+    const manta_checkpoint_info *i;
+
+    if (!c) return 0;
+    i = manta_checkpoint_get(c);
+    if (manta_checkpoint_note(c, RUN_REPORTS)) return run_reports(c) + 1;
+    return i->step ? i->iterations : i->iterations + 1; /* the epoch's own are at its last step */
+}
+
+manta_status run_rewind(manta_run *r, const manta_checkpoint *c)
 {
     char *path = run_inner(r->path, "metrics.jsonl");
-    manta_status st = trim_metrics(path, calls);
+    manta_status st = trim_metrics(path, c);
 
+    if (r->metrics_fd >= 0) os->close(r->metrics_fd);
+    r->metrics_fd = -1;
+    manta_events_close(r->events);
+    r->events = NULL;
     if (!st) {
         do r->metrics_fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         while (r->metrics_fd < 0 && errno == EINTR);
@@ -198,25 +229,8 @@ static manta_status open_record(manta_run *r, int64_t calls)
     }
     mem_free(path);
     if (st) return st;
-    return manta_events_open(r->path, &(manta_events_options){.first_step = calls + 1, .restart = calls > 0},
-                             &r->events);
-}
-
-int64_t run_reports(const manta_checkpoint *c)
-{
-    const char *told = c ? manta_checkpoint_note(c, RUN_REPORTS) : NULL;
-
-    if (!c) return 0;
-    return told ? strtoll(told, NULL, 10) : manta_checkpoint_get(c)->iterations;
-}
-
-manta_status run_rewind(manta_run *r, int64_t reports)
-{
-    if (r->metrics_fd >= 0) os->close(r->metrics_fd);
-    r->metrics_fd = -1;
-    manta_events_close(r->events);
-    r->events = NULL;
-    return open_record(r, reports);
+    return manta_events_open(
+        r->path, &(manta_events_options){.first_step = first_event(c), .restart = c != NULL}, &r->events);
 }
 
 static manta_status find_start(manta_run *r, const manta_run_options *o)
@@ -243,7 +257,7 @@ static manta_status open_run(manta_run *r, const manta_run_options *o)
     st = file_mkdirs(logs);
     mem_free(logs);
     if (st) return st;
-    TRY(open_record(r, run_reports(r->from)));
+    TRY(run_rewind(r, r->from));
     result = run_inner(r->path, "result.json");
     st = file_remove(result);
     mem_free(result);

@@ -10,11 +10,11 @@ char *run_inner(const char *folder, const char *name);
 /* The note of a checkpoint that says how many reports were made before it. */
 #define RUN_REPORTS "reports"
 
-/* The number of the last line of metrics.jsonl that a run which goes on from c
- * keeps; 0: c is NULL. */
+/* How many reports were made before c: of a trainer's run by that note. */
 int64_t run_reports(const manta_checkpoint *c);
 
-/* Takes back the lines beyond that: the run goes on from there. */
-manta_status run_rewind(manta_run *r, int64_t reports) MANTA_MUST_USE;
+/* Takes back the lines of metrics.jsonl and the events beyond c (NULL: all):
+ * the run goes on from there. */
+manta_status run_rewind(manta_run *r, const manta_checkpoint *c) MANTA_MUST_USE;
 
 #endif

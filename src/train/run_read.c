@@ -109,7 +109,7 @@ static int count_checkpoints(const char *folder)
     return n;
 }
 
-manta_status manta_run_read(const char *folder, manta_run_info *out)
+static manta_status read_run(const char *folder, manta_run_info *out)
 {
     char *config = run_inner(folder, "config.json"), *lock_path = run_inner(folder, "run.lock");
     const char *slash = strrchr(folder, '/');
@@ -136,6 +136,16 @@ manta_status manta_run_read(const char *folder, manta_run_info *out)
         take_result(folder, out);
     }
     out->n_checkpoints = count_checkpoints(folder);
+    return st;
+}
+
+/* The folder's name may lie in *out: lists of runs are brought up to date. */
+manta_status manta_run_read(const char *folder, manta_run_info *out)
+{
+    char *path = mem_strdup(folder);
+    manta_status st = read_run(path, out);
+
+    mem_free(path);
     return st;
 }
 

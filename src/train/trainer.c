@@ -332,36 +332,33 @@ static manta_status watch(driver *d)
     }
 }
 
-/* The checkpoint that an attempt begins from; NULL: none. Owned by the caller. */
-static manta_status find_checkpoint(driver *d, char **out, int64_t *reports)
+/* The checkpoint that an attempt begins from; NULL: none. Owned by the caller.
+ * *own: it is of this run. */
+static manta_status find_checkpoint(driver *d, manta_checkpoint **out, bool *own)
 {
-    manta_checkpoint *c = NULL;
     manta_status st = MANTA_ENOENT;
 
     *out = NULL;
-    *reports = 0;
     if (d->attempt || d->o->run.resume)
-        st = manta_checkpoints_latest(manta_run_checkpoints(d->run), &c, NULL);
+        st = manta_checkpoints_latest(manta_run_checkpoints(d->run), out, NULL);
     if (st && st != MANTA_ENOENT) return st;
-    if (!st) *reports = run_reports(c);
-    if (st && d->o->resume_from_checkpoint) TRY(manta_checkpoint_open(d->o->resume_from_checkpoint, &c));
-    if (c) *out = mem_strdup(manta_checkpoint_path(c));
-    manta_checkpoint_close(c);
-    return MANTA_OK;
+    *own = !st;
+    return st && d->o->resume_from_checkpoint ? manta_checkpoint_open(d->o->resume_from_checkpoint, out)
+                                              : MANTA_OK;
 }
 
 static manta_status run_attempt(driver *d)
 {
-    char *checkpoint = NULL;
-    int64_t reports;
+    manta_checkpoint *from = NULL;
+    bool own = false;
     manta_status st;
 
-    TRY(find_checkpoint(d, &checkpoint, &reports));
-    if (d->attempt && (st = run_rewind(d->run, reports))) {
-        mem_free(checkpoint);
+    TRY(find_checkpoint(d, &from, &own));
+    if (d->attempt && (st = run_rewind(d->run, own ? from : NULL))) {
+        manta_checkpoint_close(from);
         return st;
     }
-    for (int i = 0; i < d->world; i++) d->reports[i] = reports;
+    for (int i = 0; i < d->world; i++) d->reports[i] = own ? run_reports(from) : 0;
     sweep_parts(d);
     wipe_memory(d);
     memset(d->ended, 0, sizeof d->ended);
@@ -370,10 +367,10 @@ static manta_status run_attempt(driver *d)
     d->failed_rank = -1;
     d->status = MANTA_OK;
     *d->error = '\0';
-    for (int i = 0; i < d->world; i++) start_rank(d, i, checkpoint);
+    for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
     st = watch(d);
     end_attempt(d);
-    mem_free(checkpoint);
+    manta_checkpoint_close(from);
     if (st) return st;
     return d->failed_rank >= 0 ? manta_fail(d->status, "%s", d->error) : drain(d);
 }

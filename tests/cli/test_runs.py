@@ -1,0 +1,239 @@
+"""Runs: folders, checkpoints, resume after kill -9, callbacks, and the commands that look at them."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+import pytest
+
+from conftest import PROGRAM
+from samples import digits
+
+TRAIN = ("--global-batch", 16, "--shards", 2, "--seed", 7, "--json")
+# Steps without number and next to nothing printed, so that no pipe fills while nobody reads.
+ENDLESS = ("--epochs", 2, "--steps-per-epoch", 100000000, "--checkpoint-every", "1step")
+
+
+@pytest.fixture
+def storage(environment, tmp_path):
+    """Where runs lie: in memory where there is such a place, since every checkpoint is brought to disk."""
+    place = pathlib.Path("/dev/shm")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="manta-runs-", dir=place if os.access(place, os.W_OK) else tmp_path))
+    environment["MANTA_STORAGE"] = str(folder)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def wait_until(condition, timeout_s=30):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass in time"
+        os.sched_yield()
+
+
+def checkpoints(run):
+    return sorted(p.name for p in (run / "checkpoints").glob("checkpoint-*")) if run.is_dir() else []
+
+
+def test_a_run_is_a_folder(manta, storage, tmp_path):
+    data = digits(tmp_path)
+    done = manta("train", "mlp", "--data", data, "--epochs", 3, *TRAIN, "--name", "a", "--keep", 2)
+    run = storage / "a"
+    assert done.event("result")["checkpoint"] == str(run / "checkpoints" / "checkpoint-000003")
+    assert checkpoints(run) == ["checkpoint-000002", "checkpoint-000003"]
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "done" and np.isfinite(result["metrics"]["loss"])
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3]
+    assert list(run.glob("events.out.tfevents.*"))
+    # The configuration can be given back, and makes the same weights.
+    manta("train", "--config", run / "config.json", "--json", "--save", "again.npz")
+    manta("train", "mlp", "--data", data, "--epochs", 3, *TRAIN, "--save", "first.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "first.npz").read_bytes()
+
+
+def test_the_checkpoint_opens_with_safetensors_alone(manta, storage, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    manta("train", "mlp", "--data", digits(tmp_path), *TRAIN, "--name", "a")
+    state = safetensors.load_file(storage / "a" / "checkpoints" / "checkpoint-000001" / "state.safetensors")
+    assert state["dense/kernel"].dtype == np.float32 and int(state["optimizer/iterations"]) > 0
+    assert int(state["run/epoch"]) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kill_9_then_resume_ends_with_the_same_bytes(manta, start, storage, tmp_path, workers):
+    data = digits(tmp_path)
+    run = ("train", "mlp", "--data", data, "--validation-split", 0.25, "--epochs", 3, "--workers", workers,
+           *TRAIN, "--early-stop", "val_loss:patience=50")
+    manta(*run, "--save", "calm.npz")
+    for cut in (2, 7):
+        running = start(*run, "--name", f"k{cut}", "--checkpoint-every", "2steps", "--save", "cut.npz")
+        wait_until(lambda: checkpoints(storage / f"k{cut}")[-1:] >= [f"checkpoint-{cut:06}"])
+        running.process.kill()
+        running.process.wait(30)
+        done = manta(*run, "--name", f"k{cut}", "--checkpoint-every", "2steps", "--resume", "--save", "cut.npz")
+        assert done.event("resumed")["checkpoint"].startswith(str(storage))
+        assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
+        lines = [json.loads(line) for line in (storage / f"k{cut}" / "metrics.jsonl").read_text().splitlines()]
+        assert [line["epoch"] for line in lines] == [1, 2, 3]
+        os.remove(tmp_path / "cut.npz")
+
+
+def test_backup_and_restore(manta, start, storage, tmp_path):
+    run = ("train", "mlp", "--data", digits(tmp_path), "--epochs", 40, *TRAIN)
+    manta(*run, "--save", "calm.npz")
+    running = start(*run, "--backup-dir", storage / "backup", "--checkpoint-every", "3steps")
+    wait_until(lambda: list((storage / "backup").glob("checkpoint-*")))
+    running.process.kill()
+    running.process.wait(30)
+    manta(*run, "--backup-dir", storage / "backup", "--checkpoint-every", "3steps", "--save", "cut.npz")
+    assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
+    assert not (storage / "backup").exists()
+
+
+def test_sigterm_leaves_a_checkpoint_and_says_resumable(start, manta, storage, tmp_path):
+    data = digits(tmp_path)
+    running = start("train", "mlp", "--data", data, *ENDLESS, *TRAIN, "--name", "a")
+    wait_until(lambda: checkpoints(storage / "a"))
+    running.signal(signal.SIGTERM)
+    done = running.wait()
+    assert done.status == 75
+    assert done.event("result")["status"] == "interrupted" and done.event("result")["checkpoint"]
+    assert done.stderr.splitlines() == ["manta: interrupted; --resume goes on from here"]
+    listed = json.loads(manta("runs", "--json").stdout)
+    assert listed["status"] == "interrupted"
+
+
+def test_stop_ends_a_run(start, manta, storage, tmp_path):
+    running = start("train", "mlp", "--data", digits(tmp_path), *ENDLESS, *TRAIN, "--name", "a")
+    wait_until(lambda: checkpoints(storage / "a"))
+    assert json.loads(manta("runs", "--json").stdout)["status"] == "running"
+    assert manta("stop", "a").stdout.startswith("a: interrupted, after epoch ")
+    assert running.wait().status == 75
+    again = manta("stop", "a", status=1)
+    assert "is not running" in again.stderr
+
+
+def test_one_name_one_run(start, manta, storage, tmp_path):
+    data = digits(tmp_path)
+    running = start("train", "mlp", "--data", data, *ENDLESS, *TRAIN, "--name", "a")
+    wait_until(lambda: checkpoints(storage / "a"))
+    busy = manta("train", "mlp", "--data", data, "--json", "--name", "a", "--resume", status=1)
+    assert "is running now, as process" in busy.stderr
+    running.process.kill()
+    running.process.wait(30)
+    taken = manta("train", "mlp", "--data", data, "--json", "--name", "a", status=1)
+    assert "is there already" in taken.stderr and "resume" in taken.stderr
+    for number in (1, 2):  # without a name runs are numbered
+        manta("train", "mlp", "--data", data, "--json", "--checkpoint-every", "1epoch")
+        assert (storage / f"mlp-{number}" / "result.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "a/b", "x" * 300])
+def test_names_that_cannot_be(manta, storage, tmp_path, name):
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--name", name, status=2 if name == "" else 1)
+    assert ("nothing was given" if name == "" else "cannot be the name of a run") in done.stderr
+
+
+def test_a_flipped_bit_is_named_and_the_one_before_used(manta, storage, tmp_path):
+    run = ("train", "mlp", "--data", digits(tmp_path), *TRAIN, "--name", "a")
+    manta(*run, "--epochs", 3)
+    damaged = storage / "a" / "checkpoints" / "checkpoint-000003" / "state.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    done = manta(*run, "--epochs", 4, "--resume", "--save", "cut.npz")
+    assert "checkpoint-000003/state.safetensors is damaged" in done.stderr
+    assert "the one before it is used" in done.stderr
+    assert done.event("resumed")["epoch"] == 3
+    manta("train", "mlp", "--data", digits(tmp_path), *TRAIN, "--epochs", 4, "--save", "calm.npz")
+    assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
+
+
+def test_a_finished_run_is_not_done_again(manta, storage, tmp_path):
+    run = ("train", "mlp", "--data", digits(tmp_path), "--epochs", 2, *TRAIN, "--name", "a")
+    first = manta(*run, "--save", "a.npz")
+    again = manta(*run, "--resume", "--save", "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    assert again.event("result")["metrics"] == first.event("result")["metrics"]
+    assert not [e for e in again.events if e["event"] == "epoch"]
+    fewer = manta("train", "mlp", "--data", digits(tmp_path), "--epochs", 1, *TRAIN, "--name", "a", "--resume",
+                  status=1)
+    assert "stands behind epoch 2" in fewer.stderr
+
+
+def test_storage_that_cannot_be_written(manta, environment, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--storage", "file", "--name", "a", status=1)
+    assert "file" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_nobody_reads_and_the_work_is_saved(tmp_path, environment):
+    process = subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", digits(tmp_path), "--epochs", "30", "--save",
+                                "w.npz"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.stdout.close()
+    process.wait(60)
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    with np.load(tmp_path / "w.npz") as f:
+        assert int(f["optimizer/iterations"]) == 30 * 8  # all of it was done
+
+
+# ---- callbacks ----
+
+def test_early_stopping_and_best_weights(manta, tmp_path):
+    data = digits(tmp_path)
+    done = manta("train", "mlp", "--data", data, "--epochs", 50, "--learning-rate", 0, *TRAIN, "--early-stop",
+                 "loss:patience=3,restore-best", "--save-best", "best-{epoch:02d}.npz", "--csv-log", "log.csv")
+    epochs = [e for e in done.events if e["event"] == "epoch"]
+    assert 4 <= len(epochs) < 50
+    rows = (tmp_path / "log.csv").read_text().splitlines()
+    assert rows[0] == "epoch,accuracy,loss" and len(rows) == len(epochs) + 1
+    assert (tmp_path / "best-01.npz").is_file()
+
+
+def test_nan_ends_the_training_when_asked(manta, tmp_path):
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--epochs", 50, "--optimizer", "sgd", "--learning-rate",
+                 "1e30", "--terminate-on-nan", "--seed", 1)
+    assert "Ended early: the loss is" in done.stdout
+
+
+def test_usage(manta, tmp_path):
+    for args, said in [(("--resume",), "--resume needs to know which run"),
+                       (("--run-dir", "a", "--name", "b"), "--run-dir is the folder itself"),
+                       (("--checkpoint-every", "often"), "expected such as 20steps or 1epoch"),
+                       (("--validation-split", 2), "expected between 0 and 1"),
+                       (("--early-stop", "loss:patiense=3"), "patiense")]:
+        done = manta("train", "mlp", "--data", digits(tmp_path), *args, status=2)
+        assert said in done.stderr
+
+
+# ---- looking at them ----
+
+def test_commands(manta, storage, tmp_path):
+    data = digits(tmp_path)
+    for name, rate in (("slow", 0.001), ("fast", 0.01)):
+        manta("train", "mlp", "--data", data, "--epochs", 3, "--workers", 2, "--learning-rate", rate, *TRAIN, "--name",
+              name)
+    listed = [json.loads(line)["name"] for line in manta("runs", "--json").stdout.splitlines()]
+    assert listed == ["fast", "slow"]
+    (storage / ".index.sqlite").write_text("this is no database")
+    assert [json.loads(line)["name"] for line in manta("runs", "--json").stdout.splitlines()] == listed
+    (storage / ".index.sqlite").unlink()
+    assert "fast  done" in manta("runs").stdout
+    shown = manta("runs", "show", "slow").stdout
+    assert "checkpoint-000003: after epoch 3" in shown and '"learning-rate": "0.001"' in shown
+    compared = manta("runs", "compare", "slow", "fast").stdout
+    assert "learning-rate" in compared and "BEST OF B" in compared
+    assert manta("runs", "plot", "slow", "--metrics", "loss").stdout.count("*") >= 3
+    manta("runs", "plot", "slow", "-o", "curves.svg")
+    assert (tmp_path / "curves.svg").read_text().count("<path") == 2
+    assert "started as process" in manta("logs", "slow", "--rank", 1).stdout
+    assert "did you mean slow" in manta("runs", "show", "slwo", status=1).stderr
