@@ -62,7 +62,8 @@ MANTA_API manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t ste
 /* Adds a line to log/rank-N.txt, with the time before it. */
 MANTA_API void manta_run_log(manta_run *r, int rank, const char *line);
 
-/* How it ended: "done", "failed", "interrupted" (goes on with resume). */
+/* How it ended: "done", "failed", "interrupted" (goes on with resume). Fails,
+ * once, when a checkpoint or a line of the record could not be written either. */
 MANTA_API manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last,
                                         const char *error) MANTA_MUST_USE;
 

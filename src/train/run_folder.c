@@ -41,6 +41,7 @@ struct manta_run {
     manta_events *events;
     double began_s;
     int64_t epoch, step; /* last reported */
+    manta_error failure; /* the first line or checkpoint that could not be written; code 0: none */
 };
 
 const char *manta_run_storage(void)
@@ -400,10 +401,23 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     if (!st) st = file_replace(path, text, strlen(text));
     free(text);
     mem_free(path);
+    if (!st) st = manta_checkpoints_failure(r->checkpoints);
+    if (!st && r->failure.code) st = manta_error_raise(&r->failure);
+    r->failure.code = MANTA_OK; /* told once */
     return st;
 }
 
 /* ---- the recorder ---- */
+
+/* A disk that is full ends no training: it is said now, and once more at the end. */
+static void note_failure(manta_run *r)
+{
+    manta_error e;
+
+    manta_error_get(&e);
+    log_warn("the run's record is not complete", LOG_STR("run", r->name), LOG_STR("why", e.text));
+    if (!r->failure.code) r->failure = e;
+}
 
 typedef struct recorder {
     manta_run *r;
@@ -428,7 +442,7 @@ static manta_status recorder_epoch(void *self, manta_fitting *f)
 {
     recorder *c = self;
 
-    TRY(manta_run_report(c->r, f->epoch + 1, manta_session_iterations(f->s), 0, f->logs));
+    if (manta_run_report(c->r, f->epoch + 1, manta_session_iterations(f->s), 0, f->logs)) note_failure(c->r);
     return c->saver->ops->epoch_end(c->saver->self, f);
 }
 
@@ -436,7 +450,9 @@ static manta_status recorder_end(void *self, manta_fitting *f)
 {
     recorder *c = self;
 
-    return c->saver->ops->train_end(c->saver->self, f);
+    (void)f;
+    checkpoints_await(c->r->checkpoints); /* a failure is manta_run_finish()'s to tell */
+    return MANTA_OK;
 }
 
 static manta_status recorder_cut(void *self, manta_fitting *f)

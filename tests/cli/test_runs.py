@@ -237,3 +237,21 @@ def test_commands(manta, storage, tmp_path):
     assert (tmp_path / "curves.svg").read_text().count("<path") == 2
     assert "started as process" in manta("logs", "slow", "--rank", 1).stdout
     assert "did you mean slow" in manta("runs", "show", "slwo", status=1).stderr
+
+
+# ---- disks ----
+
+def test_a_disk_that_is_full_ends_no_training(manta, storage, tmp_path):
+    """A limit on the size of files stands for the full disk: weights fit, checkpoints (three times that) do not."""
+    data = digits(tmp_path)
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 900; exec "$@"', "-", str(PROGRAM), "train", "mlp", "--data",
+                              data, "--epochs", "2", "--seed", "7", "--json", "--run-dir", str(storage / "a"),
+                              "--save", "w.weights.h5"], cwd=tmp_path, env={"PATH": os.environ["PATH"]},
+                             capture_output=True, text=True, timeout=60)
+    events = [json.loads(line) for line in limited.stdout.splitlines()]
+    assert limited.returncode == 1 and events[-1]["status"] == "failed"
+    assert len([e for e in events if e["event"] == "epoch"]) == 2
+    assert "File too large" in events[-1]["error"] and "checkpoint" in events[-1]["error"]
+    assert checkpoints(storage / "a") == []
+    assert not list((storage / "a" / "checkpoints").glob(".*manta-tmp"))
+    assert (tmp_path / "w.weights.h5").is_file()
