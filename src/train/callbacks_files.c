@@ -312,6 +312,14 @@ static bool is_format(const char *text, size_t n, char kind)
     return n > 0 && (text[n - 1] == kind || (kind == 'f' && (text[n - 1] == 'e' || text[n - 1] == 'g')));
 }
 
+/* A width or a number of decimals: what is beyond reason is cut. */
+static int small_number(const char *text)
+{
+    long n = strtol(text, NULL, 10);
+
+    return n < 0 ? 0 : n > 40 ? 40 : (int)n;
+}
+
 static manta_status add_number(buf *out, const char *name, size_t n, const char *format, size_t n_format,
                                manta_fitting *f)
 {
@@ -333,7 +341,7 @@ static manta_status add_number(buf *out, const char *name, size_t n, const char 
                           (int)n_format, format, whole ? "02d" : ".2f");
     }
     if (whole) {
-        int width = n_format > 1 ? atoi(format) : 0;
+        int width = n_format > 1 ? small_number(format) : 0;
         buf_printf(out, "%0*" PRId64, width, number);
         return MANTA_OK;
     }
@@ -343,7 +351,7 @@ static manta_status add_number(buf *out, const char *name, size_t n, const char 
     }
     int decimals = 6;
     const char *point = memchr(format, '.', n_format);
-    if (point) decimals = atoi(point + 1);
+    if (point) decimals = small_number(point + 1);
     snprintf(how, sizeof how, "%c", format[n_format - 1]);
     if (*how == 'e') {
         buf_printf(out, "%.*e", decimals, value);

@@ -70,7 +70,7 @@ static void take_last(void *ctx, const json_t *line)
     i->epoch = json_integer_value(json_object_get(line, "epoch"));
     i->step = json_integer_value(json_object_get(line, "step"));
     i->ended_s = json_number_value(json_object_get(line, "time"));
-    if (!i->began_s) i->began_s = i->ended_s;
+    if (i->began_s <= 0) i->began_s = i->ended_s;
     read_metrics(json_object_get(line, "metrics"), &i->metrics);
 }
 

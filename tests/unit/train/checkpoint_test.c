@@ -489,7 +489,7 @@ static void sweep(bool lose, bool keep_names)
     int old = 0, new_ = 0, n = 1;
 
     for (; n < 500; n++) {
-        int status;
+        int status = 0;
         pid_t child;
         float found;
         remove_all(folder);
