@@ -426,6 +426,122 @@ static void lost_abroad(void)
     until_empty();
 }
 
+/* ---- never: no growth, no work without work ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { IS_SANITIZED = 1 }; /* whose memory grows by itself */
+#else
+enum { IS_SANITIZED = 0 };
+#endif
+
+/* Private memory of a process in KiB. */
+static long private_kib(int pid)
+{
+    char path[64], line[256];
+    long kib = 0, x;
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Private_Clean: %ld", &x) == 1 || sscanf(line, "Private_Dirty: %ld", &x) == 1)
+            kib += x;
+    if (f) fclose(f);
+    return kib;
+}
+
+static manta_status one(manta_task *t)
+{
+    return manta_return_i64(t, 0, 1);
+}
+MANTA_REMOTE(one)
+
+/* A hundred small objects and a large one that another process made. */
+static manta_status hundred(manta_task *t)
+{
+    manta_ref r[101];
+    for (int i = 0; i < 100; i++) r[i] = manta_put(manta_i64(i));
+    r[100] = put_filled(20000, 1);
+    manta_status st = manta_return(t, 0, manta_refs(r, 101));
+    manta_release_all(r, 101);
+    return st;
+}
+MANTA_REMOTE(hundred)
+
+/* n tasks, n objects of our own, and n that pass through the daemon. */
+static void work(int n)
+{
+    static manta_ref r[1000];
+    for (int done = 0; done < n; done += 1000) {
+        for (int i = 0; i < 1000; i++) r[i] = manta_remote(one);
+        OK(manta_get_all(r, 1000, 60000));
+        manta_release_all(r, 1000);
+        for (int i = 0; i < 1000; i++) r[i] = manta_put(manta_i64(i));
+        manta_release_all(r, 1000);
+        for (int i = 0; i < 10; i++) {
+            const manta_ref *inner;
+            size_t k;
+            manta_ref x = manta_remote(hundred);
+            OK(manta_get_refs(x, &inner, &k, 60000));
+            CHECK(k == 101);
+            manta_release(x);
+        }
+    }
+    for (double begin = now(); info().objects > 0;) CHECK(now() - begin < 60);
+}
+
+/* After many tasks and objects the node is as large as after a few.
+ * MANY=1000000 for the long run. */
+static void many(void)
+{
+    const char *env = getenv("MANY");
+    int n = env ? atoi(env) : IS_SANITIZED ? 3000 : 60000;
+    work(3000);
+    manta_node_info a = info();
+    long daemon = private_kib(a.daemon_pid), driver = private_kib(getpid());
+    work(n);
+    manta_node_info b = info();
+    printf("daemon %ld KiB after 3000 tasks and objects, %ld after %d more; driver %ld and %ld\n", daemon,
+           private_kib(b.daemon_pid), n, driver, private_kib(getpid()));
+    CHECK(b.daemon_pid == a.daemon_pid && b.objects == 0);
+    CHECK(b.store_used <= a.store_used + 2 * MB);
+    CHECK(IS_SANITIZED || private_kib(b.daemon_pid) <= daemon + 1024);
+    CHECK(IS_SANITIZED || private_kib(getpid()) <= driver + 2048);
+    /* An idle worker is small, too. */
+    for (int i = 0; i < b.n_worker_pids; i++) CHECK(IS_SANITIZED || private_kib(b.worker_pids[i]) < 4096);
+}
+
+/* Processor time of a process in ms. */
+static long cpu_ms(int pid)
+{
+    char path[64], text[512];
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "r");
+    if (f && fgets(text, sizeof text, f) && strrchr(text, ')'))
+        (void)sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                     &system);
+    if (f) fclose(f);
+    return (long)(user + system) * 1000 / sysconf(_SC_CLK_TCK);
+}
+
+static long node_cpu_ms(const manta_node_info *n)
+{
+    long ms = cpu_ms(n->daemon_pid) + cpu_ms(n->keeper_pid) + cpu_ms(n->zygote_pid) + cpu_ms(getpid());
+    for (int i = 0; i < n->n_worker_pids; i++) ms += cpu_ms(n->worker_pids[i]);
+    return ms;
+}
+
+/* Nobody works: less than a hundredth of a core. Processor time, not time, so
+ * that what else the machine does is of no matter. */
+static void idle(void)
+{
+    work(1000);
+    manta_node_info n = info();
+    usleep(20000);
+    long before = node_cpu_ms(&n);
+    usleep(1000000);
+    CHECK(node_cpu_ms(&n) - before <= 20); /* two ticks of the clock that counts it */
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -440,7 +556,9 @@ static const struct {
                  {"survive", survive, NULL, 0},
                  {"lost", lost, NULL, 0},
                  {"lost_often", lost_often, NULL, 0},
-                 {"lost_abroad", lost_abroad, NULL, 0}};
+                 {"lost_abroad", lost_abroad, NULL, 0},
+                 {"many", many, NULL, 0},
+                 {"idle", idle, NULL, 0}};
 
 int main(int argc, char **argv)
 {
