@@ -29,7 +29,7 @@
  * A reduction goes to and fro once: each rank owns a share of every chunk,
  * receives the others' contributions to it, adds all by the tree, and sends
  * the result to all. That is as many bytes as a ring sends, but the sum's order
- * is ours. Two ranks just exchange what they have. */
+ * is ours. Two ranks with not too much just exchange what they have. */
 #ifndef COMM_RING_H
 #define COMM_RING_H
 

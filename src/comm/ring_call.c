@@ -8,6 +8,7 @@
 enum {
     QUEUED = 4, /* frames of a chunk that wait in a channel: enough to keep it busy */
     CHUNKS = 4,
+    DIRECT_MOST = 2 << 20, /* bytes */
 };
 
 static size_t least(size_t a, size_t b)
@@ -32,10 +33,11 @@ static region cut(size_t at, size_t n, size_t size)
 }
 
 /* Two ranks exchange all they have, and each reduces everything: as many bytes
- * as to and fro, but nothing waits for a result. */
+ * as to and fro, but nothing waits for a result. With more than the caches hold
+ * it costs more than it saves, since all of `in` is read twice. */
 static bool is_direct(const ring *t, const manta_work *w)
 {
-    return t->size == 2 && w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE;
+    return t->size == 2 && w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && w->size <= DIRECT_MOST;
 }
 
 /* The part of chunk k that rank `owner` reduces, as a place in one rank's
