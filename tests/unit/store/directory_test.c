@@ -1,7 +1,6 @@
 /* directory_test.c - objects promised, made, wanted, lost: by hand, and in a
  * simulated cluster whose messages are delayed and reordered, whose calls run
- * twice and whose processes die, by a seed. DIRECTORY_SEEDS: how many;
- * DIRECTORY_SEED: the one to replay. */
+ * twice and whose processes die, by a seed: sim.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +13,7 @@
 
 #include "base/rng.h"
 #include "store/directory.h"
+#include "sim.h"
 
 #define OWNED(client, n) ((uint64_t)(client) << DIRECTORY_OWNER_SHIFT | (uint64_t)(n))
 
@@ -166,7 +166,7 @@ typedef struct sim {
 
 #define SIM_CHECK(x)                                                                                         \
     do {                                                                                                     \
-        if (!(x)) fail_msg("DIRECTORY_SEED=%llu: %s", (unsigned long long)s->seed, #x);                      \
+        if (!(x)) fail_msg("MANTA_SEED=%llu: %s", (unsigned long long)s->seed, #x);                          \
     } while (0)
 
 static uint64_t below(sim *s, uint64_t n)
@@ -324,8 +324,8 @@ static void run(uint64_t seed)
     for (int c = 0; c < CLIENTS; c++)
         for (int o = 0; o < OBJECTS && !s->dead[c]; o++)
             if (s->waits[c][o])
-                fail_msg("DIRECTORY_SEED=%llu: client %d waits for object %d for ever",
-                         (unsigned long long)seed, c + 1, o);
+                fail_msg("MANTA_SEED=%llu: client %d waits for object %d for ever", (unsigned long long)seed,
+                         c + 1, o);
     for (int o = 0; o < OBJECTS; o++)
         hear_event(s, (directory_event){.kind = DIRECTORY_FREE, .object = OWNED(1, o)});
     SIM_CHECK(directory_count(s->d) == 0);
@@ -335,11 +335,8 @@ static void run(uint64_t seed)
 
 static void simulated(void **state)
 {
-    const char *one = getenv("DIRECTORY_SEED"), *many = getenv("DIRECTORY_SEEDS");
-    uint64_t n = many ? strtoull(many, NULL, 10) : 2000;
     (void)state;
-    if (one) run(strtoull(one, NULL, 10));
-    for (uint64_t seed = 0; seed < n && !one; seed++) run(seed);
+    sim_run(2000, run);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* refs_test.c - reference counts: by hand, and in a simulated cluster whose
- * messages are delayed and reordered and whose processes die, by a seed.
- * REFS_SEEDS: how many; REFS_SEED: the one to replay. */
+ * messages are delayed and reordered and whose processes die, by a seed:
+ * sim.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "store/refs.h"
+#include "sim.h"
 
 static refs_actions freed;
 
@@ -196,9 +197,10 @@ static void pass(sim *s, bool busy)
     for (size_t i = 0; i < freed.n; i++) {
         int object = (int)freed.at[i].object - 1;
         if (is_held(s, object))
-            fail_msg("seed %llu: object %d is freed while it is held", (unsigned long long)s->seed, object);
+            fail_msg("MANTA_SEED=%llu: object %d is freed while it is held", (unsigned long long)s->seed,
+                     object);
         if (s->is_freed[object] && freed.at[i].known)
-            fail_msg("seed %llu: object %d is freed twice", (unsigned long long)s->seed, object);
+            fail_msg("MANTA_SEED=%llu: object %d is freed twice", (unsigned long long)s->seed, object);
         s->is_freed[object] = true;
     }
 }
@@ -269,20 +271,17 @@ static void run(uint64_t seed)
     pass(&s, false);
     pass(&s, false);
     if (refs_count(s.r) != 0)
-        fail_msg("seed %llu: %zu objects are left", (unsigned long long)seed, refs_count(s.r));
+        fail_msg("MANTA_SEED=%llu: %zu objects are left", (unsigned long long)seed, refs_count(s.r));
     for (int o = 0; o < OBJECTS; o++)
         if (s.maker[o] >= 0 && !s.is_freed[o])
-            fail_msg("seed %llu: object %d leaks", (unsigned long long)seed, o);
+            fail_msg("MANTA_SEED=%llu: object %d leaks", (unsigned long long)seed, o);
     refs_free(s.r);
 }
 
 static void simulated(void **state)
 {
-    const char *one = getenv("REFS_SEED"), *many = getenv("REFS_SEEDS");
-    uint64_t n = many ? strtoull(many, NULL, 10) : 3000;
     (void)state;
-    if (one) run(strtoull(one, NULL, 10));
-    for (uint64_t seed = 0; seed < n && !one; seed++) run(seed);
+    sim_run(3000, run);
 }
 
 int main(void)

@@ -1,7 +1,6 @@
 /* spill_test.c - memory and disk: by hand, and in a simulated node whose
  * messages are delayed, whose processes hold on to memory, pause and die, and
- * whose disk fills and fails, by a seed. SPILL_SEEDS: how many; SPILL_SEED: the
- * one to replay. */
+ * whose disk fills and fails, by a seed: sim.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +14,7 @@
 
 #include "base/rng.h"
 #include "store/spill.h"
+#include "sim.h"
 
 static spill_actions done;
 static int64_t clock_ns;
@@ -232,7 +232,7 @@ static uint64_t below(sim *s, uint64_t n)
 
 #define SIM_CHECK(x)                                                                                         \
     do {                                                                                                     \
-        if (!(x)) fail_msg("SPILL_SEED=%llu: %s", (unsigned long long)s->seed, #x);                          \
+        if (!(x)) fail_msg("MANTA_SEED=%llu: %s", (unsigned long long)s->seed, #x);                          \
     } while (0)
 
 static bool is_mapped(const sim *s, uint64_t g)
@@ -503,16 +503,11 @@ static void run(uint64_t seed)
 
 static void simulated(void **state)
 {
-    const char *one = getenv("SPILL_SEED"), *many = getenv("SPILL_SEEDS");
-    uint64_t n = many ? strtoull(many, NULL, 10) : 1000;
     (void)state;
-    if (one) {
-        run(strtoull(one, NULL, 10));
-        return;
-    }
-    for (uint64_t seed = 0; seed < n; seed++) run(seed);
+    sim_run(1000, run);
     /* The seeds did something. */
-    assert_true(total_answers > n * 30 && total_written > n * 300 && total_read > n * 50);
+    if (!getenv("MANTA_SEED"))
+        assert_true(total_answers > 30 * 1000 && total_written > 300 * 1000 && total_read > 50 * 1000);
 }
 
 int main(void)

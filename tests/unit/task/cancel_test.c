@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/vec.h"
 #include "task/cancel.h"
+#include "sim.h"
 
 static void by_hand(void **state)
 {
@@ -202,7 +203,7 @@ static void run(uint64_t seed)
 static void simulated(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 1000; seed++) run(seed);
+    sim_run(1000, run);
 }
 
 int main(void)

@@ -1,6 +1,5 @@
 /* lineage_test.c - what is remembered and run again: by hand, and in random
- * histories of calls whose results are dropped and lost. LINEAGE_SEEDS: how
- * many; LINEAGE_SEED: the one to replay. */
+ * histories of calls whose results are dropped and lost. Seeds: sim.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +12,7 @@
 
 #include "base/rng.h"
 #include "task/lineage.h"
+#include "sim.h"
 
 static lineage_actions done;
 
@@ -129,7 +129,7 @@ typedef struct truth {
 
 #define SEED_CHECK(x)                                                                                        \
     do {                                                                                                     \
-        if (!(x)) fail_msg("LINEAGE_SEED=%llu: %s", (unsigned long long)seed, #x);                           \
+        if (!(x)) fail_msg("MANTA_SEED=%llu: %s", (unsigned long long)seed, #x);                             \
     } while (0)
 
 static void apply(truth *t, uint64_t seed)
@@ -238,11 +238,8 @@ static void run(uint64_t seed)
 
 static void histories(void **state)
 {
-    const char *one = getenv("LINEAGE_SEED"), *many = getenv("LINEAGE_SEEDS");
-    uint64_t n = many ? strtoull(many, NULL, 10) : 1000;
     (void)state;
-    if (one) run(strtoull(one, NULL, 10));
-    for (uint64_t seed = 0; seed < n && !one; seed++) run(seed);
+    sim_run(1000, run);
 }
 
 int main(void)

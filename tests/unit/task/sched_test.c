@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/rng.h"
 #include "task/sched.h"
+#include "sim.h"
 
 static sched_actions out;
 
@@ -637,7 +638,7 @@ static void run(uint64_t seed)
 static void simulated(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 3000; seed++) run(seed);
+    sim_run(3000, run);
 }
 
 int main(void)
