@@ -98,9 +98,9 @@ macro(manta_program)
   endif()
 endmacro()
 
-# examples/NAME.c becomes the program NAME, linked as a user's would be.
+# examples/NAME.c and examples/NAME/NAME.c become the program NAME, linked as a user's would be.
 macro(manta_examples)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.c ${CMAKE_SOURCE_DIR}/examples/*/*.c)
   foreach(source ${sources})
     if(TARGET manta)
       get_filename_component(name ${source} NAME_WE)

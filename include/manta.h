@@ -3,6 +3,8 @@
 #define MANTA_H
 
 #include <manta/array.h>
+#include <manta/callback.h>
+#include <manta/checkpoint.h>
 #include <manta/cluster.h>
 #include <manta/comm.h>
 #include <manta/data.h>
@@ -15,11 +17,13 @@
 #include <manta/onnx.h>
 #include <manta/op.h>
 #include <manta/optimizer.h>
+#include <manta/run.h>
 #include <manta/status.h>
 #include <manta/node.h>
 #include <manta/task.h>
 #include <manta/tensor.h>
 #include <manta/train.h>
+#include <manta/trainer.h>
 #include <manta/version.h>
 
 #endif
