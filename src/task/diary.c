@@ -8,13 +8,20 @@
 
 typedef struct mark {
     uint64_t at[2]; /* positions of the two streams */
-    char name[DIARY_NAME + 4];
+    char name[(DIARY_NAME + 7) / 8 * 8];
 } mark;
 
+#define NAME_WORDS ((DIARY_NAME + 7) / 8)
+
+/* A name that changes while others read it: they look at the number before and
+ * after. */
+typedef struct live_name {
+    _Atomic uint32_t seq; /* odd while it changes */
+    _Atomic uint64_t word[NAME_WORDS];
+} live_name;
+
 struct diary {
-    _Atomic uint32_t name_seq; /* odd while `name` changes */
-    _Atomic uint32_t label_seq;
-    char name[DIARY_NAME], label[DIARY_NAME];
+    live_name name, label; /* of the call that runs; of what is printed */
     _Atomic uint64_t task;
     _Atomic int64_t since_ns; /* 0: nothing runs */
     _Atomic uint64_t n_calls, n_marks;
@@ -64,24 +71,40 @@ static void copy_name(char to[DIARY_NAME], const char *from)
     for (size_t i = 0; i < DIARY_NAME; i++) to[i] = i < n ? from[i] : (char)0;
 }
 
-/* A name that readers may see at any time: they look at the number before and
- * after. */
-static void set_name(_Atomic uint32_t *seq, char to[DIARY_NAME], const char *from)
+static void set_name(live_name *to, const char *from)
 {
-    atomic_fetch_add_explicit(seq, 1, memory_order_seq_cst);
-    copy_name(to, from);
-    atomic_fetch_add_explicit(seq, 1, memory_order_seq_cst);
+    char text[8 * NAME_WORDS] = {0};
+    copy_name(text, from);
+    atomic_fetch_add_explicit(&to->seq, 1, memory_order_seq_cst);
+    for (int i = 0; i < NAME_WORDS; i++) {
+        uint64_t x;
+        memcpy(&x, text + (ptrdiff_t)8 * i, 8);
+        atomic_store_explicit(&to->word[i], x, memory_order_relaxed);
+    }
+    atomic_fetch_add_explicit(&to->seq, 1, memory_order_seq_cst);
 }
 
-static bool is_name(const char have[DIARY_NAME], const char *name)
+/* What the words are now; by their writer they are never torn. */
+static void copy_words(const live_name *from, char to[8 * NAME_WORDS])
 {
-    return !strncmp(have, name, DIARY_NAME - 1);
+    for (int i = 0; i < NAME_WORDS; i++) {
+        uint64_t x = atomic_load_explicit(&from->word[i], memory_order_relaxed);
+        memcpy(to + (ptrdiff_t)8 * i, &x, 8);
+    }
+    to[DIARY_NAME - 1] = 0;
+}
+
+static bool is_name(const live_name *have, const char *name)
+{
+    char text[8 * NAME_WORDS];
+    copy_words(have, text);
+    return !strncmp(text, name, DIARY_NAME - 1);
 }
 
 void diary_begin(diary *r, const char *name, uint64_t task, int64_t now_ns)
 {
     if (!r) return;
-    if (!is_name(r->name, name)) set_name(&r->name_seq, r->name, name);
+    if (!is_name(&r->name, name)) set_name(&r->name, name);
     atomic_store_explicit(&r->task, task, memory_order_relaxed);
     atomic_store_explicit(&r->since_ns, now_ns, memory_order_release);
 }
@@ -117,34 +140,35 @@ static bool positions(const output_words *w, const int pipes[2], uint64_t at[2])
 bool diary_label(diary *r, const output_words *w, const int pipes[2], const char *label, bool give_up)
 {
     uint64_t at[2];
-    if (!r || is_name(r->label, label)) return true;
-    if (r->label[0] && !give_up) {
+    if (!r || is_name(&r->label, label)) return true;
+    if (atomic_load_explicit(&r->label.word[0], memory_order_relaxed) && !give_up) {
         if (!positions(w, pipes, at)) return false;
         if (at[0] != r->marked[0] || at[1] != r->marked[1]) {
             uint64_t n = atomic_load_explicit(&r->n_marks, memory_order_relaxed);
             if (n - atomic_load(&w->marks) >= DIARY_MARKS) return false;
             mark *m = &r->marks[n % DIARY_MARKS];
             memcpy(m->at, at, sizeof at);
-            memcpy(m->name, r->label, DIARY_NAME);
+            copy_words(&r->label, m->name);
             memcpy(r->marked, at, sizeof at);
             atomic_store(&r->n_marks, n + 1);
         }
     }
-    set_name(&r->label_seq, r->label, label);
+    set_name(&r->label, label);
     return true;
 }
 
 /* ---- readers ---- */
 
-static void get_name(const _Atomic uint32_t *seq, const char from[DIARY_NAME], char to[DIARY_NAME])
+static void get_name(const live_name *from, char to[DIARY_NAME])
 {
+    char text[8 * NAME_WORDS];
     for (int i = 0; i < 1000; i++) {
-        uint32_t before = atomic_load(seq);
-        memcpy(to, from, DIARY_NAME);
+        uint32_t before = atomic_load(&from->seq);
+        copy_words(from, text);
         atomic_thread_fence(memory_order_seq_cst);
-        if (!(before & 1) && atomic_load(seq) == before) break;
+        if (!(before & 1) && atomic_load(&from->seq) == before) break;
     }
-    to[DIARY_NAME - 1] = 0;
+    memcpy(to, text, DIARY_NAME);
 }
 
 bool diary_now(const diary *r, diary_call *out)
@@ -153,7 +177,7 @@ bool diary_now(const diary *r, diary_call *out)
     for (int i = 0; i < 100; i++) {
         out->begin_ns = atomic_load(&r->since_ns);
         out->task = atomic_load(&r->task);
-        get_name(&r->name_seq, r->name, out->name);
+        get_name(&r->name, out->name);
         if (atomic_load(&r->since_ns) == out->begin_ns) break;
     }
     return out->begin_ns != 0;
@@ -202,7 +226,7 @@ size_t diary_label_at(const diary *r, int stream, uint64_t at, size_t n, uint64_
             memcpy(label, m.name, DIARY_NAME);
             return m.at[stream] - at < n ? (size_t)(m.at[stream] - at) : n;
         }
-        get_name(&r->label_seq, r->label, label);
+        get_name(&r->label, label);
         /* A mark that came meanwhile was left before the label changed. */
         if (atomic_load(&r->n_marks) == marks) return n;
     }
