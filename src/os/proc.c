@@ -38,9 +38,14 @@ uint64_t proc_peak_rss(void)
 
 uint64_t proc_parse_private_pages(const char *text)
 {
-    unsigned long long size, resident, shared;
-    if (sscanf(text, "%llu %llu %llu", &size, &resident, &shared) != 3 || shared > resident) return 0;
-    return resident - shared;
+    uint64_t field[3]; /* size, resident, shared */
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        field[i] = strtoull(text, &end, 10);
+        if (end == text) return 0;
+        text = end;
+    }
+    return field[2] < field[1] ? field[1] - field[2] : 0;
 }
 
 uint64_t proc_private_memory(pid_t pid)
