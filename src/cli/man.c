@@ -22,6 +22,8 @@ static void put(const char *text)
             fputs("\\e", stdout);
         } else {
             putchar(*text);
+            /* A list without blanks may be broken after any of its items. */
+            if (*text == ',' && text[1] && text[1] != ' ' && text[1] != '\n') fputs("\\:", stdout);
         }
     }
 }
@@ -78,7 +80,7 @@ static void put_head(const char *name, const char *about)
     for (i = 0; name[i] && i + 1 < sizeof title; i++) title[i] = (char)toupper((unsigned char)name[i]);
     title[i] = '\0';
     printf(".\\\" Made by 'manta help --man': change src/cli, then run docs/man/make.sh.\n");
-    printf(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.SH NAME\n", title, MANTA_VERSION_TEXT);
+    printf(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.ad l\n.SH NAME\n", title, MANTA_VERSION_TEXT);
     put(name);
     fputs(" \\- ", stdout);
     putchar(tolower((unsigned char)*about));
