@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/evaluator.h"
 #include "cli/json.h"
 #include "cli/profile.h"
 #include "cli/progress.h"
@@ -311,6 +312,12 @@ static manta_status split_data(run *r, double split)
                                          : manta_dataset_status(r->validation);
 }
 
+/* Whether this process scores checkpoints instead of training. */
+static bool is_evaluator(const run *r)
+{
+    return r->cluster && manta_cluster_rank(r->cluster) < 0;
+}
+
 /* The other processes that TF_CONFIG names. One of them, the chief, saves and
  * keeps checkpoints for all. */
 static manta_status open_cluster(run *r)
@@ -325,10 +332,11 @@ static manta_status open_cluster(run *r)
     if (r->so.workers > 1)
         cli_usage("--workers is for one host; with TF_CONFIG every process is a worker of its own");
     if (r->profile) cli_usage("--profile looks at one process: unset TF_CONFIG");
-    if (manta_cluster_rank(r->cluster) < 0) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "TF_CONFIG makes this process an evaluator; evaluate checkpoints with 'manta "
-                          "evaluate --weights'");
+    if (is_evaluator(r)) {
+        if (!options_text(o, "validation") || !options_text(o, "run-dir"))
+            cli_usage("an evaluator (task.type of TF_CONFIG) needs --validation, and the chief's --run-dir");
+        r->save = NULL;
+        return MANTA_OK;
     }
     r->so.cluster = r->cluster;
     if (!manta_cluster_is_chief(r->cluster)) r->save = NULL;
@@ -357,7 +365,7 @@ static manta_status open_all(run *r)
     r->fit.validation = r->profile ? NULL : r->validation;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
     if ((file || r->saved) && (st = load_weights(r, file))) return st;
-    if (!manta_cluster_is_chief(r->cluster)) return MANTA_OK;
+    if (is_evaluator(r) || !manta_cluster_is_chief(r->cluster)) return MANTA_OK;
     if ((st = record_open(&r->record, o, options_arg(o, 0)))) return st;
     r->fit.n_callbacks = r->record.n;
     r->fit.callbacks = r->record.callbacks;
@@ -459,6 +467,20 @@ static int finish(run *r, manta_status st)
     return stopped ? CLI_INTERRUPTED : CLI_DONE;
 }
 
+static manta_status evaluate_beside(run *r)
+{
+    evaluator e = {.s = r->s,
+                   .data = r->validation,
+                   .run = options_text(r->o, "run-dir"),
+                   .fit = {.batch = r->fit.batch,
+                           .global_batch = r->fit.global_batch,
+                           .validation_steps = r->fit.validation_steps},
+                   .timeout_ms = 1000 * options_int(r->o, "cluster-timeout", 0),
+                   .json = r->json};
+
+    return evaluator_run(&e, &r->last);
+}
+
 static int train(const options *o)
 {
     run r = {.o = o};
@@ -474,7 +496,7 @@ static int train(const options *o)
     } else {
         introduce(&r);
         tell_start(&r);
-        status = finish(&r, manta_fit(r.s, r.data, &r.fit, NULL));
+        status = finish(&r, is_evaluator(&r) ? evaluate_beside(&r) : manta_fit(r.s, r.data, &r.fit, NULL));
     }
     record_close(&r.record); /* writers of checkpoints read the session */
     manta_session_close(r.s);

@@ -431,7 +431,7 @@ manta_status chan_post(chan *c, const frame *f, const chan_part *parts, int n, b
 
 int chan_unsent(const chan *c)
 {
-    return c->n_queued;
+    return c->n_queued + (c->out_n > 0); /* the last one may be encrypted and not yet on its way */
 }
 
 bool chan_is_idle(const chan *c)
@@ -835,13 +835,13 @@ static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
     it->ready = false;
     if (!c) return false;
     was_open = chan_is_open(c);
-    unsent = c->n_queued;
+    unsent = chan_unsent(c);
     if (chan_work(c)) return it->ready = true;
     if (!was_open && chan_is_open(c)) return it->ready = true;
     if (!was_open && c->deadline < *deadline) *deadline = c->deadline;
     if (c->state == OPEN && it->read && has_input(c)) it->ready = true;
     *p = (struct pollfd){.fd = c->fd, .events = wants(c, it->read)};
-    return it->ready || (unsent && !c->n_queued);
+    return it->ready || (unsent && !chan_unsent(c));
 }
 
 static int timeout_of(int64_t deadline)

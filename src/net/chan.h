@@ -106,7 +106,8 @@ typedef struct chan_part {
  * end was made so. MANTA_EBUSY (no sentence): CHAN_QUEUE frames are queued. */
 manta_status chan_post(chan *c, const frame *f, const chan_part *parts, int n, bool bulk) MANTA_MUST_USE;
 
-/* Frames whose bytes are still needed. */
+/* Frames that are not wholly with the system yet: their bytes are still needed,
+ * and closing the channel would lose them. */
 int chan_unsent(const chan *c);
 /* Whether all that was posted is in the socket: nothing is left for chan_work(). */
 bool chan_is_idle(const chan *c);

@@ -43,7 +43,7 @@ enum {
 typedef enum cluster_phase {
     CLUSTER_TRAIN,
     CLUSTER_EVALUATE,
-    CLUSTER_DECIDE /* whether there is another; step 1: there is not */
+    CLUSTER_DECIDE /* whether there is another; step 1: it is decided */
 } cluster_phase;
 
 /* How far a rank is; the first field that differs says who is further. */
@@ -92,6 +92,12 @@ typedef struct cluster_peer {
     uint64_t got;
 } cluster_peer;
 
+/* What the chief says at the end of an epoch. */
+typedef struct cluster_verdict {
+    double rate; /* its learning rate */
+    uint64_t stop; /* training ends with this epoch */
+} cluster_verdict;
+
 /* What waiting is told about; false stops it. */
 typedef bool cluster_watch(void *ctx, const char *missing, int rank, double ms);
 
@@ -122,7 +128,7 @@ struct manta_cluster {
     const seat_feed *feeds[2]; /* by phase; borrowed */
     uint64_t number; /* steps begun in this generation */
     double rate; /* the chief's learning rate, on its way */
-    unsigned char verdict; /* the chief's, on its way */
+    cluster_verdict verdict; /* the chief's, on its way */
     float *weights;
     int64_t weights_cap;
     cluster_watch *watch;
@@ -213,8 +219,12 @@ bool cluster_is_in(const manta_cluster *c, int64_t epoch, cluster_phase phase);
 manta_status cluster_step(manta_cluster *c) MANTA_MUST_USE;
 
 /* At the end of an epoch: whether training ends with it. The chief's *stop goes
- * to all. */
-manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool *stop) MANTA_MUST_USE;
+ * to all, and so does its learning rate; with `changed` (its callbacks have
+ * given it other weights) its whole state. */
+manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool changed, bool *stop) MANTA_MUST_USE;
+
+/* Of weights, statistics and optimizer, without counters and rate. */
+uint32_t cluster_weights_digest(const manta_cluster *c);
 
 /* Has everybody come to where this rank is. */
 manta_status cluster_regroup(manta_cluster *c) MANTA_MUST_USE;

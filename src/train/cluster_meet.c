@@ -307,6 +307,11 @@ uint32_t cluster_digest(const manta_cluster *c)
     return crc32c(crc, c->s->eval_sums, ((size_t)c->s->l.n_sums + 1) * sizeof(double));
 }
 
+uint32_t cluster_weights_digest(const manta_cluster *c)
+{
+    return crc32c(0, c->s->state, c->s->l.off_run);
+}
+
 static manta_status await_sent(manta_cluster *c, int rank, int64_t deadline)
 {
     while (chan_unsent(c->peers[rank].c)) {

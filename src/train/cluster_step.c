@@ -155,7 +155,8 @@ static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *o
         *out = (chan_part){grads_of(t, f->item, c->rank), range_bytes(t, c->rank)};
     if (f->kind == CLUSTER_REST && theirs) *out = rest_of(t, f->item);
     if (f->kind == CLUSTER_RATE && t->train && !rank) *out = (chan_part){&c->rate, sizeof c->rate};
-    if (f->kind == CLUSTER_VERDICT && t->deciding && !rank) *out = (chan_part){&c->verdict, 1};
+    if (f->kind == CLUSTER_VERDICT && t->deciding && !rank)
+        *out = (chan_part){&c->verdict, sizeof c->verdict};
     if (f->kind == CLUSTER_SUM && t->train)
         *out = (chan_part){c->sum + cluster_first_block(c, rank) * LAYOUT_BLOCK, range_bytes(t, rank)};
     if (out->data && f->length == out->n) return MANTA_OK;
@@ -384,27 +385,45 @@ static manta_status hear_verdict(manta_cluster *c)
     for (int r = 0; r < c->n; r++) {
         c->peers[r].waits = c->rank && !r;
         c->peers[r].got = 0;
-        if (!c->rank && r) TRY(post(&t, r, CLUSTER_VERDICT, 0, (chan_part){&c->verdict, 1}));
+        if (!c->rank && r) TRY(post(&t, r, CLUSTER_VERDICT, 0, (chan_part){&c->verdict, sizeof c->verdict}));
     }
     return await_all(&t, true);
 }
 
-manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool *stop)
+/* The chief goes ahead alone; whoever then meets it copies what it has. */
+static manta_status go_ahead(manta_cluster *c, int64_t epoch, bool stop)
 {
+    if (stop) {
+        c->at.step = 1;
+    } else {
+        cluster_enter(c, epoch + 1, CLUSTER_TRAIN);
+    }
+    return cluster_regroup(c);
+}
+
+manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool changed, bool *stop)
+{
+    run_state *run = layout_run(&c->s->l, c->s->state);
+
     cluster_enter(c, epoch, CLUSTER_DECIDE);
+    if (!c->rank && changed && cluster_is_in(c, epoch, CLUSTER_DECIDE) && !c->at.step)
+        TRY(go_ahead(c, epoch, *stop));
     while (cluster_is_in(c, epoch, CLUSTER_DECIDE) && !c->at.step) {
         manta_status st;
-        if (!c->rank) c->verdict = *stop;
+        if (!c->rank) c->verdict = (cluster_verdict){.rate = run->learning_rate, .stop = *stop};
         cluster_crash(CLUSTER_CRASH_DECIDE_BEGIN);
         st = hear_verdict(c);
         if (!st) {
             cluster_crash(CLUSTER_CRASH_DECIDED);
-            c->at.step = c->verdict != 0;
-            break;
+            c->at.step = 1;
+            run->learning_rate = c->verdict.rate;
+            *stop = c->verdict.stop != 0;
+            return MANTA_OK;
         }
         if (st != MANTA_EDIED || c->lost < 0) return st;
         TRY(cluster_recover(c));
     }
-    *stop = cluster_is_in(c, epoch, CLUSTER_DECIDE) && c->at.step;
+    /* Taken along by those who have heard it: who goes on is in the next epoch already. */
+    *stop = cluster_is_in(c, epoch, CLUSTER_DECIDE);
     return MANTA_OK;
 }

@@ -598,11 +598,11 @@ static manta_status train_cluster(training *r)
 }
 
 /* The same for whether there is another epoch. */
-static manta_status decide_end(teller *t)
+static manta_status decide_end(teller *t, uint32_t before)
 {
     bool stop = t->f.stop != NULL;
 
-    TRY(cluster_decide(t->c, t->e.epoch, &stop));
+    TRY(cluster_decide(t->c, t->e.epoch, cluster_weights_digest(t->c) != before, &stop));
     TRY(tell_recovery(t));
     if (stop && !t->f.stop) t->f.stop = mem_strdup("the chief has ended it");
     if (!stop && t->f.stop) {
@@ -713,6 +713,7 @@ static manta_status run_epochs(training *r)
 
     for (int64_t epoch = t->f.first_epoch; epoch < t->f.epochs && !t->f.stop; epoch++) {
         int64_t first = epoch == t->f.first_epoch ? t->f.first_step : 0;
+        uint32_t before;
         TRY(begin_epoch(r, epoch, first));
         if (t->c) {
             TRY(train_cluster(r));
@@ -725,8 +726,9 @@ static manta_status run_epochs(training *r)
         TRY(validate(r));
         t->f.next_epoch = epoch + 1;
         t->f.next_step = 0;
+        before = t->c ? cluster_weights_digest(t->c) : 0;
         TRY(happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
-        if (t->c && epoch + 1 < t->f.epochs) TRY(decide_end(t));
+        if (t->c) TRY(decide_end(t, before));
     }
     return MANTA_OK;
 }

@@ -120,30 +120,54 @@ def test_same_bytes_as_one_process(manta, cluster, tmp_path, model, n, shards):
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
 
 
-@pytest.mark.parametrize("victims", [[1, 0]])
-def test_lost_processes_come_back(manta, cluster, tmp_path, victims):
-    data = digits(tmp_path)
-    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 25, "--steps-per-epoch", 20,
+def test_lost_processes_come_back(manta, cluster, tmp_path):
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 30, "--steps-per-epoch", 10,
             "--shards", 4, "--optimizer", "adam", *TRAIN)
     one = manta(*args, "--save", "one.npz")
     c = cluster(2)
+    more = ("--save", "many.npz", "--run-dir", "run", "--resume")       # which is the chief's business
     for rank in range(2):
-        c.start(rank, *args, "--save", "many.npz")
-    for victim in victims:              # whoever is left tells when a while has passed
+        c.start(rank, *args, *more)
+    for victim in (1, 0):               # whoever is left tells when a while has passed
         c.read_event(1 - victim, "epoch")
         c.kill(victim)
-        c.start(victim, *args, "--save", "many.npz")
+        c.start(victim, *args, *more)
     done = c.wait()
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
     assert epochs_of(done[0][0])[-1] == epochs_of(one.events)[-1]
-    survivor = [e for e in done[1 - victims[-1]][0] if e["event"] == "recovered"]
-    assert survivor and survivor[-1]["rank"] == victims[-1]
-    assert f"worker/{victims[-1]}" in survivor[-1]["cause"]
+    survivor = [e for e in done[1][0] if e["event"] == "recovered"]
+    assert survivor and survivor[-1]["rank"] == 0 and "worker/0" in survivor[-1]["cause"]
+
+
+def test_the_chief_decides_when_it_ends(cluster, tmp_path):
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 50, "--steps-per-epoch", 2,
+            "--learning-rate", 0.5, *TRAIN)
+    c = cluster(2)
+    c.start(0, *args, "--early-stop", "val_loss:patience=2,restore-best", "--reduce-lr", "val_loss:factor=0.5,patience=1")
+    c.start(1, *args)
+    done = [epochs_of(events) for events, _ in c.wait()]
+    assert done[0] == done[1] and 1 < len(done[0]) < 50
+
+
+def test_an_evaluator_scores_checkpoints(cluster, tmp_path):
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 3, "--shards", 2, *TRAIN,
+            "--run-dir", "run")
+    c = cluster(3, [("worker", 0), ("worker", 1), ("evaluator", 0)])
+    for rank in (2, 1, 0):
+        c.start(rank, *args)
+    done = c.wait()
+    scores = [e for e in done[2][0] if e["event"] == "evaluation"]
+    last = epochs_of(done[0][0])[-1]
+    assert scores[-1]["iterations"] == 6 and scores[-1]["loss"] == last["val_loss"]
+    assert done[2][0][-1]["status"] == "done"
 
 
 def test_a_stopped_process_is_named_and_waited_for(manta, cluster, tmp_path):
-    data = digits(tmp_path)
-    args = ("train", "mlp", "--data", data, "--epochs", 20, "--steps-per-epoch", 20, "--shards", 2, *TRAIN)
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--epochs", 30, "--steps-per-epoch", 10, "--shards", 2, *TRAIN)
     manta(*args, "--save", "one.npz")
     c = cluster(2)
     for rank in range(2):

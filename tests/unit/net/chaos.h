@@ -24,6 +24,7 @@ typedef struct chaos_plan {
     size_t piece; /* at most so many bytes are moved at a time; 0: no limit */
     int late; /* of so many calls that could move bytes about one does; 0: all do */
     int64_t reset_at; /* once so many bytes were moved the connections are reset; 0: never */
+    bool once; /* only the first call after that, so that a new connection is sound */
     int64_t silent_at; /* nothing is moved any more */
     int64_t twice_at; /* what is sent then is sent twice */
     int64_t change_at; /* a bit of what is received then is turned */
@@ -41,8 +42,10 @@ static bool chaos_refuses(void)
     errno = EAGAIN;
     if (p->silent_at && chaos_moved >= p->silent_at) return true;
     if (p->late && (++chaos_calls * 2654435761 >> 16) % p->late) return true;
+    if (!p->reset_at || chaos_moved < p->reset_at || (p->once && chaos_done)) return false;
+    chaos_done = true;
     errno = ECONNRESET;
-    return p->reset_at && chaos_moved >= p->reset_at;
+    return true;
 }
 
 /* The bytes of a message cut to the plan's size, and to where something happens. */

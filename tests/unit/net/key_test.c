@@ -1,0 +1,197 @@
+/* key_test.c - the cluster key's file, and addresses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net/key.h"
+#include "net/tcp.h"
+#include "os/fault.h"
+
+static char folder[64];
+
+static const char *path_in(const char *name)
+{
+    static char path[128];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void made_on_first_use(void **state)
+{
+    cluster_key a, b;
+    struct stat st;
+
+    (void)state;
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    unsetenv("MANTA_CLUSTER_KEY");
+    assert_int_equal(key_find(NULL, &a), MANTA_OK);
+    assert_int_equal(key_find(NULL, &b), MANTA_OK);
+    assert_memory_equal(a.bytes, b.bytes, KEY_SIZE);
+    assert_false(a.given);
+    assert_int_equal(stat(path_in("manta/cluster.key"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    setenv("MANTA_CLUSTER_KEY", path_in("manta/cluster.key"), 1);
+    assert_int_equal(key_find(NULL, &b), MANTA_OK);
+    assert_true(b.given);
+    unsetenv("MANTA_CLUSTER_KEY");
+    unlink(path_in("manta/cluster.key"));
+}
+
+/* Processes that all come first have the same key in the end. */
+static void made_by_many_at_once(void **state)
+{
+    enum { MANY = 8 };
+    unsigned char seen[MANY][KEY_SIZE];
+    int pipes[MANY][2];
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(pipe(pipes[i]), 0);
+        if (!fork()) {
+            cluster_key k;
+            _exit(key_find(NULL, &k) || write(pipes[i][1], k.bytes, KEY_SIZE) != KEY_SIZE);
+        }
+        close(pipes[i][1]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        int status;
+        assert_int_equal(read(pipes[i][0], seen[i], KEY_SIZE), KEY_SIZE);
+        close(pipes[i][0]);
+        assert_true(wait(&status) > 0);
+        assert_int_equal(status, 0);
+        assert_memory_equal(seen[i], seen[0], KEY_SIZE);
+    }
+    unlink(path_in("manta/cluster.key"));
+}
+
+static void not_any_file(void **state)
+{
+    static const char good[] = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n";
+    cluster_key k;
+
+    (void)state;
+    assert_int_equal(key_read(path_in("none"), &k), MANTA_ENOENT);
+    write_file(path_in("good"), good, 0600);
+    assert_int_equal(key_read(path_in("good"), &k), MANTA_OK);
+    assert_int_equal(k.bytes[1], 0x11);
+    assert_int_equal(k.bytes[31], 0xff);
+    write_file(path_in("good"), good, 0640);
+    assert_int_equal(key_read(path_in("good"), &k), MANTA_EPERM);
+    assert_non_null(strstr(manta_error_text(), "chmod 600"));
+    write_file(path_in("good"), "00112233", 0600);
+    assert_int_equal(key_read(path_in("good"), &k), MANTA_ECORRUPT);
+    write_file(path_in("good"), "x0112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n", 0600);
+    assert_int_equal(key_read(path_in("good"), &k), MANTA_ECORRUPT);
+    assert_int_equal(key_read(folder, &k), MANTA_EPERM);
+    unlink(path_in("good"));
+}
+
+/* A system call fails: there is a key afterwards, or none, and nothing else. */
+static void failing_system(void **state)
+{
+    (void)state;
+    for (int n = 1;; n++) {
+        manta_status st;
+        cluster_key k;
+        fault_begin((fault_plan){.at = n, .err = ENOSPC, .spare_unlink = true});
+        st = key_find(NULL, &k);
+        if (!fault_end()) {
+            assert_int_equal(st, MANTA_OK);
+            break;
+        }
+        assert_true(n < 100);
+        if (st) assert_true(manta_error_text()[0]);
+        unlink(path_in("manta/cluster.key"));
+        assert_int_not_equal(rmdir(path_in("manta")) && errno == ENOTEMPTY, 1);
+    }
+    unlink(path_in("manta/cluster.key"));
+}
+
+static void addresses(void **state)
+{
+    static const char *const wrong[] = {"",     "a",     "a:",    ":1",     "a:x",     "a:65536",
+                                        "a:-1", "::1:5", "[::1]", "[::1:5", "a:123456"};
+    char host[TCP_TEXT];
+    tcp_place p;
+    int port;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(tcp_split(wrong[i], host, &port), MANTA_EINVAL);
+    assert_int_equal(tcp_split("node-7.example:65535", host, &port), MANTA_OK);
+    assert_string_equal(host, "node-7.example");
+    assert_int_equal(port, 65535);
+    assert_int_equal(tcp_split("[fe80::1]:22", host, &port), MANTA_OK);
+    assert_string_equal(host, "fe80::1");
+    assert_int_equal(tcp_resolve("127.0.0.1:80", &p), MANTA_OK);
+    assert_true(tcp_is_loopback(&p));
+    assert_int_equal(tcp_resolve("[::1]:80", &p), MANTA_OK);
+    assert_true(tcp_is_loopback(&p));
+    assert_int_equal(tcp_resolve("10.0.0.1:80", &p), MANTA_OK);
+    assert_false(tcp_is_loopback(&p));
+}
+
+static void ports(void **state)
+{
+    char text[64], from[TCP_TEXT];
+    tcp_place p;
+    int a = -1, b = -1, c = -1, port;
+
+    (void)state;
+    assert_int_equal(tcp_resolve("127.0.0.1:0", &p), MANTA_OK);
+    assert_int_equal(tcp_listen(&p, &a), MANTA_OK);
+    assert_int_equal(tcp_port(a, &port), MANTA_OK);
+    snprintf(text, sizeof text, "127.0.0.1:%d", port);
+    assert_int_equal(tcp_resolve(text, &p), MANTA_OK);
+    assert_int_equal(tcp_listen(&p, &b), MANTA_EBUSY);
+    snprintf(text, sizeof text, "%d", a);
+    assert_int_equal(tcp_inherit(text, &p, &c), MANTA_OK);
+    assert_int_equal(a, c);
+    assert_int_equal(tcp_inherit("0", &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_inherit("x", &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_inherit("", &p, &c), MANTA_EINVAL);
+    assert_int_equal(tcp_resolve("127.0.0.1:1", &p), MANTA_OK);
+    assert_int_equal(tcp_inherit(text, &p, &c), MANTA_EINVAL); /* of another port */
+    assert_int_equal(tcp_accept(a, &b, from), MANTA_EBUSY);
+    close(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(made_on_first_use), cmocka_unit_test(made_by_many_at_once),
+        cmocka_unit_test(not_any_file),      cmocka_unit_test(failing_system),
+        cmocka_unit_test(addresses),         cmocka_unit_test(ports),
+    };
+    char text[] = "/tmp/manta-key-XXXXXX";
+    int failed;
+
+    if (!mkdtemp(text)) return 1;
+    snprintf(folder, sizeof folder, "%s", text);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(path_in("manta"));
+    rmdir(folder);
+    return failed;
+}
