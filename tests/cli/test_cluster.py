@@ -1,5 +1,6 @@
 """Several processes with TF_CONFIG: the same bytes as one, also when some are lost and come back."""
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -247,3 +248,36 @@ def test_wrong_tf_config(manta, tmp_path, text, says):
 
 def test_empty_tf_config_is_none(manta, tmp_path):
     manta("train", "mlp", "--data", digits(tmp_path), *TRAIN, env={"TF_CONFIG": "{}"})
+
+
+# Two hosts: network namespaces joined by a pair of virtual cables. Status 77: the machine does not allow it.
+TWO_HOSTS = r"""
+ip link set lo up && ip link add v0 type veth peer name v1 || exit 77
+unshare -n sleep 300 & other=$!
+trap 'kill $other' EXIT
+while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do kill -0 $other || exit 77; done
+ip link set v1 netns $other && ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up || exit 77
+nsenter -t $other -n sh -c 'ip link set lo up && ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up' || exit 77
+TF_CONFIG="$CONFIG0" "$@" & first=$!
+TF_CONFIG="$CONFIG1" nsenter -t $other -n "$@" > other.out || exit 1
+wait $first
+"""
+
+
+def test_two_hosts(manta, tmp_path, environment):
+    if not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
+        pytest.skip("ip, unshare or nsenter is not installed")
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 2, "--shards", 3, *TRAIN)
+    manta(*args, "--save", "one.npz")
+    (tmp_path / "both.key").write_text("5a" * 32)
+    (tmp_path / "both.key").chmod(0o600)
+    hosts = {"worker": ["10.77.0.1:4711", "10.77.0.2:4711"]}
+    configs = {f"CONFIG{i}": json.dumps({"cluster": hosts, "task": {"type": "worker", "index": i}}) for i in range(2)}
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", TWO_HOSTS, "sh", str(PROGRAM), *map(str, args),
+                           "--cluster-key", "both.key", "--save", "many.npz"], cwd=tmp_path, text=True,
+                          env={**environment, **configs}, capture_output=True, timeout=60)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
