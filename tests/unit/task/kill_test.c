@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,7 +27,7 @@
 
 #define LIMIT_S 60
 
-enum { N = 300000, FLOATS = N / 4 };
+enum { N = 300000, FLOATS = N / 4, FAILED = 3 };
 
 static manta_status twice(manta_task *t)
 {
@@ -44,8 +45,8 @@ static manta_status small(manta_task *t)
 }
 MANTA_REMOTE(small)
 
-/* What a user does, with a store that is too small for it; 0: it worked, 1: it
- * failed and said why, 2: it is wrong. */
+/* What a user does, with a store that is too small for it; 0: it worked,
+ * FAILED: it failed and said why, 2: it is wrong. Anything else is a sanitizer's. */
 static int use(bool spill)
 {
     static float x[FLOATS];
@@ -78,7 +79,7 @@ static int use(bool spill)
     if (st == MANTA_ETIMEDOUT) return 2;
     bool said = !st || manta_error_text()[0];
     manta_shutdown();
-    return st ? said ? 1 : 2 : 0;
+    return st ? said ? FAILED : 2 : 0;
 }
 
 /* Waits for the driver and for all that it left, which is ours by adoption. -1:
@@ -114,7 +115,7 @@ static bool kill_at(const char *role, int n, bool spill)
         _exit(rc);
     }
     int rc = outcome(pid);
-    if (rc != 0 && rc != 1)
+    if (rc != 0 && rc != FAILED)
         fail_msg("%s, call %d: %s", role, n,
                  rc == 2 ? "a wrong or missing answer" : "it hangs, or something is left");
     return atomic_load(killed);
@@ -167,11 +168,11 @@ static void every_crash_point(void **state)
                     alarm(LIMIT_S);
                     manta_log_set_level(MANTA_LOG_OFF);
                     ring_crash_plan = (ring_plan){.point = (ring_point)point, .n = n};
-                    memcpy(ring_crash_plan.role, roles[role], sizeof ring_crash_plan.role - 1);
+                    snprintf(ring_crash_plan.role, sizeof ring_crash_plan.role, "%s", roles[role]);
                     _exit(use(false));
                 }
                 int rc = outcome(pid);
-                if (rc != 0 && rc != 1 && !(rc == -2 && role == 1))
+                if (rc != 0 && rc != FAILED && !(rc == -2 && role == 1))
                     fail_msg("%s at point %d for the %d. time: %s", roles[role], point, n,
                              rc == 2 ? "a wrong or missing answer" : "it hangs, or something is left");
             }
