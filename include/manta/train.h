@@ -258,7 +258,8 @@ MANTA_API manta_status manta_session_profile_end(manta_session *s, int64_t batch
                                                  void *user);
 
 typedef struct manta_bench_options {
-    int threads;
+    int threads; /* of each worker */
+    int workers; /* processes, each with a batch of its own; 0 or 1: this one */
     int64_t batch, steps;
     bool forward; /* inference only */
     const char *kernels;
@@ -266,7 +267,7 @@ typedef struct manta_bench_options {
 } manta_bench_options;
 
 typedef struct manta_bench_result {
-    char row[96];
+    char row[160];
     double images_per_s, ms_per_step; /* of the median step */
     double gflops; /* useful arithmetic per second */
     double gemm_gflops; /* this machine's best f32 matrix product, measured in between */

@@ -13,16 +13,19 @@ static const option_group benching = {
         {"steps", OPTION_COUNT, "S", "Steps to time; 100 when not given"},
         {"forward", OPTION_FLAG, NULL, "Inference only"},
         {"optimizer", OPTION_TEXT, "NAME", "adam for resnet18 and sgd for the others when not given"},
-        {"workers", OPTION_TEXT, "N", "Processes that share the work; 1 in this version"},
-        {"threads-per-worker", OPTION_COUNT, "T", "Threads of a worker; all cores when not given"},
+        {"workers", OPTION_COUNT, "N",
+         "Processes that train together, each with a batch of its own; 1 when not given"},
+        {"threads-per-worker", OPTION_COUNT, "T",
+         "Threads of a worker; the cores divided by the workers when not given"},
         {"kernels", OPTION_TEXT, "K", "auto, reference, avx2, avx512 or onednn"},
         {"json", OPTION_FLAG, NULL, "One JSON object instead of lines for people"},
         {0}}};
 
 static int bench_train(const options *o)
 {
-    const char *model = options_text(o, "model"), *workers = options_text(o, "workers");
+    const char *model = options_text(o, "model");
     manta_bench_options b = {.threads = (int)options_int(o, "threads-per-worker", 0),
+                             .workers = (int)options_int(o, "workers", 1),
                              .batch = options_int(o, "batch", 64),
                              .steps = options_int(o, "steps", 100),
                              .forward = options_flag(o, "forward"),
@@ -31,9 +34,6 @@ static int bench_train(const options *o)
     manta_model *m;
     manta_bench_result r;
 
-    if (workers && options_int_of("--workers", workers) != 1) {
-        cli_usage("--workers %s: more than one worker comes with distribution, in a later version", workers);
-    }
     if (!model) model = "mnist-cnn";
     if (work_model(model, NULL, &m)) return cli_fail();
     manta_model_free(m);

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "train/session.h"
 
-enum { GEMM = 1024, GEMM_ROUNDS = 8, MOST_STEPS = 100000 };
+enum { GEMM = 1024, GEMM_ROUNDS = 8, MOST_STEPS = 100000, WARM = 3 };
 
 static int by_value(const void *a, const void *b)
 {
@@ -54,6 +54,8 @@ typedef struct bench {
     void *input, *target;
     float *gemm; /* three matrices */
     double *times;
+    int64_t count; /* samples of a step, of all workers together */
+    int64_t last, seen; /* workers: when the last step was committed, and how many were */
 } bench;
 
 /* Made-up samples: uniform pixels, labels in turn. */
@@ -61,10 +63,10 @@ static manta_status make_batch(bench *b)
 {
     manta_array x = manta_model_input(b->m, 0, NULL), y = manta_model_output(b->m, 0, NULL);
     bool sparse = y.ndim == 2 && y.shape[1] == 10;
-    int64_t n, labels[1] = {b->o->batch};
+    int64_t n, labels[1] = {b->count};
     rng_key key = rng_make(1, 2);
 
-    x.shape[0] = y.shape[0] = b->o->batch;
+    x.shape[0] = y.shape[0] = b->count;
     x = manta_array_of(MANTA_DTYPE_F32, x.ndim, x.shape, NULL);
     y = sparse ? manta_array_of(MANTA_DTYPE_I64, 1, labels, NULL)
                : manta_array_of(MANTA_DTYPE_F32, y.ndim, y.shape, NULL);
@@ -74,8 +76,8 @@ static manta_status make_batch(bench *b)
     y.data = b->target;
     n = manta_array_count(&x);
     for (int64_t i = 0; i < n; i++) ((float *)x.data)[i] = rng_uniform(rng_at(key, (uint64_t)i).w[0]);
-    for (int64_t i = 0; sparse && i < b->o->batch; i++) ((int64_t *)y.data)[i] = i % 10;
-    b->f = (manta_feed){.count = b->o->batch, .n_inputs = 1, .n_targets = 1, .inputs = {x}, .targets = {y}};
+    for (int64_t i = 0; sparse && i < b->count; i++) ((int64_t *)y.data)[i] = i % 10;
+    b->f = (manta_feed){.count = b->count, .n_inputs = 1, .n_targets = 1, .inputs = {x}, .targets = {y}};
     return MANTA_OK;
 }
 
@@ -87,6 +89,7 @@ static manta_status open_bench(bench *b, const char *model)
     manta_metric metric = {.name = "accuracy"};
     manta_array y;
 
+    b->count = b->o->batch * (b->o->workers > 1 ? b->o->workers : 1);
     TRY(manta_zoo(model, &b->m));
     TRY(manta_optimizer_named(name, &opt));
     y = manta_model_output(b->m, 0, NULL);
@@ -98,7 +101,8 @@ static manta_status open_bench(bench *b, const char *model)
                                             .losses = &loss,
                                             .n_metrics = loss.from_logits,
                                             .metrics = &metric},
-                           &(manta_session_options){.threads = b->o->threads, .kernels = b->o->kernels},
+                           &(manta_session_options){
+                               .threads = b->o->threads, .kernels = b->o->kernels, .workers = b->o->workers},
                            &b->s));
     TRY(make_batch(b));
     TRY(mem_try_array(3 * GEMM * GEMM, sizeof *b->gemm, "matrices", (void **)&b->gemm));
@@ -140,7 +144,7 @@ static manta_status run_bench(bench *b, const char *model, manta_bench_result *o
     float *c = b->gemm + 2 * GEMM * GEMM;
     double best = gemm_rate(b->s->pool, a, a + GEMM * GEMM, c), again, ms;
 
-    for (int64_t i = 0; i < 3; i++) TRY(one_step(b, &ms)); /* plans, pages and clocks warm */
+    for (int64_t i = 0; i < WARM; i++) TRY(one_step(b, &ms)); /* plans, pages and clocks warm */
     for (int64_t i = 0; i < b->o->steps; i++) TRY(one_step(b, &b->times[i]));
     again = gemm_rate(b->s->pool, a, a + GEMM * GEMM, c);
     if (again > best) best = again;
@@ -157,18 +161,73 @@ static manta_status run_bench(bench *b, const char *model, manta_bench_result *o
     return MANTA_OK;
 }
 
+/* ---- several workers ---- */
+
+static bool on_step(void *user, manta_session *s, const manta_event *e)
+{
+    bench *b = user;
+    int64_t now = clock_now_ns();
+
+    (void)s;
+    if (e->kind != MANTA_EVENT_STEP) return true;
+    if (b->seen >= WARM && b->seen - WARM < b->o->steps)
+        b->times[b->seen - WARM] = (double)(now - b->last) / 1e6;
+    b->last = now;
+    b->seen++;
+    return true;
+}
+
+/* What a batch needs, and what the machine has, from one process that uses as
+ * many threads as all workers together. */
+static manta_status run_workers(bench *b, const char *model, manta_bench_result *out)
+{
+    manta_bench_options alone = *b->o;
+    manta_bench_result one;
+    manta_column columns[2] = {{"x", b->f.inputs[0]}, {"y", b->f.targets[0]}};
+    manta_dataset *d;
+    manta_metrics m;
+    manta_status st;
+
+    alone.workers = 1;
+    alone.threads = b->o->threads * b->o->workers;
+    alone.steps = WARM;
+    TRY(manta_bench_train(model, &alone, &one));
+    d = manta_dataset_repeat(manta_dataset_arrays(2, columns, MANTA_BORROW), MANTA_FOREVER_COUNT);
+    st = manta_fit(b->s, d,
+                   &(manta_fit_options){.batch = b->o->batch,
+                                        .steps_per_epoch = WARM + b->o->steps,
+                                        .no_shuffle = true,
+                                        .event = on_step,
+                                        .user = b},
+                   &m);
+    manta_dataset_unref(d);
+    if (st) return st;
+    if (b->seen != WARM + b->o->steps)
+        return manta_fail(MANTA_EINTERNAL, "%lld steps were timed", (long long)b->seen);
+    *out = (manta_bench_result){.ms_per_step = median(b->times, b->o->steps), .gemm_gflops = one.gemm_gflops};
+    out->images_per_s = (double)b->count / out->ms_per_step * 1e3;
+    out->gflops = one.gflops * one.ms_per_step * b->o->workers / out->ms_per_step;
+    out->gemm_share = out->gflops / out->gemm_gflops;
+    snprintf(out->row, sizeof out->row, "%s training, %d workers, batch %lld each, %s", model, b->o->workers,
+             (long long)b->o->batch, b->s->about);
+    return MANTA_OK;
+}
+
 manta_status manta_bench_train(const char *model, const manta_bench_options *o, manta_bench_result *out)
 {
     bench b = {.o = o};
     manta_status st;
 
+    if (o->workers < 0 || (o->workers > 1 && o->forward))
+        return manta_fail(MANTA_EINVAL, "%d workers: they train, and inference is timed with one",
+                          o->workers);
     if (o->batch < 1 || o->steps < 1 || o->steps > MOST_STEPS) {
         return manta_fail(MANTA_EINVAL,
                           "%lld steps of batch %lld, expected 1 to %d steps and a batch of at least 1",
                           (long long)o->steps, (long long)o->batch, MOST_STEPS);
     }
     st = open_bench(&b, model);
-    if (!st) st = run_bench(&b, model, out);
+    if (!st) st = o->workers > 1 ? run_workers(&b, model, out) : run_bench(&b, model, out);
     manta_session_close(b.s);
     manta_model_free(b.m);
     mem_try_free(b.input);

@@ -169,6 +169,13 @@ def test_bench_train(manta):
     assert row["gemm_share"] > 0   # how much depends on the machine and its load, and is the bench's business
 
 
+def test_bench_workers(manta):
+    done = manta("bench", "train", "--model", "mlp", "--workers", 2, "--threads-per-worker", 1, "--batch", 16,
+                 "--steps", 4, "--json")
+    row = json.loads(done.stdout)
+    assert "2 workers" in row["row"] and row["images_per_s"] > 0 and row["gflops"] > 0
+
+
 def test_bench_forward_for_people(manta):
     done = manta("bench", "train", "--model", "mlp", "--batch", 16, "--steps", 3, "--forward")
     assert "forward" in done.stdout and "images/s" in done.stdout and "matrix product" in done.stdout
@@ -188,14 +195,14 @@ def test_bench_comm_for_people(manta):
 
 
 def test_bench_refuses(manta):
-    assert "distribution" in manta("bench", "train", "--workers", 2, status=2).stderr
+    assert "one" in manta("bench", "train", "--model", "mlp", "--workers", 2, "--forward", status=1).stderr
     assert "did you mean bench train" in manta("bench", "trian", status=2).stderr
     assert "nope" in manta("bench", "train", "--model", "nope", status=1).stderr
 
 
 # ---- help and manual pages ----
 
-COMMANDS = ["train", "evaluate", "predict", "model", "convert", "inspect", "bench train", "bench core", "data list", "data fetch", "data path",
+COMMANDS = ["train", "evaluate", "predict", "model", "convert", "inspect", "bench train", "bench core", "bench comm", "data list", "data fetch", "data path",
             "start", "stop", "status", "ps", "timeline", "stack"]
 
 
