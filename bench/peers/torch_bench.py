@@ -1,14 +1,30 @@
 #!/usr/bin/env python3
 """PyTorch's side of bench/compare: one process, one JSON line with the median step."""
+import argparse
+import socket
+import subprocess
 import sys
 
 from measure import batches, options, report, timed
 
 
+def start_others(args):
+    """The processes of the other ranks; they meet at a port that was free a moment ago."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        args.port = s.getsockname()[1]
+    return [subprocess.Popen([sys.executable, *sys.argv, "--rank", str(r), "--port", str(args.port)], stdout=subprocess.DEVNULL)
+            for r in range(1, args.ddp)]
+
+
 def main():
     p = options(("mnist-cnn", "resnet18"))
     p.add_argument("--channels-last", action="store_true")
+    p.add_argument("--ddp", type=int, default=1, metavar="N", help="DistributedDataParallel over gloo, N processes of this batch each")
+    p.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    p.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     args = p.parse_args()
+    others = start_others(args) if args.ddp > 1 and args.rank == 0 else []
 
     import torch
     from torch import nn
@@ -24,6 +40,9 @@ def main():
         model = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(21632, 128), nn.ReLU(), nn.Linear(128, 10))
     if args.channels_last:
         model = model.to(memory_format=torch.channels_last)
+    if args.ddp > 1:
+        torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{args.port}", rank=args.rank, world_size=args.ddp)
+        model = nn.parallel.DistributedDataParallel(model)
     opt = torch.optim.SGD(model.parameters(), 0.001) if args.model == "mnist-cnn" else torch.optim.Adam(model.parameters(), 0.001)
     loss = nn.CrossEntropyLoss()
     ready = []
@@ -47,7 +66,12 @@ def main():
         return
     model.train(args.mode == "train")
     seconds = timed(train if args.mode == "train" else forward, ready, args)
-    report("pytorch channels_last" if args.channels_last else "pytorch", args, seconds, version=torch.__version__)
+    if args.ddp > 1:
+        torch.distributed.destroy_process_group()
+        args.batch *= args.ddp
+    if args.rank == 0:
+        report("pytorch channels_last" if args.channels_last else "pytorch", args, seconds, version=torch.__version__)
+    return max([o.wait() for o in others], default=0)
 
 
 if __name__ == "__main__":
