@@ -4,6 +4,7 @@
  *
  *     folder        a checkpoint is a folder: model.keras and a file of the loop's own
  *     arrays        a checkpoint is named arrays: the weights and the epoch
+ *     fit           manta_fit() with a callback that reports and checkpoints
  *     autoencoder   batches of named columns from a dataset that the trainer divides
  *
  * Each part trains, prints its result, and begins a second run from the first
@@ -262,6 +263,49 @@ static manta_status autoencoder_loop(manta_worker *w)
     return st;
 }
 
+/* ---- fit ---- */
+
+static bool print_epoch(void *user, manta_session *s, const manta_event *e)
+{
+    (void)user;
+    (void)s;
+    if (e->kind == MANTA_EVENT_EPOCH_END)
+        printf("epoch %lld: loss %.6f\n", (long long)e->epoch + 1, manta_metrics_get(e->metrics, "loss"));
+    return true;
+}
+
+/* model.fit(shard, callbacks=[ReportCheckpointCallback()]): all ranks together. */
+static manta_status fit_epochs(training *t, manta_callback *report)
+{
+    const settings *c = manta_worker_config(t->w, NULL);
+    manta_fit_options o = {.epochs = c->epochs,
+                           .initial_epoch = manta_worker_epoch(t->w),
+                           .batch = 20 / manta_worker_world_size(t->w),
+                           .event = print_epoch,
+                           .n_callbacks = 1,
+                           .callbacks = &report};
+    manta_dataset *shard;
+    manta_status st;
+
+    t->model = toy_model();
+    TRY(prepare(t, "mean_squared_error", "mse", o.batch));
+    TRY(manta_worker_dataset(t->w, "train", &shard));
+    st = manta_fit(t->session, shard, &o, NULL);
+    manta_dataset_unref(shard);
+    return st;
+}
+
+static manta_status fit_loop(manta_worker *w)
+{
+    training t = {.w = w};
+    manta_callback *report = manta_report_callback(w, 1);
+    manta_status st = fit_epochs(&t, report);
+
+    manta_callback_free(report);
+    training_close(&t);
+    return st;
+}
+
 /* ---- data, made by the driver ---- */
 
 static manta_status toy_data(const char *spec, manta_dataset **out)
@@ -356,6 +400,7 @@ typedef struct part {
 static const part parts[] = {
     {"folder", folder_loop, toy_data, {5, 5}, false},
     {"arrays", arrays_loop, toy_data, {2, 5}, true},
+    {"fit", fit_loop, toy_data, {3, 5}, false},
     {"autoencoder", autoencoder_loop, image_data, {2, 3}, false},
 };
 enum { N_PARTS = sizeof parts / sizeof *parts };
@@ -398,8 +443,9 @@ static manta_status run(const part *p, const char *spec, int64_t epochs, int wor
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: train_keras_loop folder|arrays|autoencoder [--data SPEC] [--epochs N] [--workers N]\n");
+    fprintf(
+        stderr,
+        "usage: train_keras_loop folder|arrays|fit|autoencoder [--data SPEC] [--epochs N] [--workers N]\n");
     return 2;
 }
 

@@ -210,8 +210,10 @@ MANTA_API manta_status manta_worker_barrier(manta_worker *w);
 /* Sums n numbers over all ranks, in the order of ranks. */
 MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n);
 
-/* For manta_fit() inside a loop: reports the logs of every epoch, and a
- * checkpoint with every `checkpoint_every`-th of them (0: none). */
+/* manta_fit() of a prepared session, with a shard that manta_worker_dataset()
+ * gave, trains all ranks together: every rank calls it with the same options, a
+ * step is everybody's, the metrics of an epoch are those of all. This callback
+ * reports them, with a checkpoint at every `checkpoint_every`-th (0: none). */
 MANTA_API manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every);
 
 #ifdef __cplusplus

@@ -548,6 +548,56 @@ static manta_status train_here(training *r, int64_t first)
     return MANTA_OK;
 }
 
+/* ---- peers: processes that each call fit() with data of their own ---- */
+
+/* Ends it here too when it has ended in one of the others. */
+static manta_status agree_to_stop(teller *t)
+{
+    const session_peers *p = &t->s->peers;
+    double stop = t->f.stop ? 1 : 0;
+
+    TRY(p->most(p->ctx, &stop));
+    if (stop > 0 && !t->f.stop) manta_fitting_stop(&t->f, "another rank has ended it");
+    return MANTA_OK;
+}
+
+/* The same steps, taken by all peers together: as many as the one that has most. */
+static manta_status train_peers(training *r, int64_t first)
+{
+    teller *t = &r->t;
+    manta_session *s = r->p.s;
+    const session_peers *p = &s->peers;
+    double most = (double)r->p.steps, sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
+    int n = s->l.n_sums + 1;
+    int64_t at, seek = r->p.steps >= 0 && first > r->p.steps ? r->p.steps : first;
+    bool more = true;
+
+    TRY(p->most(p->ctx, &most));
+    if (r->p.steps < 0 || n > (int)(sizeof sums / sizeof *sums))
+        return manta_fail(MANTA_EINVAL,
+                          "the length of the data must be known to train with other ranks: give "
+                          "steps_per_epoch");
+    TRY(manta_loader_seek(r->p.loader, t->e.epoch, seek));
+    for (int64_t step = first; step < (int64_t)most; step++) {
+        manta_feed f = {0};
+        if (more) TRY(pass_next(&r->p, step, &f, &at, &more));
+        if (!more) f = (manta_feed){0};
+        TRY(agree_to_stop(t));
+        if (t->f.stop) break;
+        TRY(begin_batch(t, HOOK_train_batch_begin, step));
+        TRY(p->step(p->ctx, s, &f));
+        TRY(trained(t, step));
+    }
+    memcpy(sums, session_sums(s), (size_t)n * sizeof *sums);
+    TRY(p->sum(p->ctx, sums, n));
+    memset(&t->metrics, 0, sizeof t->metrics);
+    session_metrics_of(s, sums, "", &t->metrics);
+    t->e.samples = (int64_t)sums[SUM_SAMPLES];
+    return MANTA_OK;
+}
+
+/* ---- */
+
 /* The same steps, computed by workers. Without anybody to tell they are not
  * held up between steps. */
 static manta_status train_shared(training *r, int64_t first)
@@ -719,6 +769,8 @@ static manta_status run_epochs(training *r)
             TRY(train_cluster(r));
         } else if (r->servers) {
             TRY(train_served(r, first));
+        } else if (r->p.s->peers.step) {
+            TRY(train_peers(r, first));
         } else {
             TRY(r->g ? train_shared(r, first) : train_here(r, first));
         }
@@ -729,6 +781,7 @@ static manta_status run_epochs(training *r)
         before = t->c ? cluster_weights_digest(t->c) : 0;
         TRY(happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
         if (t->c) TRY(decide_end(t, before));
+        if (r->p.s->peers.step) TRY(agree_to_stop(t));
     }
     return MANTA_OK;
 }

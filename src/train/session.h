@@ -25,6 +25,16 @@ typedef enum session_phase {
     SESSION_BACKWARD /* gradients too */
 } session_phase;
 
+/* Other processes that train the same session, each with data of its own: what
+ * fit() asks of whoever brought them together. All of them call the same, in the
+ * same order. */
+typedef struct session_peers {
+    void *ctx;
+    manta_status (*step)(void *ctx, manta_session *s, const manta_feed *f); /* count 0: it has no data */
+    manta_status (*most)(void *ctx, double *value); /* the greatest of all */
+    manta_status (*sum)(void *ctx, double *values, int n);
+} session_peers;
+
 struct manta_session {
     const manta_model *m; /* borrowed */
     manta_optimizer opt;
@@ -49,6 +59,7 @@ struct manta_session {
     int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */
     manta_cluster *cluster; /* whose processes fit and evaluate together, or NULL; borrowed */
     int ranks; /* of it; 1 without */
+    session_peers peers; /* step NULL: none */
     int threads; /* of a worker, or of this process */
     shared *shared; /* holds the state, and the workers' slots, when there are some */
     bool grouped; /* workers are at it: calls from within an event compute in this process */

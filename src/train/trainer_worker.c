@@ -525,6 +525,25 @@ manta_status manta_prepare_loader(manta_worker *w, const char *name, const manta
 
 /* ---- the model ---- */
 
+static manta_status peers_step(void *ctx, manta_session *s, const manta_feed *f)
+{
+    manta_worker *w = ctx;
+    manta_feed own = *f;
+
+    own.first = f->first * w->t.world + w->t.rank; /* chance is another in each rank */
+    return manta_worker_train_step(w, s, &own);
+}
+
+static manta_status peers_most(void *ctx, double *value)
+{
+    return combine(ctx, value, 1, true);
+}
+
+static manta_status peers_sum(void *ctx, double *values, int n)
+{
+    return combine(ctx, values, n, false);
+}
+
 manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
                                  const manta_session_options *o, manta_session **out)
 {
@@ -546,6 +565,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
         manta_session_close(s);
         return st;
     }
+    s->peers = (session_peers){w, peers_step, peers_most, peers_sum};
     *out = s;
     return MANTA_OK;
 }

@@ -192,6 +192,16 @@ def test_checkpoint_of_arrays(example):
     assert len(arrays["dense/kernel"].split()) == 4 and len(arrays["dense/bias"].split()) == 1
 
 
+def test_fit_in_a_loop_goes_on_exactly(example, tmp_path):
+    cut = example("train_keras_loop", "fit")                        # three epochs, then two more
+    whole = example("train_keras_loop", "fit", "--epochs", 5)
+    assert facts(cut, "second")["loss"] == facts(whole, "first")["loss"] != facts(cut, "first")["loss"]
+    logs = [(tmp_path / "runs" / run / "log" / f"rank-{r}.txt").read_text().splitlines()
+            for run in ("train-1", "train-2", "train-3") for r in (0, 1)]
+    assert logs[0] == logs[1] and logs[2] == logs[3] and logs[4] == logs[5] == logs[0] + logs[2]
+    assert len(logs[4]) == 5
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_autoencoder_on_columns(example, tmp_path, workers):
     digits(tmp_path, n=129)                 # a shard is one sample longer than the other

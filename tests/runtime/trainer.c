@@ -407,13 +407,151 @@ static void stops(const char *folder)
     CHECK(manta_trainer_fit(&o, &r) == MANTA_EUNSUPPORTED && !r);
 }
 
+/* ---- manta_fit() in the loop ---- */
+
+enum { FIT_STOPS = 1, FIT_UNKNOWN }; /* modes */
+
+typedef struct watcher {
+    manta_worker *w;
+    const settings *c;
+} watcher;
+
+/* Rank 1 alone wants to end, in the middle of an epoch in which it has no data left. */
+static manta_status watcher_batch(void *self, manta_fitting *f)
+{
+    const watcher *o = self;
+
+    if (o->c->mode == FIT_STOPS && manta_worker_rank(o->w) == 1 && manta_fitting_epoch(f) == 1 &&
+        manta_fitting_batch(f) == 1)
+        manta_fitting_stop(f, "enough");
+    return MANTA_OK;
+}
+
+static manta_status watcher_epoch(void *self, manta_fitting *f)
+{
+    const watcher *o = self;
+
+    return fail_when_told(o->w, o->c, manta_fitting_epoch(f));
+}
+
+static const manta_callback_ops watcher_ops = {
+    .name = "watcher", .epoch_begin = watcher_epoch, .train_batch_end = watcher_batch};
+
+/* All ranks must have the same weights and the same number of steps behind them. */
+static manta_status check_alike(manta_worker *w, manta_session *s, int64_t steps)
+{
+    int64_t n = manta_session_params(s);
+    float *flat = calloc((size_t)n, sizeof *flat);
+    double x[2] = {0, (double)manta_session_iterations(s)}, own;
+
+    if (!flat) return manta_fail(MANTA_ENOMEM, "weights");
+    manta_session_get_flat(s, flat);
+    for (int64_t i = 0; i < n; i++) x[0] += (double)flat[i] * (double)(i + 1);
+    free(flat);
+    own = x[0];
+    if ((manta_session_iterations(s)) != steps)
+        return manta_fail(MANTA_EINVAL, "%.0f steps, expected %lld", x[1], (long long)steps);
+    manta_status st = manta_worker_sum(w, x, 2);
+    if (!st && (x[0] != 2 * own || x[1] != (double)(2 * steps)))
+        return manta_fail(MANTA_EINVAL, "the ranks differ: %.17g and %.17g", own, x[0] - own);
+    return st;
+}
+
+/* Nobody can say how many samples this has. */
+static manta_status no_sample(void *state, manta_column *out, int n, bool *end)
+{
+    (void)state;
+    (void)out;
+    (void)n;
+    *end = true;
+    return MANTA_OK;
+}
+
+static const manta_column_spec line_columns[2] = {
+    {.name = "x", .dtype = MANTA_DTYPE_F32, .ndim = 1, .shape = {FEATURES}},
+    {.name = "y", .dtype = MANTA_DTYPE_F32, .ndim = 1, .shape = {1}}};
+
+/* Rank 0 has 20 samples, rank 1 has 8: three steps of an epoch, one of them together. */
+static manta_status fit_loop(manta_worker *w)
+{
+    const settings *c = manta_worker_config(w, NULL);
+    watcher self = {w, c};
+    manta_callback *list[2] = {manta_callback_new(&watcher_ops, &self), manta_report_callback(w, 1)};
+    manta_model *m = line_model();
+    manta_loss mse = {.name = "mean_squared_error"};
+    manta_fit_options fo = {.epochs = c->epochs,
+                            .initial_epoch = manta_worker_epoch(w),
+                            .batch = 8,
+                            .no_shuffle = c->mode == FIT_UNKNOWN,
+                            .n_callbacks = 2,
+                            .callbacks = list};
+    manta_optimizer adam;
+    manta_session *s;
+    manta_dataset *d;
+    manta_status st;
+
+    if ((st = manta_optimizer_named("adam", &adam))) return st;
+    if ((st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &mse},
+                                  &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
+                                  &s)))
+        return st;
+    if ((st = manta_worker_dataset(w, "train", &d))) return st;
+    d = manta_dataset_take(d, manta_worker_rank(w) ? 8 : 20);
+    if (c->mode == FIT_UNKNOWN) {
+        manta_dataset_unref(d);
+        d = manta_dataset_generator(&(manta_generator){.next = no_sample}, NULL, MANTA_UNKNOWN_COUNT, 2,
+                                    line_columns);
+    }
+    if (!(st = manta_fit(s, d, &fo, NULL)))
+        st = check_alike(w, s, c->mode == FIT_STOPS ? 3 + 2 : c->epochs * 3);
+    if (!st && !manta_worker_rank(w)) st = manta_session_save(s, c->out);
+    manta_dataset_unref(d);
+    manta_session_close(s);
+    manta_model_free(m);
+    manta_callback_free(list[0]);
+    manta_callback_free(list[1]);
+    return st;
+}
+
+/* fit() in the loops trains all ranks together, with uneven data, a rank that is
+ * killed, and one that wants to end. */
+static void fits(const char *folder)
+{
+    settings c = settings_of(folder, "fit.npz");
+    char first[256];
+    manta_result *r = run(folder, "fit", &c, fit_loop, 2, 0, MANTA_OK);
+
+    CHECK(r->failures == 0 && r->n_series > 0 && r->series[0].n == 4);
+    CHECK(r->series[0].points[3].value < r->series[0].points[0].value);
+    CHECK(manta_metrics_get(&r->metrics, "loss") == r->series[0].points[3].value);
+    manta_result_free(r);
+    snprintf(first, sizeof first, "%s", c.out);
+    c = settings_of(folder, "fit-again.npz");
+    c.fail_rank = 1;
+    c.fail_epoch = 2;
+    c.how = FAIL_KILLED;
+    r = run(folder, "fit-again", &c, fit_loop, 2, 0, MANTA_OK);
+    CHECK(r->failures == 1);
+    CHECK(same_bytes(first, c.out));
+    manta_result_free(r);
+    c = settings_of(folder, "fit-stops.npz");
+    c.mode = FIT_STOPS;
+    r = run(folder, "fit-stops", &c, fit_loop, 2, 0, MANTA_OK);
+    CHECK(r->series[0].n == 2);
+    manta_result_free(r);
+    c.mode = FIT_UNKNOWN;
+    r = run(folder, "fit-unknown", &c, fit_loop, 2, MANTA_NONE, MANTA_EINVAL);
+    CHECK(strstr(r->error, "steps_per_epoch"));
+    manta_result_free(r);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*fn)(const char *folder);
-    } scenarios[] = {{"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on},
-                     {"merges", merges}, {"costs", costs},       {"stops", stops}};
+    } scenarios[] = {{"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on}, {"merges", merges},
+                     {"costs", costs},   {"stops", stops},       {"fits", fits}};
     char folder[] = "/tmp/manta-trainer-XXXXXX", command[64];
 
     CHECK(argc == 2);
