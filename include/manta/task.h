@@ -696,6 +696,8 @@ typedef struct manta_context {
     double cpus, gpus;
     uint64_t memory;
     char resources[256]; /* "cpu=1,disk=2" */
+    int n_gpu_ids, gpu_ids[16]; /* its devices, from 0: its own, or shared when it has a part of one;
+                                 no variable of the environment is touched */
     manta_group group;
     int bundle; /* counted from 1; 0: none */
     /* of the actor that this process is */

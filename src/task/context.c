@@ -48,6 +48,9 @@ static manta_status ask(manta_context *out)
         const char *name = strchr(full, '/');
         snprintf(out->actor_name, sizeof out->actor_name, "%.63s", name ? name + 1 : "");
         out->was_restarted = wire_u32(&w) > 0;
+        uint32_t devices = wire_u32(&w);
+        for (int i = 0; i < SCHED_DEVICES; i++)
+            if (devices & 1u << i) out->gpu_ids[out->n_gpu_ids++] = i;
         st = wire_end(&w, "context");
         amounts_text(&held, out->resources, sizeof out->resources);
         out->cpus = (double)held.amount[0] / SCHED_UNIT;

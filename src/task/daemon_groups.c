@@ -42,7 +42,8 @@ static manta_status group_check(node *d, uint64_t id, const char *name, uint32_t
                 return manta_fail(MANTA_EINVAL, "a bundle of a negative or endless amount");
         }
     if (how > MANTA_STRICT_SPREAD) return manta_fail(MANTA_EINVAL, "an unknown placement");
-    if ((how == MANTA_STRICT_SPREAD && n > 1) || !sched_feasible(&d->config.total, &sum, &missing))
+    if ((how == MANTA_STRICT_SPREAD && n > 1) || !sched_feasible(&d->config.total, &sum, &missing) ||
+        !sched_gpus_fit(&d->config.total, size, (int)n))
         return manta_fail(MANTA_EUNSUPPORTED, "the placement group can never be placed");
     return MANTA_OK;
 }
@@ -138,6 +139,7 @@ static void on_context(node *d, client *c, wire *w)
     wire_put_u64(b, c->actor);
     wire_put_text(b, a ? (*a)->name : "");
     wire_put_u32(b, a ? (uint32_t)(*a)->restarted : 0);
+    wire_put_u32(b, sched_devices(d->sched, c->id));
     daemon_send(d, c);
 }
 

@@ -175,6 +175,10 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
                           "and the node has %.15g",
                           (double)sum.amount[missing] / SCHED_UNIT, rt->names[missing],
                           (double)rt->total.amount[missing] / SCHED_UNIT);
+    if (!sched_gpus_fit(&rt->total, size, n))
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "the placement group can never be placed: no %.15g gpus can be parted that way",
+                          (double)rt->total.amount[SCHED_GPU] / SCHED_UNIT);
     return MANTA_OK;
 }
 

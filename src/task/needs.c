@@ -48,6 +48,8 @@ manta_status needs_amounts(double cpus, double gpus, uint64_t memory, const char
 {
     if (!(cpus >= 0 && cpus < 1e6) || !(gpus >= 0 && gpus < 1e6) || (double)memory > MOST / 2)
         return manta_fail(MANTA_EINVAL, "an impossible number of cores, devices or bytes");
+    if (gpus > 1 && gpus != (double)(int64_t)gpus)
+        return manta_fail(MANTA_EINVAL, "%g gpus: a part of one, or whole ones", gpus);
     out->amount[0] = units(cpus);
     out->amount[1] = units(gpus);
     out->amount[2] = (int64_t)memory * SCHED_UNIT;

@@ -166,6 +166,28 @@ void manta_queue_release(manta_queue q)
     manta_actor_release(q.actor);
 }
 
+static bool is_settled(void *ctx)
+{
+    return ((const object *)ctx)->state != OBJECT_PENDING;
+}
+
+/* The call that waits here was cancelled. What it asked of the queue may be done
+ * already, or not, and must not happen later: it is cancelled too, and awaited. */
+static manta_status settle(manta_ref r)
+{
+    (void)manta_cancel(r, 0);
+    mutex_lock(&rt->lock);
+    object *o = object_find(r.id);
+    if (o) {
+        o->pins++;
+        manta_status st = rt_wait(is_settled, o, CLOCK_NEVER);
+        (void)st; /* without other processes it is settled */
+        object_unpin(o);
+    }
+    mutex_unlock(&rt->lock);
+    return manta_get(r, 0);
+}
+
 /* One call of the queue's actor; again while all its threads wait. *out is not
  * set on failure. */
 static manta_status ask(manta_queue q, const char *method, manta_arg *args, int n, int timeout_at,
@@ -176,6 +198,7 @@ static manta_status ask(manta_queue q, const char *method, manta_arg *args, int 
     for (;;) {
         manta_ref r = manta_actor_submit_one(q.actor, method, n, args);
         manta_status st = manta_get(r, MANTA_FOREVER);
+        if (st == MANTA_ECANCELLED) st = settle(r);
         if (!st) {
             *out = r;
             return MANTA_OK;

@@ -18,12 +18,18 @@
 
 typedef enum state { IDLE, LEASED, ACTOR } state;
 
+/* How much of each gpu. */
+typedef struct devices {
+    int64_t at[SCHED_DEVICES];
+} devices;
+
 typedef struct worker {
     state state;
     uint32_t job;
     uint64_t holder; /* client or actor */
     sched_shape shape; /* as it was asked for */
     int bundle; /* that it takes from */
+    devices gpus;
     bool blocked;
     bool asked; /* its holder knows that others wait for it */
 } worker;
@@ -31,6 +37,7 @@ typedef struct worker {
 typedef struct pool {
     sched_shape left;
     sched_shape plan; /* what would be left had those before in the line got a worker */
+    devices gpus, plan_gpus; /* the same of each gpu */
 } pool;
 
 typedef struct group {
@@ -67,10 +74,19 @@ struct sched {
     VEC(request) line;
 };
 
+static devices devices_of(const sched_shape *total)
+{
+    devices all = {0};
+    for (int i = 0; i < SCHED_DEVICES && (int64_t)i * SCHED_UNIT < total->amount[SCHED_GPU]; i++)
+        all.at[i] = SCHED_UNIT;
+    return all;
+}
+
 sched *sched_new(sched_shape total, int idle)
 {
     sched *s = mem_new(sizeof *s);
     s->total = s->node.left = total;
+    s->node.gpus = devices_of(&total);
     s->idle = idle;
     return s;
 }
@@ -119,6 +135,31 @@ static pool *pool_of(sched *s, const worker *w)
     return g && g->placed ? &g->bundles[w->bundle] : &s->node;
 }
 
+/* Chooses gpus for an amount: whole ones that nobody uses, or, for a part, the
+ * one that has least left and enough. false: there are none. */
+static bool choose(const devices *left, int64_t amount, devices *out)
+{
+    *out = (devices){0};
+    if (amount > 0 && amount < SCHED_UNIT) {
+        int best = -1;
+        for (int i = 0; i < SCHED_DEVICES; i++)
+            if (left->at[i] >= amount && (best < 0 || left->at[i] < left->at[best])) best = i;
+        if (best >= 0) out->at[best] = amount;
+        return best >= 0;
+    }
+    for (int i = 0; i < SCHED_DEVICES && amount > 0; i++) {
+        if (left->at[i] < SCHED_UNIT) continue;
+        out->at[i] = SCHED_UNIT;
+        amount -= SCHED_UNIT;
+    }
+    return amount <= 0;
+}
+
+static void subtract_gpus(devices *left, const devices *x, int64_t times)
+{
+    for (int i = 0; i < SCHED_DEVICES; i++) left->at[i] -= times * x->at[i];
+}
+
 static void subtract(sched_shape *left, const sched_shape *shape, int64_t times)
 {
     for (int i = 0; i < SCHED_RESOURCES; i++) left->amount[i] -= times * shape->amount[i];
@@ -136,6 +177,7 @@ static void worker_free(sched *s, worker *w)
     if (w->state == IDLE) return;
     if (w->blocked) take_cores(s, w, 1);
     subtract(&pool_of(s, w)->left, &w->shape, -1);
+    subtract_gpus(&pool_of(s, w)->gpus, &w->gpus, -1);
     *w = (worker){.state = IDLE, .job = w->job};
 }
 
@@ -147,15 +189,43 @@ static bool fits_in(const sched_shape *left, const sched_shape *shape)
     return true;
 }
 
+/* The gpus of a group's bundles, one after the other. */
+static bool choose_all(devices *left, const group *g, devices *out)
+{
+    for (int i = 0; i < g->n; i++) {
+        if (!choose(left, g->size[i].amount[SCHED_GPU], &out[i])) return false;
+        subtract_gpus(left, &out[i], 1);
+    }
+    return true;
+}
+
+bool sched_gpus_fit(const sched_shape *total, const sched_shape *bundles, int n)
+{
+    devices left = devices_of(total), out;
+    for (int i = 0; i < n; i++) {
+        if (!choose(&left, bundles[i].amount[SCHED_GPU], &out)) return false;
+        subtract_gpus(&left, &out, 1);
+    }
+    return true;
+}
+
+static bool has_room(const sched *s, const pool *p, const request *q)
+{
+    devices one, left = p->plan_gpus, all[GROUP_BUNDLES];
+    if (!fits_in(&p->plan, &q->shape)) return false;
+    if (q->what == WANTS_GROUP) return choose_all(&left, group_find(s, q->client), all);
+    return choose(&left, q->shape.amount[SCHED_GPU], &one);
+}
+
 /* The pool in which a request has room; NULL: none now. */
 static pool *pool_for(sched *s, const request *q, int *bundle)
 {
     group *g = group_find(s, q->shape.group);
     *bundle = 0;
-    if (!q->shape.group) return fits_in(&s->node.plan, &q->shape) ? &s->node : NULL;
+    if (!q->shape.group) return has_room(s, &s->node, q) ? &s->node : NULL;
     for (int i = 0; g && g->placed && i < g->n; i++) {
         if (q->shape.bundle != SCHED_ANY && q->shape.bundle != i) continue;
-        if (!fits_in(&g->bundles[i].plan, &q->shape)) continue;
+        if (!has_room(s, &g->bundles[i], q)) continue;
         *bundle = i;
         return &g->bundles[i];
     }
@@ -167,11 +237,15 @@ static void plan_anew(sched *s)
 {
     for (size_t i = 0; i < s->starts.n; i++) s->starts.at[i].value.missing = 0;
     s->node.plan = s->node.left;
+    s->node.plan_gpus = s->node.gpus;
     s->closed = false;
     for (size_t i = 0; i < s->groups.n; i++) {
         group *g = s->groups.at[i].value;
         g->closed = false;
-        for (int k = 0; k < g->n; k++) g->bundles[k].plan = g->bundles[k].left;
+        for (int k = 0; k < g->n; k++) {
+            g->bundles[k].plan = g->bundles[k].left;
+            g->bundles[k].plan_gpus = g->bundles[k].gpus;
+        }
     }
 }
 
@@ -223,6 +297,8 @@ static void grant(sched *s, const request *q, pool *from, int bundle, uint32_t i
                   .shape = q->shape,
                   .bundle = bundle};
     subtract(&from->left, &q->shape, 1);
+    (void)choose(&from->gpus, q->shape.amount[SCHED_GPU], &w->gpus); /* has_room() has said so */
+    subtract_gpus(&from->gpus, &w->gpus, 1);
     vec_push(out, ((sched_action){.kind = actor ? SCHED_DO_ACTOR : SCHED_DO_GRANT,
                                   .client = q->client,
                                   .worker = id,
@@ -233,9 +309,14 @@ static void grant(sched *s, const request *q, pool *from, int bundle, uint32_t i
 static void place_group(sched *s, const request *q, sched_actions *out)
 {
     group *g = group_find(s, q->client);
+    devices gpus[GROUP_BUNDLES];
     subtract(&s->node.left, &q->shape, 1);
+    (void)choose_all(&s->node.gpus, g, gpus); /* has_room() has said so */
     g->placed = true;
-    for (int i = 0; i < g->n; i++) g->bundles[i].left = g->size[i];
+    for (int i = 0; i < g->n; i++) {
+        g->bundles[i].left = g->size[i];
+        g->bundles[i].gpus = gpus[i];
+    }
     vec_push(out, ((sched_action){.kind = SCHED_DO_GROUP, .client = q->client}));
 }
 
@@ -291,6 +372,9 @@ static void serve(sched *s, sched_actions *out)
             for (; n < q->n && missing < MOST_STARTING && (from = pool_for(s, q, &bundle)); n++) {
                 missing++;
                 starts_of(s, q->job)->missing++;
+                devices gpus;
+                (void)choose(&from->plan_gpus, q->shape.amount[SCHED_GPU], &gpus);
+                subtract_gpus(&from->plan_gpus, &gpus, 1);
                 subtract(&from->plan, &q->shape, 1);
             }
             i++;
@@ -336,7 +420,7 @@ static void forget_requests(sched *s, uint64_t client, wants what)
 static void group_new(sched *s, const sched_event *e)
 {
     request q = {.what = WANTS_GROUP, .client = e->client, .n = 1};
-    if (e->n < 1 || group_find(s, e->client)) return;
+    if (e->n < 1 || e->n > GROUP_BUNDLES || group_find(s, e->client)) return;
     group *g = mem_new(sizeof *g);
     g->n = (int)e->n;
     g->size = mem_new((size_t)g->n * sizeof *g->size);
@@ -358,7 +442,10 @@ static void group_remove(sched *s, uint64_t id, sched_actions *out)
         else
             i++;
     }
-    for (int i = 0; i < g->n && g->placed; i++) subtract(&s->node.left, &g->bundles[i].left, -1);
+    for (int i = 0; i < g->n && g->placed; i++) {
+        subtract(&s->node.left, &g->bundles[i].left, -1);
+        subtract_gpus(&s->node.gpus, &g->bundles[i].gpus, -1);
+    }
     map_u64_remove(&s->groups, id);
     group_free(g);
     for (size_t i = 0; i < s->workers.n; i++)
@@ -475,6 +562,15 @@ bool sched_held(const sched *s, uint32_t id, sched_shape *out)
     *out = w->shape;
     out->bundle = w->shape.group ? w->bundle : 0;
     return true;
+}
+
+uint32_t sched_devices(const sched *s, uint32_t id)
+{
+    const worker *w = map_u64_find(&s->workers, id);
+    uint32_t bits = 0;
+    for (int i = 0; w && i < SCHED_DEVICES; i++)
+        if (w->gpus.at[i] > 0) bits |= 1u << i;
+    return bits;
 }
 
 int sched_leases(const sched *s)

@@ -12,6 +12,9 @@
  * else, and stand in nobody's way outside. When the group is removed its
  * workers are to be killed, and what they hold is the node's again.
  *
+ * Gpus are told apart: who asks for whole ones gets devices that nobody else
+ * uses, who asks for a part of one shares a device with others like it.
+ *
  * sched_step() takes one event and writes actions; no input, output, clock or
  * random number. Amounts are in 1/10000. The free amount may be negative for a
  * while: a call that waits gives its cores back and takes them again, asking
@@ -29,6 +32,8 @@
 
 #define SCHED_RESOURCES 12 /* cpu, gpu, memory (bytes), and what the node's options name */
 #define SCHED_NAMED     3 /* the first of the latter */
+#define SCHED_GPU       1
+#define SCHED_DEVICES   16 /* most that the gpus of a node are told apart */
 #define SCHED_UNIT      10000
 #define GROUP_BUNDLES   64 /* most of one group */
 #define SCHED_ANY       (-1) /* of a group's bundles: whichever has room */
@@ -96,12 +101,17 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out);
  * missing goes to *missing. */
 bool sched_feasible(const sched_shape *total, const sched_shape *shape, int *missing);
 
+/* Whether an empty node has gpus for all of n bundles. */
+bool sched_gpus_fit(const sched_shape *total, const sched_shape *bundles, int n);
+
 sched_shape sched_total(const sched *s);
 sched_shape sched_left(const sched *s); /* outside groups */
 /* What is left of bundle i of a group; false: no such bundle is placed. */
 bool sched_bundle_left(const sched *s, uint64_t group, int i, sched_shape *out);
 /* What a worker holds, its bundle as it was chosen; false: nothing. */
 bool sched_held(const sched *s, uint32_t worker, sched_shape *out);
+/* Which gpus it holds, or a part of: bit i for the i-th. */
+uint32_t sched_devices(const sched *s, uint32_t worker);
 int sched_leases(const sched *s);
 int sched_workers(const sched *s);
 int64_t sched_waiting(const sched *s); /* calls and actors in the line */

@@ -50,7 +50,9 @@ manta_status node_config_of(const manta_node_options *o, node_config *c)
     int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
     *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
     c->total.amount[0] = (int64_t)cores * SCHED_UNIT;
-    c->total.amount[1] = (int64_t)(o && o->num_gpus > 0 ? o->num_gpus : 0) * SCHED_UNIT;
+    if (o && o->num_gpus > SCHED_DEVICES)
+        return manta_fail(MANTA_EINVAL, "%d gpus: at most %d", o->num_gpus, SCHED_DEVICES);
+    c->total.amount[SCHED_GPU] = (int64_t)(o && o->num_gpus > 0 ? o->num_gpus : 0) * SCHED_UNIT;
     memcpy(c->names[0], "cpu", 4);
     memcpy(c->names[1], "gpu", 4);
     memcpy(c->names[2], "memory", 7);

@@ -847,6 +847,37 @@ static void words(void)
     manta_release(r);
 }
 
+/* A node that is said to have two gpus: each call knows which are its own. */
+static void devices(void)
+{
+    manta_node_options o = {.num_cpus = 4, .num_gpus = 2};
+    manta_group g;
+    manta_bundle parts[3] = {{.num_gpus = 0.7}, {.num_gpus = 0.7}, {.num_gpus = 0.6}};
+    manta_shutdown();
+    CHECK(manta_init(NULL, NULL, &(manta_node_options){.num_gpus = 100}) == MANTA_EINVAL);
+    OK(manta_init(NULL, NULL, &o));
+    manta_actor one = manta_actor_new(&(manta_task_options){.num_gpus = 1}, counter);
+    manta_context c = context_from(manta_actor_call(one, context_here));
+    CHECK(c.gpus == 1 && c.n_gpu_ids == 1);
+    int first = c.gpu_ids[0];
+    manta_task_options half = {.num_gpus = 0.5};
+    c = context_from(manta_remote_with(&half, context_here));
+    CHECK(c.gpus == 0.5 && c.n_gpu_ids == 1 && c.gpu_ids[0] == 1 - first);
+    manta_actor_release(one);
+    manta_task_options both = {.num_gpus = 2};
+    c = context_from(manta_remote_with(&both, context_here));
+    CHECK(c.n_gpu_ids == 2 && c.gpu_ids[0] == 0 && c.gpu_ids[1] == 1);
+    c = context_from(manta_remote(context_here));
+    CHECK(c.n_gpu_ids == 0);
+    manta_task_options odd = {.num_gpus = 1.5};
+    manta_ref r = manta_remote_with(&odd, pid);
+    CHECK(manta_get(r, 0) == MANTA_EINVAL);
+    SAYS("a part of one, or whole ones");
+    manta_release(r);
+    CHECK(manta_group_new(parts, 3, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    SAYS("parted");
+}
+
 static void threads_before(void)
 {
     enum { THREADS = 3 };
@@ -982,7 +1013,7 @@ static void queues(void)
             seen[v] = true;
         }
         manta_release_all(takers, TAKERS);
-        /* A taker that is cancelled, or dies, takes nothing with it. */
+        /* A taker that is cancelled takes nothing with it. */
         manta_ref gone = manta_remote(take_one, manta_handle(q.actor));
         CHECK(manta_get(gone, 50) == MANTA_ETIMEDOUT);
         OK(manta_cancel(gone, 0));
@@ -1490,6 +1521,7 @@ static const struct {
                  {"maps", maps},
                  {"alike", alike},
                  {"words", words},
+                 {"devices", devices},
                  {"lives", lives}};
 
 int main(int argc, char **argv)

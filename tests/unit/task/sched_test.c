@@ -272,6 +272,64 @@ static void what_can_never_be_is_known(void **state)
     assert_int_equal(missing, 3);
 }
 
+/* ---- gpus ---- */
+
+static sched_shape gpus(double n)
+{
+    sched_shape s = {0};
+    s.amount[SCHED_GPU] = (int64_t)(n * SCHED_UNIT);
+    return s;
+}
+
+static uint32_t devices_for(sched *s, double n)
+{
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = gpus(n), .n = 1});
+    return count(SCHED_DO_GRANT) ? sched_devices(s, first(SCHED_DO_GRANT)->worker) : 0;
+}
+
+static void gpus_are_told_apart(void **state)
+{
+    sched *s = sched_new(gpus(3), 16);
+    sched_shape bundles[2] = {gpus(1), gpus(0.5)}, in = gpus(1);
+    (void)state;
+    for (uint32_t w = 10; w < 26; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+    assert_int_equal(devices_for(s, 0.5), 1);
+    uint32_t half = first(SCHED_DO_GRANT)->worker;
+    assert_int_equal(devices_for(s, 0.25), 1); /* parts share a device */
+    uint32_t quarter = first(SCHED_DO_GRANT)->worker;
+    assert_int_equal(devices_for(s, 0.5), 2); /* which has too little left */
+    uint32_t other = first(SCHED_DO_GRANT)->worker;
+    assert_int_equal(devices_for(s, 1), 4); /* alone on it */
+    uint32_t whole = first(SCHED_DO_GRANT)->worker;
+    /* Enough is left in all, and nowhere a whole one. */
+    assert_int_equal(sched_left(s).amount[SCHED_GPU], SCHED_UNIT * 3 / 4);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = half});
+    assert_true(sched_left(s).amount[SCHED_GPU] > SCHED_UNIT);
+    assert_int_equal(devices_for(s, 1), 0);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = other});
+    assert_int_equal(sched_devices(s, first(SCHED_DO_GRANT)->worker), 2);
+    uint32_t second = first(SCHED_DO_GRANT)->worker;
+    /* A group reserves devices: one and a half, which are there when both are back. */
+    step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = bundles, .n = 2});
+    assert_int_equal(count(SCHED_DO_GROUP), 0);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = whole});
+    assert_int_equal(count(SCHED_DO_GROUP), 1); /* device 2, and half of what the quarter is on */
+    in.group = 900;
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 77, .shape = in, .n = 1});
+    assert_int_equal(sched_devices(s, first(SCHED_DO_ACTOR)->worker), 4);
+    uint32_t actor = first(SCHED_DO_ACTOR)->worker;
+    step(s, (sched_event){.kind = SCHED_GROUP_REMOVE, .client = 900});
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = actor});
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = quarter});
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = second});
+    assert_int_equal(sched_left(s).amount[SCHED_GPU], 3 * SCHED_UNIT);
+    assert_int_equal(devices_for(s, 3), 7);
+    sched_free(s);
+    sched_shape two = gpus(2), parts[3] = {gpus(0.7), gpus(0.7), gpus(0.6)};
+    assert_false(sched_gpus_fit(&two, parts, 3)); /* though two would be enough in all */
+    assert_true(sched_gpus_fit(&two, parts, 2));
+}
+
 /* ---- groups, by hand ---- */
 
 static sched_shape in_group(double n, uint64_t group, int64_t bundle)
@@ -405,7 +463,7 @@ static sched_shape shape_of(const world *w, int i)
 {
     if (i >= 3) return in_group(i % 2 ? 0.5 : 1, w->groups[(i - 3) / 2], i % 2 ? SCHED_ANY : 0);
     sched_shape s = cpus(i == 0 ? 1 : i == 1 ? 0.5 : 3);
-    if (i == 2) s.amount[1] = SCHED_UNIT;
+    s.amount[SCHED_GPU] = i == 1 ? SCHED_UNIT / 4 : i == 2 ? SCHED_UNIT : 0;
     return s;
 }
 
@@ -485,6 +543,18 @@ static void check(const world *w)
         assert_int_equal(sum.amount[0], 0);
     }
     assert_memory_equal(left.amount, said.amount, sizeof said.amount);
+    int64_t used[SCHED_DEVICES] = {0};
+    for (size_t i = 0; i < w->leases.n; i++) {
+        int64_t asked = w->leases.at[i].value.shape.amount[SCHED_GPU], n = 0;
+        uint32_t bits = sched_devices(w->s, (uint32_t)w->leases.at[i].key);
+        for (int k = 0; k < SCHED_DEVICES; k++) {
+            if (!(bits & 1u << k)) continue;
+            n++;
+            used[k] += asked < SCHED_UNIT ? asked : SCHED_UNIT;
+            assert_true(used[k] <= SCHED_UNIT); /* never lent twice */
+        }
+        assert_int_equal(n, (asked + SCHED_UNIT - 1) / SCHED_UNIT);
+    }
     assert_true(said.amount[1] >= 0); /* what is not given back in a wait is never lent twice */
 }
 
@@ -529,7 +599,7 @@ static void run(uint64_t seed)
     sched_shape total = cpus(4);
     rng_key k = rng_make(seed, 11);
     uint64_t at = 0;
-    total.amount[1] = SCHED_UNIT;
+    total.amount[SCHED_GPU] = 2 * SCHED_UNIT;
     w.s = sched_new(total, 2);
     for (int turn = 0; turn < 300; turn++) {
         uint64_t c = 1 + rng_below(k, at++, 6);
@@ -655,6 +725,7 @@ int main(void)
         cmocka_unit_test_teardown(surplus_workers_leave, clear),
         cmocka_unit_test_teardown(a_start_that_failed_is_tried_again, clear),
         cmocka_unit_test_teardown(what_can_never_be_is_known, clear),
+        cmocka_unit_test_teardown(gpus_are_told_apart, clear),
         cmocka_unit_test_teardown(a_group_is_placed_whole_or_not_at_all, clear),
         cmocka_unit_test_teardown(a_group_and_the_rest_keep_apart, clear),
         cmocka_unit_test_teardown(one_that_waits_in_a_group_closes_that_group_only, clear),
