@@ -39,10 +39,11 @@ static const option_group plotting = {
                                   {0}}};
 
 static const option_group logging = {
-    "Logs:", (const cli_option[]){STORAGE,
-                                  {"rank", OPTION_INT, "N", "Of this rank; all when not given"},
-                                  {"follow", OPTION_FLAG, NULL, "Go on as it grows, until the run ends"},
-                                  {0}}};
+    "Logs:",
+    (const cli_option[]){STORAGE,
+                         {"rank", OPTION_INT, "N", "Of this rank; all when not given"},
+                         {"follow", OPTION_FLAG, NULL, "Go on as it grows, until the run ends; -f for short"},
+                         {0}}};
 
 /* ---- finding ---- */
 
@@ -462,7 +463,7 @@ const command cmd_logs = {.name = "logs",
                           .args = "NAME",
                           .about = "Show what the workers of a run have said",
                           .text = "NAME is that of a run, or a path to its folder.",
-                          .examples = "  manta logs mine --rank 1 --follow",
+                          .examples = "  manta logs mine --rank 1 -f",
                           .min_args = 1,
                           .max_args = 1,
                           .groups = {&logging},

@@ -195,7 +195,7 @@ static char *argp_doc(const command *c)
 /* Every long name must be one of the table's, written in full. */
 static void check_names(const command *c, int argc, char **argv)
 {
-    static char help[] = "--help";
+    static char help[] = "--help", follow[] = "--follow";
 
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i] + 2;
@@ -203,6 +203,8 @@ static void check_names(const command *c, int argc, char **argv)
         const cli_option *p;
         if (!strcmp(argv[i], "--")) return;
         if (!strcmp(argv[i], "-h")) argv[i] = help;
+        if (!strcmp(argv[i], "-f") && command_option(c, "follow", 6)) argv[i] = follow;
+        name = argv[i] + 2;
         if (strncmp(argv[i], "--", 2) || !strcmp(argv[i], "--help") || !strcmp(argv[i], "--usage")) continue;
         n = strcspn(name, "=");
         p = command_option(c, name, n);

@@ -35,12 +35,11 @@ const option_group record_options = {
          "and "
          "remove it when training ends well"},
         {"early-stop", OPTION_TEXT, "METRIC",
-         "End when the metric has stopped improving: "
-         "val_loss:patience=3,min-delta=0.01,baseline=X,from=EPOCH,"
-         "mode=min,restore-best"},
+         "End when the metric has stopped improving, as val_loss:patience=3; also min-delta=X, baseline=X, "
+         "from=EPOCH, mode=min and restore-best, apart by commas"},
         {"reduce-lr", OPTION_TEXT, "METRIC",
-         "Lower the rate when the metric has stopped improving: val_loss:factor=0.1,patience=10,"
-         "min-delta=0.0001,cooldown=0,min=0,mode=min"},
+         "Lower the rate when the metric has stopped improving, as val_loss:factor=0.1,patience=10; also "
+         "min-delta=X, cooldown=N, min=X and mode=min"},
         {"csv-log", OPTION_TEXT, "FILE", "Write the metrics of every epoch as a line of this file"},
         {"tensorboard", OPTION_TEXT, "DIR", "Write event files as Keras's TensorBoard callback does"},
         {"save-best", OPTION_TEXT, "FILE",

@@ -17,6 +17,8 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -86,12 +88,27 @@ class Running:
 
     def wait(self, timeout_s=60):
         """Waits for the end; past the deadline everything is killed and the test fails with the output."""
-        try:
-            out, err = self.process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
+        # Not communicate(): it reads past what a test that looked at some lines has left in the buffer.
+        parts = {"stdout": "", "stderr": ""}
+
+        def read(name):
+            stream = getattr(self.process, name)
+            if not stream.closed:
+                parts[name] = stream.read()
+
+        readers = [threading.Thread(target=read, args=(name,), daemon=True) for name in parts]
+        end = time.monotonic() + timeout_s
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join(max(0, end - time.monotonic()))
+        if any(reader.is_alive() for reader in readers):
             self.kill()
-            out, err = self.process.communicate()
-            pytest.fail(f"manta {' '.join(self.args)}: not done after {timeout_s} s\n{out}\n{err}")
+            for reader in readers:
+                reader.join()
+            pytest.fail(f"manta {' '.join(self.args)}: not done after {timeout_s} s\n{parts['stdout']}\n{parts['stderr']}")
+        self.process.wait()
+        out, err = parts["stdout"], parts["stderr"]
         return Done(self.args, self.process.returncode, out, err)
 
     def kill(self):
