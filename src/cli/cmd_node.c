@@ -23,6 +23,10 @@ static const option_group starting = {
         {"resources", OPTION_TEXT, "NAME=X,...", "More of what tasks may ask for, such as disk=2"},
         {"store-memory", OPTION_TEXT, "SIZE",
          "Most memory of objects, such as 4G; 30 % of the machine's when not given"},
+        {"spill-folder", OPTION_TEXT, "DIR",
+         "Where objects go that memory has no room for; $TMPDIR or /var/tmp when not given"},
+        {"spill-limit", OPTION_TEXT, "SIZE",
+         "Most disk space of objects, such as 100G; no limit when not given"},
         {"foreground", OPTION_FLAG, NULL, "Stay until Ctrl-C, and stop the node then"},
         {"json", OPTION_FLAG, NULL, "One JSON object instead of lines for people"},
         {0}}};
@@ -41,17 +45,20 @@ static const option_group showing = {
 
 /* ---- start ---- */
 
-/* 512M, 4G, 1.5T, or bytes. */
-static uint64_t size_of(const char *text)
+/* 512M, 4G, 1.5T, or bytes; 0: not given. */
+static uint64_t size_of(const options *o, const char *name)
 {
     static const char units[] = "KMGT";
+    const char *text = options_text(o, name);
     char *end;
-    double x = strtod(text, &end);
+    double x = text ? strtod(text, &end) : 0;
+
+    if (!text) return 0;
     const char *unit = *end ? strchr(units, *end) : NULL;
 
     for (int i = 0; unit && i <= unit - units; i++) x *= 1024;
     if (end == text || (*end && !unit) || (unit && end[1]) || !(x >= 1) || x > 1e18)
-        cli_usage("--store-memory %s: a number of bytes is expected, such as 512M or 4G", text);
+        cli_usage("--%s %s: a number of bytes is expected, such as 512M or 4G", name, text);
     return (uint64_t)x;
 }
 
@@ -74,11 +81,12 @@ static int stay(const manta_node_place *place)
 
 static int start(const options *o)
 {
-    const char *memory = options_text(o, "store-memory");
     manta_node_options n = {.num_cpus = (int)options_int(o, "num-cpus", 0),
                             .num_gpus = (int)options_int(o, "num-gpus", 0),
                             .resources = options_text(o, "resources"),
-                            .store_memory = memory ? size_of(memory) : 0};
+                            .store_memory = size_of(o, "store-memory"),
+                            .spill_folder = options_text(o, "spill-folder"),
+                            .spill_limit = size_of(o, "spill-limit")};
     manta_node_place place;
 
     if (options_flag(o, "foreground")) stop_install();
