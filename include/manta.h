@@ -19,6 +19,7 @@
 #include <manta/optimizer.h>
 #include <manta/run.h>
 #include <manta/status.h>
+#include <manta/strategy.h>
 #include <manta/node.h>
 #include <manta/task.h>
 #include <manta/tensor.h>

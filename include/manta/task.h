@@ -241,10 +241,10 @@ typedef struct manta_group {
     uint64_t id; /* 0: no placement group */
 } manta_group;
 
-typedef enum manta_strategy {
+typedef enum manta_call_strategy {
     MANTA_STRATEGY_DEFAULT = 0, /* short calls are sent ahead of time, behind others */
     MANTA_STRATEGY_SPREAD /* to an idle worker only, however short the calls are */
-} manta_strategy;
+} manta_call_strategy;
 
 #define MANTA_ON(status) (1u << (status)) /* for manta_task_options.retry_on */
 
@@ -258,7 +258,7 @@ typedef struct manta_task_options {
     int max_retries; /* when its worker dies; 0: 3; MANTA_NONE; MANTA_UNLIMITED */
     bool retry_errors; /* also when the function itself fails */
     unsigned retry_on; /* only with these statuses: MANTA_ON(MANTA_EIO) | MANTA_ON(MANTA_EBUSY) */
-    manta_strategy strategy;
+    manta_call_strategy strategy;
     uint64_t node; /* the only one to run on (manta_node_info.node); 0: any */
     manta_group group; /* run in a bundle of it */
     int bundle; /* counted from 1; 0: whichever has room */
