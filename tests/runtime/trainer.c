@@ -105,6 +105,7 @@ static manta_status train_loop(manta_worker *w)
         if ((st = fail_when_told(w, c, e))) return st;
         if ((st = manta_worker_train_epoch(w, s, l, e, &metrics))) return st;
         if ((st = manta_report_session(w, &metrics, s, e + 1, 0))) return st;
+        if ((st = manta_worker_barrier(w))) return st; /* what follows finds the report sent */
     }
     if (!manta_worker_rank(w)) st = manta_session_save(s, c->out);
     manta_loader_close(l);
