@@ -387,7 +387,7 @@ static manta_status endless_loop(manta_worker *w)
 static bool enough(void *user, const manta_report_event *e)
 {
     (void)user;
-    return e->index < 5;
+    return !e->checkpoint || e->index < 5; /* rank 0, with checkpoints on the disk */
 }
 
 static void stops(const char *folder)
