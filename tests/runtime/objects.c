@@ -134,10 +134,10 @@ MANTA_REMOTE(keep)
 
 /* ---- scenarios; the store has 64 MiB ---- */
 
-/* Five times what fits, of our own and of workers. */
+/* Three times what fits, of our own and of workers. */
 static void spill(void)
 {
-    enum { N = 40 };
+    enum { N = 12 };
     manta_ref r[N], s[N];
     for (int i = 0; i < N; i++) {
         r[i] = put_filled(LARGE, i);
