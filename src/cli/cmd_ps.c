@@ -295,39 +295,71 @@ const command cmd_timeline = {
 
 /* ---- stack ---- */
 
-/* Runs a debugger; false: it is not there, or could not attach. What it says on
- * its standard error is dropped: the next way is tried. */
+/* Runs a debugger and prints the stacks it shows; false: it is not there, or
+ * could not look at the process. What it complains about is dropped: the next way
+ * is tried. */
 static bool debugger(char *const argv[])
 {
     posix_spawn_file_actions_t files;
+    int out[2];
     pid_t pid;
-    int status = -1;
+    char *text = NULL;
+    size_t n = 0, cap = 0;
 
-    fflush(stdout);
+    if (pipe(out)) return false;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, out[1], 1);
+    posix_spawn_file_actions_addclose(&files, out[0]);
     int failed = posix_spawnp(&pid, argv[0], &files, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&files);
-    if (failed) return false;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    close(out[1]);
+    FILE *f = failed ? NULL : fdopen(out[0], "r");
+    if (!f) {
+        close(out[0]);
+        return false;
+    }
+    for (int c; (c = fgetc(f)) != EOF;) {
+        if (n + 1 >= cap) {
+            cap = cap ? 2 * cap : 4096;
+            text = realloc(text, cap);
+            if (!text) abort();
+        }
+        text[n++] = (char)c;
+        text[n] = 0;
+    }
+    fclose(f);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+    bool shown = text && strstr(text, "#0 ");
+    if (shown) fputs(text, stdout);
+    free(text);
+    return shown;
+}
+
+static bool ask_debuggers(int64_t pid)
+{
+    static char eu[] = "eu-stack", p[] = "-p", gdb[] = "gdb", nx[] = "-nx", batch[] = "-batch", ex[] = "-ex",
+                all[] = "thread apply all backtrace";
+    char digits[24];
+
+    snprintf(digits, sizeof digits, "%lld", (long long)pid);
+    return debugger((char *[]){eu, p, digits, NULL}) ||
+           debugger((char *[]){gdb, nx, batch, p, digits, ex, all, NULL});
 }
 
 static int stack(const options *o)
 {
     const char *text = options_arg(o, 0);
     int64_t pid = options_int_of("PID", text);
-    static char tool[] = "eu-stack", flag[] = "-p";
-    char digits[24], *answer;
+    char *answer;
 
     if (pid < 1 || pid > INT32_MAX) cli_usage("%s is no pid", text);
     if (kill((pid_t)pid, 0) && errno == ESRCH) {
         cli_note("there is no process %lld", (long long)pid);
         return CLI_FAILED;
     }
-    snprintf(digits, sizeof digits, "%lld", (long long)pid);
-    if (!options_flag(o, "own") && debugger((char *[]){tool, flag, digits, NULL})) return CLI_DONE;
+    if (!options_flag(o, "own") && ask_debuggers(pid)) return CLI_DONE;
     if (manta_view_stack(options_text(o, "node"), (int)pid, &answer)) return cli_fail();
     for (char *c = answer; *c; c++) putchar((unsigned char)*c < ' ' && *c != '\n' ? '?' : *c);
     free(answer);
@@ -335,7 +367,7 @@ static int stack(const options *o)
         cli_note(
             "this is the worker's own account of its first thread, with the names of exported functions "
             "only; "
-            "eu-stack (package elfutils), allowed to look at the process, shows every thread and every name");
+            "eu-stack (package elfutils) or gdb, allowed to look at the process, show every thread and name");
     return CLI_DONE;
 }
 
@@ -343,7 +375,8 @@ const command cmd_stack = {
     .name = "stack",
     .args = "PID",
     .about = "Show where a worker is",
-    .text = "Prints the call stack of a worker. With eu-stack (of elfutils) installed, and the right to look "
+    .text = "Prints the call stack of a worker. With eu-stack (of elfutils) or gdb installed, and the right "
+            "to look "
             "at the "
             "process, it shows all threads and names. Otherwise the worker is asked itself: its first "
             "thread, the names "
