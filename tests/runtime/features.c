@@ -847,6 +847,34 @@ static void words(void)
     manta_release(r);
 }
 
+/* A short call, by experience, unless it is asked to wait. */
+static manta_status short_or_not(manta_task *t)
+{
+    int64_t wait;
+    TRY(manta_arg_i64(t, 0, &wait));
+    while (wait && !manta_task_is_cancelled(t)) usleep(200);
+    return wait ? manta_fail(MANTA_ECANCELLED, "I was asked to stop") : MANTA_OK;
+}
+MANTA_REMOTE(short_or_not)
+
+/* Spread: nothing is sent behind a call that turns out to be long. */
+static void spread(void)
+{
+    enum { N = 60 };
+    manta_ref r[N];
+    manta_task_options o = {.strategy = MANTA_STRATEGY_SPREAD};
+    for (int i = 0; i < N; i++) r[i] = manta_remote(short_or_not, manta_i64(0));
+    OK(manta_get_all(r, N, LONG));
+    manta_release_all(r, N);
+    manta_ref stuck = manta_remote_with(&o, short_or_not, manta_i64(1));
+    for (int i = 0; i < N; i++) r[i] = manta_remote_with(&o, short_or_not, manta_i64(0));
+    OK(manta_get_all(r, N, LONG));
+    manta_release_all(r, N);
+    OK(manta_cancel(stuck, 0));
+    CHECK(manta_get(stuck, LONG) == MANTA_ECANCELLED);
+    manta_release(stuck);
+}
+
 /* A node that is said to have two gpus: each call knows which are its own. */
 static void devices(void)
 {
@@ -1522,6 +1550,7 @@ static const struct {
                  {"alike", alike},
                  {"words", words},
                  {"devices", devices},
+                 {"spread", spread},
                  {"lives", lives}};
 
 int main(int argc, char **argv)
