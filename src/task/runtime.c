@@ -507,7 +507,7 @@ static void on_info(wire *w)
     x.spill_written = wire_u64(w);
     x.spill_read = wire_u64(w);
     uint32_t n = wire_u32(w);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && !w->broken; i++) {
         int pid = (int)wire_u32(w);
         if (x.n_worker_pids < 64) x.worker_pids[x.n_worker_pids++] = pid;
     }
