@@ -181,13 +181,13 @@ static void describe(manta_cluster *c, const cluster_work *w)
     const manta_session *s = c->s;
     const seat_feed *f = w->feeds[w->phase];
 
-    snprintf(
-        c->description, sizeof c->description,
-        "%.64s of %lld parameters (state of %zu bytes), %d shards, batch %lld, %lld epochs of %lld steps, "
-        "validation of %lld",
-        s->m->name, (long long)manta_session_params(s), s->l.state_size, s->shards,
-        (long long)(f ? f->lo.batch_size : 0), (long long)w->epochs, (long long)w->steps,
-        (long long)w->validation_steps);
+    snprintf(c->description, sizeof c->description,
+             "%.64s of %lld parameters (state of %zu bytes), %d shards", s->m->name,
+             (long long)manta_session_params(s), s->l.state_size, s->shards);
+    memset(c->work, 0, sizeof c->work);
+    snprintf(c->work, sizeof c->work, "batch %lld, %lld epochs of %lld steps, validation of %lld",
+             (long long)(f ? f->lo.batch_size : 0), (long long)w->epochs, (long long)w->steps,
+             (long long)w->validation_steps);
 }
 
 static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_work *w)

@@ -74,6 +74,7 @@ typedef struct cluster_word {
     cluster_at at;
     uint32_t digest; /* of the state */
     uint32_t reserved;
+    char work[160]; /* what the call is to do: the same for all that are in it */
 } cluster_word;
 
 typedef struct cluster_peer {
@@ -120,7 +121,8 @@ struct manta_cluster {
     char cause[400];
     /* of the call at hand */
     manta_session *s;
-    char description[400];
+    char description[400]; /* of the session: the same for all */
+    char work[160]; /* of the call */
     cluster_at at;
     cluster_word word; /* ours, while it is being sent */
     float *sum; /* of all shards' gradients, params_size */

@@ -409,6 +409,10 @@ static manta_status agree(manta_cluster *c)
     }
     for (int r = 0; r < c->n; r++) {
         const cluster_word *w = r == c->rank ? &c->word : &c->peers[r].word;
+        if (w->at.call == best->at.call && memcmp(w->work, best->work, sizeof w->work)) {
+            return manta_fail(MANTA_EINVAL, "%s and %s were started for other work: %.159s, and %.159s",
+                              c->peers[holder].node, c->peers[r].node, best->work, w->work);
+        }
         if (compare(&w->at, &best->at) || w->digest == best->digest) continue;
         return manta_fail(
             MANTA_EINVAL,
@@ -437,6 +441,7 @@ manta_status cluster_meet(manta_cluster *c)
         cluster_part(c);
         cluster_crash(CLUSTER_CRASH_MEET_BEGIN);
         c->word = (cluster_word){.generation = c->generation, .at = c->at, .digest = cluster_digest(c)};
+        memcpy(c->word.work, c->work, sizeof c->work);
         chan_end_say(c->end, c->generation, c->description, strlen(c->description));
         TRY(gather(c));
         cluster_crash(CLUSTER_CRASH_MEET_GATHERED);

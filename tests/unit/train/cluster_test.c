@@ -38,7 +38,34 @@ typedef struct cluster_run {
     int twice; /* so many more processes of it have the plan */
     chaos_plan chaos; /* of everybody */
     bool chaotic, plain;
+    bool several; /* calls, instead of one training */
 } cluster_run;
+
+/* Two calls of fit and one of evaluate, one after the other. */
+static outcome several_calls(manta_cluster *c, int shards)
+{
+    static const manta_loss cross_entropy = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    manta_model *m = residual_model((manta_regularizer){0});
+    manta_fit_options o = {.epochs = 1, .global_batch = 32};
+    manta_dataset *d = dataset();
+    manta_session *s = NULL;
+    outcome out = {0};
+
+    assert_ok(manta_session_open(
+        m, &(manta_compile){.n_losses = 1, .losses = &cross_entropy},
+        &(manta_session_options){.seed = 3, .threads = 1, .shards = shards, .cluster = c}, &s));
+    out.st = manta_fit(s, d, &o, NULL);
+    if (!out.st) out.st = manta_fit(s, d, &o, NULL);
+    if (!out.st) out.st = manta_evaluate(s, d, &o, &out.metrics);
+    manta_error_get(&out.error);
+    out.size = s->l.state_size;
+    out.state = mem_try(out.size);
+    memcpy(out.state, s->state, out.size);
+    manta_session_close(s);
+    manta_dataset_unref(d);
+    manta_model_free(m);
+    return out;
+}
 
 static void child(cluster_run *r, int rank, bool doomed)
 {
@@ -55,7 +82,7 @@ static void child(cluster_run *r, int rank, bool doomed)
     if (r->chaotic) chaos_begin(r->chaos);
     left->st = manta_cluster_open(&o, &t.cluster);
     if (!left->st) {
-        out = train(&t);
+        out = r->several ? several_calls(t.cluster, t.shards) : train(&t);
         left->st = out.st;
         left->size = out.size;
         left->metrics = out.metrics;
@@ -178,6 +205,27 @@ static void same_bytes(void **state)
     }
 }
 
+/* Calls follow each other; a process that dies in the second takes up there. */
+static void several(void **state)
+{
+    outcome expected = several_calls(NULL, 3);
+
+    (void)state;
+    assert_ok(expected.st);
+    for (int nth = 0; nth < 9;
+         nth += nth ? 3 : 2) { /* undisturbed, in the first, the second, the evaluation */
+        cluster_run r = {.n = 2,
+                         .t = {.shards = 3},
+                         .victim = nth ? 1 : -1,
+                         .plan = {CLUSTER_CRASH_STEP_BEGIN, nth},
+                         .several = true};
+        run_cluster(&r);
+        assert_int_equal(r.deaths, nth > 0);
+        assert_result(&r, &expected, "several calls");
+    }
+    mem_try_free(expected.state);
+}
+
 static const char *const point_names[] = {"none",
 #define X(name) #name,
                                           CLUSTER_CRASH_POINTS(X)
@@ -256,10 +304,8 @@ static void bad_network(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bytes),
-        cmocka_unit_test(killed_anywhere),
-        cmocka_unit_test(killed_again),
-        cmocka_unit_test(bad_network),
+        cmocka_unit_test(same_bytes),   cmocka_unit_test(several),     cmocka_unit_test(killed_anywhere),
+        cmocka_unit_test(killed_again), cmocka_unit_test(bad_network),
     };
     char folder[] = "/tmp/manta-cluster-XXXXXX";
     char path[64];
