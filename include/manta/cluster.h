@@ -53,7 +53,7 @@ MANTA_API manta_status manta_cluster_open(const manta_cluster_options *options, 
 MANTA_API void manta_cluster_close(manta_cluster *c); /* after its sessions; accepts NULL */
 
 /* Of NULL: 0, 1, true, "worker" and 0. */
-MANTA_API int manta_cluster_rank(const manta_cluster *c); /* -1: an evaluator */
+MANTA_API int manta_cluster_rank(const manta_cluster *c); /* -1: an evaluator, a parameter server */
 MANTA_API int manta_cluster_size(const manta_cluster *c); /* how many train: chief and workers */
 MANTA_API bool manta_cluster_is_chief(const manta_cluster *c); /* who saves, and speaks for all */
 MANTA_API const char *manta_cluster_task_type(const manta_cluster *c);

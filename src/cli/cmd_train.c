@@ -315,7 +315,7 @@ static manta_status split_data(run *r, double split)
 /* Whether this process scores checkpoints instead of training. */
 static bool is_evaluator(const run *r)
 {
-    return r->cluster && manta_cluster_rank(r->cluster) < 0;
+    return r->cluster && !strcmp(manta_cluster_task_type(r->cluster), "evaluator");
 }
 
 /* The other processes that TF_CONFIG names. One of them, the chief, saves and

@@ -76,21 +76,30 @@ static manta_status start_listening(manta_cluster *c)
     return chan_listen(c->end, &where, &c->listener);
 }
 
+/* With parameter servers the chief gives out the work and the workers compute. */
+static manta_status open_served(manta_cluster *c, const manta_cluster_options *o)
+{
+    if (!c->config.n[TF_CHIEF] || !c->config.n[TF_WORKER]) {
+        return manta_fail(
+            MANTA_EINVAL,
+            "TF_CONFIG names parameter servers (cluster.ps) but no %s; the chief gives out the steps, "
+            "and workers compute them",
+            c->config.n[TF_CHIEF] ? "worker" : "chief");
+    }
+    return key_find(o->key_file, &c->key);
+}
+
 static manta_status open_cluster(manta_cluster *c, const manta_cluster_options *o)
 {
     c->n = tf_config_ranks(&c->config);
     c->rank = tf_config_rank(&c->config);
     c->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;
     c->plain = o->insecure_bulk;
-    if (c->config.n[TF_PS]) {
-        return manta_fail(
-            MANTA_EUNSUPPORTED,
-            "TF_CONFIG names parameter servers (cluster.ps); over TCP workers train in step: leave "
-            "them out");
-    }
     name_peers(c);
     name_job(c);
-    if (c->rank < 0 || c->n == 1) return MANTA_OK;
+    if (c->config.type == TF_EVALUATOR) return MANTA_OK;
+    if (c->config.n[TF_PS]) return open_served(c, o);
+    if (c->n == 1) return MANTA_OK;
     TRY(key_find(o->key_file, &c->key));
     TRY(start_listening(c));
     if (c->plain)

@@ -695,7 +695,12 @@ static manta_status open_servers(training *r)
     manta_session *s = r->p.s;
     ps_options o = {.staleness = s->staleness, .max_failures = r->p.o->max_failures};
 
-    TRY(ps_open(s, &r->p.feed, s->servers, s->ps_workers, &o, &r->servers));
+    if (s->ps_cluster && !manta_cluster_is_chief(s->ps_cluster)) {
+        r->over = true; /* when this returns */
+        return ps_join(s, &r->p.feed);
+    }
+    TRY(s->ps_cluster ? ps_open_cluster(s, &r->p.feed, &o, &r->servers)
+                      : ps_open(s, &r->p.feed, s->servers, s->ps_workers, &o, &r->servers));
     if (!tell_losses(&r->t, r->servers)) return stopped(&r->t);
     /* Only now, because it brings threads, and the others are forked. */
     return open_validation(r, s, r->p.o);

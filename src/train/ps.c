@@ -15,6 +15,7 @@
 #include "os/proc.h"
 #include "os/spawn.h"
 #include "os/sys.h"
+#include "train/cluster.h"
 #include "train/group_samples.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
@@ -26,6 +27,7 @@ enum {
     LINKS = PS_WORKERS + GUESTS,
     EVENTS = 64,
     LEAVE_MS = 2000,
+    PATIENCE_MS = 200,
     REACH_MS = 10000,
 };
 
@@ -42,6 +44,7 @@ struct ps {
     manta_session *s;
     ps_options o;
     chan_end *end;
+    bool cluster; /* the others were started by somebody else */
     int listener; /* ours */
     int server_listener[PS_SERVERS];
     child server[PS_SERVERS], worker[PS_WORKERS];
@@ -130,9 +133,10 @@ static manta_status start(ps *p, bool server, int rank)
 
 static bool is_dead(const child *c)
 {
+    if (!c->pid) return false; /* not ours: its channel tells */
     struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
 
-    return !c->pid || poll(&fd, 1, 0) > 0;
+    return poll(&fd, 1, 0) > 0;
 }
 
 static bool server_is_dead(void *ctx)
@@ -161,9 +165,32 @@ static manta_status furnish(ps *p, int i)
 
 static manta_status lost(ps *p, bool server, int rank);
 
+/* A server that somebody else starts: until it is there, or the time is over. */
+static manta_status await_server(ps *p, int i)
+{
+    int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
+    bool said = false;
+
+    while (furnish(p, i)) {
+        manta_status st;
+        if (clock_now_ns() > deadline) {
+            return manta_fail(MANTA_ETIMEDOUT, "parameter server %d (%s) has not come: %s", i,
+                              p->plan.server[i], manta_error_text());
+        }
+        if (!said)
+            log_info("waiting for a parameter server", LOG_INT("rank", i),
+                     LOG_STR("address", p->plan.server[i]));
+        said = true;
+        st = chan_wait(NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+    }
+    return MANTA_OK;
+}
+
 /* The same, however often it takes. */
 static manta_status furnish_surely(ps *p, int i)
 {
+    if (p->cluster) return await_server(p, i);
     while (furnish(p, i)) {
         if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
         TRY(lost(p, true, i));
@@ -331,25 +358,39 @@ static manta_status take_new(ps *p)
     }
 }
 
+/* A server that somebody else started says nothing unasked: what there is to
+ * read is its end. */
+static manta_status see_server(ps *p, int i)
+{
+    bool whole;
+
+    return ps_link_receive(&p->to[i], &whole) ? furnish_surely(p, i) : MANTA_OK;
+}
+
 /* Waits until something happens, and deals with it. */
 static manta_status attend(ps *p)
 {
     struct pollfd fds[1 + PS_SERVERS + PS_WORKERS];
-    chan_item items[LINKS];
+    chan_item items[LINKS + PS_SERVERS];
     int n = 0, servers = p->plan.servers, workers = p->plan.workers;
     manta_status st;
 
     fds[n++] = (struct pollfd){.fd = p->listener, .events = POLLIN};
-    for (int i = 0; i < servers; i++) fds[n++] = (struct pollfd){.fd = p->server[i].pidfd, .events = POLLIN};
-    for (int i = 0; i < workers; i++) fds[n++] = (struct pollfd){.fd = p->worker[i].pidfd, .events = POLLIN};
+    for (int i = 0; i < servers; i++)
+        fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->server[i].pidfd, .events = POLLIN};
+    for (int i = 0; i < workers; i++)
+        fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->worker[i].pidfd, .events = POLLIN};
     for (int i = 0; i < LINKS; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
-    st = chan_wait(items, LINKS, fds, n, clock_deadline(1000));
+    for (int i = 0; i < servers; i++)
+        items[LINKS + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
+    st = chan_wait(items, LINKS + servers, fds, n, clock_deadline(1000));
     if (st && st != MANTA_ETIMEDOUT) return st;
     if (fds[0].revents) TRY(take_new(p));
     for (int i = 0; i < LINKS; i++) {
         if (p->link[i].c && p->link[i].c == items[i].c && items[i].ready) TRY(listen_to(p, i));
     }
     for (int i = 0; i < servers; i++) {
+        if (items[LINKS + i].c && items[LINKS + i].ready) TRY(see_server(p, i));
         if (fds[1 + i].revents) TRY(lost(p, true, i));
     }
     for (int i = 0; i < workers; i++) {
@@ -439,7 +480,13 @@ static manta_status make_plan(ps *p, const seat_feed *feed, int servers, int wor
 {
     unsigned char job[8];
 
-    p->plan = (ps_plan){.s = p->s, .feed = feed, .servers = servers, .workers = workers, .parent = getpid()};
+    p->plan = (ps_plan){.s = p->s,
+                        .feed = feed,
+                        .servers = servers,
+                        .workers = workers,
+                        .plain = true, /* it does not leave the machine */
+                        .timeout_ms = REACH_MS,
+                        .parent = getpid()};
     if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
         return manta_fail(MANTA_EIO, "no random bytes for a key");
     for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
@@ -465,14 +512,10 @@ static manta_status check(const manta_session *s, int servers, int workers)
     return MANTA_OK;
 }
 
-manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
-                     ps **out)
+static ps *make(manta_session *s, const ps_options *o)
 {
-    ps *p;
-    manta_status st;
+    ps *p = mem_new(sizeof *p);
 
-    TRY(check(s, servers, workers));
-    p = mem_new(sizeof *p);
     p->s = s;
     p->o = *o;
     if (!p->o.max_failures) p->o.max_failures = MAX_FAILURES;
@@ -482,6 +525,17 @@ manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int w
     for (int i = 0; i < LINKS; i++) p->link[i].number = -1;
     for (int i = 0; i < PS_WORKERS; i++) p->of[i] = -1;
     p->rate = layout_run(&s->l, s->state)->learning_rate;
+    return p;
+}
+
+manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
+                     ps **out)
+{
+    ps *p;
+    manta_status st;
+
+    TRY(check(s, servers, workers));
+    p = make(s, o);
     if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
     if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
     if ((st = make_plan(p, feed, servers, workers))) goto out;
@@ -496,11 +550,71 @@ out:
     return st;
 }
 
+/* ---- a cluster ---- */
+
+static void plan_of_cluster(manta_session *s, const seat_feed *feed, ps_plan *out)
+{
+    const manta_cluster *c = s->ps_cluster;
+
+    *out = (ps_plan){.s = s,
+                     .feed = feed,
+                     .servers = s->servers,
+                     .workers = s->ps_workers,
+                     .key = c->key,
+                     .plain = c->plain,
+                     .timeout_ms = c->timeout_ms};
+    snprintf(out->job, sizeof out->job, "%s", c->job);
+    snprintf(out->coordinator, sizeof out->coordinator, "%s", c->config.address[TF_CHIEF][0]);
+    for (int i = 0; i < s->servers; i++)
+        snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
+}
+
+manta_status ps_join(manta_session *s, const seat_feed *feed)
+{
+    const tf_config *c = &s->ps_cluster->config;
+    ps_plan mine;
+    manta_status st;
+
+    TRY(check(s, s->servers, s->ps_workers));
+    plan_of_cluster(s, feed, &mine);
+    st = c->type == TF_PS ? ps_serve(&mine, c->index, -1) : ps_work(&mine, c->index);
+    key_wipe(&mine.key);
+    return st;
+}
+
+manta_status ps_open_cluster(manta_session *s, const seat_feed *feed, const ps_options *o, ps **out)
+{
+    ps *p;
+    manta_status st;
+
+    TRY(check(s, s->servers, s->ps_workers));
+    p = make(s, o);
+    p->cluster = true;
+    plan_of_cluster(s, feed, &p->plan);
+    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
+    if ((st = chan_end_new(&(chan_options){.node = "coordinator", .job = p->plan.job, .plain = p->plan.plain},
+                           &p->plan.key, &p->end)))
+        goto out;
+    if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
+    for (int i = 0; i < s->servers && !st; i++) st = furnish_surely(p, i);
+    if (st) goto out;
+    *out = p;
+    p = NULL;
+out:
+    ps_close(p);
+    return st;
+}
+
+/* ---- the end ---- */
+
 static void say_end(ps_link *l)
 {
     /* Whoever does not hear it is killed below. */
     if (l->c && !chan_unsent(l->c) && ps_link_send(l, PS_END, 0, 0, 0)) return;
-    if (l->c) (void)chan_work(l->c);
+    for (int64_t deadline = clock_deadline(LEAVE_MS); l->c && chan_unsent(l->c);) {
+        chan_item item = {.c = l->c};
+        if (chan_wait(&item, 1, NULL, 0, deadline)) return;
+    }
 }
 
 /* Waits for a process to end, until the deadline; then it is ended. */

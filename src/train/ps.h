@@ -34,12 +34,15 @@ typedef struct ps_plan {
     char server[PS_SERVERS][TCP_TEXT];
     cluster_key key;
     char job[FRAME_NAME];
+    bool plain; /* weights and gradients go unencrypted */
+    int64_t timeout_ms; /* for those that have not come; negative: none */
     pid_t parent; /* roles end when it is gone; 0: they do not ask */
 } ps_plan;
 
 /* ---- roles: until the coordinator says that it is over ---- */
 
-/* `listener` is a socket that listens at the server's place; it stays open. */
+/* `listener` is a socket that listens at the server's place and stays open; -1:
+ * it is made here. */
 manta_status ps_serve(const ps_plan *p, int server, int listener) MANTA_MUST_USE;
 manta_status ps_work(const ps_plan *p, int worker) MANTA_MUST_USE;
 
@@ -65,7 +68,14 @@ typedef struct ps_options {
  * until the servers have it. The feed is borrowed. */
 manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
                      ps **out) MANTA_MUST_USE;
+/* The same when servers and workers are the processes that TF_CONFIG names, which
+ * come by themselves and, when lost, come back. */
+manta_status ps_open_cluster(manta_session *s, const seat_feed *feed, const ps_options *o,
+                             ps **out) MANTA_MUST_USE;
 void ps_close(ps *p); /* ends them; accepts NULL */
+
+/* A server or worker that TF_CONFIG names: until the chief says that it is over. */
+manta_status ps_join(manta_session *s, const seat_feed *feed) MANTA_MUST_USE;
 
 /* Begins steps `from` to `steps` of an epoch. */
 manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps) MANTA_MUST_USE;

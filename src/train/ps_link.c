@@ -1,12 +1,23 @@
 /* ps_link.c - one conversation of the parameter servers. */
 #include "train/ps_link.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 
 enum { LOOK_UP_MS = 500 };
+
+manta_status ps_listen(const chan_end *e, const char *address, int *out)
+{
+    const char *held = getenv("MANTA_LISTEN_FD");
+    tcp_place at;
+
+    *out = -1;
+    TRY(tcp_resolve(address, &at));
+    return held ? chan_inherit(e, &at, held, out) : chan_listen(e, &at, out);
+}
 
 manta_status ps_link_open(ps_link *l, chan *c, size_t room)
 {

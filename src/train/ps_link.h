@@ -31,6 +31,10 @@ typedef struct ps_link {
     int number; /* the user's: which worker it is; -1: not known */
 } ps_link;
 
+/* Listens at a place of the plan, or with the socket that a launcher holds for us
+ * (MANTA_LISTEN_FD). */
+manta_status ps_listen(const chan_end *e, const char *address, int *out) MANTA_MUST_USE;
+
 /* Takes over the channel. `room`: of the longest message. MANTA_ENOMEM, and then
  * the channel is closed. */
 manta_status ps_link_open(ps_link *l, chan *c, size_t room) MANTA_MUST_USE;

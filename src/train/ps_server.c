@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/sys.h"
 #include "train/ps.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
@@ -176,8 +177,10 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     for (int i = 0; i < RECENT; i++) v->recent[i] = -1;
     snprintf(node, sizeof node, "ps/%d", number);
     if ((st = session_local(p->s))) goto out;
-    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = true}, &p->key, &v->end);
+    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = p->plain}, &p->key, &v->end);
+    if (!st && listener < 0) st = ps_listen(v->end, p->server[number], &v->listener);
     if (!st) st = serve(v);
+    if (listener < 0 && v->listener >= 0) os->close(v->listener);
 out:
     for (int i = 0; i < LINKS; i++) ps_link_close(&v->link[i]);
     chan_end_free(v->end);

@@ -193,6 +193,20 @@ static manta_status run(worker *w, int number)
     return MANTA_OK;
 }
 
+/* The order of starting does not matter: it may not be there yet. */
+static manta_status find_boss(worker *w, size_t room)
+{
+    int64_t deadline = w->plan->timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(w->plan->timeout_ms);
+
+    for (;;) {
+        manta_status st = connect_to(w, w->plan->coordinator, "coordinator", room, &w->boss);
+        if (!st || is_alone(w) || clock_now_ns() > deadline) return st;
+        ps_link_close(&w->boss);
+        st = chan_wait(NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+    }
+}
+
 static manta_status prepare(worker *w)
 {
     const ps_plan *p = w->plan;
@@ -213,9 +227,9 @@ manta_status ps_work(const ps_plan *p, int number)
 
     *w = (worker){.plan = p, .s = p->s};
     snprintf(node, sizeof node, "worker/%d", number);
-    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = true}, &p->key, &w->end);
+    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = p->plain}, &p->key, &w->end);
     if (!st) st = prepare(w);
-    if (!st) st = connect_to(w, p->coordinator, "coordinator", room, &w->boss);
+    if (!st) st = find_boss(w, room);
     if (!st) st = run(w, number);
     manta_loader_close(w->loader);
     for (int i = 0; i < p->servers; i++) ps_link_close(&w->server[i]);

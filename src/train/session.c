@@ -45,6 +45,24 @@ static manta_status make_memory(manta_session *s)
     return mem_try_array(1, s->l.state_size, "the state of the model", &s->state);
 }
 
+/* The cluster has parameter servers: each process has its role. */
+static manta_status divide_served(manta_session *s, const manta_session_options *o)
+{
+    s->ps_cluster = o->cluster;
+    s->servers = o->cluster->config.n[TF_PS];
+    s->ps_workers = o->cluster->config.n[TF_WORKER];
+    s->staleness = o->staleness > 0 ? o->staleness - 1 : -1;
+    s->ranks = s->shards = 1;
+    s->threads = o->threads > 0 ? o->threads : cpu_cores();
+    s->debug = o->debug;
+    s->statistics = o->statistics;
+    if (o->workers > 1 || o->shards > 1 || o->servers > 1) {
+        return manta_fail(MANTA_EINVAL,
+                          "TF_CONFIG says who the servers and workers are: leave their number out");
+    }
+    return MANTA_OK;
+}
+
 /* How the work is divided: workers, threads of each, shards. */
 static manta_status divide(manta_session *s, const manta_compile *c, const manta_session_options *o)
 {
@@ -53,6 +71,7 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     s->workers = o->workers > 1 && c->n_losses ? o->workers : 1;
     s->min_workers = o->min_workers > 0 && s->workers > 1 ? o->min_workers : s->workers;
     s->wanted_workers = s->workers;
+    if (o->cluster && o->cluster->config.n[TF_PS] && c->n_losses) return divide_served(s, o);
     s->cluster = c->n_losses && manta_cluster_rank(o->cluster) >= 0 ? o->cluster : NULL;
     s->ranks = s->cluster ? manta_cluster_size(s->cluster) : 1;
     s->shards = o->shards > 0 ? o->shards : s->workers * s->ranks;

@@ -54,6 +54,7 @@ struct manta_session {
     manta_statistics statistics;
     int workers; /* processes that compute fit() and evaluate(), at most; 1: this one */
     int servers; /* parameter servers; 0: training is synchronous */
+    manta_cluster *ps_cluster; /* whose processes are servers and workers; NULL: forked ones */
     int ps_workers; /* processes that compute for them, instead of `workers` */
     int64_t staleness; /* see ps_tickets.h */
     int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */

@@ -281,3 +281,43 @@ def test_two_hosts(manta, tmp_path, environment):
         pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+
+
+# ---- parameter servers ----
+
+SERVED = [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]
+
+
+def test_parameter_servers(manta, cluster, tmp_path):
+    """Without staleness the steps come one after the other, whoever does them: the bytes of one process."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--seed", 7, "--epochs", 2, "--json")
+    one = manta(*args, "--save", "one.npz")
+    c = cluster(5, SERVED)
+    for rank in (1, 3, 0, 4, 2):
+        c.start(rank, *args, "--strategy", "parameter-server", "--staleness", 0, "--save", "served.npz")
+    done = c.wait()
+    assert epochs_of(done[0][0]) == epochs_of(one.events)
+    assert [events[-1]["path"] for events, _ in done] == ["served.npz", None, None, None, None]
+    assert (tmp_path / "served.npz").read_bytes() == (tmp_path / "one.npz").read_bytes()
+
+
+@pytest.mark.parametrize("victim", [1, 2])
+def test_a_lost_worker_or_server_comes_back(cluster, tmp_path, victim):
+    """There is one of each, so that the training cannot end without it."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 40, "--json")
+    c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
+    for rank in range(3):
+        c.start(rank, *args)
+    assert c.read_event(0, "epoch")
+    c.kill(victim)
+    c.start(victim, *args)
+    events = c.wait()[0][0]
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == list(range(1, 41))
+    assert all(e["steps"] == 3 for e in events if e["event"] == "epoch")
+
+
+def test_parameter_servers_need_a_chief(cluster, tmp_path):
+    c = cluster(2, [("worker", 0), ("ps", 0)])
+    c.start(0, "train", "mlp", "--data", digits(tmp_path))
+    c.start(1, "train", "mlp", "--data", digits(tmp_path))
+    assert all("no chief" in err for _, err in c.wait(status=1))
