@@ -166,6 +166,8 @@ static bool read_stream(output *o, source *s, int stream)
         s->taken[stream] = UINT64_MAX / 2; /* past every mark */
         return false;
     }
+    /* Marks that both streams have passed are the worker's to write over. */
+    if (s->mark[stream] < s->marks) s->mark[stream] = s->marks;
     for (size_t done = 0; done < (size_t)n;) {
         char label[DIARY_NAME];
         size_t part =

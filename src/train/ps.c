@@ -404,7 +404,7 @@ static manta_status say_rate(ps *p)
 {
     double rate = layout_run(&p->s->l, p->s->state)->learning_rate;
 
-    if (!memcmp(&rate, &p->rate, sizeof rate)) return MANTA_OK;
+    if (!(rate < p->rate || rate > p->rate)) return MANTA_OK;
     for (int i = 0; i < p->plan.servers; i++) {
         memcpy(p->to[i].out, &rate, sizeof rate);
         if (ps_link_send(&p->to[i], PS_RATE, 0, 0, sizeof rate)) TRY(furnish_surely(p, i));
