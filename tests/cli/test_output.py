@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from conftest import PROGRAM
+from conftest import PROGRAM, heed_signals
 from samples import digits
 
 ESCAPES = re.compile(r"\033\[[0-9;]*[A-Za-z]")
@@ -24,6 +24,7 @@ def run_in_terminal(args, cwd, env, columns=100, interrupt_on=None):
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
 
     def take_terminal():
+        heed_signals()
         fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen([str(PROGRAM), *map(str, args)], cwd=cwd, env={**env, "TERM": "xterm"},
