@@ -96,14 +96,15 @@ static size_t name_before_equals(const char *text)
     return text[n] == '=' ? n : 0;
 }
 
-/* Up to a comma behind which the next NAME= stands: a dataset's own text may have commas too. */
+/* Up to a comma behind which the next NAME= stands: a dataset's own text may have
+ * commas too. What has no name is one dataset, with all that follows. */
 static given next_given(const char **rest)
 {
     const char *p = *rest;
     size_t name = name_before_equals(p);
     given g = {.name = name ? p : NULL, .name_n = name, .text = name ? p + name + 1 : p};
 
-    for (p = g.text; *p && !(*p == ',' && name_before_equals(p + 1)); p++) {}
+    for (p = g.text; *p && !(name && *p == ',' && name_before_equals(p + 1)); p++) {}
     g.n = (size_t)(p - g.text);
     *rest = *p ? p + 1 : p;
     return g;

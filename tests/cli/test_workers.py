@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import PROGRAM
+from conftest import PROGRAM, heed_signals
 from samples import digits
 
 TRAIN = ("--global-batch", 32, "--shards", 4, "--seed", 7, "--json")
@@ -158,7 +158,7 @@ def test_people_read_of_a_recovery(tmp_path, environment):
     data = digits(tmp_path)
     with subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", data, "--workers", "2", "--epochs", "1000000"],
                           cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, start_new_session=True) as p:
+                          stderr=subprocess.PIPE, start_new_session=True, preexec_fn=heed_signals) as p:
         assert "2 workers of" in p.stdout.readline()
         assert p.stdout.readline().startswith("Epoch 1/")
         children = pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()
