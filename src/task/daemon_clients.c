@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -180,13 +181,17 @@ void daemon_message(node *d, client *c, wire *w)
     }
 }
 
-/* Reads all that a client has sent. */
+/* Reads what has come so far, and no more: one that asks again as soon as it is
+ * answered would keep the daemon for itself. */
 static void drain(node *d, client *c)
 {
-    size_t n;
-    int fds[SOCKET_MAX_FDS], n_fds;
-    while (c->fd >= 0) {
+    size_t n, left = SIZE_MAX;
+    int fds[SOCKET_MAX_FDS], n_fds, queued;
+    if (c->fd >= 0 && !ioctl(c->fd, FIONREAD, &queued) && queued >= 0) left = (size_t)queued;
+    while (c->fd >= 0 && left > 0) {
         manta_status st = socket_recv(c->fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
+        if (st == MANTA_ECORRUPT) n = SOCKET_MAX_MESSAGE; /* and longer */
+        left -= n < left ? n : left;
         if (st == MANTA_ECORRUPT) continue;
         if (st) return; /* nothing more, or closed: then its pidfd speaks */
         socket_close_all(fds, n_fds); /* no client has a descriptor to give */

@@ -123,7 +123,7 @@ def test_same_bytes_as_one_process(manta, cluster, tmp_path, model, n, shards):
 
 def test_lost_processes_come_back(manta, cluster, tmp_path):
     data = digits(tmp_path, n=64)
-    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 60, "--steps-per-epoch", 10,
+    args = ("train", "mlp", "--data", data, "--validation", data, "--epochs", 200, "--steps-per-epoch", 10,
             "--shards", 4, "--optimizer", "adam", *TRAIN)
     one = manta(*args, "--save", "one.npz")
     c = cluster(2)
