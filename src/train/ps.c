@@ -582,6 +582,27 @@ manta_status ps_join(manta_session *s, const seat_feed *feed)
     return st;
 }
 
+/* Waits until every worker has come once: one that came when all is over would
+ * wait for nobody. */
+static manta_status await_workers(ps *p)
+{
+    int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
+    bool came[PS_WORKERS] = {false}, said = false;
+
+    for (;;) {
+        int missing = -1;
+        for (int w = 0; w < p->plan.workers; w++) {
+            came[w] |= p->of[w] >= 0;
+            if (!came[w] && missing < 0) missing = w;
+        }
+        if (missing < 0) return MANTA_OK;
+        if (clock_now_ns() > deadline) return manta_fail(MANTA_ETIMEDOUT, "worker %d has not come", missing);
+        if (!said) log_info("waiting for workers", LOG_INT("missing", missing));
+        said = true;
+        TRY(attend(p));
+    }
+}
+
 manta_status ps_open_cluster(manta_session *s, const seat_feed *feed, const ps_options *o, ps **out)
 {
     ps *p;
@@ -597,6 +618,7 @@ manta_status ps_open_cluster(manta_session *s, const seat_feed *feed, const ps_o
         goto out;
     if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
     for (int i = 0; i < s->servers && !st; i++) st = furnish_surely(p, i);
+    if (!st) st = await_workers(p);
     if (st) goto out;
     *out = p;
     p = NULL;
