@@ -203,6 +203,7 @@ void daemon_sweep_strangers(node *d, uint32_t job);
 /* daemon_door.c */
 void daemon_open_door(node *d); /* of a driver's own node: without one it is only not seen */
 manta_status daemon_open_main_door(node *d) MANTA_MUST_USE;
+void daemon_guest(node *d, int fd, pid_t pid); /* somebody has come in; takes fd */
 void daemon_stack_answer(node *d, wire *w);
 void daemon_remember(node *d, client *c); /* a worker that ends */
 /* A worker without a driver goes on printing; it goes to the node's log. */

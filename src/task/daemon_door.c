@@ -355,7 +355,16 @@ static void on_guest(void *ctx, int fd, bool readable, bool writable)
         if (d->guests.at[i]->fd == fd) g = d->guests.at[i];
     if (!g) return;
     if (writable) guest_flush(d, g);
-    while (readable && guest_message(d, g)) {}
+    /* No more than so many at a time: a guest that asks and asks is not alone here. */
+    for (int i = 0; i < 16 && readable && guest_message(d, g); i++) {}
+}
+
+void daemon_guest(node *d, int fd, pid_t pid)
+{
+    guest *g = mem_new(sizeof *g);
+    *g = (guest){.fd = fd, .pid = pid};
+    vec_push(&d->guests, g);
+    if (loop_watch(d->loop, fd, false, on_guest, d)) guest_end(d, g, true);
 }
 
 static void on_door(void *ctx, int fd, bool readable, bool writable)
@@ -372,10 +381,7 @@ static void on_door(void *ctx, int fd, bool readable, bool writable)
             socket_close_all(&got, 1);
             continue;
         }
-        guest *g = mem_new(sizeof *g);
-        *g = (guest){.fd = got, .pid = pid};
-        vec_push(&d->guests, g);
-        if (loop_watch(d->loop, got, false, on_guest, d)) guest_end(d, g, true);
+        daemon_guest(d, got, pid);
     }
 }
 

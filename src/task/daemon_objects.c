@@ -144,7 +144,7 @@ static void do_leave(node *d, const directory_action *a)
     }
     object *o = object_of(d, a->object);
     bool counted = o && o->v.place.segment == a->place.segment && o->v.place.at == a->place.at;
-    if (counted) o->v.place = (store_place){0};
+    if (counted) o->v = (value){0}; /* also when a client says twice that it is there */
     if (counted && g && --(*g)->objects == 0 && !(*g)->writer) daemon_drop_segment(d, a->place.segment);
 }
 

@@ -1,8 +1,10 @@
 /* daemon_fuzz.c - what clients say to the daemon: every message, in any order,
- * by three clients that may die. An input is a row of letters: whose (one byte;
- * from 240 on: that client dies, or the daemon makes its pass), how long (two
- * bytes), and the message. */
+ * by three clients that may die, and by a guest at the door, who comes again when
+ * it was sent away. An input is a row of letters: whose (one byte; 200 to 239:
+ * the guest's; from 240 on: a client dies, or the daemon makes its pass), how
+ * long (two bytes), and the message. */
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -20,7 +22,7 @@ static node *node_of_nobody(void)
     d->config.store_limit = 1 << 20; /* nothing is spilled */
     d->config.total.amount[0] = 2 * SCHED_UNIT;
     d->door_fd = d->self_pidfd = d->keeper_pidfd = -1;
-    d->in = mem_new(8);
+    d->in = mem_new(SOCKET_MAX_MESSAGE);
     d->sched = sched_new(d->config.total, 1);
     d->refs = refs_new();
     d->objects = directory_new();
@@ -75,6 +77,7 @@ static void node_end(node *d)
     map_u64_release(&d->clients);
     map_release(&d->names);
     vec_release(&d->pasts);
+    vec_release(&d->guests);
     buf_release(&d->out);
     mem_free(d->in);
     sched_free(d->sched);
@@ -100,6 +103,34 @@ static int kill_nobody(pid_t pid, int signal)
     (void)pid;
     (void)signal;
     return 0;
+}
+
+/* The guest's end of its connection; -1: it is not here. */
+static int guest_fd = -1;
+
+static void guest_leaves(node *d)
+{
+    if (guest_fd >= 0) close(guest_fd);
+    guest_fd = -1;
+    if (loop_run(d->loop, 0)) abort();
+}
+
+static void guest_says(node *d, const unsigned char *message, size_t n)
+{
+    static char answer[65536];
+    int pair[2];
+
+    if (guest_fd < 0) {
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair)) abort();
+        guest_fd = pair[0];
+        daemon_guest(d, pair[1], getpid());
+    }
+    if (n > 0 && send(guest_fd, message, n, MSG_NOSIGNAL) < 0) guest_leaves(d);
+    if (loop_run(d->loop, 0)) abort();
+    for (ssize_t got = 1; guest_fd >= 0 && got > 0;) {
+        got = recv(guest_fd, answer, sizeof answer, 0);
+        if (got == 0) guest_leaves(d);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -134,6 +165,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(message, data, n);
         data += n;
         size -= n;
+        if (who >= 200) {
+            guest_says(d, message, n);
+            continue;
+        }
         if (!c) continue;
         wire w = wire_of(message, n);
         daemon_message(d, c, &w);
@@ -141,6 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 1; i <= CLIENTS; i++)
         if (daemon_client(d, i)) die(d, daemon_client(d, i));
     for (int i = 0; i < 100 && daemon_settle(d); i++) {}
+    guest_leaves(d);
     node_end(d);
     fuzz_balance(live);
     return 0;
