@@ -147,6 +147,7 @@ static void every_byte_has_its_label(void **state)
         atomic_fetch_add(&p.words.busy, 1);
         if (n == 0) break;
         if (n < 0) continue;
+        if (mark < marks) mark = marks; /* those are the worker's to write over */
         for (ssize_t done = 0; done < n;) {
             char label[DIARY_NAME];
             size_t part = diary_label_at(p.reader, 0, taken[0], (size_t)(n - done), &mark, label);
