@@ -62,22 +62,22 @@ def main():
     entries = [e for e in json.loads((build / "compile_commands.json").read_text())
                if pathlib.Path(e["file"]).is_relative_to(ROOT / "src") and pathlib.Path(e["file"]).is_file()
                and (not only or e["file"] in only)]
-    todo = {}
+    changed = {}
     for e in entries:
         k = key(e, version)
         if not (cache / k).exists():
-            todo[e["file"]] = k
+            changed[e["file"]] = k
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        runs = {pool.submit(tidy, build, f): f for f in todo}
+        runs = {pool.submit(tidy, build, f): f for f in changed}
         for run in concurrent.futures.as_completed(runs):
             rc, out, err = run.result()
             if rc == 0:
-                (cache / todo[runs[run]]).touch()
+                (cache / changed[runs[run]]).touch()
                 continue
             bad += 1
             print(out if out.strip() else err, flush=True)
-    print(f"{len(entries)} files, {len(todo)} of them changed, {bad} with findings")
+    print(f"{len(entries)} files, {len(changed)} of them changed, {bad} with findings")
     return 1 if bad else 0
 
 

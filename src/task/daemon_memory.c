@@ -31,9 +31,9 @@ typedef struct copy {
 typedef VEC(copy) copies;
 
 struct copier {
-    mutex lock; /* guards todo and done */
+    mutex lock; /* guards `waiting` and `done` */
     cond more;
-    copies todo, done;
+    copies waiting, done;
     int wake_fd; /* readable when something is done */
     const char *folder;
     thread_id thread;
@@ -46,9 +46,9 @@ static void copier_main(void *arg)
     uint64_t one = 1;
     mutex_lock(&k->lock);
     for (;;) {
-        while (k->todo.n == 0) (void)cond_wait(&k->more, &k->lock, CLOCK_NEVER);
-        copy j = k->todo.at[0];
-        vec_remove(&k->todo, 0);
+        while (k->waiting.n == 0) (void)cond_wait(&k->more, &k->lock, CLOCK_NEVER);
+        copy j = k->waiting.at[0];
+        vec_remove(&k->waiting, 0);
         mutex_unlock(&k->lock);
         uint32_t crc;
         manta_status st = spill_file_copy(j.from, j.to, j.size, k->folder, &crc);
@@ -98,7 +98,7 @@ static manta_status copy_start(node *d, copy j)
     if (!k->started) TRY(thread_start(&k->thread, "manta-spill", copier_main, k));
     k->started = true;
     mutex_lock(&k->lock);
-    vec_push(&k->todo, j);
+    vec_push(&k->waiting, j);
     cond_signal(&k->more);
     mutex_unlock(&k->lock);
     return MANTA_OK;

@@ -75,10 +75,10 @@ static void thing_check(lineage *l, uint64_t object)
  * runs is the program's anyway, until it ends. */
 static void forget(lineage *l, kept *first, lineage_actions *out)
 {
-    VEC(kept *) todo = {0};
-    vec_push(&todo, first);
-    while (todo.n > 0) {
-        kept *k = vec_pop(&todo);
+    VEC(kept *) next = {0};
+    vec_push(&next, first);
+    while (next.n > 0) {
+        kept *k = vec_pop(&next);
         for (int i = 0; i < k->n; i++) {
             thing *t = map_u64_find(&l->things, k->id + (uint64_t)i);
             if (t) t->maker = NULL;
@@ -92,8 +92,8 @@ static void forget(lineage *l, kept *first, lineage_actions *out)
             thing_check(l, k->args.at[i]);
             if (maker && !maker->running && !is_of_use(l, maker)) {
                 bool known = false; /* by another of its results */
-                for (size_t j = 0; j < todo.n; j++) known = known || todo.at[j] == maker;
-                if (!known) vec_push(&todo, maker);
+                for (size_t j = 0; j < next.n; j++) known = known || next.at[j] == maker;
+                if (!known) vec_push(&next, maker);
             }
         }
         l->bytes -= k->bytes;
@@ -101,7 +101,7 @@ static void forget(lineage *l, kept *first, lineage_actions *out)
         say(out, LINEAGE_DO_FORGET, k->id, 0);
         kept_free(k);
     }
-    vec_release(&todo);
+    vec_release(&next);
 }
 
 static void forget_oldest(lineage *l, lineage_actions *out)
@@ -152,10 +152,10 @@ static void on_drop(lineage *l, uint64_t object, lineage_actions *out)
 
 static void on_need(lineage *l, uint64_t first, lineage_actions *out)
 {
-    VEC(uint64_t) todo = {0};
-    vec_push(&todo, first);
-    while (todo.n > 0) {
-        uint64_t object = vec_pop(&todo);
+    VEC(uint64_t) next = {0};
+    vec_push(&next, first);
+    while (next.n > 0) {
+        uint64_t object = vec_pop(&next);
         thing *t = map_u64_find(&l->things, object);
         kept *k = t ? t->maker : NULL;
         if (k && k->running) continue; /* it comes */
@@ -173,10 +173,10 @@ static void on_need(lineage *l, uint64_t first, lineage_actions *out)
         }
         for (size_t i = 0; i < k->args.n; i++) {
             const thing *a = map_u64_find(&l->things, k->args.at[i]);
-            if (!a || !a->held) vec_push(&todo, k->args.at[i]);
+            if (!a || !a->held) vec_push(&next, k->args.at[i]);
         }
     }
-    vec_release(&todo);
+    vec_release(&next);
 }
 
 /* While a call runs its results and arguments are held, as those of any call;
