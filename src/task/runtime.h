@@ -264,6 +264,17 @@ manta_status rt_request(uint64_t request, reply *r);
 bool peer_send(peer *p, const buf *b); /* false: no room */
 void peer_answer(peer *p, const buf *b); /* queued when there is no room */
 peer *find_peer(uint32_t id);
+void rt_take_peer(wire *w, int *fds, int n_fds); /* the daemon's word of a new one */
+void rt_peer_end(peer *p); /* it is dead */
+void rt_let_segment_go(void *ctx, uint64_t id, uint32_t n); /* this process needs it no more; n times it was told of it */
+reply *rt_find_reply(uint64_t request); /* that somebody waits for; NULL: nobody does */
+
+/* task.c */
+/* A reference that only carries this thread's last error. */
+manta_ref object_failed(manta_failure_kind kind, manta_status st);
+/* Waits for an object and, with `map`, makes its bytes readable; with the lock
+ * held. *out is pinned until object_unpin(). */
+manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **out) MANTA_MUST_USE;
 
 /* objects.c */
 object *object_new(uint64_t id);

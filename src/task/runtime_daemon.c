@@ -1,0 +1,247 @@
+/* runtime_daemon.c - what the daemon says to a process, message by message. */
+#include "task/runtime.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "os/socket.h"
+#include "task/cancel.h"
+#include "task/stack.h"
+
+static void on_object(wire *w, bool failed)
+{
+    uint64_t id = wire_u64(w);
+    value v;
+    manta_failure f;
+    if (failed)
+        failure_take(w, &f);
+    else
+        value_take(w, &v);
+    object *o = object_find(id);
+    if (wire_end(w, "object") || !o || o->state != OBJECT_PENDING || o->maker) return;
+    if (failed)
+        object_fail(o, &f);
+    else
+        object_set(o, &v, false);
+}
+
+static void on_info(wire *w)
+{
+    reply *r = rt_find_reply(wire_u64(w));
+    manta_node_info x = {0};
+    sched_shape s[2];
+    x.daemon_pid = (int)wire_u32(w);
+    x.keeper_pid = (int)wire_u32(w);
+    x.zygote_pid = (int)wire_u32(w);
+    const void *p = wire_take(w, sizeof s);
+    if (p) memcpy(s, p, sizeof s);
+    x.workers = (int)wire_u32(w);
+    x.actors = (int)wire_u32(w);
+    x.leases = (int)wire_u32(w);
+    x.objects = wire_u64(w);
+    x.store_limit = wire_u64(w);
+    x.store_used = wire_u64(w);
+    x.spill_used = wire_u64(w);
+    x.spill_written = wire_u64(w);
+    x.spill_read = wire_u64(w);
+    uint32_t n = wire_u32(w);
+    for (uint32_t i = 0; i < n && !w->broken; i++) {
+        int pid = (int)wire_u32(w);
+        if (x.n_worker_pids < 64) x.worker_pids[x.n_worker_pids++] = pid;
+    }
+    if (!r || wire_end(w, "info")) return;
+    info_amounts(&s[0], &s[1], &x);
+    r->info = x;
+    r->done = true;
+}
+
+/* The answer to a request for a segment or an actor. */
+static void on_reply(wire *w, int *fds, int n_fds)
+{
+    reply *r = rt_find_reply(wire_u64(w));
+    manta_status st = (manta_status)wire_u32(w);
+    uint64_t id = wire_u64(w);
+    char text[256];
+    wire_text(w, text, sizeof text);
+    if (!r || wire_end(w, "answer")) {
+        socket_close_all(fds, n_fds);
+        return;
+    }
+    r->status = st;
+    r->id = id;
+    r->fd = n_fds > 0 ? fds[0] : -1;
+    memcpy(r->text, text, sizeof text);
+    r->done = true;
+}
+
+static void on_construct(wire *w)
+{
+    size_t n;
+    uint64_t actor = wire_u64(w);
+    uint32_t concurrency = wire_u32(w);
+    const void *bytes = wire_bytes(w, &n);
+    incoming *c = bytes && !wire_end(w, "constructor") ? incoming_of(NULL, bytes, n) : NULL;
+    if (!c) return;
+    c->actor = actor;
+    c->concurrency = concurrency < 1000 ? (int)concurrency : 1000;
+    list_push(&rt->calls, &c->link);
+}
+
+static incoming *find_incoming(list *in, uint64_t task)
+{
+    for (list *l = in->next; l != in; l = l->next)
+        if (LIST_ITEM(l, incoming, link)->task == task && LIST_ITEM(l, incoming, link)->from)
+            return LIST_ITEM(l, incoming, link);
+    return NULL;
+}
+
+static void on_cancel(wire *w)
+{
+    uint64_t task = wire_u64(w);
+    unsigned how = wire_u32(w);
+    if (wire_end(w, "cancel")) return;
+    rt_pump(); /* the call was sent before the cancel, by another way */
+    incoming *queued = find_incoming(&rt->calls, task), *running = find_incoming(&rt->running, task);
+    cancel_heard h = cancel_told(queued != NULL, running != NULL, how);
+    if (h.close) atomic_store(&running->ends, true);
+    if (h.mark) atomic_store(&running->cancelled, true);
+    if (h.spread) calls_cancel_of(task);
+    if (!h.answer) return;
+    manta_failure f = failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
+                                   "the call was cancelled before it began");
+    buf *b = proto_begin(&rt->out, PROTO_FAILED);
+    wire_put_u64(b, task);
+    wire_put_u64(b, 0);
+    failure_put(b, &f);
+    peer_answer(queued->from, b);
+    incoming_free(queued);
+}
+
+/* A worker was forked, and this process shows what it prints. */
+static void on_output(wire *w, const int *fds, int n_fds)
+{
+    uint32_t id = wire_u32(w);
+    int pid = (int)wire_u32(w);
+    if (wire_end(w, "output") || n_fds != 4) {
+        socket_close_all(fds, n_fds);
+        return;
+    }
+    if (!output_add(&rt->output, pid, fds)) return;
+    /* Nobody would read its pipes, and it would wait in a write() for ever. */
+    log_error("a worker's output cannot be read", LOG_INT("pid", pid), LOG_STR("why", manta_error_text()));
+    proto_begin(&rt->out, PROTO_CANCEL);
+    wire_put_u32(&rt->out, id);
+    wire_put_u64(&rt->out, 0);
+    wire_put_u32(&rt->out, 1);
+    rt_tell();
+}
+
+static void on_stack_ask(wire *w)
+{
+    uint64_t request = wire_u64(w);
+    buf text = {0};
+    if (wire_end(w, "stack") || !rt->is_worker) return;
+    if (stack_take(rt->first_thread, &text)) buf_printf(&text, "%s\n", manta_error_text());
+    proto_begin(&rt->out, PROTO_STACK_IS);
+    wire_put_u64(&rt->out, request);
+    wire_put_bytes(&rt->out, text.at, text.n);
+    rt_tell();
+    buf_release(&text);
+}
+
+void rt_daemon_message(wire *w, int *fds, int n_fds)
+{
+    proto_kind kind = proto_kind_of(w);
+    bool takes_fds = kind == PROTO_PEER || kind == PROTO_SEGMENT || kind == PROTO_OUTPUT;
+    if (!takes_fds) socket_close_all(fds, n_fds);
+    switch (kind) {
+    case PROTO_PEER: rt_take_peer(w, fds, n_fds); break;
+    case PROTO_SEGMENT:
+    case PROTO_FOUND: on_reply(w, fds, takes_fds ? n_fds : 0); break;
+    case PROTO_GRANT: {
+        peer *p = find_peer(wire_u32(w));
+        sched_shape s;
+        const void *bytes = wire_take(w, sizeof s);
+        if (!bytes) break;
+        memcpy(&s, bytes, sizeof s);
+        calls_grant(p, &s);
+        break;
+    }
+    case PROTO_RECLAIM: {
+        peer *p = find_peer(wire_u32(w));
+        if (p) calls_reclaim(p);
+        break;
+    }
+    case PROTO_GONE: {
+        peer *p = find_peer(wire_u32(w));
+        int status = (int)wire_u32(w);
+        proto_memory memory = {.why = wire_u32(w)};
+        memory.used = wire_u64(w);
+        memory.limit = wire_u64(w);
+        if (wire_end(w, "end") || !p) break;
+        p->status = status;
+        p->memory = memory;
+        rt_peer_end(p);
+        break;
+    }
+    case PROTO_SEGMENT_GONE: store_forget(rt->store, wire_u64(w)); break;
+    case PROTO_REBUILD: {
+        char why[256];
+        uint64_t id = wire_u64(w);
+        wire_text(w, why, sizeof why);
+        if (!wire_end(w, "object")) rebuild_object(id, why);
+        break;
+    }
+    case PROTO_SEGMENT_ASK: {
+        uint64_t id = wire_u64(w);
+        if (!wire_end(w, "segment")) rt_let_segment_go(NULL, id, store_ask(rt->store, id));
+        break;
+    }
+    case PROTO_FREE: {
+        uint64_t id = wire_u64(w);
+        store_place *at = map_u64_find(&rt->given, id);
+        if (!at) break;
+        store_place place = *at;
+        map_u64_remove(&rt->given, id);
+        store_give(rt->store, place);
+        break;
+    }
+    case PROTO_OBJECT: on_object(w, false); break;
+    case PROTO_OBJECT_FAILED: on_object(w, true); break;
+    case PROTO_CONSTRUCT: on_construct(w); break;
+    case PROTO_ACTOR_AT: {
+        uint64_t id = wire_u64(w);
+        uint32_t client = wire_u32(w);
+        int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
+        bool fail_away = wire_u32(w) & PROTO_ACTOR_AWAY;
+        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, fail_away);
+        break;
+    }
+    case PROTO_ACTOR_DEAD: {
+        manta_failure f;
+        uint64_t id = wire_u64(w);
+        failure_take(w, &f);
+        if (!wire_end(w, "actor")) actor_died(id, &f);
+        break;
+    }
+    case PROTO_CANCEL_TASK: on_cancel(w); break;
+    case PROTO_OUTPUT: on_output(w, fds, n_fds); break;
+    case PROTO_STACK_ASK: on_stack_ask(w); break;
+    case PROTO_EXIT: rt->exiting = true; break;
+    case PROTO_INFO_IS: on_info(w); break;
+    case PROTO_ANSWER: {
+        reply *r = rt_find_reply(wire_u64(w));
+        if (!r) break;
+        buf_add(&r->bytes, w->at, (size_t)(w->end - w->at));
+        r->done = true;
+        break;
+    }
+    case PROTO_GROUP_GONE: {
+        uint64_t id = wire_u64(w);
+        if (!wire_end(w, "group")) group_gone(id);
+        break;
+    }
+    default: log_error("the daemon said something unknown", LOG_INT("kind", kind)); break;
+    }
+}

@@ -1,0 +1,307 @@
+/* task_actors.c - the public calls about actors: start, call, find, end. */
+#include <manta/task.h>
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "task/runtime.h"
+
+/* The constructor's call as bytes, its arguments resolved as far as they are
+ * there; what it refers to goes to *inner. *done arguments are held once more. */
+static manta_status encode_constructor(const char *name, uint64_t id, int n, const manta_arg *args, buf *b,
+                                       manta_ref *inner, uint64_t *n_inner, int *done)
+{
+    proto_begin(b, PROTO_CALL);
+    wire_put_u64(b, 0);
+    wire_put_u64(b, id);
+    wire_put_u32(b, 0);
+    wire_put_u32(b, 0);
+    wire_put_text(b, name);
+    wire_put_text(b, "");
+    wire_put_u32(b, (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        object *o = NULL;
+        value v;
+        if (args[i].kind == MANTA_KIND_REF) {
+            manta_status st = object_await((manta_ref){args[i].as.id}, 0, false, &o);
+            if (st == MANTA_ETIMEDOUT) { /* not there yet: the constructor's process waits for it */
+                o = object_find(args[i].as.id);
+                o->pins++;
+                st = MANTA_OK;
+            }
+            if (st) return st;
+        } else {
+            TRY(value_of(&args[i], &v));
+            TRY(object_make(&args[i], &v, &o));
+            o->pins++;
+        }
+        if (o->state == OBJECT_PENDING) {
+            object_export(o);
+            inner[(*n_inner)++].id = o->id;
+        } else if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS) {
+            object_export(o);
+            inner[(*n_inner)++].id = o->id;
+        } else if (o->v.kind == MANTA_KIND_ACTOR) {
+            inner[(*n_inner)++].id = o->v.word;
+        }
+        if (o->state == OBJECT_PENDING)
+            value_put_ref(b, o->id);
+        else
+            value_put(b, &o->v);
+        if (b->n > RING_MESSAGE) {
+            object_unpin(o);
+            return manta_fail(MANTA_EINVAL, "the small arguments of %s are too many", name);
+        }
+        o->refs++; /* until the daemon has been told that the actor contains it */
+        object_unpin(o);
+        if (args[i].kind != MANTA_KIND_REF) inner[n + i].id = o->id;
+        *done = i + 1;
+    }
+    return MANTA_OK;
+}
+
+static manta_status start_actor(const char *name, const manta_task_options *o, int n, const manta_arg *args,
+                                uint64_t *out)
+{
+    sched_shape amount;
+    manta_failure_kind kind;
+    buf bytes = {0};
+    char full[PROTO_NAME] = "";
+    uint64_t n_inner = 0, id = *out;
+    manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
+    manta_status st = shape_of(o, true, &amount, &kind);
+    if (!st && strlen(name) > 63) st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    bool named = o && o->name;
+    if (!st && named) st = actor_full_name(o->name_space, o->name, full);
+    if (!st && named && rt->is_local) {
+        actor_link *taken = actor_named(full);
+        if (taken && o->get_if_exists) {
+            *out = taken->id;
+            mem_free(inner);
+            return MANTA_OK;
+        }
+        if (taken) st = manta_fail(MANTA_EEXIST, "an actor is called %s already", full);
+    }
+    int done = 0;
+    if (!st) st = encode_constructor(name, id, n, args, &bytes, inner, &n_inner, &done);
+    if (!st && rt->is_local) {
+        buf answer = {0};
+        incoming *in = incoming_of(NULL, bytes.at, bytes.n);
+        exec_run(in, &answer);
+        incoming_free(in);
+        buf_release(&answer);
+    } else if (!st) {
+        reply r;
+        uint64_t request = rt_request_begin(PROTO_ACTOR_NEW);
+        if (!named) memset(rt->out.at + 8, 0, 8); /* no answer is awaited */
+        wire_put_u64(&rt->out, id);
+        wire_put_u32(&rt->out, (o && o->detached ? PROTO_ACTOR_DETACHED : 0u) |
+                                   (o && o->get_if_exists ? PROTO_ACTOR_GET : 0u) |
+                                   (o && o->fail_away ? PROTO_ACTOR_AWAY : 0u));
+        wire_put_u32(&rt->out, (uint32_t)(o ? o->max_restarts == MANTA_UNLIMITED ? -1 : o->max_restarts : 0));
+        wire_put_u32(&rt->out, (uint32_t)(o ? o->max_task_retries : 0));
+        wire_put_u32(&rt->out, (uint32_t)(o && o->max_concurrency > 1 ? o->max_concurrency : 1));
+        wire_put_u32(&rt->out, (uint32_t)(o && o->max_pending_calls > 0 ? o->max_pending_calls : 0));
+        buf_add(&rt->out, &amount, sizeof amount);
+        wire_put_text(&rt->out, full);
+        wire_put_bytes(&rt->out, bytes.at, bytes.n);
+        wire_put_u64(&rt->out, n_inner);
+        buf_add(&rt->out, inner, (size_t)n_inner * 8);
+        if (named) {
+            st = rt_request(request, &r);
+            if (!st) *out = r.id;
+        } else {
+            rt_tell();
+        }
+    }
+    for (int i = 0; i < done; i++) {
+        object *obj = object_find(args[i].kind == MANTA_KIND_REF ? args[i].as.id : inner[n + i].id);
+        if (obj) object_unref(obj);
+    }
+    mem_free(inner);
+    buf_release(&bytes);
+    return st;
+}
+
+manta_actor manta_actor_start(const char *constructor, const manta_task_options *options, int n_args,
+                              const manta_arg *args)
+{
+    manta_actor a = {0};
+    if (!rt) {
+        (void)rt_none();
+        return a;
+    }
+    mutex_lock(&rt->lock);
+    uint64_t id = object_id(1), made = id;
+    manta_status st =
+        rt->is_dead ? failure_raise(&rt->death) : start_actor(constructor, options, n_args, args, &made);
+    object *handle = object_find(made);
+    if (!handle) handle = object_new(made);
+    handle->refs++;
+    if (!st) handle->held++; /* the daemon counted it for us */
+    handle->exported = true;
+    handle->state = OBJECT_READY;
+    a.id = made;
+    actor_link *link = actor_find_link(made);
+    link->retries = options ? options->max_task_retries : 0;
+    link->most_pending = options ? options->max_pending_calls : 0;
+    link->fail_away = options && options->fail_away;
+    if (!st && rt->is_local && made == id) {
+        char full[PROTO_NAME];
+        link->group = options ? options->group.id : 0;
+        if (options && options->name && !actor_full_name(options->name_space, options->name, full))
+            link->name = mem_strdup(full);
+    }
+    if (st) {
+        manta_failure f = failure_here(MANTA_FAILED_ACTOR, st, constructor);
+        actor_died(made, &f);
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    return a;
+}
+
+void manta_actor_submit_with(manta_actor actor, const char *method, const manta_task_options *options,
+                             int n_args, const manta_arg *args, int results, manta_ref *out)
+{
+    for (int i = 0; i < results; i++) out[i].id = 0;
+    if (!rt) {
+        (void)rt_none();
+        return;
+    }
+    mutex_lock(&rt->lock);
+    if (!object_find(actor.id)) {
+        for (int i = 0; i < results; i++)
+            out[i] = object_failed(MANTA_FAILED_SUBMIT,
+                                   manta_fail(MANTA_EINVAL, "an actor that is none, or was released"));
+    } else {
+        call_submit(method, options, actor_find_link(actor.id), n_args, args, results, out);
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+}
+
+void manta_actor_submit(manta_actor actor, const char *method, int n_args, const manta_arg *args, int results,
+                        manta_ref *out)
+{
+    manta_actor_submit_with(actor, method, NULL, n_args, args, results, out);
+}
+
+manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
+                                      const manta_task_options *options, int n_args, const manta_arg *args)
+{
+    manta_ref r;
+    manta_actor_submit_with(actor, method, options, n_args, args, 1, &r);
+    return r;
+}
+
+manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args, const manta_arg *args)
+{
+    manta_ref r;
+    manta_actor_submit(actor, method, n_args, args, 1, &r);
+    return r;
+}
+
+manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms)
+{
+    manta_ref r = manta_actor_submit_one(actor, "manta.ready", 0, NULL);
+    manta_status st = manta_get(r, timeout_ms);
+    manta_release(r);
+    return st;
+}
+
+manta_status manta_actor_find(const char *name, manta_actor *out)
+{
+    return manta_actor_find_in(NULL, name, out);
+}
+
+manta_status manta_actor_find_in(const char *name_space, const char *name, manta_actor *out)
+{
+    reply r;
+    char full[PROTO_NAME];
+    if (!rt) return rt_none();
+    TRY(actor_full_name(name_space, name, full));
+    mutex_lock(&rt->lock);
+    if (rt->is_local) {
+        const actor_link *a = actor_named(full);
+        if (a) {
+            object_find(a->id)->refs++;
+            out->id = a->id;
+        }
+        mutex_unlock(&rt->lock);
+        return a ? MANTA_OK : manta_fail(MANTA_ENOENT, "no actor is called %s", full);
+    }
+    uint64_t request = rt_request_begin(PROTO_ACTOR_FIND);
+    wire_put_text(&rt->out, full);
+    manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    if (!st) {
+        object *handle = object_find(r.id);
+        if (!handle) handle = object_new(r.id);
+        handle->exported = true;
+        handle->state = OBJECT_READY;
+        handle->held++;
+        handle->refs++;
+        out->id = r.id;
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_actor_end(manta_actor actor)
+{
+    if (!rt) return rt_none();
+    mutex_lock(&rt->lock);
+    /* A call like others, so that it comes behind those made before. */
+    manta_ref r;
+    manta_status st = MANTA_OK;
+    if (!rt->is_local && map_u64_find(&rt->selves, actor.id)) { /* from inside */
+        proto_begin(&rt->out, PROTO_ACTOR_KILL);
+        wire_put_u64(&rt->out, actor.id);
+        wire_put_u32(&rt->out, PROTO_KILL_END);
+        rt_tell();
+    } else if (object_find(actor.id)) {
+        call_submit("manta.end", NULL, actor_find_link(actor.id), 0, NULL, 1, &r);
+        object_unref(object_find(r.id));
+    } else {
+        st = manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
+    }
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
+manta_status manta_actor_kill(manta_actor actor, bool no_restart)
+{
+    if (!rt) return rt_none();
+    mutex_lock(&rt->lock);
+    buf *b = proto_begin(&rt->out, PROTO_ACTOR_KILL);
+    wire_put_u64(b, actor.id);
+    wire_put_u32(b, no_restart ? PROTO_KILL : PROTO_KILL_RESTART);
+    rt_tell();
+    /* Calls made from now on must not reach the process that is about to die. */
+    if (object_find(actor.id)) {
+        actor_link *a = actor_find_link(actor.id);
+        manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, a->pid, "the actor was killed");
+        if (no_restart)
+            actor_died(actor.id, &f);
+        else if (a->state == ACTOR_AT)
+            a->state = ACTOR_LOST;
+    }
+    mutex_unlock(&rt->lock);
+    return MANTA_OK;
+}
+
+void manta_actor_release(manta_actor actor)
+{
+    manta_release((manta_ref){actor.id});
+}
+
+int manta_actor_pid(manta_actor actor)
+{
+    int pid = 0;
+    if (!rt) return 0;
+    mutex_lock(&rt->lock);
+    if (object_find(actor.id)) pid = actor_find_link(actor.id)->pid;
+    mutex_unlock(&rt->lock);
+    return pid;
+}

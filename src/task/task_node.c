@@ -1,0 +1,223 @@
+/* task_node.c - the public calls that begin and end a runtime, and ask about its node. */
+#include <manta/task.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "os/cpu.h"
+#include "os/socket.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "task/runtime.h"
+
+#define STOP_LIMIT_MS 1000
+#define PRESTART_MOST 4
+#define FLOOR_MOST    (256u << 20)
+
+/* ---- start and end ---- */
+
+/* Reads "name=amount,..." into the resources behind cpu and gpu. */
+static manta_status name_resources(const char *text, node_config *c)
+{
+    int n = SCHED_NAMED;
+    while (text && *text) {
+        const char *eq = strchr(text, '=');
+        char *end = NULL;
+        if (!eq || eq == text || (size_t)(eq - text) >= sizeof c->names[0])
+            return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
+        double x = strtod(eq + 1, &end);
+        if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > 1e12)
+            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
+        if (n == SCHED_RESOURCES)
+            return manta_fail(MANTA_EINVAL, "more than %d kinds of resources", SCHED_RESOURCES - SCHED_NAMED);
+        memcpy(c->names[n], text, (size_t)(eq - text));
+        c->total.amount[n++] = (int64_t)(x * SCHED_UNIT + 0.5);
+        text = *end ? end + 1 : end;
+    }
+    return MANTA_OK;
+}
+
+manta_status node_config_of(const manta_node_options *o, node_config *c)
+{
+    int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
+    *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
+    c->total.amount[0] = (int64_t)cores * SCHED_UNIT;
+    if (o && o->num_gpus > SCHED_DEVICES)
+        return manta_fail(MANTA_EINVAL, "%d gpus: at most %d", o->num_gpus, SCHED_DEVICES);
+    c->total.amount[SCHED_GPU] = (int64_t)(o && o->num_gpus > 0 ? o->num_gpus : 0) * SCHED_UNIT;
+    memcpy(c->names[0], "cpu", 4);
+    memcpy(c->names[1], "gpu", 4);
+    memcpy(c->names[2], "memory", 7);
+    c->plain_output = o && o->plain_output;
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    c->store_limit = o && o->store_memory ? o->store_memory : memory / 10 * 3;
+    const char *tmp = getenv("TMPDIR"), *folder = o && o->spill_folder ? o->spill_folder
+                                                  : tmp && *tmp        ? tmp
+                                                                       : "/var/tmp";
+    if (strlen(folder) >= sizeof c->spill_folder)
+        return manta_fail(MANTA_EINVAL, "spill_folder: a path of more than %zu bytes",
+                          sizeof c->spill_folder - 1);
+    memcpy(c->spill_folder, folder, strlen(folder));
+    rebuild_limit =
+        o && o->lineage_memory ? (size_t)o->lineage_memory : (size_t)64 << 20; /* workers are forks */
+    c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
+    c->worker_memory = o ? o->worker_memory : 0;
+    c->memory_floor = o && o->memory_floor ? o->memory_floor : memory / 100;
+    if (!(o && o->memory_floor) && c->memory_floor > FLOOR_MOST) c->memory_floor = FLOOR_MOST;
+    c->total.amount[2] = (int64_t)(o && o->memory ? o->memory : memory / 10 * 7) * SCHED_UNIT;
+    return o ? name_resources(o->resources, c) : MANTA_OK;
+}
+
+/* A program that ends without manta_shutdown() leaves nothing either way; this
+ * lets it also wait for its keeper, so that not even a zombie is left to
+ * whoever adopts it. Children forked by the program have no part in it. */
+static bool exit_is_watched;
+
+static void at_exit(void)
+{
+    if (rt && rt->owner == getpid()) manta_shutdown();
+}
+
+/* Joins the node that the options, the environment or `manta start` name, or
+ * starts one; manta/task.h has the rule. */
+static manta_status open_node(const manta_node_options *o, const node_config *c, pid_t *keeper, int *fd,
+                              int *keeper_pidfd, bool *joined)
+{
+    const char *address = o && o->address ? o->address : getenv("MANTA_ADDRESS");
+    bool own = o && (o->num_cpus > 0 || o->num_gpus > 0 || o->memory || o->resources || o->store_memory ||
+                     o->spill_folder || o->spill_limit || o->worker_memory || o->memory_floor);
+    char path[DOOR_PATH];
+    int door = -1;
+    manta_status st = MANTA_ENOENT;
+    if (address && !address[0]) address = NULL;
+    node_remember_files();
+    if (address && strcmp(address, "local") != 0) {
+        if (own)
+            return manta_fail(MANTA_EINVAL,
+                              "cores, devices, resources and memory are those of the node at %s: "
+                              "give them to manta start, or set the address to local",
+                              address);
+        TRY(strcmp(address, "auto") == 0 ? door_connect_main(path, &door)
+                                         : door_connect(address, path, &door));
+        st = MANTA_OK;
+    } else if (!address && !own) {
+        st = door_connect_main(path, &door);
+    }
+    if (st) return node_start(c, keeper, fd, keeper_pidfd);
+    TRY(node_join(c, door, keeper, keeper_pidfd));
+    *fd = door;
+    *joined = true;
+    return MANTA_OK;
+}
+
+manta_status manta_init(int *argc, char ***argv, const manta_node_options *options)
+{
+    node_config c;
+    int fd = -1, keeper_pidfd = -1;
+    pid_t keeper = 0;
+    (void)argc;
+    (void)argv;
+    if (rt) return manta_fail(MANTA_EEXIST, "manta_init() was called before");
+    TRY(node_config_of(options, &c));
+    if (options && options->name_space) {
+        char full[PROTO_NAME];
+        TRY(actor_full_name(options->name_space, "", full));
+        snprintf(rt_space, sizeof rt_space, "%s", options->name_space);
+    }
+    memcpy(c.space, rt_space, sizeof c.space);
+    if (options && options->log_level) TRY(log_level_named(options->log_level));
+    const char *address = options && options->address ? options->address : getenv("MANTA_ADDRESS");
+    if ((options && options->in_process) || (address && !strcmp(address, "in-process"))) {
+        TRY(runtime_open_local());
+        rt->total = c.total;
+        memcpy(rt->names, c.names, sizeof rt->names);
+        rt->node = 1;
+        return MANTA_OK;
+    }
+    bool joined = false;
+    TRY(open_node(options, &c, &keeper, &fd, &keeper_pidfd, &joined));
+    manta_status st = runtime_open(fd, keeper_pidfd, NULL);
+    rt->keeper = keeper;
+    rt->joined = joined;
+    rt->owner = getpid();
+    if (!exit_is_watched) exit_is_watched = atexit(at_exit) == 0;
+    if (st) {
+        manta_error e;
+        manta_error_get(&e);
+        if (joined) {
+            spawn_signal(keeper_pidfd, SIGKILL); /* its steward ends the rest */
+        } else {
+            os->kill(keeper, SIGKILL);
+            spawn_wait(keeper);
+        }
+        runtime_close();
+        return manta_error_raise(&e);
+    }
+    return MANTA_OK;
+}
+
+/* Leaves a node that goes on. Its detached actors stay, and with them the
+ * processes that could start them again; otherwise nothing of ours is left. */
+static void leave(void)
+{
+    reply r;
+    struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
+    mutex_lock(&rt->lock);
+    manta_status st = rt->is_dead ? MANTA_EDIED : rt_request(rt_request_begin(PROTO_SHUTDOWN), &r);
+    mutex_unlock(&rt->lock);
+    if (!st && r.id) return;
+    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) spawn_signal(p.fd, SIGKILL); /* its steward ends the rest */
+}
+
+void manta_shutdown(void)
+{
+    if (!rt || rt->is_worker) return;
+    if (rt->joined) {
+        leave();
+    } else if (!rt->is_local) {
+        mutex_lock(&rt->lock);
+        (void)rt_request_begin(PROTO_SHUTDOWN);
+        rt_tell();
+        struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
+        pid_t keeper = rt->keeper, daemon = rt->daemon;
+        mutex_unlock(&rt->lock);
+        /* A daemon that does not end (it may be stopped) is killed, which its
+         * keeper answers by ending all the rest. */
+        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
+        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) spawn_signal(p.fd, SIGKILL);
+        spawn_wait(keeper);
+    }
+    runtime_close();
+}
+
+bool manta_is_initialized(void)
+{
+    return rt != NULL;
+}
+
+/* ---- the node ---- */
+
+manta_status manta_node_get(manta_node_info *out)
+{
+    reply r;
+    if (!rt) return rt_none();
+    *out = (manta_node_info){0};
+    if (rt->is_local) {
+        info_amounts(&rt->total, &rt->total, out);
+        out->tasks_done = rt->done;
+        return MANTA_OK;
+    }
+    mutex_lock(&rt->lock);
+    uint64_t request = rt_request_begin(PROTO_INFO);
+    manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    if (!st) {
+        *out = r.info;
+        out->tasks_done = rt->done;
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
