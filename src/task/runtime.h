@@ -266,7 +266,8 @@ void peer_answer(peer *p, const buf *b); /* queued when there is no room */
 peer *find_peer(uint32_t id);
 void rt_take_peer(wire *w, int *fds, int n_fds); /* the daemon's word of a new one */
 void rt_peer_end(peer *p); /* it is dead */
-void rt_let_segment_go(void *ctx, uint64_t id, uint32_t n); /* this process needs it no more; n times it was told of it */
+void rt_let_segment_go(void *ctx, uint64_t id,
+                       uint32_t n); /* this process needs it no more; n times it was told of it */
 reply *rt_find_reply(uint64_t request); /* that somebody waits for; NULL: nobody does */
 
 /* task.c */
