@@ -46,6 +46,7 @@ class Stage:
         self.options = options
         self.passed = self.failed = self.skipped = 0
         self.notes = []
+        self.evidence = []      # what failing tests printed
         self.lock = threading.Lock()
         LOGS.mkdir(parents=True, exist_ok=True)
         self.path = LOGS / f"{name}.log"
@@ -97,7 +98,7 @@ def cmocka_counts(output):
 
 
 def junit_counts(path):
-    """Tally and names of failures of a ctest run from its JUnit file.
+    """Tally of a ctest run from its JUnit file, and name and output of each failure.
 
     A program that ended badly counts at least one failure even when cmocka
     had nothing to say (a crash, a time-out, a sanitizer's report), and so
@@ -116,7 +117,7 @@ def junit_counts(path):
             p = p or len(re.findall(r"\[ *OK *\] ", output))
             f = f or 1
         if f:
-            bad.append(case.get("name"))
+            bad.append((case.get("name"), output))
         passed, failed, skipped = passed + p, failed + f, skipped + s
     return passed, failed, skipped, bad
 
@@ -180,7 +181,9 @@ def ctest(stage, folder, *options, env=None, wrap=()):
         return
     passed, failed, skipped, bad = junit_counts(report)
     stage.add(passed, failed or (1 if rc else 0), skipped)
-    stage.notes += [f"failed: {name}" for name in bad]
+    for name, output in bad:
+        stage.notes.append(f"failed: {name}")
+        stage.evidence.append(output)
 
 
 def stage_gcc(stage):
@@ -281,8 +284,12 @@ def stage_onednn(stage):
 FUZZ_SECONDS = 2
 
 
-def fuzz_one(stage, folder, program, seconds, log):
-    """Replays a target's corpus, then fuzzes it from there; two tests."""
+def fuzz_one(stage, folder, program, log):
+    """Replays a target's corpus, then fuzzes it from there; two tests.
+
+    Without --fuzz the seed is fixed: a commit is judged by what it changed, not by that day's luck."""
+    seconds = stage.options.fuzz or FUZZ_SECONDS
+    seed = 0 if stage.options.fuzz else 1       # 0: a new one each time
     name = program.name[len("fuzz_"):]
     corpus = ROOT / "tests" / "fuzz" / "corpus" / name
     grown = folder / "corpus" / name            # what this machine found in earlier runs
@@ -294,21 +301,19 @@ def fuzz_one(stage, folder, program, seconds, log):
     # A daemon that gives out numbers twice makes its process lose objects; that is memory of a broken node.
     leaks = 0 if name == "runtime" else 1
     env = {"ASAN_OPTIONS": f"detect_leaks={leaks}:allocator_may_return_null=1",
-              "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
     saved = sorted(p for p in corpus.rglob("*") if p.is_file()) if corpus.is_dir() else []
+    replayed = bool(saved) and stage.run(program, *common, *saved, env=env, output=log) == 0
     if not saved:
         stage.notes.append(f"{name}: tests/fuzz/corpus/{name} holds nothing to replay")
-        stage.add(failed=1)
-    else:
-        ok = stage.run(program, *common, *saved, env=env, output=log) == 0
-        stage.add(passed=ok, failed=not ok)
-        if not ok:
-            stage.notes.append(f"{name}: a saved input fails")
-    ok = stage.run(program, *common, f"-max_total_time={seconds}", "-max_len=65536", grown,
-                   *([corpus] if saved else []), env=env, output=log, timeout_s=seconds + 120) == 0
-    stage.add(passed=ok, failed=not ok)
-    if not ok:
+    elif not replayed:
+        stage.notes.append(f"{name}: a saved input fails")
+    fuzzed = stage.run(program, *common, f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=65536", grown,
+                       *([corpus] if saved else []), env=env, output=log, timeout_s=seconds + 120) == 0
+    if not fuzzed:
         stage.notes.append(f"{name}: an input that fails is in {crashes.relative_to(ROOT)}")
+    stage.add(passed=replayed + fuzzed, failed=2 - replayed - fuzzed)
+    return replayed and fuzzed
 
 
 def stage_fuzz(stage):
@@ -324,7 +329,9 @@ def stage_fuzz(stage):
 
     def one(program):
         with open(LOGS / f"{program.name}.log", "w", encoding="utf-8") as log:
-            fuzz_one(stage, folder, program, stage.options.fuzz, log)
+            ok = fuzz_one(stage, folder, program, log)
+        if not ok:
+            stage.evidence.append((LOGS / f"{program.name}.log").read_text(encoding="utf-8", errors="replace"))
 
     with concurrent.futures.ThreadPoolExecutor(CORES) as pool:      # a fuzzer keeps one core busy
         list(pool.map(one, programs))
@@ -416,7 +423,8 @@ def arguments():
                                 epilog=f"stages:\n{stages}\n\nMANTA_OFFLINE=1 skips what needs PyPI; "
                                        "MANTA_SKIP_SETUP=1 leaves packages alone.")
     p.add_argument("--long", action="store_true", help="also run the full trainings")
-    p.add_argument("--fuzz", type=int, default=FUZZ_SECONDS, metavar="SECONDS", help=f"fuzz each parser this long (default {FUZZ_SECONDS})")
+    p.add_argument("--fuzz", type=int, default=0, metavar="SECONDS",
+                   help=f"fuzz each parser this long from a new seed (default {FUZZ_SECONDS} from a fixed one)")
     p.add_argument("--sim", type=int, default=40, metavar="FACTOR", help="run the simulations with so many times their seeds (default 40)")
     p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
     p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
@@ -433,9 +441,10 @@ def arguments():
 
 
 def show_failure(stage):
-    tail = stage.path.read_text(encoding="utf-8", errors="replace").splitlines()[-40:]
-    for line in tail:
-        print(f"    | {line}")
+    """The end of what the failing tests printed, or of the stage's log where that is not known."""
+    for text in stage.evidence[:5] or [stage.path.read_text(encoding="utf-8", errors="replace")]:
+        for line in text.splitlines()[-40:]:
+            print(f"    | {line}")
     print(f"    the whole log: {stage.path.relative_to(ROOT)}")
 
 

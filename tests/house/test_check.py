@@ -21,6 +21,7 @@ GOOD = "[==========] Running 3 test(s).\n[       OK ] a\n[  PASSED  ] 3 test(s).
 MIXED = ("[==========] Running 3 test(s).\n[       OK ] a\n[  FAILED  ] b\n[  SKIPPED ] c\n[  PASSED  ] 1 test(s).\n"
          "[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] c\n"
          "[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] b\n 1 FAILED TEST(S)\n")
+NONE = "[==========] Running 0 test(s).\n"
 CRASH = "[==========] Running 9 test(s).\n[ RUN      ] a\n[       OK ] a\n[ RUN      ] b\n"
 
 
@@ -29,20 +30,20 @@ class Counts(unittest.TestCase):
         self.assertEqual(junit(("x", "run", GOOD), ("y", "run", GOOD + GOOD)), (9, 0, 0, []))
 
     def test_failed_and_skipped(self):
-        self.assertEqual(junit(("x", "fail", MIXED)), (1, 1, 1, ["x"]))
+        self.assertEqual(junit(("x", "fail", MIXED)), (1, 1, 1, [("x", MIXED)]))
 
     def test_a_crash_is_a_failure(self):
-        self.assertEqual(junit(("x", "fail", CRASH)), (1, 1, 0, ["x"]))
+        self.assertEqual(junit(("x", "fail", CRASH)), (1, 1, 0, [("x", CRASH)]))
 
     def test_a_report_after_success_is_a_failure(self):
         # A leak is found when all tests have passed.
-        self.assertEqual(junit(("x", "fail", GOOD + "LeakSanitizer")), (3, 1, 0, ["x"]))
+        self.assertEqual(junit(("x", "fail", GOOD + "LeakSanitizer")), (3, 1, 0, [("x", GOOD + "LeakSanitizer")]))
 
     def test_no_test_at_all_is_a_failure(self):
-        self.assertEqual(junit(("x", "run", "[==========] Running 0 test(s).\n")), (0, 1, 0, ["x"]))
+        self.assertEqual(junit(("x", "run", NONE)), (0, 1, 0, [("x", NONE)]))
 
     def test_a_program_without_cmocka_counts_once(self):
-        self.assertEqual(junit(("x", "run", "fine"), ("y", "fail", "")), (1, 1, 0, ["y"]))
+        self.assertEqual(junit(("x", "run", "fine"), ("y", "fail", "")), (1, 1, 0, [("y", "")]))
 
     def test_unittest(self):
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nOK (skipped=1)\n"), (4, 0, 1))
