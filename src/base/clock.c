@@ -1,6 +1,7 @@
 /* clock.c - see clock.h. */
 #include "base/clock.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -30,6 +31,16 @@ int64_t clock_deadline(int64_t timeout_ms)
         __builtin_add_overflow(clock_now_ns(), span, &at))
         return CLOCK_NEVER;
     return at;
+}
+
+int clock_left_ms(int64_t deadline)
+{
+    int64_t left;
+    if (deadline == CLOCK_NEVER) return -1;
+    left = deadline - clock_now_ns();
+    if (left <= 0) return 0;
+    left = (left - 1) / 1000000 + 1;
+    return left < INT_MAX ? (int)left : INT_MAX;
 }
 
 void clock_replace(const clock_source *source)

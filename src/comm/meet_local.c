@@ -59,13 +59,6 @@ static manta_status check_peer(int fd)
     return MANTA_OK;
 }
 
-static int left_ms(int64_t deadline)
-{
-    if (deadline == CLOCK_NEVER) return -1;
-    int64_t left = (deadline - clock_now_ns() + 999999) / 1000000;
-    return left < 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
-}
-
 /* ---- rank 0 ---- */
 
 /* A file that nobody listens at is left from a run that was killed. */
@@ -139,7 +132,7 @@ static manta_status serve_all(const char *path, int listener, int memory, const 
     char text[200] = "";
     while (count < size) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
-        int got = socket_poll(&p, 1, left_ms(deadline));
+        int got = socket_poll(&p, 1, clock_left_ms(deadline));
         if (got < 0) return manta_fail(MANTA_EIO, "waiting at unix:%s: %s", path, strerror(errno));
         if (got == 0 && clock_now_ns() >= deadline) break;
         if (got == 0) continue;
@@ -204,7 +197,7 @@ static manta_status ask(const char *path, int fd, int rank, const shm_head *h, i
     size_t n;
     TRY(check_peer(fd));
     TRY(socket_send(fd, &mine, sizeof mine, NULL, 0, true));
-    if (socket_poll(&p, 1, left_ms(deadline)) <= 0)
+    if (socket_poll(&p, 1, clock_left_ms(deadline)) <= 0)
         return manta_fail(MANTA_ETIMEDOUT, "rank 0 at unix:%s does not answer", path);
     TRY(socket_recv(fd, &a, sizeof a, &n, fds, &n_fds, false));
     if (n != sizeof a || a.magic != SHM_MAGIC || a.error.code || n_fds != 1) {

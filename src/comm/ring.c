@@ -167,7 +167,7 @@ static void ring_sleep(void *ctx, uint32_t armed, int64_t deadline)
 {
     ring *t = ctx;
     struct pollfd fds[MANTA_GROUP_MAX + 1];
-    int n = 0, ms = -1;
+    int n = 0;
     (void)armed;
     fds[n++] = (struct pollfd){.fd = t->wake, .events = POLLIN};
     for (int i = 0; i < t->size; i++) {
@@ -176,11 +176,7 @@ static void ring_sleep(void *ctx, uint32_t armed, int64_t deadline)
         int fd = atomic_load_explicit(&p->fd, memory_order_relaxed);
         if (fd >= 0) fds[n++] = (struct pollfd){.fd = fd, .events = (short)(POLLIN | (out ? POLLOUT : 0))};
     }
-    if (deadline != CLOCK_NEVER) {
-        int64_t left = (deadline - clock_now_ns() + 999999) / 1000000;
-        ms = left < 0 ? 0 : left > 100000 ? 100000 : (int)left;
-    }
-    if (socket_poll(fds, n, ms) > 0 && fds[0].revents) {
+    if (socket_poll(fds, n, clock_left_ms(deadline)) > 0 && fds[0].revents) {
         uint64_t count;
         (void)!os->read(t->wake, &count, sizeof count);
     }
@@ -242,9 +238,9 @@ static void drain(ring *t)
         (void)shutdown(fd, SHUT_WR);
         for (;;) {
             ssize_t got = os->recvmsg(fd, &m, MSG_DONTWAIT);
-            int64_t left = (deadline - clock_now_ns()) / 1000000;
+            int left = clock_left_ms(deadline);
             if (got > 0 || (got < 0 && errno == EINTR)) continue;
-            if (got == 0 || errno != EAGAIN || left <= 0 || socket_poll(&p, 1, (int)left) <= 0) break;
+            if (got == 0 || errno != EAGAIN || left <= 0 || socket_poll(&p, 1, left) <= 0) break;
         }
     }
 }

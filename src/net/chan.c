@@ -844,17 +844,6 @@ static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
     return it->ready || (unsent && !chan_unsent(c));
 }
 
-static int timeout_of(int64_t deadline)
-{
-    int64_t left;
-
-    if (deadline == CLOCK_NEVER) return -1;
-    left = deadline - clock_now_ns();
-    if (left <= 0) return 0;
-    left = (left + 999999) / 1000000;
-    return left > 1000000 ? 1000000 : (int)left;
-}
-
 manta_status chan_wait(chan_item *items, int n, struct pollfd *fds, int n_fds, int64_t deadline)
 {
     struct pollfd few[32], *all = n + n_fds <= 32 ? few : mem_new((size_t)(n + n_fds) * sizeof *all);
@@ -864,7 +853,7 @@ manta_status chan_wait(chan_item *items, int n, struct pollfd *fds, int n_fds, i
 
     for (int i = 0; i < n; i++) ready |= prepare(&items[i], &all[i], &until);
     for (int i = 0; i < n_fds; i++) all[n + i] = fds[i];
-    got = os->poll(all, (nfds_t)(n + n_fds), ready ? 0 : timeout_of(until));
+    got = os->poll(all, (nfds_t)(n + n_fds), ready ? 0 : clock_left_ms(until));
     for (int i = 0; got > 0 && i < n; i++) {
         if (all[i].fd < 0 || !all[i].revents) continue;
         if (all[i].revents & (POLLHUP | POLLERR) || (items[i].read && all[i].revents & POLLIN))

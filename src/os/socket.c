@@ -118,9 +118,7 @@ int socket_poll(struct pollfd *fds, int n, int timeout_ms)
     for (;;) {
         int got = os->poll(fds, (nfds_t)n, timeout_ms);
         if (got >= 0 || errno != EINTR) return got;
-        if (timeout_ms < 0) continue;
-        int64_t left = (deadline - clock_now_ns()) / 1000000;
-        timeout_ms = left > 0 ? (int)left : 0;
+        timeout_ms = clock_left_ms(deadline);
     }
 }
 

@@ -643,10 +643,9 @@ static void say_end(ps_link *l)
 static void end(child *c, int64_t deadline)
 {
     struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
-    int64_t left = (deadline - clock_now_ns()) / 1000000;
 
     if (!c->pid) return;
-    if (poll(&fd, 1, left > 0 ? (int)left : 0) <= 0) os->kill(c->pid, SIGKILL);
+    if (poll(&fd, 1, clock_left_ms(deadline)) <= 0) os->kill(c->pid, SIGKILL);
     spawn_wait(c->pid);
     os->close(c->pidfd);
     c->pid = 0;

@@ -1,4 +1,5 @@
 /* clock_test.c - deadlines, and a clock that says what the test wants. */
+#include <limits.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +41,12 @@ static void a_test_may_replace_it(void **state)
     assert_true(clock_deadline(-1) == CLOCK_NEVER);
     assert_true(clock_deadline(INT64_MAX) == CLOCK_NEVER);
     assert_true(clock_deadline(INT64_MAX / 1000000) == CLOCK_NEVER); /* the sum is too large, the span not */
+    assert_int_equal(clock_left_ms(CLOCK_NEVER), -1);
+    assert_int_equal(clock_left_ms(now - 1), 0);
+    assert_int_equal(clock_left_ms(now), 0);
+    assert_int_equal(clock_left_ms(now + 1), 1); /* never early */
+    assert_int_equal(clock_left_ms(clock_deadline(1500)), 1500);
+    assert_int_equal(clock_left_ms(CLOCK_NEVER - 1), INT_MAX);
     clock_replace(NULL);
     assert_true(clock_now_ns() != now);
 }
