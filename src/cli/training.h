@@ -1,0 +1,63 @@
+/* training.h - one run of `manta train`, from its options to its exit status.
+ *
+ * training.c opens what the options name, training_events.c shows what happens
+ * and keeps it, training_end.c says how it ended. */
+#ifndef CLI_TRAINING_H
+#define CLI_TRAINING_H
+
+#include "cli/progress.h"
+#include "cli/recipe.h"
+#include "cli/record.h"
+#include "cli/work.h"
+
+enum { TRAINING_WARM_UP = 5 }; /* steps before --profile begins */
+
+/* One run of the command. */
+typedef struct training {
+    const options *o;
+    recipe r;
+    manta_model *m;
+    manta_saved *saved; /* MODEL's file, NULL for a zoo model */
+    manta_dataset *data, *validation;
+    manta_session *s;
+    manta_cluster *cluster; /* NULL: no TF_CONFIG */
+    double waited_ms, say_ms; /* for others: so far, and when to say so again */
+    manta_session_options so;
+    manta_fit_options fit;
+    float *class_weight;
+    const char *save, *trace;
+    int64_t profile; /* steps; 0: none */
+    double profile_begin; /* seconds of the epoch when timing began */
+    double profile_seconds;
+    manta_metrics last; /* of the last epoch that ended, or of the one that was cut */
+    bool json;
+    progress progress;
+    record record;
+    char why[200]; /* a callback has ended the training */
+    bool quiet; /* nobody reads what is printed any more */
+} training;
+
+/* Everything that can be wrong with the command line itself; ends the process then. */
+void training_read(training *r);
+/* Opens model, data, session and the folder of the run. */
+manta_status training_open(training *r);
+/* Trains, or scores checkpoints as the evaluator of a cluster does. */
+manta_status training_run(training *r);
+/* Says how it ended and keeps that; the exit status. st: what opening or running came to. */
+int training_finish(training *r, manta_status st);
+int training_failed(training *r);
+void training_close(training *r);
+
+/* Says what is about to be trained, and what it goes on from. */
+void training_introduce(training *r);
+
+/* The manta_event_fn; user is the training. */
+bool training_event(void *user, manta_session *s, const manta_event *e);
+
+/* Nobody reads on. A run that leaves something behind is worth finishing. */
+void training_unheard(training *r);
+
+/* Whether this process scores checkpoints instead of training. */
+bool training_is_evaluator(const training *r);
+
+#endif

@@ -1,0 +1,55 @@
+/* training_end.c - how a training ended: kept with the run, and said. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/profile.h"
+#include "cli/stop.h"
+#include "cli/training.h"
+
+int training_failed(training *r)
+{
+    manta_error why;
+
+    manta_error_get(&why);
+    if (record_finish(&r->record, "failed", &r->last, why.text)) cli_note("%s", manta_error_text());
+    manta_error_raise(&why);
+    if (r->json) json_result("failed", NULL, record_checkpoint(&r->record), NULL, manta_error_text());
+    return cli_fail();
+}
+
+int training_finish(training *r, manta_status st)
+{
+    bool stopped = st == MANTA_ECANCELLED && stop_requested();
+
+    if (stopped) {
+        progress_interrupted(&r->progress);
+    } else {
+        progress_break(&r->progress);
+    }
+    if (st && !stopped) return training_failed(r);
+    if (r->profile && !stopped) {
+        double ms = r->profile_seconds * 1e3 / (double)r->profile;
+        if (profile_print(r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->profile, ms, r->trace,
+                          r->json))
+            return training_failed(r);
+    }
+    if (r->save && manta_session_save(r->s, r->save)) return training_failed(r);
+    if (!r->last.n && record_start(&r->record))
+        r->last = record_start(&r->record)->metrics; /* nothing was left to do */
+    if (record_finish(&r->record, stopped ? "interrupted" : "done", &r->last, NULL))
+        return training_failed(r);
+    if (*r->why && !r->json) printf("Ended early: %s\n", r->why);
+    if (r->json) {
+        json_result(stopped ? "interrupted" : "done", &r->last, record_checkpoint(&r->record), r->save, NULL);
+    } else if (r->save) {
+        printf("%s to %s\n", stopped ? "Interrupted; saved" : "Saved", r->save);
+    } else if (stopped && !record_is_resumable(&r->record)) {
+        cli_note("interrupted; nothing was saved (--save FILE would have)");
+    }
+    if (stopped && record_is_resumable(&r->record)) {
+        cli_note("interrupted; %s goes on from here", r->record.run ? "--resume" : "the same command");
+        if (stop_is_term()) return CLI_RESUMABLE;
+    }
+    return stopped ? CLI_INTERRUPTED : CLI_DONE;
+}

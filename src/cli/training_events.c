@@ -1,0 +1,176 @@
+/* training_events.c - what happens in a training: shown, and kept with the run. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/scale.h"
+#include "cli/stop.h"
+#include "cli/training.h"
+
+static bool emit_epoch(const manta_event *e)
+{
+    json_t *event = json_pack("{s:s, s:I}", "event", "epoch", "epoch", (json_int_t)e->epoch + 1);
+
+    json_add_metrics(event, e->metrics);
+    json_object_set_new(event, "images_per_s", json_number(e->samples_per_s));
+    json_object_set_new(event, "seconds", json_number(e->seconds));
+    json_object_set_new(event, "steps", json_integer(e->step));
+    return json_emit(event);
+}
+
+/* Timing begins when plans, pages and clocks are warm. */
+static bool profile_step(training *r, manta_session *s, const manta_event *e)
+{
+    if (e->step == TRAINING_WARM_UP) {
+        r->profile_begin = e->seconds;
+        return !manta_session_profile(s, r->trace);
+    }
+    r->profile_seconds = e->seconds - r->profile_begin;
+    return true;
+}
+
+/* A worker was started, its death has been made up for, or it has left. */
+static bool emit_worker(const manta_event *e)
+{
+    const char *name = e->kind == MANTA_EVENT_RECOVERED     ? "recovered"
+                       : e->kind == MANTA_EVENT_WORKER_LEFT ? "left"
+                                                            : "worker";
+    json_t *event = json_pack("{s:s, s:i, s:I}", "event", name, "rank", e->rank, "pid", (json_int_t)e->pid);
+
+    if (e->kind == MANTA_EVENT_RECOVERED) json_object_set_new(event, "ms", json_number(e->ms));
+    if (e->cause) {
+        json_object_set_new(event, "epoch", json_integer(e->epoch + 1));
+        json_object_set_new(event, "step", json_integer(e->step + 1));
+        json_object_set_new(event, "cause", json_string(e->cause));
+    }
+    return json_emit(event);
+}
+
+/* What signals have asked for; beyond the range it stays as it is. */
+static void resize(manta_session *s)
+{
+    int change = scale_take();
+
+    if (change && manta_session_resize(s, manta_session_workers(s) + change))
+        cli_note("the number of workers stays: %s", manta_error_text());
+}
+
+/* What happened to a worker, in the log of its rank. */
+static void log_worker(training *r, const manta_event *e)
+{
+    char line[240];
+
+    if (!r->record.run) return;
+    if (e->kind == MANTA_EVENT_WORKER) {
+        snprintf(line, sizeof line, "started as process %lld", (long long)e->pid);
+    } else {
+        snprintf(line, sizeof line, "process %lld %s; made up for in %.1f ms, in epoch %lld at step %lld",
+                 (long long)e->pid, e->cause, e->ms, (long long)e->epoch + 1, (long long)e->step + 1);
+    }
+    manta_run_log(r->record.run, e->rank, line);
+}
+
+void training_unheard(training *r)
+{
+    if (!r->save && !record_is_resumable(&r->record)) stop_request();
+    r->quiet = true;
+}
+
+/* Others of the cluster are waited for: said after a second, and then less and
+ * less often. */
+static void say_waiting(training *r, const manta_event *e)
+{
+    if (e->ms < r->waited_ms || r->say_ms == 0) r->say_ms = 1000;
+    r->waited_ms = e->ms;
+    if (e->ms < r->say_ms) return;
+    r->say_ms = 2 * e->ms;
+    if (!r->json) {
+        progress_break(&r->progress);
+        cli_note("%s", e->cause);
+    } else if (!json_emit(json_pack("{s:s, s:i, s:f, s:s}", "event", "waiting", "rank", e->rank, "ms", e->ms,
+                                    "cause", e->cause))) {
+        training_unheard(r);
+    }
+}
+
+bool training_event(void *user, manta_session *s, const manta_event *e)
+{
+    training *r = user;
+    bool step = e->kind == MANTA_EVENT_STEP;
+    bool worker = e->kind == MANTA_EVENT_WORKER || e->kind == MANTA_EVENT_RECOVERED ||
+                  e->kind == MANTA_EVENT_WORKER_LEFT;
+
+    if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
+    if (step) resize(s);
+    if (e->stopped) snprintf(r->why, sizeof r->why, "%s", e->stopped);
+    if (worker) log_worker(r, e);
+    if (r->quiet) return !stop_requested();
+    if (e->kind == MANTA_EVENT_WAITING) {
+        say_waiting(r, e);
+    } else if (r->profile) {
+        if (step && !profile_step(r, s, e)) return false;
+    } else if (!r->json) {
+        progress_show(&r->progress, e);
+        if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) training_unheard(r);
+    } else if ((e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(e)) || (worker && !emit_worker(e))) {
+        training_unheard(r);
+    }
+    return !stop_requested();
+}
+
+/* ---- the beginning ---- */
+
+/* "mnist-cnn: 692,138 parameters; mnist: 60,000 samples; 2 threads, avx512" */
+static void introduce(training *r)
+{
+    char params[32], frozen[64] = "", samples[64] = "samples", number[32];
+    int64_t all = manta_model_params(r->m, false), trained = manta_model_params(r->m, true);
+    int64_t count = manta_dataset_count(r->data);
+    bool some = options_text(r->o, "freeze") != NULL;
+
+    if (r->json) {
+        if (r->so.workers < 2)
+            emit_worker(&(manta_event){.kind = MANTA_EVENT_WORKER,
+                                       .rank = manta_cluster_rank(r->cluster),
+                                       .pid = getpid()}); /* this one */
+        return;
+    }
+    if (some) snprintf(frozen, sizeof frozen, " (%s trained)", work_number(trained, number, sizeof number));
+    if (count >= 0)
+        snprintf(samples, sizeof samples, "%s samples", work_number(count, number, sizeof number));
+    progress_bold(&r->progress, manta_model_name(r->m));
+    printf(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
+           options_text(r->o, "data"), samples, manta_session_about(r->s));
+    if (!cli_flush()) training_unheard(r);
+}
+
+/* Says what the run goes on from, and what it could not use. */
+static void tell_start(training *r)
+{
+    const manta_checkpoint_info *i = record_start(&r->record);
+    const char *path = record_start_path(&r->record), *damage = record_damage(&r->record);
+    char place[64];
+    json_t *event;
+
+    if (damage) cli_note("%s; the one before it is used", damage);
+    if (!r->json && r->record.run) {
+        printf("Run %s in %s\n", manta_run_name(r->record.run), manta_run_path(r->record.run));
+    }
+    if (!i) return;
+    if (!r->json) {
+        printf("Resuming from %s: %s\n", path, record_place(i, place, sizeof place));
+        return;
+    }
+    event = json_pack("{s:s, s:s, s:I, s:I}", "event", "resumed", "checkpoint", path, "epoch",
+                      (json_int_t)i->epoch + 1, "step", (json_int_t)i->step);
+    if (damage) json_object_set_new(event, "damaged", json_string(damage));
+    if (!json_emit(event)) training_unheard(r);
+}
+
+void training_introduce(training *r)
+{
+    introduce(r);
+    tell_start(r);
+}
