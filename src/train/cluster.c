@@ -139,7 +139,6 @@ void manta_cluster_close(manta_cluster *c)
     chan_end_free(c->end);
     if (c->listener >= 0) os->close(c->listener);
     mem_try_free(c->sum);
-    mem_try_free(c->weights);
     mem_free(c->peers);
     mem_free(c->items);
     key_wipe(&c->key);
@@ -188,14 +187,14 @@ int cluster_local(const manta_cluster *c)
 static void describe(manta_cluster *c, const cluster_work *w)
 {
     const manta_session *s = c->s;
-    const seat_feed *f = w->feeds[w->phase];
+    const feed_reader *r = w->readers[w->phase];
 
     snprintf(c->description, sizeof c->description,
              "%.64s of %lld parameters (state of %zu bytes), %d shards", s->m->name,
              (long long)manta_session_params(s), s->l.state_size, s->shards);
     memset(c->work, 0, sizeof c->work);
     snprintf(c->work, sizeof c->work, "batch %lld, %lld epochs of %lld steps, validation of %lld",
-             (long long)(f ? f->lo.batch_size : 0), (long long)w->epochs, (long long)w->steps,
+             (long long)(r ? r->from->lo.batch_size : 0), (long long)w->epochs, (long long)w->steps,
              (long long)w->validation_steps);
 }
 
@@ -209,10 +208,7 @@ static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_wo
         TRY(mem_try_array(s->l.params_size, sizeof *c->sum, "the sum of gradients", (void **)&c->sum));
     }
     c->s = s;
-    for (int i = 0; i < 2; i++) {
-        c->feeds[i] = w->feeds[i];
-        c->loader[i] = w->loaders[i];
-    }
+    for (int i = 0; i < 2; i++) c->readers[i] = w->readers[i];
     c->watch = w->watch;
     c->ctx = w->ctx;
     describe(c, w);

@@ -126,13 +126,10 @@ struct manta_cluster {
     cluster_at at;
     cluster_word word; /* ours, while it is being sent */
     float *sum; /* of all shards' gradients, params_size */
-    manta_loader *loader[2]; /* borrowed */
-    const seat_feed *feeds[2]; /* by phase; borrowed */
+    feed_reader *readers[2]; /* by phase; borrowed */
     uint64_t number; /* steps begun in this generation */
     double rate; /* the chief's learning rate, on its way */
     cluster_verdict verdict; /* the chief's, on its way */
-    float *weights;
-    int64_t weights_cap;
     cluster_watch *watch;
     void *ctx;
     uint32_t digest; /* of the state at the end */
@@ -188,8 +185,7 @@ static inline void cluster_crash(cluster_point p)
 
 /* What a call works on. Borrowed until cluster_end(). */
 typedef struct cluster_work {
-    const seat_feed *feeds[2]; /* by phase; NULL: none */
-    manta_loader *loaders[2];
+    feed_reader *readers[2]; /* by phase; NULL: none */
     int64_t epoch, step; /* where to begin, if nobody is further */
     cluster_phase phase;
     int64_t epochs, steps, validation_steps; /* all ranks must have the same */

@@ -13,45 +13,13 @@ enum { BLOCKS_PER_TASK = 16, SAY_AFTER_MS = 2000 };
 typedef struct stepping {
     manta_cluster *c;
     manta_session *s;
-    const seat_feed *from;
-    manta_loader *loader;
+    feed_reader *reader;
     bool train, deciding;
     uint64_t number; /* what its messages carry: steps begun in this generation, in order */
     int64_t count; /* samples */
 } stepping;
 
 /* ---- computing ---- */
-
-static manta_status fetch(stepping *t, int64_t lo, int64_t hi, manta_feed *f)
-{
-    manta_cluster *c = t->c;
-    manta_batch b;
-
-    TRY(manta_loader_fetch(t->loader, c->at.epoch, c->at.step, lo, hi, &b));
-    if (t->from->class_weight && b.count > c->weights_cap) {
-        mem_try_free(c->weights);
-        c->weights = NULL;
-        c->weights_cap = 0;
-        TRY(mem_try_array(b.count, sizeof *c->weights, "weights of a batch", (void **)&c->weights));
-        c->weights_cap = b.count;
-    }
-    TRY(feed_of(&t->from->map, &b, t->from->class_weight, t->from->n_classes, c->weights, f));
-    f->first = lo;
-    return MANTA_OK;
-}
-
-static manta_status count_samples(stepping *t)
-{
-    manta_feed f;
-
-    if (!t->from->batched) {
-        t->count = seat_feed_count(t->from, t->c->at.epoch, t->c->at.step);
-        return MANTA_OK;
-    }
-    TRY(fetch(t, 0, INT64_MAX, &f));
-    t->count = f.count;
-    return MANTA_OK;
-}
 
 static bool is_used(const stepping *t, int64_t shard)
 {
@@ -64,18 +32,10 @@ static manta_status compute_shard(stepping *t, int shard)
     manta_session *s = t->s;
     int64_t lo = session_shard_begin(s, t->count, shard), hi = session_shard_begin(s, t->count, shard + 1);
     plan_mode mode = t->train ? PLAN_TRAIN : PLAN_EVALUATE;
-    manta_feed f, all;
+    manta_feed f;
     exec_run r;
 
-    if (t->from->batched) {
-        TRY(fetch(t, 0, INT64_MAX, &all));
-        f = session_feed_rows(&all, lo, hi);
-    } else {
-        TRY(fetch(t, lo, hi, &f));
-        if (f.count != hi - lo)
-            return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f.count,
-                              (long long)(hi - lo));
-    }
+    TRY(feed_reader_rows(t->reader, t->c->at.epoch, t->c->at.step, lo, hi, &f));
     TRY(session_check_feed(s, &f, true));
     r = session_run(s, mode, &f, s->slots[shard]);
     TRY(exec_forward(s->e, &r));
@@ -339,7 +299,7 @@ static manta_status step_once(stepping *t)
     manta_cluster *c = t->c;
 
     cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
-    TRY(count_samples(t));
+    TRY(feed_reader_count(t->reader, c->at.epoch, c->at.step, &t->count));
     expect_shards(t);
     TRY(send_rate(t));
     for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
@@ -365,11 +325,8 @@ static manta_status step_once(stepping *t)
 
 manta_status cluster_step(manta_cluster *c)
 {
-    stepping t = {.c = c,
-                  .s = c->s,
-                  .from = c->feeds[c->at.phase],
-                  .loader = c->loader[c->at.phase],
-                  .train = c->at.phase == CLUSTER_TRAIN};
+    stepping t = {
+        .c = c, .s = c->s, .reader = c->readers[c->at.phase], .train = c->at.phase == CLUSTER_TRAIN};
     manta_status st;
 
     t.number = c->number++;

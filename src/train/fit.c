@@ -16,8 +16,8 @@
 typedef struct pass {
     manta_session *s;
     const manta_fit_options *o;
-    manta_loader *loader; /* NULL: workers have their own, or the pass is not open */
-    seat_feed feed; /* what they are opened from */
+    feed_source feed;
+    feed_reader reader; /* its loader NULL: the pass is not open */
     plan_mode mode;
     int64_t steps; /* of an epoch, negative: not known */
     int64_t limit; /* stop after so many, 0: at the end */
@@ -69,7 +69,7 @@ static manta_status batch_of(const manta_session *s, const manta_dataset *d, con
 static manta_status describe_feed(pass *p, manta_dataset *d)
 {
     const manta_fit_options *o = p->o;
-    seat_feed *f = &p->feed;
+    feed_source *f = &p->feed;
     manta_dataset *made = manta_dataset_ref(d);
     manta_status st;
 
@@ -112,29 +112,28 @@ static manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const
                               plan_mode mode, int64_t limit)
 {
     const manta_column_spec *columns;
-    seat_feed *f = &p->feed;
+    feed_source *f = &p->feed;
     int n;
 
     *p = (pass){.s = s, .o = o, .mode = mode, .limit = limit};
     TRY(describe_feed(p, d));
     /* No threads before the fork; of a cluster each rank fetches its own samples. */
     if (is_elsewhere(s, mode) || is_clustered(s, mode)) f->lo.readers = -1;
-    TRY(manta_loader_open(f->d, &f->lo, &p->loader));
-    n = manta_loader_columns(p->loader, &columns);
+    TRY(feed_reader_open(&p->reader, f));
+    n = manta_loader_columns(p->reader.loader, &columns);
     TRY(feed_map_init(&f->map, s->m, mode != PLAN_PREDICT, n, columns));
-    p->steps = manta_loader_steps(p->loader);
+    p->steps = manta_loader_steps(p->reader.loader);
     if (limit && (p->steps < 0 || limit < p->steps)) p->steps = limit;
     TRY(check_steps(p));
-    n = manta_loader_batch_sizes(p->loader, f->sizes, SEAT_SIZES);
-    f->n_sizes = n < SEAT_SIZES ? n : SEAT_SIZES;
+    n = manta_loader_batch_sizes(p->reader.loader, f->sizes, FEED_SIZES);
+    f->n_sizes = n < FEED_SIZES ? n : FEED_SIZES;
     if (!is_elsewhere(s, mode)) return session_prepare(s, mode, f->sizes, f->n_sizes);
     return MANTA_OK;
 }
 
 static void pass_close(pass *p)
 {
-    manta_loader_close(p->loader);
-    p->loader = NULL;
+    feed_reader_close(&p->reader);
     manta_dataset_unref(p->feed.d);
     p->feed.d = NULL;
 }
@@ -142,25 +141,9 @@ static void pass_close(pass *p)
 /* The next batch as a feed; *more false at the end of the epoch. */
 static manta_status pass_next(pass *p, int64_t step, manta_feed *f, int64_t *first, bool *more)
 {
-    manta_session *s = p->s;
-    bool weighted = p->mode == PLAN_TRAIN && p->o->class_weight;
-    manta_batch b;
-
     *more = false;
     if (p->limit && step >= p->limit) return MANTA_OK;
-    if (!manta_loader_next(p->loader, &b)) return manta_loader_status(p->loader);
-    if (weighted && b.count > s->class_weights_cap) {
-        mem_try_free(s->class_weights);
-        s->class_weights_cap = 0;
-        TRY(mem_try_array(b.count, sizeof *s->class_weights, "weights of a batch",
-                          (void **)&s->class_weights));
-        s->class_weights_cap = b.count;
-    }
-    TRY(feed_of(&p->feed.map, &b, weighted ? p->o->class_weight : NULL, p->o->n_classes, s->class_weights,
-                f));
-    *first = b.first;
-    *more = true;
-    return MANTA_OK;
+    return feed_reader_next(&p->reader, f, first, more);
 }
 
 /* ---- events ---- */
@@ -216,7 +199,7 @@ static bool tell_workers(teller *t, group *g)
 }
 
 /* Forks the workers of a session that has some; *g stays NULL for others. */
-static manta_status open_group(manta_session *s, const manta_fit_options *o, const seat_feed *feeds, int n,
+static manta_status open_group(manta_session *s, const manta_fit_options *o, const feed_source *feeds, int n,
                                group **g)
 {
     group_options go = {.deadline_ms = o->worker_deadline_ms, .max_failures = o->max_failures};
@@ -292,7 +275,7 @@ static manta_status tell_recovery(teller *t)
 
 /* Meets the others. Where to begin is what callbacks say, or where the others
  * are. *over: they are through already. */
-static manta_status begin_cluster(teller *t, const pass *p, const pass *v, bool *over)
+static manta_status begin_cluster(teller *t, pass *p, pass *v, bool *over)
 {
     cluster_work w = {.phase = p ? CLUSTER_TRAIN : CLUSTER_EVALUATE,
                       .epochs = t->f.epochs,
@@ -304,13 +287,11 @@ static manta_status begin_cluster(teller *t, const pass *p, const pass *v, bool 
     t->c = t->s->cluster;
     t->s->grouped = true;
     if (p) {
-        w.feeds[CLUSTER_TRAIN] = &p->feed;
-        w.loaders[CLUSTER_TRAIN] = p->loader;
+        w.readers[CLUSTER_TRAIN] = &p->reader;
         w.steps = p->steps;
     }
-    if (v && v->loader) {
-        w.feeds[CLUSTER_EVALUATE] = &v->feed;
-        w.loaders[CLUSTER_EVALUATE] = v->loader;
+    if (v && v->reader.loader) {
+        w.readers[CLUSTER_EVALUATE] = &v->reader;
         w.validation_steps = v->steps;
     }
     TRY(cluster_begin(t->c, t->s, &w, over));
@@ -376,7 +357,7 @@ static manta_status evaluate_here(pass *p, teller *t, const char *prefix)
     int64_t first;
     bool more;
 
-    TRY(manta_loader_seek(p->loader, 0, 0));
+    TRY(manta_loader_seek(p->reader.loader, 0, 0));
     for (int64_t step = 0;; step++) {
         TRY(pass_next(p, step, &f, &first, &more));
         if (!more) return step ? MANTA_OK : no_data(prefix);
@@ -495,7 +476,7 @@ out:
 /* A fit with all that it has open. */
 typedef struct training {
     pass p, v; /* v is not open without validation data */
-    seat_feed feeds[2];
+    feed_source feeds[2];
     group *g; /* NULL: this process computes */
     ps *servers; /* or they have the state */
     teller t;
@@ -507,7 +488,7 @@ static manta_status open_workers(training *r)
     if (is_clustered(r->p.s, PLAN_TRAIN)) return begin_cluster(&r->t, &r->p, &r->v, &r->over);
     r->feeds[0] = r->p.feed;
     r->feeds[1] = r->v.feed;
-    TRY(open_group(r->p.s, r->t.o, r->feeds, r->v.loader ? 2 : 1, &r->g));
+    TRY(open_group(r->p.s, r->t.o, r->feeds, r->v.reader.loader ? 2 : 1, &r->g));
     return r->g && !tell_workers(&r->t, r->g) ? stopped(&r->t) : MANTA_OK;
 }
 
@@ -537,7 +518,7 @@ static manta_status train_here(training *r, int64_t first)
     int64_t at;
     bool more;
 
-    TRY(manta_loader_seek(r->p.loader, t->e.epoch, first));
+    TRY(manta_loader_seek(r->p.reader.loader, t->e.epoch, first));
     for (int64_t step = first; !t->f.stop; step++) {
         TRY(pass_next(&r->p, step, &f, &at, &more));
         if (!more) return MANTA_OK;
@@ -577,7 +558,7 @@ static manta_status train_peers(training *r, int64_t first)
         return manta_fail(MANTA_EINVAL,
                           "the length of the data must be known to train with other ranks: give "
                           "steps_per_epoch");
-    TRY(manta_loader_seek(r->p.loader, t->e.epoch, seek));
+    TRY(manta_loader_seek(r->p.reader.loader, t->e.epoch, seek));
     for (int64_t step = first; step < (int64_t)most; step++) {
         manta_feed f = {0};
         if (more) TRY(pass_next(&r->p, step, &f, &at, &more));
@@ -615,7 +596,7 @@ static manta_status train_shared(training *r, int64_t first)
         if (t->f.stop && step + 1 < steps) { /* a job cannot be cut short: others take over */
             group_close(r->g);
             r->g = NULL;
-            return r->v.loader ? open_workers(r) : MANTA_OK;
+            return r->v.reader.loader ? open_workers(r) : MANTA_OK;
         }
         if (step + 1 < steps) TRY(begin_batch(t, HOOK_train_batch_begin, step + 1));
         group_next(r->g);
@@ -640,7 +621,7 @@ static manta_status train_cluster(training *r)
         TRY(tell_recovery(t));
         if (cluster_is_in(c, epoch, CLUSTER_TRAIN) && c->at.step > before) TRY(trained(t, c->at.step - 1));
         if (t->f.stop && !c->rank && c->at.step < r->p.steps) {
-            cluster_enter(c, epoch, r->v.loader ? CLUSTER_EVALUATE : CLUSTER_DECIDE);
+            cluster_enter(c, epoch, r->v.reader.loader ? CLUSTER_EVALUATE : CLUSTER_DECIDE);
             return cluster_regroup(c);
         }
     }
@@ -729,7 +710,7 @@ static manta_status validate(training *r)
     manta_event before = t->e;
     manta_status st;
 
-    if (!r->v.loader) return MANTA_OK;
+    if (!r->v.reader.loader) return MANTA_OK;
     t->e.step = t->e.samples = 0;
     t->e.steps = r->v.steps;
     TRY(happen(t, HOOK_test_begin, MANTA_EVENT_VALIDATE));

@@ -47,7 +47,7 @@ struct group {
     manta_session *s;
     shared *sh;
     control *c;
-    const seat_feed *feeds;
+    const feed_source *feeds;
     int n_feeds;
     int64_t deadline_ns;
     int max_failures;
@@ -170,8 +170,8 @@ static manta_status raise_error(const group *g, int rank, int64_t ticket)
 
 static manta_status poisoned(const group *g, int rank, int64_t ticket, int shard)
 {
-    const seat_feed *f = &g->feeds[g->feed];
-    int64_t step = ticket - g->begin, count = f->batched ? 0 : seat_feed_count(f, g->epoch, step);
+    const feed_source *f = &g->feeds[g->feed];
+    int64_t step = ticket - g->begin, count = f->batched ? 0 : feed_source_count(f, g->epoch, step);
     int64_t lo = session_shard_begin(g->s, count, shard), hi = session_shard_begin(g->s, count, shard + 1);
     char where[80], names[200];
 
@@ -527,7 +527,7 @@ static manta_status start_all(group *g)
     return MANTA_OK;
 }
 
-manta_status group_open(manta_session *s, const seat_feed *feeds, int n_feeds, const group_options *o,
+manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds, const group_options *o,
                         group **out)
 {
     group *g = mem_new(sizeof *g);

@@ -29,7 +29,7 @@ typedef struct group_options {
 
 /* Forks the workers of a session and waits until all are ready. The feeds are
  * borrowed until group_close(). On failure nothing is left behind. */
-manta_status group_open(manta_session *s, const seat_feed *feeds, int n_feeds, const group_options *o,
+manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds, const group_options *o,
                         group **out);
 
 /* Ends the workers. The session's state is that of the last commit. Accepts NULL. */

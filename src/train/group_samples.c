@@ -38,8 +38,8 @@ static bool find_source(reader *r, visit *v)
     }
 }
 
-const char *samples_text(const seat_feed *f, int64_t epoch, int64_t step, int64_t lo, int64_t hi, char *text,
-                         size_t size)
+const char *samples_text(const feed_source *f, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                         char *text, size_t size)
 {
     enum { NAMED = 8 };
     int64_t index = f->lo.steps_per_epoch ? epoch * f->lo.steps_per_epoch + step : step;

@@ -10,7 +10,7 @@ manta_status samples_settle(const manta_dataset *d);
 
 /* "samples 17, 4, 99 and 29 more": the places in their source of rows [lo, hi)
  * of a batch, as far as they can be known without reading one. */
-const char *samples_text(const seat_feed *f, int64_t epoch, int64_t step, int64_t lo, int64_t hi, char *text,
-                         size_t size);
+const char *samples_text(const feed_source *f, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                         char *text, size_t size);
 
 #endif

@@ -476,7 +476,7 @@ static manta_status listen_somewhere(int *fd, char *address)
     return MANTA_OK;
 }
 
-static manta_status make_plan(ps *p, const seat_feed *feed, int servers, int workers)
+static manta_status make_plan(ps *p, const feed_source *feed, int servers, int workers)
 {
     unsigned char job[8];
 
@@ -528,7 +528,7 @@ static ps *make(manta_session *s, const ps_options *o)
     return p;
 }
 
-manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
+manta_status ps_open(manta_session *s, const feed_source *feed, int servers, int workers, const ps_options *o,
                      ps **out)
 {
     ps *p;
@@ -552,7 +552,7 @@ out:
 
 /* ---- a cluster ---- */
 
-static void plan_of_cluster(manta_session *s, const seat_feed *feed, ps_plan *out)
+static void plan_of_cluster(manta_session *s, const feed_source *feed, ps_plan *out)
 {
     const manta_cluster *c = s->ps_cluster;
 
@@ -569,7 +569,7 @@ static void plan_of_cluster(manta_session *s, const seat_feed *feed, ps_plan *ou
         snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
 }
 
-manta_status ps_join(manta_session *s, const seat_feed *feed)
+manta_status ps_join(manta_session *s, const feed_source *feed)
 {
     const tf_config *c = &s->ps_cluster->config;
     ps_plan mine;
@@ -603,7 +603,7 @@ static manta_status await_workers(ps *p)
     }
 }
 
-manta_status ps_open_cluster(manta_session *s, const seat_feed *feed, const ps_options *o, ps **out)
+manta_status ps_open_cluster(manta_session *s, const feed_source *feed, const ps_options *o, ps **out)
 {
     ps *p;
     manta_status st;

@@ -28,7 +28,7 @@ enum { PS_SERVERS = 64 };
  * program, or inherited. */
 typedef struct ps_plan {
     manta_session *s;
-    const seat_feed *feed;
+    const feed_source *feed;
     int servers, workers;
     char coordinator[TCP_TEXT]; /* "host:port" */
     char server[PS_SERVERS][TCP_TEXT];
@@ -66,16 +66,16 @@ typedef struct ps_options {
 
 /* Starts servers and workers on this host, with the session's state, and waits
  * until the servers have it. The feed is borrowed. */
-manta_status ps_open(manta_session *s, const seat_feed *feed, int servers, int workers, const ps_options *o,
+manta_status ps_open(manta_session *s, const feed_source *feed, int servers, int workers, const ps_options *o,
                      ps **out) MANTA_MUST_USE;
 /* The same when servers and workers are the processes that TF_CONFIG names, which
  * come by themselves and, when lost, come back. */
-manta_status ps_open_cluster(manta_session *s, const seat_feed *feed, const ps_options *o,
+manta_status ps_open_cluster(manta_session *s, const feed_source *feed, const ps_options *o,
                              ps **out) MANTA_MUST_USE;
 void ps_close(ps *p); /* ends them; accepts NULL */
 
 /* A server or worker that TF_CONFIG names: until the chief says that it is over. */
-manta_status ps_join(manta_session *s, const seat_feed *feed) MANTA_MUST_USE;
+manta_status ps_join(manta_session *s, const feed_source *feed) MANTA_MUST_USE;
 
 /* Begins steps `from` to `steps` of an epoch. */
 manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps) MANTA_MUST_USE;

@@ -18,9 +18,7 @@ typedef struct worker {
     ps_link boss;
     ps_link server[PS_SERVERS]; /* c NULL: to be connected */
     ps_part part[PS_SERVERS];
-    manta_loader *loader;
-    float *weights; /* of samples, when classes have some */
-    int64_t weights_cap;
+    feed_reader reader;
     bool over;
 } worker;
 
@@ -114,31 +112,14 @@ static manta_status pull_one(worker *w, int i, int64_t ticket)
 
 /* ---- a step ---- */
 
-static manta_status fetch(worker *w, int64_t epoch, int64_t step, manta_feed *f)
-{
-    const seat_feed *from = w->plan->feed;
-    manta_batch b;
-
-    TRY(manta_loader_fetch(w->loader, epoch, step, 0, INT64_MAX, &b));
-    if (from->class_weight && b.count > w->weights_cap) {
-        mem_try_free(w->weights);
-        w->weights = NULL;
-        w->weights_cap = 0;
-        TRY(mem_try_array(b.count, sizeof *w->weights, "weights of a batch", (void **)&w->weights));
-        w->weights_cap = b.count;
-    }
-    TRY(feed_of(&from->map, &b, from->class_weight, from->n_classes, w->weights, f));
-    f->first = 0;
-    return session_check_feed(w->s, f, true);
-}
-
 static manta_status compute(worker *w, int64_t epoch, int64_t step, int64_t ticket)
 {
     manta_session *s = w->s;
     manta_feed f;
     exec_run r;
 
-    TRY(fetch(w, epoch, step, &f));
+    TRY(feed_reader_batch(&w->reader, epoch, step, &f));
+    TRY(session_check_feed(s, &f, true));
     layout_run(&s->l, s->state)->calls = ticket; /* of the random numbers: each step has its own */
     r = session_run(s, PLAN_TRAIN, &f, s->slots[0]);
     TRY(exec_forward(s->e, &r));
@@ -210,11 +191,11 @@ static manta_status find_boss(worker *w, size_t room)
 static manta_status prepare(worker *w)
 {
     const ps_plan *p = w->plan;
-    const seat_feed *f = p->feed;
+    const feed_source *f = p->feed;
 
     for (int i = 0; i < p->servers; i++) w->part[i] = ps_part_of(&w->s->l, i, p->servers);
     TRY(session_local(w->s));
-    TRY(manta_loader_open(f->d, &f->lo, &w->loader));
+    TRY(feed_reader_open(&w->reader, f));
     return session_prepare(w->s, PLAN_TRAIN, f->sizes, f->n_sizes);
 }
 
@@ -231,11 +212,10 @@ manta_status ps_work(const ps_plan *p, int number)
     if (!st) st = prepare(w);
     if (!st) st = find_boss(w, room);
     if (!st) st = run(w, number);
-    manta_loader_close(w->loader);
+    feed_reader_close(&w->reader);
     for (int i = 0; i < p->servers; i++) ps_link_close(&w->server[i]);
     ps_link_close(&w->boss);
     chan_end_free(w->end);
-    mem_try_free(w->weights);
     mem_free(w);
     return st;
 }

@@ -26,9 +26,7 @@ typedef struct work {
     shared *sh;
     control *c;
     seat_turn turn;
-    manta_loader *loader[2];
-    float *weights; /* of the samples of a shard, when classes have weights */
-    int64_t weights_cap;
+    feed_reader reader[2];
     /* Of the step at hand. */
     uint64_t begun; /* word for which apply_begin() was called; 0: none */
     bool factored; /* and apply_factors() */
@@ -65,65 +63,22 @@ static void wait_for_others(work *w, uint32_t seen)
 
 /* ---- data ---- */
 
-int64_t seat_feed_count(const seat_feed *f, int64_t epoch, int64_t step)
-{
-    int64_t size = f->lo.batch_size, all = manta_dataset_count(f->d);
-    int64_t index = f->lo.steps_per_epoch ? epoch * f->lo.steps_per_epoch + step : step;
-
-    if (all < 0 || all - index * size >= size) return size;
-    return all - index * size;
-}
-
-/* Rows [lo, hi) of the batch, or all of it when its size is not known before. */
-static manta_status fetch(work *w, int64_t lo, int64_t hi, manta_feed *f)
-{
-    const seat_turn *t = &w->turn;
-    const seat_feed *from = &w->u->feeds[t->feed];
-    manta_batch b;
-
-    TRY(manta_loader_fetch(w->loader[t->feed], t->epoch, t->step, lo, hi, &b));
-    if (from->class_weight && b.count > w->weights_cap) {
-        mem_try_free(w->weights);
-        w->weights = NULL;
-        w->weights_cap = 0;
-        TRY(mem_try_array(b.count, sizeof *w->weights, "weights of a batch", (void **)&w->weights));
-        w->weights_cap = b.count;
-    }
-    TRY(feed_of(&from->map, &b, from->class_weight, from->n_classes, w->weights, f));
-    f->first = lo;
-    return MANTA_OK;
-}
-
 /* How many samples the step has. */
 static manta_status count_samples(work *w)
 {
     const seat_turn *t = &w->turn;
-    const seat_feed *from = &w->u->feeds[t->feed];
-    manta_feed f;
 
     if (w->count_ticket == seat_ticket(t) + 1) return MANTA_OK;
-    if (from->batched) {
-        TRY(fetch(w, 0, INT64_MAX, &f));
-        w->count = f.count;
-    } else {
-        w->count = seat_feed_count(from, t->epoch, t->step);
-    }
+    TRY(feed_reader_count(&w->reader[t->feed], t->epoch, t->step, &w->count));
     w->count_ticket = seat_ticket(t) + 1;
     return MANTA_OK;
 }
 
 static manta_status fetch_shard(work *w, int64_t lo, int64_t hi, manta_feed *f)
 {
-    if (w->u->feeds[w->turn.feed].batched) {
-        manta_feed all;
-        TRY(fetch(w, 0, INT64_MAX, &all));
-        *f = session_feed_rows(&all, lo, hi);
-        return MANTA_OK;
-    }
-    TRY(fetch(w, lo, hi, f));
-    if (f->count == hi - lo) return MANTA_OK;
-    return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f->count,
-                      (long long)(hi - lo));
+    const seat_turn *t = &w->turn;
+
+    return feed_reader_rows(&w->reader[t->feed], t->epoch, t->step, lo, hi, f);
 }
 
 /* ---- gradients ---- */
@@ -426,8 +381,8 @@ static manta_status start(work *w)
         TRY(lockstep_new(s, shared_meetings(w->sh), tell_meeting, w->c, &s->lockstep));
     }
     for (int i = 0; i < w->u->n_feeds; i++) {
-        const seat_feed *f = &w->u->feeds[i];
-        TRY(manta_loader_open(f->d, &f->lo, &w->loader[i]));
+        const feed_source *f = &w->u->feeds[i];
+        TRY(feed_reader_open(&w->reader[i], f));
         TRY(session_prepare(s, f->train ? PLAN_TRAIN : PLAN_EVALUATE, f->sizes, f->n_sizes));
     }
     seat_turn_init(&w->turn, w->c, w->u->rank);

@@ -228,7 +228,6 @@ void manta_session_close(manta_session *s)
     mem_free(s->losses);
     mem_free(s->metrics);
     mem_free(s->eval_sums);
-    mem_try_free(s->class_weights);
     for (int i = 0; i < SESSION_OUTPUTS; i++) mem_try_free(s->outputs[i]);
     trace_free(s->trace);
     mem_free(s);

@@ -75,8 +75,6 @@ struct manta_session {
     bool torn; /* a step failed in the middle of a fused update */
     double *eval_sums; /* of evaluation steps since the last reset, n_sums + 1 */
     bool evaluated; /* the last step was one */
-    float *class_weights; /* per sample, for a batch */
-    int64_t class_weights_cap;
     float *outputs[SESSION_OUTPUTS]; /* of predictions in parts; grown as needed */
     size_t outputs_cap[SESSION_OUTPUTS];
     trace *trace; /* when profiling with a trace */

@@ -688,11 +688,12 @@ manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_l
         manta_feed f = {0};
         manta_batch b;
         if (step < manta_loader_steps(l)) {
-            if (!manta_loader_next(l, &b)) {
+            if (manta_loader_next(l, &b)) {
+                f = feed_of(&map, &b);
+            } else {
                 TRY(manta_loader_status(l));
-                b.count = 0;
+                b.first = 0;
             }
-            if (b.count) TRY(feed_of(&map, &b, NULL, 0, NULL, &f));
             f.first = b.first * w->t.world + w->t.rank; /* chance is another in each rank */
         }
         TRY(manta_worker_train_step(w, s, &f));
