@@ -146,6 +146,8 @@ MANTA_API manta_callback *manta_checkpointing(manta_checkpoints *to, const manta
 typedef struct manta_backup_options {
     int64_t every_steps; /* 0: every epoch */
     bool keep; /* do not remove it (delete_checkpoint=False) */
+    const char *config; /* text of a JSON object, kept beside the backups as config.json and removed
+                           with them; NULL: none */
 } manta_backup_options;
 MANTA_API manta_callback *manta_backup_and_restore(const char *folder, const manta_backup_options *o);
 

@@ -84,6 +84,12 @@ typedef struct manta_run_info {
 /* MANTA_ENOENT there is no run. */
 MANTA_API manta_status manta_run_read(const char *folder, manta_run_info *out) MANTA_MUST_USE;
 
+/* The text of a run's config.json; also of a folder of backups that keeps one
+ * (manta/callback.h). It is what the folder says, and not looked into.
+ * *out: owned, free(). MANTA_ENOENT there is none; MANTA_EINVAL it is no file,
+ * or larger than a configuration can be. */
+MANTA_API manta_status manta_run_read_config(const char *folder, char **out) MANTA_MUST_USE;
+
 /* All runs below `storage` (NULL: manta_run_storage()), newest first. They are
  * listed from an index, STORAGE/.index.sqlite, which is made and brought up to
  * date from the folders and may be deleted at any time.

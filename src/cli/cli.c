@@ -9,11 +9,17 @@
 #include "cli/cli.h"
 
 static const char *command = "";
+static const char *source; /* of options, beside the command line */
 static int write_error; /* errno of the first flush that failed */
 
 void cli_set_command(const char *name)
 {
     command = name;
+}
+
+void cli_set_source(const char *path)
+{
+    source = path;
 }
 
 void cli_usage(const char *fmt, ...)
@@ -25,6 +31,7 @@ void cli_usage(const char *fmt, ...)
     va_start(args, fmt);
     vfprintf(stderr, fmt, args);
     va_end(args);
+    if (source) fprintf(stderr, " (options are also taken from %s)", source);
     fprintf(stderr, "\nTry 'manta%s%s --help'.\n", *command ? " " : "", command);
     exit(CLI_USAGE);
 }

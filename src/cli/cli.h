@@ -15,6 +15,10 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_RESUMABLE = 75, CLI_INTE
 /* The command that runs, for usage sentences: "train", "bench train", or "". */
 void cli_set_command(const char *name);
 
+/* A file that options were taken from beside the command line, which a usage
+ * sentence then names too. Borrowed; NULL: none. */
+void cli_set_source(const char *path);
+
 /* Ends the process with status 2: "manta: SENTENCE" and where the help is. */
 _Noreturn void cli_usage(const char *fmt, ...) MANTA_PRINTF(1, 2);
 

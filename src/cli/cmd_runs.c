@@ -47,15 +47,14 @@ static const option_group logging = {
 
 /* ---- finding ---- */
 
-/* The folder of a run: a name below the storage, or a path. */
-static manta_status find_run(const options *o, const char *name, manta_run_info *out)
+manta_status runs_find(const char *storage, const char *name, manta_run_info *out)
 {
-    const char *storage = options_text(o, "storage") ? options_text(o, "storage") : manta_run_storage();
     suggestion s = suggest_for(name);
     manta_run_info *all;
     char path[1024];
     int n;
 
+    if (!storage) storage = manta_run_storage();
     snprintf(path, sizeof path, "%s/%s", storage, name);
     if (strchr(name, '/')) snprintf(path, sizeof path, "%s", name);
     for (size_t k = strlen(path); k > 1 && path[k - 1] == '/';) path[--k] = '\0';
@@ -67,6 +66,11 @@ static manta_status find_run(const options *o, const char *name, manta_run_info 
                              : manta_fail(MANTA_ENOENT, "no run is called '%s' in %s", name, storage);
     manta_runs_free(all);
     return st;
+}
+
+static manta_status find_run(const options *o, const char *name, manta_run_info *out)
+{
+    return runs_find(options_text(o, "storage"), name, out);
 }
 
 /* ---- list and show ---- */

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "cli/cli.h"
+#include "cli/resume.h"
 #include "cli/scale.h"
 #include "cli/stop.h"
 #include "cli/training.h"
@@ -82,9 +83,12 @@ static const option_group output = {
 
 static int train(const options *o)
 {
-    training r = {.o = o};
+    training r = {.o = o, .json = options_flag(o, "json")};
+    options *taken_up = NULL;
     int status;
 
+    if (resume_options(o, &taken_up)) return training_failed(&r);
+    if (taken_up) r.o = taken_up;
     training_read(&r);
     progress_init(&r.progress);
     signal(SIGPIPE, SIG_IGN); /* who reads along may leave; the work goes on */
@@ -97,6 +101,7 @@ static int train(const options *o)
         status = training_finish(&r, training_run(&r));
     }
     training_close(&r);
+    options_free(taken_up);
     return status;
 }
 
@@ -118,13 +123,22 @@ const command cmd_train = {
         "and sgd with rate 0.01.\n\n"
         "Ctrl-C ends after the current step, saves a checkpoint and what --save asks for, and exits with "
         "status "
-        "130; a second one ends at once. SIGTERM does the same, with status 75 when the run can be resumed.",
+        "130; a second one ends at once. SIGTERM does the same, with status 75 when the run can be "
+        "resumed.\n\n"
+        "'manta train --resume NAME' goes on with a run from its last checkpoint, with the options that it "
+        "was "
+        "begun with, to the bytes that it would have ended with. Options that are given again must be the "
+        "same, but for those that leave the result as it is: --epochs, --workers (the samples of a step and "
+        "its shards stay), --threads-per-worker, --kernels, --debug, --max-failures, --checkpoint-every, "
+        "--keep, --keep-best, --save and those of a cluster. Names of files are looked for where the command "
+        "is given, as ever.",
     .examples = "  manta train mnist-cnn --data mnist --validation mnist:test --epochs 3 --batch 64\n"
                 "  manta train resnet18 --data fashion-mnist --batch 64 --save fashion.npz\n"
                 "  manta train mlp --data mnist --optimizer sgd --learning-rate 0.1 "
                 "--lr-schedule cosine:steps=9000,warmup=900\n"
-                "  manta train mnist-cnn --data mnist --batch 64 --profile 20",
-    .min_args = 1,
+                "  manta train mnist-cnn --data mnist --batch 64 --profile 20\n"
+                "  manta train mnist-cnn --data mnist --epochs 10 --workers 2 --name first\n"
+                "  manta train --resume first --epochs 20",
     .max_args = 1,
     .groups = {&training_options, &recipe_loss_options, &recipe_options, &work_data_options, &weights,
                &work_run_options, &cluster, &record_options, &output},

@@ -11,6 +11,7 @@ typedef struct options options; /* see options.h */
 typedef enum option_kind {
     OPTION_FLAG, /* given or not */
     OPTION_TEXT,
+    OPTION_MAYBE, /* a flag that takes the word after it as its text, when there is one */
     OPTION_OUTPUT, /* a text that is also called -o */
     OPTION_INT, /* a whole number, 0 or more */
     OPTION_COUNT, /* a whole number, 1 or more */

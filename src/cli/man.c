@@ -49,7 +49,7 @@ static void put_option(const cli_option *p)
     fputs("\\fB\\-\\-", stdout);
     put(p->name);
     fputs("\\fR", stdout);
-    if (p->arg) printf("=\\fI%s\\fR", p->arg);
+    if (p->arg) printf(p->kind == OPTION_MAYBE ? " [\\fI%s\\fR]" : "=\\fI%s\\fR", p->arg);
     putchar('\n');
     put(p->help);
     fputs(".\n", stdout);

@@ -100,26 +100,50 @@ int options_reals(const char *name, const char *text, double *out, int cap)
     return n;
 }
 
-static void check_value(const cli_option *p, const char *text)
+/* What is wrong with the value of an option, into why; false: nothing is. */
+static bool is_wrong(const cli_option *p, const char *text, char *why, size_t size)
 {
-    char what[64];
+    char *end;
+    long long n;
+    double v;
 
-    snprintf(what, sizeof what, "--%s", p->name);
+    errno = 0;
+    *why = '\0';
     switch (p->kind) {
-    case OPTION_LATER: cli_usage("%s is not there yet: %s", what, p->help);
-    case OPTION_REAL: options_real_of(what, text); break;
-    case OPTION_INT:
-        if (options_int_of(what, text) < 0) cli_usage("%s: %s is negative", what, text);
+    case OPTION_LATER: snprintf(why, size, "--%s is not there yet: %s", p->name, p->help); break;
+    case OPTION_REAL:
+        v = strtod(text, &end);
+        if (end == text || *end || !isfinite(v))
+            snprintf(why, size, "--%s: '%.80s' is not a number", p->name, text);
         break;
+    case OPTION_INT:
     case OPTION_COUNT:
-        if (options_int_of(what, text) < 1) cli_usage("%s: %s, expected 1 or more", what, text);
+        n = strtoll(text, &end, 10);
+        if (end == text || *end) {
+            snprintf(why, size, "--%s: '%.80s' is not a whole number", p->name, text);
+        } else if (errno == ERANGE) {
+            snprintf(why, size, "--%s: %.80s is too large", p->name, text);
+        } else if (p->kind == OPTION_INT && n < 0) {
+            snprintf(why, size, "--%s: %s is negative", p->name, text);
+        } else if (p->kind == OPTION_COUNT && n < 1) {
+            snprintf(why, size, "--%s: %s, expected 1 or more", p->name, text);
+        }
         break;
     case OPTION_TEXT:
     case OPTION_OUTPUT:
-        if (!*text) cli_usage("%s: nothing was given", what);
+        if (!*text) snprintf(why, size, "--%s: nothing was given", p->name);
         break;
+    case OPTION_MAYBE:
     case OPTION_FLAG: break;
     }
+    return *why != '\0';
+}
+
+static void check_value(const cli_option *p, const char *text)
+{
+    char why[400];
+
+    if (is_wrong(p, text, why, sizeof why)) cli_usage("%s", why);
 }
 
 static void set(options *o, int i, const char *text)
@@ -148,7 +172,7 @@ static error_t take(int key, char *text, struct argp_state *state)
     }
     for (int i = 0; i < o->n; i++) {
         if (key != key_of(o, i)) continue;
-        set(o, i, text ? text : "yes");
+        set(o, i, text ? text : o->option[i]->kind == OPTION_MAYBE ? "" : "yes");
         return 0;
     }
     return ARGP_ERR_UNKNOWN;
@@ -167,7 +191,9 @@ static struct argp_option *argp_table(const options *o)
             *at++ = (struct argp_option){.name = p->name,
                                          .key = key_of(o, i),
                                          .arg = p->arg,
-                                         .flags = p->kind == OPTION_LATER ? OPTION_HIDDEN : 0,
+                                         .flags = p->kind == OPTION_LATER   ? OPTION_HIDDEN
+                                                  : p->kind == OPTION_MAYBE ? OPTION_ARG_OPTIONAL
+                                                                            : 0,
                                          .doc = p->help,
                                          .group = g + 1};
         }
@@ -192,8 +218,21 @@ static char *argp_doc(const command *c)
     return doc;
 }
 
-/* Every long name must be one of the table's, written in full. */
-static void check_names(const command *c, int argc, char **argv)
+/* Makes "--resume", "mine" one word, "--resume=mine": argp takes no other. */
+static void join(int i, int *argc, char **argv)
+{
+    char *both;
+
+    if (i + 1 >= *argc || argv[i + 1][0] == '-') return;
+    if (asprintf(&both, "%s=%s", argv[i], argv[i + 1]) < 0) abort();
+    argv[i] = both;
+    (*argc)--;
+    for (int k = i + 1; k < *argc; k++) argv[k] = argv[k + 1];
+}
+
+/* Every long name must be one of the table's, written in full. Returns how many
+ * words the line then has. */
+static int check_names(const command *c, int argc, char **argv)
 {
     static char help[] = "--help", follow[] = "--follow";
 
@@ -201,7 +240,7 @@ static void check_names(const command *c, int argc, char **argv)
         const char *name = argv[i] + 2;
         size_t n;
         const cli_option *p;
-        if (!strcmp(argv[i], "--")) return;
+        if (!strcmp(argv[i], "--")) break;
         if (!strcmp(argv[i], "-h")) argv[i] = help;
         if (!strcmp(argv[i], "-f") && command_option(c, "follow", 6)) argv[i] = follow;
         name = argv[i] + 2;
@@ -210,8 +249,13 @@ static void check_names(const command *c, int argc, char **argv)
         p = command_option(c, name, n);
         if (!p) unknown(c, "--", strndup(name, n));
         if (p->kind == OPTION_LATER) check_value(p, "");
-        if (p->arg && !name[n]) i++;
+        if (p->kind == OPTION_MAYBE && !name[n]) {
+            join(i, &argc, argv);
+        } else if (p->arg && !name[n]) {
+            i++;
+        }
     }
+    return argc;
 }
 
 /* ---- the configuration file ---- */
@@ -273,7 +317,7 @@ static void config_entry(options *o, const char *path, const char *key, const js
         if (o->option[i]->kind == OPTION_FLAG && !json_is_true(v)) {
             cli_usage("%s: \"%s\" is given or not: expected true or false", path, key);
         }
-        set(o, i, text);
+        set(o, i, o->option[i]->kind == OPTION_MAYBE && json_is_true(v) ? "" : text);
     }
     free(name);
     free(text);
@@ -299,14 +343,11 @@ static void read_config(options *o, const char *path)
 
 /* ---- all of it ---- */
 
-options *options_parse(const command *c, int argc, char **argv)
+static options *new_options(const command *c)
 {
     options *o = calloc(1, sizeof *o);
-    struct argp argp = {.parser = take, .args_doc = c->args, .help_filter = no_note};
-    const char *config;
 
     if (!o) abort();
-    cli_set_command(c->name);
     o->c = c;
     for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
         for (const cli_option *p = c->groups[g]->options; p->name; p++) {
@@ -314,7 +355,17 @@ options *options_parse(const command *c, int argc, char **argv)
             o->option[o->n++] = p;
         }
     }
-    check_names(c, argc, argv);
+    return o;
+}
+
+options *options_parse(const command *c, int argc, char **argv)
+{
+    options *o = new_options(c);
+    struct argp argp = {.parser = take, .args_doc = c->args, .help_filter = no_note};
+    const char *config;
+
+    cli_set_command(c->name);
+    argc = check_names(c, argc, argv);
     argp.options = argp_table(o);
     argp.doc = argp_doc(c);
     argp_err_exit_status = CLI_USAGE;
@@ -335,19 +386,24 @@ void options_free(options *o)
     free(o);
 }
 
+bool options_is_place(const char *name)
+{
+    static const char *const places[] = {"config", "name", "storage", "run-dir", "resume", "json", "rates"};
+
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+        if (!strcmp(name, places[k])) return true;
+    }
+    return false;
+}
+
 char *options_json(const options *o)
 {
-    static const char *const left_out[] = {"config", "name", "storage", "run-dir", "resume", "json"};
     json_t *all = json_object();
     char *text;
 
     if (o->n_args) json_object_set_new(all, "model", json_string(o->args[0]));
     for (int i = 0; i < o->n; i++) {
-        bool out = !o->text[i];
-        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) {
-            out = out || !strcmp(o->option[i]->name, left_out[k]);
-        }
-        if (out) continue;
+        if (!o->text[i] || options_is_place(o->option[i]->name)) continue;
         json_object_set_new(all, o->option[i]->name,
                             o->option[i]->kind == OPTION_FLAG ? json_true() : json_string(o->text[i]));
     }
@@ -355,6 +411,98 @@ char *options_json(const options *o)
     json_decref(all);
     if (!text) abort(); /* an option that is not UTF-8 was refused by its reader */
     return text;
+}
+
+/* ---- what a run was begun with ---- */
+
+/* One entry of a saved configuration. */
+static manta_status saved_entry(options *o, const char *where, const char *key, const json_t *v)
+{
+    int i = find(o, key);
+    char why[400];
+
+    if (!strcmp(key, "model") && i < 0) {
+        if (!json_is_string(v) || !*json_string_value(v))
+            return manta_fail(MANTA_EINVAL, "%s: \"model\" is expected to be a text", where);
+        options_set_arg(o, json_string_value(v));
+        return MANTA_OK;
+    }
+    if (i < 0 || options_is_place(key)) {
+        return manta_fail(MANTA_EINVAL, "%s: \"%.60s\" is no option that '%s' keeps with a run", where, key,
+                          o->c->name);
+    }
+    if (o->option[i]->kind == OPTION_FLAG) {
+        if (!json_is_boolean(v))
+            return manta_fail(MANTA_EINVAL, "%s: \"%s\" is given or not: expected true or false", where, key);
+        options_set(o, key, json_is_true(v) ? "yes" : NULL);
+        return MANTA_OK;
+    }
+    if (!json_is_string(v))
+        return manta_fail(MANTA_EINVAL, "%s: \"%s\" is expected to be a text", where, key);
+    if (is_wrong(o->option[i], json_string_value(v), why, sizeof why))
+        return manta_fail(MANTA_EINVAL, "%s: %s", where, why);
+    options_set(o, key, json_string_value(v));
+    return MANTA_OK;
+}
+
+manta_status options_read_json(const command *c, const char *where, const char *text, options **out)
+{
+    options *o = new_options(c);
+    json_error_t why;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &why), *v;
+    const char *key;
+    manta_status st = MANTA_OK;
+
+    if (!root) {
+        st = manta_fail(MANTA_EINVAL, "%s: line %d, column %d: %s", where, why.line, why.column, why.text);
+    } else if (!json_is_object(root)) {
+        st = manta_fail(MANTA_EINVAL, "%s: expected one JSON object", where);
+    }
+    json_object_foreach(root, key, v)
+    {
+        if (!st) st = saved_entry(o, where, key, v);
+    }
+    json_decref(root);
+    if (!st) {
+        *out = o;
+        o = NULL;
+    }
+    options_free(o);
+    return st;
+}
+
+bool options_at(const options *o, int i, const cli_option **option, const char **text)
+{
+    if (i >= o->n) return false;
+    *option = o->option[i];
+    *text = o->text[i];
+    return true;
+}
+
+void options_set(options *o, const char *name, const char *text)
+{
+    int i = find(o, name);
+    char *copy = text ? strdup(text) : NULL;
+
+    assert(i >= 0 && "the command has no such option");
+    if (text && !copy) abort();
+    free(o->text[i]);
+    o->text[i] = copy;
+}
+
+void options_set_arg(options *o, const char *text)
+{
+    char *copy = strdup(text);
+
+    if (!copy) abort();
+    free(o->model);
+    o->args[0] = o->model = copy;
+    if (!o->n_args) o->n_args = 1;
+}
+
+const command *options_command(const options *o)
+{
+    return o->c;
 }
 
 bool options_knows(const options *o, const char *name)

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <manta/status.h>
+
 #include "cli/command.h"
 
 /* Parses argv[1..argc) for c; argv[0] is what to call the program ("manta
@@ -33,6 +35,25 @@ const char *options_arg(const options *o, int i);
 /* What was given, as the JSON object that --config takes; without the options
  * that say where a run lies. Owned by the caller, free(). */
 char *options_json(const options *o);
+
+/* Reads what options_json() wrote, which may have been damaged or made up since:
+ * every name and value is checked as if it were typed. `where` is what to call
+ * the text. *out: owned, options_free(). MANTA_EINVAL with what is wrong. */
+manta_status options_read_json(const command *c, const char *where, const char *text, options **out);
+
+/* The i-th option of the table and its text, NULL when it was not given; false
+ * past the last. */
+bool options_at(const options *o, int i, const cli_option **option, const char **text);
+
+/* Gives an option another text, which has been checked; NULL: as if not given. */
+void options_set(options *o, const char *name, const char *text);
+/* The same for the first argument. */
+void options_set_arg(options *o, const char *text);
+
+/* Whether the option says where a run lies or how it is looked at, and not what it is. */
+bool options_is_place(const char *name);
+
+const command *options_command(const options *o);
 
 /* Reads a comma-separated list of numbers into out[0..cap); returns how many.
  * Ends the process when it is none. */

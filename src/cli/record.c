@@ -18,11 +18,11 @@ const option_group record_options = {
          "called "
          "after its model and numbered"},
         {"run-dir", OPTION_TEXT, "DIR", "The folder of the run itself, instead of --storage and --name"},
-        {"resume", OPTION_FLAG, NULL,
-         "Go on from the last checkpoint of the run, to the same bytes as if it had never stopped; begin "
-         "when "
-         "there "
-         "is none"},
+        {"resume", OPTION_MAYBE, "NAME",
+         "Go on with the run of this name (or this folder, when there is a / in it) from its last "
+         "checkpoint, "
+         "with the options it was begun with, to the same bytes as if it had never stopped. Without NAME the "
+         "run is that of --name, --run-dir or --backup-dir, and begins when there is none"},
         {"checkpoint-every", OPTION_TEXT, "N",
          "Save a checkpoint every so often: 20steps, 1epoch; every epoch when not given. Training does not "
          "wait "
@@ -77,7 +77,6 @@ void record_read(record *r, const options *o)
     r->backup = options_text(o, "backup-dir");
     if (folder && (name || storage))
         cli_usage("--run-dir is the folder itself: leave --name and --storage out");
-    if (resume && !name && !folder) cli_usage("--resume needs to know which run: give --name or --run-dir");
     r->wants_run = name || folder || storage || options_text(o, "keep") || options_text(o, "keep-best") ||
                    (options_text(o, "checkpoint-every") && !r->backup);
     r->ro = (manta_run_options){
@@ -154,9 +153,12 @@ static void add_callbacks(record *r, const options *o)
                    text, &(manta_model_checkpoint_options){.monitor = validated ? "val_loss" : "loss",
                                                            .save_best_only = true}));
     }
-    if (r->backup)
-        add(r,
-            manta_backup_and_restore(r->backup, &(manta_backup_options){.every_steps = r->pace.every_steps}));
+    if (r->backup) {
+        char *config = options_json(o);
+        add(r, manta_backup_and_restore(
+                   r->backup, &(manta_backup_options){.every_steps = r->pace.every_steps, .config = config}));
+        free(config);
+    }
 }
 
 manta_status record_open(record *r, const options *o, const char *model)
@@ -188,6 +190,48 @@ void record_close(record *r)
 bool record_is_resumable(const record *r)
 {
     return r->run || r->backup;
+}
+
+/* A word as a shell takes it for one. */
+static const char *quoted(const char *word, char *buf, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=+,:@%";
+    size_t at = 0;
+
+    if (*word && !word[strspn(word, plain)]) {
+        snprintf(buf, size, "%s", word);
+        return buf;
+    }
+    if (size < 8) return "";
+    buf[at++] = '\'';
+    for (; *word && at + 6 < size; word++) {
+        if (*word == '\'') {
+            memcpy(buf + at, "'\\''", 4);
+            at += 4;
+        } else {
+            buf[at++] = *word;
+        }
+    }
+    buf[at++] = '\'';
+    buf[at] = '\0';
+    return buf;
+}
+
+const char *record_command(const record *r, char *buf, size_t size)
+{
+    char word[1400];
+    const char *path = r->run ? manta_run_path(r->run) : NULL;
+
+    *buf = '\0';
+    if (path && !r->ro.folder && !r->ro.storage) {
+        snprintf(buf, size, "manta train --resume %s", quoted(manta_run_name(r->run), word, sizeof word));
+    } else if (path) {
+        snprintf(buf, size, "manta train --resume %s%s", strchr(path, '/') ? "" : "./",
+                 quoted(path, word, sizeof word));
+    } else if (r->backup) {
+        snprintf(buf, size, "manta train --resume --backup-dir %s", quoted(r->backup, word, sizeof word));
+    }
+    return buf;
 }
 
 manta_status record_finish(record *r, const char *status, const manta_metrics *last, const char *error)

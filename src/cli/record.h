@@ -43,6 +43,10 @@ const char *record_checkpoint(const record *r);
 /* "after epoch 3", "epoch 4, after step 20". Returns buf. */
 const char *record_place(const manta_checkpoint_info *i, char *buf, size_t size);
 
+/* The command that goes on with an interrupted run, as one would type it; "" when
+ * it cannot go on. Returns buf. */
+const char *record_command(const record *r, char *buf, size_t size);
+
 /* How it ended, for result.json. */
 manta_status record_finish(record *r, const char *status, const manta_metrics *last, const char *error);
 

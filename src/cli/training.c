@@ -25,6 +25,11 @@ void training_read(training *r)
 {
     const options *o = r->o;
 
+    if (!options_arg(o, 0)) {
+        cli_usage(options_flag(o, "resume")
+                      ? "train needs MODEL --data D: there is no such run yet to take them from"
+                      : "train needs MODEL --data D");
+    }
     if (!options_text(o, "data")) cli_usage("train needs --data, such as --data mnist");
     r->so = work_session_options(o);
     r->save = options_text(o, "save");
@@ -39,7 +44,7 @@ void training_read(training *r)
                                  .max_failures = (int)options_int(o, "max-failures", 0),
                                  .event = training_event,
                                  .user = r};
-    work_batch(o, 32, &r->fit);
+    work_batch(o, WORK_BATCH, &r->fit);
     record_read(&r->record, o);
     if (options_text(o, "validation-split")) {
         double split = options_real(o, "validation-split", 0);
@@ -121,6 +126,7 @@ manta_status training_open(training *r)
 {
     const options *o = r->o;
     const char *file = options_text(o, "weights"), *validation = options_text(o, "validation");
+    bool again = options_flag(o, "resume"), keeps;
     manta_status st;
 
     if ((st = open_cluster(r))) return st;
@@ -137,9 +143,12 @@ manta_status training_open(training *r)
         return st;
     r->fit.validation = r->profile ? NULL : r->validation;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
-    if ((file || r->saved) && (st = load_weights(r, file))) return st;
-    if (training_is_evaluator(r) || !manta_cluster_is_chief(r->cluster)) return MANTA_OK;
-    if ((st = record_open(&r->record, o, options_arg(o, 0)))) return st;
+    if (!again && (file || r->saved) && (st = load_weights(r, file))) return st;
+    keeps = !training_is_evaluator(r) && manta_cluster_is_chief(r->cluster);
+    if (keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
+    /* A checkpoint has them all: --weights may be gone by now. */
+    if (again && !record_start(&r->record) && (file || r->saved) && (st = load_weights(r, file))) return st;
+    if (!keeps) return MANTA_OK;
     r->fit.n_callbacks = r->record.n;
     r->fit.callbacks = r->record.callbacks;
     return MANTA_OK;

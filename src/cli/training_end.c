@@ -48,7 +48,8 @@ int training_finish(training *r, manta_status st)
         cli_note("interrupted; nothing was saved (--save FILE would have)");
     }
     if (stopped && record_is_resumable(&r->record)) {
-        cli_note("interrupted; %s goes on from here", r->record.run ? "--resume" : "the same command");
+        char line[1600];
+        cli_note("interrupted; this goes on from here: %s", record_command(&r->record, line, sizeof line));
         if (stop_is_term()) return CLI_RESUMABLE;
     }
     return stopped ? CLI_INTERRUPTED : CLI_DONE;

@@ -1,8 +1,10 @@
 /* callbacks_checkpoint.c - callbacks that save checkpoints. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/file.h"
 #include "train/fitting.h"
 
 /* ---- every so often ---- */
@@ -85,9 +87,28 @@ manta_callback *manta_checkpointing(manta_checkpoints *to, const manta_checkpoin
 typedef struct backup {
     pace pace;
     char *folder;
+    char *config; /* NULL: none is kept */
     bool keep;
     manta_checkpoints *to;
 } backup;
+
+static manta_status keep_config(const backup *c)
+{
+    char *path = c->config ? mem_printf("%s/config.json", c->folder) : NULL;
+    manta_status st = path ? file_replace(path, c->config, strlen(c->config)) : MANTA_OK;
+
+    mem_free(path);
+    return st;
+}
+
+static manta_status remove_config(const backup *c)
+{
+    char *path = c->config ? mem_printf("%s/config.json", c->folder) : NULL;
+    manta_status st = path ? file_remove(path) : MANTA_OK;
+
+    mem_free(path);
+    return st == MANTA_ENOENT ? MANTA_OK : st;
+}
 
 /* Two are kept, so that one that a disk has spoiled is not the only one. */
 static manta_status backup_restore(void *self, manta_fitting *f)
@@ -100,6 +121,7 @@ static manta_status backup_restore(void *self, manta_fitting *f)
     manta_checkpoints_close(c->to);
     c->to = NULL;
     TRY(manta_checkpoints_open(c->folder, &(manta_checkpoints_options){.keep = 2}, &c->to));
+    TRY(keep_config(c));
     st = manta_checkpoints_latest(c->to, &last, &damaged);
     if (damaged) log_warn("a backup is passed over", LOG_STR("why", damaged));
     free(damaged);
@@ -143,6 +165,7 @@ static manta_status backup_end(void *self, manta_fitting *f)
     manta_status st = manta_checkpoints_wait(c->to);
 
     (void)f;
+    if (!st && !c->keep) st = remove_config(c);
     if (!st && !c->keep) st = manta_checkpoints_clear(c->to);
     return st;
 }
@@ -152,6 +175,7 @@ static void backup_free(void *self)
     backup *c = self;
 
     manta_checkpoints_close(c->to);
+    mem_free(c->config);
     mem_free(c->folder);
     mem_free(c);
 }
@@ -172,6 +196,7 @@ manta_callback *manta_backup_and_restore(const char *folder, const manta_backup_
     if (o) {
         c->pace.every_steps = o->every_steps;
         c->keep = o->keep;
+        c->config = o->config ? mem_strdup(o->config) : NULL;
     }
     if (!c->pace.every_steps) c->pace.every_epochs = 1;
     return manta_callback_new(&backup_ops, c);

@@ -15,7 +15,7 @@
 #include "train/lock.h"
 #include "train/run_folder.h"
 
-enum { TEXT_MOST = 1 << 30 };
+enum { TEXT_MOST = 1 << 30, CONFIG_MOST = 1 << 20 };
 
 static void read_metrics(const json_t *o, manta_metrics *m)
 {
@@ -145,6 +145,24 @@ manta_status manta_run_read(const char *folder, manta_run_info *out)
     char *path = mem_strdup(folder);
     manta_status st = read_run(path, out);
 
+    mem_free(path);
+    return st;
+}
+
+manta_status manta_run_read_config(const char *folder, char **out)
+{
+    char *path = run_inner(folder, "config.json");
+    void *text = NULL;
+    size_t n = 0;
+    file_info info;
+    manta_status st = file_stat(path, &info);
+
+    if (!st && !info.is_file) /* a pipe would never end */
+        st = manta_fail(MANTA_EINVAL, "%s is no file that could be read", path);
+    if (!st) st = file_read(path, CONFIG_MOST, &text, &n);
+    if (!st && strlen(text) < n) st = manta_fail(MANTA_EINVAL, "%s: it holds bytes that are no text", path);
+    if (!st && !(*out = strdup(text))) abort(); /* small control memory */
+    mem_try_free(text);
     mem_free(path);
     return st;
 }

@@ -15,8 +15,10 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -157,3 +159,13 @@ def manta(start):
         return done
 
     return runner
+
+
+@pytest.fixture
+def storage(environment, tmp_path):
+    """Where runs lie: in memory where there is such a place, since every checkpoint is brought to disk."""
+    place = pathlib.Path("/dev/shm")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="manta-runs-", dir=place if os.access(place, os.W_OK) else tmp_path))
+    environment["MANTA_STORAGE"] = str(folder)
+    yield folder
+    shutil.rmtree(folder)

@@ -1,43 +1,19 @@
 """Runs: folders, checkpoints, resume after kill -9, callbacks, and the commands that look at them."""
 import json
 import os
-import pathlib
-import shutil
 import signal
 import subprocess
-import tempfile
-import time
 
 import numpy as np
 import pytest
 
 from conftest import PROGRAM
 from samples import digits
+from waits import checkpoints, wait_until
 
 TRAIN = ("--global-batch", 16, "--shards", 2, "--seed", 7, "--json")
 # Steps without number and next to nothing printed, so that no pipe fills while nobody reads.
 ENDLESS = ("--epochs", 2, "--steps-per-epoch", 100000000, "--checkpoint-every", "1step")
-
-
-@pytest.fixture
-def storage(environment, tmp_path):
-    """Where runs lie: in memory where there is such a place, since every checkpoint is brought to disk."""
-    place = pathlib.Path("/dev/shm")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="manta-runs-", dir=place if os.access(place, os.W_OK) else tmp_path))
-    environment["MANTA_STORAGE"] = str(folder)
-    yield folder
-    shutil.rmtree(folder)
-
-
-def wait_until(condition, timeout_s=30):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass in time"
-        os.sched_yield()
-
-
-def checkpoints(run):
-    return sorted(p.name for p in (run / "checkpoints").glob("checkpoint-*")) if run.is_dir() else []
 
 
 def test_a_run_is_a_folder(manta, storage, tmp_path):
@@ -104,7 +80,7 @@ def test_sigterm_leaves_a_checkpoint_and_says_resumable(start, manta, storage, t
     done = running.wait()
     assert done.status == 75
     assert done.event("result")["status"] == "interrupted" and done.event("result")["checkpoint"]
-    assert done.stderr.splitlines() == ["manta: interrupted; --resume goes on from here"]
+    assert done.stderr.splitlines() == ["manta: interrupted; this goes on from here: manta train --resume a"]
     listed = json.loads(manta("runs", "--json").stdout)
     assert listed["status"] == "interrupted"
 

@@ -1,41 +1,16 @@
 """Several workers: the same bytes as one process, also when workers are killed."""
-import json
 import os
 import pathlib
 import signal
 import subprocess
-import time
 
 import pytest
 
 from conftest import PROGRAM, heed_signals
 from samples import digits
+from waits import is_gone, read_event, wait_until
 
 TRAIN = ("--global-batch", 32, "--shards", 4, "--seed", 7, "--json")
-
-
-def read_event(running, name):
-    """The next event called `name`; the pipe blocks until there is one."""
-    for text in running.process.stdout:
-        event = json.loads(text)
-        if event["event"] == name:
-            return event
-    pytest.fail(f"no event {name!r} came:\n{running.process.stderr.read()}")
-
-
-def is_gone(pid):
-    """Whether there is no such process any more (a zombie has ended too)."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def wait_until(condition, timeout_s=20):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass in time"
-        os.sched_yield()
 
 
 def test_workers_say_who_they_are(manta, tmp_path):
