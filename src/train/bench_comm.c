@@ -171,11 +171,18 @@ static update_scalars scalars_of(update_rule rule, float divisor)
                             .clip_factor = 1};
 }
 
+/* Elements from one array of a side to the next: as in a state, each begins with
+ * a line of the cache. */
+static int64_t stride_of(const bench_case *c)
+{
+    return (c->n + 15) / 16 * 16;
+}
+
 /* The arrays of a side, one behind the other: gradient of the rank whose
  * memory it is, weights, and Adam's two. */
 static float *array_of(const bench_pair *p, int side, int k)
 {
-    return (float *)manta_group_memory(p->g, side) + (int64_t)k * p->c->n;
+    return (float *)manta_group_memory(p->g, side) + k * stride_of(p->c);
 }
 
 static float gradient_at(int rank, int64_t i)
@@ -310,7 +317,7 @@ static manta_status pass_round(void *ctx, int i)
 
 static manta_status time_pass(bench_pair *p)
 {
-    for (int64_t i = 0; i < ARRAYS * p->c->n; i++) array_of(p, p->rank, 0)[i] = 0.0f;
+    for (int64_t i = 0; i < ARRAYS * stride_of(p->c); i++) array_of(p, p->rank, 0)[i] = 0.0f;
     return time_rounds(p, pass_round, p);
 }
 
@@ -368,7 +375,8 @@ static manta_status prepare(const bench_case *c, bench_meeting *m)
     }
     bool shared = c->what == FUSED || c->what == PASS;
     return manta_group_plan_new(
-        RANKS, &(manta_group_options){.shared_bytes = shared ? (size_t)c->n * sizeof(float) * ARRAYS : 0},
+        RANKS,
+        &(manta_group_options){.shared_bytes = shared ? (size_t)stride_of(c) * sizeof(float) * ARRAYS : 0},
         &m->plan);
 }
 
