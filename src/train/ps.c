@@ -631,9 +631,10 @@ out:
 
 static void say_end(ps_link *l)
 {
+    if (!l->c || !chan_is_open(l->c)) return;
     /* Whoever does not hear it is killed below. */
-    if (l->c && !chan_unsent(l->c) && ps_link_send(l, PS_END, 0, 0, 0)) return;
-    for (int64_t deadline = clock_deadline(LEAVE_MS); l->c && chan_unsent(l->c);) {
+    if (!chan_unsent(l->c) && ps_link_send(l, PS_END, 0, 0, 0)) return;
+    for (int64_t deadline = clock_deadline(LEAVE_MS); chan_unsent(l->c);) {
         chan_item item = {.c = l->c};
         if (chan_wait(&item, 1, NULL, 0, deadline)) return;
     }
@@ -654,8 +655,10 @@ static void end(child *c, int64_t deadline)
 void ps_close(ps *p)
 {
     int64_t deadline = clock_deadline(LEAVE_MS);
+    manta_error why;
 
     if (!p) return;
+    manta_error_get(&why); /* of those who no longer listen nobody wants to read */
     for (int i = 0; i < LINKS; i++) say_end(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) say_end(&p->to[i]);
     for (int i = 0; i < PS_WORKERS; i++) end(&p->worker[i], deadline);
@@ -670,4 +673,5 @@ void ps_close(ps *p)
     key_wipe(&p->plan.key);
     ps_tickets_release(&p->tickets);
     mem_free(p);
+    if (why.code) (void)manta_error_raise(&why);
 }

@@ -4,7 +4,9 @@
  * servers may be killed. */
 #include <errno.h>
 #include <math.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "train/group_fixture.h"
@@ -232,6 +234,48 @@ static void a_lost_server_begins_with_the_last_copy(void **state)
     mem_try_free(o.state);
 }
 
+/* Somebody connects to whatever this process listens at, and says nothing. */
+static bool visit(void *user, manta_session *s, const manta_event *e)
+{
+    int *visits = user;
+
+    (void)s;
+    if (e->kind != MANTA_EVENT_BEGIN) return true;
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in at;
+        socklen_t n = sizeof at, size = sizeof(int);
+        int listens = 0, out;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens) continue;
+        assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+        out = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(out >= 0);
+        assert_int_equal(connect(out, (struct sockaddr *)&at, n), 0);
+        visits[++visits[0]] = out;
+    }
+    return true;
+}
+
+/* The error is that of the step, whatever goes wrong when all are told to go. */
+static void strangers_do_not_hide_an_error(void **state)
+{
+    training t = served(1, 1, 0);
+    int visits[16] = {0};
+    outcome o;
+
+    (void)state;
+    t.event = visit;
+    t.user = visits;
+    labels[60] = CLASSES;
+    o = train(&t);
+    labels[60] = (60 * 7) % CLASSES;
+    assert_true(visits[0] >= 2);
+    for (int i = 1; i <= visits[0]; i++) close(visits[i]);
+    assert_int_equal(o.st, MANTA_EINVAL);
+    assert_non_null(strstr(o.error.text, "worker 0, step "));
+    mem_try_free(o.state);
+    assert_childless();
+}
+
 static void what_cannot_be_is_told(void **state)
 {
     training t = served(2, 2, 0);
@@ -268,6 +312,7 @@ int main(void)
         cmocka_unit_test(several_that_do_not_wait),
         cmocka_unit_test(a_lost_worker_costs_nothing),
         cmocka_unit_test(a_lost_server_begins_with_the_last_copy),
+        cmocka_unit_test(strangers_do_not_hide_an_error),
         cmocka_unit_test(what_cannot_be_is_told),
     };
 
