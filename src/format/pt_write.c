@@ -176,10 +176,13 @@ manta_status pt_write(const char *path, int n, const manta_column *columns)
 {
     zip_writer z = {0};
     file_writer *w = NULL;
+    uint64_t bytes = 0; /* of the arrays; what is around them hardly counts */
     manta_status st;
 
     TRY(check_columns(path, n, columns));
     if ((st = file_writer_open(path, &w))) goto out;
+    for (int i = 0; i < n; i++) bytes += manta_array_bytes(&columns[i].array);
+    if ((st = file_writer_reserve(w, bytes))) goto out;
     z.w = w;
     if ((st = put_archive(&z, n, columns))) goto out;
     st = file_writer_commit(w);

@@ -28,6 +28,8 @@
 
 enum {
     BUFFER = 64 * 1024, /* small writes are gathered to this */
+    PIECE = 256 * 1024, /* summed and written while it is in the processor's cache */
+    AHEAD = 8 << 20, /* bytes that gather before the disk is told to begin with them */
     NAME_KEPT = 200, /* of the name, inside the temporary one: NAME_MAX is 255 */
     NAME_TRIES = 100,
 };
@@ -38,6 +40,7 @@ struct file_writer {
     char *temp; /* the invariant above */
     int fd; /* -1 when closed */
     size_t n; /* bytes in buffer */
+    uint64_t put, started; /* bytes given to the system, and those it was told to begin with */
     file_sum sum; /* of all that was written */
     unsigned char buffer[BUFFER];
 };
@@ -104,6 +107,7 @@ manta_status file_writer_open(const char *path, file_writer **out)
     w->temp = NULL;
     w->fd = -1;
     w->n = 0;
+    w->put = w->started = 0;
     w->sum = (file_sum){0};
 
     if ((st = open_temp(w))) goto out;
@@ -126,6 +130,16 @@ manta_status file_writer_reserve(file_writer *w, uint64_t size)
     return MANTA_OK;
 }
 
+/* Has the disk begin with what has gathered since the last time, while more is
+ * made. Only a hint: what it says is ignored, the fsync() of the commit is
+ * what counts and what reports a failure. */
+static void start_disk(file_writer *w)
+{
+    if (w->put - w->started < AHEAD) return;
+    os->sync_file_range(w->fd, (off_t)w->started, (off_t)(w->put - w->started), SYNC_FILE_RANGE_WRITE);
+    w->started = w->put;
+}
+
 static manta_status write_all(file_writer *w, const void *data, size_t n)
 {
     const char *p = data;
@@ -135,6 +149,8 @@ static manta_status write_all(file_writer *w, const void *data, size_t n)
         if (put < 0) return file_fail(errno, "writing", w->path);
         p += put;
         n -= (size_t)put;
+        w->put += (uint64_t)put;
+        start_disk(w);
     }
     return MANTA_OK;
 }
@@ -148,12 +164,18 @@ static manta_status flush(file_writer *w)
 
 manta_status file_writer_write(file_writer *w, const void *data, size_t n)
 {
-    w->sum.crc = crc32c(w->sum.crc, data, n);
     w->sum.size += n;
-    if (n >= BUFFER) {
+    if (n >= BUFFER) { /* nothing gained by a copy */
+        const char *p = data;
         TRY(flush(w));
-        return write_all(w, data, n); /* nothing gained by a copy */
+        for (size_t k; n > 0; p += k, n -= k) {
+            k = n < PIECE ? n : PIECE;
+            w->sum.crc = crc32c(w->sum.crc, p, k);
+            TRY(write_all(w, p, k));
+        }
+        return MANTA_OK;
     }
+    w->sum.crc = crc32c(w->sum.crc, data, n);
     if (n > BUFFER - w->n) TRY(flush(w));
     if (n > 0) memcpy(w->buffer + w->n, data, n);
     w->n += n;

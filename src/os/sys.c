@@ -77,6 +77,7 @@ const os_sys os_real = {
     .fsync = fsync,
     .ftruncate = ftruncate,
     .fallocate = fallocate,
+    .sync_file_range = sync_file_range,
     .fchmod = fchmod,
     .stat = stat,
     .fstat = fstat,

@@ -33,6 +33,7 @@ typedef struct os_sys {
     int (*fsync)(int fd);
     int (*ftruncate)(int fd, off_t size);
     int (*fallocate)(int fd, int mode, off_t at, off_t n);
+    int (*sync_file_range)(int fd, off_t at, off_t n, unsigned flags);
     int (*fchmod)(int fd, mode_t mode);
     int (*stat)(const char *path, struct stat *out);
     int (*fstat)(int fd, struct stat *out);

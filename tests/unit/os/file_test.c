@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "os/fault.h"
 #include "os/file.h"
@@ -545,6 +546,53 @@ static void an_unsynced_folder_is_an_unknown_outcome(void **state)
     assert_string_equal(get("f"), pieces(&total));
 }
 
+static off_t begun; /* up to where the disk was told to begin */
+
+static int begin_and_fail(int fd, off_t at, off_t n, unsigned flags)
+{
+    struct stat info;
+    assert_int_equal(flags, SYNC_FILE_RANGE_WRITE); /* it waits for nothing */
+    assert_int_equal(at, begun);
+    assert_int_equal(fstat(fd, &info), 0);
+    assert_true(n > 0 && at + n <= info.st_size);
+    begun = at + n;
+    errno = EIO;
+    return -1;
+}
+
+/* Pieces larger and smaller than what is gathered, summed on the way; the disk hears of them early. */
+static void the_disk_begins_before_the_commit(void **state)
+{
+    (void)state;
+    const size_t size = 10 << 20, sizes[] = {1, 70001, 3 << 20, 65536, 12345};
+    unsigned char *data = mem_try_raw(size);
+    os_sys table = os_real;
+    file_writer *w = NULL;
+    void *found = NULL;
+    size_t n_found = 0;
+
+    assert_non_null(data);
+    for (size_t i = 0; i < size; i++) data[i] = (unsigned char)(i * 2654435761u >> 13);
+    table.sync_file_range = begin_and_fail;
+    begun = 0;
+    os_use(&table);
+    assert_int_equal(file_writer_open(in_folder("f"), &w), MANTA_OK);
+    for (size_t at = 0, k, i = 0; at < size; at += k, i++) {
+        k = sizes[i % 5] < size - at ? sizes[i % 5] : size - at;
+        assert_int_equal(file_writer_write(w, data + at, k), MANTA_OK);
+    }
+    file_sum sum = file_writer_sum(w);
+    assert_true(begun >= 8 << 20); /* a failure of it is none of ours */
+    assert_int_equal(file_writer_commit(w), MANTA_OK);
+    file_writer_free(w);
+    os_use(NULL);
+    assert_true(sum.size == size && sum.crc == crc32c(0, data, size));
+    assert_int_equal(file_read(in_folder("f"), size, &found, &n_found), MANTA_OK);
+    assert_true(n_found == size && !memcmp(found, data, size));
+    mem_try_free(found);
+    mem_try_free(data);
+}
+
 static void errnos_become_statuses(void **state)
 {
     (void)state;
@@ -569,6 +617,7 @@ int main(void)
         TEST(refuses_names_that_cannot_be),
         TEST(an_abandoned_writer_leaves_nothing),
         TEST(writes_pieces_in_order),
+        TEST(the_disk_begins_before_the_commit),
         TEST(makes_folders),
         TEST(lists_in_order),
         TEST(every_system_call_may_fail),
