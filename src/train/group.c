@@ -26,7 +26,6 @@ enum {
     DEADLINE_MS = 5000,
     MAX_FAILURES = 3,
     LEAVE_MS = 2000, /* for workers to end by themselves */
-    EVENTS = 64, /* kept for the caller; older ones give way */
 };
 
 typedef struct member {
@@ -60,8 +59,7 @@ struct group {
     int64_t epoch;
     int feed;
     int64_t ticked_ns;
-    group_event events[EVENTS];
-    int first_event, n_events;
+    news_queue news;
 };
 
 static uint64_t committed(const group *g)
@@ -69,22 +67,9 @@ static uint64_t committed(const group *g)
     return atomic_load(&g->c->commit);
 }
 
-static void add_event(group *g, const group_event *e)
+news_queue *group_news(group *g)
 {
-    if (g->n_events == EVENTS) {
-        g->first_event = (g->first_event + 1) % EVENTS;
-        g->n_events--;
-    }
-    g->events[(g->first_event + g->n_events++) % EVENTS] = *e;
-}
-
-bool group_take_event(group *g, group_event *e)
-{
-    if (!g->n_events) return false;
-    *e = g->events[g->first_event];
-    g->first_event = (g->first_event + 1) % EVENTS;
-    g->n_events--;
-    return true;
+    return &g->news;
 }
 
 /* ---- births ---- */
@@ -115,7 +100,7 @@ static manta_status start_member(group *g, int rank)
     g->r.state[rank] = ROSTER_STARTING;
     m->watch = (watch){0};
     m->verdict = WATCH_FINE;
-    add_event(g, &(group_event){.kind = GROUP_STARTED, .rank = rank, .pid = pid});
+    news_add(&g->news, &(news){.kind = NEWS_STARTED, .rank = rank, .pid = pid});
     return MANTA_OK;
 }
 
@@ -194,13 +179,13 @@ static int wanted(const group *g)
 /* Gives up a seat whose worker fails over and over, if the others suffice. */
 static bool give_up(group *g, int rank)
 {
-    group_event e = {.kind = GROUP_LEFT, .rank = rank, .pid = g->m[rank].pid};
+    news e = {.kind = NEWS_LEFT, .rank = rank, .pid = g->m[rank].pid};
 
     if (wanted(g) <= g->s->min_workers) return false;
     g->r.unwanted[rank] = true;
     g->s->wanted_workers = wanted(g);
     memcpy(e.cause, g->m[rank].cause, sizeof e.cause);
-    add_event(g, &e);
+    news_add(&g->news, &e);
     return true;
 }
 
@@ -258,7 +243,7 @@ static manta_status part(group *g, int rank)
     atomic_store(&g->c->seat[rank].asleep, 0);
     roster_remove(&g->r, rank);
     m->failures = 0;
-    add_event(g, &(group_event){.kind = GROUP_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
+    news_add(&g->news, &(news){.kind = NEWS_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
     return start_missing(g); /* it may be wanted again by now */
 }
 
@@ -279,9 +264,9 @@ static manta_status bury(group *g, int rank)
     was_seated = roster_remove(&g->r, rank);
     if (st) return st;
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
-        group_event e = {.kind = GROUP_LEFT, .rank = rank, .pid = m->pid};
+        news e = {.kind = NEWS_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);
-        add_event(g, &e);
+        news_add(&g->news, &e);
     }
     if (was_seated) {
         m->died_ns = now;
@@ -296,11 +281,11 @@ static void see_recovered(group *g, uint64_t word)
 {
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
-        group_event e = {.kind = GROUP_RECOVERED, .rank = i, .pid = m->died_pid};
+        news e = {.kind = NEWS_RECOVERED, .rank = i, .pid = m->died_pid};
         if (!m->died_ns || word_ticket(word) <= m->died_ticket) continue;
         e.ms = (double)(clock_now_ns() - m->died_ns) / 1e6;
         memcpy(e.cause, m->cause, sizeof e.cause);
-        add_event(g, &e);
+        news_add(&g->news, &e);
         m->died_ns = 0;
     }
 }

@@ -18,6 +18,7 @@
 #ifndef TRAIN_GROUP_H
 #define TRAIN_GROUP_H
 
+#include "train/news.h"
 #include "train/seat_work.h"
 
 typedef struct group group; /* opaque, see group.c */
@@ -55,20 +56,7 @@ const double *group_eval_sums(const group *g);
  * number of seats; the seats change hands with the next commit. */
 void group_resize(group *g, int workers);
 
-typedef enum group_event_kind {
-    GROUP_STARTED,
-    GROUP_RECOVERED, /* what a death had held up is committed */
-    GROUP_LEFT /* its seat stays empty */
-} group_event_kind;
-
-/* What happened to workers since the last call; false when there is no more. */
-typedef struct group_event {
-    group_event_kind kind;
-    int rank;
-    pid_t pid; /* of the new worker, or of the one that ended */
-    double ms; /* recovered: from seeing the death to the next commit */
-    char cause[96]; /* "killed by signal 9 (Killed)"; of one that left "on request", or why it was given up */
-} group_event;
-bool group_take_event(group *g, group_event *e);
+/* What happened to workers. Borrowed: valid until group_close(). */
+news_queue *group_news(group *g);
 
 #endif

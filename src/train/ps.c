@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include "os/spawn.h"
 #include "os/sys.h"
 #include "train/cluster.h"
+#include "train/forked.h"
 #include "train/group_samples.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
@@ -23,9 +23,6 @@
 enum {
     MAX_FAILURES = 3,
     SNAPSHOT_STEPS = 50,
-    GUESTS = 16, /* connections that have not said who they are */
-    LINKS = PS_WORKERS + GUESTS,
-    EVENTS = 64,
     LEAVE_MS = 2000,
     PATIENCE_MS = 200,
     REACH_MS = 10000,
@@ -49,7 +46,8 @@ struct ps {
     int server_listener[PS_SERVERS];
     child server[PS_SERVERS], worker[PS_WORKERS];
     ps_link to[PS_SERVERS];
-    ps_link link[LINKS];
+    ps_link link[PS_LINKS];
+    bool failed; /* a step has */
     bool idle[PS_WORKERS]; /* has asked for a step */
     int of[PS_WORKERS]; /* its link; -1: none */
     ps_tickets tickets;
@@ -59,26 +57,12 @@ struct ps {
     int64_t since_snapshot;
     int64_t ready; /* steps done that ps_next() has not told yet */
     double rate; /* that the servers have */
-    ps_event events[EVENTS];
-    int first_event, n_events;
+    news_queue news;
 };
 
-static void add_event(ps *p, const ps_event *e)
+news_queue *ps_news(ps *p)
 {
-    if (p->n_events == EVENTS) {
-        p->first_event = (p->first_event + 1) % EVENTS;
-        p->n_events--;
-    }
-    p->events[(p->first_event + p->n_events++) % EVENTS] = *e;
-}
-
-bool ps_take_event(ps *p, ps_event *e)
-{
-    if (!p->n_events) return false;
-    *e = p->events[p->first_event];
-    p->first_event = (p->first_event + 1) % EVENTS;
-    p->n_events--;
-    return true;
+    return &p->news;
 }
 
 /* ---- births ---- */
@@ -89,11 +73,9 @@ static _Noreturn void be(const ps *p, bool server, int rank)
     ps_plan mine = p->plan;
     manta_status st;
 
-    os->prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != mine.parent) _exit(0);
-    signal(SIGINT, SIG_IGN); /* a terminal's are the coordinator's business */
-    signal(SIGTERM, SIG_IGN);
-    for (int i = 0; i < LINKS; i++) {
+    forked_begin(mine.parent, rank);
+    forked_leave_signals();
+    for (int i = 0; i < PS_LINKS; i++) {
         if (p->link[i].c) os->close(chan_fd(p->link[i].c));
     }
     for (int i = 0; i < mine.servers; i++) {
@@ -101,9 +83,7 @@ static _Noreturn void be(const ps *p, bool server, int rank)
         if (!server || i != rank) os->close(p->server_listener[i]);
     }
     os->close(p->listener);
-    mine.s->pool = NULL; /* threads and plans of the coordinator, if any, are not ours */
-    mine.s->e = NULL;
-    manta_error_origin(NULL, rank);
+    forked_take(mine.s);
     st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
     if (st)
         log_error(server ? "a parameter server failed" : "a worker failed",
@@ -125,7 +105,7 @@ static manta_status start(ps *p, bool server, int rank)
         return st;
     }
     c->pid = pid;
-    add_event(p, &(ps_event){.server = server, .rank = rank, .pid = pid});
+    news_add(&p->news, &(news){.kind = NEWS_STARTED, .server = server, .rank = rank, .pid = pid});
     return MANTA_OK;
 }
 
@@ -213,12 +193,12 @@ static void drop_worker(ps *p, int w)
 static manta_status lost(ps *p, bool server, int rank)
 {
     child *c = server ? &p->server[rank] : &p->worker[rank];
-    ps_event e = {.lost = true, .server = server, .rank = rank, .pid = c->pid};
+    news e = {.kind = NEWS_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
 
     spawn_status_text(spawn_wait(c->pid), e.cause, sizeof e.cause);
     os->close(c->pidfd);
     c->pid = 0;
-    add_event(p, &e);
+    news_add(&p->news, &e);
     log_info("lost", LOG_STR("role", server ? "ps" : "worker"), LOG_INT("rank", rank), LOG_INT("pid", e.pid),
              LOG_STR("cause", e.cause));
     if (++c->failures > p->o.max_failures) {
@@ -288,13 +268,13 @@ static manta_status failed(const ps *p, const ps_link *l)
                       (long long)l->head.step + 1, (long long)p->epoch + 1, n, l->in);
 }
 
-/* One of `fatal` ends the run; a connection that talks nonsense only itself. */
-static manta_status hear(ps *p, int i, bool *fatal)
+/* An error of a step ends the run; a connection that talks nonsense only itself. */
+static manta_status hear(void *ctx, ps_link *l)
 {
-    ps_link *l = &p->link[i];
+    ps *p = ctx;
     int64_t who = (int64_t)l->head.step;
+    int i = (int)(l - p->link);
 
-    *fatal = false;
     switch ((int)l->head.kind) {
     case PS_READY:
         if (who < 0 || who >= p->plan.workers)
@@ -309,7 +289,7 @@ static manta_status hear(ps *p, int i, bool *fatal)
         TRY(done(p, l));
         p->idle[l->number] = true;
         return MANTA_OK;
-    case PS_FAILED: *fatal = l->number >= 0; return failed(p, l);
+    case PS_FAILED: p->failed = l->number >= 0; return failed(p, l);
     default: break;
     }
     return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
@@ -329,33 +309,11 @@ static void close_link(ps *p, int i)
 
 static manta_status listen_to(ps *p, int i)
 {
-    bool whole = true;
+    manta_status st = ps_link_listen(&p->link[i], hear, p);
 
-    while (p->link[i].c) {
-        bool fatal = false;
-        manta_status st = ps_link_receive(&p->link[i], &whole);
-        if (!st && !whole) return MANTA_OK;
-        if (!st) st = hear(p, i, &fatal);
-        if (st && fatal) return st;
-        if (st) close_link(p, i);
-    }
+    if (st && p->failed) return st;
+    if (st) close_link(p, i);
     return MANTA_OK;
-}
-
-static manta_status take_new(ps *p)
-{
-    for (;;) {
-        chan *c;
-        manta_status st = chan_accept(p->end, p->listener, &c);
-        int i = 0;
-        if (st) return st == MANTA_EBUSY ? MANTA_OK : st;
-        while (i < LINKS && p->link[i].c) i++;
-        if (i == LINKS) {
-            chan_close(c);
-        } else {
-            TRY(ps_link_open(&p->link[i], c, (size_t)p->s->l.n_sums * sizeof(double) + 4096));
-        }
-    }
 }
 
 /* A server that somebody else started says nothing unasked: what there is to
@@ -371,7 +329,7 @@ static manta_status see_server(ps *p, int i)
 static manta_status attend(ps *p)
 {
     struct pollfd fds[1 + PS_SERVERS + PS_WORKERS];
-    chan_item items[LINKS + PS_SERVERS];
+    chan_item items[PS_LINKS + PS_SERVERS];
     int n = 0, servers = p->plan.servers, workers = p->plan.workers;
     manta_status st;
 
@@ -380,17 +338,18 @@ static manta_status attend(ps *p)
         fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->server[i].pidfd, .events = POLLIN};
     for (int i = 0; i < workers; i++)
         fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->worker[i].pidfd, .events = POLLIN};
-    for (int i = 0; i < LINKS; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
+    for (int i = 0; i < PS_LINKS; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
     for (int i = 0; i < servers; i++)
-        items[LINKS + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
-    st = chan_wait(items, LINKS + servers, fds, n, clock_deadline(1000));
+        items[PS_LINKS + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
+    st = chan_wait(items, PS_LINKS + servers, fds, n, clock_deadline(1000));
     if (st && st != MANTA_ETIMEDOUT) return st;
-    if (fds[0].revents) TRY(take_new(p));
-    for (int i = 0; i < LINKS; i++) {
+    if (fds[0].revents)
+        TRY(ps_links_accept(p->link, p->end, p->listener, (size_t)p->s->l.n_sums * sizeof(double) + 4096));
+    for (int i = 0; i < PS_LINKS; i++) {
         if (p->link[i].c && p->link[i].c == items[i].c && items[i].ready) TRY(listen_to(p, i));
     }
     for (int i = 0; i < servers; i++) {
-        if (items[LINKS + i].c && items[LINKS + i].ready) TRY(see_server(p, i));
+        if (items[PS_LINKS + i].c && items[PS_LINKS + i].ready) TRY(see_server(p, i));
         if (fds[1 + i].revents) TRY(lost(p, true, i));
     }
     for (int i = 0; i < workers; i++) {
@@ -522,7 +481,7 @@ static ps *make(manta_session *s, const ps_options *o)
     if (!p->o.snapshot_steps) p->o.snapshot_steps = SNAPSHOT_STEPS;
     p->listener = -1;
     for (int i = 0; i < PS_SERVERS; i++) p->server_listener[i] = -1;
-    for (int i = 0; i < LINKS; i++) p->link[i].number = -1;
+    for (int i = 0; i < PS_LINKS; i++) p->link[i].number = -1;
     for (int i = 0; i < PS_WORKERS; i++) p->of[i] = -1;
     p->rate = layout_run(&s->l, s->state)->learning_rate;
     return p;
@@ -659,11 +618,11 @@ void ps_close(ps *p)
 
     if (!p) return;
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
-    for (int i = 0; i < LINKS; i++) say_end(&p->link[i]);
+    for (int i = 0; i < PS_LINKS; i++) say_end(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) say_end(&p->to[i]);
     for (int i = 0; i < PS_WORKERS; i++) end(&p->worker[i], deadline);
     for (int i = 0; i < PS_SERVERS; i++) end(&p->server[i], deadline);
-    for (int i = 0; i < LINKS; i++) ps_link_close(&p->link[i]);
+    for (int i = 0; i < PS_LINKS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {
         ps_link_close(&p->to[i]);
         if (p->server_listener[i] >= 0) os->close(p->server_listener[i]);

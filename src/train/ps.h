@@ -18,6 +18,7 @@
 #define TRAIN_PS_H
 
 #include "net/chan.h"
+#include "train/news.h"
 #include "train/ps_tickets.h"
 #include "train/seat_work.h"
 #include "train/session.h"
@@ -50,14 +51,6 @@ manta_status ps_work(const ps_plan *p, int worker) MANTA_MUST_USE;
 
 typedef struct ps ps; /* opaque, see ps.c */
 
-typedef struct ps_event {
-    bool lost; /* else started */
-    bool server; /* else a worker */
-    int rank;
-    pid_t pid;
-    char cause[96];
-} ps_event;
-
 typedef struct ps_options {
     int64_t staleness; /* bound of ps_tickets.h; negative: none */
     int max_failures; /* losses of a process in a row without a step; 0: 3 */
@@ -84,6 +77,7 @@ manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps) MANTA_M
 manta_status ps_next(ps *p, bool *more) MANTA_MUST_USE;
 /* Brings the session's state up to date. */
 manta_status ps_pull(ps *p) MANTA_MUST_USE;
-bool ps_take_event(ps *p, ps_event *e);
+/* What happened to servers and workers. Borrowed: valid until ps_close(). */
+news_queue *ps_news(ps *p);
 
 #endif

@@ -66,6 +66,32 @@ manta_status ps_link_receive(ps_link *l, bool *whole)
     return MANTA_OK;
 }
 
+manta_status ps_link_listen(ps_link *l, manta_status (*hear)(void *ctx, ps_link *l), void *ctx)
+{
+    for (;;) {
+        bool whole;
+        TRY(ps_link_receive(l, &whole));
+        if (!whole) return MANTA_OK;
+        TRY(hear(ctx, l));
+    }
+}
+
+manta_status ps_links_accept(ps_link *links, chan_end *e, int listener, size_t room)
+{
+    for (;;) {
+        chan *c;
+        manta_status st = chan_accept(e, listener, &c);
+        int i = 0;
+        if (st) return st == MANTA_EBUSY ? MANTA_OK : st;
+        while (i < PS_LINKS && links[i].c) i++;
+        if (i < PS_LINKS) {
+            TRY(ps_link_open(&links[i], c, room));
+        } else {
+            chan_close(c);
+        }
+    }
+}
+
 manta_status ps_link_send(ps_link *l, ps_kind kind, int64_t step, uint32_t item, size_t n)
 {
     frame f = {.kind = (uint16_t)kind, .step = (uint64_t)step, .item = item, .length = n};

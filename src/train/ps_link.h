@@ -4,6 +4,11 @@
 #define TRAIN_PS_LINK_H
 
 #include "net/chan.h"
+#include "train/ps_tickets.h"
+
+enum {
+    PS_LINKS = PS_WORKERS + 16
+}; /* of one who is called: workers, the coordinator, some that have not said who they are */
 
 /* What is said. W worker, S server, C coordinator. */
 typedef enum ps_kind {
@@ -43,6 +48,15 @@ void ps_link_close(ps_link *l); /* accepts zeroed memory */
 /* Whether a message is whole: its head is l->head, its bytes l->in. It stays
  * until the next call. Fails when the channel has. */
 manta_status ps_link_receive(ps_link *l, bool *whole) MANTA_MUST_USE;
+
+/* Hands every whole message that there is to `hear`. Ends with the first failure,
+ * of the channel or of what was heard. */
+manta_status ps_link_listen(ps_link *l, manta_status (*hear)(void *ctx, ps_link *l),
+                            void *ctx) MANTA_MUST_USE;
+
+/* Takes the connections that wait at a listener, each into a free place of the
+ * PS_LINKS; those for which there is none are closed. */
+manta_status ps_links_accept(ps_link *links, chan_end *e, int listener, size_t room) MANTA_MUST_USE;
 
 /* Queues a message whose bytes were put to l->out. The one before must have
  * gone: it has when its answer came. MANTA_EINTERNAL otherwise. */

@@ -13,7 +13,6 @@
 #include "train/ps_part.h"
 
 enum {
-    LINKS = PS_WORKERS + 16, /* workers, the coordinator, and connections on their way */
     RECENT = 4 * PS_WORKERS, /* steps remembered: each worker has one in hand */
     LOOK_UP_MS = 500,
 };
@@ -25,7 +24,7 @@ typedef struct server {
     chan_end *end;
     int listener;
     size_t room;
-    ps_link link[LINKS]; /* c NULL: free */
+    ps_link link[PS_LINKS]; /* c NULL: free */
     bool loaded; /* the coordinator has given it a state */
     bool over;
     int64_t recent[RECENT]; /* steps whose gradients are in; -1: none */
@@ -89,8 +88,9 @@ static manta_status set_rate(server *v, const ps_link *l)
     return MANTA_OK;
 }
 
-static manta_status answer(server *v, ps_link *l)
+static manta_status answer(void *ctx, ps_link *l)
 {
+    server *v = ctx;
     bool needs_state = l->head.kind == PS_PULL || l->head.kind == PS_PUSH || l->head.kind == PS_STATE;
 
     /* Before the state is there nobody has reason to ask: workers are told to come afterwards. */
@@ -111,49 +111,26 @@ static manta_status answer(server *v, ps_link *l)
     }
 }
 
-static manta_status take_new(server *v)
-{
-    for (;;) {
-        chan *c;
-        manta_status st = chan_accept(v->end, v->listener, &c);
-        int i = 0;
-        if (st) return st == MANTA_EBUSY ? MANTA_OK : st;
-        while (i < LINKS && v->link[i].c) i++;
-        if (i == LINKS) {
-            chan_close(c);
-            continue;
-        }
-        TRY(ps_link_open(&v->link[i], c, v->room));
-    }
-}
-
 /* A connection that fails is closed; the server goes on. */
 static void listen_to(server *v, ps_link *l)
 {
-    for (;;) {
-        bool whole;
-        manta_status st = ps_link_receive(l, &whole);
-        if (!st && !whole) return;
-        if (!st) st = answer(v, l);
-        if (!st) continue;
-        log_debug("a connection ended", LOG_STR("why", manta_error_text()));
-        ps_link_close(l);
-        return;
-    }
+    if (!ps_link_listen(l, answer, v)) return;
+    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+    ps_link_close(l);
 }
 
 static manta_status serve(server *v)
 {
     while (!v->over) {
         struct pollfd fd = {.fd = v->listener, .events = POLLIN};
-        chan_item items[LINKS];
+        chan_item items[PS_LINKS];
         manta_status st;
-        for (int i = 0; i < LINKS; i++) items[i] = (chan_item){.c = v->link[i].c, .read = true};
-        st = chan_wait(items, LINKS, &fd, 1, clock_deadline(LOOK_UP_MS));
+        for (int i = 0; i < PS_LINKS; i++) items[i] = (chan_item){.c = v->link[i].c, .read = true};
+        st = chan_wait(items, PS_LINKS, &fd, 1, clock_deadline(LOOK_UP_MS));
         if (st && st != MANTA_ETIMEDOUT) return st;
         if (v->plan->parent && getppid() != v->plan->parent) return MANTA_OK;
-        if (fd.revents) TRY(take_new(v));
-        for (int i = 0; i < LINKS && !v->over; i++) {
+        if (fd.revents) TRY(ps_links_accept(v->link, v->end, v->listener, v->room));
+        for (int i = 0; i < PS_LINKS && !v->over; i++) {
             if (v->link[i].c && items[i].c && items[i].ready) listen_to(v, &v->link[i]);
         }
     }
@@ -182,7 +159,7 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     if (!st) st = serve(v);
     if (listener < 0 && v->listener >= 0) os->close(v->listener);
 out:
-    for (int i = 0; i < LINKS; i++) ps_link_close(&v->link[i]);
+    for (int i = 0; i < PS_LINKS; i++) ps_link_close(&v->link[i]);
     chan_end_free(v->end);
     mem_free(v);
     return st;

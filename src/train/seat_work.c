@@ -5,14 +5,13 @@
  * anywhere, and when its controller is gone it has no reason to live. */
 #include "train/seat_work.h"
 
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
+#include "train/forked.h"
 #include "train/lockstep.h"
 
 enum {
@@ -345,19 +344,6 @@ static manta_status serve(work *w)
 
 /* ---- the start ---- */
 
-/* Signals that a terminal or a service manager sends to all processes of the
- * group are the controller's business: it ends us when it is done. */
-static void settle_signals(void)
-{
-    sigset_t none;
-
-    signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGQUIT, SIG_IGN);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 static manta_status start(work *w)
 {
     manta_session *s = w->s;
@@ -371,9 +357,7 @@ static manta_status start(work *w)
     for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
     mem_free(s->a.norms);
     s->a.norms = shared_norms(w->sh);
-    s->pool = NULL; /* threads and plans of the controller, if any, are not ours */
-    s->e = NULL;
-    s->lockstep = NULL;
+    forked_take(s);
     s->workers = 1;
     TRY(session_local(s));
     if (s->meets) {
@@ -397,12 +381,10 @@ void seat_main(const seat_setup *u)
     static work w; /* too large for a stack */
     manta_status st;
 
-    os->prctl(PR_SET_PDEATHSIG, SIGKILL);
+    forked_begin(u->controller, u->rank);
+    forked_leave_signals();
     w.u = u;
     w.s = u->s;
-    leave_when_alone(&w);
-    settle_signals();
-    manta_error_origin(NULL, u->rank);
     st = start(&w);
     if (!st) st = serve(&w);
     if (st && w.c) report(&w);

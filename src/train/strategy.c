@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <manta/strategy.h>
@@ -24,7 +23,7 @@
 #include "os/shm.h"
 #include "os/spawn.h"
 #include "os/sys.h"
-#include "train/lockstep.h"
+#include "train/forked.h"
 #include "train/session.h"
 #include "train/tf_config.h"
 
@@ -541,18 +540,14 @@ static _Noreturn void be_replica(manta_strategy *s, const manta_group_plan *gp, 
     manta_status st;
     void *at;
 
-    os->prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(0);
+    forked_begin(parent, rank);
     if (shm_map(s->fd, s->size, true, &at)) _exit(1); /* a mapping is not inherited */
     s->memory = at;
     e = &commits_of(s)->end[rank];
-    manta_error_origin(NULL, rank);
     for (size_t i = 0; i < s->variables.n; i++) {
         manta_session *session = s->variables.at[i].s;
         if (!session) continue;
-        session->pool = NULL; /* threads and plans of the parent are not ours */
-        session->e = NULL;
-        session->lockstep = NULL;
+        forked_take(session);
         if (session->threads * s->n > cpu_cores())
             session->threads = cpu_cores() > s->n ? cpu_cores() / s->n : 1;
     }
