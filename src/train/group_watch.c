@@ -18,16 +18,41 @@ static int64_t cpu_time(pid_t pid)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* One letter of /proc: R, S, D, T (stopped), t (traced), Z; ' ' when not known. */
-static char state_of(pid_t pid)
+/* One letter of a stat file of /proc: R, S, D, T (stopped), t (traced), Z; ' ' when not known. */
+static char state_in(const char *path)
 {
-    char path[64], text[1024];
+    char text[1024];
     const char *at;
 
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
     if (file_read_text(path, text, sizeof text)) return ' ';
     at = strrchr(text, ')');
     return at && at[1] ? at[2] : ' ';
+}
+
+static char state_of(pid_t pid)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    return state_in(path);
+}
+
+/* Whether any thread waits for a core or for a disk: the worker's own may well
+ * sleep until that one has done its part. */
+static bool has_a_thread_at_work(pid_t pid)
+{
+    file_names threads = {0};
+    char path[128];
+    bool any = false;
+
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    if (file_list(path, &threads)) return false;
+    for (size_t i = 0; i < threads.n && !any; i++) {
+        snprintf(path, sizeof path, "/proc/%ld/task/%.20s/stat", (long)pid, threads.at[i]);
+        any = strchr("RD", state_in(path));
+    }
+    file_names_release(&threads);
+    return any;
 }
 
 static bool is_traced(pid_t pid)
@@ -63,7 +88,7 @@ watch_verdict watch_look(watch *w, pid_t pid, uint64_t progress, bool waits, int
     if (now_ns - w->since_ns < deadline_ns) return WATCH_FINE;
     state = state_of(pid);
     if (state == 'T') return WATCH_STOPPED;
-    if (state == 'R' || state == 'D' || state == 't' || state == 'Z' || is_traced(pid)) {
+    if (state == 't' || state == 'Z' || is_traced(pid) || has_a_thread_at_work(pid)) {
         w->since_ns = now_ns;
         return WATCH_FINE;
     }

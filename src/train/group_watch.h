@@ -17,8 +17,8 @@ typedef enum watch_verdict { WATCH_FINE, WATCH_HANGS, WATCH_STOPPED } watch_verd
 
 /* Looks at a worker. It hangs when its progress word has not changed for
  * deadline_ns and it has used next to no CPU time since, unless it waits for
- * others, for a core or for a disk, or is being debugged; it is stopped when a
- * signal has stopped it for as long. */
+ * others, one of its threads for a core or for a disk, or is being debugged; it
+ * is stopped when a signal has stopped it for as long. */
 watch_verdict watch_look(watch *w, pid_t pid, uint64_t progress, bool waits, int64_t now_ns,
                          int64_t deadline_ns);
 

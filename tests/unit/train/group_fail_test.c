@@ -122,12 +122,12 @@ static void a_poisoned_sample_ends_the_run_and_is_named(void **state)
 {
     static const struct {
         trap_kind what;
-        int hits;
+        int deaths;
         const char *cause;
-    } cases[] = {{TRAP_ABORT, 2, "killed by signal 6"},
-                 {TRAP_EXIT, 2, "exited with 3"},
-                 {TRAP_HANG, 2, "hung for 0.1 s"},
-                 {TRAP_KILL, 5, "killed by signal 9"}};
+    } cases[] = {{TRAP_ABORT, 2, "(2 of them, the last one killed by signal 6"},
+                 {TRAP_EXIT, 2, "(2 of them, the last one exited with 3"},
+                 {TRAP_HANG, 2, "(2 of them, the last one hung for 0.1 s"},
+                 {TRAP_KILL, 5, "(5 of them, the last one killed by signal 9"}};
 
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -136,7 +136,8 @@ static void a_poisoned_sample_ends_the_run_and_is_named(void **state)
         assert_says(&o, MANTA_EDIED, "has ended every worker that computed it");
         assert_says(&o, MANTA_EDIED, cases[i].cause);
         assert_says(&o, MANTA_EDIED, "samples ");
-        assert_int_equal(t->hits, cases[i].hits);
+        /* The other one may be at the same shard when the last death is counted. */
+        assert_in_range(t->hits, cases[i].deaths, cases[i].deaths + WORKERS - 1);
         assert_childless();
         mem_try_free(o.state);
         munmap(t, sizeof *t);

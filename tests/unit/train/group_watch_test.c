@@ -1,5 +1,6 @@
 /* A worker that hangs is told from one that computes, waits, is stopped or is
  * being debugged. The processes are real; the time is made up. */
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,13 +20,26 @@
 
 enum { DEADLINE = 64000000 };
 
-typedef enum kind { SLEEPER, SPINNER, TRACED } kind;
+typedef enum kind { SLEEPER, SPINNER, TRACED, HELPED } kind;
+
+/* A thread in the state of one that waits for a disk: the kernel keeps the
+ * caller of vfork() in it until its child is gone. */
+static void *wait_for_a_disk(void *arg)
+{
+    (void)arg;
+    if (!vfork()) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) pause();
+    }
+    return NULL;
+}
 
 /* The child, once it is what it is to be. */
 static pid_t start(kind what)
 {
     int ready[2];
     char byte;
+    pthread_t helper;
     pid_t pid;
 
     assert_int_equal(pipe(ready), 0);
@@ -36,6 +50,7 @@ static pid_t start(kind what)
         if (what == TRACED) ptrace(PTRACE_TRACEME, 0, NULL, NULL);
         if (write(ready[1], "x", 1) != 1) _exit(1);
         close(ready[0]);
+        if (what == HELPED && pthread_create(&helper, NULL, wait_for_a_disk, NULL)) _exit(1);
         close(ready[1]); /* tells that it has nothing left to do but what it is for */
         if (what == TRACED) raise(SIGSTOP);
         for (;;) {
@@ -149,6 +164,34 @@ static void a_little_time_is_no_progress(void **state)
     end(pid);
 }
 
+/* How many threads of a process are in a state. */
+static int threads_in(pid_t pid, char letter)
+{
+    char path[64], line[512];
+    int n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "cat /proc/%d/task/*/stat", (int)pid);
+    f = popen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) n += strrchr(line, ')') && strrchr(line, ')')[2] == letter;
+    pclose(f);
+    return n;
+}
+
+/* Its own thread sleeps until a helper is done, who is kept waiting. */
+static void one_whose_helper_is_kept_waiting_is_fine(void **state)
+{
+    pid_t pid = start(HELPED);
+    watch w;
+
+    (void)state;
+    while (threads_in(pid, 'D') < 1) sched_yield();
+    w = settle(pid, 5, false);
+    assert_int_equal(watch_look(&w, pid, 5, false, DEADLINE + 1, DEADLINE), WATCH_FINE);
+    end(pid);
+}
+
 static void a_stopped_one_is_told_apart(void **state)
 {
     (void)state;
@@ -185,10 +228,14 @@ static void one_that_is_debugged_is_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_does_nothing_hangs),        cmocka_unit_test(progress_begins_the_time_anew),
-        cmocka_unit_test(one_that_waits_for_others_is_fine),  cmocka_unit_test(one_that_computes_is_fine),
-        cmocka_unit_test(a_little_time_is_no_progress),       cmocka_unit_test(a_stopped_one_is_told_apart),
+        cmocka_unit_test(one_that_does_nothing_hangs),
+        cmocka_unit_test(progress_begins_the_time_anew),
+        cmocka_unit_test(one_that_waits_for_others_is_fine),
+        cmocka_unit_test(one_that_computes_is_fine),
+        cmocka_unit_test(a_little_time_is_no_progress),
+        cmocka_unit_test(a_stopped_one_is_told_apart),
         cmocka_unit_test(one_that_is_debugged_is_left_alone),
+        cmocka_unit_test(one_whose_helper_is_kept_waiting_is_fine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
