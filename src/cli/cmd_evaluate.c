@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "cli/failure.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
@@ -24,6 +25,7 @@ static const option_group evaluation = {
 
 typedef struct run {
     progress progress;
+    failures failures;
     bool json;
     int64_t steps; /* done so far */
 } run;
@@ -34,6 +36,8 @@ static bool on_event(void *user, manta_session *s, const manta_event *e)
 
     (void)s;
     if (e->kind == MANTA_EVENT_VALIDATE_STEP) r->steps = e->step;
+    if (e->kind == MANTA_EVENT_RECOVERED || e->kind == MANTA_EVENT_WORKER_LEFT) progress_break(&r->progress);
+    failures_see(&r->failures, e);
     if (!r->json) progress_show(&r->progress, e);
     return !stop_requested();
 }

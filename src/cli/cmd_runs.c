@@ -355,55 +355,71 @@ static int plot_run(const options *o)
 
 typedef struct follower {
     char path[1300];
-    int rank;
+    char name[24]; /* "rank 1" */
     long at; /* bytes shown */
 } follower;
 
-/* Shows what has come since the last look; whole lines only, unless it is the end. */
-static void show_more(follower *f, bool named)
+/* Shows what has come since the last look. A line that has not ended may still
+ * grow, so it is shown only when nobody writes any more. */
+static void show_more(follower *f, bool named, bool ended)
 {
     FILE *in = fopen(f->path, "r");
     char line[8192];
 
     if (!in) return;
-    if (!fseek(in, f->at, SEEK_SET)) {
-        while (fgets(line, sizeof line, in)) {
-            size_t n = strlen(line);
-            f->at += (long)n;
-            if (n && line[n - 1] == '\n') line[--n] = '\0';
-            if (named) printf("rank %d | ", f->rank);
-            table_text(line);
-            putchar('\n');
-        }
+    while (!fseek(in, f->at, SEEK_SET) && fgets(line, sizeof line, in)) {
+        size_t n = strlen(line);
+        bool whole = n && line[n - 1] == '\n';
+        if (!n || (!whole && !ended && n + 1 < sizeof line)) break;
+        f->at = ftell(in);
+        if (whole) line[--n] = '\0';
+        if (named) printf("%s | ", f->name);
+        table_text(line);
+        putchar('\n');
     }
     fclose(in);
 }
 
+/* Adds FOLDER/log/ROLE-N.txt to the files to be shown, when it is there or `awaited`. */
+static int add_log(follower *files, int n, const char *folder, const char *role, int number, bool awaited)
+{
+    follower *f = &files[n];
+    struct stat info;
+
+    *f = (follower){0};
+    snprintf(f->path, sizeof f->path, "%s/log/%s-%d.txt", folder, role, number);
+    snprintf(f->name, sizeof f->name, "%s %d", role, number);
+    return n + (awaited || (!stat(f->path, &info) && S_ISREG(info.st_mode)));
+}
+
 static int show_logs(const options *o)
 {
-    enum { MOST = 256 };
-    static follower files[MOST];
+    enum { RANKS = 256, SERVERS = 64 };
+    static follower files[RANKS + SERVERS];
     int64_t only = options_int(o, "rank", -1);
     bool follow = options_flag(o, "follow");
     manta_run_info r;
     int n = 0;
 
     if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
-    for (int rank = 0; rank < MOST; rank++) {
-        struct stat info;
-        if (only >= 0 && rank != only) continue;
-        files[n].rank = rank;
-        snprintf(files[n].path, sizeof files[n].path, "%s/log/rank-%d.txt", r.path, rank);
-        if (!stat(files[n].path, &info) || (only >= 0 && follow)) n++;
-    }
-    if (!n && only >= 0) {
-        cli_note("run %s has no log of rank %" PRId64, r.name, only);
-        return CLI_FAILED;
-    }
+    if (only >= RANKS) cli_usage("--rank: %" PRId64 ", expected 0 to %d", only, RANKS - 1);
     stop_install();
     for (;;) {
         bool running = follow && !manta_run_read(r.path, &r) && r.pid; /* before the last look */
-        for (int i = 0; i < n; i++) show_more(&files[i], only < 0 && n > 1);
+        int known = n;
+        if (only >= 0 && !n) n = add_log(files, n, r.path, "rank", (int)only, follow);
+        for (int i = known; only < 0 && i < RANKS && n == i; i++)
+            n = add_log(files, n, r.path, "rank", i, false);
+        if (!n && only >= 0) {
+            cli_note("run %s has no log of rank %" PRId64, r.name, only);
+            return CLI_FAILED;
+        }
+        for (int i = 0; i < n; i++) show_more(&files[i], only < 0 && n > 1, !running);
+        if (!running && only < 0) { /* servers of parameters say little, and last */
+            for (int i = 0; i < SERVERS; i++) {
+                if (add_log(files, n, r.path, "server", i, false) > n) show_more(&files[n], true, true);
+            }
+        }
         if (!cli_flush() || !running || stop_requested()) return CLI_DONE;
         (void)poll(NULL, 0, 200); /* a file that grows wakes nobody */
     }
@@ -466,7 +482,12 @@ const command cmd_runs_plot = {
 const command cmd_logs = {.name = "logs",
                           .args = "NAME",
                           .about = "Show what the workers of a run have said",
-                          .text = "NAME is that of a run, or a path to its folder.",
+                          .text =
+                              "NAME is that of a run, or a path to its folder. What a worker prints, on "
+                              "standard output or error, is in the run's log/rank-N.txt line by line, also "
+                              "that of one that was killed and of the one in its place; between them "
+                              "stands, with the time in seconds since 1970, when one was started and what "
+                              "became of it. Behind the ranks come parameter servers.",
                           .examples = "  manta logs mine --rank 1 -f",
                           .min_args = 1,
                           .max_args = 1,

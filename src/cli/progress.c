@@ -278,16 +278,13 @@ void progress_show(progress *p, const manta_event *e)
             plain_line(p, e);
         }
         break;
-    case MANTA_EVENT_RECOVERED:
-        progress_break(p);
-        printf("Worker %d (process %lld) %s; recovered in %.0f ms\n", e->rank, (long long)e->pid, e->cause,
-               e->ms);
-        break;
     case MANTA_EVENT_WORKER_LEFT:
+        if (strcmp(e->cause, "on request") != 0) break; /* a failure has a block of its own */
         progress_break(p);
         printf("Worker %d (process %lld) left: %s\n", e->rank, (long long)e->pid, e->cause);
         break;
     case MANTA_EVENT_BEGIN:
+    case MANTA_EVENT_RECOVERED:
     case MANTA_EVENT_WAITING:
     case MANTA_EVENT_WORKER:
     case MANTA_EVENT_VALIDATE:

@@ -217,17 +217,23 @@ static const char *quoted(const char *word, char *buf, size_t size)
     return buf;
 }
 
+const char *record_word(const record *r, char *buf, size_t size)
+{
+    const char *path = manta_run_path(r->run);
+    char dotted[1400];
+
+    if (!r->ro.folder && !r->ro.storage) return quoted(manta_run_name(r->run), buf, size);
+    snprintf(dotted, sizeof dotted, "%s%s", strchr(path, '/') ? "" : "./", path);
+    return quoted(dotted, buf, size);
+}
+
 const char *record_command(const record *r, char *buf, size_t size)
 {
     char word[1400];
-    const char *path = r->run ? manta_run_path(r->run) : NULL;
 
     *buf = '\0';
-    if (path && !r->ro.folder && !r->ro.storage) {
-        snprintf(buf, size, "manta train --resume %s", quoted(manta_run_name(r->run), word, sizeof word));
-    } else if (path) {
-        snprintf(buf, size, "manta train --resume %s%s", strchr(path, '/') ? "" : "./",
-                 quoted(path, word, sizeof word));
+    if (r->run) {
+        snprintf(buf, size, "manta train --resume %s", record_word(r, word, sizeof word));
     } else if (r->backup) {
         snprintf(buf, size, "manta train --resume --backup-dir %s", quoted(r->backup, word, sizeof word));
     }

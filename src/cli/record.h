@@ -43,6 +43,9 @@ const char *record_checkpoint(const record *r);
 /* "after epoch 3", "epoch 4, after step 20". Returns buf. */
 const char *record_place(const manta_checkpoint_info *i, char *buf, size_t size);
 
+/* What other commands call the run: its name, or its folder when that lies
+ * elsewhere; as one would type it. Returns buf. */
+const char *record_word(const record *r, char *buf, size_t size);
 /* The command that goes on with an interrupted run, as one would type it; "" when
  * it cannot go on. Returns buf. */
 const char *record_command(const record *r, char *buf, size_t size);

@@ -255,7 +255,9 @@ manta_status resume_options(const options *given, options **out)
         options_free(run);
         return st;
     }
-    if (p.must) { /* from here on as if it had been named so */
+    if (p.must && !strchr(options_text(given, "resume"), '/')) { /* from here on as if it had been named so */
+        options_set(run, "name", p.name);
+    } else if (p.must) {
         options_set(run, "run-dir", p.folder);
         options_set(run, "storage", NULL);
     }

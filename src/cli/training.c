@@ -46,6 +46,8 @@ void training_read(training *r)
                                  .user = r};
     work_batch(o, WORK_BATCH, &r->fit);
     record_read(&r->record, o);
+    r->failures.record = &r->record;
+    r->failures.loose = r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER;
     if (options_text(o, "validation-split")) {
         double split = options_real(o, "validation-split", 0);
         if (!(split > 0 && split < 1)) cli_usage("--validation-split: %g, expected between 0 and 1", split);

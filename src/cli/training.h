@@ -5,6 +5,7 @@
 #ifndef CLI_TRAINING_H
 #define CLI_TRAINING_H
 
+#include "cli/failure.h"
 #include "cli/progress.h"
 #include "cli/recipe.h"
 #include "cli/record.h"
@@ -33,6 +34,7 @@ typedef struct training {
     bool json;
     progress progress;
     record record;
+    failures failures;
     char why[200]; /* a callback has ended the training */
     bool quiet; /* nobody reads what is printed any more */
 } training;

@@ -7,7 +7,8 @@
 #include "cli/stop.h"
 #include "cli/training.h"
 
-int training_failed(training *r)
+/* Keeps and says that it failed; how the run can go on only when it was under way. */
+static int failed(training *r, bool under_way)
 {
     manta_error why;
 
@@ -15,7 +16,14 @@ int training_failed(training *r)
     if (record_finish(&r->record, "failed", &r->last, why.text)) cli_note("%s", manta_error_text());
     manta_error_raise(&why);
     if (r->json) json_result("failed", NULL, record_checkpoint(&r->record), NULL, manta_error_text());
-    return cli_fail();
+    if (!under_way || !record_is_resumable(&r->record)) return cli_fail();
+    failures_end(&r->failures);
+    return CLI_FAILED;
+}
+
+int training_failed(training *r)
+{
+    return failed(r, false);
 }
 
 int training_finish(training *r, manta_status st)
@@ -27,7 +35,7 @@ int training_finish(training *r, manta_status st)
     } else {
         progress_break(&r->progress);
     }
-    if (st && !stopped) return training_failed(r);
+    if (st && !stopped) return failed(r, true);
     if (r->profile && !stopped) {
         double ms = r->profile_seconds * 1e3 / (double)r->profile;
         if (profile_print(r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->profile, ms, r->trace,

@@ -65,6 +65,9 @@ static void log_worker(training *r, const manta_event *e)
     if (!r->record.run) return;
     if (e->kind == MANTA_EVENT_WORKER) {
         snprintf(line, sizeof line, "started as process %lld", (long long)e->pid);
+    } else if (e->kind == MANTA_EVENT_WORKER_LEFT) {
+        snprintf(line, sizeof line, "process %lld left: %s, in epoch %lld at step %lld", (long long)e->pid,
+                 e->cause, (long long)e->epoch + 1, (long long)e->step + 1);
     } else {
         snprintf(line, sizeof line, "process %lld %s; made up for in %.1f ms, in epoch %lld at step %lld",
                  (long long)e->pid, e->cause, e->ms, (long long)e->epoch + 1, (long long)e->step + 1);
@@ -105,7 +108,11 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
     if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
     if (step) resize(s);
     if (e->stopped) snprintf(r->why, sizeof r->why, "%s", e->stopped);
-    if (worker) log_worker(r, e);
+    if (worker) {
+        log_worker(r, e);
+        if (e->kind != MANTA_EVENT_WORKER) progress_break(&r->progress); /* the block stands alone */
+        failures_see(&r->failures, e);
+    }
     if (r->quiet) return !stop_requested();
     if (e->kind == MANTA_EVENT_WAITING) {
         say_waiting(r, e);

@@ -42,8 +42,19 @@ manta_status fitting_wait(manta_fitting *f)
     return first;
 }
 
+void fitting_log_to(manta_fitting *f, const char *folder)
+{
+    mem_free(f->s->log_folder);
+    f->s->log_folder = mem_strdup(folder);
+    f->logging = true;
+}
+
 void fitting_release(manta_fitting *f)
 {
+    if (f->logging) { /* and not a fit around this evaluation */
+        mem_free(f->s->log_folder);
+        f->s->log_folder = NULL;
+    }
     for (size_t i = 0; i < f->used.n; i++) checkpoints_await(f->used.at[i]);
     vec_release(&f->used);
     mem_free(f->stop);

@@ -53,9 +53,14 @@ struct manta_fitting {
     int64_t next_epoch, next_step;
     VEC(fitting_wish) wishes;
     VEC(manta_checkpoints *) used; /* whose writers read the session */
+    bool logging; /* fitting_log_to() was called */
 };
 
 void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o);
+
+/* In before_fit: what workers of this fit print goes to the files of this folder
+ * (rank_log.h). */
+void fitting_log_to(manta_fitting *f, const char *folder);
 /* Waits for all checkpoints to be written; fails when one could not be. */
 manta_status fitting_wait(manta_fitting *f) MANTA_MUST_USE;
 /* Waits too: after it the session may go. */

@@ -19,6 +19,7 @@
 #include "train/group_samples.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
+#include "train/rank_log.h"
 
 enum {
     MAX_FAILURES = 3,
@@ -84,6 +85,7 @@ static _Noreturn void be(const ps *p, bool server, int rank)
     }
     os->close(p->listener);
     forked_take(mine.s);
+    rank_log_take_over(mine.s->log_folder, server ? "server" : "rank", rank);
     st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
     if (st)
         log_error(server ? "a parameter server failed" : "a worker failed",

@@ -28,18 +28,21 @@
 #include "os/sys.h"
 #include "train/fitting.h"
 #include "train/lock.h"
+#include "train/rank_log.h"
 
 enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000 };
 
 struct manta_run {
     char *name, *path;
+    char *logs; /* the folder of what its processes say */
     lock *lock;
     manta_checkpoints *checkpoints;
     manta_checkpoint *from; /* to go on from; NULL: the beginning */
     char *damage;
     int metrics_fd;
     manta_events *events;
-    double began_s;
+    double began_s; /* by the wall clock, once; the rest by one that never jumps */
+    int64_t began_ns;
     int64_t epoch, step; /* last reported */
     manta_error failure; /* the first line or checkpoint that could not be written; code 0: none */
 };
@@ -247,17 +250,15 @@ static manta_status find_start(manta_run *r, const manta_run_options *o)
 
 static manta_status open_run(manta_run *r, const manta_run_options *o)
 {
-    char *result, *logs;
+    char *result;
     manta_status st;
 
     TRY(find_folder(r, o));
     TRY(take_folder(r, o));
     TRY(find_start(r, o));
     TRY(keep_config(r, o->config));
-    logs = run_inner(r->path, "log");
-    st = file_mkdirs(logs);
-    mem_free(logs);
-    if (st) return st;
+    r->logs = run_inner(r->path, "log");
+    TRY(file_mkdirs(r->logs));
     TRY(run_rewind(r, r->from));
     result = run_inner(r->path, "result.json");
     st = file_remove(result);
@@ -272,6 +273,7 @@ manta_status manta_run_open(const manta_run_options *o, manta_run **out)
 
     r->metrics_fd = -1;
     r->began_s = (double)clock_wall_ns() / 1e9;
+    r->began_ns = clock_now_ns();
     if (!(st = open_run(r, o))) {
         *out = r;
         r = NULL;
@@ -290,6 +292,7 @@ void manta_run_close(manta_run *r)
     lock_release(r->lock);
     free(r->damage);
     mem_free(r->name);
+    mem_free(r->logs);
     mem_free(r->path);
     mem_free(r);
 }
@@ -321,6 +324,13 @@ const manta_checkpoint *manta_run_start(const manta_run *r)
 
 /* ---- reports ---- */
 
+/* Seconds since 1970. A wall clock that is set in the middle of a run moves none
+ * of its times, and so no duration. */
+static double run_time(const manta_run *r)
+{
+    return r->began_s + (double)(clock_now_ns() - r->began_ns) / 1e9;
+}
+
 static json_t *metrics_json(const manta_metrics *m)
 {
     json_t *o = json_object();
@@ -347,7 +357,7 @@ static manta_status add_line(int fd, const char *path, const char *line)
 manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
 {
     json_t *o = json_pack("{s:I, s:I, s:i, s:f, s:o}", "epoch", (json_int_t)epoch, "step", (json_int_t)step,
-                          "rank", rank, "time", (double)clock_wall_ns() / 1e9, "metrics", metrics_json(m));
+                          "rank", rank, "time", run_time(r), "metrics", metrics_json(m));
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL, *line;
     const char *tags[MANTA_MAX_METRICS];
     manta_status st;
@@ -367,18 +377,8 @@ manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int ran
 
 void manta_run_log(manta_run *r, int rank, const char *text)
 {
-    char name[48], *path, *line;
-    int64_t now = clock_wall_ns();
-    int fd;
-
-    snprintf(name, sizeof name, "log/rank-%d.txt", rank);
-    path = run_inner(r->path, name);
-    line = mem_printf("%lld.%03d %s\n", (long long)(now / 1000000000), (int)(now / 1000000 % 1000), text);
-    fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0 || add_line(fd, path, line)) log_warn("a log line is lost", LOG_STR("path", path));
-    if (fd >= 0) os->close(fd);
-    mem_free(line);
-    mem_free(path);
+    if (rank_log_add(r->logs, rank, text))
+        log_warn("a log line is lost", LOG_INT("rank", rank), LOG_STR("why", manta_error_text()));
 }
 
 manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last, const char *error)
@@ -387,8 +387,8 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     const char *checkpoint = NULL;
     int n = manta_checkpoints_count(r->checkpoints);
     json_t *o = json_pack("{s:s, s:o, s:f, s:f, s:I, s:I}", "status", status, "metrics", metrics_json(last),
-                          "began", r->began_s, "ended", (double)clock_wall_ns() / 1e9, "epoch",
-                          (json_int_t)r->epoch, "step", (json_int_t)r->step);
+                          "began", r->began_s, "ended", run_time(r), "epoch", (json_int_t)r->epoch, "step",
+                          (json_int_t)r->step);
     manta_status st;
 
     if (n) (void)manta_checkpoints_at(r->checkpoints, n - 1, &checkpoint, NULL);
@@ -428,6 +428,7 @@ static manta_status recorder_restore(void *self, manta_fitting *f)
 {
     recorder *c = self;
 
+    fitting_log_to(f, c->r->logs);
     return c->r->from ? manta_fitting_restore(f, c->r->from) : MANTA_OK;
 }
 

@@ -1,12 +1,9 @@
 """Several workers: the same bytes as one process, also when workers are killed."""
 import os
-import pathlib
 import signal
-import subprocess
 
 import pytest
 
-from conftest import PROGRAM, heed_signals
 from samples import digits
 from waits import is_gone, read_event, wait_until
 
@@ -126,23 +123,6 @@ def test_evaluate_with_workers_is_exact(manta, tmp_path):
                 24).event("result")
     assert two["metrics"]["accuracy"] == one["metrics"]["accuracy"]
     assert two["metrics"]["loss"] == pytest.approx(one["metrics"]["loss"], rel=1e-6)
-
-
-def test_people_read_of_a_recovery(tmp_path, environment):
-    """Without --json there are no pids to be had: the children are looked up."""
-    data = digits(tmp_path)
-    with subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", data, "--workers", "2", "--epochs", "1000000"],
-                          cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, start_new_session=True, preexec_fn=heed_signals) as p:
-        assert "2 workers of" in p.stdout.readline()
-        assert p.stdout.readline().startswith("Epoch 1/")
-        children = pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()
-        assert len(children) == 2
-        os.kill(int(children[0]), signal.SIGKILL)
-        line = next(t for t in p.stdout if t.startswith("Worker"))
-        assert f"(process {children[0]}) killed by signal 9 (Killed); recovered in" in line
-        p.send_signal(signal.SIGINT)
-        assert p.wait(30) == 130
 
 
 @pytest.mark.parametrize("extra,say", [

@@ -1,0 +1,150 @@
+"""What people read, and find in the logs, when a worker fails: on a terminal and in a pipe."""
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from conftest import PROGRAM, heed_signals
+from samples import digits
+from waits import checkpoints, is_gone, read_event, wait_until
+
+ENDLESS = ("--epochs", 2, "--steps-per-epoch", 100000000, "--checkpoint-every", "1step")
+
+
+def children(pid):
+    """The processes that a program has started; [] once it is gone."""
+    try:
+        return [int(c) for c in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def test_a_worker_that_is_killed(start, tmp_path, storage):
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, *ENDLESS, "--name", "a", "--json")
+    workers = [read_event(running, "worker") for _ in range(2)]
+    wait_until(lambda: checkpoints(storage / "a"))
+    os.kill(workers[1]["pid"], signal.SIGKILL)
+    successor = read_event(running, "worker")["pid"]
+    lines = [running.process.stderr.readline() for _ in range(5)]
+    assert lines[0] == "manta: worker 1 failed\n"
+    assert lines[1] == f"  what   process {workers[1]['pid']}, killed by signal 9 (Killed)\n"
+    assert re.fullmatch(r"  where  epoch 1, step \d+\n", lines[2])
+    assert re.fullmatch(rf"  now    process {successor} is in its place and the step was done again, "
+                        r"[0-9.]+ ms late; the result is the same\n", lines[3])
+    assert lines[4] == "  log    manta logs a --rank 1\n"
+    running.signal(signal.SIGTERM)
+    done = running.wait()
+    assert done.status == 75
+    assert done.stderr == "manta: interrupted; this goes on from here: manta train --resume a\n"
+
+
+def test_a_run_in_another_place_is_called_by_its_folder(start, tmp_path, storage):
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, *ENDLESS, "--run-dir",
+                    storage / "it's mine", "--json")
+    worker = read_event(running, "worker")
+    wait_until(lambda: checkpoints(storage / "it's mine"))
+    os.kill(worker["pid"], signal.SIGKILL)
+    lines = [running.process.stderr.readline() for _ in range(5)]
+    assert lines[4] == f"  log    manta logs '{storage}/it'\\''s mine' --rank 0\n"
+    running.signal(signal.SIGTERM)
+    done = running.wait()
+    command = done.stderr.partition("this goes on from here: manta ")[2]
+    again = subprocess.run(["sh", "-c", f'"{PROGRAM}" {command.strip()} --steps-per-epoch 3'], capture_output=True,
+                           text=True, timeout=60, cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+    assert "--steps-per-epoch 3 (it was begun with 100000000)" in again.stderr
+
+
+def test_on_a_terminal(tmp_path, environment):
+    """The block begins on a line of its own, behind the bar."""
+    data = digits(tmp_path)
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", data, "--workers", "2", "--epochs", "1",
+                           "--steps-per-epoch", "100000000"], cwd=tmp_path, env={**environment, "TERM": "xterm"},
+                          stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, start_new_session=True,
+                          preexec_fn=heed_signals) as p:
+        os.close(theirs)
+        with open(ours, "rb", buffering=0) as screen:
+            seen = b""
+            while b"s/step" not in seen:
+                seen += screen.read(4096)
+            os.kill(children(p.pid)[0], signal.SIGKILL)
+            while b"the result is the same\r\n" not in seen:
+                seen += screen.read(4096)
+            p.send_signal(signal.SIGINT)
+            try:
+                while more := screen.read(4096):
+                    seen += more
+            except OSError:  # the other side is closed
+                pass
+        assert p.wait(60) == 130
+    text = seen.decode()
+    assert re.search(r"\n\x1b\[1;31mmanta: worker 0 failed\x1b\[0m\r\n  what   process \d+, killed by signal 9 \(Killed\)\r\n"
+                     r"  where  epoch 1, step \d+\r\n  now    process \d+ is in its place", text), text[-3000:]
+    assert "  log " not in text  # the run keeps none
+
+
+def test_a_run_that_ends_says_how_to_go_on(manta, storage, tmp_path):
+    """A label that cannot be, found by a worker in the middle of the second epoch's data."""
+    data = digits(tmp_path)
+    manta("train", "mlp", "--data", data, "--workers", 2, "--name", "a", "--json")
+    y = np.load(tmp_path / "y.npy")
+    y[77] = 10
+    np.save(tmp_path / "y.npy", y)
+    done = manta("train", "--resume", "a", "--epochs", 2, "--json", status=1)
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("manta: worker ") and "77" in lines[0] and "10" in lines[0] and "epoch 2" in lines[0]
+    assert lines[1] == "  now    the run ends; this goes on from checkpoint-000001: manta train --resume a"
+    assert lines[2] == "  log    manta logs a" and len(lines) == 3
+    assert done.event("result")["error"] in lines[0]
+    assert json.loads((storage / "a" / "result.json").read_text())["status"] == "failed"
+    # Mended, it goes on.
+    digits(tmp_path)
+    manta("train", "--resume", "a", "--epochs", 2, "--json")
+
+
+def test_logs(start, manta, storage, tmp_path):
+    """Of the dead and of the one in its place; what is not a whole line is shown when it can be no more."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, *ENDLESS, "--name", "a", "--json")
+    workers = [read_event(running, "worker") for _ in range(2)]
+    wait_until(lambda: checkpoints(storage / "a"))
+    os.kill(workers[1]["pid"], signal.SIGKILL)
+    successor = read_event(running, "worker")["pid"]
+    log = storage / "a" / "log" / "rank-1.txt"
+    wait_until(lambda: "made up for" in log.read_text())
+    # The worker's own standard output and error are that file.
+    for stream in (1, 2):
+        wait_until(lambda: os.path.samefile(f"/proc/{successor}/fd/{stream}", log))
+    with open(f"/proc/{successor}/fd/1", "a") as out:
+        out.write("said by the worker\n")
+        out.write("not a whole li")
+    shown = start("logs", "a", "--rank", 1, "-f")
+    said = [shown.process.stdout.readline().rstrip("\n") for _ in range(4)]
+    assert said[0].endswith(f"started as process {workers[1]['pid']}")
+    assert said[1].endswith(f"started as process {successor}")
+    assert f"process {workers[1]['pid']} killed by signal 9 (Killed); made up for in" in said[2]
+    assert said[3] == "said by the worker"
+    with open(log, "a") as out:
+        out.write("ne\nand the last one")
+    assert shown.process.stdout.readline() == "not a whole line\n"
+    running.signal(signal.SIGTERM)
+    assert running.wait().status == 75
+    assert shown.wait().stdout == "and the last one\n"
+    both = manta("logs", "a").stdout.splitlines()
+    assert both[0].startswith("rank 0 | ") and both[-1] == "rank 1 | and the last one"
+    assert "has no log of rank 7" in manta("logs", "a", "--rank", 7, status=1).stderr
+    assert "expected 0 to 255" in manta("logs", "a", "--rank", 256, status=2).stderr
+    assert is_gone(successor)
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_parameter_servers_have_logs_too(manta, storage, tmp_path, servers):
+    manta("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--strategy", "parameter-server", "--servers",
+          servers, "--name", "a", "--json")
+    logs = sorted(p.name for p in (storage / "a" / "log").iterdir())
+    assert logs == ["rank-0.txt", "rank-1.txt"] + [f"server-{i}.txt" for i in range(servers)]
