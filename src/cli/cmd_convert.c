@@ -15,7 +15,23 @@ static const option_group conversion = {
         {"format", OPTION_TEXT, "F", "Of OUT, where its ending is not enough: h5 is the legacy Keras file"},
         {0}}};
 
-/* What a file of weights means takes a model; its compile settings go along. */
+/* A file of weights is of the model it was likened to: that model, and what it was compiled with. */
+static void take_model(manta_contents *c, const manta_model *m, const manta_saved *beside)
+{
+    c->model = m;
+    if (!beside) return; /* one of the zoo: compiled with nothing */
+    manta_contents b = manta_saved_contents(beside);
+    if (!c->optimizer) c->optimizer = b.optimizer;
+    if (!c->n_losses) {
+        c->n_losses = b.n_losses;
+        c->losses = b.losses;
+    }
+    if (!c->n_metrics) {
+        c->n_metrics = b.n_metrics;
+        c->metrics = b.metrics;
+    }
+}
+
 static manta_status convert_file(const char *in, const char *out, const char *like, const char *format)
 {
     manta_model *m = NULL;
@@ -27,9 +43,10 @@ static manta_status convert_file(const char *in, const char *out, const char *li
     if (like && (st = work_model(like, &beside, &m))) goto out;
     if ((st = manta_file_read(in, &(manta_read_options){.like = m}, &saved))) goto out;
     c = manta_saved_contents(saved);
-    if (!c.model) c.model = m;
+    if (!c.model) take_model(&c, m, beside);
     if ((st = manta_file_write(out, format, &c))) goto out;
-    printf("%d array%s written to %s\n", c.n_arrays, c.n_arrays == 1 ? "" : "s", out);
+    /* how many of them there is a place for is the format's affair */
+    printf("%d array%s read, %s written\n", c.n_arrays, c.n_arrays == 1 ? "" : "s", out);
 out:
     manta_saved_free(saved);
     manta_saved_free(beside);
