@@ -1,5 +1,6 @@
 """Several processes with TF_CONFIG: the same bytes as one, also when some are lost and come back."""
 import json
+import os
 import shutil
 import signal
 import socket
@@ -42,19 +43,25 @@ class Cluster:
                                         "MANTA_LISTEN_FD": str(door.fileno()), **(env or {})},
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    pass_fds=[door.fileno()], preexec_fn=heed_signals)
-        process.rank, process.seen = rank, []
+        process.rank, process.seen, process.unread = rank, [], b""
         self.running[rank] = process
         return process
 
     def read_event(self, rank, name):
         """The next event called `name`; the pipe blocks until there is one. None: there will not be."""
         process = self.running[rank]
-        for text in process.stdout:
-            event = json.loads(text)
-            process.seen.append(event)
-            if event["event"] == name:
-                return event
-        return None
+        while True:
+            line, end, rest = process.unread.partition(b"\n")
+            if not end:     # not process.stdout: communicate() would read past what that has in its buffer
+                more = os.read(process.stdout.fileno(), 1 << 16)
+                if not more:
+                    return None
+                process.unread += more
+                continue
+            process.unread = rest
+            process.seen.append(json.loads(line))
+            if process.seen[-1]["event"] == name:
+                return process.seen[-1]
 
     def kill(self, rank):
         process = self.running[rank]
@@ -72,7 +79,7 @@ class Cluster:
                 out, err = process.communicate()
                 pytest.fail(f"rank {process.rank}: not done after 60 s\n{out}\n{err}")
             assert process.returncode == status, f"rank {process.rank}: {process.returncode}\n{out}\n{err}"
-            events = process.seen + Done([], 0, out, err).events
+            events = process.seen + Done([], 0, process.unread.decode() + out, err).events
             done.append((events, err))
         return done
 
