@@ -43,6 +43,7 @@
 
 #include <manta/data.h>
 #include <manta/run.h>
+#include <manta/task.h>
 #include <manta/train.h>
 
 #ifdef __cplusplus
@@ -54,10 +55,25 @@ extern "C" {
 typedef struct manta_worker manta_worker; /* a worker, as its loop sees it */
 typedef manta_status manta_loop_fn(manta_worker *w);
 
+/* How many workers, and what each asks the node for. What they ask for is
+ * reserved for all of them together before the first one starts.
+ *
+ * With min_workers the number is a range: an attempt begins with as many as
+ * have room at that moment, and waits only while there is none for min_workers. A
+ * worker that cannot be replaced (it dies before its loop begins, or workers die
+ * in two attempts in a row with no checkpoint in between) is given up, and the
+ * next attempt has one less. The loop sees the number of its own attempt:
+ * manta_worker_world_size(), shards, samplers and steps of an epoch follow from
+ * it, the state comes from the checkpoint, and a step in the middle of an epoch
+ * is converted (manta_worker_step()). The number never changes during an attempt. */
 typedef struct manta_scaling_config {
-    int num_workers; /* 0: 1 */
+    int num_workers; /* 0: 1; of a range: the most */
+    int min_workers; /* 0: all of them */
     int threads_per_worker; /* 0: the cores divided by the workers */
+    double cpus_per_worker; /* reserved; 0: none, of a range threads_per_worker or 1; MANTA_NONE: none */
     const char *resources_per_worker; /* "disk=1"; besides the processors */
+    manta_placement placement;
+    int64_t start_timeout_ms; /* how long an attempt waits for room, then MANTA_ETIMEDOUT; 0: for ever */
     bool use_gpu; /* MANTA_EUNSUPPORTED: said at fit */
 } manta_scaling_config;
 
@@ -74,14 +90,24 @@ typedef struct manta_report_event {
 } manta_report_event;
 typedef bool manta_report_fn(void *user, const manta_report_event *e);
 
+/* An attempt has failed; false: no other one, whatever max_failures says. */
+typedef struct manta_attempt_event {
+    int attempt; /* that failed; from 0 */
+    int rank; /* to blame */
+    int workers; /* it had */
+    const char *error; /* the rank's own sentence */
+} manta_attempt_event;
+typedef bool manta_attempt_fn(void *user, const manta_attempt_event *e);
+
 typedef struct manta_run_config {
     const char *name, *storage; /* NULL: "train" numbered; NULL: manta_run_storage() */
     bool resume; /* a run of that name goes on from its last checkpoint */
     manta_failure_config failure;
     manta_checkpoints_options checkpoints; /* num_to_keep, score, order */
     manta_report_fn *report; /* in this process, as reports come; may be NULL */
-    void *user;
-    bool verbose; /* what workers print goes to this process's output too */
+    manta_attempt_fn *failed; /* the same, for attempts that failed */
+    void *user; /* of both */
+    bool verbose; /* what workers print goes to this process's output, not to their logs */
 } manta_run_config;
 
 /* A dataset as workers get it: one of the first three. */
@@ -116,6 +142,7 @@ typedef struct manta_result {
     char *error; /* the sentence of the rank that failed, with its number; NULL */
     int error_rank; /* -1: none is to blame */
     int failures; /* starts after the first */
+    int workers; /* of the last attempt; 0: not known (manta_result_read()) */
     manta_metrics metrics; /* rank 0's last report */
     char *checkpoint; /* folder of the last one; NULL: none */
     int n_checkpoints; /* those that were kept, the latest first (manta_result_best()) */
@@ -151,7 +178,9 @@ MANTA_API const void *manta_worker_config(const manta_worker *w, size_t *size); 
 /* The checkpoint to begin from: the run's last, else resume_from_checkpoint;
  * NULL: none. Borrowed until the loop ends. */
 MANTA_API const manta_checkpoint *manta_worker_checkpoint(const manta_worker *w);
-/* Where to begin: of that checkpoint; 0 without one. */
+/* Where to begin: of that checkpoint; 0 without one. A step that another number
+ * of workers had come to is the last one here that leaves no sample out: some
+ * may come twice. */
 MANTA_API int64_t manta_worker_epoch(const manta_worker *w);
 MANTA_API int64_t manta_worker_step(const manta_worker *w);
 
@@ -160,13 +189,16 @@ MANTA_API int64_t manta_worker_step(const manta_worker *w);
 MANTA_API bool manta_worker_should_stop(const manta_worker *w);
 
 /* Metrics alone: goes into a ring in shared memory and returns; never waits
- * for others. NaN is allowed. MANTA_EDIED the run has ended. */
+ * for others. NaN is allowed. In the run's record it counts as an epoch more
+ * than the report before, unless that one or this one says another.
+ * MANTA_EDIED the run has ended. */
 MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
 /* Metrics and files: what lies in `folder` (made by this rank, NULL: it has
  * none this time) becomes part of the group's checkpoint: it is taken away at
  * once, and committed when every rank has given its part. The same name from
- * two ranks is the lower rank's. info may be NULL; else rank 0's says where a
- * loop that begins from it goes on. */
+ * two ranks is the lower rank's. info may be NULL: a report stands for an epoch;
+ * else rank 0's says where a loop that begins from it goes on, and its notes are
+ * the checkpoint's (metrics and sequence are set by the driver). */
 MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
                                                const manta_checkpoint_info *info);
 /* Metrics and the state of a prepared session, which is the same in all ranks:
@@ -177,6 +209,11 @@ MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics
 /* The same with named arrays, as state.safetensors. */
 MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
                                            const manta_column *arrays, int64_t epoch, int64_t step);
+/* A note for the next checkpoint that this rank reports, in whatever way; both
+ * are copied. Of a checkpoint of folders rank 0's notes are taken.
+ * manta_checkpoint_note() reads it. MANTA_EINVAL "reports" and "workers" are
+ * Manta's own. */
+MANTA_API manta_status manta_worker_note(manta_worker *w, const char *name, const char *text);
 /* An empty folder of this rank's own, removed with the run's end. Owned: free(). */
 MANTA_API manta_status manta_worker_temp_folder(manta_worker *w, char **out) MANTA_MUST_USE;
 
@@ -203,6 +240,12 @@ MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s
  * ranks. */
 MANTA_API manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_loader *l,
                                                 int64_t epoch, manta_metrics *m);
+/* manta_evaluate() of a prepared session, each rank with a shard of its own (none:
+ * d NULL); *m: loss and metrics over all samples of all ranks, the same in each.
+ * (manta_evaluate() itself counts this rank's samples, and waits for nobody.)
+ * All ranks call it, also one that fails. */
+MANTA_API manta_status manta_worker_evaluate(manta_worker *w, manta_session *s, manta_dataset *d,
+                                             const manta_fit_options *o, manta_metrics *m);
 /* Loss and metrics of the steps since manta_session_reset_metrics(), over all ranks. */
 MANTA_API manta_status manta_worker_metrics(manta_worker *w, const manta_session *s, manta_metrics *m);
 /* Waits for all ranks whose loop is running. */

@@ -52,7 +52,7 @@ static manta_status evaluate_here(pass *p, teller *t, const char *prefix)
     TRY(manta_loader_seek(p->reader.loader, 0, 0));
     for (int64_t step = 0;; step++) {
         TRY(pass_next(p, step, &f, &first, &more));
-        if (!more) return step ? MANTA_OK : no_data(prefix);
+        if (!more) return step || (*prefix && s->peers.step) ? MANTA_OK : no_data(prefix);
         TRY(teller_begin_batch(t, HOOK_test_batch_begin, step));
         TRY(manta_session_evaluate_step(s, &f));
         TRY(evaluated(t, step, s->eval_sums, prefix));
@@ -88,6 +88,8 @@ manta_status evaluate_pass(pass *p, group *g, int feed, teller *t, const char *p
         TRY(evaluate_shared(p, g, feed, t, prefix));
     } else {
         TRY(evaluate_here(p, t, prefix));
+        /* Of a fit with other ranks, validation is everybody's. */
+        if (*prefix && s->peers.step) TRY(s->peers.sum(s->peers.ctx, s->eval_sums, s->l.n_sums + 1));
     }
     s->evaluated = true;
     session_metrics_of(s, s->eval_sums, prefix, out);

@@ -156,7 +156,7 @@ static manta_status keep_config(manta_run *r, const char *config)
 /* ---- the record ---- */
 
 /* The epoch and step a line stands for: what was done when it was written. */
-static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step)
+static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step, int *rank)
 {
     json_error_t why;
     json_t *o = json_loadb(line, n, 0, &why);
@@ -164,6 +164,7 @@ static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step
 
     *epoch = json_integer_value(json_object_get(o, "epoch"));
     *step = json_integer_value(json_object_get(o, "step"));
+    *rank = (int)json_integer_value(json_object_get(o, "rank"));
     json_decref(o);
     return fine;
 }
@@ -171,21 +172,26 @@ static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step
 /* Whether a run that goes on from c keeps a line: of a trainer's the reports
  * are counted; else a line stands for an epoch that was done with all its
  * callbacks. */
-static bool is_kept(const manta_checkpoint *c, int64_t epoch, int64_t step)
+static bool is_kept(const manta_checkpoint *c, int64_t epoch, int64_t step, int rank)
 {
     if (!c) return false;
-    if (manta_checkpoint_note(c, RUN_REPORTS)) return step <= run_reports(c);
+    if (manta_checkpoint_note(c, RUN_REPORTS)) return step <= run_reports(c, rank);
     return epoch <= manta_checkpoint_get(c)->epoch;
 }
 
-int64_t run_reports(const manta_checkpoint *c)
+int64_t run_reports(const manta_checkpoint *c, int rank)
 {
     const char *told = c ? manta_checkpoint_note(c, RUN_REPORTS) : NULL;
 
-    return told ? strtoll(told, NULL, 10) : 0;
+    for (; rank > 0 && told; rank--) {
+        told = strchr(told, ',');
+        if (told) told++;
+    }
+    return told && rank == 0 ? strtoll(told, NULL, 10) : 0;
 }
 
-/* Drops the lines beyond c, and one that is cut off. */
+/* Drops the lines beyond c, and one that is cut off. Ranks report at a pace of
+ * their own, so lines that stay may come after some that go. */
 static manta_status trim_metrics(const char *path, const manta_checkpoint *c)
 {
     void *text = NULL;
@@ -195,11 +201,15 @@ static manta_status trim_metrics(const char *path, const manta_checkpoint *c)
     if (st == MANTA_ENOENT) return MANTA_OK;
     if (st) return st;
     for (size_t at = 0; at < n;) {
-        const char *line = (const char *)text + at, *end = memchr(line, '\n', n - at);
+        char *line = (char *)text + at, *end = memchr(line, '\n', n - at);
+        size_t length = end ? (size_t)(end - line) + 1 : 0;
         int64_t epoch, step;
-        if (!end || !line_place(line, (size_t)(end - line), &epoch, &step) || !is_kept(c, epoch, step)) break;
-        at += (size_t)(end - line) + 1;
-        kept = at;
+        int rank;
+        if (!end || !line_place(line, length - 1, &epoch, &step, &rank)) break;
+        at += length;
+        if (!is_kept(c, epoch, step, rank)) continue;
+        memmove((char *)text + kept, line, length);
+        kept += length;
     }
     if (kept < n) st = file_replace(path, text, kept);
     mem_try_free(text);
@@ -213,7 +223,7 @@ static int64_t first_event(const manta_checkpoint *c)
 
     if (!c) return 0;
     i = manta_checkpoint_get(c);
-    if (manta_checkpoint_note(c, RUN_REPORTS)) return run_reports(c) + 1;
+    if (manta_checkpoint_note(c, RUN_REPORTS)) return run_reports(c, 0) + 1;
     return i->step ? i->iterations : i->iterations + 1; /* the epoch's own are at its last step */
 }
 

@@ -7,11 +7,13 @@
 /* FOLDER/NAME; owned by the caller. */
 char *run_inner(const char *folder, const char *name);
 
-/* The note of a checkpoint that says how many reports were made before it. */
+/* Notes of a trainer's checkpoints: how many reports each rank had made with it
+ * ("12,40"), and how many workers there were. */
 #define RUN_REPORTS "reports"
+#define RUN_WORKERS "workers"
 
-/* How many reports were made before c: of a trainer's run by that note. */
-int64_t run_reports(const manta_checkpoint *c);
+/* How many reports `rank` had made with c: of a trainer's run by that note. */
+int64_t run_reports(const manta_checkpoint *c, int rank);
 
 /* Takes back the lines of metrics.jsonl and the events beyond c (NULL: all):
  * the run goes on from there. */

@@ -2,11 +2,12 @@
  * commits their checkpoints, and begins again when one is lost.
  *
  * An attempt is one start of all workers. The driver looks every few
- * milliseconds, or when a worker wakes it: reports out of the rings, parts of
- * checkpoints that are complete, workers that have ended. It keeps nothing of a
+ * milliseconds, or when a worker wakes it: reports out of the rings, checkpoints
+ * that are complete (trainer_parts.h), workers that have ended. It keeps nothing of a
  * report but what the run's folder holds, so its memory does not grow. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,166 +30,112 @@
 #include "train/manifest.h"
 #include "train/retention.h"
 #include "train/run_folder.h"
+#include "train/trainer_parts.h"
+#include "train/trainer_places.h"
 #include "train/trainer_shared.h"
 
-enum { LOOK_NS = 5000000, MOST_DATASETS = 16, MOST_COLUMNS = 16, END_MS = 10000 };
+enum { LOOK_NS = 5000000, MOST_DATASETS = 16, MOST_COLUMNS = 16, END_MS = 10000, SAY_AFTER_MS = 5000 };
 
 typedef struct driver {
     const manta_trainer_options *o;
-    int world;
+    trainer_places places;
+    int world; /* of this attempt */
     manta_run *run;
     trainer_memory mem;
+    trainer_parts parts;
     trainer_dataset *datasets;
     manta_ref *columns[MOST_DATASETS]; /* of datasets in the store */
     int attempt;
     manta_actor actors[TRAINER_RANKS];
     manta_ref loops[TRAINER_RANKS];
     bool ended[TRAINER_RANKS];
+    int64_t before[TRAINER_RANKS]; /* reports up to this attempt's checkpoint */
     int64_t reports[TRAINER_RANKS]; /* of the whole run */
-    int64_t parts[TRAINER_RANKS]; /* of this attempt: parts of checkpoints seen */
-    int64_t done_parts; /* rounds committed */
-    trainer_report *part_reports; /* rank 0's of the rounds not committed, a ring */
+    int64_t epochs[TRAINER_RANKS]; /* of each rank's last report */
+    int64_t committed; /* checkpoints of this attempt */
     manta_metrics last; /* rank 0's */
-    int64_t last_epoch;
     bool stopped; /* on request */
     int failed_rank;
+    trainer_loss loss;
+    manta_error trouble; /* the first line or checkpoint that could not be written; code 0: none */
     char error[600];
     manta_status status;
 } driver;
 
-char *trainer_part(const char *run, int64_t round, int rank)
-{
-    return mem_printf("%s/.parts/round-%lld.rank-%d", run, (long long)round, rank);
-}
-
-/* ---- files on their way ---- */
-
-manta_status trainer_move_files(const char *from, const char *to)
-{
-    file_names names = {0};
-    manta_status st = file_list(from, &names);
-
-    for (size_t i = 0; i < names.n && !st; i++) {
-        char *a = run_inner(from, names.at[i]), *b = run_inner(to, names.at[i]);
-        file_info info;
-        if (!(st = file_stat(a, &info)) && info.is_folder) {
-            if (!(st = file_mkdirs(b))) st = trainer_move_files(a, b);
-        } else if (!st && file_stat(b, &info) && file_rename(a, b)) { /* not there yet, another file system */
-            void *data = NULL;
-            size_t n;
-            if (!(st = file_read(a, SIZE_MAX / 2, &data, &n))) st = file_replace(b, data, n);
-            mem_try_free(data);
-        }
-        mem_free(a);
-        mem_free(b);
-    }
-    file_names_release(&names);
-    return st;
-}
-
-static char *parts_folder(const driver *d)
-{
-    return run_inner(manta_run_path(d->run), ".parts");
-}
-
-static void sweep_parts(const driver *d)
-{
-    char *path = parts_folder(d);
-    manta_status st = file_remove_tree(path);
-
-    if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
-    mem_free(path);
-}
-
-/* ---- checkpoints ---- */
-
-static manta_status commit(driver *d, const char *folder, const trainer_report *r)
-{
-    manta_checkpoint_info info = {.epoch = r->epoch, .step = r->step, .iterations = r->iterations};
-
-    char reports[32];
-    manta_note note = {RUN_REPORTS, reports};
-
-    snprintf(reports, sizeof reports, "%lld", (long long)d->reports[0] + 1);
-    info.n_notes = 1;
-    info.notes = &note;
-    info.metrics.n = r->n;
-    memcpy(info.metrics.value, r->value, sizeof r->value);
-    memcpy(info.metrics.name, r->name, sizeof r->name);
-    return manta_checkpoints_add(manta_run_checkpoints(d->run), folder, &info);
-}
-
-/* Files of all ranks in one folder; of one name the lowest rank's. */
-static manta_status commit_parts(driver *d, int64_t round)
-{
-    char *all = trainer_part(manta_run_path(d->run), round, TRAINER_RANKS);
-    const trainer_report *r = &d->part_reports[round % TRAINER_RING];
-    manta_status st = file_mkdirs(all);
-
-    for (int rank = 0; rank < d->world && !st; rank++) {
-        char *part = trainer_part(manta_run_path(d->run), round, rank);
-        file_info info;
-        if (!file_stat(part, &info)) {
-            st = trainer_move_files(part, all);
-            if (!st) st = file_remove_tree(part);
-        }
-        mem_free(part);
-    }
-    if (!st) st = commit(d, all, r);
-    mem_free(all);
-    return st;
-}
-
-/* Commits the rounds that every rank still in its loop has given its part of. */
-static manta_status settle_parts(driver *d)
-{
-    for (;;) {
-        int64_t most = 0;
-        bool waits = false;
-        for (int i = 0; i < d->world; i++) {
-            if (d->parts[i] > most) most = d->parts[i];
-            if (d->parts[i] <= d->done_parts && atomic_load(&d->mem.c->ranks[i].state) != RANK_ENDED)
-                waits = true;
-        }
-        if (waits || most <= d->done_parts) return MANTA_OK;
-        TRY(commit_parts(d, d->done_parts));
-        d->done_parts++;
-    }
-}
-
 /* ---- reports ---- */
 
-static manta_status take_report(driver *d, int rank, const trainer_report *r)
+/* A disk that is full, or gone, ends no training: it is said now, and once more
+ * at the end, when the run counts as failed. */
+static void note_trouble(driver *d)
+{
+    manta_error e;
+
+    manta_error_get(&e);
+    if (d->trouble.code) return;
+    d->trouble = e;
+    log_warn("the run's record is not complete", LOG_STR("run", manta_run_name(d->run)),
+             LOG_STR("why", e.text));
+}
+
+/* What comes from a ring may be anything. */
+static manta_status check_report(int rank, trainer_report *r)
+{
+    bool fine = r->n >= 0 && r->n <= MANTA_MAX_METRICS;
+
+    fine = fine && (r->kind == REPORT_METRICS || r->kind == REPORT_CHIEF || r->kind == REPORT_PART);
+    if (!fine) return manta_fail(MANTA_ECORRUPT, "a report of rank %d", rank);
+    for (int i = 0; i < r->n; i++) r->name[i][sizeof r->name[0] - 1] = '\0';
+    return MANTA_OK;
+}
+
+static bool tell_program(driver *d, int rank, const manta_metrics *m, const char *checkpoint)
+{
+    manta_report_event e = {d->reports[rank] - 1, rank, m, checkpoint};
+
+    return !d->o->run.report || d->o->run.report(d->o->run.user, &e);
+}
+
+/* Makes a checkpoint of what `rank` has given alone. What the others have reported
+ * by then is kept when the run goes on from it, be it taken out of their rings or
+ * not; what they report later they will report again. */
+static void commit_own(driver *d, int rank, const trainer_report *r)
+{
+    int64_t counts[TRAINER_RANKS];
+
+    for (int i = 0; i < d->world; i++)
+        counts[i] = i == rank ? d->reports[i] : d->before[i] + (int64_t)(r->others[i] & INT64_MAX >> 1);
+    if (parts_commit_own(&d->parts, rank, r, counts)) {
+        note_trouble(d);
+    } else {
+        d->committed++;
+    }
+}
+
+static manta_status take_report(driver *d, int rank, trainer_report *r)
 {
     manta_metrics m = {.n = r->n};
     const char *checkpoint = NULL;
     manta_checkpoints *all = manta_run_checkpoints(d->run);
 
-    if (r->n < 0 || r->n > MANTA_MAX_METRICS) return manta_fail(MANTA_ECORRUPT, "a report of rank %d", rank);
+    TRY(check_report(rank, r));
     memcpy(m.value, r->value, sizeof m.value);
     memcpy(m.name, r->name, sizeof m.name);
-    for (int i = 0; i < m.n; i++) m.name[i][sizeof m.name[0] - 1] = '\0';
     if (rank == 0) d->last = m;
-    if (r->kind == REPORT_CHIEF) {
-        char *part = trainer_part(manta_run_path(d->run), r->round, rank);
-        manta_status st = commit(d, part, r);
-        mem_free(part);
-        if (st) return st;
-        (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &checkpoint, NULL);
-    } else if (r->kind == REPORT_PART) {
-        if (d->parts[rank] - d->done_parts >= TRAINER_RING) {
-            return manta_fail(MANTA_EINVAL,
-                              "rank %d has reported %d checkpoints that another rank has no part in", rank,
-                              TRAINER_RING);
-        }
-        if (rank == 0 || d->parts[0] <= r->round) d->part_reports[d->parts[rank] % TRAINER_RING] = *r;
-        d->parts[rank]++;
-    }
-    TRY(manta_run_report(d->run, r->epoch ? r->epoch : d->reports[rank] + 1, d->reports[rank] + 1, rank, &m));
+    if (!r->has_place) r->epoch = d->epochs[rank] + 1;
+    d->epochs[rank] = r->epoch;
     d->reports[rank]++;
-    if (d->o->run.report) {
-        manta_report_event e = {d->reports[rank] - 1, rank, &m, checkpoint};
-        if (!d->o->run.report(d->o->run.user, &e)) atomic_store(&d->mem.c->stop, 1), d->stopped = true;
+    if (r->kind == REPORT_CHIEF) {
+        int64_t before = d->committed;
+        commit_own(d, rank, r);
+        if (d->committed > before)
+            (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &checkpoint, NULL);
+    } else if (r->kind == REPORT_PART) {
+        TRY(parts_add(&d->parts, rank, r, d->reports[rank]));
+    }
+    if (manta_run_report(d->run, r->epoch, d->reports[rank], rank, &m)) note_trouble(d);
+    if (!tell_program(d, rank, &m, checkpoint)) {
+        d->stopped = true;
+        atomic_store(&d->mem.c->stop, 1);
     }
     return MANTA_OK;
 }
@@ -213,7 +160,8 @@ static manta_status drain(driver *d)
         atomic_fetch_add(&d->mem.c->meeting, 1);
         futex_wake(&d->mem.c->meeting, INT_MAX, true);
     }
-    return settle_parts(d);
+    if (parts_settle(&d->parts, d->reports)) note_trouble(d);
+    return MANTA_OK;
 }
 
 /* ---- an attempt ---- */
@@ -230,10 +178,15 @@ static void wipe_memory(driver *d)
 static void start_rank(driver *d, int rank, const char *checkpoint)
 {
     const manta_trainer_options *o = d->o;
-    manta_task_options how = {.num_cpus = MANTA_NONE, .resources = o->scaling.resources_per_worker};
+    const manta_bundle *need = &d->places.need;
+    manta_task_options how = {.num_cpus = need->num_cpus > 0 ? need->num_cpus : MANTA_NONE,
+                              .resources = need->resources,
+                              .group = d->places.group,
+                              .bundle = d->places.group.id ? rank + 1 : 0};
     trainer_task t = {.loop = o->loop,
                       .rank = rank,
                       .world = d->world,
+                      .most = d->places.most,
                       .attempt = d->attempt,
                       .driver = getpid(),
                       .fd = d->mem.fd,
@@ -264,7 +217,11 @@ static void blame(driver *d, int rank)
     if (d->failed_rank >= 0) return;
     manta_failure_get(d->loops[rank], &f);
     d->failed_rank = rank;
-    d->status = f.code ? f.code : MANTA_EDIED;
+    d->loss.died = f.kind == MANTA_FAILED_WORKER || f.kind == MANTA_FAILED_ACTOR ||
+                   f.kind == MANTA_FAILED_UNKNOWN || f.kind == MANTA_FAILED_LOST ||
+                   f.kind == MANTA_FAILED_MEMORY;
+    d->status = d->loss.died || !f.code ? MANTA_EDIED : f.code;
+    d->loss.began = atomic_load(&d->mem.c->ranks[rank].state) != RANK_STARTING;
     snprintf(d->error, sizeof d->error, "rank %d of %d: %s", rank, d->world,
              *f.text ? f.text : "its process is gone");
 }
@@ -347,26 +304,66 @@ static manta_status find_checkpoint(driver *d, manta_checkpoint **out, bool *own
                                               : MANTA_OK;
 }
 
+/* Waits for room for the workers; *d->world says for how many. */
+static manta_status find_places(driver *d)
+{
+    int64_t began = clock_now_ns(), waits = d->o->scaling.start_timeout_ms * 1000000;
+    bool taken, said = false;
+
+    for (;;) {
+        int64_t passed = clock_now_ns() - began;
+        TRY(places_take(&d->places, &taken));
+        d->world = d->places.n;
+        if (taken) return MANTA_OK;
+        if (terminated) {
+            d->stopped = true;
+            return manta_fail(MANTA_ECANCELLED, "ended on request, before there was room for its workers");
+        }
+        if (waits > 0 && passed > waits) {
+            return manta_fail(MANTA_ETIMEDOUT,
+                              "there is no room for %d workers after %lld ms: others hold what they ask for",
+                              d->places.least, (long long)d->o->scaling.start_timeout_ms);
+        }
+        if (!said && passed > (int64_t)SAY_AFTER_MS * 1000000) {
+            log_warn("waiting for room: others hold what the workers ask for",
+                     LOG_STR("run", manta_run_name(d->run)), LOG_INT("workers", d->places.least));
+            said = true;
+        }
+        (void)futex_wait(&d->mem.c->pulse, atomic_load(&d->mem.c->pulse), clock_now_ns() + LOOK_NS, true);
+    }
+}
+
+/* All that an attempt counts begins where its checkpoint stands. */
+static void begin_counts(driver *d, const manta_checkpoint *from, bool own)
+{
+    for (int i = 0; i < TRAINER_RANKS; i++) {
+        d->before[i] = d->reports[i] = own ? run_reports(from, i) : 0;
+        d->epochs[i] = from ? manta_checkpoint_get(from)->epoch : 0;
+    }
+    memset(d->ended, 0, sizeof d->ended);
+    d->committed = 0;
+    d->loss = (trainer_loss){0};
+    d->failed_rank = -1;
+    d->status = MANTA_OK;
+    *d->error = '\0';
+}
+
 static manta_status run_attempt(driver *d)
 {
     manta_checkpoint *from = NULL;
     bool own = false;
     manta_status st;
 
+    d->failed_rank = -1;
+    TRY(find_places(d));
     TRY(find_checkpoint(d, &from, &own));
     if (d->attempt && (st = run_rewind(d->run, own ? from : NULL))) {
         manta_checkpoint_close(from);
         return st;
     }
-    for (int i = 0; i < d->world; i++) d->reports[i] = own ? run_reports(from) : 0;
-    sweep_parts(d);
+    begin_counts(d, from, own);
+    parts_begin(&d->parts, d->world);
     wipe_memory(d);
-    memset(d->ended, 0, sizeof d->ended);
-    memset(d->parts, 0, sizeof d->parts);
-    d->done_parts = 0;
-    d->failed_rank = -1;
-    d->status = MANTA_OK;
-    *d->error = '\0';
     for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
     st = watch(d);
     end_attempt(d);
@@ -380,12 +377,12 @@ static manta_status run_attempt(driver *d)
 static manta_status make_memory(driver *d)
 {
     trainer_memory *m = &d->mem;
-    size_t head = trainer_head(d->world);
+    size_t head = trainer_head(d->places.most);
 
-    m->world = d->world;
+    m->world = d->places.most;
     m->fd = os->memfd_create("manta-trainer", MFD_CLOEXEC);
     if (m->fd < 0) return file_fail(errno, "making", "the trainer's memory");
-    if (os->ftruncate(m->fd, (off_t)trainer_slot_at(d->world, d->world, 0)) ||
+    if (os->ftruncate(m->fd, (off_t)trainer_slot_at(m->world, m->world, 0)) ||
         os->fallocate(m->fd, 0, 0, (off_t)head))
         return file_fail(errno, "reserving", "the trainer's memory");
     m->c = os->mmap(NULL, head, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
@@ -466,67 +463,119 @@ static manta_status describe_datasets(driver *d)
     return MANTA_OK;
 }
 
+static int most_failures(const manta_trainer_options *o)
+{
+    int told = o->run.failure.max_failures;
+
+    return told == 0 ? 3 : told == MANTA_NONE ? 0 : told;
+}
+
 static manta_status check_options(driver *d)
 {
     const manta_trainer_options *o = d->o;
+    manta_context here;
 
-    d->world = o->scaling.num_workers ? o->scaling.num_workers : 1;
     if (!o->loop) return manta_fail(MANTA_EINVAL, "a trainer without a loop");
     if (!manta_is_initialized()) return manta_fail(MANTA_EINVAL, "call manta_init() before a trainer's fit");
-    if (d->world < 1 || d->world > TRAINER_RANKS) {
-        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", d->world, TRAINER_RANKS);
-    }
-    if (o->scaling.use_gpu)
-        return manta_fail(MANTA_EUNSUPPORTED, "use_gpu: workers compute on processors only, so far");
-    return MANTA_OK;
+    TRY(manta_context_get(NULL, &here));
+    if (here.in_process)
+        return manta_fail(MANTA_EUNSUPPORTED, "a trainer needs processes for its workers: not in-process");
+    return places_init(&d->places, &o->scaling);
+}
+
+/* What was asked for, as the run's config.json. Owned by the caller: free(). */
+static char *config_text(const driver *d)
+{
+    const manta_trainer_options *o = d->o;
+    const manta_checkpoints_options *c = &o->run.checkpoints;
+    json_t *datasets = json_array();
+    json_t *all = json_pack(
+        "{s:i, s:i, s:i, s:f, s:s?, s:i, s:I, s:i, s:s?, s:s?, s:s?}", "workers", d->places.most,
+        "min_workers", d->places.least, "threads_per_worker", o->scaling.threads_per_worker,
+        "cpus_per_worker", d->places.need.num_cpus, "resources_per_worker", o->scaling.resources_per_worker,
+        "max_failures", most_failures(o), "seed", (json_int_t)o->seed, "keep", c->keep, "keep_best", c->score,
+        "keep_order", c->order, "resume_from_checkpoint", o->resume_from_checkpoint);
+    char *text;
+
+    for (int i = 0; i < o->n_datasets; i++)
+        json_array_append_new(datasets, json_string(o->datasets[i].name ? o->datasets[i].name : ""));
+    if (all) json_object_set_new(all, "datasets", datasets);
+    text = all ? json_dumps(all, JSON_INDENT(1)) : NULL; /* NULL: a text that is not UTF-8 */
+    json_decref(all);
+    return text;
 }
 
 static manta_status prepare(driver *d)
 {
     const manta_run_config *r = &d->o->run;
+    char *config;
+    manta_status st;
 
     TRY(check_options(d));
-    TRY(manta_run_open(&(manta_run_options){.storage = r->storage,
-                                            .name = r->name,
-                                            .stem = "train",
-                                            .resume = r->resume,
-                                            .checkpoints = r->checkpoints},
-                       &d->run));
-    d->part_reports = mem_new(TRAINER_RING * sizeof *d->part_reports);
+    config = config_text(d);
+    st = manta_run_open(&(manta_run_options){.storage = r->storage,
+                                             .name = r->name,
+                                             .stem = "train",
+                                             .resume = r->resume,
+                                             .config = config,
+                                             .checkpoints = r->checkpoints},
+                        &d->run);
+    free(config);
+    if (st) return st;
     TRY(describe_datasets(d));
-    return make_memory(d);
+    TRY(make_memory(d));
+    parts_init(&d->parts, d->run, d->mem.c);
+    return MANTA_OK;
 }
 
 static void release(driver *d)
 {
-    if (d->run) sweep_parts(d);
+    if (d->parts.run) parts_sweep(&d->parts);
+    parts_release(&d->parts);
+    places_release(&d->places);
     for (int i = 0; d->datasets && i < d->o->n_datasets; i++) {
         for (int k = 0; d->columns[i] && k < d->datasets[i].n_columns; k++) manta_release(d->columns[i][k]);
         mem_free(d->columns[i]);
     }
     mem_free(d->datasets);
-    mem_free(d->part_reports);
     if (d->mem.c) os->munmap(d->mem.c, d->mem.mapped);
     if (d->mem.fd > 0) os->close(d->mem.fd);
     manta_run_close(d->run);
 }
 
-static manta_status run_attempts(driver *d)
+/* Whether there is another attempt, and with how many workers. */
+static bool begins_again(driver *d)
 {
-    int most = d->o->run.failure.max_failures;
+    int most = most_failures(d->o);
+    manta_attempt_event e = {d->attempt, d->failed_rank, d->world, d->error};
+    bool again = !d->stopped && (most == MANTA_UNLIMITED || d->attempt < most);
 
-    if (most == 0) most = 3;
-    if (most == MANTA_NONE) most = 0;
-    for (;; d->attempt++) {
-        manta_status st = run_attempt(d);
-        char line[700];
-        if (!st || d->failed_rank < 0) return st;
-        snprintf(line, sizeof line, "%s", d->error);
+    manta_run_log(d->run, d->failed_rank, d->error);
+    if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;
+    if (!again) return false;
+    d->loss.progressed = d->committed > 0 || d->parts.done > 0;
+    if (places_lost(&d->places, d->loss)) {
+        char line[96];
+        snprintf(line, sizeof line, "rank %d cannot be replaced: the run goes on with %d workers",
+                 d->failed_rank, d->places.limit);
         manta_run_log(d->run, d->failed_rank, line);
-        if (d->stopped || (most != MANTA_UNLIMITED && d->attempt >= most)) return st;
+        log_warn("a worker cannot be replaced; the others begin again from the last checkpoint",
+                 LOG_INT("rank", d->failed_rank), LOG_INT("workers", d->places.limit),
+                 LOG_STR("why", d->error));
+    } else {
         log_warn("a worker is lost; all begin again from the last checkpoint",
                  LOG_INT("rank", d->failed_rank), LOG_INT("attempt", d->attempt + 1),
                  LOG_STR("why", d->error));
+    }
+    return true;
+}
+
+static manta_status run_attempts(driver *d)
+{
+    for (;; d->attempt++) {
+        manta_status st = run_attempt(d);
+        if (!st || d->failed_rank < 0) return st;
+        if (!begins_again(d)) return manta_fail(d->status, "%s", d->error);
     }
 }
 
@@ -549,6 +598,7 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
     if (handles) sigaction(SIGTERM, &before, NULL);
     if (!st && d.stopped)
         st = manta_fail(MANTA_ECANCELLED, "run '%s' was ended on request", manta_run_name(d.run));
+    if (!st && d.trouble.code) st = manta_error_raise(&d.trouble);
     if (st) manta_error_get(&why);
     late = manta_run_finish(d.run,
                             !st         ? "done"
@@ -566,6 +616,7 @@ out:
     if (path && !manta_result_read(path, out)) {
         (*out)->status = st;
         (*out)->failures = d.attempt;
+        (*out)->workers = d.world;
         (*out)->error_rank = d.failed_rank;
     }
     mem_free(path);

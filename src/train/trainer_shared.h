@@ -38,10 +38,11 @@ typedef struct trainer_report {
     report_kind kind;
     int64_t round; /* names the folder of files */
     int64_t epoch, step, iterations;
-    bool has_files;
+    bool has_place; /* epoch and step are said; else a report stands for an epoch */
     int n;
     double value[MANTA_MAX_METRICS];
     char name[MANTA_MAX_METRICS][64];
+    uint64_t others[TRAINER_RANKS]; /* REPORT_CHIEF: how many reports each rank had made by then */
 } trainer_report;
 
 typedef struct trainer_ring {
@@ -94,6 +95,9 @@ static inline uint64_t trainer_slot_at(int world, int rank, int turn)
 /* RUN/.parts/round-K.rank-R: files on their way into a checkpoint. Owned by the caller. */
 char *trainer_part(const char *run, int64_t round, int rank);
 
+/* The same with ".notes" behind it: name, NUL, text, NUL, and so on. */
+char *trainer_notes(const char *run, int64_t round, int rank);
+
 /* Moves the files below one folder into another, across file systems too. */
 manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;
 
@@ -101,6 +105,7 @@ manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE
 typedef struct trainer_task {
     manta_loop_fn *loop; /* the worker is a fork of the driver: the same addresses */
     int rank, world, attempt, driver, fd, threads;
+    int most; /* ranks that the memory has room for */
     uint64_t seed;
     bool verbose;
     char name[256], run[1024], checkpoint[1100];

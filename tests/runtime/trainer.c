@@ -9,21 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <manta/layer.h>
-#include <manta/task.h>
-#include <manta/trainer.h>
-
-#define CHECK(x)                                                                                             \
-    do {                                                                                                     \
-        if (!(x)) {                                                                                          \
-            fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #x, manta_error_text());                  \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-
-enum { N = 60, FEATURES = 6 };
-
-static float xs[N * FEATURES], ys[N];
+#include "trainer_fixture.h"
 
 typedef struct settings {
     int64_t epochs;
@@ -40,34 +26,6 @@ static double now_us(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static void one_metric(manta_metrics *m, const char *name, double value)
-{
-    snprintf(m->name[m->n], sizeof m->name[0], "%s", name);
-    m->value[m->n++] = value;
-}
-
-static manta_model *line_model(void)
-{
-    manta_model *m = manta_model_new("line");
-
-    manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){FEATURES});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "relu"}));
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
-    CHECK(!manta_model_build(m));
-    return m;
-}
-
-static manta_dataset *samples(void)
-{
-    manta_column c[2] = {{"x", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){N, FEATURES}, xs)},
-                         {"y", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){N, 1}, ys)}};
-
-    for (int i = 0; i < N * FEATURES; i++) xs[i] = (float)((i * 37 + 11) % 101) / 101;
-    for (int i = 0; i < N; i++) ys[i] = 2 * xs[i * FEATURES] - xs[i * FEATURES + 1];
-    return manta_dataset_arrays(2, c, MANTA_COPY);
 }
 
 static manta_status fail_when_told(manta_worker *w, const settings *c, int64_t epoch)
@@ -138,21 +96,6 @@ static manta_result *run(const char *folder, const char *name, const settings *c
     }
     manta_dataset_unref(d);
     return r;
-}
-
-static bool same_bytes(const char *a, const char *b)
-{
-    FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
-    int x = 0, y = 0;
-
-    CHECK(f && g);
-    while (x == y && x != EOF) {
-        x = fgetc(f);
-        y = fgetc(g);
-    }
-    fclose(f);
-    fclose(g);
-    return x == y;
 }
 
 static settings settings_of(const char *folder, const char *out)
@@ -253,17 +196,6 @@ static void goes_on(const char *folder)
 }
 
 /* ---- loops of any kind ---- */
-
-static void write_text(const char *folder, const char *name, const char *text)
-{
-    char path[400];
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    CHECK((f = fopen(path, "w")));
-    fputs(text, f);
-    fclose(f);
-}
 
 /* Every rank adds a file; rank r reports 3 + r times and rank 1 returns early. */
 static manta_status own_loop(manta_worker *w)
@@ -548,23 +480,9 @@ static void fits(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*fn)(const char *folder);
-    } scenarios[] = {{"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on}, {"merges", merges},
-                     {"costs", costs},   {"stops", stops},       {"fits", fits}};
-    char folder[] = "/tmp/manta-trainer-XXXXXX", command[64];
+    static const scenario all[] = {{"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on},
+                                   {"merges", merges}, {"costs", costs},       {"stops", stops},
+                                   {"fits", fits}};
 
-    CHECK(argc == 2);
-    CHECK(!manta_init(&argc, &argv, &(manta_node_options){.num_cpus = 4}));
-    CHECK(mkdtemp(folder));
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        if (strcmp(argv[1], scenarios[i].name) != 0) continue;
-        scenarios[i].fn(folder);
-        manta_shutdown();
-        snprintf(command, sizeof command, "rm -r %s", folder);
-        return system(command) ? 1 : 0;
-    }
-    fprintf(stderr, "no scenario %s\n", argv[1]);
-    return 2;
+    return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }

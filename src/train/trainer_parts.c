@@ -1,0 +1,230 @@
+/* trainer_parts.c - checkpoints on their way from the ranks to the run. */
+#include "base/status.h"
+#include "train/trainer_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "os/file.h"
+#include "train/run_folder.h"
+
+enum { NOTES_MOST = 1 << 20 }; /* bytes */
+
+typedef VEC(manta_note) notes;
+
+char *trainer_part(const char *run, int64_t round, int rank)
+{
+    return mem_printf("%s/.parts/round-%lld.rank-%d", run, (long long)round, rank);
+}
+
+char *trainer_notes(const char *run, int64_t round, int rank)
+{
+    return mem_printf("%s/.parts/round-%lld.rank-%d.notes", run, (long long)round, rank);
+}
+
+/* Of one name the file that is there already stays. */
+static manta_status move_file(const char *from, const char *to)
+{
+    file_info info;
+    void *data = NULL;
+    size_t n;
+    manta_status st;
+
+    if (!file_stat(to, &info) || !file_rename(from, to)) return MANTA_OK;
+    if (!(st = file_read(from, SIZE_MAX / 2, &data, &n))) st = file_replace(to, data, n); /* elsewhere */
+    mem_try_free(data);
+    return st;
+}
+
+manta_status trainer_move_files(const char *from, const char *to)
+{
+    file_names names = {0};
+    manta_status st = file_list(from, &names);
+
+    for (size_t i = 0; i < names.n && !st; i++) {
+        char *a = run_inner(from, names.at[i]), *b = run_inner(to, names.at[i]);
+        file_info info;
+        if (!(st = file_stat(a, &info)) && info.is_folder) {
+            if (!(st = file_mkdirs(b))) st = trainer_move_files(a, b);
+        } else if (!st) {
+            st = move_file(a, b);
+        }
+        mem_free(a);
+        mem_free(b);
+    }
+    file_names_release(&names);
+    return st;
+}
+
+void parts_init(trainer_parts *p, manta_run *run, const trainer_control *c)
+{
+    *p = (trainer_parts){.run = run, .c = c};
+    p->reports = mem_new(TRAINER_RING * sizeof *p->reports);
+    p->counts = mem_new(TRAINER_RING * sizeof *p->counts);
+}
+
+void parts_release(trainer_parts *p)
+{
+    mem_free(p->reports);
+    mem_free(p->counts);
+}
+
+void parts_begin(trainer_parts *p, int world)
+{
+    parts_sweep(p);
+    memset(p->seen, 0, sizeof p->seen);
+    p->done = 0;
+    p->world = world;
+}
+
+void parts_sweep(const trainer_parts *p)
+{
+    char *path = run_inner(manta_run_path(p->run), ".parts");
+    manta_status st = file_remove_tree(path);
+
+    if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
+    mem_free(path);
+}
+
+/* ---- committing ---- */
+
+/* Adds the notes that a rank has left for the round; they point into *text, which is
+ * the caller's to give back. MANTA_ENOENT it has left none. */
+static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, notes *out, void **text)
+{
+    char *path = trainer_notes(manta_run_path(p->run), round, rank);
+    size_t n;
+    manta_status st = file_read(path, NOTES_MOST, text, &n);
+
+    for (const char *at = *text, *end = at + n; !st && at < end;) {
+        const char *value = memchr(at, '\0', (size_t)(end - at)), *last;
+        last = value ? memchr(value + 1, '\0', (size_t)(end - value - 1)) : NULL;
+        if (!last) {
+            st = manta_fail(MANTA_ECORRUPT, "%s is no list of notes", path);
+            break;
+        }
+        vec_push(out, ((manta_note){at, value + 1}));
+        at = last + 1;
+    }
+    mem_free(path);
+    return st;
+}
+
+/* Makes a checkpoint of the folder, with the notes of the lowest of the ranks
+ * first to last, and Manta's own: how many reports each rank had made. */
+static manta_status commit(trainer_parts *p, const char *folder, const trainer_report *r, int first, int last,
+                           const int64_t *counts)
+{
+    manta_checkpoint_info info = {.epoch = r->epoch, .step = r->step, .iterations = r->iterations};
+    manta_status st = MANTA_ENOENT;
+    char workers[16];
+    void *text = NULL;
+    buf reports = {0};
+    notes all = {0};
+
+    for (int rank = first; rank <= last && st == MANTA_ENOENT; rank++)
+        st = read_notes(p, r->round, rank, &all, &text);
+    if (st && st != MANTA_ENOENT) goto out;
+    for (int i = 0; i < p->world; i++) buf_printf(&reports, i ? ",%lld" : "%lld", (long long)counts[i]);
+    snprintf(workers, sizeof workers, "%d", p->world);
+    vec_push(&all, ((manta_note){RUN_REPORTS, buf_text(&reports)}));
+    vec_push(&all, ((manta_note){RUN_WORKERS, workers}));
+    info.n_notes = (int)all.n;
+    info.notes = all.at;
+    info.metrics.n = r->n;
+    memcpy(info.metrics.value, r->value, sizeof r->value);
+    memcpy(info.metrics.name, r->name, sizeof r->name);
+    st = manta_checkpoints_add(manta_run_checkpoints(p->run), folder, &info);
+out:
+    vec_release(&all);
+    buf_release(&reports);
+    mem_try_free(text);
+    return st;
+}
+
+/* Frees the room of what could not be kept; the failure that is told stays. */
+static void drop(const char *folder)
+{
+    manta_error why;
+
+    manta_error_get(&why);
+    if (file_remove_tree(folder)) log_warn("what could not be kept stays", LOG_STR("path", folder));
+    (void)manta_error_raise(&why);
+}
+
+manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts)
+{
+    char *part = trainer_part(manta_run_path(p->run), r->round, rank);
+    manta_status st = commit(p, part, r, rank, rank, counts);
+
+    if (st) drop(part);
+    mem_free(part);
+    return st;
+}
+
+/* ---- rounds ---- */
+
+manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count)
+{
+    int64_t round = p->seen[rank];
+
+    if (round - p->done >= TRAINER_RING) {
+        return manta_fail(MANTA_EINVAL,
+                          "rank %d has reported %d checkpoints that another rank has no part in", rank,
+                          TRAINER_RING);
+    }
+    if (rank == 0 || p->seen[0] <= round) p->reports[round % TRAINER_RING] = *r;
+    p->counts[round % TRAINER_RING][rank] = count;
+    p->seen[rank]++;
+    return MANTA_OK;
+}
+
+/* Files of all ranks in one folder; of one name the lowest rank's. */
+static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t *counts)
+{
+    const char *run = manta_run_path(p->run);
+    char *all = trainer_part(run, round, TRAINER_RANKS);
+    int64_t *then = p->counts[round % TRAINER_RING];
+    manta_status st = file_mkdirs(all);
+
+    for (int rank = 0; rank < p->world && !st; rank++) {
+        char *part = trainer_part(run, round, rank);
+        file_info info;
+        if (!file_stat(part, &info)) {
+            st = trainer_move_files(part, all);
+            if (!st) st = file_remove_tree(part);
+        }
+        if (p->seen[rank] <= round) then[rank] = counts[rank];
+        mem_free(part);
+    }
+    if (!st) st = commit(p, all, &p->reports[round % TRAINER_RING], 0, p->world - 1, then);
+    if (st) drop(all);
+    mem_free(all);
+    return st;
+}
+
+manta_status parts_settle(trainer_parts *p, const int64_t *counts)
+{
+    manta_status first = MANTA_OK, st;
+    manta_error why = {0};
+
+    for (;;) {
+        int64_t most = 0;
+        bool waits = false;
+        for (int i = 0; i < p->world; i++) {
+            if (p->seen[i] > most) most = p->seen[i];
+            if (p->seen[i] <= p->done && atomic_load(&p->c->ranks[i].state) != RANK_ENDED) waits = true;
+        }
+        if (waits || most <= p->done) break;
+        if ((st = commit_round(p, p->done, counts)) && !first) {
+            first = st;
+            manta_error_get(&why);
+        }
+        p->done++;
+    }
+    return first ? manta_error_raise(&why) : MANTA_OK;
+}

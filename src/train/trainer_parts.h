@@ -1,0 +1,45 @@
+/* train/trainer_parts.h - checkpoints on their way from the ranks to the run.
+ *
+ * A rank puts its files into RUN/.parts and says so in a report. What one rank
+ * gives alone is a checkpoint at once. Folders of several ranks are one
+ * checkpoint per round: the n-th of each, when every rank that is still in its
+ * loop has given its n-th.
+ *
+ * Threads: the driver's. */
+#ifndef TRAIN_TRAINER_PARTS_H
+#define TRAIN_TRAINER_PARTS_H
+
+#include "train/trainer_shared.h"
+
+typedef struct trainer_parts {
+    manta_run *run;
+    const trainer_control *c;
+    int world;
+    int64_t seen[TRAINER_RANKS]; /* rounds that each rank has given its part of */
+    int64_t done; /* rounds committed */
+    trainer_report *reports; /* a ring: what rank 0 says of each round that is not done */
+    int64_t (*counts)[TRAINER_RANKS]; /* the same: reports of each rank up to its part */
+} trainer_parts;
+
+void parts_init(trainer_parts *p, manta_run *run, const trainer_control *c);
+void parts_release(trainer_parts *p); /* accepts zeroed memory */
+
+/* An attempt of `world` ranks begins: what was on its way is dropped. */
+void parts_begin(trainer_parts *p, int world);
+
+/* Removes RUN/.parts. */
+void parts_sweep(const trainer_parts *p);
+
+/* Commits what `rank` has given alone, or drops it when it cannot be written.
+ * counts: reports of each rank so far, this one included. */
+manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r,
+                              const int64_t *counts) MANTA_MUST_USE;
+
+/* Takes note of a rank's part. MANTA_EINVAL it is too far ahead of the others. */
+manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count) MANTA_MUST_USE;
+
+/* Commits the rounds that are complete; one that cannot be written is dropped, and
+ * the first such failure returned. counts: of ranks that had no part. */
+manta_status parts_settle(trainer_parts *p, const int64_t *counts) MANTA_MUST_USE;
+
+#endif

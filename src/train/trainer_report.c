@@ -1,0 +1,303 @@
+/* trainer_report.c - what a worker says to the driver: metrics, and its parts of
+ * checkpoints. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "format/safetensors.h"
+#include "os/file.h"
+#include "os/thread.h"
+#include "train/checkpoint.h"
+#include "train/fitting.h"
+#include "train/run_folder.h"
+#include "train/trainer_worker.h"
+
+static trainer_ring *ring_of(const manta_worker *w)
+{
+    return &w->mem.rings[w->t.rank];
+}
+
+/* ---- reports ---- */
+
+void worker_wake_driver(manta_worker *w)
+{
+    trainer_control *c = w->mem.c;
+
+    atomic_fetch_add(&c->pulse, 1);
+    if (atomic_load(&c->driver_asleep)) futex_wake(&c->pulse, 1, true);
+}
+
+static manta_status send_report(manta_worker *w, const manta_metrics *m, trainer_report head)
+{
+    trainer_ring *r = ring_of(w);
+    uint64_t at = atomic_load_explicit(&r->written, memory_order_relaxed);
+    trainer_report *to = &r->at[at % TRAINER_RING];
+
+    if (m && (m->n < 0 || m->n > MANTA_MAX_METRICS)) {
+        return manta_fail(MANTA_EINVAL, "a report of %d metrics, expected up to %d", m->n, MANTA_MAX_METRICS);
+    }
+    /* Full: the driver is behind. Nothing is dropped, and no rank is waited for. */
+    while (at - atomic_load_explicit(&r->taken, memory_order_acquire) >= TRAINER_RING) {
+        uint32_t seen = atomic_load(&w->mem.c->meeting);
+        TRY(worker_is_over(w));
+        worker_wake_driver(w);
+        (void)futex_wait(&w->mem.c->meeting, seen, clock_now_ns() + 1000000, true);
+    }
+    to->kind = head.kind;
+    to->round = head.round;
+    to->epoch = head.epoch;
+    to->step = head.step;
+    to->iterations = head.iterations;
+    to->has_place = head.has_place;
+    to->n = m ? m->n : 0;
+    for (int i = 0; i < to->n; i++) {
+        to->value[i] = m->value[i];
+        memcpy(to->name[i], m->name[i], sizeof to->name[i]);
+        to->name[i][sizeof to->name[i] - 1] = '\0';
+    }
+    if (head.kind == REPORT_CHIEF) {
+        for (int i = 0; i < w->t.world; i++)
+            to->others[i] = atomic_load_explicit(&w->mem.rings[i].written, memory_order_relaxed);
+    }
+    atomic_store_explicit(&r->written, at + 1, memory_order_release);
+    /* Metrics can wait for the driver's next look, a few milliseconds away. */
+    if (head.kind != REPORT_METRICS) worker_wake_driver(w);
+    return worker_is_over(w);
+}
+
+manta_status manta_report(manta_worker *w, const manta_metrics *m)
+{
+    return send_report(w, m, (trainer_report){.kind = REPORT_METRICS});
+}
+
+/* A run's folder that is gone is not made again: what lies under its name now
+ * may be the bare place of a disk that was there. */
+static manta_status make_parts_folder(const manta_worker *w)
+{
+    char *path = mem_printf("%s/.parts", w->t.run);
+    file_info info;
+    manta_status st = file_stat(w->t.run, &info);
+
+    if (!st) st = file_mkdirs(path);
+    if (st == MANTA_ENOENT) st = manta_fail(MANTA_ENOENT, "the run's folder %s is gone", w->t.run);
+    mem_free(path);
+    return st;
+}
+
+manta_status manta_worker_temp_folder(manta_worker *w, char **out)
+{
+    char *path =
+        mem_printf("%s/.parts/temp-%d.%d.%lld", w->t.run, w->t.rank, w->t.attempt, (long long)w->temps++);
+    manta_status st = make_parts_folder(w);
+
+    if (!st) st = file_mkdirs(path);
+    if (!st) *out = strdup(path);
+    mem_free(path);
+    return st;
+}
+
+/* ---- notes ---- */
+
+static manta_status check_note(const char *name, const char *text)
+{
+    json_t *a = json_string(name), *b = json_string(text);
+    bool fine = a && b;
+
+    json_decref(a);
+    json_decref(b);
+    if (!fine) return manta_fail(MANTA_EINVAL, "a checkpoint's note is a name and a text, both UTF-8");
+    if (!strcmp(name, RUN_REPORTS) || !strcmp(name, RUN_WORKERS))
+        return manta_fail(MANTA_EINVAL, "a note called '%s': that name is Manta's own", name);
+    return MANTA_OK;
+}
+
+manta_status manta_worker_note(manta_worker *w, const char *name, const char *text)
+{
+    TRY(check_note(name, text));
+    vec_push(&w->notes, ((manta_note){mem_strdup(name), mem_strdup(text)}));
+    return MANTA_OK;
+}
+
+void worker_drop_notes(manta_worker *w)
+{
+    for (size_t i = 0; i < w->notes.n; i++) {
+        mem_free((char *)(uintptr_t)w->notes.at[i].name);
+        mem_free((char *)(uintptr_t)w->notes.at[i].text);
+    }
+    vec_release(&w->notes);
+}
+
+static void add_note(buf *b, const manta_note *n)
+{
+    buf_add(b, n->name, strlen(n->name) + 1);
+    buf_add(b, n->text, strlen(n->text) + 1);
+}
+
+/* Leaves the notes where the driver finds them. */
+static manta_status leave_notes(manta_worker *w, const manta_checkpoint_info *info, int64_t round)
+{
+    buf all = {0};
+    char *path;
+    manta_status st = MANTA_OK;
+
+    for (size_t i = 0; i < w->notes.n; i++) add_note(&all, &w->notes.at[i]);
+    for (int i = 0; info && i < info->n_notes && !st; i++) {
+        st = check_note(info->notes[i].name, info->notes[i].text);
+        if (!st) add_note(&all, &info->notes[i]);
+    }
+    path = trainer_notes(w->t.run, round, w->t.rank);
+    if (!st && all.n) st = file_replace(path, all.at, all.n);
+    if (!st) worker_drop_notes(w);
+    mem_free(path);
+    buf_release(&all);
+    return st;
+}
+
+/* ---- checkpoints ---- */
+
+/* Moves the folder to where the driver finds it, from another file system too. */
+static manta_status hand_over(manta_worker *w, const char *folder, int64_t round)
+{
+    char *to = trainer_part(w->t.run, round, w->t.rank), *copy = NULL;
+    file_info info;
+    manta_status st = file_stat(folder, &info);
+
+    if (!st && !info.is_folder) st = manta_fail(MANTA_EINVAL, "%s is no folder", folder);
+    if (!st) st = make_parts_folder(w);
+    if (!st && file_rename(folder, to)) {
+        if (!(st = manta_worker_temp_folder(w, &copy)) && !(st = trainer_move_files(folder, copy)) &&
+            !(st = file_rename(copy, to)))
+            st = file_remove_tree(folder);
+        free(copy);
+    }
+    mem_free(to);
+    return st;
+}
+
+static trainer_report report_of(report_kind kind, int64_t round, const manta_checkpoint_info *info)
+{
+    trainer_report r = {.kind = kind, .round = round, .has_place = info != NULL};
+
+    if (info) {
+        r.epoch = info->epoch;
+        r.step = info->step;
+        r.iterations = info->iterations;
+    }
+    return r;
+}
+
+manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
+                                     const manta_checkpoint_info *info)
+{
+    trainer_report r = report_of(REPORT_PART, w->parts, info);
+
+    if (folder) TRY(hand_over(w, folder, r.round));
+    if (folder || w->notes.n || (info && info->n_notes)) {
+        TRY(make_parts_folder(w));
+        TRY(leave_notes(w, info, r.round));
+    }
+    TRY(send_report(w, m, r));
+    w->parts++;
+    return MANTA_OK;
+}
+
+/* Rank 0 writes what `fill` says into a folder and hands it over. */
+typedef manta_status fill_fn(const char *folder, const void *ctx);
+
+static manta_status report_chief(manta_worker *w, const manta_metrics *m, const manta_checkpoint_info *info,
+                                 fill_fn *fill, const void *ctx)
+{
+    trainer_report r = report_of(REPORT_CHIEF, -1 - w->rounds, info);
+    char *folder;
+    manta_status st;
+
+    if (w->t.rank) {
+        worker_drop_notes(w);
+        r.kind = REPORT_METRICS;
+        return send_report(w, m, r);
+    }
+    w->rounds++;
+    TRY(manta_worker_temp_folder(w, &folder));
+    st = fill(folder, ctx);
+    if (!st) st = hand_over(w, folder, r.round);
+    if (!st) st = leave_notes(w, info, r.round);
+    if (!st) st = send_report(w, m, r);
+    free(folder);
+    return st;
+}
+
+static manta_status fill_session(const char *folder, const void *ctx)
+{
+    const manta_session *s = ctx;
+    blobs none = {0};
+    file_sum sum;
+
+    return checkpoint_write_state(s, s->state, &none, folder, &sum);
+}
+
+manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
+                                  int64_t epoch, int64_t step)
+{
+    manta_checkpoint_info info = {.epoch = epoch, .step = step, .iterations = manta_session_iterations(s)};
+
+    return report_chief(w, m, &info, fill_session, s);
+}
+
+typedef struct array_list {
+    int n;
+    const manta_column *at;
+} array_list;
+
+static manta_status fill_arrays(const char *folder, const void *ctx)
+{
+    const array_list *l = ctx;
+    char *path = mem_printf("%s/" CHECKPOINT_STATE, folder);
+    manta_status st = safetensors_write(path, l->n, l->at, 0, NULL);
+
+    mem_free(path);
+    return st;
+}
+
+manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n, const manta_column *arrays,
+                                 int64_t epoch, int64_t step)
+{
+    manta_checkpoint_info info = {.epoch = epoch, .step = step};
+    array_list l = {n, arrays};
+
+    return report_chief(w, m, &info, fill_arrays, &l);
+}
+
+/* ---- a callback that reports ---- */
+
+typedef struct reporter {
+    manta_worker *w;
+    int64_t every;
+} reporter;
+
+static manta_status reporter_epoch(void *self, manta_fitting *f)
+{
+    reporter *r = self;
+
+    if (manta_worker_should_stop(r->w)) manta_fitting_stop(f, "the run is to end");
+    if (r->every && ((f->epoch + 1) % r->every == 0 || f->stop))
+        return manta_report_session(r->w, f->logs, f->s, f->epoch + 1, 0);
+    return send_report(r->w, f->logs,
+                       (trainer_report){.kind = REPORT_METRICS, .has_place = true, .epoch = f->epoch + 1});
+}
+
+static const manta_callback_ops reporter_ops = {
+    .name = "report_checkpoint", .epoch_end = reporter_epoch, .free = mem_free};
+
+manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every)
+{
+    reporter *r = mem_new(sizeof *r);
+
+    r->w = w;
+    r->every = checkpoint_every;
+    return manta_callback_new(&reporter_ops, r);
+}

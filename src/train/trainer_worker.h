@@ -1,0 +1,54 @@
+/* train/trainer_worker.h - a worker of a trainer, inside this folder.
+ *
+ * trainer_worker.c  what it is told, and the actor that runs the loop
+ * trainer_report.c  what it says to the driver: metrics, parts of checkpoints
+ * trainer_meet.c    what ranks do together: meetings, sums, steps of a model
+ * trainer_data.c    its datasets
+ *
+ * What it reports goes to a ring; what it adds up with others, through slots
+ * (trainer_shared.h). Waiting ends with what was waited for, or when the driver
+ * says that the attempt is over. */
+#ifndef TRAIN_TRAINER_WORKER_H
+#define TRAIN_TRAINER_WORKER_H
+
+#include "base/vec.h"
+#include "train/trainer_shared.h"
+
+enum { MOST_DATASETS = 16, MOST_COLUMNS = 16 };
+
+typedef struct slot {
+    char *at;
+    size_t size;
+} slot;
+
+struct manta_worker {
+    trainer_task t;
+    const void *config;
+    size_t config_size;
+    trainer_memory mem;
+    slot slots[TRAINER_RANKS][2];
+    size_t slot_size; /* bytes mapped of each */
+    uint64_t meetings;
+    int64_t rounds, parts, temps; /* reported alone, reported with others; folders made */
+    manta_checkpoint *checkpoint;
+    int n_datasets;
+    trainer_dataset datasets[MOST_DATASETS];
+    manta_array columns[MOST_DATASETS][MOST_COLUMNS];
+    VEC(manta_note) notes; /* for the next checkpoint; owned */
+    float *sum; /* of all ranks' gradients */
+    int64_t n_gradients;
+};
+
+/* MANTA_EDIED the attempt is over: leave. */
+manta_status worker_is_over(const manta_worker *w) MANTA_MUST_USE;
+
+/* The driver has reason to look. */
+void worker_wake_driver(manta_worker *w);
+
+void worker_drop_notes(manta_worker *w);
+
+/* Comes to a meeting with n numbers: they become the sums over the ranks, or the
+ * greatest of each. */
+manta_status worker_combine(manta_worker *w, double *values, int n, bool greatest) MANTA_MUST_USE;
+
+#endif

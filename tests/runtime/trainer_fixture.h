@@ -1,0 +1,109 @@
+/* trainer_fixture.h - what the programs that test the trainer share: a small
+ * model, data for it, and words for checks. */
+#ifndef TESTS_TRAINER_FIXTURE_H
+#define TESTS_TRAINER_FIXTURE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <manta/layer.h>
+#include <manta/task.h>
+#include <manta/trainer.h>
+
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if (!(x)) {                                                                                          \
+            fprintf(stderr, "%s:%d: %s; %s\n", __FILE__, __LINE__, #x, manta_error_text());                  \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+enum { N = 60, FEATURES = 6 };
+
+static float xs[N * FEATURES], ys[N];
+
+static inline void one_metric(manta_metrics *m, const char *name, double value)
+{
+    snprintf(m->name[m->n], sizeof m->name[0], "%s", name);
+    m->value[m->n++] = value;
+}
+
+static inline manta_model *line_model(void)
+{
+    manta_model *m = manta_model_new("line");
+
+    manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){FEATURES});
+    manta_add(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "relu"}));
+    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
+    CHECK(!manta_model_build(m));
+    return m;
+}
+
+static inline manta_dataset *samples(void)
+{
+    manta_column c[2] = {{"x", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){N, FEATURES}, xs)},
+                         {"y", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){N, 1}, ys)}};
+
+    for (int i = 0; i < N * FEATURES; i++) xs[i] = (float)((i * 37 + 11) % 101) / 101;
+    for (int i = 0; i < N; i++) ys[i] = 2 * xs[i * FEATURES] - xs[i * FEATURES + 1];
+    return manta_dataset_arrays(2, c, MANTA_COPY);
+}
+
+static inline bool same_bytes(const char *a, const char *b)
+{
+    FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
+    int x = 0, y = 0;
+
+    CHECK(f && g);
+    while (x == y && x != EOF) {
+        x = fgetc(f);
+        y = fgetc(g);
+    }
+    fclose(f);
+    fclose(g);
+    return x == y;
+}
+
+static inline void write_text(const char *folder, const char *name, const char *text)
+{
+    char path[400];
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    CHECK((f = fopen(path, "w")));
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Runs the scenario that argv names, in a folder of its own. */
+typedef struct scenario {
+    const char *name;
+    void (*fn)(const char *folder);
+} scenario;
+
+static inline int run_scenario(int argc, char **argv, const scenario *all, size_t n)
+{
+    /* In memory where there is such a place: every checkpoint is brought to disk. */
+    char shm[] = "/dev/shm/manta-trainer-XXXXXX", tmp[] = "/tmp/manta-trainer-XXXXXX", command[64];
+    char *folder = access("/dev/shm", W_OK) ? tmp : shm;
+
+    CHECK(argc == 2);
+    CHECK(!manta_init(&argc, &argv, &(manta_node_options){.num_cpus = 4, .resources = "disk=3"}));
+    CHECK(mkdtemp(folder));
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(argv[1], all[i].name) != 0) continue;
+        all[i].fn(folder);
+        manta_shutdown();
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        return system(command) ? 1 : 0;
+    }
+    fprintf(stderr, "no scenario %s\n", argv[1]);
+    return 2;
+}
+
+#endif

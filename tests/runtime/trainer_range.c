@@ -1,0 +1,257 @@
+/* trainer_range.c - a trainer whose number of workers is a range: what it starts
+ * with, what it goes on with, and what its loops see. */
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trainer_fixture.h"
+
+typedef struct settings {
+    int64_t epochs;
+    int dies_with, dies_at; /* rank 0 is killed when there are so many workers, at that epoch */
+    char out[200];
+} settings;
+
+static settings settings_of(const char *folder, const char *out)
+{
+    settings c = {.epochs = 4};
+
+    snprintf(c.out, sizeof c.out, "%s/%s", folder, out);
+    return c;
+}
+
+static manta_status train_loop(manta_worker *w)
+{
+    const settings *c = manta_worker_config(w, NULL);
+    manta_model *m = line_model();
+    manta_loss mse = {.name = "mean_squared_error"};
+    manta_optimizer adam;
+    manta_session *s;
+    manta_loader *l;
+    manta_metrics metrics;
+    manta_status st;
+
+    if ((st = manta_optimizer_named("adam", &adam))) return st;
+    if ((st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &mse},
+                                  &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
+                                  &s)))
+        return st;
+    if ((st = manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = 5}, &l, NULL)))
+        return st;
+    for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
+        if (manta_worker_world_size(w) == c->dies_with && e == c->dies_at && !manta_worker_rank(w))
+            raise(SIGKILL);
+        if ((st = manta_worker_train_epoch(w, s, l, e, &metrics))) return st;
+        one_metric(&metrics, "workers", manta_worker_world_size(w));
+        if ((st = manta_report_session(w, &metrics, s, e + 1, 0))) return st;
+        if ((st = manta_worker_barrier(w))) return st;
+    }
+    if (!manta_worker_rank(w)) st = manta_session_save(s, c->out);
+    manta_loader_close(l);
+    manta_session_close(s);
+    manta_model_free(m);
+    return st;
+}
+
+static manta_status run(const char *folder, const char *name, const settings *c, manta_scaling_config scaling,
+                        const char *checkpoint, manta_result **r)
+{
+    manta_dataset *d = samples();
+    manta_named_dataset named = {.name = "train", .dataset = d, .shuffle = true};
+    manta_trainer_options o = {.loop = train_loop,
+                               .config = c,
+                               .config_size = sizeof *c,
+                               .scaling = scaling,
+                               .run = {.name = name, .storage = folder},
+                               .n_datasets = 1,
+                               .datasets = &named,
+                               .resume_from_checkpoint = checkpoint};
+    manta_status st;
+
+    o.scaling.threads_per_worker = 1;
+    st = manta_trainer_fit(&o, r);
+    manta_dataset_unref(d);
+    return st;
+}
+
+static double point(const manta_result *r, const char *name, int64_t i)
+{
+    for (int k = 0; k < r->n_series; k++) {
+        if (!strcmp(r->series[k].name, name) && i < r->series[k].n) return r->series[k].points[i].value;
+    }
+    return -1;
+}
+
+static manta_group hold(double cpus, const char *resources)
+{
+    manta_bundle b = {.num_cpus = cpus, .resources = resources};
+    manta_group g;
+
+    CHECK(!manta_group_new(&b, 1, MANTA_PACK, NULL, &g));
+    CHECK(!manta_group_wait(g, 30000));
+    return g;
+}
+
+/* The node has 4 processors and 3 disks. */
+static void starts(const char *folder)
+{
+    settings c = settings_of(folder, "out.npz");
+    manta_result *r = NULL;
+    manta_group others;
+
+    CHECK(!run(folder, "all", &c, (manta_scaling_config){.num_workers = 4, .min_workers = 1}, NULL, &r));
+    CHECK(r->workers == 4 && point(r, "workers", 3) == 4);
+    manta_result_free(r);
+    CHECK(!run(folder, "disks", &c,
+               (manta_scaling_config){.num_workers = 4,
+                                      .min_workers = 2,
+                                      .cpus_per_worker = MANTA_NONE,
+                                      .resources_per_worker = "disk=1"},
+               NULL, &r));
+    CHECK(r->workers == 3 && point(r, "workers", 0) == 3);
+    manta_result_free(r);
+
+    others = hold(2, NULL);
+    CHECK(!run(folder, "some", &c, (manta_scaling_config){.num_workers = 4, .min_workers = 1}, NULL, &r));
+    CHECK(r->workers == 2 && r->failures == 0 && point(r, "workers", 0) == 2);
+    manta_result_free(r);
+    CHECK(run(folder, "short", &c,
+              (manta_scaling_config){.num_workers = 4, .min_workers = 3, .start_timeout_ms = 20}, NULL,
+              &r) == MANTA_ETIMEDOUT);
+    CHECK(r && r->error && strstr(r->error, "no room for 3 workers"));
+    manta_result_free(r);
+    manta_group_remove(others);
+
+    CHECK(run(folder, "never", &c, (manta_scaling_config){.num_workers = 9, .min_workers = 5}, NULL, &r) ==
+          MANTA_EUNSUPPORTED);
+    CHECK(r && strstr(r->error, "can never"));
+    manta_result_free(r);
+    CHECK(run(folder, "odd", &c, (manta_scaling_config){.num_workers = 2, .min_workers = 3}, NULL, &r) ==
+          MANTA_EINVAL);
+    CHECK(!r);
+    CHECK(run(folder, "apart", &c, (manta_scaling_config){.num_workers = 2, .placement = MANTA_STRICT_SPREAD},
+              NULL, &r) == MANTA_EUNSUPPORTED);
+    CHECK(!r);
+}
+
+typedef struct giver {
+    manta_group group;
+    char run[300];
+} giver;
+
+/* Gives the group back once the run waits for room: its folder is there. */
+static void *give_back(void *arg)
+{
+    const giver *g = arg;
+    struct timespec begin, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        sched_yield();
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (access(g->run, F_OK) && now.tv_sec - begin.tv_sec < 60);
+    manta_group_remove(g->group);
+    return NULL;
+}
+
+/* With room for too few it waits for the others to make some. */
+static void waits(const char *folder)
+{
+    settings c = settings_of(folder, "out.npz");
+    giver g = {.group = hold(3, NULL)};
+    manta_result *r = NULL;
+    pthread_t thread;
+
+    snprintf(g.run, sizeof g.run, "%s/patient/config.json", folder);
+    CHECK(!pthread_create(&thread, NULL, give_back, &g));
+    CHECK(!run(folder, "patient", &c, (manta_scaling_config){.num_workers = 4, .min_workers = 2}, NULL, &r));
+    CHECK(r->workers >= 2 && r->failures == 0);
+    manta_result_free(r);
+    CHECK(!pthread_join(thread, NULL));
+}
+
+/* One that dies again without a checkpoint in between is not replaced; what the
+ * others do is what they would have done from that checkpoint on. */
+static void gives_up(const char *folder)
+{
+    settings c = settings_of(folder, "fewer.npz"), half = settings_of(folder, "half.npz");
+    char fewer[256], checkpoint[600];
+    manta_result *r = NULL;
+    manta_scaling_config range = {.num_workers = 3, .min_workers = 2};
+
+    c.dies_with = 3;
+    c.dies_at = 2;
+    snprintf(fewer, sizeof fewer, "%s", c.out);
+    CHECK(!run(folder, "fewer", &c, range, NULL, &r));
+    CHECK(r->failures == 2 && r->workers == 2);
+    CHECK(r->series[0].n == 4);
+    for (int i = 0; i < 4; i++) CHECK(point(r, "workers", i) == (i < 2 ? 3 : 2));
+    manta_result_free(r);
+
+    half.epochs = 2;
+    CHECK(!run(folder, "half", &half, (manta_scaling_config){.num_workers = 3}, NULL, &r));
+    snprintf(checkpoint, sizeof checkpoint, "%s", r->checkpoint);
+    manta_result_free(r);
+    half.epochs = 4;
+    CHECK(!run(folder, "rest", &half, (manta_scaling_config){.num_workers = 2}, checkpoint, &r));
+    manta_result_free(r);
+    CHECK(same_bytes(fewer, half.out));
+
+    /* Never below the least: then the failures are counted as ever. */
+    c.dies_with = 2;
+    CHECK(run(folder, "least", &c, (manta_scaling_config){.num_workers = 2, .min_workers = 2}, NULL, &r) ==
+          MANTA_EDIED);
+    CHECK(r->failures == 3 && r->workers == 2 && strstr(r->error, "killed by signal 9"));
+    manta_result_free(r);
+}
+
+/* ---- a step in the middle of an epoch ---- */
+
+static manta_status middle_loop(manta_worker *w)
+{
+    const settings *c = manta_worker_config(w, NULL);
+    manta_metrics m = {0};
+    float x = 1;
+    manta_column col = {"x", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){1}, &x)};
+
+    one_metric(&m, "epoch", (double)manta_worker_epoch(w));
+    one_metric(&m, "step", (double)manta_worker_step(w));
+    return manta_report_arrays(w, &m, 1, &col, 5, c->epochs);
+}
+
+static void converts(const char *folder)
+{
+    static const struct {
+        int before, after;
+        int64_t step, expected;
+    } cases[] = {{3, 2, 7, 10}, {2, 3, 7, 4}, {2, 2, 7, 7}, {1, 4, 3, 0}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        settings c = {.epochs = cases[i].step};
+        manta_result *r = NULL;
+        char name[32];
+        manta_trainer_options o = {.loop = middle_loop,
+                                   .config = &c,
+                                   .config_size = sizeof c,
+                                   .scaling = {.num_workers = cases[i].before},
+                                   .run = {.name = name, .storage = folder}};
+        snprintf(name, sizeof name, "middle-%zu", i);
+        CHECK(!manta_trainer_fit(&o, &r));
+        manta_result_free(r);
+        o.scaling.num_workers = cases[i].after;
+        o.run.resume = true;
+        CHECK(!manta_trainer_fit(&o, &r));
+        CHECK(manta_metrics_get(&r->metrics, "epoch") == 5);
+        CHECK(manta_metrics_get(&r->metrics, "step") == (double)cases[i].expected);
+        manta_result_free(r);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const scenario all[] = {
+        {"starts", starts}, {"waits", waits}, {"gives-up", gives_up}, {"converts", converts}};
+
+    return run_scenario(argc, argv, all, sizeof all / sizeof *all);
+}
