@@ -298,9 +298,7 @@ def fuzz_one(stage, folder, program, log):
     crashes.mkdir(parents=True, exist_ok=True)
     common = [f"-artifact_prefix={crashes}/", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=0",
               "-close_fd_mask=1"]
-    # A daemon that gives out numbers twice makes its process lose objects; that is memory of a broken node.
-    leaks = 0 if name == "runtime" else 1
-    env = {"ASAN_OPTIONS": f"detect_leaks={leaks}:allocator_may_return_null=1",
+    env = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
     saved = sorted(p for p in corpus.rglob("*") if p.is_file()) if corpus.is_dir() else []
     replayed = bool(saved) and stage.run(program, *common, *saved, env=env, output=log) == 0

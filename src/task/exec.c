@@ -201,6 +201,7 @@ static bool is_settled(void *ctx)
  * held until the constructor has run. */
 static manta_status resolve(manta_task *t, uint64_t id, value *out)
 {
+    TRY(object_may_be(id));
     object *o = object_adopt(id, false);
     o->pins++;
     t->awaited[t->n_awaited++] = o;
@@ -241,6 +242,11 @@ static manta_status read_arguments(manta_task *t, wire *w)
                 store_unpin(rt->store, v.place);
                 return manta_fail(MANTA_ECORRUPT, "a text without an end");
             }
+        }
+        manta_status st = rt->is_local ? MANTA_OK : object_may_hold(&v);
+        if (st) {
+            if (v.place.segment) store_unpin(rt->store, v.place);
+            return st;
         }
         t->args[t->n_args++] = v;
         hold_inner(&v);

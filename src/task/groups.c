@@ -59,7 +59,7 @@ static manta_status take_group(const buf *b, group_link **out)
     uint32_t n = wire_u32(&w);
     const void *sizes = n <= GROUP_BUNDLES ? wire_take(&w, n * sizeof *size) : NULL;
     if (st) return manta_fail(st, "%s", text);
-    if (!sizes) return manta_fail(MANTA_ECORRUPT, "a placement group that cannot be read");
+    if (!sizes || n == 0) return manta_fail(MANTA_ECORRUPT, "a placement group that cannot be read");
     TRY(wire_end(&w, "group"));
     memcpy(size, sizes, n * sizeof *size);
     *out = group_add(id, how, name, (int)n, size);
@@ -185,13 +185,14 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
 /* The object that stands for the group being there has the group's number. */
 static object *group_object(uint64_t id)
 {
-    object *o = object_new(id);
-    o->refs = 1;
+    object *o = object_find(id); /* somebody may have heard of it while we waited */
+    if (!o) o = object_new(id);
+    o->refs++;
     o->exported = true;
     if (rt->is_local)
         o->state = OBJECT_READY;
     else
-        o->held = 1; /* the daemon counts it */
+        o->held++; /* the daemon counts it */
     return o;
 }
 
@@ -241,7 +242,8 @@ manta_ref manta_group_ready(manta_group group)
     if (o) {
         o->refs++;
         r.id = o->id;
-    } else if (group.id && !rt->is_local) { /* another process made the group: the daemon knows */
+    } else if (group.id && !rt->is_local && !object_may_be(group.id)) {
+        /* another process made the group: the daemon knows */
         r.id = object_adopt(group.id, false)->id;
         object_find(r.id)->refs++;
     }

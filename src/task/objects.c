@@ -1,7 +1,9 @@
 /* objects.c - the objects this process knows; see runtime.h. The lock is held. */
 #include "task/runtime.h"
 
+#include <assert.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,6 +19,7 @@ object *object_find(uint64_t id)
 
 object *object_new(uint64_t id)
 {
+    assert(!object_find(id)); /* it would be lost; object_may_be() keeps strangers from it */
     object *o = mem_new(sizeof *o);
     o->id = id;
     *map_u64_put(&rt->objects, id) = o;
@@ -28,6 +31,22 @@ uint64_t object_id(int n)
     uint64_t first = ((uint64_t)rt->client << CLIENT_SHIFT) + rt->next_id + 1;
     rt->next_id += (uint64_t)n;
     return first;
+}
+
+manta_status object_may_be(uint64_t id)
+{
+    uint64_t count = id & ((1ULL << CLIENT_SHIFT) - 1);
+    if (id >> CLIENT_SHIFT != rt->client || (count > 0 && count <= rt->next_id)) return MANTA_OK;
+    return manta_fail(MANTA_ECORRUPT, "a message names object %llu of process %d, which has made only %llu",
+                      (unsigned long long)count, (int)getpid(), (unsigned long long)rt->next_id);
+}
+
+manta_status object_may_hold(const value *v)
+{
+    if (v->kind == MANTA_KIND_ACTOR) return object_may_be(v->word);
+    if (v->kind != MANTA_KIND_REFS || !v->at) return MANTA_OK;
+    for (uint64_t i = 0; i < v->size / 8; i++) TRY(object_may_be(((const manta_ref *)v->at)[i].id));
+    return MANTA_OK;
 }
 
 object *object_adopt(uint64_t id, bool told)
@@ -151,6 +170,12 @@ static void settled(object *o)
 void object_set(object *o, const value *v, bool told)
 {
     bool was_promised = o->exported && o->maker;
+    if (object_may_hold(v)) {
+        manta_failure f =
+            failure_make(MANTA_FAILED_TASK, MANTA_ECORRUPT, NULL, (int)getpid(), "%s", manta_error_text());
+        object_fail(o, &f);
+        return;
+    }
     o->v = *v;
     o->state = OBJECT_READY;
     if (v->place.segment) {
@@ -221,11 +246,15 @@ manta_status object_map(object *o)
     if (v->at || !v->place.segment) return MANTA_OK;
     o->pins++; /* opening a segment may give the lock away */
     manta_status st = store_pin(rt->store, v->place, (size_t)v->size, &at);
-    if (!st && v->at)
+    value seen = *v;
+    seen.at = at;
+    if (!st && v->at) {
         store_unpin(rt->store, v->place); /* another thread was faster */
-    else if (!st && v->kind == MANTA_KIND_STR && ((const char *)at)[v->size - 1] != 0) {
+    } else if (!st && v->kind == MANTA_KIND_STR && ((const char *)at)[v->size - 1] != 0) {
         store_unpin(rt->store, v->place);
         st = manta_fail(MANTA_ECORRUPT, "a text without an end");
+    } else if (!st && (st = object_may_hold(&seen))) {
+        store_unpin(rt->store, v->place);
     } else if (!st) {
         v->at = at;
         o->is_pinned = true;

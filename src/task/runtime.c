@@ -258,6 +258,15 @@ static void peer_free(peer *p)
     mem_free(p);
 }
 
+static manta_status check_peer(uint32_t id, int n_fds, uint32_t side)
+{
+    if (n_fds != 3 || side > 1)
+        return manta_fail(MANTA_ECORRUPT, "%d descriptors, side %u; expected 3, and side 0 or 1", n_fds,
+                          side);
+    return find_peer(id) ? manta_fail(MANTA_ECORRUPT, "the daemon gave the number %u out twice", id)
+                         : MANTA_OK;
+}
+
 void rt_take_peer(wire *w, int *fds, int n_fds)
 {
     uint32_t id = wire_u32(w);
@@ -267,7 +276,7 @@ void rt_take_peer(wire *w, int *fds, int n_fds)
     peer *p = mem_new(sizeof *p);
     *p = (peer){.id = id, .pid = pid, .pidfd = -1, .status = -1};
     list_init(&p->sent);
-    if (wire_end(w, "peer") || n_fds != 3 || side > 1 || channel_open(fds[0], (int)side, &p->channel) ||
+    if (wire_end(w, "peer") || check_peer(id, n_fds, side) || channel_open(fds[0], (int)side, &p->channel) ||
         shm_map(fds[1], shm_page(), true, &at)) {
         log_error("a peer cannot be reached", LOG_STR("why", manta_error_text()));
         peer_free(p);

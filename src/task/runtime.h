@@ -278,9 +278,14 @@ manta_ref object_failed(manta_failure_kind kind, manta_status st);
 manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **out) MANTA_MUST_USE;
 
 /* objects.c */
-object *object_new(uint64_t id);
+object *object_new(uint64_t id); /* that has no entry yet */
 object *object_find(uint64_t id);
 uint64_t object_id(int n); /* the first of n new numbers */
+/* Whether another process may name it, alone or in a value: numbers of ours are
+ * known to nobody before they are given out, and an entry for one would be in the
+ * way of the object that gets it. MANTA_ECORRUPT. */
+manta_status object_may_be(uint64_t id) MANTA_MUST_USE;
+manta_status object_may_hold(const value *v) MANTA_MUST_USE;
 /* A value becomes an object of ours, with no reference yet. */
 manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA_MUST_USE;
 /* A value has come in a message. `told`: the daemon knows already that we hold
@@ -299,8 +304,8 @@ void object_unmap(object *o);
 /* Tells the daemon of an object that lies where `v` says and contains n others;
  * it may have to wait for company, but not for anything that is told later. */
 void object_tell_add(uint64_t id, uint32_t holder, const value *v, const void *inner, uint64_t n);
-/* An entry for the reference of another process; it is one hold more that the
- * daemon must be told of, unless `told`. */
+/* An entry for the reference of another process (object_may_be()); it is one hold
+ * more that the daemon must be told of, unless `told`. */
 object *object_adopt(uint64_t id, bool told);
 
 /* calls.c */

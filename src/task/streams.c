@@ -8,6 +8,7 @@
 #include "task/runtime.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -51,6 +52,17 @@ static void drop_item(uint64_t id, const value *v)
         vec_push(&rt->drops, ((const manta_ref *)v->at)[i].id);
 }
 
+/* An item that is an object of its maker's: nobody knew of it before. */
+static manta_status check_number(uint64_t id)
+{
+    if (!id) return MANTA_OK;
+    TRY(object_may_be(id));
+    return object_find(id)
+               ? manta_fail(MANTA_ECORRUPT, "an item has the number of an object that process %d has already",
+                            (int)getpid())
+               : MANTA_OK;
+}
+
 void stream_item(wire *w)
 {
     uint64_t task = wire_u64(w), index = wire_u64(w), id = wire_u64(w);
@@ -63,10 +75,16 @@ void stream_item(wire *w)
         if (s) tell_taken(s);
         return;
     }
-    object *o = object_new(id ? id : object_id(1));
+    manta_status st = check_number(id);
+    object *o = object_new(id && !st ? id : object_id(1));
     o->refs = 1;
     s->received++;
     vec_push(&s->ready, o->id);
+    if (st) { /* the item fails, and the stream goes on */
+        manta_failure f = failure_make(MANTA_FAILED_TASK, st, NULL, (int)getpid(), "%s", manta_error_text());
+        object_fail(o, &f);
+        return;
+    }
     object_set(o, &v, true);
 }
 

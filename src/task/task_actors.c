@@ -6,6 +6,17 @@
 #include "base/mem.h"
 #include "task/runtime.h"
 
+/* The daemon says that an actor has this number: it must not be that of an
+ * object of another kind. */
+static manta_status may_be_handle(uint64_t id)
+{
+    const object *o = object_find(id);
+    TRY(object_may_be(id));
+    if (o && (o->maker || o->unsealed || o->v.kind != MANTA_KIND_NONE))
+        return manta_fail(MANTA_ECORRUPT, "the daemon takes an object for an actor");
+    return MANTA_OK;
+}
+
 /* The constructor's call as bytes, its arguments resolved as far as they are
  * there; what it refers to goes to *inner. *done arguments are held once more. */
 static manta_status encode_constructor(const char *name, uint64_t id, int n, const manta_arg *args, buf *b,
@@ -109,6 +120,7 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         buf_add(&rt->out, inner, (size_t)n_inner * 8);
         if (named) {
             st = rt_request(request, &r);
+            if (!st) st = may_be_handle(r.id);
             if (!st) *out = r.id;
         } else {
             rt_tell();
@@ -234,6 +246,7 @@ manta_status manta_actor_find_in(const char *name_space, const char *name, manta
     uint64_t request = rt_request_begin(PROTO_ACTOR_FIND);
     wire_put_text(&rt->out, full);
     manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    if (!st) st = may_be_handle(r.id);
     if (!st) {
         object *handle = object_find(r.id);
         if (!handle) handle = object_new(r.id);

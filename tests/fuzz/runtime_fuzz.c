@@ -1,7 +1,10 @@
 /* runtime_fuzz.c - what a program or worker hears: from the daemon, from its
  * callers and from its workers, in any order. An input is a row of letters: from
- * whom (one byte: even the daemon, odd a peer), how long (two bytes), and the
- * message. Calls that come in are run. */
+ * whom (one byte: even the daemon, with 2 in it and with a channel, a bell and
+ * another descriptor; odd a peer), how long (two bytes), and the message. Calls
+ * that come in are run. It is process 1, and the peer is 7. */
+#include <unistd.h>
+
 #include "fuzz.h"
 #include "manta/log.h"
 #include "os/shm.h"
@@ -49,15 +52,31 @@ static peer *open_runtime(void)
     return p;
 }
 
-/* A call and a stream that are under way, for answers to be about. */
+/* What the daemon sends when it tells of a peer. */
+static int make_descriptors(int fds[3])
+{
+    if (shm_new("fuzz", channel_size(), &fds[0]) || shm_new("fuzz", shm_page(), &fds[1])) abort();
+    if ((fds[2] = dup(fds[1])) < 0) abort();
+    return 3;
+}
+
+/* What is under way, for answers to be about: a call with the results 1 and 2,
+ * which is sent to the peer; the stream 3; the actor 4, with a call (5) that waits
+ * to hear where it is; a call (6) that waits for result 1, and holds reference 2. */
 static void submit_some(peer *p)
 {
-    manta_ref r[2];
+    manta_ref r[4];
     sched_shape cpu = {.amount = {SCHED_UNIT}};
     rt->is_dead = false; /* a submit would fail at once */
+    rt->total.amount[0] = 4 * SCHED_UNIT;
     calls_grant(p, &cpu);
     manta_submit("anything", NULL, 0, NULL, 2, r);
     (void)manta_stream_start("anything", NULL, 0, NULL);
+    manta_actor a = manta_actor_start("anything", NULL, 0, NULL);
+    manta_actor_submit(a, "anything", 0, NULL, 1, &r[2]);
+    manta_arg args[] = {manta_of_ref(r[0]), manta_refs(&r[1], 1)};
+    manta_submit("anything", NULL, 2, args, 1, &r[3]);
+    if (p->in_flight != 1 || r[3].id != ((uint64_t)rt->client << CLIENT_SHIFT) + 6) abort();
     rt->is_dead = true;
 }
 
@@ -65,19 +84,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     manta_log_set_level(MANTA_LOG_OFF);
     manta_register("anything", anything);
-    int64_t live = mem_live();
     peer *p = open_runtime();
     submit_some(p);
     _Alignas(16) static unsigned char message[65536];
     buf answer = {0};
     while (size >= 3) {
-        bool from_peer = data[0] & 1;
+        bool from_peer = data[0] & 1, with_descriptors = data[0] & 2;
         size_t n = data[1] | (size_t)data[2] << 8;
         data += 3;
         size -= 3;
         if (n > size) n = size;
         mutex_lock(&rt->lock);
-        if (from_peer && find_peer(7)) {
+        if (from_peer && (p = find_peer(7))) {
             buf_reserve(&rt->in, 8);
             buf_cut(&rt->in, 0);
             buf_add(&rt->in, data, n);
@@ -85,7 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         } else {
             memcpy(message, data, n);
             wire w = wire_of(message, n);
-            rt_daemon_message(&w, NULL, 0);
+            int fds[3];
+            rt_daemon_message(&w, fds, with_descriptors ? make_descriptors(fds) : 0);
         }
         while (!list_is_empty(&rt->calls)) {
             incoming *c = LIST_ITEM(list_pop(&rt->calls), incoming, link);
@@ -101,6 +120,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     buf_release(&answer);
     runtime_close();
-    (void)live; /* names of functions stay; leaks are the sanitizer's to find */
+    /* Names of functions stay; leaks are the sanitizer's to find. */
     return 0;
 }

@@ -34,11 +34,22 @@ def text(s):
 
 
 def message(kind, *fields):
-    return u32(K["PROTO_" + kind], 0) + b"".join(fields)
+    out = u32(K["PROTO_" + kind], 0)
+    for field in fields:
+        out += field(len(out)) if callable(field) else field    # of a value: where it lies
+    return out
 
 
 def number(x):
     return bytes([1, 0, 0, 0]) + u64(8) + struct.pack("<d", x)
+
+
+def refs(*ids):
+    return lambda at: bytes([7, 0, 0, 0]) + u64(8 * len(ids)) + b"\0" * (-(at + 12) % 8) + u64(*ids)
+
+
+def actor(x):
+    return bytes([8, 0, 0, 0]) + u64(8, x)
 
 
 def place(segment, at, size):
@@ -59,7 +70,7 @@ def obj(client, n):
     return client << 40 | n
 
 
-FAILURE = u32(1, 3, 99) + text("f") + text("host") + text("it failed")
+FAILURE = u32(1, 3, 99) + text("f") + text("host") + text("g > f") + text("it failed")
 SHAPE = u64(10000, *[0] * 7)
 
 put("daemon", "objects", letters(
@@ -89,6 +100,28 @@ put("runtime", "daemon", letters(
     (0, message("REBUILD", u64(obj(1, 1)), text("why"))), (0, message("SEGMENT_ASK", u64(1))), (0, message("SEGMENT_GONE", u64(1))),
     (0, message("FREE", u64(obj(1, 1)))), (0, message("GRANT", u32(7), SHAPE)), (0, message("RECLAIM", u32(7))),
     (0, message("CANCEL_TASK", u64(5))), (0, message("ACTOR_DEAD", u64(9), FAILURE))))
+put("runtime", "waiting", letters(
+    (0, message("ACTOR_AT", u64(obj(1, 4)), u32(7, 0x7ffffff0, 0, 0, 0))), (1, message("DONE", u64(obj(1, 5), 10), u32(1), number(1.0))),
+    (1, message("DONE", u64(obj(1, 1), 1000), u32(2), number(1.0), refs(obj(7, 1)))),
+    (1, message("FAILED", u64(obj(1, 6), 5), FAILURE)), (1, message("RETURNED", u64(obj(1, 6)))),
+    (1, message("DONE", u64(obj(1, 6), 5), u32(1), number(1.0))), (0, message("REBUILD", u64(obj(1, 1)), text("lost"))),
+    (0, message("ACTOR_DEAD", u64(obj(1, 4)), FAILURE)), (0, message("GONE", u32(7, 9, 0), u64(0, 0)))))
+NEXT = obj(1, 7)                    # runtime_fuzz.c has made six
+put("runtime", "numbers-to-come", letters(
+    (1, message("DONE", u64(obj(1, 1), 1000), u32(2), refs(NEXT, NEXT + 1), actor(NEXT + 2))),
+    (1, message("ITEM", u64(obj(1, 3), 0, 0), refs(NEXT + 3))), (1, message("ITEM", u64(obj(1, 3), 1, NEXT + 2), number(1.0))),
+    (1, message("CALL", u64(5, 0), u32(0, 1), text("anything"), text("label"), u32(2), refs(NEXT + 4), actor(NEXT + 5))),
+    (0, message("CONSTRUCT", u64(9), u32(1), text("")))))
+put("runtime", "numbers-twice", letters(
+    (1, message("ITEM", u64(obj(1, 3), 0, obj(7, 1)), number(1.0))), (1, message("ITEM", u64(obj(1, 3), 1, obj(7, 1)), number(2.0))),
+    (1, message("ITEM", u64(obj(1, 3), 2, obj(1, 1)), place(3, 0, 100))), (1, message("ITEM", u64(obj(1, 3), 3, obj(1, 3)), number(3.0))),
+    (1, message("DONE", u64(obj(1, 1), 1000), u32(2), refs(obj(7, 1), obj(7, 2)), actor(obj(7, 3))))))
+put("runtime", "peers", letters(
+    (2, message("PEER", u32(8, 0x7ffffff1, 0))), (2, message("PEER", u32(8, 0x7ffffff2, 1))), (2, message("PEER", u32(7, 0x7ffffff3, 0))),
+    (0, message("PEER", u32(9, 0x7ffffff4, 0))), (2, message("GRANT", u32(8), SHAPE)), (2, message("ACTOR_AT", u64(obj(7, 3)), u32(8, 1, 2, 3, 0))),
+    (2, message("SEGMENT", u64(1), u32(0), u64(5), text(""))), (2, message("OUTPUT", u32(8, 0x7ffffff1))),
+    (0, message("GONE", u32(7, 9, 0), u64(0, 0))), (2, message("PEER", u32(7, 0x7ffffff5, 0))), (1, message("WAITS", u32(1))),
+    (0, message("GONE", u32(8, 9, 1), u64(1 << 30, 1 << 20)))))
 body = message("DONE", u64(1, 2), u32(1), number(1.0))
 put("channel", "message", b"\1" + struct.pack("<HH", 8 + len(body), 4096 // 4) + u32(len(body), 0) + body
     + struct.pack("<HH", 8, 0) + u64(8 + len(body)) + b"\0" * 8)
