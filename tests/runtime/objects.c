@@ -1,36 +1,14 @@
 /* objects.c - scenarios of objects that do not fit into memory, are pinned,
- * outlive their makers, or are lost; as program.c. */
+ * outlive their makers, or are lost; a program of its own beside program.c. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <manta/task.h>
-
-#define CHECK(x)                                                                                             \
-    do {                                                                                                     \
-        if (!(x)) {                                                                                          \
-            printf("line %d: %s: %s\n", __LINE__, #x, manta_error_text());                                   \
-            fflush(stdout);                                                                                  \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-#define OK(call) CHECK((call) == MANTA_OK)
+#include "scenario.h"
 
 enum { MB = 1 << 20, LARGE = 8 * MB };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static manta_array bytes_of(int64_t n, void *at)
 {
@@ -65,7 +43,7 @@ static manta_ref put_filled(int64_t n, int which)
 static bool reads_as(manta_ref r, int which)
 {
     manta_array a;
-    return manta_get_array(r, &a, 60000) == MANTA_OK && is_filled(a.data, a.shape[0], which);
+    return manta_get_array(r, &a, LONG) == MANTA_OK && is_filled(a.data, a.shape[0], which);
 }
 
 static manta_node_info info(void)
@@ -79,7 +57,7 @@ static manta_node_info info(void)
 static void until_empty(void)
 {
     double begin = now();
-    while (info().objects > 0 || info().spill_used > 0) CHECK(now() - begin < 60);
+    while (info().objects > 0 || info().spill_used > 0) CHECK(now() - begin < LONG / 1000);
 }
 
 /* ---- remote functions ---- */
@@ -150,7 +128,7 @@ static void spill(void)
     for (int i = 0; i < N; i++) {
         manta_ref x = manta_remote(sum, r[i], s[i], s[(i + 1) % N]);
         int64_t v;
-        OK(manta_get_i64(x, &v, 60000));
+        OK(manta_get_i64(x, &v, LONG));
         CHECK(v == i + 1000 + i + 1000 + (i + 1) % N);
         manta_release(x);
     }
@@ -168,7 +146,7 @@ static void pins(void)
 {
     manta_ref r[3] = {put_filled(LARGE, 1), put_filled(LARGE, 2), manta_remote(make, manta_i64(3))}, more[20];
     manta_array a[3], b, copy;
-    OK(manta_get(r[2], 60000));
+    OK(manta_get(r[2], LONG));
     for (int i = 0; i < 3; i++) OK(manta_pin(r[i]));
     OK(manta_get_array(r[0], &a[0], 0));
     OK(manta_get_copy(r[1], &copy, 0));
@@ -190,12 +168,12 @@ static void pins(void)
     manta_unpin(r[0]); /* once more than pinned: harmless */
     for (int i = 0; i < 20; i++) {
         manta_array c;
-        OK(manta_get_copy(more[i], &c, 60000)); /* does not stay in memory */
+        OK(manta_get_copy(more[i], &c, LONG)); /* does not stay in memory */
         CHECK(is_filled(c.data, LARGE, 100 + i));
         free(c.data);
     }
     manta_ref late = manta_remote(keep);
-    CHECK(manta_get_copy(late, &b, 60000) == MANTA_EINVAL);
+    CHECK(manta_get_copy(late, &b, LONG) == MANTA_EINVAL);
     manta_release(late);
     manta_release_all(more, 20);
     manta_release_all(r, 3);
@@ -268,18 +246,18 @@ static void survive(void)
     size_t n;
     int64_t pid, v;
     manta_remote_n(2, r, NULL, make_refs);
-    OK(manta_get_refs(r[0], &inner, &n, 60000));
-    OK(manta_get_i64(r[1], &pid, 60000));
+    OK(manta_get_refs(r[0], &inner, &n, LONG));
+    OK(manta_get_i64(r[1], &pid, LONG));
     kill((pid_t)pid, SIGKILL);
-    for (double begin = now(); kill((pid_t)pid, 0) == 0;) CHECK(now() - begin < 60);
+    for (double begin = now(); kill((pid_t)pid, 0) == 0;) CHECK(now() - begin < LONG / 1000);
     CHECK(n == 2 && reads_as(inner[0], 77));
-    OK(manta_get_i64(inner[1], &v, 60000));
+    OK(manta_get_i64(inner[1], &v, LONG));
     CHECK(v == 78);
     manta_release(r[0]);
     manta_release(r[1]);
     manta_remote_n(2, r, NULL, make_refs);
-    OK(manta_get_refs(r[0], &inner, &n, 60000));
-    OK(manta_get_i64(r[1], &pid, 60000));
+    OK(manta_get_refs(r[0], &inner, &n, LONG));
+    OK(manta_get_i64(r[1], &pid, LONG));
     kill((pid_t)pid, SIGKILL);
     for (int i = 0; i < 12; i++) {
         more[i] = put_filled(LARGE, i);
@@ -292,8 +270,6 @@ static void survive(void)
 }
 
 /* ---- loss: files that were spilled to are damaged ---- */
-
-static char folder[] = "/tmp/manta-objects-XXXXXX";
 
 /* Writes over all that the daemon has on disk. Returns how many files. */
 static int damage(void)
@@ -351,27 +327,27 @@ static void lost(void)
     manta_ref put = put_filled(LARGE, 1), a = manta_remote(make, manta_i64(2)),
               b = manta_remote(make, manta_i64(3));
     manta_ref c = manta_remote(add, a, b), d = manta_remote(add, c, a);
-    OK(manta_get(d, 60000));
+    OK(manta_get(d, LONG));
     manta_release(b); /* only its call is remembered now */
     lose_all();
     /* A result is made again, with what it was made from; a put is not. */
     CHECK(reads_as(d, 2 + 3 + 2));
     manta_array x;
-    CHECK(manta_get_array(put, &x, 60000) == MANTA_EIO);
+    CHECK(manta_get_array(put, &x, LONG) == MANTA_EIO);
     CHECK(strstr(manta_error_text(), "is lost") && strstr(manta_error_text(), "checksum"));
     manta_failure_get(put, &f);
     CHECK(f.kind == MANTA_FAILED_LOST && f.pid == getpid());
     manta_release(d);
     /* As arguments, which a worker finds out. */
     d = manta_remote(add, c, a);
-    OK(manta_get(d, 60000));
+    OK(manta_get(d, LONG));
     lose_all();
     manta_ref s = manta_remote(sum, a, c, d);
-    OK(manta_get_i64(s, &v, 60000));
+    OK(manta_get_i64(s, &v, LONG));
     CHECK(v == 2 + 5 + 7);
     manta_release(s);
     s = manta_remote(sum, a, put);
-    CHECK(manta_get_i64(s, &v, 60000) == MANTA_EIO);
+    CHECK(manta_get_i64(s, &v, LONG) == MANTA_EIO);
     manta_release(s);
     manta_release(put);
     manta_release(a);
@@ -387,15 +363,15 @@ static void lost_often(void)
     manta_task_options once = {.max_retries = 1}, never = {.max_retries = MANTA_NONE};
     manta_ref a = manta_remote_with(&once, make, manta_i64(4)),
               b = manta_remote_with(&never, make, manta_i64(5));
-    OK(manta_get(a, 60000));
-    OK(manta_get(b, 60000));
+    OK(manta_get(a, LONG));
+    OK(manta_get(b, LONG));
     lose_all();
-    OK(manta_get_copy(a, &x, 60000));
+    OK(manta_get_copy(a, &x, LONG));
     CHECK(is_filled(x.data, LARGE, 4));
     free(x.data);
-    CHECK(manta_get_array(b, &x, 60000) == MANTA_EIO && strstr(manta_error_text(), "not remembered"));
+    CHECK(manta_get_array(b, &x, LONG) == MANTA_EIO && strstr(manta_error_text(), "not remembered"));
     lose_all();
-    CHECK(manta_get_array(a, &x, 60000) == MANTA_EIO && strstr(manta_error_text(), "as often as it may"));
+    CHECK(manta_get_array(a, &x, LONG) == MANTA_EIO && strstr(manta_error_text(), "as often as it may"));
     manta_release(a);
     manta_release(b);
     until_empty();
@@ -412,14 +388,14 @@ static void lost_abroad(void)
         size_t n;
         int64_t pid, v;
         manta_remote_n(2, r, NULL, make_refs);
-        OK(manta_get_refs(r[0], &inner, &n, 60000));
-        OK(manta_get_i64(r[1], &pid, 60000));
+        OK(manta_get_refs(r[0], &inner, &n, LONG));
+        OK(manta_get_i64(r[1], &pid, LONG));
         if (killed) kill((pid_t)pid, SIGKILL);
-        for (double begin = now(); killed && kill((pid_t)pid, 0) == 0;) CHECK(now() - begin < 60);
+        for (double begin = now(); killed && kill((pid_t)pid, 0) == 0;) CHECK(now() - begin < LONG / 1000);
         lose_all();
-        CHECK(manta_get_array(inner[0], &x, 60000) == (killed ? MANTA_EDIED : MANTA_EIO));
+        CHECK(manta_get_array(inner[0], &x, LONG) == (killed ? MANTA_EDIED : MANTA_EIO));
         CHECK(strstr(manta_error_text(), killed ? "its owner" : "is lost"));
-        OK(manta_get_i64(inner[1], &v, 60000)); /* small ones are the daemon's */
+        OK(manta_get_i64(inner[1], &v, LONG)); /* small ones are the daemon's */
         CHECK(v == 78);
         manta_release_all(r, 2);
     }
@@ -434,17 +410,21 @@ enum { IS_SANITIZED = 1 }; /* whose memory grows by itself */
 enum { IS_SANITIZED = 0 };
 #endif
 
-/* Private memory of a process in KiB. */
-static long private_kib(int pid)
+/* Memory of a process in KiB, of its heap, stacks and data: "Anonymous:", or with
+ * "Pss_Anon:" its part of it, where it shares pages with those that it was forked
+ * from. Not what is private by the count of who maps it: the last other program
+ * that ends on the machine leaves us alone with pages of the C library. */
+static long memory_kib(int pid, const char *which)
 {
     char path[64], line[256];
-    long kib = 0, x;
+    long kib = -1;
+    size_t n = strlen(which);
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
     FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "Private_Clean: %ld", &x) == 1 || sscanf(line, "Private_Dirty: %ld", &x) == 1)
-            kib += x;
+    while (f && kib < 0 && fgets(line, sizeof line, f))
+        if (!strncmp(line, which, n)) kib = atol(line + n);
     if (f) fclose(f);
+    CHECK(kib >= 0);
     return kib;
 }
 
@@ -466,47 +446,57 @@ static manta_status hundred(manta_task *t)
 }
 MANTA_REMOTE(hundred)
 
-/* n tasks, n objects of our own, and n that pass through the daemon. */
-static void work(int n)
+enum { ROUND = 1000 };
+
+/* n tasks, n objects of our own, and n that pass through the daemon. Returns the
+ * node when it holds none of them: only in that moment, as the daemon may hear of
+ * an object from its maker after all that its reader says. */
+static manta_node_info work(int n)
 {
-    static manta_ref r[1000];
-    for (int done = 0; done < n; done += 1000) {
-        for (int i = 0; i < 1000; i++) r[i] = manta_remote(one);
-        OK(manta_get_all(r, 1000, 60000));
-        manta_release_all(r, 1000);
-        for (int i = 0; i < 1000; i++) r[i] = manta_put(manta_i64(i));
-        manta_release_all(r, 1000);
+    static manta_ref r[ROUND];
+    manta_node_info after;
+    for (int done = 0; done < n; done += ROUND) {
+        for (int i = 0; i < ROUND; i++) r[i] = manta_remote(one);
+        OK(manta_get_all(r, ROUND, LONG));
+        manta_release_all(r, ROUND);
+        for (int i = 0; i < ROUND; i++) r[i] = manta_put(manta_i64(i));
+        manta_release_all(r, ROUND);
         for (int i = 0; i < 10; i++) {
             const manta_ref *inner;
             size_t k;
             manta_ref x = manta_remote(hundred);
-            OK(manta_get_refs(x, &inner, &k, 60000));
+            OK(manta_get_refs(x, &inner, &k, LONG));
             CHECK(k == 101);
             manta_release(x);
         }
     }
-    for (double begin = now(); info().objects > 0;) CHECK(now() - begin < 60);
+    for (double begin = now(); (after = info()).objects > 0;) CHECK(now() - begin < LONG / 1000);
+    return after;
 }
 
-/* After many tasks and objects the node is as large as after a few.
- * MANY=1000000 for the long run. */
+/* After many tasks and objects the node is as large as after a few: a driver keeps
+ * nothing of a call that has ended, so that its heap never needs more than one
+ * round has under way, which is a call and an object each (112 and 200 bytes, and
+ * what malloc adds). The daemon's never needs more than the objects of which its
+ * connections can hold messages, in 208 KiB each. MANY=1000000 for the long run. */
 static void many(void)
 {
     const char *env = getenv("MANY");
     int n = env ? atoi(env) : IS_SANITIZED ? 3000 : 60000;
-    work(3000);
-    manta_node_info a = info();
-    long daemon = private_kib(a.daemon_pid), driver = private_kib(getpid());
-    work(n);
-    manta_node_info b = info();
+    const long round_kib = ROUND * 512 / 1024;
+    manta_node_info a = work(3000);
+    long daemon = memory_kib(a.daemon_pid, "Anonymous:"), driver = memory_kib(getpid(), "Anonymous:");
+    manta_node_info b = work(n);
+    long daemon_after = memory_kib(b.daemon_pid, "Anonymous:"), after = memory_kib(getpid(), "Anonymous:");
     printf("daemon %ld KiB after 3000 tasks and objects, %ld after %d more; driver %ld and %ld\n", daemon,
-           private_kib(b.daemon_pid), n, driver, private_kib(getpid()));
+           daemon_after, n, driver, after);
     CHECK(b.daemon_pid == a.daemon_pid && b.objects == 0);
     CHECK(b.store_used <= a.store_used + 2 * MB);
-    CHECK(IS_SANITIZED || private_kib(b.daemon_pid) <= daemon + 1024);
-    CHECK(IS_SANITIZED || private_kib(getpid()) <= driver + 2048);
+    CHECK(IS_SANITIZED || daemon_after <= daemon + 1024);
+    CHECK(IS_SANITIZED || after <= driver + round_kib);
     /* An idle worker is small, too. */
-    for (int i = 0; i < b.n_worker_pids; i++) CHECK(IS_SANITIZED || private_kib(b.worker_pids[i]) < 4096);
+    for (int i = 0; i < b.n_worker_pids; i++)
+        CHECK(IS_SANITIZED || memory_kib(b.worker_pids[i], "Pss_Anon:") < 4096);
 }
 
 /* Processor time of a process in ms. */
@@ -542,41 +532,29 @@ static void idle(void)
     CHECK(node_cpu_ms(&n) - before <= 20); /* two ticks of the clock that counts it */
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-    const char *folder; /* NULL: one of our own */
-    uint64_t limit;
-} scenarios[] = {{"spill", spill, NULL, 0},
-                 {"pins", pins, NULL, 0},
-                 {"in_use", in_use, NULL, 0},
-                 {"disk_full", no_room, NULL, 2 * LARGE},
-                 {"no_disk", no_room, "/nowhere/at/all", 0},
-                 {"no_spilling", no_room, "", 0},
-                 {"survive", survive, NULL, 0},
-                 {"lost", lost, NULL, 0},
-                 {"lost_often", lost_often, NULL, 0},
-                 {"lost_abroad", lost_abroad, NULL, 0},
-                 {"many", many, NULL, 0},
-                 {"idle", idle, NULL, 0}};
+#define SMALL .num_cpus = 2, .store_memory = 64 * MB
+static const manta_node_options on_disk = {SMALL, .spill_folder = folder};
+static const manta_node_options small_disk = {SMALL, .spill_folder = folder, .spill_limit = 2 * LARGE};
+static const manta_node_options missing_disk = {SMALL, .spill_folder = "/nowhere/at/all"};
+static const manta_node_options never_on_disk = {SMALL, .spill_folder = ""};
+
+static const scenario scenarios[] = {{"spill", spill, &on_disk},
+                                     {"pins", pins, &on_disk},
+                                     {"in_use", in_use, &on_disk},
+                                     {"disk_full", no_room, &small_disk},
+                                     {"no_disk", no_room, &missing_disk},
+                                     {"no_spilling", no_room, &never_on_disk},
+                                     {"survive", survive, &on_disk},
+                                     {"lost", lost, &on_disk},
+                                     {"lost_often", lost_often, &on_disk},
+                                     {"lost_abroad", lost_abroad, &on_disk},
+                                     {"many", many, &on_disk},
+                                     {"idle", idle, &on_disk}};
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "";
-    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
-        if (strcmp(scenarios[i].name, name)) continue;
-        CHECK(mkdtemp(folder));
-        manta_node_options o = {.num_cpus = 2,
-                                .store_memory = 64 * MB,
-                                .spill_folder = scenarios[i].folder ? scenarios[i].folder : folder,
-                                .spill_limit = scenarios[i].limit};
-        OK(manta_init(&argc, &argv, &o));
-        scenarios[i].run();
-        manta_shutdown();
-        CHECK(rmdir(folder) == 0); /* nothing was ever left in it */
-        printf("%s: all is well\n", name);
-        return 0;
-    }
-    fprintf(stderr, "no scenario is called %s\n", name);
-    return 2;
+    folder_make();
+    int rc = scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof scenarios[0]);
+    CHECK(rmdir(folder) == 0); /* nothing was ever left in it */
+    return rc;
 }

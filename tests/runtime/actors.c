@@ -1,0 +1,307 @@
+/* actors.c - actors: their calls, their lives, several of them as a pool. */
+#include <errno.h>
+#include <signal.h>
+
+#include "scenario.h"
+
+void scenario_actors(void)
+{
+    int64_t v;
+    manta_ref r;
+    manta_failure f;
+    manta_actor c = manta_actor_new(NULL, counter, manta_i64(10));
+    for (int i = 1; i <= 1000; i++) {
+        r = manta_actor_call(c, counter_add, manta_i64(1));
+        if (i < 1000) manta_release(r);
+    }
+    OK(manta_get_i64(r, &v, MANTA_FOREVER));
+    CHECK(v == 1010);
+    manta_release(r);
+    r = manta_remote(use_counter, manta_handle(c));
+    OK(manta_get_i64(r, &v, MANTA_FOREVER));
+    CHECK(v == 1110);
+    manta_release(r);
+    int p = manta_actor_pid(c);
+    CHECK(p > 0);
+    OK(manta_actor_kill(c, true));
+    r = manta_actor_call(c, counter_add, manta_i64(1));
+    CHECK(manta_get(r, MANTA_FOREVER) != MANTA_OK);
+    manta_release(r);
+    r = manta_actor_call(c, counter_add, manta_i64(1));
+    CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
+    manta_failure_get(r, &f);
+    CHECK(f.kind == MANTA_FAILED_ACTOR);
+    manta_release(r);
+    manta_actor_release(c);
+    /* Calls that wait when the handle goes still end, and so does the actor. */
+    c = manta_actor_new(NULL, counter, manta_i64(1));
+    manta_ref slow = manta_remote(pause_ms, manta_i64(100));
+    r = manta_actor_call(c, counter_add, slow);
+    manta_ref behind = manta_actor_call(c, counter_add, manta_i64(5));
+    manta_actor_release(c);
+    manta_release(slow);
+    OK(manta_get_i64(behind, &v, MANTA_FOREVER));
+    manta_release(r);
+    manta_release(behind);
+    c = manta_actor_new(NULL, counter, manta_i64(1));
+    OK(manta_actor_ready(c, MANTA_FOREVER));
+    slow = manta_remote(pause_ms, manta_i64(100));
+    r = manta_actor_call(c, counter_add, slow);
+    OK(manta_actor_kill(c, true));
+    manta_actor_release(c);
+    CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
+    manta_release(r);
+    manta_release(slow);
+    /* A constructor that fails says so with every call. */
+    c = manta_actor_new(NULL, counter, manta_i64(-1));
+    CHECK(manta_actor_ready(c, MANTA_FOREVER) == MANTA_EINVAL);
+    CHECK(strstr(manta_error_text(), "negative"));
+    manta_actor_release(c);
+    /* Names. */
+    manta_task_options named = {.name = "tally"};
+    manta_actor found;
+    CHECK(manta_actor_find("tally", &found) == MANTA_ENOENT);
+    c = manta_actor_new(&named, counter);
+    OK(manta_actor_find("tally", &found));
+    CHECK(found.id == c.id);
+    manta_actor_release(found);
+    manta_actor twin = manta_actor_new(&named, counter);
+    CHECK(manta_actor_ready(twin, MANTA_FOREVER) == MANTA_EEXIST);
+    manta_actor_release(twin);
+    named.get_if_exists = true;
+    twin = manta_actor_new(&named, counter);
+    CHECK(twin.id == c.id);
+    manta_actor_release(twin);
+    /* The last handle ends it. */
+    OK(manta_actor_ready(c, MANTA_FOREVER));
+    p = manta_actor_pid(c);
+    manta_actor_release(c);
+    double begin = now();
+    while (kill(p, 0) == 0 && now() - begin < LONG / 1000) usleep(500);
+    CHECK(kill(p, 0) != 0 && errno == ESRCH);
+    CHECK(manta_actor_find("tally", &found) == MANTA_ENOENT);
+    /* Restarts: the constructor runs again; the call that was lost is not. */
+    manta_task_options sturdy = {.max_restarts = 1};
+    c = manta_actor_new(&sturdy, counter, manta_i64(5));
+    r = manta_actor_call(c, counter_add, manta_i64(1));
+    OK(manta_get_i64(r, &v, MANTA_FOREVER));
+    CHECK(v == 6);
+    manta_release(r);
+    r = manta_actor_call(c, die);
+    CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EUNKNOWN);
+    manta_failure_get(r, &f);
+    CHECK(f.kind == MANTA_FAILED_UNKNOWN);
+    manta_release(r);
+    r = manta_actor_call(c, counter_add, manta_i64(1));
+    OK(manta_get_i64(r, &v, MANTA_FOREVER));
+    CHECK(v == 6);
+    manta_release(r);
+    r = manta_actor_call(c, die);
+    CHECK(manta_get(r, MANTA_FOREVER) != MANTA_OK);
+    manta_release(r);
+    r = manta_actor_call(c, counter_add, manta_i64(1));
+    CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
+    manta_release(r);
+    manta_actor_release(c);
+}
+
+/* An actor that runs several calls at once, and one that takes only so many. */
+void scenario_concurrent(void)
+{
+    enum { N = 8 };
+    manta_task_options four = {.max_concurrency = 4};
+    manta_ref r[N];
+    int64_t v;
+    manta_actor c = manta_actor_new(&four, counter, manta_i64(0));
+    OK(manta_actor_ready(c, MANTA_FOREVER));
+    double begin = now();
+    for (int i = 0; i < N; i++) r[i] = manta_actor_call(c, pause_ms, manta_i64(200));
+    OK(manta_get_all(r, N, MANTA_FOREVER));
+    CHECK(now() - begin < 8 * 0.2 * 0.75 && now() - begin >= 2 * 0.2); /* two rounds of four */
+    manta_release_all(r, N);
+    manta_ref stuck = manta_actor_call(c, linger);
+    manta_ref quick = manta_actor_call(c, counter_add, manta_i64(3));
+    OK(manta_get_i64(quick, &v, LONG)); /* is not behind it */
+    CHECK(v == 3);
+    OK(manta_cancel(stuck, false));
+    CHECK(manta_get(stuck, LONG) == MANTA_ECANCELLED);
+    manta_release(stuck);
+    manta_release(quick);
+    int p = manta_actor_pid(c);
+    manta_actor_release(c);
+    begin = now();
+    while (kill(p, 0) == 0 && now() - begin < LONG / 1000) usleep(500);
+    CHECK(kill(p, 0) != 0);
+    manta_task_options two = {.max_pending_calls = 2};
+    c = manta_actor_new(&two, counter);
+    for (int i = 0; i < 3; i++) r[i] = manta_actor_call(c, pause_ms, manta_i64(50));
+    CHECK(manta_get(r[2], 0) == MANTA_EBUSY);
+    OK(manta_get_all(r, 2, MANTA_FOREVER));
+    r[3] = manta_actor_call(c, counter_add, manta_i64(1));
+    OK(manta_get(r[3], MANTA_FOREVER));
+    manta_release_all(r, 4);
+    manta_actor_release(c);
+}
+
+/* Inputs of unequal length over three actors. */
+void scenario_pools(void)
+{
+    enum { N = 30 };
+    manta_actor a[3] = {{0}};
+    manta_pool *p;
+    manta_ref r;
+    int64_t v;
+    CHECK(manta_pool_new(0, a, &p) == MANTA_EINVAL);
+    for (int i = 0; i < 3; i++) a[i] = manta_actor_new(NULL, counter);
+    OK(manta_pool_new(3, a, &p));
+    CHECK(manta_pool_next(p, &r, 0) == MANTA_ENOENT);
+    for (int i = 0; i < N; i++) OK(manta_pool_call(p, 20000, counter_add, manta_i64(1)));
+    CHECK(manta_pool_pending(p) == N);
+    int64_t sum = 0;
+    for (int i = 0; i < N; i++) {
+        OK(manta_pool_next(p, &r, LONG));
+        OK(manta_get_i64(r, &v, 0));
+        sum += v;
+        manta_release(r);
+    }
+    CHECK(sum >= N && manta_pool_pending(p) == 0);
+    /* The slow one does not hold the others up, and keeps its place in order. */
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(1000)));
+    OK(manta_pool_call(p, 20000, counter_add, manta_i64(100)));
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(1000)));
+    OK(manta_pool_next_ready(p, &r, LONG));
+    OK(manta_get_i64(r, &v, 0));
+    CHECK(v > 100 && v < 200); /* the counter's, not a pid's turn */
+    manta_release(r);
+    OK(manta_pool_call(p, 20000, pause_ms, manta_i64(1000)));
+    CHECK(manta_pool_call(p, 0, counter_add, manta_i64(1)) == MANTA_ETIMEDOUT); /* all are busy */
+    OK(manta_pool_next(p, &r, LONG));
+    manta_release(r);
+    CHECK(manta_pool_pending(p) == 2);
+    manta_pool_free(p);
+    for (int i = 0; i < 3; i++) manta_actor_release(a[i]);
+}
+
+/* Dies in the first life of its actor, then counts. */
+static manta_status die_first(manta_task *t)
+{
+    manta_context c;
+    TRY(manta_context_get(t, &c));
+    if (!c.was_restarted) raise(SIGKILL);
+    return counter_add(t);
+}
+MANTA_REMOTE(die_first)
+
+/* Makes a detached actor, and ends: the actor stays. */
+static manta_status leave_behind(manta_task *t)
+{
+    manta_task_options o = {.name = "left behind", .detached = true};
+    manta_actor a = manta_actor_new(&o, counter, manta_i64(100));
+    TRY(manta_actor_ready(a, LONG));
+    manta_actor_release(a);
+    return manta_return_i64(t, 0, getpid());
+}
+MANTA_REMOTE(leave_behind)
+
+static manta_status wait_for_two(manta_task *t)
+{
+    manta_ref r[2] = {manta_remote(pid), manta_remote(pid)};
+    manta_status st = manta_get_all(r, 2, LONG);
+    manta_release_all(r, 2);
+    return st ? st : manta_return_i64(t, 0, 1);
+}
+MANTA_REMOTE(wait_for_two)
+
+/* after(path, x): x, when there is a file at path. */
+static manta_status after(manta_task *t)
+{
+    const char *path;
+    int64_t x;
+    TRY(manta_arg_str(t, 0, &path));
+    TRY(manta_arg_i64(t, 1, &x));
+    while (access(path, F_OK)) usleep(200);
+    return manta_return_i64(t, 0, x);
+}
+MANTA_REMOTE(after)
+
+/* An actor is made before the arguments of its constructor are there. */
+static void early(void)
+{
+    char path[128];
+    int64_t v;
+    folder_make();
+    snprintf(path, sizeof path, "%s", path_of("go"));
+    manta_ref later = manta_remote(after, manta_str(path), manta_i64(41));
+    manta_actor a = manta_actor_new(NULL, counter, later); /* does not wait for it */
+    manta_ref r = manta_actor_call(a, counter_add, manta_i64(1));
+    manta_release(later);
+    CHECK(manta_get(r, 20) == MANTA_ETIMEDOUT);
+    OK(touch(path));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 42);
+    manta_release(r);
+    manta_actor_release(a);
+    /* What fails to come is the failure of the actor; so is what is of another kind. */
+    later = manta_remote(inner);
+    a = manta_actor_new(NULL, counter, later);
+    CHECK(manta_actor_ready(a, LONG) == MANTA_ENAN);
+    SAYS("step 812");
+    manta_release(later);
+    manta_actor_release(a);
+    folder_remove();
+}
+
+void scenario_lives(void)
+{
+    int64_t v;
+    manta_actor a;
+    early();
+    /* The call during which it died is made again, if that was asked for. */
+    manta_task_options o = {.max_restarts = 1, .max_task_retries = 1};
+    a = manta_actor_new(&o, counter, manta_i64(5));
+    manta_ref r = manta_actor_call(a, die_first, manta_i64(1));
+    OK(manta_get_i64(r, &v, LONG));
+    CHECK(v == 6);
+    manta_release(r);
+    manta_actor_release(a);
+    /* Detached: it outlives its handles, and the process that made it. */
+    r = manta_remote(leave_behind);
+    OK(manta_get_i64(r, &v, LONG));
+    manta_release(r);
+    CHECK(kill((pid_t)v, SIGKILL) == 0);
+    r = manta_remote(pid);
+    OK(manta_get(r, LONG));
+    manta_release(r);
+    for (int i = 1; i <= 2; i++) {
+        OK(manta_actor_find("left behind", &a));
+        r = manta_actor_call(a, counter_add, manta_i64(1));
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v == 100 + i);
+        manta_release(r);
+        if (i == 2) OK(manta_actor_kill(a, true));
+        manta_actor_release(a);
+    }
+    time_t begin = time(NULL);
+    while (manta_actor_find("left behind", &a) == MANTA_OK && time(NULL) - begin < LONG / 1000) {
+        manta_actor_release(a);
+        usleep(500);
+    }
+    CHECK(manta_actor_find("left behind", &a) == MANTA_ENOENT);
+    /* A wait gives its core back: three cores, three calls that each need others. */
+    manta_ref w[6];
+    for (int i = 0; i < 6; i++) w[i] = manta_remote(wait_for_two);
+    OK(manta_get_all(w, 6, LONG));
+    manta_release_all(w, 6);
+    /* One caller may have so many calls pending, and not one more. */
+    o = (manta_task_options){.max_pending_calls = 2};
+    a = manta_actor_new(&o, counter);
+    for (int i = 0; i < 3; i++) w[i] = manta_actor_call(a, linger);
+    CHECK(manta_get(w[2], 0) == MANTA_EBUSY && failure_of(w[2]).kind == MANTA_FAILED_SUBMIT);
+    for (int i = 0; i < 2; i++) OK(manta_cancel(w[i], 0));
+    for (int i = 0; i < 2; i++) CHECK(manta_get(w[i], LONG) == MANTA_ECANCELLED);
+    manta_release_all(w, 3);
+    r = manta_actor_call(a, counter_add, manta_i64(1));
+    OK(manta_get(r, LONG));
+    manta_release(r);
+    manta_actor_release(a);
+}

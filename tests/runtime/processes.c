@@ -1,0 +1,277 @@
+/* processes.c - the node's processes: their ends, at random and in order, and the threads of a program. */
+#include <pthread.h>
+#include <signal.h>
+
+#include "scenario.h"
+
+/* A child of a worker that nobody waits for, in a session of its own. */
+static manta_status grandchild(manta_task *t)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        setsid();
+        for (;;) pause();
+    }
+    return manta_return_i64(t, 0, child);
+}
+MANTA_REMOTE(grandchild)
+
+/* Prints who is there, then stays; the test kills. */
+void scenario_stay(void)
+{
+    manta_node_info n;
+    int64_t child;
+    manta_ref r = manta_remote(grandchild);
+    OK(manta_get_i64(r, &child, MANTA_FOREVER));
+    manta_actor c = manta_actor_new(NULL, counter);
+    OK(manta_actor_ready(c, MANTA_FOREVER));
+    manta_ref busy = manta_remote(linger);
+    CHECK(manta_get(busy, 50) == MANTA_ETIMEDOUT);
+    OK(manta_node_get(&n));
+    printf("driver %d keeper %d daemon %d zygote %d grandchild %d actor %d workers", getpid(), n.keeper_pid,
+           n.daemon_pid, n.zygote_pid, (int)child, manta_actor_pid(c));
+    for (int i = 0; i < n.n_worker_pids; i++) printf(" %d", n.worker_pids[i]);
+    printf("\n");
+    fflush(stdout);
+    double begin = now();
+    manta_status st = manta_get(busy, MANTA_FOREVER);
+    printf("ended %s: %s (%.3f s)\n", manta_status_name(st), manta_error_text(), now() - begin);
+    fflush(stdout);
+    r = manta_remote(nop);
+    st = manta_get(r, 2000);
+    printf("after %s: %s\n", manta_status_name(st), manta_error_text());
+    fflush(stdout);
+    if (getenv("STAY")) pause();
+}
+
+/* The zygote dies: nothing is noticed, and new workers can still be had. */
+void scenario_zygote(void)
+{
+    manta_node_info n, m;
+    int64_t a, b;
+    manta_ref r = manta_remote(nop); /* there is a worker, so there is a zygote */
+    OK(manta_get(r, LONG));
+    manta_release(r);
+    OK(manta_node_get(&n));
+    CHECK(n.zygote_pid > 1 && kill(n.zygote_pid, SIGKILL) == 0);
+    r = manta_remote(pid);
+    OK(manta_get_i64(r, &a, LONG));
+    manta_release(r);
+    CHECK(kill((pid_t)a, SIGKILL) == 0);
+    r = manta_remote(die_twice);
+    OK(manta_get_i64(r, &b, LONG));
+    manta_release(r);
+    OK(manta_node_get(&m));
+    CHECK(m.zygote_pid > 0 && m.zygote_pid != n.zygote_pid);
+}
+
+/* Several threads of one driver, each with calls, objects and waits of its own. */
+static manta_actor shared_actor;
+
+static void *caller(void *arg)
+{
+    double base = *(double *)arg, v;
+    int64_t n;
+    for (int i = 0; i < 300; i++) {
+        manta_ref x = manta_put(manta_f64(base)), y = manta_remote(add, x, manta_f64(i));
+        manta_ref z = manta_remote(add, y, x), c = manta_actor_call(shared_actor, counter_add, manta_i64(1));
+        OK(manta_get_f64(z, &v, 30000));
+        CHECK(v == 2 * base + i);
+        OK(manta_get_i64(c, &n, 30000));
+        manta_ref all[4] = {x, y, z, c};
+        manta_release_all(all, 4);
+    }
+    return NULL;
+}
+
+void scenario_threads(void)
+{
+    enum { N = 4 };
+    pthread_t id[N];
+    double base[N];
+    int64_t n;
+    shared_actor = manta_actor_new(NULL, counter);
+    for (int i = 0; i < N; i++) {
+        base[i] = 1000 * i;
+        CHECK(pthread_create(&id[i], NULL, caller, &base[i]) == 0);
+    }
+    for (int i = 0; i < N; i++) CHECK(pthread_join(id[i], NULL) == 0);
+    manta_ref r = manta_actor_call(shared_actor, counter_add, manta_i64(0));
+    OK(manta_get_i64(r, &n, MANTA_FOREVER));
+    CHECK(n == 300 * N);
+    manta_release(r);
+    manta_actor_release(shared_actor);
+}
+
+/* Work of all kinds while workers and zygotes are killed at random: every call
+ * must end, with the right value, and in the end nothing may be held. */
+void scenario_chaos(void)
+{
+    const char *env = getenv("CHAOS_SECONDS"), *seed = getenv("CHAOS_SEED");
+    double limit = env ? atof(env) : 3, begin = now();
+    unsigned short random[3] = {(unsigned short)(seed ? atoi(seed) : 1), 2, 3};
+    manta_task_options sturdy = {.max_retries = MANTA_UNLIMITED};
+    manta_task_options phoenix = {.max_restarts = MANTA_UNLIMITED, .max_task_retries = MANTA_UNLIMITED};
+    manta_node_info n;
+    int rounds = 0, kills = 0;
+    while (now() - begin < limit) {
+        enum { N = 12 };
+        manta_ref r[N], big[4], in[4], nest[2], sum;
+        int64_t v;
+        double d;
+        manta_array a;
+        manta_actor c = manta_actor_new(&phoenix, counter, manta_i64(5));
+        for (int i = 0; i < N; i++) r[i] = manta_remote_with(&sturdy, add, manta_f64(i), manta_f64(rounds));
+        int64_t dims[1] = {50000};
+        float *f = malloc(200000);
+        for (int i = 0; i < 50000; i++) f[i] = (float)(i + rounds);
+        manta_array src = manta_array_of(MANTA_DTYPE_F32, 1, dims, f);
+        for (int i = 0; i < 4; i++) {
+            in[i] = manta_put(manta_elements(&src));
+            big[i] = manta_remote_with(&sturdy, echo, in[i]);
+        }
+        for (int i = 0; i < 2; i++) nest[i] = manta_remote_with(&sturdy, fib, manta_i64(5));
+        sum = manta_remote_with(&sturdy, sum_refs, manta_refs(r, N));
+        manta_ref count = manta_actor_call(c, counter_add, manta_i64(1));
+        OK(manta_node_get(&n));
+        int k = (int)(erand48(random) * 3);
+        for (int i = 0; i < k && n.n_worker_pids > 0; i++) {
+            kills++;
+            kill(n.worker_pids[(int)(erand48(random) * n.n_worker_pids)], SIGKILL);
+        }
+        if (erand48(random) < 0.1 && n.zygote_pid > 1) kill(n.zygote_pid, SIGKILL);
+        for (int i = 0; i < N; i++) {
+            OK(manta_get_f64(r[i], &d, LONG));
+            CHECK(d == i + rounds);
+        }
+        for (int i = 0; i < 4; i++) {
+            OK(manta_get_array(big[i], &a, LONG));
+            CHECK(!memcmp(a.data, f, 200000));
+        }
+        for (int i = 0; i < 2; i++) {
+            OK(manta_get_i64(nest[i], &v, LONG));
+            CHECK(v == 5);
+        }
+        OK(manta_get_f64(sum, &d, LONG));
+        CHECK(d == N * (N - 1) / 2 + N * rounds);
+        OK(manta_get_i64(count, &v, LONG));
+        CHECK(v >= 6); /* at least once */
+        manta_release_all(r, N);
+        manta_release_all(big, 4);
+        manta_release_all(in, 4);
+        manta_release_all(nest, 2);
+        manta_release(sum);
+        manta_release(count);
+        manta_actor_release(c);
+        free(f);
+        rounds++;
+    }
+    double end = now();
+    do OK(manta_node_get(&n));
+    while ((n.objects > 0 || n.actors > 0) && now() - end < LONG / 1000);
+    printf("%d rounds, %d kills; %llu objects and %d actors are left\n", rounds, kills,
+           (unsigned long long)n.objects, n.actors);
+    CHECK(n.objects == 0 && n.actors == 0);
+}
+
+void scenario_shutdown(void)
+{
+    manta_node_info n;
+    OK(manta_node_get(&n));
+    CHECK(kill(n.daemon_pid, SIGSTOP) == 0); /* even so */
+    double begin = now();
+    manta_shutdown();
+    CHECK(now() - begin < LONG / 1000);
+    CHECK(kill(n.daemon_pid, 0) != 0 && kill(n.keeper_pid, 0) != 0);
+    manta_shutdown();
+    CHECK(!manta_is_initialized());
+    OK(manta_init(NULL, NULL, NULL));
+    CHECK(manta_init(NULL, NULL, NULL) == MANTA_EEXIST);
+    scenario_calls();
+}
+
+static _Atomic bool quiet;
+
+/* The address sanitizer's malloc stays locked in a fork, unlike the system's. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { MALLOC_MINDS_FORKS = 0 };
+#else
+enum { MALLOC_MINDS_FORKS = 1 };
+#endif
+
+/* Takes and gives locks of malloc and stdio all the time. */
+static void *noise(void *arg)
+{
+    FILE *f = MALLOC_MINDS_FORKS ? fopen("/dev/null", "w") : NULL;
+    while (!quiet) {
+        if (!f) {
+            usleep(100);
+            continue;
+        }
+        char *p = malloc(100 + (size_t)rand() % 5000);
+        if (p) fprintf(f, "%p\n", (void *)p);
+        free(p);
+    }
+    if (f) fclose(f);
+    return arg;
+}
+
+void scenario_threads_before(void)
+{
+    enum { THREADS = 3 };
+    pthread_t id[THREADS];
+    manta_node_options o = {.num_cpus = 2};
+    manta_shutdown();
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&id[i], NULL, noise, NULL) == 0);
+    for (int round = 0; round < 5; round++) {
+        int64_t v;
+        double d;
+        OK(manta_init(NULL, NULL, &o));
+        manta_ref r = manta_remote(add, manta_f64(1), manta_f64(round));
+        OK(manta_get_f64(r, &d, LONG));
+        CHECK(d == 1 + round);
+        manta_release(r);
+        r = manta_remote(pid);
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v != getpid() && kill((pid_t)v, SIGKILL) == 0); /* the zygote forks another */
+        manta_release(r);
+        manta_actor a = manta_actor_new(NULL, counter, manta_i64(3));
+        r = manta_actor_call(a, counter_add, manta_i64(4));
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v == 7);
+        manta_release(r);
+        manta_actor_release(a);
+        manta_node_info n;
+        OK(manta_node_get(&n));
+        manta_shutdown();
+        CHECK(kill(n.keeper_pid, 0) != 0 && kill(n.daemon_pid, 0) != 0); /* nothing is left */
+    }
+    quiet = true;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(id[i], NULL) == 0);
+}
+
+/* The node's options that are words. */
+void scenario_words(void)
+{
+    manta_node_options o = {.num_cpus = 2, .name_space = "ours", .log_level = "off"};
+    manta_actor a, b;
+    manta_shutdown();
+    CHECK(manta_init(NULL, NULL, &(manta_node_options){.log_level = "loud"}) == MANTA_EINVAL);
+    SAYS("loud");
+    CHECK(manta_init(NULL, NULL, &(manta_node_options){.name_space = "a/b"}) == MANTA_EINVAL);
+    CHECK(manta_init(NULL, NULL, &(manta_node_options){.resources = "disk"}) == MANTA_EINVAL);
+    OK(manta_init(NULL, NULL, &o));
+    CHECK(manta_init(NULL, NULL, &o) == MANTA_EEXIST);
+    a = manta_actor_new(&(manta_task_options){.name = "tally"}, counter);
+    OK(manta_actor_find_in("ours", "tally", &b));
+    CHECK(a.id == b.id && manta_actor_find_in("default", "tally", &b) == MANTA_ENOENT);
+    manta_shutdown();
+    /* Without a change in the program: no other process. */
+    int64_t v;
+    CHECK(setenv("MANTA_ADDRESS", "in-process", 1) == 0);
+    OK(manta_init(NULL, NULL, &o));
+    manta_ref r = manta_remote(pid);
+    OK(manta_get_i64(r, &v, 0));
+    CHECK(v == getpid());
+    manta_release(r);
+}

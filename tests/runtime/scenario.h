@@ -1,0 +1,111 @@
+/* scenario.h - what the process-level tests have in common. A program of them takes
+ * the name of a scenario, and with a second argument "inside" runs it without other
+ * processes. It prints the first thing that is not as it should be and exits 1. */
+#ifndef RUNTIME_SCENARIO_H
+#define RUNTIME_SCENARIO_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <manta/task.h>
+
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if (!(x)) {                                                                                          \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #x, manta_error_text());                           \
+            fflush(stdout);                                                                                  \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+#define OK(call)  CHECK((call) == MANTA_OK)
+#define SAYS(txt) CHECK(strstr(manta_error_text(), txt))
+#define LONG      60000 /* ms, for what must come */
+#define TRY(call)                                                                                            \
+    do {                                                                                                     \
+        manta_status st_ = (call);                                                                           \
+        if (st_) return st_;                                                                                 \
+    } while (0)
+
+/* ---- a program of scenarios ---- */
+
+typedef struct scenario {
+    const char *name;
+    void (*run)(void);
+    const manta_node_options *node; /* NULL: as the machine is */
+} scenario;
+
+/* Runs the scenario that the arguments name, in a node of its own or in the one
+ * that MANTA_ADDRESS names; what main() returns. */
+int scenario_main(int argc, char **argv, const scenario *all, size_t n);
+
+extern bool inside; /* no other process: what needs one is left out */
+
+/* ---- for scenarios ---- */
+
+double now(void); /* seconds */
+manta_failure failure_of(manta_ref r);
+double available(const char *resource);
+
+/* Files by which functions tell that they run. */
+extern char folder[64];
+void folder_make(void);
+void folder_remove(void);
+const char *path_of(const char *name); /* in it; valid until the next call */
+manta_status touch(const char *path);
+void until_there(const char *name);
+
+/* remote.c: a method of its actor, for methods that do more. What scenarios call
+ * by name needs no declaration. */
+manta_status counter_add(manta_task *t);
+
+/* ---- those of program.c ---- */
+
+/* calls.c */
+void scenario_calls(void);
+void scenario_values(void);
+void scenario_waits(void);
+void scenario_nested(void);
+void scenario_spread(void);
+/* failures.c */
+void scenario_failures(void);
+void scenario_deaths(void);
+void scenario_causes(void);
+void scenario_losses(void);
+/* actors.c */
+void scenario_actors(void);
+void scenario_concurrent(void);
+void scenario_pools(void);
+void scenario_lives(void);
+/* streams.c */
+void scenario_streams(void);
+void scenario_references_in_streams(void);
+/* groups.c */
+void scenario_groups(void);
+void scenario_group_owner(void);
+void scenario_contexts(void);
+void scenario_devices(void);
+/* cancels.c */
+void scenario_cancels(void);
+/* memory.c */
+void scenario_memory(void);
+void scenario_full(void);
+void scenario_memory_limits(void);
+void scenario_memory_short(void);
+/* processes.c */
+void scenario_stay(void);
+void scenario_zygote(void);
+void scenario_threads(void);
+void scenario_chaos(void);
+void scenario_shutdown(void);
+void scenario_threads_before(void);
+void scenario_words(void);
+/* queues.c, maps.c, alike.c */
+void scenario_queues(void);
+void scenario_maps(void);
+void scenario_alike(void);
+
+#endif
