@@ -499,8 +499,11 @@ static manta_status read_anything(h5_file *f, const char *group, int depth)
     return first;
 }
 
-static const char *const damaged[] = {"old-front.h5", "new-v18.h5",   "new.h5",
-                                      "new-index.h5", "new-dense.h5", "old.h5"};
+/* The small ones hold each structure once; the others larger trees and all types. */
+static const char *const damaged[] = {"old-front.h5",  "new-v18.h5",     "small-old.h5", "small-array.h5",
+                                      "small-tree.h5", "small-dense.h5", "new.h5",       "new-index.h5",
+                                      "new-dense.h5",  "old.h5"};
+enum { OLDEST = 0, SMALL = 12000, LARGEST = sizeof damaged / sizeof *damaged - 1 };
 
 /* A copy of exactly n bytes, so that the sanitizer sees any step beyond them. */
 static manta_status read_bytes(const uint8_t *data, size_t n)
@@ -523,7 +526,9 @@ static void a_file_cut_anywhere_is_refused(void **state)
     for (size_t k = 0; k < sizeof damaged / sizeof *damaged; k++) {
         golden g = load(damaged[k]);
         int64_t live = mem_live();
-        for (size_t n = 0; n < g.size; n += g.size < 8000 ? 1 : 101) {
+        /* whole, the small ones have nothing to refuse */
+        if (!strncmp(damaged[k], "small", 5)) assert_int_equal(read_bytes(g.data, g.size), MANTA_OK);
+        for (size_t n = 0; n < g.size; n += g.size < SMALL ? 1 : 101) {
             assert_int_equal(read_bytes(g.data, n), MANTA_ECORRUPT);
         }
         assert_int_equal(read_bytes(g.data, g.size - 1), MANTA_ECORRUPT);
@@ -537,7 +542,7 @@ static void a_file_cut_in_secret_never_crashes(void **state)
 {
     (void)state;
     for (size_t k = 0; k < 2; k++) {
-        golden g = load(damaged[k ? 5 : 0]);
+        golden g = load(damaged[k ? LARGEST : OLDEST]);
         int64_t live = mem_live();
         size_t base = k ? 0 : 512, step = k ? 521 : 1;
         memset(g.data + base + 40, 0, 8);
@@ -550,29 +555,41 @@ static void a_file_cut_in_secret_never_crashes(void **state)
     }
 }
 
-/* Every byte in turn, by a bit, by all, and to 255: what is read may be wrong, but reading ends. */
+/* By a bit, by all, and to 255: what is read may be wrong, but reading ends. */
+static void flip(golden *g, size_t i)
+{
+    uint8_t was = g->data[i];
+    const uint8_t to[3] = {(uint8_t)(was ^ 1 << i % 8), (uint8_t)~was, 0xff};
+
+    for (int j = 0; j < (was ? 3 : 2); j++) { /* of 0, all bits are 255 */
+        g->data[i] = to[j];
+        assert_true(read_bytes(g->data, g->size) != MANTA_EINTERNAL);
+    }
+    g->data[i] = was;
+}
+
+/* Every byte of the small files; of the large ones every few, and the heads of what only they have. */
 static void a_flipped_byte_never_crashes(void **state)
 {
+    static const char *const rare[] = {"EASB", "BTIN", "FHIB", "OCHK"};
+    int seen = 0;
+
     (void)state;
     for (size_t k = 0; k < sizeof damaged / sizeof *damaged; k++) {
         golden g = load(damaged[k]);
         int64_t live = mem_live();
-        /* Small files at each place, large ones at every few; all of it by the fuzz target. */
-        size_t step = g.size < 4000 ? 1 : g.size < 8000 ? 3 : 401;
-        for (size_t i = 0; i < g.size; i += step) {
-            uint8_t was = g.data[i];
-            const uint8_t to[3] = {(uint8_t)(was ^ 1 << i % 8), (uint8_t)~was, 0xff};
-            for (int j = 0; j < 3; j++) {
-                manta_status st;
-                g.data[i] = to[j];
-                st = read_bytes(g.data, g.size);
-                assert_true(st != MANTA_EINTERNAL);
-            }
-            g.data[i] = was;
+        for (size_t i = 0; i < g.size; i += g.size < SMALL ? 1 : 401) flip(&g, i);
+        for (int r = 0; r < 4 && g.size >= SMALL; r++) {
+            const uint8_t *p = memmem(g.data, g.size, rare[r], 4);
+            if (!p) continue;
+            seen |= 1 << r;
+            size_t at = (size_t)(p - g.data);
+            for (size_t i = at; i < at + 96 && i < g.size; i++) flip(&g, i);
         }
         assert_int_equal(mem_live(), live);
         unload(&g);
     }
+    assert_int_equal(seen, 15);
 }
 
 /* Metadata of the newer form have checksums: no flipped bit in them goes unseen. */

@@ -124,6 +124,22 @@ with h5py.File("new-dense.h5", "w", libver="latest") as f:
     for i in range(60):
         g.attrs["text-%d" % i] = "value %d" % i
     g.attrs["fixed-long"] = np.bytes_(b"y" * 5000)
+# Each structure once and no larger than it must be: these are damaged at every byte.
+with h5py.File("small-old.h5", "w", libver="earliest") as f:
+    f.attrs["model_config"] = "{}"
+    f.create_dataset("g/gzip", data=count((3, 2), "<f4"), chunks=(2, 1), compression="gzip")
+    low(f, "compact", "<i8", (2,), count((2,), "<i8"), layout=h5py.h5d.COMPACT)
+with h5py.File("small-array.h5", "w", libver="latest") as f:
+    f.create_dataset("fixed", data=count((5,), "|u1"), chunks=(1,))
+    f.create_dataset("grows", data=count((12,), "|u1"), chunks=(1,), maxshape=(None,), fletcher32=True)
+    f.create_dataset("one", data=count((3,), "<f4"), chunks=(3,), compression="gzip", shuffle=True)
+with h5py.File("small-tree.h5", "w", libver="latest") as f:
+    f.create_dataset("two-ends", data=count((2, 2), "<f4"), chunks=(1, 1), maxshape=(None, None), compression="gzip")
+with h5py.File("small-dense.h5", "w", libver="latest") as f:
+    for i in range(9):
+        f.create_group(str(i))
+    for i in range(9):
+        f.attrs["text-%d" % i] = "value %d" % i
 for name in sorted(os.listdir(".")):
     if name.endswith(".h5"):
         print(name, os.path.getsize(name))
