@@ -89,6 +89,14 @@ MANTA_API const manta_model *manta_session_model(const manta_session *s);
  * The result does not depend on it. MANTA_EINVAL. */
 MANTA_API manta_status manta_session_resize(manta_session *s, int workers);
 MANTA_API int manta_session_workers(const manta_session *s); /* as asked for, less those given up */
+/* What the workers of a rank have trained in the fit that is under way, so that
+ * rates can be made of it; from within an event. False: no workers are at it,
+ * or none has that rank. */
+typedef struct manta_worker_work {
+    int64_t samples; /* those of a step that was done again count again */
+    double seconds; /* that they took: without the waiting for others */
+} manta_worker_work;
+MANTA_API bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out);
 /* Threads and kernels in use, as a line for people: "2 threads, avx512". */
 MANTA_API const char *manta_session_about(const manta_session *s);
 

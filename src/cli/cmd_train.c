@@ -72,6 +72,9 @@ static const option_group cluster = {
 static const option_group output = {
     "Output:",
     (const cli_option[]){{"json", OPTION_FLAG, NULL, "One JSON object a line instead of a progress bar"},
+                         {"rates", OPTION_FLAG, NULL,
+                          "Show how fast each worker trains, and how much of its time it computes instead "
+                          "of waiting for others"},
                          {"profile", OPTION_COUNT, "STEPS",
                           "Train so many steps, print where the time of a step goes, node by node, and end"},
                          {"profile-trace", OPTION_TEXT, "FILE",

@@ -220,15 +220,16 @@ static void train_line(progress *p, const manta_event *e, bool over, const char 
     if (over) progress_break(p);
 }
 
-static void plain_line(progress *p, const manta_event *e)
+static void plain_line(progress *p, const manta_event *e, const char *note)
 {
     char left[64], time[32], per[32], line[LINE] = "";
 
     counter(p->step, p->steps, left, sizeof left);
     add_metrics(line, e->metrics, -1);
-    printf("Epoch %lld/%lld - %s - %s - %s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
+    printf("Epoch %lld/%lld - %s - %s - %s%s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
            duration(e->seconds, time, sizeof time),
-           pace(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line);
+           pace(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line,
+           note ? note : "");
     p->drawn_ms = now_ms();
     cli_flush();
 }
@@ -265,9 +266,9 @@ void progress_show(progress *p, const manta_event *e)
         p->train_seconds = e->seconds;
         if (!due(p)) break;
         if (p->terminal) {
-            train_line(p, e, false, "");
+            train_line(p, e, false, p->note ? p->note : "");
         } else {
-            plain_line(p, e);
+            plain_line(p, e, p->note);
         }
         break;
     case MANTA_EVENT_VALIDATE_STEP: show_validation(p, e); break;
@@ -275,7 +276,7 @@ void progress_show(progress *p, const manta_event *e)
         if (p->terminal) {
             train_line(p, e, true, "");
         } else {
-            plain_line(p, e);
+            plain_line(p, e, NULL);
         }
         break;
     case MANTA_EVENT_WORKER_LEFT:

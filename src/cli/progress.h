@@ -22,6 +22,7 @@ typedef struct progress {
     int64_t steps; /* of the epoch that is trained; negative: not known */
     int64_t step;
     double train_seconds; /* at the last training step */
+    const char *note; /* behind a line of the epoch that is trained, where it fits; NULL: nothing */
 } progress;
 
 /* Looks at stdout, TERM, NO_COLOR and the locale. */

@@ -45,6 +45,9 @@ void training_read(training *r)
                                  .event = training_event,
                                  .user = r};
     work_batch(o, WORK_BATCH, &r->fit);
+    r->rates.wanted = options_flag(o, "rates");
+    if (r->rates.wanted && r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER)
+        cli_usage("--rates: workers of parameter servers take whatever step comes next; nobody waits");
     record_read(&r->record, o);
     r->failures.record = &r->record;
     r->failures.loose = r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER;
@@ -112,6 +115,7 @@ static manta_status open_cluster(training *r)
     if (r->so.workers > 1)
         cli_usage("--workers is for one host; with TF_CONFIG every process is a worker of its own");
     if (r->profile) cli_usage("--profile looks at one process: unset TF_CONFIG");
+    if (r->rates.wanted) cli_usage("--rates looks at the workers of one host: unset TF_CONFIG");
     if (training_is_evaluator(r)) {
         if (!options_text(o, "validation") || !options_text(o, "run-dir"))
             cli_usage("an evaluator (task.type of TF_CONFIG) needs --validation, and the chief's --run-dir");

@@ -7,6 +7,7 @@
 
 #include "cli/failure.h"
 #include "cli/progress.h"
+#include "cli/rates.h"
 #include "cli/recipe.h"
 #include "cli/record.h"
 #include "cli/work.h"
@@ -35,6 +36,7 @@ typedef struct training {
     progress progress;
     record record;
     failures failures;
+    rates rates;
     char why[200]; /* a callback has ended the training */
     bool quiet; /* nobody reads what is printed any more */
 } training;

@@ -9,7 +9,7 @@
 #include "cli/stop.h"
 #include "cli/training.h"
 
-static bool emit_epoch(const manta_event *e)
+static bool emit_epoch(const training *r, const manta_event *e)
 {
     json_t *event = json_pack("{s:s, s:I}", "event", "epoch", "epoch", (json_int_t)e->epoch + 1);
 
@@ -17,6 +17,7 @@ static bool emit_epoch(const manta_event *e)
     json_object_set_new(event, "images_per_s", json_number(e->samples_per_s));
     json_object_set_new(event, "seconds", json_number(e->seconds));
     json_object_set_new(event, "steps", json_integer(e->step));
+    if (r->rates.wanted) json_object_set_new(event, "ranks", rates_json(&r->rates));
     return json_emit(event);
 }
 
@@ -98,6 +99,17 @@ static void say_waiting(training *r, const manta_event *e)
     }
 }
 
+/* The bar, with the rates of the ranks where they are wanted. */
+static void show_progress(training *r, const manta_event *e)
+{
+    char note[200];
+
+    r->progress.note = rates_note(&r->rates, note, sizeof note);
+    progress_show(&r->progress, e);
+    r->progress.note = NULL;
+    if (e->kind == MANTA_EVENT_EPOCH_END) rates_print(&r->rates);
+}
+
 bool training_event(void *user, manta_session *s, const manta_event *e)
 {
     training *r = user;
@@ -107,6 +119,7 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
 
     if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
     if (step) resize(s);
+    rates_see(&r->rates, s, e, r->so.workers);
     if (e->stopped) snprintf(r->why, sizeof r->why, "%s", e->stopped);
     if (worker) {
         log_worker(r, e);
@@ -119,9 +132,9 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
     } else if (r->profile) {
         if (step && !profile_step(r, s, e)) return false;
     } else if (!r->json) {
-        progress_show(&r->progress, e);
+        show_progress(r, e);
         if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) training_unheard(r);
-    } else if ((e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(e)) || (worker && !emit_worker(e))) {
+    } else if ((e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(r, e)) || (worker && !emit_worker(e))) {
         training_unheard(r);
     }
     return !stop_requested();

@@ -31,6 +31,7 @@ typedef struct work {
     uint64_t begun; /* word for which apply_begin() was called; 0: none */
     bool factored; /* and apply_factors() */
     int64_t count_ticket, count; /* samples of the step */
+    int64_t waited_ns; /* for others, since it was forked */
 } work;
 
 void seat_call_controller(control *c, int event_fd)
@@ -55,9 +56,12 @@ static void leave_when_alone(const work *w)
 
 static void wait_for_others(work *w, uint32_t seen)
 {
+    int64_t begin = clock_now_ns();
+
     seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
     shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
+    w->waited_ns += clock_now_ns() - begin;
     leave_when_alone(w);
 }
 
@@ -104,6 +108,15 @@ static manta_status compute_shard(work *w, int shard)
     if (mode == PLAN_TRAIN) TRY(exec_backward(s->e, &r));
     shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
     return MANTA_OK;
+}
+
+/* Before its flag is set, so that who sees the commit sees the count. */
+static void count_shard(work *w, int shard)
+{
+    if (!w->turn.train) return;
+    seat_account(w->c, w->u->rank,
+                 session_shard_begin(w->s, w->count, shard + 1) - session_shard_begin(w->s, w->count, shard),
+                 0);
 }
 
 /* ---- gradients in lockstep ---- */
@@ -162,6 +175,7 @@ static manta_status compute_together(work *w)
         seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_COMPUTING, v);
         TRY(advance(w, v, &waits));
         if (waits) continue;
+        count_shard(w, v);
         (void)seat_done(&w->turn, SEAT_SHARD, v);
         return MANTA_OK; /* the table may be another one now */
     }
@@ -317,6 +331,17 @@ static void tell_commit(work *w)
     if (seat_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at)) seat_call_controller(w->c, w->u->event_fd);
 }
 
+/* Computes what its turn says. Time is counted but for that spent in waiting. */
+static manta_status do_work(work *w, seat_action what, int item, bool together)
+{
+    int64_t begin = clock_now_ns(), waited = w->waited_ns;
+    manta_status st = together ? step_together(w) : act(w, what, item);
+
+    if (w->turn.train) seat_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited));
+    if (!st && what == SEAT_SHARD && !together) count_shard(w, item);
+    return st;
+}
+
 static manta_status serve(work *w)
 {
     for (;;) {
@@ -334,7 +359,7 @@ static manta_status serve(work *w)
         case SEAT_NORMS:
         case SEAT_UPDATE:
             together = what == SEAT_SHARD && w->turn.train && w->s->meets;
-            st = together ? step_together(w) : act(w, what, item);
+            st = do_work(w, what, item, together);
             /* An error that came of a state that is changing under us is none. */
             if (st && atomic_load(&w->c->commit) == w->turn.word) return st;
             if (!st && !together) (void)seat_done(&w->turn, what, item);

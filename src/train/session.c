@@ -252,6 +252,17 @@ int manta_session_workers(const manta_session *s)
     return s->wanted_workers;
 }
 
+bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out)
+{
+    const shared_seat *seat;
+
+    if (!s->grouped || !s->shared || rank < 0 || rank >= s->shared->c->seats) return false;
+    seat = &s->shared->c->seat[rank];
+    out->samples = atomic_load_explicit(&seat->samples, memory_order_relaxed);
+    out->seconds = (double)atomic_load_explicit(&seat->busy_ns, memory_order_relaxed) / 1e9;
+    return true;
+}
+
 const char *manta_session_about(const manta_session *s)
 {
     return s->about;

@@ -115,6 +115,7 @@ typedef struct shared_seat {
     _Atomic uint32_t failed; /* incarnation whose error is below */
     uint32_t failed_base; /* table's, when it failed */
     _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */
+    _Atomic int64_t samples, busy_ns; /* trained by this rank, and the time that it took; for people */
     manta_error error;
 } shared_seat;
 
@@ -212,6 +213,17 @@ static inline void seat_progress(control *c, int rank, int64_t ticket, seat_phas
 {
     atomic_store_explicit(&c->seat[rank].progress,
                           (uint64_t)ticket << 16 | (uint64_t)phase << 12 | (uint64_t)item,
+                          memory_order_relaxed);
+}
+
+/* Adds to what a rank has done. One writer at a time: the worker that has the seat. */
+static inline void seat_account(control *c, int rank, int64_t samples, int64_t busy_ns)
+{
+    shared_seat *s = &c->seat[rank];
+
+    atomic_store_explicit(&s->samples, atomic_load_explicit(&s->samples, memory_order_relaxed) + samples,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->busy_ns, atomic_load_explicit(&s->busy_ns, memory_order_relaxed) + busy_ns,
                           memory_order_relaxed);
 }
 

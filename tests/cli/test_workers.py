@@ -59,6 +59,30 @@ def test_kill_9_changes_nothing(manta, start, tmp_path, rank):
     assert recovered["cause"] == "killed by signal 9 (Killed)" and recovered["ms"] > 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rates_of_ranks(manta, tmp_path, workers):
+    """Who did what adds up to the epoch; to people it is a line for each."""
+    run = ("train", "mlp", "--data", digits(tmp_path), "--validation", "x.npy,y.npy", "--workers", workers, "--epochs", 3,
+           "--global-batch", 32, "--shards", 2, "--rates")
+    done = manta(*run, "--json")
+    epochs = [e for e in done.events if e["event"] == "epoch"]
+    assert len(epochs) == 3
+    for e in epochs:
+        assert [r["rank"] for r in e["ranks"]] == list(range(workers))
+        assert sum(r["samples"] for r in e["ranks"]) == 256
+        assert sum(r["samples_per_s"] for r in e["ranks"]) == pytest.approx(e["images_per_s"], rel=1e-6)
+        assert all(0 < r["computing"] <= 1 for r in e["ranks"])
+    lines = manta(*run).stdout.splitlines()
+    for rank in range(workers):
+        assert len([l for l in lines if l.startswith(f"  rank {rank}: ") and "% of the time" in l]) == 3
+    assert "ranks" not in manta("train", "mlp", "--data", "x.npy,y.npy", "--workers", workers, "--json").event("epoch")
+
+
+def test_rates_that_make_no_sense(manta, tmp_path):
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--strategy", "parameter-server", "--rates", status=2)
+    assert "--rates" in done.stderr
+
+
 def test_parameter_servers(manta, tmp_path):
     """Without staleness it is one process's training, byte for byte; with it every step is done too."""
     data = digits(tmp_path)
