@@ -139,6 +139,8 @@ static manta_status pump_one(ring *t, int from, bool *moved)
         p->taking = false;
         *moved = true;
         TRY(arrived(t, from, &p->f));
+        if (p->f.kind == RING_CALL && t->current)
+            break; /* it is what we wait for: do not look for more first */
     }
     return MANTA_OK;
 }

@@ -114,7 +114,9 @@ static void say_call(ring *t, const manta_work *w, int to)
     chan_part part = {.data = p->say, .n = sizeof w->words + n};
     memcpy(p->say, &w->words, sizeof w->words);
     if (n) memcpy(p->say + sizeof w->words, part_for(w, w->c.in, to), n);
-    post(p, &(frame){.kind = RING_CALL, .step = w->words.number}, &part, false);
+    /* On its way before anything is looked for: the other side waits for it. */
+    post(p, &(frame){.kind = RING_CALL, .step = w->words.number}, &part, n > 0);
+    if (!p->gone && chan_work(p->c)) ring_lose(p);
 }
 
 static bool all_idle(const ring *t)

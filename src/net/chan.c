@@ -22,6 +22,7 @@
 enum {
     IN_SIZE = 256 * 1024,
     SIP_SIZE = 128, /* an encrypted head and little else */
+    SIP_FROM = 64 * 1024, /* unencrypted bytes of a frame that are worth a call of their own */
     OUT_SIZE = 256 * 1024, /* encrypting stops at so much; one record may come on top */
     OUT_ROOM = OUT_SIZE + 2 * SECURE_RECORD,
     HANDSHAKE_MS = 10000,
@@ -74,8 +75,7 @@ struct chan {
     unsigned char head[FRAME_SIZE];
     size_t head_n;
     bool peeked;
-    bool
-        sips; /* the last frame was unencrypted bulk, so the next is likely to be: its bytes should not pass through `in` */
+    bool sips; /* the last frame was much unencrypted bulk, so the next is likely to be: past `in` with it */
     frame f;
     uint64_t left;
 };
@@ -255,21 +255,24 @@ static manta_status socket_push(chan *c, struct iovec *parts, int n, size_t *sen
     }
 }
 
+/* Fills `in`, which is empty, for TLS; false when there is nothing now. */
+static bool fill_in(chan *c)
+{
+    size_t got;
+
+    c->in_at = 0;
+    /* A reset is as good as an end here: TLS says whether it came at the right place. */
+    if (socket_pull(c, c->in, c->sips ? SIP_SIZE : IN_SIZE, &got)) c->eof = true;
+    c->in_n = got;
+    return got || c->eof;
+}
+
 static ssize_t tls_pull(void *ctx, void *out, size_t n)
 {
     chan *c = ctx;
-    size_t got;
 
-    if (!c->in_n) {
-        c->in_at = 0;
-        if (socket_pull(c, c->in, c->sips ? SIP_SIZE : IN_SIZE, &got)) {
-            /* A reset is as good as an end here: TLS says whether it came at the right place. */
-            c->eof = true;
-            return 0;
-        }
-        if (!got) return -1;
-        c->in_n = got;
-    }
+    if (!c->in_n && !fill_in(c)) return -1;
+    if (!c->in_n) return 0;
     if (n > c->in_n) n = c->in_n;
     memcpy(out, c->in + c->in_at, n);
     c->in_at += n;
@@ -448,6 +451,8 @@ static manta_status pull(chan *c, void *out, size_t n, bool plain, size_t *got)
 
     *got = 0;
     if (!plain) {
+        /* Looking is most of what a channel does; TLS is not asked when there is nothing. */
+        if (!c->in_n && !secure_pending(c->tls) && !fill_in(c)) return MANTA_OK;
         st = secure_read(c->tls, out, n, got);
         return st == MANTA_EBUSY ? MANTA_OK : st;
     }
@@ -481,7 +486,7 @@ static manta_status read_head(chan *c)
     if ((c->f.flags & FRAME_PLAIN) && !c->e->say.plain)
         return manta_fail(MANTA_ECORRUPT, "an unencrypted message, which was not agreed on");
     c->received++;
-    c->sips = (c->f.flags & FRAME_PLAIN) != 0;
+    c->sips = (c->f.flags & FRAME_PLAIN) && c->f.length >= SIP_FROM;
     c->head_n = 0;
     c->left = c->f.length;
     c->peeked = true;
