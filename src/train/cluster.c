@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "os/sys.h"
+#include "train/lockstep.h"
 
 enum { TIMEOUT_MS = 600000, FAREWELL_MS = 2000 };
 
@@ -190,8 +191,9 @@ static void describe(manta_cluster *c, const cluster_work *w)
     const feed_reader *r = w->readers[w->phase];
 
     snprintf(c->description, sizeof c->description,
-             "%.64s of %lld parameters (state of %zu bytes), %d shards", s->m->name,
-             (long long)manta_session_params(s), s->l.state_size, s->shards);
+             "%.64s of %lld parameters (state of %zu bytes), %d shards%s", s->m->name,
+             (long long)manta_session_params(s), s->l.state_size, s->shards,
+             s->meets ? " with common statistics" : "");
     memset(c->work, 0, sizeof c->work);
     snprintf(c->work, sizeof c->work, "batch %lld, %lld epochs of %lld steps, validation of %lld",
              (long long)(r ? r->from->lo.batch_size : 0), (long long)w->epochs, (long long)w->steps,
@@ -212,7 +214,9 @@ static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_wo
     c->watch = w->watch;
     c->ctx = w->ctx;
     describe(c, w);
-    return chan_end_settle(c->end, s->k->name, most > s->l.slot_size ? most : s->l.slot_size);
+    if (most < s->l.slot_size) most = s->l.slot_size;
+    if (s->meets && most < lockstep_size(s->m, s->shards)) most = lockstep_size(s->m, s->shards);
+    return chan_end_settle(c->end, s->k->name, most);
 }
 
 manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_work *w, bool *over)

@@ -11,6 +11,9 @@
  * blocks adds them by the shard tree and sends the sum to all. Who has the sum
  * of all blocks applies the update to its whole state, with the functions that
  * one process uses: that is the commit. Nothing of the state changes before.
+ * With synchronised statistics the shards of all ranks go in lockstep
+ * (lockstep.h): what one leaves at a batch norm is sent to every rank that
+ * computes, into an area like its own.
  *
  * Invariants
  * 1. Nobody can commit step k + 1 before all have computed their shards from
@@ -60,6 +63,7 @@ enum cluster_message {
     CLUSTER_SYNC, /* a whole state */
     CLUSTER_GRADIENTS, /* of a shard, the receiver's blocks */
     CLUSTER_REST, /* of a shard: statistics and sums */
+    CLUSTER_NUMBERS, /* of a shard, in the middle of the step: what it leaves at a place (lockstep.h) */
     CLUSTER_SUM, /* of all shards, the sender's blocks */
     CLUSTER_RATE, /* the chief's learning rate, which its callbacks may have changed */
     CLUSTER_VERDICT, /* the chief's: whether training ends with this epoch */
@@ -159,7 +163,8 @@ struct manta_cluster {
     X(UPDATED)                                                                                               \
     X(DECIDE_BEGIN)                                                                                          \
     X(DECIDED)                                                                                               \
-    X(END_BEGIN)
+    X(END_BEGIN)                                                                                             \
+    X(NUMBERS_SENT)
 
 typedef enum cluster_point {
     CLUSTER_CRASH_NONE,

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/cluster.h"
+#include "train/lockstep.h"
 
 enum { BLOCKS_PER_TASK = 16, SAY_AFTER_MS = 2000 };
 
@@ -15,8 +16,11 @@ typedef struct stepping {
     manta_session *s;
     feed_reader *reader;
     bool train, deciding;
+    bool together; /* the shards of all ranks in lockstep */
     uint64_t number; /* what its messages carry: steps begun in this generation, in order */
+    uint64_t flag; /* of its meetings, in this process; an attempt has its own */
     int64_t count; /* samples */
+    int64_t heard; /* numbers of other ranks' shards */
 } stepping;
 
 /* ---- computing ---- */
@@ -27,16 +31,23 @@ static bool is_used(const stepping *t, int64_t shard)
            session_shard_begin(t->s, t->count, (int)shard + 1);
 }
 
+static manta_status fetch_shard(stepping *t, int shard, manta_feed *f)
+{
+    int64_t lo = session_shard_begin(t->s, t->count, shard),
+            hi = session_shard_begin(t->s, t->count, shard + 1);
+
+    TRY(feed_reader_rows(t->reader, t->c->at.epoch, t->c->at.step, lo, hi, f));
+    return session_check_feed(t->s, f, true);
+}
+
 static manta_status compute_shard(stepping *t, int shard)
 {
     manta_session *s = t->s;
-    int64_t lo = session_shard_begin(s, t->count, shard), hi = session_shard_begin(s, t->count, shard + 1);
     plan_mode mode = t->train ? PLAN_TRAIN : PLAN_EVALUATE;
     manta_feed f;
     exec_run r;
 
-    TRY(feed_reader_rows(t->reader, t->c->at.epoch, t->c->at.step, lo, hi, &f));
-    TRY(session_check_feed(s, &f, true));
+    TRY(fetch_shard(t, shard, &f));
     r = session_run(s, mode, &f, s->slots[shard]);
     TRY(exec_forward(s->e, &r));
     return t->train ? exec_backward(s->e, &r) : MANTA_OK;
@@ -91,6 +102,36 @@ static manta_status send_shard(stepping *t, int64_t shard)
     return MANTA_OK;
 }
 
+/* Whether a rank has a shard with samples. */
+static bool computes(const stepping *t, int rank)
+{
+    for (int64_t v = cluster_first_shard(t->c, rank); v < cluster_first_shard(t->c, rank + 1); v++) {
+        if (is_used(t, v)) return true;
+    }
+    return false;
+}
+
+/* What a shard has left at batch norms goes to all who wait there; *moved: something. */
+static manta_status send_numbers(stepping *t, int shard, bool *moved)
+{
+    manta_cluster *c = t->c;
+    lockstep_numbers left;
+
+    while (lockstep_take_left(t->s->lockstep, shard, &left)) {
+        int64_t item = (int64_t)left.place * t->s->shards + shard;
+        chan_part part = {left.values, (size_t)left.n * sizeof *left.values};
+        *moved = true;
+        for (int i = 1; i < c->n; i++) {
+            int r = (c->rank + i) % c->n;
+            if (!computes(t, r)) continue;
+            TRY(post(t, r, CLUSTER_NUMBERS, item, part));
+            if (chan_work(c->peers[r].c)) return cluster_lose(c, r);
+        }
+        cluster_crash(CLUSTER_CRASH_NUMBERS_SENT);
+    }
+    return MANTA_OK;
+}
+
 static manta_status send_sum(stepping *t)
 {
     manta_cluster *c = t->c;
@@ -102,15 +143,34 @@ static manta_status send_sum(stepping *t)
 
 /* ---- receiving ---- */
 
+/* Whether a rank computes this shard in this step. */
+static bool is_theirs(const stepping *t, int rank, int64_t shard)
+{
+    return !t->deciding && shard >= cluster_first_shard(t->c, rank) &&
+           shard < cluster_first_shard(t->c, rank + 1) && is_used(t, shard);
+}
+
+/* Numbers of a shard under way: their item is place and shard. */
+static chan_part numbers_place(const stepping *t, int rank, uint32_t item)
+{
+    uint32_t shards = (uint32_t)t->s->shards;
+    double *to = NULL;
+    int64_t n = 0;
+
+    if (t->together && is_theirs(t, rank, item % shards))
+        to = lockstep_find(t->s->lockstep, item / shards, item % shards, t->flag, &n);
+    return (chan_part){to, (size_t)n * sizeof *to};
+}
+
 /* Where the bytes of a message belong; MANTA_ECORRUPT when it is none that is
  * expected from this rank. */
 static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *out)
 {
     manta_cluster *c = t->c;
-    bool theirs = !t->deciding && f->item >= cluster_first_shard(c, rank) &&
-                  f->item < cluster_first_shard(c, rank + 1) && is_used(t, f->item);
+    bool theirs = is_theirs(t, rank, f->item);
 
     *out = (chan_part){0};
+    if (f->kind == CLUSTER_NUMBERS) *out = numbers_place(t, rank, f->item);
     if (f->kind == CLUSTER_GRADIENTS && t->train && theirs)
         *out = (chan_part){grads_of(t, f->item, c->rank), range_bytes(t, c->rank)};
     if (f->kind == CLUSTER_REST && theirs) *out = rest_of(t, f->item);
@@ -148,6 +208,12 @@ static manta_status receive(stepping *t, int rank)
         p->got += got;
         if (p->got < to.n) return MANTA_OK;
         p->got = 0;
+        if (f.kind == CLUSTER_NUMBERS) { /* not counted: they all come before the shard's gradients */
+            uint32_t shards = (uint32_t)t->s->shards;
+            lockstep_arrived(t->s->lockstep, f.item / shards, f.item % shards, t->flag);
+            t->heard++;
+            continue;
+        }
         p->waits--;
     }
     return MANTA_OK;
@@ -201,6 +267,54 @@ static manta_status await_all(stepping *t, bool flush)
         TRY(say_waiting(t, begin, &said));
         TRY(cluster_pump(c, CLOCK_NEVER));
     }
+}
+
+/* ---- shards in lockstep ---- */
+
+/* Brings our shards on as far as one way goes, with those of the others. */
+static manta_status go_together(stepping *t, bool backward)
+{
+    manta_cluster *c = t->c;
+    int64_t begin = clock_now_ns(), said = 0;
+
+    for (;;) {
+        bool waits = false, moved = false;
+        int64_t heard = t->heard;
+        for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
+            bool this_waits;
+            if (!is_used(t, v)) continue;
+            TRY(backward ? lockstep_backward(t->s->lockstep, (int)v, &this_waits)
+                         : lockstep_forward(t->s->lockstep, (int)v, &this_waits));
+            TRY(send_numbers(t, (int)v, &moved));
+            waits |= this_waits;
+        }
+        if (!waits) return MANTA_OK;
+        for (int r = 0; r < c->n; r++) {
+            if (r != c->rank) TRY(receive(t, r));
+        }
+        if (moved || t->heard != heard) {
+            begin = clock_now_ns();
+            continue;
+        }
+        TRY(say_waiting(t, begin, &said));
+        TRY(cluster_pump(c, CLOCK_NEVER));
+    }
+}
+
+static manta_status compute_together(stepping *t)
+{
+    manta_cluster *c = t->c;
+    manta_session *s = t->s;
+
+    t->flag = ++s->meetings;
+    for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
+        manta_feed f;
+        if (!is_used(t, v)) continue;
+        TRY(fetch_shard(t, (int)v, &f));
+        TRY(lockstep_begin(s->lockstep, (int)v, t->flag, t->count, &f, s->slots[v], true));
+    }
+    TRY(go_together(t, false));
+    return go_together(t, true);
 }
 
 /* ---- the update ---- */
@@ -302,9 +416,10 @@ static manta_status step_once(stepping *t)
     TRY(feed_reader_count(t->reader, c->at.epoch, c->at.step, &t->count));
     expect_shards(t);
     TRY(send_rate(t));
+    if (t->together) TRY(compute_together(t));
     for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
         if (!is_used(t, v)) continue;
-        TRY(compute_shard(t, (int)v));
+        if (!t->together) TRY(compute_shard(t, (int)v));
         cluster_crash(CLUSTER_CRASH_SHARD_COMPUTED);
         TRY(send_shard(t, v));
         cluster_crash(CLUSTER_CRASH_SHARD_SENT);
@@ -329,6 +444,7 @@ manta_status cluster_step(manta_cluster *c)
         .c = c, .s = c->s, .reader = c->readers[c->at.phase], .train = c->at.phase == CLUSTER_TRAIN};
     manta_status st;
 
+    t.together = t.train && c->s->meets;
     t.number = c->number++;
     st = step_once(&t);
     if (st != MANTA_EDIED || c->lost < 0) return st;

@@ -1,6 +1,7 @@
 /* lockstep.c - the shards of a step, node by node side by side. */
 #include "train/lockstep.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -34,6 +35,8 @@ typedef struct shard_run {
     uint64_t flag;
     int64_t count;
     phase at;
+    uint32_t *left; /* places where it has left its numbers, in that order; 2 n_places */
+    int n_left, n_taken;
     exec_pause pause;
     manta_feed f;
     void *kept; /* memory of f, when it is a copy */
@@ -106,10 +109,12 @@ static bool all_there(const shard_run *r, const stop *p, bool backward)
 }
 
 /* A predecessor's are the same, and others may be reading them. */
-static void leave(const shard_run *r, const stop *p, bool backward, const double *mine)
+static void leave(shard_run *r, const stop *p, bool backward, const double *mine)
 {
     spot *to = spot_of(r->l, p, backward, r->shard);
 
+    assert(r->n_left < 2 * r->l->n_places); /* a node meets once each way */
+    r->left[r->n_left++] = 2 * (uint32_t)(p - r->l->places) + backward;
     if (atomic_load(&to->flag) == r->flag) return;
     memcpy(to->values, mine, (size_t)p->n * sizeof *mine);
     atomic_store(&to->flag, r->flag);
@@ -118,7 +123,7 @@ static void leave(const shard_run *r, const stop *p, bool backward, const double
 
 static bool meet(void *ctx, uint32_t call, bool backward, int64_t n, const double *mine, double *sums)
 {
-    const shard_run *r = ctx;
+    shard_run *r = ctx;
     const lockstep *l = r->l;
     const stop *p = l->places;
 
@@ -163,6 +168,7 @@ void lockstep_free(lockstep *l)
     if (!l) return;
     for (int v = 0; v < l->s->shards; v++) {
         exec_free(l->runs[v].e);
+        mem_free(l->runs[v].left);
         mem_try_free(l->runs[v].kept);
     }
     mem_try_free(l->own);
@@ -233,6 +239,7 @@ manta_status lockstep_begin(lockstep *l, int shard, uint64_t flag, int64_t count
     if (!r->e) {
         exec_options o = {.kernels = s->k, .debug = s->debug, .pool = s->pool};
         TRY(exec_new(s->m, &s->l, &s->o, &o, &r->e));
+        r->left = mem_new(2 * (size_t)l->n_places * sizeof *r->left);
     }
     if (keep) {
         TRY(keep_feed(r, f));
@@ -242,6 +249,7 @@ manta_status lockstep_begin(lockstep *l, int shard, uint64_t flag, int64_t count
     r->flag = flag;
     r->count = count;
     r->slot = slot;
+    r->n_left = r->n_taken = 0;
     r->pause = (exec_pause){0};
     r->at = PHASE_FORWARD;
     return MANTA_OK;
@@ -282,4 +290,35 @@ manta_status lockstep_backward(lockstep *l, int shard, bool *waits)
     *waits = r->pause.waits;
     if (!*waits) r->at = PHASE_DONE;
     return MANTA_OK;
+}
+
+/* ---- other processes ---- */
+
+bool lockstep_take_left(lockstep *l, int shard, lockstep_numbers *out)
+{
+    shard_run *r = &l->runs[shard];
+    const stop *p;
+    uint32_t where;
+
+    if (r->n_taken == r->n_left) return false;
+    where = r->left[r->n_taken++];
+    p = &l->places[where / 2];
+    *out = (lockstep_numbers){.place = where, .values = spot_of(l, p, where % 2, shard)->values, .n = p->n};
+    return true;
+}
+
+double *lockstep_find(lockstep *l, uint32_t where, int64_t shard, uint64_t flag, int64_t *n)
+{
+    spot *to;
+
+    if (where / 2 >= (uint32_t)l->n_places || shard < 0 || shard >= l->s->shards) return NULL;
+    to = spot_of(l, &l->places[where / 2], where % 2, (int)shard);
+    if (atomic_load(&to->flag) == flag) return NULL;
+    *n = l->places[where / 2].n;
+    return to->values;
+}
+
+void lockstep_arrived(lockstep *l, uint32_t where, int64_t shard, uint64_t flag)
+{
+    atomic_store(&spot_of(l, &l->places[where / 2], where % 2, (int)shard)->flag, flag);
 }

@@ -8,7 +8,8 @@
  * The area may be shared by processes. A place is a flag, which names the step,
  * and numbers, which are stored before it. They are a function of the step and
  * the shard: a successor that computes a shard again finds what its
- * predecessor left, or leaves the same.
+ * predecessor left, or leaves the same. Processes that share no memory send
+ * each other what their shards leave, into areas of their own.
  *
  * Each shard has activations of its own, since several are under way at once. */
 #ifndef TRAIN_LOCKSTEP_H
@@ -38,5 +39,25 @@ bool lockstep_is_begun(const lockstep *l, int shard, uint64_t flag);
  * Calling again what has ended does nothing. */
 manta_status lockstep_forward(lockstep *l, int shard, bool *waits);
 manta_status lockstep_backward(lockstep *l, int shard, bool *waits);
+
+/* ---- shards of processes that share no memory ---- */
+
+/* What a shard leaves somewhere; the place has the same number everywhere. */
+typedef struct lockstep_numbers {
+    uint32_t place;
+    const double *values;
+    int64_t n;
+} lockstep_numbers;
+
+/* The next of what `shard`, which is under way here, has left in its step; false
+ * when that was all so far. Borrowed until the shard begins another step. */
+bool lockstep_take_left(lockstep *l, int shard, lockstep_numbers *out);
+
+/* Where the n numbers of a shard that is under way elsewhere belong in the step
+ * called `flag`; NULL: there is no such place or shard, or they are there. */
+double *lockstep_find(lockstep *l, uint32_t where, int64_t shard, uint64_t flag, int64_t *n);
+
+/* They are there. */
+void lockstep_arrived(lockstep *l, uint32_t where, int64_t shard, uint64_t flag);
 
 #endif

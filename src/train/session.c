@@ -91,9 +91,9 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     if (o->workers < 0 || s->workers > SHARED_SEATS) {
         return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
     }
-    if (s->cluster && (s->meets || s->servers)) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s among the processes of a cluster is not there yet",
-                          s->meets ? "batch norm over all shards" : "a parameter server");
+    if (s->cluster && s->servers) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "a parameter server among the processes of a cluster is not there yet");
     }
     if (s->min_workers > s->workers) {
         return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, s->workers);
@@ -107,12 +107,6 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
             "%d workers in a process of a cluster: each of its %d processes computes itself, with as "
             "many threads as it may have",
             s->workers, s->ranks);
-    }
-    if (s->ranks > 1 && s->meets) {
-        return manta_fail(
-            MANTA_EUNSUPPORTED,
-            "statistics of batch norm over all shards are for one host: choose their mean or the "
-            "first");
     }
     if (s->shards < s->ranks) {
         return manta_fail(MANTA_EINVAL, "%d shards for %d processes: each needs one at least", s->shards,

@@ -183,11 +183,13 @@ static void same_bytes(void **state)
         int ranks, shards;
         bool hard, plain;
         int64_t global_batch;
-    } cases[] = {{2, 2, true, false, 0},
-                 {2, 3, false, true, 0},
-                 {3, 6, true, false, 0},
-                 {3, 4, false, false, 3},
-                 {2, 5, true, true, 0}};
+        manta_statistics statistics;
+    } cases[] = {
+        {2, 2, true, false, 0, MANTA_STATISTICS_MEAN}, {2, 3, false, true, 0, MANTA_STATISTICS_MEAN},
+        {3, 6, true, false, 0, MANTA_STATISTICS_MEAN}, {3, 4, false, false, 3, MANTA_STATISTICS_MEAN},
+        {2, 5, true, true, 0, MANTA_STATISTICS_MEAN},  {2, 2, true, false, 0, MANTA_STATISTICS_SYNC},
+        {2, 3, false, true, 0, MANTA_STATISTICS_SYNC}, {3, 6, true, false, 0, MANTA_STATISTICS_SYNC},
+        {3, 4, true, false, 2, MANTA_STATISTICS_SYNC}}; /* a rank without samples */
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -196,6 +198,7 @@ static void same_bytes(void **state)
         r.t = (training){.shards = cases[i].shards,
                          .hard = cases[i].hard,
                          .validate = true,
+                         .statistics = cases[i].statistics,
                          .global_batch = cases[i].global_batch,
                          .steps_per_epoch = cases[i].global_batch ? 4 : 0};
         one_process(&r.t, &expected);
@@ -242,7 +245,7 @@ static void killed_anywhere(void **state)
 
     (void)state;
     one_process(&t, &expected);
-    for (int p = 1; p < CLUSTER_POINTS; p++) {
+    for (int p = 1; p <= CLUSTER_CRASH_END_BEGIN; p++) {
         for (int rank = 0; rank < RANKS; rank++) {
             /* Who is sent the state, and who sends it, follows from a death of rank 1. */
             for (size_t k = 0; k < 2; k++) {
@@ -281,6 +284,33 @@ static void killed_again(void **state)
     mem_try_free(expected.state);
 }
 
+/* Statistics of all shards: killed before, at and between the batch norms, both
+ * ways; four numbers of a shard are sent in a step. */
+static void killed_in_lockstep(void **state)
+{
+    static const cluster_plan plans[] = {{CLUSTER_CRASH_STEP_BEGIN, 2},   {CLUSTER_CRASH_NUMBERS_SENT, 1},
+                                         {CLUSTER_CRASH_NUMBERS_SENT, 2}, {CLUSTER_CRASH_NUMBERS_SENT, 7},
+                                         {CLUSTER_CRASH_NUMBERS_SENT, 8}, {CLUSTER_CRASH_SHARD_COMPUTED, 2},
+                                         {CLUSTER_CRASH_SHARD_SENT, 1},   {CLUSTER_CRASH_SUM_POSTED, 2}};
+    training t = {.shards = 3, .hard = true, .validate = true, .statistics = MANTA_STATISTICS_SYNC};
+    outcome expected;
+
+    (void)state;
+    one_process(&t, &expected);
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        for (int rank = 0; rank < 2; rank++) {
+            cluster_run r = {.n = 2, .t = t, .victim = rank, .plan = plans[i]};
+            char what[80];
+            snprintf(what, sizeof what, "in lockstep: %s, rank %d, time %d", point_names[plans[i].point],
+                     rank, plans[i].nth);
+            run_cluster(&r);
+            assert_int_equal(r.deaths, 1);
+            assert_result(&r, &expected, what);
+        }
+    }
+    mem_try_free(expected.state);
+}
+
 /* In pieces, late, and with connections that break: the work is done. */
 static void bad_network(void **state)
 {
@@ -288,24 +318,28 @@ static void bad_network(void **state)
                                        {.late = 2},
                                        {.reset_at = 30000, .once = true},
                                        {.reset_at = 70000, .once = true, .piece = 5000}};
-    training t = {.shards = 2, .validate = true, .epochs = 1};
-    outcome expected;
+    static const manta_statistics statistics[] = {MANTA_STATISTICS_MEAN, MANTA_STATISTICS_SYNC};
 
     (void)state;
-    one_process(&t, &expected);
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        cluster_run r = {.n = 2, .t = t, .victim = -1, .chaos = plans[i], .chaotic = true};
-        run_cluster(&r);
-        assert_result(&r, &expected, "bad network");
+    for (int k = 0; k < 2; k++) {
+        training t = {.shards = 2, .validate = true, .epochs = 1, .statistics = statistics[k]};
+        outcome expected;
+        one_process(&t, &expected);
+        for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+            cluster_run r = {.n = 2, .t = t, .victim = -1, .chaos = plans[i], .chaotic = true};
+            run_cluster(&r);
+            assert_result(&r, &expected, k ? "bad network, in lockstep" : "bad network");
+        }
+        mem_try_free(expected.state);
     }
-    mem_try_free(expected.state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bytes),   cmocka_unit_test(several),     cmocka_unit_test(killed_anywhere),
-        cmocka_unit_test(killed_again), cmocka_unit_test(bad_network),
+        cmocka_unit_test(same_bytes),         cmocka_unit_test(several),
+        cmocka_unit_test(killed_anywhere),    cmocka_unit_test(killed_again),
+        cmocka_unit_test(killed_in_lockstep), cmocka_unit_test(bad_network),
     };
     char folder[] = "/tmp/manta-cluster-XXXXXX";
     char path[64];
