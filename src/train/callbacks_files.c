@@ -179,11 +179,15 @@ typedef struct board {
     int64_t first; /* step of the run to begin with, when it goes on */
 } board;
 
-static manta_status board_open(board *b, const char *part, manta_events **out)
+/* Of a run that goes on, readers forget all points from its first step on. Where
+ * some tags count epochs and others iterations there is no such step: nothing is
+ * forgotten, and what comes after the checkpoint is there twice, as Keras has it. */
+static manta_status board_open(board *b, const char *part, bool by_epoch, manta_events **out)
 {
     char *path = mem_printf("%s/%s", b->folder, part);
+    int64_t first = by_epoch ? b->first : 0;
     manta_status st = manta_events_open(
-        path, &(manta_events_options){.first_step = b->first, .restart = b->first > 0, .suffix = ".v2"}, out);
+        path, &(manta_events_options){.first_step = first, .restart = first > 0, .suffix = ".v2"}, out);
 
     mem_free(path);
     return st;
@@ -197,7 +201,7 @@ static manta_status board_begin(void *self, manta_fitting *f)
     manta_events_close(b->validation);
     b->train = b->validation = NULL;
     b->first = f->resumed ? f->first_epoch : 0;
-    TRY(board_open(b, "train", &b->train));
+    TRY(board_open(b, "train", !b->o.update_freq, &b->train));
     return b->o.no_graph ? MANTA_OK : manta_events_graph(b->train, manta_session_model(f->s));
 }
 
@@ -237,7 +241,7 @@ static manta_status board_epoch(void *self, manta_fitting *f)
 
     for (int i = 0; i < f->logs->n; i++) {
         bool of_validation = !strncmp(f->logs->name[i], "val_", 4);
-        if (of_validation && !b->validation) TRY(board_open(b, "validation", &b->validation));
+        if (of_validation && !b->validation) TRY(board_open(b, "validation", false, &b->validation));
         snprintf(tag, sizeof tag, "epoch_%s", f->logs->name[i] + (of_validation ? 4 : 0));
         TRY(manta_events_scalar(of_validation ? b->validation : b->train, tag, f->epoch, f->logs->value[i]));
         if (!of_validation) continue;

@@ -150,9 +150,11 @@ out:
 static void drop(const char *folder)
 {
     manta_error why;
+    manta_status st;
 
     manta_error_get(&why);
-    if (file_remove_tree(folder)) log_warn("what could not be kept stays", LOG_STR("path", folder));
+    st = file_remove_tree(folder);
+    if (st && st != MANTA_ENOENT) log_warn("what could not be kept stays", LOG_STR("path", folder));
     (void)manta_error_raise(&why);
 }
 

@@ -1,0 +1,236 @@
+/* Callbacks that write files: TensorBoard's events and Keras's CSV, by every
+ * option, and when a training is taken up; and the one that ends it at NaN. */
+#include <ftw.h>
+#include <math.h>
+#include <unistd.h>
+
+#include <manta/callback.h>
+#include <manta/events.h>
+
+#include "group_fixture.h"
+
+static char root[64] = "/dev/shm/manta-files-XXXXXX";
+
+static int remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
+{
+    (void)sb;
+    (void)flag;
+    (void)ftw;
+    return remove(path);
+}
+
+static const char *in_root(const char *name)
+{
+    static char paths[8][256];
+    static int next;
+    char *p = paths[next++ % 8];
+
+    snprintf(p, sizeof paths[0], "%s/%s", root, name);
+    return p;
+}
+
+/* 90 samples by 32: three steps an epoch. */
+static void fit_with(manta_callback *c, manta_callback *backup, int64_t epochs, manta_event_fn event,
+                     double rate)
+{
+    static const manta_loss cross_entropy = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    static const manta_metric accuracy = {.name = "accuracy"};
+    manta_callback *list[2] = {c, backup};
+    manta_model *m = residual_model((manta_regularizer){0});
+    manta_dataset *d = dataset();
+    manta_optimizer sgd;
+    manta_session *s;
+    manta_fit_options o = {.epochs = epochs,
+                           .global_batch = 32,
+                           .validation = d,
+                           .n_callbacks = backup ? 2 : 1,
+                           .callbacks = list,
+                           .event = event};
+
+    assert_ok(manta_optimizer_named("sgd", &sgd));
+    if (rate > 0) sgd.learning_rate = rate;
+    assert_ok(manta_session_open(
+        m,
+        &(manta_compile){
+            .optimizer = &sgd, .n_losses = 1, .losses = &cross_entropy, .n_metrics = 1, .metrics = &accuracy},
+        &(manta_session_options){.threads = 1, .seed = 3}, &s));
+    assert_int_equal(manta_fit(s, d, &o, NULL), event ? MANTA_ECANCELLED : MANTA_OK);
+    manta_callback_free(c);
+    manta_callback_free(backup);
+    manta_session_close(s);
+    manta_dataset_unref(d);
+    manta_model_free(m);
+}
+
+static manta_events_tag find_tag(const manta_events_log *l, const char *name)
+{
+    for (int i = 0; i < manta_events_tags(l); i++) {
+        manta_events_tag t = manta_events_tag_at(l, i);
+        if (!strcmp(t.name, name)) return t;
+    }
+    return (manta_events_tag){0};
+}
+
+static void assert_steps(const manta_events_log *l, const char *tag, int n, const int64_t *steps)
+{
+    manta_events_tag t = find_tag(l, tag);
+
+    assert_int_equal(t.count, n);
+    for (int i = 0; i < n; i++) assert_int_equal(t.points[i].step, steps[i]);
+}
+
+static void tensorboard(void **state)
+{
+    manta_events_log *l;
+
+    (void)state;
+    fit_with(manta_tensorboard(in_root("plain"), NULL), NULL, 3, NULL, 0);
+    assert_ok(manta_events_read(in_root("plain/train"), &l));
+    assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
+    assert_steps(l, "epoch_accuracy", 3, (int64_t[]){0, 1, 2});
+    assert_steps(l, "epoch_learning_rate", 3, (int64_t[]){0, 1, 2});
+    assert_int_equal(find_tag(l, "batch_loss").count, 0);
+    assert_true(manta_events_has_graph(l));
+    for (int i = 0; i < manta_events_tags(l); i++)
+        assert_int_equal(manta_events_tag_at(l, i).kind, MANTA_EVENTS_SCALAR);
+    assert_true(find_tag(l, "epoch_loss").points[2].value < find_tag(l, "epoch_loss").points[0].value);
+    manta_events_log_free(l);
+    assert_ok(manta_events_read(in_root("plain/validation"), &l));
+    assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
+    assert_steps(l, "evaluation_accuracy_vs_iterations", 3, (int64_t[]){3, 6, 9});
+    manta_events_log_free(l);
+}
+
+static void tensorboard_options(void **state)
+{
+    manta_tensorboard_options o = {.update_freq = 2, .histogram_freq = 2, .no_graph = true};
+    manta_events_tag histogram = {0};
+    manta_events_log *l;
+
+    (void)state;
+    fit_with(manta_tensorboard(in_root("all"), &o), NULL, 3, NULL, 0);
+    assert_ok(manta_events_read(in_root("all/train"), &l));
+    assert_steps(l, "batch_loss", 4, (int64_t[]){2, 4, 6, 8});
+    assert_steps(l, "batch_accuracy", 4, (int64_t[]){2, 4, 6, 8});
+    assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
+    assert_false(manta_events_has_graph(l));
+    for (int i = 0; i < manta_events_tags(l); i++) {
+        if (manta_events_tag_at(l, i).kind == MANTA_EVENTS_HISTOGRAM) histogram = manta_events_tag_at(l, i);
+    }
+    assert_int_equal(histogram.count, 2); /* epochs 0 and 2 */
+    assert_non_null(strstr(histogram.name, "/histogram"));
+    manta_events_log_free(l);
+}
+
+static bool cut_in_epoch_1(void *user, manta_session *s, const manta_event *e)
+{
+    (void)user;
+    (void)s;
+    return !(e->kind == MANTA_EVENT_STEP && e->epoch == 1 && e->step == 2);
+}
+
+/* Taken up in the middle: what was written before is still there. */
+static void tensorboard_goes_on(void **state)
+{
+    manta_events_log *l;
+
+    (void)state;
+    for (int by_batch = 0; by_batch < 2; by_batch++) {
+        manta_tensorboard_options o = {.update_freq = by_batch};
+        const char *folder = by_batch ? "batches" : "epochs";
+        char path[64];
+        for (int turn = 0; turn < 2; turn++) {
+            fit_with(manta_tensorboard(in_root(folder), &o),
+                     manta_backup_and_restore(in_root("backup"), &(manta_backup_options){.every_steps = 1}),
+                     3, turn ? NULL : cut_in_epoch_1, 0);
+        }
+        snprintf(path, sizeof path, "%s/train", folder);
+        assert_ok(manta_events_read(in_root(path), &l));
+        assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
+        if (by_batch) assert_steps(l, "batch_loss", 9, (int64_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9});
+        manta_events_log_free(l);
+        snprintf(path, sizeof path, "%s/validation", folder);
+        assert_ok(manta_events_read(in_root(path), &l));
+        assert_steps(l, "evaluation_loss_vs_iterations", 3, (int64_t[]){3, 6, 9});
+        manta_events_log_free(l);
+    }
+}
+
+/* ---- CSV ---- */
+
+static int read_lines(const char *path, char lines[][256], int most)
+{
+    FILE *f = fopen(path, "r");
+    int n = 0;
+
+    assert_non_null(f);
+    while (n < most && fgets(lines[n], 256, f)) n++;
+    fclose(f);
+    return n;
+}
+
+static void csv(void **state)
+{
+    static char lines[16][256];
+    const char *path = in_root("log.csv");
+
+    (void)state;
+    fit_with(manta_csv_logger(path, NULL), NULL, 2, NULL, 0);
+    assert_int_equal(read_lines(path, lines, 16), 3);
+    assert_string_equal(lines[0], "epoch,accuracy,loss,val_accuracy,val_loss\n");
+    assert_true(!strncmp(lines[1], "0,", 2) && !strncmp(lines[2], "1,", 2));
+    fit_with(manta_csv_logger(path, &(manta_csv_logger_options){.append = true}), NULL, 1, NULL, 0);
+    assert_int_equal(read_lines(path, lines, 16), 4); /* no second head */
+    assert_true(!strncmp(lines[3], "0,", 2));
+    fit_with(manta_csv_logger(path, &(manta_csv_logger_options){.separator = ';'}), NULL, 1, NULL, 0);
+    assert_int_equal(read_lines(path, lines, 16), 2);
+    assert_string_equal(lines[0], "epoch;accuracy;loss;val_accuracy;val_loss\n");
+    for (int turn = 0; turn < 2; turn++) { /* cut and taken up: every epoch is one line */
+        fit_with(manta_csv_logger(in_root("cut.csv"), NULL),
+                 manta_backup_and_restore(in_root("backup"), &(manta_backup_options){.every_steps = 1}), 3,
+                 turn ? NULL : cut_in_epoch_1, 0);
+    }
+    assert_int_equal(read_lines(in_root("cut.csv"), lines, 16), 4);
+    for (int i = 0; i < 3; i++) assert_int_equal(strtol(lines[i + 1], NULL, 10), i);
+}
+
+/* ---- a loss that is no number ---- */
+
+static void nan_ends_it(void **state)
+{
+    static char lines[16][256];
+
+    (void)state;
+    /* With a rate like this the weights are no numbers after a step or two. */
+    fit_with(manta_terminate_on_nan(), manta_csv_logger(in_root("nan.csv"), NULL), 9, NULL, 1e30);
+    assert_true(read_lines(in_root("nan.csv"), lines, 16) < 9);
+    fit_with(manta_csv_logger(in_root("nan.csv"), NULL), NULL, 9, NULL, 1e30); /* nobody minds */
+    assert_int_equal(read_lines(in_root("nan.csv"), lines, 16), 10);
+    assert_non_null(strstr(lines[9], "nan"));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    make_data();
+    if (mkdtemp(root)) return 0;
+    snprintf(root, sizeof root, "/tmp/manta-files-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensorboard),         cmocka_unit_test(tensorboard_options),
+        cmocka_unit_test(tensorboard_goes_on), cmocka_unit_test(csv),
+        cmocka_unit_test(nan_ends_it),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
