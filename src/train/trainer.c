@@ -352,9 +352,12 @@ static manta_status run_attempt(driver *d)
 {
     manta_checkpoint *from = NULL;
     bool own = false;
+    file_info there;
     manta_status st;
 
     d->failed_rank = -1;
+    if (file_stat(manta_run_path(d->run), &there))
+        return manta_fail(MANTA_ENOENT, "the run's folder %s is gone", manta_run_path(d->run));
     TRY(find_places(d));
     TRY(find_checkpoint(d, &from, &own));
     if (d->attempt && (st = run_rewind(d->run, own ? from : NULL))) {

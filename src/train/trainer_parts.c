@@ -2,6 +2,7 @@
 #include "base/status.h"
 #include "train/trainer_parts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/file.h"
+#include "os/sys.h"
 #include "train/run_folder.h"
 
 enum { NOTES_MOST = 1 << 20 }; /* bytes */
@@ -24,6 +26,25 @@ char *trainer_part(const char *run, int64_t round, int rank)
 char *trainer_notes(const char *run, int64_t round, int rank)
 {
     return mem_printf("%s/.parts/round-%lld.rank-%d.notes", run, (long long)round, rank);
+}
+
+/* One folder, in one that is there. */
+static manta_status make_folder(const char *run, const char *path)
+{
+    if (!os->mkdir(path, 0777) || errno == EEXIST) return MANTA_OK;
+    if (errno == ENOENT) return manta_fail(MANTA_ENOENT, "the run's folder %s is gone", run);
+    return file_fail(errno, "creating", path);
+}
+
+manta_status trainer_make_part(const char *run, const char *name)
+{
+    char *parts = run_inner(run, ".parts"), *inner = name ? run_inner(parts, name) : NULL;
+    manta_status st = make_folder(run, parts);
+
+    if (!st && inner) st = make_folder(run, inner);
+    mem_free(parts);
+    mem_free(inner);
+    return st;
 }
 
 /* Of one name the file that is there already stays. */
@@ -191,7 +212,7 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
     const char *run = manta_run_path(p->run);
     char *all = trainer_part(run, round, TRAINER_RANKS);
     int64_t *then = p->counts[round % TRAINER_RING];
-    manta_status st = file_mkdirs(all);
+    manta_status st = trainer_make_part(run, strrchr(all, '/') + 1);
 
     for (int rank = 0; rank < p->world && !st; rank++) {
         char *part = trainer_part(run, round, rank);

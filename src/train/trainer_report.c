@@ -75,30 +75,16 @@ manta_status manta_report(manta_worker *w, const manta_metrics *m)
     return send_report(w, m, (trainer_report){.kind = REPORT_METRICS});
 }
 
-/* A run's folder that is gone is not made again: what lies under its name now
- * may be the bare place of a disk that was there. */
-static manta_status make_parts_folder(const manta_worker *w)
-{
-    char *path = mem_printf("%s/.parts", w->t.run);
-    file_info info;
-    manta_status st = file_stat(w->t.run, &info);
-
-    if (!st) st = file_mkdirs(path);
-    if (st == MANTA_ENOENT) st = manta_fail(MANTA_ENOENT, "the run's folder %s is gone", w->t.run);
-    mem_free(path);
-    return st;
-}
-
 manta_status manta_worker_temp_folder(manta_worker *w, char **out)
 {
-    char *path =
-        mem_printf("%s/.parts/temp-%d.%d.%lld", w->t.run, w->t.rank, w->t.attempt, (long long)w->temps++);
-    manta_status st = make_parts_folder(w);
+    char name[80];
+    manta_status st;
 
-    if (!st) st = file_mkdirs(path);
-    if (!st) *out = strdup(path);
-    mem_free(path);
-    return st;
+    snprintf(name, sizeof name, "temp-%d.%d.%lld", w->t.rank, w->t.attempt, (long long)w->temps++);
+    st = trainer_make_part(w->t.run, name);
+    if (st) return st;
+    if (asprintf(out, "%s/.parts/%s", w->t.run, name) < 0) abort(); /* small control memory */
+    return MANTA_OK;
 }
 
 /* ---- notes ---- */
@@ -168,7 +154,7 @@ static manta_status hand_over(manta_worker *w, const char *folder, int64_t round
     manta_status st = file_stat(folder, &info);
 
     if (!st && !info.is_folder) st = manta_fail(MANTA_EINVAL, "%s is no folder", folder);
-    if (!st) st = make_parts_folder(w);
+    if (!st) st = trainer_make_part(w->t.run, NULL);
     if (!st && file_rename(folder, to)) {
         if (!(st = manta_worker_temp_folder(w, &copy)) && !(st = trainer_move_files(folder, copy)) &&
             !(st = file_rename(copy, to)))
@@ -198,7 +184,7 @@ manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, co
 
     if (folder) TRY(hand_over(w, folder, r.round));
     if (folder || w->notes.n || (info && info->n_notes)) {
-        TRY(make_parts_folder(w));
+        TRY(trainer_make_part(w->t.run, NULL));
         TRY(leave_notes(w, info, r.round));
     }
     TRY(send_report(w, m, r));

@@ -98,6 +98,11 @@ char *trainer_part(const char *run, int64_t round, int rank);
 /* The same with ".notes" behind it: name, NUL, text, NUL, and so on. */
 char *trainer_notes(const char *run, int64_t round, int rank);
 
+/* Makes RUN/.parts and the folder called `name` in it (NULL: not that). A run's
+ * folder that is gone is not made again: under its name there may now be the bare
+ * place of a disk that was there. MANTA_ENOENT */
+manta_status trainer_make_part(const char *run, const char *name) MANTA_MUST_USE;
+
 /* Moves the files below one folder into another, across file systems too. */
 manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;
 
