@@ -22,6 +22,7 @@
 #include "cli/stop.h"
 #include "cli/suggest.h"
 #include "cli/table.h"
+#include "cli/work.h"
 
 #define STORAGE                                                                                              \
     {                                                                                                        \
@@ -33,10 +34,11 @@ static const option_group listing = {
     (const cli_option[]){STORAGE, {"json", OPTION_FLAG, NULL, "A JSON object a line for each"}, {0}}};
 
 static const option_group plotting = {
-    "Plot:", (const cli_option[]){STORAGE,
-                                  {"metrics", OPTION_TEXT, "M,...", "Which curves; all when not given"},
-                                  {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg file instead"},
-                                  {0}}};
+    "Plot:",
+    (const cli_option[]){STORAGE,
+                         {"metrics", OPTION_TEXT, "M,...", "Which curves; all when not given"},
+                         {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg or .png file instead"},
+                         {0}}};
 
 static const option_group logging = {
     "Logs:",
@@ -325,6 +327,13 @@ static bool is_wanted(const char *list, const char *name)
     return false;
 }
 
+static bool ends_in_png(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 4 && !strcmp(path + n - 4, ".png");
+}
+
 static int plot_run(const options *o)
 {
     const char *output = options_text(o, "output");
@@ -344,7 +353,8 @@ static int plot_run(const options *o)
         status = CLI_FAILED;
     } else if (!output) {
         for (int i = 0; i < kept; i++) plot_terminal(&s[i]);
-    } else if (plot_svg(output, r.name, s, kept)) {
+    } else if (work_check_output(output, ".svg .png") ||
+               (ends_in_png(output) ? plot_png : plot_svg)(output, r.name, s, kept)) {
         status = cli_fail();
     }
     manta_run_history_free(s, n);
@@ -470,10 +480,10 @@ const command cmd_runs_compare = {.name = "runs compare",
 const command cmd_runs_plot = {
     .name = "runs plot",
     .args = "NAME",
-    .about = "Draw the curves of a run, in the terminal or as SVG",
+    .about = "Draw the curves of a run, in the terminal or as SVG or PNG",
     .text = "NAME is that of a run, or a path to its folder.",
     .examples = "  manta runs plot mine\n  manta runs plot mine --metrics loss,val_loss -o "
-                "curves.svg",
+                "curves.png",
     .min_args = 1,
     .max_args = 1,
     .groups = {&plotting},

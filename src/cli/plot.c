@@ -10,10 +10,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/table.h"
+
 enum { ROWS = 10, WIDTH = 640, PANEL = 220, LEFT = 80, TOP = 40, BOTTOM = 30 };
 
-/* The finite range of the values; false: there is none. */
-static bool range_of(const manta_run_series *s, double *lo, double *hi)
+bool plot_range(const manta_run_series *s, double *lo, double *hi)
 {
     bool some = false;
 
@@ -24,6 +25,7 @@ static bool range_of(const manta_run_series *s, double *lo, double *hi)
         if (!some || v > *hi) *hi = v;
         some = true;
     }
+    if (some && !isfinite(*hi - *lo)) return false; /* so far apart that no scale has both */
     if (some && *hi == *lo) {
         *lo -= 0.5;
         *hi += 0.5;
@@ -61,8 +63,9 @@ void plot_terminal(const manta_run_series *s)
     double lo = 0, hi = 0;
 
     if (s->n < width) width = s->n < 1 ? 1 : (int)s->n * (width / (int)s->n);
-    printf("%s\n", s->name);
-    if (!range_of(s, &lo, &hi)) {
+    table_text(s->name);
+    putchar('\n');
+    if (!plot_range(s, &lo, &hi)) {
         printf("  no number in %" PRId64 " points\n\n", s->n);
         return;
     }
@@ -109,7 +112,7 @@ static void put_panel(FILE *f, const manta_run_series *s, int top)
     fprintf(f,
             "</text>\n<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#bbb\"/>\n",
             LEFT, top + 20, width, height);
-    if (!range_of(s, &lo, &hi)) return;
+    if (!plot_range(s, &lo, &hi)) return;
     if (last <= first) last = first + 1;
     fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.4g</text>\n", LEFT - 6, top + 30, hi);
     fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.4g</text>\n", LEFT - 6, top + 20 + height, lo);

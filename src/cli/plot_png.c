@@ -1,0 +1,271 @@
+/* plot_png.c - curves of a run as a picture of points.
+ *
+ * A canvas holds an index into the palette for each point. The shades from white
+ * to the curve's colour are neighbours in it, so a line is drawn by how much of
+ * each point it covers, and where two pieces meet the greater one stays. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <manta/file.h>
+
+#include "cli/font.h"
+#include "cli/plot.h"
+
+enum {
+    WIDTH = 1280,
+    HEAD = 70,
+    PANEL = 420, /* a curve with its name and numbers */
+    LEFT = 150,
+    RIGHT = 30,
+    ABOVE = 44, /* of a panel, for the name */
+    BELOW = 56,
+    SCALE = 2, /* points of a letter's point */
+    PANELS = 32,
+    TICKS = 12,
+    SHADES = 32
+};
+
+enum { WHITE, INK, FRAME, GRID, SHADE, COLOURS = SHADE + SHADES };
+
+typedef struct canvas {
+    int height;
+    uint8_t *points; /* (height, WIDTH) */
+} canvas;
+
+static void set(canvas *c, int x, int y, uint8_t colour)
+{
+    if (x >= 0 && x < WIDTH && y >= 0 && y < c->height) c->points[(size_t)y * WIDTH + (size_t)x] = colour;
+}
+
+/* ---- text ---- */
+
+typedef enum side { FROM, UNTIL, AROUND } side;
+
+/* Text whose upper edge is y; x is where it begins, ends or has its middle. */
+static void write_text(canvas *c, int x, int y, side s, int scale, const char *text)
+{
+    int width = (int)strlen(text) * FONT_ADVANCE * scale;
+
+    if (s == UNTIL) x -= width;
+    if (s == AROUND) x -= width / 2;
+    for (; *text; text++, x += FONT_ADVANCE * scale) {
+        for (int i = 0; i < FONT_ROWS * scale * FONT_COLUMNS * scale; i++) {
+            int dx = i % (FONT_COLUMNS * scale), dy = i / (FONT_COLUMNS * scale);
+            if (font_is_set(*text, dx / scale, dy / scale)) set(c, x + dx, y + dy, INK);
+        }
+    }
+}
+
+/* ---- axes ---- */
+
+/* Round numbers in [lo, hi], at most TICKS, 1, 2 or 5 times a power of ten
+ * apart; how many. */
+static int ticks_of(double lo, double hi, int wish, double *at)
+{
+    double raw = (hi - lo) / wish, power, step, first;
+    int n = 0;
+
+    if (!(raw > 0) || !isfinite(raw)) return 0;
+    power = pow(10, floor(log10(raw)));
+    step = raw / power <= 1   ? power
+           : raw / power <= 2 ? 2 * power
+           : raw / power <= 5 ? 5 * power
+                              : 10 * power;
+    if (!(step > 0)) return 0;
+    first = ceil(lo / step - 1e-9);
+    for (; n < TICKS && (first + n) * step <= hi + step * 1e-9; n++) at[n] = (first + n) * step;
+    return n;
+}
+
+/* The part of the picture that a curve is drawn in, and what it stands for. */
+typedef struct panel {
+    int left, top, width, height;
+    double x0, x1, y0, y1;
+} panel;
+
+static double x_of(const panel *p, double step)
+{
+    return p->left + p->width * (step - p->x0) / (p->x1 - p->x0);
+}
+
+static double y_of(const panel *p, double value)
+{
+    return p->top + p->height * (p->y1 - value) / (p->y1 - p->y0);
+}
+
+static void draw_axes(canvas *c, const panel *p)
+{
+    double at[TICKS];
+    char text[32];
+    int n = ticks_of(p->y0, p->y1, 5, at), text_height = FONT_LINE * SCALE;
+
+    for (int i = 0; i < n; i++) {
+        int y = (int)lround(y_of(p, at[i]));
+        for (int x = p->left; x <= p->left + p->width; x++) set(c, x, y, GRID);
+        snprintf(text, sizeof text, "%.6g", fabs(at[i]) < (p->y1 - p->y0) * 1e-9 ? 0 : at[i]);
+        write_text(c, p->left - 12, y - text_height / 2, UNTIL, SCALE, text);
+    }
+    n = ticks_of(p->x0, p->x1, 7, at);
+    for (int i = 0; i < n; i++) {
+        int x = (int)lround(x_of(p, at[i]));
+        if (at[i] != floor(at[i])) continue; /* there is no half a step */
+        for (int y = p->top; y <= p->top + p->height; y++) set(c, x, y, GRID);
+        snprintf(text, sizeof text, "%.0f", at[i]);
+        write_text(c, x, p->top + p->height + 10, AROUND, SCALE, text);
+    }
+    for (int x = p->left; x <= p->left + p->width; x++) {
+        set(c, x, p->top, FRAME);
+        set(c, x, p->top + p->height, FRAME);
+    }
+    for (int y = p->top; y <= p->top + p->height; y++) {
+        set(c, p->left, y, FRAME);
+        set(c, p->left + p->width, y, FRAME);
+    }
+}
+
+/* ---- curves ---- */
+
+static void cover(canvas *c, int x, int y, double share)
+{
+    uint8_t *point, shade;
+
+    if (share <= 0 || x < 0 || x >= WIDTH || y < 0 || y >= c->height) return;
+    shade = (uint8_t)(SHADE + (share >= 1 ? SHADES - 1 : (int)(share * (SHADES - 1))));
+    point = &c->points[(size_t)y * WIDTH + (size_t)x];
+    if (*point < SHADE || *point < shade) *point = shade;
+}
+
+/* A piece of a curve from (x0, y0) to (x1, y1), three points thick with round
+ * ends; a point when both are the same. */
+static void draw_piece(canvas *c, double x0, double y0, double x1, double y1)
+{
+    enum { HALF = 3 };
+    double dx = x1 - x0, dy = y1 - y0, length2 = dx * dx + dy * dy;
+
+    for (int y = (int)fmin(y0, y1) - HALF; y <= (int)fmax(y0, y1) + HALF; y++) {
+        for (int x = (int)fmin(x0, x1) - HALF; x <= (int)fmax(x0, x1) + HALF; x++) {
+            double t = length2 > 0 ? ((x - x0) * dx + (y - y0) * dy) / length2 : 0;
+            t = t < 0 ? 0 : t > 1 ? 1 : t;
+            cover(c, x, y, 2.0 - hypot(x - x0 - t * dx, y - y0 - t * dy));
+        }
+    }
+}
+
+/* What is drawn of the points from *i on that fall into the same column as the
+ * first: its first, least, greatest and last, in an order that keeps the line. */
+static int column_points(const manta_run_series *s, const panel *p, int64_t *i, double *out)
+{
+    int column = (int)x_of(p, (double)s->points[*i].step);
+    double first = s->points[*i].value, least = first, greatest = first, last = first;
+
+    for (; *i < s->n && isfinite(s->points[*i].value) && (int)x_of(p, (double)s->points[*i].step) == column;
+         ++*i) {
+        last = s->points[*i].value;
+        least = fmin(least, last);
+        greatest = fmax(greatest, last);
+    }
+    out[0] = first;
+    out[1] = least;
+    out[2] = greatest;
+    out[3] = last;
+    return 4;
+}
+
+static void draw_curve(canvas *c, const panel *p, const manta_run_series *s)
+{
+    double before_x = 0, before_y = 0;
+    bool drawing = false; /* a number that is none makes a gap */
+
+    for (int64_t i = 0; i < s->n;) {
+        double values[4], x = x_of(p, (double)s->points[i].step);
+        int n;
+        if (!isfinite(s->points[i].value)) {
+            drawing = false;
+            i++;
+            continue;
+        }
+        n = column_points(s, p, &i, values);
+        for (int k = 0; k < n; k++) {
+            double y = y_of(p, values[k]);
+            draw_piece(c, drawing ? before_x : x, drawing ? before_y : y, x, y);
+            before_x = x;
+            before_y = y;
+            drawing = true;
+        }
+    }
+}
+
+/* A file may have them in any order. */
+static void find_steps(const manta_run_series *s, double *first, double *last)
+{
+    *first = *last = (double)s->points[0].step;
+    for (int64_t i = 1; i < s->n; i++) {
+        *first = fmin(*first, (double)s->points[i].step);
+        *last = fmax(*last, (double)s->points[i].step);
+    }
+}
+
+static void draw_panel(canvas *c, const manta_run_series *s, int top)
+{
+    panel p = {
+        .left = LEFT, .top = top + ABOVE, .width = WIDTH - LEFT - RIGHT, .height = PANEL - ABOVE - BELOW};
+    char name[80];
+    bool some = plot_range(s, &p.y0, &p.y1);
+
+    find_steps(s, &p.x0, &p.x1);
+
+    snprintf(name, sizeof name, "%s", s->name);
+    write_text(c, LEFT, top + 16, FROM, SCALE, name);
+    if (!some) {
+        p.y0 = 0;
+        p.y1 = 1;
+        write_text(c, LEFT + 20, p.top + 20, FROM, SCALE, "no number");
+    }
+    if (p.x1 <= p.x0) { /* one step only: in the middle */
+        double around = fmax(1, fabs(p.x0) / 1e6);
+        p.x0 -= around;
+        p.x1 += around;
+    }
+    draw_axes(c, &p);
+    if (some) draw_curve(c, &p, s);
+    write_text(c, LEFT + p.width, p.top + p.height + 10 + FONT_ROWS * SCALE + 2, UNTIL, SCALE, "step");
+}
+
+/* From white to the colour that the SVG has. */
+static void make_palette(uint32_t *palette)
+{
+    palette[WHITE] = 0xffffff;
+    palette[INK] = 0x202020;
+    palette[FRAME] = 0x909090;
+    palette[GRID] = 0xe8e8e8;
+    for (int i = 0; i < SHADES; i++) {
+        uint32_t share = (uint32_t)i, rest = SHADES - 1 - share;
+        uint32_t red = (0x15 * share + 0xff * rest) / (SHADES - 1);
+        uint32_t green = (0x65 * share + 0xff * rest) / (SHADES - 1);
+        uint32_t blue = (0xc0 * share + 0xff * rest) / (SHADES - 1);
+        palette[SHADE + i] = red << 16 | green << 8 | blue;
+    }
+}
+
+manta_status plot_png(const char *path, const char *title, const manta_run_series *s, int n)
+{
+    canvas c = {.height = HEAD + n * PANEL};
+    uint32_t palette[COLOURS];
+    manta_status st;
+
+    if (n > PANELS)
+        return manta_fail(MANTA_EINVAL,
+                          "%s: %d curves are too many for a picture: choose up to %d with --metrics", path, n,
+                          PANELS);
+    c.points = calloc((size_t)WIDTH * (size_t)c.height, 1);
+    if (!c.points) return manta_fail(MANTA_ENOMEM, "%s: no memory for a picture of %d curves", path, n);
+    make_palette(palette);
+    write_text(&c, LEFT, 24, FROM, SCALE + 1, title);
+    for (int i = 0; i < n; i++) draw_panel(&c, &s[i], HEAD + i * PANEL);
+    st = manta_png_write(path, WIDTH, c.height, c.points, COLOURS, palette);
+    free(c.points);
+    return st;
+}
