@@ -10,14 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "nn/ops.h"
-
-#define MAX_IN 5
-
-typedef struct dims {
-    int n;
-    int64_t d[6];
-} dims;
+#include "nn/op_fixture.h"
 
 typedef struct op_case op_case;
 struct op_case {

@@ -1,0 +1,165 @@
+/* op_cases.h - the table of ops_test.c: every operation with attributes, the shapes of
+ * its inputs and the plain loop that defines it (op_definitions.h). */
+#ifndef NN_OP_CASES_H
+#define NN_OP_CASES_H
+
+#include "nn/op_definitions.h"
+
+static const op_conv_attrs conv_valid = {1, 1, 1, 1, 0, 0, 0, 0, 1}, conv_same = {1, 1, 1, 1, 1, 1, 1, 1, 1},
+                           conv_stride = {2, 2, 1, 1, 0, 1, 0, 1, 1},
+                           conv_dilated = {1, 1, 2, 2, 2, 2, 2, 2, 1},
+                           conv_groups = {1, 1, 1, 1, 1, 1, 1, 1, 2},
+                           conv_depth = {1, 2, 1, 1, 1, 1, 1, 1, 4}, conv_stem = {2, 2, 1, 1, 3, 3, 3, 3, 1},
+                           conv_slant = {1, 2, 1, 1, 0, 2, 1, 0, 1};
+static const op_conv_transpose_attrs up_valid = {1, 1, 1, 1, 0, 0, 6, 5},
+                                     up_stride = {2, 2, 1, 1, 0, 0, 8, 6}, up_gap = {3, 3, 1, 1, 0, 0, 12, 9},
+                                     up_pad = {2, 2, 1, 1, 1, 1, 8, 6};
+static const op_act_attrs linear = {KERN_LINEAR, 0}, relu = {KERN_RELU, 0}, leaky = {KERN_LEAKY_RELU, 0.3f},
+                          elu = {KERN_ELU, 0.5f}, gelu = {KERN_GELU, 0}, gelu_tanh = {KERN_GELU_TANH, 0},
+                          silu = {KERN_SILU, 0}, sigmoid = {KERN_SIGMOID, 0}, tanh_ = {KERN_TANH, 0};
+static const op_relu_attrs relu_max = {0.6f, 0, 0}, relu_full = {0.7f, 0.1f, 0.25f};
+static const op_affine_attrs affine = {1.7f, -0.4f};
+static const float means[] = {0.3f, -0.2f, 1.5f}, variances[] = {0.5f, 2, 0.25f};
+static const op_normalize_attrs normal = {3, means, variances, false},
+                                normal_back = {3, means, variances, true},
+                                normal_one = {1, means, variances, false};
+static const op_reshape_attrs reshape = {3, {-1, 4, 6}};
+static const op_permute_attrs permute = {4, {0, 3, 1, 2}}, permute2 = {3, {0, 2, 1}};
+static const op_concat_attrs concat_last = {3}, concat_first = {1};
+static const op_pad_attrs pad = {1, 2, 0, 3};
+static const op_upsample_attrs nearest = {2, 3, false}, bilinear = {3, 2, true};
+static const op_pool_attrs pool2 = {2, 2, 2, 2, 0, 0, 0, 0, false}, pool3 = {3, 3, 2, 2, 1, 1, 1, 1, false},
+                           pool3_torch = {3, 3, 2, 2, 1, 1, 1, 1, true},
+                           pool_slant = {2, 3, 1, 2, 0, 1, 1, 0, false};
+static const op_global_pool_attrs flat = {false}, keep = {true};
+static const op_bn_attrs bn = {0.99f, 1e-3f, false, true, true}, bn_bare = {0.9f, 1e-5f, true, false, false},
+                         bn_beta = {0.9f, 1e-3f, true, false, true},
+                         bn_gamma = {0.9f, 1e-3f, true, true, false};
+static const op_ln_attrs ln = {1e-3f, 1, true, true}, ln2 = {1e-5f, 2, true, true},
+                         ln_bare = {1e-3f, 1, false, false}, ln_beta = {1e-3f, 1, false, true};
+
+/* clang-format off */
+static const op_case cases[] = {
+    {"dense", &op_dense, NULL, 3, {S2(5, 7), S2(7, 9), S1(9)}, S2(5, 9), .ref = ref_dense, .variables = 6},
+    {"dense without bias", &op_dense, NULL, 2, {S2(3, 4), S2(4, 1)}, S2(3, 1), .ref = ref_dense,
+     .variables = 2},
+    {"dense of 3 dimensions", &op_dense, NULL, 3, {S3(2, 3, 6), S2(6, 17), S1(17)}, S3(2, 3, 17),
+     .ref = ref_dense, .variables = 6},
+    {"conv valid", &op_conv2d, &conv_valid, 3, {S4(2, 5, 6, 3), S4(3, 3, 3, 4), S1(4)}, S4(2, 3, 4, 4),
+     .ref = ref_conv, .variables = 6},
+    {"conv one channel", &op_conv2d, &conv_valid, 3, {S4(2, 6, 5, 1), S4(3, 3, 1, 8), S1(8)}, S4(2, 4, 3, 8),
+     .ref = ref_conv, .variables = 6},
+    {"conv same", &op_conv2d, &conv_same, 2, {S4(2, 4, 4, 3), S4(3, 3, 3, 16)}, S4(2, 4, 4, 16),
+     .ref = ref_conv, .variables = 2},
+    {"conv over 1x1", &op_conv2d, &conv_same, 2, {S4(3, 1, 1, 8), S4(3, 3, 8, 8)}, S4(3, 1, 1, 8),
+     .ref = ref_conv, .variables = 2},
+    {"conv stride", &op_conv2d, &conv_stride, 3, {S4(2, 4, 6, 3), S4(3, 3, 3, 5), S1(5)}, S4(2, 2, 3, 5),
+     .ref = ref_conv, .variables = 6},
+    {"conv dilation", &op_conv2d, &conv_dilated, 3, {S4(2, 5, 5, 2), S4(3, 3, 2, 3), S1(3)}, S4(2, 5, 5, 3),
+     .ref = ref_conv, .variables = 6},
+    {"conv groups", &op_conv2d, &conv_groups, 3, {S4(2, 4, 4, 4), S4(3, 3, 2, 6), S1(6)}, S4(2, 4, 4, 6),
+     .ref = ref_conv, .variables = 6},
+    {"conv depthwise", &op_conv2d, &conv_depth, 3, {S4(2, 4, 5, 4), S4(3, 3, 4, 2), S1(8)}, S4(2, 4, 3, 8),
+     .ref = ref_conv, .variables = 6},
+    {"conv 7x7 stem", &op_conv2d, &conv_stem, 2, {S4(1, 8, 8, 1), S4(7, 7, 1, 4)}, S4(1, 4, 4, 4),
+     .ref = ref_conv, .variables = 2},
+    {"conv uneven padding", &op_conv2d, &conv_slant, 3, {S4(2, 4, 5, 2), S4(3, 2, 2, 3), S1(3)},
+     S4(2, 4, 3, 3), .ref = ref_conv, .variables = 6},
+    {"transpose", &op_conv2d_transpose, &up_valid, 3, {S4(2, 4, 3, 2), S4(3, 3, 4, 2), S1(4)},
+     S4(2, 6, 5, 4), .ref = ref_transpose, .variables = 6},
+    {"transpose stride", &op_conv2d_transpose, &up_stride, 2, {S4(2, 4, 3, 3), S4(2, 2, 4, 3)},
+     S4(2, 8, 6, 4), .ref = ref_transpose, .variables = 2},
+    {"transpose with gaps", &op_conv2d_transpose, &up_gap, 3, {S4(1, 4, 3, 2), S4(2, 2, 3, 2), S1(3)},
+     S4(1, 12, 9, 3), .ref = ref_transpose, .variables = 6},
+    {"transpose padded", &op_conv2d_transpose, &up_pad, 3, {S4(2, 4, 3, 2), S4(3, 3, 3, 2), S1(3)},
+     S4(2, 8, 6, 3), .ref = ref_transpose, .variables = 6},
+    {"linear", &op_activation, &linear, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"relu", &op_activation, &relu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"leaky relu", &op_activation, &leaky, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"elu", &op_activation, &elu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"gelu", &op_activation_of_input, &gelu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"gelu tanh", &op_activation_of_input, &gelu_tanh, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"silu", &op_activation_of_input, &silu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"sigmoid", &op_activation, &sigmoid, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"tanh", &op_activation, &tanh_, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"relu with a ceiling", &op_relu, &relu_max, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_relu},
+    {"relu in full", &op_relu, &relu_full, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_relu},
+    {"softmax", &op_softmax, NULL, 1, {S2(4, 10)}, S2(4, 10), .ref = ref_softmax},
+    {"softmax of 4 dimensions", &op_softmax, NULL, 1, {S4(2, 2, 3, 5)}, S4(2, 2, 3, 5), .ref = ref_softmax},
+    {"affine", &op_affine, &affine, 1, {S3(2, 5, 3)}, S3(2, 5, 3), .ref = ref_affine},
+    {"affine of integers", &op_affine, &affine, 1, {S3(2, 5, 3)}, S3(2, 5, 3), .ref = ref_affine,
+     .indices = 1, .constants = 1, .limit = 256},
+    {"normalize", &op_normalize, &normal, 1, {S3(2, 5, 3)}, S3(2, 5, 3), .ref = ref_normalize},
+    {"normalize inverted", &op_normalize, &normal_back, 1, {S2(4, 3)}, S2(4, 3), .ref = ref_normalize},
+    {"normalize by one pair", &op_normalize, &normal_one, 1, {S3(2, 5, 2)}, S3(2, 5, 2),
+     .ref = ref_normalize},
+    {"add", &op_add, NULL, 2, {S3(2, 3, 5), S3(2, 3, 5)}, S3(2, 3, 5), .ref = ref_binary},
+    {"add broadcast channels", &op_add, NULL, 2, {S4(2, 3, 2, 5), S2(2, 5)}, S4(2, 3, 2, 5),
+     .ref = ref_binary},
+    {"add weight", &op_add, NULL, 2, {S3(4, 3, 5), S3(1, 1, 5)}, S3(4, 3, 5), .ref = ref_binary,
+     .variables = 2},
+    {"add both ways", &op_add, NULL, 2, {S3(2, 3, 1), S3(2, 1, 5)}, S3(2, 3, 5), .ref = ref_binary},
+    {"subtract", &op_subtract, NULL, 2, {S3(2, 3, 5), S3(2, 3, 5)}, S3(2, 3, 5), .ref = ref_binary},
+    {"subtract from broadcast", &op_subtract, NULL, 2, {S2(2, 5), S3(2, 3, 5)}, S3(2, 3, 5),
+     .ref = ref_binary},
+    {"subtract weight", &op_subtract, NULL, 2, {S3(2, 3, 5), S3(1, 1, 5)}, S3(2, 3, 5), .ref = ref_binary,
+     .variables = 2},
+    {"multiply", &op_multiply, NULL, 2, {S3(2, 3, 5), S3(2, 3, 5)}, S3(2, 3, 5), .ref = ref_binary},
+    {"multiply by squeeze", &op_multiply, NULL, 2, {S4(2, 3, 4, 5), S4(2, 1, 1, 5)}, S4(2, 3, 4, 5),
+     .ref = ref_binary},
+    {"multiply by weight", &op_multiply, NULL, 2, {S3(2, 3, 5), S3(1, 1, 5)}, S3(2, 3, 5), .ref = ref_binary,
+     .variables = 2},
+    {"multiply weight first", &op_multiply, NULL, 2, {S3(1, 3, 1), S3(2, 3, 5)}, S3(2, 3, 5),
+     .ref = ref_binary, .variables = 1},
+    {"reshape", &op_reshape, &reshape, 1, {S4(2, 2, 3, 4)}, S3(2, 4, 6), .ref = ref_copy},
+    {"permute", &op_permute, &permute, 1, {S4(2, 3, 4, 5)}, S4(2, 5, 3, 4), .ref = ref_permute},
+    {"permute 2", &op_permute, &permute2, 1, {S3(3, 4, 5)}, S3(3, 5, 4), .ref = ref_permute},
+    {"concatenate", &op_concatenate, &concat_last, 2, {S4(2, 3, 2, 4), S4(2, 3, 2, 3)}, S4(2, 3, 2, 7),
+     .ref = ref_concat},
+    {"concatenate 3", &op_concatenate, &concat_first, 3, {S3(2, 1, 4), S3(2, 3, 4), S3(2, 2, 4)},
+     S3(2, 6, 4), .ref = ref_concat},
+    {"zero pad", &op_zero_pad, &pad, 1, {S4(2, 3, 4, 2)}, S4(2, 6, 7, 2), .ref = ref_pad},
+    {"nearest", &op_upsample, &nearest, 1, {S4(2, 3, 2, 3)}, S4(2, 6, 6, 3), .ref = ref_upsample},
+    {"bilinear", &op_upsample, &bilinear, 1, {S4(2, 3, 4, 3)}, S4(2, 9, 8, 3), .ref = ref_upsample},
+    {"max pool", &op_max_pool, &pool2, 1, {S4(2, 4, 5, 3)}, S4(2, 2, 2, 3), .ref = ref_window},
+    {"max pool padded", &op_max_pool, &pool3, 1, {S4(2, 5, 6, 9)}, S4(2, 3, 3, 9), .ref = ref_window},
+    {"max pool uneven", &op_max_pool, &pool_slant, 1, {S4(2, 4, 5, 3)}, S4(2, 4, 2, 3), .ref = ref_window},
+    {"average pool", &op_avg_pool, &pool2, 1, {S4(2, 4, 5, 3)}, S4(2, 2, 2, 3), .ref = ref_window},
+    {"average pool padded", &op_avg_pool, &pool3, 1, {S4(2, 5, 6, 9)}, S4(2, 3, 3, 9), .ref = ref_window},
+    {"average pool counts padding", &op_avg_pool, &pool3_torch, 1, {S4(2, 5, 6, 3)}, S4(2, 3, 3, 3),
+     .ref = ref_window},
+    {"global average", &op_global_avg_pool, &flat, 1, {S4(2, 3, 4, 9)}, S2(2, 9), .ref = ref_global},
+    {"global average, kept", &op_global_avg_pool, &keep, 1, {S4(2, 3, 4, 5)}, S4(2, 1, 1, 5),
+     .ref = ref_global},
+    {"global maximum", &op_global_max_pool, &flat, 1, {S4(2, 3, 4, 9)}, S2(2, 9), .ref = ref_global},
+    {"global maximum, kept", &op_global_max_pool, &keep, 1, {S4(2, 3, 4, 5)}, S4(2, 1, 1, 5),
+     .ref = ref_global},
+    {"batch norm", &op_batch_norm, &bn, 5, {S4(3, 2, 3, 5), S1(5), S1(5), S1(5), S1(5)}, S4(3, 2, 3, 5),
+     .ref = ref_bn, .variables = 30, .constants = 24, .positive = 16},
+    {"batch norm of rows", &op_batch_norm, &bn, 5, {S2(9, 17), S1(17), S1(17), S1(17), S1(17)}, S2(9, 17),
+     .ref = ref_bn, .variables = 30, .constants = 24, .positive = 16},
+    {"batch norm bare", &op_batch_norm, &bn_bare, 3, {S3(3, 4, 5), S1(5), S1(5)}, S3(3, 4, 5), .ref = ref_bn,
+     .variables = 6, .constants = 6, .positive = 4},
+    {"batch norm beta", &op_batch_norm, &bn_beta, 4, {S3(3, 4, 5), S1(5), S1(5), S1(5)}, S3(3, 4, 5),
+     .ref = ref_bn, .variables = 14, .constants = 12, .positive = 8},
+    {"batch norm gamma", &op_batch_norm, &bn_gamma, 4, {S3(3, 4, 5), S1(5), S1(5), S1(5)}, S3(3, 4, 5),
+     .ref = ref_bn, .variables = 14, .constants = 12, .positive = 8},
+    {"batch norm frozen", &op_batch_norm, &bn, 5, {S4(3, 2, 3, 5), S1(5), S1(5), S1(5), S1(5)},
+     S4(3, 2, 3, 5), .ref = ref_bn, .variables = 30, .constants = 24, .positive = 16, .inference = true},
+    {"batch norm bare frozen", &op_batch_norm, &bn_bare, 3, {S3(3, 4, 5), S1(5), S1(5)}, S3(3, 4, 5),
+     .ref = ref_bn, .variables = 6, .constants = 6, .positive = 4, .inference = true},
+    {"layer norm", &op_layer_norm, &ln, 3, {S3(2, 3, 7), S1(7), S1(7)}, S3(2, 3, 7), .ref = ref_ln,
+     .variables = 6},
+    {"layer norm of 2 axes", &op_layer_norm, &ln2, 3, {S3(3, 4, 5), S2(4, 5), S2(4, 5)}, S3(3, 4, 5),
+     .ref = ref_ln, .variables = 6},
+    {"layer norm bare", &op_layer_norm, &ln_bare, 1, {S2(4, 9)}, S2(4, 9), .ref = ref_ln},
+    {"layer norm beta", &op_layer_norm, &ln_beta, 2, {S2(4, 9), S1(9)}, S2(4, 9), .ref = ref_ln,
+     .variables = 2},
+    {"embedding", &op_embedding, NULL, 2, {S2(3, 4), S2(6, 5)}, S3(3, 4, 5), .ref = ref_embedding,
+     .variables = 2, .constants = 1, .indices = 1, .limit = 6},
+};
+/* clang-format on */
+
+#define N_CASES (int)(sizeof cases / sizeof *cases)
+
+#endif
