@@ -261,8 +261,11 @@ static manta_status bury(group *g, int rank)
     os->close(m->pidfd);
     atomic_store(&g->c->seat[rank].asleep, 0);
     st = judge(g, rank, g->r.state[rank] == ROSTER_SEATED);
+    if (st) { /* the run ends: nobody takes over what has ended this one */
+        g->r.state[rank] = ROSTER_EMPTY;
+        return st;
+    }
     was_seated = roster_remove(&g->r, rank);
-    if (st) return st;
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
         news e = {.kind = NEWS_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);
