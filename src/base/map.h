@@ -58,10 +58,10 @@ typedef struct map_table {
 /* A pointer to the value of `key`, which is added, zeroed, when there is none. */
 #define map_put(m, k)                                                                                        \
     ((m)->at = map_grow(&(m)->table, (m)->at, (m)->n, sizeof *(m)->at),                                      \
-     MAP_VALUE_(m, map_add(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))))
+     MAP_ADDED_(m, map_add(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))))
 #define map_u64_put(m, k)                                                                                    \
     ((m)->at = map_u64_grow(&(m)->table, (m)->at, (m)->n, sizeof *(m)->at),                                  \
-     MAP_VALUE_(m, map_u64_add(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))))
+     MAP_ADDED_(m, map_u64_add(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))))
 
 /* Removes the entry of `key`; false when there is none. */
 #define map_remove(m, k)     map_drop(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))
@@ -74,21 +74,28 @@ typedef struct map_table {
 /* Behind the macros. An entry is found by its address. */
 #define MAP_VALUE_(m, entry)                                                                                 \
     ((__typeof__(&(m)->at->value))map_value((entry), offsetof(__typeof__(*(m)->at), value)))
+#define MAP_ADDED_(m, entry)                                                                                 \
+    ((__typeof__(&(m)->at->value))map_added((entry), offsetof(__typeof__(*(m)->at), value)))
 
 static inline void *map_value(void *entry, size_t offset)
 {
     return entry ? (char *)entry + offset : NULL;
 }
 
+static inline void *map_added(void *entry, size_t offset)
+{
+    return (char *)entry + offset;
+}
+
 void *map_seek(const map_table *t, const void *at, size_t size, const char *key);
 void *map_grow(map_table *t, void *at, size_t n, size_t size);
-void *map_add(map_table *t, void *at, size_t *n, size_t size, const char *key);
+void *map_add(map_table *t, void *at, size_t *n, size_t size, const char *key); /* never NULL */
 bool map_drop(map_table *t, void *at, size_t *n, size_t size, const char *key);
 void *map_end(map_table *t, void *at, size_t n, size_t size); /* NULL */
 
 void *map_u64_seek(const map_table *t, const void *at, size_t size, uint64_t key);
 void *map_u64_grow(map_table *t, void *at, size_t n, size_t size);
-void *map_u64_add(map_table *t, void *at, size_t *n, size_t size, uint64_t key);
+void *map_u64_add(map_table *t, void *at, size_t *n, size_t size, uint64_t key); /* never NULL */
 bool map_u64_drop(map_table *t, void *at, size_t *n, size_t size, uint64_t key);
 void *map_u64_end(map_table *t, void *at); /* NULL */
 

@@ -145,6 +145,7 @@ static json_t *write_tensor(const keras_tree *t, int value)
 static json_t *write_call(const keras_tree *t, const manta_layer *l, const graph_call *c)
 {
     json_t *o = json_object(), *args = json_array(), *tensors = json_array();
+    const char *class = l->cls ? l->cls->name : "";
 
     for (int i = 0; i < c->n_in; i++) json_array_append_new(tensors, write_tensor(t, c->values[i]));
     if (keras_op_is(l->cls)) {
@@ -152,9 +153,8 @@ static json_t *write_call(const keras_tree *t, const manta_layer *l, const graph
         if (op->has_scalar && op->scalar_first) json_array_append_new(args, json_real(op->scalar));
         json_array_extend(args, tensors);
         if (op->has_scalar && !op->scalar_first) json_array_append_new(args, json_real(op->scalar));
-    } else if (c->n_in == 1 && records_shape(l->cls ? l->cls->name : "") &&
-               (!strcmp(l->cls->name, "Add") || !strcmp(l->cls->name, "Multiply") ||
-                !strcmp(l->cls->name, "Concatenate"))) {
+    } else if (c->n_in == 1 &&
+               (!strcmp(class, "Add") || !strcmp(class, "Multiply") || !strcmp(class, "Concatenate"))) {
         json_array_append(args, tensors); /* a list of one: what merges takes nothing else */
     } else if (c->n_in == 1) {
         json_array_extend(args, tensors);

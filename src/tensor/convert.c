@@ -41,7 +41,7 @@ static void widen(manta_dtype t, const void *src, int64_t n, wide *w)
     case MANTA_DTYPE_I64: EACH(w->i[k] = i64[k]); break;
     case MANTA_DTYPE_U8: EACH(w->i[k] = u8[k]); break;
     case MANTA_DTYPE_BOOL: EACH(w->i[k] = u8[k] != 0); break;
-    case MANTA_DTYPE_COUNT: break;
+    case MANTA_DTYPE_COUNT: EACH(w->d[k] = 0); break; /* is none */
     }
 }
 
