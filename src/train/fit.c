@@ -187,17 +187,53 @@ static manta_status open_validation(training *r, manta_session *s, const manta_f
     return pass_open(&r->v, s, o->validation, o, PLAN_EVALUATE, o->validation_steps);
 }
 
+/* Where to begin must be a place in what is to be done. */
+static manta_status check_start(const training *r)
+{
+    const manta_fitting *f = &r->t.f;
+
+    if (f->first_epoch < 0 || f->first_step < 0 || f->first_epoch > f->epochs) {
+        if (f->resumed) {
+            return manta_fail(MANTA_EINVAL,
+                              "the checkpoint stands behind epoch %lld, and only %lld are asked for",
+                              (long long)f->first_epoch, (long long)f->epochs);
+        }
+        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)f->first_epoch,
+                          (long long)f->epochs);
+    }
+    if (f->first_step && r->p.steps >= 0 && f->first_step > r->p.steps) {
+        return manta_fail(MANTA_EINVAL,
+                          "the checkpoint stands at step %lld of an epoch, which has %lld now: data, batch "
+                          "or steps per epoch are not those it was made with",
+                          (long long)f->first_step, (long long)r->p.steps);
+    }
+    return MANTA_OK;
+}
+
+/* It is clear where to begin. */
+static void begin_at(teller *t, int64_t steps)
+{
+    t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = steps};
+    t->f.next_epoch = t->f.first_epoch;
+    t->f.next_step = t->f.first_step;
+}
+
 static manta_status open_servers(training *r)
 {
     manta_session *s = r->p.s;
     ps_options o = {.staleness = s->staleness, .max_failures = r->p.o->max_failures};
+    manta_fitting *f = &r->t.f;
 
     if (s->ps_cluster && !manta_cluster_is_chief(s->ps_cluster)) {
         r->over = true; /* when this returns */
-        return ps_join(s, &r->p.feed);
+        return ps_join(s, &r->p.feed, r->p.steps, teller_waiting, &r->t);
     }
-    TRY(s->ps_cluster ? ps_open_cluster(s, &r->p.feed, &o, &r->servers)
-                      : ps_open(s, &r->p.feed, s->servers, s->ps_workers, &o, &r->servers));
+    TRY(s->ps_cluster ? ps_open_cluster(s, &r->p.feed, r->p.steps, &o, &r->servers)
+                      : ps_open(s, &r->p.feed, r->p.steps, s->servers, s->ps_workers, &o, &r->servers));
+    if (ps_took_up(r->servers, &f->first_epoch, &f->first_step)) {
+        TRY(check_start(r));
+        begin_at(&r->t, r->p.steps);
+    }
     if (!teller_news(&r->t, ps_news(r->servers))) return teller_stopped(&r->t);
     /* Only now, because it brings threads, and the others are forked. */
     return open_validation(r, s, r->p.o);
@@ -209,7 +245,7 @@ static manta_status train_served(training *r, int64_t first)
     teller *t = &r->t;
     bool more;
 
-    TRY(ps_begin(r->servers, t->e.epoch, first, r->p.steps));
+    TRY(ps_begin(r->servers, t->e.epoch, first));
     for (int64_t step = first; !t->f.stop; step++) {
         TRY(ps_next(r->servers, &more));
         if (!teller_news(t, ps_news(r->servers))) return teller_stopped(t);
@@ -288,29 +324,6 @@ static manta_status run_epochs(training *r)
     return MANTA_OK;
 }
 
-/* Where to begin must be a place in what is to be done. */
-static manta_status check_start(const training *r)
-{
-    const manta_fitting *f = &r->t.f;
-
-    if (f->first_epoch < 0 || f->first_step < 0 || f->first_epoch > f->epochs) {
-        if (f->resumed) {
-            return manta_fail(MANTA_EINVAL,
-                              "the checkpoint stands behind epoch %lld, and only %lld are asked for",
-                              (long long)f->first_epoch, (long long)f->epochs);
-        }
-        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)f->first_epoch,
-                          (long long)f->epochs);
-    }
-    if (f->first_step && r->p.steps >= 0 && f->first_step > r->p.steps) {
-        return manta_fail(MANTA_EINVAL,
-                          "the checkpoint stands at step %lld of an epoch, which has %lld now: data, batch "
-                          "or steps per epoch are not those it was made with",
-                          (long long)f->first_step, (long long)r->p.steps);
-    }
-    return MANTA_OK;
-}
-
 /* Stopped on request: what callbacks want to keep, they keep now. */
 static manta_status keep_at_end(training *r)
 {
@@ -325,9 +338,7 @@ static manta_status run_fit(training *r)
     teller *t = &r->t;
     manta_status st;
 
-    t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = r->p.steps};
-    t->f.next_epoch = t->f.first_epoch;
-    t->f.next_step = t->f.first_step;
+    begin_at(t, r->p.steps);
     st = r->p.s->servers ? open_servers(r) : open_workers(r);
     if (!st && !(st = teller_happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->over) st = run_epochs(r);
     st = teller_end_cluster(t, st);

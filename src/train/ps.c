@@ -17,6 +17,7 @@
 #include "train/cluster.h"
 #include "train/forked.h"
 #include "train/group_samples.h"
+#include "train/ps_journal.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
 #include "train/rank_log.h"
@@ -27,6 +28,7 @@ enum {
     LEAVE_MS = 2000,
     PATIENCE_MS = 200,
     REACH_MS = 10000,
+    SAY_AFTER_MS = 2000, /* of waiting for the coordinator */
 };
 
 /* A process of ours. */
@@ -52,9 +54,10 @@ struct ps {
     bool idle[PS_WORKERS]; /* has asked for a step */
     int of[PS_WORKERS]; /* its link; -1: none */
     ps_tickets tickets;
-    int64_t epoch;
-    int64_t from; /* the epoch's first step that is to be done */
-    int64_t first; /* number of the epoch's first step in the run */
+    ps_journal journal; /* of the epoch at hand, or of the one that was taken up */
+    bool settled; /* it is clear with what state the servers begin */
+    bool took_up; /* with their own */
+    bool mistaken; /* they are at another training, which is none of our business */
     int64_t since_snapshot;
     int64_t ready; /* steps done that ps_next() has not told yet */
     double rate; /* that the servers have */
@@ -126,10 +129,8 @@ static bool server_is_dead(void *ctx)
     return is_dead(ctx);
 }
 
-/* Connects to a server and gives it the state that we have. */
-static manta_status furnish(ps *p, int i)
+static manta_status reach(ps *p, int i)
 {
-    ps_part part = ps_part_of(&p->s->l, i, p->plan.servers);
     char name[FRAME_NAME];
     tcp_place at;
     chan *c;
@@ -138,11 +139,42 @@ static manta_status furnish(ps *p, int i)
     snprintf(name, sizeof name, "ps/%d", i);
     TRY(tcp_resolve(p->plan.server[i], &at));
     TRY(chan_connect(p->end, &at, name, &c));
-    TRY(ps_link_open(&p->to[i], c, ps_part_state_size(&part)));
-    TRY(chan_await_open(c, clock_deadline(REACH_MS)));
+    TRY(ps_link_open(&p->to[i], c, ps_server_room(&p->plan, i)));
+    return chan_await_open(c, clock_deadline(REACH_MS));
+}
+
+static manta_status ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want)
+{
+    return ps_link_ask(&p->to[i], kind, 0, n, want, server_is_dead, &p->server[i]);
+}
+
+/* Tells a server what the epoch at hand is. */
+static manta_status tell_epoch(ps *p, int i)
+{
+    const layout *l = &p->s->l;
+    char *out = p->to[i].out;
+    size_t n = l->run_size;
+
+    if (!ps_journal_is_begun(&p->journal)) return MANTA_OK;
+    memcpy(out, layout_run(l, p->s->state), n);
+    n += ps_journal_pack(&p->journal, out + n);
+    return ask(p, i, PS_BEGIN, n, PS_BEGUN);
+}
+
+/* Gives a server the state that we have. */
+static manta_status load(ps *p, int i)
+{
+    ps_part part = ps_part_of(&p->s->l, i, p->plan.servers);
+
     ps_part_get_state(&part, p->s->state, p->to[i].out);
-    return ps_link_ask(&p->to[i], PS_LOAD, 0, ps_part_state_size(&part), PS_LOADED, server_is_dead,
-                       &p->server[i]);
+    TRY(ask(p, i, PS_LOAD, ps_part_state_size(&part), PS_LOADED));
+    return tell_epoch(p, i);
+}
+
+static manta_status furnish(ps *p, int i)
+{
+    TRY(reach(p, i));
+    return p->settled ? load(p, i) : MANTA_OK;
 }
 
 static manta_status lost(ps *p, bool server, int rank);
@@ -227,12 +259,12 @@ static manta_status give_out(ps *p)
         ps_link *l;
         if (!p->idle[w] || (step = ps_tickets_take(&p->tickets, w)) < 0) continue;
         l = &p->link[p->of[w]];
-        at[0] = p->epoch;
-        at[1] = p->from + step;
-        at[2] = p->first + step;
+        at[0] = p->journal.epoch;
+        at[1] = p->journal.from + step;
+        at[2] = p->journal.first + step;
         memcpy(l->out, at, sizeof at);
         p->idle[w] = false;
-        if (ps_link_send(l, PS_STEP, p->from + step, 0, sizeof at))
+        if (ps_link_send(l, PS_STEP, p->journal.from + step, 0, sizeof at))
             drop_worker(p, w); /* its end is seen elsewhere */
     }
     return MANTA_OK;
@@ -247,8 +279,9 @@ static manta_status done(ps *p, ps_link *l)
 
     if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
         return manta_fail(MANTA_ECORRUPT, "%s: not the sums of a step", chan_name(l->c));
-    if (!ps_tickets_done(&p->tickets, l->number, (int64_t)l->head.step - p->from))
+    if (!ps_tickets_done(&p->tickets, l->number, (int64_t)l->head.step - p->journal.from))
         return manta_fail(MANTA_ECORRUPT, "%s: a step that it was not given", chan_name(l->c));
+    p->journal.is_in[(int64_t)l->head.step - p->journal.from] = 1;
     memcpy(sums, l->in, n * sizeof *sums);
     for (size_t i = 0; i < n; i++) run->sums[i] += sums[i];
     run->position += (int64_t)sums[SUM_SAMPLES];
@@ -267,7 +300,7 @@ static manta_status failed(const ps *p, const ps_link *l)
     int n = (int)(l->head.length < 400 ? l->head.length : 400);
 
     return manta_fail(st ? st : MANTA_EINTERNAL, "worker %d, step %lld of epoch %lld: %.*s", l->number,
-                      (long long)l->head.step + 1, (long long)p->epoch + 1, n, l->in);
+                      (long long)l->head.step + 1, (long long)p->journal.epoch + 1, n, l->in);
 }
 
 /* An error of a step ends the run; a connection that talks nonsense only itself. */
@@ -374,14 +407,23 @@ static manta_status say_rate(ps *p)
     return MANTA_OK;
 }
 
-manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps)
+/* The journal of an epoch that was taken up says what of it is in. */
+manta_status ps_begin(ps *p, int64_t epoch, int64_t from)
 {
+    ps_journal *j = &p->journal;
+
+    if (!p->took_up || epoch != j->epoch) {
+        TRY(ps_journal_begin(j, epoch, from, layout_run(&p->s->l, p->s->state)->calls,
+                             p->plan.steps > from ? p->plan.steps - from : 0));
+    }
+    p->took_up = false;
     ps_tickets_release(&p->tickets);
-    TRY(ps_tickets_init(&p->tickets, steps > from ? steps - from : 0, p->o.staleness));
-    p->epoch = epoch;
-    p->from = from;
-    p->first = layout_run(&p->s->l, p->s->state)->calls;
+    TRY(ps_tickets_init(&p->tickets, j->steps, p->o.staleness));
+    ps_tickets_skip(&p->tickets, j->is_in);
     p->ready = 0;
+    for (int i = 0; i < p->plan.servers; i++) {
+        if (tell_epoch(p, i)) TRY(furnish_surely(p, i));
+    }
     TRY(say_rate(p));
     return give_out(p);
 }
@@ -437,12 +479,13 @@ static manta_status listen_somewhere(int *fd, char *address)
     return MANTA_OK;
 }
 
-static manta_status make_plan(ps *p, const feed_source *feed, int servers, int workers)
+static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int servers, int workers)
 {
     unsigned char job[8];
 
     p->plan = (ps_plan){.s = p->s,
                         .feed = feed,
+                        .steps = steps,
                         .servers = servers,
                         .workers = workers,
                         .plain = true, /* it does not leave the machine */
@@ -489,17 +532,18 @@ static ps *make(manta_session *s, const ps_options *o)
     return p;
 }
 
-manta_status ps_open(manta_session *s, const feed_source *feed, int servers, int workers, const ps_options *o,
-                     ps **out)
+manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, int servers, int workers,
+                     const ps_options *o, ps **out)
 {
     ps *p;
     manta_status st;
 
     TRY(check(s, servers, workers));
     p = make(s, o);
+    p->settled = true;
     if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
     if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
-    if ((st = make_plan(p, feed, servers, workers))) goto out;
+    if ((st = make_plan(p, feed, steps, servers, workers))) goto out;
     for (int i = 0; i < servers && !st; i++) st = start(p, true, i);
     for (int i = 0; i < servers && !st; i++) st = furnish_surely(p, i);
     for (int i = 0; i < workers && !st; i++) st = start(p, false, i);
@@ -513,12 +557,13 @@ out:
 
 /* ---- a cluster ---- */
 
-static void plan_of_cluster(manta_session *s, const feed_source *feed, ps_plan *out)
+static void plan_of_cluster(manta_session *s, const feed_source *feed, int64_t steps, ps_plan *out)
 {
     const manta_cluster *c = s->ps_cluster;
 
     *out = (ps_plan){.s = s,
                      .feed = feed,
+                     .steps = steps,
                      .servers = s->servers,
                      .workers = s->ps_workers,
                      .key = c->key,
@@ -530,14 +575,35 @@ static void plan_of_cluster(manta_session *s, const feed_source *feed, ps_plan *
         snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
 }
 
-manta_status ps_join(manta_session *s, const feed_source *feed)
+manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said)
+{
+    int64_t now = clock_now_ns();
+    double ms = (double)(now - begin) / 1e6;
+    char missing[TCP_TEXT + 40];
+
+    snprintf(missing, sizeof missing, "waiting for chief/0 (%s)", p->coordinator);
+    if (p->timeout_ms >= 0 && ms > (double)p->timeout_ms)
+        return manta_fail(MANTA_ETIMEDOUT, "%s: it has not come in %.0f s", missing, ms / 1e3);
+    if (ms > SAY_AFTER_MS && !*said) {
+        log_info("the chief is missing", LOG_STR("address", p->coordinator));
+        *said = true;
+    }
+    if (p->watch && !p->watch(p->ctx, missing, 0, ms))
+        return manta_fail(MANTA_ECANCELLED, "stopped on request while %s", missing);
+    return MANTA_OK;
+}
+
+manta_status ps_join(manta_session *s, const feed_source *feed, int64_t steps, cluster_watch *watch,
+                     void *ctx)
 {
     const tf_config *c = &s->ps_cluster->config;
     ps_plan mine;
     manta_status st;
 
     TRY(check(s, s->servers, s->ps_workers));
-    plan_of_cluster(s, feed, &mine);
+    plan_of_cluster(s, feed, steps, &mine);
+    mine.watch = watch;
+    mine.ctx = ctx;
     st = c->type == TF_PS ? ps_serve(&mine, c->index, -1) : ps_work(&mine, c->index);
     key_wipe(&mine.key);
     return st;
@@ -564,7 +630,122 @@ static manta_status await_workers(ps *p)
     }
 }
 
-manta_status ps_open_cluster(manta_session *s, const feed_source *feed, const ps_options *o, ps **out)
+/* ---- taking up what a lost coordinator has left ---- */
+
+static manta_status mistake(ps *p, int i, const char *why)
+{
+    p->mistaken = true;
+    return manta_fail(MANTA_EINVAL, "parameter server %d is at another training: %s", i, why);
+}
+
+/* Asks a server where it stands; *out stays as it was when that is nowhere. */
+static manta_status ask_where(ps *p, int i, ps_journal *out)
+{
+    manta_status st = ask(p, i, PS_WHERE, 0, PS_WHERE);
+
+    if (!st && p->to[i].head.length)
+        st = ps_journal_unpack(out, p->plan.steps, p->to[i].in, (size_t)p->to[i].head.length);
+    return st == MANTA_ECORRUPT ? mistake(p, i, manta_error_text()) : st;
+}
+
+/* Whether all servers are in the middle of the same epoch. One that has just been
+ * lost is not. */
+static manta_status find_journal(ps *p, bool *found)
+{
+    ps_journal other = {0};
+    manta_status st = MANTA_OK;
+
+    *found = true;
+    for (int i = 0; i < p->plan.servers && !st && *found; i++) {
+        ps_journal *j = i ? &other : &p->journal;
+        st = ask_where(p, i, j);
+        if (st && !p->mistaken && st != MANTA_ENOMEM) {
+            *found = false;
+            st = furnish_surely(p, i);
+        }
+        *found &= !st && ps_journal_is_same_epoch(j, &p->journal);
+    }
+    ps_journal_release(&other);
+    return st;
+}
+
+/* The state of all servers; *whole false: one has been lost meanwhile. */
+static manta_status fetch_parts(ps *p, bool *whole)
+{
+    manta_session *s = p->s;
+    run_state *run = layout_run(&s->l, s->state), *counted = mem_new(s->l.run_size);
+    manta_status st = MANTA_OK;
+
+    *whole = true;
+    for (int i = 0; i < p->plan.servers && *whole && !st; i++) {
+        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
+        manta_status got = ask(p, i, PS_STATE, 0, PS_STATE);
+        if (got == MANTA_ECORRUPT || (!got && p->to[i].head.length != ps_part_state_size(&part))) {
+            st = mistake(p, i, "it has another model");
+        } else if (got) {
+            *whole = false;
+        } else {
+            ps_part_set_state(&part, s->state, p->to[i].in);
+            if (!i) memcpy(counted, run, s->l.run_size); /* the first server's counts: ps_journal.h */
+        }
+    }
+    memcpy(run, counted, s->l.run_size);
+    mem_free(counted);
+    return st;
+}
+
+/* Their state becomes the session's, or none of it. */
+static manta_status fetch_state(ps *p, bool *whole)
+{
+    manta_session *s = p->s;
+    manta_status st;
+    void *before;
+
+    TRY(mem_try_array((int64_t)s->l.state_size, 1, "a copy of the state", &before));
+    memcpy(before, s->state, s->l.state_size);
+    st = fetch_parts(p, whole);
+    if (st || !*whole) memcpy(s->state, before, s->l.state_size);
+    mem_try_free(before);
+    return st;
+}
+
+/* Goes on where the servers stand, if they stand anywhere; else they begin with
+ * what we have. No worker has a step in hand now: all have asked for one. */
+static manta_status take_up(ps *p)
+{
+    run_state *run = layout_run(&p->s->l, p->s->state);
+    bool found;
+
+    TRY(find_journal(p, &found));
+    if (found) TRY(fetch_state(p, &found));
+    p->settled = true;
+    if (found) {
+        int64_t in = ps_journal_count(&p->journal);
+        if (run->calls < p->journal.first + in) run->calls = p->journal.first + in; /* a server began anew */
+        p->rate = run->learning_rate;
+        p->took_up = true;
+        p->s->touched = true;
+        log_info("the training is taken up where the servers are", LOG_INT("epoch", p->journal.epoch),
+                 LOG_INT("step", p->journal.from + in));
+        return MANTA_OK;
+    }
+    ps_journal_release(&p->journal);
+    for (int i = 0; i < p->plan.servers; i++) {
+        if (load(p, i)) TRY(furnish_surely(p, i));
+    }
+    return MANTA_OK;
+}
+
+bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step)
+{
+    if (!p->took_up) return false;
+    *epoch = p->journal.epoch;
+    *step = p->journal.from + ps_journal_count(&p->journal);
+    return true;
+}
+
+manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t steps, const ps_options *o,
+                             ps **out)
 {
     ps *p;
     manta_status st;
@@ -572,7 +753,7 @@ manta_status ps_open_cluster(manta_session *s, const feed_source *feed, const ps
     TRY(check(s, s->servers, s->ps_workers));
     p = make(s, o);
     p->cluster = true;
-    plan_of_cluster(s, feed, &p->plan);
+    plan_of_cluster(s, feed, steps, &p->plan);
     if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
     if ((st = chan_end_new(&(chan_options){.node = "coordinator", .job = p->plan.job, .plain = p->plan.plain},
                            &p->plan.key, &p->end)))
@@ -580,6 +761,7 @@ manta_status ps_open_cluster(manta_session *s, const feed_source *feed, const ps
     if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
     for (int i = 0; i < s->servers && !st; i++) st = furnish_surely(p, i);
     if (!st) st = await_workers(p);
+    if (!st) st = take_up(p);
     if (st) goto out;
     *out = p;
     p = NULL;
@@ -620,8 +802,8 @@ void ps_close(ps *p)
 
     if (!p) return;
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
-    for (int i = 0; i < PS_LINKS; i++) say_end(&p->link[i]);
-    for (int i = 0; i < PS_SERVERS; i++) say_end(&p->to[i]);
+    for (int i = 0; i < PS_LINKS && !p->mistaken; i++) say_end(&p->link[i]);
+    for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
     for (int i = 0; i < PS_WORKERS; i++) end(&p->worker[i], deadline);
     for (int i = 0; i < PS_SERVERS; i++) end(&p->server[i], deadline);
     for (int i = 0; i < PS_LINKS; i++) ps_link_close(&p->link[i]);
@@ -633,6 +815,7 @@ void ps_close(ps *p)
     chan_end_free(p->end);
     key_wipe(&p->plan.key);
     ps_tickets_release(&p->tickets);
+    ps_journal_release(&p->journal);
     mem_free(p);
     if (why.code) (void)manta_error_raise(&why);
 }

@@ -10,7 +10,9 @@
  * (ps_tickets.h), so a slow worker does fewer of them, and a lost one costs
  * nothing but what it had in hand, which is given out again: a server takes the
  * gradients of a step only once. A server that is lost begins again with the
- * coordinator's copy. The result depends on who was first: there is no promise
+ * coordinator's copy. A coordinator that is lost, and started again by whoever
+ * started it, finds on the servers all that it needs to go on (ps_journal.h); the
+ * others wait for it. The result depends on who was first: there is no promise
  * of equal bytes here.
  *
  * ps_plan is what everybody knows; the rest is one function per role. */
@@ -18,6 +20,7 @@
 #define TRAIN_PS_H
 
 #include "net/chan.h"
+#include "train/cluster.h"
 #include "train/news.h"
 #include "train/ps_tickets.h"
 #include "train/seat_work.h"
@@ -31,12 +34,15 @@ typedef struct ps_plan {
     manta_session *s;
     const feed_source *feed;
     int servers, workers;
+    int64_t steps; /* of an epoch */
     char coordinator[TCP_TEXT]; /* "host:port" */
     char server[PS_SERVERS][TCP_TEXT];
     cluster_key key;
     char job[FRAME_NAME];
     bool plain; /* weights and gradients go unencrypted */
-    int64_t timeout_ms; /* for those that have not come; negative: none */
+    int64_t timeout_ms; /* for those that have not come, or not come back; negative: none */
+    cluster_watch *watch; /* is told of waiting for the coordinator; or NULL */
+    void *ctx;
     pid_t parent; /* roles end when it is gone; 0: they do not ask */
 } ps_plan;
 
@@ -46,6 +52,13 @@ typedef struct ps_plan {
  * it is made here. */
 manta_status ps_serve(const ps_plan *p, int server, int listener) MANTA_MUST_USE;
 manta_status ps_work(const ps_plan *p, int worker) MANTA_MUST_USE;
+
+/* The longest message between a server and the coordinator. */
+size_t ps_server_room(const ps_plan *p, int server);
+
+/* Tells of waiting for the coordinator since `begin`, often; `said`: in the log too.
+ * Fails when it has been too long (MANTA_ETIMEDOUT) or the watcher has had enough. */
+manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said) MANTA_MUST_USE;
 
 /* ---- the coordinator ---- */
 
@@ -58,20 +71,25 @@ typedef struct ps_options {
 } ps_options;
 
 /* Starts servers and workers on this host, with the session's state, and waits
- * until the servers have it. The feed is borrowed. */
-manta_status ps_open(manta_session *s, const feed_source *feed, int servers, int workers, const ps_options *o,
-                     ps **out) MANTA_MUST_USE;
+ * until the servers have it. The feed is borrowed; `steps` is how many an epoch has. */
+manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, int servers, int workers,
+                     const ps_options *o, ps **out) MANTA_MUST_USE;
 /* The same when servers and workers are the processes that TF_CONFIG names, which
- * come by themselves and, when lost, come back. */
-manta_status ps_open_cluster(manta_session *s, const feed_source *feed, const ps_options *o,
+ * come by themselves and, when lost, come back. If they are in the middle of a
+ * training whose coordinator was lost, the session takes over its state. */
+manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t steps, const ps_options *o,
                              ps **out) MANTA_MUST_USE;
+/* Whether that was so: *epoch and how many of its steps are done. */
+bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step);
 void ps_close(ps *p); /* ends them; accepts NULL */
 
-/* A server or worker that TF_CONFIG names: until the chief says that it is over. */
-manta_status ps_join(manta_session *s, const feed_source *feed) MANTA_MUST_USE;
+/* A server or worker that TF_CONFIG names: until the chief says that it is over.
+ * One that is lost is waited for. */
+manta_status ps_join(manta_session *s, const feed_source *feed, int64_t steps, cluster_watch *watch,
+                     void *ctx) MANTA_MUST_USE;
 
-/* Begins steps `from` to `steps` of an epoch. */
-manta_status ps_begin(ps *p, int64_t epoch, int64_t from, int64_t steps) MANTA_MUST_USE;
+/* Begins an epoch at step `from`, or goes on with the one that was taken up. */
+manta_status ps_begin(ps *p, int64_t epoch, int64_t from) MANTA_MUST_USE;
 /* Waits for the next step that is done, whichever it is; its sums are added to
  * the session's. False in *more: all were done before. */
 manta_status ps_next(ps *p, bool *more) MANTA_MUST_USE;

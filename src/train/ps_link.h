@@ -18,6 +18,9 @@ typedef enum ps_kind {
     PS_PUSHED, /* S to W: they are applied, or were before */
     PS_LOAD, /* C to S: begin with this state */
     PS_LOADED, /* S to C */
+    PS_WHERE, /* C to S, first of all: where does it stand?  S to C: this journal; empty: nowhere */
+    PS_BEGIN, /* C to S: an epoch begins, with this run section and journal */
+    PS_BEGUN, /* S to C */
     PS_STATE, /* C to S: what is the state?  S to C: this */
     PS_RATE, /* C to S: the learning rate from now on */
     PS_READY, /* W to C: give me a step */

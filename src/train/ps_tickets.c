@@ -20,6 +20,15 @@ void ps_tickets_release(ps_tickets *t)
     t->is_done = NULL;
 }
 
+void ps_tickets_skip(ps_tickets *t, const unsigned char *is_in)
+{
+    for (int64_t i = 0; i < t->steps; i++) {
+        t->is_done[i] = is_in[i] != 0;
+        t->done += t->is_done[i];
+    }
+    while (t->low < t->steps && t->is_done[t->low]) t->low++;
+}
+
 int64_t ps_tickets_take(ps_tickets *t, int w)
 {
     if (t->held[w] >= 0) return -1;
@@ -29,6 +38,7 @@ int64_t ps_tickets_take(ps_tickets *t, int w)
         memmove(t->again, t->again + 1, (size_t)t->n_again * sizeof *t->again);
         return t->held[w];
     }
+    while (t->next < t->steps && t->is_done[t->next]) t->next++;
     if (t->next >= t->steps) return -1;
     if (t->bound >= 0 && t->next - t->low > t->bound) return -1;
     t->held[w] = t->next++;

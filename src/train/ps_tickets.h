@@ -31,6 +31,9 @@ typedef struct ps_tickets {
 manta_status ps_tickets_init(ps_tickets *t, int64_t steps, int64_t bound) MANTA_MUST_USE;
 void ps_tickets_release(ps_tickets *t); /* accepts zeroed memory */
 
+/* Before any is given out: those with a 1 in is_in, one per step, are done. */
+void ps_tickets_skip(ps_tickets *t, const unsigned char *is_in);
+
 /* The step that worker w, who has none, is to do; -1: none now. */
 int64_t ps_tickets_take(ps_tickets *t, int w);
 

@@ -29,15 +29,14 @@ static bool is_alone(void *ctx)
     return w->plan->parent && getppid() != w->plan->parent;
 }
 
-static manta_status connect_to(worker *w, const char *address, const char *name, size_t room, ps_link *out)
+static manta_status call(worker *w, const char *address, const char *name, size_t room, ps_link *out)
 {
     tcp_place at;
     chan *c;
 
     TRY(tcp_resolve(address, &at));
     TRY(chan_connect(w->end, &at, name, &c));
-    TRY(ps_link_open(out, c, room));
-    return chan_await_open(out->c, clock_deadline(10000));
+    return ps_link_open(out, c, room);
 }
 
 /* ---- servers ---- */
@@ -49,7 +48,8 @@ static manta_status reach(worker *w, int i)
 
     if (w->server[i].c) return MANTA_OK;
     snprintf(name, sizeof name, "ps/%d", i);
-    return connect_to(w, w->plan->server[i], name, weights > slot ? weights : slot, &w->server[i]);
+    TRY(call(w, w->plan->server[i], name, weights > slot ? weights : slot, &w->server[i]));
+    return chan_await_open(w->server[i].c, clock_deadline(10000));
 }
 
 static manta_status pull(worker *w, int i)
@@ -90,11 +90,11 @@ static manta_status be_patient(worker *w)
  * coordinator has had enough and ends us. */
 static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int64_t ticket), int64_t ticket)
 {
-    for (int i = 0; i < w->plan->servers && !w->over;) {
+    for (int i = w->plan->servers - 1; i >= 0 && !w->over;) { /* the first one last: ps_journal.h */
         manta_status st = fn(w, i, ticket);
         if (st == MANTA_ECORRUPT || st == MANTA_ENOMEM) return st;
         if (!st) {
-            i++;
+            i--;
             continue;
         }
         ps_link_close(&w->server[i]);
@@ -154,7 +154,8 @@ static manta_status do_step(worker *w)
     return ps_link_send(&w->boss, PS_DONE, at[1], 0, sums + sizeof penalty);
 }
 
-static manta_status run(worker *w, int number)
+/* With one coordinator, until it says that it is over. */
+static manta_status converse(worker *w, int number)
 {
     TRY(ps_link_send(&w->boss, PS_READY, number, 0, 0));
     while (!w->over) {
@@ -174,17 +175,45 @@ static manta_status run(worker *w, int number)
     return MANTA_OK;
 }
 
-/* The order of starting does not matter: it may not be there yet. */
-static manta_status find_boss(worker *w, size_t room)
+/* The order of starting does not matter: it may not be there yet. Or not be there
+ * any more: then it is started again by whoever started it, unless it was our
+ * parent. */
+static manta_status find_boss(worker *w)
 {
-    int64_t deadline = w->plan->timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(w->plan->timeout_ms);
+    size_t room = (size_t)w->s->l.n_sums * sizeof(double) + 4096;
+    int64_t begin = clock_now_ns();
+    bool said = false;
 
     for (;;) {
-        manta_status st = connect_to(w, w->plan->coordinator, "coordinator", room, &w->boss);
-        if (!st || is_alone(w) || clock_now_ns() > deadline) return st;
-        ps_link_close(&w->boss);
-        st = chan_wait(NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
+        manta_status st = w->boss.c ? MANTA_OK : call(w, w->plan->coordinator, "coordinator", room, &w->boss);
+        chan_item item = {0};
+        if (!st) st = chan_work(w->boss.c);
+        if (!st && chan_is_open(w->boss.c)) return MANTA_OK;
+        if (st) ps_link_close(&w->boss);
+        if (is_alone(w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
+        TRY(ps_miss_coordinator(w->plan, begin, &said));
+        item.c = w->boss.c;
+        st = chan_wait(&item, 1, NULL, 0, clock_deadline(PATIENCE_MS));
         if (st && st != MANTA_ETIMEDOUT) return st;
+    }
+}
+
+static bool has_lost(const ps_link *boss)
+{
+    manta_status st = boss->c ? chan_work(boss->c) : MANTA_OK;
+
+    return st == MANTA_EDIED || st == MANTA_EIO;
+}
+
+/* A step that was in hand when the coordinator was lost is in at the servers, or
+ * its successor gives it out again. */
+static manta_status run(worker *w, int number)
+{
+    for (;;) {
+        manta_status st = converse(w, number);
+        if (!st || w->plan->parent || !has_lost(&w->boss)) return st;
+        ps_link_close(&w->boss);
+        TRY(find_boss(w));
     }
 }
 
@@ -202,7 +231,6 @@ static manta_status prepare(worker *w)
 manta_status ps_work(const ps_plan *p, int number)
 {
     worker *w = mem_new(sizeof *w);
-    size_t room = (size_t)p->s->l.n_sums * sizeof(double) + 4096;
     char node[FRAME_NAME];
     manta_status st;
 
@@ -210,7 +238,7 @@ manta_status ps_work(const ps_plan *p, int number)
     snprintf(node, sizeof node, "worker/%d", number);
     st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = p->plain}, &p->key, &w->end);
     if (!st) st = prepare(w);
-    if (!st) st = find_boss(w, room);
+    if (!st) st = find_boss(w);
     if (!st) st = run(w, number);
     feed_reader_close(&w->reader);
     for (int i = 0; i < p->servers; i++) ps_link_close(&w->server[i]);

@@ -81,8 +81,7 @@ manta_status teller_begin_batch(teller *t, fitting_hook h, int64_t step)
 
 /* ---- a cluster ---- */
 
-/* Tells that others are waited for, now and then; false stops it. */
-static bool watch_cluster(void *ctx, const char *missing, int rank, double ms)
+bool teller_waiting(void *ctx, const char *missing, int rank, double ms)
 {
     teller *t = ctx;
     bool on;
@@ -115,7 +114,7 @@ manta_status teller_begin_cluster(teller *t, pass *p, pass *v, bool *over)
                       .epochs = t->f.epochs,
                       .epoch = p ? t->f.first_epoch : 0,
                       .step = p ? t->f.first_step : 0,
-                      .watch = watch_cluster,
+                      .watch = teller_waiting,
                       .ctx = t};
 
     t->c = t->s->cluster;

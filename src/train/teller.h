@@ -38,6 +38,9 @@ manta_status teller_begin_batch(teller *t, fitting_hook h, int64_t step) MANTA_M
 
 /* ---- with a cluster ---- */
 
+/* A cluster_watch: tells that others are waited for, now and then; false stops it. */
+bool teller_waiting(void *ctx, const char *missing, int rank, double ms);
+
 /* Meets the others. Where to begin is what callbacks say, or where the others
  * are. *over: they are through already. p or v may be NULL. */
 manta_status teller_begin_cluster(teller *t, pass *p, pass *v, bool *over) MANTA_MUST_USE;

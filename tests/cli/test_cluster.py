@@ -36,13 +36,15 @@ class Cluster:
             cluster.setdefault(job, []).append(address)
         return json.dumps({"cluster": cluster, "task": dict(zip(("type", "index"), self.jobs[rank]))})
 
-    def start(self, rank, *args, env=None):
+    def start(self, rank, *args, env=None, held=False):
+        """`held`: what it says goes through a page, so that it cannot be through before it is listened to."""
         door = self.doors[rank]
         process = subprocess.Popen([str(PROGRAM), *map(str, args)], cwd=self.folder, text=True,
                                    env={**self.environment, "TF_CONFIG": self.config(rank),
                                         "MANTA_LISTEN_FD": str(door.fileno()), **(env or {})},
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   pass_fds=[door.fileno()], preexec_fn=heed_signals)
+                                   pass_fds=[door.fileno()], preexec_fn=heed_signals,
+                                   pipesize=4096 if held else -1)
         process.rank, process.seen, process.unread = rank, [], b""
         self.running[rank] = process
         return process
@@ -53,7 +55,7 @@ class Cluster:
         while True:
             line, end, rest = process.unread.partition(b"\n")
             if not end:     # not process.stdout: communicate() would read past what that has in its buffer
-                more = os.read(process.stdout.fileno(), 1 << 16)
+                more = os.read(process.stdout.fileno(), 256)
                 if not more:
                     return None
                 process.unread += more
@@ -311,16 +313,76 @@ def test_parameter_servers(manta, cluster, tmp_path):
 @pytest.mark.parametrize("victim", [1, 2])
 def test_a_lost_worker_or_server_comes_back(cluster, tmp_path, victim):
     """There is one of each, so that the training cannot end without it."""
-    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 40, "--json")
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 80, "--json")
     c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
     for rank in range(3):
-        c.start(rank, *args)
+        c.start(rank, *args, held=rank == 0)
     assert c.read_event(0, "epoch")
     c.kill(victim)
     c.start(victim, *args)
     events = c.wait()[0][0]
-    assert [e["epoch"] for e in events if e["event"] == "epoch"] == list(range(1, 41))
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == list(range(1, 81))
     assert all(e["steps"] == 3 for e in events if e["event"] == "epoch")
+
+
+def test_a_lost_chief_comes_back(manta, cluster, tmp_path):
+    """The servers have its state, position and sums: no step is lost or done twice, whenever it is killed."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--seed", 7, "--epochs", 100,
+            "--optimizer", "adam", "--json")
+    one = manta(*args, "--save", "one.npz")
+    served = (*args, "--strategy", "parameter-server", "--staleness", 0, "--save", "served.npz")
+    c = cluster(5, SERVED)
+    for rank in range(5):
+        c.start(rank, *served, held=rank == 0)
+    for event in ("epoch", "worker"):       # the second may be killed before it has met anybody
+        assert c.read_event(0, event)
+        c.kill(0)
+        c.start(0, *served, held=True)
+    epochs = epochs_of(c.wait()[0][0])
+    assert epochs and epochs == epochs_of(one.events)[-len(epochs):]
+    assert (tmp_path / "served.npz").read_bytes() == (tmp_path / "one.npz").read_bytes()
+
+
+def test_a_lost_chief_is_missed(cluster, tmp_path):
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 80, "--json")
+    c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
+    for rank in range(3):
+        c.start(rank, *args, held=rank == 0)
+    assert c.read_event(0, "epoch")
+    c.kill(0)
+    for rank in (1, 2):
+        missing = c.read_event(rank, "waiting")["cause"]
+        assert "chief/0" in missing and c.addresses[0] in missing
+    c.start(0, *args, "--steps-per-epoch", 2)       # it takes another's place only with the same work
+    out, err = c.running[0].communicate(timeout=60)
+    assert c.running[0].returncode == 1 and "another training" in err, out + err
+    c.start(0, *args)
+    events = c.wait()[0][0]
+    assert [e["epoch"] for e in events if e["event"] == "epoch"][-1] == 80
+
+
+def test_a_chief_and_a_server_lost_at_once(cluster, tmp_path):
+    """What they had is nowhere else: it begins again."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 80, "--json")
+    c = cluster(4, [("chief", 0), ("worker", 0), ("ps", 0), ("ps", 1)])
+    for rank in range(4):
+        c.start(rank, *args, held=rank == 0)
+    assert c.read_event(0, "epoch")
+    for rank in (0, 2):
+        c.kill(rank)
+    for rank in (0, 2):
+        c.start(rank, *args)
+    events = c.wait()[0][0]
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == list(range(1, 81))
+
+
+def test_a_chief_that_does_not_come_is_named(cluster, tmp_path):
+    c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
+    for rank in (1, 2):
+        c.start(rank, "train", "mlp", "--data", digits(tmp_path), "--json", "--cluster-timeout", 1)
+    c.running = c.running[1:]
+    for _, err in c.wait(status=1):
+        assert "chief/0" in err and c.addresses[0] in err and "1 s" in err
 
 
 def test_parameter_servers_need_a_chief(cluster, tmp_path):

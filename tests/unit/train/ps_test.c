@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "train/group_fixture.h"
+#include "train/ps_journal.h"
 #include "train/ps_tickets.h"
 
 static void assert_childless(void)
@@ -74,6 +75,86 @@ static void a_lost_step_is_given_out_first(void **state)
     assert_true(ps_tickets_done(&t, 2, 0));
     assert_int_equal(ps_tickets_take(&t, 0), 2);
     ps_tickets_release(&t);
+}
+
+/* What is in already is not given out, and holds nobody back. */
+static void steps_that_are_in_are_not_given_out(void **state)
+{
+    const unsigned char is_in[6] = {1, 0, 1, 0, 0, 1};
+    ps_tickets t;
+
+    (void)state;
+    assert_ok(ps_tickets_init(&t, 6, 1));
+    ps_tickets_skip(&t, is_in);
+    assert_int_equal(ps_tickets_take(&t, 0), 1);
+    assert_int_equal(ps_tickets_take(&t, 1), -1); /* 3 waits for 1 */
+    assert_true(ps_tickets_done(&t, 0, 1));
+    assert_int_equal(ps_tickets_take(&t, 1), 3);
+    assert_int_equal(ps_tickets_take(&t, 0), 4);
+    assert_true(ps_tickets_done(&t, 0, 4));
+    assert_int_equal(ps_tickets_take(&t, 0), -1);
+    assert_false(ps_tickets_over(&t));
+    assert_true(ps_tickets_done(&t, 1, 3));
+    assert_true(ps_tickets_over(&t));
+    ps_tickets_release(&t);
+}
+
+/* ---- the journal ---- */
+
+static void a_step_is_taken_once(void **state)
+{
+    ps_journal j = {0};
+    bool is_new;
+
+    (void)state;
+    assert_false(ps_journal_is_begun(&j));
+    assert_ok(ps_journal_begin(&j, 3, 4, 100, 6)); /* steps 4 to 9 of epoch 3 */
+    for (int64_t n = 105; n >= 100; n--) {
+        assert_ok(ps_journal_add(&j, n, &is_new));
+        assert_true(is_new);
+        assert_ok(ps_journal_add(&j, n, &is_new));
+        assert_false(is_new);
+        assert_int_equal(ps_journal_count(&j), 106 - n);
+    }
+    assert_ok(ps_journal_add(&j, 99, &is_new)); /* of the epoch before, which is over */
+    assert_false(is_new);
+    assert_int_equal(ps_journal_add(&j, 106, &is_new), MANTA_ECORRUPT);
+    assert_int_equal(ps_journal_add(&j, -1, &is_new), MANTA_ECORRUPT);
+    assert_int_equal(ps_journal_add(&j, INT64_MIN, &is_new), MANTA_ECORRUPT);
+    ps_journal_release(&j);
+}
+
+static void a_journal_travels(void **state)
+{
+    char bytes[4 * sizeof(int64_t) + 10];
+    ps_journal a = {0}, b = {0};
+    bool is_new;
+    size_t n;
+
+    (void)state;
+    assert_ok(ps_journal_begin(&a, 3, 4, 100, 6));
+    assert_ok(ps_journal_add(&a, 102, &is_new));
+    assert_true(ps_journal_room(10) <= sizeof bytes);
+    n = ps_journal_pack(&a, bytes);
+    assert_ok(ps_journal_unpack(&b, 10, bytes, n));
+    assert_true(ps_journal_is_same_epoch(&a, &b));
+    assert_memory_equal(a.is_in, b.is_in, 6);
+    assert_ok(ps_journal_add(&b, 105, &is_new));
+    ps_journal_merge(&a, &b);
+    assert_int_equal(ps_journal_count(&a), 2);
+    /* Bytes are hostile: cut, of another epoch's length, or nonsense, they change nothing. */
+    for (size_t k = 0; k < n; k++) assert_int_equal(ps_journal_unpack(&b, 10, bytes, k), MANTA_ECORRUPT);
+    assert_int_equal(ps_journal_unpack(&b, 11, bytes, n), MANTA_ECORRUPT);
+    for (size_t i = 0; i < n; i++) {
+        char kept = bytes[i];
+        bytes[i] = (char)0x80;
+        if (i % 8 == 7 || i >= 4 * sizeof(int64_t)) /* a negative number, a step that is 128 */
+            assert_int_equal(ps_journal_unpack(&b, 10, bytes, n), MANTA_ECORRUPT);
+        bytes[i] = kept;
+    }
+    assert_int_equal(ps_journal_count(&b), 2);
+    ps_journal_release(&a);
+    ps_journal_release(&b);
 }
 
 /* ---- trainings ---- */
@@ -307,6 +388,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_is_done_once),
         cmocka_unit_test(a_lost_step_is_given_out_first),
+        cmocka_unit_test(steps_that_are_in_are_not_given_out),
+        cmocka_unit_test(a_step_is_taken_once),
+        cmocka_unit_test(a_journal_travels),
         cmocka_unit_test(one_worker_is_one_process),
         cmocka_unit_test(without_staleness_it_is_one_process),
         cmocka_unit_test(several_that_do_not_wait),
