@@ -256,7 +256,9 @@ MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n);
 /* manta_fit() of a prepared session, with a shard that manta_worker_dataset()
  * gave, trains all ranks together: every rank calls it with the same options, a
  * step is everybody's, the metrics of an epoch are those of all. This callback
- * reports them, with a checkpoint at every `checkpoint_every`-th (0: none). */
+ * reports them, with a checkpoint at every `checkpoint_every`-th (0: none) that holds
+ * what all callbacks remember; a fit whose initial_epoch is manta_worker_epoch()
+ * gives it back to them. */
 MANTA_API manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every);
 
 #ifdef __cplusplus

@@ -122,10 +122,15 @@ manta_status fitting_settle(manta_fitting *f)
     info.iterations = manta_session_iterations(f->s);
     if (f->logs) info.metrics = *f->logs;
     for (size_t i = 0; i < f->wishes.n && !st; i++) {
+        const fitting_wish *wish = &f->wishes.at[i];
         blobs extra = {0};
-        note_use(f, f->wishes.at[i].to);
         collect(f, &extra);
-        st = checkpoints_save(f->wishes.at[i].to, f->s, &info, &extra, f->wishes.at[i].must);
+        if (wish->save) {
+            st = wish->save(wish->ctx, f, &info, &extra);
+        } else {
+            note_use(f, wish->to);
+            st = checkpoints_save(wish->to, f->s, &info, &extra, wish->must);
+        }
         blobs_release(&extra);
     }
     vec_clear(&f->wishes);
@@ -135,11 +140,16 @@ manta_status fitting_settle(manta_fitting *f)
 void manta_fitting_checkpoint(manta_fitting *f, manta_checkpoints *to, bool must)
 {
     for (size_t i = 0; i < f->wishes.n; i++) {
-        if (f->wishes.at[i].to != to) continue;
+        if (f->wishes.at[i].save || f->wishes.at[i].to != to) continue;
         f->wishes.at[i].must |= must;
         return;
     }
-    vec_push(&f->wishes, (fitting_wish){to, must});
+    vec_push(&f->wishes, ((fitting_wish){.to = to, .must = must}));
+}
+
+void fitting_checkpoint_by(manta_fitting *f, fitting_save_fn *save, void *ctx)
+{
+    vec_push(&f->wishes, ((fitting_wish){.save = save, .ctx = ctx}));
 }
 
 /* What the callbacks of then remember goes to those of now that have the same

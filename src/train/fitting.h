@@ -8,6 +8,7 @@
 
 #include <manta/callback.h>
 
+#include "train/checkpoint.h"
 #include "train/checkpoints.h"
 
 #define FITTING_HOOKS(X)                                                                                     \
@@ -35,8 +36,14 @@ typedef enum fitting_hook {
         FITTING_HOOK_COUNT
 } fitting_hook;
 
+/* Takes a checkpoint of the session with what the callbacks remember. */
+typedef manta_status fitting_save_fn(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
+                                     blobs *callbacks);
+
 typedef struct fitting_wish {
-    manta_checkpoints *to;
+    manta_checkpoints *to; /* or else: */
+    fitting_save_fn *save;
+    void *ctx;
     bool must;
 } fitting_wish;
 
@@ -57,6 +64,9 @@ struct manta_fitting {
 };
 
 void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o);
+
+/* As manta_fitting_checkpoint(), to somewhere else. */
+void fitting_checkpoint_by(manta_fitting *f, fitting_save_fn *save, void *ctx);
 
 /* In before_fit: what workers of this fit print goes to the files of this folder
  * (rank_log.h). */

@@ -169,6 +169,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
         map_slots(w, sizeof(slot_head) + (size_t)(manta_session_params(s) + s->l.stats_size) * sizeof(float));
     if (!st && w->checkpoint) {
         st = manta_session_from_checkpoint(s, w->checkpoint, false);
+        w->restored = !st;
         if (st == MANTA_ENOENT) st = MANTA_OK; /* a checkpoint of the loop's own files */
     }
     if (st) {

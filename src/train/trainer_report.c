@@ -217,21 +217,26 @@ static manta_status report_chief(manta_worker *w, const manta_metrics *m, const 
     return st;
 }
 
+typedef struct session_state {
+    const manta_session *s;
+    const blobs *callbacks; /* what they remember */
+} session_state;
+
 static manta_status fill_session(const char *folder, const void *ctx)
 {
-    const manta_session *s = ctx;
-    blobs none = {0};
+    const session_state *c = ctx;
     file_sum sum;
 
-    return checkpoint_write_state(s, s->state, &none, folder, &sum);
+    return checkpoint_write_state(c->s, c->s->state, c->callbacks, folder, &sum);
 }
 
 manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
                                   int64_t epoch, int64_t step)
 {
     manta_checkpoint_info info = {.epoch = epoch, .step = step, .iterations = manta_session_iterations(s)};
+    blobs none = {0};
 
-    return report_chief(w, m, &info, fill_session, s);
+    return report_chief(w, m, &info, fill_session, &(session_state){s, &none});
 }
 
 typedef struct array_list {
@@ -265,19 +270,41 @@ typedef struct reporter {
     int64_t every;
 } reporter;
 
+/* A fit that goes on where the checkpoint stands has callbacks that remember. */
+static manta_status reporter_restore(void *self, manta_fitting *f)
+{
+    const manta_worker *w = ((const reporter *)self)->w;
+    const manta_checkpoint_info *from = w->restored ? manta_checkpoint_get(w->checkpoint) : NULL;
+
+    if (!from || f->o->initial_epoch != from->epoch || manta_session_iterations(f->s) != from->iterations)
+        return MANTA_OK;
+    return manta_fitting_restore(f, w->checkpoint);
+}
+
+/* After all callbacks have had the hook. */
+static manta_status reporter_save(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
+                                  blobs *callbacks)
+{
+    return report_chief(((reporter *)ctx)->w, f->logs, info, fill_session, &(session_state){f->s, callbacks});
+}
+
 static manta_status reporter_epoch(void *self, manta_fitting *f)
 {
     reporter *r = self;
 
     if (manta_worker_should_stop(r->w)) manta_fitting_stop(f, "the run is to end");
-    if (r->every && ((f->epoch + 1) % r->every == 0 || f->stop))
-        return manta_report_session(r->w, f->logs, f->s, f->epoch + 1, 0);
+    if (r->every && ((f->epoch + 1) % r->every == 0 || f->stop)) {
+        fitting_checkpoint_by(f, reporter_save, r);
+        return MANTA_OK;
+    }
     return send_report(r->w, f->logs,
                        (trainer_report){.kind = REPORT_METRICS, .has_place = true, .epoch = f->epoch + 1});
 }
 
-static const manta_callback_ops reporter_ops = {
-    .name = "report_checkpoint", .epoch_end = reporter_epoch, .free = mem_free};
+static const manta_callback_ops reporter_ops = {.name = "report_checkpoint",
+                                                .before_fit = reporter_restore,
+                                                .epoch_end = reporter_epoch,
+                                                .free = mem_free};
 
 manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every)
 {

@@ -31,6 +31,7 @@ struct manta_worker {
     uint64_t meetings;
     int64_t rounds, parts, temps; /* reported alone, reported with others; folders made */
     manta_checkpoint *checkpoint;
+    bool restored; /* a prepared session has its state */
     int n_datasets;
     trainer_dataset datasets[MOST_DATASETS];
     manta_array columns[MOST_DATASETS][MOST_COLUMNS];

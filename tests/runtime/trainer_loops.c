@@ -30,6 +30,54 @@ static const manta_run_series *series(const manta_result *r, const char *name)
     exit(1);
 }
 
+/* ---- what a loop sees of itself ---- */
+
+static manta_status context_loop(manta_worker *w)
+{
+    int rank = manta_worker_rank(w), world = manta_worker_world_size(w);
+    const char *storage = manta_worker_storage(w), *config;
+    size_t n = 0;
+
+    config = manta_worker_config(w, &n);
+    if (world != 3 || rank < 0 || rank >= world)
+        return manta_fail(MANTA_EINTERNAL, "rank %d of %d", rank, world);
+    if (manta_worker_local_rank(w) != rank || manta_worker_local_world_size(w) != world ||
+        manta_worker_node_rank(w) != 0) /* one host */
+        return manta_fail(MANTA_EINTERNAL, "its place on the host");
+    if (n != 6 || strcmp(config, "hello") != 0) return manta_fail(MANTA_EINTERNAL, "its config");
+    if (strcmp(manta_worker_run_name(w), "context") != 0 || access(storage, F_OK) ||
+        strcmp(strrchr(storage, '/'), "/context") != 0)
+        return manta_fail(MANTA_EINTERNAL, "its run %s", storage);
+    if (manta_worker_checkpoint(w) || manta_worker_epoch(w) || manta_worker_step(w))
+        return manta_fail(MANTA_EINTERNAL, "a checkpoint that nobody made");
+    if (manta_worker_should_stop(w)) return manta_fail(MANTA_EINTERNAL, "to stop at once");
+    printf("rank %d, attempt %d\n", rank, manta_worker_attempt(w));
+    if (!manta_worker_attempt(w) && rank == 2) return manta_fail(MANTA_EIO, "the first attempt is not to be");
+    return MANTA_OK;
+}
+
+static void context(const char *folder)
+{
+    manta_trainer_options o = {.loop = context_loop,
+                               .config = "hello",
+                               .config_size = 6,
+                               .scaling = {.num_workers = 3},
+                               .run = {.name = "context", .storage = folder}};
+    manta_result *r = fit(&o, MANTA_OK);
+    char path[300], text[100] = "";
+    FILE *f;
+
+    CHECK(r->failures == 1 && r->workers == 3 && !r->checkpoint);
+    /* What it prints is in the log of its rank, and so is why it failed. */
+    snprintf(path, sizeof path, "%s/log/rank-2.txt", r->path);
+    CHECK((f = fopen(path, "r")));
+    CHECK(fgets(text, sizeof text, f) && !strcmp(text, "rank 2, attempt 0\n"));
+    CHECK(fgets(text, sizeof text, f) && strstr(text, "the first attempt is not to be"));
+    CHECK(fgets(text, sizeof text, f) && !strcmp(text, "rank 2, attempt 1\n"));
+    fclose(f);
+    manta_result_free(r);
+}
+
 /* ---- notes ---- */
 
 static manta_status notes_loop(manta_worker *w)
@@ -670,6 +718,107 @@ static void callback_fails(const char *folder)
     manta_dataset_unref(d.dataset);
 }
 
+/* ---- what callbacks remember ---- */
+
+typedef struct counting {
+    manta_worker *w;
+    int64_t epochs;
+} counting;
+
+static manta_status count_epoch(void *self, manta_fitting *f)
+{
+    (void)f;
+    ((counting *)self)->epochs++;
+    return MANTA_OK;
+}
+
+static manta_status fall_over(void *self, manta_fitting *f)
+{
+    const manta_worker *w = ((counting *)self)->w;
+
+    if (manta_fitting_epoch(f) != 2 || manta_worker_attempt(w) || manta_worker_rank(w) != 1) return MANTA_OK;
+    raise(SIGKILL);
+    return MANTA_OK;
+}
+
+static void count_save(void *self, void *out)
+{
+    manta_blob_put(out, &((counting *)self)->epochs, sizeof(int64_t));
+}
+
+static manta_status count_load(void *self, const void *data, size_t n)
+{
+    if (n != sizeof(int64_t)) return manta_fail(MANTA_ECORRUPT, "a count of %zu bytes", n);
+    memcpy(&((counting *)self)->epochs, data, n);
+    return MANTA_OK;
+}
+
+static const manta_callback_ops counting_ops = {.name = "counting",
+                                                .epoch_begin = fall_over,
+                                                .epoch_end = count_epoch,
+                                                .save = count_save,
+                                                .load = count_load};
+
+/* The reporter comes first, and yet the checkpoint has what the others make of it. */
+static manta_status remember_loop(manta_worker *w)
+{
+    const char *base = manta_worker_config(w, NULL);
+    counting c = {.w = w};
+    char path[300];
+    manta_callback *list[3];
+    manta_model *m = line_model();
+    manta_metrics report = {0};
+    manta_session *s;
+    manta_dataset *d;
+    manta_status st;
+
+    snprintf(path, sizeof path, "%s/rank-%d.csv", base, manta_worker_rank(w));
+    list[0] = manta_report_callback(w, 1);
+    list[1] = manta_callback_new(&counting_ops, &c);
+    list[2] = manta_csv_logger(path, NULL);
+    if ((st = open_session(w, m, &s))) return st;
+    if ((st = manta_worker_dataset(w, "train", &d))) return st;
+    st = manta_fit(
+        s, d,
+        &(manta_fit_options){
+            .epochs = 4, .initial_epoch = manta_worker_epoch(w), .n_callbacks = 3, .callbacks = list},
+        NULL);
+    manta_dataset_unref(d);
+    manta_session_close(s);
+    manta_model_free(m);
+    for (int i = 0; i < 3; i++) manta_callback_free(list[i]);
+    if (st) return st;
+    one_metric(&report, "counted", (double)c.epochs);
+    return manta_report(w, &report);
+}
+
+static void remembers(const char *folder)
+{
+    manta_named_dataset d = {.name = "train", .dataset = samples()};
+    manta_trainer_options o = {.loop = remember_loop,
+                               .config = folder,
+                               .config_size = strlen(folder) + 1,
+                               .scaling = {.num_workers = 2},
+                               .run = {.name = "remembers", .storage = folder},
+                               .n_datasets = 1,
+                               .datasets = &d};
+    manta_result *r = fit(&o, MANTA_OK);
+
+    CHECK(r->failures == 1 && manta_metrics_get(&r->metrics, "counted") == 4);
+    for (int rank = 0; rank < 2; rank++) {
+        char path[300], line[200];
+        int n = 0;
+        FILE *f;
+        snprintf(path, sizeof path, "%s/rank-%d.csv", folder, rank);
+        CHECK((f = fopen(path, "r")));
+        while (fgets(line, sizeof line, f)) n++;
+        fclose(f);
+        CHECK(n == 1 + 4); /* a head, and every epoch once */
+    }
+    manta_result_free(r);
+    manta_dataset_unref(d.dataset);
+}
+
 /* ---- storage ---- */
 
 static manta_status arrays_loop(manta_worker *w)
@@ -834,12 +983,21 @@ static void many(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const scenario all[] = {
-        {"notes", notes},       {"evaluates", evaluates}, {"paces", paces},
-        {"bare", bare},         {"shards", shards},       {"folders", folders},
-        {"early", early},       {"no-number", no_number}, {"callback-fails", callback_fails},
-        {"vanished", vanished}, {"full", full},           {"no-storage", no_storage},
-        {"many", many}};
+    static const scenario all[] = {{"context", context},
+                                   {"notes", notes},
+                                   {"evaluates", evaluates},
+                                   {"paces", paces},
+                                   {"bare", bare},
+                                   {"shards", shards},
+                                   {"folders", folders},
+                                   {"early", early},
+                                   {"no-number", no_number},
+                                   {"callback-fails", callback_fails},
+                                   {"remembers", remembers},
+                                   {"vanished", vanished},
+                                   {"full", full},
+                                   {"no-storage", no_storage},
+                                   {"many", many}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }
