@@ -103,24 +103,6 @@ manta_status manta_arrays_load(const char *path, manta_arrays **out)
 
 /* ---- writing ----------------------------------------------------------------------- */
 
-static manta_status to_crc(void *ctx, const void *data, size_t n)
-{
-    uint32_t *crc = ctx;
-
-    *crc = libdeflate_crc32(*crc, data, n);
-    return MANTA_OK;
-}
-
-static manta_status to_zip(void *ctx, const void *data, size_t n)
-{
-    return zip_write(ctx, data, n);
-}
-
-static manta_status to_file(void *ctx, const void *data, size_t n)
-{
-    return file_writer_write(ctx, data, n);
-}
-
 static manta_status save_member(zip_writer *z, const manta_column *c)
 {
     buf head = {0};
@@ -130,11 +112,11 @@ static manta_status save_member(zip_writer *z, const manta_column *c)
 
     if ((st = npy_header(&c->array, &head))) goto out;
     crc = libdeflate_crc32(0, head.at, head.n);
-    if ((st = elements_each(&c->array, to_crc, &crc))) goto out;
+    if ((st = elements_each(&c->array, zip_to_sum, &crc))) goto out;
     name = mem_printf("%s.npy", c->name ? c->name : "");
     if ((st = zip_begin(z, name, head.n + manta_array_bytes(&c->array), crc))) goto out;
     if ((st = zip_write(z, head.at, head.n))) goto out;
-    st = elements_each(&c->array, to_zip, z);
+    st = elements_each(&c->array, zip_to_member, z);
 out:
     mem_free(name);
     buf_release(&head);
@@ -158,7 +140,7 @@ static manta_status save_npy(file_writer *w, const manta_column *c)
     manta_status st = npy_header(&c->array, &head);
 
     if (!st) st = file_writer_write(w, head.at, head.n);
-    if (!st) st = elements_each(&c->array, to_file, w);
+    if (!st) st = elements_to_file(&c->array, w);
     buf_release(&head);
     return st;
 }

@@ -67,3 +67,13 @@ manta_status elements_each(const manta_array *a, elements_fn *to, void *ctx)
     }
     return to(ctx, c.bytes, c.n);
 }
+
+static manta_status to_file(void *ctx, const void *data, size_t n)
+{
+    return file_writer_write(ctx, data, n);
+}
+
+manta_status elements_to_file(const manta_array *a, file_writer *w)
+{
+    return elements_each(a, to_file, w);
+}

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "os/file.h"
 
 enum {
     COLLECTION = 4096, /* a collection of texts has at least so many bytes */
@@ -147,6 +148,25 @@ static void attribute_release(h5_out_attribute *a)
     for (size_t i = 0; i < a->texts.n; i++) mem_free(a->texts.at[i]);
     vec_release(&a->texts);
     mem_free(a->name);
+}
+
+static manta_status to_file(void *ctx, const void *data, size_t n)
+{
+    return file_writer_write(ctx, data, n);
+}
+
+manta_status h5_out_save(const h5_out *o, const char *path)
+{
+    file_writer *w = NULL;
+    manta_status st;
+
+    if ((st = file_writer_open(path, &w))) goto out;
+    if ((st = file_writer_reserve(w, o->size))) goto out;
+    if ((st = h5_out_emit(o, to_file, w))) goto out;
+    st = file_writer_commit(w);
+out:
+    file_writer_free(w);
+    return st;
 }
 
 void h5_out_release(h5_out *o)

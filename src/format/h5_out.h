@@ -46,6 +46,9 @@ void h5_out_layout(h5_out *o);
 typedef manta_status (*h5_sink)(void *ctx, const void *data, size_t n);
 manta_status h5_out_emit(const h5_out *o, h5_sink sink, void *ctx) MANTA_MUST_USE;
 
+/* Writes them to the file at `path`, which appears whole or not at all. */
+manta_status h5_out_save(const h5_out *o, const char *path) MANTA_MUST_USE;
+
 void h5_out_release(h5_out *o); /* accepts zeroed memory */
 
 #endif

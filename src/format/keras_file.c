@@ -10,7 +10,6 @@
  * end, so that a mapped file can be used as it lies. */
 #include <errno.h>
 #include <fcntl.h>
-#include <libdeflate.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -395,24 +394,6 @@ static model_match keras_probe(const char *path, const uint8_t *head, size_t n)
 
 /* ---- writing archives ---- */
 
-static manta_status to_crc(void *ctx, const void *data, size_t n)
-{
-    uint32_t *crc = ctx;
-
-    *crc = libdeflate_crc32(*crc, data, n);
-    return MANTA_OK;
-}
-
-static manta_status to_zip(void *ctx, const void *data, size_t n)
-{
-    return zip_write(ctx, data, n);
-}
-
-static manta_status to_file(void *ctx, const void *data, size_t n)
-{
-    return file_writer_write(ctx, data, n);
-}
-
 /* The configuration, filled up with spaces until what follows it in the archive is aligned. */
 static manta_status make_config(const manta_contents *c, const keras_tree *t, size_t before, uint64_t weights,
                                 buf *out)
@@ -454,23 +435,17 @@ static void make_metadata(const manta_contents *c, buf *out)
     json_decref(o);
 }
 
-static manta_status write_text(zip_writer *z, const char *name, const buf *b)
-{
-    TRY(zip_begin(z, name, b->n, libdeflate_crc32(0, b->at, b->n)));
-    return zip_write(z, b->at, b->n);
-}
-
 static manta_status write_archive(file_writer *w, const buf *metadata, const buf *config, const h5_out *h)
 {
     zip_writer z = {.w = w};
     uint32_t crc = 0;
     manta_status st = file_writer_reserve(w, metadata->n + config->n + h->size + 1024);
 
-    if (!st) st = write_text(&z, "metadata.json", metadata);
-    if (!st) st = write_text(&z, CONFIG, config);
-    if (!st) st = h5_out_emit(h, to_crc, &crc);
+    if (!st) st = zip_add(&z, "metadata.json", metadata->at, metadata->n);
+    if (!st) st = zip_add(&z, CONFIG, config->at, config->n);
+    if (!st) st = h5_out_emit(h, zip_to_sum, &crc);
     if (!st) st = zip_begin(&z, WEIGHTS, h->size, crc);
-    if (!st) st = h5_out_emit(h, to_zip, &z);
+    if (!st) st = h5_out_emit(h, zip_to_member, &z);
     if (!st) st = zip_end(&z);
     zip_writer_release(&z);
     return st;
@@ -645,7 +620,6 @@ static manta_status weights_write(const char *path, const manta_contents *c)
     keras_tree *t = NULL;
     keras_state k = {0};
     h5_out h = {0};
-    file_writer *w = NULL;
     manta_status st;
 
     TRY(need_model(path, c));
@@ -655,12 +629,8 @@ static manta_status weights_write(const char *path, const manta_contents *c)
     if ((st = keras_state_collect(path, t, &no_optimizer, &k))) goto out;
     keras_state_place(&k, &h);
     h5_out_layout(&h);
-    if ((st = file_writer_open(path, &w))) goto out;
-    if ((st = file_writer_reserve(w, h.size))) goto out;
-    if ((st = h5_out_emit(&h, to_file, w))) goto out;
-    st = file_writer_commit(w);
+    st = h5_out_save(&h, path);
 out:
-    file_writer_free(w);
     h5_out_release(&h);
     keras_state_release(&k);
     keras_tree_free(t);

@@ -314,18 +314,12 @@ static manta_status describe(h5_out *o, const char *file, const keras_tree *t, c
     return MANTA_OK;
 }
 
-static manta_status to_file(void *ctx, const void *data, size_t n)
-{
-    return file_writer_write(ctx, data, n);
-}
-
 static manta_status legacy_write(const char *path, const manta_contents *c)
 {
     manta_model *m = NULL;
     keras_tree *t = NULL;
     keras_state k = {0};
     h5_out h = {0};
-    file_writer *w = NULL;
     manta_status st;
 
     if (!c->model)
@@ -334,12 +328,8 @@ static manta_status legacy_write(const char *path, const manta_contents *c)
     t = keras_tree_new(m);
     if ((st = keras_state_collect(path, t, c, &k))) goto out;
     if ((st = describe(&h, path, t, c, &k))) goto out;
-    if ((st = file_writer_open(path, &w))) goto out;
-    if ((st = file_writer_reserve(w, h.size))) goto out;
-    if ((st = h5_out_emit(&h, to_file, w))) goto out;
-    st = file_writer_commit(w);
+    st = h5_out_save(&h, path);
 out:
-    file_writer_free(w);
     h5_out_release(&h);
     keras_state_release(&k);
     keras_tree_free(t);

@@ -5,7 +5,6 @@
  * name. What aligns a storage are unused bytes before its member, which a
  * reader of archives never sees: it goes by the directory. The pickle comes
  * first, since torch.load() looks for the archive at the first byte. */
-#include <libdeflate.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,25 +99,6 @@ static void put_pickle(buf *b, int n, const manta_column *columns)
 
 /* ---- the archive ---- */
 
-static manta_status to_crc(void *ctx, const void *data, size_t n)
-{
-    uint32_t *crc = ctx;
-
-    *crc = libdeflate_crc32(*crc, data, n);
-    return MANTA_OK;
-}
-
-static manta_status to_zip(void *ctx, const void *data, size_t n)
-{
-    return zip_write(ctx, data, n);
-}
-
-static manta_status put_member(zip_writer *z, const char *name, const void *data, size_t n)
-{
-    TRY(zip_begin(z, name, n, libdeflate_crc32(0, data, n)));
-    return zip_write(z, data, n);
-}
-
 static manta_status put_storage(zip_writer *z, int key, const manta_array *a)
 {
     static const char nothing[ALIGNMENT];
@@ -130,9 +110,9 @@ static manta_status put_storage(zip_writer *z, int key, const manta_array *a)
     /* what zip_begin() writes: header, name, and the 64-bit sizes where they are needed */
     head = 30 + strlen(name) + (size >= 0xffffffff ? 20 : 0);
     TRY(zip_write(z, nothing, (size_t)(-(z->at + head) % ALIGNMENT)));
-    TRY(elements_each(a, to_crc, &crc));
+    TRY(elements_each(a, zip_to_sum, &crc));
     TRY(zip_begin(z, name, size, crc));
-    return elements_each(a, to_zip, z);
+    return elements_each(a, zip_to_member, z);
 }
 
 static manta_status put_archive(zip_writer *z, int n, const manta_column *columns)
@@ -141,11 +121,11 @@ static manta_status put_archive(zip_writer *z, int n, const manta_column *column
     manta_status st;
 
     put_pickle(&b, n, columns);
-    st = put_member(z, ROOT "data.pkl", b.at, b.n);
+    st = zip_add(z, ROOT "data.pkl", b.at, b.n);
     buf_release(&b);
-    if (!st) st = put_member(z, ROOT "byteorder", "little", 6);
+    if (!st) st = zip_add(z, ROOT "byteorder", "little", 6);
     for (int i = 0; i < n && !st; i++) st = put_storage(z, i, &columns[i].array);
-    if (!st) st = put_member(z, ROOT "version", "3\n", 2);
+    if (!st) st = zip_add(z, ROOT "version", "3\n", 2);
     return st ? st : zip_end(z);
 }
 

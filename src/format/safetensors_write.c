@@ -137,11 +137,6 @@ static manta_status make_header(const char *path, int n, const manta_column *con
     return MANTA_OK;
 }
 
-static manta_status put(void *ctx, const void *data, size_t n)
-{
-    return file_writer_write(ctx, data, n);
-}
-
 manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
                                const safetensors_pair *metadata)
 {
@@ -170,7 +165,7 @@ manta_status safetensors_write_sum(const char *path, int n, const manta_column *
     if ((st = file_writer_reserve(w, head.n + bytes))) goto out;
     if ((st = file_writer_write(w, head.at, head.n))) goto out;
     for (int i = 0; i < n; i++) {
-        if ((st = elements_each(&order[i]->array, put, w))) goto out;
+        if ((st = elements_to_file(&order[i]->array, w))) goto out;
     }
     *sum = file_writer_sum(w);
     st = file_writer_commit(w);

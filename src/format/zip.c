@@ -317,6 +317,25 @@ manta_status zip_write(zip_writer *z, const void *data, size_t n)
     return MANTA_OK;
 }
 
+manta_status zip_add(zip_writer *z, const char *name, const void *data, size_t n)
+{
+    TRY(zip_begin(z, name, n, libdeflate_crc32(0, data, n)));
+    return zip_write(z, data, n);
+}
+
+manta_status zip_to_sum(void *crc, const void *data, size_t n)
+{
+    uint32_t *sum = crc;
+
+    *sum = libdeflate_crc32(*sum, data, n);
+    return MANTA_OK;
+}
+
+manta_status zip_to_member(void *z, const void *data, size_t n)
+{
+    return zip_write(z, data, n);
+}
+
 manta_status zip_end(zip_writer *z)
 {
     uint64_t at = z->at, size = z->directory.n;

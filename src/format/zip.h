@@ -50,7 +50,13 @@ typedef struct zip_writer {
  * zip_write(), in pieces. */
 manta_status zip_begin(zip_writer *z, const char *name, uint64_t size, uint32_t crc);
 manta_status zip_write(zip_writer *z, const void *data, size_t n);
+/* A member whose bytes are all there. */
+manta_status zip_add(zip_writer *z, const char *name, const void *data, size_t n);
 manta_status zip_end(zip_writer *z); /* writes the directory */
 void zip_writer_release(zip_writer *z); /* accepts zeroed memory */
+
+/* Sinks for what is made in pieces: first for its sum (crc: a uint32_t), then for its bytes (z: a zip_writer). */
+manta_status zip_to_sum(void *crc, const void *data, size_t n);
+manta_status zip_to_member(void *z, const void *data, size_t n);
 
 #endif

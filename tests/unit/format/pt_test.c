@@ -10,8 +10,7 @@
 
 #include "base/mem.h"
 #include "format/pt.h"
-#include "os/fault.h"
-#include "scratch.h"
+#include "replaced.h"
 
 static const char *golden(const char *name)
 {
@@ -101,15 +100,6 @@ static void test_kinds_not_read(void **state)
     assert_int_equal(pt_read(scratch_path("none.pt"), &f), MANTA_ENOENT);
 }
 
-static size_t load(const char *path, uint8_t *to, size_t size)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(to, 1, size, f) : 0;
-
-    if (f) fclose(f);
-    return n;
-}
-
 static manta_status parse(const uint8_t *data, size_t n, pt_file *f)
 {
     input in = {.path = mem_strdup("file"), .data = mem_try_raw(n ? n : 1), .size = n};
@@ -125,7 +115,7 @@ static void test_cut(void **state)
 {
     (void)state;
     uint8_t whole[8192];
-    size_t n = load(golden("sd.pt"), whole, sizeof whole);
+    size_t n = replaced_load(golden("sd.pt"), whole, sizeof whole);
     int64_t live = mem_live();
 
     assert_int_equal(n, 3710);
@@ -141,7 +131,7 @@ static void test_bits(void **state)
 {
     (void)state;
     uint8_t whole[8192];
-    size_t n = load(golden("sd.pt"), whole, sizeof whole);
+    size_t n = replaced_load(golden("sd.pt"), whole, sizeof whole);
     int64_t live = mem_live();
     int refused = 0;
 
@@ -449,9 +439,9 @@ static void test_round_trip(void **state)
     for (int i = 0; i < f.z.n; i++)
         assert_int_equal(f.z.entries[i].method, 0); /* deflated ones cannot be mapped */
     pt_release(&f);
-    size = load(path, one, sizeof one);
+    size = replaced_load(path, one, sizeof one);
     assert_int_equal(pt_write(scratch_path("other name.pt"), n, c), MANTA_OK);
-    assert_int_equal(load(scratch_path("other name.pt"), two, sizeof two), size);
+    assert_int_equal(replaced_load(scratch_path("other name.pt"), two, sizeof two), size);
     assert_memory_equal(one, two, size);
     assert_true(pt_is(one, size));
 }
@@ -496,59 +486,20 @@ static void test_refused_to_write(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static int names_in_folder(void)
+static manta_status write_some(const char *path, int n)
 {
-    DIR *d = opendir(scratch_dir);
-    int n = 0;
+    manta_column c[16];
 
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
+    columns(c);
+    return pt_write(path, n, c);
 }
 
 static void test_faults_while_writing(void **state)
 {
     (void)state;
-    static const fault_plan plans[] = {
-        {.err = EIO, .spare_unlink = true},
-        {.err = ENOSPC, .sticky = true, .spare_unlink = true},
-        {.err = EIO, .short_io = true, .interrupt = true, .spare_unlink = true}};
     manta_column c[16];
-    int n = columns(c);
-    const char *path = scratch_path("fault.pt");
-    static uint8_t before[8192], after[8192], wanted[8192];
 
-    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
-        fault_plan plan = plans[i];
-        size_t n_before, n_wanted;
-        int files;
-        assert_int_equal(pt_write(path, n, c), MANTA_OK);
-        n_wanted = load(path, wanted, sizeof wanted);
-        assert_int_equal(pt_write(path, 1, c), MANTA_OK);
-        n_before = load(path, before, sizeof before);
-        files = names_in_folder();
-        for (plan.at = 1; plan.at < 1000; plan.at++) {
-            int64_t live = mem_live(), hits;
-            manta_status st;
-            size_t k;
-            fault_begin(plan);
-            st = pt_write(path, n, c);
-            hits = fault_end();
-            assert_int_equal(mem_live(), live);
-            k = load(path, after, sizeof after);
-            if (st == MANTA_OK || st == MANTA_EUNKNOWN) {
-                assert_int_equal(k, n_wanted);
-                assert_memory_equal(after, wanted, k);
-                assert_int_equal(pt_write(path, 1, c), MANTA_OK);
-            } else {
-                assert_int_equal(k, n_before);
-                assert_memory_equal(after, before, k);
-            }
-            assert_int_equal(names_in_folder(), files);
-            if (hits == 0) break;
-        }
-        assert_true(plan.at > 5 && plan.at < 1000);
-    }
+    replaced_whole_or_not(scratch_path("fault.pt"), write_some, columns(c));
 }
 
 static void test_memory_runs_out(void **state)

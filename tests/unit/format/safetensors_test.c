@@ -13,8 +13,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "format/safetensors.h"
-#include "os/fault.h"
-#include "scratch.h"
+#include "replaced.h"
 
 static const char *golden(const char *name)
 {
@@ -441,17 +440,6 @@ static void test_round_trip(void **state)
     safetensors_release(&s);
 }
 
-static size_t load(const char *path, uint8_t *to, size_t size)
-{
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    if (!f) return 0;
-    n = fread(to, 1, size, f);
-    fclose(f);
-    return n;
-}
-
 /* The same arrays in any order make the same bytes. */
 static void test_same_bytes(void **state)
 {
@@ -464,9 +452,9 @@ static void test_same_bytes(void **state)
     for (int i = 0; i < n; i++) d[i] = c[n - 1 - i];
     assert_int_equal(safetensors_write(scratch_path("1.safetensors"), n, c, 0, NULL), MANTA_OK);
     assert_int_equal(safetensors_write(scratch_path("2.safetensors"), n, d, 0, NULL), MANTA_OK);
-    k = load(scratch_path("1.safetensors"), one, sizeof one);
+    k = replaced_load(scratch_path("1.safetensors"), one, sizeof one);
     assert_true(k > 64);
-    assert_int_equal(load(scratch_path("2.safetensors"), two, sizeof two), k);
+    assert_int_equal(replaced_load(scratch_path("2.safetensors"), two, sizeof two), k);
     assert_memory_equal(one, two, k);
 }
 
@@ -527,62 +515,20 @@ static void test_large(void **state)
 
 /* ---- the system does not help ---- */
 
-static int names_in_folder(void)
-{
-    DIR *d = opendir(scratch_dir);
-    int n = 0;
-
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
-/* Whichever system call fails: the old file or the new, whole, and nothing beside it. */
-static void faults_while_writing(fault_plan plan)
+static manta_status write_some(const char *path, int n)
 {
     manta_column c[16];
-    int n = columns(c), files;
-    const char *path = scratch_path("fault.safetensors");
-    uint8_t before[4096], after[4096], wanted[4096];
-    size_t n_before, n_wanted;
 
-    assert_int_equal(safetensors_write(path, n, c, 0, NULL), MANTA_OK);
-    n_wanted = load(path, wanted, sizeof wanted);
-    assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_OK);
-    n_before = load(path, before, sizeof before);
-    files = names_in_folder();
-    for (plan.at = 1; plan.at < 1000; plan.at++) {
-        int64_t live = mem_live(), hits;
-        manta_status st;
-        size_t k;
-        fault_begin(plan);
-        st = safetensors_write(path, n, c, 0, NULL);
-        hits = fault_end();
-        assert_int_equal(mem_live(), live);
-        k = load(path, after, sizeof after);
-        if (st == MANTA_OK || st == MANTA_EUNKNOWN) {
-            assert_int_equal(k, n_wanted);
-            assert_memory_equal(after, wanted, k);
-            assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_OK);
-        } else {
-            assert_int_equal(k, n_before);
-            assert_memory_equal(after, before, k);
-        }
-        assert_int_equal(names_in_folder(), files);
-        if (hits == 0) {
-            assert_int_equal(st, MANTA_OK);
-            break;
-        }
-    }
-    assert_true(plan.at > 5 && plan.at < 1000);
+    columns(c);
+    return safetensors_write(path, n, c, 0, NULL);
 }
 
 static void test_faults_while_writing(void **state)
 {
     (void)state;
-    faults_while_writing((fault_plan){.err = EIO, .spare_unlink = true});
-    faults_while_writing((fault_plan){.err = ENOSPC, .sticky = true, .spare_unlink = true});
-    faults_while_writing((fault_plan){.err = EIO, .short_io = true, .interrupt = true, .spare_unlink = true});
+    manta_column c[16];
+
+    replaced_whole_or_not(scratch_path("fault.safetensors"), write_some, columns(c));
 }
 
 /* A table that ends the process at its n-th call, before the call or after it. */
@@ -651,12 +597,12 @@ static void test_kills_while_writing(void **state)
     table.close = kill_close;
     table.rename = kill_rename;
     assert_int_equal(safetensors_write(path, n, c, 0, NULL), MANTA_OK);
-    n_wanted = load(path, wanted, sizeof wanted);
+    n_wanted = replaced_load(path, wanted, sizeof wanted);
     for (int round = 2; round < 200; round++) {
         int status;
         pid_t child;
         assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_OK);
-        n_before = load(path, before, sizeof before);
+        n_before = replaced_load(path, before, sizeof before);
         kill_at = round / 2;
         kill_after = round % 2;
         kill_calls = 0;
@@ -666,7 +612,7 @@ static void test_kills_while_writing(void **state)
         }
         assert_true(child > 0);
         assert_int_equal(waitpid(child, &status, 0), child);
-        k = load(path, after, sizeof after);
+        k = replaced_load(path, after, sizeof after);
         if (k == n_before && memcmp(after, before, k) == 0) {
             seen_old++;
         } else {

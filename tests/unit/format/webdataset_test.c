@@ -287,14 +287,17 @@ static void test_grouping(void **state)
     manta_dataset_unref(d);
 }
 
-static void expect_labels(const char *spec, int n, const int64_t *want)
+/* One of `shards` parts of the samples, all when there are none. */
+static void expect_part(const char *spec, manta_shard_policy policy, int shards, int shard, int n,
+                        const int64_t *want)
 {
     char full[600];
+    manta_open_options o = {.shards = shards, .shard = shard, .shard_policy = policy};
     manta_dataset *d = NULL;
     manta_batch b;
 
     snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
-    if (manta_dataset_open(full, NULL, &d)) fail_msg("%s", manta_error_text());
+    if (manta_dataset_open(full, &o, &d)) fail_msg("%s", manta_error_text());
     assert_int_equal(manta_dataset_count(d), n);
     manta_loader *l = all(d, &b);
     assert_memory_equal(manta_batch_find(&b, "x")->data, want, (size_t)n * sizeof *want);
@@ -302,18 +305,33 @@ static void expect_labels(const char *spec, int n, const int64_t *want)
     manta_dataset_unref(d);
 }
 
-static void refuse_path(const char *spec, manta_status code, const char *word)
+static void expect_labels(const char *spec, int n, const int64_t *want)
+{
+    expect_part(spec, 0, 0, 0, n, want);
+}
+
+static void refuse_opening(const char *spec, const manta_open_options *o, manta_status code, const char *word)
 {
     char full[600];
     manta_dataset *d = NULL;
     int64_t live = mem_live();
 
     snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
-    manta_status st = manta_dataset_open(full, NULL, &d);
+    manta_status st = manta_dataset_open(full, o, &d);
     if (st != code || !strstr(manta_error_text(), word)) {
         fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
     }
     assert_int_equal(mem_live(), live);
+}
+
+static void refuse_path(const char *spec, manta_status code, const char *word)
+{
+    refuse_opening(spec, NULL, code, word);
+}
+
+static void refuse_part(const char *spec, manta_open_options o, const char *word)
+{
+    refuse_opening(spec, &o, MANTA_EINVAL, word);
 }
 
 static void test_shards(void **state)
@@ -344,35 +362,6 @@ static void test_shards(void **state)
 }
 
 /* ---- divided among workers ---- */
-
-static void expect_part(const char *spec, manta_shard_policy policy, int shards, int shard, int n,
-                        const int64_t *want)
-{
-    char full[600];
-    manta_open_options o = {.shards = shards, .shard = shard, .shard_policy = policy};
-    manta_dataset *d = NULL;
-    manta_batch b;
-
-    snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
-    if (manta_dataset_open(full, &o, &d)) fail_msg("%s", manta_error_text());
-    assert_int_equal(manta_dataset_count(d), n);
-    manta_loader *l = all(d, &b);
-    assert_memory_equal(manta_batch_find(&b, "x")->data, want, (size_t)n * sizeof *want);
-    manta_loader_close(l);
-    manta_dataset_unref(d);
-}
-
-static void refuse_part(const char *spec, manta_open_options o, const char *words)
-{
-    char full[600];
-    manta_dataset *d = NULL;
-    int64_t live = mem_live();
-
-    snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
-    assert_int_equal(manta_dataset_open(full, &o, &d), MANTA_EINVAL);
-    if (!strstr(manta_error_text(), words)) fail_msg("'%s', expected '%s'", manta_error_text(), words);
-    assert_int_equal(mem_live(), live);
-}
 
 /* Three files of two samples: 0 and 10, 1 and 11, 2 and 12. By file, by sample,
  * and what AUTO makes of more workers than files. */
