@@ -1,5 +1,5 @@
-/* trainer.c - bench_trainer [--reports N] [--workers W] [FOLDER]: what a trainer
- * costs its loops.
+/* trainer.c - bench_trainer [--reports N] [--workers W] [--start] [FOLDER]: what a
+ * trainer costs its loops; with --start only how long they take to run, as JSON.
  *
  * - fit to loop: from the call of manta_trainer_fit() to the first line of the
  *   loop in the last of the workers, by one clock of the machine's;
@@ -8,6 +8,7 @@
  * - the driver's own memory after a thousandth of the reports and after all.
  *
  * What is timed is checked: every report is in the record, once. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,27 +184,37 @@ int main(int argc, char **argv)
     const char *storage = NULL;
     int64_t n = 1000000;
     int workers = 2;
+    bool start_only = false, bad = false;
+    double ms;
 
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--reports") && i + 1 < argc) {
             n = strtoll(argv[++i], NULL, 10);
         } else if (!strcmp(argv[i], "--workers") && i + 1 < argc) {
             workers = (int)strtol(argv[++i], NULL, 10);
+        } else if (!strcmp(argv[i], "--start")) {
+            start_only = true;
         } else {
+            bad |= *argv[i] == '-';
             storage = argv[i];
         }
     }
-    if (workers < 1 || n / workers <= BURST * BURSTS) {
+    if (bad || workers < 1 || n / workers <= BURST * BURSTS) {
         fprintf(stderr,
-                "usage: bench_trainer [--reports N] [--workers W] [FOLDER], more than %d reports each\n",
+                "usage: bench_trainer [--reports N] [--workers W] [--start] [FOLDER], more than %d reports "
+                "each\n",
                 BURST * BURSTS);
         return 2;
     }
     if (manta_init(&argc, &argv, NULL)) end("starting a node");
     if (!storage && !mkdtemp(folder)) end("making a folder");
-    printf("fit to loop running in %d workers         %8.2f ms\n", workers,
-           start_ms(storage ? storage : folder, workers));
-    reports(storage ? storage : folder, workers, n);
+    ms = start_ms(storage ? storage : folder, workers);
+    if (start_only) {
+        printf("{\"workers\": %d, \"fit_to_loop_s\": %.6f}\n", workers, ms / 1e3);
+    } else {
+        printf("fit to loop running in %d workers         %8.2f ms\n", workers, ms);
+        reports(storage ? storage : folder, workers, n);
+    }
     manta_shutdown();
     snprintf(command, sizeof command, "rm -r %s", folder);
     return storage ? 0 : system(command) != 0;
