@@ -9,15 +9,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char scratch_dir[] = "/tmp/manta-format-XXXXXX";
+static char scratch_dir[64];
 
-static int scratch_setup(void **state)
+static inline int scratch_setup(void **state)
 {
     (void)state;
+    snprintf(scratch_dir, sizeof scratch_dir, "/tmp/manta-test-XXXXXX");
     return mkdtemp(scratch_dir) ? 0 : -1;
 }
 
-static int scratch_remove(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
+/* In memory, where there is such a place: for what brings things to disk all the time. */
+static inline int scratch_setup_quick(void **state)
+{
+    snprintf(scratch_dir, sizeof scratch_dir, "/dev/shm/manta-test-XXXXXX");
+    return mkdtemp(scratch_dir) ? 0 : scratch_setup(state);
+}
+
+static inline int scratch_remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
 {
     (void)sb;
     (void)flag;
@@ -25,10 +33,16 @@ static int scratch_remove(const char *path, const struct stat *sb, int flag, str
     return remove(path);
 }
 
-static int scratch_teardown(void **state)
+/* A file, or a folder with all that is in it. */
+static inline int scratch_remove(const char *path)
+{
+    return nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline int scratch_teardown(void **state)
 {
     (void)state;
-    return nftw(scratch_dir, scratch_remove, 16, FTW_DEPTH | FTW_PHYS);
+    return scratch_remove(scratch_dir);
 }
 
 /* The path of `name` in the folder; one of eight static buffers in turn. */

@@ -1,33 +1,13 @@
 /* Callbacks that write files: TensorBoard's events and Keras's CSV, by every
  * option, and when a training is taken up; and the one that ends it at NaN. */
-#include <ftw.h>
 #include <math.h>
 #include <unistd.h>
 
 #include <manta/callback.h>
 #include <manta/events.h>
 
+#include "format/scratch.h"
 #include "group_fixture.h"
-
-static char root[64] = "/dev/shm/manta-files-XXXXXX";
-
-static int remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
-{
-    (void)sb;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
-static const char *in_root(const char *name)
-{
-    static char paths[8][256];
-    static int next;
-    char *p = paths[next++ % 8];
-
-    snprintf(p, sizeof paths[0], "%s/%s", root, name);
-    return p;
-}
 
 /* 90 samples by 32: three steps an epoch. */
 static void fit_with(manta_callback *c, manta_callback *backup, int64_t epochs, manta_event_fn event,
@@ -84,8 +64,8 @@ static void tensorboard(void **state)
     manta_events_log *l;
 
     (void)state;
-    fit_with(manta_tensorboard(in_root("plain"), NULL), NULL, 3, NULL, 0);
-    assert_ok(manta_events_read(in_root("plain/train"), &l));
+    fit_with(manta_tensorboard(scratch_path("plain"), NULL), NULL, 3, NULL, 0);
+    assert_ok(manta_events_read(scratch_path("plain/train"), &l));
     assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
     assert_steps(l, "epoch_accuracy", 3, (int64_t[]){0, 1, 2});
     assert_steps(l, "epoch_learning_rate", 3, (int64_t[]){0, 1, 2});
@@ -95,7 +75,7 @@ static void tensorboard(void **state)
         assert_int_equal(manta_events_tag_at(l, i).kind, MANTA_EVENTS_SCALAR);
     assert_true(find_tag(l, "epoch_loss").points[2].value < find_tag(l, "epoch_loss").points[0].value);
     manta_events_log_free(l);
-    assert_ok(manta_events_read(in_root("plain/validation"), &l));
+    assert_ok(manta_events_read(scratch_path("plain/validation"), &l));
     assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
     assert_steps(l, "evaluation_accuracy_vs_iterations", 3, (int64_t[]){3, 6, 9});
     manta_events_log_free(l);
@@ -108,8 +88,8 @@ static void tensorboard_options(void **state)
     manta_events_log *l;
 
     (void)state;
-    fit_with(manta_tensorboard(in_root("all"), &o), NULL, 3, NULL, 0);
-    assert_ok(manta_events_read(in_root("all/train"), &l));
+    fit_with(manta_tensorboard(scratch_path("all"), &o), NULL, 3, NULL, 0);
+    assert_ok(manta_events_read(scratch_path("all/train"), &l));
     assert_steps(l, "batch_loss", 4, (int64_t[]){2, 4, 6, 8});
     assert_steps(l, "batch_accuracy", 4, (int64_t[]){2, 4, 6, 8});
     assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
@@ -140,17 +120,18 @@ static void tensorboard_goes_on(void **state)
         const char *folder = by_batch ? "batches" : "epochs";
         char path[64];
         for (int turn = 0; turn < 2; turn++) {
-            fit_with(manta_tensorboard(in_root(folder), &o),
-                     manta_backup_and_restore(in_root("backup"), &(manta_backup_options){.every_steps = 1}),
-                     3, turn ? NULL : cut_in_epoch_1, 0);
+            fit_with(
+                manta_tensorboard(scratch_path(folder), &o),
+                manta_backup_and_restore(scratch_path("backup"), &(manta_backup_options){.every_steps = 1}),
+                3, turn ? NULL : cut_in_epoch_1, 0);
         }
         snprintf(path, sizeof path, "%s/train", folder);
-        assert_ok(manta_events_read(in_root(path), &l));
+        assert_ok(manta_events_read(scratch_path(path), &l));
         assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
         if (by_batch) assert_steps(l, "batch_loss", 9, (int64_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9});
         manta_events_log_free(l);
         snprintf(path, sizeof path, "%s/validation", folder);
-        assert_ok(manta_events_read(in_root(path), &l));
+        assert_ok(manta_events_read(scratch_path(path), &l));
         assert_steps(l, "evaluation_loss_vs_iterations", 3, (int64_t[]){3, 6, 9});
         manta_events_log_free(l);
     }
@@ -172,7 +153,7 @@ static int read_lines(const char *path, char lines[][256], int most)
 static void csv(void **state)
 {
     static char lines[16][256];
-    const char *path = in_root("log.csv");
+    const char *path = scratch_path("log.csv");
 
     (void)state;
     fit_with(manta_csv_logger(path, NULL), NULL, 2, NULL, 0);
@@ -186,11 +167,11 @@ static void csv(void **state)
     assert_int_equal(read_lines(path, lines, 16), 2);
     assert_string_equal(lines[0], "epoch;accuracy;loss;val_accuracy;val_loss\n");
     for (int turn = 0; turn < 2; turn++) { /* cut and taken up: every epoch is one line */
-        fit_with(manta_csv_logger(in_root("cut.csv"), NULL),
-                 manta_backup_and_restore(in_root("backup"), &(manta_backup_options){.every_steps = 1}), 3,
-                 turn ? NULL : cut_in_epoch_1, 0);
+        fit_with(manta_csv_logger(scratch_path("cut.csv"), NULL),
+                 manta_backup_and_restore(scratch_path("backup"), &(manta_backup_options){.every_steps = 1}),
+                 3, turn ? NULL : cut_in_epoch_1, 0);
     }
-    assert_int_equal(read_lines(in_root("cut.csv"), lines, 16), 4);
+    assert_int_equal(read_lines(scratch_path("cut.csv"), lines, 16), 4);
     for (int i = 0; i < 3; i++) assert_int_equal(strtol(lines[i + 1], NULL, 10), i);
 }
 
@@ -202,26 +183,17 @@ static void nan_ends_it(void **state)
 
     (void)state;
     /* With a rate like this the weights are no numbers after a step or two. */
-    fit_with(manta_terminate_on_nan(), manta_csv_logger(in_root("nan.csv"), NULL), 9, NULL, 1e30);
-    assert_true(read_lines(in_root("nan.csv"), lines, 16) < 9);
-    fit_with(manta_csv_logger(in_root("nan.csv"), NULL), NULL, 9, NULL, 1e30); /* nobody minds */
-    assert_int_equal(read_lines(in_root("nan.csv"), lines, 16), 10);
+    fit_with(manta_terminate_on_nan(), manta_csv_logger(scratch_path("nan.csv"), NULL), 9, NULL, 1e30);
+    assert_true(read_lines(scratch_path("nan.csv"), lines, 16) < 9);
+    fit_with(manta_csv_logger(scratch_path("nan.csv"), NULL), NULL, 9, NULL, 1e30); /* nobody minds */
+    assert_int_equal(read_lines(scratch_path("nan.csv"), lines, 16), 10);
     assert_non_null(strstr(lines[9], "nan"));
 }
 
 static int setup(void **state)
 {
-    (void)state;
     make_data();
-    if (mkdtemp(root)) return 0;
-    snprintf(root, sizeof root, "/tmp/manta-files-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return scratch_setup_quick(state);
 }
 
 int main(void)
@@ -232,5 +204,5 @@ int main(void)
         cmocka_unit_test(nan_ends_it),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

@@ -1,38 +1,13 @@
 /* Callbacks: Keras's meanings, their state in checkpoints, and trainings cut
  * anywhere that end with the same bytes. */
-#include <ftw.h>
 #include <math.h>
 #include <unistd.h>
 
 #include <manta/callback.h>
 
+#include "format/scratch.h"
 #include "group_fixture.h"
 #include "train/fitting.h"
-
-static char root[64] = "/dev/shm/manta-callback-XXXXXX";
-
-static int remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
-{
-    (void)sb;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
-static void remove_all(const char *path)
-{
-    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static const char *in_root(const char *name)
-{
-    static char paths[8][256];
-    static int next;
-    char *p = paths[next++ % 8];
-
-    snprintf(p, sizeof paths[0], "%s/%s", root, name);
-    return p;
-}
 
 /* ---- scripted epochs: what a callback makes of given metrics ---- */
 
@@ -197,15 +172,15 @@ static void model_checkpoint(void **state)
     script p;
 
     (void)state;
-    script_init(&p, manta_model_checkpoint(in_root("m-{epoch:02d}-{val_loss:.1f}.npz"),
+    script_init(&p, manta_model_checkpoint(scratch_path("m-{epoch:02d}-{val_loss:.1f}.npz"),
                                            &(manta_model_checkpoint_options){.save_best_only = true}));
     script_run(&p, "val_loss", 4, (double[]){3, 2.25, 2.5, 1});
-    assert_int_equal(access(in_root("m-01-3.0.npz"), F_OK), 0);
-    assert_int_equal(access(in_root("m-02-2.2.npz"), F_OK), 0);
-    assert_int_not_equal(access(in_root("m-03-2.5.npz"), F_OK), 0);
-    assert_int_equal(access(in_root("m-04-1.0.npz"), F_OK), 0);
+    assert_int_equal(access(scratch_path("m-01-3.0.npz"), F_OK), 0);
+    assert_int_equal(access(scratch_path("m-02-2.2.npz"), F_OK), 0);
+    assert_int_not_equal(access(scratch_path("m-03-2.5.npz"), F_OK), 0);
+    assert_int_equal(access(scratch_path("m-04-1.0.npz"), F_OK), 0);
     script_release(&p);
-    script_init(&p, manta_model_checkpoint(in_root("m-{nothing}.npz"), NULL));
+    script_init(&p, manta_model_checkpoint(scratch_path("m-{nothing}.npz"), NULL));
     p.logs = (manta_metrics){0};
     assert_int_equal(fitting_run(&p.f, HOOK_epoch_end), MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), "model_checkpoint"));
@@ -285,15 +260,16 @@ static void cut_anywhere(void **state)
         for (int64_t at = 1; at <= calm.seen; at += stride) {
             cut first = {.at = at}, rest = {.at = -1};
             outcome got;
-            remove_all(in_root("backup"));
-            got = train_cut(workers, in_root("backup"), &first);
+            (void)scratch_remove(scratch_path("backup"));
+            got = train_cut(workers, scratch_path("backup"), &first);
             assert_int_equal(got.st, MANTA_ECANCELLED);
             mem_try_free(got.state);
-            assert_int_equal(access(in_root("backup"), F_OK), 0);
-            got = train_cut(3 - workers, in_root("backup"), &rest); /* as many or as few as there are now */
+            assert_int_equal(access(scratch_path("backup"), F_OK), 0);
+            got = train_cut(3 - workers, scratch_path("backup"),
+                            &rest); /* as many or as few as there are now */
             assert_same_outcome(&whole, &got);
             mem_try_free(got.state);
-            assert_int_not_equal(access(in_root("backup"), F_OK), 0); /* removed on success */
+            assert_int_not_equal(access(scratch_path("backup"), F_OK), 0); /* removed on success */
         }
     }
     mem_try_free(whole.state);
@@ -419,18 +395,8 @@ static void a_hook_that_fails(void **state)
 
 static int setup(void **state)
 {
-    (void)state;
     make_data();
-    if (mkdtemp(root)) return 0;
-    snprintf(root, sizeof root, "/tmp/manta-callback-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    remove_all(root);
-    return 0;
+    return scratch_setup_quick(state);
 }
 
 int main(void)
@@ -441,5 +407,5 @@ int main(void)
         cmocka_unit_test(a_hook_that_fails),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

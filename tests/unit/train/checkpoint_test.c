@@ -1,42 +1,16 @@
 /* Checkpoints: whole or not there, whatever happens while they are written. */
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "format/scratch.h"
 #include "group_fixture.h"
 #include "os/fault.h"
 #include "os/file.h"
 #include "train/checkpoints.h"
 #include "train/retention.h"
-
-/* In memory where there is such a place: every call below brings things to disk. */
-static char root[64] = "/dev/shm/manta-checkpoint-XXXXXX";
-
-static int remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
-{
-    (void)sb;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
-static void remove_all(const char *path)
-{
-    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static const char *in_root(const char *name)
-{
-    static char paths[8][256];
-    static int next;
-    char *p = paths[next++ % 8];
-
-    snprintf(p, sizeof paths[0], "%s/%s", root, name);
-    return p;
-}
 
 /* A session that has state of every kind and is cheap to write. */
 static manta_session *small_session(manta_model **model)
@@ -119,7 +93,7 @@ static int litter(const char *folder)
 
 static void saved_listed_kept(void **state)
 {
-    const char *folder = in_root("plain"), *path;
+    const char *folder = scratch_path("plain"), *path;
     const manta_checkpoint_info *info;
     manta_checkpoints *m, *second;
     manta_checkpoint *c;
@@ -144,9 +118,9 @@ static void saved_listed_kept(void **state)
     float flat[64];
     manta_session_get_flat(s, flat);
     assert_true(flat[0] == 4);
-    assert_ok(manta_checkpoint_copy(c, in_root("copy")));
+    assert_ok(manta_checkpoint_copy(c, scratch_path("copy")));
     file_info copied;
-    assert_ok(file_stat(in_root("copy/state.safetensors"), &copied));
+    assert_ok(file_stat(scratch_path("copy/state.safetensors"), &copied));
     manta_checkpoint_close(c);
     manta_checkpoints_close(m);
     assert_true(latest(folder) == 4);
@@ -156,7 +130,7 @@ static void saved_listed_kept(void **state)
 
 static void best_are_kept(void **state)
 {
-    const char *folder = in_root("best"), *path;
+    const char *folder = scratch_path("best"), *path;
     const manta_checkpoint_info *info;
     manta_checkpoints *m;
     manta_checkpoint *c;
@@ -232,7 +206,7 @@ static void flip(const char *path, long at)
 static void damage_is_named_and_passed_over(void **state)
 {
     static const char *const files[] = {"state.safetensors", "manifest.json"};
-    const char *folder = in_root("damage");
+    const char *folder = scratch_path("damage");
     manta_checkpoints *m;
     manta_checkpoint *c;
     manta_model *model;
@@ -241,7 +215,7 @@ static void damage_is_named_and_passed_over(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        remove_all(folder);
+        (void)scratch_remove(folder);
         assert_ok(manta_checkpoints_open(folder, &(manta_checkpoints_options){.keep = 2}, &m));
         assert_ok(save(m, s, 1));
         assert_ok(save(m, s, 2));
@@ -351,7 +325,7 @@ static void lose_power(void)
         } else if (!names_kept && d->kind == DONE_RENAME) {
             (void)rename(d->to, d->from);
         } else if (!names_kept && d->kind == DONE_MKDIR) {
-            remove_all(d->from);
+            (void)scratch_remove(d->from);
         }
     }
 }
@@ -482,7 +456,7 @@ static void save_in_child(const char *folder)
 
 static void sweep(bool lose, bool keep_names)
 {
-    const char *folder = in_root("ends");
+    const char *folder = scratch_path("ends");
     manta_checkpoints *m;
     manta_model *model;
     manta_session *s = small_session(&model);
@@ -492,7 +466,7 @@ static void sweep(bool lose, bool keep_names)
         int status = 0;
         pid_t child;
         float found;
-        remove_all(folder);
+        (void)scratch_remove(folder);
         assert_ok(manta_checkpoints_open(folder, NULL, &m));
         assert_ok(save(m, s, 1));
         manta_checkpoints_close(m);
@@ -518,7 +492,7 @@ static void sweep(bool lose, bool keep_names)
         }
     }
     assert_true(n < 500 && old >= 5 && new_ >= 3);
-    remove_all(folder);
+    (void)scratch_remove(folder);
     manta_session_close(s);
     manta_model_free(model);
 }
@@ -541,7 +515,7 @@ static void power_lost_at_every_call(void **state)
 static void a_disk_that_fails(void **state)
 {
     static const int errors[] = {ENOSPC, EROFS, EIO};
-    const char *folder = in_root("fails");
+    const char *folder = scratch_path("fails");
     manta_checkpoints *m;
     manta_checkpoint *c;
     manta_model *model;
@@ -552,7 +526,7 @@ static void a_disk_that_fails(void **state)
         for (int n = 1;; n++) {
             manta_status st;
             float kept;
-            remove_all(folder);
+            (void)scratch_remove(folder);
             assert_ok(manta_checkpoints_open(folder, &(manta_checkpoints_options){.keep = 1}, &m));
             assert_ok(save(m, s, 1));
             fault_begin((fault_plan){.at = n, .err = errors[e], .sticky = true, .spare_unlink = true});
@@ -576,7 +550,7 @@ static void a_disk_that_fails(void **state)
             assert_true(n < 300);
         }
     }
-    remove_all(folder);
+    (void)scratch_remove(folder);
     manta_session_close(s);
     manta_model_free(model);
 }
@@ -595,35 +569,25 @@ static void files_of_the_user(void **state)
     manta_checkpoint_info info = {.epoch = 3, .n_notes = 1, .notes = &(manta_note){"a", "b"}};
 
     (void)state;
-    assert_ok(file_mkdirs(in_root("mine/deep")));
-    write_text(in_root("mine/one.txt"), "1");
-    write_text(in_root("mine/deep/two.txt"), "22");
-    assert_ok(manta_checkpoints_open(in_root("theirs"), NULL, &m));
-    assert_ok(manta_checkpoints_add(m, in_root("mine"), &info));
-    assert_int_not_equal(access(in_root("mine"), F_OK), 0);
+    assert_ok(file_mkdirs(scratch_path("mine/deep")));
+    write_text(scratch_path("mine/one.txt"), "1");
+    write_text(scratch_path("mine/deep/two.txt"), "22");
+    assert_ok(manta_checkpoints_open(scratch_path("theirs"), NULL, &m));
+    assert_ok(manta_checkpoints_add(m, scratch_path("mine"), &info));
+    assert_int_not_equal(access(scratch_path("mine"), F_OK), 0);
     assert_ok(manta_checkpoints_latest(m, &c, NULL));
     assert_string_equal(manta_checkpoint_file(c, 0), "deep/two.txt");
     assert_string_equal(manta_checkpoint_note(c, "a"), "b");
-    assert_ok(manta_checkpoint_copy(c, in_root("again")));
-    assert_int_equal(access(in_root("again/deep/two.txt"), F_OK), 0);
+    assert_ok(manta_checkpoint_copy(c, scratch_path("again")));
+    assert_int_equal(access(scratch_path("again/deep/two.txt"), F_OK), 0);
     manta_checkpoint_close(c);
     manta_checkpoints_close(m);
 }
 
 static int setup(void **state)
 {
-    (void)state;
     make_data();
-    if (mkdtemp(root)) return 0;
-    snprintf(root, sizeof root, "/tmp/manta-checkpoint-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    remove_all(root);
-    return 0;
+    return scratch_setup_quick(state);
 }
 
 int main(void)
@@ -640,5 +604,5 @@ int main(void)
         cmocka_unit_test(files_of_the_user),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, scratch_teardown);
 }

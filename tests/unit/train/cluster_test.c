@@ -341,18 +341,6 @@ int main(void)
         cmocka_unit_test(killed_anywhere),    cmocka_unit_test(killed_again),
         cmocka_unit_test(killed_in_lockstep), cmocka_unit_test(bad_network),
     };
-    char folder[] = "/tmp/manta-cluster-XXXXXX";
-    char path[64];
-    int failed;
 
-    if (!mkdtemp(folder)) return 1;
-    setenv("XDG_CONFIG_HOME", folder, 1); /* the cluster key of this test alone */
-    make_data();
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    snprintf(path, sizeof path, "%s/manta/cluster.key", folder);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/manta", folder);
-    rmdir(path);
-    rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, data_and_key, remove_key);
 }

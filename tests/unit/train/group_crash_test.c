@@ -99,13 +99,6 @@ static int no_plan(void **state)
     return 0;
 }
 
-/* No child is left, dead or alive. */
-static void assert_childless(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
 static void run_and_compare(training t, const outcome *golden, told *events)
 {
     outcome o;

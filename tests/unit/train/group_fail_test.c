@@ -16,12 +16,6 @@
 
 enum { WORKERS = 2, SHARDS = 2 };
 
-static void assert_childless(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
 static void assert_says(const outcome *o, manta_status st, const char *words)
 {
     if (o->st != st || !strstr(o->error.text, words))

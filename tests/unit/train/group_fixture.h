@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -175,6 +178,37 @@ static inline void assert_same_outcome(const outcome *a, const outcome *b)
         assert_string_equal(a->metrics.name[i], b->metrics.name[i]);
         assert_memory_equal(&a->metrics.value[i], &b->metrics.value[i], sizeof(double));
     }
+}
+
+/* No child is left, dead or alive. */
+static inline void assert_childless(void)
+{
+    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+/* ---- a group of tests with the data, and a cluster key of its own ---- */
+
+static char key_folder[64];
+
+static inline int data_and_key(void **state)
+{
+    (void)state;
+    make_data();
+    snprintf(key_folder, sizeof key_folder, "/tmp/manta-key-XXXXXX");
+    return mkdtemp(key_folder) && !setenv("XDG_CONFIG_HOME", key_folder, 1) ? 0 : -1;
+}
+
+static inline int remove_key(void **state)
+{
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/manta/cluster.key", key_folder);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/manta", key_folder);
+    rmdir(path);
+    return rmdir(key_folder);
 }
 
 #endif

@@ -13,12 +13,6 @@
 #include "train/ps_journal.h"
 #include "train/ps_tickets.h"
 
-static void assert_childless(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
 /* ---- tickets ---- */
 
 /* Workers that take, finish and are lost at random: every step is done once,

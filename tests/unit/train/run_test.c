@@ -1,6 +1,5 @@
 /* The folder of a run: its record when clocks jump, when numbers are none, when
  * ranks keep a pace of their own, and when the disk fails. */
-#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,28 +13,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "format/scratch.h"
 #include "os/fault.h"
 #include "train/run_folder.h"
 
 #define assert_ok(call) assert_int_equal((call), MANTA_OK)
-
-static char root[64] = "/dev/shm/manta-run-XXXXXX";
-
-static int remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
-{
-    (void)sb;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
-static const char *in_root(const char *name)
-{
-    static char path[256];
-
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    return path;
-}
 
 static manta_metrics metric(const char *name, double value)
 {
@@ -50,7 +32,8 @@ static manta_run *open_run(const char *name, bool resume)
 {
     manta_run *r;
 
-    assert_ok(manta_run_open(&(manta_run_options){.storage = root, .name = name, .resume = resume}, &r));
+    assert_ok(
+        manta_run_open(&(manta_run_options){.storage = scratch_dir, .name = name, .resume = resume}, &r));
     return r;
 }
 
@@ -98,16 +81,16 @@ static void a_clock_that_jumps(void **state)
     assert_ok(manta_run_finish(r, "done", NULL, NULL));
     manta_run_close(r);
     clock_replace(NULL);
-    assert_ok(manta_run_read(in_root("clock"), &info));
+    assert_ok(manta_run_read(scratch_path("clock"), &info));
     assert_string_equal(info.status, "done");
     assert_int_equal(info.epoch, 4);
     assert_true(manta_metrics_get(&info.metrics, "loss") == 1);
-    assert_ok(manta_run_history(in_root("clock"), &s, &n));
+    assert_ok(manta_run_history(scratch_path("clock"), &s, &n));
     assert_int_equal(n, 1);
     assert_int_equal(s[0].n, 4);
     for (int i = 0; i < 4; i++) assert_true(s[0].points[i].epoch == i + 1 && s[0].points[i].value == 4 - i);
     manta_run_history_free(s, n);
-    assert_int_equal(manta_run_stop(in_root("clock"), 1000), MANTA_ENOENT);
+    assert_int_equal(manta_run_stop(scratch_path("clock"), 1000), MANTA_ENOENT);
 }
 
 /* ---- numbers ---- */
@@ -123,7 +106,7 @@ static void numbers_that_are_none(void **state)
     for (int i = 0; i < 4; i++) report(r, i + 1, i + 1, 0, values[i]);
     assert_ok(manta_run_finish(r, "done", NULL, NULL));
     manta_run_close(r);
-    assert_ok(manta_run_history(in_root("nan"), &s, &n));
+    assert_ok(manta_run_history(scratch_path("nan"), &s, &n));
     assert_int_equal(s[0].n, 4);
     assert_true(s[0].points[0].value == 1);
     for (int i = 1; i < 4; i++) assert_true(isnan(s[0].points[i].value)); /* JSON knows no others */
@@ -138,7 +121,7 @@ static void add_checkpoint(manta_run *r, const char *counts, int64_t epoch)
     manta_checkpoint_info info = {.epoch = epoch, .n_notes = 2, .notes = notes};
     char folder[256];
 
-    snprintf(folder, sizeof folder, "%s/part", root);
+    snprintf(folder, sizeof folder, "%s/part", scratch_dir);
     assert_int_equal(mkdir(folder, 0777), 0);
     assert_ok(manta_checkpoints_add(manta_run_checkpoints(r), folder, &info));
 }
@@ -169,7 +152,7 @@ static void each_rank_keeps_its_own(void **state)
     add_checkpoint(r, "2,5", 2);
     report(r, 3, 3, 0, 3);
     manta_run_close(r); /* as if killed: no result */
-    snprintf(path, sizeof path, "%s", in_root("pace/metrics.jsonl"));
+    snprintf(path, sizeof path, "%s", scratch_path("pace/metrics.jsonl"));
     assert_non_null(f = fopen(path, "a"));
     fputs("{\"epoch\":4,\"st", f);
     fclose(f);
@@ -201,7 +184,8 @@ static void a_disk_that_fails(void **state)
             int64_t hits;
             snprintf(name, sizeof name, "fails-%d-%d", sticky, n);
             fault_begin((fault_plan){.at = n, .err = sticky ? EROFS : EIO, .sticky = sticky});
-            st = manta_run_open(&(manta_run_options){.storage = root, .name = name, .resume = true}, &r);
+            st = manta_run_open(&(manta_run_options){.storage = scratch_dir, .name = name, .resume = true},
+                                &r);
             hits = fault_end();
             if (st) {
                 assert_null(r);
@@ -221,25 +205,11 @@ static void a_disk_that_fails(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    if (mkdtemp(root)) return 0;
-    snprintf(root, sizeof root, "/tmp/manta-run-XXXXXX");
-    return mkdtemp(root) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clock_that_jumps), cmocka_unit_test(numbers_that_are_none),
         cmocka_unit_test(each_rank_keeps_its_own), cmocka_unit_test(a_disk_that_fails)};
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, scratch_setup_quick, scratch_teardown);
 }

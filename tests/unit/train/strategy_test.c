@@ -14,12 +14,6 @@
 
 enum { STEPS = 12, PARAMS = 5 };
 
-static void assert_childless(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG | __WALL), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
 /* Shared with the replicas: what happens to whom, and how often still. */
 typedef struct trap {
     int rank;
@@ -420,21 +414,8 @@ static void what_cannot_be_is_refused(void **state)
     manta_strategy_close(s);
 }
 
-static void remove_key(const char *folder)
-{
-    char path[200];
-
-    snprintf(path, sizeof path, "%s/manta/cluster.key", folder);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/manta", folder);
-    rmdir(path);
-    rmdir(folder);
-}
-
 int main(void)
 {
-    char folder[] = "/tmp/manta-strategy-XXXXXX";
-    int failed;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_bytes_whoever_dies),
         cmocka_unit_test(an_error_is_told_and_not_tried_again),
@@ -446,10 +427,5 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_refused),
     };
 
-    make_data();
-    if (!mkdtemp(folder) || setenv("XDG_CONFIG_HOME", folder, 1))
-        return 1; /* the cluster key of this test alone */
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    remove_key(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, data_and_key, remove_key);
 }
