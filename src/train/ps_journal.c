@@ -40,10 +40,10 @@ int64_t ps_journal_count(const ps_journal *j)
 
 manta_status ps_journal_add(ps_journal *j, int64_t number, bool *is_new)
 {
-    int64_t step = number - j->first;
+    int64_t step = number < 0 ? j->steps : number - j->first;
 
     *is_new = false;
-    if (number < 0 || step >= j->steps) {
+    if (step >= j->steps) {
         return manta_fail(MANTA_ECORRUPT, "step %lld of the run, but its epoch ends before %lld",
                           (long long)number, (long long)(j->first + j->steps));
     }
