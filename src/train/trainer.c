@@ -365,7 +365,7 @@ static manta_status run_attempt(driver *d)
         return st;
     }
     begin_counts(d, from, own);
-    parts_begin(&d->parts, d->world);
+    parts_begin(&d->parts, d->world, d->attempt);
     wipe_memory(d);
     for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
     st = watch(d);

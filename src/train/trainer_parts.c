@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
@@ -16,33 +17,39 @@
 
 enum { NOTES_MOST = 1 << 20 }; /* bytes */
 
+#define PARTS ".parts."
+
 typedef VEC(manta_note) notes;
 
-char *trainer_part(const char *run, int64_t round, int rank)
+char *trainer_parts_folder(const char *run, int driver, int attempt)
 {
-    return mem_printf("%s/.parts/round-%lld.rank-%d", run, (long long)round, rank);
+    return mem_printf("%s/" PARTS "%d.%d", run, driver, attempt);
 }
 
-char *trainer_notes(const char *run, int64_t round, int rank)
+char *trainer_part(const char *parts, int64_t round, int rank)
 {
-    return mem_printf("%s/.parts/round-%lld.rank-%d.notes", run, (long long)round, rank);
+    return mem_printf("%s/round-%lld.rank-%d", parts, (long long)round, rank);
+}
+
+char *trainer_notes(const char *parts, int64_t round, int rank)
+{
+    return mem_printf("%s/round-%lld.rank-%d.notes", parts, (long long)round, rank);
 }
 
 /* One folder, in one that is there. */
-static manta_status make_folder(const char *run, const char *path)
+static manta_status make_folder(const char *path)
 {
     if (!os->mkdir(path, 0777) || errno == EEXIST) return MANTA_OK;
-    if (errno == ENOENT) return manta_fail(MANTA_ENOENT, "the run's folder %s is gone", run);
+    if (errno == ENOENT) return manta_fail(MANTA_ENOENT, "the run's folder is gone: no place for %s", path);
     return file_fail(errno, "creating", path);
 }
 
-manta_status trainer_make_part(const char *run, const char *name)
+manta_status trainer_make_part(const char *parts, const char *name)
 {
-    char *parts = run_inner(run, ".parts"), *inner = name ? run_inner(parts, name) : NULL;
-    manta_status st = make_folder(run, parts);
+    char *inner = name ? run_inner(parts, name) : NULL;
+    manta_status st = make_folder(parts);
 
-    if (!st && inner) st = make_folder(run, inner);
-    mem_free(parts);
+    if (!st && inner) st = make_folder(inner);
     mem_free(inner);
     return st;
 }
@@ -90,13 +97,16 @@ void parts_init(trainer_parts *p, manta_run *run, const trainer_control *c)
 
 void parts_release(trainer_parts *p)
 {
+    mem_free(p->folder);
     mem_free(p->reports);
     mem_free(p->counts);
 }
 
-void parts_begin(trainer_parts *p, int world)
+void parts_begin(trainer_parts *p, int world, int attempt)
 {
     parts_sweep(p);
+    mem_free(p->folder);
+    p->folder = trainer_parts_folder(manta_run_path(p->run), getpid(), attempt);
     memset(p->seen, 0, sizeof p->seen);
     p->done = 0;
     p->world = world;
@@ -104,11 +114,19 @@ void parts_begin(trainer_parts *p, int world)
 
 void parts_sweep(const trainer_parts *p)
 {
-    char *path = run_inner(manta_run_path(p->run), ".parts");
-    manta_status st = file_remove_tree(path);
+    file_names names = {0};
 
-    if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
-    mem_free(path);
+    if (file_list(manta_run_path(p->run), &names)) return; /* gone: whoever needs it will say so */
+    for (size_t i = 0; i < names.n; i++) {
+        char *path;
+        manta_status st;
+        if (strncmp(names.at[i], PARTS, strlen(PARTS)) != 0) continue;
+        path = run_inner(manta_run_path(p->run), names.at[i]);
+        st = file_remove_tree(path);
+        if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
+        mem_free(path);
+    }
+    file_names_release(&names);
 }
 
 /* ---- committing ---- */
@@ -117,7 +135,7 @@ void parts_sweep(const trainer_parts *p)
  * the caller's to give back. MANTA_ENOENT it has left none. */
 static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, notes *out, void **text)
 {
-    char *path = trainer_notes(manta_run_path(p->run), round, rank);
+    char *path = trainer_notes(p->folder, round, rank);
     size_t n;
     manta_status st = file_read(path, NOTES_MOST, text, &n);
 
@@ -181,7 +199,7 @@ static void drop(const char *folder)
 
 manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts)
 {
-    char *part = trainer_part(manta_run_path(p->run), r->round, rank);
+    char *part = trainer_part(p->folder, r->round, rank);
     manta_status st = commit(p, part, r, rank, rank, counts);
 
     if (st) drop(part);
@@ -209,13 +227,12 @@ manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int6
 /* Files of all ranks in one folder; of one name the lowest rank's. */
 static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t *counts)
 {
-    const char *run = manta_run_path(p->run);
-    char *all = trainer_part(run, round, TRAINER_RANKS);
+    char *all = trainer_part(p->folder, round, TRAINER_RANKS);
     int64_t *then = p->counts[round % TRAINER_RING];
-    manta_status st = trainer_make_part(run, strrchr(all, '/') + 1);
+    manta_status st = trainer_make_part(p->folder, strrchr(all, '/') + 1);
 
     for (int rank = 0; rank < p->world && !st; rank++) {
-        char *part = trainer_part(run, round, rank);
+        char *part = trainer_part(p->folder, round, rank);
         file_info info;
         if (!file_stat(part, &info)) {
             st = trainer_move_files(part, all);

@@ -1,6 +1,6 @@
 /* train/trainer_parts.h - checkpoints on their way from the ranks to the run.
  *
- * A rank puts its files into RUN/.parts and says so in a report. What one rank
+ * A rank puts its files into a hidden folder of the run and says so in a report. What one rank
  * gives alone is a checkpoint at once. Folders of several ranks are one
  * checkpoint per round: the n-th of each, when every rank that is still in its
  * loop has given its n-th.
@@ -13,6 +13,7 @@
 
 typedef struct trainer_parts {
     manta_run *run;
+    char *folder; /* trainer_parts_folder() */
     const trainer_control *c;
     int world;
     int64_t seen[TRAINER_RANKS]; /* rounds that each rank has given its part of */
@@ -25,9 +26,9 @@ void parts_init(trainer_parts *p, manta_run *run, const trainer_control *c);
 void parts_release(trainer_parts *p); /* accepts zeroed memory */
 
 /* An attempt of `world` ranks begins: what was on its way is dropped. */
-void parts_begin(trainer_parts *p, int world);
+void parts_begin(trainer_parts *p, int world, int attempt);
 
-/* Removes RUN/.parts. */
+/* Removes what is on its way, of attempts of other drivers too. */
 void parts_sweep(const trainer_parts *p);
 
 /* Commits what `rank` has given alone, or drops it when it cannot be written.

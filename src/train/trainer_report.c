@@ -80,10 +80,10 @@ manta_status manta_worker_temp_folder(manta_worker *w, char **out)
     char name[80];
     manta_status st;
 
-    snprintf(name, sizeof name, "temp-%d.%d.%lld", w->t.rank, w->t.attempt, (long long)w->temps++);
-    st = trainer_make_part(w->t.run, name);
+    snprintf(name, sizeof name, "temp-%d.%lld", w->t.rank, (long long)w->temps++);
+    st = trainer_make_part(w->parts_folder, name);
     if (st) return st;
-    if (asprintf(out, "%s/.parts/%s", w->t.run, name) < 0) abort(); /* small control memory */
+    if (asprintf(out, "%s/%s", w->parts_folder, name) < 0) abort(); /* small control memory */
     return MANTA_OK;
 }
 
@@ -136,7 +136,7 @@ static manta_status leave_notes(manta_worker *w, const manta_checkpoint_info *in
         st = check_note(info->notes[i].name, info->notes[i].text);
         if (!st) add_note(&all, &info->notes[i]);
     }
-    path = trainer_notes(w->t.run, round, w->t.rank);
+    path = trainer_notes(w->parts_folder, round, w->t.rank);
     if (!st && all.n) st = file_replace(path, all.at, all.n);
     if (!st) worker_drop_notes(w);
     mem_free(path);
@@ -149,12 +149,12 @@ static manta_status leave_notes(manta_worker *w, const manta_checkpoint_info *in
 /* Moves the folder to where the driver finds it, from another file system too. */
 static manta_status hand_over(manta_worker *w, const char *folder, int64_t round)
 {
-    char *to = trainer_part(w->t.run, round, w->t.rank), *copy = NULL;
+    char *to = trainer_part(w->parts_folder, round, w->t.rank), *copy = NULL;
     file_info info;
     manta_status st = file_stat(folder, &info);
 
     if (!st && !info.is_folder) st = manta_fail(MANTA_EINVAL, "%s is no folder", folder);
-    if (!st) st = trainer_make_part(w->t.run, NULL);
+    if (!st) st = trainer_make_part(w->parts_folder, NULL);
     if (!st && file_rename(folder, to)) {
         if (!(st = manta_worker_temp_folder(w, &copy)) && !(st = trainer_move_files(folder, copy)) &&
             !(st = file_rename(copy, to)))
@@ -184,7 +184,7 @@ manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, co
 
     if (folder) TRY(hand_over(w, folder, r.round));
     if (folder || w->notes.n || (info && info->n_notes)) {
-        TRY(trainer_make_part(w->t.run, NULL));
+        TRY(trainer_make_part(w->parts_folder, NULL));
         TRY(leave_notes(w, info, r.round));
     }
     TRY(send_report(w, m, r));

@@ -92,16 +92,20 @@ static inline uint64_t trainer_slot_at(int world, int rank, int turn)
     return trainer_head(world) + ((uint64_t)rank * 2 + (uint64_t)turn) * TRAINER_SLOT;
 }
 
-/* RUN/.parts/round-K.rank-R: files on their way into a checkpoint. Owned by the caller. */
-char *trainer_part(const char *run, int64_t round, int rank);
+/* RUN/.parts.DRIVER.ATTEMPT: where the files of an attempt lie on their way into
+ * checkpoints. No other attempt uses it: a worker that outlives its driver by a
+ * moment cannot mix its files with another's. Owned by the caller. */
+char *trainer_parts_folder(const char *run, int driver, int attempt);
 
-/* The same with ".notes" behind it: name, NUL, text, NUL, and so on. */
-char *trainer_notes(const char *run, int64_t round, int rank);
+/* In there: files of a rank, round-K.rank-R; and the same with ".notes" behind it:
+ * name, NUL, text, NUL, and so on. Owned by the caller. */
+char *trainer_part(const char *parts, int64_t round, int rank);
+char *trainer_notes(const char *parts, int64_t round, int rank);
 
-/* Makes RUN/.parts and the folder called `name` in it (NULL: not that). A run's
- * folder that is gone is not made again: under its name there may now be the bare
- * place of a disk that was there. MANTA_ENOENT */
-manta_status trainer_make_part(const char *run, const char *name) MANTA_MUST_USE;
+/* Makes the folder `parts`, and the one called `name` in it (NULL: not that). A
+ * run's folder that is gone is not made again: under its name there may now be the
+ * bare place of a disk that was there. MANTA_ENOENT */
+manta_status trainer_make_part(const char *parts, const char *name) MANTA_MUST_USE;
 
 /* Moves the files below one folder into another, across file systems too. */
 manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;

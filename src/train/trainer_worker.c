@@ -166,6 +166,7 @@ static void worker_release(manta_worker *w)
     manta_checkpoint_close(w->checkpoint);
     mem_try_free(w->sum);
     worker_drop_notes(w);
+    mem_free(w->parts_folder);
     mem_free(w);
 }
 
@@ -185,6 +186,7 @@ static manta_status run_loop(manta_worker *w)
 
     TRY(attach(w));
     if (!w->t.verbose) redirect(w);
+    w->parts_folder = trainer_parts_folder(w->t.run, w->t.driver, w->t.attempt);
     manta_error_origin(NULL, w->t.rank);
     if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
     atomic_store(&w->mem.c->ranks[w->t.rank].pid, (uint32_t)getpid());

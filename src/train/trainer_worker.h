@@ -23,6 +23,7 @@ typedef struct slot {
 
 struct manta_worker {
     trainer_task t;
+    char *parts_folder; /* trainer_parts_folder() */
     const void *config;
     size_t config_size;
     trainer_memory mem;

@@ -1,11 +1,13 @@
 /* The trainer, as a program uses it: trainer_program SCENARIO FOLDER. */
 #include <math.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -193,6 +195,75 @@ static void goes_on(const char *folder)
     CHECK(r->series[0].n == 4);
     manta_result_free(r);
     manta_dataset_unref(d.dataset);
+}
+
+/* ---- the driver is killed ---- */
+
+static bool die_at(void *user, const manta_report_event *e)
+{
+    if (e->rank == 0 && e->index == *(const int *)user) raise(SIGKILL);
+    return true;
+}
+
+static manta_status resume_run(const char *folder, const settings *c, manta_report_fn *report, void *user,
+                               manta_result **r)
+{
+    manta_named_dataset d = {.name = "train", .dataset = samples(), .shuffle = true};
+    manta_trainer_options o = {
+        .loop = train_loop,
+        .config = c,
+        .config_size = sizeof *c,
+        .scaling = {.num_workers = 2, .threads_per_worker = 1},
+        .run = {.name = "victim", .storage = folder, .resume = true, .report = report, .user = user},
+        .n_datasets = 1,
+        .datasets = &d};
+    manta_status st = manta_trainer_fit(&o, r);
+
+    manta_dataset_unref(d.dataset);
+    return st;
+}
+
+/* In a process of its own: dies when the report comes that the variable names. */
+static void victim(const char *folder)
+{
+    const char *there = getenv("VICTIM_FOLDER"), *when = getenv("VICTIM_DIES_AT");
+    int at;
+    settings c;
+    manta_result *r = NULL;
+
+    CHECK(!rmdir(folder)); /* its own, which nobody will remove */
+    CHECK(there && when);
+    at = (int)strtol(when, NULL, 10);
+    c = settings_of(there, "victim.npz");
+    (void)resume_run(there, &c, die_at, &at, &r);
+    manta_result_free(r);
+}
+
+/* Whoever drives the run is killed again and again, once for every epoch; the one
+ * that takes it up last ends with the bytes of a run that nobody killed. */
+static void killed_driver(const char *folder)
+{
+    settings c = settings_of(folder, "calm.npz");
+    char *argv[] = {(char[]){"trainer_program"}, (char[]){"victim"}, NULL}, calm[256], at[8];
+    manta_result *r = run(folder, "calm", &c, train_loop, 2, 0, MANTA_OK);
+
+    manta_result_free(r);
+    snprintf(calm, sizeof calm, "%s", c.out);
+    CHECK(!setenv("VICTIM_FOLDER", folder, 1));
+    for (int i = 0; i < 3; i++) {
+        pid_t pid;
+        int status;
+        snprintf(at, sizeof at, "%d", i);
+        CHECK(!setenv("VICTIM_DIES_AT", at, 1));
+        CHECK(!posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ));
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    c = settings_of(folder, "victim.npz");
+    CHECK(!resume_run(folder, &c, NULL, NULL, &r));
+    CHECK(r->series[0].n == 4 && r->failures == 0);
+    CHECK(same_bytes(calm, c.out));
+    manta_result_free(r);
 }
 
 /* ---- loops of any kind ---- */
@@ -480,9 +551,10 @@ static void fits(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const scenario all[] = {{"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on},
-                                   {"merges", merges}, {"costs", costs},       {"stops", stops},
-                                   {"fits", fits}};
+    static const scenario all[] = {
+        {"trains", trains}, {"says-why", says_why}, {"goes-on", goes_on}, {"merges", merges},
+        {"costs", costs},   {"stops", stops},       {"fits", fits},       {"killed-driver", killed_driver},
+        {"victim", victim}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }
