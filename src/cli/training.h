@@ -38,6 +38,7 @@ typedef struct training {
     failures failures;
     rates rates;
     char why[200]; /* a callback has ended the training */
+    bool written; /* what --save asks for is there */
     bool quiet; /* nobody reads what is printed any more */
 } training;
 

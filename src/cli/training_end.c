@@ -1,5 +1,6 @@
 /* training_end.c - how a training ended: kept with the run, and said. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -11,14 +12,34 @@
 static int failed(training *r, bool under_way)
 {
     manta_error why;
+    bool lost;
 
     manta_error_get(&why);
-    if (record_finish(&r->record, "failed", &r->last, why.text)) cli_note("%s", manta_error_text());
-    manta_error_raise(&why);
-    if (r->json) json_result("failed", NULL, record_checkpoint(&r->record), NULL, manta_error_text());
-    if (!under_way || !record_is_resumable(&r->record)) return cli_fail();
+    lost = record_finish(&r->record, "failed", &r->last, why.text) != MANTA_OK;
+    if (lost && !stop_requested() && strcmp(manta_error_text(), why.text) != 0)
+        cli_note("%s", manta_error_text()); /* else it is what failed, and said below */
+    if (!lost || !stop_requested()) manta_error_raise(&why); /* else what the run lies on is why */
+    if (r->json) {
+        json_result("failed", NULL, record_checkpoint(&r->record), r->written ? r->save : NULL,
+                    manta_error_text());
+    } else if (r->written) {
+        printf("Saved to %s\n", r->save);
+    }
+    if (!under_way || lost || !record_is_resumable(&r->record)) return cli_fail();
     failures_end(&r->failures);
     return CLI_FAILED;
+}
+
+/* Saves without a word, and without forgetting why it ends; whether it did. */
+static bool save_quietly(training *r)
+{
+    manta_error why;
+    bool fine;
+
+    manta_error_get(&why);
+    fine = !manta_session_save(r->s, r->save);
+    manta_error_raise(&why);
+    return fine;
 }
 
 int training_failed(training *r)
@@ -35,7 +56,11 @@ int training_finish(training *r, manta_status st)
     } else {
         progress_break(&r->progress);
     }
-    if (st && !stopped) return failed(r, true);
+    if (st && !stopped) {
+        /* The checkpoint that a signal asks for may be what failed: --save need not. */
+        if (stop_requested() && r->save && save_quietly(r)) r->written = true;
+        return failed(r, true);
+    }
     if (r->profile && !stopped) {
         double ms = r->profile_seconds * 1e3 / (double)r->profile;
         if (profile_print(r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->profile, ms, r->trace,
@@ -43,6 +68,7 @@ int training_finish(training *r, manta_status st)
             return training_failed(r);
     }
     if (r->save && manta_session_save(r->s, r->save)) return training_failed(r);
+    r->written = r->save != NULL;
     if (!r->last.n && record_start(&r->record))
         r->last = record_start(&r->record)->metrics; /* nothing was left to do */
     if (record_finish(&r->record, stopped ? "interrupted" : "done", &r->last, NULL))

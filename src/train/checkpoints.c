@@ -61,6 +61,7 @@ struct manta_checkpoints {
     void *spare[2]; /* buffers not in use */
     size_t spare_size[2];
     manta_error failure; /* code 0: none untold */
+    int64_t failing; /* checkpoints in a row that could not be written; the writer's */
 };
 
 void blobs_release(blobs *b)
@@ -245,10 +246,18 @@ static void note_failure(manta_checkpoints *m, const char *path)
     manta_error e;
 
     manta_error_get(&e);
-    log_warn("a checkpoint could not be written", LOG_STR("path", path), LOG_STR("why", e.text));
+    if (!m->failing++) /* said once, until one can be written again */
+        log_warn("a checkpoint could not be written", LOG_STR("path", path), LOG_STR("why", e.text));
     mutex_lock(&m->guard);
     if (!m->failure.code) m->failure = e;
     mutex_unlock(&m->guard);
+}
+
+static void note_success(manta_checkpoints *m)
+{
+    if (m->failing)
+        log_warn("checkpoints can be written again", LOG_STR("path", m->folder), LOG_INT("lost", m->failing));
+    m->failing = 0;
 }
 
 static void give_back(manta_checkpoints *m, void *state, size_t size) /* under guard */
@@ -281,7 +290,11 @@ static void write_all(void *arg)
         m->pending = NULL;
         cond_broadcast(&m->changed);
         mutex_unlock(&m->guard);
-        if (write_request(m, r)) note_failure(m, m->folder);
+        if (write_request(m, r)) {
+            note_failure(m, m->folder);
+        } else {
+            note_success(m);
+        }
         mutex_lock(&m->guard);
         give_back(m, r->state, r->size);
         request_free(r);

@@ -391,6 +391,14 @@ void manta_run_log(manta_run *r, int rank, const char *text)
         log_warn("a log line is lost", LOG_INT("rank", rank), LOG_STR("why", manta_error_text()));
 }
 
+/* Whether there is no folder any more where the run's was. */
+static bool is_lost(const manta_run *r)
+{
+    file_info info;
+
+    return file_stat(r->path, &info) || !info.is_folder;
+}
+
 manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last, const char *error)
 {
     char *path = run_inner(r->path, "result.json"), *text;
@@ -411,6 +419,11 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     if (!st) st = file_replace(path, text, strlen(text));
     free(text);
     mem_free(path);
+    if (st && is_lost(r)) {
+        st = manta_fail(
+            st, "the folder of run '%s' (%s) went away while it ran: metrics and checkpoints are lost",
+            r->name, r->path);
+    }
     if (!st) st = manta_checkpoints_failure(r->checkpoints);
     if (!st && r->failure.code) st = manta_error_raise(&r->failure);
     r->failure.code = MANTA_OK; /* told once */
