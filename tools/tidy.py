@@ -23,18 +23,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIDY = shutil.which("clang-tidy-14") or shutil.which("clang-tidy")
 
 
-# The analyzer does not see that manta_fail() returns the code it is given, and
-# so believes that a failed call may look like success. It is told here, except
-# where the function itself is defined.
-PRELUDE = """
-#include <manta/status.h>
-#define manta_fail(code, ...) (manta_fail(code, __VA_ARGS__), (code))
-"""
-
-
 def key(entry, version):
     h = hashlib.sha256()
-    h.update(version + PRELUDE.encode() + (ROOT / ".clang-tidy").read_bytes() + entry["command"].encode())
+    h.update(version + (ROOT / ".clang-tidy").read_bytes() + entry["command"].encode())
     for path in check_includes.closure(ROOT, pathlib.Path(entry["file"])):
         h.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return h.hexdigest()
@@ -42,8 +33,7 @@ def key(entry, version):
 
 def tidy(build, source):
     # -Wno-unknown-warning-option: what gcc knows and clang does not is no finding.
-    prelude = [] if source.endswith("/src/base/status.c") else [f"--extra-arg=-include{build}/tidy-prelude.h"]
-    done = subprocess.run([TIDY, "-p", str(build), "--quiet", "--warnings-as-errors=*", *prelude,
+    done = subprocess.run([TIDY, "-p", str(build), "--quiet", "--warnings-as-errors=*",
                            "--extra-arg=-Wno-unknown-warning-option", source],
                           capture_output=True, text=True, cwd=ROOT, timeout=600)
     return done.returncode, done.stdout, done.stderr
@@ -58,7 +48,6 @@ def main():
     version = subprocess.run([TIDY, "--version"], capture_output=True).stdout
     cache = build / "tidy-cache"
     cache.mkdir(exist_ok=True)
-    (build / "tidy-prelude.h").write_text(PRELUDE)
     entries = [e for e in json.loads((build / "compile_commands.json").read_text())
                if pathlib.Path(e["file"]).is_relative_to(ROOT / "src") and pathlib.Path(e["file"]).is_file()
                and (not only or e["file"] in only)]
