@@ -3,15 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/mem.h"
 #include "os/cpu.h"
 
 /* Bytes read at once: they and their separators fit into the second cache. */
-#define BLOCK      (256 << 10)
-
-#define HUGE_BYTES (8 << 20)
+#define BLOCK (256 << 10)
 
 bool csv_slow_number(const csv_plan *p, const uint8_t *at, size_t n, double *out)
 {
@@ -135,10 +132,6 @@ static manta_status grow(const reading *k, size_t size, int64_t room, void **out
         return manta_fail(MANTA_ENOMEM, "%s: no memory for %lld rows of %zu bytes", k->f->path,
                           (long long)room, size);
     }
-    /* Large pages where the system gives them: a fault for each small one takes
-     * as long as converting its numbers. Only a hint. */
-    uintptr_t page = ((uintptr_t)m + 4095) & ~(uintptr_t)4095;
-    if (bytes > HUGE_BYTES) (void)madvise((void *)page, bytes - 4096, MADV_HUGEPAGE);
     if (k->r.rows) memcpy(m, old, (size_t)k->r.rows * size);
     mem_try_free(old);
     *out = m;
