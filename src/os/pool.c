@@ -1,12 +1,12 @@
 /* pool.c - how tasks are handed out, and how threads wait.
  *
  *   caller                                      worker
- *   job = {fn, ctx, n}                          wait until remaining != 0
+ *   job = {fn, ctx}, shares = 0 .. n in runs    wait until remaining != 0
  *   unfinished = n                              while remaining != 0:
  *   remaining  = n          ── release ──▶          CAS remaining r -> r-1
- *   wake sleepers, if any                           run task n - r
- *   take tasks like a worker                    unfinished -= tasks run
- *   wait until unfinished == 0   ◀── release ──
+ *   wake sleepers, if any                           run the first task of its share, or the
+ *   take tasks like a worker                          last of another's when it has none left
+ *   wait until unfinished == 0   ◀── release ──     unfinished -= tasks run
  *
  * Invariants
  * 1. `job` is written only while remaining == 0 and unfinished == 0.
@@ -15,7 +15,11 @@
  *    A worker that was delayed between load and CAS and meets the same number
  *    in a later job has simply taken a task of that later job; it reads `job`
  *    only afterwards. That is why no generation is needed.
- * 3. A worker need not notice a job at all. The caller never waits for a thread
+ * 3. `remaining` hands out the right to a task, the shares say which one. Shares
+ *    only shrink while a job runs, and there are as many tasks in them as rights
+ *    that were not used yet: who has a right and looks through all shares once
+ *    finds a task.
+ * 4. A worker need not notice a job at all. The caller never waits for a thread
  *    that took nothing, so a descheduled or sleeping worker delays nobody.
  *
  * The wake-up is skipped when nobody sleeps. A thread that goes to sleep first
@@ -62,6 +66,11 @@ typedef struct worker {
     thread_id id;
 } worker;
 
+/* The tasks of one thread that nobody took yet: first in the upper half, end in the lower. */
+typedef struct share {
+    _Alignas(LINE) _Atomic uint64_t tasks;
+} share;
+
 struct pool {
     /* Written once, by pool_new(). */
     int threads;
@@ -76,8 +85,8 @@ struct pool {
     struct {
         pool_fn *fn;
         void *ctx;
-        uint32_t n;
     } job;
+    share *shares; /* [threads]; set under invariant 1 */
     atomic_bool busy; /* catches a second caller */
 
     _Alignas(LINE) _Atomic uint32_t remaining; /* tasks nobody took yet, or STOP; a futex */
@@ -115,16 +124,40 @@ static bool spin(const pool *p, _Atomic uint32_t *word, uint32_t value, bool equ
     }
 }
 
-/* Takes the next task; false when none is left (or the pool is stopping). */
-static bool take(pool *p, uint32_t *task)
+static uint64_t share_of(uint32_t first, uint32_t end)
+{
+    return (uint64_t)first << 32 | end;
+}
+
+/* Takes the first task of a share, or its last; false when it is empty. The order
+ * of memory is the business of `remaining`. */
+static bool take_from(share *s, bool first, uint32_t *task)
+{
+    uint64_t now = atomic_load_explicit(&s->tasks, memory_order_relaxed), then;
+    do {
+        uint32_t begin = (uint32_t)(now >> 32), end = (uint32_t)now;
+        if (begin == end) return false;
+        *task = first ? begin : end - 1;
+        then = first ? share_of(begin + 1, end) : share_of(begin, end - 1);
+    } while (!atomic_compare_exchange_weak_explicit(&s->tasks, &now, then, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+/* Takes a task; false when none is left (or the pool is stopping). */
+static bool take(pool *p, int thread, uint32_t *task)
 {
     uint32_t r = atomic_load_explicit(&p->remaining, memory_order_relaxed);
     do {
         if (r == 0 || r == STOP) return false;
     } while (!atomic_compare_exchange_weak_explicit(&p->remaining, &r, r - 1, memory_order_acquire,
                                                     memory_order_relaxed));
-    *task = p->job.n - r; /* invariant 2 */
-    return true;
+    bool found = take_from(&p->shares[thread], true, task);
+    for (int i = 1; !found && i < p->threads; i++) {
+        found = take_from(&p->shares[(thread + i) % p->threads], false, task);
+    }
+    assert(found); /* invariant 3 */
+    return found;
 }
 
 /* Runs tasks until none is left to take. */
@@ -133,7 +166,7 @@ static void work(pool *p, int thread)
     uint32_t task, done = 0;
     inside = p;
     inside_thread = thread;
-    for (; take(p, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
+    for (; take(p, thread, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
     inside = NULL;
     if (done == 0) return;
     if (atomic_fetch_sub_explicit(&p->unfinished, done, memory_order_seq_cst) == done &&
@@ -183,6 +216,11 @@ manta_status pool_new(int threads, size_t scratch_size, pool **out)
     p->owner = getpid();
     p->crowded = threads > cpu_cores();
     p->workers = mem_new((size_t)threads * sizeof *p->workers);
+    p->shares = mem_try((size_t)threads * sizeof *p->shares);
+    if (!p->shares) {
+        st = manta_fail(MANTA_ENOMEM, "pool: no memory for %d threads", threads);
+        goto out;
+    }
     p->scratch_size = scratch_size;
     p->scratch_stride = (scratch_size + LINE - 1) / LINE * LINE;
     if (scratch_size > 0) {
@@ -216,6 +254,7 @@ void pool_free(pool *p)
         for (int i = 1; i <= p->started; i++) thread_join(&p->workers[i].id);
     }
     mem_try_free(p->scratch);
+    mem_try_free(p->shares);
     mem_free(p->workers);
     mem_try_free(p);
 }
@@ -254,6 +293,17 @@ static void join(pool *p)
     atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
 }
 
+/* Runs of tasks as even as can be, in the order of the threads. */
+static void cut_shares(pool *p, uint32_t n)
+{
+    const uint32_t threads = (uint32_t)p->threads;
+    for (uint32_t t = 0, first = 0; t < threads; t++) {
+        const uint32_t end = first + (n - first) / (threads - t);
+        atomic_store_explicit(&p->shares[t].tasks, share_of(first, end), memory_order_relaxed);
+        first = end;
+    }
+}
+
 void pool_run(pool *p, int n_tasks, pool_fn *fn, void *ctx)
 {
     if (n_tasks <= 1 || p->threads == 1 || inside == p) {
@@ -266,7 +316,7 @@ void pool_run(pool *p, int n_tasks, pool_fn *fn, void *ctx)
 
     p->job.fn = fn;
     p->job.ctx = ctx;
-    p->job.n = (uint32_t)n_tasks;
+    cut_shares(p, (uint32_t)n_tasks);
     atomic_store_explicit(&p->unfinished, (uint32_t)n_tasks, memory_order_relaxed);
     atomic_store_explicit(&p->remaining, (uint32_t)n_tasks, memory_order_seq_cst);
     uint32_t asleep = atomic_load_explicit(&p->sleepers, memory_order_seq_cst);

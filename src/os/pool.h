@@ -1,10 +1,14 @@
 /* pool.h - the threads that the compute kernels share.
  *
- * A pool runs one job at a time: n tasks, each a call of one function. Threads
- * take the next task, in ascending order, from one atomic word, so an uneven
- * job balances itself. Which thread computes a task is a matter of luck;
- * whoever wants the same bits every time must let the result of a task depend
- * on the task's number alone.
+ * A pool runs one job at a time: n tasks, each a call of one function. Each
+ * thread has a run of neighbouring tasks, thread 0 the first, and takes them in
+ * ascending order; who has done its own takes the last of another's, so an
+ * uneven job balances itself. Jobs that cut the same memory in the same order
+ * therefore find most of it in the caches of the core that touched it last:
+ * where two cores do not share a cache, fetching what the other one wrote costs
+ * more than the arithmetic on it. But which thread computes a task remains a
+ * matter of luck; whoever wants the same bits every time must let the result of
+ * a task depend on the task's number alone.
  *
  * Threads: a pool has one caller at a time. The caller takes part as thread 0;
  * the others, 1 .. threads-1, are the pool's own. They carry the names

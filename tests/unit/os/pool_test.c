@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -115,6 +116,74 @@ static void one_thread_runs_in_order_and_inline(void **state)
     pool_run(p, 100, order, &next);
     assert_int_equal(next, 100);
     assert_null(pool_scratch(p, 0));
+    pool_free(p);
+}
+
+/* Every thread begins with its own share, so as many tasks as threads that wait
+ * for each other are one for each, by number. */
+typedef struct gathering {
+    int threads, by[4];
+    _Atomic int come;
+} gathering;
+
+static void wait_for_all(void *ctx, int task, int thread)
+{
+    gathering *g = ctx;
+    g->by[task] = thread;
+    atomic_fetch_add(&g->come, 1);
+    while (atomic_load(&g->come) < g->threads) sched_yield();
+}
+
+static void a_thread_has_a_share_of_its_own(void **state)
+{
+    (void)state;
+    for (int threads = 2; threads <= 4; threads++) {
+        pool *p = NULL;
+        assert_int_equal(pool_new(threads, 0, &p), MANTA_OK);
+        for (int round = 0; round < 20; round++) {
+            gathering g = {.threads = threads};
+            pool_run(p, threads, wait_for_all, &g);
+            for (int i = 0; i < threads; i++) assert_int_equal(g.by[i], i);
+        }
+        pool_free(p);
+    }
+}
+
+/* The other threads wait in their first task for the caller, who does all the
+ * rest: its own share in order, then theirs. */
+typedef struct uneven {
+    _Atomic int left; /* tasks the others do not do */
+    int last; /* of the caller's own */
+    _Atomic int bad;
+} uneven;
+
+enum { UNEVEN_TASKS = 90, UNEVEN_THREADS = 3, UNEVEN_SHARE = UNEVEN_TASKS / UNEVEN_THREADS };
+
+static void caller_does_most(void *ctx, int task, int thread)
+{
+    uneven *u = ctx;
+    if (thread == 0) {
+        if (task < UNEVEN_SHARE && task != u->last + 1) atomic_fetch_add(&u->bad, 1);
+        if (task < UNEVEN_SHARE) u->last = task;
+        atomic_fetch_sub(&u->left, 1);
+    } else {
+        while (atomic_load(&u->left) > UNEVEN_THREADS - 1) sched_yield();
+        atomic_fetch_sub(&u->left, 1);
+    }
+}
+
+static void who_is_done_takes_from_others(void **state)
+{
+    (void)state;
+    pool *p = NULL;
+    assert_int_equal(pool_new(UNEVEN_THREADS, 0, &p), MANTA_OK);
+    for (int round = 0; round < 20; round++) {
+        uneven u = {.left = UNEVEN_TASKS, .last = -1};
+        pool_run(p, UNEVEN_TASKS, caller_does_most, &u);
+        assert_int_equal(atomic_load(&u.left), 0);
+        assert_int_equal(u.last, UNEVEN_SHARE - 1);
+        assert_int_equal(atomic_load(&u.bad), 0);
+    }
     pool_free(p);
 }
 
@@ -359,6 +428,8 @@ int main(void)
         cmocka_unit_test(runs_every_task_once),
         cmocka_unit_test(survives_a_storm_of_small_jobs),
         cmocka_unit_test(one_thread_runs_in_order_and_inline),
+        cmocka_unit_test(a_thread_has_a_share_of_its_own),
+        cmocka_unit_test(who_is_done_takes_from_others),
         cmocka_unit_test(nested_run_is_inline),
         cmocka_unit_test(waits_for_the_last_task),
         cmocka_unit_test(idle_threads_sleep_and_are_woken),
