@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "tensor/stream.h"
 
 enum { TILE = 512 }; /* elements summed at a time where a temporary is needed */
 
@@ -108,10 +109,10 @@ static float *shifted(const layout *l, const void *state, size_t section, int64_
 
 /* The run of elements [offset, offset + n), gradients from `grads`. */
 static void update_elements(const apply *a, const update_scalars *s, int64_t offset, int64_t n,
-                            const float *const *grads, int n_grads)
+                            const float *const *grads, int n_grads, bool stream)
 {
     const layout *l = a->l;
-    update_run r = {.s = s, .n = n, .grads = grads, .n_grads = n_grads};
+    update_run r = {.s = s, .n = n, .grads = grads, .n_grads = n_grads, .stream = stream};
     const float **old[3] = {&r.s0, &r.s1, &r.s2};
     float **new_[3] = {&r.s0_new, &r.s1_new, &r.s2_new};
 
@@ -147,12 +148,12 @@ void apply_params(const apply *a, int64_t block, int64_t end)
     if (!a->regularised && !apply_needs_norms(a)) {
         /* The same numbers for every parameter: one run. Padding is zero and stays so. */
         int64_t offset = block * LAYOUT_BLOCK, n = (end - block) * LAYOUT_BLOCK;
-        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_grads);
+        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_grads, false);
     } else {
         for (int i = a->block_first[block]; i < a->block_first[end]; i++) {
             const apply_segment *g = &a->segments[i];
             update_elements(a, &a->scalars[g->param], g->offset, g->n, grads_at(a, g->offset, buf),
-                            a->n_grads);
+                            a->n_grads, false);
         }
     }
 }
@@ -161,7 +162,7 @@ void apply_elements(const apply *a, int param, int64_t first, int64_t n)
 {
     const float *buf[LAYOUT_MAX_SHARDS];
 
-    update_elements(a, &a->scalars[param], first, n, grads_at(a, first, buf), a->n_grads);
+    update_elements(a, &a->scalars[param], first, n, grads_at(a, first, buf), a->n_grads, false);
 }
 
 bool apply_can_sink(const apply *a)
@@ -171,7 +172,8 @@ bool apply_can_sink(const apply *a)
 
 void apply_range(const apply *a, int64_t first, int64_t n, const float *g)
 {
-    update_elements(a, &a->scalars[0], first, n, &g, 1);
+    /* Every core reads these weights in the next step, and no cache keeps as many until then. */
+    update_elements(a, &a->scalars[0], first, n, &g, 1, a->l->params_size >= STREAM_FROM);
 }
 
 /* ---- norms and penalties ---- */

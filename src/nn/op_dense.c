@@ -61,52 +61,57 @@ static manta_status dense_forward(const manta_op_call *c)
 }
 
 /* dx (m, k) = dy (m, n) w' */
-static void dense_backward_input(const manta_op_call *c, const float *dy)
+static gemm_call input_gradient(const manta_op_call *c, const float *dy)
 {
     gemm_call f = dense_gemm(&c->in[0], &c->in[1]);
-    gemm_call g = {.m = f.m,
-                   .n = f.k,
-                   .k = f.n,
-                   .a = dy,
-                   .lda = f.n,
-                   .b = op_f32(&c->in[1]),
-                   .ldb = f.n,
-                   .tb = true,
-                   .c = op_f32(&c->din[0]),
-                   .ldc = f.k,
-                   .accumulate = c->accumulate[0],
-                   .mask = c->mask};
 
-    op_kernels(c)->gemm(op_pool(c), &g);
+    return (gemm_call){.m = f.m,
+                       .n = f.k,
+                       .k = f.n,
+                       .a = dy,
+                       .lda = f.n,
+                       .b = op_f32(&c->in[1]),
+                       .ldb = f.n,
+                       .tb = true,
+                       .c = op_f32(&c->din[0]),
+                       .ldc = f.k,
+                       .accumulate = c->accumulate[0],
+                       .mask = c->mask};
 }
 
 /* dw (k, n) = x' dy */
-static void dense_backward_weight(const manta_op_call *c, const float *dy)
+static gemm_call weight_gradient(const manta_op_call *c, const float *dy)
 {
     gemm_call f = dense_gemm(&c->in[0], &c->in[1]);
-    gemm_call g = {.m = f.k,
-                   .n = f.n,
-                   .k = f.m,
-                   .a = op_f32(&c->in[0]),
-                   .lda = f.k,
-                   .ta = true,
-                   .b = dy,
-                   .ldb = f.n,
-                   .c = op_f32(&c->din[1]),
-                   .ldc = f.n,
-                   .accumulate = c->accumulate[1],
-                   .sink = c->sink,
-                   .sink_ctx = c->sink_ctx};
 
-    op_kernels(c)->gemm(op_pool(c), &g);
+    return (gemm_call){.m = f.k,
+                       .n = f.n,
+                       .k = f.m,
+                       .a = op_f32(&c->in[0]),
+                       .lda = f.k,
+                       .ta = true,
+                       .b = dy,
+                       .ldb = f.n,
+                       .c = op_f32(&c->din[1]),
+                       .ldc = f.n,
+                       .accumulate = c->accumulate[1],
+                       .sink = c->sink,
+                       .sink_ctx = c->sink_ctx};
 }
 
 static manta_status dense_backward(const manta_op_call *c)
 {
     const float *dy = op_dout(c);
+    const gemm_call dx = input_gradient(c, dy), dw = weight_gradient(c, dy);
+    const bool wants_dw = op_wants(c, 1) || c->sink;
 
-    if (op_wants(c, 0)) dense_backward_input(c, dy);
-    if (op_wants(c, 1) || c->sink) dense_backward_weight(c, dy);
+    if (op_wants(c, 0) && wants_dw) {
+        op_kernels(c)->gemm_pair(op_pool(c), &dx, &dw);
+    } else if (op_wants(c, 0)) {
+        op_kernels(c)->gemm(op_pool(c), &dx);
+    } else if (wants_dw) {
+        op_kernels(c)->gemm(op_pool(c), &dw);
+    }
     if (op_wants(c, 2)) {
         gemm_call f = dense_gemm(&c->in[0], &c->in[1]);
         op_kernels(c)->col_sum(op_pool(c), f.m, f.n, dy, op_f32(&c->din[2]), c->accumulate[2]);

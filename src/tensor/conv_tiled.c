@@ -24,6 +24,7 @@
 
 #include "tensor/conv_walk.h"
 #include "tensor/gemm_sizes.h"
+#include "tensor/stream.h"
 
 enum {
     PANEL_FLOATS = 40 << 10, /* of B in one block */
@@ -48,6 +49,7 @@ typedef struct conv_pass {
     int64_t tasks_n; /* tasks side by side, of one group */
     int64_t block_taps, block_k; /* block of the sum: whole taps, or channels of a single tap */
     bool direct; /* B is read from the weight itself */
+    bool stream; /* the result goes past the caches */
     int64_t run_units, run_units_per_task, run_tasks; /* (sample, row, run) */
     int64_t single_units, single_units_per_task, single_tasks; /* (samples, row, single column) */
     int64_t single_samples; /* of one unit */
@@ -184,6 +186,7 @@ static void compute_unit(const conv_pass *w, const conv_panel *panel, conv_block
         t.relu = c->relu;
         t.bias = c->bias ? c->bias + panel->group * w->n + panel->j : NULL;
     }
+    t.stream = done && w->stream;
     for (int64_t j = 0; j < panel->cols; j += panel->width) {
         t.cols = (int)min_of(panel->width, panel->cols - j);
         gemm_rows(w->isa, &t, u->rows);
@@ -256,6 +259,7 @@ static void pass_task(void *ctx, int task, int thread)
             compute_block(w, &panel, &block, part);
         }
     }
+    if (w->stream) stream_done();
 }
 
 /* How many units make a task of about `rows` rows; and how many tasks. */
@@ -286,6 +290,8 @@ static void plan_pass(conv_pass *w)
     w->wide = max_of(1, WIDE / w->width) * w->width;
     w->tasks_n = ceil_div(w->n, w->wide);
     const int64_t width = min_of(w->wide, vecs * lanes);
+    w->stream = w->n % lanes == 0 &&
+                stream_fits(w->to, w->to_pixel, s->n * w->walk.rows.size * w->walk.cols.size * w->to_pixel);
     w->direct = !w->back && w->n % lanes == 0 && (weight <= TINY_WEIGHT || w->width == s->oc);
     w->block_taps = min_of(min_of(taps, GEMM_MAX_SEGS), PANEL_FLOATS / width / w->k);
     w->block_k = w->k;

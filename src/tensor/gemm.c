@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "tensor/gemm_sizes.h"
+#include "tensor/stream.h"
 
 enum {
     KC = 256,
@@ -25,6 +26,9 @@ enum {
     TILE_FLOATS = 64 << 10, /* tile for the sink */
     MC = 256,
     NC = 512,
+    PAIR = 128, /* places of a pair's task */
+    PAIR_ROWS = 32, /* of them at a time in the second product: the sink finds its tile in the first cache */
+    ROWS_FIRST = 64, /* fewer rows than this are not divided before the columns */
     PAD = 16, /* floats between rows of a copy, so that they spread over the sets */
     ROWS_TO_PACK = 12, /* fewer rows than this read B too seldom to pay for packing it */
     NEAR = 64, /* floats: wide panels of a narrow B are as good unpacked for a batch of rows */
@@ -70,14 +74,15 @@ static void fetch_ends(const gemm_tile *t, int64_t rows)
 {
     for (int64_t r = 0; r < rows; r++) {
         for (int i = 0; i < t->cols; i += 16) {
-            if (!t->load) __builtin_prefetch(t->c + r * t->rs_c + i, 1, 3);
+            if (!t->load && !t->stream) __builtin_prefetch(t->c + r * t->rs_c + i, 1, 3);
             if (t->mask) __builtin_prefetch(t->mask + r * t->rs_mask + i, 0, 3);
         }
     }
 }
 
 /* Convolutions pass no `next`: their tiles are many and small, and lie together. */
-static inline void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows, ahead *next)
+static inline void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows, ahead *next,
+                                ahead *next_a)
 {
     const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
     int64_t tiles = ceil_div(rows, isa->max_rows[vecs]);
@@ -87,6 +92,7 @@ static inline void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t
         if (next) {
             fetch_ends(&part, n);
             if (next->rows > 0) fetch_some(next, tiles);
+            if (next_a->rows > 0) fetch_some(next_a, tiles);
         }
         isa->micro[vecs][n](&part);
         part.row += n;
@@ -98,7 +104,7 @@ static inline void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t
 
 void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows)
 {
-    compute_rows(isa, t, rows, NULL);
+    compute_rows(isa, t, rows, NULL, NULL);
 }
 
 /* A block of op(A) as the micro kernel reads it: where it is, or copied. */
@@ -165,13 +171,13 @@ static ahead next_panel(const gemm_job *job, int64_t j, int64_t cols, int64_t do
 }
 
 /* What block_of_a() will read of a transposed A for the tile this thread most
- * likely gets next: as many further as there are threads. */
-static ahead next_rows(const gemm_job *job, int64_t i, int64_t rows, int64_t kc)
+ * likely gets next. */
+static ahead next_rows(const gemm_job *job, int64_t i, int64_t rows)
 {
     const gemm_call *g = job->g;
-    i += job->tm * pool_threads(job->p);
-    if (kc < g->k || job->tiles_n > 1 || i >= g->m) return (ahead){0};
-    return (ahead){g->a + i, g->lda, min_of(rows, g->m - i), kc};
+    i += job->tm;
+    if (!g->ta || g->k > KC || job->tiles_n > 1 || i >= g->m) return (ahead){0};
+    return (ahead){g->a + i, g->lda, min_of(rows, g->m - i), g->k};
 }
 
 static void sink_tile(const gemm_call *g, int64_t i, int64_t rows, int64_t j, int64_t cols, const float *tile)
@@ -183,17 +189,18 @@ static void sink_tile(const gemm_call *g, int64_t i, int64_t rows, int64_t j, in
     for (int64_t r = 0; r < rows; r++) g->sink(g->sink_ctx, (i + r) * g->n + j, cols, tile + r * cols);
 }
 
-static void tile_task(void *ctx, int task, int thread)
+/* One tile: rows [i, i + rows), columns [j, j + cols). `then` is memory that is
+ * wanted after it, fetched with its last panel. */
+static void compute_tile(const gemm_job *job, int64_t i, int64_t rows, int64_t j, int64_t cols, ahead then,
+                         int thread)
 {
-    const gemm_job *job = ctx;
     const gemm_call *g = job->g;
     const int lanes = job->isa->lanes;
-    const int64_t i = task / job->tiles_n * job->tm, rows = min_of(job->tm, g->m - i);
-    const int64_t j = task % job->tiles_n * job->tn, cols = min_of(job->tn, g->n - j);
     const int64_t vecs = ceil_div(cols, lanes), panels = ceil_div(vecs, job->isa->max_vecs);
     float *packed = pool_scratch(job->p, thread), *copy = packed + PANEL_FLOATS, *tile = copy + COPY_FLOATS;
     float *c = g->sink ? tile : g->c + i * g->ldc + j;
     const int64_t ldc = g->sink ? cols : g->ldc;
+    const bool stream = !g->sink && stream_fits(c, ldc, g->m * g->n);
 
     if (g->sink && g->accumulate) {
         for (int64_t r = 0; r < rows; r++) {
@@ -216,6 +223,7 @@ static void tile_task(void *ctx, int task, int thread)
             t.rs_c = ldc;
             t.load = block > 0 || g->accumulate;
             if (final) {
+                t.stream = stream;
                 t.relu = g->relu;
                 t.bias = g->bias ? g->bias + j + j0 : NULL;
                 t.mask = g->mask ? g->mask + i * g->ldc + j + j0 : NULL;
@@ -223,17 +231,33 @@ static void tile_task(void *ctx, int task, int thread)
             }
             v += width;
             ahead next = next_panel(job, j, cols, v * lanes, k0, kc);
-            if (next.rows == 0 && g->ta) next = next_rows(job, i, rows, kc);
-            compute_rows(job->isa, &t, rows, &next);
+            if (next.rows == 0) next = then;
+            ahead next_a = {0}; /* the next block's part of A, which no other panel of this block evicts */
+            if (v == vecs && !final && !g->ta) {
+                const int64_t k1 = k0 + kc;
+                next_a = (ahead){g->a + i * g->lda + k1, g->lda, min_of(kc, g->k - k1), rows};
+            }
+            compute_rows(job->isa, &t, rows, &next, &next_a);
         }
         k0 += kc;
     }
     if (g->sink) sink_tile(g, i, rows, j, cols, tile);
+    if (stream) stream_done();
+}
+
+static void tile_task(void *ctx, int task, int thread)
+{
+    const gemm_job *job = ctx;
+    const gemm_call *g = job->g;
+    const int64_t i = task / job->tiles_n * job->tm, rows = min_of(job->tm, g->m - i);
+    const int64_t j = task % job->tiles_n * job->tn, cols = min_of(job->tn, g->n - j);
+    compute_tile(job, i, rows, j, cols, next_rows(job, i, rows), thread);
 }
 
 /* Halves the tile until every thread has one, or there is one for each of a
- * few times as many when they do not come out even. Columns go first: they
- * divide B, the larger stream in the products of a batch. */
+ * few times as many when they do not come out even. What divides the larger
+ * stream goes first: B's columns in most products of a batch, A's rows where
+ * there are more of them. */
 static void choose_tiles(gemm_job *job, int threads)
 {
     const gemm_call *g = job->g;
@@ -249,7 +273,8 @@ static void choose_tiles(gemm_job *job, int threads)
     while (!alone) {
         const int64_t tiles = ceil_div(g->m, job->tm) * ceil_div(g->n, job->tn);
         if (tiles >= 4 * threads || (tiles >= threads && tiles % threads == 0)) break;
-        if (!g->sink && job->tn > panel) {
+        const bool rows_first = g->m > g->n && job->tm > ROWS_FIRST;
+        if (!g->sink && !rows_first && job->tn > panel) {
             job->tn = ceil_div(ceil_div(job->tn, 2), panel) * panel;
         } else if (job->tm > 2 * job->isa->max_rows[1]) {
             job->tm = ceil_div(job->tm, 2);
@@ -267,4 +292,54 @@ void gemm_tiled(const gemm_isa *isa, pool *p, const gemm_call *g)
     if (g->m == 0 || g->n == 0) return;
     choose_tiles(&job, pool_threads(p));
     pool_run(p, (int)(ceil_div(g->m, job.tm) * job.tiles_n), tile_task, &job);
+}
+
+/* ---- a pair of products ----
+ *
+ * Both go over the same places (the inputs of a dense layer): a task takes a
+ * few of them through both products, so that what belongs to them, rows of the
+ * weight and columns of the layer's input, comes from memory once. */
+
+typedef struct pair_job {
+    gemm_job first, second;
+    int64_t width; /* shared places of a task: columns of the first product, rows of the second */
+} pair_job;
+
+/* The part of both products that hangs on places [at, at + n). */
+static void pair_task(void *ctx, int task, int thread)
+{
+    const pair_job *job = ctx;
+    const gemm_call *f = job->first.g, *s = job->second.g;
+    const int64_t at = task * job->width, n = min_of(job->width, f->n - at);
+    const int64_t later = at + job->width, more = min_of(job->width, f->n - later);
+    ahead a = {0}, b = {0};
+    if (more > 0) {
+        a = (ahead){s->a + later, s->lda, more, s->k};
+        b = (ahead){f->b + later * f->ldb, f->ldb, f->k, more};
+    }
+    /* All of the first before the second's sink may change the weight. */
+    for (int64_t i = 0; i < f->m; i += job->first.tm) {
+        compute_tile(&job->first, i, min_of(job->first.tm, f->m - i), at, n, a, thread);
+        a.rows = 0;
+    }
+    for (int64_t i = 0; i < n; i += PAIR_ROWS) {
+        for (int64_t j = 0; j < s->n; j += job->second.tn) {
+            const int64_t rows = min_of(PAIR_ROWS, n - i), cols = min_of(job->second.tn, s->n - j);
+            compute_tile(&job->second, at + i, rows, j, cols, b, thread);
+            b.rows = 0;
+        }
+    }
+}
+
+void gemm_pair_tiled(const gemm_isa *isa, pool *p, const gemm_call *first, const gemm_call *second)
+{
+    pair_job job = {.first = {.isa = isa, .g = first, .p = p}, .second = {.isa = isa, .g = second, .p = p}};
+    assert(first->n == second->m && first->tb && second->ta && !first->sink);
+    const int64_t n = first->n;
+    job.first.tm = min_of(first->m, MC);
+    job.second.tn = min_of(second->n, NC);
+    if (n == 0) return;
+    job.width = ceil_div(n, PAIR) < 4 * pool_threads(p) ? PAIR / 2 : PAIR;
+    if (first->m * first->n * first->k < SMALL) job.width = n;
+    pool_run(p, (int)ceil_div(n, job.width), pair_task, &job);
 }

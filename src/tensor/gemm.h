@@ -24,8 +24,12 @@
 void gemm_reference(pool *p, const gemm_call *g);
 void gemm_avx2(pool *p, const gemm_call *g);
 void gemm_avx512(pool *p, const gemm_call *g);
+void gemm_pair_reference(pool *p, const gemm_call *first, const gemm_call *second);
+void gemm_pair_avx2(pool *p, const gemm_call *first, const gemm_call *second);
+void gemm_pair_avx512(pool *p, const gemm_call *first, const gemm_call *second);
 #ifdef MANTA_ONEDNN
 void gemm_onednn(pool *p, const gemm_call *g);
+void gemm_pair_onednn(pool *p, const gemm_call *first, const gemm_call *second);
 #endif
 
 #endif

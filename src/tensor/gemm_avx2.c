@@ -13,6 +13,7 @@ static const int32_t mask_words[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
 #define MASK_FIRST(n)          _mm256_loadu_si256((const __m256i *)(mask_words + 8 - (n)))
 #define VLOAD(p)               _mm256_loadu_ps(p)
 #define VSTORE(p, v)           _mm256_storeu_ps(p, v)
+#define VSTREAM(p, v)          _mm256_stream_ps(p, v)
 #define VLOAD_MASKED(m, p)     _mm256_maskload_ps(p, m)
 #define VSTORE_MASKED(m, p, v) _mm256_maskstore_ps(p, m, v)
 #define VSET1(x)               _mm256_set1_ps(x)
@@ -96,4 +97,9 @@ const gemm_isa gemm_isa_avx2 = {
 void gemm_avx2(pool *p, const gemm_call *g)
 {
     gemm_tiled(&gemm_isa_avx2, p, g);
+}
+
+void gemm_pair_avx2(pool *p, const gemm_call *first, const gemm_call *second)
+{
+    gemm_pair_tiled(&gemm_isa_avx2, p, first, second);
 }

@@ -11,6 +11,7 @@
 #define MASK_FIRST(n)          ((__mmask16)((1u << (n)) - 1u))
 #define VLOAD(p)               _mm512_loadu_ps(p)
 #define VSTORE(p, v)           _mm512_storeu_ps(p, v)
+#define VSTREAM(p, v)          _mm512_stream_ps(p, v)
 #define VLOAD_MASKED(m, p)     _mm512_maskz_loadu_ps(m, p)
 #define VSTORE_MASKED(m, p, v) _mm512_mask_storeu_ps(p, m, v)
 #define VSET1(x)               _mm512_set1_ps(x)
@@ -99,4 +100,9 @@ const gemm_isa gemm_isa_avx512 = {
 void gemm_avx512(pool *p, const gemm_call *g)
 {
     gemm_tiled(&gemm_isa_avx512, p, g);
+}
+
+void gemm_pair_avx512(pool *p, const gemm_call *first, const gemm_call *second)
+{
+    gemm_pair_tiled(&gemm_isa_avx512, p, first, second);
 }

@@ -39,6 +39,7 @@ typedef struct gemm_tile {
     int64_t row; /* added to the row index of A: which rows of the segments this tile is */
     float *c;
     int64_t rs_c;
+    bool stream; /* C is written past the caches; it and its rows lie on whole vectors */
     bool load; /* the accumulators start from C, else from +0 */
     bool relu;
     const float *bias; /* for column 0 of the tile, or NULL */
@@ -79,5 +80,8 @@ void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows);
 
 /* The product by tiles of that instruction set. */
 void gemm_tiled(const gemm_isa *isa, pool *p, const gemm_call *g);
+
+/* Both products of gemm_pair() in tensor/kernel.h, part by part. */
+void gemm_pair_tiled(const gemm_isa *isa, pool *p, const gemm_call *first, const gemm_call *second);
 
 #endif

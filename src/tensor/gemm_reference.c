@@ -36,3 +36,9 @@ void gemm_reference(pool *p, const gemm_call *g)
 {
     pool_run(p, (int)g->m, row_task, (void *)(uintptr_t)g);
 }
+
+void gemm_pair_reference(pool *p, const gemm_call *first, const gemm_call *second)
+{
+    gemm_reference(p, first);
+    gemm_reference(p, second);
+}

@@ -24,8 +24,9 @@
     .update = update_##x, .square_sum = square_sum_##x
 
 #define PRODUCT_ENTRIES(x)                                                                                   \
-    .gemm = gemm_##x, .conv_forward = conv_forward_##x, .conv_backward_data = conv_backward_data_##x,        \
-    .conv_backward_weights = conv_backward_weights_##x, .conv_work = conv_work_##x
+    .gemm = gemm_##x, .gemm_pair = gemm_pair_##x, .conv_forward = conv_forward_##x,                          \
+    .conv_backward_data = conv_backward_data_##x, .conv_backward_weights = conv_backward_weights_##x,        \
+    .conv_work = conv_work_##x
 
 static const kernels kernels_reference = {
     .name = "reference", .family = KERN_REFERENCE, PRODUCT_ENTRIES(reference), ELEM_ENTRIES(reference)};

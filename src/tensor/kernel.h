@@ -148,6 +148,10 @@ typedef struct kernels {
     kern_family family;
 
     void (*gemm)(pool *p, const gemm_call *g);
+    /* first (m, n), tb, no sink; then second (n, k), ta: the two gradients of a dense layer, which go over the
+     * same weight and the same input. The second's sink may change the rows of first's B that it is given: they
+     * have been read by then. Bits as of two calls. */
+    void (*gemm_pair)(pool *p, const gemm_call *first, const gemm_call *second);
     void (*conv_forward)(pool *p, const conv_call *c);
     void (*conv_backward_data)(pool *p, const conv_call *c);
     void (*conv_backward_weights)(pool *p, const conv_call *c);

@@ -144,6 +144,12 @@ void gemm_onednn(pool *p, const gemm_call *g)
     pool_run(p, (int)(ceil_div(g->m, job.tm) * job.tiles_n), product_task, &job);
 }
 
+void gemm_pair_onednn(pool *p, const gemm_call *first, const gemm_call *second)
+{
+    gemm_onednn(p, first);
+    gemm_onednn(p, second);
+}
+
 /* ---- descriptors: a structure in 2.x, a handle in 3.x ---- */
 
 #if DNNL_VERSION_MAJOR >= 3

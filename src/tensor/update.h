@@ -60,6 +60,7 @@ typedef struct update_run {
     int n_grads;
     /* Old state and new state, each n long; NULL where the rule has none. New may equal old. */
     const float *w, *s0, *s1, *s2, *avg, *acc;
+    bool stream; /* w_new goes past the caches: other cores will read it (tensor/stream.h) */
     float *w_new, *s0_new, *s1_new, *s2_new, *avg_new, *acc_new;
 } update_run;
 

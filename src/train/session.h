@@ -15,7 +15,7 @@
 
 enum {
     SESSION_OUTPUTS = 8, /* of a model whose predictions are handed out */
-    SESSION_PART = 64, /* samples whose activations stay in the cache */
+    SESSION_PART = 256, /* samples of a forward pass at a time: weights are read once for as many */
 };
 
 /* What the last call left behind. */
@@ -106,7 +106,7 @@ manta_status session_local(manta_session *s);
 /* ---- parts of a prediction ---- */
 
 /* A prediction mixes no samples, so a large batch is computed in parts, nearly
- * equal ones: the same numbers from activations that are still in the cache. */
+ * equal ones: the same numbers from less memory. */
 static inline int64_t session_parts(int64_t count)
 {
     return (count + SESSION_PART - 1) / SESSION_PART;

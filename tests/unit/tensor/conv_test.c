@@ -299,6 +299,7 @@ static const conv_shape shapes[] = {
     {1, 2, 800, 2, 2, 800, 10, 1, 3, 1, 1, 1, 1, 0, 1, 1},
     {600, 2, 2, 8, 2, 2, 16, 1, 1, 1, 1, 1, 1, 0, 0, 1}, /* more samples than a block */
     {1, 3, 3, 2, 2, 2, 131100, 2, 2, 1, 1, 1, 1, 0, 0, 1}, /* rows of the weight that fill no scratch */
+    {1, 128, 128, 1, 128, 128, 64, 1, 1, 1, 1, 1, 1, 0, 0, 1}, /* results written past the caches */
 };
 
 static void listed_shapes(void **state)

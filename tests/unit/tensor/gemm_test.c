@@ -20,9 +20,12 @@
 
 typedef void gemm_fn(pool *p, const gemm_call *g);
 
+typedef void pair_fn(pool *p, const gemm_call *first, const gemm_call *second);
+
 typedef struct family {
     const char *name;
     gemm_fn *gemm;
+    pair_fn *pair;
     bool exact; /* the reference's bytes */
 } family;
 
@@ -231,10 +234,116 @@ static void blocks_and_tiles(void **state)
         {.m = 1000, .n = 128, .k = 64, .ta = true, .sink = true},
         {.m = 64, .n = 1000, .k = 128, .tb = true, .mask = true},
         {.m = 1, .n = 1, .k = 4000},
+        {.m = 60, .n = 17600, .k = 2, .tb = true, .mask = true}, /* written past the caches */
+        {.m = 60, .n = 17589, .k = 2, .gap_c = 11, .relu = true},
+        {.m = 60, .n = 17589, .k = 2},
     };
     (void)state;
     random_state = 13;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+}
+
+/* ---- two products that share a weight ---- */
+
+/* Takes the gradient and changes the weight, as an optimizer does. */
+typedef struct descent {
+    float *w, *gradient;
+    int64_t n;
+} descent;
+
+static void descend(void *ctx, int64_t first, int64_t n, const float *v)
+{
+    descent *d = ctx;
+    if (first < 0 || n < 0 || first + n > d->n) abort();
+    for (int64_t i = 0; i < n; i++) {
+        d->gradient[first + i] = v[i];
+        d->w[first + i] -= 0.5f * v[i];
+    }
+}
+
+typedef struct pair_case {
+    int64_t batch, in, out; /* of a dense layer */
+    bool sink, accumulate, mask;
+} pair_case;
+
+typedef struct pair_arrays {
+    float *x, *w, *dy, *dx, *dw;
+} pair_arrays;
+
+static pair_arrays pair_inputs(const pair_case *c)
+{
+    random_state = 17;
+    return (pair_arrays){random_floats(c->batch * c->in), random_floats(c->in * c->out),
+                         random_floats(c->batch * c->out), random_floats(c->batch * c->in),
+                         random_floats(c->in * c->out)};
+}
+
+static void pair_free(pair_arrays *v)
+{
+    mem_try_free(v->x);
+    mem_try_free(v->w);
+    mem_try_free(v->dy);
+    mem_try_free(v->dx);
+    mem_try_free(v->dw);
+}
+
+/* As two products when `f` is NULL, by the reference. */
+static void pair_run(const pair_case *c, const family *f, int threads, pair_arrays *v)
+{
+    descent d = {v->w, v->dw, c->in * c->out};
+    gemm_call dx = {.m = c->batch, .n = c->in, .k = c->out, .tb = true};
+    gemm_call dw = {.m = c->in, .n = c->out, .k = c->batch, .ta = true};
+    dx.a = dw.b = v->dy;
+    dx.lda = dw.ldb = dw.ldc = dx.ldb = c->out;
+    dx.b = v->w;
+    dx.c = v->dx;
+    dx.ldc = dw.lda = c->in;
+    dx.mask = c->mask ? v->x : NULL;
+    dx.accumulate = c->accumulate;
+    dw.a = v->x;
+    dw.accumulate = c->accumulate && !c->sink;
+    dw.c = c->sink ? NULL : v->dw;
+    dw.sink = c->sink ? descend : NULL;
+    dw.sink_ctx = &d;
+    if (f) {
+        f->pair(pools[threads], &dx, &dw);
+    } else {
+        gemm_reference(pools[threads], &dx);
+        gemm_reference(pools[threads], &dw);
+    }
+}
+
+static void a_pair_is_two_products(void **state)
+{
+    static const pair_case cases[] = {
+        {.batch = 1, .in = 1, .out = 1},
+        {.batch = 5, .in = 300, .out = 7, .sink = true, .mask = true},
+        {.batch = 64, .in = 1000, .out = 128, .sink = true, .mask = true},
+        {.batch = 64, .in = 129, .out = 128, .accumulate = true},
+        {.batch = 33, .in = 257, .out = 600, .sink = true, .accumulate = true}, /* tiles of columns */
+        {.batch = 300, .in = 200, .out = 20, .sink = true, .mask = true}, /* tiles of rows, blocks of k */
+        {.batch = 64, .in = 16400, .out = 3, .sink = true, .mask = true}, /* past the caches */
+        {.batch = 2, .in = 31, .out = 1100, .mask = true, .accumulate = true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pair_case *c = &cases[i];
+        const size_t size_x = (size_t)(c->batch * c->in) * sizeof(float);
+        const size_t size_w = (size_t)(c->in * c->out) * sizeof(float);
+        pair_arrays want = pair_inputs(c);
+        pair_run(c, NULL, 1, &want);
+        for (int f = 0; f < n_families; f++) {
+            for (int threads = 1; threads <= MAX_THREADS; threads++) {
+                pair_arrays got = pair_inputs(c);
+                pair_run(c, &families[f], threads, &got);
+                assert_memory_equal(got.dx, want.dx, size_x);
+                assert_memory_equal(got.dw, want.dw, size_w);
+                assert_memory_equal(got.w, want.w, size_w);
+                pair_free(&got);
+            }
+        }
+        pair_free(&want);
+    }
 }
 
 static void nothing_to_do(void **state)
@@ -269,13 +378,13 @@ static void nan_survives_relu_and_reaches_every_family(void **state)
 static int start(void **state)
 {
     (void)state;
-    families[n_families++] = (family){"reference", gemm_reference, true};
+    families[n_families++] = (family){"reference", gemm_reference, gemm_pair_reference, true};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        families[n_families++] = (family){"avx2", gemm_avx2, true};
+        families[n_families++] = (family){"avx2", gemm_avx2, gemm_pair_avx2, true};
     }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-        families[n_families++] = (family){"avx512", gemm_avx512, true};
+        families[n_families++] = (family){"avx512", gemm_avx512, gemm_pair_avx512, true};
     }
     for (int t = 1; t <= MAX_THREADS; t++) {
         if (pool_new(t, KERN_SCRATCH, &pools[t])) return -1;
@@ -293,11 +402,9 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tails_of_every_kind),
-        cmocka_unit_test(every_row_and_column_count),
-        cmocka_unit_test(blocks_and_tiles),
-        cmocka_unit_test(nothing_to_do),
-        cmocka_unit_test(nan_survives_relu_and_reaches_every_family),
+        cmocka_unit_test(tails_of_every_kind), cmocka_unit_test(every_row_and_column_count),
+        cmocka_unit_test(blocks_and_tiles),    cmocka_unit_test(a_pair_is_two_products),
+        cmocka_unit_test(nothing_to_do),       cmocka_unit_test(nan_survives_relu_and_reaches_every_family),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,6 +1,6 @@
 /* update_test.c - the optimizers' pass against recordings of Keras and PyTorch,
- * and its bits: every family, any division into runs, in place or not, and the
- * tree over shards. */
+ * and its bits: every family, any division into runs, in place or not, past the
+ * caches or not, and the tree over shards. */
 #include "families.h"
 #include "golden.h"
 
@@ -251,6 +251,25 @@ static void run_bits(run *r, const void *arg)
     in_place.s1 = in_place.s1_new = place[2], in_place.s2 = in_place.s2_new = place[3];
     in_place.avg = in_place.avg_new = place[4], in_place.acc = in_place.acc_new = place[5];
     r->k->update(&in_place);
+    /* Past the caches, from a line's beginning and from within one. */
+    float *past = aligned_alloc(64, ((size_t)n + 32) * sizeof *past / 64 * 64);
+    assert_non_null(past);
+    for (int shift = 0; shift < 2; shift++) {
+        float *kept[ARRAYS];
+        for (int a = 1; a < ARRAYS; a++) kept[a] = case_new(n);
+        update_run streamed = u;
+        streamed.stream = true;
+        streamed.w_new = past + shift;
+        streamed.s0_new = kept[1], streamed.s1_new = kept[2], streamed.s2_new = kept[3];
+        streamed.avg_new = kept[4], streamed.acc_new = kept[5];
+        r->k->update(&streamed);
+        assert_memory_equal(past + shift, whole[0], (size_t)n * sizeof(float));
+        for (int a = 1; a < ARRAYS; a++) {
+            assert_memory_equal(kept[a], whole[a], (size_t)n * sizeof(float));
+            free(kept[a]);
+        }
+    }
+    free(past);
     for (int a = 0; a < ARRAYS; a++) {
         assert_memory_equal(cut[a], whole[a], (size_t)n * sizeof(float));
         if (n > 0 && whole[a][0] != 12345.0f)
