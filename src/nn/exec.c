@@ -478,6 +478,7 @@ manta_status exec_backward_on(exec *e, const exec_run *r, exec_pause *pause)
         TRY(run_backward(e, r, &p->nodes[i], pause));
         if (pause->waits) return MANTA_OK;
         if (e->opt.profile) keep_time(e, pd, i, true, begin);
+        if (r->settled) r->settled(r->settled_ctx, p->nodes[i].open_end);
     }
     return MANTA_OK;
 }

@@ -46,6 +46,10 @@ typedef struct exec_run {
     const op_meeting *meeting; /* training in lockstep with other shards (nn/ops.h), or NULL */
     kern_sink sink; /* takes the gradients of parameters that have one source, or NULL */
     void *sink_ctx; /* `first` of the sink is the place in the parameters */
+    /* Called after each node of backward, or NULL: the slot's gradients of the
+     * parameters from element `from` on are what they will be. */
+    void (*settled)(void *ctx, int64_t from);
+    void *settled_ctx;
 } exec_run;
 
 /* Forward, then losses and metrics: the slot's sums are written whole.

@@ -546,6 +546,22 @@ static manta_status check_sizes(const manta_model *m, int64_t batch)
     return MANTA_OK;
 }
 
+/* Backward runs from the last node to the first. */
+static void mark_open(const planner *pl)
+{
+    int64_t end = 0;
+
+    for (int i = 0; i < pl->p->n_nodes; i++) {
+        plan_node *n = &pl->p->nodes[i];
+        n->open_end = end;
+        for (int j = 0; n->backward && j < pl->m->nodes[n->index].n_in; j++) {
+            int64_t last = (int64_t)(n->din_at[j].offset / sizeof(float)) + manta_array_count(&n->in[j]);
+            bool is_param = n->din_at[j].kind == PLACE_SLOT && n->din_at[j].offset < pl->l->slot_stats;
+            if (is_param && last > end) end = last;
+        }
+    }
+}
+
 manta_status plan_new(const manta_model *m, const layout *l, const objective *o, const kernels *k,
                       int threads, plan_mode mode, int64_t batch, plan **out)
 {
@@ -581,6 +597,7 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
     if ((st = add_nodes(&pl))) goto out;
     place_all(&pl);
     settle_all(&pl);
+    mark_open(&pl);
     *out = p;
     p = NULL;
 out:

@@ -43,6 +43,7 @@ typedef struct plan_node {
     place mask_at;
     place saved_at, work_at, back_work_at;
     int64_t sink_offset; /* elements: where in the parameters din[1] lies */
+    int64_t open_end; /* elements: nodes that run backward after it write no gradient from there on */
     double flops, back_flops;
 } plan_node;
 

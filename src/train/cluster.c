@@ -16,6 +16,7 @@
 
 enum { TIMEOUT_MS = 600000, FAREWELL_MS = 2000 };
 
+int64_t cluster_piece = 64; /* 1 MB */
 cluster_plan cluster_crash_plan;
 
 /* ---- opening ---- */
@@ -140,6 +141,7 @@ void manta_cluster_close(manta_cluster *c)
     chan_end_free(c->end);
     if (c->listener >= 0) os->close(c->listener);
     mem_try_free(c->sum);
+    mem_free(c->pieces);
     mem_free(c->peers);
     mem_free(c->items);
     key_wipe(&c->key);
@@ -208,6 +210,7 @@ static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_wo
         mem_try_free(c->sum);
         c->sum = NULL;
         TRY(mem_try_array(s->l.params_size, sizeof *c->sum, "the sum of gradients", (void **)&c->sum));
+        c->pieces = mem_resize(c->pieces, ((size_t)s->l.param_blocks + 1) * sizeof *c->pieces);
     }
     c->s = s;
     for (int i = 0; i < 2; i++) c->readers[i] = w->readers[i];

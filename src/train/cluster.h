@@ -7,8 +7,11 @@
  *
  * A step: each rank computes its shards into their slots, and sends of each
  * slot to every rank the gradients of that rank's blocks, and the rest of the
- * slot (proposed statistics, sums) whole. A rank that has all shards of its
- * blocks adds them by the shard tree and sends the sum to all. Who has the sum
+ * slot (proposed statistics, sums) whole. Blocks go in pieces, the last ones
+ * first, each as soon as backward has settled it: earlier layers are computed
+ * while the gradients of later ones are on their way. A rank that has all
+ * shards of a piece adds them by the shard tree and sends the sum to all, at
+ * once as well. Who has the sum
  * of all blocks applies the update to its whole state, with the functions that
  * one process uses: that is the commit. Nothing of the state changes before.
  * With synchronised statistics the shards of all ranks go in lockstep
@@ -61,10 +64,10 @@ typedef struct cluster_at {
 enum cluster_message {
     CLUSTER_STATE = FRAME_USER, /* where I am */
     CLUSTER_SYNC, /* a whole state */
-    CLUSTER_GRADIENTS, /* of a shard, the receiver's blocks */
+    CLUSTER_GRADIENTS, /* of a shard, a piece of the receiver's blocks */
     CLUSTER_REST, /* of a shard: statistics and sums */
     CLUSTER_NUMBERS, /* of a shard, in the middle of the step: what it leaves at a place (lockstep.h) */
-    CLUSTER_SUM, /* of all shards, the sender's blocks */
+    CLUSTER_SUM, /* of all shards, a piece of the sender's blocks */
     CLUSTER_RATE, /* the chief's learning rate, which its callbacks may have changed */
     CLUSTER_VERDICT, /* the chief's: whether training ends with this epoch */
     CLUSTER_DONE, /* I am at the end of the call */
@@ -130,6 +133,7 @@ struct manta_cluster {
     cluster_at at;
     cluster_word word; /* ours, while it is being sent */
     float *sum; /* of all shards' gradients, params_size */
+    int *pieces; /* of our blocks: shards whose gradients are here; -1: added and sent */
     feed_reader *readers[2]; /* by phase; borrowed */
     uint64_t number; /* steps begun in this generation */
     double rate; /* the chief's learning rate, on its way */
@@ -145,6 +149,9 @@ struct manta_cluster {
     double recovered_ms;
     char recovered_cause[400];
 };
+
+/* Blocks of the parameter grid that are sent together; the same for all ranks. */
+extern int64_t cluster_piece;
 
 /* ---- for tests ---- */
 
@@ -267,6 +274,14 @@ static inline int64_t cluster_first_shard(const manta_cluster *c, int rank)
 static inline int64_t cluster_first_block(const manta_cluster *c, int rank)
 {
     return c->s->l.param_blocks * rank / c->n;
+}
+
+/* Pieces of a rank's blocks. */
+static inline int64_t cluster_pieces(const manta_cluster *c, int rank)
+{
+    int64_t blocks = cluster_first_block(c, rank + 1) - cluster_first_block(c, rank);
+
+    return (blocks + cluster_piece - 1) / cluster_piece;
 }
 
 #endif

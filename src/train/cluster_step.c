@@ -8,7 +8,7 @@
 #include "train/cluster.h"
 #include "train/lockstep.h"
 
-enum { BLOCKS_PER_TASK = 16, SAY_AFTER_MS = 2000 };
+enum { BLOCKS_PER_TASK = 4, SAY_AFTER_MS = 2000 };
 
 /* A step under way. */
 typedef struct stepping {
@@ -21,9 +21,14 @@ typedef struct stepping {
     uint64_t flag; /* of its meetings, in this process; an attempt has its own */
     int64_t count; /* samples */
     int64_t heard; /* numbers of other ranks' shards */
+    int shard; /* that is being computed or sent, and the piece of it that is sent next: */
+    int piece_rank;
+    int64_t piece; /* pieces go from the last rank's last to the first's first */
+    int64_t unsummed; /* pieces of our blocks */
+    manta_status st; /* what went wrong in the middle of computing */
 } stepping;
 
-/* ---- computing ---- */
+/* ---- what is where ---- */
 
 static bool is_used(const stepping *t, int64_t shard)
 {
@@ -40,30 +45,19 @@ static manta_status fetch_shard(stepping *t, int shard, manta_feed *f)
     return session_check_feed(t->s, f, true);
 }
 
-static manta_status compute_shard(stepping *t, int shard)
+/* A piece of a rank's blocks in `from`, which has the parameters' layout. */
+static chan_part piece_of(const stepping *t, const float *from, int rank, int64_t k)
 {
-    manta_session *s = t->s;
-    plan_mode mode = t->train ? PLAN_TRAIN : PLAN_EVALUATE;
-    manta_feed f;
-    exec_run r;
+    int64_t lo = cluster_first_block(t->c, rank) + k * cluster_piece,
+            end = cluster_first_block(t->c, rank + 1);
+    int64_t hi = lo + cluster_piece < end ? lo + cluster_piece : end;
 
-    TRY(fetch_shard(t, shard, &f));
-    r = session_run(s, mode, &f, s->slots[shard]);
-    TRY(exec_forward(s->e, &r));
-    return t->train ? exec_backward(s->e, &r) : MANTA_OK;
+    return (chan_part){from + lo * LAYOUT_BLOCK, (size_t)(hi - lo) * LAYOUT_BLOCK * sizeof *from};
 }
 
-/* ---- sending ---- */
-
-static float *grads_of(const stepping *t, int64_t shard, int rank)
+static const float *grads_of(const stepping *t, int64_t shard)
 {
-    return layout_slot_grads(&t->s->l, t->s->slots[shard]) + cluster_first_block(t->c, rank) * LAYOUT_BLOCK;
-}
-
-static size_t range_bytes(const stepping *t, int rank)
-{
-    return (size_t)(cluster_first_block(t->c, rank + 1) - cluster_first_block(t->c, rank)) * LAYOUT_BLOCK *
-           sizeof(float);
+    return layout_slot_grads(&t->s->l, t->s->slots[shard]);
 }
 
 /* What of a slot everybody needs whole. */
@@ -73,72 +67,6 @@ static chan_part rest_of(const stepping *t, int64_t shard)
     size_t from = t->train ? l->slot_stats : l->slot_sums;
 
     return (chan_part){(char *)t->s->slots[shard] + from, l->slot_size - from};
-}
-
-static manta_status post(stepping *t, int rank, uint16_t kind, int64_t item, chan_part part)
-{
-    chan *to = t->c->peers[rank].c;
-    frame f = {.kind = kind, .step = t->number, .item = (uint32_t)item};
-    manta_status st;
-
-    while ((st = chan_post(to, &f, &part, 1, true)) == MANTA_EBUSY) {
-        TRY(cluster_pump(t->c, clock_deadline(CLUSTER_TICK_MS)));
-    }
-    return st ? cluster_lose(t->c, rank) : MANTA_OK;
-}
-
-/* A shard is computed: on its way while the next one is. */
-static manta_status send_shard(stepping *t, int64_t shard)
-{
-    manta_cluster *c = t->c;
-
-    for (int i = 1; i < c->n; i++) {
-        int r = (c->rank + i) % c->n;
-        if (t->train)
-            TRY(post(t, r, CLUSTER_GRADIENTS, shard, (chan_part){grads_of(t, shard, r), range_bytes(t, r)}));
-        TRY(post(t, r, CLUSTER_REST, shard, rest_of(t, shard)));
-        if (chan_work(c->peers[r].c)) return cluster_lose(c, r);
-    }
-    return MANTA_OK;
-}
-
-/* Whether a rank has a shard with samples. */
-static bool computes(const stepping *t, int rank)
-{
-    for (int64_t v = cluster_first_shard(t->c, rank); v < cluster_first_shard(t->c, rank + 1); v++) {
-        if (is_used(t, v)) return true;
-    }
-    return false;
-}
-
-/* What a shard has left at batch norms goes to all who wait there; *moved: something. */
-static manta_status send_numbers(stepping *t, int shard, bool *moved)
-{
-    manta_cluster *c = t->c;
-    lockstep_numbers left;
-
-    while (lockstep_take_left(t->s->lockstep, shard, &left)) {
-        int64_t item = (int64_t)left.place * t->s->shards + shard;
-        chan_part part = {left.values, (size_t)left.n * sizeof *left.values};
-        *moved = true;
-        for (int i = 1; i < c->n; i++) {
-            int r = (c->rank + i) % c->n;
-            if (!computes(t, r)) continue;
-            TRY(post(t, r, CLUSTER_NUMBERS, item, part));
-            if (chan_work(c->peers[r].c)) return cluster_lose(c, r);
-        }
-        cluster_crash(CLUSTER_CRASH_NUMBERS_SENT);
-    }
-    return MANTA_OK;
-}
-
-static manta_status send_sum(stepping *t)
-{
-    manta_cluster *c = t->c;
-    chan_part part = {c->sum + cluster_first_block(c, c->rank) * LAYOUT_BLOCK, range_bytes(t, c->rank)};
-
-    for (int i = 1; i < c->n; i++) TRY(post(t, (c->rank + i) % c->n, CLUSTER_SUM, 0, part));
-    return MANTA_OK;
 }
 
 /* ---- receiving ---- */
@@ -168,17 +96,18 @@ static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *o
 {
     manta_cluster *c = t->c;
     bool theirs = is_theirs(t, rank, f->item);
+    int64_t own = cluster_pieces(c, c->rank);
 
     *out = (chan_part){0};
     if (f->kind == CLUSTER_NUMBERS) *out = numbers_place(t, rank, f->item);
-    if (f->kind == CLUSTER_GRADIENTS && t->train && theirs)
-        *out = (chan_part){grads_of(t, f->item, c->rank), range_bytes(t, c->rank)};
+    if (f->kind == CLUSTER_GRADIENTS && t->train && own && is_theirs(t, rank, f->item / own))
+        *out = piece_of(t, grads_of(t, f->item / own), c->rank, f->item % own);
     if (f->kind == CLUSTER_REST && theirs) *out = rest_of(t, f->item);
     if (f->kind == CLUSTER_RATE && t->train && !rank) *out = (chan_part){&c->rate, sizeof c->rate};
     if (f->kind == CLUSTER_VERDICT && t->deciding && !rank)
         *out = (chan_part){&c->verdict, sizeof c->verdict};
-    if (f->kind == CLUSTER_SUM && t->train)
-        *out = (chan_part){c->sum + cluster_first_block(c, rank) * LAYOUT_BLOCK, range_bytes(t, rank)};
+    if (f->kind == CLUSTER_SUM && t->train && f->item < cluster_pieces(c, rank))
+        *out = piece_of(t, c->sum, rank, f->item);
     if (out->data && f->length == out->n) return MANTA_OK;
     return manta_fail(MANTA_ECORRUPT, "%s: message %u, item %u, of %llu bytes is not part of the step",
                       c->peers[rank].node, f->kind, f->item, (unsigned long long)f->length);
@@ -214,7 +143,16 @@ static manta_status receive(stepping *t, int rank)
             t->heard++;
             continue;
         }
+        if (f.kind == CLUSTER_GRADIENTS) c->pieces[f.item % cluster_pieces(c, c->rank)]++;
         p->waits--;
+    }
+    return MANTA_OK;
+}
+
+static manta_status receive_all(stepping *t)
+{
+    for (int r = 0; r < t->c->n; r++) {
+        if (r != t->c->rank) TRY(receive(t, r));
     }
     return MANTA_OK;
 }
@@ -245,28 +183,209 @@ static manta_status say_waiting(stepping *t, int64_t begin, int64_t *said)
     return MANTA_OK;
 }
 
+/* ---- sending ---- */
+
+/* Waits for room where there is none; meanwhile what comes is taken, since the
+ * other side may be waiting for that. */
+static manta_status post(stepping *t, int rank, uint16_t kind, int64_t item, chan_part part)
+{
+    chan *to = t->c->peers[rank].c;
+    frame f = {.kind = kind, .step = t->number, .item = (uint32_t)item};
+    int64_t begin = 0, said = 0;
+    manta_status st;
+
+    while ((st = chan_post(to, &f, &part, 1, true)) == MANTA_EBUSY) {
+        if (!begin) begin = clock_now_ns();
+        TRY(receive_all(t));
+        TRY(say_waiting(t, begin, &said));
+        TRY(cluster_pump(t->c, clock_deadline(CLUSTER_TICK_MS)));
+    }
+    return st ? cluster_lose(t->c, rank) : MANTA_OK;
+}
+
+static manta_status post_all(stepping *t, uint16_t kind, int64_t item, chan_part part)
+{
+    manta_cluster *c = t->c;
+
+    for (int i = 1; i < c->n; i++) TRY(post(t, (c->rank + i) % c->n, kind, item, part));
+    return MANTA_OK;
+}
+
+/* Gives the sockets what they take. */
+static manta_status flush_some(stepping *t)
+{
+    for (int r = 0; r < t->c->n; r++) {
+        if (r != t->c->rank && chan_work(t->c->peers[r].c)) return cluster_lose(t->c, r);
+    }
+    return MANTA_OK;
+}
+
+static void begin_pieces(stepping *t, int64_t shard)
+{
+    t->shard = (int)shard;
+    t->piece_rank = t->c->n - 1;
+    t->piece = cluster_pieces(t->c, t->piece_rank) - 1;
+}
+
+/* Posts the shard's pieces that lie from element `from` on. */
+static manta_status send_pieces(stepping *t, int64_t from)
+{
+    manta_cluster *c = t->c;
+
+    while (t->piece_rank >= 0) {
+        int r = t->piece_rank;
+        int64_t lo = (cluster_first_block(c, r) + t->piece * cluster_piece) * LAYOUT_BLOCK;
+        if (t->piece < 0) {
+            t->piece_rank--;
+            t->piece = r ? cluster_pieces(c, r - 1) - 1 : -1;
+            continue;
+        }
+        if (lo < from) break;
+        if (r == c->rank) {
+            c->pieces[t->piece]++;
+        } else {
+            TRY(post(t, r, CLUSTER_GRADIENTS, t->shard * cluster_pieces(c, r) + t->piece,
+                     piece_of(t, grads_of(t, t->shard), r, t->piece)));
+        }
+        t->piece--;
+    }
+    return MANTA_OK;
+}
+
+typedef struct reduction {
+    const apply *a;
+    int64_t lo, hi; /* blocks */
+    float *out;
+} reduction;
+
+static void reduce_task(void *ctx, int task, int thread)
+{
+    const reduction *r = ctx;
+    int64_t lo = r->lo + (int64_t)task * BLOCKS_PER_TASK;
+
+    (void)thread;
+    apply_reduce(r->a, lo, lo + BLOCKS_PER_TASK < r->hi ? lo + BLOCKS_PER_TASK : r->hi, r->out);
+}
+
+static void sum_piece(stepping *t, int64_t k)
+{
+    int64_t lo = cluster_first_block(t->c, t->c->rank) + k * cluster_piece,
+            end = cluster_first_block(t->c, t->c->rank + 1);
+    reduction r = {.a = &t->s->a, .lo = lo, .hi = lo + cluster_piece, .out = t->c->sum};
+
+    if (r.hi > end) r.hi = end;
+    pool_run(t->s->pool, (int)((r.hi - lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), reduce_task, &r);
+    t->c->pieces[k] = -1;
+    t->unsummed--;
+}
+
+/* Adds those of our pieces that all shards have given, and sends the sums. */
+static manta_status sum_pieces(stepping *t)
+{
+    manta_cluster *c = t->c;
+
+    for (int64_t k = cluster_pieces(c, c->rank) - 1; k >= 0; k--) {
+        if (c->pieces[k] != t->s->n_used) continue;
+        cluster_crash(CLUSTER_CRASH_SHARDS_HEARD);
+        sum_piece(t, k);
+        TRY(post_all(t, CLUSTER_SUM, k, piece_of(t, c->sum, c->rank, k)));
+        cluster_crash(CLUSTER_CRASH_SUM_POSTED);
+        if (cluster_crash_plan.point == CLUSTER_CRASH_SUM_SENT) (void)chan_work(c->peers[!c->rank].c);
+        cluster_crash(CLUSTER_CRASH_SUM_SENT);
+    }
+    return MANTA_OK;
+}
+
+/* The end of a shard: what is left of it. */
+static manta_status send_shard(stepping *t, int64_t shard)
+{
+    if (t->train) TRY(send_pieces(t, 0));
+    TRY(post_all(t, CLUSTER_REST, shard, rest_of(t, shard)));
+    return flush_some(t);
+}
+
+/* Whether a rank has a shard with samples. */
+static bool computes(const stepping *t, int rank)
+{
+    for (int64_t v = cluster_first_shard(t->c, rank); v < cluster_first_shard(t->c, rank + 1); v++) {
+        if (is_used(t, v)) return true;
+    }
+    return false;
+}
+
+/* What a shard has left at batch norms goes to all who wait there; *moved: something. */
+static manta_status send_numbers(stepping *t, int shard, bool *moved)
+{
+    manta_cluster *c = t->c;
+    lockstep_numbers left;
+
+    while (lockstep_take_left(t->s->lockstep, shard, &left)) {
+        int64_t item = (int64_t)left.place * t->s->shards + shard;
+        chan_part part = {left.values, (size_t)left.n * sizeof *left.values};
+        *moved = true;
+        for (int i = 1; i < c->n; i++) {
+            int r = (c->rank + i) % c->n;
+            if (computes(t, r)) TRY(post(t, r, CLUSTER_NUMBERS, item, part));
+        }
+        TRY(flush_some(t));
+        cluster_crash(CLUSTER_CRASH_NUMBERS_SENT);
+    }
+    return MANTA_OK;
+}
+
 /* Until every rank has sent what it has to; with `flush` also until ours is sent. */
 static manta_status await_all(stepping *t, bool flush)
 {
     manta_cluster *c = t->c;
-    int64_t begin = clock_now_ns(), said = 0;
+    int64_t begin = clock_now_ns(), said = 0, last = INT64_MAX;
 
     for (;;) {
-        int64_t before = 0, after = 0;
+        int64_t left = 0;
         bool all = true;
+        TRY(receive_all(t));
+        if (t->unsummed) TRY(sum_pieces(t));
         for (int r = 0; r < c->n; r++) {
-            cluster_peer *p = &c->peers[r];
+            const cluster_peer *p = &c->peers[r];
             if (r == c->rank) continue;
-            before += p->waits + chan_unsent(p->c);
-            TRY(receive(t, r));
-            after += p->waits + chan_unsent(p->c);
+            left += p->waits + chan_unsent(p->c);
             all &= !p->waits && !(flush && chan_unsent(p->c));
         }
-        if (all) return MANTA_OK;
-        if (after < before) begin = clock_now_ns();
+        if (all && !t->unsummed) return MANTA_OK;
+        if (left != last) begin = clock_now_ns();
+        last = left;
         TRY(say_waiting(t, begin, &said));
         TRY(cluster_pump(c, CLOCK_NEVER));
     }
+}
+
+/* ---- computing ---- */
+
+/* Between two nodes of backward: what is settled goes, what has come is taken
+ * and added. */
+static void look_around(void *ctx, int64_t from)
+{
+    stepping *t = ctx;
+
+    if (!t->st) t->st = send_pieces(t, from);
+    if (!t->st) t->st = receive_all(t);
+    if (!t->st) t->st = sum_pieces(t);
+    if (!t->st) t->st = flush_some(t);
+}
+
+static manta_status compute_shard(stepping *t, int shard)
+{
+    manta_session *s = t->s;
+    plan_mode mode = t->train ? PLAN_TRAIN : PLAN_EVALUATE;
+    manta_feed f;
+    exec_run r;
+
+    TRY(fetch_shard(t, shard, &f));
+    r = session_run(s, mode, &f, s->slots[shard]);
+    r.settled = look_around;
+    r.settled_ctx = t;
+    TRY(exec_forward(s->e, &r));
+    if (t->train) TRY(exec_backward(s->e, &r));
+    return t->st;
 }
 
 /* ---- shards in lockstep ---- */
@@ -289,9 +408,7 @@ static manta_status go_together(stepping *t, bool backward)
             waits |= this_waits;
         }
         if (!waits) return MANTA_OK;
-        for (int r = 0; r < c->n; r++) {
-            if (r != c->rank) TRY(receive(t, r));
-        }
+        TRY(receive_all(t));
         if (moved || t->heard != heard) {
             begin = clock_now_ns();
             continue;
@@ -319,21 +436,6 @@ static manta_status compute_together(stepping *t)
 
 /* ---- the update ---- */
 
-typedef struct reduction {
-    const apply *a;
-    int64_t lo, hi;
-    float *out;
-} reduction;
-
-static void reduce_task(void *ctx, int task, int thread)
-{
-    const reduction *r = ctx;
-    int64_t lo = r->lo + (int64_t)task * BLOCKS_PER_TASK;
-
-    (void)thread;
-    apply_reduce(r->a, lo, lo + BLOCKS_PER_TASK < r->hi ? lo + BLOCKS_PER_TASK : r->hi, r->out);
-}
-
 /* The slots of the shards that have samples, in shard order. */
 static void collect_slots(stepping *t)
 {
@@ -345,30 +447,24 @@ static void collect_slots(stepping *t)
     }
 }
 
-static manta_status sum_and_update(stepping *t)
+/* What adding pieces needs: where the slots are. Their counts are not known yet. */
+static void begin_sum(stepping *t)
 {
     manta_cluster *c = t->c;
-    manta_session *s = t->s;
-    reduction mine = {.a = &s->a,
-                      .lo = cluster_first_block(c, c->rank),
-                      .hi = cluster_first_block(c, c->rank + 1),
-                      .out = c->sum};
 
-    layout_run(&s->l, s->state)->learning_rate = c->rate;
+    t->unsummed = cluster_pieces(c, c->rank);
+    memset(c->pieces, 0, (size_t)t->unsummed * sizeof *c->pieces);
+    apply_begin(&t->s->a, t->s->state, t->s->state, t->s->n_used, t->s->used);
+}
+
+static void update(stepping *t)
+{
+    manta_session *s = t->s;
+
+    layout_run(&s->l, s->state)->learning_rate = t->c->rate;
     apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
-    pool_run(s->pool, (int)((mine.hi - mine.lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), reduce_task, &mine);
-    for (int r = 0; r < c->n; r++) {
-        if (r != c->rank) c->peers[r].waits = 1;
-    }
-    TRY(send_sum(t));
-    cluster_crash(CLUSTER_CRASH_SUM_POSTED);
-    if (cluster_crash_plan.point == CLUSTER_CRASH_SUM_SENT) (void)chan_work(c->peers[!c->rank].c);
-    cluster_crash(CLUSTER_CRASH_SUM_SENT);
-    TRY(await_all(t, true)); /* what is sent from the slots is gone before they are written again */
-    cluster_crash(CLUSTER_CRASH_SUMS_HEARD);
-    apply_summed(&s->a, c->sum);
+    apply_summed(&s->a, t->c->sum);
     session_update(s, t->count);
-    return MANTA_OK;
 }
 
 static void add_sums(stepping *t)
@@ -381,8 +477,8 @@ static void add_sums(stepping *t)
     s->eval_sums[s->l.n_sums] += apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
 }
 
-/* What each rank has to send before anybody can add. */
-static void expect_shards(stepping *t)
+/* What each rank has to send in this step. */
+static void expect_all(stepping *t)
 {
     manta_cluster *c = t->c;
 
@@ -391,8 +487,9 @@ static void expect_shards(stepping *t)
         if (r == c->rank) continue;
         for (int64_t v = cluster_first_shard(c, r); v < cluster_first_shard(c, r + 1); v++)
             n += is_used(t, v);
-        c->peers[r].waits = t->train ? 2 * n : n;
+        c->peers[r].waits = n;
         c->peers[r].got = 0;
+        if (t->train) c->peers[r].waits += n * (int)cluster_pieces(c, c->rank) + (int)cluster_pieces(c, r);
         if (t->train && !r) c->peers[r].waits++; /* the chief's learning rate */
     }
 }
@@ -414,21 +511,23 @@ static manta_status step_once(stepping *t)
 
     cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
     TRY(feed_reader_count(t->reader, c->at.epoch, c->at.step, &t->count));
-    expect_shards(t);
+    expect_all(t);
+    collect_slots(t);
+    if (t->train) begin_sum(t);
     TRY(send_rate(t));
     if (t->together) TRY(compute_together(t));
     for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
         if (!is_used(t, v)) continue;
+        begin_pieces(t, v);
         if (!t->together) TRY(compute_shard(t, (int)v));
         cluster_crash(CLUSTER_CRASH_SHARD_COMPUTED);
         TRY(send_shard(t, v));
         cluster_crash(CLUSTER_CRASH_SHARD_SENT);
     }
-    TRY(await_all(t, !t->train));
-    cluster_crash(CLUSTER_CRASH_SHARDS_HEARD);
-    collect_slots(t);
+    TRY(await_all(t, true)); /* what is sent from the slots is gone before they are written again */
+    cluster_crash(CLUSTER_CRASH_SUMS_HEARD);
     if (t->train) {
-        TRY(sum_and_update(t));
+        update(t);
     } else {
         add_sums(t);
     }

@@ -249,6 +249,47 @@ static void sink_gets_the_same_gradients_once(void **state)
     net_close(&t);
 }
 
+/* What was said to be settled, as it was then. */
+typedef struct settling {
+    const net *t;
+    float *g;
+    int64_t from;
+    int moves;
+} settling;
+
+static void keep_settled(void *ctx, int64_t from)
+{
+    settling *s = ctx;
+
+    assert_true(from <= s->from);
+    memcpy(s->g + from, (const float *)s->t->slot + from, (size_t)(s->from - from) * sizeof *s->g);
+    s->moves += from < s->from;
+    s->from = from;
+}
+
+static void settled_gradients_stay(void **state)
+{
+    manta_model *models[] = {net_mixed(), zoo_resnet()};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        net t;
+        settling s;
+        net_open(&t, models[i], true, 6, 2, NULL, NULL);
+        s = (settling){.t = &t, .from = t.l.params_size};
+        s.g = mem_try((size_t)t.l.params_size * sizeof *s.g);
+        t.run.settled = keep_settled;
+        t.run.settled_ctx = &s;
+        net_loss(&t);
+        assert_ok(exec_backward(t.e, &t.run));
+        assert_int_equal(s.from, 0);
+        assert_true(s.moves > 2); /* in parts, not all at the end */
+        assert_memory_equal(s.g, t.slot, (size_t)t.l.params_size * sizeof *s.g);
+        mem_try_free(s.g);
+        net_close(&t);
+    }
+}
+
 static void dead_activations_are_used_again(void **state)
 {
     net t;
@@ -398,6 +439,7 @@ int main(void)
         cmocka_unit_test(never_writes_state),
         cmocka_unit_test(state_and_slot_may_move),
         cmocka_unit_test(sink_gets_the_same_gradients_once),
+        cmocka_unit_test(settled_gradients_stay),
         cmocka_unit_test(dead_activations_are_used_again),
         cmocka_unit_test(plans_share_one_block),
         cmocka_unit_test(a_running_step_allocates_nothing),

@@ -78,6 +78,7 @@ static void child(cluster_run *r, int rank, bool doomed)
 
     snprintf(fd, sizeof fd, "%d", r->door[rank]);
     setenv("MANTA_LISTEN_FD", fd, 1);
+    cluster_piece = 1; /* of the three blocks there are */
     if (doomed) cluster_crash_plan = r->plan;
     if (r->chaotic) chaos_begin(r->chaos);
     left->st = manta_cluster_open(&o, &t.cluster);
