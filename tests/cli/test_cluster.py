@@ -74,12 +74,12 @@ class Cluster:
         done = []
         for process in self.running:
             try:
-                out, err = process.communicate(timeout=60)
+                out, err = process.communicate(timeout=300)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
                 out, err = process.communicate()
-                pytest.fail(f"rank {process.rank}: not done after 60 s\n{out}\n{err}")
+                pytest.fail(f"rank {process.rank}: not done after 300 s\n{out}\n{err}")
             assert process.returncode == status, f"rank {process.rank}: {process.returncode}\n{out}\n{err}"
             events = process.seen + Done([], 0, process.unread.decode() + out, err).events
             done.append((events, err))
