@@ -74,6 +74,7 @@ typedef struct manta_session_options {
                                batch counts for each process, as for each worker. Borrowed */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
     bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
+    bool blank; /* weights begin as zeros: a state is going to be restored, and random numbers take time */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */
 } manta_session_options;
 

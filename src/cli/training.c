@@ -148,12 +148,14 @@ manta_status training_open(training *r)
     if (options_text(o, "validation-split") && (st = split_data(r, options_real(o, "validation-split", 0))))
         return st;
     r->fit.validation = r->profile ? NULL : r->validation;
-    if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
-    if (!again && (file || r->saved) && (st = load_weights(r, file))) return st;
     keeps = !training_is_evaluator(r) && manta_cluster_is_chief(r->cluster);
-    if (keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
-    /* A checkpoint has them all: --weights may be gone by now. */
-    if (again && !record_start(&r->record) && (file || r->saved) && (st = load_weights(r, file))) return st;
+    /* A checkpoint has all weights: none are made first, and --weights may be gone. A run that begins is
+     * only made when nothing else can be wrong. */
+    if (again && keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
+    r->so.blank = record_start(&r->record) != NULL;
+    if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
+    if (!r->so.blank && (file || r->saved) && (st = load_weights(r, file))) return st;
+    if (!again && keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
     if (!keeps) return MANTA_OK;
     r->fit.n_callbacks = r->record.n;
     r->fit.callbacks = r->record.callbacks;

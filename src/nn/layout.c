@@ -100,15 +100,20 @@ float *layout_variable_at(const layout *l, const void *state, int v)
                   : layout_stats(l, state) + l->stats[-1 - i].offset;
 }
 
-void layout_start(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt)
+void layout_start_blank(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt)
 {
     run_state *run = layout_run(l, state);
 
+    run->seed = seed;
+    run->learning_rate = opt ? opt->learning_rate : 0;
+}
+
+void layout_start(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt)
+{
     for (int i = 0; i < l->model->n_variables; i++) {
         const graph_variable *g = &l->model->variables[i];
         initializer_fill(&g->init, g->ndim, g->shape, g->fan_in, seed, (uint64_t)i,
                          layout_variable_at(l, state, i));
     }
-    run->seed = seed;
-    run->learning_rate = opt ? opt->learning_rate : 0;
+    layout_start_blank(l, state, seed, opt);
 }

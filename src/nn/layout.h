@@ -97,5 +97,7 @@ float *layout_variable_at(const layout *l, const void *state, int v);
 /* Starts a state: weights by their initializers from `seed`, all else zero,
  * rate from the optimizer. `state` must be state_size zeroed bytes. */
 void layout_start(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt);
+/* The same with weights of zero, for who restores a state into it. */
+void layout_start_blank(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt);
 
 #endif

@@ -162,7 +162,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
     apply_init(&s->a, &s->l, &s->opt, s->k);
     TRY(make_memory(s));
-    layout_start(&s->l, s->state, o->seed, &s->opt);
+    (o->blank ? layout_start_blank : layout_start)(&s->l, s->state, o->seed, &s->opt);
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
     describe(s);
