@@ -50,8 +50,9 @@ static pid_t start(kind what)
         if (what == TRACED) ptrace(PTRACE_TRACEME, 0, NULL, NULL);
         if (write(ready[1], "x", 1) != 1) _exit(1);
         close(ready[0]);
-        if (what == HELPED && pthread_create(&helper, NULL, wait_for_a_disk, NULL)) _exit(1);
         close(ready[1]); /* tells that it has nothing left to do but what it is for */
+        /* Not before: the helper's child would hold the pipe open. */
+        if (what == HELPED && pthread_create(&helper, NULL, wait_for_a_disk, NULL)) _exit(1);
         if (what == TRACED) raise(SIGSTOP);
         for (;;) {
             if (what != SPINNER) pause();
