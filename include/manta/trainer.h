@@ -203,7 +203,9 @@ MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metr
                                                const manta_checkpoint_info *info);
 /* Metrics and the state of a prepared session, which is the same in all ranks:
  * rank 0's is taken, the others' calls only report metrics. (epoch, step): where
- * a loop that begins from it goes on. */
+ * a loop that begins from it goes on. Only the copy in memory is waited for; the
+ * file is written behind the loop's back, one at a time. When that fails, the next
+ * such call says so, or the end of the loop. */
 MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
                                             int64_t epoch, int64_t step);
 /* The same with named arrays, as state.safetensors. */

@@ -206,6 +206,7 @@ manta_status manta_session_open(const manta_model *m, const manta_compile *c,
 void manta_session_close(manta_session *s)
 {
     if (!s) return;
+    if (s->peers.leave) s->peers.leave(s->peers.ctx);
     lockstep_free(s->lockstep);
     exec_free(s->e);
     pool_free(s->pool);

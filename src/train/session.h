@@ -33,6 +33,7 @@ typedef struct session_peers {
     manta_status (*step)(void *ctx, manta_session *s, const manta_feed *f); /* count 0: it has no data */
     manta_status (*most)(void *ctx, double *value); /* the greatest of all */
     manta_status (*sum)(void *ctx, double *values, int n);
+    void (*leave)(void *ctx); /* the session is about to be closed */
 } session_peers;
 
 struct manta_session {

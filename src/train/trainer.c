@@ -140,6 +140,18 @@ static manta_status take_report(driver *d, int rank, trainer_report *r)
     return MANTA_OK;
 }
 
+/* Whether the files of a report are there, or never will be; then it is one of
+ * metrics alone. */
+static bool is_written(driver *d, int rank, trainer_report *r)
+{
+    const trainer_rank *from = &d->mem.c->ranks[rank];
+    uint64_t round = (uint64_t)-r->round;
+
+    if (r->kind != REPORT_CHIEF) return true;
+    if (atomic_load(&from->lost) == round) r->kind = REPORT_METRICS;
+    return atomic_load(&from->saved) >= round || atomic_load(&from->lost) >= round;
+}
+
 static manta_status drain(driver *d)
 {
     bool some = false;
@@ -151,6 +163,7 @@ static manta_status drain(driver *d)
         if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
         for (; at < written; at++) {
             trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */
+            if (!is_written(d, rank, &r)) break; /* and what is behind it waits too */
             TRY(take_report(d, rank, &r));
             atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
             some = true;
@@ -246,11 +259,39 @@ static bool look_at_loops(driver *d)
     return left == 0;
 }
 
-static void end_attempt(driver *d)
+/* Whether a rank that lives has reported a checkpoint that it is still writing. */
+static bool is_writing(const driver *d)
 {
+    for (int rank = 0; rank < d->world; rank++) {
+        const trainer_ring *ring = &d->mem.rings[rank];
+        if (!d->ended[rank] && atomic_load(&ring->taken) != atomic_load(&ring->written)) return true;
+    }
+    return false;
+}
+
+/* What was reported before the failure is not lost with the attempt. */
+static manta_status await_files(driver *d)
+{
+    int64_t deadline = clock_now_ns() + (int64_t)END_MS * 1000000;
+
+    while (is_writing(d) && clock_now_ns() < deadline) {
+        uint32_t seen = atomic_load(&d->mem.c->pulse);
+        (void)look_at_loops(d);
+        TRY(drain(d));
+        if (!is_writing(d)) break;
+        (void)futex_wait(&d->mem.c->pulse, seen, clock_now_ns() + LOOK_NS, true);
+    }
+    return MANTA_OK;
+}
+
+static manta_status end_attempt(driver *d)
+{
+    manta_status st;
+
     atomic_store(&d->mem.c->over, 1);
     atomic_fetch_add(&d->mem.c->meeting, 1);
     futex_wake(&d->mem.c->meeting, INT_MAX, true);
+    st = await_files(d);
     for (int i = 0; i < d->world; i++) {
         if (!d->ended[i]) (void)manta_actor_kill(d->actors[i], true);
     }
@@ -260,6 +301,7 @@ static void end_attempt(driver *d)
         manta_release(d->loops[i]);
         manta_actor_release(d->actors[i]);
     }
+    return st;
 }
 
 static volatile sig_atomic_t terminated;
@@ -353,7 +395,7 @@ static manta_status run_attempt(driver *d)
     manta_checkpoint *from = NULL;
     bool own = false;
     file_info there;
-    manta_status st;
+    manta_status st, ended;
 
     d->failed_rank = -1;
     if (file_stat(manta_run_path(d->run), &there))
@@ -369,9 +411,9 @@ static manta_status run_attempt(driver *d)
     wipe_memory(d);
     for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
     st = watch(d);
-    end_attempt(d);
+    ended = end_attempt(d);
     manta_checkpoint_close(from);
-    if (st) return st;
+    if (st || (st = ended)) return st;
     return d->failed_rank >= 0 ? manta_fail(d->status, "%s", d->error) : drain(d);
 }
 

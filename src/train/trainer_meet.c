@@ -154,6 +154,15 @@ static manta_status peers_sum(void *ctx, double *values, int n)
     return worker_combine(ctx, values, n, false);
 }
 
+/* A checkpoint that is being written reads the session. What it says of itself is
+ * kept for the end of the loop. */
+static void peers_leave(void *ctx)
+{
+    manta_worker *w = ctx;
+
+    if (worker_save_wait(w)) manta_error_get(&w->save.why);
+}
+
 manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
                                  const manta_session_options *o, manta_session **out)
 {
@@ -176,7 +185,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
         manta_session_close(s);
         return st;
     }
-    s->peers = (session_peers){w, peers_step, peers_most, peers_sum};
+    s->peers = (session_peers){w, peers_step, peers_most, peers_sum, peers_leave};
     *out = s;
     return MANTA_OK;
 }

@@ -146,8 +146,7 @@ static manta_status leave_notes(manta_worker *w, const manta_checkpoint_info *in
 
 /* ---- checkpoints ---- */
 
-/* Moves the folder to where the driver finds it, from another file system too. */
-static manta_status hand_over(manta_worker *w, const char *folder, int64_t round)
+manta_status worker_hand_over(manta_worker *w, const char *folder, int64_t round)
 {
     char *to = trainer_part(w->parts_folder, round, w->t.rank), *copy = NULL;
     file_info info;
@@ -182,7 +181,7 @@ manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, co
 {
     trainer_report r = report_of(REPORT_PART, w->parts, info);
 
-    if (folder) TRY(hand_over(w, folder, r.round));
+    if (folder) TRY(worker_hand_over(w, folder, r.round));
     if (folder || w->notes.n || (info && info->n_notes)) {
         TRY(trainer_make_part(w->parts_folder, NULL));
         TRY(leave_notes(w, info, r.round));
@@ -192,42 +191,33 @@ manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, co
     return MANTA_OK;
 }
 
-/* Rank 0 writes what `fill` says into a folder and hands it over. */
-typedef manta_status fill_fn(const char *folder, const void *ctx);
-
-static manta_status report_chief(manta_worker *w, const manta_metrics *m, const manta_checkpoint_info *info,
-                                 fill_fn *fill, const void *ctx)
+/* Ranks but the first report the metrics of a checkpoint. */
+static manta_status report_other(manta_worker *w, const manta_metrics *m, const manta_checkpoint_info *info)
 {
-    trainer_report r = report_of(REPORT_CHIEF, -1 - w->rounds, info);
-    char *folder;
-    manta_status st;
-
-    if (w->t.rank) {
-        worker_drop_notes(w);
-        r.kind = REPORT_METRICS;
-        return send_report(w, m, r);
-    }
-    w->rounds++;
-    TRY(manta_worker_temp_folder(w, &folder));
-    st = fill(folder, ctx);
-    if (!st) st = hand_over(w, folder, r.round);
-    if (!st) st = leave_notes(w, info, r.round);
-    if (!st) st = send_report(w, m, r);
-    free(folder);
-    return st;
+    worker_drop_notes(w);
+    return send_report(w, m, report_of(REPORT_METRICS, 0, info));
 }
 
-typedef struct session_state {
-    const manta_session *s;
-    const blobs *callbacks; /* what they remember */
-} session_state;
-
-static manta_status fill_session(const char *folder, const void *ctx)
+/* The next round of rank 0's alone, when the one before is written. */
+static manta_status next_round(manta_worker *w, const manta_checkpoint_info *info, trainer_report *r)
 {
-    const session_state *c = ctx;
-    file_sum sum;
+    TRY(worker_save_wait(w));
+    *r = report_of(REPORT_CHIEF, -1 - w->rounds++, info);
+    TRY(trainer_make_part(w->parts_folder, NULL));
+    return leave_notes(w, info, r->round);
+}
 
-    return checkpoint_write_state(c->s, c->s->state, c->callbacks, folder, &sum);
+/* Takes the blobs. */
+static manta_status report_state(manta_worker *w, const manta_metrics *m, const manta_checkpoint_info *info,
+                                 const manta_session *s, blobs *callbacks)
+{
+    trainer_report r;
+
+    if (w->t.rank) return report_other(w, m, info);
+    TRY(next_round(w, info, &r));
+    TRY(worker_save_start(w, s, callbacks, r.round));
+    if (s->peers.ctx != w) TRY(worker_save_wait(w)); /* it may be closed before it is written */
+    return send_report(w, m, r);
 }
 
 manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
@@ -236,21 +226,20 @@ manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const
     manta_checkpoint_info info = {.epoch = epoch, .step = step, .iterations = manta_session_iterations(s)};
     blobs none = {0};
 
-    return report_chief(w, m, &info, fill_session, &(session_state){s, &none});
+    return report_state(w, m, &info, s, &none);
 }
 
-typedef struct array_list {
-    int n;
-    const manta_column *at;
-} array_list;
-
-static manta_status fill_arrays(const char *folder, const void *ctx)
+static manta_status write_arrays(manta_worker *w, int n, const manta_column *arrays, int64_t round)
 {
-    const array_list *l = ctx;
-    char *path = mem_printf("%s/" CHECKPOINT_STATE, folder);
-    manta_status st = safetensors_write(path, l->n, l->at, 0, NULL);
+    char *folder, *path;
+    manta_status st;
 
+    TRY(manta_worker_temp_folder(w, &folder));
+    path = mem_printf("%s/" CHECKPOINT_STATE, folder);
+    st = safetensors_write(path, n, arrays, 0, NULL);
+    if (!st) st = worker_hand_over(w, folder, round);
     mem_free(path);
+    free(folder);
     return st;
 }
 
@@ -258,9 +247,13 @@ manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
                                  int64_t epoch, int64_t step)
 {
     manta_checkpoint_info info = {.epoch = epoch, .step = step};
-    array_list l = {n, arrays};
+    trainer_report r;
 
-    return report_chief(w, m, &info, fill_arrays, &l);
+    if (w->t.rank) return report_other(w, m, &info);
+    TRY(next_round(w, &info, &r));
+    TRY(write_arrays(w, n, arrays, r.round)); /* the arrays are the caller's: now */
+    atomic_store(&w->mem.c->ranks[0].saved, (uint64_t)-r.round);
+    return send_report(w, m, r);
 }
 
 /* ---- a callback that reports ---- */
@@ -285,7 +278,7 @@ static manta_status reporter_restore(void *self, manta_fitting *f)
 static manta_status reporter_save(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
                                   blobs *callbacks)
 {
-    return report_chief(((reporter *)ctx)->w, f->logs, info, fill_session, &(session_state){f->s, callbacks});
+    return report_state(((reporter *)ctx)->w, f->logs, info, f->s, callbacks);
 }
 
 static manta_status reporter_epoch(void *self, manta_fitting *f)

@@ -30,7 +30,8 @@ typedef enum rank_state { RANK_STARTING, RANK_RUNNING, RANK_ENDED } rank_state;
 
 typedef enum report_kind {
     REPORT_METRICS,
-    REPORT_CHIEF, /* a checkpoint of this rank alone: files in the folder of `round` */
+    REPORT_CHIEF, /* a checkpoint of this rank alone: files in the folder of `round`, -1, -2, ...,
+                     when `saved` or `lost` of the rank has come to 1, 2, ... */
     REPORT_PART /* its part of a checkpoint of the group */
 } report_kind;
 
@@ -55,6 +56,8 @@ typedef struct trainer_rank {
     _Alignas(64) _Atomic uint32_t state; /* rank_state */
     _Atomic uint32_t pid;
     _Atomic uint64_t meetings; /* come to */
+    _Atomic uint64_t saved; /* REPORT_CHIEF: the files of so many rounds are there */
+    _Atomic uint64_t lost; /* the last round whose files could not be written, from 1 */
 } trainer_rank;
 
 typedef struct trainer_control {

@@ -165,6 +165,7 @@ static void worker_release(manta_worker *w)
     if (w->mem.fd > 0) os->close(w->mem.fd);
     manta_checkpoint_close(w->checkpoint);
     mem_try_free(w->sum);
+    worker_save_release(w);
     worker_drop_notes(w);
     mem_free(w->parts_folder);
     mem_free(w);
@@ -192,6 +193,14 @@ static manta_status run_loop(manta_worker *w)
     atomic_store(&w->mem.c->ranks[w->t.rank].pid, (uint32_t)getpid());
     atomic_store(&w->mem.c->ranks[w->t.rank].state, RANK_RUNNING);
     st = w->t.loop(w);
+    if (st) {
+        manta_error why;
+        manta_error_get(&why);
+        (void)!worker_save_wait(w); /* the loop's own failure is the first */
+        (void)manta_error_raise(&why);
+    } else {
+        st = worker_save_wait(w);
+    }
     fflush(stdout);
     if (!st) say_ended(w);
     if (st) worker_wake_driver(w);

@@ -9,7 +9,7 @@
 
 typedef struct settings {
     int64_t epochs;
-    int dies_with, dies_at; /* rank 0 is killed when there are so many workers, at that epoch */
+    int dies_with, dies_at; /* the last is killed when there are so many workers, at that epoch */
     char out[200];
 } settings;
 
@@ -40,7 +40,8 @@ static manta_status train_loop(manta_worker *w)
     if ((st = manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = 5}, &l, NULL)))
         return st;
     for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
-        if (manta_worker_world_size(w) == c->dies_with && e == c->dies_at && !manta_worker_rank(w))
+        if (manta_worker_world_size(w) == c->dies_with && e == c->dies_at &&
+            manta_worker_rank(w) == c->dies_with - 1)
             raise(SIGKILL);
         if ((st = manta_worker_train_epoch(w, s, l, e, &metrics))) return st;
         one_metric(&metrics, "workers", manta_worker_world_size(w));
