@@ -139,7 +139,7 @@ typedef struct memory {
 
 static long own_kib(void)
 {
-    long size, resident, shared;
+    long size = 0, resident = 0, shared = 0;
     FILE *f = fopen("/proc/self/statm", "r");
 
     if (!f || fscanf(f, "%ld %ld %ld", &size, &resident, &shared) != 3) end("reading /proc/self/statm");

@@ -946,7 +946,7 @@ typedef struct memory {
 
 static long pages(void)
 {
-    long size, resident, shared;
+    long size = 0, resident = 0, shared = 0;
     FILE *f = fopen("/proc/self/statm", "r");
 
     CHECK(f && fscanf(f, "%ld %ld %ld", &size, &resident, &shared) == 3);
