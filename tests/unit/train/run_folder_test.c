@@ -26,7 +26,7 @@ static int remove_all(const char *path)
 {
     char line[600];
 
-    snprintf(line, sizeof line, "rm -rf '%s'", path);
+    snprintf(line, sizeof line, "rm -rf '%s' 2>/dev/null", path);
     return system(line);
 }
 
@@ -220,7 +220,8 @@ static bool vanish(void *user, manta_session *s, const manta_event *e)
     if (v->done || e->kind != MANTA_EVENT_STEP || e->step < 3) return true;
     v->done = true;
     if (v->how == LOSS_REMOVED) {
-        assert_int_equal(remove_all(v->path), 0);
+        while (remove_all(v->path)) { /* the writer of checkpoints puts files there meanwhile */
+        }
     } else {
         snprintf(away, sizeof away, "%s.away", v->path);
         assert_int_equal(rename(v->path, away), 0);
