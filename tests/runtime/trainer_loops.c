@@ -925,6 +925,13 @@ static void no_storage(const char *folder)
 
 /* ---- a great many reports ---- */
 
+/* A sanitizer keeps memory that was given back: there is nothing to measure. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { MANY = 6000, MEASURED = false };
+#else
+enum { MANY = 50000, MEASURED = true };
+#endif
+
 static manta_status many_loop(manta_worker *w)
 {
     manta_metrics m = {0};
@@ -935,7 +942,7 @@ static manta_status many_loop(manta_worker *w)
         snprintf(name, sizeof name, "metric-%d", i);
         one_metric(&m, name, i);
     }
-    for (int i = 0; i < 25000 && !st; i++) st = manta_report(w, &m);
+    for (int i = 0; i < MANY / 2 && !st; i++) st = manta_report(w, &m);
     return st;
 }
 
@@ -960,7 +967,7 @@ static bool look(void *user, const manta_report_event *e)
 
     (void)e;
     if (++m->reports == 2000) m->early = pages();
-    if (m->reports == 50000) m->late = pages();
+    if (m->reports == MANY) m->late = pages();
     return true;
 }
 
@@ -974,10 +981,10 @@ static void many(const char *folder)
                                .run = {.name = "many", .storage = folder, .report = look, .user = &m}};
     manta_result *r = fit(&o, MANTA_OK);
 
-    CHECK(m.reports == 50000);
-    printf("%ld pages after 2000 reports, %ld after 50000\n", m.early, m.late);
-    CHECK(m.late - m.early <= 16);
-    CHECK(series(r, "metric-9")->n == 25000 && lines_of(r->path, 1) == 25000);
+    CHECK(m.reports == MANY);
+    printf("%ld pages after 2000 reports, %ld after %d\n", m.early, m.late, MANY);
+    CHECK(!MEASURED || m.late - m.early <= 16);
+    CHECK(series(r, "metric-9")->n == MANY / 2 && lines_of(r->path, 1) == MANY / 2);
     manta_result_free(r);
 }
 
