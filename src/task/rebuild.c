@@ -159,6 +159,13 @@ void rebuild_release(void)
 
 /* ---- losing ---- */
 
+/* Whether the value lies in this process itself, where nobody can lose it,
+ * whatever the node says. */
+static bool is_here(const object *o)
+{
+    return o->state == OBJECT_READY && o->on_heap;
+}
+
 /* What was read is no more: the entry is as before its value came. */
 static void object_reset(object *o)
 {
@@ -176,6 +183,7 @@ static void fail_lost(uint64_t id, lineage_why why, const char *reason)
                                    "an object of process %d is lost and cannot be made again: %s; %s",
                                    (int)getpid(), texts[why], reason);
     object *o = object_find(id);
+    if (o && is_here(o)) return;
     buf *b = proto_begin(&rt->out, PROTO_FAIL);
     wire_put_u64(b, id);
     failure_put(b, &f);
@@ -195,7 +203,7 @@ static void expect_results(call *c, uint64_t needed)
         uint64_t id = c->id + (uint64_t)i;
         object *o = object_find(id);
         if (!o) o = object_new(id);
-        if (id == needed && o->state == OBJECT_READY) object_reset(o);
+        if (id == needed && o->state == OBJECT_READY && !is_here(o)) object_reset(o);
         if (o->state == OBJECT_PENDING) o->maker = c;
     }
 }
@@ -217,6 +225,8 @@ static void tie_again(call *c)
 void rebuild_object(uint64_t id, const char *reason)
 {
     lineage_actions out = {0};
+    const object *o = object_find(id);
+    if (o && is_here(o)) return;
     step((lineage_event){.kind = LINEAGE_NEED, .object = id}, &out);
     for (size_t i = 0; i < out.n; i++)
         if (out.at[i].kind == LINEAGE_DO_RUN) expect_results(find_kept(out.at[i].call), out.at[i].object);
