@@ -14,11 +14,9 @@
 #include "os/proc.h"
 #include "os/spawn.h"
 #include "os/sys.h"
-#include "train/cluster.h"
 #include "train/forked.h"
 #include "train/group_samples.h"
-#include "train/ps_journal.h"
-#include "train/ps_link.h"
+#include "train/ps_coordinator.h"
 #include "train/ps_part.h"
 #include "train/rank_log.h"
 
@@ -28,40 +26,6 @@ enum {
     LEAVE_MS = 2000,
     PATIENCE_MS = 200,
     REACH_MS = 10000,
-    SAY_AFTER_MS = 2000, /* of waiting for the coordinator */
-};
-
-/* A process of ours. */
-typedef struct child {
-    pid_t pid; /* 0: none */
-    int pidfd;
-    int failures; /* losses in a row without a step */
-    int64_t lost_ns;
-} child;
-
-struct ps {
-    ps_plan plan;
-    manta_session *s;
-    ps_options o;
-    chan_end *end;
-    bool cluster; /* the others were started by somebody else */
-    int listener; /* ours */
-    int server_listener[PS_SERVERS];
-    child server[PS_SERVERS], worker[PS_WORKERS];
-    ps_link to[PS_SERVERS];
-    ps_link link[PS_LINKS];
-    bool failed; /* a step has */
-    bool idle[PS_WORKERS]; /* has asked for a step */
-    int of[PS_WORKERS]; /* its link; -1: none */
-    ps_tickets tickets;
-    ps_journal journal; /* of the epoch at hand, or of the one that was taken up */
-    bool settled; /* it is clear with what state the servers begin */
-    bool took_up; /* with their own */
-    bool mistaken; /* they are at another training, which is none of our business */
-    int64_t since_snapshot;
-    int64_t ready; /* steps done that ps_next() has not told yet */
-    double rate; /* that the servers have */
-    news_queue news;
 };
 
 news_queue *ps_news(ps *p)
@@ -98,7 +62,7 @@ static _Noreturn void be(const ps *p, bool server, int rank)
 
 static manta_status start(ps *p, bool server, int rank)
 {
-    child *c = server ? &p->server[rank] : &p->worker[rank];
+    ps_child *c = server ? &p->server[rank] : &p->worker[rank];
     manta_status st;
     pid_t pid;
 
@@ -116,7 +80,7 @@ static manta_status start(ps *p, bool server, int rank)
 
 /* ---- servers ---- */
 
-static bool is_dead(const child *c)
+static bool is_dead(const ps_child *c)
 {
     if (!c->pid) return false; /* not ours: its channel tells */
     struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
@@ -143,7 +107,7 @@ static manta_status reach(ps *p, int i)
     return chan_await_open(c, clock_deadline(REACH_MS));
 }
 
-static manta_status ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want)
+manta_status ps_ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want)
 {
     return ps_link_ask(&p->to[i], kind, 0, n, want, server_is_dead, &p->server[i]);
 }
@@ -158,23 +122,23 @@ static manta_status tell_epoch(ps *p, int i)
     if (!ps_journal_is_begun(&p->journal)) return MANTA_OK;
     memcpy(out, layout_run(l, p->s->state), n);
     n += ps_journal_pack(&p->journal, out + n);
-    return ask(p, i, PS_BEGIN, n, PS_BEGUN);
+    return ps_ask(p, i, PS_BEGIN, n, PS_BEGUN);
 }
 
 /* Gives a server the state that we have. */
-static manta_status load(ps *p, int i)
+manta_status ps_load(ps *p, int i)
 {
     ps_part part = ps_part_of(&p->s->l, i, p->plan.servers);
 
     ps_part_get_state(&part, p->s->state, p->to[i].out);
-    TRY(ask(p, i, PS_LOAD, ps_part_state_size(&part), PS_LOADED));
+    TRY(ps_ask(p, i, PS_LOAD, ps_part_state_size(&part), PS_LOADED));
     return tell_epoch(p, i);
 }
 
-static manta_status furnish(ps *p, int i)
+static manta_status try_furnish(ps *p, int i)
 {
     TRY(reach(p, i));
-    return p->settled ? load(p, i) : MANTA_OK;
+    return p->settled ? ps_load(p, i) : MANTA_OK;
 }
 
 static manta_status lost(ps *p, bool server, int rank);
@@ -185,7 +149,7 @@ static manta_status await_server(ps *p, int i)
     int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
     bool said = false;
 
-    while (furnish(p, i)) {
+    while (try_furnish(p, i)) {
         manta_status st;
         if (clock_now_ns() > deadline) {
             return manta_fail(MANTA_ETIMEDOUT, "parameter server %d (%s) has not come: %s", i,
@@ -202,10 +166,10 @@ static manta_status await_server(ps *p, int i)
 }
 
 /* The same, however often it takes. */
-static manta_status furnish_surely(ps *p, int i)
+manta_status ps_furnish(ps *p, int i)
 {
     if (p->cluster) return await_server(p, i);
-    while (furnish(p, i)) {
+    while (try_furnish(p, i)) {
         if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
         TRY(lost(p, true, i));
         if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
@@ -226,7 +190,7 @@ static void drop_worker(ps *p, int w)
 /* Notes the end of a process and starts its successor. */
 static manta_status lost(ps *p, bool server, int rank)
 {
-    child *c = server ? &p->server[rank] : &p->worker[rank];
+    ps_child *c = server ? &p->server[rank] : &p->worker[rank];
     news e = {.kind = NEWS_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
 
     spawn_status_text(spawn_wait(c->pid), e.cause, sizeof e.cause);
@@ -243,7 +207,7 @@ static manta_status lost(ps *p, bool server, int rank)
     if (server) {
         ps_link_close(&p->to[rank]);
         TRY(start(p, true, rank));
-        return furnish_surely(p, rank);
+        return ps_furnish(p, rank);
     }
     drop_worker(p, rank);
     return start(p, false, rank);
@@ -357,11 +321,11 @@ static manta_status see_server(ps *p, int i)
 {
     bool whole;
 
-    return ps_link_receive(&p->to[i], &whole) ? furnish_surely(p, i) : MANTA_OK;
+    return ps_link_receive(&p->to[i], &whole) ? ps_furnish(p, i) : MANTA_OK;
 }
 
 /* Waits until something happens, and deals with it. */
-static manta_status attend(ps *p)
+manta_status ps_attend(ps *p)
 {
     struct pollfd fds[1 + PS_SERVERS + PS_WORKERS];
     chan_item items[PS_LINKS + PS_SERVERS];
@@ -401,7 +365,7 @@ static manta_status say_rate(ps *p)
     if (!(rate < p->rate || rate > p->rate)) return MANTA_OK;
     for (int i = 0; i < p->plan.servers; i++) {
         memcpy(p->to[i].out, &rate, sizeof rate);
-        if (ps_link_send(&p->to[i], PS_RATE, 0, 0, sizeof rate)) TRY(furnish_surely(p, i));
+        if (ps_link_send(&p->to[i], PS_RATE, 0, 0, sizeof rate)) TRY(ps_furnish(p, i));
     }
     p->rate = rate;
     return MANTA_OK;
@@ -422,7 +386,7 @@ manta_status ps_begin(ps *p, int64_t epoch, int64_t from)
     ps_tickets_skip(&p->tickets, j->is_in);
     p->ready = 0;
     for (int i = 0; i < p->plan.servers; i++) {
-        if (tell_epoch(p, i)) TRY(furnish_surely(p, i));
+        if (tell_epoch(p, i)) TRY(ps_furnish(p, i));
     }
     TRY(say_rate(p));
     return give_out(p);
@@ -433,7 +397,7 @@ manta_status ps_next(ps *p, bool *more)
     *more = false;
     if (!p->ready && ps_tickets_over(&p->tickets)) return MANTA_OK;
     TRY(say_rate(p));
-    while (!p->ready) TRY(attend(p));
+    while (!p->ready) TRY(ps_attend(p));
     p->ready--;
     *more = true;
     if (p->since_snapshot >= p->o.snapshot_steps) TRY(ps_pull(p));
@@ -455,7 +419,7 @@ manta_status ps_pull(ps *p)
             i++;
         } else {
             memcpy(run, mine, s->l.run_size);
-            st = furnish_surely(p, i);
+            st = ps_furnish(p, i);
         }
     }
     memcpy(run, mine, s->l.run_size); /* steps and sums are counted here */
@@ -501,7 +465,7 @@ static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int
     return MANTA_OK;
 }
 
-static manta_status check(const manta_session *s, int servers, int workers)
+manta_status ps_check(const manta_session *s, int servers, int workers)
 {
     if (servers < 1 || servers > PS_SERVERS)
         return manta_fail(MANTA_EINVAL, "%d parameter servers, expected 1 to %d", servers, PS_SERVERS);
@@ -516,7 +480,7 @@ static manta_status check(const manta_session *s, int servers, int workers)
     return MANTA_OK;
 }
 
-static ps *make(manta_session *s, const ps_options *o)
+ps *ps_new(manta_session *s, const ps_options *o)
 {
     ps *p = mem_new(sizeof *p);
 
@@ -538,230 +502,15 @@ manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, i
     ps *p;
     manta_status st;
 
-    TRY(check(s, servers, workers));
-    p = make(s, o);
+    TRY(ps_check(s, servers, workers));
+    p = ps_new(s, o);
     p->settled = true;
     if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
     if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
     if ((st = make_plan(p, feed, steps, servers, workers))) goto out;
     for (int i = 0; i < servers && !st; i++) st = start(p, true, i);
-    for (int i = 0; i < servers && !st; i++) st = furnish_surely(p, i);
+    for (int i = 0; i < servers && !st; i++) st = ps_furnish(p, i);
     for (int i = 0; i < workers && !st; i++) st = start(p, false, i);
-    if (st) goto out;
-    *out = p;
-    p = NULL;
-out:
-    ps_close(p);
-    return st;
-}
-
-/* ---- a cluster ---- */
-
-static void plan_of_cluster(manta_session *s, const feed_source *feed, int64_t steps, ps_plan *out)
-{
-    const manta_cluster *c = s->ps_cluster;
-
-    *out = (ps_plan){.s = s,
-                     .feed = feed,
-                     .steps = steps,
-                     .servers = s->servers,
-                     .workers = s->ps_workers,
-                     .key = c->key,
-                     .plain = c->plain,
-                     .timeout_ms = c->timeout_ms};
-    snprintf(out->job, sizeof out->job, "%s", c->job);
-    snprintf(out->coordinator, sizeof out->coordinator, "%s", c->config.address[TF_CHIEF][0]);
-    for (int i = 0; i < s->servers; i++)
-        snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
-}
-
-manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said)
-{
-    int64_t now = clock_now_ns();
-    double ms = (double)(now - begin) / 1e6;
-    char missing[TCP_TEXT + 40];
-
-    snprintf(missing, sizeof missing, "waiting for chief/0 (%s)", p->coordinator);
-    if (p->timeout_ms >= 0 && ms > (double)p->timeout_ms)
-        return manta_fail(MANTA_ETIMEDOUT, "%s: it has not come in %.0f s", missing, ms / 1e3);
-    if (ms > SAY_AFTER_MS && !*said) {
-        log_info("the chief is missing", LOG_STR("address", p->coordinator));
-        *said = true;
-    }
-    if (p->watch && !p->watch(p->ctx, missing, 0, ms))
-        return manta_fail(MANTA_ECANCELLED, "stopped on request while %s", missing);
-    return MANTA_OK;
-}
-
-manta_status ps_join(manta_session *s, const feed_source *feed, int64_t steps, cluster_watch *watch,
-                     void *ctx)
-{
-    const tf_config *c = &s->ps_cluster->config;
-    ps_plan mine;
-    manta_status st;
-
-    TRY(check(s, s->servers, s->ps_workers));
-    plan_of_cluster(s, feed, steps, &mine);
-    mine.watch = watch;
-    mine.ctx = ctx;
-    st = c->type == TF_PS ? ps_serve(&mine, c->index, -1) : ps_work(&mine, c->index);
-    key_wipe(&mine.key);
-    return st;
-}
-
-/* Waits until every worker has come once: one that came when all is over would
- * wait for nobody. */
-static manta_status await_workers(ps *p)
-{
-    int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
-    bool came[PS_WORKERS] = {false}, said = false;
-
-    for (;;) {
-        int missing = -1;
-        for (int w = 0; w < p->plan.workers; w++) {
-            came[w] |= p->of[w] >= 0;
-            if (!came[w] && missing < 0) missing = w;
-        }
-        if (missing < 0) return MANTA_OK;
-        if (clock_now_ns() > deadline) return manta_fail(MANTA_ETIMEDOUT, "worker %d has not come", missing);
-        if (!said) log_info("waiting for workers", LOG_INT("missing", missing));
-        said = true;
-        TRY(attend(p));
-    }
-}
-
-/* ---- taking up what a lost coordinator has left ---- */
-
-static manta_status mistake(ps *p, int i, const char *why)
-{
-    p->mistaken = true;
-    return manta_fail(MANTA_EINVAL, "parameter server %d is at another training: %s", i, why);
-}
-
-/* Asks a server where it stands; *out stays as it was when that is nowhere. */
-static manta_status ask_where(ps *p, int i, ps_journal *out)
-{
-    manta_status st = ask(p, i, PS_WHERE, 0, PS_WHERE);
-
-    if (!st && p->to[i].head.length)
-        st = ps_journal_unpack(out, p->plan.steps, p->to[i].in, (size_t)p->to[i].head.length);
-    return st == MANTA_ECORRUPT ? mistake(p, i, manta_error_text()) : st;
-}
-
-/* Whether all servers are in the middle of the same epoch. One that has just been
- * lost is not. */
-static manta_status find_journal(ps *p, bool *found)
-{
-    ps_journal other = {0};
-    manta_status st = MANTA_OK;
-
-    *found = true;
-    for (int i = 0; i < p->plan.servers && !st && *found; i++) {
-        ps_journal *j = i ? &other : &p->journal;
-        st = ask_where(p, i, j);
-        if (st && !p->mistaken && st != MANTA_ENOMEM) {
-            *found = false;
-            st = furnish_surely(p, i);
-        }
-        *found &= !st && ps_journal_is_same_epoch(j, &p->journal);
-    }
-    ps_journal_release(&other);
-    return st;
-}
-
-/* The state of all servers; *whole false: one has been lost meanwhile. */
-static manta_status fetch_parts(ps *p, bool *whole)
-{
-    manta_session *s = p->s;
-    run_state *run = layout_run(&s->l, s->state), *counted = mem_new(s->l.run_size);
-    manta_status st = MANTA_OK;
-
-    *whole = true;
-    for (int i = 0; i < p->plan.servers && *whole && !st; i++) {
-        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
-        manta_status got = ask(p, i, PS_STATE, 0, PS_STATE);
-        if (got == MANTA_ECORRUPT || (!got && p->to[i].head.length != ps_part_state_size(&part))) {
-            st = mistake(p, i, "it has another model");
-        } else if (got) {
-            *whole = false;
-        } else {
-            ps_part_set_state(&part, s->state, p->to[i].in);
-            if (!i) memcpy(counted, run, s->l.run_size); /* the first server's counts: ps_journal.h */
-        }
-    }
-    memcpy(run, counted, s->l.run_size);
-    mem_free(counted);
-    return st;
-}
-
-/* Their state becomes the session's, or none of it. */
-static manta_status fetch_state(ps *p, bool *whole)
-{
-    manta_session *s = p->s;
-    manta_status st;
-    void *before;
-
-    TRY(mem_try_array((int64_t)s->l.state_size, 1, "a copy of the state", &before));
-    memcpy(before, s->state, s->l.state_size);
-    st = fetch_parts(p, whole);
-    if (st || !*whole) memcpy(s->state, before, s->l.state_size);
-    mem_try_free(before);
-    return st;
-}
-
-/* Goes on where the servers stand, if they stand anywhere; else they begin with
- * what we have. No worker has a step in hand now: all have asked for one. */
-static manta_status take_up(ps *p)
-{
-    run_state *run = layout_run(&p->s->l, p->s->state);
-    bool found;
-
-    TRY(find_journal(p, &found));
-    if (found) TRY(fetch_state(p, &found));
-    p->settled = true;
-    if (found) {
-        int64_t in = ps_journal_count(&p->journal);
-        if (run->calls < p->journal.first + in) run->calls = p->journal.first + in; /* a server began anew */
-        p->rate = run->learning_rate;
-        p->took_up = true;
-        p->s->touched = true;
-        log_info("the training is taken up where the servers are", LOG_INT("epoch", p->journal.epoch),
-                 LOG_INT("step", p->journal.from + in));
-        return MANTA_OK;
-    }
-    ps_journal_release(&p->journal);
-    for (int i = 0; i < p->plan.servers; i++) {
-        if (load(p, i)) TRY(furnish_surely(p, i));
-    }
-    return MANTA_OK;
-}
-
-bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step)
-{
-    if (!p->took_up) return false;
-    *epoch = p->journal.epoch;
-    *step = p->journal.from + ps_journal_count(&p->journal);
-    return true;
-}
-
-manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t steps, const ps_options *o,
-                             ps **out)
-{
-    ps *p;
-    manta_status st;
-
-    TRY(check(s, s->servers, s->ps_workers));
-    p = make(s, o);
-    p->cluster = true;
-    plan_of_cluster(s, feed, steps, &p->plan);
-    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
-    if ((st = chan_end_new(&(chan_options){.node = "coordinator", .job = p->plan.job, .plain = p->plan.plain},
-                           &p->plan.key, &p->end)))
-        goto out;
-    if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
-    for (int i = 0; i < s->servers && !st; i++) st = furnish_surely(p, i);
-    if (!st) st = await_workers(p);
-    if (!st) st = take_up(p);
     if (st) goto out;
     *out = p;
     p = NULL;
@@ -784,7 +533,7 @@ static void say_end(ps_link *l)
 }
 
 /* Waits for a process to end, until the deadline; then it is ended. */
-static void end(child *c, int64_t deadline)
+static void end(ps_child *c, int64_t deadline)
 {
     struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
 

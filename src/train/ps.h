@@ -62,7 +62,7 @@ manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said) MA
 
 /* ---- the coordinator ---- */
 
-typedef struct ps ps; /* opaque, see ps.c */
+typedef struct ps ps; /* opaque, see ps_coordinator.h */
 
 typedef struct ps_options {
     int64_t staleness; /* bound of ps_tickets.h; negative: none */
