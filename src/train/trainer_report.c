@@ -80,7 +80,7 @@ manta_status manta_worker_temp_folder(manta_worker *w, char **out)
     char name[80];
     manta_status st;
 
-    snprintf(name, sizeof name, "temp-%d.%lld", w->t.rank, (long long)w->temps++);
+    snprintf(name, sizeof name, "temp-%d.%lld", w->t.rank, (long long)atomic_fetch_add(&w->temps, 1));
     st = trainer_make_part(w->parts_folder, name);
     if (st) return st;
     if (asprintf(out, "%s/%s", w->parts_folder, name) < 0) abort(); /* small control memory */

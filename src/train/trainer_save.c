@@ -30,13 +30,11 @@ static void write_state(void *arg)
 manta_status worker_save_wait(manta_worker *w)
 {
     worker_save *v = &w->save;
-    manta_error why = v->why;
+    manta_error why;
 
-    if (v->writes) {
-        thread_join(&v->thread);
-        why = v->why;
-        v->writes = false;
-    }
+    if (v->writes) thread_join(&v->thread);
+    v->writes = false;
+    why = v->why;
     blobs_release(&v->callbacks);
     free(v->folder);
     v->folder = NULL;

@@ -47,7 +47,8 @@ struct manta_worker {
     slot slots[TRAINER_RANKS][2];
     size_t slot_size; /* bytes mapped of each */
     uint64_t meetings;
-    int64_t rounds, parts, temps; /* reported alone, reported with others; folders made */
+    int64_t rounds, parts; /* reported alone, reported with others */
+    _Atomic int64_t temps; /* folders made; the thread that writes a checkpoint may need one too */
     manta_checkpoint *checkpoint;
     bool restored; /* a prepared session has its state */
     int n_datasets;
