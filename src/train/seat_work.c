@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "os/shm.h"
 #include "os/sys.h"
 #include "train/forked.h"
 #include "train/lockstep.h"
@@ -375,6 +376,8 @@ static manta_status start(work *w)
     manta_session *s = w->s;
 
     TRY(shared_attach(s->shared));
+    /* Whoever takes over is warm before it sits down: the others wait for its first step. */
+    if (w->u->incarnation > 1) shm_touch(s->shared->at, s->shared->size);
     w->sh = s->shared;
     w->c = w->sh->c;
     seat_progress(w->c, w->u->rank, 0, SEAT_STARTING, 0);

@@ -69,6 +69,25 @@ static void the_writer_is_the_only_one(void **state)
     close(fd);
 }
 
+static void touching_changes_nothing(void **state)
+{
+    size_t size = 64 * shm_page();
+    void *one, *two;
+    int fd;
+    (void)state;
+    assert_int_equal(shm_new("test", size, &fd), MANTA_OK);
+    assert_int_equal(shm_map(fd, size, true, &one), MANTA_OK);
+    for (size_t i = 0; i < size; i++) ((unsigned char *)one)[i] = (unsigned char)(i * 7);
+    assert_int_equal(shm_map(fd, size, true, &two), MANTA_OK);
+    shm_touch(two, size);
+    assert_memory_equal(one, two, size);
+    ((char *)two)[size - 1] = 'x';
+    assert_int_equal(((char *)one)[size - 1], 'x');
+    shm_unmap(one, size);
+    shm_unmap(two, size);
+    close(fd);
+}
+
 static void a_ring_runs_over_its_end(void **state)
 {
     int fd;
@@ -189,6 +208,7 @@ int main(void)
         cmocka_unit_test(size_is_sealed),
         cmocka_unit_test(other_descriptors_are_refused),
         cmocka_unit_test(the_writer_is_the_only_one),
+        cmocka_unit_test(touching_changes_nothing),
         cmocka_unit_test(a_ring_runs_over_its_end),
         cmocka_unit_test(a_forked_child_has_no_mapping),
         cmocka_unit_test(too_much_is_an_error_and_no_signal),
