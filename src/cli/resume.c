@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include <manta/model.h>
 #include <manta/run.h>
 
 #include "cli/cli.h"
@@ -33,6 +35,18 @@ static void keep_name(place *p)
     snprintf(p->name, sizeof p->name, "%s", slash ? slash + 1 : p->folder);
 }
 
+/* A word that may have been meant as MODEL. */
+static bool may_be_model(const char *word)
+{
+    const char *name, *about;
+    struct stat info;
+
+    for (int i = 0; (name = manta_zoo_name(i, &about)); i++) {
+        if (!strcmp(name, word)) return true;
+    }
+    return !stat(word, &info) && S_ISREG(info.st_mode);
+}
+
 /* --resume NAME, or --resume with what names the run otherwise. */
 static manta_status find_place(const options *o, place *p)
 {
@@ -40,12 +54,17 @@ static manta_status find_place(const options *o, place *p)
     const char *folder = options_text(o, "run-dir"), *backup = options_text(o, "backup-dir");
     const char *storage = options_text(o, "storage");
     manta_run_info found;
+    manta_status st = *word ? runs_find(storage, word, &found) : MANTA_OK;
 
     *p = (place){.must = *word != '\0'};
+    if (st == MANTA_ENOENT && !options_arg(o, 0) && may_be_model(word)) {
+        cli_usage("--resume takes the word after it as a run's name, and no run is called '%s'; if it is the "
+                  "model, write it before --resume",
+                  word);
+    }
     if (*word && (name || folder))
         cli_usage("--resume %s and --%s: give one of them", word, name ? "name" : "run-dir");
     if (*word) {
-        manta_status st = runs_find(storage, word, &found);
         if (st) return st;
         snprintf(p->folder, sizeof p->folder, "%s", found.path);
     } else if (folder) {

@@ -95,6 +95,12 @@ def test_which_run(manta, storage, tmp_path):
     assert "give one of them" in manta("train", "--resume", "mine", "--name", "mine", status=2).stderr
     assert "MODEL --data D" in manta("train", "--resume", "--name", "other", status=2).stderr
     assert not (storage / "other").exists()
+    for model in ("mlp", str(tmp_path / "model.keras")):
+        (tmp_path / "model.keras").touch()
+        for more in ((), ("--name", "other")):
+            done = manta("train", "--resume", model, "--data", digits(tmp_path), *more, status=2)
+            assert f"no run is called '{model}'; if it is the model, write it before --resume" in done.stderr
+    assert not (storage / "other").exists()
 
 
 def test_backups_keep_the_options_too(manta, start, storage, tmp_path):
