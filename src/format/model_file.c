@@ -112,6 +112,15 @@ static manta_status no_such_format(const char *path, const char *name)
     return st;
 }
 
+manta_saved *saved_make(const model_format *f)
+{
+    manta_saved *s = mem_new(sizeof *s);
+
+    s->format = f->name;
+    s->optimizer_error.code = s->losses_error.code = s->metrics_error.code = MANTA_ENOENT;
+    return s;
+}
+
 manta_status manta_file_read(const char *path, const manta_read_options *options, manta_saved **out)
 {
     static const manta_read_options none;
@@ -129,9 +138,7 @@ manta_status manta_file_read(const char *path, const manta_read_options *options
                               "holds a model or weights",
                               false);
     }
-    s = mem_new(sizeof *s);
-    s->format = f->name;
-    s->optimizer_error.code = s->losses_error.code = s->metrics_error.code = MANTA_ENOENT;
+    s = saved_make(f);
     if ((st = f->read(path, o, s))) {
         manta_saved_free(s);
         return st;

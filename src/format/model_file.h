@@ -66,6 +66,9 @@ struct manta_saved {
     model_texts texts;
 };
 
+/* An empty one, of a format. */
+manta_saved *saved_make(const model_format *f);
+
 /* A copy of the text that lives as long as s. */
 const char *saved_text(manta_saved *s, const char *text);
 

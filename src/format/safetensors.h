@@ -15,7 +15,7 @@
 #ifndef FORMAT_SAFETENSORS_H
 #define FORMAT_SAFETENSORS_H
 
-#include <manta/data.h>
+#include <manta/file.h>
 
 #include "base/status.h"
 #include "os/file.h"
@@ -80,8 +80,13 @@ const char *safetensors_note(const safetensors *s, const char *key); /* NULL whe
 manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
                                const safetensors_pair *metadata) MANTA_MUST_USE;
 
-/* The same; *sum gets size and crc32c of the file. */
-manta_status safetensors_write_sum(const char *path, int n, const manta_column *columns, int n_metadata,
-                                   const safetensors_pair *metadata, file_sum *sum) MANTA_MUST_USE;
+/* The same to a writer that is open; its commit is the caller's. `path` is for sentences. */
+manta_status safetensors_write_to(file_writer *w, const char *path, int n, const manta_column *columns,
+                                  int n_metadata, const safetensors_pair *metadata) MANTA_MUST_USE;
+
+/* The arrays and notes of a file that was read already, as manta_file_read()
+ * gives them. Takes data, of mem_try(), on failure too. */
+manta_status safetensors_saved(const char *path, uint8_t *data, size_t size,
+                               manta_saved **out) MANTA_MUST_USE;
 
 #endif

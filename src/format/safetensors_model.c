@@ -17,16 +17,12 @@ static void release(void *ctx)
     mem_free(ctx);
 }
 
-static manta_status read_safetensors(const char *path, const manta_read_options *o, manta_saved *s)
+/* Gives s what f has, and f itself. */
+static manta_status fill(const char *path, safetensors *f, const manta_read_options *o, manta_saved *s)
 {
-    safetensors *f = mem_new(sizeof *f);
     manta_column *columns;
-    manta_status st;
+    manta_status st = MANTA_OK;
 
-    if ((st = safetensors_read(path, f))) {
-        mem_free(f);
-        return st;
-    }
     saved_own(s, release, f);
     for (int i = 0; i < f->n_metadata; i++) saved_note(s, f->metadata[i].key, f->metadata[i].value);
     if (o->model_only) return MANTA_OK;
@@ -43,6 +39,38 @@ static manta_status read_safetensors(const char *path, const manta_read_options 
     }
     mem_free(columns);
     return st;
+}
+
+static manta_status read_safetensors(const char *path, const manta_read_options *o, manta_saved *s)
+{
+    safetensors *f = mem_new(sizeof *f);
+    manta_status st = safetensors_read(path, f);
+
+    if (!st) return fill(path, f, o, s);
+    mem_free(f);
+    return st;
+}
+
+manta_status safetensors_saved(const char *path, uint8_t *data, size_t size, manta_saved **out)
+{
+    static const manta_read_options none;
+    safetensors *f = mem_new(sizeof *f);
+    manta_saved *s;
+    manta_status st = safetensors_parse(path, data, size, f);
+
+    if (st) {
+        mem_free(f);
+        mem_try_free(data);
+        return st;
+    }
+    f->borrowed = false;
+    s = saved_make(&model_safetensors);
+    if ((st = fill(path, f, &none, s))) {
+        manta_saved_free(s);
+        return st;
+    }
+    *out = s;
+    return MANTA_OK;
 }
 
 static manta_status write_safetensors(const char *path, const manta_contents *c)

@@ -137,19 +137,10 @@ static manta_status make_header(const char *path, int n, const manta_column *con
     return MANTA_OK;
 }
 
-manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
-                               const safetensors_pair *metadata)
-{
-    file_sum unused;
-
-    return safetensors_write_sum(path, n, columns, n_metadata, metadata, &unused);
-}
-
-manta_status safetensors_write_sum(const char *path, int n, const manta_column *columns, int n_metadata,
-                                   const safetensors_pair *metadata, file_sum *sum)
+manta_status safetensors_write_to(file_writer *w, const char *path, int n, const manta_column *columns,
+                                  int n_metadata, const safetensors_pair *metadata)
 {
     const manta_column **order = NULL;
-    file_writer *w = NULL;
     buf head = {0};
     uint64_t bytes = 0;
     manta_status st;
@@ -161,17 +152,24 @@ manta_status safetensors_write_sum(const char *path, int n, const manta_column *
     if (n) qsort(order, (size_t)n, sizeof *order, by_size_and_name);
 
     if ((st = make_header(path, n, order, n_metadata, metadata, &head, &bytes))) goto out;
-    if ((st = file_writer_open(path, &w))) goto out;
     if ((st = file_writer_reserve(w, head.n + bytes))) goto out;
     if ((st = file_writer_write(w, head.at, head.n))) goto out;
-    for (int i = 0; i < n; i++) {
-        if ((st = elements_to_file(&order[i]->array, w))) goto out;
-    }
-    *sum = file_writer_sum(w);
-    st = file_writer_commit(w);
+    for (int i = 0; i < n && !st; i++) st = elements_to_file(&order[i]->array, w);
 out:
-    file_writer_free(w);
     buf_release(&head);
     mem_free(order);
+    return st;
+}
+
+manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
+                               const safetensors_pair *metadata)
+{
+    file_writer *w = NULL;
+    manta_status st;
+
+    TRY(file_writer_open(path, &w));
+    st = safetensors_write_to(w, path, n, columns, n_metadata, metadata);
+    if (!st) st = file_writer_commit(w);
+    file_writer_free(w);
     return st;
 }

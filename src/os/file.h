@@ -61,6 +61,20 @@ manta_status file_writer_write(file_writer *w, const void *data, size_t n) MANTA
 /* Makes what was written the contents of the path; see file_replace(). */
 manta_status file_writer_commit(file_writer *w) MANTA_MUST_USE;
 
+/* A writer whose bytes go elsewhere: the same buffer and sum, but no file. What
+ * write() gets in pieces counts from commit() on; free() comes last, also
+ * without a commit, and cannot fail. */
+typedef struct file_sink {
+    manta_status (*reserve)(void *self, uint64_t size); /* optional */
+    manta_status (*write)(void *self, const void *data, size_t n);
+    manta_status (*commit)(void *self);
+    void (*free)(void *self);
+} file_sink;
+
+/* As file_writer_open(); takes `self`, on failure too. `path` is for sentences. */
+manta_status file_writer_to(const char *path, const file_sink *sink, void *self,
+                            file_writer **out) MANTA_MUST_USE;
+
 /* How many bytes were written so far, and their crc32c. */
 typedef struct file_sum {
     uint64_t size;

@@ -42,6 +42,8 @@ struct file_writer {
     size_t n; /* bytes in buffer */
     uint64_t put, started; /* bytes given to the system, and those it was told to begin with */
     file_sum sum; /* of all that was written */
+    const file_sink *sink; /* NULL: a file */
+    void *self; /* the sink's */
     unsigned char buffer[BUFFER];
 };
 
@@ -95,12 +97,12 @@ static manta_status keep_mode(file_writer *w)
     return MANTA_OK;
 }
 
-manta_status file_writer_open(const char *path, file_writer **out)
+/* A writer that has no place to write to yet. */
+static manta_status make_writer(const char *path, file_writer **out)
 {
-    manta_status st;
+    file_writer *w;
     if (!*name_of(path)) return manta_fail(MANTA_EINVAL, "\"%s\" is no name of a file", path);
-    file_writer *w = mem_try_raw(sizeof *w);
-    if (!w)
+    if (!(w = mem_try_raw(sizeof *w)))
         return manta_fail(MANTA_ENOMEM, "writing %s: %zu bytes of memory could not be had", path, sizeof *w);
     w->path = mem_strdup(path);
     w->folder = folder_of(path);
@@ -109,7 +111,32 @@ manta_status file_writer_open(const char *path, file_writer **out)
     w->n = 0;
     w->put = w->started = 0;
     w->sum = (file_sum){0};
+    w->sink = NULL;
+    w->self = NULL;
+    *out = w;
+    return MANTA_OK;
+}
 
+manta_status file_writer_to(const char *path, const file_sink *sink, void *self, file_writer **out)
+{
+    file_writer *w = NULL;
+    manta_status st = make_writer(path, &w);
+    if (st) {
+        sink->free(self);
+        return st;
+    }
+    w->sink = sink;
+    w->self = self;
+    *out = w;
+    return MANTA_OK;
+}
+
+manta_status file_writer_open(const char *path, file_writer **out)
+{
+    file_writer *w = NULL;
+    manta_status st;
+
+    TRY(make_writer(path, &w));
     if ((st = open_temp(w))) goto out;
     if ((st = keep_mode(w))) goto out;
     *out = w;
@@ -123,6 +150,7 @@ manta_status file_writer_reserve(file_writer *w, uint64_t size)
 {
     int rc;
     if (size == 0) return MANTA_OK;
+    if (w->sink) return w->sink->reserve ? w->sink->reserve(w->self, size) : MANTA_OK;
     if (size > INT64_MAX) return file_fail(EFBIG, "reserving space for", w->path);
     do rc = os->fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size);
     while (rc && errno == EINTR);
@@ -143,6 +171,7 @@ static void start_disk(file_writer *w)
 static manta_status write_all(file_writer *w, const void *data, size_t n)
 {
     const char *p = data;
+    if (w->sink) return n > 0 ? w->sink->write(w->self, data, n) : MANTA_OK;
     while (n > 0) {
         ssize_t put = os->write(w->fd, p, n);
         if (put < 0 && errno == EINTR) continue;
@@ -221,6 +250,7 @@ static manta_status sync_folder(const file_writer *w)
 manta_status file_writer_commit(file_writer *w)
 {
     TRY(flush(w));
+    if (w->sink) return w->sink->commit(w->self);
     if (fsync_retry(w->fd)) return file_fail(errno, "bringing to disk", w->path);
     int rc = os->close(w->fd), err = errno;
     w->fd = -1; /* whatever close() said, the descriptor is gone */
@@ -239,6 +269,7 @@ file_sum file_writer_sum(const file_writer *w)
 void file_writer_free(file_writer *w)
 {
     if (!w) return;
+    if (w->sink) w->sink->free(w->self);
     if (w->fd >= 0) os->close(w->fd);
     if (w->temp) os->unlink(w->temp);
     mem_free(w->temp);

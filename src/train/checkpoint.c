@@ -2,15 +2,14 @@
 #include "train/checkpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "os/sys.h"
+#include "format/safetensors.h"
+#include "train/storage.h"
 
 enum { MANIFEST_MOST = 16 << 20 };
 
@@ -45,10 +44,10 @@ bool checkpoint_is_litter(const char *name)
 manta_status checkpoint_begin(const char *folder, int64_t sequence, char **temp)
 {
     char *path = mem_printf("%s/.checkpoint-%06" PRId64 ".%ld.manta-tmp", folder, sequence, (long)getpid());
-    manta_status st = file_remove_tree(path); /* of an earlier try that failed */
+    manta_status st = storage_remove_tree(path); /* of an earlier try that failed */
 
     if (st == MANTA_ENOENT) st = MANTA_OK;
-    if (!st && os->mkdir(path, 0777)) st = file_fail(errno, "creating", path);
+    if (!st) st = storage_claim(path);
     if (st) {
         mem_free(path);
         return st;
@@ -61,15 +60,10 @@ manta_status checkpoint_commit(const char *folder, const char *temp, const manif
 {
     char *inner = mem_printf("%s/manifest.json", temp), *path = checkpoint_path(folder, m->info.sequence);
     char *text = manifest_text(m);
-    manta_status st = file_replace(inner, text, strlen(text)); /* syncs the temporary folder too */
+    manta_status st = storage_put(inner, text, strlen(text)); /* syncs the temporary folder too */
 
     if (st == MANTA_EUNKNOWN) st = MANTA_EIO; /* nothing is in place yet */
-    if (!st) st = file_rename(temp, path);
-    if (!st && (st = file_sync_folder(folder))) {
-        char why[300];
-        snprintf(why, sizeof why, "%s", manta_error_text());
-        st = manta_fail(MANTA_EUNKNOWN, "%s is in place, but may not survive a loss of power: %s", path, why);
-    }
+    if (!st) st = storage_publish(temp, path);
     free(text);
     mem_free(inner);
     mem_free(path);
@@ -78,20 +72,7 @@ manta_status checkpoint_commit(const char *folder, const char *temp, const manif
 
 manta_status checkpoint_remove(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash - path) : 1;
-    char *away = mem_printf("%.*s/.%s.gone.manta-tmp", folder, slash ? path : ".", slash ? slash + 1 : path);
-    manta_status st = file_remove_tree(away);
-
-    if (st == MANTA_ENOENT) st = MANTA_OK;
-    if (!st) st = file_rename(path, away);
-    if (st == MANTA_ENOENT) {
-        st = MANTA_OK; /* it is gone already */
-    } else if (!st) {
-        st = file_remove_tree(away);
-    }
-    mem_free(away);
-    return st;
+    return storage_withdraw(path);
 }
 
 /* ---- reading ---- */
@@ -101,7 +82,7 @@ manta_status checkpoint_manifest(const char *path, manifest *m)
     char *inner = mem_printf("%s/manifest.json", path);
     void *text = NULL;
     size_t n;
-    manta_status st = file_read(inner, MANIFEST_MOST, &text, &n);
+    manta_status st = storage_read(inner, MANIFEST_MOST, &text, &n);
 
     if (st == MANTA_ENOENT) {
         st = manta_fail(MANTA_ENOENT, "%s is no checkpoint: it has no manifest", path);
@@ -117,7 +98,7 @@ static manta_status check_file(const char *path, const manifest_file *f)
 {
     char *inner = mem_printf("%s/%s", path, f->name);
     file_sum now = {0};
-    manta_status st = file_sum_of(inner, &now);
+    manta_status st = storage_sum(inner, &now);
 
     if (st == MANTA_ENOENT) {
         st = manta_fail(MANTA_ECORRUPT, "%s is damaged: %s is missing", path, f->name);
@@ -182,6 +163,7 @@ const char *manta_checkpoint_file(const manta_checkpoint *c, int i)
 
 /* ---- copies ---- */
 
+/* From the storage to a folder of the user's. */
 static manta_status copy_file(const char *from, const char *to)
 {
     file_writer *w = NULL;
@@ -189,7 +171,7 @@ static manta_status copy_file(const char *from, const char *to)
     size_t n;
     manta_status st;
 
-    if ((st = file_read(from, SIZE_MAX / 2, &data, &n))) goto out;
+    if ((st = storage_read(from, SIZE_MAX / 2, &data, &n))) goto out;
     if ((st = file_writer_open(to, &w))) goto out;
     if ((st = file_writer_write(w, data, n))) goto out;
     st = file_writer_commit(w);
@@ -220,8 +202,11 @@ manta_status manta_checkpoint_copy(const manta_checkpoint *c, const char *folder
 manta_status manta_checkpoint_arrays(const manta_checkpoint *c, manta_saved **out)
 {
     char *inner = mem_printf("%s/" CHECKPOINT_STATE, c->path);
-    manta_status st = manta_file_read(inner, &(manta_read_options){0}, out);
+    void *data = NULL;
+    size_t n = 0;
+    manta_status st = storage_read(inner, SIZE_MAX / 2, &data, &n);
 
+    if (!st) st = safetensors_saved(inner, data, n, out);
     mem_free(inner);
     return st;
 }

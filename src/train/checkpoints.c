@@ -14,7 +14,6 @@
 #include "train/checkpoints.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +26,8 @@
 #include "base/mem.h"
 #include "os/sys.h"
 #include "os/thread.h"
-#include "train/lock.h"
 #include "train/retention.h"
+#include "train/storage.h"
 
 typedef struct request {
     const manta_session *s;
@@ -49,7 +48,7 @@ struct manta_checkpoints {
     char *folder, *score, *order;
     int keep;
     bool read_only;
-    lock *lock;
+    storage_held *lock;
     VEC(entry) entries; /* by sequence */
     int64_t last; /* greatest sequence seen, damaged ones included */
     bool started;
@@ -104,7 +103,7 @@ static int by_sequence(const void *a, const void *b)
 static manta_status look(manta_checkpoints *m)
 {
     file_names names = {0};
-    manta_status st = file_list(m->folder, &names);
+    manta_status st = storage_list(m->folder, &names);
 
     if (st) return st;
     forget_entries(m);
@@ -114,7 +113,7 @@ static manta_status look(manta_checkpoints *m)
         char *path;
         if (checkpoint_is_litter(names.at[i]) && !m->read_only) {
             path = mem_printf("%s/%s", m->folder, names.at[i]);
-            if (file_remove_tree(path)) log_warn("an unfinished checkpoint stays", LOG_STR("path", path));
+            if (storage_remove_tree(path)) log_warn("an unfinished checkpoint stays", LOG_STR("path", path));
             mem_free(path);
         }
         if (sequence < 0) continue;
@@ -149,8 +148,8 @@ manta_status manta_checkpoints_open(const char *folder, const manta_checkpoints_
     m->read_only = o->read_only;
     if (o->score) m->score = mem_strdup(o->score);
     if (o->order) m->order = mem_strdup(o->order);
-    if (!m->read_only && (st = file_mkdirs(folder))) goto out;
-    if (!m->read_only && (st = lock_take(path, &m->lock))) goto out;
+    if (!m->read_only && (st = storage_make(folder))) goto out;
+    if (!m->read_only && (st = storage_lock(path, &m->lock))) goto out;
     if ((st = look(m))) goto out;
     *out = m;
     m = NULL;
@@ -218,7 +217,7 @@ static void abandon(const char *temp)
     manta_error why;
 
     manta_error_get(&why);
-    if (file_remove_tree(temp)) log_debug("an unfinished checkpoint stays", LOG_STR("path", temp));
+    if (storage_remove_tree(temp)) log_debug("an unfinished checkpoint stays", LOG_STR("path", temp));
     manta_error_raise(&why);
 }
 
@@ -324,7 +323,7 @@ void manta_checkpoints_close(manta_checkpoints *m)
     for (int i = 0; i < 2; i++) mem_try_free(m->spare[i]);
     forget_entries(m);
     vec_release(&m->entries);
-    lock_release(m->lock);
+    storage_unlock(m->lock);
     mutex_release(&m->guard);
     cond_release(&m->changed);
     mem_free(m->folder);
@@ -430,21 +429,7 @@ manta_status manta_checkpoints_wait(manta_checkpoints *m)
 
 /* ---- folders of the user's ---- */
 
-static manta_status sync_file(const char *path)
-{
-    int fd, rc, err;
-
-    do fd = os->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0) return file_fail(errno, "opening", path);
-    do rc = os->fsync(fd);
-    while (rc && errno == EINTR);
-    err = errno;
-    os->close(fd);
-    return rc ? file_fail(err, "bringing to disk", path) : MANTA_OK;
-}
-
-/* Copies or moves what is below from/name to to/name, and sums it up. */
+/* Moves what is below from/name, of the file system, to to/name in the storage, and sums it up. */
 static manta_status gather(const char *from, const char *to, const char *name, manifest *m)
 {
     char *source = mem_printf("%s%s%s", from, *name ? "/" : "", name);
@@ -460,27 +445,17 @@ static manta_status gather(const char *from, const char *to, const char *name, m
             st = manta_fail(MANTA_EINVAL, "%s is neither file nor folder: it cannot be kept", source);
             goto out;
         }
-        if (file_rename(source, target)) { /* another file system */
-            void *data = NULL;
-            size_t n;
-            if ((st = file_read(source, SIZE_MAX / 2, &data, &n))) goto out;
-            st = file_replace(target, data, n);
-            mem_try_free(data);
-            if (!st) st = file_remove(source);
-        } else {
-            st = sync_file(target);
-        }
-        if (!st && !(st = file_sum_of(target, &sum))) manifest_add(m, name, sum);
+        if (!(st = storage_take(source, target, &sum))) manifest_add(m, name, sum);
         goto out;
     }
-    if (*name && (st = file_mkdirs(target))) goto out;
+    if (*name && (st = storage_make(target))) goto out;
     if ((st = file_list(source, &names))) goto out;
     for (size_t i = 0; i < names.n && !st; i++) {
         char *inner = mem_printf("%s%s%s", name, *name ? "/" : "", names.at[i]);
         st = gather(from, to, inner, m);
         mem_free(inner);
     }
-    if (!st && *name) st = file_sync_folder(target);
+    if (!st && *name) st = storage_sync(target);
     if (!st && os->rmdir(source)) st = file_fail(errno, "removing", source);
 out:
     file_names_release(&names);
@@ -599,7 +574,8 @@ manta_status manta_checkpoints_clear(manta_checkpoints *m)
     checkpoints_await(m);
     for (size_t i = 0; i < m->entries.n && !st; i++) st = checkpoint_remove(m->entries.at[i].path);
     forget_entries(m);
-    if (!st && !os->unlink(path)) (void)os->rmdir(m->folder); /* unless others keep things there */
+    if (!st && !storage_remove(path) && storage_remove_empty(m->folder))
+        log_debug("the folder of checkpoints stays", LOG_STR("why", manta_error_text())); /* others use it */
     mem_free(path);
     return st;
 }

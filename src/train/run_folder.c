@@ -8,8 +8,6 @@
  * whole, and removed when the run goes on. */
 #include "train/run_folder.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -24,22 +22,21 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "os/file.h"
-#include "os/sys.h"
 #include "train/fitting.h"
 #include "train/lock.h"
 #include "train/rank_log.h"
+#include "train/storage.h"
 
 enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000 };
 
 struct manta_run {
     char *name, *path;
     char *logs; /* the folder of what its processes say */
-    lock *lock;
+    storage_held *lock;
     manta_checkpoints *checkpoints;
     manta_checkpoint *from; /* to go on from; NULL: the beginning */
     char *damage;
-    int metrics_fd;
+    storage_log *metrics;
     manta_events *events;
     double began_s; /* by the wall clock, once; the rest by one that never jumps */
     int64_t began_ns;
@@ -83,7 +80,7 @@ static bool is_run(const char *folder)
 {
     char *inner = run_inner(folder, "config.json");
     file_info info;
-    bool there = !file_stat(inner, &info);
+    bool there = !storage_look(inner, &info);
 
     mem_free(inner);
     return there;
@@ -92,12 +89,12 @@ static bool is_run(const char *folder)
 /* Makes STORAGE/STEM-N with the first N that is free. */
 static manta_status make_numbered(manta_run *r, const char *storage, const char *stem)
 {
-    TRY(file_mkdirs(storage));
+    TRY(storage_make(storage));
     for (int n = 1; n < NUMBERS; n++) {
+        manta_status st;
         r->name = mem_printf("%s-%d", stem, n);
         r->path = run_inner(storage, r->name);
-        if (!os->mkdir(r->path, 0777)) return MANTA_OK;
-        if (errno != EEXIST) return file_fail(errno, "creating", r->path);
+        if ((st = storage_claim(r->path)) != MANTA_EEXIST) return st;
         mem_free(r->name);
         mem_free(r->path);
         r->name = r->path = NULL;
@@ -105,10 +102,22 @@ static manta_status make_numbered(manta_run *r, const char *storage, const char 
     return manta_fail(MANTA_EEXIST, "%s has runs %s-1 to %s-%d already", storage, stem, stem, NUMBERS - 1);
 }
 
+/* Checkpoints lie in any storage; events and logs are files so far. */
+static manta_status check_storage(const char *path)
+{
+    const storage_ops *s;
+
+    TRY(storage_find(path, &s));
+    if (storage_is_local(path)) return MANTA_OK;
+    return manta_fail(MANTA_EUNSUPPORTED,
+                      "%s: a run keeps events and logs as files; expected the path of a folder", path);
+}
+
 static manta_status find_folder(manta_run *r, const manta_run_options *o)
 {
     const char *storage = o->storage ? o->storage : manta_run_storage(), *slash;
 
+    TRY(check_storage(o->folder ? o->folder : storage));
     if (!o->folder && !o->name) return make_numbered(r, storage, o->stem ? o->stem : "run");
     if (o->folder) {
         r->path = mem_strdup(o->folder);
@@ -120,7 +129,7 @@ static manta_status find_folder(manta_run *r, const manta_run_options *o)
         r->name = mem_strdup(o->name);
         r->path = run_inner(storage, o->name);
     }
-    return file_mkdirs(r->path);
+    return storage_make(r->path);
 }
 
 /* Takes the lock, then looks: what is found is nobody else's meanwhile. */
@@ -128,7 +137,7 @@ static manta_status take_folder(manta_run *r, const manta_run_options *o)
 {
     char *path = run_inner(r->path, "run.lock");
     pid_t holder = lock_holder(path);
-    manta_status st = lock_take(path, &r->lock);
+    manta_status st = storage_lock(path, &r->lock);
 
     mem_free(path);
     if (st == MANTA_EBUSY) {
@@ -146,7 +155,7 @@ static manta_status take_folder(manta_run *r, const manta_run_options *o)
 static manta_status keep_config(manta_run *r, const char *config)
 {
     char *path = run_inner(r->path, "config.json"), *text = mem_printf("%s\n", config ? config : "{}");
-    manta_status st = file_replace(path, text, strlen(text));
+    manta_status st = storage_put(path, text, strlen(text));
 
     mem_free(path);
     mem_free(text);
@@ -196,7 +205,7 @@ static manta_status trim_metrics(const char *path, const manta_checkpoint *c)
 {
     void *text = NULL;
     size_t n = 0, kept = 0;
-    manta_status st = file_read(path, LINES_MOST, &text, &n);
+    manta_status st = storage_read(path, LINES_MOST, &text, &n);
 
     if (st == MANTA_ENOENT) return MANTA_OK;
     if (st) return st;
@@ -211,7 +220,7 @@ static manta_status trim_metrics(const char *path, const manta_checkpoint *c)
         memmove((char *)text + kept, line, length);
         kept += length;
     }
-    if (kept < n) st = file_replace(path, text, kept);
+    if (kept < n) st = storage_put(path, text, kept);
     mem_try_free(text);
     return st;
 }
@@ -232,15 +241,11 @@ manta_status run_rewind(manta_run *r, const manta_checkpoint *c)
     char *path = run_inner(r->path, "metrics.jsonl");
     manta_status st = trim_metrics(path, c);
 
-    if (r->metrics_fd >= 0) os->close(r->metrics_fd);
-    r->metrics_fd = -1;
+    storage_log_close(r->metrics);
+    r->metrics = NULL;
     manta_events_close(r->events);
     r->events = NULL;
-    if (!st) {
-        do r->metrics_fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        while (r->metrics_fd < 0 && errno == EINTR);
-        if (r->metrics_fd < 0) st = file_fail(errno, "opening", path);
-    }
+    if (!st) st = storage_log_open(path, &r->metrics);
     mem_free(path);
     if (st) return st;
     return manta_events_open(
@@ -268,10 +273,10 @@ static manta_status open_run(manta_run *r, const manta_run_options *o)
     TRY(find_start(r, o));
     TRY(keep_config(r, o->config));
     r->logs = run_inner(r->path, "log");
-    TRY(file_mkdirs(r->logs));
+    TRY(storage_make(r->logs));
     TRY(run_rewind(r, r->from));
     result = run_inner(r->path, "result.json");
-    st = file_remove(result);
+    st = storage_remove(result);
     mem_free(result);
     return st == MANTA_ENOENT ? MANTA_OK : st;
 }
@@ -281,7 +286,6 @@ manta_status manta_run_open(const manta_run_options *o, manta_run **out)
     manta_run *r = mem_new(sizeof *r);
     manta_status st;
 
-    r->metrics_fd = -1;
     r->began_s = (double)clock_wall_ns() / 1e9;
     r->began_ns = clock_now_ns();
     if (!(st = open_run(r, o))) {
@@ -298,8 +302,8 @@ void manta_run_close(manta_run *r)
     manta_checkpoints_close(r->checkpoints);
     manta_checkpoint_close(r->from);
     manta_events_close(r->events);
-    if (r->metrics_fd >= 0) os->close(r->metrics_fd);
-    lock_release(r->lock);
+    storage_log_close(r->metrics);
+    storage_unlock(r->lock);
     free(r->damage);
     mem_free(r->name);
     mem_free(r->logs);
@@ -351,19 +355,6 @@ static json_t *metrics_json(const manta_metrics *m)
     return o;
 }
 
-/* One write(2) of a whole line. */
-static manta_status add_line(int fd, const char *path, const char *line)
-{
-    size_t n = strlen(line);
-    ssize_t put;
-
-    do put = os->write(fd, line, n);
-    while (put < 0 && errno == EINTR);
-    if (put < 0) return file_fail(errno, "writing", path);
-    if ((size_t)put < n) return manta_fail(MANTA_ENOSPC, "writing %s: no space is left", path);
-    return MANTA_OK;
-}
-
 manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
 {
     json_t *o = json_pack("{s:I, s:I, s:i, s:f, s:o}", "epoch", (json_int_t)epoch, "step", (json_int_t)step,
@@ -376,7 +367,9 @@ manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int ran
     if (!text) return manta_fail(MANTA_EINVAL, "a report whose metrics' names are not UTF-8");
     line = mem_printf("%s\n", text);
     free(text);
-    st = add_line(r->metrics_fd, r->path, line);
+    st = r->metrics
+             ? storage_log_add(r->metrics, line, strlen(line))
+             : manta_fail(MANTA_EIO, "writing %s: its metrics.jsonl could not be opened again", r->path);
     mem_free(line);
     if (st) return st;
     r->epoch = epoch;
@@ -396,7 +389,7 @@ static bool is_lost(const manta_run *r)
 {
     file_info info;
 
-    return file_stat(r->path, &info) || !info.is_folder;
+    return storage_look(r->path, &info) || !info.is_folder;
 }
 
 manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last, const char *error)
@@ -416,7 +409,7 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     json_decref(o);
     if (!text) abort(); /* small control memory */
     st = manta_events_flush(r->events);
-    if (!st) st = file_replace(path, text, strlen(text));
+    if (!st) st = storage_put(path, text, strlen(text));
     free(text);
     mem_free(path);
     if (st && is_lost(r)) {

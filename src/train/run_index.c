@@ -13,10 +13,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "os/file.h"
 #include "os/sys.h"
 #include "train/lock.h"
 #include "train/run_folder.h"
+#include "train/storage.h"
 
 enum { VERSION = 1 };
 
@@ -32,7 +32,7 @@ static bool stamp_of(const char *folder, int64_t *stamp)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = run_inner(folder, files[i]);
         file_info info;
-        if (!file_stat(path, &info)) {
+        if (!storage_look(path, &info)) {
             if (info.changed_ns > *stamp) *stamp = info.changed_ns;
             is_run |= i == 0;
         }
@@ -188,7 +188,7 @@ manta_status manta_runs_list(const char *storage, manta_run_info **out, int *n)
     manta_status st;
 
     if (!storage) storage = manta_run_storage();
-    st = file_list(storage, &names);
+    st = storage_list(storage, &names);
     *out = NULL;
     *n = 0;
     if (st == MANTA_ENOENT) return MANTA_OK; /* no runs yet */

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "os/file.h"
 #include "os/sys.h"
 #include "train/lock.h"
 #include "train/run_folder.h"
+#include "train/storage.h"
 
 enum { TEXT_MOST = 1 << 30, CONFIG_MOST = 1 << 20 };
 
@@ -39,7 +39,7 @@ static manta_status each_line(const char *folder, line_fn *fn, void *ctx)
     char *path = run_inner(folder, "metrics.jsonl");
     void *text = NULL;
     size_t n = 0;
-    manta_status st = file_read(path, TEXT_MOST, &text, &n);
+    manta_status st = storage_read(path, TEXT_MOST, &text, &n);
 
     mem_free(path);
     if (st == MANTA_ENOENT) return MANTA_OK;
@@ -114,7 +114,7 @@ static manta_status read_run(const char *folder, manta_run_info *out)
     char *config = run_inner(folder, "config.json"), *lock_path = run_inner(folder, "run.lock");
     const char *slash = strrchr(folder, '/');
     file_info info;
-    manta_status st = file_stat(config, &info);
+    manta_status st = storage_look(config, &info);
 
     mem_free(config);
     memset(out, 0, sizeof *out);
@@ -155,11 +155,11 @@ manta_status manta_run_read_config(const char *folder, char **out)
     void *text = NULL;
     size_t n = 0;
     file_info info;
-    manta_status st = file_stat(path, &info);
+    manta_status st = storage_look(path, &info);
 
     if (!st && !info.is_file) /* a pipe would never end */
         st = manta_fail(MANTA_EINVAL, "%s is no file that could be read", path);
-    if (!st) st = file_read(path, CONFIG_MOST, &text, &n);
+    if (!st) st = storage_read(path, CONFIG_MOST, &text, &n);
     if (!st && strlen(text) < n) st = manta_fail(MANTA_EINVAL, "%s: it holds bytes that are no text", path);
     if (!st && !(*out = strdup(text))) abort(); /* small control memory */
     mem_try_free(text);

@@ -17,6 +17,7 @@
 #include "tensor/copy.h"
 #include "format/safetensors.h"
 #include "train/checkpoint.h"
+#include "train/storage.h"
 
 typedef VEC(manta_column) columns;
 
@@ -122,6 +123,7 @@ manta_status checkpoint_write_state(const manta_session *s, const void *state, c
     safetensors_pair about[] = {{"format", "manta"}, {"model", s->m->name}};
     int64_t n_sums = s->l.n_sums + 1;
     columns c = {0};
+    file_writer *w = NULL;
     manta_status st;
 
     add_state(s, state, &c);
@@ -134,7 +136,12 @@ manta_status checkpoint_write_state(const manta_session *s, const void *state, c
         add_column(&c, mem_strdup(extra->at[i].name),
                    manta_array_of(MANTA_DTYPE_U8, 1, &n, extra->at[i].data.at));
     }
-    st = safetensors_write_sum(path, (int)c.n, c.at, 2, about, sum);
+    if ((st = storage_create(path, &w))) goto out;
+    if ((st = safetensors_write_to(w, path, (int)c.n, c.at, 2, about))) goto out;
+    *sum = file_writer_sum(w);
+    st = file_writer_commit(w);
+out:
+    file_writer_free(w);
     release_columns(&c);
     mem_free(path);
     return st;
