@@ -154,10 +154,12 @@ static bool is_written(driver *d, int rank, trainer_report *r)
 
 static manta_status drain(driver *d)
 {
-    bool some = false;
+    bool some = false, gone[TRAINER_RANKS] = {false};
 
     for (int rank = 0; rank < d->world; rank++) {
         trainer_ring *ring = &d->mem.rings[rank];
+        /* Looked at before the ring: its last report is in there then. */
+        bool ended = atomic_load(&d->mem.c->ranks[rank].state) == RANK_ENDED;
         uint64_t at = atomic_load_explicit(&ring->taken, memory_order_relaxed);
         uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
         if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
@@ -168,12 +170,13 @@ static manta_status drain(driver *d)
             atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
             some = true;
         }
+        gone[rank] = ended && at == written;
     }
     if (some) { /* one that found its ring full may go on */
         atomic_fetch_add(&d->mem.c->meeting, 1);
         futex_wake(&d->mem.c->meeting, INT_MAX, true);
     }
-    if (parts_settle(&d->parts, d->reports)) note_trouble(d);
+    if (parts_settle(&d->parts, d->reports, gone)) note_trouble(d);
     return MANTA_OK;
 }
 
@@ -569,7 +572,7 @@ static manta_status prepare(driver *d)
     if (st) return st;
     TRY(describe_datasets(d));
     TRY(make_memory(d));
-    parts_init(&d->parts, d->run, d->mem.c);
+    parts_init(&d->parts, d->run);
     return MANTA_OK;
 }
 

@@ -88,9 +88,9 @@ manta_status trainer_move_files(const char *from, const char *to)
     return st;
 }
 
-void parts_init(trainer_parts *p, manta_run *run, const trainer_control *c)
+void parts_init(trainer_parts *p, manta_run *run)
 {
-    *p = (trainer_parts){.run = run, .c = c};
+    *p = (trainer_parts){.run = run};
     p->reports = mem_new(TRAINER_RING * sizeof *p->reports);
     p->counts = mem_new(TRAINER_RING * sizeof *p->counts);
 }
@@ -247,7 +247,7 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
     return st;
 }
 
-manta_status parts_settle(trainer_parts *p, const int64_t *counts)
+manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone)
 {
     manta_status first = MANTA_OK, st;
     manta_error why = {0};
@@ -257,7 +257,7 @@ manta_status parts_settle(trainer_parts *p, const int64_t *counts)
         bool waits = false;
         for (int i = 0; i < p->world; i++) {
             if (p->seen[i] > most) most = p->seen[i];
-            if (p->seen[i] <= p->done && atomic_load(&p->c->ranks[i].state) != RANK_ENDED) waits = true;
+            if (p->seen[i] <= p->done && !gone[i]) waits = true;
         }
         if (waits || most <= p->done) break;
         if ((st = commit_round(p, p->done, counts)) && !first) {

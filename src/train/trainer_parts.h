@@ -14,7 +14,6 @@
 typedef struct trainer_parts {
     manta_run *run;
     char *folder; /* trainer_parts_folder() */
-    const trainer_control *c;
     int world;
     int64_t seen[TRAINER_RANKS]; /* rounds that each rank has given its part of */
     int64_t done; /* rounds committed */
@@ -22,7 +21,7 @@ typedef struct trainer_parts {
     int64_t (*counts)[TRAINER_RANKS]; /* the same: reports of each rank up to its part */
 } trainer_parts;
 
-void parts_init(trainer_parts *p, manta_run *run, const trainer_control *c);
+void parts_init(trainer_parts *p, manta_run *run);
 void parts_release(trainer_parts *p); /* accepts zeroed memory */
 
 /* An attempt of `world` ranks begins: what was on its way is dropped. */
@@ -40,7 +39,8 @@ manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *
 manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count) MANTA_MUST_USE;
 
 /* Commits the rounds that are complete; one that cannot be written is dropped, and
- * the first such failure returned. counts: of ranks that had no part. */
-manta_status parts_settle(trainer_parts *p, const int64_t *counts) MANTA_MUST_USE;
+ * the first such failure returned. counts: of ranks that had no part; gone: who has
+ * left its loop, with all that it has reported taken note of. */
+manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone) MANTA_MUST_USE;
 
 #endif
