@@ -605,9 +605,9 @@ static void weights_task(void *ctx, int task, int thread)
     char *mine = job->per_thread + (size_t)thread * job->per_thread_size;
     float *out = job->partial + (int64_t)task * job->n_w;
     float *dw = p && p->reordered ? (float *)(void *)(mine + job->scratch_size) : out;
-    dnnl_status_t st = p ? run_conv(p, c.x, dw, c.dy, mine) : dnnl_unimplemented;
-    if (st == dnnl_success && p->reordered) st = run_reorder(p, dw, out);
-    if (st == dnnl_success) return;
+    if (p && run_conv(p, c.x, dw, c.dy, mine) == dnnl_success &&
+        (!p->reordered || run_reorder(p, dw, out) == dnnl_success))
+        return;
     c.dw = out;
     c.accumulate = false;
     c.sink = NULL;

@@ -6,7 +6,7 @@
 # Exit status 77: the packages could not be had, nothing was tested.
 set -euo pipefail
 root="$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)"
-place="$(mktemp -d "${TMPDIR:-/tmp}/manta-onednn3.XXXXXX")"
+place="$(mktemp -d)"
 trap 'rm -rf "$place"' EXIT
 
 for env in library newest; do python3 -m venv "$place/$env"; done

@@ -30,7 +30,7 @@ class Setup(unittest.TestCase):
         self.bin = self.home / "bin"
         self.bin.mkdir()
 
-    def stub(self, name, body):
+    def put(self, name, body):
         path = self.bin / name
         path.write_text("#!/bin/sh\n" + body)
         path.chmod(0o755)
@@ -51,35 +51,35 @@ class Setup(unittest.TestCase):
     ALL_BUT_CMAKE = 'for p; do case $p in -*|\\$*) ;; cmake) ;; *) echo "$p installed" ;; esac; done; exit 1\n'
 
     def test_nothing_missing_runs_nothing(self):
-        self.stub("dpkg-query", 'for p; do echo "$p installed"; done\n')
-        self.stub("apt-get", 'echo "$@" >>"$CALLS"\n')
+        self.put("dpkg-query", 'for p; do echo "$p installed"; done\n')
+        self.put("apt-get", 'echo "$@" >>"$CALLS"\n')
         done = self.setup("build", "test")
         self.assertEqual((done.returncode, done.stdout, self.calls()), (0, "", ""))
 
     def test_root_installs_just_what_is_missing(self):
-        self.stub("dpkg-query", self.ALL_BUT_CMAKE)
-        self.stub("id", "echo 0\n")
-        self.stub("apt-get", 'echo "$DEBIAN_FRONTEND $*" >>"$CALLS"\n')
+        self.put("dpkg-query", self.ALL_BUT_CMAKE)
+        self.put("id", "echo 0\n")
+        self.put("apt-get", 'echo "$DEBIAN_FRONTEND $*" >>"$CALLS"\n')
         done = self.setup("build")
         self.assertEqual(done.returncode, 0, done.stderr)
         last = self.calls().splitlines()[-1]
         self.assertTrue(last.startswith("noninteractive ") and last.endswith("--no-install-recommends cmake"), last)
 
     def test_sudo_is_used_when_it_asks_nothing(self):
-        self.stub("dpkg-query", self.ALL_BUT_CMAKE)
-        self.stub("id", "echo 1000\n")
-        self.stub("sudo", 'echo "sudo $*" >>"$CALLS"; shift; exec "$@"\n')
-        self.stub("apt-get", 'echo "apt-get $*" >>"$CALLS"\n')
+        self.put("dpkg-query", self.ALL_BUT_CMAKE)
+        self.put("id", "echo 1000\n")
+        self.put("sudo", 'echo "sudo $*" >>"$CALLS"; shift; exec "$@"\n')
+        self.put("apt-get", 'echo "apt-get $*" >>"$CALLS"\n')
         done = self.setup("build")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("sudo -n true", self.calls())
         self.assertTrue(self.calls().splitlines()[-1].endswith("cmake"))
 
     def test_a_list_when_it_may_not_install(self):
-        self.stub("dpkg-query", "exit 1\n")
-        self.stub("id", "echo 1000\n")
-        self.stub("sudo", "exit 1\n")
-        self.stub("apt-get", 'echo "$@" >>"$CALLS"\n')
+        self.put("dpkg-query", "exit 1\n")
+        self.put("id", "echo 1000\n")
+        self.put("sudo", "exit 1\n")
+        self.put("apt-get", 'echo "$@" >>"$CALLS"\n')
         done = self.setup("build")
         self.assertEqual((done.returncode, self.calls()), (1, ""))
         for package in self.packages("build"):
@@ -88,16 +88,16 @@ class Setup(unittest.TestCase):
             self.assertNotIn(f"    {package}\n", done.stderr)
 
     def test_a_failing_apt_is_said(self):
-        self.stub("dpkg-query", self.ALL_BUT_CMAKE)
-        self.stub("id", "echo 0\n")
-        self.stub("apt-get", 'echo "mirror on fire"; exit 100\n')
+        self.put("dpkg-query", self.ALL_BUT_CMAKE)
+        self.put("id", "echo 0\n")
+        self.put("apt-get", 'echo "mirror on fire"; exit 100\n')
         done = self.setup("build")
         self.assertEqual(done.returncode, 1)
         self.assertIn("mirror on fire", done.stderr)
         self.assertIn("could not install: cmake", done.stderr)
 
     def test_skipped_on_request(self):
-        self.stub("dpkg-query", "exit 1\n")
+        self.put("dpkg-query", "exit 1\n")
         self.assertEqual(self.setup("build", MANTA_SKIP_SETUP="1").returncode, 0)
 
     def test_an_unknown_group_is_refused(self):
@@ -115,9 +115,9 @@ class Quickstart(unittest.TestCase):
             (self.home / name).mkdir(parents=True)
         shutil.copy(ROOT / "quickstart", self.home)
         shutil.copy(ROOT / "tools" / "setup.sh", self.home / "tools")
-        self.stub("bin/cmake", "exit 0\n")
+        self.put("bin/cmake", "exit 0\n")
 
-    def stub(self, name, body):
+    def put(self, name, body):
         path = self.home / name
         path.write_text("#!/bin/sh\n" + body)
         path.chmod(0o755)
@@ -126,7 +126,7 @@ class Quickstart(unittest.TestCase):
         return run(self.home / "quickstart", env={"PATH": f"{self.home}/bin:/usr/bin:/bin", "MANTA_SKIP_SETUP": "1"})
 
     def test_it_ends_with_accuracy_rate_and_what_next(self):
-        self.stub("build/release/manta", """case $1 in
+        self.put("build/release/manta", """case $1 in
             evaluate) echo '{"event":"epoch","accuracy":0.1}'
                       echo '{"event":"result","status":"ok","metrics":{"loss":0.05,"accuracy":0.98765}}' ;;
             esac\n""")
@@ -136,19 +136,19 @@ class Quickstart(unittest.TestCase):
         self.assertIn("What to try next", done.stdout)
 
     def test_a_failing_build_shows_why(self):
-        self.stub("bin/cmake", "echo no compiler here; exit 1\n")
+        self.put("bin/cmake", "echo no compiler here; exit 1\n")
         done = self.quickstart()
         self.assertEqual(done.returncode, 1)
         self.assertIn("no compiler here", done.stderr)
 
     def test_a_failing_training_is_a_failure(self):
-        self.stub("build/release/manta", "echo 'manta: no data' >&2; exit 1\n")
+        self.put("build/release/manta", "echo 'manta: no data' >&2; exit 1\n")
         done = self.quickstart()
         self.assertEqual(done.returncode, 1)
         self.assertNotIn("Test accuracy", done.stdout)
 
     def test_no_accuracy_is_a_failure(self):
-        self.stub("build/release/manta", "echo '{\"event\":\"epoch\",\"accuracy\":0.9}'\n")
+        self.put("build/release/manta", "echo '{\"event\":\"epoch\",\"accuracy\":0.9}'\n")
         self.assertEqual(self.quickstart().returncode, 1)
 
 

@@ -54,6 +54,78 @@ static inline manta_dataset *samples(void)
     return manta_dataset_arrays(2, c, MANTA_COPY);
 }
 
+static inline manta_status open_session(manta_worker *w, manta_model *m, const char *optimizer,
+                                        manta_session **out)
+{
+    manta_loss mse = {.name = "mean_squared_error"};
+    manta_optimizer o;
+    manta_status st = manta_optimizer_named(optimizer, &o);
+
+    if (st) return st;
+    return manta_prepare_model(w, m, &(manta_compile){.optimizer = &o, .n_losses = 1, .losses = &mse},
+                               &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
+                               out);
+}
+
+/* What a loop trains: the model, its session, and this rank's data. */
+typedef struct trained {
+    manta_model *m;
+    manta_session *s;
+    manta_loader *l;
+} trained;
+
+static inline manta_status line_open(manta_worker *w, int64_t batch, trained *out)
+{
+    manta_status st;
+
+    *out = (trained){.m = line_model()};
+    if ((st = open_session(w, out->m, "adam", &out->s))) return st;
+    return manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = batch}, &out->l, NULL);
+}
+
+static inline void line_close(trained *t)
+{
+    manta_loader_close(t->l);
+    manta_session_close(t->s);
+    manta_model_free(t->m);
+}
+
+static inline manta_result *fit(manta_trainer_options *o, manta_status expected)
+{
+    manta_result *r = NULL;
+    manta_status st = manta_trainer_fit(o, &r);
+
+    if (st != expected) {
+        fprintf(stderr, "%s: status %s: %s\n", o->run.name, manta_status_name(st), manta_error_text());
+        exit(1);
+    }
+    return r;
+}
+
+static inline const manta_run_series *series(const manta_result *r, const char *name)
+{
+    for (int i = 0; i < r->n_series; i++) {
+        if (!strcmp(r->series[i].name, name)) return &r->series[i];
+    }
+    fprintf(stderr, "no series '%s'\n", name);
+    exit(1);
+}
+
+/* The lines of metrics.jsonl that `rank` wrote. */
+static inline int lines_of(const char *run, int rank)
+{
+    char path[400], line[4000], tag[32];
+    int n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    snprintf(tag, sizeof tag, "\"rank\":%d,", rank);
+    CHECK((f = fopen(path, "r")));
+    while (fgets(line, sizeof line, f)) n += strstr(line, tag) != NULL;
+    fclose(f);
+    return n;
+}
+
 static inline bool same_bytes(const char *a, const char *b)
 {
     FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");

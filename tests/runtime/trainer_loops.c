@@ -1,34 +1,11 @@
-/* trainer_loops.c - what loops of a trainer can do, and what happens to them:
- * notes, evaluation, reports at a pace of their own, datasets of every kind,
- * checkpoints of every kind, and storage that fails. */
-#include <dirent.h>
+/* trainer_loops.c - what loops of a trainer can do: see themselves, notes,
+ * evaluation, reports at a pace of their own, datasets and checkpoints of every
+ * kind. */
 #include <math.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "trainer_fixture.h"
-
-static manta_result *fit(manta_trainer_options *o, manta_status expected)
-{
-    manta_result *r = NULL;
-    manta_status st = manta_trainer_fit(o, &r);
-
-    if (st != expected) {
-        fprintf(stderr, "%s: status %s: %s\n", o->run.name, manta_status_name(st), manta_error_text());
-        exit(1);
-    }
-    return r;
-}
-
-static const manta_run_series *series(const manta_result *r, const char *name)
-{
-    for (int i = 0; i < r->n_series; i++) {
-        if (!strcmp(r->series[i].name, name)) return &r->series[i];
-    }
-    fprintf(stderr, "no series '%s'\n", name);
-    exit(1);
-}
 
 /* ---- what a loop sees of itself ---- */
 
@@ -142,18 +119,6 @@ static void notes(const char *folder)
 
 /* ---- evaluation ---- */
 
-static manta_status open_session(manta_worker *w, manta_model *m, manta_session **out)
-{
-    manta_loss mse = {.name = "mean_squared_error"};
-    manta_optimizer sgd;
-    manta_status st = manta_optimizer_named("sgd", &sgd);
-
-    if (st) return st;
-    return manta_prepare_model(w, m, &(manta_compile){.optimizer = &sgd, .n_losses = 1, .losses = &mse},
-                               &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
-                               out);
-}
-
 /* Of three ranks the last has nothing; all samples together are "whole". */
 static manta_status evaluate_loop(manta_worker *w)
 {
@@ -165,7 +130,7 @@ static manta_status evaluate_loop(manta_worker *w)
     manta_metrics whole, own, together, fitted, report = {0};
     manta_status st;
 
-    if ((st = open_session(w, m, &s))) return st;
+    if ((st = open_session(w, m, "sgd", &s))) return st;
     if ((st = manta_worker_dataset(w, "train", &all))) return st;
     if ((st = manta_evaluate(s, all, NULL, &whole))) return st; /* every rank, by itself */
     if ((st = manta_worker_dataset(w, "train", &part))) return st;
@@ -250,21 +215,6 @@ static manta_status pace_loop(manta_worker *w)
         if ((st = manta_worker_barrier(w))) return st;
     }
     return MANTA_OK;
-}
-
-/* The lines of metrics.jsonl that `rank` wrote. */
-static int lines_of(const char *run, int rank)
-{
-    char path[400], line[4000], tag[32];
-    int n = 0;
-    FILE *f;
-
-    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
-    snprintf(tag, sizeof tag, "\"rank\":%d,", rank);
-    CHECK((f = fopen(path, "r")));
-    while (fgets(line, sizeof line, f)) n += strstr(line, tag) != NULL;
-    fclose(f);
-    return n;
 }
 
 static void paces(const char *folder)
@@ -585,344 +535,6 @@ static void folders(const char *folder)
     CHECK(!system(command));
 }
 
-/* ---- what goes wrong ---- */
-
-/* Rank 1 goes home after the first of three epochs; the others train on. */
-static manta_status early_loop(manta_worker *w)
-{
-    manta_model *m = line_model();
-    manta_session *s;
-    manta_loader *l;
-    manta_metrics metrics;
-    manta_status st;
-
-    if ((st = open_session(w, m, &s))) return st;
-    if ((st = manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = 7}, &l, NULL)))
-        return st;
-    for (int64_t e = 0; e < 3; e++) {
-        if (manta_worker_rank(w) == 1 && e == 1) break;
-        if ((st = manta_worker_train_epoch(w, s, l, e, &metrics))) return st;
-        one_metric(&metrics, "iterations", (double)manta_session_iterations(s));
-        if ((st = manta_report(w, &metrics))) return st;
-    }
-    manta_loader_close(l);
-    manta_session_close(s);
-    manta_model_free(m);
-    return MANTA_OK;
-}
-
-static void early(const char *folder)
-{
-    manta_named_dataset d = {.name = "train", .dataset = samples()};
-    manta_trainer_options o = {.loop = early_loop,
-                               .scaling = {.num_workers = 3},
-                               .run = {.name = "early", .storage = folder},
-                               .n_datasets = 1,
-                               .datasets = &d};
-    manta_result *r = fit(&o, MANTA_OK);
-
-    CHECK(r->failures == 0 && series(r, "loss")->n == 3);
-    CHECK(manta_metrics_get(&r->metrics, "iterations") == 9); /* 20 samples by 7: 3 steps an epoch */
-    CHECK(lines_of(r->path, 1) == 1 && lines_of(r->path, 2) == 3);
-    manta_result_free(r);
-    manta_dataset_unref(d.dataset);
-}
-
-/* Metrics that are no numbers are kept as such, and are never the best. */
-static manta_status nan_loop(manta_worker *w)
-{
-    static const double losses[5] = {3, (double)NAN, 1, (double)NAN, (double)NAN};
-    float x = 1;
-    manta_column c = {"x", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){1}, &x)};
-    manta_status st = MANTA_OK;
-
-    for (int i = 0; i < 5 && !st; i++) {
-        manta_metrics m = {0};
-        one_metric(&m, "loss", losses[i]);
-        st = manta_report_arrays(w, &m, 1, &c, i + 1, 0);
-    }
-    return st;
-}
-
-static void no_number(const char *folder)
-{
-    manta_trainer_options o = {
-        .loop = nan_loop,
-        .run = {.name = "nan", .storage = folder, .checkpoints = {.keep = 2, .score = "loss"}}};
-    manta_result *r = fit(&o, MANTA_OK);
-    const manta_run_series *s = series(r, "loss");
-
-    CHECK(s->n == 5 && s->points[0].value == 3 && isnan(s->points[1].value) && s->points[2].value == 1);
-    CHECK(isnan(manta_metrics_get(&r->metrics, "loss")));
-    CHECK(r->n_checkpoints >= 2 && strstr(r->checkpoint, "checkpoint-000005"));
-    CHECK(strstr(manta_result_best(r, "loss", NULL), "checkpoint-000003"));
-    CHECK(!manta_result_best(r, "accuracy", NULL));
-    manta_result_free(r);
-}
-
-/* A callback that fails in one rank: who, which hook, and why. */
-static manta_status fall_down(void *self, manta_fitting *f)
-{
-    if (manta_worker_rank(self) != 1 || manta_fitting_epoch(f) < 1) return MANTA_OK;
-    return manta_fail(MANTA_EIO, "the ladder is short");
-}
-
-static const manta_callback_ops ladder_ops = {.name = "ladder", .epoch_end = fall_down};
-
-static manta_status callback_loop(manta_worker *w)
-{
-    manta_callback *list[2] = {manta_callback_new(&ladder_ops, w), manta_report_callback(w, 1)};
-    manta_model *m = line_model();
-    manta_session *s;
-    manta_dataset *d;
-    manta_status st;
-
-    if ((st = open_session(w, m, &s))) return st;
-    if ((st = manta_worker_dataset(w, "train", &d))) return st;
-    st = manta_fit(
-        s, d,
-        &(manta_fit_options){
-            .epochs = 3, .initial_epoch = manta_worker_epoch(w), .n_callbacks = 2, .callbacks = list},
-        NULL);
-    manta_dataset_unref(d);
-    manta_session_close(s);
-    manta_model_free(m);
-    manta_callback_free(list[0]);
-    manta_callback_free(list[1]);
-    return st;
-}
-
-static bool once_more(void *user, const manta_attempt_event *e)
-{
-    CHECK(e->rank == 1 && e->workers == 2 && strstr(e->error, "the ladder is short"));
-    return ++*(int *)user < 2; /* although max_failures would allow three */
-}
-
-static void callback_fails(const char *folder)
-{
-    int attempts = 0;
-    manta_named_dataset d = {.name = "train", .dataset = samples()};
-    manta_trainer_options o = {
-        .loop = callback_loop,
-        .scaling = {.num_workers = 2},
-        .run = {.name = "callback", .storage = folder, .failed = once_more, .user = &attempts},
-        .n_datasets = 1,
-        .datasets = &d};
-    manta_result *r = fit(&o, MANTA_EIO);
-
-    CHECK(attempts == 2 && r->failures == 1 && r->error_rank == 1);
-    CHECK(strstr(r->error, "rank 1 of 2") && strstr(r->error, "callback ladder") &&
-          strstr(r->error, "epoch_end") && strstr(r->error, "the ladder is short"));
-    CHECK(r->checkpoint); /* of the epochs before */
-    manta_result_free(r);
-    manta_dataset_unref(d.dataset);
-}
-
-/* ---- what callbacks remember ---- */
-
-typedef struct counting {
-    manta_worker *w;
-    int64_t epochs;
-} counting;
-
-static manta_status count_epoch(void *self, manta_fitting *f)
-{
-    (void)f;
-    ((counting *)self)->epochs++;
-    return MANTA_OK;
-}
-
-static manta_status fall_over(void *self, manta_fitting *f)
-{
-    const manta_worker *w = ((counting *)self)->w;
-
-    if (manta_fitting_epoch(f) != 2 || manta_worker_attempt(w) || manta_worker_rank(w) != 1) return MANTA_OK;
-    raise(SIGKILL);
-    return MANTA_OK;
-}
-
-static void count_save(void *self, void *out)
-{
-    manta_blob_put(out, &((counting *)self)->epochs, sizeof(int64_t));
-}
-
-static manta_status count_load(void *self, const void *data, size_t n)
-{
-    if (n != sizeof(int64_t)) return manta_fail(MANTA_ECORRUPT, "a count of %zu bytes", n);
-    memcpy(&((counting *)self)->epochs, data, n);
-    return MANTA_OK;
-}
-
-static const manta_callback_ops counting_ops = {.name = "counting",
-                                                .epoch_begin = fall_over,
-                                                .epoch_end = count_epoch,
-                                                .save = count_save,
-                                                .load = count_load};
-
-/* The reporter comes first, and yet the checkpoint has what the others make of it. */
-static manta_status remember_loop(manta_worker *w)
-{
-    const char *base = manta_worker_config(w, NULL);
-    counting c = {.w = w};
-    char path[300];
-    manta_callback *list[3];
-    manta_model *m = line_model();
-    manta_metrics report = {0};
-    manta_session *s;
-    manta_dataset *d;
-    manta_status st;
-
-    snprintf(path, sizeof path, "%s/rank-%d.csv", base, manta_worker_rank(w));
-    list[0] = manta_report_callback(w, 1);
-    list[1] = manta_callback_new(&counting_ops, &c);
-    list[2] = manta_csv_logger(path, NULL);
-    if ((st = open_session(w, m, &s))) return st;
-    if ((st = manta_worker_dataset(w, "train", &d))) return st;
-    st = manta_fit(
-        s, d,
-        &(manta_fit_options){
-            .epochs = 4, .initial_epoch = manta_worker_epoch(w), .n_callbacks = 3, .callbacks = list},
-        NULL);
-    manta_dataset_unref(d);
-    manta_session_close(s);
-    manta_model_free(m);
-    for (int i = 0; i < 3; i++) manta_callback_free(list[i]);
-    if (st) return st;
-    one_metric(&report, "counted", (double)c.epochs);
-    return manta_report(w, &report);
-}
-
-static void remembers(const char *folder)
-{
-    manta_named_dataset d = {.name = "train", .dataset = samples()};
-    manta_trainer_options o = {.loop = remember_loop,
-                               .config = folder,
-                               .config_size = strlen(folder) + 1,
-                               .scaling = {.num_workers = 2},
-                               .run = {.name = "remembers", .storage = folder},
-                               .n_datasets = 1,
-                               .datasets = &d};
-    manta_result *r = fit(&o, MANTA_OK);
-
-    CHECK(r->failures == 1 && manta_metrics_get(&r->metrics, "counted") == 4);
-    for (int rank = 0; rank < 2; rank++) {
-        char path[300], line[200];
-        int n = 0;
-        FILE *f;
-        snprintf(path, sizeof path, "%s/rank-%d.csv", folder, rank);
-        CHECK((f = fopen(path, "r")));
-        while (fgets(line, sizeof line, f)) n++;
-        fclose(f);
-        CHECK(n == 1 + 4); /* a head, and every epoch once */
-    }
-    manta_result_free(r);
-    manta_dataset_unref(d.dataset);
-}
-
-/* ---- storage ---- */
-
-static manta_status arrays_loop(manta_worker *w)
-{
-    manta_status st = MANTA_OK;
-
-    for (int64_t e = manta_worker_epoch(w); e < 30 && !st; e++) {
-        manta_metrics m = {0};
-        float x = (float)e;
-        manta_column c = {"x", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){1}, &x)};
-        one_metric(&m, "epoch", (double)e);
-        st = manta_report_arrays(w, &m, 1, &c, e + 1, 0);
-    }
-    return st;
-}
-
-typedef struct vandal {
-    char run[200], aside[240];
-    int reports;
-} vandal;
-
-static bool take_away(void *user, const manta_report_event *e)
-{
-    vandal *v = user;
-
-    if (e->rank == 0 && e->index == 4) CHECK(!rename(v->run, v->aside));
-    v->reports++;
-    return true;
-}
-
-/* The folder of a running run is gone: it ends with a sentence that names it, and
- * no other is made in its place. */
-static void vanished(const char *folder)
-{
-    vandal v = {0};
-    manta_trainer_options o = {
-        .loop = arrays_loop, .run = {.name = "vanished", .storage = folder, .report = take_away, .user = &v}};
-    manta_result *r = NULL;
-
-    snprintf(v.run, sizeof v.run, "%s/vanished", folder);
-    snprintf(v.aside, sizeof v.aside, "%s/aside", folder);
-    CHECK(manta_trainer_fit(&o, &r) == MANTA_ENOENT);
-    CHECK(strstr(manta_error_text(), v.run));
-    CHECK(!r && access(v.run, F_OK));
-    CHECK(!manta_result_read(v.aside, &r)); /* what was there is whole */
-    CHECK(r->n_checkpoints == 5 && series(r, "epoch")->n >= 5);
-    manta_result_free(r);
-    /* What was moved is taken up where it lies now. */
-    o.run = (manta_run_config){.name = "aside", .storage = folder, .resume = true};
-    r = fit(&o, MANTA_OK);
-    CHECK(series(r, "epoch")->n == 30 && r->n_checkpoints == 30);
-    manta_result_free(r);
-}
-
-static bool fill_up(void *user, const manta_report_event *e)
-{
-    vandal *v = user;
-
-    if (e->rank == 0 && e->index == 9) {
-        char path[240];
-        struct stat s;
-        snprintf(path, sizeof path, "%s/metrics.jsonl", v->run);
-        CHECK(!stat(path, &s));
-        CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){(rlim_t)s.st_size, RLIM_INFINITY}));
-    }
-    v->reports++;
-    return true;
-}
-
-/* A limit on the size of files stands for the full disk: no line of metrics can be
- * written any more, checkpoints can. The loop runs to its end, the run has failed. */
-static void full(const char *folder)
-{
-    vandal v = {0};
-    manta_trainer_options o = {.loop = arrays_loop,
-                               .run = {.name = "full", .storage = folder, .report = fill_up, .user = &v}};
-    manta_result *r = NULL;
-    manta_status st;
-
-    snprintf(v.run, sizeof v.run, "%s/full", folder);
-    signal(SIGXFSZ, SIG_IGN);
-    st = manta_trainer_fit(&o, &r);
-    CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}));
-    CHECK(st == MANTA_EIO || st == MANTA_ENOSPC);
-    CHECK(r && r->error && strstr(r->error, v.run) && strstr(r->error, "File too large"));
-    CHECK(v.reports == 30 && r->failures == 0);
-    CHECK(strstr(r->checkpoint, "checkpoint-000030") && series(r, "epoch")->n == 10);
-    manta_result_free(r);
-}
-
-/* Storage that is none. */
-static void no_storage(const char *folder)
-{
-    char path[300];
-    manta_trainer_options o = {.loop = arrays_loop, .run = {.name = "nowhere", .storage = path}};
-    manta_result *r = NULL;
-
-    write_text(folder, "file", "no folder");
-    snprintf(path, sizeof path, "%s/file", folder);
-    CHECK(manta_trainer_fit(&o, &r) && !r && strstr(manta_error_text(), path));
-    snprintf(path, sizeof path, "/proc/nowhere");
-    CHECK(manta_trainer_fit(&o, &r) && !r && strstr(manta_error_text(), path));
-}
-
 /* ---- a great many reports ---- */
 
 /* A sanitizer keeps memory that was given back: there is nothing to measure. */
@@ -990,21 +602,9 @@ static void many(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const scenario all[] = {{"context", context},
-                                   {"notes", notes},
-                                   {"evaluates", evaluates},
-                                   {"paces", paces},
-                                   {"bare", bare},
-                                   {"shards", shards},
-                                   {"folders", folders},
-                                   {"early", early},
-                                   {"no-number", no_number},
-                                   {"callback-fails", callback_fails},
-                                   {"remembers", remembers},
-                                   {"vanished", vanished},
-                                   {"full", full},
-                                   {"no-storage", no_storage},
-                                   {"many", many}};
+    static const scenario all[] = {{"context", context}, {"notes", notes}, {"evaluates", evaluates},
+                                   {"paces", paces},     {"bare", bare},   {"shards", shards},
+                                   {"folders", folders}, {"many", many}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }

@@ -24,34 +24,22 @@ static settings settings_of(const char *folder, const char *out)
 static manta_status train_loop(manta_worker *w)
 {
     const settings *c = manta_worker_config(w, NULL);
-    manta_model *m = line_model();
-    manta_loss mse = {.name = "mean_squared_error"};
-    manta_optimizer adam;
-    manta_session *s;
-    manta_loader *l;
     manta_metrics metrics;
     manta_status st;
+    trained t;
 
-    if ((st = manta_optimizer_named("adam", &adam))) return st;
-    if ((st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &mse},
-                                  &(manta_session_options){.threads = 1, .seed = 7, .kernels = "reference"},
-                                  &s)))
-        return st;
-    if ((st = manta_prepare_loader(w, "train", &(manta_loader_options){.batch_size = 5}, &l, NULL)))
-        return st;
+    if ((st = line_open(w, 5, &t))) return st;
     for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
         if (manta_worker_world_size(w) == c->dies_with && e == c->dies_at &&
             manta_worker_rank(w) == c->dies_with - 1)
             raise(SIGKILL);
-        if ((st = manta_worker_train_epoch(w, s, l, e, &metrics))) return st;
+        if ((st = manta_worker_train_epoch(w, t.s, t.l, e, &metrics))) return st;
         one_metric(&metrics, "workers", manta_worker_world_size(w));
-        if ((st = manta_report_session(w, &metrics, s, e + 1, 0))) return st;
+        if ((st = manta_report_session(w, &metrics, t.s, e + 1, 0))) return st;
         if ((st = manta_worker_barrier(w))) return st;
     }
-    if (!manta_worker_rank(w)) st = manta_session_save(s, c->out);
-    manta_loader_close(l);
-    manta_session_close(s);
-    manta_model_free(m);
+    if (!manta_worker_rank(w)) st = manta_session_save(t.s, c->out);
+    line_close(&t);
     return st;
 }
 
