@@ -4,15 +4,13 @@
  * or (unencrypted bulk) the caller takes them; those to send wait in `out`
  * after encryption. Unencrypted bulk never goes through either: it is sent
  * from, and received into, the caller's memory. */
-#include "net/chan.h"
+#include "net/chan_inner.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
-
-#include <manta/version.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -25,138 +23,7 @@ enum {
     SIP_FROM = 64 * 1024, /* unencrypted bytes of a frame that are worth a call of their own */
     OUT_SIZE = 256 * 1024, /* encrypting stops at so much; one record may come on top */
     OUT_ROOM = OUT_SIZE + 2 * SECURE_RECORD,
-    HANDSHAKE_MS = 10000,
-    SILENCE_MS = 6000,
 };
-
-struct chan_end {
-    secure_context *tls;
-    hello say;
-    int64_t handshake_ms;
-    int silence_ms;
-    uint64_t max_frame;
-    bool key_given;
-    manta_status (*check)(void *ctx, const hello *theirs);
-    void *ctx;
-};
-
-typedef enum chan_state { CONNECTING, PROVING, GREETING, OPEN, FAILED } chan_state;
-
-typedef struct chan_send_item {
-    unsigned char head[FRAME_SIZE];
-    bool plain, headed; /* headed: the head is on its way */
-    int n_parts, part; /* parts[part] is the first with bytes left */
-    chan_part parts[CHAN_PARTS];
-    char *own; /* memory to free when it is sent, or NULL */
-} chan_send_item;
-
-struct chan {
-    chan_end *e;
-    int fd;
-    chan_state state;
-    secure *tls;
-    int64_t deadline; /* for being open */
-    tcp_place *to; /* connecting: where to, and which address is being tried */
-    int to_i;
-    char peer[SECURE_NODE]; /* whom we mean; "" when we were connected to */
-    char address[TCP_TEXT], name[TCP_TEXT + SECURE_NODE + 8];
-    hello theirs;
-    uint32_t generation;
-    manta_error error; /* of a failed one */
-    bool eof;
-    /* bytes */
-    char *in, *out;
-    size_t in_at, in_n, out_at, out_n;
-    /* sending */
-    chan_send_item queue[CHAN_QUEUE];
-    int first, n_queued;
-    uint32_t sent, received; /* sequence numbers */
-    /* receiving */
-    unsigned char head[FRAME_SIZE];
-    size_t head_n;
-    bool peeked;
-    bool sips; /* the last frame was much unencrypted bulk, so the next is likely to be: past `in` with it */
-    frame f;
-    uint64_t left;
-};
-
-/* ---- ends ---- */
-
-static manta_status copy_name(char out[FRAME_NAME], const char *text, const char *what)
-{
-    if (!text) text = "";
-    if (strlen(text) >= FRAME_NAME)
-        return manta_fail(MANTA_EINVAL, "a %s of %zu characters, at most %d are allowed", what, strlen(text),
-                          FRAME_NAME - 1);
-    memcpy(out, text, strlen(text) + 1);
-    return MANTA_OK;
-}
-
-manta_status chan_end_new(const chan_options *o, const cluster_key *key, chan_end **out)
-{
-    chan_end *e = mem_new(sizeof *e);
-    manta_status st;
-
-    e->say.protocol = FRAME_PROTOCOL;
-    e->say.plain = o->plain;
-    e->handshake_ms = o->handshake_ms ? o->handshake_ms : HANDSHAKE_MS;
-    e->silence_ms = o->silence_ms ? o->silence_ms : SILENCE_MS;
-    e->max_frame = o->max_frame ? o->max_frame : (uint64_t)1 << 30;
-    e->key_given = key->given;
-    e->check = o->check;
-    e->ctx = o->ctx;
-    if ((st = copy_name(e->say.version, MANTA_VERSION_TEXT, "version"))) goto out;
-    if ((st = copy_name(e->say.job, o->job, "job's name"))) goto out;
-    if ((st = copy_name(e->say.node, o->node, "node's name"))) goto out;
-    if ((st = copy_name(e->say.profile, o->profile, "profile"))) goto out;
-    if ((st = secure_context_new(key, e->say.node, &e->tls))) goto out;
-    *out = e;
-    e = NULL;
-out:
-    chan_end_free(e);
-    return st;
-}
-
-void chan_end_free(chan_end *e)
-{
-    if (!e) return;
-    secure_context_free(e->tls);
-    mem_free(e);
-}
-
-void chan_end_say(chan_end *e, uint64_t generation, const void *word, size_t n)
-{
-    e->say.generation = generation;
-    e->say.n_word = (uint32_t)(n <= FRAME_WORD ? n : FRAME_WORD);
-    if (n) memcpy(e->say.word, word, e->say.n_word);
-}
-
-manta_status chan_end_settle(chan_end *e, const char *profile, uint64_t max_frame)
-{
-    e->max_frame = max_frame;
-    return copy_name(e->say.profile, profile, "profile");
-}
-
-static manta_status check_reach(const chan_end *e, const tcp_place *at)
-{
-    if (e->key_given || tcp_is_loopback(at)) return MANTA_OK;
-    return manta_fail(MANTA_EPERM,
-                      "listening on %s, which other hosts can reach, needs a cluster key that is given: "
-                      "--cluster-key FILE or MANTA_CLUSTER_KEY, the same file on every host",
-                      at->text);
-}
-
-manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out)
-{
-    TRY(check_reach(e, at));
-    return tcp_listen(at, out);
-}
-
-manta_status chan_inherit(const chan_end *e, const tcp_place *at, const char *fd, int *out)
-{
-    TRY(check_reach(e, at));
-    return tcp_inherit(fd, at, out);
-}
 
 /* ---- failing ---- */
 
@@ -175,7 +42,7 @@ static void drop_queue(chan *c)
 }
 
 /* From here on every call repeats the sentence, which begins with the name. */
-static manta_status fail(chan *c, manta_status st)
+manta_status chan_fail(chan *c, manta_status st)
 {
     char why[sizeof c->error.text];
 
@@ -532,16 +399,16 @@ manta_status chan_peek(chan *c, frame *out)
     if (c->state != OPEN) return MANTA_EBUSY;
     if (!c->peeked) {
         if ((st = read_head(c)) == MANTA_EBUSY) return st;
-        if (st) return fail(c, st);
+        if (st) return chan_fail(c, st);
         if (c->f.kind == FRAME_REFUSE && c->f.length > FRAME_HELLO_MAX)
-            return fail(
+            return chan_fail(
                 c, manta_fail(MANTA_ECORRUPT, "a refusal of %llu bytes", (unsigned long long)c->f.length));
     }
     if (c->f.kind == FRAME_REFUSE) {
         char text[FRAME_HELLO_MAX];
         size_t n;
         if ((st = read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
-        return fail(c, st ? st : read_refusal(c, text, n));
+        return chan_fail(c, st ? st : read_refusal(c, text, n));
     }
     *out = c->f;
     return MANTA_OK;
@@ -563,7 +430,7 @@ manta_status chan_take(chan *c, void *out, size_t n, size_t *got)
     while (*got < n) {
         size_t k;
         st = pull(c, (char *)out + *got, n - *got, c->f.flags & FRAME_PLAIN, &k);
-        if (st) return fail(c, st);
+        if (st) return chan_fail(c, st);
         if (!k) break;
         *got += k;
         c->left -= k;
@@ -687,11 +554,11 @@ manta_status chan_work(chan *c)
     if (c->state == FAILED) return failed(c);
     if (c->state != OPEN) {
         st = become_open(c);
-        if (st && st != MANTA_EBUSY) return fail(c, st);
+        if (st && st != MANTA_EBUSY) return chan_fail(c, st);
         if (c->state != OPEN) return MANTA_OK;
     }
     st = flush_queue(c);
-    return st ? fail(c, st) : MANTA_OK;
+    return st ? chan_fail(c, st) : MANTA_OK;
 }
 
 /* ---- life ---- */
@@ -806,140 +673,4 @@ int chan_fd(const chan *c)
 void chan_set_generation(chan *c, uint32_t generation)
 {
     c->generation = generation;
-}
-
-/* ---- waiting ---- */
-
-/* Whether there may be something to read without asking the socket. */
-static bool has_input(const chan *c)
-{
-    return c->in_n > 0 || c->eof || (c->tls && secure_pending(c->tls));
-}
-
-static short wants(const chan *c, bool read)
-{
-    switch (c->state) {
-    case CONNECTING: return POLLOUT;
-    case PROVING:
-    case GREETING: return c->out_n && secure_proven(c->tls) ? POLLIN | POLLOUT : POLLIN;
-    case OPEN: return (short)((read ? POLLIN : 0) | (c->n_queued || c->out_n ? POLLOUT : 0));
-    case FAILED: break;
-    }
-    return 0;
-}
-
-/* One item before the wait: works on it, and says what to poll for. True when
- * there is no reason to wait. */
-static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
-{
-    chan *c = it->c;
-    bool was_open;
-    int unsent;
-
-    *p = (struct pollfd){.fd = -1};
-    it->ready = false;
-    if (!c) return false;
-    was_open = chan_is_open(c);
-    unsent = chan_unsent(c);
-    if (chan_work(c)) return it->ready = true;
-    if (!was_open && chan_is_open(c)) return it->ready = true;
-    if (!was_open && c->deadline < *deadline) *deadline = c->deadline;
-    if (c->state == OPEN && it->read && has_input(c)) it->ready = true;
-    *p = (struct pollfd){.fd = c->fd, .events = wants(c, it->read)};
-    return it->ready || (unsent && !chan_unsent(c));
-}
-
-manta_status chan_wait(chan_item *items, int n, struct pollfd *fds, int n_fds, int64_t deadline)
-{
-    struct pollfd few[32], *all = n + n_fds <= 32 ? few : mem_new((size_t)(n + n_fds) * sizeof *all);
-    int64_t until = deadline;
-    bool ready = false;
-    int got;
-
-    for (int i = 0; i < n; i++) ready |= prepare(&items[i], &all[i], &until);
-    for (int i = 0; i < n_fds; i++) all[n + i] = fds[i];
-    got = os->poll(all, (nfds_t)(n + n_fds), ready ? 0 : clock_left_ms(until));
-    for (int i = 0; got > 0 && i < n; i++) {
-        if (all[i].fd < 0 || !all[i].revents) continue;
-        if (all[i].revents & (POLLHUP | POLLERR) || (items[i].read && all[i].revents & POLLIN))
-            items[i].ready = true;
-        (void)chan_work(items[i].c); /* a failure stays, and is found by the next call */
-    }
-    for (int i = 0; i < n_fds; i++) fds[i].revents = got > 0 ? all[n + i].revents : 0;
-    if (all != few) mem_free(all);
-    if (got > 0 || ready || until < deadline) return MANTA_OK;
-    return deadline != CLOCK_NEVER && clock_now_ns() >= deadline ? MANTA_ETIMEDOUT : MANTA_OK;
-}
-
-/* ---- one thing at a time ---- */
-
-static manta_status timed_out(const chan *c, const char *what)
-{
-    return manta_fail(MANTA_ETIMEDOUT, "%s: %s in time", c->name, what);
-}
-
-manta_status chan_await_open(chan *c, int64_t deadline)
-{
-    while (!chan_is_open(c)) {
-        chan_item it = {.c = c, .read = true};
-        TRY(chan_work(c));
-        if (chan_is_open(c)) break;
-        if (chan_wait(&it, 1, NULL, 0, deadline) || clock_now_ns() >= deadline)
-            return timed_out(c, "it was not ready");
-    }
-    return MANTA_OK;
-}
-
-/* One step of receiving a whole frame; *done when it is all there. */
-static manta_status recv_some(chan *c, frame *f, char *out, size_t size, size_t *n, bool *begun, bool *done)
-{
-    manta_status st;
-    size_t got;
-
-    if (!*begun) {
-        st = chan_peek(c, f);
-        if (st == MANTA_EBUSY) return MANTA_OK;
-        if (st) return st;
-        if (f->length > size) {
-            return fail(c, manta_fail(MANTA_ECORRUPT, "a message of %llu bytes where %zu were expected",
-                                      (unsigned long long)f->length, size));
-        }
-        *begun = true;
-    }
-    TRY(chan_take(c, out + *n, size - *n, &got));
-    *n += got;
-    *done = *n == f->length;
-    return MANTA_OK;
-}
-
-manta_status chan_exchange(chan *to, const frame *f, const void *data, size_t n, chan *from, frame *got,
-                           void *out, size_t size, int64_t deadline)
-{
-    chan_part part = {.data = data, .n = n};
-    bool begun = false, done = !from;
-    size_t received = 0;
-    /* Who asks with a deadline that has passed wants what is here. */
-    int64_t late = clock_now_ns() < deadline ? deadline : CLOCK_NEVER;
-
-    if (to) TRY(chan_post(to, f, &part, 1, true));
-    for (;;) {
-        chan_item items[2] = {{.c = to, .read = to && to == from && !done},
-                              {.c = from != to ? from : NULL, .read = !done}};
-        if (to) TRY(chan_work(to));
-        if (!done) TRY(recv_some(from, got, out, size, &received, &begun, &done));
-        if (done && (!to || !chan_unsent(to))) return MANTA_OK;
-        if (chan_wait(items, 2, NULL, 0, deadline) || clock_now_ns() >= late)
-            return done ? timed_out(to, "it did not take a message")
-                        : timed_out(from, "it did not send a message");
-    }
-}
-
-manta_status chan_send(chan *c, const frame *f, const void *data, size_t n, int64_t deadline)
-{
-    return chan_exchange(c, f, data, n, NULL, NULL, NULL, 0, deadline);
-}
-
-manta_status chan_recv(chan *c, frame *f, void *out, size_t size, int64_t deadline)
-{
-    return chan_exchange(NULL, NULL, NULL, 0, c, f, out, size, deadline);
 }

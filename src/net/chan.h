@@ -40,7 +40,7 @@
 #include "net/secure.h"
 #include "net/tcp.h"
 
-typedef struct chan chan; /* opaque, see chan.c */
+typedef struct chan chan; /* opaque, see chan_inner.h */
 typedef struct chan_end chan_end;
 
 /* What a node is. Texts are copied. */

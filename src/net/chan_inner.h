@@ -1,0 +1,61 @@
+/* chan_inner.h - what chan.c, chan_end.c and chan_wait.c know of a channel. */
+#ifndef NET_CHAN_INNER_H
+#define NET_CHAN_INNER_H
+
+#include "net/chan.h"
+
+struct chan_end {
+    secure_context *tls;
+    hello say;
+    int64_t handshake_ms;
+    int silence_ms;
+    uint64_t max_frame;
+    bool key_given;
+    manta_status (*check)(void *ctx, const hello *theirs);
+    void *ctx;
+};
+
+typedef enum chan_state { CONNECTING, PROVING, GREETING, OPEN, FAILED } chan_state;
+
+typedef struct chan_send_item {
+    unsigned char head[FRAME_SIZE];
+    bool plain, headed; /* headed: the head is on its way */
+    int n_parts, part; /* parts[part] is the first with bytes left */
+    chan_part parts[CHAN_PARTS];
+    char *own; /* memory to free when it is sent, or NULL */
+} chan_send_item;
+
+struct chan {
+    chan_end *e;
+    int fd;
+    chan_state state;
+    secure *tls;
+    int64_t deadline; /* for being open */
+    tcp_place *to; /* connecting: where to, and which address is being tried */
+    int to_i;
+    char peer[SECURE_NODE]; /* whom we mean; "" when we were connected to */
+    char address[TCP_TEXT], name[TCP_TEXT + SECURE_NODE + 8];
+    hello theirs;
+    uint32_t generation;
+    manta_error error; /* of a failed one */
+    bool eof;
+    /* bytes */
+    char *in, *out;
+    size_t in_at, in_n, out_at, out_n;
+    /* sending */
+    chan_send_item queue[CHAN_QUEUE];
+    int first, n_queued;
+    uint32_t sent, received; /* sequence numbers */
+    /* receiving */
+    unsigned char head[FRAME_SIZE];
+    size_t head_n;
+    bool peeked;
+    bool sips; /* the last frame was much unencrypted bulk, so the next is likely to be: past `in` with it */
+    frame f;
+    uint64_t left;
+};
+
+/* The channel has failed for good, of the error that st stands for; returns it. */
+manta_status chan_fail(chan *c, manta_status st);
+
+#endif
