@@ -122,6 +122,17 @@ static void want_huge_pages(void *p, size_t size)
 #endif
 }
 
+void mem_touch(void *at, size_t n)
+{
+#ifdef MADV_POPULATE_WRITE
+    uintptr_t page = 4096, from = (uintptr_t)at & ~(page - 1);
+
+    (void)madvise((void *)from, (uintptr_t)at + n - from, MADV_POPULATE_WRITE);
+#else
+    (void)at, (void)n;
+#endif
+}
+
 void *mem_try_raw(size_t size)
 {
     const bool huge = size >= MEM_HUGE_FROM;

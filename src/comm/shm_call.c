@@ -15,10 +15,10 @@
  * two; more ranks read less in two phases. */
 #include <string.h>
 
+#include "base/stream.h"
 #include "comm/crash.h"
 #include "comm/reduce.h"
 #include "comm/shm.h"
-#include "comm/stream.h"
 
 #define TWO_PHASE_FROM ((size_t)16 << 10) /* bytes */
 

@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/mem.h"
 #include "format/h5.h"
@@ -181,28 +180,12 @@ typedef struct archive {
     size_t size;
 } archive;
 
-/* Has the system make the pages of what is read next all at once: a file of a
- * gigabyte costs a quarter of a million page faults otherwise, a quarter of the
- * time that reading it takes. Large pages would save more, but where memory is
- * in pieces the system then moves it about for longer than the reading takes. */
-static void make_pages(uint8_t *to, size_t n)
-{
-#ifdef MADV_POPULATE_WRITE /* from Linux 5.14 on; where it is unknown, pages come one by one */
-    uintptr_t page = 4096, from = (uintptr_t)to & ~(page - 1);
-
-    (void)madvise((void *)from, (uintptr_t)to + n - from, MADV_POPULATE_WRITE);
-#else
-    (void)to;
-    (void)n;
-#endif
-}
-
 static manta_status read_fully(int fd, const char *path, uint8_t *to, size_t from, size_t size)
 {
     while (from < size) {
         size_t part = size - from < (1u << 22) ? size - from : 1u << 22;
         ssize_t got;
-        make_pages(to + from, part);
+        mem_touch(to + from, part);
         got = os->pread(fd, to + from, part, (off_t)from);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return file_fail(errno, "reading", path);

@@ -97,16 +97,6 @@ void shm_unmap(void *at, size_t size)
     if (at) os->munmap(at, size);
 }
 
-void shm_touch(void *at, size_t size)
-{
-#ifdef MADV_POPULATE_WRITE
-    (void)madvise(at, size, MADV_POPULATE_WRITE);
-#else
-    (void)at;
-    (void)size;
-#endif
-}
-
 manta_status shm_map_twice(int fd, size_t at, size_t size, void **out)
 {
     /* The range is reserved first, so that no other thread takes its second half. */

@@ -25,10 +25,6 @@ manta_status shm_size(int fd, size_t *size) MANTA_MUST_USE;
 manta_status shm_map(int fd, size_t size, bool writable, void **out) MANTA_MUST_USE;
 void shm_unmap(void *at, size_t size); /* accepts NULL */
 
-/* Maps the pages of a writable mapping now instead of one by one at their first
- * use; where the kernel does not know how (before Linux 5.14), nothing happens. */
-void shm_touch(void *at, size_t size);
-
 /* Maps the bytes [at, at + size) of the memory twice, one copy behind the
  * other, so that what runs over the end continues at the start. at and size
  * are multiples of the page. Give back with shm_unmap(out, 2 * size). */

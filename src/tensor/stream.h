@@ -11,9 +11,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
+
+#include "base/stream.h"
 
 enum {
     STREAM_FROM = 1 << 20, /* floats */
@@ -24,14 +23,6 @@ enum {
 static inline bool stream_fits(const float *p, int64_t ld, int64_t n)
 {
     return n >= STREAM_FROM && ld % STREAM_LINE == 0 && (uintptr_t)p % (STREAM_LINE * sizeof *p) == 0;
-}
-
-/* Such stores keep no order among others: to be called before anybody is told of them. */
-static inline void stream_done(void)
-{
-#if defined(__x86_64__)
-    _mm_sfence();
-#endif
 }
 
 #endif

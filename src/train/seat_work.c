@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "os/shm.h"
 #include "os/sys.h"
 #include "train/forked.h"
 #include "train/lockstep.h"
@@ -377,7 +376,7 @@ static manta_status start(work *w)
 
     TRY(shared_attach(s->shared));
     /* Whoever takes over is warm before it sits down: the others wait for its first step. */
-    if (w->u->incarnation > 1) shm_touch(s->shared->at, s->shared->size);
+    if (w->u->incarnation > 1) mem_touch(s->shared->at, s->shared->size);
     w->sh = s->shared;
     w->c = w->sh->c;
     seat_progress(w->c, w->u->rank, 0, SEAT_STARTING, 0);

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "os/shm.h"
 #include "os/socket.h"
 #include "os/spawn.h"
@@ -79,7 +80,7 @@ static void touching_changes_nothing(void **state)
     assert_int_equal(shm_map(fd, size, true, &one), MANTA_OK);
     for (size_t i = 0; i < size; i++) ((unsigned char *)one)[i] = (unsigned char)(i * 7);
     assert_int_equal(shm_map(fd, size, true, &two), MANTA_OK);
-    shm_touch(two, size);
+    mem_touch(two, size);
     assert_memory_equal(one, two, size);
     ((char *)two)[size - 1] = 'x';
     assert_int_equal(((char *)one)[size - 1], 'x');
