@@ -18,7 +18,12 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-#define LARGE ((size_t)16 << 20) /* from here on it is worth asking how much there is */
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+#define LARGE      ((size_t)16 << 20) /* from here on it is worth asking how much there is */
+#define LARGE_PAGE ((size_t)2 << 20)
 
 size_t shm_page(void)
 {
@@ -42,7 +47,25 @@ static bool is_too_much(size_t size)
     return at && size / 1024 >= strtoull(at + strlen("MemAvailable:"), NULL, 10);
 }
 
-manta_status shm_new(const char *name, size_t size, int *out)
+/* The kernel is asked for large pages outright: whether memory like this gets them
+ * by itself is a setting of the machine, usually off. It makes them of extents
+ * that are not empty, so each gets one page first; the rest of it need not be
+ * copied then. One call for all: each has the kernel visit every core. Only a
+ * wish: whatever it does not grant is reserved in small pages afterwards. */
+static void want_large_pages(int fd, size_t size)
+{
+    size_t whole = size / LARGE_PAGE * LARGE_PAGE;
+    void *at;
+    if (!whole || os->ftruncate(fd, (off_t)size)) return;
+    if (shm_map(fd, size, true, &at)) return;
+    bool begun = true;
+    for (size_t i = 0; begun && i < whole; i += LARGE_PAGE)
+        begun = !os->fallocate(fd, 0, (off_t)i, (off_t)shm_page());
+    if (begun) (void)os->madvise(at, whole, MADV_COLLAPSE);
+    shm_unmap(at, size);
+}
+
+static manta_status make(const char *name, size_t size, bool large, int *out)
 {
     if (is_too_much(size))
         return manta_fail(MANTA_ENOSPC, "reserving %zu bytes of shared memory: there are not so many", size);
@@ -50,6 +73,7 @@ manta_status shm_new(const char *name, size_t size, int *out)
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
         fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
+    if (large) want_large_pages(fd, size);
     int rc;
     do rc = os->fallocate(fd, 0, 0, (off_t)size);
     while (rc && errno == EINTR);
@@ -61,6 +85,16 @@ manta_status shm_new(const char *name, size_t size, int *out)
     }
     *out = fd;
     return MANTA_OK;
+}
+
+manta_status shm_new(const char *name, size_t size, int *out)
+{
+    return make(name, size, false, out);
+}
+
+manta_status shm_new_large(const char *name, size_t size, int *out)
+{
+    return make(name, size, true, out);
 }
 
 manta_status shm_size(int fd, size_t *size)
@@ -77,14 +111,34 @@ manta_status shm_size(int fd, size_t *size)
 /* Children of user code must not write into what we share with others. */
 static void *keep_private(void *at, size_t size)
 {
-    (void)madvise(at, size, MADV_DONTFORK);
-    (void)madvise(at, size, MADV_DONTDUMP);
+    (void)os->madvise(at, size, MADV_DONTFORK);
+    (void)os->madvise(at, size, MADV_DONTDUMP);
     return at;
+}
+
+/* A place whose address is a multiple of the large page, as one has to be for a
+ * large page to be mapped there in one piece; MAP_FAILED: there is none. */
+static char *large_place(size_t size)
+{
+    char *all = os->mmap(NULL, size + LARGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return MAP_FAILED;
+    size_t before = (LARGE_PAGE - (uintptr_t)all % LARGE_PAGE) % LARGE_PAGE;
+    if (before) os->munmap(all, before);
+    os->munmap(all + before + size, LARGE_PAGE - before);
+    return all + before;
 }
 
 manta_status shm_map(int fd, size_t size, bool writable, void **out)
 {
-    void *at = os->mmap(NULL, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+    const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+    char *place = size < LARGE_PAGE ? MAP_FAILED : large_place(size);
+    void *at = os->mmap(place == MAP_FAILED ? NULL : place, size, protection,
+                        MAP_SHARED | (place == MAP_FAILED ? 0 : MAP_FIXED), fd, 0);
+    if (at == MAP_FAILED && place != MAP_FAILED) {
+        const int err = errno;
+        os->munmap(place, size);
+        errno = err;
+    }
     if (at == MAP_FAILED)
         return manta_fail(errno == EPERM ? MANTA_EPERM : MANTA_ENOMEM,
                           "mapping %zu bytes of shared memory: %s", size, strerror(errno));

@@ -91,6 +91,7 @@ const os_sys os_real = {
     .closedir = closedir,
     .mmap = mmap,
     .munmap = munmap,
+    .madvise = madvise,
     .memfd_create = memfd_create,
     .pthread_create = pthread_create,
     .futex = real_futex,

@@ -49,6 +49,7 @@ typedef struct os_sys {
     /* memory */
     void *(*mmap)(void *addr, size_t n, int prot, int flags, int fd, off_t at);
     int (*munmap)(void *addr, size_t n);
+    int (*madvise)(void *addr, size_t n, int advice);
     int (*memfd_create)(const char *name, unsigned flags);
     /* threads and processes */
     int (*pthread_create)(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);

@@ -155,7 +155,7 @@ manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, i
     s->off_slots = s->off_sides + SHARED_SIDES * s->side_stride;
     s->slot_stride = shm_round(l->slot_size);
     s->size = s->off_slots + (size_t)shards * s->slot_stride;
-    if ((st = shm_new("manta-train", s->size, &s->fd))) goto out;
+    if ((st = shm_new_large("manta-train", s->size, &s->fd))) goto out;
     if ((st = shared_attach(s))) goto out;
     control_init(s->c, seats, shards, norms);
     *out = s;

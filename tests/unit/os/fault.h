@@ -208,6 +208,12 @@ static void *fault_mmap(void *addr, size_t n, int prot, int flags, int fd, off_t
     return fault_hit() ? MAP_FAILED : os_real.mmap(addr, n, prot, flags, fd, at);
 }
 
+/* Only a wish, whose failure nobody hears of. */
+static int fault_madvise(void *addr, size_t n, int advice)
+{
+    return os_real.madvise(addr, n, advice);
+}
+
 static int fault_munmap(void *addr, size_t n)
 {
     int rc = os_real.munmap(addr, n);
@@ -376,6 +382,7 @@ static const os_sys fault_sys = {
     .closedir = fault_closedir,
     .mmap = fault_mmap,
     .munmap = fault_munmap,
+    .madvise = fault_madvise,
     .memfd_create = fault_memfd_create,
     .pthread_create = fault_pthread_create,
     .futex = fault_futex,

@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "os/fault.h"
 #include "os/shm.h"
 #include "os/socket.h"
 #include "os/spawn.h"
@@ -87,6 +89,85 @@ static void touching_changes_nothing(void **state)
     shm_unmap(one, size);
     shm_unmap(two, size);
     close(fd);
+}
+
+/* What the system grants of it may be nothing: the memory must be the same. */
+static void check_large(size_t size)
+{
+    void *one, *two;
+    struct stat s;
+    int fd;
+    assert_int_equal(shm_new_large("test", size, &fd), MANTA_OK);
+    assert_int_equal(fstat(fd, &s), 0);
+    assert_int_equal(s.st_size, size);
+    assert_true((size_t)s.st_blocks * 512 >= size); /* reserved in full */
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(shm_map(fd, size, true, &one), MANTA_OK);
+    assert_int_equal(shm_map(fd, size, false, &two), MANTA_OK);
+    if (size >= 2 << 20) assert_int_equal((uintptr_t)one % (2 << 20), 0);
+    for (size_t i = 0; i < size; i += 512) {
+        assert_int_equal(((unsigned char *)one)[i], 0);
+        ((unsigned char *)one)[i] = (unsigned char)(i / 512 * 7);
+    }
+    for (size_t i = 0; i < size; i += 512)
+        assert_int_equal(((unsigned char *)two)[i], (unsigned char)(i / 512 * 7));
+    shm_unmap(one, size);
+    shm_unmap(two, size);
+    close(fd);
+}
+
+static const size_t large_sizes[] = {4096, 2 << 20, (2 << 20) + 4096, (6 << 20) - 4096};
+
+static void large_pages_hold_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof large_sizes / sizeof *large_sizes; i++) check_large(large_sizes[i]);
+}
+
+static int no_advice(void *addr, size_t n, int advice)
+{
+    (void)addr, (void)n, (void)advice;
+    errno = EINVAL;
+    return -1;
+}
+
+static int no_truncate(int fd, off_t size)
+{
+    (void)fd, (void)size;
+    errno = EIO;
+    return -1;
+}
+
+static void without_large_pages_small_ones_do(void **state)
+{
+    os_sys table = os_real;
+    (void)state;
+    table.madvise = no_advice;
+    os_use(&table);
+    for (size_t i = 0; i < sizeof large_sizes / sizeof *large_sizes; i++) check_large(large_sizes[i]);
+    table.ftruncate = no_truncate;
+    for (size_t i = 0; i < sizeof large_sizes / sizeof *large_sizes; i++) check_large(large_sizes[i]);
+    os_use(NULL);
+}
+
+/* Each call in turn fails: an error, or memory as good as ever; nothing is left open. */
+static void large_pages_fail_cleanly(void **state)
+{
+    (void)state;
+    for (int64_t n = 1;; n++) {
+        void *at = NULL;
+        int fd = -1;
+        fault_begin((fault_plan){.at = n, .err = ENOMEM});
+        manta_status st = shm_new_large("test", 4 << 20, &fd);
+        if (!st) st = shm_map(fd, 4 << 20, true, &at);
+        int64_t hits = fault_end();
+        if (!st) {
+            memset(at, 1, 4 << 20);
+            shm_unmap(at, 4 << 20);
+        }
+        if (fd >= 0) close(fd);
+        if (!hits) break;
+    }
 }
 
 static void a_ring_runs_over_its_end(void **state)
@@ -210,6 +291,9 @@ int main(void)
         cmocka_unit_test(other_descriptors_are_refused),
         cmocka_unit_test(the_writer_is_the_only_one),
         cmocka_unit_test(touching_changes_nothing),
+        cmocka_unit_test(large_pages_hold_the_same),
+        cmocka_unit_test(without_large_pages_small_ones_do),
+        cmocka_unit_test(large_pages_fail_cleanly),
         cmocka_unit_test(a_ring_runs_over_its_end),
         cmocka_unit_test(a_forked_child_has_no_mapping),
         cmocka_unit_test(too_much_is_an_error_and_no_signal),
