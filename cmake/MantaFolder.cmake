@@ -2,8 +2,16 @@
 # manta_NAME of src/NAME/*.c. A file whose name ends in _avx2.c or _avx512.c is
 # compiled for that instruction set; nothing else may use one without asking
 # the processor first.
+include(CheckCCompilerFlag)
+
 set(MANTA_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes
     -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wvla)
+# Whole numbers have their names from enum {} here, also in arithmetic with doubles;
+# clang 18 and later count that among the conversions.
+check_c_compiler_flag(-Wenum-float-conversion MANTA_KNOWS_ENUM_FLOAT)
+if(MANTA_KNOWS_ENUM_FLOAT)
+  list(APPEND MANTA_WARNINGS -Wno-enum-float-conversion)
+endif()
 set(MANTA_FOLDERS "")
 
 # Contraction would let the compiler choose which products are fused, and so

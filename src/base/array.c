@@ -55,14 +55,12 @@ bool manta_array_is_contiguous(const manta_array *a)
 
 char *manta_shape_text(int ndim, const int64_t *shape, char *buf, size_t size)
 {
-    size_t n = 0; /* what snprintf would have written so far: may pass size */
+    size_t n = 0; /* what the whole text so far takes: may pass size, then no more is written */
+
     if (size == 0) return buf;
     n += (size_t)snprintf(buf, size, "(");
-    for (int i = 0; i < ndim; i++) {
-        size_t at = n < size ? n : size - 1;
-        n += (size_t)snprintf(buf + at, size - at, i ? ", %lld" : "%lld", (long long)shape[i]);
-    }
-    size_t at = n < size ? n : size - 1;
-    snprintf(buf + at, size - at, ndim == 1 ? ",)" : ")");
+    for (int i = 0; i < ndim && n < size; i++)
+        n += (size_t)snprintf(buf + n, size - n, i ? ", %lld" : "%lld", (long long)shape[i]);
+    if (n < size) snprintf(buf + n, size - n, ndim == 1 ? ",)" : ")");
     return buf;
 }
