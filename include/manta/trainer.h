@@ -81,7 +81,10 @@ typedef struct manta_failure_config {
     int max_failures; /* starts after the first; 0: 3; MANTA_NONE: none; MANTA_UNLIMITED (manta/task.h) */
 } manta_failure_config;
 
-/* What happened, for the program's own account; false ends the run. */
+/* What happened, for the program's own account; false ends the run. A checkpoint of
+ * folders comes with the report that made it complete. When that was no report, but a
+ * rank with no part in it that has left its loop, the report of the lowest rank that
+ * has one comes once more. */
 typedef struct manta_report_event {
     int64_t index; /* of the report of this rank, from 0 */
     int rank;
@@ -142,7 +145,7 @@ typedef struct manta_result {
     char *error; /* the sentence of the rank that failed, with its number; NULL */
     int error_rank; /* -1: none is to blame */
     int failures; /* starts after the first */
-    int workers; /* of the last attempt; 0: not known (manta_result_read()) */
+    int workers; /* of the last attempt; 0: not known, of a run that was killed or is running */
     manta_metrics metrics; /* rank 0's last report */
     char *checkpoint; /* folder of the last one; NULL: none */
     int n_checkpoints; /* those that were kept, the latest first (manta_result_best()) */
@@ -153,10 +156,16 @@ typedef struct manta_result {
 } manta_result;
 
 /* Runs the loop in all workers and waits for the end. manta_init() was called.
+ * SIGTERM and SIGINT, where the program has not taken them itself, end the run after
+ * a checkpoint (manta_worker_should_stop()): MANTA_ECANCELLED, and a run of that name
+ * with `resume` goes on. What can never come true (options, room, a checkpoint to
+ * begin from) fails before there is a run.
  * *out: owned, manta_result_free(); also set when the run has failed (then the
  * status is that of the failure), NULL when it never began. */
 MANTA_API manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out) MANTA_MUST_USE;
-/* The result of a run whose folder this is, now or later. */
+/* The same of a run whose folder this is, at any time later. A run of which no
+ * result is there has been killed (MANTA_EUNKNOWN) or is running (MANTA_EBUSY): its
+ * status says so, and metrics and checkpoints are those so far. */
 MANTA_API manta_status manta_result_read(const char *folder, manta_result **out) MANTA_MUST_USE;
 MANTA_API void manta_result_free(manta_result *r); /* accepts NULL */
 /* The kept checkpoint that is best by a metric ("max", "min" or NULL: by its
@@ -184,8 +193,9 @@ MANTA_API const manta_checkpoint *manta_worker_checkpoint(const manta_worker *w)
 MANTA_API int64_t manta_worker_epoch(const manta_worker *w);
 MANTA_API int64_t manta_worker_step(const manta_worker *w);
 
-/* Whether the run is to end (SIGTERM, `manta stop`, a report function that
- * said so): report a checkpoint and return. */
+/* Whether the run is to end (SIGTERM, Ctrl-C, `manta stop`, a report function that
+ * said so): report a checkpoint and return. Loops that never ask are ended when
+ * their next checkpoint is committed. A second signal ends any loop at once. */
 MANTA_API bool manta_worker_should_stop(const manta_worker *w);
 
 /* Metrics alone: goes into a ring in shared memory and returns; never waits

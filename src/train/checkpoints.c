@@ -132,15 +132,27 @@ static manta_status look(manta_checkpoints *m)
     return MANTA_OK;
 }
 
+manta_status checkpoints_check(const manta_checkpoints_options *o)
+{
+    if (o->keep < 0)
+        return manta_fail(MANTA_EINVAL, "%d checkpoints to keep, expected 0 (all) or more", o->keep);
+    if (o->order && strcmp(o->order, "max") != 0 && strcmp(o->order, "min") != 0)
+        return manta_fail(MANTA_EINVAL, "order of checkpoints '%s', expected max or min", o->order);
+    return MANTA_OK;
+}
+
 manta_status manta_checkpoints_open(const char *folder, const manta_checkpoints_options *o,
                                     manta_checkpoints **out)
 {
     static const manta_checkpoints_options none;
-    manta_checkpoints *m = mem_new(sizeof *m);
-    char *path = mem_printf("%s/.lock", folder);
+    manta_checkpoints *m;
+    char *path;
     manta_status st;
 
     if (!o) o = &none;
+    TRY(checkpoints_check(o));
+    m = mem_new(sizeof *m);
+    path = mem_printf("%s/.lock", folder);
     mutex_init(&m->guard);
     cond_init(&m->changed);
     m->folder = mem_strdup(folder);

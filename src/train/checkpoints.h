@@ -9,6 +9,9 @@
 manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, const manta_checkpoint_info *info,
                               blobs *extra, bool must) MANTA_MUST_USE;
 
+/* What a folder of checkpoints is told to keep. MANTA_EINVAL */
+manta_status checkpoints_check(const manta_checkpoints_options *o) MANTA_MUST_USE;
+
 /* Waits until nothing is left to write; failures stay to be told. */
 void checkpoints_await(manta_checkpoints *m);
 

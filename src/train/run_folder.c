@@ -42,6 +42,8 @@ struct manta_run {
     int64_t began_ns;
     int64_t epoch, step; /* last reported */
     manta_error failure; /* the first line or checkpoint that could not be written; code 0: none */
+    bool has_outcome;
+    run_outcome outcome; /* of a trainer's */
 };
 
 const char *manta_run_storage(void)
@@ -392,6 +394,20 @@ static bool is_lost(const manta_run *r)
     return storage_look(r->path, &info) || !info.is_folder;
 }
 
+void run_set_outcome(manta_run *r, const run_outcome *o)
+{
+    r->has_outcome = true;
+    r->outcome = *o;
+}
+
+static void add_outcome(const run_outcome *o, json_t *to)
+{
+    json_object_set_new(to, "code", json_string(manta_status_name(o->code)));
+    json_object_set_new(to, "error_rank", json_integer(o->rank));
+    json_object_set_new(to, "failures", json_integer(o->failures));
+    json_object_set_new(to, "workers", json_integer(o->workers));
+}
+
 manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last, const char *error)
 {
     char *path = run_inner(r->path, "result.json"), *text;
@@ -405,6 +421,7 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     if (n) (void)manta_checkpoints_at(r->checkpoints, n - 1, &checkpoint, NULL);
     json_object_set_new(o, "checkpoint", checkpoint ? json_string(checkpoint) : json_null());
     if (error) json_object_set_new(o, "error", json_string(error));
+    if (r->has_outcome) add_outcome(&r->outcome, o);
     text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(o);
     if (!text) abort(); /* small control memory */

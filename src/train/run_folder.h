@@ -15,6 +15,18 @@ char *run_inner(const char *folder, const char *name);
 /* How many reports `rank` had made with c: of a trainer's run by that note. */
 int64_t run_reports(const manta_checkpoint *c, int rank);
 
+/* How a trainer's run ended, besides what every run's result says. */
+typedef struct run_outcome {
+    manta_status code;
+    int rank; /* to blame; -1: none */
+    int failures, workers;
+} run_outcome;
+
+/* For manta_run_finish() to write; copied. */
+void run_set_outcome(manta_run *r, const run_outcome *o);
+/* As result.json has it; what it says nothing of stays as it is in *o. */
+void run_read_outcome(const char *folder, run_outcome *o);
+
 /* Takes back the lines of metrics.jsonl and the events beyond c (NULL: all):
  * the run goes on from there. */
 manta_status run_rewind(manta_run *r, const manta_checkpoint *c) MANTA_MUST_USE;

@@ -1,6 +1,7 @@
 /* run_read.c - what a run's folder says, to whoever opens it. */
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -93,6 +94,35 @@ static void take_result(const char *folder, manta_run_info *i)
     }
     if (error) snprintf(i->error, sizeof i->error, "%s", error);
     json_decref(o);
+}
+
+/* The number called `name`, where it is one and not less than `least`. */
+static void take_int(const json_t *from, const char *name, int least, int *out)
+{
+    const json_t *o = json_object_get(from, name);
+    json_int_t value = json_integer_value(o);
+
+    if (json_is_integer(o) && value >= least && value <= INT_MAX) *out = (int)value;
+}
+
+void run_read_outcome(const char *folder, run_outcome *out)
+{
+    char *path = run_inner(folder, "result.json");
+    void *text = NULL;
+    size_t n = 0;
+    json_error_t why;
+    json_t *o = storage_read(path, CONFIG_MOST, &text, &n) ? NULL : json_loadb(text, n, 0, &why);
+    const char *code = json_string_value(json_object_get(o, "code"));
+
+    for (int i = 0; code && i <= MANTA_ENAN; i++) {
+        if (!strcmp(code, manta_status_name((manta_status)i))) out->code = (manta_status)i;
+    }
+    take_int(o, "error_rank", 0, &out->rank);
+    take_int(o, "failures", 0, &out->failures);
+    take_int(o, "workers", 1, &out->workers);
+    json_decref(o);
+    mem_try_free(text);
+    mem_free(path);
 }
 
 static int count_checkpoints(const char *folder)

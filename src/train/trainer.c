@@ -27,14 +27,16 @@
 #include "os/file.h"
 #include "os/sys.h"
 #include "os/thread.h"
+#include "train/checkpoints.h"
 #include "train/manifest.h"
 #include "train/retention.h"
 #include "train/run_folder.h"
+#include "train/trainer_given.h"
 #include "train/trainer_parts.h"
 #include "train/trainer_places.h"
 #include "train/trainer_shared.h"
 
-enum { LOOK_NS = 5000000, MOST_DATASETS = 16, MOST_COLUMNS = 16, END_MS = 10000, SAY_AFTER_MS = 5000 };
+enum { LOOK_NS = 5000000, END_MS = 10000, SAY_AFTER_MS = 5000 };
 
 typedef struct driver {
     const manta_trainer_options *o;
@@ -43,8 +45,8 @@ typedef struct driver {
     manta_run *run;
     trainer_memory mem;
     trainer_parts parts;
-    trainer_dataset *datasets;
-    manta_ref *columns[MOST_DATASETS]; /* of datasets in the store */
+    trainer_given given; /* datasets */
+    manta_checkpoint *first; /* resume_from_checkpoint; NULL: none, or the run may have its own */
     int attempt;
     manta_actor actors[TRAINER_RANKS];
     manta_ref loops[TRAINER_RANKS];
@@ -55,6 +57,7 @@ typedef struct driver {
     int64_t committed; /* checkpoints of this attempt */
     manta_metrics last; /* rank 0's */
     bool stopped; /* on request */
+    int64_t stopped_at; /* with so many committed */
     int failed_rank;
     trainer_loss loss;
     manta_error trouble; /* the first line or checkpoint that could not be written; code 0: none */
@@ -88,17 +91,10 @@ static manta_status check_report(int rank, trainer_report *r)
     return MANTA_OK;
 }
 
-static bool tell_program(driver *d, int rank, const manta_metrics *m, const char *checkpoint)
-{
-    manta_report_event e = {d->reports[rank] - 1, rank, m, checkpoint};
-
-    return !d->o->run.report || d->o->run.report(d->o->run.user, &e);
-}
-
 /* Makes a checkpoint of what `rank` has given alone. What the others have reported
  * by then is kept when the run goes on from it, be it taken out of their rings or
  * not; what they report later they will report again. */
-static void commit_own(driver *d, int rank, const trainer_report *r)
+static bool commit_own(driver *d, int rank, const trainer_report *r)
 {
     int64_t counts[TRAINER_RANKS];
 
@@ -106,37 +102,93 @@ static void commit_own(driver *d, int rank, const trainer_report *r)
         counts[i] = i == rank ? d->reports[i] : d->before[i] + (int64_t)(r->others[i] & INT64_MAX >> 1);
     if (parts_commit_own(&d->parts, rank, r, counts)) {
         note_trouble(d);
-    } else {
-        d->committed++;
+        return false;
     }
+    d->committed++;
+    return true;
+}
+
+/* The loops are asked to end. One that never asks whether it should is ended by
+ * the next checkpoint (is_enough()). */
+static void stop(driver *d)
+{
+    if (d->stopped) return;
+    d->stopped = true;
+    d->stopped_at = d->committed + d->parts.committed;
+    atomic_store(&d->mem.c->stop, 1);
+}
+
+/* The checkpoint that was committed last; NULL: none. */
+static const char *last_checkpoint(const driver *d)
+{
+    manta_checkpoints *all = manta_run_checkpoints(d->run);
+    const char *path = NULL;
+
+    (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &path, NULL);
+    return path;
+}
+
+/* Tells the program of the n-th report of a rank, from 1. */
+static void tell_program(driver *d, int rank, int64_t n, const manta_metrics *m, const char *checkpoint)
+{
+    manta_report_event e = {n - 1, rank, m, checkpoint};
+
+    if (d->o->run.report && !d->o->run.report(d->o->run.user, &e)) stop(d);
+}
+
+static void get_metrics(const trainer_report *r, manta_metrics *out)
+{
+    out->n = r->n;
+    memcpy(out->value, r->value, sizeof out->value);
+    memcpy(out->name, r->name, sizeof out->name);
+}
+
+/* Commits what all ranks have given their part of. True: there is a checkpoint more. */
+static bool settle_with_all(driver *d)
+{
+    static const bool nobody[TRAINER_RANKS];
+    trainer_round round;
+    manta_status st = parts_settle(&d->parts, d->reports, nobody, &round);
+
+    if (st) note_trouble(d);
+    return round.settled && !st;
+}
+
+/* The same where nobody is left who could give more. The reports of such a round
+ * were told when it was not complete: its lowest rank's is told once more. */
+static void settle_without(driver *d, const bool *gone)
+{
+    trainer_round round;
+
+    do {
+        manta_metrics m;
+        manta_status st = parts_settle(&d->parts, d->reports, gone, &round);
+        if (st) note_trouble(d);
+        if (!round.settled || st) continue;
+        get_metrics(round.report, &m);
+        tell_program(d, round.rank, round.count, &m, last_checkpoint(d));
+    } while (round.settled);
 }
 
 static manta_status take_report(driver *d, int rank, trainer_report *r)
 {
-    manta_metrics m = {.n = r->n};
-    const char *checkpoint = NULL;
-    manta_checkpoints *all = manta_run_checkpoints(d->run);
+    manta_metrics m;
+    bool committed = false;
 
     TRY(check_report(rank, r));
-    memcpy(m.value, r->value, sizeof m.value);
-    memcpy(m.name, r->name, sizeof m.name);
+    get_metrics(r, &m);
     if (rank == 0) d->last = m;
     if (!r->has_place) r->epoch = d->epochs[rank] + 1;
     d->epochs[rank] = r->epoch;
     d->reports[rank]++;
     if (r->kind == REPORT_CHIEF) {
-        int64_t before = d->committed;
-        commit_own(d, rank, r);
-        if (d->committed > before)
-            (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &checkpoint, NULL);
+        committed = commit_own(d, rank, r);
     } else if (r->kind == REPORT_PART) {
         TRY(parts_add(&d->parts, rank, r, d->reports[rank]));
+        committed = settle_with_all(d);
     }
     if (manta_run_report(d->run, r->epoch, d->reports[rank], rank, &m)) note_trouble(d);
-    if (!tell_program(d, rank, &m, checkpoint)) {
-        d->stopped = true;
-        atomic_store(&d->mem.c->stop, 1);
-    }
+    tell_program(d, rank, d->reports[rank], &m, committed ? last_checkpoint(d) : NULL);
     return MANTA_OK;
 }
 
@@ -176,7 +228,7 @@ static manta_status drain(driver *d)
         atomic_fetch_add(&d->mem.c->meeting, 1);
         futex_wake(&d->mem.c->meeting, INT_MAX, true);
     }
-    if (parts_settle(&d->parts, d->reports, gone)) note_trouble(d);
+    settle_without(d, gone);
     return MANTA_OK;
 }
 
@@ -217,21 +269,31 @@ static void start_rank(driver *d, int rank, const char *checkpoint)
     if (checkpoint) snprintf(t.checkpoint, sizeof t.checkpoint, "%s", checkpoint);
     vec_push(&args, manta_bytes(&t, sizeof t));
     vec_push(&args, manta_bytes(o->config ? o->config : "", o->config ? o->config_size : 0));
-    for (int i = 0; i < o->n_datasets; i++) {
-        vec_push(&args, manta_bytes(&d->datasets[i], sizeof d->datasets[i]));
-        for (int k = 0; k < d->datasets[i].n_columns; k++) vec_push(&args, manta_of_ref(d->columns[i][k]));
+    for (int i = 0; i < d->given.n; i++) {
+        const trainer_dataset *given = &d->given.all[i];
+        vec_push(&args, manta_bytes(given, sizeof *given));
+        for (int k = 0; k < given->n_columns; k++) vec_push(&args, manta_of_ref(d->given.columns[i][k]));
     }
     d->actors[rank] = manta_actor_start("manta_trainer_actor", &how, 0, NULL);
     d->loops[rank] = manta_actor_submit_one(d->actors[rank], "manta_trainer_loop", (int)args.n, args.at);
     vec_release(&args);
 }
 
+/* Which function of ours a process ran when it died is no news to the user. */
+static void leave_out_ours(char *text)
+{
+    char *at = strstr(text, " while it ran manta_trainer_");
+
+    if (at) *at = '\0';
+}
+
 static void blame(driver *d, int rank)
 {
     manta_failure f;
 
-    if (d->failed_rank >= 0) return;
+    if (d->failed_rank >= 0 || atomic_load(&d->mem.c->over)) return; /* over: it was made to end */
     manta_failure_get(d->loops[rank], &f);
+    leave_out_ours(f.text);
     d->failed_rank = rank;
     d->loss.died = f.kind == MANTA_FAILED_WORKER || f.kind == MANTA_FAILED_ACTOR ||
                    f.kind == MANTA_FAILED_UNKNOWN || f.kind == MANTA_FAILED_LOST ||
@@ -307,12 +369,25 @@ static manta_status end_attempt(driver *d)
     return st;
 }
 
-static volatile sig_atomic_t terminated;
+static volatile sig_atomic_t terminated; /* how often: SIGTERM, SIGINT */
 
 static void on_term(int number)
 {
     (void)number;
-    terminated = 1;
+    terminated++;
+}
+
+/* Whether a run that is to end can be ended from here, its loops being where they
+ * are: somebody said so a second time, or there is a checkpoint from after the
+ * request and no loop has ever asked whether it should stop. */
+static bool is_enough(const driver *d)
+{
+    if (!d->stopped) return false;
+    if (terminated > 1) return true;
+    for (int i = 0; i < d->world; i++) {
+        if (atomic_load(&d->mem.c->ranks[i].listens)) return false;
+    }
+    return d->committed + d->parts.committed > d->stopped_at;
 }
 
 static manta_status watch(driver *d)
@@ -323,19 +398,16 @@ static manta_status watch(driver *d)
         uint32_t seen = atomic_load(&c->pulse);
         bool none_left = look_at_loops(d); /* before the last look into the rings */
         TRY(drain(d));
-        if (terminated && !d->stopped) {
-            d->stopped = true;
-            atomic_store(&c->stop, 1);
-        }
-        if (none_left || d->failed_rank >= 0) return MANTA_OK;
+        if (terminated) stop(d);
+        if (none_left || d->failed_rank >= 0 || is_enough(d)) return MANTA_OK;
         atomic_store(&c->driver_asleep, 1);
         (void)futex_wait(&c->pulse, seen, clock_now_ns() + LOOK_NS, true);
         atomic_store(&c->driver_asleep, 0);
     }
 }
 
-/* The checkpoint that an attempt begins from; NULL: none. Owned by the caller.
- * *own: it is of this run. */
+/* The checkpoint that an attempt begins from; NULL: none. *own: it is of this run,
+ * and the caller's to close. */
 static manta_status find_checkpoint(driver *d, manta_checkpoint **out, bool *own)
 {
     manta_status st = MANTA_ENOENT;
@@ -345,8 +417,10 @@ static manta_status find_checkpoint(driver *d, manta_checkpoint **out, bool *own
         st = manta_checkpoints_latest(manta_run_checkpoints(d->run), out, NULL);
     if (st && st != MANTA_ENOENT) return st;
     *own = !st;
-    return st && d->o->resume_from_checkpoint ? manta_checkpoint_open(d->o->resume_from_checkpoint, out)
-                                              : MANTA_OK;
+    if (*own || !d->o->resume_from_checkpoint) return MANTA_OK;
+    if (!d->first) TRY(manta_checkpoint_open(d->o->resume_from_checkpoint, &d->first));
+    *out = d->first;
+    return MANTA_OK;
 }
 
 /* Waits for room for the workers; *d->world says for how many. */
@@ -406,7 +480,7 @@ static manta_status run_attempt(driver *d)
     TRY(find_places(d));
     TRY(find_checkpoint(d, &from, &own));
     if (d->attempt && (st = run_rewind(d->run, own ? from : NULL))) {
-        manta_checkpoint_close(from);
+        if (own) manta_checkpoint_close(from);
         return st;
     }
     begin_counts(d, from, own);
@@ -415,7 +489,7 @@ static manta_status run_attempt(driver *d)
     for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
     st = watch(d);
     ended = end_attempt(d);
-    manta_checkpoint_close(from);
+    if (own) manta_checkpoint_close(from);
     if (st || (st = ended)) return st;
     return d->failed_rank >= 0 ? manta_fail(d->status, "%s", d->error) : drain(d);
 }
@@ -443,74 +517,6 @@ static manta_status make_memory(driver *d)
     return MANTA_OK;
 }
 
-/* Reads a dataset whole and puts its columns into the store. */
-static manta_status put_dataset(driver *d, int i, manta_dataset *from)
-{
-    trainer_dataset *t = &d->datasets[i];
-    int64_t n = manta_dataset_count(from);
-    manta_loader *l = NULL;
-    manta_batch b;
-    manta_status st;
-
-    TRY(manta_dataset_status(from));
-    if (n <= 0 || manta_dataset_is_batched(from)) {
-        return manta_fail(
-            MANTA_EUNSUPPORTED,
-            "dataset '%s' %s: give the trainer its description (spec), or a function that makes it", t->name,
-            n <= 0 ? "has no known length" : "has batches of its own");
-    }
-    TRY(manta_loader_open(from, &(manta_loader_options){.batch_size = n, .readers = -1}, &l));
-    if (!manta_loader_next(l, &b)) {
-        st = manta_loader_status(l);
-        manta_loader_close(l);
-        return st ? st : manta_fail(MANTA_EINVAL, "dataset '%s' is empty", t->name);
-    }
-    if (b.n > MOST_COLUMNS) {
-        manta_loader_close(l);
-        return manta_fail(MANTA_EUNSUPPORTED, "dataset '%s' has more than %d columns", t->name, MOST_COLUMNS);
-    }
-    d->columns[i] = mem_new((size_t)b.n * sizeof *d->columns[i]);
-    for (; t->n_columns < b.n; t->n_columns++) {
-        snprintf(t->columns[t->n_columns], sizeof t->columns[0], "%s", b.columns[t->n_columns].name);
-        d->columns[i][t->n_columns] = manta_put(manta_elements(&b.columns[t->n_columns].array));
-    }
-    manta_loader_close(l);
-    return MANTA_OK;
-}
-
-static manta_status describe_datasets(driver *d)
-{
-    const manta_trainer_options *o = d->o;
-
-    if (o->n_datasets > MOST_DATASETS) {
-        return manta_fail(MANTA_EINVAL, "%d datasets, expected up to %d", o->n_datasets, MOST_DATASETS);
-    }
-    d->datasets = mem_new((size_t)(o->n_datasets + 1) * sizeof *d->datasets);
-    for (int i = 0; i < o->n_datasets; i++) {
-        const manta_named_dataset *from = &o->datasets[i];
-        trainer_dataset *t = &d->datasets[i];
-        if (!from->name || strlen(from->name) >= sizeof t->name) {
-            return manta_fail(MANTA_EINVAL, "dataset %d has no name, or one that is too long", i);
-        }
-        snprintf(t->name, sizeof t->name, "%s", from->name);
-        t->make = from->make;
-        t->user = from->user;
-        t->whole = from->whole;
-        t->shuffle = from->shuffle;
-        if (from->make) continue;
-        if (from->spec) {
-            if (strlen(from->spec) >= sizeof t->spec)
-                return manta_fail(MANTA_EINVAL, "the description of dataset '%s' is too long", from->name);
-            snprintf(t->spec, sizeof t->spec, "%s", from->spec);
-        } else if (from->dataset) {
-            TRY(put_dataset(d, i, from->dataset));
-        } else {
-            return manta_fail(MANTA_EINVAL, "dataset '%s' is neither given nor described", from->name);
-        }
-    }
-    return MANTA_OK;
-}
-
 static int most_failures(const manta_trainer_options *o)
 {
     int told = o->run.failure.max_failures;
@@ -528,7 +534,23 @@ static manta_status check_options(driver *d)
     TRY(manta_context_get(NULL, &here));
     if (here.in_process)
         return manta_fail(MANTA_EUNSUPPORTED, "a trainer needs processes for its workers: not in-process");
+    if (o->run.failure.max_failures < MANTA_UNLIMITED)
+        return manta_fail(MANTA_EINVAL, "max_failures: %d, expected 1 or more, MANTA_NONE or MANTA_UNLIMITED",
+                          o->run.failure.max_failures);
+    TRY(checkpoints_check(&o->run.checkpoints));
+    TRY(given_init(&d->given, o->n_datasets, o->datasets));
     return places_init(&d->places, &o->scaling);
+}
+
+/* What can never come true fails here, before there is a run whose name is taken. */
+static manta_status check_feasible(driver *d)
+{
+    const char *from = d->o->resume_from_checkpoint;
+    bool taken;
+
+    TRY(check_options(d));
+    TRY(places_take(&d->places, &taken));
+    return from && !d->o->run.resume ? manta_checkpoint_open(from, &d->first) : MANTA_OK;
 }
 
 /* What was asked for, as the run's config.json. Owned by the caller: free(). */
@@ -559,7 +581,7 @@ static manta_status prepare(driver *d)
     char *config;
     manta_status st;
 
-    TRY(check_options(d));
+    TRY(check_feasible(d));
     config = config_text(d);
     st = manta_run_open(&(manta_run_options){.storage = r->storage,
                                              .name = r->name,
@@ -570,7 +592,7 @@ static manta_status prepare(driver *d)
                         &d->run);
     free(config);
     if (st) return st;
-    TRY(describe_datasets(d));
+    TRY(given_read(&d->given, d->o->datasets));
     TRY(make_memory(d));
     parts_init(&d->parts, d->run);
     return MANTA_OK;
@@ -581,11 +603,8 @@ static void release(driver *d)
     if (d->parts.run) parts_sweep(&d->parts);
     parts_release(&d->parts);
     places_release(&d->places);
-    for (int i = 0; d->datasets && i < d->o->n_datasets; i++) {
-        for (int k = 0; d->columns[i] && k < d->datasets[i].n_columns; k++) manta_release(d->columns[i][k]);
-        mem_free(d->columns[i]);
-    }
-    mem_free(d->datasets);
+    given_release(&d->given);
+    manta_checkpoint_close(d->first);
     if (d->mem.c) os->munmap(d->mem.c, d->mem.mapped);
     if (d->mem.fd > 0) os->close(d->mem.fd);
     manta_run_close(d->run);
@@ -611,9 +630,11 @@ static bool begins_again(driver *d)
                  LOG_INT("rank", d->failed_rank), LOG_INT("workers", d->places.limit),
                  LOG_STR("why", d->error));
     } else {
-        log_warn("a worker is lost; all begin again from the last checkpoint",
-                 LOG_INT("rank", d->failed_rank), LOG_INT("attempt", d->attempt + 1),
-                 LOG_STR("why", d->error));
+        const char *from = last_checkpoint(d);
+        log_warn(d->loss.died ? "a worker is lost; all begin again" : "a loop has failed; all begin again",
+                 LOG_INT("rank", d->failed_rank), LOG_STR("why", d->error),
+                 LOG_INT("epoch", d->epochs[d->failed_rank]), LOG_INT("attempt", d->attempt + 1),
+                 LOG_STR("from", from ? from : "the beginning"));
     }
     return true;
 }
@@ -627,27 +648,51 @@ static manta_status run_attempts(driver *d)
     }
 }
 
+/* Signals that ask for an end, taken where the program has not done so itself. */
+typedef struct signals {
+    bool taken[2];
+    struct sigaction before[2];
+} signals;
+
+static const int asking[2] = {SIGTERM, SIGINT};
+
+static void take_signals(signals *s)
+{
+    struct sigaction ours = {.sa_handler = on_term, .sa_flags = SA_RESTART};
+
+    terminated = 0;
+    sigemptyset(&ours.sa_mask);
+    for (int i = 0; i < 2; i++) {
+        s->taken[i] = !sigaction(asking[i], NULL, &s->before[i]) && s->before[i].sa_handler == SIG_DFL &&
+                      !sigaction(asking[i], &ours, NULL);
+    }
+}
+
+static void give_signals_back(const signals *s)
+{
+    for (int i = 0; i < 2; i++) {
+        if (s->taken[i]) sigaction(asking[i], &s->before[i], NULL);
+    }
+}
+
 manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out)
 {
     driver d = {.o = o, .failed_rank = -1, .mem = {.fd = -1}};
-    struct sigaction ours = {.sa_handler = on_term, .sa_flags = SA_RESTART}, before;
-    bool handles = false;
+    signals before;
     manta_error why = {0};
     manta_status st, late;
     char *path = NULL;
 
     *out = NULL;
     if ((st = prepare(&d))) goto out;
-    terminated = 0;
-    sigemptyset(&ours.sa_mask);
-    if (!sigaction(SIGTERM, NULL, &before) && before.sa_handler == SIG_DFL)
-        handles = !sigaction(SIGTERM, &ours, &before);
+    take_signals(&before);
     st = run_attempts(&d);
-    if (handles) sigaction(SIGTERM, &before, NULL);
+    give_signals_back(&before);
     if (!st && d.stopped)
         st = manta_fail(MANTA_ECANCELLED, "run '%s' was ended on request", manta_run_name(d.run));
     if (!st && d.trouble.code) st = manta_error_raise(&d.trouble);
     if (st) manta_error_get(&why);
+    run_set_outcome(d.run, &(run_outcome){st, d.failed_rank, d.attempt, d.world});
     late = manta_run_finish(d.run,
                             !st         ? "done"
                             : d.stopped ? "interrupted"

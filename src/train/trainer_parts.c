@@ -108,7 +108,7 @@ void parts_begin(trainer_parts *p, int world, int attempt)
     mem_free(p->folder);
     p->folder = trainer_parts_folder(manta_run_path(p->run), getpid(), attempt);
     memset(p->seen, 0, sizeof p->seen);
-    p->done = 0;
+    p->done = p->committed = 0;
     p->world = world;
 }
 
@@ -247,24 +247,33 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
     return st;
 }
 
-manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone)
+/* Whether every rank that could has given its part of the next round, and any has. */
+static bool is_complete(const trainer_parts *p, const bool *gone)
 {
-    manta_status first = MANTA_OK, st;
-    manta_error why = {0};
+    bool some = false;
 
-    for (;;) {
-        int64_t most = 0;
-        bool waits = false;
-        for (int i = 0; i < p->world; i++) {
-            if (p->seen[i] > most) most = p->seen[i];
-            if (p->seen[i] <= p->done && !gone[i]) waits = true;
+    for (int i = 0; i < p->world; i++) {
+        if (p->seen[i] > p->done) {
+            some = true;
+        } else if (!gone[i]) {
+            return false;
         }
-        if (waits || most <= p->done) break;
-        if ((st = commit_round(p, p->done, counts)) && !first) {
-            first = st;
-            manta_error_get(&why);
-        }
-        p->done++;
     }
-    return first ? manta_error_raise(&why) : MANTA_OK;
+    return some;
+}
+
+manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone, trainer_round *out)
+{
+    int64_t round = p->done;
+    manta_status st;
+
+    *out = (trainer_round){.settled = is_complete(p, gone)};
+    if (!out->settled) return MANTA_OK;
+    while (p->seen[out->rank] <= round) out->rank++;
+    out->report = &p->reports[round % TRAINER_RING];
+    out->count = p->counts[round % TRAINER_RING][out->rank];
+    st = commit_round(p, round, counts);
+    p->done++;
+    if (!st) p->committed++;
+    return st;
 }

@@ -16,7 +16,8 @@ typedef struct trainer_parts {
     char *folder; /* trainer_parts_folder() */
     int world;
     int64_t seen[TRAINER_RANKS]; /* rounds that each rank has given its part of */
-    int64_t done; /* rounds committed */
+    int64_t done; /* rounds settled */
+    int64_t committed; /* those that became checkpoints */
     trainer_report *reports; /* a ring: what rank 0 says of each round that is not done */
     int64_t (*counts)[TRAINER_RANKS]; /* the same: reports of each rank up to its part */
 } trainer_parts;
@@ -38,9 +39,17 @@ manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *
 /* Takes note of a rank's part. MANTA_EINVAL it is too far ahead of the others. */
 manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count) MANTA_MUST_USE;
 
-/* Commits the rounds that are complete; one that cannot be written is dropped, and
- * the first such failure returned. counts: of ranks that had no part; gone: who has
- * left its loop, with all that it has reported taken note of. */
-manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone) MANTA_MUST_USE;
+/* A round that is settled: committed, or dropped because it could not be written. */
+typedef struct trainer_round {
+    bool settled; /* false: the next one is not complete yet */
+    int rank; /* the lowest that had a part */
+    int64_t count; /* of its reports up to that part */
+    const trainer_report *report; /* of the round; until the next call */
+} trainer_round;
+
+/* Settles the next round, if it is complete. counts: of ranks that had no part;
+ * gone: who has left its loop, with all that it has reported taken note of. */
+manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone,
+                          trainer_round *out) MANTA_MUST_USE;
 
 #endif

@@ -19,6 +19,10 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
         return manta_fail(MANTA_EINVAL, "at least %d of %d workers, expected 1 to %d", p->least, p->most,
                           p->most);
     }
+    if ((unsigned)p->how > MANTA_STRICT_SPREAD)
+        return manta_fail(MANTA_EINVAL,
+                          "placement %d, expected MANTA_PACK, MANTA_SPREAD or their strict kind",
+                          (int)p->how);
     if (c->use_gpu)
         return manta_fail(MANTA_EUNSUPPORTED, "use_gpu: workers compute on processors only, so far");
     if (cpus == 0 && p->least < p->most) cpus = c->threads_per_worker > 0 ? c->threads_per_worker : 1;

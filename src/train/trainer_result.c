@@ -37,18 +37,23 @@ static manta_status take_checkpoints(const char *folder, manta_result *r)
 manta_status manta_result_read(const char *folder, manta_result **out)
 {
     manta_result *r = mem_new(sizeof *r);
+    run_outcome how = {.rank = -1};
     manta_run_info info;
     manta_status st;
 
-    r->error_rank = -1;
     if ((st = manta_run_read(folder, &info))) goto out;
     r->path = mem_strdup(folder);
     r->metrics = info.metrics;
     if (*info.error) r->error = mem_strdup(info.error);
-    if (!strcmp(info.status, "failed")) r->status = MANTA_EDIED;
-    if (!strcmp(info.status, "interrupted")) r->status = MANTA_ECANCELLED;
-    if (!strcmp(info.status, "ended")) r->status = MANTA_EUNKNOWN;
-    if (!strcmp(info.status, "running")) r->status = MANTA_EBUSY;
+    if (!strcmp(info.status, "failed")) how.code = MANTA_EDIED;
+    if (!strcmp(info.status, "interrupted")) how.code = MANTA_ECANCELLED;
+    if (!strcmp(info.status, "ended")) how.code = MANTA_EUNKNOWN;
+    if (!strcmp(info.status, "running")) how.code = MANTA_EBUSY;
+    if (how.code != MANTA_EUNKNOWN && how.code != MANTA_EBUSY) run_read_outcome(folder, &how);
+    r->status = how.code;
+    r->error_rank = how.rank;
+    r->failures = how.failures;
+    r->workers = how.workers;
     if ((st = take_checkpoints(folder, r))) goto out;
     if ((st = manta_run_history(folder, &r->series, &r->n_series))) goto out;
     *out = r;

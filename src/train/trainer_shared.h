@@ -55,6 +55,7 @@ typedef struct trainer_ring {
 typedef struct trainer_rank {
     _Alignas(64) _Atomic uint32_t state; /* rank_state */
     _Atomic uint32_t pid;
+    _Atomic uint32_t listens; /* its loop has asked whether it should stop */
     _Atomic uint64_t meetings; /* come to */
     _Atomic uint64_t saved; /* REPORT_CHIEF: the files of so many rounds are there */
     _Atomic uint64_t lost; /* the last round whose files could not be written, from 1 */

@@ -96,6 +96,9 @@ int64_t manta_worker_step(const manta_worker *w)
 
 bool manta_worker_should_stop(const manta_worker *w)
 {
+    _Atomic uint32_t *listens = &w->mem.c->ranks[w->t.rank].listens;
+
+    if (!atomic_load_explicit(listens, memory_order_relaxed)) atomic_store(listens, 1);
     return atomic_load(&w->mem.c->stop) != 0;
 }
 
