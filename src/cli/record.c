@@ -143,9 +143,7 @@ static void add_callbacks(record *r, const options *o)
     if (options_flag(o, "terminate-on-nan")) add(r, manta_terminate_on_nan());
     if ((text = options_text(o, "reduce-lr"))) add_reduce_lr(r, text);
     if ((text = options_text(o, "early-stop"))) add_early_stop(r, text);
-    if ((text = options_text(o, "csv-log"))) {
-        add(r, manta_csv_logger(text, &(manta_csv_logger_options){.append = options_flag(o, "resume")}));
-    }
+    if ((text = options_text(o, "csv-log"))) add(r, manta_csv_logger(text, NULL));
     if ((text = options_text(o, "tensorboard"))) add(r, manta_tensorboard(text, NULL));
     if ((text = options_text(o, "save-best"))) {
         bool validated = options_text(o, "validation") || options_text(o, "validation-split");

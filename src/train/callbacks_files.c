@@ -28,6 +28,7 @@ typedef struct csv {
     bool append;
     int fd;
     int64_t size; /* bytes of this run's file so far */
+    bool told; /* size is a checkpoint's */
     char **keys; /* the columns after "epoch"; owned */
     int n_keys;
 } csv;
@@ -52,19 +53,18 @@ static manta_status csv_write(csv *c, const buf *line)
 static manta_status csv_open(void *self, manta_fitting *f)
 {
     csv *c = self;
-    bool goes_on = f->resumed && c->size > 0;
+    bool goes_on = f->resumed && c->told;
     struct stat info;
 
     if (c->fd >= 0) os->close(c->fd);
     do c->fd = os->open(c->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     while (c->fd < 0 && errno == EINTR);
     if (c->fd < 0) return file_fail(errno, "opening", c->path);
-    if (!goes_on) c->size = 0;
-    if (goes_on || !c->append) {
-        if (os->ftruncate(c->fd, goes_on ? c->size : 0)) return file_fail(errno, "cutting", c->path);
-    } else if (!os->fstat(c->fd, &info)) {
-        c->size = info.st_size;
-    }
+    if (os->fstat(c->fd, &info)) return file_fail(errno, "looking at", c->path);
+    if (!goes_on) c->size = c->append ? info.st_size : 0;
+    if (c->size > info.st_size) c->size = info.st_size; /* what is lost is not made up for with zeros */
+    if (c->size < info.st_size && os->ftruncate(c->fd, c->size)) return file_fail(errno, "cutting", c->path);
+    c->told = false;
     return MANTA_OK;
 }
 
@@ -138,6 +138,7 @@ static manta_status csv_load(void *self, const void *data, size_t n)
 
     if (n != sizeof c->size) return manta_fail(MANTA_ECORRUPT, "the checkpoint's state of csv_logger");
     memcpy(&c->size, data, n);
+    c->told = true;
     return c->size >= 0 ? MANTA_OK : manta_fail(MANTA_ECORRUPT, "the checkpoint's state of csv_logger");
 }
 

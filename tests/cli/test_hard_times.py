@@ -43,8 +43,9 @@ def test_everything_killed_at_once_again_and_again(manta, start, storage, tmp_pa
     """At instants of chance, from before there is a folder to after the end; then it goes on to the same bytes."""
     chance = random.Random(seed)
     run = ("train", "mlp", "--data", digits(tmp_path), "--validation-split", 0.25, "--epochs", 4, "--workers", workers,
-           "--global-batch", 6, "--shards", 3, "--seed", 7, "--json")
+           "--global-batch", 6, "--shards", 3, "--seed", 7, "--csv-log", "log.csv", "--json")
     manta(*run, "--save", "calm.npz")
+    log = (tmp_path / "log.csv").read_text()
     for _ in range(6):
         running = start(*run, "--name", "k", "--checkpoint-every", "1step", "--resume", "--save", "cut.npz")
         try:
@@ -63,6 +64,7 @@ def test_everything_killed_at_once_again_and_again(manta, start, storage, tmp_pa
     assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
     lines = [json.loads(line) for line in (storage / "k" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
+    assert (tmp_path / "log.csv").read_text() == log
     assert not [p for p in (storage / "k" / "checkpoints").iterdir() if p.name.endswith("manta-tmp")]
 
 

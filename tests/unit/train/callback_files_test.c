@@ -175,6 +175,51 @@ static void csv(void **state)
     for (int i = 0; i < 3; i++) assert_int_equal(strtol(lines[i + 1], NULL, 10), i);
 }
 
+/* Behind the backup a line is written, then all is lost but the files: cut, the line
+ * goes; appended to, what was there before the run stays; gone, no zeros stand for it. */
+static char begin_csv[256];
+
+static bool cut_in_epoch_0(void *user, manta_session *s, const manta_event *e)
+{
+    FILE *f;
+
+    (void)user;
+    (void)s;
+    if (e->kind != MANTA_EVENT_STEP || e->epoch != 0 || e->step != 2) return true;
+    assert_non_null(f = fopen(begin_csv, "a"));
+    fputs("0,beyond\n", f);
+    fclose(f);
+    return false;
+}
+
+static void csv_goes_on_from_nothing(void **state)
+{
+    static char lines[16][256];
+    const char *path = begin_csv;
+
+    (void)state;
+    snprintf(begin_csv, sizeof begin_csv, "%s", scratch_path("begin.csv"));
+    for (int append = 0; append < 2; append++) {
+        for (int turn = 0; turn < 2; turn++) {
+            fit_with(
+                manta_csv_logger(path, &(manta_csv_logger_options){.append = append}),
+                manta_backup_and_restore(scratch_path("backup"), &(manta_backup_options){.every_steps = 1}),
+                2, turn ? NULL : cut_in_epoch_0, 0);
+        }
+        assert_int_equal(read_lines(path, lines, 16), append ? 3 + 2 : 3);
+        assert_true(!strncmp(lines[append ? 3 : 1], "0,0.", 4) || !strncmp(lines[append ? 3 : 1], "0,1,", 4));
+    }
+    fit_with(manta_csv_logger(path, NULL),
+             manta_backup_and_restore(scratch_path("backup"), &(manta_backup_options){.every_steps = 1}), 3,
+             cut_in_epoch_1, 0);
+    assert_int_equal(remove(path), 0);
+    fit_with(manta_csv_logger(path, NULL),
+             manta_backup_and_restore(scratch_path("backup"), &(manta_backup_options){.every_steps = 1}), 3,
+             NULL, 0);
+    assert_int_equal(read_lines(path, lines, 16), 3); /* the head, and what was still to do */
+    assert_true(!strncmp(lines[0], "epoch,", 6) && !strncmp(lines[1], "1,", 2));
+}
+
 /* ---- a loss that is no number ---- */
 
 static void nan_ends_it(void **state)
@@ -199,8 +244,11 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensorboard),         cmocka_unit_test(tensorboard_options),
-        cmocka_unit_test(tensorboard_goes_on), cmocka_unit_test(csv),
+        cmocka_unit_test(tensorboard),
+        cmocka_unit_test(tensorboard_options),
+        cmocka_unit_test(tensorboard_goes_on),
+        cmocka_unit_test(csv),
+        cmocka_unit_test(csv_goes_on_from_nothing),
         cmocka_unit_test(nan_ends_it),
     };
 
