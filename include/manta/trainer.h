@@ -30,7 +30,8 @@
  * program as it was at manta_init(). The loop runs once in each. When a worker
  * dies, or its loop fails, all of them are ended and, up to max_failures times,
  * started again from the last checkpoint; loops begin where
- * manta_worker_checkpoint() says.
+ * manta_worker_checkpoint() says. When the node itself is gone, the run ends; it
+ * can be resumed.
  *
  * Reports of metrics are a stream: each rank reports as often as it likes, and
  * nobody waits for anybody. A checkpoint is one for the group and is committed
@@ -96,7 +97,7 @@ typedef bool manta_report_fn(void *user, const manta_report_event *e);
 /* An attempt has failed; false: no other one, whatever max_failures says. */
 typedef struct manta_attempt_event {
     int attempt; /* that failed; from 0 */
-    int rank; /* to blame */
+    int rank; /* to blame; -1: none, the node is gone */
     int workers; /* it had */
     const char *error; /* the rank's own sentence */
 } manta_attempt_event;

@@ -22,12 +22,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/vec.h"
 #include "train/fitting.h"
 #include "train/lock.h"
 #include "train/rank_log.h"
 #include "train/storage.h"
 
-enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000 };
+enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
 
 struct manta_run {
     char *name, *path;
@@ -41,6 +42,7 @@ struct manta_run {
     double began_s; /* by the wall clock, once; the rest by one that never jumps */
     int64_t began_ns;
     int64_t epoch, step; /* last reported */
+    VEC(int64_t) kept; /* by rank: the last report that was kept when it was taken up */
     manta_error failure; /* the first line or checkpoint that could not be written; code 0: none */
     bool has_outcome;
     run_outcome outcome; /* of a trainer's */
@@ -166,28 +168,39 @@ static manta_status keep_config(manta_run *r, const char *config)
 
 /* ---- the record ---- */
 
-/* The epoch and step a line stands for: what was done when it was written. */
-static bool line_place(const char *line, size_t n, int64_t *epoch, int64_t *step, int *rank)
+/* What a line stands for. */
+typedef struct line_place {
+    int64_t epoch, step; /* done when it was written; of a trainer's, the reports of its rank */
+    int64_t at; /* of a trainer's: the step of that epoch with which its rank goes on; -1: not said */
+    int rank;
+} line_place;
+
+static bool read_place(const char *line, size_t n, line_place *out)
 {
     json_error_t why;
-    json_t *o = json_loadb(line, n, 0, &why);
+    json_t *o = json_loadb(line, n, 0, &why), *at = json_object_get(o, "at");
     bool fine = json_is_integer(json_object_get(o, "epoch"));
 
-    *epoch = json_integer_value(json_object_get(o, "epoch"));
-    *step = json_integer_value(json_object_get(o, "step"));
-    *rank = (int)json_integer_value(json_object_get(o, "rank"));
+    out->epoch = json_integer_value(json_object_get(o, "epoch"));
+    out->step = json_integer_value(json_object_get(o, "step"));
+    out->rank = (int)json_integer_value(json_object_get(o, "rank"));
+    out->at = json_is_integer(at) ? json_integer_value(at) : -1;
     json_decref(o);
     return fine;
 }
 
-/* Whether a run that goes on from c keeps a line: of a trainer's the reports
- * are counted; else a line stands for an epoch that was done with all its
- * callbacks. */
-static bool is_kept(const manta_checkpoint *c, int64_t epoch, int64_t step, int rank)
+/* Whether a run that goes on from c keeps a line: of a trainer's the reports are
+ * counted, and one that came after the checkpoint stays when it says of itself that
+ * it was made before that place, since it is not made again; else a line stands for
+ * an epoch that was done with all its callbacks. */
+static bool is_kept(const manta_checkpoint *c, const line_place *l)
 {
+    const manta_checkpoint_info *i = c ? manta_checkpoint_get(c) : NULL;
+
     if (!c) return false;
-    if (manta_checkpoint_note(c, RUN_REPORTS)) return step <= run_reports(c, rank);
-    return epoch <= manta_checkpoint_get(c)->epoch;
+    if (!manta_checkpoint_note(c, RUN_REPORTS)) return l->epoch <= i->epoch;
+    if (l->step <= run_reports(c, l->rank)) return true;
+    return l->rank && l->at >= 0 && (l->epoch < i->epoch || (l->epoch == i->epoch && l->at <= i->step));
 }
 
 int64_t run_reports(const manta_checkpoint *c, int rank)
@@ -201,27 +214,46 @@ int64_t run_reports(const manta_checkpoint *c, int rank)
     return told && rank == 0 ? strtoll(told, NULL, 10) : 0;
 }
 
-/* Drops the lines beyond c, and one that is cut off. Ranks report at a pace of
- * their own, so lines that stay may come after some that go. */
-static manta_status trim_metrics(const char *path, const manta_checkpoint *c)
+int64_t run_kept(const manta_run *r, int rank)
+{
+    return (size_t)rank < r->kept.n ? r->kept.at[rank] : 0;
+}
+
+static void count_kept(manta_run *r, const line_place *l)
+{
+    if (l->rank < 0 || l->rank >= RANKS_MOST) return; /* nobody of ours wrote it */
+    while (r->kept.n <= (size_t)l->rank) vec_push(&r->kept, 0);
+    if (l->step > r->kept.at[l->rank]) r->kept.at[l->rank] = l->step;
+}
+
+/* Drops the lines beyond c, one that is cut off, and, said, what is no line of ours.
+ * Ranks report at a pace of their own, so lines that stay may come after some that go. */
+static manta_status trim_metrics(manta_run *r, const char *path, const manta_checkpoint *c)
 {
     void *text = NULL;
-    size_t n = 0, kept = 0;
+    size_t n = 0, kept = 0, damaged = 0;
     manta_status st = storage_read(path, LINES_MOST, &text, &n);
 
+    vec_clear(&r->kept);
     if (st == MANTA_ENOENT) return MANTA_OK;
     if (st) return st;
     for (size_t at = 0; at < n;) {
         char *line = (char *)text + at, *end = memchr(line, '\n', n - at);
-        size_t length = end ? (size_t)(end - line) + 1 : 0;
-        int64_t epoch, step;
-        int rank;
-        if (!end || !line_place(line, length - 1, &epoch, &step, &rank)) break;
+        size_t length = end ? (size_t)(end - line) + 1 : n - at;
+        bool fine;
+        line_place l;
         at += length;
-        if (!is_kept(c, epoch, step, rank)) continue;
+        if (!end) break;
+        fine = read_place(line, length - 1, &l);
+        damaged += !fine;
+        if (!fine || !is_kept(c, &l)) continue;
         memmove((char *)text + kept, line, length);
         kept += length;
+        count_kept(r, &l);
     }
+    if (damaged)
+        log_warn("lines of a run's record are damaged, and left out", LOG_STR("path", path),
+                 LOG_INT("lines", (int64_t)damaged));
     if (kept < n) st = storage_put(path, text, kept);
     mem_try_free(text);
     return st;
@@ -241,7 +273,7 @@ static int64_t first_event(const manta_checkpoint *c)
 manta_status run_rewind(manta_run *r, const manta_checkpoint *c)
 {
     char *path = run_inner(r->path, "metrics.jsonl");
-    manta_status st = trim_metrics(path, c);
+    manta_status st = trim_metrics(r, path, c);
 
     storage_log_close(r->metrics);
     r->metrics = NULL;
@@ -307,6 +339,7 @@ void manta_run_close(manta_run *r)
     storage_log_close(r->metrics);
     storage_unlock(r->lock);
     free(r->damage);
+    vec_release(&r->kept);
     mem_free(r->name);
     mem_free(r->logs);
     mem_free(r->path);
@@ -357,11 +390,12 @@ static json_t *metrics_json(const manta_metrics *m)
     return o;
 }
 
-manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
+manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics *m)
 {
-    json_t *o = json_pack("{s:I, s:I, s:i, s:f, s:o}", "epoch", (json_int_t)epoch, "step", (json_int_t)step,
-                          "rank", rank, "time", run_time(r), "metrics", metrics_json(m));
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL, *line;
+    json_t *o = json_pack("{s:I, s:I, s:i, s:f, s:o}", "epoch", (json_int_t)p.epoch, "step",
+                          (json_int_t)p.step, "rank", rank, "time", run_time(r), "metrics", metrics_json(m));
+    int at = o && p.at >= 0 ? json_object_set_new(o, "at", json_integer((json_int_t)p.at)) : 0;
+    char *text = o && !at ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL, *line;
     const char *tags[MANTA_MAX_METRICS];
     manta_status st;
 
@@ -374,10 +408,15 @@ manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int ran
              : manta_fail(MANTA_EIO, "writing %s: its metrics.jsonl could not be opened again", r->path);
     mem_free(line);
     if (st) return st;
-    r->epoch = epoch;
-    r->step = step;
+    r->epoch = p.epoch;
+    r->step = p.step;
     for (int i = 0; i < m->n; i++) tags[i] = m->name[i];
-    return m->n && !rank ? manta_events_scalars(r->events, step, m->n, tags, m->value) : MANTA_OK;
+    return m->n && !rank ? manta_events_scalars(r->events, p.step, m->n, tags, m->value) : MANTA_OK;
+}
+
+manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
+{
+    return run_report(r, (run_place){epoch, step, -1}, rank, m);
 }
 
 void manta_run_log(manta_run *r, int rank, const char *text)

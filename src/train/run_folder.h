@@ -30,5 +30,15 @@ void run_read_outcome(const char *folder, run_outcome *o);
 /* Takes back the lines of metrics.jsonl and the events beyond c (NULL: all):
  * the run goes on from there. */
 manta_status run_rewind(manta_run *r, const manta_checkpoint *c) MANTA_MUST_USE;
+/* How many reports `rank` has in the record that was kept then. */
+int64_t run_kept(const manta_run *r, int rank);
+
+/* manta_run_report() of a rank that says with which step of the epoch it goes on
+ * (at; -1: it does not say): when the run is taken up from a checkpoint of a later
+ * place, its line stays. */
+typedef struct run_place {
+    int64_t epoch, step, at;
+} run_place;
+manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics *m) MANTA_MUST_USE;
 
 #endif

@@ -58,6 +58,7 @@ typedef struct driver {
     manta_metrics last; /* rank 0's */
     bool stopped; /* on request */
     int64_t stopped_at; /* with so many committed */
+    bool node_lost; /* no attempt can follow, and no rank is to blame */
     int failed_rank;
     trainer_loss loss;
     manta_error trouble; /* the first line or checkpoint that could not be written; code 0: none */
@@ -170,6 +171,22 @@ static void settle_without(driver *d, const bool *gone)
     } while (round.settled);
 }
 
+static manta_status take_reports(driver *d, int rank, uint64_t until, bool *some);
+
+/* The record comes before the checkpoint: one that a run goes on from has all the
+ * lines that it counts, whenever this process is killed. Lines that it does not
+ * count are dropped then. */
+static manta_status keep_report(driver *d, int rank, const trainer_report *r, const manta_metrics *m)
+{
+    run_place p = {r->epoch, d->reports[rank], r->has_place ? r->step : -1};
+    bool some;
+
+    if (run_report(d->run, p, rank, m)) note_trouble(d);
+    for (int i = 1; i < d->world && r->kind == REPORT_CHIEF && rank == 0; i++)
+        TRY(take_reports(d, i, r->others[i], &some));
+    return MANTA_OK;
+}
+
 static manta_status take_report(driver *d, int rank, trainer_report *r)
 {
     manta_metrics m;
@@ -181,13 +198,13 @@ static manta_status take_report(driver *d, int rank, trainer_report *r)
     if (!r->has_place) r->epoch = d->epochs[rank] + 1;
     d->epochs[rank] = r->epoch;
     d->reports[rank]++;
+    TRY(keep_report(d, rank, r, &m));
     if (r->kind == REPORT_CHIEF) {
         committed = commit_own(d, rank, r);
     } else if (r->kind == REPORT_PART) {
         TRY(parts_add(&d->parts, rank, r, d->reports[rank]));
         committed = settle_with_all(d);
     }
-    if (manta_run_report(d->run, r->epoch, d->reports[rank], rank, &m)) note_trouble(d);
     tell_program(d, rank, d->reports[rank], &m, committed ? last_checkpoint(d) : NULL);
     return MANTA_OK;
 }
@@ -204,25 +221,35 @@ static bool is_written(driver *d, int rank, trainer_report *r)
     return atomic_load(&from->saved) >= round || atomic_load(&from->lost) >= round;
 }
 
+/* Takes what is in a rank's ring, of the first `until` reports of the attempt.
+ * *some: there was one. */
+static manta_status take_reports(driver *d, int rank, uint64_t until, bool *some)
+{
+    trainer_ring *ring = &d->mem.rings[rank];
+    uint64_t at = atomic_load_explicit(&ring->taken, memory_order_relaxed);
+    uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
+
+    if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
+    for (; at < written && at < until; at++) {
+        trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */
+        if (!is_written(d, rank, &r)) break; /* and what is behind it waits too */
+        TRY(take_report(d, rank, &r));
+        atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
+        *some = true;
+    }
+    return MANTA_OK;
+}
+
 static manta_status drain(driver *d)
 {
     bool some = false, gone[TRAINER_RANKS] = {false};
 
     for (int rank = 0; rank < d->world; rank++) {
-        trainer_ring *ring = &d->mem.rings[rank];
+        const trainer_ring *ring = &d->mem.rings[rank];
         /* Looked at before the ring: its last report is in there then. */
         bool ended = atomic_load(&d->mem.c->ranks[rank].state) == RANK_ENDED;
-        uint64_t at = atomic_load_explicit(&ring->taken, memory_order_relaxed);
-        uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
-        if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
-        for (; at < written; at++) {
-            trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */
-            if (!is_written(d, rank, &r)) break; /* and what is behind it waits too */
-            TRY(take_report(d, rank, &r));
-            atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
-            some = true;
-        }
-        gone[rank] = ended && at == written;
+        TRY(take_reports(d, rank, UINT64_MAX, &some));
+        gone[rank] = ended && atomic_load(&ring->taken) == atomic_load(&ring->written);
     }
     if (some) { /* one that found its ring full may go on */
         atomic_fetch_add(&d->mem.c->meeting, 1);
@@ -298,10 +325,15 @@ static void blame(driver *d, int rank)
     d->loss.died = f.kind == MANTA_FAILED_WORKER || f.kind == MANTA_FAILED_ACTOR ||
                    f.kind == MANTA_FAILED_UNKNOWN || f.kind == MANTA_FAILED_LOST ||
                    f.kind == MANTA_FAILED_MEMORY;
+    d->node_lost = f.kind == MANTA_FAILED_NODE;
     d->status = d->loss.died || !f.code ? MANTA_EDIED : f.code;
     d->loss.began = atomic_load(&d->mem.c->ranks[rank].state) != RANK_STARTING;
-    snprintf(d->error, sizeof d->error, "rank %d of %d: %s", rank, d->world,
-             *f.text ? f.text : "its process is gone");
+    if (d->node_lost) {
+        snprintf(d->error, sizeof d->error, "%s; resumed, the run goes on from its last checkpoint", f.text);
+    } else {
+        snprintf(d->error, sizeof d->error, "rank %d of %d: %s", rank, d->world,
+                 *f.text ? f.text : "its process is gone");
+    }
 }
 
 /* Takes note of loops that have ended; the first that failed is to blame.
@@ -456,7 +488,8 @@ static manta_status find_places(driver *d)
 static void begin_counts(driver *d, const manta_checkpoint *from, bool own)
 {
     for (int i = 0; i < TRAINER_RANKS; i++) {
-        d->before[i] = d->reports[i] = own ? run_reports(from, i) : 0;
+        int64_t told = own ? run_reports(from, i) : 0, kept = own ? run_kept(d->run, i) : 0;
+        d->before[i] = d->reports[i] = kept > told ? kept : told;
         d->epochs[i] = from ? manta_checkpoint_get(from)->epoch : 0;
     }
     memset(d->ended, 0, sizeof d->ended);
@@ -614,8 +647,8 @@ static void release(driver *d)
 static bool begins_again(driver *d)
 {
     int most = most_failures(d->o);
-    manta_attempt_event e = {d->attempt, d->failed_rank, d->world, d->error};
-    bool again = !d->stopped && (most == MANTA_UNLIMITED || d->attempt < most);
+    manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
+    bool again = !d->stopped && !d->node_lost && (most == MANTA_UNLIMITED || d->attempt < most);
 
     manta_run_log(d->run, d->failed_rank, d->error);
     if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;
@@ -710,7 +743,7 @@ out:
         (*out)->status = st;
         (*out)->failures = d.attempt;
         (*out)->workers = d.world;
-        (*out)->error_rank = d.failed_rank;
+        (*out)->error_rank = d.node_lost ? -1 : d.failed_rank;
     }
     mem_free(path);
     return st ? manta_error_raise(&why) : MANTA_OK;

@@ -169,6 +169,64 @@ static void each_rank_keeps_its_own(void **state)
     manta_run_close(r);
 }
 
+static void report_at(manta_run *r, int64_t epoch, int64_t step, int64_t at, int rank)
+{
+    manta_metrics m = metric("loss", (double)step);
+
+    assert_ok(run_report(r, (run_place){epoch, step, at}, rank, &m));
+}
+
+/* What a rank reported behind the checkpoint, but of a place before it, it does not
+ * report again; what is of a later place, or of none, it does. */
+static void a_late_report_stays(void **state)
+{
+    manta_run *r = open_run("late", false);
+    char path[256];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch_path("late/metrics.jsonl"));
+    for (int i = 1; i <= 3; i++) report_at(r, i, i, 0, 0);
+    report_at(r, 2, 1, 0, 1);
+    add_checkpoint(r, "3,1,1", 3);
+    report_at(r, 3, 2, 0, 1); /* kept */
+    report_at(r, 3, 3, 1, 1); /* a step further */
+    report_at(r, 4, 4, 0, 1);
+    report_at(r, 3, 4, 0, 0); /* rank 0's are counted alone */
+    report(r, 1, 1, 2, 1);
+    report(r, 2, 2, 2, 1); /* does not say where */
+    manta_run_close(r);
+    r = open_run("late", true);
+    assert_int_equal(run_kept(r, 0), 3);
+    assert_int_equal(run_kept(r, 1), 2);
+    assert_int_equal(run_kept(r, 2), 1);
+    assert_int_equal(run_kept(r, 3), 0);
+    assert_int_equal(count_lines(path, ""), 3 + 2 + 1);
+    manta_run_close(r);
+}
+
+/* A line that a flipped bit has broken is left out; those behind it stay. */
+static void a_damaged_line(void **state)
+{
+    manta_run *r = open_run("bit", false);
+    char path[256];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch_path("bit/metrics.jsonl"));
+    for (int i = 1; i <= 4; i++) report(r, i, i, 0, i);
+    add_checkpoint(r, "4,0", 4);
+    manta_run_close(r);
+    assert_non_null(f = fopen(path, "r+"));
+    assert_int_equal(fseek(f, 120, SEEK_SET), 0); /* in the second */
+    fputc('"', f);
+    fclose(f);
+    r = open_run("bit", true);
+    assert_int_equal(count_lines(path, ""), 3);
+    assert_int_equal(count_lines(path, "\"step\":4,"), 1);
+    assert_int_equal(run_kept(r, 0), 4);
+    manta_run_close(r);
+}
+
 /* ---- storage that fails ---- */
 
 /* Every system call of opening a run fails once, then all from there on: it is a
@@ -208,8 +266,9 @@ static void a_disk_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_that_jumps), cmocka_unit_test(numbers_that_are_none),
-        cmocka_unit_test(each_rank_keeps_its_own), cmocka_unit_test(a_disk_that_fails)};
+        cmocka_unit_test(a_clock_that_jumps),      cmocka_unit_test(numbers_that_are_none),
+        cmocka_unit_test(each_rank_keeps_its_own), cmocka_unit_test(a_late_report_stays),
+        cmocka_unit_test(a_damaged_line),          cmocka_unit_test(a_disk_that_fails)};
 
     return cmocka_run_group_tests(tests, scratch_setup_quick, scratch_teardown);
 }
