@@ -5,6 +5,7 @@
 #include <manta/file.h>
 
 #include "cli/cli.h"
+#include "cli/kept.h"
 #include "cli/work.h"
 
 static const option_group conversion = {
@@ -41,7 +42,7 @@ static manta_status convert_file(const char *in, const char *out, const char *li
 
     if (!format && (st = work_check_output(out, work_endings()))) return st;
     if (like && (st = work_model(like, &beside, &m))) goto out;
-    if ((st = manta_file_read(in, &(manta_read_options){.like = m}, &saved))) goto out;
+    if ((st = kept_read(in, &(manta_read_options){.like = m}, &saved))) goto out;
     c = manta_saved_contents(saved);
     if (!c.model) take_model(&c, m, beside);
     if ((st = manta_file_write(out, format, &c))) goto out;
@@ -66,12 +67,14 @@ const command cmd_convert = {
     .name = "convert",
     .args = "IN OUT",
     .about = "Write a model or its weights in another format",
-    .text =
-        "IN is taken for what it holds, OUT for what its name ends in: .keras, .weights.h5, .h5, .npz, "
-        ".safetensors and others. A format without a place for the model or for the optimizer's state leaves "
-        "it out.",
+    .text = "IN is taken for what it holds, OUT for what its name ends in: .keras, .weights.h5, .h5, .npz, "
+            ".safetensors and others. IN may be a checkpoint of a run (its folder), or a run, by its name or "
+            "folder: then its last checkpoint. A format without a place for the model or for the optimizer's "
+            "state leaves "
+            "it out.",
     .examples = "  manta convert m.keras m.safetensors\n"
-                "  manta convert w.weights.h5 m.keras --like mnist-cnn",
+                "  manta convert w.weights.h5 m.keras --like mnist-cnn\n"
+                "  manta convert my-run m.keras --like mnist-cnn",
     .min_args = 2,
     .max_args = 2,
     .groups = {&conversion},

@@ -12,16 +12,18 @@
 
 static const option_group evaluation = {
     "Evaluation:",
-    (const cli_option[]){{"data", OPTION_TEXT, "D", "What to evaluate on, such as mnist:test"},
-                         {"weights", OPTION_TEXT, "FILE",
-                          "The weights; without it those of MODEL's file, or as a model is born"},
-                         {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
-                         {"steps", OPTION_COUNT, "S", "Batches to look at; all when not given"},
-                         {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
-                         {"config", OPTION_TEXT, "FILE",
-                          "JSON object with options by their long names; the command line wins"},
-                         {"json", OPTION_FLAG, NULL, "One JSON object a line"},
-                         {0}}};
+    (const cli_option[]){
+        {"data", OPTION_TEXT, "D", "What to evaluate on, such as mnist:test"},
+        {"weights", OPTION_TEXT, "FILE",
+         "The weights: a file, a checkpoint's folder, or a run for its last checkpoint; without it those of "
+         "MODEL's file, or as a model is born"},
+        {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
+        {"steps", OPTION_COUNT, "S", "Batches to look at; all when not given"},
+        {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
+        {"config", OPTION_TEXT, "FILE",
+         "JSON object with options by their long names; the command line wins"},
+        {"json", OPTION_FLAG, NULL, "One JSON object a line"},
+        {0}}};
 
 typedef struct run {
     progress progress;

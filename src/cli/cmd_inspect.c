@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "cli/kept.h"
 #include "cli/work.h"
 
 static const option_group inspecting = {
@@ -67,6 +68,7 @@ static int inspect(const options *o)
     const char *what = options_arg(o, 0), *format;
     bool json = options_flag(o, "json");
 
+    if (kept_is_checkpoint(what)) return inspect_checkpoint(what, json);
     if (is_npy(what)) return inspect_npy(what, json);
     format = manta_file_guess(what);
     /* f.npz:x,y and m.npy,y.npy are datasets; a file of weights has no such name. */
@@ -91,7 +93,7 @@ const command cmd_inspect = {
         ".npz, "
         ".npy, .safetensors, .pt, a TensorFlow checkpoint (its prefix, or a folder with a file "
         "'checkpoint'), "
-        ".onnx, an event file of TensorBoard or a folder of runs.\n\n"
+        ".onnx, a checkpoint of a run (its folder), an event file of TensorBoard or a folder of runs.\n\n"
         "DATA is as for --data: .tfrecord, .tar, .parquet, .csv and others; its columns, their types and the "
         "number of samples. One sample is read.",
     .examples = "  manta inspect resnet18\n  manta inspect m.keras --json\n  manta inspect runs/a\n"

@@ -18,7 +18,8 @@ static const option_group prediction = {
          "inputs"},
         {"output", OPTION_OUTPUT, "Y", "Where the predictions go: Y.npy, or Y.npz with an array per output"},
         {"weights", OPTION_TEXT, "FILE",
-         "The weights; without it those of MODEL's file, or as a model is born"},
+         "The weights: a file, a checkpoint's folder, or a run for its last checkpoint; without it those of "
+         "MODEL's file, or as a model is born"},
         {"batch", OPTION_COUNT, "B", "Samples at a time; 256 when not given"},
         {"seed", OPTION_INT, "K", "Of the weights, without --weights"},
         {"json", OPTION_FLAG, NULL, "Say how it ended as a JSON object"},

@@ -48,7 +48,9 @@ static const option_group training_options = {
 static const option_group weights = {
     "Weights:",
     (const cli_option[]){
-        {"weights", OPTION_TEXT, "FILE", "Begin with these, optimizer state included"},
+        {"weights", OPTION_TEXT, "FILE",
+         "Begin with these, optimizer state included: a file, a checkpoint's folder, or a run for its last "
+         "checkpoint"},
         {"reset-optimizer", OPTION_FLAG, NULL, "Take the weights only, of --weights or of MODEL's file"},
         {"freeze", OPTION_TEXT, "LAYERS",
          "Do not train layers whose names match these shell patterns (conv*,dense)"},

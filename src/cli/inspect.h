@@ -1,7 +1,7 @@
 /* inspect.h - the kinds of things that manta inspect shows, a file each.
  *
  * Each prints a table for people or, with json, one object whose "kind" says
- * which: model, arrays, events, onnx, dataset. Those that open a file return
+ * which: model, arrays, checkpoint, events, onnx, dataset. Those that open a file return
  * the exit status, having said why when it is not 0. */
 #ifndef CLI_INSPECT_H
 #define CLI_INSPECT_H
@@ -16,6 +16,9 @@ void inspect_model(const manta_model *m, const manta_saved *s, const char *path,
 /* Named arrays without a model. */
 void inspect_saved(const manta_saved *s, const char *path, bool json);
 int inspect_npy(const char *path, bool json);
+
+/* A checkpoint's folder, of which every byte is checked. */
+int inspect_checkpoint(const char *path, bool json);
 
 int inspect_onnx(const char *path, bool json);
 

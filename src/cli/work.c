@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/kept.h"
 #include "cli/suggest.h"
 #include "cli/work.h"
 
@@ -79,7 +80,14 @@ static manta_status model_from_file(const char *path, manta_saved **saved, manta
 
 manta_status work_weights(manta_session *s, const char *file, const manta_saved *saved, bool weights_only)
 {
-    if (file) return manta_session_load(s, file, weights_only);
+    char *path = NULL;
+    manta_status st;
+
+    if (file) {
+        if (!(st = kept_find(file, &path, NULL))) st = manta_session_load(s, path, weights_only);
+        free(path);
+        return st;
+    }
     if (saved && manta_saved_arrays(saved)) return manta_session_restore(s, saved, weights_only);
     return MANTA_OK;
 }

@@ -215,6 +215,31 @@ def test_commands(manta, storage, tmp_path):
     assert "did you mean slow" in manta("runs", "show", "slwo", status=1).stderr
 
 
+def test_a_checkpoint_is_a_file_of_weights(manta, storage, tmp_path):
+    """Its folder, its run's folder and its run's name mean the same as the file in it."""
+    data = digits(tmp_path)
+    manta("train", "mlp", "--data", data, "--epochs", 2, *TRAIN, "--name", "a", "--save", "w.npz")
+    folder = storage / "a" / "checkpoints" / "checkpoint-000002"
+    judged = manta("evaluate", "mlp", "--weights", "w.npz", "--data", data, "--json").event("result")["metrics"]
+    for weights in (folder, storage / "a", "a"):
+        assert manta("evaluate", "mlp", "--weights", weights, "--data", data,
+                     "--json").event("result")["metrics"] == judged
+    for source in (folder, "a"):
+        manta("convert", source, "out.npz", "--like", "mlp")
+        with np.load(tmp_path / "out.npz") as out, np.load(tmp_path / "w.npz") as w:
+            assert np.array_equal(out["dense/kernel"], w["dense/kernel"])
+    shown = manta("inspect", folder).stdout
+    assert "after epoch 2" in shown and "dense/kernel" in shown
+    told = json.loads(manta("inspect", folder, "--json").stdout)
+    assert told["kind"] == "checkpoint" and told["epoch"] == 2 and told["files"] == ["state.safetensors"]
+    assert "no run is called 'b'" in manta("evaluate", "mlp", "--weights", "b", "--data", data, status=1).stderr
+    state = bytearray((folder / "state.safetensors").read_bytes())
+    state[-1] ^= 1
+    (folder / "state.safetensors").write_bytes(state)
+    for command in (("evaluate", "mlp", "--data", data, "--weights"), ("inspect",)):
+        assert "is damaged" in manta(*command, folder, status=1).stderr
+
+
 # ---- disks ----
 
 def test_a_disk_that_is_full_ends_no_training(manta, storage, tmp_path):
