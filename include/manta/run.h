@@ -3,7 +3,7 @@
  *     STORAGE/NAME/config.json      what was asked for; `manta train --config` takes it
  *                  metrics.jsonl    one JSON object per epoch or report
  *                  events.out.*     the same for TensorBoard
- *                  log/rank-N.txt   what each process said
+ *                  log/rank-N.txt   what each process said; older parts of it: rank-N.000001.txt
  *                  checkpoints/     manta/checkpoint.h
  *                  result.json      how it ended; written last
  *
@@ -24,6 +24,32 @@ extern "C" {
 /* Where runs lie unless told otherwise: $MANTA_STORAGE, or ~/manta-runs. Static. */
 MANTA_API const char *manta_run_storage(void);
 
+/* ---- what a run says ---- */
+
+typedef enum manta_log_to {
+    MANTA_LOG_TO_FILE = 0, /* RUN/log/rank-N.txt */
+    MANTA_LOG_TO_OUTPUT, /* this process's standard error, behind "rank N | " */
+    MANTA_LOG_TO_BOTH
+} manta_log_to;
+
+/* What the workers of a run print and log, and what the thread that drives it logs.
+ * All zero: a worker's standard output and error are its file, which is bounded.
+ *
+ * With a stamp, or shown, lines go through a pipe to this process, which is where
+ * the time is taken; else they are in the file when the call that printed them has
+ * returned, whatever dies then. A file that has grown to its share of max_size
+ * becomes a part, rank-N.000001.txt and so on; the oldest part goes, and a line says
+ * so. Sizes are looked at ten times a second, and a burst between two looks loses
+ * its beginning; through a pipe they are exact. A process that a worker starts
+ * itself keeps the file it began with. */
+typedef struct manta_logging_config {
+    const char *level; /* "debug", "info", "warn", "error", "off"; NULL: as manta/log.h says */
+    manta_log_to to;
+    bool stamp; /* lines begin with the time, in seconds since 1970, and the rank */
+    int64_t max_size; /* bytes of a rank's log, all parts; 0: 64 MiB; negative: no bound */
+    int parts; /* files it is divided into, 2 or more; 0: 4 */
+} manta_logging_config;
+
 typedef struct manta_run manta_run;
 
 typedef struct manta_run_options {
@@ -33,12 +59,13 @@ typedef struct manta_run_options {
     bool resume; /* go on with what is there; a new one when nothing is */
     const char *config; /* text of a JSON object, kept as config.json; NULL: {} */
     manta_checkpoints_options checkpoints;
+    manta_logging_config logging;
 } manta_run_options;
 
 /* Makes or takes up the folder of a run.
  * *out: owned, manta_run_close(). MANTA_EEXIST a run of that name is there
  * already and resume is not set; MANTA_EBUSY it is running now, with its
- * process; MANTA_EINVAL a name that cannot be one. */
+ * process; MANTA_EINVAL a name that cannot be one, or logging that cannot be. */
 MANTA_API manta_status manta_run_open(const manta_run_options *o, manta_run **out) MANTA_MUST_USE;
 MANTA_API void manta_run_close(manta_run *r); /* accepts NULL */
 
@@ -111,6 +138,20 @@ typedef struct manta_run_series {
 /* *out: owned, manta_run_history_free(). */
 MANTA_API manta_status manta_run_history(const char *folder, manta_run_series **out, int *n) MANTA_MUST_USE;
 MANTA_API void manta_run_history_free(manta_run_series *s, int n);
+
+/* What a process of a run has said, from the oldest that is kept, then on as it
+ * grows, across the parts of its log. */
+typedef struct manta_run_log_reader manta_run_log_reader;
+
+/* role: "rank", or "server" (of parameters).
+ * *out: owned, manta_run_log_close(). MANTA_ENOENT it has said nothing. */
+MANTA_API manta_status manta_run_log_open(const char *folder, const char *role, int n,
+                                          manta_run_log_reader **out) MANTA_MUST_USE;
+/* The next piece, as it was written: it may end within a line. *n is 0 when all that
+ * is there has been read. *text: borrowed until the next call. */
+MANTA_API manta_status manta_run_log_read(manta_run_log_reader *l, const char **text,
+                                          size_t *n) MANTA_MUST_USE;
+MANTA_API void manta_run_log_close(manta_run_log_reader *l); /* accepts NULL */
 
 /* Asks a running run to make a checkpoint and end, and waits for it.
  * MANTA_ENOENT it does not run; MANTA_ETIMEDOUT. */

@@ -111,7 +111,7 @@ typedef struct manta_run_config {
     manta_report_fn *report; /* in this process, as reports come; may be NULL */
     manta_attempt_fn *failed; /* the same, for attempts that failed */
     void *user; /* of both */
-    bool verbose; /* what workers print goes to this process's output, not to their logs */
+    manta_logging_config logging; /* manta/run.h */
 } manta_run_config;
 
 /* A dataset as workers get it: one of the first three. */

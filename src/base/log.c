@@ -1,7 +1,8 @@
 /* log.c - a record is formatted by the thread that writes it, without a lock,
  * and then handed over whole.
  *
- * Threads: `level` and `format` are atomics that anyone reads. `sink_lock`
+ * Threads: `level` and `format` are atomics that anyone reads; `own_level` is each
+ * thread's and comes before `level`. `sink_lock`
  * guards the sink and is held while it runs, which is what lets
  * manta_log_set_sink() promise that the former one is silent. Standard error
  * needs no lock: one write(2) of a line does not mix with another. */
@@ -25,6 +26,7 @@ enum { N_LEVELS = sizeof level_names / sizeof *level_names, UNSET = -1 };
 
 static _Atomic int level = UNSET; /* UNSET: the environment was not read yet */
 static _Atomic int format = MANTA_LOG_TEXT;
+static _Thread_local int own_level = UNSET; /* of this thread; UNSET: the process's */
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static manta_log_fn *sink; /* sink_lock */
@@ -50,7 +52,7 @@ static void read_environment(void)
 
 bool log_enabled(manta_log_level l)
 {
-    int threshold = atomic_load_explicit(&level, memory_order_relaxed);
+    int threshold = own_level != UNSET ? own_level : atomic_load_explicit(&level, memory_order_relaxed);
     if (threshold == UNSET) {
         read_environment();
         threshold = atomic_load_explicit(&level, memory_order_relaxed);
@@ -64,14 +66,38 @@ void manta_log_set_level(manta_log_level l)
     atomic_store_explicit(&level, (int)l, memory_order_relaxed);
 }
 
-manta_status log_level_named(const char *name)
+int log_own_level(void)
+{
+    return own_level;
+}
+
+int log_use_level(int l)
+{
+    int before = own_level;
+
+    own_level = UNSET;
+    (void)log_enabled(MANTA_LOG_ERROR); /* the environment's format still counts */
+    own_level = l < 0 ? UNSET : l;
+    return before;
+}
+
+manta_status log_level_find(const char *name, int *out)
 {
     for (int i = 0; i < N_LEVELS; i++)
         if (!strcmp(level_names[i], name)) {
-            manta_log_set_level((manta_log_level)i);
+            *out = i;
             return MANTA_OK;
         }
     return manta_fail(MANTA_EINVAL, "no log level is called \"%s\": debug, info, warn, error or off", name);
+}
+
+manta_status log_level_named(const char *name)
+{
+    int l = 0;
+
+    TRY(log_level_find(name, &l));
+    manta_log_set_level((manta_log_level)l);
+    return MANTA_OK;
 }
 
 void manta_log_set_format(manta_log_format f)
@@ -112,6 +138,7 @@ void log_reset(void)
     manta_log_set_sink(NULL, NULL);
     atomic_store_explicit(&format, MANTA_LOG_TEXT, memory_order_relaxed);
     atomic_store_explicit(&level, UNSET, memory_order_relaxed);
+    own_level = UNSET;
 }
 
 /* How many bytes of s are one well-formed UTF-8 character; 0 for none. */

@@ -54,5 +54,15 @@ void log_reset(void);
 
 /* Sets the level that has the name. MANTA_EINVAL none has it. */
 manta_status log_level_named(const char *name) MANTA_MUST_USE;
+/* Which level has the name. MANTA_EINVAL none has it. */
+manta_status log_level_find(const char *name, int *out) MANTA_MUST_USE;
+
+/* What works for one run of several in a process logs by that run's level: from
+ * here on this thread lets records of `level` and above through, whatever the
+ * process says; -1: as the process does. Threads that it starts (os/thread.h)
+ * do the same. Returns what was in force before. */
+int log_use_level(int level);
+/* What log_use_level() has set in this thread; -1: nothing. */
+int log_own_level(void);
 
 #endif

@@ -364,50 +364,71 @@ static int plot_run(const options *o)
 /* ---- logs ---- */
 
 typedef struct follower {
-    char path[1300];
+    manta_run_log_reader *in; /* NULL: nothing was said yet */
     char name[24]; /* "rank 1" */
-    long at; /* bytes shown */
+    char line[8192]; /* one that has not ended */
+    size_t n;
 } follower;
+
+static void show_line(follower *f, bool named)
+{
+    if (named) printf("%s | ", f->name);
+    f->line[f->n] = '\0';
+    table_text(f->line);
+    putchar('\n');
+    f->n = 0;
+}
 
 /* Shows what has come since the last look. A line that has not ended may still
  * grow, so it is shown only when nobody writes any more. */
-static void show_more(follower *f, bool named, bool ended)
+static manta_status show_more(follower *f, bool named, bool ended)
 {
-    FILE *in = fopen(f->path, "r");
-    char line[8192];
+    const char *text;
+    size_t n;
 
-    if (!in) return;
-    while (!fseek(in, f->at, SEEK_SET) && fgets(line, sizeof line, in)) {
-        size_t n = strlen(line);
-        bool whole = n && line[n - 1] == '\n';
-        if (!n || (!whole && !ended && n + 1 < sizeof line)) break;
-        f->at = ftell(in);
-        if (whole) line[--n] = '\0';
-        if (named) printf("%s | ", f->name);
-        table_text(line);
-        putchar('\n');
+    for (;;) {
+        manta_status st = manta_run_log_read(f->in, &text, &n);
+        if (st) return st;
+        if (!n) break;
+        for (size_t i = 0; i < n; i++) {
+            bool whole = text[i] == '\n';
+            if (!whole) f->line[f->n++] = text[i] ? text[i] : ' ';
+            if (whole || f->n + 1 == sizeof f->line) show_line(f, named);
+        }
     }
-    fclose(in);
+    if (ended && f->n) show_line(f, named);
+    return MANTA_OK;
 }
 
-/* Adds FOLDER/log/ROLE-N.txt to the files to be shown, when it is there or `awaited`. */
-static int add_log(follower *files, int n, const char *folder, const char *role, int number, bool awaited)
+/* Opens a log, unless it is open. False: there is none. */
+static bool open_log(follower *f, const char *folder, const char *role, int number)
 {
-    follower *f = &files[n];
-    struct stat info;
-
-    *f = (follower){0};
-    snprintf(f->path, sizeof f->path, "%s/log/%s-%d.txt", folder, role, number);
     snprintf(f->name, sizeof f->name, "%s %d", role, number);
-    return n + (awaited || (!stat(f->path, &info) && S_ISREG(info.st_mode)));
+    return f->in || !manta_run_log_open(folder, role, number, &f->in);
+}
+
+/* Servers of parameters say little, and last. */
+static manta_status show_servers(const char *folder)
+{
+    enum { SERVERS = 64 };
+    static follower f;
+    manta_status st = MANTA_OK;
+
+    for (int i = 0; i < SERVERS && !st; i++) {
+        f.in = NULL;
+        if (open_log(&f, folder, "server", i)) st = show_more(&f, true, true);
+        manta_run_log_close(f.in);
+    }
+    return st;
 }
 
 static int show_logs(const options *o)
 {
-    enum { RANKS = 256, SERVERS = 64 };
-    static follower files[RANKS + SERVERS];
+    enum { RANKS = 256 };
+    static follower files[RANKS];
     int64_t only = options_int(o, "rank", -1);
     bool follow = options_flag(o, "follow");
+    manta_status st = MANTA_OK;
     manta_run_info r;
     int n = 0;
 
@@ -416,23 +437,23 @@ static int show_logs(const options *o)
     stop_install();
     for (;;) {
         bool running = follow && !manta_run_read(r.path, &r) && r.pid; /* before the last look */
-        int known = n;
-        if (only >= 0 && !n) n = add_log(files, n, r.path, "rank", (int)only, follow);
-        for (int i = known; only < 0 && i < RANKS && n == i; i++)
-            n = add_log(files, n, r.path, "rank", i, false);
-        if (!n && only >= 0) {
+        if (only >= 0) {
+            n = open_log(&files[0], r.path, "rank", (int)only);
+        } else {
+            while (n < RANKS && open_log(&files[n], r.path, "rank", n)) n++;
+        }
+        if (!n && only >= 0 && !follow) {
             cli_note("run %s has no log of rank %" PRId64, r.name, only);
             return CLI_FAILED;
         }
-        for (int i = 0; i < n; i++) show_more(&files[i], only < 0 && n > 1, !running);
-        if (!running && only < 0) { /* servers of parameters say little, and last */
-            for (int i = 0; i < SERVERS; i++) {
-                if (add_log(files, n, r.path, "server", i, false) > n) show_more(&files[n], true, true);
-            }
-        }
-        if (!cli_flush() || !running || stop_requested()) return CLI_DONE;
+        for (int i = 0; i < n && !st; i++) st = show_more(&files[i], only < 0 && n > 1, !running);
+        if (!st && !running && only < 0) st = show_servers(r.path);
+        if (st) return cli_fail();
+        if (!cli_flush() || !running || stop_requested()) break;
         (void)poll(NULL, 0, 200); /* a file that grows wakes nobody */
     }
+    for (int i = 0; i < n; i++) manta_run_log_close(files[i].in);
+    return CLI_DONE;
 }
 
 /* ---- stop ---- */
@@ -497,7 +518,9 @@ const command cmd_logs = {.name = "logs",
                               "standard output or error, is in the run's log/rank-N.txt line by line, also "
                               "that of one that was killed and of the one in its place; between them "
                               "stands, with the time in seconds since 1970, when one was started and what "
-                              "became of it. Behind the ranks come parameter servers.",
+                              "became of it. A log that has grown large is divided (manta train "
+                              "--log-size): its parts come in their order, the oldest that is kept first. "
+                              "Behind the ranks come parameter servers.",
                           .examples = "  manta logs mine --rank 1 -f",
                           .min_args = 1,
                           .max_args = 1,

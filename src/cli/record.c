@@ -1,9 +1,13 @@
 /* record.c - what a training leaves behind and goes on from. */
 #include "cli/record.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <manta/log.h>
 
 #include "cli/cli.h"
 #include "cli/spec.h"
@@ -40,6 +44,16 @@ const option_group record_options = {
         {"reduce-lr", OPTION_TEXT, "METRIC",
          "Lower the rate when the metric has stopped improving, as val_loss:factor=0.1,patience=10; also "
          "min-delta=X, cooldown=N, min=X and mode=min"},
+        {"log-level", OPTION_TEXT, "LEVEL",
+         "What is logged, by this process and the workers: debug, info, warn, error or off; as $MANTA_LOG "
+         "says when not given"},
+        {"log-to", OPTION_TEXT, "PLACE",
+         "Where what the workers of a run print goes: file (log/rank-N.txt of the run), output (standard "
+         "error, behind the rank) or both; file when not given"},
+        {"log-stamp", OPTION_FLAG, NULL, "Put the time and the rank before every line that they print"},
+        {"log-size", OPTION_TEXT, "SIZE",
+         "Keep so much of what each of them prints, as 500k, 64M or 2G; 'all' for no bound; 64M when not "
+         "given. Older lines go, and the log says so"},
         {"csv-log", OPTION_TEXT, "FILE", "Write the metrics of every epoch as a line of this file"},
         {"tensorboard", OPTION_TEXT, "DIR", "Write event files as Keras's TensorBoard callback does"},
         {"save-best", OPTION_TEXT, "FILE",
@@ -67,6 +81,56 @@ static void read_pace(const char *text, manta_checkpointing_options *pace)
     }
 }
 
+/* 500k, 64M, 2G, 1000 (bytes), all. */
+static int64_t read_size(const char *text)
+{
+    static const char units[] = "kMG";
+    const char *unit;
+    char *end;
+    long long n;
+
+    if (!text) return 0;
+    if (!strcmp(text, "all")) return -1;
+    errno = 0;
+    n = strtoll(text, &end, 10);
+    unit = *end ? strchr(units, *end) : NULL;
+    if (end == text || errno || n < 1 || n > INT64_C(1) << 30 || (*end && (!unit || end[1])))
+        cli_usage("--log-size: '%s', expected such as 500k, 64M or all", text);
+    return n << (unit ? 10 * (unit - units + 1) : 0);
+}
+
+static void read_level(const char *text)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error", "off"};
+
+    if (!text) return;
+    for (int i = 0; i < 5; i++) {
+        if (strcmp(text, levels[i]) != 0) continue;
+        manta_log_set_level((manta_log_level)i);
+        return;
+    }
+    cli_usage("--log-level: '%s', expected debug, info, warn, error or off", text);
+}
+
+static manta_log_to read_place(const char *text)
+{
+    static const char *const places[] = {"file", "output", "both"};
+
+    for (int i = 0; text && i < 3; i++)
+        if (!strcmp(text, places[i])) return (manta_log_to)i;
+    if (text) cli_usage("--log-to: '%s', expected file, output or both", text);
+    return MANTA_LOG_TO_FILE;
+}
+
+static void read_logging(const options *o, manta_logging_config *c)
+{
+    *c = (manta_logging_config){.level = options_text(o, "log-level"),
+                                .to = read_place(options_text(o, "log-to")),
+                                .stamp = options_flag(o, "log-stamp"),
+                                .max_size = read_size(options_text(o, "log-size"))};
+    read_level(c->level); /* a training without a folder logs too */
+}
+
 void record_read(record *r, const options *o)
 {
     const char *name = options_text(o, "name"), *folder = options_text(o, "run-dir");
@@ -85,6 +149,9 @@ void record_read(record *r, const options *o)
         .name = name,
         .resume = resume,
         .checkpoints = {.keep = (int)options_int(o, "keep", 2), .score = options_text(o, "keep-best")}};
+    read_logging(o, &r->ro.logging);
+    if (!r->wants_run && (options_text(o, "log-to") || r->ro.logging.stamp || r->ro.logging.max_size))
+        cli_usage("--log-to, --log-stamp and --log-size are about a run's logs: give it a --name too");
 }
 
 static void add(record *r, manta_callback *c)

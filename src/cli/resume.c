@@ -95,8 +95,10 @@ static bool is_one_of(const char *name, const char *const *list)
 static bool is_free(const char *name)
 {
     static const char *const free_ones[] = {
-        "epochs", "threads-per-worker", "max-failures",    "checkpoint-every", "keep", "keep-best", "save",
-        "debug",  "cluster-key",        "cluster-timeout", "insecure-bulk",    NULL};
+        "epochs",      "threads-per-worker", "max-failures",  "checkpoint-every",
+        "keep",        "keep-best",          "save",          "debug",
+        "cluster-key", "cluster-timeout",    "insecure-bulk", "log-level",
+        "log-to",      "log-stamp",          "log-size",      NULL};
 
     return is_one_of(name, free_ones);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "os/sys.h"
 
@@ -85,6 +86,7 @@ bool cond_wait(cond *c, mutex *m, int64_t deadline)
 typedef struct start {
     void (*fn)(void *);
     void *arg;
+    int log_level; /* of who starts it: log_use_level() */
     char name[16];
 } start;
 
@@ -93,6 +95,7 @@ static void *thread_main(void *p)
     start s = *(start *)p;
     mem_free(p);
     pthread_setname_np(pthread_self(), s.name);
+    (void)log_use_level(s.log_level);
     s.fn(s.arg);
     return NULL;
 }
@@ -102,7 +105,7 @@ manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg
     start *s = mem_new(sizeof *s);
     sigset_t all, old;
     pthread_t id;
-    *s = (start){.fn = fn, .arg = arg};
+    *s = (start){.fn = fn, .arg = arg, .log_level = log_own_level()};
     memcpy(s->name, name, strnlen(name, sizeof s->name - 1));
     sigfillset(&all);
     must(pthread_sigmask(SIG_SETMASK, &all, &old));

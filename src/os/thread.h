@@ -41,7 +41,8 @@ typedef struct thread_id {
 
 /* Starts fn(arg) on a thread of its own, under a name that debuggers and top
  * show (cut to 15 bytes), with all signals blocked: signals are the program's
- * business, and its own threads take them. MANTA_EBUSY the system has no room
+ * business, and its own threads take them; it logs as its starter does
+ * (log_use_level()). MANTA_EBUSY the system has no room
  * for another thread; *out is then untouched. */
 manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg), void *arg) MANTA_MUST_USE;
 

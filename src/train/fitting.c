@@ -42,18 +42,19 @@ manta_status fitting_wait(manta_fitting *f)
     return first;
 }
 
-void fitting_log_to(manta_fitting *f, const char *folder)
+void fitting_log_to(manta_fitting *f, rank_logs *logs)
 {
-    mem_free(f->s->log_folder);
-    f->s->log_folder = mem_strdup(folder);
+    if (!f->logging) f->log_level = log_use_level(rank_logs_level(logs));
+    f->s->logs = logs;
     f->logging = true;
 }
 
 void fitting_release(manta_fitting *f)
 {
     if (f->logging) { /* and not a fit around this evaluation */
-        mem_free(f->s->log_folder);
-        f->s->log_folder = NULL;
+        rank_logs_settle(f->s->logs);
+        f->s->logs = NULL;
+        (void)log_use_level(f->log_level);
     }
     for (size_t i = 0; i < f->used.n; i++) checkpoints_await(f->used.at[i]);
     vec_release(&f->used);

@@ -10,6 +10,7 @@
 
 #include "train/checkpoint.h"
 #include "train/checkpoints.h"
+#include "train/rank_logs.h"
 
 #define FITTING_HOOKS(X)                                                                                     \
     X(before_fit)                                                                                            \
@@ -61,6 +62,7 @@ struct manta_fitting {
     VEC(fitting_wish) wishes;
     VEC(manta_checkpoints *) used; /* whose writers read the session */
     bool logging; /* fitting_log_to() was called */
+    int log_level; /* of this thread, before that */
 };
 
 void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o);
@@ -68,9 +70,9 @@ void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o
 /* As manta_fitting_checkpoint(), to somewhere else. */
 void fitting_checkpoint_by(manta_fitting *f, fitting_save_fn *save, void *ctx);
 
-/* In before_fit: what workers of this fit print goes to the files of this folder
- * (rank_log.h). */
-void fitting_log_to(manta_fitting *f, const char *folder);
+/* In before_fit: what workers of this fit print goes there, and this thread logs by
+ * its level until fitting_release(). Borrowed till then. */
+void fitting_log_to(manta_fitting *f, rank_logs *logs);
 /* Waits for all checkpoints to be written; fails when one could not be. */
 manta_status fitting_wait(manta_fitting *f) MANTA_MUST_USE;
 /* Waits too: after it the session may go. */

@@ -88,6 +88,7 @@ static manta_status start_member(group *g, int rank)
     pid_t pid;
 
     atomic_store(&g->c->seat[rank].dismissed, 0);
+    if (g->s->logs) TRY(rank_logs_expect(g->s->logs, "rank", rank, &u.log));
     TRY(spawn_fork(&pid));
     if (!pid) seat_main(&u);
     if ((st = proc_pidfd_open(pid, &m->pidfd))) {

@@ -18,7 +18,7 @@
 #include "train/group_samples.h"
 #include "train/ps_coordinator.h"
 #include "train/ps_part.h"
-#include "train/rank_log.h"
+#include "train/rank_logs.h"
 
 enum {
     MAX_FAILURES = 3,
@@ -36,7 +36,7 @@ news_queue *ps_news(ps *p)
 /* ---- births ---- */
 
 /* What a freshly forked child does. */
-static _Noreturn void be(const ps *p, bool server, int rank)
+static _Noreturn void be(const ps *p, bool server, int rank, const rank_log_task *log)
 {
     ps_plan mine = p->plan;
     manta_status st;
@@ -52,7 +52,7 @@ static _Noreturn void be(const ps *p, bool server, int rank)
     }
     os->close(p->listener);
     forked_take(mine.s);
-    rank_log_take_over(mine.s->log_folder, server ? "server" : "rank", rank);
+    if (mine.s->logs) rank_logs_follow(rank_logs_folder(mine.s->logs), log, server ? "server" : "rank", rank);
     st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
     if (st)
         log_error(server ? "a parameter server failed" : "a worker failed",
@@ -63,11 +63,14 @@ static _Noreturn void be(const ps *p, bool server, int rank)
 static manta_status start(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
+    rank_logs *logs = p->plan.s->logs;
+    rank_log_task log = {0};
     manta_status st;
     pid_t pid;
 
+    if (logs) TRY(rank_logs_expect(logs, server ? "server" : "rank", rank, &log));
     TRY(spawn_fork(&pid));
-    if (!pid) be(p, server, rank);
+    if (!pid) be(p, server, rank, &log);
     if ((st = proc_pidfd_open(pid, &c->pidfd))) {
         os->kill(pid, SIGKILL);
         spawn_wait(pid);

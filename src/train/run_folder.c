@@ -25,14 +25,14 @@
 #include "base/vec.h"
 #include "train/fitting.h"
 #include "train/lock.h"
-#include "train/rank_log.h"
+#include "train/rank_logs.h"
 #include "train/storage.h"
 
 enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
 
 struct manta_run {
     char *name, *path;
-    char *logs; /* the folder of what its processes say */
+    rank_logs *logs; /* what its processes say */
     storage_held *lock;
     manta_checkpoints *checkpoints;
     manta_checkpoint *from; /* to go on from; NULL: the beginning */
@@ -297,17 +297,32 @@ static manta_status find_start(manta_run *r, const manta_run_options *o)
     return st == MANTA_ENOENT ? MANTA_OK : st;
 }
 
+static manta_status open_logs(manta_run *r, const manta_logging_config *c)
+{
+    char *folder = run_inner(r->path, "log");
+    manta_status st = storage_make(folder);
+
+    if (!st) st = rank_logs_new(folder, c, &r->logs);
+    mem_free(folder);
+    return st;
+}
+
+rank_logs *run_logs(manta_run *r)
+{
+    return r->logs;
+}
+
 static manta_status open_run(manta_run *r, const manta_run_options *o)
 {
     char *result;
     manta_status st;
 
+    TRY(rank_logs_check(&o->logging));
     TRY(find_folder(r, o));
     TRY(take_folder(r, o));
     TRY(find_start(r, o));
     TRY(keep_config(r, o->config));
-    r->logs = run_inner(r->path, "log");
-    TRY(storage_make(r->logs));
+    TRY(open_logs(r, &o->logging));
     TRY(run_rewind(r, r->from));
     result = run_inner(r->path, "result.json");
     st = storage_remove(result);
@@ -337,11 +352,11 @@ void manta_run_close(manta_run *r)
     manta_checkpoint_close(r->from);
     manta_events_close(r->events);
     storage_log_close(r->metrics);
+    rank_logs_free(r->logs);
     storage_unlock(r->lock);
     free(r->damage);
     vec_release(&r->kept);
     mem_free(r->name);
-    mem_free(r->logs);
     mem_free(r->path);
     mem_free(r);
 }
@@ -421,7 +436,7 @@ manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int ran
 
 void manta_run_log(manta_run *r, int rank, const char *text)
 {
-    if (rank_log_add(r->logs, rank, text))
+    if (rank_logs_add(r->logs, rank, text))
         log_warn("a log line is lost", LOG_INT("rank", rank), LOG_STR("why", manta_error_text()));
 }
 
@@ -464,6 +479,7 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(o);
     if (!text) abort(); /* small control memory */
+    rank_logs_settle(r->logs);
     st = manta_events_flush(r->events);
     if (!st) st = storage_put(path, text, strlen(text));
     free(text);

@@ -4,6 +4,8 @@
 
 #include <manta/run.h>
 
+#include "train/rank_logs.h"
+
 /* FOLDER/NAME; owned by the caller. */
 char *run_inner(const char *folder, const char *name);
 
@@ -26,6 +28,9 @@ typedef struct run_outcome {
 void run_set_outcome(manta_run *r, const run_outcome *o);
 /* As result.json has it; what it says nothing of stays as it is in *o. */
 void run_read_outcome(const char *folder, run_outcome *o);
+
+/* What its processes say. Borrowed. */
+rank_logs *run_logs(manta_run *r);
 
 /* Takes back the lines of metrics.jsonl and the events beyond c (NULL: all):
  * the run goes on from there. */

@@ -13,7 +13,7 @@
 #include "os/sys.h"
 #include "train/forked.h"
 #include "train/lockstep.h"
-#include "train/rank_log.h"
+#include "train/rank_logs.h"
 
 enum {
     BLOCKS_PER_TASK = 16, /* as in step.c */
@@ -413,7 +413,7 @@ void seat_main(const seat_setup *u)
     forked_leave_signals();
     w.u = u;
     w.s = u->s;
-    rank_log_take_over(u->s->log_folder, "rank", u->rank);
+    if (u->s->logs) rank_logs_follow(rank_logs_folder(u->s->logs), &u->log, "rank", u->rank);
     st = start(&w);
     if (!st) st = serve(&w);
     if (st && w.c) report(&w);

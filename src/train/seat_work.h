@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "train/feed.h"
+#include "train/rank_logs.h"
 #include "train/seat.h"
 #include "train/session.h"
 
@@ -16,6 +17,7 @@ typedef struct seat_setup {
     int event_fd; /* tells the controller to look */
     const feed_source *feeds;
     int n_feeds;
+    rank_log_task log; /* when the session has logs */
 } seat_setup;
 
 /* What a freshly forked child does. */

@@ -79,7 +79,7 @@ struct manta_session {
     float *outputs[SESSION_OUTPUTS]; /* of predictions in parts; grown as needed */
     size_t outputs_cap[SESSION_OUTPUTS];
     trace *trace; /* when profiling with a trace */
-    char *log_folder; /* where workers print, during a fit; NULL: where this process does */
+    struct rank_logs *logs; /* where workers print, during a fit; NULL: where this process does */
     char about[64];
 };
 

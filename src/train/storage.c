@@ -112,6 +112,14 @@ manta_status storage_read(const char *path, size_t max_size, void **out, size_t 
     return s->read(s->ctx, path, max_size, out, size);
 }
 
+manta_status storage_read_at(const char *path, uint64_t at, void *to, size_t most, size_t *n)
+{
+    const storage_ops *s;
+
+    TRY(storage_find(path, &s));
+    return s->read_at(s->ctx, path, at, to, most, n);
+}
+
 manta_status storage_sum(const char *path, file_sum *out)
 {
     const storage_ops *s;

@@ -42,6 +42,8 @@ typedef struct storage_ops {
 
     /* As file_read(), file_sum_of(), file_stat(), file_list(). */
     manta_status (*read)(void *ctx, const char *path, size_t max_size, void **out, size_t *size);
+    /* Up to `most` bytes from `at` on; *n is 0 at the end. */
+    manta_status (*read_at)(void *ctx, const char *path, uint64_t at, void *to, size_t most, size_t *n);
     manta_status (*sum)(void *ctx, const char *path, file_sum *out);
     manta_status (*look)(void *ctx, const char *path, file_info *out);
     manta_status (*list)(void *ctx, const char *path, file_names *out);
@@ -79,6 +81,7 @@ manta_status storage_create(const char *path, file_writer **out) MANTA_MUST_USE;
 manta_status storage_put(const char *path, const void *data, size_t n) MANTA_MUST_USE;
 manta_status storage_take(const char *from, const char *path, file_sum *sum) MANTA_MUST_USE;
 manta_status storage_read(const char *path, size_t max_size, void **out, size_t *size) MANTA_MUST_USE;
+manta_status storage_read_at(const char *path, uint64_t at, void *to, size_t most, size_t *n) MANTA_MUST_USE;
 manta_status storage_sum(const char *path, file_sum *out) MANTA_MUST_USE;
 manta_status storage_look(const char *path, file_info *out) MANTA_MUST_USE;
 manta_status storage_list(const char *path, file_names *out) MANTA_MUST_USE;

@@ -118,6 +118,27 @@ static manta_status folder_read(void *ctx, const char *path, size_t max_size, vo
     return file_read(path, max_size, out, size);
 }
 
+static manta_status folder_read_at(void *ctx, const char *path, uint64_t at, void *to, size_t most, size_t *n)
+{
+    manta_status st = MANTA_OK;
+    ssize_t got;
+    int fd;
+
+    (void)ctx;
+    do fd = os->open(path, O_RDONLY | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return file_fail(errno, "opening", path);
+    do got = os->pread(fd, to, most, (off_t)at);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        st = file_fail(errno, "reading", path);
+    } else {
+        *n = (size_t)got;
+    }
+    os->close(fd);
+    return st;
+}
+
 static manta_status folder_sum(void *ctx, const char *path, file_sum *out)
 {
     (void)ctx;
@@ -231,6 +252,7 @@ const storage_ops storage_folder = {.about = "the path of a folder",
                                     .add = folder_add,
                                     .close_log = folder_close_log,
                                     .read = folder_read,
+                                    .read_at = folder_read_at,
                                     .sum = folder_sum,
                                     .look = folder_look,
                                     .list = folder_list,

@@ -286,10 +286,12 @@ static void start_rank(driver *d, int rank, const char *checkpoint)
                       .driver = getpid(),
                       .fd = d->mem.fd,
                       .threads = o->scaling.threads_per_worker,
-                      .seed = o->seed,
-                      .verbose = o->run.verbose};
+                      .seed = o->seed};
     VEC(manta_arg) args = {0};
 
+    if (rank_logs_expect(run_logs(d->run), "rank", rank, &t.log))
+        log_warn("a worker's log is its file alone", LOG_INT("rank", rank),
+                 LOG_STR("why", manta_error_text()));
     if (!t.threads) t.threads = cpu_cores() > d->world ? cpu_cores() / d->world : 1;
     snprintf(t.name, sizeof t.name, "%s", manta_run_name(d->run));
     snprintf(t.run, sizeof t.run, "%s", manta_run_path(d->run));
@@ -586,6 +588,17 @@ static manta_status check_feasible(driver *d)
     return from && !d->o->run.resume ? manta_checkpoint_open(from, &d->first) : MANTA_OK;
 }
 
+static json_t *logging_json(const manta_logging_config *c)
+{
+    static const char *const to[] = {"file", "output", "both"};
+    json_t *o = json_pack("{s:s?, s:b, s:I, s:i}", "level", c->level, "stamp", c->stamp, "max_size",
+                          (json_int_t)c->max_size, "parts", c->parts);
+
+    if (c->to >= MANTA_LOG_TO_FILE && c->to <= MANTA_LOG_TO_BOTH)
+        json_object_set_new(o, "to", json_string(to[c->to]));
+    return o;
+}
+
 /* What was asked for, as the run's config.json. Owned by the caller: free(). */
 static char *config_text(const driver *d)
 {
@@ -602,7 +615,10 @@ static char *config_text(const driver *d)
 
     for (int i = 0; i < o->n_datasets; i++)
         json_array_append_new(datasets, json_string(o->datasets[i].name ? o->datasets[i].name : ""));
-    if (all) json_object_set_new(all, "datasets", datasets);
+    if (all) {
+        json_object_set_new(all, "datasets", datasets);
+        json_object_set_new(all, "logging", logging_json(&o->run.logging));
+    }
     text = all ? json_dumps(all, JSON_INDENT(1)) : NULL; /* NULL: a text that is not UTF-8 */
     json_decref(all);
     return text;
@@ -621,7 +637,8 @@ static manta_status prepare(driver *d)
                                              .stem = "train",
                                              .resume = r->resume,
                                              .config = config,
-                                             .checkpoints = r->checkpoints},
+                                             .checkpoints = r->checkpoints,
+                                             .logging = r->logging},
                         &d->run);
     free(config);
     if (st) return st;
@@ -712,12 +729,14 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
 {
     driver d = {.o = o, .failed_rank = -1, .mem = {.fd = -1}};
     signals before;
+    int level = log_own_level();
     manta_error why = {0};
     manta_status st, late;
     char *path = NULL;
 
     *out = NULL;
     if ((st = prepare(&d))) goto out;
+    (void)log_use_level(rank_logs_level(run_logs(d.run)));
     take_signals(&before);
     st = run_attempts(&d);
     give_signals_back(&before);
@@ -739,6 +758,7 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
 out:
     if (st && !why.code) manta_error_get(&why);
     release(&d);
+    (void)log_use_level(level);
     if (path && !manta_result_read(path, out)) {
         (*out)->status = st;
         (*out)->failures = d.attempt;

@@ -18,6 +18,8 @@
 
 #include <manta/trainer.h>
 
+#include "train/rank_logs.h"
+
 enum {
     TRAINER_RANKS = 256,
     TRAINER_RING = 128, /* reports */
@@ -120,7 +122,7 @@ typedef struct trainer_task {
     int rank, world, attempt, driver, fd, threads;
     int most; /* ranks that the memory has room for */
     uint64_t seed;
-    bool verbose;
+    rank_log_task log; /* its pipe: a descriptor of the driver */
     char name[256], run[1024], checkpoint[1100];
 } trainer_task;
 

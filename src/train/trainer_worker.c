@@ -121,18 +121,21 @@ static manta_status attach(manta_worker *w)
     return MANTA_OK;
 }
 
-/* What the loop prints goes to the log of its rank. */
+/* What the loop prints goes to the log of its rank, or to where the driver wants it. */
 static void redirect(const manta_worker *w)
 {
-    char *path = mem_printf("%s/log/rank-%d.txt", w->t.run, w->t.rank);
-    int fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    rank_log_task log = w->t.log;
+    char *folder = run_inner(w->t.run, "log"), path[64];
 
-    mem_free(path);
-    if (fd < 0) return;
+    if (log.pipe >= 0) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", w->t.driver, log.pipe);
+        do log.pipe = os->open(path, O_WRONLY | O_CLOEXEC, 0);
+        while (log.pipe < 0 && errno == EINTR);
+    }
     fflush(stdout);
-    if (dup2(fd, 1) < 0 || dup2(fd, 2) < 0) fprintf(stderr, "manta: the log of rank %d is lost\n", w->t.rank);
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    os->close(fd);
+    rank_logs_follow(folder, &log, "rank", w->t.rank);
+    if (log.pipe >= 0) os->close(log.pipe);
+    mem_free(folder);
 }
 
 /* Arguments: task, config, then for each dataset its description and arrays. */
@@ -189,7 +192,7 @@ static manta_status run_loop(manta_worker *w)
     manta_status st;
 
     TRY(attach(w));
-    if (!w->t.verbose) redirect(w);
+    redirect(w);
     w->parts_folder = trainer_parts_folder(w->t.run, w->t.driver, w->t.attempt);
     manta_error_origin(NULL, w->t.rank);
     if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
@@ -205,6 +208,7 @@ static manta_status run_loop(manta_worker *w)
         st = worker_save_wait(w);
     }
     fflush(stdout);
+    rank_log_settle();
     if (!st) say_ended(w);
     if (st) worker_wake_driver(w);
     return st;

@@ -1,6 +1,7 @@
 """What people read, and find in the logs, when a worker fails: on a terminal and in a pipe."""
 import json
 import os
+import re
 import pathlib
 import pty
 import re
@@ -140,6 +141,46 @@ def test_logs(start, manta, storage, tmp_path):
     assert "has no log of rank 7" in manta("logs", "a", "--rank", 7, status=1).stderr
     assert "expected 0 to 255" in manta("logs", "a", "--rank", 256, status=2).stderr
     assert is_gone(successor)
+
+
+def test_logs_in_parts(manta, start, storage, tmp_path):
+    """Parts are shown in their order, and -f goes on when the file it reads becomes one."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, *ENDLESS, "--name", "a", "--json")
+    wait_until(lambda: checkpoints(storage / "a"))
+    folder = storage / "a" / "log"
+    (folder / "rank-1.000009.txt").write_text("first\n")
+    (folder / "rank-1.000010.txt").write_text("second\nhalf")
+    shown = start("logs", "a", "--rank", 1, "-f")
+    assert [shown.process.stdout.readline() for _ in range(2)] == ["first\n", "second\n"]
+    assert "started as process" in shown.process.stdout.readline()
+    with open(folder / "rank-1.txt", "a") as out:
+        out.write("third\n")
+    os.rename(folder / "rank-1.txt", folder / "rank-1.000011.txt")
+    (folder / "rank-1.txt").write_text("fourth\n")
+    assert [shown.process.stdout.readline() for _ in range(2)] == ["third\n", "fourth\n"]
+    running.signal(signal.SIGTERM)
+    assert running.wait().status == 75
+    assert shown.wait().status == 0
+    lines = [line for line in manta("logs", "a", "--rank", 1).stdout.splitlines() if "process" not in line]
+    assert lines == ["first", "second", "third", "fourth"]
+
+
+def test_logging_of_a_run(manta, storage, tmp_path, environment):
+    """The level is of this run and its workers; lines can be stamped, and shown."""
+    run = ("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--json")
+    done = manta(*run, "--name", "a", "--log-to", "both", "--log-stamp", "--log-level", "debug", "--log-size", "1M")
+    lines = (storage / "a" / "log" / "rank-0.txt").read_text().splitlines()
+    assert lines and all(re.fullmatch(r"[0-9]+\.[0-9]{3} rank 0 \| .*", line) for line in lines)
+    config = json.loads((storage / "a" / "config.json").read_text())
+    assert config["log-to"] == "both" and config["log-level"] == "debug"
+    manta("train", "--resume", "a", "--epochs", 2, "--log-level", "error", "--json")  # it changes no result
+    for word, why in (("loud", "expected debug, info, warn, error or off"),):
+        assert why in manta(*run, "--log-level", word, status=2).stderr
+    for word in ("1", "0", "x", "5T", "-1", "1kk", "99999999999999999999"):
+        done = manta(*run, "--name", "b", "--log-size", word, status=1 if word == "1" else 2)
+        assert ("4096 bytes a part" if word == "1" else "expected such as 500k, 64M or all") in done.stderr
+    assert "expected file, output or both" in manta(*run, "--name", "b", "--log-to", "tape", status=2).stderr
+    assert "give it a --name" in manta(*run, "--log-stamp", status=2).stderr
 
 
 @pytest.mark.parametrize("servers", [1, 2])

@@ -44,7 +44,8 @@ def run_in_terminal(args, cwd, env, columns=100, interrupt_on=None):
             os.write(leader, b"\x03")
             interrupt_on = None
     os.close(leader)
-    return process.wait(60), seen.decode()
+    # The terminal's echo of ^C may stand between two bytes of one character.
+    return process.wait(60), seen.decode(errors="replace" if b"^C" in seen else "strict")
 
 
 def rows(text):

@@ -148,6 +148,36 @@ static void levels_let_through_what_they_say(void **state)
     buf_release(&c.lines);
 }
 
+/* What works for one run logs by that run's level, and the rest of the process as before. */
+static void a_thread_has_a_level_of_its_own(void **state)
+{
+    catch c = {0};
+    int level = 0;
+
+    (void)state;
+    setenv("MANTA_LOG", "error,json", 1);
+    log_reset();
+    manta_log_set_sink(sink, &c);
+    assert_int_equal(log_level_find("debug", &level), MANTA_OK);
+    assert_int_equal(log_use_level(level), -1);
+    log_debug("m");
+    assert_int_equal(c.records, 1);
+    assert_int_equal(buf_text(&c.lines)[0], '{'); /* the environment's format stays */
+    manta_log_set_level(MANTA_LOG_OFF); /* the process's is another's business */
+    log_debug("m");
+    assert_int_equal(c.records, 2);
+    assert_int_equal(log_use_level(MANTA_LOG_OFF), MANTA_LOG_DEBUG);
+    manta_log_set_level(MANTA_LOG_DEBUG);
+    log_error("m");
+    assert_int_equal(c.records, 2);
+    assert_int_equal(log_use_level(-1), MANTA_LOG_OFF);
+    log_debug("m");
+    assert_int_equal(c.records, 3);
+    assert_int_equal(log_level_find("loud", &level), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "debug, info, warn, error or off"));
+    buf_release(&c.lines);
+}
+
 enum { THREADS = 4, EACH = 200 };
 
 static void *chatter(void *arg)
@@ -232,6 +262,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(text_is_for_people, begin, end),
         cmocka_unit_test_setup_teardown(json_is_for_programs, begin, end),
         cmocka_unit_test_setup_teardown(levels_let_through_what_they_say, begin, end),
+        cmocka_unit_test_setup_teardown(a_thread_has_a_level_of_its_own, begin, end),
         cmocka_unit_test_setup_teardown(a_sink_gets_whole_records_one_at_a_time, begin, end),
         cmocka_unit_test_setup_teardown(standard_error_gets_whole_records, begin, end),
     };

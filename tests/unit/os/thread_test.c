@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "os/fault.h"
 #include "os/pool.h"
@@ -25,6 +26,7 @@
 
 typedef struct seen {
     char name[16];
+    int log_level;
     bool blocks_signals;
 } seen;
 
@@ -34,6 +36,7 @@ static void look(void *arg)
     sigset_t set;
     pthread_getname_np(pthread_self(), s->name, sizeof s->name);
     pthread_sigmask(SIG_BLOCK, NULL, &set);
+    s->log_level = log_own_level();
     s->blocks_signals = sigismember(&set, SIGINT) && sigismember(&set, SIGTERM);
 }
 
@@ -47,8 +50,12 @@ static void a_thread_has_its_name_and_no_signals(void **state)
     thread_join(&t);
     assert_string_equal(s.name, "reader");
     assert_true(s.blocks_signals);
+    assert_int_equal(s.log_level, -1);
+    (void)log_use_level(MANTA_LOG_ERROR);
     assert_int_equal(thread_start(&t, "a-name-that-is-too-long", look, &s), MANTA_OK);
+    (void)log_use_level(-1);
     thread_join(&t);
+    assert_int_equal(s.log_level, MANTA_LOG_ERROR); /* who starts it decides how it logs */
     assert_string_equal(s.name, "a-name-that-is-");
     sigset_t set;
     pthread_sigmask(SIG_BLOCK, NULL, &set);

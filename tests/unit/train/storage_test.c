@@ -235,6 +235,19 @@ static manta_status box_read(void *ctx, const char *path, size_t max_size, void 
     return MANTA_OK;
 }
 
+static manta_status box_read_at(void *ctx, const char *path, uint64_t at, void *to, size_t most, size_t *n)
+{
+    const item *it = find_file(path);
+
+    (void)ctx;
+    TRY(step("reading", path));
+    if (!it) return missing(path);
+    *n = at >= it->data.n ? 0 : it->data.n - at;
+    if (*n > most) *n = most;
+    memcpy(to, buf_text(&it->data) + (*n ? at : 0), *n);
+    return MANTA_OK;
+}
+
 static manta_status box_look(void *ctx, const char *path, file_info *out)
 {
     const item *it = find(path);
@@ -355,6 +368,7 @@ static const storage_ops memory = {.scheme = "memory",
                                    .add = box_add,
                                    .close_log = mem_free,
                                    .read = box_read,
+                                   .read_at = box_read_at,
                                    .sum = box_sum,
                                    .look = box_look,
                                    .list = box_list,
@@ -697,6 +711,14 @@ static void lines_grow(void **state)
         assert_ok(storage_read(paths[i], 100, &text, &n));
         assert_string_equal(text, "a\na\n");
         mem_try_free(text);
+        for (uint64_t at = 0; at < 6; at++) {
+            char some[3];
+            assert_ok(storage_read_at(paths[i], at, some, 3, &n));
+            assert_int_equal(n, at < 1 ? 3 : at < 4 ? 4 - at : 0);
+            assert_memory_equal(some, "a\na\n" + (at < 4 ? at : 4), n);
+        }
+        assert_int_equal(storage_read_at(i ? scratch_path("none") : "memory://box/none", 0, &n, 1, &n),
+                         MANTA_ENOENT);
     }
     assert_int_equal(storage_log_open(scratch_path("none/log"), &l), MANTA_ENOENT);
 }
