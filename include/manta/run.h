@@ -57,7 +57,7 @@ typedef struct manta_run_options {
     const char *storage, *name; /* NULL: manta_run_storage(); NULL: `stem` and a free number */
     const char *stem; /* NULL: "run" */
     bool resume; /* go on with what is there; a new one when nothing is */
-    const char *config; /* text of a JSON object, kept as config.json; NULL: {} */
+    const char *config; /* text of a JSON object, kept as config.json with a checksum; NULL: {} */
     manta_checkpoints_options checkpoints;
     manta_logging_config logging;
 } manta_run_options;
@@ -112,9 +112,10 @@ typedef struct manta_run_info {
 MANTA_API manta_status manta_run_read(const char *folder, manta_run_info *out) MANTA_MUST_USE;
 
 /* The text of a run's config.json; also of a folder of backups that keeps one
- * (manta/callback.h). It is what the folder says, and not looked into.
- * *out: owned, free(). MANTA_ENOENT there is none; MANTA_EINVAL it is no file,
- * or larger than a configuration can be. */
+ * (manta/callback.h). It is what the folder says, and not looked into but for its
+ * checksum, which is left out. *out: owned, free(). MANTA_ENOENT there is none;
+ * MANTA_EINVAL it is no file, or larger than a configuration can be;
+ * MANTA_ECORRUPT it is not what the run has written. */
 MANTA_API manta_status manta_run_read_config(const char *folder, char **out) MANTA_MUST_USE;
 
 /* All runs below `storage` (NULL: manta_run_storage()), newest first. They are

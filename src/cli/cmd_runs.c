@@ -49,6 +49,13 @@ static const option_group logging = {
 
 /* ---- finding ---- */
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
 manta_status runs_find(const char *storage, const char *name, manta_run_info *out)
 {
     suggestion s = suggest_for(name);
@@ -60,12 +67,13 @@ manta_status runs_find(const char *storage, const char *name, manta_run_info *ou
     snprintf(path, sizeof path, "%s/%s", storage, name);
     if (strchr(name, '/')) snprintf(path, sizeof path, "%s", name);
     for (size_t k = strlen(path); k > 1 && path[k - 1] == '/';) path[--k] = '\0';
-    if (!manta_run_read(path, out)) return MANTA_OK;
+    manta_status st = manta_run_read(path, out);
+    if (st != MANTA_ENOENT || is_folder(path)) return st; /* there, but it cannot be read */
     if (manta_runs_list(storage, &all, &n)) return MANTA_EIO;
     for (int i = 0; i < n; i++) suggest_offer(&s, all[i].name);
-    manta_status st = s.best ? manta_fail(MANTA_ENOENT, "no run is called '%s' in %s; did you mean %s?", name,
-                                          storage, s.best)
-                             : manta_fail(MANTA_ENOENT, "no run is called '%s' in %s", name, storage);
+    st = s.best ? manta_fail(MANTA_ENOENT, "no run is called '%s' in %s; did you mean %s?", name, storage,
+                             s.best)
+                : manta_fail(MANTA_ENOENT, "no run is called '%s' in %s", name, storage);
     manta_runs_free(all);
     return st;
 }
@@ -154,20 +162,19 @@ static int list_runs(const options *o)
     return CLI_DONE;
 }
 
-static void print_file(const char *folder, const char *name)
+static void print_config(const char *folder)
 {
-    char path[1200], line[4096];
-    FILE *f;
+    char *text = NULL, *next;
 
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (!(f = fopen(path, "r"))) return;
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = '\0';
+    if (manta_run_read_config(folder, &text) && !(text = strdup(manta_error_text()))) abort();
+    for (char *line = text; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = '\0';
         fputs("  ", stdout);
         table_text(line);
         putchar('\n');
     }
-    fclose(f);
+    free(text);
 }
 
 static int show_run(const options *o)
@@ -193,7 +200,7 @@ static int show_run(const options *o)
         putchar('\n');
     }
     printf("configuration:\n");
-    print_file(r.path, "config.json");
+    print_config(r.path);
     snprintf(path, sizeof path, "%s/checkpoints", r.path);
     if (!manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) {
         const manta_checkpoint_info *info;
@@ -280,12 +287,13 @@ static int compare_runs(const options *o)
     int n[2] = {0, 0};
 
     for (int i = 0; i < 2; i++) {
-        char path[1200];
+        char *text = NULL;
         json_error_t why;
-        if (find_run(o, options_arg(o, i), &r[i]) || manta_run_history(r[i].path, &s[i], &n[i]))
+        if (find_run(o, options_arg(o, i), &r[i]) || manta_run_history(r[i].path, &s[i], &n[i]) ||
+            manta_run_read_config(r[i].path, &text))
             return cli_fail();
-        snprintf(path, sizeof path, "%s/config.json", r[i].path);
-        config[i] = json_load_file(path, 0, &why);
+        config[i] = json_loads(text, 0, &why);
+        free(text);
         if (!json_is_object(config[i])) config[i] = json_object();
         names[i] = r[i].name;
     }

@@ -337,6 +337,7 @@ static void read_config(options *o, const char *path)
     }
     if (!root) bad_config(path, errno ? strerror(errno) : why.text);
     if (!json_is_object(root)) bad_config(path, "expected one JSON object");
+    (void)json_object_del(root, "check"); /* of a run's own: here it may be changed */
     json_object_foreach(root, key, v) config_entry(o, path, key, v);
     json_decref(root);
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "os/file.h"
 #include "train/fitting.h"
+#include "train/run_config.h"
 
 /* ---- every so often ---- */
 
@@ -95,8 +96,10 @@ typedef struct backup {
 static manta_status keep_config(const backup *c)
 {
     char *path = c->config ? mem_printf("%s/config.json", c->folder) : NULL;
-    manta_status st = path ? file_replace(path, c->config, strlen(c->config)) : MANTA_OK;
+    char *text = path ? run_config_seal(c->config) : NULL;
+    manta_status st = path ? file_replace(path, text, strlen(text)) : MANTA_OK;
 
+    mem_free(text);
     mem_free(path);
     return st;
 }

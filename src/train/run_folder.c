@@ -26,6 +26,7 @@
 #include "train/fitting.h"
 #include "train/lock.h"
 #include "train/rank_logs.h"
+#include "train/run_config.h"
 #include "train/storage.h"
 
 enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
@@ -158,7 +159,7 @@ static manta_status take_folder(manta_run *r, const manta_run_options *o)
 
 static manta_status keep_config(manta_run *r, const char *config)
 {
-    char *path = run_inner(r->path, "config.json"), *text = mem_printf("%s\n", config ? config : "{}");
+    char *path = run_inner(r->path, "config.json"), *text = run_config_seal(config);
     manta_status st = storage_put(path, text, strlen(text));
 
     mem_free(path);

@@ -13,6 +13,7 @@
 #include "base/vec.h"
 #include "os/sys.h"
 #include "train/lock.h"
+#include "train/run_config.h"
 #include "train/run_folder.h"
 #include "train/storage.h"
 
@@ -191,7 +192,7 @@ manta_status manta_run_read_config(const char *folder, char **out)
         st = manta_fail(MANTA_EINVAL, "%s is no file that could be read", path);
     if (!st) st = storage_read(path, CONFIG_MOST, &text, &n);
     if (!st && strlen(text) < n) st = manta_fail(MANTA_EINVAL, "%s: it holds bytes that are no text", path);
-    if (!st && !(*out = strdup(text))) abort(); /* small control memory */
+    if (!st) st = run_config_unseal(path, text, out);
     mem_try_free(text);
     mem_free(path);
     return st;

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samples import digits
-from waits import checkpoints, wait_until
+from waits import checkpoints, kill_with_backup, wait_until
 
 # Batch norm's statistics, dropout, momentum and schedule: what a step depends on beyond the weights.
 BEGIN = ("--validation-split", 0.25, "--batch", 8, "--workers", 2, "--seed", 7, "--optimizer", "sgd", "--momentum", 0.9,
@@ -106,10 +106,8 @@ def test_which_run(manta, storage, tmp_path):
 def test_backups_keep_the_options_too(manta, start, storage, tmp_path):
     calm = finish(manta, storage, tmp_path, "calm", epochs=40)
     backup = storage / "backup"
-    running = start("train", "mlp", "--data", digits(tmp_path), "--epochs", 40, *BEGIN, "--backup-dir", backup)
-    wait_until(lambda: list(backup.glob("checkpoint-*")))
-    running.process.kill()
-    running.process.wait(30)
+    kill_with_backup(start, backup, "train", "mlp", "--data", digits(tmp_path), "--epochs", 40, *BEGIN, "--backup-dir",
+                     backup)
     manta("train", "--resume", "--backup-dir", backup, "--json", "--save", "cut.npz")
     assert (tmp_path / "cut.npz").read_bytes() == calm
     assert not backup.exists()
@@ -138,6 +136,28 @@ def test_a_configuration_that_no_run_wrote(manta, storage, tmp_path, text):
     done = manta("train", "--resume", "a", status=1)
     assert str(run) in done.stderr and len(done.stderr.splitlines()) == 1 and "\033" not in done.stderr, done.stderr
     assert (run / "config.json").read_text() == text
+
+
+def test_a_configuration_that_is_damaged(manta, storage, tmp_path):
+    """Whatever bit is flipped: a run goes on with what it was begun with, or says why not."""
+    manta("train", "mlp", "--data", digits(tmp_path, n=32), "--seed", 7, "--batch", 16, "--json", "--name", "a")
+    config = storage / "a" / "config.json"
+    whole = config.read_bytes()
+    damaged = whole.replace(b'"seed": "7"', b'"seed": "5"')
+    assert damaged != whole
+    config.write_bytes(damaged)
+    done = manta("train", "--resume", "a", "--epochs", 2, status=1)
+    assert done.stderr.startswith(f"manta: {config} is damaged") and len(done.stderr.splitlines()) == 1
+    assert "is damaged" in manta("runs", "show", "a").stdout
+    # Somebody who means it can have it, and it serves another run.
+    config.write_bytes(b"\n".join(line for line in damaged.splitlines() if b"check" not in line).replace(b'",\n}', b'"\n}'))
+    manta("train", "--resume", "a", "--epochs", 2, "--json")
+    config.write_bytes(whole)
+    manta("train", "--config", config, "--json", "--name", "b")
+    compared = manta("runs", "compare", "a", "b").stdout
+    assert "The settings are the same." in compared and "check" not in compared
+    config.unlink()
+    assert f"{storage}/a is no run: it has no config.json" in manta("train", "--resume", "a", status=1).stderr
 
 
 def test_a_configuration_that_is_no_file(manta, storage):

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import PROGRAM
 from samples import digits
-from waits import checkpoints, wait_until
+from waits import checkpoints, kill_with_backup, wait_until
 
 TRAIN = ("--global-batch", 16, "--shards", 2, "--seed", 7, "--json")
 # Steps without number and next to nothing printed, so that no pipe fills while nobody reads.
@@ -63,10 +63,7 @@ def test_kill_9_then_resume_ends_with_the_same_bytes(manta, start, storage, tmp_
 def test_backup_and_restore(manta, start, storage, tmp_path):
     run = ("train", "mlp", "--data", digits(tmp_path), "--epochs", 40, *TRAIN)
     manta(*run, "--save", "calm.npz")
-    running = start(*run, "--backup-dir", storage / "backup", "--checkpoint-every", "3steps")
-    wait_until(lambda: list((storage / "backup").glob("checkpoint-*")))
-    running.process.kill()
-    running.process.wait(30)
+    kill_with_backup(start, storage / "backup", *run, "--backup-dir", storage / "backup", "--checkpoint-every", "3steps")
     manta(*run, "--backup-dir", storage / "backup", "--checkpoint-every", "3steps", "--save", "cut.npz")
     assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
     assert not (storage / "backup").exists()

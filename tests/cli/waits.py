@@ -20,6 +20,15 @@ def checkpoints(run):
     return sorted(p.name for p in (run / "checkpoints").glob("checkpoint-*")) if run.is_dir() else []
 
 
+def kill_with_backup(start, backup, *run):
+    """Starts runs until one is killed after its first backup: one that ended before removed them."""
+    while not list(backup.glob("checkpoint-*")):
+        running = start(*run)
+        wait_until(lambda: list(backup.glob("checkpoint-*")) or running.process.poll() is not None)
+        running.process.kill()
+        assert running.process.wait(60) in (0, -9)
+
+
 def read_event(running, name):
     """The next event called `name`; the pipe blocks until there is one."""
     for text in running.process.stdout:

@@ -11,10 +11,13 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "format/scratch.h"
 #include "os/fault.h"
+#include "train/run_config.h"
 #include "train/run_folder.h"
 
 #define assert_ok(call) assert_int_equal((call), MANTA_OK)
@@ -227,6 +230,39 @@ static void a_damaged_line(void **state)
     manta_run_close(r);
 }
 
+/* ---- what was asked for ---- */
+
+/* Every bit of a sealed configuration: what is read is what was sealed, or nothing
+ * that would pass for it. */
+static void every_bit_of_a_configuration(void **state)
+{
+    static const char config[] = "{\"model\": \"mlp\", \"seed\": \"7\", \"rate\": \"1e-2\", \"flag\": true}";
+    char *sealed = run_config_seal(config), *back = NULL, *whole = NULL;
+
+    (void)state;
+    assert_ok(run_config_unseal("c", sealed, &whole));
+    assert_null(strstr(whole, "check"));
+    for (size_t bit = 0; bit < strlen(sealed) * 8; bit++) {
+        sealed[bit / 8] = (char)(sealed[bit / 8] ^ (1 << bit % 8));
+        if (!run_config_unseal("c", sealed, &back)) { /* the same, no JSON, or with a name nobody knows */
+            json_t *o = json_loads(sealed, JSON_REJECT_DUPLICATES, NULL);
+            assert_true(!strcmp(back, whole) || !strcmp(back, sealed));
+            if (strcmp(back, whole) != 0) assert_null(json_object_get(o, "check"));
+            json_decref(o);
+            free(back);
+        }
+        sealed[bit / 8] = (char)(sealed[bit / 8] ^ (1 << bit % 8));
+    }
+    free(whole);
+    mem_free(sealed);
+    sealed = run_config_seal("no object");
+    assert_string_equal(sealed, "no object\n");
+    mem_free(sealed);
+    assert_ok(run_config_unseal("c", "{}", &back)); /* of a run that kept none */
+    assert_string_equal(back, "{}");
+    free(back);
+}
+
 /* ---- storage that fails ---- */
 
 /* Every system call of opening a run fails once, then all from there on: it is a
@@ -268,7 +304,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clock_that_jumps),      cmocka_unit_test(numbers_that_are_none),
         cmocka_unit_test(each_rank_keeps_its_own), cmocka_unit_test(a_late_report_stays),
-        cmocka_unit_test(a_damaged_line),          cmocka_unit_test(a_disk_that_fails)};
+        cmocka_unit_test(a_damaged_line),          cmocka_unit_test(every_bit_of_a_configuration),
+        cmocka_unit_test(a_disk_that_fails)};
 
     return cmocka_run_group_tests(tests, scratch_setup_quick, scratch_teardown);
 }
