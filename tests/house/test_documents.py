@@ -7,6 +7,26 @@ from support import ROOT, run, tracked
 PAGE = 60       # lines of a folder's README
 
 
+def arguments(text):
+    """How many there are between the brackets of a call, or of its declaration."""
+    depth, n = 0, 0 if text.strip() in ("", "void") else 1
+    for c in text:
+        depth += (c in "([{") - (c in ")]}")
+        n += c == "," and depth == 0
+    return n
+
+
+def calls(text):
+    """(name, what is between its brackets) of each call of the library."""
+    for m in re.finditer(r"\b(manta_\w+)\(", text):
+        depth, i = 1, m.end()
+        while i < len(text) and depth:
+            depth += (text[i] in "([{") - (text[i] in ")]}")
+            i += 1
+        if not depth:
+            yield m[1], text[m.end():i - 1]
+
+
 class Documents(unittest.TestCase):
     def test_each_folder_has_a_page(self):
         wrong = []
@@ -29,6 +49,45 @@ class Documents(unittest.TestCase):
             for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
                 if "://" not in target and not (document.parent / target).exists():
                     wrong.append(f"{document.relative_to(ROOT)}: {target}")
+        self.assertEqual(wrong, [])
+
+    def test_calls_of_the_library_are_as_the_headers_say(self):
+        """Names, numbers of arguments and fields, in all that documents show of C."""
+        head = re.sub(r"/\*.*?\*/", " ", "\n".join(p.read_text() for p in sorted((ROOT / "include").rglob("*.h"))),
+                      flags=re.S)
+        known = set(re.findall(r"\bmanta_\w+", head))
+        takes = {m[1]: arguments(m[2]) for m in
+                 re.finditer(r"MANTA_API\s+[^;{}]*?\b(manta_\w+)\s*\(([^;]*?)\)\s*(?:MANTA_\w+[^;]*)?;", head)
+                 if "..." not in m[2]}
+        fields = {m[1]: set(re.findall(r"\w+", m[2])) for m in
+                  re.finditer(r"typedef struct (manta_\w+) \{(.*?)\n\} \1;", head, re.S)}
+        self.assertGreater(len(takes), 400)
+        wrong = []
+        for document in tracked("*.md"):
+            text = document.read_text()
+            wrong += [f"{document.name}: {name}: no such name"
+                      for name in sorted(set(re.findall(r"(?<![\w/.-])manta_[a-z]\w*[a-z0-9](?![\w*])", text)) - known)]
+            for span in re.findall(r"`([^`\n]+)`", text) + re.findall(r"```c?\n(.*?)```", text, re.S):
+                wrong += [f"{document.name}: {name}({given}): the header has {takes[name]} arguments"
+                          for name, given in calls(span)
+                          if name in takes and given.strip() and "..." not in given and "…" not in given
+                          and arguments(given) != takes[name]]
+            for name, given in re.findall(r"\((manta_\w+)(?:\[\])?\)\{+(\.[^`]*?)\}", text):
+                wrong += [f"{document.name}: {name} has no .{field}" for field in re.findall(r"[{,]\s*\.(\w+)", "," + given)
+                          if name in fields and field not in fields[name]]
+        self.assertEqual(wrong, [])
+
+    def test_each_call_of_theirs_has_its_row(self):
+        """their_calls.txt: what the programs call that people come from."""
+        pages = "\n".join((ROOT / "docs" / f"from-{name}.md").read_text() for name in ("ray", "keras", "pytorch"))
+        names = (ROOT / "tests" / "house" / "their_calls.txt").read_text().split()
+        self.assertGreater(len(names), 150)
+        self.assertEqual([n for n in names if not re.search(r"\b" + re.escape(n) + (r"\b" if n[-1].isalnum() else ""), pages)],
+                         [])
+
+    def test_each_example_has_a_page(self):
+        pages = "\n".join(p.read_text() for p in (ROOT / "examples").rglob("README.md"))
+        wrong = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "examples").rglob("*.c")) if p.stem not in pages]
         self.assertEqual(wrong, [])
 
     def test_man_pages_have_no_warnings(self):
