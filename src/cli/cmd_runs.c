@@ -162,25 +162,73 @@ static int list_runs(const options *o)
     return CLI_DONE;
 }
 
-static void print_config(const char *folder)
+/* A value of config.json as one would type it. Owned by the caller: free(). */
+static char *value_text(const json_t *v)
 {
-    char *text = NULL, *next;
+    if (json_is_string(v)) return strdup(json_string_value(v));
+    return json_is_null(v) ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+}
 
-    if (manta_run_read_config(folder, &text) && !(text = strdup(manta_error_text()))) abort();
-    for (char *line = text; line && *line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = '\0';
-        fputs("  ", stdout);
-        table_text(line);
+/* The run's config.json. *out: owned by the caller. */
+static manta_status read_config(const char *folder, json_t **out)
+{
+    char *text = NULL;
+    json_error_t why;
+    manta_status st = manta_run_read_config(folder, &text);
+
+    if (st) return st;
+    *out = json_loads(text, 0, &why);
+    free(text);
+    if (json_is_object(*out)) return MANTA_OK;
+    json_decref(*out);
+    *out = json_object();
+    return MANTA_OK;
+}
+
+static void show_config(const char *folder)
+{
+    table *t = table_new((const char *const[]){"SETTING", "VALUE", NULL});
+    json_t *config = NULL, *v;
+    const char *key;
+
+    putchar('\n');
+    if (read_config(folder, &config)) {
+        table_text(manta_error_text());
         putchar('\n');
     }
-    free(text);
+    json_object_foreach(config, key, v)
+    {
+        char *text = value_text(v);
+        if (!text) continue; /* not set */
+        table_add(t, "%s", key);
+        table_add(t, "%s", text);
+        free(text);
+    }
+    table_print(t);
+    json_decref(config);
+}
+
+static void show_checkpoints(const char *folder)
+{
+    char path[1200], text[400];
+    manta_checkpoints *m;
+    const manta_checkpoint_info *info;
+    const char *at;
+
+    snprintf(path, sizeof path, "%s/checkpoints", folder);
+    if (manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) return;
+    if (manta_checkpoints_count(m)) putchar('\n');
+    for (int i = 0; manta_checkpoints_at(m, i, &at, &info); i++) {
+        char place[64];
+        printf("%s: %s; %s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
+               metrics_text(&info->metrics, text, sizeof text));
+    }
+    manta_checkpoints_close(m);
 }
 
 static int show_run(const options *o)
 {
-    char text[400], path[1200];
-    manta_checkpoints *m;
+    char text[400];
     manta_run_info r;
 
     if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
@@ -199,23 +247,23 @@ static int show_run(const options *o)
         table_text(r.error);
         putchar('\n');
     }
-    printf("configuration:\n");
-    print_config(r.path);
-    snprintf(path, sizeof path, "%s/checkpoints", r.path);
-    if (!manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) {
-        const manta_checkpoint_info *info;
-        const char *at;
-        for (int i = 0; manta_checkpoints_at(m, i, &at, &info); i++) {
-            char place[64];
-            printf("%s: %s; %s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
-                   metrics_text(&info->metrics, text, sizeof text));
-        }
-        manta_checkpoints_close(m);
-    }
+    show_config(r.path);
+    show_checkpoints(r.path);
     return CLI_DONE;
 }
 
 /* ---- compare ---- */
+
+/* As checkpoints are kept by it without an order (manta/checkpoint.h). */
+static bool greater_is_better(const char *metric)
+{
+    static const char *const good[] = {"acc", "auc", "precision", "recall", "f1", "fmeasure", "iou", "r2"};
+
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (strstr(metric, good[i])) return true;
+    }
+    return false;
+}
 
 static double best_of(const manta_run_series *s, int n, const char *name, double *last)
 {
@@ -226,7 +274,7 @@ static double best_of(const manta_run_series *s, int n, const char *name, double
         if (strcmp(s[i].name, name) != 0) continue;
         for (int64_t k = 0; k < s[i].n; k++) {
             double v = s[i].points[k].value;
-            bool greater = strstr(name, "acc") != NULL;
+            bool greater = greater_is_better(name);
             *last = v;
             if (isnan(best) || (greater ? v > best : v < best)) best = v;
         }
@@ -257,15 +305,14 @@ static void compare_settings(const char *names[2], json_t *config[2])
     json_object_update(all, config[1]);
     json_object_foreach(all, key, v)
     {
-        char *text[2];
         if (json_equal(json_object_get(config[0], key), json_object_get(config[1], key))) continue;
         differ++;
         table_add(t, "%s", key);
         for (int i = 0; i < 2; i++) {
             const json_t *mine = json_object_get(config[i], key);
-            text[i] = mine ? json_dumps(mine, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-            table_add(t, "%s", text[i] ? text[i] : "-");
-            free(text[i]);
+            char *text = mine ? value_text(mine) : NULL;
+            table_add(t, "%s", text ? text : "-");
+            free(text);
         }
     }
     json_decref(all);
@@ -287,14 +334,9 @@ static int compare_runs(const options *o)
     int n[2] = {0, 0};
 
     for (int i = 0; i < 2; i++) {
-        char *text = NULL;
-        json_error_t why;
         if (find_run(o, options_arg(o, i), &r[i]) || manta_run_history(r[i].path, &s[i], &n[i]) ||
-            manta_run_read_config(r[i].path, &text))
+            read_config(r[i].path, &config[i]))
             return cli_fail();
-        config[i] = json_loads(text, 0, &why);
-        free(text);
-        if (!json_is_object(config[i])) config[i] = json_object();
         names[i] = r[i].name;
     }
     compare_settings(names, config);
@@ -335,6 +377,23 @@ static bool is_wanted(const char *list, const char *name)
     return false;
 }
 
+/* Ends the process when a curve is asked for that is not there. */
+static void check_wanted(const char *run, const char *list, const manta_run_series *s, int n)
+{
+    char name[64], known[512] = "";
+
+    for (int i = 0; i < n; i++) {
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", s[i].name);
+    }
+    for (const char *p = list; p && n; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        bool found = false;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
+        for (int i = 0; i < n; i++) found |= !strcmp(name, s[i].name);
+        if (!found) cli_usage("--metrics: run %s has no '%s'; there are %s", run, name, known);
+    }
+}
+
 static bool ends_in_png(const char *path)
 {
     size_t n = strlen(path);
@@ -350,6 +409,7 @@ static int plot_run(const options *o)
     int n, kept = 0, status = CLI_DONE;
 
     if (find_run(o, options_arg(o, 0), &r) || manta_run_history(r.path, &s, &n)) return cli_fail();
+    check_wanted(r.name, options_text(o, "metrics"), s, n);
     for (int i = 0; i < n; i++) {
         manta_run_series now = s[i];
         if (!is_wanted(options_text(o, "metrics"), now.name)) continue;
@@ -357,7 +417,7 @@ static int plot_run(const options *o)
         s[kept++] = now;
     }
     if (!kept) {
-        cli_note("%s has no such metric to show", r.name);
+        cli_note("run %s has reported no metric yet", r.name);
         status = CLI_FAILED;
     } else if (!output) {
         for (int i = 0; i < kept; i++) plot_terminal(&s[i]);
@@ -466,15 +526,32 @@ static int show_logs(const options *o)
 
 /* ---- stop ---- */
 
+/* Where the last checkpoint stands, or else the last report. Returns buf. */
+static const char *last_place(const manta_run_info *r, char *buf, size_t size)
+{
+    char path[1200];
+    manta_checkpoints *m;
+    const manta_checkpoint_info *info;
+    const char *at;
+
+    snprintf(buf, size, "after epoch %" PRId64, r->epoch);
+    snprintf(path, sizeof path, "%s/checkpoints", r->path);
+    if (manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) return buf;
+    if (manta_checkpoints_at(m, manta_checkpoints_count(m) - 1, &at, &info)) record_place(info, buf, size);
+    manta_checkpoints_close(m);
+    return buf;
+}
+
 int runs_stop(const options *o)
 {
+    char place[64];
     manta_run_info r;
 
     if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
     if (manta_run_stop(r.path, options_int(o, "timeout", 60) * 1000)) return cli_fail();
     if (manta_run_read(r.path, &r)) return cli_fail();
-    printf("%s: %s, after epoch %" PRId64 "; %d checkpoint%s\n", r.name, r.status, r.epoch, r.n_checkpoints,
-           r.n_checkpoints == 1 ? "" : "s");
+    printf("%s: %s, %s; %d checkpoint%s\n", r.name, r.status, last_place(&r, place, sizeof place),
+           r.n_checkpoints, r.n_checkpoints == 1 ? "" : "s");
     return CLI_DONE;
 }
 

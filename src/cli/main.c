@@ -104,8 +104,9 @@ static int run_family(int argc, char **argv)
 
     cli_set_command(argv[0]);
     snprintf(name, sizeof name, "%.20s %.40s", argv[0], argc > 1 ? argv[1] : "");
-    if (command_find(argv[0]) && !command_find(name))
-        return run(command_find(argv[0]), argc, argv); /* manta runs */
+    c = command_find(argv[0]); /* manta runs */
+    if (c && argc > 1 && argv[1][0] != '-' && !c->max_args && !command_find(name)) no_such(name);
+    if (c && !command_find(name)) return run(c, argc, argv);
     if (argc < 2) cli_usage("%s needs to know what: 'manta %s --help' lists it", argv[0], argv[0]);
     if (wants_help(argv[1])) return help(argv[0]);
     snprintf(name, sizeof name, "%.20s %.40s", argv[0], argv[1]);

@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "cli/spec.h"
+#include "cli/suggest.h"
 
 const option_group record_options = {
     "Run, checkpoints, callbacks:",
@@ -152,6 +153,37 @@ void record_read(record *r, const options *o)
     read_logging(o, &r->ro.logging);
     if (!r->wants_run && (options_text(o, "log-to") || r->ro.logging.stamp || r->ro.logging.max_size))
         cli_usage("--log-to, --log-stamp and --log-size are about a run's logs: give it a --name too");
+}
+
+void record_check_metrics(const options *o, const manta_session *s, bool validated)
+{
+    static const char *const asking[] = {"keep-best", "early-stop", "reduce-lr"};
+    manta_metrics all;
+
+    manta_session_metrics(s, &all);
+    for (size_t k = 0; k < sizeof asking / sizeof *asking; k++) {
+        const char *text = options_text(o, asking[k]);
+        size_t n = text ? strcspn(text, ":") : 0;
+        char name[128], known[512] = "";
+        suggestion near;
+        bool found = false;
+        if (!text) continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, text);
+        near = suggest_for(name);
+        if (!validated && !strncmp(name, "val_", 4))
+            cli_usage("--%s %s: there is no validation; give --validation or --validation-split", asking[k],
+                      name);
+        for (int i = 0; i < all.n; i++) {
+            size_t at = strlen(known);
+            found |= !strcmp(strncmp(name, "val_", 4) ? name : name + 4, all.name[i]);
+            suggest_offer(&near, all.name[i]);
+            snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", all.name[i]);
+        }
+        if (found || !strcmp(name, "learning_rate")) continue;
+        cli_usage("--%s: no metric is called '%s'; there are %s%s%s%s%s", asking[k], name, known,
+                  validated ? ", and the same with val_" : "", near.best ? "; did you mean " : "",
+                  near.best ? near.best : "", near.best ? "?" : "");
+    }
 }
 
 static void add(record *r, manta_callback *c)

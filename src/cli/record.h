@@ -24,6 +24,9 @@ typedef struct record {
 
 /* Reads the options; ends the process when they cannot be. */
 void record_read(record *r, const options *o);
+/* Ends the process when --keep-best, --early-stop or --reduce-lr goes by a metric that
+ * the training does not have. validated: it has those of a validation. */
+void record_check_metrics(const options *o, const manta_session *s, bool validated);
 /* Opens the folder of the run and makes the callbacks. */
 manta_status record_open(record *r, const options *o, const char *model);
 void record_close(record *r);

@@ -45,6 +45,7 @@ void suggest_offer(suggestion *s, const char *candidate)
 
     /* A word cut short ("--learning") is near whatever it began. */
     if (n >= 3 && !strncmp(s->typed, candidate, n)) d = 1;
+    if (d >= (int)n) return; /* nothing of it is left */
     if (d < s->distance || (d == s->distance && !s->best)) {
         s->best = candidate;
         s->distance = d;

@@ -56,6 +56,8 @@ void training_read(training *r)
         if (!(split > 0 && split < 1)) cli_usage("--validation-split: %g, expected between 0 and 1", split);
         if (options_text(o, "validation")) cli_usage("--validation and --validation-split: give one of them");
     }
+    if (r->fit.validation_steps && !options_text(o, "validation") && !options_text(o, "validation-split"))
+        cli_usage("--validation-steps needs --validation or --validation-split");
     if (r->fit.initial_epoch >= r->fit.epochs) {
         cli_usage("--initial-epoch %lld leaves nothing of --epochs %lld", (long long)r->fit.initial_epoch,
                   (long long)r->fit.epochs);
@@ -154,6 +156,7 @@ manta_status training_open(training *r)
     if (again && keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
     r->so.blank = record_start(&r->record) != NULL;
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
+    record_check_metrics(o, r->s, r->validation != NULL);
     if (!r->so.blank && (file || r->saved) && (st = load_weights(r, file))) return st;
     if (!again && keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
     if (!keeps) return MANTA_OK;

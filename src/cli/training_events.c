@@ -181,6 +181,7 @@ static void tell_start(training *r)
     if (!i) return;
     if (!r->json) {
         printf("Resuming from %s: %s\n", path, record_place(i, place, sizeof place));
+        if (i->epoch >= r->fit.epochs) printf("Nothing is left to do; more --epochs would go on\n");
         return;
     }
     event = json_pack("{s:s, s:s, s:I, s:I}", "event", "resumed", "checkpoint", path, "epoch",

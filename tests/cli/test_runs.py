@@ -86,7 +86,7 @@ def test_stop_ends_a_run(start, manta, storage, tmp_path):
     running = start("train", "mlp", "--data", digits(tmp_path), *ENDLESS, *TRAIN, "--name", "a")
     wait_until(lambda: checkpoints(storage / "a"))
     assert json.loads(manta("runs", "--json").stdout)["status"] == "running"
-    assert manta("stop", "a").stdout.startswith("a: interrupted, after epoch ")
+    assert manta("stop", "a").stdout.startswith("a: interrupted, epoch 1, after step ")
     assert running.wait().status == 75
     again = manta("stop", "a", status=1)
     assert "is not running" in again.stderr
@@ -135,6 +135,7 @@ def test_a_finished_run_is_not_done_again(manta, storage, tmp_path):
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     assert again.event("result")["metrics"] == first.event("result")["metrics"]
     assert not [e for e in again.events if e["event"] == "epoch"]
+    assert "Nothing is left to do" in manta("train", "--resume", "a").stdout
     fewer = manta("train", "mlp", "--data", digits(tmp_path), "--epochs", 1, *TRAIN, "--name", "a", "--resume",
                   status=1)
     assert "stands behind epoch 2" in fewer.stderr
@@ -183,7 +184,13 @@ def test_usage(manta, tmp_path):
                        (("--run-dir", "a", "--name", "b"), "--run-dir is the folder itself"),
                        (("--checkpoint-every", "often"), "expected such as 20steps or 1epoch"),
                        (("--validation-split", 2), "expected between 0 and 1"),
-                       (("--early-stop", "loss:patiense=3"), "patiense")]:
+                       (("--early-stop", "loss:patiense=3"), "patiense"),
+                       (("--keep-best", "acuracy"), "no metric is called 'acuracy'; there are loss, accuracy; "
+                                                    "did you mean accuracy?"),
+                       (("--reduce-lr", "los:factor=0.5"), "did you mean loss?"),
+                       (("--early-stop", "val_loss:patience=3"), "there is no validation"),
+                       (("--early-stop", "val_auc", "--validation-split", 0.5), "and the same with val_"),
+                       (("--validation-steps", 3), "needs --validation or --validation-split")]:
         done = manta("train", "mlp", "--data", digits(tmp_path), *args, status=2)
         assert said in done.stderr
 
@@ -202,14 +209,19 @@ def test_commands(manta, storage, tmp_path):
     (storage / ".index.sqlite").unlink()
     assert "fast  done" in manta("runs").stdout
     shown = manta("runs", "show", "slow").stdout
-    assert "checkpoint-000003: after epoch 3" in shown and '"learning-rate": "0.001"' in shown
+    assert "checkpoint-000003: after epoch 3" in shown
+    assert "\nlearning-rate  0.001\n" in shown and '"' not in shown
     compared = manta("runs", "compare", "slow", "fast").stdout
-    assert "learning-rate" in compared and "BEST OF B" in compared
+    assert "learning-rate  0.001  0.01" in " ".join(compared.split(" ")) and "BEST OF B" in compared
+    assert "has no 'lsos'; there are loss, accuracy" in manta("runs", "plot", "slow", "--metrics", "lsos",
+                                                              status=2).stderr
     assert manta("runs", "plot", "slow", "--metrics", "loss").stdout.count("*") >= 3
     manta("runs", "plot", "slow", "-o", "curves.svg")
     assert (tmp_path / "curves.svg").read_text().count("<path") == 2
     assert "started as process" in manta("logs", "slow", "--rank", 1).stdout
     assert "did you mean slow" in manta("runs", "show", "slwo", status=1).stderr
+    assert "no command is called 'runs shwo'; did you mean runs show?" in manta("runs", "shwo", "slow",
+                                                                                 status=2).stderr
 
 
 def test_a_checkpoint_is_a_file_of_weights(manta, storage, tmp_path):
