@@ -242,7 +242,7 @@ static manta_status part(group *g, int rank)
     spawn_wait(m->pid);
     os->close(m->pidfd);
     atomic_store(&g->c->seat[rank].asleep, 0);
-    roster_remove(&g->r, rank);
+    roster_remove(&g->r, rank, false);
     m->failures = 0;
     news_add(&g->news, &(news){.kind = NEWS_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
     return start_missing(g); /* it may be wanted again by now */
@@ -266,7 +266,9 @@ static manta_status bury(group *g, int rank)
         g->r.state[rank] = ROSTER_EMPTY;
         return st;
     }
-    was_seated = roster_remove(&g->r, rank);
+    /* Bad luck is made up for by the successor; what kills again and again is not given to another
+     * one and another one, or the seat would be blamed where the samples are at fault. */
+    was_seated = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
         news e = {.kind = NEWS_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);
@@ -277,7 +279,9 @@ static manta_status bury(group *g, int rank)
         m->died_ticket = word_ticket(committed(g));
         m->died_pid = m->pid;
     }
-    return start_missing(g);
+    TRY(start_missing(g));
+    if (g->r.state[rank] == ROSTER_EMPTY) roster_deal(&g->r); /* nobody comes */
+    return MANTA_OK;
 }
 
 /* Tells of deaths that a commit has made up for. */
@@ -345,7 +349,7 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     for (int i = 0; i < g->n; i++) {
         if (g->r.state[i] == ROSTER_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
-    if (word_ticket(committed(g)) >= ticket) timeout = 0;
+    if (word_ticket(committed(g)) >= ticket || roster_is_asked(&g->r)) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0 && errno != EINTR) {
         return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
     }
@@ -417,7 +421,8 @@ static manta_status look_after(group *g, int64_t ticket)
     }
     TRY(start_missing(g));
     watch_members(g);
-    settle(g);
+    settle(g); /* a successor comes first */
+    if (roster_is_asked(&g->r)) roster_deal(&g->r);
     return MANTA_OK;
 }
 

@@ -68,6 +68,8 @@ static void raise_generation(roster *r, bool home)
         for (int i = 0; i < r->n; i++) t.seated[i] = r->state[i] == ROSTER_SEATED;
         if (home) {
             table_home(&t, r->n, r->c->shards);
+        } else if (r->keeps) {
+            table_return(&t, r->n, r->c->shards);
         } else {
             table_fill(&t, r->n, r->c->shards);
         }
@@ -84,16 +86,40 @@ static void raise_generation(roster *r, bool home)
     control_pulse(r->c);
 }
 
-bool roster_remove(roster *r, int rank)
+static bool is_vacant(const roster *r, uint64_t word)
+{
+    return table_is_vacant(table_now(r, word), r->n, r->c->shards);
+}
+
+bool roster_remove(roster *r, int rank, bool keep)
 {
     bool was_seated;
 
     roster_see(r);
     was_seated = r->state[rank] == ROSTER_SEATED;
     r->state[rank] = ROSTER_EMPTY;
+    r->keeps = was_seated && keep;
     /* It may also be in the table that waits. */
-    if (was_seated || r->staged) raise_generation(r, false);
+    if (was_seated || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
     return was_seated;
+}
+
+bool roster_is_asked(const roster *r)
+{
+    uint64_t word = committed(r);
+
+    if (!r->keeps || !is_vacant(r, word)) return false;
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] == ROSTER_SEATED && atomic_load(&r->c->seat[i].idle) == word_generation(word))
+            return true;
+    }
+    return false;
+}
+
+void roster_deal(roster *r)
+{
+    r->keeps = false;
+    if (is_vacant(r, committed(r))) raise_generation(r, false);
 }
 
 static void seat_ready(roster *r, roster_state as, int64_t ticket)
@@ -147,7 +173,8 @@ void roster_settle(roster *r)
     for (int i = 0; i < r->n; i++) ready |= r->state[i] == ROSTER_READY && !r->unwanted[i];
     if (word_ticket(word) >= r->end) {
         settle_now(r, word, ready);
-    } else if (ready && table_is_vacant(table_now(r, word), r->n, r->c->shards)) {
+    } else if (is_vacant(r, word)) { /* so that no commit can come */
+        if (!ready) return;
         seat_ready(r, ROSTER_SEATED, word_ticket(word));
         raise_generation(r, false);
     } else if (!r->staged && word_ticket(word) < r->end) {

@@ -11,6 +11,11 @@
  * and the commit begins that generation. A worker that is no longer wanted
  * gives its seat up in the same way, and may end then (LEAVING).
  *
+ * The work of a dead worker is kept for its successor while the living are busy
+ * with their own: a successor is up in milliseconds, and two do in one step's
+ * time what one alone does in two. Whoever has nothing left to do first asks
+ * for it (shared_seat's `idle`), and then it is dealt out.
+ *
  * Like seat.h, nothing here waits or asks the system for anything. */
 #ifndef TRAIN_GROUP_ROSTER_H
 #define TRAIN_GROUP_ROSTER_H
@@ -37,6 +42,7 @@ typedef struct roster {
     uint32_t generations; /* the highest number given to a table */
     uint32_t staged; /* of them, waiting for a commit; 0: none */
     uint32_t base;
+    bool keeps; /* what lies with the dead stays there until it is dealt out */
     int64_t end; /* of the job: no step is open from this ticket on */
 } roster;
 
@@ -47,8 +53,15 @@ void roster_init(roster *r, control *c);
 void roster_see(roster *r);
 
 /* The worker of this rank is dead, and none of its stores is still to come.
- * Its work goes to the living. Returns whether it had its seat. */
-bool roster_remove(roster *r, int rank);
+ * `keep`: its work waits for its successor; else it goes to the living, with all
+ * that was kept before. Returns whether it had its seat. */
+bool roster_remove(roster *r, int rank, bool keep);
+
+/* Whether a living worker has nothing to do while work is kept. */
+bool roster_is_asked(const roster *r);
+
+/* What is kept, if anything, goes to the living. */
+void roster_deal(roster *r);
 
 /* Gives seats to those who are ready for them, and everybody their own work
  * back, as soon as that may be. */

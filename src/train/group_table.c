@@ -29,13 +29,31 @@ void table_fill(table *t, int seats, int shards)
     }
 }
 
+/* Seat i is at home to these. */
+static int first_shard(int i, int seats, int shards)
+{
+    return i * shards / seats;
+}
+
 void table_home(table *t, int seats, int shards)
 {
     for (int i = 0; i < seats; i++) {
-        for (int v = i * shards / seats; v < (i + 1) * shards / seats; v++) t->shard[v] = (uint16_t)i;
+        for (int v = first_shard(i, seats, shards); v < first_shard(i + 1, seats, shards); v++)
+            t->shard[v] = (uint16_t)i;
         t->range[i] = (uint16_t)i;
     }
     table_fill(t, seats, shards);
+}
+
+void table_return(table *t, int seats, int shards)
+{
+    for (int i = 0; i < seats; i++) {
+        if (!t->seated[i]) continue;
+        for (int v = first_shard(i, seats, shards); v < first_shard(i + 1, seats, shards); v++) {
+            if (!t->seated[t->shard[v]]) t->shard[v] = (uint16_t)i;
+        }
+        if (!t->seated[t->range[i]]) t->range[i] = (uint16_t)i;
+    }
 }
 
 bool table_is_vacant(const table *t, int seats, int shards)

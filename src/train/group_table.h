@@ -17,6 +17,10 @@ void table_home(table *t, int seats, int shards);
  * middle of a step. With nobody seated all stays as it is. */
 void table_fill(table *t, int seats, int shards);
 
+/* Gives what is held by empty seats back to those at home who are seated, and
+ * moves nothing else: the rest waits for whoever comes. */
+void table_return(table *t, int seats, int shards);
+
 /* Whether some shard or range has a holder that is not seated. */
 bool table_is_vacant(const table *t, int seats, int shards);
 

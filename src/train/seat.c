@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "train/group_table.h"
+
 void seat_turn_init(seat_turn *s, control *c, int rank)
 {
     memset(s, 0, sizeof *s);
@@ -158,6 +160,11 @@ seat_action seat_next(seat_turn *s, int *item)
         if (atomic_load(&c->allowed) <= seat_ticket(s)) return SEAT_WAIT;
         if (commit(s)) return SEAT_COMMITTED;
     }
+}
+
+bool seat_sees_vacancy(const seat_turn *s)
+{
+    return s->open && s->t.seated[s->rank] && table_is_vacant(&s->t, s->c->seats, s->c->shards);
 }
 
 bool seat_owes_shard(const seat_turn *s, int shard)

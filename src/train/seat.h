@@ -58,6 +58,10 @@ void seat_turn_init(seat_turn *s, control *c, int rank);
 /* What to do next; *item for the actions that have one. */
 seat_action seat_next(seat_turn *s, int *item);
 
+/* Whether the turn waits for work that is in nobody's hands: its worker could
+ * have it, and asks the controller (shared_seat's `idle`). */
+bool seat_sees_vacancy(const seat_turn *s);
+
 /* Whether `shard` is this seat's to compute and not done yet. */
 bool seat_owes_shard(const seat_turn *s, int shard);
 

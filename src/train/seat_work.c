@@ -54,9 +54,22 @@ static void leave_when_alone(const work *w)
     if (getppid() != w->u->controller) _exit(0);
 }
 
+/* Somebody's work is kept for a successor that is not there yet: it may come here. */
+static void ask_for_work(work *w)
+{
+    _Atomic uint32_t *idle = &w->c->seat[w->u->rank].idle;
+    uint32_t generation = word_generation(w->turn.word);
+
+    if (atomic_load_explicit(idle, memory_order_relaxed) == generation) return; /* it knows */
+    atomic_store(idle, generation);
+    seat_call_controller(w->c, w->u->event_fd);
+}
+
 static void wait_for_others(work *w, uint32_t seen)
 {
     int64_t begin = clock_now_ns();
+
+    if (seat_sees_vacancy(&w->turn)) ask_for_work(w);
 
     seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
     shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);

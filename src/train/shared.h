@@ -110,6 +110,7 @@ typedef enum seat_phase {
 
 typedef struct shared_seat {
     _Alignas(64) _Atomic uint32_t asleep; /* on the pulse */
+    _Atomic uint32_t idle; /* generation in which it has nothing to do while work lies with the dead */
     _Atomic uint32_t ready; /* incarnation that is up and waits for its seat */
     _Atomic uint32_t dismissed; /* 1: its worker has no seat any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */

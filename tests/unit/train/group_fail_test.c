@@ -3,6 +3,7 @@
  * the controller itself. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -246,6 +247,56 @@ static void one_that_cannot_start_is_done_without(void **state)
     mem_try_free(o.state);
 }
 
+/* ---- who takes over ---- */
+
+/* Sample 17, of the second shard, kills the first who reads it. Sample 3, of the
+ * first, is not read to its end before 17 has been read again, so that the other
+ * worker is busy until then: only the dead one's successor can have done it. */
+typedef struct relay {
+    _Atomic int reads; /* of sample 17 */
+    _Atomic int late;
+} relay;
+
+static manta_status hold(manta_sample *s, void *user)
+{
+    int64_t deadline = clock_deadline(60000);
+    relay *r = user;
+
+    for (int c = 0; c < 2; c++) {
+        memcpy(s->out[c].array.data, s->in[c].array.data, manta_array_bytes(&s->in[c].array));
+    }
+    if (s->index == 17 && atomic_fetch_add(&r->reads, 1) == 0) kill(getpid(), SIGKILL);
+    while (s->index == 3 && atomic_load(&r->reads) < 2) {
+        if (clock_now_ns() > deadline) {
+            atomic_store(&r->late, 1);
+            break;
+        }
+        sched_yield();
+    }
+    return MANTA_OK;
+}
+
+static void a_successor_takes_over_while_the_others_are_busy(void **state)
+{
+    training alone = {.shards = SHARDS, .no_shuffle = true}, t = alone;
+    relay *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    outcome golden = train(&alone), o;
+
+    (void)state;
+    assert_true(r != MAP_FAILED);
+    t.workers = WORKERS;
+    t.deadline_ms = -1;
+    t.data = manta_dataset_map(dataset(), hold, r, 0, 0, NULL);
+    o = train(&t);
+    assert_int_equal(r->late, 0);
+    assert_true(r->reads >= 2);
+    assert_same_outcome(&golden, &o);
+    assert_childless();
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+    munmap(r, sizeof *r);
+}
+
 /* ---- the caller between steps ---- */
 
 typedef struct meddler {
@@ -384,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_bad_label_is_told),
         cmocka_unit_test(workers_that_cannot_start_are_given_up),
         cmocka_unit_test(one_that_cannot_start_is_done_without),
+        cmocka_unit_test(a_successor_takes_over_while_the_others_are_busy),
         cmocka_unit_test(what_the_caller_changes_counts_from_the_next_step),
         cmocka_unit_test(a_caller_that_stops_has_the_state_of_that_step),
         cmocka_unit_test(workers_leave_with_their_controller),

@@ -71,6 +71,43 @@ static void the_work_of_one_is_shared_by_all(void **state)
     assert_dealt_out(&t, 4, 12, 4);
 }
 
+/* What the dead held waits for them; each who comes finds all of its own, nobody else's. */
+static void successors_find_their_own(void **state)
+{
+    table before = seated(4, ~0u), t;
+
+    (void)state;
+    table_home(&before, 4, 9);
+    for (unsigned mask = 0; mask < 16; mask++) {
+        t = before;
+        for (int i = 0; i < 4; i++) t.seated[i] = mask >> i & 1;
+        table_return(&t, 4, 9);
+        assert_int_equal(table_is_vacant(&t, 4, 9), mask != 15);
+        assert_memory_equal(t.shard, before.shard, 9 * sizeof *t.shard);
+        assert_memory_equal(t.range, before.range, 4 * sizeof *t.range);
+    }
+    /* One had taken over from another, and died: each has its own again, the rest waits. */
+    t = before;
+    t.seated[0] = t.seated[2] = t.seated[3] = 0;
+    table_fill(&t, 4, 9);
+    t.seated[1] = 0;
+    t.seated[0] = t.seated[3] = 1;
+    table_return(&t, 4, 9);
+    for (int v = 0; v < 9; v++) {
+        bool home = before.shard[v] == 0 || before.shard[v] == 3;
+        assert_int_equal(t.shard[v], home ? before.shard[v] : 1);
+    }
+    assert_true(table_is_vacant(&t, 4, 9));
+    /* What the living hold is not taken from them. */
+    t = before;
+    t.seated[2] = 0;
+    table_fill(&t, 4, 9);
+    t.seated[2] = 1;
+    before = t;
+    table_return(&t, 4, 9);
+    assert_true(table_equal(&t, &before, 4, 9));
+}
+
 static void nobody_is_nobody(void **state)
 {
     table t = seated(3, 0), before;
@@ -136,6 +173,7 @@ int main(void)
         cmocka_unit_test(home_is_even),
         cmocka_unit_test(the_dead_are_replaced_and_the_living_keep_theirs),
         cmocka_unit_test(the_work_of_one_is_shared_by_all),
+        cmocka_unit_test(successors_find_their_own),
         cmocka_unit_test(nobody_is_nobody),
         cmocka_unit_test(tables_differ_by_base),
         cmocka_unit_test(two_crashes_are_too_many),
