@@ -25,6 +25,11 @@ static manta_status unexpected(int from, const frame *f)
         f->kind, (unsigned long long)f->step, f->item, (unsigned long long)f->length);
 }
 
+static manta_status twice(int from, const char *what, uint64_t number)
+{
+    return manta_fail(MANTA_ECORRUPT, "rank %d sent %s %llu twice", from, what, (unsigned long long)number);
+}
+
 /* Where the bytes go; everything in the frame's head is checked here. */
 static manta_status place(ring *t, int from, const frame *f, char **to)
 {
@@ -33,19 +38,25 @@ static manta_status place(ring *t, int from, const frame *f, char **to)
     *to = p->small;
     switch (f->kind) {
     case RING_CALL:
+        if (f->step < p->called) return twice(from, "its words of collective", f->step);
         if (f->length < sizeof(call_words) || f->length > sizeof p->small || f->step > t->calls ||
-            f->step + 1 < t->calls || p->entry[f->step % 2].is_here)
+            f->step != p->called || p->entry[f->step % 2].is_here)
             return unexpected(from, f);
         return MANTA_OK;
     case RING_DATA: return ring_place(t, from, f, to);
     case RING_READY:
-        if (f->length != sizeof(call_words) || p->is_ready) return unexpected(from, f);
+        if (f->step < p->readied) return twice(from, "that it waits for message", f->step);
+        if (f->length != sizeof(call_words) || p->is_ready || f->step != p->readied)
+            return unexpected(from, f);
         return MANTA_OK;
     case RING_REFUSED:
-        if (f->length != sizeof(call_words) || !w || f->step != w->words.number) return unexpected(from, f);
+        if (f->length != sizeof(call_words) || !w || f->step != w->words.number || w->consumed)
+            return unexpected(from, f);
         return MANTA_OK;
     case RING_MESSAGE: {
-        if (!w || f->step != w->words.number || f->item != (uint64_t)w->consumed) return unexpected(from, f);
+        if (!w || f->step != w->words.number) return unexpected(from, f);
+        if (f->item < (uint64_t)w->consumed && !w->status) return twice(from, "a message's chunk", f->item);
+        if (f->item != (uint64_t)w->consumed || w->consumed == w->steps) return unexpected(from, f);
         size_t at = (size_t)w->consumed * w->chunk, left = w->size - at;
         if (f->length != (left < w->chunk ? left : w->chunk)) return unexpected(from, f);
         if (f->length) *to = (char *)w->c.out + at;
@@ -69,14 +80,15 @@ static manta_status arrived(ring *t, int from, const frame *f)
         memcpy(&n->words, p->small, sizeof n->words);
         n->n = (size_t)f->length - sizeof n->words;
         memcpy(n->data, p->small + sizeof n->words, n->n);
-        n->number = f->step;
         n->is_here = true;
+        p->called++;
         break;
     }
     case RING_DATA: ring_arrived(t, from, f); break;
     case RING_READY:
         memcpy(&p->wanted, p->small, sizeof p->wanted);
         p->is_ready = true;
+        p->readied++;
         break;
     case RING_REFUSED:
         memcpy(&words, p->small, sizeof words);
@@ -92,6 +104,9 @@ static manta_status arrived(ring *t, int from, const frame *f)
         memcpy(&e, p->small, (size_t)f->length);
         e.text[sizeof e.text - 1] = e.host[sizeof e.host - 1] = '\0';
         if (e.code <= MANTA_OK || e.code > MANTA_EINTERNAL) e.code = MANTA_ECORRUPT;
+        for (char *c = e.text; *c; c++)
+            if ((unsigned char)*c < ' ') *c = ' ';
+        if (!e.text[0]) snprintf(e.text, sizeof e.text, "rank %d has given up and does not say why", from);
         (void)manta_error_raise(&e);
         ring_lose(p); /* what it sent before may still complete the call at hand */
         p->aborted = true;

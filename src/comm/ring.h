@@ -24,7 +24,9 @@
  * 4. A contribution goes into one of RING_WINDOW places at its receiver; the
  *    next one for the same place is sent when the result of the last is here.
  * 5. Every frame's kind, number, chunk and length are compared with what is
- *    expected before a byte of it is taken.
+ *    expected before a byte of it is taken. What a rank sends of one kind it
+ *    sends in order, so the next number is all there is to know of what has
+ *    come: a frame that comes again is refused, and its rank with it.
  *
  * A reduction goes to and fro once: each rank owns a share of every chunk,
  * receives the others' contributions to it, adds all by the tree, and sends
@@ -58,7 +60,6 @@ enum {
 /* What a rank said when it entered a collective. */
 typedef struct ring_entry {
     bool is_here;
-    uint64_t number;
     call_words words;
     size_t n; /* bytes of data */
     char *data; /* RING_EAGER bytes */
@@ -70,6 +71,7 @@ typedef struct ring_peer {
     bool left, gone, aborted; /* said goodbye; the channel has failed; it has given up: `why` */
     manta_error why;
     ring_entry entry[2]; /* by number % 2 */
+    uint64_t called, readied; /* CALLs and READYs that came from it */
     char *say; /* our CALL to it: words and data; borrowed by the channel */
     /* the frame at hand */
     bool taking;

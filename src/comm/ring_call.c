@@ -216,6 +216,9 @@ manta_status ring_place(ring *t, int from, const frame *f, char **to)
     int64_t k = f->item / 2;
     region r;
     if (!w || is_eager(w) || f->step != w->words.number || k >= w->steps) goto bad;
+    if (k < (f->item % 2 ? p->results : p->contributions))
+        return manta_fail(MANTA_ECORRUPT, "rank %d sent %s %lld of collective %llu twice", from,
+                          f->item % 2 ? "result" : "chunk", (long long)k, (unsigned long long)f->step);
     if (f->item % 2) {
         r = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE ? share_of(t, w, k, from) : (region){.n = 0};
         if (k != p->results || k >= p->sent || !answers(t, w, from) || f->length != r.n) goto bad;

@@ -1,10 +1,13 @@
 /* ring_fuzz.c - a rank that has the key and says anything at all. The input is
- * the call that the honest rank is in, and the frames that the other sends:
+ * the call that the honest rank makes, ROUNDS times, and the frames that the
+ * other sends:
  *
  *   | call 1 | then per frame: kind 1 | number 1 | item 1 | length 2 | bytes ... |
  *
- * Whatever comes, the honest rank's memory stays its own, and the call ends or
- * waits. */
+ * Of the kind's byte, bit 6 means that the frame is sent twice, and bit 7 that
+ * its length is in units of 8 bytes: a whole chunk fits. Whatever comes, the
+ * honest rank's memory stays its own, a call ends or waits, and no round is
+ * done with words that belong to another. */
 #include <string.h>
 #include <sys/socket.h>
 
@@ -12,7 +15,8 @@
 #include "comm/ring.h"
 #include "fuzz.h"
 
-enum { N = 6000, TURNS = 64, FRAMES = 16 }; /* N floats are more than goes with the words */
+enum { N = 6000, TURNS = 64, FRAMES = 16, ROUNDS = 3 }; /* N floats are more than goes with the words */
+enum { TWICE = 0x40, LONG = 0x80, UNIT = 8 };
 
 static const cluster_key key = {.bytes = "0123456789abcdef0123456789abcde"};
 
@@ -48,14 +52,16 @@ static void swallow(chan *c)
 
 static void speak(chan *c, const uint8_t *data, size_t n)
 {
-    static char copies[FRAMES][1 << 16];
+    static char copies[FRAMES][UNIT << 16];
     for (int i = 0; i < FRAMES && n >= 5; i++) {
-        frame f = {.kind = (uint16_t)(FRAME_USER + data[0] % 10), .step = data[1], .item = data[2]};
-        size_t want = (size_t)data[3] << 8 | data[4], have = n - 5 < want ? n - 5 : want;
+        frame f = {.kind = (uint16_t)(FRAME_USER + (data[0] & 0x3f) % 10), .step = data[1], .item = data[2]};
+        size_t want = ((size_t)data[3] << 8 | data[4]) * (data[0] & LONG ? UNIT : 1);
+        size_t have = n - 5 < want ? n - 5 : want;
         chan_part part = {.data = copies[i], .n = want};
         memset(copies[i], 0, want);
         memcpy(copies[i], data + 5, have);
         if (chan_post(c, &f, &part, 1, false)) return;
+        if (data[0] & TWICE && chan_post(c, &f, &part, 1, false)) return;
         data += 5 + have;
         n -= 5 + have;
     }
@@ -69,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     manta_group_options o;
     manta_group *g = NULL;
     manta_work *w = NULL;
+    manta_status st = MANTA_OK;
     ring *t;
     if (size < 1 || !meet(&s)) goto out;
     peers[1] = s.c[0];
@@ -82,9 +89,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                           .n = data[0] & 0x40 ? N : 10,
                           .peer = 1,
                           .reduce = (manta_reduce)((data[0] >> 4) % 4)};
-    if (manta_group_start(g, &c, &w)) goto out;
-    speak(s.c[1], data + 1, size - 1);
-    for (int i = 0; i < TURNS && !manta_work_test(w); i++) swallow(s.c[1]);
+    for (int round = 0; round < ROUNDS && !st; round++) {
+        if ((st = manta_group_start(g, &c, &w))) break;
+        if (!round) speak(s.c[1], data + 1, size - 1);
+        for (int i = 0; i < TURNS && !manta_work_test(w); i++) swallow(s.c[1]);
+        if (!manta_work_test(w)) break;
+        st = manta_work_wait(w);
+        if (st && !manta_error_text()[0]) abort(); /* the code may be the other's own */
+        w = NULL;
+        uint64_t rounds = t->calls, called = t->peers[1].called; /* one CALL a round, at most one ahead */
+        if (!st && (called < rounds || called > rounds + 1)) abort();
+    }
 out:
     chan_close(s.c[1]); /* so that the honest rank's wait ends */
     chan_close(s.c[0]);
