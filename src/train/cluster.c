@@ -18,6 +18,7 @@ enum { TIMEOUT_MS = 600000, FAREWELL_MS = 2000 };
 
 int64_t cluster_piece = 64; /* 1 MB */
 cluster_plan cluster_crash_plan;
+cluster_echo cluster_echo_plan;
 
 /* ---- opening ---- */
 
@@ -142,6 +143,7 @@ void manta_cluster_close(manta_cluster *c)
     if (c->listener >= 0) os->close(c->listener);
     mem_try_free(c->sum);
     mem_free(c->pieces);
+    mem_free(c->heard);
     mem_free(c->peers);
     mem_free(c->items);
     key_wipe(&c->key);
@@ -206,13 +208,16 @@ static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_wo
 {
     uint64_t most = sizeof(cluster_word) + s->l.state_size + ((uint64_t)s->l.n_sums + 1) * sizeof(double);
 
-    if (c->s != s) {
+    if (c->n_sum != s->l.params_size) {
         mem_try_free(c->sum);
         c->sum = NULL;
+        c->n_sum = 0;
         TRY(mem_try_array(s->l.params_size, sizeof *c->sum, "the sum of gradients", (void **)&c->sum));
-        c->pieces = mem_resize(c->pieces, ((size_t)s->l.param_blocks + 1) * sizeof *c->pieces);
+        c->n_sum = s->l.params_size;
     }
     c->s = s;
+    c->pieces = mem_resize(c->pieces, ((size_t)s->l.param_blocks + 1) * sizeof *c->pieces);
+    c->heard = mem_resize(c->heard, cluster_heard_bits(c) / 8 + 1);
     for (int i = 0; i < 2; i++) c->readers[i] = w->readers[i];
     c->watch = w->watch;
     c->ctx = w->ctx;

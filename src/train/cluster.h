@@ -26,6 +26,8 @@
  *    wins, and who is behind (or has just been started) copies it.
  * 3. A message carries generation and step; one of another generation is
  *    refused, one of a later step waits.
+ * 4. Each message of a step is heard once: what came is noted by what it is and
+ *    whose, and a rank that sends it again is treated as lost.
  *
  * Threads: one. */
 #ifndef TRAIN_CLUSTER_H
@@ -132,8 +134,10 @@ struct manta_cluster {
     char work[160]; /* of the call */
     cluster_at at;
     cluster_word word; /* ours, while it is being sent */
-    float *sum; /* of all shards' gradients, params_size */
+    float *sum; /* of all shards' gradients */
+    int64_t n_sum; /* params_size */
     int *pieces; /* of our blocks: shards whose gradients are here; -1: added and sent */
+    unsigned char *heard; /* a bit for each message that others may send in this step */
     feed_reader *readers[2]; /* by phase; borrowed */
     uint64_t number; /* steps begun in this generation */
     double rate; /* the chief's learning rate, on its way */
@@ -187,6 +191,13 @@ typedef struct cluster_plan {
     int nth;
 } cluster_plan;
 extern cluster_plan cluster_crash_plan;
+
+/* This process sends the n-th message of this kind in its steps twice. */
+typedef struct cluster_echo {
+    uint16_t kind; /* 0: none */
+    int nth;
+} cluster_echo;
+extern cluster_echo cluster_echo_plan;
 
 static inline void cluster_crash(cluster_point p)
 {
@@ -274,6 +285,15 @@ static inline int64_t cluster_first_shard(const manta_cluster *c, int rank)
 static inline int64_t cluster_first_block(const manta_cluster *c, int rank)
 {
     return c->s->l.param_blocks * rank / c->n;
+}
+
+/* Bits of `heard`: gradients by shard and piece of ours, rests by shard, sums
+ * by block, the rate, the verdict. */
+static inline size_t cluster_heard_bits(const manta_cluster *c)
+{
+    int64_t own = cluster_first_block(c, c->rank + 1) - cluster_first_block(c, c->rank);
+
+    return (size_t)(c->s->shards * (own + 1) + c->s->l.param_blocks + 2);
 }
 
 /* Pieces of a rank's blocks. */

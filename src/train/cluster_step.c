@@ -90,8 +90,40 @@ static chan_part numbers_place(const stepping *t, int rank, uint32_t item)
     return (chan_part){to, (size_t)n * sizeof *to};
 }
 
+/* The place of a message among those of a step (cluster_heard_bits), numbers
+ * aside, which lockstep.h keeps account of. It is one that is expected. */
+static size_t bit_of(const stepping *t, int rank, const frame *f)
+{
+    const manta_cluster *c = t->c;
+    int64_t gradients = t->s->shards * cluster_pieces(c, c->rank), sums = gradients + t->s->shards;
+
+    if (f->kind == CLUSTER_GRADIENTS) return f->item;
+    if (f->kind == CLUSTER_REST) return (size_t)(gradients + f->item);
+    if (f->kind == CLUSTER_SUM) return (size_t)(sums + cluster_first_block(c, rank) + f->item);
+    return (size_t)(sums + t->s->l.param_blocks + (f->kind == CLUSTER_VERDICT));
+}
+
+static bool is_heard(const stepping *t, int rank, const frame *f)
+{
+    size_t bit = bit_of(t, rank, f);
+
+    return f->kind != CLUSTER_NUMBERS && t->c->heard[bit / 8] >> bit % 8 & 1;
+}
+
+static void note_heard(stepping *t, int rank, const frame *f)
+{
+    size_t bit = bit_of(t, rank, f);
+
+    t->c->heard[bit / 8] = (unsigned char)(t->c->heard[bit / 8] | 1U << bit % 8);
+}
+
+static void forget_heard(stepping *t)
+{
+    memset(t->c->heard, 0, cluster_heard_bits(t->c) / 8 + 1);
+}
+
 /* Where the bytes of a message belong; MANTA_ECORRUPT when it is none that is
- * expected from this rank. */
+ * expected from this rank, or has come before. */
 static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *out)
 {
     manta_cluster *c = t->c;
@@ -108,7 +140,10 @@ static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *o
         *out = (chan_part){&c->verdict, sizeof c->verdict};
     if (f->kind == CLUSTER_SUM && t->train && f->item < cluster_pieces(c, rank))
         *out = piece_of(t, c->sum, rank, f->item);
-    if (out->data && f->length == out->n) return MANTA_OK;
+    if (out->data && f->length == out->n && !is_heard(t, rank, f)) return MANTA_OK;
+    if (out->data && f->length == out->n)
+        return manta_fail(MANTA_ECORRUPT, "%s sent message %u, item %u, of step %llu twice",
+                          c->peers[rank].node, f->kind, f->item, (unsigned long long)f->step);
     return manta_fail(MANTA_ECORRUPT, "%s: message %u, item %u, of %llu bytes is not part of the step",
                       c->peers[rank].node, f->kind, f->item, (unsigned long long)f->length);
 }
@@ -143,6 +178,7 @@ static manta_status receive(stepping *t, int rank)
             t->heard++;
             continue;
         }
+        note_heard(t, rank, &f);
         if (f.kind == CLUSTER_GRADIENTS) c->pieces[f.item % cluster_pieces(c, c->rank)]++;
         p->waits--;
     }
@@ -200,6 +236,7 @@ static manta_status post(stepping *t, int rank, uint16_t kind, int64_t item, cha
         TRY(say_waiting(t, begin, &said));
         TRY(cluster_pump(t->c, clock_deadline(CLUSTER_TICK_MS)));
     }
+    if (cluster_echo_plan.kind == kind && !--cluster_echo_plan.nth) st = chan_post(to, &f, &part, 1, true);
     return st ? cluster_lose(t->c, rank) : MANTA_OK;
 }
 
@@ -482,6 +519,7 @@ static void expect_all(stepping *t)
 {
     manta_cluster *c = t->c;
 
+    forget_heard(t);
     for (int r = 0; r < c->n; r++) {
         int n = 0;
         if (r == c->rank) continue;
@@ -554,6 +592,7 @@ static manta_status hear_verdict(manta_cluster *c)
 {
     stepping t = {.c = c, .s = c->s, .deciding = true, .number = c->number++};
 
+    forget_heard(&t);
     for (int r = 0; r < c->n; r++) {
         c->peers[r].waits = c->rank && !r;
         c->peers[r].got = 0;

@@ -19,6 +19,7 @@ enum { RANKS = 3, MAX_STATE = 1 << 20, PATIENCE_MS = 120000 };
 typedef struct legacy {
     manta_status st;
     char error[440];
+    char causes[1000]; /* of recoveries */
     size_t size;
     manta_metrics metrics;
     unsigned char state[MAX_STATE];
@@ -35,6 +36,7 @@ typedef struct cluster_run {
     /* of the first process of a rank */
     int victim; /* -1: nobody */
     cluster_plan plan;
+    cluster_echo echo;
     int twice; /* so many more processes of it have the plan */
     chaos_plan chaos; /* of everybody */
     bool chaotic, plain;
@@ -67,6 +69,17 @@ static outcome several_calls(manta_cluster *c, int shards)
     return out;
 }
 
+static bool note_causes(void *user, manta_session *s, const manta_event *e)
+{
+    legacy *left = user;
+    size_t n = strlen(left->causes);
+
+    (void)s;
+    if (e->kind == MANTA_EVENT_RECOVERED)
+        snprintf(left->causes + n, sizeof left->causes - n, "%s; ", e->cause);
+    return true;
+}
+
 static void child(cluster_run *r, int rank, bool doomed)
 {
     manta_cluster_options o = {
@@ -80,6 +93,9 @@ static void child(cluster_run *r, int rank, bool doomed)
     setenv("MANTA_LISTEN_FD", fd, 1);
     cluster_piece = 1; /* of the three blocks there are */
     if (doomed) cluster_crash_plan = r->plan;
+    if (doomed) cluster_echo_plan = r->echo;
+    t.event = note_causes;
+    t.user = left;
     if (r->chaotic) chaos_begin(r->chaos);
     left->st = manta_cluster_open(&o, &t.cluster);
     if (!left->st) {
@@ -312,6 +328,42 @@ static void killed_in_lockstep(void **state)
     mem_try_free(expected.state);
 }
 
+/* A rank sends something twice: the other says so and treats it as lost, nothing
+ * is counted twice, and the bytes are the same. */
+static void sent_twice(void **state)
+{
+    static const struct {
+        int rank;
+        cluster_echo echo;
+        const char *says;
+    } cases[] = {{1, {CLUSTER_GRADIENTS, 1}, "worker/1 sent message 18, item 1, of step 0 twice"},
+                 {1, {CLUSTER_GRADIENTS, 3}, "worker/1 sent message 18, item 1, of step 1 twice"},
+                 {1, {CLUSTER_REST, 1}, "worker/1 sent message 19, item 1, of step 0 twice"},
+                 {1, {CLUSTER_SUM, 3}, "worker/1 sent message 21, item 1, of step 1 twice"},
+                 {0, {CLUSTER_RATE, 2}, "worker/0 sent message 22, item 0, of step 1 twice"},
+                 {1, {CLUSTER_NUMBERS, 1}, "worker/1: message 20, item 1, of"}};
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        training t = {.shards = 3,
+                      .hard = true,
+                      .validate = true,
+                      .statistics = k ? MANTA_STATISTICS_SYNC : MANTA_STATISTICS_MEAN};
+        outcome expected;
+        one_process(&t, &expected);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            cluster_run r = {.n = 2, .t = t, .victim = cases[i].rank, .echo = cases[i].echo};
+            if (!k && cases[i].echo.kind == CLUSTER_NUMBERS) continue;
+            run_cluster(&r);
+            assert_int_equal(r.deaths, 0);
+            if (!strstr(r.left[1 - cases[i].rank].causes, cases[i].says))
+                fail_msg("%s: \"%s\"", cases[i].says, r.left[1 - cases[i].rank].causes);
+            assert_result(&r, &expected, cases[i].says);
+        }
+        mem_try_free(expected.state);
+    }
+}
+
 /* In pieces, late, and with connections that break: the work is done. */
 static void bad_network(void **state)
 {
@@ -340,7 +392,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes),         cmocka_unit_test(several),
         cmocka_unit_test(killed_anywhere),    cmocka_unit_test(killed_again),
-        cmocka_unit_test(killed_in_lockstep), cmocka_unit_test(bad_network),
+        cmocka_unit_test(killed_in_lockstep), cmocka_unit_test(sent_twice),
+        cmocka_unit_test(bad_network),
     };
 
     return cmocka_run_group_tests(tests, data_and_key, remove_key);
