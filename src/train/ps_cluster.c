@@ -211,9 +211,8 @@ manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t 
     p->cluster = true;
     plan_of_cluster(s, feed, steps, &p->plan);
     if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
-    if ((st = chan_end_new(&(chan_options){.node = "coordinator", .job = p->plan.job, .plain = p->plan.plain},
-                           &p->plan.key, &p->end)))
-        goto out;
+    ps_terms_init(&p->terms, &p->plan, "coordinator");
+    if ((st = ps_terms_end(&p->terms, &p->plan, &p->end))) goto out;
     if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
     for (int i = 0; i < s->servers && !st; i++) st = ps_furnish(p, i);
     if (!st) st = await_workers(p);

@@ -10,6 +10,7 @@
 #include "train/ps.h"
 #include "train/ps_journal.h"
 #include "train/ps_link.h"
+#include "train/ps_terms.h"
 
 /* A process of ours. */
 typedef struct ps_child {
@@ -23,6 +24,7 @@ struct ps {
     manta_session *s;
     ps_options o;
     chan_end *end;
+    ps_terms terms;
     bool cluster; /* the others were started by somebody else */
     int listener; /* ours */
     int server_listener[PS_SERVERS];

@@ -12,6 +12,7 @@
 #include "train/ps_journal.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
+#include "train/ps_terms.h"
 
 enum {
     LOOK_UP_MS = 500,
@@ -22,6 +23,7 @@ typedef struct server {
     manta_session *s;
     ps_part part;
     chan_end *end;
+    ps_terms terms;
     int listener;
     size_t room;
     ps_link link[PS_LINKS]; /* c NULL: free */
@@ -161,6 +163,17 @@ static void listen_to(server *v, ps_link *l)
     v->said = false;
 }
 
+/* A coordinator of another training is none of our business once we are at one,
+ * and before that the end of ours. */
+static manta_status heed_refusal(server *v)
+{
+    if (!v->terms.refused) return MANTA_OK;
+    if (!v->loaded) return manta_error_raise(&v->terms.why);
+    v->terms.refused = false;
+    log_warn("a coordinator was turned away", LOG_STR("why", v->terms.why.text));
+    return MANTA_OK;
+}
+
 static manta_status serve(server *v)
 {
     while (!v->over) {
@@ -176,6 +189,7 @@ static manta_status serve(server *v)
         for (int i = 0; i < PS_LINKS && !v->over; i++) {
             if (v->link[i].c && items[i].c && items[i].ready) listen_to(v, &v->link[i]);
         }
+        TRY(heed_refusal(v));
     }
     return MANTA_OK;
 }
@@ -204,7 +218,8 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     v->room = ps_server_room(p, number);
     snprintf(node, sizeof node, "ps/%d", number);
     if ((st = session_local(p->s))) goto out;
-    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = p->plain}, &p->key, &v->end);
+    ps_terms_init(&v->terms, p, node);
+    st = ps_terms_end(&v->terms, p, &v->end);
     if (!st && listener < 0) st = ps_listen(v->end, p->server[number], &v->listener);
     if (!st) st = serve(v);
     if (listener < 0 && v->listener >= 0) os->close(v->listener);

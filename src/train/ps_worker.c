@@ -8,6 +8,7 @@
 #include "train/ps.h"
 #include "train/ps_link.h"
 #include "train/ps_part.h"
+#include "train/ps_terms.h"
 
 enum { PATIENCE_MS = 200 }; /* between attempts to reach a server that is being replaced */
 
@@ -15,6 +16,8 @@ typedef struct worker {
     const ps_plan *plan;
     manta_session *s;
     chan_end *end;
+    ps_terms terms;
+    bool hired; /* a coordinator has given it a step */
     ps_link boss;
     ps_link server[PS_SERVERS]; /* c NULL: to be connected */
     ps_part part[PS_SERVERS];
@@ -170,6 +173,7 @@ static manta_status converse(worker *w, int number)
         if (w->boss.head.kind != PS_STEP)
             return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(w->boss.c),
                               w->boss.head.kind);
+        w->hired = true;
         TRY(do_step(w));
     }
     return MANTA_OK;
@@ -190,6 +194,8 @@ static manta_status find_boss(worker *w)
         if (!st) st = chan_work(w->boss.c);
         if (!st && chan_is_open(w->boss.c)) return MANTA_OK;
         if (st) ps_link_close(&w->boss);
+        if (w->terms.refused && !w->hired) return manta_error_raise(&w->terms.why);
+        w->terms.refused = false; /* who has begun waits for the right one */
         if (is_alone(w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
         TRY(ps_miss_coordinator(w->plan, begin, &said));
         item.c = w->boss.c;
@@ -236,7 +242,8 @@ manta_status ps_work(const ps_plan *p, int number)
 
     *w = (worker){.plan = p, .s = p->s};
     snprintf(node, sizeof node, "worker/%d", number);
-    st = chan_end_new(&(chan_options){.node = node, .job = p->job, .plain = p->plain}, &p->key, &w->end);
+    ps_terms_init(&w->terms, p, node);
+    st = ps_terms_end(&w->terms, p, &w->end);
     if (!st) st = prepare(w);
     if (!st) st = find_boss(w);
     if (!st) st = run(w, number);

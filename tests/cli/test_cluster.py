@@ -353,12 +353,35 @@ def test_a_lost_chief_is_missed(cluster, tmp_path):
     for rank in (1, 2):
         missing = c.read_event(rank, "waiting")["cause"]
         assert "chief/0" in missing and c.addresses[0] in missing
-    c.start(0, *args, "--steps-per-epoch", 2)       # it takes another's place only with the same work
-    out, err = c.running[0].communicate(timeout=60)
-    assert c.running[0].returncode == 1 and "another training" in err, out + err
+    # It takes another's place only with the same work, and says what differs.
+    for other, says in [(("--steps-per-epoch", 2), "its number of steps in an epoch is 3, not 2"),
+                        (("--seed", 8), "its seed is 0, not 8"),
+                        (("--learning-rate", 0.5), "its learning rate is 0.001, not 0.5"),
+                        (("--optimizer", "sgd"), "its optimizer is adam, not sgd"),
+                        (("--batch", 16), "its batch size is 32, not 16")]:
+        c.start(0, *args, *other)
+        out, err = c.running[0].communicate(timeout=60)
+        assert c.running[0].returncode == 1, out + err
+        assert f"ps/0 is at another training than coordinator: {says}" in err, err
     c.start(0, *args)
     events = c.wait()[0][0]
     assert [e["epoch"] for e in events if e["event"] == "epoch"][-1] == 80
+
+
+def test_a_worker_with_other_options_is_refused(cluster, tmp_path):
+    """In words on both sides; when it comes with the right ones the training goes on."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 2, "--json")
+    c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
+    c.start(0, *args)
+    c.start(2, *args)
+    c.start(1, *args, "--seed", 5)
+    out, err = c.running[1].communicate(timeout=60)
+    assert c.running[1].returncode == 1, out + err
+    assert "coordinator is at another training than worker/0: its seed is 0, not 5" in err, err
+    c.start(1, *args)
+    (events, err), *_ = c.wait()
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == [1, 2]
+    assert "worker/0 is at another training than coordinator: its seed is 5, not 0" in err, err
 
 
 def test_a_chief_and_a_server_lost_at_once(cluster, tmp_path):
