@@ -21,7 +21,7 @@
     } while (0)
 
 typedef struct settings {
-    const char *data; /* of manta_dataset_open() */
+    const char *data, *validation; /* of manta_dataset_open() */
     const char *folder; /* where models, checkpoints, logs and backups go */
     int64_t epochs, steps, batch; /* batch: of each worker */
     int64_t every; /* backup: steps between two; 0: an epoch */
@@ -33,11 +33,11 @@ typedef struct settings {
 
 /* Shuffled anew every epoch, without end, in batches. Images come as f32 in
  * [0, 1], labels as i64. */
-static manta_status mnist_dataset(const settings *o, int64_t batch, manta_dataset **out)
+static manta_status mnist_dataset(const char *spec, int64_t batch, manta_dataset **out)
 {
     manta_dataset *d;
 
-    TRY(manta_dataset_open(o->data, NULL, &d));
+    TRY(manta_dataset_open(spec, NULL, &d));
     d = manta_dataset_shuffle(d, 60000, 1);
     d = manta_dataset_repeat(d, MANTA_FOREVER_COUNT);
     *out = manta_dataset_batch(d, batch, false);
@@ -91,7 +91,7 @@ static manta_status worker_open(worker *w, const settings *o, manta_session_opti
     TRY(manta_cluster_open(NULL, &w->cluster));
     so.cluster = w->cluster;
     so.seed = 1;
-    TRY(mnist_dataset(o, o->batch * manta_cluster_size(w->cluster), &w->data));
+    TRY(mnist_dataset(o->data, o->batch * manta_cluster_size(w->cluster), &w->data));
     TRY(build_cnn_model(&w->model));
     return open_session(w->model, &so, &w->session);
 }
@@ -129,6 +129,12 @@ static manta_status fit(worker *w, int64_t epochs, int64_t steps, int n, manta_c
                             .callbacks = callbacks};
 
     return manta_fit(w->session, w->data, &fo, NULL);
+}
+
+/* As the tutorial goes on with what it has loaded: two short epochs. */
+static manta_status fit_on(worker *w)
+{
+    return fit(w, 2, w->o->steps < 20 ? w->o->steps : 20, 0, NULL);
 }
 
 /* ---- places ---- */
@@ -176,6 +182,36 @@ static manta_status part_train(worker *w)
     return fit(w, w->o->epochs, w->o->steps, 0, NULL);
 }
 
+static bool show_validation(void *user, manta_session *s, const manta_event *e)
+{
+    if (e->kind == MANTA_EVENT_EPOCH_END)
+        printf("%s %d: val_loss %.6f, val_accuracy %.4f\n", manta_cluster_task_type(user),
+               manta_cluster_task_index(user), manta_metrics_get(e->metrics, "val_loss"),
+               manta_metrics_get(e->metrics, "val_accuracy"));
+    return show(user, s, e);
+}
+
+/* Training and evaluation in turn, both by all workers; a dataset that repeats, so
+ * that validation_steps says how much of it. All have the same result. */
+static manta_status part_validation(worker *w)
+{
+    manta_dataset *d;
+    manta_status st = mnist_dataset(w->o->validation, w->o->batch * manta_cluster_size(w->cluster), &d);
+
+    if (st) return st;
+    st = manta_fit(w->session, w->data,
+                   &(manta_fit_options){.epochs = w->o->epochs,
+                                        .steps_per_epoch = w->o->steps,
+                                        .no_shuffle = true,
+                                        .validation = d,
+                                        .validation_steps = 10,
+                                        .event = show_validation,
+                                        .user = w->cluster},
+                   NULL);
+    manta_dataset_unref(d);
+    return st;
+}
+
 /* Every worker saves, each to a place of its own; the chief's stays. */
 static manta_status part_save(worker *w)
 {
@@ -211,7 +247,7 @@ static manta_status part_load(worker *w)
                                   &w->session)))
         st = manta_session_restore(w->session, saved, false);
     manta_saved_free(saved);
-    return st ? st : fit(w, 2, w->o->steps, 0, NULL);
+    return st ? st : fit_on(w);
 }
 
 /* A checkpoint manager that keeps one; then training goes on from the latest. */
@@ -236,7 +272,7 @@ static manta_status part_checkpoint(worker *w)
     if (!st && *p.folder) st = manta_checkpoints_clear(manager);
     manta_checkpoints_close(manager);
     if (!st) st = remove_temporary(&p);
-    return st ? st : fit(w, 2, w->o->steps, 0, NULL);
+    return st ? st : fit_on(w);
 }
 
 /* ---- a callback of one's own: the crash ---- */
@@ -312,6 +348,7 @@ static const struct {
     manta_status (*run)(worker *w);
 } parts[] = {
     {"train", "epochs of a number of steps", part_train},
+    {"validation", "train, and evaluate on 10 batches after every epoch", part_validation},
     {"save", "train; every worker saves, the chief's model stays", part_save},
     {"load", "go on alone with the saved model", part_load},
     {"checkpoint", "train, save with a checkpoint manager, restore the latest, go on", part_checkpoint},
@@ -323,9 +360,9 @@ enum { N_PARTS = sizeof parts / sizeof *parts };
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: multi_worker_mnist PART [--data SPEC] [--folder FOLDER] [--epochs N] [--steps N]\n"
-            "       [--batch N] [--workers N] [--every STEPS] [--crash-after STEPS]\n");
+    fprintf(stderr, "usage: multi_worker_mnist PART [--data SPEC] [--validation SPEC] [--folder FOLDER] "
+                    "[--epochs N] [--steps N]\n"
+                    "       [--batch N] [--workers N] [--every STEPS] [--crash-after STEPS]\n");
     for (int i = 0; i < N_PARTS; i++) fprintf(stderr, "  %-17s %s\n", parts[i].name, parts[i].about);
     return 2;
 }
@@ -347,10 +384,15 @@ static bool read_options(int argc, char **argv, settings *o)
         int64_t *number;
         const char **text;
     } known[] = {
-        {"--data", NULL, &o->data},     {"--folder", NULL, &o->folder},
-        {"--epochs", &o->epochs, NULL}, {"--steps", &o->steps, NULL},
-        {"--batch", &o->batch, NULL},   {"--every", &o->every, NULL},
-        {"--workers", &workers, NULL},  {"--crash-after", &o->crash_after, NULL},
+        {"--data", NULL, &o->data},
+        {"--folder", NULL, &o->folder},
+        {"--validation", NULL, &o->validation},
+        {"--epochs", &o->epochs, NULL},
+        {"--steps", &o->steps, NULL},
+        {"--batch", &o->batch, NULL},
+        {"--every", &o->every, NULL},
+        {"--workers", &workers, NULL},
+        {"--crash-after", &o->crash_after, NULL},
     };
 
     for (int i = 2; i < argc; i += 2) {
@@ -368,8 +410,13 @@ static bool read_options(int argc, char **argv, settings *o)
 
 int main(int argc, char **argv)
 {
-    settings o = {
-        .data = "mnist", .folder = "mnist-run", .epochs = 3, .steps = 70, .batch = 64, .workers = 2};
+    settings o = {.data = "mnist",
+                  .validation = "mnist:test",
+                  .folder = "mnist-run",
+                  .epochs = 3,
+                  .steps = 70,
+                  .batch = 64,
+                  .workers = 2};
     manta_session_options so = {0};
     worker w = {0};
     manta_status st;

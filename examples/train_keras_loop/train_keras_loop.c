@@ -1,7 +1,8 @@
 /* train_keras_loop.c - a loop with Keras's shape, run by the trainer in several workers.
  *
- *     train_keras_loop PART [--data SPEC] [--epochs N] [--workers N]
+ *     train_keras_loop PART [--data SPEC] [--epochs N] [--steps N] [--workers N]
  *
+ *     quickstart    a convolutional network on MNIST, four workers; --workers 1 is the same alone
  *     folder        a checkpoint is a folder: model.keras and a file of the loop's own
  *     arrays        a checkpoint is named arrays: the weights and the epoch
  *     fit           manta_fit() with a callback that reports and checkpoints
@@ -25,7 +26,7 @@ enum { TOY_SAMPLES = 100, TOY_FEATURES = 4, PIXELS = 784, WORKER_BATCH = 64 };
 
 /* train_loop_config: copied to every worker, so no pointers. */
 typedef struct settings {
-    int64_t epochs;
+    int64_t epochs, steps; /* steps: of an epoch, where the loop does not take them from the data */
 } settings;
 
 /* What a loop holds. */
@@ -61,6 +62,71 @@ static manta_status prepare(training *t, const char *loss_name, const char *metr
         NULL, &t->session));
     return manta_prepare_loader(t->w, "train", &(manta_loader_options){.batch_size = batch}, &t->loader,
                                 &t->steps);
+}
+
+/* ---- quickstart ---- */
+
+static manta_model *cnn_model(void)
+{
+    manta_model *m = manta_model_new("mnist");
+
+    manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
+    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
+    manta_add(m, manta_conv2d(
+                     m, (manta_conv2d_options){.filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_add(m, manta_flatten(m));
+    manta_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
+    manta_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
+    return m;
+}
+
+static manta_status quickstart_compile(training *t)
+{
+    manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    manta_metric accuracy = {.name = "accuracy"};
+    manta_optimizer sgd;
+
+    t->model = cnn_model();
+    TRY(manta_model_build(t->model));
+    TRY(manta_optimizer_named("sgd", &sgd));
+    sgd.learning_rate = 0.001;
+    return manta_prepare_model(
+        t->w, t->model,
+        &(manta_compile){
+            .optimizer = &sgd, .n_losses = 1, .losses = &loss, .n_metrics = 1, .metrics = &accuracy},
+        NULL, &t->session);
+}
+
+/* What one worker would do, and all do: model.fit(dataset, epochs=, steps_per_epoch=),
+ * with the same batch in each worker as in one alone. */
+static manta_status quickstart_epochs(training *t, manta_callback *report)
+{
+    const settings *c = manta_worker_config(t->w, NULL);
+    manta_fit_options o = {.epochs = c->epochs,
+                           .initial_epoch = manta_worker_epoch(t->w),
+                           .steps_per_epoch = c->steps,
+                           .batch = WORKER_BATCH,
+                           .n_callbacks = 1,
+                           .callbacks = &report};
+    manta_dataset *shard;
+    manta_status st;
+
+    TRY(quickstart_compile(t));
+    TRY(manta_worker_dataset(t->w, "train", &shard));
+    st = manta_fit(t->session, shard, &o, NULL);
+    manta_dataset_unref(shard);
+    return st;
+}
+
+static manta_status quickstart_loop(manta_worker *w)
+{
+    training t = {.w = w};
+    manta_callback *report = manta_report_callback(w, 1);
+    manta_status st = quickstart_epochs(&t, report);
+
+    manta_callback_free(report);
+    training_close(&t);
+    return st;
 }
 
 /* ---- folder ---- */
@@ -308,6 +374,22 @@ static manta_status fit_loop(manta_worker *w)
 
 /* ---- data, made by the driver ---- */
 
+static double uniform(uint32_t *state) /* in (0, 1); the same at every start */
+{
+    *state = *state * 1664525 + 1013904223;
+    return ((*state >> 8) + 0.5) / (1 << 24);
+}
+
+/* np.random.normal(0, 1), near enough: the sum of twelve uniform ones has a variance of 1. */
+static double normal(uint32_t *state)
+{
+    double sum = -6;
+
+    for (int i = 0; i < 12; i++) sum += uniform(state);
+    return sum;
+}
+
+/* X: normal(0, 1, size=(n, 4)), Y: uniform(0, 1, size=(n, 1)). */
 static manta_status toy_data(const char *spec, manta_dataset **out)
 {
     static float x[TOY_SAMPLES * TOY_FEATURES], y[TOY_SAMPLES];
@@ -316,11 +398,8 @@ static manta_status toy_data(const char *spec, manta_dataset **out)
     uint32_t r = 1;
 
     (void)spec;
-    for (int i = 0; i < TOY_SAMPLES * TOY_FEATURES; i++) {
-        r = r * 1664525 + 1013904223; /* the same at every start */
-        x[i] = (float)(r >> 8) / (1 << 23) - 1;
-        if (i % TOY_FEATURES == 0) y[i / TOY_FEATURES] = (x[i] + 1) / 2;
-    }
+    for (int i = 0; i < TOY_SAMPLES * TOY_FEATURES; i++) x[i] = (float)normal(&r);
+    for (int i = 0; i < TOY_SAMPLES; i++) y[i] = (float)uniform(&r);
     *out = manta_dataset_arrays(2, c, MANTA_COPY);
     return MANTA_OK;
 }
@@ -331,6 +410,11 @@ static manta_status image_twice(manta_sample *s, void *user)
     (void)user;
     for (int i = 0; i < 2; i++) memcpy(s->out[i].array.data, s->in[0].array.data, PIXELS * sizeof(float));
     return MANTA_OK;
+}
+
+static manta_status digit_data(const char *spec, manta_dataset **out)
+{
+    return manta_dataset_open(spec, NULL, out);
 }
 
 static manta_status image_data(const char *spec, manta_dataset **out)
@@ -394,22 +478,22 @@ typedef struct part {
     manta_loop_fn *loop;
     manta_status (*data)(const char *spec, manta_dataset **out);
     int64_t epochs[2]; /* of the run, and of the one that begins from its checkpoint */
+    int workers;
     bool has_arrays;
 } part;
 
 static const part parts[] = {
-    {"folder", folder_loop, toy_data, {5, 5}, false},
-    {"arrays", arrays_loop, toy_data, {2, 5}, true},
-    {"fit", fit_loop, toy_data, {3, 5}, false},
-    {"autoencoder", autoencoder_loop, image_data, {2, 3}, false},
+    {"quickstart", quickstart_loop, digit_data, {3, 4}, 4, false},
+    {"folder", folder_loop, toy_data, {5, 5}, 2, false},
+    {"arrays", arrays_loop, toy_data, {2, 5}, 2, true},
+    {"fit", fit_loop, toy_data, {3, 5}, 2, false},
+    {"autoencoder", autoencoder_loop, image_data, {2, 3}, 2, false},
 };
 enum { N_PARTS = sizeof parts / sizeof *parts };
 
-static manta_status train(const part *p, manta_dataset *d, int workers, int64_t epochs, const char *from,
+static manta_status train(const part *p, manta_dataset *d, settings config, int workers, const char *from,
                           manta_result **out)
 {
-    settings config = {.epochs = epochs};
-
     return manta_trainer_fit(
         &(manta_trainer_options){.loop = p->loop,
                                  .config = &config,
@@ -424,15 +508,19 @@ static manta_status train(const part *p, manta_dataset *d, int workers, int64_t 
         out);
 }
 
-static manta_status run(const part *p, const char *spec, int64_t epochs, int workers)
+static manta_status run(const part *p, const char *spec, settings given, int workers)
 {
     manta_dataset *d = NULL;
     manta_result *first = NULL, *second = NULL;
+    settings begin = given, go_on = given;
     manta_status st = p->data(spec, &d);
 
-    if (!st) st = train(p, d, workers, epochs ? epochs : p->epochs[0], NULL, &first);
+    begin.epochs = given.epochs ? given.epochs : p->epochs[0];
+    go_on.epochs = given.epochs ? given.epochs + 1 : p->epochs[1];
+    if (!workers) workers = p->workers;
+    if (!st) st = train(p, d, begin, workers, NULL, &first);
     if (first) show("first", first);
-    if (!st) st = train(p, d, workers, epochs ? epochs + 1 : p->epochs[1], first->checkpoint, &second);
+    if (!st) st = train(p, d, go_on, workers, first->checkpoint, &second);
     if (second) show("second", second);
     if (!st && p->has_arrays) st = show_arrays(second->checkpoint);
     manta_result_free(second);
@@ -443,9 +531,9 @@ static manta_status run(const part *p, const char *spec, int64_t epochs, int wor
 
 static int usage(void)
 {
-    fprintf(
-        stderr,
-        "usage: train_keras_loop folder|arrays|fit|autoencoder [--data SPEC] [--epochs N] [--workers N]\n");
+    fprintf(stderr,
+            "usage: train_keras_loop quickstart|folder|arrays|fit|autoencoder [--data SPEC] [--epochs N]\n"
+            "       [--steps N] [--workers N]\n");
     return 2;
 }
 
@@ -460,12 +548,14 @@ static bool read_number(const char *text, int64_t *out)
 int main(int argc, char **argv)
 {
     const char *spec = "mnist";
-    int64_t epochs = 0, workers = 2;
+    settings given = {.steps = 70};
+    int64_t workers = 0;
     int which = 0;
     manta_status st;
 
     for (int i = 2; i < argc; i += 2) {
-        int64_t *number = strcmp(argv[i], "--epochs") == 0    ? &epochs
+        int64_t *number = strcmp(argv[i], "--epochs") == 0    ? &given.epochs
+                          : strcmp(argv[i], "--steps") == 0   ? &given.steps
                           : strcmp(argv[i], "--workers") == 0 ? &workers
                                                               : NULL;
         if (i + 1 == argc || (!number && strcmp(argv[i], "--data") != 0)) return usage();
@@ -475,7 +565,7 @@ int main(int argc, char **argv)
     while (which < N_PARTS && (argc < 2 || strcmp(argv[1], parts[which].name) != 0)) which++;
     if (which == N_PARTS) return usage();
     st = manta_init(&argc, &argv, NULL); /* workers are forked from here */
-    if (!st) st = run(&parts[which], spec, epochs, (int)workers);
+    if (!st) st = run(&parts[which], spec, given, (int)workers);
     if (st) fprintf(stderr, "train_keras_loop: %s\n", manta_error_text());
     manta_shutdown();
     return st ? 1 : 0;

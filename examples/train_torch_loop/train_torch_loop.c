@@ -1,11 +1,12 @@
 /* train_torch_loop.c - a loop with PyTorch's shape, run by the trainer in several workers.
  *
  *     train_torch_loop [--data SPEC] [--epochs N] [--batch N] [--workers N] [--name NAME] [--resume 1]
+ *     train_torch_loop --alone 1 [--data SPEC] [--epochs N] [--batch N]
  *
  * ResNet-18 on Fashion-MNIST with Adam: the model and the loader are prepared,
  * every rank computes batches of its own part of the data, and each epoch is
  * reported with a checkpoint, which holds a state dict that torch.load() reads
- * (README.md). */
+ * (README.md). With --alone the same loop runs in this process, without a trainer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,16 +34,23 @@ typedef struct training {
 
 /* ---- in the workers ---- */
 
+static const manta_loss criterion = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+static const manta_metric accuracy = {.name = "accuracy"};
+
+/* torchvision's, with one channel and ten classes, started as PyTorch starts it. */
+static manta_status model_and_optimizer(manta_model **m, manta_optimizer *adam)
+{
+    TRY(manta_zoo("resnet18", m));
+    TRY(manta_optimizer_named("torch.adam", adam));
+    adam->learning_rate = 0.001;
+    return MANTA_OK;
+}
+
 static manta_status open_training(training *t, int64_t batch)
 {
-    manta_loss criterion = {.name = "sparse_categorical_crossentropy", .from_logits = true};
-    manta_metric accuracy = {.name = "accuracy"};
     manta_optimizer adam;
 
-    /* torchvision's, with one channel and ten classes, started as PyTorch starts it. */
-    TRY(manta_zoo("resnet18", &t->model));
-    TRY(manta_optimizer_named("torch.adam", &adam));
-    adam.learning_rate = 0.001;
+    TRY(model_and_optimizer(&t->model, &adam));
     /* Statistics of batch norm, gradients and weights are one for all ranks. When
      * there is a checkpoint to begin from that this kind of session wrote, its
      * state is taken; ours is a folder of its own, read below. */
@@ -155,8 +163,66 @@ static void show(const manta_result *r)
 typedef struct arguments {
     settings config;
     const char *data, *name;
-    int64_t workers, resume;
+    int64_t workers, resume, alone;
 } arguments;
+
+/* ---- without a trainer ---- */
+
+/* One epoch in this process; *loss: of its last batch. */
+static manta_status alone_epoch(training *t, int64_t epoch, double *loss)
+{
+    manta_batch b;
+
+    TRY(manta_loader_seek(t->loader, epoch, 0));
+    while (manta_loader_next(t->loader, &b)) {
+        manta_feed f = {.count = b.count, .first = b.first, .n_inputs = 1, .n_targets = 1};
+        f.inputs[0] = *manta_batch_find(&b, "x");
+        f.targets[0] = *manta_batch_find(&b, "y");
+        TRY(manta_session_loss(t->session, &f, loss)); /* criterion(model(images), labels) */
+        TRY(manta_session_backward(t->session, &f)); /* optimizer.zero_grad(); loss.backward() */
+        TRY(manta_session_apply(t->session, NULL)); /* optimizer.step() */
+    }
+    return manta_loader_status(t->loader);
+}
+
+static manta_status alone_epochs(training *t, manta_dataset *d, const settings *c)
+{
+    const char *temp = getenv("TMPDIR");
+    char path[1200];
+    manta_optimizer adam;
+    double loss = 0;
+
+    TRY(model_and_optimizer(&t->model, &adam));
+    TRY(manta_session_open(t->model,
+                           &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &criterion},
+                           &(manta_session_options){.seed = 1}, &t->session));
+    TRY(manta_loader_open(
+        d, &(manta_loader_options){.batch_size = c->batch, .sampler = MANTA_SAMPLER_RANDOM, .seed = 1},
+        &t->loader));
+    snprintf(path, sizeof path, "%s/model.pth", temp && *temp ? temp : "/tmp");
+    for (int64_t e = 0; e < c->epochs; e++) {
+        TRY(alone_epoch(t, e, &loss));
+        TRY(manta_session_save(t->session, path)); /* torch.save(model.state_dict(), path) */
+        printf("epoch %lld: loss %.6f, saved %s\n", (long long)e + 1, loss, path);
+    }
+    return MANTA_OK;
+}
+
+static manta_status run_alone(const arguments *a)
+{
+    manta_dataset *d = NULL;
+    training t = {0};
+    manta_status st = images(a->data, &d);
+
+    if (!st) st = alone_epochs(&t, d, &a->config);
+    manta_loader_close(t.loader);
+    manta_session_close(t.session);
+    manta_model_free(t.model);
+    manta_dataset_unref(d);
+    return st;
+}
+
+/* ---- with one ---- */
 
 static manta_status run(const arguments *a)
 {
@@ -200,6 +266,7 @@ static bool read_arguments(int argc, char **argv, arguments *a)
         if (strcmp(argv[i], "--batch") == 0) number = &a->config.batch;
         if (strcmp(argv[i], "--workers") == 0) number = &a->workers;
         if (strcmp(argv[i], "--resume") == 0) number = &a->resume;
+        if (strcmp(argv[i], "--alone") == 0) number = &a->alone;
         if (number) {
             if (!read_number(argv[i + 1], number)) return false;
         } else if (strcmp(argv[i], "--data") == 0) {
@@ -220,11 +287,15 @@ int main(int argc, char **argv)
 
     if (!read_arguments(argc, argv, &a)) {
         fprintf(stderr, "usage: train_torch_loop [--data SPEC] [--epochs N] [--batch N] [--workers N]\n"
-                        "       [--name NAME] [--resume 1]\n");
+                        "       [--name NAME] [--resume 1] [--alone 1]\n");
         return 2;
     }
-    st = manta_init(&argc, &argv, NULL); /* workers are forked from here */
-    if (!st) st = run(&a);
+    if (a.alone) {
+        st = run_alone(&a);
+    } else {
+        st = manta_init(&argc, &argv, NULL); /* workers are forked from here */
+        if (!st) st = run(&a);
+    }
     if (st) fprintf(stderr, "train_torch_loop: %s\n", manta_error_text());
     manta_shutdown();
     return st ? 1 : 0;

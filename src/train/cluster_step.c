@@ -36,12 +36,19 @@ static bool is_used(const stepping *t, int64_t shard)
            session_shard_begin(t->s, t->count, (int)shard + 1);
 }
 
+/* Which pass over the data: every evaluation has the samples of the first, be it
+ * repeated or cut short, as it has without a cluster. */
+static int64_t data_epoch(const stepping *t)
+{
+    return t->train ? t->c->at.epoch : 0;
+}
+
 static manta_status fetch_shard(stepping *t, int shard, manta_feed *f)
 {
     int64_t lo = session_shard_begin(t->s, t->count, shard),
             hi = session_shard_begin(t->s, t->count, shard + 1);
 
-    TRY(feed_reader_rows(t->reader, t->c->at.epoch, t->c->at.step, lo, hi, f));
+    TRY(feed_reader_rows(t->reader, data_epoch(t), t->c->at.step, lo, hi, f));
     return session_check_feed(t->s, f, true);
 }
 
@@ -548,7 +555,7 @@ static manta_status step_once(stepping *t)
     manta_cluster *c = t->c;
 
     cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
-    TRY(feed_reader_count(t->reader, c->at.epoch, c->at.step, &t->count));
+    TRY(feed_reader_count(t->reader, data_epoch(t), c->at.step, &t->count));
     expect_all(t);
     collect_slots(t);
     if (t->train) begin_sum(t);

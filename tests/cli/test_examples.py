@@ -22,10 +22,10 @@ def example(tmp_path, environment):
 
     def finish(process, status=0):
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=180)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            pytest.fail(f"{process.args}: not done after 60 s\n{process.communicate()}")
+            pytest.fail(f"{process.args}: not done after 180 s\n{process.communicate()}")
         assert process.returncode == status, f"{process.args}: {process.returncode}\n{out}\n{err}"
         return out.splitlines() if status == 0 else err
 
@@ -156,6 +156,17 @@ def test_parameter_servers(example, tmp_path):
     assert len(losses(lines)) == 3 and losses(lines)[2] < losses(lines)[0]
 
 
+def test_workers_validate_together(example, two, tmp_path):
+    digits(tmp_path, n=64)
+    both = two("validation", *SMALL, "--validation", "x.npy,y.npy", "--epochs", 2, "--steps", 2)
+    alone = example("multi_worker_mnist", "validation", "--data", "x.npy,y.npy", "--batch", 32, "--validation",
+                    "x.npy,y.npy", "--epochs", 2, "--steps", 2)
+    values = [re.findall(r"val_loss ([0-9.]+), val_accuracy ([0-9.]+)", "\n".join(lines)) for lines in (*both, alone)]
+    assert values[0] == values[1] and len(values[0]) == 2
+    for two_s, one_s in zip(values[0], values[2]):  # the same samples, summed in another order
+        assert float(two_s[0]) == pytest.approx(float(one_s[0]), rel=1e-4) and two_s[1] == one_s[1]
+
+
 def test_what_is_wrong_is_said(example):
     assert "nothing.npy" in example("multi_worker_mnist", "train", "--data", "nothing.npy", status=1)
     assert "usage:" in example("multi_worker_mnist", "dance", status=2)
@@ -168,6 +179,18 @@ def facts(lines, title):
     """What a run printed about its result: {"checkpoint": ..., "loss": ...}."""
     said = [line.removeprefix(title + ": ").split(" ", 1) for line in lines if line.startswith(title + ": ")]
     return dict(pair for pair in said if len(pair) == 2)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_quickstart(example, tmp_path, workers):
+    digits(tmp_path, n=64)
+    lines = example("train_keras_loop", "quickstart", "--data", "x.npy,y.npy", "--epochs", 1, "--steps", 2,
+                    *(("--workers", workers) if workers != 4 else ()))
+    first, second = facts(lines, "first"), facts(lines, "second")
+    assert first["1"] in ("reports of accuracy", "reports of loss")
+    assert float(second["loss"]) < float(first["loss"])
+    assert sorted(p.name for p in (tmp_path / "runs" / "train-1" / "log").iterdir()) == \
+        [f"rank-{r}.txt" for r in range(workers)]
 
 
 def test_checkpoint_of_a_folder(example, tmp_path):
@@ -221,6 +244,15 @@ def test_data_that_is_no_image_is_said(example, tmp_path):
 
 
 # ---- train_torch_loop ----
+
+def test_resnet18_without_a_trainer(example, tmp_path):
+    digits(tmp_path, n=12)
+    lines = example("train_torch_loop", "--alone", 1, "--data", "x.npy,y.npy", "--batch", 6, "--epochs", 2,
+                    env={"TMPDIR": str(tmp_path)})
+    assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2"]
+    assert losses(lines)[1] < losses(lines)[0]
+    assert lines[1].endswith(f"saved {tmp_path}/model.pth") and (tmp_path / "model.pth").stat().st_size > 44_000_000
+
 
 def test_resnet18_reports_and_goes_on(example, tmp_path):
     small = ("train_torch_loop", "--data", "x.npy,y.npy", "--batch", 6, "--name", "fashion")
