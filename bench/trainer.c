@@ -1,13 +1,18 @@
-/* trainer.c - bench_trainer [--reports N] [--workers W] [--start] [FOLDER]: what a
- * trainer costs its loops; with --start only how long they take to run, as JSON.
+/* trainer.c - bench_trainer [--reports N] [--workers W] [--start | --checkpoints |
+ * --steps BATCH] [FOLDER]: what a trainer costs its loops; with --start only how long
+ * they take to run, as JSON, with --checkpoints only the last of these:
  *
  * - fit to loop: from the call of manta_trainer_fit() to the first line of the
  *   loop in the last of the workers, by one clock of the machine's;
  * - a report of ten metrics as the loop sees it, in bursts that the ring holds and
  *   one after the other without end, when the driver's pace is what counts;
  * - the driver's own memory after a thousandth of the reports and after all;
- * - a checkpoint of resnet18, as the loop sees it: what is written behind its back
- *   costs it the copy.
+ * - a checkpoint of resnet18, as the loop sees it: its session, arrays of the same
+ *   size, a folder with a file of that size. What is written behind its back costs it
+ *   the copy, or a rename.
+ *
+ * With --steps: how much slower steps of so many samples are with a checkpoint every
+ * 50, and what the slowest of them took.
  *
  * What is timed is checked: every report is in the record, once. */
 #include <stdbool.h>
@@ -184,29 +189,98 @@ static void reports(const char *storage, int workers, int64_t n)
 
 /* ---- checkpoints ---- */
 
-enum { CHECKPOINTS = 5 };
+enum { CHECKPOINTS = 5, BLOCK = 50, BLOCKS = 3 };
 
-static manta_status checkpoint_loop(manta_worker *w)
+typedef enum kind { SESSION, ARRAYS, FOLDER, KINDS } kind;
+
+static const char *const kinds[KINDS] = {"session", "arrays", "folder"};
+
+typedef struct checkpointing {
+    kind kind;
+    int64_t batch; /* samples of a step; 0: no steps, the calls alone are timed */
+} checkpointing;
+
+typedef struct resnet {
+    manta_model *m;
+    manta_session *s;
+    float *state; /* as much as weights and Adam's two averages are */
+    int64_t n; /* of each */
+} resnet;
+
+static manta_status resnet_open(manta_worker *w, resnet *r)
 {
     manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
     manta_optimizer adam;
-    manta_model *m = NULL;
-    manta_session *s = NULL;
-    manta_metrics found = {0};
-    double took[CHECKPOINTS];
     manta_status st;
 
-    if ((st = manta_optimizer_named("adam", &adam)) || (st = manta_zoo("resnet18", &m))) return st;
-    st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &loss}, NULL,
-                             &s);
+    if ((st = manta_optimizer_named("adam", &adam)) || (st = manta_zoo("resnet18", &r->m))) return st;
+    st = manta_prepare_model(w, r->m, &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &loss},
+                             NULL, &r->s);
+    if (st) return st;
+    r->n = manta_session_params(r->s);
+    if (!(r->state = calloc((size_t)r->n * 3, sizeof *r->state)))
+        return manta_fail(MANTA_ENOMEM, "the arrays of a checkpoint");
+    manta_session_get_flat(r->s, r->state);
+    return MANTA_OK;
+}
+
+static void resnet_close(resnet *r)
+{
+    manta_session_close(r->s);
+    manta_model_free(r->m);
+    free(r->state);
+}
+
+/* A folder with one file of the same size, which is the loop's own work. */
+static manta_status fill_folder(const resnet *r, const char *folder)
+{
+    char path[1200];
+    size_t n = (size_t)r->n * 3;
+    FILE *f;
+    bool whole;
+
+    snprintf(path, sizeof path, "%s/state.bin", folder);
+    if (!(f = fopen(path, "wb"))) return manta_fail(MANTA_EIO, "%s", path);
+    whole = fwrite(r->state, sizeof *r->state, n, f) == n;
+    return fclose(f) || !whole ? manta_fail(MANTA_EIO, "%s", path) : MANTA_OK;
+}
+
+/* *took: milliseconds of the call that reports. */
+static manta_status checkpoint(manta_worker *w, const resnet *r, kind k, int64_t epoch, double *took)
+{
+    manta_column c[3] = {{"weights", manta_array_of(MANTA_DTYPE_F32, 1, &r->n, r->state)},
+                         {"mean", manta_array_of(MANTA_DTYPE_F32, 1, &r->n, r->state + r->n)},
+                         {"variance", manta_array_of(MANTA_DTYPE_F32, 1, &r->n, r->state + 2 * r->n)}};
+    manta_checkpoint_info info = {.epoch = epoch};
+    char *folder = NULL;
+    manta_status st;
+    double begin;
+
+    if (k == FOLDER && ((st = manta_worker_temp_folder(w, &folder)) || (st = fill_folder(r, folder))))
+        return st;
+    begin = now_us();
+    st = k == SESSION  ? manta_report_session(w, NULL, r->s, epoch, 0)
+         : k == ARRAYS ? manta_report_arrays(w, NULL, 3, c, epoch, 0)
+                       : manta_report_checkpoint(w, NULL, folder, &info);
+    *took = (now_us() - begin) / 1e3;
+    free(folder);
+    return st;
+}
+
+static manta_status calls_loop(manta_worker *w)
+{
+    const checkpointing *c = manta_worker_config(w, NULL);
+    manta_metrics found = {0};
+    double took[CHECKPOINTS];
+    resnet r = {0};
+    manta_status st = resnet_open(w, &r);
+
     for (int i = 0; i < CHECKPOINTS && !st; i++) {
         double begin = now_us();
-        st = manta_report_session(w, NULL, s, i + 1, 0);
-        took[i] = (now_us() - begin) / 1e3;
+        st = checkpoint(w, &r, c->kind, i + 1, &took[i]);
         while (now_us() - begin < 1500000) usleep(1000); /* steps of a training, say */
     }
-    manta_session_close(s);
-    manta_model_free(m);
+    resnet_close(&r);
     if (st) return st;
     qsort(took + 1, CHECKPOINTS - 1, sizeof *took, compare); /* the first touches its memory first */
     add(&found, "first_ms", took[0]);
@@ -214,26 +288,98 @@ static manta_status checkpoint_loop(manta_worker *w)
     return manta_report(w, &found);
 }
 
-static void checkpoints(const char *storage)
+/* Blocks of steps, every second one with a checkpoint at its start; what was begun
+ * in a block is written in it, or waits in the next one with a checkpoint. */
+static manta_status steps_loop(manta_worker *w)
+{
+    const checkpointing *c = manta_worker_config(w, NULL);
+    manta_metrics found = {0};
+    double block[2][BLOCKS], slowest[2] = {0}, took;
+    resnet r = {0};
+    manta_status st = resnet_open(w, &r);
+    float *x = calloc((size_t)c->batch * 28 * 28, sizeof *x);
+    int64_t *y = calloc((size_t)c->batch, sizeof *y);
+    manta_array in = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){c->batch, 28, 28, 1}, x);
+    manta_array target = manta_array_of(MANTA_DTYPE_I64, 1, &c->batch, y);
+    manta_feed f = {.count = c->batch, .n_inputs = 1, .inputs = {in}, .n_targets = 1, .targets = {target}};
+
+    if (!st && (!x || !y)) st = manta_fail(MANTA_ENOMEM, "a batch");
+    for (int i = 0; i < 10 && !st; i++) st = manta_worker_train_step(w, r.s, &f);
+    for (int i = 0; i < 2 * BLOCKS && !st; i++) {
+        double begin = now_us();
+        for (int k = 0; k < BLOCK && !st; k++) {
+            double step = now_us();
+            if (!k && i % 2) st = checkpoint(w, &r, c->kind, i + 1, &took);
+            if (!st) st = manta_worker_train_step(w, r.s, &f);
+            step = (now_us() - step) / 1e3;
+            if (step > slowest[i % 2]) slowest[i % 2] = step;
+        }
+        block[i % 2][i / 2] = (now_us() - begin) / 1e3 / BLOCK;
+    }
+    free(x);
+    free(y);
+    resnet_close(&r);
+    if (st) return st;
+    qsort(block[0], BLOCKS, sizeof block[0][0], compare);
+    qsort(block[1], BLOCKS, sizeof block[1][0], compare);
+    add(&found, "without_ms", block[0][BLOCKS / 2]);
+    add(&found, "with_ms", block[1][BLOCKS / 2]);
+    add(&found, "slowest_without_ms", slowest[0]);
+    add(&found, "slowest_with_ms", slowest[1]);
+    return manta_report(w, &found);
+}
+
+static manta_result *run_checkpoints(const char *storage, manta_loop_fn *loop, const checkpointing *c, int n)
 {
     manta_result *r = NULL;
-    manta_trainer_options o = {.loop = checkpoint_loop,
+    char last[32];
+    manta_trainer_options o = {.loop = loop,
+                               .config = c,
+                               .config_size = sizeof *c,
                                .run = {.storage = storage, .checkpoints = {.keep = 1}}};
 
     if (manta_trainer_fit(&o, &r)) end("checkpoints");
-    if (!strstr(r->checkpoint, "checkpoint-000005")) end("a checkpoint is missing");
-    printf("checkpoint of resnet18, first and median  %8.2f ms, %.2f ms\n",
-           manta_metrics_get(&r->metrics, "first_ms"), manta_metrics_get(&r->metrics, "median_ms"));
-    manta_result_free(r);
+    snprintf(last, sizeof last, "checkpoint-%06d", n);
+    if (!strstr(r->checkpoint, last)) end("a checkpoint is missing");
+    return r;
+}
+
+static void checkpoints(const char *storage)
+{
+    for (kind k = SESSION; k < KINDS; k++) {
+        checkpointing c = {.kind = k};
+        manta_result *r = run_checkpoints(storage, calls_loop, &c, CHECKPOINTS);
+        printf("checkpoint of resnet18 (%s), first and median  %8.2f ms, %.2f ms\n", kinds[k],
+               manta_metrics_get(&r->metrics, "first_ms"), manta_metrics_get(&r->metrics, "median_ms"));
+        manta_result_free(r);
+    }
+}
+
+/* What a checkpoint at every BLOCK-th step costs the steps. */
+static void slow_down(const char *storage, int64_t batch)
+{
+    for (kind k = SESSION; k < KINDS; k++) {
+        checkpointing c = {.kind = k, .batch = batch};
+        manta_result *r = run_checkpoints(storage, steps_loop, &c, BLOCKS);
+        double without = manta_metrics_get(&r->metrics, "without_ms");
+        double with = manta_metrics_get(&r->metrics, "with_ms");
+        printf("a step of resnet18, %lld samples, with a checkpoint (%s) every %d: %.2f ms, without %.2f ms: "
+               "%+.2f %%; the slowest %.2f and %.2f ms\n",
+               (long long)batch, kinds[k], BLOCK, with, without, (with / without - 1) * 100,
+               manta_metrics_get(&r->metrics, "slowest_with_ms"),
+               manta_metrics_get(&r->metrics, "slowest_without_ms"));
+        manta_result_free(r);
+    }
 }
 
 int main(int argc, char **argv)
 {
     char folder[64], command[96];
-    const char *storage = NULL;
+    const char *storage = NULL, *made = NULL;
     int64_t n = 1000000;
     int workers = 2;
-    bool start_only = false, bad = false;
+    bool start_only = false, bad = false, calls_only = false;
+    int64_t batch = 0;
     double ms;
 
     for (int i = 1; i < argc; i++) {
@@ -243,6 +389,11 @@ int main(int argc, char **argv)
             workers = (int)strtol(argv[++i], NULL, 10);
         } else if (!strcmp(argv[i], "--start")) {
             start_only = true;
+        } else if (!strcmp(argv[i], "--checkpoints")) {
+            calls_only = true;
+        } else if (!strcmp(argv[i], "--steps") && i + 1 < argc) {
+            batch = strtoll(argv[++i], NULL, 10);
+            bad |= batch < 1;
         } else {
             bad |= *argv[i] == '-';
             storage = argv[i];
@@ -250,8 +401,8 @@ int main(int argc, char **argv)
     }
     if (bad || workers < 1 || n / workers <= BURST * BURSTS) {
         fprintf(stderr,
-                "usage: bench_trainer [--reports N] [--workers W] [--start] [FOLDER], more than %d reports "
-                "each\n",
+                "usage: bench_trainer [--reports N] [--workers W] [--start | --checkpoints | --steps BATCH] "
+                "[FOLDER], more than %d reports each\n",
                 BURST * BURSTS);
         return 2;
     }
@@ -261,15 +412,20 @@ int main(int argc, char **argv)
         perror(folder);
         return 1;
     }
-    ms = start_ms(storage ? storage : folder, workers);
-    if (start_only) {
+    if (!storage) storage = made = folder;
+    ms = start_ms(storage, workers);
+    if (batch) {
+        slow_down(storage, batch);
+    } else if (calls_only) {
+        checkpoints(storage);
+    } else if (start_only) {
         printf("{\"workers\": %d, \"fit_to_loop_s\": %.6f}\n", workers, ms / 1e3);
     } else {
         printf("fit to loop running in %d workers         %8.2f ms\n", workers, ms);
-        checkpoints(storage ? storage : folder);
-        reports(storage ? storage : folder, workers, n);
+        checkpoints(storage);
+        reports(storage, workers, n);
     }
     manta_shutdown();
     snprintf(command, sizeof command, "rm -r %s", folder);
-    return storage ? 0 : system(command) != 0;
+    return made ? system(command) != 0 : 0;
 }

@@ -199,27 +199,36 @@ MANTA_API int64_t manta_worker_step(const manta_worker *w);
  * their next checkpoint is committed. A second signal ends any loop at once. */
 MANTA_API bool manta_worker_should_stop(const manta_worker *w);
 
+/* Reports. Files of one are brought to disk behind the loop's back, by a thread of this
+ * worker's, in the order of the reports; the checkpoint is committed when those of all
+ * ranks are there. One is written and one waits: who reports a third checkpoint waits
+ * for the first, and who makes 128 reports behind one that is being written waits for
+ * it. The end of the loop waits for all of them. What could not be written is told by
+ * the next report of this rank, of any kind, which does nothing else then; and by the
+ * end of the loop, when no report has told it or the last checkpoint is the lost one.
+ * MANTA_EDIED the run has ended. */
+
 /* Metrics alone: goes into a ring in shared memory and returns; never waits
  * for others. NaN is allowed. In the run's record it counts as an epoch more
- * than the report before, unless that one or this one says another.
- * MANTA_EDIED the run has ended. */
+ * than the report before, unless that one or this one says another. */
 MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
 /* Metrics and files: what lies in `folder` (made by this rank, NULL: it has
- * none this time) becomes part of the group's checkpoint: it is taken away at
- * once, and committed when every rank has given its part. The same name from
- * two ranks is the lower rank's. info may be NULL: a report stands for an epoch;
- * else rank 0's says where a loop that begins from it goes on, and its notes are
- * the checkpoint's (metrics and sequence are set by the driver). */
+ * none this time) becomes part of the group's checkpoint, which is committed when
+ * every rank has given its part and all of it is on the disk. From a call that
+ * succeeds on the folder is Manta's: it is moved away, at once, by a rename, and its name
+ * is free for the next one. (One of another file system than the run's is copied
+ * later, from a hidden name beside its own.) The loop has closed what it wrote there.
+ * The same name from two ranks is the lower rank's. info may be NULL: a report stands
+ * for an epoch; else rank 0's says where a loop that begins from it goes on, and its
+ * notes are the checkpoint's (metrics and sequence are set by the driver). */
 MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
                                                const manta_checkpoint_info *info);
 /* Metrics and the state of a prepared session, which is the same in all ranks:
  * rank 0's is taken, the others' calls only report metrics. (epoch, step): where
- * a loop that begins from it goes on. Only the copy in memory is waited for; the
- * file is written behind the loop's back, one at a time. When that fails, the next
- * such call says so, or the end of the loop. */
+ * a loop that begins from it goes on. Only the copy in memory is waited for. */
 MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
                                             int64_t epoch, int64_t step);
-/* The same with named arrays, as state.safetensors. */
+/* The same with named arrays, as state.safetensors; they are copied. */
 MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
                                            const manta_column *arrays, int64_t epoch, int64_t step);
 /* A note for the next checkpoint that this rank reports, in whatever way; both

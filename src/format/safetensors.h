@@ -84,6 +84,9 @@ manta_status safetensors_write(const char *path, int n, const manta_column *colu
 manta_status safetensors_write_to(file_writer *w, const char *path, int n, const manta_column *columns,
                                   int n_metadata, const safetensors_pair *metadata) MANTA_MUST_USE;
 
+/* What safetensors_write() would refuse of these arrays, whatever is in them. */
+manta_status safetensors_check(const char *path, int n, const manta_column *columns) MANTA_MUST_USE;
+
 /* The arrays and notes of a file that was read already, as manta_file_read()
  * gives them. Takes data, of mem_try(), on failure too. */
 manta_status safetensors_saved(const char *path, uint8_t *data, size_t size,

@@ -137,6 +137,32 @@ static manta_status make_header(const char *path, int n, const manta_column *con
     return MANTA_OK;
 }
 
+/* The header, and the arrays in the order of their elements in the file; *order is
+ * the caller's to give back, on failure too. */
+static manta_status prepare(const char *path, int n, const manta_column *columns, int n_metadata,
+                            const safetensors_pair *metadata, const manta_column ***order, buf *head,
+                            uint64_t *bytes)
+{
+    TRY(check_columns(path, n, columns));
+    TRY(check_names(path, n, columns, n_metadata, metadata));
+    *order = mem_new((size_t)(n + 1) * sizeof **order);
+    for (int i = 0; i < n; i++) (*order)[i] = &columns[i];
+    if (n) qsort(*order, (size_t)n, sizeof **order, by_size_and_name);
+    return make_header(path, n, *order, n_metadata, metadata, head, bytes);
+}
+
+manta_status safetensors_check(const char *path, int n, const manta_column *columns)
+{
+    const manta_column **order = NULL;
+    buf head = {0};
+    uint64_t bytes = 0;
+    manta_status st = prepare(path, n, columns, 0, NULL, &order, &head, &bytes);
+
+    buf_release(&head);
+    mem_free(order);
+    return st;
+}
+
 manta_status safetensors_write_to(file_writer *w, const char *path, int n, const manta_column *columns,
                                   int n_metadata, const safetensors_pair *metadata)
 {
@@ -145,13 +171,7 @@ manta_status safetensors_write_to(file_writer *w, const char *path, int n, const
     uint64_t bytes = 0;
     manta_status st;
 
-    TRY(check_columns(path, n, columns));
-    TRY(check_names(path, n, columns, n_metadata, metadata));
-    order = mem_new((size_t)(n + 1) * sizeof *order);
-    for (int i = 0; i < n; i++) order[i] = &columns[i];
-    if (n) qsort(order, (size_t)n, sizeof *order, by_size_and_name);
-
-    if ((st = make_header(path, n, order, n_metadata, metadata, &head, &bytes))) goto out;
+    if ((st = prepare(path, n, columns, n_metadata, metadata, &order, &head, &bytes))) goto out;
     if ((st = file_writer_reserve(w, head.n + bytes))) goto out;
     if ((st = file_writer_write(w, head.at, head.n))) goto out;
     for (int i = 0; i < n && !st; i++) st = elements_to_file(&order[i]->array, w);

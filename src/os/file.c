@@ -274,6 +274,38 @@ manta_status file_rename(const char *from, const char *to)
     return MANTA_OK;
 }
 
+manta_status file_sync(const char *path)
+{
+    int fd = open_retry(path, O_RDONLY | O_NOFOLLOW), rc, err;
+
+    if (fd < 0) return file_fail(errno, "opening", path);
+    do rc = os->fsync(fd);
+    while (rc && errno == EINTR);
+    err = errno;
+    os->close(fd);
+    return rc ? file_fail(err, "bringing to disk", path) : MANTA_OK;
+}
+
+manta_status file_sync_tree(const char *path)
+{
+    file_names names = {0};
+    file_info info = {0};
+    manta_status st;
+
+    TRY(file_stat(path, &info));
+    if (info.is_file) return file_sync(path);
+    if (!info.is_folder)
+        return manta_fail(MANTA_EINVAL, "%s is neither file nor folder: it cannot be kept", path);
+    if ((st = file_list(path, &names))) return st;
+    for (size_t i = 0; i < names.n && !st; i++) {
+        char *inner = mem_printf("%s/%s", path, names.at[i]);
+        st = file_sync_tree(inner);
+        mem_free(inner);
+    }
+    file_names_release(&names);
+    return st ? st : file_sync_folder(path);
+}
+
 manta_status file_sum_of(const char *path, file_sum *out)
 {
     enum { PIECE = 1 << 20 };

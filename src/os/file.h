@@ -123,6 +123,11 @@ manta_status file_rename(const char *from, const char *to) MANTA_MUST_USE;
 /* Brings the names in a folder to disk. A file system that cannot is no failure. */
 manta_status file_sync_folder(const char *path) MANTA_MUST_USE;
 
+/* Brings what a file holds to disk; a link is no file. Of a folder: everything below
+ * it, names too. MANTA_EINVAL something is neither file nor folder. */
+manta_status file_sync(const char *path) MANTA_MUST_USE;
+manta_status file_sync_tree(const char *path) MANTA_MUST_USE;
+
 /* The size and crc32c of a file, read piece by piece. */
 manta_status file_sum_of(const char *path, file_sum *out) MANTA_MUST_USE;
 

@@ -6,7 +6,10 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -117,6 +120,11 @@ manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg
     }
     out->id = id;
     return MANTA_OK;
+}
+
+void thread_nice(int n)
+{
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), n);
 }
 
 void thread_join(thread_id *t)

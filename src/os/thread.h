@@ -46,6 +46,11 @@ typedef struct thread_id {
  * for another thread; *out is then untouched. */
 manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg), void *arg) MANTA_MUST_USE;
 
+/* The calling thread leaves more of the processor to others the greater n is, 0 to 19:
+ * at 10 they get ten times as much as it does, at 19 seventy times. A system that does
+ * not allow it is no failure. */
+void thread_nice(int n);
+
 /* Waits until the thread's function has returned. */
 void thread_join(thread_id *t);
 

@@ -17,8 +17,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -287,8 +285,7 @@ static void write_all(void *arg)
 {
     manta_checkpoints *m = arg;
 
-    /* The training comes first. */
-    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+    thread_nice(19); /* the training comes first */
     mutex_lock(&m->guard);
     for (;;) {
         request *r = m->pending;

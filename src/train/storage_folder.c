@@ -32,22 +32,6 @@ static manta_status folder_create(void *ctx, const char *path, file_writer **out
     return file_writer_open(path, out);
 }
 
-/* ---- files of others ---- */
-
-static manta_status sync_file(const char *path)
-{
-    int fd, rc, err;
-
-    do fd = os->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0) return file_fail(errno, "opening", path);
-    do rc = os->fsync(fd);
-    while (rc && errno == EINTR);
-    err = errno;
-    os->close(fd);
-    return rc ? file_fail(err, "bringing to disk", path) : MANTA_OK;
-}
-
 static manta_status folder_take(void *ctx, const char *from, const char *path, file_sum *sum)
 {
     manta_status st;
@@ -61,7 +45,7 @@ static manta_status folder_take(void *ctx, const char *from, const char *path, f
         mem_try_free(data);
         if (!st) st = file_remove(from);
     } else {
-        st = sync_file(path);
+        st = file_sync(path);
     }
     return st ? st : file_sum_of(path, sum);
 }

@@ -152,7 +152,7 @@ static bool settle_with_all(driver *d)
     manta_status st = parts_settle(&d->parts, d->reports, nobody, &round);
 
     if (st) note_trouble(d);
-    return round.settled && !st;
+    return round.committed;
 }
 
 /* The same where nobody is left who could give more. The reports of such a round
@@ -165,7 +165,7 @@ static void settle_without(driver *d, const bool *gone)
         manta_metrics m;
         manta_status st = parts_settle(&d->parts, d->reports, gone, &round);
         if (st) note_trouble(d);
-        if (!round.settled || st) continue;
+        if (!round.committed) continue;
         get_metrics(round.report, &m);
         tell_program(d, round.rank, round.count, &m, last_checkpoint(d));
     } while (round.settled);
@@ -187,7 +187,7 @@ static manta_status keep_report(driver *d, int rank, const trainer_report *r, co
     return MANTA_OK;
 }
 
-static manta_status take_report(driver *d, int rank, trainer_report *r)
+static manta_status take_report(driver *d, int rank, trainer_report *r, bool lost)
 {
     manta_metrics m;
     bool committed = false;
@@ -200,25 +200,35 @@ static manta_status take_report(driver *d, int rank, trainer_report *r)
     d->reports[rank]++;
     TRY(keep_report(d, rank, r, &m));
     if (r->kind == REPORT_CHIEF) {
-        committed = commit_own(d, rank, r);
+        committed = !lost && commit_own(d, rank, r);
     } else if (r->kind == REPORT_PART) {
-        TRY(parts_add(&d->parts, rank, r, d->reports[rank]));
+        TRY(parts_add(&d->parts, rank, r, d->reports[rank], lost));
         committed = settle_with_all(d);
     }
     tell_program(d, rank, d->reports[rank], &m, committed ? last_checkpoint(d) : NULL);
     return MANTA_OK;
 }
 
-/* Whether the files of a report are there, or never will be; then it is one of
- * metrics alone. */
-static bool is_written(driver *d, int rank, trainer_report *r)
+/* Of the files of a report. Those of a rank whose loop has ended come no more. */
+static report_files files_of(const driver *d, int rank, uint64_t at)
 {
-    const trainer_rank *from = &d->mem.c->ranks[rank];
-    uint64_t round = (uint64_t)-r->round;
+    uint32_t files = atomic_load_explicit(&d->mem.rings[rank].files[at % TRAINER_RING], memory_order_acquire);
 
-    if (r->kind != REPORT_CHIEF) return true;
-    if (atomic_load(&from->lost) == round) r->kind = REPORT_METRICS;
-    return atomic_load(&from->saved) >= round || atomic_load(&from->lost) >= round;
+    if (files == FILES_COMING) return d->ended[rank] ? FILES_LOST : FILES_COMING;
+    return files == FILES_NONE || files == FILES_THERE ? files : FILES_LOST;
+}
+
+/* Whether all reports that a checkpoint counts can be taken before it. */
+static bool is_countable(const driver *d, int rank, const trainer_report *r)
+{
+    for (int i = 1; i < d->world && r->kind == REPORT_CHIEF && rank == 0; i++) {
+        const trainer_ring *ring = &d->mem.rings[i];
+        uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
+        for (uint64_t at = atomic_load(&ring->taken); at < written && at < r->others[i]; at++) {
+            if (files_of(d, i, at) == FILES_COMING) return false;
+        }
+    }
+    return true;
 }
 
 /* Takes what is in a rank's ring, of the first `until` reports of the attempt.
@@ -231,9 +241,10 @@ static manta_status take_reports(driver *d, int rank, uint64_t until, bool *some
 
     if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
     for (; at < written && at < until; at++) {
+        report_files files = files_of(d, rank, at);
         trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */
-        if (!is_written(d, rank, &r)) break; /* and what is behind it waits too */
-        TRY(take_report(d, rank, &r));
+        if (files == FILES_COMING || !is_countable(d, rank, &r)) break; /* and what is behind it waits too */
+        TRY(take_report(d, rank, &r, files == FILES_LOST));
         atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
         *some = true;
     }
@@ -395,12 +406,12 @@ static manta_status end_attempt(driver *d)
         if (!d->ended[i]) (void)manta_actor_kill(d->actors[i], true);
     }
     for (int i = 0; i < d->world; i++) { /* nobody may write to the memory that is used again */
-        if (manta_get(d->loops[i], END_MS) == MANTA_ETIMEDOUT)
-            log_warn("a worker has not ended", LOG_INT("rank", i));
+        d->ended[i] = manta_get(d->loops[i], END_MS) != MANTA_ETIMEDOUT;
+        if (!d->ended[i]) log_warn("a worker has not ended", LOG_INT("rank", i));
         manta_release(d->loops[i]);
         manta_actor_release(d->actors[i]);
     }
-    return st;
+    return st ? st : drain(d); /* what they had reported by then, with files that will not come */
 }
 
 static volatile sig_atomic_t terminated; /* how often: SIGTERM, SIGINT */
@@ -526,7 +537,7 @@ static manta_status run_attempt(driver *d)
     ended = end_attempt(d);
     if (own) manta_checkpoint_close(from);
     if (st || (st = ended)) return st;
-    return d->failed_rank >= 0 ? manta_fail(d->status, "%s", d->error) : drain(d);
+    return d->failed_rank >= 0 ? manta_fail(d->status, "%s", d->error) : MANTA_OK;
 }
 
 /* ---- before and after ---- */

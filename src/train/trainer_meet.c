@@ -154,13 +154,10 @@ static manta_status peers_sum(void *ctx, double *values, int n)
     return worker_combine(ctx, values, n, false);
 }
 
-/* A checkpoint that is being written reads the session. What it says of itself is
- * kept for the end of the loop. */
+/* A checkpoint that is being written reads the session. */
 static void peers_leave(void *ctx)
 {
-    manta_worker *w = ctx;
-
-    if (worker_save_wait(w)) manta_error_get(&w->save.why);
+    worker_saves_await(ctx);
 }
 
 manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,

@@ -3,7 +3,10 @@
 #include "train/trainer_parts.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +20,9 @@
 
 enum { NOTES_MOST = 1 << 20 }; /* bytes */
 
-#define PARTS ".parts."
+#define PARTS  ".parts."
+#define ASIDE  "aside-"
+#define LITTER ".manta-tmp"
 
 typedef VEC(manta_note) notes;
 
@@ -108,8 +113,88 @@ void parts_begin(trainer_parts *p, int world, int attempt)
     mem_free(p->folder);
     p->folder = trainer_parts_folder(manta_run_path(p->run), getpid(), attempt);
     memset(p->seen, 0, sizeof p->seen);
+    memset(p->lost, 0, sizeof p->lost);
     p->done = p->committed = 0;
     p->world = world;
+}
+
+/* ---- folders that no rename brings here ---- */
+
+/* The path of a folder that was moved aside, on one line. */
+static manta_status write_path(const char *note, const char *path)
+{
+    ssize_t n = (ssize_t)strlen(path), put;
+    int fd, err;
+
+    do fd = os->open(note, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return file_fail(errno, "creating", note);
+    do put = os->write(fd, path, (size_t)n);
+    while (put < 0 && errno == EINTR);
+    err = put < 0 ? errno : ENOSPC;
+    os->close(fd);
+    return put == n ? MANTA_OK : file_fail(err, "writing", note);
+}
+
+manta_status trainer_move_aside(const char *parts, const char *folder, const char *tag, char **out)
+{
+    char *path = realpath(folder, NULL), *note = mem_printf("%s/" ASIDE "%s", parts, tag), *to = NULL;
+    const char *name = path ? strrchr(path, '/') + 1 : NULL;
+    manta_status st;
+
+    if (!path) {
+        st = file_fail(errno, "looking for", folder);
+    } else {
+        to = mem_printf("%.*s.%s.%ld.%s" LITTER, (int)(name - path), path, name, (long)getpid(), tag);
+        st = write_path(note, to);
+    }
+    if (!st) st = file_rename(path, to);
+    if (!st) {
+        *out = to;
+        to = NULL;
+    }
+    mem_free(to);
+    mem_free(note);
+    free(path);
+    return st;
+}
+
+/* Whether a path is one that trainer_move_aside() makes. */
+static bool is_aside(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    size_t n = name ? strlen(name) : 0;
+
+    return *path == '/' && n > strlen(LITTER) + 2 && name[1] == '.' &&
+           !strcmp(name + n - strlen(LITTER), LITTER);
+}
+
+static void sweep_aside(const char *note)
+{
+    void *path = NULL;
+    size_t n;
+
+    if (!file_read(note, PATH_MAX, &path, &n) && is_aside(path)) {
+        manta_status st = file_remove_tree(path);
+        if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
+    }
+    mem_try_free(path);
+}
+
+/* What was moved aside for an attempt, then all that it left in its own folder. */
+static void sweep_attempt(const char *parts)
+{
+    file_names names = {0};
+    manta_status st = file_list(parts, &names);
+
+    for (size_t i = 0; !st && i < names.n; i++) {
+        char *note = run_inner(parts, names.at[i]);
+        if (!strncmp(names.at[i], ASIDE, strlen(ASIDE))) sweep_aside(note);
+        mem_free(note);
+    }
+    file_names_release(&names);
+    st = file_remove_tree(parts);
+    if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", parts));
 }
 
 void parts_sweep(const trainer_parts *p)
@@ -119,11 +204,9 @@ void parts_sweep(const trainer_parts *p)
     if (file_list(manta_run_path(p->run), &names)) return; /* gone: whoever needs it will say so */
     for (size_t i = 0; i < names.n; i++) {
         char *path;
-        manta_status st;
         if (strncmp(names.at[i], PARTS, strlen(PARTS)) != 0) continue;
         path = run_inner(manta_run_path(p->run), names.at[i]);
-        st = file_remove_tree(path);
-        if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
+        sweep_attempt(path);
         mem_free(path);
     }
     file_names_release(&names);
@@ -209,7 +292,7 @@ manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *
 
 /* ---- rounds ---- */
 
-manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count)
+manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count, bool lost)
 {
     int64_t round = p->seen[rank];
 
@@ -220,6 +303,7 @@ manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int6
     }
     if (rank == 0 || p->seen[0] <= round) p->reports[round % TRAINER_RING] = *r;
     p->counts[round % TRAINER_RING][rank] = count;
+    p->lost[round % TRAINER_RING] |= lost;
     p->seen[rank]++;
     return MANTA_OK;
 }
@@ -247,6 +331,17 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
     return st;
 }
 
+/* Of a checkpoint that is not whole nothing stays. The rank whose files are lost says
+ * why. */
+static void drop_round(const trainer_parts *p, int64_t round)
+{
+    for (int rank = 0; rank < p->world; rank++) {
+        char *part = trainer_part(p->folder, round, rank);
+        drop(part);
+        mem_free(part);
+    }
+}
+
 /* Whether every rank that could has given its part of the next round, and any has. */
 static bool is_complete(const trainer_parts *p, const bool *gone)
 {
@@ -265,15 +360,22 @@ static bool is_complete(const trainer_parts *p, const bool *gone)
 manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone, trainer_round *out)
 {
     int64_t round = p->done;
-    manta_status st;
+    bool *lost = &p->lost[round % TRAINER_RING];
+    manta_status st = MANTA_OK;
 
     *out = (trainer_round){.settled = is_complete(p, gone)};
     if (!out->settled) return MANTA_OK;
     while (p->seen[out->rank] <= round) out->rank++;
     out->report = &p->reports[round % TRAINER_RING];
     out->count = p->counts[round % TRAINER_RING][out->rank];
-    st = commit_round(p, round, counts);
+    if (*lost) {
+        drop_round(p, round);
+    } else {
+        st = commit_round(p, round, counts);
+    }
+    out->committed = !*lost && !st;
+    *lost = false;
     p->done++;
-    if (!st) p->committed++;
+    p->committed += out->committed;
     return st;
 }

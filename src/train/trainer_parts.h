@@ -1,9 +1,9 @@
 /* train/trainer_parts.h - checkpoints on their way from the ranks to the run.
  *
- * A rank puts its files into a hidden folder of the run and says so in a report. What one rank
- * gives alone is a checkpoint at once. Folders of several ranks are one
- * checkpoint per round: the n-th of each, when every rank that is still in its
- * loop has given its n-th.
+ * A rank's thread brings its files to disk in a hidden folder of the run
+ * (trainer_save.c); the rank's report is taken then. What one rank gives alone is a
+ * checkpoint at once. Folders of several ranks are one checkpoint per round: the n-th
+ * of each, when every rank that is still in its loop has given its n-th.
  *
  * Threads: the driver's. */
 #ifndef TRAIN_TRAINER_PARTS_H
@@ -20,6 +20,7 @@ typedef struct trainer_parts {
     int64_t committed; /* those that became checkpoints */
     trainer_report *reports; /* a ring: what rank 0 says of each round that is not done */
     int64_t (*counts)[TRAINER_RANKS]; /* the same: reports of each rank up to its part */
+    bool lost[TRAINER_RING]; /* the same: a rank's files could not be written */
 } trainer_parts;
 
 void parts_init(trainer_parts *p, manta_run *run);
@@ -36,12 +37,16 @@ void parts_sweep(const trainer_parts *p);
 manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r,
                               const int64_t *counts) MANTA_MUST_USE;
 
-/* Takes note of a rank's part. MANTA_EINVAL it is too far ahead of the others. */
-manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count) MANTA_MUST_USE;
+/* Takes note of a rank's part; lost: its files could not be written, and the round will
+ * be none. MANTA_EINVAL it is too far ahead of the others. */
+manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count,
+                       bool lost) MANTA_MUST_USE;
 
-/* A round that is settled: committed, or dropped because it could not be written. */
+/* A round that is settled: committed, or dropped because it could not be written or
+ * a part of it is lost. */
 typedef struct trainer_round {
     bool settled; /* false: the next one is not complete yet */
+    bool committed;
     int rank; /* the lowest that had a part */
     int64_t count; /* of its reports up to that part */
     const trainer_report *report; /* of the round; until the next call */

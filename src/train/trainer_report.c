@@ -9,10 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "format/safetensors.h"
-#include "os/file.h"
 #include "os/thread.h"
-#include "train/checkpoint.h"
 #include "train/fitting.h"
 #include "train/run_folder.h"
 #include "train/trainer_worker.h"
@@ -32,47 +29,69 @@ void worker_wake_driver(manta_worker *w)
     if (atomic_load(&c->driver_asleep)) futex_wake(&c->pulse, 1, true);
 }
 
-static manta_status send_report(manta_worker *w, const manta_metrics *m, trainer_report head)
+static manta_status check_metrics(const manta_metrics *m)
 {
-    trainer_ring *r = ring_of(w);
-    uint64_t at = atomic_load_explicit(&r->written, memory_order_relaxed);
-    trainer_report *to = &r->at[at % TRAINER_RING];
+    if (!m || (m->n >= 0 && m->n <= MANTA_MAX_METRICS)) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "a report of %d metrics, expected up to %d", m->n, MANTA_MAX_METRICS);
+}
 
-    if (m && (m->n < 0 || m->n > MANTA_MAX_METRICS)) {
-        return manta_fail(MANTA_EINVAL, "a report of %d metrics, expected up to %d", m->n, MANTA_MAX_METRICS);
-    }
-    /* Full: the driver is behind. Nothing is dropped, and no rank is waited for. */
+/* Full: the driver is behind, or waits for files of this rank's. Nothing is dropped,
+ * and no rank is waited for. */
+static manta_status await_room(manta_worker *w, const trainer_ring *r, uint64_t at)
+{
     while (at - atomic_load_explicit(&r->taken, memory_order_acquire) >= TRAINER_RING) {
         uint32_t seen = atomic_load(&w->mem.c->meeting);
         TRY(worker_is_over(w));
         worker_wake_driver(w);
         (void)futex_wait(&w->mem.c->meeting, seen, clock_now_ns() + 1000000, true);
     }
-    to->kind = head.kind;
-    to->round = head.round;
-    to->epoch = head.epoch;
-    to->step = head.step;
-    to->iterations = head.iterations;
-    to->has_place = head.has_place;
+    return MANTA_OK;
+}
+
+manta_status worker_send(manta_worker *w, const manta_metrics *m, const trainer_report *head, bool files,
+                         _Atomic uint32_t **mark)
+{
+    trainer_ring *r = ring_of(w);
+    uint64_t at = atomic_load_explicit(&r->written, memory_order_relaxed);
+    trainer_report *to = &r->at[at % TRAINER_RING];
+
+    TRY(await_room(w, r, at));
+    to->kind = head->kind;
+    to->round = head->round;
+    to->epoch = head->epoch;
+    to->step = head->step;
+    to->iterations = head->iterations;
+    to->has_place = head->has_place;
     to->n = m ? m->n : 0;
     for (int i = 0; i < to->n; i++) {
         to->value[i] = m->value[i];
         memcpy(to->name[i], m->name[i], sizeof to->name[i]);
         to->name[i][sizeof to->name[i] - 1] = '\0';
     }
-    if (head.kind == REPORT_CHIEF) {
+    if (head->kind == REPORT_CHIEF) {
         for (int i = 0; i < w->t.world; i++)
             to->others[i] = atomic_load_explicit(&w->mem.rings[i].written, memory_order_relaxed);
     }
+    atomic_store_explicit(&r->files[at % TRAINER_RING], files ? FILES_COMING : FILES_NONE,
+                          memory_order_relaxed);
+    if (files) *mark = &r->files[at % TRAINER_RING];
     atomic_store_explicit(&r->written, at + 1, memory_order_release);
     /* Metrics can wait for the driver's next look, a few milliseconds away. */
-    if (head.kind != REPORT_METRICS) worker_wake_driver(w);
+    if (head->kind != REPORT_METRICS) worker_wake_driver(w);
     return worker_is_over(w);
+}
+
+/* Without files. */
+static manta_status send_metrics(manta_worker *w, const manta_metrics *m, const trainer_report *head)
+{
+    TRY(check_metrics(m));
+    TRY(worker_saves_failure(w));
+    return worker_send(w, m, head, false, NULL);
 }
 
 manta_status manta_report(manta_worker *w, const manta_metrics *m)
 {
-    return send_report(w, m, (trainer_report){.kind = REPORT_METRICS});
+    return send_metrics(w, m, &(trainer_report){.kind = REPORT_METRICS});
 }
 
 manta_status manta_worker_temp_folder(manta_worker *w, char **out)
@@ -124,45 +143,17 @@ static void add_note(buf *b, const manta_note *n)
     buf_add(b, n->text, strlen(n->text) + 1);
 }
 
-/* Leaves the notes where the driver finds them. */
-static manta_status leave_notes(manta_worker *w, const manta_checkpoint_info *info, int64_t round)
+/* All notes of the next checkpoint. */
+static manta_status take_notes(manta_worker *w, const manta_checkpoint_info *info, buf *out)
 {
-    buf all = {0};
-    char *path;
-    manta_status st = MANTA_OK;
-
-    for (size_t i = 0; i < w->notes.n; i++) add_note(&all, &w->notes.at[i]);
-    for (int i = 0; info && i < info->n_notes && !st; i++) {
-        st = check_note(info->notes[i].name, info->notes[i].text);
-        if (!st) add_note(&all, &info->notes[i]);
-    }
-    path = trainer_notes(w->parts_folder, round, w->t.rank);
-    if (!st && all.n) st = file_replace(path, all.at, all.n);
-    if (!st) worker_drop_notes(w);
-    mem_free(path);
-    buf_release(&all);
-    return st;
+    for (int i = 0; info && i < info->n_notes; i++) TRY(check_note(info->notes[i].name, info->notes[i].text));
+    for (size_t i = 0; i < w->notes.n; i++) add_note(out, &w->notes.at[i]);
+    for (int i = 0; info && i < info->n_notes; i++) add_note(out, &info->notes[i]);
+    worker_drop_notes(w);
+    return MANTA_OK;
 }
 
 /* ---- checkpoints ---- */
-
-manta_status worker_hand_over(manta_worker *w, const char *folder, int64_t round)
-{
-    char *to = trainer_part(w->parts_folder, round, w->t.rank), *copy = NULL;
-    file_info info;
-    manta_status st = file_stat(folder, &info);
-
-    if (!st && !info.is_folder) st = manta_fail(MANTA_EINVAL, "%s is no folder", folder);
-    if (!st) st = trainer_make_part(w->parts_folder, NULL);
-    if (!st && file_rename(folder, to)) {
-        if (!(st = manta_worker_temp_folder(w, &copy)) && !(st = trainer_move_files(folder, copy)) &&
-            !(st = file_rename(copy, to)))
-            st = file_remove_tree(folder);
-        free(copy);
-    }
-    mem_free(to);
-    return st;
-}
 
 static trainer_report report_of(report_kind kind, int64_t round, const manta_checkpoint_info *info)
 {
@@ -176,17 +167,38 @@ static trainer_report report_of(report_kind kind, int64_t round, const manta_che
     return r;
 }
 
+static manta_status begin_save(manta_worker *w, const manta_metrics *m, const manta_checkpoint_info *info,
+                               int64_t round, worker_save **out)
+{
+    manta_status st;
+
+    TRY(check_metrics(m));
+    TRY(worker_save_begin(w, round, out));
+    if ((st = take_notes(w, info, &(*out)->notes))) worker_save_drop(*out);
+    return st;
+}
+
+/* Reports what was filled, or drops it. */
+static manta_status end_save(manta_worker *w, worker_save *v, manta_status filled, const manta_metrics *m,
+                             const trainer_report *r)
+{
+    if (!filled) return worker_save_send(w, v, m, r);
+    worker_save_drop(v);
+    return filled;
+}
+
 manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
                                      const manta_checkpoint_info *info)
 {
     trainer_report r = report_of(REPORT_PART, w->parts, info);
+    worker_save *v;
 
-    if (folder) TRY(worker_hand_over(w, folder, r.round));
     if (folder || w->notes.n || (info && info->n_notes)) {
-        TRY(trainer_make_part(w->parts_folder, NULL));
-        TRY(leave_notes(w, info, r.round));
+        TRY(begin_save(w, m, info, r.round, &v));
+        TRY(end_save(w, v, folder ? worker_save_folder(w, v, folder) : MANTA_OK, m, &r));
+    } else {
+        TRY(send_metrics(w, m, &r));
     }
-    TRY(send_report(w, m, r));
     w->parts++;
     return MANTA_OK;
 }
@@ -194,17 +206,16 @@ manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, co
 /* Ranks but the first report the metrics of a checkpoint. */
 static manta_status report_other(manta_worker *w, const manta_metrics *m, const manta_checkpoint_info *info)
 {
+    trainer_report r = report_of(REPORT_METRICS, 0, info);
+
     worker_drop_notes(w);
-    return send_report(w, m, report_of(REPORT_METRICS, 0, info));
+    return send_metrics(w, m, &r);
 }
 
-/* The next round of rank 0's alone, when the one before is written. */
-static manta_status next_round(manta_worker *w, const manta_checkpoint_info *info, trainer_report *r)
+/* The next round of rank 0's alone. */
+static trainer_report next_round(manta_worker *w, const manta_checkpoint_info *info)
 {
-    TRY(worker_save_wait(w));
-    *r = report_of(REPORT_CHIEF, -1 - w->rounds++, info);
-    TRY(trainer_make_part(w->parts_folder, NULL));
-    return leave_notes(w, info, r->round);
+    return report_of(REPORT_CHIEF, -1 - w->rounds++, info);
 }
 
 /* Takes the blobs. */
@@ -212,12 +223,15 @@ static manta_status report_state(manta_worker *w, const manta_metrics *m, const 
                                  const manta_session *s, blobs *callbacks)
 {
     trainer_report r;
+    worker_save *v;
 
     if (w->t.rank) return report_other(w, m, info);
-    TRY(next_round(w, info, &r));
-    TRY(worker_save_start(w, s, callbacks, r.round));
-    if (s->peers.ctx != w) TRY(worker_save_wait(w)); /* it may be closed before it is written */
-    return send_report(w, m, r);
+    r = next_round(w, info);
+    TRY(begin_save(w, m, info, r.round, &v));
+    TRY(end_save(w, v, worker_save_state(v, s, callbacks), m, &r));
+    if (s->peers.ctx == w) return MANTA_OK;
+    worker_saves_await(w); /* it may be closed before it is written */
+    return worker_saves_failure(w);
 }
 
 manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
@@ -229,31 +243,17 @@ manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const
     return report_state(w, m, &info, s, &none);
 }
 
-static manta_status write_arrays(manta_worker *w, int n, const manta_column *arrays, int64_t round)
-{
-    char *folder, *path;
-    manta_status st;
-
-    TRY(manta_worker_temp_folder(w, &folder));
-    path = mem_printf("%s/" CHECKPOINT_STATE, folder);
-    st = safetensors_write(path, n, arrays, 0, NULL);
-    if (!st) st = worker_hand_over(w, folder, round);
-    mem_free(path);
-    free(folder);
-    return st;
-}
-
 manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n, const manta_column *arrays,
                                  int64_t epoch, int64_t step)
 {
     manta_checkpoint_info info = {.epoch = epoch, .step = step};
     trainer_report r;
+    worker_save *v;
 
     if (w->t.rank) return report_other(w, m, &info);
-    TRY(next_round(w, &info, &r));
-    TRY(write_arrays(w, n, arrays, r.round)); /* the arrays are the caller's: now */
-    atomic_store(&w->mem.c->ranks[0].saved, (uint64_t)-r.round);
-    return send_report(w, m, r);
+    r = next_round(w, &info);
+    TRY(begin_save(w, m, &info, r.round, &v));
+    return end_save(w, v, worker_save_arrays(v, n, arrays), m, &r);
 }
 
 /* ---- a callback that reports ---- */
@@ -290,8 +290,8 @@ static manta_status reporter_epoch(void *self, manta_fitting *f)
         fitting_checkpoint_by(f, reporter_save, r);
         return MANTA_OK;
     }
-    return send_report(r->w, f->logs,
-                       (trainer_report){.kind = REPORT_METRICS, .has_place = true, .epoch = f->epoch + 1});
+    return send_metrics(r->w, f->logs,
+                        &(trainer_report){.kind = REPORT_METRICS, .has_place = true, .epoch = f->epoch + 1});
 }
 
 static const manta_callback_ops reporter_ops = {.name = "report_checkpoint",

@@ -32,10 +32,14 @@ typedef enum rank_state { RANK_STARTING, RANK_RUNNING, RANK_ENDED } rank_state;
 
 typedef enum report_kind {
     REPORT_METRICS,
-    REPORT_CHIEF, /* a checkpoint of this rank alone: files in the folder of `round`, -1, -2, ...,
-                     when `saved` or `lost` of the rank has come to 1, 2, ... */
-    REPORT_PART /* its part of a checkpoint of the group */
+    REPORT_CHIEF, /* a checkpoint of this rank alone: files in the folder of `round`, -1, -2, ... */
+    REPORT_PART /* its part of a checkpoint of the group: files in the folder of `round`, 0, 1, ... */
 } report_kind;
+
+/* The files that belong to a report. Set by who reports, and from FILES_COMING on by
+ * the thread that brings them to disk. Until then the driver takes neither the report
+ * nor those behind it. */
+typedef enum report_files { FILES_NONE, FILES_COMING, FILES_THERE, FILES_LOST } report_files;
 
 typedef struct trainer_report {
     report_kind kind;
@@ -51,6 +55,7 @@ typedef struct trainer_report {
 typedef struct trainer_ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t taken;
+    _Atomic uint32_t files[TRAINER_RING]; /* report_files of each */
     trainer_report at[TRAINER_RING];
 } trainer_ring;
 
@@ -59,8 +64,6 @@ typedef struct trainer_rank {
     _Atomic uint32_t pid;
     _Atomic uint32_t listens; /* its loop has asked whether it should stop */
     _Atomic uint64_t meetings; /* come to */
-    _Atomic uint64_t saved; /* REPORT_CHIEF: the files of so many rounds are there */
-    _Atomic uint64_t lost; /* the last round whose files could not be written, from 1 */
 } trainer_rank;
 
 typedef struct trainer_control {
@@ -115,6 +118,13 @@ manta_status trainer_make_part(const char *parts, const char *name) MANTA_MUST_U
 
 /* Moves the files below one folder into another, across file systems too. */
 manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;
+
+/* Moves a folder, with one rename, to the hidden name `.NAME.TAG.manta-tmp` beside it,
+ * when it lies where no rename can bring it to the run; and leaves a note of that in
+ * `parts`, so that who sweeps there removes it too. *out: the new name, absolute;
+ * owned by the caller. */
+manta_status trainer_move_aside(const char *parts, const char *folder, const char *tag,
+                                char **out) MANTA_MUST_USE;
 
 /* What a worker is told at its start; plain memory. */
 typedef struct trainer_task {

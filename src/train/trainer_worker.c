@@ -162,6 +162,7 @@ static manta_status read_arguments(const manta_task *t, manta_worker *w)
 
 static void worker_release(manta_worker *w)
 {
+    worker_saves_release(w);
     for (int i = 0; i < w->t.world; i++) {
         for (int turn = 0; turn < 2; turn++) {
             if (w->slots[i][turn].at) os->munmap(w->slots[i][turn].at, w->slots[i][turn].size);
@@ -171,7 +172,6 @@ static void worker_release(manta_worker *w)
     if (w->mem.fd > 0) os->close(w->mem.fd);
     manta_checkpoint_close(w->checkpoint);
     mem_try_free(w->sum);
-    worker_save_release(w);
     worker_drop_notes(w);
     mem_free(w->parts_folder);
     mem_free(w);
@@ -202,10 +202,10 @@ static manta_status run_loop(manta_worker *w)
     if (st) {
         manta_error why;
         manta_error_get(&why);
-        (void)!worker_save_wait(w); /* the loop's own failure is the first */
+        worker_saves_await(w); /* the loop's own failure is the first */
         (void)manta_error_raise(&why);
     } else {
-        st = worker_save_wait(w);
+        st = worker_saves_end(w);
     }
     fflush(stdout);
     rank_log_settle();
@@ -219,6 +219,7 @@ static manta_status manta_trainer_loop(manta_task *t)
     manta_worker *w = mem_new(sizeof *w);
     manta_status st = read_arguments(t, w);
 
+    worker_saves_init(w);
     if (!st) st = run_loop(w);
     worker_release(w);
     return st;

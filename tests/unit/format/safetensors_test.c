@@ -466,19 +466,25 @@ static void test_refused_to_write(void **state)
     safetensors_pair twice[] = {{"k", "1"}, {"k", "2"}}, wrong[] = {{"k", "\xff"}};
     const char *path = scratch_path("no.safetensors");
 
+    assert_int_equal(safetensors_check(path, 1, c), MANTA_OK);
     assert_int_equal(safetensors_write(path, 2, c, 0, NULL), MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), "'a'"));
+    assert_int_equal(safetensors_check(path, 2, c), MANTA_EINVAL);
     assert_int_equal(safetensors_write(path, 1, c, 2, twice), MANTA_EINVAL);
     assert_int_equal(safetensors_write(path, 1, c, 1, wrong), MANTA_EINVAL);
     c[0].name = "__metadata__";
     assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_EINVAL);
+    assert_int_equal(safetensors_check(path, 1, c), MANTA_EINVAL);
     c[0].name = "\xc3";
     assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_EINVAL);
+    assert_int_equal(safetensors_check(path, 1, c), MANTA_EINVAL);
     c[0].name = NULL;
     assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_EINVAL);
+    assert_int_equal(safetensors_check(path, 1, c), MANTA_EINVAL);
     c[0].name = "a";
     c[0].array.dtype = MANTA_DTYPE_COUNT;
     assert_int_equal(safetensors_write(path, 1, c, 0, NULL), MANTA_EINVAL);
+    assert_int_equal(safetensors_check(path, 1, c), MANTA_EINVAL);
     assert_int_equal(access(path, F_OK), -1);
 }
 

@@ -593,6 +593,52 @@ static void the_disk_begins_before_the_commit(void **state)
     mem_try_free(data);
 }
 
+static char synced_names[200]; /* the last parts of the paths, in order */
+
+static int note_fsync(int fd)
+{
+    char link[64], path[512];
+    ssize_t n;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof path - 1);
+    assert_true(n > 0);
+    path[n] = '\0';
+    strcat(synced_names, strrchr(path, '/') + 1);
+    strcat(synced_names, " ");
+    return os_real.fsync(fd);
+}
+
+/* Files before the folders they lie in; nothing that is no file passes for one. */
+static void a_tree_comes_to_disk(void **state)
+{
+    (void)state;
+    os_sys table = os_real;
+    assert_int_equal(file_mkdirs(in_folder("t/inner")), MANTA_OK);
+    put("t/a", "1");
+    put("t/inner/b", "2");
+    table.fsync = note_fsync;
+    synced_names[0] = '\0';
+    os_use(&table);
+    manta_status st = file_sync_tree(in_folder("t"));
+    os_use(NULL);
+    assert_int_equal(st, MANTA_OK);
+    assert_string_equal(synced_names, "a b inner t ");
+    for (int n = 1;; n++) {
+        fault_begin((fault_plan){.at = n, .err = EIO});
+        st = file_sync_tree(in_folder("t"));
+        if (!fault_end()) break;
+        if (st) assert_non_null(strstr(manta_error_text(), folder)); /* closing a folder may fail unheard */
+    }
+    assert_int_equal(st, MANTA_OK);
+    assert_int_equal(symlink("a", in_folder("t/link")), 0);
+    assert_int_equal(file_sync_tree(in_folder("t")), MANTA_EIO); /* a link is no file */
+    assert_int_equal(unlink(in_folder("t/link")), 0);
+    assert_int_equal(mkfifo(in_folder("t/pipe"), 0600), 0);
+    assert_int_equal(file_sync_tree(in_folder("t")), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "pipe"));
+    assert_int_equal(file_sync_tree(in_folder("none")), MANTA_ENOENT);
+}
+
 static void errnos_become_statuses(void **state)
 {
     (void)state;
@@ -625,6 +671,7 @@ int main(void)
         TEST(interruptions_and_short_transfers_go_unnoticed),
         TEST(the_order_of_a_commit_is_durable),
         TEST(an_unsynced_folder_is_an_unknown_outcome),
+        TEST(a_tree_comes_to_disk),
         TEST(errnos_become_statuses),
     };
     return cmocka_run_group_tests_name("os/file", tests, NULL, NULL);
