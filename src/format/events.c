@@ -74,12 +74,17 @@ static manta_status write_record(manta_events *e)
     return MANTA_OK;
 }
 
-static void begin(manta_events *e, int64_t step)
+static void begin_at(manta_events *e, int64_t step, double wall_s)
 {
     buf_cut(&e->record, 0);
     e->mark = record_begin(&e->record);
-    proto_add_double(&e->record, 1, (double)clock_wall_ns() * 1e-9);
+    proto_add_double(&e->record, 1, wall_s);
     if (step) proto_add_int(&e->record, 2, step);
+}
+
+static void begin(manta_events *e, int64_t step)
+{
+    begin_at(e, step, (double)clock_wall_ns() * 1e-9);
 }
 
 static manta_status end(manta_events *e)
@@ -177,24 +182,92 @@ static manta_status choose_seconds(const char *folder, int64_t *out)
     return MANTA_OK;
 }
 
-static manta_status create(manta_events *e, const char *folder, const char *suffix)
+/* The i-th name that a file of this process may have. Owned by the caller. */
+static manta_status choose_name(const char *folder, const char *suffix, int i, int64_t *seconds, char **out)
 {
     char host[256] = "localhost";
-    int64_t seconds;
 
-    TRY(choose_seconds(folder, &seconds));
+    if (!*seconds) TRY(choose_seconds(folder, seconds));
     if (gethostname(host, sizeof host)) strcpy(host, "localhost");
     host[sizeof host - 1] = '\0';
+    *out = mem_printf("%s/events.out.tfevents.%010lld.%s.%ld.%d%s", folder, (long long)*seconds, host,
+                      (long)getpid(), i, suffix ? suffix : "");
+    return MANTA_OK;
+}
+
+static manta_status open_file(manta_events *e, int flags)
+{
+    do e->fd = os->open(e->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
+    while (e->fd < 0 && errno == EINTR);
+    return e->fd < 0 ? file_fail(errno, "creating", e->path) : MANTA_OK;
+}
+
+static manta_status create(manta_events *e, const char *folder, const char *suffix)
+{
+    int64_t seconds = 0;
+
     for (int i = 0; i < NAME_TRIES; i++) {
+        manta_status st;
         mem_free(e->path);
-        e->path = mem_printf("%s/events.out.tfevents.%010lld.%s.%ld.%d%s", folder, (long long)seconds, host,
-                             (long)getpid(), i, suffix ? suffix : "");
-        do e->fd = os->open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-        while (e->fd < 0 && errno == EINTR);
-        if (e->fd >= 0) return MANTA_OK;
-        if (errno != EEXIST) return file_fail(errno, "creating", e->path);
+        e->path = NULL;
+        TRY(choose_name(folder, suffix, i, &seconds, &e->path));
+        if ((st = open_file(e, O_EXCL)) != MANTA_EEXIST) return st;
     }
     return manta_fail(MANTA_EEXIST, "creating %s: %d names were taken", e->path, NAME_TRIES);
+}
+
+/* Gives a file that has another name so far one that readers look for. */
+static manta_status appear(manta_events *e, const char *folder, const char *suffix)
+{
+    int64_t seconds = 0;
+
+    for (int i = 0; i < NAME_TRIES; i++) {
+        char *path;
+        file_info there;
+        manta_status st;
+        TRY(choose_name(folder, suffix, i, &seconds, &path));
+        if (!(st = file_stat(path, &there))) {
+            mem_free(path);
+            continue;
+        }
+        if (st == MANTA_ENOENT) st = file_rename(e->path, path);
+        if (st) {
+            mem_free(path);
+            return st;
+        }
+        mem_free(e->path);
+        e->path = path;
+        return MANTA_OK;
+    }
+    return manta_fail(MANTA_EEXIST, "%s: %d names were taken", folder, NAME_TRIES);
+}
+
+/* What a file begins with: readers know the version by it, and from which step on
+ * they have to forget what other files say. */
+static manta_status write_head(manta_events *e, const manta_events_options *o)
+{
+    begin(e, 0);
+    proto_add_text(&e->record, 3, EVENTS_VERSION);
+    TRY(end(e));
+    if (o->first_step <= 0 && !o->restart) return MANTA_OK;
+    begin(e, o->first_step);
+    size_t m = proto_begin(&e->record, 7);
+    proto_add_int(&e->record, 1, SESSION_START);
+    proto_end(&e->record, m);
+    return end(e);
+}
+
+/* Hands the writer out, or removes the file: one without its first record would be
+ * read by the old rules. */
+static manta_status opened(manta_events *e, manta_status st, manta_events **out)
+{
+    if (!st) {
+        *out = e;
+        return MANTA_OK;
+    }
+    if (e->fd >= 0) os->unlink(e->path);
+    manta_events_close(e);
+    return st;
 }
 
 manta_status manta_events_open(const char *folder, const manta_events_options *options, manta_events **out)
@@ -205,25 +278,39 @@ manta_status manta_events_open(const char *folder, const manta_events_options *o
     manta_status st;
 
     e->fd = -1;
-    if ((st = file_mkdirs(folder))) goto out;
-    if ((st = create(e, folder, o->suffix))) goto out;
-    begin(e, 0);
-    proto_add_text(&e->record, 3, EVENTS_VERSION);
-    if ((st = end(e))) goto out;
-    if (o->first_step > 0 || o->restart) {
-        begin(e, o->first_step);
-        size_t m = proto_begin(&e->record, 7);
-        proto_add_int(&e->record, 1, SESSION_START);
-        proto_end(&e->record, m);
-        if ((st = end(e))) goto out;
-    }
-    *out = e;
-    e = NULL;
-out:
-    if (e && e->fd >= 0)
-        os->unlink(e->path); /* a file without its first record would be read by the old rules */
-    manta_events_close(e);
-    return st;
+    st = file_mkdirs(folder);
+    if (!st) st = create(e, folder, o->suffix);
+    if (!st) st = write_head(e, o);
+    return opened(e, st, out);
+}
+
+static manta_status write_kept(manta_events *e, const events_kept *k)
+{
+    size_t v;
+
+    begin_at(e, k->point.step, k->point.wall_s);
+    e->summary = proto_begin(&e->record, 5);
+    v = proto_begin(&e->record, 1);
+    proto_add_text(&e->record, 1, k->tag);
+    proto_add_float(&e->record, 2, (float)k->point.value);
+    proto_end(&e->record, v);
+    return end_summary(e);
+}
+
+manta_status events_open_keeping(const char *folder, const manta_events_options *o, size_t n,
+                                 const events_kept *kept, manta_events **out)
+{
+    manta_events *e = mem_new(sizeof *e);
+    manta_status st;
+
+    e->fd = -1;
+    e->path = mem_printf("%s/.goes-on.manta-tmp", folder); /* what a killed one left is begun anew */
+    st = file_mkdirs(folder);
+    if (!st) st = open_file(e, O_TRUNC);
+    if (!st) st = write_head(e, o);
+    for (size_t i = 0; i < n && !st; i++) st = write_kept(e, &kept[i]);
+    if (!st) st = appear(e, folder, o->suffix);
+    return opened(e, st, out);
 }
 
 const char *manta_events_path(const manta_events *e)

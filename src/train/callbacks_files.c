@@ -13,6 +13,8 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/vec.h"
+#include "format/events.h"
 #include "os/file.h"
 #include "os/sys.h"
 #include "train/fitting.h"
@@ -177,18 +179,65 @@ typedef struct board {
     manta_tensorboard_options o;
     char *folder;
     manta_events *train, *validation;
-    int64_t first; /* step of the run to begin with, when it goes on */
+    bool goes_on; /* from a checkpoint, which stands before epoch `first` is done, */
+    int64_t first, iterations; /* with so many calls of the optimizer behind it */
 } board;
 
-/* Of a run that goes on, readers forget all points from its first step on. Where
- * some tags count epochs and others iterations there is no such step: nothing is
- * forgotten, and what comes after the checkpoint is there twice, as Keras has it. */
-static manta_status board_open(board *b, const char *part, bool by_epoch, manta_events **out)
+/* How many points of a tag that counts iterations stay when the run goes on. What was
+ * evaluated belongs to an epoch, and has a twin that counts epochs. */
+static int64_t board_stays(const board *b, const manta_events_log *l, const manta_events_tag *t)
+{
+    static const char head[] = "evaluation_", tail[] = "_vs_iterations";
+    size_t n = strlen(t->name), around = strlen(head) + strlen(tail);
+    int64_t stays = 0;
+    char twin[96];
+
+    if (t->kind != MANTA_EVENTS_SCALAR) return 0;
+    if (!strncmp(t->name, "batch_", 6)) {
+        while (stays < t->count && t->points[stays].step <= b->iterations) stays++;
+        return stays;
+    }
+    if (n <= around || strncmp(t->name, head, strlen(head)) || strcmp(t->name + n - strlen(tail), tail) != 0)
+        return 0;
+    snprintf(twin, sizeof twin, "epoch_%.*s", (int)(n - around), t->name + strlen(head));
+    for (int i = 0; i < manta_events_tags(l); i++) {
+        manta_events_tag of_epochs = manta_events_tag_at(l, i);
+        if (strcmp(of_epochs.name, twin) != 0) continue;
+        for (int64_t k = 0; k < of_epochs.count; k++) stays += of_epochs.points[k].step < b->first;
+    }
+    return stays < t->count ? stays : t->count;
+}
+
+/* Of a run that goes on, readers forget all points from a step on. Some tags count
+ * epochs and some iterations, but there is one step for all of them: it is the epoch,
+ * and those of the others that stay are written again. */
+static manta_status board_go_on(const board *b, const char *path, manta_events **out)
+{
+    manta_events_options o = {.first_step = b->first, .restart = true, .suffix = ".v2"};
+    VEC(events_kept) kept = {0};
+    manta_events_log *l = NULL;
+    manta_status st = manta_events_read(path, &l);
+
+    if (st && st != MANTA_ENOENT)
+        log_warn("what was there before is not shown", LOG_STR("why", manta_error_text()));
+    for (int i = 0; !st && i < manta_events_tags(l); i++) {
+        manta_events_tag t = manta_events_tag_at(l, i);
+        int64_t stays = board_stays(b, l, &t);
+        for (int64_t k = 0; k < stays; k++) {
+            if (t.points[k].step >= b->first) vec_push(&kept, ((events_kept){t.name, t.points[k]}));
+        }
+    }
+    st = events_open_keeping(path, &o, kept.n, kept.at, out);
+    vec_release(&kept);
+    manta_events_log_free(l);
+    return st;
+}
+
+static manta_status board_open(const board *b, const char *part, manta_events **out)
 {
     char *path = mem_printf("%s/%s", b->folder, part);
-    int64_t first = by_epoch ? b->first : 0;
-    manta_status st = manta_events_open(
-        path, &(manta_events_options){.first_step = first, .restart = first > 0, .suffix = ".v2"}, out);
+    manta_status st = b->goes_on ? board_go_on(b, path, out)
+                                 : manta_events_open(path, &(manta_events_options){.suffix = ".v2"}, out);
 
     mem_free(path);
     return st;
@@ -201,8 +250,10 @@ static manta_status board_begin(void *self, manta_fitting *f)
     manta_events_close(b->train);
     manta_events_close(b->validation);
     b->train = b->validation = NULL;
-    b->first = f->resumed ? f->first_epoch : 0;
-    TRY(board_open(b, "train", !b->o.update_freq, &b->train));
+    b->goes_on = f->resumed;
+    b->first = f->first_epoch;
+    b->iterations = manta_session_iterations(f->s);
+    TRY(board_open(b, "train", &b->train));
     return b->o.no_graph ? MANTA_OK : manta_events_graph(b->train, manta_session_model(f->s));
 }
 
@@ -242,7 +293,7 @@ static manta_status board_epoch(void *self, manta_fitting *f)
 
     for (int i = 0; i < f->logs->n; i++) {
         bool of_validation = !strncmp(f->logs->name[i], "val_", 4);
-        if (of_validation && !b->validation) TRY(board_open(b, "validation", false, &b->validation));
+        if (of_validation && !b->validation) TRY(board_open(b, "validation", &b->validation));
         snprintf(tag, sizeof tag, "epoch_%s", f->logs->name[i] + (of_validation ? 4 : 0));
         TRY(manta_events_scalar(of_validation ? b->validation : b->train, tag, f->epoch, f->logs->value[i]));
         if (!of_validation) continue;

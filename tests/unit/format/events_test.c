@@ -591,6 +591,46 @@ static void test_every_call_fails_once(void **state)
     }
 }
 
+/* A run that goes on, and any call fails once: readers see what was there before, or
+ * what is kept and nothing beyond; never something between. */
+static void test_kept_points_appear_at_once(void **state)
+{
+    (void)state;
+    static const events_kept kept[] = {{"by-step", {.step = 3, .wall_s = 100, .value = 3}},
+                                       {"by-step", {.step = 4, .wall_s = 101, .value = 4}}};
+    for (int64_t n = 1;; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "kept-%d", (int)n);
+        const char *folder = scratch_path(name);
+        int64_t live = mem_live();
+        manta_events *e = NULL;
+        manta_events_log *l = NULL;
+        assert_int_equal(manta_events_open(folder, NULL, &e), MANTA_OK);
+        for (int i = 0; i < 6; i++) assert_int_equal(manta_events_scalar(e, "by-step", i, i), MANTA_OK);
+        manta_events_close(e);
+        e = NULL;
+        fault_begin((fault_plan){.at = n, .err = ENOSPC, .short_io = true});
+        manta_status st = events_open_keeping(
+            folder, &(manta_events_options){.first_step = 2, .restart = true}, 2, kept, &e);
+        manta_events_close(e);
+        bool hit = fault_end() > 0;
+        assert_int_equal(mem_live(), live);
+        assert_int_equal(manta_events_read(folder, &l), MANTA_OK);
+        assert_null(manta_events_damage(l));
+        const manta_events_tag *t = find(l, "by-step");
+        assert_int_equal(t->count, st ? 6 : 4);
+        for (int64_t i = 0; i < t->count; i++) {
+            assert_int_equal(t->points[i].step, i + (!st && i > 1)); /* 0, 1, 3, 4 */
+            if (!st && i > 1) assert_true(t->points[i].wall_s == 98 + (double)i);
+        }
+        manta_events_log_free(l);
+        if (!hit) {
+            assert_int_equal(st, MANTA_OK);
+            break;
+        }
+    }
+}
+
 /* A disk that is full and lets nothing be cut off either: no later record follows a torn one. */
 static void test_torn_for_good(void **state)
 {
@@ -629,6 +669,7 @@ int main(void)
         cmocka_unit_test(test_kill_between_writes),
         cmocka_unit_test(test_killed_from_outside),
         cmocka_unit_test(test_every_call_fails_once),
+        cmocka_unit_test(test_kept_points_appear_at_once),
         cmocka_unit_test(test_torn_for_good),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -137,6 +137,72 @@ static void tensorboard_goes_on(void **state)
     }
 }
 
+static int64_t cut_at; /* iterations */
+
+static bool cut_at_step(void *user, manta_session *s, const manta_event *e)
+{
+    (void)user;
+    return !(e->kind == MANTA_EVENT_STEP && manta_session_iterations(s) == cut_at);
+}
+
+/* The times of a tag's points. */
+static void get_times(const char *part, const char *tag, int n, double *out)
+{
+    manta_events_log *l;
+    manta_events_tag t;
+
+    assert_ok(manta_events_read(scratch_path(part), &l));
+    t = find_tag(l, tag);
+    assert_true(t.count >= n);
+    for (int i = 0; i < n; i++) out[i] = t.points[i].wall_s;
+    manta_events_log_free(l);
+}
+
+/* Cut off again and again, each time behind the last backup: every step and every
+ * epoch has one point, and those from before the backup keep their times. */
+static void tensorboard_has_each_point_once(void **state)
+{
+    static const int64_t cuts[] = {2, 5, 6, 8};
+    manta_tensorboard_options o = {.update_freq = 1, .histogram_freq = 1};
+    double before[3], after[3];
+    manta_events_log *l;
+
+    (void)state;
+    for (int every = 0; every <= 2; every += 2) { /* at epochs; every second step */
+        const char *folder = every ? "by-steps" : "by-epochs";
+        char part[64];
+        snprintf(part, sizeof part, "%s/train", folder);
+        for (int turn = 0; turn <= 4; turn++) {
+            cut_at = turn < 4 ? cuts[turn] : 0;
+            fit_with(manta_tensorboard(scratch_path(folder), &o),
+                     manta_backup_and_restore(scratch_path("backup"),
+                                              &(manta_backup_options){.every_steps = every}),
+                     3, cut_at ? cut_at_step : NULL, 0);
+            if (turn == 1) get_times(part, "batch_loss", 3, before);
+        }
+        get_times(part, "batch_loss", 3, after);
+        assert_memory_equal(before, after, sizeof before);
+        assert_ok(manta_events_read(scratch_path(part), &l));
+        assert_true(manta_events_purged(l) > 0); /* there was something to take back */
+        assert_steps(l, "batch_loss", 9, (int64_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9});
+        assert_steps(l, "batch_accuracy", 9, (int64_t[]){1, 2, 3, 4, 5, 6, 7, 8, 9});
+        assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
+        assert_steps(l, "epoch_learning_rate", 3, (int64_t[]){0, 1, 2});
+        for (int i = 0; i < manta_events_tags(l); i++) {
+            manta_events_tag t = manta_events_tag_at(l, i);
+            if (t.kind == MANTA_EVENTS_HISTOGRAM) assert_int_equal(t.count, 3);
+        }
+        assert_true(manta_events_has_graph(l) && !manta_events_damage(l));
+        manta_events_log_free(l);
+        snprintf(part, sizeof part, "%s/validation", folder);
+        assert_ok(manta_events_read(scratch_path(part), &l));
+        assert_steps(l, "epoch_loss", 3, (int64_t[]){0, 1, 2});
+        assert_steps(l, "evaluation_loss_vs_iterations", 3, (int64_t[]){3, 6, 9});
+        assert_steps(l, "evaluation_accuracy_vs_iterations", 3, (int64_t[]){3, 6, 9});
+        manta_events_log_free(l);
+    }
+}
+
 /* ---- CSV ---- */
 
 static int read_lines(const char *path, char lines[][256], int most)
@@ -247,6 +313,7 @@ int main(void)
         cmocka_unit_test(tensorboard),
         cmocka_unit_test(tensorboard_options),
         cmocka_unit_test(tensorboard_goes_on),
+        cmocka_unit_test(tensorboard_has_each_point_once),
         cmocka_unit_test(csv),
         cmocka_unit_test(csv_goes_on_from_nothing),
         cmocka_unit_test(nan_ends_it),
