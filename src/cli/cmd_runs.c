@@ -406,7 +406,8 @@ static int plot_run(const options *o)
     const char *output = options_text(o, "output");
     manta_run_series *s;
     manta_run_info r;
-    int n, kept = 0, status = CLI_DONE;
+    plot_panel *p;
+    int n, panels, kept = 0, status = CLI_DONE;
 
     if (find_run(o, options_arg(o, 0), &r) || manta_run_history(r.path, &s, &n)) return cli_fail();
     check_wanted(r.name, options_text(o, "metrics"), s, n);
@@ -416,15 +417,18 @@ static int plot_run(const options *o)
         s[i] = s[kept];
         s[kept++] = now;
     }
+    if (!(p = malloc((size_t)(kept + 1) * sizeof *p))) abort();
+    panels = plot_panels(s, kept, p);
     if (!kept) {
         cli_note("run %s has reported no metric yet", r.name);
         status = CLI_FAILED;
     } else if (!output) {
-        for (int i = 0; i < kept; i++) plot_terminal(&s[i]);
+        for (int i = 0; i < panels; i++) plot_terminal(&p[i]);
     } else if (work_check_output(output, ".svg .png") ||
-               (ends_in_png(output) ? plot_png : plot_svg)(output, r.name, s, kept)) {
+               (ends_in_png(output) ? plot_png : plot_svg)(output, r.name, p, panels)) {
         status = cli_fail();
     }
+    free(p);
     manta_run_history_free(s, n);
     return status;
 }

@@ -1,8 +1,9 @@
 /* plot_png.c - curves of a run as a picture of points.
  *
  * A canvas holds an index into the palette for each point. The shades from white
- * to the curve's colour are neighbours in it, so a line is drawn by how much of
- * each point it covers, and where two pieces meet the greater one stays. */
+ * to a curve's colour are neighbours in it, so a line is drawn by how much of
+ * each point it covers, and where two of its pieces meet the greater one stays. A
+ * second curve lies over the first where it covers most of a point. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ enum {
     SHADES = 32
 };
 
-enum { WHITE, INK, FRAME, GRID, SHADE, COLOURS = SHADE + SHADES };
+enum { WHITE, INK, FRAME, GRID, SHADE, COLOURS = SHADE + PLOT_CURVES * SHADES };
 
 typedef struct canvas {
     int height;
@@ -45,7 +46,7 @@ static void set(canvas *c, int x, int y, uint8_t colour)
 typedef enum side { FROM, UNTIL, AROUND } side;
 
 /* Text whose upper edge is y; x is where it begins, ends or has its middle. */
-static void write_text(canvas *c, int x, int y, side s, int scale, const char *text)
+static void write_text(canvas *c, uint8_t ink, int x, int y, side s, int scale, const char *text)
 {
     int width = (int)strlen(text) * FONT_ADVANCE * scale;
 
@@ -54,7 +55,7 @@ static void write_text(canvas *c, int x, int y, side s, int scale, const char *t
     for (; *text; text++, x += FONT_ADVANCE * scale) {
         for (int i = 0; i < FONT_ROWS * scale * FONT_COLUMNS * scale; i++) {
             int dx = i % (FONT_COLUMNS * scale), dy = i / (FONT_COLUMNS * scale);
-            if (font_is_set(*text, dx / scale, dy / scale)) set(c, x + dx, y + dy, INK);
+            if (font_is_set(*text, dx / scale, dy / scale)) set(c, x + dx, y + dy, ink);
         }
     }
 }
@@ -106,7 +107,7 @@ static void draw_axes(canvas *c, const panel *p)
         int y = (int)lround(y_of(p, at[i]));
         for (int x = p->left; x <= p->left + p->width; x++) set(c, x, y, GRID);
         snprintf(text, sizeof text, "%.6g", fabs(at[i]) < (p->y1 - p->y0) * 1e-9 ? 0 : at[i]);
-        write_text(c, p->left - 12, y - text_height / 2, UNTIL, SCALE, text);
+        write_text(c, INK, p->left - 12, y - text_height / 2, UNTIL, SCALE, text);
     }
     n = ticks_of(p->x0, p->x1, 7, at);
     for (int i = 0; i < n; i++) {
@@ -114,7 +115,7 @@ static void draw_axes(canvas *c, const panel *p)
         if (at[i] != floor(at[i])) continue; /* there is no half a step */
         for (int y = p->top; y <= p->top + p->height; y++) set(c, x, y, GRID);
         snprintf(text, sizeof text, "%.0f", at[i]);
-        write_text(c, x, p->top + p->height + 10, AROUND, SCALE, text);
+        write_text(c, INK, x, p->top + p->height + 10, AROUND, SCALE, text);
     }
     for (int x = p->left; x <= p->left + p->width; x++) {
         set(c, x, p->top, FRAME);
@@ -128,19 +129,22 @@ static void draw_axes(canvas *c, const panel *p)
 
 /* ---- curves ---- */
 
-static void cover(canvas *c, int x, int y, double share)
+static void cover(canvas *c, int curve, int x, int y, double share)
 {
+    int base = SHADE + curve * SHADES;
     uint8_t *point, shade;
+    bool over; /* another curve, which stays where this one is faint */
 
     if (share <= 0 || x < 0 || x >= WIDTH || y < 0 || y >= c->height) return;
-    shade = (uint8_t)(SHADE + (share >= 1 ? SHADES - 1 : (int)(share * (SHADES - 1))));
+    shade = (uint8_t)(base + (share >= 1 ? SHADES - 1 : (int)(share * (SHADES - 1))));
     point = &c->points[(size_t)y * WIDTH + (size_t)x];
-    if (*point < SHADE || *point < shade) *point = shade;
+    over = *point >= SHADE && *point < base;
+    if (over ? share >= 0.5 : *point < shade) *point = shade;
 }
 
 /* A piece of a curve from (x0, y0) to (x1, y1), three points thick with round
  * ends; a point when both are the same. */
-static void draw_piece(canvas *c, double x0, double y0, double x1, double y1)
+static void draw_piece(canvas *c, int curve, double x0, double y0, double x1, double y1)
 {
     enum { HALF = 3 };
     double dx = x1 - x0, dy = y1 - y0, length2 = dx * dx + dy * dy;
@@ -149,7 +153,7 @@ static void draw_piece(canvas *c, double x0, double y0, double x1, double y1)
         for (int x = (int)fmin(x0, x1) - HALF; x <= (int)fmax(x0, x1) + HALF; x++) {
             double t = length2 > 0 ? ((x - x0) * dx + (y - y0) * dy) / length2 : 0;
             t = t < 0 ? 0 : t > 1 ? 1 : t;
-            cover(c, x, y, 2.0 - hypot(x - x0 - t * dx, y - y0 - t * dy));
+            cover(c, curve, x, y, 2.0 - hypot(x - x0 - t * dx, y - y0 - t * dy));
         }
     }
 }
@@ -174,7 +178,7 @@ static int column_points(const manta_run_series *s, const panel *p, int64_t *i, 
     return 4;
 }
 
-static void draw_curve(canvas *c, const panel *p, const manta_run_series *s)
+static void draw_curve(canvas *c, int curve, const panel *p, const manta_run_series *s)
 {
     double before_x = 0, before_y = 0;
     bool drawing = false; /* a number that is none makes a gap */
@@ -190,7 +194,7 @@ static void draw_curve(canvas *c, const panel *p, const manta_run_series *s)
         n = column_points(s, p, &i, values);
         for (int k = 0; k < n; k++) {
             double y = y_of(p, values[k]);
-            draw_piece(c, drawing ? before_x : x, drawing ? before_y : y, x, y);
+            draw_piece(c, curve, drawing ? before_x : x, drawing ? before_y : y, x, y);
             before_x = x;
             before_y = y;
             drawing = true;
@@ -198,31 +202,29 @@ static void draw_curve(canvas *c, const panel *p, const manta_run_series *s)
     }
 }
 
-/* A file may have them in any order. */
-static void find_steps(const manta_run_series *s, double *first, double *last)
+/* The full colour of a curve. */
+static uint8_t colour_of(int curve)
 {
-    *first = *last = (double)s->points[0].step;
-    for (int64_t i = 1; i < s->n; i++) {
-        *first = fmin(*first, (double)s->points[i].step);
-        *last = fmax(*last, (double)s->points[i].step);
-    }
+    return (uint8_t)(SHADE + (curve + 1) * SHADES - 1);
 }
 
-static void draw_panel(canvas *c, const manta_run_series *s, int top)
+static void draw_panel(canvas *c, const plot_panel *drawn, int top)
 {
     panel p = {
         .left = LEFT, .top = top + ABOVE, .width = WIDTH - LEFT - RIGHT, .height = PANEL - ABOVE - BELOW};
-    char name[80];
-    bool some = plot_range(s, &p.y0, &p.y1);
+    bool some = plot_range(drawn, &p.y0, &p.y1);
+    int at = LEFT;
 
-    find_steps(s, &p.x0, &p.x1);
-
-    snprintf(name, sizeof name, "%s", s->name);
-    write_text(c, LEFT, top + 16, FROM, SCALE, name);
+    plot_steps(drawn, &p.x0, &p.x1);
+    for (int k = 0; k < drawn->n; k++) {
+        const char *name = drawn->curves[k]->name;
+        write_text(c, drawn->n > 1 ? colour_of(k) : INK, at, top + 16, FROM, SCALE, name);
+        at += ((int)strlen(name) + 2) * FONT_ADVANCE * SCALE;
+    }
     if (!some) {
         p.y0 = 0;
         p.y1 = 1;
-        write_text(c, LEFT + 20, p.top + 20, FROM, SCALE, "no number");
+        write_text(c, INK, LEFT + 20, p.top + 20, FROM, SCALE, "no number");
     }
     if (p.x1 <= p.x0) { /* one step only: in the middle */
         double around = fmax(1, fabs(p.x0) / 1e6);
@@ -230,27 +232,28 @@ static void draw_panel(canvas *c, const manta_run_series *s, int top)
         p.x1 += around;
     }
     draw_axes(c, &p);
-    if (some) draw_curve(c, &p, s);
-    write_text(c, LEFT + p.width, p.top + p.height + 10 + FONT_ROWS * SCALE + 2, UNTIL, SCALE, "step");
+    for (int k = 0; k < drawn->n && some; k++) draw_curve(c, k, &p, drawn->curves[k]);
+    write_text(c, INK, LEFT + p.width, p.top + p.height + 10 + FONT_ROWS * SCALE + 2, UNTIL, SCALE, "step");
 }
 
-/* From white to the colour that the SVG has. */
+/* From white to the colours that the SVG has. */
 static void make_palette(uint32_t *palette)
 {
+    static const uint32_t colours[PLOT_CURVES][3] = {{0x15, 0x65, 0xc0}, {0xe6, 0x51, 0x00}};
+
     palette[WHITE] = 0xffffff;
     palette[INK] = 0x202020;
     palette[FRAME] = 0x909090;
     palette[GRID] = 0xe8e8e8;
-    for (int i = 0; i < SHADES; i++) {
-        uint32_t share = (uint32_t)i, rest = SHADES - 1 - share;
-        uint32_t red = (0x15 * share + 0xff * rest) / (SHADES - 1);
-        uint32_t green = (0x65 * share + 0xff * rest) / (SHADES - 1);
-        uint32_t blue = (0xc0 * share + 0xff * rest) / (SHADES - 1);
-        palette[SHADE + i] = red << 16 | green << 8 | blue;
+    for (int i = 0; i < PLOT_CURVES * SHADES; i++) {
+        const uint32_t *full = colours[i / SHADES];
+        uint32_t share = (uint32_t)(i % SHADES), rest = SHADES - 1 - share, colour = 0;
+        for (int k = 0; k < 3; k++) colour = colour << 8 | (full[k] * share + 0xff * rest) / (SHADES - 1);
+        palette[SHADE + i] = colour;
     }
 }
 
-manta_status plot_png(const char *path, const char *title, const manta_run_series *s, int n)
+manta_status plot_png(const char *path, const char *title, const plot_panel *p, int n)
 {
     canvas c = {.height = HEAD + n * PANEL};
     uint32_t palette[COLOURS];
@@ -263,8 +266,8 @@ manta_status plot_png(const char *path, const char *title, const manta_run_serie
     c.points = calloc((size_t)WIDTH * (size_t)c.height, 1);
     if (!c.points) return manta_fail(MANTA_ENOMEM, "%s: no memory for a picture of %d curves", path, n);
     make_palette(palette);
-    write_text(&c, LEFT, 24, FROM, SCALE + 1, title);
-    for (int i = 0; i < n; i++) draw_panel(&c, &s[i], HEAD + i * PANEL);
+    write_text(&c, INK, LEFT, 24, FROM, SCALE + 1, title);
+    for (int i = 0; i < n; i++) draw_panel(&c, &p[i], HEAD + i * PANEL);
     st = manta_png_write(path, WIDTH, c.height, c.points, COLOURS, palette);
     free(c.points);
     return st;

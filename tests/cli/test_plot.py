@@ -46,25 +46,53 @@ def points(**metrics):
              "metrics": {k: v[i] for k, v in metrics.items() if i < len(v)}} for i in range(n)]
 
 
-def curve(image):
+BLUE, ORANGE = (0x15, 0x65, 0xC0), (0xE6, 0x51, 0x00)
+
+
+def curve(image, colour=BLUE):
     """Where a picture of one panel has the curve's full colour: column -> mean row."""
-    blue = (image == (0x15, 0x65, 0xC0)).all(axis=2)
-    columns = np.flatnonzero(blue.any(axis=0))
-    return {int(x): float(np.flatnonzero(blue[:, x]).mean()) for x in columns}
+    drawn = (image == colour).all(axis=2)
+    drawn[:40] = False  # its name
+    columns = np.flatnonzero(drawn.any(axis=0))
+    return {int(x): float(np.flatnonzero(drawn[:, x]).mean()) for x in columns}
 
 
 def test_a_real_run(manta, storage, tmp_path):
+    """A metric and the validation's share a panel."""
     manta("train", "mlp", "--data", digits(tmp_path), "--validation", "x.npy,y.npy", "--epochs", 3, "--json", "--name", "a")
     manta("runs", "plot", "a", "-o", "all.png")
     manta("runs", "plot", "a", "--metrics", "loss", "-o", "loss.png")
-    four, one = read_png(tmp_path / "all.png"), read_png(tmp_path / "loss.png")
-    assert four.shape[1] == one.shape[1] == 1280 and four.shape[0] - 70 == 4 * (one.shape[0] - 70)
-    panel = (four.shape[0] - 70) // 4
-    for i in range(4):
-        assert curve(four[70 + i * panel:70 + (i + 1) * panel])
+    two, one = read_png(tmp_path / "all.png"), read_png(tmp_path / "loss.png")
+    assert two.shape[1] == one.shape[1] == 1280 and two.shape[0] - 70 == 2 * (one.shape[0] - 70)
+    panel = (two.shape[0] - 70) // 2
+    for i in range(2):
+        part = two[70 + i * panel:70 + (i + 1) * panel]
+        assert curve(part) and curve(part, ORANGE)
+    assert curve(one[70:]) and not curve(one[70:], ORANGE)
     for output in ("all.png", "loss.png"):
         image = pytest.importorskip("PIL.Image").open(tmp_path / output)
         assert np.array_equal(np.asarray(image.convert("RGB")), read_png(tmp_path / output))
+
+
+def test_two_curves_of_one_panel(manta, storage, tmp_path):
+    """One scale for both: the validation's lies where its numbers are among the other's."""
+    make_run(storage, "two", points(val_loss=[2.0, 2.0, 2.0], loss=[4.0, 3.0, 0.0], rest=[1.0, 2.0, 3.0]))
+    manta("runs", "plot", "two", "-o", "two.png")
+    image = read_png(tmp_path / "two.png")[70:490]
+    level, fall = curve(image, ORANGE), curve(image)
+    rows = list(level.values())
+    assert max(rows) - min(rows) < 1.5 and min(fall.values()) < rows[0] < max(fall.values())
+    middle = (min(fall.values()) + max(fall.values())) / 2  # 2 is half way between 0 and 4
+    assert abs(rows[0] - middle) < 3
+    manta("runs", "plot", "two", "-o", "two.svg")
+    assert (tmp_path / "two.svg").read_text().count("<path") == 3
+    shown = manta("runs", "plot", "two").stdout
+    assert "* loss   o val_loss\n" in shown and "\nrest\n" in shown
+    first = shown.split("\n\n")[0].splitlines()
+    assert sum("o" in line.split("|")[1] for line in first if "|" in line) == 1
+    # Between points the line goes on: every column of the curve has a mark.
+    rest = [line.split("|")[1] for line in shown.split("\nrest\n")[1].splitlines() if "|" in line]
+    assert all(any(row[c] == "*" for row in rest) for c in range(66))
 
 
 def test_the_curve_is_where_the_numbers_are(manta, storage, tmp_path):
