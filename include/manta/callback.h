@@ -122,7 +122,8 @@ MANTA_API manta_callback *manta_tensorboard(const char *log_dir, const manta_ten
 MANTA_API manta_callback *manta_terminate_on_nan(void);
 
 /* Saves the model to a file while it trains. In the path {epoch}, {epoch:02d},
- * {batch} and {val_loss:.2f}, for any metric, are filled in. */
+ * {batch} and {val_loss:.2f}, for any metric, are filled in; folders that are
+ * missing are made. */
 typedef struct manta_model_checkpoint_options {
     const char *monitor; /* NULL: "val_loss" */
     const char *mode;

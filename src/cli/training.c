@@ -143,6 +143,9 @@ manta_status training_open(training *r)
         cli_usage("--reset-optimizer needs --weights");
     if ((st = recipe_init(&r->r, o, options_arg(o, 0), r->saved))) return st;
     if (r->save && (st = work_check_output(r->save, work_endings()))) return st;
+    if (options_text(o, "save-best") &&
+        (st = work_check_output(options_text(o, "save-best"), work_endings())))
+        return st;
     if (r->profile && (st = work_check_output(r->trace, ".json"))) return st;
     if ((st = work_freeze(r->m, options_text(o, "freeze")))) return st;
     if ((st = work_dataset(o, &r->r, r->m, options_text(o, "data"), true, &r->data))) return st;

@@ -18,12 +18,22 @@ void monitor_init(monitor *m, const char *name, const char *mode)
 {
     m->name = mem_strdup(name ? name : "val_loss");
     m->greater = manifest_greater_is_better(m->name, mode);
+    m->odd = mode && strcmp(mode, "min") != 0 && strcmp(mode, "max") != 0 && strcmp(mode, "auto") != 0
+                 ? mem_strdup(mode)
+                 : NULL;
     m->warned = false;
 }
 
 void monitor_release(monitor *m)
 {
     mem_free(m->name);
+    mem_free(m->odd);
+}
+
+manta_status monitor_check(const monitor *m)
+{
+    if (!m->odd) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "mode '%s' for %s, expected min, max or auto", m->odd, m->name);
 }
 
 bool monitor_value(monitor *m, const manta_fitting *f, const char *who, double *out)
@@ -184,6 +194,12 @@ static manta_status stopping_check(void *self, manta_fitting *f)
     return stopping_begin(self, f);
 }
 
+static manta_status stopping_before(void *self, manta_fitting *f)
+{
+    (void)f;
+    return monitor_check(&((stopping *)self)->m);
+}
+
 static void stopping_free(void *self)
 {
     stopping *c = self;
@@ -194,6 +210,7 @@ static void stopping_free(void *self)
 }
 
 static const manta_callback_ops stopping_ops = {.name = "early_stopping",
+                                                .before_fit = stopping_before,
                                                 .train_begin = stopping_check,
                                                 .epoch_end = stopping_epoch,
                                                 .train_end = stopping_end,
@@ -273,7 +290,18 @@ static void plateau_free(void *self)
     mem_free(c);
 }
 
+static manta_status plateau_before(void *self, manta_fitting *f)
+{
+    const plateau *c = self;
+
+    (void)f;
+    if (!(c->o.factor > 0 && c->o.factor < 1))
+        return manta_fail(MANTA_EINVAL, "factor %g, expected between 0 and 1", c->o.factor);
+    return monitor_check(&c->m);
+}
+
 static const manta_callback_ops plateau_ops = {.name = "reduce_lr_on_plateau",
+                                               .before_fit = plateau_before,
                                                .epoch_end = plateau_epoch,
                                                .save = plateau_save,
                                                .load = plateau_load,

@@ -436,6 +436,45 @@ static manta_status fill_in(const char *path, manta_fitting *f, buf *out)
     return MANTA_OK;
 }
 
+/* Makes the folder of a file, as Keras does. */
+static manta_status make_folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder;
+    manta_status st;
+
+    if (!slash || slash == path) return MANTA_OK;
+    folder = mem_printf("%.*s", (int)(slash - path), path);
+    st = file_mkdirs(folder);
+    mem_free(folder);
+    return st;
+}
+
+/* What would go wrong with the first save, as far as it shows before the training. */
+static manta_status keeper_before(void *self, manta_fitting *f)
+{
+    const keeper *c = self;
+    const char *slash = strrchr(c->path, '/');
+    size_t n = strlen(c->path);
+    manta_file_format format;
+    bool known = false;
+
+    (void)f;
+    TRY(monitor_check(&c->m));
+    for (int i = 0; manta_file_format_at(i, &format); i++) {
+        const char *const endings[] = {format.ending, format.also};
+        for (int k = 0; k < 2 && format.writes; k++) {
+            size_t m = endings[k] ? strlen(endings[k]) : 0;
+            known |= m && n > m && !strcmp(c->path + n - m, endings[k]);
+        }
+    }
+    if (!known)
+        return manta_fail(MANTA_EINVAL, "%s: its ending names no format that models are written in", c->path);
+    if (slash && memchr(c->path, '{', (size_t)(slash - c->path)))
+        return MANTA_OK; /* known when it is saved */
+    return make_folder_of(c->path);
+}
+
 static manta_status keeper_save_model(keeper *c, manta_fitting *f)
 {
     buf path = {0};
@@ -449,7 +488,8 @@ static manta_status keeper_save_model(keeper *c, manta_fitting *f)
         better = !c->at.has_best ? !isnan(value) : c->m.greater ? value > c->at.best : value < c->at.best;
         if (!better) return MANTA_OK;
     }
-    if (!(st = fill_in(c->path, f, &path))) st = manta_session_save(f->s, buf_text(&path));
+    if (!(st = fill_in(c->path, f, &path)) && !(st = make_folder_of(buf_text(&path))))
+        st = manta_session_save(f->s, buf_text(&path));
     buf_release(&path);
     if (!st && c->o.save_best_only) {
         c->at.best = value;
@@ -499,6 +539,7 @@ static void keeper_free(void *self)
 }
 
 static const manta_callback_ops keeper_ops = {.name = "model_checkpoint",
+                                              .before_fit = keeper_before,
                                               .train_batch_end = keeper_batch,
                                               .epoch_end = keeper_epoch,
                                               .save = keeper_save,

@@ -190,8 +190,9 @@ def test_usage(manta, tmp_path):
                        (("--reduce-lr", "los:factor=0.5"), "did you mean loss?"),
                        (("--early-stop", "val_loss:patience=3"), "there is no validation"),
                        (("--early-stop", "val_auc", "--validation-split", 0.5), "and the same with val_"),
+                       (("--save-best", "best.docx"), "best.docx: the name must end in one of"),
                        (("--validation-steps", 3), "needs --validation or --validation-split")]:
-        done = manta("train", "mlp", "--data", digits(tmp_path), *args, status=2)
+        done = manta("train", "mlp", "--data", digits(tmp_path), *args, status=1 if "--save-best" in args else 2)
         assert said in done.stderr
 
 

@@ -186,6 +186,34 @@ static void model_checkpoint(void **state)
     assert_non_null(strstr(manta_error_text(), "model_checkpoint"));
     assert_non_null(strstr(manta_error_text(), "{nothing}"));
     script_release(&p);
+    script_init(&p, manta_model_checkpoint(scratch_path("new/{epoch}/m.npz"), NULL));
+    assert_ok(fitting_run(&p.f, HOOK_before_fit));
+    assert_ok(fitting_run(&p.f, HOOK_epoch_end));
+    assert_int_equal(access(scratch_path("new/1/m.npz"), F_OK), 0);
+    script_release(&p);
+}
+
+static void refuse(manta_callback *c, const char *says)
+{
+    script p;
+
+    script_init(&p, c);
+    assert_int_not_equal(fitting_run(&p.f, HOOK_before_fit), MANTA_OK);
+    assert_non_null(strstr(manta_error_text(), says));
+    script_release(&p);
+}
+
+/* What can be seen to be wrong is said before the first step, not after an epoch. */
+static void mistakes(void **state)
+{
+    (void)state;
+    refuse(manta_early_stopping(&(manta_early_stopping_options){.mode = "big"}), "mode 'big' for val_loss");
+    refuse(manta_reduce_lr_on_plateau(&(manta_reduce_lr_options){.mode = "big"}),
+           "expected min, max or auto");
+    refuse(manta_reduce_lr_on_plateau(&(manta_reduce_lr_options){.factor = 1.5}), "factor 1.5");
+    refuse(manta_model_checkpoint("m.npz", &(manta_model_checkpoint_options){.mode = "big"}), "mode 'big'");
+    refuse(manta_model_checkpoint("m.docx", NULL), "m.docx: its ending names no format");
+    refuse(manta_model_checkpoint("/proc/no/m.npz", NULL), "/proc/no");
 }
 
 /* ---- whole trainings ---- */
@@ -402,9 +430,10 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(early_stopping),    cmocka_unit_test(reduce_lr),    cmocka_unit_test(scheduler),
-        cmocka_unit_test(model_checkpoint),  cmocka_unit_test(cut_anywhere), cmocka_unit_test(every_hook),
-        cmocka_unit_test(a_hook_that_fails),
+        cmocka_unit_test(early_stopping), cmocka_unit_test(reduce_lr),
+        cmocka_unit_test(scheduler),      cmocka_unit_test(model_checkpoint),
+        cmocka_unit_test(mistakes),       cmocka_unit_test(cut_anywhere),
+        cmocka_unit_test(every_hook),     cmocka_unit_test(a_hook_that_fails),
     };
 
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
