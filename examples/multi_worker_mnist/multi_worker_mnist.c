@@ -106,6 +106,7 @@ static void worker_close(worker *w)
 
 static bool show(void *user, manta_session *s, const manta_event *e)
 {
+    static char said[256];
     const manta_cluster *c = user;
 
     (void)s;
@@ -114,6 +115,10 @@ static bool show(void *user, manta_session *s, const manta_event *e)
                manta_cluster_task_index(c), (long long)e->epoch + 1, (long long)e->epochs, (long long)e->step,
                manta_metrics_get(e->metrics, "loss"), manta_metrics_get(e->metrics, "accuracy"));
         fflush(stdout);
+    }
+    if (e->kind == MANTA_EVENT_WAITING && strcmp(said, e->cause) != 0) { /* it comes again and again */
+        snprintf(said, sizeof said, "%s", e->cause);
+        fprintf(stderr, "%s\n", said);
     }
     return true;
 }

@@ -78,7 +78,9 @@ def two(example):
                        wait=False)
 
     def both(*args, crash=None):
-        processes = [start(0, *args), start(1, *args, *(("--crash-after", crash) if crash else ()))]
+        processes = [start(0, *args)]
+        assert processes[0].stderr.readline() == f"waiting for worker/1 ({addresses[1]})\n"
+        processes.append(start(1, *args, *(("--crash-after", crash) if crash else ())))
         if crash:
             example.finish(processes[1], -signal.SIGKILL)
             processes[1] = start(1, *args)
