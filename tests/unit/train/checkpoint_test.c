@@ -370,6 +370,26 @@ static void settle(int i)
     n_journal--;
 }
 
+/* Where a file is now. */
+static const char *place_of(const done *d)
+{
+    return *d->to ? d->to : d->from;
+}
+
+/* A file that is not synced moves along, also with the folder that it is in. */
+static void move_along(const char *from, const char *to)
+{
+    size_t n = strlen(from);
+
+    for (int i = 0; i < n_journal; i++) {
+        char rest[256];
+        const char *at = place_of(&journal[i]);
+        if (journal[i].kind != DONE_FILE || strncmp(at, from, n) != 0 || (at[n] && at[n] != '/')) continue;
+        snprintf(rest, sizeof rest, "%s", at + n);
+        snprintf(journal[i].to, sizeof journal[i].to, "%.100s%.150s", to, rest);
+    }
+}
+
 static int end_fsync(int fd)
 {
     char path[256], link[64], folder[256];
@@ -382,8 +402,8 @@ static int end_fsync(int fd)
     n = readlink(link, path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
     for (int i = n_journal; i-- > 0;) {
-        if (journal[i].kind == DONE_FILE) {
-            if (journal[i].fd == fd) settle(i);
+        if (journal[i].kind == DONE_FILE) { /* by whatever name it was opened */
+            if (journal[i].fd == fd || !strcmp(place_of(&journal[i]), path)) settle(i);
             continue;
         }
         folder_of(journal[i].from, folder);
@@ -398,10 +418,7 @@ static int end_rename(const char *from, const char *to)
     int rc = os_real.rename(from, to);
     if (!rc) {
         done *d = &journal[n_journal];
-        for (int i = 0; i < n_journal; i++) { /* a file that is not synced moves along */
-            if (journal[i].kind == DONE_FILE && !strcmp(journal[i].from, from))
-                snprintf(journal[i].to, sizeof journal[i].to, "%s", to);
-        }
+        move_along(from, to);
         *d = (done){.kind = DONE_RENAME};
         snprintf(d->from, sizeof d->from, "%s", from);
         snprintf(d->to, sizeof d->to, "%s", to);
@@ -433,6 +450,37 @@ static int end_rmdir(const char *path)
     return os_real.rmdir(path);
 }
 
+static bool of_a_folder; /* what is saved: a folder of the user's, else a session */
+
+static void copy_file(const char *from, const char *to)
+{
+    FILE *f = fopen(from, "rb"), *g = fopen(to, "wb");
+    int c;
+
+    assert_true(f && g);
+    while ((c = fgetc(f)) != EOF) fputc(c, g);
+    assert_true(!fclose(f) && !fclose(g));
+}
+
+/* A folder as a loop makes it: with weights (2) and a file below, neither of them
+ * brought to disk by the one who wrote it. */
+static void make_folder(manta_session *s)
+{
+    const char *files[2] = {"mine/" CHECKPOINT_STATE, "mine/deep/two.txt"};
+    char saved[256];
+
+    snprintf(saved, sizeof saved, "%s", scratch_path("two.safetensors"));
+    set_all(s, 2);
+    assert_ok(manta_session_save(s, saved));
+    assert_ok(file_mkdirs(scratch_path("mine/deep")));
+    for (int i = 0; i < 2; i++) {
+        done *d = &journal[n_journal++];
+        *d = (done){.kind = DONE_FILE, .fd = -1};
+        snprintf(d->from, sizeof d->from, "%s", scratch_path(files[i]));
+        copy_file(saved, d->from);
+    }
+}
+
 /* In a child: with one checkpoint (1) there, saves another (2), keeping one. */
 static void save_in_child(const char *folder)
 {
@@ -442,6 +490,7 @@ static void save_in_child(const char *folder)
     manta_session *s = small_session(&model);
 
     if (manta_checkpoints_open(folder, &(manta_checkpoints_options){.keep = 1}, &m)) _exit(1);
+    if (of_a_folder) make_folder(s);
     sys.open = end_open;
     sys.write = end_write;
     sys.close = end_close;
@@ -451,22 +500,26 @@ static void save_in_child(const char *folder)
     sys.unlink = end_unlink;
     sys.rmdir = end_rmdir;
     os_use(&sys);
+    if (of_a_folder)
+        _exit(manta_checkpoints_add(m, scratch_path("mine"), &(manta_checkpoint_info){.epoch = 2}) ? 1 : 0);
     _exit(save(m, s, 2) ? 1 : 0);
 }
 
 static void sweep(bool lose, bool keep_names)
 {
-    const char *folder = scratch_path("ends");
+    char folder[256];
     manta_checkpoints *m;
     manta_model *model;
     manta_session *s = small_session(&model);
     int old = 0, new_ = 0, n = 1;
 
+    snprintf(folder, sizeof folder, "%s", scratch_path("ends"));
     for (; n < 500; n++) {
         int status = 0;
         pid_t child;
         float found;
         (void)scratch_remove(folder);
+        (void)scratch_remove(scratch_path("mine"));
         assert_ok(manta_checkpoints_open(folder, NULL, &m));
         assert_ok(save(m, s, 1));
         manta_checkpoints_close(m);
@@ -493,6 +546,7 @@ static void sweep(bool lose, bool keep_names)
     }
     assert_true(n < 500 && old >= 5 && new_ >= 3);
     (void)scratch_remove(folder);
+    (void)scratch_remove(scratch_path("mine"));
     manta_session_close(s);
     manta_model_free(model);
 }
@@ -500,14 +554,20 @@ static void sweep(bool lose, bool keep_names)
 static void killed_at_every_call(void **state)
 {
     (void)state;
-    sweep(false, false);
+    for (int i = 0; i < 2; i++) {
+        of_a_folder = i;
+        sweep(false, false);
+    }
 }
 
 static void power_lost_at_every_call(void **state)
 {
     (void)state;
-    sweep(true, false);
-    sweep(true, true);
+    for (int i = 0; i < 2; i++) {
+        of_a_folder = i;
+        sweep(true, false);
+        sweep(true, true);
+    }
 }
 
 /* ---- disks that fail ---- */
