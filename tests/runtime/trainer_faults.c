@@ -3,7 +3,10 @@
  * that goes away. */
 #include <math.h>
 #include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trainer_fixture.h"
@@ -346,12 +349,120 @@ static void no_storage(const char *folder)
     CHECK(manta_trainer_fit(&o, &r) && !r && strstr(manta_error_text(), path));
 }
 
+/* ---- damage ---- */
+
+static void flip_bit(const char *checkpoint, const char *name)
+{
+    char path[400];
+    FILE *f;
+    int byte;
+
+    snprintf(path, sizeof path, "%s/%s", checkpoint, name);
+    CHECK((f = fopen(path, "r+b")) && !fseek(f, -1, SEEK_END));
+    CHECK((byte = fgetc(f)) != EOF && !fseek(f, -1, SEEK_CUR) && fputc(byte ^ 4, f) != EOF && !fclose(f));
+}
+
+/* What a fit says on standard error, in a file of the folder. */
+static manta_result *fit_told(manta_trainer_options *o, manta_status expected, const char *folder,
+                              const char *what)
+{
+    char path[300], line[2000];
+    bool said = false;
+    int before = dup(2);
+    manta_result *r;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/told.txt", folder);
+    CHECK(before >= 0 && (f = fopen(path, "w+")) && dup2(fileno(f), 2) == 2);
+    r = fit(o, expected);
+    CHECK(dup2(before, 2) == 2 && !close(before));
+    rewind(f);
+    while (fgets(line, sizeof line, f)) said |= strstr(line, what) != NULL;
+    fclose(f);
+    CHECK(said);
+    return r;
+}
+
+/* The last checkpoint is damaged: it is named, the one before is used, and the run
+ * ends as it would have. When none is whole it does not begin anew by itself. */
+static void damaged(const char *folder)
+{
+    manta_trainer_options o = {.loop = arrays_loop,
+                               .run = {.name = "damaged", .storage = folder, .checkpoints = {.keep = 2}}};
+    manta_result *r = fit(&o, MANTA_OK);
+
+    CHECK(strstr(r->checkpoint, "checkpoint-000030") && r->n_checkpoints == 2);
+    flip_bit(r->checkpoint, "state.safetensors");
+    manta_result_free(r);
+    o.run.resume = true;
+    r = fit_told(&o, MANTA_OK, folder, "checkpoint-000030/state.safetensors is damaged");
+    CHECK(strstr(r->checkpoint, "checkpoint-000031") && series(r, "epoch")->n == 30);
+    CHECK(manta_metrics_get(&r->metrics, "epoch") == 29);
+    CHECK(r->n_checkpoints == 2); /* the damaged one is gone */
+    flip_bit(r->checkpoints[0], "manifest.json");
+    flip_bit(r->checkpoints[1], "state.safetensors");
+    manta_result_free(r);
+    r = NULL;
+    CHECK(manta_trainer_fit(&o, &r) == MANTA_ECORRUPT);
+    CHECK(strstr(manta_error_text(), "no checkpoint is whole"));
+    manta_result_free(r);
+}
+
+/* ---- two at once ---- */
+
+static bool call_second(void *user, const manta_report_event *e)
+{
+    char *argv[] = {(char[]){"trainer_faults"}, (char[]){"second"}, NULL};
+    pid_t pid;
+    int status;
+
+    if (e->rank || e->index != 2) return true;
+    CHECK(!setenv("SECOND_FOLDER", user, 1));
+    CHECK(!posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ));
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return true;
+}
+
+/* Another process wants the same run, to begin or to go on with: it is told who has
+ * it, and leaves it as it is. */
+static void second(const char *folder)
+{
+    const char *there = getenv("SECOND_FOLDER");
+    char holder[40];
+    manta_result *r = NULL;
+
+    CHECK(there);
+    snprintf(holder, sizeof holder, "as process %d", (int)getppid());
+    for (int resume = 0; resume < 2; resume++) {
+        manta_trainer_options o = {.loop = arrays_loop,
+                                   .run = {.name = "twice", .storage = there, .resume = resume}};
+        CHECK(manta_trainer_fit(&o, &r) == MANTA_EBUSY && !r);
+        CHECK(strstr(manta_error_text(), "run 'twice'") && strstr(manta_error_text(), holder));
+    }
+    (void)folder;
+}
+
+static void twice(const char *folder)
+{
+    manta_trainer_options o = {
+        .loop = arrays_loop,
+        .run = {
+            .name = "twice", .storage = folder, .report = call_second, .user = (char *)(uintptr_t)folder}};
+    manta_result *r = fit(&o, MANTA_OK);
+
+    CHECK(r->failures == 0 && r->n_checkpoints == 30 && series(r, "epoch")->n == 30);
+    CHECK(lines_of(r->path, 0) == 30);
+    manta_result_free(r);
+}
+
 int main(int argc, char **argv)
 {
     static const scenario all[] = {
-        {"early", early},          {"no-number", no_number}, {"callback-fails", callback_fails},
-        {"remembers", remembers},  {"vanished", vanished},   {"full", full},
-        {"no-storage", no_storage}};
+        {"early", early},           {"no-number", no_number}, {"callback-fails", callback_fails},
+        {"remembers", remembers},   {"vanished", vanished},   {"full", full},
+        {"no-storage", no_storage}, {"damaged", damaged},     {"twice", twice},
+        {"second", second}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }
