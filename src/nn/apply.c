@@ -140,6 +140,12 @@ static const float *const *grads_at(const apply *a, int64_t offset, const float 
     return buf;
 }
 
+/* Every core reads the new weights in the next step, and no cache keeps as many until then. */
+static bool weights_stream(const apply *a)
+{
+    return a->l->params_size >= STREAM_FROM;
+}
+
 void apply_params(const apply *a, int64_t block, int64_t end)
 {
     const float *buf[LAYOUT_MAX_SHARDS];
@@ -148,12 +154,13 @@ void apply_params(const apply *a, int64_t block, int64_t end)
     if (!a->regularised && !apply_needs_norms(a)) {
         /* The same numbers for every parameter: one run. Padding is zero and stays so. */
         int64_t offset = block * LAYOUT_BLOCK, n = (end - block) * LAYOUT_BLOCK;
-        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_grads, false);
+        update_elements(a, &a->scalars[0], offset, n, grads_at(a, offset, buf), a->n_grads,
+                        weights_stream(a));
     } else {
         for (int i = a->block_first[block]; i < a->block_first[end]; i++) {
             const apply_segment *g = &a->segments[i];
             update_elements(a, &a->scalars[g->param], g->offset, g->n, grads_at(a, g->offset, buf),
-                            a->n_grads, false);
+                            a->n_grads, weights_stream(a));
         }
     }
 }
@@ -172,8 +179,7 @@ bool apply_can_sink(const apply *a)
 
 void apply_range(const apply *a, int64_t first, int64_t n, const float *g)
 {
-    /* Every core reads these weights in the next step, and no cache keeps as many until then. */
-    update_elements(a, &a->scalars[0], first, n, &g, 1, a->l->params_size >= STREAM_FROM);
+    update_elements(a, &a->scalars[0], first, n, &g, 1, weights_stream(a));
 }
 
 /* ---- norms and penalties ---- */
