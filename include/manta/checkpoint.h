@@ -88,9 +88,14 @@ MANTA_API void manta_checkpoints_close(manta_checkpoints *m);
 MANTA_API manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_session *s,
                                               const manta_checkpoint_info *info, bool must) MANTA_MUST_USE;
 /* Makes a checkpoint of the files in `folder`, which are moved into it (the
- * folder itself is left empty and removed). Same file system or not. */
+ * folder itself is left empty and removed). Same file system or not. info may be NULL:
+ * it says nothing of a place, and has neither metrics nor notes. */
 MANTA_API manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
                                              const manta_checkpoint_info *info) MANTA_MUST_USE;
+/* The same of named arrays, as state.safetensors: a dictionary, which
+ * manta_checkpoint_arrays() gives back. */
+MANTA_API manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const manta_column *arrays,
+                                                    const manta_checkpoint_info *info) MANTA_MUST_USE;
 /* Waits until nothing is left to write. Fails with the sentence of the first
  * save since the last call that could not be written; those before it stand. */
 MANTA_API manta_status manta_checkpoints_wait(manta_checkpoints *m) MANTA_MUST_USE;

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "format/safetensors.h"
 #include "os/sys.h"
 #include "os/thread.h"
 #include "train/retention.h"
@@ -46,6 +47,7 @@ struct manta_checkpoints {
     char *folder, *score, *order;
     int keep;
     bool read_only;
+    bool added; /* a checkpoint, since it was opened */
     storage_held *lock;
     VEC(entry) entries; /* by sequence */
     int64_t last; /* greatest sequence seen, damaged ones included */
@@ -218,6 +220,7 @@ static void committed(manta_checkpoints *m, manifest *done)
 
     memset(done, 0, sizeof *done);
     vec_push(&m->entries, e);
+    m->added = true;
     prune(m);
 }
 
@@ -319,6 +322,21 @@ void checkpoints_await(manta_checkpoints *m)
     mutex_unlock(&m->guard);
 }
 
+/* A name that was mistyped would go unnoticed: the latest are kept then. */
+static void say_unscored(const manta_checkpoints *m)
+{
+    bool some = false;
+
+    if (!m->score || !m->added) return;
+    for (size_t i = 0; i < m->entries.n && !some; i++) {
+        const manta_metrics *has = &m->entries.at[i].m.info.metrics;
+        for (int k = 0; k < has->n; k++) some |= !strcmp(has->name[k], m->score);
+    }
+    if (!some)
+        log_warn("no checkpoint has the metric by which the best were to be kept; the latest were",
+                 LOG_STR("metric", m->score), LOG_STR("folder", m->folder));
+}
+
 void manta_checkpoints_close(manta_checkpoints *m)
 {
     if (!m) return;
@@ -329,6 +347,7 @@ void manta_checkpoints_close(manta_checkpoints *m)
         mutex_unlock(&m->guard);
         thread_join(&m->thread);
     }
+    say_unscored(m);
     for (int i = 0; i < 2; i++) mem_try_free(m->spare[i]);
     forget_entries(m);
     vec_release(&m->entries);
@@ -476,12 +495,13 @@ out:
 manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
                                    const manta_checkpoint_info *info)
 {
+    static const manta_checkpoint_info nothing;
     manifest made = {0};
     char *temp = NULL;
     manta_status st;
 
     checkpoints_await(m);
-    manifest_init(&made, info);
+    manifest_init(&made, info ? info : &nothing);
     made.info.sequence = ++m->last;
     if ((st = checkpoint_begin(m->folder, made.info.sequence, &temp))) goto out;
     if (!(st = gather(folder, temp, "", &made))) st = checkpoint_commit(m->folder, temp, &made);
@@ -490,6 +510,26 @@ manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
 out:
     mem_free(temp);
     manifest_release(&made);
+    return st;
+}
+
+manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const manta_column *arrays,
+                                          const manta_checkpoint_info *info)
+{
+    const char *told = getenv("TMPDIR");
+    char *folder = mem_printf("%s/manta-arrays-XXXXXX", told && *told ? told : "/tmp"), *path;
+    manta_status st;
+
+    if (!mkdtemp(folder)) {
+        st = file_fail(errno, "making", folder);
+        mem_free(folder);
+        return st;
+    }
+    path = mem_printf("%s/" CHECKPOINT_STATE, folder);
+    if (!(st = safetensors_write(path, n, arrays, 0, NULL))) st = manta_checkpoints_add(m, folder, info);
+    if (st && storage_remove_tree(folder)) log_debug("files stay", LOG_STR("path", folder));
+    mem_free(path);
+    mem_free(folder);
     return st;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "os/file.h"
 
 enum { MOST_DATASETS = 16, MOST_COLUMNS = 16 };
 
@@ -18,6 +19,24 @@ static manta_status check_dataset(const trainer_dataset *t, const manta_dataset 
                       "dataset '%s' %s: give the trainer its description (spec), or a function that makes it",
                       t->name,
                       manta_dataset_count(from) <= 0 ? "has no known length" : "has batches of its own");
+}
+
+/* A bare word is the name of a set or of a file: one that is neither is said here,
+ * not by every worker of every attempt. */
+static manta_status check_spec(const trainer_dataset *t)
+{
+    char known[256] = "";
+    file_info info;
+
+    if (strpbrk(t->spec, "./,:*{") || !file_stat(t->spec, &info)) return MANTA_OK;
+    for (int i = 0; manta_data_name(i); i++) {
+        size_t n = strlen(known);
+        if (!strcmp(t->spec, manta_data_name(i))) return MANTA_OK;
+        snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", manta_data_name(i));
+    }
+    return manta_fail(MANTA_ENOENT,
+                      "dataset '%s': no dataset and no file is called '%s'; the datasets are %s", t->name,
+                      t->spec, known);
 }
 
 static manta_status describe(trainer_dataset *t, int i, const manta_named_dataset *from)
@@ -35,7 +54,7 @@ static manta_status describe(trainer_dataset *t, int i, const manta_named_datase
     if (strlen(from->spec) >= sizeof t->spec)
         return manta_fail(MANTA_EINVAL, "the description of dataset '%s' is too long", t->name);
     snprintf(t->spec, sizeof t->spec, "%s", from->spec);
-    return MANTA_OK;
+    return check_spec(t);
 }
 
 manta_status given_init(trainer_given *g, int n, const manta_named_dataset *from)

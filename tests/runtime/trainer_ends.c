@@ -98,7 +98,8 @@ static void refuses(const char *folder)
 {
     manta_dataset *batches = manta_dataset_batch(samples(), 4, false);
     manta_named_dataset twice[2] = {{.name = "a", .spec = "mnist"}, {.name = "a", .spec = "mnist"}},
-                        none = {.name = "b"}, batched = {.name = "c", .dataset = batches};
+                        none = {.name = "b"}, typo = {.name = "t", .spec = "mnsit"},
+                        batched = {.name = "c", .dataset = batches};
     const manta_trainer_options good = {
         .loop = done_loop, .scaling = {.num_workers = 2}, .run = {.name = "once", .storage = folder}};
     manta_trainer_options o = good;
@@ -128,6 +129,8 @@ static void refuses(const char *folder)
     o.n_datasets = 1;
     o.datasets = &none;
     refuse(&o, MANTA_EINVAL, "'b' is neither given nor described");
+    o.datasets = &typo;
+    refuse(&o, MANTA_ENOENT, "no dataset and no file is called 'mnsit'; the datasets are mnist");
     o.datasets = &batched;
     refuse(&o, MANTA_EUNSUPPORTED, "'c' has batches of its own");
     o = good;

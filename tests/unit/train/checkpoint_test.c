@@ -622,6 +622,38 @@ static void write_text(const char *path, const char *text)
     assert_ok(file_replace(path, text, strlen(text)));
 }
 
+/* A dictionary of arrays, with notes, and back. */
+static void arrays_of_the_user(void **state)
+{
+    float weights[2][3] = {{1, 2, 3}, {4, 5, 6}};
+    int64_t epoch = 7;
+    manta_column dict[2] = {{"epoch", manta_array_of(MANTA_DTYPE_I64, 0, NULL, &epoch)},
+                            {"w", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){2, 3}, weights)}};
+    manta_note note = {"colour", "blue"};
+    manta_checkpoints *m;
+    manta_checkpoint *c;
+    manta_saved *back;
+    const manta_array *w;
+
+    (void)state;
+    assert_ok(manta_checkpoints_open(scratch_path("arrays"), NULL, &m));
+    assert_ok(manta_checkpoints_add_arrays(
+        m, 2, dict, &(manta_checkpoint_info){.epoch = 8, .n_notes = 1, .notes = &note}));
+    assert_ok(manta_checkpoints_add_arrays(m, 1, dict, NULL));
+    assert_int_equal(manta_checkpoints_count(m), 2);
+    manta_checkpoints_close(m);
+    assert_ok(manta_checkpoint_open(scratch_path("arrays/checkpoint-000001"), &c));
+    assert_int_equal(manta_checkpoint_get(c)->epoch, 8);
+    assert_string_equal(manta_checkpoint_note(c, "colour"), "blue");
+    assert_ok(manta_checkpoint_arrays(c, &back));
+    assert_int_equal(*(const int64_t *)manta_saved_find(back, "epoch")->data, 7);
+    w = manta_saved_find(back, "w");
+    assert_true(w->ndim == 2 && w->shape[0] == 2 && w->shape[1] == 3);
+    assert_memory_equal(w->data, weights, sizeof weights);
+    manta_saved_free(back);
+    manta_checkpoint_close(c);
+}
+
 static void files_of_the_user(void **state)
 {
     manta_checkpoints *m;
@@ -662,6 +694,7 @@ int main(void)
         cmocka_unit_test(power_lost_at_every_call),
         cmocka_unit_test(a_disk_that_fails),
         cmocka_unit_test(files_of_the_user),
+        cmocka_unit_test(arrays_of_the_user),
     };
 
     return cmocka_run_group_tests(tests, setup, scratch_teardown);
