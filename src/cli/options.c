@@ -458,6 +458,10 @@ manta_status options_read_json(const command *c, const char *where, const char *
         st = manta_fail(MANTA_EINVAL, "%s: line %d, column %d: %s", where, why.line, why.column, why.text);
     } else if (!json_is_object(root)) {
         st = manta_fail(MANTA_EINVAL, "%s: expected one JSON object", where);
+    } else if (json_object_get(root, "datasets")) { /* no option is called so */
+        st = manta_fail(MANTA_EINVAL,
+                        "%s: this run is trained by a loop of a program's own: that program goes on with it",
+                        where);
     }
     json_object_foreach(root, key, v)
     {

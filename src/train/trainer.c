@@ -635,6 +635,29 @@ static char *config_text(const driver *d)
     return text;
 }
 
+/* A run that `manta train` began is of a model and options, which this would write
+ * over: it is not gone on with here. */
+static manta_status check_kind(const manta_run_config *r)
+{
+    char *folder, *text = NULL;
+    json_t *config;
+    bool other;
+
+    if (!r->resume || !r->name) return MANTA_OK;
+    folder = run_inner(r->storage ? r->storage : manta_run_storage(), r->name);
+    config = manta_run_read_config(folder, &text) ? NULL : json_loads(text, 0, NULL);
+    other = json_object_get(config, "model") && !json_object_get(config, "datasets");
+    json_decref(config);
+    free(text);
+    mem_free(folder);
+    if (!other) return MANTA_OK;
+    return manta_fail(
+        MANTA_EINVAL,
+        "run '%s' was begun by 'manta train', not by a trainer: 'manta train --resume %s' goes on "
+        "with it, or choose another name",
+        r->name, r->name);
+}
+
 static manta_status prepare(driver *d)
 {
     const manta_run_config *r = &d->o->run;
@@ -642,6 +665,7 @@ static manta_status prepare(driver *d)
     manta_status st;
 
     TRY(check_feasible(d));
+    TRY(check_kind(r));
     config = config_text(d);
     st = manta_run_open(&(manta_run_options){.storage = r->storage,
                                              .name = r->name,

@@ -247,6 +247,20 @@ def test_data_that_is_no_image_is_said(example, tmp_path):
 
 # ---- train_torch_loop ----
 
+def test_a_trainer_and_the_command_line_keep_their_runs_apart(example, tmp_path, manta, environment):
+    environment["MANTA_STORAGE"] = str(tmp_path / "runs")
+    data = digits(tmp_path, n=32)
+    manta("train", "mlp", "--data", data, "--json", "--name", "mine")
+    example("train_keras_loop", "arrays")
+    before = {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()}
+    said = example("train_torch_loop", "--data", data, "--name", "mine", "--resume", 1, status=1)
+    assert "run 'mine' was begun by 'manta train'" in said and len(said.splitlines()) == 1
+    for more in (("--resume", "train-1"), ("mlp", "--data", data, "--name", "train-1", "--resume")):
+        done = manta("train", *more, status=1)
+        assert "a loop of a program's own" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert {p: p.read_bytes() for p in (tmp_path / "runs").rglob("*") if p.is_file()} == before
+
+
 def test_resnet18_without_a_trainer(example, tmp_path):
     digits(tmp_path, n=12)
     lines = example("train_torch_loop", "--alone", 1, "--data", "x.npy,y.npy", "--batch", 6, "--epochs", 2,
