@@ -211,10 +211,12 @@ static manta_status judge(group *g, int rank, bool was_seated)
         return poisoned(g, rank, ticket, item);
     }
     if (m->failures > g->max_failures && !give_up(g, rank)) {
+        char where[80];
         return manta_fail(MANTA_EDIED,
-                          "worker %d died %d times in a row without finishing a step; the last "
+                          "worker %d died %d times in a row without finishing a step, at %s; the last "
                           "one (process %ld) %s",
-                          rank, m->failures, (long)m->pid, m->cause);
+                          rank, m->failures, place_of(g, word_ticket(word), where, sizeof where),
+                          (long)m->pid, m->cause);
     }
     return MANTA_OK;
 }

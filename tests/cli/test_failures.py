@@ -1,12 +1,12 @@
 """What people read, and find in the logs, when a worker fails: on a terminal and in a pipe."""
 import json
 import os
-import re
 import pathlib
 import pty
 import re
 import signal
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -88,6 +88,54 @@ def test_on_a_terminal(tmp_path, environment):
     assert re.search(r"\n\x1b\[1;31mmanta: worker 0 failed\x1b\[0m\r\n  what   process \d+, killed by signal 9 \(Killed\)\r\n"
                      r"  where  epoch 1, step \d+\r\n  now    process \d+ is in its place", text), text[-3000:]
     assert "  log " not in text  # the run keeps none
+
+
+def test_a_worker_that_is_given_up(tmp_path, environment, storage):
+    """One that dies again and again ends the run: which, how often, how, where, and what happens now."""
+    ours, theirs = pty.openpty()
+    seen = []
+
+    def read(screen):
+        try:
+            while more := screen.read(4096):
+                seen.append(more)
+        except OSError:  # the other side is closed
+            pass
+
+    with subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", digits(tmp_path), "--workers", "2", "--name", "a",
+                           "--max-failures", "2", *map(str, ENDLESS)], cwd=tmp_path,
+                          env={**environment, "TERM": "xterm", "COLUMNS": "200"}, stdin=subprocess.DEVNULL,
+                          stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=heed_signals) as p, \
+            open(ours, "rb", buffering=0) as screen:
+        os.close(theirs)
+        reader = threading.Thread(target=read, args=[screen])
+        reader.start()
+        wait_until(lambda: len(checkpoints(storage / "a")) > 1)
+        other = children(p.pid)[0]
+        os.kill(other, signal.SIGSTOP)  # no step is finished without it
+        killed = set()
+
+        def kill_the_rest():
+            for child in children(p.pid):
+                if child != other:
+                    killed.add(child)
+                    os.kill(child, signal.SIGKILL)
+            return p.poll() is not None
+
+        wait_until(kill_the_rest)
+        reader.join(60)
+        assert p.wait(60) == 1
+    text = b"".join(seen).decode()
+    block = re.search(r"\n\x1b\[1;31mmanta: worker 1 died 3 times in a row without finishing a step, at step \d+ of "
+                      r"epoch 1; the last one \(process (\d+)\) killed by signal 9 \(Killed\)\x1b\[0m\r\n"
+                      r"  now    the run ends; this goes on from (checkpoint-\d+): manta train --resume a\r\n"
+                      r"  log    manta logs a\r\n$", text)
+    assert block, text[-3000:]
+    assert int(block[1]) in killed
+    assert block[2] == checkpoints(storage / "a")[-1]
+    result = json.loads((storage / "a" / "result.json").read_text())
+    assert result["status"] == "failed" and "worker 1 died 3 times" in result["error"]
+    wait_until(lambda: all(is_gone(pid) for pid in (other, *killed)))
 
 
 def test_a_run_that_ends_says_how_to_go_on(manta, storage, tmp_path):
