@@ -296,6 +296,58 @@ static void test_kernels_and_a_changed_byte(void **state)
     assert_true(sure > 100); /* it was not in vain */
 }
 
+/* A record of nine fields, one of which is `field`; eight go into a kernel's hands at once. */
+static int compare_field(const char *field, size_t n, int at)
+{
+    char text[512];
+    size_t size = 0;
+
+    for (int k = 0; k < 9; k++) {
+        if (k) text[size++] = ',';
+        memcpy(text + size, k == at ? field : "-12.345678", k == at ? n : 10);
+        size += k == at ? n : 10;
+    }
+    text[size++] = '\n';
+    return compare_kernels(text, size, 9, -1);
+}
+
+/* Every field of up to four of these bytes: numbers, and what looks like one. */
+static void test_kernels_and_every_short_field(void **state)
+{
+    (void)state;
+    static const char bytes[] = "-.07e";
+    int sure = 0, all = 0;
+
+    for (size_t n = 0, many = 1; n <= 4; n++, many *= 5) {
+        for (size_t i = 0; i < many; i++, all++) {
+            char field[8];
+            for (size_t k = 0, rest = i; k < n; k++, rest /= 5) field[k] = bytes[rest % 5];
+            sure += compare_field(field, n, (int)(i % 9));
+        }
+    }
+    assert_in_range(sure, all / 10, 3 * all); /* some are numbers */
+}
+
+/* Digits, up to more than are looked at, with another byte or a second point in each place. */
+static void test_kernels_and_long_fields(void **state)
+{
+    (void)state;
+    static const char bytes[] = ".-5 x,";
+
+    for (size_t n = 14; n < 40; n += n < 18 || n > 29 ? 1 : 4) {
+        for (size_t at = 0; at < n; at++) {
+            for (size_t i = 0; i < sizeof bytes - 1; i++) {
+                char field[48];
+                for (size_t k = 0; k < n; k++) field[k] = (char)('0' + (k * 7 + n) % 10);
+                if (n % 3) field[n % 5 + 1] = '.';
+                if (n % 2) field[0] = '-';
+                field[at] = bytes[i];
+                compare_field(field, n, (int)(at % 9));
+            }
+        }
+    }
+}
+
 /* Wider than eight numbers, longer than a block, line ends of all kinds. */
 static void test_fast_is_slow(void **state)
 {
@@ -384,6 +436,8 @@ int main(void)
         cmocka_unit_test(test_csv_memory),
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_kernels_and_a_changed_byte),
+        cmocka_unit_test(test_kernels_and_every_short_field),
+        cmocka_unit_test(test_kernels_and_long_fields),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
