@@ -47,10 +47,11 @@ typedef struct csv_rows {
     uint32_t *ends; /* places of commas and line ends; room for n + 64 */
     uint32_t *lines; /* which of `ends` are line ends; the same */
     size_t n_ends, n_lines;
-    uint32_t *odd; /* where 64 bytes begin in which a field is not of the form -12.34, for kernels that
-                      rely on it; then UINT32_MAX. Room for n / 64 + 2 */
+    uint32_t *odd; /* where 64 bytes begin in which a field may be empty, for kernels that do not see
+                      it in `all`; then UINT32_MAX. Room for n / 64 + 2 */
     float *all; /* every field, before it goes to x or y; room for n + 8 */
-    uint8_t *unsure; /* of each eight in `all`: not 0 when one may be wrong; room for n / 8 + 1 */
+    uint8_t
+        *unsure; /* of each eight in `all`: not 0 when one may be wrong, or no number; room for n / 8 + 1 */
     float *x;
     double *y;
     int64_t rows; /* converted */

@@ -4,12 +4,7 @@
  * if it has more, so that the last lies at the end of a lane; the digits before the
  * point one to the right; one whole number, D, and a power of ten; and where D and
  * D + 1 of these, with the rounding errors against them, are the same float, that is
- * it. The form of a field is judged here too, by what its bytes weigh together:
- *
- *     a digit 0     a minus at the front 32     a point 64 and its place, 1 to 16
- *     anything else 255
- *
- * At most one minus and one point weigh 112 at most, and everything else more. */
+ * it. The form of a field is judged by what its bytes weigh (csv_number_avx2.inc). */
 #include <immintrin.h>
 #include <string.h>
 
@@ -22,10 +17,7 @@
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
-#define WEIGHT_MINUS 32
-#define WEIGHT_POINT 64
-#define WEIGHT_MOST  (WEIGHT_POINT + 16 + WEIGHT_MINUS)
-#define PLACE        31
+#define PLACE 31
 
 /* 10^(place of the point - 16); without a point, 1. More places than there are: a
  * field that is none may have any. */
@@ -82,7 +74,7 @@ static inline __m256i two(const uint8_t *a, const uint8_t *b, __m256i left, __m2
 /* Four fields, the first and third in p, the second and fourth in q, as doubles. */
 static inline __m256d four(__m256i p, __m256i q)
 {
-    __m256i v = _mm256_permute4x64_epi64(_mm256_shuffle_epi32(_mm256_unpacklo_epi64(p, q), 0xd8), 0xd8);
+    __m256i v = _mm256_permute4x64_epi64(_mm256_unpacklo_epi32(p, q), 0xd8);
     __m256d high = _mm256_cvtepi32_pd(_mm256_castsi256_si128(v));
     __m256d low = _mm256_cvtepi32_pd(_mm256_extracti128_si256(v, 1));
 

@@ -1,10 +1,7 @@
 /* csv_fast_avx512.c - plain CSV records, 64 bytes or eight numbers at a time.
  *
- * Going through a block, find_ends() also judges the form of its fields: digits
- * with at most one point behind the first of them, and a minus at the front.
- * Of the fields of a record where nothing else was seen, all_fields() then has only to
- * know how long they are. Of each it takes 16 bytes, its first ones if it has
- * more, so that the last lies at the end of a lane:
+ * Of each field 16 bytes are taken, its first ones if it has more, so that the last
+ * lies at the end of a lane:
  *
  *     . . . . . . . . - 1 2 . 3 4 5 6     v
  *     0 0 0 0 0 0 0 0 0 1 2 . 3 4 5 6     only digits, and where the point is
@@ -12,7 +9,8 @@
  *
  * which is one whole number, D, and a power of ten. What was left off is less
  * than one unit of D: the number lies between D and D + 1 of these. Where both,
- * each with the rounding errors against it, are the same float, that is it. */
+ * each with the rounding errors against it, are the same float, that is it.
+ * The form of a field is judged by what its bytes weigh (csv_number_avx2.inc). */
 #include <immintrin.h>
 #include <string.h>
 
@@ -23,7 +21,7 @@
 #include "format/csv_rows.inc"
 #include "format/csv_number_avx2.inc"
 
-/* ---- separators, and the form of fields ------------------------------------------------ */
+/* ---- separators -------------------------------------------------------------------------- */
 
 /* In a general register: the compiler would go on in mask registers, which are slow
  * at arithmetic, the more so for "and not". */
@@ -31,42 +29,6 @@ static inline uint64_t general(uint64_t mask)
 {
     __asm__("" : "+r"(mask));
     return mask;
-}
-
-static inline uint64_t without(uint64_t a, uint64_t b)
-{
-    return a & general(~b);
-}
-
-/* What the bytes before these 64 say of them. */
-typedef struct before {
-    uint64_t separator, comma, digit, minus; /* the last byte: 1 or 0 */
-    uint64_t point; /* 1: the field that goes on here has had its point */
-} before;
-
-/* Whether a field in these 64 bytes is of another form, or empty. s, c, d, p and m:
- * which bytes are separators, commas among them, digits, points and minuses. */
-static inline bool odd_form(before *b, uint64_t s, uint64_t c, uint64_t d, uint64_t p, uint64_t m,
-                            uint64_t all)
-{
-    uint64_t event = s | p, quiet = ~event, after = p << 1 | b->point, run;
-    /* From behind each point the sum runs through what is neither separator nor
-     * point and sets the bit of the next that is. */
-    bool on = __builtin_add_overflow(quiet, after & quiet, &run);
-    uint64_t second = ((run & event) | (after & event)) & p;
-    uint64_t odd = without(all, s | d | p | m) | without(m, s << 1 | b->separator) |
-                   without(m << 1 | b->minus, d) | without(p, d << 1 | b->digit) | second |
-                   (s & (c << 1 | b->comma)) | (c & (s << 1 | b->separator));
-
-    *b = (before){
-        .separator = s >> 63, .comma = c >> 63, .digit = d >> 63, .minus = m >> 63, .point = on | p >> 63};
-    return odd != 0;
-}
-
-/* Which bytes of v are c. */
-static inline uint64_t which(__mmask64 all, __m512i v, char c)
-{
-    return general(_mm512_mask_cmpeq_epi8_mask(all, v, _mm512_set1_epi8(c)));
 }
 
 static void find_ends(csv_rows *r)
@@ -78,19 +40,20 @@ static void find_ends(csv_rows *r)
     const __m512i kind =
         _mm512_broadcast_i32x4(_mm_setr_epi8(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\n', 0, ',', '\r', 0, 0));
     const __m512i places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    before b = {.separator = 1};
+    uint64_t last = 1, last_comma = 0; /* whether the byte before is a separator; a comma */
 
     for (size_t i = 0; i < n; i += 64) {
         __m512i v = _mm512_loadu_si512(at + i);
         uint64_t all = n - i < 64 ? ((uint64_t)1 << (n - i)) - 1 : UINT64_MAX;
         uint64_t s = general(_mm512_mask_cmpeq_epi8_mask(all, v, _mm512_shuffle_epi8(kind, v)));
-        uint64_t d =
-            _mm512_mask_cmplt_epu8_mask(all, _mm512_sub_epi8(v, _mm512_set1_epi8('0')), _mm512_set1_epi8(10));
+        uint64_t comma = s & general(_mm512_cmpeq_epi8_mask(v, _mm512_set1_epi8(',')));
+        /* An empty field has a comma at one of its ends, and a separator at the other. */
         *odd = (uint32_t)i;
-        uint64_t comma = which(all, v, ',');
-        odd += odd_form(&b, s, comma, general(d), which(all, v, '.'), which(all, v, '-'), all);
+        odd += ((s & (comma << 1 | last_comma)) | (comma & (s << 1 | last))) != 0;
+        last = s >> 63;
+        last_comma = comma >> 63;
         /* One line's end is noted whether there is one or not, which spares a branch that cannot be guessed. */
-        uint64_t line = without(s, comma);
+        uint64_t line = s ^ comma;
         do {
             lines[ln] = (uint32_t)(count + (size_t)__builtin_popcountll(s & ((line & -line) - 1)));
             ln += line != 0;
@@ -134,48 +97,50 @@ static const double above[16] __attribute__((aligned(64))) = POWERS(ABOVE);
  * compiler cannot see through, because it would make each of them again where it
  * is used. */
 typedef struct kept {
-    __m512i place, zero_char, ten, point, minus, mark, low, tens, hundreds, tens4, tens8, evens;
+    __m512i place, zero_char, ten, point, minus, weigh_point, weigh_minus, low, tens, hundreds, tens4, tens8,
+        evens;
 } kept;
 
 static const union {
-    uint8_t bytes[12][64];
+    uint8_t bytes[13][64];
     struct {
-        uint8_t place[64], zero_char[64], ten[64], point[64], minus[64], mark[64];
+        uint8_t place[64], zero_char[64], ten[64], point[64], minus[64], weigh_point[64], weigh_minus[64];
         uint64_t low[8];
         uint16_t tens[32];
         uint32_t hundreds[16], tens4[16];
         uint64_t tens8[8], evens[8];
     } as;
-} kept_values
-    __attribute__((aligned(64))) = {.as = {
+} kept_values __attribute__((aligned(64))) = {
+    .as = {
 #define LANES(...)                                                                                           \
     {                                                                                                        \
         __VA_ARGS__, __VA_ARGS__, __VA_ARGS__, __VA_ARGS__                                                   \
     }
 #define SIXTEEN(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
 #define EIGHT(x)   x, x, x, x, x, x, x, x
-                                        .place = LANES(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
-                                        .zero_char = LANES(SIXTEEN('0')),
-                                        .ten = LANES(SIXTEEN(10)),
-                                        .point = LANES(SIXTEEN((uint8_t)('.' - '0'))),
-                                        .minus = LANES(SIXTEEN((uint8_t)('-' - '0'))),
-                                        .mark = LANES(SIXTEEN(0x80)),
-                                        .low = {EIGHT(0x1f)},
-                                        .tens = {SIXTEEN(0x010a), SIXTEEN(0x010a)},
-                                        .hundreds = {SIXTEEN(0x00010064)},
-                                        .tens4 = {SIXTEEN(0x00012710)},
-                                        .tens8 = {EIGHT(100000000)},
-                                        .evens = {0, 2, 4, 6, 8, 10, 12, 14},
-                                    }};
+        .place = LANES(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+        .zero_char = LANES(SIXTEEN('0')),
+        .ten = LANES(SIXTEEN(10)),
+        .point = LANES(SIXTEEN((uint8_t)('.' - '0'))),
+        .minus = LANES(SIXTEEN((uint8_t)('-' - '0'))),
+        .weigh_point = LANES(65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80),
+        .weigh_minus = LANES(SIXTEEN(WEIGHT_MINUS)),
+        .low = {EIGHT(0x1f)},
+        .tens = {SIXTEEN(0x010a), SIXTEEN(0x010a)},
+        .hundreds = {SIXTEEN(0x00010064)},
+        .tens4 = {SIXTEEN(0x00012710)},
+        .tens8 = {EIGHT(100000000)},
+        .evens = {0, 2, 4, 6, 8, 10, 12, 14},
+    }};
 
 static inline kept keep(void)
 {
     const uint8_t(*c)[64] = kept_values.bytes;
-    __m512i v[12];
+    __m512i v[13];
 
     __asm__("" : "+r"(c));
-    for (int i = 0; i < 12; i++) v[i] = _mm512_load_si512(c[i]);
-    return (kept){v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11]};
+    for (int i = 0; i < 13; i++) v[i] = _mm512_load_si512(c[i]);
+    return (kept){v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10], v[11], v[12]};
 }
 
 /* 16 bytes of the field that begins at `from` and ends at `end`, its last byte last. */
@@ -193,10 +158,9 @@ static inline __m512i spread(__m512i v)
 }
 
 /* Four fields, the lengths of which are in the lanes of `left`, subtracted from 16.
- * Gives D in the first half of each lane; *mark: there, the place of the point, and
- * 128 for a minus. */
+ * Gives D in the first half of each lane; *weight: there, the sum. */
 static inline __m512i four(const kept *c, const uint8_t *at, size_t from, const uint32_t *ends, __m512i left,
-                           __m512i *mark)
+                           __m512i *weight)
 {
     __m512i v = _mm512_castsi128_si512(window(at, from, ends[0]));
 
@@ -204,20 +168,22 @@ static inline __m512i four(const kept *c, const uint8_t *at, size_t from, const 
     v = _mm512_inserti32x4(v, window(at, (size_t)ends[1] + 1, ends[2]), 2);
     v = _mm512_inserti32x4(v, window(at, (size_t)ends[2] + 1, ends[3]), 3);
     v = _mm512_sub_epi8(v, c->zero_char);
-    __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, spread(left));
+    left = spread(left);
+    __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, left);
+    __mmask64 front = _mm512_cmpeq_epi8_mask(c->place, _mm512_sub_epi8(left, _mm512_set1_epi8(-1)));
     __mmask64 digit = _mm512_mask_cmplt_epu8_mask(in, v, c->ten);
     __mmask64 point = _mm512_mask_cmpeq_epi8_mask(in, v, c->point);
-    __mmask64 minus = _mm512_mask_cmpeq_epi8_mask(in, v, c->minus);
-    /* At most one byte of each kind, so that their sum says both. */
-    __m512i m = _mm512_mask_mov_epi8(_mm512_maskz_mov_epi8(point, c->place), minus, c->mark);
-    m = _mm512_sad_epu8(m, _mm512_setzero_si512());
-    m = _mm512_add_epi64(m, _mm512_shuffle_epi32(m, _MM_PERM_BADC));
-    __m512i dot = spread(_mm512_and_si512(m, c->low));
+    __mmask64 minus = _mm512_mask_cmpeq_epi8_mask(front, v, c->minus);
+    __m512i w = _mm512_maskz_set1_epi8(_kandn_mask64(digit, in), -1);
+    w = _mm512_mask_mov_epi8(_mm512_mask_mov_epi8(w, point, c->weigh_point), minus, c->weigh_minus);
+    w = _mm512_sad_epu8(w, _mm512_setzero_si512());
+    w = _mm512_add_epi64(w, _mm512_shuffle_epi32(w, _MM_PERM_BADC));
+    __m512i dot = spread(_mm512_and_si512(w, c->low));
     __m512i d = _mm512_maskz_mov_epi8(digit, v);
     d = _mm512_mask_mov_epi8(d, _mm512_cmple_epu8_mask(c->place, dot), _mm512_bslli_epi128(d, 1));
     d = _mm512_madd_epi16(_mm512_maddubs_epi16(d, c->tens), c->hundreds);
     d = _mm512_madd_epi16(_mm512_packus_epi32(d, d), c->tens4);
-    *mark = m;
+    *weight = w;
     return _mm512_add_epi64(_mm512_mul_epu32(d, c->tens8), _mm512_srli_epi64(d, 32));
 }
 
@@ -226,9 +192,32 @@ static inline __m512d power(const double *table, __m512i place)
     return _mm512_permutex2var_pd(_mm512_load_pd(table), place, _mm512_load_pd(table + 8));
 }
 
-/* Eight fields. Not 0: one of them may be another number, or is too long and
+/* Of eight fields of n bytes, those with more than 16: whether what was cut off is
+ * digits, 16 bytes at most. */
+static bool tails_are_digits(const kept *c, const uint8_t *at, const uint32_t *ends, __m256i n)
+{
+    const __m256i both = _mm256_set1_epi32(32);
+    __m512i left = _mm512_castsi256_si512(_mm256_sub_epi32(both, _mm256_min_epu32(n, both)));
+    __mmask64 wrong = _mm256_cmpgt_epi32_mask(n, both);
+
+    for (int i = 0; i < 8; i += 4) {
+        __m512i lane = _mm512_add_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3),
+                                        _mm512_set1_epi32(i));
+        __m512i v =
+            _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)(at + ends[i] - 16)));
+        v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(at + ends[i + 1] - 16)), 1);
+        v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(at + ends[i + 2] - 16)), 2);
+        v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(at + ends[i + 3] - 16)), 3);
+        __mmask64 in = _mm512_cmpgt_epu8_mask(c->place, spread(_mm512_permutexvar_epi32(lane, left)));
+        wrong |= _mm512_mask_cmpge_epu8_mask(in, _mm512_sub_epi8(v, c->zero_char), c->ten);
+    }
+    return !wrong;
+}
+
+/* Eight fields. Not 0: one of them may be another number or none, or is too long and
  * without a point among its first bytes, so that its power of ten is not known. */
-static inline uint8_t eight(const kept *c, const uint8_t *at, size_t from, const uint32_t *ends, float *x)
+static inline __attribute__((always_inline)) uint8_t eight(const kept *c, const uint8_t *at, size_t from,
+                                                           const uint32_t *ends, float *x)
 {
     const __m256i sixteen_bytes = _mm256_set1_epi32(16);
     const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
@@ -250,12 +239,20 @@ static inline uint8_t eight(const kept *c, const uint8_t *at, size_t from, const
     __m256 f = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(least), power(below, marks)));
     __m256 g = _mm512_cvtpd_ps(_mm512_mul_pd(_mm512_cvtepi64_pd(most), power(above, marks)));
     __mmask8 apart = _mm256_cmp_ps_mask(f, g, _CMP_NEQ_UQ);
-    /* 128 becomes the sign: a ^ (b & c) */
-    __m256i sign = _mm256_slli_epi32(_mm512_cvtepi64_epi32(marks), 24);
+    /* 32 becomes the sign: a ^ (b & c) */
+    __m256i weight = _mm512_cvtepi64_epi32(marks), sign = _mm256_slli_epi32(weight, 26);
     sign = _mm256_ternarylogic_epi32(_mm256_castps_si256(f), sign, _mm256_set1_epi32(INT32_MIN), 0x78);
     _mm256_storeu_ps(x, _mm256_castsi256_ps(sign));
-    __mmask8 far = more & _mm512_testn_epi64_mask(marks, c->low);
-    return (uint8_t)(apart | far);
+    /* 1 for a minus, 2 for a point; a field of nothing else is no number */
+    __m256i kinds = _mm256_and_si256(_mm256_srli_epi32(weight, 5), _mm256_set1_epi32(3));
+    __m256i count = _mm256_sub_epi32(kinds, _mm256_srli_epi32(kinds, 1));
+    __mmask8 wrong = _mm256_cmpgt_epi32_mask(weight, _mm256_set1_epi32(WEIGHT_MOST)) |
+                     _mm256_mask_cmpeq_epi32_mask(_mm256_test_epi32_mask(n, n), n, count);
+    if (more) {
+        wrong |= more & _mm256_testn_epi32_mask(weight, _mm256_set1_epi32(WEIGHT_POINT));
+        if (!tails_are_digits(c, at, ends, n)) wrong = 0xff;
+    }
+    return (uint8_t)(apart | wrong);
 }
 
 static bool all_fields(csv_rows *r)
