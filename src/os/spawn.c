@@ -176,6 +176,13 @@ void spawn_reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+void spawn_ignore_requests(void)
+{
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+}
+
 char *spawn_status_text(int status, char *text, size_t size)
 {
     if (status >= 0 && WIFSIGNALED(status))

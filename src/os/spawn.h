@@ -38,6 +38,11 @@ int spawn_threads(void);
 /* Signals at their defaults and none blocked, as a fresh program has them. */
 void spawn_reset_signals(void);
 
+/* Makes this process deaf to requests to end (SIGTERM, SIGINT, SIGHUP). Who stops a
+ * service or a job often asks all of its processes at once; one that serves another
+ * ends with that other, not before it. */
+void spawn_ignore_requests(void);
+
 /* "killed by signal 9 (Killed)", "exited with 3", "is gone" for -1. */
 char *spawn_status_text(int status, char *text, size_t size);
 

@@ -115,6 +115,7 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
                            int keeper_pidfd, pid_t keeper)
 {
     node *d = node_new(config, keeper_pidfd, keeper);
+    spawn_ignore_requests();
     d->driver = driver;
     if (prepare(d, keeper_pidfd)) _exit(1);
     uint32_t job_id = daemon_start_job(d, config->space);

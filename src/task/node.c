@@ -105,6 +105,7 @@ static _Noreturn void keeper_main(const node_config *c, int driver_fd, pid_t dri
     prctl(PR_SET_NAME, "manta-keeper");
     setsid();
     spawn_reset_signals();
+    spawn_ignore_requests(); /* the driver's end is the node's */
     if (spawn_adopt_orphans() || proc_pidfd_open(self, &own) || spawn_fork(&daemon)) _exit(1);
     if (daemon == 0) daemon_main(c, driver_fd, driver, driver_pidfd, own, self);
     keep(daemon, driver_pidfd);
@@ -272,6 +273,7 @@ static _Noreturn void guest_main(const node_config *c, int fd, int tell)
     prctl(PR_SET_NAME, "manta-keeper");
     setsid();
     spawn_reset_signals();
+    spawn_ignore_requests();
     /* It may outlive its driver, whose readers must see the end of its output all
      * the same. */
     int null = c->plain_output ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -383,6 +385,7 @@ _Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output)
     char message[256];
     VEC(struct pollfd) polls = {0};
     prctl(PR_SET_NAME, "manta-zygote");
+    spawn_ignore_requests(); /* workers take them again */
     stack_prepare();
     /* Nobody may compete with the user's program for its standard input. */
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -729,7 +729,10 @@ static manta_status run_attempts(driver *d)
     for (;; d->attempt++) {
         manta_status st = run_attempt(d);
         if (!st || d->failed_rank < 0) return st;
-        if (!begins_again(d)) return manta_fail(d->status, "%s", d->error);
+        if (begins_again(d)) continue;
+        if (!d->stopped || !d->loss.died) return manta_fail(d->status, "%s", d->error);
+        d->failed_rank = -1; /* the request to end has come to a worker that had not begun, too */
+        return MANTA_OK;
     }
 }
 

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "os/file.h"
+#include "os/spawn.h"
 #include "os/sys.h"
 #include "os/thread.h"
 #include "train/run_folder.h"
@@ -191,6 +192,7 @@ static manta_status run_loop(manta_worker *w)
 {
     manta_status st;
 
+    spawn_ignore_requests(); /* the driver tells its loops */
     TRY(attach(w));
     redirect(w);
     w->parts_folder = trainer_parts_folder(w->t.run, w->t.driver, w->t.attempt);

@@ -23,6 +23,7 @@ static manta_status endless_loop(manta_worker *w)
     for (int64_t e = manta_worker_epoch(w); !st && !(c->listens && manta_worker_should_stop(w)); e++) {
         manta_metrics m = {0};
         one_metric(&m, "epoch", (double)e);
+        one_metric(&m, "group", (double)getpgrp());
         st = c->saves ? manta_report_arrays(w, &m, 1, &one, e + 1, 0) : manta_report(w, &m);
     }
     return st;
@@ -30,6 +31,7 @@ static manta_status endless_loop(manta_worker *w)
 
 typedef struct requests {
     int signal, times; /* signal 0: the function says so itself */
+    bool all; /* also to the workers and to those behind them */
     int64_t reports;
 } requests;
 
@@ -39,6 +41,7 @@ static bool ask(void *user, const manta_report_event *e)
     requests *r = user;
 
     if (e->rank || ++r->reports != 3) return true;
+    if (r->all) CHECK(!kill(-(pid_t)manta_metrics_get(e->metrics, "group"), r->signal));
     for (int i = 0; r->signal && i < r->times; i++) CHECK(!raise(r->signal));
     return r->signal != 0;
 }
@@ -60,16 +63,19 @@ static void end_one(const char *folder, const char *name, settings c, requests r
     manta_result_free(result);
 }
 
-/* A loop that listens returns by itself; one that does not is ended by its next
+/* A loop that listens returns by itself, also when every process is asked at once; one that does not is ended by its next
  * checkpoint; one that has none by a second request. */
 static void asked(const char *folder)
 {
-    end_one(folder, "term", (settings){.listens = true, .saves = true}, (requests){SIGTERM, 1, 0});
-    end_one(folder, "int", (settings){.listens = true}, (requests){SIGINT, 1, 0});
-    end_one(folder, "deaf-term", (settings){.saves = true}, (requests){SIGTERM, 1, 0});
-    end_one(folder, "deaf-int", (settings){.saves = true}, (requests){SIGINT, 1, 0});
+    end_one(folder, "term", (settings){.listens = true, .saves = true},
+            (requests){.signal = SIGTERM, .times = 1});
+    end_one(folder, "int", (settings){.listens = true}, (requests){.signal = SIGINT, .times = 1});
+    end_one(folder, "deaf-term", (settings){.saves = true}, (requests){.signal = SIGTERM, .times = 1});
+    end_one(folder, "deaf-int", (settings){.saves = true}, (requests){.signal = SIGINT, .times = 1});
     end_one(folder, "deaf-false", (settings){.saves = true}, (requests){0});
-    end_one(folder, "twice", (settings){0}, (requests){SIGTERM, 2, 0});
+    end_one(folder, "all", (settings){.listens = true, .saves = true},
+            (requests){.signal = SIGTERM, .times = 1, .all = true});
+    end_one(folder, "twice", (settings){0}, (requests){.signal = SIGTERM, .times = 2});
 }
 
 /* ---- never begun ---- */
