@@ -18,7 +18,7 @@ import time
 import unittest
 
 PROGRAM = None
-LIMIT_S = 1.0  # within which nothing may be left
+LIMIT_S = 10  # within which nothing may be left: a second of a machine that has other work too
 PR_SET_CHILD_SUBREAPER = 36
 
 
