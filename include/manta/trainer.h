@@ -274,6 +274,9 @@ MANTA_API manta_status manta_worker_metrics(manta_worker *w, const manta_session
 MANTA_API manta_status manta_worker_barrier(manta_worker *w);
 /* Sums n numbers over all ranks, in the order of ranks. */
 MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n);
+/* Rank 0's n bytes become everybody's. All ranks whose loop is running call it.
+ * MANTA_EINVAL they come with different sizes; MANTA_EDIED rank 0's loop has ended. */
+MANTA_API manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n);
 
 /* manta_fit() of a prepared session, with a shard that manta_worker_dataset()
  * gave, trains all ranks together: every rank calls it with the same options, a

@@ -97,10 +97,12 @@ static void put_synopsis(const command *c)
     putchar('\n');
 }
 
-static void put_tail(bool runs)
+/* runs: it can be interrupted; trains: and be resumed. */
+static void put_tail(bool runs, bool trains)
 {
     fputs(".SH \"EXIT STATUS\"\n0 done; 1 failed, with one sentence on standard error; 2 wrong usage",
           stdout);
+    if (trains) fputs("; 75 ended by SIGTERM or 'manta stop', to be gone on with by \\-\\-resume", stdout);
     fputs(runs ? "; 130 interrupted.\n" : ".\n", stdout);
     fputs(
         ".SH ENVIRONMENT\n"
@@ -143,7 +145,7 @@ static void page_manta(void)
         put(command_at(i)->about);
         fputs(".\n", stdout);
     }
-    put_tail(true);
+    put_tail(true, true);
     put_see_also("manta");
 }
 
@@ -191,7 +193,8 @@ static bool page_family(const char *family)
             put_examples(c->examples);
         }
     }
-    put_tail(strcmp(family, "inspect") && strcmp(family, "model") && strcmp(family, "bench"));
+    put_tail(strcmp(family, "inspect") && strcmp(family, "model") && strcmp(family, "bench"),
+             !strcmp(family, "train"));
     put_see_also(family);
     return true;
 }

@@ -133,6 +133,30 @@ manta_status manta_worker_sum(manta_worker *w, double *values, int n)
     return worker_combine(w, values, n, false);
 }
 
+/* The size first: who comes with another would read what is not there. */
+manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n)
+{
+    const slot_head *chief;
+    bool same = true;
+
+    TRY(map_slots(w, sizeof(slot_head)));
+    own_slot(w)->numbers[0] = (double)n;
+    TRY(meet(w));
+    for (int rank = 0; rank < w->t.world; rank++) {
+        const slot_head *h = slot_of(w, rank);
+        same = same && (!h || h->numbers[0] == (double)n);
+    }
+    if (!same)
+        return manta_fail(MANTA_EINVAL, "a broadcast of %zu bytes: other ranks expect another size", n);
+    TRY(map_slots(w, sizeof(slot_head) + n));
+    if (w->t.rank == 0 && n) memcpy(own_slot(w) + 1, data, n);
+    TRY(meet(w));
+    chief = slot_of(w, 0);
+    if (!chief) return manta_fail(MANTA_EDIED, "a broadcast: rank 0 has ended its loop");
+    if (w->t.rank && n) memcpy(data, chief + 1, n);
+    return MANTA_OK;
+}
+
 /* ---- the model ---- */
 
 static manta_status peers_step(void *ctx, manta_session *s, const manta_feed *f)

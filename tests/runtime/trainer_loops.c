@@ -194,6 +194,37 @@ static void evaluates(const char *folder)
 
 /* ---- reports at a pace of their own ---- */
 
+/* What rank 0 has becomes everybody's, small and large; sizes that differ are said by all. */
+static manta_status broadcast_loop(manta_worker *w)
+{
+    enum { MANY = 300000 };
+    static int32_t many[MANY];
+    int rank = manta_worker_rank(w);
+    double one = rank ? 0 : 42;
+    char odd[8] = "";
+    manta_status st;
+
+    if ((st = manta_worker_broadcast(w, &one, sizeof one))) return st;
+    for (int i = 0; i < MANY && !rank; i++) many[i] = i * 7;
+    if ((st = manta_worker_broadcast(w, many, sizeof many))) return st;
+    for (int i = 0; i < MANY; i++) CHECK(many[i] == i * 7);
+    CHECK(one == 42 && !manta_worker_broadcast(w, NULL, 0));
+    CHECK(manta_worker_broadcast(w, odd, rank ? 4 : 8) == MANTA_EINVAL);
+    if ((st = manta_worker_broadcast(w, &one, sizeof one))) return st;
+    if (!rank) return MANTA_OK;
+    CHECK(manta_worker_broadcast(w, &one, sizeof one) == MANTA_EDIED);
+    return MANTA_OK;
+}
+
+static void broadcasts(const char *folder)
+{
+    manta_trainer_options o = {.loop = broadcast_loop,
+                               .scaling = {.num_workers = 3},
+                               .run = {.name = "broadcast", .storage = folder, .failure = {MANTA_NONE}}};
+
+    manta_result_free(fit(&o, MANTA_OK));
+}
+
 /* Rank 1 reports ten times as often, and is killed once, late. */
 static manta_status pace_loop(manta_worker *w)
 {
@@ -602,9 +633,9 @@ static void many(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const scenario all[] = {{"context", context}, {"notes", notes}, {"evaluates", evaluates},
-                                   {"paces", paces},     {"bare", bare},   {"shards", shards},
-                                   {"folders", folders}, {"many", many}};
+    static const scenario all[] = {{"context", context},       {"notes", notes},     {"evaluates", evaluates},
+                                   {"broadcasts", broadcasts}, {"paces", paces},     {"bare", bare},
+                                   {"shards", shards},         {"folders", folders}, {"many", many}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }
