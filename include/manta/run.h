@@ -100,7 +100,7 @@ typedef struct manta_run_info {
     char name[256];
     char path[1024];
     char status[16]; /* "running", "done", "failed", "interrupted", "ended" (killed: no result) */
-    int pid; /* of a running one */
+    int pid; /* of a running one; -1: on another host */
     double began_s, ended_s; /* since 1970; 0: not known */
     int64_t epoch, step; /* last reported */
     int n_checkpoints;

@@ -24,7 +24,6 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "train/fitting.h"
-#include "train/lock.h"
 #include "train/rank_logs.h"
 #include "train/run_config.h"
 #include "train/storage.h"
@@ -141,13 +140,15 @@ static manta_status find_folder(manta_run *r, const manta_run_options *o)
 static manta_status take_folder(manta_run *r, const manta_run_options *o)
 {
     char *path = run_inner(r->path, "run.lock");
-    pid_t holder = lock_holder(path);
+    int holder = storage_holder(path);
     manta_status st = storage_lock(path, &r->lock);
 
     mem_free(path);
     if (st == MANTA_EBUSY) {
-        return manta_fail(MANTA_EBUSY, "run '%s' (%s) is running now, as process %ld", r->name, r->path,
-                          (long)(holder ? holder : getpid()));
+        if (holder < 0)
+            return manta_fail(MANTA_EBUSY, "run '%s' (%s) is running now, on another host", r->name, r->path);
+        return manta_fail(MANTA_EBUSY, "run '%s' (%s) is running now, as process %d", r->name, r->path,
+                          holder ? holder : (int)getpid());
     }
     if (st) return st;
     if (!o->resume && is_run(r->path)) {

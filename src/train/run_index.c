@@ -14,7 +14,6 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/sys.h"
-#include "train/lock.h"
 #include "train/run_folder.h"
 #include "train/storage.h"
 
@@ -44,7 +43,7 @@ static bool stamp_of(const char *folder, int64_t *stamp)
 static bool is_running(const char *folder)
 {
     char *path = run_inner(folder, "run.lock");
-    bool held = lock_holder(path) != 0;
+    bool held = storage_holder(path) != 0;
 
     mem_free(path);
     return held;

@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/sys.h"
-#include "train/lock.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
 #include "train/storage.h"
@@ -80,8 +79,10 @@ static void take_last(void *ctx, const json_t *line)
 static void take_result(const char *folder, manta_run_info *i)
 {
     char *path = run_inner(folder, "result.json");
+    void *text = NULL;
+    size_t n = 0;
     json_error_t why;
-    json_t *o = json_load_file(path, 0, &why);
+    json_t *o = storage_read(path, CONFIG_MOST, &text, &n) ? NULL : json_loadb(text, n, 0, &why);
     const char *status = json_string_value(json_object_get(o, "status"));
     const char *error = json_string_value(json_object_get(o, "error"));
 
@@ -95,6 +96,7 @@ static void take_result(const char *folder, manta_run_info *i)
     }
     if (error) snprintf(i->error, sizeof i->error, "%s", error);
     json_decref(o);
+    mem_try_free(text);
 }
 
 /* The number called `name`, where it is one and not less than `least`. */
@@ -158,7 +160,7 @@ static manta_status read_run(const char *folder, manta_run_info *out)
     out->began_s = (double)info.changed_ns / 1e9;
     snprintf(out->status, sizeof out->status, "ended");
     st = each_line(folder, take_last, out);
-    out->pid = lock_holder(lock_path);
+    out->pid = storage_holder(lock_path);
     mem_free(lock_path);
     if (out->pid) {
         snprintf(out->status, sizeof out->status, "running");
@@ -257,16 +259,18 @@ manta_status manta_run_stop(const char *folder, int64_t timeout_ms)
 {
     char *path = run_inner(folder, "run.lock");
     int64_t deadline = clock_now_ns() + timeout_ms * 1000000;
-    pid_t pid = lock_holder(path);
+    pid_t pid = storage_holder(path);
     manta_status st = MANTA_OK;
 
     if (!pid) {
         st = manta_fail(MANTA_ENOENT, "%s is not running", folder);
+    } else if (pid < 0) {
+        st = manta_fail(MANTA_EUNSUPPORTED, "%s is running on another host: stop it there", folder);
     } else if (os->kill(pid, SIGTERM)) {
         st = manta_fail(MANTA_EPERM, "process %ld of %s cannot be told: %s", (long)pid, folder,
                         strerror(errno));
     }
-    while (!st && lock_holder(path) == pid) {
+    while (!st && storage_holder(path) == pid) {
         if (clock_now_ns() > deadline) {
             st = manta_fail(MANTA_ETIMEDOUT, "process %ld of %s was told to end %.1f s ago and has not yet",
                             (long)pid, folder, (double)timeout_ms / 1e3);

@@ -240,6 +240,13 @@ manta_status storage_lock(const char *path, storage_held **out)
     return MANTA_OK;
 }
 
+int storage_holder(const char *path)
+{
+    const storage_ops *s;
+
+    return storage_find(path, &s) ? 0 : s->holder(s->ctx, path);
+}
+
 void storage_unlock(storage_held *h)
 {
     if (!h) return;

@@ -61,6 +61,8 @@ typedef struct storage_ops {
     /* One holder at a time, until unlock() or its process ends. MANTA_EBUSY with who has it. */
     manta_status (*lock)(void *ctx, const char *path, void **held);
     void (*unlock)(void *held);
+    /* The process that holds it; 0: nobody; -1: somebody, on another host or not known. */
+    int (*holder)(void *ctx, const char *path);
 } storage_ops;
 
 /* The storage of a path. MANTA_EUNSUPPORTED there is none of that scheme. */
@@ -104,5 +106,7 @@ typedef struct storage_held storage_held; /* opaque, see storage.c */
 /* *out: owned, storage_unlock(). */
 manta_status storage_lock(const char *path, storage_held **out) MANTA_MUST_USE;
 void storage_unlock(storage_held *h); /* accepts NULL */
+/* 0 as well when the path is of no storage. */
+int storage_holder(const char *path);
 
 #endif

@@ -227,6 +227,12 @@ static void folder_unlock(void *held)
     lock_release(held);
 }
 
+static int folder_holder(void *ctx, const char *path)
+{
+    (void)ctx;
+    return lock_holder(path);
+}
+
 const storage_ops storage_folder = {.about = "the path of a folder",
                                     .make = folder_make,
                                     .claim = folder_claim,
@@ -247,4 +253,5 @@ const storage_ops storage_folder = {.about = "the path of a folder",
                                     .publish = folder_publish,
                                     .withdraw = folder_withdraw,
                                     .lock = folder_lock,
-                                    .unlock = folder_unlock};
+                                    .unlock = folder_unlock,
+                                    .holder = folder_holder};

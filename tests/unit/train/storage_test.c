@@ -358,6 +358,13 @@ static void box_unlock(void *held)
     box.locked = false;
 }
 
+static int box_holder(void *ctx, const char *path)
+{
+    (void)ctx;
+    (void)path;
+    return box.locked ? -1 : 0;
+}
+
 static const storage_ops memory = {.scheme = "memory",
                                    .about = "memory://... of this test",
                                    .make = box_make,
@@ -377,7 +384,8 @@ static const storage_ops memory = {.scheme = "memory",
                                    .publish = box_publish,
                                    .withdraw = box_withdraw,
                                    .lock = box_lock,
-                                   .unlock = box_unlock};
+                                   .unlock = box_unlock,
+                                   .holder = box_holder};
 
 static int count_litter(void)
 {
