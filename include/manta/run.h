@@ -7,6 +7,9 @@
  *                  checkpoints/     manta/checkpoint.h
  *                  result.json      how it ended; written last
  *
+ * STORAGE is a folder, or SCHEME://... of another storage (docs/architecture.md):
+ * then events and logs come there with every checkpoint and at the end.
+ *
  * One process at a time works in it; a lock of the kernel's says who, and goes
  * with the process. Two runs never share a name.
  *
@@ -119,8 +122,9 @@ MANTA_API manta_status manta_run_read(const char *folder, manta_run_info *out) M
 MANTA_API manta_status manta_run_read_config(const char *folder, char **out) MANTA_MUST_USE;
 
 /* All runs below `storage` (NULL: manta_run_storage()), newest first. They are
- * listed from an index, STORAGE/.index.sqlite, which is made and brought up to
- * date from the folders and may be deleted at any time.
+ * listed from an index, STORAGE/.index.sqlite (of a storage that is no folder,
+ * in ~/.cache/manta/index), which is made and brought up to date from the folders
+ * and may be deleted at any time.
  * *out: owned, manta_runs_free(); *n may be 0. */
 MANTA_API manta_status manta_runs_list(const char *storage, manta_run_info **out, int *n) MANTA_MUST_USE;
 MANTA_API void manta_runs_free(manta_run_info *runs);

@@ -48,6 +48,8 @@ struct manta_checkpoints {
     int keep;
     bool read_only;
     bool added; /* a checkpoint, since it was opened */
+    void (*tell)(void *ctx); /* of a commit; may be NULL */
+    void *ctx;
     storage_held *lock;
     VEC(entry) entries; /* by sequence */
     int64_t last; /* greatest sequence seen, damaged ones included */
@@ -222,6 +224,13 @@ static void committed(manta_checkpoints *m, manifest *done)
     vec_push(&m->entries, e);
     m->added = true;
     prune(m);
+    if (m->tell) m->tell(m->ctx);
+}
+
+void checkpoints_on_commit(manta_checkpoints *m, void (*tell)(void *ctx), void *ctx)
+{
+    m->tell = tell;
+    m->ctx = ctx;
 }
 
 /* Removes what was begun; the sentence of the failure stays. */

@@ -19,4 +19,8 @@ void blobs_release(blobs *b);
 
 const char *checkpoints_folder(const manta_checkpoints *m);
 
+/* From here on tell(ctx) follows every checkpoint that was committed, in the
+ * thread that wrote it. */
+void checkpoints_on_commit(manta_checkpoints *m, void (*tell)(void *ctx), void *ctx);
+
 #endif

@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,14 @@
 #include "train/fitting.h"
 #include "train/rank_logs.h"
 #include "train/run_config.h"
+#include "train/stage.h"
 #include "train/storage.h"
 
 enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
 
 struct manta_run {
     char *name, *path;
+    stage *stage; /* what is written through descriptors lies there; NULL: in the folder itself */
     rank_logs *logs; /* what its processes say */
     storage_held *lock;
     manta_checkpoints *checkpoints;
@@ -43,6 +46,7 @@ struct manta_run {
     int64_t began_ns;
     int64_t epoch, step; /* last reported */
     VEC(int64_t) kept; /* by rank: the last report that was kept when it was taken up */
+    _Atomic bool late; /* something could not be handed over at a checkpoint, and it was said */
     manta_error failure; /* the first line or checkpoint that could not be written; code 0: none */
     bool has_outcome;
     run_outcome outcome; /* of a trainer's */
@@ -106,22 +110,10 @@ static manta_status make_numbered(manta_run *r, const char *storage, const char 
     return manta_fail(MANTA_EEXIST, "%s has runs %s-1 to %s-%d already", storage, stem, stem, NUMBERS - 1);
 }
 
-/* Checkpoints lie in any storage; events and logs are files so far. */
-static manta_status check_storage(const char *path)
-{
-    const storage_ops *s;
-
-    TRY(storage_find(path, &s));
-    if (storage_is_local(path)) return MANTA_OK;
-    return manta_fail(MANTA_EUNSUPPORTED,
-                      "%s: a run keeps events and logs as files; expected the path of a folder", path);
-}
-
 static manta_status find_folder(manta_run *r, const manta_run_options *o)
 {
     const char *storage = o->storage ? o->storage : manta_run_storage(), *slash;
 
-    TRY(check_storage(o->folder ? o->folder : storage));
     if (!o->folder && !o->name) return make_numbered(r, storage, o->stem ? o->stem : "run");
     if (o->folder) {
         r->path = mem_strdup(o->folder);
@@ -284,8 +276,9 @@ manta_status run_rewind(manta_run *r, const manta_checkpoint *c)
     if (!st) st = storage_log_open(path, &r->metrics);
     mem_free(path);
     if (st) return st;
-    return manta_events_open(
-        r->path, &(manta_events_options){.first_step = first_event(c), .restart = c != NULL}, &r->events);
+    return manta_events_open(run_local(r),
+                             &(manta_events_options){.first_step = first_event(c), .restart = c != NULL},
+                             &r->events);
 }
 
 static manta_status find_start(manta_run *r, const manta_run_options *o)
@@ -299,9 +292,34 @@ static manta_status find_start(manta_run *r, const manta_run_options *o)
     return st == MANTA_ENOENT ? MANTA_OK : st;
 }
 
+const char *run_local(const manta_run *r)
+{
+    return r->stage ? stage_folder(r->stage) : r->path;
+}
+
+/* With every checkpoint. What cannot be handed over now will be with the next one,
+ * or at the end, where it counts. */
+static void hand_over(void *run)
+{
+    manta_run *r = run;
+
+    if (!stage_hand_over(r->stage)) return;
+    if (!atomic_exchange(&r->late, true))
+        log_warn("events and logs are not in the storage yet", LOG_STR("run", r->name),
+                 LOG_STR("why", manta_error_text()));
+}
+
+static manta_status open_stage(manta_run *r)
+{
+    if (storage_is_local(r->path)) return MANTA_OK;
+    TRY(stage_open(r->path, &r->stage));
+    checkpoints_on_commit(r->checkpoints, hand_over, r);
+    return MANTA_OK;
+}
+
 static manta_status open_logs(manta_run *r, const manta_logging_config *c)
 {
-    char *folder = run_inner(r->path, "log");
+    char *folder = run_inner(run_local(r), "log");
     manta_status st = storage_make(folder);
 
     if (!st) st = rank_logs_new(folder, c, &r->logs);
@@ -324,6 +342,7 @@ static manta_status open_run(manta_run *r, const manta_run_options *o)
     TRY(take_folder(r, o));
     TRY(find_start(r, o));
     TRY(keep_config(r, o->config));
+    TRY(open_stage(r));
     TRY(open_logs(r, &o->logging));
     TRY(run_rewind(r, r->from));
     result = run_inner(r->path, "result.json");
@@ -355,6 +374,7 @@ void manta_run_close(manta_run *r)
     manta_events_close(r->events);
     storage_log_close(r->metrics);
     rank_logs_free(r->logs);
+    stage_close(r->stage);
     storage_unlock(r->lock);
     free(r->damage);
     vec_release(&r->kept);
@@ -428,7 +448,9 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
     r->epoch = p.epoch;
     r->step = p.step;
     for (int i = 0; i < m->n; i++) tags[i] = m->name[i];
-    return m->n && !rank ? manta_events_scalars(r->events, p.step, m->n, tags, m->value) : MANTA_OK;
+    if (!m->n || rank) return MANTA_OK;
+    if (!r->events) return manta_fail(MANTA_EIO, "writing %s: its events could not be opened again", r->path);
+    return manta_events_scalars(r->events, p.step, m->n, tags, m->value);
 }
 
 manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
@@ -482,7 +504,8 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     json_decref(o);
     if (!text) abort(); /* small control memory */
     rank_logs_settle(r->logs);
-    st = manta_events_flush(r->events);
+    st = r->events ? manta_events_flush(r->events) : MANTA_OK; /* else whoever rewound it has failed */
+    if (!st && r->stage) st = stage_hand_over(r->stage);
     if (!st) st = storage_put(path, text, strlen(text));
     free(text);
     mem_free(path);

@@ -29,6 +29,10 @@ void run_set_outcome(manta_run *r, const run_outcome *o);
 /* As result.json has it; what it says nothing of stays as it is in *o. */
 void run_read_outcome(const char *folder, run_outcome *o);
 
+/* The folder for what is written through descriptors: the run's own, or what stands
+ * for it on this host (stage.h). Borrowed. */
+const char *run_local(const manta_run *r);
+
 /* What its processes say. Borrowed. */
 rank_logs *run_logs(manta_run *r);
 

@@ -4,20 +4,23 @@
  * a certain stamp (the latest change among them); with another stamp, or while
  * the run is running, the folder is read again. An index that is missing,
  * damaged or of another version is made anew; where none can be written, as on
- * a disk that is read-only, one in memory serves. */
+ * a disk that is read-only, one in memory serves. The index of a storage that is no
+ * folder lies in the cache of this host, ~/.cache/manta/index. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/sys.h"
 #include "train/run_folder.h"
+#include "train/stage.h"
 #include "train/storage.h"
 
-enum { VERSION = 1 };
+enum { VERSION = 1, NAME_MOST = 240 };
 
 typedef VEC(manta_run_info) run_list;
 
@@ -70,12 +73,34 @@ static bool prepare(sqlite3 *db)
     return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
+/* Where the index of a storage lies: in the folder itself, or for one that is none
+ * in this host's cache, under its path with a % for what cannot be in a name. NULL:
+ * there is no such place. Owned by the caller. */
+static char *index_path(const char *storage)
+{
+    char *folder, *path;
+    buf name = {0};
+
+    if (storage_is_local(storage)) return run_inner(storage, ".index.sqlite");
+    if (!(folder = stage_cache("index"))) return NULL;
+    for (const char *p = storage; *p; p++) {
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+                     *p == '-' || *p == '_' || (*p == '.' && p > storage);
+        buf_printf(&name, plain ? "%c" : "%%%02x", (unsigned char)*p);
+    }
+    path = file_mkdirs(folder) || name.n > NAME_MOST ? NULL
+                                                     : mem_printf("%s/%s.sqlite", folder, buf_text(&name));
+    buf_release(&name);
+    mem_free(folder);
+    return path;
+}
+
 static sqlite3 *open_index(const char *storage)
 {
-    char *path = run_inner(storage, ".index.sqlite");
+    char *path = index_path(storage);
     sqlite3 *db = NULL;
 
-    for (int try = 0; try < 2; try++) {
+    for (int try = 0; path && try < 2; try++) {
         if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) == SQLITE_OK &&
             prepare(db))
             break;

@@ -31,6 +31,7 @@
 #include "train/manifest.h"
 #include "train/retention.h"
 #include "train/run_folder.h"
+#include "train/storage.h"
 #include "train/trainer_given.h"
 #include "train/trainer_parts.h"
 #include "train/trainer_places.h"
@@ -306,6 +307,7 @@ static void start_rank(driver *d, int rank, const char *checkpoint)
     if (!t.threads) t.threads = cpu_cores() > d->world ? cpu_cores() / d->world : 1;
     snprintf(t.name, sizeof t.name, "%s", manta_run_name(d->run));
     snprintf(t.run, sizeof t.run, "%s", manta_run_path(d->run));
+    snprintf(t.local, sizeof t.local, "%s", run_local(d->run));
     if (checkpoint) snprintf(t.checkpoint, sizeof t.checkpoint, "%s", checkpoint);
     vec_push(&args, manta_bytes(&t, sizeof t));
     vec_push(&args, manta_bytes(o->config ? o->config : "", o->config ? o->config_size : 0));
@@ -521,7 +523,7 @@ static manta_status run_attempt(driver *d)
     manta_status st, ended;
 
     d->failed_rank = -1;
-    if (file_stat(manta_run_path(d->run), &there))
+    if (storage_look(manta_run_path(d->run), &there))
         return manta_fail(MANTA_ENOENT, "the run's folder %s is gone", manta_run_path(d->run));
     TRY(find_places(d));
     TRY(find_checkpoint(d, &from, &own));

@@ -111,7 +111,7 @@ void parts_begin(trainer_parts *p, int world, int attempt)
 {
     parts_sweep(p);
     mem_free(p->folder);
-    p->folder = trainer_parts_folder(manta_run_path(p->run), getpid(), attempt);
+    p->folder = trainer_parts_folder(run_local(p->run), getpid(), attempt);
     memset(p->seen, 0, sizeof p->seen);
     memset(p->lost, 0, sizeof p->lost);
     p->done = p->committed = 0;
@@ -201,11 +201,11 @@ void parts_sweep(const trainer_parts *p)
 {
     file_names names = {0};
 
-    if (file_list(manta_run_path(p->run), &names)) return; /* gone: whoever needs it will say so */
+    if (file_list(run_local(p->run), &names)) return; /* gone: whoever needs it will say so */
     for (size_t i = 0; i < names.n; i++) {
         char *path;
         if (strncmp(names.at[i], PARTS, strlen(PARTS)) != 0) continue;
-        path = run_inner(manta_run_path(p->run), names.at[i]);
+        path = run_inner(run_local(p->run), names.at[i]);
         sweep_attempt(path);
         mem_free(path);
     }

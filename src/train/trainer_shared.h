@@ -134,6 +134,7 @@ typedef struct trainer_task {
     uint64_t seed;
     rank_log_task log; /* its pipe: a descriptor of the driver */
     char name[256], run[1024], checkpoint[1100];
+    char local[1024]; /* run_local() */
 } trainer_task;
 
 typedef struct trainer_dataset {

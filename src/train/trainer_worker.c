@@ -126,7 +126,7 @@ static manta_status attach(manta_worker *w)
 static void redirect(const manta_worker *w)
 {
     rank_log_task log = w->t.log;
-    char *folder = run_inner(w->t.run, "log"), path[64];
+    char *folder = run_inner(w->t.local, "log"), path[64];
 
     if (log.pipe >= 0) {
         snprintf(path, sizeof path, "/proc/%d/fd/%d", w->t.driver, log.pipe);
@@ -195,7 +195,7 @@ static manta_status run_loop(manta_worker *w)
     spawn_ignore_requests(); /* the driver tells its loops */
     TRY(attach(w));
     redirect(w);
-    w->parts_folder = trainer_parts_folder(w->t.run, w->t.driver, w->t.attempt);
+    w->parts_folder = trainer_parts_folder(w->t.local, w->t.driver, w->t.attempt);
     manta_error_origin(NULL, w->t.rank);
     if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
     atomic_store(&w->mem.c->ranks[w->t.rank].pid, (uint32_t)getpid());

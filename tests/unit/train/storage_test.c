@@ -521,8 +521,6 @@ static void unknown_schemes_are_refused(void **state)
     assert_refused(manta_run_open(&(manta_run_options){.folder = "s3://bucket/a"}, &r));
     assert_refused(manta_runs_list("s3://bucket", &runs, &n));
     assert_refused(manta_run_read("s3://bucket/a", &info));
-    assert_int_equal(manta_run_open(&(manta_run_options){.storage = "memory://box"}, &r), MANTA_EUNSUPPORTED);
-    assert_non_null(strstr(manta_error_text(), "events and logs"));
     assert_int_not_equal(access("memory:", F_OK), 0);
 }
 
@@ -723,7 +721,7 @@ static void lines_grow(void **state)
             char some[3];
             assert_ok(storage_read_at(paths[i], at, some, 3, &n));
             assert_int_equal(n, at < 1 ? 3 : at < 4 ? 4 - at : 0);
-            assert_memory_equal(some, "a\na\n" + (at < 4 ? at : 4), n);
+            assert_memory_equal(some, &"a\na\n"[at < 4 ? at : 4], n);
         }
         assert_int_equal(storage_read_at(i ? scratch_path("none") : "memory://box/none", 0, &n, 1, &n),
                          MANTA_ENOENT);
