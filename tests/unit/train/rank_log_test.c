@@ -2,7 +2,9 @@
 #include "group_fixture.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <manta/callback.h>
@@ -280,15 +282,19 @@ static void what_a_process_prints_is_bounded(void **state)
     buf_release(&all);
 }
 
-/* The thread alone bounds it: it is waited for by what it does. */
+/* The thread alone bounds it: it is waited for by what it does, first a name for
+ * the part, then a stream that is the new file. */
 static void print_until_turned(int lines)
 {
-    char *part = rank_log_part(log_folder(), "rank", 0, 1);
+    char *part = rank_log_part(log_folder(), "rank", 0, 1), *path = rank_log_path(log_folder(), "rank", 0);
+    struct stat stream, file;
 
     (void)lines;
     for (int i = 0; access(part, F_OK); i++) printf("line %d\n", i);
+    while (stat(path, &file) || fstat(STDOUT_FILENO, &stream) || file.st_ino != stream.st_ino) sched_yield();
     printf("in the next\n");
     mem_free(part);
+    mem_free(path);
 }
 
 static void a_thread_watches(void **state)
