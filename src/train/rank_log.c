@@ -98,6 +98,17 @@ static uint64_t size_of(int fd)
 
 /* ---- opening ---- */
 
+/* Whether the name is that of a part that a process died while cutting. */
+static bool is_litter(const rank_log *l, const char *name)
+{
+    static const char end[] = ".manta-tmp";
+    size_t n = strlen(name), k = sizeof end - 1;
+    char stem[64];
+    int length = snprintf(stem, sizeof stem, ".%s-%d.", l->role, l->n);
+
+    return n > k && !strcmp(name + n - k, end) && !strncmp(name, stem, (size_t)length);
+}
+
 static manta_status find_last(rank_log *l)
 {
     file_names names = {0};
@@ -106,6 +117,11 @@ static manta_status find_last(rank_log *l)
     for (size_t i = 0; i < names.n; i++) {
         int64_t number = rank_log_number(names.at[i], l->role, l->n);
         if (number > l->last) l->last = number;
+        if (is_litter(l, names.at[i])) {
+            char *path = mem_printf("%s/%s", l->folder, names.at[i]);
+            if (file_remove(path)) log_debug("an unfinished file stays", LOG_STR("path", path));
+            mem_free(path);
+        }
     }
     file_names_release(&names);
     return st;

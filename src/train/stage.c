@@ -24,6 +24,7 @@
 #include "train/lock.h"
 #include "train/run_folder.h"
 #include "train/storage.h"
+#include "train/trainer_shared.h"
 
 enum { TRIES = 1000, PIECE = 1 << 20 };
 
@@ -69,6 +70,7 @@ static void sweep(const char *all)
         char *folder = run_inner(all, names.at[i]), *path = run_inner(folder, LOCK);
         lock *l = NULL;
         if (!lock_take(path, &l)) {
+            trainer_sweep(folder);
             if (file_remove_tree(folder)) log_debug("an old stage stays", LOG_STR("path", folder));
         }
         lock_release(l);
@@ -298,7 +300,7 @@ static manta_status hand_over_logs(stage *s)
     if (!st) st = storage_make(to);
     for (size_t i = 0; i < here.n && !st; i++) {
         char *name = run_inner(LOGS, here.at[i]);
-        st = hand_over(s, name);
+        if (*here.at[i] != '.') st = hand_over(s, name); /* else it is not finished */
         mem_free(name);
     }
     if (!st) st = drop_gone(s, &here);

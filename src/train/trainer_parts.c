@@ -197,19 +197,24 @@ static void sweep_attempt(const char *parts)
     if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", parts));
 }
 
-void parts_sweep(const trainer_parts *p)
+void trainer_sweep(const char *folder)
 {
     file_names names = {0};
 
-    if (file_list(run_local(p->run), &names)) return; /* gone: whoever needs it will say so */
+    if (file_list(folder, &names)) return; /* gone: whoever needs it will say so */
     for (size_t i = 0; i < names.n; i++) {
         char *path;
         if (strncmp(names.at[i], PARTS, strlen(PARTS)) != 0) continue;
-        path = run_inner(run_local(p->run), names.at[i]);
+        path = run_inner(folder, names.at[i]);
         sweep_attempt(path);
         mem_free(path);
     }
     file_names_release(&names);
+}
+
+void parts_sweep(const trainer_parts *p)
+{
+    trainer_sweep(run_local(p->run));
 }
 
 /* ---- committing ---- */

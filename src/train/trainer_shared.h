@@ -116,6 +116,10 @@ char *trainer_notes(const char *parts, int64_t round, int rank);
  * bare place of a disk that was there. MANTA_ENOENT */
 manta_status trainer_make_part(const char *parts, const char *name) MANTA_MUST_USE;
 
+/* Removes the files of all attempts that a run's folder holds, and what was moved
+ * aside for them. */
+void trainer_sweep(const char *folder);
+
 /* Moves the files below one folder into another, across file systems too. */
 manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;
 

@@ -146,6 +146,22 @@ static void a_log_does_not_grow_for_ever(void **state)
     buf_release(&all);
 }
 
+/* A process that died while it cut a part has left a file; its successor removes it. */
+static void what_a_death_leaves_is_swept(void **state)
+{
+    int files;
+    rank_log *l;
+
+    (void)state;
+    fresh_run();
+    assert_ok(file_replace(scratch_path("run/log/.rank-1.000001.txt.77-1.manta-tmp"), "x", 1));
+    assert_ok(file_replace(scratch_path("run/log/.rank-12.000001.txt.77-1.manta-tmp"), "x", 1));
+    assert_ok(rank_log_open(log_folder(), "rank", 1, small, &l));
+    rank_log_close(l);
+    (void)log_bytes(&files);
+    assert_int_equal(files, 2); /* its own, and another rank's business */
+}
+
 static void without_a_bound_it_is_one_file(void **state)
 {
     int first, last, files;
@@ -621,6 +637,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_parts),
         cmocka_unit_test(a_log_does_not_grow_for_ever),
+        cmocka_unit_test(what_a_death_leaves_is_swept),
         cmocka_unit_test(without_a_bound_it_is_one_file),
         cmocka_unit_test(a_reader_follows_across_parts),
         cmocka_unit_test(a_disk_that_fails),

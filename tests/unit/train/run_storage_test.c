@@ -418,6 +418,33 @@ static void handed_over_once(void **state)
     assert_ok(storage_remove_tree("box://runs/staged"));
 }
 
+/* A trainer's driver was killed: its stage goes, with what was moved aside for it,
+ * and nothing else that a note may name. */
+static void a_dead_stage_is_swept(void **state)
+{
+    char dead[200], note[300], aside[200], own[200];
+    stage *s;
+
+    (void)state;
+    snprintf(dead, sizeof dead, "%s/cache/manta/stage/77.0", scratch_dir);
+    snprintf(aside, sizeof aside, "%s/.mine.77.0.manta-tmp", scratch_dir);
+    snprintf(own, sizeof own, "%s/mine", scratch_dir);
+    assert_ok(file_mkdirs(aside));
+    assert_ok(file_mkdirs(own));
+    snprintf(note, sizeof note, "%s/.parts.77.0", dead);
+    assert_ok(file_mkdirs(note));
+    snprintf(note, sizeof note, "%s/.parts.77.0/aside-1", dead);
+    assert_ok(file_replace(note, aside, strlen(aside)));
+    snprintf(note, sizeof note, "%s/.parts.77.0/aside-2", dead);
+    assert_ok(file_replace(note, own, strlen(own)));
+    assert_ok(stage_open("box://runs/first", &s));
+    assert_int_not_equal(access(dead, F_OK), 0);
+    assert_int_not_equal(access(aside, F_OK), 0);
+    assert_int_equal(access(own, F_OK), 0);
+    stage_close(s);
+    assert_nothing_left();
+}
+
 /* ---- a disk that is read-only ---- */
 
 static const char *disk(const char *name)
@@ -538,6 +565,7 @@ int main(void)
         cmocka_unit_test(listed_from_a_local_index),
         cmocka_unit_test(a_storage_that_becomes_read_only),
         cmocka_unit_test(handed_over_once),
+        cmocka_unit_test(a_dead_stage_is_swept),
         cmocka_unit_test(a_disk_that_is_read_only_at_the_start),
         cmocka_unit_test(a_disk_that_becomes_read_only),
     };
