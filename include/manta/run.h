@@ -48,7 +48,7 @@ typedef enum manta_log_to {
 typedef struct manta_logging_config {
     const char *level; /* "debug", "info", "warn", "error", "off"; NULL: as manta/log.h says */
     manta_log_to to;
-    bool stamp; /* lines begin with the time, in seconds since 1970, and the rank */
+    bool stamp; /* lines begin with the time (UTC, as 2026-01-31T23:59:59.123Z) and the rank */
     int64_t max_size; /* bytes of a rank's log, all parts; 0: 64 MiB; negative: no bound */
     int parts; /* files it is divided into, 2 or more; 0: 4 */
 } manta_logging_config;

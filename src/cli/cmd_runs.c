@@ -606,7 +606,7 @@ const command cmd_logs = {.name = "logs",
                               "NAME is that of a run, or a path to its folder. What a worker prints, on "
                               "standard output or error, is in the run's log/rank-N.txt line by line, also "
                               "that of one that was killed and of the one in its place; between them "
-                              "stands, with the time in seconds since 1970, when one was started and what "
+                              "stands, with the time (UTC), when one was started and what "
                               "became of it. A log that has grown large is divided (manta train "
                               "--log-size): its parts come in their order, the oldest that is kept first. "
                               "Behind the ranks come parameter servers.",

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -65,8 +66,11 @@ int64_t rank_log_number(const char *name, const char *role, int n)
 const char *rank_log_time(char *text, size_t size)
 {
     int64_t now = clock_wall_ns();
+    time_t seconds = (time_t)(now / 1000000000);
+    struct tm tm;
+    size_t n = strftime(text, size, "%Y-%m-%dT%H:%M:%S", gmtime_r(&seconds, &tm));
 
-    snprintf(text, size, "%lld.%03d", (long long)(now / 1000000000), (int)(now / 1000000 % 1000));
+    snprintf(text + n, size - n, ".%03dZ", (int)(now / 1000000 % 1000));
     return text;
 }
 

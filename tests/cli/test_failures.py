@@ -226,7 +226,7 @@ def test_logging_of_a_run(manta, storage, tmp_path, environment):
     run = ("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--json")
     done = manta(*run, "--name", "a", "--log-to", "both", "--log-stamp", "--log-level", "debug", "--log-size", "1M")
     lines = (storage / "a" / "log" / "rank-0.txt").read_text().splitlines()
-    assert lines and all(re.fullmatch(r"[0-9]+\.[0-9]{3} rank 0 \| .*", line) for line in lines)
+    assert lines and all(re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\.[0-9]{3}Z rank 0 \| .*", line) for line in lines)
     config = json.loads((storage / "a" / "config.json").read_text())
     assert config["log-to"] == "both" and config["log-level"] == "debug"
     manta("train", "--resume", "a", "--epochs", 2, "--log-level", "error", "--json")  # it changes no result
