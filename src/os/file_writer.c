@@ -7,6 +7,10 @@
  *          rename           one step: readers see old or new
  *          fsync(folder)    the name is on the disk
  *
+ * A writer that is killed leaves its temporary file; the next one that writes to
+ * the same name removes it. The file is locked while it is written, and its name has
+ * the writer's process: nobody's work is taken for what somebody left.
+ *
  * Invariant: `temp` is set exactly while a file of that name may exist that is
  * ours to remove.
  *
@@ -18,8 +22,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
@@ -32,7 +39,10 @@ enum {
     AHEAD = 8 << 20, /* bytes that gather before the disk is told to begin with them */
     NAME_KEPT = 200, /* of the name, inside the temporary one: NAME_MAX is 255 */
     NAME_TRIES = 100,
+    NAMES_LOOKED_AT = 10000, /* of a folder, for what others have left */
 };
+
+#define TEMP_END ".manta-tmp"
 
 struct file_writer {
     char *path;
@@ -61,18 +71,60 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* ---- what a killed writer has left ---- */
+
+/* The process that wrote `.NAME.PID-N.manta-tmp`, where `stem` is NAME; 0: it is no such name. */
+static pid_t writer_of(const char *name, const char *stem)
+{
+    size_t n = strnlen(stem, NAME_KEPT);
+    char *end;
+    long pid;
+
+    if (name[0] != '.' || strncmp(name + 1, stem, n) != 0 || name[n + 1] != '.') return 0;
+    pid = strtol(name + n + 2, &end, 10);
+    if (pid <= 0 || pid > INT_MAX || *end != '-') return 0;
+    (void)strtoul(end + 1, &end, 10);
+    return strcmp(end, TEMP_END) == 0 ? (pid_t)pid : 0;
+}
+
+static void remove_left(const char *folder, const char *name)
+{
+    char *path = mem_printf("%s/%s", folder, name);
+    int fd = os->open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+    if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB)) os->unlink(path); /* of another host's it is held */
+    if (fd >= 0) os->close(fd);
+    mem_free(path);
+}
+
+/* What cannot be looked at or removed stays; it is in nobody's way. */
+static void sweep(const file_writer *w)
+{
+    int fd = os->open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    DIR *d = fd >= 0 ? os->fdopendir(fd) : NULL;
+    struct dirent *e;
+
+    if (!d && fd >= 0) os->close(fd);
+    for (int i = 0; d && i < NAMES_LOOKED_AT && (e = os->readdir(d)); i++) {
+        pid_t pid = writer_of(e->d_name, name_of(w->path));
+        if (pid && os->kill(pid, 0) && errno == ESRCH) remove_left(w->folder, e->d_name);
+    }
+    if (d) os->closedir(d);
+}
+
 /* Opens a temporary file of our own; sets temp and fd. */
 static manta_status open_temp(file_writer *w)
 {
     static atomic_uint counter;
     for (int i = 0; i < NAME_TRIES; i++) {
         unsigned n = atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
-        char *temp = mem_printf("%s/.%.*s.%ld-%u.manta-tmp", w->folder, NAME_KEPT, name_of(w->path),
-                                (long)getpid(), n);
+        char *temp =
+            mem_printf("%s/.%.*s.%ld-%u" TEMP_END, w->folder, NAME_KEPT, name_of(w->path), (long)getpid(), n);
         do w->fd = os->open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         while (w->fd < 0 && errno == EINTR);
         if (w->fd >= 0) {
             w->temp = temp;
+            (void)flock(w->fd, LOCK_EX | LOCK_NB); /* where there are no locks, the process has to do */
             return MANTA_OK;
         }
         int err = errno;
@@ -137,6 +189,7 @@ manta_status file_writer_open(const char *path, file_writer **out)
     manta_status st;
 
     TRY(make_writer(path, &w));
+    sweep(w);
     if ((st = open_temp(w))) goto out;
     if ((st = keep_mode(w))) goto out;
     *out = w;

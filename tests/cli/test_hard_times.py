@@ -85,6 +85,14 @@ def test_everything_killed_in_the_middle_of_things(manta, start, storage, tmp_pa
     assert (tmp_path / "cut.npz").read_bytes() == (tmp_path / "calm.npz").read_bytes()
 
 
+def test_what_a_save_that_was_killed_left(manta, storage, tmp_path):
+    """It goes with the next one; files of others stay."""
+    for name in (".w.npz.2147483647-0.manta-tmp", ".other.npz.2147483647-0.manta-tmp"):
+        (tmp_path / name).write_text("half")
+    manta("train", "mlp", "--data", digits(tmp_path, n=32), "--json", "--save", "w.npz")
+    assert [p.name for p in tmp_path.glob(".*manta-tmp")] == [".other.npz.2147483647-0.manta-tmp"]
+
+
 # ---- storage ----
 
 def remove(run):

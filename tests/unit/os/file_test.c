@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,6 +197,37 @@ static void refuses_names_that_cannot_be(void **state)
     assert_int_equal(file_replace(in_folder("d/"), "x", 1), MANTA_EINVAL);
     assert_int_equal(file_replace("", "x", 1), MANTA_EINVAL);
     census_equal(census_take(), before);
+}
+
+/* What a killed writer of the same name left goes with the next one; what belongs to
+ * a process that lives, to a writer elsewhere, or to another name stays. */
+static void what_a_killed_writer_left(void **state)
+{
+    static const char *const gone[] = {".f.2147483647-0.manta-tmp", ".f.2147483646-17.manta-tmp"};
+    static const char *const stay[] = {".g.2147483647-0.manta-tmp", ".f.2147483647-x.manta-tmp",
+                                       ".f.x.2147483647-0.manta-tmp", ".f.0-0.manta-tmp",
+                                       ".f.2147483647-1.manta-tmp"};
+    char mine[64];
+    int held;
+
+    (void)state;
+    snprintf(mine, sizeof mine, ".f.%ld-77.manta-tmp", (long)getpid());
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        close(open(in_folder(gone[i]), O_CREAT | O_WRONLY, 0600));
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++)
+        close(open(in_folder(stay[i]), O_CREAT | O_WRONLY, 0600));
+    close(open(in_folder(mine), O_CREAT | O_WRONLY, 0600));
+    held = open(in_folder(stay[4]), O_RDONLY); /* as if a writer of another host had it */
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    assert_int_equal(file_replace(in_folder("f"), "new", 3), MANTA_OK);
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        assert_int_not_equal(access(in_folder(gone[i]), F_OK), 0);
+    for (size_t i = 0; i < sizeof stay / sizeof *stay; i++) {
+        assert_int_equal(access(in_folder(stay[i]), F_OK), 0);
+        assert_int_equal(remove(in_folder(stay[i])), 0);
+    }
+    assert_int_equal(remove(in_folder(mine)), 0);
+    close(held);
 }
 
 static void an_abandoned_writer_leaves_nothing(void **state)
@@ -661,6 +693,7 @@ int main(void)
         TEST(reads_whole_files),
         TEST(replaces_and_creates),
         TEST(refuses_names_that_cannot_be),
+        TEST(what_a_killed_writer_left),
         TEST(an_abandoned_writer_leaves_nothing),
         TEST(writes_pieces_in_order),
         TEST(the_disk_begins_before_the_commit),
