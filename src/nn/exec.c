@@ -59,7 +59,7 @@ void exec_free(exec *e)
         mem_free(e->plans[i].times);
     }
     mem_free(e->plans);
-    mem_try_free(e->block);
+    if (!e->opt.block) mem_try_free(e->block);
     mem_free(e->more_inputs);
     mem_free(e);
 }
@@ -83,7 +83,8 @@ manta_status exec_prepare(exec *e, plan_mode mode, int64_t batch)
     }
     TRY(plan_new(e->m, e->l, e->o, e->opt.kernels, pool_threads(e->opt.pool), mode, batch, &p));
     if (p->block_size > e->block_size) {
-        char *block = mem_try_raw(p->block_size);
+        char *block =
+            e->opt.block ? e->opt.block(e->opt.block_ctx, p->block_size) : mem_try_raw(p->block_size);
         if (!block) {
             manta_status st =
                 manta_fail(MANTA_ENOMEM, "%zu MB for the activations of '%s' at batch %lld could not be had",
@@ -91,7 +92,7 @@ manta_status exec_prepare(exec *e, plan_mode mode, int64_t batch)
             plan_free(p);
             return st;
         }
-        mem_try_free(e->block);
+        if (!e->opt.block) mem_try_free(e->block);
         e->block = block;
         e->block_size = p->block_size;
         e->last = NULL;

@@ -21,6 +21,11 @@ typedef struct exec_options {
     const kernels *kernels;
     bool debug; /* look at every result and name the first that is not a number */
     bool profile; /* keep the time of every node */
+    /* Gives the block of activations and workspaces, when it is not to be memory of
+     * the exec's own: `size` bytes, their contents nothing to anybody, which stay
+     * until it has given more. NULL: there are none. Optional. */
+    void *(*block)(void *ctx, size_t size);
+    void *block_ctx;
 } exec_options;
 
 /* Model, layout and objective are borrowed. o may be NULL: predictions only. */

@@ -30,6 +30,11 @@ size_t shm_page(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
+size_t shm_large_page(void)
+{
+    return LARGE_PAGE;
+}
+
 size_t shm_round(size_t size)
 {
     size_t page = shm_page();
@@ -52,28 +57,35 @@ static bool is_too_much(size_t size)
  * that are not empty, so each gets one page first; the rest of it need not be
  * copied then. One call for all: each has the kernel visit every core. Only a
  * wish: whatever it does not grant is reserved in small pages afterwards. */
-static void want_large_pages(int fd, size_t size)
+static bool get_large_pages(int fd, size_t size)
 {
     size_t whole = size / LARGE_PAGE * LARGE_PAGE;
     void *at;
-    if (!whole || os->ftruncate(fd, (off_t)size)) return;
-    if (shm_map(fd, size, true, &at)) return;
-    bool begun = true;
-    for (size_t i = 0; begun && i < whole; i += LARGE_PAGE)
-        begun = !os->fallocate(fd, 0, (off_t)i, (off_t)shm_page());
-    if (begun) (void)os->madvise(at, whole, MADV_COLLAPSE);
+    if (!whole || os->ftruncate(fd, (off_t)size)) return false;
+    if (shm_map(fd, size, true, &at)) return false;
+    bool fine = true;
+    for (size_t i = 0; fine && i < whole; i += LARGE_PAGE)
+        fine = !os->fallocate(fd, 0, (off_t)i, (off_t)shm_page());
+    fine = fine && !os->madvise(at, whole, MADV_COLLAPSE);
     shm_unmap(at, size);
+    return fine;
+}
+
+static int memory(const char *name)
+{
+    int fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
+        fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
 }
 
 static manta_status make(const char *name, size_t size, bool large, int *out)
 {
     if (is_too_much(size))
         return manta_fail(MANTA_ENOSPC, "reserving %zu bytes of shared memory: there are not so many", size);
-    int fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
-        fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memory(name);
     if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
-    if (large) want_large_pages(fd, size);
+    if (large) (void)get_large_pages(fd, size);
     int rc;
     do rc = os->fallocate(fd, 0, 0, (off_t)size);
     while (rc && errno == EINTR);
@@ -85,6 +97,24 @@ static manta_status make(const char *name, size_t size, bool large, int *out)
     }
     *out = fd;
     return MANTA_OK;
+}
+
+manta_status shm_new_empty(const char *name, int *out)
+{
+    int fd = memory(name);
+    if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
+    *out = fd;
+    return MANTA_OK;
+}
+
+manta_status shm_grow(int fd, size_t size)
+{
+    struct stat s;
+    if (os->fstat(fd, &s)) return manta_fail(MANTA_EIO, "looking at shared memory: %s", strerror(errno));
+    if (!is_too_much(size) && get_large_pages(fd, size)) return MANTA_OK;
+    if (os->ftruncate(fd, s.st_size))
+        return manta_fail(MANTA_EIO, "shrinking shared memory: %s", strerror(errno));
+    return manta_fail(MANTA_ENOSPC, "reserving %zu bytes on large pages: the system has none", size);
 }
 
 manta_status shm_new(const char *name, size_t size, int *out)

@@ -22,6 +22,15 @@ manta_status shm_new(const char *name, size_t size, int *fd) MANTA_MUST_USE;
  * instead of 23. */
 manta_status shm_new_large(const char *name, size_t size, int *fd) MANTA_MUST_USE;
 
+/* Makes memory that is empty and may grow: for one process at a time, and what it
+ * leaves to the next. *fd: owned, close it. */
+manta_status shm_new_empty(const char *name, int *fd) MANTA_MUST_USE;
+
+/* Makes it `size` bytes, a multiple of shm_large_page(), or leaves it so; all of
+ * it reserved, on large pages. What was in it stays. MANTA_ENOSPC there is no room,
+ * or no large pages: it is as it was. */
+manta_status shm_grow(int fd, size_t size) MANTA_MUST_USE;
+
 /* The sealed size of memory that came from elsewhere. MANTA_ECORRUPT it is no
  * memory, or its size could still change. */
 manta_status shm_size(int fd, size_t *size) MANTA_MUST_USE;
@@ -41,6 +50,7 @@ manta_status shm_seal_writes(int fd) MANTA_MUST_USE;
 bool shm_is_sealed(int fd);
 
 size_t shm_page(void);
+size_t shm_large_page(void);
 size_t shm_round(size_t size); /* up to whole pages */
 
 #endif

@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "os/cpu.h"
 #include "os/proc.h"
+#include "os/shm.h"
 #include "os/spawn.h"
 #include "os/sys.h"
 #include "train/group_samples.h"
@@ -29,6 +30,7 @@ enum {
 };
 
 typedef struct member {
+    int desk_fd; /* outlives the process; -1: none */
     pid_t pid;
     int pidfd;
     uint32_t incarnation;
@@ -74,19 +76,29 @@ news_queue *group_news(group *g)
 
 /* ---- births ---- */
 
+static void drop_desk(member *m)
+{
+    if (m->desk_fd >= 0) os->close(m->desk_fd);
+    m->desk_fd = -1;
+}
+
 static manta_status start_member(group *g, int rank)
 {
     member *m = &g->m[rank];
-    seat_setup u = {.s = g->s,
-                    .rank = rank,
-                    .incarnation = m->incarnation + 1,
-                    .controller = getpid(),
-                    .event_fd = g->event_fd,
-                    .feeds = g->feeds,
-                    .n_feeds = g->n_feeds};
+    seat_setup u;
     manta_status st;
     pid_t pid;
 
+    /* Without one it works in memory of its own. */
+    if (m->desk_fd < 0 && shm_new_empty("manta-desk", &m->desk_fd)) m->desk_fd = -1;
+    u = (seat_setup){.s = g->s,
+                     .rank = rank,
+                     .incarnation = m->incarnation + 1,
+                     .controller = getpid(),
+                     .event_fd = g->event_fd,
+                     .desk_fd = m->desk_fd,
+                     .feeds = g->feeds,
+                     .n_feeds = g->n_feeds};
     atomic_store(&g->c->seat[rank].dismissed, 0);
     if (g->s->logs) TRY(rank_logs_expect(g->s->logs, "rank", rank, &u.log));
     TRY(spawn_fork(&pid));
@@ -243,6 +255,8 @@ static manta_status part(group *g, int rank)
 
     spawn_wait(m->pid);
     os->close(m->pidfd);
+    drop_desk(m);
+    atomic_store(&g->c->seat[rank].desk, 0);
     atomic_store(&g->c->seat[rank].asleep, 0);
     roster_remove(&g->r, rank, false);
     m->failures = 0;
@@ -540,6 +554,7 @@ manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds,
                  .n = s->workers,
                  .ticked_ns = clock_now_ns()};
     for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
+    for (int i = 0; i < SHARED_SEATS; i++) g->m[i].desk_fd = -1;
     s->grouped = true;
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -593,6 +608,7 @@ void group_close(group *g)
     await_ends(g, CLOCK_NEVER);
     g->s->state = shared_side(g->sh, word_side(committed(g)));
     g->s->grouped = false;
+    for (int i = 0; i < g->n; i++) drop_desk(&g->m[i]);
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);
 }

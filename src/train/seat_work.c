@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
+#include "train/desk.h"
 #include "train/forked.h"
 #include "train/lockstep.h"
 #include "train/rank_logs.h"
@@ -26,6 +27,7 @@ typedef struct work {
     shared *sh;
     control *c;
     seat_turn turn;
+    desk desk;
     feed_reader reader[2];
     /* Of the step at hand. */
     uint64_t begun; /* word for which apply_begin() was called; 0: none */
@@ -400,6 +402,9 @@ static manta_status start(work *w)
     s->a.norms = shared_norms(w->sh);
     forked_take(s);
     s->workers = 1;
+    w->desk = (desk){.fd = w->u->desk_fd, .made = &w->c->seat[w->u->rank].desk};
+    s->block = desk_block;
+    s->block_ctx = &w->desk;
     TRY(session_local(s));
     if (s->meets) {
         lockstep_free(s->lockstep);

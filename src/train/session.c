@@ -171,7 +171,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
 
 manta_status session_local(manta_session *s)
 {
-    exec_options o = {.kernels = s->k, .debug = s->debug};
+    exec_options o = {.kernels = s->k, .debug = s->debug, .block = s->block, .block_ctx = s->block_ctx};
 
     if (s->e) return MANTA_OK;
     for (int i = 0; s->n_losses && i < s->shards; i++) {

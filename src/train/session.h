@@ -49,6 +49,8 @@ struct manta_session {
     const kernels *k;
     exec *e; /* the same */
     struct lockstep *lockstep; /* the same, when shards meet */
+    void *(*block)(void *ctx, size_t size); /* exec_options', for session_local(); NULL: none */
+    void *block_ctx;
     uint64_t meetings; /* steps that it was used for in this process */
     bool debug;
     int shards;

@@ -115,6 +115,7 @@ typedef struct shared_seat {
     _Atomic uint32_t dismissed; /* 1: its worker has no seat any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */
     uint32_t failed_base; /* table's, when it failed */
+    _Atomic uint64_t desk; /* bytes that its desk has (train/desk.h); by its worker */
     _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */
     _Atomic int64_t samples, busy_ns; /* trained by this rank, and the time that it took; for people */
     manta_error error;

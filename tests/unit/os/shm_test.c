@@ -170,6 +170,51 @@ static void large_pages_fail_cleanly(void **state)
     }
 }
 
+static int no_collapse(void *addr, size_t n, int advice)
+{
+    if (advice == 25) return no_advice(addr, n, advice);
+    return os_real.madvise(addr, n, advice);
+}
+
+/* Grown, or as it was; what is in it stays either way. */
+static void growing_keeps_what_is_there(void **state)
+{
+    size_t page = shm_large_page();
+    os_sys table = os_real;
+    struct stat s;
+    void *at;
+    int fd;
+    (void)state;
+    table.madvise = no_collapse;
+    os_use(&table);
+    assert_int_equal(shm_new_empty("test", &fd), MANTA_OK);
+    assert_int_equal(shm_grow(fd, page), MANTA_ENOSPC);
+    assert_int_equal(fstat(fd, &s), 0);
+    assert_int_equal(s.st_size, 0);
+    assert_int_equal(s.st_blocks, 0); /* nothing stays reserved */
+    os_use(NULL);
+    if (shm_grow(fd, page)) { /* this system has no large pages */
+        close(fd);
+        skip();
+    }
+    assert_int_equal(shm_map(fd, page, true, &at), MANTA_OK);
+    strcpy(at, "here");
+    os_use(&table);
+    assert_int_equal(shm_grow(fd, 3 * page), MANTA_ENOSPC);
+    os_use(NULL);
+    assert_string_equal(at, "here");
+    assert_int_equal(fstat(fd, &s), 0);
+    assert_int_equal(s.st_size, page);
+    if (!shm_grow(fd, 3 * page)) {
+        assert_string_equal(at, "here");
+        assert_int_equal(fstat(fd, &s), 0);
+        assert_int_equal(s.st_size, 3 * page);
+        assert_true((size_t)s.st_blocks * 512 >= 3 * page);
+    }
+    shm_unmap(at, page);
+    close(fd);
+}
+
 static void a_ring_runs_over_its_end(void **state)
 {
     int fd;
@@ -294,6 +339,7 @@ int main(void)
         cmocka_unit_test(large_pages_hold_the_same),
         cmocka_unit_test(without_large_pages_small_ones_do),
         cmocka_unit_test(large_pages_fail_cleanly),
+        cmocka_unit_test(growing_keeps_what_is_there),
         cmocka_unit_test(a_ring_runs_over_its_end),
         cmocka_unit_test(a_forked_child_has_no_mapping),
         cmocka_unit_test(too_much_is_an_error_and_no_signal),
