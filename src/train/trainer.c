@@ -1,5 +1,5 @@
-/* trainer.c - the driver of a trainer: starts the workers, takes their reports,
- * commits their checkpoints, and begins again when one is lost.
+/* trainer.c - the driver of a trainer: starts the workers, watches them, and begins
+ * again when one is lost.
  *
  * An attempt is one start of all workers. The driver looks every few
  * milliseconds, or when a worker wakes it: reports out of the rings, checkpoints
@@ -32,248 +32,13 @@
 #include "train/retention.h"
 #include "train/run_folder.h"
 #include "train/storage.h"
-#include "train/trainer_given.h"
-#include "train/trainer_parts.h"
-#include "train/trainer_places.h"
-#include "train/trainer_shared.h"
+#include "train/trainer_driver.h"
 
 enum { LOOK_NS = 5000000, END_MS = 10000, SAY_AFTER_MS = 5000 };
 
-typedef struct driver {
-    const manta_trainer_options *o;
-    trainer_places places;
-    int world; /* of this attempt */
-    manta_run *run;
-    trainer_memory mem;
-    trainer_parts parts;
-    trainer_given given; /* datasets */
-    manta_checkpoint *first; /* resume_from_checkpoint; NULL: none, or the run may have its own */
-    int attempt;
-    manta_actor actors[TRAINER_RANKS];
-    manta_ref loops[TRAINER_RANKS];
-    bool ended[TRAINER_RANKS];
-    int64_t before[TRAINER_RANKS]; /* reports up to this attempt's checkpoint */
-    int64_t reports[TRAINER_RANKS]; /* of the whole run */
-    int64_t epochs[TRAINER_RANKS]; /* of each rank's last report */
-    int64_t committed; /* checkpoints of this attempt */
-    manta_metrics last; /* rank 0's */
-    bool stopped; /* on request */
-    int64_t stopped_at; /* with so many committed */
-    bool node_lost; /* no attempt can follow, and no rank is to blame */
-    int failed_rank;
-    trainer_loss loss;
-    manta_error trouble; /* the first line or checkpoint that could not be written; code 0: none */
-    char error[600];
-    manta_status status;
-} driver;
-
-/* ---- reports ---- */
-
-/* A disk that is full, or gone, ends no training: it is said now, and once more
- * at the end, when the run counts as failed. */
-static void note_trouble(driver *d)
-{
-    manta_error e;
-
-    manta_error_get(&e);
-    if (d->trouble.code) return;
-    d->trouble = e;
-    log_warn("the run's record is not complete", LOG_STR("run", manta_run_name(d->run)),
-             LOG_STR("why", e.text));
-}
-
-/* What comes from a ring may be anything. */
-static manta_status check_report(int rank, trainer_report *r)
-{
-    bool fine = r->n >= 0 && r->n <= MANTA_MAX_METRICS;
-
-    fine = fine && (r->kind == REPORT_METRICS || r->kind == REPORT_CHIEF || r->kind == REPORT_PART);
-    if (!fine) return manta_fail(MANTA_ECORRUPT, "a report of rank %d", rank);
-    for (int i = 0; i < r->n; i++) r->name[i][sizeof r->name[0] - 1] = '\0';
-    return MANTA_OK;
-}
-
-/* Makes a checkpoint of what `rank` has given alone. What the others have reported
- * by then is kept when the run goes on from it, be it taken out of their rings or
- * not; what they report later they will report again. */
-static bool commit_own(driver *d, int rank, const trainer_report *r)
-{
-    int64_t counts[TRAINER_RANKS];
-
-    for (int i = 0; i < d->world; i++)
-        counts[i] = i == rank ? d->reports[i] : d->before[i] + (int64_t)(r->others[i] & INT64_MAX >> 1);
-    if (parts_commit_own(&d->parts, rank, r, counts)) {
-        note_trouble(d);
-        return false;
-    }
-    d->committed++;
-    return true;
-}
-
-/* The loops are asked to end. One that never asks whether it should is ended by
- * the next checkpoint (is_enough()). */
-static void stop(driver *d)
-{
-    if (d->stopped) return;
-    d->stopped = true;
-    d->stopped_at = d->committed + d->parts.committed;
-    atomic_store(&d->mem.c->stop, 1);
-}
-
-/* The checkpoint that was committed last; NULL: none. */
-static const char *last_checkpoint(const driver *d)
-{
-    manta_checkpoints *all = manta_run_checkpoints(d->run);
-    const char *path = NULL;
-
-    (void)manta_checkpoints_at(all, manta_checkpoints_count(all) - 1, &path, NULL);
-    return path;
-}
-
-/* Tells the program of the n-th report of a rank, from 1. */
-static void tell_program(driver *d, int rank, int64_t n, const manta_metrics *m, const char *checkpoint)
-{
-    manta_report_event e = {n - 1, rank, m, checkpoint};
-
-    if (d->o->run.report && !d->o->run.report(d->o->run.user, &e)) stop(d);
-}
-
-static void get_metrics(const trainer_report *r, manta_metrics *out)
-{
-    out->n = r->n;
-    memcpy(out->value, r->value, sizeof out->value);
-    memcpy(out->name, r->name, sizeof out->name);
-}
-
-/* Commits what all ranks have given their part of. True: there is a checkpoint more. */
-static bool settle_with_all(driver *d)
-{
-    static const bool nobody[TRAINER_RANKS];
-    trainer_round round;
-    manta_status st = parts_settle(&d->parts, d->reports, nobody, &round);
-
-    if (st) note_trouble(d);
-    return round.committed;
-}
-
-/* The same where nobody is left who could give more. The reports of such a round
- * were told when it was not complete: its lowest rank's is told once more. */
-static void settle_without(driver *d, const bool *gone)
-{
-    trainer_round round;
-
-    do {
-        manta_metrics m;
-        manta_status st = parts_settle(&d->parts, d->reports, gone, &round);
-        if (st) note_trouble(d);
-        if (!round.committed) continue;
-        get_metrics(round.report, &m);
-        tell_program(d, round.rank, round.count, &m, last_checkpoint(d));
-    } while (round.settled);
-}
-
-static manta_status take_reports(driver *d, int rank, uint64_t until, bool *some);
-
-/* The record comes before the checkpoint: one that a run goes on from has all the
- * lines that it counts, whenever this process is killed. Lines that it does not
- * count are dropped then. */
-static manta_status keep_report(driver *d, int rank, const trainer_report *r, const manta_metrics *m)
-{
-    run_place p = {r->epoch, d->reports[rank], r->has_place ? r->step : -1};
-    bool some;
-
-    if (run_report(d->run, p, rank, m)) note_trouble(d);
-    for (int i = 1; i < d->world && r->kind == REPORT_CHIEF && rank == 0; i++)
-        TRY(take_reports(d, i, r->others[i], &some));
-    return MANTA_OK;
-}
-
-static manta_status take_report(driver *d, int rank, trainer_report *r, bool lost)
-{
-    manta_metrics m;
-    bool committed = false;
-
-    TRY(check_report(rank, r));
-    get_metrics(r, &m);
-    if (rank == 0) d->last = m;
-    if (!r->has_place) r->epoch = d->epochs[rank] + 1;
-    d->epochs[rank] = r->epoch;
-    d->reports[rank]++;
-    TRY(keep_report(d, rank, r, &m));
-    if (r->kind == REPORT_CHIEF) {
-        committed = !lost && commit_own(d, rank, r);
-    } else if (r->kind == REPORT_PART) {
-        TRY(parts_add(&d->parts, rank, r, d->reports[rank], lost));
-        committed = settle_with_all(d);
-    }
-    tell_program(d, rank, d->reports[rank], &m, committed ? last_checkpoint(d) : NULL);
-    return MANTA_OK;
-}
-
-/* Of the files of a report. Those of a rank whose loop has ended come no more. */
-static report_files files_of(const driver *d, int rank, uint64_t at)
-{
-    uint32_t files = atomic_load_explicit(&d->mem.rings[rank].files[at % TRAINER_RING], memory_order_acquire);
-
-    if (files == FILES_COMING) return d->ended[rank] ? FILES_LOST : FILES_COMING;
-    return files == FILES_NONE || files == FILES_THERE ? files : FILES_LOST;
-}
-
-/* Whether all reports that a checkpoint counts can be taken before it. */
-static bool is_countable(const driver *d, int rank, const trainer_report *r)
-{
-    for (int i = 1; i < d->world && r->kind == REPORT_CHIEF && rank == 0; i++) {
-        const trainer_ring *ring = &d->mem.rings[i];
-        uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
-        for (uint64_t at = atomic_load(&ring->taken); at < written && at < r->others[i]; at++) {
-            if (files_of(d, i, at) == FILES_COMING) return false;
-        }
-    }
-    return true;
-}
-
-/* Takes what is in a rank's ring, of the first `until` reports of the attempt.
- * *some: there was one. */
-static manta_status take_reports(driver *d, int rank, uint64_t until, bool *some)
-{
-    trainer_ring *ring = &d->mem.rings[rank];
-    uint64_t at = atomic_load_explicit(&ring->taken, memory_order_relaxed);
-    uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
-
-    if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
-    for (; at < written && at < until; at++) {
-        report_files files = files_of(d, rank, at);
-        trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */
-        if (files == FILES_COMING || !is_countable(d, rank, &r)) break; /* and what is behind it waits too */
-        TRY(take_report(d, rank, &r, files == FILES_LOST));
-        atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
-        *some = true;
-    }
-    return MANTA_OK;
-}
-
-static manta_status drain(driver *d)
-{
-    bool some = false, gone[TRAINER_RANKS] = {false};
-
-    for (int rank = 0; rank < d->world; rank++) {
-        const trainer_ring *ring = &d->mem.rings[rank];
-        /* Looked at before the ring: its last report is in there then. */
-        bool ended = atomic_load(&d->mem.c->ranks[rank].state) == RANK_ENDED;
-        TRY(take_reports(d, rank, UINT64_MAX, &some));
-        gone[rank] = ended && atomic_load(&ring->taken) == atomic_load(&ring->written);
-    }
-    if (some) { /* one that found its ring full may go on */
-        atomic_fetch_add(&d->mem.c->meeting, 1);
-        futex_wake(&d->mem.c->meeting, INT_MAX, true);
-    }
-    settle_without(d, gone);
-    return MANTA_OK;
-}
-
 /* ---- an attempt ---- */
 
-static void wipe_memory(driver *d)
+static void wipe_memory(trainer_driver *d)
 {
     uint32_t stop = atomic_load(&d->mem.c->stop);
 
@@ -282,7 +47,7 @@ static void wipe_memory(driver *d)
     atomic_store(&d->mem.c->stop, stop);
 }
 
-static void start_rank(driver *d, int rank, const char *checkpoint)
+static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
 {
     const manta_trainer_options *o = d->o;
     const manta_bundle *need = &d->places.need;
@@ -329,7 +94,7 @@ static void leave_out_ours(char *text)
     if (at) *at = '\0';
 }
 
-static void blame(driver *d, int rank)
+static void blame(trainer_driver *d, int rank)
 {
     manta_failure f;
 
@@ -353,7 +118,7 @@ static void blame(driver *d, int rank)
 
 /* Takes note of loops that have ended; the first that failed is to blame.
  * True when none is left. */
-static bool look_at_loops(driver *d)
+static bool look_at_loops(trainer_driver *d)
 {
     int left = 0;
 
@@ -372,7 +137,7 @@ static bool look_at_loops(driver *d)
 }
 
 /* Whether a rank that lives has reported a checkpoint that it is still writing. */
-static bool is_writing(const driver *d)
+static bool is_writing(const trainer_driver *d)
 {
     for (int rank = 0; rank < d->world; rank++) {
         const trainer_ring *ring = &d->mem.rings[rank];
@@ -382,21 +147,21 @@ static bool is_writing(const driver *d)
 }
 
 /* What was reported before the failure is not lost with the attempt. */
-static manta_status await_files(driver *d)
+static manta_status await_files(trainer_driver *d)
 {
     int64_t deadline = clock_now_ns() + (int64_t)END_MS * 1000000;
 
     while (is_writing(d) && clock_now_ns() < deadline) {
         uint32_t seen = atomic_load(&d->mem.c->pulse);
         (void)look_at_loops(d);
-        TRY(drain(d));
+        TRY(driver_drain(d));
         if (!is_writing(d)) break;
         (void)futex_wait(&d->mem.c->pulse, seen, clock_now_ns() + LOOK_NS, true);
     }
     return MANTA_OK;
 }
 
-static manta_status end_attempt(driver *d)
+static manta_status end_attempt(trainer_driver *d)
 {
     manta_status st;
 
@@ -413,7 +178,7 @@ static manta_status end_attempt(driver *d)
         manta_release(d->loops[i]);
         manta_actor_release(d->actors[i]);
     }
-    return st ? st : drain(d); /* what they had reported by then, with files that will not come */
+    return st ? st : driver_drain(d); /* what they had reported by then, with files that will not come */
 }
 
 static volatile sig_atomic_t terminated; /* how often: SIGTERM, SIGINT */
@@ -427,7 +192,7 @@ static void on_term(int number)
 /* Whether a run that is to end can be ended from here, its loops being where they
  * are: somebody said so a second time, or there is a checkpoint from after the
  * request and no loop has ever asked whether it should stop. */
-static bool is_enough(const driver *d)
+static bool is_enough(const trainer_driver *d)
 {
     if (!d->stopped) return false;
     if (terminated > 1) return true;
@@ -437,15 +202,15 @@ static bool is_enough(const driver *d)
     return d->committed + d->parts.committed > d->stopped_at;
 }
 
-static manta_status watch(driver *d)
+static manta_status watch(trainer_driver *d)
 {
     trainer_control *c = d->mem.c;
 
     for (;;) {
         uint32_t seen = atomic_load(&c->pulse);
         bool none_left = look_at_loops(d); /* before the last look into the rings */
-        TRY(drain(d));
-        if (terminated) stop(d);
+        TRY(driver_drain(d));
+        if (terminated) driver_stop(d);
         if (none_left || d->failed_rank >= 0 || is_enough(d)) return MANTA_OK;
         atomic_store(&c->driver_asleep, 1);
         (void)futex_wait(&c->pulse, seen, clock_now_ns() + LOOK_NS, true);
@@ -455,7 +220,7 @@ static manta_status watch(driver *d)
 
 /* The checkpoint that an attempt begins from; NULL: none. *own: it is of this run,
  * and the caller's to close. */
-static manta_status find_checkpoint(driver *d, manta_checkpoint **out, bool *own)
+static manta_status find_checkpoint(trainer_driver *d, manta_checkpoint **out, bool *own)
 {
     manta_status st = MANTA_ENOENT;
 
@@ -471,7 +236,7 @@ static manta_status find_checkpoint(driver *d, manta_checkpoint **out, bool *own
 }
 
 /* Waits for room for the workers; *d->world says for how many. */
-static manta_status find_places(driver *d)
+static manta_status find_places(trainer_driver *d)
 {
     int64_t began = clock_now_ns(), waits = d->o->scaling.start_timeout_ms * 1000000;
     bool taken, said = false;
@@ -500,7 +265,7 @@ static manta_status find_places(driver *d)
 }
 
 /* All that an attempt counts begins where its checkpoint stands. */
-static void begin_counts(driver *d, const manta_checkpoint *from, bool own)
+static void begin_counts(trainer_driver *d, const manta_checkpoint *from, bool own)
 {
     for (int i = 0; i < TRAINER_RANKS; i++) {
         int64_t told = own ? run_reports(from, i) : 0, kept = own ? run_kept(d->run, i) : 0;
@@ -515,7 +280,7 @@ static void begin_counts(driver *d, const manta_checkpoint *from, bool own)
     *d->error = '\0';
 }
 
-static manta_status run_attempt(driver *d)
+static manta_status run_attempt(trainer_driver *d)
 {
     manta_checkpoint *from = NULL;
     bool own = false;
@@ -544,7 +309,7 @@ static manta_status run_attempt(driver *d)
 
 /* ---- before and after ---- */
 
-static manta_status make_memory(driver *d)
+static manta_status make_memory(trainer_driver *d)
 {
     trainer_memory *m = &d->mem;
     size_t head = trainer_head(d->places.most);
@@ -572,7 +337,7 @@ static int most_failures(const manta_trainer_options *o)
     return told == 0 ? 3 : told == MANTA_NONE ? 0 : told;
 }
 
-static manta_status check_options(driver *d)
+static manta_status check_options(trainer_driver *d)
 {
     const manta_trainer_options *o = d->o;
     manta_context here;
@@ -591,7 +356,7 @@ static manta_status check_options(driver *d)
 }
 
 /* What can never come true fails here, before there is a run whose name is taken. */
-static manta_status check_feasible(driver *d)
+static manta_status check_feasible(trainer_driver *d)
 {
     const char *from = d->o->resume_from_checkpoint;
     bool taken;
@@ -613,7 +378,7 @@ static json_t *logging_json(const manta_logging_config *c)
 }
 
 /* What was asked for, as the run's config.json. Owned by the caller: free(). */
-static char *config_text(const driver *d)
+static char *config_text(const trainer_driver *d)
 {
     const manta_trainer_options *o = d->o;
     const manta_checkpoints_options *c = &o->run.checkpoints;
@@ -660,7 +425,7 @@ static manta_status check_kind(const manta_run_config *r)
         r->name, r->name);
 }
 
-static manta_status prepare(driver *d)
+static manta_status prepare(trainer_driver *d)
 {
     const manta_run_config *r = &d->o->run;
     char *config;
@@ -685,7 +450,7 @@ static manta_status prepare(driver *d)
     return MANTA_OK;
 }
 
-static void release(driver *d)
+static void release(trainer_driver *d)
 {
     if (d->parts.run) parts_sweep(&d->parts);
     parts_release(&d->parts);
@@ -698,7 +463,7 @@ static void release(driver *d)
 }
 
 /* Whether there is another attempt, and with how many workers. */
-static bool begins_again(driver *d)
+static bool begins_again(trainer_driver *d)
 {
     int most = most_failures(d->o);
     manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
@@ -717,7 +482,7 @@ static bool begins_again(driver *d)
                  LOG_INT("rank", d->failed_rank), LOG_INT("workers", d->places.limit),
                  LOG_STR("why", d->error));
     } else {
-        const char *from = last_checkpoint(d);
+        const char *from = driver_last_checkpoint(d);
         log_warn(d->loss.died ? "a worker is lost; all begin again" : "a loop has failed; all begin again",
                  LOG_INT("rank", d->failed_rank), LOG_STR("why", d->error),
                  LOG_INT("epoch", d->epochs[d->failed_rank]), LOG_INT("attempt", d->attempt + 1),
@@ -726,7 +491,7 @@ static bool begins_again(driver *d)
     return true;
 }
 
-static manta_status run_attempts(driver *d)
+static manta_status run_attempts(trainer_driver *d)
 {
     for (;; d->attempt++) {
         manta_status st = run_attempt(d);
@@ -767,7 +532,7 @@ static void give_signals_back(const signals *s)
 
 manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out)
 {
-    driver d = {.o = o, .failed_rank = -1, .mem = {.fd = -1}};
+    trainer_driver d = {.o = o, .failed_rank = -1, .mem = {.fd = -1}};
     signals before;
     int level = log_own_level();
     manta_error why = {0};
