@@ -160,11 +160,13 @@ typedef struct scenario {
 
 static inline int run_scenario(int argc, char **argv, const scenario *all, size_t n)
 {
-    /* In memory where there is such a place: every checkpoint is brought to disk. */
-    char shm[] = "/dev/shm/manta-trainer-XXXXXX", tmp[] = "/tmp/manta-trainer-XXXXXX", command[64];
-    char *folder = access("/dev/shm", W_OK) ? tmp : shm;
+    /* In memory where there is such a place: every checkpoint is brought to disk. Whoever
+     * kills this process says where, and removes it. */
+    const char *told = getenv("SCENARIO_FOLDER"), *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+    char folder[200], command[220];
 
     CHECK(argc == 2);
+    snprintf(folder, sizeof folder, "%s/manta-trainer-XXXXXX", told ? told : base);
     CHECK(!manta_init(&argc, &argv, &(manta_node_options){.num_cpus = 4, .resources = "disk=3"}));
     CHECK(mkdtemp(folder));
     for (size_t i = 0; i < n; i++) {

@@ -55,7 +55,7 @@ class TrainerKills(unittest.TestCase):
         tag = uuid.uuid4().hex
         folder.mkdir(exist_ok=True)
         env = {**os.environ, "VICTIM_FOLDER": str(folder), "VICTIM_DIES_AT": "-1", "VICTIM_TAG": tag,
-               "TMPDIR": str(self.base)}
+               "SCENARIO_FOLDER": str(self.base), "TMPDIR": str(self.base)}
         with subprocess.Popen([PROGRAM, "victim"], env=env, stderr=subprocess.PIPE, text=True) as process:
             if whom:
                 with contextlib.suppress(subprocess.TimeoutExpired):
