@@ -40,7 +40,8 @@ typedef struct request {
 typedef struct entry {
     char *path;
     manifest m;
-    bool damaged; /* known to be; goes when another stands */
+    bool damaged; /* not to be used; goes when another stands, unless */
+    bool unread; /* it could not be looked at: it may be whole, and stays */
 } entry;
 
 struct manta_checkpoints {
@@ -121,9 +122,11 @@ static manta_status look(manta_checkpoints *m)
         if (sequence < 0) continue;
         if (sequence > m->last) m->last = sequence;
         path = mem_printf("%s/%s", m->folder, names.at[i]);
-        if (checkpoint_manifest(path, &e.m)) {
+        if ((st = checkpoint_manifest(path, &e.m))) {
             manifest_release(&e.m);
             e.damaged = true;
+            e.unread = st != MANTA_ECORRUPT && st != MANTA_ENOENT;
+            if (e.unread) log_warn("a checkpoint cannot be read", LOG_STR("why", manta_error_text()));
         }
         e.m.info.sequence = sequence;
         e.path = path;
@@ -210,6 +213,7 @@ static void prune(manta_checkpoints *m)
     }
     retention_choose(items, n, m->keep, m->score != NULL, greater);
     for (size_t i = m->entries.n; m->keep > 0 && i-- > 0;) {
+        if (m->entries.at[i].unread) continue;
         if (m->entries.at[i].damaged || !items[--n].stays) let_go(m, i);
     }
     mem_free(items);

@@ -615,6 +615,43 @@ static void a_disk_that_fails(void **state)
     manta_model_free(model);
 }
 
+/* A disk that cannot be read for a moment: what was not read then is not taken for
+ * damaged, and never removed for it. */
+static void what_cannot_be_read_stays(void **state)
+{
+    char folder[256], path[300];
+    manta_checkpoints *m;
+    manta_model *model;
+    manta_session *s = small_session(&model);
+
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", scratch_path("unread"));
+    snprintf(path, sizeof path, "%s/checkpoint-000002/manifest.json", folder);
+    for (int n = 1;; n++) {
+        int64_t hits;
+        manta_status st;
+        (void)scratch_remove(folder);
+        assert_ok(manta_checkpoints_open(folder, &(manta_checkpoints_options){.keep = 2}, &m));
+        assert_ok(save(m, s, 1));
+        assert_ok(save(m, s, 2));
+        manta_checkpoints_close(m);
+        fault_begin((fault_plan){.at = n, .err = EIO});
+        st = manta_checkpoints_open(folder, &(manta_checkpoints_options){.keep = 2}, &m);
+        hits = fault_end();
+        if (!st) {
+            assert_ok(save(m, s, 3));
+            manta_checkpoints_close(m);
+        }
+        if (access(path, F_OK)) fail_msg("checkpoint 2 is gone when call %d fails", n);
+        assert_true(latest(folder) == (st ? 2 : 3));
+        if (!hits) break;
+        assert_true(n < 300);
+    }
+    (void)scratch_remove(folder);
+    manta_session_close(s);
+    manta_model_free(model);
+}
+
 /* ---- folders of the user's ---- */
 
 static void write_text(const char *path, const char *text)
@@ -693,6 +730,7 @@ int main(void)
         cmocka_unit_test(killed_at_every_call),
         cmocka_unit_test(power_lost_at_every_call),
         cmocka_unit_test(a_disk_that_fails),
+        cmocka_unit_test(what_cannot_be_read_stays),
         cmocka_unit_test(files_of_the_user),
         cmocka_unit_test(arrays_of_the_user),
     };
