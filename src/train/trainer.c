@@ -181,12 +181,12 @@ static manta_status end_attempt(trainer_driver *d)
     return st ? st : driver_drain(d); /* what they had reported by then, with files that will not come */
 }
 
-static volatile sig_atomic_t terminated; /* how often: SIGTERM, SIGINT */
+static atomic_int terminated; /* how often: SIGTERM, SIGINT; in whatever thread */
 
 static void on_term(int number)
 {
     (void)number;
-    terminated++;
+    atomic_fetch_add(&terminated, 1);
 }
 
 /* Whether a run that is to end can be ended from here, its loops being where they
@@ -195,7 +195,7 @@ static void on_term(int number)
 static bool is_enough(const trainer_driver *d)
 {
     if (!d->stopped) return false;
-    if (terminated > 1) return true;
+    if (atomic_load(&terminated) > 1) return true;
     for (int i = 0; i < d->world; i++) {
         if (atomic_load(&d->mem.c->ranks[i].listens)) return false;
     }
@@ -210,7 +210,7 @@ static manta_status watch(trainer_driver *d)
         uint32_t seen = atomic_load(&c->pulse);
         bool none_left = look_at_loops(d); /* before the last look into the rings */
         TRY(driver_drain(d));
-        if (terminated) driver_stop(d);
+        if (atomic_load(&terminated)) driver_stop(d);
         if (none_left || d->failed_rank >= 0 || is_enough(d)) return MANTA_OK;
         atomic_store(&c->driver_asleep, 1);
         (void)futex_wait(&c->pulse, seen, clock_now_ns() + LOOK_NS, true);
@@ -246,7 +246,7 @@ static manta_status find_places(trainer_driver *d)
         TRY(places_take(&d->places, &taken));
         d->world = d->places.n;
         if (taken) return MANTA_OK;
-        if (terminated) {
+        if (atomic_load(&terminated)) {
             d->stopped = true;
             return manta_fail(MANTA_ECANCELLED, "ended on request, before there was room for its workers");
         }
@@ -515,7 +515,7 @@ static void take_signals(signals *s)
 {
     struct sigaction ours = {.sa_handler = on_term, .sa_flags = SA_RESTART};
 
-    terminated = 0;
+    atomic_store(&terminated, 0);
     sigemptyset(&ours.sa_mask);
     for (int i = 0; i < 2; i++) {
         s->taken[i] = !sigaction(asking[i], NULL, &s->before[i]) && s->before[i].sa_handler == SIG_DFL &&
