@@ -50,6 +50,10 @@ typedef VEC(blob) blobs;
 manta_status checkpoint_write_state(const manta_session *s, const void *state, const blobs *extra,
                                     const char *folder, file_sum *sum) MANTA_MUST_USE;
 
+/* The same of named arrays. */
+manta_status checkpoint_write_arrays(int n, const manta_column *arrays, const char *folder,
+                                     file_sum *sum) MANTA_MUST_USE;
+
 /* Takes the state that was read from c (manta_session_from_checkpoint()). */
 manta_status checkpoint_restore(manta_session *s, const manta_checkpoint *c, const manta_saved *saved,
                                 bool weights_only) MANTA_MUST_USE;

@@ -22,7 +22,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "format/safetensors.h"
 #include "os/sys.h"
 #include "os/thread.h"
 #include "train/retention.h"
@@ -247,23 +246,32 @@ static void abandon(const char *temp)
     manta_error_raise(&why);
 }
 
+/* Puts the files of a checkpoint into its folder, and into its manifest. */
+typedef manta_status fill_fn(const void *ctx, const char *temp, manifest *made);
+
 /* A name that is in place but perhaps not on the disk is neither counted nor
  * a reason to remove the one before. */
-static manta_status write_request(manta_checkpoints *m, request *r)
+static manta_status make(manta_checkpoints *m, manifest *made, fill_fn *fill, const void *ctx)
 {
     char *temp = NULL;
-    file_sum sum = {0};
     manta_status st;
 
-    if ((st = checkpoint_begin(m->folder, r->m.info.sequence, &temp))) return st;
-    if (!(st = checkpoint_write_state(r->s, r->state, &r->extra, temp, &sum))) {
-        manifest_add(&r->m, CHECKPOINT_STATE, sum);
-        st = checkpoint_commit(m->folder, temp, &r->m);
-    }
+    if ((st = checkpoint_begin(m->folder, made->info.sequence, &temp))) return st;
+    if (!(st = fill(ctx, temp, made))) st = checkpoint_commit(m->folder, temp, made);
     if (st && st != MANTA_EUNKNOWN) abandon(temp);
-    if (!st) committed(m, &r->m);
+    if (!st) committed(m, made);
     mem_free(temp);
     return st;
+}
+
+static manta_status fill_with_state(const void *ctx, const char *temp, manifest *made)
+{
+    const request *r = ctx;
+    file_sum sum = {0};
+
+    TRY(checkpoint_write_state(r->s, r->state, &r->extra, temp, &sum));
+    manifest_add(made, CHECKPOINT_STATE, sum);
+    return MANTA_OK;
 }
 
 static void note_failure(manta_checkpoints *m, const char *path)
@@ -314,7 +322,7 @@ static void write_all(void *arg)
         m->pending = NULL;
         cond_broadcast(&m->changed);
         mutex_unlock(&m->guard);
-        if (write_request(m, r)) {
+        if (make(m, &r->m, fill_with_state, r)) {
             note_failure(m, m->folder);
         } else {
             note_success(m);
@@ -505,45 +513,51 @@ out:
     return st;
 }
 
-manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
-                                   const manta_checkpoint_info *info)
+static manta_status add(manta_checkpoints *m, const manta_checkpoint_info *info, fill_fn *fill,
+                        const void *ctx)
 {
     static const manta_checkpoint_info nothing;
     manifest made = {0};
-    char *temp = NULL;
     manta_status st;
 
     checkpoints_await(m);
     manifest_init(&made, info ? info : &nothing);
     made.info.sequence = ++m->last;
-    if ((st = checkpoint_begin(m->folder, made.info.sequence, &temp))) goto out;
-    if (!(st = gather(folder, temp, "", &made))) st = checkpoint_commit(m->folder, temp, &made);
-    if (st && st != MANTA_EUNKNOWN) abandon(temp);
-    if (!st) committed(m, &made);
-out:
-    mem_free(temp);
+    st = make(m, &made, fill, ctx);
     manifest_release(&made);
     return st;
+}
+
+static manta_status fill_from_folder(const void *ctx, const char *temp, manifest *made)
+{
+    return gather(ctx, temp, "", made);
+}
+
+manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
+                                   const manta_checkpoint_info *info)
+{
+    return add(m, info, fill_from_folder, folder);
+}
+
+typedef struct dictionary {
+    int n;
+    const manta_column *arrays;
+} dictionary;
+
+static manta_status fill_with_arrays(const void *ctx, const char *temp, manifest *made)
+{
+    const dictionary *d = ctx;
+    file_sum sum = {0};
+
+    TRY(checkpoint_write_arrays(d->n, d->arrays, temp, &sum));
+    manifest_add(made, CHECKPOINT_STATE, sum);
+    return MANTA_OK;
 }
 
 manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const manta_column *arrays,
                                           const manta_checkpoint_info *info)
 {
-    const char *told = getenv("TMPDIR");
-    char *folder = mem_printf("%s/manta-arrays-XXXXXX", told && *told ? told : "/tmp"), *path;
-    manta_status st;
-
-    if (!mkdtemp(folder)) {
-        st = file_fail(errno, "making", folder);
-        mem_free(folder);
-        return st;
-    }
-    path = mem_printf("%s/" CHECKPOINT_STATE, folder);
-    if (!(st = safetensors_write(path, n, arrays, 0, NULL))) st = manta_checkpoints_add(m, folder, info);
-    if (st && storage_remove_tree(folder)) log_debug("files stay", LOG_STR("path", folder));
-    mem_free(path);
-    mem_free(folder);
-    return st;
+    return add(m, info, fill_with_arrays, &(dictionary){n, arrays});
 }
 
 /* ---- reading ---- */

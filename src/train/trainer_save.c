@@ -27,15 +27,6 @@
 
 /* ---- the thread ---- */
 
-static manta_status write_arrays(const worker_save *v, const char *folder)
-{
-    char *path = mem_printf("%s/" CHECKPOINT_STATE, folder);
-    manta_status st = safetensors_write(path, (int)v->arrays.n, v->arrays.at, 0, NULL);
-
-    mem_free(path);
-    return st;
-}
-
 /* A folder that no rename could bring here is copied. */
 static manta_status bring_folder(const worker_save *v, const char *to)
 {
@@ -61,7 +52,7 @@ static manta_status write_files(const worker_save *v, const char *folder)
 
     switch (v->kind) {
     case SAVE_STATE: return checkpoint_write_state(v->s, v->data, &v->callbacks, folder, &sum);
-    case SAVE_ARRAYS: return write_arrays(v, folder);
+    case SAVE_ARRAYS: return checkpoint_write_arrays((int)v->arrays.n, v->arrays.at, folder, &sum);
     case SAVE_FOLDER: return bring_folder(v, folder);
     case SAVE_NOTES: break;
     }

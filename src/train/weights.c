@@ -115,15 +115,35 @@ manta_status manta_session_save(const manta_session *s, const char *path)
 
 /* ---- a checkpoint's: the place within the epoch too ---- */
 
+static manta_status write_arrays(const char *folder, int n, const manta_column *arrays, int n_about,
+                                 const safetensors_pair *about, file_sum *sum)
+{
+    char *path = mem_printf("%s/" CHECKPOINT_STATE, folder);
+    file_writer *w = NULL;
+    manta_status st;
+
+    if ((st = storage_create(path, &w))) goto out;
+    if ((st = safetensors_write_to(w, path, n, arrays, n_about, about))) goto out;
+    *sum = file_writer_sum(w);
+    st = file_writer_commit(w);
+out:
+    file_writer_free(w);
+    mem_free(path);
+    return st;
+}
+
+manta_status checkpoint_write_arrays(int n, const manta_column *arrays, const char *folder, file_sum *sum)
+{
+    return write_arrays(folder, n, arrays, 0, NULL, sum);
+}
+
 manta_status checkpoint_write_state(const manta_session *s, const void *state, const blobs *extra,
                                     const char *folder, file_sum *sum)
 {
     const run_state *run = layout_run(&s->l, state);
-    char *path = mem_printf("%s/" CHECKPOINT_STATE, folder);
     safetensors_pair about[] = {{"format", "manta"}, {"model", s->m->name}};
     int64_t n_sums = s->l.n_sums + 1;
     columns c = {0};
-    file_writer *w = NULL;
     manta_status st;
 
     add_state(s, state, &c);
@@ -136,14 +156,8 @@ manta_status checkpoint_write_state(const manta_session *s, const void *state, c
         add_column(&c, mem_strdup(extra->at[i].name),
                    manta_array_of(MANTA_DTYPE_U8, 1, &n, extra->at[i].data.at));
     }
-    if ((st = storage_create(path, &w))) goto out;
-    if ((st = safetensors_write_to(w, path, (int)c.n, c.at, 2, about))) goto out;
-    *sum = file_writer_sum(w);
-    st = file_writer_commit(w);
-out:
-    file_writer_free(w);
+    st = write_arrays(folder, (int)c.n, c.at, 2, about, sum);
     release_columns(&c);
-    mem_free(path);
     return st;
 }
 
