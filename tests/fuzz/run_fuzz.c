@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "fuzz.h"
 #include "os/file.h"
+#include "temp.h"
 #include "train/run_folder.h"
 
 /* Options of each kind, as the command's own table has them. */
@@ -32,10 +33,7 @@ static void leave(void)
 
 static void make_folder(void)
 {
-    /* In memory where there is such a place: a run that is taken up is brought to disk. */
-    snprintf(folder, sizeof folder, "%s/manta-fuzz-run-XXXXXX",
-             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-    if (!mkdtemp(folder)) abort();
+    if (!temp_folder(folder, sizeof folder, temp_quick(), "fuzz-run")) abort();
     snprintf(run, sizeof run, "%s/run", folder);
     snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/checkpoint-000001", run);
     manta_log_set_level(MANTA_LOG_ERROR); /* damage is said, and there is a lot of it */

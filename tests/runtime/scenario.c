@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "temp.h"
+
 bool inside;
 char folder[64];
 
@@ -32,8 +34,7 @@ double available(const char *resource)
 
 void folder_make(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/manta-runtime-XXXXXX");
-    CHECK(mkdtemp(folder));
+    CHECK(temp_folder(folder, sizeof folder, "/tmp", "runtime"));
 }
 
 void folder_remove(void)

@@ -14,6 +14,8 @@
 #include <manta/task.h>
 #include <manta/trainer.h>
 
+#include "temp.h"
+
 #define CHECK(x)                                                                                             \
     do {                                                                                                     \
         if (!(x)) {                                                                                          \
@@ -160,15 +162,13 @@ typedef struct scenario {
 
 static inline int run_scenario(int argc, char **argv, const scenario *all, size_t n)
 {
-    /* In memory where there is such a place: every checkpoint is brought to disk. Whoever
-     * kills this process says where, and removes it. */
-    const char *told = getenv("SCENARIO_FOLDER"), *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+    /* Whoever kills this process says where, and removes it. */
+    const char *told = getenv("SCENARIO_FOLDER");
     char folder[200], command[220];
 
     CHECK(argc == 2);
-    snprintf(folder, sizeof folder, "%s/manta-trainer-XXXXXX", told ? told : base);
     CHECK(!manta_init(&argc, &argv, &(manta_node_options){.num_cpus = 4, .resources = "disk=3"}));
-    CHECK(mkdtemp(folder));
+    CHECK(temp_folder(folder, sizeof folder, told ? told : temp_quick(), "trainer"));
     for (size_t i = 0; i < n; i++) {
         if (strcmp(argv[1], all[i].name) != 0) continue;
         all[i].fn(folder);

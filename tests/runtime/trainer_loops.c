@@ -533,7 +533,7 @@ static void folders(const char *folder)
     manta_result *r = fit(&o, MANTA_OK);
     manta_checkpoint *c;
     manta_saved *saved;
-    char storage[] = "/var/tmp/manta-trainer-XXXXXX", command[64];
+    char storage[64], command[80];
 
     CHECK(r->n_checkpoints == 1 && !manta_checkpoint_open(r->checkpoint, &c));
     CHECK(manta_checkpoint_get(c)->epoch == 1 && manta_checkpoint_get(c)->step == 2);
@@ -556,7 +556,7 @@ static void folders(const char *folder)
     manta_checkpoint_close(c);
     manta_result_free(r);
     /* The same with storage on another file system than the loop's folders. */
-    CHECK(mkdtemp(storage));
+    CHECK(temp_folder(storage, sizeof storage, "/var/tmp", "trainer"));
     o.run.resume = false;
     o.run.storage = storage;
     r = fit(&o, MANTA_OK);

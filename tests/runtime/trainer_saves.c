@@ -174,7 +174,7 @@ static void check_text(const char *folder, const char *name, const char *expecte
 /* Folders on the storage's file system, and on another one. */
 static void same_name(const char *folder)
 {
-    char storage[] = "/var/tmp/manta-trainer-XXXXXX", command[64], path[300];
+    char storage[64], command[80], path[300];
     places p = {.rounds = 6};
     manta_trainer_options o = {.loop = same_name_loop,
                                .config = &p,
@@ -182,7 +182,7 @@ static void same_name(const char *folder)
                                .scaling = {.num_workers = 2},
                                .run = {.name = "same"}};
 
-    CHECK(mkdtemp(storage));
+    CHECK(temp_folder(storage, sizeof storage, "/var/tmp", "trainer"));
     for (int i = 0; i < 2; i++) {
         manta_result *r;
         o.run.storage = i ? storage : folder;
@@ -446,9 +446,10 @@ static void killed_writer(const char *folder)
 
 static void killed_elsewhere(const char *folder)
 {
-    counted elsewhere = {.folders = true, .own = "/var/tmp/manta-trainer-XXXXXX"};
+    counted elsewhere = {.folders = true};
 
-    CHECK(mkdtemp(elsewhere.own)); /* another file system, where there is one */
+    /* Another file system, where there is one. */
+    CHECK(temp_folder(elsewhere.own, sizeof elsewhere.own, "/var/tmp", "trainer"));
     kill_writer(folder, "elsewhere", elsewhere, 3); /* a disk is slow */
     CHECK(!rmdir(elsewhere.own)); /* what was moved aside there is gone */
 }

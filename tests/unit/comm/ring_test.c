@@ -8,6 +8,7 @@
 #include "comm/trouble.h"
 #include "net/key.h"
 #include "net/tcp.h"
+#include "temp.h"
 
 static char folder[64], key[96];
 
@@ -307,8 +308,7 @@ static void wrong_size_is_refused(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/manta-comm-XXXXXX");
-    if (!mkdtemp(folder)) return -1;
+    if (!temp_folder(folder, sizeof folder, "/tmp", "comm")) return -1;
     snprintf(key, sizeof key, "%s/key", folder);
     return key_make(key) ? -1 : 0;
 }

@@ -9,20 +9,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "temp.h"
+
 static char scratch_dir[64];
 
 static inline int scratch_setup(void **state)
 {
     (void)state;
-    snprintf(scratch_dir, sizeof scratch_dir, "/tmp/manta-test-XXXXXX");
-    return mkdtemp(scratch_dir) ? 0 : -1;
+    return temp_folder(scratch_dir, sizeof scratch_dir, "/tmp", "test") ? 0 : -1;
 }
 
-/* In memory, where there is such a place: for what brings things to disk all the time. */
 static inline int scratch_setup_quick(void **state)
 {
-    snprintf(scratch_dir, sizeof scratch_dir, "/dev/shm/manta-test-XXXXXX");
-    return mkdtemp(scratch_dir) ? 0 : scratch_setup(state);
+    (void)state;
+    return temp_folder(scratch_dir, sizeof scratch_dir, temp_quick(), "test") ? 0 : -1;
 }
 
 static inline int scratch_remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)

@@ -17,6 +17,7 @@
 #include "net/key.h"
 #include "net/tcp.h"
 #include "os/fault.h"
+#include "temp.h"
 
 static char folder[64];
 
@@ -185,11 +186,9 @@ int main(void)
         cmocka_unit_test(not_any_file),      cmocka_unit_test(failing_system),
         cmocka_unit_test(addresses),         cmocka_unit_test(ports),
     };
-    char text[] = "/tmp/manta-key-XXXXXX";
     int failed;
 
-    if (!mkdtemp(text)) return 1;
-    snprintf(folder, sizeof folder, "%s", text);
+    if (!temp_folder(folder, sizeof folder, "/tmp", "key")) return 1;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(path_in("manta"));
     rmdir(folder);

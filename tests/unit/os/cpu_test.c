@@ -15,6 +15,7 @@
 #include "os/cpu.h"
 #include "os/fault.h"
 #include "os/file.h"
+#include "temp.h"
 
 static char root[64];
 static int granted; /* cores */
@@ -37,13 +38,12 @@ static os_sys table;
 static int begin(void **state)
 {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/manta-cpu-test-XXXXXX");
     table = os_real;
     table.sched_getaffinity = fake_affinity;
     granted = 8;
     kernel_size = 0;
     os_use(&table);
-    return mkdtemp(root) ? 0 : -1;
+    return temp_folder(root, sizeof root, "/tmp", "cpu") ? 0 : -1;
 }
 
 static int end(void **state)

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "os/fault.h"
 #include "os/file.h"
+#include "temp.h"
 
 static char folder[64]; /* of the test that runs */
 
@@ -35,8 +36,7 @@ static char *in_folder(const char *name)
 static int folder_make(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "/tmp/manta-file-test-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    return temp_folder(folder, sizeof folder, "/tmp", "file") ? 0 : -1;
 }
 
 /* Removes what is in `path`, and what is below. */

@@ -15,14 +15,14 @@
 #include "os/fault.h"
 #include "os/socket.h"
 #include "task/door.h"
+#include "temp.h"
 
 static char own[64], folder[80];
 
 static int setup(void **state)
 {
     (void)state;
-    snprintf(own, sizeof own, "/tmp/manta-door-XXXXXX");
-    if (!mkdtemp(own)) return -1;
+    if (!temp_folder(own, sizeof own, "/tmp", "door")) return -1;
     snprintf(folder, sizeof folder, "%s/manta", own);
     return setenv("XDG_RUNTIME_DIR", own, 1);
 }

@@ -22,6 +22,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "temp.h"
 #include "train/session.h"
 #include "train/shared.h"
 
@@ -195,8 +196,8 @@ static inline int data_and_key(void **state)
 {
     (void)state;
     make_data();
-    snprintf(key_folder, sizeof key_folder, "/tmp/manta-key-XXXXXX");
-    return mkdtemp(key_folder) && !setenv("XDG_CONFIG_HOME", key_folder, 1) ? 0 : -1;
+    if (!temp_folder(key_folder, sizeof key_folder, "/tmp", "key")) return -1;
+    return setenv("XDG_CONFIG_HOME", key_folder, 1);
 }
 
 static inline int remove_key(void **state)

@@ -13,13 +13,13 @@
 #include "base/clock.h"
 #include "train/rank_log.h"
 
-static char base_folder[] = "/tmp/manta-run-XXXXXX";
+static char base_folder[64];
 
 static int setup(void **state)
 {
     (void)state;
     make_data();
-    return mkdtemp(base_folder) ? 0 : -1;
+    return temp_folder(base_folder, sizeof base_folder, "/tmp", "run") ? 0 : -1;
 }
 
 static int remove_all(const char *path)
