@@ -22,7 +22,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +30,7 @@
 
 #include "base/crc32c.h"
 #include "base/mem.h"
+#include "os/proc.h"
 #include "os/sys.h"
 
 enum {
@@ -107,7 +107,7 @@ static void sweep(const file_writer *w)
     if (!d && fd >= 0) os->close(fd);
     for (int i = 0; d && i < NAMES_LOOKED_AT && (e = os->readdir(d)); i++) {
         pid_t pid = writer_of(e->d_name, name_of(w->path));
-        if (pid && os->kill(pid, 0) && errno == ESRCH) remove_left(w->folder, e->d_name);
+        if (pid && proc_ended(pid)) remove_left(w->folder, e->d_name);
     }
     if (d) os->closedir(d);
 }

@@ -2,6 +2,8 @@
 #include "os/proc.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,17 @@ manta_status proc_pidfd_open(pid_t pid, int *out)
     int err = errno;
     manta_status st = err == ESRCH ? MANTA_ENOENT : err == ENOSYS ? MANTA_EUNSUPPORTED : MANTA_EIO;
     return manta_fail(st, "watching process %ld: %s", (long)pid, strerror(err));
+}
+
+bool proc_ended(pid_t pid)
+{
+    struct pollfd p = {.fd = os->pidfd_open(pid, 0), .events = POLLIN};
+    bool ended;
+
+    if (p.fd < 0) return os->kill(pid, 0) && errno == ESRCH;
+    ended = os->poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
+    os->close(p.fd);
+    return ended;
 }
 
 uint64_t proc_parse_peak_rss(const char *text)

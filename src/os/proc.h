@@ -2,6 +2,7 @@
 #ifndef OS_PROC_H
 #define OS_PROC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -11,6 +12,11 @@
  * never means another process, as a reused pid would. Close-on-exec.
  * *out: owned, close it. MANTA_ENOENT there is no such process. */
 manta_status proc_pidfd_open(pid_t pid, int *out) MANTA_MUST_USE;
+
+/* True when no such process runs: there is none, or it is dead and nobody has asked
+ * how it ended (where process 1 adopts orphans and never asks, for good). False when
+ * that cannot be known. */
+bool proc_ended(pid_t pid);
 
 /* The most memory this process has held at once, in bytes (VmHWM); 0 when the
  * system does not say. */

@@ -376,12 +376,19 @@ static void on_door(void *ctx, int fd, bool readable, bool writable)
     (void)readable;
     (void)writable;
     while (!socket_accept(fd, &got)) {
-        if (socket_peer(got, &pid, &uid) || uid != geteuid() || pid <= 0 || d->guests.n >= MOST_GUESTS) {
-            log_warn("somebody was turned away", LOG_INT("uid", uid), LOG_INT("pid", pid));
-            socket_close_all(&got, 1);
+        bool known = !socket_peer(got, &pid, &uid);
+        if (known && uid == geteuid() && pid > 0 && d->guests.n < MOST_GUESTS) {
+            daemon_guest(d, got, pid);
             continue;
         }
-        daemon_guest(d, got, pid);
+        /* Without a pid it is of another pid namespace: a node that starts there, and
+         * looks whether we live. */
+        if (known && uid == geteuid() && pid <= 0) {
+            log_debug("one of another pid namespace was turned away", LOG_INT("uid", uid));
+        } else {
+            log_warn("somebody was turned away", LOG_INT("uid", uid), LOG_INT("pid", pid));
+        }
+        socket_close_all(&got, 1);
     }
 }
 

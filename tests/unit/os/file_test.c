@@ -9,11 +9,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/crc32c.h"
@@ -228,6 +230,25 @@ static void what_a_killed_writer_left(void **state)
     }
     assert_int_equal(remove(in_folder(mine)), 0);
     close(held);
+}
+
+/* So does that of a writer whose parent has not yet heard of its end. */
+static void what_an_unburied_writer_left(void **state)
+{
+    char name[64];
+    siginfo_t info;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) _exit(0);
+    assert_true(pid > 0);
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0); /* dead, and still there */
+    snprintf(name, sizeof name, ".f.%ld-3.manta-tmp", (long)pid);
+    close(open(in_folder(name), O_CREAT | O_WRONLY, 0600));
+    assert_int_equal(kill(pid, 0), 0);
+    assert_int_equal(file_replace(in_folder("f"), "new", 3), MANTA_OK);
+    assert_int_not_equal(access(in_folder(name), F_OK), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
 static void an_abandoned_writer_leaves_nothing(void **state)
@@ -694,6 +715,7 @@ int main(void)
         TEST(replaces_and_creates),
         TEST(refuses_names_that_cannot_be),
         TEST(what_a_killed_writer_left),
+        TEST(what_an_unburied_writer_left),
         TEST(an_abandoned_writer_leaves_nothing),
         TEST(writes_pieces_in_order),
         TEST(the_disk_begins_before_the_commit),

@@ -215,9 +215,12 @@ static void a_pidfd_tells_of_the_end(void **state)
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 0);
+    assert_false(proc_ended(child));
     close(hold[1]);
     assert_int_equal(poll(&p, 1, 60000), 1);
+    assert_true(proc_ended(child)); /* dead is enough: nobody has waited for it yet */
     assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(proc_ended(child));
     close(fd);
     fd = -7;
     assert_int_equal(proc_pidfd_open(child, &fd), MANTA_ENOENT);
@@ -227,6 +230,12 @@ static void a_pidfd_tells_of_the_end(void **state)
     fault_end();
     fault_begin((fault_plan){.at = 1, .err = ENOSYS});
     assert_int_equal(proc_pidfd_open(getpid(), &fd), MANTA_EUNSUPPORTED);
+    fault_end();
+    fault_begin((fault_plan){.at = 1, .err = ENOSYS});
+    assert_false(proc_ended(getpid()));
+    fault_end();
+    fault_begin((fault_plan){.at = 1, .err = ENOSYS});
+    assert_true(proc_ended(child));
     fault_end();
 }
 
