@@ -268,6 +268,14 @@ out:
     return st;
 }
 
+char *file_above(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (!slash) return mem_strdup(".");
+    return mem_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
 manta_status file_rename(const char *from, const char *to)
 {
     if (os->rename(from, to)) return file_fail(errno, "putting in place", to);

@@ -117,6 +117,9 @@ manta_status file_remove(const char *path) MANTA_MUST_USE;
  * MANTA_ENOENT when there is none. */
 manta_status file_remove_tree(const char *path) MANTA_MUST_USE;
 
+/* The folder that a path lies in: "a" of "a/b", "." of "b", "/" of "/b". Owned: mem_free(). */
+char *file_above(const char *path);
+
 /* Renames within a file system: one step, and not yet on the disk. */
 manta_status file_rename(const char *from, const char *to) MANTA_MUST_USE;
 

@@ -57,14 +57,6 @@ struct file_writer {
     unsigned char buffer[BUFFER];
 };
 
-/* "a/b" lies in "a", "b" in ".", "/b" in "/". */
-static char *folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash) return mem_strdup(".");
-    return mem_strndup(path, slash == path ? 1 : (size_t)(slash - path));
-}
-
 static const char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -157,7 +149,7 @@ static manta_status make_writer(const char *path, file_writer **out)
     if (!(w = mem_try_raw(sizeof *w)))
         return manta_fail(MANTA_ENOMEM, "writing %s: %zu bytes of memory could not be had", path, sizeof *w);
     w->path = mem_strdup(path);
-    w->folder = folder_of(path);
+    w->folder = file_above(path);
     w->temp = NULL;
     w->fd = -1;
     w->n = 0;

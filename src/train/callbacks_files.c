@@ -439,13 +439,9 @@ static manta_status fill_in(const char *path, manta_fitting *f, buf *out)
 /* Makes the folder of a file, as Keras does. */
 static manta_status make_folder_of(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *folder;
-    manta_status st;
+    char *folder = file_above(path);
+    manta_status st = file_mkdirs(folder);
 
-    if (!slash || slash == path) return MANTA_OK;
-    folder = mem_printf("%.*s", (int)(slash - path), path);
-    st = file_mkdirs(folder);
     mem_free(folder);
     return st;
 }

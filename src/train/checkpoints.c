@@ -48,8 +48,7 @@ struct manta_checkpoints {
     int keep;
     bool read_only;
     bool added; /* a checkpoint, since it was opened */
-    void (*tell)(void *ctx); /* of a commit; may be NULL */
-    void *ctx;
+    checkpoints_hooks hooks;
     storage_held *lock;
     VEC(entry) entries; /* by sequence */
     int64_t last; /* greatest sequence seen, damaged ones included */
@@ -227,13 +226,12 @@ static void committed(manta_checkpoints *m, manifest *done)
     vec_push(&m->entries, e);
     m->added = true;
     prune(m);
-    if (m->tell) m->tell(m->ctx);
+    if (m->hooks.after) m->hooks.after(m->hooks.ctx);
 }
 
-void checkpoints_on_commit(manta_checkpoints *m, void (*tell)(void *ctx), void *ctx)
+void checkpoints_on_commit(manta_checkpoints *m, checkpoints_hooks hooks)
 {
-    m->tell = tell;
-    m->ctx = ctx;
+    m->hooks = hooks;
 }
 
 /* Removes what was begun; the sentence of the failure stays. */
@@ -257,7 +255,10 @@ static manta_status make(manta_checkpoints *m, manifest *made, fill_fn *fill, co
     manta_status st;
 
     if ((st = checkpoint_begin(m->folder, made->info.sequence, &temp))) return st;
-    if (!(st = fill(ctx, temp, made))) st = checkpoint_commit(m->folder, temp, made);
+    if (!(st = fill(ctx, temp, made))) {
+        if (m->hooks.before) m->hooks.before(m->hooks.ctx);
+        st = checkpoint_commit(m->folder, temp, made);
+    }
     if (st && st != MANTA_EUNKNOWN) abandon(temp);
     if (!st) committed(m, made);
     mem_free(temp);

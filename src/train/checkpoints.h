@@ -19,8 +19,14 @@ void blobs_release(blobs *b);
 
 const char *checkpoints_folder(const manta_checkpoints *m);
 
-/* From here on tell(ctx) follows every checkpoint that was committed, in the
- * thread that wrote it. */
-void checkpoints_on_commit(manta_checkpoints *m, void (*tell)(void *ctx), void *ctx);
+/* Around the commit of every checkpoint from here on, in the thread that writes it:
+ * before(ctx) when its files are there, after(ctx) when it stands. */
+typedef struct checkpoints_hooks {
+    void *ctx;
+    void (*before)(void *ctx);
+    void (*after)(void *ctx);
+} checkpoints_hooks;
+
+void checkpoints_on_commit(manta_checkpoints *m, checkpoints_hooks hooks);
 
 #endif

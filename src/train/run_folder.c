@@ -2,7 +2,8 @@
  *
  * metrics.jsonl only grows, a line per write, so a reader sees whole lines and
  * at most one that is cut off by a crash. A run that is taken up from a
- * checkpoint first drops the lines beyond it, so every step is there once.
+ * checkpoint first drops the lines beyond it, so every step is there once. What a
+ * checkpoint counts is on the disk before the checkpoint is.
  *
  * result.json is what says that a run has ended: it is written last, replaced
  * whole, and removed when the run goes on. */
@@ -46,7 +47,8 @@ struct manta_run {
     int64_t began_ns;
     int64_t epoch, step; /* last reported */
     VEC(int64_t) kept; /* by rank: the last report that was kept when it was taken up */
-    _Atomic bool late; /* something could not be handed over at a checkpoint, and it was said */
+    bool named; /* its folder's name is on the disk, as far as we can do something about it */
+    _Atomic bool late; /* what could not be done about the record at a checkpoint was said */
     manta_error failure; /* the first line or checkpoint that could not be written; code 0: none */
     bool has_outcome;
     run_outcome outcome; /* of a trainer's */
@@ -297,23 +299,36 @@ const char *run_local(const manta_run *r)
     return r->stage ? stage_folder(r->stage) : r->path;
 }
 
-/* With every checkpoint. What cannot be handed over now will be with the next one,
- * or at the end, where it counts. */
+static void say_late(manta_run *r, const char *what)
+{
+    if (!atomic_exchange(&r->late, true))
+        log_warn(what, LOG_STR("run", r->name), LOG_STR("why", manta_error_text()));
+}
+
+/* A record that cannot be brought to disk keeps no checkpoint from it. */
+static void settle_record(void *run)
+{
+    manta_run *r = run;
+    char *folder = r->named || !storage_is_local(r->path) ? NULL : file_above(r->path);
+
+    if ((r->metrics && storage_log_sync(r->metrics)) || (folder && storage_sync(folder)))
+        say_late(r, "after a loss of power lines of the run's record may be missing");
+    r->named = true;
+    mem_free(folder);
+}
+
+/* What cannot be handed over now will be with the next one, or at the end, where it counts. */
 static void hand_over(void *run)
 {
     manta_run *r = run;
 
-    if (!stage_hand_over(r->stage)) return;
-    if (!atomic_exchange(&r->late, true))
-        log_warn("events and logs are not in the storage yet", LOG_STR("run", r->name),
-                 LOG_STR("why", manta_error_text()));
+    if (r->stage && stage_hand_over(r->stage)) say_late(r, "events and logs are not in the storage yet");
 }
 
 static manta_status open_stage(manta_run *r)
 {
-    if (storage_is_local(r->path)) return MANTA_OK;
-    TRY(stage_open(r->path, &r->stage));
-    checkpoints_on_commit(r->checkpoints, hand_over, r);
+    if (!storage_is_local(r->path)) TRY(stage_open(r->path, &r->stage));
+    checkpoints_on_commit(r->checkpoints, (checkpoints_hooks){r, settle_record, hand_over});
     return MANTA_OK;
 }
 

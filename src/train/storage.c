@@ -216,6 +216,11 @@ manta_status storage_log_add(storage_log *l, const void *data, size_t n)
     return l->s->add(l->log, data, n);
 }
 
+manta_status storage_log_sync(storage_log *l)
+{
+    return l->s->sync_log ? l->s->sync_log(l->log) : MANTA_OK;
+}
+
 void storage_log_close(storage_log *l)
 {
     if (!l) return;

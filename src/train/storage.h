@@ -38,6 +38,7 @@ typedef struct storage_ops {
     /* A file that grows, made where it is missing: whole pieces, each seen whole or cut off by a crash. */
     manta_status (*open_log)(void *ctx, const char *path, void **log);
     manta_status (*add)(void *log, const void *data, size_t n);
+    manta_status (*sync_log)(void *log); /* optional: what was added is durable; while others add, too */
     void (*close_log)(void *log);
 
     /* As file_read(), file_sum_of(), file_stat(), file_list(). */
@@ -99,6 +100,7 @@ typedef struct storage_log storage_log; /* opaque, see storage.c */
 /* *out: owned, storage_log_close(). */
 manta_status storage_log_open(const char *path, storage_log **out) MANTA_MUST_USE;
 manta_status storage_log_add(storage_log *l, const void *data, size_t n) MANTA_MUST_USE;
+manta_status storage_log_sync(storage_log *l) MANTA_MUST_USE;
 void storage_log_close(storage_log *l); /* accepts NULL */
 
 typedef struct storage_held storage_held; /* opaque, see storage.c */

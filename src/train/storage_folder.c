@@ -55,6 +55,7 @@ static manta_status folder_take(void *ctx, const char *from, const char *path, f
 typedef struct grown {
     int fd;
     char *path;
+    bool named; /* the folder has its name on the disk */
 } grown;
 
 static manta_status folder_open_log(void *ctx, const char *path, void **log)
@@ -67,7 +68,7 @@ static manta_status folder_open_log(void *ctx, const char *path, void **log)
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return file_fail(errno, "opening", path);
     g = mem_new(sizeof *g);
-    *g = (grown){fd, mem_strdup(path)};
+    *g = (grown){.fd = fd, .path = mem_strdup(path)};
     *log = g;
     return MANTA_OK;
 }
@@ -83,6 +84,23 @@ static manta_status folder_add(void *log, const void *data, size_t n)
     if (put < 0) return file_fail(errno, "writing", g->path);
     if ((size_t)put < n) return manta_fail(MANTA_ENOSPC, "writing %s: no space is left", g->path);
     return MANTA_OK;
+}
+
+static manta_status folder_sync_log(void *log)
+{
+    grown *g = log;
+    char *folder;
+    int rc;
+
+    do rc = os->fsync(g->fd);
+    while (rc && errno == EINTR);
+    if (rc) return file_fail(errno, "bringing to disk", g->path);
+    if (g->named) return MANTA_OK;
+    folder = file_above(g->path);
+    manta_status st = file_sync_folder(folder);
+    mem_free(folder);
+    g->named = !st;
+    return st;
 }
 
 static void folder_close_log(void *log)
@@ -167,18 +185,9 @@ static manta_status folder_sync(void *ctx, const char *path)
     return file_sync_folder(path);
 }
 
-/* The folder that `path` lies in. Owned by the caller. */
-static char *above(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    if (!slash) return mem_strdup(".");
-    return mem_strndup(path, slash == path ? 1 : (size_t)(slash - path));
-}
-
 static manta_status folder_publish(void *ctx, const char *temp, const char *path)
 {
-    char *folder = above(path);
+    char *folder = file_above(path);
     manta_status st = file_rename(temp, path);
 
     (void)ctx;
@@ -240,6 +249,7 @@ const storage_ops storage_folder = {.about = "the path of a folder",
                                     .take = folder_take,
                                     .open_log = folder_open_log,
                                     .add = folder_add,
+                                    .sync_log = folder_sync_log,
                                     .close_log = folder_close_log,
                                     .read = folder_read,
                                     .read_at = folder_read_at,

@@ -130,6 +130,11 @@ static inline manta_status box_add(void *log, const void *data, size_t n)
     return storage_folder.add(l->log, data, n);
 }
 
+static inline manta_status box_sync_log(void *log)
+{
+    return storage_folder.sync_log(((box_log *)log)->log);
+}
+
 static inline void box_close_log(void *log)
 {
     box_log *l = log;
@@ -224,6 +229,7 @@ static const storage_ops box_storage = {.scheme = "box",
                                         .take = box_take,
                                         .open_log = box_open_log,
                                         .add = box_add,
+                                        .sync_log = box_sync_log,
                                         .close_log = box_close_log,
                                         .read = box_read,
                                         .read_at = box_read_at,

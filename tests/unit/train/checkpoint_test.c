@@ -5,10 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <manta/run.h>
+
 #include "format/scratch.h"
 #include "group_fixture.h"
 #include "os/fault.h"
 #include "os/file.h"
+#include "power.h"
 #include "train/checkpoints.h"
 #include "train/retention.h"
 
@@ -293,163 +296,6 @@ static void every_bit_of_a_manifest(void **state)
 
 /* ---- kill -9 and loss of power at every call ---- */
 
-/* Ends the process at the n-th call. With `power` what was not brought to disk
- * is undone first: files not synced are empty, names not synced are not there
- * (or are: the disk is free to have written them). */
-static int end_at, calls;
-static bool power, names_kept;
-
-typedef struct done {
-    enum { DONE_FILE, DONE_RENAME, DONE_MKDIR } kind;
-    int fd; /* while it is open */
-    char from[256], to[256];
-} done;
-static done journal[64];
-static int n_journal;
-
-static void folder_of(const char *path, char *out)
-{
-    snprintf(out, 256, "%s", path);
-    *strrchr(out, '/') = '\0';
-}
-
-static void lose_power(void)
-{
-    for (int i = n_journal; i-- > 0;) {
-        const done *d = &journal[i];
-        if (d->kind == DONE_FILE) { /* wherever it is now */
-            for (int k = 0; k < 2; k++) {
-                const char *path = k ? d->to : d->from;
-                if (*path && !truncate(path, 0)) continue;
-            }
-        } else if (!names_kept && d->kind == DONE_RENAME) {
-            (void)rename(d->to, d->from);
-        } else if (!names_kept && d->kind == DONE_MKDIR) {
-            (void)scratch_remove(d->from);
-        }
-    }
-}
-
-static void step(void)
-{
-    if (++calls != end_at) return;
-    if (power) lose_power();
-    raise(SIGKILL);
-}
-
-static int end_open(const char *path, int flags, mode_t mode)
-{
-    step();
-    int fd = os_real.open(path, flags, mode);
-    if (fd >= 0 && (flags & O_CREAT)) {
-        done *d = &journal[n_journal++];
-        *d = (done){.kind = DONE_FILE, .fd = fd};
-        snprintf(d->from, sizeof d->from, "%s", path);
-    }
-    return fd;
-}
-
-static ssize_t end_write(int fd, const void *b, size_t n)
-{
-    step();
-    return os_real.write(fd, b, n);
-}
-
-static int end_close(int fd)
-{
-    step();
-    for (int i = 0; i < n_journal; i++) {
-        if (journal[i].kind == DONE_FILE && journal[i].fd == fd) journal[i].fd = -1;
-    }
-    return os_real.close(fd);
-}
-
-static void settle(int i)
-{
-    memmove(&journal[i], &journal[i + 1], (size_t)(n_journal - i - 1) * sizeof *journal);
-    n_journal--;
-}
-
-/* Where a file is now. */
-static const char *place_of(const done *d)
-{
-    return *d->to ? d->to : d->from;
-}
-
-/* A file that is not synced moves along, also with the folder that it is in. */
-static void move_along(const char *from, const char *to)
-{
-    size_t n = strlen(from);
-
-    for (int i = 0; i < n_journal; i++) {
-        char rest[256];
-        const char *at = place_of(&journal[i]);
-        if (journal[i].kind != DONE_FILE || strncmp(at, from, n) != 0 || (at[n] && at[n] != '/')) continue;
-        snprintf(rest, sizeof rest, "%s", at + n);
-        snprintf(journal[i].to, sizeof journal[i].to, "%.100s%.150s", to, rest);
-    }
-}
-
-static int end_fsync(int fd)
-{
-    char path[256], link[64], folder[256];
-    ssize_t n;
-    int rc;
-
-    step();
-    rc = os_real.fsync(fd);
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = '\0';
-    for (int i = n_journal; i-- > 0;) {
-        if (journal[i].kind == DONE_FILE) { /* by whatever name it was opened */
-            if (journal[i].fd == fd || !strcmp(place_of(&journal[i]), path)) settle(i);
-            continue;
-        }
-        folder_of(journal[i].from, folder);
-        if (!strcmp(folder, path)) settle(i);
-    }
-    return rc;
-}
-
-static int end_rename(const char *from, const char *to)
-{
-    step();
-    int rc = os_real.rename(from, to);
-    if (!rc) {
-        done *d = &journal[n_journal];
-        move_along(from, to);
-        *d = (done){.kind = DONE_RENAME};
-        snprintf(d->from, sizeof d->from, "%s", from);
-        snprintf(d->to, sizeof d->to, "%s", to);
-        n_journal++;
-    }
-    return rc;
-}
-
-static int end_mkdir(const char *path, mode_t mode)
-{
-    step();
-    int rc = os_real.mkdir(path, mode);
-    if (!rc) {
-        journal[n_journal] = (done){.kind = DONE_MKDIR};
-        snprintf(journal[n_journal++].from, 256, "%s", path);
-    }
-    return rc;
-}
-
-static int end_unlink(const char *path)
-{
-    step();
-    return os_real.unlink(path);
-}
-
-static int end_rmdir(const char *path)
-{
-    step();
-    return os_real.rmdir(path);
-}
-
 static bool of_a_folder; /* what is saved: a folder of the user's, else a session */
 
 static void copy_file(const char *from, const char *to)
@@ -474,32 +320,21 @@ static void make_folder(manta_session *s)
     assert_ok(manta_session_save(s, saved));
     assert_ok(file_mkdirs(scratch_path("mine/deep")));
     for (int i = 0; i < 2; i++) {
-        done *d = &journal[n_journal++];
-        *d = (done){.kind = DONE_FILE, .fd = -1};
-        snprintf(d->from, sizeof d->from, "%s", scratch_path(files[i]));
+        power_done *d = power_note(DONE_FILE, scratch_path(files[i]));
         copy_file(saved, d->from);
     }
 }
 
 /* In a child: with one checkpoint (1) there, saves another (2), keeping one. */
-static void save_in_child(const char *folder)
+static void save_in_child(const char *folder, int end_at, bool lose, bool keep_names)
 {
-    os_sys sys = os_real;
     manta_checkpoints *m;
     manta_model *model;
     manta_session *s = small_session(&model);
 
     if (manta_checkpoints_open(folder, &(manta_checkpoints_options){.keep = 1}, &m)) _exit(1);
     if (of_a_folder) make_folder(s);
-    sys.open = end_open;
-    sys.write = end_write;
-    sys.close = end_close;
-    sys.fsync = end_fsync;
-    sys.rename = end_rename;
-    sys.mkdir = end_mkdir;
-    sys.unlink = end_unlink;
-    sys.rmdir = end_rmdir;
-    os_use(&sys);
+    power_begin(end_at, lose, keep_names);
     if (of_a_folder)
         _exit(manta_checkpoints_add(m, scratch_path("mine"), &(manta_checkpoint_info){.epoch = 2}) ? 1 : 0);
     _exit(save(m, s, 2) ? 1 : 0);
@@ -523,11 +358,7 @@ static void sweep(bool lose, bool keep_names)
         assert_ok(manta_checkpoints_open(folder, NULL, &m));
         assert_ok(save(m, s, 1));
         manta_checkpoints_close(m);
-        end_at = n;
-        power = lose;
-        names_kept = keep_names;
-        calls = n_journal = 0;
-        if (!(child = fork())) save_in_child(folder);
+        if (!(child = fork())) save_in_child(folder, n, lose, keep_names);
         assert_true(child > 0 && waitpid(child, &status, 0) == child);
         found = latest(folder); /* a reader first, who repairs nothing */
         assert_true(found == 1 || found == 2);
@@ -567,6 +398,82 @@ static void power_lost_at_every_call(void **state)
         of_a_folder = i;
         sweep(true, false);
         sweep(true, true);
+    }
+}
+
+/* ---- the record of a run ---- */
+
+static const manta_run_options *run_options(const char *folder, bool resume)
+{
+    static manta_run_options o;
+
+    o = (manta_run_options){.folder = folder, .resume = resume, .config = "{}"};
+    return &o;
+}
+
+/* In a child: a run of three epochs, each with a line and then a checkpoint. */
+static void train_in_child(const char *folder, int end_at, bool names_kept)
+{
+    manta_model *model;
+    manta_session *s = small_session(&model);
+    manta_run *r;
+
+    power_begin(end_at, true, names_kept);
+    if (manta_run_open(run_options(folder, false), &r)) _exit(1);
+    for (int epoch = 1; epoch <= 3; epoch++) {
+        manta_metrics m = {.n = 1, .name = {"loss"}, .value = {epoch}};
+        if (manta_run_report(r, epoch, epoch, 0, &m)) _exit(1);
+        if (save(manta_run_checkpoints(r), s, (float)epoch)) _exit(1);
+    }
+    _exit(0);
+}
+
+/* Which epochs have a line, as bits. */
+static unsigned epochs_with_lines(const char *folder)
+{
+    char path[600], line[400];
+    unsigned all = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f)) {
+        int epoch = 0;
+        assert_int_equal(sscanf(line, "{\"epoch\":%d,", &epoch), 1);
+        assert_true(epoch >= 1 && epoch <= 3);
+        assert_false(all & 1U << epoch);
+        all |= 1U << epoch;
+    }
+    if (f) fclose(f);
+    return all;
+}
+
+/* A checkpoint that is there after a loss of power has all its lines: no hole is
+ * left in the history of the run that goes on from it. */
+static void a_record_is_as_durable_as_its_checkpoint(void **state)
+{
+    char folder[256];
+    int n, from[4] = {0};
+
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", scratch_path("lit"));
+    for (int names_kept = 0; names_kept < 2; names_kept++) {
+        for (n = 1; n < 1000; n++) {
+            int status = 0;
+            int64_t epoch;
+            pid_t child;
+            manta_run *r;
+            (void)scratch_remove(folder);
+            if (!(child = fork())) train_in_child(folder, n, names_kept);
+            assert_true(child > 0 && waitpid(child, &status, 0) == child);
+            assert_ok(manta_run_open(run_options(folder, true), &r));
+            epoch = manta_run_start(r) ? manta_checkpoint_get(manta_run_start(r))->epoch : 0;
+            assert_int_equal(epochs_with_lines(folder), (1U << (epoch + 1)) - 2);
+            manta_run_close(r);
+            from[epoch]++;
+            if (WIFEXITED(status)) break;
+        }
+        assert_true(n < 1000 && from[0] >= 10 && from[1] >= 10 && from[2] >= 10 && from[3] >= 1);
     }
 }
 
@@ -729,6 +636,7 @@ int main(void)
         cmocka_unit_test(every_bit_of_a_manifest),
         cmocka_unit_test(killed_at_every_call),
         cmocka_unit_test(power_lost_at_every_call),
+        cmocka_unit_test(a_record_is_as_durable_as_its_checkpoint),
         cmocka_unit_test(a_disk_that_fails),
         cmocka_unit_test(what_cannot_be_read_stays),
         cmocka_unit_test(files_of_the_user),
