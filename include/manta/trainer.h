@@ -31,7 +31,8 @@
  * dies, or its loop fails, all of them are ended and, up to max_failures times,
  * started again from the last checkpoint; loops begin where
  * manta_worker_checkpoint() says. When the node itself is gone, the run ends; it
- * can be resumed.
+ * can be resumed. A failure shows one block on standard error, or is one record of the
+ * log where that is for programs (manta/log.h): which worker, what, where, what now.
  *
  * Reports of metrics are a stream: each rank reports as often as it likes, and
  * nobody waits for anybody. A checkpoint is one for the group and is committed

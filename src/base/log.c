@@ -60,6 +60,18 @@ bool log_enabled(manta_log_level l)
     return (int)l >= threshold && l < MANTA_LOG_OFF;
 }
 
+bool log_is_read(manta_log_level l)
+{
+    bool elsewhere;
+
+    if (!log_enabled(l) || atomic_load_explicit(&format, memory_order_relaxed) != MANTA_LOG_TEXT)
+        return false;
+    pthread_mutex_lock(&sink_lock);
+    elsewhere = sink != NULL;
+    pthread_mutex_unlock(&sink_lock);
+    return !elsewhere;
+}
+
 void manta_log_set_level(manta_log_level l)
 {
     log_enabled(MANTA_LOG_ERROR); /* the environment's format still counts */

@@ -46,6 +46,10 @@ typedef struct log_field {
 /* Whether records of this level are let through. */
 bool log_enabled(manta_log_level level);
 
+/* Whether a record of this level is read by people: it is let through, and goes to
+ * standard error as text. A block (manta/log.h) can stand in its place then. */
+bool log_is_read(manta_log_level level);
+
 /* Writes a record; the fields are log_field values, ended by LOG_END. */
 void log_write(manta_log_level level, const char *message, ...);
 

@@ -6,8 +6,7 @@
  *       now    process 4720 is in its place and the step was done again, 3.2 ms late; the result is the same
  *       log    manta logs mine --rank 1
  *
- * The block is the same on a terminal and in a pipe, but for colour; it is
- * written at once, so that nothing else comes between its lines. */
+ * The same on a terminal and in a pipe, but for colour (manta/log.h). */
 #ifndef CLI_FAILURE_H
 #define CLI_FAILURE_H
 

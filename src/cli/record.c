@@ -289,39 +289,14 @@ bool record_is_resumable(const record *r)
     return r->run || r->backup;
 }
 
-/* A word as a shell takes it for one. */
-static const char *quoted(const char *word, char *buf, size_t size)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=+,:@%";
-    size_t at = 0;
-
-    if (*word && !word[strspn(word, plain)]) {
-        snprintf(buf, size, "%s", word);
-        return buf;
-    }
-    if (size < 8) return "";
-    buf[at++] = '\'';
-    for (; *word && at + 6 < size; word++) {
-        if (*word == '\'') {
-            memcpy(buf + at, "'\\''", 4);
-            at += 4;
-        } else {
-            buf[at++] = *word;
-        }
-    }
-    buf[at++] = '\'';
-    buf[at] = '\0';
-    return buf;
-}
-
 const char *record_word(const record *r, char *buf, size_t size)
 {
     const char *path = manta_run_path(r->run);
     char dotted[1400];
 
-    if (!r->ro.folder && !r->ro.storage) return quoted(manta_run_name(r->run), buf, size);
+    if (!r->ro.folder && !r->ro.storage) return manta_shell_word(manta_run_name(r->run), buf, size);
     snprintf(dotted, sizeof dotted, "%s%s", strchr(path, '/') ? "" : "./", path);
-    return quoted(dotted, buf, size);
+    return manta_shell_word(dotted, buf, size);
 }
 
 const char *record_command(const record *r, char *buf, size_t size)
@@ -332,7 +307,8 @@ const char *record_command(const record *r, char *buf, size_t size)
     if (r->run) {
         snprintf(buf, size, "manta train --resume %s", record_word(r, word, sizeof word));
     } else if (r->backup) {
-        snprintf(buf, size, "manta train --resume --backup-dir %s", quoted(r->backup, word, sizeof word));
+        snprintf(buf, size, "manta train --resume --backup-dir %s",
+                 manta_shell_word(r->backup, word, sizeof word));
     }
     return buf;
 }

@@ -108,11 +108,11 @@ static void blame(trainer_driver *d, int rank)
     d->node_lost = f.kind == MANTA_FAILED_NODE;
     d->status = d->loss.died || !f.code ? MANTA_EDIED : f.code;
     d->loss.began = atomic_load(&d->mem.c->ranks[rank].state) != RANK_STARTING;
+    snprintf(d->what, sizeof d->what, "%s", *f.text ? f.text : "its process is gone");
     if (d->node_lost) {
         snprintf(d->error, sizeof d->error, "%s; resumed, the run goes on from its last checkpoint", f.text);
     } else {
-        snprintf(d->error, sizeof d->error, "rank %d of %d: %s", rank, d->world,
-                 *f.text ? f.text : "its process is gone");
+        snprintf(d->error, sizeof d->error, "rank %d of %d: %s", rank, d->world, d->what);
     }
 }
 
@@ -330,13 +330,6 @@ static manta_status make_memory(trainer_driver *d)
     return MANTA_OK;
 }
 
-static int most_failures(const manta_trainer_options *o)
-{
-    int told = o->run.failure.max_failures;
-
-    return told == 0 ? 3 : told == MANTA_NONE ? 0 : told;
-}
-
 static manta_status check_options(trainer_driver *d)
 {
     const manta_trainer_options *o = d->o;
@@ -387,8 +380,8 @@ static char *config_text(const trainer_driver *d)
         "{s:i, s:i, s:i, s:f, s:s?, s:i, s:I, s:i, s:s?, s:s?, s:s?}", "workers", d->places.most,
         "min_workers", d->places.least, "threads_per_worker", o->scaling.threads_per_worker,
         "cpus_per_worker", d->places.need.num_cpus, "resources_per_worker", o->scaling.resources_per_worker,
-        "max_failures", most_failures(o), "seed", (json_int_t)o->seed, "keep", c->keep, "keep_best", c->score,
-        "keep_order", c->order, "resume_from_checkpoint", o->resume_from_checkpoint);
+        "max_failures", driver_most_failures(d), "seed", (json_int_t)o->seed, "keep", c->keep, "keep_best",
+        c->score, "keep_order", c->order, "resume_from_checkpoint", o->resume_from_checkpoint);
     char *text;
 
     for (int i = 0; i < o->n_datasets; i++)
@@ -465,29 +458,23 @@ static void release(trainer_driver *d)
 /* Whether there is another attempt, and with how many workers. */
 static bool begins_again(trainer_driver *d)
 {
-    int most = most_failures(d->o);
+    int most = driver_most_failures(d);
     manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
     bool again = !d->stopped && !d->node_lost && (most == MANTA_UNLIMITED || d->attempt < most);
+    bool fewer;
 
     manta_run_log(d->run, d->failed_rank, d->error);
     if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;
     if (!again) return false;
     d->loss.progressed = d->committed > 0 || d->parts.done > 0;
-    if (places_lost(&d->places, d->loss)) {
+    fewer = places_lost(&d->places, d->loss);
+    if (fewer) {
         char line[96];
         snprintf(line, sizeof line, "rank %d cannot be replaced: the run goes on with %d workers",
                  d->failed_rank, d->places.limit);
         manta_run_log(d->run, d->failed_rank, line);
-        log_warn("a worker cannot be replaced; the others begin again from the last checkpoint",
-                 LOG_INT("rank", d->failed_rank), LOG_INT("workers", d->places.limit),
-                 LOG_STR("why", d->error));
-    } else {
-        const char *from = driver_last_checkpoint(d);
-        log_warn(d->loss.died ? "a worker is lost; all begin again" : "a loop has failed; all begin again",
-                 LOG_INT("rank", d->failed_rank), LOG_STR("why", d->error),
-                 LOG_INT("epoch", d->epochs[d->failed_rank]), LOG_INT("attempt", d->attempt + 1),
-                 LOG_STR("from", from ? from : "the beginning"));
     }
+    driver_tell_again(d, fewer);
     return true;
 }
 
@@ -559,6 +546,7 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
         st = late;
         manta_error_get(&why);
     }
+    if (st && !d.stopped) driver_tell_end(&d, why.text);
     path = mem_strdup(manta_run_path(d.run));
 out:
     if (st && !why.code) manta_error_get(&why);

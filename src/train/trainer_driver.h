@@ -1,5 +1,6 @@
 /* train/trainer_driver.h - the driver of a trainer, as its own files see it: trainer.c
- * starts and ends attempts, trainer_take.c takes what the ranks report.
+ * starts and ends attempts, trainer_take.c takes what the ranks report, trainer_tell.c
+ * says what went wrong.
  *
  * Threads: the one that called manta_trainer_fit(). */
 #ifndef TRAIN_TRAINER_DRIVER_H
@@ -37,7 +38,8 @@ typedef struct trainer_driver {
     int failed_rank;
     trainer_loss loss;
     manta_error trouble; /* the first line or checkpoint that could not be written; code 0: none */
-    char error[600];
+    char error[600]; /* with the rank that failed, and */
+    char what[440]; /* without */
     manta_status status;
 } trainer_driver;
 
@@ -50,5 +52,15 @@ void driver_stop(trainer_driver *d);
 
 /* The checkpoint that was committed last; NULL: none. Borrowed. */
 const char *driver_last_checkpoint(const trainer_driver *d);
+
+/* How many attempts may follow the first: as asked for, or 3; MANTA_UNLIMITED. */
+int driver_most_failures(const trainer_driver *d);
+
+/* Tells of an attempt that has failed and is followed by another, which has one worker
+ * less when `fewer`: as a block (manta/log.h) where people read the log, else as one
+ * record. */
+void driver_tell_again(const trainer_driver *d, bool fewer);
+/* The same of a run that has failed for good, and how it can go on. */
+void driver_tell_end(const trainer_driver *d, const char *why);
 
 #endif

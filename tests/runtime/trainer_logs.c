@@ -175,9 +175,111 @@ static void shows(const char *folder)
     CHECK(strstr(text, "rank 1 | and no end\n"));
 }
 
+/* ---- failures ---- */
+
+/* A checkpoint that counts a report of both; then rank 1 fails, in every attempt. */
+static manta_status stumble(manta_worker *w)
+{
+    float x = 1;
+    manta_column c = {"x", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){1}, &x)};
+    manta_metrics m = {0};
+    manta_status st = MANTA_OK;
+    int rank = manta_worker_rank(w);
+
+    one_metric(&m, "loss", 1);
+    if (!manta_worker_epoch(w)) {
+        if (rank == 1) st = manta_report(w, &m);
+        if (!st) st = manta_worker_barrier(w);
+        if (!st && rank == 0) st = manta_report_arrays(w, &m, 1, &c, 1, 0);
+        if (!st) st = manta_worker_barrier(w);
+    }
+    if (st || rank != 1) return st;
+    return manta_fail(MANTA_EIO, "the ladder\033[2J is short");
+}
+
+/* What a run that fails twice says on standard error; owned by the caller. */
+static char *said_of_failures(const char *folder, const char *name, const char *level)
+{
+    manta_trainer_options o = {
+        .loop = stumble,
+        .scaling = {.num_workers = 2},
+        .run = {
+            .name = name, .storage = folder, .failure = {.max_failures = 1}, .logging = {.level = level}}};
+    int saved = dup(STDERR_FILENO);
+    char path[300], *text = calloc(1, 1 << 16);
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/said", folder);
+    CHECK(text && saved >= 0 && (f = fopen(path, "w+")) && dup2(fileno(f), STDERR_FILENO) >= 0);
+    manta_result_free(fit(&o, MANTA_EIO));
+    CHECK(dup2(saved, STDERR_FILENO) >= 0);
+    close(saved);
+    rewind(f);
+    text[fread(text, 1, (1 << 16) - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static char *block_of(const char *folder, const char *name, const char *now)
+{
+    char *text;
+
+    CHECK(asprintf(&text,
+                   "manta: worker 1 failed\n"
+                   "  what   the ladder?[2J is short\n"
+                   "  where  epoch 2, after report 1\n"
+                   "  now    %s\n"
+                   "  log    manta logs %s/%s --rank 1\n",
+                   now, folder, name) > 0);
+    return text;
+}
+
+/* A failure is one block for people, one record for programs, and nothing where
+ * nothing is to be said. */
+static void blocks(const char *folder)
+{
+    static const char *const again =
+        "all 2 workers begin again from checkpoint-000001 (failure 1, max_failures is 1)";
+    static const char *const end = "the run ends (failure 2, max_failures is 1); a fit with .name = \"%s\" "
+                                   "and .resume goes on from checkpoint-000001";
+    char now[200], *said, *first, *last;
+
+    said = said_of_failures(folder, "people", NULL);
+    first = block_of(folder, "people", again);
+    snprintf(now, sizeof now, end, "people");
+    last = block_of(folder, "people", now);
+    CHECK(!strncmp(said, first, strlen(first)) && !strcmp(said + strlen(first), last));
+    free(said);
+    free(first);
+    free(last);
+
+    said = said_of_failures(folder, "last", "error");
+    snprintf(now, sizeof now, end, "last");
+    last = block_of(folder, "last", now);
+    CHECK(!strcmp(said, last));
+    free(said);
+    free(last);
+
+    said = said_of_failures(folder, "silent", "off");
+    CHECK(!*said);
+    free(said);
+
+    manta_log_set_format(MANTA_LOG_JSON);
+    said = said_of_failures(folder, "program", NULL);
+    manta_log_set_format(MANTA_LOG_TEXT);
+    first = strchr(said, '\n');
+    CHECK(first && (last = strchr(first + 1, '\n')) && !last[1]); /* two lines */
+    *first = '\0';
+    CHECK(strstr(said, "\"msg\":\"a loop has failed; all begin again\",\"rank\":1"));
+    CHECK(strstr(first + 1, "\"msg\":\"the run has failed\",\"run\":\"program\",\"rank\":1"));
+    CHECK(strstr(first + 1, "/program/checkpoints/checkpoint-000001\""));
+    free(said);
+}
+
 int main(int argc, char **argv)
 {
-    static const scenario all[] = {{"bounds", bounds}, {"levels", levels}, {"shows", shows}};
+    static const scenario all[] = {
+        {"bounds", bounds}, {"levels", levels}, {"shows", shows}, {"blocks", blocks}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }
