@@ -89,7 +89,9 @@ MANTA_API manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_
                                               const manta_checkpoint_info *info, bool must) MANTA_MUST_USE;
 /* Makes a checkpoint of the files in `folder`, which are moved into it (the
  * folder itself is left empty and removed). Same file system or not. info may be NULL:
- * it says nothing of a place, and has neither metrics nor notes. */
+ * it says nothing of a place, and has neither metrics nor notes.
+ * MANTA_EINVAL it is no folder, or something in it cannot be kept (a link, a name that
+ * is not UTF-8, a manifest.json): nothing is moved then. */
 MANTA_API manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
                                              const manta_checkpoint_info *info) MANTA_MUST_USE;
 /* The same of named arrays, as state.safetensors: a dictionary, which

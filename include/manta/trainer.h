@@ -219,6 +219,7 @@ MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
  * succeeds on the folder is Manta's: it is moved away, at once, by a rename, and its name
  * is free for the next one. (One of another file system than the run's is copied
  * later, from a hidden name beside its own.) The loop has closed what it wrote there.
+ * What a checkpoint cannot keep (manta_checkpoints_add()) is refused, and stays.
  * The same name from two ranks is the lower rank's. info may be NULL: a report stands
  * for an epoch; else rank 0's says where a loop that begins from it goes on, and its
  * notes are the checkpoint's (metrics and sequence are set by the driver). */

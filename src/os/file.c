@@ -224,16 +224,34 @@ void file_names_release(file_names *names)
     vec_release(names);
 }
 
+static file_info info_of(const struct stat *info)
+{
+    return (file_info){
+        .size = info->st_size > 0 ? (uint64_t)info->st_size : 0,
+        .is_folder = S_ISDIR(info->st_mode),
+        .is_file = S_ISREG(info->st_mode),
+        .changed_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
+    };
+}
+
 manta_status file_stat(const char *path, file_info *out)
 {
     struct stat info;
     if (os->stat(path, &info)) return file_fail(errno, "looking at", path);
-    *out = (file_info){
-        .size = info.st_size > 0 ? (uint64_t)info.st_size : 0,
-        .is_folder = S_ISDIR(info.st_mode),
-        .is_file = S_ISREG(info.st_mode),
-        .changed_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec,
-    };
+    *out = info_of(&info);
+    return MANTA_OK;
+}
+
+manta_status file_look(const char *path, file_info *out)
+{
+    struct stat info;
+    int fd = open_retry(path, O_PATH | O_NOFOLLOW), rc;
+
+    if (fd < 0) return file_fail(errno, "looking at", path);
+    rc = os->fstat(fd, &info) ? errno : 0;
+    os->close(fd);
+    if (rc) return file_fail(rc, "looking at", path);
+    *out = info_of(&info);
     return MANTA_OK;
 }
 
@@ -300,7 +318,7 @@ manta_status file_sync_tree(const char *path)
     file_info info = {0};
     manta_status st;
 
-    TRY(file_stat(path, &info));
+    TRY(file_look(path, &info));
     if (info.is_file) return file_sync(path);
     if (!info.is_folder)
         return manta_fail(MANTA_EINVAL, "%s is neither file nor folder: it cannot be kept", path);

@@ -105,6 +105,8 @@ typedef struct file_info {
 
 /* MANTA_ENOENT when there is nothing. */
 manta_status file_stat(const char *path, file_info *out) MANTA_MUST_USE;
+/* The same of the path itself: a link is neither file nor folder. */
+manta_status file_look(const char *path, file_info *out) MANTA_MUST_USE;
 
 /* Gives the file at `from` the second name `to`; MANTA_EEXIST when that is
  * taken. Not every file system can. */

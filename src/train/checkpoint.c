@@ -41,6 +41,38 @@ bool checkpoint_is_litter(const char *name)
 
 /* ---- coming to be ---- */
 
+static manta_status check_inner(const char *folder, const char *name)
+{
+    char *path = mem_printf("%s%s%s", folder, *name ? "/" : "", name);
+    file_names names = {0};
+    file_info info = {.is_folder = true};
+    manta_status st = *name ? file_look(path, &info) : MANTA_OK;
+
+    if (st) goto out;
+    if (!info.is_folder && !info.is_file) {
+        st = manta_fail(MANTA_EINVAL, "%s is neither file nor folder: it cannot be kept", path);
+    } else if (*name && !manifest_can_name(name)) {
+        st = manta_fail(MANTA_EINVAL,
+                        "%s cannot be kept: names are UTF-8, and " MANIFEST_NAME " is the checkpoint's own",
+                        path);
+    }
+    if (st || !info.is_folder || (st = file_list(path, &names))) goto out;
+    for (size_t i = 0; i < names.n && !st; i++) {
+        char *inner = mem_printf("%s%s%s", name, *name ? "/" : "", names.at[i]);
+        st = check_inner(folder, inner);
+        mem_free(inner);
+    }
+out:
+    file_names_release(&names);
+    mem_free(path);
+    return st;
+}
+
+manta_status checkpoint_check_folder(const char *folder)
+{
+    return check_inner(folder, "");
+}
+
 manta_status checkpoint_begin(const char *folder, int64_t sequence, char **temp)
 {
     char *path = mem_printf("%s/.checkpoint-%06" PRId64 ".%ld.manta-tmp", folder, sequence, (long)getpid());
@@ -58,7 +90,7 @@ manta_status checkpoint_begin(const char *folder, int64_t sequence, char **temp)
 
 manta_status checkpoint_commit(const char *folder, const char *temp, const manifest *m)
 {
-    char *inner = mem_printf("%s/manifest.json", temp), *path = checkpoint_path(folder, m->info.sequence);
+    char *inner = mem_printf("%s/" MANIFEST_NAME, temp), *path = checkpoint_path(folder, m->info.sequence);
     char *text = manifest_text(m);
     manta_status st = storage_put(inner, text, strlen(text)); /* syncs the temporary folder too */
 
@@ -79,7 +111,7 @@ manta_status checkpoint_remove(const char *path)
 
 manta_status checkpoint_manifest(const char *path, manifest *m)
 {
-    char *inner = mem_printf("%s/manifest.json", path);
+    char *inner = mem_printf("%s/" MANIFEST_NAME, path);
     void *text = NULL;
     size_t n;
     manta_status st = storage_read(inner, MANIFEST_MOST, &text, &n);

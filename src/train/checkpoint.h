@@ -27,6 +27,10 @@ int64_t checkpoint_sequence(const char *name);
 /* Whether the name is one that an unfinished or half-removed checkpoint has. */
 bool checkpoint_is_litter(const char *name);
 
+/* Whether all that lies in a folder can be kept: files and folders, no links, and names
+ * that a manifest can hold. Nothing is moved. MANTA_EINVAL */
+manta_status checkpoint_check_folder(const char *folder) MANTA_MUST_USE;
+
 /* Makes the temporary folder. *temp: owned. */
 manta_status checkpoint_begin(const char *folder, int64_t sequence, char **temp) MANTA_MUST_USE;
 /* Writes the manifest into it and lets it appear. All files are on the disk already. */

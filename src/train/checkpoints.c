@@ -487,14 +487,10 @@ static manta_status gather(const char *from, const char *to, const char *name, m
     file_names names = {0};
     file_info info;
     file_sum sum = {0};
-    manta_status st = file_stat(source, &info);
+    manta_status st = file_look(source, &info);
 
     if (st) goto out;
     if (!info.is_folder) {
-        if (!info.is_file) {
-            st = manta_fail(MANTA_EINVAL, "%s is neither file nor folder: it cannot be kept", source);
-            goto out;
-        }
         if (!(st = storage_take(source, target, &sum))) manifest_add(m, name, sum);
         goto out;
     }
@@ -537,6 +533,11 @@ static manta_status fill_from_folder(const void *ctx, const char *temp, manifest
 manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
                                    const manta_checkpoint_info *info)
 {
+    file_info there;
+
+    TRY(file_look(folder, &there));
+    if (!there.is_folder) return manta_fail(MANTA_EINVAL, "%s is no folder", folder);
+    TRY(checkpoint_check_folder(folder));
     return add(m, info, fill_from_folder, folder);
 }
 

@@ -43,6 +43,15 @@ void manifest_release(manifest *m)
     memset(m, 0, sizeof *m);
 }
 
+bool manifest_can_name(const char *name)
+{
+    json_t *text = json_string(name);
+    bool can = text && strcmp(name, MANIFEST_NAME) != 0;
+
+    json_decref(text);
+    return can;
+}
+
 /* ---- writing ---- */
 
 static json_t *crc_text(uint32_t crc)

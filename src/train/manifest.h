@@ -15,6 +15,8 @@
 #include "base/vec.h"
 #include "os/file.h"
 
+#define MANIFEST_NAME "manifest.json"
+
 typedef struct manifest_file {
     char *name; /* relative to the checkpoint, never upwards; owned */
     file_sum sum;
@@ -30,6 +32,9 @@ typedef struct manifest {
 void manifest_init(manifest *m, const manta_checkpoint_info *info);
 void manifest_add(manifest *m, const char *name, file_sum sum);
 void manifest_release(manifest *m); /* accepts zeroed memory */
+
+/* Whether a file of a checkpoint can be called `name`: in UTF-8, and not as the manifest is. */
+bool manifest_can_name(const char *name);
 
 /* The text of the manifest; owned by the caller, free(). */
 char *manifest_text(const manifest *m);

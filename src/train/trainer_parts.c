@@ -81,7 +81,7 @@ manta_status trainer_move_files(const char *from, const char *to)
     for (size_t i = 0; i < names.n && !st; i++) {
         char *a = run_inner(from, names.at[i]), *b = run_inner(to, names.at[i]);
         file_info info;
-        if (!(st = file_stat(a, &info)) && info.is_folder) {
+        if (!(st = file_look(a, &info)) && info.is_folder) {
             if (!(st = file_mkdirs(b))) st = trainer_move_files(a, b);
         } else if (!st) {
             st = move_file(a, b);

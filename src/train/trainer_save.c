@@ -297,6 +297,7 @@ manta_status worker_save_folder(manta_worker *w, worker_save *v, const char *fol
     manta_status st = file_stat(folder, &info);
 
     if (!st && !info.is_folder) st = manta_fail(MANTA_EINVAL, "%s is no folder", folder);
+    if (!st) st = checkpoint_check_folder(folder);
     v->kind = SAVE_FOLDER;
     if (!st && !file_rename(folder, to)) {
         v->folder = to;

@@ -494,7 +494,7 @@ static manta_status folders_loop(manta_worker *w)
     int32_t n = 41;
     manta_column c[2] = {{"weights", manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){2, 3}, x)},
                          {"n", manta_array_of(MANTA_DTYPE_I32, 0, NULL, &n)}};
-    char folder[300], inner[340], *temp;
+    char folder[300], inner[340], link[340], *temp;
     manta_status st;
 
     if (from) { /* taken up: the folder of the run before, copied out of it */
@@ -514,6 +514,11 @@ static manta_status folders_loop(manta_worker *w)
     if (mkdir(folder, 0777) || mkdir(inner, 0777)) return manta_fail(MANTA_EIO, "%s", folder);
     write_text(folder, manta_worker_rank(w) ? "b.txt" : "a.txt", "flat");
     write_text(inner, manta_worker_rank(w) ? "c.txt" : "b.txt", "deep");
+    snprintf(link, sizeof link, "%s/link", folder);
+    if (symlink(inner, link)) return manta_fail(MANTA_EIO, "%s", link);
+    if (manta_report_checkpoint(w, NULL, folder, NULL) != MANTA_EINVAL || access(link, F_OK))
+        return manta_fail(MANTA_EINTERNAL, "a link was taken for a folder");
+    if (unlink(link)) return manta_fail(MANTA_EIO, "%s", link);
     if ((st = manta_report_checkpoint(w, NULL, folder, &(manta_checkpoint_info){.epoch = 1, .step = 2})))
         return st;
     if (!access(folder, F_OK)) return manta_fail(MANTA_EINTERNAL, "%s is still there", folder);

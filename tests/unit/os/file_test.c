@@ -684,7 +684,11 @@ static void a_tree_comes_to_disk(void **state)
     }
     assert_int_equal(st, MANTA_OK);
     assert_int_equal(symlink("a", in_folder("t/link")), 0);
-    assert_int_equal(file_sync_tree(in_folder("t")), MANTA_EIO); /* a link is no file */
+    assert_int_equal(file_sync_tree(in_folder("t")), MANTA_EINVAL); /* a link is no file */
+    assert_int_equal(unlink(in_folder("t/link")), 0);
+    assert_int_equal(symlink(".", in_folder("t/link")), 0);
+    assert_int_equal(file_sync_tree(in_folder("t")), MANTA_EINVAL); /* nor a folder */
+    assert_non_null(strstr(manta_error_text(), "link"));
     assert_int_equal(unlink(in_folder("t/link")), 0);
     assert_int_equal(mkfifo(in_folder("t/pipe"), 0600), 0);
     assert_int_equal(file_sync_tree(in_folder("t")), MANTA_EINVAL);

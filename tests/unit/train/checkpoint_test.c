@@ -620,6 +620,44 @@ static void files_of_the_user(void **state)
     manta_checkpoints_close(m);
 }
 
+/* What cannot be kept is refused before anything is moved: what a link leads to is
+ * not the checkpoint's. */
+static void what_cannot_be_kept_stays(void **state)
+{
+    static const char *const names[] = {"mine/link", "mine/z\xff", "mine/manifest.json"};
+    manta_checkpoints *m;
+    manta_checkpoint *c;
+
+    (void)state;
+    assert_ok(manta_checkpoints_open(scratch_path("few"), NULL, &m));
+    assert_ok(file_mkdirs(scratch_path("linked")));
+    write_text(scratch_path("linked/dear.txt"), "dear");
+    for (int i = 0; i < 4; i++) {
+        assert_ok(file_mkdirs(scratch_path("mine/deep")));
+        write_text(scratch_path("mine/a.txt"), "1");
+        write_text(scratch_path("mine/deep/manifest.json"), "{}"); /* that one is the user's own */
+        if (i < 2) {
+            assert_int_equal(symlink(scratch_path(i ? "linked/dear.txt" : "linked"), scratch_path(names[0])),
+                             0);
+        } else {
+            write_text(scratch_path(names[i - 1]), "2");
+        }
+        assert_int_equal(manta_checkpoints_add(m, scratch_path("mine"), NULL), MANTA_EINVAL);
+        assert_int_equal(access(scratch_path("mine/a.txt"), F_OK), 0);
+        assert_int_equal(unlink(scratch_path(i < 2 ? names[0] : names[i - 1])), 0);
+    }
+    assert_int_equal(access(scratch_path("linked/dear.txt"), F_OK), 0);
+    assert_int_equal(symlink(scratch_path("mine"), scratch_path("alias")), 0);
+    assert_int_equal(manta_checkpoints_add(m, scratch_path("alias"), NULL), MANTA_EINVAL);
+    assert_int_equal(manta_checkpoints_add(m, scratch_path("mine/a.txt"), NULL), MANTA_EINVAL);
+    assert_int_equal(manta_checkpoints_count(m), 0);
+    assert_ok(manta_checkpoints_add(m, scratch_path("mine"), NULL));
+    assert_ok(manta_checkpoints_latest(m, &c, NULL));
+    assert_string_equal(manta_checkpoint_file(c, 1), "deep/manifest.json");
+    manta_checkpoint_close(c);
+    manta_checkpoints_close(m);
+}
+
 static int setup(void **state)
 {
     make_data();
@@ -640,6 +678,7 @@ int main(void)
         cmocka_unit_test(a_disk_that_fails),
         cmocka_unit_test(what_cannot_be_read_stays),
         cmocka_unit_test(files_of_the_user),
+        cmocka_unit_test(what_cannot_be_kept_stays),
         cmocka_unit_test(arrays_of_the_user),
     };
 
