@@ -55,11 +55,11 @@ typedef struct object {
     object_state state;
     bool exported; /* the daemon knows it */
     bool wanted; /* the daemon was asked for it */
-    bool marked; /* seen by the walk that is under way (manta_wait) */
     bool unsealed; /* manta_create() without manta_seal() yet */
     bool on_heap, is_own, is_pinned; /* whose v.at is: our heap, our segment, a pinned segment */
     bool is_read; /* a pointer to its bytes was delivered */
     int32_t kept; /* by manta_pin() */
+    uint64_t walk; /* over many references that has come past last (manta_wait) */
     value v;
     manta_failure *failure;
     VEC(call *) waiting; /* calls with this as an argument */
@@ -189,6 +189,7 @@ typedef struct runtime {
     bool watcher_idles; /* it sleeps without a time limit */
     uint64_t changes; /* counts what other threads should look at */
     int waiters;
+    uint64_t walks;
     MAP_U64(peer *) peers;
     VEC(peer *) graves; /* peers that ended; freed at the end */
     MAP_U64(object *) objects;

@@ -285,14 +285,37 @@ typedef struct many {
     size_t from; /* those before it are ready (manta_get_all) */
 } many;
 
+/* The object of a reference, unless it is none, was released, or is not sealed.
+ * *near, 0 at first, is where it is looked for: references that come in the order
+ * in which they were made lie side by side and need no search. */
+static object *find_near(manta_ref ref, size_t *near)
+{
+    object *o;
+    if (*near < rt->objects.n && rt->objects.at[*near].key == ref.id) {
+        o = rt->objects.at[(*near)++].value;
+    } else {
+        object **found = map_u64_find(&rt->objects, ref.id);
+        if (!found) return NULL;
+        *near = (size_t)((const char *)found - (const char *)rt->objects.at) / sizeof *rt->objects.at + 1;
+        o = *found;
+    }
+    return o->unsealed ? NULL : o;
+}
+
+static manta_status none_at(size_t i)
+{
+    return manta_fail(MANTA_EINVAL, "reference %zu is none, was released, or is not sealed", i);
+}
+
 /* The objects of n references, in an array to be freed. */
 static manta_status find_all(const manta_ref *refs, size_t n, object ***out)
 {
     object **at = mem_new((n + 1) * sizeof *at);
+    size_t near = 0;
     for (size_t i = 0; i < n; i++) {
-        if ((at[i] = object_find(refs[i].id)) && !at[i]->unsealed) continue;
+        if ((at[i] = find_near(refs[i], &near))) continue;
         mem_free(at);
-        return manta_fail(MANTA_EINVAL, "reference %zu is none, was released, or is not sealed", i);
+        return none_at(i);
     }
     *out = at;
     return MANTA_OK;
@@ -355,39 +378,73 @@ manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
     return st;
 }
 
-static manta_status refuse_duplicates(const many *m)
+/* Each walk over references leaves its number on their objects. */
+static manta_status refuse_duplicates(const manta_ref *refs, size_t n)
 {
-    bool twice = false;
-    for (size_t i = 0; i < m->n; i++) {
-        twice = twice || m->at[i]->marked;
-        m->at[i]->marked = true;
+    uint64_t walk = ++rt->walks;
+    size_t near = 0;
+    for (size_t i = 0; i < n; i++) {
+        object *o = find_near(refs[i], &near);
+        if (o->walk == walk) return manta_fail(MANTA_EINVAL, "the same reference twice");
+        o->walk = walk;
     }
-    for (size_t i = 0; i < m->n; i++) m->at[i]->marked = false;
-    return twice ? manta_fail(MANTA_EINVAL, "the same reference twice") : MANTA_OK;
+    return MANTA_OK;
+}
+
+/* Looks at all n references, and for `want` of them that are ready: *found are,
+ * the last of them before *end. */
+static manta_status look_at(const manta_ref *refs, size_t n, size_t want, size_t *found, size_t *end)
+{
+    size_t near = 0;
+    bool rising = true; /* then none is there twice */
+    *found = *end = 0;
+    for (size_t i = 0; i < n; i++) {
+        const object *o = find_near(refs[i], &near);
+        if (!o) return none_at(i);
+        rising = rising && (i == 0 || refs[i - 1].id < refs[i].id);
+        if (*found == want || o->state == OBJECT_PENDING) continue;
+        ++*found;
+        *end = i + 1;
+    }
+    return rising ? MANTA_OK : refuse_duplicates(refs, n);
+}
+
+/* As wait_some(), when it has to sleep. */
+static manta_status wait_longer(const manta_ref *refs, size_t n, size_t want, int64_t timeout_ms, bool *ready,
+                                size_t *found)
+{
+    many m = {.n = n, .want = want};
+    TRY(find_all(refs, n, &m.at));
+    pin_all(&m);
+    manta_status st = rt_await(some_ready, &m, timeout_ms);
+    if (st == MANTA_ETIMEDOUT) st = MANTA_OK; /* fewer are an answer too */
+    *found = 0;
+    for (size_t i = 0; i < n && !st; i++) {
+        ready[i] = *found < want && m.at[i]->state != OBJECT_PENDING;
+        *found += ready[i];
+    }
+    unpin_all(&m); /* another thread may have released one meanwhile */
+    mem_free(m.at);
+    return st;
 }
 
 static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int64_t timeout_ms, bool *ready,
                               size_t *n_ready)
 {
-    many m = {.n = n, .want = want};
-    size_t found = 0;
-    TRY(find_all(refs, n, &m.at));
-    manta_status st = refuse_duplicates(&m);
-    if (!st && !some_ready(&m)) {
-        pin_all(&m);
-        st = rt_await(some_ready, &m, timeout_ms);
-        if (st == MANTA_ETIMEDOUT) st = MANTA_OK; /* fewer are an answer too */
+    size_t found, end, near = 0;
+    TRY(look_at(refs, n, want, &found, &end));
+    if (found < want && rt_pump()) {
+        if (rt->waiters > 0) rt_changed();
+        TRY(look_at(refs, n, want, &found, &end));
+    }
+    if (found < want) {
+        TRY(wait_longer(refs, n, want, timeout_ms, ready, &found));
     } else {
-        for (size_t i = 0; i < n; i++) m.at[i]->pins++;
+        for (size_t i = 0; i < end; i++) ready[i] = find_near(refs[i], &near)->state != OBJECT_PENDING;
+        if (end < n) memset(ready + end, false, n - end);
     }
-    for (size_t i = 0; i < n && !st; i++) {
-        ready[i] = found < want && m.at[i]->state != OBJECT_PENDING;
-        found += ready[i];
-    }
-    if (!st && n_ready) *n_ready = found;
-    unpin_all(&m); /* another thread may have released one meanwhile */
-    mem_free(m.at);
-    return st;
+    if (n_ready) *n_ready = found;
+    return MANTA_OK;
 }
 
 manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms, bool *ready,

@@ -123,6 +123,39 @@ void scenario_values(void)
     manta_release_all(both, 2);
 }
 
+/* Results are taken as they come and released at once, those that fail among them. */
+static void wait_one_by_one(void)
+{
+    enum { N = 400 };
+    static manta_ref left[N];
+    static bool ready[N], taken[N];
+    size_t n = N, got, failed = 0;
+    for (size_t i = 0; i < N; i++)
+        left[i] = i % 7 == 3 ? manta_remote(fail) : manta_remote(echo, manta_i64((int64_t)i));
+    const uint64_t first = left[0].id;
+    while (n > 0) {
+        size_t k = 0;
+        OK(manta_wait(left, n, 1, LONG, ready, &got));
+        CHECK(got == 1);
+        for (size_t i = 0; i < n; i++) {
+            if (!ready[i]) {
+                left[k++] = left[i];
+                continue;
+            }
+            size_t at = (size_t)(left[i].id - first);
+            CHECK(at < N && !taken[at]);
+            taken[at] = true;
+            manta_status st = manta_get(left[i], 0);
+            CHECK(st == (at % 7 == 3 ? MANTA_ENAN : MANTA_OK));
+            failed += st != MANTA_OK;
+            manta_release(left[i]);
+        }
+        CHECK(k == n - 1);
+        n = k;
+    }
+    CHECK(failed == (N - 4) / 7 + 1);
+}
+
 void scenario_waits(void)
 {
     manta_ref r[4];
@@ -145,6 +178,7 @@ void scenario_waits(void)
     manta_release_all(r, 4);
     OK(manta_wait(r, 0, 0, 0, ready, &n));
     CHECK(n == 0);
+    wait_one_by_one();
 }
 
 void scenario_nested(void)
