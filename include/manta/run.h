@@ -91,6 +91,8 @@ MANTA_API manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t ste
                                         const manta_metrics *m) MANTA_MUST_USE;
 /* Adds a line to log/rank-N.txt, with the time before it. */
 MANTA_API void manta_run_log(manta_run *r, int rank, const char *line);
+/* The same to log/server-N.txt, of a parameter server. */
+MANTA_API void manta_run_log_server(manta_run *r, int n, const char *line);
 
 /* How it ended: "done", "failed", "interrupted" (goes on with resume). Fails,
  * once, when a checkpoint or a line of the record could not be written either. */

@@ -202,7 +202,8 @@ typedef struct manta_event {
     double seconds; /* of this epoch so far */
     double samples_per_s; /* of this epoch's training steps */
     const manta_metrics *metrics;
-    int rank; /* of a worker */
+    int rank; /* of a worker, or */
+    bool server; /* of a parameter server; of those RECOVERED alone is told */
     int64_t pid; /* of the new one, or of the dead one */
     double ms; /* from seeing the death to the commit */
     const char *cause; /* "killed by signal 9 (Killed)" */

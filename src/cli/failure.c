@@ -31,7 +31,7 @@ static void tell_worker(const failures *f, const manta_event *e, int64_t success
 {
     manta_block b = {{0}};
 
-    manta_block_add(&b, "worker %d failed", e->rank);
+    manta_block_add(&b, "%s %d failed", e->server ? "parameter server" : "worker", e->rank);
     manta_block_line(&b, "what");
     if (e->pid) manta_block_add(&b, "process %lld, ", (long long)e->pid);
     manta_block_add(&b, "%s", e->cause ? e->cause : "it is gone");
@@ -41,6 +41,8 @@ static void tell_worker(const failures *f, const manta_event *e, int64_t success
     manta_block_line(&b, "now");
     if (e->kind == MANTA_EVENT_WORKER_LEFT) {
         manta_block_add(&b, "given up: the others go on without it; the result is the same");
+    } else if (e->server) {
+        manta_block_add(&b, "another begins with the last copy of its weights; updates since then are lost");
     } else {
         if (successor && successor != e->pid)
             manta_block_add(&b, "process %lld is in its place and ", (long long)successor);
@@ -50,7 +52,7 @@ static void tell_worker(const failures *f, const manta_event *e, int64_t success
             manta_block_add(&b, "the step was done again, %.1f ms late; the result is the same", e->ms);
         }
     }
-    add_log(&b, f, e->rank);
+    add_log(&b, f, e->server ? -1 : e->rank);
     show(&b);
 }
 

@@ -41,6 +41,7 @@ static bool emit_worker(const manta_event *e)
     json_t *event = json_pack("{s:s, s:i, s:I}", "event", name, "rank", e->rank, "pid", (json_int_t)e->pid);
 
     if (e->kind == MANTA_EVENT_RECOVERED) json_object_set_new(event, "ms", json_number(e->ms));
+    if (e->server) json_object_set_new(event, "role", json_string("server"));
     if (e->cause) {
         json_object_set_new(event, "epoch", json_integer(e->epoch + 1));
         json_object_set_new(event, "step", json_integer(e->step + 1));
@@ -58,7 +59,7 @@ static void resize(manta_session *s)
         cli_note("the number of workers stays: %s", manta_error_text());
 }
 
-/* What happened to a worker, in the log of its rank. */
+/* What happened to a worker or a server, in its log. */
 static void log_worker(training *r, const manta_event *e)
 {
     char line[240];
@@ -69,11 +70,18 @@ static void log_worker(training *r, const manta_event *e)
     } else if (e->kind == MANTA_EVENT_WORKER_LEFT) {
         snprintf(line, sizeof line, "process %lld left: %s, in epoch %lld at step %lld", (long long)e->pid,
                  e->cause, (long long)e->epoch + 1, (long long)e->step + 1);
+    } else if (e->server) {
+        snprintf(line, sizeof line, "process %lld %s; another took its place, in epoch %lld at step %lld",
+                 (long long)e->pid, e->cause, (long long)e->epoch + 1, (long long)e->step + 1);
     } else {
         snprintf(line, sizeof line, "process %lld %s; made up for in %.1f ms, in epoch %lld at step %lld",
                  (long long)e->pid, e->cause, e->ms, (long long)e->epoch + 1, (long long)e->step + 1);
     }
-    manta_run_log(r->record.run, e->rank, line);
+    if (e->server) {
+        manta_run_log_server(r->record.run, e->rank, line);
+    } else {
+        manta_run_log(r->record.run, e->rank, line);
+    }
 }
 
 void training_unheard(training *r)

@@ -295,12 +295,12 @@ manta_status rank_log_write(rank_log *l, const void *lines, size_t n)
     return write_whole(l->fd, l->path, lines, n);
 }
 
-manta_status rank_log_add(const char *folder, int rank, const char *text)
+manta_status rank_log_add(const char *folder, const char *role, int n, const char *text)
 {
-    char *path = rank_log_path(folder, "rank", rank), *line, when[32];
+    char *path = rank_log_path(folder, role, n), *line, when[32];
     int fd = open_file(path);
     manta_status st;
-    size_t n;
+    size_t size;
 
     if (fd < 0) {
         st = file_fail(errno, "opening", path);
@@ -308,11 +308,11 @@ manta_status rank_log_add(const char *folder, int rank, const char *text)
         return st;
     }
     line = mem_printf("%s%s %s\n", is_cut(fd) ? "\n" : "", rank_log_time(when, sizeof when), text);
-    n = strlen(line);
-    for (size_t i = 1; i + 1 < n; i++) {
+    size = strlen(line);
+    for (size_t i = 1; i + 1 < size; i++) {
         if (line[i] == '\n' || line[i] == '\r') line[i] = ' ';
     }
-    st = write_whole(fd, path, line, n);
+    st = write_whole(fd, path, line, size);
     os->close(fd);
     mem_free(line);
     mem_free(path);

@@ -333,13 +333,13 @@ static char *one_line(const char *text)
     return line;
 }
 
-manta_status rank_logs_add(rank_logs *l, int rank, const char *text)
+manta_status rank_logs_add(rank_logs *l, const char *role, int n, const char *text)
 {
     source *s;
     bool piped;
 
     mutex_lock(&l->lock);
-    s = find_source(l, "rank", rank);
+    s = find_source(l, role, n);
     if ((piped = s && s->file)) { /* behind what the worker has said, which is in the pipe */
         char *line = one_line(text);
         read_source(l, s);
@@ -348,5 +348,5 @@ manta_status rank_logs_add(rank_logs *l, int rank, const char *text)
         mem_free(line);
     }
     mutex_unlock(&l->lock);
-    return piped ? MANTA_OK : rank_log_add(l->folder, rank, text);
+    return piped ? MANTA_OK : rank_log_add(l->folder, role, n, text);
 }

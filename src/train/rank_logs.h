@@ -36,8 +36,8 @@ manta_status rank_logs_expect(rank_logs *l, const char *role, int n, rank_log_ta
 /* In the new process: does as told; t->pipe is a descriptor of its own by now. */
 void rank_logs_follow(const char *folder, const rank_log_task *t, const char *role, int n);
 
-/* Adds a line of the driver's to the log of a rank. */
-manta_status rank_logs_add(rank_logs *l, int rank, const char *line) MANTA_MUST_USE;
+/* Adds a line of the driver's to the log of a process. */
+manta_status rank_logs_add(rank_logs *l, const char *role, int n, const char *line) MANTA_MUST_USE;
 
 /* Writes what has come so far, lines that have no end too. */
 void rank_logs_settle(rank_logs *l); /* accepts NULL */

@@ -473,10 +473,20 @@ manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int ran
     return run_report(r, (run_place){epoch, step, -1}, rank, m);
 }
 
+static void add_line(manta_run *r, const char *role, int n, const char *text)
+{
+    if (rank_logs_add(r->logs, role, n, text))
+        log_warn("a log line is lost", LOG_INT(role, n), LOG_STR("why", manta_error_text()));
+}
+
 void manta_run_log(manta_run *r, int rank, const char *text)
 {
-    if (rank_logs_add(r->logs, rank, text))
-        log_warn("a log line is lost", LOG_INT("rank", rank), LOG_STR("why", manta_error_text()));
+    add_line(r, "rank", rank, text);
+}
+
+void manta_run_log_server(manta_run *r, int n, const char *text)
+{
+    add_line(r, "server", n, text);
 }
 
 /* Whether there is no folder any more where the run's was. */

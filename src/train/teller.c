@@ -27,19 +27,19 @@ bool teller_news(teller *t, news_queue *q)
     static const manta_event_kind kind[] = {[NEWS_STARTED] = MANTA_EVENT_WORKER,
                                             [NEWS_RECOVERED] = MANTA_EVENT_RECOVERED,
                                             [NEWS_LEFT] = MANTA_EVENT_WORKER_LEFT};
-    char cause[160];
     news e;
     bool on = true;
 
     while (news_take(q, &e)) {
         if (e.server && e.kind == NEWS_STARTED) continue;
-        snprintf(cause, sizeof cause, "%s%s", e.server ? "as parameter server: " : "", e.cause);
         t->e.rank = e.rank;
+        t->e.server = e.server;
         t->e.pid = e.pid;
         t->e.ms = e.ms;
-        t->e.cause = e.kind == NEWS_STARTED ? NULL : cause;
+        t->e.cause = e.kind == NEWS_STARTED ? NULL : e.cause;
         on &= teller_tell(t, kind[e.kind]);
         t->e.rank = 0;
+        t->e.server = false;
         t->e.pid = 0;
         t->e.ms = 0;
         t->e.cause = NULL;

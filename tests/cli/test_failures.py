@@ -245,3 +245,26 @@ def test_parameter_servers_have_logs_too(manta, storage, tmp_path, servers):
           servers, "--name", "a", "--json")
     logs = sorted(p.name for p in (storage / "a" / "log").iterdir())
     assert logs == ["rank-0.txt", "rank-1.txt"] + [f"server-{i}.txt" for i in range(servers)]
+
+
+def test_a_parameter_server_that_is_killed(start, storage, tmp_path):
+    """It is called what it is, in the block, in the events and in its log; the workers' have nothing of it."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--strategy", "parameter-server",
+                    *ENDLESS, "--name", "a", "--json")
+    workers = [read_event(running, "worker")["pid"] for _ in range(2)]
+    wait_until(lambda: checkpoints(storage / "a"))
+    server, = set(children(running.process.pid)) - set(workers)
+    os.kill(server, signal.SIGKILL)
+    event = read_event(running, "recovered")
+    assert (event["role"], event["rank"], event["pid"], event["cause"]) == ("server", 0, server, "killed by signal 9 (Killed)")
+    lines = [running.process.stderr.readline() for _ in range(5)]
+    assert lines[0] == "manta: parameter server 0 failed\n"
+    assert lines[1] == f"  what   process {server}, killed by signal 9 (Killed)\n"
+    assert re.fullmatch(r"  where  epoch 1, step \d+\n", lines[2])
+    assert lines[3] == "  now    another begins with the last copy of its weights; updates since then are lost\n"
+    assert lines[4] == "  log    manta logs a\n"
+    running.signal(signal.SIGTERM)
+    assert running.wait().status == 75
+    assert f"process {server} killed by signal 9 (Killed); another took its place" in \
+        (storage / "a" / "log" / "server-0.txt").read_text()
+    assert f"process {server} " not in (storage / "a" / "log" / "rank-0.txt").read_text()

@@ -239,7 +239,7 @@ static void without_staleness_it_is_one_process(void **state)
 
 typedef struct watcher {
     int64_t steps;
-    int started, lost;
+    int started, lost, lost_servers;
     int64_t pid[8];
     int64_t kill_at; /* this step: worker 0 */
     int64_t kill_server_at;
@@ -272,6 +272,8 @@ static bool watch_it(void *user, manta_session *s, const manta_event *e)
         w->pid[e->rank] = e->pid;
     }
     w->lost += e->kind == MANTA_EVENT_RECOVERED;
+    w->lost_servers += e->kind == MANTA_EVENT_RECOVERED && e->server;
+    assert_true(e->kind == MANTA_EVENT_RECOVERED || !e->server);
     if (e->kind == MANTA_EVENT_STEP && ++w->steps == w->kill_at)
         assert_int_equal(kill((pid_t)w->pid[0], SIGKILL), 0);
     if (e->kind == MANTA_EVENT_STEP && w->steps == w->kill_server_at)
@@ -320,6 +322,7 @@ static void a_lost_worker_costs_nothing(void **state)
     assert_int_equal(w.steps, 3 * 6);
     assert_int_equal(w.started, 2);
     assert_int_equal(w.lost, 1);
+    assert_int_equal(w.lost_servers, 0);
     assert_true(fabs(manta_metrics_get(&o.metrics, "val_loss") -
                      manta_metrics_get(&golden.metrics, "val_loss")) < 1e-12);
     assert_childless();
@@ -340,6 +343,7 @@ static void a_lost_server_begins_with_the_last_copy(void **state)
     assert_learned(&o);
     assert_int_equal(w.steps, 3 * 6);
     assert_int_equal(w.lost, 1);
+    assert_int_equal(w.lost_servers, 1);
     assert_childless();
     mem_try_free(o.state);
 }

@@ -435,7 +435,7 @@ static void lines_are_stamped(void **state)
     (void)state;
     speak_as(l, two_lines);
     speak_as(l, dies_within_a_line);
-    assert_ok(rank_logs_add(l, 0, "it died,\nand so on"));
+    assert_ok(rank_logs_add(l, "rank", 0, "it died,\nand so on"));
     speak_as(l, two_lines);
     rank_logs_free(l);
     text = said();

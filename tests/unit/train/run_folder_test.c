@@ -143,7 +143,7 @@ static bool log_births(void *user, manta_session *s, const manta_event *e)
 
     (void)s;
     snprintf(path, sizeof path, "%s/printing/log", (const char *)user);
-    if (e->kind == MANTA_EVENT_WORKER) assert_ok(rank_log_add(path, e->rank, "started"));
+    if (e->kind == MANTA_EVENT_WORKER) assert_ok(rank_log_add(path, "rank", e->rank, "started"));
     return true;
 }
 
@@ -187,17 +187,17 @@ static void test_our_lines_stand_alone(void **state)
     int fd;
 
     (void)state;
-    assert_ok(rank_log_add(base_folder, 7, "first"));
+    assert_ok(rank_log_add(base_folder, "rank", 7, "first"));
     snprintf(path, sizeof path, "%s/rank-7.txt", base_folder);
     fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     assert_int_equal(write(fd, "half", 4), 4);
     close(fd);
-    assert_ok(rank_log_add(base_folder, 7, "two\nlines\r"));
+    assert_ok(rank_log_add(base_folder, "rank", 7, "two\nlines\r"));
     text = read_text(base_folder, "rank-7.txt");
     assert_non_null(strstr(text, " first\nhalf\n"));
     assert_non_null(strstr(text, " two lines \n"));
     free(text);
-    assert_int_equal(rank_log_add("/nowhere/at/all", 0, "x"), MANTA_ENOENT);
+    assert_int_equal(rank_log_add("/nowhere/at/all", "rank", 0, "x"), MANTA_ENOENT);
 }
 
 /* ---- storage that goes ---- */
