@@ -112,11 +112,11 @@ static json_t *run_json(const manta_run_info *r)
     json_t *metrics = json_object(), *o;
 
     json_add_metrics(metrics, &r->metrics);
-    o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:i, s:o}", "name", r->name, "path", r->path,
-                  "status", r->status, "pid", r->pid, "began", (json_int_t)r->began_s, "ended",
-                  (json_int_t)r->ended_s, "epoch", (json_int_t)r->epoch, "step", (json_int_t)r->step,
-                  "checkpoints", r->n_checkpoints, "metrics", metrics);
-    if (*r->error) json_object_set_new(o, "error", json_string(r->error));
+    o = json_pack("{s:o, s:o, s:o, s:i, s:I, s:I, s:I, s:I, s:i, s:o}", "name", json_text(r->name), "path",
+                  json_text(r->path), "status", json_text(r->status), "pid", r->pid, "began",
+                  (json_int_t)r->began_s, "ended", (json_int_t)r->ended_s, "epoch", (json_int_t)r->epoch,
+                  "step", (json_int_t)r->step, "checkpoints", r->n_checkpoints, "metrics", metrics);
+    if (*r->error) json_object_set_new(o, "error", json_text(r->error));
     return o;
 }
 
@@ -548,11 +548,12 @@ static const char *last_place(const manta_run_info *r, char *buf, size_t size)
 
 int runs_stop(const options *o)
 {
+    int64_t timeout = options_int(o, "timeout", 60);
     char place[64];
     manta_run_info r;
 
     if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
-    if (manta_run_stop(r.path, options_int(o, "timeout", 60) * 1000)) return cli_fail();
+    if (manta_run_stop(r.path, timeout > INT64_MAX / 1000 ? INT64_MAX : timeout * 1000)) return cli_fail();
     if (manta_run_read(r.path, &r)) return cli_fail();
     printf("%s: %s, %s; %d checkpoint%s\n", r.name, r.status, last_place(&r, place, sizeof place),
            r.n_checkpoints, r.n_checkpoints == 1 ? "" : "s");

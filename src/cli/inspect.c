@@ -62,18 +62,3 @@ const char *inspect_size(int64_t bytes, char *buf, size_t size)
     snprintf(buf, size, "%.2f %s", v, units[unit]);
     return buf;
 }
-
-json_t *inspect_text(const char *text)
-{
-    json_t *s = json_string(text);
-    char *copy;
-
-    if (s) return s;
-    if (!(copy = strdup(text))) abort(); /* small control memory */
-    for (char *p = copy; *p; p++) {
-        if ((unsigned char)*p >= 0x80) *p = '?';
-    }
-    s = json_string(copy);
-    free(copy);
-    return s;
-}

@@ -49,7 +49,4 @@ json_t *inspect_shape_json(int ndim, const int64_t *shape);
 /* "512 bytes", "1.24 MB". Returns buf. */
 const char *inspect_size(int64_t bytes, char *buf, size_t size);
 
-/* A JSON string of any bytes: what is no UTF-8 becomes question marks. */
-json_t *inspect_text(const char *text);
-
 #endif

@@ -73,14 +73,14 @@ static void show_json(const arrays *a)
     const manta_column *c;
 
     for (int i = 0; (c = column_at(a, i)); i++) {
-        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:I}", "name", inspect_text(c->name), "shape",
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:I}", "name", json_text(c->name), "shape",
                                               inspect_shape_json(c->array.ndim, c->array.shape), "dtype",
                                               manta_dtype_name(c->array.dtype), "bytes",
                                               (json_int_t)manta_array_bytes(&c->array)));
     }
-    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:I, s:o, s:o}", "kind", "arrays", "path",
-                        inspect_text(a->path), "format", a->plain ? "npy" : manta_saved_format(a->saved),
-                        "elements", (json_int_t)sum.elements, "bytes", (json_int_t)sum.bytes, "iterations",
+    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:I, s:o, s:o}", "kind", "arrays", "path", json_text(a->path),
+                        "format", a->plain ? "npy" : manta_saved_format(a->saved), "elements",
+                        (json_int_t)sum.elements, "bytes", (json_int_t)sum.bytes, "iterations",
                         steps >= 0 ? json_integer(steps) : json_null(), "arrays", list));
 }
 

@@ -51,11 +51,10 @@ static void show_json(const manta_checkpoint *c)
 
     json_add_metrics(metrics, &i->metrics);
     for (int k = 0; k < i->n_notes; k++)
-        json_object_set_new(notes, i->notes[k].name, inspect_text(i->notes[k].text));
-    for (int k = 0; (file = manta_checkpoint_file(c, k)); k++)
-        json_array_append_new(files, inspect_text(file));
+        json_object_set_new(notes, i->notes[k].name, json_text(i->notes[k].text));
+    for (int k = 0; (file = manta_checkpoint_file(c, k)); k++) json_array_append_new(files, json_text(file));
     json_emit(json_pack("{s:s, s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "kind", "checkpoint", "path",
-                        inspect_text(manta_checkpoint_path(c)), "sequence", (json_int_t)i->sequence, "epoch",
+                        json_text(manta_checkpoint_path(c)), "sequence", (json_int_t)i->sequence, "epoch",
                         (json_int_t)i->epoch, "step", (json_int_t)i->step, "iterations",
                         (json_int_t)i->iterations, "metrics", metrics, "notes", notes, "files", files));
 }

@@ -223,7 +223,7 @@ static json_t *schedule_json(const manta_schedule *d)
 /* A failure's sentence under `key`; silence adds nothing. */
 static void set_problem(json_t *to, const char *key, manta_status st)
 {
-    if (st != MANTA_ENOENT) json_object_set_new(to, key, inspect_text(manta_error_text()));
+    if (st != MANTA_ENOENT) json_object_set_new(to, key, json_text(manta_error_text()));
 }
 
 static json_t *optimizer_json(const manta_saved *s, json_t *problems)

@@ -82,11 +82,11 @@ static void show_json(manta_dataset *d, const char *spec)
     json_t *list = json_array();
 
     for (int i = 0; i < n; i++) {
-        json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "name", inspect_text(columns[i].name),
-                                              "shape", inspect_shape_json(columns[i].ndim, columns[i].shape),
-                                              "dtype", manta_dtype_name(columns[i].dtype)));
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s}", "name", json_text(columns[i].name), "shape",
+                                              inspect_shape_json(columns[i].ndim, columns[i].shape), "dtype",
+                                              manta_dtype_name(columns[i].dtype)));
     }
-    json_emit(json_pack("{s:s, s:o, s:o, s:o}", "kind", "dataset", "path", inspect_text(spec), "samples",
+    json_emit(json_pack("{s:s, s:o, s:o, s:o}", "kind", "dataset", "path", json_text(spec), "samples",
                         count < 0 ? json_null() : json_integer(count), "columns", list));
 }
 
@@ -117,13 +117,13 @@ static void facts_json(const manta_data_facts *f, const char *spec, const char *
 
     for (int i = 0; i < f->n; i++) {
         const manta_data_field *k = &f->fields[i];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:I, s:I}", "name", inspect_text(k->name), "type",
-                                              *k->type ? inspect_text(k->type) : json_null(), "samples",
+        json_array_append_new(list, json_pack("{s:o, s:o, s:I, s:I}", "name", json_text(k->name), "type",
+                                              *k->type ? json_text(k->type) : json_null(), "samples",
                                               (json_int_t)k->samples, "bytes", (json_int_t)k->bytes));
     }
-    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:o, s:o}", "kind", "samples", "path", inspect_text(spec),
+    json_emit(json_pack("{s:s, s:o, s:s, s:I, s:o, s:o}", "kind", "samples", "path", json_text(spec),
                         "format", f->format, "samples", (json_int_t)f->samples, "fields", list, "as_data",
-                        inspect_text(why)));
+                        json_text(why)));
 }
 
 /* What the file holds, and what kept it from being a dataset. */

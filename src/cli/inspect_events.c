@@ -154,11 +154,10 @@ static json_t *tag_json(const manta_events_tag *tag)
     json_t *value = json_null();
 
     if (tag->kind == MANTA_EVENTS_SCALAR && last) value = json_number(last->value);
-    if (tag->text) value = inspect_text(tag->text);
-    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:o}", "name", inspect_text(tag->name), "kind",
-                     kind_name(tag->kind), "plugin", inspect_text(tag->plugin), "points",
-                     (json_int_t)tag->count, "first_step",
-                     last ? json_integer(tag->points[0].step) : json_null(), "last_step",
+    if (tag->text) value = json_text(tag->text);
+    return json_pack("{s:o, s:s, s:o, s:I, s:o, s:o, s:o}", "name", json_text(tag->name), "kind",
+                     kind_name(tag->kind), "plugin", json_text(tag->plugin), "points", (json_int_t)tag->count,
+                     "first_step", last ? json_integer(tag->points[0].step) : json_null(), "last_step",
                      last ? json_integer(last->step) : json_null(), "last", value);
 }
 
@@ -171,10 +170,10 @@ static json_t *log_json(const manta_events_log *l, const char *path)
         manta_events_tag tag = manta_events_tag_at(l, i);
         json_array_append_new(tags, tag_json(&tag));
     }
-    return json_pack("{s:o, s:I, s:I, s:b, s:o, s:o}", "path", inspect_text(path), "records",
+    return json_pack("{s:o, s:I, s:I, s:b, s:o, s:o}", "path", json_text(path), "records",
                      (json_int_t)manta_events_records(l), "purged", (json_int_t)manta_events_purged(l),
-                     "graph", manta_events_has_graph(l), "damage",
-                     damage ? inspect_text(damage) : json_null(), "tags", tags);
+                     "graph", manta_events_has_graph(l), "damage", damage ? json_text(damage) : json_null(),
+                     "tags", tags);
 }
 
 /* ---- all of them ---- */
@@ -207,7 +206,7 @@ int inspect_events(const char *path, bool json)
         manta_events_log_free(l);
     }
     if (json && status == CLI_DONE) {
-        json_emit(json_pack("{s:s, s:o, s:O}", "kind", "events", "path", inspect_text(path), "runs", list));
+        json_emit(json_pack("{s:s, s:o, s:O}", "kind", "events", "path", json_text(path), "runs", list));
     }
     json_decref(list);
     runs_release(&r);

@@ -91,10 +91,9 @@ static json_t *layers_json(const manta_model *m)
 
     for (int i = 0; i < manta_model_layers(m); i++) {
         manta_layer_info l = manta_model_layer(m, i);
-        json_array_append_new(list,
-                              json_pack("{s:o, s:s, s:o, s:I, s:b}", "name", inspect_text(l.name), "class",
-                                        l.class_name, "shape", inspect_shape_json(l.ndim, l.shape), "params",
-                                        (json_int_t)l.params, "frozen", l.frozen));
+        json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:I, s:b}", "name", json_text(l.name), "class",
+                                              l.class_name, "shape", inspect_shape_json(l.ndim, l.shape),
+                                              "params", (json_int_t)l.params, "frozen", l.frozen));
     }
     return list;
 }
@@ -108,7 +107,7 @@ static json_t *variables_json(const manta_model *m, const manta_saved *s)
         manta_variable_info v = manta_model_variable(m, i);
         const manta_array *a = s ? manta_saved_find(s, v.name) : NULL;
         json_array_append_new(list,
-                              json_pack("{s:o, s:o, s:s?, s:b}", "name", inspect_text(v.name), "shape",
+                              json_pack("{s:o, s:o, s:s?, s:b}", "name", json_text(v.name), "shape",
                                         inspect_shape_json(v.ndim, v.shape), "dtype",
                                         a ? manta_dtype_name(a->dtype) : NULL, "trainable", v.trainable));
     }
@@ -117,7 +116,7 @@ static json_t *variables_json(const manta_model *m, const manta_saved *s)
 
 static json_t *end_json(const manta_array *a, const char *name)
 {
-    return json_pack("{s:o, s:s, s:o}", "name", name ? inspect_text(name) : json_null(), "dtype",
+    return json_pack("{s:o, s:s, s:o}", "name", name ? json_text(name) : json_null(), "dtype",
                      manta_dtype_name(a->dtype), "shape", inspect_shape_json(a->ndim, a->shape));
 }
 
@@ -135,14 +134,14 @@ static void model_json(const manta_model *m, const manta_saved *s, const char *p
         json_array_append_new(outputs, end_json(&a, name));
     }
     o = json_pack("{s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "kind", "model", "name",
-                  inspect_text(manta_model_name(m)), "params", (json_int_t)manta_model_params(m, false),
+                  json_text(manta_model_name(m)), "params", (json_int_t)manta_model_params(m, false),
                   "trainable_params", (json_int_t)manta_model_params(m, true), "inputs", inputs, "outputs",
                   outputs, "layers", layers_json(m), "variables", variables_json(m, s));
     if (s) {
         const char *version = manta_saved_note(s, "keras_version");
-        json_object_set_new(o, "path", inspect_text(path));
+        json_object_set_new(o, "path", json_text(path));
         json_object_set_new(o, "format", json_string(manta_saved_format(s)));
-        json_object_set_new(o, "keras_version", version ? inspect_text(version) : json_null());
+        json_object_set_new(o, "keras_version", version ? json_text(version) : json_null());
         inspect_compiled_json(s, o);
     }
     json_emit(o);

@@ -83,18 +83,18 @@ static void show_json(const manta_onnx *x, const char *path)
     for (int i = 0; i < manta_onnx_ops(x); i++) {
         manta_onnx_op op = manta_onnx_op_at(x, i);
         json_array_append_new(
-            ops, json_pack("{s:o, s:I}", "name", inspect_text(op.name), "count", (json_int_t)op.count));
+            ops, json_pack("{s:o, s:I}", "name", json_text(op.name), "count", (json_int_t)op.count));
     }
-    o = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "kind", "onnx", "path", inspect_text(path),
-                  "name", inspect_text(manta_onnx_graph(x)), "producer", inspect_text(manta_onnx_producer(x)),
-                  "ir_version", (json_int_t)manta_onnx_ir_version(x), "opset",
-                  (json_int_t)manta_onnx_opset(x), "params", (json_int_t)parameters(x), "operators", ops);
+    o = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "kind", "onnx", "path", json_text(path), "name",
+                  json_text(manta_onnx_graph(x)), "producer", json_text(manta_onnx_producer(x)), "ir_version",
+                  (json_int_t)manta_onnx_ir_version(x), "opset", (json_int_t)manta_onnx_opset(x), "params",
+                  (json_int_t)parameters(x), "operators", ops);
     for (int p = 0; p < PARTS; p++) {
         json_t *list = json_array();
         for (int i = 0; i < parts[p].count(x); i++) {
             manta_onnx_value v = parts[p].at(x, i);
             json_array_append_new(list,
-                                  json_pack("{s:o, s:o, s:s}", "name", inspect_text(v.name), "shape",
+                                  json_pack("{s:o, s:o, s:s}", "name", json_text(v.name), "shape",
                                             v.ndim < 0 ? json_null() : inspect_shape_json(v.ndim, v.shape),
                                             "dtype", v.dtype));
         }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -9,6 +10,21 @@
 json_t *json_number(double v)
 {
     return isfinite(v) ? json_real(v) : json_null();
+}
+
+json_t *json_text(const char *text)
+{
+    json_t *s = json_string(text);
+    char *copy;
+
+    if (s) return s;
+    if (!(copy = strdup(text))) abort(); /* small control memory */
+    for (char *p = copy; *p; p++) {
+        if ((unsigned char)*p >= 0x80) *p = '?';
+    }
+    s = json_string(copy);
+    free(copy);
+    return s;
 }
 
 void json_add_metrics(json_t *to, const manta_metrics *m)
@@ -36,8 +52,8 @@ bool json_result(const char *status, const manta_metrics *metrics, const char *c
     json_object_set_new(event, "event", json_string("result"));
     json_object_set_new(event, "status", json_string(status));
     json_object_set_new(event, "metrics", values);
-    json_object_set_new(event, "checkpoint", checkpoint ? json_string(checkpoint) : json_null());
-    json_object_set_new(event, "path", path ? json_string(path) : json_null());
-    if (error) json_object_set_new(event, "error", json_string(error));
+    json_object_set_new(event, "checkpoint", checkpoint ? json_text(checkpoint) : json_null());
+    json_object_set_new(event, "path", path ? json_text(path) : json_null());
+    if (error) json_object_set_new(event, "error", json_text(error));
     return json_emit(event);
 }

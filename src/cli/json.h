@@ -9,6 +9,9 @@
 /* A number; null where JSON has none for it (NaN, infinity). */
 json_t *json_number(double v);
 
+/* A string of any bytes: what is no UTF-8 becomes question marks. */
+json_t *json_text(const char *text);
+
 /* Adds every metric to `to`. */
 void json_add_metrics(json_t *to, const manta_metrics *m);
 

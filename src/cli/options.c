@@ -397,20 +397,33 @@ bool options_is_place(const char *name)
     return false;
 }
 
+/* A text as a run's config.json has it. */
+static json_t *kept_text(const char *name, const char *text)
+{
+    json_t *s = json_string(text);
+
+    if (!s)
+        cli_usage("%s is not UTF-8, and the configuration of a run that is kept holds nothing else", name);
+    return s;
+}
+
 char *options_json(const options *o)
 {
     json_t *all = json_object();
     char *text;
 
-    if (o->n_args) json_object_set_new(all, "model", json_string(o->args[0]));
+    if (o->n_args) json_object_set_new(all, "model", kept_text("MODEL", o->args[0]));
     for (int i = 0; i < o->n; i++) {
-        if (!o->text[i] || options_is_place(o->option[i]->name)) continue;
-        json_object_set_new(all, o->option[i]->name,
-                            o->option[i]->kind == OPTION_FLAG ? json_true() : json_string(o->text[i]));
+        const char *name = o->option[i]->name;
+        char shown[64];
+        if (!o->text[i] || options_is_place(name)) continue;
+        snprintf(shown, sizeof shown, "--%s", name);
+        json_object_set_new(all, name,
+                            o->option[i]->kind == OPTION_FLAG ? json_true() : kept_text(shown, o->text[i]));
     }
     text = json_dumps(all, JSON_INDENT(1));
     json_decref(all);
-    if (!text) abort(); /* an option that is not UTF-8 was refused by its reader */
+    if (!text) abort(); /* small control memory */
     return text;
 }
 

@@ -64,12 +64,12 @@ bool plot_range(const plot_panel *p, double *lo, double *hi)
             some = true;
         }
     }
-    if (some && !isfinite(*hi - *lo)) return false; /* so far apart that no scale has both */
-    if (some && *hi == *lo) {
-        *lo -= 0.5;
-        *hi += 0.5;
+    if (some && *hi == *lo) { /* by so much that it is another number */
+        double around = fmax(0.5, fabs(*lo) * 1e-6);
+        *lo -= around;
+        *hi += around;
     }
-    return some;
+    return some && isfinite(*hi - *lo); /* else so far apart that no scale has both */
 }
 
 void plot_steps(const plot_panel *p, double *first, double *last)
@@ -246,7 +246,7 @@ static void put_panel(FILE *f, const plot_panel *p, int top)
     fprintf(f, "<text x=\"%d\" y=\"%d\">%.0f</text>\n", LEFT, top + 34 + height, x[0]);
     fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">step %.0f</text>\n", LEFT + width,
             top + 34 + height, x[1]);
-    if (x[1] <= x[0]) x[1] = x[0] + 1;
+    if (x[1] <= x[0]) x[1] = x[0] + fmax(1, fabs(x[0]) * 1e-6);
     for (int k = 0; k < p->n; k++) put_curve(f, p->curves[k], colour_of(k), x, y, top);
 }
 

@@ -227,7 +227,7 @@ static void draw_panel(canvas *c, const plot_panel *drawn, int top)
         write_text(c, INK, LEFT + 20, p.top + 20, FROM, SCALE, "no number");
     }
     if (p.x1 <= p.x0) { /* one step only: in the middle */
-        double around = fmax(1, fabs(p.x0) / 1e6);
+        double around = fmax(1, fabs(p.x0) * 1e-6);
         p.x0 -= around;
         p.x1 += around;
     }

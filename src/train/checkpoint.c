@@ -29,7 +29,7 @@ int64_t checkpoint_sequence(const char *name)
     if (*name < '0' || *name > '9') return -1;
     errno = 0;
     n = strtoll(name, &end, 10);
-    return *end || errno ? -1 : n;
+    return *end || errno || n == INT64_MAX ? -1 : n; /* there is one behind it */
 }
 
 bool checkpoint_is_litter(const char *name)

@@ -442,6 +442,20 @@ static json_t *metrics_json(const manta_metrics *m)
     return o;
 }
 
+/* Text of any bytes: what is no UTF-8 becomes question marks. */
+static json_t *text_json(const char *text)
+{
+    json_t *s = json_string(text);
+    char *copy;
+
+    if (s) return s;
+    copy = mem_strdup(text);
+    for (char *p = copy; *p; p++) *p = (char)((unsigned char)*p < 0x80 ? *p : '?');
+    s = json_string(copy);
+    mem_free(copy);
+    return s;
+}
+
 manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics *m)
 {
     json_t *o = json_pack("{s:I, s:I, s:i, s:f, s:o}", "epoch", (json_int_t)p.epoch, "step",
@@ -462,8 +476,8 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
     if (st) return st;
     r->epoch = p.epoch;
     r->step = p.step;
+    if (!m || !m->n || rank) return MANTA_OK;
     for (int i = 0; i < m->n; i++) tags[i] = m->name[i];
-    if (!m->n || rank) return MANTA_OK;
     if (!r->events) return manta_fail(MANTA_EIO, "writing %s: its events could not be opened again", r->path);
     return manta_events_scalars(r->events, p.step, m->n, tags, m->value);
 }
@@ -516,14 +530,14 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     char *path = run_inner(r->path, "result.json"), *text;
     const char *checkpoint = NULL;
     int n = manta_checkpoints_count(r->checkpoints);
-    json_t *o = json_pack("{s:s, s:o, s:f, s:f, s:I, s:I}", "status", status, "metrics", metrics_json(last),
-                          "began", r->began_s, "ended", run_time(r), "epoch", (json_int_t)r->epoch, "step",
-                          (json_int_t)r->step);
+    json_t *o = json_pack("{s:o, s:o, s:f, s:f, s:I, s:I}", "status", text_json(status), "metrics",
+                          metrics_json(last), "began", r->began_s, "ended", run_time(r), "epoch",
+                          (json_int_t)r->epoch, "step", (json_int_t)r->step);
     manta_status st;
 
     if (n) (void)manta_checkpoints_at(r->checkpoints, n - 1, &checkpoint, NULL);
-    json_object_set_new(o, "checkpoint", checkpoint ? json_string(checkpoint) : json_null());
-    if (error) json_object_set_new(o, "error", json_string(error));
+    json_object_set_new(o, "checkpoint", checkpoint ? text_json(checkpoint) : json_null());
+    if (error) json_object_set_new(o, "error", text_json(error));
     if (r->has_outcome) add_outcome(&r->outcome, o);
     text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     json_decref(o);

@@ -6,6 +6,9 @@
 
 #include "train/rank_logs.h"
 
+/* No time of a run, in seconds since 1970, is as late as that. */
+#define RUN_TIME_MOST 1e11
+
 /* FOLDER/NAME; owned by the caller. */
 char *run_inner(const char *folder, const char *name);
 

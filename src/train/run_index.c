@@ -59,12 +59,14 @@ static bool prepare(sqlite3 *db)
     char sql[400];
     sqlite3_stmt *q = NULL;
     int version = 0;
+    bool there;
 
     sqlite3_busy_timeout(db, 2000);
     if (sqlite3_prepare_v2(db, "PRAGMA user_version", -1, &q, NULL) != SQLITE_OK) return false;
-    if (sqlite3_step(q) == SQLITE_ROW) version = sqlite3_column_int(q, 0);
+    there = sqlite3_step(q) == SQLITE_ROW;
+    if (there) version = sqlite3_column_int(q, 0);
     sqlite3_finalize(q);
-    if (version != 0 && version != VERSION) return false;
+    if (!there || (version != 0 && version != VERSION)) return false;
     snprintf(
         sql, sizeof sql,
         "CREATE TABLE IF NOT EXISTS runs (name TEXT PRIMARY KEY, stamp INTEGER, size INTEGER, info BLOB);"
@@ -99,19 +101,39 @@ static sqlite3 *open_index(const char *storage)
 {
     char *path = index_path(storage);
     sqlite3 *db = NULL;
+    bool busy;
 
     for (int try = 0; path && try < 2; try++) {
         if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) == SQLITE_OK &&
             prepare(db))
             break;
+        busy = sqlite3_errcode(db) == SQLITE_BUSY;
         sqlite3_close(db);
         db = NULL;
-        if (os->unlink(path)) break; /* damaged, perhaps: once more without it */
+        if (busy || os->unlink(path)) break; /* damaged, perhaps: once more without it */
     }
     mem_free(path);
     if (db || (sqlite3_open(":memory:", &db) == SQLITE_OK && prepare(db))) return db;
     sqlite3_close(db);
     return NULL;
+}
+
+static bool has_end(const char *text, size_t size)
+{
+    return memchr(text, '\0', size) != NULL;
+}
+
+/* Whether a row is of the run called `name`: it may hold anything. */
+static bool is_of(const manta_run_info *i, const char *name)
+{
+    const manta_metrics *m = &i->metrics;
+    bool fine = has_end(i->name, sizeof i->name) && has_end(i->path, sizeof i->path) &&
+                has_end(i->status, sizeof i->status) && has_end(i->error, sizeof i->error);
+
+    fine = fine && m->n >= 0 && m->n <= MANTA_MAX_METRICS && i->began_s >= 0 && i->began_s < RUN_TIME_MOST &&
+           i->ended_s >= 0 && i->ended_s < RUN_TIME_MOST;
+    for (int k = 0; fine && k < m->n; k++) fine = has_end(m->name[k], sizeof m->name[k]);
+    return fine && !strcmp(i->name, name);
 }
 
 /* The row of a name, when it has this stamp. */
@@ -128,7 +150,7 @@ static bool find_row(sqlite3 *db, const char *name, int64_t stamp, manta_run_inf
     sqlite3_bind_int64(q, 3, (int64_t)sizeof *out);
     if (sqlite3_step(q) == SQLITE_ROW && sqlite3_column_bytes(q, 0) == (int)sizeof *out) {
         memcpy(out, sqlite3_column_blob(q, 0), sizeof *out);
-        found = !strcmp(out->name, name);
+        found = is_of(out, name);
     }
     sqlite3_finalize(q);
     return found;
@@ -160,8 +182,8 @@ static void drop_rows(sqlite3 *db, const run_list *there)
     while (sqlite3_step(q) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(q, 0);
         size_t i = 0;
-        while (i < there->n && strcmp(there->at[i].name, name) != 0) i++;
-        if (i == there->n) vec_push(&gone, mem_strdup(name));
+        while (name && i < there->n && strcmp(there->at[i].name, name) != 0) i++;
+        if (name && i == there->n) vec_push(&gone, mem_strdup(name));
     }
     sqlite3_finalize(q);
     for (size_t i = 0; i < gone.n; i++) {

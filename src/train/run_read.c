@@ -32,6 +32,14 @@ static void read_metrics(const json_t *o, manta_metrics *m)
     }
 }
 
+/* A time of the file's, since 1970; 0 for one that no calendar has. */
+static double read_time(const json_t *o, const char *name)
+{
+    double at = json_number_value(json_object_get(o, name));
+
+    return at > 0 && at < RUN_TIME_MOST ? at : 0;
+}
+
 /* Calls back for each whole line of metrics.jsonl. */
 typedef void line_fn(void *ctx, const json_t *line);
 
@@ -70,7 +78,7 @@ static void take_last(void *ctx, const json_t *line)
     if (!is_chief(line)) return;
     i->epoch = json_integer_value(json_object_get(line, "epoch"));
     i->step = json_integer_value(json_object_get(line, "step"));
-    i->ended_s = json_number_value(json_object_get(line, "time"));
+    i->ended_s = read_time(line, "time");
     if (i->began_s <= 0) i->began_s = i->ended_s;
     read_metrics(json_object_get(line, "metrics"), &i->metrics);
 }
@@ -89,8 +97,8 @@ static void take_result(const char *folder, manta_run_info *i)
     mem_free(path);
     if (status) {
         snprintf(i->status, sizeof i->status, "%s", status);
-        i->began_s = json_number_value(json_object_get(o, "began"));
-        i->ended_s = json_number_value(json_object_get(o, "ended"));
+        i->began_s = read_time(o, "began");
+        i->ended_s = read_time(o, "ended");
         if (json_object_size(json_object_get(o, "metrics")))
             read_metrics(json_object_get(o, "metrics"), &i->metrics);
     }
@@ -258,7 +266,7 @@ void manta_run_history_free(manta_run_series *s, int n)
 manta_status manta_run_stop(const char *folder, int64_t timeout_ms)
 {
     char *path = run_inner(folder, "run.lock");
-    int64_t deadline = clock_now_ns() + timeout_ms * 1000000;
+    int64_t deadline = clock_deadline(timeout_ms);
     pid_t pid = storage_holder(path);
     manta_status st = MANTA_OK;
 

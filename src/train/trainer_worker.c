@@ -89,10 +89,11 @@ int64_t manta_worker_step(const manta_worker *w)
 {
     const char *told = w->checkpoint ? manta_checkpoint_note(w->checkpoint, RUN_WORKERS) : NULL;
     int64_t step = w->checkpoint ? manta_checkpoint_get(w->checkpoint)->step : 0;
-    int64_t workers = told ? strtoll(told, NULL, 10) : 0;
+    int64_t workers = told ? strtoll(told, NULL, 10) : 0, all;
 
     /* A step takes as many samples as there are workers, times the batch. */
-    return workers > 0 && workers <= TRAINER_RANKS ? step * workers / w->t.world : step;
+    if (workers < 1 || workers > TRAINER_RANKS || __builtin_mul_overflow(step, workers, &all)) return step;
+    return all / w->t.world;
 }
 
 bool manta_worker_should_stop(const manta_worker *w)

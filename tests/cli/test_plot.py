@@ -126,6 +126,8 @@ def test_what_is_no_number_is_a_gap(manta, storage, tmp_path):
     points(loss=[1.0]),
     points(loss=[1e308, -1e308, 0.0]),
     points(loss=[1e-320, 2e-320]),
+    points(flops=[1e18] * 3, loss=[-1e300] * 2, top=[1.7e308] * 2),
+    [{"epoch": 1, "step": 2 ** 62, "rank": 0, "metrics": {"loss": float(i)}} for i in range(2)],
     [{"epoch": 1, "step": s, "rank": 0, "metrics": {"loss": float(s % 7)}} for s in (5, 2 ** 62, -2 ** 62, 3)],
     [{"epoch": 1, "step": 7, "rank": 0, "metrics": {"a\x1b[31m\n<é&": 1.0, "x" * 63: 2.0}}] * 3,
     points(loss=[float(i * i % 97) for i in range(30000)]),
@@ -136,7 +138,8 @@ def test_numbers_of_all_kinds(manta, storage, tmp_path, lines):
     manta("runs", "plot", "odd", "-o", "odd.svg")
     assert "\033" not in manta("runs", "plot", "odd").stdout
     assert read_png(tmp_path / "odd.png").shape[1] == 1280
-    xml.etree.ElementTree.parse(tmp_path / "odd.svg")
+    for path in xml.etree.ElementTree.parse(tmp_path / "odd.svg").iter("{http://www.w3.org/2000/svg}path"):
+        assert "nan" not in path.get("d") and "inf" not in path.get("d")
 
 
 def test_what_cannot_be_written(manta, storage, tmp_path):

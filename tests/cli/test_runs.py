@@ -1,7 +1,9 @@
 """Runs: folders, checkpoints, resume after kill -9, callbacks, and the commands that look at them."""
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 
 import numpy as np
@@ -223,6 +225,40 @@ def test_commands(manta, storage, tmp_path):
     assert "did you mean slow" in manta("runs", "show", "slwo", status=1).stderr
     assert "no command is called 'runs shwo'; did you mean runs show?" in manta("runs", "shwo", "slow",
                                                                                  status=2).stderr
+
+
+def make_run(folder, **result):
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "metrics.jsonl").write_text(json.dumps({"epoch": 2, "step": 4, "metrics": {"loss": 0.5}}) + "\n")
+    (folder / "result.json").write_text(json.dumps({"status": "done", "began": 10, "ended": 20, **result}))
+
+
+def test_folders_of_any_kind_are_listed(manta, storage, tmp_path):
+    make_run(storage / os.fsdecode(b"caf\xe9"))
+    make_run(storage / "old", began=1e300, ended=-1e300)
+    listed = {run["name"]: run for run in map(json.loads, manta("runs", "--json").stdout.splitlines())}
+    assert listed["caf?"]["began"] == 10 and listed["old"]["began"] == listed["old"]["ended"] == 0
+    assert json.loads(manta("runs", "show", os.fsdecode(b"caf\xe9"), "--json").stdout)["status"] == "done"
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--csv-log", os.fsdecode(b"caf\xe9"), "--name", "kept",
+                 status=2)
+    assert "--csv-log is not UTF-8" in done.stderr and not (storage / "kept").exists()
+
+
+def test_an_index_may_hold_anything(manta, storage, tmp_path):
+    make_run(storage / "a")
+    before = manta("runs", "--json").stdout
+    with contextlib.closing(sqlite3.connect(storage / ".index.sqlite")) as index:
+        row, = index.execute("SELECT info FROM runs").fetchone()
+        for blob in (row[:256] + b"\xff" * (len(row) - 256), row[:1280] + b"\xff" * 16 + row[1296:],
+                     row.replace(b"loss".ljust(64, b"\0"), b"l" * 64)):
+            index.execute("UPDATE runs SET info = ?", [blob])
+            index.execute("INSERT OR REPLACE INTO runs VALUES (NULL, 1, 1, x'00')")
+            index.commit()
+            assert manta("runs", "--json").stdout == before
+        index.execute("BEGIN EXCLUSIVE")
+        assert manta("runs", "--json").stdout == before  # without waiting for it, and it stays
+    assert (storage / ".index.sqlite").stat().st_size > 0
 
 
 def test_a_checkpoint_is_a_file_of_weights(manta, storage, tmp_path):

@@ -96,6 +96,23 @@ static void a_clock_that_jumps(void **state)
     assert_int_equal(manta_run_stop(scratch_path("clock"), 1000), MANTA_ENOENT);
 }
 
+/* ---- words ---- */
+
+/* What a file system calls its files may be in an error; it is not lost for that. */
+static void an_error_of_any_bytes(void **state)
+{
+    manta_run *r = open_run("bytes", false);
+    manta_run_info info;
+
+    (void)state;
+    assert_ok(manta_run_report(r, 1, 1, 0, NULL));
+    assert_ok(manta_run_finish(r, "failed", NULL, "opening caf\xe9: gone"));
+    manta_run_close(r);
+    assert_ok(manta_run_read(scratch_path("bytes"), &info));
+    assert_string_equal(info.status, "failed");
+    assert_string_equal(info.error, "opening caf?: gone");
+}
+
 /* ---- numbers ---- */
 
 static void numbers_that_are_none(void **state)
@@ -302,10 +319,10 @@ static void a_disk_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_that_jumps),      cmocka_unit_test(numbers_that_are_none),
-        cmocka_unit_test(each_rank_keeps_its_own), cmocka_unit_test(a_late_report_stays),
-        cmocka_unit_test(a_damaged_line),          cmocka_unit_test(every_bit_of_a_configuration),
-        cmocka_unit_test(a_disk_that_fails)};
+        cmocka_unit_test(a_clock_that_jumps),           cmocka_unit_test(an_error_of_any_bytes),
+        cmocka_unit_test(numbers_that_are_none),        cmocka_unit_test(each_rank_keeps_its_own),
+        cmocka_unit_test(a_late_report_stays),          cmocka_unit_test(a_damaged_line),
+        cmocka_unit_test(every_bit_of_a_configuration), cmocka_unit_test(a_disk_that_fails)};
 
     return cmocka_run_group_tests(tests, scratch_setup_quick, scratch_teardown);
 }
