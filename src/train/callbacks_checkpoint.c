@@ -34,6 +34,12 @@ typedef struct checkpointing {
     manta_checkpoints *to; /* borrowed */
 } checkpointing;
 
+static manta_status checkpointing_begin(void *self, manta_fitting *f)
+{
+    checkpoints_expect(((checkpointing *)self)->to, f->s);
+    return MANTA_OK;
+}
+
 static manta_status checkpointing_batch(void *self, manta_fitting *f)
 {
     checkpointing *c = self;
@@ -67,6 +73,7 @@ static manta_status checkpointing_end(void *self, manta_fitting *f)
 }
 
 static const manta_callback_ops checkpointing_ops = {.name = "checkpointing",
+                                                     .train_begin = checkpointing_begin,
                                                      .train_batch_end = checkpointing_batch,
                                                      .epoch_end = checkpointing_epoch,
                                                      .train_end = checkpointing_end,
@@ -138,6 +145,12 @@ static manta_status backup_restore(void *self, manta_fitting *f)
     return st;
 }
 
+static manta_status backup_begin(void *self, manta_fitting *f)
+{
+    checkpoints_expect(((backup *)self)->to, f->s);
+    return MANTA_OK;
+}
+
 static manta_status backup_batch(void *self, manta_fitting *f)
 {
     backup *c = self;
@@ -185,6 +198,7 @@ static void backup_free(void *self)
 
 static const manta_callback_ops backup_ops = {.name = "backup_and_restore",
                                               .before_fit = backup_restore,
+                                              .train_begin = backup_begin,
                                               .train_batch_end = backup_batch,
                                               .epoch_end = backup_epoch,
                                               .train_end = backup_end,

@@ -58,6 +58,7 @@ struct manta_checkpoints {
     cond changed;
     bool leave;
     request *pending, *writing;
+    size_t expected; /* size of the buffer that the thread makes first; 0: there it is */
     void *spare[2]; /* buffers not in use */
     size_t spare_size[2];
     manta_error failure; /* code 0: none untold */
@@ -306,12 +307,27 @@ static void give_back(manta_checkpoints *m, void *state, size_t size) /* under g
     m->spare_size[i] = size;
 }
 
+/* Under guard. Without memory for it, who saves says so. */
+static void make_expected(manta_checkpoints *m)
+{
+    size_t size = m->expected;
+    void *at;
+
+    mutex_unlock(&m->guard);
+    if ((at = mem_try_raw(size))) mem_touch(at, size);
+    mutex_lock(&m->guard);
+    if (at) give_back(m, at, size);
+    m->expected = 0;
+    cond_broadcast(&m->changed);
+}
+
 static void write_all(void *arg)
 {
     manta_checkpoints *m = arg;
 
     thread_nice(19); /* the training comes first */
     mutex_lock(&m->guard);
+    if (m->expected) make_expected(m);
     for (;;) {
         request *r = m->pending;
         if (!r && m->leave) break;
@@ -384,9 +400,24 @@ void manta_checkpoints_close(manta_checkpoints *m)
 
 /* ---- saving ---- */
 
+static manta_status start_thread(manta_checkpoints *m)
+{
+    if (!m->started) TRY(thread_start(&m->thread, "checkpoints", write_all, m));
+    m->started = true;
+    return MANTA_OK;
+}
+
+void checkpoints_expect(manta_checkpoints *m, const manta_session *s)
+{
+    if (m->started) return;
+    m->expected = s->l.state_size;
+    if (start_thread(m)) m->expected = 0; /* who saves says why */
+}
+
 /* A buffer for a state of `size`; NULL when memory is gone. Under guard. */
 static void *take_buffer(manta_checkpoints *m, size_t size)
 {
+    while (m->expected) (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
     for (int i = 0; i < 2; i++) {
         void *at = m->spare[i];
         if (!at) continue;
@@ -411,6 +442,7 @@ manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, cons
                               blobs *extra, bool must)
 {
     request *r = mem_new(sizeof *r);
+    manta_status st;
 
     r->extra = *extra;
     *extra = (blobs){0};
@@ -428,14 +460,10 @@ manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, cons
     memcpy(r->state, s->state, r->size);
     manifest_init(&r->m, info);
     r->m.info.sequence = ++m->last;
-    if (!m->started) {
-        manta_status st = thread_start(&m->thread, "checkpoints", write_all, m);
-        if (st) {
-            mem_try_free(r->state);
-            request_free(r);
-            return st;
-        }
-        m->started = true;
+    if ((st = start_thread(m))) {
+        mem_try_free(r->state);
+        request_free(r);
+        return st;
     }
     mutex_lock(&m->guard);
     m->pending = r;

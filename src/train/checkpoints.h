@@ -12,6 +12,10 @@ manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, cons
 /* What a folder of checkpoints is told to keep. MANTA_EINVAL */
 manta_status checkpoints_check(const manta_checkpoints_options *o) MANTA_MUST_USE;
 
+/* Checkpoints of s will come: memory for their copies is made meanwhile, since no
+ * step is to wait until the system has found so many pages. */
+void checkpoints_expect(manta_checkpoints *m, const manta_session *s);
+
 /* Waits until nothing is left to write; failures stay to be told. */
 void checkpoints_await(manta_checkpoints *m);
 

@@ -584,6 +584,13 @@ static manta_status recorder_restore(void *self, manta_fitting *f)
     return c->r->from ? manta_fitting_restore(f, c->r->from) : MANTA_OK;
 }
 
+static manta_status recorder_begin(void *self, manta_fitting *f)
+{
+    recorder *c = self;
+
+    return c->saver->ops->train_begin(c->saver->self, f);
+}
+
 static manta_status recorder_batch(void *self, manta_fitting *f)
 {
     recorder *c = self;
@@ -625,6 +632,7 @@ static void recorder_free(void *self)
 
 static const manta_callback_ops recorder_ops = {.name = "run_recorder",
                                                 .before_fit = recorder_restore,
+                                                .train_begin = recorder_begin,
                                                 .train_batch_end = recorder_batch,
                                                 .epoch_end = recorder_epoch,
                                                 .train_end = recorder_end,

@@ -207,6 +207,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
         return st;
     }
     s->peers = (session_peers){w, peers_step, peers_most, peers_sum, peers_leave};
+    worker_saves_expect(w, s);
     *out = s;
     return MANTA_OK;
 }

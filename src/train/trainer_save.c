@@ -21,11 +21,38 @@
 #include "base/status.h"
 #include "format/safetensors.h"
 #include "os/file.h"
+#include "os/proc.h"
 #include "os/thread.h"
 #include "train/session.h"
 #include "train/trainer_worker.h"
 
+enum { PLENTY = 8 }; /* a copy that nobody may want takes no more than this part of the memory there is */
+
 /* ---- the thread ---- */
+
+static manta_status make_room(worker_save *v, size_t n)
+{
+    if (n <= v->size) return MANTA_OK;
+    mem_try_free(v->data);
+    v->size = 0;
+    if (!(v->data = mem_try_raw(n)))
+        return manta_fail(MANTA_ENOMEM, "a copy of the state for a checkpoint (%zu bytes)", n);
+    mem_touch(v->data, n);
+    v->size = n;
+    return MANTA_OK;
+}
+
+/* Under guard. Without memory for it, the save says so. */
+static void make_expected(worker_saves *q)
+{
+    size_t n = q->expected;
+
+    mutex_unlock(&q->guard);
+    (void)!make_room(&q->all[0], n);
+    mutex_lock(&q->guard);
+    q->expected = 0;
+    cond_broadcast(&q->changed);
+}
 
 /* A folder that no rename could bring here is copied. */
 static manta_status bring_folder(const worker_save *v, const char *to)
@@ -111,6 +138,7 @@ static void write_all(void *arg)
 
     thread_nice(10); /* the training comes first; but it may wait for this one in the end */
     mutex_lock(&q->guard);
+    if (q->expected) make_expected(q);
     while (q->n || !q->leave) {
         worker_save *v = q->n ? q->queue[0] : NULL;
         manta_error why = {0};
@@ -138,6 +166,22 @@ void worker_saves_init(manta_worker *w)
 {
     mutex_init(&w->saves.guard);
     cond_init(&w->saves.changed);
+}
+
+static manta_status start_thread(manta_worker *w)
+{
+    if (!w->saves.started) TRY(thread_start(&w->saves.thread, "checkpoints", write_all, w));
+    w->saves.started = true;
+    return MANTA_OK;
+}
+
+void worker_saves_expect(manta_worker *w, const manta_session *s)
+{
+    worker_saves *q = &w->saves;
+
+    if (w->t.rank || q->started || s->l.state_size > proc_available_memory() / PLENTY) return;
+    q->expected = s->l.state_size;
+    if (start_thread(w)) q->expected = 0; /* the save says why */
 }
 
 static void end_thread(worker_saves *q)
@@ -202,13 +246,12 @@ manta_status worker_save_begin(manta_worker *w, int64_t round, worker_save **out
     worker_save *v = q->all;
 
     mutex_lock(&q->guard);
-    while (q->n == WORKER_SAVES) (void)cond_wait(&q->changed, &q->guard, CLOCK_NEVER);
+    while (q->n == WORKER_SAVES || q->expected) (void)cond_wait(&q->changed, &q->guard, CLOCK_NEVER);
     while (v->used) v++; /* the first that is free: there is room for as many copies as were needed at once */
     mutex_unlock(&q->guard);
     TRY(worker_saves_failure(w));
     TRY(trainer_make_part(w->parts_folder, NULL));
-    if (!q->started) TRY(thread_start(&q->thread, "checkpoints", write_all, w));
-    q->started = true;
+    TRY(start_thread(w));
     v->used = true;
     v->round = round;
     *out = v;
@@ -238,18 +281,6 @@ manta_status worker_save_send(manta_worker *w, worker_save *v, const manta_metri
 }
 
 /* ---- what is saved ---- */
-
-static manta_status make_room(worker_save *v, size_t n)
-{
-    if (n <= v->size) return MANTA_OK;
-    mem_try_free(v->data);
-    v->size = 0;
-    if (!(v->data = mem_try_raw(n)))
-        return manta_fail(MANTA_ENOMEM, "a copy of the state for a checkpoint (%zu bytes)", n);
-    mem_touch(v->data, n);
-    v->size = n;
-    return MANTA_OK;
-}
 
 manta_status worker_save_state(worker_save *v, const manta_session *s, blobs *callbacks)
 {

@@ -54,6 +54,7 @@ typedef struct worker_saves {
     worker_save all[WORKER_SAVES];
     worker_save *queue[WORKER_SAVES]; /* the oldest first; it stays until it is written */
     int n;
+    size_t expected; /* room that the thread makes first; 0: there it is */
     manta_error lost; /* why the last one is not there; code 0: it is */
     manta_error untold; /* why the first one that no report has told of is not there */
     _Atomic bool failed; /* untold has a code */
@@ -98,6 +99,10 @@ manta_status worker_send(manta_worker *w, const manta_metrics *m, const trainer_
 
 void worker_saves_init(manta_worker *w);
 void worker_saves_release(manta_worker *w); /* waits for the thread */
+
+/* Saves of a state will come: memory for the copy is made meanwhile, by the thread, where
+ * there is plenty. */
+void worker_saves_expect(manta_worker *w, const manta_session *s);
 
 /* Why a save is not there that no report has told of; told with this. */
 manta_status worker_saves_failure(manta_worker *w) MANTA_MUST_USE;

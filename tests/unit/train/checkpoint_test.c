@@ -401,6 +401,32 @@ static void power_lost_at_every_call(void **state)
     }
 }
 
+/* ---- memory that is made before it is needed ---- */
+
+/* Whether a save comes at once, later or never. */
+static void expected_checkpoints(void **state)
+{
+    manta_model *model;
+    manta_session *s = small_session(&model);
+    int64_t before = mem_live();
+
+    (void)state;
+    for (int saves = 0; saves < 3; saves++) {
+        const char *folder = scratch_path("expected");
+        manta_checkpoints *m;
+        assert_ok(manta_checkpoints_open(folder, NULL, &m));
+        checkpoints_expect(m, s);
+        checkpoints_expect(m, s);
+        for (int i = 1; i <= saves; i++) assert_ok(save(m, s, (float)i));
+        manta_checkpoints_close(m);
+        if (saves) assert_true(latest(folder) == (float)saves);
+        assert_int_equal(mem_live(), before);
+        (void)scratch_remove(folder);
+    }
+    manta_session_close(s);
+    manta_model_free(model);
+}
+
 /* ---- the record of a run ---- */
 
 static const manta_run_options *run_options(const char *folder, bool resume)
@@ -674,6 +700,7 @@ int main(void)
         cmocka_unit_test(every_bit_of_a_manifest),
         cmocka_unit_test(killed_at_every_call),
         cmocka_unit_test(power_lost_at_every_call),
+        cmocka_unit_test(expected_checkpoints),
         cmocka_unit_test(a_record_is_as_durable_as_its_checkpoint),
         cmocka_unit_test(a_disk_that_fails),
         cmocka_unit_test(what_cannot_be_read_stays),
