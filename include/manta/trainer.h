@@ -236,7 +236,7 @@ MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics 
 /* A note for the next checkpoint that this rank reports, in whatever way; both
  * are copied. Of a checkpoint of folders rank 0's notes are taken.
  * manta_checkpoint_note() reads it. MANTA_EINVAL "reports" and "workers" are
- * Manta's own. */
+ * Manta's own. All notes of a checkpoint have up to 1 MiB: its report says so. */
 MANTA_API manta_status manta_worker_note(manta_worker *w, const char *name, const char *text);
 /* An empty folder of this rank's own, removed with the run's end. Owned: free(). */
 MANTA_API manta_status manta_worker_temp_folder(manta_worker *w, char **out) MANTA_MUST_USE;

@@ -82,6 +82,14 @@ static void drop_desk(member *m)
     m->desk_fd = -1;
 }
 
+/* Nobody follows: what the last one computed in is the system's again, which may be
+ * short of just that. */
+static void clear_desk(group *g, int rank)
+{
+    drop_desk(&g->m[rank]);
+    atomic_store(&g->c->seat[rank].desk, 0);
+}
+
 static manta_status start_member(group *g, int rank)
 {
     member *m = &g->m[rank];
@@ -255,8 +263,7 @@ static manta_status part(group *g, int rank)
 
     spawn_wait(m->pid);
     os->close(m->pidfd);
-    drop_desk(m);
-    atomic_store(&g->c->seat[rank].desk, 0);
+    clear_desk(g, rank);
     atomic_store(&g->c->seat[rank].asleep, 0);
     roster_remove(&g->r, rank, false);
     m->failures = 0;
@@ -285,6 +292,7 @@ static manta_status bury(group *g, int rank)
     /* Bad luck is made up for by the successor; what kills again and again is not given to another
      * one and another one, or the seat would be blamed where the samples are at fault. */
     was_seated = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
+    if (g->r.unwanted[rank]) clear_desk(g, rank);
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
         news e = {.kind = NEWS_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);

@@ -31,7 +31,7 @@ static manta_status deliver(manta_dataset *d, manta_dataset **out)
 static manta_status open_dataset(manta_worker *w, int i, manta_dataset **out)
 {
     const trainer_dataset *d = &w->datasets[i];
-    manta_column columns[MOST_COLUMNS];
+    manta_column columns[TRAINER_COLUMNS];
     manta_dataset *made;
 
     if (d->make) {

@@ -8,8 +8,6 @@
 #include "base/mem.h"
 #include "os/file.h"
 
-enum { MOST_DATASETS = 16, MOST_COLUMNS = 16 };
-
 /* One that is read here must have an end, and samples to divide. */
 static manta_status check_dataset(const trainer_dataset *t, const manta_dataset *from)
 {
@@ -60,8 +58,8 @@ static manta_status describe(trainer_dataset *t, int i, const manta_named_datase
 manta_status given_init(trainer_given *g, int n, const manta_named_dataset *from)
 {
     *g = (trainer_given){0};
-    if (n < 0 || n > MOST_DATASETS)
-        return manta_fail(MANTA_EINVAL, "%d datasets, expected up to %d", n, MOST_DATASETS);
+    if (n < 0 || n > TRAINER_DATASETS)
+        return manta_fail(MANTA_EINVAL, "%d datasets, expected up to %d", n, TRAINER_DATASETS);
     g->all = mem_new((size_t)(n + 1) * sizeof *g->all);
     g->columns = mem_new((size_t)(n + 1) * sizeof *g->columns);
     for (; g->n < n; g->n++) {
@@ -100,8 +98,9 @@ static manta_status put_dataset(trainer_given *g, int i, manta_dataset *from)
         if (!st) st = manta_fail(MANTA_EINVAL, "dataset '%s' is empty", t->name);
         goto out;
     }
-    if (b.n > MOST_COLUMNS) {
-        st = manta_fail(MANTA_EUNSUPPORTED, "dataset '%s' has more than %d columns", t->name, MOST_COLUMNS);
+    if (b.n > TRAINER_COLUMNS) {
+        st =
+            manta_fail(MANTA_EUNSUPPORTED, "dataset '%s' has more than %d columns", t->name, TRAINER_COLUMNS);
         goto out;
     }
     g->columns[i] = mem_new((size_t)b.n * sizeof *g->columns[i]);

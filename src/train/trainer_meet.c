@@ -17,7 +17,7 @@
 #include "train/session.h"
 #include "train/trainer_worker.h"
 
-/* A slot: how many samples stand behind it, numbers, then gradients. */
+/* A slot: how many samples stand behind it, numbers, then gradients or statistics. */
 typedef struct slot_head {
     double count;
     double numbers[TRAINER_NUMBERS];
@@ -25,27 +25,39 @@ typedef struct slot_head {
 
 /* ---- meetings ---- */
 
+static manta_status reserve(const manta_worker *w, off_t at, size_t n)
+{
+    int rc;
+
+    do rc = os->fallocate(w->mem.fd, 0, at, (off_t)n);
+    while (rc && errno == EINTR);
+    return rc ? file_fail(errno, "reserving", "memory for gradients") : MANTA_OK;
+}
+
+/* What was mapped before stays until there is more. */
+static manta_status map_slot(manta_worker *w, int rank, int turn, size_t n)
+{
+    slot *s = &w->slots[rank][turn];
+    off_t at = (off_t)trainer_slot_at(w->mem.world, rank, turn);
+    void *fresh;
+
+    if (rank == w->t.rank) TRY(reserve(w, at, n));
+    fresh = os->mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, w->mem.fd, at);
+    if (fresh == MAP_FAILED) return manta_fail(MANTA_ENOMEM, "mapping %zu bytes for gradients", n);
+    if (s->at) os->munmap(s->at, s->size);
+    *s = (slot){fresh, n};
+    return MANTA_OK;
+}
+
 /* Maps the slots so that each holds n bytes. The own ones are reserved: memory
  * that is not there is an error now, not a signal later. */
 static manta_status map_slots(manta_worker *w, size_t n)
 {
+    if (n > TRAINER_SLOT) return manta_fail(MANTA_EUNSUPPORTED, "gradients of %zu bytes", n);
     n = trainer_round_up(n);
     if (n <= w->slot_size) return MANTA_OK;
-    if (n > TRAINER_SLOT) return manta_fail(MANTA_EUNSUPPORTED, "gradients of %zu bytes", n);
     for (int rank = 0; rank < w->t.world; rank++) {
-        for (int turn = 0; turn < 2; turn++) {
-            slot *s = &w->slots[rank][turn];
-            off_t at = (off_t)trainer_slot_at(w->mem.world, rank, turn);
-            if (rank == w->t.rank && os->fallocate(w->mem.fd, 0, at, (off_t)n))
-                return file_fail(errno, "reserving", "memory for gradients");
-            if (s->at) os->munmap(s->at, s->size);
-            s->at = os->mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, w->mem.fd, at);
-            s->size = n;
-            if (s->at == MAP_FAILED) {
-                s->at = NULL;
-                return manta_fail(MANTA_ENOMEM, "mapping %zu bytes for gradients", n);
-            }
-        }
+        for (int turn = 0; turn < 2; turn++) TRY(map_slot(w, rank, turn, n));
     }
     w->slot_size = n;
     return MANTA_OK;
@@ -148,7 +160,7 @@ manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n)
     }
     if (!same)
         return manta_fail(MANTA_EINVAL, "a broadcast of %zu bytes: other ranks expect another size", n);
-    TRY(map_slots(w, sizeof(slot_head) + n));
+    TRY(map_slots(w, n < TRAINER_SLOT ? sizeof(slot_head) + n : n));
     if (w->t.rank == 0 && n) memcpy(own_slot(w) + 1, data, n);
     TRY(meet(w));
     chief = slot_of(w, 0);
@@ -184,6 +196,14 @@ static void peers_leave(void *ctx)
     worker_saves_await(ctx);
 }
 
+/* Bytes of a slot: gradients, or statistics. */
+static size_t slot_room(const manta_session *s)
+{
+    int64_t n = manta_session_params(s), stats = s->l.stats_size;
+
+    return sizeof(slot_head) + (size_t)(n > stats ? n : stats) * sizeof(float);
+}
+
 manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
                                  const manta_session_options *o, manta_session **out)
 {
@@ -195,8 +215,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
     so.no_fusion = true; /* gradients must come to memory to be added up */
     if (!so.threads) so.threads = w->t.threads;
     TRY(manta_session_open(m, c, &so, &s));
-    st =
-        map_slots(w, sizeof(slot_head) + (size_t)(manta_session_params(s) + s->l.stats_size) * sizeof(float));
+    st = map_slots(w, slot_room(s));
     if (!st && w->checkpoint) {
         st = manta_session_from_checkpoint(s, w->checkpoint, false);
         w->restored = !st;
@@ -212,7 +231,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
     return MANTA_OK;
 }
 
-static manta_status own_gradients(manta_worker *w, manta_session *s, const manta_feed *f, int64_t n)
+static manta_status own_gradients(manta_worker *w, manta_session *s, const manta_feed *f)
 {
     slot_head *h = own_slot(w);
     float *g = (float *)(void *)(h + 1);
@@ -224,7 +243,6 @@ static manta_status own_gradients(manta_worker *w, manta_session *s, const manta
     TRY(manta_session_backward(s, f));
     TRY(manta_session_gradients(s, g));
     h->count = (double)f->count;
-    memcpy(g + n, layout_stats(&s->l, s->state), (size_t)s->l.stats_size * sizeof(float));
     return MANTA_OK;
 }
 
@@ -240,9 +258,11 @@ static double add_gradients(manta_worker *w, int64_t n)
     memset(w->sum, 0, (size_t)n * sizeof *w->sum);
     for (int rank = 0; total > 0 && rank < w->t.world; rank++) {
         const slot_head *h = slot_of(w, rank);
-        const float *g = (const float *)(const void *)(h + 1);
-        float share = h ? (float)(h->count / total) : 0;
+        const float *g;
+        float share;
         if (!h || h->count <= 0) continue;
+        g = (const float *)(const void *)(h + 1);
+        share = (float)(h->count / total);
         for (int64_t i = 0; i < n; i++) w->sum[i] += share * g[i];
     }
     return total;
@@ -268,8 +288,9 @@ static manta_status share_statistics(manta_worker *w, manta_session *s, double c
     memset(stats, 0, (size_t)n * sizeof *stats);
     for (int rank = 0; rank < w->t.world; rank++) {
         const slot_head *o = slot_of(w, rank);
-        const float *v = (const float *)(const void *)(o + 1);
+        const float *v;
         if (!o || o->count <= 0) continue;
+        v = (const float *)(const void *)(o + 1);
         for (int64_t i = 0; i < n; i++) stats[i] += (float)(o->count / total) * v[i];
     }
     s->touched = true;
@@ -289,8 +310,8 @@ manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const ma
         TRY(mem_try_array(n, sizeof *w->sum, "the gradients of all ranks", (void **)&w->sum));
         w->n_gradients = n;
     }
-    TRY(map_slots(w, sizeof(slot_head) + (size_t)(n + s->l.stats_size) * sizeof(float)));
-    TRY(own_gradients(w, s, f, n));
+    TRY(map_slots(w, slot_room(s)));
+    TRY(own_gradients(w, s, f));
     TRY(meet(w));
     total = add_gradients(w, n);
     if (total <= 0) return MANTA_OK;

@@ -18,8 +18,6 @@
 #include "os/sys.h"
 #include "train/run_folder.h"
 
-enum { NOTES_MOST = 1 << 20 }; /* bytes */
-
 #define PARTS  ".parts."
 #define ASIDE  "aside-"
 #define LITTER ".manta-tmp"
@@ -224,10 +222,10 @@ void parts_sweep(const trainer_parts *p)
 static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, notes *out, void **text)
 {
     char *path = trainer_notes(p->folder, round, rank);
-    size_t n;
-    manta_status st = file_read(path, NOTES_MOST, text, &n);
+    size_t n = 0;
+    manta_status st = file_read(path, TRAINER_NOTES, text, &n);
 
-    for (const char *at = *text, *end = at + n; !st && at < end;) {
+    for (const char *at = *text, *end = at ? at + n : NULL; !st && at < end;) {
         const char *value = memchr(at, '\0', (size_t)(end - at)), *last;
         last = value ? memchr(value + 1, '\0', (size_t)(end - value - 1)) : NULL;
         if (!last) {
@@ -239,6 +237,16 @@ static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, 
     }
     mem_free(path);
     return st;
+}
+
+/* What has come into a checkpoint need not wait for the end of the attempt. */
+static void drop_notes(const trainer_parts *p, int64_t round, int first, int last)
+{
+    for (int rank = first; rank <= last; rank++) {
+        char *path = trainer_notes(p->folder, round, rank);
+        (void)!file_remove(path); /* most have left none; or who sweeps does */
+        mem_free(path);
+    }
 }
 
 /* Makes a checkpoint of the folder, with the notes of the lowest of the ranks
@@ -266,6 +274,7 @@ static manta_status commit(trainer_parts *p, const char *folder, const trainer_r
     memcpy(info.metrics.value, r->value, sizeof r->value);
     memcpy(info.metrics.name, r->name, sizeof r->name);
     st = manta_checkpoints_add(manta_run_checkpoints(p->run), folder, &info);
+    if (!st) drop_notes(p, r->round, first, last);
 out:
     vec_release(&all);
     buf_release(&reports);

@@ -150,6 +150,9 @@ static manta_status take_notes(manta_worker *w, const manta_checkpoint_info *inf
     for (size_t i = 0; i < w->notes.n; i++) add_note(out, &w->notes.at[i]);
     for (int i = 0; info && i < info->n_notes; i++) add_note(out, &info->notes[i]);
     worker_drop_notes(w);
+    if (out->n > TRAINER_NOTES)
+        return manta_fail(MANTA_EINVAL, "a checkpoint's notes of %zu bytes, expected up to %d", out->n,
+                          TRAINER_NOTES);
     return MANTA_OK;
 }
 

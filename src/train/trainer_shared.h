@@ -24,6 +24,9 @@ enum {
     TRAINER_RANKS = 256,
     TRAINER_RING = 128, /* reports */
     TRAINER_NUMBERS = 512, /* doubles in a slot's head */
+    TRAINER_DATASETS = 16,
+    TRAINER_COLUMNS = 16, /* of a dataset in the store */
+    TRAINER_NOTES = 1 << 20, /* bytes of a checkpoint's notes */
 };
 
 #define TRAINER_SLOT ((uint64_t)1 << 34) /* bytes of address for a slot; only what is used is memory */
@@ -148,7 +151,7 @@ typedef struct trainer_dataset {
     void *user;
     bool whole, shuffle;
     int n_columns; /* of one in the store: so many arrays follow */
-    char columns[16][64];
+    char columns[TRAINER_COLUMNS][64];
 } trainer_dataset;
 
 #endif

@@ -154,7 +154,8 @@ static manta_status read_arguments(const manta_task *t, manta_worker *w)
     while (arg < manta_args(t)) {
         trainer_dataset *d = &w->datasets[w->n_datasets];
         TRY(manta_arg_bytes(t, arg++, &at, &n));
-        if (n != sizeof *d || w->n_datasets == MOST_DATASETS) return manta_fail(MANTA_EINTERNAL, "a dataset");
+        if (n != sizeof *d || w->n_datasets == TRAINER_DATASETS)
+            return manta_fail(MANTA_EINTERNAL, "a dataset");
         memcpy(d, at, n);
         for (int k = 0; k < d->n_columns; k++) TRY(manta_arg_array(t, arg++, &w->columns[w->n_datasets][k]));
         w->n_datasets++;

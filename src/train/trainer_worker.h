@@ -19,8 +19,6 @@
 #include "train/checkpoints.h"
 #include "train/trainer_shared.h"
 
-enum { MOST_DATASETS = 16, MOST_COLUMNS = 16 };
-
 typedef struct slot {
     char *at;
     size_t size;
@@ -74,8 +72,8 @@ struct manta_worker {
     manta_checkpoint *checkpoint;
     bool restored; /* a prepared session has its state */
     int n_datasets;
-    trainer_dataset datasets[MOST_DATASETS];
-    manta_array columns[MOST_DATASETS][MOST_COLUMNS];
+    trainer_dataset datasets[TRAINER_DATASETS];
+    manta_array columns[TRAINER_DATASETS][TRAINER_COLUMNS];
     worker_saves saves;
     VEC(manta_note) notes; /* for the next checkpoint; owned */
     float *sum; /* of all ranks' gradients */

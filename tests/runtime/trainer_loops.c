@@ -65,8 +65,10 @@ static manta_status notes_loop(manta_worker *w)
     manta_checkpoint_info info = {.epoch = 3, .n_notes = 2, .notes = given};
     manta_note mine[1] = {{"reports", "7"}};
     manta_status st;
+    static char long_one[(1 << 20) + 1];
     char *folder;
 
+    memset(long_one, 'x', sizeof long_one - 1);
     given[0].text = manta_worker_rank(w) ? "another" : "chief";
     if ((st = manta_worker_note(w, "first", "of arrays"))) return st;
     if ((st = manta_report_arrays(w, NULL, 1, &c, 1, 0))) return st;
@@ -83,7 +85,23 @@ static manta_status notes_loop(manta_worker *w)
     info.notes = mine;
     if (manta_report_checkpoint(w, NULL, NULL, &info) != MANTA_EINVAL)
         return manta_fail(MANTA_EINTERNAL, "a note of Manta's own was taken");
+    mine[0] = (manta_note){"long", long_one};
+    if (manta_report_checkpoint(w, NULL, NULL, &info) != MANTA_EINVAL)
+        return manta_fail(MANTA_EINTERNAL, "a note beyond all bounds was taken");
     return MANTA_OK;
+}
+
+/* A checkpoint that stands has its notes, and nobody else. */
+static bool notes_are_in(void *user, const manta_report_event *e)
+{
+    bool first = e->checkpoint && strstr(e->checkpoint, "000001"),
+         third = e->checkpoint && strstr(e->checkpoint, "000003"); /* the second has none */
+    char left[400];
+
+    snprintf(left, sizeof left, "%s/notes/.parts.%d.0/round-%d.rank-0.notes", (const char *)user, getpid(),
+             first ? -1 : 0);
+    CHECK((!first && !third) || access(left, F_OK));
+    return true;
 }
 
 static void notes(const char *folder)
@@ -95,7 +113,10 @@ static void notes(const char *folder)
                     {3, "author", "chief"},    {3, "text", "two words\nand a line"},
                     {3, "first", NULL},        {3, "workers", "2"}};
     manta_trainer_options o = {
-        .loop = notes_loop, .scaling = {.num_workers = 2}, .run = {.name = "notes", .storage = folder}};
+        .loop = notes_loop,
+        .scaling = {.num_workers = 2},
+        .run = {
+            .name = "notes", .storage = folder, .report = notes_are_in, .user = (void *)(uintptr_t)folder}};
     manta_result *r = fit(&o, MANTA_OK);
 
     CHECK(r->n_checkpoints == 3);

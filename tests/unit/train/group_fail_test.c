@@ -1,6 +1,7 @@
 /* Several workers, and everything that is not a clean death: errors, poisoned
  * samples, hangs, a caller that stops or changes the training, the death of
  * the controller itself. */
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -204,9 +205,24 @@ static void workers_that_cannot_start_are_given_up(void **state)
 }
 
 typedef struct departures {
-    int left, rank, workers;
+    int left, rank, workers, desks;
     char cause[96];
 } departures;
+
+/* Desks that this process holds for its workers. */
+static int count_desks(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    int n = 0;
+
+    for (struct dirent *e; (e = readdir(all));) {
+        char path[300], to[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
+        if (readlink(path, to, sizeof to - 1) > 0) n += strstr(to, "manta-desk") != NULL;
+    }
+    closedir(all);
+    return n;
+}
 
 static bool see_departure(void *user, manta_session *s, const manta_event *e)
 {
@@ -215,6 +231,7 @@ static bool see_departure(void *user, manta_session *s, const manta_event *e)
     if (e->kind == MANTA_EVENT_WORKER_LEFT) {
         d->left++;
         d->rank = e->rank;
+        d->desks = count_desks();
         snprintf(d->cause, sizeof d->cause, "%s", e->cause);
     }
     d->workers = manta_session_workers(s);
@@ -235,6 +252,7 @@ static void one_that_cannot_start_is_done_without(void **state)
     assert_int_equal(d.left, 1);
     assert_int_equal(d.rank, 1);
     assert_int_equal(d.workers, 2);
+    assert_int_equal(d.desks, 2);
     assert_non_null(strstr(d.cause, "killed by signal 9"));
     assert_childless();
     mem_try_free(golden.state);
