@@ -2,14 +2,8 @@
 #ifndef TESTS_UNIT_NN_NET_H
 #define TESTS_UNIT_NN_NET_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <manta/layer.h>
 #include <manta/loss.h>
@@ -18,12 +12,7 @@
 #include "base/rng.h"
 #include "nn/apply.h"
 #include "nn/exec.h"
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        manta_status ok_ = (call);                                                                           \
-        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
-    } while (0)
+#include "ok.h"
 
 /* A model with everything needed to run it, one batch of made-up samples. */
 typedef struct net {

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "pools.h"
 #include "tensor/conv.h"
 
 typedef struct family {
@@ -28,11 +29,10 @@ typedef struct family {
     size_t (*work)(const conv_shape *s, int threads);
 } family;
 
-enum { MAX_THREADS = 3, GUARD = 16 };
+enum { GUARD = 16 };
 
 static family families[3];
 static int n_families;
-static pool *pools[MAX_THREADS + 1];
 static uint32_t random_state = 1;
 
 static uint32_t random_u32(void)
@@ -381,17 +381,7 @@ static int start(void **state)
         families[n_families++] = (family){"avx512", conv_forward_avx512, conv_backward_data_avx512,
                                           conv_backward_weights_avx512, conv_work_avx512};
     }
-    for (int t = 1; t <= MAX_THREADS; t++) {
-        if (pool_new(t, KERN_SCRATCH, &pools[t])) return -1;
-    }
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    for (int t = 1; t <= MAX_THREADS; t++) pool_free(pools[t]);
-    return mem_live() == 0 ? 0 : -1;
+    return pools_start();
 }
 
 int main(void)
@@ -402,5 +392,5 @@ int main(void)
         cmocka_unit_test(an_empty_batch_clears_the_gradient),
         cmocka_unit_test(chunks_depend_on_the_shape_alone),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, pools_stop);
 }

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "pools.h"
 #include "tensor/gemm.h"
 
 typedef void gemm_fn(pool *p, const gemm_call *g);
@@ -29,11 +30,8 @@ typedef struct family {
     bool exact; /* the reference's bytes */
 } family;
 
-enum { MAX_THREADS = 3 };
-
 static family families[4];
 static int n_families;
-static pool *pools[MAX_THREADS + 1];
 
 typedef struct gemm_case {
     int64_t m, n, k;
@@ -386,17 +384,7 @@ static int start(void **state)
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
         families[n_families++] = (family){"avx512", gemm_avx512, gemm_pair_avx512, true};
     }
-    for (int t = 1; t <= MAX_THREADS; t++) {
-        if (pool_new(t, KERN_SCRATCH, &pools[t])) return -1;
-    }
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    for (int t = 1; t <= MAX_THREADS; t++) pool_free(pools[t]);
-    return mem_live() == 0 ? 0 : -1;
+    return pools_start();
 }
 
 int main(void)
@@ -406,5 +394,5 @@ int main(void)
         cmocka_unit_test(blocks_and_tiles),    cmocka_unit_test(a_pair_is_two_products),
         cmocka_unit_test(nothing_to_do),       cmocka_unit_test(nan_survives_relu_and_reaches_every_family),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, pools_stop);
 }

@@ -12,12 +12,12 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "pools.h"
 #include "tensor/kernel.h"
 
-enum { MAX_THREADS = 3, GUARD = 16 };
+enum { GUARD = 16 };
 
 static const kernels *ours, *theirs; /* the reference; oneDNN, NULL when it is not built */
-static pool *pools[MAX_THREADS + 1];
 static uint32_t random_state = 1;
 
 static uint32_t random_u32(void)
@@ -296,17 +296,7 @@ static int start(void **state)
     (void)state;
     ours = kernels_of(KERN_REFERENCE);
     theirs = kernels_of(KERN_ONEDNN);
-    for (int t = 1; t <= MAX_THREADS; t++) {
-        if (pool_new(t, KERN_SCRATCH, &pools[t])) return -1;
-    }
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    for (int t = 1; t <= MAX_THREADS; t++) pool_free(pools[t]);
-    return mem_live() == 0 ? 0 : -1;
+    return pools_start();
 }
 
 int main(void)
@@ -317,5 +307,5 @@ int main(void)
         cmocka_unit_test(more_shapes_than_are_kept),
         cmocka_unit_test(an_empty_batch),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, pools_stop);
 }

@@ -4,59 +4,24 @@
 #ifndef GROUP_FIXTURE_H
 #define GROUP_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <manta/layer.h>
-#include <manta/train.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
+#include "ok.h"
 #include "temp.h"
 #include "train/session.h"
 #include "train/shared.h"
 
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        manta_status ok_ = (call);                                                                           \
-        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
-    } while (0)
+enum { N = 90 };
 
-enum { N = 90, CLASSES = 4, SIDE = 6 };
-
-static float images[N * SIDE * SIDE];
-static int64_t labels[N];
-
-/* Images whose brightest corner is the label, with noise. */
-static void make_data(void)
-{
-    for (int i = 0; i < N; i++) {
-        labels[i] = (i * 7) % CLASSES;
-        for (int p = 0; p < SIDE * SIDE; p++) {
-            int corner = (p / SIDE >= SIDE / 2) * 2 + (p % SIDE >= SIDE / 2);
-            float noise = rng_uniform(rng_at(rng_make(5, (uint64_t)i), (uint64_t)p).w[0]);
-            images[i * SIDE * SIDE + p] = 0.7f * noise + (corner == labels[i] ? 0.5f : 0);
-        }
-    }
-}
-
-static inline manta_dataset *dataset(void)
-{
-    manta_column c[2] = {{"x", manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){N, SIDE, SIDE, 1}, images)},
-                         {"y", manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){N}, labels)}};
-
-    return manta_dataset_arrays(2, c, MANTA_BORROW);
-}
+#include "corner_data.h"
 
 static inline manta_model *residual_model(manta_regularizer reg)
 {

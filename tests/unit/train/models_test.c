@@ -7,12 +7,7 @@
 
 #include "base/mem.h"
 #include "nn/graph.h"
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        manta_status ok_ = (call);                                                                           \
-        if (ok_) fail_msg("%s: %s", manta_status_name(ok_), manta_error_text());                             \
-    } while (0)
+#include "ok.h"
 
 /* Element i of tensor t by the README's formula. */
 static float formula(uint32_t i, uint32_t t, float scale)

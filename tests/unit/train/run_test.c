@@ -16,11 +16,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "format/scratch.h"
+#include "ok.h"
 #include "os/fault.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
-
-#define assert_ok(call) assert_int_equal((call), MANTA_OK)
 
 static manta_metrics metric(const char *name, double value)
 {
