@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "os/sys.h"
 
+enum { PIECE = 1 << 20 }; /* bytes that a file is read by */
+
 manta_status file_fail(int err, const char *doing, const char *path)
 {
     manta_status st = MANTA_EIO;
@@ -332,9 +334,29 @@ manta_status file_sync_tree(const char *path)
     return st ? st : file_sync_folder(path);
 }
 
+manta_status file_copy(const char *from, const char *to)
+{
+    file_writer *w = NULL;
+    manta_status st;
+    ssize_t n;
+    char *piece;
+    int fd = open_retry(from, O_RDONLY);
+
+    if (fd < 0) return file_fail(errno, "opening", from);
+    piece = mem_new(PIECE);
+    st = file_writer_open(to, &w);
+    while (!st && (n = read_retry(fd, piece, PIECE))) {
+        st = n < 0 ? file_fail(errno, "reading", from) : file_writer_write(w, piece, (size_t)n);
+    }
+    if (!st) st = file_writer_commit(w);
+    file_writer_free(w);
+    mem_free(piece);
+    os->close(fd);
+    return st;
+}
+
 manta_status file_sum_of(const char *path, file_sum *out)
 {
-    enum { PIECE = 1 << 20 };
     file_sum sum = {0};
     manta_status st = MANTA_OK;
     char *piece;

@@ -125,6 +125,9 @@ char *file_above(const char *path);
 /* Renames within a file system: one step, and not yet on the disk. */
 manta_status file_rename(const char *from, const char *to) MANTA_MUST_USE;
 
+/* Copies a file piece by piece; `to` is replaced as file_replace() does it. */
+manta_status file_copy(const char *from, const char *to) MANTA_MUST_USE;
+
 /* Brings the names in a folder to disk. A file system that cannot is no failure. */
 manta_status file_sync_folder(const char *path) MANTA_MUST_USE;
 

@@ -11,7 +11,7 @@
 #include "format/safetensors.h"
 #include "train/storage.h"
 
-enum { MANIFEST_MOST = 16 << 20 };
+enum { MANIFEST_MOST = 16 << 20, COPY_PIECE = 1 << 20 };
 
 char *checkpoint_path(const char *folder, int64_t sequence)
 {
@@ -198,18 +198,18 @@ const char *manta_checkpoint_file(const manta_checkpoint *c, int i)
 /* From the storage to a folder of the user's. */
 static manta_status copy_file(const char *from, const char *to)
 {
+    char *piece = mem_new(COPY_PIECE);
     file_writer *w = NULL;
-    void *data = NULL;
-    size_t n;
-    manta_status st;
+    size_t n = 0;
+    manta_status st = file_writer_open(to, &w);
 
-    if ((st = storage_read(from, SIZE_MAX / 2, &data, &n))) goto out;
-    if ((st = file_writer_open(to, &w))) goto out;
-    if ((st = file_writer_write(w, data, n))) goto out;
-    st = file_writer_commit(w);
-out:
+    for (uint64_t at = 0; !st; at += n) {
+        if ((st = storage_read_at(from, at, piece, COPY_PIECE, &n)) || !n) break;
+        st = file_writer_write(w, piece, n);
+    }
+    if (!st) st = file_writer_commit(w);
     file_writer_free(w);
-    mem_try_free(data);
+    mem_free(piece);
     return st;
 }
 

@@ -38,11 +38,7 @@ static manta_status folder_take(void *ctx, const char *from, const char *path, f
 
     (void)ctx;
     if (file_rename(from, path)) { /* another file system */
-        void *data = NULL;
-        size_t n;
-        TRY(file_read(from, SIZE_MAX / 2, &data, &n));
-        st = file_replace(path, data, n);
-        mem_try_free(data);
+        st = file_copy(from, path);
         if (!st) st = file_remove(from);
     } else {
         st = file_sync(path);

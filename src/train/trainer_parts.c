@@ -61,14 +61,9 @@ manta_status trainer_make_part(const char *parts, const char *name)
 static manta_status move_file(const char *from, const char *to)
 {
     file_info info;
-    void *data = NULL;
-    size_t n;
-    manta_status st;
 
     if (!file_stat(to, &info) || !file_rename(from, to)) return MANTA_OK;
-    if (!(st = file_read(from, SIZE_MAX / 2, &data, &n))) st = file_replace(to, data, n); /* elsewhere */
-    mem_try_free(data);
-    return st;
+    return file_copy(from, to); /* elsewhere */
 }
 
 manta_status trainer_move_files(const char *from, const char *to)

@@ -696,6 +696,37 @@ static void a_tree_comes_to_disk(void **state)
     assert_int_equal(file_sync_tree(in_folder("none")), MANTA_ENOENT);
 }
 
+/* Piece by piece, whatever the system gives at a time. */
+static void a_file_is_copied(void **state)
+{
+    enum { SIZE = (2 << 20) + 7 };
+    char *text = malloc(SIZE);
+    void *copy = NULL;
+    size_t n;
+
+    (void)state;
+    for (int i = 0; i < SIZE; i++) text[i] = (char)(i * 7 + i / 251);
+    assert_int_equal(file_replace(in_folder("from"), text, SIZE), MANTA_OK);
+    assert_int_equal(file_copy(in_folder("from"), in_folder("to")), MANTA_OK);
+    assert_int_equal(file_read(in_folder("to"), SIZE, &copy, &n), MANTA_OK);
+    assert_true(n == SIZE && !memcmp(copy, text, SIZE));
+    mem_try_free(copy);
+    put("from", "short");
+    for (int at = 1;; at++) {
+        put("to", "before");
+        fault_begin((fault_plan){.at = at, .err = EIO, .short_io = at % 2 == 0, .interrupt = true});
+        manta_status st = file_copy(in_folder("from"), in_folder("to"));
+        bool failed = fault_end();
+        assert_int_equal(file_read(in_folder("to"), SIZE, &copy, &n), MANTA_OK);
+        if (st != MANTA_EUNKNOWN) assert_string_equal(copy, st ? "before" : "short");
+        mem_try_free(copy);
+        if (!failed) break;
+    }
+    assert_int_equal(file_copy(in_folder("none"), in_folder("to")), MANTA_ENOENT);
+    assert_int_equal(file_copy(in_folder("."), in_folder("to")), MANTA_EIO);
+    free(text);
+}
+
 static void errnos_become_statuses(void **state)
 {
     (void)state;
@@ -731,6 +762,7 @@ int main(void)
         TEST(the_order_of_a_commit_is_durable),
         TEST(an_unsynced_folder_is_an_unknown_outcome),
         TEST(a_tree_comes_to_disk),
+        TEST(a_file_is_copied),
         TEST(errnos_become_statuses),
     };
     return cmocka_run_group_tests_name("os/file", tests, NULL, NULL);
