@@ -5,6 +5,7 @@
  *                  events.out.*     the same for TensorBoard
  *                  log/rank-N.txt   what each process said; older parts of it: rank-N.000001.txt
  *                  checkpoints/     manta/checkpoint.h
+ *                  times.json       of a run that was resumed: when it began, how long it was worked on before
  *                  result.json      how it ended; written last
  *
  * STORAGE is a folder, or SCHEME://... of another storage (docs/architecture.md):
@@ -106,7 +107,11 @@ typedef struct manta_run_info {
     char path[1024];
     char status[16]; /* "running", "done", "failed", "interrupted", "ended" (killed: no result) */
     int pid; /* of a running one; -1: on another host */
-    double began_s, ended_s; /* since 1970; 0: not known */
+    double began_s, ended_s; /* since 1970, the first time and the last; 0: not known */
+    double taken_s; /* when it was last taken up; began_s of one that was never resumed */
+    double spent_s; /* that it was worked on, over all take-ups: of a running one without this one, of one
+                       that was killed until its last report */
+    int resumed; /* how often */
     int64_t epoch, step; /* last reported */
     int n_checkpoints;
     manta_metrics metrics; /* last reported */

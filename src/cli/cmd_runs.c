@@ -94,15 +94,25 @@ static const char *time_text(double seconds, char *buf, size_t size)
     return buf;
 }
 
+/* How long it was worked on, over all take-ups, so far; negative: that is not known. */
+static double spent(const manta_run_info *r)
+{
+    double now = r->pid ? (double)time(NULL) - r->taken_s : 0;
+
+    if (r->began_s <= 0 || r->taken_s <= 0) return -1;
+    return now < -1 ? -1 : r->spent_s + (now > 0 ? now : 0); /* a clock that was set back says nothing */
+}
+
 static const char *span_text(const manta_run_info *r, char *buf, size_t size)
 {
-    double end = r->ended_s > 0 ? r->ended_s : (double)time(NULL), s = end - r->began_s;
+    double s = spent(r);
 
-    if (r->began_s <= 0 || s < 0) return ""; /* a clock that was set back says nothing */
+    if (s < 0) return "";
     if (s < 120) {
         snprintf(buf, size, "%.1fs", s);
     } else {
-        snprintf(buf, size, "%dh%02dm%02ds", (int)(s / 3600), (int)(s / 60) % 60, (int)s % 60);
+        long long whole = (long long)s;
+        snprintf(buf, size, "%lldh%02lldm%02llds", whole / 3600, whole / 60 % 60, whole % 60);
     }
     return buf;
 }
@@ -116,6 +126,8 @@ static json_t *run_json(const manta_run_info *r)
                   json_text(r->path), "status", json_text(r->status), "pid", r->pid, "began",
                   (json_int_t)r->began_s, "ended", (json_int_t)r->ended_s, "epoch", (json_int_t)r->epoch,
                   "step", (json_int_t)r->step, "checkpoints", r->n_checkpoints, "metrics", metrics);
+    json_object_set_new(o, "spent", spent(r) < 0 ? json_null() : json_real(spent(r)));
+    json_object_set_new(o, "resumed", json_integer(r->resumed));
     if (*r->error) json_object_set_new(o, "error", json_text(r->error));
     return o;
 }
@@ -240,6 +252,7 @@ static int show_run(const options *o)
     if (r.pid) printf(", process %d", r.pid);
     if (*time_text(r.began_s, text, sizeof text)) printf("; began %s", text);
     if (*span_text(&r, text, sizeof text)) printf("; took %s", text);
+    if (r.resumed) printf("; resumed %d time%s", r.resumed, r.resumed > 1 ? "s" : "");
     printf("\nepoch %" PRId64 ", step %" PRId64 "; %s\n", r.epoch, r.step,
            metrics_text(&r.metrics, text, sizeof text));
     if (*r.error) {
@@ -565,7 +578,9 @@ const command cmd_runs = {.name = "runs",
                           .about = "List runs",
                           .text =
                               "Runs are folders that 'manta train --name' and trainers keep. A run that is "
-                              "'ended' was killed, and has left no result.",
+                              "'ended' was killed, and has left no result. BEGAN is when a run was begun, "
+                              "TOOK how long it was worked on since, over all take-ups by --resume; of one "
+                              "that was killed, until its last line of metrics.",
                           .examples = "  manta runs\n  manta runs show mine",
                           .groups = {&listing},
                           .run = list_runs};

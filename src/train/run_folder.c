@@ -6,7 +6,8 @@
  * checkpoint counts is on the disk before the checkpoint is.
  *
  * result.json is what says that a run has ended: it is written last, replaced
- * whole, and removed when the run goes on. */
+ * whole, and removed when the run goes on. What it says of times is in times.json by
+ * then; as long as it is there it is right, whatever times.json says. */
 #include "train/run_folder.h"
 
 #include <jansson.h>
@@ -45,6 +46,8 @@ struct manta_run {
     manta_events *events;
     double began_s; /* by the wall clock, once; the rest by one that never jumps */
     int64_t began_ns;
+    double first_s, before_s; /* when it began for the first time; how long it was worked on before */
+    int resumed;
     int64_t epoch, step; /* last reported */
     VEC(int64_t) kept; /* by rank: the last report that was kept when it was taken up */
     bool named; /* its folder's name is on the disk, as far as we can do something about it */
@@ -159,6 +162,33 @@ static manta_status keep_config(manta_run *r, const char *config)
 
     mem_free(path);
     mem_free(text);
+    return st;
+}
+
+/* What those before us have left says when the run began and how long it was worked on;
+ * it is kept before anything of theirs goes. */
+static manta_status take_up_times(manta_run *r)
+{
+    manta_run_info past;
+    char *path, *text;
+    json_t *o;
+    manta_status st;
+
+    r->first_s = r->began_s;
+    if (!is_run(r->path)) return MANTA_OK;
+    TRY(run_read_past(r->path, &past));
+    if (past.began_s > 0) r->first_s = past.began_s;
+    r->before_s = past.spent_s;
+    r->resumed = past.resumed + 1;
+    o = json_pack("{s:f, s:f, s:f, s:i}", "began", r->first_s, "taken", r->began_s, "spent", r->before_s,
+                  "resumed", r->resumed);
+    text = o ? json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(o);
+    if (!text) abort(); /* small control memory */
+    path = run_inner(r->path, "times.json");
+    st = storage_put(path, text, strlen(text));
+    mem_free(path);
+    free(text);
     return st;
 }
 
@@ -356,6 +386,7 @@ static manta_status open_run(manta_run *r, const manta_run_options *o)
     TRY(find_folder(r, o));
     TRY(take_folder(r, o));
     TRY(find_start(r, o));
+    TRY(take_up_times(r));
     TRY(keep_config(r, o->config));
     TRY(open_stage(r));
     TRY(open_logs(r, &o->logging));
@@ -530,9 +561,11 @@ manta_status manta_run_finish(manta_run *r, const char *status, const manta_metr
     char *path = run_inner(r->path, "result.json"), *text;
     const char *checkpoint = NULL;
     int n = manta_checkpoints_count(r->checkpoints);
-    json_t *o = json_pack("{s:o, s:o, s:f, s:f, s:I, s:I}", "status", text_json(status), "metrics",
-                          metrics_json(last), "began", r->began_s, "ended", run_time(r), "epoch",
-                          (json_int_t)r->epoch, "step", (json_int_t)r->step);
+    double now = run_time(r);
+    json_t *o = json_pack("{s:o, s:o, s:f, s:f, s:f, s:f, s:i, s:I, s:I}", "status", text_json(status),
+                          "metrics", metrics_json(last), "began", r->began_s, "ended", now, "first_began",
+                          r->first_s, "spent", r->before_s + (now - r->began_s), "resumed", r->resumed,
+                          "epoch", (json_int_t)r->epoch, "step", (json_int_t)r->step);
     manta_status st;
 
     if (n) (void)manta_checkpoints_at(r->checkpoints, n - 1, &checkpoint, NULL);

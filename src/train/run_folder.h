@@ -32,6 +32,9 @@ void run_set_outcome(manta_run *r, const run_outcome *o);
 /* As result.json has it; what it says nothing of stays as it is in *o. */
 void run_read_outcome(const char *folder, run_outcome *o);
 
+/* manta_run_read() for who has its lock: what is there was left by others. */
+manta_status run_read_past(const char *folder, manta_run_info *out) MANTA_MUST_USE;
+
 /* The folder for what is written through descriptors: the run's own, or what stands
  * for it on this host (stage.h). Borrowed. */
 const char *run_local(const manta_run *r);

@@ -123,6 +123,11 @@ static bool has_end(const char *text, size_t size)
     return memchr(text, '\0', size) != NULL;
 }
 
+static bool is_time(double s)
+{
+    return s >= 0 && s < RUN_TIME_MOST;
+}
+
 /* Whether a row is of the run called `name`: it may hold anything. */
 static bool is_of(const manta_run_info *i, const char *name)
 {
@@ -130,8 +135,8 @@ static bool is_of(const manta_run_info *i, const char *name)
     bool fine = has_end(i->name, sizeof i->name) && has_end(i->path, sizeof i->path) &&
                 has_end(i->status, sizeof i->status) && has_end(i->error, sizeof i->error);
 
-    fine = fine && m->n >= 0 && m->n <= MANTA_MAX_METRICS && i->began_s >= 0 && i->began_s < RUN_TIME_MOST &&
-           i->ended_s >= 0 && i->ended_s < RUN_TIME_MOST;
+    fine = fine && m->n >= 0 && m->n <= MANTA_MAX_METRICS && is_time(i->began_s) && is_time(i->ended_s) &&
+           is_time(i->taken_s) && is_time(i->spent_s) && i->resumed >= 0;
     for (int k = 0; fine && k < m->n; k++) fine = has_end(m->name[k], sizeof m->name[k]);
     return fine && !strcmp(i->name, name);
 }

@@ -83,28 +83,18 @@ static void take_last(void *ctx, const json_t *line)
     read_metrics(json_object_get(line, "metrics"), &i->metrics);
 }
 
-/* result.json, when there is one. */
-static void take_result(const char *folder, manta_run_info *i)
+/* A small file of the run's that holds an object; NULL: it does not. Owned. */
+static json_t *read_object(const char *folder, const char *name)
 {
-    char *path = run_inner(folder, "result.json");
+    char *path = run_inner(folder, name);
     void *text = NULL;
     size_t n = 0;
     json_error_t why;
     json_t *o = storage_read(path, CONFIG_MOST, &text, &n) ? NULL : json_loadb(text, n, 0, &why);
-    const char *status = json_string_value(json_object_get(o, "status"));
-    const char *error = json_string_value(json_object_get(o, "error"));
 
-    mem_free(path);
-    if (status) {
-        snprintf(i->status, sizeof i->status, "%s", status);
-        i->began_s = read_time(o, "began");
-        i->ended_s = read_time(o, "ended");
-        if (json_object_size(json_object_get(o, "metrics")))
-            read_metrics(json_object_get(o, "metrics"), &i->metrics);
-    }
-    if (error) snprintf(i->error, sizeof i->error, "%s", error);
-    json_decref(o);
     mem_try_free(text);
+    mem_free(path);
+    return o;
 }
 
 /* The number called `name`, where it is one and not less than `least`. */
@@ -116,13 +106,57 @@ static void take_int(const json_t *from, const char *name, int least, int *out)
     if (json_is_integer(o) && value >= least && value <= INT_MAX) *out = (int)value;
 }
 
+/* A time, where it is one. */
+static void take_time(const json_t *from, const char *name, double *out)
+{
+    const json_t *o = json_object_get(from, name);
+    double value = json_number_value(o);
+
+    if (json_is_number(o) && value >= 0 && value < RUN_TIME_MOST) *out = value;
+}
+
+/* What was so when the run was last taken up; nothing of one that never was. */
+static void take_times(const char *folder, manta_run_info *i)
+{
+    json_t *o = read_object(folder, "times.json");
+
+    i->taken_s = i->began_s;
+    take_time(o, "began", &i->began_s);
+    take_time(o, "taken", &i->taken_s);
+    take_time(o, "spent", &i->spent_s);
+    take_int(o, "resumed", 0, &i->resumed);
+    json_decref(o);
+}
+
+/* result.json, when there is one. False: there is none. */
+static bool take_result(const char *folder, manta_run_info *i)
+{
+    json_t *o = read_object(folder, "result.json");
+    const char *status = json_string_value(json_object_get(o, "status"));
+    const char *error = json_string_value(json_object_get(o, "error"));
+    bool there = status != NULL;
+
+    if (there) {
+        snprintf(i->status, sizeof i->status, "%s", status);
+        i->taken_s = read_time(o, "began");
+        i->ended_s = read_time(o, "ended");
+        i->began_s = i->taken_s;
+        i->spent_s = i->ended_s > i->taken_s ? i->ended_s - i->taken_s : 0;
+        i->resumed = 0;
+        take_time(o, "first_began", &i->began_s);
+        take_time(o, "spent", &i->spent_s);
+        take_int(o, "resumed", 0, &i->resumed);
+        if (json_object_size(json_object_get(o, "metrics")))
+            read_metrics(json_object_get(o, "metrics"), &i->metrics);
+    }
+    if (error) snprintf(i->error, sizeof i->error, "%s", error);
+    json_decref(o);
+    return there;
+}
+
 void run_read_outcome(const char *folder, run_outcome *out)
 {
-    char *path = run_inner(folder, "result.json");
-    void *text = NULL;
-    size_t n = 0;
-    json_error_t why;
-    json_t *o = storage_read(path, CONFIG_MOST, &text, &n) ? NULL : json_loadb(text, n, 0, &why);
+    json_t *o = read_object(folder, "result.json");
     const char *code = json_string_value(json_object_get(o, "code"));
 
     for (int i = 0; code && i <= MANTA_ENAN; i++) {
@@ -132,8 +166,6 @@ void run_read_outcome(const char *folder, run_outcome *out)
     take_int(o, "failures", 0, &out->failures);
     take_int(o, "workers", 1, &out->workers);
     json_decref(o);
-    mem_try_free(text);
-    mem_free(path);
 }
 
 static int count_checkpoints(const char *folder)
@@ -150,7 +182,9 @@ static int count_checkpoints(const char *folder)
     return n;
 }
 
-static manta_status read_run(const char *folder, manta_run_info *out)
+/* ours: the lock is, and so nobody works on it. Who holds the lock is asked before the
+ * result is looked for: one who lets go of it has written one, or was killed. */
+static manta_status read_run(const char *folder, bool ours, manta_run_info *out)
 {
     char *config = run_inner(folder, "config.json"), *lock_path = run_inner(folder, "run.lock");
     const char *slash = strrchr(folder, '/');
@@ -167,24 +201,30 @@ static manta_status read_run(const char *folder, manta_run_info *out)
     snprintf(out->path, sizeof out->path, "%s", folder);
     out->began_s = (double)info.changed_ns / 1e9;
     snprintf(out->status, sizeof out->status, "ended");
+    take_times(folder, out);
     st = each_line(folder, take_last, out);
-    out->pid = storage_holder(lock_path);
+    out->pid = ours ? 0 : storage_holder(lock_path);
     mem_free(lock_path);
     if (out->pid) {
         snprintf(out->status, sizeof out->status, "running");
         out->ended_s = 0;
-    } else {
-        take_result(folder, out);
+    } else if (!take_result(folder, out) && out->ended_s > out->taken_s) {
+        out->spent_s += out->ended_s - out->taken_s;
     }
     out->n_checkpoints = count_checkpoints(folder);
     return st;
+}
+
+manta_status run_read_past(const char *folder, manta_run_info *out)
+{
+    return read_run(folder, true, out);
 }
 
 /* The folder's name may lie in *out: lists of runs are brought up to date. */
 manta_status manta_run_read(const char *folder, manta_run_info *out)
 {
     char *path = mem_strdup(folder);
-    manta_status st = read_run(path, out);
+    manta_status st = read_run(path, false, out);
 
     mem_free(path);
     return st;

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import PROGRAM
 from samples import digits
-from waits import checkpoints, kill_with_backup, wait_until
+from waits import checkpoints, kill_with_backup, read_event, wait_until
 
 TRAIN = ("--global-batch", 16, "--shards", 2, "--seed", 7, "--json")
 # Steps without number and next to nothing printed, so that no pipe fills while nobody reads.
@@ -259,6 +259,40 @@ def test_an_index_may_hold_anything(manta, storage, tmp_path):
         index.execute("BEGIN EXCLUSIVE")
         assert manta("runs", "--json").stdout == before  # without waiting for it, and it stays
     assert (storage / ".index.sqlite").stat().st_size > 0
+
+
+def test_times_are_of_the_whole_run(manta, start, storage, tmp_path):
+    """Killed, resumed and resumed: it began when it began, and took what all of them took together."""
+    data = digits(tmp_path)
+    running = start("train", "mlp", "--data", data, *ENDLESS, "--name", "a", *TRAIN)
+    wait_until(lambda: checkpoints(storage / "a"))
+    running.signal(signal.SIGTERM)
+    assert running.wait().status == 75
+    first, = [json.loads(line) for line in manta("runs", "--json").stdout.splitlines()]
+    result = json.loads((storage / "a" / "result.json").read_text())
+    assert first["began"] == int(result["began"]) and first["resumed"] == 0
+    assert first["spent"] == pytest.approx(result["ended"] - result["began"], abs=1e-3)
+    assert first["spent"] == pytest.approx(result["spent"], abs=1e-3)
+    had = checkpoints(storage / "a")[-1]
+    again = start("train", "--resume", "a", "--json")
+    read_event(again, "resumed")
+    wait_until(lambda: checkpoints(storage / "a")[-1:] > [had])
+    shown = json.loads(manta("runs", "show", "a", "--json").stdout)
+    assert shown["status"] == "running" and shown["began"] == first["began"] and shown["resumed"] == 1
+    assert shown["spent"] >= first["spent"]
+    again.process.kill()
+    again.process.wait(30)
+    shown = json.loads(manta("runs", "show", "a", "--json").stdout)  # it has left no line of metrics
+    assert shown["status"] == "ended" and shown["began"] == first["began"]
+    assert shown["spent"] == pytest.approx(first["spent"], abs=1e-3)
+    last = start("train", "--resume", "a", "--json")
+    read_event(last, "resumed")
+    last.signal(signal.SIGTERM)
+    last.wait()
+    result = json.loads((storage / "a" / "result.json").read_text())
+    assert result["resumed"] == 2 and result["first_began"] < result["began"]
+    assert result["spent"] == pytest.approx(first["spent"] + result["ended"] - result["began"], abs=1e-3)
+    assert "; resumed 2 times\n" in manta("runs", "show", "a").stdout
 
 
 def test_a_checkpoint_is_a_file_of_weights(manta, storage, tmp_path):

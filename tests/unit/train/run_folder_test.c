@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -311,6 +312,138 @@ static void test_a_clock_that_jumps(void **state)
     assert_int_equal(info.epoch, 4);
 }
 
+/* ---- times ---- */
+
+static int64_t standing(void)
+{
+    return steady;
+}
+
+static const clock_source by_hand = {.now_ns = standing, .wall_ns = jumping_wall};
+
+static void pass(int64_t seconds)
+{
+    steady += seconds * 1000000000;
+    wall += seconds * 1000000000;
+}
+
+static manta_run *open_again(const char *name)
+{
+    manta_run *r;
+
+    assert_ok(manta_run_open(&(manta_run_options){.storage = base_folder, .name = name, .resume = true}, &r));
+    return r;
+}
+
+static void read_again(const char *name, manta_run_info *out)
+{
+    char path[400];
+
+    snprintf(path, sizeof path, "%s/%s", base_folder, name);
+    assert_ok(manta_run_read(path, out));
+}
+
+static void assert_close(double a, double b)
+{
+    if (fabs(a - b) > 1e-3) fail_msg("%.6f is not %.6f", a, b);
+}
+
+/* A run that is resumed has begun when it began; what lies between its take-ups is not
+ * time that it took. */
+static void test_times_of_a_resumed_run(void **state)
+{
+    const double began = 1700000000;
+    manta_metrics m = {0};
+    manta_run_info i;
+    manta_run *r;
+
+    (void)state;
+    wall = 1700000000ll * 1000000000;
+    clock_replace(&by_hand);
+    r = open_again("resumed");
+    pass(10);
+    assert_ok(manta_run_finish(r, "interrupted", &m, NULL));
+    manta_run_close(r);
+    read_again("resumed", &i);
+    assert_close(i.began_s, began);
+    assert_close(i.spent_s, 10);
+    assert_int_equal(i.resumed, 0);
+
+    pass(1000);
+    r = open_again("resumed");
+    pass(5);
+    read_again("resumed", &i); /* while it runs */
+    assert_string_equal(i.status, "running");
+    assert_close(i.began_s, began);
+    assert_close(i.taken_s, began + 1010);
+    assert_close(i.spent_s, 10);
+    assert_int_equal(i.resumed, 1);
+    assert_ok(manta_run_report(r, 1, 1, 0, &m));
+    pass(3);
+    manta_run_close(r); /* killed: what it did counts until that line */
+    read_again("resumed", &i);
+    assert_string_equal(i.status, "ended");
+    assert_close(i.began_s, began);
+    assert_close(i.spent_s, 10 + 5);
+
+    pass(1000);
+    r = open_again("resumed"); /* takes that line back, for want of a checkpoint */
+    manta_run_close(r); /* and is killed at once */
+    pass(1000);
+    r = open_again("resumed");
+    pass(2);
+    assert_ok(manta_run_finish(r, "done", &m, NULL));
+    manta_run_close(r);
+    read_again("resumed", &i);
+    assert_string_equal(i.status, "done");
+    assert_close(i.began_s, began);
+    assert_close(i.spent_s, 10 + 5 + 2);
+    assert_close(i.ended_s - i.taken_s, 2);
+    assert_int_equal(i.resumed, 3);
+    clock_replace(NULL);
+}
+
+/* What another version, or nobody, has written: times are those that there are. */
+static void test_times_that_are_none(void **state)
+{
+    static const char *const texts[] = {"", "[1]", "{\"began\": \"x\", \"spent\": -5, \"resumed\": -1}",
+                                        "{\"began\": 1e999}"};
+    manta_metrics m = {0};
+    manta_run_info i;
+    char path[400];
+    manta_run *r;
+    FILE *f;
+
+    (void)state;
+    wall = 1700000000ll * 1000000000;
+    clock_replace(&by_hand);
+    manta_run_close(open_again("odd"));
+    for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+        snprintf(path, sizeof path, "%s/odd/times.json", base_folder);
+        assert_non_null(f = fopen(path, "w"));
+        fputs(texts[k], f);
+        fclose(f);
+        read_again("odd", &i);
+        assert_true(i.began_s > 0 && i.spent_s == 0 && i.resumed == 0);
+    }
+    snprintf(path, sizeof path, "%s/odd/result.json", base_folder);
+    assert_non_null(f = fopen(path, "w"));
+    fputs("{\"status\": \"interrupted\", \"began\": 1600000000, \"ended\": 1600000007}", f);
+    fclose(f);
+    read_again("odd", &i);
+    assert_close(i.began_s, 1600000000);
+    assert_close(i.spent_s, 7);
+    r = open_again("odd");
+    pass(2);
+    assert_ok(manta_run_finish(r, "done", &m, NULL));
+    manta_run_close(r);
+    read_again("odd", &i);
+    assert_close(i.began_s, 1600000000);
+    assert_close(i.spent_s, 9);
+    assert_int_equal(i.resumed, 1);
+    clock_replace(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +451,8 @@ int main(void)
         cmocka_unit_test(test_our_lines_stand_alone),
         cmocka_unit_test(test_storage_that_vanishes_ends_no_training),
         cmocka_unit_test(test_a_clock_that_jumps),
+        cmocka_unit_test(test_times_of_a_resumed_run),
+        cmocka_unit_test(test_times_that_are_none),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
