@@ -69,6 +69,15 @@ static manta_status folder_open_log(void *ctx, const char *path, void **log)
     return MANTA_OK;
 }
 
+/* Takes back the first bytes of a piece that did not fit, or the next piece would
+ * stand in the middle of a line. */
+static void cut_off(const grown *g, ssize_t put)
+{
+    struct stat info;
+
+    if (!os->fstat(g->fd, &info) && info.st_size >= put) (void)!os->ftruncate(g->fd, info.st_size - put);
+}
+
 /* One write(2), so that a reader sees it whole. */
 static manta_status folder_add(void *log, const void *data, size_t n)
 {
@@ -78,8 +87,9 @@ static manta_status folder_add(void *log, const void *data, size_t n)
     do put = os->write(g->fd, data, n);
     while (put < 0 && errno == EINTR);
     if (put < 0) return file_fail(errno, "writing", g->path);
-    if ((size_t)put < n) return manta_fail(MANTA_ENOSPC, "writing %s: no space is left", g->path);
-    return MANTA_OK;
+    if ((size_t)put == n) return MANTA_OK;
+    cut_off(g, put);
+    return manta_fail(MANTA_ENOSPC, "writing %s: no space is left", g->path);
 }
 
 static manta_status folder_sync_log(void *log)

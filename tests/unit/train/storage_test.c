@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "format/scratch.h"
 #include "group_fixture.h"
+#include "os/fault.h"
 #include "os/file.h"
 #include "train/checkpoints.h"
 #include "train/run_folder.h"
@@ -729,6 +730,28 @@ static void lines_grow(void **state)
     assert_int_equal(storage_log_open(scratch_path("none/log"), &l), MANTA_ENOENT);
 }
 
+/* A disk that was full for a while: of the line that did not fit nothing stands. */
+static void no_line_in_the_middle_of_another(void **state)
+{
+    const char *path = scratch_path("short");
+    storage_log *l;
+    void *text;
+    size_t n;
+
+    (void)state;
+    assert_ok(storage_log_open(path, &l));
+    assert_ok(storage_log_add(l, "the first\n", 10));
+    fault_begin((fault_plan){.short_io = true});
+    assert_int_equal(storage_log_add(l, "the second\n", 11), MANTA_ENOSPC);
+    fault_end();
+    assert_ok(storage_log_add(l, "the third\n", 10));
+    assert_ok(storage_log_sync(l));
+    storage_log_close(l);
+    assert_ok(storage_read(path, 100, &text, &n));
+    assert_string_equal(text, "the first\nthe third\n");
+    mem_try_free(text);
+}
+
 static int setup(void **state)
 {
     make_data();
@@ -753,6 +776,7 @@ int main(void)
         cmocka_unit_test(a_full_storage),
         cmocka_unit_test(stopped_at_every_operation),
         cmocka_unit_test(lines_grow),
+        cmocka_unit_test(no_line_in_the_middle_of_another),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
