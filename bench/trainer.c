@@ -340,7 +340,7 @@ static manta_result *run_checkpoints(const char *storage, manta_loop_fn *loop, c
 
     if (manta_trainer_fit(&o, &r)) end("checkpoints");
     snprintf(last, sizeof last, "checkpoint-%06d", n);
-    if (!strstr(r->checkpoint, last)) end("a checkpoint is missing");
+    if (!r->checkpoint || !strstr(r->checkpoint, last)) end("a checkpoint is missing");
     return r;
 }
 

@@ -60,7 +60,7 @@ int64_t rank_log_number(const char *name, const char *role, int n)
     if (*name < '0' || *name > '9') return 0;
     errno = 0;
     number = strtoll(name, &end, 10);
-    return errno || strcmp(end, ".txt") != 0 ? 0 : number;
+    return errno || number == INT64_MAX || strcmp(end, ".txt") != 0 ? 0 : number; /* there is one behind it */
 }
 
 const char *rank_log_time(char *text, size_t size)

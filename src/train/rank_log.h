@@ -59,7 +59,7 @@ void rank_log_settle(void);
 /* Adds a line, with the time before it; what would break the line is left out. */
 manta_status rank_log_add(const char *folder, const char *role, int n, const char *line) MANTA_MUST_USE;
 
-/* "1700000000.123", the time now; returns text. */
+/* "2026-01-31T23:59:59.123Z", the time now; returns text. */
 const char *rank_log_time(char *text, size_t size);
 
 #endif

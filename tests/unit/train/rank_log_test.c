@@ -107,8 +107,9 @@ static void names_of_parts(void **state)
     (void)state;
     assert_int_equal(rank_log_number("rank-3.000012.txt", "rank", 3), 12);
     assert_int_equal(rank_log_number("rank-3.1234567.txt", "rank", 3), 1234567);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         static const char *const none[] = {"rank-3.txt",
+                                           "rank-3.9223372036854775807.txt", /* there is none behind it */
                                            "rank-31.000001.txt",
                                            "rank-3.000001.tx",
                                            "server-3.00001.txt",
