@@ -29,10 +29,11 @@
 #include "train/fitting.h"
 #include "train/rank_logs.h"
 #include "train/run_config.h"
+#include "train/run_lines.h"
 #include "train/stage.h"
 #include "train/storage.h"
 
-enum { LINES_MOST = 1 << 30, NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
+enum { NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
 
 struct manta_run {
     char *name, *path;
@@ -252,37 +253,39 @@ static void count_kept(manta_run *r, const line_place *l)
     if (l->step > r->kept.at[l->rank]) r->kept.at[l->rank] = l->step;
 }
 
+typedef struct trimming {
+    manta_run *r;
+    const manta_checkpoint *c;
+    int64_t damaged; /* lines */
+} trimming;
+
+static bool stays(void *ctx, const char *line, size_t n)
+{
+    trimming *t = ctx;
+    line_place l;
+
+    if (!read_place(line, n, &l)) {
+        t->damaged++;
+        return false;
+    }
+    if (!is_kept(t->c, &l)) return false;
+    count_kept(t->r, &l);
+    return true;
+}
+
 /* Drops the lines beyond c, one that is cut off, and, said, what is no line of ours.
  * Ranks report at a pace of their own, so lines that stay may come after some that go. */
 static manta_status trim_metrics(manta_run *r, const char *path, const manta_checkpoint *c)
 {
-    void *text = NULL;
-    size_t n = 0, kept = 0, damaged = 0;
-    manta_status st = storage_read(path, LINES_MOST, &text, &n);
+    trimming t = {.r = r, .c = c};
+    manta_status st;
 
     vec_clear(&r->kept);
-    if (st == MANTA_ENOENT) return MANTA_OK;
-    if (st) return st;
-    for (size_t at = 0; at < n;) {
-        char *line = (char *)text + at, *end = memchr(line, '\n', n - at);
-        size_t length = end ? (size_t)(end - line) + 1 : n - at;
-        bool fine;
-        line_place l;
-        at += length;
-        if (!end) break;
-        fine = read_place(line, length - 1, &l);
-        damaged += !fine;
-        if (!fine || !is_kept(c, &l)) continue;
-        memmove((char *)text + kept, line, length);
-        kept += length;
-        count_kept(r, &l);
-    }
-    if (damaged)
+    st = run_lines_keep(path, stays, &t);
+    if (t.damaged)
         log_warn("lines of a run's record are damaged, and left out", LOG_STR("path", path),
-                 LOG_INT("lines", (int64_t)damaged));
-    if (kept < n) st = storage_put(path, text, kept);
-    mem_try_free(text);
-    return st;
+                 LOG_INT("lines", t.damaged));
+    return st == MANTA_ENOENT ? MANTA_OK : st;
 }
 
 /* The first step whose events will be written (again). */

@@ -14,9 +14,10 @@
 #include "os/sys.h"
 #include "train/run_config.h"
 #include "train/run_folder.h"
+#include "train/run_lines.h"
 #include "train/storage.h"
 
-enum { TEXT_MOST = 1 << 30, CONFIG_MOST = 1 << 20 };
+enum { CONFIG_MOST = 1 << 20 };
 
 static void read_metrics(const json_t *o, manta_metrics *m)
 {
@@ -40,30 +41,33 @@ static double read_time(const json_t *o, const char *name)
     return at > 0 && at < RUN_TIME_MOST ? at : 0;
 }
 
-/* Calls back for each whole line of metrics.jsonl. */
+/* Calls back for each whole line of metrics.jsonl that is one of ours. */
 typedef void line_fn(void *ctx, const json_t *line);
+
+typedef struct reading {
+    line_fn *fn;
+    void *ctx;
+} reading;
+
+static manta_status read_line(void *ctx, const char *line, size_t n)
+{
+    const reading *r = ctx;
+    json_error_t why;
+    json_t *o = json_loadb(line, n, 0, &why);
+
+    if (json_is_object(o)) r->fn(r->ctx, o);
+    json_decref(o);
+    return MANTA_OK;
+}
 
 static manta_status each_line(const char *folder, line_fn *fn, void *ctx)
 {
     char *path = run_inner(folder, "metrics.jsonl");
-    void *text = NULL;
-    size_t n = 0;
-    manta_status st = storage_read(path, TEXT_MOST, &text, &n);
+    bool cut;
+    manta_status st = run_lines_each(path, read_line, &(reading){fn, ctx}, &cut);
 
     mem_free(path);
-    if (st == MANTA_ENOENT) return MANTA_OK;
-    if (st) return st;
-    for (size_t at = 0; at < n;) {
-        const char *line = (const char *)text + at, *end = memchr(line, '\n', n - at);
-        json_error_t why;
-        json_t *o = end ? json_loadb(line, (size_t)(end - line), 0, &why) : NULL;
-        if (!end) break; /* cut off */
-        if (json_is_object(o)) fn(ctx, o);
-        json_decref(o);
-        at += (size_t)(end - line) + 1;
-    }
-    mem_try_free(text);
-    return MANTA_OK;
+    return st == MANTA_ENOENT ? MANTA_OK : st;
 }
 
 static bool is_chief(const json_t *line)

@@ -223,6 +223,40 @@ static void a_late_report_stays(void **state)
     manta_run_close(r);
 }
 
+/* A record of many pieces, and one line in it that is longer than any memory. */
+static void a_long_record(void **state)
+{
+    enum { KEPT = 20000, ALL = 25000 };
+    manta_run *r = open_run("long", false);
+    manta_run_info info;
+    char path[256];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch_path("long/metrics.jsonl"));
+    for (int i = 1; i <= ALL; i++) {
+        report(r, i, i, 1, i);
+        if (i == KEPT) add_checkpoint(r, "0,20000", 0);
+    }
+    report(r, 7, 1, 0, 7);
+    manta_run_close(r);
+    assert_non_null(f = fopen(path, "r+"));
+    assert_int_equal(fseeko(f, (off_t)1 << 30, SEEK_END), 0);
+    fputs("\n{\"epoch\":8,\"step\":2,\"rank\":0}\n", f);
+    assert_int_equal(fclose(f), 0);
+    assert_ok(manta_run_read(scratch_path("long"), &info));
+    assert_int_equal(info.epoch, 8);
+    r = open_run("long", true);
+    assert_int_equal(run_kept(r, 1), KEPT);
+    assert_int_equal(count_lines(path, ""), KEPT);
+    assert_int_equal(count_lines(path, "\"step\":20000,"), 1);
+    assert_int_equal(count_lines(path, "\"step\":1,"), 1);
+    report(r, 1, 1, 0, 1);
+    manta_run_close(r);
+    assert_ok(manta_run_read(scratch_path("long"), &info));
+    assert_int_equal(info.epoch, 1);
+}
+
 /* A line that a flipped bit has broken is left out; those behind it stay. */
 static void a_damaged_line(void **state)
 {
@@ -318,10 +352,11 @@ static void a_disk_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_that_jumps),           cmocka_unit_test(an_error_of_any_bytes),
-        cmocka_unit_test(numbers_that_are_none),        cmocka_unit_test(each_rank_keeps_its_own),
-        cmocka_unit_test(a_late_report_stays),          cmocka_unit_test(a_damaged_line),
-        cmocka_unit_test(every_bit_of_a_configuration), cmocka_unit_test(a_disk_that_fails)};
+        cmocka_unit_test(a_clock_that_jumps),    cmocka_unit_test(an_error_of_any_bytes),
+        cmocka_unit_test(numbers_that_are_none), cmocka_unit_test(each_rank_keeps_its_own),
+        cmocka_unit_test(a_late_report_stays),   cmocka_unit_test(a_long_record),
+        cmocka_unit_test(a_damaged_line),        cmocka_unit_test(every_bit_of_a_configuration),
+        cmocka_unit_test(a_disk_that_fails)};
 
     return cmocka_run_group_tests(tests, scratch_setup_quick, scratch_teardown);
 }
