@@ -8,6 +8,13 @@
 #include "cli/stop.h"
 #include "cli/training.h"
 
+/* The last metrics that it knows: its own, or those that it went on from. */
+static const manta_metrics *last_metrics(training *r)
+{
+    if (!r->last.n && record_start(&r->record)) r->last = record_start(&r->record)->metrics;
+    return &r->last;
+}
+
 /* Keeps and says that it failed; how the run can go on only when it was under way. */
 static int failed(training *r, bool under_way)
 {
@@ -15,12 +22,12 @@ static int failed(training *r, bool under_way)
     bool lost;
 
     manta_error_get(&why);
-    lost = record_finish(&r->record, "failed", &r->last, why.text) != MANTA_OK;
+    lost = record_finish(&r->record, "failed", last_metrics(r), why.text) != MANTA_OK;
     if (lost && !stop_requested() && strcmp(manta_error_text(), why.text) != 0)
         cli_note("%s", manta_error_text()); /* else it is what failed, and said below */
     if (!lost || !stop_requested()) manta_error_raise(&why); /* else what the run lies on is why */
     if (r->json) {
-        json_result("failed", NULL, record_checkpoint(&r->record), r->written ? r->save : NULL,
+        json_result("failed", &r->last, record_checkpoint(&r->record), r->written ? r->save : NULL,
                     manta_error_text());
     } else if (r->written) {
         printf("Saved to %s\n", r->save);
@@ -69,9 +76,7 @@ int training_finish(training *r, manta_status st)
     }
     if (r->save && manta_session_save(r->s, r->save)) return training_failed(r);
     r->written = r->save != NULL;
-    if (!r->last.n && record_start(&r->record))
-        r->last = record_start(&r->record)->metrics; /* nothing was left to do */
-    if (record_finish(&r->record, stopped ? "interrupted" : "done", &r->last, NULL))
+    if (record_finish(&r->record, stopped ? "interrupted" : "done", last_metrics(r), NULL))
         return training_failed(r);
     if (*r->why && !r->json) printf("Ended early: %s\n", r->why);
     if (r->json) {

@@ -49,7 +49,7 @@ struct manta_run {
     int64_t began_ns;
     double first_s, before_s; /* when it began for the first time; how long it was worked on before */
     int resumed;
-    int64_t epoch, step; /* last reported */
+    int64_t epoch, step; /* last reported by rank 0, since it was taken up or rewound; 0: not yet */
     VEC(int64_t) kept; /* by rank: the last report that was kept when it was taken up */
     bool named; /* its folder's name is on the disk, as far as we can do something about it */
     _Atomic bool late; /* what could not be done about the record at a checkpoint was said */
@@ -304,6 +304,7 @@ manta_status run_rewind(manta_run *r, const manta_checkpoint *c)
     char *path = run_inner(r->path, "metrics.jsonl");
     manta_status st = trim_metrics(r, path, c);
 
+    r->epoch = r->step = 0;
     storage_log_close(r->metrics);
     r->metrics = NULL;
     manta_events_close(r->events);
@@ -501,6 +502,10 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
 
     json_decref(o);
     if (!text) return manta_fail(MANTA_EINVAL, "a report whose metrics' names are not UTF-8");
+    if (!rank) { /* the result has it, also where the line cannot be written */
+        r->epoch = p.epoch;
+        r->step = p.step;
+    }
     line = mem_printf("%s\n", text);
     free(text);
     st = r->metrics
@@ -508,8 +513,6 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
              : manta_fail(MANTA_EIO, "writing %s: its metrics.jsonl could not be opened again", r->path);
     mem_free(line);
     if (st) return st;
-    r->epoch = p.epoch;
-    r->step = p.step;
     if (!m || !m->n || rank) return MANTA_OK;
     for (int i = 0; i < m->n; i++) tags[i] = m->name[i];
     if (!r->events) return manta_fail(MANTA_EIO, "writing %s: its events could not be opened again", r->path);

@@ -132,6 +132,17 @@ static void take_times(const char *folder, manta_run_info *i)
     json_decref(o);
 }
 
+/* How far it had come, when that is further than its lines tell: the disk was full. */
+static void take_place(const json_t *result, manta_run_info *i)
+{
+    int64_t epoch = json_integer_value(json_object_get(result, "epoch"));
+    int64_t step = json_integer_value(json_object_get(result, "step"));
+
+    if (epoch < i->epoch || (epoch == i->epoch && step <= i->step)) return;
+    i->epoch = epoch;
+    i->step = step;
+}
+
 /* result.json, when there is one. False: there is none. */
 static bool take_result(const char *folder, manta_run_info *i)
 {
@@ -150,6 +161,7 @@ static bool take_result(const char *folder, manta_run_info *i)
         take_time(o, "first_began", &i->began_s);
         take_time(o, "spent", &i->spent_s);
         take_int(o, "resumed", 0, &i->resumed);
+        take_place(o, i);
         if (json_object_size(json_object_get(o, "metrics")))
             read_metrics(json_object_get(o, "metrics"), &i->metrics);
     }

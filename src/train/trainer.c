@@ -554,6 +554,7 @@ out:
     (void)log_use_level(level);
     if (path && !manta_result_read(path, out)) {
         (*out)->status = st;
+        if (d.last.n) (*out)->metrics = d.last; /* the folder may have had no room for them */
         (*out)->failures = d.attempt;
         (*out)->workers = d.world;
         (*out)->error_rank = d.node_lost ? -1 : d.failed_rank;

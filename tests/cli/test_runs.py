@@ -336,3 +336,20 @@ def test_a_disk_that_is_full_ends_no_training(manta, storage, tmp_path):
     assert checkpoints(storage / "a") == []
     assert not list((storage / "a" / "checkpoints").glob(".*manta-tmp"))
     assert (tmp_path / "w.weights.h5").is_file()
+    for metrics in (events[-1]["metrics"], json.loads((storage / "a" / "result.json").read_text())["metrics"]):
+        assert metrics == pytest.approx({name: events[-2][name] for name in ("loss", "accuracy")})
+
+
+def test_a_record_that_is_cut_off_has_a_result(manta, storage, tmp_path):
+    """No line of metrics can be written any more, the result can: it has the last ones all the same."""
+    data = digits(tmp_path)
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$@"', "-", str(PROGRAM), "train", "mlp", "--data",
+                              data, "--epochs", "20", "--seed", "7", "--json", "--run-dir", str(storage / "a")],
+                             cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60)
+    events = [json.loads(line) for line in limited.stdout.splitlines()]
+    assert limited.returncode == 1 and events[-1]["status"] == "failed" and "File too large" in events[-1]["error"]
+    last = {name: events[-2][name] for name in ("loss", "accuracy")}
+    assert events[-2]["epoch"] == 20 and events[-1]["metrics"] == pytest.approx(last)
+    assert 0 < len((storage / "a" / "metrics.jsonl").read_text().splitlines()) < 20
+    shown = json.loads(manta("runs", "show", "a", "--json").stdout)
+    assert (shown["status"], shown["epoch"], shown["metrics"]) == ("failed", 20, pytest.approx(last))

@@ -330,7 +330,7 @@ static void full(const char *folder)
     CHECK(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY}));
     CHECK(st == MANTA_EIO || st == MANTA_ENOSPC);
     CHECK(r && r->error && strstr(r->error, v.run) && strstr(r->error, "File too large"));
-    CHECK(v.reports == 30 && r->failures == 0);
+    CHECK(v.reports == 30 && r->failures == 0 && manta_metrics_get(&r->metrics, "epoch") == 29);
     CHECK(strstr(r->checkpoint, "checkpoint-000030") && series(r, "epoch")->n == 10);
     manta_result_free(r);
 }
