@@ -80,7 +80,9 @@ typedef struct manta_scaling_config {
 } manta_scaling_config;
 
 typedef struct manta_failure_config {
-    int max_failures; /* starts after the first; 0: 3; MANTA_NONE: none; MANTA_UNLIMITED (manta/task.h) */
+    /* Starts after the first. MANTA_NONE: none; MANTA_UNLIMITED (manta/task.h); 0: 3, but none when a loop
+     * fails with MANTA_ENOSPC, since a full disk stays full. */
+    int max_failures;
 } manta_failure_config;
 
 /* What happened, for the program's own account; false ends the run. A checkpoint of

@@ -460,8 +460,8 @@ static bool begins_again(trainer_driver *d)
 {
     int most = driver_most_failures(d);
     manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
-    bool again = !d->stopped && !d->node_lost && (most == MANTA_UNLIMITED || d->attempt < most);
-    bool fewer;
+    bool may = !d->stopped && !d->node_lost && !driver_is_full(d);
+    bool again = may && (most == MANTA_UNLIMITED || d->attempt < most), fewer;
 
     manta_run_log(d->run, d->failed_rank, d->error);
     if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;

@@ -15,6 +15,11 @@ int driver_most_failures(const trainer_driver *d)
     return told == 0 ? 3 : told == MANTA_NONE ? 0 : told;
 }
 
+bool driver_is_full(const trainer_driver *d)
+{
+    return d->status == MANTA_ENOSPC && !d->loss.died && d->o->run.failure.max_failures == 0;
+}
+
 /* The name of the checkpoint that the run goes on from; NULL: none. Borrowed. */
 static const char *last_name(const trainer_driver *d)
 {
@@ -126,7 +131,11 @@ static void show_end(const trainer_driver *d, const char *why, bool is_there)
         manta_block_line(&b, "now");
     }
     manta_block_add(&b, "the run ends");
-    if (of_a_rank) add_count(&b, d);
+    if (of_a_rank && driver_is_full(d)) {
+        manta_block_add(&b, ", since another attempt would find no room either");
+    } else if (of_a_rank) {
+        add_count(&b, d);
+    }
     if (is_there) {
         manta_block_add(&b, "; a fit with .name = \"%s\" and .resume goes on from %s", name,
                         from ? from : "the beginning");

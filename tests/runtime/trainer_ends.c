@@ -218,6 +218,13 @@ static void tells(const char *folder)
     manta_result_free(r);
 
     t = (told){0};
+    o.run.name = "no-room"; /* when nobody has said how often: a full disk stays full */
+    o.run.failure.max_failures = 0;
+    r = fit(&o, MANTA_ENOSPC);
+    CHECK(t.attempts == 1 && r->failures == 0 && r->error_rank == 1);
+    manta_result_free(r);
+
+    t = (told){0};
     o.run.name = "again";
     o.run.failure.max_failures = 2;
     r = fit(&o, MANTA_OK);
