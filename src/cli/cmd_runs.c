@@ -253,8 +253,9 @@ static int show_run(const options *o)
     if (*time_text(r.began_s, text, sizeof text)) printf("; began %s", text);
     if (*span_text(&r, text, sizeof text)) printf("; took %s", text);
     if (r.resumed) printf("; resumed %d time%s", r.resumed, r.resumed > 1 ? "s" : "");
-    printf("\nepoch %" PRId64 ", step %" PRId64 "; %s\n", r.epoch, r.step,
-           metrics_text(&r.metrics, text, sizeof text));
+    printf("\nepoch %" PRId64 ", step %" PRId64, r.epoch, r.step);
+    if (*metrics_text(&r.metrics, text, sizeof text)) printf("; %s", text);
+    putchar('\n');
     if (*r.error) {
         fputs("error: ", stdout);
         table_text(r.error);
