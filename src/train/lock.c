@@ -1,8 +1,10 @@
 /* lock.c - one process at a time in a folder.
  *
  * POSIX record locks are not inherited by fork(), which is what is wanted
- * here, but a process may take one twice and loses it with the first close.
- * So the files that this process holds are kept in a list. */
+ * here, but a process may take one twice and loses it with the first close of
+ * any descriptor of the file. So the files that this process holds are kept in a
+ * list, and `guard` is held from the look into it until what was opened is closed
+ * again, or is in the list. */
 #include "train/lock.h"
 
 #include <errno.h>
@@ -17,6 +19,7 @@
 #include "os/thread.h"
 
 struct lock {
+    pid_t owner; /* a fork of it has the list, and no lock */
     int fd;
     dev_t device;
     ino_t file;
@@ -31,92 +34,86 @@ static manta_status busy(const char *path, pid_t pid)
     return manta_fail(MANTA_EBUSY, "%s: process %ld is at work there", path, (long)pid);
 }
 
-/* Puts l into the list unless this process has the file already. */
-static bool note(lock *l, const struct stat *info)
+/* Whether this process has the file. Under guard. */
+static bool is_ours(const struct stat *info)
 {
-    bool mine = false;
-
-    l->device = info->st_dev;
-    l->file = info->st_ino;
-    pthread_mutex_lock(&guard);
-    for (const lock *o = held; o; o = o->next) mine |= o->device == l->device && o->file == l->file;
-    if (!mine) {
-        l->next = held;
-        held = l;
+    for (const lock *o = held; o; o = o->next) {
+        if (o->owner == getpid() && o->device == info->st_dev && o->file == info->st_ino) return true;
     }
-    pthread_mutex_unlock(&guard);
-    return !mine;
+    return false;
 }
 
-static void forget(lock *l)
+/* Under guard. */
+static pid_t find_holder(const char *path)
 {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat info;
+    int fd;
+
+    if (os->stat(path, &info)) return 0;
+    if (is_ours(&info)) return getpid();
+    do fd = os->open(path, O_RDWR | O_CLOEXEC, 0);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return 0;
+    if (fcntl(fd, F_GETLK, &whole) || whole.l_type == F_UNLCK) whole.l_pid = 0;
+    os->close(fd);
+    return whole.l_pid;
+}
+
+pid_t lock_holder(const char *path)
+{
+    pid_t pid;
+
+    pthread_mutex_lock(&guard);
+    pid = find_holder(path);
+    pthread_mutex_unlock(&guard);
+    return pid;
+}
+
+/* Opens and locks the file. Under guard; *fd is the caller's also on failure. */
+static manta_status take_file(const char *path, int *fd, struct stat *info)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    if (!os->stat(path, info) && is_ours(info)) return busy(path, getpid());
+    do *fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    while (*fd < 0 && errno == EINTR);
+    if (*fd < 0) return file_fail(errno, "opening", path);
+    if (fcntl(*fd, F_SETLK, &whole))
+        return errno == EACCES || errno == EAGAIN ? busy(path, find_holder(path))
+                                                  : file_fail(errno, "locking", path);
+    return os->fstat(*fd, info) ? file_fail(errno, "looking at", path) : MANTA_OK;
+}
+
+manta_status lock_take(const char *path, lock **out)
+{
+    struct stat info;
+    int fd = -1;
+    manta_status st;
+
+    pthread_mutex_lock(&guard);
+    st = take_file(path, &fd, &info);
+    if (!st) {
+        *out = mem_new(sizeof **out);
+        **out = (lock){getpid(), fd, info.st_dev, info.st_ino, held};
+        held = *out;
+    } else if (fd >= 0) {
+        os->close(fd);
+    }
+    pthread_mutex_unlock(&guard);
+    return st;
+}
+
+void lock_release(lock *l)
+{
+    if (!l) return;
     pthread_mutex_lock(&guard);
     for (lock **p = &held; *p; p = &(*p)->next) {
         if (*p != l) continue;
         *p = l->next;
         break;
     }
-    pthread_mutex_unlock(&guard);
-}
-
-manta_status lock_take(const char *path, lock **out)
-{
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct stat info;
-    lock *l;
-
-    /* Whether it is ours is asked before it is opened: closing the second
-     * descriptor would give the lock up. */
-    if (!os->stat(path, &info)) {
-        lock probe = {0};
-        if (!note(&probe, &info)) return busy(path, getpid());
-        forget(&probe);
-    }
-    l = mem_new(sizeof *l);
-    do l->fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    while (l->fd < 0 && errno == EINTR);
-    if (l->fd < 0) {
-        manta_status st = file_fail(errno, "opening", path);
-        mem_free(l);
-        return st;
-    }
-    if (fcntl(l->fd, F_SETLK, &whole)) {
-        int err = errno;
-        manta_status st =
-            err == EACCES || err == EAGAIN ? busy(path, lock_holder(path)) : file_fail(err, "locking", path);
-        os->close(l->fd);
-        mem_free(l);
-        return st;
-    }
-    if (os->fstat(l->fd, &info) || !note(l, &info)) {
-        os->close(l->fd);
-        mem_free(l);
-        return busy(path, getpid());
-    }
-    *out = l;
-    return MANTA_OK;
-}
-
-void lock_release(lock *l)
-{
-    if (!l) return;
-    forget(l);
     os->close(l->fd);
+    pthread_mutex_unlock(&guard);
     mem_free(l);
-}
-
-pid_t lock_holder(const char *path)
-{
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct stat info;
-    lock probe = {0};
-    int fd;
-
-    if (os->stat(path, &info)) return 0;
-    if (!note(&probe, &info)) return getpid();
-    forget(&probe);
-    if ((fd = os->open(path, O_RDWR | O_CLOEXEC, 0)) < 0) return 0;
-    if (fcntl(fd, F_GETLK, &whole) || whole.l_type == F_UNLCK) whole.l_pid = 0;
-    os->close(fd);
-    return whole.l_pid;
 }
