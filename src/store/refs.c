@@ -18,7 +18,8 @@ enum { FEW = 2 };
 typedef struct entry {
     int64_t total; /* holds of clients and of containing objects */
     refs_client maker;
-    bool added, candidate;
+    bool added;
+    uint64_t touched; /* how many candidates there had ever been when a message last named it */
     share few[FEW]; /* n 0: free */
     VEC(share) more;
     ids inner;
@@ -27,7 +28,8 @@ typedef struct entry {
 struct refs_book {
     MAP_U64(entry) entries;
     MAP_U64(char) gone; /* clients that are dead */
-    ids candidates;
+    ids candidates; /* in the order in which they arose; one may be there several times */
+    uint64_t before; /* candidates that there were before the first of these */
 };
 
 refs_book *refs_new(void)
@@ -48,14 +50,13 @@ void refs_free(refs_book *r)
     mem_free(r);
 }
 
-/* Adds n to an object's total, which may make it a candidate. */
+/* A message adds n to an object's total, which may make it a candidate; one that is
+ * already becomes the last of them. */
 static void count_entry(refs_book *r, entry *e, uint64_t object, int64_t n)
 {
     e->total += n;
-    if (e->total <= 0 && !e->candidate) {
-        e->candidate = true;
-        vec_push(&r->candidates, object);
-    }
+    e->touched = r->before + r->candidates.n;
+    if (e->total <= 0) vec_push(&r->candidates, object);
 }
 
 static void count(refs_book *r, uint64_t object, int64_t n)
@@ -114,30 +115,33 @@ static void gone(refs_book *r, refs_client client)
 
 /* Looks at the first n candidates, and at those that contained objects become
  * by their freeing: whoever has a reference out of one held it, and said what it
- * took before it let go. The others stay. */
+ * took before it let go. The others stay, and so does what a message has named since
+ * there were n: of those that were sent before it some may be unread. */
 static void settle(refs_book *r, size_t n, refs_actions *out)
 {
     ids all = r->candidates, later = {0};
     if (n > all.n) n = all.n;
     for (size_t i = n; i < all.n; i++) vec_push(&later, all.at[i]);
     all.n = n;
-    r->candidates = (ids){0};
+    r->before += n;
     for (size_t i = 0; i < all.n; i++) {
         uint64_t object = all.at[i];
         entry *e = map_u64_find(&r->entries, object);
-        if (!e) continue;
-        e->candidate = false;
-        if (e->total > 0) continue;
+        if (!e || e->total > 0) continue;
+        if (e->touched >= r->before) {
+            if (i >= n) vec_push(&later, object); /* else it is among them */
+            continue;
+        }
         ids inner = e->inner;
         vec_release(&e->more);
         vec_push(out, ((refs_freed){.object = object, .maker = e->maker, .known = e->added}));
         map_u64_remove(&r->entries, object);
-        for (size_t k = 0; k < inner.n; k++) count(r, inner.at[k], -1);
-        for (size_t k = 0; k < r->candidates.n; k++) vec_push(&all, r->candidates.at[k]);
-        vec_clear(&r->candidates);
+        for (size_t k = 0; k < inner.n; k++) {
+            entry *x = map_u64_find(&r->entries, inner.at[k]);
+            if (x && --x->total <= 0) vec_push(&all, inner.at[k]);
+        }
         vec_release(&inner);
     }
-    vec_release(&r->candidates);
     vec_release(&all);
     r->candidates = later;
 }

@@ -11,10 +11,12 @@
  *     reaches zero; the object becomes a candidate.
  *  2. REFS_SETTLE says that every message that had been sent when the first
  *     `n` candidates arose has been read (the daemon makes one pass over all
- *     connections; those that arise during the pass wait for the next). Whoever passes a reference on lets the daemon know before
- *     it lets the receiver know; so a count that is still zero is zero for
- *     ever, and one that is still negative belongs to an object whose maker
- *     died before it could announce it.
+ *     connections; those that arise during the pass, also anew, wait for the
+ *     next). Whoever passes a reference on lets the daemon know before it lets
+ *     the receiver know, and who is called with one before it answers; so a
+ *     count that is zero and that no message has changed since is zero for
+ *     ever, and one that is negative belongs to an object whose maker died
+ *     before it could announce it.
  *
  * An object may contain references: it holds them until it is freed itself. */
 #ifndef STORE_REFS_H

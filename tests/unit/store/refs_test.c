@@ -135,6 +135,36 @@ static void containers_hold_what_they_contain(void **state)
     refs_free(r);
 }
 
+/* A pass has begun, and has read the line of 7, when 6 calls 7 with the object and then
+ * drops it: the drop is read in this pass, the hold that 7 told before in the next. */
+static void what_is_let_go_during_a_pass_waits_for_the_next(void **state)
+{
+    refs_book *r = refs_new();
+    (void)state;
+    for (uint64_t inside = 0; inside < 2; inside++) { /* or what contains it is freed by the pass */
+        uint64_t object = 1 + inside;
+        step(r, REFS_ADD, object, 5);
+        step(r, REFS_HOLD, object, 6);
+        if (inside) {
+            step(r, REFS_ADD, 9, 5);
+            refs_step(r, (refs_event){.kind = REFS_CONTAIN, .object = 9, .inner = object}, &freed);
+        }
+        size_t n = refs_candidates(r);
+        step(r, REFS_DROP, object, 6);
+        vec_clear(&freed);
+        refs_step(r, (refs_event){.kind = REFS_SETTLE, .n = n}, &freed);
+        assert_int_equal(freed.n, inside); /* only what contained it */
+        step(r, REFS_HOLD, object, 7);
+        assert_int_equal(settle(r), 0);
+        assert_int_equal(refs_total(r, object), 1);
+        step(r, REFS_DROP, object, 7);
+        assert_int_equal(settle(r), 1);
+        assert_true(freed.at[0].object == object && freed.at[0].known);
+    }
+    assert_int_equal(refs_count(r), 0);
+    refs_free(r);
+}
+
 /* ---- the simulation ----
  *
  * Clients make objects, pass references to each other, drop them and die. Each
@@ -155,6 +185,7 @@ typedef struct sim {
     int maker[OBJECTS]; /* -1: not made */
     bool is_freed[OBJECTS];
     int spare; /* the next object for those who go on during a pass */
+    uint64_t borrowed;
 } sim;
 
 static void say(sim *s, int c, refs_kind kind, int object, int who)
@@ -176,6 +207,23 @@ static void hear(sim *s, int c)
     if (s->first[c] < s->last[c]) refs_step(s->r, s->line[c][s->first[c]++], &freed);
 }
 
+/* While the daemon reads: one whose line was read already is called with a reference
+ * of one whose line is read next. It says that it holds it before it answers, and the
+ * caller drops it. */
+static void borrow(sim *s, int c, int from)
+{
+    int first = (int)rng_below(rng_make(s->seed, 4), s->borrowed++, MADE);
+    for (int i = 0; i < MADE; i++) {
+        int o = (first + i) % MADE;
+        if (s->holds[from][o] == 0) continue;
+        s->holds[c][o]++;
+        say(s, c, REFS_HOLD, o, c);
+        s->holds[from][o]--;
+        say(s, from, REFS_DROP, o, from);
+        return;
+    }
+}
+
 /* The daemon's pass: all that was sent, then the dead, then the freeing. */
 static void pass(sim *s, bool busy)
 {
@@ -191,6 +239,7 @@ static void pass(sim *s, bool busy)
         say(s, c, REFS_ADD, o, c);
         say(s, c, REFS_HOLD, o, c + 1);
         say(s, c + 1, REFS_DROP, o, c + 1);
+        borrow(s, c, c + 1);
     }
     vec_clear(&freed);
     refs_step(s->r, (refs_event){.kind = REFS_SETTLE, .n = n}, &freed);
@@ -292,6 +341,7 @@ int main(void)
         cmocka_unit_test_teardown(the_dead_hold_nothing, clear),
         cmocka_unit_test_teardown(a_maker_may_die_and_its_objects_live, clear),
         cmocka_unit_test_teardown(containers_hold_what_they_contain, clear),
+        cmocka_unit_test_teardown(what_is_let_go_during_a_pass_waits_for_the_next, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
