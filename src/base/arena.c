@@ -89,6 +89,22 @@ void arena_reset(arena *a)
     a->used = 0;
 }
 
+void arena_trim(arena *a)
+{
+    arena_chunk *kept = NULL;
+    arena_reset(a);
+    while (a->spare) {
+        arena_chunk *c = a->spare;
+        a->spare = c->next;
+        c->next = NULL;
+        if (!kept && c->size == CHUNK)
+            kept = c;
+        else
+            mem_free(c);
+    }
+    a->spare = kept;
+}
+
 void arena_release(arena *a)
 {
     arena_reset(a);

@@ -38,6 +38,10 @@ char *arena_printf(arena *a, const char *fmt, ...) MANTA_PRINTF(2, 3);
 /* Ends the life of everything allocated, keeps the memory for the next round. */
 void arena_reset(arena *a);
 
+/* As arena_reset(), and keeps no more than one ordinary chunk: for a lifetime that
+ * repeats and is now and then a large one. */
+void arena_trim(arena *a);
+
 /* Gives all memory back and leaves a zeroed arena. Accepts a zeroed one. */
 void arena_release(arena *a);
 

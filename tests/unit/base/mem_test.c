@@ -132,6 +132,34 @@ static void arena_gives_zeroed_aligned_separate_memory(void **state)
     arena_release(&a);
 }
 
+/* What a large round needed is not kept; a usual one then allocates nothing. */
+static void an_arena_that_is_trimmed_keeps_one_chunk(void **state)
+{
+    arena a = {0};
+    (void)state;
+    int64_t empty = mem_live();
+    arena_trim(&a);
+    assert_int_equal(mem_live(), empty);
+    for (int round = 0; round < 3; round++) {
+        memset(arena_alloc(&a, 100), 0xAB, 100);
+        int64_t usual = mem_live();
+        assert_int_equal(usual, empty + 1);
+        if (round == 1) (void)arena_alloc(&a, 100000);
+        for (int i = 0; round == 1 && i < 1000; i++) (void)arena_alloc(&a, 100);
+        arena_trim(&a);
+        assert_int_equal(mem_live(), usual);
+        const unsigned char *again = arena_alloc(&a, 100);
+        for (int i = 0; i < 100; i++) assert_int_equal(again[i], 0);
+        assert_int_equal(mem_live(), usual);
+        arena_trim(&a);
+    }
+    (void)arena_alloc(&a, 100000);
+    arena_release(&a);
+    (void)arena_alloc(&a, 100000); /* alone: nothing of the usual size to keep */
+    arena_trim(&a);
+    assert_int_equal(mem_live(), empty);
+}
+
 static void buf_grows_and_is_always_a_string(void **state)
 {
     (void)state;
@@ -199,9 +227,13 @@ static void buf_reserve_fails_without_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CENSUS(control_memory_is_zeroed_and_counted), CENSUS(user_memory_is_aligned_zeroed_and_refusable),
-        CENSUS(the_hook_fails_the_nth_call),          CENSUS(arena_gives_zeroed_aligned_separate_memory),
-        CENSUS(buf_grows_and_is_always_a_string),     CENSUS(buf_reserve_fails_without_harm),
+        CENSUS(control_memory_is_zeroed_and_counted),
+        CENSUS(user_memory_is_aligned_zeroed_and_refusable),
+        CENSUS(the_hook_fails_the_nth_call),
+        CENSUS(arena_gives_zeroed_aligned_separate_memory),
+        CENSUS(an_arena_that_is_trimmed_keeps_one_chunk),
+        CENSUS(buf_grows_and_is_always_a_string),
+        CENSUS(buf_reserve_fails_without_harm),
     };
     return cmocka_run_group_tests_name("base/mem", tests, NULL, NULL);
 }
