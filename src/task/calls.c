@@ -37,13 +37,13 @@ static shape *shape_find(const sched_shape *amount)
     return s;
 }
 
-static function *function_find(const char *name)
+function *function_find(const char *name)
 {
     function **f = map_find(&rt->functions, name);
     if (f) return *f;
     function *x = mem_new(sizeof *x);
     x->name = mem_strdup(name);
-    x->est_ns = -1;
+    x->est_ns = x->run_ns = -1;
     *map_put(&rt->functions, name) = x;
     return x;
 }
@@ -174,14 +174,6 @@ bool call_send(call *c, peer *p)
     return true;
 }
 
-static void nudge(void)
-{
-    uint64_t one = 1;
-    if (!rt->watcher_idles) return;
-    rt->watcher_idles = false;
-    (void)!write(rt->nudge_fd, &one, sizeof one);
-}
-
 static void shape_dispatch(shape *s)
 {
     while (!list_is_empty(&s->queue)) {
@@ -200,7 +192,7 @@ void calls_dispatch(void)
         if (rt->shapes.at[i]->queued > 0 || rt->shapes.at[i]->demanded > 0) shape_dispatch(rt->shapes.at[i]);
     for (size_t i = 0; i < rt->actors.n; i++)
         if (rt->actors.at[i].value->queued > 0) actor_dispatch(rt->actors.at[i].value);
-    if (rt->queued > 0) nudge();
+    if (rt->queued > 0) rt_nudge();
 }
 
 /* All arguments are there: the call may be sent. */
@@ -291,11 +283,11 @@ static void call_ready(call *c)
         run_here(c);
     } else if (c->actor) {
         actor_dispatch(c->actor); /* it has its place in the actor's queue already */
-        if (rt->queued > 0) nudge();
+        if (rt->queued > 0) rt_nudge();
     } else {
         enqueue(c, false);
         shape_dispatch(c->shape);
-        if (rt->queued > 0) nudge();
+        if (rt->queued > 0) rt_nudge();
     }
 }
 

@@ -129,19 +129,19 @@ incoming *incoming_of(peer *from, const void *bytes, size_t n)
     (void)proto_kind_of(&w);
     uint64_t task = wire_u64(&w), actor = wire_u64(&w);
     if (w.broken) return NULL;
-    incoming *c = mem_new(sizeof *c);
+    incoming *c = mem_new(sizeof *c + n);
     list_init(&c->link);
     c->from = from;
     c->task = task;
     c->actor = actor;
-    buf_add(&c->bytes, bytes, n);
+    c->n = n;
+    memcpy(c->bytes, bytes, n);
     return c;
 }
 
 void incoming_free(incoming *c)
 {
     list_remove(&c->link);
-    buf_release(&c->bytes);
     mem_free(c);
 }
 
@@ -524,11 +524,31 @@ static void label(const char *name)
     }
 }
 
+/* A worker's thread keeps the memory of a call for the next. */
+static _Thread_local arena kept;
+
+static arena memory_take(void)
+{
+    arena a = kept;
+    kept = (arena){0};
+    return a;
+}
+
+static void memory_give(arena a)
+{
+    if (!rt->is_worker || kept.spare) {
+        arena_release(&a);
+        return;
+    }
+    arena_trim(&a);
+    kept = a;
+}
+
 void exec_run(incoming *in, buf *answer)
 {
-    manta_task t = {.caller = in->from, .actor = in->actor, .call = in};
+    manta_task t = {.caller = in->from, .actor = in->actor, .call = in, .memory = memory_take()};
     manta_failure f;
-    wire w = wire_of(in->bytes.at, in->bytes.n);
+    wire w = wire_of(in->bytes, in->n);
     (void)proto_kind_of(&w);
     t.id = wire_u64(&w);
     (void)wire_u64(&w);
@@ -543,17 +563,20 @@ void exec_run(incoming *in, buf *answer)
     t.n_results = n_results <= 1000 ? (int)n_results : 0;
     t.results = arena_array(&t.memory, (size_t)t.n_results, sizeof(result));
     if (!t.actor || !t.id) label(t.name); /* an actor prints under its constructor's name */
+    function *known = NULL;
     int64_t begin = clock_now_ns();
     diary_begin(rt->diary, t.name, t.id, begin);
     manta_status st = read_arguments(&t, &w);
     if (!st && t.self && t.self->failed && t.id)
         st = failure_raise(&t.self->failure);
     else if (!st) {
+        if (rt->threads > 0) lead_begin(known = function_find(t.name));
         mutex_unlock(&rt->lock);
         st = call_by_name(&t);
         mutex_lock(&rt->lock);
     }
     int64_t ns = clock_now_ns() - begin;
+    if (known) lead_end(known, ns);
     diary_end(rt->diary, t.name, t.id, begin, begin + ns, st != MANTA_OK);
     size_t total = 0;
     for (int i = 0; i < t.n_results && !st; i++)
@@ -583,7 +606,7 @@ void exec_run(incoming *in, buf *answer)
             t.results[i].answered = true;
         }
     for (int i = 0; i < t.n_results; i++) result_clear(&t.results[i]);
-    arena_release(&t.memory);
+    memory_give(t.memory);
     if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
     rt_flush_drops();
 }

@@ -23,7 +23,7 @@
 #define SPIN_NS         60000
 #define SPIN_TURNS      200
 #define GRACE_NS        300000000 /* how long to wait for the daemon's word on why a peer died */
-#define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits */
+#define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; lead.c */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
 
@@ -384,6 +384,14 @@ void rt_changed(void)
     if (rt->bell) bell_ring(rt->bell);
 }
 
+void rt_nudge(void)
+{
+    uint64_t one = 1;
+    if (!rt->watcher_idles) return;
+    rt->watcher_idles = false;
+    (void)!write(rt->nudge_fd, &one, sizeof one);
+}
+
 /* ---- waiting ---- */
 
 static bool look_again(void *ctx)
@@ -416,6 +424,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
             if (rt->waiters > 1) rt_changed();
         }
         if (done(ctx)) break;
+        lead_waits();
         if (rt->is_local) { /* nobody else will ever do anything */
             st = MANTA_ETIMEDOUT;
             break;
@@ -536,7 +545,7 @@ static int watch_prepare(watch_set *s)
         vec_push(&s->ids, p->id);
     }
     if (dying) return 5;
-    return rt->queued > 0 ? IDLE_PUMP_MS : -1;
+    return rt->queued > 0 || lead_is_watched() ? IDLE_PUMP_MS : -1;
 }
 
 static void read_daemon(void)
@@ -595,12 +604,14 @@ static void watcher_main(void *arg)
         if (got > 0 && s.polls.at[WATCH_DAEMON].revents) read_daemon();
         if (got > 0 && s.polls.at[WATCH_KEEPER].revents) node_end();
         if (got >= 0) watch_peers(&s);
+        lead_watch();
+        bool only_looks = got == 0 && timeout == IDLE_PUMP_MS && rt->queued == 0;
         if (rt->queued > 0 && !rt->is_dead) {
             rt_pump();
             calls_dispatch();
         }
         rt_flush_drops();
-        rt_changed();
+        if (!only_looks) rt_changed();
         mutex_unlock(&rt->lock);
     }
     mutex_unlock(&rt->lock);
@@ -614,6 +625,7 @@ static runtime *runtime_new(void)
 {
     runtime *r = mem_new(sizeof *r);
     mutex_init(&r->lock);
+    cond_init(&r->lead.free);
     list_init(&r->replies);
     list_init(&r->calls);
     list_init(&r->running);
@@ -737,6 +749,7 @@ void runtime_close(void)
     vec_release(&rt->holds);
     buf_release(&rt->in);
     socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd}, 3);
+    cond_release(&rt->lead.free);
     mutex_release(&rt->lock);
     mem_free(rt);
     rt = NULL;

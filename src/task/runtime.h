@@ -69,6 +69,7 @@ typedef struct object {
 typedef struct function {
     char *name;
     int64_t est_ns; /* running mean of what a call takes; -1: not known */
+    int64_t run_ns; /* of those that threads of this process run (lead.c); likewise */
 } function;
 
 typedef struct call_arg {
@@ -152,7 +153,7 @@ typedef struct reply {
     buf bytes; /* of a PROTO_ANSWER; to be released */
 } reply;
 
-/* A call that came in. The bytes follow. */
+/* A call that came in. */
 typedef struct incoming {
     list link;
     peer *from; /* NULL: the daemon (a constructor), or this process */
@@ -161,7 +162,8 @@ typedef struct incoming {
     _Atomic bool cancelled;
     _Atomic bool ends; /* and so do the calls it makes */
     uint64_t taken; /* items that the caller has of a stream */
-    buf bytes;
+    size_t n;
+    _Alignas(16) char bytes[]; /* the message */
 } incoming;
 
 typedef struct self_of {
@@ -172,6 +174,14 @@ typedef struct self_of {
     bool failed;
     manta_failure failure;
 } self_of;
+
+/* Of an actor's threads: which of them takes calls (lead.c). */
+typedef struct lead {
+    uint64_t turn, turns; /* of the thread that leads, and the last given out; 0: none leads */
+    cond free; /* none does */
+    bool runs; /* who leads is in a call */
+    uint64_t begun, seen; /* such calls, and how many of them the watcher has seen */
+} lead;
 
 typedef struct runtime {
     mutex lock;
@@ -222,6 +232,7 @@ typedef struct runtime {
     MAP_U64(self_of *) selves;
     bool blocked;
     int threads; /* that run calls beside the first */
+    lead lead;
 } runtime;
 
 /* Of the names of actors; set before the node's processes are forked. */
@@ -259,6 +270,7 @@ void rt_peer_message(peer *p);
 bool rt_pump(void);
 bool rt_has_input(void);
 void rt_changed(void); /* other threads should look again */
+void rt_nudge(void); /* the watcher should look whether it has something to do */
 /* A request to the daemon in rt->out, and its answer. */
 uint64_t rt_request_begin(uint32_t kind);
 manta_status rt_request(uint64_t request, reply *r);
@@ -312,6 +324,7 @@ object *object_adopt(uint64_t id, bool told);
 /* calls.c */
 void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
                  const manta_arg *args, int results, manta_ref *out);
+function *function_find(const char *name); /* never NULL */
 void call_argument_ready(call *c);
 void call_finish(peer *from, wire *w, proto_kind kind);
 void calls_dispatch(void);
@@ -385,6 +398,16 @@ void info_amounts(const sched_shape *total, const sched_shape *left, manta_node_
 void amounts_text(const sched_shape *s, char *text, size_t size); /* "cpu=1,disk=2" */
 /* task.c */
 manta_status node_config_of(const manta_node_options *o, node_config *c) MANTA_MUST_USE;
+
+/* lead.c */
+void lead_take(void); /* waits until this thread leads, or all are to end */
+bool lead_is_mine(void); /* whether it may take a call */
+void lead_waits(void); /* the call that runs on this thread, if any does, waits */
+void lead_begin(const function *f); /* this thread runs a call of it, */
+void lead_end(function *f, int64_t ns); /* and has */
+bool lead_is_watched(void); /* whether the watcher is to look from time to time */
+void lead_watch(void); /* it does */
+void lead_stop(void); /* the process is to end */
 
 /* exec.c */
 bool exec_caller_lives(const manta_task *t);

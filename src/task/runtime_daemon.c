@@ -228,7 +228,7 @@ void rt_daemon_message(wire *w, int *fds, int n_fds)
     case PROTO_CANCEL_TASK: on_cancel(w); break;
     case PROTO_OUTPUT: on_output(w, fds, n_fds); break;
     case PROTO_STACK_ASK: on_stack_ask(w); break;
-    case PROTO_EXIT: rt->exiting = true; break;
+    case PROTO_EXIT: lead_stop(); break;
     case PROTO_INFO_IS: on_info(w); break;
     case PROTO_ANSWER: {
         reply *r = rt_find_reply(wire_u64(w));

@@ -82,8 +82,8 @@ static void work_on(void *arg)
     buf answer = {0};
     (void)arg;
     mutex_lock(&rt->lock);
-    while (!rt_wait(has_calls, NULL, CLOCK_NEVER))
-        while (next_call()) work(&answer);
+    for (lead_take(); !rt_wait(has_calls, NULL, CLOCK_NEVER); lead_take())
+        while (lead_is_mine() && next_call()) work(&answer);
     mutex_unlock(&rt->lock);
 }
 
@@ -122,8 +122,9 @@ _Noreturn void worker_main(int fd, const int pipes[2])
     proto_begin(&rt->out, PROTO_READY);
     rt_tell();
     for (;;) {
+        lead_take();
         if (rt_wait(has_work, NULL, CLOCK_NEVER)) _exit(1);
-        while (next_call()) work(&answer);
+        while (lead_is_mine() && next_call()) work(&answer);
         if (!rt->exiting || rt_has_input()) continue;
         if (rt_wait(all_quiet, NULL, CLOCK_NEVER)) _exit(1);
         mutex_unlock(&rt->lock);

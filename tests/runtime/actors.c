@@ -143,6 +143,84 @@ void scenario_concurrent(void)
     manta_actor_release(c);
 }
 
+/* Calls of one actor wait for each other. */
+static manta_status meeting(manta_task *t)
+{
+    static _Atomic int came;
+    manta_set_self(t, &came, NULL);
+    return MANTA_OK;
+}
+MANTA_REMOTE(meeting)
+
+/* Says that it is there, and waits until n have: where the runtime does not see it. */
+static manta_status meet(manta_task *t)
+{
+    _Atomic int *came = manta_self(t);
+    int64_t n;
+    TRY(manta_arg_i64(t, 0, &n));
+    if (n == 0) return MANTA_OK;
+    ++*came;
+    for (double begin = now(); *came < n; usleep(200))
+        if (now() - begin > LONG / 1000) return manta_fail(MANTA_ETIMEDOUT, "%d came", *came);
+    return MANTA_OK;
+}
+MANTA_REMOTE(meet)
+
+static manta_status call_meet(manta_task *t)
+{
+    manta_actor a;
+    int64_t n;
+    TRY(manta_arg_actor(t, 0, &a));
+    TRY(manta_arg_i64(t, 1, &n));
+    manta_ref r = manta_actor_call(a, meet, manta_i64(n));
+    manta_status st = manta_get(r, LONG);
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(call_meet)
+
+/* The same by a call that comes back to this actor while it waits for it. */
+static manta_status meet_behind(manta_task *t)
+{
+    manta_task_options light = {.num_cpus = MANTA_NONE};
+    manta_actor self;
+    int64_t n;
+    TRY(manta_arg_actor(t, 0, &self));
+    TRY(manta_arg_i64(t, 1, &n));
+    if (n == 0) return MANTA_OK;
+    manta_ref r = manta_remote_with(&light, call_meet, manta_handle(self), manta_i64(n));
+    manta_status st = manta_get(r, LONG);
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(meet_behind)
+
+/* Functions that were always short, and now wait for calls behind them: as many run at
+ * once as may, whatever is known of them. */
+void scenario_leads(void)
+{
+    enum { N = 4, SHORT = 300, ROUNDS = 6 };
+    manta_task_options four = {.max_concurrency = N};
+    manta_actor a = manta_actor_new(&four, meeting);
+    manta_ref r[SHORT + N];
+    int came = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        int n = 0;
+        while (n < SHORT) {
+            r[n++] = manta_actor_call(a, meet, manta_i64(0));
+            r[n++] = manta_actor_call(a, meet_behind, manta_handle(a), manta_i64(0));
+        }
+        bool behind = round % 2 == 1;
+        came += behind ? N / 2 : N;
+        for (int i = 0; i < (behind ? N / 2 : N); i++)
+            r[n++] = behind ? manta_actor_call(a, meet_behind, manta_handle(a), manta_i64(came))
+                            : manta_actor_call(a, meet, manta_i64(came));
+        OK(manta_get_all(r, (size_t)n, LONG));
+        manta_release_all(r, (size_t)n);
+    }
+    manta_actor_release(a);
+}
+
 /* Inputs of unequal length over three actors. */
 void scenario_pools(void)
 {

@@ -78,6 +78,7 @@ void scenario_losses(void);
 /* actors.c */
 void scenario_actors(void);
 void scenario_concurrent(void);
+void scenario_leads(void);
 void scenario_pools(void);
 void scenario_lives(void);
 /* streams.c */
