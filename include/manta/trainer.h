@@ -61,7 +61,9 @@ typedef manta_status manta_loop_fn(manta_worker *w);
  * reserved for all of them together before the first one starts.
  *
  * With min_workers the number is a range: an attempt begins with as many as
- * have room at that moment, and waits only while there is none for min_workers. A
+ * have room at that moment, and waits only while there is none for min_workers. When
+ * there is room for more later, all are ended after the next checkpoint and begin
+ * again from it with so many, which is no failure. A
  * worker that cannot be replaced (it dies before its loop begins, or workers die
  * in two attempts in a row with no checkpoint in between) is given up, and the
  * next attempt has one less. The loop sees the number of its own attempt:
@@ -99,7 +101,7 @@ typedef bool manta_report_fn(void *user, const manta_report_event *e);
 
 /* An attempt has failed; false: no other one, whatever max_failures says. */
 typedef struct manta_attempt_event {
-    int attempt; /* that failed; from 0 */
+    int attempt; /* that failed; from 0, those that ended for growth counted too */
     int rank; /* to blame; -1: none, the node is gone */
     int workers; /* it had */
     const char *error; /* the rank's own sentence */
@@ -148,7 +150,7 @@ typedef struct manta_result {
     manta_status status;
     char *error; /* the sentence of the rank that failed, with its number; NULL */
     int error_rank; /* -1: none is to blame */
-    int failures; /* starts after the first */
+    int failures; /* that were made up for */
     int workers; /* of the last attempt; 0: not known, of a run that was killed or is running */
     manta_metrics metrics; /* rank 0's last report */
     char *checkpoint; /* folder of the last one; NULL: none */
@@ -185,7 +187,7 @@ MANTA_API int manta_worker_local_world_size(const manta_worker *w);
 MANTA_API int manta_worker_node_rank(const manta_worker *w);
 MANTA_API const char *manta_worker_run_name(const manta_worker *w); /* the experiment's */
 MANTA_API const char *manta_worker_storage(const manta_worker *w); /* the run's folder */
-MANTA_API int manta_worker_attempt(const manta_worker *w); /* 0, and more after failures */
+MANTA_API int manta_worker_attempt(const manta_worker *w); /* 0, and more after failures, or growth */
 MANTA_API const void *manta_worker_config(const manta_worker *w, size_t *size); /* size may be NULL */
 
 /* The checkpoint to begin from: the run's last, else resume_from_checkpoint;

@@ -34,7 +34,7 @@
 #include "train/storage.h"
 #include "train/trainer_driver.h"
 
-enum { LOOK_NS = 5000000, END_MS = 10000, SAY_AFTER_MS = 5000 };
+enum { LOOK_NS = 5000000, END_MS = 10000, SAY_AFTER_MS = 5000, ROOM_NS = 100000000 };
 
 /* ---- an attempt ---- */
 
@@ -52,9 +52,7 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
     const manta_trainer_options *o = d->o;
     const manta_bundle *need = &d->places.need;
     manta_task_options how = {.num_cpus = need->num_cpus > 0 ? need->num_cpus : MANTA_NONE,
-                              .resources = need->resources,
-                              .group = d->places.group,
-                              .bundle = d->places.group.id ? rank + 1 : 0};
+                              .resources = need->resources};
     trainer_task t = {.loop = o->loop,
                       .rank = rank,
                       .world = d->world,
@@ -66,6 +64,7 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
                       .seed = o->seed};
     VEC(manta_arg) args = {0};
 
+    how.group = places_of(&d->places, rank, &how.bundle);
     if (rank_logs_expect(run_logs(d->run), "rank", rank, &t.log))
         log_warn("a worker's log is its file alone", LOG_INT("rank", rank),
                  LOG_STR("why", manta_error_text()));
@@ -202,6 +201,22 @@ static bool is_enough(const trainer_driver *d)
     return d->committed + d->parts.committed > d->stopped_at;
 }
 
+/* Looks whether a range can have more of its workers, when a new checkpoint lets all of
+ * them begin again at little cost. */
+static bool has_more_room(trainer_driver *d)
+{
+    int64_t now = clock_now_ns(), with = d->committed + d->parts.committed;
+
+    if (d->stopped || d->places.n >= d->places.limit || with == d->room_with || now < d->room_ns)
+        return false;
+    for (int i = 0; i < d->world; i++) {
+        if (d->ended[i]) return false; /* it is about to end as it is */
+    }
+    d->room_with = with;
+    d->room_ns = now + ROOM_NS;
+    return !places_grow(&d->places, &d->grows) && d->grows;
+}
+
 static manta_status watch(trainer_driver *d)
 {
     trainer_control *c = d->mem.c;
@@ -211,7 +226,7 @@ static manta_status watch(trainer_driver *d)
         bool none_left = look_at_loops(d); /* before the last look into the rings */
         TRY(driver_drain(d));
         if (atomic_load(&terminated)) driver_stop(d);
-        if (none_left || d->failed_rank >= 0 || is_enough(d)) return MANTA_OK;
+        if (none_left || d->failed_rank >= 0 || is_enough(d) || has_more_room(d)) return MANTA_OK;
         atomic_store(&c->driver_asleep, 1);
         (void)futex_wait(&c->pulse, seen, clock_now_ns() + LOOK_NS, true);
         atomic_store(&c->driver_asleep, 0);
@@ -239,11 +254,12 @@ static manta_status find_checkpoint(trainer_driver *d, manta_checkpoint **out, b
 static manta_status find_places(trainer_driver *d)
 {
     int64_t began = clock_now_ns(), waits = d->o->scaling.start_timeout_ms * 1000000;
-    bool taken, said = false;
+    bool taken, more, said = false;
 
     for (;;) {
         int64_t passed = clock_now_ns() - began;
         TRY(places_take(&d->places, &taken));
+        if (taken && d->attempt && !d->grows) TRY(places_grow(&d->places, &more));
         d->world = d->places.n;
         if (taken) return MANTA_OK;
         if (atomic_load(&terminated)) {
@@ -298,6 +314,8 @@ static manta_status run_attempt(trainer_driver *d)
     }
     begin_counts(d, from, own);
     parts_begin(&d->parts, d->world, d->attempt);
+    d->grows = false;
+    d->room_with = d->parts.committed;
     wipe_memory(d);
     for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
     st = watch(d);
@@ -461,7 +479,7 @@ static bool begins_again(trainer_driver *d)
     int most = driver_most_failures(d);
     manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
     bool may = !d->stopped && !d->node_lost && !driver_is_full(d);
-    bool again = may && (most == MANTA_UNLIMITED || d->attempt < most), fewer;
+    bool again = may && (most == MANTA_UNLIMITED || d->failures < most), fewer;
 
     manta_run_log(d->run, d->failed_rank, d->error);
     if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;
@@ -475,6 +493,7 @@ static bool begins_again(trainer_driver *d)
         manta_run_log(d->run, d->failed_rank, line);
     }
     driver_tell_again(d, fewer);
+    d->failures++;
     return true;
 }
 
@@ -482,6 +501,11 @@ static manta_status run_attempts(trainer_driver *d)
 {
     for (;; d->attempt++) {
         manta_status st = run_attempt(d);
+        if (!st && d->grows && !d->stopped) {
+            log_info("there is room for more workers; all begin again", LOG_INT("workers", d->places.n),
+                     LOG_INT("before", d->world));
+            continue;
+        }
         if (!st || d->failed_rank < 0) return st;
         if (begins_again(d)) continue;
         if (!d->stopped || !d->loss.died) return manta_fail(d->status, "%s", d->error);
@@ -536,7 +560,7 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
         st = manta_fail(MANTA_ECANCELLED, "run '%s' was ended on request", manta_run_name(d.run));
     if (!st && d.trouble.code) st = manta_error_raise(&d.trouble);
     if (st) manta_error_get(&why);
-    run_set_outcome(d.run, &(run_outcome){st, d.failed_rank, d.attempt, d.world});
+    run_set_outcome(d.run, &(run_outcome){st, d.failed_rank, d.failures, d.world});
     late = manta_run_finish(d.run,
                             !st         ? "done"
                             : d.stopped ? "interrupted"
@@ -555,7 +579,7 @@ out:
     if (path && !manta_result_read(path, out)) {
         (*out)->status = st;
         if (d.last.n) (*out)->metrics = d.last; /* the folder may have had no room for them */
-        (*out)->failures = d.attempt;
+        (*out)->failures = d.failures;
         (*out)->workers = d.world;
         (*out)->error_rank = d.node_lost ? -1 : d.failed_rank;
     }

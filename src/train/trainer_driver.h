@@ -23,7 +23,9 @@ typedef struct trainer_driver {
     trainer_parts parts;
     trainer_given given; /* datasets */
     manta_checkpoint *first; /* resume_from_checkpoint; NULL: none, or the run may have its own */
-    int attempt;
+    int attempt, failures; /* attempts that failed; others ended because there was room for more workers */
+    bool grows; /* this one did */
+    int64_t room_with, room_ns; /* room was looked for: with so many checkpoints; and not again before */
     manta_actor actors[TRAINER_RANKS];
     manta_ref loops[TRAINER_RANKS];
     bool ended[TRAINER_RANKS];

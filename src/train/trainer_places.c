@@ -41,24 +41,24 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
 
 /* Asks for a group of n and looks whether it has its place at once: the first
  * look asks the daemon, whose answer comes before that to a later question. */
-static manta_status try_group(trainer_places *p, int n, bool *placed)
+static manta_status try_group(const trainer_places *p, int n, manta_group *out, bool *placed)
 {
     manta_bundle bundles[MANTA_GROUP_BUNDLES];
     manta_node_info unused;
     manta_status st;
 
     for (int i = 0; i < n; i++) bundles[i] = p->need;
-    TRY(manta_group_new(bundles, n, p->how, NULL, &p->group));
-    if ((st = manta_group_wait(p->group, 0)) == MANTA_ETIMEDOUT && !(st = manta_node_get(&unused)))
-        st = manta_group_wait(p->group, 0);
+    TRY(manta_group_new(bundles, n, p->how, NULL, out));
+    if ((st = manta_group_wait(*out, 0)) == MANTA_ETIMEDOUT && !(st = manta_node_get(&unused)))
+        st = manta_group_wait(*out, 0);
     *placed = !st;
-    if (*placed) p->n = n;
     if (st == MANTA_ETIMEDOUT) st = MANTA_OK;
     return st;
 }
 
 void places_release(trainer_places *p)
 {
+    while (p->n_more) manta_group_remove(p->more[--p->n_more].group);
     manta_group_remove(p->group);
     p->group.id = 0;
     p->n = 0;
@@ -80,10 +80,42 @@ manta_status places_take(trainer_places *p, bool *taken)
     }
     for (int n = p->limit; n >= p->least && !*taken; n--) {
         places_release(p);
-        st = try_group(p, n, taken);
+        st = try_group(p, n, &p->group, taken);
+        if (*taken) p->n = n;
         if (st && (st != MANTA_EUNSUPPORTED || n == p->least)) return st;
     }
     return MANTA_OK;
+}
+
+manta_status places_grow(trainer_places *p, bool *grown)
+{
+    manta_status st = MANTA_OK;
+
+    *grown = false;
+    if (!p->group.id || !p->n || p->n_more == PLACES_MORE) return MANTA_OK;
+    for (int n = p->limit - p->n; n > 0 && !*grown && !st; n--) {
+        manta_group g = {0};
+        st = try_group(p, n, &g, grown);
+        if (st == MANTA_EUNSUPPORTED) st = MANTA_OK; /* so many never fit here; fewer may */
+        if (*grown) {
+            p->more[p->n_more].group = g;
+            p->more[p->n_more++].first = p->n;
+            p->n += n;
+        } else {
+            manta_group_remove(g);
+        }
+    }
+    return st;
+}
+
+manta_group places_of(const trainer_places *p, int rank, int *bundle)
+{
+    int i = p->n_more;
+
+    while (i > 0 && p->more[i - 1].first > rank) i--;
+    *bundle = rank + 1 - (i ? p->more[i - 1].first : 0);
+    if (!p->group.id) *bundle = 0;
+    return i ? p->more[i - 1].group : p->group;
 }
 
 bool places_lost(trainer_places *p, trainer_loss l)

@@ -64,9 +64,9 @@ static void add_count(manta_block *b, const trainer_driver *d)
     int most = driver_most_failures(d);
 
     if (most == MANTA_UNLIMITED) {
-        manta_block_add(b, " (failure %d)", d->attempt + 1);
+        manta_block_add(b, " (failure %d)", d->failures + 1);
     } else {
-        manta_block_add(b, " (failure %d, max_failures is %d)", d->attempt + 1, most);
+        manta_block_add(b, " (failure %d, max_failures is %d)", d->failures + 1, most);
     }
 }
 

@@ -194,6 +194,70 @@ static void gives_up(const char *folder)
     manta_result_free(r);
 }
 
+/* ---- room that appears ---- */
+
+/* Checkpoints without end while there are fewer than all; then two more. */
+static manta_status wait_for_others(manta_worker *w)
+{
+    manta_status st = MANTA_OK;
+    float x = 1;
+    manta_column c = {"x", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){1}, &x)};
+    int64_t first = manta_worker_epoch(w);
+
+    for (int64_t e = first; !st && (manta_worker_world_size(w) < 4 || e < first + 2); e++) {
+        manta_metrics m = {0};
+        one_metric(&m, "workers", manta_worker_world_size(w));
+        if (manta_worker_world_size(w) == 4 && manta_worker_attempt(w) == 2 && manta_worker_rank(w) == 3)
+            return manta_fail(MANTA_EIO, "the third attempt, the first of four workers, is not to be");
+        st = manta_report_arrays(w, &m, 1, &c, e + 1, 0);
+        if (!st) st = manta_worker_barrier(w);
+    }
+    return st;
+}
+
+/* One processor comes free after the third report of one worker, the others after the
+ * next report of two. */
+static bool make_room(void *user, const manta_report_event *e)
+{
+    manta_group *held = user;
+    double workers = manta_metrics_get(e->metrics, "workers");
+
+    if (held[0].id && workers == 1 && e->index == 2) {
+        manta_group_remove(held[0]);
+        held[0].id = 0;
+    }
+    if (held[1].id && workers == 2) {
+        manta_group_remove(held[1]);
+        held[1].id = 0;
+    }
+    return true;
+}
+
+/* What others give back is taken, behind the next checkpoint, and no failure. One that
+ * comes then begins again with all. */
+static void grows(const char *folder)
+{
+    manta_group held[2] = {hold(1, NULL), hold(2, NULL)};
+    manta_trainer_options o = {.loop = wait_for_others,
+                               .scaling = {.num_workers = 4, .min_workers = 1},
+                               .run = {.name = "grows",
+                                       .storage = folder,
+                                       .failure = {.max_failures = 1},
+                                       .checkpoints = {.keep = 2},
+                                       .report = make_room,
+                                       .user = held}};
+    manta_result *r = fit(&o, MANTA_OK);
+    const manta_run_series *s = series(r, "workers");
+
+    CHECK(r->workers == 4 && r->failures == 1 && !held[0].id && !held[1].id);
+    CHECK(s->points[0].value == 1 && s->points[s->n - 1].value == 4);
+    for (int64_t i = 1; i < s->n; i++) { /* every epoch once, and never fewer again */
+        CHECK(s->points[i].epoch == s->points[i - 1].epoch + 1);
+        CHECK(s->points[i].value >= s->points[i - 1].value);
+    }
+    manta_result_free(r);
+}
+
 /* ---- a step in the middle of an epoch ---- */
 
 static manta_status middle_loop(manta_worker *w)
@@ -238,8 +302,11 @@ static void converts(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const scenario all[] = {
-        {"starts", starts}, {"waits", waits}, {"gives-up", gives_up}, {"converts", converts}};
+    static const scenario all[] = {{"starts", starts},
+                                   {"waits", waits},
+                                   {"gives-up", gives_up},
+                                   {"grows", grows},
+                                   {"converts", converts}};
 
     return run_scenario(argc, argv, all, sizeof all / sizeof *all);
 }

@@ -89,10 +89,30 @@ static void who_is_given_up(void **state)
     assert_course(3, 3, 3, (attempt[]){{unborn, 3}, {killed, 3}, {killed, 3}}); /* no range */
 }
 
+/* Ranks sit in the first group, then in those that were taken when there was room. */
+static void who_sits_where(void **state)
+{
+    static const struct {
+        uint64_t group;
+        int bundle;
+    } seats[] = {{7, 1}, {7, 2}, {8, 1}, {9, 1}, {9, 2}, {9, 3}};
+    trainer_places p = {.n = 6, .group = {7}, .n_more = 2, .more = {{{8}, 2}, {{9}, 3}}};
+    int bundle;
+
+    (void)state;
+    for (int rank = 0; rank < p.n; rank++) {
+        assert_int_equal(places_of(&p, rank, &bundle).id, seats[rank].group);
+        assert_int_equal(bundle, seats[rank].bundle);
+    }
+    p = (trainer_places){.n = 6}; /* who asks for nothing sits anywhere */
+    assert_int_equal(places_of(&p, 5, &bundle).id, 0);
+    assert_int_equal(bundle, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_may_be_asked_for),
-                                       cmocka_unit_test(who_is_given_up)};
+                                       cmocka_unit_test(who_is_given_up), cmocka_unit_test(who_sits_where)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
