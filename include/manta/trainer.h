@@ -167,7 +167,7 @@ typedef struct manta_result {
  * with `resume` goes on. What can never come true (options, room, a checkpoint to
  * begin from) fails before there is a run.
  * *out: owned, manta_result_free(); also set when the run has failed (then the
- * status is that of the failure), NULL when it never began. */
+ * status is that of the failure), NULL when it never began or its folder is gone. */
 MANTA_API manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out) MANTA_MUST_USE;
 /* The same of a run whose folder this is, at any time later. A run of which no
  * result is there has been killed (MANTA_EUNKNOWN) or is running (MANTA_EBUSY): its

@@ -21,8 +21,10 @@
 
 enum { POWER_JOURNAL = 256 };
 
+typedef enum power_kind { DONE_FILE, DONE_RENAME, DONE_MKDIR } power_kind;
+
 typedef struct power_done {
-    enum { DONE_FILE, DONE_RENAME, DONE_MKDIR } kind;
+    power_kind kind;
     int fd; /* while it is open */
     off_t synced; /* of a file: bytes that are on the disk */
     bool named; /* of a file: so is its name */
@@ -37,7 +39,7 @@ static struct {
     pthread_mutex_t guard; /* around every call: threads take turns */
 } power = {.guard = PTHREAD_MUTEX_INITIALIZER};
 
-static inline power_done *power_note(int kind, const char *from)
+static inline power_done *power_note(power_kind kind, const char *from)
 {
     power_done *d = &power.journal[power.n++];
 
