@@ -200,9 +200,9 @@ static void add_early_stop(record *r, const char *text)
 
     spec_init(&p, "--early-stop", text);
     e.monitor = p.name;
-    e.patience = (int64_t)spec_real(&p, "patience", 0);
+    e.patience = spec_count(&p, "patience", 0);
     e.min_delta = spec_real(&p, "min-delta", 0);
-    e.start_from_epoch = (int64_t)spec_real(&p, "from", 0);
+    e.start_from_epoch = spec_count(&p, "from", 0);
     e.mode = spec_value(&p, "mode");
     e.restore_best_weights = spec_flag(&p, "restore-best");
     baseline = spec_value(&p, "baseline");
@@ -223,9 +223,9 @@ static void add_reduce_lr(record *r, const char *text)
     spec_init(&p, "--reduce-lr", text);
     e.monitor = p.name;
     e.factor = spec_real(&p, "factor", 0.1);
-    e.patience = (int64_t)spec_real(&p, "patience", 10);
+    e.patience = spec_count(&p, "patience", 10);
     e.min_delta = spec_real(&p, "min-delta", 1e-4);
-    e.cooldown = (int64_t)spec_real(&p, "cooldown", 0);
+    e.cooldown = spec_count(&p, "cooldown", 0);
     e.min_lr = spec_real(&p, "min", 0);
     e.mode = spec_value(&p, "mode");
     spec_done(&p, "factor, patience, min-delta, cooldown, min, mode");

@@ -45,6 +45,15 @@ double spec_real(spec *s, const char *key, double fallback)
     return text ? options_real_of(s->option, text) : fallback;
 }
 
+int64_t spec_count(spec *s, const char *key, int64_t fallback)
+{
+    const char *text = spec_value(s, key);
+    int64_t n = text ? options_int_of(s->option, text) : fallback;
+
+    if (n < 0) cli_usage("%s: %s is %s, expected 0 or more", s->option, key, text);
+    return n;
+}
+
 bool spec_flag(spec *s, const char *key)
 {
     const char *text = spec_value(s, key);

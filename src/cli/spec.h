@@ -3,6 +3,7 @@
 #define CLI_SPEC_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { SPEC_PAIRS = 32 };
 
@@ -23,6 +24,7 @@ void spec_release(spec *s);
 /* The value of a key, NULL when it was not given; the key counts as used. */
 const char *spec_value(spec *s, const char *key);
 double spec_real(spec *s, const char *key, double fallback);
+int64_t spec_count(spec *s, const char *key, int64_t fallback); /* whole, not negative */
 bool spec_flag(spec *s, const char *key);
 
 /* Ends the process when a key was given that nobody asked for. `keys` lists

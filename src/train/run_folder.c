@@ -33,7 +33,7 @@
 #include "train/stage.h"
 #include "train/storage.h"
 
-enum { NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
+enum { PATH_MOST = 1000, NAME_MOST = 200, NUMBERS = 100000, RANKS_MOST = 1 << 16 };
 
 struct manta_run {
     char *name, *path;
@@ -100,15 +100,24 @@ static bool is_run(const char *folder)
     return there;
 }
 
+/* Workers and lists of runs have room for so much. */
+static manta_status check_path(const char *path)
+{
+    if (strlen(path) <= PATH_MOST) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "%.60s...: the path of a run has %zu bytes, expected up to %d", path,
+                      strlen(path), PATH_MOST);
+}
+
 /* Makes STORAGE/STEM-N with the first N that is free. */
 static manta_status make_numbered(manta_run *r, const char *storage, const char *stem)
 {
+    TRY(check_path(storage));
     TRY(storage_make(storage));
     for (int n = 1; n < NUMBERS; n++) {
         manta_status st;
         r->name = mem_printf("%s-%d", stem, n);
         r->path = run_inner(storage, r->name);
-        if ((st = storage_claim(r->path)) != MANTA_EEXIST) return st;
+        if ((st = check_path(r->path)) || (st = storage_claim(r->path)) != MANTA_EEXIST) return st;
         mem_free(r->name);
         mem_free(r->path);
         r->name = r->path = NULL;
@@ -131,6 +140,7 @@ static manta_status find_folder(manta_run *r, const manta_run_options *o)
         r->name = mem_strdup(o->name);
         r->path = run_inner(storage, o->name);
     }
+    TRY(check_path(r->path));
     return storage_make(r->path);
 }
 

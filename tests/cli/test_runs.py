@@ -187,6 +187,8 @@ def test_usage(manta, tmp_path):
                        (("--checkpoint-every", "often"), "expected such as 20steps or 1epoch"),
                        (("--validation-split", 2), "expected between 0 and 1"),
                        (("--early-stop", "loss:patiense=3"), "patiense"),
+                       (("--early-stop", "loss:patience=2.5"), "'2.5' is not a whole number"),
+                       (("--early-stop", "loss:from=-1"), "from is -1, expected 0 or more"),
                        (("--keep-best", "acuracy"), "no metric is called 'acuracy'; there are loss, accuracy; "
                                                     "did you mean accuracy?"),
                        (("--reduce-lr", "los:factor=0.5"), "did you mean loss?"),

@@ -97,6 +97,25 @@ static void a_clock_that_jumps(void **state)
 
 /* ---- words ---- */
 
+/* A path that some would see cut short is none for anybody. */
+static void a_path_beyond_bounds(void **state)
+{
+    char storage[1100];
+    manta_run *r;
+
+    (void)state;
+    snprintf(storage, sizeof storage, "%s", scratch_path("deep"));
+    for (size_t n = strlen(storage); n < 990; n += 10) memcpy(storage + n, "/abcdefghi", 11);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            manta_run_open(&(manta_run_options){.storage = storage, .name = i ? NULL : "12345678901"}, &r),
+            MANTA_EINVAL);
+        assert_non_null(strstr(manta_error_text(), "expected up to 1000"));
+        strcat(storage, "/abcdefghi/abcdefghi"); /* the numbered one: the storage itself */
+    }
+    assert_int_not_equal(access(scratch_path("deep"), F_OK), 0);
+}
+
 /* What a file system calls its files may be in an error; it is not lost for that. */
 static void an_error_of_any_bytes(void **state)
 {
@@ -351,12 +370,16 @@ static void a_disk_that_fails(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_that_jumps),    cmocka_unit_test(an_error_of_any_bytes),
-        cmocka_unit_test(numbers_that_are_none), cmocka_unit_test(each_rank_keeps_its_own),
-        cmocka_unit_test(a_late_report_stays),   cmocka_unit_test(a_long_record),
-        cmocka_unit_test(a_damaged_line),        cmocka_unit_test(every_bit_of_a_configuration),
-        cmocka_unit_test(a_disk_that_fails)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_clock_that_jumps),
+                                       cmocka_unit_test(an_error_of_any_bytes),
+                                       cmocka_unit_test(a_path_beyond_bounds),
+                                       cmocka_unit_test(numbers_that_are_none),
+                                       cmocka_unit_test(each_rank_keeps_its_own),
+                                       cmocka_unit_test(a_late_report_stays),
+                                       cmocka_unit_test(a_long_record),
+                                       cmocka_unit_test(a_damaged_line),
+                                       cmocka_unit_test(every_bit_of_a_configuration),
+                                       cmocka_unit_test(a_disk_that_fails)};
 
     return cmocka_run_group_tests(tests, scratch_setup_quick, scratch_teardown);
 }
