@@ -18,6 +18,7 @@
 
 #define BUDGET_NS   200000 /* work sent ahead to one worker, by experience */
 #define OVERHEAD_NS 1000 /* of a call, beside what its function takes */
+#define LONGEST_NS  1000000000000000 /* of a call, twelve days: no sum of those sent overflows */
 #define MOST_SENT   256 /* calls sent ahead to one worker */
 #define MOST_WANTED 64 /* leases asked for at once */
 #define INLINE_MOST 16000 /* bytes of arguments inside one message */
@@ -480,8 +481,11 @@ static call *find_sent(peer *from, uint64_t id)
     return NULL;
 }
 
+/* ns is what the other process says. */
 static void learn(function *f, int64_t ns)
 {
+    if (ns < 0) ns = 0;
+    if (ns > LONGEST_NS) ns = LONGEST_NS;
     if (f->est_ns < 0)
         f->est_ns = ns;
     else
