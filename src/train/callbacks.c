@@ -68,7 +68,7 @@ static manta_status load_struct(const char *who, void *to, size_t size, const vo
 typedef struct stopping_memory {
     int64_t wait, best_epoch, stopped_epoch;
     double best;
-    bool has_best;
+    int64_t has_best; /* no bool: it comes from a file, where anything may be */
 } stopping_memory;
 
 typedef struct stopping {

@@ -348,7 +348,7 @@ manta_callback *manta_tensorboard(const char *log_dir, const manta_tensorboard_o
 typedef struct keeper_memory {
     int64_t since; /* batches seen since the last save */
     double best;
-    bool has_best;
+    int64_t has_best; /* no bool: it comes from a file, where anything may be */
 } keeper_memory;
 
 typedef struct keeper {
