@@ -1,5 +1,6 @@
 /* block.c - what a person has to read at once: a head, and labelled lines under it. */
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -50,6 +51,8 @@ void manta_block_show(const manta_block *b)
                colour ? "\033[0m" : "", b->text + head);
     for (size_t at = 0; at < whole.n;) { /* one write, unless a pipe is full */
         ssize_t n = write(STDERR_FILENO, whole.at + at, whole.n - at);
+        if (n < 0 && errno == EAGAIN && poll(&(struct pollfd){STDERR_FILENO, POLLOUT, 0}, 1, 1000) > 0)
+            continue;
         if (n < 0 && errno != EINTR) break; /* there is nowhere to say so */
         if (n > 0) at += (size_t)n;
     }

@@ -99,7 +99,7 @@ static void cosine(manta_schedule *s, spec *p, double rate)
     s->kind = MANTA_SCHEDULE_COSINE;
     s->decay_steps = decay_steps(p);
     s->alpha = spec_real(p, "alpha", 0);
-    s->warmup_steps = (int64_t)spec_real(p, "warmup", 0);
+    s->warmup_steps = spec_count(p, "warmup", 0);
     if (s->warmup_steps) { /* from `start` up to the rate, then down */
         s->warmup_target = rate;
         s->initial_learning_rate = spec_real(p, "start", 0);

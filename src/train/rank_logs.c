@@ -19,7 +19,13 @@
 #include "os/sys.h"
 #include "os/thread.h"
 
-enum { CHUNK = 65536, LEAST_PART = 4096, MOST_PARTS = 1000, DEFAULT_PARTS = 4 };
+enum {
+    CHUNK = 65536,
+    PIPE_MOST = 1 << 20, /* bytes that a pipe may hold: one who goes on writing is not waited for */
+    LEAST_PART = 4096,
+    MOST_PARTS = 1000,
+    DEFAULT_PARTS = 4
+};
 
 #define DEFAULT_SIZE ((int64_t)64 << 20)
 
@@ -144,15 +150,16 @@ static void take_text(rank_logs *l, source *s, const char *text, size_t n)
     }
 }
 
-/* Reads what is there. */
-static void read_source(rank_logs *l, source *s)
+/* Reads some of what is there: so many bytes. */
+static size_t read_source(rank_logs *l, source *s)
 {
-    for (;;) {
-        ssize_t n = os->read(s->fds[0], l->chunk, CHUNK);
-        if (n > 0) take_text(l, s, l->chunk, (size_t)n);
-        if (n == 0 || (n < 0 && errno != EINTR)) return;
-        if (n > 0 && n < CHUNK) return; /* the next look has the rest */
-    }
+    ssize_t n;
+
+    do n = os->read(s->fds[0], l->chunk, CHUNK);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0) return 0;
+    take_text(l, s, l->chunk, (size_t)n);
+    return (size_t)n;
 }
 
 void rank_logs_settle(rank_logs *l)
@@ -161,7 +168,9 @@ void rank_logs_settle(rank_logs *l)
     mutex_lock(&l->lock);
     for (size_t i = 0; i < l->sources.n; i++) {
         struct pollfd p = {.fd = l->sources.at[i]->fds[0], .events = POLLIN};
-        while (os->poll(&p, 1, 0) > 0) read_source(l, l->sources.at[i]);
+        size_t got = 1;
+        for (size_t all = 0; got && all < PIPE_MOST && os->poll(&p, 1, 0) > 0; all += got)
+            got = read_source(l, l->sources.at[i]);
         end_line(l, l->sources.at[i]);
     }
     mutex_unlock(&l->lock);
@@ -187,7 +196,7 @@ static void listen_to_all(void *arg)
         if (polls.at[0].revents) (void)!os->read(l->nudge_fd, &count, sizeof count);
         mutex_lock(&l->lock);
         for (size_t i = 1; i < polls.n; i++) { /* sources are only ever added */
-            if (polls.at[i].revents) read_source(l, l->sources.at[i - 1]);
+            if (polls.at[i].revents) (void)read_source(l, l->sources.at[i - 1]);
         }
         mutex_unlock(&l->lock);
     }

@@ -253,7 +253,7 @@ static manta_status find_checkpoint(trainer_driver *d, manta_checkpoint **out, b
 /* Waits for room for the workers; *d->world says for how many. */
 static manta_status find_places(trainer_driver *d)
 {
-    int64_t began = clock_now_ns(), waits = d->o->scaling.start_timeout_ms * 1000000;
+    int64_t began = clock_now_ns(), waits_ms = d->o->scaling.start_timeout_ms;
     bool taken, more, said = false;
 
     for (;;) {
@@ -266,10 +266,10 @@ static manta_status find_places(trainer_driver *d)
             d->stopped = true;
             return manta_fail(MANTA_ECANCELLED, "ended on request, before there was room for its workers");
         }
-        if (waits > 0 && passed > waits) {
+        if (waits_ms > 0 && passed / 1000000 > waits_ms) {
             return manta_fail(MANTA_ETIMEDOUT,
                               "there is no room for %d workers after %lld ms: others hold what they ask for",
-                              d->places.least, (long long)d->o->scaling.start_timeout_ms);
+                              d->places.least, (long long)waits_ms);
         }
         if (!said && passed > (int64_t)SAY_AFTER_MS * 1000000) {
             log_warn("waiting for room: others hold what the workers ask for",
@@ -331,13 +331,14 @@ static manta_status make_memory(trainer_driver *d)
 {
     trainer_memory *m = &d->mem;
     size_t head = trainer_head(d->places.most);
+    int rc;
 
     m->world = d->places.most;
     m->fd = os->memfd_create("manta-trainer", MFD_CLOEXEC);
     if (m->fd < 0) return file_fail(errno, "making", "the trainer's memory");
-    if (os->ftruncate(m->fd, (off_t)trainer_slot_at(m->world, m->world, 0)) ||
-        os->fallocate(m->fd, 0, 0, (off_t)head))
-        return file_fail(errno, "reserving", "the trainer's memory");
+    rc = os->ftruncate(m->fd, (off_t)trainer_slot_at(m->world, m->world, 0));
+    while (!rc && (rc = os->fallocate(m->fd, 0, 0, (off_t)head)) && errno == EINTR) rc = 0;
+    if (rc) return file_fail(errno, "reserving", "the trainer's memory");
     m->c = os->mmap(NULL, head, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
     if (m->c == MAP_FAILED) {
         m->c = NULL;
@@ -388,7 +389,7 @@ static json_t *logging_json(const manta_logging_config *c)
     return o;
 }
 
-/* What was asked for, as the run's config.json. Owned by the caller: free(). */
+/* What was asked for, as the run's config.json; NULL: some of it is not UTF-8. Owned: free(). */
 static char *config_text(const trainer_driver *d)
 {
     const manta_trainer_options *o = d->o;
@@ -401,14 +402,15 @@ static char *config_text(const trainer_driver *d)
         "max_failures", driver_most_failures(d), "seed", (json_int_t)o->seed, "keep", c->keep, "keep_best",
         c->score, "keep_order", c->order, "resume_from_checkpoint", o->resume_from_checkpoint);
     char *text;
+    bool bad;
 
     for (int i = 0; i < o->n_datasets; i++)
         json_array_append_new(datasets, json_string(o->datasets[i].name ? o->datasets[i].name : ""));
-    if (all) {
-        json_object_set_new(all, "datasets", datasets);
-        json_object_set_new(all, "logging", logging_json(&o->run.logging));
-    }
-    text = all ? json_dumps(all, JSON_INDENT(1)) : NULL; /* NULL: a text that is not UTF-8 */
+    bad = !all || json_array_size(datasets) < (size_t)o->n_datasets ||
+          json_object_set(all, "datasets", datasets) ||
+          json_object_set_new(all, "logging", logging_json(&o->run.logging));
+    text = bad ? NULL : json_dumps(all, JSON_INDENT(1));
+    json_decref(datasets);
     json_decref(all);
     return text;
 }
@@ -444,7 +446,8 @@ static manta_status prepare(trainer_driver *d)
 
     TRY(check_feasible(d));
     TRY(check_kind(r));
-    config = config_text(d);
+    if (!(config = config_text(d)))
+        return manta_fail(MANTA_EINVAL, "a name or path among the trainer's options is not UTF-8");
     st = manta_run_open(&(manta_run_options){.storage = r->storage,
                                              .name = r->name,
                                              .stem = "train",
@@ -576,7 +579,12 @@ out:
     if (st && !why.code) manta_error_get(&why);
     release(&d);
     (void)log_use_level(level);
-    if (path && !manta_result_read(path, out)) {
+    late = path ? manta_result_read(path, out) : MANTA_OK;
+    if (late && !st) { /* done, and what was done cannot be told */
+        st = late;
+        manta_error_get(&why);
+    }
+    if (*out) {
         (*out)->status = st;
         if (d.last.n) (*out)->metrics = d.last; /* the folder may have had no room for them */
         (*out)->failures = d.failures;

@@ -140,6 +140,9 @@ static void refuses(const char *folder)
     o.datasets = &batched;
     refuse(&o, MANTA_EUNSUPPORTED, "'c' has batches of its own");
     o = good;
+    o.run.checkpoints.score = "\xff";
+    refuse(&o, MANTA_EINVAL, "not UTF-8");
+    o = good;
     r = fit(&o, MANTA_OK);
     manta_result_free(r);
     manta_dataset_unref(batches);
