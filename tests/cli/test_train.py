@@ -204,7 +204,7 @@ def test_profile_as_event(manta, tmp_path):
     (["--learning-rate", "-1"], "learning_rate"), (["--optimizer", "adma"], "adam"),
     (["--clipnorm", "1", "--clipvalue", "1"], "clip"), (["--lr-schedule", "cosine"], "steps"),
     (["--lr-schedule", "zigzag:steps=3"], "cosine"), (["--lr-schedule", "cosine:steps=3,wramup=1"], "wramup"),
-    (["--lr-schedule", "cosine:steps=3,warmup=1e300"], "warmup"),
+    (["--lr-schedule", "cosine:steps=3,warmup=1e300"], "whole number"),
     (["--batch", "8", "--global-batch", "16"], "one of them"), (["--normalize", "0.5"], "deviation"),
     (["--normalize", "0.5,0"], "more than 0"), (["--initial-epoch", "3"], "leaves nothing"),
     (["--reset-optimizer"], "--weights"), (["--profile-trace", "t.json"], "--profile"), (["--epochs"], "argument"),
