@@ -320,7 +320,7 @@ static void test_kernels_and_every_short_field(void **state)
 
     for (size_t n = 0, many = 1; n <= 4; n++, many *= 5) {
         for (size_t i = 0; i < many; i++, all++) {
-            char field[8];
+            char field[8] = "";
             for (size_t k = 0, rest = i; k < n; k++, rest /= 5) field[k] = bytes[rest % 5];
             sure += compare_field(field, n, (int)(i % 9));
         }
