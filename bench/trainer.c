@@ -189,7 +189,7 @@ static void reports(const char *storage, int workers, int64_t n)
 
 /* ---- checkpoints ---- */
 
-enum { CHECKPOINTS = 5, BLOCK = 50, BLOCKS = 3 };
+enum { CHECKPOINTS = 5, BLOCK = 50, BLOCKS = 7 };
 
 typedef enum kind { SESSION, ARRAYS, FOLDER, KINDS } kind;
 

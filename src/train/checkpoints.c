@@ -507,26 +507,34 @@ manta_status manta_checkpoints_wait(manta_checkpoints *m)
 
 /* ---- folders of the user's ---- */
 
-/* Moves what is below from/name, of the file system, to to/name in the storage, and sums it up. */
-static manta_status gather(const char *from, const char *to, const char *name, manifest *m)
+typedef struct given {
+    const char *folder;
+    file_sum state; /* of CHECKPOINT_STATE in it; size 0: not known */
+} given;
+
+/* Moves what is below the folder's `name`, of the file system, to to/name in the storage, and
+ * sums it up. */
+static manta_status gather(const given *g, const char *to, const char *name, manifest *m)
 {
+    const char *from = g->folder;
     char *source = mem_printf("%s%s%s", from, *name ? "/" : "", name);
     char *target = mem_printf("%s%s%s", to, *name ? "/" : "", name);
     file_names names = {0};
     file_info info;
-    file_sum sum = {0};
+    file_sum sum = g->state;
     manta_status st = file_look(source, &info);
 
     if (st) goto out;
     if (!info.is_folder) {
-        if (!(st = storage_take(source, target, &sum))) manifest_add(m, name, sum);
+        bool known = sum.size && sum.size == info.size && !strcmp(name, CHECKPOINT_STATE);
+        if (!(st = storage_take(source, target, known ? NULL : &sum))) manifest_add(m, name, sum);
         goto out;
     }
     if (*name && (st = storage_make(target))) goto out;
     if ((st = file_list(source, &names))) goto out;
     for (size_t i = 0; i < names.n && !st; i++) {
         char *inner = mem_printf("%s%s%s", name, *name ? "/" : "", names.at[i]);
-        st = gather(from, to, inner, m);
+        st = gather(g, to, inner, m);
         mem_free(inner);
     }
     if (!st && *name) st = storage_sync(target);
@@ -558,15 +566,21 @@ static manta_status fill_from_folder(const void *ctx, const char *temp, manifest
     return gather(ctx, temp, "", made);
 }
 
-manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
-                                   const manta_checkpoint_info *info)
+manta_status checkpoints_add(manta_checkpoints *m, const char *folder, const manta_checkpoint_info *info,
+                             file_sum state)
 {
     file_info there;
 
     TRY(file_look(folder, &there));
     if (!there.is_folder) return manta_fail(MANTA_EINVAL, "%s is no folder", folder);
     TRY(checkpoint_check_folder(folder));
-    return add(m, info, fill_from_folder, folder);
+    return add(m, info, fill_from_folder, &(given){folder, state});
+}
+
+manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
+                                   const manta_checkpoint_info *info)
+{
+    return checkpoints_add(m, folder, info, (file_sum){0});
 }
 
 typedef struct dictionary {

@@ -9,6 +9,11 @@
 manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, const manta_checkpoint_info *info,
                               blobs *extra, bool must) MANTA_MUST_USE;
 
+/* As manta_checkpoints_add(). state: size and crc of the folder's CHECKPOINT_STATE, said by
+ * who has just written it, so that it is not read again; size 0: not known. */
+manta_status checkpoints_add(manta_checkpoints *m, const char *folder, const manta_checkpoint_info *info,
+                             file_sum state) MANTA_MUST_USE;
+
 /* What a folder of checkpoints is told to keep. MANTA_EINVAL */
 manta_status checkpoints_check(const manta_checkpoints_options *o) MANTA_MUST_USE;
 

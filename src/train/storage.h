@@ -33,7 +33,7 @@ typedef struct storage_ops {
     manta_status (*claim)(void *ctx, const char *path);
     /* A file that replaces the one of that name when it is committed, durable from then on. */
     manta_status (*create)(void *ctx, const char *path, file_writer **out);
-    /* Moves a file of the file system here, and sums it up. */
+    /* Moves a file of the file system here, and sums it up; sum may be NULL. */
     manta_status (*take)(void *ctx, const char *from, const char *path, file_sum *sum);
     /* A file that grows, made where it is missing: whole pieces, each seen whole or cut off by a crash. */
     manta_status (*open_log)(void *ctx, const char *path, void **log);

@@ -43,7 +43,7 @@ static manta_status folder_take(void *ctx, const char *from, const char *path, f
     } else {
         st = file_sync(path);
     }
-    return st ? st : file_sum_of(path, sum);
+    return st || !sum ? st : file_sum_of(path, sum);
 }
 
 /* ---- a file that grows ---- */

@@ -16,6 +16,7 @@
 #include "base/vec.h"
 #include "os/file.h"
 #include "os/sys.h"
+#include "train/checkpoints.h"
 #include "train/run_folder.h"
 
 #define PARTS  ".parts."
@@ -247,7 +248,7 @@ static void drop_notes(const trainer_parts *p, int64_t round, int first, int las
 /* Makes a checkpoint of the folder, with the notes of the lowest of the ranks
  * first to last, and Manta's own: how many reports each rank had made. */
 static manta_status commit(trainer_parts *p, const char *folder, const trainer_report *r, int first, int last,
-                           const int64_t *counts)
+                           const int64_t *counts, file_sum state)
 {
     manta_checkpoint_info info = {.epoch = r->epoch, .step = r->step, .iterations = r->iterations};
     manta_status st = MANTA_ENOENT;
@@ -268,7 +269,7 @@ static manta_status commit(trainer_parts *p, const char *folder, const trainer_r
     info.metrics.n = r->n;
     memcpy(info.metrics.value, r->value, sizeof r->value);
     memcpy(info.metrics.name, r->name, sizeof r->name);
-    st = manta_checkpoints_add(manta_run_checkpoints(p->run), folder, &info);
+    st = checkpoints_add(manta_run_checkpoints(p->run), folder, &info, state);
     if (!st) drop_notes(p, r->round, first, last);
 out:
     vec_release(&all);
@@ -289,10 +290,11 @@ static void drop(const char *folder)
     (void)manta_error_raise(&why);
 }
 
-manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts)
+manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts,
+                              file_sum state)
 {
     char *part = trainer_part(p->folder, r->round, rank);
-    manta_status st = commit(p, part, r, rank, rank, counts);
+    manta_status st = commit(p, part, r, rank, rank, counts, state);
 
     if (st) drop(part);
     mem_free(part);
@@ -334,7 +336,7 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
         if (p->seen[rank] <= round) then[rank] = counts[rank];
         mem_free(part);
     }
-    if (!st) st = commit(p, all, &p->reports[round % TRAINER_RING], 0, p->world - 1, then);
+    if (!st) st = commit(p, all, &p->reports[round % TRAINER_RING], 0, p->world - 1, then, (file_sum){0});
     if (st) drop(all);
     mem_free(all);
     return st;

@@ -33,9 +33,10 @@ void parts_begin(trainer_parts *p, int world, int attempt);
 void parts_sweep(const trainer_parts *p);
 
 /* Commits what `rank` has given alone, or drops it when it cannot be written.
- * counts: reports of each rank so far, this one included. */
-manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r,
-                              const int64_t *counts) MANTA_MUST_USE;
+ * counts: reports of each rank so far, this one included. state: of the state's file, if
+ * its size is not 0. */
+manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts,
+                              file_sum state) MANTA_MUST_USE;
 
 /* Takes note of a rank's part; lost: its files could not be written, and the round will
  * be none. MANTA_EINVAL it is too far ahead of the others. */

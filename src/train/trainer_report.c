@@ -49,7 +49,7 @@ static manta_status await_room(manta_worker *w, const trainer_ring *r, uint64_t 
 }
 
 manta_status worker_send(manta_worker *w, const manta_metrics *m, const trainer_report *head, bool files,
-                         _Atomic uint32_t **mark)
+                         trainer_files **mark)
 {
     trainer_ring *r = ring_of(w);
     uint64_t at = atomic_load_explicit(&r->written, memory_order_relaxed);
@@ -72,7 +72,7 @@ manta_status worker_send(manta_worker *w, const manta_metrics *m, const trainer_
         for (int i = 0; i < w->t.world; i++)
             to->others[i] = atomic_load_explicit(&w->mem.rings[i].written, memory_order_relaxed);
     }
-    atomic_store_explicit(&r->files[at % TRAINER_RING], files ? FILES_COMING : FILES_NONE,
+    atomic_store_explicit(&r->files[at % TRAINER_RING].state, files ? FILES_COMING : FILES_NONE,
                           memory_order_relaxed);
     if (files) *mark = &r->files[at % TRAINER_RING];
     atomic_store_explicit(&r->written, at + 1, memory_order_release);

@@ -73,13 +73,12 @@ static manta_status write_notes(const manta_worker *w, const worker_save *v)
     return st;
 }
 
-static manta_status write_files(const worker_save *v, const char *folder)
+/* *sum: of the one file, where we write it. */
+static manta_status write_files(const worker_save *v, const char *folder, file_sum *sum)
 {
-    file_sum sum;
-
     switch (v->kind) {
-    case SAVE_STATE: return checkpoint_write_state(v->s, v->data, &v->callbacks, folder, &sum);
-    case SAVE_ARRAYS: return checkpoint_write_arrays((int)v->arrays.n, v->arrays.at, folder, &sum);
+    case SAVE_STATE: return checkpoint_write_state(v->s, v->data, &v->callbacks, folder, sum);
+    case SAVE_ARRAYS: return checkpoint_write_arrays((int)v->arrays.n, v->arrays.at, folder, sum);
     case SAVE_FOLDER: return bring_folder(v, folder);
     case SAVE_NOTES: break;
     }
@@ -96,7 +95,7 @@ static void remove_rest(const char *folder)
     (void)manta_error_raise(&why);
 }
 
-static manta_status write_save(manta_worker *w, const worker_save *v)
+static manta_status write_save(manta_worker *w, const worker_save *v, file_sum *sum)
 {
     char *to, *folder = NULL;
     manta_status st;
@@ -105,7 +104,7 @@ static manta_status write_save(manta_worker *w, const worker_save *v)
     if (v->kind == SAVE_NOTES) return MANTA_OK;
     TRY(manta_worker_temp_folder(w, &folder));
     to = trainer_part(w->parts_folder, v->round, w->t.rank);
-    if (!(st = write_files(v, folder))) st = file_rename(folder, to);
+    if (!(st = write_files(v, folder, sum))) st = file_rename(folder, to);
     if (st) remove_rest(folder);
     free(folder);
     mem_free(to);
@@ -142,13 +141,15 @@ static void write_all(void *arg)
     while (q->n || !q->leave) {
         worker_save *v = q->n ? q->queue[0] : NULL;
         manta_error why = {0};
+        file_sum sum = {0};
         if (!v) {
             (void)cond_wait(&q->changed, &q->guard, CLOCK_NEVER);
             continue;
         }
         mutex_unlock(&q->guard);
-        if (write_save(w, v)) manta_error_get(&why);
-        atomic_store_explicit(v->files, why.code ? FILES_LOST : FILES_THERE, memory_order_release);
+        if (write_save(w, v, &sum)) manta_error_get(&why);
+        v->files->sum = sum;
+        atomic_store_explicit(&v->files->state, why.code ? FILES_LOST : FILES_THERE, memory_order_release);
         worker_wake_driver(w);
         mutex_lock(&q->guard);
         note_end(q, &why);

@@ -18,6 +18,7 @@
 
 #include <manta/trainer.h>
 
+#include "os/file.h"
 #include "train/rank_logs.h"
 
 enum {
@@ -44,6 +45,11 @@ typedef enum report_kind {
  * nor those behind it. */
 typedef enum report_files { FILES_NONE, FILES_COMING, FILES_THERE, FILES_LOST } report_files;
 
+typedef struct trainer_files {
+    _Atomic uint32_t state; /* report_files */
+    file_sum sum; /* with FILES_THERE: of the one file, which who wrote it has summed up; size 0: not known */
+} trainer_files;
+
 typedef struct trainer_report {
     report_kind kind;
     int64_t round; /* names the folder of files */
@@ -58,7 +64,7 @@ typedef struct trainer_report {
 typedef struct trainer_ring {
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t taken;
-    _Atomic uint32_t files[TRAINER_RING]; /* report_files of each */
+    trainer_files files[TRAINER_RING]; /* of each */
     trainer_report at[TRAINER_RING];
 } trainer_ring;
 

@@ -36,13 +36,13 @@ static manta_status check_report(int rank, trainer_report *r)
 /* Makes a checkpoint of what `rank` has given alone. What the others have reported
  * by then is kept when the run goes on from it, be it taken out of their rings or
  * not; what they report later they will report again. */
-static bool commit_own(trainer_driver *d, int rank, const trainer_report *r)
+static bool commit_own(trainer_driver *d, int rank, const trainer_report *r, file_sum sum)
 {
     int64_t counts[TRAINER_RANKS];
 
     for (int i = 0; i < d->world; i++)
         counts[i] = i == rank ? d->reports[i] : d->before[i] + (int64_t)(r->others[i] & INT64_MAX >> 1);
-    if (parts_commit_own(&d->parts, rank, r, counts)) {
+    if (parts_commit_own(&d->parts, rank, r, counts, sum)) {
         note_trouble(d);
         return false;
     }
@@ -129,7 +129,7 @@ static manta_status keep_report(trainer_driver *d, int rank, const trainer_repor
     return MANTA_OK;
 }
 
-static manta_status take_report(trainer_driver *d, int rank, trainer_report *r, bool lost)
+static manta_status take_report(trainer_driver *d, int rank, trainer_report *r, bool lost, file_sum sum)
 {
     manta_metrics m;
     bool committed = false;
@@ -142,7 +142,7 @@ static manta_status take_report(trainer_driver *d, int rank, trainer_report *r, 
     d->reports[rank]++;
     TRY(keep_report(d, rank, r, &m));
     if (r->kind == REPORT_CHIEF) {
-        committed = !lost && commit_own(d, rank, r);
+        committed = !lost && commit_own(d, rank, r, sum);
     } else if (r->kind == REPORT_PART) {
         TRY(parts_add(&d->parts, rank, r, d->reports[rank], lost));
         committed = settle_with_all(d);
@@ -154,7 +154,8 @@ static manta_status take_report(trainer_driver *d, int rank, trainer_report *r, 
 /* Of the files of a report. Those of a rank whose loop has ended come no more. */
 static report_files files_of(const trainer_driver *d, int rank, uint64_t at)
 {
-    uint32_t files = atomic_load_explicit(&d->mem.rings[rank].files[at % TRAINER_RING], memory_order_acquire);
+    const trainer_files *f = &d->mem.rings[rank].files[at % TRAINER_RING];
+    uint32_t files = atomic_load_explicit(&f->state, memory_order_acquire);
 
     if (files == FILES_COMING) return d->ended[rank] ? FILES_LOST : FILES_COMING;
     return files == FILES_NONE || files == FILES_THERE ? files : FILES_LOST;
@@ -186,7 +187,8 @@ static manta_status take_reports(trainer_driver *d, int rank, uint64_t until, bo
         report_files files = files_of(d, rank, at);
         trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */
         if (files == FILES_COMING || !is_countable(d, rank, &r)) break; /* and what is behind it waits too */
-        TRY(take_report(d, rank, &r, files == FILES_LOST));
+        TRY(take_report(d, rank, &r, files == FILES_LOST,
+                        files == FILES_THERE ? ring->files[at % TRAINER_RING].sum : (file_sum){0}));
         atomic_store_explicit(&ring->taken, at + 1, memory_order_release);
         *some = true;
     }

@@ -39,7 +39,7 @@ typedef struct worker_save {
     size_t size; /* bytes there is room for */
     char *folder; /* that was the loop's */
     buf notes;
-    _Atomic uint32_t *files; /* of the report */
+    trainer_files *files; /* of the report */
 } worker_save;
 
 enum { WORKER_SAVES = 2 }; /* one is written, one waits */
@@ -91,7 +91,7 @@ void worker_drop_notes(manta_worker *w);
 /* Puts a report into the ring; files: that it has some, on their way. *mark (may be
  * NULL without files): where to say that they are there. */
 manta_status worker_send(manta_worker *w, const manta_metrics *m, const trainer_report *head, bool files,
-                         _Atomic uint32_t **mark) MANTA_MUST_USE;
+                         trainer_files **mark) MANTA_MUST_USE;
 
 /* ---- saves ---- */
 

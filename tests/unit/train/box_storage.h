@@ -101,7 +101,7 @@ static inline manta_status box_take(void *ctx, const char *from, const char *pat
     if (!st) st = file_replace(box_real(path), data, n);
     if (!st) st = file_remove(from);
     mem_try_free(data);
-    return st ? st : file_sum_of(box_real(path), sum);
+    return st || !sum ? st : file_sum_of(box_real(path), sum);
 }
 
 typedef struct box_log {

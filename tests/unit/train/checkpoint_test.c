@@ -403,6 +403,52 @@ static void power_lost_at_every_call(void **state)
     }
 }
 
+/* ---- files that are summed up already ---- */
+
+/* A folder with a state, as one who writes it makes it; *sum of the file. */
+static const char *given_folder(manta_session *s, float value, file_sum *sum)
+{
+    const char *folder = scratch_path("given");
+    blobs none = {0};
+
+    assert_ok(file_mkdirs(folder));
+    set_all(s, value);
+    assert_ok(checkpoint_write_state(s, s->state, &none, folder, sum));
+    return folder;
+}
+
+/* What is said of a file is believed when it can be true, and looked into when it is used. */
+static void sums_that_are_given(void **state)
+{
+    const char *folder = scratch_path("summed");
+    manta_model *model;
+    manta_session *s = small_session(&model);
+    manta_checkpoints *m;
+    const char *from;
+    file_sum sum;
+    char *damaged = NULL;
+    manta_checkpoint *c;
+
+    (void)state;
+    assert_ok(manta_checkpoints_open(folder, NULL, &m));
+    from = given_folder(s, 1, &sum);
+    assert_true(sum.size > 0);
+    assert_ok(checkpoints_add(m, from, NULL, sum));
+    assert_true(latest(folder) == 1);
+    from = given_folder(s, 2, &sum); /* another size: of another file */
+    assert_ok(checkpoints_add(m, from, NULL, (file_sum){sum.size + 1, sum.crc ^ 1}));
+    assert_true(latest(folder) == 2);
+    from = given_folder(s, 3, &sum);
+    assert_ok(checkpoints_add(m, from, NULL, (file_sum){sum.size, sum.crc ^ 1}));
+    assert_ok(manta_checkpoints_latest(m, &c, &damaged)); /* a wrong one is found out */
+    assert_true(first_of(c) == 2 && damaged && strstr(damaged, CHECKPOINT_STATE));
+    manta_checkpoint_close(c);
+    free(damaged);
+    manta_checkpoints_close(m);
+    manta_session_close(s);
+    manta_model_free(model);
+}
+
 /* ---- memory that is made before it is needed ---- */
 
 /* Whether a save comes at once, later or never. */
@@ -702,6 +748,7 @@ int main(void)
         cmocka_unit_test(every_bit_of_a_manifest),
         cmocka_unit_test(killed_at_every_call),
         cmocka_unit_test(power_lost_at_every_call),
+        cmocka_unit_test(sums_that_are_given),
         cmocka_unit_test(expected_checkpoints),
         cmocka_unit_test(a_record_is_as_durable_as_its_checkpoint),
         cmocka_unit_test(a_disk_that_fails),

@@ -197,7 +197,7 @@ static manta_status box_take(void *ctx, const char *from, const char *path, file
     st = storage_put(path, data, n);
     mem_try_free(data);
     if (!st) st = file_remove(from);
-    return st ? st : box_sum(ctx, path, sum);
+    return st || !sum ? st : box_sum(ctx, path, sum);
 }
 
 static manta_status box_open_log(void *ctx, const char *path, void **log)
