@@ -300,16 +300,33 @@ static int compare(const cluster_at *a, const cluster_at *b)
     return 0;
 }
 
-uint32_t cluster_digest(const manta_cluster *c)
-{
-    uint32_t crc = crc32c(0, c->s->state, c->s->l.state_size);
-
-    return crc32c(crc, c->s->eval_sums, ((size_t)c->s->l.n_sums + 1) * sizeof(double));
-}
-
 uint32_t cluster_weights_digest(const manta_cluster *c)
 {
     return crc32c(0, c->s->state, c->s->l.off_run);
+}
+
+/* What two ranks that are equally far have in common. Before the first step of an epoch
+ * one may have begun it, and the other come with the checkpoint of the end of the last:
+ * sums, place and rate are what the beginning makes of them. The sums of an evaluation
+ * count while it goes on. */
+static uint32_t digest_at(const manta_cluster *c, const cluster_at *at)
+{
+    const manta_session *s = c->s;
+    const run_state *run = layout_run(&s->l, s->state);
+    uint32_t crc = cluster_weights_digest(c);
+
+    if (at->phase == CLUSTER_TRAIN && at->step == 0) {
+        const int64_t common[] = {run->calls, run->position, (int64_t)run->seed};
+        return crc32c(crc, common, sizeof common);
+    }
+    crc = crc32c(crc, run, s->l.state_size - s->l.off_run);
+    if (at->phase != CLUSTER_EVALUATE) return crc;
+    return crc32c(crc, s->eval_sums, ((size_t)s->l.n_sums + 1) * sizeof(double));
+}
+
+uint32_t cluster_digest(const manta_cluster *c)
+{
+    return digest_at(c, &c->at);
 }
 
 static manta_status await_sent(manta_cluster *c, int rank, int64_t deadline)
@@ -378,7 +395,7 @@ static manta_status receive_state(manta_cluster *c, int rank, int64_t deadline)
     memcpy(&w, copy, sizeof w);
     memcpy(s->eval_sums, copy + sizeof w, sums);
     memcpy(s->state, copy + sizeof w + sums, s->l.state_size);
-    if (cluster_digest(c) != w.digest) {
+    if (digest_at(c, &w.at) != w.digest) {
         st = manta_fail(MANTA_ECORRUPT, "the state that %s sent is not what it says it is", p->node);
         c->at = (cluster_at){.call = -1}; /* whatever this is, it does not count */
         goto out;

@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -148,6 +149,30 @@ def test_lost_processes_come_back(manta, cluster, tmp_path):
     assert epochs_of(done[0][0])[-1] == epochs_of(one.events)[-1]
     survivor = [e for e in done[1][0] if e["event"] == "recovered"]
     assert survivor and survivor[-1]["rank"] == 0 and "worker/0" in survivor[-1]["cause"]
+
+
+def test_a_chief_that_comes_back_to_where_the_others_wait(manta, cluster, tmp_path):
+    """Its checkpoint stands where they are: it has all of the state, but not the sums of the last validation."""
+    data = digits(tmp_path, n=2048)
+    args = ("train", "mnist-cnn", "--data", data, "--validation", data, "--validation-steps", 1, "--epochs", 3,
+            "--steps-per-epoch", 1, "--shards", 2, "--seed", 7, "--threads-per-worker", 1, "--json",
+            "--global-batch", 2048)
+    one = manta(*args, "--save", "one.npz")
+    c = cluster(2)
+    more = ("--save", "many.npz", "--run-dir", "run", "--resume")
+    for rank in range(2):
+        c.start(rank, *args, *more)
+    c.read_event(1, "epoch")
+    c.running[1].send_signal(signal.SIGSTOP)    # in the middle of a step, which is a long one
+    while not (tmp_path / "run" / "checkpoints" / "checkpoint-000001").exists():
+        assert c.running[0].poll() is None
+        time.sleep(0.001)
+    c.kill(0)
+    c.running[1].send_signal(signal.SIGCONT)
+    c.start(0, *args, *more)
+    done = c.wait()
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+    assert epochs_of(done[0][0])[-1] == epochs_of(one.events)[-1]
 
 
 def test_the_chief_decides_when_it_ends(cluster, tmp_path):
