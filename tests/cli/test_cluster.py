@@ -154,7 +154,7 @@ def test_lost_processes_come_back(manta, cluster, tmp_path):
 def test_a_chief_that_comes_back_to_where_the_others_wait(manta, cluster, tmp_path):
     """Its checkpoint stands where they are: it has all of the state, but not the sums of the last validation."""
     data = digits(tmp_path, n=2048)
-    args = ("train", "mnist-cnn", "--data", data, "--validation", data, "--validation-steps", 1, "--epochs", 3,
+    args = ("train", "mnist-cnn", "--data", data, "--validation", data, "--validation-steps", 1, "--epochs", 6,
             "--steps-per-epoch", 1, "--shards", 2, "--seed", 7, "--threads-per-worker", 1, "--json",
             "--global-batch", 2048)
     one = manta(*args, "--save", "one.npz")
