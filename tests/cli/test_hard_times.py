@@ -129,14 +129,23 @@ def test_storage_that_goes_away(start, storage, tmp_path, lose, say, workers):
         assert int(f["optimizer/iterations"]) > 0 and np.isfinite(f["dense/kernel"]).all()
 
 
+def hear(running, what):
+    """Reads on until it is said; what is said before is that an old checkpoint was on its way out just then."""
+    for line in iter(running.process.stderr.readline, ""):
+        if what in line:
+            return
+        assert "an old checkpoint could not be removed" in line
+    raise AssertionError(f"{what!r} was never said")
+
+
 def test_storage_that_is_there_again(manta, start, storage, tmp_path):
     """What could not be written in between is said; the run ends well enough to go on from."""
     running = start("train", "mlp", "--data", digits(tmp_path), *ENDLESS, "--checkpoint-every", "1step", "--name", "a")
     wait_until(lambda: checkpoints(storage / "a"))
     lose_checkpoints(storage / "a")
-    assert "a checkpoint could not be written" in running.process.stderr.readline()
+    hear(running, "a checkpoint could not be written")
     (storage / "a" / "gone").rename(storage / "a" / "checkpoints")
-    assert "checkpoints can be written again" in running.process.stderr.readline()
+    hear(running, "checkpoints can be written again")
     running.signal(signal.SIGTERM)
     assert running.wait().status == 1  # a checkpoint is missing
     assert checkpoints(storage / "a")
