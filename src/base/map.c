@@ -13,6 +13,8 @@
 #include "base/mem.h"
 
 /* may_alias: the same bytes are entries of the caller's type. */
+enum { SMALL_SLOTS = 1024 }; /* a table of so many is not worth shrinking */
+
 typedef struct __attribute__((may_alias)) head {
     uint64_t hash; /* of strings; the number itself for numbers */
     char *key; /* strings only */
@@ -77,12 +79,9 @@ static void refill(map_table *t, const void *at, size_t n, size_t size, bool tex
     }
 }
 
-/* Makes room for one more entry; returns where the entries are now. */
-static void *grow(map_table *t, void *at, size_t n, size_t size, bool text)
+/* A table of that many slots, at least 4/3 of the entries; returns where those are now. */
+static void *resize(map_table *t, void *at, size_t n, size_t size, bool text, uint32_t n_slots)
 {
-    if (n < t->cap) return at;
-    assert(n < UINT32_MAX / 4);
-    uint32_t n_slots = t->n_slots ? t->n_slots * 2 : 8;
     mem_free(t->slots);
     t->slots = mem_new(n_slots * sizeof *t->slots);
     t->n_slots = n_slots;
@@ -90,6 +89,14 @@ static void *grow(map_table *t, void *at, size_t n, size_t size, bool text)
     at = mem_resize(at, t->cap * size);
     refill(t, at, n, size, text);
     return at;
+}
+
+/* Makes room for one more entry; returns where the entries are now. */
+static void *grow(map_table *t, void *at, size_t n, size_t size, bool text)
+{
+    if (n < t->cap) return at;
+    assert(n < UINT32_MAX / 4);
+    return resize(t, at, n, size, text, t->n_slots ? t->n_slots * 2 : 8);
 }
 
 /* The entry of the key, added when there is none. grow() came first. */
@@ -183,6 +190,14 @@ void *map_u64_add(map_table *t, void *at, size_t *n, size_t size, uint64_t key)
 bool map_u64_drop(map_table *t, void *at, size_t *n, size_t size, uint64_t key)
 {
     return drop(t, at, n, size, probe_number(key));
+}
+
+void *map_u64_shrink(map_table *t, void *at, size_t n, size_t size)
+{
+    uint32_t n_slots = SMALL_SLOTS;
+    if (t->n_slots <= SMALL_SLOTS || n >= t->cap / 8) return at;
+    while (n_slots / 4 * 3 < 2 * n) n_slots *= 2; /* room to grow before it has to again */
+    return resize(t, at, n, size, false, n_slots);
 }
 
 void *map_u64_end(map_table *t, void *at)

@@ -67,6 +67,10 @@ typedef struct map_table {
 #define map_remove(m, k)     map_drop(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))
 #define map_u64_remove(m, k) map_u64_drop(&(m)->table, (m)->at, &(m)->n, sizeof *(m)->at, (k))
 
+/* Gives back what a map of numbers no longer needs, when it is large and hardly used. As a
+ * put or remove, it ends the life of pointers to values. */
+#define map_u64_trim(m) ((void)((m)->at = map_u64_shrink(&(m)->table, (m)->at, (m)->n, sizeof *(m)->at)))
+
 /* Gives all memory back (not what values point to); leaves an empty map. */
 #define map_release(m)     ((m)->at = map_end(&(m)->table, (m)->at, (m)->n, sizeof *(m)->at), (void)((m)->n = 0))
 #define map_u64_release(m) ((m)->at = map_u64_end(&(m)->table, (m)->at), (void)((m)->n = 0))
@@ -97,6 +101,7 @@ void *map_u64_seek(const map_table *t, const void *at, size_t size, uint64_t key
 void *map_u64_grow(map_table *t, void *at, size_t n, size_t size);
 void *map_u64_add(map_table *t, void *at, size_t *n, size_t size, uint64_t key); /* never NULL */
 bool map_u64_drop(map_table *t, void *at, size_t *n, size_t size, uint64_t key);
+void *map_u64_shrink(map_table *t, void *at, size_t n, size_t size);
 void *map_u64_end(map_table *t, void *at); /* NULL */
 
 #endif

@@ -166,6 +166,7 @@ static void on_pass(directory *d, size_t n, directory_actions *out)
     }
     for (size_t i = n; i < d->unknown.n; i++) d->unknown.at[i - n] = d->unknown.at[i];
     d->unknown.n -= n;
+    map_u64_trim(&d->entries);
 }
 
 void directory_step(directory *d, const directory_event *x, directory_actions *out)

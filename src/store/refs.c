@@ -144,6 +144,7 @@ static void settle(refs_book *r, size_t n, refs_actions *out)
     }
     vec_release(&all);
     r->candidates = later;
+    if (!later.n) map_u64_trim(&r->entries); /* a burst of objects is over */
 }
 
 void refs_step(refs_book *r, refs_event e, refs_actions *out)

@@ -478,9 +478,7 @@ static manta_node_info work(int n)
  * nothing of a call that has ended, so that its heap never needs more than one
  * round has under way, which is a call and an object each (112 and 200 bytes, and
  * what malloc adds). The daemon's never needs more than the objects of which its
- * connections can hold messages, in 208 KiB each, twice: what is named during a pass
- * waits for the next (store/refs.h). One entry kept of each task would be several times
- * that. MANY=1000000 for the long run. */
+ * connections can hold messages, in 208 KiB each. MANY=1000000 for the long run. */
 static void many(void)
 {
     const char *env = getenv("MANY");
@@ -494,7 +492,7 @@ static void many(void)
            daemon_after, n, driver, after);
     CHECK(b.daemon_pid == a.daemon_pid && b.objects == 0);
     CHECK(b.store_used <= a.store_used + 2 * MB);
-    CHECK(IS_SANITIZED || daemon_after <= daemon + 2048);
+    CHECK(IS_SANITIZED || daemon_after <= daemon + 1024);
     CHECK(IS_SANITIZED || after <= driver + round_kib);
     /* An idle worker is small, too. */
     for (int i = 0; i < b.n_worker_pids; i++)

@@ -100,6 +100,31 @@ static void map_agrees_with_an_array(void **state)
     assert_int_equal(mem_live(), before);
 }
 
+/* After a burst: what is left is found, in a table as small as it needs, and goes on. */
+static void map_gives_memory_back(void **state)
+{
+    (void)state;
+    MAP_U64(uint64_t) m = {0};
+    map_u64_trim(&m); /* an empty one */
+    for (uint64_t i = 0; i < 10000; i++) *map_u64_put(&m, i << 7) = i;
+    uint32_t most = m.table.cap;
+    map_u64_trim(&m); /* it is in use */
+    assert_int_equal(m.table.cap, most);
+    for (uint64_t i = 0; i < 9000; i++) assert_true(map_u64_remove(&m, i << 7));
+    map_u64_trim(&m);
+    assert_true(m.table.cap <= most / 4 && m.table.cap >= 1000 && m.n == 1000);
+    for (uint64_t i = 0; i < 10000; i++) {
+        uint64_t *v = map_u64_find(&m, i << 7);
+        assert_true(i < 9000 ? !v : *v == i);
+    }
+    for (uint64_t i = 0; i < 9000; i++) *map_u64_put(&m, i << 7) = i;
+    for (uint64_t i = 0; i < 10000; i++) assert_int_equal(*map_u64_find(&m, i << 7), i);
+    for (uint64_t i = 0; i < 10000; i++) assert_true(map_u64_remove(&m, i << 7));
+    map_u64_trim(&m);
+    assert_true(m.table.cap < 1024 && m.n == 0);
+    map_u64_release(&m);
+}
+
 static void map_keeps_the_order_of_puts(void **state)
 {
     (void)state;
@@ -282,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vec_holds_what_was_pushed),
         cmocka_unit_test(map_agrees_with_an_array),
+        cmocka_unit_test(map_gives_memory_back),
         cmocka_unit_test(map_keeps_the_order_of_puts),
         cmocka_unit_test(list_links_and_unlinks),
         cmocka_unit_test(queue_is_first_in_first_out_and_bounded),
