@@ -45,7 +45,7 @@ typedef struct task {
     int parent; /* -1: the driver's */
     int maker, worker; /* processes */
     where at;
-    bool stubborn; /* ends only when it is told */
+    bool unyielding; /* ends only when it is told */
     bool cancelled, closed; /* as its worker knows */
     bool answer_cancelled;
     int outcomes; /* that its maker was given */
@@ -126,7 +126,7 @@ static void make(world *w, int parent)
         const task *p = &w->tasks.at[parent];
         if (p->at != RUNNING || p->closed) return; /* rule 2 */
     }
-    vec_push(&w->tasks, ((task){.parent = parent, .maker = maker, .stubborn = below(w, 3) == 0}));
+    vec_push(&w->tasks, ((task){.parent = parent, .maker = maker, .unyielding = below(w, 3) == 0}));
 }
 
 static void move_on(world *w, int id)
@@ -142,7 +142,7 @@ static void move_on(world *w, int id)
     case RUNNING: /* it waits for its own calls, unless it is told not to */
         for (size_t i = 0; i < w->tasks.n && !t->cancelled; i++)
             if (w->tasks.at[i].parent == id && w->tasks.at[i].at != ENDED) return;
-        if (t->stubborn && !t->cancelled) return;
+        if (t->unyielding && !t->cancelled) return;
         t->at = ANSWERED;
         t->answer_cancelled = t->cancelled;
         break;
@@ -194,7 +194,7 @@ static void run(uint64_t seed)
             fail_msg("seed %llu: call %zu of %zu never ended (%d)", (unsigned long long)seed, i, w.tasks.n,
                      (int)t->at);
         assert_int_equal(t->outcomes, 1);
-        if (t->stubborn) assert_true(t->was_cancelled);
+        if (t->unyielding) assert_true(t->was_cancelled);
     }
     vec_release(&w.tasks);
     vec_release(&w.cancels);
