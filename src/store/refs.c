@@ -18,8 +18,8 @@ enum { FEW = 2 };
 typedef struct entry {
     int64_t total; /* holds of clients and of containing objects */
     refs_client maker;
-    bool added;
-    uint64_t touched; /* how many candidates there had ever been when a message last named it */
+    bool added, candidate;
+    uint64_t changed; /* refs_changes() when a message last named it */
     share few[FEW]; /* n 0: free */
     VEC(share) more;
     ids inner;
@@ -28,8 +28,8 @@ typedef struct entry {
 struct refs_book {
     MAP_U64(entry) entries;
     MAP_U64(char) gone; /* clients that are dead */
-    ids candidates; /* in the order in which they arose; one may be there several times */
-    uint64_t before; /* candidates that there were before the first of these */
+    ids candidates; /* in the order in which they arose */
+    uint64_t changes;
 };
 
 refs_book *refs_new(void)
@@ -50,13 +50,20 @@ void refs_free(refs_book *r)
     mem_free(r);
 }
 
-/* A message adds n to an object's total, which may make it a candidate; one that is
- * already becomes the last of them. */
+/* An object that nobody holds is listed, once. */
+static void add_candidate(entry *e, uint64_t object, ids *to)
+{
+    if (e->total > 0 || e->candidate) return;
+    e->candidate = true;
+    vec_push(to, object);
+}
+
+/* A message adds n to an object's total, which may make it a candidate. */
 static void count_entry(refs_book *r, entry *e, uint64_t object, int64_t n)
 {
     e->total += n;
-    e->touched = r->before + r->candidates.n;
-    if (e->total <= 0) vec_push(&r->candidates, object);
+    e->changed = ++r->changes;
+    add_candidate(e, object, &r->candidates);
 }
 
 static void count(refs_book *r, uint64_t object, int64_t n)
@@ -113,23 +120,21 @@ static void gone(refs_book *r, refs_client client)
     }
 }
 
-/* Looks at the first n candidates, and at those that contained objects become
- * by their freeing: whoever has a reference out of one held it, and said what it
- * took before it let go. The others stay, and so does what a message has named since
- * there were n: of those that were sent before it some may be unread. */
-static void settle(refs_book *r, size_t n, refs_actions *out)
+/* Looks at the candidates, and at those that contained objects become by their
+ * freeing: whoever has a reference out of one held it, and said what it took
+ * before it let go. What a message has named since so many changes stays: of those
+ * that were sent before it some may be unread. */
+static void settle(refs_book *r, uint64_t changes, refs_actions *out)
 {
     ids all = r->candidates, later = {0};
-    if (n > all.n) n = all.n;
-    for (size_t i = n; i < all.n; i++) vec_push(&later, all.at[i]);
-    all.n = n;
-    r->before += n;
     for (size_t i = 0; i < all.n; i++) {
         uint64_t object = all.at[i];
         entry *e = map_u64_find(&r->entries, object);
-        if (!e || e->total > 0) continue;
-        if (e->touched >= r->before) {
-            if (i >= n) vec_push(&later, object); /* else it is among them */
+        if (!e) continue;
+        e->candidate = false;
+        if (e->total > 0) continue;
+        if (e->changed > changes) {
+            add_candidate(e, object, &later);
             continue;
         }
         ids inner = e->inner;
@@ -138,7 +143,9 @@ static void settle(refs_book *r, size_t n, refs_actions *out)
         map_u64_remove(&r->entries, object);
         for (size_t k = 0; k < inner.n; k++) {
             entry *x = map_u64_find(&r->entries, inner.at[k]);
-            if (x && --x->total <= 0) vec_push(&all, inner.at[k]);
+            if (!x) continue;
+            x->total--;
+            add_candidate(x, inner.at[k], &all);
         }
         vec_release(&inner);
     }
@@ -166,8 +173,13 @@ void refs_step(refs_book *r, refs_event e, refs_actions *out)
         break;
     }
     case REFS_GONE: gone(r, e.client); break;
-    case REFS_SETTLE: settle(r, e.n, out); break;
+    case REFS_SETTLE: settle(r, e.changes, out); break;
     }
+}
+
+uint64_t refs_changes(const refs_book *r)
+{
+    return r->changes;
 }
 
 size_t refs_candidates(const refs_book *r)

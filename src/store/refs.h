@@ -10,9 +10,8 @@
  *  1. Counts may be negative for a while. Nothing is freed when a count
  *     reaches zero; the object becomes a candidate.
  *  2. REFS_SETTLE says that every message that had been sent when the first
- *     `n` candidates arose has been read (the daemon makes one pass over all
- *     connections; those that arise during the pass, also anew, wait for the
- *     next). Whoever passes a reference on lets the daemon know before it lets
+ *     `changes` were counted has been read (the daemon makes one pass over all
+ *     connections; what is named during the pass waits for the next). Whoever passes a reference on lets the daemon know before it lets
  *     the receiver know, and who is called with one before it answers; so a
  *     count that is zero and that no message has changed since is zero for
  *     ever, and one that is negative belongs to an object whose maker died
@@ -44,7 +43,7 @@ typedef struct refs_event {
     refs_kind kind;
     uint64_t object, inner;
     refs_client client;
-    size_t n; /* of candidates */
+    uint64_t changes; /* refs_changes() when the pass began */
 } refs_event;
 
 /* An object nobody holds any more. `known`: it was added, by `maker`. */
@@ -64,6 +63,8 @@ void refs_step(refs_book *r, refs_event e, refs_actions *out);
 
 /* How many a REFS_SETTLE would have to look at. */
 size_t refs_candidates(const refs_book *r);
+/* How often a message has named an object so far. */
+uint64_t refs_changes(const refs_book *r);
 
 size_t refs_count(const refs_book *r); /* objects in the book */
 int64_t refs_total(const refs_book *r, uint64_t object); /* holds, of all; 0 for an unknown one */

@@ -299,10 +299,11 @@ static void object_free(node *d, refs_freed f)
 bool daemon_settle(node *d)
 {
     refs_actions freed = {0};
-    size_t n = refs_candidates(d->refs), unknown = directory_unknown(d->objects);
-    if (n == 0 && unknown == 0) return false;
+    uint64_t changes = refs_changes(d->refs);
+    size_t unknown = directory_unknown(d->objects);
+    if (refs_candidates(d->refs) == 0 && unknown == 0) return false;
     daemon_drain_all(d);
-    refs_step(d->refs, (refs_event){.kind = REFS_SETTLE, .n = n}, &freed);
+    refs_step(d->refs, (refs_event){.kind = REFS_SETTLE, .changes = changes}, &freed);
     for (size_t i = 0; i < freed.n; i++) object_free(d, freed.at[i]);
     directory_do(d, &(directory_event){.kind = DIRECTORY_PASS, .n = unknown}, NULL);
     vec_release(&freed);

@@ -26,7 +26,7 @@ static void step(refs_book *r, refs_kind kind, uint64_t object, refs_client clie
 static size_t settle(refs_book *r)
 {
     vec_clear(&freed);
-    refs_step(r, (refs_event){.kind = REFS_SETTLE, .n = refs_candidates(r)}, &freed);
+    refs_step(r, (refs_event){.kind = REFS_SETTLE, .changes = refs_changes(r)}, &freed);
     return freed.n;
 }
 
@@ -149,10 +149,10 @@ static void what_is_let_go_during_a_pass_waits_for_the_next(void **state)
             step(r, REFS_ADD, 9, 5);
             refs_step(r, (refs_event){.kind = REFS_CONTAIN, .object = 9, .inner = object}, &freed);
         }
-        size_t n = refs_candidates(r);
+        uint64_t n = refs_changes(r);
         step(r, REFS_DROP, object, 6);
         vec_clear(&freed);
-        refs_step(r, (refs_event){.kind = REFS_SETTLE, .n = n}, &freed);
+        refs_step(r, (refs_event){.kind = REFS_SETTLE, .changes = n}, &freed);
         assert_int_equal(freed.n, inside); /* only what contained it */
         step(r, REFS_HOLD, object, 7);
         assert_int_equal(settle(r), 0);
@@ -227,7 +227,7 @@ static void borrow(sim *s, int c, int from)
 /* The daemon's pass: all that was sent, then the dead, then the freeing. */
 static void pass(sim *s, bool busy)
 {
-    size_t n = refs_candidates(s->r);
+    uint64_t n = refs_changes(s->r);
     for (int c = 0; c < CLIENTS; c++) {
         while (s->first[c] < s->last[c]) hear(s, c);
         /* Others go on while the daemon reads: one whose line was read already
@@ -242,7 +242,7 @@ static void pass(sim *s, bool busy)
         borrow(s, c, c + 1);
     }
     vec_clear(&freed);
-    refs_step(s->r, (refs_event){.kind = REFS_SETTLE, .n = n}, &freed);
+    refs_step(s->r, (refs_event){.kind = REFS_SETTLE, .changes = n}, &freed);
     for (size_t i = 0; i < freed.n; i++) {
         int object = (int)freed.at[i].object - 1;
         if (is_held(s, object))
