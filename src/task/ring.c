@@ -13,11 +13,17 @@
 #include "os/sys.h"
 #include "os/thread.h"
 
-#define HEAD_SIZE 8 /* of a message: its length, and padding that keeps its bytes aligned */
+#define HEAD_SIZE   8 /* of a message: its length, and padding that keeps its bytes aligned */
+
+#define CHECK_BYTES (RING_SIZE / 2) /* that are read between two looks whether the writer waits */
+
+_Static_assert(RING_SIZE - RING_MESSAGE - HEAD_SIZE > CHECK_BYTES,
+               "a reader must come past a look while it empties a ring that was full (ring.h)");
 
 typedef struct ring_words {
     _Alignas(64) _Atomic uint64_t tail;
     _Alignas(64) _Atomic uint64_t head;
+    _Alignas(64) _Atomic uint64_t waits;
 } ring_words;
 
 struct channel {
@@ -25,7 +31,9 @@ struct channel {
     char *out, *in; /* the bytes of each ring, mapped twice */
     int side;
     uint64_t tail, seen_head; /* of the ring we write: ours, and the last head we saw */
+    size_t wanted; /* bytes that did not fit into it; 0: nobody waits */
     uint64_t head, seen_tail; /* of the ring we read */
+    size_t unchecked; /* bytes that were read since we looked whether its writer waits */
 };
 
 size_t channel_size(void)
@@ -83,16 +91,41 @@ static size_t padded(size_t n)
     return HEAD_SIZE + (n + 7) / 8 * 8;
 }
 
+static bool fits(channel *c, size_t need)
+{
+    if (c->tail + need - c->seen_head <= RING_SIZE) return true;
+    c->seen_head = atomic_load_explicit(&c->words[c->side].head, memory_order_acquire);
+    /* A head that cannot be makes the subtraction wrap, and the ring full for ever. */
+    return c->tail + need - c->seen_head <= RING_SIZE;
+}
+
+/* The reader is asked for its bell, unless it has made room meanwhile. */
+static bool begin_wait(channel *c, size_t need)
+{
+    atomic_store_explicit(&c->words[c->side].waits, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    c->wanted = need;
+    return fits(c, need);
+}
+
+void channel_end_wait(channel *c)
+{
+    c->wanted = 0;
+    atomic_store_explicit(&c->words[c->side].waits, 0, memory_order_relaxed);
+}
+
+bool channel_has_room(channel *c)
+{
+    return c->wanted > 0 && fits(c, c->wanted);
+}
+
 bool channel_send(channel *c, const void *data, size_t n)
 {
     size_t need = padded(n);
     uint32_t length = (uint32_t)n;
     assert(n <= RING_MESSAGE);
-    if (c->tail + need - c->seen_head > RING_SIZE) {
-        c->seen_head = atomic_load_explicit(&c->words[c->side].head, memory_order_acquire);
-        /* A head that cannot be makes the subtraction wrap, and the ring full for ever. */
-        if (c->tail + need - c->seen_head > RING_SIZE) return false;
-    }
+    if (!fits(c, need) && !begin_wait(c, need)) return false;
+    if (c->wanted > 0) channel_end_wait(c);
     char *at = c->out + c->tail % RING_SIZE;
     memcpy(at, &length, sizeof length);
     ring_crash(RING_SEND_LENGTH);
@@ -127,8 +160,17 @@ manta_status channel_recv(channel *c, buf *into)
     ring_crash(RING_RECV_COPIED);
     c->head += padded(length);
     atomic_store_explicit(&c->words[!c->side].head, c->head, memory_order_release);
+    c->unchecked += padded(length);
     ring_crash(RING_RECV_DONE);
     return MANTA_OK;
+}
+
+bool channel_writer_waits(channel *c)
+{
+    if (c->unchecked < CHECK_BYTES) return false;
+    c->unchecked = 0;
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load_explicit(&c->words[!c->side].waits, memory_order_relaxed) != 0;
 }
 
 void bell_ring(bell *b)

@@ -230,28 +230,46 @@ bool peer_send(peer *p, const buf *b)
     return true;
 }
 
+/* Sends what waits in the outbox, as far as there is room. Whether any of it went. */
+static bool peer_flush(peer *p)
+{
+    size_t done = 0, left;
+    while (done < p->outbox.n && channel_send(p->channel, p->outbox.at[done].at, p->outbox.at[done].n))
+        buf_release(&p->outbox.at[done++]);
+    if (done == 0) return false;
+    left = p->outbox.n - done;
+    memmove(p->outbox.at, p->outbox.at + done, left * sizeof *p->outbox.at);
+    p->outbox.n = left;
+    rt->unsent -= done;
+    bell_ring(p->bell);
+    return true;
+}
+
+/* Who sends what did not fit: a thread that waits, woken by the reader's bell
+ * (ring.h); while all threads are in functions of the program, the watcher. */
 void peer_answer(peer *p, const buf *b)
 {
     rt_flush_adds();
-    if (p->is_dead || peer_send(p, b)) return;
+    if (p->is_dead) return;
+    if (p->outbox.n > 0) (void)peer_flush(p);
+    if (peer_send(p, b)) return;
     buf copy = {0};
     buf_add(&copy, b->at, b->n);
     vec_push(&p->outbox, copy);
+    rt->unsent++;
+    if (rt->waiters == 0) rt_nudge();
 }
 
-static void peer_flush(peer *p)
+static void peer_drop_outbox(peer *p)
 {
-    while (p->outbox.n > 0 && channel_send(p->channel, p->outbox.at[0].at, p->outbox.at[0].n)) {
-        buf_release(&p->outbox.at[0]);
-        vec_remove(&p->outbox, 0);
-        bell_ring(p->bell);
-    }
+    for (size_t i = 0; i < p->outbox.n; i++) buf_release(&p->outbox.at[i]);
+    rt->unsent -= p->outbox.n;
+    vec_release(&p->outbox);
 }
 
 static void peer_free(peer *p)
 {
-    for (size_t i = 0; i < p->outbox.n; i++) buf_release(&p->outbox.at[i]);
-    vec_release(&p->outbox);
+    peer_drop_outbox(p);
     channel_free(p->channel);
     shm_unmap(p->bell, shm_page());
     socket_close_all(&p->pidfd, 1);
@@ -355,8 +373,18 @@ static bool pump_peer(peer *p)
             break;
         }
         rt_peer_message(p);
+        if (channel_writer_waits(p->channel)) bell_ring(p->bell);
     }
     return any;
+}
+
+/* There is room again for what did not fit: answers that wait go first, then calls. */
+static bool take_room(peer *p)
+{
+    if (!channel_has_room(p->channel)) return false;
+    channel_end_wait(p->channel);
+    if (p->outbox.n > 0) (void)peer_flush(p);
+    return true;
 }
 
 bool rt_pump(void)
@@ -364,11 +392,21 @@ bool rt_pump(void)
     bool any = false;
     for (size_t i = 0; i < rt->peers.n; i++) {
         peer *p = rt->peers.at[i].value;
-        if (p->outbox.n > 0) peer_flush(p);
+        any |= take_room(p);
         if (channel_ready(p->channel)) any |= pump_peer(p);
     }
     if (any) calls_dispatch();
     return any;
+}
+
+/* What a thread that is about to sleep looks for once more. */
+static bool has_something_to_do(void)
+{
+    for (size_t i = 0; i < rt->peers.n; i++) {
+        channel *c = rt->peers.at[i].value->channel;
+        if (channel_ready(c) || channel_has_room(c)) return true;
+    }
+    return false;
 }
 
 bool rt_has_input(void)
@@ -397,7 +435,7 @@ void rt_nudge(void)
 static bool look_again(void *ctx)
 {
     mutex_lock(&rt->lock);
-    bool yes = rt->changes != *(uint64_t *)ctx || rt_has_input();
+    bool yes = rt->changes != *(uint64_t *)ctx || has_something_to_do();
     mutex_unlock(&rt->lock);
     return yes;
 }
@@ -458,6 +496,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
     }
     rt->waiters--;
     if (blocked) exec_block(false);
+    if (rt->unsent > 0 && rt->waiters == 0) rt_nudge();
     return st;
 }
 
@@ -501,6 +540,7 @@ void rt_peer_end(peer *p)
         l = l->next;
         if (c->from == p) incoming_free(c);
     }
+    peer_drop_outbox(p);
     map_u64_remove(&rt->peers, p->id);
     vec_push(&rt->graves, p); /* a call that runs may still point to it */
     if (list_is_empty(&rt->running)) {
@@ -529,6 +569,12 @@ typedef struct watch_set {
 
 enum { WATCH_DAEMON, WATCH_NUDGE, WATCH_KEEPER, FIXED };
 
+/* Whether answers wait for room and no thread waits that would be woken by it. */
+static bool has_unsent_alone(void)
+{
+    return rt->unsent > 0 && rt->waiters == 0;
+}
+
 static int watch_prepare(watch_set *s)
 {
     bool dying = false;
@@ -545,7 +591,7 @@ static int watch_prepare(watch_set *s)
         vec_push(&s->ids, p->id);
     }
     if (dying) return 5;
-    return rt->queued > 0 || lead_is_watched() ? IDLE_PUMP_MS : -1;
+    return rt->queued > 0 || has_unsent_alone() || lead_is_watched() ? IDLE_PUMP_MS : -1;
 }
 
 static void read_daemon(void)
@@ -605,6 +651,7 @@ static void watcher_main(void *arg)
         if (got > 0 && s.polls.at[WATCH_KEEPER].revents) node_end();
         if (got >= 0) watch_peers(&s);
         lead_watch();
+        for (size_t i = 0; has_unsent_alone() && i < rt->peers.n; i++) (void)take_room(rt->peers.at[i].value);
         bool only_looks = got == 0 && timeout == IDLE_PUMP_MS && rt->queued == 0;
         if (rt->queued > 0 && !rt->is_dead) {
             rt_pump();

@@ -120,7 +120,7 @@ typedef struct peer {
     int in_flight;
     int64_t load_ns;
     list sent; /* calls, in the order in which they were sent */
-    VEC(buf) outbox; /* answers that found the ring full */
+    VEC(buf) outbox; /* answers that found the ring full, in order; nothing overtakes them */
 } peer;
 
 typedef enum actor_link_state { ACTOR_UNKNOWN, ACTOR_AT, ACTOR_LOST, ACTOR_DEAD } actor_link_state;
@@ -221,6 +221,7 @@ typedef struct runtime {
     VEC(uint64_t) holds; /* PROTO_HOLD of ours: before anything else is told to anybody */
     uint64_t done; /* calls that ended */
     int64_t queued; /* calls that are ready and not sent */
+    size_t unsent; /* answers in the outboxes of all peers */
     output *output; /* a driver's: what its workers print */
     bool joined; /* a driver of a node that others use too */
     /* a worker's */

@@ -45,7 +45,9 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"words", scenario_words, &three_cores},
                                      {"queues", scenario_queues, &three_cores},
                                      {"maps", scenario_maps, &three_cores},
-                                     {"alike", scenario_alike, &three_cores}};
+                                     {"alike", scenario_alike, &three_cores},
+                                     {"sizes", scenario_sizes, &three_cores},
+                                     {"held-answers", scenario_held_answers, NULL}};
 
 int main(int argc, char **argv)
 {

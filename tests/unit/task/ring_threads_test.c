@@ -202,6 +202,79 @@ static void no_wake_is_lost(void **state)
     pair_close(&p);
 }
 
+/* ---- one thread writes more than the ring holds, and sleeps whenever it is full ---- */
+
+enum { PIECES = 20000 };
+
+static size_t piece_size(uint64_t i)
+{
+    rng_key k = rng_make(i, 3);
+    return (size_t)rng_below(k, 0, i % 7 == 0 ? RING_MESSAGE + 1 : i % 3 == 0 ? 9000 : 40);
+}
+
+static bool a_has_room(void *ctx)
+{
+    return channel_has_room(((pair *)ctx)->a);
+}
+
+static void take_pieces(void *ctx)
+{
+    pair *p = ctx;
+    buf in = {0};
+    for (uint64_t i = 0; i < PIECES; i++) {
+        buf_reserve(&in, 8);
+        buf_cut(&in, 0);
+        while (channel_recv(p->b, &in)) bell_wait(&p->bell_b, CLOCK_NEVER, b_ready, p);
+        if (channel_writer_waits(p->b)) bell_ring(&p->bell_a);
+        assert_int_equal(in.n, piece_size(i));
+        if (in.n > 0) assert_int_equal((unsigned char)in.at[in.n - 1], i % 251);
+    }
+    buf_release(&in);
+}
+
+/* A wake that is lost would be waited for until the test is ended from outside. */
+static void a_full_ring_wakes_its_writer(void **state)
+{
+    pair p;
+    thread_id t;
+    static char out[RING_MESSAGE];
+    int slept = 0;
+    (void)state;
+    pair_open(&p);
+    assert_int_equal(thread_start(&t, "reader", take_pieces, &p), MANTA_OK);
+    for (uint64_t i = 0; i < PIECES; i++) {
+        memset(out, (int)(i % 251), piece_size(i));
+        for (; !channel_send(p.a, out, piece_size(i)); slept++)
+            bell_wait(&p.bell_a, CLOCK_NEVER, a_has_room, &p);
+        bell_ring(&p.bell_b);
+    }
+    thread_join(&t);
+    assert_true(slept > 0);
+    assert_false(channel_has_room(p.a)); /* nobody waits for it any more */
+    pair_close(&p);
+}
+
+static void who_sends_elsewhere_waits_no_more(void **state)
+{
+    pair p;
+    buf in = {0};
+    static char big[RING_MESSAGE];
+    (void)state;
+    pair_open(&p);
+    while (channel_send(p.a, big, sizeof big)) {}
+    assert_false(channel_has_room(p.a));
+    assert_int_equal(channel_recv(p.b, &in), MANTA_OK);
+    assert_false(channel_writer_waits(p.b)); /* half a ring was not read yet */
+    assert_true(channel_has_room(p.a));
+    assert_int_equal(channel_recv(p.b, &in), MANTA_OK);
+    assert_true(channel_writer_waits(p.b));
+    assert_false(channel_writer_waits(p.b)); /* once */
+    channel_end_wait(p.a);
+    assert_false(channel_has_room(p.a));
+    buf_release(&in);
+    pair_close(&p);
+}
+
 static void a_bell_nobody_hears_is_not_rung(void **state)
 {
     bell b = {0};
@@ -225,6 +298,8 @@ int main(void)
         cmocka_unit_test(lies_are_noticed),
         cmocka_unit_test(only_a_channel_is_a_channel),
         cmocka_unit_test(no_wake_is_lost),
+        cmocka_unit_test(a_full_ring_wakes_its_writer),
+        cmocka_unit_test(who_sends_elsewhere_waits_no_more),
         cmocka_unit_test(a_bell_nobody_hears_is_not_rung),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
