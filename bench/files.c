@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "format/pt.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
+#include "format/torch/pt.h"
 
 enum { TENSORS = 64, MOST_ROUNDS = 31 };
 

@@ -1,7 +1,7 @@
 # manta_folder(NAME [SEES folders...] [LIBS libraries...]): the static library
-# manta_NAME of src/NAME/*.c. A file whose name ends in _avx2.c or _avx512.c is
-# compiled for that instruction set; nothing else may use one without asking
-# the processor first.
+# manta_NAME of src/NAME/*.c and of its rooms, src/NAME/*/*.c. A file whose name
+# ends in _avx2.c or _avx512.c is compiled for that instruction set; nothing else
+# may use one without asking the processor first.
 include(CheckCCompilerFlag)
 
 set(MANTA_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes
@@ -41,7 +41,7 @@ endfunction()
 
 macro(manta_folder name)
   cmake_parse_arguments(ARG "" "" "SEES;LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.c ${CMAKE_SOURCE_DIR}/src/${name}/*/*.c)
   if(sources)
     add_library(manta_${name} STATIC ${sources})
     manta_compile_options(manta_${name})

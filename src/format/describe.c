@@ -7,9 +7,9 @@
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "format/parquet_meta.h"
-#include "format/tar.h"
-#include "format/webdataset.h"
+#include "format/parquet/parquet_meta.h"
+#include "format/webdataset/tar.h"
+#include "format/webdataset/webdataset.h"
 
 void manta_data_facts_release(manta_data_facts *f)
 {

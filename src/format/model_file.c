@@ -1,5 +1,5 @@
 /* model_file.c - the table of formats, and the choice among them. */
-#include "format/model_file.h"
+#include "format/model/model_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "format/bundle_model.h"
-#include "format/onnx.h"
+#include "format/onnx/onnx.h"
+#include "format/tensorflow/bundle_model.h"
 #include "os/file.h"
 #include "os/sys.h"
 

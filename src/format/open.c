@@ -1,15 +1,15 @@
 /* open.c - a dataset from its specification. */
 #include "base/mem.h"
-#include "format/csv.h"
-#include "format/files.h"
-#include "format/folder.h"
+#include "format/array/files.h"
+#include "format/array/npz.h"
+#include "format/codec/shard.h"
+#include "format/csv/csv.h"
+#include "format/image/folder.h"
 #include "format/named.h"
-#include "format/npz.h"
-#include "format/parquet.h"
-#include "format/shard.h"
+#include "format/parquet/parquet.h"
 #include "format/spec.h"
-#include "format/tfrecord.h"
-#include "format/webdataset.h"
+#include "format/tfrecord/tfrecord.h"
+#include "format/webdataset/webdataset.h"
 #include "os/file.h"
 #include <manta/data.h>
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "format/events.h"
+#include "format/tensorboard/events.h"
 #include "os/file.h"
 #include "os/sys.h"
 #include "train/fitting.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 #include "train/storage.h"
 
 enum { MANIFEST_MOST = 16 << 20, COPY_PIECE = 1 << 20 };

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 #include "os/file.h"
 #include "os/proc.h"
 #include "os/thread.h"

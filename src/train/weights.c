@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "tensor/copy.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/storage.h"
 

@@ -2,8 +2,8 @@
  * file; 1 an object graph; 2 an index whose sums are put right, so that what
  * lies behind them is reached. */
 #include "base/buf.h"
-#include "format/bundle.h"
-#include "format/record.h"
+#include "format/codec/record.h"
+#include "format/tensorflow/bundle.h"
 #include "fuzz.h"
 
 /* A table of the bytes: first byte of each piece its key's length, second its value's. */

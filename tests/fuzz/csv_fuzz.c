@@ -1,6 +1,6 @@
 /* csv_fuzz.c - CSV; the first byte chooses the label column. The fast reader
  * must give what the slow one does, to the bit. */
-#include "format/csv.h"
+#include "format/csv/csv.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* events_fuzz.c - event files. The first byte chooses: 0 a file; 1 bare events,
  * each behind a byte of length, which are framed here. */
-#include "format/events.h"
-#include "format/record.h"
+#include "format/codec/record.h"
+#include "format/tensorboard/events.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 /* h5_fuzz.c - HDF5 files, as a tree of groups, and as a file of weights alone. */
-#include "format/h5.h"
-#include "format/keras_state.h"
+#include "format/hdf5/h5.h"
+#include "format/keras/keras_state.h"
 #include "fuzz.h"
 
 static void walk(h5_file *f, const char *at, int depth, int *left)

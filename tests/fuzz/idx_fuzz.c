@@ -1,5 +1,5 @@
 /* idx_fuzz.c - IDX files, plain and gzip. */
-#include "format/idx.h"
+#include "format/array/idx.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

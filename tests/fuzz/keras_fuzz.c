@@ -1,7 +1,7 @@
 /* keras_fuzz.c - Keras's configurations: models, layers, compile settings. What
  * is read is written and read again. The archive around them is npz_fuzz.c's. */
-#include "format/keras_compile.h"
-#include "format/keras_config.h"
+#include "format/keras/keras_compile.h"
+#include "format/keras/keras_config.h"
 #include "fuzz.h"
 
 static void write_again(const manta_model *m)

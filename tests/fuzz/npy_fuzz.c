@@ -1,5 +1,5 @@
 /* npy_fuzz.c - .npy; what is read is written and read again. */
-#include "format/npy.h"
+#include "format/array/npy.h"
 #include "fuzz.h"
 
 static void write_and_read(const blob *b)

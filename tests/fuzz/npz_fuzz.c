@@ -1,5 +1,5 @@
 /* npz_fuzz.c - zip archives and the arrays in them. */
-#include "format/npz.h"
+#include "format/array/npz.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

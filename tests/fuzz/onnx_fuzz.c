@@ -1,5 +1,5 @@
 /* onnx_fuzz.c - what is read of ONNX files. */
-#include "format/onnx.h"
+#include "format/onnx/onnx.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

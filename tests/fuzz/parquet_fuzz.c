@@ -1,6 +1,6 @@
 /* parquet_fuzz.c - Parquet files; the first byte chooses the columns. */
-#include "format/parquet.h"
-#include "format/parquet_meta.h"
+#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_meta.h"
 #include "fuzz.h"
 
 /* A few bytes of runs may truly hold millions of values; those take time only. */

@@ -1,6 +1,6 @@
 /* picture_fuzz.c - PNG and JPEG decoding and resizing; the first byte chooses
  * the number of channels. */
-#include "format/picture.h"
+#include "format/image/picture.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
  * is and a pickle that this file puts into an archive with one storage, so that
  * no checksum keeps the fuzzer from the machine behind it. */
 #include "base/buf.h"
-#include "format/pt.h"
+#include "format/torch/pt.h"
 #include "fuzz.h"
 
 static volatile unsigned seen;

@@ -1,6 +1,6 @@
 /* safetensors_fuzz.c - safetensors files: what is accepted covers its data, and
  * every view lies within it. */
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 #include "fuzz.h"
 
 static volatile unsigned seen;

@@ -1,8 +1,8 @@
 /* tfrecord_fuzz.c - TFRecord files, plain and packed, and the Examples in them.
  * The first byte chooses: 0 a file; 1 one Example, without its frame, which
  * chance would never give the right sums. */
-#include "format/example.h"
-#include "format/tfrecord.h"
+#include "format/tfrecord/example.h"
+#include "format/tfrecord/tfrecord.h"
 #include "fuzz.h"
 
 static void read_example(const uint8_t *data, size_t size)

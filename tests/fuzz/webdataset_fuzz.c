@@ -1,6 +1,6 @@
 /* webdataset_fuzz.c - tar archives of samples, packed or not; the first byte
  * chooses the members. */
-#include "format/webdataset.h"
+#include "format/webdataset/webdataset.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -10,10 +10,10 @@
 #include <manta/layer.h>
 
 #include "base/mem.h"
-#include "format/bundle_model.h"
-#include "format/input.h"
-#include "format/proto.h"
-#include "format/record.h"
+#include "format/codec/input.h"
+#include "format/codec/proto.h"
+#include "format/codec/record.h"
+#include "format/tensorflow/bundle_model.h"
 #include "os/fault.h"
 #include "os/file.h"
 #include "scratch.h"

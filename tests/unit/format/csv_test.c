@@ -9,8 +9,8 @@
 #include <locale.h>
 
 #include "base/mem.h"
-#include "format/csv.h"
-#include "format/csv_fast.h"
+#include "format/csv/csv.h"
+#include "format/csv/csv_fast.h"
 #include "scratch.h"
 
 static manta_status parse(const char *text, const char *label, csv_table *t)

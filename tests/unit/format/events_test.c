@@ -14,11 +14,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "format/events.h"
-#include "format/input.h"
-#include "format/picture.h"
-#include "format/proto.h"
-#include "format/record.h"
+#include "format/codec/input.h"
+#include "format/codec/proto.h"
+#include "format/codec/record.h"
+#include "format/image/picture.h"
+#include "format/tensorboard/events.h"
 #include "os/fault.h"
 #include "scratch.h"
 

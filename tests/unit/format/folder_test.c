@@ -11,7 +11,7 @@
 #include <png.h>
 
 #include "base/mem.h"
-#include "format/picture.h"
+#include "format/image/picture.h"
 #include "scratch.h"
 
 static size_t make_png(int w, int h, int channels, const uint8_t *pixels, uint8_t *out, size_t cap)

@@ -11,8 +11,8 @@
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "format/h5.h"
-#include "format/h5_out.h"
+#include "format/hdf5/h5.h"
+#include "format/hdf5/h5_out.h"
 #include "os/file.h"
 
 /* ---- our writer ---- */

@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #include "base/mem.h"
-#include "format/idx.h"
+#include "format/array/idx.h"
 #include "scratch.h"
 
 /* Writes an IDX file of that type and shape; dims end with 0. */

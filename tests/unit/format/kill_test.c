@@ -17,7 +17,7 @@
 #include <manta/layer.h>
 
 #include "base/mem.h"
-#include "format/tfrecord.h"
+#include "format/tfrecord/tfrecord.h"
 #include "os/file.h"
 #include "os/sys.h"
 #include "scratch.h"

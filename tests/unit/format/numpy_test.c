@@ -11,8 +11,8 @@
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "format/npy.h"
-#include "format/npz.h"
+#include "format/array/npy.h"
+#include "format/array/npz.h"
 #include "scratch.h"
 
 static const char *golden(const char *name)

@@ -10,7 +10,7 @@
 #include <manta/onnx.h>
 
 #include "base/mem.h"
-#include "format/onnx.h"
+#include "format/onnx/onnx.h"
 #include "os/fault.h"
 #include "scratch.h"
 

@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 
 #include "base/mem.h"
-#include "format/parquet.h"
-#include "format/parquet_codec.h"
-#include "format/parquet_column.h"
-#include "format/parquet_rle.h"
-#include "format/thrift.h"
+#include "format/parquet/parquet.h"
+#include "format/parquet/parquet_codec.h"
+#include "format/parquet/parquet_column.h"
+#include "format/parquet/parquet_rle.h"
+#include "format/parquet/thrift.h"
 #include "os/file.h"
 #include "parquet_maker.h"
 #include "scratch.h"

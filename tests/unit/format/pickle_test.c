@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "format/pickle.h"
+#include "format/torch/pickle.h"
 
 static const pickle_global globals[] = {
     {"collections", "OrderedDict", PICKLE_MAKES_DICT},

@@ -9,7 +9,7 @@
 #include <manta/file.h>
 
 #include "base/mem.h"
-#include "format/picture.h"
+#include "format/image/picture.h"
 #include "os/file.h"
 #include "scratch.h"
 

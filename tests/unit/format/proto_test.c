@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "format/proto.h"
+#include "format/codec/proto.h"
 
 static void assert_bytes(const buf *b, const char *hex)
 {

@@ -9,7 +9,7 @@
 #include <libdeflate.h>
 
 #include "base/mem.h"
-#include "format/pt.h"
+#include "format/torch/pt.h"
 #include "replaced.h"
 
 static const char *golden(const char *name)

@@ -10,8 +10,8 @@
 #include <manta/layer.h>
 
 #include "base/mem.h"
-#include "format/pt.h"
-#include "format/torch.h"
+#include "format/torch/pt.h"
+#include "format/torch/torch.h"
 #include "scratch.h"
 
 /* A state dict with the values 0, 1, 2, ... across all its tensors. */

@@ -12,7 +12,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "format/safetensors.h"
+#include "format/safetensors/safetensors.h"
 #include "replaced.h"
 
 static const char *golden(const char *name)

@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "base/mem.h"
-#include "format/tar.h"
+#include "format/webdataset/tar.h"
 #include "tar_maker.h"
 
 static tar_maker m; /* one at a time: it is large */

@@ -11,11 +11,11 @@
 
 #include "base/crc32c.h"
 #include "base/mem.h"
-#include "format/events.h"
-#include "format/example.h"
-#include "format/input.h"
-#include "format/record.h"
-#include "format/tfrecord.h"
+#include "format/codec/input.h"
+#include "format/codec/record.h"
+#include "format/tensorboard/events.h"
+#include "format/tfrecord/example.h"
+#include "format/tfrecord/tfrecord.h"
 #include "os/fault.h"
 #include "scratch.h"
 

@@ -9,7 +9,7 @@
 #include <png.h>
 
 #include "base/mem.h"
-#include "format/webdataset.h"
+#include "format/webdataset/webdataset.h"
 #include "scratch.h"
 #include "tar_maker.h"
 
