@@ -13,7 +13,7 @@
 #include "fuzz.h"
 #include "os/file.h"
 #include "temp.h"
-#include "train/run_folder.h"
+#include "train/run/run_folder.h"
 
 /* Options of each kind, as the command's own table has them. */
 static const cli_option kinds[] = {{"debug", OPTION_FLAG, NULL, ""},     {"data", OPTION_TEXT, "D", ""},

@@ -1,6 +1,6 @@
 /* tf_config_fuzz.c - the environment variable TF_CONFIG. */
 #include "fuzz.h"
-#include "train/tf_config.h"
+#include "train/cluster/tf_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

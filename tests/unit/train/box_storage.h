@@ -11,8 +11,8 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "os/file.h"
-#include "train/storage.h"
-#include "train/storage_folder.h"
+#include "train/storage/storage.h"
+#include "train/storage/storage_folder.h"
 
 static char box_folder[200]; /* BOX */
 static _Atomic int64_t box_writes, box_stop_at; /* operations that change something; 0: never */

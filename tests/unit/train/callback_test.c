@@ -7,7 +7,7 @@
 
 #include "format/scratch.h"
 #include "group_fixture.h"
-#include "train/fitting.h"
+#include "train/fit/fitting.h"
 
 /* ---- scripted epochs: what a callback makes of given metrics ---- */
 

@@ -12,8 +12,8 @@
 #include "os/fault.h"
 #include "os/file.h"
 #include "power.h"
-#include "train/checkpoints.h"
-#include "train/retention.h"
+#include "train/checkpoint/checkpoints.h"
+#include "train/checkpoint/retention.h"
 
 /* A session that has state of every kind and is cheap to write. */
 static manta_session *small_session(manta_model **model)

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "net/chaos.h"
 #include "net/tcp.h"
-#include "train/cluster.h"
+#include "train/cluster/cluster.h"
 #include "train/group_fixture.h"
 
 enum { RANKS = 3, MAX_STATE = 1 << 20, PATIENCE_MS = 120000 };

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "os/shm.h"
 #include "os/sys.h"
-#include "train/desk.h"
+#include "train/group/desk.h"
 
 static _Atomic uint64_t made;
 

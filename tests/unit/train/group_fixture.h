@@ -16,8 +16,8 @@
 #include "base/mem.h"
 #include "ok.h"
 #include "temp.h"
-#include "train/session.h"
-#include "train/shared.h"
+#include "train/session/session.h"
+#include "train/session/shared.h"
 
 enum { N = 90 };
 

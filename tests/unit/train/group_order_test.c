@@ -24,8 +24,8 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "train/group_roster.h"
-#include "train/seat.h"
+#include "train/group/group_roster.h"
+#include "train/group/seat.h"
 
 enum { MOST = 3, GARBAGE = 0xdead };
 

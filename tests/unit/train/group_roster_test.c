@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "train/group_roster.h"
-#include "train/seat.h"
+#include "train/group/group_roster.h"
+#include "train/group/seat.h"
 
 enum { SEATS = 3, SHARDS = 3 };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "train/group_table.h"
+#include "train/group/group_table.h"
 
 static table seated(int seats, unsigned mask)
 {

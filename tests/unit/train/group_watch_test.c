@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "train/group_watch.h"
+#include "train/group/group_watch.h"
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 enum { IS_SANITIZED = 1 };

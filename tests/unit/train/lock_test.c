@@ -17,7 +17,7 @@
 #include "ok.h"
 #include "os/sys.h"
 #include "os/thread.h"
-#include "train/lock.h"
+#include "train/storage/lock.h"
 
 /* Whom a process of its own finds at work there: 1 us, 2 nobody, 3 itself. */
 static int seen_by_another(const char *path)

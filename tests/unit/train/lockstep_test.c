@@ -1,7 +1,7 @@
 /* lockstep_test.c - shards of two sessions that share no memory, and what one
  * leaves carried to the other by hand: the gradients of one session that has both. */
 #include "train/group_fixture.h"
-#include "train/lockstep.h"
+#include "train/session/lockstep.h"
 
 enum { BATCH = 11, SHARDS = 2, FLAG = 7 };
 

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 
 #include "train/group_fixture.h"
-#include "train/ps_journal.h"
-#include "train/ps_terms.h"
-#include "train/ps_tickets.h"
+#include "train/ps/ps_journal.h"
+#include "train/ps/ps_terms.h"
+#include "train/ps/ps_tickets.h"
 
 /* ---- tickets ---- */
 

@@ -16,7 +16,7 @@
 #include "format/scratch.h"
 #include "os/fault.h"
 #include "os/file.h"
-#include "train/rank_logs.h"
+#include "train/log/rank_logs.h"
 
 enum { SHARE = 4096, PARTS = 3 };
 

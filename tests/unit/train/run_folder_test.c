@@ -12,7 +12,7 @@
 #include <manta/run.h>
 
 #include "base/clock.h"
-#include "train/rank_log.h"
+#include "train/log/rank_log.h"
 
 static char base_folder[64];
 

@@ -13,7 +13,7 @@
 #include "box_storage.h"
 #include "format/scratch.h"
 #include "read_only.h"
-#include "train/stage.h"
+#include "train/run/stage.h"
 
 /* ---- a fit in a storage ---- */
 

@@ -18,8 +18,8 @@
 #include "format/scratch.h"
 #include "ok.h"
 #include "os/fault.h"
-#include "train/run_config.h"
-#include "train/run_folder.h"
+#include "train/checkpoint/run_config.h"
+#include "train/run/run_folder.h"
 
 static manta_metrics metric(const char *name, double value)
 {

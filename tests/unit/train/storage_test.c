@@ -10,9 +10,9 @@
 #include "group_fixture.h"
 #include "os/fault.h"
 #include "os/file.h"
-#include "train/checkpoints.h"
-#include "train/run_folder.h"
-#include "train/storage.h"
+#include "train/checkpoint/checkpoints.h"
+#include "train/run/run_folder.h"
+#include "train/storage/storage.h"
 
 #define FOLDER "memory://box/checkpoints"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "train/tf_config.h"
+#include "train/cluster/tf_config.h"
 
 #define WORKERS "\"cluster\":{\"worker\":[\"a:1\",\"b:2\"]}"
 #define TASK0   "\"task\":{\"type\":\"worker\",\"index\":0}"

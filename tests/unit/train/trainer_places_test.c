@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "train/trainer_places.h"
+#include "train/trainer/trainer_places.h"
 
 static void what_may_be_asked_for(void **state)
 {

@@ -1,0 +1,307 @@
+/* train/cluster/cluster.h - the processes of several hosts as a group, from inside.
+ *
+ * Every process holds the whole state and computes its shards of each step.
+ *
+ *   shard v belongs to the rank r with V r / N <= v < V (r + 1) / N
+ *   block b of the parameter grid to the rank with B r / N <= b < B (r + 1) / N
+ *
+ * A step: each rank computes its shards into their slots, and sends of each
+ * slot to every rank the gradients of that rank's blocks, and the rest of the
+ * slot (proposed statistics, sums) whole. Blocks go in pieces, the last ones
+ * first, each as soon as backward has settled it: earlier layers are computed
+ * while the gradients of later ones are on their way. A rank that has all
+ * shards of a piece adds them by the shard tree and sends the sum to all, at
+ * once as well. Who has the sum
+ * of all blocks applies the update to its whole state, with the functions that
+ * one process uses: that is the commit. Nothing of the state changes before.
+ * With synchronised statistics the shards of all ranks go in lockstep
+ * (lockstep.h): what one leaves at a batch norm is sent to every rank that
+ * computes, into an area like its own.
+ *
+ * Invariants
+ * 1. Nobody can commit step k + 1 before all have computed their shards from
+ *    the state of step k, so two ranks never differ by more than one step.
+ * 2. A connection belongs to one generation. When one is lost, all are closed
+ *    and everybody meets anew: each says how far it is, the furthest state
+ *    wins, and who is behind (or has just been started) copies it.
+ * 3. A message carries generation and step; one of another generation is
+ *    refused, one of a later step waits.
+ * 4. Each message of a step is heard once: what came is noted by what it is and
+ *    whose, and a rank that sends it again is treated as lost.
+ *
+ * Threads: one. */
+#ifndef TRAIN_CLUSTER_CLUSTER_H
+#define TRAIN_CLUSTER_CLUSTER_H
+
+#include <signal.h>
+
+#include <manta/cluster.h>
+
+#include "net/chan.h"
+#include "train/cluster/tf_config.h"
+#include "train/group/seat_work.h"
+#include "train/session/session.h"
+
+enum {
+    CLUSTER_LOBBY = 32, /* connections that have not shown who they are */
+    CLUSTER_TICK_MS = 200, /* at least so often a waiting rank looks up */
+};
+
+/* Of an epoch, in this order. */
+typedef enum cluster_phase {
+    CLUSTER_TRAIN,
+    CLUSTER_EVALUATE,
+    CLUSTER_DECIDE /* whether there is another; step 1: it is decided */
+} cluster_phase;
+
+/* How far a rank is; the first field that differs says who is further. */
+typedef struct cluster_at {
+    int64_t call; /* of fit or evaluate, from 0 */
+    int64_t iterations; /* of the optimizer */
+    int64_t epoch;
+    int64_t phase;
+    int64_t step; /* within the phase */
+} cluster_at;
+
+enum cluster_message {
+    CLUSTER_STATE = FRAME_USER, /* where I am */
+    CLUSTER_SYNC, /* a whole state */
+    CLUSTER_GRADIENTS, /* of a shard, a piece of the receiver's blocks */
+    CLUSTER_REST, /* of a shard: statistics and sums */
+    CLUSTER_NUMBERS, /* of a shard, in the middle of the step: what it leaves at a place (lockstep.h) */
+    CLUSTER_SUM, /* of all shards, a piece of the sender's blocks */
+    CLUSTER_RATE, /* the chief's learning rate, which its callbacks may have changed */
+    CLUSTER_VERDICT, /* the chief's: whether training ends with this epoch */
+    CLUSTER_DONE, /* I am at the end of the call */
+    CLUSTER_ALL_DONE, /* and so is everybody */
+    CLUSTER_FAILED /* I have given up; the error */
+};
+
+/* What a rank says when all meet: plain numbers, as they lie in memory. */
+typedef struct cluster_word {
+    uint64_t generation;
+    cluster_at at;
+    uint32_t digest; /* of the state */
+    uint32_t reserved;
+    char work[160]; /* what the call is to do: the same for all that are in it */
+} cluster_word;
+
+typedef struct cluster_peer {
+    char node[SECURE_NODE]; /* "worker/1" */
+    const char *address;
+    chan *c; /* NULL: not connected */
+    bool said, heard; /* our word, its word */
+    cluster_word word;
+    int64_t retry_ns; /* when to try to connect again */
+    int tries;
+    char why[200]; /* why it is not here */
+    bool done; /* it is at the end of the call */
+    uint32_t end; /* with a state of this digest */
+    int waits; /* messages of this step still to come */
+    bool began; /* a message of this step is being received */
+    uint64_t got;
+} cluster_peer;
+
+/* What the chief says at the end of an epoch. */
+typedef struct cluster_verdict {
+    double rate; /* its learning rate */
+    uint64_t stop; /* training ends with this epoch */
+} cluster_verdict;
+
+/* What waiting is told about; false stops it. */
+typedef bool cluster_watch(void *ctx, const char *missing, int rank, double ms);
+
+struct manta_cluster {
+    tf_config config;
+    cluster_key key;
+    chan_end *end;
+    int listener;
+    int n, rank;
+    int64_t timeout_ms;
+    bool plain;
+    char job[FRAME_NAME];
+    cluster_peer *peers; /* by rank; the own one is unused */
+    chan *lobby[CLUSTER_LOBBY];
+    chan_item *items; /* for waiting: n + CLUSTER_LOBBY */
+    int64_t calls; /* of fit and evaluate begun by this process */
+    uint64_t generation;
+    bool met; /* connections are up, in this generation */
+    int lost; /* why they are not: a rank, or -1 */
+    char cause[400];
+    /* of the call at hand */
+    manta_session *s;
+    char description[400]; /* of the session: the same for all */
+    char work[160]; /* of the call */
+    cluster_at at;
+    cluster_word word; /* ours, while it is being sent */
+    float *sum; /* of all shards' gradients */
+    int64_t n_sum; /* params_size */
+    int *pieces; /* of our blocks: shards whose gradients are here; -1: added and sent */
+    unsigned char *heard; /* a bit for each message that others may send in this step */
+    feed_reader *readers[2]; /* by phase; borrowed */
+    uint64_t number; /* steps begun in this generation */
+    double rate; /* the chief's learning rate, on its way */
+    cluster_verdict verdict; /* the chief's, on its way */
+    cluster_watch *watch;
+    void *ctx;
+    uint32_t digest; /* of the state at the end */
+    manta_error failure; /* of a rank that has given up */
+    bool failed; /* there is one */
+    /* recoveries not told yet */
+    bool recovered;
+    int recovered_rank;
+    double recovered_ms;
+    char recovered_cause[400];
+};
+
+/* Blocks of the parameter grid that are sent together; the same for all ranks. */
+extern int64_t cluster_piece;
+
+/* ---- for tests ---- */
+
+#define CLUSTER_CRASH_POINTS(X)                                                                              \
+    X(MEET_BEGIN)                                                                                            \
+    X(MEET_GATHERED)                                                                                         \
+    X(SYNC_POSTED)                                                                                           \
+    X(SYNC_HEARD)                                                                                            \
+    X(STEP_BEGIN)                                                                                            \
+    X(SHARD_COMPUTED)                                                                                        \
+    X(SHARD_SENT)                                                                                            \
+    X(SHARDS_HEARD)                                                                                          \
+    X(SUM_POSTED)                                                                                            \
+    X(SUM_SENT)                                                                                              \
+    X(SUMS_HEARD)                                                                                            \
+    X(UPDATED)                                                                                               \
+    X(DECIDE_BEGIN)                                                                                          \
+    X(DECIDED)                                                                                               \
+    X(END_BEGIN)                                                                                             \
+    X(NUMBERS_SENT)
+
+typedef enum cluster_point {
+    CLUSTER_CRASH_NONE,
+#define X(name) CLUSTER_CRASH_##name,
+    CLUSTER_CRASH_POINTS(X)
+#undef X
+        CLUSTER_POINTS
+} cluster_point;
+
+/* This process kills itself when it comes to `point` for the n-th time. */
+typedef struct cluster_plan {
+    cluster_point point;
+    int nth;
+} cluster_plan;
+extern cluster_plan cluster_crash_plan;
+
+/* This process sends the n-th message of this kind in its steps twice. */
+typedef struct cluster_echo {
+    uint16_t kind; /* 0: none */
+    int nth;
+} cluster_echo;
+extern cluster_echo cluster_echo_plan;
+
+static inline void cluster_crash(cluster_point p)
+{
+    if (cluster_crash_plan.point == p && !--cluster_crash_plan.nth) raise(SIGKILL);
+}
+
+/* ---- calls: cluster.c ---- */
+
+/* What a call works on. Borrowed until cluster_end(). */
+typedef struct cluster_work {
+    feed_reader *readers[2]; /* by phase; NULL: none */
+    int64_t epoch, step; /* where to begin, if nobody is further */
+    cluster_phase phase;
+    int64_t epochs, steps, validation_steps; /* all ranks must have the same */
+    cluster_watch *watch;
+    void *ctx;
+} cluster_work;
+
+/* How many ranks are on this host, as far as the addresses tell: at least 1. */
+int cluster_local(const manta_cluster *c);
+
+/* Begins a fit or an evaluation: meets the others and agrees on where to
+ * begin, which is then in c->at (and in the session, if others are further).
+ * *over: the others are through with this call already. */
+manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_work *w,
+                           bool *over) MANTA_MUST_USE;
+
+/* Ends it: waits until all are through when st is MANTA_OK, tells them the
+ * error when it is one of ours. Returns st, or what went wrong. */
+manta_status cluster_end(manta_cluster *c, manta_status st) MANTA_MUST_USE;
+
+/* Enters a phase of an epoch, unless the cluster is there or further. */
+void cluster_enter(manta_cluster *c, int64_t epoch, cluster_phase phase);
+
+/* Whether the next thing to do is a step of this phase of this epoch. */
+bool cluster_is_in(const manta_cluster *c, int64_t epoch, cluster_phase phase);
+
+/* Computes the step at hand with the others. When it returns MANTA_OK, c->at
+ * has moved: by the step, or to where the others are. */
+manta_status cluster_step(manta_cluster *c) MANTA_MUST_USE;
+
+/* At the end of an epoch: whether training ends with it. The chief's *stop goes
+ * to all, and so does its learning rate; with `changed` (its callbacks have
+ * given it other weights) its whole state. */
+manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool changed, bool *stop) MANTA_MUST_USE;
+
+/* Of weights, statistics and optimizer, without counters and rate. */
+uint32_t cluster_weights_digest(const manta_cluster *c);
+
+/* Has everybody come to where this rank is. */
+manta_status cluster_regroup(manta_cluster *c) MANTA_MUST_USE;
+
+/* A rank is lost (c->lost, c->cause): waits for it and meets all again. */
+manta_status cluster_recover(manta_cluster *c) MANTA_MUST_USE;
+
+/* A recovery that has not been told; the cause is borrowed until the next. */
+bool cluster_take_recovery(manta_cluster *c, int *rank, double *ms, const char **cause);
+
+/* ---- connections: cluster_meet.c ---- */
+
+/* Moves bytes and waits a little. MANTA_EDIED: a rank is lost (c->lost,
+ * c->cause), or has come back as a new process. */
+manta_status cluster_pump(manta_cluster *c, int64_t deadline) MANTA_MUST_USE;
+
+/* Meets all others and copies the furthest state. */
+manta_status cluster_meet(manta_cluster *c) MANTA_MUST_USE;
+
+/* Notes that a rank is lost because of the thread's last error. */
+manta_status cluster_lose(manta_cluster *c, int rank);
+
+/* Of the state. */
+uint32_t cluster_digest(const manta_cluster *c);
+
+/* Closes all connections between ranks. */
+void cluster_part(manta_cluster *c);
+
+/* The error that a rank has told; takes the message. MANTA_EBUSY: not all here. */
+manta_status cluster_read_failure(manta_cluster *c, int rank) MANTA_MUST_USE;
+
+static inline int64_t cluster_first_shard(const manta_cluster *c, int rank)
+{
+    return (int64_t)c->s->shards * rank / c->n;
+}
+
+static inline int64_t cluster_first_block(const manta_cluster *c, int rank)
+{
+    return c->s->l.param_blocks * rank / c->n;
+}
+
+/* Bits of `heard`: gradients by shard and piece of ours, rests by shard, sums
+ * by block, the rate, the verdict. */
+static inline size_t cluster_heard_bits(const manta_cluster *c)
+{
+    int64_t own = cluster_first_block(c, c->rank + 1) - cluster_first_block(c, c->rank);
+
+    return (size_t)(c->s->shards * (own + 1) + c->s->l.param_blocks + 2);
+}
+
+/* Pieces of a rank's blocks. */
+static inline int64_t cluster_pieces(const manta_cluster *c, int rank)
+{
+    int64_t blocks = cluster_first_block(c, rank + 1) - cluster_first_block(c, rank);
+
+    return (blocks + cluster_piece - 1) / cluster_piece;
+}
+
+#endif

@@ -1,0 +1,647 @@
+/* cluster_step.c - one step of a cluster: see cluster.h for how it goes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/cluster/cluster.h"
+#include "train/session/lockstep.h"
+
+enum { BLOCKS_PER_TASK = 4, SAY_AFTER_MS = 2000 };
+
+/* A step under way. */
+typedef struct stepping {
+    manta_cluster *c;
+    manta_session *s;
+    feed_reader *reader;
+    bool train, deciding;
+    bool together; /* the shards of all ranks in lockstep */
+    uint64_t number; /* what its messages carry: steps begun in this generation, in order */
+    uint64_t flag; /* of its meetings, in this process; an attempt has its own */
+    int64_t count; /* samples */
+    int64_t heard; /* numbers of other ranks' shards */
+    int shard; /* that is being computed or sent, and the piece of it that is sent next: */
+    int piece_rank;
+    int64_t piece; /* pieces go from the last rank's last to the first's first */
+    int64_t unsummed; /* pieces of our blocks */
+    manta_status st; /* what went wrong in the middle of computing */
+} stepping;
+
+/* ---- what is where ---- */
+
+static bool is_used(const stepping *t, int64_t shard)
+{
+    return session_shard_begin(t->s, t->count, (int)shard) <
+           session_shard_begin(t->s, t->count, (int)shard + 1);
+}
+
+/* Which pass over the data: every evaluation has the samples of the first, be it
+ * repeated or cut short, as it has without a cluster. */
+static int64_t data_epoch(const stepping *t)
+{
+    return t->train ? t->c->at.epoch : 0;
+}
+
+static manta_status fetch_shard(stepping *t, int shard, manta_feed *f)
+{
+    int64_t lo = session_shard_begin(t->s, t->count, shard),
+            hi = session_shard_begin(t->s, t->count, shard + 1);
+
+    TRY(feed_reader_rows(t->reader, data_epoch(t), t->c->at.step, lo, hi, f));
+    return session_check_feed(t->s, f, true);
+}
+
+/* A piece of a rank's blocks in `from`, which has the parameters' layout. */
+static chan_part piece_of(const stepping *t, const float *from, int rank, int64_t k)
+{
+    int64_t lo = cluster_first_block(t->c, rank) + k * cluster_piece,
+            end = cluster_first_block(t->c, rank + 1);
+    int64_t hi = lo + cluster_piece < end ? lo + cluster_piece : end;
+
+    return (chan_part){from + lo * LAYOUT_BLOCK, (size_t)(hi - lo) * LAYOUT_BLOCK * sizeof *from};
+}
+
+static const float *grads_of(const stepping *t, int64_t shard)
+{
+    return layout_slot_grads(&t->s->l, t->s->slots[shard]);
+}
+
+/* What of a slot everybody needs whole. */
+static chan_part rest_of(const stepping *t, int64_t shard)
+{
+    const layout *l = &t->s->l;
+    size_t from = t->train ? l->slot_stats : l->slot_sums;
+
+    return (chan_part){(char *)t->s->slots[shard] + from, l->slot_size - from};
+}
+
+/* ---- receiving ---- */
+
+/* Whether a rank computes this shard in this step. */
+static bool is_theirs(const stepping *t, int rank, int64_t shard)
+{
+    return !t->deciding && shard >= cluster_first_shard(t->c, rank) &&
+           shard < cluster_first_shard(t->c, rank + 1) && is_used(t, shard);
+}
+
+/* Numbers of a shard under way: their item is place and shard. */
+static chan_part numbers_place(const stepping *t, int rank, uint32_t item)
+{
+    uint32_t shards = (uint32_t)t->s->shards;
+    double *to = NULL;
+    int64_t n = 0;
+
+    if (t->together && is_theirs(t, rank, item % shards))
+        to = lockstep_find(t->s->lockstep, item / shards, item % shards, t->flag, &n);
+    return (chan_part){to, (size_t)n * sizeof *to};
+}
+
+/* The place of a message among those of a step (cluster_heard_bits), numbers
+ * aside, which lockstep.h keeps account of. It is one that is expected. */
+static size_t bit_of(const stepping *t, int rank, const frame *f)
+{
+    const manta_cluster *c = t->c;
+    int64_t gradients = t->s->shards * cluster_pieces(c, c->rank), sums = gradients + t->s->shards;
+
+    if (f->kind == CLUSTER_GRADIENTS) return f->item;
+    if (f->kind == CLUSTER_REST) return (size_t)(gradients + f->item);
+    if (f->kind == CLUSTER_SUM) return (size_t)(sums + cluster_first_block(c, rank) + f->item);
+    return (size_t)(sums + t->s->l.param_blocks + (f->kind == CLUSTER_VERDICT));
+}
+
+static bool is_heard(const stepping *t, int rank, const frame *f)
+{
+    size_t bit = bit_of(t, rank, f);
+
+    return f->kind != CLUSTER_NUMBERS && t->c->heard[bit / 8] >> bit % 8 & 1;
+}
+
+static void note_heard(stepping *t, int rank, const frame *f)
+{
+    size_t bit = bit_of(t, rank, f);
+
+    t->c->heard[bit / 8] = (unsigned char)(t->c->heard[bit / 8] | 1U << bit % 8);
+}
+
+static void forget_heard(stepping *t)
+{
+    memset(t->c->heard, 0, cluster_heard_bits(t->c) / 8 + 1);
+}
+
+/* Where the bytes of a message belong; MANTA_ECORRUPT when it is none that is
+ * expected from this rank, or has come before. */
+static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *out)
+{
+    manta_cluster *c = t->c;
+    bool theirs = is_theirs(t, rank, f->item);
+    int64_t own = cluster_pieces(c, c->rank);
+
+    *out = (chan_part){0};
+    if (f->kind == CLUSTER_NUMBERS) *out = numbers_place(t, rank, f->item);
+    if (f->kind == CLUSTER_GRADIENTS && t->train && own && is_theirs(t, rank, f->item / own))
+        *out = piece_of(t, grads_of(t, f->item / own), c->rank, f->item % own);
+    if (f->kind == CLUSTER_REST && theirs) *out = rest_of(t, f->item);
+    if (f->kind == CLUSTER_RATE && t->train && !rank) *out = (chan_part){&c->rate, sizeof c->rate};
+    if (f->kind == CLUSTER_VERDICT && t->deciding && !rank)
+        *out = (chan_part){&c->verdict, sizeof c->verdict};
+    if (f->kind == CLUSTER_SUM && t->train && f->item < cluster_pieces(c, rank))
+        *out = piece_of(t, c->sum, rank, f->item);
+    if (out->data && f->length == out->n && !is_heard(t, rank, f)) return MANTA_OK;
+    if (out->data && f->length == out->n)
+        return manta_fail(MANTA_ECORRUPT, "%s sent message %u, item %u, of step %llu twice",
+                          c->peers[rank].node, f->kind, f->item, (unsigned long long)f->step);
+    return manta_fail(MANTA_ECORRUPT, "%s: message %u, item %u, of %llu bytes is not part of the step",
+                      c->peers[rank].node, f->kind, f->item, (unsigned long long)f->length);
+}
+
+/* Receives what is here from a rank; at most as many messages as are awaited. */
+static manta_status receive(stepping *t, int rank)
+{
+    manta_cluster *c = t->c;
+    cluster_peer *p = &c->peers[rank];
+
+    while (p->waits > 0) {
+        manta_status st;
+        chan_part to;
+        frame f;
+        size_t got;
+        if ((st = chan_peek(p->c, &f)) == MANTA_EBUSY) return MANTA_OK;
+        if (st) return cluster_lose(c, rank);
+        if (f.kind == CLUSTER_FAILED)
+            return (st = cluster_read_failure(c, rank)) == MANTA_EBUSY ? MANTA_OK : st;
+        if (f.step != t->number)
+            st = manta_fail(MANTA_ECORRUPT, "%s: a message of step %llu in step %llu", p->node,
+                            (unsigned long long)f.step, (unsigned long long)t->number);
+        if (!st) st = place_of(t, rank, &f, &to);
+        if (!st) st = chan_take(p->c, (char *)(uintptr_t)to.data + p->got, to.n - (size_t)p->got, &got);
+        if (st) return cluster_lose(c, rank);
+        p->got += got;
+        if (p->got < to.n) return MANTA_OK;
+        p->got = 0;
+        if (f.kind == CLUSTER_NUMBERS) { /* not counted: they all come before the shard's gradients */
+            uint32_t shards = (uint32_t)t->s->shards;
+            lockstep_arrived(t->s->lockstep, f.item / shards, f.item % shards, t->flag);
+            t->heard++;
+            continue;
+        }
+        note_heard(t, rank, &f);
+        if (f.kind == CLUSTER_GRADIENTS) c->pieces[f.item % cluster_pieces(c, c->rank)]++;
+        p->waits--;
+    }
+    return MANTA_OK;
+}
+
+static manta_status receive_all(stepping *t)
+{
+    for (int r = 0; r < t->c->n; r++) {
+        if (r != t->c->rank) TRY(receive(t, r));
+    }
+    return MANTA_OK;
+}
+
+/* Whom we wait for, and how long: said after a while. */
+static manta_status say_waiting(stepping *t, int64_t begin, int64_t *said)
+{
+    manta_cluster *c = t->c;
+    int64_t now = clock_now_ns(), ms = (now - begin) / 1000000;
+    char text[300];
+    int first = -1;
+
+    for (int r = 0; r < c->n && first < 0; r++) {
+        if (r != c->rank && (c->peers[r].waits || chan_unsent(c->peers[r].c))) first = r;
+    }
+    if (first < 0 || ms < CLUSTER_TICK_MS) return MANTA_OK;
+    snprintf(text, sizeof text, "waiting for %s (%s) at step %lld of epoch %lld%s", c->peers[first].node,
+             c->peers[first].address, (long long)c->at.step + 1, (long long)c->at.epoch + 1,
+             t->train ? "" : " (evaluation)");
+    if (c->timeout_ms >= 0 && ms > c->timeout_ms)
+        return manta_fail(MANTA_ETIMEDOUT, "%s: nothing has come for %.0f s", text, (double)ms / 1e3);
+    if (ms > SAY_AFTER_MS && now - *said > (int64_t)10 * 1000000000) {
+        log_info("a rank is silent", LOG_STR("state", text), LOG_F64("seconds", (double)ms / 1e3));
+        *said = now;
+    }
+    if (c->watch && !c->watch(c->ctx, text, first, (double)ms))
+        return manta_fail(MANTA_ECANCELLED, "stopped on request while %s", text);
+    return MANTA_OK;
+}
+
+/* ---- sending ---- */
+
+/* Waits for room where there is none; meanwhile what comes is taken, since the
+ * other side may be waiting for that. */
+static manta_status post(stepping *t, int rank, uint16_t kind, int64_t item, chan_part part)
+{
+    chan *to = t->c->peers[rank].c;
+    frame f = {.kind = kind, .step = t->number, .item = (uint32_t)item};
+    int64_t begin = 0, said = 0;
+    manta_status st;
+
+    while ((st = chan_post(to, &f, &part, 1, true)) == MANTA_EBUSY) {
+        if (!begin) begin = clock_now_ns();
+        TRY(receive_all(t));
+        TRY(say_waiting(t, begin, &said));
+        TRY(cluster_pump(t->c, clock_deadline(CLUSTER_TICK_MS)));
+    }
+    if (cluster_echo_plan.kind == kind && !--cluster_echo_plan.nth) st = chan_post(to, &f, &part, 1, true);
+    return st ? cluster_lose(t->c, rank) : MANTA_OK;
+}
+
+static manta_status post_all(stepping *t, uint16_t kind, int64_t item, chan_part part)
+{
+    manta_cluster *c = t->c;
+
+    for (int i = 1; i < c->n; i++) TRY(post(t, (c->rank + i) % c->n, kind, item, part));
+    return MANTA_OK;
+}
+
+/* Gives the sockets what they take. */
+static manta_status flush_some(stepping *t)
+{
+    for (int r = 0; r < t->c->n; r++) {
+        if (r != t->c->rank && chan_work(t->c->peers[r].c)) return cluster_lose(t->c, r);
+    }
+    return MANTA_OK;
+}
+
+static void begin_pieces(stepping *t, int64_t shard)
+{
+    t->shard = (int)shard;
+    t->piece_rank = t->c->n - 1;
+    t->piece = cluster_pieces(t->c, t->piece_rank) - 1;
+}
+
+/* Posts the shard's pieces that lie from element `from` on. */
+static manta_status send_pieces(stepping *t, int64_t from)
+{
+    manta_cluster *c = t->c;
+
+    while (t->piece_rank >= 0) {
+        int r = t->piece_rank;
+        int64_t lo = (cluster_first_block(c, r) + t->piece * cluster_piece) * LAYOUT_BLOCK;
+        if (t->piece < 0) {
+            t->piece_rank--;
+            t->piece = r ? cluster_pieces(c, r - 1) - 1 : -1;
+            continue;
+        }
+        if (lo < from) break;
+        if (r == c->rank) {
+            c->pieces[t->piece]++;
+        } else {
+            TRY(post(t, r, CLUSTER_GRADIENTS, t->shard * cluster_pieces(c, r) + t->piece,
+                     piece_of(t, grads_of(t, t->shard), r, t->piece)));
+        }
+        t->piece--;
+    }
+    return MANTA_OK;
+}
+
+typedef struct reduction {
+    const apply *a;
+    int64_t lo, hi; /* blocks */
+    float *out;
+} reduction;
+
+static void reduce_task(void *ctx, int task, int thread)
+{
+    const reduction *r = ctx;
+    int64_t lo = r->lo + (int64_t)task * BLOCKS_PER_TASK;
+
+    (void)thread;
+    apply_reduce(r->a, lo, lo + BLOCKS_PER_TASK < r->hi ? lo + BLOCKS_PER_TASK : r->hi, r->out);
+}
+
+static void sum_piece(stepping *t, int64_t k)
+{
+    int64_t lo = cluster_first_block(t->c, t->c->rank) + k * cluster_piece,
+            end = cluster_first_block(t->c, t->c->rank + 1);
+    reduction r = {.a = &t->s->a, .lo = lo, .hi = lo + cluster_piece, .out = t->c->sum};
+
+    if (r.hi > end) r.hi = end;
+    pool_run(t->s->pool, (int)((r.hi - lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), reduce_task, &r);
+    t->c->pieces[k] = -1;
+    t->unsummed--;
+}
+
+/* Adds those of our pieces that all shards have given, and sends the sums. */
+static manta_status sum_pieces(stepping *t)
+{
+    manta_cluster *c = t->c;
+
+    for (int64_t k = cluster_pieces(c, c->rank) - 1; k >= 0; k--) {
+        if (c->pieces[k] != t->s->n_used) continue;
+        cluster_crash(CLUSTER_CRASH_SHARDS_HEARD);
+        sum_piece(t, k);
+        TRY(post_all(t, CLUSTER_SUM, k, piece_of(t, c->sum, c->rank, k)));
+        cluster_crash(CLUSTER_CRASH_SUM_POSTED);
+        if (cluster_crash_plan.point == CLUSTER_CRASH_SUM_SENT) (void)chan_work(c->peers[!c->rank].c);
+        cluster_crash(CLUSTER_CRASH_SUM_SENT);
+    }
+    return MANTA_OK;
+}
+
+/* The end of a shard: what is left of it. */
+static manta_status send_shard(stepping *t, int64_t shard)
+{
+    if (t->train) TRY(send_pieces(t, 0));
+    TRY(post_all(t, CLUSTER_REST, shard, rest_of(t, shard)));
+    return flush_some(t);
+}
+
+/* Whether a rank has a shard with samples. */
+static bool computes(const stepping *t, int rank)
+{
+    for (int64_t v = cluster_first_shard(t->c, rank); v < cluster_first_shard(t->c, rank + 1); v++) {
+        if (is_used(t, v)) return true;
+    }
+    return false;
+}
+
+/* What a shard has left at batch norms goes to all who wait there; *moved: something. */
+static manta_status send_numbers(stepping *t, int shard, bool *moved)
+{
+    manta_cluster *c = t->c;
+    lockstep_numbers left;
+
+    while (lockstep_take_left(t->s->lockstep, shard, &left)) {
+        int64_t item = (int64_t)left.place * t->s->shards + shard;
+        chan_part part = {left.values, (size_t)left.n * sizeof *left.values};
+        *moved = true;
+        for (int i = 1; i < c->n; i++) {
+            int r = (c->rank + i) % c->n;
+            if (computes(t, r)) TRY(post(t, r, CLUSTER_NUMBERS, item, part));
+        }
+        TRY(flush_some(t));
+        cluster_crash(CLUSTER_CRASH_NUMBERS_SENT);
+    }
+    return MANTA_OK;
+}
+
+/* Until every rank has sent what it has to; with `flush` also until ours is sent. */
+static manta_status await_all(stepping *t, bool flush)
+{
+    manta_cluster *c = t->c;
+    int64_t begin = clock_now_ns(), said = 0, last = INT64_MAX;
+
+    for (;;) {
+        int64_t left = 0;
+        bool all = true;
+        TRY(receive_all(t));
+        if (t->unsummed) TRY(sum_pieces(t));
+        for (int r = 0; r < c->n; r++) {
+            const cluster_peer *p = &c->peers[r];
+            if (r == c->rank) continue;
+            left += p->waits + chan_unsent(p->c);
+            all &= !p->waits && !(flush && chan_unsent(p->c));
+        }
+        if (all && !t->unsummed) return MANTA_OK;
+        if (left != last) begin = clock_now_ns();
+        last = left;
+        TRY(say_waiting(t, begin, &said));
+        TRY(cluster_pump(c, CLOCK_NEVER));
+    }
+}
+
+/* ---- computing ---- */
+
+/* Between two nodes of backward: what is settled goes, what has come is taken
+ * and added. */
+static void look_around(void *ctx, int64_t from)
+{
+    stepping *t = ctx;
+
+    if (!t->st) t->st = send_pieces(t, from);
+    if (!t->st) t->st = receive_all(t);
+    if (!t->st) t->st = sum_pieces(t);
+    if (!t->st) t->st = flush_some(t);
+}
+
+static manta_status compute_shard(stepping *t, int shard)
+{
+    manta_session *s = t->s;
+    plan_mode mode = t->train ? PLAN_TRAIN : PLAN_EVALUATE;
+    manta_feed f;
+    exec_run r;
+
+    TRY(fetch_shard(t, shard, &f));
+    r = session_run(s, mode, &f, s->slots[shard]);
+    r.settled = look_around;
+    r.settled_ctx = t;
+    TRY(exec_forward(s->e, &r));
+    if (t->train) TRY(exec_backward(s->e, &r));
+    return t->st;
+}
+
+/* ---- shards in lockstep ---- */
+
+/* Brings our shards on as far as one way goes, with those of the others. */
+static manta_status go_together(stepping *t, bool backward)
+{
+    manta_cluster *c = t->c;
+    int64_t begin = clock_now_ns(), said = 0;
+
+    for (;;) {
+        bool waits = false, moved = false;
+        int64_t heard = t->heard;
+        for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
+            bool this_waits;
+            if (!is_used(t, v)) continue;
+            TRY(backward ? lockstep_backward(t->s->lockstep, (int)v, &this_waits)
+                         : lockstep_forward(t->s->lockstep, (int)v, &this_waits));
+            TRY(send_numbers(t, (int)v, &moved));
+            waits |= this_waits;
+        }
+        if (!waits) return MANTA_OK;
+        TRY(receive_all(t));
+        if (moved || t->heard != heard) {
+            begin = clock_now_ns();
+            continue;
+        }
+        TRY(say_waiting(t, begin, &said));
+        TRY(cluster_pump(c, CLOCK_NEVER));
+    }
+}
+
+static manta_status compute_together(stepping *t)
+{
+    manta_cluster *c = t->c;
+    manta_session *s = t->s;
+
+    t->flag = ++s->meetings;
+    for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
+        manta_feed f;
+        if (!is_used(t, v)) continue;
+        TRY(fetch_shard(t, (int)v, &f));
+        TRY(lockstep_begin(s->lockstep, (int)v, t->flag, t->count, &f, s->slots[v], true));
+    }
+    TRY(go_together(t, false));
+    return go_together(t, true);
+}
+
+/* ---- the update ---- */
+
+/* The slots of the shards that have samples, in shard order. */
+static void collect_slots(stepping *t)
+{
+    manta_session *s = t->s;
+
+    s->n_used = 0;
+    for (int v = 0; v < s->shards; v++) {
+        if (is_used(t, v)) s->used[s->n_used++] = s->slots[v];
+    }
+}
+
+/* What adding pieces needs: where the slots are. Their counts are not known yet. */
+static void begin_sum(stepping *t)
+{
+    manta_cluster *c = t->c;
+
+    t->unsummed = cluster_pieces(c, c->rank);
+    memset(c->pieces, 0, (size_t)t->unsummed * sizeof *c->pieces);
+    apply_begin(&t->s->a, t->s->state, t->s->state, t->s->n_used, t->s->used);
+}
+
+static void update(stepping *t)
+{
+    manta_session *s = t->s;
+
+    layout_run(&s->l, s->state)->learning_rate = t->c->rate;
+    apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+    apply_summed(&s->a, t->c->sum);
+    session_update(s, t->count);
+}
+
+static void add_sums(stepping *t)
+{
+    manta_session *s = t->s;
+    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
+
+    apply_sums(&s->l, s->n_used, s->used, sums);
+    for (int i = 0; i < s->l.n_sums; i++) s->eval_sums[i] += sums[i];
+    s->eval_sums[s->l.n_sums] += apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
+}
+
+/* What each rank has to send in this step. */
+static void expect_all(stepping *t)
+{
+    manta_cluster *c = t->c;
+
+    forget_heard(t);
+    for (int r = 0; r < c->n; r++) {
+        int n = 0;
+        if (r == c->rank) continue;
+        for (int64_t v = cluster_first_shard(c, r); v < cluster_first_shard(c, r + 1); v++)
+            n += is_used(t, v);
+        c->peers[r].waits = n;
+        c->peers[r].got = 0;
+        if (t->train) c->peers[r].waits += n * (int)cluster_pieces(c, c->rank) + (int)cluster_pieces(c, r);
+        if (t->train && !r) c->peers[r].waits++; /* the chief's learning rate */
+    }
+}
+
+/* The chief's callbacks rule the learning rate, whatever the others' say. */
+static manta_status send_rate(stepping *t)
+{
+    manta_cluster *c = t->c;
+
+    if (!t->train || c->rank) return MANTA_OK;
+    c->rate = layout_run(&t->s->l, t->s->state)->learning_rate;
+    for (int r = 1; r < c->n; r++) TRY(post(t, r, CLUSTER_RATE, 0, (chan_part){&c->rate, sizeof c->rate}));
+    return MANTA_OK;
+}
+
+static manta_status step_once(stepping *t)
+{
+    manta_cluster *c = t->c;
+
+    cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
+    TRY(feed_reader_count(t->reader, data_epoch(t), c->at.step, &t->count));
+    expect_all(t);
+    collect_slots(t);
+    if (t->train) begin_sum(t);
+    TRY(send_rate(t));
+    if (t->together) TRY(compute_together(t));
+    for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
+        if (!is_used(t, v)) continue;
+        begin_pieces(t, v);
+        if (!t->together) TRY(compute_shard(t, (int)v));
+        cluster_crash(CLUSTER_CRASH_SHARD_COMPUTED);
+        TRY(send_shard(t, v));
+        cluster_crash(CLUSTER_CRASH_SHARD_SENT);
+    }
+    TRY(await_all(t, true)); /* what is sent from the slots is gone before they are written again */
+    cluster_crash(CLUSTER_CRASH_SUMS_HEARD);
+    if (t->train) {
+        update(t);
+    } else {
+        add_sums(t);
+    }
+    cluster_crash(CLUSTER_CRASH_UPDATED);
+    c->at.step++;
+    c->at.iterations = layout_run(&t->s->l, t->s->state)->calls;
+    return MANTA_OK;
+}
+
+manta_status cluster_step(manta_cluster *c)
+{
+    stepping t = {
+        .c = c, .s = c->s, .reader = c->readers[c->at.phase], .train = c->at.phase == CLUSTER_TRAIN};
+    manta_status st;
+
+    t.together = t.train && c->s->meets;
+    t.number = c->number++;
+    st = step_once(&t);
+    if (st != MANTA_EDIED || c->lost < 0) return st;
+    return cluster_recover(c);
+}
+
+static manta_status hear_verdict(manta_cluster *c)
+{
+    stepping t = {.c = c, .s = c->s, .deciding = true, .number = c->number++};
+
+    forget_heard(&t);
+    for (int r = 0; r < c->n; r++) {
+        c->peers[r].waits = c->rank && !r;
+        c->peers[r].got = 0;
+        if (!c->rank && r) TRY(post(&t, r, CLUSTER_VERDICT, 0, (chan_part){&c->verdict, sizeof c->verdict}));
+    }
+    return await_all(&t, true);
+}
+
+/* The chief goes ahead alone; whoever then meets it copies what it has. */
+static manta_status go_ahead(manta_cluster *c, int64_t epoch, bool stop)
+{
+    if (stop) {
+        c->at.step = 1;
+    } else {
+        cluster_enter(c, epoch + 1, CLUSTER_TRAIN);
+    }
+    return cluster_regroup(c);
+}
+
+manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool changed, bool *stop)
+{
+    run_state *run = layout_run(&c->s->l, c->s->state);
+
+    cluster_enter(c, epoch, CLUSTER_DECIDE);
+    if (!c->rank && changed && cluster_is_in(c, epoch, CLUSTER_DECIDE) && !c->at.step)
+        TRY(go_ahead(c, epoch, *stop));
+    while (cluster_is_in(c, epoch, CLUSTER_DECIDE) && !c->at.step) {
+        manta_status st;
+        if (!c->rank) c->verdict = (cluster_verdict){.rate = run->learning_rate, .stop = *stop};
+        cluster_crash(CLUSTER_CRASH_DECIDE_BEGIN);
+        st = hear_verdict(c);
+        if (!st) {
+            cluster_crash(CLUSTER_CRASH_DECIDED);
+            c->at.step = 1;
+            run->learning_rate = c->verdict.rate;
+            *stop = c->verdict.stop != 0;
+            return MANTA_OK;
+        }
+        if (st != MANTA_EDIED || c->lost < 0) return st;
+        TRY(cluster_recover(c));
+    }
+    /* Taken along by those who have heard it: who goes on is in the next epoch already. */
+    *stop = cluster_is_in(c, epoch, CLUSTER_DECIDE);
+    return MANTA_OK;
+}

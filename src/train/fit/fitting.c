@@ -1,0 +1,253 @@
+/* fitting.c - a fit under way, as its callbacks see it. */
+#include "train/fit/fitting.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+static const char *const hook_names[FITTING_HOOK_COUNT] = {
+#define X(name) [HOOK_##name] = #name,
+    FITTING_HOOKS(X)
+#undef X
+};
+
+static manta_hook *hook_of(const manta_callback_ops *ops, fitting_hook h)
+{
+    switch (h) {
+#define X(name)                                                                                              \
+    case HOOK_##name: return ops->name;
+        FITTING_HOOKS(X)
+#undef X
+    case FITTING_HOOK_COUNT: break;
+    }
+    return NULL;
+}
+
+void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o)
+{
+    *f = (manta_fitting){.s = s, .o = o, .epochs = o->epochs ? o->epochs : 1, .steps = -1};
+    f->first_epoch = o->initial_epoch;
+}
+
+manta_status fitting_wait(manta_fitting *f)
+{
+    manta_status first = MANTA_OK;
+
+    for (size_t i = 0; i < f->used.n; i++) {
+        manta_status st = manta_checkpoints_wait(f->used.at[i]);
+        if (!first) first = st;
+    }
+    return first;
+}
+
+void fitting_log_to(manta_fitting *f, rank_logs *logs)
+{
+    if (!f->logging) f->log_level = log_use_level(rank_logs_level(logs));
+    f->s->logs = logs;
+    f->logging = true;
+}
+
+void fitting_release(manta_fitting *f)
+{
+    if (f->logging) { /* and not a fit around this evaluation */
+        rank_logs_settle(f->s->logs);
+        f->s->logs = NULL;
+        (void)log_use_level(f->log_level);
+    }
+    for (size_t i = 0; i < f->used.n; i++) checkpoints_await(f->used.at[i]);
+    vec_release(&f->used);
+    mem_free(f->stop);
+    vec_release(&f->wishes);
+}
+
+bool fitting_has(const manta_fitting *f, fitting_hook h)
+{
+    for (int i = 0; i < f->o->n_callbacks; i++) {
+        if (hook_of(f->o->callbacks[i]->ops, h)) return true;
+    }
+    return false;
+}
+
+manta_status fitting_run(manta_fitting *f, fitting_hook h)
+{
+    for (int i = 0; i < f->o->n_callbacks; i++) {
+        const manta_callback *c = f->o->callbacks[i];
+        manta_hook *hook = hook_of(c->ops, h);
+        manta_status st = hook ? hook(c->self, f) : MANTA_OK;
+        if (st) {
+            char why[360];
+            snprintf(why, sizeof why, "%s", manta_error_text());
+            return manta_fail(st, "callback %s, %s: %s", c->ops->name, hook_names[h],
+                              *why ? why : "it failed without saying why");
+        }
+    }
+    return MANTA_OK;
+}
+
+/* ---- checkpoints ---- */
+
+/* "callback/0/early_stopping" */
+static char *blob_name(int i, const manta_callback *c)
+{
+    return mem_printf("callback/%d/%s", i, c->ops->name);
+}
+
+static void collect(const manta_fitting *f, blobs *out)
+{
+    for (int i = 0; i < f->o->n_callbacks; i++) {
+        const manta_callback *c = f->o->callbacks[i];
+        blob b = {0};
+        if (!c->ops->save) continue;
+        b.name = blob_name(i, c);
+        c->ops->save(c->self, &b.data);
+        buf_add_char(&b.data, '\0'); /* an empty array has no address */
+        vec_push(out, b);
+    }
+}
+
+static void note_use(manta_fitting *f, manta_checkpoints *to)
+{
+    for (size_t i = 0; i < f->used.n; i++) {
+        if (f->used.at[i] == to) return;
+    }
+    vec_push(&f->used, to);
+}
+
+manta_status fitting_settle(manta_fitting *f)
+{
+    manta_checkpoint_info info = {.epoch = f->next_epoch, .step = f->next_step};
+    manta_status st = MANTA_OK;
+
+    info.iterations = manta_session_iterations(f->s);
+    if (f->logs) info.metrics = *f->logs;
+    for (size_t i = 0; i < f->wishes.n && !st; i++) {
+        const fitting_wish *wish = &f->wishes.at[i];
+        blobs extra = {0};
+        collect(f, &extra);
+        if (wish->save) {
+            st = wish->save(wish->ctx, f, &info, &extra);
+        } else {
+            note_use(f, wish->to);
+            st = checkpoints_save(wish->to, f->s, &info, &extra, wish->must);
+        }
+        blobs_release(&extra);
+    }
+    vec_clear(&f->wishes);
+    return st;
+}
+
+void manta_fitting_checkpoint(manta_fitting *f, manta_checkpoints *to, bool must)
+{
+    for (size_t i = 0; i < f->wishes.n; i++) {
+        if (f->wishes.at[i].save || f->wishes.at[i].to != to) continue;
+        f->wishes.at[i].must |= must;
+        return;
+    }
+    vec_push(&f->wishes, ((fitting_wish){.to = to, .must = must}));
+}
+
+void fitting_checkpoint_by(manta_fitting *f, fitting_save_fn *save, void *ctx)
+{
+    vec_push(&f->wishes, ((fitting_wish){.save = save, .ctx = ctx}));
+}
+
+/* What the callbacks of then remember goes to those of now that have the same
+ * place and name; a list that was changed loses only what has changed. */
+static manta_status restore_callbacks(manta_fitting *f, const manta_saved *saved)
+{
+    for (int i = 0; i < f->o->n_callbacks; i++) {
+        const manta_callback *c = f->o->callbacks[i];
+        char *name = c->ops->load ? blob_name(i, c) : NULL;
+        const void *data;
+        size_t n;
+        manta_status st = MANTA_OK;
+        if (name && checkpoint_find_blob(saved, name, &data, &n) && n > 0) {
+            st = c->ops->load(c->self, data, n - 1);
+        }
+        mem_free(name);
+        if (st) return st;
+    }
+    return MANTA_OK;
+}
+
+manta_status manta_fitting_restore(manta_fitting *f, const manta_checkpoint *c)
+{
+    const manta_checkpoint_info *info = manta_checkpoint_get(c);
+    manta_saved *saved = NULL;
+    manta_status st;
+
+    TRY(manta_checkpoint_arrays(c, &saved));
+    st = checkpoint_restore(f->s, c, saved, false);
+    if (!st) st = restore_callbacks(f, saved);
+    manta_saved_free(saved);
+    if (st) return st;
+    f->resumed = true;
+    f->first_epoch = info->epoch;
+    f->first_step = info->step;
+    return MANTA_OK;
+}
+
+/* ---- what a hook may ask ---- */
+
+void manta_blob_put(void *to, const void *data, size_t n)
+{
+    buf_add(to, data, n);
+}
+
+manta_callback *manta_callback_new(const manta_callback_ops *ops, void *self)
+{
+    manta_callback *c = mem_new(sizeof *c);
+
+    c->ops = ops;
+    c->self = self;
+    return c;
+}
+
+void manta_callback_free(manta_callback *c)
+{
+    if (!c) return;
+    if (c->ops->free) c->ops->free(c->self);
+    mem_free(c);
+}
+
+manta_session *manta_fitting_session(manta_fitting *f)
+{
+    return f->s;
+}
+
+int64_t manta_fitting_epoch(const manta_fitting *f)
+{
+    return f->epoch;
+}
+
+int64_t manta_fitting_epochs(const manta_fitting *f)
+{
+    return f->epochs;
+}
+
+int64_t manta_fitting_batch(const manta_fitting *f)
+{
+    return f->batch;
+}
+
+int64_t manta_fitting_steps(const manta_fitting *f)
+{
+    return f->steps;
+}
+
+manta_metrics *manta_fitting_logs(manta_fitting *f)
+{
+    return f->logs;
+}
+
+void manta_fitting_stop(manta_fitting *f, const char *why)
+{
+    if (!f->stop) f->stop = mem_strdup(why ? why : "a callback asked for it");
+}
+
+const char *manta_fitting_stopped(const manta_fitting *f)
+{
+    return f->stop;
+}

@@ -1,0 +1,31 @@
+/* train/group/desk.h - the memory that a seat's worker computes in.
+ *
+ * Activations and workspaces of a step mean nothing to anybody, but their pages
+ * are worth something: memory that a new process asks for is found, cleared and
+ * perhaps brought by the machine's host first, which took a successor's first
+ * shard of resnet18 up to 40 ms of 110. So they lie in a memory of the seat,
+ * which the controller holds, and a successor finds them as they were left.
+ *
+ * Only on large pages: on small ones the arithmetic would be slower, and then
+ * the worker has memory of its own.
+ *
+ * Threads: one process at a time, the worker that has the seat, or waits for it;
+ * its predecessor is dead. */
+#ifndef TRAIN_GROUP_DESK_H
+#define TRAIN_GROUP_DESK_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct desk {
+    int fd; /* borrowed; -1: none */
+    _Atomic uint64_t *made; /* bytes that are reserved in it; outlives the process */
+    void *at; /* what was given last, */
+    size_t size; /* so much of the desk, or 0: memory of our own */
+} desk;
+
+/* exec_options' `block`; ctx is the desk. */
+void *desk_block(void *ctx, size_t size);
+
+#endif

@@ -1,0 +1,622 @@
+/* group.c - the workers of a fit, seen from the process that called it: births,
+ * deaths and waiting. Who then computes what is group_roster.c's. */
+#include "train/group/group.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/cpu.h"
+#include "os/proc.h"
+#include "os/shm.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "train/group/group_samples.h"
+#include "train/group/group_roster.h"
+#include "train/group/group_watch.h"
+
+enum {
+    DEADLINE_MS = 5000,
+    MAX_FAILURES = 3,
+    LEAVE_MS = 2000, /* for workers to end by themselves */
+};
+
+typedef struct member {
+    int desk_fd; /* outlives the process; -1: none */
+    pid_t pid;
+    int pidfd;
+    uint32_t incarnation;
+    int failures; /* deaths in a row without a step */
+    watch watch;
+    watch_verdict verdict; /* why we killed it, if we did */
+    bool outside; /* it died of something that may have come from anywhere */
+    /* The last death, until the next commit. */
+    int64_t died_ns, died_ticket; /* died_ns 0: none */
+    pid_t died_pid;
+    char cause[96];
+} member;
+
+struct group {
+    manta_session *s;
+    shared *sh;
+    control *c;
+    const feed_source *feeds;
+    int n_feeds;
+    int64_t deadline_ns;
+    int max_failures;
+    int n;
+    int event_fd;
+    member m[SHARED_SEATS];
+    roster r;
+    blame blames[LAYOUT_MAX_SHARDS];
+    int64_t begin, end; /* tickets of the job */
+    int64_t epoch;
+    int feed;
+    int64_t ticked_ns;
+    news_queue news;
+};
+
+static uint64_t committed(const group *g)
+{
+    return atomic_load(&g->c->commit);
+}
+
+news_queue *group_news(group *g)
+{
+    return &g->news;
+}
+
+/* ---- births ---- */
+
+static void drop_desk(member *m)
+{
+    if (m->desk_fd >= 0) os->close(m->desk_fd);
+    m->desk_fd = -1;
+}
+
+/* Nobody follows: what the last one computed in is the system's again, which may be
+ * short of just that. */
+static void clear_desk(group *g, int rank)
+{
+    drop_desk(&g->m[rank]);
+    atomic_store(&g->c->seat[rank].desk, 0);
+}
+
+static manta_status start_member(group *g, int rank)
+{
+    member *m = &g->m[rank];
+    seat_setup u;
+    manta_status st;
+    pid_t pid;
+
+    /* Without one it works in memory of its own. */
+    if (m->desk_fd < 0 && shm_new_empty("manta-desk", &m->desk_fd)) m->desk_fd = -1;
+    u = (seat_setup){.s = g->s,
+                     .rank = rank,
+                     .incarnation = m->incarnation + 1,
+                     .controller = getpid(),
+                     .event_fd = g->event_fd,
+                     .desk_fd = m->desk_fd,
+                     .feeds = g->feeds,
+                     .n_feeds = g->n_feeds};
+    atomic_store(&g->c->seat[rank].dismissed, 0);
+    if (g->s->logs) TRY(rank_logs_expect(g->s->logs, "rank", rank, &u.log));
+    TRY(spawn_fork(&pid));
+    if (!pid) seat_main(&u);
+    if ((st = proc_pidfd_open(pid, &m->pidfd))) {
+        os->kill(pid, SIGKILL);
+        spawn_wait(pid);
+        return st;
+    }
+    m->pid = pid;
+    m->incarnation++;
+    g->r.state[rank] = ROSTER_STARTING;
+    m->watch = (watch){0};
+    m->verdict = WATCH_FINE;
+    news_add(&g->news, &(news){.kind = NEWS_STARTED, .rank = rank, .pid = pid});
+    return MANTA_OK;
+}
+
+/* Fills the empty seats. When the system has no room for a process and others
+ * live, they go on alone, and it is tried again later. */
+static manta_status start_missing(group *g)
+{
+    int alive = 0;
+
+    for (int i = 0; i < g->n; i++) alive += g->r.state[i] != ROSTER_EMPTY;
+    for (int i = 0; i < g->n; i++) {
+        bool missing = g->r.state[i] == ROSTER_EMPTY && !g->r.unwanted[i];
+        manta_status st = missing ? start_member(g, i) : MANTA_OK;
+        if (st && !alive) return st;
+        if (st)
+            log_warn("a worker could not be started", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));
+    }
+    return MANTA_OK;
+}
+
+static void see_ready(group *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        if (g->r.state[i] == ROSTER_STARTING && atomic_load(&g->c->seat[i].ready) == g->m[i].incarnation)
+            g->r.state[i] = ROSTER_READY;
+    }
+}
+
+/* ---- deaths ---- */
+
+/* "step 12 of epoch 1"; a ticket outside the job is not of this epoch. */
+static const char *place_of(const group *g, int64_t ticket, char *text, size_t size)
+{
+    if (ticket >= g->begin && ticket < g->end) {
+        snprintf(text, size, "step %lld of epoch %lld%s", (long long)(ticket - g->begin) + 1,
+                 (long long)g->epoch + 1, g->feeds[g->feed].train ? "" : " (evaluation)");
+    } else {
+        snprintf(text, size, "the start");
+    }
+    return text;
+}
+
+static manta_status raise_error(const group *g, int rank, int64_t ticket)
+{
+    manta_error e = g->c->seat[rank].error; /* the writer is dead */
+    char where[80];
+
+    e.text[sizeof e.text - 1] = '\0';
+    return manta_fail(e.code ? e.code : MANTA_EINTERNAL, "worker %d, %s: %s", rank,
+                      place_of(g, ticket, where, sizeof where), e.text);
+}
+
+static manta_status poisoned(const group *g, int rank, int64_t ticket, int shard)
+{
+    const feed_source *f = &g->feeds[g->feed];
+    int64_t step = ticket - g->begin, count = f->batched ? 0 : feed_source_count(f, g->epoch, step);
+    int64_t lo = session_shard_begin(g->s, count, shard), hi = session_shard_begin(g->s, count, shard + 1);
+    char where[80], names[200];
+
+    return manta_fail(MANTA_EDIED,
+                      "%s: shard %d has ended every worker that computed it (%d of them, the last one %s); "
+                      "it has %s",
+                      place_of(g, ticket, where, sizeof where), shard,
+                      g->blames[shard].crashes + g->blames[shard].kills, g->m[rank].cause,
+                      samples_text(f, g->epoch, step, lo, hi, names, sizeof names));
+}
+
+static int wanted(const group *g)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n; i++) n += !g->r.unwanted[i];
+    return n;
+}
+
+/* Gives up a seat whose worker fails over and over, if the others suffice. */
+static bool give_up(group *g, int rank)
+{
+    news e = {.kind = NEWS_LEFT, .rank = rank, .pid = g->m[rank].pid};
+
+    if (wanted(g) <= g->s->min_workers) return false;
+    g->r.unwanted[rank] = true;
+    g->s->wanted_workers = wanted(g);
+    memcpy(e.cause, g->m[rank].cause, sizeof e.cause);
+    news_add(&g->news, &e);
+    return true;
+}
+
+/* What a death means: nothing but a loss of time, a seat less, or the end of the run. */
+static manta_status judge(group *g, int rank, bool was_seated)
+{
+    member *m = &g->m[rank];
+    const shared_seat *seat = &g->c->seat[rank];
+    uint64_t progress = atomic_load(&seat->progress), word = committed(g);
+    seat_phase phase = (seat_phase)(progress >> 12 & 15);
+    int64_t ticket = (int64_t)(progress >> 16);
+    int item = (int)(progress & 0xfff);
+    bool reported = atomic_load(&seat->failed) == m->incarnation;
+
+    if (was_seated && word_ticket(word) > g->r.seated_at[rank]) m->failures = 0;
+    m->failures++;
+    if (was_seated && reported && seat->failed_base == g->r.base) return raise_error(g, rank, ticket);
+    if (!was_seated && reported && (m->failures >= g->max_failures || g->r.generations == 1))
+        return give_up(g, rank) ? MANTA_OK : raise_error(g, rank, -1);
+    if (was_seated && phase == SEAT_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
+        blame_add(&g->blames[item], ticket, !m->outside)) {
+        return poisoned(g, rank, ticket, item);
+    }
+    if (m->failures > g->max_failures && !give_up(g, rank)) {
+        char where[80];
+        return manta_fail(MANTA_EDIED,
+                          "worker %d died %d times in a row without finishing a step, at %s; the last "
+                          "one (process %ld) %s",
+                          rank, m->failures, place_of(g, word_ticket(word), where, sizeof where),
+                          (long)m->pid, m->cause);
+    }
+    return MANTA_OK;
+}
+
+static void note_cause(group *g, int rank, int status)
+{
+    member *m = &g->m[rank];
+
+    m->outside = m->verdict == WATCH_STOPPED;
+    if (m->verdict == WATCH_FINE) {
+        m->outside = status >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        spawn_status_text(status, m->cause, sizeof m->cause);
+    } else {
+        snprintf(m->cause, sizeof m->cause, "%s for %.1f s, so it was killed",
+                 m->outside ? "stopped" : "hung", (double)g->deadline_ns / 1e9);
+    }
+    log_info("a worker ended", LOG_INT("rank", rank), LOG_INT("pid", m->pid), LOG_STR("cause", m->cause));
+}
+
+/* One that was no longer wanted has ended, in whatever way. */
+static manta_status part(group *g, int rank)
+{
+    member *m = &g->m[rank];
+
+    spawn_wait(m->pid);
+    os->close(m->pidfd);
+    clear_desk(g, rank);
+    atomic_store(&g->c->seat[rank].asleep, 0);
+    roster_remove(&g->r, rank, false);
+    m->failures = 0;
+    news_add(&g->news, &(news){.kind = NEWS_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
+    return start_missing(g); /* it may be wanted again by now */
+}
+
+/* The pidfd says that it is dead: none of its stores is still to come. */
+static manta_status bury(group *g, int rank)
+{
+    member *m = &g->m[rank];
+    int64_t now = clock_now_ns();
+    bool was_seated;
+    manta_status st;
+
+    roster_see(&g->r);
+    if (g->r.state[rank] == ROSTER_LEAVING) return part(g, rank);
+    note_cause(g, rank, spawn_wait(m->pid));
+    os->close(m->pidfd);
+    atomic_store(&g->c->seat[rank].asleep, 0);
+    st = judge(g, rank, g->r.state[rank] == ROSTER_SEATED);
+    if (st) { /* the run ends: nobody takes over what has ended this one */
+        g->r.state[rank] = ROSTER_EMPTY;
+        return st;
+    }
+    /* Bad luck is made up for by the successor; what kills again and again is not given to another
+     * one and another one, or the seat would be blamed where the samples are at fault. */
+    was_seated = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
+    if (g->r.unwanted[rank]) clear_desk(g, rank);
+    if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
+        news e = {.kind = NEWS_LEFT, .rank = rank, .pid = m->pid};
+        memcpy(e.cause, m->cause, sizeof e.cause);
+        news_add(&g->news, &e);
+    }
+    if (was_seated) {
+        m->died_ns = now;
+        m->died_ticket = word_ticket(committed(g));
+        m->died_pid = m->pid;
+    }
+    TRY(start_missing(g));
+    if (g->r.state[rank] == ROSTER_EMPTY) roster_deal(&g->r); /* nobody comes */
+    return MANTA_OK;
+}
+
+/* Tells of deaths that a commit has made up for. */
+static void see_recovered(group *g, uint64_t word)
+{
+    for (int i = 0; i < g->n; i++) {
+        member *m = &g->m[i];
+        news e = {.kind = NEWS_RECOVERED, .rank = i, .pid = m->died_pid};
+        if (!m->died_ns || word_ticket(word) <= m->died_ticket) continue;
+        e.ms = (double)(clock_now_ns() - m->died_ns) / 1e6;
+        memcpy(e.cause, m->cause, sizeof e.cause);
+        news_add(&g->news, &e);
+        m->died_ns = 0;
+    }
+}
+
+/* ---- hangs ---- */
+
+static int64_t tick_ns(const group *g)
+{
+    int64_t tick = g->deadline_ns / 8;
+
+    return tick < 5 * 1000000 ? 5 * 1000000 : tick;
+}
+
+static void watch_members(group *g)
+{
+    int64_t now = clock_now_ns();
+    bool late = now - g->ticked_ns > 4 * tick_ns(g); /* we were stopped ourselves: nobody is to blame */
+
+    if (g->deadline_ns < 0 || now - g->ticked_ns < tick_ns(g)) return;
+    g->ticked_ns = now;
+    for (int i = 0; i < g->n; i++) {
+        member *m = &g->m[i];
+        uint64_t progress = atomic_load(&g->c->seat[i].progress);
+        bool waits = g->r.state[i] == ROSTER_READY || g->r.state[i] == ROSTER_LEAVING ||
+                     (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
+        if (g->r.state[i] == ROSTER_EMPTY || m->verdict != WATCH_FINE) continue;
+        if (late) m->watch = (watch){0};
+        m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
+        if (m->verdict != WATCH_FINE) os->kill(m->pid, SIGKILL);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Sleeps until a worker dies, calls, or has committed `ticket`. */
+static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
+{
+    struct pollfd fds[SHARED_SEATS + 1];
+    int timeout = g->deadline_ns < 0 ? -1 : (int)(tick_ns(g) / 1000000) + 1;
+    uint64_t calls;
+    ssize_t got;
+
+    for (int i = 0; i < g->n; i++) {
+        fds[i] = (struct pollfd){.fd = g->r.state[i] == ROSTER_EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
+        if (g->m[i].died_ns && g->m[i].died_ticket < ticket) ticket = g->m[i].died_ticket + 1;
+    }
+    fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
+    if (g->r.staged && word_ticket(committed(g)) < ticket) ticket = word_ticket(committed(g)) + 1;
+    atomic_store(&g->c->wake_at, ticket);
+    atomic_store(&g->c->controller_asleep, 1);
+    /* Whoever commits or becomes ready from here on sees that we sleep. */
+    see_ready(g);
+    for (int i = 0; i < g->n; i++) {
+        if (g->r.state[i] == ROSTER_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
+    }
+    if (word_ticket(committed(g)) >= ticket || roster_is_asked(&g->r)) timeout = 0;
+    if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0 && errno != EINTR) {
+        return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
+    }
+    atomic_store(&g->c->controller_asleep, 0);
+    got = os->read(g->event_fd, &calls, sizeof calls); /* it never blocks */
+    (void)got;
+    for (int i = 0; i < g->n; i++) dead[i] = fds[i].fd >= 0 && fds[i].revents;
+    return MANTA_OK;
+}
+
+/* ---- coming and going ---- */
+
+/* Lets those end who have no seat any more, or never got one. */
+static void dismiss(group *g)
+{
+    bool any = false;
+
+    for (int i = 0; i < g->n; i++) {
+        bool idle = g->r.state[i] == ROSTER_LEAVING || (g->r.state[i] == ROSTER_READY && g->r.unwanted[i]);
+        if (!idle || atomic_load(&g->c->seat[i].dismissed)) continue;
+        g->r.state[i] = ROSTER_LEAVING;
+        atomic_store(&g->c->seat[i].dismissed, 1);
+        any = true;
+    }
+    if (any) control_pulse(g->c);
+}
+
+/* Seats change hands. */
+static void settle(group *g)
+{
+    see_ready(g);
+    roster_settle(&g->r);
+    dismiss(g);
+}
+
+/* The highest ranks go first and come last. */
+void group_resize(group *g, int workers)
+{
+    int now = wanted(g);
+
+    for (int i = g->n - 1; i >= 0 && now > workers; i--) {
+        if (g->r.unwanted[i]) continue;
+        g->r.unwanted[i] = true;
+        now--;
+    }
+    for (int i = 0; i < g->n && now < workers; i++) {
+        if (!g->r.unwanted[i]) continue;
+        g->r.unwanted[i] = false;
+        g->m[i].failures = 0;
+        now++;
+    }
+}
+
+/* What the caller has asked for since the last look. */
+static void follow_wish(group *g)
+{
+    if (wanted(g) == g->s->wanted_workers) return;
+    group_resize(g, g->s->wanted_workers);
+    settle(g);
+}
+
+static manta_status look_after(group *g, int64_t ticket)
+{
+    bool dead[SHARED_SEATS];
+
+    TRY(sleep_until(g, ticket, dead));
+    for (int i = 0; i < g->n; i++) {
+        if (dead[i]) TRY(bury(g, i));
+    }
+    TRY(start_missing(g));
+    watch_members(g);
+    settle(g); /* a successor comes first */
+    if (roster_is_asked(&g->r)) roster_deal(&g->r);
+    return MANTA_OK;
+}
+
+manta_status group_await(group *g, int64_t steps)
+{
+    int64_t ticket = g->begin + steps;
+
+    for (;;) {
+        uint64_t word = committed(g);
+        see_recovered(g, word);
+        if (word_ticket(word) >= ticket) {
+            g->s->state = shared_side(g->sh, word_side(word));
+            g->s->touched = false;
+            return MANTA_OK;
+        }
+        TRY(look_after(g, ticket));
+    }
+}
+
+/* ---- jobs ---- */
+
+void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps, bool gated)
+{
+    control *c = g->c;
+    int64_t ticket = word_ticket(committed(g));
+
+    g->begin = ticket - first; /* where step 0 was, or would have been */
+    g->r.end = g->end = g->begin + steps;
+    g->feed = feed;
+    g->epoch = epoch;
+    if (!g->feeds[feed].train) memset(shared_eval(g->sh, ticket), 0, g->sh->eval_stride);
+    c->job.feed = feed;
+    c->job.train = g->feeds[feed].train;
+    c->job.epoch = epoch;
+    c->job.begin = g->begin;
+    atomic_store(&c->allowed, gated ? ticket + 1 : g->end);
+    g->ticked_ns = clock_now_ns();
+    atomic_store(&c->job.end, g->end);
+    control_pulse(c);
+}
+
+void group_next(group *g)
+{
+    int64_t ticket = word_ticket(committed(g));
+
+    follow_wish(g);
+    if (ticket >= g->end) return;
+    if (g->s->touched) {
+        roster_touch(&g->r);
+        g->s->touched = false;
+    }
+    if (atomic_load(&g->c->allowed) > ticket) return;
+    atomic_store(&g->c->allowed, ticket + 1);
+    control_pulse(g->c);
+}
+
+const double *group_eval_sums(const group *g)
+{
+    return shared_eval(g->sh, word_ticket(committed(g)));
+}
+
+/* ---- opening and closing ---- */
+
+/* Begins anew, from the side that the session's state is in. */
+static void reset_control(group *g)
+{
+    manta_session *s = g->s;
+    int side = s->state == shared_side(g->sh, 1);
+
+    memset(g->c, 0, sizeof *g->c);
+    memset(shared_meetings(g->sh), 0, g->sh->meetings_size); /* tickets begin anew */
+    control_init(g->c, s->workers, s->shards, apply_needs_norms(&s->a));
+    atomic_store(&g->c->commit, word_of(1, 0, side));
+    g->c->crowded = s->workers * s->threads > cpu_cores();
+    roster_init(&g->r, g->c);
+}
+
+static manta_status start_all(group *g)
+{
+    bool all = false;
+
+    group_resize(g, g->s->wanted_workers);
+    TRY(start_missing(g));
+    while (!all) {
+        bool dead[SHARED_SEATS];
+        TRY(sleep_until(g, INT64_MAX >> 2, dead));
+        for (int i = 0; i < g->n; i++) {
+            if (dead[i]) TRY(bury(g, i));
+        }
+        watch_members(g);
+        see_ready(g);
+        all = true;
+        for (int i = 0; i < g->n; i++) all &= g->r.state[i] == ROSTER_READY || g->r.unwanted[i];
+    }
+    settle(g);
+    return MANTA_OK;
+}
+
+manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds, const group_options *o,
+                        group **out)
+{
+    group *g = mem_new(sizeof *g);
+    int64_t deadline_ms = o->deadline_ms ? o->deadline_ms : DEADLINE_MS;
+    manta_status st;
+
+    *g = (group){.s = s,
+                 .sh = s->shared,
+                 .c = s->shared->c,
+                 .feeds = feeds,
+                 .n_feeds = n_feeds,
+                 .deadline_ns = deadline_ms < 0 ? -1 : deadline_ms * 1000000,
+                 .max_failures = o->max_failures ? o->max_failures : MAX_FAILURES,
+                 .n = s->workers,
+                 .ticked_ns = clock_now_ns()};
+    for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
+    for (int i = 0; i < SHARED_SEATS; i++) g->m[i].desk_fd = -1;
+    s->grouped = true;
+    reset_control(g);
+    g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (g->event_fd < 0) {
+        st = manta_fail(MANTA_EIO, "making an event descriptor: %s", strerror(errno));
+        goto out;
+    }
+    for (int i = 0; i < n_feeds; i++) {
+        if ((st = samples_settle(feeds[i].d))) goto out;
+    }
+    if ((st = start_all(g))) goto out;
+    *out = g;
+    g = NULL;
+out:
+    group_close(g);
+    return st;
+}
+
+/* Waits until all members are dead or the deadline has passed. */
+static void await_ends(group *g, int64_t deadline)
+{
+    for (;;) {
+        struct pollfd fds[SHARED_SEATS];
+        int64_t left_ms = deadline == CLOCK_NEVER ? 60000 : (deadline - clock_now_ns()) / 1000000 + 1;
+        int alive = 0;
+        for (int i = 0; i < g->n; i++) {
+            if (g->r.state[i] == ROSTER_EMPTY) continue;
+            fds[alive++] = (struct pollfd){.fd = g->m[i].pidfd, .events = POLLIN};
+        }
+        if (!alive || left_ms <= 0) return;
+        if (os->poll(fds, (nfds_t)alive, (int)left_ms) < 0 && errno != EINTR) return;
+        for (int i = 0; i < g->n; i++) {
+            struct pollfd one = {.fd = g->m[i].pidfd, .events = POLLIN};
+            if (g->r.state[i] == ROSTER_EMPTY || os->poll(&one, 1, 0) <= 0) continue;
+            spawn_wait(g->m[i].pid);
+            os->close(g->m[i].pidfd);
+            g->r.state[i] = ROSTER_EMPTY;
+        }
+    }
+}
+
+void group_close(group *g)
+{
+    if (!g) return;
+    atomic_store(&g->c->leave, 1);
+    control_pulse(g->c);
+    await_ends(g, clock_deadline(LEAVE_MS));
+    for (int i = 0; i < g->n; i++) {
+        if (g->r.state[i] != ROSTER_EMPTY) os->kill(g->m[i].pid, SIGKILL);
+    }
+    await_ends(g, CLOCK_NEVER);
+    g->s->state = shared_side(g->sh, word_side(committed(g)));
+    g->s->grouped = false;
+    for (int i = 0; i < g->n; i++) drop_desk(&g->m[i]);
+    if (g->event_fd >= 0) os->close(g->event_fd);
+    mem_free(g);
+}

@@ -1,0 +1,189 @@
+/* group_roster.c - who sits where: the controller's half of the step. */
+#include "train/group/group_roster.h"
+
+#include <string.h>
+
+static uint64_t committed(const roster *r)
+{
+    return atomic_load(&r->c->commit);
+}
+
+static const table *table_now(const roster *r, uint64_t word)
+{
+    return &r->tables[word_generation(word) % SHARED_TABLES];
+}
+
+/* Puts t under a new generation's number, which is returned. */
+static uint32_t put_table(roster *r, const table *t)
+{
+    uint32_t generation = ++r->generations;
+
+    r->tables[generation % SHARED_TABLES] = *t;
+    control_put_table(r->c, generation, t);
+    return generation;
+}
+
+void roster_init(roster *r, control *c)
+{
+    table t = {0};
+
+    memset(r, 0, sizeof *r);
+    r->c = c;
+    r->n = c->seats;
+    table_home(&t, r->n, c->shards);
+    put_table(r, &t);
+}
+
+static void see(roster *r, uint64_t word)
+{
+    if (!r->staged || word_generation(word) != r->staged) return;
+    r->staged = 0;
+    atomic_store(&r->c->staged, 0);
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] == ROSTER_SEATED && !table_now(r, word)->seated[i]) r->state[i] = ROSTER_LEAVING;
+        if (r->state[i] != ROSTER_STAGED) continue;
+        r->state[i] = ROSTER_SEATED;
+        r->seated_at[i] = word_ticket(word) - 1;
+    }
+}
+
+void roster_see(roster *r)
+{
+    see(r, committed(r));
+}
+
+/* Begins a generation at once, with those who are seated. Whatever was begun
+ * under the one before can no longer be committed. `home`: no step is open, so
+ * that work may be taken from the living. */
+static void raise_generation(roster *r, bool home)
+{
+    atomic_store(&r->c->staged, 0);
+    for (;;) {
+        uint64_t word = committed(r);
+        uint32_t generation;
+        table t;
+        see(r, word); /* it may have been taken before we took it back */
+        t = *table_now(r, word);
+        t.base = r->base;
+        for (int i = 0; i < r->n; i++) t.seated[i] = r->state[i] == ROSTER_SEATED;
+        if (home) {
+            table_home(&t, r->n, r->c->shards);
+        } else if (r->keeps) {
+            table_return(&t, r->n, r->c->shards);
+        } else {
+            table_fill(&t, r->n, r->c->shards);
+        }
+        generation = put_table(r, &t);
+        if (atomic_compare_exchange_strong(&r->c->commit, &word,
+                                           word_of(generation, word_ticket(word), word_side(word)))) {
+            break;
+        }
+    }
+    r->staged = 0;
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] == ROSTER_STAGED) r->state[i] = ROSTER_READY;
+    }
+    control_pulse(r->c);
+}
+
+static bool is_vacant(const roster *r, uint64_t word)
+{
+    return table_is_vacant(table_now(r, word), r->n, r->c->shards);
+}
+
+bool roster_remove(roster *r, int rank, bool keep)
+{
+    bool was_seated;
+
+    roster_see(r);
+    was_seated = r->state[rank] == ROSTER_SEATED;
+    r->state[rank] = ROSTER_EMPTY;
+    r->keeps = was_seated && keep;
+    /* It may also be in the table that waits. */
+    if (was_seated || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
+    return was_seated;
+}
+
+bool roster_is_asked(const roster *r)
+{
+    uint64_t word = committed(r);
+
+    if (!r->keeps || !is_vacant(r, word)) return false;
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] == ROSTER_SEATED && atomic_load(&r->c->seat[i].idle) == word_generation(word))
+            return true;
+    }
+    return false;
+}
+
+void roster_deal(roster *r)
+{
+    r->keeps = false;
+    if (is_vacant(r, committed(r))) raise_generation(r, false);
+}
+
+static void seat_ready(roster *r, roster_state as, int64_t ticket)
+{
+    for (int i = 0; i < r->n; i++) {
+        if (r->state[i] != ROSTER_READY || r->unwanted[i]) continue;
+        r->state[i] = as;
+        r->seated_at[i] = ticket;
+    }
+}
+
+static void stage(roster *r, uint64_t word)
+{
+    table t = *table_now(r, word);
+    int seated = 0;
+
+    for (int i = 0; i < r->n; i++) {
+        t.seated[i] = !r->unwanted[i] && (r->state[i] == ROSTER_SEATED || r->state[i] == ROSTER_READY);
+        seated += t.seated[i];
+    }
+    if (!seated) return; /* whoever is unwanted stays until another has come */
+    table_home(&t, r->n, r->c->shards);
+    if (table_equal(&t, table_now(r, word), r->n, r->c->shards)) return;
+    seat_ready(r, ROSTER_STAGED, 0);
+    r->staged = put_table(r, &t);
+    atomic_store(&r->c->staged, r->staged);
+}
+
+/* No step is open: seats are taken, and given up, at once. */
+static void settle_now(roster *r, uint64_t word, bool ready)
+{
+    bool leaving = false;
+    int staying = 0;
+
+    seat_ready(r, ROSTER_SEATED, word_ticket(word));
+    for (int i = 0; i < r->n; i++) staying += r->state[i] == ROSTER_SEATED && !r->unwanted[i];
+    for (int i = 0; staying && i < r->n; i++) {
+        if (r->state[i] != ROSTER_SEATED || !r->unwanted[i]) continue;
+        r->state[i] = ROSTER_LEAVING;
+        leaving = true;
+    }
+    if (ready || leaving) raise_generation(r, true);
+}
+
+void roster_settle(roster *r)
+{
+    uint64_t word = committed(r);
+    bool ready = false;
+
+    see(r, word);
+    for (int i = 0; i < r->n; i++) ready |= r->state[i] == ROSTER_READY && !r->unwanted[i];
+    if (word_ticket(word) >= r->end) {
+        settle_now(r, word, ready);
+    } else if (is_vacant(r, word)) { /* so that no commit can come */
+        if (!ready) return;
+        seat_ready(r, ROSTER_SEATED, word_ticket(word));
+        raise_generation(r, false);
+    } else if (!r->staged && word_ticket(word) < r->end) {
+        stage(r, word);
+    }
+}
+
+void roster_touch(roster *r)
+{
+    r->base++;
+    raise_generation(r, false);
+}

@@ -1,0 +1,47 @@
+/* train/group/group_table.h - decisions of the controller, without any doing.
+ *
+ * Who computes what when workers come and go, and whether deaths in a row
+ * still look like bad luck. Pure functions; tests/unit/train/group_table_test.c
+ * and the interleaving test run them as they are. */
+#ifndef TRAIN_GROUP_GROUP_TABLE_H
+#define TRAIN_GROUP_GROUP_TABLE_H
+
+#include "train/session/shared.h"
+
+/* Everything to its home: shards in even runs, range i to seat i; what belongs
+ * to empty seats is dealt out to the others in turn. Only for the beginning of
+ * a step, because it takes work from the living. */
+void table_home(table *t, int seats, int shards);
+
+/* Deals out what is held by empty seats, and moves nothing else: for the
+ * middle of a step. With nobody seated all stays as it is. */
+void table_fill(table *t, int seats, int shards);
+
+/* Gives what is held by empty seats back to those at home who are seated, and
+ * moves nothing else: the rest waits for whoever comes. */
+void table_return(table *t, int seats, int shards);
+
+/* Whether some shard or range has a holder that is not seated. */
+bool table_is_vacant(const table *t, int seats, int shards);
+
+bool table_equal(const table *a, const table *b, int seats, int shards);
+
+/* ---- deaths ---- */
+
+/* How often a shard of a step has killed whoever computed it. A crash is the
+ * worker's own doing (a fault, an abort, an exit, a hang); SIGKILL and SIGSTOP
+ * may have come from anywhere. */
+typedef struct blame {
+    int64_t ticket;
+    int crashes, kills;
+} blame;
+
+enum {
+    BLAME_CRASHES = 2, /* two in turn: it is the samples */
+    BLAME_KILLS = 5, /* the kernel's out-of-memory killer looks like anybody's kill -9 */
+};
+
+/* Counts a death; true when it is one too many. */
+bool blame_add(blame *b, int64_t ticket, bool crash);
+
+#endif

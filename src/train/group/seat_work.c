@@ -1,0 +1,439 @@
+/* seat_work.c - a worker process, from the fork to its end.
+ *
+ * It keeps nothing that matters: state and slots are shared memory, and all
+ * else (threads, plans, loaders) a successor makes again. So it may be killed
+ * anywhere, and when its controller is gone it has no reason to live. */
+#include "train/group/seat_work.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/sys.h"
+#include "train/group/desk.h"
+#include "train/log/rank_logs.h"
+#include "train/session/forked.h"
+#include "train/session/lockstep.h"
+
+enum {
+    BLOCKS_PER_TASK = 16, /* as in step.c */
+    LOOK_UP_MS = 500, /* a waiting worker looks whether its controller lives */
+};
+
+typedef struct work {
+    const seat_setup *u;
+    manta_session *s;
+    shared *sh;
+    control *c;
+    seat_turn turn;
+    desk desk;
+    feed_reader reader[2];
+    /* Of the step at hand. */
+    uint64_t begun; /* word for which apply_begin() was called; 0: none */
+    bool factored; /* and apply_factors() */
+    int64_t count_ticket, count; /* samples of the step */
+    int64_t waited_ns; /* for others, since it was forked */
+} work;
+
+void seat_call_controller(control *c, int event_fd)
+{
+    uint64_t one = 1;
+
+    if (atomic_exchange(&c->controller_asleep, 0)) {
+        /* It cannot fail but when the controller is gone, and then it does not matter. */
+        ssize_t n = os->write(event_fd, &one, sizeof one);
+        (void)n;
+    }
+}
+
+/* ---- waiting ---- */
+
+/* The controller's death takes us along by signal; should that not arrive, we
+ * see that we have another parent. */
+static void leave_when_alone(const work *w)
+{
+    if (getppid() != w->u->controller) _exit(0);
+}
+
+/* Somebody's work is kept for a successor that is not there yet: it may come here. */
+static void ask_for_work(work *w)
+{
+    _Atomic uint32_t *idle = &w->c->seat[w->u->rank].idle;
+    uint32_t generation = word_generation(w->turn.word);
+
+    if (atomic_load_explicit(idle, memory_order_relaxed) == generation) return; /* it knows */
+    atomic_store(idle, generation);
+    seat_call_controller(w->c, w->u->event_fd);
+}
+
+static void wait_for_others(work *w, uint32_t seen)
+{
+    int64_t begin = clock_now_ns();
+
+    if (seat_sees_vacancy(&w->turn)) ask_for_work(w);
+
+    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
+    shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
+    control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
+    w->waited_ns += clock_now_ns() - begin;
+    leave_when_alone(w);
+}
+
+/* ---- data ---- */
+
+/* How many samples the step has. */
+static manta_status count_samples(work *w)
+{
+    const seat_turn *t = &w->turn;
+
+    if (w->count_ticket == seat_ticket(t) + 1) return MANTA_OK;
+    TRY(feed_reader_count(&w->reader[t->feed], t->epoch, t->step, &w->count));
+    w->count_ticket = seat_ticket(t) + 1;
+    return MANTA_OK;
+}
+
+static manta_status fetch_shard(work *w, int64_t lo, int64_t hi, manta_feed *f)
+{
+    const seat_turn *t = &w->turn;
+
+    return feed_reader_rows(&w->reader[t->feed], t->epoch, t->step, lo, hi, f);
+}
+
+/* ---- gradients ---- */
+
+static manta_status compute_shard(work *w, int shard)
+{
+    manta_session *s = w->s;
+    plan_mode mode = w->turn.train ? PLAN_TRAIN : PLAN_EVALUATE;
+    manta_feed f;
+    exec_run r;
+    int64_t lo, hi;
+
+    TRY(count_samples(w));
+    lo = session_shard_begin(s, w->count, shard);
+    hi = session_shard_begin(s, w->count, shard + 1);
+    if (lo == hi) return MANTA_OK;
+    TRY(fetch_shard(w, lo, hi, &f));
+    TRY(session_check_feed(s, &f, true));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
+    r = session_run(s, mode, &f, s->slots[shard]);
+    TRY(exec_forward(s->e, &r));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
+    if (mode == PLAN_TRAIN) TRY(exec_backward(s->e, &r));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    return MANTA_OK;
+}
+
+/* Before its flag is set, so that who sees the commit sees the count. */
+static void count_shard(work *w, int shard)
+{
+    if (!w->turn.train) return;
+    seat_account(w->c, w->u->rank,
+                 session_shard_begin(w->s, w->count, shard + 1) - session_shard_begin(w->s, w->count, shard),
+                 0);
+}
+
+/* ---- gradients in lockstep ---- */
+
+static void tell_meeting(void *ctx)
+{
+    control_pulse(ctx);
+}
+
+/* The step's name in meetings: what was left under another base is void. */
+static uint64_t meeting_flag(const seat_turn *t)
+{
+    return (uint64_t)t->t.base << 40 | (uint64_t)(seat_ticket(t) + 1);
+}
+
+static manta_status begin_together(work *w, int shard)
+{
+    int64_t lo = session_shard_begin(w->s, w->count, shard),
+            hi = session_shard_begin(w->s, w->count, shard + 1);
+    uint64_t flag = meeting_flag(&w->turn);
+    manta_feed f;
+
+    if (lockstep_is_begun(w->s->lockstep, shard, flag)) return MANTA_OK;
+    TRY(fetch_shard(w, lo, hi, &f));
+    TRY(session_check_feed(w->s, &f, true));
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
+    return lockstep_begin(w->s->lockstep, shard, flag, w->count, &f, w->s->slots[shard], true);
+}
+
+/* Brings a shard on as far as it goes. */
+static manta_status advance(work *w, int shard, bool *waits)
+{
+    *waits = false;
+    if (session_shard_begin(w->s, w->count, shard) == session_shard_begin(w->s, w->count, shard + 1))
+        return MANTA_OK;
+    TRY(begin_together(w, shard));
+    TRY(lockstep_forward(w->s->lockstep, shard, waits));
+    if (*waits) return MANTA_OK;
+    shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
+    TRY(lockstep_backward(w->s->lockstep, shard, waits));
+    if (!*waits) shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    return MANTA_OK;
+}
+
+/* One round over all shards that are ours, since they wait for each other. When
+ * none comes to its end the others are waited for, or the death of one: what
+ * it had is dealt out, and seat_next() gives it to us. */
+static manta_status compute_together(work *w)
+{
+    uint32_t seen = atomic_load(&w->c->pulse);
+
+    TRY(count_samples(w));
+    for (int v = 0; v < w->c->shards; v++) {
+        bool waits;
+        if (!seat_owes_shard(&w->turn, v)) continue;
+        seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_COMPUTING, v);
+        TRY(advance(w, v, &waits));
+        if (waits) continue;
+        count_shard(w, v);
+        (void)seat_done(&w->turn, SEAT_SHARD, v);
+        return MANTA_OK; /* the table may be another one now */
+    }
+    wait_for_others(w, seen);
+    return MANTA_OK;
+}
+
+/* ---- the update ---- */
+
+/* The slots of the shards that have samples, in shard order. */
+static manta_status begin_update(work *w)
+{
+    manta_session *s = w->s;
+
+    if (w->begun == w->turn.word) return MANTA_OK;
+    TRY(count_samples(w));
+    s->n_used = 0;
+    for (int v = 0; v < s->shards; v++) {
+        if (session_shard_begin(s, w->count, v) < session_shard_begin(s, w->count, v + 1))
+            s->used[s->n_used++] = s->slots[v];
+    }
+    if (w->turn.train)
+        apply_begin(&s->a, s->state, shared_side(w->sh, seat_other_side(&w->turn)), s->n_used, s->used);
+    w->begun = w->turn.word;
+    w->factored = false;
+    return MANTA_OK;
+}
+
+typedef enum blocks_kind { BLOCKS_NORMS, BLOCKS_PARAMS, BLOCKS_STATS } blocks_kind;
+
+/* A run of blocks, spread over the pool. */
+typedef struct blocks {
+    apply *a;
+    int64_t lo, hi;
+    blocks_kind what;
+} blocks;
+
+static void blocks_task(void *ctx, int task, int thread)
+{
+    const blocks *b = ctx;
+    int64_t lo = b->lo + (int64_t)task * BLOCKS_PER_TASK;
+    int64_t hi = lo + BLOCKS_PER_TASK < b->hi ? lo + BLOCKS_PER_TASK : b->hi;
+
+    (void)thread;
+    if (b->what == BLOCKS_NORMS) apply_norms(b->a, lo, hi);
+    if (b->what == BLOCKS_PARAMS) apply_params(b->a, lo, hi);
+    if (b->what == BLOCKS_STATS) apply_stats(b->a, lo, hi);
+}
+
+static void run_blocks(work *w, blocks_kind what, int range, int64_t all)
+{
+    blocks b = {.a = &w->s->a, .what = what};
+
+    b.lo = all * range / w->c->seats;
+    b.hi = all * (range + 1) / w->c->seats;
+    pool_run(w->s->pool, (int)((b.hi - b.lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), blocks_task, &b);
+}
+
+static manta_status compute_norms(work *w, int range)
+{
+    TRY(begin_update(w));
+    shared_crash(w->c, w->u->rank, CRASH_NORMS_BEGIN);
+    run_blocks(w, BLOCKS_NORMS, range, w->s->l.param_blocks);
+    shared_crash(w->c, w->u->rank, CRASH_NORMS_DONE);
+    return MANTA_OK;
+}
+
+/* The run section: with range 0. */
+static void finish_run(work *w)
+{
+    const layout *l = &w->s->l;
+    run_state *run = layout_run(l, w->s->a.new_);
+
+    apply_finish(&w->s->a);
+    w->begun = 0; /* it has forgotten the slots */
+    shared_crash(w->c, w->u->rank, CRASH_FINISH_HALF);
+    run->position += w->count;
+    run->step++;
+}
+
+static manta_status update_range(work *w, int range)
+{
+    manta_session *s = w->s;
+
+    TRY(begin_update(w));
+    if (w->c->norms && !w->factored) {
+        apply_factors(&s->a);
+        w->factored = true;
+    }
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
+    run_blocks(w, BLOCKS_PARAMS, range, s->l.param_blocks);
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
+    run_blocks(w, BLOCKS_STATS, range, s->l.stat_blocks);
+    if (range == 0) finish_run(w);
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
+    return MANTA_OK;
+}
+
+/* What an evaluation has instead of an update: the sums so far and these. */
+static manta_status add_sums(work *w)
+{
+    manta_session *s = w->s;
+    const double *old = shared_eval(w->sh, seat_ticket(&w->turn));
+    double *sums = shared_eval(w->sh, seat_ticket(&w->turn) + 1);
+
+    TRY(begin_update(w));
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
+    apply_sums(&s->l, s->n_used, s->used, sums);
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
+    sums[s->l.n_sums] = apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
+    for (int i = 0; i <= s->l.n_sums; i++) sums[i] += old[i];
+    shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
+    return MANTA_OK;
+}
+
+/* ---- the loop ---- */
+
+/* Leaves the error where the controller finds it. */
+static void report(work *w)
+{
+    shared_seat *seat = &w->c->seat[w->u->rank];
+
+    manta_error_get(&seat->error);
+    seat->failed_base = w->turn.t.base;
+    atomic_store(&seat->failed, w->u->incarnation);
+    seat_call_controller(w->c, w->u->event_fd);
+}
+
+static manta_status act(work *w, seat_action what, int item)
+{
+    static const seat_phase phase[] = {
+        [SEAT_SHARD] = SEAT_COMPUTING, [SEAT_NORMS] = SEAT_NORMING, [SEAT_UPDATE] = SEAT_UPDATING};
+
+    w->s->state = shared_side(w->sh, word_side(w->turn.word));
+    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), phase[what], item);
+    switch (what) {
+    case SEAT_SHARD: return compute_shard(w, item);
+    case SEAT_NORMS: return compute_norms(w, item);
+    case SEAT_UPDATE: return w->turn.train ? update_range(w, item) : add_sums(w);
+    default: return MANTA_OK;
+    }
+}
+
+static manta_status step_together(work *w)
+{
+    w->s->state = shared_side(w->sh, word_side(w->turn.word));
+    return compute_together(w);
+}
+
+static void tell_commit(work *w)
+{
+    control_pulse(w->c);
+    if (seat_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at)) seat_call_controller(w->c, w->u->event_fd);
+}
+
+/* Computes what its turn says. Time is counted but for that spent in waiting. */
+static manta_status do_work(work *w, seat_action what, int item, bool together)
+{
+    int64_t begin = clock_now_ns(), waited = w->waited_ns;
+    manta_status st = together ? step_together(w) : act(w, what, item);
+
+    if (w->turn.train) seat_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited));
+    if (!st && what == SEAT_SHARD && !together) count_shard(w, item);
+    return st;
+}
+
+static manta_status serve(work *w)
+{
+    for (;;) {
+        uint32_t seen = atomic_load(&w->c->pulse);
+        int item = 0;
+        seat_action what = seat_next(&w->turn, &item);
+        manta_status st;
+        bool together;
+
+        switch (what) {
+        case SEAT_LEAVE: return MANTA_OK;
+        case SEAT_WAIT: wait_for_others(w, seen); break;
+        case SEAT_COMMITTED: tell_commit(w); break;
+        case SEAT_SHARD:
+        case SEAT_NORMS:
+        case SEAT_UPDATE:
+            together = what == SEAT_SHARD && w->turn.train && w->s->meets;
+            st = do_work(w, what, item, together);
+            /* An error that came of a state that is changing under us is none. */
+            if (st && atomic_load(&w->c->commit) == w->turn.word) return st;
+            if (!st && !together) (void)seat_done(&w->turn, what, item);
+            break;
+        }
+    }
+}
+
+/* ---- the start ---- */
+
+static manta_status start(work *w)
+{
+    manta_session *s = w->s;
+
+    TRY(shared_attach(s->shared));
+    /* Whoever takes over is warm before it sits down: the others wait for its first step. */
+    if (w->u->incarnation > 1) mem_touch(s->shared->at, s->shared->size);
+    w->sh = s->shared;
+    w->c = w->sh->c;
+    seat_progress(w->c, w->u->rank, 0, SEAT_STARTING, 0);
+    shared_crash(w->c, w->u->rank, CRASH_START_BEGIN);
+    s->state = shared_side(w->sh, word_side(atomic_load(&w->c->commit)));
+    for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
+    mem_free(s->a.norms);
+    s->a.norms = shared_norms(w->sh);
+    forked_take(s);
+    s->workers = 1;
+    w->desk = (desk){.fd = w->u->desk_fd, .made = &w->c->seat[w->u->rank].desk};
+    s->block = desk_block;
+    s->block_ctx = &w->desk;
+    TRY(session_local(s));
+    if (s->meets) {
+        lockstep_free(s->lockstep);
+        TRY(lockstep_new(s, shared_meetings(w->sh), tell_meeting, w->c, &s->lockstep));
+    }
+    for (int i = 0; i < w->u->n_feeds; i++) {
+        const feed_source *f = &w->u->feeds[i];
+        TRY(feed_reader_open(&w->reader[i], f));
+        TRY(session_prepare(s, f->train ? PLAN_TRAIN : PLAN_EVALUATE, f->sizes, f->n_sizes));
+    }
+    seat_turn_init(&w->turn, w->c, w->u->rank);
+    shared_crash(w->c, w->u->rank, CRASH_START_READY);
+    atomic_store(&w->c->seat[w->u->rank].ready, w->u->incarnation);
+    seat_call_controller(w->c, w->u->event_fd);
+    return MANTA_OK;
+}
+
+void seat_main(const seat_setup *u)
+{
+    static work w; /* too large for a stack */
+    manta_status st;
+
+    forked_begin(u->controller, u->rank);
+    forked_leave_signals();
+    w.u = u;
+    w.s = u->s;
+    if (u->s->logs) rank_logs_follow(rank_logs_folder(u->s->logs), &u->log, "rank", u->rank);
+    st = start(&w);
+    if (!st) st = serve(&w);
+    if (st && w.c) report(&w);
+    _exit(st ? 1 : 0);
+}

@@ -1,0 +1,577 @@
+/* ps.c - the coordinator of parameter servers: births and losses, steps, sums. */
+#include "train/ps/ps.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/proc.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "train/group/group_samples.h"
+#include "train/log/rank_logs.h"
+#include "train/ps/ps_coordinator.h"
+#include "train/ps/ps_part.h"
+#include "train/session/forked.h"
+
+enum {
+    MAX_FAILURES = 3,
+    SNAPSHOT_STEPS = 50,
+    LEAVE_MS = 2000,
+    PATIENCE_MS = 200,
+    REACH_MS = 10000,
+};
+
+news_queue *ps_news(ps *p)
+{
+    return &p->news;
+}
+
+/* ---- births ---- */
+
+/* What a freshly forked child does. */
+static _Noreturn void be(const ps *p, bool server, int rank, const rank_log_task *log)
+{
+    ps_plan mine = p->plan;
+    manta_status st;
+
+    forked_begin(mine.parent, rank);
+    forked_leave_signals();
+    for (int i = 0; i < PS_LINKS; i++) {
+        if (p->link[i].c) os->close(chan_fd(p->link[i].c));
+    }
+    for (int i = 0; i < mine.servers; i++) {
+        if (p->to[i].c) os->close(chan_fd(p->to[i].c));
+        if (!server || i != rank) os->close(p->server_listener[i]);
+    }
+    os->close(p->listener);
+    forked_take(mine.s);
+    if (mine.s->logs) rank_logs_follow(rank_logs_folder(mine.s->logs), log, server ? "server" : "rank", rank);
+    st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
+    if (st)
+        log_error(server ? "a parameter server failed" : "a worker failed",
+                  LOG_STR("why", manta_error_text()));
+    _exit(st ? 1 : 0);
+}
+
+static manta_status start(ps *p, bool server, int rank)
+{
+    ps_child *c = server ? &p->server[rank] : &p->worker[rank];
+    rank_logs *logs = p->plan.s->logs;
+    rank_log_task log = {0};
+    manta_status st;
+    pid_t pid;
+
+    if (logs) TRY(rank_logs_expect(logs, server ? "server" : "rank", rank, &log));
+    TRY(spawn_fork(&pid));
+    if (!pid) be(p, server, rank, &log);
+    if ((st = proc_pidfd_open(pid, &c->pidfd))) {
+        os->kill(pid, SIGKILL);
+        spawn_wait(pid);
+        return st;
+    }
+    c->pid = pid;
+    news_add(&p->news, &(news){.kind = NEWS_STARTED, .server = server, .rank = rank, .pid = pid});
+    return MANTA_OK;
+}
+
+/* ---- servers ---- */
+
+static bool is_dead(const ps_child *c)
+{
+    if (!c->pid) return false; /* not ours: its channel tells */
+    struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
+
+    return poll(&fd, 1, 0) > 0;
+}
+
+static bool server_is_dead(void *ctx)
+{
+    return is_dead(ctx);
+}
+
+static manta_status reach(ps *p, int i)
+{
+    char name[FRAME_NAME];
+    tcp_place at;
+    chan *c;
+
+    ps_link_close(&p->to[i]);
+    snprintf(name, sizeof name, "ps/%d", i);
+    TRY(tcp_resolve(p->plan.server[i], &at));
+    TRY(chan_connect(p->end, &at, name, &c));
+    TRY(ps_link_open(&p->to[i], c, ps_server_room(&p->plan, i)));
+    return chan_await_open(c, clock_deadline(REACH_MS));
+}
+
+manta_status ps_ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want)
+{
+    return ps_link_ask(&p->to[i], kind, 0, n, want, server_is_dead, &p->server[i]);
+}
+
+/* Tells a server what the epoch at hand is. */
+static manta_status tell_epoch(ps *p, int i)
+{
+    const layout *l = &p->s->l;
+    char *out = p->to[i].out;
+    size_t n = l->run_size;
+
+    if (!ps_journal_is_begun(&p->journal)) return MANTA_OK;
+    memcpy(out, layout_run(l, p->s->state), n);
+    n += ps_journal_pack(&p->journal, out + n);
+    return ps_ask(p, i, PS_BEGIN, n, PS_BEGUN);
+}
+
+/* Gives a server the state that we have. */
+manta_status ps_load(ps *p, int i)
+{
+    ps_part part = ps_part_of(&p->s->l, i, p->plan.servers);
+
+    ps_part_get_state(&part, p->s->state, p->to[i].out);
+    TRY(ps_ask(p, i, PS_LOAD, ps_part_state_size(&part), PS_LOADED));
+    return tell_epoch(p, i);
+}
+
+static manta_status try_furnish(ps *p, int i)
+{
+    TRY(reach(p, i));
+    return p->settled ? ps_load(p, i) : MANTA_OK;
+}
+
+static manta_status lost(ps *p, bool server, int rank);
+
+/* A server that somebody else starts: until it is there, or the time is over. */
+static manta_status await_server(ps *p, int i)
+{
+    int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
+    bool said = false;
+
+    while (try_furnish(p, i)) {
+        manta_status st;
+        if (p->terms.refused && !p->settled) { /* it is not for us, or we are not for it */
+            p->mistaken = true;
+            return manta_error_raise(&p->terms.why);
+        }
+        if (clock_now_ns() > deadline) {
+            return manta_fail(MANTA_ETIMEDOUT, "parameter server %d (%s) has not come: %s", i,
+                              p->plan.server[i], manta_error_text());
+        }
+        if (!said)
+            log_info("waiting for a parameter server", LOG_INT("rank", i),
+                     LOG_STR("address", p->plan.server[i]), LOG_STR("why", manta_error_text()));
+        said = true;
+        st = chan_wait(NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+    }
+    return MANTA_OK;
+}
+
+/* The same, however often it takes. */
+manta_status ps_furnish(ps *p, int i)
+{
+    if (p->cluster) return await_server(p, i);
+    while (try_furnish(p, i)) {
+        if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
+        TRY(lost(p, true, i));
+        if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
+    }
+    return MANTA_OK;
+}
+
+/* ---- losses ---- */
+
+static void drop_worker(ps *p, int w)
+{
+    ps_tickets_lose(&p->tickets, w);
+    p->idle[w] = false;
+    if (p->of[w] >= 0) ps_link_close(&p->link[p->of[w]]);
+    p->of[w] = -1;
+}
+
+/* Notes the end of a process and starts its successor. */
+static manta_status lost(ps *p, bool server, int rank)
+{
+    ps_child *c = server ? &p->server[rank] : &p->worker[rank];
+    news e = {.kind = NEWS_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
+
+    spawn_status_text(spawn_wait(c->pid), e.cause, sizeof e.cause);
+    os->close(c->pidfd);
+    c->pid = 0;
+    news_add(&p->news, &e);
+    log_info("lost", LOG_STR("role", server ? "ps" : "worker"), LOG_INT("rank", rank), LOG_INT("pid", e.pid),
+             LOG_STR("cause", e.cause));
+    if (++c->failures > p->o.max_failures) {
+        return manta_fail(MANTA_EDIED,
+                          "%s %d was lost %d times in a row without a step in between; the last one %s",
+                          server ? "parameter server" : "worker", rank, c->failures, e.cause);
+    }
+    if (server) {
+        ps_link_close(&p->to[rank]);
+        TRY(start(p, true, rank));
+        return ps_furnish(p, rank);
+    }
+    drop_worker(p, rank);
+    return start(p, false, rank);
+}
+
+/* ---- steps ---- */
+
+/* Gives steps to those who have asked, as far as there are any. */
+static manta_status give_out(ps *p)
+{
+    for (int w = 0; w < p->plan.workers; w++) {
+        int64_t step, at[3];
+        ps_link *l;
+        if (!p->idle[w] || (step = ps_tickets_take(&p->tickets, w)) < 0) continue;
+        l = &p->link[p->of[w]];
+        at[0] = p->journal.epoch;
+        at[1] = p->journal.from + step;
+        at[2] = p->journal.first + step;
+        memcpy(l->out, at, sizeof at);
+        p->idle[w] = false;
+        if (ps_link_send(l, PS_STEP, p->journal.from + step, 0, sizeof at))
+            drop_worker(p, w); /* its end is seen elsewhere */
+    }
+    return MANTA_OK;
+}
+
+static manta_status done(ps *p, ps_link *l)
+{
+    manta_session *s = p->s;
+    run_state *run = layout_run(&s->l, s->state);
+    size_t n = (size_t)s->l.n_sums + 1; /* the regulariser's share comes last */
+    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS + 1];
+
+    if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
+        return manta_fail(MANTA_ECORRUPT, "%s: not the sums of a step", chan_name(l->c));
+    if (!ps_tickets_done(&p->tickets, l->number, (int64_t)l->head.step - p->journal.from))
+        return manta_fail(MANTA_ECORRUPT, "%s: a step that it was not given", chan_name(l->c));
+    p->journal.is_in[(int64_t)l->head.step - p->journal.from] = 1;
+    memcpy(sums, l->in, n * sizeof *sums);
+    for (size_t i = 0; i < n; i++) run->sums[i] += sums[i];
+    run->position += (int64_t)sums[SUM_SAMPLES];
+    run->step++;
+    run->calls++;
+    p->worker[l->number].failures = 0;
+    for (int i = 0; i < p->plan.servers; i++) p->server[i].failures = 0;
+    p->since_snapshot++;
+    p->ready++;
+    return MANTA_OK;
+}
+
+static manta_status failed(const ps *p, const ps_link *l)
+{
+    manta_status st = (manta_status)l->head.item;
+    int n = (int)(l->head.length < 400 ? l->head.length : 400);
+
+    return manta_fail(st ? st : MANTA_EINTERNAL, "worker %d, step %lld of epoch %lld: %.*s", l->number,
+                      (long long)l->head.step + 1, (long long)p->journal.epoch + 1, n, l->in);
+}
+
+/* An error of a step ends the run; a connection that talks nonsense only itself. */
+static manta_status hear(void *ctx, ps_link *l)
+{
+    ps *p = ctx;
+    int64_t who = (int64_t)l->head.step;
+    int i = (int)(l - p->link);
+
+    switch ((int)l->head.kind) {
+    case PS_READY:
+        if (who < 0 || who >= p->plan.workers)
+            return manta_fail(MANTA_ECORRUPT, "%s: there is no worker %lld", chan_name(l->c), (long long)who);
+        if (p->of[who] >= 0 && p->of[who] != i) drop_worker(p, (int)who); /* it has come again */
+        l->number = (int)who;
+        p->of[who] = i;
+        p->idle[who] = true;
+        return MANTA_OK;
+    case PS_DONE:
+        if (l->number < 0) break;
+        TRY(done(p, l));
+        p->idle[l->number] = true;
+        return MANTA_OK;
+    case PS_FAILED: p->failed = l->number >= 0; return failed(p, l);
+    default: break;
+    }
+    return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
+}
+
+static void close_link(ps *p, int i)
+{
+    int w = p->link[i].number;
+
+    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+    if (w >= 0 && p->of[w] == i) {
+        drop_worker(p, w);
+    } else {
+        ps_link_close(&p->link[i]);
+    }
+}
+
+static manta_status listen_to(ps *p, int i)
+{
+    manta_status st = ps_link_listen(&p->link[i], hear, p);
+
+    if (st && p->failed) return st;
+    if (st) close_link(p, i);
+    return MANTA_OK;
+}
+
+/* A server that somebody else started says nothing unasked: what there is to
+ * read is its end. */
+static manta_status see_server(ps *p, int i)
+{
+    bool whole;
+
+    return ps_link_receive(&p->to[i], &whole) ? ps_furnish(p, i) : MANTA_OK;
+}
+
+/* Waits until something happens, and deals with it. */
+manta_status ps_attend(ps *p)
+{
+    struct pollfd fds[1 + PS_SERVERS + PS_WORKERS];
+    chan_item items[PS_LINKS + PS_SERVERS];
+    int n = 0, servers = p->plan.servers, workers = p->plan.workers;
+    manta_status st;
+
+    fds[n++] = (struct pollfd){.fd = p->listener, .events = POLLIN};
+    for (int i = 0; i < servers; i++)
+        fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->server[i].pidfd, .events = POLLIN};
+    for (int i = 0; i < workers; i++)
+        fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->worker[i].pidfd, .events = POLLIN};
+    for (int i = 0; i < PS_LINKS; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
+    for (int i = 0; i < servers; i++)
+        items[PS_LINKS + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
+    st = chan_wait(items, PS_LINKS + servers, fds, n, clock_deadline(1000));
+    if (st && st != MANTA_ETIMEDOUT) return st;
+    if (fds[0].revents)
+        TRY(ps_links_accept(p->link, p->end, p->listener, (size_t)p->s->l.n_sums * sizeof(double) + 4096));
+    for (int i = 0; i < PS_LINKS; i++) {
+        if (p->link[i].c && p->link[i].c == items[i].c && items[i].ready) TRY(listen_to(p, i));
+    }
+    for (int i = 0; i < servers; i++) {
+        if (items[PS_LINKS + i].c && items[PS_LINKS + i].ready) TRY(see_server(p, i));
+        if (fds[1 + i].revents) TRY(lost(p, true, i));
+    }
+    for (int i = 0; i < workers; i++) {
+        if (fds[1 + servers + i].revents) TRY(lost(p, false, i));
+    }
+    return give_out(p);
+}
+
+/* A callback may have changed it. */
+static manta_status say_rate(ps *p)
+{
+    double rate = layout_run(&p->s->l, p->s->state)->learning_rate;
+
+    if (!(rate < p->rate || rate > p->rate)) return MANTA_OK;
+    for (int i = 0; i < p->plan.servers; i++) {
+        memcpy(p->to[i].out, &rate, sizeof rate);
+        if (ps_link_send(&p->to[i], PS_RATE, 0, 0, sizeof rate)) TRY(ps_furnish(p, i));
+    }
+    p->rate = rate;
+    return MANTA_OK;
+}
+
+/* The journal of an epoch that was taken up says what of it is in. */
+manta_status ps_begin(ps *p, int64_t epoch, int64_t from)
+{
+    ps_journal *j = &p->journal;
+
+    if (!p->took_up || epoch != j->epoch) {
+        TRY(ps_journal_begin(j, epoch, from, layout_run(&p->s->l, p->s->state)->calls,
+                             p->plan.steps > from ? p->plan.steps - from : 0));
+    }
+    p->took_up = false;
+    ps_tickets_release(&p->tickets);
+    TRY(ps_tickets_init(&p->tickets, j->steps, p->o.staleness));
+    ps_tickets_skip(&p->tickets, j->is_in);
+    p->ready = 0;
+    for (int i = 0; i < p->plan.servers; i++) {
+        if (tell_epoch(p, i)) TRY(ps_furnish(p, i));
+    }
+    TRY(say_rate(p));
+    return give_out(p);
+}
+
+manta_status ps_next(ps *p, bool *more)
+{
+    *more = false;
+    if (!p->ready && ps_tickets_over(&p->tickets)) return MANTA_OK;
+    TRY(say_rate(p));
+    while (!p->ready) TRY(ps_attend(p));
+    p->ready--;
+    *more = true;
+    if (p->since_snapshot >= p->o.snapshot_steps) TRY(ps_pull(p));
+    return MANTA_OK;
+}
+
+manta_status ps_pull(ps *p)
+{
+    manta_session *s = p->s;
+    run_state *run = layout_run(&s->l, s->state), *mine = mem_new(s->l.run_size);
+    manta_status st = MANTA_OK;
+
+    memcpy(mine, run, s->l.run_size);
+    for (int i = 0; i < p->plan.servers && !st;) {
+        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
+        st = ps_link_ask(&p->to[i], PS_STATE, 0, 0, PS_STATE, server_is_dead, &p->server[i]);
+        if (!st && p->to[i].head.length == ps_part_state_size(&part)) {
+            ps_part_set_state(&part, s->state, p->to[i].in);
+            i++;
+        } else {
+            memcpy(run, mine, s->l.run_size);
+            st = ps_furnish(p, i);
+        }
+    }
+    memcpy(run, mine, s->l.run_size); /* steps and sums are counted here */
+    mem_free(mine);
+    p->since_snapshot = 0;
+    s->touched = true;
+    return st;
+}
+
+/* ---- opening and closing ---- */
+
+static manta_status listen_somewhere(int *fd, char *address)
+{
+    tcp_place at;
+    int port;
+
+    TRY(tcp_resolve("127.0.0.1:0", &at));
+    TRY(tcp_listen(&at, fd));
+    TRY(tcp_port(*fd, &port));
+    snprintf(address, TCP_TEXT, "127.0.0.1:%d", port);
+    return MANTA_OK;
+}
+
+static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int servers, int workers)
+{
+    unsigned char job[8];
+
+    p->plan = (ps_plan){.s = p->s,
+                        .feed = feed,
+                        .steps = steps,
+                        .servers = servers,
+                        .workers = workers,
+                        .plain = true, /* it does not leave the machine */
+                        .timeout_ms = REACH_MS,
+                        .parent = getpid()};
+    if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
+        return manta_fail(MANTA_EIO, "no random bytes for a key");
+    for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
+    ps_terms_init(&p->terms, &p->plan, "coordinator");
+    TRY(ps_terms_end(&p->terms, &p->plan, &p->end));
+    TRY(listen_somewhere(&p->listener, p->plan.coordinator));
+    for (int i = 0; i < servers; i++) TRY(listen_somewhere(&p->server_listener[i], p->plan.server[i]));
+    return MANTA_OK;
+}
+
+manta_status ps_check(const manta_session *s, int servers, int workers)
+{
+    if (servers < 1 || servers > PS_SERVERS)
+        return manta_fail(MANTA_EINVAL, "%d parameter servers, expected 1 to %d", servers, PS_SERVERS);
+    if (workers < 1 || workers > PS_WORKERS)
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", workers, PS_WORKERS);
+    if (servers > 1 && apply_needs_norms(&s->a)) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "clipping by norm and regularisers need all parameters in one place: one parameter "
+                          "server, not %d",
+                          servers);
+    }
+    return MANTA_OK;
+}
+
+ps *ps_new(manta_session *s, const ps_options *o)
+{
+    ps *p = mem_new(sizeof *p);
+
+    p->s = s;
+    p->o = *o;
+    if (!p->o.max_failures) p->o.max_failures = MAX_FAILURES;
+    if (!p->o.snapshot_steps) p->o.snapshot_steps = SNAPSHOT_STEPS;
+    p->listener = -1;
+    for (int i = 0; i < PS_SERVERS; i++) p->server_listener[i] = -1;
+    for (int i = 0; i < PS_LINKS; i++) p->link[i].number = -1;
+    for (int i = 0; i < PS_WORKERS; i++) p->of[i] = -1;
+    p->rate = layout_run(&s->l, s->state)->learning_rate;
+    return p;
+}
+
+manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, int servers, int workers,
+                     const ps_options *o, ps **out)
+{
+    ps *p;
+    manta_status st;
+
+    TRY(ps_check(s, servers, workers));
+    p = ps_new(s, o);
+    p->settled = true;
+    if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
+    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
+    if ((st = make_plan(p, feed, steps, servers, workers))) goto out;
+    for (int i = 0; i < servers && !st; i++) st = start(p, true, i);
+    for (int i = 0; i < servers && !st; i++) st = ps_furnish(p, i);
+    for (int i = 0; i < workers && !st; i++) st = start(p, false, i);
+    if (st) goto out;
+    *out = p;
+    p = NULL;
+out:
+    ps_close(p);
+    return st;
+}
+
+/* ---- the end ---- */
+
+static void say_end(ps_link *l)
+{
+    if (!l->c || !chan_is_open(l->c)) return;
+    /* Whoever does not hear it is killed below. */
+    if (!chan_unsent(l->c) && ps_link_send(l, PS_END, 0, 0, 0)) return;
+    for (int64_t deadline = clock_deadline(LEAVE_MS); chan_unsent(l->c);) {
+        chan_item item = {.c = l->c};
+        if (chan_wait(&item, 1, NULL, 0, deadline)) return;
+    }
+}
+
+/* Waits for a process to end, until the deadline; then it is ended. */
+static void end(ps_child *c, int64_t deadline)
+{
+    struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
+
+    if (!c->pid) return;
+    if (poll(&fd, 1, clock_left_ms(deadline)) <= 0) os->kill(c->pid, SIGKILL);
+    spawn_wait(c->pid);
+    os->close(c->pidfd);
+    c->pid = 0;
+}
+
+void ps_close(ps *p)
+{
+    int64_t deadline = clock_deadline(LEAVE_MS);
+    manta_error why;
+
+    if (!p) return;
+    manta_error_get(&why); /* of those who no longer listen nobody wants to read */
+    for (int i = 0; i < PS_LINKS && !p->mistaken; i++) say_end(&p->link[i]);
+    for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
+    for (int i = 0; i < PS_WORKERS; i++) end(&p->worker[i], deadline);
+    for (int i = 0; i < PS_SERVERS; i++) end(&p->server[i], deadline);
+    for (int i = 0; i < PS_LINKS; i++) ps_link_close(&p->link[i]);
+    for (int i = 0; i < PS_SERVERS; i++) {
+        ps_link_close(&p->to[i]);
+        if (p->server_listener[i] >= 0) os->close(p->server_listener[i]);
+    }
+    if (p->listener >= 0) os->close(p->listener);
+    chan_end_free(p->end);
+    key_wipe(&p->plan.key);
+    ps_tickets_release(&p->tickets);
+    ps_journal_release(&p->journal);
+    mem_free(p);
+    if (why.code) (void)manta_error_raise(&why);
+}

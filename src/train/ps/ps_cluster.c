@@ -1,0 +1,226 @@
+/* ps_cluster.c - parameter servers that TF_CONFIG names: joining, opening, taking up. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "train/cluster/cluster.h"
+#include "train/ps/ps_coordinator.h"
+#include "train/ps/ps_part.h"
+
+enum { SAY_AFTER_MS = 2000 }; /* of waiting for the coordinator */
+
+static void plan_of_cluster(manta_session *s, const feed_source *feed, int64_t steps, ps_plan *out)
+{
+    const manta_cluster *c = s->ps_cluster;
+
+    *out = (ps_plan){.s = s,
+                     .feed = feed,
+                     .steps = steps,
+                     .servers = s->servers,
+                     .workers = s->ps_workers,
+                     .key = c->key,
+                     .plain = c->plain,
+                     .timeout_ms = c->timeout_ms};
+    snprintf(out->job, sizeof out->job, "%s", c->job);
+    snprintf(out->coordinator, sizeof out->coordinator, "%s", c->config.address[TF_CHIEF][0]);
+    for (int i = 0; i < s->servers; i++)
+        snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
+}
+
+manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said)
+{
+    int64_t now = clock_now_ns();
+    double ms = (double)(now - begin) / 1e6;
+    char missing[TCP_TEXT + 40];
+
+    snprintf(missing, sizeof missing, "waiting for chief/0 (%s)", p->coordinator);
+    if (p->timeout_ms >= 0 && ms > (double)p->timeout_ms)
+        return manta_fail(MANTA_ETIMEDOUT, "%s: it has not come in %.0f s", missing, ms / 1e3);
+    if (ms > SAY_AFTER_MS && !*said) {
+        log_info("the chief is missing", LOG_STR("address", p->coordinator));
+        *said = true;
+    }
+    if (p->watch && !p->watch(p->ctx, missing, 0, ms))
+        return manta_fail(MANTA_ECANCELLED, "stopped on request while %s", missing);
+    return MANTA_OK;
+}
+
+manta_status ps_join(manta_session *s, const feed_source *feed, int64_t steps, cluster_watch *watch,
+                     void *ctx)
+{
+    const tf_config *c = &s->ps_cluster->config;
+    ps_plan mine;
+    manta_status st;
+
+    TRY(ps_check(s, s->servers, s->ps_workers));
+    plan_of_cluster(s, feed, steps, &mine);
+    mine.watch = watch;
+    mine.ctx = ctx;
+    st = c->type == TF_PS ? ps_serve(&mine, c->index, -1) : ps_work(&mine, c->index);
+    key_wipe(&mine.key);
+    return st;
+}
+
+/* ---- taking up what a lost coordinator has left ---- */
+
+static manta_status mistake(ps *p, int i, const char *why)
+{
+    p->mistaken = true;
+    return manta_fail(MANTA_EINVAL, "parameter server %d is at another training: %s", i, why);
+}
+
+/* Asks a server where it stands; *out stays as it was when that is nowhere. */
+static manta_status ask_where(ps *p, int i, ps_journal *out)
+{
+    manta_status st = ps_ask(p, i, PS_WHERE, 0, PS_WHERE);
+
+    if (!st && p->to[i].head.length)
+        st = ps_journal_unpack(out, p->plan.steps, p->to[i].in, (size_t)p->to[i].head.length);
+    return st == MANTA_ECORRUPT ? mistake(p, i, manta_error_text()) : st;
+}
+
+/* Whether all servers are in the middle of the same epoch. One that has just been
+ * lost is not. */
+static manta_status find_journal(ps *p, bool *found)
+{
+    ps_journal other = {0};
+    manta_status st = MANTA_OK;
+
+    *found = true;
+    for (int i = 0; i < p->plan.servers && !st && *found; i++) {
+        ps_journal *j = i ? &other : &p->journal;
+        st = ask_where(p, i, j);
+        if (st && !p->mistaken && st != MANTA_ENOMEM) {
+            *found = false;
+            st = ps_furnish(p, i);
+        }
+        *found &= !st && ps_journal_is_same_epoch(j, &p->journal);
+    }
+    ps_journal_release(&other);
+    return st;
+}
+
+/* The state of all servers; *whole false: one has been lost meanwhile. */
+static manta_status fetch_parts(ps *p, bool *whole)
+{
+    manta_session *s = p->s;
+    run_state *run = layout_run(&s->l, s->state), *counted = mem_new(s->l.run_size);
+    manta_status st = MANTA_OK;
+
+    *whole = true;
+    for (int i = 0; i < p->plan.servers && *whole && !st; i++) {
+        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
+        manta_status got = ps_ask(p, i, PS_STATE, 0, PS_STATE);
+        if (got == MANTA_ECORRUPT || (!got && p->to[i].head.length != ps_part_state_size(&part))) {
+            st = mistake(p, i, "it has another model");
+        } else if (got) {
+            *whole = false;
+        } else {
+            ps_part_set_state(&part, s->state, p->to[i].in);
+            if (!i) memcpy(counted, run, s->l.run_size); /* the first server's counts: ps_journal.h */
+        }
+    }
+    memcpy(run, counted, s->l.run_size);
+    mem_free(counted);
+    return st;
+}
+
+/* Their state becomes the session's, or none of it. */
+static manta_status fetch_state(ps *p, bool *whole)
+{
+    manta_session *s = p->s;
+    manta_status st;
+    void *before;
+
+    TRY(mem_try_array((int64_t)s->l.state_size, 1, "a copy of the state", &before));
+    memcpy(before, s->state, s->l.state_size);
+    st = fetch_parts(p, whole);
+    if (st || !*whole) memcpy(s->state, before, s->l.state_size);
+    mem_try_free(before);
+    return st;
+}
+
+/* Goes on where the servers stand, if they stand anywhere; else they begin with
+ * what we have. No worker has a step in hand now: all have asked for one. */
+static manta_status take_up(ps *p)
+{
+    run_state *run = layout_run(&p->s->l, p->s->state);
+    bool found;
+
+    TRY(find_journal(p, &found));
+    if (found) TRY(fetch_state(p, &found));
+    p->settled = true;
+    if (found) {
+        int64_t in = ps_journal_count(&p->journal);
+        if (run->calls < p->journal.first + in) run->calls = p->journal.first + in; /* a server began anew */
+        p->rate = run->learning_rate;
+        p->took_up = true;
+        p->s->touched = true;
+        log_info("the training is taken up where the servers are", LOG_INT("epoch", p->journal.epoch),
+                 LOG_INT("step", p->journal.from + in));
+        return MANTA_OK;
+    }
+    ps_journal_release(&p->journal);
+    for (int i = 0; i < p->plan.servers; i++) {
+        if (ps_load(p, i)) TRY(ps_furnish(p, i));
+    }
+    return MANTA_OK;
+}
+
+bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step)
+{
+    if (!p->took_up) return false;
+    *epoch = p->journal.epoch;
+    *step = p->journal.from + ps_journal_count(&p->journal);
+    return true;
+}
+
+/* ---- opening ---- */
+
+/* Waits until every worker has come once: one that came when all is over would
+ * wait for nobody. */
+static manta_status await_workers(ps *p)
+{
+    int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
+    bool came[PS_WORKERS] = {false}, said = false;
+
+    for (;;) {
+        int missing = -1;
+        for (int w = 0; w < p->plan.workers; w++) {
+            came[w] |= p->of[w] >= 0;
+            if (!came[w] && missing < 0) missing = w;
+        }
+        if (missing < 0) return MANTA_OK;
+        if (clock_now_ns() > deadline) return manta_fail(MANTA_ETIMEDOUT, "worker %d has not come", missing);
+        if (!said) log_info("waiting for workers", LOG_INT("missing", missing));
+        said = true;
+        TRY(ps_attend(p));
+    }
+}
+
+manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t steps, const ps_options *o,
+                             ps **out)
+{
+    ps *p;
+    manta_status st;
+
+    TRY(ps_check(s, s->servers, s->ps_workers));
+    p = ps_new(s, o);
+    p->cluster = true;
+    plan_of_cluster(s, feed, steps, &p->plan);
+    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
+    ps_terms_init(&p->terms, &p->plan, "coordinator");
+    if ((st = ps_terms_end(&p->terms, &p->plan, &p->end))) goto out;
+    if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
+    for (int i = 0; i < s->servers && !st; i++) st = ps_furnish(p, i);
+    if (!st) st = await_workers(p);
+    if (!st) st = take_up(p);
+    if (st) goto out;
+    *out = p;
+    p = NULL;
+out:
+    ps_close(p);
+    return st;
+}

@@ -1,0 +1,64 @@
+/* train/ps/ps_coordinator.h - the coordinator from inside, for ps.c and ps_cluster.c.
+ *
+ * ps.c runs the training, with processes of its own or not; ps_cluster.c opens it
+ * on processes that somebody else started, and finds out what they are at. */
+#ifndef TRAIN_PS_PS_COORDINATOR_H
+#define TRAIN_PS_PS_COORDINATOR_H
+
+#include <sys/types.h>
+
+#include "train/ps/ps.h"
+#include "train/ps/ps_journal.h"
+#include "train/ps/ps_link.h"
+#include "train/ps/ps_terms.h"
+
+/* A process of ours. */
+typedef struct ps_child {
+    pid_t pid; /* 0: none */
+    int pidfd;
+    int failures; /* losses in a row without a step */
+} ps_child;
+
+struct ps {
+    ps_plan plan;
+    manta_session *s;
+    ps_options o;
+    chan_end *end;
+    ps_terms terms;
+    bool cluster; /* the others were started by somebody else */
+    int listener; /* ours */
+    int server_listener[PS_SERVERS];
+    ps_child server[PS_SERVERS], worker[PS_WORKERS];
+    ps_link to[PS_SERVERS];
+    ps_link link[PS_LINKS];
+    bool failed; /* a step has */
+    bool idle[PS_WORKERS]; /* has asked for a step */
+    int of[PS_WORKERS]; /* its link; -1: none */
+    ps_tickets tickets;
+    ps_journal journal; /* of the epoch at hand, or of the one that was taken up */
+    bool settled; /* it is clear with what state the servers begin */
+    bool took_up; /* with their own */
+    bool mistaken; /* they are at another training, which is none of our business */
+    int64_t since_snapshot;
+    int64_t ready; /* steps done that ps_next() has not told yet */
+    double rate; /* that the servers have */
+    news_queue news;
+};
+
+/* Whether so many servers and workers can train this session. */
+manta_status ps_check(const manta_session *s, int servers, int workers) MANTA_MUST_USE;
+/* Without a plan and connected to nobody; give back with ps_close(). */
+ps *ps_new(manta_session *s, const ps_options *o);
+
+/* Asks server `i` with the `n` bytes in its link's `out`; the answer is in its `in`.
+ * Fails too when it is lost. */
+manta_status ps_ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want) MANTA_MUST_USE;
+/* Gives a server the state that we have, and the epoch. */
+manta_status ps_load(ps *p, int i) MANTA_MUST_USE;
+/* Connects to a server and, once it is clear what it begins with, gives it that;
+ * however often it takes, or until the time is over. */
+manta_status ps_furnish(ps *p, int i) MANTA_MUST_USE;
+/* Waits until something happens, and deals with it; a second at most. */
+manta_status ps_attend(ps *p) MANTA_MUST_USE;
+
+#endif

@@ -1,0 +1,73 @@
+/* train/ps/ps_link.h - one conversation of the parameter servers: a channel over
+ * which whole messages go, a bounded size each, one out at a time. */
+#ifndef TRAIN_PS_PS_LINK_H
+#define TRAIN_PS_PS_LINK_H
+
+#include "net/chan.h"
+#include "train/ps/ps_tickets.h"
+
+enum {
+    PS_LINKS = PS_WORKERS + 16
+}; /* of one who is called: workers, the coordinator, some that have not said who they are */
+
+/* What is said. W worker, S server, C coordinator. */
+typedef enum ps_kind {
+    PS_PULL = FRAME_USER, /* W to S: the weights, please */
+    PS_WEIGHTS, /* S to W: they */
+    PS_PUSH, /* W to S: gradients of step `step` */
+    PS_PUSHED, /* S to W: they are applied, or were before */
+    PS_LOAD, /* C to S: begin with this state */
+    PS_LOADED, /* S to C */
+    PS_WHERE, /* C to S, first of all: where does it stand?  S to C: this journal; empty: nowhere */
+    PS_BEGIN, /* C to S: an epoch begins, with this run section and journal */
+    PS_BEGUN, /* S to C */
+    PS_STATE, /* C to S: what is the state?  S to C: this */
+    PS_RATE, /* C to S: the learning rate from now on */
+    PS_READY, /* W to C: give me a step */
+    PS_STEP, /* C to W: do step `step` of epoch `item` */
+    PS_DONE, /* W to C: it is done, and these are its sums and its share of the regulariser; another, please */
+    PS_FAILED, /* W to C: a status (item) and a sentence: it cannot be done */
+    PS_END /* C to all: go */
+} ps_kind;
+
+typedef struct ps_link {
+    chan *c; /* NULL: none */
+    frame head; /* of the message that comes in */
+    bool coming; /* it has begun to */
+    char *in, *out; /* messages, `room` bytes each */
+    size_t room, got;
+    int number; /* the user's: which worker it is; -1: not known */
+} ps_link;
+
+/* Listens at a place of the plan, or with the socket that a launcher holds for us
+ * (MANTA_LISTEN_FD). */
+manta_status ps_listen(const chan_end *e, const char *address, int *out) MANTA_MUST_USE;
+
+/* Takes over the channel. `room`: of the longest message. MANTA_ENOMEM, and then
+ * the channel is closed. */
+manta_status ps_link_open(ps_link *l, chan *c, size_t room) MANTA_MUST_USE;
+void ps_link_close(ps_link *l); /* accepts zeroed memory */
+
+/* Whether a message is whole: its head is l->head, its bytes l->in. It stays
+ * until the next call. Fails when the channel has. */
+manta_status ps_link_receive(ps_link *l, bool *whole) MANTA_MUST_USE;
+
+/* Hands every whole message that there is to `hear`. Ends with the first failure,
+ * of the channel or of what was heard. */
+manta_status ps_link_listen(ps_link *l, manta_status (*hear)(void *ctx, ps_link *l),
+                            void *ctx) MANTA_MUST_USE;
+
+/* Takes the connections that wait at a listener, each into a free place of the
+ * PS_LINKS; those for which there is none are closed. */
+manta_status ps_links_accept(ps_link *links, chan_end *e, int listener, size_t room) MANTA_MUST_USE;
+
+/* Queues a message whose bytes were put to l->out. The one before must have
+ * gone: it has when its answer came. MANTA_EINTERNAL otherwise. */
+manta_status ps_link_send(ps_link *l, ps_kind kind, int64_t step, uint32_t item, size_t n) MANTA_MUST_USE;
+
+/* Sends, and waits for an answer of kind `want`. Looks up every half second
+ * whether `alone` says that there is nobody left to wait for. */
+manta_status ps_link_ask(ps_link *l, ps_kind kind, int64_t step, size_t n, ps_kind want,
+                         bool (*alone)(void *ctx), void *ctx) MANTA_MUST_USE;
+
+#endif

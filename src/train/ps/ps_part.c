@@ -1,0 +1,122 @@
+/* ps_part.c - the part of a model that one parameter server has. */
+#include "train/ps/ps_part.h"
+
+#include <string.h>
+
+ps_part ps_part_of(const layout *l, int server, int servers)
+{
+    return (ps_part){.l = l,
+                     .lo = l->param_blocks * server / servers,
+                     .hi = l->param_blocks * (server + 1) / servers,
+                     .first = server == 0};
+}
+
+static size_t range_size(const ps_part *p)
+{
+    return (size_t)(p->hi - p->lo) * LAYOUT_BLOCK * sizeof(float);
+}
+
+static size_t stats_size(const ps_part *p)
+{
+    return p->first ? (size_t)p->l->stats_size * sizeof(float) : 0;
+}
+
+/* A piece of memory that is copied one way or the other. */
+typedef struct mover {
+    char *bytes; /* packed */
+    size_t at;
+    bool pack;
+} mover;
+
+static void move(mover *m, void *memory, size_t n)
+{
+    if (m->pack) {
+        memcpy(m->bytes + m->at, memory, n);
+    } else {
+        memcpy(memory, m->bytes + m->at, n);
+    }
+    m->at += n;
+}
+
+/* This part's range of a section that is as large as the parameters. */
+static void move_range(const ps_part *p, mover *m, void *state, size_t section)
+{
+    move(m, (char *)state + section + (size_t)p->lo * LAYOUT_BLOCK * sizeof(float), range_size(p));
+}
+
+static void move_weights(const ps_part *p, mover *m, void *state)
+{
+    move_range(p, m, state, p->l->off_params);
+    move(m, layout_stats(p->l, state), stats_size(p));
+}
+
+static void move_slot(const ps_part *p, mover *m, void *slot)
+{
+    move(m, layout_slot_sums(p->l, slot), (size_t)p->l->n_sums * sizeof(double));
+    move_range(p, m, slot, 0);
+    move(m, layout_slot_stats(p->l, slot), stats_size(p));
+}
+
+static void move_state(const ps_part *p, mover *m, void *state)
+{
+    const layout *l = p->l;
+
+    move(m, layout_run(l, state), l->run_size);
+    move_weights(p, m, state);
+    for (int i = 0; i < l->arrays.n; i++) move_range(p, m, state, l->off_array[i]);
+    if (l->arrays.average) move_range(p, m, state, l->off_average);
+    if (l->arrays.accumulator) move_range(p, m, state, l->off_accumulator);
+}
+
+static void *writable(const void *memory)
+{
+    return (void *)(uintptr_t)memory; /* a packing mover only reads */
+}
+
+size_t ps_part_weights_size(const ps_part *p)
+{
+    return range_size(p) + stats_size(p);
+}
+
+void ps_part_get_weights(const ps_part *p, const void *state, char *out)
+{
+    move_weights(p, &(mover){.bytes = out, .pack = true}, writable(state));
+}
+
+void ps_part_set_weights(const ps_part *p, void *state, const char *in)
+{
+    move_weights(p, &(mover){.bytes = writable(in)}, state);
+}
+
+size_t ps_part_slot_size(const ps_part *p)
+{
+    return (size_t)p->l->n_sums * sizeof(double) + range_size(p) + stats_size(p);
+}
+
+void ps_part_get_slot(const ps_part *p, const void *slot, char *out)
+{
+    move_slot(p, &(mover){.bytes = out, .pack = true}, writable(slot));
+}
+
+void ps_part_set_slot(const ps_part *p, void *slot, const char *in)
+{
+    move_slot(p, &(mover){.bytes = writable(in)}, slot);
+}
+
+size_t ps_part_state_size(const ps_part *p)
+{
+    const layout *l = p->l;
+    size_t ranges = 1 + (size_t)l->arrays.n + l->arrays.average + l->arrays.accumulator;
+
+    return l->run_size + stats_size(p) + ranges * range_size(p);
+}
+
+void ps_part_get_state(const ps_part *p, const void *state, char *out)
+{
+    move_state(p, &(mover){.bytes = out, .pack = true}, writable(state));
+}
+
+void ps_part_set_state(const ps_part *p, void *state, const char *in)
+{
+    move_state(p, &(mover){.bytes = writable(in)}, state);
+}

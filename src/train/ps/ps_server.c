@@ -1,0 +1,232 @@
+/* ps_server.c - a parameter server: weights out, gradients in. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/sys.h"
+#include "train/ps/ps.h"
+#include "train/ps/ps_journal.h"
+#include "train/ps/ps_link.h"
+#include "train/ps/ps_part.h"
+#include "train/ps/ps_terms.h"
+
+enum {
+    LOOK_UP_MS = 500,
+};
+
+typedef struct server {
+    const ps_plan *plan;
+    manta_session *s;
+    ps_part part;
+    chan_end *end;
+    ps_terms terms;
+    int listener;
+    size_t room;
+    ps_link link[PS_LINKS]; /* c NULL: free */
+    bool loaded; /* the coordinator has given it a state */
+    bool over;
+    ps_journal journal; /* whose gradients are in */
+    const ps_link *boss; /* the coordinator's; NULL: it is missed, */
+    int64_t missed_ns; /* since then */
+    bool said; /* and that was said */
+} server;
+
+/* One step of the optimizer, on this server's range. */
+static void update(server *v, const char *bytes)
+{
+    manta_session *s = v->s;
+    apply *a = &s->a;
+    run_state *run = layout_run(&s->l, s->state);
+
+    ps_part_set_slot(&v->part, s->slots[0], bytes);
+    s->used[0] = s->slots[0];
+    apply_begin(a, s->state, s->state, 1, s->used);
+    if (apply_needs_norms(a)) { /* then it is the only server: ps_open() sees to that */
+        apply_norms(a, v->part.lo, v->part.hi);
+        apply_factors(a);
+    }
+    apply_params(a, v->part.lo, v->part.hi);
+    if (v->part.first) apply_stats(a, 0, s->l.stat_blocks);
+    apply_finish(a);
+    run->position += (int64_t)layout_slot_sums(&s->l, s->slots[0])[SUM_SAMPLES];
+    run->step++;
+}
+
+static manta_status expect_size(const ps_link *l, size_t n)
+{
+    if (l->head.length == n) return MANTA_OK;
+    return manta_fail(MANTA_ECORRUPT, "%s: a message of %llu bytes, expected %zu: another model?",
+                      chan_name(l->c), (unsigned long long)l->head.length, n);
+}
+
+static manta_status load(server *v, ps_link *l)
+{
+    TRY(expect_size(l, ps_part_state_size(&v->part)));
+    ps_part_set_state(&v->part, v->s->state, l->in);
+    ps_journal_release(&v->journal);
+    v->loaded = true;
+    return ps_link_send(l, PS_LOADED, 0, 0, 0);
+}
+
+/* The counts of an epoch that begins are the coordinator's. In the middle of one
+ * ours are better: it has come anew, and has them from here. */
+static manta_status begin(server *v, ps_link *l)
+{
+    const layout *lay = &v->s->l;
+    run_state *run = layout_run(lay, v->s->state);
+    size_t n = (size_t)l->head.length;
+    ps_journal j = {0};
+
+    if (n < lay->run_size) return expect_size(l, lay->run_size);
+    TRY(ps_journal_unpack(&j, v->plan->steps, l->in + lay->run_size, n - lay->run_size));
+    if (ps_journal_is_same_epoch(&v->journal, &j)) {
+        ps_journal_merge(&v->journal, &j);
+        ps_journal_release(&j);
+    } else {
+        run_state *theirs = mem_new(lay->run_size);
+        memcpy(theirs, l->in, lay->run_size);
+        theirs->calls = run->calls;
+        theirs->learning_rate = run->learning_rate;
+        memcpy(run, theirs, lay->run_size);
+        mem_free(theirs);
+        ps_journal_release(&v->journal);
+        v->journal = j;
+    }
+    return ps_link_send(l, PS_BEGUN, 0, 0, 0);
+}
+
+static manta_status say_where(const server *v, ps_link *l)
+{
+    bool somewhere = v->loaded && ps_journal_is_begun(&v->journal);
+
+    return ps_link_send(l, PS_WHERE, 0, 0, somewhere ? ps_journal_pack(&v->journal, l->out) : 0);
+}
+
+static manta_status push(server *v, ps_link *l)
+{
+    bool is_new;
+
+    TRY(expect_size(l, ps_part_slot_size(&v->part)));
+    if (!ps_journal_is_begun(&v->journal))
+        return manta_fail(MANTA_EBUSY, "%s: no epoch has begun", chan_name(l->c));
+    TRY(ps_journal_add(&v->journal, (int64_t)l->head.step, &is_new));
+    if (is_new) update(v, l->in);
+    return ps_link_send(l, PS_PUSHED, (int64_t)l->head.step, 0, 0);
+}
+
+static manta_status set_rate(server *v, const ps_link *l)
+{
+    TRY(expect_size(l, sizeof(double)));
+    memcpy(&layout_run(&v->s->l, v->s->state)->learning_rate, l->in, sizeof(double));
+    return MANTA_OK;
+}
+
+static manta_status answer(void *ctx, ps_link *l)
+{
+    server *v = ctx;
+    bool needs_state = l->head.kind == PS_PULL || l->head.kind == PS_PUSH || l->head.kind == PS_STATE;
+
+    if (l->head.kind == PS_WHERE || l->head.kind == PS_LOAD || l->head.kind == PS_BEGIN) v->boss = l;
+    /* Before the state is there nobody has reason to ask: workers are told to come afterwards. */
+    if (needs_state && !v->loaded) return manta_fail(MANTA_EBUSY, "%s: not loaded yet", chan_name(l->c));
+    switch ((int)l->head.kind) {
+    case PS_PULL:
+        ps_part_get_weights(&v->part, v->s->state, l->out);
+        return ps_link_send(l, PS_WEIGHTS, layout_run(&v->s->l, v->s->state)->calls, 0,
+                            ps_part_weights_size(&v->part));
+    case PS_PUSH: return push(v, l);
+    case PS_LOAD: return load(v, l);
+    case PS_WHERE: return say_where(v, l);
+    case PS_BEGIN: return begin(v, l);
+    case PS_RATE: return set_rate(v, l);
+    case PS_STATE:
+        ps_part_get_state(&v->part, v->s->state, l->out);
+        return ps_link_send(l, PS_STATE, 0, 0, ps_part_state_size(&v->part));
+    case PS_END: v->over = true; return MANTA_OK;
+    default: return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
+    }
+}
+
+/* A connection that fails is closed; the server goes on. */
+static void listen_to(server *v, ps_link *l)
+{
+    if (!ps_link_listen(l, answer, v)) return;
+    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+    ps_link_close(l);
+    if (v->boss != l) return;
+    v->boss = NULL;
+    v->missed_ns = clock_now_ns();
+    v->said = false;
+}
+
+/* A coordinator of another training is none of our business once we are at one,
+ * and before that the end of ours. */
+static manta_status heed_refusal(server *v)
+{
+    if (!v->terms.refused) return MANTA_OK;
+    if (!v->loaded) return manta_error_raise(&v->terms.why);
+    v->terms.refused = false;
+    log_warn("a coordinator was turned away", LOG_STR("why", v->terms.why.text));
+    return MANTA_OK;
+}
+
+static manta_status serve(server *v)
+{
+    while (!v->over) {
+        struct pollfd fd = {.fd = v->listener, .events = POLLIN};
+        chan_item items[PS_LINKS];
+        manta_status st;
+        for (int i = 0; i < PS_LINKS; i++) items[i] = (chan_item){.c = v->link[i].c, .read = true};
+        st = chan_wait(items, PS_LINKS, &fd, 1, clock_deadline(LOOK_UP_MS));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+        if (v->plan->parent && getppid() != v->plan->parent) return MANTA_OK;
+        if (!v->plan->parent && !v->boss) TRY(ps_miss_coordinator(v->plan, v->missed_ns, &v->said));
+        if (fd.revents) TRY(ps_links_accept(v->link, v->end, v->listener, v->room));
+        for (int i = 0; i < PS_LINKS && !v->over; i++) {
+            if (v->link[i].c && items[i].c && items[i].ready) listen_to(v, &v->link[i]);
+        }
+        TRY(heed_refusal(v));
+    }
+    return MANTA_OK;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+size_t ps_server_room(const ps_plan *p, int number)
+{
+    ps_part part = ps_part_of(&p->s->l, number, p->servers);
+    size_t room = larger(ps_part_state_size(&part), ps_part_slot_size(&part));
+
+    return larger(room, p->s->l.run_size + ps_journal_room(p->steps));
+}
+
+manta_status ps_serve(const ps_plan *p, int number, int listener)
+{
+    server *v = mem_new(sizeof *v);
+    char node[FRAME_NAME];
+    manta_status st;
+
+    *v = (server){.plan = p, .s = p->s, .listener = listener, .missed_ns = clock_now_ns()};
+    v->part = ps_part_of(&p->s->l, number, p->servers);
+    v->room = ps_server_room(p, number);
+    snprintf(node, sizeof node, "ps/%d", number);
+    if ((st = session_local(p->s))) goto out;
+    ps_terms_init(&v->terms, p, node);
+    st = ps_terms_end(&v->terms, p, &v->end);
+    if (!st && listener < 0) st = ps_listen(v->end, p->server[number], &v->listener);
+    if (!st) st = serve(v);
+    if (listener < 0 && v->listener >= 0) os->close(v->listener);
+out:
+    for (int i = 0; i < PS_LINKS; i++) ps_link_close(&v->link[i]);
+    chan_end_free(v->end);
+    ps_journal_release(&v->journal);
+    mem_free(v);
+    return st;
+}

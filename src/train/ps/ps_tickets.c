@@ -1,0 +1,69 @@
+/* ps_tickets.c - which steps are done, under way, or to be given out. */
+#include "train/ps/ps_tickets.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+manta_status ps_tickets_init(ps_tickets *t, int64_t steps, int64_t bound)
+{
+    *t = (ps_tickets){.steps = steps, .bound = bound};
+    for (int w = 0; w < PS_WORKERS; w++) t->held[w] = -1;
+    TRY(mem_try_array(steps + 1, 1, "the steps of an epoch", (void **)&t->is_done));
+    memset(t->is_done, 0, (size_t)steps + 1);
+    return MANTA_OK;
+}
+
+void ps_tickets_release(ps_tickets *t)
+{
+    mem_try_free(t->is_done);
+    t->is_done = NULL;
+}
+
+void ps_tickets_skip(ps_tickets *t, const unsigned char *is_in)
+{
+    for (int64_t i = 0; i < t->steps; i++) {
+        t->is_done[i] = is_in[i] != 0;
+        t->done += t->is_done[i];
+    }
+    while (t->low < t->steps && t->is_done[t->low]) t->low++;
+}
+
+int64_t ps_tickets_take(ps_tickets *t, int w)
+{
+    if (t->held[w] >= 0) return -1;
+    if (t->n_again) {
+        t->held[w] = t->again[0];
+        t->n_again--;
+        memmove(t->again, t->again + 1, (size_t)t->n_again * sizeof *t->again);
+        return t->held[w];
+    }
+    while (t->next < t->steps && t->is_done[t->next]) t->next++;
+    if (t->next >= t->steps) return -1;
+    if (t->bound >= 0 && t->next - t->low > t->bound) return -1;
+    t->held[w] = t->next++;
+    return t->held[w];
+}
+
+bool ps_tickets_done(ps_tickets *t, int w, int64_t step)
+{
+    if (step < 0 || t->held[w] != step) return false;
+    t->held[w] = -1;
+    t->is_done[step] = 1;
+    t->done++;
+    while (t->low < t->steps && t->is_done[t->low]) t->low++;
+    return true;
+}
+
+/* The oldest first: others may be held back by it. */
+void ps_tickets_lose(ps_tickets *t, int w)
+{
+    int64_t step = t->held[w];
+    int at = t->n_again;
+
+    t->held[w] = -1;
+    if (step < 0) return;
+    for (; at > 0 && t->again[at - 1] > step; at--) t->again[at] = t->again[at - 1];
+    t->again[at] = step;
+    t->n_again++;
+}

@@ -1,0 +1,256 @@
+/* ps_worker.c - a worker of parameter servers: pull, compute, push, again. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "train/ps/ps.h"
+#include "train/ps/ps_link.h"
+#include "train/ps/ps_part.h"
+#include "train/ps/ps_terms.h"
+
+enum { PATIENCE_MS = 200 }; /* between attempts to reach a server that is being replaced */
+
+typedef struct worker {
+    const ps_plan *plan;
+    manta_session *s;
+    chan_end *end;
+    ps_terms terms;
+    bool hired; /* a coordinator has given it a step */
+    ps_link boss;
+    ps_link server[PS_SERVERS]; /* c NULL: to be connected */
+    ps_part part[PS_SERVERS];
+    feed_reader reader;
+    bool over;
+} worker;
+
+static bool is_alone(void *ctx)
+{
+    const worker *w = ctx;
+
+    return w->plan->parent && getppid() != w->plan->parent;
+}
+
+static manta_status call(worker *w, const char *address, const char *name, size_t room, ps_link *out)
+{
+    tcp_place at;
+    chan *c;
+
+    TRY(tcp_resolve(address, &at));
+    TRY(chan_connect(w->end, &at, name, &c));
+    return ps_link_open(out, c, room);
+}
+
+/* ---- servers ---- */
+
+static manta_status reach(worker *w, int i)
+{
+    char name[FRAME_NAME];
+    size_t weights = ps_part_weights_size(&w->part[i]), slot = ps_part_slot_size(&w->part[i]);
+
+    if (w->server[i].c) return MANTA_OK;
+    snprintf(name, sizeof name, "ps/%d", i);
+    TRY(call(w, w->plan->server[i], name, weights > slot ? weights : slot, &w->server[i]));
+    return chan_await_open(w->server[i].c, clock_deadline(10000));
+}
+
+static manta_status pull(worker *w, int i)
+{
+    ps_link *l = &w->server[i];
+
+    TRY(reach(w, i));
+    TRY(ps_link_ask(l, PS_PULL, 0, 0, PS_WEIGHTS, is_alone, w));
+    if (l->head.length != ps_part_weights_size(&w->part[i]))
+        return manta_fail(MANTA_ECORRUPT, "%s: weights of another model", chan_name(l->c));
+    ps_part_set_weights(&w->part[i], w->s->state, l->in);
+    return MANTA_OK;
+}
+
+static manta_status push(worker *w, int i, int64_t ticket)
+{
+    ps_link *l = &w->server[i];
+
+    TRY(reach(w, i));
+    ps_part_get_slot(&w->part[i], w->s->slots[0], l->out);
+    return ps_link_ask(l, PS_PUSH, ticket, ps_part_slot_size(&w->part[i]), PS_PUSHED, is_alone, w);
+}
+
+/* Waits a little, or until the coordinator says something (that it is over). */
+static manta_status be_patient(worker *w)
+{
+    chan_item item = {.c = w->boss.c, .read = true};
+    manta_status st = chan_wait(&item, 1, NULL, 0, clock_deadline(PATIENCE_MS));
+    bool whole = false;
+
+    if (st && st != MANTA_ETIMEDOUT) return st;
+    TRY(ps_link_receive(&w->boss, &whole));
+    if (whole && w->boss.head.kind == PS_END) w->over = true;
+    return MANTA_OK;
+}
+
+/* A server that cannot be reached is being replaced: it is tried again until the
+ * coordinator has had enough and ends us. */
+static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int64_t ticket), int64_t ticket)
+{
+    for (int i = w->plan->servers - 1; i >= 0 && !w->over;) { /* the first one last: ps_journal.h */
+        manta_status st = fn(w, i, ticket);
+        if (st == MANTA_ECORRUPT || st == MANTA_ENOMEM) return st;
+        if (!st) {
+            i--;
+            continue;
+        }
+        ps_link_close(&w->server[i]);
+        if (is_alone(w)) return st;
+        TRY(be_patient(w));
+    }
+    return MANTA_OK;
+}
+
+static manta_status pull_one(worker *w, int i, int64_t ticket)
+{
+    (void)ticket;
+    return pull(w, i);
+}
+
+/* ---- a step ---- */
+
+static manta_status compute(worker *w, int64_t epoch, int64_t step, int64_t ticket)
+{
+    manta_session *s = w->s;
+    manta_feed f;
+    exec_run r;
+
+    TRY(feed_reader_batch(&w->reader, epoch, step, &f));
+    TRY(session_check_feed(s, &f, true));
+    layout_run(&s->l, s->state)->calls = ticket; /* of the random numbers: each step has its own */
+    r = session_run(s, PLAN_TRAIN, &f, s->slots[0]);
+    TRY(exec_forward(s->e, &r));
+    return exec_backward(s->e, &r);
+}
+
+/* The message is {epoch, step, ticket}: the step's numbers in the epoch and the run. */
+static manta_status do_step(worker *w)
+{
+    size_t sums = (size_t)w->s->l.n_sums * sizeof(double);
+    const double *slot = layout_slot_sums(&w->s->l, w->s->slots[0]);
+    double penalty;
+    int64_t at[3];
+    manta_status st;
+
+    if (w->boss.head.length != sizeof at)
+        return manta_fail(MANTA_ECORRUPT, "%s: not a step", chan_name(w->boss.c));
+    memcpy(at, w->boss.in, sizeof at);
+    TRY(with_all(w, pull_one, 0));
+    if (w->over) return MANTA_OK;
+    if ((st = compute(w, at[0], at[1], at[2]))) {
+        const char *why = manta_error_text();
+        size_t n = strlen(why) < w->boss.room ? strlen(why) : w->boss.room;
+        memcpy(w->boss.out, why, n);
+        return ps_link_send(&w->boss, PS_FAILED, at[1], (uint32_t)st, n);
+    }
+    penalty = apply_penalty(&w->s->a, w->s->state) * slot[SUM_SAMPLES];
+    TRY(with_all(w, push, at[2]));
+    if (w->over) return MANTA_OK;
+    memcpy(w->boss.out, slot, sums);
+    memcpy(w->boss.out + sums, &penalty, sizeof penalty);
+    return ps_link_send(&w->boss, PS_DONE, at[1], 0, sums + sizeof penalty);
+}
+
+/* With one coordinator, until it says that it is over. */
+static manta_status converse(worker *w, int number)
+{
+    TRY(ps_link_send(&w->boss, PS_READY, number, 0, 0));
+    while (!w->over) {
+        chan_item item = {.c = w->boss.c, .read = true};
+        bool whole;
+        manta_status st = chan_wait(&item, 1, NULL, 0, clock_deadline(500));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+        if (is_alone(w)) return MANTA_OK;
+        TRY(ps_link_receive(&w->boss, &whole));
+        if (!whole) continue;
+        if (w->boss.head.kind == PS_END) return MANTA_OK;
+        if (w->boss.head.kind != PS_STEP)
+            return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(w->boss.c),
+                              w->boss.head.kind);
+        w->hired = true;
+        TRY(do_step(w));
+    }
+    return MANTA_OK;
+}
+
+/* The order of starting does not matter: it may not be there yet. Or not be there
+ * any more: then it is started again by whoever started it, unless it was our
+ * parent. */
+static manta_status find_boss(worker *w)
+{
+    size_t room = (size_t)w->s->l.n_sums * sizeof(double) + 4096;
+    int64_t begin = clock_now_ns();
+    bool said = false;
+
+    for (;;) {
+        manta_status st = w->boss.c ? MANTA_OK : call(w, w->plan->coordinator, "coordinator", room, &w->boss);
+        chan_item item = {0};
+        if (!st) st = chan_work(w->boss.c);
+        if (!st && chan_is_open(w->boss.c)) return MANTA_OK;
+        if (st) ps_link_close(&w->boss);
+        if (w->terms.refused && !w->hired) return manta_error_raise(&w->terms.why);
+        w->terms.refused = false; /* who has begun waits for the right one */
+        if (is_alone(w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
+        TRY(ps_miss_coordinator(w->plan, begin, &said));
+        item.c = w->boss.c;
+        st = chan_wait(&item, 1, NULL, 0, clock_deadline(PATIENCE_MS));
+        if (st && st != MANTA_ETIMEDOUT) return st;
+    }
+}
+
+static bool has_lost(const ps_link *boss)
+{
+    manta_status st = boss->c ? chan_work(boss->c) : MANTA_OK;
+
+    return st == MANTA_EDIED || st == MANTA_EIO;
+}
+
+/* A step that was in hand when the coordinator was lost is in at the servers, or
+ * its successor gives it out again. */
+static manta_status run(worker *w, int number)
+{
+    for (;;) {
+        manta_status st = converse(w, number);
+        if (!st || w->plan->parent || !has_lost(&w->boss)) return st;
+        ps_link_close(&w->boss);
+        TRY(find_boss(w));
+    }
+}
+
+static manta_status prepare(worker *w)
+{
+    const ps_plan *p = w->plan;
+    const feed_source *f = p->feed;
+
+    for (int i = 0; i < p->servers; i++) w->part[i] = ps_part_of(&w->s->l, i, p->servers);
+    TRY(session_local(w->s));
+    TRY(feed_reader_open(&w->reader, f));
+    return session_prepare(w->s, PLAN_TRAIN, f->sizes, f->n_sizes);
+}
+
+manta_status ps_work(const ps_plan *p, int number)
+{
+    worker *w = mem_new(sizeof *w);
+    char node[FRAME_NAME];
+    manta_status st;
+
+    *w = (worker){.plan = p, .s = p->s};
+    snprintf(node, sizeof node, "worker/%d", number);
+    ps_terms_init(&w->terms, p, node);
+    st = ps_terms_end(&w->terms, p, &w->end);
+    if (!st) st = prepare(w);
+    if (!st) st = find_boss(w);
+    if (!st) st = run(w, number);
+    feed_reader_close(&w->reader);
+    for (int i = 0; i < p->servers; i++) ps_link_close(&w->server[i]);
+    ps_link_close(&w->boss);
+    chan_end_free(w->end);
+    mem_free(w);
+    return st;
+}

@@ -1,0 +1,200 @@
+/* feed.c - columns to inputs, targets and weights; the samples of a step. */
+#include "train/session/feed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "train/session/session.h"
+
+static int find_column(const char *name, int n, const manta_column_spec *columns)
+{
+    for (int i = 0; name && i < n; i++) {
+        if (!strcmp(columns[i].name, name)) return i;
+    }
+    return -1;
+}
+
+static manta_status no_column(const char *what, const char *name, int n, const manta_column_spec *columns)
+{
+    buf b = {0};
+    manta_status st;
+
+    for (int i = 0; i < n; i++) buf_printf(&b, "%s%s", i ? ", " : "", columns[i].name);
+    st = manta_fail(MANTA_EINVAL, "no column of the data is for the model's %s '%s'; there are: %s", what,
+                    name, buf_text(&b));
+    buf_release(&b);
+    return st;
+}
+
+manta_status feed_map_init(feed_map *f, const manta_model *m, bool targets, int n_columns,
+                           const manta_column_spec *columns)
+{
+    const char *name = NULL;
+
+    *f = (feed_map){
+        .n_inputs = manta_model_inputs(m), .n_targets = targets ? manta_model_outputs(m) : 0, .weight = -1};
+    if (f->n_inputs > 8 || f->n_targets > 8) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "a model of more than 8 inputs or outputs cannot be fed from columns");
+    }
+    for (int i = 0; i < f->n_inputs; i++) {
+        manta_model_input(m, i, &name);
+        f->inputs[i] = find_column(name, n_columns, columns);
+        if (f->inputs[i] < 0 && f->n_inputs == 1) {
+            f->inputs[i] = find_column("x", n_columns, columns);
+            if (f->inputs[i] < 0 && n_columns) f->inputs[i] = 0;
+        }
+        if (f->inputs[i] < 0) return no_column("input", name ? name : "", n_columns, columns);
+    }
+    for (int i = 0; i < f->n_targets; i++) {
+        name = NULL;
+        manta_model_output(m, i, &name);
+        f->targets[i] = find_column(name, n_columns, columns);
+        if (f->targets[i] < 0 && f->n_targets == 1) {
+            f->targets[i] = find_column("y", n_columns, columns);
+            if (f->targets[i] < 0 && n_columns > 1) f->targets[i] = 1;
+        }
+        if (f->targets[i] < 0) return no_column("output", name ? name : "y", n_columns, columns);
+    }
+    f->weight = find_column("sample_weight", n_columns, columns);
+    if (f->weight >= 0 && columns[f->weight].dtype != MANTA_DTYPE_F32) {
+        return manta_fail(MANTA_EINVAL, "the column sample_weight is %s, expected float32",
+                          manta_dtype_name(columns[f->weight].dtype));
+    }
+    return MANTA_OK;
+}
+
+manta_feed feed_of(const feed_map *f, const manta_batch *b)
+{
+    manta_feed out = {.count = b->count, .n_inputs = f->n_inputs, .n_targets = f->n_targets};
+
+    for (int i = 0; i < f->n_inputs; i++) out.inputs[i] = b->columns[f->inputs[i]].array;
+    for (int i = 0; i < f->n_targets; i++) out.targets[i] = b->columns[f->targets[i]].array;
+    for (int i = 0; f->weight >= 0 && i < f->n_targets; i++)
+        out.weights[i] = b->columns[f->weight].array.data;
+    return out;
+}
+
+int64_t feed_source_count(const feed_source *f, int64_t epoch, int64_t step)
+{
+    int64_t size = f->lo.batch_size, all = manta_dataset_count(f->d);
+    int64_t index = f->lo.steps_per_epoch ? epoch * f->lo.steps_per_epoch + step : step;
+
+    if (all < 0 || all - index * size >= size) return size;
+    return all - index * size;
+}
+
+/* ---- reading ---- */
+
+manta_status feed_reader_open(feed_reader *r, const feed_source *from)
+{
+    *r = (feed_reader){.from = from};
+    return manta_loader_open(from->d, &from->lo, &r->loader);
+}
+
+void feed_reader_close(feed_reader *r)
+{
+    manta_loader_close(r->loader);
+    mem_try_free(r->weights);
+    *r = (feed_reader){0};
+}
+
+static int64_t label_at(const manta_array *y, int64_t i)
+{
+    switch (y->dtype) {
+    case MANTA_DTYPE_I64: return ((const int64_t *)y->data)[i];
+    case MANTA_DTYPE_I32: return ((const int32_t *)y->data)[i];
+    case MANTA_DTYPE_U8: return ((const uint8_t *)y->data)[i];
+    default: return -1;
+    }
+}
+
+/* The weights of the samples of a batch: those of their classes. */
+static manta_status weigh(feed_reader *r, const manta_batch *b, manta_feed *f)
+{
+    const feed_source *from = r->from;
+    const float *given = f->weights[0];
+
+    if (b->count > r->weights_cap) {
+        mem_try_free(r->weights);
+        r->weights = NULL;
+        r->weights_cap = 0;
+        TRY(mem_try_array(b->count, sizeof *r->weights, "weights of a batch", (void **)&r->weights));
+        r->weights_cap = b->count;
+    }
+    for (int64_t i = 0; i < b->count; i++) {
+        int64_t y = label_at(&f->targets[0], i);
+        if (y < 0 || y >= from->n_classes) {
+            return manta_fail(MANTA_EINVAL, "sample %lld: label %lld has no class weight; there are %d",
+                              (long long)(b->first + i), (long long)y, from->n_classes);
+        }
+        r->weights[i] = from->class_weight[y] * (given ? given[i] : 1);
+    }
+    f->weights[0] = r->weights;
+    return MANTA_OK;
+}
+
+static manta_status feed_batch(feed_reader *r, const manta_batch *b, manta_feed *f)
+{
+    *f = feed_of(&r->from->map, b);
+    return r->from->class_weight && f->n_targets ? weigh(r, b, f) : MANTA_OK;
+}
+
+manta_status feed_reader_next(feed_reader *r, manta_feed *f, int64_t *first, bool *more)
+{
+    manta_batch b;
+
+    *more = false;
+    if (!manta_loader_next(r->loader, &b)) return manta_loader_status(r->loader);
+    TRY(feed_batch(r, &b, f));
+    *first = b.first;
+    *more = true;
+    return MANTA_OK;
+}
+
+/* Those of rows [lo, hi) that there are. */
+static manta_status fetch(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi, manta_feed *f)
+{
+    manta_batch b;
+
+    TRY(manta_loader_fetch(r->loader, epoch, step, lo, hi, &b));
+    TRY(feed_batch(r, &b, f));
+    f->first = lo;
+    return MANTA_OK;
+}
+
+manta_status feed_reader_batch(feed_reader *r, int64_t epoch, int64_t step, manta_feed *f)
+{
+    return fetch(r, epoch, step, 0, INT64_MAX, f);
+}
+
+manta_status feed_reader_count(feed_reader *r, int64_t epoch, int64_t step, int64_t *count)
+{
+    manta_feed f;
+
+    if (!r->from->batched) {
+        *count = feed_source_count(r->from, epoch, step);
+        return MANTA_OK;
+    }
+    TRY(feed_reader_batch(r, epoch, step, &f));
+    *count = f.count;
+    return MANTA_OK;
+}
+
+manta_status feed_reader_rows(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                              manta_feed *f)
+{
+    manta_feed all;
+
+    if (r->from->batched) {
+        TRY(feed_reader_batch(r, epoch, step, &all));
+        *f = session_feed_rows(&all, lo, hi);
+        return MANTA_OK;
+    }
+    TRY(fetch(r, epoch, step, lo, hi, f));
+    if (f->count == hi - lo) return MANTA_OK;
+    return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f->count,
+                      (long long)(hi - lo));
+}

@@ -1,0 +1,419 @@
+/* session.c - opening and closing a session; its weights and metrics. */
+#include "train/session/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "os/cpu.h"
+#include "tensor/copy.h"
+#include "train/cluster/cluster.h"
+#include "train/session/lockstep.h"
+
+static char *copy_name(const char *name)
+{
+    return name ? mem_strdup(name) : NULL;
+}
+
+static void copy_objective(manta_session *s, const manta_compile *c)
+{
+    s->losses = mem_new((size_t)(c->n_losses + 1) * sizeof *s->losses);
+    s->metrics = mem_new((size_t)(c->n_metrics + 1) * sizeof *s->metrics);
+    for (; s->n_losses < c->n_losses; s->n_losses++) {
+        s->losses[s->n_losses] = c->losses[s->n_losses];
+        s->losses[s->n_losses].name = copy_name(c->losses[s->n_losses].name);
+    }
+    for (; s->n_metrics < c->n_metrics; s->n_metrics++) {
+        s->metrics[s->n_metrics] = c->metrics[s->n_metrics];
+        s->metrics[s->n_metrics].name = copy_name(c->metrics[s->n_metrics].name);
+    }
+}
+
+static manta_status make_memory(manta_session *s)
+{
+    s->slots = mem_new((size_t)s->shards * sizeof *s->slots);
+    s->used = mem_new((size_t)s->shards * sizeof *s->used);
+    s->eval_sums = mem_new(((size_t)s->l.n_sums + 1) * sizeof *s->eval_sums);
+    if (s->workers > 1) {
+        TRY(shared_new(&s->l, s->a.n_segments, s->meets ? lockstep_size(s->m, s->shards) : 0, s->workers,
+                       s->shards, apply_needs_norms(&s->a), &s->shared));
+        s->state = shared_side(s->shared, 0);
+        return MANTA_OK;
+    }
+    return mem_try_array(1, s->l.state_size, "the state of the model", &s->state);
+}
+
+/* The cluster has parameter servers: each process has its role. */
+static manta_status divide_served(manta_session *s, const manta_session_options *o)
+{
+    s->ps_cluster = o->cluster;
+    s->servers = o->cluster->config.n[TF_PS];
+    s->ps_workers = o->cluster->config.n[TF_WORKER];
+    s->staleness = o->staleness > 0 ? o->staleness - 1 : -1;
+    s->ranks = s->shards = 1;
+    s->threads = o->threads > 0 ? o->threads : cpu_cores();
+    s->debug = o->debug;
+    s->statistics = o->statistics;
+    if (o->workers > 1 || o->shards > 1 || o->servers > 1) {
+        return manta_fail(MANTA_EINVAL,
+                          "TF_CONFIG says who the servers and workers are: leave their number out");
+    }
+    return MANTA_OK;
+}
+
+/* How the work is divided: workers, threads of each, shards. */
+static manta_status divide(manta_session *s, const manta_compile *c, const manta_session_options *o)
+{
+    int cores = cpu_cores(), here;
+
+    s->workers = o->workers > 1 && c->n_losses ? o->workers : 1;
+    s->min_workers = o->min_workers > 0 && s->workers > 1 ? o->min_workers : s->workers;
+    s->wanted_workers = s->workers;
+    if (o->cluster && o->cluster->config.n[TF_PS] && c->n_losses) return divide_served(s, o);
+    s->cluster = c->n_losses && manta_cluster_rank(o->cluster) >= 0 ? o->cluster : NULL;
+    s->ranks = s->cluster ? manta_cluster_size(s->cluster) : 1;
+    s->shards = o->shards > 0 ? o->shards : s->workers * s->ranks;
+    here = s->cluster ? cluster_local(s->cluster) : s->workers;
+    s->threads = o->threads > 0 ? o->threads : cores > here ? cores / here : 1;
+    if (o->strategy == MANTA_STRATEGY_PARAMETER_SERVER) {
+        s->servers = o->servers > 0 ? o->servers : 1;
+        s->ps_workers = o->workers > 0 ? o->workers : 1;
+        s->staleness = o->staleness > 0 ? o->staleness - 1 : -1;
+        s->workers = s->min_workers = s->wanted_workers = 1;
+        s->shards = 1;
+        s->threads = o->threads > 0 ? o->threads : cores > s->ps_workers ? cores / s->ps_workers : 1;
+    }
+    s->debug = o->debug;
+    s->statistics = o->statistics;
+    s->meets = o->statistics == MANTA_STATISTICS_SYNC && s->shards > 1 && lockstep_size(s->m, s->shards) > 0;
+    if (o->workers < 0 || s->workers > SHARED_SEATS) {
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
+    }
+    if (s->cluster && s->servers) {
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "a parameter server among the processes of a cluster is not there yet");
+    }
+    if (s->min_workers > s->workers) {
+        return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, s->workers);
+    }
+    if (s->shards > LAYOUT_MAX_SHARDS) {
+        return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
+    }
+    if (s->ranks > 1 && s->workers > 1) {
+        return manta_fail(
+            MANTA_EINVAL,
+            "%d workers in a process of a cluster: each of its %d processes computes itself, with as "
+            "many threads as it may have",
+            s->workers, s->ranks);
+    }
+    if (s->shards < s->ranks) {
+        return manta_fail(MANTA_EINVAL, "%d shards for %d processes: each needs one at least", s->shards,
+                          s->ranks);
+    }
+    if (s->shards < s->workers) {
+        return manta_fail(MANTA_EINVAL, "%d shards for %d workers: each needs one at least", s->shards,
+                          s->workers);
+    }
+    return MANTA_OK;
+}
+
+static void describe(manta_session *s)
+{
+    char threads[32];
+
+    snprintf(threads, sizeof threads, "%d thread%s", s->threads, s->threads == 1 ? "" : "s");
+    if (s->ranks > 1) {
+        snprintf(s->about, sizeof s->about, "rank %d of %d, %s, %s kernels", manta_cluster_rank(s->cluster),
+                 s->ranks, threads, s->k->name);
+    } else if (s->workers > 1) {
+        snprintf(s->about, sizeof s->about, "%d workers of %s, %s kernels", s->workers, threads, s->k->name);
+    } else {
+        snprintf(s->about, sizeof s->about, "%s, %s kernels", threads, s->k->name);
+    }
+}
+
+/* Whoever looks for a NaN wants the plain loops, unless they say otherwise. */
+static const char *kernels_of_choice(const manta_session_options *o)
+{
+    const char *told = getenv("MANTA_KERNELS");
+
+    if (o->kernels || !o->debug || (told && *told)) return o->kernels;
+    return "reference";
+}
+
+static manta_status open_session(manta_session *s, const manta_compile *c, const manta_session_options *o)
+{
+    if (c->optimizer) {
+        s->opt = *c->optimizer;
+    } else {
+        TRY(manta_optimizer_named("rmsprop", &s->opt));
+    }
+    if (c->n_losses) TRY(manta_optimizer_check(&s->opt));
+    TRY(divide(s, c, o));
+    TRY(kernels_find(kernels_of_choice(o), &s->k));
+    copy_objective(s, c);
+    TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
+    if (3 + s->o.n_heads + s->o.n_metrics > MANTA_MAX_METRICS / 2) {
+        return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics are more than a session can keep",
+                          s->o.n_heads, s->o.n_metrics);
+    }
+    layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
+    apply_init(&s->a, &s->l, &s->opt, s->k);
+    TRY(make_memory(s));
+    (o->blank ? layout_start_blank : layout_start)(&s->l, s->state, o->seed, &s->opt);
+    s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
+    s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
+    describe(s);
+    return s->workers > 1 || s->servers ? MANTA_OK : session_local(s);
+}
+
+manta_status session_local(manta_session *s)
+{
+    exec_options o = {.kernels = s->k, .debug = s->debug, .block = s->block, .block_ctx = s->block_ctx};
+
+    if (s->e) return MANTA_OK;
+    for (int i = 0; s->n_losses && i < s->shards; i++) {
+        if (!s->slots[i]) TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
+    }
+    if (!s->pool) TRY(pool_new(s->threads * s->workers, KERN_SCRATCH, &s->pool));
+    o.pool = s->pool;
+    if (s->meets && !s->lockstep) TRY(lockstep_new(s, NULL, NULL, NULL, &s->lockstep));
+    return exec_new(s->m, &s->l, &s->o, &o, &s->e);
+}
+
+manta_status manta_session_open(const manta_model *m, const manta_compile *c,
+                                const manta_session_options *options, manta_session **out)
+{
+    static const manta_session_options none;
+    static const manta_compile nothing;
+    manta_session *s = mem_new(sizeof *s);
+    manta_status st;
+
+    if (!options) options = &none;
+    if (!c) c = &nothing;
+    s->m = m;
+    st = open_session(s, c, options);
+    if (!st) {
+        *out = s;
+        s = NULL;
+    }
+    manta_session_close(s);
+    return st;
+}
+
+void manta_session_close(manta_session *s)
+{
+    if (!s) return;
+    if (s->peers.leave) s->peers.leave(s->peers.ctx);
+    lockstep_free(s->lockstep);
+    exec_free(s->e);
+    pool_free(s->pool);
+    for (int i = 0; s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
+    mem_free(s->slots);
+    mem_free((void *)s->used);
+    if (!s->shared) mem_try_free(s->state);
+    shared_free(s->shared);
+    apply_release(&s->a);
+    layout_release(&s->l);
+    objective_release(&s->o);
+    for (int i = 0; i < s->n_losses; i++) mem_free((char *)(uintptr_t)s->losses[i].name);
+    for (int i = 0; i < s->n_metrics; i++) mem_free((char *)(uintptr_t)s->metrics[i].name);
+    mem_free(s->losses);
+    mem_free(s->metrics);
+    mem_free(s->eval_sums);
+    for (int i = 0; i < SESSION_OUTPUTS; i++) mem_try_free(s->outputs[i]);
+    trace_free(s->trace);
+    mem_free(s);
+}
+
+const manta_model *manta_session_model(const manta_session *s)
+{
+    return s->m;
+}
+
+manta_status manta_session_resize(manta_session *s, int workers)
+{
+    if (workers < s->min_workers || workers > s->workers) {
+        return manta_fail(MANTA_EINVAL, "%d workers, expected %d to %d", workers, s->min_workers, s->workers);
+    }
+    s->wanted_workers = workers;
+    return MANTA_OK;
+}
+
+int manta_session_workers(const manta_session *s)
+{
+    return s->wanted_workers;
+}
+
+bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out)
+{
+    const shared_seat *seat;
+
+    if (!s->grouped || !s->shared || rank < 0 || rank >= s->shared->c->seats) return false;
+    seat = &s->shared->c->seat[rank];
+    out->samples = atomic_load_explicit(&seat->samples, memory_order_relaxed);
+    out->seconds = (double)atomic_load_explicit(&seat->busy_ns, memory_order_relaxed) / 1e9;
+    return true;
+}
+
+const char *manta_session_about(const manta_session *s)
+{
+    return s->about;
+}
+
+/* ---- metrics ---- */
+
+static void add_metric(manta_metrics *out, const char *prefix, const char *name, double value)
+{
+    if (out->n == MANTA_MAX_METRICS) return;
+    snprintf(out->name[out->n], sizeof out->name[0], "%s%s", prefix, name);
+    out->value[out->n++] = value;
+}
+
+void session_metrics_of(const manta_session *s, const double *sums, const char *prefix, manta_metrics *out)
+{
+    double divisor = sums[SUM_DIVISOR], samples = sums[SUM_SAMPLES];
+    double penalty = samples > 0 ? sums[s->l.n_sums] / samples : 0;
+
+    add_metric(out, prefix, "loss", divisor > 0 ? sums[SUM_LOSS] / divisor + penalty : NAN);
+    for (int h = 0; s->o.n_heads > 1 && h < s->o.n_heads; h++) {
+        const double *head = &sums[objective_head_sum(h)];
+        const char *output = s->m->outputs[s->o.heads[h].output].name;
+        char name[64];
+        if (output) {
+            snprintf(name, sizeof name, "%.50s_loss", output);
+        } else {
+            snprintf(name, sizeof name, "output_%d_loss", h);
+        }
+        add_metric(out, prefix, name, divisor > 0 ? head[0] / divisor : NAN);
+    }
+    for (int i = 0; i < s->o.n_metrics; i++) {
+        const double *metric = &sums[objective_metric_sum(&s->o, i)];
+        add_metric(out, prefix, s->o.metrics[i].name, metric[1] > 0 ? metric[0] / metric[1] : NAN);
+    }
+}
+
+void manta_session_metrics(const manta_session *s, manta_metrics *out)
+{
+    memset(out, 0, sizeof *out);
+    session_metrics_of(s, s->evaluated ? s->eval_sums : session_sums(s), "", out);
+}
+
+void manta_session_reset_metrics(manta_session *s)
+{
+    memset(session_sums(s), 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
+    memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
+    s->evaluated = false;
+    s->touched = true;
+}
+
+double manta_metrics_get(const manta_metrics *m, const char *name)
+{
+    for (int i = 0; i < m->n; i++) {
+        if (!strcmp(m->name[i], name)) return m->value[i];
+    }
+    return NAN;
+}
+
+/* ---- weights ---- */
+
+manta_status manta_session_weight(manta_session *s, const char *name, manta_array *out)
+{
+    for (int i = 0; i < s->m->n_variables; i++) {
+        const graph_variable *g = &s->m->variables[i];
+        if (strcmp(g->name, name)) continue;
+        *out = manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(&s->l, s->state, i));
+        return MANTA_OK;
+    }
+    return manta_fail(MANTA_ENOENT, "model '%s' has no variable called '%s'", s->m->name, name);
+}
+
+manta_status manta_session_set_weight(manta_session *s, const char *name, const manta_array *value)
+{
+    char given[96], expected[96];
+    manta_array a;
+
+    TRY(manta_session_weight(s, name, &a));
+    if (a.ndim != value->ndim || memcmp(a.shape, value->shape, (size_t)a.ndim * sizeof *a.shape)) {
+        return manta_fail(MANTA_EINVAL, "variable '%s' was given an array of shape %s, expected %s", name,
+                          manta_shape_text(value->ndim, value->shape, given, sizeof given),
+                          manta_shape_text(a.ndim, a.shape, expected, sizeof expected));
+    }
+    s->touched = true;
+    return copy_strided(s->pool, &a, value, false);
+}
+
+int64_t manta_session_params(const manta_session *s)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < s->l.n_params; i++) n += s->l.params[i].count;
+    return n;
+}
+
+void session_pack(const layout *l, const float *padded, float *flat)
+{
+    for (int i = 0; i < l->n_params; flat += l->params[i++].count) {
+        memcpy(flat, padded + l->params[i].offset, (size_t)l->params[i].count * sizeof *flat);
+    }
+}
+
+void session_unpack(const layout *l, const float *flat, float *padded)
+{
+    for (int i = 0; i < l->n_params; flat += l->params[i++].count) {
+        memcpy(padded + l->params[i].offset, flat, (size_t)l->params[i].count * sizeof *flat);
+    }
+}
+
+void manta_session_get_flat(const manta_session *s, float *out)
+{
+    session_pack(&s->l, layout_params(&s->l, s->state), out);
+}
+
+void manta_session_set_flat(manta_session *s, const float *in)
+{
+    session_unpack(&s->l, in, layout_params(&s->l, s->state));
+    s->touched = true;
+}
+
+manta_status manta_session_gradients(const manta_session *s, float *out)
+{
+    float *padded = NULL;
+
+    if (s->phase != SESSION_BACKWARD) {
+        return manta_fail(MANTA_EINVAL, "there are no gradients: call manta_session_backward() before");
+    }
+    TRY(mem_try_array(s->l.params_size, sizeof *padded, "a copy of the gradients", (void **)&padded));
+    apply_gradient(&s->a, padded);
+    session_pack(&s->l, padded, out);
+    mem_try_free(padded);
+    return MANTA_OK;
+}
+
+double manta_session_learning_rate(const manta_session *s)
+{
+    const run_state *run = layout_run(&s->l, s->state);
+
+    return optimizer_rate(&s->opt, run->learning_rate, run->calls);
+}
+
+manta_status manta_session_set_learning_rate(manta_session *s, double rate)
+{
+    if (s->opt.schedule.kind != MANTA_SCHEDULE_CONSTANT) {
+        return manta_fail(MANTA_EINVAL, "the learning rate is ruled by a schedule and cannot be set");
+    }
+    if (!(rate >= 0) || isinf(rate)) {
+        return manta_fail(MANTA_EINVAL, "a learning rate of %g, expected a number that is not negative",
+                          rate);
+    }
+    layout_run(&s->l, s->state)->learning_rate = rate;
+    s->touched = true;
+    return MANTA_OK;
+}
+
+int64_t manta_session_iterations(const manta_session *s)
+{
+    return layout_run(&s->l, s->state)->calls;
+}

@@ -1,0 +1,185 @@
+/* shared.c - the memory that the workers of one host train in. */
+#include "train/session/shared.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "os/shm.h"
+#include "os/sys.h"
+#include "os/thread.h"
+
+/* ---- crash points ---- */
+
+crash_plan shared_crash_plan;
+
+const char *crash_name(crash_point p)
+{
+    static const char *const names[CRASH_POINTS] = {"none",
+#define X(name, text) text,
+                                                    SHARED_CRASH_POINTS(X)
+#undef X
+    };
+
+    return names[p];
+}
+
+void shared_crash_here(control *c, int rank, crash_point p)
+{
+    int who = atomic_load(&c->crash_rank);
+
+    if (who >= 0 && who != rank) return;
+    if (atomic_fetch_sub(&c->crash_hits, 1) != 1) return;
+    if (atomic_fetch_sub(&c->crash_times, 1) > 1) {
+        atomic_store(&c->crash_hits, 1); /* the successor dies at its first hit */
+    } else {
+        atomic_store(&c->crash_point, CRASH_NONE);
+    }
+    (void)p;
+    os->kill(getpid(), SIGKILL);
+    for (;;) pause(); /* a kill of oneself need not arrive before kill() returns */
+}
+
+/* ---- control ---- */
+
+void control_init(control *c, int seats, int shards, bool norms)
+{
+    c->seats = seats;
+    c->shards = shards;
+    c->norms = norms;
+    c->wait_spin_us = 200;
+    atomic_store(&c->commit, word_of(1, 0, 0));
+    atomic_store(&c->crash_rank, shared_crash_plan.rank);
+    atomic_store(&c->crash_hits, shared_crash_plan.nth);
+    atomic_store(&c->crash_times, shared_crash_plan.times);
+    atomic_store(&c->crash_point, (int)shared_crash_plan.point);
+}
+
+void control_pulse(control *c)
+{
+    bool asleep = false;
+
+    /* Sequentially consistent against control_wait(): either the sleeper sees
+     * the new pulse, or we see that it sleeps. */
+    atomic_fetch_add(&c->pulse, 1);
+    for (int i = 0; i < c->seats && !asleep; i++) asleep = atomic_load(&c->seat[i].asleep);
+    if (asleep) futex_wake(&c->pulse, INT_MAX, true);
+}
+
+static void cpu_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Others finish within microseconds when the work is divided evenly, and a
+ * sleeping process takes tens of them to wake up. Past the first moments a
+ * spinner gives way, because whom it waits for may need its core. */
+static bool spin(control *c, uint32_t seen)
+{
+    enum { PAUSES = 32, ALONE_NS = 20 * 1000 };
+    int64_t start = clock_now_ns();
+
+    for (;;) {
+        int64_t now;
+        for (int i = 0; i < PAUSES; i++) {
+            if (atomic_load_explicit(&c->pulse, memory_order_acquire) != seen) return true;
+            cpu_pause();
+        }
+        now = clock_now_ns();
+        if (now - start > (int64_t)c->wait_spin_us * 1000) return false;
+        if (c->crowded || now - start > ALONE_NS) sched_yield();
+    }
+}
+
+void control_wait(control *c, int rank, uint32_t seen, int64_t deadline)
+{
+    if (spin(c, seen)) return;
+    atomic_store(&c->seat[rank].asleep, 1);
+    if (atomic_load(&c->pulse) == seen) (void)futex_wait(&c->pulse, seen, deadline, true);
+    atomic_store(&c->seat[rank].asleep, 0);
+}
+
+void control_put_table(control *c, uint32_t generation, const table *t)
+{
+    shared_table *to = &c->tables[generation % SHARED_TABLES];
+
+    atomic_store_explicit(&to->base, t->base, memory_order_relaxed);
+    for (int i = 0; i < c->seats; i++) {
+        atomic_store_explicit(&to->seated[i], t->seated[i], memory_order_relaxed);
+        atomic_store_explicit(&to->range[i], t->range[i], memory_order_relaxed);
+    }
+    for (int i = 0; i < c->shards; i++) {
+        atomic_store_explicit(&to->shard[i], t->shard[i], memory_order_relaxed);
+    }
+}
+
+void control_get_table(const control *c, uint32_t generation, table *t)
+{
+    const shared_table *from = &c->tables[generation % SHARED_TABLES];
+
+    t->base = atomic_load_explicit(&from->base, memory_order_relaxed);
+    for (int i = 0; i < c->seats; i++) {
+        t->seated[i] = atomic_load_explicit(&from->seated[i], memory_order_relaxed);
+        t->range[i] = atomic_load_explicit(&from->range[i], memory_order_relaxed);
+    }
+    for (int i = 0; i < c->shards; i++) {
+        t->shard[i] = atomic_load_explicit(&from->shard[i], memory_order_relaxed);
+    }
+}
+
+/* ---- memory ---- */
+
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+                        bool norms, shared **out)
+{
+    shared *s = mem_new(sizeof *s);
+    manta_status st;
+
+    s->fd = -1;
+    s->shards = shards;
+    s->eval_stride = ((size_t)l->n_sums + 1) * sizeof(double);
+    s->off_eval = shm_round(sizeof(control));
+    s->off_norms = s->off_eval + 2 * s->eval_stride;
+    s->off_meetings = shm_round(s->off_norms + (size_t)(2 * n_segments + 2) * sizeof(double));
+    s->meetings_size = meetings_size;
+    s->off_sides = shm_round(s->off_meetings + meetings_size);
+    s->side_stride = shm_round(l->state_size);
+    s->off_slots = s->off_sides + SHARED_SIDES * s->side_stride;
+    s->slot_stride = shm_round(l->slot_size);
+    s->size = s->off_slots + (size_t)shards * s->slot_stride;
+    if ((st = shm_new_large("manta-train", s->size, &s->fd))) goto out;
+    if ((st = shared_attach(s))) goto out;
+    control_init(s->c, seats, shards, norms);
+    *out = s;
+    s = NULL;
+out:
+    shared_free(s);
+    return st;
+}
+
+manta_status shared_attach(shared *s)
+{
+    void *at;
+
+    s->at = NULL;
+    TRY(shm_map(s->fd, s->size, true, &at));
+    s->at = at;
+    s->c = at;
+    return MANTA_OK;
+}
+
+void shared_free(shared *s)
+{
+    if (!s) return;
+    shm_unmap(s->at, s->size);
+    if (s->fd >= 0) os->close(s->fd);
+    mem_free(s);
+}

@@ -1,0 +1,279 @@
+/* train/session/shared.h - the memory that the workers of one host train in.
+ *
+ *   | control | evaluation sums x 2 | norms | meetings | side 0 | side 1 | slot 0 | ... | slot V-1 |
+ *
+ * A *side* is a whole state (nn/layout.h); a *slot* is what one shard of the
+ * batch gives. The control block holds nothing but words that say how far
+ * things are. What they mean:
+ *
+ *   commit  {generation, ticket, side}: `ticket` steps are done, and `side`
+ *           holds their result. One compare-and-swap publishes a step; the
+ *           same word carries the generation, so a step that was begun under
+ *           an older one cannot be published.
+ *   table   who computes what in a generation. Written before the generation
+ *           begins and never changed while it lasts.
+ *   flags   one per shard (gradients are in its slot), two per range of the
+ *           parameters (norms are there; the other side is written). A flag is
+ *           {generation, ticket}: it is set or not, nothing is ever counted.
+ *   pulse   changes when somebody may have reason to look again. A hint: a
+ *           process that dies before it gives the hint is seen by its death.
+ *
+ * Invariants
+ * 1. The committed side is only read, by everybody, until the next commit; the
+ *    controller may change it while no step is open, or with a new base.
+ * 2. A slot, a range of the other side and a flag have one writer per
+ *    generation. They change hands in the middle of a step only when the
+ *    writer is dead (its pidfd says so), else with a commit: a commit needs
+ *    every flag, and a worker sets a flag after its last store.
+ * 3. Hence a torn slot or range is always one whose flag is not set in this
+ *    generation, and is written again from the start.
+ *
+ * The memory has no name, is reserved in full when it is made, and is gone
+ * with the last process that maps it. */
+#ifndef TRAIN_SESSION_SHARED_H
+#define TRAIN_SESSION_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nn/layout.h"
+
+enum {
+    SHARED_SEATS = 256, /* the most workers of a host */
+    SHARED_TABLES = 4, /* generations whose tables may be looked at or written at once: 3 */
+    SHARED_SIDES = 2,
+};
+
+/* ---- the word ---- */
+
+/* generation : 24 | ticket : 38 | side : 2 */
+static inline uint64_t word_of(uint32_t generation, int64_t ticket, int side)
+{
+    return (uint64_t)generation << 40 | (uint64_t)ticket << 2 | (uint64_t)side;
+}
+
+static inline uint32_t word_generation(uint64_t w)
+{
+    return (uint32_t)(w >> 40);
+}
+
+static inline int64_t word_ticket(uint64_t w)
+{
+    return (int64_t)((w >> 2) & (((uint64_t)1 << 38) - 1));
+}
+
+static inline int word_side(uint64_t w)
+{
+    return (int)(w & 3);
+}
+
+/* ---- tables ---- */
+
+/* Who computes what. Ranges: the grid of the parameters, and that of the
+ * statistics, cut into as many runs as there are seats. */
+typedef struct table {
+    uint32_t base; /* changes when the committed side was changed from outside */
+    uint16_t seated[SHARED_SEATS]; /* 1: takes part */
+    uint16_t shard[LAYOUT_MAX_SHARDS]; /* whose it is */
+    uint16_t range[SHARED_SEATS];
+} table;
+
+/* The same in shared memory, where it may be overwritten while it is read;
+ * whoever read it then finds that the generation has changed. */
+typedef struct shared_table {
+    _Atomic uint32_t base;
+    _Atomic uint16_t seated[SHARED_SEATS];
+    _Atomic uint16_t shard[LAYOUT_MAX_SHARDS];
+    _Atomic uint16_t range[SHARED_SEATS];
+} shared_table;
+
+/* ---- the control block ---- */
+
+/* What is to be done: tickets begin .. end-1 are steps 0, 1, ... of an epoch.
+ * Changed only while no ticket is open (ticket == end); `end` comes last. */
+typedef struct shared_job {
+    int feed; /* which data */
+    bool train; /* with the update; else sums only */
+    int64_t epoch, begin;
+    _Atomic int64_t end;
+} shared_job;
+
+/* What a worker is at, for the watch and the obituary. */
+typedef enum seat_phase {
+    SEAT_STARTING,
+    SEAT_WAITING,
+    SEAT_COMPUTING,
+    SEAT_NORMING,
+    SEAT_UPDATING
+} seat_phase;
+
+typedef struct shared_seat {
+    _Alignas(64) _Atomic uint32_t asleep; /* on the pulse */
+    _Atomic uint32_t idle; /* generation in which it has nothing to do while work lies with the dead */
+    _Atomic uint32_t ready; /* incarnation that is up and waits for its seat */
+    _Atomic uint32_t dismissed; /* 1: its worker has no seat any more and may end */
+    _Atomic uint32_t failed; /* incarnation whose error is below */
+    uint32_t failed_base; /* table's, when it failed */
+    _Atomic uint64_t desk; /* bytes that its desk has (train/group/desk.h); by its worker */
+    _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */
+    _Atomic int64_t samples, busy_ns; /* trained by this rank, and the time that it took; for people */
+    manta_error error;
+} shared_seat;
+
+/* Where a test may have a worker kill itself. */
+#define SHARED_CRASH_POINTS(X)                                                                               \
+    X(START_BEGIN, "start.begin")                                                                            \
+    X(START_READY, "start.ready")                                                                            \
+    X(SHARD_BEGIN, "shard.begin")                                                                            \
+    X(SHARD_HALF, "shard.half")                                                                              \
+    X(SHARD_DONE, "shard.done")                                                                              \
+    X(FLAG_BEFORE, "flag.before")                                                                            \
+    X(FLAG_AFTER, "flag.after")                                                                              \
+    X(NORMS_BEGIN, "norms.begin")                                                                            \
+    X(NORMS_DONE, "norms.done")                                                                              \
+    X(UPDATE_BEGIN, "update.begin")                                                                          \
+    X(UPDATE_HALF, "update.half")                                                                            \
+    X(UPDATE_DONE, "update.done")                                                                            \
+    X(FINISH_HALF, "finish.half")                                                                            \
+    X(COMMIT_BEFORE, "commit.before")                                                                        \
+    X(COMMIT_AFTER, "commit.after")                                                                          \
+    X(WAIT_BEGIN, "wait.begin")                                                                              \
+    X(TABLE_TAKEN, "table.taken")
+
+typedef enum crash_point {
+    CRASH_NONE,
+#define X(name, text) CRASH_##name,
+    SHARED_CRASH_POINTS(X)
+#undef X
+        CRASH_POINTS
+} crash_point;
+
+/* For tests: worker `rank` kills itself when it comes to `point` for the n-th
+ * time, and so do its next `times - 1` successors. Copied when memory is made. */
+typedef struct crash_plan {
+    crash_point point; /* CRASH_NONE: nobody does */
+    int rank; /* -1: whoever comes */
+    int64_t nth; /* from 1 */
+    int times;
+} crash_plan;
+extern crash_plan shared_crash_plan;
+
+const char *crash_name(crash_point p);
+
+typedef struct control {
+    _Alignas(64) _Atomic uint64_t commit;
+    _Alignas(64) _Atomic uint32_t pulse; /* a futex */
+    _Alignas(64) _Atomic uint32_t staged; /* generation that the next commit begins, 0: the same */
+    _Atomic uint32_t leave; /* the workers are to end */
+    _Atomic int64_t allowed; /* tickets below may be committed */
+    _Atomic int64_t wake_at; /* the controller wants to hear of this ticket */
+    _Alignas(64) _Atomic uint32_t controller_asleep;
+    _Alignas(64) int seats;
+    int shards;
+    bool norms; /* an update needs them */
+    int wait_spin_us; /* how long a worker spins before it sleeps */
+    bool crowded; /* more threads than cores: give way while spinning */
+    shared_job job;
+    _Atomic int crash_point; /* crash_plan's, taken apart */
+    _Atomic int crash_rank;
+    _Atomic int64_t crash_hits;
+    _Atomic int crash_times;
+    _Atomic uint64_t shard_flag[LAYOUT_MAX_SHARDS];
+    _Atomic uint64_t norm_flag[SHARED_SEATS];
+    _Atomic uint64_t range_flag[SHARED_SEATS];
+    shared_table tables[SHARED_TABLES];
+    shared_seat seat[SHARED_SEATS];
+} control;
+
+/* Kills the calling process when the plan says so. */
+void shared_crash_here(control *c, int rank, crash_point p);
+
+static inline void shared_crash(control *c, int rank, crash_point p)
+{
+    if (atomic_load_explicit(&c->crash_point, memory_order_relaxed) == (int)p) shared_crash_here(c, rank, p);
+}
+
+/* Makes a control block ready: generation 1, ticket 0, side 0, nobody seated.
+ * c is zeroed memory. */
+void control_init(control *c, int seats, int shards, bool norms);
+
+/* Says that there is reason to look again; wakes those who sleep. */
+void control_pulse(control *c);
+
+/* Waits, spinning a little at first, until the pulse is no longer `seen` or
+ * the deadline has passed. */
+void control_wait(control *c, int rank, uint32_t seen, int64_t deadline);
+
+/* Stores and loads the table of a generation. A load is only as good as the
+ * generation is afterwards. */
+void control_put_table(control *c, uint32_t generation, const table *t);
+void control_get_table(const control *c, uint32_t generation, table *t);
+
+/* Leaves word of what a worker is at. */
+static inline void seat_progress(control *c, int rank, int64_t ticket, seat_phase phase, int item)
+{
+    atomic_store_explicit(&c->seat[rank].progress,
+                          (uint64_t)ticket << 16 | (uint64_t)phase << 12 | (uint64_t)item,
+                          memory_order_relaxed);
+}
+
+/* Adds to what a rank has done. One writer at a time: the worker that has the seat. */
+static inline void seat_account(control *c, int rank, int64_t samples, int64_t busy_ns)
+{
+    shared_seat *s = &c->seat[rank];
+
+    atomic_store_explicit(&s->samples, atomic_load_explicit(&s->samples, memory_order_relaxed) + samples,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->busy_ns, atomic_load_explicit(&s->busy_ns, memory_order_relaxed) + busy_ns,
+                          memory_order_relaxed);
+}
+
+/* ---- the whole memory ---- */
+
+typedef struct shared {
+    int fd;
+    size_t size;
+    char *at; /* where this process has mapped it */
+    control *c;
+    size_t off_eval, off_norms, off_meetings, meetings_size, off_sides, off_slots, side_stride, slot_stride,
+        eval_stride;
+    int shards;
+} shared;
+
+/* Makes the memory for states and slots of `l`, with room for the norms of
+ * n_segments segments and meetings_size bytes of lockstep.h. *out: owned,
+ * shared_free(). MANTA_ENOSPC. */
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+                        bool norms, shared **out);
+/* Maps it in a forked process, which does not inherit the mapping. */
+manta_status shared_attach(shared *s);
+void shared_free(shared *s); /* accepts NULL */
+
+static inline void *shared_side(const shared *s, int i)
+{
+    return s->at + s->off_sides + (size_t)i * s->side_stride;
+}
+
+static inline void *shared_slot(const shared *s, int i)
+{
+    return s->at + s->off_slots + (size_t)i * s->slot_stride;
+}
+
+static inline void *shared_meetings(const shared *s)
+{
+    return s->at + s->off_meetings;
+}
+
+static inline double *shared_norms(const shared *s)
+{
+    return (double *)(void *)(s->at + s->off_norms);
+}
+
+/* Sums of an evaluation after `ticket` steps: two places that alternate. */
+static inline double *shared_eval(const shared *s, int64_t ticket)
+{
+    return (double *)(void *)(s->at + s->off_eval + (size_t)(ticket & 1) * s->eval_stride);
+}
+
+#endif

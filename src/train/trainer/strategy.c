@@ -1,0 +1,656 @@
+/* strategy.c - a program's own loop on several replicas.
+ *
+ * What is committed lies in memory that all replicas of this host share: two
+ * sides with every variable, and a word that says which one counts. A commit
+ * writes the other side and then the word, so whoever dies leaves one of them
+ * whole. Of several hosts each has its own; on entering they take over the
+ * one that is furthest. */
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <manta/strategy.h>
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "comm/reduce.h"
+#include "os/cpu.h"
+#include "os/proc.h"
+#include "os/shm.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "train/cluster/tf_config.h"
+#include "train/session/forked.h"
+#include "train/session/session.h"
+
+enum {
+    MAX_FAILURES = 3,
+    VALUE_BYTES = 1 << 20,
+    ALIGN = 64,
+    NAME = 64,
+};
+
+/* What a replica says at its end. */
+typedef struct epitaph {
+    _Atomic int done; /* fn has returned */
+    int order; /* of failing, from 1; 0: it did not */
+    manta_error error;
+    _Atomic size_t used; /* bytes of values */
+} epitaph;
+
+/* In shared memory, before the sides. */
+typedef struct commits {
+    _Atomic uint64_t word; /* number of commits << 1 | side */
+    _Atomic int failed; /* how many have */
+    int64_t step[2]; /* of each side */
+    epitaph end[MANTA_GROUP_MAX];
+} commits;
+
+typedef struct variable {
+    char *name; /* NULL: a session's state */
+    manta_array value; /* the caller's */
+    manta_session *s;
+    size_t offset, size;
+    void *copy; /* this replica's */
+} variable;
+
+struct manta_strategy {
+    manta_strategy_options o;
+    int n; /* replicas */
+    int here; /* of them, forked by us; 0: this process is one, number `rank` */
+    int rank;
+    char address[512]; /* MULTI_WORKER: where rank 0 listens */
+    VEC(variable) variables;
+    size_t side_size, value_size, size;
+    int fd;
+    char *memory; /* NULL before the first run */
+    bool running;
+};
+
+struct manta_replica {
+    manta_strategy *s;
+    manta_group *g;
+    int rank;
+    uint64_t seen; /* the word that our copies come from */
+};
+
+static size_t round_up(size_t n)
+{
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static commits *commits_of(const manta_strategy *s)
+{
+    return (commits *)(void *)s->memory;
+}
+
+static char *side_of(const manta_strategy *s, int side)
+{
+    return s->memory + round_up(sizeof(commits)) + (size_t)side * s->side_size;
+}
+
+static char *values_of(const manta_strategy *s, int rank)
+{
+    return side_of(s, 2) + (size_t)rank * s->value_size;
+}
+
+/* ---- opening ---- */
+
+static manta_status read_tf_config(manta_strategy *s, const char *text)
+{
+    tf_config c;
+    tf_job type;
+    int index;
+    manta_status st = tf_config_parse(text, &c);
+
+    if (st) return st;
+    s->n = c.local ? 1 : tf_config_ranks(&c);
+    s->rank = c.local ? 0 : tf_config_rank(&c);
+    if (s->rank < 0) {
+        st = manta_fail(MANTA_EUNSUPPORTED, "TF_CONFIG: a %s does not take part in a loop of replicas",
+                        tf_job_name(c.type));
+    } else if (s->n > MANTA_GROUP_MAX) {
+        st = manta_fail(MANTA_EINVAL, "TF_CONFIG: %d replicas, expected at most %d", s->n, MANTA_GROUP_MAX);
+    } else if (s->n > 1) {
+        tf_config_task(&c, 0, &type, &index);
+        snprintf(s->address, sizeof s->address, "%s", c.address[type][index]);
+    }
+    tf_config_release(&c);
+    return st;
+}
+
+static manta_status settle(manta_strategy *s)
+{
+    const char *text = getenv("TF_CONFIG");
+    manta_replication kind = s->o.kind;
+
+    if (kind == MANTA_REPLICATE_AUTO)
+        kind = text && *text ? MANTA_REPLICATE_MULTI_WORKER : MANTA_REPLICATE_MIRRORED;
+    if (kind == MANTA_REPLICATE_MULTI_WORKER) return read_tf_config(s, text);
+    s->n = kind == MANTA_REPLICATE_ONE_DEVICE ? 1 : s->o.replicas > 0 ? s->o.replicas : cpu_cores();
+    s->here = kind == MANTA_REPLICATE_MIRRORED ? s->n : 0;
+    if (s->o.replicas < 0 || s->n > MANTA_GROUP_MAX)
+        return manta_fail(MANTA_EINVAL, "%d replicas, expected 1 to %d", s->o.replicas, MANTA_GROUP_MAX);
+    return MANTA_OK;
+}
+
+manta_status manta_strategy_open(const manta_strategy_options *options, manta_strategy **out)
+{
+    manta_strategy *s = mem_new(sizeof *s);
+    manta_status st;
+
+    if (options) s->o = *options;
+    if (!s->o.max_failures) s->o.max_failures = MAX_FAILURES;
+    s->value_size = round_up(s->o.value_bytes ? s->o.value_bytes : VALUE_BYTES);
+    s->fd = -1;
+    if ((st = settle(s))) {
+        manta_strategy_close(s);
+        return st;
+    }
+    *out = s;
+    return MANTA_OK;
+}
+
+void manta_strategy_close(manta_strategy *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < s->variables.n; i++) {
+        mem_free(s->variables.at[i].name);
+        if (s->variables.at[i].name) mem_try_free(s->variables.at[i].copy);
+    }
+    vec_release(&s->variables);
+    if (s->memory) shm_unmap(s->memory, s->size);
+    if (s->fd >= 0) os->close(s->fd);
+    mem_free(s);
+}
+
+int manta_strategy_replicas(const manta_strategy *s)
+{
+    return s->n;
+}
+
+bool manta_strategy_is_chief(const manta_strategy *s)
+{
+    return s->here || s->rank == 0;
+}
+
+/* ---- variables ---- */
+
+static variable *find(const manta_strategy *s, const char *name)
+{
+    for (size_t i = 0; i < s->variables.n; i++) {
+        variable *v = &s->variables.at[i];
+        if (v->name && !strcmp(v->name, name)) return v;
+    }
+    return NULL;
+}
+
+/* Room in the sides; after the first run they cannot grow. */
+static manta_status add(manta_strategy *s, variable v)
+{
+    if (s->running || s->memory)
+        return manta_fail(MANTA_EINVAL, "variables are named before the first run of a strategy");
+    v.offset = s->side_size;
+    s->side_size += round_up(v.size);
+    vec_push(&s->variables, v);
+    return MANTA_OK;
+}
+
+manta_status manta_strategy_variable(manta_strategy *s, const char *name, const manta_array *value)
+{
+    variable v = {.value = *value, .size = manta_array_bytes(value)};
+    manta_status st;
+
+    if (find(s, name)) return manta_fail(MANTA_EEXIST, "there is a variable '%s' already", name);
+    if (!manta_array_is_contiguous(value))
+        return manta_fail(MANTA_EINVAL, "variable '%s': expected a row-major array", name);
+    TRY(mem_try_array((int64_t)v.size + 1, 1, "a variable", &v.copy));
+    v.name = mem_strdup(name);
+    if ((st = add(s, v))) {
+        mem_free(v.name);
+        mem_try_free(v.copy);
+    }
+    return st;
+}
+
+manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session)
+{
+    if (session->workers > 1 || session->servers || session->cluster || session->shards > 1) {
+        return manta_fail(MANTA_EINVAL,
+                          "a session that is mirrored has one worker and one shard: replicas are the others");
+    }
+    return add(s, (variable){.s = session, .size = session->l.state_size});
+}
+
+static void *memory_of(const variable *v)
+{
+    return v->s ? v->s->state : v->copy;
+}
+
+static void *start_of(const variable *v)
+{
+    return v->s ? v->s->state : v->value.data;
+}
+
+/* Takes over what is committed. */
+static void take_copies(manta_replica *r)
+{
+    manta_strategy *s = r->s;
+
+    r->seen = atomic_load(&commits_of(s)->word);
+    for (size_t i = 0; i < s->variables.n; i++) {
+        const variable *v = &s->variables.at[i];
+        memcpy(memory_of(v), side_of(s, (int)(r->seen & 1)) + v->offset, v->size);
+    }
+}
+
+static void put_copies(const manta_strategy *s, int side)
+{
+    for (size_t i = 0; i < s->variables.n; i++) {
+        const variable *v = &s->variables.at[i];
+        memcpy(side_of(s, side) + v->offset, memory_of(v), v->size);
+    }
+}
+
+/* Step 0 is what the caller has. */
+static manta_status begin(manta_strategy *s)
+{
+    commits *c;
+
+    if (!s->memory) {
+        void *at;
+        s->side_size = round_up(s->side_size);
+        s->size = shm_round(round_up(sizeof(commits)) + 2 * s->side_size + (size_t)s->n * s->value_size);
+        TRY(shm_new("manta-strategy", s->size, &s->fd));
+        TRY(shm_map(s->fd, s->size, true, &at));
+        s->memory = at;
+    }
+    c = commits_of(s);
+    memset(c, 0, sizeof *c);
+    for (size_t i = 0; i < s->variables.n; i++) {
+        const variable *v = &s->variables.at[i];
+        memcpy(side_of(s, 0) + v->offset, start_of(v), v->size);
+    }
+    return MANTA_OK;
+}
+
+static void end(manta_strategy *s)
+{
+    uint64_t word = atomic_load(&commits_of(s)->word);
+
+    for (size_t i = 0; i < s->variables.n; i++) {
+        const variable *v = &s->variables.at[i];
+        memcpy(start_of(v), side_of(s, (int)(word & 1)) + v->offset, v->size);
+    }
+}
+
+/* ---- commits ---- */
+
+static void publish(manta_replica *r, int64_t step)
+{
+    commits *c = commits_of(r->s);
+    int side = 1 - (int)(r->seen & 1);
+
+    put_copies(r->s, side);
+    c->step[side] = step;
+    atomic_store(&c->word, ((r->seen >> 1) + 1) << 1 | (uint64_t)side);
+}
+
+manta_status manta_replica_commit(manta_replica *r, int64_t step)
+{
+    TRY(manta_group_barrier(r->g));
+    if (!r->s->here || r->rank == 0) publish(r, step);
+    TRY(manta_group_barrier(r->g));
+    r->seen = atomic_load(&commits_of(r->s)->word);
+    return MANTA_OK;
+}
+
+/* Of several hosts' states the furthest: who is behind receives it. */
+static manta_status agree(manta_replica *r)
+{
+    manta_strategy *s = r->s;
+    commits *c = commits_of(s);
+    uint64_t word = atomic_load(&c->word);
+    int64_t mine[2] = {(int64_t)(word >> 1), c->step[word & 1]}, all[2 * MANTA_GROUP_MAX];
+    int best = 0;
+
+    TRY(manta_group_all_gather(r->g, mine, all, 2, MANTA_DTYPE_I64));
+    for (int i = 1; i < s->n; i++) {
+        if (all[2 * i] > all[2 * best]) best = i;
+    }
+    for (size_t i = 0; i < s->variables.n; i++) {
+        const variable *v = &s->variables.at[i];
+        TRY(manta_group_broadcast(r->g, side_of(s, (int)(word & 1)) + v->offset, (int64_t)v->size,
+                                  MANTA_DTYPE_U8, best));
+    }
+    c->step[word & 1] = all[2 * best + 1];
+    atomic_store(&c->word, (uint64_t)all[2 * best] << 1 | (word & 1));
+    return MANTA_OK;
+}
+
+/* ---- a replica ---- */
+
+int manta_replica_rank(const manta_replica *r)
+{
+    return r->rank;
+}
+
+int manta_replica_count(const manta_replica *r)
+{
+    return r->s->n;
+}
+
+manta_group *manta_replica_group(manta_replica *r)
+{
+    return r->g;
+}
+
+int64_t manta_replica_step(const manta_replica *r)
+{
+    return commits_of(r->s)->step[r->seen & 1];
+}
+
+manta_status manta_replica_variable(manta_replica *r, const char *name, manta_array *out)
+{
+    const variable *v = find(r->s, name);
+
+    if (!v) return manta_fail(MANTA_ENOENT, "there is no variable '%s'", name);
+    *out = v->value;
+    out->data = v->copy;
+    return MANTA_OK;
+}
+
+/* Everything a step gives, added up over the replicas: gradients, loss and
+ * metrics, and proposed statistics, which are averaged over those with samples. */
+static manta_status add_up(manta_replica *r, manta_session *s, bool samples)
+{
+    const layout *l = &s->l;
+    void *slot = s->slots[0];
+    float *stats = layout_slot_stats(l, slot);
+    double have = samples;
+
+    TRY(manta_group_all_reduce(r->g, &have, &have, 1, MANTA_DTYPE_F64, MANTA_REDUCE_SUM));
+    if (have < 1) return manta_fail(MANTA_EINVAL, "a step in which no replica has samples");
+    TRY(manta_group_all_reduce(r->g, layout_slot_sums(l, slot), layout_slot_sums(l, slot), l->n_sums,
+                               MANTA_DTYPE_F64, MANTA_REDUCE_SUM));
+    TRY(manta_group_all_reduce(r->g, layout_slot_grads(l, slot), layout_slot_grads(l, slot), l->params_size,
+                               MANTA_DTYPE_F32, MANTA_REDUCE_SUM));
+    if (!l->stats_size) return MANTA_OK;
+    TRY(manta_group_all_reduce(r->g, stats, stats, l->stats_size, MANTA_DTYPE_F32, MANTA_REDUCE_SUM));
+    for (int64_t i = 0; i < l->stats_size; i++) stats[i] /= (float)have;
+    return MANTA_OK;
+}
+
+manta_status manta_replica_train_step(manta_replica *r, manta_session *s, const manta_feed *f)
+{
+    bool samples = f && f->count > 0;
+    double loss;
+
+    TRY(session_local(s));
+    if (samples) {
+        TRY(manta_session_loss(s, f, &loss));
+        TRY(manta_session_backward(s, f));
+    } else {
+        memset(s->slots[0], 0, s->l.slot_size);
+    }
+    TRY(add_up(r, s, samples));
+    s->used[0] = s->slots[0];
+    s->n_used = 1;
+    s->phase = SESSION_BACKWARD;
+    return manta_session_apply(s, NULL);
+}
+
+/* ---- values ---- */
+
+/* In a replica's area, one after the other. */
+typedef struct value {
+    char name[NAME];
+    manta_array array; /* data: bytes from this head on */
+    size_t size; /* of head and data, rounded */
+} value;
+
+static value *find_value(const manta_strategy *s, int rank, const char *name)
+{
+    size_t used = atomic_load(&commits_of(s)->end[rank].used);
+
+    for (size_t at = 0; at < used;) {
+        value *v = (value *)(void *)(values_of(s, rank) + at);
+        if (!strcmp(v->name, name)) return v;
+        at += v->size;
+    }
+    return NULL;
+}
+
+manta_status manta_replica_leave(manta_replica *r, const char *name, const manta_array *array)
+{
+    epitaph *e = &commits_of(r->s)->end[r->rank];
+    size_t bytes = manta_array_bytes(array), size = round_up(sizeof(value)) + round_up(bytes), used = e->used;
+    value *v = find_value(r->s, r->rank, name);
+
+    if (strlen(name) >= NAME) return manta_fail(MANTA_EINVAL, "a value's name of %zu bytes", strlen(name));
+    if (!manta_array_is_contiguous(array))
+        return manta_fail(MANTA_EINVAL, "value '%s': expected a row-major array", name);
+    if (v && v->size != size)
+        return manta_fail(MANTA_EINVAL, "value '%s' was left with another size before", name);
+    if (!v && size > r->s->value_size - used) {
+        return manta_fail(MANTA_ENOSPC, "value '%s' of %zu bytes: of value_bytes, %zu are left", name, bytes,
+                          r->s->value_size - used);
+    }
+    if (!v) v = (value *)(void *)(values_of(r->s, r->rank) + used);
+    snprintf(v->name, sizeof v->name, "%s", name);
+    v->array = *array;
+    v->size = size;
+    memcpy((char *)v + round_up(sizeof *v), array->data, bytes);
+    if (v == (value *)(void *)(values_of(r->s, r->rank) + used)) atomic_store(&e->used, used + size);
+    return MANTA_OK;
+}
+
+manta_status manta_strategy_value(const manta_strategy *s, int rank, const char *name, manta_array *out)
+{
+    value *v;
+
+    if (rank < 0 || rank >= s->n) return manta_fail(MANTA_EINVAL, "there is no replica %d of %d", rank, s->n);
+    v = s->memory ? find_value(s, rank, name) : NULL;
+    if (!v) return manta_fail(MANTA_ENOENT, "replica %d has left no value '%s'", rank, name);
+    *out = v->array;
+    out->data = (char *)v + round_up(sizeof *v);
+    return MANTA_OK;
+}
+
+manta_status manta_strategy_reduce(const manta_strategy *s, const char *name, manta_reduce how,
+                                   const manta_array *out)
+{
+    const void *from[MANTA_GROUP_MAX];
+
+    for (int i = 0; i < s->n; i++) {
+        manta_array a;
+        TRY(manta_strategy_value(s, i, name, &a));
+        if (a.dtype != out->dtype || manta_array_count(&a) != manta_array_count(out)) {
+            return manta_fail(MANTA_EINVAL,
+                              "value '%s' of replica %d has another size or type than asked for", name, i);
+        }
+        from[i] = a.data;
+    }
+    reduce_run(out->dtype, how, from, s->n, out->data, manta_array_count(out));
+    return MANTA_OK;
+}
+
+manta_status manta_strategy_gather(const manta_strategy *s, const char *name, void *out, size_t size)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        manta_array a;
+        TRY(manta_strategy_value(s, i, name, &a));
+        if (manta_array_bytes(&a) > size - at)
+            return manta_fail(MANTA_ENOSPC, "value '%s' of all replicas has more than %zu bytes", name, size);
+        memcpy((char *)out + at, a.data, manta_array_bytes(&a));
+        at += manta_array_bytes(&a);
+    }
+    return MANTA_OK;
+}
+
+/* ---- running, here ---- */
+
+static manta_status open_group(const manta_strategy *s, manta_group_plan **gp, manta_group **g)
+{
+    if (s->n > 1) return manta_group_open(s->address, s->rank, s->n, &s->o.group, g);
+    TRY(manta_group_plan_new(1, &s->o.group, gp));
+    return manta_group_join(*gp, 0, g);
+}
+
+/* This process is one replica; the others are where TF_CONFIG says. */
+static manta_status run_here(manta_strategy *s, manta_replica_fn fn, void *user)
+{
+    int failures = 0;
+
+    for (;;) {
+        uint64_t before = atomic_load(&commits_of(s)->word);
+        manta_replica r = {.s = s, .rank = s->rank};
+        manta_group_plan *gp = NULL;
+        manta_status st = open_group(s, &gp, &r.g);
+        if (!st && s->n > 1) st = agree(&r);
+        if (!st) {
+            take_copies(&r);
+            st = fn(&r, user);
+        }
+        if (st && st != MANTA_EDIED && r.g) manta_group_abort(r.g, manta_error_text());
+        manta_group_close(r.g);
+        manta_group_plan_free(gp);
+        if (st != MANTA_EDIED || s->n == 1) return st;
+        if (atomic_load(&commits_of(s)->word) != before) failures = 0;
+        if (++failures > s->o.max_failures) return st;
+        if (s->o.recovered)
+            s->o.recovered(s->o.user, -1, manta_error_text(),
+                           commits_of(s)->step[atomic_load(&commits_of(s)->word) & 1]);
+    }
+}
+
+/* ---- running, forked ---- */
+
+static _Noreturn void be_replica(manta_strategy *s, const manta_group_plan *gp, int rank, pid_t parent,
+                                 manta_replica_fn fn, void *user)
+{
+    manta_replica r = {.s = s, .rank = rank};
+    epitaph *e;
+    manta_status st;
+    void *at;
+
+    forked_begin(parent, rank);
+    if (shm_map(s->fd, s->size, true, &at)) _exit(1); /* a mapping is not inherited */
+    s->memory = at;
+    e = &commits_of(s)->end[rank];
+    for (size_t i = 0; i < s->variables.n; i++) {
+        manta_session *session = s->variables.at[i].s;
+        if (!session) continue;
+        forked_take(session);
+        if (session->threads * s->n > cpu_cores())
+            session->threads = cpu_cores() > s->n ? cpu_cores() / s->n : 1;
+    }
+    st = manta_group_join(gp, rank, &r.g);
+    if (!st) {
+        take_copies(&r);
+        st = fn(&r, user);
+    }
+    if (st) {
+        manta_error_get(&e->error);
+        e->order = atomic_fetch_add(&commits_of(s)->failed, 1) + 1;
+        if (r.g) manta_group_abort(r.g, manta_error_text());
+    }
+    atomic_store(&e->done, 1);
+    manta_group_close(r.g);
+    fflush(NULL);
+    _exit(st ? 1 : 0);
+}
+
+typedef struct brood {
+    pid_t pid[MANTA_GROUP_MAX];
+    int n;
+    int lost; /* rank of one that died; -1: none */
+    char cause[96];
+} brood;
+
+static void collect(manta_strategy *s, brood *b)
+{
+    b->lost = -1;
+    for (int i = 0; i < b->n; i++) {
+        int status = spawn_wait(b->pid[i]);
+        if (atomic_load(&commits_of(s)->end[i].done) || b->lost >= 0) continue;
+        b->lost = i;
+        spawn_status_text(status, b->cause, sizeof b->cause);
+    }
+}
+
+/* One attempt. What the values and epitaphs of the one before were is forgotten. */
+static manta_status run_brood(manta_strategy *s, manta_replica_fn fn, void *user, brood *b)
+{
+    commits *c = commits_of(s);
+    manta_group_plan *gp;
+    manta_status st = MANTA_OK;
+    pid_t parent = getpid();
+
+    memset(c->end, 0, sizeof c->end);
+    atomic_store(&c->failed, 0);
+    *b = (brood){.lost = -1};
+    TRY(manta_group_plan_new(s->n, &s->o.group, &gp));
+    fflush(NULL); /* what is buffered would be written by every child */
+    while (b->n < s->n && !(st = spawn_fork(&b->pid[b->n]))) {
+        if (!b->pid[b->n]) be_replica(s, gp, b->n, parent, fn, user);
+        b->n++;
+    }
+    for (int i = 0; st && i < b->n; i++) os->kill(b->pid[i], SIGKILL);
+    collect(s, b);
+    manta_group_plan_free(gp);
+    return st;
+}
+
+/* The error of the replica that failed first: the others failed because of it. */
+static manta_status raise_first(const manta_strategy *s)
+{
+    const commits *c = commits_of(s);
+
+    for (int i = 0; i < s->n; i++) {
+        const manta_error *e = &c->end[i].error;
+        if (c->end[i].order != 1) continue;
+        return manta_fail(e->code ? e->code : MANTA_EINTERNAL, "replica %d: %s", i, e->text);
+    }
+    return MANTA_OK;
+}
+
+static manta_status run_forked(manta_strategy *s, manta_replica_fn fn, void *user)
+{
+    int failures = 0;
+
+    for (;;) {
+        uint64_t before = atomic_load(&commits_of(s)->word), word;
+        brood b;
+        TRY(run_brood(s, fn, user, &b));
+        if (b.lost < 0) return raise_first(s);
+        word = atomic_load(&commits_of(s)->word);
+        if (word != before) failures = 0;
+        if (++failures > s->o.max_failures) {
+            return manta_fail(
+                MANTA_EDIED,
+                "replicas were lost %d times in a row without a commit; the last, replica %d, %s", failures,
+                b.lost, b.cause);
+        }
+        if (s->o.recovered) s->o.recovered(s->o.user, b.lost, b.cause, commits_of(s)->step[word & 1]);
+    }
+}
+
+manta_status manta_strategy_run(manta_strategy *s, manta_replica_fn fn, void *user)
+{
+    manta_status st;
+
+    if (s->running) return manta_fail(MANTA_EINVAL, "this strategy is running already");
+    TRY(begin(s));
+    s->running = true;
+    st = s->here ? run_forked(s, fn, user) : run_here(s, fn, user);
+    s->running = false;
+    end(s);
+    return st;
+}

@@ -1,0 +1,596 @@
+/* trainer.c - the driver of a trainer: starts the workers, watches them, and begins
+ * again when one is lost.
+ *
+ * An attempt is one start of all workers. The driver looks every few
+ * milliseconds, or when a worker wakes it: reports out of the rings, checkpoints
+ * that are complete (trainer_parts.h), workers that have ended. It keeps nothing of a
+ * report but what the run's folder holds, so its memory does not grow. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <manta/task.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "os/cpu.h"
+#include "os/file.h"
+#include "os/sys.h"
+#include "os/thread.h"
+#include "train/checkpoint/checkpoints.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/retention.h"
+#include "train/run/run_folder.h"
+#include "train/storage/storage.h"
+#include "train/trainer/trainer_driver.h"
+
+enum { LOOK_NS = 5000000, END_MS = 10000, SAY_AFTER_MS = 5000, ROOM_NS = 100000000 };
+
+/* ---- an attempt ---- */
+
+static void wipe_memory(trainer_driver *d)
+{
+    uint32_t stop = atomic_load(&d->mem.c->stop);
+
+    memset(d->mem.c, 0, d->mem.mapped);
+    d->mem.c->world = d->world;
+    atomic_store(&d->mem.c->stop, stop);
+}
+
+static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
+{
+    const manta_trainer_options *o = d->o;
+    const manta_bundle *need = &d->places.need;
+    manta_task_options how = {.num_cpus = need->num_cpus > 0 ? need->num_cpus : MANTA_NONE,
+                              .resources = need->resources};
+    trainer_task t = {.loop = o->loop,
+                      .rank = rank,
+                      .world = d->world,
+                      .most = d->places.most,
+                      .attempt = d->attempt,
+                      .driver = getpid(),
+                      .fd = d->mem.fd,
+                      .threads = o->scaling.threads_per_worker,
+                      .seed = o->seed};
+    VEC(manta_arg) args = {0};
+
+    how.group = places_of(&d->places, rank, &how.bundle);
+    if (rank_logs_expect(run_logs(d->run), "rank", rank, &t.log))
+        log_warn("a worker's log is its file alone", LOG_INT("rank", rank),
+                 LOG_STR("why", manta_error_text()));
+    if (!t.threads) t.threads = cpu_cores() > d->world ? cpu_cores() / d->world : 1;
+    snprintf(t.name, sizeof t.name, "%s", manta_run_name(d->run));
+    snprintf(t.run, sizeof t.run, "%s", manta_run_path(d->run));
+    snprintf(t.local, sizeof t.local, "%s", run_local(d->run));
+    if (checkpoint) snprintf(t.checkpoint, sizeof t.checkpoint, "%s", checkpoint);
+    vec_push(&args, manta_bytes(&t, sizeof t));
+    vec_push(&args, manta_bytes(o->config ? o->config : "", o->config ? o->config_size : 0));
+    for (int i = 0; i < d->given.n; i++) {
+        const trainer_dataset *given = &d->given.all[i];
+        vec_push(&args, manta_bytes(given, sizeof *given));
+        for (int k = 0; k < given->n_columns; k++) vec_push(&args, manta_of_ref(d->given.columns[i][k]));
+    }
+    d->actors[rank] = manta_actor_start("manta_trainer_actor", &how, 0, NULL);
+    d->loops[rank] = manta_actor_submit_one(d->actors[rank], "manta_trainer_loop", (int)args.n, args.at);
+    vec_release(&args);
+}
+
+/* Which function of ours a process ran when it died is no news to the user. */
+static void leave_out_ours(char *text)
+{
+    char *at = strstr(text, " while it ran manta_trainer_");
+
+    if (at) *at = '\0';
+}
+
+static void blame(trainer_driver *d, int rank)
+{
+    manta_failure f;
+
+    if (d->failed_rank >= 0 || atomic_load(&d->mem.c->over)) return; /* over: it was made to end */
+    manta_failure_get(d->loops[rank], &f);
+    leave_out_ours(f.text);
+    d->failed_rank = rank;
+    d->loss.died = f.kind == MANTA_FAILED_WORKER || f.kind == MANTA_FAILED_ACTOR ||
+                   f.kind == MANTA_FAILED_UNKNOWN || f.kind == MANTA_FAILED_LOST ||
+                   f.kind == MANTA_FAILED_MEMORY;
+    d->node_lost = f.kind == MANTA_FAILED_NODE;
+    d->status = d->loss.died || !f.code ? MANTA_EDIED : f.code;
+    d->loss.began = atomic_load(&d->mem.c->ranks[rank].state) != RANK_STARTING;
+    snprintf(d->what, sizeof d->what, "%s", *f.text ? f.text : "its process is gone");
+    if (d->node_lost) {
+        snprintf(d->error, sizeof d->error, "%s; resumed, the run goes on from its last checkpoint", f.text);
+    } else {
+        snprintf(d->error, sizeof d->error, "rank %d of %d: %s", rank, d->world, d->what);
+    }
+}
+
+/* Takes note of loops that have ended; the first that failed is to blame.
+ * True when none is left. */
+static bool look_at_loops(trainer_driver *d)
+{
+    int left = 0;
+
+    for (int i = 0; i < d->world; i++) {
+        manta_status st;
+        if (d->ended[i]) continue;
+        st = manta_get(d->loops[i], 0);
+        if (st == MANTA_ETIMEDOUT) {
+            left++;
+            continue;
+        }
+        d->ended[i] = true;
+        if (st) blame(d, i);
+    }
+    return left == 0;
+}
+
+/* Whether a rank that lives has reported a checkpoint that it is still writing. */
+static bool is_writing(const trainer_driver *d)
+{
+    for (int rank = 0; rank < d->world; rank++) {
+        const trainer_ring *ring = &d->mem.rings[rank];
+        if (!d->ended[rank] && atomic_load(&ring->taken) != atomic_load(&ring->written)) return true;
+    }
+    return false;
+}
+
+/* What was reported before the failure is not lost with the attempt. */
+static manta_status await_files(trainer_driver *d)
+{
+    int64_t deadline = clock_now_ns() + (int64_t)END_MS * 1000000;
+
+    while (is_writing(d) && clock_now_ns() < deadline) {
+        uint32_t seen = atomic_load(&d->mem.c->pulse);
+        (void)look_at_loops(d);
+        TRY(driver_drain(d));
+        if (!is_writing(d)) break;
+        (void)futex_wait(&d->mem.c->pulse, seen, clock_now_ns() + LOOK_NS, true);
+    }
+    return MANTA_OK;
+}
+
+static manta_status end_attempt(trainer_driver *d)
+{
+    manta_status st;
+
+    atomic_store(&d->mem.c->over, 1);
+    atomic_fetch_add(&d->mem.c->meeting, 1);
+    futex_wake(&d->mem.c->meeting, INT_MAX, true);
+    st = await_files(d);
+    for (int i = 0; i < d->world; i++) {
+        if (!d->ended[i]) (void)manta_actor_kill(d->actors[i], true);
+    }
+    for (int i = 0; i < d->world; i++) { /* nobody may write to the memory that is used again */
+        d->ended[i] = manta_get(d->loops[i], END_MS) != MANTA_ETIMEDOUT;
+        if (!d->ended[i]) log_warn("a worker has not ended", LOG_INT("rank", i));
+        manta_release(d->loops[i]);
+        manta_actor_release(d->actors[i]);
+    }
+    return st ? st : driver_drain(d); /* what they had reported by then, with files that will not come */
+}
+
+static atomic_int terminated; /* how often: SIGTERM, SIGINT; in whatever thread */
+
+static void on_term(int number)
+{
+    (void)number;
+    atomic_fetch_add(&terminated, 1);
+}
+
+/* Whether a run that is to end can be ended from here, its loops being where they
+ * are: somebody said so a second time, or there is a checkpoint from after the
+ * request and no loop has ever asked whether it should stop. */
+static bool is_enough(const trainer_driver *d)
+{
+    if (!d->stopped) return false;
+    if (atomic_load(&terminated) > 1) return true;
+    for (int i = 0; i < d->world; i++) {
+        if (atomic_load(&d->mem.c->ranks[i].listens)) return false;
+    }
+    return d->committed + d->parts.committed > d->stopped_at;
+}
+
+/* Looks whether a range can have more of its workers, when a new checkpoint lets all of
+ * them begin again at little cost. */
+static bool has_more_room(trainer_driver *d)
+{
+    int64_t now = clock_now_ns(), with = d->committed + d->parts.committed;
+
+    if (d->stopped || d->places.n >= d->places.limit || with == d->room_with || now < d->room_ns)
+        return false;
+    for (int i = 0; i < d->world; i++) {
+        if (d->ended[i]) return false; /* it is about to end as it is */
+    }
+    d->room_with = with;
+    d->room_ns = now + ROOM_NS;
+    return !places_grow(&d->places, &d->grows) && d->grows;
+}
+
+static manta_status watch(trainer_driver *d)
+{
+    trainer_control *c = d->mem.c;
+
+    for (;;) {
+        uint32_t seen = atomic_load(&c->pulse);
+        bool none_left = look_at_loops(d); /* before the last look into the rings */
+        TRY(driver_drain(d));
+        if (atomic_load(&terminated)) driver_stop(d);
+        if (none_left || d->failed_rank >= 0 || is_enough(d) || has_more_room(d)) return MANTA_OK;
+        atomic_store(&c->driver_asleep, 1);
+        (void)futex_wait(&c->pulse, seen, clock_now_ns() + LOOK_NS, true);
+        atomic_store(&c->driver_asleep, 0);
+    }
+}
+
+/* The checkpoint that an attempt begins from; NULL: none. *own: it is of this run,
+ * and the caller's to close. */
+static manta_status find_checkpoint(trainer_driver *d, manta_checkpoint **out, bool *own)
+{
+    manta_status st = MANTA_ENOENT;
+
+    *out = NULL;
+    if (d->attempt || d->o->run.resume)
+        st = manta_checkpoints_latest(manta_run_checkpoints(d->run), out, NULL);
+    if (st && st != MANTA_ENOENT) return st;
+    *own = !st;
+    if (*own || !d->o->resume_from_checkpoint) return MANTA_OK;
+    if (!d->first) TRY(manta_checkpoint_open(d->o->resume_from_checkpoint, &d->first));
+    *out = d->first;
+    return MANTA_OK;
+}
+
+/* Waits for room for the workers; *d->world says for how many. */
+static manta_status find_places(trainer_driver *d)
+{
+    int64_t began = clock_now_ns(), waits_ms = d->o->scaling.start_timeout_ms;
+    bool taken, more, said = false;
+
+    for (;;) {
+        int64_t passed = clock_now_ns() - began;
+        TRY(places_take(&d->places, &taken));
+        if (taken && d->attempt && !d->grows) TRY(places_grow(&d->places, &more));
+        d->world = d->places.n;
+        if (taken) return MANTA_OK;
+        if (atomic_load(&terminated)) {
+            d->stopped = true;
+            return manta_fail(MANTA_ECANCELLED, "ended on request, before there was room for its workers");
+        }
+        if (waits_ms > 0 && passed / 1000000 > waits_ms) {
+            return manta_fail(MANTA_ETIMEDOUT,
+                              "there is no room for %d workers after %lld ms: others hold what they ask for",
+                              d->places.least, (long long)waits_ms);
+        }
+        if (!said && passed > (int64_t)SAY_AFTER_MS * 1000000) {
+            log_warn("waiting for room: others hold what the workers ask for",
+                     LOG_STR("run", manta_run_name(d->run)), LOG_INT("workers", d->places.least));
+            said = true;
+        }
+        (void)futex_wait(&d->mem.c->pulse, atomic_load(&d->mem.c->pulse), clock_now_ns() + LOOK_NS, true);
+    }
+}
+
+/* All that an attempt counts begins where its checkpoint stands. */
+static void begin_counts(trainer_driver *d, const manta_checkpoint *from, bool own)
+{
+    for (int i = 0; i < TRAINER_RANKS; i++) {
+        int64_t told = own ? run_reports(from, i) : 0, kept = own ? run_kept(d->run, i) : 0;
+        d->before[i] = d->reports[i] = kept > told ? kept : told;
+        d->epochs[i] = from ? manta_checkpoint_get(from)->epoch : 0;
+    }
+    memset(d->ended, 0, sizeof d->ended);
+    d->committed = 0;
+    d->loss = (trainer_loss){0};
+    d->failed_rank = -1;
+    d->status = MANTA_OK;
+    *d->error = '\0';
+}
+
+static manta_status run_attempt(trainer_driver *d)
+{
+    manta_checkpoint *from = NULL;
+    bool own = false;
+    file_info there;
+    manta_status st, ended;
+
+    d->failed_rank = -1;
+    if (storage_look(manta_run_path(d->run), &there))
+        return manta_fail(MANTA_ENOENT, "the run's folder %s is gone", manta_run_path(d->run));
+    TRY(find_places(d));
+    TRY(find_checkpoint(d, &from, &own));
+    if (d->attempt && (st = run_rewind(d->run, own ? from : NULL))) {
+        if (own) manta_checkpoint_close(from);
+        return st;
+    }
+    begin_counts(d, from, own);
+    parts_begin(&d->parts, d->world, d->attempt);
+    d->grows = false;
+    d->room_with = d->parts.committed;
+    wipe_memory(d);
+    for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
+    st = watch(d);
+    ended = end_attempt(d);
+    if (own) manta_checkpoint_close(from);
+    if (st || (st = ended)) return st;
+    return d->failed_rank >= 0 ? manta_fail(d->status, "%s", d->error) : MANTA_OK;
+}
+
+/* ---- before and after ---- */
+
+static manta_status make_memory(trainer_driver *d)
+{
+    trainer_memory *m = &d->mem;
+    size_t head = trainer_head(d->places.most);
+    int rc;
+
+    m->world = d->places.most;
+    m->fd = os->memfd_create("manta-trainer", MFD_CLOEXEC);
+    if (m->fd < 0) return file_fail(errno, "making", "the trainer's memory");
+    rc = os->ftruncate(m->fd, (off_t)trainer_slot_at(m->world, m->world, 0));
+    while (!rc && (rc = os->fallocate(m->fd, 0, 0, (off_t)head)) && errno == EINTR) rc = 0;
+    if (rc) return file_fail(errno, "reserving", "the trainer's memory");
+    m->c = os->mmap(NULL, head, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+    if (m->c == MAP_FAILED) {
+        m->c = NULL;
+        return file_fail(errno, "mapping", "the trainer's memory");
+    }
+    m->mapped = head;
+    m->rings = (trainer_ring *)(void *)((char *)m->c + trainer_round_up(sizeof(trainer_control)));
+    return MANTA_OK;
+}
+
+static manta_status check_options(trainer_driver *d)
+{
+    const manta_trainer_options *o = d->o;
+    manta_context here;
+
+    if (!o->loop) return manta_fail(MANTA_EINVAL, "a trainer without a loop");
+    if (!manta_is_initialized()) return manta_fail(MANTA_EINVAL, "call manta_init() before a trainer's fit");
+    TRY(manta_context_get(NULL, &here));
+    if (here.in_process)
+        return manta_fail(MANTA_EUNSUPPORTED, "a trainer needs processes for its workers: not in-process");
+    if (o->run.failure.max_failures < MANTA_UNLIMITED)
+        return manta_fail(MANTA_EINVAL, "max_failures: %d, expected 1 or more, MANTA_NONE or MANTA_UNLIMITED",
+                          o->run.failure.max_failures);
+    TRY(checkpoints_check(&o->run.checkpoints));
+    TRY(given_init(&d->given, o->n_datasets, o->datasets));
+    return places_init(&d->places, &o->scaling);
+}
+
+/* What can never come true fails here, before there is a run whose name is taken. */
+static manta_status check_feasible(trainer_driver *d)
+{
+    const char *from = d->o->resume_from_checkpoint;
+    bool taken;
+
+    TRY(check_options(d));
+    TRY(places_take(&d->places, &taken));
+    return from && !d->o->run.resume ? manta_checkpoint_open(from, &d->first) : MANTA_OK;
+}
+
+static json_t *logging_json(const manta_logging_config *c)
+{
+    static const char *const to[] = {"file", "output", "both"};
+    json_t *o = json_pack("{s:s?, s:b, s:I, s:i}", "level", c->level, "stamp", c->stamp, "max_size",
+                          (json_int_t)c->max_size, "parts", c->parts);
+
+    if (c->to >= MANTA_LOG_TO_FILE && c->to <= MANTA_LOG_TO_BOTH)
+        json_object_set_new(o, "to", json_string(to[c->to]));
+    return o;
+}
+
+/* What was asked for, as the run's config.json; NULL: some of it is not UTF-8. Owned: free(). */
+static char *config_text(const trainer_driver *d)
+{
+    const manta_trainer_options *o = d->o;
+    const manta_checkpoints_options *c = &o->run.checkpoints;
+    json_t *datasets = json_array();
+    json_t *all = json_pack(
+        "{s:i, s:i, s:i, s:f, s:s?, s:i, s:I, s:i, s:s?, s:s?, s:s?}", "workers", d->places.most,
+        "min_workers", d->places.least, "threads_per_worker", o->scaling.threads_per_worker,
+        "cpus_per_worker", d->places.need.num_cpus, "resources_per_worker", o->scaling.resources_per_worker,
+        "max_failures", driver_most_failures(d), "seed", (json_int_t)o->seed, "keep", c->keep, "keep_best",
+        c->score, "keep_order", c->order, "resume_from_checkpoint", o->resume_from_checkpoint);
+    char *text;
+    bool bad;
+
+    for (int i = 0; i < o->n_datasets; i++)
+        json_array_append_new(datasets, json_string(o->datasets[i].name ? o->datasets[i].name : ""));
+    bad = !all || json_array_size(datasets) < (size_t)o->n_datasets ||
+          json_object_set(all, "datasets", datasets) ||
+          json_object_set_new(all, "logging", logging_json(&o->run.logging));
+    text = bad ? NULL : json_dumps(all, JSON_INDENT(1));
+    json_decref(datasets);
+    json_decref(all);
+    return text;
+}
+
+/* A run that `manta train` began is of a model and options, which this would write
+ * over: it is not gone on with here. */
+static manta_status check_kind(const manta_run_config *r)
+{
+    char *folder, *text = NULL;
+    json_t *config;
+    bool other;
+
+    if (!r->resume || !r->name) return MANTA_OK;
+    folder = run_inner(r->storage ? r->storage : manta_run_storage(), r->name);
+    config = manta_run_read_config(folder, &text) ? NULL : json_loads(text, 0, NULL);
+    other = json_object_get(config, "model") && !json_object_get(config, "datasets");
+    json_decref(config);
+    free(text);
+    mem_free(folder);
+    if (!other) return MANTA_OK;
+    return manta_fail(
+        MANTA_EINVAL,
+        "run '%s' was begun by 'manta train', not by a trainer: 'manta train --resume %s' goes on "
+        "with it, or choose another name",
+        r->name, r->name);
+}
+
+static manta_status prepare(trainer_driver *d)
+{
+    const manta_run_config *r = &d->o->run;
+    char *config;
+    manta_status st;
+
+    TRY(check_feasible(d));
+    TRY(check_kind(r));
+    if (!(config = config_text(d)))
+        return manta_fail(MANTA_EINVAL, "a name or path among the trainer's options is not UTF-8");
+    st = manta_run_open(&(manta_run_options){.storage = r->storage,
+                                             .name = r->name,
+                                             .stem = "train",
+                                             .resume = r->resume,
+                                             .config = config,
+                                             .checkpoints = r->checkpoints,
+                                             .logging = r->logging},
+                        &d->run);
+    free(config);
+    if (st) return st;
+    TRY(given_read(&d->given, d->o->datasets));
+    TRY(make_memory(d));
+    parts_init(&d->parts, d->run);
+    return MANTA_OK;
+}
+
+static void release(trainer_driver *d)
+{
+    if (d->parts.run) parts_sweep(&d->parts);
+    parts_release(&d->parts);
+    places_release(&d->places);
+    given_release(&d->given);
+    manta_checkpoint_close(d->first);
+    if (d->mem.c) os->munmap(d->mem.c, d->mem.mapped);
+    if (d->mem.fd > 0) os->close(d->mem.fd);
+    manta_run_close(d->run);
+}
+
+/* Whether there is another attempt, and with how many workers. */
+static bool begins_again(trainer_driver *d)
+{
+    int most = driver_most_failures(d);
+    manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
+    bool may = !d->stopped && !d->node_lost && !driver_is_full(d);
+    bool again = may && (most == MANTA_UNLIMITED || d->failures < most), fewer;
+
+    manta_run_log(d->run, d->failed_rank, d->error);
+    if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;
+    if (!again) return false;
+    d->loss.progressed = d->committed > 0 || d->parts.done > 0;
+    fewer = places_lost(&d->places, d->loss);
+    if (fewer) {
+        char line[96];
+        snprintf(line, sizeof line, "rank %d cannot be replaced: the run goes on with %d workers",
+                 d->failed_rank, d->places.limit);
+        manta_run_log(d->run, d->failed_rank, line);
+    }
+    driver_tell_again(d, fewer);
+    d->failures++;
+    return true;
+}
+
+static manta_status run_attempts(trainer_driver *d)
+{
+    for (;; d->attempt++) {
+        manta_status st = run_attempt(d);
+        if (!st && d->grows && !d->stopped) {
+            log_info("there is room for more workers; all begin again", LOG_INT("workers", d->places.n),
+                     LOG_INT("before", d->world));
+            continue;
+        }
+        if (!st || d->failed_rank < 0) return st;
+        if (begins_again(d)) continue;
+        if (!d->stopped || !d->loss.died) return manta_fail(d->status, "%s", d->error);
+        d->failed_rank = -1; /* the request to end has come to a worker that had not begun, too */
+        return MANTA_OK;
+    }
+}
+
+/* Signals that ask for an end, taken where the program has not done so itself. */
+typedef struct signals {
+    bool taken[2];
+    struct sigaction before[2];
+} signals;
+
+static const int asking[2] = {SIGTERM, SIGINT};
+
+static void take_signals(signals *s)
+{
+    struct sigaction ours = {.sa_handler = on_term, .sa_flags = SA_RESTART};
+
+    atomic_store(&terminated, 0);
+    sigemptyset(&ours.sa_mask);
+    for (int i = 0; i < 2; i++) {
+        s->taken[i] = !sigaction(asking[i], NULL, &s->before[i]) && s->before[i].sa_handler == SIG_DFL &&
+                      !sigaction(asking[i], &ours, NULL);
+    }
+}
+
+static void give_signals_back(const signals *s)
+{
+    for (int i = 0; i < 2; i++) {
+        if (s->taken[i]) sigaction(asking[i], &s->before[i], NULL);
+    }
+}
+
+manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out)
+{
+    trainer_driver d = {.o = o, .failed_rank = -1, .mem = {.fd = -1}};
+    signals before;
+    int level = log_own_level();
+    manta_error why = {0};
+    manta_status st, late;
+    char *path = NULL;
+
+    *out = NULL;
+    if ((st = prepare(&d))) goto out;
+    (void)log_use_level(rank_logs_level(run_logs(d.run)));
+    take_signals(&before);
+    st = run_attempts(&d);
+    give_signals_back(&before);
+    if (!st && d.stopped)
+        st = manta_fail(MANTA_ECANCELLED, "run '%s' was ended on request", manta_run_name(d.run));
+    if (!st && d.trouble.code) st = manta_error_raise(&d.trouble);
+    if (st) manta_error_get(&why);
+    run_set_outcome(d.run, &(run_outcome){st, d.failed_rank, d.failures, d.world});
+    late = manta_run_finish(d.run,
+                            !st         ? "done"
+                            : d.stopped ? "interrupted"
+                                        : "failed",
+                            &d.last, st ? why.text : NULL);
+    if (!st && late) {
+        st = late;
+        manta_error_get(&why);
+    }
+    if (st && !d.stopped) driver_tell_end(&d, why.text);
+    path = mem_strdup(manta_run_path(d.run));
+out:
+    if (st && !why.code) manta_error_get(&why);
+    release(&d);
+    (void)log_use_level(level);
+    late = path ? manta_result_read(path, out) : MANTA_OK;
+    if (late && !st) { /* done, and what was done cannot be told */
+        st = late;
+        manta_error_get(&why);
+    }
+    if (*out) {
+        (*out)->status = st;
+        if (d.last.n) (*out)->metrics = d.last; /* the folder may have had no room for them */
+        (*out)->failures = d.failures;
+        (*out)->workers = d.world;
+        (*out)->error_rank = d.node_lost ? -1 : d.failed_rank;
+    }
+    mem_free(path);
+    return st ? manta_error_raise(&why) : MANTA_OK;
+}

@@ -1,0 +1,72 @@
+/* train/trainer/trainer_driver.h - the driver of a trainer, as its own files see it: trainer.c
+ * starts and ends attempts, trainer_take.c takes what the ranks report, trainer_tell.c
+ * says what went wrong.
+ *
+ * Threads: the one that called manta_trainer_fit(). */
+#ifndef TRAIN_TRAINER_TRAINER_DRIVER_H
+#define TRAIN_TRAINER_TRAINER_DRIVER_H
+
+#include <manta/task.h>
+
+#include "base/status.h"
+#include "train/trainer/trainer_given.h"
+#include "train/trainer/trainer_parts.h"
+#include "train/trainer/trainer_places.h"
+#include "train/trainer/trainer_shared.h"
+
+typedef struct trainer_driver {
+    const manta_trainer_options *o;
+    trainer_places places;
+    int world; /* of this attempt */
+    manta_run *run;
+    trainer_memory mem;
+    trainer_parts parts;
+    trainer_given given; /* datasets */
+    manta_checkpoint *first; /* resume_from_checkpoint; NULL: none, or the run may have its own */
+    int attempt, failures; /* attempts that failed; others ended because there was room for more workers */
+    bool grows; /* this one did */
+    int64_t room_with, room_ns; /* room was looked for: with so many checkpoints; and not again before */
+    manta_actor actors[TRAINER_RANKS];
+    manta_ref loops[TRAINER_RANKS];
+    bool ended[TRAINER_RANKS];
+    int64_t before[TRAINER_RANKS]; /* reports up to this attempt's checkpoint */
+    int64_t reports[TRAINER_RANKS]; /* of the whole run */
+    int64_t epochs[TRAINER_RANKS]; /* of each rank's last report */
+    int64_t committed; /* checkpoints of this attempt */
+    manta_metrics last; /* rank 0's */
+    bool stopped; /* on request */
+    int64_t stopped_at; /* with so many committed */
+    bool node_lost; /* no attempt can follow, and no rank is to blame */
+    int failed_rank;
+    trainer_loss loss;
+    manta_error trouble; /* the first line or checkpoint that could not be written; code 0: none */
+    char error[600]; /* with the rank that failed, and */
+    char what[440]; /* without */
+    manta_status status;
+} trainer_driver;
+
+/* Takes what the ranks have reported out of their rings, keeps it in the run's record,
+ * and commits the checkpoints that are complete. */
+manta_status driver_drain(trainer_driver *d) MANTA_MUST_USE;
+
+/* Asks the loops to end. */
+void driver_stop(trainer_driver *d);
+
+/* The checkpoint that was committed last; NULL: none. Borrowed. */
+const char *driver_last_checkpoint(const trainer_driver *d);
+
+/* How many attempts may follow the first: as asked for, or 3; MANTA_UNLIMITED. */
+int driver_most_failures(const trainer_driver *d);
+
+/* Whether a rank found a disk full, which no attempt cures: none follows, unless so many
+ * were asked for. */
+bool driver_is_full(const trainer_driver *d);
+
+/* Tells of an attempt that has failed and is followed by another, which has one worker
+ * less when `fewer`: as a block (manta/log.h) where people read the log, else as one
+ * record. */
+void driver_tell_again(const trainer_driver *d, bool fewer);
+/* The same of a run that has failed for good, and how it can go on. */
+void driver_tell_end(const trainer_driver *d, const char *why);
+
+#endif

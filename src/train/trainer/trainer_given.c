@@ -1,0 +1,123 @@
+/* trainer_given.c - the datasets of a trainer, described and put into the store. */
+#include "base/status.h"
+#include "train/trainer/trainer_given.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "os/file.h"
+
+/* One that is read here must have an end, and samples to divide. */
+static manta_status check_dataset(const trainer_dataset *t, const manta_dataset *from)
+{
+    TRY(manta_dataset_status(from));
+    if (manta_dataset_count(from) > 0 && !manta_dataset_is_batched(from)) return MANTA_OK;
+    return manta_fail(MANTA_EUNSUPPORTED,
+                      "dataset '%s' %s: give the trainer its description (spec), or a function that makes it",
+                      t->name,
+                      manta_dataset_count(from) <= 0 ? "has no known length" : "has batches of its own");
+}
+
+/* A bare word is the name of a set or of a file: one that is neither is said here,
+ * not by every worker of every attempt. */
+static manta_status check_spec(const trainer_dataset *t)
+{
+    char known[256] = "";
+    file_info info;
+
+    if (strpbrk(t->spec, "./,:*{") || !file_stat(t->spec, &info)) return MANTA_OK;
+    for (int i = 0; manta_data_name(i); i++) {
+        size_t n = strlen(known);
+        if (!strcmp(t->spec, manta_data_name(i))) return MANTA_OK;
+        snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", manta_data_name(i));
+    }
+    return manta_fail(MANTA_ENOENT,
+                      "dataset '%s': no dataset and no file is called '%s'; the datasets are %s", t->name,
+                      t->spec, known);
+}
+
+static manta_status describe(trainer_dataset *t, int i, const manta_named_dataset *from)
+{
+    if (!from->name || !*from->name || strlen(from->name) >= sizeof t->name)
+        return manta_fail(MANTA_EINVAL, "dataset %d has no name, or one that is too long", i);
+    snprintf(t->name, sizeof t->name, "%s", from->name);
+    t->make = from->make;
+    t->user = from->user;
+    t->whole = from->whole;
+    t->shuffle = from->shuffle;
+    if (from->make) return MANTA_OK;
+    if (from->dataset && !from->spec) return check_dataset(t, from->dataset);
+    if (!from->spec) return manta_fail(MANTA_EINVAL, "dataset '%s' is neither given nor described", t->name);
+    if (strlen(from->spec) >= sizeof t->spec)
+        return manta_fail(MANTA_EINVAL, "the description of dataset '%s' is too long", t->name);
+    snprintf(t->spec, sizeof t->spec, "%s", from->spec);
+    return check_spec(t);
+}
+
+manta_status given_init(trainer_given *g, int n, const manta_named_dataset *from)
+{
+    *g = (trainer_given){0};
+    if (n < 0 || n > TRAINER_DATASETS)
+        return manta_fail(MANTA_EINVAL, "%d datasets, expected up to %d", n, TRAINER_DATASETS);
+    g->all = mem_new((size_t)(n + 1) * sizeof *g->all);
+    g->columns = mem_new((size_t)(n + 1) * sizeof *g->columns);
+    for (; g->n < n; g->n++) {
+        TRY(describe(&g->all[g->n], g->n, &from[g->n]));
+        for (int i = 0; i < g->n; i++) {
+            if (!strcmp(g->all[i].name, g->all[g->n].name))
+                return manta_fail(MANTA_EINVAL, "two datasets are called '%s'", g->all[i].name);
+        }
+    }
+    return MANTA_OK;
+}
+
+void given_release(trainer_given *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        for (int k = 0; k < g->all[i].n_columns; k++) manta_release(g->columns[i][k]);
+        mem_free(g->columns[i]);
+    }
+    mem_free(g->columns);
+    mem_free(g->all);
+    *g = (trainer_given){0};
+}
+
+/* The whole of it is one batch; its arrays are the columns. */
+static manta_status put_dataset(trainer_given *g, int i, manta_dataset *from)
+{
+    trainer_dataset *t = &g->all[i];
+    manta_loader *l = NULL;
+    manta_batch b;
+    manta_status st;
+
+    TRY(manta_loader_open(
+        from, &(manta_loader_options){.batch_size = manta_dataset_count(from), .readers = -1}, &l));
+    if (!manta_loader_next(l, &b)) {
+        st = manta_loader_status(l);
+        if (!st) st = manta_fail(MANTA_EINVAL, "dataset '%s' is empty", t->name);
+        goto out;
+    }
+    if (b.n > TRAINER_COLUMNS) {
+        st =
+            manta_fail(MANTA_EUNSUPPORTED, "dataset '%s' has more than %d columns", t->name, TRAINER_COLUMNS);
+        goto out;
+    }
+    g->columns[i] = mem_new((size_t)b.n * sizeof *g->columns[i]);
+    for (; t->n_columns < b.n; t->n_columns++) {
+        snprintf(t->columns[t->n_columns], sizeof t->columns[0], "%s", b.columns[t->n_columns].name);
+        g->columns[i][t->n_columns] = manta_put(manta_elements(&b.columns[t->n_columns].array));
+    }
+    st = MANTA_OK;
+out:
+    manta_loader_close(l);
+    return st;
+}
+
+manta_status given_read(trainer_given *g, const manta_named_dataset *from)
+{
+    for (int i = 0; i < g->n; i++) {
+        if (!from[i].make && !from[i].spec) TRY(put_dataset(g, i, from[i].dataset));
+    }
+    return MANTA_OK;
+}

@@ -1,0 +1,238 @@
+/* trainer_worker.c - a worker of a trainer: what its loop may ask, and the actor
+ * that runs it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <manta/task.h>
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "os/file.h"
+#include "os/spawn.h"
+#include "os/sys.h"
+#include "os/thread.h"
+#include "train/run/run_folder.h"
+#include "train/trainer/trainer_worker.h"
+
+manta_status worker_is_over(const manta_worker *w)
+{
+    if (!atomic_load(&w->mem.c->over)) return MANTA_OK;
+    return manta_fail(MANTA_EDIED, "another worker of the run is gone, or the run has ended");
+}
+
+/* ---- what a loop may ask ---- */
+
+int manta_worker_rank(const manta_worker *w)
+{
+    return w->t.rank;
+}
+
+int manta_worker_world_size(const manta_worker *w)
+{
+    return w->t.world;
+}
+
+int manta_worker_local_rank(const manta_worker *w)
+{
+    return w->t.rank; /* one host */
+}
+
+int manta_worker_local_world_size(const manta_worker *w)
+{
+    return w->t.world;
+}
+
+int manta_worker_node_rank(const manta_worker *w)
+{
+    (void)w;
+    return 0;
+}
+
+const char *manta_worker_run_name(const manta_worker *w)
+{
+    return w->t.name;
+}
+
+const char *manta_worker_storage(const manta_worker *w)
+{
+    return w->t.run;
+}
+
+int manta_worker_attempt(const manta_worker *w)
+{
+    return w->t.attempt;
+}
+
+const void *manta_worker_config(const manta_worker *w, size_t *size)
+{
+    if (size) *size = w->config_size;
+    return w->config;
+}
+
+const manta_checkpoint *manta_worker_checkpoint(const manta_worker *w)
+{
+    return w->checkpoint;
+}
+
+int64_t manta_worker_epoch(const manta_worker *w)
+{
+    return w->checkpoint ? manta_checkpoint_get(w->checkpoint)->epoch : 0;
+}
+
+int64_t manta_worker_step(const manta_worker *w)
+{
+    const char *told = w->checkpoint ? manta_checkpoint_note(w->checkpoint, RUN_WORKERS) : NULL;
+    int64_t step = w->checkpoint ? manta_checkpoint_get(w->checkpoint)->step : 0;
+    int64_t workers = told ? strtoll(told, NULL, 10) : 0, all;
+
+    /* A step takes as many samples as there are workers, times the batch. */
+    if (workers < 1 || workers > TRAINER_RANKS || __builtin_mul_overflow(step, workers, &all)) return step;
+    return all / w->t.world;
+}
+
+bool manta_worker_should_stop(const manta_worker *w)
+{
+    _Atomic uint32_t *listens = &w->mem.c->ranks[w->t.rank].listens;
+
+    if (!atomic_load_explicit(listens, memory_order_relaxed)) atomic_store(listens, 1);
+    return atomic_load(&w->mem.c->stop) != 0;
+}
+
+/* ---- the actor ---- */
+
+static manta_status attach(manta_worker *w)
+{
+    char path[64];
+    size_t head = trainer_head(w->t.most);
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", w->t.driver, w->t.fd);
+    w->mem.world = w->t.most;
+    do w->mem.fd = os->open(path, O_RDWR | O_CLOEXEC, 0);
+    while (w->mem.fd < 0 && errno == EINTR);
+    if (w->mem.fd < 0) return file_fail(errno, "opening the trainer's memory", path);
+    w->mem.c = os->mmap(NULL, head, PROT_READ | PROT_WRITE, MAP_SHARED, w->mem.fd, 0);
+    if (w->mem.c == MAP_FAILED) return file_fail(errno, "mapping", path);
+    w->mem.rings = (trainer_ring *)(void *)((char *)w->mem.c + trainer_round_up(sizeof(trainer_control)));
+    w->mem.mapped = head;
+    return MANTA_OK;
+}
+
+/* What the loop prints goes to the log of its rank, or to where the driver wants it. */
+static void redirect(const manta_worker *w)
+{
+    rank_log_task log = w->t.log;
+    char *folder = run_inner(w->t.local, "log"), path[64];
+
+    if (log.pipe >= 0) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", w->t.driver, log.pipe);
+        do log.pipe = os->open(path, O_WRONLY | O_CLOEXEC, 0);
+        while (log.pipe < 0 && errno == EINTR);
+    }
+    fflush(stdout);
+    rank_logs_follow(folder, &log, "rank", w->t.rank);
+    if (log.pipe >= 0) os->close(log.pipe);
+    mem_free(folder);
+}
+
+/* Arguments: task, config, then for each dataset its description and arrays. */
+static manta_status read_arguments(const manta_task *t, manta_worker *w)
+{
+    const void *at;
+    size_t n;
+    int arg = 2;
+
+    TRY(manta_arg_bytes(t, 0, &at, &n));
+    if (n != sizeof w->t) return manta_fail(MANTA_EINTERNAL, "a worker's task of %zu bytes", n);
+    memcpy(&w->t, at, n);
+    TRY(manta_arg_bytes(t, 1, &w->config, &w->config_size));
+    while (arg < manta_args(t)) {
+        trainer_dataset *d = &w->datasets[w->n_datasets];
+        TRY(manta_arg_bytes(t, arg++, &at, &n));
+        if (n != sizeof *d || w->n_datasets == TRAINER_DATASETS)
+            return manta_fail(MANTA_EINTERNAL, "a dataset");
+        memcpy(d, at, n);
+        for (int k = 0; k < d->n_columns; k++) TRY(manta_arg_array(t, arg++, &w->columns[w->n_datasets][k]));
+        w->n_datasets++;
+    }
+    return MANTA_OK;
+}
+
+static void worker_release(manta_worker *w)
+{
+    worker_saves_release(w);
+    for (int i = 0; i < w->t.world; i++) {
+        for (int turn = 0; turn < 2; turn++) {
+            if (w->slots[i][turn].at) os->munmap(w->slots[i][turn].at, w->slots[i][turn].size);
+        }
+    }
+    if (w->mem.mapped) os->munmap(w->mem.c, w->mem.mapped);
+    if (w->mem.fd > 0) os->close(w->mem.fd);
+    manta_checkpoint_close(w->checkpoint);
+    mem_try_free(w->sum);
+    worker_drop_notes(w);
+    mem_free(w->parts_folder);
+    mem_free(w);
+}
+
+/* Only a loop that has come to its end is not waited for any more; the driver
+ * hears of one that failed, and ends the others. */
+static void say_ended(manta_worker *w)
+{
+    atomic_store(&w->mem.c->ranks[w->t.rank].state, RANK_ENDED);
+    atomic_fetch_add(&w->mem.c->meeting, 1);
+    futex_wake(&w->mem.c->meeting, INT_MAX, true);
+    worker_wake_driver(w);
+}
+
+static manta_status run_loop(manta_worker *w)
+{
+    manta_status st;
+
+    spawn_ignore_requests(); /* the driver tells its loops */
+    TRY(attach(w));
+    redirect(w);
+    w->parts_folder = trainer_parts_folder(w->t.local, w->t.driver, w->t.attempt);
+    manta_error_origin(NULL, w->t.rank);
+    if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
+    atomic_store(&w->mem.c->ranks[w->t.rank].pid, (uint32_t)getpid());
+    atomic_store(&w->mem.c->ranks[w->t.rank].state, RANK_RUNNING);
+    st = w->t.loop(w);
+    if (st) {
+        manta_error why;
+        manta_error_get(&why);
+        worker_saves_await(w); /* the loop's own failure is the first */
+        (void)manta_error_raise(&why);
+    } else {
+        st = worker_saves_end(w);
+    }
+    fflush(stdout);
+    rank_log_settle();
+    if (!st) say_ended(w);
+    if (st) worker_wake_driver(w);
+    return st;
+}
+
+static manta_status manta_trainer_loop(manta_task *t)
+{
+    manta_worker *w = mem_new(sizeof *w);
+    manta_status st = read_arguments(t, w);
+
+    worker_saves_init(w);
+    if (!st) st = run_loop(w);
+    worker_release(w);
+    return st;
+}
+MANTA_REMOTE(manta_trainer_loop)
+
+static manta_status manta_trainer_actor(manta_task *t)
+{
+    (void)t;
+    return MANTA_OK;
+}
+MANTA_REMOTE(manta_trainer_actor)
