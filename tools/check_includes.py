@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """check_includes.py [ROOT] - do include lines point only downwards?
 
-The table below is the picture of docs/architecture.md: each folder of src/ and
-the folders it may see. A public header belongs to the folder that implements
-it and obeys the same directions. Programs (cli, dash, python) see the public
-headers only. Prints one line per violation and exits 1 when there is any.
+The tables below are the picture of docs/architecture.md: each folder of src/
+and the folders it may see; for a folder that is divided into rooms, each room
+and the rooms of the same folder that it may see. A public header belongs to the
+folder that implements it and obeys the same directions. Programs (cli, dash,
+python) see the public headers only. Prints one line per violation, and per row
+of a table that nothing needs any more, and exits 1 when there is any.
 """
 import pathlib
 import re
@@ -25,6 +27,54 @@ SEES = {
 }
 PROGRAMS = ["cli", "dash", "python"]
 
+# The rooms of a folder, from bottom to top, and the rooms of the same folder
+# that each may see. What a folder may see, its rooms may. TOP are the files
+# beside the rooms; a folder without that row has none.
+TOP = ""
+ROOMS = {
+    "format": {
+        "codec": [],
+        "model": ["codec"],
+        "array": ["codec", "model"],
+        "image": ["codec"],
+        "csv": ["codec"],
+        "tfrecord": ["codec", "image"],
+        "webdataset": ["codec", "array", "image"],
+        "parquet": ["codec", "image"],
+        "tensorboard": ["codec"],
+        "hdf5": ["codec", "model"],
+        "keras": ["codec", "model", "hdf5"],
+        "torch": ["codec", "model"],
+        "safetensors": ["codec", "model", "torch"],
+        "tensorflow": ["codec", "model"],
+        "onnx": ["codec", "model"],
+        TOP: ["codec", "model", "array", "image", "csv", "tfrecord", "webdataset", "parquet", "tensorboard", "hdf5",
+              "keras", "torch", "safetensors", "tensorflow", "onnx"],
+    },
+    "train": {
+        "storage": [],
+        "log": [],
+        "session": [],
+        "group": ["log", "session"],
+        "cluster": ["session", "group"],
+        "ps": ["log", "session", "group", "cluster"],
+        "checkpoint": ["storage", "session"],
+        "fit": ["log", "session", "group", "cluster", "ps", "checkpoint"],
+        "run": ["storage", "log", "checkpoint", "fit"],
+        "trainer": ["storage", "log", "session", "cluster", "checkpoint", "fit", "run"],
+        "bench": ["session"],
+    },
+}
+
+# Include lines between rooms that point upwards all the same, as (file, header):
+# why. Each is a debt: one that is paid must leave this table.
+EXCEPTIONS = {
+    ("src/train/session/session.c", "train/cluster/cluster.h"):
+        "a session counts the ranks and servers of the cluster that it is opened with",
+    ("src/train/run/stage.c", "train/trainer/trainer_shared.h"):
+        "a stage that is left behind is swept of a trainer's unfinished checkpoints",
+}
+
 # Which folder implements include/manta/NAME.h. The umbrella include/manta.h
 # is everyone's.
 OWNER = {
@@ -40,14 +90,8 @@ OWNER = {
     "layer": "nn",
     "model": "nn",
     "loss": "nn",
-    "metric": "nn",
     "optimizer": "nn",
-    "schedule": "nn",
-    "initializer": "nn",
-    "zoo": "nn",
     "data": "data",
-    "loader": "data",
-    "format": "format",
     "file": "format",
     "events": "format",
     "onnx": "format",
@@ -113,6 +157,19 @@ def closure(root, path, seen=None):
     return list(seen)
 
 
+def room_violation(folder, room, name):
+    """Why a file of a room of `folder` may not include `name` of the same folder; None when it may."""
+    rooms, parts = ROOMS[folder], name.split("/")
+    target = parts[1] if len(parts) > 2 else TOP
+    if target == room or target in rooms[room]:
+        return None
+    if target not in rooms:
+        return f"{folder}/{target}/ is no room of {folder}/" if target else f"{folder}/ has no files beside its rooms"
+    here = f"{folder}/{room}/" if room else f"the top of {folder}/"
+    there = f"{folder}/{target}/" if target else f"the top of {folder}/"
+    return f"{here} may not see {there}"
+
+
 def violation(folder, quote, name, own_folder):
     """Why a file of `folder` may not include `name`; None when it may."""
     allowed = [folder] + SEES.get(folder, [])
@@ -148,8 +205,16 @@ def check(root):
     found = []
 
     def look(path, folder):
+        rooms, inside = ROOMS.get(folder, {TOP: []}), path.relative_to(root / "src" / folder).parts[:-1]
+        room = inside[0] if inside else TOP
+        if room not in rooms or len(inside) > 1:
+            found.append(f"{path.relative_to(root)}: lies in no room that ROOMS of tools/check_includes.py names")
+            return
         for line, quote, name in includes(path):
             why = violation(folder, quote, name, path.parent)
+            if not why and folder in ROOMS and name.startswith(folder + "/") and \
+                    (str(path.relative_to(root)), name) not in EXCEPTIONS:
+                why = room_violation(folder, room, name)
             if why:
                 found.append(f"{path.relative_to(root)}:{line}: {why}")
 
@@ -190,9 +255,37 @@ def check(root):
     return found
 
 
+def unneeded(root):
+    """Rows of the tables that stand for nothing under root, one sentence each."""
+    found = [f"OWNER: there is no include/manta/{stem}.h" for stem in OWNER
+             if not (root / "include" / "manta" / f"{stem}.h").is_file()]
+    for name, header in EXCEPTIONS:
+        path = root / name
+        if not path.is_file() or header not in [n for _, _, n in includes(path)]:
+            found.append(f"EXCEPTIONS: {name} does not include {header}")
+        else:
+            _, folder, room, *_ = path.relative_to(root).parts
+            if room_violation(folder, room if room in ROOMS[folder] else TOP, header) is None:
+                found.append(f"EXCEPTIONS: {name} may include {header} anyway")
+    for folder, rooms in ROOMS.items():
+        lines = {room: set() for room in rooms}
+        for path in sources(root / "src" / folder):
+            inside = path.relative_to(root / "src" / folder).parts[:-1]
+            lines.get(inside[0] if inside else TOP, set()).update(
+                n.split("/")[1] if n.count("/") > 1 else TOP
+                for _, _, n in includes(path) if n.startswith(folder + "/"))
+        for room, sees in rooms.items():
+            if room and not (root / "src" / folder / room).is_dir():
+                found.append(f"ROOMS: there is no src/{folder}/{room}")
+            elif room:
+                found += [f"ROOMS: {folder}/{room}/ sees nothing of {folder}/{seen}/"
+                          for seen in sees if seen not in lines[room]]
+    return found
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
-    found = check(root)
+    found = check(root) + unneeded(root)
     for line in found:
         print(line)
     return 1 if found else 0

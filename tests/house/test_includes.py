@@ -3,6 +3,7 @@ import pathlib
 import re
 import tempfile
 import unittest
+from unittest import mock
 
 from support import ROOT
 import check_includes
@@ -31,6 +32,9 @@ class Tree:
 class Includes(unittest.TestCase):
     def test_the_repository_is_clean(self):
         self.assertEqual(check_includes.check(ROOT), [])
+
+    def test_no_row_stands_for_nothing(self):
+        self.assertEqual(check_includes.unneeded(ROOT), [])
 
     def test_downwards_is_allowed(self):
         with Tree({"src/nn/model.c": '#include "tensor/kernel.h"\n#include <manta/array.h>\n#include <stdio.h>\n',
@@ -81,6 +85,55 @@ class Includes(unittest.TestCase):
     def test_a_unit_test_sees_what_its_folder_sees(self):
         self.assert_refused({"tests/unit/os/pool_test.c": '#include "nn/model.h"\n', "src/nn/model.h": ""},
                             "tests/unit/os/pool_test.c:1")
+
+    def test_rooms_are_drawn_from_bottom_to_top(self):
+        for folder, rooms in check_includes.ROOMS.items():
+            drawn = list(rooms)
+            for room, sees in rooms.items():
+                self.assertEqual([s for s in sees if s not in drawn[:drawn.index(room)]], [], f"{folder}/{room}")
+
+    def test_a_room_sees_those_of_its_row(self):
+        with Tree({"src/train/group/a.c": '#include "train/session/b.h"\n#include "train/group/c.h"\n#include "os/d.h"\n',
+                   "src/train/session/b.h": "", "src/train/group/c.h": "", "src/os/d.h": "",
+                   "src/format/open.c": '#include "format/csv/e.h"\n', "src/format/csv/e.h": ""}) as found:
+            self.assertEqual(found, [])
+
+    def test_a_room_above_is_refused(self):
+        self.assert_refused({"src/train/log/a.c": '#include "train/run/b.h"\n', "src/train/run/b.h": ""},
+                            "src/train/log/a.c:1", "train/log/ may not see train/run/")
+
+    def test_the_top_of_a_folder_is_above_its_rooms(self):
+        self.assert_refused({"src/format/csv/a.c": '#include "format/b.h"\n', "src/format/b.h": ""},
+                            "format/csv/ may not see the top of format/")
+
+    def test_a_file_needs_a_room(self):
+        for name in ("src/train/a.c", "src/train/attic/a.c", "src/train/run/deep/a.c", "src/os/run/a.c"):
+            self.assert_refused({name: ""}, name, "lies in no room")
+
+    def test_an_exception_is_for_one_line(self):
+        (name, header), *_ = check_includes.EXCEPTIONS
+        with Tree({name: f'#include "{header}"\n', f"src/{header}": ""}) as found:
+            self.assertEqual(found, [])
+        beside = str(pathlib.Path(name).with_name("beside.c"))
+        self.assert_refused({beside: f'#include "{header}"\n', f"src/{header}": ""}, f"{beside}:1")
+
+    def assert_unneeded(self, files, sentence):
+        tree = Tree(files)
+        with tree:
+            self.assertIn(sentence, check_includes.unneeded(tree.root))
+
+    def test_what_nothing_needs_is_told(self):
+        up = {("src/train/log/a.c", "train/run/b.h"): "why"}
+        down = {("src/train/run/a.c", "train/log/b.h"): "why"}
+        self.assert_unneeded({}, "OWNER: there is no include/manta/data.h")
+        self.assert_unneeded({}, "ROOMS: there is no src/train/run")
+        self.assert_unneeded({"src/train/run/a.c": ""}, "ROOMS: train/run/ sees nothing of train/log/")
+        with mock.patch.object(check_includes, "EXCEPTIONS", up):
+            self.assert_unneeded({}, "EXCEPTIONS: src/train/log/a.c does not include train/run/b.h")
+            self.assert_unneeded({"src/train/log/a.c": ""}, "EXCEPTIONS: src/train/log/a.c does not include train/run/b.h")
+        with mock.patch.object(check_includes, "EXCEPTIONS", down):
+            self.assert_unneeded({"src/train/run/a.c": '#include "train/log/b.h"\n'},
+                                 "EXCEPTIONS: src/train/run/a.c may include train/log/b.h anyway")
 
     def test_the_closure_follows_headers(self):
         # clang-tidy's cache must notice a change two includes away.
