@@ -71,8 +71,6 @@ ROOMS = {
 EXCEPTIONS = {
     ("src/train/session/session.c", "train/cluster/cluster.h"):
         "a session counts the ranks and servers of the cluster that it is opened with",
-    ("src/train/run/stage.c", "train/trainer/trainer_shared.h"):
-        "a stage that is left behind is swept of a trainer's unfinished checkpoints",
 }
 
 # Which folder implements include/manta/NAME.h. The umbrella include/manta.h

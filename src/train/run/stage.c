@@ -22,9 +22,9 @@
 #include "os/sys.h"
 #include "os/thread.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_parts.h"
 #include "train/storage/lock.h"
 #include "train/storage/storage.h"
-#include "train/trainer/trainer_shared.h"
 
 enum { TRIES = 1000, PIECE = 1 << 20 };
 
@@ -70,7 +70,7 @@ static void sweep(const char *all)
         char *folder = run_inner(all, names.at[i]), *path = run_inner(folder, LOCK);
         lock *l = NULL;
         if (!lock_take(path, &l)) {
-            trainer_sweep(folder);
+            run_parts_sweep(folder);
             if (file_remove_tree(folder)) log_debug("an old stage stays", LOG_STR("path", folder));
         }
         lock_release(l);

@@ -2,11 +2,7 @@
 #include "base/status.h"
 #include "train/trainer/trainer_parts.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,77 +11,11 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/file.h"
-#include "os/sys.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/run/run_folder.h"
-
-#define PARTS  ".parts."
-#define ASIDE  "aside-"
-#define LITTER ".manta-tmp"
+#include "train/run/run_parts.h"
 
 typedef VEC(manta_note) notes;
-
-char *trainer_parts_folder(const char *run, int driver, int attempt)
-{
-    return mem_printf("%s/" PARTS "%d.%d", run, driver, attempt);
-}
-
-char *trainer_part(const char *parts, int64_t round, int rank)
-{
-    return mem_printf("%s/round-%lld.rank-%d", parts, (long long)round, rank);
-}
-
-char *trainer_notes(const char *parts, int64_t round, int rank)
-{
-    return mem_printf("%s/round-%lld.rank-%d.notes", parts, (long long)round, rank);
-}
-
-/* One folder, in one that is there. */
-static manta_status make_folder(const char *path)
-{
-    if (!os->mkdir(path, 0777) || errno == EEXIST) return MANTA_OK;
-    if (errno == ENOENT) return manta_fail(MANTA_ENOENT, "the run's folder is gone: no place for %s", path);
-    return file_fail(errno, "creating", path);
-}
-
-manta_status trainer_make_part(const char *parts, const char *name)
-{
-    char *inner = name ? run_inner(parts, name) : NULL;
-    manta_status st = make_folder(parts);
-
-    if (!st && inner) st = make_folder(inner);
-    mem_free(inner);
-    return st;
-}
-
-/* Of one name the file that is there already stays. */
-static manta_status move_file(const char *from, const char *to)
-{
-    file_info info;
-
-    if (!file_stat(to, &info) || !file_rename(from, to)) return MANTA_OK;
-    return file_copy(from, to); /* elsewhere */
-}
-
-manta_status trainer_move_files(const char *from, const char *to)
-{
-    file_names names = {0};
-    manta_status st = file_list(from, &names);
-
-    for (size_t i = 0; i < names.n && !st; i++) {
-        char *a = run_inner(from, names.at[i]), *b = run_inner(to, names.at[i]);
-        file_info info;
-        if (!(st = file_look(a, &info)) && info.is_folder) {
-            if (!(st = file_mkdirs(b))) st = trainer_move_files(a, b);
-        } else if (!st) {
-            st = move_file(a, b);
-        }
-        mem_free(a);
-        mem_free(b);
-    }
-    file_names_release(&names);
-    return st;
-}
 
 void parts_init(trainer_parts *p, manta_run *run)
 {
@@ -105,110 +35,16 @@ void parts_begin(trainer_parts *p, int world, int attempt)
 {
     parts_sweep(p);
     mem_free(p->folder);
-    p->folder = trainer_parts_folder(run_local(p->run), getpid(), attempt);
+    p->folder = run_parts_folder(run_local(p->run), getpid(), attempt);
     memset(p->seen, 0, sizeof p->seen);
     memset(p->lost, 0, sizeof p->lost);
     p->done = p->committed = 0;
     p->world = world;
 }
 
-/* ---- folders that no rename brings here ---- */
-
-/* The path of a folder that was moved aside, on one line. */
-static manta_status write_path(const char *note, const char *path)
-{
-    ssize_t n = (ssize_t)strlen(path), put;
-    int fd, err;
-
-    do fd = os->open(note, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0) return file_fail(errno, "creating", note);
-    do put = os->write(fd, path, (size_t)n);
-    while (put < 0 && errno == EINTR);
-    err = put < 0 ? errno : ENOSPC;
-    os->close(fd);
-    return put == n ? MANTA_OK : file_fail(err, "writing", note);
-}
-
-manta_status trainer_move_aside(const char *parts, const char *folder, const char *tag, char **out)
-{
-    char *path = realpath(folder, NULL), *note = mem_printf("%s/" ASIDE "%s", parts, tag), *to = NULL;
-    const char *name = path ? strrchr(path, '/') + 1 : NULL;
-    manta_status st;
-
-    if (!path) {
-        st = file_fail(errno, "looking for", folder);
-    } else {
-        to = mem_printf("%.*s.%s.%ld.%s" LITTER, (int)(name - path), path, name, (long)getpid(), tag);
-        st = write_path(note, to);
-    }
-    if (!st) st = file_rename(path, to);
-    if (!st) {
-        *out = to;
-        to = NULL;
-    }
-    mem_free(to);
-    mem_free(note);
-    free(path);
-    return st;
-}
-
-/* Whether a path is one that trainer_move_aside() makes. */
-static bool is_aside(const char *path)
-{
-    const char *name = strrchr(path, '/');
-    size_t n = name ? strlen(name) : 0;
-
-    return *path == '/' && n > strlen(LITTER) + 2 && name[1] == '.' &&
-           !strcmp(name + n - strlen(LITTER), LITTER);
-}
-
-static void sweep_aside(const char *note)
-{
-    void *path = NULL;
-    size_t n;
-
-    if (!file_read(note, PATH_MAX, &path, &n) && is_aside(path)) {
-        manta_status st = file_remove_tree(path);
-        if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", path));
-    }
-    mem_try_free(path);
-}
-
-/* What was moved aside for an attempt, then all that it left in its own folder. */
-static void sweep_attempt(const char *parts)
-{
-    file_names names = {0};
-    manta_status st = file_list(parts, &names);
-
-    for (size_t i = 0; !st && i < names.n; i++) {
-        char *note = run_inner(parts, names.at[i]);
-        if (!strncmp(names.at[i], ASIDE, strlen(ASIDE))) sweep_aside(note);
-        mem_free(note);
-    }
-    file_names_release(&names);
-    st = file_remove_tree(parts);
-    if (st && st != MANTA_ENOENT) log_warn("files of unfinished checkpoints stay", LOG_STR("path", parts));
-}
-
-void trainer_sweep(const char *folder)
-{
-    file_names names = {0};
-
-    if (file_list(folder, &names)) return; /* gone: whoever needs it will say so */
-    for (size_t i = 0; i < names.n; i++) {
-        char *path;
-        if (strncmp(names.at[i], PARTS, strlen(PARTS)) != 0) continue;
-        path = run_inner(folder, names.at[i]);
-        sweep_attempt(path);
-        mem_free(path);
-    }
-    file_names_release(&names);
-}
-
 void parts_sweep(const trainer_parts *p)
 {
-    trainer_sweep(run_local(p->run));
+    run_parts_sweep(run_local(p->run));
 }
 
 /* ---- committing ---- */
@@ -217,7 +53,7 @@ void parts_sweep(const trainer_parts *p)
  * the caller's to give back. MANTA_ENOENT it has left none. */
 static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, notes *out, void **text)
 {
-    char *path = trainer_notes(p->folder, round, rank);
+    char *path = run_part_notes(p->folder, round, rank);
     size_t n = 0;
     manta_status st = file_read(path, TRAINER_NOTES, text, &n);
 
@@ -239,7 +75,7 @@ static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, 
 static void drop_notes(const trainer_parts *p, int64_t round, int first, int last)
 {
     for (int rank = first; rank <= last; rank++) {
-        char *path = trainer_notes(p->folder, round, rank);
+        char *path = run_part_notes(p->folder, round, rank);
         (void)!file_remove(path); /* most have left none; or who sweeps does */
         mem_free(path);
     }
@@ -293,7 +129,7 @@ static void drop(const char *folder)
 manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts,
                               file_sum state)
 {
-    char *part = trainer_part(p->folder, r->round, rank);
+    char *part = run_part(p->folder, r->round, rank);
     manta_status st = commit(p, part, r, rank, rank, counts, state);
 
     if (st) drop(part);
@@ -322,15 +158,15 @@ manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int6
 /* Files of all ranks in one folder; of one name the lowest rank's. */
 static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t *counts)
 {
-    char *all = trainer_part(p->folder, round, TRAINER_RANKS);
+    char *all = run_part(p->folder, round, TRAINER_RANKS);
     int64_t *then = p->counts[round % TRAINER_RING];
-    manta_status st = trainer_make_part(p->folder, strrchr(all, '/') + 1);
+    manta_status st = run_part_make(p->folder, strrchr(all, '/') + 1);
 
     for (int rank = 0; rank < p->world && !st; rank++) {
-        char *part = trainer_part(p->folder, round, rank);
+        char *part = run_part(p->folder, round, rank);
         file_info info;
         if (!file_stat(part, &info)) {
-            st = trainer_move_files(part, all);
+            st = run_parts_move(part, all);
             if (!st) st = file_remove_tree(part);
         }
         if (p->seen[rank] <= round) then[rank] = counts[rank];
@@ -347,7 +183,7 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
 static void drop_round(const trainer_parts *p, int64_t round)
 {
     for (int rank = 0; rank < p->world; rank++) {
-        char *part = trainer_part(p->folder, round, rank);
+        char *part = run_part(p->folder, round, rank);
         drop(part);
         mem_free(part);
     }

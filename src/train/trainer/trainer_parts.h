@@ -13,7 +13,7 @@
 
 typedef struct trainer_parts {
     manta_run *run;
-    char *folder; /* trainer_parts_folder() */
+    char *folder; /* run_parts_folder() */
     int world;
     int64_t seen[TRAINER_RANKS]; /* rounds that each rank has given its part of */
     int64_t done; /* rounds settled */

@@ -12,6 +12,7 @@
 #include "os/thread.h"
 #include "train/fit/fitting.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_parts.h"
 #include "train/trainer/trainer_worker.h"
 
 static trainer_ring *ring_of(const manta_worker *w)
@@ -100,7 +101,7 @@ manta_status manta_worker_temp_folder(manta_worker *w, char **out)
     manta_status st;
 
     snprintf(name, sizeof name, "temp-%d.%lld", w->t.rank, (long long)atomic_fetch_add(&w->temps, 1));
-    st = trainer_make_part(w->parts_folder, name);
+    st = run_part_make(w->parts_folder, name);
     if (st) return st;
     if (asprintf(out, "%s/%s", w->parts_folder, name) < 0) abort(); /* small control memory */
     return MANTA_OK;

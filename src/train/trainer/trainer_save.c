@@ -23,6 +23,7 @@
 #include "os/file.h"
 #include "os/proc.h"
 #include "os/thread.h"
+#include "train/run/run_parts.h"
 #include "train/session/session.h"
 #include "train/trainer/trainer_worker.h"
 
@@ -58,7 +59,7 @@ static void make_expected(worker_saves *q)
 static manta_status bring_folder(const worker_save *v, const char *to)
 {
     if (file_rename(v->folder, to)) {
-        TRY(trainer_move_files(v->folder, to));
+        TRY(run_parts_move(v->folder, to));
         TRY(file_remove_tree(v->folder));
     }
     return file_sync_tree(to);
@@ -66,7 +67,7 @@ static manta_status bring_folder(const worker_save *v, const char *to)
 
 static manta_status write_notes(const manta_worker *w, const worker_save *v)
 {
-    char *path = trainer_notes(w->parts_folder, v->round, w->t.rank);
+    char *path = run_part_notes(w->parts_folder, v->round, w->t.rank);
     manta_status st = v->notes.n ? file_replace(path, v->notes.at, v->notes.n) : MANTA_OK;
 
     mem_free(path);
@@ -103,7 +104,7 @@ static manta_status write_save(manta_worker *w, const worker_save *v, file_sum *
     TRY(write_notes(w, v));
     if (v->kind == SAVE_NOTES) return MANTA_OK;
     TRY(manta_worker_temp_folder(w, &folder));
-    to = trainer_part(w->parts_folder, v->round, w->t.rank);
+    to = run_part(w->parts_folder, v->round, w->t.rank);
     if (!(st = write_files(v, folder, sum))) st = file_rename(folder, to);
     if (st) remove_rest(folder);
     free(folder);
@@ -251,7 +252,7 @@ manta_status worker_save_begin(manta_worker *w, int64_t round, worker_save **out
     while (v->used) v++; /* the first that is free: there is room for as many copies as were needed at once */
     mutex_unlock(&q->guard);
     TRY(worker_saves_failure(w));
-    TRY(trainer_make_part(w->parts_folder, NULL));
+    TRY(run_part_make(w->parts_folder, NULL));
     TRY(start_thread(w));
     v->used = true;
     v->round = round;
@@ -335,7 +336,7 @@ manta_status worker_save_folder(manta_worker *w, worker_save *v, const char *fol
         v->folder = to;
         to = NULL;
     } else if (!st) {
-        st = trainer_move_aside(w->parts_folder, folder, tag, &v->folder);
+        st = run_parts_aside(w->parts_folder, folder, tag, &v->folder);
     }
     mem_free(to);
     mem_free(tag);

@@ -110,35 +110,6 @@ static inline uint64_t trainer_slot_at(int world, int rank, int turn)
     return trainer_head(world) + ((uint64_t)rank * 2 + (uint64_t)turn) * TRAINER_SLOT;
 }
 
-/* RUN/.parts.DRIVER.ATTEMPT: where the files of an attempt lie on their way into
- * checkpoints. No other attempt uses it: a worker that outlives its driver by a
- * moment cannot mix its files with another's. Owned by the caller. */
-char *trainer_parts_folder(const char *run, int driver, int attempt);
-
-/* In there: files of a rank, round-K.rank-R; and the same with ".notes" behind it:
- * name, NUL, text, NUL, and so on. Owned by the caller. */
-char *trainer_part(const char *parts, int64_t round, int rank);
-char *trainer_notes(const char *parts, int64_t round, int rank);
-
-/* Makes the folder `parts`, and the one called `name` in it (NULL: not that). A
- * run's folder that is gone is not made again: under its name there may now be the
- * bare place of a disk that was there. MANTA_ENOENT */
-manta_status trainer_make_part(const char *parts, const char *name) MANTA_MUST_USE;
-
-/* Removes the files of all attempts that a run's folder holds, and what was moved
- * aside for them. */
-void trainer_sweep(const char *folder);
-
-/* Moves the files below one folder into another, across file systems too. */
-manta_status trainer_move_files(const char *from, const char *to) MANTA_MUST_USE;
-
-/* Moves a folder, with one rename, to the hidden name `.NAME.TAG.manta-tmp` beside it,
- * when it lies where no rename can bring it to the run; and leaves a note of that in
- * `parts`, so that who sweeps there removes it too. *out: the new name, absolute;
- * owned by the caller. */
-manta_status trainer_move_aside(const char *parts, const char *folder, const char *tag,
-                                char **out) MANTA_MUST_USE;
-
 /* What a worker is told at its start; plain memory. */
 typedef struct trainer_task {
     manta_loop_fn *loop; /* the worker is a fork of the driver: the same addresses */

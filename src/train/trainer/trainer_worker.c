@@ -18,6 +18,7 @@
 #include "os/sys.h"
 #include "os/thread.h"
 #include "train/run/run_folder.h"
+#include "train/run/run_parts.h"
 #include "train/trainer/trainer_worker.h"
 
 manta_status worker_is_over(const manta_worker *w)
@@ -197,7 +198,7 @@ static manta_status run_loop(manta_worker *w)
     spawn_ignore_requests(); /* the driver tells its loops */
     TRY(attach(w));
     redirect(w);
-    w->parts_folder = trainer_parts_folder(w->t.local, w->t.driver, w->t.attempt);
+    w->parts_folder = run_parts_folder(w->t.local, w->t.driver, w->t.attempt);
     manta_error_origin(NULL, w->t.rank);
     if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
     atomic_store(&w->mem.c->ranks[w->t.rank].pid, (uint32_t)getpid());

@@ -60,7 +60,7 @@ typedef struct worker_saves {
 
 struct manta_worker {
     trainer_task t;
-    char *parts_folder; /* trainer_parts_folder() */
+    char *parts_folder; /* run_parts_folder() */
     const void *config;
     size_t config_size;
     trainer_memory mem;
