@@ -21,23 +21,6 @@ static const model_format *const formats[] = {
 
 #define N_FORMATS (int)(sizeof formats / sizeof *formats)
 
-bool model_path_ends(const char *path, const char *ending)
-{
-    size_t n = strlen(path), k = strlen(ending);
-
-    return n > k && strcmp(path + n - k, ending) == 0;
-}
-
-bool model_head_is_zip(const uint8_t *head, size_t n, const char *part)
-{
-    size_t name;
-
-    if (n < 30 || memcmp(head, "PK\3\4", 4) != 0) return false;
-    name = (size_t)head[26] | (size_t)head[27] << 8;
-    if (name > n - 30) name = n - 30;
-    return memmem(head + 30, name, part, strlen(part)) != NULL;
-}
-
 /* The first bytes of a regular file; 0 when there are none to be had. */
 static size_t read_head(const char *path, uint8_t head[MODEL_HEAD])
 {
@@ -110,15 +93,6 @@ static manta_status no_such_format(const char *path, const char *name)
     st = manta_fail(MANTA_ENOENT, "%s: no format is called '%s'; there are %s", path, name, buf_text(&list));
     buf_release(&list);
     return st;
-}
-
-manta_saved *saved_make(const model_format *f)
-{
-    manta_saved *s = mem_new(sizeof *s);
-
-    s->format = f->name;
-    s->optimizer_error.code = s->losses_error.code = s->metrics_error.code = MANTA_ENOENT;
-    return s;
 }
 
 manta_status manta_file_read(const char *path, const manta_read_options *options, manta_saved **out)

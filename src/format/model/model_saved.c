@@ -1,9 +1,40 @@
-/* model_saved.c - what was read from a file, and what is to be written. */
+/* model_saved.c - what was read from a file, and what is to be written; what probes
+ * ask of a file's name and first bytes. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "format/codec/input.h"
 #include "format/model/model_file.h"
+
+/* ---- probes ---- */
+
+bool model_path_ends(const char *path, const char *ending)
+{
+    size_t n = strlen(path), k = strlen(ending);
+
+    return n > k && strcmp(path + n - k, ending) == 0;
+}
+
+bool model_head_is_zip(const uint8_t *head, size_t n, const char *part)
+{
+    size_t name;
+
+    if (n < 30 || memcmp(head, "PK\3\4", 4) != 0) return false;
+    name = (size_t)head[26] | (size_t)head[27] << 8;
+    if (name > n - 30) name = n - 30;
+    return memmem(head + 30, name, part, strlen(part)) != NULL;
+}
+
+/* ---- coming and going ---- */
+
+manta_saved *saved_make(const model_format *f)
+{
+    manta_saved *s = mem_new(sizeof *s);
+
+    s->format = f->name;
+    s->optimizer_error.code = s->losses_error.code = s->metrics_error.code = MANTA_ENOENT;
+    return s;
+}
 
 void manta_saved_free(manta_saved *s)
 {
