@@ -32,7 +32,7 @@ static void keep_name(place *p)
 {
     const char *slash = strrchr(p->folder, '/');
 
-    snprintf(p->name, sizeof p->name, "%s", slash ? slash + 1 : p->folder);
+    snprintf(p->name, sizeof p->name, "%.*s", (int)sizeof p->name - 1, slash ? slash + 1 : p->folder);
 }
 
 /* A word that may have been meant as MODEL. */
