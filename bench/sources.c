@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "base/clock.h"
 

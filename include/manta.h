@@ -8,6 +8,7 @@
 #include <manta/cluster.h>
 #include <manta/comm.h>
 #include <manta/data.h>
+#include <manta/data_file.h>
 #include <manta/events.h>
 #include <manta/file.h>
 #include <manta/layer.h>

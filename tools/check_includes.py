@@ -90,6 +90,7 @@ OWNER = {
     "loss": "nn",
     "optimizer": "nn",
     "data": "data",
+    "data_file": "format",
     "file": "format",
     "events": "format",
     "onnx": "format",

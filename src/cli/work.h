@@ -2,6 +2,7 @@
 #ifndef CLI_WORK_H
 #define CLI_WORK_H
 
+#include <manta/data_file.h>
 #include <manta/train.h>
 
 #include "cli/options.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "base/map.h"
 #include "base/mem.h"

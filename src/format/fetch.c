@@ -24,7 +24,7 @@
 #include "format/named.h"
 #include "os/file.h"
 #include "os/sys.h"
-#include <manta/data.h>
+#include <manta/data_file.h>
 #include <zlib.h>
 
 typedef struct transfer {

@@ -11,7 +11,7 @@
 #include "format/tfrecord/tfrecord.h"
 #include "format/webdataset/webdataset.h"
 #include "os/file.h"
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 static manta_status open_named(const spec *s, const manta_open_options *o, manta_dataset **out)
 {

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "base/mem.h"
 #include "format/named.h"

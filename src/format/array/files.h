@@ -2,7 +2,7 @@
 #ifndef FORMAT_ARRAY_FILES_H
 #define FORMAT_ARRAY_FILES_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 /* Column "x" from the file at x and, unless y is NULL, "y" from that at y.
  * classes > 0: labels must lie below it. Options as manta_dataset_open(). */

@@ -1,4 +1,6 @@
 /* model_npz.c - a state as NumPy's .npz, under the names it has everywhere. */
+#include <manta/data_file.h>
+
 #include "format/model/model_file.h"
 
 static model_match probe(const char *path, const uint8_t *head, size_t n)

@@ -2,7 +2,7 @@
 #ifndef FORMAT_ARRAY_NPZ_H
 #define FORMAT_ARRAY_NPZ_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "format/codec/zip.h"
 #include "format/codec/input.h"

@@ -4,7 +4,7 @@
 #define FORMAT_CODEC_SHARD_H
 
 #include "os/file.h"
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 /* Leaves of the files those of the caller's part, when files are what is
  * divided. MANTA_EINVAL: there are fewer files than parts and the policy

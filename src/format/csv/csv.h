@@ -6,7 +6,7 @@
 #ifndef FORMAT_CSV_CSV_H
 #define FORMAT_CSV_CSV_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "format/codec/input.h"
 

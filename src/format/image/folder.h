@@ -2,7 +2,7 @@
 #ifndef FORMAT_IMAGE_FOLDER_H
 #define FORMAT_IMAGE_FOLDER_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 /* Columns "x" (height, width, channels), u8 or f32 in [0,1], and "y", the
  * number of the sub-folder in the order of names. Images are decoded when they

@@ -2,7 +2,7 @@
 #ifndef FORMAT_IMAGE_FRAME_H
 #define FORMAT_IMAGE_FRAME_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "format/image/picture.h"
 

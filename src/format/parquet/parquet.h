@@ -15,7 +15,7 @@
 #ifndef FORMAT_PARQUET_PARQUET_H
 #define FORMAT_PARQUET_PARQUET_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "format/codec/seek.h"
 

@@ -9,7 +9,7 @@
 #ifndef FORMAT_TFRECORD_TFRECORD_H
 #define FORMAT_TFRECORD_TFRECORD_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "os/file.h"
 

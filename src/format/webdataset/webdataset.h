@@ -20,7 +20,7 @@
 #ifndef FORMAT_WEBDATASET_WEBDATASET_H
 #define FORMAT_WEBDATASET_WEBDATASET_H
 
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "format/codec/seek.h"
 

@@ -1,6 +1,8 @@
 /* trainer_data.c - the datasets of a worker: whole, or its shard of them. */
 #include <string.h>
 
+#include <manta/data_file.h>
+
 #include "base/status.h"
 #include "train/trainer/trainer_worker.h"
 

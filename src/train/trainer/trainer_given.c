@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <manta/data_file.h>
+
 #include "base/mem.h"
 #include "os/file.h"
 

@@ -7,7 +7,7 @@
 #include <dirent.h>
 
 #include <cmocka.h>
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "base/mem.h"
 #include "os/fault.h"

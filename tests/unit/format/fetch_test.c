@@ -6,7 +6,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
-#include <manta/data.h>
+#include <manta/data_file.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>

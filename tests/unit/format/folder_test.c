@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include <cmocka.h>
-#include <manta/data.h>
+#include <manta/data_file.h>
 #include <jpeglib.h>
 #include <png.h>
 

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include <cmocka.h>
-#include <manta/data.h>
+#include <manta/data_file.h>
 
 #include "base/half.h"
 #include "base/mem.h"

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <manta/data.h>
+#include <manta/data_file.h>
 #include <math.h>
 #include <sys/wait.h>
 

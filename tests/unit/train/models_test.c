@@ -3,6 +3,7 @@
  * says how they were recorded). */
 #include "golden.h"
 
+#include <manta/data_file.h>
 #include <manta/train.h>
 
 #include "base/mem.h"
