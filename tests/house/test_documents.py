@@ -3,6 +3,7 @@ import re
 import unittest
 
 from support import ROOT, run, tracked
+import check_includes
 
 PAGE = 60       # lines of a folder's README
 
@@ -30,17 +31,35 @@ def calls(text):
 class Documents(unittest.TestCase):
     def test_each_folder_has_a_page(self):
         wrong = []
-        for folder in sorted(p for p in (ROOT / "src").iterdir() if p.is_dir()):
+        rooms = [ROOT / "src" / folder / room for folder, rooms in check_includes.ROOMS.items() for room in rooms if room]
+        for folder in sorted(p for p in (ROOT / "src").iterdir() if p.is_dir()) + rooms:
             readme = folder / "README.md"
             lines = len(readme.read_text().splitlines()) if readme.is_file() else 0
             if not 3 < lines <= PAGE:
-                wrong.append(f"src/{folder.name}/README.md has {lines} lines; a page is 4 to {PAGE}")
+                wrong.append(f"{readme.relative_to(ROOT)} has {lines} lines; a page is 4 to {PAGE}")
         self.assertEqual(wrong, [])
 
     def test_a_page_names_files_that_exist(self):
         known = {p.name for f in ("src", "include", "tests") for p in (ROOT / f).rglob("*.[ch]")}
-        wrong = [f"{readme.relative_to(ROOT)}: {name}" for readme in sorted((ROOT / "src").glob("*/README.md"))
+        wrong = [f"{readme.relative_to(ROOT)}: {name}" for readme in sorted((ROOT / "src").rglob("README.md"))
                  for name in re.findall(r"`(?:[\w/]*/)?(\w+\.[ch])`", readme.read_text()) if name not in known]
+        self.assertEqual(wrong, [])
+
+    def test_the_page_of_a_room_is_complete(self):
+        """It names each file of the room, and the rooms that check_includes.py lets it see."""
+        wrong = []
+        for folder, rooms in check_includes.ROOMS.items():
+            for room, sees in rooms.items():
+                here = ROOT / "src" / folder / room
+                text = (here / "README.md").read_text()
+                names = check_includes.sources(here) if room else here.glob("*.c")
+                wrong += [f"src/{folder}/{room}/README.md says nothing of {p.name}" for p in names
+                          if f"`{p.name}`" not in text and f"`{p.stem}.*`" not in text]
+                line = f"May see of `{folder}/`: {', '.join(f'`{s}/`' for s in sees) or 'no other room'}.\n"
+                if room and line not in text:
+                    wrong.append(f"src/{folder}/{room}/README.md lacks: {line.strip()}")
+                if room and f"]({room}/README.md)" not in (ROOT / "src" / folder / "README.md").read_text():
+                    wrong.append(f"src/{folder}/README.md has no row for {room}/")
         self.assertEqual(wrong, [])
 
     def test_links_lead_somewhere(self):
