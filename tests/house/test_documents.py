@@ -1,6 +1,8 @@
 """Documents: each folder has its page, links lead somewhere, man pages are well-formed."""
+import importlib.util
 import re
 import unittest
+import xml.etree.ElementTree
 
 from support import ROOT, run, tracked
 import check_includes
@@ -125,6 +127,34 @@ class Documents(unittest.TestCase):
             if re.search(rb"[ \t]+\n|\r", data):
                 wrong.append(f"{path.relative_to(ROOT)}: blanks at the end of a line, or a carriage return")
         self.assertEqual(wrong, [])
+
+
+class Pictures(unittest.TestCase):
+    """docs/pictures: whole, alone, and the same on light and on dark ground."""
+    FOLDER = ROOT / "docs" / "pictures"
+
+    def test_each_stands_alone(self):
+        pictures = tracked("docs/pictures/*.svg")
+        self.assertGreaterEqual(len(pictures), 4)
+        for picture in pictures:
+            text = picture.read_text()
+            xml.etree.ElementTree.fromstring(text)
+            outside = re.findall(r"@import|href=|url\(|<script|https?://(?!www\.w3\.org/2000/svg\")", text)
+            self.assertEqual((picture.name, outside), (picture.name, []))
+
+    def test_light_and_dark_differ_in_colours_alone(self):
+        for light in tracked("docs/pictures/*-light.svg"):
+            dark = light.with_name(light.name.replace("-light", "-dark"))
+            texts = [re.sub(r"#[0-9a-f]{6}\b", "#", path.read_text()) for path in (light, dark)]
+            self.assertEqual(texts[0], texts[1], light.name)
+            self.assertNotEqual(light.read_text(), dark.read_text())
+
+    def test_the_kills_are_those_of_the_record(self):
+        spec = importlib.util.spec_from_file_location("kills", self.FOLDER / "kills.py")
+        kills = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(kills)
+        for name, drawn in kills.pictures().items():
+            self.assertEqual(drawn, (self.FOLDER / name).read_text(), name)
 
 
 if __name__ == "__main__":
