@@ -30,6 +30,19 @@ def calls(text):
             yield m[1], text[m.end():i - 1]
 
 
+def links(text):
+    """Targets of a page's links and pictures, in Markdown and in HTML, without those to other hosts."""
+    found = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r'\b(?:src|srcset|href)="([^"]+)"', text)
+    return [target for target in found if "://" not in target]
+
+
+def anchors(text):
+    """What the headings of a page are called in links to them."""
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ +(.*?) *$", text, re.M)}
+
+
 class Documents(unittest.TestCase):
     def test_each_folder_has_a_page(self):
         wrong = []
@@ -65,12 +78,34 @@ class Documents(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_links_lead_somewhere(self):
-        wrong = []
+        """To a file or folder of the repository and, behind a #, to a heading that is there."""
+        files = set(tracked())
+        known = files | {folder for path in files for folder in path.parents}
+        seen, wrong = 0, []
         for document in tracked("*.md"):
-            for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
-                if "://" not in target and not (document.parent / target).exists():
-                    wrong.append(f"{document.relative_to(ROOT)}: {target}")
+            for link in links(document.read_text()):
+                target, _, heading = link.partition("#")
+                path = (document.parent / target).resolve() if target else document
+                seen += 1
+                if path not in known:
+                    wrong.append(f"{document.relative_to(ROOT)}: {link}: no such file")
+                elif heading and (path.suffix != ".md" or heading not in anchors(path.read_text())):
+                    wrong.append(f"{document.relative_to(ROOT)}: {link}: no such heading")
         self.assertEqual(wrong, [])
+        self.assertGreater(seen, 100)
+
+    def test_the_index_has_every_page(self):
+        index = ROOT / "docs" / "README.md"
+        linked = {(index.parent / link.partition("#")[0]).resolve() for link in links(index.read_text())}
+        pages = set(tracked("docs/*.md")) - {index}
+        self.assertGreater(len(pages), 15)
+        self.assertEqual(sorted(str(p.relative_to(ROOT)) for p in pages - linked), [])
+
+    def test_the_glossary_names_files_that_exist(self):
+        known = {p.name for f in ("src", "include") for p in (ROOT / f).rglob("*.[ch]")}
+        names = re.findall(r"`(?:\w+/)*(\w+\.[ch])`", (ROOT / "docs" / "glossary.md").read_text())
+        self.assertGreater(len(names), 15)
+        self.assertEqual([name for name in names if name not in known], [])
 
     def test_calls_of_the_library_are_as_the_headers_say(self):
         """Names, numbers of arguments and fields, in all that documents show of C."""
