@@ -10,9 +10,9 @@ BUILD = pathlib.Path(os.environ.get("MANTA_BUILD", ROOT / "build" / "release"))
 sys.path.insert(0, str(ROOT / "tools"))
 
 
-def run(*command, timeout_s=300, **kwargs):
-    """Runs a command to its end and returns it, output captured as text."""
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+def run(*command, timeout_s=300, text_in="", **kwargs):
+    """Runs a command to its end and returns it, input and output as text."""
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, input=text_in,
                           timeout=timeout_s, **kwargs)
 
 

@@ -107,6 +107,18 @@ class Documents(unittest.TestCase):
         self.assertGreater(len(names), 15)
         self.assertEqual([name for name in names if name not in known], [])
 
+    def test_the_lines_of_c_compile(self):
+        """Those of the first page, with what they say is there besides."""
+        blocks = re.findall(r"```c\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+        self.assertTrue(blocks)
+        for block in blocks:
+            program = ("#include <manta.h>\n#include <stdio.h>\nvoid f(manta_compile compile, manta_session *session, "
+                       "manta_dataset *data);\nvoid f(manta_compile compile, manta_session *session, manta_dataset *data)\n{\n"
+                       + block + "}\n")
+            done = run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", ROOT / "include", "-x", "c", "-",
+                       text_in=program)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_calls_of_the_library_are_as_the_headers_say(self):
         """Names, numbers of arguments and fields, in all that documents show of C."""
         head = re.sub(r"/\*.*?\*/", " ", "\n".join(p.read_text() for p in sorted((ROOT / "include").rglob("*.h"))),
