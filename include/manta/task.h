@@ -105,6 +105,12 @@ typedef struct manta_node_options {
  * these threads, and a lock that one of them holds at this moment stays locked
  * there. malloc and stdio are safe, and so is a library that minds forks; a pool
  * of threads made before is of no use in a worker.
+ *
+ * Every worker costs this process two open files. Until manta_shutdown() its limit
+ * on them (RLIMIT_NOFILE) is as high as it may be without asking anybody, at most
+ * 65,536; workers have the limit of this moment. Where no more workers can be
+ * started, actors and calls that need another fail with MANTA_ENOSPC and say what
+ * is missing.
  * MANTA_EEXIST a second call. */
 MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_options *options) MANTA_MUST_USE;
 

@@ -95,3 +95,35 @@ uint64_t proc_available_memory(void)
     uint64_t ours = group_available();
     return ours < all ? ours : all;
 }
+
+static rlim_t raised(rlim_t most, const struct rlimit *before)
+{
+    rlim_t to = before->rlim_max < most ? before->rlim_max : most;
+    return to > before->rlim_cur ? to : before->rlim_cur;
+}
+
+void proc_raise_files(rlim_t most, struct rlimit *before)
+{
+    *before = (struct rlimit){0};
+    if (getrlimit(RLIMIT_NOFILE, before)) return;
+    struct rlimit to = {.rlim_cur = raised(most, before), .rlim_max = before->rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &to); /* else it stays as it is */
+}
+
+void proc_restore_files(rlim_t most, const struct rlimit *before)
+{
+    struct rlimit now;
+    if (!before->rlim_max || getrlimit(RLIMIT_NOFILE, &now)) return;
+    if (now.rlim_cur == raised(most, before)) now.rlim_cur = before->rlim_cur;
+    (void)setrlimit(RLIMIT_NOFILE, &now);
+}
+
+manta_status proc_fail_files(const char *what)
+{
+    struct rlimit now = {0};
+    (void)getrlimit(RLIMIT_NOFILE, &now);
+    return manta_fail(MANTA_ENOSPC,
+                      "%s: process %d has as many files open as it may (%llu); a higher limit (ulimit -n) or "
+                      "fewer workers help",
+                      what, (int)getpid(), (unsigned long long)now.rlim_cur);
+}

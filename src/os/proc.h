@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "base/status.h"
@@ -34,5 +35,19 @@ uint64_t proc_parse_private_pages(const char *text); /* from the text of a /proc
  * still give. UINT64_MAX when the system does not say. */
 uint64_t proc_available_memory(void);
 uint64_t proc_parse_available(const char *text); /* from the text of /proc/meminfo */
+
+/* Lets this process have more files open, as far as it may without asking anybody:
+ * the soft limit becomes the hard one, but at most `most` (programs that close
+ * every descriptor up to the limit exist), and never less than it was. *before is
+ * the limit as it was; all zero when the system does not say. */
+void proc_raise_files(rlim_t most, struct rlimit *before);
+
+/* Gives the limit back that proc_raise_files(most, before) found, unless somebody has
+ * changed it since. */
+void proc_restore_files(rlim_t most, const struct rlimit *before);
+
+/* Fails with MANTA_ENOSPC and the sentence that `what` is not possible because this
+ * process has as many files open as it may, with that number and what raises it. */
+manta_status proc_fail_files(const char *what);
 
 #endif

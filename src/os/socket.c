@@ -127,11 +127,21 @@ static bool is_gone(int err)
     return err == EPIPE || err == ECONNRESET || err == ENOTCONN;
 }
 
+#define SHORT_LIMIT_MS 10000
+
+/* What others have now and will give back: memory, or the number of descriptors that
+ * one user may have on their way. */
+static bool is_short(int err)
+{
+    return err == ENOBUFS || err == ENOMEM || err == ETOOMANYREFS;
+}
+
 manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int n_fds, bool wait)
 {
     control c;
     struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = n};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    int64_t give_up = 0;
     if (n > SOCKET_MAX_MESSAGE || n == 0 || n_fds > SOCKET_MAX_FDS)
         return manta_fail(MANTA_EINVAL, "a message of %zu bytes and %d descriptors", n, n_fds);
     if (n_fds > 0) {
@@ -155,7 +165,14 @@ manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int
         }
         if (errno == EAGAIN) return MANTA_EBUSY;
         if (is_gone(errno)) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
-        return manta_fail(MANTA_EIO, "sending a message: %s", strerror(errno));
+        int err = errno;
+        if (is_short(err) && wait) {
+            if (!give_up) give_up = clock_deadline(SHORT_LIMIT_MS);
+            (void)os->poll(NULL, 0, 1);
+            if (clock_now_ns() < give_up) continue;
+        }
+        return manta_fail(is_short(err) ? MANTA_ENOMEM : MANTA_EIO,
+                          "sending a message of %zu bytes and %d descriptors: %s", n, n_fds, strerror(err));
     }
 }
 
@@ -190,19 +207,21 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
             (void)os->poll(&p, 1, -1);
             continue;
         }
-        if (errno == EAGAIN) return MANTA_EBUSY;
+        if (is_short(errno) && wait) {
+            (void)os->poll(NULL, 0, 1);
+            continue;
+        }
+        if (errno == EAGAIN || is_short(errno)) return MANTA_EBUSY; /* the message is still there */
         if (is_gone(errno)) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
         return manta_fail(MANTA_EIO, "receiving a message: %s", strerror(errno));
     }
     if (got == 0) return manta_fail(MANTA_EDIED, "the other end of a connection is gone");
     int taken = take_fds(&m, fds);
-    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-        socket_close_all(fds, taken);
-        return manta_fail(MANTA_ECORRUPT, "a message longer than %zu bytes, or with too many descriptors",
-                          size);
-    }
+    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) socket_close_all(fds, taken);
+    if (m.msg_flags & MSG_TRUNC)
+        return manta_fail(MANTA_ECORRUPT, "a message is longer than the %zu bytes that one may have", size);
     *n = (size_t)got;
-    *n_fds = taken;
+    *n_fds = m.msg_flags & MSG_CTRUNC ? SOCKET_FDS_LOST : taken;
     return MANTA_OK;
 }
 

@@ -14,6 +14,7 @@
 #include "base/status.h"
 
 #define SOCKET_MAX_FDS     4
+#define SOCKET_FDS_LOST    (-1) /* descriptors came, and this process had no room for them */
 #define SOCKET_MAX_MESSAGE (128 * 1024) /* bytes; a larger one is refused on both sides */
 
 /* Two ends of a connection that has no name. Owned, close both. */
@@ -32,15 +33,19 @@ manta_status socket_accept(int fd, int *out) MANTA_MUST_USE;
 
 /* Sends one message of n bytes and n_fds descriptors, which stay the caller's.
  * With `wait` it waits for room, else MANTA_EBUSY says that there is none (no
- * sentence is recorded). MANTA_EDIED nobody will receive it any more. */
+ * sentence is recorded). MANTA_EDIED nobody will receive it any more; MANTA_ENOMEM
+ * the system is short of memory for messages, or of descriptors that may be on their
+ * way: nothing says when it is over, so it is to be tried again after a moment (with
+ * `wait` that was done, for ten seconds); any other failure is the same the next time. */
 manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int n_fds,
                          bool wait) MANTA_MUST_USE;
 
 /* Receives one message into data[0 .. size). fds receives up to SOCKET_MAX_FDS
- * descriptors, owned by the caller. Without `wait` MANTA_EBUSY says that there
- * is nothing (no sentence is recorded). MANTA_EDIED the other end is closed
- * and everything sent has been received; MANTA_ECORRUPT the message is longer
- * than `size` or brings more descriptors (which are closed). */
+ * descriptors, owned by the caller; *n_fds is SOCKET_FDS_LOST, and none is received,
+ * when not all that were sent could be (this process has as many open as it may).
+ * Without `wait` MANTA_EBUSY says that there is nothing (no sentence is recorded).
+ * MANTA_EDIED the other end is closed and everything sent has been received;
+ * MANTA_ECORRUPT the message is longer than `size`. */
 manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOCKET_MAX_FDS], int *n_fds,
                          bool wait) MANTA_MUST_USE;
 

@@ -6,6 +6,7 @@
 #include "task/runtime.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -147,7 +148,7 @@ static peer *pick(shape *s, const call *c)
     int n = s->workers.n < MOST_WANTED ? (int)s->workers.n : MOST_WANTED;
     for (int i = 0; i < n; i++) {
         const peer *p = s->workers.at[i];
-        w[i] = (spread_worker){.usable = !p->is_waiting && !p->is_dead && !p->is_dying && !p->give_back,
+        w[i] = (spread_worker){.usable = !p->is_waiting && !p->is_dead && !p->is_broken && !p->give_back,
                                .in_flight = p->in_flight,
                                .load_ns = p->load_ns};
     }
@@ -621,6 +622,23 @@ void calls_grant(peer *p, const sched_shape *amount)
         vec_push(&s->workers, p);
     }
     shape_dispatch(s);
+}
+
+void calls_no_worker(const sched_shape *amount, const manta_failure *f)
+{
+    shape *s = shape_find(amount);
+    s->demanded = 0;
+    if (s->workers.n > 0) { /* one came meanwhile */
+        shape_dispatch(s);
+        return;
+    }
+    while (!list_is_empty(&s->queue)) {
+        call *c = LIST_ITEM(s->queue.next, call, link);
+        manta_failure of = *f;
+        snprintf(of.function, sizeof of.function, "%s", c->fn->name);
+        unqueue(c);
+        call_abandon(c, &of);
+    }
 }
 
 void calls_reclaim(peer *p)

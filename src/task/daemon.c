@@ -75,8 +75,9 @@ static _Noreturn void serve(node *d)
     while (!d->stop) {
         int due = daemon_memory_tick(d), look = daemon_limits_tick(d);
         if (due < 0 || (look >= 0 && look < due)) due = look;
-        if (waiting && (due < 0 || due > 2)) due = 2;
+        if ((waiting || d->is_short) && (due < 0 || due > 2)) due = 2;
         if (loop_run(d->loop, more ? 0 : due)) break;
+        if (d->is_short) daemon_send_again(d);
         waiting = daemon_bury(d);
         more = daemon_settle(d);
         daemon_end_jobs(d);

@@ -59,6 +59,7 @@ typedef struct client {
     int64_t died_ns;
     uint64_t actor; /* that lives in this worker */
     proto_memory memory; /* why: it was killed for it */
+    char refusal[256]; /* what its driver lacks to have it, for which it is ended; "": nothing */
     VEC(letter) outbox;
     MAP_U64(char) peers; /* clients with which it shares a channel */
 } client;
@@ -118,6 +119,7 @@ typedef struct job {
     int steward_fd; /* -1: the zygote is a child of the daemon */
     int forks, unsent; /* asked of the zygote and not yet answered; of these, not told it yet */
     int stillborn; /* workers in a row that died before they were ready */
+    char shortage[256]; /* why the last worker that was to be started was not */
     bool broken; /* to be ended */
 } job;
 
@@ -149,6 +151,7 @@ typedef struct node {
     pid_t driver, keeper; /* driver 0: a node that stays */
     int keeper_pidfd, self_pidfd;
     struct rlimit files; /* as the driver had it */
+    bool is_short; /* of memory to send messages: some that wait are to be tried again */
     int door_fd;
     char door[DOOR_PATH];
     int64_t started_ns;
@@ -176,6 +179,11 @@ client *daemon_client(node *d, uint32_t id); /* NULL: dead, or never was */
 void daemon_send_fds(node *d, client *c, const int *fds, int n_fds);
 void daemon_send(node *d, client *c);
 void daemon_kill(node *d, uint32_t id);
+/* Tries again what could not be sent because the system was short of memory. */
+void daemon_send_again(node *d);
+/* A message that waits, with copies of the descriptors; false: those cannot be had. */
+bool letter_make(const buf *bytes, const int *fds, int n_fds, letter *out) MANTA_MUST_USE;
+void letter_release(letter *l);
 void daemon_message(node *d, client *c, wire *w); /* one, of any kind */
 void daemon_drain_all(node *d); /* reads all that all clients have sent */
 void daemon_add_driver(node *d, uint32_t job, pid_t pid, int fd, int pidfd);
@@ -197,6 +205,12 @@ void daemon_ask_fork(node *d, uint32_t job);
 /* A worker could not start, or not be reached. After some in a row the next
  * would fare no better, and calls would wait for ever. */
 void daemon_note_stillborn(node *d, uint32_t job);
+/* A worker of the job was not started. When this is a limit, as it is in any case
+ * while the job has others, what could only go on with another worker fails with the
+ * reason; else it is tried again. */
+void daemon_start_failed(node *d, uint32_t job, bool is_limit, const char *why);
+void daemon_refuse(node *d, const sched_action *a); /* does SCHED_DO_REFUSE */
+void daemon_send_forks(node *d); /* those that could not be sent */
 /* Ends what dead workers of the job had started themselves. */
 void daemon_sweep_strangers(node *d, uint32_t job);
 
@@ -244,6 +258,7 @@ bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w);
 void daemon_place_actor(node *d, const sched_action *x);
 void daemon_end_actor(node *d, actor *a); /* the last handle is gone */
 void daemon_actor_lost(node *d, client *w); /* an actor's process is dead */
+void daemon_refuse_actor(node *d, uint64_t id, const char *why); /* it gets no process */
 void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f);
 
 /* daemon_limits.c */

@@ -40,7 +40,7 @@ static void tell_actor(node *d, actor *a, client *c)
         failure_put(&d->out, &a->failure);
         daemon_send(d, c);
     } else if (w && c != w && !daemon_connect(d, c, w)) {
-        if (!c->ended) daemon_kill(d, w->id); /* a death everyone knows how to deal with */
+        if (!c->ended && !w->ended) daemon_refuse_actor(d, a->id, manta_error_text());
     } else if (w) {
         proto_begin(&d->out, PROTO_ACTOR_AT);
         wire_put_u64(&d->out, a->id);
@@ -276,6 +276,15 @@ void daemon_actor_lost(node *d, client *w)
         failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, (int)w->pid, "the actor is dead: process %d %s",
                      (int)w->pid, spawn_status_text(w->status, why, sizeof why));
     if (w->memory.why) f = failure_memory(NULL, (int)w->pid, &w->memory);
+    actor_dead(d, a, &f);
+}
+
+void daemon_refuse_actor(node *d, uint64_t id, const char *why)
+{
+    actor *a = find_actor(d, id);
+    if (!a) return;
+    manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_ENOSPC, a->function, 0,
+                                   "the actor %s cannot be started: %s", a->function, why);
     actor_dead(d, a, &f);
 }
 

@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/proc.h"
 #include "os/shm.h"
 #include "os/spawn.h"
 #include "os/sys.h"
@@ -17,6 +19,7 @@
 
 #define REAP_WAIT_NS   200000000 /* how long to wait for the reason of a death */
 #define STATUS_UNKNOWN (-1)
+#define SPARE_FILES    64
 
 /* ---- sending ---- */
 
@@ -28,20 +31,64 @@ client *daemon_client(node *d, uint32_t id)
     return c ? *c : NULL;
 }
 
+bool letter_make(const buf *bytes, const int *fds, int n_fds, letter *out)
+{
+    *out = (letter){.n_fds = 0};
+    for (; out->n_fds < n_fds; out->n_fds++) {
+        out->fds[out->n_fds] = dup(fds[out->n_fds]);
+        if (out->fds[out->n_fds] < 0) {
+            letter_release(out);
+            (void)proc_fail_files("a message cannot wait for its receiver");
+            return false;
+        }
+    }
+    buf_add(&out->bytes, bytes->at, bytes->n);
+    return true;
+}
+
+void letter_release(letter *l)
+{
+    buf_release(&l->bytes);
+    socket_close_all(l->fds, l->n_fds);
+}
+
+/* A client cannot be told something, and would wait for it: this thread's last error
+ * says why. A worker's death is something that everyone knows how to deal with; a
+ * driver sees the end of its connection. */
+static void client_cut(client *c)
+{
+    log_error("a process cannot be talked to any more: its part in the node ends", LOG_INT("pid", c->pid),
+              LOG_STR("why", manta_error_text()));
+    if (c->is_worker)
+        spawn_signal(c->pidfd, SIGKILL);
+    else
+        (void)shutdown(c->fd, SHUT_RDWR);
+}
+
+/* What does not go now is sent when the client takes messages again, which the loop
+ * tells, or after a moment, when the system was short of memory. */
+static void watch_outbox(node *d, client *c, manta_status st)
+{
+    if (st == MANTA_ENOMEM) {
+        d->is_short = true;
+        return;
+    }
+    if (loop_watch(d->loop, c->fd, true, on_client, d)) client_cut(c);
+}
+
 void daemon_send_fds(node *d, client *c, const int *fds, int n_fds)
 {
     manta_status st = MANTA_EBUSY;
+    letter l;
     if (c->fd < 0) return;
     if (c->outbox.n == 0) st = socket_send(c->fd, d->out.at, d->out.n, fds, n_fds, false);
-    if (st != MANTA_EBUSY) return; /* sent, or it is dead, which its pidfd tells */
-    letter l = {.n_fds = 0};
-    buf_add(&l.bytes, d->out.at, d->out.n);
-    for (int i = 0; i < n_fds; i++) {
-        int copy = dup(fds[i]);
-        if (copy >= 0) l.fds[l.n_fds++] = copy;
+    if (!st || st == MANTA_EDIED) return; /* it is dead, which its pidfd tells */
+    if ((st != MANTA_EBUSY && st != MANTA_ENOMEM) || !letter_make(&d->out, fds, n_fds, &l)) {
+        client_cut(c);
+        return;
     }
     vec_push(&c->outbox, l);
-    if (loop_watch(d->loop, c->fd, true, on_client, d)) log_error("a client cannot be written to");
+    if (c->outbox.n == 1) watch_outbox(d, c, st);
 }
 
 void daemon_send(node *d, client *c)
@@ -49,22 +96,30 @@ void daemon_send(node *d, client *c)
     daemon_send_fds(d, c, NULL, 0);
 }
 
-static void letter_release(letter *l)
-{
-    buf_release(&l->bytes);
-    socket_close_all(l->fds, l->n_fds);
-}
-
 static void flush_outbox(node *d, client *c)
 {
     while (c->outbox.n > 0) {
         letter *l = &c->outbox.at[0];
         manta_status st = socket_send(c->fd, l->bytes.at, l->bytes.n, l->fds, l->n_fds, false);
-        if (st == MANTA_EBUSY) return;
+        if (st == MANTA_EBUSY || st == MANTA_ENOMEM) {
+            /* Without memory the connection would be called writable all the time. */
+            if (st == MANTA_ENOMEM && loop_watch(d->loop, c->fd, false, on_client, d)) client_cut(c);
+            watch_outbox(d, c, st);
+            return;
+        }
+        if (st && st != MANTA_EDIED) client_cut(c);
         letter_release(l);
         vec_remove(&c->outbox, 0);
     }
-    if (loop_watch(d->loop, c->fd, false, on_client, d)) log_error("a client cannot be watched");
+    if (loop_watch(d->loop, c->fd, false, on_client, d)) client_cut(c);
+}
+
+void daemon_send_again(node *d)
+{
+    d->is_short = false;
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->outbox.n > 0) flush_outbox(d, d->clients.at[i].value);
+    daemon_send_forks(d);
 }
 
 void daemon_kill(node *d, uint32_t id)
@@ -90,6 +145,30 @@ static void on_cancel(node *d, wire *w)
     wire_put_u64(&d->out, task);
     wire_put_u32(&d->out, how);
     daemon_send(d, c);
+}
+
+/* A client cannot reach another, which is ended: of a worker this is told; who
+ * cannot reach a driver ends itself, for the driver is nobody's to end. */
+static void on_unreachable(node *d, client *c, wire *w)
+{
+    char why[sizeof c->refusal];
+    client *x = daemon_client(d, wire_u32(w));
+    bool no_room = wire_u32(w) != 0;
+    wire_text(w, why, sizeof why);
+    if (wire_end(w, "unreachable") || !x) return;
+    if (!x->is_worker) x = c;
+    if (!x->is_worker) return;
+    daemon_kill(d, x->id);
+    if (!no_room) {
+        log_error("a process is ended: it cannot be reached", LOG_INT("pid", x->pid), LOG_STR("why", why));
+        return;
+    }
+    /* At once, and not with its death: nobody is to get it any more, and who calls the
+     * actor in it hears the reason before that death. */
+    memcpy(x->refusal, why, sizeof why);
+    daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = x->id});
+    if (x->actor) daemon_refuse_actor(d, x->actor, why);
+    daemon_start_failed(d, x->job, true, why);
 }
 
 static void on_info(node *d, client *c, wire *w)
@@ -170,6 +249,7 @@ void daemon_message(node *d, client *c, wire *w)
         break;
     }
     case PROTO_CANCEL: on_cancel(d, w); break;
+    case PROTO_UNREACHABLE: on_unreachable(d, c, w); break;
     case PROTO_INFO: on_info(d, c, w); break;
     case PROTO_SHUTDOWN: on_shutdown(d, c, w); break;
     case PROTO_STACK_IS: daemon_stack_answer(d, w); break;
@@ -190,9 +270,11 @@ static void drain(node *d, client *c)
     if (c->fd >= 0 && !ioctl(c->fd, FIONREAD, &queued) && queued >= 0) left = (size_t)queued;
     while (c->fd >= 0 && left > 0) {
         manta_status st = socket_recv(c->fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
-        if (st == MANTA_ECORRUPT) n = SOCKET_MAX_MESSAGE; /* and longer */
+        if (st == MANTA_ECORRUPT) { /* longer than any that we send: not one of ours any more */
+            client_cut(c);
+            return;
+        }
         left -= n < left ? n : left;
-        if (st == MANTA_ECORRUPT) continue;
         if (st) return; /* nothing more, or closed: then its pidfd speaks */
         socket_close_all(fds, n_fds); /* no client has a descriptor to give */
         wire w = wire_of(d->in, n);
@@ -300,15 +382,31 @@ static void pass_output(node *d, client *c)
     c->out_fds[0] = c->out_fds[1] = -1;
 }
 
+/* The descriptors that are left when a worker is taken in are for channels, segments
+ * and connections of those that are here already. */
+static manta_status check_room(const int *fds, int n_fds)
+{
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NOFILE, &now)) return MANTA_OK;
+    for (int i = 0; i < n_fds; i++)
+        if ((rlim_t)fds[i] + SPARE_FILES > now.rlim_cur) return proc_fail_files("a worker cannot be started");
+    return MANTA_OK;
+}
+
 void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, const int *fds, int n_fds)
 {
+    if (check_room(fds, n_fds)) {
+        spawn_signal(fds[1], SIGKILL); /* its parent reaps it */
+        socket_close_all(fds, n_fds);
+        daemon_start_failed(d, job_id, false, manta_error_text());
+        return;
+    }
     client *c = client_new(d, job_id, pid, fds[0], fds[1]);
     c->is_worker = true;
     if (n_fds == 4) memcpy(c->out_fds, fds + 2, sizeof c->out_fds);
     if (client_welcome(d, c)) {
-        log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
         spawn_signal(c->pidfd, SIGKILL);
-        daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = job_id});
+        daemon_start_failed(d, job_id, false, manta_error_text());
         return;
     }
     pass_output(d, c);
@@ -348,7 +446,7 @@ static void client_end(node *d, client *c)
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);
-    if (c->is_worker && !c->is_ready) daemon_note_stillborn(d, c->job);
+    if (c->is_worker && !c->is_ready && !c->refusal[0]) daemon_note_stillborn(d, c->job);
     job *j = daemon_job(d, c->job);
     if (j && j->driver == c->id) {
         j->driver = 0;

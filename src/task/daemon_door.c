@@ -32,10 +32,7 @@ static void guest_end(node *d, guest *g, bool close_fd)
             vec_remove(&d->guests, i);
             break;
         }
-    for (size_t i = 0; i < g->outbox.n; i++) {
-        buf_release(&g->outbox.at[i].bytes);
-        socket_close_all(g->outbox.at[i].fds, g->outbox.at[i].n_fds);
-    }
+    for (size_t i = 0; i < g->outbox.n; i++) letter_release(&g->outbox.at[i]);
     vec_release(&g->outbox);
     mem_free(g);
 }
@@ -45,15 +42,15 @@ static void guest_send(node *d, guest *g, const int *fds, int n_fds)
 {
     manta_status st = MANTA_EBUSY;
     if (g->outbox.n == 0) st = socket_send(g->fd, d->out.at, d->out.n, fds, n_fds, false);
-    if (st != MANTA_EBUSY) return;
-    letter l = {.n_fds = 0};
-    buf_add(&l.bytes, d->out.at, d->out.n);
-    for (int i = 0; i < n_fds; i++) {
-        int copy = dup(fds[i]);
-        if (copy >= 0) l.fds[l.n_fds++] = copy;
+    letter l;
+    if (!st) return;
+    /* A guest that cannot be told sees the end of its connection, and says so. */
+    if ((st != MANTA_EBUSY && st != MANTA_ENOMEM) || !letter_make(&d->out, fds, n_fds, &l)) {
+        (void)shutdown(g->fd, SHUT_RDWR);
+        return;
     }
     vec_push(&g->outbox, l);
-    if (loop_watch(d->loop, g->fd, true, on_guest, d)) log_error("a guest cannot be written to");
+    if (loop_watch(d->loop, g->fd, true, on_guest, d)) (void)shutdown(g->fd, SHUT_RDWR);
 }
 
 static void guest_flush(node *d, guest *g)
@@ -61,9 +58,10 @@ static void guest_flush(node *d, guest *g)
     size_t done = 0;
     for (; done < g->outbox.n; done++) {
         letter *l = &g->outbox.at[done];
-        if (socket_send(g->fd, l->bytes.at, l->bytes.n, l->fds, l->n_fds, false) == MANTA_EBUSY) break;
-        buf_release(&l->bytes);
-        socket_close_all(l->fds, l->n_fds);
+        manta_status st = socket_send(g->fd, l->bytes.at, l->bytes.n, l->fds, l->n_fds, false);
+        if (st == MANTA_EBUSY || st == MANTA_ENOMEM) break; /* its connection stays writable: once more */
+        if (st) (void)shutdown(g->fd, SHUT_RDWR);
+        letter_release(l);
     }
     if (done > 0) memmove(g->outbox.at, g->outbox.at + done, (g->outbox.n - done) * sizeof *g->outbox.at);
     g->outbox.n -= done;

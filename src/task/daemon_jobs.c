@@ -41,12 +41,23 @@ static void send_forks(node *d, job *j)
     while (j->unsent > 0 && j->zygote_fd >= 0) {
         proto_begin(&d->out, PROTO_FORK);
         manta_status st = socket_send(j->zygote_fd, d->out.at, d->out.n, NULL, 0, false);
-        if (st == MANTA_EBUSY) {
-            if (loop_watch(d->loop, j->zygote_fd, true, on_zygote, d)) log_error("a zygote cannot be asked");
+        if (st == MANTA_ENOMEM) {
+            d->is_short = true;
             return;
         }
-        j->unsent--; /* a zygote that is dead is replaced, and asked again for what is open */
+        if (st == MANTA_EBUSY && !loop_watch(d->loop, j->zygote_fd, true, on_zygote, d)) return;
+        if (st && st != MANTA_EDIED) {
+            log_error("a zygote cannot be asked: it is replaced", LOG_STR("why", manta_error_text()));
+            spawn_signal(j->zygote_pidfd, SIGKILL);
+        }
+        if (st) return; /* its successor is asked for what is open */
+        j->unsent--;
     }
+}
+
+void daemon_send_forks(node *d)
+{
+    for (size_t i = 0; i < d->jobs.n; i++) send_forks(d, d->jobs.at[i].value);
 }
 
 void daemon_ask_fork(node *d, uint32_t id)
@@ -69,16 +80,57 @@ void daemon_note_stillborn(node *d, uint32_t id)
         j->broken = true;
 }
 
-static void worker_forked(node *d, job *j, pid_t pid, const int *fds, int n_fds)
+void daemon_start_failed(node *d, uint32_t id, bool is_limit, const char *why)
 {
+    job *j = daemon_job(d, id);
+    int64_t workers = 0;
+    for (size_t i = 0; i < d->clients.n; i++) {
+        const client *c = d->clients.at[i].value;
+        workers += c->job == id && c->is_worker && !c->dying && !c->refusal[0];
+    }
+    if (j && strcmp(j->shortage, why) != 0) {
+        snprintf(j->shortage, sizeof j->shortage, "%s", why);
+        log_warn("a worker could not be started", LOG_STR("why", why), LOG_INT("workers", workers));
+    }
+    is_limit = is_limit || workers > 0;
+    if (!is_limit) daemon_note_stillborn(d, id);
+    daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = id, .n = is_limit});
+}
+
+void daemon_refuse(node *d, const sched_action *a)
+{
+    const job *j = daemon_job(d, a->job);
+    client *c = daemon_client(d, (uint32_t)a->client);
+    const char *why = j ? j->shortage : "its program has ended";
+    if (a->kind == SCHED_DO_REFUSE_ACTOR) daemon_refuse_actor(d, a->client, why);
+    if (a->kind != SCHED_DO_REFUSE || !c) return;
+    manta_failure f = failure_make(MANTA_FAILED_WORKER, MANTA_ENOSPC, NULL, 0,
+                                   "no worker can be started for the call: %s", why);
+    proto_begin(&d->out, PROTO_NO_WORKER);
+    daemon_put_shape(&d->out, &a->shape);
+    failure_put(&d->out, &f);
+    daemon_send(d, c);
+}
+
+static void worker_forked(node *d, job *j, wire *w, const int *fds, int n_fds)
+{
+    char why[256];
+    pid_t pid = (pid_t)wire_u32(w);
+    (void)wire_u32(w);
+    wire_text(w, why, sizeof why);
+    if (wire_end(w, "forked")) pid = 0;
     if (j->forks > 0) j->forks--;
     if (pid > 0 && (n_fds == 2 || n_fds == 4)) {
         daemon_add_worker(d, j->id, pid, fds, n_fds);
         return;
     }
+    if (pid > 0) { /* nobody else knows of it; its parent reaps it */
+        (void)proc_fail_files("a worker cannot be started");
+        snprintf(why, sizeof why, "%s", manta_error_text());
+        os->kill(pid, SIGKILL);
+    }
     socket_close_all(fds, n_fds);
-    daemon_note_stillborn(d, j->id);
-    daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = j->id});
+    daemon_start_failed(d, j->id, false, why);
 }
 
 static void worker_reaped(node *d, pid_t pid, int status)
@@ -134,16 +186,16 @@ static void on_zygote(void *ctx, int fd, bool readable, bool writable)
     while (readable) {
         manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
         if (st == MANTA_EBUSY) return;
-        if (st == MANTA_ECORRUPT) continue;
-        if (st) break;
+        if (st) break; /* also when it says what cannot be: it is replaced */
         wire w = wire_of(d->in, n);
         proto_kind kind = proto_kind_of(&w);
-        pid_t pid = (pid_t)wire_u32(&w);
         if (kind == PROTO_FORKED) {
-            worker_forked(d, j, pid, fds, n_fds);
+            worker_forked(d, j, &w, fds, n_fds);
+            if (j->zygote_fd != fd) return;
             continue;
         }
         socket_close_all(fds, n_fds);
+        pid_t pid = (pid_t)wire_u32(&w);
         if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
     }
     if (!readable) return;
@@ -234,11 +286,15 @@ static void on_steward(void *ctx, int fd, bool readable, bool writable)
     for (;;) {
         manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
         if (st == MANTA_EBUSY) return;
-        if (st == MANTA_ECORRUPT) continue;
         if (st) break;
         wire w = wire_of(d->in, n);
         proto_kind kind = proto_kind_of(&w);
         pid_t pid = (pid_t)wire_u32(&w);
+        if (kind == PROTO_ZYGOTE && n_fds == SOCKET_FDS_LOST) {
+            (void)proc_fail_files("a program cannot be taken in");
+            log_error("a job ends", LOG_STR("why", manta_error_text()));
+            break;
+        }
         if (kind == PROTO_ZYGOTE && n_fds == 2) {
             j->steward = (pid_t)wire_u32(&w);
             zygote_gone(d, j);

@@ -15,8 +15,8 @@ bool daemon_connect(node *d, client *a, client *b)
     if (a == b || a->ended || b->ended) return false;
     if (map_u64_find(&a->peers, b->id)) return true;
     if (shm_new("manta-channel", channel_size(), &fd)) {
-        log_error("no channel", LOG_STR("why", manta_error_text()));
-        daemon_note_stillborn(d, b->job);
+        log_error("two processes cannot be given a channel", LOG_INT("pid", a->pid), LOG_INT("peer", b->pid),
+                  LOG_STR("why", manta_error_text()));
         return false;
     }
     client *ends[2] = {a, b};
@@ -26,7 +26,7 @@ bool daemon_connect(node *d, client *a, client *b)
         wire_put_u32(&d->out, peer->id);
         wire_put_u32(&d->out, (uint32_t)peer->pid);
         wire_put_u32(&d->out, (uint32_t)side);
-        daemon_send_fds(d, to, (int[]){fd, peer->bell_fd, peer->pidfd}, 3);
+        daemon_send_fds(d, to, (int[]){fd, peer->bell_fd}, 2);
         *map_u64_put(&to->peers, peer->id) = 1;
     }
     close(fd);
@@ -52,6 +52,7 @@ static void do_grant(node *d, const sched_action *a)
 {
     client *c = daemon_client(d, (uint32_t)a->client), *w = daemon_client(d, a->worker);
     bool reached = c && w && daemon_connect(d, c, w);
+    if (c && w && !reached && !c->ended && !w->ended) daemon_note_stillborn(d, w->job);
     if (c) { /* one that cannot be reached is a worker the client does not know: it asks again */
         proto_begin(&d->out, PROTO_GRANT);
         wire_put_u32(&d->out, reached ? a->worker : 0);
@@ -74,6 +75,8 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_ACTOR: daemon_place_actor(d, a); break;
         case SCHED_DO_GROUP: daemon_group_placed(d, a->client); break;
         case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
+        case SCHED_DO_REFUSE:
+        case SCHED_DO_REFUSE_ACTOR: daemon_refuse(d, a); break;
         case SCHED_DO_STOP:
         case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
         case SCHED_DO_RECLAIM:

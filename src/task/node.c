@@ -334,7 +334,7 @@ static manta_status make_pipe(int out[2])
 }
 
 /* Forks one worker and tells the daemon: pid 0 when it could not be done. */
-static void zygote_fork(int fd, children *all, buf *b, bool plain_output)
+static void zygote_fork(int fd, children *all, buf *b, bool plain_output, const struct rlimit *files)
 {
     int pair[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, pidfd = -1;
     pid_t pid = 0;
@@ -345,6 +345,7 @@ static void zygote_fork(int fd, children *all, buf *b, bool plain_output)
     if (!st && pid == 0) {
         for (size_t i = 0; i < all->n; i++) close(all->at[i].pidfd);
         socket_close_all((int[]){fd, pair[0], out[0], err[0]}, 4);
+        proc_restore_files(RLIM_INFINITY, files);
         if (!plain_output && (dup2(out[1], 1) < 0 || dup2(err[1], 2) < 0)) _exit(1);
         worker_main(pair[1], (int[]){out[1], err[1]});
     }
@@ -358,6 +359,8 @@ static void zygote_fork(int fd, children *all, buf *b, bool plain_output)
         vec_push(all, ((child){.pid = pid, .pidfd = pidfd}));
     proto_begin(b, PROTO_FORKED);
     wire_put_u32(b, st ? 0 : (uint32_t)pid);
+    wire_put_u32(b, 0);
+    wire_put_text(b, st ? manta_error_text() : "");
     if (socket_send(fd, b->at, b->n, (int[]){pair[0], pidfd, out[0], err[0]},
                     st             ? 0
                     : plain_output ? 2
@@ -384,7 +387,10 @@ _Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output)
     buf b = {0};
     char message[256];
     VEC(struct pollfd) polls = {0};
+    struct rlimit files;
     prctl(PR_SET_NAME, "manta-zygote");
+    proc_raise_files(RLIM_INFINITY,
+                     &files); /* a descriptor for each worker; workers have the program's limit */
     spawn_ignore_requests(); /* workers take them again */
     stack_prepare();
     /* Nobody may compete with the user's program for its standard input. */
@@ -405,6 +411,6 @@ _Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output)
         if (!polls.at[0].revents) continue;
         if (socket_recv(fd, message, sizeof message, &n, fds, &n_fds, true)) _exit(0);
         wire w = wire_of(message, n);
-        if (proto_kind_of(&w) == PROTO_FORK) zygote_fork(fd, &all, &b, plain_output);
+        if (proto_kind_of(&w) == PROTO_FORK) zygote_fork(fd, &all, &b, plain_output, &files);
     }
 }

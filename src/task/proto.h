@@ -40,9 +40,10 @@ typedef enum proto_kind {
     PROTO_GROUP_FIND, /* request, group (0: by name), name */
     PROTO_GROUP_REMOVE, /* group */
     PROTO_CONTEXT, /* request */
+    PROTO_UNREACHABLE, /* client, whether for want of room, text: it, or what it prints, cannot be reached */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names; fd: bell */
-    PROTO_PEER, /* client, pid, side; fds: channel, bell, pidfd */
+    PROTO_PEER, /* client, pid, side; fds: channel, bell */
     PROTO_GRANT, /* worker, shape */
     PROTO_RECLAIM, /* worker */
     PROTO_GONE, /* client, status, why it was ended for its memory, used, limit */
@@ -62,11 +63,13 @@ typedef enum proto_kind {
     PROTO_SEGMENT_ASK, /* segment: let go of it, memory is short */
     PROTO_ANSWER, /* request, what the one who asked knows how to read */
     PROTO_GROUP_GONE, /* group */
+    PROTO_NO_WORKER, /* shape, failure: no worker can be started for the calls that wait */
     PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, diary */
     PROTO_STACK_ASK, /* request: say where you are */
     /* daemon and zygote; daemon and steward */
     PROTO_FORK = 96, /* */
-    PROTO_FORKED, /* pid; fds: socket, pidfd, and its output and error; pid 0: it could not be done */
+    PROTO_FORKED, /* pid, text; fds: socket, pidfd, and its output and error; pid 0: it could not be
+                   done, and why */
     PROTO_REAPED, /* pid, status */
     PROTO_ZYGOTE, /* pid, pid of the steward; fds: socket, pidfd */
     PROTO_SWEEP, /* n, pids (u32): every other child is to be killed */
@@ -100,7 +103,7 @@ typedef enum proto_kind {
 /* The first words at the door. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 1u
+#define PROTO_VERSION 2u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_LOOK_WORKERS = 1, PROTO_LOOK_ACTORS = 2, PROTO_LOOK_OBJECTS = 4 };
 

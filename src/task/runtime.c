@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,9 +11,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/proc.h"
 #include "os/shm.h"
 #include "os/socket.h"
-#include "os/spawn.h"
 #include "os/sys.h"
 #include "task/cancel.h"
 #include "task/stack.h"
@@ -22,10 +23,10 @@
  * that with more runnable threads than cores the others come first. */
 #define SPIN_NS         60000
 #define SPIN_TURNS      200
-#define GRACE_NS        300000000 /* how long to wait for the daemon's word on why a peer died */
 #define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; lead.c */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
+#define MOST_FILES      65536 /* that a driver asks for: it has two for each worker */
 
 runtime *rt;
 char rt_space[64] = "default";
@@ -39,12 +40,20 @@ _Thread_local incoming *rt_current;
 
 /* ---- talking to the daemon ---- */
 
+/* The daemon cannot be told something, and would wait for it, or we for its answer.
+ * The watcher ends what is under way: this is called in the middle of other things. */
+static void node_cut(void)
+{
+    if (rt->cut[0]) return;
+    snprintf(rt->cut, sizeof rt->cut, "%s", manta_error_text());
+    rt_nudge();
+}
+
 static void tell_bytes(const void *bytes, size_t n)
 {
-    if (rt->is_local || rt->is_dead) return;
-    /* A failure is the node's end, which the watcher sees and deals with. */
+    if (rt->is_local || rt->is_dead || rt->cut[0]) return;
     manta_status st = socket_send(rt->fd, bytes, n, NULL, 0, true);
-    (void)st;
+    if (st && st != MANTA_EDIED) node_cut(); /* a daemon that is gone has closed its end, which is seen */
 }
 
 /* One message of kind, [client,] n and ids, for as many as fit; without a buffer
@@ -143,7 +152,9 @@ static manta_status segment_make(void *ctx, size_t least, size_t wanted, uint64_
     wire_put_u64(&rt->out, least);
     wire_put_u64(&rt->out, wanted);
     TRY(rt_request(request, &r));
-    if (r.fd < 0) return manta_fail(MANTA_ECORRUPT, "a segment without memory");
+    if (r.fd < 0)
+        return manta_fail(MANTA_ECORRUPT, "the daemon gave segment %llu without its memory",
+                          (unsigned long long)r.id);
     *id = r.id;
     *fd = r.fd;
     return MANTA_OK;
@@ -156,7 +167,9 @@ static manta_status segment_open(void *ctx, uint64_t id, int *fd)
     uint64_t request = rt_request_begin(PROTO_SEGMENT_OPEN);
     wire_put_u64(&rt->out, id);
     TRY(rt_request(request, &r));
-    if (r.fd < 0) return manta_fail(MANTA_ECORRUPT, "a segment without memory");
+    if (r.fd < 0)
+        return manta_fail(MANTA_ECORRUPT, "the daemon gave segment %llu without its memory",
+                          (unsigned long long)id);
     *fd = r.fd;
     return MANTA_OK;
 }
@@ -272,14 +285,25 @@ static void peer_free(peer *p)
     peer_drop_outbox(p);
     channel_free(p->channel);
     shm_unmap(p->bell, shm_page());
-    socket_close_all(&p->pidfd, 1);
     mem_free(p);
+}
+
+void rt_unreachable(uint32_t id, bool no_room)
+{
+    proto_begin(&rt->out, PROTO_UNREACHABLE);
+    wire_put_u32(&rt->out, id);
+    wire_put_u32(&rt->out, no_room);
+    wire_put_text(&rt->out, manta_error_text());
+    rt_tell();
+    *map_u64_put(&rt->refused, id) = 1;
 }
 
 static manta_status check_peer(uint32_t id, int n_fds, uint32_t side)
 {
-    if (n_fds != 3 || side > 1)
-        return manta_fail(MANTA_ECORRUPT, "%d descriptors, side %u; expected 3, and side 0 or 1", n_fds,
+    if (n_fds == SOCKET_FDS_LOST) return proc_fail_files("a worker cannot be reached");
+    if (n_fds != 2 || side > 1)
+        return manta_fail(MANTA_ECORRUPT,
+                          "the daemon gave %d descriptors and side %u, expected 2, and side 0 or 1", n_fds,
                           side);
     return find_peer(id) ? manta_fail(MANTA_ECORRUPT, "the daemon gave the number %u out twice", id)
                          : MANTA_OK;
@@ -292,25 +316,27 @@ void rt_take_peer(wire *w, int *fds, int n_fds)
     uint32_t side = wire_u32(w);
     void *at = NULL;
     peer *p = mem_new(sizeof *p);
-    *p = (peer){.id = id, .pid = pid, .pidfd = -1, .status = -1};
+    *p = (peer){.id = id, .pid = pid, .status = -1};
     list_init(&p->sent);
-    if (wire_end(w, "peer") || check_peer(id, n_fds, side) || channel_open(fds[0], (int)side, &p->channel) ||
-        shm_map(fds[1], shm_page(), true, &at)) {
-        log_error("a peer cannot be reached", LOG_STR("why", manta_error_text()));
+    if (map_u64_find(&rt->refused, id)) { /* its end is on the way, and no call is to get there before */
         peer_free(p);
         socket_close_all(fds, n_fds);
+        return;
+    }
+    if (wire_end(w, "peer") || check_peer(id, n_fds, side) || channel_open(fds[0], (int)side, &p->channel) ||
+        shm_map(fds[1], shm_page(), true, &at)) {
         /* Calls would wait in a channel that one side does not see. A death is
          * something that everyone knows how to deal with. */
-        if (rt->is_worker) _exit(1);
-        proto_begin(&rt->out, PROTO_CANCEL);
-        wire_put_u32(&rt->out, id);
-        wire_put_u64(&rt->out, 0);
-        wire_put_u32(&rt->out, 1);
-        rt_tell();
+        if (rt->is_worker) {
+            log_error("a peer cannot be reached", LOG_INT("pid", pid), LOG_STR("why", manta_error_text()));
+            _exit(1);
+        }
+        rt_unreachable(id, n_fds == SOCKET_FDS_LOST);
+        peer_free(p);
+        socket_close_all(fds, n_fds);
         return;
     }
     p->bell = at;
-    p->pidfd = fds[2];
     close(fds[0]);
     close(fds[1]);
     *map_u64_put(&rt->peers, id) = p;
@@ -360,7 +386,7 @@ void rt_peer_message(peer *p)
 static bool pump_peer(peer *p)
 {
     bool any = false;
-    for (;;) {
+    while (!p->is_broken) {
         buf_reserve(&rt->in, 8);
         buf_cut(&rt->in, 0);
         manta_status st = channel_recv(p->channel, &rt->in);
@@ -369,7 +395,8 @@ static bool pump_peer(peer *p)
         if (st) {
             /* It writes what cannot be: the only safe thing is to be rid of it. */
             log_error("a peer's ring is broken", LOG_INT("pid", p->pid), LOG_STR("why", manta_error_text()));
-            spawn_signal(p->pidfd, 9);
+            p->is_broken = true;
+            rt_unreachable(p->id, false);
             break;
         }
         rt_peer_message(p);
@@ -393,7 +420,7 @@ bool rt_pump(void)
     for (size_t i = 0; i < rt->peers.n; i++) {
         peer *p = rt->peers.at[i].value;
         any |= take_room(p);
-        if (channel_ready(p->channel)) any |= pump_peer(p);
+        if (!p->is_broken && channel_ready(p->channel)) any |= pump_peer(p);
     }
     if (any) calls_dispatch();
     return any;
@@ -403,16 +430,18 @@ bool rt_pump(void)
 static bool has_something_to_do(void)
 {
     for (size_t i = 0; i < rt->peers.n; i++) {
-        channel *c = rt->peers.at[i].value->channel;
-        if (channel_ready(c) || channel_has_room(c)) return true;
+        const peer *p = rt->peers.at[i].value;
+        if ((!p->is_broken && channel_ready(p->channel)) || channel_has_room(p->channel)) return true;
     }
     return false;
 }
 
 bool rt_has_input(void)
 {
-    for (size_t i = 0; i < rt->peers.n; i++)
-        if (channel_ready(rt->peers.at[i].value->channel)) return true;
+    for (size_t i = 0; i < rt->peers.n; i++) {
+        const peer *p = rt->peers.at[i].value;
+        if (!p->is_broken && channel_ready(p->channel)) return true;
+    }
     return false;
 }
 
@@ -552,22 +581,25 @@ void rt_peer_end(peer *p)
 static void node_end(void)
 {
     if (rt->is_dead) return;
-    if (rt->is_worker) _exit(0);
+    if (rt->cut[0])
+        log_error("the node's daemon cannot be talked to any more", LOG_INT("daemon", (int)rt->daemon),
+                  LOG_STR("why", rt->cut));
+    if (rt->is_worker) _exit(rt->cut[0] ? 1 : 0);
     rt->is_dead = true;
-    rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
-                             "the node is gone: its daemon was process %d", (int)rt->daemon);
+    if (rt->cut[0])
+        rt->death =
+            failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
+                         "the node is out of reach: its daemon is process %d: %s", (int)rt->daemon, rt->cut);
+    else
+        rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
+                                 "the node is gone: its daemon was process %d", (int)rt->daemon);
     calls_node_died();
     rt_changed();
 }
 
 /* ---- the watcher ---- */
 
-typedef struct watch_set {
-    VEC(struct pollfd) polls;
-    VEC(uint32_t) ids; /* of the peers, behind the first FIXED polls */
-} watch_set;
-
-enum { WATCH_DAEMON, WATCH_NUDGE, WATCH_KEEPER, FIXED };
+enum { WATCH_DAEMON, WATCH_NUDGE, WATCH_KEEPER, WATCHED };
 
 /* Whether answers wait for room and no thread waits that would be woken by it. */
 static bool has_unsent_alone(void)
@@ -575,22 +607,13 @@ static bool has_unsent_alone(void)
     return rt->unsent > 0 && rt->waiters == 0;
 }
 
-static int watch_prepare(watch_set *s)
+/* What the watcher waits for, and for how long at most. The daemon tells of the
+ * deaths of peers; its own is seen here. */
+static int watch_prepare(struct pollfd polls[WATCHED])
 {
-    bool dying = false;
-    vec_clear(&s->polls);
-    vec_clear(&s->ids);
-    vec_push(&s->polls, ((struct pollfd){.fd = rt->is_dead ? -1 : rt->fd, .events = POLLIN}));
-    vec_push(&s->polls, ((struct pollfd){.fd = rt->nudge_fd, .events = POLLIN}));
-    vec_push(&s->polls, ((struct pollfd){.fd = rt->is_dead ? -1 : rt->keeper_pidfd, .events = POLLIN}));
-    for (size_t i = 0; i < rt->peers.n; i++) {
-        peer *p = rt->peers.at[i].value;
-        dying = dying || p->is_dying;
-        if (p->is_dying) continue;
-        vec_push(&s->polls, ((struct pollfd){.fd = p->pidfd, .events = POLLIN}));
-        vec_push(&s->ids, p->id);
-    }
-    if (dying) return 5;
+    polls[WATCH_DAEMON] = (struct pollfd){.fd = rt->is_dead ? -1 : rt->fd, .events = POLLIN};
+    polls[WATCH_NUDGE] = (struct pollfd){.fd = rt->nudge_fd, .events = POLLIN};
+    polls[WATCH_KEEPER] = (struct pollfd){.fd = rt->is_dead ? -1 : rt->keeper_pidfd, .events = POLLIN};
     return rt->queued > 0 || has_unsent_alone() || lead_is_watched() ? IDLE_PUMP_MS : -1;
 }
 
@@ -602,7 +625,7 @@ static void read_daemon(void)
         int fds[SOCKET_MAX_FDS], n_fds;
         manta_status st = socket_recv(rt->fd, in, sizeof in, &n, fds, &n_fds, false);
         if (st == MANTA_EBUSY) return;
-        if (st == MANTA_ECORRUPT) continue;
+        if (st && st != MANTA_EDIED) node_cut(); /* what it said is lost, and cannot be done without */
         if (st) {
             node_end();
             return;
@@ -612,44 +635,26 @@ static void read_daemon(void)
     }
 }
 
-static void watch_peers(const watch_set *s)
-{
-    int64_t now = clock_now_ns();
-    for (size_t i = 0; i < s->ids.n; i++) {
-        peer *p = find_peer(s->ids.at[i]);
-        if (!p || !s->polls.at[FIXED + i].revents) continue;
-        p->is_dying = true;
-        p->died_ns = now;
-    }
-    for (size_t i = 0; i < rt->peers.n;) {
-        peer *p = rt->peers.at[i].value;
-        if (p->is_dying && now - p->died_ns > GRACE_NS)
-            rt_peer_end(p);
-        else
-            i++;
-    }
-}
-
 static void watcher_main(void *arg)
 {
-    watch_set s = {0};
+    struct pollfd polls[WATCHED];
     (void)arg;
     for (;;) {
         mutex_lock(&rt->lock);
-        int timeout = watch_prepare(&s);
+        if (rt->cut[0]) node_end();
+        int timeout = watch_prepare(polls);
         rt->watcher_idles = timeout < 0;
         mutex_unlock(&rt->lock);
-        int got = os->poll(s.polls.at, (nfds_t)s.polls.n, timeout);
+        int got = os->poll(polls, WATCHED, timeout);
         mutex_lock(&rt->lock);
         rt->watcher_idles = false;
         if (rt->is_closing) break;
-        if (got > 0 && s.polls.at[WATCH_NUDGE].revents) {
+        if (got > 0 && polls[WATCH_NUDGE].revents) {
             uint64_t count;
             (void)!read(rt->nudge_fd, &count, sizeof count);
         }
-        if (got > 0 && s.polls.at[WATCH_DAEMON].revents) read_daemon();
-        if (got > 0 && s.polls.at[WATCH_KEEPER].revents) node_end();
-        if (got >= 0) watch_peers(&s);
+        if (got > 0 && polls[WATCH_DAEMON].revents) read_daemon();
+        if (got > 0 && polls[WATCH_KEEPER].revents) node_end();
         lead_watch();
         for (size_t i = 0; has_unsent_alone() && i < rt->peers.n; i++) (void)take_room(rt->peers.at[i].value);
         bool only_looks = got == 0 && timeout == IDLE_PUMP_MS && rt->queued == 0;
@@ -662,8 +667,6 @@ static void watcher_main(void *arg)
         mutex_unlock(&rt->lock);
     }
     mutex_unlock(&rt->lock);
-    vec_release(&s.polls);
-    vec_release(&s.ids);
 }
 
 /* ---- start and end ---- */
@@ -729,6 +732,7 @@ manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
     rt->is_worker = worker_pipes != NULL;
     if (worker_pipes) memcpy(rt->pipes, worker_pipes, sizeof rt->pipes);
     rt->first_thread = pthread_self();
+    if (!rt->is_worker) proc_raise_files(MOST_FILES, &rt->files);
     rt->store = store_new((store_source){.make = segment_make,
                                          .open = segment_open,
                                          .give_back = segment_give_back,
@@ -784,6 +788,7 @@ void runtime_close(void)
     }
     map_u64_release(&rt->objects);
     map_u64_release(&rt->peers);
+    map_u64_release(&rt->refused);
     map_u64_release(&rt->given);
     map_release(&rt->functions);
     vec_release(&rt->graves);
@@ -796,6 +801,7 @@ void runtime_close(void)
     vec_release(&rt->holds);
     buf_release(&rt->in);
     socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd}, 3);
+    if (!rt->is_worker) proc_restore_files(MOST_FILES, &rt->files);
     cond_release(&rt->lead.free);
     mutex_release(&rt->lock);
     mem_free(rt);

@@ -3,7 +3,7 @@
  *
  * One lock (runtime.lock) guards everything here. Two kinds of threads take it:
  * the program's own, and one watcher per process, which reads what the daemon
- * says and watches the pidfds of the peers. Messages of peers are read by
+ * says (also that a peer has died). Messages of peers are read by
  * whoever waits (rt_wait pumps the rings while it spins); the watcher pumps
  * only when calls are queued and nobody waits.
  *
@@ -22,6 +22,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include <manta/task.h>
 
@@ -106,14 +107,13 @@ typedef struct shape {
 
 typedef struct peer {
     uint32_t id;
-    int pid, pidfd;
+    int pid;
     channel *channel;
     bell *bell;
     bool is_dead; /* its end has been dealt with */
-    bool is_dying; /* its pidfd is readable */
+    bool is_broken; /* its ring holds what cannot be: nothing more is read from it */
     bool is_waiting; /* its call waits: it takes nothing now */
     bool give_back; /* its lease ends with the calls it has */
-    int64_t died_ns;
     int status;
     proto_memory memory; /* why: it was ended for it */
     shape *shape; /* leased for it */
@@ -187,6 +187,8 @@ typedef struct runtime {
     mutex lock;
     bool is_local, is_worker, is_dead, is_closing, exiting;
     manta_failure death; /* why is_dead */
+    char cut[256]; /* why the daemon cannot be talked to any more; "": it can */
+    struct rlimit files; /* of a driver, as it was before runtime_open() */
     int fd, nudge_fd, keeper_pidfd;
     pid_t keeper, daemon, owner; /* owner: the process itself */
     bell *bell;
@@ -201,6 +203,7 @@ typedef struct runtime {
     int waiters;
     uint64_t walks;
     MAP_U64(peer *) peers;
+    MAP_U64(char) refused; /* clients that this process has called unreachable, until they are gone */
     VEC(peer *) graves; /* peers that ended; freed at the end */
     MAP_U64(object *) objects;
     MAP_U64(store_place) given; /* blocks of exported objects, until the daemon frees them */
@@ -280,6 +283,10 @@ void peer_answer(peer *p, const buf *b); /* queued when there is no room */
 peer *find_peer(uint32_t id);
 void rt_take_peer(wire *w, int *fds, int n_fds); /* the daemon's word of a new one */
 void rt_peer_end(peer *p); /* it is dead */
+/* Tells the daemon that a client cannot be reached, with this thread's last error as
+ * the reason: it is ended. `no_room`: for want of something that another worker would
+ * want as well; what could only go on with one then fails with that sentence. */
+void rt_unreachable(uint32_t id, bool no_room);
 void rt_let_segment_go(void *ctx, uint64_t id,
                        uint32_t n); /* this process needs it no more; n times it was told of it */
 reply *rt_find_reply(uint64_t request); /* that somebody waits for; NULL: nobody does */
@@ -340,6 +347,7 @@ void call_abandon(call *c, const manta_failure *f);
 void calls_group_gone(uint64_t group, const manta_failure *f);
 void calls_grant(peer *p, const sched_shape *amount); /* p NULL: a worker that cannot be reached */
 void calls_reclaim(peer *p); /* others wait for the worker */
+void calls_no_worker(const sched_shape *amount, const manta_failure *f); /* none will come for them */
 void calls_release(void); /* frees what is left at the end */
 
 /* needs.c */

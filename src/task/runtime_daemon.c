@@ -1,10 +1,12 @@
 /* runtime_daemon.c - what the daemon says to a process, message by message. */
 #include "task/runtime.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "os/proc.h"
 #include "os/socket.h"
 #include "task/cancel.h"
 #include "task/stack.h"
@@ -68,6 +70,10 @@ static void on_reply(wire *w, int *fds, int n_fds)
         socket_close_all(fds, n_fds);
         return;
     }
+    if (n_fds == SOCKET_FDS_LOST && !st) {
+        st = proc_fail_files("memory for objects cannot be had");
+        snprintf(text, sizeof text, "%s", manta_error_text());
+    }
     r->status = st;
     r->id = id;
     r->fd = n_fds > 0 ? fds[0] : -1;
@@ -123,18 +129,29 @@ static void on_output(wire *w, const int *fds, int n_fds)
 {
     uint32_t id = wire_u32(w);
     int pid = (int)wire_u32(w);
-    if (wire_end(w, "output") || n_fds != 4) {
+    const char *what = "what a worker prints cannot be read";
+    manta_status st = wire_end(w, "output");
+    if (!st && n_fds == SOCKET_FDS_LOST)
+        st = proc_fail_files(what);
+    else if (!st && n_fds != 4)
+        st = manta_fail(MANTA_ECORRUPT, "%s: the daemon gave %d descriptors, expected 4", what, n_fds);
+    if (st)
         socket_close_all(fds, n_fds);
-        return;
-    }
-    if (!output_add(&rt->output, pid, fds)) return;
+    else
+        st = output_add(&rt->output, pid, fds);
+    if (!st) return;
     /* Nobody would read its pipes, and it would wait in a write() for ever. */
-    log_error("a worker's output cannot be read", LOG_INT("pid", pid), LOG_STR("why", manta_error_text()));
-    proto_begin(&rt->out, PROTO_CANCEL);
-    wire_put_u32(&rt->out, id);
-    wire_put_u64(&rt->out, 0);
-    wire_put_u32(&rt->out, 1);
-    rt_tell();
+    rt_unreachable(id, n_fds == SOCKET_FDS_LOST);
+}
+
+static void on_no_worker(wire *w)
+{
+    sched_shape s;
+    manta_failure f;
+    const void *bytes = wire_take(w, sizeof s);
+    if (bytes) memcpy(&s, bytes, sizeof s);
+    failure_take(w, &f);
+    if (!wire_end(w, "refusal")) calls_no_worker(&s, &f);
 }
 
 static void on_stack_ask(wire *w)
@@ -168,17 +185,20 @@ void rt_daemon_message(wire *w, int *fds, int n_fds)
         calls_grant(p, &s);
         break;
     }
+    case PROTO_NO_WORKER: on_no_worker(w); break;
     case PROTO_RECLAIM: {
         peer *p = find_peer(wire_u32(w));
         if (p) calls_reclaim(p);
         break;
     }
     case PROTO_GONE: {
-        peer *p = find_peer(wire_u32(w));
+        uint32_t id = wire_u32(w);
+        peer *p = find_peer(id);
         int status = (int)wire_u32(w);
         proto_memory memory = {.why = wire_u32(w)};
         memory.used = wire_u64(w);
         memory.limit = wire_u64(w);
+        map_u64_remove(&rt->refused, id);
         if (wire_end(w, "end") || !p) break;
         p->status = status;
         p->memory = memory;

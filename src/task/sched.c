@@ -57,10 +57,12 @@ typedef struct request {
     sched_shape shape; /* of a group: all its bundles together */
     int64_t n;
     int passed; /* how many went ahead of it */
+    bool lacks_worker; /* in this pass: and nothing else */
 } request;
 
 typedef struct starts { /* workers of a job: on their way, and wanted by those who wait */
     int64_t starting, missing;
+    bool full; /* no more can be started */
 } starts;
 
 struct sched {
@@ -342,6 +344,35 @@ static starts *starts_of(sched *s, uint32_t job)
     return j;
 }
 
+/* Whether a worker of the job runs calls, or could: one that an actor has does not. */
+static bool runs_calls(const sched *s, uint32_t job)
+{
+    for (size_t i = 0; i < s->workers.n; i++)
+        if (s->workers.at[i].value.job == job && s->workers.at[i].value.state != ACTOR) return true;
+    return false;
+}
+
+/* Who lacks only a worker, of a job that can have no more, is told so: an actor, which
+ * needs one of its own, and calls, unless a worker may come to them from others. */
+static void refuse_hopeless(sched *s, sched_actions *out)
+{
+    for (size_t i = 0; i < s->line.n;) {
+        const request q = s->line.at[i];
+        const starts *j = map_u64_find(&s->starts, q.job);
+        bool hopeless = q.lacks_worker && j && j->full && j->starting == 0;
+        if (hopeless && q.what == WANTS_LEASE) hopeless = !runs_calls(s, q.job);
+        if (!hopeless) {
+            i++;
+            continue;
+        }
+        vec_push(out, ((sched_action){.kind = q.what == WANTS_ACTOR ? SCHED_DO_REFUSE_ACTOR : SCHED_DO_REFUSE,
+                                      .client = q.client,
+                                      .job = q.job,
+                                      .shape = q.shape}));
+        vec_remove(&s->line, i);
+    }
+}
+
 /* Serves the line as far as workers and resources go, and starts a worker for
  * each call that lacks nothing else. */
 static void serve(sched *s, sched_actions *out)
@@ -351,6 +382,7 @@ static void serve(sched *s, sched_actions *out)
     for (size_t i = 0; i < s->line.n;) {
         request *q = &s->line.at[i];
         int idle, bundle;
+        q->lacks_worker = false;
         bool *closed = closed_for(s, q);
         pool *from = *closed ? NULL : pool_for(s, q, &bundle);
         uint32_t id = from ? find_idle(s, q->job, &idle) : 0;
@@ -377,14 +409,24 @@ static void serve(sched *s, sched_actions *out)
                 subtract_gpus(&from->plan_gpus, &gpus, 1);
                 subtract(&from->plan, &q->shape, 1);
             }
+            q->lacks_worker = n > 0;
             i++;
         }
     }
     for (size_t i = 0; i < s->starts.n; i++) {
         starts *j = &s->starts.at[i].value;
-        for (; j->starting < j->missing; j->starting++)
+        for (; !j->full && j->starting < j->missing; j->starting++)
             vec_push(out, ((sched_action){.kind = SCHED_DO_START, .job = (uint32_t)s->starts.at[i].key}));
     }
+    refuse_hopeless(s, out);
+}
+
+/* A job without workers has none whose end would tell that there is room again. */
+static void allow_another_try(sched *s, uint32_t job)
+{
+    for (size_t i = 0; i < s->workers.n; i++)
+        if (s->workers.at[i].value.job == job) return;
+    starts_of(s, job)->full = false;
 }
 
 static void demand(sched *s, const sched_event *e, wants what)
@@ -400,6 +442,7 @@ static void demand(sched *s, const sched_event *e, wants what)
             vec_remove(&s->line, i);
         return;
     }
+    if (e->n > 0) allow_another_try(s, e->job);
     if (e->n > 0)
         vec_push(&s->line,
                  ((request){.what = what, .client = e->client, .job = e->job, .shape = e->shape, .n = e->n}));
@@ -515,10 +558,14 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         started(s, e->job);
         if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
         break;
-    case SCHED_START_FAILED: started(s, e->job); break;
+    case SCHED_START_FAILED:
+        started(s, e->job);
+        if (e->n > 0) starts_of(s, e->job)->full = true;
+        break;
     case SCHED_JOB_GONE: job_gone(s, e->job); break;
     case SCHED_WORKER_GONE:
         if (!w) break;
+        starts_of(s, w->job)->full = false;
         worker_free(s, w);
         map_u64_remove(&s->workers, e->worker);
         break;

@@ -50,7 +50,8 @@ typedef enum sched_kind {
     SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number) */
     SCHED_RETURN, /* client, worker: the lease ends */
     SCHED_WORKER_UP, /* worker */
-    SCHED_START_FAILED, /* a worker that was to be started was not */
+    SCHED_START_FAILED, /* a worker that was to be started was not; n > 0: nor would the next be, until
+                         * a worker of the job is gone, or there is none and somebody asks again */
     SCHED_WORKER_GONE, /* worker: is dead */
     SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
     SCHED_BLOCKED, /* worker: its call waits */
@@ -79,7 +80,9 @@ typedef enum sched_action_kind {
     SCHED_DO_STOP, /* end an idle worker */
     SCHED_DO_KILL, /* end a worker whose caller died in the middle of a call */
     SCHED_DO_RECLAIM, /* ask client to return worker as soon as it has nothing to do */
-    SCHED_DO_GROUP /* group `client` has its bundles */
+    SCHED_DO_GROUP, /* group `client` has its bundles */
+    SCHED_DO_REFUSE, /* client gets no worker for shape: none can be started, and its job has none */
+    SCHED_DO_REFUSE_ACTOR /* actor `client` gets no worker: none can be started */
 } sched_action_kind;
 
 typedef struct sched_action {

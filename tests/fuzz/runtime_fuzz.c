@@ -41,7 +41,7 @@ static peer *open_runtime(void)
     int fd;
     peer *p = mem_new(sizeof *p);
     void *bell_at;
-    *p = (peer){.id = 7, .pid = 0x7ffffff0, .pidfd = -1, .status = -1};
+    *p = (peer){.id = 7, .pid = 0x7ffffff0, .status = -1};
     list_init(&p->sent);
     if (shm_new("fuzz", channel_size(), &fd) || channel_open(fd, 0, &p->channel)) abort();
     socket_close_all(&fd, 1);

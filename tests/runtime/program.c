@@ -47,7 +47,8 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"maps", scenario_maps, &three_cores},
                                      {"alike", scenario_alike, &three_cores},
                                      {"sizes", scenario_sizes, &three_cores},
-                                     {"held-answers", scenario_held_answers, NULL}};
+                                     {"held-answers", scenario_held_answers, NULL},
+                                     {"few-files", scenario_few_files, NULL}};
 
 int main(int argc, char **argv)
 {

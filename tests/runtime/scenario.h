@@ -111,5 +111,7 @@ void scenario_alike(void);
 /* sizes.c */
 void scenario_sizes(void);
 void scenario_held_answers(void);
+/* files.c */
+void scenario_few_files(void);
 
 #endif

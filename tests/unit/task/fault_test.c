@@ -55,19 +55,10 @@ static int use(void)
     return st ? said ? 1 : 2 : 0;
 }
 
-/* Runs use() in a process of its own, under a plan; its exit status, or -1 when
- * it did not end, or something of it did not. */
-static int run(fault_plan plan)
+/* How the process ended: its exit status, or -1 when it did not end, or something of
+ * it did not. */
+static int outcome(pid_t pid)
 {
-    pid_t pid = fork();
-    if (pid == 0) {
-        alarm(LIMIT_S);
-        manta_log_set_level(MANTA_LOG_OFF);
-        fault_begin(plan);
-        int rc = use();
-        (void)fault_end();
-        _exit(rc);
-    }
     char why[64];
     int status, rc = -1;
     if (waitpid(pid, &status, 0) == pid && WIFEXITED(status))
@@ -85,12 +76,27 @@ static int run(fault_plan plan)
     return -1;
 }
 
-static void every_call_fails_once(void **state)
+/* Runs use() in a process of its own, under a plan; its exit status, or -1 when
+ * it did not end, or something of it did not. */
+static int run(fault_plan plan)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(LIMIT_S);
+        manta_log_set_level(MANTA_LOG_OFF);
+        fault_begin(plan);
+        int rc = use();
+        (void)fault_end();
+        _exit(rc);
+    }
+    return outcome(pid);
+}
+
+static void fail_each(int most, int odd, int even)
 {
     int worked = 0, failed = 0;
-    (void)state;
-    for (int n = 1; n <= 300; n++) {
-        int rc = run((fault_plan){.at = n, .err = n % 2 ? EMFILE : ENOMEM});
+    for (int n = 1; n <= most; n++) {
+        int rc = run((fault_plan){.at = n, .err = n % 2 ? odd : even});
         if (rc != 0 && rc != 1)
             fail_msg("call %d: %s", n,
                      rc == 2 ? "a wrong or missing answer" : "it hangs, or something is left");
@@ -99,6 +105,44 @@ static void every_call_fails_once(void **state)
     }
     assert_true(failed > 10); /* the plan did something */
     assert_true(worked > 10); /* and much of it is survived */
+}
+
+static void every_call_fails_once(void **state)
+{
+    (void)state;
+    fail_each(300, EMFILE, ENOMEM);
+    fail_each(150, EMSGSIZE, EMSGSIZE); /* of a message: the same again the next time */
+}
+
+/* Of every three messages one finds the system short of something. */
+static int shortage;
+
+static ssize_t short_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    static _Atomic unsigned calls;
+    if (atomic_fetch_add(&calls, 1) % 3 != 1) return os_real.sendmsg(fd, m, flags);
+    errno = shortage;
+    return -1;
+}
+
+static void messages_survive_shortage(void **state)
+{
+    static const int errors[] = {ENOBUFS, ENOMEM, ETOOMANYREFS};
+    static os_sys table;
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        shortage = errors[i % 3];
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(LIMIT_S);
+            manta_log_set_level(MANTA_LOG_OFF);
+            table = os_real;
+            table.sendmsg = short_sendmsg;
+            os = &table; /* and that of every process of the node */
+            _exit(use());
+        }
+        assert_int_equal(outcome(pid), 0);
+    }
 }
 
 static void every_wait_is_interrupted(void **state)
@@ -117,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_wait_is_interrupted),
+        cmocka_unit_test(messages_survive_shortage),
         cmocka_unit_test(every_call_fails_once),
     };
     return cmocka_run_group_tests(tests, adopt, NULL);

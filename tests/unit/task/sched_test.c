@@ -259,6 +259,57 @@ static void a_start_that_failed_is_tried_again(void **state)
     sched_free(s);
 }
 
+/* A job that can have no more workers: an actor, which needs one of its own, is
+ * refused; calls are only when no worker of the job could come to them. */
+static void a_job_that_is_full_refuses(void **state)
+{
+    sched *s = sched_new(cpus(9), 1);
+    sched_shape nothing = cpus(0);
+    (void)state;
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 3});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    assert_int_equal(count(SCHED_DO_START), 2);
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 77, .shape = nothing, .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 0);
+    assert_int_equal(count(SCHED_DO_REFUSE_ACTOR), 0); /* two are still on their way */
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 11);
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 2});
+    assert_int_equal(first(SCHED_DO_REFUSE_ACTOR)->client, 77);
+    assert_int_equal(count(SCHED_DO_REFUSE), 0); /* the calls have two workers */
+    assert_int_equal(count(SCHED_DO_START), 0);
+    assert_int_equal(sched_waiting(s), 1);
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 78, .shape = nothing, .n = 1});
+    assert_int_equal(first(SCHED_DO_REFUSE_ACTOR)->client, 78); /* and without another try */
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = 11});
+    assert_int_equal(count(SCHED_DO_START), 1); /* where one was there is room for one */
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 1});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 0});
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 79, .shape = nothing, .n = 1});
+    assert_int_equal(first(SCHED_DO_ACTOR)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_REFUSE)->client, 2); /* an actor has the only worker */
+    assert_int_equal(sched_waiting(s), 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = cpus(10), .n = 1});
+    assert_int_equal(count(SCHED_DO_REFUSE), 0); /* it lacks more than a worker */
+    sched_free(s);
+
+    /* Without any worker: who asks is refused, and who asks again makes it try again. */
+    s = sched_new(cpus(9), 1);
+    for (int i = 0; i < 3; i++) {
+        step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+        assert_int_equal(count(SCHED_DO_START), 1);
+        step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 1});
+        assert_int_equal(first(SCHED_DO_REFUSE)->client, 1);
+        assert_int_equal(count(SCHED_DO_START), 0);
+    }
+    sched_free(s);
+}
+
 static void what_can_never_be_is_known(void **state)
 {
     sched_shape total = cpus(2), want = cpus(2);
@@ -476,6 +527,8 @@ static void sim_step(world *w, sched_event e)
         const sched_action *a = &mine.at[i];
         switch (a->kind) {
         case SCHED_DO_START: w->starting++; break;
+        case SCHED_DO_REFUSE:
+        case SCHED_DO_REFUSE_ACTOR: fail_msg("refused, though a start may be tried again"); break;
         case SCHED_DO_STOP: assert_true(map_u64_remove(&w->idle, a->worker)); break;
         case SCHED_DO_KILL: w->killed++; break;
         case SCHED_DO_RECLAIM: {
@@ -724,6 +777,7 @@ int main(void)
         cmocka_unit_test_teardown(actors_take_a_worker_for_themselves, clear),
         cmocka_unit_test_teardown(surplus_workers_leave, clear),
         cmocka_unit_test_teardown(a_start_that_failed_is_tried_again, clear),
+        cmocka_unit_test_teardown(a_job_that_is_full_refuses, clear),
         cmocka_unit_test_teardown(what_can_never_be_is_known, clear),
         cmocka_unit_test_teardown(gpus_are_told_apart, clear),
         cmocka_unit_test_teardown(a_group_is_placed_whole_or_not_at_all, clear),
