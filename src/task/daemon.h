@@ -54,6 +54,7 @@ typedef struct client {
     int out_fds[2]; /* what it prints, kept for the time when its driver is gone */
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
     bool is_ready; /* a worker that has started */
+    bool is_killed; /* by us: its end says nothing about the next worker */
     bool blocked;
     int status;
     int64_t died_ns;

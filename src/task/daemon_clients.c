@@ -125,7 +125,9 @@ void daemon_send_again(node *d)
 void daemon_kill(node *d, uint32_t id)
 {
     client *c = daemon_client(d, id);
-    if (c) spawn_signal(c->pidfd, SIGKILL);
+    if (!c) return;
+    c->is_killed = true;
+    spawn_signal(c->pidfd, SIGKILL);
 }
 
 /* ---- the other requests ---- */
@@ -405,7 +407,7 @@ void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, const int *fds, int 
     c->is_worker = true;
     if (n_fds == 4) memcpy(c->out_fds, fds + 2, sizeof c->out_fds);
     if (client_welcome(d, c)) {
-        spawn_signal(c->pidfd, SIGKILL);
+        daemon_kill(d, c->id);
         daemon_start_failed(d, job_id, false, manta_error_text());
         return;
     }
@@ -446,7 +448,7 @@ static void client_end(node *d, client *c)
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);
-    if (c->is_worker && !c->is_ready && !c->refusal[0]) daemon_note_stillborn(d, c->job);
+    if (c->is_worker && !c->is_ready && !c->is_killed) daemon_note_stillborn(d, c->job);
     job *j = daemon_job(d, c->job);
     if (j && j->driver == c->id) {
         j->driver = 0;

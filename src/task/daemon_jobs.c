@@ -72,7 +72,7 @@ void daemon_ask_fork(node *d, uint32_t id)
 void daemon_note_stillborn(node *d, uint32_t id)
 {
     job *j = daemon_job(d, id);
-    if (!j || ++j->stillborn < MOST_STILLBORN) return;
+    if (!j || ++j->stillborn < MOST_STILLBORN || d->stop || j->broken) return;
     log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
     if (j->steward_fd < 0)
         d->stop = true;

@@ -383,3 +383,21 @@ void scenario_lives(void)
     manta_release(r);
     manta_actor_release(a);
 }
+
+/* Workers that are killed before they have started say nothing about the next: the
+ * node does not take them for a sign that no worker can start. */
+void scenario_killed_early(void)
+{
+    enum { MANY = 40 };
+    manta_actor a[MANY];
+    for (int round = 0; round < 5; round++) {
+        int64_t v;
+        for (int i = 0; i < MANY; i++) a[i] = manta_actor_new(NULL, counter, manta_i64(1));
+        for (int i = 0; i < MANY; i++) OK(manta_actor_kill(a[i], true));
+        for (int i = 0; i < MANY; i++) manta_actor_release(a[i]);
+        manta_ref r = manta_remote(pid);
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v > 0);
+        manta_release(r);
+    }
+}

@@ -48,7 +48,8 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"alike", scenario_alike, &three_cores},
                                      {"sizes", scenario_sizes, &three_cores},
                                      {"held-answers", scenario_held_answers, NULL},
-                                     {"few-files", scenario_few_files, NULL}};
+                                     {"few-files", scenario_few_files, NULL},
+                                     {"killed-early", scenario_killed_early, NULL}};
 
 int main(int argc, char **argv)
 {

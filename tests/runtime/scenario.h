@@ -81,6 +81,7 @@ void scenario_concurrent(void);
 void scenario_leads(void);
 void scenario_pools(void);
 void scenario_lives(void);
+void scenario_killed_early(void);
 /* streams.c */
 void scenario_streams(void);
 void scenario_references_in_streams(void);
