@@ -52,7 +52,8 @@ static void do_grant(node *d, const sched_action *a)
 {
     client *c = daemon_client(d, (uint32_t)a->client), *w = daemon_client(d, a->worker);
     bool reached = c && w && daemon_connect(d, c, w);
-    if (c && w && !reached && !c->ended && !w->ended) daemon_note_stillborn(d, w->job);
+    /* A worker that asked for another may be the one that is free: it asks again. */
+    if (c && w && c != w && !reached && !c->ended && !w->ended) daemon_note_stillborn(d, w->job);
     if (c) { /* one that cannot be reached is a worker the client does not know: it asks again */
         proto_begin(&d->out, PROTO_GRANT);
         wire_put_u32(&d->out, reached ? a->worker : 0);

@@ -1,5 +1,6 @@
-/* daemon_test.c - the daemon's judgement of workers that end before they have started:
- * of themselves, or because it has ended them. */
+/* daemon_test.c - when the daemon concludes that no worker can start, and ends the node:
+ * after workers that end of themselves before they have started, and not after those
+ * that it has ended or that cannot be given to the one who asks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,20 +66,44 @@ static void until_buried(node *d, uint32_t id)
     (void)daemon_bury(d);
 }
 
-/* Runs in a process of its own: a daemon never gives back what it has. Whether the
- * node wants to end after many workers. */
-static bool node_ends(bool of_themselves)
+static void workers_end(node *d)
+{
+    until_buried(d, add_worker(d, true));
+}
+
+static void workers_are_killed(node *d)
+{
+    uint32_t id = add_worker(d, false);
+    daemon_kill(d, id);
+    until_buried(d, id);
+}
+
+/* The only free worker is the one that asks for one. */
+static void worker_asks_for_itself(node *d)
+{
+    const sched_shape one = {.amount = {SCHED_UNIT}};
+    buf b = {0};
+    client *c = daemon_client(d, d->next_client);
+    if (!c) c = daemon_client(d, add_worker(d, false));
+    proto_begin(&b, PROTO_DEMAND);
+    buf_add(&b, &one, sizeof one);
+    wire_put_i64(&b, 1);
+    wire w = wire_of(b.at, b.n);
+    daemon_message(d, c, &w);
+    buf_release(&b);
+}
+
+/* Runs in a process of its own, which ends all the others: a daemon never gives back
+ * what it has. Whether the node wants to end after many of `happens`. */
+static bool node_ends(void (*happens)(node *d))
 {
     pid_t pid = fork();
     int status;
     if (pid == 0) {
         manta_log_set_level(MANTA_LOG_OFF);
         node *d = node_without_zygote();
-        for (int i = 0; i < MANY && !d->stop; i++) {
-            uint32_t id = add_worker(d, of_themselves);
-            if (!of_themselves) daemon_kill(d, id);
-            until_buried(d, id);
-        }
+        for (int i = 0; i < MANY && !d->stop; i++) happens(d);
+        spawn_end_all();
         _exit(d->stop);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -89,13 +114,19 @@ static bool node_ends(bool of_themselves)
 static void workers_that_cannot_start_end_the_node(void **state)
 {
     (void)state;
-    assert_true(node_ends(true));
+    assert_true(node_ends(workers_end));
 }
 
 static void workers_that_were_killed_do_not(void **state)
 {
     (void)state;
-    assert_false(node_ends(false));
+    assert_false(node_ends(workers_are_killed));
+}
+
+static void a_worker_that_asks_for_itself_does_not(void **state)
+{
+    (void)state;
+    assert_false(node_ends(worker_asks_for_itself));
 }
 
 int main(void)
@@ -103,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_that_cannot_start_end_the_node),
         cmocka_unit_test(workers_that_were_killed_do_not),
+        cmocka_unit_test(a_worker_that_asks_for_itself_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
