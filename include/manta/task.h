@@ -243,9 +243,9 @@ MANTA_API void manta_register(const char *name, manta_task_fn *fn);
 typedef manta_status manta_resolver(void *user, const char *name, manta_task *t);
 MANTA_API void manta_set_resolver(manta_resolver *fn, void *user);
 
-typedef struct manta_group {
+typedef struct manta_placement_group {
     uint64_t id; /* 0: no placement group */
-} manta_group;
+} manta_placement_group;
 
 typedef enum manta_call_strategy {
     MANTA_STRATEGY_DEFAULT = 0, /* short calls are sent ahead of time, behind others */
@@ -266,7 +266,7 @@ typedef struct manta_task_options {
     unsigned retry_on; /* only with these statuses: MANTA_ON(MANTA_EIO) | MANTA_ON(MANTA_EBUSY) */
     manta_call_strategy strategy;
     uint64_t node; /* the only one to run on (manta_node_info.node); 0: any */
-    manta_group group; /* run in a bundle of it */
+    manta_placement_group placement_group; /* run in a bundle of it */
     int bundle; /* counted from 1; 0: whichever has room */
     const char *name; /* of a task: for people to read; of an actor: manta_actor_find() finds it */
     /* actors only */
@@ -629,7 +629,7 @@ typedef enum manta_placement {
     MANTA_STRICT_SPREAD /* each bundle on a node of its own */
 } manta_placement;
 
-#define MANTA_GROUP_BUNDLES 64 /* most of one group */
+#define MANTA_PLACEMENT_GROUP_BUNDLES 64 /* most of one group */
 
 typedef struct manta_bundle {
     double num_cpus, num_gpus;
@@ -637,30 +637,33 @@ typedef struct manta_bundle {
     const char *resources;
 } manta_bundle;
 
-typedef struct manta_group_info {
+typedef struct manta_placement_group_info {
     char name[64];
     manta_placement how;
     char how_name[16]; /* "STRICT_PACK" */
     bool removed;
     int n_bundles;
-    char bundles[MANTA_GROUP_BUNDLES][96]; /* "cpu=1,disk=2" */
-} manta_group_info;
+    char bundles[MANTA_PLACEMENT_GROUP_BUNDLES][96]; /* "cpu=1,disk=2" */
+} manta_placement_group_info;
 
 /* Asks for a group; it has its place when enough is free. It lasts until it is
  * removed, or the process that made it ends. `name` may be NULL.
  * MANTA_EUNSUPPORTED it can never be placed, with what is missing; MANTA_EINVAL
  * an empty bundle; MANTA_EEXIST the name is taken. */
-MANTA_API manta_status manta_group_new(const manta_bundle *bundles, int n, manta_placement how,
-                                       const char *name, manta_group *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_placement_group_new(const manta_bundle *bundles, int n, manta_placement how,
+                                                 const char *name, manta_placement_group *out) MANTA_MUST_USE;
 /* A reference that is ready when the group has its place; release it. */
-MANTA_API manta_ref manta_group_ready(manta_group group);
-MANTA_API manta_status manta_group_wait(manta_group group, int64_t timeout_ms) MANTA_MUST_USE;
+MANTA_API manta_ref manta_placement_group_ready(manta_placement_group group);
+MANTA_API manta_status manta_placement_group_wait(manta_placement_group group,
+                                                  int64_t timeout_ms) MANTA_MUST_USE;
 /* Gives the bundles back. Processes that run in them are killed, and their
  * calls, like those that wait, fail with MANTA_FAILED_GROUP. Accepts no group. */
-MANTA_API void manta_group_remove(manta_group group);
+MANTA_API void manta_placement_group_remove(manta_placement_group group);
 /* The group of that name. MANTA_ENOENT there is none. */
-MANTA_API manta_status manta_group_find(const char *name, manta_group *out) MANTA_MUST_USE;
-MANTA_API manta_status manta_group_get(manta_group group, manta_group_info *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_placement_group_find(const char *name,
+                                                  manta_placement_group *out) MANTA_MUST_USE;
+MANTA_API manta_status manta_placement_group_get(manta_placement_group group,
+                                                 manta_placement_group_info *out) MANTA_MUST_USE;
 
 /* ---- the node, and where one is ---- */
 
@@ -704,7 +707,7 @@ typedef struct manta_context {
     char resources[256]; /* "cpu=1,disk=2" */
     int n_gpu_ids, gpu_ids[16]; /* its devices, from 0: its own, or shared when it has a part of one;
                                  no variable of the environment is touched */
-    manta_group group;
+    manta_placement_group placement_group;
     int bundle; /* counted from 1; 0: none */
     /* of the actor that this process is */
     manta_actor actor; /* borrowed */

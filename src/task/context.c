@@ -56,7 +56,7 @@ static manta_status ask(manta_context *out)
         out->cpus = (double)held.amount[0] / SCHED_UNIT;
         out->gpus = (double)held.amount[1] / SCHED_UNIT;
         out->memory = (uint64_t)(held.amount[2] / SCHED_UNIT);
-        out->group.id = held.group;
+        out->placement_group.id = held.group;
         out->bundle = held.group ? (int)held.bundle + 1 : 0;
     }
     buf_release(&r.bytes);

@@ -80,7 +80,7 @@ static manta_status ask(uint64_t id, const char *name, group_link **out)
     return st;
 }
 
-static manta_status group_find(manta_group group, group_link **out)
+static manta_status group_find(manta_placement_group group, group_link **out)
 {
     *out = group_known(group.id);
     if (*out) return MANTA_OK;
@@ -88,7 +88,7 @@ static manta_status group_find(manta_group group, group_link **out)
     return ask(group.id, "", out);
 }
 
-manta_status group_shape(manta_group group, int bundle, sched_shape *to, manta_failure_kind *kind)
+manta_status group_shape(manta_placement_group group, int bundle, sched_shape *to, manta_failure_kind *kind)
 {
     group_link *g;
     char whose[48];
@@ -197,7 +197,7 @@ static object *group_object(uint64_t id)
 }
 
 static manta_status group_new(const manta_bundle *bundles, int n, manta_placement how, const char *name,
-                              manta_group *out)
+                              manta_placement_group *out)
 {
     sched_shape size[GROUP_BUNDLES];
     reply r = {.fd = -1};
@@ -220,8 +220,8 @@ static manta_status group_new(const manta_bundle *bundles, int n, manta_placemen
     return MANTA_OK;
 }
 
-manta_status manta_group_new(const manta_bundle *bundles, int n, manta_placement how, const char *name,
-                             manta_group *out)
+manta_status manta_placement_group_new(const manta_bundle *bundles, int n, manta_placement how,
+                                       const char *name, manta_placement_group *out)
 {
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
@@ -230,7 +230,7 @@ manta_status manta_group_new(const manta_bundle *bundles, int n, manta_placement
     return st;
 }
 
-manta_ref manta_group_ready(manta_group group)
+manta_ref manta_placement_group_ready(manta_placement_group group)
 {
     manta_ref r = {0};
     if (!rt) {
@@ -251,9 +251,9 @@ manta_ref manta_group_ready(manta_group group)
     return r;
 }
 
-manta_status manta_group_wait(manta_group group, int64_t timeout_ms)
+manta_status manta_placement_group_wait(manta_placement_group group, int64_t timeout_ms)
 {
-    manta_ref r = manta_group_ready(group);
+    manta_ref r = manta_placement_group_ready(group);
     manta_status st = manta_get(r, timeout_ms);
     manta_release(r);
     if (st == MANTA_ETIMEDOUT)
@@ -264,7 +264,7 @@ manta_status manta_group_wait(manta_group group, int64_t timeout_ms)
     return st;
 }
 
-void manta_group_remove(manta_group group)
+void manta_placement_group_remove(manta_placement_group group)
 {
     if (!rt || !group.id) return;
     mutex_lock(&rt->lock);
@@ -279,7 +279,7 @@ void manta_group_remove(manta_group group)
     mutex_unlock(&rt->lock);
 }
 
-manta_status manta_group_find(const char *name, manta_group *out)
+manta_status manta_placement_group_find(const char *name, manta_placement_group *out)
 {
     group_link *g = NULL;
     if (!rt) return rt_none();
@@ -295,17 +295,17 @@ manta_status manta_group_find(const char *name, manta_group *out)
     return st;
 }
 
-manta_status manta_group_get(manta_group group, manta_group_info *out)
+manta_status manta_placement_group_get(manta_placement_group group, manta_placement_group_info *out)
 {
     group_link *g;
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = group_find(group, &g);
     if (!st) {
-        *out = (manta_group_info){.how = g->how, .removed = g->gone, .n_bundles = g->n};
+        *out = (manta_placement_group_info){.how = g->how, .removed = g->gone, .n_bundles = g->n};
         snprintf(out->name, sizeof out->name, "%s", g->name);
         snprintf(out->how_name, sizeof out->how_name, "%s", how_names[g->how]);
-        for (int i = 0; i < g->n && i < MANTA_GROUP_BUNDLES; i++)
+        for (int i = 0; i < g->n && i < MANTA_PLACEMENT_GROUP_BUNDLES; i++)
             amounts_text(&g->size[i], out->bundles[i], sizeof out->bundles[i]);
     }
     mutex_unlock(&rt->lock);

@@ -80,7 +80,7 @@ manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
         return manta_fail(MANTA_EUNSUPPORTED, "it can never run: there is no node %016llx",
                           (unsigned long long)o->node);
     }
-    if (o->group.id) return group_shape(o->group, o->bundle, out, kind);
+    if (o->placement_group.id) return group_shape(o->placement_group, o->bundle, out, kind);
     *kind = MANTA_FAILED_IMPOSSIBLE;
     return needs_feasible(&rt->total, "the node", out);
 }

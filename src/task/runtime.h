@@ -361,7 +361,7 @@ manta_status needs_feasible(const sched_shape *total, const char *whose,
 
 /* groups.c */
 /* Puts group and bundle into the shape. */
-manta_status group_shape(manta_group group, int bundle, sched_shape *to,
+manta_status group_shape(manta_placement_group group, int bundle, sched_shape *to,
                          manta_failure_kind *kind) MANTA_MUST_USE;
 bool group_is_gone(uint64_t id, manta_failure *why);
 void group_gone(uint64_t id);

@@ -160,7 +160,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
     link->fail_away = options && options->fail_away;
     if (!st && rt->is_local && made == id) {
         char full[PROTO_NAME];
-        link->group = options ? options->group.id : 0;
+        link->group = options ? options->placement_group.id : 0;
         if (options && options->name && !actor_full_name(options->name_space, options->name, full))
             link->name = mem_strdup(full);
     }

@@ -21,7 +21,7 @@ static manta_status in_named_group(manta_task *t)
     manta_task_options o = {0};
     int64_t bundle;
     TRY(manta_arg_str(t, 0, &name));
-    TRY(manta_group_find(name, &o.group));
+    TRY(manta_placement_group_find(name, &o.placement_group));
     manta_ref r = manta_remote_with(&o, where);
     manta_status st = manta_get_i64(r, &bundle, LONG);
     manta_release(r);
@@ -31,44 +31,44 @@ MANTA_REMOTE(in_named_group)
 
 static void group_refusals(void)
 {
-    manta_group g;
+    manta_placement_group g;
     manta_bundle two[2] = {{.num_cpus = 1}, {.num_cpus = 1}}, big = {.num_cpus = 1000}, none = {0};
     manta_bundle odd = {.num_cpus = 1, .resources = "unicorn=1"};
-    CHECK(manta_group_new(two, 2, MANTA_STRICT_SPREAD, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(two, 2, MANTA_STRICT_SPREAD, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("STRICT_SPREAD of 2 bundles asks for 2 nodes");
-    CHECK(manta_group_new(&big, 1, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(&big, 1, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("1000 cpu");
-    CHECK(manta_group_new(&odd, 1, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(&odd, 1, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("unicorn");
-    CHECK(manta_group_new(&none, 1, MANTA_PACK, NULL, &g) == MANTA_EINVAL);
+    CHECK(manta_placement_group_new(&none, 1, MANTA_PACK, NULL, &g) == MANTA_EINVAL);
     SAYS("empty");
-    CHECK(manta_group_new(two, 0, MANTA_PACK, NULL, &g) == MANTA_EINVAL);
-    CHECK(manta_group_find("nobody", &g) == MANTA_ENOENT);
-    CHECK(manta_group_wait((manta_group){0}, 0) == MANTA_EINVAL);
-    manta_group_remove((manta_group){0});
+    CHECK(manta_placement_group_new(two, 0, MANTA_PACK, NULL, &g) == MANTA_EINVAL);
+    CHECK(manta_placement_group_find("nobody", &g) == MANTA_ENOENT);
+    CHECK(manta_placement_group_wait((manta_placement_group){0}, 0) == MANTA_EINVAL);
+    manta_placement_group_remove((manta_placement_group){0});
 }
 
 void scenario_groups(void)
 {
-    manta_group g, twin, rest;
-    manta_group_info info;
+    manta_placement_group g, twin, rest;
+    manta_placement_group_info info;
     manta_bundle bundles[2] = {{.num_cpus = 1, .resources = "disk=1"}, {.num_cpus = 1}};
     int64_t v;
     const char *text;
     group_refusals();
-    OK(manta_group_new(bundles, 2, MANTA_PACK, "ours", &g));
-    manta_ref ready = manta_group_ready(g);
+    OK(manta_placement_group_new(bundles, 2, MANTA_PACK, "ours", &g));
+    manta_ref ready = manta_placement_group_ready(g);
     OK(manta_get(ready, LONG));
     manta_release(ready);
-    OK(manta_group_wait(g, LONG));
-    OK(manta_group_get(g, &info));
+    OK(manta_placement_group_wait(g, LONG));
+    OK(manta_placement_group_get(g, &info));
     CHECK(info.n_bundles == 2 && !info.removed && !strcmp(info.how_name, "PACK"));
     CHECK(!strcmp(info.bundles[0], "cpu=1,disk=1") && !strcmp(info.bundles[1], "cpu=1"));
-    OK(manta_group_find("ours", &twin));
+    OK(manta_placement_group_find("ours", &twin));
     CHECK(twin.id == g.id);
-    manta_task_options o = {.group = g, .bundle = 2};
+    manta_task_options o = {.placement_group = g, .bundle = 2};
     if (!inside) {
-        CHECK(manta_group_new(bundles, 2, MANTA_PACK, "ours", &twin) == MANTA_EEXIST);
+        CHECK(manta_placement_group_new(bundles, 2, MANTA_PACK, "ours", &twin) == MANTA_EEXIST);
         CHECK(available("cpu") == 1 && available("disk") == 1);
         /* Tasks run where they are told to, and hold what they ask for. */
         for (int b = 1; b <= 2; b++) {
@@ -86,7 +86,7 @@ void scenario_groups(void)
         CHECK(v == 1 || v == 2);
         manta_release(r);
     }
-    o = (manta_task_options){.group = g, .num_cpus = 1, .bundle = 1};
+    o = (manta_task_options){.placement_group = g, .num_cpus = 1, .bundle = 1};
     manta_actor a = manta_actor_new(&o, counter, manta_i64(7));
     OK(manta_actor_ready(a, LONG));
     manta_ref r = manta_actor_call(a, counter_add, manta_i64(1));
@@ -94,49 +94,49 @@ void scenario_groups(void)
     CHECK(v == 8);
     manta_release(r);
     /* What a bundle can never hold is said at once. */
-    o = (manta_task_options){.group = g, .num_cpus = 2};
+    o = (manta_task_options){.placement_group = g, .num_cpus = 2};
     r = manta_remote_with(&o, where);
     CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED);
     SAYS("it asks for 2 cpu, and bundle 2 of its placement group has 1");
     manta_release(r);
-    o = (manta_task_options){.group = g, .bundle = 3};
+    o = (manta_task_options){.placement_group = g, .bundle = 3};
     r = manta_remote_with(&o, where);
     CHECK(manta_get(r, 0) == MANTA_EINVAL);
     manta_release(r);
     /* A group that has no place yet waits, and says so; then it gets one. */
     if (!inside) {
         manta_bundle all = {.num_cpus = 3};
-        OK(manta_group_new(&all, 1, MANTA_STRICT_PACK, NULL, &rest));
-        CHECK(manta_group_wait(rest, 20) == MANTA_ETIMEDOUT);
+        OK(manta_placement_group_new(&all, 1, MANTA_STRICT_PACK, NULL, &rest));
+        CHECK(manta_placement_group_wait(rest, 20) == MANTA_ETIMEDOUT);
         SAYS("others hold");
-        o = (manta_task_options){.group = rest};
+        o = (manta_task_options){.placement_group = rest};
         manta_ref early = manta_remote_with(&o, pid); /* waits with it */
-        o = (manta_task_options){.group = g, .bundle = 2, .max_retries = MANTA_UNLIMITED};
+        o = (manta_task_options){.placement_group = g, .bundle = 2, .max_retries = MANTA_UNLIMITED};
         manta_ref running = manta_remote_with(&o, linger), behind = manta_remote_with(&o, linger);
         CHECK(manta_get(running, 20) == MANTA_ETIMEDOUT);
-        manta_group_remove(g);
+        manta_placement_group_remove(g);
         CHECK(manta_get(running, LONG) == MANTA_ENOENT && failure_of(running).kind == MANTA_FAILED_GROUP);
         CHECK(manta_get(behind, LONG) == MANTA_ENOENT && failure_of(behind).kind == MANTA_FAILED_GROUP);
         manta_release(running);
         manta_release(behind);
-        OK(manta_group_wait(rest, LONG));
+        OK(manta_placement_group_wait(rest, LONG));
         OK(manta_get(early, LONG));
         manta_release(early);
-        manta_group_remove(rest);
+        manta_placement_group_remove(rest);
     } else {
-        manta_group_remove(g);
+        manta_placement_group_remove(g);
     }
     r = manta_actor_call(a, counter_add, manta_i64(1));
     CHECK(manta_get(r, LONG) != MANTA_OK);
     CHECK(failure_of(r).kind == MANTA_FAILED_GROUP || failure_of(r).kind == MANTA_FAILED_UNKNOWN);
     manta_release(r);
     manta_actor_release(a);
-    o = (manta_task_options){.group = g};
+    o = (manta_task_options){.placement_group = g};
     r = manta_remote_with(&o, pid);
     CHECK(manta_get(r, 0) == MANTA_ENOENT && failure_of(r).kind == MANTA_FAILED_GROUP);
     SAYS("removed");
     manta_release(r);
-    OK(manta_group_get(g, &info));
+    OK(manta_placement_group_get(g, &info));
     CHECK(info.removed);
     if (inside) return;
     /* All is free again, as soon as the last worker of a group is dead. */
@@ -147,10 +147,10 @@ void scenario_groups(void)
 
 static manta_status make_group(manta_task *t)
 {
-    manta_group g;
+    manta_placement_group g;
     manta_bundle one = {.num_cpus = 1};
-    TRY(manta_group_new(&one, 1, MANTA_PACK, "a worker's", &g));
-    TRY(manta_group_wait(g, LONG));
+    TRY(manta_placement_group_new(&one, 1, MANTA_PACK, "a worker's", &g));
+    TRY(manta_placement_group_wait(g, LONG));
     TRY(manta_return_i64(t, 0, getpid()));
     return MANTA_OK;
 }
@@ -160,16 +160,17 @@ MANTA_REMOTE(make_group)
 void scenario_group_owner(void)
 {
     int64_t p;
-    manta_group g;
+    manta_placement_group g;
     manta_ref r = manta_remote(make_group);
     OK(manta_get_i64(r, &p, LONG));
     manta_release(r);
-    OK(manta_group_find("a worker's", &g));
+    OK(manta_placement_group_find("a worker's", &g));
     CHECK(kill((pid_t)p, SIGKILL) == 0);
     time_t begin = time(NULL);
-    while (manta_group_find("a worker's", &g) == MANTA_OK && time(NULL) - begin < LONG / 1000) usleep(500);
-    CHECK(manta_group_find("a worker's", &g) == MANTA_ENOENT);
-    manta_task_options o = {.group = g};
+    while (manta_placement_group_find("a worker's", &g) == MANTA_OK && time(NULL) - begin < LONG / 1000)
+        usleep(500);
+    CHECK(manta_placement_group_find("a worker's", &g) == MANTA_ENOENT);
+    manta_task_options o = {.placement_group = g};
     r = manta_remote_with(&o, pid);
     CHECK(manta_get(r, LONG) == MANTA_ENOENT);
     manta_release(r);
@@ -208,7 +209,7 @@ void scenario_contexts(void)
     CHECK(!strcmp(c.function, "context_here") && !strcmp(c.name, "my call") && c.task && c.attempt == 0);
     CHECK(c.node == d.node && c.in_process == inside && !c.was_restarted && !c.is_cancelled);
     if (!inside) {
-        CHECK(c.is_worker && c.pid != d.pid && c.worker != d.worker && c.group.id == 0);
+        CHECK(c.is_worker && c.pid != d.pid && c.worker != d.worker && c.placement_group.id == 0);
         CHECK(c.cpus == 0.5 && c.gpus == 0 && c.memory == 1 << 30);
         CHECK(!strcmp(c.resources, "cpu=0.5,memory=1073741824,disk=1.5"));
         o = (manta_task_options){.node = d.node};
@@ -239,7 +240,7 @@ void scenario_contexts(void)
 void scenario_devices(void)
 {
     manta_node_options o = {.num_cpus = 4, .num_gpus = 2};
-    manta_group g;
+    manta_placement_group g;
     manta_bundle parts[3] = {{.num_gpus = 0.7}, {.num_gpus = 0.7}, {.num_gpus = 0.6}};
     manta_shutdown();
     CHECK(manta_init(NULL, NULL, &(manta_node_options){.num_gpus = 100}) == MANTA_EINVAL);
@@ -262,6 +263,6 @@ void scenario_devices(void)
     CHECK(manta_get(r, 0) == MANTA_EINVAL);
     SAYS("a part of one, or whole ones");
     manta_release(r);
-    CHECK(manta_group_new(parts, 3, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(parts, 3, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("parted");
 }

@@ -72,13 +72,13 @@ static double point(const manta_result *r, const char *name, int64_t i)
     return -1;
 }
 
-static manta_group hold(double cpus, const char *resources)
+static manta_placement_group hold(double cpus, const char *resources)
 {
     manta_bundle b = {.num_cpus = cpus, .resources = resources};
-    manta_group g;
+    manta_placement_group g;
 
-    CHECK(!manta_group_new(&b, 1, MANTA_PACK, NULL, &g));
-    CHECK(!manta_group_wait(g, 30000));
+    CHECK(!manta_placement_group_new(&b, 1, MANTA_PACK, NULL, &g));
+    CHECK(!manta_placement_group_wait(g, 30000));
     return g;
 }
 
@@ -87,7 +87,7 @@ static void starts(const char *folder)
 {
     settings c = settings_of(folder, "out.npz");
     manta_result *r = NULL;
-    manta_group others;
+    manta_placement_group others;
 
     CHECK(!run(folder, "all", &c, (manta_scaling_config){.num_workers = 4, .min_workers = 1}, NULL, &r));
     CHECK(r->workers == 4 && point(r, "workers", 3) == 4);
@@ -110,7 +110,7 @@ static void starts(const char *folder)
               &r) == MANTA_ETIMEDOUT);
     CHECK(r && r->error && strstr(r->error, "no room for 3 workers"));
     manta_result_free(r);
-    manta_group_remove(others);
+    manta_placement_group_remove(others);
 
     CHECK(run(folder, "never", &c, (manta_scaling_config){.num_workers = 9, .min_workers = 5}, NULL, &r) ==
           MANTA_EUNSUPPORTED);
@@ -124,7 +124,7 @@ static void starts(const char *folder)
 }
 
 typedef struct giver {
-    manta_group group;
+    manta_placement_group group;
     char run[300];
 } giver;
 
@@ -139,7 +139,7 @@ static void *give_back(void *arg)
         sched_yield();
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while (access(g->run, F_OK) && now.tv_sec - begin.tv_sec < 60);
-    manta_group_remove(g->group);
+    manta_placement_group_remove(g->group);
     return NULL;
 }
 
@@ -219,15 +219,15 @@ static manta_status wait_for_others(manta_worker *w)
  * next report of two. */
 static bool make_room(void *user, const manta_report_event *e)
 {
-    manta_group *held = user;
+    manta_placement_group *held = user;
     double workers = manta_metrics_get(e->metrics, "workers");
 
     if (held[0].id && workers == 1 && e->index == 2) {
-        manta_group_remove(held[0]);
+        manta_placement_group_remove(held[0]);
         held[0].id = 0;
     }
     if (held[1].id && workers == 2) {
-        manta_group_remove(held[1]);
+        manta_placement_group_remove(held[1]);
         held[1].id = 0;
     }
     return true;
@@ -237,7 +237,7 @@ static bool make_room(void *user, const manta_report_event *e)
  * comes then begins again with all. */
 static void grows(const char *folder)
 {
-    manta_group held[2] = {hold(1, NULL), hold(2, NULL)};
+    manta_placement_group held[2] = {hold(1, NULL), hold(2, NULL)};
     manta_trainer_options o = {.loop = wait_for_others,
                                .scaling = {.num_workers = 4, .min_workers = 1},
                                .run = {.name = "grows",

@@ -64,7 +64,7 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
                       .seed = o->seed};
     VEC(manta_arg) args = {0};
 
-    how.group = places_of(&d->places, rank, &how.bundle);
+    how.placement_group = places_of(&d->places, rank, &how.bundle);
     if (rank_logs_expect(run_logs(d->run), "rank", rank, &t.log))
         log_warn("a worker's log is its file alone", LOG_INT("rank", rank),
                  LOG_STR("why", manta_error_text()));

@@ -29,9 +29,9 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
     if (cpus < 0) cpus = 0; /* MANTA_NONE */
     p->need = (manta_bundle){.num_cpus = cpus, .resources = c->resources_per_worker};
     p->asks = cpus > 0 || (c->resources_per_worker && *c->resources_per_worker);
-    if (p->asks && p->most > MANTA_GROUP_BUNDLES) {
+    if (p->asks && p->most > MANTA_PLACEMENT_GROUP_BUNDLES) {
         return manta_fail(MANTA_EINVAL, "%d workers that ask for processors or resources, expected up to %d",
-                          p->most, MANTA_GROUP_BUNDLES);
+                          p->most, MANTA_PLACEMENT_GROUP_BUNDLES);
     }
     if (p->how == MANTA_STRICT_SPREAD && p->least > 1)
         return manta_fail(MANTA_EUNSUPPORTED, "STRICT_SPREAD: one host can hold one worker of %d", p->least);
@@ -41,16 +41,16 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
 
 /* Asks for a group of n and looks whether it has its place at once: the first
  * look asks the daemon, whose answer comes before that to a later question. */
-static manta_status try_group(const trainer_places *p, int n, manta_group *out, bool *placed)
+static manta_status try_group(const trainer_places *p, int n, manta_placement_group *out, bool *placed)
 {
-    manta_bundle bundles[MANTA_GROUP_BUNDLES];
+    manta_bundle bundles[MANTA_PLACEMENT_GROUP_BUNDLES];
     manta_node_info unused;
     manta_status st;
 
     for (int i = 0; i < n; i++) bundles[i] = p->need;
-    TRY(manta_group_new(bundles, n, p->how, NULL, out));
-    if ((st = manta_group_wait(*out, 0)) == MANTA_ETIMEDOUT && !(st = manta_node_get(&unused)))
-        st = manta_group_wait(*out, 0);
+    TRY(manta_placement_group_new(bundles, n, p->how, NULL, out));
+    if ((st = manta_placement_group_wait(*out, 0)) == MANTA_ETIMEDOUT && !(st = manta_node_get(&unused)))
+        st = manta_placement_group_wait(*out, 0);
     *placed = !st;
     if (st == MANTA_ETIMEDOUT) st = MANTA_OK;
     return st;
@@ -58,8 +58,8 @@ static manta_status try_group(const trainer_places *p, int n, manta_group *out, 
 
 void places_release(trainer_places *p)
 {
-    while (p->n_more) manta_group_remove(p->more[--p->n_more].group);
-    manta_group_remove(p->group);
+    while (p->n_more) manta_placement_group_remove(p->more[--p->n_more].group);
+    manta_placement_group_remove(p->group);
     p->group.id = 0;
     p->n = 0;
 }
@@ -73,7 +73,7 @@ manta_status places_take(trainer_places *p, bool *taken)
     if (p->n) return MANTA_OK;
     *taken = false;
     if (p->group.id) { /* of as few as will do, asked for before: it is in the queue */
-        st = manta_group_wait(p->group, 0);
+        st = manta_placement_group_wait(p->group, 0);
         *taken = !st;
         if (*taken) p->n = p->least;
         return st == MANTA_ETIMEDOUT ? MANTA_OK : st;
@@ -94,7 +94,7 @@ manta_status places_grow(trainer_places *p, bool *grown)
     *grown = false;
     if (!p->group.id || !p->n || p->n_more == PLACES_MORE) return MANTA_OK;
     for (int n = p->limit - p->n; n > 0 && !*grown && !st; n--) {
-        manta_group g = {0};
+        manta_placement_group g = {0};
         st = try_group(p, n, &g, grown);
         if (st == MANTA_EUNSUPPORTED) st = MANTA_OK; /* so many never fit here; fewer may */
         if (*grown) {
@@ -102,13 +102,13 @@ manta_status places_grow(trainer_places *p, bool *grown)
             p->more[p->n_more++].first = p->n;
             p->n += n;
         } else {
-            manta_group_remove(g);
+            manta_placement_group_remove(g);
         }
     }
     return st;
 }
 
-manta_group places_of(const trainer_places *p, int rank, int *bundle)
+manta_placement_group places_of(const trainer_places *p, int rank, int *bundle)
 {
     int i = p->n_more;
 

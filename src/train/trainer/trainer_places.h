@@ -24,10 +24,10 @@ typedef struct trainer_places {
     manta_bundle need; /* of one worker */
     bool asks; /* for anything at all */
     manta_placement how;
-    manta_group group; /* id 0: none */
+    manta_placement_group group; /* id 0: none */
     int n_more;
     struct {
-        manta_group group;
+        manta_placement_group group;
         int first; /* rank that sits in its first bundle */
     } more[PLACES_MORE];
     bool died; /* the attempt before ended with a process that died */
@@ -52,7 +52,7 @@ manta_status places_take(trainer_places *p, bool *taken) MANTA_MUST_USE;
 manta_status places_grow(trainer_places *p, bool *grown) MANTA_MUST_USE;
 
 /* Where the worker of this rank sits; *bundle from 1. group.id 0: anywhere. */
-manta_group places_of(const trainer_places *p, int rank, int *bundle);
+manta_placement_group places_of(const trainer_places *p, int rank, int *bundle);
 
 /* Draws the conclusion from a lost worker: true when it is not replaced, and
  * the next attempt has one worker less. A worker is given up when its process

@@ -1,0 +1,51 @@
+"""Rules of the public interface that can be read off the headers."""
+import collections
+import unittest
+
+import interface
+
+
+def declared(text):
+    """(what it is, name) of all that a header declares, each once."""
+    found = {("macro", n) for n in interface.macros(text)}
+    found |= {("tag", n) for n in interface.tags(text)}
+    found |= {("type", n) for n in interface.types(text)}
+    found |= {("constant", n) for _, names in interface.enums(text) for n in names}
+    return found | {("function", n) for n, _ in interface.functions(text)}
+
+
+class Interface(unittest.TestCase):
+    def test_the_reader_sees_what_is_there(self):
+        text = """typedef struct manta_a { int x; struct { int y; } in; } manta_a; /* enum manta_no { MANTA_NO }; */
+                  typedef struct manta_b manta_b; typedef manta_status manta_c(void *user, int n);
+                  typedef bool (*manta_d)(manta_b *b, void (*f)(int)); enum { MANTA_E = 1 << 2, MANTA_F };
+                  #define MANTA_G(x) \\
+                      (x)
+                  MANTA_API manta_status manta_h(manta_b *b, void (*f)(void *u)) MANTA_MUST_USE;
+                  static inline int manta_i(int x) { return x; }"""
+        self.assertEqual(declared(text), {
+            ("tag", "manta_a"), ("type", "manta_a"), ("tag", "manta_b"), ("type", "manta_b"), ("type", "manta_c"),
+            ("type", "manta_d"), ("constant", "MANTA_E"), ("constant", "MANTA_F"), ("macro", "MANTA_G"),
+            ("function", "manta_h"), ("function", "manta_i")})
+
+    def test_no_name_is_declared_in_two_headers(self):
+        """Two types of one tag would be taken for each other by the compiler."""
+        where = collections.defaultdict(set)
+        for header in interface.HEADERS:
+            for what in declared(header.read_text()):
+                where[what].add(header.name)
+        self.assertGreater(len(where), 800)
+        self.assertEqual({k: sorted(v) for k, v in where.items() if len(v) > 1}, {})
+
+    def test_a_name_is_one_thing(self):
+        """A function, a type, a constant or a macro; a macro may stand before the function or type it is made of."""
+        kinds = collections.defaultdict(set)
+        for header in interface.HEADERS:
+            for kind, name in declared(header.read_text()):
+                kinds[name].add("type" if kind == "tag" else kind)
+        both = {n: sorted(k) for n, k in kinds.items() if len(k) > 1}
+        self.assertEqual(both, {"manta_map": ["macro", "type"]})
+
+
+if __name__ == "__main__":
+    unittest.main()
