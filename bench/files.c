@@ -75,8 +75,8 @@ static void make_model(job *j)
     j->model = manta_model_new("chain");
     manta_input(j->model, "x", MANTA_DTYPE_F32, 1, &narrow);
     for (int i = 0; i < TENSORS; i++) {
-        manta_add(j->model, manta_dense(j->model, (manta_dense_options){.units = i % 2 ? narrow : wide,
-                                                                        .no_bias = true}));
+        manta_model_add(j->model, manta_dense(j->model, (manta_dense_options){.units = i % 2 ? narrow : wide,
+                                                                              .no_bias = true}));
     }
     if (manta_model_build(j->model)) end(manta_error_text());
     for (int i = 0; i < TENSORS; i++) {

@@ -11,14 +11,14 @@ static manta_model *cnn(void)
     manta_model *m = manta_model_new("cnn");
 
     manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
-    manta_add(m, manta_conv2d(
-                     m, (manta_conv2d_options){.filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
-    manta_add(m, manta_max_pooling2d(m, (manta_pooling2d_options){0}));
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 64, .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){
+                                           .filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_model_add(m, manta_max_pooling2d(m, (manta_pooling2d_options){0}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 64, .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
     return m;
 }
 

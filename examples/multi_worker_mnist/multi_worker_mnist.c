@@ -49,12 +49,12 @@ static manta_status build_cnn_model(manta_model **out)
     manta_model *m = manta_model_new("mnist");
 
     manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
-    manta_add(m, manta_conv2d(
-                     m, (manta_conv2d_options){.filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){
+                                           .filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
     *out = m;
     return manta_model_build(m);
 }

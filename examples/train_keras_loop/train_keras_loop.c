@@ -71,12 +71,12 @@ static manta_model *cnn_model(void)
     manta_model *m = manta_model_new("mnist");
 
     manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
-    manta_add(m, manta_conv2d(
-                     m, (manta_conv2d_options){.filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){
+                                           .filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
     return m;
 }
 
@@ -136,7 +136,7 @@ static manta_model *toy_model(void)
     manta_model *m = manta_model_new("toy");
 
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){TOY_FEATURES});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 1, .activation = "linear"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 1, .activation = "linear"}));
     return m;
 }
 
@@ -276,8 +276,8 @@ static manta_model *autoencoder(void)
 
     manta_input(m, "image", MANTA_DTYPE_F32, 1, (int64_t[]){PIXELS});
     for (int i = 0; i < 3; i++)
-        manta_add(m, manta_dense(m, (manta_dense_options){.units = units[i], .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = PIXELS, .activation = "sigmoid"}));
+        manta_model_add(m, manta_dense(m, (manta_dense_options){.units = units[i], .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = PIXELS, .activation = "sigmoid"}));
     return m;
 }
 

@@ -193,10 +193,10 @@ typedef struct manta_softmax_options {
     const char *name;
 } manta_softmax_options;
 
-typedef struct manta_concatenate_options {
+typedef struct manta_merge_concatenate_options {
     int64_t axis; /* 0: -1, the last */
     const char *name;
-} manta_concatenate_options;
+} manta_merge_concatenate_options;
 
 typedef struct manta_zero_padding2d_options {
     int64_t padding[2][2]; /* ((top, bottom), (left, right)); as said, also where it is zero */
@@ -247,10 +247,12 @@ MANTA_API manta_layer *manta_relu(manta_model *m, manta_relu_options o);
 MANTA_API manta_layer *manta_leaky_relu(manta_model *m, manta_leaky_relu_options o);
 MANTA_API manta_layer *manta_elu(manta_model *m, manta_elu_options o);
 MANTA_API manta_layer *manta_softmax(manta_model *m, manta_softmax_options o);
-MANTA_API manta_layer *manta_add_layer(manta_model *m);
-MANTA_API manta_layer *manta_subtract(manta_model *m);
-MANTA_API manta_layer *manta_multiply(manta_model *m);
-MANTA_API manta_layer *manta_concatenate(manta_model *m, manta_concatenate_options o);
+/* Layers that merge several values into one (manta_call_n()). */
+MANTA_API manta_layer *manta_merge_add(manta_model *m);
+MANTA_API manta_layer *manta_merge_subtract(manta_model *m);
+MANTA_API manta_layer *manta_merge_multiply(manta_model *m);
+MANTA_API manta_layer *manta_merge_concatenate(manta_model *m, manta_merge_concatenate_options o);
+
 MANTA_API manta_layer *manta_zero_padding2d(manta_model *m, manta_zero_padding2d_options o);
 MANTA_API manta_layer *manta_upsampling2d(manta_model *m, manta_upsampling2d_options o);
 MANTA_API manta_layer *manta_rescaling(manta_model *m, manta_rescaling_options o);

@@ -81,8 +81,8 @@ MANTA_API manta_value manta_call(manta_model *m, manta_layer *l, manta_value x);
 MANTA_API manta_value manta_call_n(manta_model *m, manta_layer *l, int n, const manta_value *x);
 
 /* Adds a layer behind the last value of a sequential model: the last input,
- * or the result of the last manta_add(). */
-MANTA_API manta_value manta_add(manta_model *m, manta_layer *l);
+ * or the result of the last manta_model_add(). */
+MANTA_API manta_value manta_model_add(manta_model *m, manta_layer *l);
 
 /* Calls `inner` (a built model) as a layer: its layers and weights become part
  * of m under inner's name, once, however often it is called. out receives

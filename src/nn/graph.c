@@ -550,7 +550,7 @@ manta_value manta_call(manta_model *m, manta_layer *l, manta_value x)
     return manta_call_n(m, l, 1, &x);
 }
 
-manta_value manta_add(manta_model *m, manta_layer *l)
+manta_value manta_model_add(manta_model *m, manta_layer *l)
 {
     manta_value x = {m->last};
 

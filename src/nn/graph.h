@@ -68,9 +68,9 @@ typedef struct graph_port {
 struct manta_model {
     char *name;
     int refs;
-    bool built, sequential; /* sequential: made only by manta_add() */
+    bool built, sequential; /* sequential: made only by manta_model_add() */
     manta_error error; /* code 0: none */
-    int last; /* value manta_add() goes on from, -1 */
+    int last; /* value manta_model_add() goes on from, -1 */
     graph_value *values;
     int n_values, cap_values;
     graph_node *nodes;

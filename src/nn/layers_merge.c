@@ -46,17 +46,17 @@ const manta_layer_class layer_add = {"Add", 0, NULL, 0, add_call};
 const manta_layer_class layer_subtract = {"Subtract", 0, NULL, 0, subtract_call};
 const manta_layer_class layer_multiply = {"Multiply", 0, NULL, 0, multiply_call};
 
-manta_layer *manta_add_layer(manta_model *m)
+manta_layer *manta_merge_add(manta_model *m)
 {
     return manta_layer_new(m, &layer_add, NULL, NULL);
 }
 
-manta_layer *manta_subtract(manta_model *m)
+manta_layer *manta_merge_subtract(manta_model *m)
 {
     return manta_layer_new(m, &layer_subtract, NULL, NULL);
 }
 
-manta_layer *manta_multiply(manta_model *m)
+manta_layer *manta_merge_multiply(manta_model *m)
 {
     return manta_layer_new(m, &layer_multiply, NULL, NULL);
 }
@@ -66,7 +66,7 @@ manta_layer *manta_multiply(manta_model *m)
 static manta_status concatenate_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
                                      manta_value *out)
 {
-    const manta_concatenate_options *o = options;
+    const manta_merge_concatenate_options *o = options;
     int64_t axis = layer_or_int(o->axis, -1);
     op_concat_attrs attrs;
     manta_value x[MANTA_OP_MAX_IN];
@@ -93,12 +93,13 @@ static manta_status concatenate_call(manta_layer *l, const void *options, int n_
     return MANTA_OK;
 }
 
-static const manta_field concatenate_fields[] = {LAYER_FIELD(manta_concatenate_options, "axis", INT, axis)};
+static const manta_field concatenate_fields[] = {
+    LAYER_FIELD(manta_merge_concatenate_options, "axis", INT, axis)};
 
-const manta_layer_class layer_concatenate = {"Concatenate", sizeof(manta_concatenate_options),
+const manta_layer_class layer_concatenate = {"Concatenate", sizeof(manta_merge_concatenate_options),
                                              concatenate_fields, 1, concatenate_call};
 
-manta_layer *manta_concatenate(manta_model *m, manta_concatenate_options o)
+manta_layer *manta_merge_concatenate(manta_model *m, manta_merge_concatenate_options o)
 {
     return layer_named(m, &layer_concatenate, &o, &o.name);
 }

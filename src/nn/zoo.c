@@ -15,12 +15,12 @@
 static void mnist_cnn(manta_model *m)
 {
     manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
-    manta_add(m, manta_conv2d(
-                     m, (manta_conv2d_options){.filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){
+                                           .filters = 32, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
 }
 
 /* ---- resnet18 ---- */
@@ -125,15 +125,15 @@ static void resnet18(manta_model *m)
 static void mlp(manta_model *m)
 {
     manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 128, .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 10}));
 }
 
 static void linear(manta_model *m)
 {
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){1});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
 }
 
 /* 784 numbers to 392 and back: two strided convolutions, two transposed ones. */
@@ -147,20 +147,20 @@ static void autoencoder(manta_model *m)
     manta_conv2d_transpose_options t = up;
 
     manta_input(m, "image", MANTA_DTYPE_F32, 2, (int64_t[]){28, 28});
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}));
     o.filters = 16;
-    manta_add(m, manta_conv2d(m, o)); /* 14 x 14 */
+    manta_model_add(m, manta_conv2d(m, o)); /* 14 x 14 */
     o.filters = 8;
-    manta_add(m, manta_conv2d(m, o)); /* 7 x 7 */
+    manta_model_add(m, manta_conv2d(m, o)); /* 7 x 7 */
     t.filters = 8;
-    manta_add(m, manta_conv2d_transpose(m, t));
+    manta_model_add(m, manta_conv2d_transpose(m, t));
     t.filters = 16;
-    manta_add(m, manta_conv2d_transpose(m, t));
-    manta_add(m, manta_conv2d(m, (manta_conv2d_options){.filters = 1,
-                                                        .kernel_size = {3, 3},
-                                                        .padding = "same",
-                                                        .activation = "sigmoid"}));
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28}, .ndim = 2}));
+    manta_model_add(m, manta_conv2d_transpose(m, t));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){.filters = 1,
+                                                              .kernel_size = {3, 3},
+                                                              .padding = "same",
+                                                              .activation = "sigmoid"}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28}, .ndim = 2}));
 }
 
 /* ---- by name ---- */

@@ -46,6 +46,13 @@ class Interface(unittest.TestCase):
         both = {n: sorted(k) for n, k in kinds.items() if len(k) > 1}
         self.assertEqual(both, {"manta_map": ["macro", "type"]})
 
+    def test_layers_are_named_for_themselves(self):
+        """Nothing but "_layer" between two functions that do different things."""
+        names = {n for header in interface.HEADERS for n, _ in interface.functions(header.read_text())}
+        self.assertEqual(sorted(n for n in names if n.endswith("_layer") and n[:-len("_layer")] in names), [])
+        merging = {n for n in names if n.startswith("manta_merge_")}
+        self.assertEqual(merging, {f"manta_merge_{n}" for n in ("add", "subtract", "multiply", "concatenate")})
+
 
 if __name__ == "__main__":
     unittest.main()

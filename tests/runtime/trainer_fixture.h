@@ -39,9 +39,9 @@ static inline manta_model *line_model(void)
     manta_model *m = manta_model_new("line");
 
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){FEATURES});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "relu"}));
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "relu"}));
+    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 1}));
     CHECK(!manta_model_build(m));
     return m;
 }

@@ -154,7 +154,7 @@ static manta_status read_sequential(const char *path, const json_t *object, cons
         } else {
             TRY(keras_layer_read(path, m, layer, &l));
         }
-        x = manta_add(m, l);
+        x = manta_model_add(m, l);
         if (x.id < 0) break; /* latched: the build reports it */
         if (i + 1 == json_array_size(layers)) manta_output_named(m, manta_layer_name(l), x);
     }

@@ -132,7 +132,7 @@ typedef struct lowering {
     manta_model *to;
     manta_layer **layers, **pads; /* by layer of `from` */
     manta_value *values; /* by value of `from` */
-    bool chain; /* made by manta_add() */
+    bool chain; /* made by manta_model_add() */
 } lowering;
 
 static manta_status make_layer(lowering *w, int i)
@@ -171,11 +171,12 @@ static manta_status make_call(lowering *w, const graph_call *c)
     for (int i = 0; i < c->n_in; i++) x[i] = w->values[c->values[i]];
     if (!st && w->pads[c->layer]) {
         st = check_zeros(w->from, l, c);
-        x[0] = w->chain ? manta_add(w->to, w->pads[c->layer]) : manta_call(w->to, w->pads[c->layer], x[0]);
+        x[0] =
+            w->chain ? manta_model_add(w->to, w->pads[c->layer]) : manta_call(w->to, w->pads[c->layer], x[0]);
     }
     if (!st) {
         if (w->chain) {
-            y[0] = manta_add(w->to, w->layers[c->layer]);
+            y[0] = manta_model_add(w->to, w->layers[c->layer]);
         } else if (l->inner) {
             manta_call_nested(w->to, w->layers[c->layer], c->n_in, x, c->n_out, y);
         } else {

@@ -164,7 +164,7 @@ static manta_model *crossed(void)
     y = manta_call(m, early, x);
     z[0] = manta_call(m, late, manta_call(m, manta_relu(m, (manta_relu_options){0}), y));
     z[1] = x;
-    manta_output(m, manta_call_n(m, manta_add_layer(m), 2, z));
+    manta_output(m, manta_call_n(m, manta_merge_add(m), 2, z));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     return m;
 }
@@ -277,12 +277,12 @@ static void padding_by_numbers(void **state)
 
     (void)state;
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){4, 4, 1});
-    manta_add(m, manta_conv2d(m, (manta_conv2d_options){.filters = 1,
-                                                        .kernel_size = {3, 3},
-                                                        .padding = "explicit",
-                                                        .pad = {{1, 0}, {2, 1}},
-                                                        .no_bias = true,
-                                                        .name = "c"}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){.filters = 1,
+                                                              .kernel_size = {3, 3},
+                                                              .padding = "explicit",
+                                                              .pad = {{1, 0}, {2, 1}},
+                                                              .no_bias = true,
+                                                              .name = "c"}));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     one = (manta_column){"c/kernel", manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){3, 3, 1, 1}, w)};
     assert_int_equal(manta_file_write(scratch_path("pad.keras"), NULL, &c), MANTA_OK);
@@ -294,8 +294,9 @@ static void padding_by_numbers(void **state)
 
     m = manta_model_new("pooled");
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){4, 4, 1});
-    manta_add(m, manta_max_pooling2d(m, (manta_pooling2d_options){
-                                            .padding = "explicit", .pad = {{1, 1}, {1, 1}}, .name = "p"}));
+    manta_model_add(
+        m, manta_max_pooling2d(
+               m, (manta_pooling2d_options){.padding = "explicit", .pad = {{1, 1}, {1, 1}}, .name = "p"}));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     c = (manta_contents){.model = m};
     assert_int_equal(manta_file_write(scratch_path("pool.keras"), NULL, &c), MANTA_EUNSUPPORTED);

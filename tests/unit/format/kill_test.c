@@ -120,8 +120,8 @@ static void make_world(world *w, float value)
     w->value = value;
     w->m = manta_model_new("small");
     manta_input(w->m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){4});
-    manta_add(w->m, manta_dense(w->m, (manta_dense_options){.units = 3, .activation = "relu"}));
-    manta_add(w->m, manta_dense(w->m, (manta_dense_options){.units = 2}));
+    manta_model_add(w->m, manta_dense(w->m, (manta_dense_options){.units = 3, .activation = "relu"}));
+    manta_model_add(w->m, manta_dense(w->m, (manta_dense_options){.units = 2}));
     assert_int_equal(manta_model_build(w->m), MANTA_OK);
     for (int i = 0; i < N_WEIGHTS; i++) w->numbers[i] = value;
     w->c = (manta_contents){.model = w->m, .n_arrays = manta_model_variables(w->m), .arrays = w->columns};

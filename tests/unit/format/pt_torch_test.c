@@ -115,13 +115,13 @@ static void test_conv_and_flatten(void **state)
     manta_saved *s;
 
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){4, 5, 3});
-    manta_add(m, manta_conv2d(
-                     m, (manta_conv2d_options){.filters = 2, .kernel_size = {3, 2}, .activation = "relu"}));
-    manta_add(m, manta_flatten(m)); /* (2, 4, 2) */
-    manta_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.5}));
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 3, .activation = "relu"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 2, .no_bias = true}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){
+                                           .filters = 2, .kernel_size = {3, 2}, .activation = "relu"}));
+    manta_model_add(m, manta_flatten(m)); /* (2, 4, 2) */
+    manta_model_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.5}));
+    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 3, .activation = "relu"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 2, .no_bias = true}));
     built(m);
     add(&d, "0.weight", 4, 2, 3, 3, 2);
     add(&d, "0.bias", 1, 2);
@@ -177,9 +177,9 @@ static void test_unflatten(void **state)
     manta_saved *s;
 
     manta_input(m, "z", MANTA_DTYPE_F32, 1, (int64_t[]){2});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 12, .activation = "relu"}));
-    manta_add(m, manta_reshape(m, (manta_reshape_options){.shape = {2, 2, 3}, .ndim = 3}));
-    manta_add(
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 12, .activation = "relu"}));
+    manta_model_add(m, manta_reshape(m, (manta_reshape_options){.shape = {2, 2, 3}, .ndim = 3}));
+    manta_model_add(
         m, manta_conv2d_transpose(m, (manta_conv2d_transpose_options){.filters = 4, .kernel_size = {2, 3}}));
     built(m);
     add(&d, "fc.weight", 2, 12, 2);
@@ -219,14 +219,15 @@ static void test_depthwise_groups_and_norms(void **state)
     manta_saved *s;
 
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){3, 3, 4});
-    manta_add(m, manta_depthwise_conv2d(
-                     m, (manta_depthwise_conv2d_options){.kernel_size = {2, 2}, .depth_multiplier = 2}));
-    manta_add(m, manta_conv2d(m, (manta_conv2d_options){
-                                     .filters = 6, .kernel_size = {1, 1}, .groups = 2, .no_bias = true}));
-    manta_add(
+    manta_model_add(m, manta_depthwise_conv2d(m, (manta_depthwise_conv2d_options){.kernel_size = {2, 2},
+                                                                                  .depth_multiplier = 2}));
+    manta_model_add(
+        m, manta_conv2d(
+               m, (manta_conv2d_options){.filters = 6, .kernel_size = {1, 1}, .groups = 2, .no_bias = true}));
+    manta_model_add(
         m, manta_layer_normalization(m, (manta_layer_normalization_options){.axis = {1, 2, 3}, .n_axis = 3}));
-    manta_add(m, manta_global_average_pooling2d(m, (manta_global_pooling2d_options){0}));
-    manta_add(m, manta_layer_normalization(m, (manta_layer_normalization_options){0}));
+    manta_model_add(m, manta_global_average_pooling2d(m, (manta_global_pooling2d_options){0}));
+    manta_model_add(m, manta_layer_normalization(m, (manta_layer_normalization_options){0}));
     built(m);
     add(&d, "dw.weight", 4, 8, 1, 2, 2);
     add(&d, "dw.bias", 1, 8);
@@ -260,9 +261,10 @@ static void test_nested_and_embedding(void **state)
     manta_value x, y;
 
     manta_input(inner, "ids", MANTA_DTYPE_I32, 1, (int64_t[]){3});
-    manta_add(inner, manta_embedding(inner, (manta_embedding_options){.input_dim = 5, .output_dim = 2}));
-    manta_add(inner, manta_flatten(inner)); /* no map: the order is the same */
-    manta_add(inner, manta_dense(inner, (manta_dense_options){.units = 4}));
+    manta_model_add(inner,
+                    manta_embedding(inner, (manta_embedding_options){.input_dim = 5, .output_dim = 2}));
+    manta_model_add(inner, manta_flatten(inner)); /* no map: the order is the same */
+    manta_model_add(inner, manta_dense(inner, (manta_dense_options){.units = 4}));
     built(inner);
     x = manta_input(m, "ids", MANTA_DTYPE_I32, 1, (int64_t[]){3});
     manta_call_nested(m, manta_nested(m, inner), 1, &x, 1, &y);
@@ -296,7 +298,7 @@ static void test_mixed_order(void **state)
     x = manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){2, 2, 3});
     y[0] = manta_call(m, manta_flatten(m), x);
     y[1] = manta_call(m, manta_flatten(m), x);
-    z = manta_call_n(m, manta_concatenate(m, (manta_concatenate_options){0}), 2, y);
+    z = manta_call_n(m, manta_merge_concatenate(m, (manta_merge_concatenate_options){0}), 2, y);
     manta_output(m, manta_call(m, manta_dense(m, (manta_dense_options){.units = 1}), z));
     built(m);
     add(&d, "dense.weight", 2, 1, 24);
@@ -316,9 +318,9 @@ static manta_model *three(void)
     manta_model *m = manta_model_new("three");
 
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){2});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 2, .name = "a_0_x"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 2, .name = "b"}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 3, .name = "c"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 2, .name = "a_0_x"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 2, .name = "b"}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 3, .name = "c"}));
     return built(m);
 }
 
@@ -414,8 +416,8 @@ static void test_by_order_and_shape(void **state)
 
     m = manta_model_new("two"); /* each shape once */
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){2});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 4}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 4}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
     built(m);
     d = (dict){0};
     add_dense(&d, "head.weight", "head.bias", 4, 3);

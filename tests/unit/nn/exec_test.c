@@ -83,7 +83,7 @@ static void gradients_with_two_uses_of_an_output(void **state)
     b = manta_call(m, manta_flatten(m), b);
     pair[0] = a;
     pair[1] = b;
-    manta_output(m, manta_call_n(m, manta_multiply(m), 2, pair));
+    manta_output(m, manta_call_n(m, manta_merge_multiply(m), 2, pair));
     net_open(&t, m, false, 7, 1, NULL, NULL);
     check_gradients(&t, 1e-3, 1e-2);
     net_close(&t);

@@ -20,8 +20,8 @@ static void sequential_and_functional_agree(void **state)
 
     (void)state;
     input(a, 8);
-    manta_add(a, manta_dense(a, (manta_dense_options){.units = 4, .activation = "relu"}));
-    manta_add(a, manta_dense(a, (manta_dense_options){.units = 2}));
+    manta_model_add(a, manta_dense(a, (manta_dense_options){.units = 4, .activation = "relu"}));
+    manta_model_add(a, manta_dense(a, (manta_dense_options){.units = 2}));
     x = input(b, 8);
     x = manta_call(b, manta_dense(b, (manta_dense_options){.units = 4, .activation = "relu"}), x);
     x = manta_call(b, manta_dense(b, (manta_dense_options){.units = 2}), x);
@@ -49,7 +49,7 @@ static void shape_errors_name_layer_and_shapes(void **state)
     (void)state;
     pair[0] = manta_input(m, "left", MANTA_DTYPE_F32, 1, (int64_t[]){4});
     pair[1] = manta_input(m, "right", MANTA_DTYPE_F32, 1, (int64_t[]){5});
-    manta_output(m, manta_call_n(m, manta_add_layer(m), 2, pair));
+    manta_output(m, manta_call_n(m, manta_merge_add(m), 2, pair));
     assert_int_equal(manta_model_build(m), MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), "model 'bad': layer 'add'"));
     assert_non_null(strstr(manta_error_text(), "4"));
@@ -92,7 +92,7 @@ static void other_mistakes(void **state)
     m = manta_model_new("empty");
     assert_build_fails(m, MANTA_EINVAL, "no input");
     m = manta_model_new("early");
-    manta_add(m, manta_flatten(m));
+    manta_model_add(m, manta_flatten(m));
     assert_build_fails(m, MANTA_EINVAL, "before any input");
     m = manta_model_new("zero");
     manta_input(m, "x", MANTA_DTYPE_F32, 2, (int64_t[]){4, 0});
@@ -128,7 +128,7 @@ static void nested_models_share_their_weights(void **state)
 
     (void)state;
     input(inner, 6);
-    manta_add(inner, manta_dense(inner, (manta_dense_options){.units = 6}));
+    manta_model_add(inner, manta_dense(inner, (manta_dense_options){.units = 6}));
     assert_ok(manta_model_build(inner));
     x = input(m, 6);
     nest = manta_nested(m, inner);
@@ -137,7 +137,7 @@ static void nested_models_share_their_weights(void **state)
     y = manta_call(m, nest, y);
     pair[0] = x;
     pair[1] = y;
-    manta_output(m, manta_call_n(m, manta_subtract(m), 2, pair));
+    manta_output(m, manta_call_n(m, manta_merge_subtract(m), 2, pair));
     assert_ok(manta_model_build(m));
     assert_int_equal(manta_model_variables(m), 2);
     assert_string_equal(manta_model_variable(m, 0).name, "encoder/dense/kernel");

@@ -110,7 +110,7 @@ static void zero_options_are_keras_defaults(void **state)
     (void)state;
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){9, 9, 3});
     for (int i = 0; i < 10; i++)
-        manta_add(m, manta_layer_new(m, manta_layer_class_find(classes[i]), NULL, NULL));
+        manta_model_add(m, manta_layer_new(m, manta_layer_class_find(classes[i]), NULL, NULL));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     assert_int_equal(m->n_nodes, 10);
     const op_act_attrs *leaky = m->nodes[0].attrs, *elu = m->nodes[1].attrs, *relu = m->nodes[7].attrs;
@@ -143,8 +143,8 @@ static void a_default_can_be_overruled_by_zero(void **state)
     const graph_node *n;
     (void)state;
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){3});
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){.momentum = -0.0}));
+    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){.momentum = -0.0}));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     n = m->nodes;
     assert_true(((const op_bn_attrs *)n[0].attrs)->momentum == 0.99f);
@@ -158,8 +158,8 @@ static void integers_are_converted_where_a_layer_computes(void **state)
     manta_model *m = manta_model_new("m");
     (void)state;
     manta_input(m, "x", MANTA_DTYPE_U8, 2, (int64_t[]){2, 2});
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     assert_int_equal(m->n_nodes, 3);
     assert_ptr_equal(m->nodes[1].op, &op_affine);
@@ -195,15 +195,17 @@ static void weights_have_keras_names_shapes_and_starts(void **state)
     manta_initializer torch = {.kind = MANTA_INIT_TORCH};
     (void)state;
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){9, 9, 8});
-    manta_add(m, manta_conv2d(m, (manta_conv2d_options){.filters = 6, .kernel_size = {3, 5}, .groups = 2}));
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_add(m, manta_depthwise_conv2d(
-                     m, (manta_depthwise_conv2d_options){.kernel_size = {3, 3}, .depth_multiplier = 2}));
-    manta_add(
+    manta_model_add(
+        m, manta_conv2d(m, (manta_conv2d_options){.filters = 6, .kernel_size = {3, 5}, .groups = 2}));
+    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_model_add(m, manta_depthwise_conv2d(m, (manta_depthwise_conv2d_options){.kernel_size = {3, 3},
+                                                                                  .depth_multiplier = 2}));
+    manta_model_add(
         m, manta_conv2d_transpose(m, (manta_conv2d_transpose_options){.filters = 3, .kernel_size = {2, 2}}));
-    manta_add(m, manta_layer_normalization(m, (manta_layer_normalization_options){0}));
-    manta_add(m, manta_dense(m, (manta_dense_options){
-                                    .units = 7, .kernel_initializer = torch, .bias_initializer = torch}));
+    manta_model_add(m, manta_layer_normalization(m, (manta_layer_normalization_options){0}));
+    manta_model_add(
+        m, manta_dense(
+               m, (manta_dense_options){.units = 7, .kernel_initializer = torch, .bias_initializer = torch}));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     assert_int_equal(m->n_variables, (int)(sizeof want / sizeof *want));
     for (int i = 0; i < m->n_variables; i++) {
@@ -224,7 +226,7 @@ static void concatenate_takes_any_number(void **state)
     manta_value x[20];
     (void)state;
     for (int i = 0; i < 20; i++) x[i] = manta_input(m, NULL, MANTA_DTYPE_F32, 1, (int64_t[]){i + 1});
-    manta_output(m, manta_call_n(m, manta_concatenate(m, (manta_concatenate_options){0}), 20, x));
+    manta_output(m, manta_call_n(m, manta_merge_concatenate(m, (manta_merge_concatenate_options){0}), 20, x));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     assert_int_equal(manta_model_output(m, 0, NULL).shape[1], 210);
     manta_model_free(m);
@@ -405,8 +407,8 @@ static void errors_name_layer_expected_and_given(void **state)
             "'re_lu': expected max_value, negative_slope and threshold of at least 0, given 0, -1 and 0");
     REFUSED(manta_softmax, ((manta_softmax_options){.axis = 1}), 2, SHAPE(4, 4), MANTA_EUNSUPPORTED,
             "'softmax': expected axis 2, the last of (batch, 4, 4), given 1");
-    REFUSED(manta_concatenate, ((manta_concatenate_options){.axis = 2}), 1, SHAPE(4), MANTA_EINVAL,
-            "'concatenate': expected an axis from 1 to 1 for (batch, 4), given 2");
+    REFUSED(manta_merge_concatenate, ((manta_merge_concatenate_options){.axis = 2}), 1, SHAPE(4),
+            MANTA_EINVAL, "'concatenate': expected an axis from 1 to 1 for (batch, 4), given 2");
     REFUSED(manta_zero_padding2d, ((manta_zero_padding2d_options){0}), 1, SHAPE(4), MANTA_EINVAL,
             "'zero_padding2d': " MAP "(batch, 4)");
     REFUSED(manta_upsampling2d, ((manta_upsampling2d_options){.interpolation = "cubic"}), 3, SHAPE(4, 4, 1),
@@ -428,7 +430,7 @@ static void merging_other_shapes_is_refused(void **state)
     (void)state;
     x[0] = manta_input(m, "a", MANTA_DTYPE_F32, 2, SHAPE(3, 5));
     x[1] = manta_input(m, "b", MANTA_DTYPE_F32, 2, SHAPE(3, 4));
-    manta_call_n(m, manta_add_layer(m), 2, x);
+    manta_call_n(m, manta_merge_add(m), 2, x);
     assert_int_equal(manta_model_build(m), MANTA_EINVAL);
     assert_string_equal(
         manta_error_text(),
@@ -437,7 +439,7 @@ static void merging_other_shapes_is_refused(void **state)
 
     m = manta_model_new("m");
     for (int i = 0; i < 3; i++) x[i] = manta_input(m, NULL, MANTA_DTYPE_F32, 1, SHAPE(3));
-    manta_call_n(m, manta_subtract(m), 3, x);
+    manta_call_n(m, manta_merge_subtract(m), 3, x);
     assert_int_equal(manta_model_build(m), MANTA_EINVAL);
     assert_string_equal(manta_error_text(), "model 'm': layer 'subtract': expected 2 inputs, given 3");
     manta_model_free(m);

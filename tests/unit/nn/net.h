@@ -121,7 +121,7 @@ static inline manta_model *net_mixed(void)
     manta_value x, y, z, pair[2];
 
     manta_input(inner, "in", MANTA_DTYPE_F32, 1, (int64_t[]){12});
-    manta_add(inner, manta_dense(inner, (manta_dense_options){.units = 12, .activation = "tanh"}));
+    manta_model_add(inner, manta_dense(inner, (manta_dense_options){.units = 12, .activation = "tanh"}));
     assert_ok(manta_model_build(inner));
 
     x = manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){6, 6, 2});
@@ -140,7 +140,7 @@ static inline manta_model *net_mixed(void)
     y = manta_call(m, manta_activation(m, (manta_activation_options){.activation = "relu"}), y);
     pair[0] = x;
     pair[1] = y;
-    x = manta_call_n(m, manta_add_layer(m), 2, pair);
+    x = manta_call_n(m, manta_merge_add(m), 2, pair);
     x = manta_call(m, manta_average_pooling2d(m, (manta_pooling2d_options){0}), x);
     x = manta_call(m, manta_flatten(m), x);
     x = manta_call(m, manta_dropout(m, (manta_dropout_options){.rate = 0.25}), x);

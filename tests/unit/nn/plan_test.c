@@ -162,9 +162,9 @@ static void add_binary(maker *k, manta_value x)
         pair[1] = other;
     }
     keep(k, manta_call_n(k->m,
-                         which == 0   ? manta_add_layer(k->m)
-                         : which == 1 ? manta_subtract(k->m)
-                                      : manta_multiply(k->m),
+                         which == 0   ? manta_merge_add(k->m)
+                         : which == 1 ? manta_merge_subtract(k->m)
+                                      : manta_merge_multiply(k->m),
                          2, pair));
 }
 
@@ -194,7 +194,8 @@ static void add_concat(maker *k, manta_value x)
         manta_value y = k->v[draw(k, k->n)];
         if (same_shape(k, x, y)) pair[draw(k, 2)] = y;
     }
-    keep(k, manta_call_n(k->m, manta_concatenate(k->m, (manta_concatenate_options){.axis = -1}), 2, pair));
+    keep(k, manta_call_n(k->m, manta_merge_concatenate(k->m, (manta_merge_concatenate_options){.axis = -1}),
+                         2, pair));
 }
 
 static void add_image(maker *k, manta_value x)
@@ -603,7 +604,7 @@ static void a_shared_batch_norm_renews_twice(void **state)
     (void)state;
     pair[0] = manta_call(m, norm, x);
     pair[1] = manta_call(m, norm, x);
-    manta_output(m, manta_call_n(m, manta_add_layer(m), 2, pair));
+    manta_output(m, manta_call_n(m, manta_merge_add(m), 2, pair));
     net_open(&t, m, false, 8, 1, NULL, NULL);
     net_loss(&t);
     for (int i = 0; i < 8; i++) mean += (double)((const float *)t.x.data)[i] / 8;
@@ -621,7 +622,8 @@ static void a_batch_norm_frozen_inside_stays_as_it_is(void **state)
 
     (void)state;
     manta_input(inner, NULL, MANTA_DTYPE_F32, 1, (int64_t[]){2});
-    manta_add(inner, manta_batch_normalization(inner, (manta_batch_normalization_options){.epsilon = 1e-30}));
+    manta_model_add(inner,
+                    manta_batch_normalization(inner, (manta_batch_normalization_options){.epsilon = 1e-30}));
     assert_ok(manta_model_freeze(inner, "batch_normalization", true));
     assert_ok(manta_model_build(inner));
     x = manta_input(m, NULL, MANTA_DTYPE_F32, 1, (int64_t[]){2});

@@ -29,7 +29,7 @@ static void script_init(script *p, manta_callback *c)
     assert_ok(manta_optimizer_named("sgd", &sgd));
     p->m = manta_model_new("one");
     manta_input(p->m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){1});
-    manta_add(p->m, manta_dense(p->m, (manta_dense_options){.units = 1}));
+    manta_model_add(p->m, manta_dense(p->m, (manta_dense_options){.units = 1}));
     assert_ok(manta_model_build(p->m));
     assert_ok(manta_session_open(p->m, &(manta_compile){.optimizer = &sgd, .n_losses = 1, .losses = &loss},
                                  &(manta_session_options){.threads = 1}, &p->s));

@@ -26,7 +26,7 @@ static manta_session *small_session(manta_model **model)
 
     assert_ok(manta_optimizer_named("adam", &adam));
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){4});
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
     assert_ok(manta_model_build(m));
     assert_ok(manta_session_open(m, &c, &(manta_session_options){.threads = 1, .seed = 5}, &s));
     *model = m;

@@ -219,7 +219,7 @@ static manta_model *two_headed(void)
 
     pair[0] = manta_input(m, "left", MANTA_DTYPE_F32, 1, (int64_t[]){3});
     pair[1] = manta_input(m, "right", MANTA_DTYPE_F32, 1, (int64_t[]){2});
-    x = manta_call_n(m, manta_concatenate(m, (manta_concatenate_options){0}), 2, pair);
+    x = manta_call_n(m, manta_merge_concatenate(m, (manta_merge_concatenate_options){0}), 2, pair);
     x = manta_call(m, manta_dense(m, (manta_dense_options){.units = 8, .activation = "tanh"}), x);
     manta_output_named(m, "class", manta_call(m, manta_dense(m, (manta_dense_options){.units = 4}), x));
     manta_output_named(m, "value", manta_call(m, manta_dense(m, (manta_dense_options){.units = 2}), x));

@@ -40,7 +40,7 @@ static inline manta_model *residual_model(manta_regularizer reg)
                                                           .kernel_regularizer = reg}),
                    x);
     y = manta_call(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}), y);
-    x = manta_call_n(m, manta_add_layer(m), 2, (manta_value[]){x, y});
+    x = manta_call_n(m, manta_merge_add(m), 2, (manta_value[]){x, y});
     x = manta_call(m, manta_flatten(m), x);
     x = manta_call(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}), x);
     x = manta_call(m, manta_dense(m, (manta_dense_options){.units = 32, .activation = "relu"}), x);

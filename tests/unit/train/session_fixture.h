@@ -34,14 +34,14 @@ static inline manta_model *model(manta_regularizer reg)
     manta_model *m = manta_model_new("small");
 
     manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1});
-    manta_add(m, manta_conv2d(
-                     m, (manta_conv2d_options){.filters = 6, .kernel_size = {3, 3}, .activation = "relu"}));
-    manta_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_add(m, manta_flatten(m));
-    manta_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}));
-    manta_add(m, manta_dense(
-                     m, (manta_dense_options){.units = 16, .activation = "relu", .kernel_regularizer = reg}));
-    manta_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
+    manta_model_add(m, manta_conv2d(m, (manta_conv2d_options){
+                                           .filters = 6, .kernel_size = {3, 3}, .activation = "relu"}));
+    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
+    manta_model_add(m, manta_flatten(m));
+    manta_model_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.2}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){
+                                          .units = 16, .activation = "relu", .kernel_regularizer = reg}));
+    manta_model_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
     assert_ok(manta_model_build(m));
     return m;
 }

@@ -78,9 +78,9 @@ static void shards_agree_with_one_up_to_rounding(void **state)
         manta_model *m = manta_model_new("plain");
         manta_session *s;
         manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1});
-        manta_add(m, manta_flatten(m));
-        manta_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.3}));
-        manta_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
+        manta_model_add(m, manta_flatten(m));
+        manta_model_add(m, manta_dropout(m, (manta_dropout_options){.rate = 0.3}));
+        manta_model_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
         assert_ok(manta_model_build(m));
         s = session(m, "sgd", (manta_session_options){.threads = 1, .shards = i ? 4 : 1});
         for (int j = 0; j < 5; j++) {
@@ -188,9 +188,9 @@ static void a_file_that_does_not_fit_changes_nothing(void **state)
 
     (void)state;
     manta_input(other, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1});
-    manta_add(other, manta_conv2d(other, (manta_conv2d_options){.filters = 5, .kernel_size = {3, 3}}));
-    manta_add(other, manta_flatten(other));
-    manta_add(other, manta_dense(other, (manta_dense_options){.units = CLASSES}));
+    manta_model_add(other, manta_conv2d(other, (manta_conv2d_options){.filters = 5, .kernel_size = {3, 3}}));
+    manta_model_add(other, manta_flatten(other));
+    manta_model_add(other, manta_dense(other, (manta_dense_options){.units = CLASSES}));
     assert_ok(manta_model_build(other));
     o = session(other, "sgd", (manta_session_options){.threads = 1});
     assert_ok(manta_session_save(o, path));
@@ -236,8 +236,8 @@ static void accumulation_over_four_batches_is_one_step(void **state)
         manta_optimizer opt;
         manta_session *s = NULL;
         manta_input(m, "image", MANTA_DTYPE_F32, 3, (int64_t[]){SIDE, SIDE, 1});
-        manta_add(m, manta_flatten(m));
-        manta_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
+        manta_model_add(m, manta_flatten(m));
+        manta_model_add(m, manta_dense(m, (manta_dense_options){.units = CLASSES}));
         assert_ok(manta_model_build(m));
         assert_ok(manta_optimizer_named("adam", &opt));
         opt.gradient_accumulation_steps = i ? 4 : 0;

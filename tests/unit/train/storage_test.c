@@ -415,7 +415,7 @@ static subject small_session(void)
 
     assert_ok(manta_optimizer_named("adam", &adam));
     manta_input(u.model, "x", MANTA_DTYPE_F32, 1, (int64_t[]){4});
-    manta_add(u.model, manta_dense(u.model, (manta_dense_options){.units = 3}));
+    manta_model_add(u.model, manta_dense(u.model, (manta_dense_options){.units = 3}));
     assert_ok(manta_model_build(u.model));
     assert_ok(manta_session_open(u.model, &c, &(manta_session_options){.threads = 1, .seed = 5}, &u.s));
     return u;
