@@ -400,7 +400,7 @@ static manta_status toy_data(const char *spec, manta_dataset **out)
     (void)spec;
     for (int i = 0; i < TOY_SAMPLES * TOY_FEATURES; i++) x[i] = (float)normal(&r);
     for (int i = 0; i < TOY_SAMPLES; i++) y[i] = (float)uniform(&r);
-    *out = manta_dataset_arrays(2, c, MANTA_COPY);
+    *out = manta_dataset_arrays(2, c, MANTA_OWNERSHIP_COPY);
     return MANTA_OK;
 }
 

@@ -56,15 +56,15 @@ typedef enum manta_reduce {
 /* "sum", "mean", ...; "?" for no reduction. */
 MANTA_API const char *manta_reduce_name(manta_reduce r);
 
-typedef enum manta_implementation {
+typedef enum manta_comm_kind {
     MANTA_COMM_AUTO = 0, /* shared memory where all ranks are on one host, else the network */
     MANTA_COMM_RING, /* TCP: each rank sends and receives 2 (size - 1) / size of the bytes */
     MANTA_COMM_SHM /* shared memory */
-} manta_implementation;
+} manta_comm_kind;
 
 /* Zeroed memory means the defaults. */
 typedef struct manta_group_options {
-    manta_implementation implementation;
+    manta_comm_kind implementation;
     int64_t timeout_ms; /* of one collective; 0: 60,000; negative: none (a death still ends it) */
     int64_t join_timeout_ms; /* until all ranks are there; 0: 60,000; negative: none */
     int64_t bytes_per_pack; /* small tensors are packed up to this size; 0: 1 MiB; negative: never */

@@ -5,7 +5,7 @@
  * them. It is immutable and reads nothing by itself. A stage takes the dataset
  * it is given and returns a new one, so a pipeline is one expression:
  *
- *     manta_dataset *d = manta_dataset_arrays(2, columns, MANTA_BORROW);
+ *     manta_dataset *d = manta_dataset_arrays(2, columns, MANTA_OWNERSHIP_BORROW);
  *     d = manta_dataset_shuffle(d, 0, seed);
  *     d = manta_dataset_scale(d, "x", 255);
  *     d = manta_dataset_batch(d, 64, false);
@@ -66,14 +66,14 @@ typedef struct manta_column {
 
 /* ---- sources ---------------------------------------------------------- */
 
-typedef enum manta_memory {
-    MANTA_BORROW, /* the caller's memory: must outlive the dataset and its loaders, unchanged */
-    MANTA_COPY /* copied now */
-} manta_memory;
+typedef enum manta_ownership {
+    MANTA_OWNERSHIP_BORROW, /* the caller's memory: must outlive the dataset and its loaders, unchanged */
+    MANTA_OWNERSHIP_COPY /* copied now */
+} manta_ownership;
 
 /* n columns whose first dimension is the samples', of equal length. Arrays
  * must be row-major. */
-MANTA_API manta_dataset *manta_dataset_arrays(int n, const manta_column *columns, manta_memory memory);
+MANTA_API manta_dataset *manta_dataset_arrays(int n, const manta_column *columns, manta_ownership ownership);
 
 /* Samples that a function makes one after the other. Nobody can ask it for
  * sample 1000 without the 999 before: a seek replays it, and the log says so.

@@ -18,10 +18,10 @@ extern "C" {
 
 /* How a source is divided among workers that each read their own part. */
 typedef enum manta_shard_policy {
-    MANTA_SHARD_AUTO, /* by file when there is at least one for each, else by sample; the log says which */
-    MANTA_SHARD_FILE, /* files i, i + n, ...: each is read by one worker alone */
-    MANTA_SHARD_DATA, /* samples i, i + n, ... of what the source makes */
-    MANTA_SHARD_OFF /* everybody reads everything */
+    MANTA_SHARD_POLICY_AUTO, /* by file when there is at least one for each, else by sample; the log says which */
+    MANTA_SHARD_POLICY_FILE, /* files i, i + n, ...: each is read by one worker alone */
+    MANTA_SHARD_POLICY_DATA, /* samples i, i + n, ... of what the source makes */
+    MANTA_SHARD_POLICY_OFF /* everybody reads everything */
 } manta_shard_policy;
 
 /* What files hold, see manta_dataset_open(). Zeroed memory is the default. */

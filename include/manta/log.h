@@ -20,16 +20,16 @@ extern "C" {
 #endif
 
 typedef enum manta_log_level {
-    MANTA_LOG_DEBUG = 0, /* what a maintainer wants to see */
-    MANTA_LOG_INFO, /* what happened, as it should */
-    MANTA_LOG_WARN, /* it goes on, but somebody should know */
-    MANTA_LOG_ERROR, /* something failed for good */
-    MANTA_LOG_OFF /* as a threshold: nothing at all */
+    MANTA_LOG_LEVEL_DEBUG = 0, /* what a maintainer wants to see */
+    MANTA_LOG_LEVEL_INFO, /* what happened, as it should */
+    MANTA_LOG_LEVEL_WARN, /* it goes on, but somebody should know */
+    MANTA_LOG_LEVEL_ERROR, /* something failed for good */
+    MANTA_LOG_LEVEL_OFF /* as a threshold: nothing at all */
 } manta_log_level;
 
 typedef enum manta_log_format {
-    MANTA_LOG_TEXT = 0, /* for people: 08:41:19.123 warn  message key=value */
-    MANTA_LOG_JSON /* for programs: one object a line, with time, level, msg, pid */
+    MANTA_LOG_FORMAT_TEXT = 0, /* for people: 08:41:19.123 warn  message key=value */
+    MANTA_LOG_FORMAT_JSON /* for programs: one object a line, with time, level, msg, pid */
 } manta_log_format;
 
 /* Lets records of this level and above through. */

@@ -32,9 +32,9 @@ typedef struct manta_loss_call {
 typedef manta_status (*manta_loss_fn)(const manta_loss_call *c);
 
 typedef enum manta_reduction {
-    MANTA_SUM_OVER_BATCH_SIZE = 0, /* divide by the number of rows, Keras's default */
-    MANTA_MEAN_WITH_SAMPLE_WEIGHT, /* divide by the sum of weights */
-    MANTA_SUM /* do not divide */
+    MANTA_REDUCTION_SUM_OVER_BATCH_SIZE = 0, /* divide by the number of rows, Keras's default */
+    MANTA_REDUCTION_MEAN_WITH_SAMPLE_WEIGHT, /* divide by the sum of weights */
+    MANTA_REDUCTION_SUM /* do not divide */
 } manta_reduction;
 
 /* A loss: a built-in by Keras's name, or a function. */

@@ -62,10 +62,10 @@ typedef struct manta_view_worker {
 } manta_view_worker;
 
 typedef enum manta_view_state {
-    MANTA_VIEW_WAITING, /* for a worker; of objects: to be made */
-    MANTA_VIEW_STARTING,
-    MANTA_VIEW_ALIVE, /* of objects: there */
-    MANTA_VIEW_DEAD /* of objects: failed */
+    MANTA_VIEW_STATE_WAITING, /* for a worker; of objects: to be made */
+    MANTA_VIEW_STATE_STARTING,
+    MANTA_VIEW_STATE_ALIVE, /* of objects: there */
+    MANTA_VIEW_STATE_DEAD /* of objects: failed */
 } manta_view_state;
 
 typedef struct manta_view_actor {

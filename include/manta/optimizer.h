@@ -44,10 +44,10 @@ typedef struct manta_schedule {
 MANTA_API double manta_schedule_at(const manta_schedule *s, int64_t step);
 
 typedef enum manta_optimizer_kind {
-    MANTA_SGD = 0,
-    MANTA_ADAM,
-    MANTA_ADAMW,
-    MANTA_RMSPROP
+    MANTA_OPTIMIZER_SGD = 0,
+    MANTA_OPTIMIZER_ADAM,
+    MANTA_OPTIMIZER_ADAMW,
+    MANTA_OPTIMIZER_RMSPROP
 } manta_optimizer_kind;
 
 typedef struct manta_optimizer {

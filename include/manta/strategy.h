@@ -42,10 +42,10 @@ typedef struct manta_strategy manta_strategy;
 typedef struct manta_replica manta_replica;
 
 typedef enum manta_replication {
-    MANTA_REPLICATE_AUTO, /* as TF_CONFIG says when it is set, else MIRRORED */
-    MANTA_REPLICATE_ONE_DEVICE, /* one replica: this process */
-    MANTA_REPLICATE_MIRRORED, /* processes of this host, forked */
-    MANTA_REPLICATE_MULTI_WORKER /* this process is one of those that TF_CONFIG names */
+    MANTA_REPLICATION_AUTO, /* as TF_CONFIG says when it is set, else MIRRORED */
+    MANTA_REPLICATION_ONE_DEVICE, /* one replica: this process */
+    MANTA_REPLICATION_MIRRORED, /* processes of this host, forked */
+    MANTA_REPLICATION_MULTI_WORKER /* this process is one of those that TF_CONFIG names */
 } manta_replication;
 
 /* Zeroed memory means the defaults. */

@@ -248,8 +248,8 @@ typedef struct manta_placement_group {
 } manta_placement_group;
 
 typedef enum manta_call_strategy {
-    MANTA_STRATEGY_DEFAULT = 0, /* short calls are sent ahead of time, behind others */
-    MANTA_STRATEGY_SPREAD /* to an idle worker only, however short the calls are */
+    MANTA_CALL_STRATEGY_DEFAULT = 0, /* short calls are sent ahead of time, behind others */
+    MANTA_CALL_STRATEGY_SPREAD /* to an idle worker only, however short the calls are */
 } manta_call_strategy;
 
 #define MANTA_ON(status) (1u << (status)) /* for manta_task_options.retry_on */
@@ -277,7 +277,7 @@ typedef struct manta_task_options {
     int max_concurrency; /* calls that run at the same time, each on a thread; 0: 1 */
     int max_pending_calls; /* of one caller; one more fails with MANTA_EBUSY; 0: no limit */
     const char *name_space; /* of its name; NULL: the program's */
-    bool fail_away; /* calls that find it being restarted fail (MANTA_FAILED_UNAVAILABLE) and do not wait */
+    bool fail_away; /* calls that find it being restarted fail (MANTA_FAILURE_UNAVAILABLE) and do not wait */
 } manta_task_options;
 
 /* manta_remote(fn, args...): calls fn in a worker and returns at once. Up to
@@ -381,7 +381,7 @@ MANTA_API manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_re
  * until the reference is released, and during calls that have it as an
  * argument. When what is in the way is in use elsewhere, a put waits up to five
  * seconds for it; when it is in use by the process itself, or cannot be
- * written, the put fails at once with MANTA_ENOSPC (MANTA_FAILED_FULL).
+ * written, the put fails at once with MANTA_ENOSPC (MANTA_FAILURE_FULL).
  *
  * manta_pin() brings an object that is there into memory, where it stays, at
  * the same address, until as many manta_unpin() or the last release in this
@@ -441,20 +441,20 @@ MANTA_API manta_status manta_yield(manta_task *t, manta_arg item) MANTA_MUST_USE
 /* ---- why something failed ---- */
 
 typedef enum manta_failure_kind {
-    MANTA_FAILED_NOT = 0,
-    MANTA_FAILED_TASK, /* the function returned a failure */
-    MANTA_FAILED_WORKER, /* its process died */
-    MANTA_FAILED_ACTOR, /* the actor is dead for good */
-    MANTA_FAILED_UNKNOWN, /* the actor died during the call: it may have happened or not */
-    MANTA_FAILED_CANCELLED,
-    MANTA_FAILED_LOST, /* its bytes are gone, or the process that was to make it is */
-    MANTA_FAILED_FULL, /* the store has no room */
-    MANTA_FAILED_IMPOSSIBLE, /* no node could ever run it; said at submit */
-    MANTA_FAILED_NODE, /* the node is gone, or there is none */
-    MANTA_FAILED_SUBMIT, /* the call itself was wrong */
-    MANTA_FAILED_UNAVAILABLE, /* the actor is being restarted, and its calls do not wait for that */
-    MANTA_FAILED_MEMORY, /* its process had more memory than it may */
-    MANTA_FAILED_GROUP /* its placement group was removed */
+    MANTA_FAILURE_NONE = 0,
+    MANTA_FAILURE_TASK, /* the function returned a failure */
+    MANTA_FAILURE_WORKER, /* its process died */
+    MANTA_FAILURE_ACTOR, /* the actor is dead for good */
+    MANTA_FAILURE_UNKNOWN, /* the actor died during the call: it may have happened or not */
+    MANTA_FAILURE_CANCELLED,
+    MANTA_FAILURE_LOST, /* its bytes are gone, or the process that was to make it is */
+    MANTA_FAILURE_FULL, /* the store has no room */
+    MANTA_FAILURE_IMPOSSIBLE, /* no node could ever run it; said at submit */
+    MANTA_FAILURE_NODE, /* the node is gone, or there is none */
+    MANTA_FAILURE_SUBMIT, /* the call itself was wrong */
+    MANTA_FAILURE_UNAVAILABLE, /* the actor is being restarted, and its calls do not wait for that */
+    MANTA_FAILURE_MEMORY, /* its process had more memory than it may */
+    MANTA_FAILURE_PLACEMENT_GROUP /* its placement group was removed */
 } manta_failure_kind;
 
 /* A function that returns the failure of a call it made passes it on as it is,
@@ -469,7 +469,7 @@ typedef struct manta_failure {
     char text[440];
 } manta_failure;
 
-/* What is wrong with an object; kind MANTA_FAILED_NOT when nothing is (yet). */
+/* What is wrong with an object; kind MANTA_FAILURE_NONE when nothing is (yet). */
 MANTA_API void manta_failure_get(manta_ref ref, manta_failure *out);
 
 /* ---- actors ---- */
@@ -623,10 +623,10 @@ MANTA_API manta_status manta_queue_size(manta_queue q, size_t *out) MANTA_MUST_U
  * the tasks and actors whose options name the group. On one host PACK, SPREAD
  * and STRICT_PACK come to the same, and STRICT_SPREAD can hold one bundle. */
 typedef enum manta_placement {
-    MANTA_PACK = 0, /* on few nodes, if possible on one */
-    MANTA_SPREAD, /* on many nodes, if possible */
-    MANTA_STRICT_PACK, /* on one node */
-    MANTA_STRICT_SPREAD /* each bundle on a node of its own */
+    MANTA_PLACEMENT_PACK = 0, /* on few nodes, if possible on one */
+    MANTA_PLACEMENT_SPREAD, /* on many nodes, if possible */
+    MANTA_PLACEMENT_STRICT_PACK, /* on one node */
+    MANTA_PLACEMENT_STRICT_SPREAD /* each bundle on a node of its own */
 } manta_placement;
 
 #define MANTA_PLACEMENT_GROUP_BUNDLES 64 /* most of one group */
@@ -657,7 +657,7 @@ MANTA_API manta_ref manta_placement_group_ready(manta_placement_group group);
 MANTA_API manta_status manta_placement_group_wait(manta_placement_group group,
                                                   int64_t timeout_ms) MANTA_MUST_USE;
 /* Gives the bundles back. Processes that run in them are killed, and their
- * calls, like those that wait, fail with MANTA_FAILED_GROUP. Accepts no group. */
+ * calls, like those that wait, fail with MANTA_FAILURE_PLACEMENT_GROUP. Accepts no group. */
 MANTA_API void manta_placement_group_remove(manta_placement_group group);
 /* The group of that name. MANTA_ENOENT there is none. */
 MANTA_API manta_status manta_placement_group_find(const char *name,

@@ -25,7 +25,7 @@ static const char *const level_names[] = {"debug", "info", "warn", "error", "off
 enum { N_LEVELS = sizeof level_names / sizeof *level_names, UNSET = -1 };
 
 static _Atomic int level = UNSET; /* UNSET: the environment was not read yet */
-static _Atomic int format = MANTA_LOG_TEXT;
+static _Atomic int format = MANTA_LOG_FORMAT_TEXT;
 static _Thread_local int own_level = UNSET; /* of this thread; UNSET: the process's */
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,12 +37,12 @@ static void *sink_ctx; /* sink_lock */
 static void read_environment(void)
 {
     const char *env = getenv("MANTA_LOG");
-    int chosen = MANTA_LOG_WARN;
+    int chosen = MANTA_LOG_LEVEL_WARN;
     size_t n = env ? strcspn(env, ",") : 0;
     for (int i = 0; i < N_LEVELS; i++)
         if (n > 0 && strlen(level_names[i]) == n && memcmp(level_names[i], env, n) == 0) chosen = i;
     if (env && strcmp(env + n, ",json") == 0)
-        atomic_store_explicit(&format, MANTA_LOG_JSON, memory_order_relaxed);
+        atomic_store_explicit(&format, MANTA_LOG_FORMAT_JSON, memory_order_relaxed);
     /* Two threads may come here at once and store the same; a level that the
      * program has set meanwhile stays. */
     int unset = UNSET;
@@ -57,14 +57,14 @@ bool log_enabled(manta_log_level l)
         read_environment();
         threshold = atomic_load_explicit(&level, memory_order_relaxed);
     }
-    return (int)l >= threshold && l < MANTA_LOG_OFF;
+    return (int)l >= threshold && l < MANTA_LOG_LEVEL_OFF;
 }
 
 bool log_is_read(manta_log_level l)
 {
     bool elsewhere;
 
-    if (!log_enabled(l) || atomic_load_explicit(&format, memory_order_relaxed) != MANTA_LOG_TEXT)
+    if (!log_enabled(l) || atomic_load_explicit(&format, memory_order_relaxed) != MANTA_LOG_FORMAT_TEXT)
         return false;
     pthread_mutex_lock(&sink_lock);
     elsewhere = sink != NULL;
@@ -74,7 +74,7 @@ bool log_is_read(manta_log_level l)
 
 void manta_log_set_level(manta_log_level l)
 {
-    log_enabled(MANTA_LOG_ERROR); /* the environment's format still counts */
+    log_enabled(MANTA_LOG_LEVEL_ERROR); /* the environment's format still counts */
     atomic_store_explicit(&level, (int)l, memory_order_relaxed);
 }
 
@@ -88,7 +88,7 @@ int log_use_level(int l)
     int before = own_level;
 
     own_level = UNSET;
-    (void)log_enabled(MANTA_LOG_ERROR); /* the environment's format still counts */
+    (void)log_enabled(MANTA_LOG_LEVEL_ERROR); /* the environment's format still counts */
     own_level = l < 0 ? UNSET : l;
     return before;
 }
@@ -114,7 +114,7 @@ manta_status log_level_named(const char *name)
 
 void manta_log_set_format(manta_log_format f)
 {
-    log_enabled(MANTA_LOG_ERROR); /* so that the environment does not come later and win */
+    log_enabled(MANTA_LOG_LEVEL_ERROR); /* so that the environment does not come later and win */
     atomic_store_explicit(&format, (int)f, memory_order_relaxed);
 }
 
@@ -148,7 +148,7 @@ void manta_log_set_sink(manta_log_fn *fn, void *ctx)
 void log_reset(void)
 {
     manta_log_set_sink(NULL, NULL);
-    atomic_store_explicit(&format, MANTA_LOG_TEXT, memory_order_relaxed);
+    atomic_store_explicit(&format, MANTA_LOG_FORMAT_TEXT, memory_order_relaxed);
     atomic_store_explicit(&level, UNSET, memory_order_relaxed);
     own_level = UNSET;
 }
@@ -269,8 +269,8 @@ void log_write(manta_log_level l, const char *message, ...)
     buf b = {0};
     va_list ap;
     int saved_errno = errno; /* logging between a failure and its errno changes nothing */
-    bool json = atomic_load_explicit(&format, memory_order_relaxed) == MANTA_LOG_JSON;
-    if (l < MANTA_LOG_DEBUG || l >= MANTA_LOG_OFF) l = MANTA_LOG_ERROR;
+    bool json = atomic_load_explicit(&format, memory_order_relaxed) == MANTA_LOG_FORMAT_JSON;
+    if (l < MANTA_LOG_LEVEL_DEBUG || l >= MANTA_LOG_LEVEL_OFF) l = MANTA_LOG_LEVEL_ERROR;
     add_head(&b, l, message, json);
     va_start(ap, message);
     for (;;) {

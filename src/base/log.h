@@ -36,10 +36,10 @@ typedef struct log_field {
 #define LOG_END           ((log_field){.key = NULL})
 
 /* log_info(message) or log_info(message, field, field, ...) */
-#define log_debug(...)     LOG_AT(MANTA_LOG_DEBUG, __VA_ARGS__)
-#define log_info(...)      LOG_AT(MANTA_LOG_INFO, __VA_ARGS__)
-#define log_warn(...)      LOG_AT(MANTA_LOG_WARN, __VA_ARGS__)
-#define log_error(...)     LOG_AT(MANTA_LOG_ERROR, __VA_ARGS__)
+#define log_debug(...)     LOG_AT(MANTA_LOG_LEVEL_DEBUG, __VA_ARGS__)
+#define log_info(...)      LOG_AT(MANTA_LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_warn(...)      LOG_AT(MANTA_LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_error(...)     LOG_AT(MANTA_LOG_LEVEL_ERROR, __VA_ARGS__)
 
 #define LOG_AT(level, ...) (log_enabled(level) ? log_write(level, __VA_ARGS__, LOG_END) : (void)0)
 

@@ -76,7 +76,9 @@ static const char *actor_state(manta_view_state state)
 
 static const char *object_state(manta_view_state state)
 {
-    return state == MANTA_VIEW_WAITING ? "pending" : state == MANTA_VIEW_ALIVE ? "ready" : "failed";
+    return state == MANTA_VIEW_STATE_WAITING ? "pending"
+           : state == MANTA_VIEW_STATE_ALIVE ? "ready"
+                                             : "failed";
 }
 
 static void ps_workers(const manta_view *v)

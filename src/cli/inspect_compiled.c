@@ -42,21 +42,22 @@ static settings optimizer_settings(const manta_optimizer *o)
     settings s = {0};
 
     if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT) number(&s, "learning_rate", o->learning_rate);
-    if (o->kind == MANTA_SGD || o->kind == MANTA_RMSPROP) number(&s, "momentum", o->momentum);
-    if (o->kind == MANTA_SGD) {
+    if (o->kind == MANTA_OPTIMIZER_SGD || o->kind == MANTA_OPTIMIZER_RMSPROP)
+        number(&s, "momentum", o->momentum);
+    if (o->kind == MANTA_OPTIMIZER_SGD) {
         if (o->torch) number(&s, "dampening", o->dampening);
         flag(&s, "nesterov", o->nesterov);
     }
-    if (o->kind == MANTA_RMSPROP) {
+    if (o->kind == MANTA_OPTIMIZER_RMSPROP) {
         number(&s, "rho", o->rho);
         flag(&s, "centered", o->centered);
     }
-    if (o->kind == MANTA_ADAM || o->kind == MANTA_ADAMW) {
+    if (o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW) {
         number(&s, "beta_1", o->beta_1);
         number(&s, "beta_2", o->beta_2);
         flag(&s, "amsgrad", o->amsgrad);
     }
-    if (o->kind != MANTA_SGD) number(&s, "epsilon", o->epsilon);
+    if (o->kind != MANTA_OPTIMIZER_SGD) number(&s, "epsilon", o->epsilon);
     number(&s, "weight_decay", o->weight_decay);
     number(&s, "clipvalue", o->clipvalue);
     number(&s, "clipnorm", o->clipnorm);

@@ -150,12 +150,12 @@ static manta_status copy(source_memory *m)
     return MANTA_OK;
 }
 
-manta_dataset *manta_dataset_arrays(int n, const manta_column *columns, manta_memory how)
+manta_dataset *manta_dataset_arrays(int n, const manta_column *columns, manta_ownership ownership)
 {
     source_memory m = {0};
     manta_status st = describe(&m, n, columns);
 
-    if (!st && how == MANTA_COPY) st = copy(&m);
+    if (!st && ownership == MANTA_OWNERSHIP_COPY) st = copy(&m);
     if (st) { /* an empty source carries the sentence */
         bool ok;
         manta_error e;

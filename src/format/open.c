@@ -48,7 +48,7 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
 /* A source that is one thing, whatever files it lies in, is divided by sample. */
 static manta_status divide(const char *text, const manta_open_options *o, manta_dataset **d)
 {
-    if (o->shards > 1 && o->shard_policy == MANTA_SHARD_FILE) {
+    if (o->shards > 1 && o->shard_policy == MANTA_SHARD_POLICY_FILE) {
         manta_dataset_unref(*d);
         *d = NULL;
         return manta_fail(

@@ -406,9 +406,9 @@ static manta_status run_objective(exec *e, const plan *p, const exec_run *r)
     for (int h = 0; h < e->o->n_heads; h++) TRY(run_head(e, p, r, h, sums));
     for (int i = 0; i < e->o->n_metrics; i++) TRY(run_metric(e, p, r, i, sums));
     switch (e->o->reduction) {
-    case MANTA_SUM_OVER_BATCH_SIZE: sums[SUM_DIVISOR] = (double)r->batch; break;
-    case MANTA_MEAN_WITH_SAMPLE_WEIGHT: sums[SUM_DIVISOR] = sums[objective_head_sum(0) + 1]; break;
-    case MANTA_SUM: sums[SUM_DIVISOR] = 1; break;
+    case MANTA_REDUCTION_SUM_OVER_BATCH_SIZE: sums[SUM_DIVISOR] = (double)r->batch; break;
+    case MANTA_REDUCTION_MEAN_WITH_SAMPLE_WEIGHT: sums[SUM_DIVISOR] = sums[objective_head_sum(0) + 1]; break;
+    case MANTA_REDUCTION_SUM: sums[SUM_DIVISOR] = 1; break;
     }
     if (e->opt.debug && !isfinite(sums[SUM_LOSS])) {
         return manta_fail(MANTA_ENAN, "model '%s': the loss of step %lld is %g", e->m->name,

@@ -50,7 +50,7 @@ static manta_status check_options(const manta_loss *l, const char *name)
     if (!(l->weight >= 0.0f && isfinite(l->weight)))
         return manta_fail(MANTA_EINVAL, "loss %s: weight is %g; expected a positive number, or 0 for 1", name,
                           (double)l->weight);
-    if ((int)l->reduction < 0 || l->reduction > MANTA_SUM)
+    if ((int)l->reduction < 0 || l->reduction > MANTA_REDUCTION_SUM)
         return manta_fail(MANTA_EINVAL, "loss %s: there is no reduction numbered %d", name,
                           (int)l->reduction);
     return MANTA_OK;

@@ -101,8 +101,8 @@ manta_status objective_init(objective *out, const manta_model *m, int n_losses, 
             goto out;
         }
     }
-    o.reduction = n_losses ? losses[0].reduction : MANTA_SUM_OVER_BATCH_SIZE;
-    if (o.reduction == MANTA_MEAN_WITH_SAMPLE_WEIGHT && o.n_heads > 1) {
+    o.reduction = n_losses ? losses[0].reduction : MANTA_REDUCTION_SUM_OVER_BATCH_SIZE;
+    if (o.reduction == MANTA_REDUCTION_MEAN_WITH_SAMPLE_WEIGHT && o.n_heads > 1) {
         st = manta_fail(
             MANTA_EUNSUPPORTED,
             "mean_with_sample_weight with several outputs: each would be divided by its own weights");

@@ -17,40 +17,40 @@
 #include "nn/schedule.h"
 
 static const manta_optimizer presets[] = {
-    {.kind = MANTA_SGD, .learning_rate = 0.01},
-    {.kind = MANTA_ADAM, .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7},
-    {.kind = MANTA_ADAMW,
+    {.kind = MANTA_OPTIMIZER_SGD, .learning_rate = 0.01},
+    {.kind = MANTA_OPTIMIZER_ADAM, .learning_rate = 0.001, .beta_1 = 0.9, .beta_2 = 0.999, .epsilon = 1e-7},
+    {.kind = MANTA_OPTIMIZER_ADAMW,
      .learning_rate = 0.001,
      .beta_1 = 0.9,
      .beta_2 = 0.999,
      .epsilon = 1e-7,
      .weight_decay = 0.004},
-    {.kind = MANTA_RMSPROP, .learning_rate = 0.001, .rho = 0.9, .epsilon = 1e-7},
-    {.kind = MANTA_SGD, .torch = true, .learning_rate = 0.001},
-    {.kind = MANTA_ADAM,
+    {.kind = MANTA_OPTIMIZER_RMSPROP, .learning_rate = 0.001, .rho = 0.9, .epsilon = 1e-7},
+    {.kind = MANTA_OPTIMIZER_SGD, .torch = true, .learning_rate = 0.001},
+    {.kind = MANTA_OPTIMIZER_ADAM,
      .torch = true,
      .learning_rate = 0.001,
      .beta_1 = 0.9,
      .beta_2 = 0.999,
      .epsilon = 1e-8},
-    {.kind = MANTA_ADAMW,
+    {.kind = MANTA_OPTIMIZER_ADAMW,
      .torch = true,
      .learning_rate = 0.001,
      .beta_1 = 0.9,
      .beta_2 = 0.999,
      .epsilon = 1e-8,
      .weight_decay = 0.01},
-    {.kind = MANTA_RMSPROP, .torch = true, .learning_rate = 0.01, .rho = 0.99, .epsilon = 1e-8},
+    {.kind = MANTA_OPTIMIZER_RMSPROP, .torch = true, .learning_rate = 0.01, .rho = 0.99, .epsilon = 1e-8},
 };
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 const char *manta_optimizer_name(const manta_optimizer *o)
 {
     switch (o->kind) {
-    case MANTA_SGD: return o->torch ? "torch.sgd" : "sgd";
-    case MANTA_ADAM: return o->torch ? "torch.adam" : "adam";
-    case MANTA_ADAMW: return o->torch ? "torch.adamw" : "adamw";
-    case MANTA_RMSPROP: return o->torch ? "torch.rmsprop" : "rmsprop";
+    case MANTA_OPTIMIZER_SGD: return o->torch ? "torch.sgd" : "sgd";
+    case MANTA_OPTIMIZER_ADAM: return o->torch ? "torch.adam" : "adam";
+    case MANTA_OPTIMIZER_ADAMW: return o->torch ? "torch.adamw" : "adamw";
+    case MANTA_OPTIMIZER_RMSPROP: return o->torch ? "torch.rmsprop" : "rmsprop";
     }
     return "?";
 }
@@ -97,12 +97,13 @@ static manta_status belongs(const manta_optimizer *o, const char *field, bool gi
 
 static manta_status check_rule(const manta_optimizer *o)
 {
-    bool adam = o->kind == MANTA_ADAM || o->kind == MANTA_ADAMW, sgd = o->kind == MANTA_SGD;
+    bool adam = o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW,
+         sgd = o->kind == MANTA_OPTIMIZER_SGD;
     TRY(belongs(o, "momentum", o->momentum != 0, !adam));
     TRY(belongs(o, "dampening", o->dampening != 0, sgd && o->torch));
     TRY(belongs(o, "nesterov", o->nesterov, sgd));
     TRY(belongs(o, "amsgrad", o->amsgrad, adam));
-    TRY(belongs(o, "centered", o->centered, o->kind == MANTA_RMSPROP));
+    TRY(belongs(o, "centered", o->centered, o->kind == MANTA_OPTIMIZER_RMSPROP));
     TRY(within(o, "momentum", o->momentum, 0, 1, "a number from 0 to 1"));
     TRY(within(o, "dampening", o->dampening, 0, 1, "a number from 0 to 1"));
     if (o->torch && o->nesterov && (o->momentum == 0 || o->dampening != 0))
@@ -112,7 +113,7 @@ static manta_status check_rule(const manta_optimizer *o)
         TRY(below_one(o, "beta_1", o->beta_1));
         TRY(below_one(o, "beta_2", o->beta_2));
     }
-    if (o->kind == MANTA_RMSPROP) TRY(within(o, "rho", o->rho, 0, 1, "a number from 0 to 1"));
+    if (o->kind == MANTA_OPTIMIZER_RMSPROP) TRY(within(o, "rho", o->rho, 0, 1, "a number from 0 to 1"));
     return from_zero_up(o, "epsilon", o->epsilon);
 }
 
@@ -130,7 +131,7 @@ static manta_status check_clipping(const manta_optimizer *o)
 
 manta_status manta_optimizer_check(const manta_optimizer *o)
 {
-    if ((int)o->kind < 0 || o->kind > MANTA_RMSPROP)
+    if ((int)o->kind < 0 || o->kind > MANTA_OPTIMIZER_RMSPROP)
         return manta_fail(MANTA_EINVAL, "there is no optimizer numbered %d", (int)o->kind);
     TRY(from_zero_up(o, "learning_rate", o->learning_rate));
     TRY(schedule_check(&o->schedule));
@@ -146,10 +147,10 @@ manta_status manta_optimizer_check(const manta_optimizer *o)
 static update_rule rule_of(const manta_optimizer *o)
 {
     switch (o->kind) {
-    case MANTA_SGD: return o->torch ? UPDATE_SGD_TORCH : UPDATE_SGD;
-    case MANTA_ADAM:
-    case MANTA_ADAMW: return o->torch ? UPDATE_ADAM_TORCH : UPDATE_ADAM;
-    case MANTA_RMSPROP: break;
+    case MANTA_OPTIMIZER_SGD: return o->torch ? UPDATE_SGD_TORCH : UPDATE_SGD;
+    case MANTA_OPTIMIZER_ADAM:
+    case MANTA_OPTIMIZER_ADAMW: return o->torch ? UPDATE_ADAM_TORCH : UPDATE_ADAM;
+    case MANTA_OPTIMIZER_RMSPROP: break;
     }
     return o->torch ? UPDATE_RMSPROP_TORCH : UPDATE_RMSPROP;
 }
@@ -162,10 +163,10 @@ static int accumulation(const manta_optimizer *o)
 optimizer_arrays optimizer_arrays_of(const manta_optimizer *o)
 {
     static const char *const names[][3] = {
-        [MANTA_SGD] = {"momentum", NULL, NULL},
-        [MANTA_ADAM] = {"momentum", "velocity", "velocity_hat"},
-        [MANTA_ADAMW] = {"momentum", "velocity", "velocity_hat"},
-        [MANTA_RMSPROP] = {"velocity", "momentum", "average_gradient"},
+        [MANTA_OPTIMIZER_SGD] = {"momentum", NULL, NULL},
+        [MANTA_OPTIMIZER_ADAM] = {"momentum", "velocity", "velocity_hat"},
+        [MANTA_OPTIMIZER_ADAMW] = {"momentum", "velocity", "velocity_hat"},
+        [MANTA_OPTIMIZER_RMSPROP] = {"velocity", "momentum", "average_gradient"},
     };
     optimizer_arrays a = {.average = o->use_ema, .accumulator = accumulation(o) > 1};
     int used = update_slots(rule_of(o), o->momentum, o->amsgrad, o->centered);
@@ -201,7 +202,7 @@ update_scalars optimizer_scalars(const manta_optimizer *o, double rate, int64_t 
 {
     int n = accumulation(o);
     int64_t iteration = calls / n;
-    bool decoupled = !o->torch || o->kind == MANTA_ADAMW;
+    bool decoupled = !o->torch || o->kind == MANTA_OPTIMIZER_ADAMW;
     double lr = optimizer_rate(o, rate, calls);
     update_scalars s = {
         .rule = rule_of(o),
@@ -211,7 +212,7 @@ update_scalars optimizer_scalars(const manta_optimizer *o, double rate, int64_t 
         .nesterov = o->nesterov,
         .first = iteration == 0,
         .beta1 = o->beta_1,
-        .beta2 = o->kind == MANTA_RMSPROP ? o->rho : o->beta_2,
+        .beta2 = o->kind == MANTA_OPTIMIZER_RMSPROP ? o->rho : o->beta_2,
         .eps = (float)o->epsilon,
         .amsgrad = o->amsgrad,
         .centered = o->centered,
@@ -223,7 +224,8 @@ update_scalars optimizer_scalars(const manta_optimizer *o, double rate, int64_t 
         .accumulate_only = (calls + 1) % n != 0,
         .accumulate_n = n > 1 ? (float)n : 0.0f,
     };
-    if (o->kind == MANTA_ADAM || o->kind == MANTA_ADAMW) set_corrections(o, lr, (double)(iteration + 1), &s);
+    if (o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW)
+        set_corrections(o, lr, (double)(iteration + 1), &s);
     if (o->use_ema) {
         /* A momentum of 0 is still an average, one that follows at once; 0 itself would turn it off. */
         s.ema = o->ema_momentum > 0 ? o->ema_momentum : DBL_MIN;

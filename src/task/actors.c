@@ -49,7 +49,7 @@ static void fail_queue(actor_link *a)
 void actor_dispatch(actor_link *a)
 {
     if (a->state == ACTOR_LOST && a->fail_away)
-        a->failure = failure_make(MANTA_FAILED_UNAVAILABLE, MANTA_EBUSY, NULL, 0,
+        a->failure = failure_make(MANTA_FAILURE_UNAVAILABLE, MANTA_EBUSY, NULL, 0,
                                   "the actor is being restarted; the call was not made");
     if (a->state == ACTOR_DEAD || (a->state == ACTOR_LOST && a->fail_away)) {
         fail_queue(a);

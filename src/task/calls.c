@@ -160,8 +160,8 @@ bool call_send(call *c, peer *p)
 {
     calls_encode(&rt->out, c);
     if (rt->out.n > RING_MESSAGE) {
-        manta_failure f =
-            failure_make(MANTA_FAILED_SUBMIT, MANTA_EINVAL, c->fn->name, 0, "a call of %zu bytes", rt->out.n);
+        manta_failure f = failure_make(MANTA_FAILURE_SUBMIT, MANTA_EINVAL, c->fn->name, 0,
+                                       "a call of %zu bytes", rt->out.n);
         call_fail(c, &f);
         return true;
     }
@@ -408,7 +408,7 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
                  const manta_arg *args, int results, manta_ref *out)
 {
     manta_status st = MANTA_OK;
-    manta_failure_kind kind = MANTA_FAILED_SUBMIT;
+    manta_failure_kind kind = MANTA_FAILURE_SUBMIT;
     sched_shape amount;
     size_t bytes = 0;
     int tied = 0;
@@ -420,11 +420,11 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     if (actor) actor->pending++;
     for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
     if (rt_current && rt_current->task && atomic_load(&rt_current->ends)) {
-        kind = MANTA_FAILED_CANCELLED;
+        kind = MANTA_FAILURE_CANCELLED;
         st = manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", name);
     }
     if (rt->is_dead) {
-        kind = MANTA_FAILED_NODE;
+        kind = MANTA_FAILURE_NODE;
         st = failure_raise(&rt->death);
     }
     if (!st && strlen(name) >= sizeof((manta_failure *)0)->function)
@@ -434,7 +434,7 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     if (!st && !actor) st = shape_of(options, false, &amount, &kind);
     if (!st) {
         st = take_values(values, n_args, args, &bytes);
-        kind = st == MANTA_ENOSPC ? MANTA_FAILED_FULL : MANTA_FAILED_SUBMIT;
+        kind = st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT;
     }
     call *c = mem_new(sizeof *c + (size_t)n_args * sizeof *values + bytes);
     list_init(&c->link);
@@ -463,7 +463,7 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
                            : retries_of(options ? options->max_retries : 0, 3);
     c->retry_errors = options && options->retry_errors;
     c->retry_on = options ? options->retry_on : 0;
-    c->apart = options && options->strategy == MANTA_STRATEGY_SPREAD;
+    c->apart = options && options->strategy == MANTA_CALL_STRATEGY_SPREAD;
     c->parent = rt_current ? rt_current->task : 0;
     if (options && options->name) c->label = mem_strdup(options->name);
     if (!actor) c->shape = shape_find(&amount);
@@ -514,11 +514,11 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
     list_remove(&c->link);
     if (verdict == RETRY_FAIL) {
         f->kind = kind;
-        if (kind == MANTA_FAILED_CANCELLED && f->code != MANTA_ECANCELLED) {
+        if (kind == MANTA_FAILURE_CANCELLED && f->code != MANTA_ECANCELLED) {
             f->code = MANTA_ECANCELLED;
             memcpy(f->text, "the call was cancelled", sizeof "the call was cancelled");
         }
-        if (kind == MANTA_FAILED_UNKNOWN) f->code = MANTA_EUNKNOWN;
+        if (kind == MANTA_FAILURE_UNKNOWN) f->code = MANTA_EUNKNOWN;
         call_fail(c, f);
         return;
     }
@@ -551,7 +551,7 @@ static void take_results(call *c, wire *w)
     }
     if (wire_end(w, "result") || values.n != (size_t)c->results) {
         manta_failure f =
-            failure_make(MANTA_FAILED_TASK, MANTA_ECORRUPT, c->fn->name, 0, "a result that cannot be read");
+            failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name, 0, "a result that cannot be read");
         vec_release(&values);
         map_u64_release(&failures);
         call_fail(c, &f);
@@ -598,10 +598,10 @@ void call_finish(peer *from, wire *w, proto_kind kind)
     }
     manta_failure f;
     failure_take(w, &f);
-    if (wire_end(w, "failure")) f = failure_here(MANTA_FAILED_TASK, MANTA_ECORRUPT, c->fn->name);
-    if (f.kind == MANTA_FAILED_TASK)
+    if (wire_end(w, "failure")) f = failure_here(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name);
+    if (f.kind == MANTA_FAILURE_TASK)
         call_again(c, RETRY_FUNCTION_FAILED, true, &f);
-    else if (f.kind == MANTA_FAILED_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
+    else if (f.kind == MANTA_FAILURE_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
         c->is_sent = false;
         c->at = NULL;
         if (c->actor) enqueue(c, true);
@@ -680,7 +680,7 @@ void calls_peer_died(peer *p)
         /* Answers may have been lost with the process, so only where running
          * twice is allowed a call counts as not begun. */
         bool begun = i == 0 || c->actor || c->max_retries == 0;
-        manta_failure f = failure_make(MANTA_FAILED_WORKER, MANTA_EDIED, c->fn->name, p->pid,
+        manta_failure f = failure_make(MANTA_FAILURE_WORKER, MANTA_EDIED, c->fn->name, p->pid,
                                        "process %d %s while it ran %s", p->pid, why, c->fn->name);
         /* A constructor that failed says why, and no call of the actor ever ran;
          * one that ended of itself had answered all it had begun. */
@@ -764,7 +764,7 @@ bool call_cancel(call *c, unsigned how)
         return true;
     }
     manta_failure f =
-        failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
+        failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
     unqueue(c);
     call_abandon(c, &f);
     return true;

@@ -196,7 +196,7 @@ static void on_actor_want(node *d, client *c, wire *w)
     actor *a = find_actor(d, id);
     if (!a) {
         manta_failure f =
-            failure_make(MANTA_FAILED_ACTOR, MANTA_ENOENT, NULL, 0, "there is no such actor any more");
+            failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOENT, NULL, 0, "there is no such actor any more");
         proto_begin(&d->out, PROTO_ACTOR_DEAD);
         wire_put_u64(&d->out, id);
         failure_put(&d->out, &f);
@@ -232,7 +232,7 @@ static void on_actor_kill(node *d, wire *w)
         daemon_kill(d, a->worker);
         return;
     }
-    manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, c ? (int)c->pid : 0,
+    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, c ? (int)c->pid : 0,
                                    how == PROTO_KILL ? "the actor was killed" : "the actor has ended");
     if (how == PROTO_KILL_END && c && a->state != ACTOR_DEAD) {
         a->worker = 0; /* so that it is not killed */
@@ -273,7 +273,7 @@ void daemon_actor_lost(node *d, client *w)
         return;
     }
     manta_failure f =
-        failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, (int)w->pid, "the actor is dead: process %d %s",
+        failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, (int)w->pid, "the actor is dead: process %d %s",
                      (int)w->pid, spawn_status_text(w->status, why, sizeof why));
     if (w->memory.why) f = failure_memory(NULL, (int)w->pid, &w->memory);
     actor_dead(d, a, &f);
@@ -283,7 +283,7 @@ void daemon_refuse_actor(node *d, uint64_t id, const char *why)
 {
     actor *a = find_actor(d, id);
     if (!a) return;
-    manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_ENOSPC, a->function, 0,
+    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOSPC, a->function, 0,
                                    "the actor %s cannot be started: %s", a->function, why);
     actor_dead(d, a, &f);
 }
@@ -296,7 +296,7 @@ void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f)
 
 void daemon_job_actors_lost(node *d, uint32_t id)
 {
-    manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, 0,
+    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0,
                                    "the actor is dead: the program it belongs to has ended");
     for (size_t i = 0; i < d->actors.n; i++)
         if (d->actors.at[i].value->job == id) actor_dead(d, d->actors.at[i].value, &f);

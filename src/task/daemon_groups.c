@@ -41,9 +41,9 @@ static manta_status group_check(node *d, uint64_t id, const char *name, uint32_t
                 __builtin_add_overflow(sum.amount[k], size[i].amount[k], &sum.amount[k]))
                 return manta_fail(MANTA_EINVAL, "a bundle of a negative or endless amount");
         }
-    if (how > MANTA_STRICT_SPREAD) return manta_fail(MANTA_EINVAL, "an unknown placement");
-    if ((how == MANTA_STRICT_SPREAD && n > 1) || !sched_feasible(&d->config.total, &sum, &missing) ||
-        !sched_gpus_fit(&d->config.total, size, (int)n))
+    if (how > MANTA_PLACEMENT_STRICT_SPREAD) return manta_fail(MANTA_EINVAL, "an unknown placement");
+    if ((how == MANTA_PLACEMENT_STRICT_SPREAD && n > 1) ||
+        !sched_feasible(&d->config.total, &sum, &missing) || !sched_gpus_fit(&d->config.total, size, (int)n))
         return manta_fail(MANTA_EUNSUPPORTED, "the placement group can never be placed");
     return MANTA_OK;
 }
@@ -91,7 +91,7 @@ static void group_end(node *d, daemon_group *g)
 {
     uint64_t id = g->id;
     manta_failure f =
-        failure_make(MANTA_FAILED_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
+        failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
     map_u64_remove(&d->groups, id);
     mem_free(g);
     proto_begin(&d->out, PROTO_GROUP_GONE);

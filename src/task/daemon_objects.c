@@ -112,20 +112,20 @@ static void do_break(node *d, const directory_action *a)
     manta_failure f = {0};
     switch (a->why) {
     case DIRECTORY_MAKER_DIED:
-        f = failure_make(MANTA_FAILED_LOST, MANTA_EDIED, NULL, pid,
+        f = failure_make(MANTA_FAILURE_LOST, MANTA_EDIED, NULL, pid,
                          "process %d, which was to make the object, %s", pid,
                          spawn_status_text(c ? c->status : -1, why, sizeof why));
         break;
     case DIRECTORY_OWNER_DIED:
-        f = failure_make(MANTA_FAILED_LOST, MANTA_EDIED, NULL, pid,
+        f = failure_make(MANTA_FAILURE_LOST, MANTA_EDIED, NULL, pid,
                          "the object is lost (%s), and its owner, client %u, is dead", d->spill_error,
                          a->client);
         break;
     case DIRECTORY_RELEASED:
-        f = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0, "the object is released");
+        f = failure_make(MANTA_FAILURE_LOST, MANTA_ENOENT, NULL, 0, "the object is released");
         break;
     case DIRECTORY_UNKNOWN:
-        f = failure_make(MANTA_FAILED_LOST, MANTA_ENOENT, NULL, 0,
+        f = failure_make(MANTA_FAILURE_LOST, MANTA_ENOENT, NULL, 0,
                          "no object of that number exists any more");
         break;
     }
@@ -213,7 +213,7 @@ static bool add_one(node *d, client *c, wire *w)
     const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
     if (!inner) return false;
     if (!is_placed_well(d, c, &v)) {
-        manta_failure f = failure_make(MANTA_FAILED_LOST, MANTA_ECORRUPT, NULL, (int)c->pid,
+        manta_failure f = failure_make(MANTA_FAILURE_LOST, MANTA_ECORRUPT, NULL, (int)c->pid,
                                        "process %d made an object outside its memory", (int)c->pid);
         log_error("an object outside its memory", LOG_INT("pid", c->pid));
         fail_object(d, id, &f);

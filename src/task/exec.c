@@ -42,7 +42,7 @@ static manta_status end_actor(manta_task *t)
     if (!t->actor) return manta_fail(MANTA_EINVAL, "%s: there is no actor to end", t->name);
     mutex_lock(&rt->lock);
     if (rt->is_local) {
-        manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, 0, "the actor has ended");
+        manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0, "the actor has ended");
         actor_died(t->actor, &f);
         exec_end_self(t->actor);
     } else {
@@ -95,7 +95,7 @@ static manta_status run_chunk(manta_task *t)
         if (st) {
             bool cancelled = atomic_load(&t->call->cancelled);
             manta_failure *f = arena_alloc(&t->memory, sizeof *f);
-            *f = failure_here(cancelled ? MANTA_FAILED_CANCELLED : MANTA_FAILED_TASK, st, name);
+            *f = failure_here(cancelled ? MANTA_FAILURE_CANCELLED : MANTA_FAILURE_TASK, st, name);
             t->results[i].failure = f;
         }
     }
@@ -586,9 +586,9 @@ void exec_run(incoming *in, buf *answer)
         st = manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t.name,
                         t.n_results, total);
     if (st) {
-        f = failure_here(atomic_load(&in->cancelled) ? MANTA_FAILED_CANCELLED
-                         : t.is_lost                 ? MANTA_FAILED_LOST
-                                                     : MANTA_FAILED_TASK,
+        f = failure_here(atomic_load(&in->cancelled) ? MANTA_FAILURE_CANCELLED
+                         : t.is_lost                 ? MANTA_FAILURE_LOST
+                                                     : MANTA_FAILURE_TASK,
                          st, t.name);
         if (t.self && !t.id) { /* a constructor */
             t.self->failed = true;

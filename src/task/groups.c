@@ -40,7 +40,8 @@ static group_link *group_add(uint64_t id, manta_placement how, const char *name,
 
 static manta_failure gone_failure(void)
 {
-    return failure_make(MANTA_FAILED_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
+    return failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0,
+                        "the placement group was removed");
 }
 
 /* ---- asking the daemon ---- */
@@ -93,18 +94,18 @@ manta_status group_shape(manta_placement_group group, int bundle, sched_shape *t
     group_link *g;
     char whose[48];
     manta_status st = group_find(group, &g);
-    *kind = MANTA_FAILED_GROUP;
+    *kind = MANTA_FAILURE_PLACEMENT_GROUP;
     if (st) return st;
     if (g->gone) {
         manta_failure f = gone_failure();
         return failure_raise(&f);
     }
-    *kind = MANTA_FAILED_SUBMIT;
+    *kind = MANTA_FAILURE_SUBMIT;
     if (bundle < 0 || bundle > g->n)
         return manta_fail(MANTA_EINVAL, "bundle %d of a group of %d: they are counted from 1", bundle, g->n);
     to->group = group.id;
     to->bundle = bundle == 0 ? SCHED_ANY : bundle - 1;
-    *kind = MANTA_FAILED_IMPOSSIBLE;
+    *kind = MANTA_FAILURE_IMPOSSIBLE;
     for (int i = 0; i < g->n && bundle == 0; i++) {
         int missing;
         if (sched_feasible(&g->size[i], to, &missing)) return MANTA_OK;
@@ -151,7 +152,7 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
     if (n < 1 || n > GROUP_BUNDLES)
         return manta_fail(MANTA_EINVAL, "a placement group of %d bundles: 1 to %d are possible", n,
                           GROUP_BUNDLES);
-    if ((unsigned)how > MANTA_STRICT_SPREAD)
+    if ((unsigned)how > MANTA_PLACEMENT_STRICT_SPREAD)
         return manta_fail(MANTA_EINVAL, "no placement has the number %d", (int)how);
     for (int i = 0; i < n; i++) {
         size[i] = (sched_shape){0};
@@ -164,7 +165,7 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
         }
         if (any == 0) return manta_fail(MANTA_EINVAL, "bundle %d of the placement group is empty", i + 1);
     }
-    if (how == MANTA_STRICT_SPREAD && n > 1)
+    if (how == MANTA_PLACEMENT_STRICT_SPREAD && n > 1)
         return manta_fail(MANTA_EUNSUPPORTED,
                           "the placement group can never be placed: STRICT_SPREAD of %d bundles asks for %d "
                           "nodes, and there is 1",

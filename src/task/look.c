@@ -206,7 +206,7 @@ static void take_actor(taking *t, wire *w)
     manta_view_actor a = {.id = wire_u64(w)};
     a.job = wire_u32(w);
     uint32_t state = wire_u32(w);
-    a.state = state <= MANTA_VIEW_DEAD ? (manta_view_state)state : MANTA_VIEW_DEAD;
+    a.state = state <= MANTA_VIEW_STATE_DEAD ? (manta_view_state)state : MANTA_VIEW_STATE_DEAD;
     a.pid = (int)wire_u32(w);
     a.detached = wire_u32(w) != 0;
     a.restarts = (int)wire_u32(w);
@@ -221,9 +221,9 @@ static void take_object(taking *t, wire *w)
     manta_view_object o = {.id = wire_u64(w)};
     o.size = wire_u64(w);
     uint32_t state = wire_u32(w);
-    o.state = state == DIRECTORY_PROMISED || state == DIRECTORY_LOST ? MANTA_VIEW_WAITING
-              : state == DIRECTORY_READY                             ? MANTA_VIEW_ALIVE
-                                                                     : MANTA_VIEW_DEAD;
+    o.state = state == DIRECTORY_PROMISED || state == DIRECTORY_LOST ? MANTA_VIEW_STATE_WAITING
+              : state == DIRECTORY_READY                             ? MANTA_VIEW_STATE_ALIVE
+                                                                     : MANTA_VIEW_STATE_DEAD;
     o.owner_pid = (int)wire_u32(w);
     o.holders = wire_i64(w);
     uint32_t kind = wire_u32(w);

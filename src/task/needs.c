@@ -71,16 +71,16 @@ manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
     if (!o) o = &none;
     double cpus = o->num_cpus == 0 ? (actor ? 0 : 1) : o->num_cpus < 0 ? 0 : o->num_cpus;
     *out = (sched_shape){0};
-    *kind = MANTA_FAILED_SUBMIT;
+    *kind = MANTA_FAILURE_SUBMIT;
     manta_status st = needs_amounts(cpus, o->num_gpus, o->memory, o->resources, out);
-    if (st == MANTA_EUNSUPPORTED) *kind = MANTA_FAILED_IMPOSSIBLE;
+    if (st == MANTA_EUNSUPPORTED) *kind = MANTA_FAILURE_IMPOSSIBLE;
     if (st) return st;
     if (o->node && o->node != rt->node) {
-        *kind = MANTA_FAILED_IMPOSSIBLE;
+        *kind = MANTA_FAILURE_IMPOSSIBLE;
         return manta_fail(MANTA_EUNSUPPORTED, "it can never run: there is no node %016llx",
                           (unsigned long long)o->node);
     }
     if (o->placement_group.id) return group_shape(o->placement_group, o->bundle, out, kind);
-    *kind = MANTA_FAILED_IMPOSSIBLE;
+    *kind = MANTA_FAILURE_IMPOSSIBLE;
     return needs_feasible(&rt->total, "the node", out);
 }

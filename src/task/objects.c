@@ -172,7 +172,7 @@ void object_set(object *o, const value *v, bool told)
     bool was_promised = o->exported && o->maker;
     if (object_may_hold(v)) {
         manta_failure f =
-            failure_make(MANTA_FAILED_TASK, MANTA_ECORRUPT, NULL, (int)getpid(), "%s", manta_error_text());
+            failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, NULL, (int)getpid(), "%s", manta_error_text());
         object_fail(o, &f);
         return;
     }

@@ -179,7 +179,7 @@ static void fail_lost(uint64_t id, lineage_why why, const char *reason)
     static const char *const texts[] = {
         [LINEAGE_NOT_KEPT] = "it was put, or made by an actor, or what made it is not remembered any more",
         [LINEAGE_TOO_OFTEN] = "what made it has run as often as it may"};
-    manta_failure f = failure_make(MANTA_FAILED_LOST, MANTA_EIO, NULL, (int)getpid(),
+    manta_failure f = failure_make(MANTA_FAILURE_LOST, MANTA_EIO, NULL, (int)getpid(),
                                    "an object of process %d is lost and cannot be made again: %s; %s",
                                    (int)getpid(), texts[why], reason);
     object *o = object_find(id);
@@ -247,7 +247,7 @@ bool rebuild_missed(object *o, manta_status st)
         return false;
     if (!o->exported) { /* nobody else ever knew it */
         manta_failure f =
-            failure_make(MANTA_FAILED_LOST, MANTA_EIO, NULL, (int)getpid(),
+            failure_make(MANTA_FAILURE_LOST, MANTA_EIO, NULL, (int)getpid(),
                          "an object of process %d is lost, and what is put cannot be made again: %s",
                          (int)getpid(), manta_error_text());
         object_reset(o);

@@ -14,30 +14,30 @@ static bool wants_again(const retry_state *s)
 retry_verdict retry_decide(const retry_state *s, retry_event e, manta_failure_kind *kind)
 {
     if (s->cancelled) {
-        *kind = MANTA_FAILED_CANCELLED;
+        *kind = MANTA_FAILURE_CANCELLED;
         return RETRY_FAIL;
     }
     switch (e) {
     case RETRY_RETURNED: return RETRY_FREE;
     case RETRY_FUNCTION_FAILED:
-        *kind = MANTA_FAILED_TASK;
+        *kind = MANTA_FAILURE_TASK;
         return wants_again(s) && may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
     case RETRY_WORKER_DIED:
         /* Behind a call that was running when the process died, none had begun. */
         if (!s->begun) return RETRY_FREE;
-        *kind = s->is_actor ? MANTA_FAILED_UNKNOWN : MANTA_FAILED_WORKER;
+        *kind = s->is_actor ? MANTA_FAILURE_UNKNOWN : MANTA_FAILURE_WORKER;
         return may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
     case RETRY_OVER_LIMIT:
         if (!s->begun) return RETRY_FREE;
-        *kind = MANTA_FAILED_MEMORY;
+        *kind = MANTA_FAILURE_MEMORY;
         /* A function would take as much the next time; an actor begins anew. */
         return s->is_actor && may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
     case RETRY_MEMORY_SHORT:
         if (!s->begun) return RETRY_FREE;
-        *kind = MANTA_FAILED_MEMORY;
+        *kind = MANTA_FAILURE_MEMORY;
         return may_again(s) ? RETRY_AGAIN : RETRY_FAIL;
     }
-    *kind = MANTA_FAILED_WORKER;
+    *kind = MANTA_FAILURE_WORKER;
     return RETRY_FAIL;
 }
 

@@ -588,10 +588,10 @@ static void node_end(void)
     rt->is_dead = true;
     if (rt->cut[0])
         rt->death =
-            failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
+            failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
                          "the node is out of reach: its daemon is process %d: %s", (int)rt->daemon, rt->cut);
     else
-        rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
+        rt->death = failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
                                  "the node is gone: its daemon was process %d", (int)rt->daemon);
     calls_node_died();
     rt_changed();

@@ -114,7 +114,7 @@ static void on_cancel(wire *w)
     if (h.mark) atomic_store(&running->cancelled, true);
     if (h.spread) calls_cancel_of(task);
     if (!h.answer) return;
-    manta_failure f = failure_make(MANTA_FAILED_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
+    manta_failure f = failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
                                    "the call was cancelled before it began");
     buf *b = proto_begin(&rt->out, PROTO_FAILED);
     wire_put_u64(b, task);

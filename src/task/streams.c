@@ -81,7 +81,7 @@ void stream_item(wire *w)
     s->received++;
     vec_push(&s->ready, o->id);
     if (st) { /* the item fails, and the stream goes on */
-        manta_failure f = failure_make(MANTA_FAILED_TASK, st, NULL, (int)getpid(), "%s", manta_error_text());
+        manta_failure f = failure_make(MANTA_FAILURE_TASK, st, NULL, (int)getpid(), "%s", manta_error_text());
         object_fail(o, &f);
         return;
     }

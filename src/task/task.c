@@ -70,7 +70,7 @@ manta_ref manta_put(manta_arg arg)
             : value_of(&arg, &v);
     if (!st) st = object_make(&arg, &v, &o);
     if (st) {
-        r = object_failed(st == MANTA_ENOSPC ? MANTA_FAILED_FULL : MANTA_FAILED_SUBMIT, st);
+        r = object_failed(st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT, st);
     } else {
         o->refs = 1;
         r.id = o->id;

@@ -165,7 +165,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
             link->name = mem_strdup(full);
     }
     if (st) {
-        manta_failure f = failure_here(MANTA_FAILED_ACTOR, st, constructor);
+        manta_failure f = failure_here(MANTA_FAILURE_ACTOR, st, constructor);
         actor_died(made, &f);
     }
     rt_flush_drops();
@@ -184,7 +184,7 @@ void manta_actor_submit_with(manta_actor actor, const char *method, const manta_
     mutex_lock(&rt->lock);
     if (!object_find(actor.id)) {
         for (int i = 0; i < results; i++)
-            out[i] = object_failed(MANTA_FAILED_SUBMIT,
+            out[i] = object_failed(MANTA_FAILURE_SUBMIT,
                                    manta_fail(MANTA_EINVAL, "an actor that is none, or was released"));
     } else {
         call_submit(method, options, actor_find_link(actor.id), n_args, args, results, out);
@@ -294,7 +294,8 @@ manta_status manta_actor_kill(manta_actor actor, bool no_restart)
     /* Calls made from now on must not reach the process that is about to die. */
     if (object_find(actor.id)) {
         actor_link *a = actor_find_link(actor.id);
-        manta_failure f = failure_make(MANTA_FAILED_ACTOR, MANTA_EDIED, NULL, a->pid, "the actor was killed");
+        manta_failure f =
+            failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, a->pid, "the actor was killed");
         if (no_restart)
             actor_died(actor.id, &f);
         else if (a->state == ACTOR_AT)

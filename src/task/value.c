@@ -207,8 +207,8 @@ void failure_take(wire *w, manta_failure *out)
     wire_text(w, out->chain, sizeof out->chain);
     wire_text(w, out->text, sizeof out->text);
     if ((unsigned)out->code > MANTA_EINTERNAL || out->code == MANTA_OK) out->code = MANTA_EINTERNAL;
-    if (out->kind == MANTA_FAILED_NOT || (unsigned)out->kind > MANTA_FAILED_GROUP)
-        out->kind = MANTA_FAILED_TASK;
+    if (out->kind == MANTA_FAILURE_NONE || (unsigned)out->kind > MANTA_FAILURE_PLACEMENT_GROUP)
+        out->kind = MANTA_FAILURE_TASK;
 }
 
 static void set_place(manta_failure *f, const char *name, int pid)
@@ -224,10 +224,10 @@ manta_failure failure_memory(const char *name, int pid, const proto_memory *m)
     const double mib = 1024 * 1024;
     const char *while_it = name ? " while it ran " : "", *what = name ? name : "";
     if (m->why == LIMITS_OWN)
-        return failure_make(MANTA_FAILED_MEMORY, MANTA_ENOMEM, name, pid,
+        return failure_make(MANTA_FAILURE_MEMORY, MANTA_ENOMEM, name, pid,
                             "process %d was ended%s%s: it had %.1f MiB of memory, and its limit is %.1f MiB",
                             pid, while_it, what, (double)m->used / mib, (double)m->limit / mib);
-    return failure_make(MANTA_FAILED_MEMORY, MANTA_ENOMEM, name, pid,
+    return failure_make(MANTA_FAILURE_MEMORY, MANTA_ENOMEM, name, pid,
                         "process %d was ended%s%s: the machine had %.1f MiB of memory left, and it had most, "
                         "%.1f MiB",
                         pid, while_it, what, (double)m->limit / mib, (double)m->used / mib);
@@ -256,7 +256,7 @@ manta_failure failure_here(manta_failure_kind kind, manta_status code, const cha
 {
     manta_failure f = {.kind = kind, .code = code};
     /* The function passes on what a call of its own told it. */
-    if (kind == MANTA_FAILED_TASK && raised.f.code == code && raised.f.chain[0] &&
+    if (kind == MANTA_FAILURE_TASK && raised.f.code == code && raised.f.chain[0] &&
         !strcmp(raised.said, manta_error_text())) {
         f = raised.f;
         f.kind = kind;
@@ -283,7 +283,7 @@ manta_failure failure_make(manta_failure_kind kind, manta_status code, const cha
 manta_status failure_raise(const manta_failure *f)
 {
     raised.f = *f;
-    if (f->kind == MANTA_FAILED_TASK)
+    if (f->kind == MANTA_FAILURE_TASK)
         (void)manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->chain, f->pid, f->host);
     else
         (void)manta_fail(f->code, "%s", f->text);

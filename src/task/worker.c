@@ -47,7 +47,7 @@ static void report_actor(uint64_t actor, const buf *answer)
         (void)wire_u64(&w);
         (void)wire_u64(&w);
         failure_take(&w, &f);
-        f.kind = MANTA_FAILED_ACTOR;
+        f.kind = MANTA_FAILURE_ACTOR;
         failure_put(b, &f);
     }
     rt_tell();

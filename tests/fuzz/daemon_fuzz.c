@@ -140,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     harmless = os_real;
     harmless.kill = kill_nobody;
     os_use(&harmless);
-    manta_log_set_level(MANTA_LOG_OFF);
+    manta_log_set_level(MANTA_LOG_LEVEL_OFF);
     node *d = node_of_nobody();
     _Alignas(16) static unsigned char message[65536];
     while (size > 0) {

@@ -36,7 +36,7 @@ static void make_folder(void)
     if (!temp_folder(folder, sizeof folder, temp_quick(), "fuzz-run")) abort();
     snprintf(run, sizeof run, "%s/run", folder);
     snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/checkpoint-000001", run);
-    manta_log_set_level(MANTA_LOG_ERROR); /* damage is said, and there is a lot of it */
+    manta_log_set_level(MANTA_LOG_LEVEL_ERROR); /* damage is said, and there is a lot of it */
     atexit(leave);
 }
 

@@ -37,7 +37,7 @@ static peer *open_runtime(void)
     if (runtime_open_local()) abort();
     rt->is_local = false;
     rt->is_dead = true;
-    rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, 0, "there is no node");
+    rt->death = failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, 0, "there is no node");
     int fd;
     peer *p = mem_new(sizeof *p);
     void *bell_at;
@@ -82,7 +82,7 @@ static void submit_some(peer *p)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    manta_log_set_level(MANTA_LOG_OFF);
+    manta_log_set_level(MANTA_LOG_LEVEL_OFF);
     manta_register("anything", anything);
     peer *p = open_runtime();
     submit_some(p);

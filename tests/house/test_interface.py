@@ -14,6 +14,10 @@ def declared(text):
     return found | {("function", n) for n, _ in interface.functions(text)}
 
 
+# Constants that everybody writes, and that are short for it: MANTA_OK and MANTA_E... of manta_status.
+WITHOUT_PREFIX = {"manta_status"}
+
+
 class Interface(unittest.TestCase):
     def test_the_reader_sees_what_is_there(self):
         text = """typedef struct manta_a { int x; struct { int y; } in; } manta_a; /* enum manta_no { MANTA_NO }; */
@@ -52,6 +56,25 @@ class Interface(unittest.TestCase):
         self.assertEqual(sorted(n for n in names if n.endswith("_layer") and n[:-len("_layer")] in names), [])
         merging = {n for n in names if n.startswith("manta_merge_")}
         self.assertEqual(merging, {f"manta_merge_{n}" for n in ("add", "subtract", "multiply", "concatenate")})
+
+    def test_constants_carry_the_name_of_their_type(self):
+        """MANTA_OPTIMIZER_SGD of manta_optimizer_kind: the name, less a final _kind; no two types share one."""
+        wrong, owner = [], {}
+        for header in interface.HEADERS:
+            for name, constants in interface.enums(header.read_text()):
+                if name is None or name in WITHOUT_PREFIX:
+                    continue
+                stem = name if name == "manta_kind" else name.removesuffix("_kind")
+                prefix = stem.upper() + "_"
+                self.assertNotIn(prefix, owner, f"{name} and {owner.get(prefix)}")
+                owner[prefix] = name
+                self.assertTrue(constants, name)
+                wrong += [f"{header.name}: {c} of {name} does not begin with {prefix}" for c in constants
+                          if not c.startswith(prefix)]
+        self.assertGreater(len(owner), 20)
+        self.assertEqual(wrong, [])
+        self.assertEqual([c for header in interface.HEADERS for n, cs in interface.enums(header.read_text())
+                          if n in WITHOUT_PREFIX for c in cs if c != "MANTA_OK" and not c.startswith("MANTA_E")], [])
 
 
 if __name__ == "__main__":

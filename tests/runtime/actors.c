@@ -30,7 +30,7 @@ void scenario_actors(void)
     r = manta_actor_call(c, counter_add, manta_i64(1));
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
     manta_failure_get(r, &f);
-    CHECK(f.kind == MANTA_FAILED_ACTOR);
+    CHECK(f.kind == MANTA_FAILURE_ACTOR);
     manta_release(r);
     manta_actor_release(c);
     /* Calls that wait when the handle goes still end, and so does the actor. */
@@ -90,7 +90,7 @@ void scenario_actors(void)
     r = manta_actor_call(c, die);
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EUNKNOWN);
     manta_failure_get(r, &f);
-    CHECK(f.kind == MANTA_FAILED_UNKNOWN);
+    CHECK(f.kind == MANTA_FAILURE_UNKNOWN);
     manta_release(r);
     r = manta_actor_call(c, counter_add, manta_i64(1));
     OK(manta_get_i64(r, &v, MANTA_FOREVER));
@@ -374,7 +374,7 @@ void scenario_lives(void)
     o = (manta_task_options){.max_pending_calls = 2};
     a = manta_actor_new(&o, counter);
     for (int i = 0; i < 3; i++) w[i] = manta_actor_call(a, linger);
-    CHECK(manta_get(w[2], 0) == MANTA_EBUSY && failure_of(w[2]).kind == MANTA_FAILED_SUBMIT);
+    CHECK(manta_get(w[2], 0) == MANTA_EBUSY && failure_of(w[2]).kind == MANTA_FAILURE_SUBMIT);
     for (int i = 0; i < 2; i++) OK(manta_cancel(w[i], 0));
     for (int i = 0; i < 2; i++) CHECK(manta_get(w[i], LONG) == MANTA_ECANCELLED);
     manta_release_all(w, 3);

@@ -113,7 +113,7 @@ static void alike_actors(void)
     }
     OK(manta_actor_kill(a, true));
     r = manta_actor_call(a, counter_add, manta_i64(1));
-    CHECK(manta_get(r, LONG) == MANTA_EDIED && failure_of(r).kind == MANTA_FAILED_ACTOR);
+    CHECK(manta_get(r, LONG) == MANTA_EDIED && failure_of(r).kind == MANTA_FAILURE_ACTOR);
     manta_release(r);
     manta_actor_release(a);
     r = manta_actor_call(a, counter_add, manta_i64(1));

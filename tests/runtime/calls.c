@@ -244,7 +244,7 @@ void scenario_spread(void)
 {
     enum { N = 60 };
     manta_ref r[N];
-    manta_task_options o = {.strategy = MANTA_STRATEGY_SPREAD};
+    manta_task_options o = {.strategy = MANTA_CALL_STRATEGY_SPREAD};
     for (int i = 0; i < N; i++) r[i] = manta_remote(short_or_not, manta_i64(0));
     OK(manta_get_all(r, N, LONG));
     manta_release_all(r, N);

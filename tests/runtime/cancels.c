@@ -44,7 +44,7 @@ static manta_status alone(manta_task *t)
     st = manta_get(r, MANTA_FOREVER);
     manta_failure f = failure_of(r);
     snprintf(path, sizeof path, "%s/%s", where_to,
-             st == MANTA_ECANCELLED && f.kind == MANTA_FAILED_NOT ? "child-lives" : "child-ended");
+             st == MANTA_ECANCELLED && f.kind == MANTA_FAILURE_NONE ? "child-lives" : "child-ended");
     if (touch(path)) st = MANTA_EIO;
     (void)manta_cancel(r, 0);
     manta_release(r);
@@ -59,7 +59,7 @@ void scenario_cancels(void)
     manta_ref r = manta_remote(descend, manta_str(folder), manta_i64(3));
     until_there("begun-0");
     OK(manta_cancel(r, 0));
-    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED && failure_of(r).kind == MANTA_FAILED_CANCELLED);
+    CHECK(manta_get(r, LONG) == MANTA_ECANCELLED && failure_of(r).kind == MANTA_FAILURE_CANCELLED);
     manta_release(r);
     until_there("told");
     until_there("ended-1");

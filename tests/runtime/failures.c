@@ -17,7 +17,7 @@ void scenario_failures(void)
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_ENAN);
     CHECK(strstr(manta_error_text(), "the loss is not a number at step 812"));
     manta_failure_get(r, &f);
-    CHECK(f.kind == MANTA_FAILED_TASK && f.code == MANTA_ENAN && !strcmp(f.function, "fail") && f.pid > 0);
+    CHECK(f.kind == MANTA_FAILURE_TASK && f.code == MANTA_ENAN && !strcmp(f.function, "fail") && f.pid > 0);
     CHECK(f.pid != getpid() && f.host[0]);
     /* The failure of an argument is the failure of the call. */
     manta_ref next = manta_remote(add, r, manta_f64(1));
@@ -35,7 +35,7 @@ void scenario_failures(void)
     r = manta_remote_with(&huge, nop);
     CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && strstr(manta_error_text(), "10000 cpu"));
     manta_failure_get(r, &f);
-    CHECK(f.kind == MANTA_FAILED_IMPOSSIBLE);
+    CHECK(f.kind == MANTA_FAILURE_IMPOSSIBLE);
     manta_release(r);
     manta_task_options odd = {.resources = "unicorn=1"};
     r = manta_remote_with(&odd, nop);
@@ -46,7 +46,7 @@ void scenario_failures(void)
     OK(manta_cancel(r, false));
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_ECANCELLED);
     manta_failure_get(r, &f);
-    CHECK(f.kind == MANTA_FAILED_CANCELLED);
+    CHECK(f.kind == MANTA_FAILURE_CANCELLED);
     manta_release(r);
     r = manta_remote(linger);
     CHECK(manta_get(r, 20) == MANTA_ETIMEDOUT);
@@ -67,7 +67,7 @@ void scenario_deaths(void)
     CHECK(strstr(manta_error_text(), "killed by signal 9") && strstr(manta_error_text(), "die"));
     CHECK(now() - begin < 1);
     manta_failure_get(r, &f);
-    CHECK(f.kind == MANTA_FAILED_WORKER && f.pid > 0);
+    CHECK(f.kind == MANTA_FAILURE_WORKER && f.pid > 0);
     manta_release(r);
     r = manta_remote(die); /* three retries, then the same */
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
@@ -144,7 +144,7 @@ void scenario_causes(void)
     manta_ref r = manta_remote(outer);
     CHECK(manta_get(r, LONG) == MANTA_ENAN);
     manta_failure f = failure_of(r);
-    CHECK(f.kind == MANTA_FAILED_TASK && f.code == MANTA_ENAN && !strcmp(f.function, "inner"));
+    CHECK(f.kind == MANTA_FAILURE_TASK && f.code == MANTA_ENAN && !strcmp(f.function, "inner"));
     CHECK(!strcmp(f.chain, "outer > middle > inner") && !strcmp(f.host, host) && f.pid > 0);
     CHECK(!strcmp(f.text, "the loss is not a number at step 812") && (f.pid == getpid()) == inside);
     snprintf(said, sizeof said, "step 812 (in outer > middle > inner, process %d on %s)", f.pid, host);
@@ -173,12 +173,12 @@ void scenario_causes(void)
     /* Options that cannot be. */
     o = (manta_task_options){.resources = "cpu=1"};
     r = manta_remote_with(&o, pid);
-    CHECK(manta_get(r, 0) == MANTA_EINVAL && failure_of(r).kind == MANTA_FAILED_SUBMIT);
+    CHECK(manta_get(r, 0) == MANTA_EINVAL && failure_of(r).kind == MANTA_FAILURE_SUBMIT);
     SAYS("option of its own");
     manta_release(r);
     o = (manta_task_options){.num_gpus = 1};
     r = manta_remote_with(&o, pid);
-    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILED_IMPOSSIBLE);
+    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILURE_IMPOSSIBLE);
     SAYS("it asks for 1 gpu, and the node has 0");
     manta_release(r);
 }
@@ -215,7 +215,7 @@ void scenario_losses(void)
     OK(manta_get_i64(both[1], &p, LONG));
     CHECK(manta_get(in[0], 20) == MANTA_ETIMEDOUT);
     CHECK(kill((pid_t)p, SIGKILL) == 0);
-    CHECK(manta_get(in[0], LONG) == MANTA_EDIED && failure_of(in[0]).kind == MANTA_FAILED_LOST);
+    CHECK(manta_get(in[0], LONG) == MANTA_EDIED && failure_of(in[0]).kind == MANTA_FAILURE_LOST);
     SAYS("which was to make the object, killed by signal 9");
     manta_release_all(both, 2);
     /* An actor that is being restarted: its calls wait, or fail if they should not. */
@@ -231,11 +231,11 @@ void scenario_losses(void)
         manta_release(r);
         CHECK(unlink(path) == 0); /* the next constructor waits */
         r = manta_actor_call(a, die);
-        CHECK(manta_get(r, LONG) == MANTA_EUNKNOWN && failure_of(r).kind == MANTA_FAILED_UNKNOWN);
+        CHECK(manta_get(r, LONG) == MANTA_EUNKNOWN && failure_of(r).kind == MANTA_FAILURE_UNKNOWN);
         manta_release(r);
         r = manta_actor_call(a, counter_add, manta_i64(1));
         if (fail_away)
-            CHECK(manta_get(r, LONG) == MANTA_EBUSY && failure_of(r).kind == MANTA_FAILED_UNAVAILABLE);
+            CHECK(manta_get(r, LONG) == MANTA_EBUSY && failure_of(r).kind == MANTA_FAILURE_UNAVAILABLE);
         else
             CHECK(manta_get(r, 20) == MANTA_ETIMEDOUT);
         OK(touch(path));

@@ -34,15 +34,15 @@ static void group_refusals(void)
     manta_placement_group g;
     manta_bundle two[2] = {{.num_cpus = 1}, {.num_cpus = 1}}, big = {.num_cpus = 1000}, none = {0};
     manta_bundle odd = {.num_cpus = 1, .resources = "unicorn=1"};
-    CHECK(manta_placement_group_new(two, 2, MANTA_STRICT_SPREAD, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(two, 2, MANTA_PLACEMENT_STRICT_SPREAD, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("STRICT_SPREAD of 2 bundles asks for 2 nodes");
-    CHECK(manta_placement_group_new(&big, 1, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(&big, 1, MANTA_PLACEMENT_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("1000 cpu");
-    CHECK(manta_placement_group_new(&odd, 1, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(&odd, 1, MANTA_PLACEMENT_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("unicorn");
-    CHECK(manta_placement_group_new(&none, 1, MANTA_PACK, NULL, &g) == MANTA_EINVAL);
+    CHECK(manta_placement_group_new(&none, 1, MANTA_PLACEMENT_PACK, NULL, &g) == MANTA_EINVAL);
     SAYS("empty");
-    CHECK(manta_placement_group_new(two, 0, MANTA_PACK, NULL, &g) == MANTA_EINVAL);
+    CHECK(manta_placement_group_new(two, 0, MANTA_PLACEMENT_PACK, NULL, &g) == MANTA_EINVAL);
     CHECK(manta_placement_group_find("nobody", &g) == MANTA_ENOENT);
     CHECK(manta_placement_group_wait((manta_placement_group){0}, 0) == MANTA_EINVAL);
     manta_placement_group_remove((manta_placement_group){0});
@@ -56,7 +56,7 @@ void scenario_groups(void)
     int64_t v;
     const char *text;
     group_refusals();
-    OK(manta_placement_group_new(bundles, 2, MANTA_PACK, "ours", &g));
+    OK(manta_placement_group_new(bundles, 2, MANTA_PLACEMENT_PACK, "ours", &g));
     manta_ref ready = manta_placement_group_ready(g);
     OK(manta_get(ready, LONG));
     manta_release(ready);
@@ -68,7 +68,7 @@ void scenario_groups(void)
     CHECK(twin.id == g.id);
     manta_task_options o = {.placement_group = g, .bundle = 2};
     if (!inside) {
-        CHECK(manta_placement_group_new(bundles, 2, MANTA_PACK, "ours", &twin) == MANTA_EEXIST);
+        CHECK(manta_placement_group_new(bundles, 2, MANTA_PLACEMENT_PACK, "ours", &twin) == MANTA_EEXIST);
         CHECK(available("cpu") == 1 && available("disk") == 1);
         /* Tasks run where they are told to, and hold what they ask for. */
         for (int b = 1; b <= 2; b++) {
@@ -106,7 +106,7 @@ void scenario_groups(void)
     /* A group that has no place yet waits, and says so; then it gets one. */
     if (!inside) {
         manta_bundle all = {.num_cpus = 3};
-        OK(manta_placement_group_new(&all, 1, MANTA_STRICT_PACK, NULL, &rest));
+        OK(manta_placement_group_new(&all, 1, MANTA_PLACEMENT_STRICT_PACK, NULL, &rest));
         CHECK(manta_placement_group_wait(rest, 20) == MANTA_ETIMEDOUT);
         SAYS("others hold");
         o = (manta_task_options){.placement_group = rest};
@@ -115,8 +115,10 @@ void scenario_groups(void)
         manta_ref running = manta_remote_with(&o, linger), behind = manta_remote_with(&o, linger);
         CHECK(manta_get(running, 20) == MANTA_ETIMEDOUT);
         manta_placement_group_remove(g);
-        CHECK(manta_get(running, LONG) == MANTA_ENOENT && failure_of(running).kind == MANTA_FAILED_GROUP);
-        CHECK(manta_get(behind, LONG) == MANTA_ENOENT && failure_of(behind).kind == MANTA_FAILED_GROUP);
+        CHECK(manta_get(running, LONG) == MANTA_ENOENT &&
+              failure_of(running).kind == MANTA_FAILURE_PLACEMENT_GROUP);
+        CHECK(manta_get(behind, LONG) == MANTA_ENOENT &&
+              failure_of(behind).kind == MANTA_FAILURE_PLACEMENT_GROUP);
         manta_release(running);
         manta_release(behind);
         OK(manta_placement_group_wait(rest, LONG));
@@ -128,12 +130,12 @@ void scenario_groups(void)
     }
     r = manta_actor_call(a, counter_add, manta_i64(1));
     CHECK(manta_get(r, LONG) != MANTA_OK);
-    CHECK(failure_of(r).kind == MANTA_FAILED_GROUP || failure_of(r).kind == MANTA_FAILED_UNKNOWN);
+    CHECK(failure_of(r).kind == MANTA_FAILURE_PLACEMENT_GROUP || failure_of(r).kind == MANTA_FAILURE_UNKNOWN);
     manta_release(r);
     manta_actor_release(a);
     o = (manta_task_options){.placement_group = g};
     r = manta_remote_with(&o, pid);
-    CHECK(manta_get(r, 0) == MANTA_ENOENT && failure_of(r).kind == MANTA_FAILED_GROUP);
+    CHECK(manta_get(r, 0) == MANTA_ENOENT && failure_of(r).kind == MANTA_FAILURE_PLACEMENT_GROUP);
     SAYS("removed");
     manta_release(r);
     OK(manta_placement_group_get(g, &info));
@@ -149,7 +151,7 @@ static manta_status make_group(manta_task *t)
 {
     manta_placement_group g;
     manta_bundle one = {.num_cpus = 1};
-    TRY(manta_placement_group_new(&one, 1, MANTA_PACK, "a worker's", &g));
+    TRY(manta_placement_group_new(&one, 1, MANTA_PLACEMENT_PACK, "a worker's", &g));
     TRY(manta_placement_group_wait(g, LONG));
     TRY(manta_return_i64(t, 0, getpid()));
     return MANTA_OK;
@@ -218,7 +220,7 @@ void scenario_contexts(void)
     }
     o = (manta_task_options){.node = d.node + 2};
     manta_ref r = manta_remote_with(&o, pid);
-    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILED_IMPOSSIBLE);
+    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILURE_IMPOSSIBLE);
     SAYS("there is no node");
     manta_release(r);
     o = (manta_task_options){.name = "keeper", .max_restarts = 1};
@@ -263,6 +265,6 @@ void scenario_devices(void)
     CHECK(manta_get(r, 0) == MANTA_EINVAL);
     SAYS("a part of one, or whole ones");
     manta_release(r);
-    CHECK(manta_placement_group_new(parts, 3, MANTA_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
+    CHECK(manta_placement_group_new(parts, 3, MANTA_PLACEMENT_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("parted");
 }

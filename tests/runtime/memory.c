@@ -39,7 +39,7 @@ void scenario_full(void)
     s = manta_put(manta_elements(&a));
     CHECK(manta_get(s, 0) == MANTA_ENOSPC);
     manta_failure_get(s, &f);
-    CHECK(f.kind == MANTA_FAILED_FULL);
+    CHECK(f.kind == MANTA_FAILURE_FULL);
     manta_release(s);
     OK(manta_seal(r));
     manta_release(r);
@@ -72,19 +72,19 @@ void scenario_memory_limits(void)
     manta_ref r = manta_remote_with(&o, hog, manta_i64(400));
     CHECK(manta_get(r, LONG) == MANTA_ENOMEM);
     manta_failure f = failure_of(r);
-    CHECK(f.kind == MANTA_FAILED_MEMORY && f.pid > 0 && !strcmp(f.function, "hog"));
+    CHECK(f.kind == MANTA_FAILURE_MEMORY && f.pid > 0 && !strcmp(f.function, "hog"));
     SAYS("while it ran hog: it had ");
     SAYS("and its limit is 120.0 MiB");
     manta_release(r);
     /* Without the option the node's limit holds (150 MiB here). */
     r = manta_remote(hog, manta_i64(400));
-    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILED_MEMORY);
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILURE_MEMORY);
     SAYS("its limit is 150.0 MiB");
     manta_release(r);
     /* An actor: the call says why, and so does every call after it. */
     manta_actor a = manta_actor_new(&o, counter);
     r = manta_actor_call(a, hog, manta_i64(400));
-    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILED_MEMORY);
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILURE_MEMORY);
     manta_release(r);
     r = manta_actor_call(a, counter_add, manta_i64(1));
     CHECK(manta_get(r, LONG) == MANTA_ENOMEM);
@@ -102,7 +102,7 @@ void scenario_memory_limits(void)
     manta_release(r);
     o.memory = (uint64_t)1 << 45;
     r = manta_remote_with(&o, pid);
-    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILED_IMPOSSIBLE);
+    CHECK(manta_get(r, 0) == MANTA_EUNSUPPORTED && failure_of(r).kind == MANTA_FAILURE_IMPOSSIBLE);
     manta_release(r);
 }
 
@@ -111,7 +111,7 @@ void scenario_memory_short(void)
 {
     manta_task_options once = {.max_retries = MANTA_NONE};
     manta_ref r = manta_remote_with(&once, linger);
-    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILED_MEMORY);
+    CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILURE_MEMORY);
     SAYS("while it ran linger: the machine had ");
     manta_release(r);
 }

@@ -194,7 +194,7 @@ static void in_use(void)
     s = put_filled(LARGE, 9);
     CHECK(manta_get(s, 0) == MANTA_ENOSPC && strstr(manta_error_text(), "the store is full"));
     manta_failure_get(s, &f);
-    CHECK(f.kind == MANTA_FAILED_FULL);
+    CHECK(f.kind == MANTA_FAILURE_FULL);
     manta_release(s);
     manta_release(r[3]);
     s = put_filled(LARGE, 9);
@@ -336,7 +336,7 @@ static void lost(void)
     CHECK(manta_get_array(put, &x, LONG) == MANTA_EIO);
     CHECK(strstr(manta_error_text(), "is lost") && strstr(manta_error_text(), "checksum"));
     manta_failure_get(put, &f);
-    CHECK(f.kind == MANTA_FAILED_LOST && f.pid == getpid());
+    CHECK(f.kind == MANTA_FAILURE_LOST && f.pid == getpid());
     manta_release(d);
     /* As arguments, which a worker finds out. */
     d = manta_remote(add, c, a);

@@ -53,7 +53,7 @@ static inline manta_dataset *samples(void)
 
     for (int i = 0; i < N * FEATURES; i++) xs[i] = (float)((i * 37 + 11) % 101) / 101;
     for (int i = 0; i < N; i++) ys[i] = 2 * xs[i * FEATURES] - xs[i * FEATURES + 1];
-    return manta_dataset_arrays(2, c, MANTA_COPY);
+    return manta_dataset_arrays(2, c, MANTA_OWNERSHIP_COPY);
 }
 
 static inline manta_status open_session(manta_worker *w, manta_model *m, const char *optimizer,

@@ -264,9 +264,9 @@ static void blocks(const char *folder)
     CHECK(!*said);
     free(said);
 
-    manta_log_set_format(MANTA_LOG_JSON);
+    manta_log_set_format(MANTA_LOG_FORMAT_JSON);
     said = said_of_failures(folder, "program", NULL);
-    manta_log_set_format(MANTA_LOG_TEXT);
+    manta_log_set_format(MANTA_LOG_FORMAT_TEXT);
     first = strchr(said, '\n');
     CHECK(first && (last = strchr(first + 1, '\n')) && !last[1]); /* two lines */
     *first = '\0';

@@ -77,7 +77,7 @@ static manta_placement_group hold(double cpus, const char *resources)
     manta_bundle b = {.num_cpus = cpus, .resources = resources};
     manta_placement_group g;
 
-    CHECK(!manta_placement_group_new(&b, 1, MANTA_PACK, NULL, &g));
+    CHECK(!manta_placement_group_new(&b, 1, MANTA_PLACEMENT_PACK, NULL, &g));
     CHECK(!manta_placement_group_wait(g, 30000));
     return g;
 }
@@ -118,8 +118,9 @@ static void starts(const char *folder)
     CHECK(run(folder, "odd", &c, (manta_scaling_config){.num_workers = 2, .min_workers = 3}, NULL, &r) ==
           MANTA_EINVAL);
     CHECK(!r);
-    CHECK(run(folder, "apart", &c, (manta_scaling_config){.num_workers = 2, .placement = MANTA_STRICT_SPREAD},
-              NULL, &r) == MANTA_EUNSUPPORTED);
+    CHECK(run(folder, "apart", &c,
+              (manta_scaling_config){.num_workers = 2, .placement = MANTA_PLACEMENT_STRICT_SPREAD}, NULL,
+              &r) == MANTA_EUNSUPPORTED);
     CHECK(!r);
 }
 

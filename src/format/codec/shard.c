@@ -6,14 +6,14 @@
 
 static bool is_divided(const manta_open_options *o)
 {
-    return o->shards > 1 && o->shard_policy != MANTA_SHARD_OFF;
+    return o->shards > 1 && o->shard_policy != MANTA_SHARD_POLICY_OFF;
 }
 
 /* By file only if every part then has one. */
 static bool is_by_file(const manta_open_options *o, size_t files)
 {
-    if (o->shard_policy == MANTA_SHARD_FILE) return true;
-    return o->shard_policy == MANTA_SHARD_AUTO && files >= (size_t)o->shards;
+    if (o->shard_policy == MANTA_SHARD_POLICY_FILE) return true;
+    return o->shard_policy == MANTA_SHARD_POLICY_AUTO && files >= (size_t)o->shards;
 }
 
 manta_status shard_files(const manta_open_options *o, const char *what, file_names *files)
@@ -42,7 +42,7 @@ manta_status shard_files(const manta_open_options *o, const char *what, file_nam
 manta_dataset *shard_samples(const manta_open_options *o, size_t files, manta_dataset *d)
 {
     if (!is_divided(o)) return d;
-    if (o->shard_policy == MANTA_SHARD_AUTO)
+    if (o->shard_policy == MANTA_SHARD_POLICY_AUTO)
         log_info("data divided among workers", LOG_STR("policy", is_by_file(o, files) ? "FILE" : "DATA"),
                  LOG_INT("files", (int64_t)files), LOG_INT("workers", o->shards));
     return is_by_file(o, files) ? d : manta_dataset_shard(d, o->shards, o->shard);

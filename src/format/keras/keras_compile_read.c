@@ -134,11 +134,11 @@ static manta_status read_reduction(const char *path, const char *loss, const jso
     const char *r = keras_json_text(config, "reduction");
 
     if (!r || !strcmp(r, "sum_over_batch_size") || !strcmp(r, "auto") || !strcmp(r, "mean")) {
-        *out = MANTA_SUM_OVER_BATCH_SIZE;
+        *out = MANTA_REDUCTION_SUM_OVER_BATCH_SIZE;
     } else if (!strcmp(r, "mean_with_sample_weight")) {
-        *out = MANTA_MEAN_WITH_SAMPLE_WEIGHT;
+        *out = MANTA_REDUCTION_MEAN_WITH_SAMPLE_WEIGHT;
     } else if (!strcmp(r, "sum")) {
-        *out = MANTA_SUM;
+        *out = MANTA_REDUCTION_SUM;
     } else {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "%s: the loss %s with reduction '%s', which Manta does not have", path, loss, r);

@@ -88,10 +88,10 @@ static json_t *write_optimizer(const manta_optimizer *o)
     set(c, "ema_overwrite_frequency", count_or_null(o->ema_overwrite_frequency, 1));
     set(c, "loss_scale_factor", json_null());
     set(c, "gradient_accumulation_steps", count_or_null(o->gradient_accumulation_steps, 2));
-    if (o->kind == MANTA_SGD) {
+    if (o->kind == MANTA_OPTIMIZER_SGD) {
         set(c, "momentum", json_real(o->momentum));
         set(c, "nesterov", json_boolean(o->nesterov));
-    } else if (o->kind == MANTA_RMSPROP) {
+    } else if (o->kind == MANTA_OPTIMIZER_RMSPROP) {
         set(c, "rho", json_real(o->rho));
         set(c, "momentum", json_real(o->momentum));
         set(c, "epsilon", json_real(o->epsilon));

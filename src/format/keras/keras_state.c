@@ -38,9 +38,9 @@ static void slot_names(const manta_optimizer *o, const keras_variables *v, names
     if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT) vec_push(out, mem_strdup("optimizer/learning_rate"));
     if (o->use_ema) add_array(out, "average", v);
     if (o->gradient_accumulation_steps > 1) add_array(out, "accumulator", v);
-    if (o->kind == MANTA_SGD) {
+    if (o->kind == MANTA_OPTIMIZER_SGD) {
         if (o->momentum != 0) add_array(out, "momentum", v);
-    } else if (o->kind == MANTA_RMSPROP) {
+    } else if (o->kind == MANTA_OPTIMIZER_RMSPROP) {
         add_array(out, "velocity", v);
         if (o->momentum != 0) add_array(out, "momentum", v);
         if (o->centered) add_array(out, "average_gradient", v);

@@ -192,7 +192,7 @@ static manta_status run_workers(bench *b, const char *model, manta_bench_result 
     alone.threads = b->o->threads * b->o->workers;
     alone.steps = WARM;
     TRY(manta_bench_train(model, &alone, &one));
-    d = manta_dataset_repeat(manta_dataset_arrays(2, columns, MANTA_BORROW), MANTA_FOREVER_COUNT);
+    d = manta_dataset_repeat(manta_dataset_arrays(2, columns, MANTA_OWNERSHIP_BORROW), MANTA_FOREVER_COUNT);
     st = manta_fit(b->s, d,
                    &(manta_fit_options){.batch = b->o->batch,
                                         .steps_per_epoch = WARM + b->o->steps,

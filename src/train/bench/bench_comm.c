@@ -35,7 +35,7 @@ typedef enum bench_what { ALL_REDUCE, FUSED, UPDATE_ALONE, PASS } bench_what;
 typedef struct bench_case {
     bench_what what;
     const char *name, *over; /* for people */
-    manta_implementation implementation;
+    manta_comm_kind implementation;
     bool plain;
     update_rule rule; /* of FUSED, UPDATE_ALONE and PASS */
     int64_t n;

@@ -128,11 +128,11 @@ static manta_status settle(manta_strategy *s)
     const char *text = getenv("TF_CONFIG");
     manta_replication kind = s->o.kind;
 
-    if (kind == MANTA_REPLICATE_AUTO)
-        kind = text && *text ? MANTA_REPLICATE_MULTI_WORKER : MANTA_REPLICATE_MIRRORED;
-    if (kind == MANTA_REPLICATE_MULTI_WORKER) return read_tf_config(s, text);
-    s->n = kind == MANTA_REPLICATE_ONE_DEVICE ? 1 : s->o.replicas > 0 ? s->o.replicas : cpu_cores();
-    s->here = kind == MANTA_REPLICATE_MIRRORED ? s->n : 0;
+    if (kind == MANTA_REPLICATION_AUTO)
+        kind = text && *text ? MANTA_REPLICATION_MULTI_WORKER : MANTA_REPLICATION_MIRRORED;
+    if (kind == MANTA_REPLICATION_MULTI_WORKER) return read_tf_config(s, text);
+    s->n = kind == MANTA_REPLICATION_ONE_DEVICE ? 1 : s->o.replicas > 0 ? s->o.replicas : cpu_cores();
+    s->here = kind == MANTA_REPLICATION_MIRRORED ? s->n : 0;
     if (s->o.replicas < 0 || s->n > MANTA_GROUP_MAX)
         return manta_fail(MANTA_EINVAL, "%d replicas, expected 1 to %d", s->o.replicas, MANTA_GROUP_MAX);
     return MANTA_OK;

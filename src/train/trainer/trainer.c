@@ -101,10 +101,10 @@ static void blame(trainer_driver *d, int rank)
     manta_failure_get(d->loops[rank], &f);
     leave_out_ours(f.text);
     d->failed_rank = rank;
-    d->loss.died = f.kind == MANTA_FAILED_WORKER || f.kind == MANTA_FAILED_ACTOR ||
-                   f.kind == MANTA_FAILED_UNKNOWN || f.kind == MANTA_FAILED_LOST ||
-                   f.kind == MANTA_FAILED_MEMORY;
-    d->node_lost = f.kind == MANTA_FAILED_NODE;
+    d->loss.died = f.kind == MANTA_FAILURE_WORKER || f.kind == MANTA_FAILURE_ACTOR ||
+                   f.kind == MANTA_FAILURE_UNKNOWN || f.kind == MANTA_FAILURE_LOST ||
+                   f.kind == MANTA_FAILURE_MEMORY;
+    d->node_lost = f.kind == MANTA_FAILURE_NODE;
     d->status = d->loss.died || !f.code ? MANTA_EDIED : f.code;
     d->loss.began = atomic_load(&d->mem.c->ranks[rank].state) != RANK_STARTING;
     snprintf(d->what, sizeof d->what, "%s", *f.text ? f.text : "its process is gone");

@@ -43,7 +43,7 @@ static manta_status open_dataset(manta_worker *w, int i, manta_dataset **out)
     }
     if (*d->spec) return manta_dataset_open(d->spec, NULL, out);
     for (int k = 0; k < d->n_columns; k++) columns[k] = (manta_column){d->columns[k], w->columns[i][k]};
-    return deliver(manta_dataset_arrays(d->n_columns, columns, MANTA_BORROW), out);
+    return deliver(manta_dataset_arrays(d->n_columns, columns, MANTA_OWNERSHIP_BORROW), out);
 }
 
 static bool is_divided(const trainer_dataset *d)

@@ -19,10 +19,11 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
         return manta_fail(MANTA_EINVAL, "at least %d of %d workers, expected 1 to %d", p->least, p->most,
                           p->most);
     }
-    if ((unsigned)p->how > MANTA_STRICT_SPREAD)
-        return manta_fail(MANTA_EINVAL,
-                          "placement %d, expected MANTA_PACK, MANTA_SPREAD or their strict kind",
-                          (int)p->how);
+    if ((unsigned)p->how > MANTA_PLACEMENT_STRICT_SPREAD)
+        return manta_fail(
+            MANTA_EINVAL,
+            "placement %d, expected MANTA_PLACEMENT_PACK, MANTA_PLACEMENT_SPREAD or their strict kind",
+            (int)p->how);
     if (c->use_gpu)
         return manta_fail(MANTA_EUNSUPPORTED, "use_gpu: workers compute on processors only, so far");
     if (cpus == 0 && p->least < p->most) cpus = c->threads_per_worker > 0 ? c->threads_per_worker : 1;
@@ -33,9 +34,9 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
         return manta_fail(MANTA_EINVAL, "%d workers that ask for processors or resources, expected up to %d",
                           p->most, MANTA_PLACEMENT_GROUP_BUNDLES);
     }
-    if (p->how == MANTA_STRICT_SPREAD && p->least > 1)
+    if (p->how == MANTA_PLACEMENT_STRICT_SPREAD && p->least > 1)
         return manta_fail(MANTA_EUNSUPPORTED, "STRICT_SPREAD: one host can hold one worker of %d", p->least);
-    if (p->how == MANTA_STRICT_SPREAD) p->limit = 1;
+    if (p->how == MANTA_PLACEMENT_STRICT_SPREAD) p->limit = 1;
     return MANTA_OK;
 }
 

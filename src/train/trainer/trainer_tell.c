@@ -100,7 +100,7 @@ void driver_tell_again(const trainer_driver *d, bool fewer)
 {
     const char *from = driver_last_checkpoint(d);
 
-    if (log_is_read(MANTA_LOG_WARN)) {
+    if (log_is_read(MANTA_LOG_LEVEL_WARN)) {
         show_again(d, fewer);
     } else if (fewer) {
         log_warn("a worker cannot be replaced; the others begin again from the last checkpoint",
@@ -150,7 +150,7 @@ void driver_tell_end(const trainer_driver *d, const char *why)
     file_info there;
     bool is_there = !storage_look(manta_run_path(d->run), &there);
 
-    if (log_is_read(MANTA_LOG_ERROR)) {
+    if (log_is_read(MANTA_LOG_LEVEL_ERROR)) {
         show_end(d, why, is_there);
     } else {
         log_error("the run has failed", LOG_STR("run", manta_run_name(d->run)),

@@ -91,15 +91,15 @@ static void people_or_programs(void **state)
     (void)state;
     unsetenv("MANTA_LOG");
     log_reset();
-    assert_true(log_is_read(MANTA_LOG_WARN) && !log_is_read(MANTA_LOG_INFO));
-    manta_log_set_format(MANTA_LOG_JSON);
-    assert_false(log_is_read(MANTA_LOG_WARN));
-    manta_log_set_format(MANTA_LOG_TEXT);
+    assert_true(log_is_read(MANTA_LOG_LEVEL_WARN) && !log_is_read(MANTA_LOG_LEVEL_INFO));
+    manta_log_set_format(MANTA_LOG_FORMAT_JSON);
+    assert_false(log_is_read(MANTA_LOG_LEVEL_WARN));
+    manta_log_set_format(MANTA_LOG_FORMAT_TEXT);
     manta_log_set_sink(ignore, NULL);
-    assert_false(log_is_read(MANTA_LOG_WARN));
+    assert_false(log_is_read(MANTA_LOG_LEVEL_WARN));
     manta_log_set_sink(NULL, NULL);
-    (void)log_use_level(MANTA_LOG_OFF);
-    assert_false(log_is_read(MANTA_LOG_ERROR));
+    (void)log_use_level(MANTA_LOG_LEVEL_OFF);
+    assert_false(log_is_read(MANTA_LOG_LEVEL_ERROR));
     log_reset();
 }
 

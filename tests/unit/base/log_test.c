@@ -73,7 +73,7 @@ static void text_is_for_people(void **state)
         buf_text(&c.lines),
         "22:13:20.123 warn  epoch done epoch=3 loss=0.25 model=mnist-cnn note=\"two words\" best=true "
         "empty=\"\" none=\"\"\n22:13:20.123 error plain\n");
-    assert_int_equal(c.last, MANTA_LOG_ERROR);
+    assert_int_equal(c.last, MANTA_LOG_LEVEL_ERROR);
     buf_release(&c.lines);
 }
 
@@ -84,7 +84,7 @@ static void json_is_for_programs(void **state)
     char expected[400];
     clock_replace(&fixed);
     manta_log_set_sink(sink, &c);
-    manta_log_set_format(MANTA_LOG_JSON);
+    manta_log_set_format(MANTA_LOG_FORMAT_JSON);
     log_error("say \"hi\"", LOG_INT("i", INT64_MIN), LOG_F64("nan", NAN), LOG_F64("inf", -INFINITY),
               LOG_F64("f", 1e-7), LOG_STR("s", "a\n\t\\\x1b\x7f\xC3\xA9"), LOG_STR("broken", "\xFFz\xC3"),
               LOG_BOOL("b", false));
@@ -136,12 +136,12 @@ static void levels_let_through_what_they_say(void **state)
     catch c = {0};
     setenv("MANTA_LOG", "debug,json", 1);
     log_reset();
-    manta_log_set_level(MANTA_LOG_OFF);
-    manta_log_set_format(MANTA_LOG_TEXT);
+    manta_log_set_level(MANTA_LOG_LEVEL_OFF);
+    manta_log_set_format(MANTA_LOG_FORMAT_TEXT);
     manta_log_set_sink(sink, &c);
     log_error("m");
     assert_int_equal(c.records, 0);
-    manta_log_set_level(MANTA_LOG_DEBUG);
+    manta_log_set_level(MANTA_LOG_LEVEL_DEBUG);
     log_debug("m");
     assert_int_equal(c.records, 1);
     assert_int_not_equal(buf_text(&c.lines)[0], '{');
@@ -163,14 +163,14 @@ static void a_thread_has_a_level_of_its_own(void **state)
     log_debug("m");
     assert_int_equal(c.records, 1);
     assert_int_equal(buf_text(&c.lines)[0], '{'); /* the environment's format stays */
-    manta_log_set_level(MANTA_LOG_OFF); /* the process's is another's business */
+    manta_log_set_level(MANTA_LOG_LEVEL_OFF); /* the process's is another's business */
     log_debug("m");
     assert_int_equal(c.records, 2);
-    assert_int_equal(log_use_level(MANTA_LOG_OFF), MANTA_LOG_DEBUG);
-    manta_log_set_level(MANTA_LOG_DEBUG);
+    assert_int_equal(log_use_level(MANTA_LOG_LEVEL_OFF), MANTA_LOG_LEVEL_DEBUG);
+    manta_log_set_level(MANTA_LOG_LEVEL_DEBUG);
     log_error("m");
     assert_int_equal(c.records, 2);
-    assert_int_equal(log_use_level(-1), MANTA_LOG_OFF);
+    assert_int_equal(log_use_level(-1), MANTA_LOG_LEVEL_OFF);
     log_debug("m");
     assert_int_equal(c.records, 3);
     assert_int_equal(log_level_find("loud", &level), MANTA_EINVAL);

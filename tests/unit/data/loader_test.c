@@ -22,7 +22,7 @@ static manta_dataset *numbers(int64_t n)
     int64_t one[] = {n}, two[] = {n, 2, 3};
     manta_column c[] = {{"id", manta_array_of(MANTA_DTYPE_I64, 1, one, ids)},
                         {"x", manta_array_of(MANTA_DTYPE_U8, 3, two, pixels)}};
-    return manta_dataset_arrays(2, c, MANTA_BORROW);
+    return manta_dataset_arrays(2, c, MANTA_OWNERSHIP_BORROW);
 }
 
 static manta_loader *open_with(manta_dataset *d, const manta_loader_options *o)

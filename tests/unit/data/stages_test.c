@@ -20,7 +20,7 @@ static manta_dataset *numbers(int64_t n)
 {
     int64_t shape[] = {n};
     manta_column c = {"id", manta_array_of(MANTA_DTYPE_I64, 1, shape, ids)};
-    return manta_dataset_arrays(1, &c, MANTA_BORROW);
+    return manta_dataset_arrays(1, &c, MANTA_OWNERSHIP_BORROW);
 }
 
 static manta_dataset *pictures(void)
@@ -28,7 +28,7 @@ static manta_dataset *pictures(void)
     int64_t one[] = {N}, shape[] = {N, 4, 4};
     manta_column c[] = {{"x", manta_array_of(MANTA_DTYPE_U8, 3, shape, images)},
                         {"id", manta_array_of(MANTA_DTYPE_I64, 1, one, ids)}};
-    return manta_dataset_arrays(2, c, MANTA_COPY);
+    return manta_dataset_arrays(2, c, MANTA_OWNERSHIP_COPY);
 }
 
 /* Opens, reads one epoch and gives the ids; takes d. Samples are batched by 4
@@ -403,11 +403,13 @@ static void test_cast_and_labels(void **state)
     }
     for (int i = 1; i < 4; i++) {
         manta_column c = {"v", manta_array_of(MANTA_DTYPE_F64, 1, shape1, (void *)(uintptr_t)&reals[i])};
-        fails_at_read(manta_dataset_cast(manta_dataset_arrays(1, &c, MANTA_COPY), "v", MANTA_DTYPE_U8),
-                      "uint8 cannot hold");
+        fails_at_read(
+            manta_dataset_cast(manta_dataset_arrays(1, &c, MANTA_OWNERSHIP_COPY), "v", MANTA_DTYPE_U8),
+            "uint8 cannot hold");
     }
     manta_column c = {"v", manta_array_of(MANTA_DTYPE_F64, 1, shape, (void *)(uintptr_t)reals)};
-    manta_dataset *d = manta_dataset_cast(manta_dataset_arrays(1, &c, MANTA_BORROW), "v", MANTA_DTYPE_F32);
+    manta_dataset *d =
+        manta_dataset_cast(manta_dataset_arrays(1, &c, MANTA_OWNERSHIP_BORROW), "v", MANTA_DTYPE_F32);
     first_batch(d, 0, &l, &b);
     assert_true(((float *)b.columns[0].array.data)[2] == 2.5f);
     manta_loader_close(l);
@@ -598,12 +600,12 @@ static void test_refusals(void **state)
     manta_column c[] = {{"a", manta_array_of(MANTA_DTYPE_U8, 2, shape, images)},
                         {"b", manta_array_of(MANTA_DTYPE_U8, 1, other, images)}};
 
-    refuse(manta_dataset_arrays(2, c, MANTA_BORROW), "column 'b' has 4 samples, column 'a' has 3");
-    refuse(manta_dataset_arrays(0, c, MANTA_BORROW), "0 columns");
+    refuse(manta_dataset_arrays(2, c, MANTA_OWNERSHIP_BORROW), "column 'b' has 4 samples, column 'a' has 3");
+    refuse(manta_dataset_arrays(0, c, MANTA_OWNERSHIP_BORROW), "0 columns");
     c[1] = c[0];
-    refuse(manta_dataset_arrays(2, c, MANTA_COPY), "two columns are called 'a'");
+    refuse(manta_dataset_arrays(2, c, MANTA_OWNERSHIP_COPY), "two columns are called 'a'");
     c[0].array.strides[0] = 1;
-    refuse(manta_dataset_arrays(1, c, MANTA_BORROW), "row-major");
+    refuse(manta_dataset_arrays(1, c, MANTA_OWNERSHIP_BORROW), "row-major");
     refuse(manta_dataset_take(numbers(3), -1), "take");
     refuse(manta_dataset_skip(numbers(3), -1), "skip");
     refuse(manta_dataset_shard(numbers(3), 2, 2), "no shard 2 of 2");

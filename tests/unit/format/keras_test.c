@@ -72,7 +72,7 @@ static void a_model_with_its_optimizer(void **state)
     assert_true(*(double *)manta_saved_find(s, "optimizer/learning_rate")->data == (double)0.1f);
     assert_int_equal(manta_saved_find(s, "optimizer/momentum/conv2d_5/kernel")->shape[2], 16);
     assert_int_equal(manta_saved_optimizer(s, &o), MANTA_OK);
-    assert_int_equal(o.kind, MANTA_SGD);
+    assert_int_equal(o.kind, MANTA_OPTIMIZER_SGD);
     assert_true(o.momentum == 0.9 && o.weight_decay == 1e-4 && !o.nesterov);
     assert_int_equal(manta_saved_losses(s, &n, &losses), MANTA_OK);
     assert_int_equal(n, 1);
@@ -106,7 +106,7 @@ static void files_of_every_keras(void **state)
         manta_saved *s = read_ok(golden(names[i]));
         manta_optimizer o;
         assert_int_equal(manta_saved_optimizer(s, &o), MANTA_OK);
-        assert_int_equal(o.kind, MANTA_ADAM);
+        assert_int_equal(o.kind, MANTA_OPTIMIZER_ADAM);
         assert_non_null(manta_saved_find(s, "optimizer/velocity/a/kernel"));
         assert_non_null(manta_saved_find(s, "b/kernel"));
         manta_saved_free(s);

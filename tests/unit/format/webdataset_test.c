@@ -379,18 +379,18 @@ static void test_parts(void **state)
         snprintf(name, sizeof name, "p-%d.tar", i);
         scratch_file(name, m.bytes, m.n);
     }
-    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 2, 0, 4, (int64_t[]){0, 10, 2, 12});
-    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 2, 1, 2, (int64_t[]){1, 11});
-    expect_part("p-*.tar:cls", MANTA_SHARD_FILE, 3, 2, 2, (int64_t[]){2, 12});
-    expect_part("p-*.tar:cls", MANTA_SHARD_DATA, 2, 1, 3, (int64_t[]){10, 11, 12});
-    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 4, 1, 2, (int64_t[]){10, 12});
-    expect_part("p-*.tar:cls", MANTA_SHARD_OFF, 2, 1, 6, (int64_t[]){0, 10, 1, 11, 2, 12});
-    expect_part("p-*.tar:cls", MANTA_SHARD_AUTO, 1, 0, 6, (int64_t[]){0, 10, 1, 11, 2, 12});
-    refuse_part("p-*.tar:cls", (manta_open_options){.shards = 4, .shard_policy = MANTA_SHARD_FILE},
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_AUTO, 2, 0, 4, (int64_t[]){0, 10, 2, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_AUTO, 2, 1, 2, (int64_t[]){1, 11});
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_FILE, 3, 2, 2, (int64_t[]){2, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_DATA, 2, 1, 3, (int64_t[]){10, 11, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_AUTO, 4, 1, 2, (int64_t[]){10, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_OFF, 2, 1, 6, (int64_t[]){0, 10, 1, 11, 2, 12});
+    expect_part("p-*.tar:cls", MANTA_SHARD_POLICY_AUTO, 1, 0, 6, (int64_t[]){0, 10, 1, 11, 2, 12});
+    refuse_part("p-*.tar:cls", (manta_open_options){.shards = 4, .shard_policy = MANTA_SHARD_POLICY_FILE},
                 "3 files for 4 workers");
     refuse_part("p-*.tar:cls", (manta_open_options){.shards = 2, .shard = 2}, "there is no part 2 of 2");
     scratch_file("n.csv", "a,b\n1,2\n3,4\n", 12);
-    refuse_part("n.csv:label=b", (manta_open_options){.shards = 2, .shard_policy = MANTA_SHARD_FILE},
+    refuse_part("n.csv:label=b", (manta_open_options){.shards = 2, .shard_policy = MANTA_SHARD_POLICY_FILE},
                 "has no files to divide");
 }
 

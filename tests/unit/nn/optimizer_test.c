@@ -28,16 +28,16 @@ static void test_defaults(void **state)
         bool torch;
         double rate, beta_1, beta_2, rho, epsilon, decay;
     } want[] = {
-        {"sgd", "sgd", MANTA_SGD, false, 0.01, 0, 0, 0, 0, 0},
-        {"SGD", "sgd", MANTA_SGD, false, 0.01, 0, 0, 0, 0, 0},
-        {"Adam", "adam", MANTA_ADAM, false, 0.001, 0.9, 0.999, 0, 1e-7, 0},
-        {"adam_w", "adamw", MANTA_ADAMW, false, 0.001, 0.9, 0.999, 0, 1e-7, 0.004},
-        {"RMSprop", "rmsprop", MANTA_RMSPROP, false, 0.001, 0, 0, 0.9, 1e-7, 0},
-        {"rm_sprop", "rmsprop", MANTA_RMSPROP, false, 0.001, 0, 0, 0.9, 1e-7, 0},
-        {"torch.SGD", "torch.sgd", MANTA_SGD, true, 0.001, 0, 0, 0, 0, 0},
-        {"torch.Adam", "torch.adam", MANTA_ADAM, true, 0.001, 0.9, 0.999, 0, 1e-8, 0},
-        {"torch.AdamW", "torch.adamw", MANTA_ADAMW, true, 0.001, 0.9, 0.999, 0, 1e-8, 0.01},
-        {"torch.RMSprop", "torch.rmsprop", MANTA_RMSPROP, true, 0.01, 0, 0, 0.99, 1e-8, 0},
+        {"sgd", "sgd", MANTA_OPTIMIZER_SGD, false, 0.01, 0, 0, 0, 0, 0},
+        {"SGD", "sgd", MANTA_OPTIMIZER_SGD, false, 0.01, 0, 0, 0, 0, 0},
+        {"Adam", "adam", MANTA_OPTIMIZER_ADAM, false, 0.001, 0.9, 0.999, 0, 1e-7, 0},
+        {"adam_w", "adamw", MANTA_OPTIMIZER_ADAMW, false, 0.001, 0.9, 0.999, 0, 1e-7, 0.004},
+        {"RMSprop", "rmsprop", MANTA_OPTIMIZER_RMSPROP, false, 0.001, 0, 0, 0.9, 1e-7, 0},
+        {"rm_sprop", "rmsprop", MANTA_OPTIMIZER_RMSPROP, false, 0.001, 0, 0, 0.9, 1e-7, 0},
+        {"torch.SGD", "torch.sgd", MANTA_OPTIMIZER_SGD, true, 0.001, 0, 0, 0, 0, 0},
+        {"torch.Adam", "torch.adam", MANTA_OPTIMIZER_ADAM, true, 0.001, 0.9, 0.999, 0, 1e-8, 0},
+        {"torch.AdamW", "torch.adamw", MANTA_OPTIMIZER_ADAMW, true, 0.001, 0.9, 0.999, 0, 1e-8, 0.01},
+        {"torch.RMSprop", "torch.rmsprop", MANTA_OPTIMIZER_RMSPROP, true, 0.01, 0, 0, 0.99, 1e-8, 0},
     };
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         manta_optimizer o = named(want[i].given);

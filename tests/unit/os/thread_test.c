@@ -51,11 +51,11 @@ static void a_thread_has_its_name_and_no_signals(void **state)
     assert_string_equal(s.name, "reader");
     assert_true(s.blocks_signals);
     assert_int_equal(s.log_level, -1);
-    (void)log_use_level(MANTA_LOG_ERROR);
+    (void)log_use_level(MANTA_LOG_LEVEL_ERROR);
     assert_int_equal(thread_start(&t, "a-name-that-is-too-long", look, &s), MANTA_OK);
     (void)log_use_level(-1);
     thread_join(&t);
-    assert_int_equal(s.log_level, MANTA_LOG_ERROR); /* who starts it decides how it logs */
+    assert_int_equal(s.log_level, MANTA_LOG_LEVEL_ERROR); /* who starts it decides how it logs */
     assert_string_equal(s.name, "a-name-that-is-");
     sigset_t set;
     pthread_sigmask(SIG_BLOCK, NULL, &set);

@@ -100,7 +100,7 @@ static bool node_ends(void (*happens)(node *d))
     pid_t pid = fork();
     int status;
     if (pid == 0) {
-        manta_log_set_level(MANTA_LOG_OFF);
+        manta_log_set_level(MANTA_LOG_LEVEL_OFF);
         node *d = node_without_zygote();
         for (int i = 0; i < MANY && !d->stop; i++) happens(d);
         spawn_end_all();

@@ -83,7 +83,7 @@ static int run(fault_plan plan)
     pid_t pid = fork();
     if (pid == 0) {
         alarm(LIMIT_S);
-        manta_log_set_level(MANTA_LOG_OFF);
+        manta_log_set_level(MANTA_LOG_LEVEL_OFF);
         fault_begin(plan);
         int rc = use();
         (void)fault_end();
@@ -135,7 +135,7 @@ static void messages_survive_shortage(void **state)
         pid_t pid = fork();
         if (pid == 0) {
             alarm(LIMIT_S);
-            manta_log_set_level(MANTA_LOG_OFF);
+            manta_log_set_level(MANTA_LOG_LEVEL_OFF);
             table = os_real;
             table.sendmsg = short_sendmsg;
             os = &table; /* and that of every process of the node */

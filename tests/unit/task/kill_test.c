@@ -107,7 +107,7 @@ static bool kill_at(const char *role, int n, bool spill)
     pid_t pid = fork();
     if (pid == 0) {
         alarm(LIMIT_S);
-        manta_log_set_level(MANTA_LOG_OFF);
+        manta_log_set_level(MANTA_LOG_LEVEL_OFF);
         fault_killed = killed;
         fault_begin((fault_plan){.at = n, .kill = role});
         int rc = use(spill);
@@ -166,7 +166,7 @@ static void every_crash_point(void **state)
                 pid_t pid = fork();
                 if (pid == 0) {
                     alarm(LIMIT_S);
-                    manta_log_set_level(MANTA_LOG_OFF);
+                    manta_log_set_level(MANTA_LOG_LEVEL_OFF);
                     ring_crash_plan = (ring_plan){.point = (ring_point)point, .n = n};
                     snprintf(ring_crash_plan.role, sizeof ring_crash_plan.role, "%s", roles[role]);
                     _exit(use(false));

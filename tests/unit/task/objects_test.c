@@ -26,13 +26,13 @@ static uint64_t number(uint64_t client, uint64_t count)
 static int begin(void **state)
 {
     static int64_t live;
-    manta_log_set_level(MANTA_LOG_OFF);
+    manta_log_set_level(MANTA_LOG_LEVEL_OFF);
     live = mem_live();
     *state = &live;
     assert_int_equal(runtime_open_local(), MANTA_OK);
     rt->is_local = false;
     rt->is_dead = true;
-    rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, 0, "there is no node");
+    rt->death = failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, 0, "there is no node");
     assert_int_equal(object_id(MADE), number(1, 1));
     return 0;
 }

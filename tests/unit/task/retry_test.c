@@ -19,36 +19,42 @@ static void verdicts(void **state)
         /* a task whose worker died */
         {{.attempt = 0, .max_retries = 3, .begun = true}, RETRY_WORKER_DIED, RETRY_AGAIN, 0},
         {{.attempt = 2, .max_retries = 3, .begun = true}, RETRY_WORKER_DIED, RETRY_AGAIN, 0},
-        {{.attempt = 3, .max_retries = 3, .begun = true}, RETRY_WORKER_DIED, RETRY_FAIL, MANTA_FAILED_WORKER},
-        {{.attempt = 0, .max_retries = 0, .begun = true}, RETRY_WORKER_DIED, RETRY_FAIL, MANTA_FAILED_WORKER},
+        {{.attempt = 3, .max_retries = 3, .begun = true},
+         RETRY_WORKER_DIED,
+         RETRY_FAIL,
+         MANTA_FAILURE_WORKER},
+        {{.attempt = 0, .max_retries = 0, .begun = true},
+         RETRY_WORKER_DIED,
+         RETRY_FAIL,
+         MANTA_FAILURE_WORKER},
         {{.attempt = 99, .max_retries = MANTA_UNLIMITED, .begun = true}, RETRY_WORKER_DIED, RETRY_AGAIN, 0},
         {{.attempt = 3, .max_retries = 3}, RETRY_WORKER_DIED, RETRY_FREE, 0},
         /* an actor's call: it may have happened */
         {{.max_retries = 0, .is_actor = true, .begun = true},
          RETRY_WORKER_DIED,
          RETRY_FAIL,
-         MANTA_FAILED_UNKNOWN},
+         MANTA_FAILURE_UNKNOWN},
         {{.max_retries = 1, .is_actor = true, .begun = true}, RETRY_WORKER_DIED, RETRY_AGAIN, 0},
         /* the function itself failed */
-        {{.max_retries = 3, .begun = true}, RETRY_FUNCTION_FAILED, RETRY_FAIL, MANTA_FAILED_TASK},
+        {{.max_retries = 3, .begun = true}, RETRY_FUNCTION_FAILED, RETRY_FAIL, MANTA_FAILURE_TASK},
         {{.max_retries = 3, .retry_errors = true, .begun = true}, RETRY_FUNCTION_FAILED, RETRY_AGAIN, 0},
         {{.attempt = 3, .max_retries = 3, .retry_errors = true, .begun = true},
          RETRY_FUNCTION_FAILED,
          RETRY_FAIL,
-         MANTA_FAILED_TASK},
+         MANTA_FAILURE_TASK},
         /* ended for its memory */
-        {{.max_retries = 3, .begun = true}, RETRY_OVER_LIMIT, RETRY_FAIL, MANTA_FAILED_MEMORY},
+        {{.max_retries = 3, .begun = true}, RETRY_OVER_LIMIT, RETRY_FAIL, MANTA_FAILURE_MEMORY},
         {{.max_retries = 3}, RETRY_OVER_LIMIT, RETRY_FREE, 0},
         {{.max_retries = 1, .is_actor = true, .begun = true}, RETRY_OVER_LIMIT, RETRY_AGAIN, 0},
         {{.max_retries = 0, .is_actor = true, .begun = true},
          RETRY_OVER_LIMIT,
          RETRY_FAIL,
-         MANTA_FAILED_MEMORY},
+         MANTA_FAILURE_MEMORY},
         {{.max_retries = 3, .begun = true}, RETRY_MEMORY_SHORT, RETRY_AGAIN, 0},
         {{.attempt = 3, .max_retries = 3, .begun = true},
          RETRY_MEMORY_SHORT,
          RETRY_FAIL,
-         MANTA_FAILED_MEMORY},
+         MANTA_FAILURE_MEMORY},
         {{.max_retries = 3}, RETRY_MEMORY_SHORT, RETRY_FREE, 0},
         /* with some statuses only */
         {{.max_retries = 3, .retry_on = MANTA_ON(MANTA_EIO), .code = MANTA_EIO, .begun = true},
@@ -62,27 +68,27 @@ static void verdicts(void **state)
           .begun = true},
          RETRY_FUNCTION_FAILED,
          RETRY_FAIL,
-         MANTA_FAILED_TASK},
+         MANTA_FAILURE_TASK},
         {{.attempt = 3, .max_retries = 3, .retry_on = MANTA_ON(MANTA_EIO), .code = MANTA_EIO, .begun = true},
          RETRY_FUNCTION_FAILED,
          RETRY_FAIL,
-         MANTA_FAILED_TASK},
+         MANTA_FAILURE_TASK},
         /* given back untouched */
         {{.attempt = 3, .max_retries = 3}, RETRY_RETURNED, RETRY_FREE, 0},
         /* a cancelled call never comes again */
         {{.max_retries = 3, .cancelled = true, .begun = true},
          RETRY_WORKER_DIED,
          RETRY_FAIL,
-         MANTA_FAILED_CANCELLED},
-        {{.max_retries = 3, .cancelled = true}, RETRY_RETURNED, RETRY_FAIL, MANTA_FAILED_CANCELLED},
+         MANTA_FAILURE_CANCELLED},
+        {{.max_retries = 3, .cancelled = true}, RETRY_RETURNED, RETRY_FAIL, MANTA_FAILURE_CANCELLED},
         {{.max_retries = 3, .cancelled = true, .retry_errors = true, .begun = true},
          RETRY_FUNCTION_FAILED,
          RETRY_FAIL,
-         MANTA_FAILED_CANCELLED},
+         MANTA_FAILURE_CANCELLED},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        manta_failure_kind kind = MANTA_FAILED_NOT;
+        manta_failure_kind kind = MANTA_FAILURE_NONE;
         assert_int_equal(retry_decide(&cases[i].s, cases[i].e, &kind), cases[i].want);
         if (cases[i].want == RETRY_FAIL) assert_int_equal(kind, cases[i].kind);
     }

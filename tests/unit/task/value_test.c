@@ -132,7 +132,7 @@ static void random_bytes_do_no_harm(void **state)
         if (!w.broken && v.at) assert_true((const char *)v.at + v.size <= (const char *)(words + 16));
         w = wire_of(words, sizeof words);
         failure_take(&w, &f);
-        assert_true(memchr(f.text, 0, sizeof f.text) && f.code != MANTA_OK && f.kind != MANTA_FAILED_NOT);
+        assert_true(memchr(f.text, 0, sizeof f.text) && f.code != MANTA_OK && f.kind != MANTA_FAILURE_NONE);
     }
 }
 
@@ -142,7 +142,7 @@ static void failures_travel_with_their_place(void **state)
     manta_failure back;
     (void)state;
     manta_status st = manta_fail(MANTA_ENAN, "loss is not a number");
-    manta_failure f = failure_here(MANTA_FAILED_TASK, st, "train_step");
+    manta_failure f = failure_here(MANTA_FAILURE_TASK, st, "train_step");
     failure_put(&b, &f);
     wire w = wire_of(b.at, b.n);
     failure_take(&w, &back);

@@ -43,7 +43,7 @@ static void with_sleep(void)
 {
     rt->is_local = false;
     rt->is_dead = true;
-    rt->death = failure_make(MANTA_FAILED_NODE, MANTA_EDIED, NULL, 0, "there is no node");
+    rt->death = failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, 0, "there is no node");
     rt->bell = &doorbell;
 }
 
@@ -62,7 +62,7 @@ static manta_ref ref_of(const object *o)
 static void settle(object *o, bool well)
 {
     const value v = {.kind = MANTA_KIND_I64, .size = 8, .word = 7};
-    manta_failure f = failure_make(MANTA_FAILED_TASK, MANTA_ENAN, "f", 0, "no number");
+    manta_failure f = failure_make(MANTA_FAILURE_TASK, MANTA_ENAN, "f", 0, "no number");
     if (well)
         object_set(o, &v, true);
     else

@@ -30,7 +30,7 @@ static inline manta_dataset *dataset(void)
     manta_column c[2] = {{"x", manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){N, SIDE, SIDE, 1}, images)},
                          {"y", manta_array_of(MANTA_DTYPE_I64, 1, (int64_t[]){N}, labels)}};
 
-    return manta_dataset_arrays(2, c, MANTA_BORROW);
+    return manta_dataset_arrays(2, c, MANTA_OWNERSHIP_BORROW);
 }
 
 #endif

@@ -315,7 +315,7 @@ static void class_weights_are_sample_weights(void **state)
         dataset(),
         manta_dataset_arrays(
             1, &(manta_column){"sample_weight", manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){N}, weight)},
-            MANTA_BORROW));
+            MANTA_OWNERSHIP_BORROW));
     classes.class_weight = of_class;
     classes.n_classes = CLASSES;
     for (int i = 0; i < 3; i++) s[i] = session(m, "adam", (manta_session_options){.threads = 1});

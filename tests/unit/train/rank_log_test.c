@@ -551,7 +551,7 @@ static void every_run_has_a_level(void **state)
             text = said();
             assert_true((text && strstr(text, "a debug record")) == cases[i].debug);
             assert_true((text && strstr(text, "a warning")) == cases[i].warning);
-            assert_false(log_enabled(MANTA_LOG_INFO)); /* ours is as it was */
+            assert_false(log_enabled(MANTA_LOG_LEVEL_INFO)); /* ours is as it was */
             mem_try_free(text);
         }
     }

@@ -97,7 +97,7 @@ static manta_status run(manta_strategy_options o, trap *t, float *w, recovery *s
 
 static void the_same_bytes_whoever_dies(void **state)
 {
-    manta_strategy_options o = {.kind = MANTA_REPLICATE_MIRRORED, .replicas = 3};
+    manta_strategy_options o = {.kind = MANTA_REPLICATION_MIRRORED, .replicas = 3};
     float golden[PARAMS], w[PARAMS];
     recovery seen = {0};
 
@@ -126,7 +126,7 @@ static void an_error_is_told_and_not_tried_again(void **state)
 
     (void)state;
     assert_int_equal(
-        run((manta_strategy_options){.kind = MANTA_REPLICATE_MIRRORED, .replicas = 2}, t, w, &seen),
+        run((manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = 2}, t, w, &seen),
         MANTA_EIO);
     assert_string_equal(manta_error_text(), "replica 1: step 4 is on fire");
     assert_int_equal(seen.times, 0);
@@ -143,7 +143,7 @@ static void who_dies_over_and_over_is_given_up(void **state)
 
     (void)state;
     assert_int_equal(
-        run((manta_strategy_options){.kind = MANTA_REPLICATE_MIRRORED, .replicas = 2, .max_failures = 2}, t,
+        run((manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = 2, .max_failures = 2}, t,
             w, &seen),
         MANTA_EDIED);
     assert_non_null(strstr(manta_error_text(), "lost 3 times in a row"));
@@ -160,7 +160,7 @@ static void one_device_is_this_process(void **state)
     recovery seen = {0};
 
     (void)state;
-    assert_ok(run((manta_strategy_options){.kind = MANTA_REPLICATE_ONE_DEVICE}, NULL, w, &seen));
+    assert_ok(run((manta_strategy_options){.kind = MANTA_REPLICATION_ONE_DEVICE}, NULL, w, &seen));
     assert_true(w[0] > 0);
 }
 
@@ -198,7 +198,8 @@ static void values_of_every_replica(void **state)
 
     (void)state;
     assert_ok(manta_strategy_open(
-        &(manta_strategy_options){.kind = MANTA_REPLICATE_MIRRORED, .replicas = 3, .value_bytes = 8000}, &s));
+        &(manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = 3, .value_bytes = 8000},
+        &s));
     assert_int_equal(manta_strategy_replicas(s), 3);
     assert_true(manta_strategy_is_chief(s));
     assert_int_equal(manta_strategy_value(s, 0, "one", &a), MANTA_ENOENT);
@@ -283,7 +284,7 @@ static float *train_mirrored(int replicas, trap *t, int64_t *count, int64_t *ite
     assert_ok(manta_session_open(m, &(manta_compile){.optimizer = &opt, .n_losses = 1, .losses = &loss},
                                  &(manta_session_options){.seed = 3, .threads = 1}, &l.s));
     assert_ok(manta_strategy_open(
-        &(manta_strategy_options){.kind = MANTA_REPLICATE_MIRRORED, .replicas = replicas}, &s));
+        &(manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = replicas}, &s));
     assert_ok(manta_strategy_mirror(s, l.s));
     assert_ok(manta_strategy_run(s, learn, &l));
     *count = manta_session_params(l.s);
@@ -368,8 +369,8 @@ static void a_worker_that_comes_back_goes_on(void **state)
     pid_t first, second;
 
     (void)state;
-    assert_ok(
-        run((manta_strategy_options){.kind = MANTA_REPLICATE_MIRRORED, .replicas = 2}, NULL, golden, &seen));
+    assert_ok(run((manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = 2}, NULL, golden,
+                  &seen));
     assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(listen(listener, 8), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
@@ -399,16 +400,16 @@ static void what_cannot_be_is_refused(void **state)
     manta_strategy *s;
 
     (void)state;
-    assert_int_equal(
-        manta_strategy_open(&(manta_strategy_options){.kind = MANTA_REPLICATE_MIRRORED, .replicas = 257}, &s),
-        MANTA_EINVAL);
+    assert_int_equal(manta_strategy_open(
+                         &(manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = 257}, &s),
+                     MANTA_EINVAL);
     assert_int_equal(
         setenv("TF_CONFIG",
                "{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": {\"type\": \"worker\", \"index\": 3}}", 1),
         0);
     assert_int_equal(manta_strategy_open(NULL, &s), MANTA_EINVAL);
     assert_int_equal(unsetenv("TF_CONFIG"), 0);
-    assert_ok(manta_strategy_open(&(manta_strategy_options){.kind = MANTA_REPLICATE_ONE_DEVICE}, &s));
+    assert_ok(manta_strategy_open(&(manta_strategy_options){.kind = MANTA_REPLICATION_ONE_DEVICE}, &s));
     assert_ok(manta_strategy_run(s, leave_some, NULL));
     assert_int_equal(manta_strategy_variable(s, "late", &a), MANTA_EINVAL);
     manta_strategy_close(s);

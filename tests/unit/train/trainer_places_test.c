@@ -30,8 +30,8 @@ static void what_may_be_asked_for(void **state)
         {{.num_workers = 65, .min_workers = 1}, MANTA_EINVAL, 0, 0, 0},
         {{.num_workers = 65, .resources_per_worker = "disk=1"}, MANTA_EINVAL, 0, 0, 0},
         {{.use_gpu = true}, MANTA_EUNSUPPORTED, 0, 0, 0},
-        {{.num_workers = 2, .placement = MANTA_STRICT_SPREAD}, MANTA_EUNSUPPORTED, 0, 0, 0},
-        {{.num_workers = 1, .placement = MANTA_STRICT_SPREAD}, MANTA_OK, 1, 1, 0},
+        {{.num_workers = 2, .placement = MANTA_PLACEMENT_STRICT_SPREAD}, MANTA_EUNSUPPORTED, 0, 0, 0},
+        {{.num_workers = 1, .placement = MANTA_PLACEMENT_STRICT_SPREAD}, MANTA_OK, 1, 1, 0},
     };
 
     (void)state;
