@@ -35,7 +35,7 @@ MANTA_API size_t manta_dtype_size(manta_dtype t);
 MANTA_API const char *manta_dtype_name(manta_dtype t);
 
 /* The dtype spelled `name`; MANTA_EINVAL when there is none. */
-MANTA_API manta_status manta_dtype_parse(const char *name, manta_dtype *out);
+MANTA_API manta_status manta_dtype_parse(const char *name, manta_dtype *out) MANTA_MUST_USE;
 
 /* A view: it owns nothing. Strides are in elements, and may be 0 to repeat. */
 typedef struct manta_array {

@@ -49,7 +49,8 @@ typedef struct manta_cluster_options {
 /* Reads TF_CONFIG and begins to listen. *out: owned, NULL when TF_CONFIG is not
  * set or names nobody. options may be NULL. MANTA_EINVAL: TF_CONFIG is wrong;
  * MANTA_EPERM: other hosts could connect and no key was given. */
-MANTA_API manta_status manta_cluster_open(const manta_cluster_options *options, manta_cluster **out);
+MANTA_API manta_status manta_cluster_open(const manta_cluster_options *options,
+                                          manta_cluster **out) MANTA_MUST_USE;
 MANTA_API void manta_cluster_close(manta_cluster *c); /* after its sessions; accepts NULL */
 
 /* Of NULL: 0, 1, true, "worker" and 0. */

@@ -99,7 +99,7 @@ MANTA_API manta_dataset *manta_dataset_ref(manta_dataset *d);
 MANTA_API void manta_dataset_unref(manta_dataset *d); /* accepts NULL */
 
 /* The latched error, raised on this thread, or MANTA_OK. */
-MANTA_API manta_status manta_dataset_status(const manta_dataset *d);
+MANTA_API manta_status manta_dataset_status(const manta_dataset *d) MANTA_MUST_USE;
 
 /* Elements of one pass: samples, or batches after batch(). May be
  * MANTA_FOREVER_COUNT or MANTA_UNKNOWN_COUNT. */
@@ -244,7 +244,7 @@ typedef struct manta_position {
  * Reports the dataset's latched error. Every buffer is made here.
  * options may be NULL. *out untouched on failure. */
 MANTA_API manta_status manta_loader_open(manta_dataset *d, const manta_loader_options *options,
-                                         manta_loader **out);
+                                         manta_loader **out) MANTA_MUST_USE;
 
 /* Gives the next batch; its arrays stay until the next call with this loader.
  * False at the end of an epoch (the call after it begins the next one) and on
@@ -253,20 +253,20 @@ MANTA_API bool manta_loader_next(manta_loader *l, manta_batch *batch);
 
 /* Why next() said false: MANTA_OK for the end of an epoch, else the error,
  * raised on this thread. A seek clears it. */
-MANTA_API manta_status manta_loader_status(manta_loader *l);
+MANTA_API manta_status manta_loader_status(manta_loader *l) MANTA_MUST_USE;
 
 /* The next batch will be (epoch, step). Reads nothing of what lies before,
  * unless a generator is among the sources. MANTA_EINVAL beyond the epoch. */
-MANTA_API manta_status manta_loader_seek(manta_loader *l, int64_t epoch, int64_t step);
+MANTA_API manta_status manta_loader_seek(manta_loader *l, int64_t epoch, int64_t step) MANTA_MUST_USE;
 MANTA_API void manta_loader_position(const manta_loader *l, manta_position *out);
-MANTA_API manta_status manta_loader_set_position(manta_loader *l, const manta_position *p);
+MANTA_API manta_status manta_loader_set_position(manta_loader *l, const manta_position *p) MANTA_MUST_USE;
 
 /* Samples [lo, hi) of the batch (epoch, step), read by the calling thread into
  * buffers of their own: valid until the next fetch. Does not move the loader.
  * hi beyond the batch is cut; an empty range gives count 0. `first` is the
  * index of sample lo. MANTA_EINVAL when there is no such batch. */
 MANTA_API manta_status manta_loader_fetch(manta_loader *l, int64_t epoch, int64_t step, int64_t lo,
-                                          int64_t hi, manta_batch *batch);
+                                          int64_t hi, manta_batch *batch) MANTA_MUST_USE;
 
 /* Batches of an epoch, or MANTA_FOREVER_COUNT or MANTA_UNKNOWN_COUNT. */
 MANTA_API int64_t manta_loader_steps(const manta_loader *l);

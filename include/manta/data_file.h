@@ -59,14 +59,14 @@ typedef struct manta_open_options {
  * not what it claims to be, with file, offset and what was expected;
  * MANTA_EINVAL a spec that means nothing. */
 MANTA_API manta_status manta_dataset_open(const char *spec, const manta_open_options *options,
-                                          manta_dataset **out);
+                                          manta_dataset **out) MANTA_MUST_USE;
 
 /* ---- arrays in files --------------------------------------------------- */
 
 typedef struct manta_arrays manta_arrays; /* named arrays that own their memory; opaque */
 
 /* Reads a .npy (one array, named "") or .npz file (plain or deflated members). */
-MANTA_API manta_status manta_arrays_load(const char *path, manta_arrays **out);
+MANTA_API manta_status manta_arrays_load(const char *path, manta_arrays **out) MANTA_MUST_USE;
 
 /* The i-th array in file order, or NULL beyond the last; borrowed. */
 MANTA_API const manta_column *manta_arrays_at(const manta_arrays *a, int i);
@@ -75,7 +75,7 @@ MANTA_API void manta_arrays_free(manta_arrays *a); /* accepts NULL */
 
 /* Writes .npy (n must be 1) or .npz, by the name's ending, so that the file
  * appears whole or not at all. Arrays may have any strides. */
-MANTA_API manta_status manta_arrays_save(const char *path, int n, const manta_column *columns);
+MANTA_API manta_status manta_arrays_save(const char *path, int n, const manta_column *columns) MANTA_MUST_USE;
 
 /* ---- what a file of samples holds ---------------------------------------- */
 
@@ -110,7 +110,8 @@ MANTA_API void manta_data_facts_release(manta_data_facts *f); /* accepts zeroed 
  * MANTA_DATA_URL in the environment stands for where the named sets come from. */
 typedef bool (*manta_progress_fn)(void *user, const char *file, int64_t done, int64_t total);
 MANTA_API manta_status manta_data_fetch(const char *name_or_url, const char *sha256,
-                                        manta_progress_fn progress, void *user, char *path, size_t path_size);
+                                        manta_progress_fn progress, void *user, char *path,
+                                        size_t path_size) MANTA_MUST_USE;
 
 /* The name of the i-th set that has one; NULL past the last. */
 MANTA_API const char *manta_data_name(int i);
@@ -118,7 +119,7 @@ MANTA_API const char *manta_data_name(int i);
 /* The folder that holds all files of the named set, looked for where
  * manta_dataset_open() looks. MANTA_ENOENT when one is missing (the sentence
  * says how to get it), or when no set has that name. */
-MANTA_API manta_status manta_data_path(const char *name, char *path, size_t path_size);
+MANTA_API manta_status manta_data_path(const char *name, char *path, size_t path_size) MANTA_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -74,7 +74,7 @@ MANTA_API manta_array manta_layer_shape(const manta_layer *l, manta_value x); /*
  * approximate=True), silu (swish), sigmoid, tanh, softmax. NULL or "linear" gives x back. MANTA_ENOENT lists the
  * names. */
 MANTA_API manta_status manta_layer_activate(manta_layer *l, const char *activation, manta_value x,
-                                            manta_value *out);
+                                            manta_value *out) MANTA_MUST_USE;
 
 typedef struct manta_dense_options {
     int64_t units;

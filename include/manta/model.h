@@ -135,11 +135,11 @@ MANTA_API int64_t manta_model_params(const manta_model *m, bool trainable_only);
 
 /* Freezes (or thaws) the layers whose name matches the shell pattern; takes
  * effect for states made afterwards. MANTA_ENOENT when none matches. */
-MANTA_API manta_status manta_model_freeze(manta_model *m, const char *pattern, bool frozen);
+MANTA_API manta_status manta_model_freeze(manta_model *m, const char *pattern, bool frozen) MANTA_MUST_USE;
 
 /* A model of the zoo: mnist-cnn, resnet18, mlp, linear, autoencoder.
  * *out: owned by the caller, built. MANTA_ENOENT lists the names. */
-MANTA_API manta_status manta_zoo(const char *name, manta_model **out);
+MANTA_API manta_status manta_zoo(const char *name, manta_model **out) MANTA_MUST_USE;
 /* Name of the i-th zoo model and a line about it; NULL past the end. */
 MANTA_API const char *manta_zoo_name(int i, const char **about);
 

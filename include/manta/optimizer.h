@@ -71,7 +71,7 @@ typedef struct manta_optimizer {
 /* Fills *out with the defaults of Keras's optimizer of that name ("sgd",
  * "adam", "adamw", "rmsprop"), or PyTorch's ("torch.sgd", ...).
  * Case and underscores do not matter. MANTA_ENOENT lists the names. */
-MANTA_API manta_status manta_optimizer_named(const char *name, manta_optimizer *out);
+MANTA_API manta_status manta_optimizer_named(const char *name, manta_optimizer *out) MANTA_MUST_USE;
 
 /* The name that gives this kind and these formulas; "?" for a kind that is none. */
 MANTA_API const char *manta_optimizer_name(const manta_optimizer *o);
@@ -79,7 +79,7 @@ MANTA_API const char *manta_optimizer_name(const manta_optimizer *o);
 /* Refuses what cannot be: negative rates, two kinds of clipping, a schedule
  * without steps, an option that this kind would ignore. One sentence names the
  * field, its value and what was expected. */
-MANTA_API manta_status manta_optimizer_check(const manta_optimizer *o);
+MANTA_API manta_status manta_optimizer_check(const manta_optimizer *o) MANTA_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,8 @@
 /* manta/status.h - how a call says that it failed.
  *
- * What can fail returns a manta_status; 0 is success and must be checked. The
+ * What can fail returns a manta_status; 0 is success and must be checked: every
+ * function that returns one is MANTA_MUST_USE. Where a failure truly does not
+ * matter, `(void)!call` says so, with the reason beside it. The
  * function that first knows what went wrong writes one sentence with
  * manta_fail(); callers pass the code on. The sentence is kept per thread
  * until the next failure on that thread, and can be taken to another thread,
@@ -53,7 +55,7 @@ typedef struct manta_error {
 
 /* Records the sentence and returns `code`, for `return manta_fail(...)`.
  * A sentence too long for the buffer is cut and ends in "...". */
-MANTA_API manta_status manta_fail(manta_status code, const char *fmt, ...) MANTA_PRINTF(2, 3);
+MANTA_API manta_status manta_fail(manta_status code, const char *fmt, ...) MANTA_PRINTF(2, 3) MANTA_MUST_USE;
 
 /* The last sentence recorded on this thread, "" when there is none. Borrowed:
  * valid until the next failure on this thread. */
@@ -64,7 +66,7 @@ MANTA_API void manta_error_get(manta_error *out);
 
 /* Makes an error that came from elsewhere this thread's last error, origin
  * kept; returns its code. Accepts bytes of hostile origin. */
-MANTA_API manta_status manta_error_raise(const manta_error *e);
+MANTA_API manta_status manta_error_raise(const manta_error *e) MANTA_MUST_USE;
 
 /* Names this process in the errors it will record. host may be NULL. */
 MANTA_API void manta_error_origin(const char *host, int rank);

@@ -406,7 +406,7 @@ enum {
  * and it can make no more. `how`: 0, or some of the above. Its results are
  * MANTA_ECANCELLED. Without effect on a call that has ended. MANTA_EINVAL a
  * running call of an actor cannot be forced to end (manta_actor_kill()). */
-MANTA_API manta_status manta_cancel(manta_ref ref, unsigned how);
+MANTA_API manta_status manta_cancel(manta_ref ref, unsigned how) MANTA_MUST_USE;
 
 /* ---- results that come one by one ---- */
 
@@ -520,9 +520,9 @@ MANTA_API manta_status manta_actor_find_in(const char *name_space, const char *n
                                            manta_actor *out) MANTA_MUST_USE;
 /* Ends the actor when the calls it has are done; the function of
  * manta_set_self() is called, and it is not restarted. From inside, too. */
-MANTA_API manta_status manta_actor_end(manta_actor actor);
+MANTA_API manta_status manta_actor_end(manta_actor actor) MANTA_MUST_USE;
 /* Kills the process at once; it is not restarted when no_restart is set. */
-MANTA_API manta_status manta_actor_kill(manta_actor actor, bool no_restart);
+MANTA_API manta_status manta_actor_kill(manta_actor actor, bool no_restart) MANTA_MUST_USE;
 /* One handle less; the actor ends, when its calls are done, with the last. */
 MANTA_API void manta_actor_release(manta_actor actor); /* accepts no actor */
 MANTA_API int manta_actor_pid(manta_actor actor); /* 0 while it is not known */

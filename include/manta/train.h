@@ -82,13 +82,14 @@ typedef struct manta_session_options {
  * it is borrowed until manta_session_close(); all else is copied.
  * options may be NULL. */
 MANTA_API manta_status manta_session_open(const manta_model *m, const manta_compile *c,
-                                          const manta_session_options *options, manta_session **out);
+                                          const manta_session_options *options,
+                                          manta_session **out) MANTA_MUST_USE;
 MANTA_API void manta_session_close(manta_session *s); /* accepts NULL */
 MANTA_API const manta_model *manta_session_model(const manta_session *s);
 /* How many workers fit and evaluate are to have from the next step on, between
  * min_workers and workers of the session's options; also from within an event.
  * The result does not depend on it. MANTA_EINVAL. */
-MANTA_API manta_status manta_session_resize(manta_session *s, int workers);
+MANTA_API manta_status manta_session_resize(manta_session *s, int workers) MANTA_MUST_USE;
 MANTA_API int manta_session_workers(const manta_session *s); /* as asked for, less those given up */
 /* What the workers of a rank have trained in the fit that is under way, so that
  * rates can be made of it; from within an event. False: no workers are at it,
@@ -120,9 +121,11 @@ MANTA_API double manta_metrics_get(const manta_metrics *m, const char *name);
 
 /* The variable called `name` (as in manta_variable_info): a view of the
  * session's memory, valid until the next call that trains. */
-MANTA_API manta_status manta_session_weight(manta_session *s, const char *name, manta_array *out);
+MANTA_API manta_status manta_session_weight(manta_session *s, const char *name,
+                                            manta_array *out) MANTA_MUST_USE;
 /* Copies `value` (same shape; any dtype) into the variable. */
-MANTA_API manta_status manta_session_set_weight(manta_session *s, const char *name, const manta_array *value);
+MANTA_API manta_status manta_session_set_weight(manta_session *s, const char *name,
+                                                const manta_array *value) MANTA_MUST_USE;
 
 /* All trainable variables as one vector, in model order without padding. */
 MANTA_API int64_t manta_session_params(const manta_session *s);
@@ -135,14 +138,16 @@ MANTA_API void manta_session_set_flat(manta_session *s, const float *in);
  * the optimizer (.weights.h5) keeps the weights alone. Loading asks for every
  * variable of the model by name and shape; optimizer state is taken when it is
  * there and fits and `weights_only` is not set. */
-MANTA_API manta_status manta_session_save(const manta_session *s, const char *path);
-MANTA_API manta_status manta_session_load(manta_session *s, const char *path, bool weights_only);
+MANTA_API manta_status manta_session_save(const manta_session *s, const char *path) MANTA_MUST_USE;
+MANTA_API manta_status manta_session_load(manta_session *s, const char *path,
+                                          bool weights_only) MANTA_MUST_USE;
 /* The same from what manta_file_read() gave, which is copied. */
-MANTA_API manta_status manta_session_restore(manta_session *s, const manta_saved *saved, bool weights_only);
+MANTA_API manta_status manta_session_restore(manta_session *s, const manta_saved *saved,
+                                             bool weights_only) MANTA_MUST_USE;
 
 MANTA_API double manta_session_learning_rate(const manta_session *s); /* of the next step */
 /* MANTA_EINVAL when a schedule rules it. */
-MANTA_API manta_status manta_session_set_learning_rate(manta_session *s, double rate);
+MANTA_API manta_status manta_session_set_learning_rate(manta_session *s, double rate) MANTA_MUST_USE;
 MANTA_API int64_t manta_session_iterations(const manta_session *s);
 
 /* ---- one batch ---- */
@@ -160,19 +165,19 @@ typedef struct manta_feed {
 /* Predictions; outputs are views valid until the next call. `training` runs
  * dropout and batch statistics as training does. Targets are not looked at. */
 MANTA_API manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training,
-                                             int n_outputs, manta_array *outputs);
+                                             int n_outputs, manta_array *outputs) MANTA_MUST_USE;
 /* Forward and loss in training mode; the loss (regularisers included) into *loss. */
-MANTA_API manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *loss);
+MANTA_API manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *loss) MANTA_MUST_USE;
 /* Gradients of the manta_session_loss() just computed. */
-MANTA_API manta_status manta_session_backward(manta_session *s, const manta_feed *f);
+MANTA_API manta_status manta_session_backward(manta_session *s, const manta_feed *f) MANTA_MUST_USE;
 /* The mean gradient as one vector in manta_session_get_flat()'s order. */
-MANTA_API manta_status manta_session_gradients(const manta_session *s, float *out);
+MANTA_API manta_status manta_session_gradients(const manta_session *s, float *out) MANTA_MUST_USE;
 /* Applies the gradients just computed, or (g not NULL) these mean gradients. */
-MANTA_API manta_status manta_session_apply(manta_session *s, const float *g);
+MANTA_API manta_status manta_session_apply(manta_session *s, const float *g) MANTA_MUST_USE;
 
 /* One whole training step, or one evaluation, on a batch. */
-MANTA_API manta_status manta_session_step(manta_session *s, const manta_feed *f);
-MANTA_API manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f);
+MANTA_API manta_status manta_session_step(manta_session *s, const manta_feed *f) MANTA_MUST_USE;
+MANTA_API manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f) MANTA_MUST_USE;
 /* Mean of loss and metrics over the steps since manta_session_reset_metrics(). */
 MANTA_API void manta_session_metrics(const manta_session *s, manta_metrics *out);
 MANTA_API void manta_session_reset_metrics(manta_session *s);
@@ -240,14 +245,14 @@ typedef struct manta_fit_options {
  * will do; "sample_weight" weights the samples. The metrics of the last epoch
  * go to *out (may be NULL). */
 MANTA_API manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o,
-                                 manta_metrics *out);
+                                 manta_metrics *out) MANTA_MUST_USE;
 MANTA_API manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o,
-                                      manta_metrics *out);
+                                      manta_metrics *out) MANTA_MUST_USE;
 /* Calls `take` with each batch's outputs, in order. */
 typedef manta_status (*manta_take_fn)(void *user, int64_t first, int64_t count, int n_outputs,
                                       const manta_array *outputs);
 MANTA_API manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_options *o,
-                                     manta_take_fn take, void *user);
+                                     manta_take_fn take, void *user) MANTA_MUST_USE;
 
 /* ---- profile and benchmark ---- */
 
@@ -261,11 +266,11 @@ typedef struct manta_profile_row {
 
 /* Turns on timing of every node; with trace_path every call is kept too, and
  * written as a Chrome trace by manta_session_profile_end(). */
-MANTA_API manta_status manta_session_profile(manta_session *s, const char *trace_path);
+MANTA_API manta_status manta_session_profile(manta_session *s, const char *trace_path) MANTA_MUST_USE;
 /* Calls `row` for each node of the plan for `batch`, in order, and turns timing off. */
 MANTA_API manta_status manta_session_profile_end(manta_session *s, int64_t batch,
                                                  void (*row)(void *user, const manta_profile_row *r),
-                                                 void *user);
+                                                 void *user) MANTA_MUST_USE;
 
 typedef struct manta_bench_options {
     int threads; /* of each worker */
@@ -286,7 +291,7 @@ typedef struct manta_bench_result {
 
 /* Trains a zoo model on made-up data and times it. */
 MANTA_API manta_status manta_bench_train(const char *model, const manta_bench_options *o,
-                                         manta_bench_result *out);
+                                         manta_bench_result *out) MANTA_MUST_USE;
 
 typedef struct manta_bench_comm_row {
     char row[40]; /* "all-reduce", "all-reduce + sgd, fused", "bare exchange", ... */
@@ -301,7 +306,8 @@ typedef void manta_bench_comm_fn(void *user, const manta_bench_comm_row *r);
 /* Times collectives between this process and a child of it, and calls row()
  * with each result. `only`: rows with this text in their name, or over this;
  * NULL for all. `rounds`: of each row; 0: as many as take about a second. */
-MANTA_API manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn *row, void *user);
+MANTA_API manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn *row,
+                                        void *user) MANTA_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -216,7 +216,7 @@ MANTA_API bool manta_worker_should_stop(const manta_worker *w);
 /* Metrics alone: goes into a ring in shared memory and returns; never waits
  * for others. NaN is allowed. In the run's record it counts as an epoch more
  * than the report before, unless that one or this one says another. */
-MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
+MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m) MANTA_MUST_USE;
 /* Metrics and files: what lies in `folder` (made by this rank, NULL: it has
  * none this time) becomes part of the group's checkpoint, which is committed when
  * every rank has given its part and all of it is on the disk. From a call that
@@ -228,20 +228,21 @@ MANTA_API manta_status manta_report(manta_worker *w, const manta_metrics *m);
  * for an epoch; else rank 0's says where a loop that begins from it goes on, and its
  * notes are the checkpoint's (metrics and sequence are set by the driver). */
 MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
-                                               const manta_checkpoint_info *info);
+                                               const manta_checkpoint_info *info) MANTA_MUST_USE;
 /* Metrics and the state of a prepared session, which is the same in all ranks:
  * rank 0's is taken, the others' calls only report metrics. (epoch, step): where
  * a loop that begins from it goes on. Only the copy in memory is waited for. */
 MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
-                                            int64_t epoch, int64_t step);
+                                            int64_t epoch, int64_t step) MANTA_MUST_USE;
 /* The same with named arrays, as state.safetensors; they are copied. */
 MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
-                                           const manta_column *arrays, int64_t epoch, int64_t step);
+                                           const manta_column *arrays, int64_t epoch,
+                                           int64_t step) MANTA_MUST_USE;
 /* A note for the next checkpoint that this rank reports, in whatever way; both
  * are copied. Of a checkpoint of folders rank 0's notes are taken.
  * manta_checkpoint_note() reads it. MANTA_EINVAL "reports" and "workers" are
  * Manta's own. All notes of a checkpoint have up to 1 MiB: its report says so. */
-MANTA_API manta_status manta_worker_note(manta_worker *w, const char *name, const char *text);
+MANTA_API manta_status manta_worker_note(manta_worker *w, const char *name, const char *text) MANTA_MUST_USE;
 /* An empty folder of this rank's own, removed with the run's end. Owned: free(). */
 MANTA_API manta_status manta_worker_temp_folder(manta_worker *w, char **out) MANTA_MUST_USE;
 
@@ -262,27 +263,29 @@ MANTA_API manta_status manta_prepare_model(manta_worker *w, const manta_model *m
 /* One step of all ranks, each with a batch of its own (count 0: it has none).
  * Gradients are summed in the order of ranks and divided by the number of all
  * samples: all ranks end with the same bytes. MANTA_EDIED a rank is gone. */
-MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const manta_feed *f);
+MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s,
+                                               const manta_feed *f) MANTA_MUST_USE;
 /* A whole epoch of such steps over a prepared loader, from step `first` of the
  * checkpoint on in the first one; *m (may be NULL): loss and metrics over all
  * ranks. */
 MANTA_API manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_loader *l,
-                                                int64_t epoch, manta_metrics *m);
+                                                int64_t epoch, manta_metrics *m) MANTA_MUST_USE;
 /* manta_evaluate() of a prepared session, each rank with a shard of its own (none:
  * d NULL); *m: loss and metrics over all samples of all ranks, the same in each.
  * (manta_evaluate() itself counts this rank's samples, and waits for nobody.)
  * All ranks call it, also one that fails. */
 MANTA_API manta_status manta_worker_evaluate(manta_worker *w, manta_session *s, manta_dataset *d,
-                                             const manta_fit_options *o, manta_metrics *m);
+                                             const manta_fit_options *o, manta_metrics *m) MANTA_MUST_USE;
 /* Loss and metrics of the steps since manta_session_reset_metrics(), over all ranks. */
-MANTA_API manta_status manta_worker_metrics(manta_worker *w, const manta_session *s, manta_metrics *m);
+MANTA_API manta_status manta_worker_metrics(manta_worker *w, const manta_session *s,
+                                            manta_metrics *m) MANTA_MUST_USE;
 /* Waits for all ranks whose loop is running. */
-MANTA_API manta_status manta_worker_barrier(manta_worker *w);
+MANTA_API manta_status manta_worker_barrier(manta_worker *w) MANTA_MUST_USE;
 /* Sums n numbers over all ranks, in the order of ranks. */
-MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n);
+MANTA_API manta_status manta_worker_sum(manta_worker *w, double *values, int n) MANTA_MUST_USE;
 /* Rank 0's n bytes become everybody's. All ranks whose loop is running call it.
  * MANTA_EINVAL they come with different sizes; MANTA_EDIED rank 0's loop has ended. */
-MANTA_API manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n);
+MANTA_API manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n) MANTA_MUST_USE;
 
 /* manta_fit() of a prepared session, with a shard that manta_worker_dataset()
  * gave, trains all ranks together: every rank calls it with the same options, a

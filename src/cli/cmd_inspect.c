@@ -55,7 +55,7 @@ static int unknown(const char *path)
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s, ", f.ending);
     }
-    (void)manta_fail(
+    (void)!manta_fail(
         MANTA_EUNSUPPORTED,
         "%s: neither its contents nor its name are of a known kind; there are %s.npy, TensorBoard "
         "event files, .tfrecord, .tar, .parquet and .csv",

@@ -25,7 +25,7 @@ static int failed(training *r, bool under_way)
     lost = record_finish(&r->record, "failed", last_metrics(r), why.text) != MANTA_OK;
     if (lost && !stop_requested() && strcmp(manta_error_text(), why.text) != 0)
         cli_note("%s", manta_error_text()); /* else it is what failed, and said below */
-    if (!lost || !stop_requested()) manta_error_raise(&why); /* else what the run lies on is why */
+    if (!lost || !stop_requested()) (void)!manta_error_raise(&why); /* else what the run lies on is why */
     if (r->json) {
         json_result("failed", &r->last, record_checkpoint(&r->record), r->written ? r->save : NULL,
                     manta_error_text());
@@ -45,7 +45,7 @@ static bool save_quietly(training *r)
 
     manta_error_get(&why);
     fine = !manta_session_save(r->s, r->save);
-    manta_error_raise(&why);
+    (void)!manta_error_raise(&why);
     return fine;
 }
 

@@ -225,9 +225,9 @@ static void time_out(manta_group *g, const manta_work *w)
     char who[200], what[160];
     const manta_work *first = lane_head(g, w);
     g->tr->missing(g->t, first, who, sizeof who);
-    (void)manta_fail(MANTA_ETIMEDOUT, "rank %d waited %lld ms in %s; missing: %s", g->rank,
-                     (long long)g->o.timeout_ms, call_text(&first->words, what, sizeof what),
-                     who[0] ? who : "nobody");
+    (void)!manta_fail(MANTA_ETIMEDOUT, "rank %d waited %lld ms in %s; missing: %s", g->rank,
+                      (long long)g->o.timeout_ms, call_text(&first->words, what, sizeof what),
+                      who[0] ? who : "nobody");
     break_group(g);
 }
 
@@ -407,7 +407,7 @@ void manta_group_abort(manta_group *g, const char *reason)
 {
     mutex_lock(&g->lock);
     if (!g->broken && g->size > 1) {
-        (void)manta_fail(MANTA_ECANCELLED, "rank %d gave up: %s", g->rank, reason);
+        (void)!manta_fail(MANTA_ECANCELLED, "rank %d gave up: %s", g->rank, reason);
         break_group(g);
     }
     mutex_unlock(&g->lock);

@@ -107,7 +107,7 @@ static manta_status arrived(ring *t, int from, const frame *f)
         for (char *c = e.text; *c; c++)
             if ((unsigned char)*c < ' ') *c = ' ';
         if (!e.text[0]) snprintf(e.text, sizeof e.text, "rank %d has given up and does not say why", from);
-        (void)manta_error_raise(&e);
+        (void)!manta_error_raise(&e);
         ring_lose(p); /* what it sent before may still complete the call at hand */
         p->aborted = true;
         break;

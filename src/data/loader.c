@@ -293,12 +293,13 @@ static bool ended(manta_loader *l)
         return false;
     }
     manta_error e;
-    manta_fail(MANTA_EINVAL,
-               "loader: the data ends after %lld batches, in step %lld of epoch %lld with %lld steps each; "
-               "repeat() the "
-               "dataset to go on",
-               (long long)(l->at_epoch * l->steps_per_epoch + l->at_step), (long long)l->at_step,
-               (long long)l->at_epoch, (long long)l->steps_per_epoch);
+    (void)!manta_fail(
+        MANTA_EINVAL,
+        "loader: the data ends after %lld batches, in step %lld of epoch %lld with %lld steps each; "
+        "repeat() the "
+        "dataset to go on",
+        (long long)(l->at_epoch * l->steps_per_epoch + l->at_step), (long long)l->at_step,
+        (long long)l->at_epoch, (long long)l->steps_per_epoch);
     manta_error_get(&e);
     return fail_with(l, &e);
 }

@@ -66,7 +66,7 @@ void manta_map_free(manta_map *m)
 {
     if (!m) return;
     for (size_t i = 0; i < m->items.n; i++) {
-        (void)manta_cancel(m->items.at[i].ref, 0);
+        (void)!manta_cancel(m->items.at[i].ref, 0); /* one that has ended needs none */
         manta_release(m->items.at[i].ref);
     }
     vec_release(&m->items);

@@ -175,7 +175,7 @@ static bool is_settled(void *ctx)
  * already, or not, and must not happen later: it is cancelled too, and awaited. */
 static manta_status settle(manta_ref r)
 {
-    (void)manta_cancel(r, 0);
+    (void)!manta_cancel(r, 0); /* else it has ended, which is awaited as well */
     mutex_lock(&rt->lock);
     object *o = object_find(r.id);
     if (o) {

@@ -127,7 +127,7 @@ manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
     if (object_find(actor.id))
         s = start(actor_find_link(actor.id), method, options, n_args, args);
     else
-        (void)manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
+        (void)!manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
     mutex_unlock(&rt->lock);
     return s;
 }

@@ -284,9 +284,9 @@ manta_status failure_raise(const manta_failure *f)
 {
     raised.f = *f;
     if (f->kind == MANTA_FAILURE_TASK)
-        (void)manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->chain, f->pid, f->host);
+        (void)!manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->chain, f->pid, f->host);
     else
-        (void)manta_fail(f->code, "%s", f->text);
+        (void)!manta_fail(f->code, "%s", f->text);
     snprintf(raised.said, sizeof raised.said, "%s", manta_error_text());
     return f->code;
 }

@@ -1,5 +1,6 @@
 """Rules of the public interface that can be read off the headers."""
 import collections
+import re
 import unittest
 
 import interface
@@ -75,6 +76,14 @@ class Interface(unittest.TestCase):
         self.assertEqual(wrong, [])
         self.assertEqual([c for header in interface.HEADERS for n, cs in interface.enums(header.read_text())
                           if n in WITHOUT_PREFIX for c in cs if c != "MANTA_OK" and not c.startswith("MANTA_E")], [])
+
+    def test_every_status_must_be_looked_at(self):
+        """A function that returns manta_status is MANTA_MUST_USE."""
+        giving = [(header.name, name, text) for header in interface.HEADERS
+                  for name, text in interface.functions(header.read_text()) if re.match(r"MANTA_API\s+manta_status\s", text)]
+        self.assertGreater(len(giving), 190)
+        self.assertEqual([f"{header}: {name}" for header, name, text in giving
+                          if not re.search(r"\bMANTA_MUST_USE\s*;$", text)], [])
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ static manta_status alone(manta_task *t)
     snprintf(path, sizeof path, "%s/%s", where_to,
              st == MANTA_ECANCELLED && f.kind == MANTA_FAILURE_NONE ? "child-lives" : "child-ended");
     if (touch(path)) st = MANTA_EIO;
-    (void)manta_cancel(r, 0);
+    (void)!manta_cancel(r, 0); /* it may have ended */
     manta_release(r);
     return manta_fail(st, "done");
 }

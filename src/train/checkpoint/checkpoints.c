@@ -242,7 +242,7 @@ static void abandon(const char *temp)
 
     manta_error_get(&why);
     if (storage_remove_tree(temp)) log_debug("an unfinished checkpoint stays", LOG_STR("path", temp));
-    manta_error_raise(&why);
+    (void)!manta_error_raise(&why);
 }
 
 /* Puts the files of a checkpoint into its folder, and into its manifest. */

@@ -335,8 +335,8 @@ static manta_status hear_end(manta_cluster *c, int rank, bool *all)
         bool known = f.kind == CLUSTER_DONE || f.kind == CLUSTER_ALL_DONE;
         uint32_t theirs;
         if (!known || f.length != sizeof theirs) {
-            (void)manta_fail(MANTA_ECORRUPT, "%s: message %u of %llu bytes at the end", p->node, f.kind,
-                             (unsigned long long)f.length);
+            (void)!manta_fail(MANTA_ECORRUPT, "%s: message %u of %llu bytes at the end", p->node, f.kind,
+                              (unsigned long long)f.length);
             return cluster_lose(c, rank);
         }
         if (chan_left(p->c) == sizeof theirs) p->got = 0;
@@ -423,7 +423,7 @@ manta_status cluster_end(manta_cluster *c, manta_status st)
         manta_error_get(&c->failure);
         post_all(c, CLUSTER_FAILED, &c->failure, sizeof c->failure);
         flush_all(c);
-        (void)manta_error_raise(&c->failure);
+        (void)!manta_error_raise(&c->failure);
     }
     cluster_part(c);
     c->watch = NULL;

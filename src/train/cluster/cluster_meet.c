@@ -133,8 +133,8 @@ static manta_status look_for_newcomers(manta_cluster *c)
     for (int i = 0; i < CLUSTER_LOBBY && c->lobby[i]; i++) {
         int r = chan_is_open(c->lobby[i]) ? rank_of(c, chan_peer(c->lobby[i])->node) : -1;
         if (r < 0) continue;
-        (void)manta_fail(MANTA_EDIED, "%s: it was started again, or has lost its connection",
-                         chan_name(c->lobby[i]));
+        (void)!manta_fail(MANTA_EDIED, "%s: it was started again, or has lost its connection",
+                          chan_name(c->lobby[i]));
         return cluster_lose(c, r);
     }
     return MANTA_OK;
@@ -333,7 +333,7 @@ static manta_status await_sent(manta_cluster *c, int rank, int64_t deadline)
 {
     while (chan_unsent(c->peers[rank].c)) {
         if (clock_now_ns() >= deadline) {
-            (void)manta_fail(MANTA_ETIMEDOUT, "%s does not take the state", c->peers[rank].node);
+            (void)!manta_fail(MANTA_ETIMEDOUT, "%s does not take the state", c->peers[rank].node);
             return cluster_lose(c, rank);
         }
         TRY(cluster_pump(c, deadline));
@@ -384,7 +384,7 @@ static manta_status receive_state(manta_cluster *c, int rank, int64_t deadline)
         }
         st = MANTA_OK;
         if (n < size && clock_now_ns() >= deadline) {
-            (void)manta_fail(MANTA_ETIMEDOUT, "%s does not send the state", p->node);
+            (void)!manta_fail(MANTA_ETIMEDOUT, "%s does not send the state", p->node);
             st = cluster_lose(c, rank);
             goto out;
         }

@@ -573,5 +573,5 @@ void ps_close(ps *p)
     ps_tickets_release(&p->tickets);
     ps_journal_release(&p->journal);
     mem_free(p);
-    if (why.code) (void)manta_error_raise(&why);
+    if (why.code) (void)!manta_error_raise(&why);
 }

@@ -53,7 +53,7 @@ char *stage_cache(const char *name)
 
     if (xdg && *xdg == '/') return mem_printf("%s/manta/%s", xdg, name);
     if (home && *home) return mem_printf("%s/.cache/manta/%s", home, name);
-    (void)manta_fail(MANTA_ENOENT, "there is no cache folder, neither XDG_CACHE_HOME nor HOME is set");
+    (void)!manta_fail(MANTA_ENOENT, "there is no cache folder, neither XDG_CACHE_HOME nor HOME is set");
     return NULL;
 }
 

@@ -169,7 +169,7 @@ static manta_status end_attempt(trainer_driver *d)
     futex_wake(&d->mem.c->meeting, INT_MAX, true);
     st = await_files(d);
     for (int i = 0; i < d->world; i++) {
-        if (!d->ended[i]) (void)manta_actor_kill(d->actors[i], true);
+        if (!d->ended[i]) (void)!manta_actor_kill(d->actors[i], true); /* a failure shows below */
     }
     for (int i = 0; i < d->world; i++) { /* nobody may write to the memory that is used again */
         d->ended[i] = manta_get(d->loops[i], END_MS) != MANTA_ETIMEDOUT;

@@ -123,7 +123,7 @@ static void drop(const char *folder)
     manta_error_get(&why);
     st = file_remove_tree(folder);
     if (st && st != MANTA_ENOENT) log_warn("what could not be kept stays", LOG_STR("path", folder));
-    (void)manta_error_raise(&why);
+    (void)!manta_error_raise(&why);
 }
 
 manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts,

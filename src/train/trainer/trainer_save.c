@@ -93,7 +93,7 @@ static void remove_rest(const char *folder)
 
     manta_error_get(&why);
     (void)!file_remove_tree(folder); /* or who sweeps does */
-    (void)manta_error_raise(&why);
+    (void)!manta_error_raise(&why);
 }
 
 static manta_status write_save(manta_worker *w, const worker_save *v, file_sum *sum)

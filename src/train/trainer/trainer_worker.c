@@ -208,7 +208,7 @@ static manta_status run_loop(manta_worker *w)
         manta_error why;
         manta_error_get(&why);
         worker_saves_await(w); /* the loop's own failure is the first */
-        (void)manta_error_raise(&why);
+        (void)!manta_error_raise(&why);
     } else {
         st = worker_saves_end(w);
     }
