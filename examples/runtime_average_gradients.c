@@ -12,10 +12,11 @@ static manta_status network_gradients(manta_task *t)
     network *n = manta_self(t);
     manta_array g;
     double loss;
-    TRY(network_set_weights(t));
-    TRY(manta_session_loss(n->session, &n->feed, &loss));
-    TRY(manta_session_backward(n->session, &n->feed));
-    TRY(manta_return_create(t, 0, MANTA_DTYPE_F32, 1, (int64_t[]){manta_session_params(n->session)}, &g));
+    MANTA_TRY(network_set_weights(t));
+    MANTA_TRY(manta_session_loss(n->session, &n->feed, &loss));
+    MANTA_TRY(manta_session_backward(n->session, &n->feed));
+    MANTA_TRY(
+        manta_return_create(t, 0, MANTA_DTYPE_F32, 1, (int64_t[]){manta_session_params(n->session)}, &g));
     return manta_session_gradients(n->session, g.data);
 }
 MANTA_REMOTE(network_gradients)
@@ -37,7 +38,7 @@ static manta_status train_on(network *local, float w[2])
         manta_release(weights);
         manta_release_all(gradients, NUM_BATCHES);
         if (st) return st;
-        TRY(manta_session_apply(local->session, mean));
+        MANTA_TRY(manta_session_apply(local->session, mean));
         manta_session_get_flat(local->session, w);
         if (it % 20 == 0) printf("iteration %3d: w = %.4f, b = %.4f\n", it, (double)w[0], (double)w[1]);
     }

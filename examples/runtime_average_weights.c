@@ -10,8 +10,8 @@
 static manta_status network_step(manta_task *t)
 {
     network *n = manta_self(t);
-    TRY(network_set_weights(t));
-    TRY(manta_session_step(n->session, &n->feed));
+    MANTA_TRY(network_set_weights(t));
+    MANTA_TRY(manta_session_step(n->session, &n->feed));
     return network_get_weights(t);
 }
 MANTA_REMOTE(network_step)
@@ -24,7 +24,7 @@ static manta_status train(float w[2])
     manta_status st;
     start_networks(actors);
     manta_ref initial = manta_actor_call(actors[0], network_get_weights);
-    TRY(manta_get_array(initial, &first, MANTA_FOREVER));
+    MANTA_TRY(manta_get_array(initial, &first, MANTA_FOREVER));
     w[0] = ((float *)first.data)[0];
     w[1] = ((float *)first.data)[1];
     manta_release(initial);

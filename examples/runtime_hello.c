@@ -8,18 +8,12 @@
 
 #include <manta/task.h>
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        manta_status st_ = (call);                                                                           \
-        if (st_) return st_;                                                                                 \
-    } while (0)
-
 /* A remote function: it runs in another process of this same program. */
 static manta_status add(manta_task *t)
 {
     double a, b;
-    TRY(manta_arg_f64(t, 0, &a));
-    TRY(manta_arg_f64(t, 1, &b));
+    MANTA_TRY(manta_arg_f64(t, 0, &a));
+    MANTA_TRY(manta_arg_f64(t, 1, &b));
     return manta_return_f64(t, 0, a + b);
 }
 MANTA_REMOTE(add)
@@ -28,10 +22,10 @@ MANTA_REMOTE(add)
 static manta_status divide(manta_task *t)
 {
     int64_t a, b;
-    TRY(manta_arg_i64(t, 0, &a));
-    TRY(manta_arg_i64(t, 1, &b));
+    MANTA_TRY(manta_arg_i64(t, 0, &a));
+    MANTA_TRY(manta_arg_i64(t, 1, &b));
     if (b == 0) return manta_fail(MANTA_EINVAL, "%lld cannot be divided by zero", (long long)a);
-    TRY(manta_return_i64(t, 0, a / b));
+    MANTA_TRY(manta_return_i64(t, 0, a / b));
     return manta_return_i64(t, 1, a % b);
 }
 MANTA_REMOTE(divide)
@@ -48,7 +42,7 @@ MANTA_REMOTE(counter)
 static manta_status counter_add(manta_task *t)
 {
     int64_t *n = manta_self(t), x;
-    TRY(manta_arg_i64(t, 0, &x));
+    MANTA_TRY(manta_arg_i64(t, 0, &x));
     return manta_return_i64(t, 0, *n += x);
 }
 MANTA_REMOTE(counter_add)
@@ -59,13 +53,13 @@ static manta_status run(void)
     int64_t q, r, n;
     manta_ref x = manta_remote(add, manta_f64(1), manta_f64(2));
     manta_ref y = manta_remote(add, x, manta_f64(3)); /* x is resolved before the call */
-    TRY(manta_get_f64(y, &v, MANTA_FOREVER));
+    MANTA_TRY(manta_get_f64(y, &v, MANTA_FOREVER));
     printf("1 + 2 + 3 = %g\n", v);
 
     manta_ref both[2];
     manta_remote_n(2, both, NULL, divide, manta_i64(17), manta_i64(5));
-    TRY(manta_get_i64(both[0], &q, MANTA_FOREVER));
-    TRY(manta_get_i64(both[1], &r, MANTA_FOREVER));
+    MANTA_TRY(manta_get_i64(both[0], &q, MANTA_FOREVER));
+    MANTA_TRY(manta_get_i64(both[1], &r, MANTA_FOREVER));
     printf("17 = 5 * %lld + %lld\n", (long long)q, (long long)r);
 
     manta_ref bad = manta_remote(divide, manta_i64(1), manta_i64(0));
@@ -77,7 +71,7 @@ static manta_status run(void)
         manta_release(last);
         last = manta_actor_call(c, counter_add, manta_i64(i));
     }
-    TRY(manta_get_i64(last, &n, MANTA_FOREVER));
+    MANTA_TRY(manta_get_i64(last, &n, MANTA_FOREVER));
     printf("1 + ... + 100 = %lld, counted by process %d\n", (long long)n, manta_actor_pid(c));
 
     manta_actor_release(c);

@@ -16,21 +16,15 @@
 #define NUM_BATCHES 2
 #define NUM_ITERS   201
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        manta_status st_ = (call);                                                                           \
-        if (st_) return st_;                                                                                 \
-    } while (0)
-
 /* generate_fake_data(n, seed): two results, x uniform in [0, 1) and y = 0.1 x + 0.3. */
 static manta_status generate_fake_data(manta_task *t)
 {
     int64_t n, seed;
     manta_array x, y;
-    TRY(manta_arg_i64(t, 0, &n));
-    TRY(manta_arg_i64(t, 1, &seed));
-    TRY(manta_return_create(t, 0, MANTA_DTYPE_F32, 2, (int64_t[]){n, 1}, &x));
-    TRY(manta_return_create(t, 1, MANTA_DTYPE_F32, 2, (int64_t[]){n, 1}, &y));
+    MANTA_TRY(manta_arg_i64(t, 0, &n));
+    MANTA_TRY(manta_arg_i64(t, 1, &seed));
+    MANTA_TRY(manta_return_create(t, 0, MANTA_DTYPE_F32, 2, (int64_t[]){n, 1}, &x));
+    MANTA_TRY(manta_return_create(t, 1, MANTA_DTYPE_F32, 2, (int64_t[]){n, 1}, &y));
     unsigned short state[3] = {(unsigned short)seed, 1, 2}; /* the same data in every run */
     for (int64_t i = 0; i < n; i++) {
         ((float *)x.data)[i] = (float)erand48(state);
@@ -93,9 +87,9 @@ static manta_status network_new(manta_task *t)
 {
     manta_array x, y;
     network *n = NULL;
-    TRY(manta_arg_array(t, 0, &x));
-    TRY(manta_arg_array(t, 1, &y));
-    TRY(network_open(&x, &y, &n));
+    MANTA_TRY(manta_arg_array(t, 0, &x));
+    MANTA_TRY(manta_arg_array(t, 1, &y));
+    MANTA_TRY(network_open(&x, &y, &n));
     manta_set_self(t, n, network_free);
     return MANTA_OK;
 }
@@ -105,7 +99,8 @@ static manta_status network_get_weights(manta_task *t)
 {
     network *n = manta_self(t);
     manta_array w;
-    TRY(manta_return_create(t, 0, MANTA_DTYPE_F32, 1, (int64_t[]){manta_session_params(n->session)}, &w));
+    MANTA_TRY(
+        manta_return_create(t, 0, MANTA_DTYPE_F32, 1, (int64_t[]){manta_session_params(n->session)}, &w));
     manta_session_get_flat(n->session, w.data);
     return MANTA_OK;
 }
@@ -115,7 +110,7 @@ static manta_status network_set_weights(manta_task *t)
 {
     network *n = manta_self(t);
     manta_array w;
-    TRY(manta_arg_array(t, 0, &w));
+    MANTA_TRY(manta_arg_array(t, 0, &w));
     if (manta_array_count(&w) != manta_session_params(n->session))
         return manta_fail(MANTA_EINVAL, "%lld weights, where the network has %lld",
                           (long long)manta_array_count(&w), (long long)manta_session_params(n->session));
@@ -141,7 +136,7 @@ static manta_status mean_of(const manta_ref *refs, float mean[2])
     mean[0] = mean[1] = 0;
     for (int i = 0; i < NUM_BATCHES; i++) {
         manta_array a;
-        TRY(manta_get_array(refs[i], &a, MANTA_FOREVER));
+        MANTA_TRY(manta_get_array(refs[i], &a, MANTA_FOREVER));
         for (int k = 0; k < 2; k++) mean[k] += ((const float *)a.data)[k] / NUM_BATCHES;
     }
     return MANTA_OK;

@@ -14,12 +14,6 @@
 
 #include <manta.h>
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        manta_status try_status = (call);                                                                    \
-        if (try_status) return try_status;                                                                   \
-    } while (0)
-
 typedef struct settings {
     const char *data, *validation; /* of manta_dataset_open() */
     const char *folder; /* where models, checkpoints, logs and backups go */
@@ -37,7 +31,7 @@ static manta_status mnist_dataset(const char *spec, int64_t batch, manta_dataset
 {
     manta_dataset *d;
 
-    TRY(manta_dataset_open(spec, NULL, &d));
+    MANTA_TRY(manta_dataset_open(spec, NULL, &d));
     d = manta_dataset_shuffle(d, 60000, 1);
     d = manta_dataset_repeat(d, MANTA_FOREVER_COUNT);
     *out = manta_dataset_batch(d, batch, false);
@@ -66,7 +60,7 @@ static manta_status open_session(const manta_model *m, const manta_session_optio
     manta_metric accuracy = {.name = "accuracy"};
     manta_optimizer sgd;
 
-    TRY(manta_optimizer_named("sgd", &sgd));
+    MANTA_TRY(manta_optimizer_named("sgd", &sgd));
     sgd.learning_rate = 0.001;
     return manta_session_open(
         m,
@@ -88,11 +82,11 @@ typedef struct worker {
 static manta_status worker_open(worker *w, const settings *o, manta_session_options so)
 {
     w->o = o;
-    TRY(manta_cluster_open(NULL, &w->cluster));
+    MANTA_TRY(manta_cluster_open(NULL, &w->cluster));
     so.cluster = w->cluster;
     so.seed = 1;
-    TRY(mnist_dataset(o->data, o->batch * manta_cluster_size(w->cluster), &w->data));
-    TRY(build_cnn_model(&w->model));
+    MANTA_TRY(mnist_dataset(o->data, o->batch * manta_cluster_size(w->cluster), &w->data));
+    MANTA_TRY(build_cnn_model(&w->model));
     return open_session(w->model, &so, &w->session);
 }
 
@@ -161,7 +155,7 @@ typedef struct place {
 static manta_status write_place(const worker *w, const char *name, place *p)
 {
     memset(p, 0, sizeof *p);
-    TRY(make_folder(w->o->folder));
+    MANTA_TRY(make_folder(w->o->folder));
     if (manta_cluster_is_chief(w->cluster)) {
         snprintf(p->path, sizeof p->path, "%s/%s", w->o->folder, name);
         return MANTA_OK;
@@ -222,9 +216,9 @@ static manta_status part_save(worker *w)
 {
     place p;
 
-    TRY(part_train(w));
-    TRY(write_place(w, "keras-model.keras", &p));
-    TRY(manta_session_save(w->session, p.path));
+    MANTA_TRY(part_train(w));
+    MANTA_TRY(write_place(w, "keras-model.keras", &p));
+    MANTA_TRY(manta_session_save(w->session, p.path));
     printf("saved %s\n", p.path);
     return remove_temporary(&p);
 }
@@ -240,7 +234,7 @@ static manta_status part_load(worker *w)
     manta_status st;
 
     snprintf(path, sizeof path, "%s/keras-model.keras", w->o->folder);
-    TRY(manta_file_read(path, NULL, &saved));
+    MANTA_TRY(manta_file_read(path, NULL, &saved));
     manta_session_close(w->session);
     w->session = NULL;
     manta_model_free(w->model);
@@ -263,9 +257,9 @@ static manta_status part_checkpoint(worker *w)
     place p;
     manta_status st;
 
-    TRY(part_train(w));
-    TRY(write_place(w, "ckpt", &p));
-    TRY(manta_checkpoints_open(p.path, &(manta_checkpoints_options){.keep = 1}, &manager));
+    MANTA_TRY(part_train(w));
+    MANTA_TRY(write_place(w, "ckpt", &p));
+    MANTA_TRY(manta_checkpoints_open(p.path, &(manta_checkpoints_options){.keep = 1}, &manager));
     st = manta_checkpoints_save(manager, w->session, &(manta_checkpoint_info){.epoch = w->o->epochs}, true);
     if (!st) st = manta_checkpoints_wait(manager); /* it is on the disk now */
     if (!st && !(st = manta_checkpoints_latest(manager, &latest, NULL))) {
@@ -302,7 +296,7 @@ static manta_status part_backup(worker *w)
     char path[1100];
     manta_status st;
 
-    TRY(make_folder(w->o->folder));
+    MANTA_TRY(make_folder(w->o->folder));
     snprintf(path, sizeof path, "%s/backup-%d", w->o->folder, manta_cluster_task_index(w->cluster));
     list[0] = manta_backup_and_restore(path, &(manta_backup_options){.every_steps = w->o->every});
     list[1] = manta_callback_new(&crash_ops, &left);
@@ -328,7 +322,7 @@ static manta_status part_callbacks(worker *w)
     manta_callback *list[5];
     manta_status st;
 
-    TRY(make_folder(w->o->folder));
+    MANTA_TRY(make_folder(w->o->folder));
     snprintf(csv, sizeof csv, "%s/log.csv", w->o->folder);
     snprintf(board, sizeof board, "%s/logs", w->o->folder);
     snprintf(model, sizeof model, "%s/epoch-{epoch:02d}.keras", w->o->folder);

@@ -16,12 +16,6 @@
 
 #include <manta.h>
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        manta_status try_status = (call);                                                                    \
-        if (try_status) return try_status;                                                                   \
-    } while (0)
-
 enum { TOY_SAMPLES = 100, TOY_FEATURES = 4, PIXELS = 784, WORKER_BATCH = 64 };
 
 /* train_loop_config: copied to every worker, so no pointers. */
@@ -53,9 +47,9 @@ static manta_status prepare(training *t, const char *loss_name, const char *metr
     manta_metric metric = {.name = metric_name};
     manta_optimizer adam;
 
-    TRY(manta_model_build(t->model));
-    TRY(manta_optimizer_named("adam", &adam));
-    TRY(manta_prepare_model(
+    MANTA_TRY(manta_model_build(t->model));
+    MANTA_TRY(manta_optimizer_named("adam", &adam));
+    MANTA_TRY(manta_prepare_model(
         t->w, t->model,
         &(manta_compile){
             .optimizer = &adam, .n_losses = 1, .losses = &loss, .n_metrics = 1, .metrics = &metric},
@@ -87,8 +81,8 @@ static manta_status quickstart_compile(training *t)
     manta_optimizer sgd;
 
     t->model = cnn_model();
-    TRY(manta_model_build(t->model));
-    TRY(manta_optimizer_named("sgd", &sgd));
+    MANTA_TRY(manta_model_build(t->model));
+    MANTA_TRY(manta_optimizer_named("sgd", &sgd));
     sgd.learning_rate = 0.001;
     return manta_prepare_model(
         t->w, t->model,
@@ -111,8 +105,8 @@ static manta_status quickstart_epochs(training *t, manta_callback *report)
     manta_dataset *shard;
     manta_status st;
 
-    TRY(quickstart_compile(t));
-    TRY(manta_worker_dataset(t->w, "train", &shard));
+    MANTA_TRY(quickstart_compile(t));
+    MANTA_TRY(manta_worker_dataset(t->w, "train", &shard));
     st = manta_fit(t->session, shard, &o, NULL);
     manta_dataset_unref(shard);
     return st;
@@ -160,7 +154,7 @@ static manta_status report_folder(training *t, const manta_metrics *m, int64_t e
     manta_status st;
 
     if (manta_worker_rank(t->w)) return manta_report_checkpoint(t->w, m, NULL, NULL);
-    TRY(manta_worker_temp_folder(t->w, &folder));
+    MANTA_TRY(manta_worker_temp_folder(t->w, &folder));
     snprintf(path, sizeof path, "%s/model.keras", folder);
     if (!(st = manta_session_save(t->session, path)) && !(st = write_epoch(folder, epoch)))
         st = manta_report_checkpoint(t->w, m, folder, &(manta_checkpoint_info){.epoch = epoch + 1});
@@ -188,11 +182,11 @@ static manta_status folder_epochs(training *t)
 
     t->model = toy_model();
     /* A batch of 20 over all workers. */
-    TRY(prepare(t, "mean_squared_error", "mse", 20 / manta_worker_world_size(t->w)));
-    TRY(load_folder(t));
+    MANTA_TRY(prepare(t, "mean_squared_error", "mse", 20 / manta_worker_world_size(t->w)));
+    MANTA_TRY(load_folder(t));
     for (int64_t e = first; e < c->epochs; e++) {
-        TRY(manta_worker_train_epoch(t->w, t->session, t->loader, e, &m)); /* model.fit(X, Y) */
-        TRY(report_folder(t, &m, e));
+        MANTA_TRY(manta_worker_train_epoch(t->w, t->session, t->loader, e, &m)); /* model.fit(X, Y) */
+        MANTA_TRY(report_folder(t, &m, e));
     }
     return MANTA_OK;
 }
@@ -216,7 +210,7 @@ static manta_status report_arrays(training *t, int64_t epoch)
 
     for (int i = 0; i < manta_model_variables(t->model) && n < MANTA_MAX_COLUMNS; i++, n++) {
         dict[n].name = manta_model_variable(t->model, i).name;
-        TRY(manta_session_weight(t->session, dict[n].name, &dict[n].array));
+        MANTA_TRY(manta_session_weight(t->session, dict[n].name, &dict[n].array));
     }
     return manta_report_arrays(t->w, NULL, n, dict, epoch + 1, 0);
 }
@@ -230,7 +224,7 @@ static manta_status load_arrays(training *t, int64_t *first)
     manta_status st = MANTA_OK;
 
     if (!c) return MANTA_OK;
-    TRY(manta_checkpoint_arrays(c, &dict));
+    MANTA_TRY(manta_checkpoint_arrays(c, &dict));
     for (int i = 0; !st && i < manta_model_variables(t->model); i++) {
         const char *name = manta_model_variable(t->model, i).name;
         const manta_array *a = manta_saved_find(dict, name);
@@ -249,11 +243,11 @@ static manta_status arrays_epochs(training *t)
     int64_t first = 0;
 
     t->model = toy_model();
-    TRY(prepare(t, "mean_squared_error", "mse", 20 / manta_worker_world_size(t->w)));
-    TRY(load_arrays(t, &first));
+    MANTA_TRY(prepare(t, "mean_squared_error", "mse", 20 / manta_worker_world_size(t->w)));
+    MANTA_TRY(load_arrays(t, &first));
     for (int64_t e = first; e < c->epochs; e++) {
-        TRY(manta_worker_train_epoch(t->w, t->session, t->loader, e, NULL));
-        TRY(report_arrays(t, e));
+        MANTA_TRY(manta_worker_train_epoch(t->w, t->session, t->loader, e, NULL));
+        MANTA_TRY(report_arrays(t, e));
     }
     return MANTA_OK;
 }
@@ -285,7 +279,7 @@ static manta_model *autoencoder(void)
  * whose shard is a batch shorter takes part in the last step with nothing. */
 static manta_status columns_epoch(training *t, int64_t epoch)
 {
-    TRY(manta_loader_seek(t->loader, epoch, 0));
+    MANTA_TRY(manta_loader_seek(t->loader, epoch, 0));
     manta_session_reset_metrics(t->session);
     for (int64_t step = 0; step < t->steps; step++) {
         manta_feed f = {.n_inputs = 1, .n_targets = 1};
@@ -297,7 +291,7 @@ static manta_status columns_epoch(training *t, int64_t epoch)
             f.inputs[0] = *manta_batch_find(&b, "image");
             f.targets[0] = *manta_batch_find(&b, "label");
         }
-        TRY(manta_worker_train_step(t->w, t->session, &f));
+        MANTA_TRY(manta_worker_train_step(t->w, t->session, &f));
     }
     return MANTA_OK;
 }
@@ -308,14 +302,14 @@ static manta_status autoencoder_epochs(training *t)
     manta_metrics m;
 
     t->model = autoencoder();
-    TRY(prepare(t, "mean_squared_error", "mae", WORKER_BATCH));
+    MANTA_TRY(prepare(t, "mean_squared_error", "mae", WORKER_BATCH));
     printf("rank %d of %d has %lld samples, %lld of a step\n", manta_worker_rank(t->w),
            manta_worker_world_size(t->w), (long long)manta_loader_samples(t->loader),
            (long long)WORKER_BATCH * manta_worker_world_size(t->w));
     for (int64_t e = manta_worker_epoch(t->w); e < c->epochs && !manta_worker_should_stop(t->w); e++) {
-        TRY(columns_epoch(t, e));
-        TRY(manta_worker_metrics(t->w, t->session, &m));
-        TRY(manta_report_session(t->w, &m, t->session, e + 1, 0));
+        MANTA_TRY(columns_epoch(t, e));
+        MANTA_TRY(manta_worker_metrics(t->w, t->session, &m));
+        MANTA_TRY(manta_report_session(t->w, &m, t->session, e + 1, 0));
     }
     return MANTA_OK;
 }
@@ -354,8 +348,8 @@ static manta_status fit_epochs(training *t, manta_callback *report)
     manta_status st;
 
     t->model = toy_model();
-    TRY(prepare(t, "mean_squared_error", "mse", o.batch));
-    TRY(manta_worker_dataset(t->w, "train", &shard));
+    MANTA_TRY(prepare(t, "mean_squared_error", "mse", o.batch));
+    MANTA_TRY(manta_worker_dataset(t->w, "train", &shard));
     st = manta_fit(t->session, shard, &o, NULL);
     manta_dataset_unref(shard);
     return st;
@@ -425,7 +419,7 @@ static manta_status image_data(const char *spec, manta_dataset **out)
     const manta_column_spec *in;
     int64_t pixels = 1;
 
-    TRY(manta_dataset_open(spec, NULL, out));
+    MANTA_TRY(manta_dataset_open(spec, NULL, out));
     manta_dataset_columns(*out, &in);
     for (int i = 0; i < in[0].ndim; i++) pixels *= in[0].shape[i];
     if (in[0].dtype != MANTA_DTYPE_F32 || pixels != PIXELS)
@@ -455,7 +449,7 @@ static manta_status show_arrays(const char *path)
     manta_saved *dict;
     manta_status st;
 
-    TRY(manta_checkpoint_open(path, &c));
+    MANTA_TRY(manta_checkpoint_open(path, &c));
     if (!(st = manta_checkpoint_arrays(c, &dict))) {
         for (int i = 0; i < manta_saved_arrays(dict); i++) {
             const manta_column *a = manta_saved_at(dict, i);

@@ -13,12 +13,6 @@
 
 #include <manta.h>
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        manta_status try_status = (call);                                                                    \
-        if (try_status) return try_status;                                                                   \
-    } while (0)
-
 /* The loop's config: copied to every worker, so no pointers. */
 typedef struct settings {
     int64_t epochs, batch; /* batch: of each worker */
@@ -40,8 +34,8 @@ static const manta_metric accuracy = {.name = "accuracy"};
 /* torchvision's, with one channel and ten classes, started as PyTorch starts it. */
 static manta_status model_and_optimizer(manta_model **m, manta_optimizer *adam)
 {
-    TRY(manta_zoo("resnet18", m));
-    TRY(manta_optimizer_named("torch.adam", adam));
+    MANTA_TRY(manta_zoo("resnet18", m));
+    MANTA_TRY(manta_optimizer_named("torch.adam", adam));
     adam->learning_rate = 0.001;
     return MANTA_OK;
 }
@@ -50,11 +44,11 @@ static manta_status open_training(training *t, int64_t batch)
 {
     manta_optimizer adam;
 
-    TRY(model_and_optimizer(&t->model, &adam));
+    MANTA_TRY(model_and_optimizer(&t->model, &adam));
     /* Statistics of batch norm, gradients and weights are one for all ranks. When
      * there is a checkpoint to begin from that this kind of session wrote, its
      * state is taken; ours is a folder of its own, read below. */
-    TRY(manta_prepare_model(
+    MANTA_TRY(manta_prepare_model(
         t->w, t->model,
         &(manta_compile){
             .optimizer = &adam, .n_losses = 1, .losses = &criterion, .n_metrics = 1, .metrics = &accuracy},
@@ -79,7 +73,7 @@ static manta_status load_state_dict(training *t)
 /* One epoch, step by step; *m: loss and accuracy over all ranks. */
 static manta_status train_epoch(training *t, int64_t epoch, manta_metrics *m)
 {
-    TRY(manta_loader_seek(t->loader, epoch, 0)); /* sampler.set_epoch(epoch) */
+    MANTA_TRY(manta_loader_seek(t->loader, epoch, 0)); /* sampler.set_epoch(epoch) */
     manta_session_reset_metrics(t->session);
     for (int64_t step = 0; step < t->steps; step++) {
         manta_feed f = {.n_inputs = 1, .n_targets = 1};
@@ -93,7 +87,7 @@ static manta_status train_epoch(training *t, int64_t epoch, manta_metrics *m)
         }
         /* outputs = model(images); loss = criterion(outputs, labels);
          * optimizer.zero_grad(); loss.backward(); optimizer.step() */
-        TRY(manta_worker_train_step(t->w, t->session, &f));
+        MANTA_TRY(manta_worker_train_step(t->w, t->session, &f));
     }
     return manta_worker_metrics(t->w, t->session, m);
 }
@@ -106,7 +100,7 @@ static manta_status report_epoch(training *t, const manta_metrics *m, int64_t ep
     manta_status st;
 
     if (manta_worker_rank(t->w)) return manta_report_checkpoint(t->w, m, NULL, NULL);
-    TRY(manta_worker_temp_folder(t->w, &folder));
+    MANTA_TRY(manta_worker_temp_folder(t->w, &folder));
     snprintf(path, sizeof path, "%s/model.pth", folder);
     if (!(st = manta_session_save(t->session, path)))
         st = manta_report_checkpoint(t->w, m, folder, &(manta_checkpoint_info){.epoch = epoch + 1});
@@ -119,14 +113,14 @@ static manta_status train_epochs(training *t)
     const settings *c = manta_worker_config(t->w, NULL);
     manta_metrics m;
 
-    TRY(open_training(t, c->batch));
-    TRY(load_state_dict(t));
+    MANTA_TRY(open_training(t, c->batch));
+    MANTA_TRY(load_state_dict(t));
     printf("rank %d of %d: %lld images, %lld steps of %lld\n", manta_worker_rank(t->w),
            manta_worker_world_size(t->w), (long long)manta_loader_samples(t->loader), (long long)t->steps,
            (long long)c->batch * manta_worker_world_size(t->w));
     for (int64_t e = manta_worker_epoch(t->w); e < c->epochs && !manta_worker_should_stop(t->w); e++) {
-        TRY(train_epoch(t, e, &m));
-        TRY(report_epoch(t, &m, e));
+        MANTA_TRY(train_epoch(t, e, &m));
+        MANTA_TRY(report_epoch(t, &m, e));
     }
     return MANTA_OK;
 }
@@ -147,7 +141,7 @@ static manta_status train_func(manta_worker *w)
 /* Compose([ToTensor(), Normalize((0.5,), (0.5,))]): [0, 1], then [-1, 1]. */
 static manta_status images(const char *spec, manta_dataset **out)
 {
-    TRY(manta_dataset_open(spec, NULL, out));
+    MANTA_TRY(manta_dataset_open(spec, NULL, out));
     *out = manta_dataset_normalize(*out, "x", 1, (float[]){0.5F}, (float[]){0.5F});
     return manta_dataset_status(*out);
 }
@@ -173,14 +167,14 @@ static manta_status alone_epoch(training *t, int64_t epoch, double *loss)
 {
     manta_batch b;
 
-    TRY(manta_loader_seek(t->loader, epoch, 0));
+    MANTA_TRY(manta_loader_seek(t->loader, epoch, 0));
     while (manta_loader_next(t->loader, &b)) {
         manta_feed f = {.count = b.count, .first = b.first, .n_inputs = 1, .n_targets = 1};
         f.inputs[0] = *manta_batch_find(&b, "x");
         f.targets[0] = *manta_batch_find(&b, "y");
-        TRY(manta_session_loss(t->session, &f, loss)); /* criterion(model(images), labels) */
-        TRY(manta_session_backward(t->session, &f)); /* optimizer.zero_grad(); loss.backward() */
-        TRY(manta_session_apply(t->session, NULL)); /* optimizer.step() */
+        MANTA_TRY(manta_session_loss(t->session, &f, loss)); /* criterion(model(images), labels) */
+        MANTA_TRY(manta_session_backward(t->session, &f)); /* optimizer.zero_grad(); loss.backward() */
+        MANTA_TRY(manta_session_apply(t->session, NULL)); /* optimizer.step() */
     }
     return manta_loader_status(t->loader);
 }
@@ -192,17 +186,17 @@ static manta_status alone_epochs(training *t, manta_dataset *d, const settings *
     manta_optimizer adam;
     double loss = 0;
 
-    TRY(model_and_optimizer(&t->model, &adam));
-    TRY(manta_session_open(t->model,
-                           &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &criterion},
-                           &(manta_session_options){.seed = 1}, &t->session));
-    TRY(manta_loader_open(
+    MANTA_TRY(model_and_optimizer(&t->model, &adam));
+    MANTA_TRY(manta_session_open(t->model,
+                                 &(manta_compile){.optimizer = &adam, .n_losses = 1, .losses = &criterion},
+                                 &(manta_session_options){.seed = 1}, &t->session));
+    MANTA_TRY(manta_loader_open(
         d, &(manta_loader_options){.batch_size = c->batch, .sampler = MANTA_SAMPLER_RANDOM, .seed = 1},
         &t->loader));
     snprintf(path, sizeof path, "%s/model.pth", temp && *temp ? temp : "/tmp");
     for (int64_t e = 0; e < c->epochs; e++) {
-        TRY(alone_epoch(t, e, &loss));
-        TRY(manta_session_save(t->session, path)); /* torch.save(model.state_dict(), path) */
+        MANTA_TRY(alone_epoch(t, e, &loss));
+        MANTA_TRY(manta_session_save(t->session, path)); /* torch.save(model.state_dict(), path) */
         printf("epoch %lld: loss %.6f, saved %s\n", (long long)e + 1, loss, path);
     }
     return MANTA_OK;

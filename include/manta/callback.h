@@ -10,8 +10,10 @@
  *         manta_early_stopping(&(manta_early_stopping_options){.monitor = "val_loss", .patience = 3}),
  *         manta_csv_logger("log.csv", NULL),
  *     };
- *     manta_fit(s, d, &(manta_fit_options){.epochs = 10, .n_callbacks = 2, .callbacks = c}, NULL);
- *     manta_callback_free(c[0]); ...
+ *     manta_fit_options o = {.epochs = 10, .n_callbacks = 2, .callbacks = c};
+ *     manta_status st = manta_fit(s, d, &o, NULL);
+ *     for (int i = 0; i < 2; i++) manta_callback_free(c[i]);
+ *     return st;
  *
  * A hook that fails ends the training; the sentence names callback and hook. */
 #ifndef MANTA_CALLBACK_H

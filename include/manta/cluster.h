@@ -4,11 +4,12 @@
  * the environment, as TensorFlow's multi-worker training is:
  *
  *     manta_cluster *c;
- *     manta_cluster_open(NULL, &c);                    NULL without TF_CONFIG: train alone
- *     options.cluster = c;                             of manta_session_options
- *     manta_session_open(model, &compile, &options, &s);
- *     manta_fit(s, data, &fit, NULL);                  waits for the others, then trains
- *     if (manta_cluster_is_chief(c)) manta_session_save(s, "model.keras");
+ *     manta_session *s;
+ *     MANTA_TRY(manta_cluster_open(NULL, &c));                // NULL without TF_CONFIG: train alone
+ *     manta_session_options o = {.cluster = c};
+ *     MANTA_TRY(manta_session_open(model, &compile, &o, &s));
+ *     MANTA_TRY(manta_fit(s, data, &fit, NULL));              // waits for the others, then trains
+ *     if (manta_cluster_is_chief(c)) MANTA_TRY(manta_session_save(s, "model.keras"));
  *
  * The order in which they start does not matter. A process that is lost is
  * waited for and named; started again, it receives the state from the others'

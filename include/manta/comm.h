@@ -5,13 +5,15 @@
  * not depend on the implementation: contributions are combined by one binary
  * tree over rank numbers (docs/numerics.md), element by element.
  *
- *     manta_group_plan *p;                          in the parent
- *     manta_group_plan_new(2, NULL, &p);
- *     for (rank = 0; rank < 2; rank++) if (!fork()) {
- *         manta_group *g;
- *         manta_group_join(p, rank, &g);            in each child
- *         manta_group_all_reduce(g, x, x, n, MANTA_DTYPE_F32, MANTA_REDUCE_SUM);
+ *     manta_group_plan *p;                                    // in the parent
+ *     MANTA_TRY(manta_group_plan_new(2, NULL, &p));
+ *     for (int rank = 0; rank < 2; rank++) {
+ *         if (fork()) continue;
+ *         manta_group *g;                                     // in each child
+ *         MANTA_TRY(manta_group_join(p, rank, &g));
+ *         MANTA_TRY(manta_group_all_reduce(g, x, x, n, MANTA_DTYPE_F32, MANTA_REDUCE_SUM));
  *         manta_group_close(g);
+ *         _exit(0);
  *     }
  *
  * It never hangs: a call ends with its result, or at once with a sentence that

@@ -6,12 +6,13 @@
  * it is given and returns a new one, so a pipeline is one expression:
  *
  *     manta_dataset *d = manta_dataset_arrays(2, columns, MANTA_OWNERSHIP_BORROW);
+ *     manta_loader *loader;
  *     d = manta_dataset_shuffle(d, 0, seed);
  *     d = manta_dataset_scale(d, "x", 255);
  *     d = manta_dataset_batch(d, 64, false);
- *     TRY(manta_loader_open(d, NULL, &loader));
- *     for (manta_batch b; manta_loader_next(loader, &b); ) ...
- *     TRY(manta_loader_status(loader));
+ *     MANTA_TRY(manta_loader_open(d, NULL, &loader));
+ *     for (manta_batch b; manta_loader_next(loader, &b); ) use(&b);
+ *     MANTA_TRY(manta_loader_status(loader));
  *
  * No stage returns NULL. A stage that cannot be (a column that is not there,
  * a batch of a batch) latches its sentence in the dataset it returns; every

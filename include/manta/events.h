@@ -6,8 +6,9 @@
  * take to its last whole record. Nothing waits in memory; manta_events_flush()
  * is for machines that lose power.
  *
- *     TRY(manta_events_open("runs/a", NULL, &e));
- *     TRY(manta_events_scalar(e, "loss", step, 0.31));
+ *     manta_events *e;
+ *     MANTA_TRY(manta_events_open("runs/a", NULL, &e));
+ *     MANTA_TRY(manta_events_scalar(e, "loss", step, 0.31));
  *     manta_events_close(e);
  *
  * A run that goes on after an interruption opens the same folder with the

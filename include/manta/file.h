@@ -12,10 +12,12 @@
  *
  * Writing takes the same. So converting a file is a read and a write:
  *
- *     TRY(manta_file_read("m.keras", NULL, &saved));
+ *     manta_saved *saved;
+ *     MANTA_TRY(manta_file_read("m.keras", NULL, &saved));
  *     manta_contents c = manta_saved_contents(saved);
- *     st = manta_file_write("m.safetensors", &c);
+ *     manta_status st = manta_file_write("m.safetensors", NULL, &c);
  *     manta_saved_free(saved);
+ *     return st;
  *
  * A file is taken for what its contents are, then for what its name says.
  * Every reader treats its input as hostile: it fails with one sentence that

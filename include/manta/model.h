@@ -11,9 +11,8 @@
  *     x = manta_call(m, manta_reshape(m, (manta_reshape_options){.shape = {28, 28, 1}, .ndim = 3}), x);
  *     x = manta_call(m, manta_conv2d(m, (manta_conv2d_options){.filters = 32, .kernel_size = {3, 3},
  *                                                              .activation = "relu"}), x);
- *     ...
  *     manta_output(m, x);
- *     TRY(manta_model_build(m));
+ *     MANTA_TRY(manta_model_build(m));
  *
  * Errors latch: the first one is kept with its sentence, later calls on the
  * model do nothing and return an invalid value, and manta_model_build()

@@ -57,6 +57,14 @@ typedef struct manta_error {
  * A sentence too long for the buffer is cut and ends in "...". */
 MANTA_API manta_status manta_fail(manta_status code, const char *fmt, ...) MANTA_PRINTF(2, 3) MANTA_MUST_USE;
 
+/* Returns from the calling function, which returns a manta_status itself, when
+ * `call` fails: for places where there is nothing to undo. */
+#define MANTA_TRY(call)                                                                                      \
+    do {                                                                                                     \
+        manta_status manta_try_ = (call);                                                                    \
+        if (manta_try_) return manta_try_;                                                                   \
+    } while (0)
+
 /* The last sentence recorded on this thread, "" when there is none. Borrowed:
  * valid until the next failure on this thread. */
 MANTA_API const char *manta_error_text(void);

@@ -5,19 +5,23 @@
  * function on every replica, gives them a group to exchange numbers
  * (manta/comm.h), and keeps what they commit.
  *
- *     manta_strategy_open(&(manta_strategy_options){.replicas = 2}, &s);
- *     manta_strategy_variable(s, "w", &w);             the caller's array: start, and later the result
- *     manta_strategy_run(s, loop, NULL);
- *
- *     manta_status loop(manta_replica *r, void *user)
+ *     static manta_status loop(manta_replica *r, void *user)
  *     {
- *         manta_replica_variable(r, "w", &w);          this replica's copy
- *         for (step = manta_replica_step(r); step < 100; ) {
- *             ... gradient of this replica's samples into g ...
- *             manta_group_all_reduce(manta_replica_group(r), g, g, n, MANTA_DTYPE_F32, MANTA_REDUCE_MEAN);
- *             ... update w ...
- *             manta_replica_commit(r, ++step);         w and the step, for all replicas at once
+ *         manta_array w;
+ *         MANTA_TRY(manta_replica_variable(r, "w", &w));      // this replica's copy
+ *         for (int64_t step = manta_replica_step(r); step < 100; step++) {
+ *             gradient(r, &w, g);                             // of this replica's samples
+ *             MANTA_TRY(manta_group_all_reduce(manta_replica_group(r), g, g, n, MANTA_DTYPE_F32, MANTA_REDUCE_MEAN));
+ *             update(&w, g);
+ *             MANTA_TRY(manta_replica_commit(r, step + 1));   // w and the step, for all replicas at once
  *         }
+ *         return MANTA_OK;
+ *     }
+ *
+ *     static manta_status train(manta_strategy *s, const manta_array *w)
+ *     {
+ *         MANTA_TRY(manta_strategy_variable(s, "w", w));      // the caller's array: start, and later the result
+ *         return manta_strategy_run(s, loop, NULL);
  *     }
  *
  * What is promised: when a replica dies, every call of the others fails at once,

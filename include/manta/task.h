@@ -3,8 +3,8 @@
  *     static manta_status add(manta_task *t)
  *     {
  *         double a, b;
- *         manta_status st;
- *         if ((st = manta_arg_f64(t, 0, &a)) || (st = manta_arg_f64(t, 1, &b))) return st;
+ *         MANTA_TRY(manta_arg_f64(t, 0, &a));
+ *         MANTA_TRY(manta_arg_f64(t, 1, &b));
  *         return manta_return_f64(t, 0, a + b);
  *     }
  *     MANTA_REMOTE(add)
@@ -12,10 +12,11 @@
  *     int main(int argc, char **argv)
  *     {
  *         double v;
- *         if (manta_init(&argc, &argv, NULL)) ...
+ *         if (manta_init(&argc, &argv, NULL)) return 1;
  *         manta_ref x = manta_remote(add, manta_f64(1), manta_f64(2));
  *         manta_ref y = manta_remote(add, x, manta_f64(3));
- *         manta_get_f64(y, &v, MANTA_FOREVER);
+ *         if (manta_get_f64(y, &v, MANTA_FOREVER)) fprintf(stderr, "%s\n", manta_error_text());
+ *         manta_shutdown();
  *     }
  *
  * A remote function runs in a worker: another process, forked from this
@@ -370,8 +371,9 @@ MANTA_API manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t ti
 
 /* Waits until num_returns of the n references are ready (there, or failed) or
  * the time is over. ready[i] says which, for at most num_returns of them, the
- * first in order; *n_ready (may be NULL) how many. MANTA_EINVAL a reference
- * that is none, or is given twice. */
+ * first in order; *n_ready (may be NULL) how many. That the time is over is no
+ * failure: the status is MANTA_OK, and *n_ready less than num_returns. MANTA_EINVAL
+ * a reference that is none, or is given twice. */
 MANTA_API manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms,
                                   bool *ready, size_t *n_ready) MANTA_MUST_USE;
 

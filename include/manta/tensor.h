@@ -6,9 +6,9 @@
  *
  *     manta_tensor *t;
  *     int64_t shape[] = {64, 10};
- *     TRY(manta_tensor_new(MANTA_DTYPE_F32, 2, shape, &t));
+ *     MANTA_TRY(manta_tensor_new(MANTA_DTYPE_F32, 2, shape, &t));
  *     manta_array a = manta_tensor_array(t);
- *     ...
+ *     MANTA_TRY(manta_array_fill(&a, 1));
  *     manta_tensor_unref(t);
  *
  * Threads: references may be taken and given back on any thread; who writes the

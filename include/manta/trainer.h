@@ -5,25 +5,29 @@
  *         const settings *c = manta_worker_config(w, NULL);
  *         manta_session *s;
  *         manta_loader *l;
- *         ...
- *         if ((st = manta_prepare_model(w, model, &compile, NULL, &s))) return st;
- *         if ((st = manta_prepare_loader(w, "train", &loading, &l, NULL))) return st;
+ *         manta_metrics m;
+ *         MANTA_TRY(manta_prepare_model(w, model, &compile, NULL, &s));
+ *         MANTA_TRY(manta_prepare_loader(w, "train", &loading, &l, NULL));
  *         for (int64_t e = manta_worker_epoch(w); e < c->epochs; e++) {
- *             if ((st = manta_worker_train_epoch(w, s, l, e, &m))) return st;
- *             if ((st = manta_report_session(w, &m, s, e + 1, 0))) return st;   metrics and a checkpoint
+ *             MANTA_TRY(manta_worker_train_epoch(w, s, l, e, &m));
+ *             MANTA_TRY(manta_report_session(w, &m, s, e + 1, 0));        // metrics and a checkpoint
  *         }
+ *         return MANTA_OK;
  *     }
  *
  *     int main(int argc, char **argv)
  *     {
- *         manta_init(&argc, &argv, NULL);
+ *         if (manta_init(&argc, &argv, NULL)) return 1;
+ *         settings c = {.epochs = 5};
  *         manta_trainer_options o = {
- *             .loop = loop, .config = &settings, .config_size = sizeof settings,
+ *             .loop = loop, .config = &c, .config_size = sizeof c,
  *             .scaling = {.num_workers = 2},
  *             .run = {.name = "mine", .failure = {.max_failures = 3}, .checkpoints = {.keep = 2}},
- *             .n_datasets = 1, .datasets = (manta_named_dataset[]){{"train", d}}};
+ *             .n_datasets = 1, .datasets = &(manta_named_dataset){.name = "train", .spec = "mnist"}};
  *         manta_result *r;
  *         manta_status st = manta_trainer_fit(&o, &r);
+ *         manta_result_free(r);
+ *         return st != MANTA_OK;
  *     }
  *
  * Workers are actors of the runtime (manta/task.h): processes forked from this
@@ -265,9 +269,9 @@ MANTA_API manta_status manta_prepare_model(manta_worker *w, const manta_model *m
  * samples: all ranks end with the same bytes. MANTA_EDIED a rank is gone. */
 MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s,
                                                const manta_feed *f) MANTA_MUST_USE;
-/* A whole epoch of such steps over a prepared loader, from step `first` of the
- * checkpoint on in the first one; *m (may be NULL): loss and metrics over all
- * ranks. */
+/* A whole epoch of such steps over a prepared loader. The epoch manta_worker_epoch()
+ * begins at manta_worker_step(), where the checkpoint left it, and every other one
+ * at step 0. *m (may be NULL) gets loss and metrics over all ranks. */
 MANTA_API manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_loader *l,
                                                 int64_t epoch, manta_metrics *m) MANTA_MUST_USE;
 /* manta_evaluate() of a prepared session, each rank with a shard of its own (none:

@@ -157,7 +157,7 @@ static manta_status meet(manta_task *t)
 {
     _Atomic int *came = manta_self(t);
     int64_t n;
-    TRY(manta_arg_i64(t, 0, &n));
+    MANTA_TRY(manta_arg_i64(t, 0, &n));
     if (n == 0) return MANTA_OK;
     ++*came;
     for (double begin = now(); *came < n; usleep(200))
@@ -170,8 +170,8 @@ static manta_status call_meet(manta_task *t)
 {
     manta_actor a;
     int64_t n;
-    TRY(manta_arg_actor(t, 0, &a));
-    TRY(manta_arg_i64(t, 1, &n));
+    MANTA_TRY(manta_arg_actor(t, 0, &a));
+    MANTA_TRY(manta_arg_i64(t, 1, &n));
     manta_ref r = manta_actor_call(a, meet, manta_i64(n));
     manta_status st = manta_get(r, LONG);
     manta_release(r);
@@ -185,8 +185,8 @@ static manta_status meet_behind(manta_task *t)
     manta_task_options light = {.num_cpus = MANTA_NONE};
     manta_actor self;
     int64_t n;
-    TRY(manta_arg_actor(t, 0, &self));
-    TRY(manta_arg_i64(t, 1, &n));
+    MANTA_TRY(manta_arg_actor(t, 0, &self));
+    MANTA_TRY(manta_arg_i64(t, 1, &n));
     if (n == 0) return MANTA_OK;
     manta_ref r = manta_remote_with(&light, call_meet, manta_handle(self), manta_i64(n));
     manta_status st = manta_get(r, LONG);
@@ -264,7 +264,7 @@ void scenario_pools(void)
 static manta_status die_first(manta_task *t)
 {
     manta_context c;
-    TRY(manta_context_get(t, &c));
+    MANTA_TRY(manta_context_get(t, &c));
     if (!c.was_restarted) raise(SIGKILL);
     return counter_add(t);
 }
@@ -275,7 +275,7 @@ static manta_status leave_behind(manta_task *t)
 {
     manta_task_options o = {.name = "left behind", .detached = true};
     manta_actor a = manta_actor_new(&o, counter, manta_i64(100));
-    TRY(manta_actor_ready(a, LONG));
+    MANTA_TRY(manta_actor_ready(a, LONG));
     manta_actor_release(a);
     return manta_return_i64(t, 0, getpid());
 }
@@ -295,8 +295,8 @@ static manta_status after(manta_task *t)
 {
     const char *path;
     int64_t x;
-    TRY(manta_arg_str(t, 0, &path));
-    TRY(manta_arg_i64(t, 1, &x));
+    MANTA_TRY(manta_arg_str(t, 0, &path));
+    MANTA_TRY(manta_arg_i64(t, 1, &x));
     while (access(path, F_OK)) usleep(200);
     return manta_return_i64(t, 0, x);
 }

@@ -22,9 +22,9 @@ static manta_status sum_of(manta_task *t)
     const manta_ref *r;
     size_t n;
     double sum = 0, x;
-    TRY(manta_arg_refs(t, 0, &r, &n));
+    MANTA_TRY(manta_arg_refs(t, 0, &r, &n));
     for (size_t i = 0; i < n; i++) {
-        TRY(manta_get_f64(r[i], &x, LONG));
+        MANTA_TRY(manta_get_f64(r[i], &x, LONG));
         sum += x;
     }
     return manta_return_f64(t, 0, sum);
@@ -41,7 +41,7 @@ static void leave_note(void *self)
 static manta_status noted(manta_task *t)
 {
     const char *path;
-    TRY(manta_arg_str(t, 0, &path));
+    MANTA_TRY(manta_arg_str(t, 0, &path));
     manta_set_self(t, strdup(path), leave_note);
     return MANTA_OK;
 }
@@ -51,8 +51,8 @@ MANTA_REMOTE(noted)
 static manta_status leave(manta_task *t)
 {
     manta_context c;
-    TRY(manta_context_get(t, &c));
-    TRY(manta_actor_end(c.actor));
+    MANTA_TRY(manta_context_get(t, &c));
+    MANTA_TRY(manta_actor_end(c.actor));
     return manta_return_i64(t, 0, 7);
 }
 MANTA_REMOTE(leave)

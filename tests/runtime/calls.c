@@ -233,7 +233,7 @@ MANTA_REMOTE(use_counter)
 static manta_status short_or_not(manta_task *t)
 {
     int64_t wait;
-    TRY(manta_arg_i64(t, 0, &wait));
+    MANTA_TRY(manta_arg_i64(t, 0, &wait));
     while (wait && !manta_task_is_cancelled(t)) usleep(200);
     return wait ? manta_fail(MANTA_ECANCELLED, "I was asked to stop") : MANTA_OK;
 }

@@ -8,14 +8,14 @@ static manta_status descend(manta_task *t)
     const char *where_to;
     int64_t depth;
     char path[160];
-    TRY(manta_arg_str(t, 0, &where_to));
-    TRY(manta_arg_i64(t, 1, &depth));
+    MANTA_TRY(manta_arg_str(t, 0, &where_to));
+    MANTA_TRY(manta_arg_i64(t, 1, &depth));
     snprintf(path, sizeof path, "%s/begun-%d", where_to, (int)depth);
-    TRY(touch(path));
+    MANTA_TRY(touch(path));
     if (depth == 0) {
         while (!manta_task_is_cancelled(t)) usleep(200);
         snprintf(path, sizeof path, "%s/told", where_to);
-        TRY(touch(path));
+        MANTA_TRY(touch(path));
         return manta_fail(MANTA_ECANCELLED, "I was asked to stop");
     }
     manta_ref r = manta_remote(descend, manta_str(where_to), manta_i64(depth - 1));
@@ -27,7 +27,7 @@ static manta_status descend(manta_task *t)
     manta_release(more);
     snprintf(path, sizeof path, "%s/%s-%d", where_to, st == MANTA_ECANCELLED && refused ? "ended" : "odd",
              (int)depth);
-    TRY(touch(path));
+    MANTA_TRY(touch(path));
     return manta_fail(st, "as my call");
 }
 MANTA_REMOTE(descend)
@@ -38,7 +38,7 @@ static manta_status alone(manta_task *t)
     const char *where_to;
     char path[160];
     manta_status st;
-    TRY(manta_arg_str(t, 0, &where_to));
+    MANTA_TRY(manta_arg_str(t, 0, &where_to));
     snprintf(path, sizeof path, "%s/child", where_to);
     manta_ref r = manta_remote(linger, manta_str(path));
     st = manta_get(r, MANTA_FOREVER);

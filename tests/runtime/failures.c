@@ -129,7 +129,7 @@ MANTA_REMOTE(outer)
 static manta_status flaky(manta_task *t)
 {
     int64_t code;
-    TRY(manta_arg_i64(t, 0, &code));
+    MANTA_TRY(manta_arg_i64(t, 0, &code));
     if (manta_task_attempt(t) == 0) return manta_fail((manta_status)code, "not yet");
     return manta_return_i64(t, 0, manta_task_attempt(t));
 }
@@ -187,8 +187,8 @@ void scenario_causes(void)
 static manta_status promise(manta_task *t)
 {
     manta_ref r = manta_remote(linger);
-    TRY(manta_return(t, 0, manta_refs(&r, 1)));
-    TRY(manta_return_i64(t, 1, getpid()));
+    MANTA_TRY(manta_return(t, 0, manta_refs(&r, 1)));
+    MANTA_TRY(manta_return_i64(t, 1, getpid()));
     manta_release(r);
     return MANTA_OK;
 }
@@ -197,7 +197,7 @@ MANTA_REMOTE(promise)
 static manta_status slow_counter(manta_task *t)
 {
     const char *path;
-    TRY(manta_arg_str(t, 0, &path));
+    MANTA_TRY(manta_arg_str(t, 0, &path));
     while (access(path, F_OK)) usleep(200);
     manta_set_self(t, calloc(1, sizeof(int64_t)), free);
     return MANTA_OK;

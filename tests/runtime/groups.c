@@ -7,9 +7,9 @@
 static manta_status where(manta_task *t)
 {
     manta_context c;
-    TRY(manta_context_get(t, &c));
-    TRY(manta_return_i64(t, 0, c.bundle));
-    if (manta_results(t) > 1) TRY(manta_return(t, 1, manta_str(c.resources)));
+    MANTA_TRY(manta_context_get(t, &c));
+    MANTA_TRY(manta_return_i64(t, 0, c.bundle));
+    if (manta_results(t) > 1) MANTA_TRY(manta_return(t, 1, manta_str(c.resources)));
     return MANTA_OK;
 }
 MANTA_REMOTE(where)
@@ -20,8 +20,8 @@ static manta_status in_named_group(manta_task *t)
     const char *name;
     manta_task_options o = {0};
     int64_t bundle;
-    TRY(manta_arg_str(t, 0, &name));
-    TRY(manta_placement_group_find(name, &o.placement_group));
+    MANTA_TRY(manta_arg_str(t, 0, &name));
+    MANTA_TRY(manta_placement_group_find(name, &o.placement_group));
     manta_ref r = manta_remote_with(&o, where);
     manta_status st = manta_get_i64(r, &bundle, LONG);
     manta_release(r);
@@ -151,9 +151,9 @@ static manta_status make_group(manta_task *t)
 {
     manta_placement_group g;
     manta_bundle one = {.num_cpus = 1};
-    TRY(manta_placement_group_new(&one, 1, MANTA_PLACEMENT_PACK, "a worker's", &g));
-    TRY(manta_placement_group_wait(g, LONG));
-    TRY(manta_return_i64(t, 0, getpid()));
+    MANTA_TRY(manta_placement_group_new(&one, 1, MANTA_PLACEMENT_PACK, "a worker's", &g));
+    MANTA_TRY(manta_placement_group_wait(g, LONG));
+    MANTA_TRY(manta_return_i64(t, 0, getpid()));
     return MANTA_OK;
 }
 MANTA_REMOTE(make_group)
@@ -181,7 +181,7 @@ void scenario_group_owner(void)
 static manta_status context_here(manta_task *t)
 {
     manta_context c;
-    TRY(manta_context_get(t, &c));
+    MANTA_TRY(manta_context_get(t, &c));
     return manta_return(t, 0, manta_bytes(&c, sizeof c));
 }
 MANTA_REMOTE(context_here)

@@ -35,7 +35,7 @@ static manta_status bad_input(void *user, size_t i, manta_arg *out)
 static manta_status square(manta_task *t)
 {
     int64_t x;
-    TRY(manta_arg_i64(t, 0, &x));
+    MANTA_TRY(manta_arg_i64(t, 0, &x));
     if (x == 13) return manta_fail(MANTA_ENAN, "13 has no square today");
     return manta_return_i64(t, 0, x * x);
 }
@@ -44,7 +44,7 @@ MANTA_REMOTE(square)
 static manta_status last_digit(manta_task *t)
 {
     const char *s;
-    TRY(manta_arg_str(t, 0, &s));
+    MANTA_TRY(manta_arg_str(t, 0, &s));
     return manta_return_i64(t, 0, strtol(s + 5, NULL, 10));
 }
 MANTA_REMOTE(last_digit)

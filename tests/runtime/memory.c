@@ -53,7 +53,7 @@ static manta_status hog(manta_task *t)
 {
     enum { STEP = 8 };
     int64_t mib;
-    TRY(manta_arg_i64(t, 0, &mib));
+    MANTA_TRY(manta_arg_i64(t, 0, &mib));
     char **at = calloc((size_t)mib, sizeof *at);
     for (int64_t i = 0; i < mib / STEP; i++) {
         at[i] = malloc((size_t)STEP << 20);

@@ -6,10 +6,10 @@ static manta_status produce(manta_task *t)
 {
     manta_queue q;
     int64_t first, n;
-    TRY(manta_arg_actor(t, 0, &q.actor));
-    TRY(manta_arg_i64(t, 1, &first));
-    TRY(manta_arg_i64(t, 2, &n));
-    for (int64_t i = 0; i < n; i++) TRY(manta_queue_put(q, manta_i64(first + i), LONG));
+    MANTA_TRY(manta_arg_actor(t, 0, &q.actor));
+    MANTA_TRY(manta_arg_i64(t, 1, &first));
+    MANTA_TRY(manta_arg_i64(t, 2, &n));
+    for (int64_t i = 0; i < n; i++) MANTA_TRY(manta_queue_put(q, manta_i64(first + i), LONG));
     return MANTA_OK;
 }
 MANTA_REMOTE(produce)
@@ -19,8 +19,8 @@ static manta_status take_one(manta_task *t)
     manta_queue q;
     manta_ref r;
     int64_t v;
-    TRY(manta_arg_actor(t, 0, &q.actor));
-    TRY(manta_queue_get(q, &r, LONG));
+    MANTA_TRY(manta_arg_actor(t, 0, &q.actor));
+    MANTA_TRY(manta_queue_get(q, &r, LONG));
     manta_status st = manta_get_i64(r, &v, LONG);
     manta_release(r);
     return st ? st : manta_return_i64(t, 0, v);

@@ -7,8 +7,8 @@
 static manta_status add(manta_task *t)
 {
     double a, b;
-    TRY(manta_arg_f64(t, 0, &a));
-    TRY(manta_arg_f64(t, 1, &b));
+    MANTA_TRY(manta_arg_f64(t, 0, &a));
+    MANTA_TRY(manta_arg_f64(t, 1, &b));
     return manta_return_f64(t, 0, a + b);
 }
 MANTA_REMOTE(add)
@@ -77,8 +77,8 @@ static manta_status linger(manta_task *t)
 {
     const char *path;
     if (manta_arg_kind(t, 0) == MANTA_KIND_STR) {
-        TRY(manta_arg_str(t, 0, &path));
-        TRY(touch(path));
+        MANTA_TRY(manta_arg_str(t, 0, &path));
+        MANTA_TRY(touch(path));
     }
     while (!manta_task_is_cancelled(t)) usleep(200);
     return manta_fail(MANTA_ECANCELLED, "I was asked to stop");
@@ -88,7 +88,7 @@ MANTA_REMOTE(linger)
 static manta_status pause_ms(manta_task *t)
 {
     int64_t ms;
-    TRY(manta_arg_i64(t, 0, &ms));
+    MANTA_TRY(manta_arg_i64(t, 0, &ms));
     usleep((useconds_t)ms * 1000);
     return manta_return_i64(t, 0, getpid());
 }
@@ -169,7 +169,7 @@ MANTA_REMOTE(counter)
 manta_status counter_add(manta_task *t)
 {
     int64_t *n = manta_self(t), x;
-    TRY(manta_arg_i64(t, 0, &x));
+    MANTA_TRY(manta_arg_i64(t, 0, &x));
     return manta_return_i64(t, 0, *n += x);
 }
 MANTA_REMOTE(counter_add)

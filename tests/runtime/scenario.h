@@ -24,12 +24,6 @@
 #define OK(call)  CHECK((call) == MANTA_OK)
 #define SAYS(txt) CHECK(strstr(manta_error_text(), txt))
 #define LONG      60000 /* ms, for what must come */
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        manta_status st_ = (call);                                                                           \
-        if (st_) return st_;                                                                                 \
-    } while (0)
-
 /* ---- a program of scenarios ---- */
 
 typedef struct scenario {

@@ -34,8 +34,8 @@ static void check_content(manta_ref r, int64_t size, int64_t i)
 static manta_status size_make(manta_task *t)
 {
     int64_t size, i;
-    TRY(manta_arg_i64(t, 0, &size));
-    TRY(manta_arg_i64(t, 1, &i));
+    MANTA_TRY(manta_arg_i64(t, 0, &size));
+    MANTA_TRY(manta_arg_i64(t, 1, &i));
     return manta_return(t, 0, manta_bytes(content(size, i), (size_t)size));
 }
 MANTA_REMOTE(size_make)
@@ -45,8 +45,8 @@ static manta_status size_check(manta_task *t)
     const void *at;
     size_t n;
     int64_t i;
-    TRY(manta_arg_bytes(t, 0, &at, &n));
-    TRY(manta_arg_i64(t, 1, &i));
+    MANTA_TRY(manta_arg_bytes(t, 0, &at, &n));
+    MANTA_TRY(manta_arg_i64(t, 1, &i));
     if (memcmp(at, content((int64_t)n, i), n) != 0) return manta_fail(MANTA_ECORRUPT, "other bytes");
     return manta_return_i64(t, 0, (int64_t)n);
 }
@@ -55,9 +55,9 @@ MANTA_REMOTE(size_check)
 static manta_status size_items(manta_task *t)
 {
     int64_t size, n;
-    TRY(manta_arg_i64(t, 0, &size));
-    TRY(manta_arg_i64(t, 1, &n));
-    for (int64_t i = 0; i < n; i++) TRY(manta_yield(t, manta_bytes(content(size, i), (size_t)size)));
+    MANTA_TRY(manta_arg_i64(t, 0, &size));
+    MANTA_TRY(manta_arg_i64(t, 1, &n));
+    for (int64_t i = 0; i < n; i++) MANTA_TRY(manta_yield(t, manta_bytes(content(size, i), (size_t)size)));
     return MANTA_OK;
 }
 MANTA_REMOTE(size_items)
@@ -67,10 +67,10 @@ static manta_status size_nested(manta_task *t)
 {
     int64_t size, n;
     manta_ref r[MOST] = {0};
-    TRY(manta_arg_i64(t, 0, &size));
-    TRY(manta_arg_i64(t, 1, &n));
+    MANTA_TRY(manta_arg_i64(t, 0, &size));
+    MANTA_TRY(manta_arg_i64(t, 1, &n));
     for (int64_t i = 0; i < n; i++) r[i] = manta_remote(size_make, manta_i64(size), manta_i64(i));
-    TRY(manta_get_all(r, (size_t)n, LONG));
+    MANTA_TRY(manta_get_all(r, (size_t)n, LONG));
     for (int64_t i = 0; i < n; i++) check_content(r[i], size, i);
     return manta_return_i64(t, 0, n);
 }
@@ -87,9 +87,9 @@ MANTA_REMOTE(size_actor)
 static manta_status size_hold(manta_task *t)
 {
     const char *begun, *go;
-    TRY(manta_arg_str(t, 0, &begun));
-    TRY(manta_arg_str(t, 1, &go));
-    TRY(touch(begun));
+    MANTA_TRY(manta_arg_str(t, 0, &begun));
+    MANTA_TRY(manta_arg_str(t, 1, &go));
+    MANTA_TRY(touch(begun));
     while (access(go, F_OK) != 0) usleep(1000);
     return MANTA_OK;
 }

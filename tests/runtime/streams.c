@@ -77,7 +77,7 @@ static manta_status referring(manta_task *t)
     static manta_ref many[MANY];
     int64_t n, dims[1] = {5000};
     manta_status st = MANTA_OK;
-    TRY(manta_arg_i64(t, 0, &n));
+    MANTA_TRY(manta_arg_i64(t, 0, &n));
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, big);
     for (int64_t i = 0; i < n && !st; i++) {
         big[4999] = (float)i;
@@ -115,12 +115,12 @@ static void take_referring(manta_stream s, int n)
 static manta_status eager(manta_task *t)
 {
     const char *path;
-    TRY(manta_arg_str(t, 0, &path));
+    MANTA_TRY(manta_arg_str(t, 0, &path));
     for (int64_t i = 0;; i++) {
         char now[160];
         snprintf(now, sizeof now, "%s/%lld", path, (long long)i);
-        TRY(touch(now));
-        TRY(manta_yield(t, manta_i64(i)));
+        MANTA_TRY(touch(now));
+        MANTA_TRY(manta_yield(t, manta_i64(i)));
     }
 }
 MANTA_REMOTE(eager)
