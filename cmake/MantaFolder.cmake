@@ -77,7 +77,12 @@ macro(manta_shared_library)
       list(APPEND archives manta_${name})
     endforeach()
     add_library(manta SHARED ${objects})
-    set_target_properties(manta PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+    # While the major version is 0 a minor one may change the interface: both are in the name.
+    set(soversion ${PROJECT_VERSION_MAJOR})
+    if(PROJECT_VERSION_MAJOR EQUAL 0)
+      set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    endif()
+    set_target_properties(manta PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${soversion}
                           LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINKER_LANGUAGE C)
     target_include_directories(manta INTERFACE
       $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

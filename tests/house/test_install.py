@@ -9,12 +9,14 @@ from support import BUILD, ROOT, run
 PROGRAM = r"""
 #include <manta.h>
 #include <stdio.h>
+#include <string.h>
 
 int main(void)
 {
     manta_dtype t = MANTA_DTYPE_F32;
     if (manta_dtype_parse("bfloat16", &t) != MANTA_OK) return 1;
     if (manta_dtype_parse("no such type", &t) != MANTA_EINVAL) return 2;
+    if (strcmp(manta_version(), MANTA_VERSION_TEXT) != 0) return 3;
     printf("%s %zu %s\n", manta_dtype_name(t), manta_dtype_size(t), manta_error_text());
     return 0;
 }
@@ -23,7 +25,7 @@ int main(void)
 CMAKELISTS = """
 cmake_minimum_required(VERSION 3.25)
 project(user C)
-find_package(manta 0.1 REQUIRED)
+find_package(manta 0.2 REQUIRED)
 add_executable(user user.c)
 target_link_libraries(user PRIVATE manta::manta)
 """
@@ -72,12 +74,23 @@ class Install(unittest.TestCase):
         self.check_user(build / "user")
 
     def test_cmake_package_refuses_another_minor(self):
-        other = self.home / "other"
+        for minor in ("0.1", "0.3"):
+            with self.subTest(minor):
+                self.refuses(minor)
+
+    def refuses(self, other_minor):
+        other = self.home / f"other-{other_minor}"
         other.mkdir()
-        (other / "CMakeLists.txt").write_text(CMAKELISTS.replace("manta 0.1", "manta 0.2"))
+        (other / "CMakeLists.txt").write_text(CMAKELISTS.replace("manta 0.2", f"manta {other_minor}"))
         (other / "user.c").write_text(PROGRAM)
         done = run("cmake", "-S", other, "-B", other / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
         self.assertNotEqual(done.returncode, 0)
+
+    def test_a_program_asks_for_this_minor(self):
+        build = self.user / "named"
+        self.must("cmake", "-S", self.user, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        self.must("cmake", "--build", build)
+        self.assertIn("[libmanta.so.0.2]", self.must("readelf", "-d", build / "user"))
 
     def test_headers_are_the_public_ones(self):
         def names(folder):
@@ -91,7 +104,7 @@ class Install(unittest.TestCase):
     def test_program_runs_from_the_moved_tree(self):
         program = self.prefix / "bin" / "manta"
         self.assertTrue(program.is_file(), "the program is not installed")
-        self.assertIn("0.1.0", self.must(program, "--version", env={"PATH": "/usr/bin:/bin", "HOME": str(self.home)}))
+        self.assertIn(" 0.2.0", self.must(program, "--version", env={"PATH": "/usr/bin:/bin", "HOME": str(self.home)}))
 
     def test_program_finds_its_data(self):
         program = self.prefix / "bin" / "manta"

@@ -1,4 +1,5 @@
 """libmanta.so: what it exports, what it is called, what it needs."""
+import ctypes
 import pathlib
 import re
 import unittest
@@ -84,7 +85,22 @@ class Library(unittest.TestCase):
         self.assertRegex(text, rf'#define MANTA_VERSION_TEXT\s+"{re.escape(version)}"')
         self.assertEqual(LIBRARY.resolve().name, f"libmanta.so.{version}")
         dynamic = run("readelf", "-d", LIBRARY).stdout
-        self.assertIn(f"soname: [libmanta.so.{number['MAJOR']}]", dynamic)
+        self.assertEqual(number["MAJOR"], 0, "from 1.0 on the name carries the major version alone (docs/abi.md)")
+        self.assertIn(f"soname: [libmanta.so.{number['MAJOR']}.{number['MINOR']}]", dynamic)
+
+    def test_it_says_its_version(self):
+        library = ctypes.CDLL(str(LIBRARY))
+        library.manta_version.restype = ctypes.c_char_p
+        self.assertEqual(LIBRARY.resolve().name, f"libmanta.so.{library.manta_version().decode()}")
+
+    def test_the_version_is_stated_alike(self):
+        """In the changes, the newest first, and in each man page."""
+        text = (ROOT / "include" / "manta" / "version.h").read_text()
+        version = re.search(r'MANTA_VERSION_TEXT\s+"(.*)"', text)[1]
+        self.assertEqual(re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[0], version)
+        pages = sorted((ROOT / "docs" / "man").glob("*.1"))
+        self.assertTrue(pages)
+        self.assertEqual([p.name for p in pages if f'"Manta {version}"' not in p.read_text()], [])
 
     def test_it_needs_no_gpu_library(self):
         needed = re.findall(r"NEEDED.*\[(.*?)\]", run("readelf", "-d", LIBRARY).stdout)
