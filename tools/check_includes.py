@@ -101,6 +101,10 @@ OWNER = {
     "run": "train",
     "trainer": "train",
     "strategy": "train",
+    # For the program alone; not in manta.h.
+    "tool_text": "base",
+    "tool_png": "format",
+    "tool_bench": "train",
 }
 
 # Headers of libraries, and the only folders that may know of them.

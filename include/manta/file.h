@@ -128,12 +128,6 @@ MANTA_API bool manta_file_format_at(int i, manta_file_format *out);
  * NULL when neither does. Static. */
 MANTA_API const char *manta_file_guess(const char *path);
 
-/* Writes a picture as a PNG file, which appears whole or not at all: width x
- * height points, row by row from the upper left, each an index into the palette
- * of n_colours (1 to 256) colours 0xRRGGBB. MANTA_EINVAL. */
-MANTA_API manta_status manta_png_write(const char *path, int width, int height, const uint8_t *points,
-                                       int n_colours, const uint32_t *palette) MANTA_MUST_USE;
-
 #ifdef __cplusplus
 }
 #endif

@@ -4,10 +4,7 @@
  * warn and above go to standard error as text. The environment variable
  * MANTA_LOG changes that without a line of code: a level, and after a comma a
  * format: MANTA_LOG=debug or MANTA_LOG=info,json. A program's own calls of the
- * functions below have precedence.
- *
- * What a person has to read at once is a block instead: a head, and what, where and
- * what now under it. */
+ * functions below have precedence. */
 #ifndef MANTA_LOG_H
 #define MANTA_LOG_H
 
@@ -45,30 +42,6 @@ typedef void manta_log_fn(void *ctx, manta_log_level level, const char *line, si
 /* Sends records to fn(ctx, ...), or to standard error again for NULL. When this
  * returns, the former function is not running and will not be called again. */
 MANTA_API void manta_log_set_sink(manta_log_fn *fn, void *ctx);
-
-/* ---- a block ---- */
-
-/*     manta: worker 1 failed
- *       what   process 4711, killed by signal 9 (Killed)
- *       now    process 4720 is in its place
- *
- * Zeroed, it is empty. What does not fit is cut off; what could speak to a terminal
- * is a question mark. */
-typedef struct manta_block {
-    char text[4096];
-} manta_block;
-
-/* Adds to the line that was begun last; before the first one, to the head. */
-MANTA_API void manta_block_add(manta_block *b, const char *fmt, ...) MANTA_PRINTF(2, 3);
-/* Begins a line; a label has up to six letters. */
-MANTA_API void manta_block_line(manta_block *b, const char *label);
-/* Writes it to standard error, at once, so that nothing comes between its lines; with
- * colour on a terminal, unless NO_COLOR is set or TERM is dumb. */
-MANTA_API void manta_block_show(const manta_block *b);
-
-/* A word as a shell takes it for one, quoted where it has to be. Returns out; "" when
- * there is not even room for quotes. */
-MANTA_API const char *manta_shell_word(const char *word, char *out, size_t size);
 
 #ifdef __cplusplus
 }

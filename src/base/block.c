@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <manta/log.h>
+#include <manta/tool_text.h>
 
 #include "base/buf.h"
 

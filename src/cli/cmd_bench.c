@@ -1,6 +1,8 @@
 /* cmd_bench.c - manta bench. */
 #include <stdio.h>
 
+#include <manta/tool_bench.h>
+
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/work.h"

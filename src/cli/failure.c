@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <manta/log.h>
+#include <manta/tool_text.h>
 
 #include "cli/cli.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <manta/file.h>
+#include <manta/tool_png.h>
 
 #include "cli/font.h"
 #include "cli/plot.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <manta/log.h>
+#include <manta/tool_text.h>
 
 #include "cli/cli.h"
 #include "cli/spec.h"

@@ -2,6 +2,7 @@
 import concurrent.futures
 import os
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -60,7 +61,19 @@ class Headers(unittest.TestCase):
     def test_the_umbrella_names_every_public_header(self):
         umbrella = (ROOT / "include" / "manta.h").read_text()
         for header in sorted((ROOT / "include" / "manta").glob("*.h")):
-            self.assertIn(f"#include <manta/{header.name}>\n", umbrella)
+            if not header.name.startswith("tool_"):
+                self.assertIn(f"#include <manta/{header.name}>\n", umbrella)
+
+    def test_what_is_for_the_program_alone_says_so(self):
+        tools = sorted((ROOT / "include" / "manta").glob("tool_*.h"))
+        self.assertTrue(tools)
+        self.assertEqual([h.name for h in tools if "For the program `manta` alone" not in h.read_text()], [])
+        done = run("gcc", "-std=c11", "-M", "-x", "c", f"-I{ROOT}/include", ROOT / "include" / "manta.h")
+        self.assertEqual((done.returncode, [w for w in done.stdout.split() if "/tool_" in w]), (0, []))
+        # What only src/cli calls of the library, and no program of a user's would, is in one of them.
+        names = {n for h in (ROOT / "include" / "manta").glob("*.h") if h not in tools
+                 for n in re.findall(r"\bmanta_(?:png|shell|bench|block)_\w+", h.read_text())}
+        self.assertEqual(sorted(names), [])
 
     def test_public_names_carry_the_prefix(self):
         # What a user's program sees in the preprocessor must not collide with its own names.

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include <manta/file.h>
+#include <manta/tool_png.h>
 
 #include "base/mem.h"
 #include "os/file.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <manta/tool_bench.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"

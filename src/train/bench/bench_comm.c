@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <manta/comm.h>
+#include <manta/tool_bench.h>
 #include <manta/train.h>
 
 #include "base/clock.h"

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <manta/tool_text.h>
+
 #include "base/log.h"
 #include "train/run/run_folder.h"
 #include "train/storage/storage.h"

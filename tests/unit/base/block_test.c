@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/tool_text.h>
+
 #include "base/log.h"
 
 /* What showing b writes to standard error, into text of `size` bytes. */

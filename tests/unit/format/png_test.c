@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include <manta/file.h>
+#include <manta/tool_png.h>
 
 #include "base/mem.h"
 #include "format/image/picture.h"

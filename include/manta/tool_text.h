@@ -1,0 +1,44 @@
+/* manta/tool_text.h - how the program speaks to a person: blocks and shell words.
+ *
+ * For the program `manta` alone: no part of the stable interface (docs/abi.md),
+ * not in manta.h, and it may change or go in any version.
+ *
+ * A block is what a person has to read at once: a head, and what, where and what
+ * now under it. */
+#ifndef MANTA_TOOL_TEXT_H
+#define MANTA_TOOL_TEXT_H
+
+#include <stddef.h>
+
+#include <manta/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*     manta: worker 1 failed
+ *       what   process 4711, killed by signal 9 (Killed)
+ *       now    process 4720 is in its place
+ *
+ * Zeroed, it is empty. What does not fit is cut off; what could speak to a terminal
+ * is a question mark. */
+typedef struct manta_block {
+    char text[4096];
+} manta_block;
+
+/* Adds to the line that was begun last; before the first one, to the head. */
+MANTA_API void manta_block_add(manta_block *b, const char *fmt, ...) MANTA_PRINTF(2, 3);
+/* Begins a line; a label has up to six letters. */
+MANTA_API void manta_block_line(manta_block *b, const char *label);
+/* Writes it to standard error, at once, so that nothing comes between its lines; with
+ * colour on a terminal, unless NO_COLOR is set or TERM is dumb. */
+MANTA_API void manta_block_show(const manta_block *b);
+
+/* A word as a shell takes it for one, quoted where it has to be. Returns out; "" when
+ * there is not even room for quotes. */
+MANTA_API const char *manta_shell_word(const char *word, char *out, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
