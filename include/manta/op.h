@@ -30,6 +30,7 @@ extern "C" {
 #define MANTA_OP_MAX_OUT 4
 
 typedef struct manta_op manta_op;
+typedef struct manta_op_inner manta_op_inner;
 
 /* Build time: shapes are known except the batch, which stands as -1 in
  * dimension 0 of activations. */
@@ -46,7 +47,8 @@ typedef struct manta_op_plan {
     const void *attrs;
     bool training;
     int threads;
-    const void *kernels; /* built-in operations: the table of tensor/kernel.h */
+    const manta_op_inner *inner; /* what Manta's own operations need besides; NULL in a plan or call that a
+                                    program makes itself, to test an operation of its own */
     int n_in, n_out;
     const manta_array *in, *out;
     bool view; /* set: out[0] is in[0]'s memory, nothing to run */
@@ -74,27 +76,12 @@ typedef struct manta_op_call {
     int64_t step; /* of the run */
     int64_t first; /* position of the call's first sample in the global batch */
     uint32_t call; /* which node of the graph: the random stream */
-
-    /* For built-in operations: what the planner fused into this node. */
-    bool relu; /* out[0] passes a relu; backward finds dout[0] masked already when relu_done */
-    bool relu_done;
-    const float *mask; /* backward: din[0] is to be 0 where mask <= 0, or NULL */
-    void (*sink)(void *ctx, int64_t first, int64_t n,
-                 const float *v); /* takes din[1] instead of memory, or NULL */
-    void *sink_ctx;
-    const void *meeting; /* nn/ops.h: where the shards of a step meet, or NULL */
-    bool met; /* the call is made again because it had to wait */
-    bool *waits; /* set: others are missing, call again */
-    const void *kernels; /* tensor/kernel.h */
-    void *pool; /* os/pool.h */
+    const manta_op_inner *inner; /* as in the plan */
 } manta_op_call;
 
-/* What an operation says of itself, besides what its backward reads. */
+/* What an operation says of itself, besides what its backward reads. Bits 16 to
+ * 19 are Manta's own. */
 enum {
-    MANTA_OP_CAN_RELU = 1 << 16, /* a following relu may be fused */
-    MANTA_OP_CAN_MASK = 1 << 17, /* backward honours `mask` for din[0] */
-    MANTA_OP_CAN_SINK = 1 << 18, /* backward honours `sink` for din[1], after din[0] is done */
-    MANTA_OP_RELU_SELF = 1 << 19, /* with a fused relu, backward masks dout itself */
     MANTA_OP_PROPOSES = 1 << 20 /* training forward writes `proposed`; without it non-trainable variables are
                                      constants. Runs as in inference when its layer is frozen, as Keras's */
 };
@@ -118,7 +105,8 @@ struct manta_op {
  * activations go by manta_layer_activate(). NULL when there is none of that name. */
 MANTA_API const manta_op *manta_op_find(const char *name);
 
-/* Runs fn(ctx, i) for i in [0, n) on the threads of the run. */
+/* Runs fn(ctx, i) for i in [0, n) on the threads of the run; of a call that a
+ * program makes itself, one after the other. */
 MANTA_API void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, int64_t i),
                                  void *ctx);
 

@@ -179,6 +179,7 @@ static manta_status take_input(exec *e, const plan *p, const exec_run *r, int i)
 typedef struct call_arrays {
     manta_array in[MANTA_OP_MAX_IN], out[MANTA_OP_MAX_OUT], din[MANTA_OP_MAX_IN], dout[MANTA_OP_MAX_OUT];
     float *proposed[MANTA_OP_MAX_IN];
+    manta_op_inner inner;
 } call_arrays;
 
 static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, call_arrays *a)
@@ -198,6 +199,11 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
         a->dout[j] = n->out[j];
         a->dout[j].data = address(e, r, n->dout_at[j]);
     }
+    a->inner = (manta_op_inner){.relu = n->relu,
+                                .relu_done = n->relu_done,
+                                .mask = address(e, r, n->mask_at),
+                                .kernels = e->opt.kernels,
+                                .pool = e->opt.pool};
     return (manta_op_call){.attrs = g->attrs,
                            .training = n->training,
                            .n_in = g->n_in,
@@ -214,11 +220,7 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
                            .step = r->step,
                            .first = r->first,
                            .call = (uint32_t)n->index,
-                           .relu = n->relu,
-                           .relu_done = n->relu_done,
-                           .mask = address(e, r, n->mask_at),
-                           .kernels = e->opt.kernels,
-                           .pool = e->opt.pool};
+                           .inner = &a->inner};
 }
 
 /* Debug mode: the first element of `a` that is not finite; `who` has it in its `what`. */
@@ -268,12 +270,12 @@ static manta_status look_before(exec *e, const exec_run *r, const plan *p)
 }
 
 /* Lets a node meet those of other shards, and wait for them. */
-static void join(manta_op_call *c, const exec_run *r, exec_pause *p)
+static void join(manta_op_inner *c, bool training, const exec_run *r, exec_pause *p)
 {
     c->met = p->waits;
     p->waits = false;
     c->waits = &p->waits;
-    if (c->training) c->meeting = r->meeting;
+    if (training) c->meeting = r->meeting;
 }
 
 static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n, exec_pause *pause)
@@ -284,7 +286,7 @@ static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n, 
     manta_status st;
     char who[160];
 
-    join(&c, r, pause);
+    join(&a.inner, c.training, r, pause);
     st = g->op->forward(&c);
     if (st) return manta_fail(st, "layer '%s': %s", node_layer(e, g), manta_error_text());
     for (int j = 0; e->opt.debug && !pause->waits && j < g->n_out; j++) {
@@ -324,15 +326,15 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n,
         return MANTA_OK;
     }
     c.work = address(e, r, n->back_work_at);
-    join(&c, r, pause);
+    join(&a.inner, c.training, r, pause);
     if (r->sink && n->sinkable) {
-        c.sink = sink_shifted;
-        c.sink_ctx = &shifted;
+        a.inner.sink = sink_shifted;
+        a.inner.sink_ctx = &shifted;
     }
     st = g->op->backward(&c);
     if (st) return manta_fail(st, "layer '%s': backward: %s", node_layer(e, g), manta_error_text());
     for (int j = 0; e->opt.debug && !pause->waits && j < g->n_in; j++) {
-        if (c.sink && j == 1) continue;
+        if (a.inner.sink && j == 1) continue;
         TRY(look(who_is(e, g, who, sizeof who), &a.din[j], "gradient of an input"));
     }
     return MANTA_OK;

@@ -37,7 +37,7 @@ void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, 
     parallel j = {.n = n, .grain = 1, .fn = fn, .ctx = ctx};
 
     if (n <= 0) return;
-    if (!c->pool) {
+    if (!op_pool(c)) {
         for (int64_t i = 0; i < n; i++) fn(ctx, i);
         return;
     }
@@ -72,7 +72,7 @@ const float *op_dout(const manta_op_call *c)
 {
     float *dy = c->dout[0].data;
 
-    if (c->relu && !c->relu_done) {
+    if (c->inner->relu && !c->inner->relu_done) {
         const float *y = op_f32(&c->out[0]);
         op_kernels(c)->act_backward(op_pool(c), KERN_RELU, 0, manta_array_count(&c->dout[0]), y, y, dy, dy,
                                     false);

@@ -127,7 +127,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
     int64_t pa = period(a, out), pb = period(b, out);
 
     if (j.n == 0) return MANTA_OK;
-    if (c->relu && pa == j.n && pb == j.n) {
+    if (c->inner->relu && pa == j.n && pb == j.n) {
         manta_op_parallel(c, (j.n + TILE - 1) / TILE, forward_tile, &j);
         return MANTA_OK;
     }
@@ -139,7 +139,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
         manta_array y = op_view(out), ra = repeated(a, out), rb = repeated(b, out);
         TRY(copy_binary(op_pool(c), op, &y, &ra, &rb));
     }
-    if (c->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, j.n, op_f32(out), op_f32(out));
+    if (c->inner->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, j.n, op_f32(out), op_f32(out));
     return MANTA_OK;
 }
 
@@ -257,7 +257,7 @@ static manta_status multiply_backward(const manta_op_call *c)
 
 const manta_op op_add = {
     .name = "add",
-    .flags = MANTA_OP_CAN_RELU,
+    .flags = OP_CAN_RELU,
     .shape = binary_shape,
     .plan = binary_plan,
     .forward = add_forward,
@@ -266,7 +266,7 @@ const manta_op op_add = {
 
 const manta_op op_subtract = {
     .name = "subtract",
-    .flags = MANTA_OP_CAN_RELU,
+    .flags = OP_CAN_RELU,
     .shape = binary_shape,
     .plan = binary_plan,
     .forward = subtract_forward,
@@ -275,7 +275,7 @@ const manta_op op_subtract = {
 
 const manta_op op_multiply = {
     .name = "multiply",
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_CAN_RELU,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU,
     .shape = binary_shape,
     .plan = binary_plan,
     .forward = multiply_forward,

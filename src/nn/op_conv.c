@@ -122,7 +122,7 @@ static manta_status conv2d_plan(manta_op_plan *p)
 {
     conv_shape s = conv2d_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
 
-    p->work = ((const kernels *)p->kernels)->conv_work(&s, p->threads);
+    p->work = p->inner->kernels->conv_work(&s, p->threads);
     p->flops = conv_flops(&s);
     return MANTA_OK;
 }
@@ -140,7 +140,7 @@ static manta_status conv2d_forward(const manta_op_call *c)
     conv_call v = conv2d_call(c);
 
     v.bias = c->n_in > 2 ? op_f32(&c->in[2]) : NULL;
-    v.relu = c->relu;
+    v.relu = c->inner->relu;
     v.y = op_f32(&c->out[0]);
     op_kernels(c)->conv_forward(op_pool(c), &v);
     return MANTA_OK;
@@ -149,11 +149,11 @@ static manta_status conv2d_forward(const manta_op_call *c)
 /* The gradients of kernel and bias; v has what the kernel saw and its gradient. */
 static void weights_backward(const manta_op_call *c, conv_call *v, const float *dy)
 {
-    if (op_wants(c, 1) || c->sink) {
+    if (op_wants(c, 1) || c->inner->sink) {
         v->dw = op_f32(&c->din[1]);
         v->accumulate = c->accumulate[1];
-        v->sink = c->sink;
-        v->sink_ctx = c->sink_ctx;
+        v->sink = c->inner->sink;
+        v->sink_ctx = c->inner->sink_ctx;
         op_kernels(c)->conv_backward_weights(op_pool(c), v);
     }
     if (op_wants(c, 2)) {
@@ -172,7 +172,7 @@ static manta_status conv2d_backward(const manta_op_call *c)
         v = conv2d_call(c);
         v.dy = dy;
         v.dx = op_f32(&c->din[0]);
-        v.mask = c->mask;
+        v.mask = c->inner->mask;
         v.accumulate = c->accumulate[0];
         op_kernels(c)->conv_backward_data(op_pool(c), &v);
     }
@@ -185,8 +185,7 @@ static manta_status conv2d_backward(const manta_op_call *c)
 const manta_op op_conv2d = {
     .name = "conv2d",
     .attrs_size = sizeof(op_conv_attrs),
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_CAN_RELU | MANTA_OP_CAN_MASK |
-             MANTA_OP_CAN_SINK,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_MASK | OP_CAN_SINK,
     .shape = conv2d_shape,
     .plan = conv2d_plan,
     .forward = conv2d_forward,
@@ -262,8 +261,7 @@ static manta_status transpose_plan(manta_op_plan *p)
 {
     conv_shape s = transpose_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
 
-    p->work =
-        aligned(manta_array_bytes(&p->in[0])) + ((const kernels *)p->kernels)->conv_work(&s, p->threads);
+    p->work = aligned(manta_array_bytes(&p->in[0])) + p->inner->kernels->conv_work(&s, p->threads);
     p->flops = conv_flops(&s);
     return MANTA_OK;
 }
@@ -285,7 +283,7 @@ static manta_status transpose_forward(const manta_op_call *c)
     v.dx = y;
     op_kernels(c)->conv_backward_data(op_pool(c), &v);
     if (c->n_in > 2) op_kernels(c)->binary(op_pool(c), KERN_ADD, n, y, v.s.c, op_f32(&c->in[2]), y);
-    if (c->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, n, y, y);
+    if (c->inner->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, n, y, y);
     return MANTA_OK;
 }
 
@@ -314,7 +312,7 @@ static manta_status transpose_backward(const manta_op_call *c)
 const manta_op op_conv2d_transpose = {
     .name = "conv2d_transpose",
     .attrs_size = sizeof(op_conv_transpose_attrs),
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_CAN_RELU | MANTA_OP_CAN_SINK,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_SINK,
     .shape = transpose_shape,
     .plan = transpose_plan,
     .forward = transpose_forward,

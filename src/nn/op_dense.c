@@ -55,7 +55,7 @@ static manta_status dense_forward(const manta_op_call *c)
     g.c = op_f32(&c->out[0]);
     g.ldc = g.n;
     g.bias = c->n_in > 2 ? op_f32(&c->in[2]) : NULL;
-    g.relu = c->relu;
+    g.relu = c->inner->relu;
     op_kernels(c)->gemm(op_pool(c), &g);
     return MANTA_OK;
 }
@@ -76,7 +76,7 @@ static gemm_call input_gradient(const manta_op_call *c, const float *dy)
                        .c = op_f32(&c->din[0]),
                        .ldc = f.k,
                        .accumulate = c->accumulate[0],
-                       .mask = c->mask};
+                       .mask = c->inner->mask};
 }
 
 /* dw (k, n) = x' dy */
@@ -95,15 +95,15 @@ static gemm_call weight_gradient(const manta_op_call *c, const float *dy)
                        .c = op_f32(&c->din[1]),
                        .ldc = f.n,
                        .accumulate = c->accumulate[1],
-                       .sink = c->sink,
-                       .sink_ctx = c->sink_ctx};
+                       .sink = c->inner->sink,
+                       .sink_ctx = c->inner->sink_ctx};
 }
 
 static manta_status dense_backward(const manta_op_call *c)
 {
     const float *dy = op_dout(c);
     const gemm_call dx = input_gradient(c, dy), dw = weight_gradient(c, dy);
-    const bool wants_dw = op_wants(c, 1) || c->sink;
+    const bool wants_dw = op_wants(c, 1) || c->inner->sink;
 
     if (op_wants(c, 0) && wants_dw) {
         op_kernels(c)->gemm_pair(op_pool(c), &dx, &dw);
@@ -121,8 +121,7 @@ static manta_status dense_backward(const manta_op_call *c)
 
 const manta_op op_dense = {
     .name = "dense",
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_CAN_RELU | MANTA_OP_CAN_MASK |
-             MANTA_OP_CAN_SINK,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_MASK | OP_CAN_SINK,
     .shape = dense_shape,
     .plan = dense_plan,
     .forward = dense_forward,

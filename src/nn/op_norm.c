@@ -78,7 +78,7 @@ static bn_call bn_of(const manta_op_call *c)
                      .gamma = at.gamma > 0 ? op_f32(&c->in[at.gamma]) : NULL,
                      .beta = at.beta > 0 ? op_f32(&c->in[at.beta]) : NULL,
                      .eps = a->epsilon,
-                     .relu = c->relu && !c->relu_done};
+                     .relu = c->inner->relu && !c->inner->relu_done};
 }
 
 static void bn_propose(const manta_op_call *c, const bn_call *b, int64_t rows)
@@ -106,11 +106,11 @@ int64_t op_meeting_size(const manta_op *op, int64_t n)
  * the sums go too. False: the call is to be made again. */
 static bool bn_meet(const manta_op_call *c, bool backward, int64_t ch)
 {
-    const op_meeting *m = c->meeting;
+    const op_meeting *m = c->inner->meeting;
     double *sums = c->work;
-    bool there = m->meet(m->ctx, c->call, backward, 1 + 2 * ch, c->met ? NULL : sums, sums);
+    bool there = m->meet(m->ctx, c->call, backward, 1 + 2 * ch, c->inner->met ? NULL : sums, sums);
 
-    *c->waits = !there;
+    *c->inner->waits = !there;
     return there;
 }
 
@@ -134,7 +134,7 @@ static manta_status bn_forward_together(const manta_op_call *c, bn_call *b)
     const double *sums = c->work;
     double rows;
 
-    if (!c->met) bn_leave_moments(c, b);
+    if (!c->inner->met) bn_leave_moments(c, b);
     if (!bn_meet(c, false, b->c)) return MANTA_OK;
     rows = sums[0] > 0 ? sums[0] : 1;
     for (int64_t i = 0; i < b->c; i++) {
@@ -153,7 +153,7 @@ static manta_status bn_backward_together(const manta_op_call *c, bn_call *b)
     double *mine = c->work;
     float *dx = b->dx;
 
-    if (!c->met) {
+    if (!c->inner->met) {
         mine[0] = (double)b->rows;
         b->sums = mine + 1;
         b->dx = NULL;
@@ -174,7 +174,7 @@ static manta_status bn_forward(const manta_op_call *c)
     bn_inputs at = bn_where(c->attrs);
     bn_call b = bn_of(c);
 
-    b.relu = c->relu;
+    b.relu = c->inner->relu;
     b.out = op_f32(&c->out[0]);
     if (!c->training) {
         b.mean = op_f32(&c->in[at.mean]);
@@ -184,7 +184,7 @@ static manta_status bn_forward(const manta_op_call *c)
     }
     b.mean = c->saved;
     b.var = b.mean + b.c;
-    if (c->meeting) return bn_forward_together(c, &b);
+    if (c->inner->meeting) return bn_forward_together(c, &b);
     op_kernels(c)->bn_forward(op_pool(c), &b);
     if (c->proposed && c->proposed[0] && c->proposed[1]) bn_propose(c, &b, b.rows);
     return MANTA_OK;
@@ -214,11 +214,11 @@ static manta_status bn_backward(const manta_op_call *c)
     b.y = op_f32(&c->out[0]);
     b.dx = op_f32(&c->din[0]);
     b.accumulate_dx = c->accumulate[0];
-    if (!c->met) bn_parameters(c, &b);
+    if (!c->inner->met) bn_parameters(c, &b);
     if (c->training) {
         b.mean = c->saved;
         b.var = b.mean + b.c;
-        if (c->meeting) return bn_backward_together(c, &b);
+        if (c->inner->meeting) return bn_backward_together(c, &b);
         op_kernels(c)->bn_backward(op_pool(c), &b);
     } else {
         b.mean = op_f32(&c->in[at.mean]);
@@ -232,7 +232,7 @@ const manta_op op_batch_norm = {
     .name = "batch_norm",
     .attrs_size = sizeof(op_bn_attrs),
     .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_READS_INPUT(2) |
-             MANTA_OP_READS_INPUT(3) | MANTA_OP_READS_INPUT(4) | MANTA_OP_CAN_RELU | MANTA_OP_RELU_SELF |
+             MANTA_OP_READS_INPUT(3) | MANTA_OP_READS_INPUT(4) | OP_CAN_RELU | OP_RELU_SELF |
              MANTA_OP_PROPOSES,
     .shape = bn_shape,
     .plan = bn_plan,

@@ -12,14 +12,38 @@
 
 /* ---- what the operations share (op.c) ---- */
 
+/* What the planner has fused into a node, and what built-in operations compute
+ * with. Of a plan `kernels` alone is set. */
+struct manta_op_inner {
+    bool relu; /* out[0] passes a relu; backward finds dout[0] masked already when relu_done */
+    bool relu_done;
+    const float *mask; /* backward: din[0] is to be 0 where mask <= 0, or NULL */
+    kern_sink sink; /* takes din[1] instead of memory, or NULL */
+    void *sink_ctx;
+    const struct op_meeting *meeting; /* where the shards of a step meet, or NULL */
+    bool met; /* the call is made again because it had to wait */
+    bool *waits; /* set: others are missing, call again */
+    const kernels *kernels;
+    struct pool *pool; /* NULL: the calling thread alone */
+};
+
+/* Flags of a manta_op that only built-in ones have. */
+enum {
+    OP_CAN_RELU = 1 << 16, /* a following relu may be fused */
+    OP_CAN_MASK = 1 << 17, /* backward honours `mask` for din[0] */
+    OP_CAN_SINK = 1 << 18, /* backward honours `sink` for din[1], after din[0] is done */
+    OP_RELU_SELF = 1 << 19 /* with a fused relu, backward masks dout itself */
+};
+
 static inline const kernels *op_kernels(const manta_op_call *c)
 {
-    return c->kernels;
+    return c->inner->kernels;
 }
 
+/* NULL also of a call that a program has made itself. */
 static inline pool *op_pool(const manta_op_call *c)
 {
-    return c->pool;
+    return c->inner ? c->inner->pool : NULL;
 }
 
 static inline float *op_f32(const manta_array *a)

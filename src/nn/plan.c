@@ -191,7 +191,7 @@ static void fuse_relus(planner *pl)
         int producer = m->values[r->in[0]].node;
         if (!is_relu(r) || producer < 0 || !graph_node_needed(r, pl->needed)) continue;
         if (m->values[r->in[0]].output != 0) continue;
-        if (!(m->nodes[producer].op->flags & MANTA_OP_CAN_RELU) || pl->dropped[producer]) continue;
+        if (!(m->nodes[producer].op->flags & OP_CAN_RELU) || pl->dropped[producer]) continue;
         if (consumers(pl, r->in[0]) != 1 || is_watched(pl, r->in[0])) continue;
         pl->dropped[i] = true;
         pl->v[r->in[0]].alias = r->out[0];
@@ -217,8 +217,11 @@ static manta_status add_nodes(planner *pl)
     for (int i = 0; i < m->n_nodes; i++) {
         const graph_node *g = &m->nodes[i];
         plan_node *n = &p->nodes[p->n_nodes];
-        manta_op_plan op = {
-            .attrs = g->attrs, .threads = pl->threads, .kernels = pl->k, .n_in = g->n_in, .n_out = g->n_out};
+        manta_op_plan op = {.attrs = g->attrs,
+                            .threads = pl->threads,
+                            .inner = &(manta_op_inner){.kernels = pl->k},
+                            .n_in = g->n_in,
+                            .n_out = g->n_out};
 
         pl->slot_of[i] = -1;
         if (!graph_node_needed(g, pl->needed) || pl->dropped[i]) continue;
@@ -415,8 +418,8 @@ static void fuse_mask(planner *pl, plan_node *n, const graph_node *g, int tick)
     int in = groot(pl, g->in[0]);
     plan_node *producer = relu_producer(pl, in);
 
-    if (!producer || !(g->op->flags & MANTA_OP_CAN_MASK) || pl->v[in].sources != 1) return;
-    if (pl->m->nodes[producer->index].op->flags & MANTA_OP_RELU_SELF) return;
+    if (!producer || !(g->op->flags & OP_CAN_MASK) || pl->v[in].sources != 1) return;
+    if (pl->m->nodes[producer->index].op->flags & OP_RELU_SELF) return;
     if (n->din_at[0].kind != PLACE_BLOCK) return;
     n->mask_at = value_place(pl, in, tick);
     producer->relu_done = true;
@@ -435,11 +438,11 @@ static void place_backward_node(planner *pl, int i)
         n->din_at[j] = gradient_place(pl, g->in[j], tick);
         n->accumulate[j] = pl->v[r].written++ > 0;
     }
-    if (g->op->flags & MANTA_OP_CAN_SINK && n->din_at[0].kind == PLACE_NONE) {
+    if (g->op->flags & OP_CAN_SINK && n->din_at[0].kind == PLACE_NONE) {
         n->back_flops /= 2; /* the first layer: nobody wants its input's gradient */
     }
     fuse_mask(pl, n, g, tick);
-    if (g->n_in > 1 && (g->op->flags & MANTA_OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
+    if (g->n_in > 1 && (g->op->flags & OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
         pl->v[groot(pl, g->in[1])].sources == 1) {
         n->sinkable = true;
         n->sink_offset = (int64_t)(n->din_at[1].offset / sizeof(float));

@@ -4,6 +4,7 @@ import re
 import unittest
 
 import interface
+from support import ROOT
 
 
 def declared(text):
@@ -84,6 +85,12 @@ class Interface(unittest.TestCase):
         self.assertGreater(len(giving), 190)
         self.assertEqual([f"{header}: {name}" for header, name, text in giving
                           if not re.search(r"\bMANTA_MUST_USE\s*;$", text)], [])
+
+    def test_no_header_speaks_of_the_inside(self):
+        """A public struct has no field of nn/, tensor/, os/, ...: no header names a file of src/."""
+        folders = "|".join(p.name for p in (ROOT / "src").iterdir() if p.is_dir())
+        self.assertEqual([f"{header.name}: {found}" for header in interface.HEADERS
+                          for found in re.findall(rf"\b(?:{folders})/\w+\.[ch]\b", header.read_text())], [])
 
 
 if __name__ == "__main__":

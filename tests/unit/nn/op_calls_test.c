@@ -15,6 +15,8 @@ static manta_op_call call_of(void *const *state, const void *attrs, const manta_
 {
     pool *const *pools = *state;
     static const bool no[MAX_IN];
+    static manta_op_inner inner;
+    inner = (manta_op_inner){.kernels = kernels_of(KERN_REFERENCE), .pool = pools[1]};
     return (manta_op_call){.attrs = attrs,
                            .training = true,
                            .n_in = 1,
@@ -22,8 +24,7 @@ static manta_op_call call_of(void *const *state, const void *attrs, const manta_
                            .in = in,
                            .out = out,
                            .accumulate = no,
-                           .kernels = kernels_of(KERN_REFERENCE),
-                           .pool = pools[1],
+                           .inner = &inner,
                            .seed = 7,
                            .step = 3,
                            .call = 2};
@@ -138,10 +139,13 @@ static void parallel_runs_each_index_once(void **state)
     static uint8_t times[5000];
     manta_op_call c = call_of(state, NULL, NULL, NULL);
     for (int64_t n = 0; n <= 5000; n += 1250) {
-        for (int with_pool = 0; with_pool < 2; with_pool++) {
+        const manta_op_inner alone = {0}, *const ways[] = {c.inner, &alone,
+                                                           NULL}; /* NULL: a program's own call */
+        for (int way = 0; way < 3; way++) {
+            manta_op_call own = c;
             memset(times, 0, sizeof times);
-            c.pool = with_pool ? ((pool *const *)*state)[1] : NULL;
-            manta_op_parallel(&c, n, count_up, times);
+            own.inner = ways[way];
+            manta_op_parallel(&own, n, count_up, times);
             for (int64_t i = 0; i < 5000; i++) assert_int_equal(times[i], i < n);
         }
     }

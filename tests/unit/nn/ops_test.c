@@ -132,10 +132,10 @@ static bool can(const op_case *c, how way)
 {
     unsigned f = c->op->flags;
     switch (way) {
-    case RELU: return f & MANTA_OP_CAN_RELU;
-    case RELU_DONE: return f & MANTA_OP_CAN_RELU && !(f & MANTA_OP_RELU_SELF);
-    case MASKED: return f & MANTA_OP_CAN_MASK;
-    case SUNK: return f & MANTA_OP_CAN_SINK;
+    case RELU: return f & OP_CAN_RELU;
+    case RELU_DONE: return f & OP_CAN_RELU && !(f & OP_RELU_SELF);
+    case MASKED: return f & OP_CAN_MASK;
+    case SUNK: return f & OP_CAN_SINK;
     default: return true;
     }
 }
@@ -152,6 +152,7 @@ typedef struct run {
     float *proposed[2];
     void *saved, *work;
     manta_op_call call;
+    manta_op_inner inner;
     float *sunk; /* the sink's array, and how often each element came */
     int *sunk_times;
 } run;
@@ -181,7 +182,7 @@ static void prepare(run *r, int threads)
     manta_op_plan p = {.attrs = c->attrs,
                        .training = !c->inference,
                        .threads = threads,
-                       .kernels = r->k,
+                       .inner = &(manta_op_inner){.kernels = r->k},
                        .n_in = c->n_in,
                        .n_out = 1,
                        .in = r->in,
@@ -358,6 +359,13 @@ static void run_one(run *r, int threads)
         r->sunk_times = room((size_t)count(&c->in[1]), sizeof(int));
     }
     prepare(r, threads);
+    r->inner = (manta_op_inner){.relu = r->way == RELU || r->way == RELU_DONE,
+                                .relu_done = r->way == RELU_DONE,
+                                .mask = r->way == MASKED ? r->e->mask : NULL,
+                                .sink = r->way == SUNK ? take : NULL,
+                                .sink_ctx = r,
+                                .kernels = r->k,
+                                .pool = r->p};
     r->call = (manta_op_call){.attrs = c->attrs,
                               .training = !c->inference,
                               .n_in = c->n_in,
@@ -370,13 +378,7 @@ static void run_one(run *r, int threads)
                               .proposed = r->proposed,
                               .saved = r->saved,
                               .work = r->work,
-                              .relu = r->way == RELU || r->way == RELU_DONE,
-                              .relu_done = r->way == RELU_DONE,
-                              .mask = r->way == MASKED ? r->e->mask : NULL,
-                              .sink = r->way == SUNK ? take : NULL,
-                              .sink_ctx = r,
-                              .kernels = r->k,
-                              .pool = r->p};
+                              .inner = &r->inner};
     check_forward(r);
     if (c->op == &op_batch_norm && !c->inference) check_proposed(r);
     check_backward(r);

@@ -27,6 +27,7 @@ typedef struct walk {
     float **proposed; /* per variable: what an operation proposed, or NULL */
     bool *needed; /* per value */
     bool *renewed; /* per variable: there is such a proposal, from which the next one starts */
+    manta_op_inner inner; /* of every call */
 } walk;
 
 static inline void *walk_room(size_t size)
@@ -40,7 +41,7 @@ static inline void *walk_room(size_t size)
 static inline void walk_open(walk *w, const manta_model *m, const kernels *k, pool *p, int64_t batch,
                              bool training)
 {
-    *w = (walk){.m = m, .k = k, .p = p, .training = training};
+    *w = (walk){.m = m, .k = k, .p = p, .training = training, .inner = {.kernels = k, .pool = p}};
     w->v = calloc((size_t)m->n_values, sizeof *w->v);
     w->g = calloc((size_t)m->n_values, sizeof *w->g);
     w->saved = calloc((size_t)m->n_nodes + 1, sizeof *w->saved);
@@ -115,8 +116,7 @@ static inline manta_op_call walk_call(walk *w, int i, manta_array *in, manta_arr
                            .saved = w->saved[i],
                            .work = w->work[i],
                            .call = (uint32_t)i,
-                           .kernels = w->k,
-                           .pool = w->p};
+                           .inner = &w->inner};
 }
 
 /* Plans and runs node i forward. */
@@ -129,7 +129,7 @@ static inline manta_status walk_node(walk *w, int i)
     manta_op_plan p = {.attrs = n->attrs,
                        .training = c.training,
                        .threads = pool_threads(w->p),
-                       .kernels = w->k,
+                       .inner = &w->inner,
                        .n_in = n->n_in,
                        .n_out = n->n_out,
                        .in = in,
