@@ -35,7 +35,8 @@ static manta_status read_all(const char *spec, double *sum)
 
     if ((st = manta_dataset_open(spec, NULL, &d))) return st;
     int64_t rows = manta_dataset_count(d), steps[] = {0, rows - 1};
-    if ((st = manta_loader_open(d, &(manta_loader_options){.batch_size = 1, .readers = -1}, &l))) goto out;
+    if ((st = manta_loader_open(d, &(manta_loader_options){.batch_size = 1, .readers = MANTA_NONE}, &l)))
+        goto out;
     *sum = 0;
     for (int i = 0; i < 2 && rows > 0; i++) {
         if ((st = manta_loader_seek(l, 0, steps[i]))) goto out;
@@ -77,7 +78,8 @@ static manta_status read_every(const char *spec, double *sum, int64_t *again_ns)
 
     if ((st = manta_dataset_open(spec, NULL, &d))) return st;
     int64_t n = manta_dataset_count(d);
-    if ((st = manta_loader_open(d, &(manta_loader_options){.batch_size = 256, .readers = -1}, &l))) goto out;
+    if ((st = manta_loader_open(d, &(manta_loader_options){.batch_size = 256, .readers = MANTA_NONE}, &l)))
+        goto out;
     if ((st = pass(l, n, sum))) goto out;
     *again_ns = clock_now_ns();
     if ((st = manta_loader_seek(l, 1, 0))) goto out;

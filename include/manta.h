@@ -18,6 +18,7 @@
 #include <manta/onnx.h>
 #include <manta/op.h>
 #include <manta/optimizer.h>
+#include <manta/option.h>
 #include <manta/run.h>
 #include <manta/status.h>
 #include <manta/strategy.h>

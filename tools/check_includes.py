@@ -79,6 +79,7 @@ OWNER = {
     "status": "base",
     "array": "base",
     "version": "base",
+    "option": "base",
     "log": "base",
     "comm": "comm",
     "task": "task",

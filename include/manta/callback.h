@@ -20,6 +20,7 @@
 #define MANTA_CALLBACK_H
 
 #include <manta/checkpoint.h>
+#include <manta/option.h>
 #include <manta/train.h>
 
 #ifdef __cplusplus
@@ -82,8 +83,7 @@ typedef struct manta_early_stopping_options {
     double min_delta;
     int64_t patience;
     const char *mode; /* "min", "max"; NULL: "auto" */
-    bool has_baseline;
-    double baseline;
+    double baseline; /* what it must do better than; 0: none; MANTA_ZERO: 0 */
     bool restore_best_weights;
     int64_t start_from_epoch;
 } manta_early_stopping_options;
@@ -95,7 +95,7 @@ typedef struct manta_reduce_lr_options {
     double factor; /* 0: 0.1 */
     int64_t patience; /* 0: 10 */
     const char *mode;
-    double min_delta; /* 0: 1e-4; negative: none */
+    double min_delta; /* 0: 1e-4; MANTA_ZERO: 0 */
     int64_t cooldown;
     double min_lr;
 } manta_reduce_lr_options;
@@ -131,8 +131,7 @@ typedef struct manta_model_checkpoint_options {
     const char *mode;
     bool save_best_only;
     int64_t every_steps; /* 0: every epoch */
-    bool has_threshold;
-    double threshold; /* initial_value_threshold */
+    double threshold; /* initial_value_threshold; 0: none; MANTA_ZERO: 0 */
 } manta_model_checkpoint_options;
 MANTA_API manta_callback *manta_model_checkpoint(const char *path, const manta_model_checkpoint_options *o);
 

@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <manta/option.h>
 #include <manta/status.h>
 
 #ifdef __cplusplus
@@ -43,8 +44,8 @@ typedef struct manta_cluster_options {
     const char *tf_config; /* instead of the environment's TF_CONFIG */
     const char *key_file; /* NULL: the one that MANTA_CLUSTER_KEY names, or this user's own */
     bool insecure_bulk; /* gradients and weights go unencrypted, after an authenticated handshake */
-    int64_t timeout_ms; /* how long to wait for those that are missing or silent; 0: 10 minutes,
-                           negative: for ever */
+    int64_t timeout_ms; /* how long to wait for those that are missing or silent; 0: 10 minutes;
+                           MANTA_NONE: for ever */
 } manta_cluster_options;
 
 /* Reads TF_CONFIG and begins to listen. *out: owned, NULL when TF_CONFIG is not

@@ -29,6 +29,7 @@
 #define MANTA_COMM_H
 
 #include <manta/array.h>
+#include <manta/option.h>
 #include <manta/status.h>
 
 #ifdef __cplusplus
@@ -67,9 +68,9 @@ typedef enum manta_comm_kind {
 /* Zeroed memory means the defaults. */
 typedef struct manta_group_options {
     manta_comm_kind implementation;
-    int64_t timeout_ms; /* of one collective; 0: 60,000; negative: none (a death still ends it) */
-    int64_t join_timeout_ms; /* until all ranks are there; 0: 60,000; negative: none */
-    int64_t bytes_per_pack; /* small tensors are packed up to this size; 0: 1 MiB; negative: never */
+    int64_t timeout_ms; /* of one collective; 0: 60,000; MANTA_NONE: none (a death still ends it) */
+    int64_t join_timeout_ms; /* until all ranks are there; 0: 60,000; MANTA_NONE: none */
+    int64_t bytes_per_pack; /* small tensors are packed up to this size; 0: 1 MiB; MANTA_NONE: never */
     size_t shared_bytes; /* memory of each rank that every rank sees (SHM); 0: none */
     bool progress_thread; /* started collectives go on by themselves; else only in calls of this group */
     const char *key_file; /* RING: the cluster key for TLS; NULL: this user's own */

@@ -37,6 +37,7 @@
 #define MANTA_DATA_H
 
 #include <manta/array.h>
+#include <manta/option.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -219,7 +220,7 @@ typedef struct manta_loader_options {
                                 ranks have the same number; else some have one less */
     int64_t steps_per_epoch; /* 0: an epoch is one pass. Else an epoch is so many batches, and the
                                 data runs on across epochs as in Keras; needs repeat() to go on */
-    int readers; /* threads that make batches ahead; 0: one. -1: none, the caller's own */
+    int readers; /* threads that make batches ahead; 0: one; MANTA_NONE: none, the caller reads */
     int read_ahead; /* batches made ahead; 0: the dataset's prefetch(), or 2 */
 } manta_loader_options;
 

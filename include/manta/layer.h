@@ -4,8 +4,10 @@
  * under the names Keras's config gives them, and a function that expands a
  * call into operations. A program adds classes of its own with the same table.
  *
- * In every options struct zero means Keras's default. Where that default is
- * itself not zero, -0.0 asks for zero (a momentum of 0, say). `name` is read by
+ * In every options struct zero means Keras's default; where that default is itself
+ * not zero, MANTA_ZERO asks for zero (manta/option.h). A layer holds a zero that
+ * was asked for as -0.0, which computes as zero: a class of one's own tells it
+ * from nothing said by its sign. `name` is read by
  * the typed functions below; NULL numbers the layer as Keras does ("conv2d",
  * "conv2d_1"). Strings and arrays are copied.
  *
@@ -16,6 +18,7 @@
 #define MANTA_LAYER_H
 
 #include <manta/model.h>
+#include <manta/option.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,7 +27,8 @@ extern "C" {
 typedef enum manta_field_kind {
     MANTA_FIELD_INT, /* int64_t */
     MANTA_FIELD_INTS, /* int64_t[MANTA_MAX_DIMS], count in the int at `extra`; Keras may give one number */
-    MANTA_FIELD_PAIR, /* int64_t[2]; Keras may give one number for both; with `extra`: a bool there, "given" */
+    MANTA_FIELD_PAIR, /* int64_t[2]; Keras may give one number for both. With `extra` (its own offset) a zero
+                         that is given is MANTA_ZERO */
     MANTA_FIELD_PAIRS, /* int64_t[2][2]: ((top, bottom), (left, right)) */
     MANTA_FIELD_FLOAT, /* double */
     MANTA_FIELD_BOOL, /* bool */
@@ -109,7 +113,7 @@ typedef struct manta_depthwise_conv2d_options {
 
 typedef struct manta_conv2d_transpose_options {
     int64_t filters, kernel_size[2], strides[2], dilation_rate[2], output_padding[2];
-    bool has_output_padding; /* output_padding was given, zero or not */
+    /* output_padding: 0 in both: what Keras computes when none is given; MANTA_ZERO: 0 */
     const char *padding; /* "valid" (default), "same", or "explicit": pad is cut off, as torch */
     int64_t pad[2][2];
     const char *activation;

@@ -20,6 +20,7 @@
 
 #include <manta/callback.h>
 #include <manta/checkpoint.h>
+#include <manta/option.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,7 +51,7 @@ typedef struct manta_logging_config {
     const char *level; /* "debug", "info", "warn", "error", "off"; NULL: as manta/log.h says */
     manta_log_to to;
     bool stamp; /* lines begin with the time (UTC, as 2026-01-31T23:59:59.123Z) and the rank */
-    int64_t max_size; /* bytes of a rank's log, all parts; 0: 64 MiB; negative: no bound */
+    int64_t max_size; /* bytes of a rank's log, all parts; 0: 64 MiB; MANTA_NONE: no bound */
     int parts; /* files it is divided into, 2 or more; 0: 4 */
 } manta_logging_config;
 

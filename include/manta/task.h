@@ -44,15 +44,14 @@
 #include <stdint.h>
 
 #include <manta/array.h>
+#include <manta/option.h>
 #include <manta/status.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define MANTA_FOREVER   (-1) /* a timeout that never comes */
-#define MANTA_NONE      (-1) /* where 0 means "the default": really none */
-#define MANTA_UNLIMITED (-2)
+#define MANTA_FOREVER (-1) /* a timeout that never comes */
 
 typedef struct manta_ref {
     uint64_t id; /* 0: no reference */
@@ -274,7 +273,8 @@ typedef struct manta_task_options {
     bool detached; /* lives until killed, not until its last handle goes */
     bool get_if_exists; /* with a name that is taken: its actor, instead of MANTA_EEXIST */
     int max_restarts; /* 0: none; MANTA_UNLIMITED. The constructor runs again. */
-    int max_task_retries; /* calls under way when the actor died; 0: none, the outcome is unknown */
+    int max_task_retries; /* calls under way when the actor died; 0: none, the outcome is unknown;
+                             MANTA_UNLIMITED */
     int max_concurrency; /* calls that run at the same time, each on a thread; 0: 1 */
     int max_pending_calls; /* of one caller; one more fails with MANTA_EBUSY; 0: no limit */
     const char *name_space; /* of its name; NULL: the program's */

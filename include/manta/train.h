@@ -21,6 +21,7 @@
 #include <manta/loss.h>
 #include <manta/model.h>
 #include <manta/optimizer.h>
+#include <manta/option.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,8 +66,8 @@ typedef struct manta_session_options {
     manta_statistics statistics;
     manta_strategy_kind strategy;
     int servers; /* parameter servers; 0: 1 */
-    int64_t staleness; /* parameter servers: the weights of a step lack the updates of fewer than so
-                          many steps before it; 1: of none; 0: no bound */
+    int64_t staleness; /* parameter servers: the weights of a step lack the updates of at most so
+                          many steps before it; MANTA_ZERO: of none; 0: no bound */
     int workers; /* 0 or 1: this process computes */
     int min_workers; /* as few as that will do: manta_session_resize() may ask for less than `workers`,
                         and a worker that fails over and over is given up; 0: all of them */
@@ -231,7 +232,7 @@ typedef struct manta_fit_options {
     const float *class_weight; /* per class of output 0's sparse labels, or NULL */
     int n_classes;
     int64_t worker_deadline_ms; /* a worker that neither moves nor computes for so long, or is
-                                   stopped, is replaced; 0: 5000, negative: never */
+                                   stopped, is replaced; 0: 5000; MANTA_NONE: never */
     int max_failures; /* a worker that dies so often in a row without finishing a step ends the
                          run; 0: 3 */
     manta_event_fn event;

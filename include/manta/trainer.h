@@ -86,7 +86,7 @@ typedef struct manta_scaling_config {
 } manta_scaling_config;
 
 typedef struct manta_failure_config {
-    /* Starts after the first. MANTA_NONE: none; MANTA_UNLIMITED (manta/task.h); 0: 3, but none when a loop
+    /* Starts after the first. MANTA_NONE: none; MANTA_UNLIMITED; 0: 3, but none when a loop
      * fails with MANTA_ENOSPC, since a full disk stays full. */
     int max_failures;
 } manta_failure_config;

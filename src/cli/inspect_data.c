@@ -44,7 +44,7 @@ bool inspect_is_data(const char *spec)
 static manta_status read_one(manta_dataset *d)
 {
     manta_loader *l = NULL;
-    manta_status st = manta_loader_open(d, &(manta_loader_options){.readers = -1}, &l);
+    manta_status st = manta_loader_open(d, &(manta_loader_options){.readers = MANTA_NONE}, &l);
     manta_batch b;
 
     if (!st && !manta_loader_next(l, &b)) st = manta_loader_status(l);

@@ -92,7 +92,7 @@ static int64_t read_size(const char *text)
     long long n;
 
     if (!text) return 0;
-    if (!strcmp(text, "all")) return -1;
+    if (!strcmp(text, "all")) return MANTA_NONE;
     errno = 0;
     n = strtoll(text, &end, 10);
     unit = *end ? strchr(units, *end) : NULL;
@@ -207,8 +207,8 @@ static void add_early_stop(record *r, const char *text)
     e.mode = spec_value(&p, "mode");
     e.restore_best_weights = spec_flag(&p, "restore-best");
     baseline = spec_value(&p, "baseline");
-    e.has_baseline = baseline != NULL;
     if (baseline) e.baseline = options_real_of("--early-stop baseline", baseline);
+    if (baseline && e.baseline == 0) e.baseline = MANTA_ZERO;
     spec_done(&p, "patience, min-delta, baseline, from, mode, restore-best");
     if (e.mode && strcmp(e.mode, "min") != 0 && strcmp(e.mode, "max") != 0 && strcmp(e.mode, "auto") != 0)
         cli_usage("--early-stop: mode=%s, expected min, max or auto", e.mode);
@@ -226,6 +226,7 @@ static void add_reduce_lr(record *r, const char *text)
     e.factor = spec_real(&p, "factor", 0.1);
     e.patience = spec_count(&p, "patience", 10);
     e.min_delta = spec_real(&p, "min-delta", 1e-4);
+    if (e.min_delta < 0) e.min_delta = MANTA_ZERO;
     e.cooldown = spec_count(&p, "cooldown", 0);
     e.min_lr = spec_real(&p, "min", 0);
     e.mode = spec_value(&p, "mode");

@@ -268,7 +268,7 @@ static void read_strategy(const options *o, manta_session_options *so)
     if (servers > 64) cli_usage("--servers: %" PRId64 ", expected 1 to 64", servers);
     so->strategy = MANTA_STRATEGY_PARAMETER_SERVER;
     so->servers = (int)servers;
-    so->staleness = staleness + 1;
+    so->staleness = staleness > 0 ? staleness : staleness == 0 ? MANTA_ZERO : 0;
 }
 
 manta_session_options work_session_options(const options *o)

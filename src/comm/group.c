@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "comm/reduce.h"
 #include "os/cpu.h"
 #include "os/thread.h"
@@ -65,6 +66,9 @@ manta_status group_options(const manta_group_options *o, manta_group_options *ou
     if (o) r = *o;
     if ((unsigned)r.implementation > MANTA_COMM_SHM)
         return manta_fail(MANTA_EINVAL, "%d is no implementation of collectives", (int)r.implementation);
+    TRY(option_or_none("timeout_ms of a group", r.timeout_ms));
+    TRY(option_or_none("join_timeout_ms of a group", r.join_timeout_ms));
+    TRY(option_or_none("bytes_per_pack of a group", r.bytes_per_pack));
     if (!r.timeout_ms) r.timeout_ms = DEFAULT_TIMEOUT_MS;
     if (!r.join_timeout_ms) r.join_timeout_ms = DEFAULT_TIMEOUT_MS;
     if (!r.bytes_per_pack) r.bytes_per_pack = DEFAULT_PACK;

@@ -95,6 +95,11 @@ void *layer_options_copy(const manta_layer_class *cls, const void *options)
             set_pointer(copy, f->offset, text ? mem_strdup(text) : NULL);
         } else if (f->kind == MANTA_FIELD_FLOATS) {
             set_pointer(copy, f->offset, copy_floats(pointer_at(options, f->offset), options, f->extra));
+        } else if (f->kind == MANTA_FIELD_FLOAT) {
+            double v;
+            memcpy(&v, (char *)copy + f->offset, sizeof v);
+            if (v == MANTA_ZERO) v = -0.0; /* computes as zero, also where nobody looks for it */
+            memcpy((char *)copy + f->offset, &v, sizeof v);
         }
     }
     return copy;

@@ -1,6 +1,7 @@
 /* layers_conv.c - Conv2D, DepthwiseConv2D, Conv2DTranspose. NHWC. */
 #include <string.h>
 
+#include "base/option.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -158,18 +159,25 @@ manta_layer *manta_depthwise_conv2d(manta_model *m, manta_depthwise_conv2d_optio
 static manta_status transpose_axis(const manta_conv2d_transpose_options *o, int axis, int64_t n,
                                    int64_t stride, int64_t window, int64_t *length, int64_t *before)
 {
-    int64_t extra = o->has_output_padding ? o->output_padding[axis] : 0, after;
+    int64_t extra = option_int(o->output_padding[axis], 0), after;
+    bool given = o->output_padding[0] != 0;
 
+    if (given != (o->output_padding[1] != 0)) {
+        return manta_fail(
+            MANTA_EINVAL,
+            "expected an output_padding for both axes or none (MANTA_ZERO is 0), given (%lld, %lld)",
+            (long long)o->output_padding[0], (long long)o->output_padding[1]);
+    }
     if (extra < 0 || (extra && extra >= stride)) {
         return manta_fail(MANTA_EINVAL, "expected an output_padding below the stride %lld, given %lld",
                           (long long)stride, (long long)extra);
     }
     if (o->padding && !strcmp(o->padding, "same")) {
-        *length = o->has_output_padding ? (n - 1) * stride + window % 2 + extra : n * stride;
+        *length = given ? (n - 1) * stride + window % 2 + extra : n * stride;
         return layer_padding(o->padding, *length, window, stride, NULL, before, &after);
     }
     TRY(layer_padding(o->padding, n, window, stride, o->pad[axis], before, &after));
-    if (!o->has_output_padding && window < stride) extra = stride - window;
+    if (!given && window < stride) extra = stride - window;
     *length = (n - 1) * stride + window + extra - *before - after;
     return MANTA_OK;
 }
@@ -216,8 +224,7 @@ static const manta_field transpose_fields[] = {
     LAYER_FIELD(manta_conv2d_transpose_options, "strides", PAIR, strides),
     LAYER_FIELD(manta_conv2d_transpose_options, "padding", TEXT, padding),
     LAYER_FIELD(manta_conv2d_transpose_options, "pad", PAIRS, pad),
-    LAYER_FIELD_EXTRA(manta_conv2d_transpose_options, "output_padding", PAIR, output_padding,
-                      has_output_padding),
+    LAYER_FIELD_EXTRA(manta_conv2d_transpose_options, "output_padding", PAIR, output_padding, output_padding),
     LAYER_FIELD(manta_conv2d_transpose_options, "dilation_rate", PAIR, dilation_rate),
     LAYER_FIELD(manta_conv2d_transpose_options, "activation", TEXT, activation),
     LAYER_FIELD(manta_conv2d_transpose_options, "use_bias", NOT, no_bias),

@@ -65,13 +65,25 @@ manta_status needs_feasible(const sched_shape *total, const char *whose, const s
                       (double)total->amount[missing] / SCHED_UNIT);
 }
 
+/* How often something is tried again: a number, none, or without end. */
+static manta_status needs_count(const char *field, int v)
+{
+    if (v >= MANTA_UNLIMITED) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "%s is %d, expected 0 or more, MANTA_NONE or MANTA_UNLIMITED", field, v);
+}
+
 manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
 {
     static const manta_task_options none;
     if (!o) o = &none;
+    *kind = MANTA_FAILURE_SUBMIT;
+    if (o->num_cpus < 0 && o->num_cpus != MANTA_NONE)
+        return manta_fail(MANTA_EINVAL, "num_cpus is %g, expected 0 or more, or MANTA_NONE", o->num_cpus);
+    TRY(needs_count("max_retries", o->max_retries));
+    TRY(needs_count("max_restarts", o->max_restarts));
+    TRY(needs_count("max_task_retries", o->max_task_retries));
     double cpus = o->num_cpus == 0 ? (actor ? 0 : 1) : o->num_cpus < 0 ? 0 : o->num_cpus;
     *out = (sched_shape){0};
-    *kind = MANTA_FAILURE_SUBMIT;
     manta_status st = needs_amounts(cpus, o->num_gpus, o->memory, o->resources, out);
     if (st == MANTA_EUNSUPPORTED) *kind = MANTA_FAILURE_IMPOSSIBLE;
     if (st) return st;

@@ -129,9 +129,8 @@ class Options:
         elif f.kind == self.FLOAT:
             self.write(f.offset, c.c_double, value)
         elif f.kind in (self.PAIR, self.PAIRS):
-            self.write(f.offset, c.c_int64, *np.ravel(value).tolist())
-            if f.extra and f.kind == self.PAIR:
-                self.write(f.extra, c.c_bool, True)
+            zero = -2**31 if f.extra and f.kind == self.PAIR else 0     # MANTA_ZERO
+            self.write(f.offset, c.c_int64, *(n or zero for n in np.ravel(value).tolist()))
         elif f.kind == self.INTS:
             self.write(f.offset, c.c_int64, *value)
             self.write(f.extra, c.c_int, len(value))

@@ -92,6 +92,18 @@ class Interface(unittest.TestCase):
         self.assertEqual([f"{header.name}: {found}" for header in interface.HEADERS
                           for found in re.findall(rf"\b(?:{folders})/\w+\.[ch]\b", header.read_text())], [])
 
+    def test_options_have_one_way_to_say_none(self):
+        """manta/option.h: MANTA_NONE and MANTA_ZERO; no minus zero, no bare negative number, no has_."""
+        wrong = []
+        for header in interface.HEADERS:
+            text = header.read_text()
+            for name, body in re.findall(r"typedef struct (manta_\w+_(?:options|config)) \{(.*?)\n\} \1;", text, re.S):
+                wrong += [f"{header.name}: {name}: {found}"
+                          for found in re.findall(r"\bhas_\w+|\bnegative: \w+|[-]0\.0|[-]1: \w+", body)]
+        self.assertEqual(wrong, [])
+        owners = [h.name for h in interface.HEADERS if re.search(r"#define MANTA_(NONE|ZERO|UNLIMITED)\b", h.read_text())]
+        self.assertEqual(owners, ["option.h"])
+
 
 if __name__ == "__main__":
     unittest.main()

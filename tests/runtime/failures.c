@@ -171,6 +171,14 @@ void scenario_causes(void)
     manta_release(r);
     manta_actor_release(a);
     /* Options that cannot be. */
+    const manta_task_options odd[] = {
+        {.num_cpus = -3}, {.max_retries = -3}, {.max_task_retries = MANTA_ZERO}};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        r = manta_remote_with(&odd[i], pid);
+        CHECK(manta_get(r, 0) == MANTA_EINVAL && failure_of(r).kind == MANTA_FAILURE_SUBMIT);
+        SAYS("MANTA_NONE");
+        manta_release(r);
+    }
     o = (manta_task_options){.resources = "cpu=1"};
     r = manta_remote_with(&o, pid);
     CHECK(manta_get(r, 0) == MANTA_EINVAL && failure_of(r).kind == MANTA_FAILURE_SUBMIT);

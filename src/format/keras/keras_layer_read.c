@@ -149,10 +149,10 @@ static manta_status read_pairs(const reading *r, const char *key, const json_t *
     return MANTA_OK;
 }
 
-/* Minus zero says "zero, and not the default" (manta/layer.h). */
+/* A zero that is said, and not the default. */
 static double given(double v)
 {
-    return v == 0 ? -0.0 : v;
+    return v == 0 ? MANTA_ZERO : v;
 }
 
 static size_t count_numbers(const json_t *v)
@@ -299,9 +299,12 @@ static manta_status read_field(reading *r, const manta_field *f, const json_t *v
     case MANTA_FIELD_INT: return read_int(r, f->key, v, at);
     case MANTA_FIELD_INTS: return read_ints(r, f->key, v, at, (int *)(void *)(options + f->extra));
     case MANTA_FIELD_PAIR:
-        yes = true;
-        if (f->extra) memcpy(options + f->extra, &yes, sizeof yes);
-        return read_pair(r, f->key, v, at);
+        TRY(read_pair(r, f->key, v, at));
+        for (int i = 0; f->extra && i < 2; i++) {
+            int64_t *n = (int64_t *)(void *)at + i;
+            if (*n == 0) *n = MANTA_ZERO;
+        }
+        return MANTA_OK;
     case MANTA_FIELD_PAIRS: return read_pairs(r, f->key, v, at);
     case MANTA_FIELD_FLOAT:
         if (!json_is_number(v)) return mistyped(r, f->key, v, "a number");

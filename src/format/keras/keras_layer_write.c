@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "format/keras/keras_layer.h"
 #include "nn/graph.h"
 #include "nn/layer.h"
@@ -353,8 +354,8 @@ static void write_special(const manta_layer *l, json_t *config)
     }
     if (l->cls == &layer_conv2d_transpose) {
         const manta_conv2d_transpose_options *o = l->options;
-        if (o->has_output_padding)
-            json_object_set_new(config, "output_padding", write_pair(o->output_padding, "0"));
+        int64_t pad[2] = {option_int(o->output_padding[0], 0), option_int(o->output_padding[1], 0)};
+        if (o->output_padding[0]) json_object_set_new(config, "output_padding", write_pair(pad, "0"));
     }
     if (l->cls == &layer_batch_normalization) {
         const manta_batch_normalization_options *o = l->options;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "base/sha256.h"
 #include "os/sys.h"
 #include "train/session/lockstep.h"
@@ -94,6 +95,7 @@ static manta_status open_served(manta_cluster *c, const manta_cluster_options *o
 
 static manta_status open_cluster(manta_cluster *c, const manta_cluster_options *o)
 {
+    TRY(option_or_none("timeout_ms of a cluster", o->timeout_ms));
     c->n = tf_config_ranks(&c->config);
     c->rank = tf_config_rank(&c->config);
     c->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;

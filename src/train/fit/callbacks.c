@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "train/checkpoint/manifest.h"
 #include "train/fit/monitor.h"
 #include "train/session/session.h"
@@ -132,7 +133,7 @@ static manta_status stopping_epoch(void *self, manta_fitting *f)
         c->at.has_best = true;
         c->at.best_epoch = epoch;
         if (c->o.restore_best_weights) TRY(keep_weights(c, manta_fitting_session(f)));
-        if (!c->o.has_baseline || improves(c, value, c->o.baseline)) c->at.wait = 0;
+        if (c->o.baseline == 0 || improves(c, value, option_real(c->o.baseline, 0))) c->at.wait = 0;
         return MANTA_OK;
     }
     if (c->at.wait < c->o.patience || epoch == 0) return MANTA_OK;
@@ -297,6 +298,8 @@ static manta_status plateau_before(void *self, manta_fitting *f)
     (void)f;
     if (!(c->o.factor > 0 && c->o.factor < 1))
         return manta_fail(MANTA_EINVAL, "factor %g, expected between 0 and 1", c->o.factor);
+    if (!(c->o.min_delta >= 0))
+        return manta_fail(MANTA_EINVAL, "min_delta %g, expected 0 or more (MANTA_ZERO is 0)", c->o.min_delta);
     return monitor_check(&c->m);
 }
 
@@ -314,8 +317,7 @@ manta_callback *manta_reduce_lr_on_plateau(const manta_reduce_lr_options *o)
     if (o) c->o = *o;
     if (c->o.factor == 0) c->o.factor = 0.1;
     if (c->o.patience == 0) c->o.patience = 10;
-    if (c->o.min_delta == 0) c->o.min_delta = 1e-4;
-    if (c->o.min_delta < 0) c->o.min_delta = 0;
+    c->o.min_delta = option_real(c->o.min_delta, 1e-4);
     monitor_init(&c->m, c->o.monitor, c->o.mode);
     c->at.best = c->m.greater ? -(double)INFINITY : (double)INFINITY;
     return manta_callback_new(&plateau_ops, c);

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "base/vec.h"
 #include "format/tensorboard/events.h"
 #include "os/file.h"
@@ -549,7 +550,7 @@ manta_callback *manta_model_checkpoint(const char *path, const manta_model_check
     if (o) c->o = *o;
     c->path = mem_strdup(path);
     monitor_init(&c->m, c->o.monitor, c->o.mode);
-    c->at.has_best = c->o.has_threshold;
-    c->at.best = c->o.threshold;
+    c->at.has_best = c->o.threshold != 0;
+    c->at.best = option_real(c->o.threshold, 0);
     return manta_callback_new(&keeper_ops, c);
 }

@@ -1,6 +1,8 @@
 /* pass.c - one pass over a dataset. */
 #include "train/fit/pass.h"
 
+#include "base/option.h"
+
 bool pass_is_shared(const manta_session *s, plan_mode mode)
 {
     return s->workers > 1 && !s->grouped && mode != PLAN_PREDICT;
@@ -89,7 +91,7 @@ manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const manta_
     *p = (pass){.s = s, .o = o, .mode = mode, .limit = limit};
     TRY(describe_feed(p, d));
     /* No threads before the fork; of a cluster each rank fetches its own samples. */
-    if (pass_is_elsewhere(s, mode) || pass_is_clustered(s, mode)) f->lo.readers = -1;
+    if (pass_is_elsewhere(s, mode) || pass_is_clustered(s, mode)) f->lo.readers = MANTA_NONE;
     TRY(feed_reader_open(&p->reader, f));
     n = manta_loader_columns(p->reader.loader, &columns);
     TRY(feed_map_init(&f->map, s->m, mode != PLAN_PREDICT, n, columns));
@@ -121,5 +123,6 @@ manta_status pass_open_workers(manta_session *s, const manta_fit_options *o, con
 {
     group_options go = {.deadline_ms = o->worker_deadline_ms, .max_failures = o->max_failures};
 
+    TRY(option_or_none("worker_deadline_ms", o->worker_deadline_ms));
     return pass_is_shared(s, PLAN_TRAIN) ? group_open(s, feeds, n, &go, g) : MANTA_OK;
 }

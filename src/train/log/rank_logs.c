@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/option.h"
 #include "base/vec.h"
 #include "os/file.h"
 #include "os/sys.h"
@@ -62,6 +63,7 @@ manta_status rank_logs_check(const manta_logging_config *c)
     rank_log_bound b = bound_of(c);
     int level;
 
+    TRY(option_or_none("max_size of a log", c->max_size));
     if (c->level) TRY(log_level_find(c->level, &level));
     if (c->to < MANTA_LOG_TO_FILE || c->to > MANTA_LOG_TO_BOTH)
         return manta_fail(MANTA_EINVAL, "where a run's logs go is %d, expected file, output or both",

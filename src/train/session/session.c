@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/option.h"
 #include "os/cpu.h"
 #include "tensor/copy.h"
 #include "train/cluster/cluster.h"
@@ -45,13 +46,23 @@ static manta_status make_memory(manta_session *s)
     return mem_try_array(1, s->l.state_size, "the state of the model", &s->state);
 }
 
+/* How many steps before it a step may do without; -1: no bound. */
+static manta_status read_staleness(const manta_session_options *o, int64_t *out)
+{
+    if (o->staleness < 0 && o->staleness != MANTA_ZERO)
+        return manta_fail(MANTA_EINVAL, "staleness is %lld, expected 0 or more (MANTA_ZERO is 0)",
+                          (long long)o->staleness);
+    *out = option_int(o->staleness, -1);
+    return MANTA_OK;
+}
+
 /* The cluster has parameter servers: each process has its role. */
 static manta_status divide_served(manta_session *s, const manta_session_options *o)
 {
     s->ps_cluster = o->cluster;
     s->servers = o->cluster->config.n[TF_PS];
     s->ps_workers = o->cluster->config.n[TF_WORKER];
-    s->staleness = o->staleness > 0 ? o->staleness - 1 : -1;
+    TRY(read_staleness(o, &s->staleness));
     s->ranks = s->shards = 1;
     s->threads = o->threads > 0 ? o->threads : cpu_cores();
     s->debug = o->debug;
@@ -80,7 +91,7 @@ static manta_status divide(manta_session *s, const manta_compile *c, const manta
     if (o->strategy == MANTA_STRATEGY_PARAMETER_SERVER) {
         s->servers = o->servers > 0 ? o->servers : 1;
         s->ps_workers = o->workers > 0 ? o->workers : 1;
-        s->staleness = o->staleness > 0 ? o->staleness - 1 : -1;
+        TRY(read_staleness(o, &s->staleness));
         s->workers = s->min_workers = s->wanted_workers = 1;
         s->shards = 1;
         s->threads = o->threads > 0 ? o->threads : cores > s->ps_workers ? cores / s->ps_workers : 1;

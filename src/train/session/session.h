@@ -59,7 +59,7 @@ struct manta_session {
     int servers; /* parameter servers; 0: training is synchronous */
     manta_cluster *ps_cluster; /* whose processes are servers and workers; NULL: forked ones */
     int ps_workers; /* processes that compute for them, instead of `workers` */
-    int64_t staleness; /* see ps_tickets.h */
+    int64_t staleness; /* see ps_tickets.h; -1: no bound */
     int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */
     manta_cluster *cluster; /* whose processes fit and evaluate together, or NULL; borrowed */
     int ranks; /* of it; 1 without */

@@ -94,7 +94,7 @@ static manta_status put_dataset(trainer_given *g, int i, manta_dataset *from)
     manta_status st;
 
     TRY(manta_loader_open(
-        from, &(manta_loader_options){.batch_size = manta_dataset_count(from), .readers = -1}, &l));
+        from, &(manta_loader_options){.batch_size = manta_dataset_count(from), .readers = MANTA_NONE}, &l));
     if (!manta_loader_next(l, &b)) {
         st = manta_loader_status(l);
         if (!st) st = manta_fail(MANTA_EINVAL, "dataset '%s' is empty", t->name);

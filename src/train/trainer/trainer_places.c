@@ -27,7 +27,9 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
     if (c->use_gpu)
         return manta_fail(MANTA_EUNSUPPORTED, "use_gpu: workers compute on processors only, so far");
     if (cpus == 0 && p->least < p->most) cpus = c->threads_per_worker > 0 ? c->threads_per_worker : 1;
-    if (cpus < 0) cpus = 0; /* MANTA_NONE */
+    if (cpus < 0 && cpus != MANTA_NONE)
+        return manta_fail(MANTA_EINVAL, "cpus_per_worker is %g, expected 0 or more, or MANTA_NONE", cpus);
+    if (cpus < 0) cpus = 0;
     p->need = (manta_bundle){.num_cpus = cpus, .resources = c->resources_per_worker};
     p->asks = cpus > 0 || (c->resources_per_worker && *c->resources_per_worker);
     if (p->asks && p->most > MANTA_PLACEMENT_GROUP_BUNDLES) {

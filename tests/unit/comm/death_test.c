@@ -75,8 +75,9 @@ static void every_point(void **state)
         for (int victim = 0; victim < 3; victim++)
             for (int count = 1; count <= 3; count += 2) {
                 murder m = {(crash_point)at, victim, count};
-                assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = -1}, &plan),
-                                 MANTA_OK);
+                assert_int_equal(
+                    manta_group_plan_new(3, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
+                    MANTA_OK);
                 ranks_as_processes(join_victim, &m, 3, survive, &m);
                 manta_group_plan_free(plan);
             }
@@ -95,7 +96,8 @@ static void before_the_group_is_whole(void **state)
 {
     (void)state;
     murder m = {CRASH_JOINED, 1, 1};
-    assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = -1}, &plan), MANTA_OK);
+    assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
+                     MANTA_OK);
     ranks_as_processes(join_victim, &m, 3, never, &m);
     manta_group_plan_free(plan);
 }
@@ -121,7 +123,8 @@ static void asleep(void **state)
 {
     int *pid = mmap(NULL, sizeof *pid, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)state;
-    assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = -1}, &plan), MANTA_OK);
+    assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
+                     MANTA_OK);
     ranks_as_processes(join_plan, plan, 3, sleepers, pid);
     manta_group_plan_free(plan);
     munmap(pid, sizeof *pid);
@@ -194,7 +197,8 @@ static void words_are_not_believed(void **state)
                         {.kind = 1, .n = UINT64_MAX},
                         {.number = 5}};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.timeout_ms = -1}, &plan), MANTA_OK);
+        assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
+                         MANTA_OK);
         pid_t liar = fork();
         if (!liar) {
             join_liar(&odd[i], 1);

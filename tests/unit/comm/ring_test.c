@@ -209,7 +209,7 @@ static void a_death_ends_all_and_is_named(void **state)
 {
     (void)state;
     for (int i = 0; i < 9; i++) {
-        network n = network_of(3, &(manta_group_options){.timeout_ms = -1, .insecure_bulk = i % 2});
+        network n = network_of(3, &(manta_group_options){.timeout_ms = MANTA_NONE, .insecure_bulk = i % 2});
         ranks_as_processes(join_network, &n, 3, death, &i);
         close(n.o.listener);
     }

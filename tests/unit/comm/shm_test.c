@@ -228,6 +228,10 @@ static void bad_arguments(void **state)
     assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.implementation = MANTA_COMM_RING}, &p),
                      MANTA_EINVAL);
     assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.implementation = 9}, &p), MANTA_EINVAL);
+    assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.timeout_ms = -3}, &p), MANTA_EINVAL);
+    assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.join_timeout_ms = -3}, &p),
+                     MANTA_EINVAL);
+    assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.bytes_per_pack = -3}, &p), MANTA_EINVAL);
     p = plan_of(1, NULL);
     assert_int_equal(manta_group_join(p, 1, &g), MANTA_EINVAL);
     assert_int_equal(manta_group_join(p, 0, &g), MANTA_OK);

@@ -154,7 +154,7 @@ static void test_readers_do_not_matter(void **state)
                 if (readers >= 0) { /* what the loader without threads gives */
                     manta_dataset *r = manta_dataset_shuffle(numbers(N), buffer, 9);
                     manta_loader *plain =
-                        open_with(r, &(manta_loader_options){.batch_size = 8, .readers = -1});
+                        open_with(r, &(manta_loader_options){.batch_size = 8, .readers = MANTA_NONE});
                     assert_int_equal(manta_loader_seek(plain, e, 0), MANTA_OK);
                     assert_int_equal(read_epoch(plain, expect[e]), N);
                     manta_loader_close(plain);

@@ -67,7 +67,7 @@ static manta_status read_some(const char *text)
     manta_status st = manta_dataset_open(text, NULL, &d);
 
     if (st) return st;
-    st = manta_loader_open(d, &(manta_loader_options){.batch_size = 2, .readers = -1}, &l);
+    st = manta_loader_open(d, &(manta_loader_options){.batch_size = 2, .readers = MANTA_NONE}, &l);
     manta_dataset_unref(d);
     if (st) return st;
     (void)manta_loader_next(l, &b);

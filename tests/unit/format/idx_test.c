@@ -213,9 +213,9 @@ static void test_fork_while_unpacking(void **state)
     if (pid == 0) {
         manta_loader *l = NULL;
         manta_batch b;
-        bool ok =
-            manta_loader_open(d, &(manta_loader_options){.batch_size = 8, .readers = -1}, &l) == MANTA_OK &&
-            manta_loader_next(l, &b) && manta_loader_next(l, &b);
+        bool ok = manta_loader_open(d, &(manta_loader_options){.batch_size = 8, .readers = MANTA_NONE}, &l) ==
+                      MANTA_OK &&
+                  manta_loader_next(l, &b) && manta_loader_next(l, &b);
         float v = ok ? ((float *)manta_batch_find(&b, "x")->data)[1] : -1;
         _exit(v == (float)(uint8_t)((8 * 784 + 1) * 7 + 8) / 255.0f ? 0 : 1);
     }

@@ -81,13 +81,14 @@ static void set_field(const manta_field *f, char *options, const char *value, vo
     case MANTA_FIELD_PAIR:
         if (n == 1) v[1] = v[0];
         set_ints(at, v, 2);
-        if (f->extra) *(bool *)(options + f->extra) = true;
+        for (int i = 0; f->extra && i < 2; i++)
+            if (v[i] == 0) ((int64_t *)(void *)at)[i] = MANTA_ZERO;
         break;
     case MANTA_FIELD_PAIRS:
         assert_int_equal(n, 4);
         set_ints(at, v, 4);
         break;
-    case MANTA_FIELD_FLOAT: *(double *)(void *)at = v[0] == 0 ? -0.0 : v[0]; break;
+    case MANTA_FIELD_FLOAT: *(double *)(void *)at = v[0] == 0 ? MANTA_ZERO : v[0]; break;
     case MANTA_FIELD_BOOL: *(bool *)at = truth; break;
     case MANTA_FIELD_NOT: *(bool *)at = !truth; break;
     case MANTA_FIELD_TEXT:
@@ -397,13 +398,12 @@ static manta_layer *torch_conv(const recording *r)
 static manta_layer *torch_transpose(const recording *r)
 {
     int64_t k = whole(r, "kernel_size", 1), s = whole(r, "stride", 1), p = whole(r, "padding", 0),
-            more = whole(r, "output_padding", 0);
+            more = whole(r, "output_padding", 0) ? whole(r, "output_padding", 0) : MANTA_ZERO;
     return manta_conv2d_transpose(r->m,
                                   (manta_conv2d_transpose_options){.filters = whole(r, "out_channels", 0),
                                                                    .kernel_size = {k, k},
                                                                    .strides = {s, s},
                                                                    .output_padding = {more, more},
-                                                                   .has_output_padding = true,
                                                                    .padding = "explicit",
                                                                    .pad = {{p, p}, {p, p}},
                                                                    .no_bias = !whole(r, "bias", 1)});

@@ -136,7 +136,7 @@ static void zero_options_are_keras_defaults(void **state)
     manta_model_free(m);
 }
 
-/* -0.0 says zero where the default is not. */
+/* MANTA_ZERO says zero where the default is not. */
 static void a_default_can_be_overruled_by_zero(void **state)
 {
     manta_model *m = manta_model_new("m");
@@ -144,12 +144,14 @@ static void a_default_can_be_overruled_by_zero(void **state)
     (void)state;
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){3});
     manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
-    manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){.momentum = -0.0}));
+    manta_model_add(
+        m, manta_batch_normalization(m, (manta_batch_normalization_options){.momentum = MANTA_ZERO}));
     assert_int_equal(manta_model_build(m), MANTA_OK);
     n = m->nodes;
     assert_true(((const op_bn_attrs *)n[0].attrs)->momentum == 0.99f);
     assert_true(((const op_bn_attrs *)n[1].attrs)->momentum == 0);
     assert_true(((const op_bn_attrs *)n[1].attrs)->epsilon == 0.001f);
+    assert_true(((const manta_batch_normalization_options *)m->layers[1]->options)->momentum == 0);
     manta_model_free(m);
 }
 
@@ -373,10 +375,14 @@ static void errors_name_layer_expected_and_given(void **state)
     REFUSED(manta_depthwise_conv2d, ((manta_depthwise_conv2d_options){.kernel_size = {3, 3}}), 1, SHAPE(9),
             MANTA_EINVAL, "'depthwise_conv2d': " MAP "(batch, 9)");
     REFUSED(manta_conv2d_transpose,
-            ((manta_conv2d_transpose_options){
-                .filters = 2, .kernel_size = {3, 3}, .output_padding = {2, 2}, .has_output_padding = true}),
+            ((manta_conv2d_transpose_options){.filters = 2, .kernel_size = {3, 3}, .output_padding = {2, 2}}),
             3, SHAPE(9, 9, 4), MANTA_EINVAL,
             "'conv2d_transpose': expected an output_padding below the stride 1, given 2");
+    REFUSED(manta_conv2d_transpose,
+            ((manta_conv2d_transpose_options){.filters = 2, .kernel_size = {3, 3}, .output_padding = {1, 0}}),
+            3, SHAPE(9, 9, 4), MANTA_EINVAL,
+            "'conv2d_transpose': expected an output_padding for both axes or none (MANTA_ZERO is 0), given "
+            "(1, 0)");
     REFUSED(
         manta_max_pooling2d, ((manta_pooling2d_options){0}), 3, SHAPE(1, 9, 4), MANTA_EINVAL,
         "'max_pooling2d': expected a padded height and width of at least 2 and 2, given (batch, 1, 9, 4)");

@@ -108,9 +108,18 @@ static void early_stopping(void **state)
     assert_int_equal(script_run(&p, "val_accuracy", 5, (double[]){0.5, 0.55, 0.59, 0.7, 0.9}), 3);
     script_release(&p);
 
-    o = (manta_early_stopping_options){.patience = 1, .has_baseline = true, .baseline = 1};
+    o = (manta_early_stopping_options){.patience = 1, .baseline = 1};
     script_init(&p, manta_early_stopping(&o)); /* improving, but not below the baseline */
     assert_int_equal(script_run(&p, "val_loss", 4, (double[]){5, 4, 3, 2}), 4);
+    script_release(&p);
+
+    o = (manta_early_stopping_options){.patience = 2}; /* 0 is no baseline, MANTA_ZERO one of 0 */
+    script_init(&p, manta_early_stopping(&o));
+    assert_int_equal(script_run(&p, "val_loss", 4, (double[]){5, 4, 4.5, 4.2}), 4);
+    script_release(&p);
+    o.baseline = MANTA_ZERO;
+    script_init(&p, manta_early_stopping(&o));
+    assert_int_equal(script_run(&p, "val_loss", 4, (double[]){5, 4, 4.5, 4.2}), 3);
     script_release(&p);
 
     o = (manta_early_stopping_options){.monitor = "missing"};
@@ -211,6 +220,7 @@ static void mistakes(void **state)
     refuse(manta_reduce_lr_on_plateau(&(manta_reduce_lr_options){.mode = "big"}),
            "expected min, max or auto");
     refuse(manta_reduce_lr_on_plateau(&(manta_reduce_lr_options){.factor = 1.5}), "factor 1.5");
+    refuse(manta_reduce_lr_on_plateau(&(manta_reduce_lr_options){.min_delta = -1}), "min_delta -1");
     refuse(manta_model_checkpoint("m.npz", &(manta_model_checkpoint_options){.mode = "big"}), "mode 'big'");
     refuse(manta_model_checkpoint("m.docx", NULL), "m.docx: its ending names no format");
     refuse(manta_model_checkpoint("/proc/no/m.npz", NULL), "/proc/no");

@@ -227,7 +227,7 @@ static void one_worker_is_one_process(void **state)
 /* Each step waits for all before it, whoever does it. */
 static void without_staleness_it_is_one_process(void **state)
 {
-    training t = served(3, 2, 1);
+    training t = served(3, 2, MANTA_ZERO);
     outcome golden = alone(false), o = train(&t);
 
     (void)state;
@@ -409,6 +409,12 @@ static void what_cannot_be_is_told(void **state)
     assert_non_null(strstr(o.error.text, "worker "));
     assert_non_null(strstr(o.error.text, " of epoch 1: "));
     mem_try_free(o.state);
+    t.staleness = -3;
+    o = train(&t);
+    assert_int_equal(o.st, MANTA_EINVAL);
+    assert_non_null(strstr(o.error.text, "staleness is -3"));
+    mem_try_free(o.state);
+    t.staleness = 0;
     t.servers = 65;
     o = train(&t);
     assert_int_equal(o.st, MANTA_EINVAL);

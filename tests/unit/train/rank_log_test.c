@@ -565,6 +565,7 @@ static void what_cannot_be(void **state)
     } cases[] = {{{.level = "loud"}, "no log level is called \"loud\""},
                  {{.to = (manta_log_to)3}, "expected file, output or both"},
                  {{.parts = 1}, "in 1 parts, expected 2 to"},
+                 {{.max_size = -3}, "max_size of a log is -3, expected 0 or more, or MANTA_NONE"},
                  {{.max_size = 10000, .parts = 4}, "expected 4096 bytes a part or more"}};
     manta_run *r;
 
