@@ -409,17 +409,31 @@ static void what_cannot_be_is_told(void **state)
     assert_non_null(strstr(o.error.text, "worker "));
     assert_non_null(strstr(o.error.text, " of epoch 1: "));
     mem_try_free(o.state);
-    t.staleness = -3;
-    o = train(&t);
-    assert_int_equal(o.st, MANTA_EINVAL);
-    assert_non_null(strstr(o.error.text, "staleness is -3"));
-    mem_try_free(o.state);
-    t.staleness = 0;
     t.servers = 65;
     o = train(&t);
     assert_int_equal(o.st, MANTA_EINVAL);
     mem_try_free(o.state);
     assert_childless();
+}
+
+/* No negative number is a bound: MANTA_ZERO says 0, and 0 that there is none. */
+static void a_staleness_that_cannot_be_is_refused(void **state)
+{
+    manta_loss loss = {.name = "mse"};
+    manta_compile c = {.n_losses = 1, .losses = &loss};
+    manta_session_options o = {.strategy = MANTA_STRATEGY_PARAMETER_SERVER, .workers = 2, .staleness = -3};
+    manta_session *s = NULL;
+    manta_model *m;
+
+    (void)state;
+    assert_int_equal(manta_zoo("linear", &m), MANTA_OK);
+    assert_int_equal(manta_session_open(m, &c, &o, &s), MANTA_EINVAL);
+    assert_non_null(strstr(manta_error_text(), "staleness is -3"));
+    assert_null(s);
+    o.staleness = MANTA_ZERO;
+    assert_int_equal(manta_session_open(m, &c, &o, &s), MANTA_OK);
+    manta_session_close(s);
+    manta_model_free(m);
 }
 
 int main(void)
@@ -433,6 +447,7 @@ int main(void)
         cmocka_unit_test(terms_are_compared_line_by_line),
         cmocka_unit_test(one_worker_is_one_process),
         cmocka_unit_test(without_staleness_it_is_one_process),
+        cmocka_unit_test(a_staleness_that_cannot_be_is_refused),
         cmocka_unit_test(several_that_do_not_wait),
         cmocka_unit_test(a_lost_worker_costs_nothing),
         cmocka_unit_test(a_lost_server_begins_with_the_last_copy),
