@@ -412,6 +412,8 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     sched_shape amount;
     size_t bytes = 0;
     int tied = 0;
+    stream *opens = rt->opening; /* of this call: while arguments are copied others may submit */
+    rt->opening = NULL;
     call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
     object *handle = actor ? object_find(actor->id) : NULL;
     if (handle) handle->pins++;
@@ -456,9 +458,8 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
         return;
     }
     c->fn = function_find(name);
-    c->is_stream = rt->opening != NULL;
-    if (c->is_stream) stream_open(rt->opening, c->id);
-    rt->opening = NULL;
+    c->is_stream = opens != NULL;
+    if (c->is_stream) stream_open(opens, c->id);
     c->max_retries = actor ? retries_of(options ? options->max_task_retries : 0, actor->retries)
                            : retries_of(options ? options->max_retries : 0, 3);
     c->retry_errors = options && options->retry_errors;

@@ -325,7 +325,7 @@ static manta_status set_result(manta_task *t, int i, const manta_arg *a)
     } else {
         const value source = v;
         TRY(result_take(t, i, &v, &at));
-        value_copy(a, &source, at);
+        object_fill(a, &source, at);
     }
     for (uint64_t k = 0; k < n; k++) object_find(ids[k])->pins++;
     return MANTA_OK;
@@ -456,7 +456,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         at = arena_alloc(&t->memory, (size_t)v.size);
     }
     if (at) {
-        value_copy(a, &v, at);
+        object_fill(a, &v, at);
         v.at = at;
     }
     if (n > 0) pass_on(t, &v);

@@ -9,7 +9,8 @@
 #include "base/mem.h"
 #include "os/socket.h"
 
-#define ADDS_MOST 8192 /* bytes of a message about many new objects, before the last of them */
+#define ADDS_MOST  8192 /* bytes of a message about many new objects, before the last of them */
+#define FILL_ALONE ((size_t)64 << 10) /* bytes whose copying takes longer than giving the lock away */
 
 object *object_find(uint64_t id)
 {
@@ -104,6 +105,16 @@ static void hold_inner(const value *v)
     }
 }
 
+void object_fill(const manta_arg *a, const value *v, void *to)
+{
+    /* What a value refers to is counted under the lock that its references were
+     * looked up under. */
+    bool alone = v->size >= FILL_ALONE && v->kind != MANTA_KIND_REFS;
+    if (alone) mutex_unlock(&rt->lock);
+    value_copy(a, v, to);
+    if (alone) mutex_lock(&rt->lock);
+}
+
 manta_status object_make(const manta_arg *a, const value *given, object **out)
 {
     value v = *given;
@@ -122,10 +133,10 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
         } else {
             at = mem_new((size_t)v.size + 1);
         }
-        value_copy(a, &v, at);
+        object_fill(a, &v, at);
         v.at = at;
     }
-    object *o = object_new(object_id(1));
+    object *o = object_new(object_id(1)); /* nobody can name it before it is whole */
     o->state = OBJECT_READY;
     o->v = v;
     o->is_own = own;

@@ -307,7 +307,13 @@ uint64_t object_id(int n); /* the first of n new numbers */
  * way of the object that gets it. MANTA_ECORRUPT. */
 manta_status object_may_be(uint64_t id) MANTA_MUST_USE;
 manta_status object_may_hold(const value *v) MANTA_MUST_USE;
-/* A value becomes an object of ours, with no reference yet. */
+/* Copies the bytes of a value, v as value_of() made it, into a block that store_take()
+ * gave. The lock is given away while many are copied: nobody but the caller may know
+ * of the block yet, and store_take() keeps it mapped, in memory and writable until
+ * store_seal(). */
+void object_fill(const manta_arg *a, const value *v, void *to);
+/* A value becomes an object of ours, with no reference yet. Large ones may give the
+ * lock away. */
 manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA_MUST_USE;
 /* A value has come in a message. `told`: the daemon knows already that we hold
  * it, if it lies in a segment, and what it refers to. */
