@@ -98,6 +98,7 @@ MANTA_API int manta_session_workers(const manta_session *s); /* as asked for, le
 typedef struct manta_worker_work {
     int64_t samples; /* those of a step that was done again count again */
     double seconds; /* that they took: without the waiting for others */
+    double data_seconds; /* of these, waiting for samples to be read and decoded */
 } manta_worker_work;
 MANTA_API bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out);
 /* Threads and kernels in use, as a line for people: "2 threads, avx512". */

@@ -31,13 +31,16 @@ void rates_see(rates *r, const manta_session *s, const manta_event *e, int worke
     }
 }
 
-/* What a rank has trained in this epoch, a second; *share of the time it took. */
-static double rate_of(const rates *r, int rank, int64_t *samples, double *share)
+/* What a rank has trained in this epoch, a second; *share of the time it took, and
+ * *data of it that it waited for samples. */
+static double rate_of(const rates *r, int rank, int64_t *samples, double *share, double *data)
 {
     *samples = r->ranks ? r->now[rank].samples - r->begin[rank].samples : r->samples;
-    *share = 0;
+    *share = *data = 0;
     if (!(r->seconds > 0)) return 0;
     *share = r->ranks ? (r->now[rank].seconds - r->begin[rank].seconds) / r->seconds : 1;
+    *data = r->ranks ? (r->now[rank].data_seconds - r->begin[rank].data_seconds) / r->seconds : 0;
+    if (*data > 1) *data = 1;
     if (*share > 1) *share = 1; /* the next step may have been begun */
     return (double)*samples / r->seconds;
 }
@@ -51,13 +54,13 @@ const char *rates_note(const rates *r, char *buf, size_t size)
 {
     size_t at = 0;
     int64_t samples;
-    double share;
+    double share, data;
 
     *buf = '\0';
     if (!r->wanted || r->ranks < 2) return buf;
     at += (size_t)snprintf(buf, size, " - ranks");
     for (int i = 0; i < r->ranks && at + 32 < size; i++)
-        at += (size_t)snprintf(buf + at, size - at, " %.0f", rate_of(r, i, &samples, &share));
+        at += (size_t)snprintf(buf + at, size - at, " %.0f", rate_of(r, i, &samples, &share, &data));
     snprintf(buf + at, size - at, "/s");
     return buf;
 }
@@ -66,8 +69,10 @@ void rates_print(const rates *r)
 {
     for (int i = 0; r->wanted && i < count(r); i++) {
         int64_t samples;
-        double share, rate = rate_of(r, i, &samples, &share);
-        printf("  rank %d: %.1f samples/s, computing %.0f %% of the time\n", i, rate, share * 100);
+        double share, data, rate = rate_of(r, i, &samples, &share, &data);
+        printf("  rank %d: %.1f samples/s, computing %.0f %% of the time", i, rate, share * 100);
+        if (r->ranks) printf(", %.0f %% waiting for data", data * 100);
+        printf("\n");
     }
 }
 
@@ -77,10 +82,11 @@ json_t *rates_json(const rates *r)
 
     for (int i = 0; i < count(r); i++) {
         int64_t samples;
-        double share, rate = rate_of(r, i, &samples, &share);
+        double share, data, rate = rate_of(r, i, &samples, &share, &data);
         json_t *one = json_pack("{s:i, s:I}", "rank", i, "samples", (json_int_t)samples);
         json_object_set_new(one, "samples_per_s", json_number(rate));
         json_object_set_new(one, "computing", json_number(share));
+        if (r->ranks) json_object_set_new(one, "data", json_number(data));
         json_array_append_new(all, one);
     }
     return all;

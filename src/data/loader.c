@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/counts.h"
+#include "data/loader.h"
 #include "data/order.h"
 #include "data/stage.h"
 #include "os/thread.h"
@@ -373,21 +374,59 @@ manta_status manta_loader_set_position(manta_loader *l, const manta_position *p)
     return manta_loader_seek(l, p->epoch, p->step);
 }
 
-manta_status manta_loader_fetch(manta_loader *l, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
-                                manta_batch *batch)
+static manta_status fetch(manta_loader *l, slot *to, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                          manta_batch *batch)
 {
     TRY(check_place(l, epoch, step, false));
     if (lo < 0 || hi < lo) {
         return manta_fail(MANTA_EINVAL, "loader: samples %lld to %lld of a batch cannot be", (long long)lo,
                           (long long)hi);
     }
-    TRY(slot_fill(&l->spot, l, l->own, epoch, step, lo, hi));
-    if (l->spot.end) {
+    TRY(slot_fill(to, l, l->own, epoch, step, lo, hi));
+    if (to->end) {
         return manta_fail(MANTA_EINVAL, "loader: the data ends before step %lld of epoch %lld",
                           (long long)step, (long long)epoch);
     }
-    describe(l, &l->spot, lo, batch);
+    describe(l, to, lo, batch);
     return MANTA_OK;
+}
+
+manta_status manta_loader_fetch(manta_loader *l, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                                manta_batch *batch)
+{
+    return fetch(l, &l->spot, epoch, step, lo, hi, batch);
+}
+
+/* ---- rows in buffers of the caller's ---- */
+
+struct loader_rows {
+    slot s;
+};
+
+manta_status loader_rows_new(const manta_loader *l, loader_rows **out)
+{
+    loader_rows *r = mem_new(sizeof *r);
+    manta_status st = slot_init(&r->s, l->root);
+
+    if (st) {
+        loader_rows_free(r);
+        return st;
+    }
+    *out = r;
+    return MANTA_OK;
+}
+
+void loader_rows_free(loader_rows *r)
+{
+    if (!r) return;
+    slot_release(&r->s);
+    mem_free(r);
+}
+
+manta_status loader_fetch_into(manta_loader *l, loader_rows *to, int64_t epoch, int64_t step, int64_t lo,
+                               int64_t hi, manta_batch *batch)
+{
+    return fetch(l, &to->s, epoch, step, lo, hi, batch);
 }
 
 /* ---- opening and closing --------------------------------------------------------- */

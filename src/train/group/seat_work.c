@@ -93,11 +93,45 @@ static manta_status count_samples(work *w)
     return MANTA_OK;
 }
 
-static manta_status fetch_shard(work *w, int64_t lo, int64_t hi, manta_feed *f)
+/* What this worker will read after `shard` of the step at hand, if nobody dies: the
+ * shards of its own that come next, in this step, the next ones, and those of the pass
+ * after this one. */
+static void expect_next(work *w, int shard)
 {
     const seat_turn *t = &w->turn;
+    const feed_source *f = &w->u->feeds[t->feed];
+    int64_t steps = t->step + atomic_load(&w->c->job.end) - seat_ticket(t);
+    read_range next[READ_AHEAD_MOST], at = {.epoch = t->epoch, .step = t->step, .hi = INT64_MAX};
+    int n = 0;
 
-    return feed_reader_rows(&w->reader[t->feed], t->epoch, t->step, lo, hi, f);
+    /* A step in which this worker has no rows is not the last one either. */
+    for (int i = 0, v = shard + 1; i <= READ_AHEAD_MOST && n < READ_AHEAD_MOST; i++, v = 0) {
+        int64_t count = f->batched ? 0 : feed_source_count(f, at.epoch, at.step);
+        for (; v < w->s->shards && n < READ_AHEAD_MOST && !(f->batched && i == 0); v++) {
+            if (t->t.shard[v] != w->u->rank) continue;
+            if (!f->batched) {
+                at.lo = session_shard_begin(w->s, count, v);
+                at.hi = session_shard_begin(w->s, count, v + 1);
+            }
+            if (at.lo < at.hi) next[n++] = at;
+            if (f->batched) break; /* it is read whole */
+        }
+        if (++at.step < steps) continue;
+        at.step = 0;
+        at.epoch += t->train;
+    }
+    feed_reader_expect(&w->reader[t->feed], next, n);
+}
+
+static manta_status fetch_shard(work *w, int shard, manta_feed *f)
+{
+    const seat_turn *t = &w->turn;
+    int64_t lo = session_shard_begin(w->s, w->count, shard),
+            hi = session_shard_begin(w->s, w->count, shard + 1);
+
+    TRY(feed_reader_rows(&w->reader[t->feed], t->epoch, t->step, lo, hi, f));
+    expect_next(w, shard);
+    return MANTA_OK;
 }
 
 /* ---- gradients ---- */
@@ -108,13 +142,11 @@ static manta_status compute_shard(work *w, int shard)
     plan_mode mode = w->turn.train ? PLAN_TRAIN : PLAN_EVALUATE;
     manta_feed f;
     exec_run r;
-    int64_t lo, hi;
 
     TRY(count_samples(w));
-    lo = session_shard_begin(s, w->count, shard);
-    hi = session_shard_begin(s, w->count, shard + 1);
-    if (lo == hi) return MANTA_OK;
-    TRY(fetch_shard(w, lo, hi, &f));
+    if (session_shard_begin(s, w->count, shard) == session_shard_begin(s, w->count, shard + 1))
+        return MANTA_OK;
+    TRY(fetch_shard(w, shard, &f));
     TRY(session_check_feed(s, &f, true));
     shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
     r = session_run(s, mode, &f, s->slots[shard]);
@@ -131,7 +163,7 @@ static void count_shard(work *w, int shard)
     if (!w->turn.train) return;
     seat_account(w->c, w->u->rank,
                  session_shard_begin(w->s, w->count, shard + 1) - session_shard_begin(w->s, w->count, shard),
-                 0);
+                 0, 0);
 }
 
 /* ---- gradients in lockstep ---- */
@@ -149,13 +181,11 @@ static uint64_t meeting_flag(const seat_turn *t)
 
 static manta_status begin_together(work *w, int shard)
 {
-    int64_t lo = session_shard_begin(w->s, w->count, shard),
-            hi = session_shard_begin(w->s, w->count, shard + 1);
     uint64_t flag = meeting_flag(&w->turn);
     manta_feed f;
 
     if (lockstep_is_begun(w->s->lockstep, shard, flag)) return MANTA_OK;
-    TRY(fetch_shard(w, lo, hi, &f));
+    TRY(fetch_shard(w, shard, &f));
     TRY(session_check_feed(w->s, &f, true));
     shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
     return lockstep_begin(w->s->lockstep, shard, flag, w->count, &f, w->s->slots[shard], true);
@@ -349,10 +379,12 @@ static void tell_commit(work *w)
 /* Computes what its turn says. Time is counted but for that spent in waiting. */
 static manta_status do_work(work *w, seat_action what, int item, bool together)
 {
-    int64_t begin = clock_now_ns(), waited = w->waited_ns;
+    int64_t begin = clock_now_ns(), waited = w->waited_ns, data = w->reader[0].waited_ns;
     manta_status st = together ? step_together(w) : act(w, what, item);
 
-    if (w->turn.train) seat_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited));
+    if (w->turn.train)
+        seat_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited),
+                     w->reader[0].waited_ns - data);
     if (!st && what == SEAT_SHARD && !together) count_shard(w, item);
     return st;
 }

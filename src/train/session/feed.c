@@ -5,8 +5,14 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "train/session/session.h"
+
+enum { SLOW_STEPS = 2 }; /* after so many in a row a thread reads ahead */
+
+/* What is copied from memory takes less, and would only be handed to and fro. */
+int64_t feed_slow_ns = 200 * 1000;
 
 static int find_column(const char *name, int n, const manta_column_spec *columns)
 {
@@ -96,6 +102,7 @@ manta_status feed_reader_open(feed_reader *r, const feed_source *from)
 
 void feed_reader_close(feed_reader *r)
 {
+    read_ahead_stop(r->ahead);
     manta_loader_close(r->loader);
     mem_try_free(r->weights);
     *r = (feed_reader){0};
@@ -154,15 +161,50 @@ manta_status feed_reader_next(feed_reader *r, manta_feed *f, int64_t *first, boo
     return MANTA_OK;
 }
 
+/* Whether the step before took long is known when another one is begun. */
+static void note_time(feed_reader *r, const read_range *to, int64_t ns)
+{
+    r->waited_ns += ns;
+    if (r->at.epoch == to->epoch && r->at.step == to->step && r->got.n) return;
+    r->slow = ns >= feed_slow_ns ? r->slow + 1 : 0;
+}
+
+/* What was read last is not read again: the batches of a dataset that has its own are
+ * asked for as a whole by every shard. */
+static manta_status read_rows(feed_reader *r, const read_range *to)
+{
+    int64_t begin = clock_now_ns();
+    manta_status st;
+
+    if (r->got.n && read_range_is(&r->at, to)) return MANTA_OK;
+    if (r->ahead) {
+        st = read_ahead_take(r->ahead, to, &r->got);
+    } else {
+        st = manta_loader_fetch(r->loader, to->epoch, to->step, to->lo, to->hi, &r->got);
+    }
+    note_time(r, to, clock_now_ns() - begin);
+    r->at = *to;
+    if (st) r->got.n = 0;
+    return st;
+}
+
 /* Those of rows [lo, hi) that there are. */
 static manta_status fetch(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi, manta_feed *f)
 {
-    manta_batch b;
-
-    TRY(manta_loader_fetch(r->loader, epoch, step, lo, hi, &b));
-    TRY(feed_batch(r, &b, f));
+    TRY(read_rows(r, &(read_range){epoch, step, lo, hi}));
+    TRY(feed_batch(r, &r->got, f));
     f->first = lo;
     return MANTA_OK;
+}
+
+void feed_reader_expect(feed_reader *r, const read_range *next, int n)
+{
+    if (!r->ahead && !r->alone && r->slow >= SLOW_STEPS) {
+        r->alone = read_ahead_start(r->loader, &r->ahead) != MANTA_OK;
+        /* What was read last lies in the loader, which is the thread's from now on, but it
+         * has buffers of its own: it stays. */
+    }
+    if (r->ahead) read_ahead_expect(r->ahead, next, n);
 }
 
 manta_status feed_reader_batch(feed_reader *r, int64_t epoch, int64_t step, manta_feed *f)

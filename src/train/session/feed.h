@@ -5,6 +5,8 @@
 
 #include <manta/train.h>
 
+#include "train/session/read_ahead.h"
+
 typedef struct feed_map {
     int n_inputs, n_targets;
     int inputs[8], targets[8]; /* columns of the batch */
@@ -44,6 +46,13 @@ typedef struct feed_reader {
     manta_loader *loader; /* NULL: not open */
     float *weights; /* of the samples of a batch, when classes have weights */
     int64_t weights_cap;
+    /* Of feed_reader_batch() and _rows(): */
+    read_ahead *ahead; /* has the loader; NULL: it is read as it is asked for */
+    bool alone; /* there is no room for that */
+    read_range at; /* what was read last */
+    manta_batch got; /* it, unless its n is 0 */
+    int slow; /* steps in a row that took long to read */
+    int64_t waited_ns; /* that callers have waited for samples */
 } feed_reader;
 
 manta_status feed_reader_open(feed_reader *r, const feed_source *from) MANTA_MUST_USE;
@@ -61,5 +70,14 @@ manta_status feed_reader_batch(feed_reader *r, int64_t epoch, int64_t step, mant
 /* Rows [lo, hi) of it. */
 manta_status feed_reader_rows(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
                               manta_feed *f) MANTA_MUST_USE;
+
+/* Says which rows will be asked for next, the first one first. When reading takes long
+ * enough to be worth a thread, it reads them meanwhile: from the third step that is
+ * read on, so that rows which end their reader are first met by one that was asked for
+ * them, and are blamed for it. Not before a fork whose child is to read. */
+void feed_reader_expect(feed_reader *r, const read_range *next, int n);
+
+/* For tests: a step whose first rows take longer to read is slow; 0: every step is. */
+extern int64_t feed_slow_ns;
 
 #endif

@@ -266,6 +266,7 @@ bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_wo
     seat = &s->shared->c->seat[rank];
     out->samples = atomic_load_explicit(&seat->samples, memory_order_relaxed);
     out->seconds = (double)atomic_load_explicit(&seat->busy_ns, memory_order_relaxed) / 1e9;
+    out->data_seconds = (double)atomic_load_explicit(&seat->data_ns, memory_order_relaxed) / 1e9;
     return true;
 }
 

@@ -117,7 +117,8 @@ typedef struct shared_seat {
     uint32_t failed_base; /* table's, when it failed */
     _Atomic uint64_t desk; /* bytes that its desk has (train/group/desk.h); by its worker */
     _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */
-    _Atomic int64_t samples, busy_ns; /* trained by this rank, and the time that it took; for people */
+    /* Trained by this rank, the time that it took, and of that the wait for samples; for people. */
+    _Atomic int64_t samples, busy_ns, data_ns;
     manta_error error;
 } shared_seat;
 
@@ -218,15 +219,20 @@ static inline void seat_progress(control *c, int rank, int64_t ticket, seat_phas
                           memory_order_relaxed);
 }
 
-/* Adds to what a rank has done. One writer at a time: the worker that has the seat. */
-static inline void seat_account(control *c, int rank, int64_t samples, int64_t busy_ns)
+/* One writer at a time: the worker that has the seat. */
+static inline void seat_add(_Atomic int64_t *sum, int64_t n)
+{
+    atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* Adds to what a rank has done. */
+static inline void seat_account(control *c, int rank, int64_t samples, int64_t busy_ns, int64_t data_ns)
 {
     shared_seat *s = &c->seat[rank];
 
-    atomic_store_explicit(&s->samples, atomic_load_explicit(&s->samples, memory_order_relaxed) + samples,
-                          memory_order_relaxed);
-    atomic_store_explicit(&s->busy_ns, atomic_load_explicit(&s->busy_ns, memory_order_relaxed) + busy_ns,
-                          memory_order_relaxed);
+    seat_add(&s->samples, samples);
+    seat_add(&s->busy_ns, busy_ns);
+    seat_add(&s->data_ns, data_ns);
 }
 
 /* ---- the whole memory ---- */

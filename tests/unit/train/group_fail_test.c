@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "train/session/feed.h"
 #include "train/group_fixture.h"
 
 enum { WORKERS = 2, SHARDS = 2 };
@@ -137,6 +138,32 @@ static void a_poisoned_sample_ends_the_run_and_is_named(void **state)
         mem_try_free(o.state);
         munmap(t, sizeof *t);
     }
+}
+
+/* A thread that reads ahead meets the sample while another step is computed; whoever
+ * takes over meets it when it is due, and it is that step which is blamed. */
+static void a_poisoned_sample_is_named_when_it_was_read_ahead(void **state)
+{
+    static const trap_kind kinds[] = {TRAP_ABORT, TRAP_EXIT, TRAP_KILL};
+    int64_t before = feed_slow_ns;
+
+    (void)state;
+    feed_slow_ns = 0;
+    for (int i = 0; i < 3; i++) {
+        trap *t = make_trap(81, kinds[i], 1000); /* the first of step 10 */
+        outcome o = train(&(training){.workers = WORKERS,
+                                      .shards = WORKERS,
+                                      .global_batch = 9,
+                                      .no_shuffle = true,
+                                      .max_failures = 100,
+                                      .data = trapped(t)});
+        assert_says(&o, MANTA_EDIED, "step 10 of epoch 1: shard 0 has ended every worker that computed it");
+        assert_says(&o, MANTA_EDIED, "it has samples 81, 82, 83");
+        assert_childless();
+        mem_try_free(o.state);
+        munmap(t, sizeof *t);
+    }
+    feed_slow_ns = before;
 }
 
 /* In their own order the names can be foretold: batch 32, two shards, so that
@@ -448,6 +475,7 @@ int main(void)
         cmocka_unit_test(a_crash_in_user_code_costs_a_step),
         cmocka_unit_test(a_worker_that_hangs_is_replaced),
         cmocka_unit_test(a_poisoned_sample_ends_the_run_and_is_named),
+        cmocka_unit_test(a_poisoned_sample_is_named_when_it_was_read_ahead),
         cmocka_unit_test(the_names_are_the_source_s),
         cmocka_unit_test(an_error_says_who_where_and_what),
         cmocka_unit_test(a_bad_label_is_told),

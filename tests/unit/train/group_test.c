@@ -1,6 +1,7 @@
 /* Several workers: the same bytes as one process, whatever their number. */
 #include <math.h>
 
+#include "train/session/feed.h"
 #include "train/group_fixture.h"
 
 static void same_bytes_for_any_number_of_workers(void **state)
@@ -105,6 +106,17 @@ static void every_kind_of_data(void **state)
     assert_same_with((training){.shards = 4, .data = data_ragged(), .global_batch = -1, .validate = true});
     assert_same_with((training){.shards = 3, .data = manta_dataset_cache(dataset())});
     assert_same_with((training){.shards = 3, .data = data_generated(N), .no_shuffle = true});
+}
+
+/* Data in memory is read as it is asked for; here it is as if that took long. */
+static void same_bytes_when_they_read_ahead(void **state)
+{
+    int64_t before = feed_slow_ns;
+
+    feed_slow_ns = 0;
+    same_bytes_for_any_number_of_workers(state);
+    every_kind_of_data(state);
+    feed_slow_ns = before;
 }
 
 /* ---- more and fewer workers ---- */
@@ -370,6 +382,7 @@ int main(void)
         cmocka_unit_test(shards_without_samples_do_not_meet),
         cmocka_unit_test(threads_of_a_worker_do_not_matter),
         cmocka_unit_test(every_kind_of_data),
+        cmocka_unit_test(same_bytes_when_they_read_ahead),
         cmocka_unit_test(all_calls_share_one_state),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(it_says_how_it_is_divided),

@@ -1,0 +1,270 @@
+/* Rows that are read ahead: the same as those that are read when they are asked for,
+ * no more than was said, and errors for who asks. Workers that read ahead: each in a
+ * thread of its own, a successor too, and the bytes of one process. */
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "train/session/feed.h"
+#include "train/group_fixture.h"
+
+enum { BATCH = 6, STEPS = N / BATCH, LONG_MS = 60000 };
+
+/* What happens when samples are read; shared with workers. */
+typedef struct readings {
+    _Atomic int of[N]; /* times that this sample was read */
+    _Atomic int highest; /* of the samples read so far */
+    _Atomic int bad; /* a sample that cannot be read, or -1 */
+} readings;
+
+static readings *new_readings(void)
+{
+    readings *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(r != MAP_FAILED);
+    r->bad = -1;
+    return r;
+}
+
+static manta_status note(manta_sample *s, void *user)
+{
+    readings *r = user;
+    int at = (int)s->index, highest = atomic_load(&r->highest);
+
+    for (int c = 0; c < 2; c++)
+        memcpy(s->out[c].array.data, s->in[c].array.data, manta_array_bytes(&s->in[c].array));
+    atomic_fetch_add(&r->of[at], 1);
+    while (at > highest && !atomic_compare_exchange_weak(&r->highest, &highest, at)) continue;
+    if (at == atomic_load(&r->bad)) return manta_fail(MANTA_EIO, "sample %d is torn", at);
+    return MANTA_OK;
+}
+
+static manta_dataset *noted(readings *r)
+{
+    return manta_dataset_map(dataset(), note, r, 0, 0, NULL);
+}
+
+/* Waits until samples first .. end-1 have been read. */
+static bool see_read(const readings *r, int first, int end)
+{
+    int64_t deadline = clock_deadline(LONG_MS);
+
+    for (int i = first; i < end; i++) {
+        while (!atomic_load(&r->of[i])) {
+            if (clock_now_ns() > deadline) return false;
+            sched_yield();
+        }
+    }
+    return true;
+}
+
+/* ---- alone ---- */
+
+static manta_loader *open_loader(readings *r)
+{
+    manta_dataset *d = noted(r);
+    manta_loader *l;
+
+    assert_ok(manta_loader_open(d, &(manta_loader_options){.batch_size = BATCH, .readers = -1}, &l));
+    manta_dataset_unref(d);
+    return l;
+}
+
+static void assert_rows(const manta_batch *b, const read_range *r)
+{
+    assert_int_equal(b->count, r->hi - r->lo);
+    assert_int_equal(b->first, r->step * BATCH + r->lo);
+    assert_memory_equal(b->columns[0].array.data, images + b->first * SIDE * SIDE,
+                        (size_t)b->count * SIDE * SIDE * sizeof *images);
+    assert_memory_equal(b->columns[1].array.data, labels + b->first, (size_t)b->count * sizeof *labels);
+}
+
+/* Ranges that were expected, others, one that is asked for again, and one that is
+ * expected and never asked for. */
+static void the_same_rows_whatever_was_expected(void **state)
+{
+    static const read_range asked[] = {{0, 0, 0, 3}, {0, 1, 0, 3}, {0, 1, 0, 3}, {0, 2, 2, 6}, {0, 9, 1, 2},
+                                       {0, 3, 0, 6}, {0, 4, 0, 0}, {0, 0, 0, 3}, {0, 5, 0, 6}};
+    enum { ASKED = sizeof asked / sizeof *asked };
+    readings *r = new_readings();
+    manta_loader *l = open_loader(r);
+    read_ahead *a;
+
+    (void)state;
+    assert_ok(read_ahead_start(l, &a));
+    for (int wrong = 0; wrong < 2; wrong++) {
+        for (int i = 0; i < ASKED; i++) {
+            read_range next[READ_AHEAD_MOST] = {asked[(i + 1) % ASKED], asked[(i + 2) % ASKED]};
+            manta_batch b;
+            if (wrong) next[i % 2] = (read_range){0, 7, i % 3, 4};
+            assert_ok(read_ahead_take(a, &asked[i], &b));
+            read_ahead_expect(a, next, 1 + i % 2);
+            assert_rows(&b, &asked[i]);
+        }
+    }
+    read_ahead_stop(a);
+    manta_loader_close(l);
+    munmap(r, sizeof *r);
+}
+
+/* Two batches are read, and then nothing before one is taken. */
+static void no_more_than_was_expected_is_read(void **state)
+{
+    readings *r = new_readings();
+    manta_loader *l = open_loader(r);
+    read_range at = {0, 0, 0, BATCH}, next[3] = {{0, 1, 0, BATCH}, {0, 2, 0, BATCH}, {0, 3, 0, BATCH}};
+    read_ahead *a;
+    manta_batch b;
+
+    (void)state;
+    assert_ok(read_ahead_start(l, &a));
+    assert_ok(read_ahead_take(a, &at, &b));
+    read_ahead_expect(a, next, 3);
+    assert_true(see_read(r, 0, 3 * BATCH));
+    assert_ok(read_ahead_take(a, &next[0], &b));
+    assert_ok(read_ahead_take(a, &next[1], &b));
+    assert_rows(&b, &next[1]);
+    assert_int_equal(r->highest, 3 * BATCH - 1);
+    for (int i = 0; i < 3 * BATCH; i++) assert_int_equal(r->of[i], 1);
+    read_ahead_stop(a);
+    manta_loader_close(l);
+    munmap(r, sizeof *r);
+}
+
+static void an_error_is_for_who_asks(void **state)
+{
+    readings *r = new_readings();
+    manta_loader *l = open_loader(r);
+    read_range good = {0, 0, 0, BATCH}, bad = {0, 1, 0, BATCH}, none = {0, STEPS, 0, BATCH};
+    read_ahead *a;
+    manta_batch b;
+
+    (void)state;
+    r->bad = BATCH + 2;
+    assert_ok(read_ahead_start(l, &a));
+    assert_ok(read_ahead_take(a, &good, &b));
+    read_ahead_expect(a, (read_range[]){bad, none}, 2);
+    assert_true(see_read(r, BATCH, BATCH + 3));
+    assert_ok(read_ahead_take(a, &good, &b));
+    assert_rows(&b, &good);
+    assert_int_equal(read_ahead_take(a, &bad, &b), MANTA_EIO);
+    assert_non_null(strstr(manta_error_text(), "sample 8 is torn"));
+    assert_int_equal(read_ahead_take(a, &none, &b), MANTA_EINVAL);
+    assert_ok(read_ahead_take(a, &good, &b));
+    read_ahead_stop(a);
+    manta_loader_close(l);
+    munmap(r, sizeof *r);
+}
+
+/* ---- workers ---- */
+
+/* Threads of a process that read ahead. */
+static int count_readers(int64_t pid)
+{
+    char path[64], name[512], text[32];
+    struct dirent *e;
+    int n = 0;
+    DIR *d;
+
+    snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
+    if (!(d = opendir(path))) return 0;
+    while ((e = readdir(d))) {
+        FILE *f;
+        snprintf(name, sizeof name, "%s/%s/comm", path, e->d_name);
+        if (!(f = fopen(name, "r"))) continue;
+        n += fgets(text, sizeof text, f) && !strcmp(text, "manta-ahead\n");
+        fclose(f);
+    }
+    closedir(d);
+    return n;
+}
+
+typedef struct watcher {
+    readings *r;
+    int64_t pid[2]; /* of the workers */
+    int ahead, recovered, late, early, readers_here, readers_of_none;
+    bool kills;
+} watcher;
+
+/* While this looks at step k, step k + 1 is computed and waits; what comes behind it
+ * can only be read ahead. One of the workers is killed in the middle. */
+static bool look(void *user, manta_session *s, const manta_event *e)
+{
+    watcher *w = user;
+    int k = (int)e->step;
+
+    (void)s;
+    w->recovered += e->kind == MANTA_EVENT_RECOVERED;
+    if (e->kind == MANTA_EVENT_WORKER) w->pid[e->rank] = e->pid;
+    if (e->kind != MANTA_EVENT_STEP) return true;
+    w->readers_here += count_readers(getpid());
+    if (w->kills && k == 5) kill((pid_t)w->pid[1], SIGKILL);
+    if (k != 4 && k != STEPS - 4) return true;
+    if (see_read(w->r, (k + 1) * BATCH, (k + 3) * BATCH)) {
+        w->ahead++;
+    } else {
+        w->late++;
+    }
+    for (int i = 0; i < 2; i++) w->readers_of_none += count_readers(w->pid[i]) != 1;
+    if (atomic_load(&w->r->highest) >= (k + 3) * BATCH) w->early++;
+    return true;
+}
+
+static void train_watched(bool kills)
+{
+    training t = {.shards = 2, .global_batch = BATCH, .no_shuffle = true, .epochs = 1, .hard = true};
+    outcome golden = train(&t), o;
+    watcher w = {.r = new_readings(), .kills = kills};
+
+    t.workers = 2;
+    t.data = noted(w.r);
+    t.event = look;
+    t.user = &w;
+    o = train(&t);
+    assert_same_outcome(&golden, &o);
+    assert_int_equal(w.late, 0);
+    assert_int_equal(w.ahead, 2);
+    assert_int_equal(w.early, 0);
+    assert_int_equal(w.recovered, kills);
+    assert_int_equal(w.readers_here, 0);
+    assert_int_equal(w.readers_of_none, 0);
+    assert_childless();
+    munmap(w.r, sizeof *w.r);
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+}
+
+static void workers_read_ahead(void **state)
+{
+    (void)state;
+    train_watched(false);
+}
+
+static void a_successor_reads_ahead_too(void **state)
+{
+    (void)state;
+    train_watched(true);
+}
+
+static int read_ahead_always(void **state)
+{
+    (void)state;
+    feed_slow_ns = 0;
+    make_data();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_rows_whatever_was_expected),
+        cmocka_unit_test(no_more_than_was_expected_is_read),
+        cmocka_unit_test(an_error_is_for_who_asks),
+        cmocka_unit_test(workers_read_ahead),
+        cmocka_unit_test(a_successor_reads_ahead_too),
+    };
+
+    return cmocka_run_group_tests(tests, read_ahead_always, NULL);
+}
