@@ -41,6 +41,10 @@ typedef struct manta_callback_ops {
     manta_hook *train_batch_begin, *train_batch_end; /* logs are the epoch's so far */
     manta_hook *test_begin, *test_end, *test_batch_begin, *test_batch_end;
     manta_hook *predict_begin, *predict_end, *predict_batch_begin, *predict_batch_end;
+    /* Whether the hooks of batches are needed for every batch; NULL: they are. When no
+     * callback needs them, workers are not held up between two steps, and the hooks are
+     * run for those steps that the event function sees. Asked before each epoch. */
+    bool (*needs_batches)(void *self);
     manta_hook *interrupted; /* stopped on request, between two steps; logs as they are */
     void (*save)(void *self, void *out); /* manta_blob_put(out, ...) */
     manta_status (*load)(void *self, const void *data, size_t n);

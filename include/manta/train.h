@@ -218,7 +218,8 @@ typedef struct manta_event {
 } manta_event;
 
 /* Runs on the calling thread between steps; false ends training after the
- * current step (MANTA_ECANCELLED). May read and write the session. */
+ * current step (MANTA_ECANCELLED). May read and write the session. It sees every
+ * step, for which workers wait; or less often, see event_interval_ms. */
 typedef bool (*manta_event_fn)(void *user, manta_session *s, const manta_event *e);
 
 typedef struct manta_fit_options {
@@ -238,6 +239,9 @@ typedef struct manta_fit_options {
                          run; 0: 3 */
     manta_event_fn event;
     void *user;
+    int64_t event_interval_ms; /* 0: `event` sees every step. Else, with workers, a step about so often,
+                                  the last of an epoch always, and one soon after a signal; between
+                                  them the workers do not wait for anybody */
     int n_callbacks; /* manta/callback.h: hooks run before `event`, in this order */
     struct manta_callback *const *callbacks; /* borrowed for the call */
 } manta_fit_options;

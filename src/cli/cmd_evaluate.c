@@ -77,7 +77,8 @@ static int evaluate(const options *o)
     manta_fit_options fit = {.batch = options_int(o, "batch", 256),
                              .validation_steps = options_int(o, "steps", 0),
                              .event = on_event,
-                             .user = &r};
+                             .user = &r,
+                             .event_interval_ms = PROGRESS_DRAW_MS};
     manta_model *m = NULL;
     manta_saved *saved = NULL;
     manta_dataset *d = NULL;

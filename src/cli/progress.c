@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
-enum { BAR = 20, LEAST_BAR = 5, DRAW_MS = 50, PLAIN_MS = 10000, LINE = 512 };
+enum { BAR = 20, LEAST_BAR = 5, PLAIN_MS = 10000, LINE = 512 };
 
 static int64_t now_ms(void)
 {
@@ -179,7 +179,7 @@ void progress_interrupted(progress *p)
 /* Whether it is time for another line. */
 static bool due(const progress *p)
 {
-    return now_ms() - p->drawn_ms >= (p->terminal ? DRAW_MS : PLAIN_MS);
+    return now_ms() - p->drawn_ms >= (p->terminal ? PROGRESS_DRAW_MS : PLAIN_MS);
 }
 
 static void counter(int64_t step, int64_t steps, char *buf, size_t size)

@@ -15,6 +15,8 @@
 
 #include <manta/train.h>
 
+enum { PROGRESS_DRAW_MS = 50 }; /* between two drawings of a line */
+
 typedef struct progress {
     bool terminal, colour, unicode;
     bool open; /* a line is drawn and not yet ended */

@@ -43,7 +43,8 @@ void training_read(training *r)
                                  .validation_steps = options_int(o, "validation-steps", 0),
                                  .max_failures = (int)options_int(o, "max-failures", 0),
                                  .event = training_event,
-                                 .user = r};
+                                 .user = r,
+                                 .event_interval_ms = PROGRESS_DRAW_MS};
     work_batch(o, WORK_BATCH, &r->fit);
     r->rates.wanted = options_flag(o, "rates");
     if (r->rates.wanted && r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER)

@@ -72,11 +72,17 @@ static manta_status checkpointing_end(void *self, manta_fitting *f)
     return manta_checkpoints_wait(c->to);
 }
 
+static bool checkpointing_needs_batches(void *self)
+{
+    return ((checkpointing *)self)->pace.every_steps > 0;
+}
+
 static const manta_callback_ops checkpointing_ops = {.name = "checkpointing",
                                                      .train_begin = checkpointing_begin,
                                                      .train_batch_end = checkpointing_batch,
                                                      .epoch_end = checkpointing_epoch,
                                                      .train_end = checkpointing_end,
+                                                     .needs_batches = checkpointing_needs_batches,
                                                      .interrupted = checkpointing_cut,
                                                      .free = mem_free};
 
@@ -196,12 +202,18 @@ static void backup_free(void *self)
     mem_free(c);
 }
 
+static bool backup_needs_batches(void *self)
+{
+    return ((backup *)self)->pace.every_steps > 0;
+}
+
 static const manta_callback_ops backup_ops = {.name = "backup_and_restore",
                                               .before_fit = backup_restore,
                                               .train_begin = backup_begin,
                                               .train_batch_end = backup_batch,
                                               .epoch_end = backup_epoch,
                                               .train_end = backup_end,
+                                              .needs_batches = backup_needs_batches,
                                               .interrupted = backup_cut,
                                               .free = backup_free};
 

@@ -328,11 +328,17 @@ static void board_free(void *self)
     mem_free(b);
 }
 
+static bool board_needs_batches(void *self)
+{
+    return ((board *)self)->o.update_freq > 0;
+}
+
 static const manta_callback_ops board_ops = {.name = "tensorboard",
                                              .train_begin = board_begin,
                                              .train_batch_end = board_batch,
                                              .epoch_end = board_epoch,
                                              .train_end = board_end,
+                                             .needs_batches = board_needs_batches,
                                              .free = board_free};
 
 manta_callback *manta_tensorboard(const char *log_dir, const manta_tensorboard_options *o)
@@ -535,10 +541,16 @@ static void keeper_free(void *self)
     mem_free(c);
 }
 
+static bool keeper_needs_batches(void *self)
+{
+    return ((keeper *)self)->o.every_steps > 0;
+}
+
 static const manta_callback_ops keeper_ops = {.name = "model_checkpoint",
                                               .before_fit = keeper_before,
                                               .train_batch_end = keeper_batch,
                                               .epoch_end = keeper_epoch,
+                                              .needs_batches = keeper_needs_batches,
                                               .save = keeper_save,
                                               .load = keeper_load,
                                               .free = keeper_free};

@@ -30,13 +30,14 @@ static manta_status evaluate_shared(pass *p, group *g, int feed, teller *t, cons
 
     if (!p->steps) return no_data(prefix);
     TRY(teller_begin_batch(t, HOOK_test_batch_begin, 0));
-    group_begin(g, feed, 0, 0, p->steps, teller_is_watched(t));
-    for (int64_t step = teller_is_watched(t) ? 0 : p->steps - 1; step < p->steps; step++) {
-        TRY(group_await(g, step + 1));
+    group_begin(g, feed, 0, 0, p->steps, teller_is_watched(t, false));
+    for (int64_t done = 0; done < p->steps;) {
+        TRY(group_follow(g, teller_next_look(t), &done));
         memcpy(s->eval_sums, group_eval_sums(g), ((size_t)s->l.n_sums + 1) * sizeof(double));
+        t->e.step = done - 1;
         if (!teller_news(t, group_news(g))) return teller_stopped(t);
-        TRY(evaluated(t, step, s->eval_sums, prefix));
-        if (step + 1 < p->steps) TRY(teller_begin_batch(t, HOOK_test_batch_begin, step + 1));
+        TRY(evaluated(t, done - 1, s->eval_sums, prefix));
+        if (done < p->steps) TRY(teller_begin_batch(t, HOOK_test_batch_begin, done));
         group_next(g);
     }
     return MANTA_OK;

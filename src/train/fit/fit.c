@@ -115,8 +115,8 @@ static manta_status train_peers(training *r, int64_t first)
 
 /* ---- */
 
-/* The same steps, computed by workers. Without anybody to tell they are not
- * held up between steps. */
+/* The same steps, computed by workers. They are held up between two steps only when
+ * somebody must see every one. */
 static manta_status train_shared(training *r, int64_t first)
 {
     teller *t = &r->t;
@@ -124,17 +124,18 @@ static manta_status train_shared(training *r, int64_t first)
 
     if (first >= steps) return MANTA_OK;
     TRY(teller_begin_batch(t, HOOK_train_batch_begin, first));
-    group_begin(r->g, 0, t->e.epoch, first, steps, teller_is_watched(t));
-    for (int64_t step = teller_is_watched(t) ? first : steps - 1; step < steps; step++) {
-        TRY(group_await(r->g, step + 1));
+    group_begin(r->g, 0, t->e.epoch, first, steps, teller_is_watched(t, true));
+    for (int64_t done = first; done < steps;) {
+        TRY(group_follow(r->g, teller_next_look(t), &done));
+        t->e.step = done - 1;
         if (!teller_news(t, group_news(r->g))) return teller_stopped(t);
-        TRY(trained(t, step));
-        if (t->f.stop && step + 1 < steps) { /* a job cannot be cut short: others take over */
+        TRY(trained(t, done - 1));
+        if (t->f.stop && done < steps) { /* a job cannot be cut short: others take over */
             group_close(r->g);
             r->g = NULL;
             return r->v.reader.loader ? open_workers(r) : MANTA_OK;
         }
-        if (step + 1 < steps) TRY(teller_begin_batch(t, HOOK_train_batch_begin, step + 1));
+        if (done < steps) TRY(teller_begin_batch(t, HOOK_train_batch_begin, done));
         group_next(r->g);
     }
     return MANTA_OK;

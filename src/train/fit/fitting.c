@@ -62,10 +62,11 @@ void fitting_release(manta_fitting *f)
     vec_release(&f->wishes);
 }
 
-bool fitting_has(const manta_fitting *f, fitting_hook h)
+bool fitting_needs(const manta_fitting *f, fitting_hook h)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
-        if (hook_of(f->o->callbacks[i]->ops, h)) return true;
+        const manta_callback *c = f->o->callbacks[i];
+        if (hook_of(c->ops, h) && (!c->ops->needs_batches || c->ops->needs_batches(c->self))) return true;
     }
     return false;
 }

@@ -78,8 +78,8 @@ manta_status fitting_wait(manta_fitting *f) MANTA_MUST_USE;
 /* Waits too: after it the session may go. */
 void fitting_release(manta_fitting *f);
 
-/* Whether any callback has this hook. */
-bool fitting_has(const manta_fitting *f, fitting_hook h);
+/* Whether any callback has this hook, one of batches, and needs it. */
+bool fitting_needs(const manta_fitting *f, fitting_hook h);
 
 /* Runs the hook of all callbacks; fails with the first that does. Checkpoints
  * wait for fitting_settle(). */

@@ -47,9 +47,17 @@ bool teller_news(teller *t, news_queue *q)
     return on;
 }
 
-bool teller_is_watched(const teller *t)
+bool teller_is_watched(const teller *t, bool train)
 {
-    return t->o->event || t->o->n_callbacks > 0;
+    if (t->o->event && t->o->event_interval_ms <= 0) return true;
+    if (t->f.stop) return true; /* it ends after the first step that is seen */
+    return fitting_needs(&t->f, train ? HOOK_train_batch_begin : HOOK_test_batch_begin) ||
+           fitting_needs(&t->f, train ? HOOK_train_batch_end : HOOK_test_batch_end);
+}
+
+int64_t teller_next_look(const teller *t)
+{
+    return t->o->event ? clock_deadline(t->o->event_interval_ms) : CLOCK_NEVER;
 }
 
 manta_status teller_stopped(const teller *t)

@@ -25,8 +25,12 @@ bool teller_tell(teller *t, manta_event_kind kind);
 /* The same of what happened to workers. That a server has started is no news to
  * a user. */
 bool teller_news(teller *t, news_queue *q);
-/* Whether anybody wants to look between two steps. */
-bool teller_is_watched(const teller *t);
+/* Whether anybody must see every step, of training or else of evaluation: the event
+ * function, unless it sees steps now and then (event_interval_ms), or a callback that
+ * has hooks for batches and needs them. */
+bool teller_is_watched(const teller *t, bool train);
+/* When the event function is to see a step again; CLOCK_NEVER: it need not. */
+int64_t teller_next_look(const teller *t);
 /* The error of who wants to stop: MANTA_ECANCELLED. */
 manta_status teller_stopped(const teller *t) MANTA_MUST_USE;
 

@@ -3,6 +3,7 @@
 #include "train/group/group.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,6 +59,9 @@ struct group {
     roster r;
     blame blames[LAYOUT_MAX_SHARDS];
     int64_t begin, end; /* tickets of the job */
+    bool gated; /* it goes on by group_next() alone */
+    bool signalled; /* a signal has come since group_follow() began to wait */
+    int64_t look; /* when a sleep is to end, at the latest */
     int64_t epoch;
     int feed;
     int64_t ticked_ns;
@@ -352,11 +356,24 @@ static void watch_members(group *g)
 
 /* ---- waiting ---- */
 
-/* Sleeps until a worker dies, calls, or has committed `ticket`. */
+/* How long to sleep at most; -1: for ever. */
+static int sleep_ms(const group *g)
+{
+    int64_t ms = g->deadline_ns < 0 ? INT_MAX : tick_ns(g) / 1000000 + 1;
+
+    if (g->look != CLOCK_NEVER) {
+        int64_t left = (g->look - clock_now_ns()) / 1000000 + 1;
+        if (left < ms) ms = left < 0 ? 0 : left;
+    }
+    return ms == INT_MAX ? -1 : (int)ms;
+}
+
+/* Sleeps until a worker dies, calls, or has committed `ticket`, or until it is time
+ * to look, or a signal comes. */
 static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
 {
     struct pollfd fds[SHARED_SEATS + 1];
-    int timeout = g->deadline_ns < 0 ? -1 : (int)(tick_ns(g) / 1000000) + 1;
+    int timeout = sleep_ms(g);
     uint64_t calls;
     ssize_t got;
 
@@ -374,8 +391,9 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
         if (g->r.state[i] == ROSTER_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
     if (word_ticket(committed(g)) >= ticket || roster_is_asked(&g->r)) timeout = 0;
-    if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0 && errno != EINTR) {
-        return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
+    if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0) {
+        if (errno != EINTR) return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
+        g->signalled = true;
     }
     atomic_store(&g->c->controller_asleep, 0);
     got = os->read(g->event_fd, &calls, sizeof calls); /* it never blocks */
@@ -466,6 +484,56 @@ manta_status group_await(group *g, int64_t steps)
     }
 }
 
+/* ---- looking now and then ---- */
+
+/* Waits until the job is done, or there is reason to look at it. */
+static manta_status run_on(group *g, int64_t look)
+{
+    manta_status st = MANTA_OK;
+
+    g->signalled = false;
+    g->look = look;
+    while (!st) {
+        uint64_t word = committed(g);
+        see_recovered(g, word);
+        if (word_ticket(word) >= g->end) break;
+        if (look != CLOCK_NEVER && (g->signalled || g->news.n || clock_now_ns() >= look)) break;
+        st = look_after(g, g->end);
+    }
+    g->look = CLOCK_NEVER;
+    return st;
+}
+
+/* Lowers the gate in front of workers that run on; the ticket at which they stop. A
+ * worker may have looked at the gate before and commit after it: that one step, since
+ * for the next it looks again. So the gate is shut first, then it is seen how far they
+ * are, and it is set two steps behind that. */
+static int64_t shut_gate(group *g)
+{
+    control *c = g->c;
+    int64_t stop;
+
+    atomic_store(&c->allowed, word_ticket(committed(g)));
+    stop = word_ticket(committed(g)) + 2;
+    if (stop > g->end) stop = g->end;
+    atomic_store(&c->allowed, stop);
+    control_pulse(c);
+    return stop;
+}
+
+manta_status group_follow(group *g, int64_t look, int64_t *done)
+{
+    int64_t steps = *done + 1;
+
+    if (!g->gated) {
+        TRY(run_on(g, look));
+        steps = (word_ticket(committed(g)) < g->end ? shut_gate(g) : g->end) - g->begin;
+    }
+    TRY(group_await(g, steps));
+    *done = steps;
+    return MANTA_OK;
+}
+
 /* ---- jobs ---- */
 
 void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps, bool gated)
@@ -477,6 +545,7 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps
     g->r.end = g->end = g->begin + steps;
     g->feed = feed;
     g->epoch = epoch;
+    g->gated = gated;
     if (!g->feeds[feed].train) memset(shared_eval(g->sh, ticket), 0, g->sh->eval_stride);
     c->job.feed = feed;
     c->job.train = g->feeds[feed].train;
@@ -499,7 +568,7 @@ void group_next(group *g)
         g->s->touched = false;
     }
     if (atomic_load(&g->c->allowed) > ticket) return;
-    atomic_store(&g->c->allowed, ticket + 1);
+    atomic_store(&g->c->allowed, g->gated ? ticket + 1 : g->end);
     control_pulse(g->c);
 }
 
@@ -560,6 +629,7 @@ manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds,
                  .deadline_ns = deadline_ms < 0 ? -1 : deadline_ms * 1000000,
                  .max_failures = o->max_failures ? o->max_failures : MAX_FAILURES,
                  .n = s->workers,
+                 .look = CLOCK_NEVER,
                  .ticked_ns = clock_now_ns()};
     for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
     for (int i = 0; i < SHARED_SEATS; i++) g->m[i].desk_fd = -1;

@@ -14,6 +14,14 @@
  * commit it before group_next(). If the caller changes the state (learning
  * rate, weights) that step is computed again from the changed state.
  *
+ * A job that is not gated runs on, and the caller looks at a step now and then:
+ *
+ *     group_begin(gated = false)
+ *       group_follow(in 50 ms, &done), group_next(), group_follow(...), ...
+ *
+ * group_follow() holds the workers up at a step, which costs about as much as two
+ * steps that are gated, and group_next() lets them run again.
+ *
  * Threads: one; it is the parent of the workers, which end when it does. */
 #ifndef TRAIN_GROUP_GROUP_H
 #define TRAIN_GROUP_GROUP_H
@@ -46,7 +54,13 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps
  * bad luck: MANTA_EDIED. */
 manta_status group_await(group *g, int64_t steps);
 
-/* Lets the step after the one just looked at be committed. */
+/* Waits for a step to look at and says in *done how many of the epoch are committed
+ * then; no more will be before group_next(). Of a gated job it is the step after the
+ * first *done. Else it is one soon after `look` (of clock_now_ns()), after a signal
+ * or after news of workers, or the job's last; CLOCK_NEVER: the last. */
+manta_status group_follow(group *g, int64_t look, int64_t *done);
+
+/* Lets the step after the one just looked at be committed, or the job run on. */
 void group_next(group *g);
 
 /* Sums of the evaluation so far. */

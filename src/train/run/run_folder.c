@@ -679,12 +679,20 @@ static void recorder_free(void *self)
     mem_free(c);
 }
 
+static bool recorder_needs_batches(void *self)
+{
+    recorder *c = self;
+
+    return c->saver->ops->needs_batches(c->saver->self);
+}
+
 static const manta_callback_ops recorder_ops = {.name = "run_recorder",
                                                 .before_fit = recorder_restore,
                                                 .train_begin = recorder_begin,
                                                 .train_batch_end = recorder_batch,
                                                 .epoch_end = recorder_epoch,
                                                 .train_end = recorder_end,
+                                                .needs_batches = recorder_needs_batches,
                                                 .interrupted = recorder_cut,
                                                 .free = recorder_free};
 

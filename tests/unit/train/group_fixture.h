@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <manta/callback.h>
 #include <manta/layer.h>
 
 #include "base/mem.h"
@@ -63,6 +64,8 @@ typedef struct training {
     int64_t global_batch; /* 0: 32; negative: the data has batches of its own */
     manta_event_fn event;
     void *user;
+    int64_t event_interval_ms;
+    manta_callback *callback; /* NULL: none; borrowed */
     int64_t deadline_ms;
     int max_failures;
     manta_dataset *data; /* NULL: the images; taken */
@@ -121,6 +124,9 @@ static inline outcome train(const training *t)
                                             .no_shuffle = t->no_shuffle,
                                             .event = t->event,
                                             .user = t->user,
+                                            .event_interval_ms = t->event_interval_ms,
+                                            .n_callbacks = t->callback != NULL,
+                                            .callbacks = &(manta_callback *){t->callback},
                                             .worker_deadline_ms = t->deadline_ms,
                                             .max_failures = t->max_failures},
                        &out.metrics);
