@@ -115,6 +115,18 @@ static manta_status train_peers(training *r, int64_t first)
 
 /* ---- */
 
+/* A callback has ended the epoch. Validation is the same workers', unless the step that
+ * they had begun has failed, which is of no interest any more. */
+static manta_status end_early(training *r)
+{
+    bool validates = r->v.reader.loader != NULL;
+
+    if (validates && !group_cut(r->g)) return MANTA_OK;
+    group_close(r->g);
+    r->g = NULL;
+    return validates ? open_workers(r) : MANTA_OK;
+}
+
 /* The same steps, computed by workers. They are held up between two steps only when
  * somebody must see every one. */
 static manta_status train_shared(training *r, int64_t first)
@@ -130,11 +142,7 @@ static manta_status train_shared(training *r, int64_t first)
         t->e.step = done - 1;
         if (!teller_news(t, group_news(r->g))) return teller_stopped(t);
         TRY(trained(t, done - 1));
-        if (t->f.stop && done < steps) { /* a job cannot be cut short: others take over */
-            group_close(r->g);
-            r->g = NULL;
-            return r->v.reader.loader ? open_workers(r) : MANTA_OK;
-        }
+        if (t->f.stop && done < steps) return end_early(r);
         if (done < steps) TRY(teller_begin_batch(t, HOOK_train_batch_begin, done));
         group_next(r->g);
     }

@@ -61,6 +61,7 @@ struct group {
     int64_t begin, end; /* tickets of the job */
     bool gated; /* it goes on by group_next() alone */
     bool signalled; /* a signal has come since group_follow() began to wait */
+    bool cutting; /* group_cut() waits */
     int64_t look; /* when a sleep is to end, at the latest */
     int64_t epoch;
     int feed;
@@ -356,6 +357,17 @@ static void watch_members(group *g)
 
 /* ---- waiting ---- */
 
+/* Everything of the open step is done but its commit: nobody writes anything. */
+static bool is_computed(const group *g)
+{
+    uint64_t word = committed(g), flag = word_of(word_generation(word), word_ticket(word), 0);
+
+    for (int i = 0; i < g->n; i++) {
+        if (atomic_load(&g->c->range_flag[i]) != flag) return false;
+    }
+    return true;
+}
+
 /* How long to sleep at most; -1: for ever. */
 static int sleep_ms(const group *g)
 {
@@ -391,6 +403,7 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
         if (g->r.state[i] == ROSTER_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
     if (word_ticket(committed(g)) >= ticket || roster_is_asked(&g->r)) timeout = 0;
+    if (g->cutting && is_computed(g)) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0) {
         if (errno != EINTR) return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
         g->signalled = true;
@@ -570,6 +583,26 @@ void group_next(group *g)
     if (atomic_load(&g->c->allowed) > ticket) return;
     atomic_store(&g->c->allowed, g->gated ? ticket + 1 : g->end);
     control_pulse(g->c);
+}
+
+manta_status group_cut(group *g)
+{
+    control *c = g->c;
+    int64_t ticket = word_ticket(committed(g));
+    manta_status st = MANTA_OK;
+
+    if (ticket >= g->end) return MANTA_OK;
+    g->cutting = true;
+    atomic_store(&c->cutting, 1);
+    control_pulse(c); /* whoever waits already says so now */
+    while (!st && !is_computed(g)) st = look_after(g, ticket + 1);
+    atomic_store(&c->cutting, 0);
+    g->cutting = false;
+    if (st) return st;
+    g->r.end = g->end = ticket;
+    atomic_store(&c->job.end, ticket);
+    roster_touch(&g->r); /* what was computed is for nothing */
+    return MANTA_OK;
 }
 
 const double *group_eval_sums(const group *g)

@@ -63,6 +63,11 @@ manta_status group_follow(group *g, int64_t look, int64_t *done);
 /* Lets the step after the one just looked at be committed, or the job run on. */
 void group_next(group *g);
 
+/* Ends a training job after the step just looked at, with the same workers: waits
+ * until the one that they have begun is computed, and drops it. On failure the
+ * group can only be closed. */
+manta_status group_cut(group *g);
+
 /* Sums of the evaluation so far. */
 const double *group_eval_sums(const group *g);
 

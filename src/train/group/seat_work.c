@@ -74,6 +74,7 @@ static void wait_for_others(work *w, uint32_t seen)
     if (seat_sees_vacancy(&w->turn)) ask_for_work(w);
 
     seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
+    if (atomic_load(&w->c->cutting)) seat_call_controller(w->c, w->u->event_fd);
     shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
     w->waited_ns += clock_now_ns() - begin;

@@ -169,6 +169,7 @@ typedef struct control {
     _Atomic uint32_t leave; /* the workers are to end */
     _Atomic int64_t allowed; /* tickets below may be committed */
     _Atomic int64_t wake_at; /* the controller wants to hear of this ticket */
+    _Atomic uint32_t cutting; /* it wants to hear of whoever has nothing left to do */
     _Alignas(64) _Atomic uint32_t controller_asleep;
     _Alignas(64) int seats;
     int shards;

@@ -1,5 +1,5 @@
 /* Workers that are not held up between steps: who sees which step, that what is seen
- * is that step and nothing else. */
+ * is that step and nothing else, and a job that is cut short without new workers. */
 #include <signal.h>
 
 #include "base/clock.h"
@@ -155,6 +155,47 @@ static void hooks_of_batches_see_every_step(void **state)
     }
 }
 
+/* ---- a job that is cut short ---- */
+
+static manta_status stop_fifth(void *self, manta_fitting *f)
+{
+    (void)self;
+    if (manta_fitting_batch(f) == 4) manta_fitting_stop(f, "it is enough");
+    return MANTA_OK;
+}
+
+/* The epoch ends after five steps; validation is the same workers', also when one of
+ * them dies meanwhile. */
+static void who_is_stopped_early_validates_with_the_same_workers(void **state)
+{
+    static const manta_callback_ops ops = {.name = "stopper", .train_batch_end = stop_fifth};
+    manta_callback *c = manta_callback_new(&ops, NULL);
+
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        viewer v = {.kill_at = dies ? 5 : 0};
+        training t = small;
+        outcome golden, o;
+        t.callback = c;
+        golden = train(&t);
+        assert_ok(golden.st);
+        t.workers = 2;
+        t.event = view;
+        t.user = &v;
+        o = train(&t);
+        assert_same_outcome(&golden, &o);
+        assert_int_equal(v.last, 5);
+        assert_int_equal(v.steps, 5);
+        assert_int_equal(v.births, 2 + dies);
+        assert_int_equal(v.validated, STEPS);
+        assert_false(v.wrong);
+        assert_childless();
+        mem_try_free(golden.state);
+        mem_try_free(o.state);
+    }
+    manta_callback_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +204,7 @@ int main(void)
         cmocka_unit_test(what_is_seen_is_one_step),
         cmocka_unit_test(a_death_is_told_at_once),
         cmocka_unit_test(hooks_of_batches_see_every_step),
+        cmocka_unit_test(who_is_stopped_early_validates_with_the_same_workers),
     };
 
     return cmocka_run_group_tests(tests, data_and_key, remove_key);
