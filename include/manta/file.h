@@ -76,10 +76,13 @@ MANTA_API manta_status manta_saved_metrics(const manta_saved *s, int *n,
                                            const manta_metric **out) MANTA_MUST_USE;
 
 /* The arrays, row-major, aligned for their dtype, in the order of the file or
- * of the model. Borrowed until manta_saved_free(). NULL: none. */
+ * of the model. Borrowed until manta_saved_drop_arrays() or manta_saved_free().
+ * NULL: none. */
 MANTA_API int manta_saved_arrays(const manta_saved *s);
 MANTA_API const manta_column *manta_saved_at(const manta_saved *s, int i);
 MANTA_API const manta_array *manta_saved_find(const manta_saved *s, const char *name);
+/* Gives the arrays' memory back, of which there are none from now on; all else stays. */
+MANTA_API void manta_saved_drop_arrays(manta_saved *s);
 
 /* What else the file says about itself, text by name ("keras_version"); NULL: nothing by that name. */
 MANTA_API const char *manta_saved_note(const manta_saved *s, const char *name);

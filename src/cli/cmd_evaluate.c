@@ -95,6 +95,7 @@ static int evaluate(const options *o)
     if ((st = work_model(options_arg(o, 0), &saved, &m))) goto out;
     if ((st = recipe_init(&how, o, options_arg(o, 0), saved))) goto out;
     if ((st = work_dataset(o, &how, m, data, true, &d))) goto out;
+    so.blank = work_has_weights(file, saved);
     if ((st = manta_session_open(m, &how.compile, &so, &s))) goto out;
     if ((st = work_weights(s, file, saved, true))) goto out;
     begin = seconds();

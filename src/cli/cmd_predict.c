@@ -255,6 +255,7 @@ static int predict(const options *o)
     if ((st = work_model(options_arg(o, 0), &saved, &m))) goto out;
     if ((st = work_check_output(path, manta_model_outputs(m) == 1 ? ".npy .npz" : ".npz"))) goto out;
     if ((st = open_input(o, &how, m, input, &d))) goto out;
+    so.blank = work_has_weights(file, saved);
     if ((st = manta_session_open(m, NULL, &so, &s))) goto out;
     if ((st = work_weights(s, file, saved, true))) goto out;
     if ((st = manta_predict(s, d, &fit, keep, &k))) goto out;

@@ -135,7 +135,7 @@ manta_status training_open(training *r)
 {
     const options *o = r->o;
     const char *file = options_text(o, "weights"), *validation = options_text(o, "validation");
-    bool again = options_flag(o, "resume"), keeps;
+    bool again = options_flag(o, "resume"), keeps, goes_on;
     manta_status st;
 
     if ((st = open_cluster(r))) return st;
@@ -158,10 +158,12 @@ manta_status training_open(training *r)
     /* A checkpoint has all weights: none are made first, and --weights may be gone. A run that begins is
      * only made when nothing else can be wrong. */
     if (again && keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
-    r->so.blank = record_start(&r->record) != NULL;
+    goes_on = record_start(&r->record) != NULL;
+    if (goes_on && r->saved) manta_saved_drop_arrays(r->saved);
+    r->so.blank = goes_on || work_has_weights(file, r->saved);
     if ((st = manta_session_open(r->m, &r->r.compile, &r->so, &r->s))) return st;
     record_check_metrics(o, r->s, r->validation != NULL);
-    if (!r->so.blank && (file || r->saved) && (st = load_weights(r, file))) return st;
+    if (!goes_on && (file || r->saved) && (st = load_weights(r, file))) return st;
     if (!again && keeps && (st = record_open(&r->record, o, options_arg(o, 0)))) return st;
     if (!keeps) return MANTA_OK;
     r->fit.n_callbacks = r->record.n;

@@ -78,18 +78,26 @@ static manta_status model_from_file(const char *path, manta_saved **saved, manta
     return MANTA_OK;
 }
 
-manta_status work_weights(manta_session *s, const char *file, const manta_saved *saved, bool weights_only)
+bool work_has_weights(const char *file, const manta_saved *saved)
+{
+    return file || (saved && manta_saved_arrays(saved));
+}
+
+manta_status work_weights(manta_session *s, const char *file, manta_saved *saved, bool weights_only)
 {
     char *path = NULL;
-    manta_status st;
+    manta_status st = MANTA_OK;
 
     if (file) {
+        if (saved) manta_saved_drop_arrays(saved);
         if (!(st = kept_find(file, &path, NULL))) st = manta_session_load(s, path, weights_only);
         free(path);
         return st;
     }
-    if (saved && manta_saved_arrays(saved)) return manta_session_restore(s, saved, weights_only);
-    return MANTA_OK;
+    if (!work_has_weights(NULL, saved)) return MANTA_OK;
+    st = manta_session_restore(s, saved, weights_only);
+    manta_saved_drop_arrays(saved);
+    return st;
 }
 
 const char *work_endings(void)

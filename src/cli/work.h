@@ -17,9 +17,13 @@ extern const option_group work_run_options; /* --workers, --threads-per-worker, 
  * (manta_saved_free()); NULL for a zoo model. saved itself may be NULL. */
 manta_status work_model(const char *name, manta_saved **saved, manta_model **out);
 
+/* Whether work_weights() will replace all weights, so that none need be made first. */
+bool work_has_weights(const char *file, const manta_saved *saved);
+
 /* Takes weights, and unless weights_only the optimizer's state, from the file
- * of --weights (NULL: none) or else from the model's own (NULL: none). */
-manta_status work_weights(manta_session *s, const char *file, const manta_saved *saved, bool weights_only);
+ * of --weights (NULL: none) or else from the model's own (NULL: none), whose arrays
+ * are given back. */
+manta_status work_weights(manta_session *s, const char *file, manta_saved *saved, bool weights_only);
 
 /* The endings of files that a state can be written to, for work_check_output(). Static. */
 const char *work_endings(void);

@@ -36,18 +36,23 @@ manta_saved *saved_make(const model_format *f)
     return s;
 }
 
+void manta_saved_drop_arrays(manta_saved *s)
+{
+    for (size_t i = 0; i < s->memory.n; i++) s->memory.at[i].release(s->memory.at[i].ctx);
+    vec_release(&s->memory);
+    vec_release(&s->arrays);
+    map_release(&s->index);
+}
+
 void manta_saved_free(manta_saved *s)
 {
     if (!s) return;
     manta_model_free(s->model);
-    for (size_t i = 0; i < s->memory.n; i++) s->memory.at[i].release(s->memory.at[i].ctx);
+    manta_saved_drop_arrays(s);
     for (size_t i = 0; i < s->texts.n; i++) mem_free(s->texts.at[i]);
     vec_release(&s->losses);
     vec_release(&s->metrics);
-    vec_release(&s->arrays);
-    map_release(&s->index);
     vec_release(&s->notes);
-    vec_release(&s->memory);
     vec_release(&s->texts);
     mem_free(s);
 }

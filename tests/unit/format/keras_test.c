@@ -53,6 +53,30 @@ static void assert_same_arrays(const manta_saved *a, const manta_saved *b)
 
 /* ---- Keras's files ---- */
 
+/* The memory goes, and what is said of the model stays. */
+static void arrays_can_be_given_back(void **state)
+{
+    manta_saved *s = read_ok(golden("resnet.keras"));
+    const char *name = manta_saved_at(s, 0)->name;
+    const manta_loss *losses;
+    int64_t live = mem_live();
+    char *first = mem_strdup(name);
+    int n;
+
+    (void)state;
+    assert_non_null(manta_saved_find(s, first));
+    manta_saved_drop_arrays(s);
+    assert_true(mem_live() < live);
+    assert_int_equal(manta_saved_arrays(s), 0);
+    assert_null(manta_saved_find(s, first));
+    assert_non_null(manta_saved_model(s));
+    assert_int_equal(manta_saved_losses(s, &n, &losses), MANTA_OK);
+    assert_int_equal(n, 1);
+    manta_saved_drop_arrays(s);
+    manta_saved_free(s);
+    mem_free(first);
+}
+
 static void a_model_with_its_optimizer(void **state)
 {
     manta_saved *s = read_ok(golden("resnet.keras"));
@@ -608,6 +632,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_with_its_optimizer),
+        cmocka_unit_test(arrays_can_be_given_back),
         cmocka_unit_test(the_legacy_file_holds_the_same),
         cmocka_unit_test(files_of_every_keras),
         cmocka_unit_test(a_config_is_a_model),
