@@ -111,11 +111,17 @@ class Includes(unittest.TestCase):
             self.assert_refused({name: ""}, name, "lies in no room")
 
     def test_an_exception_is_for_one_line(self):
-        (name, header), *_ = check_includes.EXCEPTIONS
-        with Tree({name: f'#include "{header}"\n', f"src/{header}": ""}) as found:
-            self.assertEqual(found, [])
+        name, header = "src/train/session/a.c", "train/cluster/b.h"
         beside = str(pathlib.Path(name).with_name("beside.c"))
-        self.assert_refused({beside: f'#include "{header}"\n', f"src/{header}": ""}, f"{beside}:1")
+        with mock.patch.object(check_includes, "EXCEPTIONS", {(name, header): "why"}):
+            with Tree({name: f'#include "{header}"\n', f"src/{header}": ""}) as found:
+                self.assertEqual(found, [])
+            self.assert_refused({beside: f'#include "{header}"\n', f"src/{header}": ""}, f"{beside}:1")
+
+    def test_fit_knows_no_engine(self):
+        for room in ("group", "cluster", "ps", "engines"):
+            self.assert_refused({"src/train/fit/fit.c": f'#include "train/{room}/a.h"\n', f"src/train/{room}/a.h": ""},
+                                f"train/fit/ may not see train/{room}/")
 
     def assert_unneeded(self, files, sentence):
         tree = Tree(files)

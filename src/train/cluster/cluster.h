@@ -204,6 +204,8 @@ static inline void cluster_crash(cluster_point p)
     if (cluster_crash_plan.point == p && !--cluster_crash_plan.nth) raise(SIGKILL);
 }
 
+extern const engine_ops engine_cluster;
+
 /* ---- calls: cluster.c ---- */
 
 /* What a call works on. Borrowed until cluster_end(). */

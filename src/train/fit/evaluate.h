@@ -3,11 +3,9 @@
 #define TRAIN_FIT_EVALUATE_H
 
 #include "train/fit/teller.h"
-#include "train/group/group.h"
 
-/* Runs a pass, which workers have as feed `feed` if there are any (g NULL: none).
- * Its metrics, with `prefix`, are added to out. */
-manta_status evaluate_pass(pass *p, group *g, int feed, teller *t, const char *prefix,
-                           manta_metrics *out) MANTA_MUST_USE;
+/* Has the call's engine run a pass over its evaluation data; steps are told by t, whose
+ * prefix the metrics get that are added to out. */
+manta_status evaluate_pass(engine_call *c, teller *t, manta_metrics *out) MANTA_MUST_USE;
 
 #endif

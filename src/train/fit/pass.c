@@ -1,23 +1,6 @@
 /* pass.c - one pass over a dataset. */
 #include "train/fit/pass.h"
 
-#include "base/option.h"
-
-bool pass_is_shared(const manta_session *s, plan_mode mode)
-{
-    return s->workers > 1 && !s->grouped && mode != PLAN_PREDICT;
-}
-
-bool pass_is_clustered(const manta_session *s, plan_mode mode)
-{
-    return s->ranks > 1 && !s->grouped && mode != PLAN_PREDICT;
-}
-
-bool pass_is_elsewhere(const manta_session *s, plan_mode mode)
-{
-    return pass_is_shared(s, mode) || (s->servers && mode == PLAN_TRAIN);
-}
-
 /* Samples of a step; 0 for a dataset that has batches of its own. */
 static manta_status batch_of(const manta_session *s, const manta_dataset *d, const manta_fit_options *o,
                              plan_mode mode, int64_t *out)
@@ -34,7 +17,7 @@ static manta_status batch_of(const manta_session *s, const manta_dataset *d, con
         }
         return MANTA_OK;
     }
-    *out = (batch ? batch : 32) * (mode == PLAN_PREDICT ? 1 : s->workers * s->ranks);
+    *out = (batch ? batch : 32) * (mode == PLAN_PREDICT ? 1 : s->replicas);
     if (o->global_batch && !(mode == PLAN_EVALUATE && o->validation_batch)) *out = o->global_batch;
     return MANTA_OK;
 }
@@ -43,7 +26,7 @@ static manta_status batch_of(const manta_session *s, const manta_dataset *d, con
 static manta_status describe_feed(pass *p, manta_dataset *d)
 {
     const manta_fit_options *o = p->o;
-    feed_source *f = &p->feed;
+    feed_source *f = &p->data.source;
     manta_dataset *made = manta_dataset_ref(d);
     manta_status st;
 
@@ -67,13 +50,13 @@ static manta_status describe_feed(pass *p, manta_dataset *d)
     return MANTA_OK;
 }
 
-/* Steps of an epoch must be known when workers are to share them. */
-static manta_status check_steps(const pass *p)
+/* Steps of an epoch must be known when they are not read one after the other here. */
+static manta_status check_steps(const pass *p, engine_reading reads)
 {
-    if (p->steps == MANTA_FOREVER_COUNT) {
+    if (p->data.steps == MANTA_FOREVER_COUNT) {
         return manta_fail(MANTA_EINVAL, "the dataset repeats for ever: say how many steps an epoch has");
     }
-    if (p->steps < 0 && (pass_is_elsewhere(p->s, p->mode) || pass_is_clustered(p->s, p->mode))) {
+    if (p->data.steps < 0 && reads != ENGINE_READS_HERE) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "the length of the dataset is not known: with several workers, say how many steps "
                           "an epoch has");
@@ -84,45 +67,29 @@ static manta_status check_steps(const pass *p)
 manta_status pass_open(pass *p, manta_session *s, manta_dataset *d, const manta_fit_options *o,
                        plan_mode mode, int64_t limit)
 {
+    engine_reading reads = engine_reads(s, mode);
     const manta_column_spec *columns;
-    feed_source *f = &p->feed;
+    feed_pass *data = &p->data;
+    feed_source *f = &data->source;
     int n;
 
-    *p = (pass){.s = s, .o = o, .mode = mode, .limit = limit};
+    *p = (pass){.s = s, .o = o, .mode = mode, .data.limit = limit};
     TRY(describe_feed(p, d));
-    /* No threads before the fork; of a cluster each rank fetches its own samples. */
-    if (pass_is_elsewhere(s, mode) || pass_is_clustered(s, mode)) f->lo.readers = MANTA_NONE;
-    TRY(feed_reader_open(&p->reader, f));
-    n = manta_loader_columns(p->reader.loader, &columns);
+    if (reads != ENGINE_READS_HERE) f->lo.readers = MANTA_NONE; /* no threads: nothing is read ahead here */
+    TRY(feed_reader_open(&data->reader, f));
+    n = manta_loader_columns(data->reader.loader, &columns);
     TRY(feed_map_init(&f->map, s->m, mode != PLAN_PREDICT, n, columns));
-    p->steps = manta_loader_steps(p->reader.loader);
-    if (limit && (p->steps < 0 || limit < p->steps)) p->steps = limit;
-    TRY(check_steps(p));
-    n = manta_loader_batch_sizes(p->reader.loader, f->sizes, FEED_SIZES);
+    data->steps = manta_loader_steps(data->reader.loader);
+    if (limit && (data->steps < 0 || limit < data->steps)) data->steps = limit;
+    TRY(check_steps(p, reads));
+    n = manta_loader_batch_sizes(data->reader.loader, f->sizes, FEED_SIZES);
     f->n_sizes = n < FEED_SIZES ? n : FEED_SIZES;
-    if (!pass_is_elsewhere(s, mode)) return session_prepare(s, mode, f->sizes, f->n_sizes);
-    return MANTA_OK;
+    return reads == ENGINE_READS_ELSEWHERE ? MANTA_OK : session_prepare(s, mode, f->sizes, f->n_sizes);
 }
 
 void pass_close(pass *p)
 {
-    feed_reader_close(&p->reader);
-    manta_dataset_unref(p->feed.d);
-    p->feed.d = NULL;
-}
-
-manta_status pass_next(pass *p, int64_t step, manta_feed *f, int64_t *first, bool *more)
-{
-    *more = false;
-    if (p->limit && step >= p->limit) return MANTA_OK;
-    return feed_reader_next(&p->reader, f, first, more);
-}
-
-manta_status pass_open_workers(manta_session *s, const manta_fit_options *o, const feed_source *feeds, int n,
-                               group **g)
-{
-    group_options go = {.deadline_ms = o->worker_deadline_ms, .max_failures = o->max_failures};
-
-    TRY(option_or_none("worker_deadline_ms", o->worker_deadline_ms));
-    return pass_is_shared(s, PLAN_TRAIN) ? group_open(s, feeds, n, &go, g) : MANTA_OK;
+    feed_reader_close(&p->data.reader);
+    manta_dataset_unref(p->data.source.d);
+    p->data.source.d = NULL;
 }

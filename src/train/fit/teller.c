@@ -1,13 +1,13 @@
 /* teller.c - events and hooks of a fit. */
 #include "train/fit/teller.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
 void teller_init(teller *t, manta_session *s, const manta_fit_options *o)
 {
-    *t = (teller){.o = o, .s = s, .begin_ns = clock_now_ns()};
+    *t = (teller){.o = o, .s = s, .prefix = "", .begin_ns = clock_now_ns()};
     fitting_init(&t->f, s, o);
     t->f.logs = &t->metrics;
 }
@@ -20,44 +20,6 @@ bool teller_tell(teller *t, manta_event_kind kind)
     if (kind == MANTA_EVENT_STEP)
         t->e.samples_per_s = t->e.seconds > 0 ? (double)t->e.samples / t->e.seconds : 0;
     return !t->o->event || t->o->event(t->o->user, t->s, &t->e);
-}
-
-bool teller_news(teller *t, news_queue *q)
-{
-    static const manta_event_kind kind[] = {[NEWS_STARTED] = MANTA_EVENT_WORKER,
-                                            [NEWS_RECOVERED] = MANTA_EVENT_RECOVERED,
-                                            [NEWS_LEFT] = MANTA_EVENT_WORKER_LEFT};
-    news e;
-    bool on = true;
-
-    while (news_take(q, &e)) {
-        if (e.server && e.kind == NEWS_STARTED) continue;
-        t->e.rank = e.rank;
-        t->e.server = e.server;
-        t->e.pid = e.pid;
-        t->e.ms = e.ms;
-        t->e.cause = e.kind == NEWS_STARTED ? NULL : e.cause;
-        on &= teller_tell(t, kind[e.kind]);
-        t->e.rank = 0;
-        t->e.server = false;
-        t->e.pid = 0;
-        t->e.ms = 0;
-        t->e.cause = NULL;
-    }
-    return on;
-}
-
-bool teller_is_watched(const teller *t, bool train)
-{
-    if (t->o->event && t->o->event_interval_ms <= 0) return true;
-    if (t->f.stop) return true; /* it ends after the first step that is seen */
-    return fitting_needs(&t->f, train ? HOOK_train_batch_begin : HOOK_test_batch_begin) ||
-           fitting_needs(&t->f, train ? HOOK_train_batch_end : HOOK_test_batch_end);
-}
-
-int64_t teller_next_look(const teller *t)
-{
-    return t->o->event ? clock_deadline(t->o->event_interval_ms) : CLOCK_NEVER;
 }
 
 manta_status teller_stopped(const teller *t)
@@ -87,67 +49,136 @@ manta_status teller_begin_batch(teller *t, fitting_hook h, int64_t step)
     return fitting_run(&t->f, h);
 }
 
-/* ---- a cluster ---- */
+/* ---- for engines ---- */
 
-bool teller_waiting(void *ctx, const char *missing, int rank, double ms)
+void teller_see(teller *t, const double *sums)
+{
+    t->e.samples = (int64_t)sums[SUM_SAMPLES];
+    memset(&t->metrics, 0, sizeof t->metrics);
+    session_metrics_of(t->s, sums, "", &t->metrics);
+}
+
+static manta_status see_begin(void *ctx, plan_mode mode, int64_t step)
+{
+    return teller_begin_batch(ctx, mode == PLAN_TRAIN ? HOOK_train_batch_begin : HOOK_test_batch_begin, step);
+}
+
+static manta_status see_trained(teller *t, int64_t step)
+{
+    teller_see(t, session_sums(t->s));
+    t->f.next_epoch = t->e.epoch;
+    t->f.next_step = step + 1;
+    return teller_happen(t, HOOK_train_batch_end, MANTA_EVENT_STEP);
+}
+
+static manta_status see_evaluated(teller *t)
+{
+    const double *sums = t->s->eval_sums;
+
+    t->e.samples = (int64_t)sums[SUM_SAMPLES];
+    if (!*t->prefix) teller_see(t, sums);
+    return teller_happen(t, HOOK_test_batch_end, MANTA_EVENT_VALIDATE_STEP);
+}
+
+static manta_status see_done(void *ctx, plan_mode mode, int64_t step)
 {
     teller *t = ctx;
+
+    t->e.step = step + 1;
+    t->f.batch = step;
+    return mode == PLAN_TRAIN ? see_trained(t, step) : see_evaluated(t);
+}
+
+/* Whether anybody must see every step: the event function, unless it sees steps now and
+ * then (event_interval_ms), or a callback that has hooks for batches and needs them. */
+static bool see_every_step(void *ctx, plan_mode mode)
+{
+    const teller *t = ctx;
+    bool train = mode == PLAN_TRAIN;
+
+    if (t->o->event && t->o->event_interval_ms <= 0) return true;
+    if (t->f.stop) return true; /* it ends after the first step that is seen */
+    return fitting_needs(&t->f, train ? HOOK_train_batch_begin : HOOK_test_batch_begin) ||
+           fitting_needs(&t->f, train ? HOOK_train_batch_end : HOOK_test_batch_end);
+}
+
+static int64_t see_next_look(void *ctx)
+{
+    const manta_fit_options *o = ((const teller *)ctx)->o;
+
+    return o->event ? clock_deadline(o->event_interval_ms) : CLOCK_NEVER;
+}
+
+static void see_reached(void *ctx, int64_t step)
+{
+    ((teller *)ctx)->e.step = step;
+}
+
+static bool see_stops(void *ctx)
+{
+    return ((const teller *)ctx)->f.stop != NULL;
+}
+
+static void see_stop(void *ctx, const char *why)
+{
+    manta_fitting_stop(&((teller *)ctx)->f, why);
+}
+
+/* An event of a process; false: the program wants to stop. */
+static bool tell_process(teller *t, manta_event_kind kind, const news *e, const char *cause)
+{
     bool on;
 
-    t->e.rank = rank;
-    t->e.cause = missing;
-    t->e.ms = ms;
-    on = teller_tell(t, MANTA_EVENT_WAITING);
+    t->e.rank = e->rank;
+    t->e.server = e->server;
+    t->e.pid = e->pid;
+    t->e.ms = e->ms;
+    t->e.cause = cause;
+    on = teller_tell(t, kind);
     t->e.rank = 0;
-    t->e.cause = NULL;
+    t->e.server = false;
+    t->e.pid = 0;
     t->e.ms = 0;
+    t->e.cause = NULL;
     return on;
 }
 
-manta_status teller_recovery(teller *t)
+static manta_status see_news(void *ctx, const news *e, const char *cause)
 {
-    bool on = true;
+    static const manta_event_kind kind[] = {[NEWS_STARTED] = MANTA_EVENT_WORKER,
+                                            [NEWS_RECOVERED] = MANTA_EVENT_RECOVERED,
+                                            [NEWS_LEFT] = MANTA_EVENT_WORKER_LEFT};
 
-    while (cluster_take_recovery(t->c, &t->e.rank, &t->e.ms, &t->e.cause))
-        on &= teller_tell(t, MANTA_EVENT_RECOVERED);
-    t->e.rank = 0;
-    t->e.ms = 0;
-    t->e.cause = NULL;
-    return on ? MANTA_OK : teller_stopped(t);
+    if (e->server && e->kind == NEWS_STARTED) return MANTA_OK;
+    return tell_process(ctx, kind[e->kind], e, e->kind == NEWS_STARTED ? NULL : cause) ? MANTA_OK
+                                                                                       : teller_stopped(ctx);
 }
 
-manta_status teller_begin_cluster(teller *t, pass *p, pass *v, bool *over)
+static bool see_waiting(void *ctx, const char *missing, int rank, double ms)
 {
-    cluster_work w = {.phase = p ? CLUSTER_TRAIN : CLUSTER_EVALUATE,
-                      .epochs = t->f.epochs,
-                      .epoch = p ? t->f.first_epoch : 0,
-                      .step = p ? t->f.first_step : 0,
-                      .watch = teller_waiting,
-                      .ctx = t};
-
-    t->c = t->s->cluster;
-    t->s->grouped = true;
-    if (p) {
-        w.readers[CLUSTER_TRAIN] = &p->reader;
-        w.steps = p->steps;
-    }
-    if (v && v->reader.loader) {
-        w.readers[CLUSTER_EVALUATE] = &v->reader;
-        w.validation_steps = v->steps;
-    }
-    TRY(cluster_begin(t->c, t->s, &w, over));
-    if (p && !*over) {
-        t->f.first_epoch = t->c->at.epoch;
-        t->f.first_step =
-            t->c->at.phase == CLUSTER_TRAIN ? t->c->at.step : layout_run(&t->s->l, t->s->state)->step;
-    }
-    return teller_recovery(t);
+    return tell_process(ctx, MANTA_EVENT_WAITING, &(news){.rank = rank, .ms = ms}, missing);
 }
 
-manta_status teller_end_cluster(teller *t, manta_status st)
+engine_watch teller_watch(teller *t)
 {
-    if (t->c) st = cluster_end(t->c, st);
-    if (t->c) t->s->grouped = false;
-    t->c = NULL;
-    return st;
+    return (engine_watch){.ctx = t,
+                          .every_step = see_every_step,
+                          .next_look = see_next_look,
+                          .reached = see_reached,
+                          .reads_state = t->o->n_callbacks > 0,
+                          .begins = see_begin,
+                          .done = see_done,
+                          .stops = see_stops,
+                          .stop = see_stop,
+                          .news = see_news,
+                          .waiting = see_waiting};
+}
+
+engine_call teller_call(teller *t)
+{
+    return (engine_call){.s = t->s,
+                         .epochs = t->f.epochs,
+                         .worker_deadline_ms = t->o->worker_deadline_ms,
+                         .max_failures = t->o->max_failures,
+                         .watch = teller_watch(t)};
 }

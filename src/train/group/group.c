@@ -47,6 +47,7 @@ typedef struct member {
 
 struct group {
     manta_session *s;
+    group_crew *crew;
     shared *sh;
     control *c;
     const feed_source *feeds;
@@ -107,6 +108,8 @@ static manta_status start_member(group *g, int rank)
     u = (seat_setup){.s = g->s,
                      .rank = rank,
                      .incarnation = m->incarnation + 1,
+                     .memory = g->sh,
+                     .threads = g->crew->threads,
                      .controller = getpid(),
                      .event_fd = g->event_fd,
                      .desk_fd = m->desk_fd,
@@ -207,9 +210,9 @@ static bool give_up(group *g, int rank)
 {
     news e = {.kind = NEWS_LEFT, .rank = rank, .pid = g->m[rank].pid};
 
-    if (wanted(g) <= g->s->min_workers) return false;
+    if (wanted(g) <= g->crew->least) return false;
     g->r.unwanted[rank] = true;
-    g->s->wanted_workers = wanted(g);
+    g->crew->wanted = wanted(g);
     memcpy(e.cause, g->m[rank].cause, sizeof e.cause);
     news_add(&g->news, &e);
     return true;
@@ -461,8 +464,8 @@ void group_resize(group *g, int workers)
 /* What the caller has asked for since the last look. */
 static void follow_wish(group *g)
 {
-    if (wanted(g) == g->s->wanted_workers) return;
-    group_resize(g, g->s->wanted_workers);
+    if (wanted(g) == g->crew->wanted) return;
+    group_resize(g, g->crew->wanted);
     settle(g);
 }
 
@@ -620,9 +623,9 @@ static void reset_control(group *g)
 
     memset(g->c, 0, sizeof *g->c);
     memset(shared_meetings(g->sh), 0, g->sh->meetings_size); /* tickets begin anew */
-    control_init(g->c, s->workers, s->shards, apply_needs_norms(&s->a));
+    control_init(g->c, g->n, s->shards, apply_needs_norms(&s->a));
     atomic_store(&g->c->commit, word_of(1, 0, side));
-    g->c->crowded = s->workers * s->threads > cpu_cores();
+    g->c->crowded = g->n * g->crew->threads > cpu_cores();
     roster_init(&g->r, g->c);
 }
 
@@ -630,7 +633,7 @@ static manta_status start_all(group *g)
 {
     bool all = false;
 
-    group_resize(g, g->s->wanted_workers);
+    group_resize(g, g->crew->wanted);
     TRY(start_missing(g));
     while (!all) {
         bool dead[SHARED_SEATS];
@@ -650,23 +653,24 @@ static manta_status start_all(group *g)
 manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds, const group_options *o,
                         group **out)
 {
+    group_crew *crew = group_crew_of(s);
     group *g = mem_new(sizeof *g);
     int64_t deadline_ms = o->deadline_ms ? o->deadline_ms : DEADLINE_MS;
     manta_status st;
 
     *g = (group){.s = s,
-                 .sh = s->shared,
-                 .c = s->shared->c,
+                 .crew = crew,
+                 .sh = crew->memory,
+                 .c = crew->memory->c,
                  .feeds = feeds,
                  .n_feeds = n_feeds,
                  .deadline_ns = deadline_ms < 0 ? -1 : deadline_ms * 1000000,
                  .max_failures = o->max_failures ? o->max_failures : MAX_FAILURES,
-                 .n = s->workers,
+                 .n = crew->workers,
                  .look = CLOCK_NEVER,
                  .ticked_ns = clock_now_ns()};
     for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
     for (int i = 0; i < SHARED_SEATS; i++) g->m[i].desk_fd = -1;
-    s->grouped = true;
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->event_fd < 0) {
@@ -718,7 +722,6 @@ void group_close(group *g)
     }
     await_ends(g, CLOCK_NEVER);
     g->s->state = shared_side(g->sh, word_side(committed(g)));
-    g->s->grouped = false;
     for (int i = 0; i < g->n; i++) drop_desk(&g->m[i]);
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);

@@ -26,18 +26,34 @@
 #ifndef TRAIN_GROUP_GROUP_H
 #define TRAIN_GROUP_GROUP_H
 
-#include "train/group/news.h"
+#include "train/session/news.h"
 #include "train/group/seat_work.h"
 
 typedef struct group group; /* opaque, see group.c */
+
+/* Who may be at work: as long as the session lives. */
+typedef struct group_crew {
+    int workers; /* seats */
+    int least, wanted; /* as few workers as that will do; so many there are to be now */
+    int threads; /* of a worker */
+    shared *memory; /* the state, and the workers' slots */
+} group_crew;
+
+extern const engine_ops engine_group;
+
+/* The crew of a session whose engine is engine_group. */
+static inline group_crew *group_crew_of(const manta_session *s)
+{
+    return s->engine.ctx;
+}
 
 typedef struct group_options {
     int64_t deadline_ms; /* of a worker that neither moves nor computes; 0: 5 s, negative: none */
     int max_failures; /* deaths of a rank in a row without a step in between; 0: 3 */
 } group_options;
 
-/* Forks the workers of a session and waits until all are ready. The feeds are
- * borrowed until group_close(). On failure nothing is left behind. */
+/* Forks the workers of a session with a crew and waits until all are ready. The feeds
+ * are borrowed until group_close(). On failure nothing is left behind. */
 manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds, const group_options *o,
                         group **out);
 

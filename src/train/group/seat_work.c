@@ -422,10 +422,10 @@ static manta_status start(work *w)
 {
     manta_session *s = w->s;
 
-    TRY(shared_attach(s->shared));
+    TRY(shared_attach(w->u->memory));
     /* Whoever takes over is warm before it sits down: the others wait for its first step. */
-    if (w->u->incarnation > 1) mem_touch(s->shared->at, s->shared->size);
-    w->sh = s->shared;
+    if (w->u->incarnation > 1) mem_touch(w->u->memory->at, w->u->memory->size);
+    w->sh = w->u->memory;
     w->c = w->sh->c;
     seat_progress(w->c, w->u->rank, 0, SEAT_STARTING, 0);
     shared_crash(w->c, w->u->rank, CRASH_START_BEGIN);
@@ -434,7 +434,7 @@ static manta_status start(work *w)
     mem_free(s->a.norms);
     s->a.norms = shared_norms(w->sh);
     forked_take(s);
-    s->workers = 1;
+    s->threads = w->u->threads;
     w->desk = (desk){.fd = w->u->desk_fd, .made = &w->c->seat[w->u->rank].desk};
     s->block = desk_block;
     s->block_ctx = &w->desk;

@@ -4,13 +4,16 @@
 
 #include <sys/types.h>
 
-#include "train/group/seat.h"
-#include "train/log/rank_logs.h"
 #include "train/session/feed.h"
+#include "train/log/rank_logs.h"
+#include "train/group/seat.h"
 #include "train/session/session.h"
+#include "train/session/shared.h"
 
 typedef struct seat_setup {
     manta_session *s; /* the child's copy becomes the worker's own */
+    shared *memory;
+    int threads;
     int rank;
     uint32_t incarnation; /* of this rank, from 1 */
     pid_t controller;

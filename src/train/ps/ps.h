@@ -21,12 +21,14 @@
 
 #include "net/chan.h"
 #include "train/cluster/cluster.h"
-#include "train/group/news.h"
+#include "train/session/news.h"
 #include "train/group/seat_work.h"
 #include "train/ps/ps_tickets.h"
 #include "train/session/session.h"
 
 enum { PS_SERVERS = 64 };
+
+extern const engine_ops engine_served;
 
 /* The session and its feed are the same in all processes: made by the same
  * program, or inherited. */
@@ -77,16 +79,16 @@ manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, i
 /* The same when servers and workers are the processes that TF_CONFIG names, which
  * come by themselves and, when lost, come back. If they are in the middle of a
  * training whose coordinator was lost, the session takes over its state. */
-manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t steps, const ps_options *o,
-                             ps **out) MANTA_MUST_USE;
+manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
+                             const ps_options *o, ps **out) MANTA_MUST_USE;
 /* Whether that was so: *epoch and how many of its steps are done. */
 bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step);
 void ps_close(ps *p); /* ends them; accepts NULL */
 
 /* A server or worker that TF_CONFIG names: until the chief says that it is over.
  * One that is lost is waited for. */
-manta_status ps_join(manta_session *s, const feed_source *feed, int64_t steps, cluster_watch *watch,
-                     void *ctx) MANTA_MUST_USE;
+manta_status ps_join(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
+                     cluster_watch *watch, void *ctx) MANTA_MUST_USE;
 
 /* Begins an epoch at step `from`, or goes on with the one that was taken up. */
 manta_status ps_begin(ps *p, int64_t epoch, int64_t from) MANTA_MUST_USE;

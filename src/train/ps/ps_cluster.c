@@ -11,21 +11,20 @@
 
 enum { SAY_AFTER_MS = 2000 }; /* of waiting for the coordinator */
 
-static void plan_of_cluster(manta_session *s, const feed_source *feed, int64_t steps, ps_plan *out)
+static void plan_of_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
+                            ps_plan *out)
 {
-    const manta_cluster *c = s->ps_cluster;
-
     *out = (ps_plan){.s = s,
                      .feed = feed,
                      .steps = steps,
-                     .servers = s->servers,
-                     .workers = s->ps_workers,
+                     .servers = c->config.n[TF_PS],
+                     .workers = c->config.n[TF_WORKER],
                      .key = c->key,
                      .plain = c->plain,
                      .timeout_ms = c->timeout_ms};
     snprintf(out->job, sizeof out->job, "%s", c->job);
     snprintf(out->coordinator, sizeof out->coordinator, "%s", c->config.address[TF_CHIEF][0]);
-    for (int i = 0; i < s->servers; i++)
+    for (int i = 0; i < out->servers; i++)
         snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
 }
 
@@ -47,18 +46,17 @@ manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said)
     return MANTA_OK;
 }
 
-manta_status ps_join(manta_session *s, const feed_source *feed, int64_t steps, cluster_watch *watch,
-                     void *ctx)
+manta_status ps_join(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
+                     cluster_watch *watch, void *ctx)
 {
-    const tf_config *c = &s->ps_cluster->config;
     ps_plan mine;
     manta_status st;
 
-    TRY(ps_check(s, s->servers, s->ps_workers));
-    plan_of_cluster(s, feed, steps, &mine);
+    TRY(ps_check(s, c->config.n[TF_PS], c->config.n[TF_WORKER]));
+    plan_of_cluster(s, c, feed, steps, &mine);
     mine.watch = watch;
     mine.ctx = ctx;
-    st = c->type == TF_PS ? ps_serve(&mine, c->index, -1) : ps_work(&mine, c->index);
+    st = c->config.type == TF_PS ? ps_serve(&mine, c->config.index, -1) : ps_work(&mine, c->config.index);
     key_wipe(&mine.key);
     return st;
 }
@@ -200,21 +198,21 @@ static manta_status await_workers(ps *p)
     }
 }
 
-manta_status ps_open_cluster(manta_session *s, const feed_source *feed, int64_t steps, const ps_options *o,
-                             ps **out)
+manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
+                             const ps_options *o, ps **out)
 {
     ps *p;
     manta_status st;
 
-    TRY(ps_check(s, s->servers, s->ps_workers));
+    TRY(ps_check(s, c->config.n[TF_PS], c->config.n[TF_WORKER]));
     p = ps_new(s, o);
     p->cluster = true;
-    plan_of_cluster(s, feed, steps, &p->plan);
+    plan_of_cluster(s, c, feed, steps, &p->plan);
     if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
     ps_terms_init(&p->terms, &p->plan, "coordinator");
     if ((st = ps_terms_end(&p->terms, &p->plan, &p->end))) goto out;
     if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
-    for (int i = 0; i < s->servers && !st; i++) st = ps_furnish(p, i);
+    for (int i = 0; i < p->plan.servers && !st; i++) st = ps_furnish(p, i);
     if (!st) st = await_workers(p);
     if (!st) st = take_up(p);
     if (st) goto out;

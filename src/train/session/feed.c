@@ -240,3 +240,10 @@ manta_status feed_reader_rows(feed_reader *r, int64_t epoch, int64_t step, int64
     return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f->count,
                       (long long)(hi - lo));
 }
+
+manta_status feed_pass_next(feed_pass *p, int64_t step, manta_feed *f, int64_t *first, bool *more)
+{
+    *more = false;
+    if (p->limit && step >= p->limit) return MANTA_OK;
+    return feed_reader_next(&p->reader, f, first, more);
+}

@@ -80,4 +80,16 @@ void feed_reader_expect(feed_reader *r, const read_range *next, int n);
 /* For tests: a step whose first rows take longer to read is slow; 0: every step is. */
 extern int64_t feed_slow_ns;
 
+/* One pass over a source, in steps. It is read from where it was opened: not to be moved. */
+typedef struct feed_pass {
+    feed_source source;
+    feed_reader reader; /* its loader NULL: the pass is not open */
+    int64_t steps; /* of an epoch, negative: not known */
+    int64_t limit; /* stop after so many, 0: at the end */
+} feed_pass;
+
+/* The next batch, which is step `step`; *more false at the end of the epoch. */
+manta_status feed_pass_next(feed_pass *p, int64_t step, manta_feed *f, int64_t *first,
+                            bool *more) MANTA_MUST_USE;
+
 #endif

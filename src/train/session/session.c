@@ -7,10 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/option.h"
-#include "os/cpu.h"
 #include "tensor/copy.h"
-#include "train/cluster/cluster.h"
 #include "train/session/lockstep.h"
 
 static char *copy_name(const char *name)
@@ -37,112 +34,22 @@ static manta_status make_memory(manta_session *s)
     s->slots = mem_new((size_t)s->shards * sizeof *s->slots);
     s->used = mem_new((size_t)s->shards * sizeof *s->used);
     s->eval_sums = mem_new(((size_t)s->l.n_sums + 1) * sizeof *s->eval_sums);
-    if (s->workers > 1) {
-        TRY(shared_new(&s->l, s->a.n_segments, s->meets ? lockstep_size(s->m, s->shards) : 0, s->workers,
-                       s->shards, apply_needs_norms(&s->a), &s->shared));
-        s->state = shared_side(s->shared, 0);
-        return MANTA_OK;
-    }
+    if (s->engine.ops->memory) return s->engine.ops->memory(s->engine.ctx, s, &s->state);
     return mem_try_array(1, s->l.state_size, "the state of the model", &s->state);
 }
 
-/* How many steps before it a step may do without; -1: no bound. */
-static manta_status read_staleness(const manta_session_options *o, int64_t *out)
+/* How the work is divided is the engine's decision. */
+static manta_status divide(manta_session *s, const manta_session_options *o, engine_share *share)
 {
-    if (o->staleness < 0 && o->staleness != MANTA_ZERO)
-        return manta_fail(MANTA_EINVAL, "staleness is %lld, expected 0 or more (MANTA_ZERO is 0)",
-                          (long long)o->staleness);
-    *out = option_int(o->staleness, -1);
-    return MANTA_OK;
-}
-
-/* The cluster has parameter servers: each process has its role. */
-static manta_status divide_served(manta_session *s, const manta_session_options *o)
-{
-    s->ps_cluster = o->cluster;
-    s->servers = o->cluster->config.n[TF_PS];
-    s->ps_workers = o->cluster->config.n[TF_WORKER];
-    TRY(read_staleness(o, &s->staleness));
-    s->ranks = s->shards = 1;
-    s->threads = o->threads > 0 ? o->threads : cpu_cores();
-    s->debug = o->debug;
-    s->statistics = o->statistics;
-    if (o->workers > 1 || o->shards > 1 || o->servers > 1) {
-        return manta_fail(MANTA_EINVAL,
-                          "TF_CONFIG says who the servers and workers are: leave their number out");
-    }
-    return MANTA_OK;
-}
-
-/* How the work is divided: workers, threads of each, shards. */
-static manta_status divide(manta_session *s, const manta_compile *c, const manta_session_options *o)
-{
-    int cores = cpu_cores(), here;
-
-    s->workers = o->workers > 1 && c->n_losses ? o->workers : 1;
-    s->min_workers = o->min_workers > 0 && s->workers > 1 ? o->min_workers : s->workers;
-    s->wanted_workers = s->workers;
-    if (o->cluster && o->cluster->config.n[TF_PS] && c->n_losses) return divide_served(s, o);
-    s->cluster = c->n_losses && manta_cluster_rank(o->cluster) >= 0 ? o->cluster : NULL;
-    s->ranks = s->cluster ? manta_cluster_size(s->cluster) : 1;
-    s->shards = o->shards > 0 ? o->shards : s->workers * s->ranks;
-    here = s->cluster ? cluster_local(s->cluster) : s->workers;
-    s->threads = o->threads > 0 ? o->threads : cores > here ? cores / here : 1;
-    if (o->strategy == MANTA_STRATEGY_PARAMETER_SERVER) {
-        s->servers = o->servers > 0 ? o->servers : 1;
-        s->ps_workers = o->workers > 0 ? o->workers : 1;
-        TRY(read_staleness(o, &s->staleness));
-        s->workers = s->min_workers = s->wanted_workers = 1;
-        s->shards = 1;
-        s->threads = o->threads > 0 ? o->threads : cores > s->ps_workers ? cores / s->ps_workers : 1;
-    }
+    TRY(s->engine.ops->open(o, share, &s->engine.ctx));
+    s->shards = share->shards;
+    s->threads = share->here;
+    s->replicas = share->replicas;
     s->debug = o->debug;
     s->statistics = o->statistics;
     s->meets = o->statistics == MANTA_STATISTICS_SYNC && s->shards > 1 && lockstep_size(s->m, s->shards) > 0;
-    if (o->workers < 0 || s->workers > SHARED_SEATS) {
-        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_SEATS);
-    }
-    if (s->cluster && s->servers) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "a parameter server among the processes of a cluster is not there yet");
-    }
-    if (s->min_workers > s->workers) {
-        return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, s->workers);
-    }
-    if (s->shards > LAYOUT_MAX_SHARDS) {
-        return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
-    }
-    if (s->ranks > 1 && s->workers > 1) {
-        return manta_fail(
-            MANTA_EINVAL,
-            "%d workers in a process of a cluster: each of its %d processes computes itself, with as "
-            "many threads as it may have",
-            s->workers, s->ranks);
-    }
-    if (s->shards < s->ranks) {
-        return manta_fail(MANTA_EINVAL, "%d shards for %d processes: each needs one at least", s->shards,
-                          s->ranks);
-    }
-    if (s->shards < s->workers) {
-        return manta_fail(MANTA_EINVAL, "%d shards for %d workers: each needs one at least", s->shards,
-                          s->workers);
-    }
-    return MANTA_OK;
-}
-
-static void describe(manta_session *s)
-{
-    char threads[32];
-
-    snprintf(threads, sizeof threads, "%d thread%s", s->threads, s->threads == 1 ? "" : "s");
-    if (s->ranks > 1) {
-        snprintf(s->about, sizeof s->about, "rank %d of %d, %s, %s kernels", manta_cluster_rank(s->cluster),
-                 s->ranks, threads, s->k->name);
-    } else if (s->workers > 1) {
-        snprintf(s->about, sizeof s->about, "%d workers of %s, %s kernels", s->workers, threads, s->k->name);
-    } else {
-        snprintf(s->about, sizeof s->about, "%s, %s kernels", threads, s->k->name);
-    }
+    if (s->shards <= LAYOUT_MAX_SHARDS) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
 }
 
 /* Whoever looks for a NaN wants the plain loops, unless they say otherwise. */
@@ -156,13 +63,15 @@ static const char *kernels_of_choice(const manta_session_options *o)
 
 static manta_status open_session(manta_session *s, const manta_compile *c, const manta_session_options *o)
 {
+    engine_share share = {0};
+
     if (c->optimizer) {
         s->opt = *c->optimizer;
     } else {
         TRY(manta_optimizer_named("rmsprop", &s->opt));
     }
     if (c->n_losses) TRY(manta_optimizer_check(&s->opt));
-    TRY(divide(s, c, o));
+    TRY(divide(s, o, &share));
     TRY(kernels_find(kernels_of_choice(o), &s->k));
     copy_objective(s, c);
     TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
@@ -176,8 +85,9 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     (o->blank ? layout_start_blank : layout_start)(&s->l, s->state, o->seed, &s->opt);
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
-    describe(s);
-    return s->workers > 1 || s->servers ? MANTA_OK : session_local(s);
+    snprintf(s->about, sizeof s->about, "%s%d thread%s, %s kernels", share.about, share.threads,
+             share.threads == 1 ? "" : "s", s->k->name);
+    return s->engine.ops->forks ? MANTA_OK : session_local(s);
 }
 
 manta_status session_local(manta_session *s)
@@ -188,24 +98,21 @@ manta_status session_local(manta_session *s)
     for (int i = 0; s->n_losses && i < s->shards; i++) {
         if (!s->slots[i]) TRY(mem_try_array(1, s->l.slot_size, "the gradients of a shard", &s->slots[i]));
     }
-    if (!s->pool) TRY(pool_new(s->threads * s->workers, KERN_SCRATCH, &s->pool));
+    if (!s->pool) TRY(pool_new(s->threads, KERN_SCRATCH, &s->pool));
     o.pool = s->pool;
     if (s->meets && !s->lockstep) TRY(lockstep_new(s, NULL, NULL, NULL, &s->lockstep));
     return exec_new(s->m, &s->l, &s->o, &o, &s->e);
 }
 
-manta_status manta_session_open(const manta_model *m, const manta_compile *c,
-                                const manta_session_options *options, manta_session **out)
+manta_status session_open(const manta_model *m, const manta_compile *c, const manta_session_options *o,
+                          const engine_ops *ops, manta_session **out)
 {
-    static const manta_session_options none;
-    static const manta_compile nothing;
     manta_session *s = mem_new(sizeof *s);
     manta_status st;
 
-    if (!options) options = &none;
-    if (!c) c = &nothing;
     s->m = m;
-    st = open_session(s, c, options);
+    s->engine.ops = ops;
+    st = open_session(s, c, o);
     if (!st) {
         *out = s;
         s = NULL;
@@ -217,15 +124,14 @@ manta_status manta_session_open(const manta_model *m, const manta_compile *c,
 void manta_session_close(manta_session *s)
 {
     if (!s) return;
-    if (s->peers.leave) s->peers.leave(s->peers.ctx);
+    if (s->engine.ops->close) s->engine.ops->close(s->engine.ctx);
     lockstep_free(s->lockstep);
     exec_free(s->e);
     pool_free(s->pool);
     for (int i = 0; s->slots && i < s->shards; i++) mem_try_free(s->slots[i]);
     mem_free(s->slots);
     mem_free((void *)s->used);
-    if (!s->shared) mem_try_free(s->state);
-    shared_free(s->shared);
+    if (!s->engine.ops->memory) mem_try_free(s->state);
     apply_release(&s->a);
     layout_release(&s->l);
     objective_release(&s->o);
@@ -246,28 +152,18 @@ const manta_model *manta_session_model(const manta_session *s)
 
 manta_status manta_session_resize(manta_session *s, int workers)
 {
-    if (workers < s->min_workers || workers > s->workers) {
-        return manta_fail(MANTA_EINVAL, "%d workers, expected %d to %d", workers, s->min_workers, s->workers);
-    }
-    s->wanted_workers = workers;
-    return MANTA_OK;
+    if (s->engine.ops->resize) return s->engine.ops->resize(s->engine.ctx, workers);
+    return workers == 1 ? MANTA_OK : manta_fail(MANTA_EINVAL, "%d workers, expected 1 to 1", workers);
 }
 
 int manta_session_workers(const manta_session *s)
 {
-    return s->wanted_workers;
+    return s->engine.ops->workers ? s->engine.ops->workers(s->engine.ctx) : 1;
 }
 
 bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out)
 {
-    const shared_seat *seat;
-
-    if (!s->grouped || !s->shared || rank < 0 || rank >= s->shared->c->seats) return false;
-    seat = &s->shared->c->seat[rank];
-    out->samples = atomic_load_explicit(&seat->samples, memory_order_relaxed);
-    out->seconds = (double)atomic_load_explicit(&seat->busy_ns, memory_order_relaxed) / 1e9;
-    out->data_seconds = (double)atomic_load_explicit(&seat->data_ns, memory_order_relaxed) / 1e9;
-    return true;
+    return s->busy && s->engine.ops->work && s->engine.ops->work(s->engine.ctx, rank, out);
 }
 
 const char *manta_session_about(const manta_session *s)

@@ -10,7 +10,7 @@
 #include "nn/objective.h"
 #include "os/pool.h"
 #include "tensor/kernel.h"
-#include "train/session/shared.h"
+#include "train/session/engine.h"
 #include "train/session/trace.h"
 
 enum {
@@ -25,17 +25,6 @@ typedef enum session_phase {
     SESSION_BACKWARD /* gradients too */
 } session_phase;
 
-/* Other processes that train the same session, each with data of its own: what
- * fit() asks of whoever brought them together. All of them call the same, in the
- * same order. */
-typedef struct session_peers {
-    void *ctx;
-    manta_status (*step)(void *ctx, manta_session *s, const manta_feed *f); /* count 0: it has no data */
-    manta_status (*most)(void *ctx, double *value); /* the greatest of all */
-    manta_status (*sum)(void *ctx, double *values, int n);
-    void (*leave)(void *ctx); /* the session is about to be closed */
-} session_peers;
-
 struct manta_session {
     const manta_model *m; /* borrowed */
     manta_optimizer opt;
@@ -45,7 +34,7 @@ struct manta_session {
     objective o;
     layout l;
     apply a;
-    pool *pool; /* NULL until session_local() when there are workers */
+    pool *pool; /* NULL until session_local() */
     const kernels *k;
     exec *e; /* the same */
     struct lockstep *lockstep; /* the same, when shards meet */
@@ -55,18 +44,10 @@ struct manta_session {
     bool debug;
     int shards;
     manta_statistics statistics;
-    int workers; /* processes that compute fit() and evaluate(), at most; 1: this one */
-    int servers; /* parameter servers; 0: training is synchronous */
-    manta_cluster *ps_cluster; /* whose processes are servers and workers; NULL: forked ones */
-    int ps_workers; /* processes that compute for them, instead of `workers` */
-    int64_t staleness; /* see ps_tickets.h; -1: no bound */
-    int min_workers, wanted_workers; /* as few as that will do; so many there are to be now */
-    manta_cluster *cluster; /* whose processes fit and evaluate together, or NULL; borrowed */
-    int ranks; /* of it; 1 without */
-    session_peers peers; /* step NULL: none */
-    int threads; /* of a worker, or of this process */
-    shared *shared; /* holds the state, and the workers' slots, when there are some */
-    bool grouped; /* workers are at it: calls from within an event compute in this process */
+    engine engine; /* who computes fit() and evaluate() */
+    bool busy; /* it is at it: calls from within an event compute in this process */
+    int replicas; /* engine_share's: so many batches make a step */
+    int threads; /* of this process, once it computes */
     bool fuse;
     bool meets; /* statistics are synchronised, and there is something to synchronise */
     void *state; /* the committed side; a step in this process updates it in place */
@@ -101,9 +82,13 @@ void session_unpack(const layout *l, const float *flat, float *padded);
 /* Plans for all these batch sizes, shards included. */
 manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *sizes, int n);
 
+/* Opens a session whose steps an engine computes; manta_session_open() chooses one. */
+manta_status session_open(const manta_model *m, const manta_compile *c, const manta_session_options *o,
+                          const engine_ops *ops, manta_session **out) MANTA_MUST_USE;
+
 /* Makes what computing in this process needs, threads and plans, if it is not
- * there yet. A session with workers does without as long as it can, because
- * workers are forked from it and a process with one thread forks cleanly. */
+ * there yet. A session whose engine forks does without as long as it can, because a
+ * process with one thread forks cleanly. */
 manta_status session_local(manta_session *s);
 
 /* ---- parts of a prediction ---- */

@@ -219,7 +219,7 @@ manta_status manta_strategy_variable(manta_strategy *s, const char *name, const 
 
 manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session)
 {
-    if (session->workers > 1 || session->servers || session->cluster || session->shards > 1) {
+    if (session->engine.ops != &engine_local || session->shards > 1) {
         return manta_fail(MANTA_EINVAL,
                           "a session that is mirrored has one worker and one shard: replicas are the others");
     }

@@ -171,29 +171,12 @@ manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n)
 
 /* ---- the model ---- */
 
-static manta_status peers_step(void *ctx, manta_session *s, const manta_feed *f)
+manta_status worker_step(manta_worker *w, manta_session *s, const manta_feed *f)
 {
-    manta_worker *w = ctx;
     manta_feed own = *f;
 
     own.first = f->first * w->t.world + w->t.rank; /* chance is another in each rank */
     return manta_worker_train_step(w, s, &own);
-}
-
-static manta_status peers_most(void *ctx, double *value)
-{
-    return worker_combine(ctx, value, 1, true);
-}
-
-static manta_status peers_sum(void *ctx, double *values, int n)
-{
-    return worker_combine(ctx, values, n, false);
-}
-
-/* A checkpoint that is being written reads the session. */
-static void peers_leave(void *ctx)
-{
-    worker_saves_await(ctx);
 }
 
 /* Bytes of a slot: gradients, or statistics. */
@@ -225,7 +208,7 @@ manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const ma
         manta_session_close(s);
         return st;
     }
-    s->peers = (session_peers){w, peers_step, peers_most, peers_sum, peers_leave};
+    s->engine = (engine){.ops = &engine_ranks, .ctx = w};
     worker_saves_expect(w, s);
     *out = s;
     return MANTA_OK;

@@ -3,6 +3,7 @@
  * trainer_worker.c  what it is told, and the actor that runs the loop
  * trainer_report.c  what it says to the driver: metrics, parts of checkpoints
  * trainer_meet.c    what ranks do together: meetings, sums, steps of a model
+ * trainer_engine.c  a fit of all ranks
  * trainer_data.c    its datasets
  * trainer_save.c    checkpoints on their way to files, behind the loop's back
  *
@@ -129,5 +130,11 @@ manta_status worker_save_send(manta_worker *w, worker_save *v, const manta_metri
 /* Comes to a meeting with n numbers: they become the sums over the ranks, or the
  * greatest of each. */
 manta_status worker_combine(manta_worker *w, double *values, int n, bool greatest) MANTA_MUST_USE;
+
+/* manta_worker_train_step() with rows of this rank's own data; count 0: it has none. */
+manta_status worker_step(manta_worker *w, manta_session *s, const manta_feed *f) MANTA_MUST_USE;
+
+/* Sessions of manta_prepare_model(); its ctx is the worker. */
+extern const engine_ops engine_ranks;
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "train/group/group.h"
 #include "train/group_fixture.h"
 
 enum { WORKERS = 3, SHARDS = 4 };
@@ -39,7 +40,8 @@ static bool is_dead(pid_t pid)
 static void await_all(const told *t, const manta_session *s)
 {
     for (int r = 0; r < WORKERS; r++) {
-        while (atomic_load(&s->shared->c->seat[r].ready) != t->lives[r] && !is_dead((pid_t)t->pids[r]))
+        while (atomic_load(&group_crew_of(s)->memory->c->seat[r].ready) != t->lives[r] &&
+               !is_dead((pid_t)t->pids[r]))
             sched_yield();
     }
 }

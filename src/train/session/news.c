@@ -1,5 +1,5 @@
 /* news.c - a short queue. */
-#include "train/group/news.h"
+#include "train/session/news.h"
 
 void news_add(news_queue *q, const news *e)
 {

@@ -1,6 +1,6 @@
-/* train/group/news.h - what has happened to workers, kept until fit tells it. */
-#ifndef TRAIN_GROUP_NEWS_H
-#define TRAIN_GROUP_NEWS_H
+/* train/session/news.h - what has happened to workers, kept until fit tells it. */
+#ifndef TRAIN_SESSION_NEWS_H
+#define TRAIN_SESSION_NEWS_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,0 +1,49 @@
+/* engines.c - which engine computes for a session. */
+#include "train/cluster/cluster.h"
+#include "train/group/group.h"
+#include "train/ps/ps.h"
+#include "train/session/session.h"
+
+/* A row: the engine, and whether it is what these options ask for. */
+typedef struct engine_row {
+    const engine_ops *ops;
+    bool (*asked)(const manta_compile *c, const manta_session_options *o);
+} engine_row;
+
+static bool asks_for_servers(const manta_compile *c, const manta_session_options *o)
+{
+    return c->n_losses &&
+           (o->strategy == MANTA_STRATEGY_PARAMETER_SERVER || (o->cluster && o->cluster->config.n[TF_PS]));
+}
+
+static bool asks_for_cluster(const manta_compile *c, const manta_session_options *o)
+{
+    return c->n_losses && manta_cluster_rank(o->cluster) >= 0 && manta_cluster_size(o->cluster) > 1;
+}
+
+static bool asks_for_workers(const manta_compile *c, const manta_session_options *o)
+{
+    return c->n_losses && o->workers > 1;
+}
+
+/* The first that is asked for has the session; else it is this process's. */
+static const engine_row engines[] = {{&engine_served, asks_for_servers},
+                                     {&engine_cluster, asks_for_cluster},
+                                     {&engine_group, asks_for_workers}};
+
+manta_status manta_session_open(const manta_model *m, const manta_compile *c,
+                                const manta_session_options *options, manta_session **out)
+{
+    static const manta_session_options none;
+    static const manta_compile nothing;
+    const engine_ops *ops = &engine_local;
+
+    if (!options) options = &none;
+    if (!c) c = &nothing;
+    if (options->workers < 0)
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", options->workers, SHARED_SEATS);
+    for (size_t i = sizeof engines / sizeof *engines; i-- > 0;) {
+        if (engines[i].asked(c, options)) ops = engines[i].ops;
+    }
+    return session_open(m, c, options, ops, out);
+}

@@ -1,0 +1,115 @@
+/* engine.c - what all engines have in common, and the one that is this process. */
+#include "train/session/engine.h"
+
+#include <string.h>
+
+#include "base/option.h"
+#include "os/cpu.h"
+#include "train/session/session.h"
+
+/* ---- calls ---- */
+
+engine engine_for(const manta_session *s, plan_mode mode)
+{
+    if (mode == PLAN_PREDICT || s->busy) return (engine){.ops = &engine_local};
+    return s->engine;
+}
+
+engine_reading engine_reads(const manta_session *s, plan_mode mode)
+{
+    const engine_ops *ops = engine_for(s, mode).ops;
+
+    return mode == PLAN_TRAIN ? ops->reads_training : ops->reads_evaluation;
+}
+
+manta_status engine_begin(engine_call *c)
+{
+    TRY(option_or_none("worker_deadline_ms", c->worker_deadline_ms));
+    c->e = engine_for(c->s, c->train ? PLAN_TRAIN : PLAN_EVALUATE);
+    c->nested = c->s->busy;
+    c->s->busy = true;
+    return c->e.ops->begin ? c->e.ops->begin(c) : MANTA_OK;
+}
+
+manta_status engine_finish(engine_call *c, manta_status st)
+{
+    return c->e.ops && c->e.ops->finish ? c->e.ops->finish(c, st) : st;
+}
+
+void engine_end(engine_call *c)
+{
+    if (!c->e.ops) return;
+    if (c->e.ops->end) c->e.ops->end(c);
+    c->s->busy = c->nested;
+    c->e.ops = NULL;
+}
+
+manta_status engine_tell(const engine_call *c, news_queue *q)
+{
+    manta_status first = MANTA_OK;
+    news e;
+
+    while (news_take(q, &e)) {
+        manta_status st = c->watch.news(c->watch.ctx, &e, e.cause);
+        if (!first) first = st;
+    }
+    return first;
+}
+
+void engine_reset_sums(const manta_session *s)
+{
+    memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
+}
+
+/* ---- this process ---- */
+
+static manta_status open_here(const manta_session_options *o, engine_share *out, void **ctx)
+{
+    int threads = o->threads > 0 ? o->threads : cpu_cores();
+
+    *out = (engine_share){
+        .shards = o->shards > 0 ? o->shards : 1, .threads = threads, .here = threads, .replicas = 1};
+    *ctx = NULL;
+    return MANTA_OK;
+}
+
+static manta_status train_here(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+{
+    const engine_watch *w = &c->watch;
+    manta_feed f;
+    int64_t at;
+    bool more;
+
+    out->steps = first;
+    TRY(manta_loader_seek(c->train->reader.loader, epoch, first));
+    for (int64_t step = first; !w->stops(w->ctx); step++) {
+        TRY(feed_pass_next(c->train, step, &f, &at, &more));
+        if (!more) return MANTA_OK;
+        TRY(w->begins(w->ctx, PLAN_TRAIN, step));
+        TRY(manta_session_step(c->s, &f));
+        out->steps = step + 1;
+        TRY(w->done(w->ctx, PLAN_TRAIN, step));
+    }
+    return MANTA_OK;
+}
+
+manta_status engine_evaluate_here(engine_call *c, int64_t epoch, int64_t *steps)
+{
+    const engine_watch *w = &c->watch;
+    manta_feed f;
+    int64_t first;
+    bool more;
+
+    (void)epoch;
+    engine_reset_sums(c->s);
+    TRY(manta_loader_seek(c->evaluate->reader.loader, 0, 0));
+    for (*steps = 0;; (*steps)++) {
+        TRY(feed_pass_next(c->evaluate, *steps, &f, &first, &more));
+        if (!more) return MANTA_OK;
+        TRY(w->begins(w->ctx, PLAN_EVALUATE, *steps));
+        TRY(manta_session_evaluate_step(c->s, &f));
+        TRY(w->done(w->ctx, PLAN_EVALUATE, *steps));
+    }
+}
+
+const engine_ops engine_local = {.open = open_here, .train = train_here, .evaluate = engine_evaluate_here};

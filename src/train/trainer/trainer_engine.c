@@ -1,0 +1,88 @@
+/* trainer_engine.c - the ranks of a trainer as an engine (engine.h): a loop that calls
+ * manta_fit() on its session trains it together with the loops of the other ranks,
+ * which do the same, each with data of its own. */
+#include <string.h>
+
+#include "train/session/session.h"
+#include "train/trainer/trainer_worker.h"
+
+/* A checkpoint that is being written reads the session. */
+static void await_saves(void *ctx)
+{
+    worker_saves_await(ctx);
+}
+
+/* Whether it has ended in any rank. */
+static manta_status settle(engine_call *c, int64_t epoch, bool *stop, const char **why)
+{
+    double most = *stop ? 1 : 0;
+
+    (void)epoch;
+    TRY(worker_combine(c->e.ctx, &most, 1, true));
+    *stop = most > 0;
+    *why = "another rank has ended it";
+    return MANTA_OK;
+}
+
+static manta_status agree_to_stop(engine_call *c)
+{
+    const engine_watch *w = &c->watch;
+    bool stop = w->stops(w->ctx);
+    const char *why;
+
+    TRY(settle(c, 0, &stop, &why));
+    if (stop && !w->stops(w->ctx)) w->stop(w->ctx, why);
+    return MANTA_OK;
+}
+
+/* The sums of all ranks' epochs. */
+static manta_status add_sums(engine_call *c, engine_trained *out)
+{
+    int n = c->s->l.n_sums + 1;
+
+    memcpy(out->sums, session_sums(c->s), (size_t)n * sizeof *out->sums);
+    out->summed = true;
+    return worker_combine(c->e.ctx, out->sums, n, false);
+}
+
+/* Steps that all ranks take together: as many as the one that has most. */
+static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+{
+    const engine_watch *w = &c->watch;
+    feed_pass *p = c->train;
+    double most = (double)p->steps;
+    int64_t at, seek = p->steps >= 0 && first > p->steps ? p->steps : first;
+    bool more = true;
+
+    out->steps = first;
+    TRY(worker_combine(c->e.ctx, &most, 1, true));
+    if (p->steps < 0 || c->s->l.n_sums + 1 > (int)(sizeof out->sums / sizeof *out->sums))
+        return manta_fail(MANTA_EINVAL,
+                          "the length of the data must be known to train with other ranks: give "
+                          "steps_per_epoch");
+    TRY(manta_loader_seek(p->reader.loader, epoch, seek));
+    for (int64_t step = first; step < (int64_t)most; step++) {
+        manta_feed f = {0};
+        if (more) TRY(feed_pass_next(p, step, &f, &at, &more));
+        if (!more) f = (manta_feed){0};
+        TRY(agree_to_stop(c));
+        if (w->stops(w->ctx)) break;
+        TRY(w->begins(w->ctx, PLAN_TRAIN, step));
+        TRY(worker_step(c->e.ctx, c->s, &f));
+        out->steps = step + 1;
+        TRY(w->done(w->ctx, PLAN_TRAIN, step));
+    }
+    return add_sums(c, out);
+}
+
+/* Within a fit validation is everybody's, also of a rank that has no data. */
+static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
+{
+    TRY(engine_evaluate_here(c, epoch, steps));
+    if (!c->train) return MANTA_OK;
+    if (!*steps) *steps = 1;
+    return worker_combine(c->e.ctx, c->s->eval_sums, c->s->l.n_sums + 1, false);
+}
+
+const engine_ops engine_ranks = {
+    .train = train, .evaluate = evaluate, .settle = settle, .close = await_saves};
