@@ -7,8 +7,9 @@
 #include "base/mem.h"
 #include "train/cluster/cluster.h"
 #include "train/session/lockstep.h"
+#include "train/session/step_core.h"
 
-enum { BLOCKS_PER_TASK = 4, SAY_AFTER_MS = 2000 };
+enum { SAY_AFTER_MS = 2000 };
 
 /* A step under way. */
 typedef struct stepping {
@@ -32,8 +33,7 @@ typedef struct stepping {
 
 static bool is_used(const stepping *t, int64_t shard)
 {
-    return session_shard_begin(t->s, t->count, (int)shard) <
-           session_shard_begin(t->s, t->count, (int)shard + 1);
+    return step_has_samples(t->s, t->count, (int)shard);
 }
 
 /* Which pass over the data: every evaluation has the samples of the first, be it
@@ -296,29 +296,12 @@ static manta_status send_pieces(stepping *t, int64_t from)
     return MANTA_OK;
 }
 
-typedef struct reduction {
-    const apply *a;
-    int64_t lo, hi; /* blocks */
-    float *out;
-} reduction;
-
-static void reduce_task(void *ctx, int task, int thread)
-{
-    const reduction *r = ctx;
-    int64_t lo = r->lo + (int64_t)task * BLOCKS_PER_TASK;
-
-    (void)thread;
-    apply_reduce(r->a, lo, lo + BLOCKS_PER_TASK < r->hi ? lo + BLOCKS_PER_TASK : r->hi, r->out);
-}
-
 static void sum_piece(stepping *t, int64_t k)
 {
     int64_t lo = cluster_first_block(t->c, t->c->rank) + k * cluster_piece,
             end = cluster_first_block(t->c, t->c->rank + 1);
-    reduction r = {.a = &t->s->a, .lo = lo, .hi = lo + cluster_piece, .out = t->c->sum};
 
-    if (r.hi > end) r.hi = end;
-    pool_run(t->s->pool, (int)((r.hi - lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), reduce_task, &r);
+    step_reduce(t->s, lo, lo + cluster_piece < end ? lo + cluster_piece : end, t->c->sum);
     t->c->pieces[k] = -1;
     t->unsummed--;
 }
@@ -480,17 +463,6 @@ static manta_status compute_together(stepping *t)
 
 /* ---- the update ---- */
 
-/* The slots of the shards that have samples, in shard order. */
-static void collect_slots(stepping *t)
-{
-    manta_session *s = t->s;
-
-    s->n_used = 0;
-    for (int v = 0; v < s->shards; v++) {
-        if (is_used(t, v)) s->used[s->n_used++] = s->slots[v];
-    }
-}
-
 /* What adding pieces needs: where the slots are. Their counts are not known yet. */
 static void begin_sum(stepping *t)
 {
@@ -498,7 +470,7 @@ static void begin_sum(stepping *t)
 
     t->unsummed = cluster_pieces(c, c->rank);
     memset(c->pieces, 0, (size_t)t->unsummed * sizeof *c->pieces);
-    apply_begin(&t->s->a, t->s->state, t->s->state, t->s->n_used, t->s->used);
+    step_begin(t->s, t->s->state);
 }
 
 static void update(stepping *t)
@@ -506,19 +478,9 @@ static void update(stepping *t)
     manta_session *s = t->s;
 
     layout_run(&s->l, s->state)->learning_rate = t->c->rate;
-    apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+    step_begin(s, s->state);
     apply_summed(&s->a, t->c->sum);
-    session_update(s, t->count);
-}
-
-static void add_sums(stepping *t)
-{
-    manta_session *s = t->s;
-    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
-
-    apply_sums(&s->l, s->n_used, s->used, sums);
-    for (int i = 0; i < s->l.n_sums; i++) s->eval_sums[i] += sums[i];
-    s->eval_sums[s->l.n_sums] += apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
+    step_update(s, t->count);
 }
 
 /* What each rank has to send in this step. */
@@ -557,7 +519,7 @@ static manta_status step_once(stepping *t)
     cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
     TRY(feed_reader_count(t->reader, data_epoch(t), c->at.step, &t->count));
     expect_all(t);
-    collect_slots(t);
+    step_collect(t->s, t->count);
     if (t->train) begin_sum(t);
     TRY(send_rate(t));
     if (t->together) TRY(compute_together(t));
@@ -574,7 +536,7 @@ static manta_status step_once(stepping *t)
     if (t->train) {
         update(t);
     } else {
-        add_sums(t);
+        step_add_sums(t->s, t->s->eval_sums, t->s->eval_sums);
     }
     cluster_crash(CLUSTER_CRASH_UPDATED);
     c->at.step++;

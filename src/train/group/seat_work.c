@@ -12,12 +12,12 @@
 #include "base/mem.h"
 #include "os/sys.h"
 #include "train/group/desk.h"
-#include "train/log/rank_logs.h"
 #include "train/session/forked.h"
 #include "train/session/lockstep.h"
+#include "train/log/rank_logs.h"
+#include "train/session/step_core.h"
 
 enum {
-    BLOCKS_PER_TASK = 16, /* as in step.c */
     LOOK_UP_MS = 500, /* a waiting worker looks whether its controller lives */
 };
 
@@ -30,8 +30,7 @@ typedef struct work {
     desk desk;
     feed_reader reader[2];
     /* Of the step at hand. */
-    uint64_t begun; /* word for which apply_begin() was called; 0: none */
-    bool factored; /* and apply_factors() */
+    uint64_t begun; /* word for which step_begin() was called; 0: none */
     int64_t count_ticket, count; /* samples of the step */
     int64_t waited_ns; /* for others, since it was forked */
 } work;
@@ -196,8 +195,7 @@ static manta_status begin_together(work *w, int shard)
 static manta_status advance(work *w, int shard, bool *waits)
 {
     *waits = false;
-    if (session_shard_begin(w->s, w->count, shard) == session_shard_begin(w->s, w->count, shard + 1))
-        return MANTA_OK;
+    if (!step_has_samples(w->s, w->count, shard)) return MANTA_OK;
     TRY(begin_together(w, shard));
     TRY(lockstep_forward(w->s->lockstep, shard, waits));
     if (*waits) return MANTA_OK;
@@ -231,90 +229,49 @@ static manta_status compute_together(work *w)
 
 /* ---- the update ---- */
 
-/* The slots of the shards that have samples, in shard order. */
 static manta_status begin_update(work *w)
 {
     manta_session *s = w->s;
 
     if (w->begun == w->turn.word) return MANTA_OK;
     TRY(count_samples(w));
-    s->n_used = 0;
-    for (int v = 0; v < s->shards; v++) {
-        if (session_shard_begin(s, w->count, v) < session_shard_begin(s, w->count, v + 1))
-            s->used[s->n_used++] = s->slots[v];
-    }
-    if (w->turn.train)
-        apply_begin(&s->a, s->state, shared_side(w->sh, seat_other_side(&w->turn)), s->n_used, s->used);
+    step_collect(s, w->count);
+    if (w->turn.train) step_begin(s, shared_side(w->sh, seat_other_side(&w->turn)));
     w->begun = w->turn.word;
-    w->factored = false;
     return MANTA_OK;
-}
-
-typedef enum blocks_kind { BLOCKS_NORMS, BLOCKS_PARAMS, BLOCKS_STATS } blocks_kind;
-
-/* A run of blocks, spread over the pool. */
-typedef struct blocks {
-    apply *a;
-    int64_t lo, hi;
-    blocks_kind what;
-} blocks;
-
-static void blocks_task(void *ctx, int task, int thread)
-{
-    const blocks *b = ctx;
-    int64_t lo = b->lo + (int64_t)task * BLOCKS_PER_TASK;
-    int64_t hi = lo + BLOCKS_PER_TASK < b->hi ? lo + BLOCKS_PER_TASK : b->hi;
-
-    (void)thread;
-    if (b->what == BLOCKS_NORMS) apply_norms(b->a, lo, hi);
-    if (b->what == BLOCKS_PARAMS) apply_params(b->a, lo, hi);
-    if (b->what == BLOCKS_STATS) apply_stats(b->a, lo, hi);
-}
-
-static void run_blocks(work *w, blocks_kind what, int range, int64_t all)
-{
-    blocks b = {.a = &w->s->a, .what = what};
-
-    b.lo = all * range / w->c->seats;
-    b.hi = all * (range + 1) / w->c->seats;
-    pool_run(w->s->pool, (int)((b.hi - b.lo + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK), blocks_task, &b);
 }
 
 static manta_status compute_norms(work *w, int range)
 {
+    step_range r = step_range_of(&w->s->l, range, w->c->seats);
+
     TRY(begin_update(w));
     shared_crash(w->c, w->u->rank, CRASH_NORMS_BEGIN);
-    run_blocks(w, BLOCKS_NORMS, range, w->s->l.param_blocks);
+    step_norms(w->s, &r);
     shared_crash(w->c, w->u->rank, CRASH_NORMS_DONE);
     return MANTA_OK;
 }
 
-/* The run section: with range 0. */
+/* The run section: with range 0. Between its halves a test may end us. */
 static void finish_run(work *w)
 {
-    const layout *l = &w->s->l;
-    run_state *run = layout_run(l, w->s->a.new_);
+    run_state *run = layout_run(&w->s->l, w->s->a.new_);
 
     apply_finish(&w->s->a);
     w->begun = 0; /* it has forgotten the slots */
     shared_crash(w->c, w->u->rank, CRASH_FINISH_HALF);
-    run->position += w->count;
-    run->step++;
+    step_count(run, w->count);
 }
 
 static manta_status update_range(work *w, int range)
 {
-    manta_session *s = w->s;
+    step_range r = step_range_of(&w->s->l, range, w->c->seats);
 
     TRY(begin_update(w));
-    if (w->c->norms && !w->factored) {
-        apply_factors(&s->a);
-        w->factored = true;
-    }
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
-    run_blocks(w, BLOCKS_PARAMS, range, s->l.param_blocks);
+    step_params(w->s, &r);
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
-    run_blocks(w, BLOCKS_STATS, range, s->l.stat_blocks);
+    step_stats(w->s, &r);
     if (range == 0) finish_run(w);
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
     return MANTA_OK;
@@ -323,16 +280,12 @@ static manta_status update_range(work *w, int range)
 /* What an evaluation has instead of an update: the sums so far and these. */
 static manta_status add_sums(work *w)
 {
-    manta_session *s = w->s;
-    const double *old = shared_eval(w->sh, seat_ticket(&w->turn));
-    double *sums = shared_eval(w->sh, seat_ticket(&w->turn) + 1);
+    int64_t ticket = seat_ticket(&w->turn);
 
     TRY(begin_update(w));
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
-    apply_sums(&s->l, s->n_used, s->used, sums);
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
-    sums[s->l.n_sums] = apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
-    for (int i = 0; i <= s->l.n_sums; i++) sums[i] += old[i];
+    step_add_sums(w->s, shared_eval(w->sh, ticket), shared_eval(w->sh, ticket + 1));
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
     return MANTA_OK;
 }

@@ -13,6 +13,7 @@
 #include "train/ps/ps_link.h"
 #include "train/ps/ps_part.h"
 #include "train/ps/ps_terms.h"
+#include "train/session/step_core.h"
 
 enum {
     LOOK_UP_MS = 500,
@@ -35,25 +36,22 @@ typedef struct server {
     bool said; /* and that was said */
 } server;
 
-/* One step of the optimizer, on this server's range. */
+/* One step of the optimizer, on this server's range. With norms it is the only server:
+ * ps_check() sees to that. */
 static void update(server *v, const char *bytes)
 {
     manta_session *s = v->s;
-    apply *a = &s->a;
-    run_state *run = layout_run(&s->l, s->state);
+    step_range r = {
+        .param = v->part.lo, .param_end = v->part.hi, .stat_end = v->part.first ? s->l.stat_blocks : 0};
 
     ps_part_set_slot(&v->part, s->slots[0], bytes);
     s->used[0] = s->slots[0];
-    apply_begin(a, s->state, s->state, 1, s->used);
-    if (apply_needs_norms(a)) { /* then it is the only server: ps_open() sees to that */
-        apply_norms(a, v->part.lo, v->part.hi);
-        apply_factors(a);
-    }
-    apply_params(a, v->part.lo, v->part.hi);
-    if (v->part.first) apply_stats(a, 0, s->l.stat_blocks);
-    apply_finish(a);
-    run->position += (int64_t)layout_slot_sums(&s->l, s->slots[0])[SUM_SAMPLES];
-    run->step++;
+    s->n_used = 1;
+    step_begin(s, s->state);
+    if (apply_needs_norms(&s->a)) step_norms(s, &r);
+    step_params(s, &r);
+    step_stats(s, &r);
+    step_finish(s, (int64_t)layout_slot_sums(&s->l, s->slots[0])[SUM_SAMPLES]);
 }
 
 static manta_status expect_size(const ps_link *l, size_t n)

@@ -55,6 +55,7 @@ struct manta_session {
     void **slots; /* one per shard; of this process alone */
     const void **used; /* those with samples, in shard order */
     int n_used;
+    bool factored; /* step_core.h: the clip factors of this step are made */
     session_phase phase;
     bool torn; /* a step failed in the middle of a fused update */
     double *eval_sums; /* of evaluation steps since the last reset, n_sums + 1 */
@@ -118,10 +119,6 @@ manta_status session_check_feed(const manta_session *s, const manta_feed *f, boo
 
 /* Rows [lo, hi) of a batch. */
 manta_feed session_feed_rows(const manta_feed *f, int64_t lo, int64_t hi);
-
-/* Ends a step in this process of which apply_begin() has the gradients: updates
- * parameters, statistics and the run section in place. */
-void session_update(manta_session *s, int64_t count);
 
 /* The call that computes these rows from the session's state into `slot`. */
 exec_run session_run(const manta_session *s, plan_mode mode, const manta_feed *f, void *slot);

@@ -11,9 +11,7 @@
 
 #include "base/mem.h"
 #include "train/session/lockstep.h"
-#include "train/session/session.h"
-
-enum { BLOCKS_PER_TASK = 16 }; /* of the parameter grid: 256 KB of weights */
+#include "train/session/step_core.h"
 
 /* ---- shards ---- */
 
@@ -107,74 +105,6 @@ manta_status session_prepare(manta_session *s, plan_mode mode, const int64_t *si
     return MANTA_OK;
 }
 
-/* ---- the update ---- */
-
-static int tasks_for(int64_t blocks)
-{
-    return (int)((blocks + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK);
-}
-
-static int64_t task_end(int64_t block, int64_t blocks)
-{
-    return block + BLOCKS_PER_TASK < blocks ? block + BLOCKS_PER_TASK : blocks;
-}
-
-static void norms_task(void *ctx, int task, int thread)
-{
-    apply *a = ctx;
-    int64_t block = (int64_t)task * BLOCKS_PER_TASK;
-
-    (void)thread;
-    apply_norms(a, block, task_end(block, a->l->param_blocks));
-}
-
-static void params_task(void *ctx, int task, int thread)
-{
-    apply *a = ctx;
-    int64_t block = (int64_t)task * BLOCKS_PER_TASK;
-
-    (void)thread;
-    apply_params(a, block, task_end(block, a->l->param_blocks));
-}
-
-static void stats_task(void *ctx, int task, int thread)
-{
-    apply *a = ctx;
-    int64_t block = (int64_t)task * BLOCKS_PER_TASK;
-
-    (void)thread;
-    apply_stats(a, block, task_end(block, a->l->stat_blocks));
-}
-
-static void update_params(manta_session *s)
-{
-    if (apply_needs_norms(&s->a)) {
-        pool_run(s->pool, tasks_for(s->l.param_blocks), norms_task, &s->a);
-        apply_factors(&s->a);
-    }
-    pool_run(s->pool, tasks_for(s->l.param_blocks), params_task, &s->a);
-}
-
-static void finish_step(manta_session *s, int64_t count)
-{
-    run_state *run;
-
-    apply_finish(&s->a);
-    run = layout_run(&s->l, s->state);
-    run->position += count;
-    run->step++;
-    s->touched = true;
-    s->phase = SESSION_IDLE;
-    s->evaluated = false;
-}
-
-void session_update(manta_session *s, int64_t count)
-{
-    update_params(s);
-    pool_run(s->pool, tasks_for(s->l.stat_blocks), stats_task, &s->a);
-    finish_step(s, count);
-}
-
 /* ---- a step in parts ---- */
 
 /* All shards side by side: goes round until nobody waits. Whoever waits does so
@@ -187,7 +117,7 @@ static manta_status run_round(manta_session *s, int64_t count, bool backward)
         waits = false;
         for (int v = 0; v < s->shards; v++) {
             bool this_waits;
-            if (session_shard_begin(s, count, v) == session_shard_begin(s, count, v + 1)) continue;
+            if (!step_has_samples(s, count, v)) continue;
             TRY(backward ? lockstep_backward(s->lockstep, v, &this_waits)
                          : lockstep_forward(s->lockstep, v, &this_waits));
             waits |= this_waits;
@@ -198,17 +128,14 @@ static manta_status run_round(manta_session *s, int64_t count, bool backward)
 
 static manta_status run_in_lockstep(manta_session *s, const manta_feed *f, bool forward, bool backward)
 {
-    int used = 0;
-
     if (forward) s->meetings++;
+    step_collect(s, f->count);
     for (int v = 0; v < s->shards; v++) {
         int64_t lo = session_shard_begin(s, f->count, v), hi = session_shard_begin(s, f->count, v + 1);
         manta_feed part = session_feed_rows(f, lo, hi);
         if (lo == hi) continue;
-        s->used[used++] = s->slots[v];
         if (forward) TRY(lockstep_begin(s->lockstep, v, s->meetings, f->count, &part, s->slots[v], false));
     }
-    s->n_used = used;
     if (forward) TRY(run_round(s, f->count, false));
     return backward ? run_round(s, f->count, true) : MANTA_OK;
 }
@@ -217,20 +144,17 @@ static manta_status run_in_lockstep(manta_session *s, const manta_feed *f, bool 
 static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode mode, bool forward,
                                bool backward)
 {
-    int shard = 0, used = 0;
-
     if (mode == PLAN_TRAIN && s->meets) return run_in_lockstep(s, f, forward, backward);
-    for (; shard < s->shards; shard++) {
+    step_collect(s, f->count);
+    for (int shard = 0; shard < s->shards; shard++) {
         int64_t lo = session_shard_begin(s, f->count, shard),
                 hi = session_shard_begin(s, f->count, shard + 1);
         manta_feed part = session_feed_rows(f, lo, hi);
         exec_run r = session_run(s, mode, &part, s->slots[shard]);
         if (lo == hi) continue;
-        s->used[used++] = s->slots[shard];
         if (forward) TRY(exec_forward(s->e, &r));
         if (backward) TRY(exec_backward(s->e, &r));
     }
-    s->n_used = used;
     return MANTA_OK;
 }
 
@@ -255,13 +179,14 @@ manta_status manta_session_backward(manta_session *s, const manta_feed *f)
     TRY(session_check_feed(s, f, true));
     /* With several shards the activations of all but the last are gone: compute them again. */
     TRY(run_shards(s, f, PLAN_TRAIN, s->shards > 1, true));
-    apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+    step_begin(s, s->state);
     s->phase = SESSION_BACKWARD;
     return MANTA_OK;
 }
 
 manta_status manta_session_apply(manta_session *s, const float *g)
 {
+    step_range all = step_range_of(&s->l, 0, 1);
     session_phase phase = s->phase;
     double samples = 0;
 
@@ -276,12 +201,12 @@ manta_status manta_session_apply(manta_session *s, const float *g)
         s->used[0] = s->slots[0];
         s->n_used = 1;
     }
-    apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
+    step_begin(s, s->state);
     if (phase != SESSION_IDLE) {
         double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
         apply_sums(&s->l, s->n_used, s->used, sums);
         samples = sums[SUM_SAMPLES];
-        pool_run(s->pool, tasks_for(s->l.stat_blocks), stats_task, &s->a);
+        step_stats(s, &all);
     }
     if (g) {
         /* Given gradients stand in shard 0's place, the others' count nothing. */
@@ -292,8 +217,9 @@ manta_status manta_session_apply(manta_session *s, const float *g)
         }
         apply_as_given(&s->a);
     }
-    update_params(s);
-    finish_step(s, (int64_t)samples);
+    if (apply_needs_norms(&s->a)) step_norms(s, &all);
+    step_params(s, &all);
+    step_finish(s, (int64_t)samples);
     return MANTA_OK;
 }
 
@@ -383,13 +309,14 @@ static void rest_task(void *ctx, int task, int thread)
 static manta_status fused_step(manta_session *s, const manta_feed *f)
 {
     exec_run r = session_run(s, PLAN_TRAIN, f, s->slots[0]);
+    step_range all = step_range_of(&s->l, 0, 1);
     rest left = {.s = s, .batch = f->count};
     manta_status st;
 
     TRY(exec_forward(s->e, &r));
     s->used[0] = s->slots[0];
     s->n_used = 1;
-    apply_begin(&s->a, s->state, s->state, 1, s->used);
+    step_begin(s, s->state);
     r.sink = take_gradient;
     r.sink_ctx = &s->a;
     if ((st = exec_backward(s->e, &r))) {
@@ -397,6 +324,8 @@ static manta_status fused_step(manta_session *s, const manta_feed *f)
         return st;
     }
     pool_run(s->pool, s->l.n_params, rest_task, &left);
+    step_stats(s, &all);
+    step_finish(s, f->count);
     return MANTA_OK;
 }
 
@@ -405,29 +334,20 @@ manta_status manta_session_step(manta_session *s, const manta_feed *f)
     TRY(ready(s, f, true));
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     s->phase = SESSION_IDLE;
-    if (s->fuse) {
-        TRY(fused_step(s, f));
-    } else {
-        TRY(run_shards(s, f, PLAN_TRAIN, true, true));
-        apply_begin(&s->a, s->state, s->state, s->n_used, s->used);
-        update_params(s);
-    }
-    pool_run(s->pool, tasks_for(s->l.stat_blocks), stats_task, &s->a);
-    finish_step(s, f->count);
+    if (s->fuse) return fused_step(s, f);
+    TRY(run_shards(s, f, PLAN_TRAIN, true, true));
+    step_begin(s, s->state);
+    step_update(s, f->count);
     return MANTA_OK;
 }
 
 manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
 {
-    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
-
     TRY(ready(s, f, true));
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_EVALUATE, true, false));
-    apply_sums(&s->l, s->n_used, s->used, sums);
-    for (int i = 0; i < s->l.n_sums; i++) s->eval_sums[i] += sums[i];
-    s->eval_sums[s->l.n_sums] += apply_penalty(&s->a, s->state) * sums[SUM_SAMPLES];
+    step_add_sums(s, s->eval_sums, s->eval_sums);
     s->evaluated = true;
     return MANTA_OK;
 }
