@@ -11,8 +11,9 @@
  *   size, a folder with a file of that size. What is written behind its back costs it
  *   the copy, or a rename.
  *
- * With --steps: how much slower steps of so many samples are with a checkpoint every
- * 50, and what the slowest of them took.
+ * With --steps: what a step of so many samples for each of the workers takes by a
+ * trainer's ranks and by a worker group (manta_bench_train()), in turns, one thread each;
+ * how much slower steps are with a checkpoint every 50, and what the slowest of them took.
  *
  * What is timed is checked: every report is in the record, once. */
 #include <stdbool.h>
@@ -25,6 +26,7 @@
 
 #include <manta/layer.h>
 #include <manta/task.h>
+#include <manta/tool_bench.h>
 #include <manta/trainer.h>
 
 enum { METRICS = 10, BURST = 100, BURSTS = 200, STARTS = 11 };
@@ -355,6 +357,101 @@ static void checkpoints(const char *storage)
     }
 }
 
+/* ---- the pace of steps ---- */
+
+enum { WARM_STEPS = 10, PACED = 60, PACES = 3 };
+
+typedef struct pacing {
+    char model[32], optimizer[16];
+    int64_t batch;
+} pacing;
+
+static manta_status pace_loop(manta_worker *w)
+{
+    const pacing *c = manta_worker_config(w, NULL);
+    manta_loss loss = {.name = "sparse_categorical_crossentropy", .from_logits = true};
+    manta_metrics found = {0};
+    manta_optimizer o;
+    manta_model *m = NULL;
+    manta_session *s = NULL;
+    double took[PACED];
+    float *x = calloc((size_t)c->batch * 28 * 28, sizeof *x);
+    int64_t *y = calloc((size_t)c->batch, sizeof *y);
+    manta_array in = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){c->batch, 28, 28, 1}, x);
+    manta_array target = manta_array_of(MANTA_DTYPE_I64, 1, &c->batch, y);
+    manta_feed f = {.count = c->batch, .n_inputs = 1, .inputs = {in}, .n_targets = 1, .targets = {target}};
+    manta_status st = !x || !y ? manta_fail(MANTA_ENOMEM, "a batch") : manta_zoo(c->model, &m);
+
+    if (!st) st = manta_optimizer_named(c->optimizer, &o);
+    if (!st)
+        st = manta_prepare_model(w, m, &(manta_compile){.optimizer = &o, .n_losses = 1, .losses = &loss},
+                                 NULL, &s);
+    for (int64_t i = 0; !st && i < c->batch * 28 * 28; i++) x[i] = (float)(i * 37 % 101) / 101;
+    for (int64_t i = 0; !st && i < c->batch; i++) y[i] = i % 10;
+    for (int i = -WARM_STEPS; i < PACED && !st; i++) {
+        double begin = now_us();
+        st = manta_worker_train_step(w, s, &f);
+        if (i >= 0) took[i] = (now_us() - begin) / 1e3;
+    }
+    manta_session_close(s);
+    manta_model_free(m);
+    free(x);
+    free(y);
+    if (st) return st;
+    qsort(took, PACED, sizeof *took, compare);
+    add(&found, "step_ms", took[PACED / 2]);
+    return manta_report(w, &found);
+}
+
+static double trainer_pace(const char *storage, const pacing *c, int workers)
+{
+    manta_trainer_options o = {.loop = pace_loop,
+                               .config = c,
+                               .config_size = sizeof *c,
+                               .scaling = {.num_workers = workers, .threads_per_worker = 1},
+                               .run = {.storage = storage}};
+    manta_result *r = NULL;
+    double ms;
+
+    if (manta_trainer_fit(&o, &r)) end("steps");
+    ms = manta_metrics_get(&r->metrics, "step_ms");
+    manta_result_free(r);
+    return ms;
+}
+
+static double group_pace(const pacing *c, int workers)
+{
+    manta_bench_options o = {
+        .threads = 1, .workers = workers, .batch = c->batch, .steps = PACED, .optimizer = c->optimizer};
+    manta_bench_result r;
+
+    if (manta_bench_train(c->model, &o, &r)) end("steps of a group");
+    return r.ms_per_step;
+}
+
+/* By ranks and by workers, in turns: medians of medians. */
+static void pace(const char *storage, int64_t batch, int workers)
+{
+    static const char *const rows[][2] = {{"mnist-cnn", "sgd"}, {"mnist-cnn", "adam"}, {"resnet18", "adam"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pacing c = {.batch = batch};
+        double trainer[PACES], group[PACES];
+        snprintf(c.model, sizeof c.model, "%s", rows[i][0]);
+        snprintf(c.optimizer, sizeof c.optimizer, "%s", rows[i][1]);
+        for (int k = 0; k < PACES; k++) {
+            trainer[k] = trainer_pace(storage, &c, workers);
+            group[k] = group_pace(&c, workers);
+        }
+        qsort(trainer, PACES, sizeof *trainer, compare);
+        qsort(group, PACES, sizeof *group, compare);
+        printf("a step of %s, %s, %lld samples for each of %d: trainer %.2f ms, worker group %.2f ms: %+.1f "
+               "%%\n",
+               c.model, c.optimizer, (long long)batch, workers, trainer[PACES / 2], group[PACES / 2],
+               (trainer[PACES / 2] / group[PACES / 2] - 1) * 100);
+    }
+}
+
 /* What a checkpoint at every BLOCK-th step costs the steps. */
 static void slow_down(const char *storage, int64_t batch)
 {
@@ -415,6 +512,7 @@ int main(int argc, char **argv)
     if (!storage) storage = made = folder;
     ms = start_ms(storage, workers);
     if (batch) {
+        pace(storage, batch, workers);
         slow_down(storage, batch);
     } else if (calls_only) {
         checkpoints(storage);

@@ -259,14 +259,16 @@ MANTA_API manta_status manta_worker_dataset(manta_worker *w, const char *name,
 MANTA_API manta_status manta_prepare_loader(manta_worker *w, const char *name, const manta_loader_options *o,
                                             manta_loader **out, int64_t *steps) MANTA_MUST_USE;
 /* A session of which every rank has the same state: manta_worker_train_step()
- * averages its gradients over the ranks. It takes the state of the checkpoint,
- * if there is one. *out: owned, manta_session_close(). */
+ * trains it with the batches of all ranks. What a rank changes in it between steps,
+ * all are to change alike. It takes the state of the checkpoint, if there is one.
+ * *out: owned, manta_session_close(). */
 MANTA_API manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
                                            const manta_session_options *o,
                                            manta_session **out) MANTA_MUST_USE;
-/* One step of all ranks, each with a batch of its own (count 0: it has none).
- * Gradients are summed in the order of ranks and divided by the number of all
- * samples: all ranks end with the same bytes. MANTA_EDIED a rank is gone. */
+/* One step of all ranks on a prepared session, each with a batch of its own (count 0: it
+ * has none): the step of a session with as many shards, so that all ranks end with the
+ * bytes of one process. f's `first` is where its samples lie in the batch of all.
+ * MANTA_EDIED a rank is gone. MANTA_EINVAL the session was not prepared. */
 MANTA_API manta_status manta_worker_train_step(manta_worker *w, manta_session *s,
                                                const manta_feed *f) MANTA_MUST_USE;
 /* A whole epoch of such steps over a prepared loader. The epoch manta_worker_epoch()

@@ -158,12 +158,11 @@ static char *large_place(size_t size)
     return all + before;
 }
 
-manta_status shm_map(int fd, size_t size, bool writable, void **out)
+static manta_status map(int fd, size_t size, int protection, int kind, void **out)
 {
-    const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
     char *place = size < LARGE_PAGE ? MAP_FAILED : large_place(size);
     void *at = os->mmap(place == MAP_FAILED ? NULL : place, size, protection,
-                        MAP_SHARED | (place == MAP_FAILED ? 0 : MAP_FIXED), fd, 0);
+                        kind | (place == MAP_FAILED ? 0 : MAP_FIXED), fd, 0);
     if (at == MAP_FAILED && place != MAP_FAILED) {
         const int err = errno;
         os->munmap(place, size);
@@ -172,8 +171,26 @@ manta_status shm_map(int fd, size_t size, bool writable, void **out)
     if (at == MAP_FAILED)
         return manta_fail(errno == EPERM ? MANTA_EPERM : MANTA_ENOMEM,
                           "mapping %zu bytes of shared memory: %s", size, strerror(errno));
+    *out = at;
+    return MANTA_OK;
+}
+
+manta_status shm_map(int fd, size_t size, bool writable, void **out)
+{
+    void *at;
+    TRY(map(fd, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, &at));
     *out = keep_private(at, size);
     return MANTA_OK;
+}
+
+manta_status shm_map_copy(int fd, size_t size, void **out)
+{
+    return map(fd, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, out);
+}
+
+void shm_forget(void *at, size_t size)
+{
+    (void)os->madvise(at, size, MADV_DONTNEED); /* it cannot fail on a mapping of ours */
 }
 
 void shm_unmap(void *at, size_t size)

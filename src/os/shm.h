@@ -38,6 +38,11 @@ manta_status shm_size(int fd, size_t *size) MANTA_MUST_USE;
 /* Maps all `size` bytes. The descriptor may be closed afterwards. *out: give
  * back with shm_unmap(). */
 manta_status shm_map(int fd, size_t size, bool writable, void **out) MANTA_MUST_USE;
+/* The same, but what this process writes there stays its own: a page is its copy from
+ * then on, until shm_forget(); others it sees as they are written elsewhere. */
+manta_status shm_map_copy(int fd, size_t size, void **out) MANTA_MUST_USE;
+/* Gives up the copies in [at, at + size), whole pages of such a mapping. */
+void shm_forget(void *at, size_t size);
 void shm_unmap(void *at, size_t size); /* accepts NULL */
 
 /* Maps the bytes [at, at + size) of the memory twice, one copy behind the

@@ -83,7 +83,7 @@ static void note_weights(engine_call *c)
 }
 
 /* Whether it ends early is the chief's decision. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     manta_cluster *k = c->e.ctx;
@@ -91,14 +91,14 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_t
 
     (void)first; /* the cluster knows how far it is */
     cluster_enter(k, epoch, CLUSTER_TRAIN);
-    out->steps = cluster_is_in(k, epoch, CLUSTER_TRAIN) ? k->at.step : steps;
+    *done = cluster_is_in(k, epoch, CLUSTER_TRAIN) ? k->at.step : steps;
     while (cluster_is_in(k, epoch, CLUSTER_TRAIN) && k->at.step < steps) {
         int64_t before = k->at.step;
         TRY(w->begins(w->ctx, PLAN_TRAIN, before));
         TRY(cluster_step(k));
         TRY(tell_recovery(c));
         if (cluster_is_in(k, epoch, CLUSTER_TRAIN) && k->at.step > before) {
-            out->steps = k->at.step;
+            *done = k->at.step;
             TRY(w->done(w->ctx, PLAN_TRAIN, k->at.step - 1));
         }
         if (w->stops(w->ctx) && !k->rank && k->at.step < steps) {

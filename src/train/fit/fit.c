@@ -124,14 +124,13 @@ static manta_status begin_epoch(training *r, int64_t epoch, int64_t first)
 
 static manta_status train_epoch(training *r, int64_t epoch, int64_t first)
 {
-    engine_trained done = {0};
     teller *t = &r->t;
+    int64_t done = 0;
 
     TRY(begin_epoch(r, epoch, first));
     TRY(r->c.e.ops->train(&r->c, epoch, first, &done));
-    t->e.step = done.steps;
-    if (done.summed) teller_see(t, done.sums);
-    return done.steps ? MANTA_OK : manta_fail(MANTA_EINVAL, "the training data is empty");
+    t->e.step = done;
+    return done ? MANTA_OK : manta_fail(MANTA_EINVAL, "the training data is empty");
 }
 
 /* All processes end with the same epoch. */

@@ -134,20 +134,20 @@ static manta_status end_early(engine_call *c)
 }
 
 /* The workers are held up between two steps only when somebody must see every one. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     group_job *j = c->job;
     int64_t steps = c->train->steps;
 
-    out->steps = first;
+    *done = first;
     if (first >= steps) return MANTA_OK;
     TRY(w->begins(w->ctx, PLAN_TRAIN, first));
     group_begin(j->g, 0, epoch, first, steps, w->every_step(w->ctx, PLAN_TRAIN));
     for (int64_t at = first; at < steps;) {
         TRY(group_follow(j->g, w->next_look(w->ctx), &at));
         TRY(tell_workers(c, at));
-        out->steps = at;
+        *done = at;
         TRY(w->done(w->ctx, PLAN_TRAIN, at - 1));
         if (w->stops(w->ctx) && at < steps) return end_early(c);
         if (at < steps) TRY(w->begins(w->ctx, PLAN_TRAIN, at));

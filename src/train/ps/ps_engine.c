@@ -53,7 +53,7 @@ static manta_status open_cast(const manta_session_options *o, engine_share *out,
     ps_cast r = {0};
 
     TRY(read_staleness(o, &r.staleness));
-    *out = (engine_share){.shards = 1, .replicas = 1};
+    *out = (engine_share){.shards = o->shards > 0 ? o->shards : 1, .replicas = 1};
     TRY(o->cluster && o->cluster->config.n[TF_PS] ? count_cluster(o, &r, out) : count_forked(o, &r, out));
     out->here = out->threads;
     *ctx = mem_new(sizeof r);
@@ -99,20 +99,20 @@ static manta_status pull(engine_call *c)
 }
 
 /* Steps in whatever order they come to be done. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     ps *p = c->job;
     bool more;
 
-    out->steps = first;
+    *done = first;
     TRY(ps_begin(p, epoch, first));
     for (int64_t step = first; !w->stops(w->ctx); step++) {
         TRY(ps_next(p, &more));
         TRY(engine_tell(c, ps_news(p)));
         if (!more) break;
         if (w->reads_state) TRY(ps_pull(p));
-        out->steps = step + 1;
+        *done = step + 1;
         TRY(w->done(w->ctx, PLAN_TRAIN, step));
     }
     return ps_pull(p);

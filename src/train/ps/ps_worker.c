@@ -9,6 +9,7 @@
 #include "train/ps/ps_link.h"
 #include "train/ps/ps_part.h"
 #include "train/ps/ps_terms.h"
+#include "train/session/step_core.h"
 
 enum { PATIENCE_MS = 200 }; /* between attempts to reach a server that is being replaced */
 
@@ -72,7 +73,7 @@ static manta_status push(worker *w, int i, int64_t ticket)
     ps_link *l = &w->server[i];
 
     TRY(reach(w, i));
-    ps_part_get_slot(&w->part[i], w->s->slots[0], l->out);
+    ps_part_get_slot(&w->part[i], w->s->used[0], l->out);
     return ps_link_ask(l, PS_PUSH, ticket, ps_part_slot_size(&w->part[i]), PS_PUSHED, is_alone, w);
 }
 
@@ -119,21 +120,19 @@ static manta_status compute(worker *w, int64_t epoch, int64_t step, int64_t tick
 {
     manta_session *s = w->s;
     manta_feed f;
-    exec_run r;
 
     TRY(feed_reader_batch(&w->reader, epoch, step, &f));
-    TRY(session_check_feed(s, &f, true));
     layout_run(&s->l, s->state)->calls = ticket; /* of the random numbers: each step has its own */
-    r = session_run(s, PLAN_TRAIN, &f, s->slots[0]);
-    TRY(exec_forward(s->e, &r));
-    return exec_backward(s->e, &r);
+    TRY(step_compute(s, &f));
+    step_fold(s);
+    return MANTA_OK;
 }
 
 /* The message is {epoch, step, ticket}: the step's numbers in the epoch and the run. */
 static manta_status do_step(worker *w)
 {
     size_t sums = (size_t)w->s->l.n_sums * sizeof(double);
-    const double *slot = layout_slot_sums(&w->s->l, w->s->slots[0]);
+    const double *slot;
     double penalty;
     int64_t at[3];
     manta_status st;
@@ -149,6 +148,7 @@ static manta_status do_step(worker *w)
         memcpy(w->boss.out, why, n);
         return ps_link_send(&w->boss, PS_FAILED, at[1], (uint32_t)st, n);
     }
+    slot = layout_slot_sums(&w->s->l, w->s->used[0]);
     penalty = apply_penalty(&w->s->a, w->s->state) * slot[SUM_SAMPLES];
     TRY(with_all(w, push, at[2]));
     if (w->over) return MANTA_OK;

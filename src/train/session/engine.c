@@ -73,21 +73,21 @@ static manta_status open_here(const manta_session_options *o, engine_share *out,
     return MANTA_OK;
 }
 
-static manta_status train_here(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+static manta_status train_here(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     manta_feed f;
     int64_t at;
     bool more;
 
-    out->steps = first;
+    *done = first;
     TRY(manta_loader_seek(c->train->reader.loader, epoch, first));
     for (int64_t step = first; !w->stops(w->ctx); step++) {
         TRY(feed_pass_next(c->train, step, &f, &at, &more));
         if (!more) return MANTA_OK;
         TRY(w->begins(w->ctx, PLAN_TRAIN, step));
         TRY(manta_session_step(c->s, &f));
-        out->steps = step + 1;
+        *done = step + 1;
         TRY(w->done(w->ctx, PLAN_TRAIN, step));
     }
     return MANTA_OK;

@@ -108,13 +108,6 @@ typedef struct engine_call {
     bool nested; /* engine_begin()'s: this is a call from within an event of another one */
 } engine_call;
 
-/* What train() did. */
-typedef struct engine_trained {
-    int64_t steps; /* of the epoch that are done, whoever did them */
-    bool summed; /* the metrics of the epoch come from `sums`, not from the session's own: */
-    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
-} engine_trained;
-
 /* Entries that say "optional" may be NULL. */
 struct engine_ops {
     engine_reading reads_training, reads_evaluation;
@@ -134,8 +127,9 @@ struct engine_ops {
 
     /* Optional: gets everybody ready, and says with whom and where it begins (c->epoch, c->step, c->over). */
     manta_status (*begin)(engine_call *c);
-    /* Steps `first` and on of an epoch, until its end or until the watch wants no more. */
-    manta_status (*train)(engine_call *c, int64_t epoch, int64_t first, engine_trained *out);
+    /* Steps `first` and on of an epoch, until its end or until the watch wants no more. *steps: how
+     * many of the epoch are done then, whoever did them. */
+    manta_status (*train)(engine_call *c, int64_t epoch, int64_t first, int64_t *steps);
     /* One pass over c->evaluate; sums in the session's eval_sums. *steps: how many were done. */
     manta_status (*evaluate)(engine_call *c, int64_t epoch, int64_t *steps);
     /* Optional: all processes agree whether training ends with this epoch, and continue from the same state. *stop:

@@ -137,11 +137,10 @@ void control_get_table(const control *c, uint32_t generation, table *t)
 
 /* ---- memory ---- */
 
-manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
-                        bool norms, shared **out)
+/* What lies where. */
+static shared *place_all(const layout *l, int n_segments, size_t meetings_size, int shards)
 {
     shared *s = mem_new(sizeof *s);
-    manta_status st;
 
     s->fd = -1;
     s->shards = shards;
@@ -155,9 +154,40 @@ manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, i
     s->off_slots = s->off_sides + SHARED_SIDES * s->side_stride;
     s->slot_stride = shm_round(l->slot_size);
     s->size = s->off_slots + (size_t)shards * s->slot_stride;
+    return s;
+}
+
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+                        bool norms, shared **out)
+{
+    shared *s = place_all(l, n_segments, meetings_size, shards);
+    manta_status st;
+
     if ((st = shm_new_large("manta-train", s->size, &s->fd))) goto out;
     if ((st = shared_attach(s))) goto out;
     control_init(s->c, seats, shards, norms);
+    *out = s;
+    s = NULL;
+out:
+    shared_free(s);
+    return st;
+}
+
+manta_status shared_join(const layout *l, int n_segments, size_t meetings_size, int shards, int fd,
+                         shared **out)
+{
+    shared *s = place_all(l, n_segments, meetings_size, shards);
+    size_t size = 0;
+    manta_status st;
+
+    s->fd = fd;
+    if ((st = shm_size(fd, &size))) goto out;
+    if (size != s->size) {
+        st = manta_fail(MANTA_EINVAL, "memory of %zu bytes for a model that needs %zu: another model?", size,
+                        s->size);
+        goto out;
+    }
+    if ((st = shared_attach(s))) goto out;
     *out = s;
     s = NULL;
 out:

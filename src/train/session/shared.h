@@ -253,6 +253,11 @@ typedef struct shared {
  * shared_free(). MANTA_ENOSPC. */
 manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
                         bool norms, shared **out);
+/* The same memory in a process that has come by its descriptor, which is taken (on failure
+ * too); l, n_segments, meetings_size and shards are those that it was made with.
+ * MANTA_EINVAL it has another size. */
+manta_status shared_join(const layout *l, int n_segments, size_t meetings_size, int shards, int fd,
+                         shared **out);
 /* Maps it in a forked process, which does not inherit the mapping. */
 manta_status shared_attach(shared *s);
 void shared_free(shared *s); /* accepts NULL */

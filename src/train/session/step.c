@@ -158,6 +158,12 @@ static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode 
     return MANTA_OK;
 }
 
+manta_status step_compute(manta_session *s, const manta_feed *f)
+{
+    TRY(ready(s, f, true));
+    return run_shards(s, f, PLAN_TRAIN, true, true);
+}
+
 manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *loss)
 {
     double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];

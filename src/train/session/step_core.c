@@ -1,6 +1,8 @@
 /* step_core.c - the parts of a step that all engines share. */
 #include "train/session/step_core.h"
 
+#include <string.h>
+
 enum {
     UPDATE_BLOCKS = 16, /* of the grid that a task has: 256 KB of weights */
     REDUCE_BLOCKS = 4, /* fewer, since a piece of a cluster's has only 64 */
@@ -93,6 +95,23 @@ void step_stats(manta_session *s, const step_range *r)
 void step_reduce(manta_session *s, int64_t lo, int64_t hi, float *out)
 {
     run_blocks(s, (blocks){.lo = lo, .hi = hi, .per_task = REDUCE_BLOCKS, .run = run_reduce, .out = out});
+}
+
+void step_fold(manta_session *s)
+{
+    step_range all = step_range_of(&s->l, 0, 1);
+    void *slot = (void *)(uintptr_t)s->used[0];
+    double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
+
+    if (s->n_used < 2) return;
+    step_begin(s, s->state);
+    step_stats(s, &all);
+    memcpy(layout_slot_stats(&s->l, slot), layout_stats(&s->l, s->state),
+           (size_t)s->l.stats_size * sizeof(float));
+    apply_sums(&s->l, s->n_used, s->used, sums);
+    step_reduce(s, 0, s->l.param_blocks, layout_slot_grads(&s->l, slot));
+    memcpy(layout_slot_sums(&s->l, slot), sums, (size_t)s->l.n_sums * sizeof *sums);
+    s->n_used = 1;
 }
 
 void step_finish(manta_session *s, int64_t count)

@@ -10,7 +10,10 @@
  *                           to the other, in shared memory
  *   cluster/cluster_step.c  its shards; the sums of its pieces (step_reduce) are sent
  *                           around, then all blocks, in place
- *   ps/ps_server.c          one slot that came as bytes; one range of the blocks
+ *   ps/ps_server.c          one slot that came as bytes, of a worker that has folded those
+ *                           of its shards; one range of the blocks
+ *   trainer/trainer_step.c  its own batch as one shard of as many as there are ranks; one
+ *                           range of the blocks, as a worker
  *
  *   step_collect   which slots count, from the number of samples
  *   step_begin     where the new state is written
@@ -47,6 +50,15 @@ static inline bool step_has_samples(const manta_session *s, int64_t count, int s
 
 /* The slots of the shards that have samples, in shard order: the session's `used`. */
 void step_collect(manta_session *s, int64_t count);
+
+/* Forward and backward of all shards of a batch in this process, into the session's
+ * slots; `used` has those with samples. */
+manta_status step_compute(manta_session *s, const manta_feed *f) MANTA_MUST_USE;
+
+/* Several slots in `used` become one, the first: gradients and sums added by the shard
+ * tree, proposed statistics averaged. An update from it is the one from all of them.
+ * The statistics of the session's state are overwritten. */
+void step_fold(manta_session *s);
 
 /* Begins the update from the session's state and the slots in `used` to `next`, which
  * may be the same memory. */

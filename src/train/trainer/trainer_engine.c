@@ -1,15 +1,12 @@
 /* trainer_engine.c - the ranks of a trainer as an engine (engine.h): a loop that calls
  * manta_fit() on its session trains it together with the loops of the other ranks,
  * which do the same, each with data of its own. */
-#include <string.h>
-
 #include "train/session/session.h"
 #include "train/trainer/trainer_worker.h"
 
-/* A checkpoint that is being written reads the session. */
-static void await_saves(void *ctx)
+static manta_worker *worker_of(const engine_call *c)
 {
-    worker_saves_await(ctx);
+    return ((const worker_model *)c->e.ctx)->w;
 }
 
 /* Whether it has ended in any rank. */
@@ -18,7 +15,7 @@ static manta_status settle(engine_call *c, int64_t epoch, bool *stop, const char
     double most = *stop ? 1 : 0;
 
     (void)epoch;
-    TRY(worker_combine(c->e.ctx, &most, 1, true));
+    TRY(worker_combine(worker_of(c), &most, 1, true));
     *stop = most > 0;
     *why = "another rank has ended it";
     return MANTA_OK;
@@ -35,18 +32,8 @@ static manta_status agree_to_stop(engine_call *c)
     return MANTA_OK;
 }
 
-/* The sums of all ranks' epochs. */
-static manta_status add_sums(engine_call *c, engine_trained *out)
-{
-    int n = c->s->l.n_sums + 1;
-
-    memcpy(out->sums, session_sums(c->s), (size_t)n * sizeof *out->sums);
-    out->summed = true;
-    return worker_combine(c->e.ctx, out->sums, n, false);
-}
-
 /* Steps that all ranks take together: as many as the one that has most. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_trained *out)
+static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     feed_pass *p = c->train;
@@ -54,9 +41,9 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_t
     int64_t at, seek = p->steps >= 0 && first > p->steps ? p->steps : first;
     bool more = true;
 
-    out->steps = first;
-    TRY(worker_combine(c->e.ctx, &most, 1, true));
-    if (p->steps < 0 || c->s->l.n_sums + 1 > (int)(sizeof out->sums / sizeof *out->sums))
+    *done = first;
+    TRY(worker_combine(worker_of(c), &most, 1, true));
+    if (p->steps < 0)
         return manta_fail(MANTA_EINVAL,
                           "the length of the data must be known to train with other ranks: give "
                           "steps_per_epoch");
@@ -68,11 +55,12 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, engine_t
         TRY(agree_to_stop(c));
         if (w->stops(w->ctx)) break;
         TRY(w->begins(w->ctx, PLAN_TRAIN, step));
-        TRY(worker_step(c->e.ctx, c->s, &f));
-        out->steps = step + 1;
+        f.first = worker_first(worker_of(c), p->reader.loader);
+        TRY(manta_worker_train_step(worker_of(c), c->s, &f));
+        *done = step + 1;
         TRY(w->done(w->ctx, PLAN_TRAIN, step));
     }
-    return add_sums(c, out);
+    return MANTA_OK;
 }
 
 /* Within a fit validation is everybody's, also of a rank that has no data. */
@@ -81,8 +69,8 @@ static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
     TRY(engine_evaluate_here(c, epoch, steps));
     if (!c->train) return MANTA_OK;
     if (!*steps) *steps = 1;
-    return worker_combine(c->e.ctx, c->s->eval_sums, c->s->l.n_sums + 1, false);
+    return worker_combine(worker_of(c), c->s->eval_sums, c->s->l.n_sums + 1, false);
 }
 
 const engine_ops engine_ranks = {
-    .train = train, .evaluate = evaluate, .settle = settle, .close = await_saves};
+    .train = train, .evaluate = evaluate, .settle = settle, .close = worker_model_free};

@@ -233,7 +233,7 @@ static manta_status report_state(manta_worker *w, const manta_metrics *m, const 
     r = next_round(w, info);
     TRY(begin_save(w, m, info, r.round, &v));
     TRY(end_save(w, v, worker_save_state(v, s, callbacks), m, &r));
-    if (s->engine.ctx == w) return MANTA_OK;
+    if (s->engine.ops == &engine_ranks) return MANTA_OK;
     worker_saves_await(w); /* it may be closed before it is written */
     return worker_saves_failure(w);
 }

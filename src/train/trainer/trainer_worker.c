@@ -175,7 +175,6 @@ static void worker_release(manta_worker *w)
     if (w->mem.mapped) os->munmap(w->mem.c, w->mem.mapped);
     if (w->mem.fd > 0) os->close(w->mem.fd);
     manta_checkpoint_close(w->checkpoint);
-    mem_try_free(w->sum);
     worker_drop_notes(w);
     mem_free(w->parts_folder);
     mem_free(w);

@@ -2,7 +2,8 @@
  *
  * trainer_worker.c  what it is told, and the actor that runs the loop
  * trainer_report.c  what it says to the driver: metrics, parts of checkpoints
- * trainer_meet.c    what ranks do together: meetings, sums, steps of a model
+ * trainer_meet.c    what ranks do together: meetings, sums, broadcasts
+ * trainer_step.c    steps of a model by all ranks
  * trainer_engine.c  a fit of all ranks
  * trainer_data.c    its datasets
  * trainer_save.c    checkpoints on their way to files, behind the loop's back
@@ -18,6 +19,7 @@
 #include "os/thread.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoints.h"
+#include "train/session/shared.h"
 #include "train/trainer/trainer_shared.h"
 
 typedef struct slot {
@@ -77,8 +79,6 @@ struct manta_worker {
     manta_array columns[TRAINER_DATASETS][TRAINER_COLUMNS];
     worker_saves saves;
     VEC(manta_note) notes; /* for the next checkpoint; owned */
-    float *sum; /* of all ranks' gradients */
-    int64_t n_gradients;
 };
 
 /* MANTA_EDIED the attempt is over: leave. */
@@ -131,10 +131,39 @@ manta_status worker_save_send(manta_worker *w, worker_save *v, const manta_metri
  * greatest of each. */
 manta_status worker_combine(manta_worker *w, double *values, int n, bool greatest) MANTA_MUST_USE;
 
-/* manta_worker_train_step() with rows of this rank's own data; count 0: it has none. */
-manta_status worker_step(manta_worker *w, manta_session *s, const manta_feed *f) MANTA_MUST_USE;
+/* ---- meetings: trainer_meet.c ---- */
 
-/* Sessions of manta_prepare_model(); its ctx is the worker. */
+/* What a rank brings to a meeting. */
+typedef struct slot_head {
+    double count;
+    double numbers[TRAINER_NUMBERS];
+} slot_head;
+
+/* The own one, of the meeting that comes next. */
+manta_status worker_slot(manta_worker *w, slot_head **out) MANTA_MUST_USE;
+/* Comes to the next meeting with it, and waits for all whose loop is running. */
+manta_status worker_meet(manta_worker *w) MANTA_MUST_USE;
+/* A rank's of the meeting just held; NULL: it did not come. */
+const slot_head *worker_slot_of(manta_worker *w, int rank);
+
+/* ---- models: trainer_step.c ---- */
+
+/* The model of a prepared session: its engine's context. */
+typedef struct worker_model {
+    manta_worker *w;
+    manta_session *s;
+    shared *memory; /* of all ranks; NULL until the first step */
+    char *view; /* the same, for this rank alone to write: its state lies there */
+    int side; /* that is committed */
+} worker_model;
+
+void worker_model_free(void *model); /* with its session */
+
+/* Where this rank's samples lie in a step of all, when each has as many as a batch of the
+ * loader: chance is another for each sample, and the same as in one process. */
+int64_t worker_first(const manta_worker *w, manta_loader *l);
+
+/* Sessions of manta_prepare_model(). */
 extern const engine_ops engine_ranks;
 
 #endif

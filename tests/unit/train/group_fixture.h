@@ -75,6 +75,7 @@ typedef struct outcome {
     manta_status st;
     void *state;
     size_t size;
+    size_t share; /* where in it the regulariser's share of the loss is */
     manta_metrics metrics;
     manta_error error;
 } outcome;
@@ -132,6 +133,7 @@ static inline outcome train(const training *t)
                        &out.metrics);
     manta_error_get(&out.error);
     out.size = s->l.state_size;
+    out.share = s->l.off_run + sizeof(run_state) + (size_t)s->l.n_sums * sizeof(double);
     out.state = mem_try(out.size);
     memcpy(out.state, s->state, out.size);
     manta_session_close(s);
