@@ -11,7 +11,7 @@
 #include "task/cancel.h"
 #include "task/stack.h"
 
-static void on_object(wire *w, bool failed)
+static void take_object(wire *w, bool failed)
 {
     uint64_t id = wire_u64(w);
     value v;
@@ -26,6 +26,16 @@ static void on_object(wire *w, bool failed)
         object_fail(o, &f);
     else
         object_set(o, &v, false);
+}
+
+static void on_object_ready(wire *w)
+{
+    take_object(w, false);
+}
+
+static void on_object_failed(wire *w)
+{
+    take_object(w, true);
 }
 
 static void on_info(wire *w)
@@ -125,7 +135,7 @@ static void on_cancel(wire *w)
 }
 
 /* A worker was forked, and this process shows what it prints. */
-static void on_output(wire *w, const int *fds, int n_fds)
+static void on_output(wire *w, int *fds, int n_fds)
 {
     uint32_t id = wire_u32(w);
     int pid = (int)wire_u32(w);
@@ -167,101 +177,156 @@ static void on_stack_ask(wire *w)
     buf_release(&text);
 }
 
+static void on_found(wire *w)
+{
+    on_reply(w, NULL, 0);
+}
+
+static void on_grant(wire *w)
+{
+    peer *p = find_peer(wire_u32(w));
+    sched_shape s;
+    const void *bytes = wire_take(w, sizeof s);
+    if (!bytes) return;
+    memcpy(&s, bytes, sizeof s);
+    calls_grant(p, &s);
+}
+
+static void on_reclaim(wire *w)
+{
+    peer *p = find_peer(wire_u32(w));
+    if (p) calls_reclaim(p);
+}
+
+static void on_gone(wire *w)
+{
+    uint32_t id = wire_u32(w);
+    peer *p = find_peer(id);
+    int status = (int)wire_u32(w);
+    proto_memory memory = {.why = wire_u32(w)};
+    memory.used = wire_u64(w);
+    memory.limit = wire_u64(w);
+    map_u64_remove(&rt->refused, id);
+    if (wire_end(w, "end") || !p) return;
+    p->status = status;
+    p->memory = memory;
+    rt_peer_end(p);
+}
+
+static void on_segment_gone(wire *w)
+{
+    store_forget(rt->store, wire_u64(w));
+}
+
+static void on_segment_ask(wire *w)
+{
+    uint64_t id = wire_u64(w);
+    if (!wire_end(w, "segment")) rt_let_segment_go(NULL, id, store_ask(rt->store, id));
+}
+
+static void on_rebuild(wire *w)
+{
+    char why[256];
+    uint64_t id = wire_u64(w);
+    wire_text(w, why, sizeof why);
+    if (!wire_end(w, "object")) rebuild_object(id, why);
+}
+
+static void on_free(wire *w)
+{
+    uint64_t id = wire_u64(w);
+    store_place *at = map_u64_find(&rt->given, id);
+    if (!at) return;
+    store_place place = *at;
+    map_u64_remove(&rt->given, id);
+    store_give(rt->store, place);
+}
+
+static void on_actor_at(wire *w)
+{
+    uint64_t id = wire_u64(w);
+    uint32_t client = wire_u32(w);
+    int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
+    bool fail_away = wire_u32(w) & PROTO_ACTOR_AWAY;
+    if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, fail_away);
+}
+
+static void on_actor_dead(wire *w)
+{
+    manta_failure f;
+    uint64_t id = wire_u64(w);
+    failure_take(w, &f);
+    if (!wire_end(w, "actor")) actor_died(id, &f);
+}
+
+static void on_group_gone(wire *w)
+{
+    uint64_t id = wire_u64(w);
+    if (!wire_end(w, "group")) group_gone(id);
+}
+
+static void on_answer(wire *w)
+{
+    reply *r = rt_find_reply(wire_u64(w));
+    if (!r) return;
+    buf_add(&r->bytes, w->at, (size_t)(w->end - w->at));
+    r->done = true;
+}
+
+static void on_exit_request(wire *w)
+{
+    (void)w;
+    lead_stop();
+}
+
+/* ---- which function hears which kind ---- */
+
+/* A kind is heard by one of the two: by the second when its messages carry
+ * descriptors, which then belong to that function; those that come with a kind of
+ * the first sort are closed beforehand. */
+typedef struct handler {
+    void (*hear)(wire *w);
+    void (*hear_with_fds)(wire *w, int *fds, int n_fds);
+} handler;
+
+static const handler handlers[] = {
+    [PROTO_PEER] = {.hear_with_fds = rt_take_peer},
+    [PROTO_SEGMENT] = {.hear_with_fds = on_reply},
+    [PROTO_OUTPUT] = {.hear_with_fds = on_output},
+    [PROTO_FOUND] = {.hear = on_found},
+    [PROTO_GRANT] = {.hear = on_grant},
+    [PROTO_NO_WORKER] = {.hear = on_no_worker},
+    [PROTO_RECLAIM] = {.hear = on_reclaim},
+    [PROTO_GONE] = {.hear = on_gone},
+    [PROTO_SEGMENT_GONE] = {.hear = on_segment_gone},
+    [PROTO_SEGMENT_ASK] = {.hear = on_segment_ask},
+    [PROTO_REBUILD] = {.hear = on_rebuild},
+    [PROTO_FREE] = {.hear = on_free},
+    [PROTO_OBJECT] = {.hear = on_object_ready},
+    [PROTO_OBJECT_FAILED] = {.hear = on_object_failed},
+    [PROTO_CONSTRUCT] = {.hear = on_construct},
+    [PROTO_ACTOR_AT] = {.hear = on_actor_at},
+    [PROTO_ACTOR_DEAD] = {.hear = on_actor_dead},
+    [PROTO_CANCEL_TASK] = {.hear = on_cancel},
+    [PROTO_STACK_ASK] = {.hear = on_stack_ask},
+    [PROTO_EXIT] = {.hear = on_exit_request},
+    [PROTO_INFO_IS] = {.hear = on_info},
+    [PROTO_ANSWER] = {.hear = on_answer},
+    [PROTO_GROUP_GONE] = {.hear = on_group_gone},
+};
+
 void rt_daemon_message(wire *w, int *fds, int n_fds)
 {
     proto_kind kind = proto_kind_of(w);
-    bool takes_fds = kind == PROTO_PEER || kind == PROTO_SEGMENT || kind == PROTO_OUTPUT;
-    if (!takes_fds) socket_close_all(fds, n_fds);
-    switch (kind) {
-    case PROTO_PEER: rt_take_peer(w, fds, n_fds); break;
-    case PROTO_SEGMENT:
-    case PROTO_FOUND: on_reply(w, fds, takes_fds ? n_fds : 0); break;
-    case PROTO_GRANT: {
-        peer *p = find_peer(wire_u32(w));
-        sched_shape s;
-        const void *bytes = wire_take(w, sizeof s);
-        if (!bytes) break;
-        memcpy(&s, bytes, sizeof s);
-        calls_grant(p, &s);
-        break;
+    bool known = (size_t)kind < sizeof handlers / sizeof handlers[0];
+    const handler h = known ? handlers[kind] : (handler){0};
+    if (h.hear_with_fds) {
+        h.hear_with_fds(w, fds, n_fds);
+        return;
     }
-    case PROTO_NO_WORKER: on_no_worker(w); break;
-    case PROTO_RECLAIM: {
-        peer *p = find_peer(wire_u32(w));
-        if (p) calls_reclaim(p);
-        break;
-    }
-    case PROTO_GONE: {
-        uint32_t id = wire_u32(w);
-        peer *p = find_peer(id);
-        int status = (int)wire_u32(w);
-        proto_memory memory = {.why = wire_u32(w)};
-        memory.used = wire_u64(w);
-        memory.limit = wire_u64(w);
-        map_u64_remove(&rt->refused, id);
-        if (wire_end(w, "end") || !p) break;
-        p->status = status;
-        p->memory = memory;
-        rt_peer_end(p);
-        break;
-    }
-    case PROTO_SEGMENT_GONE: store_forget(rt->store, wire_u64(w)); break;
-    case PROTO_REBUILD: {
-        char why[256];
-        uint64_t id = wire_u64(w);
-        wire_text(w, why, sizeof why);
-        if (!wire_end(w, "object")) rebuild_object(id, why);
-        break;
-    }
-    case PROTO_SEGMENT_ASK: {
-        uint64_t id = wire_u64(w);
-        if (!wire_end(w, "segment")) rt_let_segment_go(NULL, id, store_ask(rt->store, id));
-        break;
-    }
-    case PROTO_FREE: {
-        uint64_t id = wire_u64(w);
-        store_place *at = map_u64_find(&rt->given, id);
-        if (!at) break;
-        store_place place = *at;
-        map_u64_remove(&rt->given, id);
-        store_give(rt->store, place);
-        break;
-    }
-    case PROTO_OBJECT: on_object(w, false); break;
-    case PROTO_OBJECT_FAILED: on_object(w, true); break;
-    case PROTO_CONSTRUCT: on_construct(w); break;
-    case PROTO_ACTOR_AT: {
-        uint64_t id = wire_u64(w);
-        uint32_t client = wire_u32(w);
-        int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
-        bool fail_away = wire_u32(w) & PROTO_ACTOR_AWAY;
-        if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, fail_away);
-        break;
-    }
-    case PROTO_ACTOR_DEAD: {
-        manta_failure f;
-        uint64_t id = wire_u64(w);
-        failure_take(w, &f);
-        if (!wire_end(w, "actor")) actor_died(id, &f);
-        break;
-    }
-    case PROTO_CANCEL_TASK: on_cancel(w); break;
-    case PROTO_OUTPUT: on_output(w, fds, n_fds); break;
-    case PROTO_STACK_ASK: on_stack_ask(w); break;
-    case PROTO_EXIT: lead_stop(); break;
-    case PROTO_INFO_IS: on_info(w); break;
-    case PROTO_ANSWER: {
-        reply *r = rt_find_reply(wire_u64(w));
-        if (!r) break;
-        buf_add(&r->bytes, w->at, (size_t)(w->end - w->at));
-        r->done = true;
-        break;
-    }
-    case PROTO_GROUP_GONE: {
-        uint64_t id = wire_u64(w);
-        if (!wire_end(w, "group")) group_gone(id);
-        break;
-    }
-    default: log_error("the daemon said something unknown", LOG_INT("kind", kind)); break;
-    }
+    socket_close_all(fds, n_fds);
+    if (h.hear)
+        h.hear(w);
+    else
+        log_error("the daemon said something unknown", LOG_INT("kind", kind));
 }
