@@ -404,73 +404,127 @@ static void give_up(call *c, const manta_arg *args, int tied, const manta_failur
     fail_results(id, n, f);
 }
 
-void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
-                 const manta_arg *args, int results, manta_ref *out)
+/* What a call was asked for with, from the public function to the queue. */
+typedef struct submission {
+    const char *name;
+    const manta_task_options *options; /* NULL: none */
+    actor_link *actor; /* NULL: a task */
+    int n_args, results;
+    const manta_arg *args;
+    sched_shape amount; /* of a task: what it needs */
+    manta_failure_kind kind; /* what it fails with, if it does */
+} submission;
+
+/* Whether the call may be made at all; nothing was done for it yet. */
+static manta_status submission_check(submission *s)
 {
-    manta_status st = MANTA_OK;
-    manta_failure_kind kind = MANTA_FAILURE_SUBMIT;
-    sched_shape amount;
-    size_t bytes = 0;
-    int tied = 0;
-    stream *opens = rt->opening; /* of this call: while arguments are copied others may submit */
-    rt->opening = NULL;
-    call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
-    object *handle = actor ? object_find(actor->id) : NULL;
-    if (handle) handle->pins++;
-    if (actor && actor->most_pending > 0 && actor->pending >= actor->most_pending)
-        st = manta_fail(MANTA_EBUSY, "%d calls of the actor are pending already", actor->pending);
-    if (actor) actor->pending++;
-    for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
-    if (rt_current && rt_current->task && atomic_load(&rt_current->ends)) {
-        kind = MANTA_FAILURE_CANCELLED;
-        st = manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", name);
-    }
+    const manta_task_options *o = s->options;
     if (rt->is_dead) {
-        kind = MANTA_FAILURE_NODE;
-        st = failure_raise(&rt->death);
+        s->kind = MANTA_FAILURE_NODE;
+        return failure_raise(&rt->death);
     }
-    if (!st && strlen(name) >= sizeof((manta_failure *)0)->function)
-        st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    if (!st && options && options->name && strlen(options->name) > 63)
-        st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    if (!st && !actor) st = shape_of(options, false, &amount, &kind);
-    if (!st) {
-        st = take_values(values, n_args, args, &bytes);
-        kind = st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT;
+    if (rt_current && rt_current->task && atomic_load(&rt_current->ends)) {
+        s->kind = MANTA_FAILURE_CANCELLED;
+        return manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", s->name);
     }
-    call *c = mem_new(sizeof *c + (size_t)n_args * sizeof *values + bytes);
+    if (s->actor && s->actor->most_pending > 0 && s->actor->pending >= s->actor->most_pending)
+        return manta_fail(MANTA_EBUSY, "%d calls of the actor are pending already", s->actor->pending);
+    if (strlen(s->name) >= sizeof((manta_failure *)0)->function)
+        return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (o && o->name && strlen(o->name) > 63) return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    return MANTA_OK;
+}
+
+/* The actor of a call cannot go while the call is there, which counts as pending;
+ * call_release() takes both back. */
+static void submission_hold_actor(const submission *s)
+{
+    object *handle = s->actor ? object_find(s->actor->id) : NULL;
+    if (handle) handle->pins++;
+    if (s->actor) s->actor->pending++;
+}
+
+/* Finds what the call needs and takes the values of its arguments; the lock may be
+ * given away for both. */
+static manta_status submission_take(submission *s, call_arg *values, size_t *bytes)
+{
+    if (!s->actor) TRY(shape_of(s->options, false, &s->amount, &s->kind));
+    manta_status st = take_values(values, s->n_args, s->args, bytes);
+    s->kind = st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT;
+    return st;
+}
+
+/* The call and the objects of its results, one reference each, which go to *out. */
+static call *call_allocate(const submission *s, const call_arg *values, size_t bytes, manta_ref *out)
+{
+    call *c = mem_new(sizeof *c + (size_t)s->n_args * sizeof *values + bytes);
     list_init(&c->link);
-    c->id = object_id(results > 0 ? results : 1);
-    c->results = results;
-    c->n_args = n_args;
-    c->actor = actor;
-    memcpy(c->args, values, (size_t)n_args * sizeof *values);
-    if (values != few) mem_free(values);
-    for (int i = 0; i < results; i++) {
+    c->id = object_id(s->results > 0 ? s->results : 1);
+    c->results = s->results;
+    c->n_args = s->n_args;
+    c->actor = s->actor;
+    memcpy(c->args, values, (size_t)s->n_args * sizeof *values);
+    for (int i = 0; i < s->results; i++) {
         object *o = object_new(c->id + (uint64_t)i);
         o->refs = 1;
         out[i].id = o->id;
     }
+    return c;
+}
+
+static void call_set_options(call *c, const submission *s)
+{
+    const manta_task_options none = {0}, *o = s->options ? s->options : &none;
+    c->fn = function_find(s->name);
+    c->max_retries =
+        c->actor ? retries_of(o->max_task_retries, c->actor->retries) : retries_of(o->max_retries, 3);
+    c->retry_errors = o->retry_errors;
+    c->retry_on = o->retry_on;
+    c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
+    c->parent = rt_current ? rt_current->task : 0;
+    if (o->name) c->label = mem_strdup(o->name);
+    if (!c->actor) c->shape = shape_find(&s->amount);
+}
+
+/* The call is whole: it waits for its arguments, or is sent. Calls of an actor have
+ * their place in its queue from now on, whether their arguments are there or not. */
+static void call_enqueue(call *c)
+{
+    c->is_stream = rt->opening != NULL;
+    if (c->is_stream) stream_open(rt->opening, c->id);
+    rt->opening = NULL;
+    for (int i = 0; i < c->results; i++) object_find(c->id + (uint64_t)i)->maker = c;
+    if (c->actor && !rt->is_local) enqueue(c, false);
+    call_resume(c);
+}
+
+void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
+                 const manta_arg *args, int results, manta_ref *out)
+{
+    submission s = {.name = name,
+                    .options = options,
+                    .actor = actor,
+                    .n_args = n_args,
+                    .results = results,
+                    .args = args,
+                    .kind = MANTA_FAILURE_SUBMIT};
+    size_t bytes = 0;
+    int tied = 0;
+    call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
+    for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
+    manta_status st = submission_check(&s);
+    submission_hold_actor(&s);
+    if (!st) st = submission_take(&s, values, &bytes);
+    call *c = call_allocate(&s, values, bytes, out);
+    if (values != few) mem_free(values);
     if (!st) st = tie_arguments(c, args, &tied);
     if (st) {
-        manta_failure f = failure_here(kind, st, name);
+        manta_failure f = failure_here(s.kind, st, name);
         give_up(c, args, tied, &f);
         return;
     }
-    c->fn = function_find(name);
-    c->is_stream = opens != NULL;
-    if (c->is_stream) stream_open(opens, c->id);
-    c->max_retries = actor ? retries_of(options ? options->max_task_retries : 0, actor->retries)
-                           : retries_of(options ? options->max_retries : 0, 3);
-    c->retry_errors = options && options->retry_errors;
-    c->retry_on = options ? options->retry_on : 0;
-    c->apart = options && options->strategy == MANTA_CALL_STRATEGY_SPREAD;
-    c->parent = rt_current ? rt_current->task : 0;
-    if (options && options->name) c->label = mem_strdup(options->name);
-    if (!actor) c->shape = shape_find(&amount);
-    for (int i = 0; i < results; i++) object_find(c->id + (uint64_t)i)->maker = c;
-    if (actor && !rt->is_local) enqueue(c, false);
-    call_resume(c);
+    call_set_options(c, &s);
+    call_enqueue(c);
 }
 
 /* ---- answers ---- */
