@@ -544,69 +544,102 @@ static void memory_give(arena a)
     kept = a;
 }
 
+/* Reads the head of the message; w stays before the arguments. */
+static void task_decode(manta_task *t, wire *w)
+{
+    (void)proto_kind_of(w);
+    t->id = wire_u64(w);
+    (void)wire_u64(w); /* the actor, which the incoming call knows */
+    t->attempt = (int)wire_u32(w);
+    uint32_t n_results = wire_u32(w);
+    t->is_stream = (n_results & PROTO_STREAM) != 0;
+    n_results &= ~PROTO_STREAM;
+    wire_text(w, t->name, sizeof t->name);
+    wire_text(w, t->label, sizeof t->label);
+    t->n_results = n_results <= 1000 ? (int)n_results : 0;
+    t->results = arena_array(&t->memory, (size_t)t->n_results, sizeof(result));
+}
+
+/* The small results travel in one message. */
+static manta_status task_check_results(const manta_task *t)
+{
+    size_t total = 0;
+    for (int i = 0; i < t->n_results; i++)
+        total += (size_t)t->results[i].v.size * !t->results[i].is_block +
+                 (t->results[i].failure ? sizeof(manta_failure) : 96);
+    if (total <= RING_MESSAGE - 256) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t->name,
+                      t->n_results, total);
+}
+
+/* Reads the arguments and calls the function, without the lock. */
+static manta_status task_call(manta_task *t, wire *w, function **known)
+{
+    TRY(read_arguments(t, w));
+    if (t->self && t->self->failed && t->id) return failure_raise(&t->self->failure);
+    if (rt->threads > 0) lead_begin(*known = function_find(t->name));
+    mutex_unlock(&rt->lock);
+    manta_status st = call_by_name(t);
+    mutex_lock(&rt->lock);
+    return st;
+}
+
+/* Runs the call, with its time in *ns and in the diary. */
+static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
+{
+    function *known = NULL;
+    int64_t begin = clock_now_ns();
+    diary_begin(rt->diary, t->name, t->id, begin);
+    manta_status st = task_call(t, w, &known);
+    *ns = clock_now_ns() - begin;
+    if (known) lead_end(known, *ns);
+    diary_end(rt->diary, t->name, t->id, begin, begin + *ns, st != MANTA_OK);
+    return st;
+}
+
+static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
+{
+    if (!st) {
+        answer_done(t, ns, answer);
+        return;
+    }
+    manta_failure_kind kind = atomic_load(&t->call->cancelled) ? MANTA_FAILURE_CANCELLED
+                              : t->is_lost                     ? MANTA_FAILURE_LOST
+                                                               : MANTA_FAILURE_TASK;
+    manta_failure f = failure_here(kind, st, t->name);
+    if (t->self && !t->id) { /* a constructor */
+        t->self->failed = true;
+        t->self->failure = f;
+    }
+    answer_failed(t, ns, &f, answer);
+}
+
+static void task_release(manta_task *t, bool succeeded)
+{
+    release_arguments(t);
+    /* In this process the answer still points into the results. */
+    if (rt->is_local && succeeded)
+        for (int i = 0; i < t->n_results; i++) {
+            t->results[i].is_block = false;
+            t->results[i].answered = true;
+        }
+    for (int i = 0; i < t->n_results; i++) result_clear(&t->results[i]);
+    memory_give(t->memory);
+}
+
 void exec_run(incoming *in, buf *answer)
 {
     manta_task t = {.caller = in->from, .actor = in->actor, .call = in, .memory = memory_take()};
-    manta_failure f;
+    int64_t ns;
     wire w = wire_of(in->bytes, in->n);
-    (void)proto_kind_of(&w);
-    t.id = wire_u64(&w);
-    (void)wire_u64(&w);
-    t.attempt = (int)wire_u32(&w);
-    uint32_t n_results = wire_u32(&w);
-    t.is_stream = (n_results & PROTO_STREAM) != 0;
-    n_results &= ~PROTO_STREAM;
-    wire_text(&w, t.name, sizeof t.name);
-    wire_text(&w, t.label, sizeof t.label);
+    task_decode(&t, &w);
     if (t.actor) t.self = self_find(t.actor);
     if (t.self) t.self->running++;
-    t.n_results = n_results <= 1000 ? (int)n_results : 0;
-    t.results = arena_array(&t.memory, (size_t)t.n_results, sizeof(result));
     if (!t.actor || !t.id) label(t.name); /* an actor prints under its constructor's name */
-    function *known = NULL;
-    int64_t begin = clock_now_ns();
-    diary_begin(rt->diary, t.name, t.id, begin);
-    manta_status st = read_arguments(&t, &w);
-    if (!st && t.self && t.self->failed && t.id)
-        st = failure_raise(&t.self->failure);
-    else if (!st) {
-        if (rt->threads > 0) lead_begin(known = function_find(t.name));
-        mutex_unlock(&rt->lock);
-        st = call_by_name(&t);
-        mutex_lock(&rt->lock);
-    }
-    int64_t ns = clock_now_ns() - begin;
-    if (known) lead_end(known, ns);
-    diary_end(rt->diary, t.name, t.id, begin, begin + ns, st != MANTA_OK);
-    size_t total = 0;
-    for (int i = 0; i < t.n_results && !st; i++)
-        total += (size_t)t.results[i].v.size * !t.results[i].is_block +
-                 (t.results[i].failure ? sizeof(manta_failure) : 96);
-    if (!st && total > RING_MESSAGE - 256)
-        st = manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t.name,
-                        t.n_results, total);
-    if (st) {
-        f = failure_here(atomic_load(&in->cancelled) ? MANTA_FAILURE_CANCELLED
-                         : t.is_lost                 ? MANTA_FAILURE_LOST
-                                                     : MANTA_FAILURE_TASK,
-                         st, t.name);
-        if (t.self && !t.id) { /* a constructor */
-            t.self->failed = true;
-            t.self->failure = f;
-        }
-        answer_failed(&t, ns, &f, answer);
-    } else {
-        answer_done(&t, ns, answer);
-    }
-    release_arguments(&t);
-    /* In this process the answer still points into the results. */
-    if (rt->is_local && !st)
-        for (int i = 0; i < t.n_results; i++) {
-            t.results[i].is_block = false;
-            t.results[i].answered = true;
-        }
-    for (int i = 0; i < t.n_results; i++) result_clear(&t.results[i]);
-    memory_give(t.memory);
+    manta_status st = task_run(&t, &w, &ns);
+    if (!st) st = task_check_results(&t);
+    task_answer(&t, st, ns, answer);
+    task_release(&t, st == MANTA_OK);
     if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
     rt_flush_drops();
 }
