@@ -1,10 +1,17 @@
 /* actors.c - actors as their callers see them. The lock is held. */
-#include "task/runtime.h"
+#include "task/actor_link.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "task/call.h"
+#include "task/incoming.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/proto.h"
+#include "task/runtime.h"
+#include "task/value.h"
 
 #define MOST_SENT 256
 

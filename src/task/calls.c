@@ -3,7 +3,7 @@
  *
  * A call is in one place at a time: waiting for arguments (in no list), in the
  * queue of its shape or actor, or in the list of the peer it was sent to. */
-#include "task/runtime.h"
+#include "task/call.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,9 +13,21 @@
 
 #include "base/mem.h"
 #include "os/spawn.h"
+#include "task/actor_link.h"
 #include "task/cancel.h"
+#include "task/group_link.h"
+#include "task/incoming.h"
 #include "task/limits.h"
+#include "task/needs.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/proto.h"
+#include "task/rebuild.h"
 #include "task/retry.h"
+#include "task/ring.h"
+#include "task/runtime.h"
+#include "task/stream.h"
+#include "task/value.h"
 
 #define BUDGET_NS   200000 /* work sent ahead to one worker, by experience */
 #define OVERHEAD_NS 1000 /* of a call, beside what its function takes */
@@ -660,7 +672,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
         c->is_sent = false;
         c->at = NULL;
         if (c->actor) enqueue(c, true);
-        (void)rebuild_arguments(c);
+        rebuild_arguments(c);
         call_resume(c);
     } else
         call_fail(c, &f);

@@ -1,34 +1,13 @@
 /* context.c - where a call runs and what it holds, and what the node has. */
-#include "task/runtime.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-void amounts_text(const sched_shape *s, char *text, size_t size)
-{
-    size_t at = 0;
-    text[0] = 0;
-    for (int i = 0; i < SCHED_RESOURCES && at < size; i++)
-        if (s->amount[i])
-            at += (size_t)snprintf(text + at, size - at, "%s%s=%.15g", at ? "," : "", rt->names[i],
-                                   (double)s->amount[i] / SCHED_UNIT);
-}
-
-void info_amounts(const sched_shape *total, const sched_shape *left, manta_node_info *out)
-{
-    for (int i = 0; i < SCHED_RESOURCES && rt->names[i][0]; i++) {
-        manta_resource *to = &out->resources[out->n_resources++];
-        memcpy(to->name, rt->names[i], sizeof to->name);
-        to->total = (double)total->amount[i] / SCHED_UNIT;
-        to->available = (double)left->amount[i] / SCHED_UNIT;
-    }
-    out->cpus = out->resources[0].total;
-    out->gpus = out->resources[1].total;
-    out->free_cpus = out->resources[0].available;
-    out->free_gpus = out->resources[1].available;
-    out->node = rt->node;
-}
+#include "task/incoming.h"
+#include "task/needs.h"
+#include "task/proto.h"
+#include "task/runtime.h"
+#include "task/value.h"
 
 /* What the daemon knows of this process. */
 static manta_status ask(manta_context *out)

@@ -1,16 +1,28 @@
 /* exec.c - runs a call that came in: arguments out of the message, the
  * function by its name, results into an answer. The lock is held, but not
  * while the function runs. */
-#include "task/runtime.h"
+#include "task/incoming.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
+#include "task/actor_link.h"
+#include "task/call.h"
+#include "task/diary.h"
+#include "task/lead.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/proto.h"
+#include "task/ring.h"
+#include "task/runtime.h"
+#include "task/stream.h"
+#include "task/value.h"
 
 typedef struct result {
     value v;

@@ -1,12 +1,19 @@
 /* groups.c - placement groups as a process that uses them sees them. The lock
  * is held, but where a public function takes it. */
-#include "task/runtime.h"
+#include "task/group_link.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "task/actor_link.h"
+#include "task/call.h"
+#include "task/needs.h"
+#include "task/object.h"
+#include "task/proto.h"
+#include "task/runtime.h"
+#include "task/value.h"
 
 struct group_link {
     uint64_t id;

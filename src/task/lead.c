@@ -11,7 +11,11 @@
  *     looks every millisecond as long as there are calls.
  * A thread that has lost the lead takes it again when it is free, else it sleeps.
  * The lock is held everywhere. Without further threads all of this is a comparison. */
+#include "task/lead.h"
+
 #include "base/clock.h"
+#include "task/call.h"
+#include "task/incoming.h"
 #include "task/runtime.h"
 
 #define SHORT_NS 2000 /* a call that takes less is short */

@@ -23,7 +23,6 @@
 #include "task/door.h"
 #include "task/node.h"
 #include "task/proto.h"
-#include "task/runtime.h"
 
 _Static_assert(MANTA_VIEW_RESOURCES == SCHED_RESOURCES, "the view shows all resources");
 

@@ -1,9 +1,13 @@
 /* needs.c - what a call asks for: from the options to amounts of resources. The
  * lock is held. */
-#include "task/runtime.h"
+#include "task/needs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "task/group_link.h"
+#include "task/runtime.h"
 
 #define MOST 1e15 /* bytes included */
 
@@ -95,4 +99,31 @@ manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
     if (o->placement_group.id) return group_shape(o->placement_group, o->bundle, out, kind);
     *kind = MANTA_FAILURE_IMPOSSIBLE;
     return needs_feasible(&rt->total, "the node", out);
+}
+
+/* ---- amounts for the program ---- */
+
+void amounts_text(const sched_shape *s, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < SCHED_RESOURCES && at < size; i++)
+        if (s->amount[i])
+            at += (size_t)snprintf(text + at, size - at, "%s%s=%.15g", at ? "," : "", rt->names[i],
+                                   (double)s->amount[i] / SCHED_UNIT);
+}
+
+void info_amounts(const sched_shape *total, const sched_shape *left, manta_node_info *out)
+{
+    for (int i = 0; i < SCHED_RESOURCES && rt->names[i][0]; i++) {
+        manta_resource *to = &out->resources[out->n_resources++];
+        memcpy(to->name, rt->names[i], sizeof to->name);
+        to->total = (double)total->amount[i] / SCHED_UNIT;
+        to->available = (double)left->amount[i] / SCHED_UNIT;
+    }
+    out->cpus = out->resources[0].total;
+    out->gpus = out->resources[1].total;
+    out->free_cpus = out->resources[0].available;
+    out->free_gpus = out->resources[1].available;
+    out->node = rt->node;
 }

@@ -24,6 +24,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <manta/task.h>
+
 #include "base/status.h"
 #include "task/door.h"
 #include "task/sched.h"
@@ -39,6 +41,10 @@ typedef struct node_config {
     char space[64]; /* namespace of the driver; "" its own */
     bool plain_output; /* workers write to the driver's own output */
 } node_config;
+
+/* Turns the options of a program into a configuration, with the machine's own cores and
+ * memory where they say nothing; `o` may be NULL. */
+manta_status node_config_of(const manta_node_options *o, node_config *c) MANTA_MUST_USE;
 
 /* Starts a node for this process. *fd: the connection to the daemon, and
  * *keeper_pidfd; both owned. */

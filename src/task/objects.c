@@ -1,5 +1,5 @@
 /* objects.c - the objects this process knows; see runtime.h. The lock is held. */
-#include "task/runtime.h"
+#include "task/object.h"
 
 #include <assert.h>
 #include <string.h>
@@ -8,6 +8,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/socket.h"
+#include "task/actor_link.h"
+#include "task/call.h"
+#include "task/proto.h"
+#include "task/rebuild.h"
+#include "task/runtime.h"
+#include "task/value.h"
 
 #define ADDS_MOST  8192 /* bytes of a message about many new objects, before the last of them */
 #define FILL_ALONE ((size_t)64 << 10) /* bytes whose copying takes longer than giving the lock away */

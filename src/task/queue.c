@@ -2,7 +2,6 @@
  * references, and runs calls on several threads, so that those who wait for room
  * or for items do not keep the others out. All but the last of its threads may
  * wait; who comes then is told so, and tries again. */
-#include "task/runtime.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "task/incoming.h"
+#include "task/object.h"
+#include "task/runtime.h"
 
 #define THREADS    32
 #define ITEMS_MOST 15000 /* of one message */

@@ -5,14 +5,19 @@
  * as for one that is not there yet; the daemon asks the owner (REBUILD), which
  * may be the same process; the owner runs the call again, or says why it cannot
  * (FAIL). Private puts have nobody to ask. */
-#include "task/runtime.h"
+#include "task/rebuild.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "task/call.h"
 #include "task/lineage.h"
+#include "task/object.h"
+#include "task/proto.h"
+#include "task/runtime.h"
+#include "task/value.h"
 
 #define RETAINED_PART 16 /* of the limit: how large an argument is kept along with its call */
 
@@ -265,7 +270,7 @@ bool rebuild_missed(object *o, manta_status st)
 }
 
 /* A worker could not read the arguments: each is asked for again. */
-bool rebuild_arguments(call *c)
+void rebuild_arguments(call *c)
 {
     for (int i = 0; i < c->n_args; i++) {
         object *o = c->args[i].o;
@@ -283,5 +288,4 @@ bool rebuild_arguments(call *c)
             store_unpin(rt->store, o->v.place);
         object_unpin(o);
     }
-    return true;
 }

@@ -15,8 +15,22 @@
 #include "os/shm.h"
 #include "os/socket.h"
 #include "os/sys.h"
+#include "task/actor_link.h"
+#include "task/call.h"
 #include "task/cancel.h"
+#include "task/diary.h"
+#include "task/group_link.h"
+#include "task/incoming.h"
+#include "task/lead.h"
+#include "task/node.h"
+#include "task/object.h"
+#include "task/output.h"
+#include "task/peer.h"
+#include "task/proto.h"
+#include "task/ring.h"
 #include "task/stack.h"
+#include "task/stream.h"
+#include "task/value.h"
 
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
  * about as long. After SPIN_TURNS looks a spinner gives way at each turn, so

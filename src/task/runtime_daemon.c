@@ -8,8 +8,20 @@
 #include "base/log.h"
 #include "os/proc.h"
 #include "os/socket.h"
+#include "task/actor_link.h"
+#include "task/call.h"
 #include "task/cancel.h"
+#include "task/group_link.h"
+#include "task/incoming.h"
+#include "task/lead.h"
+#include "task/needs.h"
+#include "task/object.h"
+#include "task/output.h"
+#include "task/peer.h"
+#include "task/proto.h"
+#include "task/rebuild.h"
 #include "task/stack.h"
+#include "task/value.h"
 
 static void take_object(wire *w, bool failed)
 {

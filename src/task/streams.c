@@ -5,13 +5,20 @@
  * ahead of what the caller has taken; then it waits. Items are numbered, so
  * that a call that is tried again sends those the caller has once more without
  * harm. The lock is held except where a public function takes it. */
-#include "task/runtime.h"
+#include "task/stream.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "task/actor_link.h"
+#include "task/call.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/proto.h"
+#include "task/runtime.h"
+#include "task/value.h"
 
 struct stream {
     uint64_t id; /* of the call, and of its result */

@@ -7,7 +7,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "task/call.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/rebuild.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
 #define MOST_LOST 8 /* times that a get waits for an object that was lost */
 

@@ -4,7 +4,15 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "task/actor_link.h"
+#include "task/call.h"
+#include "task/incoming.h"
+#include "task/needs.h"
+#include "task/object.h"
+#include "task/proto.h"
+#include "task/ring.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
 /* The daemon says that an actor has this number: it must not be that of an
  * object of another kind. */

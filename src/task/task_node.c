@@ -12,7 +12,13 @@
 #include "os/socket.h"
 #include "os/spawn.h"
 #include "os/sys.h"
+#include "task/actor_link.h"
+#include "task/needs.h"
+#include "task/node.h"
+#include "task/proto.h"
+#include "task/rebuild.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
 #define STOP_LIMIT_MS 1000
 #define PRESTART_MOST 4

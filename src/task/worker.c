@@ -8,8 +8,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "os/spawn.h"
+#include "task/incoming.h"
+#include "task/lead.h"
+#include "task/node.h"
+#include "task/peer.h"
+#include "task/proto.h"
 #include "task/runtime.h"
 #include "task/stack.h"
+#include "task/value.h"
 
 /* The next call to run; NULL: none. A caller that knew this process before it was
  * an actor may be faster with its first call than the daemon with the

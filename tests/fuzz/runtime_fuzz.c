@@ -9,7 +9,13 @@
 #include "manta/log.h"
 #include "os/shm.h"
 #include "os/socket.h"
+#include "task/call.h"
+#include "task/incoming.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/ring.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
 static manta_status anything(manta_task *t)
 {

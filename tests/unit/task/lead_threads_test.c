@@ -12,6 +12,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/thread.h"
+#include "task/call.h"
+#include "task/incoming.h"
+#include "task/lead.h"
 #include "task/runtime.h"
 
 enum { LONG_MS = 60000, BRIEF = 300, LENGTHY = 5000000 }; /* ns, of calls */

@@ -13,7 +13,12 @@
 #include "base/mem.h"
 #include "manta/log.h"
 #include "os/shm.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/ring.h"
 #include "task/runtime.h"
+#include "task/stream.h"
+#include "task/value.h"
 
 enum { MADE = 3 }; /* numbers that this process, the first, has given out */
 

@@ -15,7 +15,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "os/thread.h"
+#include "task/object.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
 enum { N = 60, ROUNDS = 3000, LONG_MS = 60000 };
 

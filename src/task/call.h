@@ -1,0 +1,127 @@
+/* call.h - the calls that this process makes. Private to task/.
+ *
+ * A call is in one place at a time: it waits for arguments (in no list), stands in the
+ * queue of its shape or of its actor, or is in the list of the peer that it was sent to.
+ * Calls that need the same amounts share a shape, and with it the workers that the
+ * daemon has leased to this process for that shape.
+ *
+ * Threads: the runtime's lock guards everything; all functions here are called with it. */
+#ifndef TASK_CALL_H
+#define TASK_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/task.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/vec.h"
+#include "net/wire.h"
+#include "task/object.h"
+#include "task/proto.h"
+#include "task/sched.h"
+#include "task/value.h"
+
+struct actor_link;
+struct peer;
+
+typedef struct function {
+    char *name;
+    int64_t est_ns; /* running mean of what a call takes; -1: not known */
+    int64_t run_ns; /* mean of the calls that threads of this process run (lead.h); -1: not known */
+} function;
+
+typedef struct call_arg {
+    value v;
+    object *o; /* resolved before the call; NULL: v is the value */
+    uint64_t id; /* of a call that ended and is kept: the object that o was (rebuild.h) */
+} call_arg;
+
+/* Calls that need the same, and the workers leased for it. */
+typedef struct shape {
+    sched_shape amount;
+    list queue;
+    int64_t queued, demanded;
+    VEC(struct peer *) workers;
+} shape;
+
+typedef struct call {
+    list link; /* in a shape's queue, a peer's sent list or an actor's queue */
+    uint64_t id; /* of the first result */
+    int results, n_args, missing; /* missing: arguments that are not there yet */
+    int attempt, max_retries;
+    bool retry_errors, cancelled, is_sent, is_stream;
+    bool apart; /* never sent behind another call */
+    uint32_t retry_on; /* statuses, as MANTA_ON() */
+    uint64_t parent; /* the call that made it; 0: none */
+    function *fn;
+    char *label; /* NULL: none */
+    shape *shape; /* NULL for actors */
+    struct actor_link *actor; /* NULL for tasks */
+    struct peer *at; /* where it was sent */
+    int64_t est_ns; /* what was added to the peer's load */
+    call_arg args[];
+} call;
+
+/* Submits a call and fills out[0 .. results) with references to its results. It cannot
+ * fail: what is wrong becomes the failure of the results. */
+void call_submit(const char *name, const manta_task_options *options, struct actor_link *actor, int n_args,
+                 const manta_arg *args, int results, manta_ref *out);
+
+/* Finds what is known of a function by its name; never NULL. */
+function *function_find(const char *name);
+
+/* One argument more is there: the call is sent when it was the last. */
+void call_argument_ready(call *c);
+
+/* Goes on with a call that waits for its arguments, or does not any more. */
+void call_resume(call *c);
+
+/* Reads the answer to a call (DONE, FAILED or RETURNED). from: the peer that gives it;
+ * NULL: this process. */
+void call_finish(struct peer *from, wire *w, proto_kind kind);
+
+/* Sends what can be sent, and asks the daemon for the workers that are missing. */
+void calls_dispatch(void);
+
+/* Writes the call as a message. */
+void calls_encode(buf *b, const call *c);
+
+/* Sends the call to p; false: there is no room in the ring. */
+bool call_send(call *c, struct peer *p);
+
+/* Cancels the call; how: MANTA_CANCEL_. Returns false when it cannot be cancelled. */
+bool call_cancel(call *c, unsigned how);
+
+/* Cancels the calls that the call `parent`, which runs here, has made. */
+void calls_cancel_of(uint64_t parent);
+
+/* Fails a call that is in no list, and unties it from what it waits for. */
+void call_abandon(call *c, const manta_failure *f);
+
+/* Gives back a call that is in no list and counts no more. */
+void call_release(call *c);
+
+/* Decides what becomes of the calls that p has, which is dead. */
+void calls_peer_died(struct peer *p);
+
+/* Fails all calls with rt->death. */
+void calls_node_died(void);
+
+/* Fails the calls that wait for a place in the group. */
+void calls_group_gone(uint64_t group, const manta_failure *f);
+
+/* Takes a lease for `amount`; p NULL: of a worker that cannot be reached. */
+void calls_grant(struct peer *p, const sched_shape *amount);
+
+/* Gives the lease of p back as soon as p has none of our calls: others wait for it. */
+void calls_reclaim(struct peer *p);
+
+/* Fails the calls that wait for a worker for `amount`: none will come. */
+void calls_no_worker(const sched_shape *amount, const manta_failure *f);
+
+/* Frees what is left at the end. */
+void calls_release(void);
+
+#endif

@@ -1,0 +1,71 @@
+/* incoming.h - calls that came in, and running them. Private to task/.
+ *
+ * A call that came in waits in rt->calls, is in rt->running while its function runs, and
+ * is freed when its answer was sent. The actors that live in this process have their
+ * state (self_of) in rt->selves, by the actor's number.
+ *
+ * Threads: the runtime's lock guards everything but the two atomic marks of a call, which
+ * its function reads without; all functions here are called with the lock, and exec_run()
+ * gives it away while the function runs. */
+#ifndef TASK_INCOMING_H
+#define TASK_INCOMING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <manta/task.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+
+struct peer;
+
+typedef struct incoming {
+    list link;
+    struct peer *from; /* NULL: the daemon (a constructor), or this process */
+    uint64_t task, actor;
+    int concurrency; /* of the actor that this call constructs */
+    _Atomic bool cancelled;
+    _Atomic bool ends; /* cancelled, and so are the calls it makes */
+    uint64_t taken; /* items that the caller has of a stream */
+    size_t n;
+    _Alignas(16) char bytes[]; /* the message */
+} incoming;
+
+typedef struct self_of {
+    void *self;
+    void (*end)(void *self);
+    int running; /* calls */
+    bool ended; /* goes with the last of them */
+    bool failed; /* its constructor did */
+    manta_failure failure;
+} self_of;
+
+/* The call that this thread is in; NULL: none. */
+extern _Thread_local incoming *rt_current;
+
+/* Takes a message apart far enough to queue the call; NULL: it cannot be read. */
+incoming *incoming_of(struct peer *from, const void *bytes, size_t n);
+
+/* Frees a call, and takes it out of its list. */
+void incoming_free(incoming *c);
+
+/* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */
+void exec_run(incoming *c, buf *answer);
+
+/* Says that the call which runs here waits, or goes on. */
+void exec_block(bool on);
+
+/* Ends one actor of this process, after its last call; and all of them, now. */
+void exec_end_self(uint64_t actor);
+void exec_end_selves(void);
+
+/* Says whether whoever made the call still lives. */
+bool exec_caller_lives(const manta_task *t);
+
+/* Writes down what the call knows of itself. */
+void exec_context(const manta_task *t, manta_context *out);
+
+#endif
