@@ -69,8 +69,15 @@ typedef struct call {
 void call_submit(const char *name, const manta_task_options *options, struct actor_link *actor, int n_args,
                  const manta_arg *args, int results, manta_ref *out);
 
+/* Finds the shape of these amounts, or makes it; never NULL. */
+shape *shape_find(const sched_shape *amount);
+
 /* Finds what is known of a function by its name; never NULL. */
 function *function_find(const char *name);
+
+/* Puts a call that is in no list into the queue of its shape or actor, at the end or at
+ * the beginning. */
+void call_queue(call *c, bool first);
 
 /* One argument more is there: the call is sent when it was the last. */
 void call_argument_ready(call *c);
@@ -100,8 +107,9 @@ void calls_cancel_of(uint64_t parent);
 /* Fails a call that is in no list, and unties it from what it waits for. */
 void call_abandon(call *c, const manta_failure *f);
 
-/* Gives back a call that is in no list and counts no more. */
+/* Gives back a call that is in no list; call_free() also counts it as done. */
 void call_release(call *c);
+void call_free(call *c);
 
 /* Decides what becomes of the calls that p has, which is dead. */
 void calls_peer_died(struct peer *p);

@@ -1,5 +1,5 @@
-/* calls.c - calls from this process: submitted, sent to leased workers,
- * finished, tried again. The lock is held everywhere.
+/* calls.c - calls from this process: queued, sent to leased workers, finished,
+ * tried again. The lock is held everywhere.
  *
  * A call is in one place at a time: waiting for arguments (in no list), in the
  * queue of its shape or actor, or in the list of the peer it was sent to. */
@@ -18,7 +18,6 @@
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/limits.h"
-#include "task/needs.h"
 #include "task/object.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -26,7 +25,6 @@
 #include "task/retry.h"
 #include "task/ring.h"
 #include "task/runtime.h"
-#include "task/stream.h"
 #include "task/value.h"
 
 #define BUDGET_NS   200000 /* work sent ahead to one worker, by experience */
@@ -34,13 +32,11 @@
 #define LONGEST_NS  1000000000000000 /* of a call, twelve days: no sum of those sent overflows */
 #define MOST_SENT   256 /* calls sent ahead to one worker */
 #define MOST_WANTED 64 /* leases asked for at once */
-#define INLINE_MOST 16000 /* bytes of arguments inside one message */
 #define MOST_LOST   8 /* times that a call waits for arguments that were lost */
-#define FEW         16 /* arguments that need no memory while they are looked at */
 
 /* ---- shapes ---- */
 
-static shape *shape_find(const sched_shape *amount)
+shape *shape_find(const sched_shape *amount)
 {
     for (size_t i = 0; i < rt->shapes.n; i++)
         if (!memcmp(&rt->shapes.at[i]->amount, amount, sizeof *amount)) return rt->shapes.at[i];
@@ -93,7 +89,7 @@ void call_release(call *c)
     mem_free(c);
 }
 
-static void call_free(call *c)
+void call_free(call *c)
 {
     call_release(c);
     rt->done++;
@@ -210,7 +206,7 @@ void calls_dispatch(void)
 }
 
 /* All arguments are there: the call may be sent. */
-static void enqueue(call *c, bool first)
+void call_queue(call *c, bool first)
 {
     rt->queued++;
     c->is_sent = false;
@@ -299,7 +295,7 @@ static void call_ready(call *c)
         actor_dispatch(c->actor); /* it has its place in the actor's queue already */
         if (rt->queued > 0) rt_nudge();
     } else {
-        enqueue(c, false);
+        call_queue(c, false);
         shape_dispatch(c->shape);
         if (rt->queued > 0) rt_nudge();
     }
@@ -321,222 +317,6 @@ void call_resume(call *c)
         object_want(o);
     }
     call_argument_ready(c);
-}
-
-/* ---- submitting ---- */
-
-/* The values of the arguments that are no references; large ones become
- * objects, for which the lock may be given away. */
-static manta_status take_values(call_arg *to, int n, const manta_arg *args, size_t *bytes)
-{
-    size_t total = 0;
-    *bytes = 0;
-    for (int i = 0; i < n; i++) {
-        value *v = &to[i].v;
-        to[i] = (call_arg){0};
-        if (args[i].kind == MANTA_KIND_REF) continue;
-        TRY(value_of(&args[i], v));
-        total += (size_t)v->size + 64;
-        if (value_is_word(v->kind) || v->kind == MANTA_KIND_NONE) continue;
-        if (v->size > VALUE_INLINE || total > INLINE_MOST) {
-            object *o;
-            total -= (size_t)v->size;
-            TRY(object_make(&args[i], v, &o));
-            o->pins++;
-            to[i].o = o;
-            continue;
-        }
-        *bytes += ((size_t)v->size + 7) / 8 * 8;
-    }
-    return MANTA_OK;
-}
-
-static manta_status pin_inner(const value *v)
-{
-    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
-    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
-    for (uint64_t i = 0; i < n; i++)
-        if (!object_find(ids[i])) return manta_fail(MANTA_EINVAL, "a reference that is none");
-    for (uint64_t i = 0; i < n; i++) {
-        object *o = object_find(ids[i]);
-        o->pins++;
-        object_export(o);
-    }
-    return MANTA_OK;
-}
-
-/* Copies what is inside the message behind the arguments, and ties the call to
- * the objects it uses. On failure *done arguments are tied. */
-static manta_status tie_arguments(call *c, const manta_arg *args, int *done)
-{
-    char *at = (char *)&c->args[c->n_args];
-    for (int i = 0; i < c->n_args; i++) {
-        call_arg *x = &c->args[i];
-        if (args[i].kind == MANTA_KIND_REF) {
-            object *o = object_find(args[i].as.id);
-            if (!o) return manta_fail(MANTA_EINVAL, "argument %d is a reference that is none", i);
-            if (o->unsealed)
-                return manta_fail(MANTA_EINVAL, "argument %d is an object that is not sealed", i);
-            x->o = o;
-            o->pins++;
-        } else if (!x->o) {
-            value *v = &x->v;
-            if (!value_is_word(v->kind) && v->kind != MANTA_KIND_NONE) {
-                value_copy(&args[i], v, at);
-                v->at = at;
-                at += (v->size + 7) / 8 * 8;
-            }
-            TRY(pin_inner(v));
-        } else if (x->o->v.kind == MANTA_KIND_REFS) {
-            object_export(x->o); /* and with it what it contains */
-        }
-        *done = i + 1;
-    }
-    return MANTA_OK;
-}
-
-static void fail_results(uint64_t id, int n, const manta_failure *f)
-{
-    for (int i = 0; i < n; i++) object_fail(object_find(id + (uint64_t)i), f);
-}
-
-static int retries_of(int given, int otherwise)
-{
-    return given == 0 ? otherwise : given == MANTA_NONE ? 0 : given;
-}
-
-/* Undoes what a submit that failed had done; `tied` arguments are whole. */
-static void give_up(call *c, const manta_arg *args, int tied, const manta_failure *f)
-{
-    uint64_t id = c->id;
-    int n = c->results;
-    for (int i = tied; i < c->n_args; i++) /* not tied: there are only the objects made for it */
-        if (args[i].kind == MANTA_KIND_REF || !c->args[i].o) c->args[i] = (call_arg){0};
-    call_free(c);
-    fail_results(id, n, f);
-}
-
-/* What a call was asked for with, from the public function to the queue. */
-typedef struct submission {
-    const char *name;
-    const manta_task_options *options; /* NULL: none */
-    actor_link *actor; /* NULL: a task */
-    int n_args, results;
-    const manta_arg *args;
-    sched_shape amount; /* of a task: what it needs */
-    manta_failure_kind kind; /* what it fails with, if it does */
-} submission;
-
-/* Whether the call may be made at all; nothing was done for it yet. */
-static manta_status submission_check(submission *s)
-{
-    const manta_task_options *o = s->options;
-    if (rt->is_dead) {
-        s->kind = MANTA_FAILURE_NODE;
-        return failure_raise(&rt->death);
-    }
-    if (rt_current && rt_current->task && atomic_load(&rt_current->ends)) {
-        s->kind = MANTA_FAILURE_CANCELLED;
-        return manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", s->name);
-    }
-    if (s->actor && s->actor->most_pending > 0 && s->actor->pending >= s->actor->most_pending)
-        return manta_fail(MANTA_EBUSY, "%d calls of the actor are pending already", s->actor->pending);
-    if (strlen(s->name) >= sizeof((manta_failure *)0)->function)
-        return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    if (o && o->name && strlen(o->name) > 63) return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    return MANTA_OK;
-}
-
-/* The actor of a call cannot go while the call is there, which counts as pending;
- * call_release() takes both back. */
-static void submission_hold_actor(const submission *s)
-{
-    object *handle = s->actor ? object_find(s->actor->id) : NULL;
-    if (handle) handle->pins++;
-    if (s->actor) s->actor->pending++;
-}
-
-/* Finds what the call needs and takes the values of its arguments; the lock may be
- * given away for both. */
-static manta_status submission_take(submission *s, call_arg *values, size_t *bytes)
-{
-    if (!s->actor) TRY(shape_of(s->options, false, &s->amount, &s->kind));
-    manta_status st = take_values(values, s->n_args, s->args, bytes);
-    s->kind = st == MANTA_ENOSPC ? MANTA_FAILURE_FULL : MANTA_FAILURE_SUBMIT;
-    return st;
-}
-
-/* The call and the objects of its results, one reference each, which go to *out. */
-static call *call_allocate(const submission *s, const call_arg *values, size_t bytes, manta_ref *out)
-{
-    call *c = mem_new(sizeof *c + (size_t)s->n_args * sizeof *values + bytes);
-    list_init(&c->link);
-    c->id = object_id(s->results > 0 ? s->results : 1);
-    c->results = s->results;
-    c->n_args = s->n_args;
-    c->actor = s->actor;
-    memcpy(c->args, values, (size_t)s->n_args * sizeof *values);
-    for (int i = 0; i < s->results; i++) {
-        object *o = object_new(c->id + (uint64_t)i);
-        o->refs = 1;
-        out[i].id = o->id;
-    }
-    return c;
-}
-
-static void call_set_options(call *c, const submission *s)
-{
-    const manta_task_options none = {0}, *o = s->options ? s->options : &none;
-    c->fn = function_find(s->name);
-    c->max_retries =
-        c->actor ? retries_of(o->max_task_retries, c->actor->retries) : retries_of(o->max_retries, 3);
-    c->retry_errors = o->retry_errors;
-    c->retry_on = o->retry_on;
-    c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
-    c->parent = rt_current ? rt_current->task : 0;
-    if (o->name) c->label = mem_strdup(o->name);
-    if (!c->actor) c->shape = shape_find(&s->amount);
-}
-
-/* The call is whole: it waits for its arguments, or is sent. Calls of an actor have
- * their place in its queue from now on, whether their arguments are there or not. */
-static void call_enqueue(call *c)
-{
-    c->is_stream = rt->opening != NULL;
-    if (c->is_stream) stream_open(rt->opening, c->id);
-    rt->opening = NULL;
-    for (int i = 0; i < c->results; i++) object_find(c->id + (uint64_t)i)->maker = c;
-    if (c->actor && !rt->is_local) enqueue(c, false);
-    call_resume(c);
-}
-
-void call_submit(const char *name, const manta_task_options *options, actor_link *actor, int n_args,
-                 const manta_arg *args, int results, manta_ref *out)
-{
-    submission s = {.name = name,
-                    .options = options,
-                    .actor = actor,
-                    .n_args = n_args,
-                    .results = results,
-                    .args = args,
-                    .kind = MANTA_FAILURE_SUBMIT};
-    size_t bytes = 0;
-    int tied = 0;
-    call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
-    for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
-    manta_status st = submission_check(&s);
-    submission_hold_actor(&s);
-    if (!st) st = submission_take(&s, values, &bytes);
-    call *c = call_allocate(&s, values, bytes, out);
-    if (values != few) mem_free(values);
-    if (!st) st = tie_arguments(c, args, &tied);
-    if (st) {
-        manta_failure f = failure_here(s.kind, st, name);
-        give_up(c, args, tied, &f);
-        return;
-    }
-    call_set_options(c, &s);
-    call_enqueue(c);
 }
 
 /* ---- answers ---- */
@@ -598,7 +378,7 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
     if (rt->is_local)
         rt->again = c; /* run_here() sees it */
     else
-        enqueue(c, true);
+        call_queue(c, true);
 }
 
 static void take_results(call *c, wire *w)
@@ -671,7 +451,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
     else if (f.kind == MANTA_FAILURE_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
         c->is_sent = false;
         c->at = NULL;
-        if (c->actor) enqueue(c, true);
+        if (c->actor) call_queue(c, true);
         rebuild_arguments(c);
         call_resume(c);
     } else

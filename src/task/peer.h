@@ -68,4 +68,14 @@ bool rt_pump(void);
 /* Says whether a peer has sent something that was not read yet. */
 bool rt_has_input(void);
 
+/* Says whether there is something to read, or room again for what found none: what a
+ * thread that is about to sleep looks for once more. */
+bool peers_have_work(void);
+
+/* Sends what waits in outboxes, as far as there is room. */
+void peers_flush(void);
+
+/* Frees what is left at the end. */
+void peers_release(void);
+
 #endif
