@@ -84,9 +84,9 @@ static _Noreturn void serve(node *d)
         waiting = daemon_bury(d) || waiting;
     }
     spawn_end_all();
-    if (d->door_fd >= 0) {
-        close(d->door_fd);
-        door_sweep(d->door);
+    if (d->socket_fd >= 0) {
+        close(d->socket_fd);
+        node_socket_sweep(d->socket_path);
     }
     _exit(0);
 }
@@ -97,7 +97,7 @@ static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
     d->config = *config;
     d->keeper = keeper;
     d->keeper_pidfd = keeper_pidfd;
-    d->door_fd = -1;
+    d->socket_fd = -1;
     d->started_ns = clock_now_ns();
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
@@ -122,7 +122,7 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     uint32_t job_id = daemon_start_job(d, config->space);
     daemon_add_driver(d, job_id, driver, driver_fd, driver_pidfd);
     for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d, job_id);
-    daemon_open_door(d);
+    daemon_open_socket(d);
     serve(d);
 }
 
@@ -130,11 +130,11 @@ _Noreturn void daemon_main_alone(const node_config *config, int tell_fd, int kee
 {
     node *d = node_new(config, keeper_pidfd, keeper);
     manta_status st = prepare(d, keeper_pidfd);
-    if (!st) st = daemon_open_main_door(d);
+    if (!st) st = daemon_open_main_socket(d);
     buf *b = proto_begin(&d->out, st ? PROTO_REFUSED : PROTO_HELLO);
     wire_put_u32(b, (uint32_t)st);
     wire_put_u32(b, (uint32_t)getpid());
-    wire_put_text(b, st ? manta_error_text() : d->door);
+    wire_put_text(b, st ? manta_error_text() : d->socket_path);
     manta_status said = socket_send(tell_fd, b->at, b->n, NULL, 0, true);
     close(tell_fd);
     if (st || said) _exit(1);

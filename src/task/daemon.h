@@ -17,7 +17,7 @@
  * daemon.c: start, children; _clients: connections and messages; _jobs: the
  * programs and their zygotes; _leases: channels and workers; _memory: segments,
  * in memory and on disk; _objects; _actors; _groups: placement groups; _limits:
- * the workers' memory; _door: who connects by name, and what they see. */
+ * the workers' memory; _guests: who connects by name, and what they see. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
@@ -35,7 +35,7 @@
 #include "store/directory.h"
 #include "store/refs.h"
 #include "store/spill.h"
-#include "task/door.h"
+#include "task/node_socket.h"
 #include "task/node.h"
 #include "task/proto.h"
 #include "task/sched.h"
@@ -131,7 +131,7 @@ typedef struct past {
     int diary_fd;
 } past;
 
-/* Somebody who came through the door, and is no driver (yet). */
+/* Somebody who came through the node socket, and is no driver (yet). */
 typedef struct guest {
     int fd;
     bool greeted;
@@ -153,8 +153,8 @@ typedef struct node {
     int keeper_pidfd, self_pidfd;
     struct rlimit files; /* as the driver had it */
     bool is_short; /* of memory to send messages: some that wait are to be tried again */
-    int door_fd;
-    char door[DOOR_PATH];
+    int socket_fd;
+    char socket_path[NODE_SOCKET_PATH];
     int64_t started_ns;
     uint32_t next_job;
     uint64_t next_stack;
@@ -215,9 +215,9 @@ void daemon_send_forks(node *d); /* those that could not be sent */
 /* Ends what dead workers of the job had started themselves. */
 void daemon_sweep_strangers(node *d, uint32_t job);
 
-/* daemon_door.c */
-void daemon_open_door(node *d); /* of a driver's own node: without one it is only not seen */
-manta_status daemon_open_main_door(node *d) MANTA_MUST_USE;
+/* daemon_guests.c */
+void daemon_open_socket(node *d); /* of a driver's own node: without one it is only not seen */
+manta_status daemon_open_main_socket(node *d) MANTA_MUST_USE;
 void daemon_guest(node *d, int fd, pid_t pid); /* somebody has come in; takes fd */
 void daemon_stack_answer(node *d, wire *w);
 void daemon_remember(node *d, client *c); /* a worker that ends */

@@ -20,7 +20,7 @@
 #include "os/sys.h"
 #include "store/directory.h"
 #include "task/diary.h"
-#include "task/door.h"
+#include "task/node_socket.h"
 #include "task/node.h"
 #include "task/proto.h"
 
@@ -46,12 +46,12 @@ static manta_status open_log(const char *folder, char path[128], int *fd)
 manta_status manta_node_start(const manta_node_options *options, manta_node_place *out)
 {
     node_config c;
-    char folder[DOOR_PATH], path[DOOR_PATH] = "";
+    char folder[NODE_SOCKET_PATH], path[NODE_SOCKET_PATH] = "";
     int log = -1;
     pid_t pid = 0;
     *out = (manta_node_place){0};
     TRY(node_config_of(options, &c));
-    TRY(door_folder(folder, true));
+    TRY(node_socket_folder(folder, true));
     TRY(open_log(folder, out->log, &log));
     manta_status st = node_start_alone(&c, log, &pid, path);
     socket_close_all(&log, 1);
@@ -62,13 +62,13 @@ manta_status manta_node_start(const manta_node_options *options, manta_node_plac
 }
 
 /* A connection that has said who it is. */
-static manta_status greet(const char *address, char path[DOOR_PATH], int *fd, pid_t *pid)
+static manta_status greet(const char *address, char path[NODE_SOCKET_PATH], int *fd, pid_t *pid)
 {
     uid_t uid;
     buf b = {0};
-    TRY(door_connect(address, path, fd));
+    TRY(node_socket_connect(address, path, fd));
     manta_status st = socket_peer(*fd, pid, &uid);
-    door_hello(&b, PROTO_ROLE_VIEWER, "", 0);
+    node_socket_hello(&b, PROTO_ROLE_VIEWER, "", 0);
     if (!st) st = socket_send(*fd, b.at, b.n, NULL, 0, true);
     buf_release(&b);
     if (st) socket_close_all(fd, 1);
@@ -82,7 +82,7 @@ static manta_status ask(int fd, const buf *b)
 
 manta_status manta_node_stop(const char *address, int64_t timeout_ms, manta_node_place *out)
 {
-    char path[DOOR_PATH];
+    char path[NODE_SOCKET_PATH];
     int fd = -1, pidfd = -1;
     pid_t pid = 0;
     buf b = {0};
@@ -99,7 +99,7 @@ manta_status manta_node_stop(const char *address, int64_t timeout_ms, manta_node
         if (socket_poll(&p, 1, (int)timeout_ms) <= 0)
             st = manta_fail(MANTA_ETIMEDOUT, "the daemon of the node (process %d) does not end", (int)pid);
         else
-            door_sweep(path);
+            node_socket_sweep(path);
     }
     socket_close_all((int[]){fd, pidfd}, 2);
     return st;
@@ -304,7 +304,7 @@ static void give(taking *t)
 manta_status manta_view_take(const char *address, unsigned what, size_t most_objects, manta_view **out)
 {
     taking t = {.what = what, .v = mem_new(sizeof *t.v)};
-    char path[DOOR_PATH], *in = mem_new(SOCKET_MAX_MESSAGE);
+    char path[NODE_SOCKET_PATH], *in = mem_new(SOCKET_MAX_MESSAGE);
     int fd = -1;
     pid_t daemon = 0;
     buf b = {0};
@@ -348,7 +348,7 @@ void manta_view_free(manta_view *v)
 
 manta_status manta_view_stack(const char *address, int pid, char **text)
 {
-    char path[DOOR_PATH], *in = mem_new(SOCKET_MAX_MESSAGE);
+    char path[NODE_SOCKET_PATH], *in = mem_new(SOCKET_MAX_MESSAGE);
     int fd = -1, fds[SOCKET_MAX_FDS], n_fds = 0;
     size_t n = 0, length = 0;
     pid_t daemon = 0;

@@ -88,12 +88,12 @@ static void keep(pid_t child, int other_pidfd)
 }
 
 /* What the daemon would have removed had it not been killed. */
-static void sweep_door(const char *name)
+static void sweep_node_socket(const char *name)
 {
-    char folder[DOOR_PATH], path[DOOR_PATH];
-    if (door_folder(folder, false)) return;
+    char folder[NODE_SOCKET_PATH], path[NODE_SOCKET_PATH];
+    if (node_socket_folder(folder, false)) return;
     snprintf(path, sizeof path, "%.80s/%s", folder, name);
-    door_sweep(path);
+    node_socket_sweep(path);
 }
 
 /* Waits until the driver or the daemon has ended, then ends all. */
@@ -110,7 +110,7 @@ static _Noreturn void keeper_main(const node_config *c, int driver_fd, pid_t dri
     if (daemon == 0) daemon_main(c, driver_fd, driver, driver_pidfd, own, self);
     keep(daemon, driver_pidfd);
     snprintf(name, sizeof name, "%d.sock", (int)daemon);
-    sweep_door(name);
+    sweep_node_socket(name);
     _exit(0);
 }
 
@@ -234,14 +234,14 @@ static _Noreturn void alone_main(const node_config *c, int log, int tell)
     if (spawn_adopt_orphans() || proc_pidfd_open(self, &own) || spawn_fork(&daemon)) _exit(1);
     if (daemon == 0) daemon_main_alone(c, tell, own, self);
     keep(daemon, -1);
-    sweep_door(DOOR_MAIN);
+    sweep_node_socket(NODE_SOCKET_MAIN);
     _exit(0);
 }
 
-manta_status node_start_alone(const node_config *c, int log, pid_t *daemon, char path[DOOR_PATH])
+manta_status node_start_alone(const node_config *c, int log, pid_t *daemon, char path[NODE_SOCKET_PATH])
 {
     int pair[2] = {-1, -1}, fds[SOCKET_MAX_FDS], n_fds = 0;
-    char in[1024], text[DOOR_PATH + 512];
+    char in[1024], text[NODE_SOCKET_PATH + 512];
     size_t n = 0;
     vec_clear(&users); /* it keeps none of this program's files */
     TRY(socket_pair(pair));
@@ -258,7 +258,7 @@ manta_status node_start_alone(const node_config *c, int log, pid_t *daemon, char
         if (st)
             st = manta_fail(st, "%s", text);
         else
-            snprintf(path, DOOR_PATH, "%.*s", DOOR_PATH - 1, text);
+            snprintf(path, NODE_SOCKET_PATH, "%.*s", NODE_SOCKET_PATH - 1, text);
     }
     socket_close_all(&pair[0], 1);
     return st;
@@ -309,7 +309,7 @@ manta_status node_join(const node_config *c, int fd, pid_t *keeper, int *keeper_
     }
     if (!st) {
         buf b = {0};
-        door_hello(&b, PROTO_ROLE_DRIVER, c->space, c->prestart);
+        node_socket_hello(&b, PROTO_ROLE_DRIVER, c->space, c->prestart);
         st = socket_send(fd, b.at, b.n, &pair[0], 1, true);
         buf_release(&b);
     }

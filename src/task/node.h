@@ -27,7 +27,7 @@
 #include <manta/task.h>
 
 #include "base/status.h"
-#include "task/door.h"
+#include "task/node_socket.h"
 #include "task/sched.h"
 
 typedef struct node_config {
@@ -51,9 +51,9 @@ manta_status node_config_of(const manta_node_options *o, node_config *c) MANTA_M
 manta_status node_start(const node_config *c, pid_t *keeper, int *fd, int *keeper_pidfd) MANTA_MUST_USE;
 
 /* Starts a node that stays until it is stopped; `log` receives what it has to
- * say. *daemon: its pid; path: where it is found (door.h). */
+ * say. *daemon: its pid; path: where it is found (node_socket.h). */
 manta_status node_start_alone(const node_config *c, int log, pid_t *daemon,
-                              char path[DOOR_PATH]) MANTA_MUST_USE;
+                              char path[NODE_SOCKET_PATH]) MANTA_MUST_USE;
 
 /* Joins the node behind the connection *fd; keeper and descriptors as of
  * node_start(). The connection is closed on failure. */

@@ -73,11 +73,11 @@ typedef enum proto_kind {
     PROTO_REAPED, /* pid, status */
     PROTO_ZYGOTE, /* pid, pid of the steward; fds: socket, pidfd */
     PROTO_SWEEP, /* n, pids (u32): every other child is to be killed */
-    /* at the door */
+    /* at the node socket */
     PROTO_HELLO = 112, /* magic, protocol, role, prestart, version, namespace; fd of a driver: its steward */
     PROTO_REFUSED, /* status, text */
     PROTO_LOOK, /* what, most objects */
-    PROTO_LOOK_NODE, /* the rows of an answer: see daemon_door.c */
+    PROTO_LOOK_NODE, /* the rows of an answer: see daemon_guests.c */
     PROTO_LOOK_JOB,
     PROTO_LOOK_WORKER, /* fd: its diary */
     PROTO_LOOK_ACTOR,
@@ -100,7 +100,7 @@ typedef enum proto_kind {
 
 #define PROTO_STREAM 0x80000000u /* beside the number of results: the function may yield */
 
-/* The first words at the door. The protocol changes with every change of a
+/* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
 #define PROTO_VERSION 2u

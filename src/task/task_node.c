@@ -96,8 +96,8 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
     const char *address = o && o->address ? o->address : getenv("MANTA_ADDRESS");
     bool own = o && (o->num_cpus > 0 || o->num_gpus > 0 || o->memory || o->resources || o->store_memory ||
                      o->spill_folder || o->spill_limit || o->worker_memory || o->memory_floor);
-    char path[DOOR_PATH];
-    int door = -1;
+    char path[NODE_SOCKET_PATH];
+    int socket = -1;
     manta_status st = MANTA_ENOENT;
     if (address && !address[0]) address = NULL;
     node_remember_files();
@@ -107,15 +107,15 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
                               "cores, devices, resources and memory are those of the node at %s: "
                               "give them to manta start, or set the address to local",
                               address);
-        TRY(strcmp(address, "auto") == 0 ? door_connect_main(path, &door)
-                                         : door_connect(address, path, &door));
+        TRY(strcmp(address, "auto") == 0 ? node_socket_connect_main(path, &socket)
+                                         : node_socket_connect(address, path, &socket));
         st = MANTA_OK;
     } else if (!address && !own) {
-        st = door_connect_main(path, &door);
+        st = node_socket_connect_main(path, &socket);
     }
     if (st) return node_start(c, keeper, fd, keeper_pidfd);
-    TRY(node_join(c, door, keeper, keeper_pidfd));
-    *fd = door;
+    TRY(node_join(c, socket, keeper, keeper_pidfd));
+    *fd = socket;
     *joined = true;
     return MANTA_OK;
 }

@@ -1,5 +1,5 @@
 /* daemon_fuzz.c - what clients say to the daemon: every message, in any order,
- * by three clients that may die, and by a guest at the door, who comes again when
+ * by three clients that may die, and by a guest at the node socket, who comes again when
  * it was sent away. An input is a row of letters: whose (one byte; 200 to 239:
  * the guest's; from 240 on: a client dies, or the daemon makes its pass), how
  * long (two bytes), and the message. */
@@ -21,7 +21,7 @@ static node *node_of_nobody(void)
     node *d = mem_new(sizeof *d);
     d->config.store_limit = 1 << 20; /* nothing is spilled */
     d->config.total.amount[0] = 2 * SCHED_UNIT;
-    d->door_fd = d->self_pidfd = d->keeper_pidfd = -1;
+    d->socket_fd = d->self_pidfd = d->keeper_pidfd = -1;
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     d->sched = sched_new(d->config.total, 1);
     d->refs = refs_new();

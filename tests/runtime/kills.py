@@ -164,9 +164,9 @@ class Kills(unittest.TestCase):
         self.assertEqual(n.left(), [])
 
     def test_one_socket_listens(self):
-        """The node's door, in a folder that is closed to others, and gone afterwards."""
+        """The node's socket, in a folder that is closed to others, and gone afterwards."""
         n = self.node()
-        self.assertTrue(until(lambda: os.path.exists(self.door(n)), 10, {n.process.pid}))
+        self.assertTrue(until(lambda: os.path.exists(self.node_socket(n)), 10, {n.process.pid}))
         inodes = set()
         for pid in n.all():
             with contextlib.suppress(OSError):
@@ -184,22 +184,22 @@ class Kills(unittest.TestCase):
             for entry in f.readlines()[1:]:
                 fields = entry.split()
                 if fields[6] in inodes and len(fields) > 7:
-                    self.assertEqual(fields[7], self.door(n), f"a socket with another name: {entry}")
-        folder = os.stat(os.path.dirname(self.door(n)))
+                    self.assertEqual(fields[7], self.node_socket(n), f"a socket with another name: {entry}")
+        folder = os.stat(os.path.dirname(self.node_socket(n)))
         self.assertEqual((folder.st_uid, folder.st_mode & 0o777), (os.getuid(), 0o700))
         os.kill(n.pid["driver"], signal.SIGKILL)
         self.assertEqual(n.left(), [])
-        self.assertTrue(until(lambda: not os.path.exists(self.door(n)), LIMIT_S, {n.process.pid}))
+        self.assertTrue(until(lambda: not os.path.exists(self.node_socket(n)), LIMIT_S, {n.process.pid}))
 
-    def test_door_of_killed_daemon(self):
+    def test_socket_of_killed_daemon(self):
         """Its keeper removes what the daemon could not."""
         n = self.node(stay=True)
-        self.assertTrue(until(lambda: os.path.exists(self.door(n)), 10, {n.process.pid}))
+        self.assertTrue(until(lambda: os.path.exists(self.node_socket(n)), 10, {n.process.pid}))
         os.kill(n.pid["daemon"], signal.SIGKILL)
-        self.assertTrue(until(lambda: not os.path.exists(self.door(n)), LIMIT_S, {n.process.pid}))
+        self.assertTrue(until(lambda: not os.path.exists(self.node_socket(n)), LIMIT_S, {n.process.pid}))
 
     @staticmethod
-    def door(n):
+    def node_socket(n):
         return os.path.join(os.environ["XDG_RUNTIME_DIR"], "manta", f"{n.pid['daemon']}.sock")
 
 

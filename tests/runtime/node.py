@@ -304,7 +304,7 @@ class NodeTest(unittest.TestCase):
         fields = struct.pack("<IIIIII", 112, 0, 0x41544E4D, 1, 2, 0)
         return fd.send(fields + struct.pack("<Q", len(text)) + text + struct.pack("<Q", 0))
 
-    def door(self):
+    def node_socket(self):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(s.close)
         s.settimeout(WAIT_S)
@@ -313,14 +313,14 @@ class NodeTest(unittest.TestCase):
 
     def test_another_version_is_refused(self):
         self.start()
-        s = self.door()
+        s = self.node_socket()
         self.hello(s, "9.9.9")
         self.assertIn(b"they must be the same", s.recv(4096))
 
     def test_strangers_words_are_ignored(self):
         self.start()
         for words in (b"x", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096), struct.pack("<II", 114, 0), b"\0" * 64):
-            s = self.door()
+            s = self.node_socket()
             with contextlib.suppress(BrokenPipeError):
                 s.send(words)
             with contextlib.suppress(ConnectionResetError):

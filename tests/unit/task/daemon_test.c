@@ -28,7 +28,7 @@ static node *node_without_zygote(void)
     node *d = mem_new(sizeof *d);
     d->config.store_limit = 1 << 20;
     d->config.total.amount[0] = 2 * SCHED_UNIT;
-    d->door_fd = d->self_pidfd = d->keeper_pidfd = -1;
+    d->socket_fd = d->self_pidfd = d->keeper_pidfd = -1;
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     d->sched = sched_new(d->config.total, 1);
     d->refs = refs_new();

@@ -1,4 +1,4 @@
-/* daemon_door.c - who comes through the door: programs that join, and people who
+/* daemon_guests.c - who comes through the node socket: programs that join, and people who
  * look. Everyone must be the same user and speak the same protocol. */
 #include "task/daemon.h"
 
@@ -131,7 +131,7 @@ static void look_node(node *d, guest *g)
     wire_put_u32(b, (uint32_t)d->keeper);
     wire_put_u32(b, (uint32_t)d->driver);
     wire_put_i64(b, d->started_ns);
-    wire_put_text(b, d->door);
+    wire_put_text(b, d->socket_path);
     wire_put_text(b, MANTA_VERSION_TEXT);
     daemon_put_shape(b, &total);
     daemon_put_shape(b, &left);
@@ -282,8 +282,9 @@ static void on_stack(node *d, guest *g, wire *w)
         if (d->clients.at[i].value->pid == pid && d->clients.at[i].value->is_worker)
             c = d->clients.at[i].value;
     if (!c) {
-        refuse(d, g,
-               manta_fail(MANTA_ENOENT, "process %d is no worker of the node at %s", (int)pid, d->door));
+        refuse(
+            d, g,
+            manta_fail(MANTA_ENOENT, "process %d is no worker of the node at %s", (int)pid, d->socket_path));
         return;
     }
     g->stack = ++d->next_stack;
@@ -365,7 +366,7 @@ void daemon_guest(node *d, int fd, pid_t pid)
     if (loop_watch(d->loop, fd, false, on_guest, d)) guest_end(d, g, true);
 }
 
-static void on_door(void *ctx, int fd, bool readable, bool writable)
+static void on_node_socket(void *ctx, int fd, bool readable, bool writable)
 {
     node *d = ctx;
     int got;
@@ -390,23 +391,23 @@ static void on_door(void *ctx, int fd, bool readable, bool writable)
     }
 }
 
-/* ---- the door itself ---- */
+/* ---- the socket itself ---- */
 
-static manta_status open_door(node *d, const char *name)
+static manta_status open_node_socket(node *d, const char *name)
 {
-    TRY(door_open(name, d->door, &d->door_fd));
-    return loop_watch(d->loop, d->door_fd, false, on_door, d);
+    TRY(node_socket_open(name, d->socket_path, &d->socket_fd));
+    return loop_watch(d->loop, d->socket_fd, false, on_node_socket, d);
 }
 
-void daemon_open_door(node *d)
+void daemon_open_socket(node *d)
 {
-    if (open_door(d, NULL))
+    if (open_node_socket(d, NULL))
         log_info("the node cannot be seen by manta ps", LOG_STR("why", manta_error_text()));
 }
 
-manta_status daemon_open_main_door(node *d)
+manta_status daemon_open_main_socket(node *d)
 {
-    return open_door(d, DOOR_MAIN);
+    return open_node_socket(d, NODE_SOCKET_MAIN);
 }
 
 /* ---- what is left of workers ---- */

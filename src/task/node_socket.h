@@ -1,4 +1,4 @@
-/* door.h - where a node is found: a socket with a name, in a folder of the
+/* node_socket.h - where a node is found: a socket with a name, in a folder of the
  * user's own.
  *
  * The folder is $XDG_RUNTIME_DIR/manta, or /tmp/manta-UID without that
@@ -9,8 +9,8 @@
  * A socket that a killed node left behind refuses connections: that is how it
  * is known. It is removed under a lock (flock on "lock"), so that nobody
  * removes the socket of a node that has just taken the name. */
-#ifndef TASK_DOOR_H
-#define TASK_DOOR_H
+#ifndef TASK_NODE_SOCKET_H
+#define TASK_NODE_SOCKET_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,32 +18,32 @@
 #include "base/status.h"
 #include "base/buf.h"
 
-#define DOOR_PATH 108 /* bytes of a socket's name, as the system has it */
-#define DOOR_MAIN "node.sock"
+#define NODE_SOCKET_PATH 108 /* bytes of a socket's name, as the system has it */
+#define NODE_SOCKET_MAIN "node.sock"
 
 /* The folder's path; it is made when `make` and it does not exist.
  * MANTA_EPERM it is not ours alone, and why; MANTA_ENOENT there is none. */
-manta_status door_folder(char path[DOOR_PATH], bool make) MANTA_MUST_USE;
+manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make) MANTA_MUST_USE;
 
-/* Opens the door of a node: *fd listens at `path`. `name` NULL: a name of this
+/* Opens the socket of a node: *fd listens at `path`. `name` NULL: a name of this
  * process. Removes what dead nodes have left. MANTA_EEXIST a live node has the
  * name. */
-manta_status door_open(const char *name, char path[DOOR_PATH], int *fd) MANTA_MUST_USE;
+manta_status node_socket_open(const char *name, char path[NODE_SOCKET_PATH], int *fd) MANTA_MUST_USE;
 
 /* Removes the socket if nobody listens there any more. */
-void door_sweep(const char *path);
+void node_socket_sweep(const char *path);
 
 /* Connects to a node. `address` is a path, the pid of a daemon, or NULL or
  * "auto": the started node, else the only one there is. `path` receives its name.
  * MANTA_ENOENT there is none; MANTA_EBUSY several, and none was named; MANTA_EPERM
  * it belongs to somebody else. */
-manta_status door_connect(const char *address, char path[DOOR_PATH], int *fd) MANTA_MUST_USE;
+manta_status node_socket_connect(const char *address, char path[NODE_SOCKET_PATH], int *fd) MANTA_MUST_USE;
 
 /* The same for programs that join: the started node and nothing else. */
-manta_status door_connect_main(char path[DOOR_PATH], int *fd) MANTA_MUST_USE;
+manta_status node_socket_connect_main(char path[NODE_SOCKET_PATH], int *fd) MANTA_MUST_USE;
 
-/* The first message at a door: who comes, and from which version. prestart: how
+/* The first message at a node socket: who comes, and from which version. prestart: how
  * many workers a driver wants to find ready. */
-void door_hello(buf *b, uint32_t role, const char *space, int prestart);
+void node_socket_hello(buf *b, uint32_t role, const char *space, int prestart);
 
 #endif

@@ -1,4 +1,4 @@
-/* door_test.c - the folder of nodes, and what is found in it. */
+/* node_socket_test.c - the folder of nodes, and what is found in it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "os/fault.h"
 #include "os/socket.h"
-#include "task/door.h"
+#include "task/node_socket.h"
 #include "temp.h"
 
 static char own[64], folder[80];
@@ -22,7 +22,7 @@ static char own[64], folder[80];
 static int setup(void **state)
 {
     (void)state;
-    if (!temp_folder(own, sizeof own, "/tmp", "door")) return -1;
+    if (!temp_folder(own, sizeof own, "/tmp", "socket")) return -1;
     snprintf(folder, sizeof folder, "%s/manta", own);
     return setenv("XDG_RUNTIME_DIR", own, 1);
 }
@@ -46,77 +46,77 @@ static bool exists(const char *name)
 
 static void only_a_folder_of_ours_alone(void **state)
 {
-    char path[DOOR_PATH];
+    char path[NODE_SOCKET_PATH];
     (void)state;
-    assert_int_equal(door_folder(path, false), MANTA_ENOENT);
-    assert_int_equal(door_folder(path, true), MANTA_OK);
+    assert_int_equal(node_socket_folder(path, false), MANTA_ENOENT);
+    assert_int_equal(node_socket_folder(path, true), MANTA_OK);
     assert_string_equal(path, folder);
     for (int mode = 0701; mode <= 0777; mode++) {
         chmod(folder, (mode_t)mode);
-        assert_int_equal(door_folder(path, true), (mode & 077) ? MANTA_EPERM : MANTA_OK);
+        assert_int_equal(node_socket_folder(path, true), (mode & 077) ? MANTA_EPERM : MANTA_OK);
     }
     assert_int_equal(rmdir(folder), 0);
     FILE *f = fopen(folder, "w");
     fclose(f);
-    assert_int_equal(door_folder(path, true), MANTA_EPERM);
+    assert_int_equal(node_socket_folder(path, true), MANTA_EPERM);
     unlink(folder);
     assert_int_equal(symlink("/tmp", folder), 0);
-    assert_int_equal(door_folder(path, true), MANTA_EPERM);
+    assert_int_equal(node_socket_folder(path, true), MANTA_EPERM);
     unlink(folder);
     setenv("XDG_RUNTIME_DIR",
            "/a/path/that/is/so/long/that/no/socket/could/ever/be/called/by/it/in/this/system/at/all", 1);
-    assert_int_equal(door_folder(path, true), MANTA_EINVAL);
+    assert_int_equal(node_socket_folder(path, true), MANTA_EINVAL);
     setenv("XDG_RUNTIME_DIR", "relative", 1); /* as if it were not set */
-    assert_int_equal(door_folder(path, false) == MANTA_EINVAL, 0);
+    assert_int_equal(node_socket_folder(path, false) == MANTA_EINVAL, 0);
     assert_true(!strncmp(path, "/tmp/manta-", 11));
 }
 
 static void what_is_dead_is_swept(void **state)
 {
-    char path[DOOR_PATH], found[DOOR_PATH];
+    char path[NODE_SOCKET_PATH], found[NODE_SOCKET_PATH];
     int fd, other, in;
     (void)state;
-    assert_int_equal(door_connect(NULL, found, &in), MANTA_ENOENT);
-    assert_int_equal(door_open(NULL, path, &fd), MANTA_OK);
-    assert_int_equal(door_connect(NULL, found, &in), MANTA_OK);
+    assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_ENOENT);
+    assert_int_equal(node_socket_open(NULL, path, &fd), MANTA_OK);
+    assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_OK);
     assert_string_equal(found, path);
     close(in);
-    assert_int_equal(door_connect_main(found, &in), MANTA_ENOENT); /* programs join no other's */
+    assert_int_equal(node_socket_connect_main(found, &in), MANTA_ENOENT); /* programs join no other's */
     /* Another node of this process gets another name. */
-    char second[DOOR_PATH];
-    assert_int_equal(door_open(NULL, second, &other), MANTA_OK);
+    char second[NODE_SOCKET_PATH];
+    assert_int_equal(node_socket_open(NULL, second, &other), MANTA_OK);
     assert_string_not_equal(path, second);
-    assert_int_equal(door_connect(NULL, found, &in), MANTA_EBUSY); /* which of the two? */
+    assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_EBUSY); /* which of the two? */
     close(other); /* killed: its socket stays, and is nobody's */
     assert_true(exists(second + strlen(folder) + 1));
-    assert_int_equal(door_connect(NULL, found, &in), MANTA_OK);
+    assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_OK);
     close(in);
-    assert_int_equal(door_connect(second, found, &in), MANTA_ENOENT);
-    assert_int_equal(door_open(DOOR_MAIN, found, &other), MANTA_OK); /* sweeps */
+    assert_int_equal(node_socket_connect(second, found, &in), MANTA_ENOENT);
+    assert_int_equal(node_socket_open(NODE_SOCKET_MAIN, found, &other), MANTA_OK); /* sweeps */
     assert_false(exists(second + strlen(folder) + 1));
     assert_true(exists(path + strlen(folder) + 1)); /* alive */
-    assert_int_equal(door_open(DOOR_MAIN, found, &in), MANTA_EEXIST);
-    assert_int_equal(door_connect_main(found, &in), MANTA_OK);
+    assert_int_equal(node_socket_open(NODE_SOCKET_MAIN, found, &in), MANTA_EEXIST);
+    assert_int_equal(node_socket_connect_main(found, &in), MANTA_OK);
     close(in);
-    door_sweep(found); /* alive: stays */
-    assert_true(exists(DOOR_MAIN));
+    node_socket_sweep(found); /* alive: stays */
+    assert_true(exists(NODE_SOCKET_MAIN));
     close(other);
-    door_sweep(found);
-    assert_false(exists(DOOR_MAIN));
+    node_socket_sweep(found);
+    assert_false(exists(NODE_SOCKET_MAIN));
     close(fd);
 }
 
 /* Every system call fails once: an error with a sentence, or it worked. */
 static void every_call_fails_once(void **state)
 {
-    char path[DOOR_PATH];
+    char path[NODE_SOCKET_PATH];
     (void)state;
     for (int n = 1;; n++) {
         int fd = -1, in = -1;
         fault_begin((fault_plan){.at = n, .err = EMFILE});
-        manta_status st = door_open(DOOR_MAIN, path, &fd);
+        manta_status st = node_socket_open(NODE_SOCKET_MAIN, path, &fd);
         if (!st) {
-            st = door_connect(NULL, path, &in);
+            st = node_socket_connect(NULL, path, &in);
             socket_close_all(&in, 1);
             socket_close_all(&fd, 1);
         }

@@ -1,5 +1,5 @@
-/* door.c - see door.h. */
-#include "task/door.h"
+/* node_socket.c - see node_socket.h. */
+#include "task/node_socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,12 +44,12 @@ static manta_status check_folder(const char *path)
     return MANTA_OK;
 }
 
-manta_status door_folder(char path[DOOR_PATH], bool make)
+manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
 {
     const char *base = getenv("XDG_RUNTIME_DIR");
-    int n = base && base[0] == '/' ? snprintf(path, DOOR_PATH, "%s/manta", base)
-                                   : snprintf(path, DOOR_PATH, "/tmp/manta-%u", (unsigned)geteuid());
-    if (n >= DOOR_PATH - 20)
+    int n = base && base[0] == '/' ? snprintf(path, NODE_SOCKET_PATH, "%s/manta", base)
+                                   : snprintf(path, NODE_SOCKET_PATH, "/tmp/manta-%u", (unsigned)geteuid());
+    if (n >= NODE_SOCKET_PATH - 20)
         return manta_fail(MANTA_EINVAL, "XDG_RUNTIME_DIR is too long for a socket: %s", base);
     if (make && os->mkdir(path, 0700) && errno != EEXIST)
         return manta_fail(MANTA_EIO, "making the folder %s: %s", path, strerror(errno));
@@ -60,7 +60,7 @@ manta_status door_folder(char path[DOOR_PATH], bool make)
 
 static manta_status lock_folder(const char *folder, int limit_ms, int *out)
 {
-    char path[DOOR_PATH + 8];
+    char path[NODE_SOCKET_PATH + 8];
     snprintf(path, sizeof path, "%s/lock", folder);
     int fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return manta_fail(MANTA_EIO, "opening %s: %s", path, strerror(errno));
@@ -89,9 +89,9 @@ static void sweep_locked(const char *path)
     if (probe(path) == MANTA_EDIED) (void)os->unlink(path);
 }
 
-void door_sweep(const char *path)
+void node_socket_sweep(const char *path)
 {
-    char folder[DOOR_PATH];
+    char folder[NODE_SOCKET_PATH];
     int lock;
     snprintf(folder, sizeof folder, "%s", path);
     char *end = strrchr(folder, '/');
@@ -111,7 +111,7 @@ static bool is_socket(const char *name)
 static void sweep_all(const char *folder)
 {
     file_names names = {0};
-    char other[DOOR_PATH + 256];
+    char other[NODE_SOCKET_PATH + 256];
     if (!file_list(folder, &names))
         for (size_t i = 0; i < names.n; i++) {
             if (!is_socket(names.at[i])) continue;
@@ -122,31 +122,31 @@ static void sweep_all(const char *folder)
 }
 
 /* A name that only processes of another pid namespace could have as well. */
-static manta_status open_own(const char *folder, char path[DOOR_PATH], int *fd)
+static manta_status open_own(const char *folder, char path[NODE_SOCKET_PATH], int *fd)
 {
     manta_status st = MANTA_EEXIST;
     for (int i = 0; i < 8 && st == MANTA_EEXIST; i++) {
         if (i == 0)
-            snprintf(path, DOOR_PATH, "%.80s/%d.sock", folder, (int)getpid());
+            snprintf(path, NODE_SOCKET_PATH, "%.80s/%d.sock", folder, (int)getpid());
         else
-            snprintf(path, DOOR_PATH, "%.80s/%d-%d.sock", folder, (int)getpid(), i);
+            snprintf(path, NODE_SOCKET_PATH, "%.80s/%d-%d.sock", folder, (int)getpid(), i);
         st = socket_listen(path, fd);
     }
     return st;
 }
 
-manta_status door_open(const char *name, char path[DOOR_PATH], int *fd)
+manta_status node_socket_open(const char *name, char path[NODE_SOCKET_PATH], int *fd)
 {
-    char folder[DOOR_PATH];
+    char folder[NODE_SOCKET_PATH];
     int lock = -1;
-    TRY(door_folder(folder, true));
+    TRY(node_socket_folder(folder, true));
     /* A name of our own needs no lock, and what is left of others can wait for
      * somebody who has the time. */
     manta_status st = lock_folder(folder, name ? LOCK_LIMIT_MS : 0, &lock);
     if (!st) sweep_all(folder);
     if (name && st) return st;
     if (name) {
-        snprintf(path, DOOR_PATH, "%.80s/%.20s", folder, name);
+        snprintf(path, NODE_SOCKET_PATH, "%.80s/%.20s", folder, name);
         st = socket_listen(path, fd);
     } else {
         st = open_own(folder, path, fd);
@@ -176,27 +176,27 @@ static manta_status connect_to(const char *path, int *fd)
     return MANTA_OK;
 }
 
-manta_status door_connect_main(char path[DOOR_PATH], int *fd)
+manta_status node_socket_connect_main(char path[NODE_SOCKET_PATH], int *fd)
 {
-    char folder[DOOR_PATH];
-    manta_status st = door_folder(folder, false);
+    char folder[NODE_SOCKET_PATH];
+    manta_status st = node_socket_folder(folder, false);
     if (st == MANTA_ENOENT) return manta_fail(st, "no node was started");
     if (st) return st;
-    snprintf(path, DOOR_PATH, "%.80s/%s", folder, DOOR_MAIN);
+    snprintf(path, NODE_SOCKET_PATH, "%.80s/%s", folder, NODE_SOCKET_MAIN);
     st = connect_to(path, fd);
     if (st == MANTA_ENOENT || st == MANTA_EDIED) return manta_fail(MANTA_ENOENT, "no node was started");
     return st;
 }
 
 /* The only node there is, beside a started one. */
-static manta_status connect_only(const char *folder, char path[DOOR_PATH], int *fd)
+static manta_status connect_only(const char *folder, char path[NODE_SOCKET_PATH], int *fd)
 {
     file_names names = {0};
     buf several = {0};
     int n = 0;
     manta_status st = file_list(folder, &names);
     for (size_t i = 0; !st && i < names.n; i++) {
-        char other[DOOR_PATH];
+        char other[NODE_SOCKET_PATH];
         int got;
         if (!is_socket(names.at[i]) || strlen(names.at[i]) > 24) continue;
         snprintf(other, sizeof other, "%.80s/%.24s", folder, names.at[i]);
@@ -220,33 +220,33 @@ static manta_status connect_only(const char *folder, char path[DOOR_PATH], int *
     return st;
 }
 
-manta_status door_connect(const char *address, char path[DOOR_PATH], int *fd)
+manta_status node_socket_connect(const char *address, char path[NODE_SOCKET_PATH], int *fd)
 {
-    char folder[DOOR_PATH];
+    char folder[NODE_SOCKET_PATH];
     if (address && strchr(address, '/')) {
-        if (strlen(address) >= DOOR_PATH)
+        if (strlen(address) >= NODE_SOCKET_PATH)
             return manta_fail(MANTA_EINVAL, "%s is too long for a socket", address);
-        snprintf(path, DOOR_PATH, "%s", address);
+        snprintf(path, NODE_SOCKET_PATH, "%s", address);
         manta_status st = connect_to(path, fd);
         if (st == MANTA_ENOENT || st == MANTA_EDIED)
             return manta_fail(MANTA_ENOENT, "no node is at %s", path);
         return st;
     }
-    manta_status st = door_folder(folder, false);
+    manta_status st = node_socket_folder(folder, false);
     if (st == MANTA_ENOENT) return manta_fail(st, "no node runs; manta start starts one");
     if (st) return st;
     if (address && strcmp(address, "auto") != 0) {
-        snprintf(path, DOOR_PATH, "%.80s/%.20s.sock", folder, address);
+        snprintf(path, NODE_SOCKET_PATH, "%.80s/%.20s.sock", folder, address);
         st = connect_to(path, fd);
         if (st == MANTA_ENOENT || st == MANTA_EDIED)
             return manta_fail(MANTA_ENOENT, "no node is called %s (there is no %s)", address, path);
         return st;
     }
-    st = door_connect_main(path, fd);
+    st = node_socket_connect_main(path, fd);
     return st == MANTA_ENOENT ? connect_only(folder, path, fd) : st;
 }
 
-void door_hello(buf *b, uint32_t role, const char *space, int prestart)
+void node_socket_hello(buf *b, uint32_t role, const char *space, int prestart)
 {
     proto_begin(b, PROTO_HELLO);
     wire_put_u32(b, PROTO_MAGIC);
