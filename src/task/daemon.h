@@ -50,7 +50,7 @@ typedef struct client {
     uint32_t id, job;
     pid_t pid;
     int fd, pidfd, bell_fd;
-    int diary_fd; /* a worker's (diary.h) */
+    int trace_fd; /* a worker's (worker_trace.h) */
     int out_fds[2]; /* what it prints, kept for the time when its driver is gone */
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
     bool is_ready; /* a worker that has started */
@@ -128,7 +128,7 @@ typedef struct job {
 typedef struct past {
     uint32_t client, job;
     pid_t pid;
-    int diary_fd;
+    int trace_fd;
 } past;
 
 /* Somebody who came through the node socket, and is no driver (yet). */

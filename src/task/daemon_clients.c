@@ -15,7 +15,7 @@
 #include "os/shm.h"
 #include "os/spawn.h"
 #include "os/sys.h"
-#include "task/diary.h"
+#include "task/worker_trace.h"
 
 #define REAP_WAIT_NS   200000000 /* how long to wait for the reason of a death */
 #define STATUS_UNKNOWN (-1)
@@ -329,7 +329,7 @@ static client *client_new(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd
                   .fd = fd,
                   .pidfd = pidfd,
                   .bell_fd = -1,
-                  .diary_fd = -1,
+                  .trace_fd = -1,
                   .out_fds = {-1, -1},
                   .status = STATUS_UNKNOWN};
     *map_u64_put(&d->clients, c->id) = c;
@@ -339,7 +339,7 @@ static client *client_new(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd
 static manta_status client_welcome(node *d, client *c)
 {
     TRY(shm_new("manta-bell", shm_page(), &c->bell_fd));
-    if (c->is_worker) TRY(shm_new("manta-diary", diary_size(), &c->diary_fd));
+    if (c->is_worker) TRY(shm_new("manta-trace", worker_trace_size(), &c->trace_fd));
     TRY(loop_watch(d->loop, c->fd, false, on_client, d));
     TRY(loop_watch(d->loop, c->pidfd, false, on_death, d));
     buf *b = proto_begin(&d->out, PROTO_WELCOME);
@@ -348,7 +348,7 @@ static manta_status client_welcome(node *d, client *c)
     wire_put_u64(b, d->number);
     daemon_put_shape(b, &d->config.total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
-    daemon_send_fds(d, c, (int[]){c->bell_fd, c->diary_fd}, c->is_worker ? 2 : 1);
+    daemon_send_fds(d, c, (int[]){c->bell_fd, c->trace_fd}, c->is_worker ? 2 : 1);
     return MANTA_OK;
 }
 
@@ -378,7 +378,7 @@ static void pass_output(node *d, client *c)
     proto_begin(&d->out, PROTO_OUTPUT);
     wire_put_u32(&d->out, c->id);
     wire_put_u32(&d->out, (uint32_t)c->pid);
-    daemon_send_fds(d, driver, (int[]){c->out_fds[0], c->out_fds[1], c->bell_fd, c->diary_fd}, 4);
+    daemon_send_fds(d, driver, (int[]){c->out_fds[0], c->out_fds[1], c->bell_fd, c->trace_fd}, 4);
     if (j->steward_fd >= 0) return; /* it may outlive its driver */
     socket_close_all(c->out_fds, 2);
     c->out_fds[0] = c->out_fds[1] = -1;
@@ -466,7 +466,7 @@ static void client_end(node *d, client *c)
     if (!d->stop) daemon_groups_lost(d, c);
     for (int i = 0; i < 2; i++)
         if (c->out_fds[i] >= 0) loop_forget(d->loop, c->out_fds[i]);
-    socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd, c->diary_fd, c->out_fds[0], c->out_fds[1]}, 6);
+    socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd, c->trace_fd, c->out_fds[0], c->out_fds[1]}, 6);
     for (size_t i = 0; i < c->outbox.n; i++) letter_release(&c->outbox.at[i]);
     vec_release(&c->outbox);
     map_u64_release(&c->peers);

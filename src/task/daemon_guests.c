@@ -16,7 +16,7 @@
 #include "os/proc.h"
 #include "os/sys.h"
 
-#define MOST_PASTS  16 /* dead workers whose diaries are kept */
+#define MOST_PASTS  16 /* dead workers whose traces are kept */
 #define MOST_GUESTS 64
 
 static void on_guest(void *ctx, int fd, bool readable, bool writable);
@@ -175,7 +175,7 @@ static void look_workers(node *d, guest *g)
         wire_put_u32(b, is_past);
         wire_put_u64(b, c ? c->actor : 0);
         wire_put_u32(b, holder ? (uint32_t)holder->pid : 0);
-        guest_send(d, g, c ? &c->diary_fd : &p->diary_fd, 1);
+        guest_send(d, g, c ? &c->trace_fd : &p->trace_fd, 1);
     }
 }
 
@@ -414,11 +414,11 @@ manta_status daemon_open_main_socket(node *d)
 
 void daemon_remember(node *d, client *c)
 {
-    if (c->diary_fd < 0) return;
-    vec_push(&d->pasts, ((past){.client = c->id, .job = c->job, .pid = c->pid, .diary_fd = c->diary_fd}));
-    c->diary_fd = -1;
+    if (c->trace_fd < 0) return;
+    vec_push(&d->pasts, ((past){.client = c->id, .job = c->job, .pid = c->pid, .trace_fd = c->trace_fd}));
+    c->trace_fd = -1;
     if (d->pasts.n <= MOST_PASTS) return;
-    socket_close_all(&d->pasts.at[0].diary_fd, 1);
+    socket_close_all(&d->pasts.at[0].trace_fd, 1);
     vec_remove(&d->pasts, 0);
 }
 

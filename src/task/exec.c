@@ -14,7 +14,7 @@
 #include "os/sys.h"
 #include "task/actor_link.h"
 #include "task/call.h"
-#include "task/diary.h"
+#include "task/worker_trace.h"
 #include "task/lead.h"
 #include "task/object.h"
 #include "task/peer.h"
@@ -524,9 +524,9 @@ static self_of *self_find(uint64_t actor)
 /* What is printed from now on is printed by `name`. */
 static void label(const char *name)
 {
-    if (!rt->diary || rt->pipes[0] < 0) return;
-    const output_words *w = (const void *)((const char *)rt->bell + DIARY_OUTPUT_AT);
-    for (int i = 0; !diary_label(rt->diary, w, rt->pipes, name, i > LABEL_TURNS + LABEL_MS); i++) {
+    if (!rt->trace || rt->pipes[0] < 0) return;
+    const output_words *w = (const void *)((const char *)rt->bell + WORKER_TRACE_OUTPUT_AT);
+    for (int i = 0; !worker_trace_label(rt->trace, w, rt->pipes, name, i > LABEL_TURNS + LABEL_MS); i++) {
         mutex_unlock(&rt->lock);
         if (i < LABEL_TURNS)
             sched_yield();
@@ -596,16 +596,16 @@ static manta_status task_call(manta_task *t, wire *w, function **known)
     return st;
 }
 
-/* Runs the call, with its time in *ns and in the diary. */
+/* Runs the call, with its time in *ns and in the trace. */
 static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
 {
     function *known = NULL;
     int64_t begin = clock_now_ns();
-    diary_begin(rt->diary, t->name, t->id, begin);
+    worker_trace_begin(rt->trace, t->name, t->id, begin);
     manta_status st = task_call(t, w, &known);
     *ns = clock_now_ns() - begin;
     if (known) lead_end(known, *ns);
-    diary_end(rt->diary, t->name, t->id, begin, begin + *ns, st != MANTA_OK);
+    worker_trace_end(rt->trace, t->name, t->id, begin, begin + *ns, st != MANTA_OK);
     return st;
 }
 

@@ -19,7 +19,7 @@
 #include "os/spawn.h"
 #include "os/sys.h"
 #include "store/directory.h"
-#include "task/diary.h"
+#include "task/worker_trace.h"
 #include "task/node_socket.h"
 #include "task/node.h"
 #include "task/proto.h"
@@ -159,12 +159,12 @@ static void take_job(taking *t, wire *w)
     vec_push(&t->jobs, j);
 }
 
-static void take_calls(taking *t, const manta_view_worker *x, const diary *d)
+static void take_calls(taking *t, const manta_view_worker *x, const worker_trace *d)
 {
-    diary_calls calls = {0};
-    diary_history(d, &calls);
+    worker_trace_calls calls = {0};
+    worker_trace_history(d, &calls);
     for (size_t i = 0; i < calls.n; i++) {
-        const diary_call *c = &calls.at[i];
+        const worker_trace_call *c = &calls.at[i];
         manta_view_call out = {.pid = x->pid,
                                .job = x->job,
                                .task = c->task,
@@ -180,23 +180,23 @@ static void take_calls(taking *t, const manta_view_worker *x, const diary *d)
 static void take_worker(taking *t, wire *w, const int *fds, int n_fds)
 {
     manta_view_worker x = {.id = wire_u32(w)};
-    const diary *d = NULL;
-    diary_call now;
+    const worker_trace *d = NULL;
+    worker_trace_call now;
     x.job = wire_u32(w);
     x.pid = (int)wire_u32(w);
     x.is_dead = wire_u32(w) != 0;
     x.actor = wire_u64(w);
     x.caller_pid = (int)wire_u32(w);
-    if (n_fds == 1 && !diary_map(fds[0], &d)) {
-        x.calls = diary_count(d);
-        if (!x.is_dead && diary_now(d, &now)) {
+    if (n_fds == 1 && !worker_trace_map(fds[0], &d)) {
+        x.calls = worker_trace_count(d);
+        if (!x.is_dead && worker_trace_now(d, &now)) {
             x.task = now.task;
             x.since_ns = now.begin_ns;
             memcpy(x.function, now.name, sizeof now.name);
         }
         if (t->what & MANTA_VIEW_CALLS) take_calls(t, &x, d);
     }
-    diary_close(d);
+    worker_trace_close(d);
     if (!x.is_dead) vec_push(&t->workers, x);
 }
 

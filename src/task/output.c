@@ -19,7 +19,7 @@
 #include "os/socket.h"
 #include "os/sys.h"
 #include "os/thread.h"
-#include "task/diary.h"
+#include "task/worker_trace.h"
 
 #define CHUNK      65536
 #define SILENCE_NS 200000000 /* after which a line without an end is shown as it is */
@@ -27,12 +27,12 @@
 typedef struct source {
     int pid;
     int fds[2]; /* -1: ended */
-    const diary *diary;
+    const worker_trace *trace;
     void *bell;
     output_words *words;
     uint64_t taken[2], mark[2], marks;
     buf line[2]; /* the start of a line whose end has not come */
-    char label[2][DIARY_NAME]; /* of that line */
+    char label[2][WORKER_TRACE_NAME]; /* of that line */
     int64_t heard_ns[2];
 } source;
 
@@ -56,7 +56,7 @@ static void source_free(source *s)
 {
     if (!s) return;
     socket_close_all(s->fds, 2);
-    diary_close(s->diary);
+    worker_trace_close(s->trace);
     shm_unmap(s->bell, shm_page());
     buf_release(&s->line[0]);
     buf_release(&s->line[1]);
@@ -120,7 +120,7 @@ static void take_text(output *o, source *s, int stream, const char *label, const
     } else if (o->open_source[stream] == s && strcmp(label, s->label[stream]) != 0) {
         add_piece(o, s, stream, label, "", 0, true);
     }
-    memcpy(s->label[stream], label, DIARY_NAME);
+    memcpy(s->label[stream], label, WORKER_TRACE_NAME);
     while (n > 0) {
         const char *end = memchr(text, '\n', n);
         size_t part = end ? (size_t)(end - text) : n;
@@ -169,16 +169,16 @@ static bool read_stream(output *o, source *s, int stream)
     /* Marks that both streams have passed are the worker's to write over. */
     if (s->mark[stream] < s->marks) s->mark[stream] = s->marks;
     for (size_t done = 0; done < (size_t)n;) {
-        char label[DIARY_NAME];
-        size_t part =
-            diary_label_at(s->diary, stream, s->taken[stream], (size_t)n - done, &s->mark[stream], label);
+        char label[WORKER_TRACE_NAME];
+        size_t part = worker_trace_label_at(s->trace, stream, s->taken[stream], (size_t)n - done,
+                                            &s->mark[stream], label);
         take_text(o, s, stream, label, o->chunk + done, part);
         done += part;
         s->taken[stream] += part;
     }
     s->heard_ns[stream] = clock_now_ns();
     write_out(o, stream);
-    s->marks = diary_marks_passed(s->diary, s->marks, s->taken);
+    s->marks = worker_trace_marks_passed(s->trace, s->marks, s->taken);
     atomic_store(&w->marks, s->marks);
     return true;
 }
@@ -279,13 +279,13 @@ static manta_status source_new(int pid, const int fds[4], source **out)
     for (int i = 0; i < 2 && !st; i++)
         if (os->fcntl(fds[i], F_SETFL, O_NONBLOCK)) st = manta_fail(MANTA_EIO, "a pipe: %s", strerror(errno));
     if (!st) st = shm_map(fds[2], shm_page(), true, &s->bell);
-    if (!st) st = diary_map(fds[3], &s->diary);
+    if (!st) st = worker_trace_map(fds[3], &s->trace);
     socket_close_all(fds + 2, 2);
     if (st) {
         source_free(s);
         return st;
     }
-    s->words = (output_words *)(void *)((char *)s->bell + DIARY_OUTPUT_AT);
+    s->words = (output_words *)(void *)((char *)s->bell + WORKER_TRACE_OUTPUT_AT);
     *out = s;
     return MANTA_OK;
 }

@@ -17,7 +17,7 @@
 
 typedef struct output output;
 
-/* Takes a worker in. fds: standard output, standard error, bell, diary; all
+/* Takes a worker in. fds: standard output, standard error, bell, trace; all
  * become ours, also on failure, after which the worker has no reader. *o is made
  * when it is NULL. */
 manta_status output_add(output **o, int pid, const int fds[4]) MANTA_MUST_USE;

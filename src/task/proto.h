@@ -64,7 +64,7 @@ typedef enum proto_kind {
     PROTO_ANSWER, /* request, what the one who asked knows how to read */
     PROTO_GROUP_GONE, /* group */
     PROTO_NO_WORKER, /* shape, failure: no worker can be started for the calls that wait */
-    PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, diary */
+    PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, trace */
     PROTO_STACK_ASK, /* request: say where you are */
     /* daemon and zygote; daemon and steward */
     PROTO_FORK = 96, /* */
@@ -79,7 +79,7 @@ typedef enum proto_kind {
     PROTO_LOOK, /* what, most objects */
     PROTO_LOOK_NODE, /* the rows of an answer: see daemon_guests.c */
     PROTO_LOOK_JOB,
-    PROTO_LOOK_WORKER, /* fd: its diary */
+    PROTO_LOOK_WORKER, /* fd: its trace */
     PROTO_LOOK_ACTOR,
     PROTO_LOOK_OBJECT,
     PROTO_LOOK_END, /* objects that were left out */

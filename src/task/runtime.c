@@ -18,7 +18,7 @@
 #include "task/actor_link.h"
 #include "task/call.h"
 #include "task/cancel.h"
-#include "task/diary.h"
+#include "task/worker_trace.h"
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/lead.h"
@@ -493,7 +493,7 @@ static manta_status welcome(int keeper_pidfd)
     if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))
         st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
     if (!st) st = shm_map(fds[0], shm_page(), true, &at);
-    if (!st && rt->is_worker) st = diary_open(fds[1], &rt->diary);
+    if (!st && rt->is_worker) st = worker_trace_open(fds[1], &rt->trace);
     socket_close_all(fds, n_fds);
     if (!st) rt->bell = at;
     return st;

@@ -35,7 +35,7 @@
 
 struct actor_link;
 struct call;
-struct diary;
+struct worker_trace;
 struct function;
 struct group_link;
 struct lineage;
@@ -91,7 +91,7 @@ typedef struct runtime {
     struct output *output; /* a driver's: what its workers print */
     bool joined; /* a driver of a node that others use too */
     /* The rest is a worker's. */
-    struct diary *diary;
+    struct worker_trace *trace;
     int pipes[2]; /* where it prints; -1: its own output */
     pthread_t first_thread;
     list calls; /* incoming, in order */

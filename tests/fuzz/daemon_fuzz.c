@@ -38,7 +38,7 @@ static node *node_of_nobody(void)
                       .fd = -1,
                       .pidfd = -1,
                       .bell_fd = -1,
-                      .diary_fd = -1,
+                      .trace_fd = -1,
                       .out_fds = {-1, -1},
                       .is_worker = i > 0,
                       .status = -1};
@@ -69,7 +69,7 @@ static void node_end(node *d)
     }
     for (size_t i = 0; i < d->groups.n; i++) mem_free(d->groups.at[i].value);
     for (size_t i = 0; i < d->jobs.n; i++) mem_free(d->jobs.at[i].value);
-    for (size_t i = 0; i < d->pasts.n; i++) socket_close_all(&d->pasts.at[i].diary_fd, 1);
+    for (size_t i = 0; i < d->pasts.n; i++) socket_close_all(&d->pasts.at[i].trace_fd, 1);
     map_u64_release(&d->segments);
     map_u64_release(&d->actors);
     map_u64_release(&d->groups);

@@ -1,4 +1,4 @@
-"""Writes the first inputs of corpus/daemon, corpus/runtime, corpus/channel and corpus/diary: messages as docs/runtime.md lists them."""
+"""Writes the first inputs of corpus/daemon, corpus/runtime, corpus/channel and corpus/worker_trace: messages as docs/runtime.md lists them."""
 import os
 import re
 import struct
@@ -129,8 +129,8 @@ put("channel", "places", b"\0" + b"".join(bytes([1]) + u64(at, n) + bytes([flags
                                        for at, n, flags in ((0, 8192, 0), (8191, 1, 5), (2**64 - 1, 2, 1), (64, 2**63, 8))))
 
 
-def diary(*patches):
-    """Bytes at places of a diary (src/task/diary.c)."""
+def trace(*patches):
+    """Bytes at places of a worker's trace (src/task/worker_trace.c)."""
     return b"".join(bytes([len(x)]) + struct.pack("<H", at // 8) + x for at, x in patches)
 
 
@@ -138,12 +138,12 @@ def live_name(s):
     return u64(2) + s.encode().ljust(40, b"\0")         # an even number, and the name
 
 
-NAME, LABEL, TASK, CALLS_N, MARKS = 0, 48, 96, 112, 144     # where they lie: fields of struct diary
+NAME, LABEL, TASK, CALLS_N, MARKS = 0, 48, 96, 112, 144     # where they lie: fields of struct worker_trace
 MARK, CALL = 56, 64
 RING = MARKS + 16 * MARK
 mark = u64(100, 20) + b"before".ljust(40, b"\0")
 call = u64(obj(1, 5), 10**9, 2 * 10**9) + u32(0) + b"add".ljust(36, b"\0")
-put("diary", "calls", diary((NAME, live_name("train")), (LABEL, live_name("train")), (TASK, u64(obj(1, 6), 3 * 10**9)),
+put("worker_trace", "calls", trace((NAME, live_name("train")), (LABEL, live_name("train")), (TASK, u64(obj(1, 6), 3 * 10**9)),
                             (RING, call), (RING + CALL, call), (CALLS_N, u64(2, 0)), (MARKS, mark), (CALLS_N, u64(2, 1))))
-put("diary", "numbers", diary((CALLS_N, u64(2**64 - 1, 2**64 - 1)), (CALLS_N, u64(5000, 17)), (CALLS_N, u64(3, 1)),
+put("worker_trace", "numbers", trace((CALLS_N, u64(2**64 - 1, 2**64 - 1)), (CALLS_N, u64(5000, 17)), (CALLS_N, u64(3, 1)),
                               (MARKS, b"\xff" * 56), (NAME, b"\xff" * 48), (LABEL, u64(1) + b"x" * 40), (RING, b"\xff" * 64)))

@@ -1,4 +1,4 @@
-/* diary.h - what a worker does and did, in memory that others can read: the
+/* worker_trace.h - what a worker does and did, in memory that others can read: the
  * call it runs, a ring of the calls it ran, and whose bytes it has printed.
  *
  * One writer, the worker, with its runtime's lock held; the daemon makes the
@@ -15,8 +15,8 @@
  * reader has taken (it says so in the page of the worker's bell) and what the
  * pipe still holds. A call that follows one of the same name costs nothing, and
  * one of another name two system calls. */
-#ifndef TASK_DIARY_H
-#define TASK_DIARY_H
+#ifndef TASK_WORKER_TRACE_H
+#define TASK_WORKER_TRACE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,20 +26,20 @@
 #include "base/status.h"
 #include "base/vec.h"
 
-#define DIARY_CALLS 1024
-#define DIARY_MARKS 16
-#define DIARY_NAME  36 /* bytes kept of a name, its end included */
+#define WORKER_TRACE_CALLS 1024
+#define WORKER_TRACE_MARKS 16
+#define WORKER_TRACE_NAME  36 /* bytes kept of a name, its end included */
 
-typedef struct diary diary;
+typedef struct worker_trace worker_trace;
 
-typedef struct diary_call {
+typedef struct worker_trace_call {
     uint64_t task;
     int64_t begin_ns, end_ns; /* CLOCK_MONOTONIC; end 0: it runs */
     uint32_t failed;
-    char name[DIARY_NAME];
-} diary_call;
+    char name[WORKER_TRACE_NAME];
+} worker_trace_call;
 
-typedef VEC(diary_call) diary_calls;
+typedef VEC(worker_trace_call) worker_trace_calls;
 
 /* The words of the reader of a worker's output, behind the worker's bell. */
 typedef struct output_words {
@@ -48,40 +48,42 @@ typedef struct output_words {
     _Atomic uint64_t taken[2]; /* bytes of each stream */
 } output_words;
 
-#define DIARY_OUTPUT_AT 64 /* where they are, in the bell's page */
+#define WORKER_TRACE_OUTPUT_AT 64 /* where they are, in the bell's page */
 
-size_t diary_size(void);
+size_t worker_trace_size(void);
 
 /* ---- the worker ---- */
 
 /* Maps and seals the memory. *out: process-long. */
-manta_status diary_open(int fd, diary **out) MANTA_MUST_USE;
+manta_status worker_trace_open(int fd, worker_trace **out) MANTA_MUST_USE;
 /* NULL is accepted everywhere below, and nothing happens. */
-void diary_begin(diary *r, const char *name, uint64_t task, int64_t now_ns);
-void diary_end(diary *r, const char *name, uint64_t task, int64_t begin_ns, int64_t end_ns, bool failed);
+void worker_trace_begin(worker_trace *r, const char *name, uint64_t task, int64_t now_ns);
+void worker_trace_end(worker_trace *r, const char *name, uint64_t task, int64_t begin_ns, int64_t end_ns,
+                      bool failed);
 /* What is printed from now on belongs to `label`; pipes: the two streams. False:
  * the reader is so far behind that there is no room for a mark; wait, and try
  * again, or after long enough `give_up` on it. */
-bool diary_label(diary *r, const output_words *w, const int pipes[2], const char *label, bool give_up);
+bool worker_trace_label(worker_trace *r, const output_words *w, const int pipes[2], const char *label,
+                        bool give_up);
 
 /* ---- readers ---- */
 
-/* Maps the memory for reading. *out: give back with diary_close(). */
-manta_status diary_map(int fd, const diary **out) MANTA_MUST_USE;
-void diary_close(const diary *r); /* accepts NULL */
+/* Maps the memory for reading. *out: give back with worker_trace_close(). */
+manta_status worker_trace_map(int fd, const worker_trace **out) MANTA_MUST_USE;
+void worker_trace_close(const worker_trace *r); /* accepts NULL */
 
 /* The call that runs (end_ns 0), if any; and how many have ended. */
-bool diary_now(const diary *r, diary_call *out);
-uint64_t diary_count(const diary *r);
+bool worker_trace_now(const worker_trace *r, worker_trace_call *out);
+uint64_t worker_trace_count(const worker_trace *r);
 /* Adds the calls of the ring, the oldest first. */
-void diary_history(const diary *r, diary_calls *out);
+void worker_trace_history(const worker_trace *r, worker_trace_calls *out);
 
 /* The label of the bytes of `stream` from position `at` on, and how many of the
  * next n it is good for. `mark`: the first that the reader has not done with;
  * moved on past those that lie behind. */
-size_t diary_label_at(const diary *r, int stream, uint64_t at, size_t n, uint64_t *mark,
-                      char label[DIARY_NAME]);
+size_t worker_trace_label_at(const worker_trace *r, int stream, uint64_t at, size_t n, uint64_t *mark,
+                             char label[WORKER_TRACE_NAME]);
 /* How many marks both streams have passed, given what was taken of each. */
-uint64_t diary_marks_passed(const diary *r, uint64_t from, const uint64_t taken[2]);
+uint64_t worker_trace_marks_passed(const worker_trace *r, uint64_t from, const uint64_t taken[2]);
 
 #endif

@@ -1,4 +1,4 @@
-/* diary_test.c - what a worker does, seen by a reader that runs beside it. */
+/* worker_trace_test.c - what a worker does, seen by a reader that runs beside it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,13 +15,13 @@
 
 #include "os/shm.h"
 #include "os/thread.h"
-#include "task/diary.h"
+#include "task/worker_trace.h"
 
 #define TURNS 2000
 
 typedef struct pair {
-    diary *writer;
-    const diary *reader;
+    worker_trace *writer;
+    const worker_trace *reader;
     output_words words;
     int out[2], err[2], write_ends[2];
 } pair;
@@ -30,9 +30,9 @@ static void pair_open(pair *p)
 {
     int fd;
     memset(p, 0, sizeof *p);
-    assert_int_equal(shm_new("test-diary", diary_size(), &fd), MANTA_OK);
-    assert_int_equal(diary_open(fd, &p->writer), MANTA_OK);
-    assert_int_equal(diary_map(fd, &p->reader), MANTA_OK);
+    assert_int_equal(shm_new("test-trace", worker_trace_size(), &fd), MANTA_OK);
+    assert_int_equal(worker_trace_open(fd, &p->writer), MANTA_OK);
+    assert_int_equal(worker_trace_map(fd, &p->reader), MANTA_OK);
     close(fd);
     assert_int_equal(pipe2(p->out, O_NONBLOCK), 0);
     assert_int_equal(pipe2(p->err, 0), 0);
@@ -42,8 +42,8 @@ static void pair_open(pair *p)
 
 static void pair_close(pair *p)
 {
-    diary_close(p->reader);
-    diary_close(p->writer);
+    worker_trace_close(p->reader);
+    worker_trace_close(p->writer);
     int fds[4] = {p->out[0], p->out[1], p->err[0], p->err[1]};
     for (int i = 0; i < 4; i++) close(fds[i]);
 }
@@ -53,23 +53,24 @@ static void pair_close(pair *p)
 static void the_last_calls_are_kept(void **state)
 {
     pair p;
-    diary_calls calls = {0};
-    diary_call now;
+    worker_trace_calls calls = {0};
+    worker_trace_call now;
     (void)state;
     pair_open(&p);
-    diary_history(p.reader, &calls);
+    worker_trace_history(p.reader, &calls);
     assert_int_equal(calls.n, 0);
-    assert_false(diary_now(p.reader, &now));
+    assert_false(worker_trace_now(p.reader, &now));
     for (int i = 0; i < 3000; i++) {
-        diary_begin(p.writer, i % 2 ? "odd" : "even", (uint64_t)i + 1, 10 * i + 1);
-        assert_true(diary_now(p.reader, &now));
+        worker_trace_begin(p.writer, i % 2 ? "odd" : "even", (uint64_t)i + 1, 10 * i + 1);
+        assert_true(worker_trace_now(p.reader, &now));
         assert_string_equal(now.name, i % 2 ? "odd" : "even");
-        diary_end(p.writer, i % 2 ? "odd" : "even", (uint64_t)i + 1, 10 * i + 1, 10 * i + 5, i % 3 == 0);
-        assert_false(diary_now(p.reader, &now));
+        worker_trace_end(p.writer, i % 2 ? "odd" : "even", (uint64_t)i + 1, 10 * i + 1, 10 * i + 5,
+                         i % 3 == 0);
+        assert_false(worker_trace_now(p.reader, &now));
     }
-    assert_int_equal(diary_count(p.reader), 3000);
-    diary_history(p.reader, &calls);
-    assert_true(calls.n >= DIARY_CALLS - 1); /* one is given up: the worker may be writing it */
+    assert_int_equal(worker_trace_count(p.reader), 3000);
+    worker_trace_history(p.reader, &calls);
+    assert_true(calls.n >= WORKER_TRACE_CALLS - 1); /* one is given up: the worker may be writing it */
     for (size_t i = 0; i < calls.n; i++) {
         uint64_t task = 3000 - calls.n + i + 1;
         assert_int_equal(calls.at[i].task, task);
@@ -84,21 +85,21 @@ static void the_last_calls_are_kept(void **state)
 static void long_names_are_cut(void **state)
 {
     pair p;
-    diary_call now;
+    worker_trace_call now;
     (void)state;
     pair_open(&p);
-    diary_begin(p.writer, "a_function_with_a_name_that_is_longer_than_what_is_kept", 1, 1);
-    assert_true(diary_now(p.reader, &now));
-    assert_int_equal(strlen(now.name), DIARY_NAME - 1);
+    worker_trace_begin(p.writer, "a_function_with_a_name_that_is_longer_than_what_is_kept", 1, 1);
+    assert_true(worker_trace_now(p.reader, &now));
+    assert_int_equal(strlen(now.name), WORKER_TRACE_NAME - 1);
     pair_close(&p);
 }
 
-static void nothing_happens_without_a_diary(void **state)
+static void nothing_happens_without_a_trace(void **state)
 {
     (void)state;
-    diary_begin(NULL, "f", 1, 1);
-    diary_end(NULL, "f", 1, 1, 2, false);
-    assert_true(diary_label(NULL, NULL, NULL, "f", false));
+    worker_trace_begin(NULL, "f", 1, 1);
+    worker_trace_end(NULL, "f", 1, 1, 2, false);
+    assert_true(worker_trace_label(NULL, NULL, NULL, "f", false));
 }
 
 /* ---- labels ---- */
@@ -112,7 +113,7 @@ static void print_turns(void *arg)
     for (int i = 0; i < TURNS; i++) {
         char name[16];
         snprintf(name, sizeof name, "f%d", i % 7);
-        while (!diary_label(p->writer, &p->words, p->write_ends, name, false)) sched_yield();
+        while (!worker_trace_label(p->writer, &p->words, p->write_ends, name, false)) sched_yield();
         for (int k = 0; k < i % 4; k++) {
             int n = snprintf(line, sizeof line, "%s\n", name);
             ssize_t done = 0;
@@ -149,8 +150,8 @@ static void every_byte_has_its_label(void **state)
         if (n < 0) continue;
         if (mark < marks) mark = marks; /* those are the worker's to write over */
         for (ssize_t done = 0; done < n;) {
-            char label[DIARY_NAME];
-            size_t part = diary_label_at(p.reader, 0, taken[0], (size_t)(n - done), &mark, label);
+            char label[WORKER_TRACE_NAME];
+            size_t part = worker_trace_label_at(p.reader, 0, taken[0], (size_t)(n - done), &mark, label);
             for (size_t i = 0; i < part; i++) {
                 char c = chunk[done + (ssize_t)i];
                 if (c != '\n') {
@@ -165,7 +166,7 @@ static void every_byte_has_its_label(void **state)
             done += (ssize_t)part;
             taken[0] += part;
         }
-        marks = diary_marks_passed(p.reader, marks, taken);
+        marks = worker_trace_marks_passed(p.reader, marks, taken);
         atomic_store(&p.words.marks, marks);
     }
     thread_join(&id);
@@ -185,11 +186,11 @@ static void a_reader_that_does_not_come(void **state)
     pair_open(&p);
     for (; i < 100; i++) {
         snprintf(name, sizeof name, "f%d", i);
-        if (!diary_label(p.writer, &p.words, p.write_ends, name, false)) break;
+        if (!worker_trace_label(p.writer, &p.words, p.write_ends, name, false)) break;
         assert_int_equal(write(p.out[1], "x", 1), 1);
     }
-    assert_int_equal(i, DIARY_MARKS + 1);
-    assert_true(diary_label(p.writer, &p.words, p.write_ends, name, true));
+    assert_int_equal(i, WORKER_TRACE_MARKS + 1);
+    assert_true(worker_trace_label(p.writer, &p.words, p.write_ends, name, true));
     pair_close(&p);
 }
 
@@ -197,7 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_calls_are_kept),         cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(nothing_happens_without_a_diary), cmocka_unit_test(every_byte_has_its_label),
+        cmocka_unit_test(nothing_happens_without_a_trace), cmocka_unit_test(every_byte_has_its_label),
         cmocka_unit_test(a_reader_that_does_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* diary.c - see diary.h. */
-#include "task/diary.h"
+/* worker_trace.c - see worker_trace.h. */
+#include "task/worker_trace.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
@@ -8,10 +8,10 @@
 
 typedef struct mark {
     uint64_t at[2]; /* positions of the two streams */
-    char name[(DIARY_NAME + 7) / 8 * 8];
+    char name[(WORKER_TRACE_NAME + 7) / 8 * 8];
 } mark;
 
-#define NAME_WORDS ((DIARY_NAME + 7) / 8)
+#define NAME_WORDS ((WORKER_TRACE_NAME + 7) / 8)
 
 /* A name that changes while others read it: they look at the number before and
  * after. */
@@ -20,55 +20,59 @@ typedef struct live_name {
     _Atomic uint64_t word[NAME_WORDS];
 } live_name;
 
-struct diary {
+struct worker_trace {
     live_name name, label; /* of the call that runs; of what is printed */
     _Atomic uint64_t task;
     _Atomic int64_t since_ns; /* 0: nothing runs */
     _Atomic uint64_t n_calls, n_marks;
     uint64_t marked[2]; /* positions of the last mark */
-    mark marks[DIARY_MARKS];
-    diary_call calls[DIARY_CALLS];
+    mark marks[WORKER_TRACE_MARKS];
+    worker_trace_call calls[WORKER_TRACE_CALLS];
 };
 
-size_t diary_size(void)
+size_t worker_trace_size(void)
 {
-    return shm_round(sizeof(diary));
+    return shm_round(sizeof(worker_trace));
 }
 
-manta_status diary_open(int fd, diary **out)
+manta_status worker_trace_open(int fd, worker_trace **out)
 {
     size_t size;
     void *at;
     TRY(shm_size(fd, &size));
-    if (size != diary_size()) return manta_fail(MANTA_ECORRUPT, "a diary of %zu bytes", size);
+    if (size != worker_trace_size())
+        return manta_fail(MANTA_ECORRUPT, "a worker's trace has %zu bytes, expected %zu", size,
+                          worker_trace_size());
     TRY(shm_map(fd, size, true, &at));
     if (!shm_is_sealed(fd)) TRY(shm_seal_writes(fd));
     *out = at;
     return MANTA_OK;
 }
 
-manta_status diary_map(int fd, const diary **out)
+manta_status worker_trace_map(int fd, const worker_trace **out)
 {
     size_t size;
     void *at;
     TRY(shm_size(fd, &size));
-    if (size != diary_size()) return manta_fail(MANTA_ECORRUPT, "a diary of %zu bytes", size);
+    if (size != worker_trace_size())
+        return manta_fail(MANTA_ECORRUPT, "a worker's trace has %zu bytes, expected %zu", size,
+                          worker_trace_size());
     TRY(shm_map(fd, size, false, &at));
     *out = at;
     return MANTA_OK;
 }
 
-void diary_close(const diary *r)
+void worker_trace_close(const worker_trace *r)
 {
-    shm_unmap((void *)(uintptr_t)r, diary_size());
+    shm_unmap((void *)(uintptr_t)r, worker_trace_size());
 }
 
 /* ---- the worker ---- */
 
-static void copy_name(char to[DIARY_NAME], const char *from)
+static void copy_name(char to[WORKER_TRACE_NAME], const char *from)
 {
-    size_t n = strnlen(from, DIARY_NAME - 1);
-    for (size_t i = 0; i < DIARY_NAME; i++) to[i] = i < n ? from[i] : (char)0;
+    size_t n = strnlen(from, WORKER_TRACE_NAME - 1);
+    for (size_t i = 0; i < WORKER_TRACE_NAME; i++) to[i] = i < n ? from[i] : (char)0;
 }
 
 static void set_name(live_name *to, const char *from)
@@ -91,17 +95,17 @@ static void copy_words(const live_name *from, char to[8 * NAME_WORDS])
         uint64_t x = atomic_load_explicit(&from->word[i], memory_order_relaxed);
         memcpy(to + (ptrdiff_t)8 * i, &x, 8);
     }
-    to[DIARY_NAME - 1] = 0;
+    to[WORKER_TRACE_NAME - 1] = 0;
 }
 
 static bool is_name(const live_name *have, const char *name)
 {
     char text[8 * NAME_WORDS];
     copy_words(have, text);
-    return !strncmp(text, name, DIARY_NAME - 1);
+    return !strncmp(text, name, WORKER_TRACE_NAME - 1);
 }
 
-void diary_begin(diary *r, const char *name, uint64_t task, int64_t now_ns)
+void worker_trace_begin(worker_trace *r, const char *name, uint64_t task, int64_t now_ns)
 {
     if (!r) return;
     if (!is_name(&r->name, name)) set_name(&r->name, name);
@@ -109,11 +113,12 @@ void diary_begin(diary *r, const char *name, uint64_t task, int64_t now_ns)
     atomic_store_explicit(&r->since_ns, now_ns, memory_order_release);
 }
 
-void diary_end(diary *r, const char *name, uint64_t task, int64_t begin_ns, int64_t end_ns, bool failed)
+void worker_trace_end(worker_trace *r, const char *name, uint64_t task, int64_t begin_ns, int64_t end_ns,
+                      bool failed)
 {
     if (!r) return;
     uint64_t n = atomic_load_explicit(&r->n_calls, memory_order_relaxed);
-    diary_call *c = &r->calls[n % DIARY_CALLS];
+    worker_trace_call *c = &r->calls[n % WORKER_TRACE_CALLS];
     c->task = task;
     c->begin_ns = begin_ns;
     c->end_ns = end_ns;
@@ -137,7 +142,8 @@ static bool positions(const output_words *w, const int pipes[2], uint64_t at[2])
     return atomic_load(&w->busy) == busy;
 }
 
-bool diary_label(diary *r, const output_words *w, const int pipes[2], const char *label, bool give_up)
+bool worker_trace_label(worker_trace *r, const output_words *w, const int pipes[2], const char *label,
+                        bool give_up)
 {
     uint64_t at[2];
     if (!r || is_name(&r->label, label)) return true;
@@ -145,8 +151,8 @@ bool diary_label(diary *r, const output_words *w, const int pipes[2], const char
         if (!positions(w, pipes, at)) return false;
         if (at[0] != r->marked[0] || at[1] != r->marked[1]) {
             uint64_t n = atomic_load_explicit(&r->n_marks, memory_order_relaxed);
-            if (n - atomic_load(&w->marks) >= DIARY_MARKS) return false;
-            mark *m = &r->marks[n % DIARY_MARKS];
+            if (n - atomic_load(&w->marks) >= WORKER_TRACE_MARKS) return false;
+            mark *m = &r->marks[n % WORKER_TRACE_MARKS];
             memcpy(m->at, at, sizeof at);
             copy_words(&r->label, m->name);
             memcpy(r->marked, at, sizeof at);
@@ -159,7 +165,7 @@ bool diary_label(diary *r, const output_words *w, const int pipes[2], const char
 
 /* ---- readers ---- */
 
-static void get_name(const live_name *from, char to[DIARY_NAME])
+static void get_name(const live_name *from, char to[WORKER_TRACE_NAME])
 {
     char text[8 * NAME_WORDS];
     for (int i = 0; i < 1000; i++) {
@@ -168,12 +174,12 @@ static void get_name(const live_name *from, char to[DIARY_NAME])
         atomic_thread_fence(memory_order_seq_cst);
         if (!(before & 1) && atomic_load(&from->seq) == before) break;
     }
-    memcpy(to, text, DIARY_NAME);
+    memcpy(to, text, WORKER_TRACE_NAME);
 }
 
-bool diary_now(const diary *r, diary_call *out)
+bool worker_trace_now(const worker_trace *r, worker_trace_call *out)
 {
-    *out = (diary_call){0};
+    *out = (worker_trace_call){0};
     for (int i = 0; i < 100; i++) {
         out->begin_ns = atomic_load(&r->since_ns);
         out->task = atomic_load(&r->task);
@@ -183,47 +189,48 @@ bool diary_now(const diary *r, diary_call *out)
     return out->begin_ns != 0;
 }
 
-uint64_t diary_count(const diary *r)
+uint64_t worker_trace_count(const worker_trace *r)
 {
     return atomic_load(&r->n_calls);
 }
 
-void diary_history(const diary *r, diary_calls *out)
+void worker_trace_history(const worker_trace *r, worker_trace_calls *out)
 {
-    uint64_t n = atomic_load(&r->n_calls), first = n > DIARY_CALLS ? n - DIARY_CALLS : 0;
+    uint64_t n = atomic_load(&r->n_calls), first = n > WORKER_TRACE_CALLS ? n - WORKER_TRACE_CALLS : 0;
     size_t at = out->n;
     for (uint64_t i = first; i < n; i++) {
-        diary_call c = r->calls[i % DIARY_CALLS];
-        c.name[DIARY_NAME - 1] = 0;
+        worker_trace_call c = r->calls[i % WORKER_TRACE_CALLS];
+        c.name[WORKER_TRACE_NAME - 1] = 0;
         vec_push(out, c);
     }
     atomic_thread_fence(memory_order_seq_cst);
     /* The worker went on: what it may have written over meanwhile is left out. */
     uint64_t now = atomic_load(&r->n_calls) + 1;
-    uint64_t lost = now > DIARY_CALLS && now - DIARY_CALLS > first ? now - DIARY_CALLS - first : 0;
+    uint64_t lost =
+        now > WORKER_TRACE_CALLS && now - WORKER_TRACE_CALLS > first ? now - WORKER_TRACE_CALLS - first : 0;
     if (lost > n - first) lost = n - first;
     if (lost == 0) return;
     memmove(out->at + at, out->at + at + lost, (size_t)(n - first - lost) * sizeof *out->at);
     out->n -= (size_t)lost;
 }
 
-static mark mark_at(const diary *r, uint64_t i)
+static mark mark_at(const worker_trace *r, uint64_t i)
 {
-    mark m = r->marks[i % DIARY_MARKS];
-    m.name[DIARY_NAME - 1] = 0;
+    mark m = r->marks[i % WORKER_TRACE_MARKS];
+    m.name[WORKER_TRACE_NAME - 1] = 0;
     return m;
 }
 
-size_t diary_label_at(const diary *r, int stream, uint64_t at, size_t n, uint64_t *from,
-                      char label[DIARY_NAME])
+size_t worker_trace_label_at(const worker_trace *r, int stream, uint64_t at, size_t n, uint64_t *from,
+                             char label[WORKER_TRACE_NAME])
 {
     for (;;) {
         uint64_t marks = atomic_load(&r->n_marks);
-        if (marks - *from > DIARY_MARKS) *from = marks; /* a number that cannot be */
+        if (marks - *from > WORKER_TRACE_MARKS) *from = marks; /* a number that cannot be */
         for (; *from < marks; ++*from) {
             mark m = mark_at(r, *from);
             if (m.at[stream] <= at) continue;
-            memcpy(label, m.name, DIARY_NAME);
+            memcpy(label, m.name, WORKER_TRACE_NAME);
             return m.at[stream] - at < n ? (size_t)(m.at[stream] - at) : n;
         }
         get_name(&r->label, label);
@@ -232,10 +239,10 @@ size_t diary_label_at(const diary *r, int stream, uint64_t at, size_t n, uint64_
     }
 }
 
-uint64_t diary_marks_passed(const diary *r, uint64_t from, const uint64_t taken[2])
+uint64_t worker_trace_marks_passed(const worker_trace *r, uint64_t from, const uint64_t taken[2])
 {
     uint64_t marks = atomic_load(&r->n_marks);
-    while (from < marks && marks - from <= DIARY_MARKS) {
+    while (from < marks && marks - from <= WORKER_TRACE_MARKS) {
         mark m = mark_at(r, from);
         if (m.at[0] > taken[0] || m.at[1] > taken[1]) break;
         from++;
