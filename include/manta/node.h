@@ -46,7 +46,7 @@ typedef struct manta_view_amount {
 
 typedef struct manta_view_job {
     uint32_t id;
-    int driver_pid, zygote_pid, steward_pid; /* 0: gone, or none */
+    int driver_pid, zygote_pid, supervisor_pid; /* 0: gone, or none */
     char name_space[64];
 } manta_view_job;
 

@@ -165,7 +165,7 @@ static void status_json(const manta_view *v)
         json_array_append_new(jobs,
                               json_pack("{s:i, s:i, s:s, s:i, s:i}", "id", (int)v->jobs[i].id, "pid",
                                         v->jobs[i].driver_pid, "namespace", v->jobs[i].name_space, "zygote",
-                                        v->jobs[i].zygote_pid, "steward", v->jobs[i].steward_pid));
+                                        v->jobs[i].zygote_pid, "supervisor", v->jobs[i].supervisor_pid));
     json_emit(json_pack(
         "{s:s, s:i, s:s, s:s, s:b, s:f, s:o, s:o, s:i, s:i, s:I, s:I, s:I, s:{s:I, s:I, s:I}}", "event",
         "status", "pid", v->daemon_pid, "address", v->path, "version", v->version, "started",

@@ -115,9 +115,9 @@ typedef struct job {
     uint32_t id;
     uint32_t driver; /* its client; 0: gone */
     char space[64]; /* where the names of its actors are */
-    pid_t zygote, steward;
+    pid_t zygote, supervisor;
     int zygote_fd, zygote_pidfd;
-    int steward_fd; /* -1: the zygote is a child of the daemon */
+    int supervisor_fd; /* -1: the zygote is a child of the daemon */
     int forks, unsent; /* asked of the zygote and not yet answered; of these, not told it yet */
     int stillborn; /* workers in a row that died before they were ready */
     char shortage[256]; /* why the last worker that was to be started was not */
@@ -199,7 +199,7 @@ void daemon_kill_stranger(void *ctx, pid_t child); /* a child of ours that nobod
 /* daemon_jobs.c */
 job *daemon_job(node *d, uint32_t id); /* NULL: gone, or never was */
 uint32_t daemon_start_job(node *d, const char *space); /* of the driver we are a fork of */
-uint32_t daemon_join_job(node *d, const char *space, int steward_fd); /* takes the descriptor */
+uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd); /* takes the descriptor */
 bool daemon_job_stays(node *d, uint32_t id); /* without its driver */
 void daemon_end_jobs(node *d); /* those that are over */
 void daemon_ask_fork(node *d, uint32_t job);

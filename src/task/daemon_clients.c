@@ -359,7 +359,7 @@ void daemon_add_driver(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
     if (j) j->driver = c->id;
     if (!client_welcome(d, c)) return;
     log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
-    if (j && j->steward_fd >= 0)
+    if (j && j->supervisor_fd >= 0)
         j->broken = true;
     else
         d->stop = true; /* without its driver a node is of no use; the driver is told by the end */
@@ -379,7 +379,7 @@ static void pass_output(node *d, client *c)
     wire_put_u32(&d->out, c->id);
     wire_put_u32(&d->out, (uint32_t)c->pid);
     daemon_send_fds(d, driver, (int[]){c->out_fds[0], c->out_fds[1], c->bell_fd, c->trace_fd}, 4);
-    if (j->steward_fd >= 0) return; /* it may outlive its driver */
+    if (j->supervisor_fd >= 0) return; /* it may outlive its driver */
     socket_close_all(c->out_fds, 2);
     c->out_fds[0] = c->out_fds[1] = -1;
 }

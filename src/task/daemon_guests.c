@@ -80,17 +80,17 @@ static void refuse(node *d, guest *g, manta_status st)
 /* ---- joining ---- */
 
 /* The connection becomes a driver's. */
-static void on_driver(node *d, guest *g, const char *space, uint32_t prestart, int steward_fd)
+static void on_driver(node *d, guest *g, const char *space, uint32_t prestart, int supervisor_fd)
 {
     int pidfd, fd = g->fd;
     pid_t pid = g->pid;
     if (proc_pidfd_open(pid, &pidfd)) {
         refuse(d, g, MANTA_EPERM);
-        socket_close_all(&steward_fd, 1);
+        socket_close_all(&supervisor_fd, 1);
         return;
     }
     guest_end(d, g, false);
-    uint32_t job_id = daemon_join_job(d, space, steward_fd);
+    uint32_t job_id = daemon_join_job(d, space, supervisor_fd);
     daemon_add_driver(d, job_id, pid, fd, pidfd);
     for (uint32_t i = 0; i < prestart && i < 64; i++) daemon_ask_fork(d, job_id);
 }
@@ -154,7 +154,7 @@ static void look_node(node *d, guest *g)
         wire_put_u32(b, j->id);
         wire_put_u32(b, driver ? (uint32_t)driver->pid : 0);
         wire_put_u32(b, (uint32_t)j->zygote);
-        wire_put_u32(b, (uint32_t)j->steward);
+        wire_put_u32(b, (uint32_t)j->supervisor);
         wire_put_text(b, j->space);
         guest_send(d, g, NULL, 0);
     }

@@ -3,7 +3,7 @@
  * A job has a zygote: a process with the program's memory as it was in
  * manta_init(). The daemon that a driver started for itself forks that zygote,
  * for it is a fork of the driver. A program that joins brings its own: its
- * steward (steward.c) keeps the zygote, adopts the job's orphans and ends all
+ * supervisor (job_supervisor.c) keeps the zygote, adopts the job's orphans and ends all
  * of them when its connection to us closes. */
 #include "task/daemon.h"
 
@@ -25,7 +25,7 @@
 
 static void start_zygote(node *d, job *j);
 static void on_zygote(void *ctx, int fd, bool readable, bool writable);
-static void on_steward(void *ctx, int fd, bool readable, bool writable);
+static void on_supervisor(void *ctx, int fd, bool readable, bool writable);
 
 job *daemon_job(node *d, uint32_t id)
 {
@@ -74,7 +74,7 @@ void daemon_note_stillborn(node *d, uint32_t id)
     job *j = daemon_job(d, id);
     if (!j || ++j->stillborn < MOST_STILLBORN || d->stop || j->broken) return;
     log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
-    if (j->steward_fd < 0)
+    if (j->supervisor_fd < 0)
         d->stop = true;
     else
         j->broken = true;
@@ -143,7 +143,7 @@ void daemon_sweep_strangers(node *d, uint32_t id)
 {
     job *j = daemon_job(d, id);
     if (!j) return;
-    if (j->steward_fd < 0) {
+    if (j->supervisor_fd < 0) {
         spawn_children(daemon_kill_stranger, d);
         return;
     }
@@ -153,8 +153,8 @@ void daemon_sweep_strangers(node *d, uint32_t id)
     wire_put_u64(b, n);
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->job == id) wire_put_u32(b, (uint32_t)d->clients.at[i].value->pid);
-    /* A steward that does not take it sweeps at the end of the job. */
-    manta_status st = socket_send(j->steward_fd, b->at, b->n, NULL, 0, false);
+    /* A supervisor that does not take it sweeps at the end of the job. */
+    manta_status st = socket_send(j->supervisor_fd, b->at, b->n, NULL, 0, false);
     (void)st;
 }
 
@@ -201,7 +201,7 @@ static void on_zygote(void *ctx, int fd, bool readable, bool writable)
     if (!readable) return;
     if (j->forks > 0) daemon_note_stillborn(d, j->id); /* the next may fare no better, either */
     zygote_gone(d, j);
-    if (!d->stop && j->steward_fd < 0) start_zygote(d, j);
+    if (!d->stop && j->supervisor_fd < 0) start_zygote(d, j);
 }
 
 static void take_zygote(node *d, job *j, pid_t pid, int fd, int pidfd)
@@ -211,7 +211,7 @@ static void take_zygote(node *d, job *j, pid_t pid, int fd, int pidfd)
     j->zygote_pidfd = pidfd;
     j->unsent = j->forks;
     if (loop_watch(d->loop, fd, false, on_zygote, d)) {
-        if (j->steward_fd < 0)
+        if (j->supervisor_fd < 0)
             d->stop = true;
         else
             j->broken = true;
@@ -251,7 +251,7 @@ static void start_zygote(node *d, job *j)
 static job *job_new(node *d, const char *space)
 {
     job *j = mem_new(sizeof *j);
-    *j = (job){.id = ++d->next_job, .zygote_fd = -1, .zygote_pidfd = -1, .steward_fd = -1};
+    *j = (job){.id = ++d->next_job, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
     snprintf(j->space, sizeof j->space, "%s", space[0] ? space : "default");
     *map_u64_put(&d->jobs, j->id) = j;
     return j;
@@ -264,15 +264,15 @@ uint32_t daemon_start_job(node *d, const char *space)
     return j->id;
 }
 
-uint32_t daemon_join_job(node *d, const char *space, int steward_fd)
+uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd)
 {
     job *j = job_new(d, space);
-    j->steward_fd = steward_fd;
-    if (loop_watch(d->loop, steward_fd, false, on_steward, d)) j->broken = true;
+    j->supervisor_fd = supervisor_fd;
+    if (loop_watch(d->loop, supervisor_fd, false, on_supervisor, d)) j->broken = true;
     return j->id;
 }
 
-static void on_steward(void *ctx, int fd, bool readable, bool writable)
+static void on_supervisor(void *ctx, int fd, bool readable, bool writable)
 {
     node *d = ctx;
     job *j = NULL;
@@ -281,7 +281,7 @@ static void on_steward(void *ctx, int fd, bool readable, bool writable)
     (void)readable;
     (void)writable;
     for (size_t i = 0; i < d->jobs.n && !j; i++)
-        if (d->jobs.at[i].value->steward_fd == fd) j = d->jobs.at[i].value;
+        if (d->jobs.at[i].value->supervisor_fd == fd) j = d->jobs.at[i].value;
     if (!j) return;
     for (;;) {
         manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
@@ -296,7 +296,7 @@ static void on_steward(void *ctx, int fd, bool readable, bool writable)
             break;
         }
         if (kind == PROTO_ZYGOTE && n_fds == 2) {
-            j->steward = (pid_t)wire_u32(&w);
+            j->supervisor = (pid_t)wire_u32(&w);
             zygote_gone(d, j);
             take_zygote(d, j, pid, fds[0], fds[1]);
             continue;
@@ -305,7 +305,7 @@ static void on_steward(void *ctx, int fd, bool readable, bool writable)
         if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
     }
     loop_forget(d->loop, fd);
-    j->broken = true; /* the steward is dead: its keeper ends what it had */
+    j->broken = true; /* the supervisor is dead: its keeper ends what it had */
 }
 
 static bool has_detached(const node *d, const job *j)
@@ -321,7 +321,7 @@ bool daemon_job_stays(node *d, uint32_t id)
     return j && !j->broken && has_detached(d, j);
 }
 
-/* Ends a job that joined: its steward, on whose connection it hangs, ends every
+/* Ends a job that joined: its supervisor, on whose connection it hangs, ends every
  * process of it. */
 static void job_end(node *d, job *j)
 {
@@ -338,8 +338,8 @@ static void job_end(node *d, job *j)
         }
     }
     if (j->zygote_fd >= 0) loop_forget(d->loop, j->zygote_fd);
-    loop_forget(d->loop, j->steward_fd);
-    socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd, j->steward_fd}, 3);
+    loop_forget(d->loop, j->supervisor_fd);
+    socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd, j->supervisor_fd}, 3);
     map_u64_remove(&d->jobs, j->id);
     mem_free(j);
 }
@@ -348,7 +348,7 @@ void daemon_end_jobs(node *d)
 {
     for (size_t i = 0; i < d->jobs.n;) {
         job *j = d->jobs.at[i].value;
-        if (j->steward_fd >= 0 && (j->broken || (!j->driver && !has_detached(d, j))))
+        if (j->supervisor_fd >= 0 && (j->broken || (!j->driver && !has_detached(d, j))))
             job_end(d, j);
         else
             i++;

@@ -154,7 +154,7 @@ static void take_job(taking *t, wire *w)
     manta_view_job j = {.id = wire_u32(w)};
     j.driver_pid = (int)wire_u32(w);
     j.zygote_pid = (int)wire_u32(w);
-    j.steward_pid = (int)wire_u32(w);
+    j.supervisor_pid = (int)wire_u32(w);
     wire_text(w, j.name_space, sizeof j.name_space);
     vec_push(&t->jobs, j);
 }

@@ -267,7 +267,7 @@ manta_status node_start_alone(const node_config *c, int log, pid_t *daemon, char
 /* The keeper of a program that joined. */
 static _Noreturn void guest_main(const node_config *c, int fd, int tell)
 {
-    pid_t self = getpid(), steward;
+    pid_t self = getpid(), supervisor;
     int own = -1;
     buf b = {0};
     prctl(PR_SET_NAME, "manta-keeper");
@@ -278,15 +278,15 @@ static _Noreturn void guest_main(const node_config *c, int fd, int tell)
      * the same. */
     int null = c->plain_output ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3 && null >= 0; i++) dup2(null, i);
-    if (spawn_adopt_orphans() || proc_pidfd_open(self, &own) || spawn_fork(&steward)) _exit(1);
-    if (steward == 0) {
+    if (spawn_adopt_orphans() || proc_pidfd_open(self, &own) || spawn_fork(&supervisor)) _exit(1);
+    if (supervisor == 0) {
         node_close_others((int[]){fd, own}, 2);
-        steward_main(c, fd, own);
+        supervisor_main(c, fd, own);
     }
     proto_begin(&b, PROTO_HELLO);
     wire_put_u32(&b, (uint32_t)self);
     if (socket_send(tell, b.at, b.n, &own, 1, true)) _exit(1);
-    keep(steward, -1);
+    keep(supervisor, -1);
     _exit(0);
 }
 

@@ -10,11 +10,11 @@
  * outlives even the death of all the others at once.
  *
  * A node that `manta start` began has no driver and no zygote. A program that
- * joins it forks the same shape for itself, with a steward in the daemon's place:
+ * joins it forks the same shape for itself, with a job supervisor in the daemon's place:
  *
- *     driver ── keeper ── steward ── zygote ── worker, worker, ...
+ *     driver ── keeper ── supervisor ── zygote ── worker, worker, ...
  *
- * The steward adopts orphans, replaces a dead zygote, and ends everything when
+ * The supervisor adopts orphans, replaces a dead zygote, and ends everything when
  * its connection to the daemon closes. Detached actors therefore outlive their
  * driver, and nothing outlives the daemon. */
 #ifndef TASK_NODE_H
@@ -66,7 +66,7 @@ extern bool node_has_threads;
 _Noreturn void daemon_main(const node_config *c, int driver_fd, pid_t driver, int driver_pidfd,
                            int keeper_pidfd, pid_t keeper);
 _Noreturn void daemon_main_alone(const node_config *c, int tell_fd, int keeper_pidfd, pid_t keeper);
-_Noreturn void steward_main(const node_config *c, int fd, int keeper_pidfd); /* steward.c */
+_Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd); /* job_supervisor.c */
 _Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output);
 _Noreturn void worker_main(int fd, const int pipes[2]); /* worker.c; pipes: -1 when it writes to its own */
 

@@ -66,15 +66,16 @@ typedef enum proto_kind {
     PROTO_NO_WORKER, /* shape, failure: no worker can be started for the calls that wait */
     PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, trace */
     PROTO_STACK_ASK, /* request: say where you are */
-    /* daemon and zygote; daemon and steward */
+    /* daemon and zygote; daemon and supervisor */
     PROTO_FORK = 96, /* */
     PROTO_FORKED, /* pid, text; fds: socket, pidfd, and its output and error; pid 0: it could not be
                    done, and why */
     PROTO_REAPED, /* pid, status */
-    PROTO_ZYGOTE, /* pid, pid of the steward; fds: socket, pidfd */
+    PROTO_ZYGOTE, /* pid, pid of the supervisor; fds: socket, pidfd */
     PROTO_SWEEP, /* n, pids (u32): every other child is to be killed */
     /* at the node socket */
-    PROTO_HELLO = 112, /* magic, protocol, role, prestart, version, namespace; fd of a driver: its steward */
+    PROTO_HELLO =
+        112, /* magic, protocol, role, prestart, version, namespace; fd of a driver: its supervisor */
     PROTO_REFUSED, /* status, text */
     PROTO_LOOK, /* what, most objects */
     PROTO_LOOK_NODE, /* the rows of an answer: see daemon_guests.c */

@@ -155,7 +155,7 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
         manta_error e;
         manta_error_get(&e);
         if (joined) {
-            spawn_signal(keeper_pidfd, SIGKILL); /* its steward ends the rest */
+            spawn_signal(keeper_pidfd, SIGKILL); /* its supervisor ends the rest */
         } else {
             os->kill(keeper, SIGKILL);
             spawn_wait(keeper);
@@ -176,7 +176,8 @@ static void leave(void)
     manta_status st = rt->is_dead ? MANTA_EDIED : rt_request(rt_request_begin(PROTO_SHUTDOWN), &r);
     mutex_unlock(&rt->lock);
     if (!st && r.id) return;
-    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) spawn_signal(p.fd, SIGKILL); /* its steward ends the rest */
+    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0)
+        spawn_signal(p.fd, SIGKILL); /* its supervisor ends the rest */
 }
 
 void manta_shutdown(void)

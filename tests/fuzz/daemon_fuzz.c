@@ -28,7 +28,7 @@ static node *node_of_nobody(void)
     d->objects = directory_new();
     if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
     job *j = mem_new(sizeof *j);
-    *j = (job){.id = 1, .driver = 1, .zygote_fd = -1, .zygote_pidfd = -1, .steward_fd = -1};
+    *j = (job){.id = 1, .driver = 1, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
     *map_u64_put(&d->jobs, 1) = j;
     for (int i = 0; i < CLIENTS; i++) {
         client *c = mem_new(sizeof *c);

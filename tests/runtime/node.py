@@ -97,8 +97,8 @@ class NodeTest(unittest.TestCase):
         at = words.index("workers")
         pids = dict(zip(words[:at:2], map(int, words[1:at:2])))
         job = [j for j in self.status()["programs"] if j["pid"] == p.pid][0]
-        pids["steward"] = job["steward"]
-        pids["job keeper"] = parent_of(job["steward"])
+        pids["supervisor"] = job["supervisor"]
+        pids["job keeper"] = parent_of(job["supervisor"])
         self.assertEqual(pids.pop("daemon"), self.pid)
         self.node_keeper = pids.pop("keeper")
         self.program = p
@@ -145,10 +145,10 @@ class NodeTest(unittest.TestCase):
         self.assertTrue(until(lambda: self.status()["programs"] == [], WAIT_S))
         self.assertTrue(is_alive(self.pid))
 
-    def test_steward_killed(self):
+    def test_supervisor_killed(self):
         self.start()
         pids = self.stay()
-        end(pids["steward"])
+        end(pids["supervisor"])
         self.gone(pids, "driver")
         self.assertIn("ended died", self.program.stdout.readline())
         self.assertTrue(is_alive(self.pid))

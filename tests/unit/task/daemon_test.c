@@ -35,7 +35,7 @@ static node *node_without_zygote(void)
     d->objects = directory_new();
     if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
     job *j = mem_new(sizeof *j);
-    *j = (job){.id = JOB, .zygote_fd = -1, .zygote_pidfd = -1, .steward_fd = -1};
+    *j = (job){.id = JOB, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
     *map_u64_put(&d->jobs, JOB) = j;
     return d;
 }

@@ -1,4 +1,4 @@
-/* steward.c - the daemon's deputy for a program that joined a node: keeps its
+/* job_supervisor.c - the daemon's deputy for a program that joined a node: keeps its
  * zygote, adopts its orphans, and ends all of it when the daemon says so, which
  * it does by closing the connection or by dying. */
 #include <signal.h>
@@ -18,13 +18,13 @@
 #include "task/node.h"
 #include "task/proto.h"
 
-typedef struct steward {
+typedef struct supervisor {
     const node_config *config;
     int fd, keeper_pidfd, self_pidfd;
     pid_t zygote;
     buf out;
     VEC(uint32_t) spared; /* pids that the daemon knows */
-} steward;
+} supervisor;
 
 static _Noreturn void end(void)
 {
@@ -32,12 +32,12 @@ static _Noreturn void end(void)
     _exit(0);
 }
 
-static void tell(steward *s, const int *fds, int n_fds)
+static void tell(supervisor *s, const int *fds, int n_fds)
 {
     if (socket_send(s->fd, s->out.at, s->out.n, fds, n_fds, true)) end();
 }
 
-static void start_zygote(steward *s)
+static void start_zygote(supervisor *s)
 {
     int pair[2], pidfd;
     if (socket_pair(pair) || spawn_fork(&s->zygote)) end();
@@ -58,7 +58,7 @@ static void start_zygote(steward *s)
 
 /* Children have ended: the zygote, which is replaced, workers that it left to
  * us, whose status their callers want to know, or what workers had started. */
-static void reap(steward *s, int signal_fd)
+static void reap(supervisor *s, int signal_fd)
 {
     struct signalfd_siginfo info;
     pid_t pid;
@@ -80,14 +80,14 @@ static void reap(steward *s, int signal_fd)
 
 static void kill_stranger(void *ctx, pid_t child)
 {
-    const steward *s = ctx;
+    const supervisor *s = ctx;
     if (child == s->zygote) return;
     for (size_t i = 0; i < s->spared.n; i++)
         if ((pid_t)s->spared.at[i] == child) return;
     os->kill(child, SIGKILL);
 }
 
-static void listen_to_daemon(steward *s)
+static void listen_to_daemon(supervisor *s)
 {
     static char in[SOCKET_MAX_MESSAGE];
     int fds[SOCKET_MAX_FDS], n_fds;
@@ -102,11 +102,11 @@ static void listen_to_daemon(steward *s)
     if (!wire_end(&w, "sweep")) spawn_children(kill_stranger, s);
 }
 
-_Noreturn void steward_main(const node_config *c, int fd, int keeper_pidfd)
+_Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd)
 {
-    steward s = {.config = c, .fd = fd, .keeper_pidfd = keeper_pidfd, .self_pidfd = -1};
+    supervisor s = {.config = c, .fd = fd, .keeper_pidfd = keeper_pidfd, .self_pidfd = -1};
     sigset_t child;
-    prctl(PR_SET_NAME, "manta-steward");
+    prctl(PR_SET_NAME, "manta-supervise");
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
