@@ -121,12 +121,12 @@ static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)
         g->greeted = true;
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
-static void look_node(node *d, guest *g)
+static void query_node(node *d, guest *g)
 {
     sched_shape total = sched_total(d->sched), left = sched_left(d->sched);
-    buf *b = proto_begin(&d->out, PROTO_LOOK_NODE);
+    buf *b = proto_begin(&d->out, PROTO_QUERY_NODE);
     wire_put_u32(b, (uint32_t)getpid());
     wire_put_u32(b, (uint32_t)d->keeper);
     wire_put_u32(b, (uint32_t)d->driver);
@@ -150,7 +150,7 @@ static void look_node(node *d, guest *g)
     for (size_t i = 0; i < d->jobs.n; i++) {
         const job *j = d->jobs.at[i].value;
         const client *driver = daemon_client(d, j->driver);
-        b = proto_begin(&d->out, PROTO_LOOK_JOB);
+        b = proto_begin(&d->out, PROTO_QUERY_JOB);
         wire_put_u32(b, j->id);
         wire_put_u32(b, driver ? (uint32_t)driver->pid : 0);
         wire_put_u32(b, (uint32_t)j->zygote);
@@ -160,7 +160,7 @@ static void look_node(node *d, guest *g)
     }
 }
 
-static void look_workers(node *d, guest *g)
+static void query_workers(node *d, guest *g)
 {
     for (size_t i = 0; i < d->clients.n + d->pasts.n; i++) {
         bool is_past = i >= d->clients.n;
@@ -168,7 +168,7 @@ static void look_workers(node *d, guest *g)
         const past *p = is_past ? &d->pasts.at[i - d->clients.n] : NULL;
         if (c && !c->is_worker) continue;
         const client *holder = c ? daemon_client(d, (uint32_t)sched_holder(d->sched, c->id)) : NULL;
-        buf *b = proto_begin(&d->out, PROTO_LOOK_WORKER);
+        buf *b = proto_begin(&d->out, PROTO_QUERY_WORKER);
         wire_put_u32(b, c ? c->id : p->client);
         wire_put_u32(b, c ? c->job : p->job);
         wire_put_u32(b, (uint32_t)(c ? c->pid : p->pid));
@@ -179,13 +179,13 @@ static void look_workers(node *d, guest *g)
     }
 }
 
-static void look_actors(node *d, guest *g)
+static void query_actors(node *d, guest *g)
 {
     for (size_t i = 0; i < d->actors.n; i++) {
         const actor *a = d->actors.at[i].value;
         const client *w = daemon_client(d, a->worker);
         const job *j = daemon_job(d, a->job);
-        buf *b = proto_begin(&d->out, PROTO_LOOK_ACTOR);
+        buf *b = proto_begin(&d->out, PROTO_QUERY_ACTOR);
         wire_put_u64(b, a->id);
         wire_put_u32(b, a->job);
         wire_put_u32(b, (uint32_t)a->state);
@@ -219,7 +219,7 @@ static void sink(sized *h, size_t n, size_t i)
 }
 
 /* The `most` largest, so that a node with a million objects answers too. */
-static size_t look_objects(node *d, guest *g, size_t most)
+static size_t query_objects(node *d, guest *g, size_t most)
 {
     VEC(sized) heap = {0};
     size_t all = directory_count(d->objects);
@@ -241,7 +241,7 @@ static size_t look_objects(node *d, guest *g, size_t most)
         void **data = directory_data(d->objects, heap.at[i].id);
         const object *o = data ? *data : NULL;
         const client *maker = daemon_client(d, directory_maker(d->objects, heap.at[i].id));
-        buf *b = proto_begin(&d->out, PROTO_LOOK_OBJECT);
+        buf *b = proto_begin(&d->out, PROTO_QUERY_OBJECT);
         wire_put_u64(b, heap.at[i].id);
         wire_put_u64(b, heap.at[i].size);
         wire_put_u32(b, (uint32_t)directory_state_of(d->objects, heap.at[i].id));
@@ -256,17 +256,17 @@ static size_t look_objects(node *d, guest *g, size_t most)
     return left;
 }
 
-static void on_look(node *d, guest *g, wire *w)
+static void on_query(node *d, guest *g, wire *w)
 {
     uint32_t what = wire_u32(w);
     uint64_t most = wire_u64(w);
     size_t left = 0;
     if (wire_end(w, "question")) return;
-    look_node(d, g);
-    if (what & PROTO_LOOK_WORKERS) look_workers(d, g);
-    if (what & PROTO_LOOK_ACTORS) look_actors(d, g);
-    if (what & PROTO_LOOK_OBJECTS) left = look_objects(d, g, most < 100000 ? (size_t)most : 100000);
-    proto_begin(&d->out, PROTO_LOOK_END);
+    query_node(d, g);
+    if (what & PROTO_QUERY_WORKERS) query_workers(d, g);
+    if (what & PROTO_QUERY_ACTORS) query_actors(d, g);
+    if (what & PROTO_QUERY_OBJECTS) left = query_objects(d, g, most < 100000 ? (size_t)most : 100000);
+    proto_begin(&d->out, PROTO_QUERY_END);
     wire_put_u64(&d->out, left);
     guest_send(d, g, NULL, 0);
 }
@@ -335,7 +335,7 @@ static bool guest_message(node *d, guest *g)
         return false;
     }
     switch (kind) {
-    case PROTO_LOOK: on_look(d, g, &w); break;
+    case PROTO_QUERY: on_query(d, g, &w); break;
     case PROTO_STACK: on_stack(d, g, &w); break;
     case PROTO_STOP:
         log_info("stopped", LOG_INT("by", g->pid));

@@ -77,13 +77,13 @@ typedef enum proto_kind {
     PROTO_HELLO =
         112, /* magic, protocol, role, prestart, version, namespace; fd of a driver: its supervisor */
     PROTO_REFUSED, /* status, text */
-    PROTO_LOOK, /* what, most objects */
-    PROTO_LOOK_NODE, /* the rows of an answer: see daemon_guests.c */
-    PROTO_LOOK_JOB,
-    PROTO_LOOK_WORKER, /* fd: its trace */
-    PROTO_LOOK_ACTOR,
-    PROTO_LOOK_OBJECT,
-    PROTO_LOOK_END, /* objects that were left out */
+    PROTO_QUERY, /* what, most objects */
+    PROTO_QUERY_NODE, /* the rows of an answer: see daemon_guests.c */
+    PROTO_QUERY_JOB,
+    PROTO_QUERY_WORKER, /* fd: its trace */
+    PROTO_QUERY_ACTOR,
+    PROTO_QUERY_OBJECT,
+    PROTO_QUERY_END, /* objects that were left out */
     PROTO_STOP, /* answered by the end of the connection */
     PROTO_STACK, /* pid */
     PROTO_STACK_IS, /* request (between worker and daemon), text */
@@ -106,7 +106,7 @@ typedef enum proto_kind {
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
 #define PROTO_VERSION 2u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
-enum { PROTO_LOOK_WORKERS = 1, PROTO_LOOK_ACTORS = 2, PROTO_LOOK_OBJECTS = 4 };
+enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 
 enum { PROTO_ACTOR_DETACHED = 1, PROTO_ACTOR_GET = 2, PROTO_ACTOR_AWAY = 4 };
 enum { PROTO_KILL_RESTART = 0, PROTO_KILL = 1, PROTO_KILL_END = 2 }; /* end: it finishes its calls */

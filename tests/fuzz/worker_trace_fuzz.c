@@ -1,7 +1,7 @@
 /* worker_trace_fuzz.c - a worker's trace as those see it who look at a worker: memory that another
  * process writes, whatever it likes. An input is a row of patches: how long (one
  * byte), where (two bytes, in eights), and the bytes. After each, everything that
- * can be read is read, as output.c and look.c do. */
+ * can be read is read, as output.c and node_query.c do. */
 #include <unistd.h>
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* look.c - manta/node.h: starting, stopping and looking at nodes, from outside
+/* node_query.c - manta/node.h: starting, stopping and looking at nodes, from outside
  * of any. What a daemon or a worker says is checked as if a stranger said it. */
 #include <manta/node.h>
 
@@ -105,7 +105,7 @@ manta_status manta_node_stop(const char *address, int64_t timeout_ms, manta_node
     return st;
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 typedef struct taking {
     manta_view *v;
@@ -246,12 +246,12 @@ static manta_status take_message(taking *t, const void *in, size_t n, const int 
     wire w = wire_of(in, n);
     switch (proto_kind_of(&w)) {
     case PROTO_REFUSED: return refused(&w);
-    case PROTO_LOOK_NODE: take_node(t->v, &w); break;
-    case PROTO_LOOK_JOB: take_job(t, &w); break;
-    case PROTO_LOOK_WORKER: take_worker(t, &w, fds, n_fds); break;
-    case PROTO_LOOK_ACTOR: take_actor(t, &w); break;
-    case PROTO_LOOK_OBJECT: take_object(t, &w); break;
-    case PROTO_LOOK_END:
+    case PROTO_QUERY_NODE: take_node(t->v, &w); break;
+    case PROTO_QUERY_JOB: take_job(t, &w); break;
+    case PROTO_QUERY_WORKER: take_worker(t, &w, fds, n_fds); break;
+    case PROTO_QUERY_ACTOR: take_actor(t, &w); break;
+    case PROTO_QUERY_OBJECT: take_object(t, &w); break;
+    case PROTO_QUERY_END:
         (void)wire_u64(&w);
         t->done = true;
         break;
@@ -309,10 +309,10 @@ manta_status manta_view_take(const char *address, unsigned what, size_t most_obj
     pid_t daemon = 0;
     buf b = {0};
     manta_status st = greet(address, path, &fd, &daemon);
-    proto_begin(&b, PROTO_LOOK);
-    wire_put_u32(&b, (what & (MANTA_VIEW_WORKERS | MANTA_VIEW_CALLS) ? PROTO_LOOK_WORKERS : 0u) |
-                         (what & MANTA_VIEW_ACTORS ? PROTO_LOOK_ACTORS : 0u) |
-                         (what & MANTA_VIEW_OBJECTS ? PROTO_LOOK_OBJECTS : 0u));
+    proto_begin(&b, PROTO_QUERY);
+    wire_put_u32(&b, (what & (MANTA_VIEW_WORKERS | MANTA_VIEW_CALLS) ? PROTO_QUERY_WORKERS : 0u) |
+                         (what & MANTA_VIEW_ACTORS ? PROTO_QUERY_ACTORS : 0u) |
+                         (what & MANTA_VIEW_OBJECTS ? PROTO_QUERY_OBJECTS : 0u));
     wire_put_u64(&b, most_objects);
     if (!st) st = ask(fd, &b);
     while (!st && !t.done) {
