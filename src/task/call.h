@@ -29,7 +29,7 @@ struct peer;
 typedef struct function {
     char *name;
     int64_t est_ns; /* running mean of what a call takes; -1: not known */
-    int64_t run_ns; /* mean of the calls that threads of this process run (lead.h); -1: not known */
+    int64_t run_ns; /* mean of the calls that threads of this process run (leader.h); -1: not known */
 } function;
 
 typedef struct call_arg {

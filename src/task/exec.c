@@ -15,7 +15,7 @@
 #include "task/actor_link.h"
 #include "task/call.h"
 #include "task/worker_trace.h"
-#include "task/lead.h"
+#include "task/leader.h"
 #include "task/object.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -589,7 +589,7 @@ static manta_status task_call(manta_task *t, wire *w, function **known)
 {
     TRY(read_arguments(t, w));
     if (t->self && t->self->failed && t->id) return failure_raise(&t->self->failure);
-    if (rt->threads > 0) lead_begin(*known = function_find(t->name));
+    if (rt->threads > 0) leader_call_begins(*known = function_find(t->name));
     mutex_unlock(&rt->lock);
     manta_status st = call_by_name(t);
     mutex_lock(&rt->lock);
@@ -604,7 +604,7 @@ static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
     worker_trace_begin(rt->trace, t->name, t->id, begin);
     manta_status st = task_call(t, w, &known);
     *ns = clock_now_ns() - begin;
-    if (known) lead_end(known, *ns);
+    if (known) leader_call_ends(known, *ns);
     worker_trace_end(rt->trace, t->name, t->id, begin, begin + *ns, st != MANTA_OK);
     return st;
 }

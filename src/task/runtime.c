@@ -21,7 +21,7 @@
 #include "task/worker_trace.h"
 #include "task/group_link.h"
 #include "task/incoming.h"
-#include "task/lead.h"
+#include "task/leader.h"
 #include "task/node.h"
 #include "task/object.h"
 #include "task/output.h"
@@ -37,7 +37,7 @@
  * that with more runnable threads than cores the others come first. */
 #define SPIN_NS         60000
 #define SPIN_TURNS      200
-#define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; lead.c */
+#define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; leader.c */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
 #define MOST_FILES      65536 /* that a driver asks for: it has two for each worker */
@@ -289,7 +289,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
             if (rt->waiters > 1) rt_changed();
         }
         if (done(ctx)) break;
-        lead_waits();
+        leader_call_waits();
         if (rt->is_local) { /* nobody else will ever do anything */
             st = MANTA_ETIMEDOUT;
             break;
@@ -389,7 +389,7 @@ static int watch_prepare(struct pollfd polls[WATCHED])
     polls[WATCH_DAEMON] = (struct pollfd){.fd = rt->is_dead ? -1 : rt->fd, .events = POLLIN};
     polls[WATCH_NUDGE] = (struct pollfd){.fd = rt->nudge_fd, .events = POLLIN};
     polls[WATCH_KEEPER] = (struct pollfd){.fd = rt->is_dead ? -1 : rt->keeper_pidfd, .events = POLLIN};
-    return rt->queued > 0 || has_unsent_alone() || lead_is_watched() ? IDLE_PUMP_MS : -1;
+    return rt->queued > 0 || has_unsent_alone() || leader_is_watched() ? IDLE_PUMP_MS : -1;
 }
 
 static void read_daemon(void)
@@ -430,7 +430,7 @@ static void watcher_main(void *arg)
         }
         if (got > 0 && polls[WATCH_DAEMON].revents) read_daemon();
         if (got > 0 && polls[WATCH_KEEPER].revents) node_end();
-        lead_watch();
+        leader_watch();
         if (has_unsent_alone()) peers_flush();
         bool only_looks = got == 0 && timeout == IDLE_PUMP_MS && rt->queued == 0;
         if (rt->queued > 0 && !rt->is_dead) {
@@ -450,7 +450,7 @@ static runtime *runtime_new(void)
 {
     runtime *r = mem_new(sizeof *r);
     mutex_init(&r->lock);
-    cond_init(&r->lead.free);
+    cond_init(&r->leader.free);
     list_init(&r->replies);
     list_init(&r->calls);
     list_init(&r->running);
@@ -573,7 +573,7 @@ void runtime_close(void)
     buf_release(&rt->in);
     socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd}, 3);
     if (!rt->is_worker) proc_restore_files(MOST_FILES, &rt->files);
-    cond_release(&rt->lead.free);
+    cond_release(&rt->leader.free);
     mutex_release(&rt->lock);
     mem_free(rt);
     rt = NULL;

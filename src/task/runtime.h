@@ -2,7 +2,7 @@
  * to task/.
  *
  * One lock (runtime.lock) guards everything that object.h, call.h, peer.h, actor_link.h,
- * group_link.h, stream.h, incoming.h, lead.h and rebuild.h describe. Two kinds of threads
+ * group_link.h, stream.h, incoming.h, leader.h and rebuild.h describe. Two kinds of threads
  * take it: the program's own, and one watcher per process, which reads what the daemon
  * says (also that a peer has died). Messages of peers are read by whoever waits (rt_wait()
  * pumps the rings while it spins); the watcher pumps only when calls are queued and nobody
@@ -29,7 +29,7 @@
 #include "net/wire.h"
 #include "os/thread.h"
 #include "store/store.h"
-#include "task/lead.h"
+#include "task/leader.h"
 #include "task/ring.h"
 #include "task/sched.h"
 
@@ -99,7 +99,7 @@ typedef struct runtime {
     MAP_U64(struct self_of *) selves;
     bool blocked;
     int threads; /* that run calls beside the first */
-    lead lead;
+    leadership leader;
 } runtime;
 
 /* The name space of this program's actors; set before the node's processes are forked. */

@@ -13,7 +13,7 @@
 #include "task/cancel.h"
 #include "task/group_link.h"
 #include "task/incoming.h"
-#include "task/lead.h"
+#include "task/leader.h"
 #include "task/needs.h"
 #include "task/object.h"
 #include "task/output.h"
@@ -288,7 +288,7 @@ static void on_answer(wire *w)
 static void on_exit_request(wire *w)
 {
     (void)w;
-    lead_stop();
+    leader_stop_all();
 }
 
 /* ---- which function hears which kind ---- */

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "os/spawn.h"
 #include "task/incoming.h"
-#include "task/lead.h"
+#include "task/leader.h"
 #include "task/node.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -88,8 +88,8 @@ static void work_on(void *arg)
     buf answer = {0};
     (void)arg;
     mutex_lock(&rt->lock);
-    for (lead_take(); !rt_wait(has_calls, NULL, CLOCK_NEVER); lead_take())
-        while (lead_is_mine() && next_call()) work(&answer);
+    for (leader_become(); !rt_wait(has_calls, NULL, CLOCK_NEVER); leader_become())
+        while (leader_is_me() && next_call()) work(&answer);
     mutex_unlock(&rt->lock);
 }
 
@@ -128,9 +128,9 @@ _Noreturn void worker_main(int fd, const int pipes[2])
     proto_begin(&rt->out, PROTO_READY);
     rt_tell();
     for (;;) {
-        lead_take();
+        leader_become();
         if (rt_wait(has_work, NULL, CLOCK_NEVER)) _exit(1);
-        while (lead_is_mine() && next_call()) work(&answer);
+        while (leader_is_me() && next_call()) work(&answer);
         if (!rt->exiting || rt_has_input()) continue;
         if (rt_wait(all_quiet, NULL, CLOCK_NEVER)) _exit(1);
         mutex_unlock(&rt->lock);

@@ -1,4 +1,4 @@
-/* lead_threads_test.c - which thread of a concurrent actor takes the next call: one at
+/* leader_threads_test.c - which thread of a concurrent actor takes the next call: one at
  * a time, another while a call takes its time or waits, and always somebody. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "os/thread.h"
 #include "task/call.h"
 #include "task/incoming.h"
-#include "task/lead.h"
+#include "task/leader.h"
 #include "task/runtime.h"
 
 enum { LONG_MS = 60000, BRIEF = 300, LENGTHY = 5000000 }; /* ns, of calls */
@@ -52,8 +52,8 @@ static void follower_main(void *arg)
 {
     follower *f = arg;
     mutex_lock(&rt->lock);
-    lead_take();
-    f->has_led = lead_is_mine();
+    leader_become();
+    f->has_led = leader_is_me();
     mutex_unlock(&rt->lock);
 }
 
@@ -69,21 +69,21 @@ static void follower_leads(follower *f)
     mutex_unlock(&rt->lock);
     thread_join(&f->thread);
     mutex_lock(&rt->lock);
-    assert_true(f->has_led && !lead_is_mine());
-    rt->lead.turn = 0; /* and it is gone */
+    assert_true(f->has_led && !leader_is_me());
+    rt->leader.turn = 0; /* and it is gone */
 }
 
 static void lead_now(void)
 {
-    lead_take();
-    assert_true(lead_is_mine());
+    leader_become();
+    assert_true(leader_is_me());
 }
 
 static void run(function *f, int64_t ns)
 {
     rt_current = &in_call;
-    lead_begin(f);
-    lead_end(f, ns);
+    leader_call_begins(f);
+    leader_call_ends(f, ns);
     rt_current = NULL;
 }
 
@@ -105,13 +105,13 @@ static void unknown_calls_pass_it_on(void **state)
     follower_start(&other);
     function *f = function_find("new");
     rt_current = &in_call;
-    lead_begin(f);
+    leader_call_begins(f);
     follower_leads(&other);
-    lead_end(f, LENGTHY);
+    leader_call_ends(f, LENGTHY);
     lead_now();
-    lead_begin(f); /* which is known now, and takes its time */
-    assert_false(lead_is_mine());
-    lead_end(f, LENGTHY);
+    leader_call_begins(f); /* which is known now, and takes its time */
+    assert_false(leader_is_me());
+    leader_call_ends(f, LENGTHY);
 }
 
 static void short_calls_keep_it(void **state)
@@ -120,15 +120,15 @@ static void short_calls_keep_it(void **state)
     function *f = brief();
     for (int i = 0; i < 1000; i++) {
         rt_current = &in_call;
-        lead_begin(f);
-        assert_true(lead_is_mine() && lead_is_watched());
-        lead_end(f, BRIEF);
+        leader_call_begins(f);
+        assert_true(leader_is_me() && leader_is_watched());
+        leader_call_ends(f, BRIEF);
         rt_current = NULL;
-        assert_true(lead_is_mine());
+        assert_true(leader_is_me());
     }
-    lead_watch();
-    assert_false(lead_is_watched()); /* nothing has begun since */
-    assert_true(lead_is_mine());
+    leader_watch();
+    assert_false(leader_is_watched()); /* nothing has begun since */
+    assert_true(leader_is_me());
 }
 
 /* Something came between once; that does not make the function a long one for long.
@@ -139,18 +139,18 @@ static void one_long_call_proves_little(void **state)
     function *f = brief();
     run(f, LENGTHY);
     for (int i = 0; i < 8; i++) {
-        lead_take();
+        leader_become();
         run(f, BRIEF);
     }
     lead_now();
-    lead_begin(f);
-    assert_true(lead_is_mine());
-    lead_end(f, LENGTHY);
+    leader_call_begins(f);
+    assert_true(leader_is_me());
+    leader_call_ends(f, LENGTHY);
     run(f, LENGTHY);
     lead_now();
-    lead_begin(f);
-    assert_false(lead_is_mine());
-    lead_end(f, LENGTHY);
+    leader_call_begins(f);
+    assert_false(leader_is_me());
+    leader_call_ends(f, LENGTHY);
 }
 
 /* A call that does not end: somebody else goes on, once the watcher has seen it twice. */
@@ -161,32 +161,32 @@ static void the_watcher_passes_it_on(void **state)
     function *f = brief();
     follower_start(&other);
     rt_current = &in_call;
-    lead_begin(f);
-    lead_watch();
-    assert_true(lead_is_mine() && lead_is_watched());
-    lead_watch();
-    assert_false(lead_is_mine());
+    leader_call_begins(f);
+    leader_watch();
+    assert_true(leader_is_me() && leader_is_watched());
+    leader_watch();
+    assert_false(leader_is_me());
     follower_leads(&other);
-    lead_end(f, LENGTHY);
-    assert_false(lead_is_watched());
+    leader_call_ends(f, LENGTHY);
+    assert_false(leader_is_watched());
     lead_now();
 }
 
-/* The end of a call that has lost the lead takes nothing from who has it now. */
+/* The end of a call that has lost the leadership takes nothing from who has it now. */
 static void who_lost_it_does_not_touch_it(void **state)
 {
     (void)state;
     function *f = brief();
     rt_current = &in_call;
-    lead_begin(f);
-    lead_watch();
-    lead_watch();
-    rt->lead.turn = 1000; /* another's, in a call of its own */
-    rt->lead.runs = true;
-    lead_end(f, LENGTHY);
-    lead_waits();
-    assert_true(rt->lead.turn == 1000 && rt->lead.runs && !lead_is_mine());
-    rt->lead.turn = 0;
+    leader_call_begins(f);
+    leader_watch();
+    leader_watch();
+    rt->leader.turn = 1000; /* another's, in a call of its own */
+    rt->leader.runs = true;
+    leader_call_ends(f, LENGTHY);
+    leader_call_waits();
+    assert_true(rt->leader.turn == 1000 && rt->leader.runs && !leader_is_me());
+    rt->leader.turn = 0;
 }
 
 static bool never(void *ctx)
@@ -209,18 +209,18 @@ static void a_call_that_waits_passes_it_on(void **state)
     follower_start(&other);
     assert_int_equal(rt_wait(at_once, NULL, CLOCK_NEVER), MANTA_OK); /* in no call */
     assert_int_equal(rt_wait(never, NULL, CLOCK_NEVER), MANTA_ETIMEDOUT);
-    assert_true(lead_is_mine());
+    assert_true(leader_is_me());
     rt_current = &in_call;
-    lead_begin(f);
+    leader_call_begins(f);
     assert_int_equal(rt_wait(at_once, NULL, CLOCK_NEVER), MANTA_OK); /* has not waited */
-    assert_true(lead_is_mine());
+    assert_true(leader_is_me());
     assert_int_equal(rt_wait(never, NULL, CLOCK_NEVER), MANTA_ETIMEDOUT);
     follower_leads(&other);
-    lead_end(f, LENGTHY);
+    leader_call_ends(f, LENGTHY);
     lead_now();
-    lead_begin(f); /* what it waited does not count */
-    assert_true(lead_is_mine());
-    lead_end(f, BRIEF);
+    leader_call_begins(f); /* what it waited does not count */
+    assert_true(leader_is_me());
+    leader_call_ends(f, BRIEF);
 }
 
 static void all_wake_at_the_end(void **state)
@@ -230,7 +230,7 @@ static void all_wake_at_the_end(void **state)
     (void)state;
     lead_now();
     for (int i = 0; i < N; i++) follower_start(&others[i]);
-    lead_stop();
+    leader_stop_all();
     mutex_unlock(&rt->lock);
     for (int i = 0; i < N; i++) thread_join(&others[i].thread);
     mutex_lock(&rt->lock);
@@ -251,23 +251,23 @@ static void crowd_main(void *arg)
     function *const *f = arg;
     mutex_lock(&rt->lock);
     for (;;) {
-        lead_take();
-        while (lead_is_mine() && work.left > 0) {
+        leader_become();
+        while (leader_is_me() && work.left > 0) {
             int n = work.left--;
             rt_current = &in_call;
-            lead_begin(f[n % 2]);
+            leader_call_begins(f[n % 2]);
             if (++work.inside > work.most) work.most = work.inside;
-            if (n % 3 == 0) lead_waits();
+            if (n % 3 == 0) leader_call_waits();
             mutex_unlock(&rt->lock);
             if (n % 3 == 0) sched_yield();
             mutex_lock(&rt->lock);
             work.inside--;
-            lead_end(f[n % 2], n % 2 ? BRIEF : LENGTHY);
+            leader_call_ends(f[n % 2], n % 2 ? BRIEF : LENGTHY);
             rt_current = NULL;
         }
         if (work.left == 0) break;
     }
-    lead_stop(); /* or who sleeps would do so for ever */
+    leader_stop_all(); /* or who sleeps would do so for ever */
     mutex_unlock(&rt->lock);
 }
 
