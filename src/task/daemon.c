@@ -80,7 +80,7 @@ static _Noreturn void serve(node *d)
         if (d->is_short) daemon_send_again(d);
         waiting = daemon_bury(d);
         more = daemon_settle(d);
-        daemon_end_jobs(d);
+        daemon_registry(d, (registry_event){.kind = REGISTRY_PASS});
         waiting = daemon_bury(d) || waiting;
     }
     spawn_end_all();
@@ -106,6 +106,7 @@ static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
     prctl(PR_SET_NAME, "manta-daemon");
     spawn_reset_signals();
     d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
+    d->registry = registry_new();
     d->refs = refs_new();
     d->objects = directory_new();
     allow_files(d);

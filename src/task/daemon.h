@@ -1,8 +1,8 @@
 /* daemon.h - the node daemon from inside: what its files share.
  *
  * One thread, one loop. It decides nothing itself: leases and workers are
- * sched.c's, references refs.c's; these files turn messages into their events
- * and their actions into messages. It is not on the path of a call.
+ * sched.c's, programs, actors and groups registry.c's, references refs.c's; these
+ * files turn messages into their events and their actions into messages. It is not on the path of a call.
  *
  * Rules that the rest relies on:
  *  1. It never waits for a client: what a client does not take at once is
@@ -38,6 +38,7 @@
 #include "task/node_socket.h"
 #include "task/node.h"
 #include "task/proto.h"
+#include "task/registry.h"
 #include "task/sched.h"
 #include "task/value.h"
 
@@ -58,7 +59,6 @@ typedef struct client {
     bool blocked;
     int status;
     int64_t died_ns;
-    uint64_t actor; /* that lives in this worker */
     proto_memory memory; /* why: it was killed for it */
     char refusal[256]; /* what its driver lacks to have it, for which it is ended; "": nothing */
     VEC(letter) outbox;
@@ -82,46 +82,15 @@ typedef struct object {
     manta_failure *failure; /* NULL: it has not failed */
 } object;
 
-typedef enum actor_state { ACTOR_WAITING, ACTOR_STARTING, ACTOR_ALIVE, ACTOR_DEAD } actor_state;
-
-typedef struct actor {
-    uint64_t id;
-    uint32_t job;
-    actor_state state;
-    char name[PROTO_NAME];
-    char function[32]; /* its constructor */
-    bool detached, ending;
-    uint32_t flags;
-    int restarts, retries; /* left; calls under way when it dies */
-    int restarted; /* how often */
-    int concurrency, most_pending;
-    sched_shape shape;
-    buf call; /* of the constructor */
-    uint32_t worker;
-    manta_failure failure;
-    VEC(uint32_t) wanters;
-} actor;
-
-typedef struct daemon_group {
-    uint64_t id;
-    char name[64];
-    uint32_t owner, how;
-    bool placed;
-    int n;
-    sched_shape size[]; /* of the bundles */
-} daemon_group;
-/* A program that uses the node. */
+/* The processes of a program that uses the node; what else there is to know of it is the
+ * registry's. */
 typedef struct job {
     uint32_t id;
-    uint32_t driver; /* its client; 0: gone */
-    char space[64]; /* where the names of its actors are */
     pid_t zygote, supervisor;
     int zygote_fd, zygote_pidfd;
     int supervisor_fd; /* -1: the zygote is a child of the daemon */
     int forks, unsent; /* asked of the zygote and not yet answered; of these, not told it yet */
-    int stillborn; /* workers in a row that died before they were ready */
     char shortage[256]; /* why the last worker that was to be started was not */
-    bool broken; /* to be ended */
 } job;
 
 /* A worker that is no more, for whoever wants to see the recent past. */
@@ -146,6 +115,9 @@ typedef struct node {
     int64_t look_ns; /* when to look at the workers' memory again */
     loop *loop;
     sched *sched;
+    registry *registry;
+    VEC(registry_event) later; /* what follows from actions of the registry, */
+    bool is_stepping; /* which are being done */
     refs_book *refs;
     buf out; /* the message being written */
     char *in; /* the message being read */
@@ -168,9 +140,6 @@ typedef struct node {
     MAP_U64(client *) clients;
     MAP_U64(segment *) segments;
     directory *objects;
-    MAP_U64(actor *) actors;
-    MAP_U64(daemon_group *) groups;
-    MAP(uint64_t) names;
     bool stop;
 } node;
 
@@ -200,8 +169,8 @@ void daemon_kill_stranger(void *ctx, pid_t child); /* a child of ours that nobod
 job *daemon_job(node *d, uint32_t id); /* NULL: gone, or never was */
 uint32_t daemon_start_job(node *d, const char *space); /* of the driver we are a fork of */
 uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd); /* takes the descriptor */
-bool daemon_job_stays(node *d, uint32_t id); /* without its driver */
-void daemon_end_jobs(node *d); /* those that are over */
+/* Does what the registry says is to be done; false: it is another's. */
+bool daemon_jobs_action(node *d, const registry_action *a);
 void daemon_ask_fork(node *d, uint32_t job);
 /* A worker could not start, or not be reached. After some in a row the next
  * would fare no better, and calls would wait for ever. */
@@ -254,13 +223,21 @@ void daemon_fulfil(node *d, uint64_t id);
 void daemon_break(node *d, uint64_t id, const manta_failure *f);
 void daemon_break_promises(node *d, const client *c); /* of a dead client */
 
+/* daemon_registry.c */
+/* Applies an event to the registry and does what follows. An event that comes of an
+ * action waits until the others are done; it has no pointers. */
+void daemon_registry(node *d, registry_event e);
+
 /* daemon_actors.c */
 bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w);
+/* Does what the registry says is to be done, which follows from *e; false: it is another's. */
+bool daemon_actors_action(node *d, const registry_event *e, const registry_action *a);
 void daemon_place_actor(node *d, const sched_action *x);
-void daemon_end_actor(node *d, actor *a); /* the last handle is gone */
-void daemon_actor_lost(node *d, client *w); /* an actor's process is dead */
+void daemon_actor_lost(node *d, const client *w); /* a worker is dead, and an actor may have been in it */
 void daemon_refuse_actor(node *d, uint64_t id, const char *why); /* it gets no process */
-void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f);
+/* Answers a request for an actor or a group with PROTO_FOUND; of a status that is not
+ * MANTA_OK this thread's last error is the sentence. */
+void daemon_answer_found(node *d, client *c, uint64_t request, manta_status st, uint64_t id);
 
 /* daemon_limits.c */
 /* Ends workers that have too much memory. How long until the next look in ms;
@@ -269,8 +246,6 @@ int daemon_limits_tick(node *d);
 
 /* daemon_groups.c */
 bool daemon_groups_message(node *d, client *c, proto_kind kind, wire *w);
-void daemon_group_placed(node *d, uint64_t id);
-void daemon_groups_lost(node *d, const client *c); /* those that a dead client had made */
-void daemon_job_actors_lost(node *d, uint32_t job); /* they cannot be started again */
+bool daemon_groups_action(node *d, const registry_action *a);
 
 #endif

@@ -1,122 +1,79 @@
-/* daemon_actors.c - where actors live, and what becomes of them when their
- * process or their last handle goes. */
+/* daemon_actors.c - actors: messages into events of the registry, and its actions into
+ * messages, channels and kills. */
 #include "task/daemon.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "os/spawn.h"
 
-static actor *find_actor(node *d, uint64_t id)
+/* ---- what the registry says is to be done ---- */
+
+/* Why an actor is dead, in words; NULL: it is not there. */
+static manta_failure failure_of(const registry_actor *a)
 {
-    actor **a = map_u64_find(&d->actors, id);
-    return a ? *a : NULL;
+    if (!a)
+        return failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOENT, NULL, 0, "there is no such actor any more");
+    if (a->death == DEATH_OF_GROUP)
+        return failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0,
+                            "the placement group was removed");
+    if (a->death == DEATH_OF_JOB)
+        return failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0,
+                            "the actor is dead: the program it belongs to has ended");
+    return a->failure;
 }
 
-static void forget_name(node *d, actor *a)
+static void do_tell_dead(node *d, const registry_action *x)
 {
-    if (a->name[0]) map_remove(&d->names, a->name);
-    a->name[0] = 0;
+    client *c = daemon_client(d, x->client);
+    if (!c) return;
+    manta_failure f = failure_of(registry_find_actor(d->registry, x->id));
+    proto_begin(&d->out, PROTO_ACTOR_DEAD);
+    wire_put_u64(&d->out, x->id);
+    failure_put(&d->out, &f);
+    daemon_send(d, c);
 }
 
-static void actor_place(node *d, actor *a)
+static void do_tell_at(node *d, const registry_action *x)
 {
-    a->state = ACTOR_WAITING;
-    a->worker = 0;
-    daemon_act(d,
-               (sched_event){.kind = SCHED_ACTOR, .client = a->id, .job = a->job, .shape = a->shape, .n = 1});
-}
-
-/* Tells one client where the actor is, or that it is no more. */
-static void tell_actor(node *d, actor *a, client *c)
-{
-    client *w = daemon_client(d, a->worker);
-    /* Callers that do not wait for a restart are told when it is over. */
-    if (a->state == ACTOR_STARTING && a->restarted > 0 && (a->flags & PROTO_ACTOR_AWAY)) return;
-    if (a->state == ACTOR_DEAD) {
-        proto_begin(&d->out, PROTO_ACTOR_DEAD);
-        wire_put_u64(&d->out, a->id);
-        failure_put(&d->out, &a->failure);
-        daemon_send(d, c);
-    } else if (w && c != w && !daemon_connect(d, c, w)) {
+    const registry_actor *a = registry_find_actor(d->registry, x->id);
+    client *c = daemon_client(d, x->client), *w = daemon_client(d, x->worker);
+    if (!a || !c || !w) return; /* the end of one of them is on the way */
+    if (c != w && !daemon_connect(d, c, w)) {
         if (!c->ended && !w->ended) daemon_refuse_actor(d, a->id, manta_error_text());
-    } else if (w) {
-        proto_begin(&d->out, PROTO_ACTOR_AT);
-        wire_put_u64(&d->out, a->id);
-        wire_put_u32(&d->out, w->id);
-        wire_put_u32(&d->out, (uint32_t)w->pid);
-        wire_put_u32(&d->out, (uint32_t)a->retries);
-        wire_put_u32(&d->out, (uint32_t)a->most_pending);
-        wire_put_u32(&d->out, a->flags);
-        daemon_send(d, c);
-    }
-}
-
-static void tell_wanters(node *d, actor *a)
-{
-    for (size_t i = 0; i < a->wanters.n; i++) {
-        client *c = daemon_client(d, a->wanters.at[i]);
-        if (c) tell_actor(d, a, c);
-    }
-}
-
-static void actor_dead(node *d, actor *a, const manta_failure *f)
-{
-    if (a->state == ACTOR_DEAD) return;
-    daemon_act(d, (sched_event){.kind = SCHED_ACTOR_CANCEL, .client = a->id});
-    a->state = ACTOR_DEAD;
-    a->failure = *f;
-    forget_name(d, a);
-    if (a->detached) daemon_refs(d, REFS_DROP, a->id, 0, 0);
-    a->detached = false;
-    tell_wanters(d, a);
-    daemon_kill(d, a->worker);
-    a->worker = 0;
-}
-
-/* The worker finishes its calls and leaves. */
-void daemon_end_actor(node *d, actor *a)
-{
-    client *w = daemon_client(d, a->worker);
-    daemon_act(d, (sched_event){.kind = SCHED_ACTOR_CANCEL, .client = a->id});
-    const job *j = daemon_job(d, a->job);
-    forget_name(d, a);
-    if (w && j && j->driver) {
-        w->actor = 0;
-        proto_begin(&d->out, PROTO_EXIT);
-        daemon_send(d, w);
-    } else if (w) { /* nobody awaits what it does any more */
-        w->actor = 0;
-        daemon_kill(d, w->id);
-    }
-    map_u64_remove(&d->actors, a->id);
-    buf_release(&a->call);
-    vec_release(&a->wanters);
-    mem_free(a);
-}
-
-void daemon_place_actor(node *d, const sched_action *x)
-{
-    actor *a = find_actor(d, x->client);
-    client *w = daemon_client(d, x->worker);
-    if (!w || w->ended) return; /* its end is on the way, and will place the actor again */
-    if (!a) {
-        daemon_kill(d, w->id);
         return;
     }
-    a->worker = w->id;
-    a->state = ACTOR_STARTING;
-    w->actor = a->id;
+    proto_begin(&d->out, PROTO_ACTOR_AT);
+    wire_put_u64(&d->out, a->id);
+    wire_put_u32(&d->out, w->id);
+    wire_put_u32(&d->out, (uint32_t)w->pid);
+    wire_put_u32(&d->out, (uint32_t)a->retries);
+    wire_put_u32(&d->out, (uint32_t)a->most_pending);
+    wire_put_u32(&d->out, a->flags);
+    daemon_send(d, c);
+}
+
+static void do_construct(node *d, const registry_action *x)
+{
+    const registry_actor *a = registry_find_actor(d->registry, x->id);
+    client *w = daemon_client(d, x->worker);
+    if (!a || !w) return;
     proto_begin(&d->out, PROTO_CONSTRUCT);
     wire_put_u64(&d->out, a->id);
     wire_put_u32(&d->out, (uint32_t)a->concurrency);
     wire_put_bytes(&d->out, a->call.at, a->call.n);
     daemon_send(d, w);
-    tell_wanters(d, a);
 }
 
-static void answer_found(node *d, client *c, uint64_t request, manta_status st, uint64_t id)
+static void do_place(node *d, const registry_action *x)
+{
+    const registry_actor *a = registry_find_actor(d->registry, x->id);
+    if (!a) return;
+    daemon_act(d,
+               (sched_event){.kind = SCHED_ACTOR, .client = a->id, .job = a->job, .shape = a->shape, .n = 1});
+}
+
+void daemon_answer_found(node *d, client *c, uint64_t request, manta_status st, uint64_t id)
 {
     proto_begin(&d->out, PROTO_FOUND);
     wire_put_u64(&d->out, request);
@@ -126,180 +83,155 @@ static void answer_found(node *d, client *c, uint64_t request, manta_status st, 
     daemon_send(d, c);
 }
 
+/* The sentence of a failure is found by what was asked; a group that cannot be made has
+ * been told why already (daemon_groups.c). */
+static void do_answer(node *d, const registry_event *e, const registry_action *x)
+{
+    client *c = daemon_client(d, x->client);
+    if (!c) return;
+    if (x->status == MANTA_ENOENT && e->kind == REGISTRY_ACTOR_FIND)
+        (void)!manta_fail(MANTA_ENOENT, "no actor is called %s", e->name);
+    if (x->status == MANTA_EEXIST && e->kind == REGISTRY_ACTOR_NEW)
+        (void)!manta_fail(MANTA_EEXIST, "an actor is called %s already", e->name);
+    if (x->status == MANTA_EEXIST && e->kind == REGISTRY_GROUP_NEW)
+        (void)!manta_fail(MANTA_EEXIST, "a placement group is called %s already", e->name);
+    daemon_answer_found(d, c, x->request, x->status, x->id);
+}
+
+static void do_exit(node *d, const registry_action *x)
+{
+    client *w = daemon_client(d, x->worker);
+    if (!w) return;
+    proto_begin(&d->out, PROTO_EXIT);
+    daemon_send(d, w);
+}
+
+bool daemon_actors_action(node *d, const registry_event *e, const registry_action *a)
+{
+    switch (a->kind) {
+    case REGISTRY_DO_PLACE: do_place(d, a); return true;
+    case REGISTRY_DO_UNPLACE:
+        daemon_act(d, (sched_event){.kind = SCHED_ACTOR_CANCEL, .client = a->id});
+        return true;
+    case REGISTRY_DO_CONSTRUCT: do_construct(d, a); return true;
+    case REGISTRY_DO_EXIT: do_exit(d, a); return true;
+    case REGISTRY_DO_KILL: daemon_kill(d, a->worker); return true;
+    case REGISTRY_DO_TELL_AT: do_tell_at(d, a); return true;
+    case REGISTRY_DO_TELL_DEAD: do_tell_dead(d, a); return true;
+    case REGISTRY_DO_ANSWER: do_answer(d, e, a); return true;
+    default: return false;
+    }
+}
+
+/* ---- what happens to actors ---- */
+
+void daemon_place_actor(node *d, const sched_action *x)
+{
+    const client *w = daemon_client(d, x->worker);
+    if (!w || w->ended) return; /* its end is on the way, and will place the actor again */
+    daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_PLACED, .id = x->client, .worker = x->worker});
+}
+
+void daemon_actor_lost(node *d, const client *w)
+{
+    char why[96];
+    registry_event e = {.kind = REGISTRY_WORKER_GONE, .worker = w->id};
+    if (registry_actor_in(d->registry, w->id)) {
+        e.failure = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, (int)w->pid,
+                                 "the actor is dead: process %d %s", (int)w->pid,
+                                 spawn_status_text(w->status, why, sizeof why));
+        if (w->memory.why) e.failure = failure_memory(NULL, (int)w->pid, &w->memory);
+    }
+    daemon_registry(d, e);
+}
+
+void daemon_refuse_actor(node *d, uint64_t id, const char *why)
+{
+    const registry_actor *a = registry_find_actor(d->registry, id);
+    if (!a) return;
+    daemon_registry(
+        d, (registry_event){.kind = REGISTRY_ACTOR_REFUSED,
+                            .id = id,
+                            .failure = failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOSPC, a->function, 0,
+                                                    "the actor %s cannot be started: %s", a->function, why)});
+}
+
+/* ---- messages ---- */
+
 /* The constructor's name, out of the call that is kept for restarts. */
-static void name_function(actor *a, const void *call, size_t n)
+static void read_function(const void *call, size_t n, char function[64])
 {
     wire w = wire_of(call, n);
-    char name[64];
     (void)proto_kind_of(&w);
     (void)wire_u64(&w);
     (void)wire_u64(&w);
     (void)wire_u32(&w);
     (void)wire_u32(&w);
-    wire_text(&w, name, sizeof name);
-    if (!w.broken) memcpy(a->function, name, sizeof a->function - 1);
+    wire_text(&w, function, 64);
+    if (w.broken) function[0] = 0;
 }
 
-static void on_actor_new(node *d, client *c, wire *w)
+static void on_actor_new(node *d, const client *c, wire *w)
 {
-    char name[PROTO_NAME];
-    uint64_t request = wire_u64(w), id = wire_u64(w);
-    uint32_t flags = wire_u32(w);
-    int restarts = (int)wire_u32(w), retries = (int)wire_u32(w);
-    int concurrency = (int)wire_u32(w), most_pending = (int)wire_u32(w);
-    sched_shape shape = daemon_take_shape(w);
-    size_t n_call;
+    char name[PROTO_NAME], function[64];
+    registry_event e = {.kind = REGISTRY_ACTOR_NEW, .client = c->id, .job = c->job};
+    e.request = wire_u64(w);
+    e.id = wire_u64(w);
+    e.flags = wire_u32(w);
+    e.restarts = (int)wire_u32(w);
+    e.retries = (int)wire_u32(w);
+    e.concurrency = (int)wire_u32(w);
+    e.most_pending = (int)wire_u32(w);
+    e.shape = daemon_take_shape(w);
     wire_text(w, name, sizeof name);
-    const void *call = wire_bytes(w, &n_call);
-    uint64_t n = wire_u64(w);
-    const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
-    if (!inner || wire_end(w, "actor")) return;
-    uint64_t *taken = name[0] ? map_find(&d->names, name) : NULL;
-    if (taken) {
-        bool get = flags & PROTO_ACTOR_GET;
-        manta_status st = get ? MANTA_OK : manta_fail(MANTA_EEXIST, "an actor is called %s already", name);
-        if (get) daemon_refs(d, REFS_HOLD, *taken, 0, c->id);
-        answer_found(d, c, request, st, *taken);
-        return;
-    }
-    actor *a = mem_new(sizeof *a);
-    *a = (actor){.id = id,
-                 .job = c->job,
-                 .restarts = restarts,
-                 .retries = retries,
-                 .concurrency = concurrency,
-                 .most_pending = most_pending,
-                 .shape = shape,
-                 .flags = flags,
-                 .detached = flags & PROTO_ACTOR_DETACHED};
-    memcpy(a->name, name, sizeof name);
-    name_function(a, call, n_call);
-    buf_add(&a->call, call, n_call);
-    *map_u64_put(&d->actors, id) = a;
-    daemon_refs(d, REFS_ADD, id, 0, c->id);
-    daemon_refs(d, REFS_HOLD, id, 0, c->id);
-    if (a->detached) daemon_refs(d, REFS_HOLD, id, 0, 0);
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t x;
-        memcpy(&x, (const char *)inner + i * 8, 8);
-        daemon_refs(d, REFS_CONTAIN, id, x, 0);
-    }
-    if (name[0]) *map_put(&d->names, name) = id;
-    if (request) answer_found(d, c, request, MANTA_OK, id);
-    actor_place(d, a);
+    e.call = wire_bytes(w, &e.n_call);
+    e.n_inner = wire_u64(w);
+    e.inner = e.n_inner < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)e.n_inner * 8) : NULL;
+    if (!e.inner || wire_end(w, "actor")) return;
+    read_function(e.call, e.n_call, function);
+    e.name = name;
+    e.function = function;
+    daemon_registry(d, e);
 }
 
-static void on_actor_want(node *d, client *c, wire *w)
+static void on_actor_want(node *d, const client *c, wire *w)
 {
     uint64_t id = wire_u64(w);
     if (wire_end(w, "actor")) return;
-    actor *a = find_actor(d, id);
-    if (!a) {
-        manta_failure f =
-            failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOENT, NULL, 0, "there is no such actor any more");
-        proto_begin(&d->out, PROTO_ACTOR_DEAD);
-        wire_put_u64(&d->out, id);
-        failure_put(&d->out, &f);
-        daemon_send(d, c);
-        return;
-    }
-    bool known = false;
-    for (size_t i = 0; i < a->wanters.n; i++) known = known || a->wanters.at[i] == c->id;
-    if (!known) vec_push(&a->wanters, c->id);
-    tell_actor(d, a, c);
+    daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = c->id, .id = id});
 }
 
-static void on_actor_find(node *d, client *c, wire *w)
+static void on_actor_find(node *d, const client *c, wire *w)
 {
     char name[PROTO_NAME];
     uint64_t request = wire_u64(w);
     wire_text(w, name, sizeof name);
     if (wire_end(w, "actor")) return;
-    uint64_t *id = map_find(&d->names, name);
-    if (id) daemon_refs(d, REFS_HOLD, *id, 0, c->id);
-    answer_found(d, c, request, id ? MANTA_OK : manta_fail(MANTA_ENOENT, "no actor is called %s", name),
-                 id ? *id : 0);
+    daemon_registry(
+        d, (registry_event){.kind = REGISTRY_ACTOR_FIND, .client = c->id, .request = request, .name = name});
 }
 
 static void on_actor_kill(node *d, wire *w)
 {
     uint64_t id = wire_u64(w);
     uint32_t how = wire_u32(w);
-    actor *a = find_actor(d, id);
+    const registry_actor *a = registry_find_actor(d->registry, id);
     if (wire_end(w, "actor") || !a) return;
-    client *c = daemon_client(d, a->worker);
-    if (how == PROTO_KILL_RESTART) {
-        daemon_kill(d, a->worker);
-        return;
-    }
-    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, c ? (int)c->pid : 0,
-                                   how == PROTO_KILL ? "the actor was killed" : "the actor has ended");
-    if (how == PROTO_KILL_END && c && a->state != ACTOR_DEAD) {
-        a->worker = 0; /* so that it is not killed */
-        c->actor = 0;
-        proto_begin(&d->out, PROTO_EXIT);
-        daemon_send(d, c);
-    }
-    actor_dead(d, a, &f);
-    daemon_refs(d, REFS_HOLD, id, 0, c ? c->id : 0); /* a no-op pair: makes it a candidate again */
-    daemon_refs(d, REFS_DROP, id, 0, c ? c->id : 0);
+    const client *c = daemon_client(d, a->worker);
+    const char *what = how == PROTO_KILL ? "the actor was killed" : "the actor has ended";
+    daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_KILL,
+                                        .id = id,
+                                        .how = how,
+                                        .failure = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL,
+                                                                c ? (int)c->pid : 0, "%s", what)});
 }
 
-static void on_actor_up(node *d, client *c, wire *w, bool failed)
+static void on_actor_up(node *d, const client *c, wire *w, bool failed)
 {
-    manta_failure f;
-    uint64_t id = wire_u64(w);
-    if (failed) failure_take(w, &f);
-    if (wire_end(w, "actor")) return;
-    actor *a = find_actor(d, id);
-    if (!a || a->worker != c->id) return;
-    if (failed)
-        actor_dead(d, a, &f);
-    else if (a->state == ACTOR_STARTING) {
-        a->state = ACTOR_ALIVE;
-        if (a->flags & PROTO_ACTOR_AWAY) tell_wanters(d, a);
-    }
-}
-
-void daemon_actor_lost(node *d, client *w)
-{
-    actor *a = find_actor(d, w->actor);
-    char why[96];
-    if (!a || a->worker != w->id || a->state == ACTOR_DEAD) return;
-    if (a->restarts != 0 && daemon_job(d, a->job)) {
-        if (a->restarts > 0) a->restarts--;
-        a->restarted++;
-        actor_place(d, a);
-        return;
-    }
-    manta_failure f =
-        failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, (int)w->pid, "the actor is dead: process %d %s",
-                     (int)w->pid, spawn_status_text(w->status, why, sizeof why));
-    if (w->memory.why) f = failure_memory(NULL, (int)w->pid, &w->memory);
-    actor_dead(d, a, &f);
-}
-
-void daemon_refuse_actor(node *d, uint64_t id, const char *why)
-{
-    actor *a = find_actor(d, id);
-    if (!a) return;
-    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOSPC, a->function, 0,
-                                   "the actor %s cannot be started: %s", a->function, why);
-    actor_dead(d, a, &f);
-}
-
-void daemon_end_actors_of(node *d, uint64_t group, const manta_failure *f)
-{
-    for (size_t i = 0; i < d->actors.n; i++)
-        if (d->actors.at[i].value->shape.group == group) actor_dead(d, d->actors.at[i].value, f);
-}
-
-void daemon_job_actors_lost(node *d, uint32_t id)
-{
-    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0,
-                                   "the actor is dead: the program it belongs to has ended");
-    for (size_t i = 0; i < d->actors.n; i++)
-        if (d->actors.at[i].value->job == id) actor_dead(d, d->actors.at[i].value, &f);
+    registry_event e = {.kind = failed ? REGISTRY_ACTOR_FAILED : REGISTRY_ACTOR_UP, .worker = c->id};
+    e.id = wire_u64(w);
+    if (failed) failure_take(w, &e.failure);
+    if (!wire_end(w, "actor")) daemon_registry(d, e);
 }
 
 bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w)

@@ -169,7 +169,8 @@ static void on_unreachable(node *d, client *c, wire *w)
      * actor in it hears the reason before that death. */
     memcpy(x->refusal, why, sizeof why);
     daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = x->id});
-    if (x->actor) daemon_refuse_actor(d, x->actor, why);
+    if (registry_number_in(d->registry, x->id))
+        daemon_refuse_actor(d, registry_number_in(d->registry, x->id), why);
     daemon_start_failed(d, x->job, true, why);
 }
 
@@ -188,7 +189,7 @@ static void on_info(node *d, client *c, wire *w)
     daemon_put_shape(b, &total);
     daemon_put_shape(b, &left);
     wire_put_u32(b, (uint32_t)sched_workers(d->sched));
-    wire_put_u32(b, (uint32_t)d->actors.n);
+    wire_put_u32(b, (uint32_t)registry_actors(d->registry));
     wire_put_u32(b, (uint32_t)sched_leases(d->sched));
     wire_put_u64(b, directory_count(d->objects));
     spill_usage use = spill_use(d->spill);
@@ -216,7 +217,7 @@ static void on_shutdown(node *d, client *c, wire *w)
     buf *b = proto_begin(&d->out, PROTO_FOUND);
     wire_put_u64(b, request);
     wire_put_u32(b, MANTA_OK);
-    wire_put_u64(b, daemon_job_stays(d, c->job));
+    wire_put_u64(b, registry_job_stays(d->registry, c->job));
     wire_put_text(b, "");
     daemon_send(d, c);
     c->dying = true;
@@ -257,7 +258,7 @@ void daemon_message(node *d, client *c, wire *w)
     case PROTO_STACK_IS: daemon_stack_answer(d, w); break;
     case PROTO_READY:
         c->is_ready = true;
-        if (daemon_job(d, c->job)) daemon_job(d, c->job)->stillborn = 0;
+        daemon_registry(d, (registry_event){.kind = REGISTRY_WORKER_READY, .job = c->job});
         break;
     default: log_warn("a message of unknown kind", LOG_INT("kind", kind), LOG_INT("pid", c->pid)); break;
     }
@@ -355,12 +356,12 @@ static manta_status client_welcome(node *d, client *c)
 void daemon_add_driver(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
 {
     client *c = client_new(d, job_id, pid, fd, pidfd);
-    job *j = daemon_job(d, job_id);
-    if (j) j->driver = c->id;
+    const job *j = daemon_job(d, job_id);
+    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_DRIVER, .job = job_id, .client = c->id});
     if (!client_welcome(d, c)) return;
     log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
     if (j && j->supervisor_fd >= 0)
-        j->broken = true;
+        daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_BROKEN, .job = job_id});
     else
         d->stop = true; /* without its driver a node is of no use; the driver is told by the end */
 }
@@ -369,7 +370,8 @@ void daemon_add_driver(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
 static void pass_output(node *d, client *c)
 {
     const job *j = daemon_job(d, c->job);
-    client *driver = j ? daemon_client(d, j->driver) : NULL;
+    const registry_job *known = registry_find_job(d->registry, c->job);
+    client *driver = j && known ? daemon_client(d, known->driver) : NULL;
     if (c->out_fds[0] < 0) return;
     if (!driver) {
         daemon_take_output(d, c);
@@ -449,9 +451,9 @@ static void client_end(node *d, client *c)
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);
     if (c->is_worker && !c->is_ready && !c->is_killed) daemon_note_stillborn(d, c->job);
-    job *j = daemon_job(d, c->job);
+    const registry_job *j = registry_find_job(d->registry, c->job);
     if (j && j->driver == c->id) {
-        j->driver = 0;
+        daemon_registry(d, (registry_event){.kind = REGISTRY_DRIVER_GONE, .job = c->job});
         for (size_t i = 0; i < d->clients.n; i++)
             if (d->clients.at[i].value->job == c->job) daemon_take_output(d, d->clients.at[i].value);
     }
@@ -463,7 +465,7 @@ static void client_end(node *d, client *c)
     }
     daemon_act(d, (sched_event){.kind = SCHED_CLIENT_GONE, .client = c->id});
     if (c->pid == d->driver) d->stop = true;
-    if (!d->stop) daemon_groups_lost(d, c);
+    if (!d->stop) daemon_registry(d, (registry_event){.kind = REGISTRY_CLIENT_GONE, .client = c->id});
     for (int i = 0; i < 2; i++)
         if (c->out_fds[i] >= 0) loop_forget(d->loop, c->out_fds[i]);
     socket_close_all((int[]){c->fd, c->pidfd, c->bell_fd, c->trace_fd, c->out_fds[0], c->out_fds[1]}, 6);

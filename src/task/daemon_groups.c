@@ -1,40 +1,54 @@
-/* daemon_groups.c - placement groups: who made them, who must know of their end. */
+/* daemon_groups.c - placement groups: messages into events of the registry, and its
+ * actions into messages and events of the scheduler. */
 #include "task/daemon.h"
 
 #include <string.h>
 
-#include "base/mem.h"
+/* ---- what the registry says is to be done ---- */
 
-static daemon_group *find_group(node *d, uint64_t id)
+static void do_place(node *d, const registry_action *x)
 {
-    daemon_group **g = map_u64_find(&d->groups, id);
-    return g ? *g : NULL;
+    const registry_group *g = registry_find_group(d->registry, x->id);
+    if (!g) return;
+    daemon_promise(d, g->id, x->client);
+    daemon_act(d, (sched_event){.kind = SCHED_GROUP, .client = g->id, .bundles = g->size, .n = g->n});
 }
 
-static daemon_group *find_named(node *d, const char *name)
+static void do_tell_gone(node *d, uint64_t id)
 {
-    for (size_t i = 0; i < d->groups.n; i++)
-        if (name[0] && !strcmp(d->groups.at[i].value->name, name)) return d->groups.at[i].value;
-    return NULL;
-}
-
-static void answer(node *d, client *c, uint64_t request, manta_status st, uint64_t id)
-{
-    proto_begin(&d->out, PROTO_FOUND);
-    wire_put_u64(&d->out, request);
-    wire_put_u32(&d->out, (uint32_t)st);
+    proto_begin(&d->out, PROTO_GROUP_GONE);
     wire_put_u64(&d->out, id);
-    wire_put_text(&d->out, st ? manta_error_text() : "");
-    daemon_send(d, c);
+    for (size_t i = 0; i < d->clients.n; i++) daemon_send(d, d->clients.at[i].value);
 }
 
-static manta_status group_check(node *d, uint64_t id, const char *name, uint32_t how, uint32_t n,
-                                const sched_shape *size)
+static void do_break(node *d, uint64_t id)
+{
+    manta_failure f =
+        failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
+    daemon_break(d, id, &f);
+}
+
+bool daemon_groups_action(node *d, const registry_action *a)
+{
+    switch (a->kind) {
+    case REGISTRY_DO_GROUP_PLACE: do_place(d, a); return true;
+    case REGISTRY_DO_GROUP_READY: daemon_fulfil(d, a->id); return true;
+    case REGISTRY_DO_GROUP_TELL_GONE: do_tell_gone(d, a->id); return true;
+    case REGISTRY_DO_GROUP_BREAK: do_break(d, a->id); return true;
+    case REGISTRY_DO_GROUP_UNPLACE:
+        daemon_act(d, (sched_event){.kind = SCHED_GROUP_REMOVE, .client = a->id});
+        return true;
+    default: return false;
+    }
+}
+
+/* ---- messages ---- */
+
+/* Whether the node could ever have these bundles. */
+static manta_status group_check(const node *d, uint32_t how, uint32_t n, const sched_shape *size)
 {
     sched_shape sum = {0};
     int missing;
-    if (find_group(d, id) || find_named(d, name))
-        return manta_fail(MANTA_EEXIST, "a placement group is called %s already", name);
     for (uint32_t i = 0; i < n; i++)
         for (int k = 0; k < SCHED_RESOURCES; k++) {
             if (size[i].amount[k] < 0 ||
@@ -63,43 +77,15 @@ static void on_group_new(node *d, client *c, wire *w)
         size[i].bundle = 0;
     }
     if (wire_end(w, "group")) return;
-    manta_status st = group_check(d, id, name, how, n, size);
-    answer(d, c, request, st, id);
-    if (st) return;
-    daemon_group *g = mem_new(sizeof *g + n * sizeof *size);
-    g->id = id;
-    g->owner = c->id;
-    g->how = how;
-    g->n = (int)n;
-    memcpy(g->name, name, sizeof name);
-    memcpy(g->size, size, n * sizeof *size);
-    *map_u64_put(&d->groups, id) = g;
-    daemon_promise(d, id, c->id);
-    daemon_act(d, (sched_event){.kind = SCHED_GROUP, .client = id, .bundles = g->size, .n = g->n});
-}
-
-void daemon_group_placed(node *d, uint64_t id)
-{
-    daemon_group *g = find_group(d, id);
-    if (!g) return;
-    g->placed = true;
-    daemon_fulfil(d, id);
-}
-
-/* Callers are told first, so that they know why the workers die. */
-static void group_end(node *d, daemon_group *g)
-{
-    uint64_t id = g->id;
-    manta_failure f =
-        failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
-    map_u64_remove(&d->groups, id);
-    mem_free(g);
-    proto_begin(&d->out, PROTO_GROUP_GONE);
-    wire_put_u64(&d->out, id);
-    for (size_t i = 0; i < d->clients.n; i++) daemon_send(d, d->clients.at[i].value);
-    daemon_break(d, id, &f);
-    daemon_end_actors_of(d, id, &f);
-    daemon_act(d, (sched_event){.kind = SCHED_GROUP_REMOVE, .client = id});
+    daemon_registry(d, (registry_event){.kind = REGISTRY_GROUP_NEW,
+                                        .client = c->id,
+                                        .request = request,
+                                        .id = id,
+                                        .how = how,
+                                        .name = name,
+                                        .bundles = size,
+                                        .n = (int)n,
+                                        .status = group_check(d, how, n, size)});
 }
 
 static void on_group_find(node *d, client *c, wire *w)
@@ -108,7 +94,8 @@ static void on_group_find(node *d, client *c, wire *w)
     uint64_t request = wire_u64(w), id = wire_u64(w);
     wire_text(w, name, sizeof name);
     if (wire_end(w, "group")) return;
-    const daemon_group *g = id ? find_group(d, id) : find_named(d, name);
+    const registry_group *g =
+        id ? registry_find_group(d->registry, id) : registry_group_named(d->registry, name);
     manta_status st = g    ? MANTA_OK
                       : id ? manta_fail(MANTA_ENOENT, "the placement group was removed")
                            : manta_fail(MANTA_ENOENT, "no placement group is called %s", name);
@@ -131,14 +118,14 @@ static void on_context(node *d, client *c, wire *w)
     sched_shape held = {0};
     uint64_t request = wire_u64(w);
     if (wire_end(w, "context")) return;
-    actor **a = c->actor ? map_u64_find(&d->actors, c->actor) : NULL;
+    const registry_actor *a = registry_actor_in(d->registry, c->id);
     (void)sched_held(d->sched, c->id, &held);
     buf *b = proto_begin(&d->out, PROTO_ANSWER);
     wire_put_u64(b, request);
     daemon_put_shape(b, &held);
-    wire_put_u64(b, c->actor);
-    wire_put_text(b, a ? (*a)->name : "");
-    wire_put_u32(b, a ? (uint32_t)(*a)->restarted : 0);
+    wire_put_u64(b, registry_number_in(d->registry, c->id));
+    wire_put_text(b, a ? a->name : "");
+    wire_put_u32(b, a ? (uint32_t)a->restarted : 0);
     wire_put_u32(b, sched_devices(d->sched, c->id));
     daemon_send(d, c);
 }
@@ -150,23 +137,11 @@ bool daemon_groups_message(node *d, client *c, proto_kind kind, wire *w)
     case PROTO_GROUP_FIND: on_group_find(d, c, w); return true;
     case PROTO_GROUP_REMOVE: {
         uint64_t id = wire_u64(w);
-        daemon_group *g = find_group(d, id);
-        if (!wire_end(w, "group") && g) group_end(d, g);
+        if (!wire_end(w, "group"))
+            daemon_registry(d, (registry_event){.kind = REGISTRY_GROUP_REMOVE, .id = id});
         return true;
     }
     case PROTO_CONTEXT: on_context(d, c, w); return true;
     default: return false;
     }
-}
-
-/* A group ends with the process that made it. */
-void daemon_groups_lost(node *d, const client *c)
-{
-    for (size_t i = 0; i < d->groups.n;)
-        if (d->groups.at[i].value->owner == c->id) {
-            group_end(d, d->groups.at[i].value);
-            i = 0;
-        } else {
-            i++;
-        }
 }

@@ -142,20 +142,21 @@ static void query_node(node *d, guest *g)
     wire_put_u64(b, use.disk);
     wire_put_u64(b, d->segments.n);
     wire_put_u64(b, directory_count(d->objects));
-    wire_put_u64(b, d->actors.n);
+    wire_put_u64(b, registry_actors(d->registry));
     wire_put_u32(b, (uint32_t)sched_workers(d->sched));
     wire_put_u32(b, (uint32_t)sched_leases(d->sched));
     wire_put_u64(b, (uint64_t)sched_waiting(d->sched));
     guest_send(d, g, NULL, 0);
     for (size_t i = 0; i < d->jobs.n; i++) {
         const job *j = d->jobs.at[i].value;
-        const client *driver = daemon_client(d, j->driver);
+        const registry_job *known = registry_find_job(d->registry, j->id);
+        const client *driver = known ? daemon_client(d, known->driver) : NULL;
         b = proto_begin(&d->out, PROTO_QUERY_JOB);
         wire_put_u32(b, j->id);
         wire_put_u32(b, driver ? (uint32_t)driver->pid : 0);
         wire_put_u32(b, (uint32_t)j->zygote);
         wire_put_u32(b, (uint32_t)j->supervisor);
-        wire_put_text(b, j->space);
+        wire_put_text(b, known ? known->space : "");
         guest_send(d, g, NULL, 0);
     }
 }
@@ -173,7 +174,7 @@ static void query_workers(node *d, guest *g)
         wire_put_u32(b, c ? c->job : p->job);
         wire_put_u32(b, (uint32_t)(c ? c->pid : p->pid));
         wire_put_u32(b, is_past);
-        wire_put_u64(b, c ? c->actor : 0);
+        wire_put_u64(b, c ? registry_number_in(d->registry, c->id) : 0);
         wire_put_u32(b, holder ? (uint32_t)holder->pid : 0);
         guest_send(d, g, c ? &c->trace_fd : &p->trace_fd, 1);
     }
@@ -181,10 +182,10 @@ static void query_workers(node *d, guest *g)
 
 static void query_actors(node *d, guest *g)
 {
-    for (size_t i = 0; i < d->actors.n; i++) {
-        const actor *a = d->actors.at[i].value;
+    for (size_t i = 0; i < registry_actors(d->registry); i++) {
+        const registry_actor *a = registry_actor_at(d->registry, i);
         const client *w = daemon_client(d, a->worker);
-        const job *j = daemon_job(d, a->job);
+        const registry_job *j = registry_find_job(d->registry, a->job);
         buf *b = proto_begin(&d->out, PROTO_QUERY_ACTOR);
         wire_put_u64(b, a->id);
         wire_put_u32(b, a->job);

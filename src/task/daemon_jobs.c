@@ -21,8 +21,6 @@
 #include "os/spawn.h"
 #include "os/sys.h"
 
-#define MOST_STILLBORN 8 /* workers in a row that may die before they are ready */
-
 static void start_zygote(node *d, job *j);
 static void on_zygote(void *ctx, int fd, bool readable, bool writable);
 static void on_supervisor(void *ctx, int fd, bool readable, bool writable);
@@ -71,13 +69,21 @@ void daemon_ask_fork(node *d, uint32_t id)
 
 void daemon_note_stillborn(node *d, uint32_t id)
 {
-    job *j = daemon_job(d, id);
-    if (!j || ++j->stillborn < MOST_STILLBORN || d->stop || j->broken) return;
+    daemon_registry(d, (registry_event){.kind = REGISTRY_WORKER_STILLBORN, .job = id});
+}
+
+/* Workers of the job cannot start: a node of its own ends with it. */
+static void do_give_up(node *d, uint32_t id)
+{
+    const job *j = daemon_job(d, id);
+    if (d->stop || !j) return;
     log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
-    if (j->supervisor_fd < 0)
-        d->stop = true;
-    else
-        j->broken = true;
+    if (j->supervisor_fd < 0) d->stop = true;
+}
+
+static void job_broken(node *d, uint32_t id)
+{
+    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_BROKEN, .job = id});
 }
 
 void daemon_start_failed(node *d, uint32_t id, bool is_limit, const char *why)
@@ -214,7 +220,7 @@ static void take_zygote(node *d, job *j, pid_t pid, int fd, int pidfd)
         if (j->supervisor_fd < 0)
             d->stop = true;
         else
-            j->broken = true;
+            job_broken(d, j->id);
         return;
     }
     send_forks(d, j);
@@ -248,27 +254,28 @@ static void start_zygote(node *d, job *j)
 
 /* ---- jobs ---- */
 
-static job *job_new(node *d, const char *space)
+static job *job_new(node *d, const char *space, bool is_joined)
 {
     job *j = mem_new(sizeof *j);
     *j = (job){.id = ++d->next_job, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
-    snprintf(j->space, sizeof j->space, "%s", space[0] ? space : "default");
     *map_u64_put(&d->jobs, j->id) = j;
+    daemon_registry(
+        d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = j->id, .name = space, .is_joined = is_joined});
     return j;
 }
 
 uint32_t daemon_start_job(node *d, const char *space)
 {
-    job *j = job_new(d, space);
+    job *j = job_new(d, space, false);
     start_zygote(d, j);
     return j->id;
 }
 
 uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd)
 {
-    job *j = job_new(d, space);
+    job *j = job_new(d, space, true);
     j->supervisor_fd = supervisor_fd;
-    if (loop_watch(d->loop, supervisor_fd, false, on_supervisor, d)) j->broken = true;
+    if (loop_watch(d->loop, supervisor_fd, false, on_supervisor, d)) job_broken(d, j->id);
     return j->id;
 }
 
@@ -305,28 +312,15 @@ static void on_supervisor(void *ctx, int fd, bool readable, bool writable)
         if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
     }
     loop_forget(d->loop, fd);
-    j->broken = true; /* the supervisor is dead: its keeper ends what it had */
-}
-
-static bool has_detached(const node *d, const job *j)
-{
-    for (size_t i = 0; i < d->actors.n; i++)
-        if (d->actors.at[i].value->job == j->id && d->actors.at[i].value->detached) return true;
-    return false;
-}
-
-bool daemon_job_stays(node *d, uint32_t id)
-{
-    const job *j = daemon_job(d, id);
-    return j && !j->broken && has_detached(d, j);
+    job_broken(d, j->id); /* the supervisor is dead: its keeper ends what it had */
 }
 
 /* Ends a job that joined: its supervisor, on whose connection it hangs, ends every
  * process of it. */
-static void job_end(node *d, job *j)
+static void do_end(node *d, uint32_t id)
 {
-    daemon_act(d, (sched_event){.kind = SCHED_JOB_GONE, .job = j->id});
-    daemon_job_actors_lost(d, j->id);
+    job *j = daemon_job(d, id);
+    if (!j) return;
     for (size_t i = 0; i < d->clients.n; i++) {
         client *c = d->clients.at[i].value;
         if (c->job != j->id) continue;
@@ -344,13 +338,14 @@ static void job_end(node *d, job *j)
     mem_free(j);
 }
 
-void daemon_end_jobs(node *d)
+bool daemon_jobs_action(node *d, const registry_action *a)
 {
-    for (size_t i = 0; i < d->jobs.n;) {
-        job *j = d->jobs.at[i].value;
-        if (j->supervisor_fd >= 0 && (j->broken || (!j->driver && !has_detached(d, j))))
-            job_end(d, j);
-        else
-            i++;
+    switch (a->kind) {
+    case REGISTRY_DO_JOB_GIVE_UP: do_give_up(d, a->job); return true;
+    case REGISTRY_DO_JOB_GONE:
+        daemon_act(d, (sched_event){.kind = SCHED_JOB_GONE, .job = a->job});
+        return true;
+    case REGISTRY_DO_JOB_END: do_end(d, a->job); return true;
+    default: return false;
     }
 }

@@ -74,7 +74,9 @@ void daemon_act(node *d, sched_event e)
         switch (a->kind) {
         case SCHED_DO_GRANT: do_grant(d, a); break;
         case SCHED_DO_ACTOR: daemon_place_actor(d, a); break;
-        case SCHED_DO_GROUP: daemon_group_placed(d, a->client); break;
+        case SCHED_DO_GROUP:
+            daemon_registry(d, (registry_event){.kind = REGISTRY_GROUP_PLACED, .id = a->client});
+            break;
         case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: daemon_refuse(d, a); break;

@@ -291,8 +291,8 @@ static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
 /* Nobody holds the object any more. */
 static void object_free(node *d, refs_freed f)
 {
-    actor **a = map_u64_find(&d->actors, f.object);
-    if (a) daemon_end_actor(d, *a);
+    if (registry_find_actor(d->registry, f.object))
+        daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_RELEASED, .id = f.object});
     directory_do(d, &(directory_event){.kind = DIRECTORY_FREE, .object = f.object}, NULL);
 }
 

@@ -24,12 +24,15 @@ static node *node_of_nobody(void)
     d->socket_fd = d->self_pidfd = d->keeper_pidfd = -1;
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     d->sched = sched_new(d->config.total, 1);
+    d->registry = registry_new();
     d->refs = refs_new();
     d->objects = directory_new();
     if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
     job *j = mem_new(sizeof *j);
-    *j = (job){.id = 1, .driver = 1, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
+    *j = (job){.id = 1, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
     *map_u64_put(&d->jobs, 1) = j;
+    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = 1, .name = ""});
+    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_DRIVER, .job = 1, .client = 1});
     for (int i = 0; i < CLIENTS; i++) {
         client *c = mem_new(sizeof *c);
         *c = (client){.id = ++d->next_client,
@@ -62,25 +65,18 @@ static void node_end(node *d)
         socket_close_all((int[]){d->segments.at[i].value->fd, d->segments.at[i].value->file}, 2);
         mem_free(d->segments.at[i].value);
     }
-    for (size_t i = 0; i < d->actors.n; i++) {
-        buf_release(&d->actors.at[i].value->call);
-        vec_release(&d->actors.at[i].value->wanters);
-        mem_free(d->actors.at[i].value);
-    }
-    for (size_t i = 0; i < d->groups.n; i++) mem_free(d->groups.at[i].value);
     for (size_t i = 0; i < d->jobs.n; i++) mem_free(d->jobs.at[i].value);
     for (size_t i = 0; i < d->pasts.n; i++) socket_close_all(&d->pasts.at[i].trace_fd, 1);
     map_u64_release(&d->segments);
-    map_u64_release(&d->actors);
-    map_u64_release(&d->groups);
     map_u64_release(&d->jobs);
     map_u64_release(&d->clients);
-    map_release(&d->names);
+    vec_release(&d->later);
     vec_release(&d->pasts);
     vec_release(&d->guests);
     buf_release(&d->out);
     mem_free(d->in);
     sched_free(d->sched);
+    registry_free(d->registry);
     refs_free(d->refs);
     directory_free(d->objects);
     daemon_memory_end(d);

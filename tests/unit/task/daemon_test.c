@@ -31,12 +31,14 @@ static node *node_without_zygote(void)
     d->socket_fd = d->self_pidfd = d->keeper_pidfd = -1;
     d->in = mem_new(SOCKET_MAX_MESSAGE);
     d->sched = sched_new(d->config.total, 1);
+    d->registry = registry_new();
     d->refs = refs_new();
     d->objects = directory_new();
     if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
     job *j = mem_new(sizeof *j);
     *j = (job){.id = JOB, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
     *map_u64_put(&d->jobs, JOB) = j;
+    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = JOB, .name = ""});
     return d;
 }
 
