@@ -231,7 +231,11 @@ static void actor_new(registry *r, const registry_event *e, registry_actions *ou
         do_refs(out, REFS_CONTAIN, a->id, inner, 0);
     }
     if (e->request) do_answer(out, e, MANTA_OK, a->id);
-    actor_place(a, out);
+    if (a->shape.group &&
+        !group_find(r, a->shape.group)) /* it was removed while the message was on its way */
+        actor_dies(r, a, DEATH_OF_GROUP, NULL, out);
+    else
+        actor_place(a, out);
 }
 
 static void actor_want(registry *r, const registry_event *e, registry_actions *out)

@@ -427,6 +427,19 @@ static void a_groups_end_is_the_end_of_what_is_in_it(void **state)
     registry_free(r);
 }
 
+static void an_actor_of_a_group_that_is_gone_is_dead(void **state)
+{
+    registry *r = with_job();
+    (void)state;
+    step(r, (registry_event){
+                .kind = REGISTRY_ACTOR_NEW, .client = 1, .job = 1, .id = 100, .shape = {.group = 900}});
+    assert_int_equal(count(REGISTRY_DO_PLACE), 0);
+    assert_int_equal(registry_find_actor(r, 100)->death, DEATH_OF_GROUP);
+    step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
+    assert_int_equal(count(REGISTRY_DO_TELL_DEAD), 1);
+    registry_free(r);
+}
+
 /* ---- jobs ---- */
 
 static void a_job_ends_with_its_driver(void **state)
@@ -658,7 +671,8 @@ static void check(const world *w)
         assert_false(a->state == ACTOR_IS_DEAD && (a->name[0] || a->worker || a->detached));
         assert_int_equal(a->worker != 0, a->state == ACTOR_IS_STARTING || a->state == ACTOR_IS_ALIVE);
         if (a->worker) assert_true(w->home[n] == a->worker && registry_actor_in(w->r, a->worker) == a);
-        if (a->worker && a->shape.group) assert_non_null(registry_find_group(w->r, a->shape.group));
+        if (a->shape.group && a->state != ACTOR_IS_DEAD)
+            assert_non_null(registry_find_group(w->r, a->shape.group));
         for (size_t k = 0; k < i; k++)
             assert_false(a->name[0] && !strcmp(a->name, registry_actor_at(w->r, k)->name));
         assert_true(w->given[n] < 0 ? a->restarts == w->given[n] : a->restarts + a->restarted == w->given[n]);
@@ -799,7 +813,6 @@ static void scheduler_moves(world *w)
     int i = w->n_actors ? (int)below(w, (uint64_t)w->n_actors) : 0;
     const registry_actor *a = registry_find_actor(w->r, FIRST + (uint64_t)i);
     if (!w->asked[i] || !a || w->n_workers == WORKERS) return;
-    if (a->shape.group && !registry_find_group(w->r, a->shape.group)) return;
     w->asked[i] = false;
     if (below(w, 12) == 0) {
         post(w, 0, (registry_event){.kind = REGISTRY_ACTOR_REFUSED, .id = a->id});
@@ -926,6 +939,7 @@ int main(void)
         cmocka_unit_test_teardown(the_dead_are_told_nothing, clear),
         cmocka_unit_test_teardown(a_group_is_made_placed_and_found, clear),
         cmocka_unit_test_teardown(a_groups_end_is_the_end_of_what_is_in_it, clear),
+        cmocka_unit_test_teardown(an_actor_of_a_group_that_is_gone_is_dead, clear),
         cmocka_unit_test_teardown(a_job_ends_with_its_driver, clear),
         cmocka_unit_test_teardown(detached_actors_keep_their_job, clear),
         cmocka_unit_test_teardown(a_broken_job_ends_with_its_actors, clear),
