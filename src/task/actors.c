@@ -28,21 +28,21 @@ actor_link *actor_find_link(uint64_t id)
 
 /* A link lives as long as its handle, and the end of a call may be the end of
  * the last: whoever goes on with a link after one has ended pins the handle. */
-static object *pin(const actor_link *a)
+static object *handle_pin(const actor_link *a)
 {
     object *handle = object_find(a->id);
     if (handle) handle->pins++;
     return handle;
 }
 
-static void unpin(object *handle)
+static void handle_unpin(object *handle)
 {
     if (handle) object_unpin(handle);
 }
 
 static void fail_queue(actor_link *a)
 {
-    object *handle = pin(a);
+    object *handle = handle_pin(a);
     while (!list_is_empty(&a->queue)) {
         call *c = LIST_ITEM(a->queue.next, call, link);
         list_remove(&c->link);
@@ -50,7 +50,7 @@ static void fail_queue(actor_link *a)
         rt->queued--;
         call_abandon(c, &a->failure);
     }
-    unpin(handle);
+    handle_unpin(handle);
 }
 
 void actor_dispatch(actor_link *a)
@@ -68,14 +68,14 @@ void actor_dispatch(actor_link *a)
         wire_put_u64(&rt->out, a->id);
         rt_tell();
     }
-    object *handle = pin(a);
+    object *handle = handle_pin(a);
     while (a->state == ACTOR_AT && !list_is_empty(&a->queue)) {
         call *c = LIST_ITEM(a->queue.next, call, link);
         if (c->missing > 0 || a->at->in_flight >= MOST_SENT || !call_send(c, a->at)) break;
         a->queued--;
         rt->queued--;
     }
-    unpin(handle);
+    handle_unpin(handle);
 }
 
 void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, bool fail_away)

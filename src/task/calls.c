@@ -139,7 +139,7 @@ static void return_lease(peer *p)
     rt_tell();
 }
 
-static void demand(shape *s, int64_t n)
+static void shape_demand(shape *s, int64_t n)
 {
     /* Asking again for a little more is not worth a message. */
     if (n == s->demanded || (n > 0 && s->demanded > 0 && n < 2 * s->demanded)) return;
@@ -150,7 +150,7 @@ static void demand(shape *s, int64_t n)
     rt_tell();
 }
 
-static peer *pick(shape *s, const call *c)
+static peer *shape_pick_worker(shape *s, const call *c)
 {
     spread_worker w[MOST_WANTED];
     int n = s->workers.n < MOST_WANTED ? (int)s->workers.n : MOST_WANTED;
@@ -188,12 +188,12 @@ static void shape_dispatch(shape *s)
 {
     while (!list_is_empty(&s->queue)) {
         call *c = LIST_ITEM(s->queue.next, call, link);
-        peer *p = pick(s, c);
+        peer *p = shape_pick_worker(s, c);
         if (!p || !call_send(c, p)) break;
         s->queued--;
         rt->queued--;
     }
-    demand(s, s->queued < MOST_WANTED ? s->queued : MOST_WANTED);
+    shape_demand(s, s->queued < MOST_WANTED ? s->queued : MOST_WANTED);
 }
 
 void calls_dispatch(void)
@@ -226,7 +226,7 @@ void call_queue(call *c, bool first)
         list_push(&c->shape->queue, &c->link);
 }
 
-static void unqueue(call *c)
+static void call_unqueue(call *c)
 {
     if (c->is_sent || list_is_empty(&c->link)) return;
     rt->queued--;
@@ -285,7 +285,7 @@ static void call_ready(call *c)
     if (!f && c->shape && group_is_gone(c->shape->amount.group, &gone)) f = &gone;
     if (f) {
         manta_failure copy = *f;
-        unqueue(c);
+        call_unqueue(c);
         call_fail(c, &copy);
     } else if (rt->is_local && c->actor && c->actor->state == ACTOR_DEAD) {
         call_fail(c, &c->actor->failure);
@@ -330,7 +330,7 @@ static call *find_sent(peer *from, uint64_t id)
 }
 
 /* ns is what the other process says. */
-static void learn(function *f, int64_t ns)
+static void function_learn(function *f, int64_t ns)
 {
     if (ns < 0) ns = 0;
     if (ns > LONGEST_NS) ns = LONGEST_NS;
@@ -438,7 +438,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
         call_again(c, RETRY_RETURNED, false, &none);
         return;
     }
-    learn(c->fn, wire_i64(w));
+    function_learn(c->fn, wire_i64(w));
     if (kind == PROTO_DONE) {
         take_results(c, w);
         return;
@@ -483,7 +483,7 @@ void calls_no_worker(const sched_shape *amount, const manta_failure *f)
         call *c = LIST_ITEM(s->queue.next, call, link);
         manta_failure of = *f;
         snprintf(of.function, sizeof of.function, "%s", c->fn->name);
-        unqueue(c);
+        call_unqueue(c);
         call_abandon(c, &of);
     }
 }
@@ -555,7 +555,7 @@ void calls_group_gone(uint64_t group, const manta_failure *f)
         if (s->amount.group != group) continue;
         while (!list_is_empty(&s->queue)) {
             call *c = LIST_ITEM(s->queue.next, call, link);
-            unqueue(c);
+            call_unqueue(c);
             call_abandon(c, f);
         }
         s->demanded = 0;
@@ -572,7 +572,7 @@ void calls_node_died(void)
         if (!o || o->state != OBJECT_PENDING) continue;
         call *c = o->maker;
         if (c) {
-            unqueue(c);
+            call_unqueue(c);
             call_abandon(c, &rt->death);
         } else {
             object_fail(o, &rt->death);
@@ -612,7 +612,7 @@ bool call_cancel(call *c, unsigned how)
     }
     manta_failure f =
         failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
-    unqueue(c);
+    call_unqueue(c);
     call_abandon(c, &f);
     return true;
 }

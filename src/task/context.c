@@ -10,7 +10,7 @@
 #include "task/value.h"
 
 /* What the daemon knows of this process. */
-static manta_status ask(manta_context *out)
+static manta_status context_ask(manta_context *out)
 {
     reply r;
     if (rt->is_dead) return failure_raise(&rt->death);
@@ -51,7 +51,7 @@ manta_status manta_context_get(const manta_task *t, manta_context *out)
     out->worker = rt->client;
     out->is_worker = rt->is_worker;
     out->in_process = rt->is_local;
-    manta_status st = rt->is_local ? MANTA_OK : ask(out);
+    manta_status st = rt->is_local ? MANTA_OK : context_ask(out);
     if (t) exec_context(t, out);
     mutex_unlock(&rt->lock);
     return st;

@@ -58,7 +58,7 @@ static void allow_files(node *d)
     (void)setrlimit(RLIMIT_NOFILE, &most);
 }
 
-static manta_status prepare(node *d, int keeper_pidfd)
+static manta_status node_prepare(node *d, int keeper_pidfd)
 {
     int children = watch_children();
     TRY(spawn_adopt_orphans());
@@ -69,7 +69,7 @@ static manta_status prepare(node *d, int keeper_pidfd)
     return daemon_memory_init(d);
 }
 
-static _Noreturn void serve(node *d)
+static _Noreturn void node_serve(node *d)
 {
     bool waiting = false, more = false;
     while (!d->stop) {
@@ -119,18 +119,18 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     node *d = node_new(config, keeper_pidfd, keeper);
     spawn_ignore_requests();
     d->driver = driver;
-    if (prepare(d, keeper_pidfd)) _exit(1);
+    if (node_prepare(d, keeper_pidfd)) _exit(1);
     uint32_t job_id = daemon_start_job(d, config->space);
     daemon_add_driver(d, job_id, driver, driver_fd, driver_pidfd);
     for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d, job_id);
     daemon_open_socket(d);
-    serve(d);
+    node_serve(d);
 }
 
 _Noreturn void daemon_main_alone(const node_config *config, int tell_fd, int keeper_pidfd, pid_t keeper)
 {
     node *d = node_new(config, keeper_pidfd, keeper);
-    manta_status st = prepare(d, keeper_pidfd);
+    manta_status st = node_prepare(d, keeper_pidfd);
     if (!st) st = daemon_open_main_socket(d);
     buf *b = proto_begin(&d->out, st ? PROTO_REFUSED : PROTO_HELLO);
     wire_put_u32(b, (uint32_t)st);
@@ -139,5 +139,5 @@ _Noreturn void daemon_main_alone(const node_config *config, int tell_fd, int kee
     manta_status said = socket_send(tell_fd, b->at, b->n, NULL, 0, true);
     close(tell_fd);
     if (st || said) _exit(1);
-    serve(d);
+    node_serve(d);
 }

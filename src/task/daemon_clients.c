@@ -266,7 +266,7 @@ void daemon_message(node *d, client *c, wire *w)
 
 /* Reads what has come so far, and no more: one that asks again as soon as it is
  * answered would keep the daemon for itself. */
-static void drain(node *d, client *c)
+static void client_drain(node *d, client *c)
 {
     size_t n, left = SIZE_MAX;
     int fds[SOCKET_MAX_FDS], n_fds, queued;
@@ -287,7 +287,7 @@ static void drain(node *d, client *c)
 
 void daemon_drain_all(node *d)
 {
-    for (size_t i = 0; i < d->clients.n; i++) drain(d, d->clients.at[i].value);
+    for (size_t i = 0; i < d->clients.n; i++) client_drain(d, d->clients.at[i].value);
 }
 
 static void on_client(void *ctx, int fd, bool readable, bool writable)
@@ -299,7 +299,7 @@ static void on_client(void *ctx, int fd, bool readable, bool writable)
     if (!c) return;
     if (writable) flush_outbox(d, c);
     if (!readable) return;
-    drain(d, c);
+    client_drain(d, c);
     /* A closed connection stays readable: stop looking, the pidfd follows. */
     char probe;
     if (recv(fd, &probe, 1, MSG_PEEK | MSG_DONTWAIT) == 0) loop_forget(d->loop, fd);
@@ -430,7 +430,7 @@ void daemon_kill_stranger(void *ctx, pid_t child)
 /* Everything that follows from the death of a client. */
 static void client_end(node *d, client *c)
 {
-    drain(d, c);
+    client_drain(d, c);
     c->ended = true;
     proto_begin(&d->out, PROTO_GONE);
     wire_put_u32(&d->out, c->id);

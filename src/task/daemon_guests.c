@@ -69,7 +69,7 @@ static void guest_flush(node *d, guest *g)
         log_error("a guest cannot be watched");
 }
 
-static void refuse(node *d, guest *g, manta_status st)
+static void guest_refuse(node *d, guest *g, manta_status st)
 {
     proto_begin(&d->out, PROTO_REFUSED);
     wire_put_u32(&d->out, (uint32_t)st);
@@ -85,7 +85,7 @@ static void on_driver(node *d, guest *g, const char *space, uint32_t prestart, i
     int pidfd, fd = g->fd;
     pid_t pid = g->pid;
     if (proc_pidfd_open(pid, &pidfd)) {
-        refuse(d, g, MANTA_EPERM);
+        guest_refuse(d, g, MANTA_EPERM);
         socket_close_all(&supervisor_fd, 1);
         return;
     }
@@ -116,7 +116,7 @@ static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)
         st = manta_fail(MANTA_EINVAL, "a guest of unknown kind");
     socket_close_all(fds, n_fds);
     if (st)
-        refuse(d, g, st);
+        guest_refuse(d, g, st);
     else
         g->greeted = true;
 }
@@ -205,7 +205,7 @@ typedef struct sized {
 } sized;
 
 /* A heap with the smallest on top. */
-static void sink(sized *h, size_t n, size_t i)
+static void heap_sink(sized *h, size_t n, size_t i)
 {
     for (;;) {
         size_t least = i;
@@ -232,10 +232,10 @@ static size_t query_objects(node *d, guest *g, size_t most)
         if (heap.n < most) {
             vec_push(&heap, x);
             if (heap.n == most)
-                for (size_t k = most; k-- > 0;) sink(heap.at, most, k);
+                for (size_t k = most; k-- > 0;) heap_sink(heap.at, most, k);
         } else if (x.size > heap.at[0].size) {
             heap.at[0] = x;
-            sink(heap.at, most, 0);
+            heap_sink(heap.at, most, 0);
         }
     }
     for (size_t i = 0; i < heap.n; i++) {
@@ -283,7 +283,7 @@ static void on_stack(node *d, guest *g, wire *w)
         if (d->clients.at[i].value->pid == pid && d->clients.at[i].value->is_worker)
             c = d->clients.at[i].value;
     if (!c) {
-        refuse(
+        guest_refuse(
             d, g,
             manta_fail(MANTA_ENOENT, "process %d is no worker of the node at %s", (int)pid, d->socket_path));
         return;

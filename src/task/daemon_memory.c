@@ -112,7 +112,7 @@ static segment *find_segment(node *d, uint64_t id)
     return g ? *g : NULL;
 }
 
-static void answer(node *d, uint32_t who, uint64_t request, manta_status st, uint64_t id, int fd)
+static void segment_answer(node *d, uint32_t who, uint64_t request, manta_status st, uint64_t id, int fd)
 {
     client *c = daemon_client(d, who);
     if (!c) return;
@@ -133,7 +133,7 @@ static void do_make(node *d, const spill_action *a)
         *g = (segment){.fd = fd, .file = -1, .size = a->size, .writer = a->client};
         *map_u64_put(&d->segments, a->segment) = g;
     }
-    answer(d, a->client, a->request, st, a->segment, fd);
+    segment_answer(d, a->client, a->request, st, a->segment, fd);
     if (st) memory_do(d, (spill_event){.kind = SPILL_DROP, .segment = a->segment});
 }
 
@@ -143,7 +143,7 @@ static void do_give(node *d, const spill_action *a)
     manta_status st = g ? MANTA_OK : manta_fail(MANTA_EINTERNAL, "a segment without memory");
     /* The writer seals when it has mapped; one that did not yet is made to. */
     if (!st && !shm_is_sealed(g->fd)) st = shm_seal_writes(g->fd);
-    answer(d, a->client, a->request, st, a->segment, st ? -1 : g->fd);
+    segment_answer(d, a->client, a->request, st, a->segment, st ? -1 : g->fd);
     if (st)
         memory_do(d, (spill_event){.kind = SPILL_CLOSED, .client = a->client, .segment = a->segment, .n = 1});
 }
@@ -167,7 +167,7 @@ static void do_refuse(node *d, const spill_action *a)
         break;
     case SPILL_LOST: st = manta_fail(MANTA_EIO, "the object is lost: %s", d->spill_error); break;
     }
-    answer(d, a->client, a->request, st, a->segment, -1);
+    segment_answer(d, a->client, a->request, st, a->segment, -1);
 }
 
 static void do_write(node *d, const spill_action *a)
@@ -208,7 +208,7 @@ static void do_end(node *d, uint64_t id)
     map_u64_remove(&d->segments, id);
 }
 
-static void tell(node *d, uint32_t who, proto_kind kind, uint64_t id)
+static void segment_tell(node *d, uint32_t who, proto_kind kind, uint64_t id)
 {
     client *c = daemon_client(d, who);
     if (!c) return;
@@ -230,7 +230,7 @@ static void memory_do(node *d, spill_event e)
         case SPILL_DO_MAKE: do_make(d, a); break;
         case SPILL_DO_GIVE: do_give(d, a); break;
         case SPILL_DO_REFUSE: do_refuse(d, a); break;
-        case SPILL_DO_ASK: tell(d, a->client, PROTO_SEGMENT_ASK, a->segment); break;
+        case SPILL_DO_ASK: segment_tell(d, a->client, PROTO_SEGMENT_ASK, a->segment); break;
         case SPILL_DO_WRITE: do_write(d, a); break;
         case SPILL_DO_READ: do_read(d, a); break;
         case SPILL_DO_CLOSE:
@@ -243,7 +243,7 @@ static void memory_do(node *d, spill_event e)
             socket_close_all(&g->file, 1);
             g->file = -1;
             break;
-        case SPILL_DO_TELL_GONE: tell(d, a->client, PROTO_SEGMENT_GONE, a->segment); break;
+        case SPILL_DO_TELL_GONE: segment_tell(d, a->client, PROTO_SEGMENT_GONE, a->segment); break;
         case SPILL_DO_END: do_end(d, a->segment); break;
         }
     }

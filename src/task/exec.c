@@ -115,7 +115,7 @@ static manta_status run_chunk(manta_task *t)
 }
 
 /* What every program has. */
-static manta_status builtin(manta_task *t)
+static manta_status run_builtin(manta_task *t)
 {
     if (!strcmp(t->name, "manta.ready")) return MANTA_OK;
     if (!strcmp(t->name, "manta.end")) return end_actor(t);
@@ -127,7 +127,7 @@ static manta_status call_by_name(manta_task *t)
 {
     manta_task_fn **fn = map_find(&table, t->name);
     if (fn) return (*fn)(t);
-    if (!strncmp(t->name, "manta.", 6)) return builtin(t);
+    if (!strncmp(t->name, "manta.", 6)) return run_builtin(t);
     if (resolver) return resolver(resolver_user, t->name, t);
     return manta_fail(MANTA_ENOENT, "no remote function is called %s; MANTA_REMOTE(%s) is missing", t->name,
                       t->name);
@@ -211,7 +211,7 @@ static bool is_settled(void *ctx)
 
 /* An argument of a constructor that was not there when the actor was made. It is
  * held until the constructor has run. */
-static manta_status resolve(manta_task *t, uint64_t id, value *out)
+static manta_status resolve_argument(manta_task *t, uint64_t id, value *out)
 {
     TRY(object_may_be(id));
     object *o = object_adopt(id, false);
@@ -239,7 +239,7 @@ static manta_status read_arguments(manta_task *t, wire *w)
         uint64_t id;
         if (t->awaited && value_take_ref(w, &id)) {
             if (w->broken) break;
-            TRY(resolve(t, id, &v));
+            TRY(resolve_argument(t, id, &v));
             t->args[t->n_args++] = v;
             hold_inner(&v);
             continue;
@@ -279,7 +279,7 @@ static void release_arguments(manta_task *t)
 
 /* The result does not need what it refers to any more; without other processes
  * its answer is still to be read (run_once()). */
-static void unpin(const result *r, uint64_t id)
+static void result_unpin(const result *r, uint64_t id)
 {
     object *o = object_find(id);
     if (rt->is_local && r->answered)
@@ -291,10 +291,10 @@ static void unpin(const result *r, uint64_t id)
 static void result_clear(result *r)
 {
     if (r->v.kind == MANTA_KIND_REFS)
-        for (uint64_t i = 0; i < r->v.size / 8; i++) unpin(r, ((const manta_ref *)r->v.at)[i].id);
+        for (uint64_t i = 0; i < r->v.size / 8; i++) result_unpin(r, ((const manta_ref *)r->v.at)[i].id);
     if (r->v.place.segment) store_seal(rt->store, r->v.place);
     if (r->is_block) store_give(rt->store, r->v.place);
-    if (r->v.kind == MANTA_KIND_ACTOR) unpin(r, r->v.word);
+    if (r->v.kind == MANTA_KIND_ACTOR) result_unpin(r, r->v.word);
     *r = (result){0};
 }
 
@@ -522,7 +522,7 @@ static self_of *self_find(uint64_t actor)
 #define LABEL_MS    2000 /* for a reader to make room; then one name is wrong, and nothing hangs */
 
 /* What is printed from now on is printed by `name`. */
-static void label(const char *name)
+static void label_output(const char *name)
 {
     if (!rt->trace || rt->pipes[0] < 0) return;
     const output_words *w = (const void *)((const char *)rt->bell + WORKER_TRACE_OUTPUT_AT);
@@ -647,7 +647,7 @@ void exec_run(incoming *in, buf *answer)
     task_decode(&t, &w);
     if (t.actor) t.self = self_find(t.actor);
     if (t.self) t.self->running++;
-    if (!t.actor || !t.id) label(t.name); /* an actor prints under its constructor's name */
+    if (!t.actor || !t.id) label_output(t.name); /* an actor prints under its constructor's name */
     manta_status st = task_run(&t, &w, &ns);
     if (!st) st = task_check_results(&t);
     task_answer(&t, st, ns, answer);

@@ -75,7 +75,7 @@ static manta_status take_group(const buf *b, group_link **out)
 }
 
 /* By number, or, with 0, by name. */
-static manta_status ask(uint64_t id, const char *name, group_link **out)
+static manta_status group_ask(uint64_t id, const char *name, group_link **out)
 {
     reply r;
     if (rt->is_dead) return failure_raise(&rt->death);
@@ -93,7 +93,7 @@ static manta_status group_find(manta_placement_group group, group_link **out)
     *out = group_known(group.id);
     if (*out) return MANTA_OK;
     if (!group.id || rt->is_local) return manta_fail(MANTA_EINVAL, "a placement group that is none");
-    return ask(group.id, "", out);
+    return group_ask(group.id, "", out);
 }
 
 manta_status group_shape(manta_placement_group group, int bundle, sched_shape *to, manta_failure_kind *kind)
@@ -297,7 +297,7 @@ manta_status manta_placement_group_find(const char *name, manta_placement_group 
             g = rt->groups.at[i].value;
     manta_status st = g              ? MANTA_OK
                       : rt->is_local ? manta_fail(MANTA_ENOENT, "no placement group is called %s", name)
-                                     : ask(0, name, &g);
+                                     : group_ask(0, name, &g);
     if (!st) out->id = g->id;
     mutex_unlock(&rt->lock);
     return st;

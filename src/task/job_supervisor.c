@@ -26,21 +26,21 @@ typedef struct supervisor {
     VEC(uint32_t) spared; /* pids that the daemon knows */
 } supervisor;
 
-static _Noreturn void end(void)
+static _Noreturn void supervisor_end(void)
 {
     spawn_end_all();
     _exit(0);
 }
 
-static void tell(supervisor *s, const int *fds, int n_fds)
+static void tell_daemon(supervisor *s, const int *fds, int n_fds)
 {
-    if (socket_send(s->fd, s->out.at, s->out.n, fds, n_fds, true)) end();
+    if (socket_send(s->fd, s->out.at, s->out.n, fds, n_fds, true)) supervisor_end();
 }
 
 static void start_zygote(supervisor *s)
 {
     int pair[2], pidfd;
-    if (socket_pair(pair) || spawn_fork(&s->zygote)) end();
+    if (socket_pair(pair) || spawn_fork(&s->zygote)) supervisor_end();
     if (s->zygote == 0) {
         prctl(PR_SET_CHILD_SUBREAPER, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -48,17 +48,17 @@ static void start_zygote(supervisor *s)
         node_close_others((int[]){pair[1], s->self_pidfd}, 2);
         zygote_main(pair[1], s->self_pidfd, s->config->plain_output);
     }
-    if (proc_pidfd_open(s->zygote, &pidfd)) end();
+    if (proc_pidfd_open(s->zygote, &pidfd)) supervisor_end();
     proto_begin(&s->out, PROTO_ZYGOTE);
     wire_put_u32(&s->out, (uint32_t)s->zygote);
     wire_put_u32(&s->out, (uint32_t)getpid());
-    tell(s, (int[]){pair[0], pidfd}, 2);
+    tell_daemon(s, (int[]){pair[0], pidfd}, 2);
     socket_close_all((int[]){pair[0], pair[1], pidfd}, 3);
 }
 
 /* Children have ended: the zygote, which is replaced, workers that it left to
  * us, whose status their callers want to know, or what workers had started. */
-static void reap(supervisor *s, int signal_fd)
+static void reap_children(supervisor *s, int signal_fd)
 {
     struct signalfd_siginfo info;
     pid_t pid;
@@ -73,7 +73,7 @@ static void reap(supervisor *s, int signal_fd)
         proto_begin(&s->out, PROTO_REAPED);
         wire_put_u32(&s->out, (uint32_t)pid);
         wire_put_u32(&s->out, (uint32_t)status);
-        tell(s, NULL, 0);
+        tell_daemon(s, NULL, 0);
     }
     if (zygote_died) start_zygote(s);
 }
@@ -92,7 +92,7 @@ static void listen_to_daemon(supervisor *s)
     static char in[SOCKET_MAX_MESSAGE];
     int fds[SOCKET_MAX_FDS], n_fds;
     size_t n;
-    if (socket_recv(s->fd, in, sizeof in, &n, fds, &n_fds, true)) end();
+    if (socket_recv(s->fd, in, sizeof in, &n, fds, &n_fds, true)) supervisor_end();
     socket_close_all(fds, n_fds);
     wire w = wire_of(in, n);
     if (proto_kind_of(&w) != PROTO_SWEEP) return;
@@ -111,14 +111,14 @@ _Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd)
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
     int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signal_fd < 0 || spawn_adopt_orphans() || proc_pidfd_open(getpid(), &s.self_pidfd)) end();
+    if (signal_fd < 0 || spawn_adopt_orphans() || proc_pidfd_open(getpid(), &s.self_pidfd)) supervisor_end();
     start_zygote(&s);
     for (;;) {
         struct pollfd p[3] = {{.fd = fd, .events = POLLIN},
                               {.fd = keeper_pidfd, .events = POLLIN},
                               {.fd = signal_fd, .events = POLLIN}};
-        if (socket_poll(p, 3, -1) < 0 || p[1].revents) end();
-        if (p[2].revents) reap(&s, signal_fd);
+        if (socket_poll(p, 3, -1) < 0 || p[1].revents) supervisor_end();
+        if (p[2].revents) reap_children(&s, signal_fd);
         if (p[0].revents) listen_to_daemon(&s);
     }
 }

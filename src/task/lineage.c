@@ -50,7 +50,7 @@ void lineage_free(lineage *l)
     mem_free(l);
 }
 
-static void say(lineage_actions *out, lineage_action_kind kind, uint64_t call, uint64_t object)
+static void push_action(lineage_actions *out, lineage_action_kind kind, uint64_t call, uint64_t object)
 {
     vec_push(out, ((lineage_action){.kind = kind, .call = call, .object = object}));
 }
@@ -73,7 +73,7 @@ static void thing_check(lineage *l, uint64_t object)
 
 /* Forgets a call, and those that were kept only for its arguments. One that
  * runs is the program's anyway, until it ends. */
-static void forget(lineage *l, kept *first, lineage_actions *out)
+static void forget_call(lineage *l, kept *first, lineage_actions *out)
 {
     VEC(kept *) next = {0};
     vec_push(&next, first);
@@ -98,7 +98,7 @@ static void forget(lineage *l, kept *first, lineage_actions *out)
         }
         l->bytes -= k->bytes;
         map_u64_remove(&l->calls, k->id);
-        say(out, LINEAGE_DO_FORGET, k->id, 0);
+        push_action(out, LINEAGE_DO_FORGET, k->id, 0);
         kept_free(k);
     }
     vec_release(&next);
@@ -108,7 +108,7 @@ static void forget_oldest(lineage *l, lineage_actions *out)
 {
     while (l->bytes > l->limit && l->first < l->order.n) {
         kept **k = map_u64_find(&l->calls, l->order.at[l->first++]);
-        if (k && !(*k)->running) forget(l, *k, out);
+        if (k && !(*k)->running) forget_call(l, *k, out);
     }
     if (l->first > 1024 && l->first > l->order.n / 2) {
         for (size_t i = l->first; i < l->order.n; i++) l->order.at[i - l->first] = l->order.at[i];
@@ -145,7 +145,7 @@ static void on_drop(lineage *l, uint64_t object, lineage_actions *out)
     if (!t) return;
     t->held = false;
     if (t->maker && !t->maker->running && !is_of_use(l, t->maker))
-        forget(l, t->maker, out);
+        forget_call(l, t->maker, out);
     else
         thing_check(l, object);
 }
@@ -160,13 +160,13 @@ static void on_need(lineage *l, uint64_t first, lineage_actions *out)
         kept *k = t ? t->maker : NULL;
         if (k && k->running) continue; /* it comes */
         if (!k || k->retries == 0) {
-            say(out, LINEAGE_DO_FAIL, 0, object);
+            push_action(out, LINEAGE_DO_FAIL, 0, object);
             vec_last(out).why = k ? LINEAGE_TOO_OFTEN : LINEAGE_NOT_KEPT;
             continue;
         }
         k->running = true;
         if (k->retries > 0) k->retries--;
-        say(out, LINEAGE_DO_RUN, k->id, object);
+        push_action(out, LINEAGE_DO_RUN, k->id, object);
         for (int i = 0; i < k->n; i++) { /* they are held again, at least until they come */
             thing *r = map_u64_find(&l->things, k->id + (uint64_t)i);
             if (r) r->held = true;
@@ -186,7 +186,7 @@ static void on_ended(lineage *l, uint64_t call, lineage_actions *out)
     kept **k = map_u64_find(&l->calls, call);
     if (!k || !(*k)->running) return;
     (*k)->running = false;
-    if (!is_of_use(l, *k)) forget(l, *k, out);
+    if (!is_of_use(l, *k)) forget_call(l, *k, out);
     forget_oldest(l, out);
 }
 
@@ -195,7 +195,7 @@ void lineage_step(lineage *l, const lineage_event *e, lineage_actions *out)
     kept **k;
     switch (e->kind) {
     case LINEAGE_FORGET:
-        if ((k = map_u64_find(&l->calls, e->call))) forget(l, *k, out);
+        if ((k = map_u64_find(&l->calls, e->call))) forget_call(l, *k, out);
         break;
     case LINEAGE_KEEP: on_keep(l, e, out); break;
     case LINEAGE_ENDED: on_ended(l, e->call, out); break;

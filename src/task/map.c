@@ -78,7 +78,7 @@ void manta_map_free(manta_map *m)
 
 /* The next inputs, at most a chunk, as arguments that own what they refer to:
  * owned[i] is to be released. */
-static manta_status gather(manta_map *m, manta_arg *args, manta_ref *owned, size_t *n)
+static manta_status gather_inputs(manta_map *m, manta_arg *args, manta_ref *owned, size_t *n)
 {
     for (*n = 0; *n < m->o.chunk; (*n)++) {
         manta_arg a;
@@ -109,7 +109,7 @@ static int least_busy(const manta_map *m)
 
 /* Submits one chunk: the function itself for one input, else the built-in one
  * that runs it for each. */
-static void submit(manta_map *m, const manta_arg *args, size_t n)
+static void submit_chunk(manta_map *m, const manta_arg *args, size_t n)
 {
     manta_arg all[CHUNK_MOST + 1];
     manta_ref refs[CHUNK_MOST];
@@ -130,14 +130,14 @@ static void submit(manta_map *m, const manta_arg *args, size_t n)
     m->next += n;
 }
 
-static manta_status fill(manta_map *m)
+static manta_status fill_window(manta_map *m)
 {
     while (!m->ended && m->items.n + m->o.chunk <= m->o.window * m->o.chunk) {
         manta_arg args[CHUNK_MOST];
         manta_ref owned[CHUNK_MOST];
         size_t n;
-        manta_status st = gather(m, args, owned, &n);
-        if (!st && n > 0) submit(m, args, n);
+        manta_status st = gather_inputs(m, args, owned, &n);
+        if (!st && n > 0) submit_chunk(m, args, n);
         for (size_t i = 0; i < n; i++) manta_release(owned[i]);
         if (st) return st;
     }
@@ -146,7 +146,7 @@ static manta_status fill(manta_map *m)
 
 manta_status manta_map_next(manta_map *m, size_t *index, manta_ref *out, int64_t timeout_ms)
 {
-    TRY(fill(m));
+    TRY(fill_window(m));
     size_t n = m->o.unordered ? m->items.n : m->items.n > 0, found = 0, at = 0;
     if (n == 0) return manta_fail(MANTA_ENOENT, "all results were taken");
     manta_ref *refs = mem_new(n * sizeof *refs);

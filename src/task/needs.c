@@ -11,7 +11,7 @@
 
 #define MOST 1e15 /* bytes included */
 
-static int64_t units(double x)
+static int64_t amount_units(double x)
 {
     return (int64_t)(x * SCHED_UNIT + 0.5);
 }
@@ -25,7 +25,7 @@ static int resource_find(const char *name, size_t n)
 }
 
 /* Adds "name=amount,name=amount" to the amounts. */
-static manta_status parse(const char *text, sched_shape *out)
+static manta_status parse_resources(const char *text, sched_shape *out)
 {
     while (text && *text) {
         const char *eq = strchr(text, '=');
@@ -42,7 +42,7 @@ static manta_status parse(const char *text, sched_shape *out)
         int found = resource_find(text, n);
         if (found < 0)
             return manta_fail(MANTA_EUNSUPPORTED, "it can never run: no node has any \"%.*s\"", (int)n, text);
-        out->amount[found] += units(x);
+        out->amount[found] += amount_units(x);
         text = *end ? end + 1 : end;
     }
     return MANTA_OK;
@@ -54,10 +54,10 @@ manta_status needs_amounts(double cpus, double gpus, uint64_t memory, const char
         return manta_fail(MANTA_EINVAL, "an impossible number of cores, devices or bytes");
     if (gpus > 1 && gpus != (double)(int64_t)gpus)
         return manta_fail(MANTA_EINVAL, "%g gpus: a part of one, or whole ones", gpus);
-    out->amount[0] = units(cpus);
-    out->amount[1] = units(gpus);
+    out->amount[0] = amount_units(cpus);
+    out->amount[1] = amount_units(gpus);
     out->amount[2] = (int64_t)memory * SCHED_UNIT;
-    return parse(resources, out);
+    return parse_resources(resources, out);
 }
 
 manta_status needs_feasible(const sched_shape *total, const char *whose, const sched_shape *asked)

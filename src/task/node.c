@@ -35,7 +35,7 @@ static void list_fds(void (*fn)(int fd))
     file_names_release(&names);
 }
 
-static void remember(int fd)
+static void remember_fd(int fd)
 {
     vec_push(&users, fd);
 }
@@ -71,12 +71,12 @@ void node_remember_files(void)
 {
     node_has_threads = spawn_threads() > 1;
     vec_clear(&users);
-    list_fds(remember);
+    list_fds(remember_fd);
 }
 
 /* ---- the keeper ---- */
 
-static void keep(pid_t child, int other_pidfd)
+static void keeper_wait(pid_t child, int other_pidfd)
 {
     int pidfd = -1;
     if (proc_pidfd_open(child, &pidfd) == MANTA_OK) {
@@ -108,7 +108,7 @@ static _Noreturn void keeper_main(const node_config *c, int driver_fd, pid_t dri
     spawn_ignore_requests(); /* the driver's end is the node's */
     if (spawn_adopt_orphans() || proc_pidfd_open(self, &own) || spawn_fork(&daemon)) _exit(1);
     if (daemon == 0) daemon_main(c, driver_fd, driver, driver_pidfd, own, self);
-    keep(daemon, driver_pidfd);
+    keeper_wait(daemon, driver_pidfd);
     snprintf(name, sizeof name, "%d.sock", (int)daemon);
     sweep_node_socket(name);
     _exit(0);
@@ -233,7 +233,7 @@ static _Noreturn void alone_main(const node_config *c, int log, int tell)
     node_close_others((int[]){tell}, 1);
     if (spawn_adopt_orphans() || proc_pidfd_open(self, &own) || spawn_fork(&daemon)) _exit(1);
     if (daemon == 0) daemon_main_alone(c, tell, own, self);
-    keep(daemon, -1);
+    keeper_wait(daemon, -1);
     sweep_node_socket(NODE_SOCKET_MAIN);
     _exit(0);
 }
@@ -286,7 +286,7 @@ static _Noreturn void guest_main(const node_config *c, int fd, int tell)
     proto_begin(&b, PROTO_HELLO);
     wire_put_u32(&b, (uint32_t)self);
     if (socket_send(tell, b.at, b.n, &own, 1, true)) _exit(1);
-    keep(supervisor, -1);
+    keeper_wait(supervisor, -1);
     _exit(0);
 }
 

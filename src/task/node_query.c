@@ -62,7 +62,7 @@ manta_status manta_node_start(const manta_node_options *options, manta_node_plac
 }
 
 /* A connection that has said who it is. */
-static manta_status greet(const char *address, char path[NODE_SOCKET_PATH], int *fd, pid_t *pid)
+static manta_status greet_node(const char *address, char path[NODE_SOCKET_PATH], int *fd, pid_t *pid)
 {
     uid_t uid;
     buf b = {0};
@@ -75,7 +75,7 @@ static manta_status greet(const char *address, char path[NODE_SOCKET_PATH], int 
     return st;
 }
 
-static manta_status ask(int fd, const buf *b)
+static manta_status send_query(int fd, const buf *b)
 {
     return socket_send(fd, b->at, b->n, NULL, 0, true);
 }
@@ -86,12 +86,12 @@ manta_status manta_node_stop(const char *address, int64_t timeout_ms, manta_node
     int fd = -1, pidfd = -1;
     pid_t pid = 0;
     buf b = {0};
-    TRY(greet(address, path, &fd, &pid));
+    TRY(greet_node(address, path, &fd, &pid));
     manta_status st = proc_pidfd_open(pid, &pidfd);
     *out = (manta_node_place){.daemon_pid = pid};
     memcpy(out->path, path, sizeof path);
     proto_begin(&b, PROTO_STOP);
-    if (!st) st = ask(fd, &b);
+    if (!st) st = send_query(fd, &b);
     buf_release(&b);
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     if (!st && socket_poll(&p, 1, (int)timeout_ms) <= 0) {
@@ -231,7 +231,7 @@ static void take_object(taking *t, wire *w)
     vec_push(&t->objects, o);
 }
 
-static manta_status refused(wire *w)
+static manta_status read_refusal(wire *w)
 {
     char text[512];
     uint32_t st = wire_u32(w);
@@ -245,7 +245,7 @@ static manta_status take_message(taking *t, const void *in, size_t n, const int 
 {
     wire w = wire_of(in, n);
     switch (proto_kind_of(&w)) {
-    case PROTO_REFUSED: return refused(&w);
+    case PROTO_REFUSED: return read_refusal(&w);
     case PROTO_QUERY_NODE: take_node(t->v, &w); break;
     case PROTO_QUERY_JOB: take_job(t, &w); break;
     case PROTO_QUERY_WORKER: take_worker(t, &w, fds, n_fds); break;
@@ -261,7 +261,8 @@ static manta_status take_message(taking *t, const void *in, size_t n, const int 
 }
 
 /* The next message, if it comes in time. */
-static manta_status receive(int fd, pid_t daemon, void *in, size_t *n, int fds[SOCKET_MAX_FDS], int *n_fds)
+static manta_status receive_row(int fd, pid_t daemon, void *in, size_t *n, int fds[SOCKET_MAX_FDS],
+                                int *n_fds)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     if (socket_poll(&p, 1, ANSWER_MS) <= 0)
@@ -284,7 +285,7 @@ static int by_begin(const void *a, const void *b)
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
-static void give(taking *t)
+static void give_view(taking *t)
 {
     manta_view *v = t->v;
     v->jobs = t->jobs.at;
@@ -308,21 +309,21 @@ manta_status manta_view_take(const char *address, unsigned what, size_t most_obj
     int fd = -1;
     pid_t daemon = 0;
     buf b = {0};
-    manta_status st = greet(address, path, &fd, &daemon);
+    manta_status st = greet_node(address, path, &fd, &daemon);
     proto_begin(&b, PROTO_QUERY);
     wire_put_u32(&b, (what & (MANTA_VIEW_WORKERS | MANTA_VIEW_CALLS) ? PROTO_QUERY_WORKERS : 0u) |
                          (what & MANTA_VIEW_ACTORS ? PROTO_QUERY_ACTORS : 0u) |
                          (what & MANTA_VIEW_OBJECTS ? PROTO_QUERY_OBJECTS : 0u));
     wire_put_u64(&b, most_objects);
-    if (!st) st = ask(fd, &b);
+    if (!st) st = send_query(fd, &b);
     while (!st && !t.done) {
         int fds[SOCKET_MAX_FDS], n_fds = 0;
         size_t n = 0;
-        if ((st = receive(fd, daemon, in, &n, fds, &n_fds))) break;
+        if ((st = receive_row(fd, daemon, in, &n, fds, &n_fds))) break;
         st = take_message(&t, in, n, fds, n_fds);
         socket_close_all(fds, n_fds);
     }
-    give(&t);
+    give_view(&t);
     socket_close_all(&fd, 1);
     buf_release(&b);
     mem_free(in);
@@ -353,17 +354,17 @@ manta_status manta_view_stack(const char *address, int pid, char **text)
     size_t n = 0, length = 0;
     pid_t daemon = 0;
     buf b = {0};
-    manta_status st = greet(address, path, &fd, &daemon);
+    manta_status st = greet_node(address, path, &fd, &daemon);
     proto_begin(&b, PROTO_STACK);
     wire_put_u32(&b, (uint32_t)pid);
-    if (!st) st = ask(fd, &b);
-    if (!st) st = receive(fd, daemon, in, &n, fds, &n_fds);
+    if (!st) st = send_query(fd, &b);
+    if (!st) st = receive_row(fd, daemon, in, &n, fds, &n_fds);
     if (!st) {
         wire w = wire_of(in, n);
         proto_kind kind = proto_kind_of(&w);
         socket_close_all(fds, n_fds);
         if (kind == PROTO_REFUSED) {
-            st = refused(&w);
+            st = read_refusal(&w);
         } else {
             const void *bytes = wire_bytes(&w, &length);
             if (wire_end(&w, "stack") || kind != PROTO_STACK_IS || !bytes)

@@ -76,7 +76,7 @@ static manta_status lock_folder(const char *folder, int limit_ms, int *out)
 }
 
 /* Whether a node is behind the socket; MANTA_EDIED: it is only a name. */
-static manta_status probe(const char *path)
+static manta_status probe_socket(const char *path)
 {
     int fd;
     manta_status st = socket_connect(path, &fd);
@@ -86,7 +86,7 @@ static manta_status probe(const char *path)
 
 static void sweep_locked(const char *path)
 {
-    if (probe(path) == MANTA_EDIED) (void)os->unlink(path);
+    if (probe_socket(path) == MANTA_EDIED) (void)os->unlink(path);
 }
 
 void node_socket_sweep(const char *path)

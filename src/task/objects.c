@@ -175,7 +175,7 @@ static void tell_fail(const object *o)
     rt_tell();
 }
 
-static void settled(object *o)
+static void object_settled(object *o)
 {
     for (size_t i = 0; i < o->waiting.n; i++) call_argument_ready(o->waiting.at[i]);
     vec_release(&o->waiting);
@@ -218,7 +218,7 @@ void object_set(object *o, const value *v, bool told)
     }
     if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, told)->refs++;
     if (was_promised) tell_add(o, 0);
-    settled(o);
+    object_settled(o);
 }
 
 void object_fail(object *o, const manta_failure *f)
@@ -227,7 +227,7 @@ void object_fail(object *o, const manta_failure *f)
     o->failure = mem_new(sizeof *f);
     *o->failure = *f;
     if (o->exported && o->maker) tell_fail(o);
-    settled(o);
+    object_settled(o);
 }
 
 void object_export(object *o)

@@ -309,7 +309,7 @@ static manta_status output_new(output **out)
     return MANTA_OK;
 }
 
-static void nudge(output *o)
+static void nudge_thread(output *o)
 {
     uint64_t one = 1;
     (void)!write(o->nudge_fd, &one, sizeof one);
@@ -328,7 +328,7 @@ manta_status output_add(output **at, int pid, const int fds[4])
     mutex_lock(&o->lock);
     vec_push(&o->added, s);
     mutex_unlock(&o->lock);
-    nudge(o);
+    nudge_thread(o);
     return MANTA_OK;
 }
 
@@ -338,7 +338,7 @@ void output_end(output *o)
     mutex_lock(&o->lock);
     o->closing = true;
     mutex_unlock(&o->lock);
-    nudge(o);
+    nudge_thread(o);
     thread_join(&o->thread);
     for (size_t i = 0; i < o->sources.n; i++) source_free(o->sources.at[i]);
     for (size_t i = 0; i < o->added.n; i++) source_free(o->added.at[i]);

@@ -12,7 +12,7 @@ struct manta_pool {
     VEC(manta_ref) results; /* not taken, in the order of the calls */
 };
 
-static void grow(manta_pool *p)
+static void pool_grow(manta_pool *p)
 {
     manta_actor *actors = mem_new((size_t)(p->n + 1) * sizeof *actors);
     manta_ref *busy = mem_new((size_t)(p->n + 1) * sizeof *busy);
@@ -87,7 +87,7 @@ size_t manta_pool_pending(const manta_pool *p)
     return p->results.n;
 }
 
-static manta_status take(manta_pool *p, size_t i, manta_ref *out)
+static manta_status pool_take(manta_pool *p, size_t i, manta_ref *out)
 {
     *out = p->results.at[i];
     vec_remove(&p->results, i);
@@ -108,7 +108,7 @@ static manta_status next_of(manta_pool *p, size_t n, manta_ref *out, int64_t tim
     while (!st && !ready[i]) i++;
     mem_free(refs);
     mem_free(ready);
-    return st ? st : take(p, i, out);
+    return st ? st : pool_take(p, i, out);
 }
 
 manta_status manta_pool_next(manta_pool *p, manta_ref *out, int64_t timeout_ms)
@@ -123,7 +123,7 @@ manta_status manta_pool_next_ready(manta_pool *p, manta_ref *out, int64_t timeou
 
 void manta_pool_push(manta_pool *p, manta_actor actor)
 {
-    grow(p);
+    pool_grow(p);
     p->actors[p->n] = actor;
     p->busy[p->n++].id = 0;
 }

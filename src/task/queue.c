@@ -32,7 +32,7 @@ typedef struct wish {
     size_t n; /* items, or room for them */
 } wish;
 
-static size_t length(const queue *q)
+static size_t queue_length(const queue *q)
 {
     return q->items.n - q->first;
 }
@@ -40,13 +40,13 @@ static size_t length(const queue *q)
 static bool has_room(void *ctx)
 {
     const wish *w = ctx;
-    return w->q->capacity == 0 || length(w->q) + w->n <= w->q->capacity || !exec_caller_lives(w->t);
+    return w->q->capacity == 0 || queue_length(w->q) + w->n <= w->q->capacity || !exec_caller_lives(w->t);
 }
 
 static bool has_items(void *ctx)
 {
     const wish *w = ctx;
-    return length(w->q) >= w->n || !exec_caller_lives(w->t);
+    return queue_length(w->q) >= w->n || !exec_caller_lives(w->t);
 }
 
 static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout_ms, const char *what)
@@ -59,7 +59,7 @@ static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout
     w->q->waiting--;
     if (st == MANTA_ETIMEDOUT)
         return manta_fail(MANTA_ETIMEDOUT, "the queue is %s after %lld ms (%zu of %zu items)", what,
-                          (long long)timeout_ms, length(w->q), w->q->capacity);
+                          (long long)timeout_ms, queue_length(w->q), w->q->capacity);
     if (!st && !exec_caller_lives(w->t)) return manta_fail(MANTA_EDIED, "nobody waits any more");
     return st;
 }
@@ -116,11 +116,11 @@ static manta_status queue_get(manta_task *t)
     mutex_lock(&rt->lock);
     manta_status st = wait_until(&w, has_items, timeout_ms, "empty");
     if (!st) {
-        n = length(q) < (size_t)most ? length(q) : (size_t)most;
+        n = queue_length(q) < (size_t)most ? queue_length(q) : (size_t)most;
         out = mem_new((n + 1) * sizeof *out);
         for (size_t i = 0; i < n; i++) out[i] = q->items.at[q->first++];
         if (q->first > 1000 && q->first * 2 > q->items.n) {
-            memmove(q->items.at, q->items.at + q->first, length(q) * sizeof *q->items.at);
+            memmove(q->items.at, q->items.at + q->first, queue_length(q) * sizeof *q->items.at);
             q->items.n -= q->first;
             q->first = 0;
         }
@@ -138,7 +138,7 @@ static manta_status queue_size(manta_task *t)
 {
     const queue *q = manta_self(t);
     mutex_lock(&rt->lock);
-    size_t n = length(q);
+    size_t n = queue_length(q);
     mutex_unlock(&rt->lock);
     return manta_return_i64(t, 0, (int64_t)n);
 }
@@ -175,7 +175,7 @@ static bool is_settled(void *ctx)
 
 /* The call that waits here was cancelled. What it asked of the queue may be done
  * already, or not, and must not happen later: it is cancelled too, and awaited. */
-static manta_status settle(manta_ref r)
+static manta_status cancel_and_await(manta_ref r)
 {
     (void)!manta_cancel(r, 0); /* else it has ended, which is awaited as well */
     mutex_lock(&rt->lock);
@@ -192,15 +192,15 @@ static manta_status settle(manta_ref r)
 
 /* One call of the queue's actor; again while all its threads wait. *out is not
  * set on failure. */
-static manta_status ask(manta_queue q, const char *method, manta_arg *args, int n, int timeout_at,
-                        manta_ref *out)
+static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args, int n, int timeout_at,
+                              manta_ref *out)
 {
     int64_t timeout_ms = timeout_at < 0 ? 0 : args[timeout_at].as.i64;
     int64_t deadline = clock_deadline(timeout_ms);
     for (;;) {
         manta_ref r = manta_actor_submit_one(q.actor, method, n, args);
         manta_status st = manta_get(r, MANTA_FOREVER);
-        if (st == MANTA_ECANCELLED) st = settle(r);
+        if (st == MANTA_ECANCELLED) st = cancel_and_await(r);
         if (!st) {
             *out = r;
             return MANTA_OK;
@@ -227,7 +227,7 @@ manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n
     }
     if (!st) {
         manta_arg args[2] = {manta_refs(refs, n), manta_i64(timeout_ms)};
-        st = ask(q, "manta.queue_put", args, 2, 1, &done);
+        st = queue_ask(q, "manta.queue_put", args, 2, 1, &done);
         if (!st) manta_release(done);
     }
     for (size_t i = 0; i < n; i++)
@@ -250,7 +250,7 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
         return manta_fail(MANTA_EINVAL, "%zu to %zu items: at most %d can be had at once", least, most,
                           ITEMS_MOST);
     manta_arg args[3] = {manta_i64((int64_t)least), manta_i64((int64_t)most), manta_i64(timeout_ms)};
-    TRY(ask(q, "manta.queue_get", args, 3, 2, &r));
+    TRY(queue_ask(q, "manta.queue_get", args, 3, 2, &r));
     manta_status st = manta_get_refs(r, &in, n, MANTA_FOREVER);
     for (size_t i = 0; !st && i < *n; i++) {
         st = manta_retain(in[i]);
@@ -270,7 +270,7 @@ manta_status manta_queue_size(manta_queue q, size_t *out)
 {
     manta_ref r;
     int64_t n = 0;
-    TRY(ask(q, "manta.queue_size", NULL, 0, -1, &r));
+    TRY(queue_ask(q, "manta.queue_size", NULL, 0, -1, &r));
     manta_status st = manta_get_i64(r, &n, MANTA_FOREVER);
     manta_release(r);
     *out = (size_t)n;

@@ -23,7 +23,7 @@
 
 size_t rebuild_limit = (size_t)64 << 20;
 
-static void step(lineage_event e, lineage_actions *out)
+static void lineage_apply(lineage_event e, lineage_actions *out)
 {
     if (!rt->lineage) rt->lineage = lineage_new(rebuild_limit);
     lineage_step(rt->lineage, &e, out);
@@ -97,7 +97,7 @@ bool rebuild_keep(call *c)
 {
     lineage_actions out = {0};
     if (find_kept(c->id)) {
-        step((lineage_event){.kind = LINEAGE_ENDED, .call = c->id}, &out);
+        lineage_apply((lineage_event){.kind = LINEAGE_ENDED, .call = c->id}, &out);
         let_arguments_go(c);
         forget_calls(&out);
         vec_release(&out);
@@ -111,14 +111,14 @@ bool rebuild_keep(call *c)
     size_t bytes = retain_arguments(c, ids, &n);
     list_remove(&c->link);
     *map_u64_put(&rt->kept, c->id) = c;
-    step((lineage_event){.kind = LINEAGE_KEEP,
-                         .call = c->id,
-                         .n = c->results,
-                         .args = ids,
-                         .n_args = n,
-                         .bytes = bytes,
-                         .retries = c->max_retries},
-         &out);
+    lineage_apply((lineage_event){.kind = LINEAGE_KEEP,
+                                  .call = c->id,
+                                  .n = c->results,
+                                  .args = ids,
+                                  .n_args = n,
+                                  .bytes = bytes,
+                                  .retries = c->max_retries},
+                  &out);
     mem_free(ids);
     let_arguments_go(c);
     forget_calls(&out);
@@ -131,7 +131,7 @@ void rebuild_failed(const call *c)
     lineage_actions out = {0};
     if (!find_kept(c->id)) return;
     map_u64_remove(&rt->kept, c->id); /* the call is its caller's to free */
-    step((lineage_event){.kind = LINEAGE_FORGET, .call = c->id}, &out);
+    lineage_apply((lineage_event){.kind = LINEAGE_FORGET, .call = c->id}, &out);
     forget_calls(&out);
     vec_release(&out);
 }
@@ -140,7 +140,7 @@ void rebuild_dropped(uint64_t id)
 {
     lineage_actions out = {0};
     if (!rt->lineage || !lineage_knows(rt->lineage, id)) return;
-    step((lineage_event){.kind = LINEAGE_DROP, .object = id}, &out);
+    lineage_apply((lineage_event){.kind = LINEAGE_DROP, .object = id}, &out);
     forget_calls(&out);
     vec_release(&out);
 }
@@ -232,7 +232,7 @@ void rebuild_object(uint64_t id, const char *reason)
     lineage_actions out = {0};
     const object *o = object_find(id);
     if (o && is_here(o)) return;
-    step((lineage_event){.kind = LINEAGE_NEED, .object = id}, &out);
+    lineage_apply((lineage_event){.kind = LINEAGE_NEED, .object = id}, &out);
     for (size_t i = 0; i < out.n; i++)
         if (out.at[i].kind == LINEAGE_DO_RUN) expect_results(find_kept(out.at[i].call), out.at[i].object);
     for (size_t i = 0; i < out.n; i++)

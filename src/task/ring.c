@@ -86,12 +86,12 @@ void ring_crash_here(void)
     if (--ring_crash_plan.n == 0) os->kill(getpid(), SIGKILL);
 }
 
-static size_t padded(size_t n)
+static size_t message_padded(size_t n)
 {
     return HEAD_SIZE + (n + 7) / 8 * 8;
 }
 
-static bool fits(channel *c, size_t need)
+static bool message_fits(channel *c, size_t need)
 {
     if (c->tail + need - c->seen_head <= RING_SIZE) return true;
     c->seen_head = atomic_load_explicit(&c->words[c->side].head, memory_order_acquire);
@@ -105,7 +105,7 @@ static bool begin_wait(channel *c, size_t need)
     atomic_store_explicit(&c->words[c->side].waits, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
     c->wanted = need;
-    return fits(c, need);
+    return message_fits(c, need);
 }
 
 void channel_end_wait(channel *c)
@@ -116,15 +116,15 @@ void channel_end_wait(channel *c)
 
 bool channel_has_room(channel *c)
 {
-    return c->wanted > 0 && fits(c, c->wanted);
+    return c->wanted > 0 && message_fits(c, c->wanted);
 }
 
 bool channel_send(channel *c, const void *data, size_t n)
 {
-    size_t need = padded(n);
+    size_t need = message_padded(n);
     uint32_t length = (uint32_t)n;
     assert(n <= RING_MESSAGE);
-    if (!fits(c, need) && !begin_wait(c, need)) return false;
+    if (!message_fits(c, need) && !begin_wait(c, need)) return false;
     if (c->wanted > 0) channel_end_wait(c);
     char *at = c->out + c->tail % RING_SIZE;
     memcpy(at, &length, sizeof length);
@@ -153,14 +153,14 @@ manta_status channel_recv(channel *c, buf *into)
     if (left > RING_SIZE || left < HEAD_SIZE)
         return manta_fail(MANTA_ECORRUPT, "a ring of %llu bytes", (unsigned long long)left);
     memcpy(&length, at, sizeof length);
-    if (length > RING_MESSAGE || padded(length) > left)
+    if (length > RING_MESSAGE || message_padded(length) > left)
         return manta_fail(MANTA_ECORRUPT, "a message of %u bytes where %llu are left", length,
                           (unsigned long long)left);
     buf_add(into, at + HEAD_SIZE, length);
     ring_crash(RING_RECV_COPIED);
-    c->head += padded(length);
+    c->head += message_padded(length);
     atomic_store_explicit(&c->words[!c->side].head, c->head, memory_order_release);
-    c->unchecked += padded(length);
+    c->unchecked += message_padded(length);
     ring_crash(RING_RECV_DONE);
     return MANTA_OK;
 }

@@ -267,7 +267,7 @@ static bool look_again(void *ctx)
     return yes;
 }
 
-static void relax(unsigned turns)
+static void spin_relax(unsigned turns)
 {
     if (turns < SPIN_TURNS)
         __builtin_ia32_pause();
@@ -318,7 +318,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
         }
         turns++;
         mutex_unlock(&rt->lock);
-        relax(turns);
+        spin_relax(turns);
         mutex_lock(&rt->lock);
     }
     rt->waiters--;
@@ -460,7 +460,7 @@ static runtime *runtime_new(void)
 }
 
 /* A node that was to be joined does not want us, and says why. */
-static manta_status refused(const void *in, size_t n)
+static manta_status read_refusal(const void *in, size_t n)
 {
     char text[512];
     wire w = wire_of(in, n);
@@ -471,7 +471,7 @@ static manta_status refused(const void *in, size_t n)
 }
 
 /* The daemon's first message. */
-static manta_status welcome(int keeper_pidfd)
+static manta_status read_welcome(int keeper_pidfd)
 {
     char in[4096] __attribute__((aligned(16)));
     size_t n;
@@ -489,7 +489,7 @@ static manta_status welcome(int keeper_pidfd)
     const void *total = wire_take(&w, sizeof rt->total);
     if (total) memcpy(&rt->total, total, sizeof rt->total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
-    manta_status st = kind == PROTO_REFUSED ? refused(in, n) : wire_end(&w, "welcome");
+    manta_status st = kind == PROTO_REFUSED ? read_refusal(in, n) : wire_end(&w, "welcome");
     if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))
         st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
     if (!st) st = shm_map(fds[0], shm_page(), true, &at);
@@ -514,7 +514,7 @@ manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
                                          .let_go = rt_let_segment_go});
     rt->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     manta_status st = rt->nudge_fd < 0 ? manta_fail(MANTA_EIO, "eventfd: %s", strerror(errno)) : MANTA_OK;
-    if (!st) st = welcome(keeper_pidfd);
+    if (!st) st = read_welcome(keeper_pidfd);
     if (!st) st = thread_start(&rt->watcher, "manta-watch", watcher_main, NULL);
     return st;
 }

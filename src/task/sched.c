@@ -139,7 +139,7 @@ static pool *pool_of(sched *s, const worker *w)
 
 /* Chooses gpus for an amount: whole ones that nobody uses, or, for a part, the
  * one that has least left and enough. false: there are none. */
-static bool choose(const devices *left, int64_t amount, devices *out)
+static bool choose_devices(const devices *left, int64_t amount, devices *out)
 {
     *out = (devices){0};
     if (amount > 0 && amount < SCHED_UNIT) {
@@ -162,7 +162,7 @@ static void subtract_gpus(devices *left, const devices *x, int64_t times)
     for (int i = 0; i < SCHED_DEVICES; i++) left->at[i] -= times * x->at[i];
 }
 
-static void subtract(sched_shape *left, const sched_shape *shape, int64_t times)
+static void shape_subtract(sched_shape *left, const sched_shape *shape, int64_t times)
 {
     for (int i = 0; i < SCHED_RESOURCES; i++) left->amount[i] -= times * shape->amount[i];
 }
@@ -178,7 +178,7 @@ static void worker_free(sched *s, worker *w)
 {
     if (w->state == IDLE) return;
     if (w->blocked) take_cores(s, w, 1);
-    subtract(&pool_of(s, w)->left, &w->shape, -1);
+    shape_subtract(&pool_of(s, w)->left, &w->shape, -1);
     subtract_gpus(&pool_of(s, w)->gpus, &w->gpus, -1);
     *w = (worker){.state = IDLE, .job = w->job};
 }
@@ -195,7 +195,7 @@ static bool fits_in(const sched_shape *left, const sched_shape *shape)
 static bool choose_all(devices *left, const group *g, devices *out)
 {
     for (int i = 0; i < g->n; i++) {
-        if (!choose(left, g->size[i].amount[SCHED_GPU], &out[i])) return false;
+        if (!choose_devices(left, g->size[i].amount[SCHED_GPU], &out[i])) return false;
         subtract_gpus(left, &out[i], 1);
     }
     return true;
@@ -205,7 +205,7 @@ bool sched_gpus_fit(const sched_shape *total, const sched_shape *bundles, int n)
 {
     devices left = devices_of(total), out;
     for (int i = 0; i < n; i++) {
-        if (!choose(&left, bundles[i].amount[SCHED_GPU], &out)) return false;
+        if (!choose_devices(&left, bundles[i].amount[SCHED_GPU], &out)) return false;
         subtract_gpus(&left, &out, 1);
     }
     return true;
@@ -216,7 +216,7 @@ static bool has_room(const sched *s, const pool *p, const request *q)
     devices one, left = p->plan_gpus, all[GROUP_BUNDLES];
     if (!fits_in(&p->plan, &q->shape)) return false;
     if (q->what == WANTS_GROUP) return choose_all(&left, group_find(s, q->client), all);
-    return choose(&left, q->shape.amount[SCHED_GPU], &one);
+    return choose_devices(&left, q->shape.amount[SCHED_GPU], &one);
 }
 
 /* The pool in which a request has room; NULL: none now. */
@@ -273,7 +273,7 @@ static uint32_t find_idle(const sched *s, uint32_t job, int *idle)
 
 /* Somebody waits for what leases hold: every holder is asked once for each.
  * Which of them will be free first nobody knows, so all are asked. */
-static void reclaim(sched *s, const request *q, sched_actions *out)
+static void reclaim_leases(sched *s, const request *q, sched_actions *out)
 {
     for (size_t i = 0; i < s->workers.n; i++) {
         worker *w = &s->workers.at[i].value;
@@ -289,7 +289,7 @@ static void reclaim(sched *s, const request *q, sched_actions *out)
     }
 }
 
-static void grant(sched *s, const request *q, pool *from, int bundle, uint32_t id, sched_actions *out)
+static void grant_worker(sched *s, const request *q, pool *from, int bundle, uint32_t id, sched_actions *out)
 {
     bool actor = q->what == WANTS_ACTOR;
     worker *w = map_u64_find(&s->workers, id);
@@ -298,8 +298,8 @@ static void grant(sched *s, const request *q, pool *from, int bundle, uint32_t i
                   .holder = q->client,
                   .shape = q->shape,
                   .bundle = bundle};
-    subtract(&from->left, &q->shape, 1);
-    (void)choose(&from->gpus, q->shape.amount[SCHED_GPU], &w->gpus); /* has_room() has said so */
+    shape_subtract(&from->left, &q->shape, 1);
+    (void)choose_devices(&from->gpus, q->shape.amount[SCHED_GPU], &w->gpus); /* has_room() has said so */
     subtract_gpus(&from->gpus, &w->gpus, 1);
     vec_push(out, ((sched_action){.kind = actor ? SCHED_DO_ACTOR : SCHED_DO_GRANT,
                                   .client = q->client,
@@ -312,7 +312,7 @@ static void place_group(sched *s, const request *q, sched_actions *out)
 {
     group *g = group_find(s, q->client);
     devices gpus[GROUP_BUNDLES];
-    subtract(&s->node.left, &q->shape, 1);
+    shape_subtract(&s->node.left, &q->shape, 1);
     (void)choose_all(&s->node.gpus, g, gpus); /* has_room() has said so */
     g->placed = true;
     for (int i = 0; i < g->n; i++) {
@@ -323,7 +323,7 @@ static void place_group(sched *s, const request *q, sched_actions *out)
 }
 
 /* Request i was served once; those before it, which were not, remember. */
-static void served(sched *s, size_t i)
+static void request_served(sched *s, size_t i)
 {
     request rest = s->line.at[i];
     for (size_t k = 0; k < i; k++) s->line.at[k].passed += s->line.at[k].shape.group == rest.shape.group;
@@ -375,7 +375,7 @@ static void refuse_hopeless(sched *s, sched_actions *out)
 
 /* Serves the line as far as workers and resources go, and starts a worker for
  * each call that lacks nothing else. */
-static void serve(sched *s, sched_actions *out)
+static void serve_line(sched *s, sched_actions *out)
 {
     int64_t missing = 0;
     plan_anew(s);
@@ -387,15 +387,15 @@ static void serve(sched *s, sched_actions *out)
         pool *from = *closed ? NULL : pool_for(s, q, &bundle);
         uint32_t id = from ? find_idle(s, q->job, &idle) : 0;
         if (!from) {
-            if (!*closed) reclaim(s, q, out);
+            if (!*closed) reclaim_leases(s, q, out);
             *closed = *closed || q->passed >= PATIENCE;
             i++;
         } else if (q->what == WANTS_GROUP || id) {
             if (q->what == WANTS_GROUP)
                 place_group(s, q, out);
             else
-                grant(s, q, from, bundle, id, out);
-            served(s, i);
+                grant_worker(s, q, from, bundle, id, out);
+            request_served(s, i);
             plan_anew(s);
             i = 0;
             missing = 0;
@@ -405,9 +405,9 @@ static void serve(sched *s, sched_actions *out)
                 missing++;
                 starts_of(s, q->job)->missing++;
                 devices gpus;
-                (void)choose(&from->plan_gpus, q->shape.amount[SCHED_GPU], &gpus);
+                (void)choose_devices(&from->plan_gpus, q->shape.amount[SCHED_GPU], &gpus);
                 subtract_gpus(&from->plan_gpus, &gpus, 1);
-                subtract(&from->plan, &q->shape, 1);
+                shape_subtract(&from->plan, &q->shape, 1);
             }
             q->lacks_worker = n > 0;
             i++;
@@ -429,7 +429,7 @@ static void allow_another_try(sched *s, uint32_t job)
     starts_of(s, job)->full = false;
 }
 
-static void demand(sched *s, const sched_event *e, wants what)
+static void take_demand(sched *s, const sched_event *e, wants what)
 {
     if (e->shape.group && !group_find(s, e->shape.group)) return; /* it is gone */
     for (size_t i = 0; i < s->line.n; i++) {
@@ -469,7 +469,7 @@ static void group_new(sched *s, const sched_event *e)
     g->size = mem_new((size_t)g->n * sizeof *g->size);
     g->bundles = mem_new((size_t)g->n * sizeof *g->bundles);
     memcpy(g->size, e->bundles, (size_t)g->n * sizeof *g->size);
-    for (int i = 0; i < g->n; i++) subtract(&q.shape, &g->size[i], -1);
+    for (int i = 0; i < g->n; i++) shape_subtract(&q.shape, &g->size[i], -1);
     *map_u64_put(&s->groups, e->client) = g;
     vec_push(&s->line, q);
 }
@@ -486,7 +486,7 @@ static void group_remove(sched *s, uint64_t id, sched_actions *out)
             i++;
     }
     for (int i = 0; i < g->n && g->placed; i++) {
-        subtract(&s->node.left, &g->bundles[i].left, -1);
+        shape_subtract(&s->node.left, &g->bundles[i].left, -1);
         subtract_gpus(&s->node.gpus, &g->bundles[i].gpus, -1);
     }
     map_u64_remove(&s->groups, id);
@@ -510,7 +510,7 @@ static void client_gone(sched *s, uint64_t client, sched_actions *out)
 }
 
 /* One that was on its way is there, or never will be. */
-static void started(sched *s, uint32_t job)
+static void worker_started(sched *s, uint32_t job)
 {
     starts *j = map_u64_find(&s->starts, job);
     if (j && j->starting > 0) j->starting--;
@@ -541,8 +541,8 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
 {
     worker *w = map_u64_find(&s->workers, e->worker);
     switch (e->kind) {
-    case SCHED_DEMAND: demand(s, e, WANTS_LEASE); break;
-    case SCHED_ACTOR: demand(s, e, WANTS_ACTOR); break;
+    case SCHED_DEMAND: take_demand(s, e, WANTS_LEASE); break;
+    case SCHED_ACTOR: take_demand(s, e, WANTS_ACTOR); break;
     case SCHED_ACTOR_CANCEL: forget_requests(s, e->client, WANTS_ACTOR); break;
     case SCHED_GROUP: group_new(s, e); break;
     case SCHED_GROUP_REMOVE: group_remove(s, e->client, out); break;
@@ -551,15 +551,15 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         /* One whose group is no more is about to be killed. */
         if (w->shape.group && !group_find(s, w->shape.group)) break;
         worker_free(s, w);
-        serve(s, out);
+        serve_line(s, out);
         stop_surplus(s, e->worker, out);
         return;
     case SCHED_WORKER_UP:
-        started(s, e->job);
+        worker_started(s, e->job);
         if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
         break;
     case SCHED_START_FAILED:
-        started(s, e->job);
+        worker_started(s, e->job);
         if (e->n > 0) starts_of(s, e->job)->full = true;
         break;
     case SCHED_JOB_GONE: job_gone(s, e->job); break;
@@ -581,7 +581,7 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         take_cores(s, w, 1);
         break;
     }
-    serve(s, out);
+    serve_line(s, out);
 }
 
 sched_shape sched_total(const sched *s)

@@ -19,7 +19,7 @@
 static void *frames[MOST_FRAMES];
 static _Atomic int n_frames; /* -1: asked; 0: nobody asks */
 
-static int number(void)
+static int signal_number(void)
 {
     return SIGRTMAX - 3;
 }
@@ -42,7 +42,7 @@ void stack_install(void)
 {
     struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&a.sa_mask);
-    sigaction(number(), &a, NULL);
+    sigaction(signal_number(), &a, NULL);
 }
 
 static void add_frame(buf *out, int i, const void *at)
@@ -67,7 +67,7 @@ manta_status stack_take(pthread_t thread, buf *out)
 {
     int n = -1;
     atomic_store(&n_frames, -1);
-    if (pthread_kill(thread, number())) return manta_fail(MANTA_ENOENT, "the thread has ended");
+    if (pthread_kill(thread, signal_number())) return manta_fail(MANTA_ENOENT, "the thread has ended");
     for (int i = 0; i < LIMIT_MS && (n = atomic_load(&n_frames)) < 0; i++) (void)os->poll(NULL, 0, 1);
     atomic_store(&n_frames, 0);
     if (n < 0) return manta_fail(MANTA_ETIMEDOUT, "the process does not answer its signals");

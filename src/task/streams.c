@@ -95,8 +95,8 @@ void stream_item(wire *w)
     object_set(o, &v, true);
 }
 
-static manta_stream start(actor_link *actor, const char *name, const manta_task_options *options, int n_args,
-                          const manta_arg *args)
+static manta_stream stream_start(actor_link *actor, const char *name, const manta_task_options *options,
+                                 int n_args, const manta_arg *args)
 {
     manta_ref end;
     /* The items may come before call_submit() returns, so the number is known first. */
@@ -117,7 +117,7 @@ manta_stream manta_stream_start(const char *name, const manta_task_options *opti
         return (manta_stream){0};
     }
     mutex_lock(&rt->lock);
-    manta_stream s = start(NULL, name, options, n_args, args);
+    manta_stream s = stream_start(NULL, name, options, n_args, args);
     mutex_unlock(&rt->lock);
     return s;
 }
@@ -132,7 +132,7 @@ manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
     }
     mutex_lock(&rt->lock);
     if (object_find(actor.id))
-        s = start(actor_find_link(actor.id), method, options, n_args, args);
+        s = stream_start(actor_find_link(actor.id), method, options, n_args, args);
     else
         (void)!manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
     mutex_unlock(&rt->lock);

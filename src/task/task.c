@@ -170,7 +170,7 @@ manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **
 }
 
 /* The value of an object of one kind (NONE: of any). */
-static manta_status get(manta_ref ref, manta_kind kind, int64_t timeout_ms, value *out)
+static manta_status object_get(manta_ref ref, manta_kind kind, int64_t timeout_ms, value *out)
 {
     object *o = NULL;
     if (!rt) return rt_none();
@@ -193,13 +193,13 @@ static manta_status get(manta_ref ref, manta_kind kind, int64_t timeout_ms, valu
 manta_status manta_get(manta_ref ref, int64_t timeout_ms)
 {
     value v;
-    return get(ref, MANTA_KIND_NONE, timeout_ms, &v);
+    return object_get(ref, MANTA_KIND_NONE, timeout_ms, &v);
 }
 
 manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_F64, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_F64, timeout_ms, &v));
     memcpy(out, &v.word, 8);
     return MANTA_OK;
 }
@@ -207,7 +207,7 @@ manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
 manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_I64, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_I64, timeout_ms, &v));
     *out = (int64_t)v.word;
     return MANTA_OK;
 }
@@ -215,7 +215,7 @@ manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
 manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_BOOL, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_BOOL, timeout_ms, &v));
     *out = v.word != 0;
     return MANTA_OK;
 }
@@ -223,7 +223,7 @@ manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
 manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_STR, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_STR, timeout_ms, &v));
     *out = v.at;
     return MANTA_OK;
 }
@@ -231,7 +231,7 @@ manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
 manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_BYTES, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_BYTES, timeout_ms, &v));
     *at = v.at;
     *n = (size_t)v.size;
     return MANTA_OK;
@@ -240,7 +240,7 @@ manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t 
 manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_ARRAY, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_ARRAY, timeout_ms, &v));
     *out = manta_array_of(v.dtype, v.ndim, v.shape, (void *)(uintptr_t)v.at);
     return MANTA_OK;
 }
@@ -276,7 +276,7 @@ out:
 manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int64_t timeout_ms)
 {
     value v = {0};
-    TRY(get(ref, MANTA_KIND_REFS, timeout_ms, &v));
+    TRY(object_get(ref, MANTA_KIND_REFS, timeout_ms, &v));
     *out = v.at;
     *n = (size_t)v.size / sizeof(manta_ref);
     return MANTA_OK;

@@ -168,7 +168,7 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
 
 /* Leaves a node that goes on. Its detached actors stay, and with them the
  * processes that could start them again; otherwise nothing of ours is left. */
-static void leave(void)
+static void leave_node(void)
 {
     reply r;
     struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
@@ -184,7 +184,7 @@ void manta_shutdown(void)
 {
     if (!rt || rt->is_worker) return;
     if (rt->joined) {
-        leave();
+        leave_node();
     } else if (!rt->is_local) {
         mutex_lock(&rt->lock);
         (void)rt_request_begin(PROTO_SHUTDOWN);

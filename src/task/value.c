@@ -67,21 +67,21 @@ manta_status value_of(const manta_arg *a, value *out)
 }
 
 /* Gathers a strided array, innermost dimension by hand. */
-static char *gather(const manta_array *a, int d, const char *from, size_t item, char *to)
+static char *gather_elements(const manta_array *a, int d, const char *from, size_t item, char *to)
 {
     if (d == a->ndim) {
         memcpy(to, from, item);
         return to + item;
     }
     for (int64_t i = 0; i < a->shape[d]; i++)
-        to = gather(a, d + 1, from + i * a->strides[d] * (int64_t)item, item, to);
+        to = gather_elements(a, d + 1, from + i * a->strides[d] * (int64_t)item, item, to);
     return to;
 }
 
 void value_copy(const manta_arg *a, const value *v, void *to)
 {
     if (a->kind == MANTA_KIND_ARRAY && !v->at && v->size > 0)
-        gather(a->as.array, 0, a->as.array->data, manta_dtype_size(v->dtype), to);
+        gather_elements(a->as.array, 0, a->as.array->data, manta_dtype_size(v->dtype), to);
     else if (v->size > 0)
         memcpy(to, value_is_word(v->kind) ? (const void *)&v->word : v->at, v->size);
 }

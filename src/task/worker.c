@@ -63,7 +63,7 @@ static void start_threads(int n);
 
 /* Runs the first call of the queue. The lock is given away while the function
  * runs, so that several threads can be in here. */
-static void work(buf *answer)
+static void run_next_call(buf *answer)
 {
     incoming *c = next_call();
     list_remove(&c->link);
@@ -89,7 +89,7 @@ static void work_on(void *arg)
     (void)arg;
     mutex_lock(&rt->lock);
     for (leader_become(); !rt_wait(has_calls, NULL, CLOCK_NEVER); leader_become())
-        while (leader_is_me() && next_call()) work(&answer);
+        while (leader_is_me() && next_call()) run_next_call(&answer);
     mutex_unlock(&rt->lock);
 }
 
@@ -130,7 +130,7 @@ _Noreturn void worker_main(int fd, const int pipes[2])
     for (;;) {
         leader_become();
         if (rt_wait(has_work, NULL, CLOCK_NEVER)) _exit(1);
-        while (leader_is_me() && next_call()) work(&answer);
+        while (leader_is_me() && next_call()) run_next_call(&answer);
         if (!rt->exiting || rt_has_input()) continue;
         if (rt_wait(all_quiet, NULL, CLOCK_NEVER)) _exit(1);
         mutex_unlock(&rt->lock);

@@ -130,7 +130,7 @@ void worker_trace_end(worker_trace *r, const char *name, uint64_t task, int64_t 
 
 /* How far the streams are: taken out, and still in the pipes. False: the reader
  * is just taking. */
-static bool positions(const output_words *w, const int pipes[2], uint64_t at[2])
+static bool output_positions(const output_words *w, const int pipes[2], uint64_t at[2])
 {
     uint32_t busy = atomic_load(&w->busy);
     if (busy & 1) return false;
@@ -148,7 +148,7 @@ bool worker_trace_label(worker_trace *r, const output_words *w, const int pipes[
     uint64_t at[2];
     if (!r || is_name(&r->label, label)) return true;
     if (atomic_load_explicit(&r->label.word[0], memory_order_relaxed) && !give_up) {
-        if (!positions(w, pipes, at)) return false;
+        if (!output_positions(w, pipes, at)) return false;
         if (at[0] != r->marked[0] || at[1] != r->marked[1]) {
             uint64_t n = atomic_load_explicit(&r->n_marks, memory_order_relaxed);
             if (n - atomic_load(&w->marks) >= WORKER_TRACE_MARKS) return false;
