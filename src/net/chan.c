@@ -274,7 +274,8 @@ static manta_status enqueue(chan *c, const frame *f, const chan_part *parts, int
     frame head = *f;
 
     if (c->n_queued == CHAN_QUEUE) return MANTA_EBUSY;
-    if (n > CHAN_PARTS) return manta_fail(MANTA_EINVAL, "a message of %d parts", n);
+    if (n > CHAN_PARTS)
+        return manta_fail(MANTA_EINVAL, "a message has %d parts, at most %d are possible", n, CHAN_PARTS);
     q = &c->queue[(c->first + c->n_queued) % CHAN_QUEUE];
     *q = (chan_send_item){.n_parts = n, .own = own};
     head.length = 0;
@@ -295,7 +296,8 @@ static manta_status enqueue(chan *c, const frame *f, const chan_part *parts, int
 manta_status chan_post(chan *c, const frame *f, const chan_part *parts, int n, bool bulk)
 {
     if (c->state == FAILED) return failed(c);
-    if (c->state != OPEN) return manta_fail(MANTA_EINVAL, "%s: not open yet", c->name);
+    if (c->state != OPEN)
+        return manta_fail(MANTA_EINVAL, "%s: nothing can be sent: the channel is not open yet", c->name);
     return enqueue(c, f, parts, n, bulk && c->e->say.plain, NULL);
 }
 
@@ -351,7 +353,7 @@ static manta_status read_head(chan *c)
                           c->generation);
     }
     if ((c->f.flags & FRAME_PLAIN) && !c->e->say.plain)
-        return manta_fail(MANTA_ECORRUPT, "an unencrypted message, which was not agreed on");
+        return manta_fail(MANTA_ECORRUPT, "a message came unencrypted, which was not agreed on");
     c->received++;
     c->sips = (c->f.flags & FRAME_PLAIN) && c->f.length >= SIP_FROM;
     c->head_n = 0;
@@ -612,7 +614,7 @@ manta_status chan_adopt(chan_end *e, int fd, const char *peer, chan **out)
     snprintf(c->address, sizeof c->address, "a connection");
     name_it(c, c->peer);
     if (os->fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
-        st = manta_fail(MANTA_EIO, "preparing a socket: %s", strerror(errno));
+        st = manta_fail(MANTA_EIO, "a socket cannot be set up: %s", strerror(errno));
     } else {
         st = start_tls(c);
     }

@@ -13,8 +13,8 @@ static manta_status copy_name(char out[FRAME_NAME], const char *text, const char
 {
     if (!text) text = "";
     if (strlen(text) >= FRAME_NAME)
-        return manta_fail(MANTA_EINVAL, "a %s of %zu characters, at most %d are allowed", what, strlen(text),
-                          FRAME_NAME - 1);
+        return manta_fail(MANTA_EINVAL, "the %s has %zu characters, at most %d are allowed", what,
+                          strlen(text), FRAME_NAME - 1);
     memcpy(out, text, strlen(text) + 1);
     return MANTA_OK;
 }

@@ -97,8 +97,9 @@ static manta_status recv_some(chan *c, frame *f, char *out, size_t size, size_t 
         if (st == MANTA_EBUSY) return MANTA_OK;
         if (st) return st;
         if (f->length > size) {
-            return chan_fail(c, manta_fail(MANTA_ECORRUPT, "a message of %llu bytes where %zu were expected",
-                                           (unsigned long long)f->length, size));
+            return chan_fail(c,
+                             manta_fail(MANTA_ECORRUPT, "a message has %llu bytes, where %zu were expected",
+                                        (unsigned long long)f->length, size));
         }
         *begun = true;
     }

@@ -36,7 +36,7 @@ manta_status frame_read(const unsigned char in[FRAME_SIZE], uint64_t max, frame 
     memcpy(&f.item, in + 24, 4);
     memcpy(&f.length, in + 32, 8);
     if (f.length > max) {
-        return manta_fail(MANTA_ECORRUPT, "a message of %llu bytes, where at most %llu are expected",
+        return manta_fail(MANTA_ECORRUPT, "a message has %llu bytes, where at most %llu are expected",
                           (unsigned long long)f.length, (unsigned long long)max);
     }
     *out = f;

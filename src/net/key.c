@@ -108,12 +108,14 @@ static manta_status make_folders(const char *path)
 {
     char part[PATH];
 
-    if (strlen(path) >= sizeof part) return manta_fail(MANTA_EINVAL, "a path of %zu bytes", strlen(path));
+    if (strlen(path) >= sizeof part)
+        return manta_fail(MANTA_EINVAL, "the path of the cluster key has %zu bytes, at most %zu are possible",
+                          strlen(path), sizeof part - 1);
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         memcpy(part, path, (size_t)(slash - path));
         part[slash - path] = '\0';
         if (os->mkdir(part, 0700) && errno != EEXIST)
-            return manta_fail(MANTA_EIO, "making folder %s: %s", part, strerror(errno));
+            return manta_fail(MANTA_EIO, "folder %s cannot be made: %s", part, strerror(errno));
     }
     return MANTA_OK;
 }
@@ -126,7 +128,7 @@ static manta_status write_key(int fd, const char *path)
     manta_status st = MANTA_OK;
 
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return manta_fail(MANTA_EIO, "random bytes for a cluster key: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "there are no random bytes for a cluster key: %s", strerror(errno));
     for (int i = 0; i < KEY_SIZE; i++) snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     text[TEXT] = '\n';
     while (done < TEXT + 1 && !st) {
@@ -134,11 +136,12 @@ static manta_status write_key(int fd, const char *path)
         if (n >= 0) {
             done += (size_t)n;
         } else if (errno != EINTR) {
-            st = manta_fail(errno == ENOSPC ? MANTA_ENOSPC : MANTA_EIO, "writing cluster key %s: %s", path,
-                            strerror(errno));
+            st = manta_fail(errno == ENOSPC ? MANTA_ENOSPC : MANTA_EIO,
+                            "cluster key %s cannot be written: %s", path, strerror(errno));
         }
     }
-    if (!st && os->fsync(fd)) st = manta_fail(MANTA_EIO, "writing cluster key %s: %s", path, strerror(errno));
+    if (!st && os->fsync(fd))
+        st = manta_fail(MANTA_EIO, "cluster key %s cannot be written: %s", path, strerror(errno));
     explicit_bzero(bytes, sizeof bytes);
     explicit_bzero(text, sizeof text);
     return st;
@@ -155,11 +158,11 @@ manta_status key_make(const char *path)
     TRY(make_folders(path));
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
     fd = os->open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return manta_fail(MANTA_EIO, "making cluster key %s: %s", path, strerror(errno));
+    if (fd < 0) return manta_fail(MANTA_EIO, "cluster key %s cannot be made: %s", path, strerror(errno));
     st = write_key(fd, path);
     os->close(fd);
     if (!st && link(temporary, path) && errno != EEXIST)
-        st = manta_fail(MANTA_EIO, "making cluster key %s: %s", path, strerror(errno));
+        st = manta_fail(MANTA_EIO, "cluster key %s cannot be made: %s", path, strerror(errno));
     os->unlink(temporary);
     return st;
 }

@@ -30,7 +30,7 @@ manta_status loop_new(loop **out)
     l->epoll = os->epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll < 0) {
         mem_free(l);
-        return manta_fail(MANTA_EIO, "making an event loop: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "an event loop cannot be made: %s", strerror(errno));
     }
     *out = l;
     return MANTA_OK;
@@ -51,7 +51,7 @@ manta_status loop_watch(loop *l, int fd, bool write, loop_fn *fn, void *ctx)
     uint64_t number = known ? *known : ++l->next;
     struct epoll_event e = {.events = EPOLLIN | (write ? EPOLLOUT : 0u), .data.u64 = number};
     if (os->epoll_ctl(l->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e))
-        return manta_fail(MANTA_EIO, "watching a descriptor: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "descriptor %d cannot be watched: %s", fd, strerror(errno));
     *map_u64_put(&l->numbers, (uint64_t)fd) = number;
     *map_u64_put(&l->watches, number) = (watch){.fd = fd, .fn = fn, .ctx = ctx};
     return MANTA_OK;
@@ -71,7 +71,8 @@ manta_status loop_run(loop *l, int timeout_ms)
 {
     struct epoll_event events[64];
     int n = os->epoll_wait(l->epoll, events, 64, timeout_ms);
-    if (n < 0 && errno != EINTR) return manta_fail(MANTA_EIO, "waiting for events: %s", strerror(errno));
+    if (n < 0 && errno != EINTR)
+        return manta_fail(MANTA_EIO, "events cannot be waited for: %s", strerror(errno));
     for (int i = 0; i < n; i++) {
         watch *w = map_u64_find(&l->watches, events[i].data.u64);
         if (!w) continue;

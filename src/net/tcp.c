@@ -35,7 +35,9 @@ manta_status tcp_split(const char *text, char *host, int *port)
 {
     const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
 
-    if (strlen(text) >= TCP_TEXT) return manta_fail(MANTA_EINVAL, "an address of %zu bytes", strlen(text));
+    if (strlen(text) >= TCP_TEXT)
+        return manta_fail(MANTA_EINVAL, "an address has %zu bytes, at most %d are allowed", strlen(text),
+                          TCP_TEXT - 1);
     if (!colon || !read_port(colon + 1, port))
         return manta_fail(MANTA_EINVAL, "address \"%s\": expected host:port, port from 0 to 65535", text);
     if (*begin == '[') {
@@ -145,7 +147,7 @@ static manta_status new_socket(int family, int *out)
 {
     int fd = os->socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd < 0) return manta_fail(MANTA_EIO, "making a TCP socket: %s", strerror(errno));
+    if (fd < 0) return manta_fail(MANTA_EIO, "a TCP socket cannot be made: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
 }
@@ -190,7 +192,7 @@ manta_status tcp_port(int fd, int *out)
     socklen_t size = sizeof at;
 
     if (getsockname(fd, (struct sockaddr *)&at, &size))
-        return manta_fail(MANTA_EIO, "asking for a socket's port: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "the port of a socket cannot be found: %s", strerror(errno));
     *out = port_of(&at);
     return MANTA_OK;
 }
@@ -212,7 +214,7 @@ manta_status tcp_inherit(const char *text, const tcp_place *p, int *out)
                           p->text);
     }
     if (os->fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0 || os->fcntl((int)fd, F_SETFL, O_NONBLOCK) < 0)
-        return manta_fail(MANTA_EIO, "taking over descriptor %ld: %s", fd, strerror(errno));
+        return manta_fail(MANTA_EIO, "descriptor %ld cannot be taken over: %s", fd, strerror(errno));
     *out = (int)fd;
     return MANTA_OK;
 }
@@ -230,7 +232,7 @@ manta_status tcp_accept(int listener, int *out, char *from)
         /* A connection that is gone before it was taken is nobody's failure. */
         if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
         if (errno == EAGAIN || errno == EWOULDBLOCK) return MANTA_EBUSY;
-        return manta_fail(MANTA_EIO, "taking a connection: %s", strerror(errno));
+        return manta_fail(MANTA_EIO, "a connection cannot be taken: %s", strerror(errno));
     }
     address_text(&at, size, from);
     *out = fd;

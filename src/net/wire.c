@@ -42,6 +42,7 @@ manta_status wire_end(const wire *w, const char *what)
 {
     if (w->broken) return manta_fail(MANTA_ECORRUPT, "%s: the message ends too early", what);
     if (w->at != w->end)
-        return manta_fail(MANTA_ECORRUPT, "%s: %zu bytes too many", what, (size_t)(w->end - w->at));
+        return manta_fail(MANTA_ECORRUPT, "%s: the message has %zu bytes too many", what,
+                          (size_t)(w->end - w->at));
     return MANTA_OK;
 }

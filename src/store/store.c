@@ -105,7 +105,9 @@ manta_status store_take(store *s, size_t size, store_place *place, void **at)
 {
     segment *g = NULL;
     uint64_t offset = 0;
-    if (size >= ((size_t)1 << 46)) return manta_fail(MANTA_ENOSPC, "an object of %zu bytes", size);
+    if (size >= ((size_t)1 << 46))
+        return manta_fail(MANTA_ENOSPC,
+                          "an object of %zu bytes is to be stored, fewer than 2^46 are possible", size);
     for (size_t i = 0; i < s->own.n && !g; i++)
         if (!s->own.at[i]->retired && extents_take(&s->own.at[i]->book, size, &offset)) g = s->own.at[i];
     if (!g) {
@@ -189,7 +191,9 @@ manta_status store_pin(store *s, store_place place, size_t size, const void **at
         }
     }
     if (place.at > g->size || size > g->size - place.at)
-        return manta_fail(MANTA_ECORRUPT, "an object outside its segment");
+        return manta_fail(MANTA_ECORRUPT,
+                          "an object of %zu bytes at %llu lies outside segment %llu, which has %zu bytes",
+                          size, (unsigned long long)place.at, (unsigned long long)place.segment, g->size);
     g->pins++;
     *at = g->at + place.at;
     return MANTA_OK;

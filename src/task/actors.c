@@ -145,7 +145,9 @@ manta_status actor_full_name(const char *space, const char *name, char full[PROT
 {
     if (!space) space = rt_space;
     if (strlen(name) > 63 || strlen(space) > 63)
-        return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+        return manta_fail(MANTA_EINVAL,
+                          "the actor's name or name space has more than 63 bytes: \"%.80s\" in \"%.80s\"",
+                          name, space);
     if (strchr(space, '/')) return manta_fail(MANTA_EINVAL, "the name space \"%s\" has a '/'", space);
     snprintf(full, PROTO_NAME, "%s/%s", space, name);
     return MANTA_OK;

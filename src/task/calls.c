@@ -169,7 +169,8 @@ bool call_send(call *c, peer *p)
     calls_encode(&rt->out, c);
     if (rt->out.n > RING_MESSAGE) {
         manta_failure f = failure_make(MANTA_FAILURE_SUBMIT, MANTA_EINVAL, c->fn->name, 0,
-                                       "a call of %zu bytes", rt->out.n);
+                                       "a call of %s has %zu bytes, at most %zu fit into a message",
+                                       c->fn->name, rt->out.n, RING_MESSAGE);
         call_fail(c, &f);
         return true;
     }
@@ -398,7 +399,9 @@ static void take_results(call *c, wire *w)
     }
     if (wire_end(w, "result") || values.n != (size_t)c->results) {
         manta_failure f =
-            failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name, 0, "a result that cannot be read");
+            failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name, 0,
+                         "the answer to a call of %s cannot be read: it does not hold %d whole results",
+                         c->fn->name, c->results);
         vec_release(&values);
         map_u64_release(&failures);
         call_fail(c, &f);

@@ -53,9 +53,13 @@ static manta_status group_check(const node *d, uint32_t how, uint32_t n, const s
         for (int k = 0; k < SCHED_RESOURCES; k++) {
             if (size[i].amount[k] < 0 ||
                 __builtin_add_overflow(sum.amount[k], size[i].amount[k], &sum.amount[k]))
-                return manta_fail(MANTA_EINVAL, "a bundle of a negative or endless amount");
+                return manta_fail(MANTA_EINVAL,
+                                  "bundle %u asks for a negative amount, or the bundles together for more "
+                                  "than can be counted",
+                                  i);
         }
-    if (how > MANTA_PLACEMENT_STRICT_SPREAD) return manta_fail(MANTA_EINVAL, "an unknown placement");
+    if (how > MANTA_PLACEMENT_STRICT_SPREAD)
+        return manta_fail(MANTA_EINVAL, "no placement has the number %u", how);
     if ((how == MANTA_PLACEMENT_STRICT_SPREAD && n > 1) ||
         !sched_feasible(&d->config.total, &sum, &missing) || !sched_gpus_fit(&d->config.total, size, (int)n))
         return manta_fail(MANTA_EUNSUPPORTED, "the placement group can never be placed");

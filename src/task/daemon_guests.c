@@ -103,7 +103,7 @@ static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)
     wire_text(w, version, sizeof version);
     wire_text(w, space, sizeof space);
     if (wire_end(w, "greeting") || magic != PROTO_MAGIC)
-        st = manta_fail(MANTA_ECORRUPT, "what came is no greeting of manta");
+        st = manta_fail(MANTA_ECORRUPT, "the first message at the node socket is no greeting of manta");
     else if (protocol != PROTO_VERSION || strcmp(version, MANTA_VERSION_TEXT) != 0)
         st = manta_fail(MANTA_EUNSUPPORTED,
                         "the node is of manta %s (protocol %u), the program of %s (protocol %u): "
@@ -113,7 +113,10 @@ static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)
         on_driver(d, g, space, prestart, fds[0]);
         return;
     } else if (role != PROTO_ROLE_VIEWER)
-        st = manta_fail(MANTA_EINVAL, "a guest of unknown kind");
+        st = manta_fail(MANTA_EINVAL,
+                        "the greeting at the node socket has role %u, expected %d (a driver, with one "
+                        "descriptor) or %d (a viewer)",
+                        role, PROTO_ROLE_DRIVER, PROTO_ROLE_VIEWER);
     socket_close_all(fds, n_fds);
     if (st)
         guest_refuse(d, g, st);

@@ -76,7 +76,8 @@ manta_status daemon_memory_init(node *d)
     k->folder = d->config.spill_folder;
     d->spill = spill_new(d->config.store_limit, d->config.spill_limit);
     k->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (k->wake_fd < 0) return manta_fail(MANTA_EIO, "eventfd: %s", strerror(errno));
+    if (k->wake_fd < 0)
+        return manta_fail(MANTA_EIO, "an event descriptor cannot be made for spilling: %s", strerror(errno));
     return loop_watch(d->loop, k->wake_fd, false, on_copied, d);
 }
 
@@ -140,7 +141,9 @@ static void do_make(node *d, const spill_action *a)
 static void do_give(node *d, const spill_action *a)
 {
     segment *g = find_segment(d, a->segment);
-    manta_status st = g ? MANTA_OK : manta_fail(MANTA_EINTERNAL, "a segment without memory");
+    manta_status st = g ? MANTA_OK
+                        : manta_fail(MANTA_EINTERNAL, "segment %llu is said to be in memory, and has none",
+                                     (unsigned long long)a->segment);
     /* The writer seals when it has mapped; one that did not yet is made to. */
     if (!st && !shm_is_sealed(g->fd)) st = shm_seal_writes(g->fd);
     segment_answer(d, a->client, a->request, st, a->segment, st ? -1 : g->fd);
@@ -163,7 +166,8 @@ static void do_refuse(node *d, const spill_action *a)
                         d->spill_error[0] ? ", or could not leave: " : "", d->spill_error);
         break;
     case SPILL_NO_SEGMENT:
-        st = manta_fail(MANTA_ENOENT, "segment %llu is gone", (unsigned long long)a->segment);
+        st = manta_fail(MANTA_ENOENT, "segment %llu is gone: its last object was freed",
+                        (unsigned long long)a->segment);
         break;
     case SPILL_LOST: st = manta_fail(MANTA_EIO, "the object is lost: %s", d->spill_error); break;
     }

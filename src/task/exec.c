@@ -93,7 +93,8 @@ static manta_status run_chunk(manta_task *t)
     const char *name;
     TRY(manta_arg_str(t, 0, &name));
     if (t->n_args - 1 != t->n_results || strlen(name) >= sizeof t->name)
-        return manta_fail(MANTA_EINVAL, "%s: %d inputs for %d results", t->name, t->n_args - 1, t->n_results);
+        return manta_fail(MANTA_EINVAL, "%s: a chunk has %d inputs for %d results, expected as many of both",
+                          t->name, t->n_args - 1, t->n_results);
     for (int i = 0; i < t->n_results; i++) {
         manta_task one = *t;
         memcpy(one.name, name, strlen(name) + 1);
@@ -231,7 +232,10 @@ static manta_status resolve_argument(manta_task *t, uint64_t id, value *out)
 static manta_status read_arguments(manta_task *t, wire *w)
 {
     uint32_t n = wire_u32(w);
-    if (n > RING_MESSAGE / 8) return manta_fail(MANTA_ECORRUPT, "%u arguments", n);
+    if (n > RING_MESSAGE / 8)
+        return manta_fail(MANTA_ECORRUPT,
+                          "%s: the message says that the call has %u arguments, at most %zu fit into one",
+                          t->name, n, RING_MESSAGE / 8);
     t->args = arena_array(&t->memory, n, sizeof(value));
     if (t->actor && !t->id) t->awaited = arena_array(&t->memory, n, sizeof(object *));
     for (uint32_t i = 0; i < n; i++) {
@@ -252,7 +256,8 @@ static manta_status read_arguments(manta_task *t, wire *w)
             if (st) return st;
             if (v.kind == MANTA_KIND_STR && ((const char *)v.at)[v.size - 1] != 0) {
                 store_unpin(rt->store, v.place);
-                return manta_fail(MANTA_ECORRUPT, "a text without an end");
+                return manta_fail(MANTA_ECORRUPT,
+                                  "%s: argument %u is a text, and its bytes do not end as one", t->name, i);
             }
         }
         manta_status st = rt->is_local ? MANTA_OK : object_may_hold(&v);
@@ -317,7 +322,8 @@ static manta_status result_take(manta_task *t, int i, value *v, void **at)
 static manta_status check_result(const manta_task *t, int i)
 {
     if (i >= 0 && i < t->n_results) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "%s: result %d, where the caller expects %d", t->name, i, t->n_results);
+    return manta_fail(MANTA_EINVAL, "%s: result %d is returned, where the caller expects %d, counted from 0",
+                      t->name, i, t->n_results);
 }
 
 static manta_status set_result(manta_task *t, int i, const manta_arg *a)
@@ -330,7 +336,8 @@ static manta_status set_result(manta_task *t, int i, const manta_arg *a)
     const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
     for (uint64_t k = 0; k < n; k++)
         if (!object_find(ids[k]))
-            return manta_fail(MANTA_EINVAL, "%s: result %d holds a reference that is none", t->name, i);
+            return manta_fail(MANTA_EINVAL, "%s: result %d holds a reference that is none, or was released",
+                              t->name, i);
     if (value_is_word(v.kind) || v.kind == MANTA_KIND_NONE) {
         result_clear(&t->results[i]);
         t->results[i].v = v;
@@ -371,7 +378,9 @@ manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int nd
 {
     void *at = NULL;
     value v;
-    if (ndim < 0 || ndim > MANTA_MAX_DIMS) return manta_fail(MANTA_EINVAL, "%d dimensions", ndim);
+    if (ndim < 0 || ndim > MANTA_MAX_DIMS)
+        return manta_fail(MANTA_EINVAL, "%s: an array of %d dimensions is to be returned, expected 0 to %d",
+                          t->name, ndim, MANTA_MAX_DIMS);
     manta_array a = manta_array_of(dtype, ndim, dims, NULL);
     TRY(check_result(t, i));
     manta_arg arg = manta_elements(&a);
@@ -460,7 +469,8 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
     const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
     for (uint64_t k = 0; k < n; k++)
         if (!object_find(ids[k]))
-            return manta_fail(MANTA_EINVAL, "%s: an item holds a reference that is none", t->name);
+            return manta_fail(MANTA_EINVAL, "%s: an item holds a reference that is none, or was released",
+                              t->name);
     if (v.size > VALUE_INLINE) {
         TRY(store_take(rt->store, (size_t)v.size, &v.place, &at));
         id = object_id(1);

@@ -67,7 +67,8 @@ static manta_status take_group(const buf *b, group_link **out)
     uint32_t n = wire_u32(&w);
     const void *sizes = n <= GROUP_BUNDLES ? wire_take(&w, n * sizeof *size) : NULL;
     if (st) return manta_fail(st, "%s", text);
-    if (!sizes || n == 0) return manta_fail(MANTA_ECORRUPT, "a placement group that cannot be read");
+    if (!sizes || n == 0)
+        return manta_fail(MANTA_ECORRUPT, "the daemon's answer about a placement group has no bundles");
     TRY(wire_end(&w, "group"));
     memcpy(size, sizes, n * sizeof *size);
     *out = group_add(id, how, name, (int)n, size);
@@ -92,7 +93,7 @@ static manta_status group_find(manta_placement_group group, group_link **out)
 {
     *out = group_known(group.id);
     if (*out) return MANTA_OK;
-    if (!group.id || rt->is_local) return manta_fail(MANTA_EINVAL, "a placement group that is none");
+    if (!group.id || rt->is_local) return manta_fail(MANTA_EINVAL, "the placement group is none");
     return group_ask(group.id, "", out);
 }
 
@@ -109,7 +110,9 @@ manta_status group_shape(manta_placement_group group, int bundle, sched_shape *t
     }
     *kind = MANTA_FAILURE_SUBMIT;
     if (bundle < 0 || bundle > g->n)
-        return manta_fail(MANTA_EINVAL, "bundle %d of a group of %d: they are counted from 1", bundle, g->n);
+        return manta_fail(MANTA_EINVAL,
+                          "bundle %d is asked for of a placement group of %d, which are counted from 1",
+                          bundle, g->n);
     to->group = group.id;
     to->bundle = bundle == 0 ? SCHED_ANY : bundle - 1;
     *kind = MANTA_FAILURE_IMPOSSIBLE;
@@ -157,7 +160,7 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
     sched_shape sum = {0};
     int missing;
     if (n < 1 || n > GROUP_BUNDLES)
-        return manta_fail(MANTA_EINVAL, "a placement group of %d bundles: 1 to %d are possible", n,
+        return manta_fail(MANTA_EINVAL, "a placement group of %d bundles is asked for, expected 1 to %d", n,
                           GROUP_BUNDLES);
     if ((unsigned)how > MANTA_PLACEMENT_STRICT_SPREAD)
         return manta_fail(MANTA_EINVAL, "no placement has the number %d", (int)how);
@@ -211,7 +214,9 @@ static manta_status group_new(const manta_bundle *bundles, int n, manta_placemen
     reply r = {.fd = -1};
     uint64_t id = object_id(1);
     if (rt->is_dead) return failure_raise(&rt->death);
-    if (name && strlen(name) > 63) return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (name && strlen(name) > 63)
+        return manta_fail(MANTA_EINVAL, "the placement group's name has %zu bytes, at most 63 are allowed",
+                          strlen(name));
     TRY(check_bundles(bundles, n, how, size));
     if (!rt->is_local) {
         uint64_t request = rt_request_begin(PROTO_GROUP_NEW);

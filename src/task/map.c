@@ -40,8 +40,9 @@ manta_status manta_map_start(const char *function, const manta_map_options *opti
     if (!manta_is_initialized())
         return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
     if (o.chunk > CHUNK_MOST)
-        return manta_fail(MANTA_EINVAL, "chunks of %zu inputs: at most %d", o.chunk, CHUNK_MOST);
-    if (o.n_actors < 0) return manta_fail(MANTA_EINVAL, "%d actors", o.n_actors);
+        return manta_fail(MANTA_EINVAL, "chunks of %zu inputs are asked for, at most %d are possible",
+                          o.chunk, CHUNK_MOST);
+    if (o.n_actors < 0) return manta_fail(MANTA_EINVAL, "n_actors is %d, expected 0 or more", o.n_actors);
     if (o.chunk == 0) o.chunk = 1;
     if (o.window == 0 && o.n_actors > 0) o.window = 2 * (size_t)o.n_actors;
     if (o.window == 0) {

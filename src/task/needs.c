@@ -33,7 +33,9 @@ static manta_status parse_resources(const char *text, sched_shape *out)
         if (!eq) return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
         double x = strtod(eq + 1, &end);
         if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > MOST)
-            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
+            return manta_fail(
+                MANTA_EINVAL,
+                "resources \"%s\": what follows the = is no amount, expected a number from 0 to 1e15", text);
         size_t n = (size_t)(eq - text);
         for (int i = 0; i < SCHED_NAMED; i++)
             if (strlen(rt->names[i]) == n && !strncmp(rt->names[i], text, n))
@@ -51,9 +53,12 @@ static manta_status parse_resources(const char *text, sched_shape *out)
 manta_status needs_amounts(double cpus, double gpus, uint64_t memory, const char *resources, sched_shape *out)
 {
     if (!(cpus >= 0 && cpus < 1e6) || !(gpus >= 0 && gpus < 1e6) || (double)memory > MOST / 2)
-        return manta_fail(MANTA_EINVAL, "an impossible number of cores, devices or bytes");
+        return manta_fail(MANTA_EINVAL,
+                          "%g cores, %g gpus and %llu bytes are asked for, expected 0 to 1e6 of the first "
+                          "two and fewer than 5e14 bytes",
+                          cpus, gpus, (unsigned long long)memory);
     if (gpus > 1 && gpus != (double)(int64_t)gpus)
-        return manta_fail(MANTA_EINVAL, "%g gpus: a part of one, or whole ones", gpus);
+        return manta_fail(MANTA_EINVAL, "%g gpus are asked for, expected a part of one, or whole ones", gpus);
     out->amount[0] = amount_units(cpus);
     out->amount[1] = amount_units(gpus);
     out->amount[2] = (int64_t)memory * SCHED_UNIT;

@@ -201,7 +201,7 @@ static void give_birth_away(void *arg)
         _exit(0);
     }
     if (!b->st && spawn_wait(pid) != 0)
-        b->st = manta_fail(MANTA_EBUSY, "starting a process: it ended at once");
+        b->st = manta_fail(MANTA_EBUSY, "a process that was started ended at once");
     if (b->st) manta_error_get(&b->e);
 }
 
@@ -248,7 +248,7 @@ manta_status node_start_alone(const node_config *c, int log, pid_t *daemon, char
     manta_status st = fork_away(alone_main, c, log, pair[1]);
     socket_close_all(&pair[1], 1);
     if (!st) st = socket_recv(pair[0], in, sizeof in, &n, fds, &n_fds, true);
-    if (st == MANTA_EDIED) st = manta_fail(st, "the node ended while it started");
+    if (st == MANTA_EDIED) st = manta_fail(st, "the node ended before it had started; its log says why");
     if (!st) {
         wire w = wire_of(in, n);
         (void)proto_kind_of(&w);
@@ -330,7 +330,7 @@ typedef VEC(child) children;
 static manta_status make_pipe(int out[2])
 {
     if (os->pipe2(out, O_CLOEXEC) == 0) return MANTA_OK;
-    return manta_fail(MANTA_EIO, "making a pipe: %s", strerror(errno));
+    return manta_fail(MANTA_EIO, "a pipe cannot be made: %s", strerror(errno));
 }
 
 /* Forks one worker and tells the daemon: pid 0 when it could not be done. */

@@ -40,7 +40,7 @@ static manta_status open_log(const char *folder, char path[128], int *fd)
     snprintf(old, sizeof old, "%s.old", path);
     if (os->stat(path, &s) == 0 && s.st_size > MOST_LOG) (void)os->rename(path, old);
     *fd = os->open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return *fd < 0 ? manta_fail(MANTA_EIO, "opening %s: %s", path, strerror(errno)) : MANTA_OK;
+    return *fd < 0 ? manta_fail(MANTA_EIO, "%s cannot be opened: %s", path, strerror(errno)) : MANTA_OK;
 }
 
 manta_status manta_node_start(const manta_node_options *options, manta_node_place *out)
@@ -255,7 +255,7 @@ static manta_status take_message(taking *t, const void *in, size_t n, const int 
         (void)wire_u64(&w);
         t->done = true;
         break;
-    default: return manta_fail(MANTA_ECORRUPT, "the node said something unknown");
+    default: return manta_fail(MANTA_ECORRUPT, "the node's answer is of a kind that is not known here");
     }
     return wire_end(&w, "answer");
 }
@@ -368,9 +368,9 @@ manta_status manta_view_stack(const char *address, int pid, char **text)
         } else {
             const void *bytes = wire_bytes(&w, &length);
             if (wire_end(&w, "stack") || kind != PROTO_STACK_IS || !bytes)
-                st = manta_fail(MANTA_ECORRUPT, "the node said something unknown");
+                st = manta_fail(MANTA_ECORRUPT, "the node's answer is of a kind that is not known here");
             else if (!(*text = calloc(1, length + 1)))
-                st = manta_fail(MANTA_ENOMEM, "no memory for a stack");
+                st = manta_fail(MANTA_ENOMEM, "there is no memory for the stack of a worker");
             else
                 memcpy(*text, bytes, length);
         }

@@ -34,7 +34,7 @@ static manta_status check_folder(const char *path)
                           errno == ELOOP || errno == ENOTDIR ? "it is none" : strerror(errno));
     int failed = os->fstat(fd, &s);
     os->close(fd);
-    if (failed) return manta_fail(MANTA_EIO, "looking at %s: %s", path, strerror(errno));
+    if (failed) return manta_fail(MANTA_EIO, "%s cannot be looked at: %s", path, strerror(errno));
     if (s.st_uid != geteuid())
         return manta_fail(MANTA_EPERM, "%s belongs to user %u, not to %u: it is not used", path,
                           (unsigned)s.st_uid, (unsigned)geteuid());
@@ -52,7 +52,7 @@ manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
     if (n >= NODE_SOCKET_PATH - 20)
         return manta_fail(MANTA_EINVAL, "XDG_RUNTIME_DIR is too long for a socket: %s", base);
     if (make && os->mkdir(path, 0700) && errno != EEXIST)
-        return manta_fail(MANTA_EIO, "making the folder %s: %s", path, strerror(errno));
+        return manta_fail(MANTA_EIO, "the folder %s cannot be made: %s", path, strerror(errno));
     return check_folder(path);
 }
 
@@ -63,7 +63,7 @@ static manta_status lock_folder(const char *folder, int limit_ms, int *out)
     char path[NODE_SOCKET_PATH + 8];
     snprintf(path, sizeof path, "%s/lock", folder);
     int fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return manta_fail(MANTA_EIO, "opening %s: %s", path, strerror(errno));
+    if (fd < 0) return manta_fail(MANTA_EIO, "%s cannot be opened: %s", path, strerror(errno));
     for (int64_t end = clock_deadline(limit_ms); flock(fd, LOCK_EX | LOCK_NB);) {
         if ((errno != EWOULDBLOCK && errno != EINTR) || clock_now_ns() > end) {
             os->close(fd);

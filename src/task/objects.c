@@ -127,10 +127,12 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
     void *at = NULL;
     bool own = false;
     if (v.kind == MANTA_KIND_REFS) {
-        if (v.size / 8 > 15000) return manta_fail(MANTA_EINVAL, "more than 15000 references in one value");
+        if (v.size / 8 > 15000)
+            return manta_fail(MANTA_EINVAL, "a value has %llu references, at most 15000 are allowed",
+                              (unsigned long long)(v.size / 8));
         for (uint64_t i = 0; i < v.size / 8; i++)
             if (!object_find(((const manta_ref *)v.at)[i].id))
-                return manta_fail(MANTA_EINVAL, "a reference that is none");
+                return manta_fail(MANTA_EINVAL, "a value holds a reference that is none, or was released");
     }
     if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
         if (v.size > VALUE_INLINE) {
@@ -269,7 +271,8 @@ manta_status object_map(object *o)
         store_unpin(rt->store, v->place); /* another thread was faster */
     } else if (!st && v->kind == MANTA_KIND_STR && ((const char *)at)[v->size - 1] != 0) {
         store_unpin(rt->store, v->place);
-        st = manta_fail(MANTA_ECORRUPT, "a text without an end");
+        st = manta_fail(MANTA_ECORRUPT, "object %llu is a text, and its bytes do not end as one",
+                        (unsigned long long)o->id);
     } else if (!st && (st = object_may_hold(&seen))) {
         store_unpin(rt->store, v->place);
     } else if (!st) {

@@ -277,7 +277,9 @@ static manta_status source_new(int pid, const int fds[4], source **out)
     manta_status st = MANTA_OK;
     *s = (source){.pid = pid, .fds = {fds[0], fds[1]}};
     for (int i = 0; i < 2 && !st; i++)
-        if (os->fcntl(fds[i], F_SETFL, O_NONBLOCK)) st = manta_fail(MANTA_EIO, "a pipe: %s", strerror(errno));
+        if (os->fcntl(fds[i], F_SETFL, O_NONBLOCK))
+            st = manta_fail(MANTA_EIO, "a pipe in which a worker prints cannot be set up: %s",
+                            strerror(errno));
     if (!st) st = shm_map(fds[2], shm_page(), true, &s->bell);
     if (!st) st = worker_trace_map(fds[3], &s->trace);
     socket_close_all(fds + 2, 2);
@@ -296,7 +298,11 @@ static manta_status output_new(output **out)
     mutex_init(&o->lock);
     o->chunk = mem_new(CHUNK);
     o->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    manta_status st = o->nudge_fd < 0 ? manta_fail(MANTA_EIO, "eventfd: %s", strerror(errno)) : MANTA_OK;
+    manta_status st =
+        o->nudge_fd < 0
+            ? manta_fail(MANTA_EIO, "an event descriptor cannot be made for what workers print: %s",
+                         strerror(errno))
+            : MANTA_OK;
     if (!st) st = thread_start(&o->thread, "manta-output", output_main, o);
     if (st) {
         socket_close_all(&o->nudge_fd, 1);

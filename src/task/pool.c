@@ -28,7 +28,7 @@ static void pool_grow(manta_pool *p)
 
 manta_status manta_pool_new(int n, const manta_actor *actors, manta_pool **out)
 {
-    if (n < 1) return manta_fail(MANTA_EINVAL, "a pool of %d actors", n);
+    if (n < 1) return manta_fail(MANTA_EINVAL, "a pool of %d actors was asked for, expected 1 or more", n);
     manta_pool *p = mem_new(sizeof *p);
     p->n = n;
     p->actors = mem_new((size_t)n * sizeof *p->actors);
@@ -52,7 +52,8 @@ void manta_pool_free(manta_pool *p)
 /* An actor that has nothing to do. */
 static manta_status find_idle(manta_pool *p, int64_t timeout_ms, int *out)
 {
-    if (p->n == 0) return manta_fail(MANTA_EINVAL, "the pool has no actors");
+    if (p->n == 0)
+        return manta_fail(MANTA_EINVAL, "nothing can be submitted to the pool: it has no actors left");
     bool *ready = mem_new((size_t)p->n * sizeof *ready);
     manta_status st = MANTA_OK;
     int found = -1;

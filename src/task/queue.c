@@ -60,7 +60,8 @@ static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout
     if (st == MANTA_ETIMEDOUT)
         return manta_fail(MANTA_ETIMEDOUT, "the queue is %s after %lld ms (%zu of %zu items)", what,
                           (long long)timeout_ms, queue_length(w->q), w->q->capacity);
-    if (!st && !exec_caller_lives(w->t)) return manta_fail(MANTA_EDIED, "nobody waits any more");
+    if (!st && !exec_caller_lives(w->t))
+        return manta_fail(MANTA_EDIED, "the call of the queue is given up: its caller is dead");
     return st;
 }
 
@@ -157,7 +158,9 @@ manta_status manta_queue_new(size_t capacity, const manta_task_options *options,
 {
     manta_task_options o = options ? *options : (manta_task_options){0};
     o.max_concurrency = THREADS;
-    if (capacity > (size_t)INT64_MAX) return manta_fail(MANTA_EINVAL, "a queue of %zu items", capacity);
+    if (capacity > (size_t)INT64_MAX)
+        return manta_fail(MANTA_EINVAL, "a queue of %zu items was asked for, at most %lld are possible",
+                          capacity, (long long)INT64_MAX);
     manta_arg a = manta_i64((int64_t)capacity);
     out->actor = manta_actor_start("manta.queue", &o, 1, &a);
     return manta_actor_ready(out->actor, MANTA_FOREVER);
@@ -208,7 +211,9 @@ static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args
         manta_release(r);
         if (st != MANTA_EBUSY || timeout_ms == 0) return st;
         int64_t left = deadline == CLOCK_NEVER ? timeout_ms : (deadline - clock_now_ns()) / 1000000;
-        if (timeout_ms > 0 && left <= 0) return manta_fail(MANTA_ETIMEDOUT, "too many wait for the queue");
+        if (timeout_ms > 0 && left <= 0)
+            return manta_fail(MANTA_ETIMEDOUT,
+                              "more calls wait for the queue than it has threads, and none went on in time");
         nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
         args[timeout_at].as.i64 = left;
     }
@@ -218,7 +223,9 @@ manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n
 {
     manta_ref done;
     manta_status st = MANTA_OK;
-    if (n > ITEMS_MOST) return manta_fail(MANTA_EINVAL, "more than %d items at once", ITEMS_MOST);
+    if (n > ITEMS_MOST)
+        return manta_fail(MANTA_EINVAL, "%zu items are put at once, at most %d fit into a call", n,
+                          ITEMS_MOST);
     manta_ref *refs = mem_new((n + 1) * sizeof *refs);
     for (size_t i = 0; i < n; i++) {
         refs[i] = items[i].kind == MANTA_KIND_REF ? (manta_ref){items[i].as.id} : manta_put(items[i]);
@@ -247,8 +254,8 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
     manta_ref r;
     const manta_ref *in;
     if (least > most || most > ITEMS_MOST)
-        return manta_fail(MANTA_EINVAL, "%zu to %zu items: at most %d can be had at once", least, most,
-                          ITEMS_MOST);
+        return manta_fail(MANTA_EINVAL, "%zu to %zu items were asked for, at most %d can be had at once",
+                          least, most, ITEMS_MOST);
     manta_arg args[3] = {manta_i64((int64_t)least), manta_i64((int64_t)most), manta_i64(timeout_ms)};
     TRY(queue_ask(q, "manta.queue_get", args, 3, 2, &r));
     manta_status st = manta_get_refs(r, &in, n, MANTA_FOREVER);

@@ -50,7 +50,7 @@ manta_status channel_open(int fd, int side, channel **out)
     c->side = side;
     if ((st = shm_size(fd, &size))) goto out;
     if (size != channel_size()) {
-        st = manta_fail(MANTA_ECORRUPT, "a channel of %zu bytes", size);
+        st = manta_fail(MANTA_ECORRUPT, "a channel has %zu bytes, expected %zu", size, channel_size());
         goto out;
     }
     if ((st = shm_map(fd, shm_page(), true, &p))) goto out;

@@ -225,7 +225,8 @@ static manta_status local_open(void *ctx, uint64_t id, int *fd)
 {
     (void)ctx;
     (void)fd;
-    return manta_fail(MANTA_ENOENT, "segment %llu is gone", (unsigned long long)id);
+    return manta_fail(MANTA_ENOENT, "segment %llu is gone: without other processes none can be opened again",
+                      (unsigned long long)id);
 }
 
 static void local_give_back(void *ctx, uint64_t id)
@@ -479,7 +480,8 @@ static manta_status read_welcome(int keeper_pidfd)
     void *at;
     struct pollfd p[2] = {{.fd = rt->fd, .events = POLLIN}, {.fd = keeper_pidfd, .events = POLLIN}};
     if (socket_poll(p, 2, START_LIMIT_MS) <= 0 || !(p[0].revents & POLLIN))
-        return manta_fail(MANTA_EDIED, "the node did not start");
+        return manta_fail(MANTA_EDIED, "the node did not start: its daemon said nothing for %d s, or ended",
+                          START_LIMIT_MS / 1000);
     TRY(socket_recv(rt->fd, in, sizeof in, &n, fds, &n_fds, true));
     wire w = wire_of(in, n);
     proto_kind kind = proto_kind_of(&w);
@@ -491,7 +493,9 @@ static manta_status read_welcome(int keeper_pidfd)
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
     manta_status st = kind == PROTO_REFUSED ? read_refusal(in, n) : wire_end(&w, "welcome");
     if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))
-        st = manta_fail(MANTA_ECORRUPT, "an unknown welcome");
+        st = manta_fail(MANTA_ECORRUPT,
+                        "the daemon's first message is of kind %d with %d descriptors, expected %d with %d",
+                        (int)kind, n_fds, (int)PROTO_WELCOME, rt->is_worker ? 2 : 1);
     if (!st) st = shm_map(fds[0], shm_page(), true, &at);
     if (!st && rt->is_worker) st = worker_trace_open(fds[1], &rt->trace);
     socket_close_all(fds, n_fds);
@@ -513,7 +517,10 @@ manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
                                          .give_back = segment_give_back,
                                          .let_go = rt_let_segment_go});
     rt->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    manta_status st = rt->nudge_fd < 0 ? manta_fail(MANTA_EIO, "eventfd: %s", strerror(errno)) : MANTA_OK;
+    manta_status st =
+        rt->nudge_fd < 0
+            ? manta_fail(MANTA_EIO, "an event descriptor cannot be made for the watcher: %s", strerror(errno))
+            : MANTA_OK;
     if (!st) st = read_welcome(keeper_pidfd);
     if (!st) st = thread_start(&rt->watcher, "manta-watch", watcher_main, NULL);
     return st;

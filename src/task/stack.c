@@ -67,7 +67,8 @@ manta_status stack_take(pthread_t thread, buf *out)
 {
     int n = -1;
     atomic_store(&n_frames, -1);
-    if (pthread_kill(thread, signal_number())) return manta_fail(MANTA_ENOENT, "the thread has ended");
+    if (pthread_kill(thread, signal_number()))
+        return manta_fail(MANTA_ENOENT, "the stack cannot be taken: the thread has ended");
     for (int i = 0; i < LIMIT_MS && (n = atomic_load(&n_frames)) < 0; i++) (void)os->poll(NULL, 0, 1);
     atomic_store(&n_frames, 0);
     if (n < 0) return manta_fail(MANTA_ETIMEDOUT, "the process does not answer its signals");

@@ -134,7 +134,7 @@ manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
     if (object_find(actor.id))
         s = stream_start(actor_find_link(actor.id), method, options, n_args, args);
     else
-        (void)!manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
+        (void)!manta_fail(MANTA_EINVAL, "the actor of the stream is none, or its handle was released");
     mutex_unlock(&rt->lock);
     return s;
 }
@@ -155,10 +155,10 @@ static bool has_item(void *ctx)
 static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
 {
     stream *s = stream_find(id);
-    if (!s) return manta_fail(MANTA_EINVAL, "a stream that is none, or was closed");
+    if (!s) return manta_fail(MANTA_EINVAL, "the stream is none, or was closed");
     manta_status st = rt_await(has_item, s, timeout_ms);
     if (st == MANTA_ETIMEDOUT)
-        return manta_fail(MANTA_ETIMEDOUT, "no item after %lld ms", (long long)timeout_ms);
+        return manta_fail(MANTA_ETIMEDOUT, "the stream has given no item for %lld ms", (long long)timeout_ms);
     if (st) return st;
     if (s->first < s->ready.n) {
         out->id = s->ready.at[s->first++];

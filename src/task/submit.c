@@ -50,7 +50,8 @@ static manta_status pin_inner(const value *v)
     uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
     const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
     for (uint64_t i = 0; i < n; i++)
-        if (!object_find(ids[i])) return manta_fail(MANTA_EINVAL, "a reference that is none");
+        if (!object_find(ids[i]))
+            return manta_fail(MANTA_EINVAL, "an argument holds a reference that is none, or was released");
     for (uint64_t i = 0; i < n; i++) {
         object *o = object_find(ids[i]);
         o->pins++;
@@ -68,9 +69,11 @@ static manta_status tie_arguments(call *c, const manta_arg *args, int *done)
         call_arg *x = &c->args[i];
         if (args[i].kind == MANTA_KIND_REF) {
             object *o = object_find(args[i].as.id);
-            if (!o) return manta_fail(MANTA_EINVAL, "argument %d is a reference that is none", i);
+            if (!o)
+                return manta_fail(MANTA_EINVAL, "argument %d is a reference that is none, or was released",
+                                  i);
             if (o->unsealed)
-                return manta_fail(MANTA_EINVAL, "argument %d is an object that is not sealed", i);
+                return manta_fail(MANTA_EINVAL, "argument %d is an object that is not sealed yet", i);
             x->o = o;
             o->pins++;
         } else if (!x->o) {
@@ -134,10 +137,15 @@ static manta_status submission_check(submission *s)
         return manta_fail(MANTA_ECANCELLED, "the call that calls %s was cancelled", s->name);
     }
     if (s->actor && s->actor->most_pending > 0 && s->actor->pending >= s->actor->most_pending)
-        return manta_fail(MANTA_EBUSY, "%d calls of the actor are pending already", s->actor->pending);
+        return manta_fail(MANTA_EBUSY,
+                          "%d calls of the actor are pending already, and no more are allowed at once",
+                          s->actor->pending);
     if (strlen(s->name) >= sizeof((manta_failure *)0)->function)
-        return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
-    if (o && o->name && strlen(o->name) > 63) return manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+        return manta_fail(MANTA_EINVAL, "the function's name has %zu bytes, at most 63 are allowed",
+                          strlen(s->name));
+    if (o && o->name && strlen(o->name) > 63)
+        return manta_fail(MANTA_EINVAL, "the name of a call of %s has %zu bytes, at most 63 are allowed",
+                          s->name, strlen(o->name));
     return MANTA_OK;
 }
 

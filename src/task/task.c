@@ -89,7 +89,9 @@ manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, mant
     value v;
     void *at = NULL;
     if (!rt) return rt_none();
-    if (ndim < 0 || ndim > MANTA_MAX_DIMS) return manta_fail(MANTA_EINVAL, "%d dimensions", ndim);
+    if (ndim < 0 || ndim > MANTA_MAX_DIMS)
+        return manta_fail(MANTA_EINVAL, "an array of %d dimensions is to be created, expected 0 to %d", ndim,
+                          MANTA_MAX_DIMS);
     manta_array a = manta_array_of(dtype, ndim, dims, NULL);
     manta_arg arg = manta_elements(&a);
     TRY(value_of(&arg, &v));
@@ -115,7 +117,8 @@ manta_status manta_seal(manta_ref ref)
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
     if (!o || !o->unsealed)
-        st = manta_fail(MANTA_EINVAL, "there is nothing to seal");
+        st = manta_fail(MANTA_EINVAL,
+                        "the object cannot be sealed: it was not created, or was sealed or released before");
     else {
         o->unsealed = false;
         o->state = OBJECT_READY;
@@ -140,14 +143,14 @@ static manta_status timed_out(const object *o, int64_t timeout_ms)
                           c->missing   ? "it waits for its arguments"
                           : c->is_sent ? "it was sent to a worker"
                                        : "it waits for a worker");
-    return manta_fail(MANTA_ETIMEDOUT, "no object after %lld ms", (long long)timeout_ms);
+    return manta_fail(MANTA_ETIMEDOUT, "the object has not come for %lld ms", (long long)timeout_ms);
 }
 
 manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **out)
 {
     object *o = object_find(ref.id);
-    if (!o) return manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
-    if (o->unsealed) return manta_fail(MANTA_EINVAL, "the object is not sealed");
+    if (!o) return manta_fail(MANTA_EINVAL, "the reference is none, or was released");
+    if (o->unsealed) return manta_fail(MANTA_EINVAL, "the object cannot be read: it is not sealed yet");
     o->pins++;
     manta_status st;
     for (int tries = 0;; tries++) {
@@ -260,7 +263,8 @@ manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms)
         st = manta_fail(MANTA_EINVAL, "the object is %s, not %s", value_kind_name(v.kind),
                         value_kind_name(MANTA_KIND_ARRAY));
     else if (!(copy = malloc(v.size ? (size_t)v.size : 1)))
-        st = manta_fail(MANTA_ENOMEM, "no memory for a copy of %llu bytes", (unsigned long long)v.size);
+        st = manta_fail(MANTA_ENOMEM, "there is no memory for a copy of %llu bytes of the object",
+                        (unsigned long long)v.size);
     else if (v.size > 0)
         memcpy(copy, v.at, (size_t)v.size);
     if (!st) *out = manta_array_of(v.dtype, v.ndim, v.shape, copy);
@@ -390,7 +394,8 @@ static manta_status refuse_duplicates(const manta_ref *refs, size_t n)
     size_t near = 0;
     for (size_t i = 0; i < n; i++) {
         object *o = find_near(refs[i], &near);
-        if (o->walk == walk) return manta_fail(MANTA_EINVAL, "the same reference twice");
+        if (o->walk == walk)
+            return manta_fail(MANTA_EINVAL, "the same reference is given twice, expected each once");
         o->walk = walk;
     }
     return MANTA_OK;
@@ -457,7 +462,9 @@ manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int
 {
     if (!rt) return rt_none();
     if (num_returns > n)
-        return manta_fail(MANTA_EINVAL, "%zu of %zu references are to be awaited", num_returns, n);
+        return manta_fail(MANTA_EINVAL,
+                          "%zu of %zu references are to be awaited, expected no more than there are",
+                          num_returns, n);
     mutex_lock(&rt->lock);
     manta_status st = wait_some(refs, n, num_returns, timeout_ms, ready, n_ready);
     mutex_unlock(&rt->lock);
@@ -496,7 +503,7 @@ manta_status manta_retain(manta_ref ref)
     if (o)
         o->refs++;
     else
-        st = manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
+        st = manta_fail(MANTA_EINVAL, "the reference is none, or was released");
     mutex_unlock(&rt->lock);
     return st;
 }
@@ -525,7 +532,7 @@ manta_status manta_cancel(manta_ref ref, unsigned how)
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
     if (!o)
-        st = manta_fail(MANTA_EINVAL, "a reference that is none, or was released");
+        st = manta_fail(MANTA_EINVAL, "the reference is none, or was released");
     else if (o->maker && !call_cancel(o->maker, how))
         st = manta_fail(MANTA_EINVAL, "a call of an actor cannot be forced to end without ending the actor");
     rt_flush_drops();

@@ -21,7 +21,8 @@ static manta_status may_be_handle(uint64_t id)
     const object *o = object_find(id);
     TRY(object_may_be(id));
     if (o && (o->maker || o->unsealed || o->v.kind != MANTA_KIND_NONE))
-        return manta_fail(MANTA_ECORRUPT, "the daemon takes an object for an actor");
+        return manta_fail(MANTA_ECORRUPT, "the daemon says that object %llu is an actor, which it is not",
+                          (unsigned long long)id);
     return MANTA_OK;
 }
 
@@ -89,7 +90,9 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     uint64_t n_inner = 0, id = *out;
     manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
     manta_status st = shape_of(o, true, &amount, &kind);
-    if (!st && strlen(name) > 63) st = manta_fail(MANTA_EINVAL, "a name of more than 63 bytes");
+    if (!st && strlen(name) > 63)
+        st = manta_fail(MANTA_EINVAL, "the constructor's name has %zu bytes, at most 63 are allowed",
+                        strlen(name));
     bool named = o && o->name;
     if (!st && named) st = actor_full_name(o->name_space, o->name, full);
     if (!st && named && rt->is_local) {
@@ -193,7 +196,7 @@ void manta_actor_submit_with(manta_actor actor, const char *method, const manta_
     if (!object_find(actor.id)) {
         for (int i = 0; i < results; i++)
             out[i] = object_failed(MANTA_FAILURE_SUBMIT,
-                                   manta_fail(MANTA_EINVAL, "an actor that is none, or was released"));
+                                   manta_fail(MANTA_EINVAL, "the actor is none, or its handle was released"));
     } else {
         call_submit(method, options, actor_find_link(actor.id), n_args, args, results, out);
     }
@@ -284,7 +287,7 @@ manta_status manta_actor_end(manta_actor actor)
         call_submit("manta.end", NULL, actor_find_link(actor.id), 0, NULL, 1, &r);
         object_unref(object_find(r.id));
     } else {
-        st = manta_fail(MANTA_EINVAL, "an actor that is none, or was released");
+        st = manta_fail(MANTA_EINVAL, "the actor is none, or its handle was released");
     }
     rt_flush_drops();
     mutex_unlock(&rt->lock);

@@ -37,9 +37,13 @@ static manta_status name_resources(const char *text, node_config *c)
             return manta_fail(MANTA_EINVAL, "resources \"%s\": name=amount is expected", text);
         double x = strtod(eq + 1, &end);
         if (end == eq + 1 || (*end && *end != ',') || !(x >= 0) || x > 1e12)
-            return manta_fail(MANTA_EINVAL, "resources \"%s\": no amount", text);
+            return manta_fail(
+                MANTA_EINVAL,
+                "resources \"%s\": what follows the = is no amount, expected a number from 0 to 1e12", text);
         if (n == SCHED_RESOURCES)
-            return manta_fail(MANTA_EINVAL, "more than %d kinds of resources", SCHED_RESOURCES - SCHED_NAMED);
+            return manta_fail(MANTA_EINVAL,
+                              "the resources name more than %d kinds, which is the most a node has",
+                              SCHED_RESOURCES - SCHED_NAMED);
         memcpy(c->names[n], text, (size_t)(eq - text));
         c->total.amount[n++] = (int64_t)(x * SCHED_UNIT + 0.5);
         text = *end ? end + 1 : end;
@@ -53,7 +57,7 @@ manta_status node_config_of(const manta_node_options *o, node_config *c)
     *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
     c->total.amount[0] = (int64_t)cores * SCHED_UNIT;
     if (o && o->num_gpus > SCHED_DEVICES)
-        return manta_fail(MANTA_EINVAL, "%d gpus: at most %d", o->num_gpus, SCHED_DEVICES);
+        return manta_fail(MANTA_EINVAL, "num_gpus is %d, expected at most %d", o->num_gpus, SCHED_DEVICES);
     c->total.amount[SCHED_GPU] = (int64_t)(o && o->num_gpus > 0 ? o->num_gpus : 0) * SCHED_UNIT;
     memcpy(c->names[0], "cpu", 4);
     memcpy(c->names[1], "gpu", 4);
@@ -65,7 +69,8 @@ manta_status node_config_of(const manta_node_options *o, node_config *c)
                                                   : tmp && *tmp        ? tmp
                                                                        : "/var/tmp";
     if (strlen(folder) >= sizeof c->spill_folder)
-        return manta_fail(MANTA_EINVAL, "spill_folder: a path of more than %zu bytes",
+        return manta_fail(MANTA_EINVAL,
+                          "spill_folder has more than %zu bytes, the longest path that is possible",
                           sizeof c->spill_folder - 1);
     memcpy(c->spill_folder, folder, strlen(folder));
     rebuild_limit =
@@ -127,7 +132,9 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
     pid_t keeper = 0;
     (void)argc;
     (void)argv;
-    if (rt) return manta_fail(MANTA_EEXIST, "manta_init() was called before");
+    if (rt)
+        return manta_fail(MANTA_EEXIST,
+                          "manta_init() was called before: a process has one runtime until manta_shutdown()");
     TRY(node_config_of(options, &c));
     if (options && options->name_space) {
         char full[PROTO_NAME];

@@ -26,10 +26,15 @@ bool value_is_word(manta_kind k)
 
 static manta_status array_of(const manta_array *a, value *v)
 {
-    if (!a || a->ndim < 0 || a->ndim > MANTA_MAX_DIMS || manta_dtype_size(a->dtype) == 0)
-        return manta_fail(MANTA_EINVAL, "an array without a type, or with too many dimensions");
+    if (!a) return manta_fail(MANTA_EINVAL, "an argument is an array at NULL, expected its address");
+    if (a->ndim < 0 || a->ndim > MANTA_MAX_DIMS || manta_dtype_size(a->dtype) == 0)
+        return manta_fail(MANTA_EINVAL,
+                          "an array has type %d and %d dimensions, expected a known type and at most %d",
+                          (int)a->dtype, a->ndim, MANTA_MAX_DIMS);
     for (int i = 0; i < a->ndim; i++)
-        if (a->shape[i] < 0) return manta_fail(MANTA_EINVAL, "an array of negative size");
+        if (a->shape[i] < 0)
+            return manta_fail(MANTA_EINVAL, "dimension %d of an array is %lld, expected 0 or more", i,
+                              (long long)a->shape[i]);
     v->dtype = a->dtype;
     v->ndim = a->ndim;
     memcpy(v->shape, a->shape, sizeof v->shape);
@@ -48,19 +53,23 @@ manta_status value_of(const manta_arg *a, value *out)
     case MANTA_KIND_BOOL: out->word = (uint64_t)a->as.i64; break;
     case MANTA_KIND_ACTOR: out->word = a->as.id; break;
     case MANTA_KIND_STR:
-        if (!a->as.bytes.at) return manta_fail(MANTA_EINVAL, "a text that is NULL");
+        if (!a->as.bytes.at)
+            return manta_fail(MANTA_EINVAL, "an argument is a text at NULL, expected its bytes");
         out->size = a->as.bytes.n + 1;
         out->at = a->as.bytes.at;
         return MANTA_OK;
     case MANTA_KIND_BYTES:
     case MANTA_KIND_REFS:
-        if (!a->as.bytes.at && a->as.bytes.n > 0) return manta_fail(MANTA_EINVAL, "bytes at NULL");
+        if (!a->as.bytes.at && a->as.bytes.n > 0)
+            return manta_fail(MANTA_EINVAL, "an argument is %zu bytes at NULL, expected their address",
+                              a->as.bytes.n);
         out->size = a->as.bytes.n * (a->kind == MANTA_KIND_REFS ? sizeof(manta_ref) : 1);
         out->at = a->as.bytes.at;
         return MANTA_OK;
     case MANTA_KIND_ARRAY: return array_of(a->as.array, out);
     case MANTA_KIND_REF:
-    default: return manta_fail(MANTA_EINVAL, "a value that cannot be one (kind %d)", (int)a->kind);
+    default:
+        return manta_fail(MANTA_EINVAL, "an argument has kind %d, which cannot be a value", (int)a->kind);
     }
     out->size = 8;
     return MANTA_OK;
