@@ -1,8 +1,30 @@
-/* calls.c - calls from this process: queued, sent to leased workers, finished,
- * tried again. The lock is held everywhere.
+/* calls.c - calls from this process: queued, sent to leased workers, finished, tried
+ * again. The lock is held everywhere.
  *
- * A call is in one place at a time: waiting for arguments (in no list), in the
- * queue of its shape or actor, or in the list of the peer it was sent to. */
+ *     submit.c                 call_queue()              call_send()
+ *        │  arguments missing ──▶ queue of its shape ──────▶ peer->sent
+ *        └──▶ in no list           or of its actor             │
+ *                ▲                        ▲                    ├── DONE ──▶ results are set, freed
+ *                │                        └── RETURNED, again ─┤          or kept (rebuild.c)
+ *                └───────── arguments were lost on the way ────┤
+ *                                                              └── FAILED, a death ──▶ retry.c:
+ *                                                                  again, or the results fail
+ *
+ * A call is in one of these places at a time, and call->link is the list it is in. What
+ * counts it there goes with it: rt->queued and the shape's or the actor's `queued` while it
+ * is in a queue, the peer's in_flight and load_ns while it is sent.
+ *
+ * A call has one outcome. Its results are objects that point back to it (object->maker); they
+ * are set, or fail, once: a second answer finds no call of that number in the peer's list,
+ * and a result that is not pending is left alone.
+ *
+ * A shape asks the daemon for as many workers as it has calls waiting (DEMAND, an absolute
+ * number, so that saying it twice is harmless) and keeps those it was granted until it is
+ * asked for one (RECLAIM).
+ *
+ * What may be changed: how much is sent ahead (BUDGET_NS, MOST_SENT) and how a worker is
+ * picked (retry.h). What may not: that a call is tried again at the front of its queue, in
+ * the order in which it was sent; actors count on it. */
 #include "task/call.h"
 
 #include <errno.h>

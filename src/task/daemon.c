@@ -1,4 +1,18 @@
-/* daemon.c - see daemon.h: start, children, the loop. */
+/* daemon.c - see daemon.h: start, children, the loop.
+ *
+ *     loop_run() ──▶ messages and deaths ──▶ daemon_bury() ──▶ daemon_settle() ──▶ PASS ──┐
+ *         ▲                                                                              │
+ *         └─────────────── at most until the next thing is due ◀─────────────────────────┘
+ *
+ * One turn of the loop: what has arrived is read (each connection as far as it had come);
+ * clients whose end is known are buried, after what they had sent was read; objects that
+ * nobody holds are freed after one pass over all connections; programs that are over end.
+ * Nothing but this thread touches a node, except the copier of daemon_memory.c, which has a
+ * segment's descriptors and nothing else.
+ *
+ * The daemon ends (d->stop) with its keeper, with the driver of a node of its own, or when
+ * it is told to; it kills and waits for every process below it first, and leaves its memory
+ * to the system. */
 #include "task/daemon.h"
 
 #include <signal.h>

@@ -1,5 +1,25 @@
-/* daemon_clients.c - the connections of the daemon: sending without waiting,
- * reading, and what follows from a death. */
+/* daemon_clients.c - the connections of the daemon: sending without waiting, reading, and
+ * what follows from a death.
+ *
+ *     client_new() ──▶ welcomed ──▶ dying ──▶ ended
+ *                                     │ its pidfd is readable, or it has said good-bye
+ *                                     └── buried when its wait status is known, or was
+ *                                         awaited for REAP_WAIT_NS
+ *
+ * Sending. A message goes out at once when the outbox is empty and the socket takes it;
+ * else it waits in the outbox, with copies of its descriptors, and nothing overtakes it. The
+ * loop tells when a full socket takes messages again; where the system was short of memory
+ * (d->is_short) it is tried every few milliseconds. A message that can neither be sent nor
+ * kept ends the client (client_cut()): one that has missed a message would wait for ever.
+ *
+ * Reading. client_drain() reads as much as had come when it began, so that one client cannot
+ * keep the daemon for itself. Whatever a message says is checked; one of unknown kind is
+ * logged and forgotten.
+ *
+ * Death, client_end(), in this order: what it had sent is read; its peers are told why it
+ * died; its promises are broken, its segments left, its holds dropped; then the scheduler and
+ * the registry hear of it, which may place, restart or kill others. The client is out of the
+ * table before they do, so that nothing is sent to it any more. */
 #include "task/daemon.h"
 
 #include <signal.h>

@@ -1,5 +1,18 @@
-/* daemon_memory.c - segments: made, given out, written to disk and read back.
- * What goes where and when is spill.c's to decide. */
+/* daemon_memory.c - segments: made, given out, written to disk and read back. What goes where
+ * and when is spill.c's to decide, and its picture is in spill.h.
+ *
+ *     SEGMENT_NEW, _OPEN, _CLOSED, _FREE ──▶ spill ──▶ make, give, refuse, ask, write, read, drop
+ *                                              ▲                          │
+ *                                              └── WROTE, READ ◀── copier (a thread)
+ *
+ * The loop's thread owns the table of segments. The copier has a queue of jobs behind a lock
+ * of its own and is given descriptors, a size and a checksum; it never sees the table. A
+ * segment that it works on is not dropped before it is done: spill.c says so and waits.
+ *
+ * A segment is made here (memfd, reserved, sealed against growing and shrinking), so that a
+ * full machine is an error at that moment and never a signal later. A segment's number is
+ * never used again, its bytes never change after its writer has sealed them, and its file
+ * carries a checksum over them. */
 #include "task/daemon.h"
 
 #include <errno.h>

@@ -1,5 +1,17 @@
-/* daemon_objects.c - objects: messages into events of directory.c, and back.
- * Who holds them is refs.c's to know. */
+/* daemon_objects.c - objects: messages into events of directory.c, and back. Who holds them
+ * is refs.c's to know.
+ *
+ *     ADD, PROMISE, FAIL, WANT, MISSED ──▶ directory ──▶ tell, take, rebuild, break, leave, forget
+ *     HOLD, DROP, deaths ────────────────▶ refs ───────▶ freed ──▶ directory, registry
+ *
+ * The daemon has the bytes of small objects (object.v.at, its own copy) and the places of
+ * large ones; it maps no segment. Only do_take() and do_break() write an object; do_leave()
+ * and do_forget() clear it.
+ *
+ * Freeing is done in daemon_settle() and nowhere else: the counts that are zero before a
+ * pass over all connections, and that nothing in the pass has changed, are zero for ever
+ * (refs.h has the argument). An object that was wanted and that nobody has announced is
+ * answered after such a pass as well: its announcement would have been read in it. */
 #include "task/daemon.h"
 
 #include <poll.h>

@@ -1,6 +1,25 @@
-/* exec.c - runs a call that came in: arguments out of the message, the
- * function by its name, results into an answer. The lock is held, but not
- * while the function runs. */
+/* exec.c - runs a call that came in: decode, run, answer.
+ *
+ *     incoming ──▶ task_decode ──▶ read_arguments ──▶ the function ──▶ task_answer
+ *                  (head)          (pinned, held)     (no lock)       (DONE or FAILED)
+ *
+ * The lock is held, but not while the function runs, and not while large results are copied
+ * (object_fill()). A manta_task belongs to the thread that runs it; its arguments lie in
+ * the message or in pinned segments, its small results in the task's own memory, its large
+ * ones in blocks of the store that nobody else knows of yet. task_release() gives back
+ * whatever of this was not passed on, on every way out.
+ *
+ * What makes references safe: an argument that refers to objects holds them until the
+ * answer is written (hold_inner()); what a result refers to is exported and held for the
+ * caller (pass_on(), give_block()) before the answer is sent. Both are told to the daemon
+ * first.
+ *
+ * A call whose actor has failed in its constructor fails with that failure and never reaches
+ * the function. A call of an actor that has ended (self_of.ended) is finished; the actor's
+ * memory goes with the last of them.
+ *
+ * What may be changed: what is put into the answer, as long as task_check_results() keeps it
+ * within one message. What may not: answering before what the answer refers to was told. */
 #include "task/incoming.h"
 
 #include <sched.h>

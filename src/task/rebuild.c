@@ -1,10 +1,23 @@
-/* rebuild.c - objects whose bytes are gone: made again by running their calls
- * again (lineage.c decides which), or failed. The lock is held everywhere.
+/* rebuild.c - objects whose bytes are gone: made again by running their calls again
+ * (lineage.c decides which), or failed. The lock is held everywhere.
  *
- * Whoever cannot read an object says so to the daemon (MISSED) and waits for it
- * as for one that is not there yet; the daemon asks the owner (REBUILD), which
- * may be the same process; the owner runs the call again, or says why it cannot
- * (FAIL). Private puts have nobody to ask. */
+ *     reader ── MISSED ──▶ daemon ── REBUILD ──▶ owner ── runs the call again ──▶ ADD ──┐
+ *       ▲                                          └── or cannot: FAIL ─────────────────┤
+ *       └────────────── OBJECT or OBJECT_FAILED, as for one not there yet ◀─────────────┘
+ *
+ * Whoever cannot read an object says so and waits for it as for one that is not there yet;
+ * the owner, the process that numbered it, may be the same process. Private puts have nobody
+ * to ask, and fail.
+ *
+ * A call that ended well and whose results are large is kept (rt->kept): it is in no list,
+ * counts no more, and has given its arguments back, but for small ones that nobody else
+ * holds (call_arg.id remembers the others). When it is to run again its arguments are looked
+ * up, those that are gone are rebuilt first, and it goes through call_resume() like a new one.
+ *
+ * A call stays in rt->kept until lineage.c forgets it, also while it runs again. If it fails
+ * then, rebuild_failed() takes it out first and its caller frees it, so it is freed once. How
+ * often a call runs again and how much is kept is lineage.h's to say, and may be changed
+ * there. */
 #include "task/rebuild.h"
 
 #include <stdio.h>

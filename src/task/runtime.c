@@ -1,4 +1,27 @@
-/* runtime.c - see runtime.h: start and end, the watcher, and waiting. */
+/* runtime.c - see runtime.h: start and end, talking to the daemon, the watcher, waiting.
+ *
+ *     daemon ── socket ──▶ watcher ─┐ under rt->lock                ┌─ a thread that waits
+ *                                   ├──▶ objects, calls, actors ◀──┤  (rt_wait)
+ *     peers ─── rings ───▶ whoever waits, else the watcher ─────────┘
+ *                                   └──▶ rt->bell: "look again"
+ *
+ * States of the process: it is open from runtime_open() on; cut, when it cannot talk to the
+ * daemon any more (rt->cut says why); dead, when the daemon or the keeper is gone or the
+ * process is cut (is_dead; a worker leaves instead); closing, in runtime_close(). It never
+ * goes back. When it dies every pending object fails, so that no wait is left.
+ *
+ * Who writes what: the socket to the daemon is read by the watcher alone and written under
+ * the lock; rt->out is the message being written, and rt->in the one being read, both under
+ * the lock and only until it is given away. rt->changes is counted up by whoever changes
+ * something that others may wait for.
+ *
+ * Why no wake is lost: a waiter looks at its condition, at the rings and at rt->changes
+ * under the lock, and sleeps on the bell's word as it was before (bell_wait() looks once
+ * more after it has said that it sleeps). Whoever changes something rings afterwards.
+ *
+ * What may be changed: how long to spin (SPIN_NS), and how often the watcher moves things
+ * on. What may not: telling the daemon of new objects and holds (rt_flush_adds()) before
+ * anything else is told to anybody; refs.h counts on it. */
 #include "task/runtime.h"
 
 #include <errno.h>

@@ -1,10 +1,18 @@
 /* streams.c - results that come one by one.
  *
- * A stream is a call with one result, which stands for its end, and items that
- * the worker sends while the function runs. The worker may be WINDOW items
- * ahead of what the caller has taken; then it waits. Items are numbered, so
- * that a call that is tried again sends those the caller has once more without
- * harm. The lock is held except where a public function takes it. */
+ *     worker: ITEM 0, 1, 2, ...  ──▶  ready  ──▶ manta_stream_next()
+ *             waits when WINDOW ahead ◀── TAKEN n ──┘
+ *             DONE or FAILED ──▶ the end object
+ *
+ * A stream is a call with one result, which stands for its end, and items that the worker
+ * sends while the function runs. The worker may be WINDOW items (exec.c) ahead of what the
+ * caller has taken; then it waits. Items are numbered, and an item is taken only when its
+ * number is the next (received): a call that is tried again sends those the caller has once
+ * more, and they are dropped without harm.
+ *
+ * Items that were received come before the end, also before a failure: the end is looked at
+ * only when `ready` is empty. Closing a stream drops what was not taken and cancels the call.
+ * The lock is held except where a public function takes it. */
 #include "task/stream.h"
 
 #include <string.h>
