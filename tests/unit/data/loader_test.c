@@ -65,7 +65,7 @@ static void assert_permutation(const int64_t *a, int64_t n)
     }
 }
 
-static void test_last_batch_is_smaller(void **state)
+static void the_last_batch_is_smaller(void **state)
 {
     (void)state;
     manta_loader *l = open_with(numbers(N), &(manta_loader_options){.batch_size = 64});
@@ -101,7 +101,7 @@ static void test_last_batch_is_smaller(void **state)
     manta_loader_close(l);
 }
 
-static void test_drop_last(void **state)
+static void drop_last_leaves_out_the_smaller_batch(void **state)
 {
     (void)state;
     manta_loader *l = open_with(numbers(N), &(manta_loader_options){.batch_size = 64, .drop_last = true});
@@ -117,7 +117,7 @@ static void test_drop_last(void **state)
     manta_loader_close(l);
 }
 
-static void test_random_sampler(void **state)
+static void random_sampler_permutes_each_epoch(void **state)
 {
     (void)state;
     manta_loader_options o = {.batch_size = 7, .sampler = MANTA_SAMPLER_RANDOM, .seed = 5};
@@ -140,7 +140,7 @@ static void test_random_sampler(void **state)
 }
 
 /* The same batches whatever the number of readers and however far ahead. */
-static void test_readers_do_not_matter(void **state)
+static void the_number_of_readers_changes_no_batch(void **state)
 {
     (void)state;
     int64_t expect[2][N], got[N];
@@ -168,7 +168,7 @@ static void test_readers_do_not_matter(void **state)
     }
 }
 
-static void test_seek_and_position(void **state)
+static void seek_reaches_any_position(void **state)
 {
     (void)state;
     manta_loader_options o = {.batch_size = 16, .sampler = MANTA_SAMPLER_RANDOM, .seed = 1, .readers = 2};
@@ -213,7 +213,7 @@ static void test_seek_and_position(void **state)
     manta_loader_close(m);
 }
 
-static void test_fetch_ranges(void **state)
+static void fetch_gives_any_range_of_a_batch(void **state)
 {
     (void)state;
     manta_dataset *d = manta_dataset_scale(manta_dataset_shuffle(numbers(N), 12, 3), "x", 255);
@@ -248,7 +248,7 @@ static void test_fetch_ranges(void **state)
     manta_loader_close(l);
 }
 
-static void test_distributed(void **state)
+static void distributed_ranks_share_the_samples(void **state)
 {
     (void)state;
     for (int pad = 0; pad < 2; pad++) {
@@ -285,7 +285,7 @@ static void test_distributed(void **state)
     }
 }
 
-static void test_steps_per_epoch_run_on(void **state)
+static void steps_per_epoch_run_on_through_the_data(void **state)
 {
     (void)state;
     manta_dataset *d = manta_dataset_repeat(manta_dataset_shuffle(numbers(10), 0, 4), MANTA_FOREVER_COUNT);
@@ -316,7 +316,7 @@ static void test_steps_per_epoch_run_on(void **state)
 }
 
 /* Places beyond what can be counted are refused, not computed. */
-static void test_far_places(void **state)
+static void positions_beyond_counting_are_refused(void **state)
 {
     (void)state;
     manta_batch b;
@@ -332,7 +332,7 @@ static void test_far_places(void **state)
     manta_loader_close(l);
 }
 
-static void test_running_out_is_said(void **state)
+static void running_out_of_samples_is_reported(void **state)
 {
     (void)state;
     manta_loader *l = open_with(numbers(10), &(manta_loader_options){.batch_size = 4, .steps_per_epoch = 2});
@@ -353,7 +353,7 @@ static void test_running_out_is_said(void **state)
     manta_loader_close(l);
 }
 
-static void test_empty(void **state)
+static void an_empty_dataset_has_no_steps(void **state)
 {
     (void)state;
     manta_loader *l = open_with(manta_dataset_take(numbers(N), 0), NULL);
@@ -375,7 +375,7 @@ static void refuse(manta_dataset *d, manta_loader_options o, const char *word)
     manta_dataset_unref(d);
 }
 
-static void test_refusals(void **state)
+static void wrong_options_are_refused(void **state)
 {
     (void)state;
     refuse(numbers(N), (manta_loader_options){.batch_size = -1}, "batch_size");
@@ -400,7 +400,7 @@ static manta_status fail_at_50(manta_sample *s, void *user)
 }
 
 /* An error in a reader reaches the caller, at its place, with its sentence. */
-static void test_error_from_a_reader(void **state)
+static void an_error_in_a_reader_reaches_the_caller(void **state)
 {
     (void)state;
     for (int readers = -1; readers <= 3; readers++) {
@@ -422,7 +422,7 @@ static void test_error_from_a_reader(void **state)
 
 /* A steady loader allocates nothing: with every allocation made to fail it
  * goes on. And the failing ones at open are reported, one after the other. */
-static void test_allocations(void **state)
+static void a_steady_loader_allocates_nothing(void **state)
 {
     (void)state;
     int64_t before = mem_live();
@@ -472,7 +472,7 @@ static manta_status count_calls(manta_sample *s, void *user)
     return MANTA_OK;
 }
 
-static void test_close_is_silence(void **state)
+static void no_function_is_called_after_close(void **state)
 {
     (void)state;
     for (int i = 0; i < 50; i++) {
@@ -496,21 +496,21 @@ int main(void)
         for (int k = 0; k < 6; k++) pixels[i][k] = (uint8_t)(i + k);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last_batch_is_smaller),
-        cmocka_unit_test(test_drop_last),
-        cmocka_unit_test(test_random_sampler),
-        cmocka_unit_test(test_readers_do_not_matter),
-        cmocka_unit_test(test_seek_and_position),
-        cmocka_unit_test(test_fetch_ranges),
-        cmocka_unit_test(test_distributed),
-        cmocka_unit_test(test_steps_per_epoch_run_on),
-        cmocka_unit_test(test_far_places),
-        cmocka_unit_test(test_running_out_is_said),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_error_from_a_reader),
-        cmocka_unit_test(test_allocations),
-        cmocka_unit_test(test_close_is_silence),
+        cmocka_unit_test(the_last_batch_is_smaller),
+        cmocka_unit_test(drop_last_leaves_out_the_smaller_batch),
+        cmocka_unit_test(random_sampler_permutes_each_epoch),
+        cmocka_unit_test(the_number_of_readers_changes_no_batch),
+        cmocka_unit_test(seek_reaches_any_position),
+        cmocka_unit_test(fetch_gives_any_range_of_a_batch),
+        cmocka_unit_test(distributed_ranks_share_the_samples),
+        cmocka_unit_test(steps_per_epoch_run_on_through_the_data),
+        cmocka_unit_test(positions_beyond_counting_are_refused),
+        cmocka_unit_test(running_out_of_samples_is_reported),
+        cmocka_unit_test(an_empty_dataset_has_no_steps),
+        cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(an_error_in_a_reader_reaches_the_caller),
+        cmocka_unit_test(a_steady_loader_allocates_nothing),
+        cmocka_unit_test(no_function_is_called_after_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void expect(manta_dataset *d, int64_t n, const int64_t *ids_expected)
         __VA_ARGS__                                                                                          \
     }
 
-static void test_order(void **state)
+static void stages_give_the_expected_order(void **state)
 {
     (void)state;
     expect(manta_dataset_take(numbers(10), 3), LIST(0, 1, 2));
@@ -84,7 +84,7 @@ static void test_order(void **state)
 }
 
 /* Order of batch and repeat: across the seam, or not. */
-static void test_batch_and_repeat(void **state)
+static void batches_cross_the_seam_of_repeat_or_do_not(void **state)
 {
     (void)state;
     int64_t got[64], sizes[16];
@@ -119,7 +119,7 @@ static void test_batch_and_repeat(void **state)
 
 /* shuffle(buffer) can bring an element forward by at most buffer - 1 places,
  * every element comes once, and epochs differ. */
-static void test_shuffle_buffer(void **state)
+static void shuffle_moves_within_its_buffer(void **state)
 {
     (void)state;
     int64_t a[N], b[N], once[N];
@@ -150,7 +150,7 @@ static void test_shuffle_buffer(void **state)
     assert_memory_not_equal(four, four + N, sizeof a);
 }
 
-static void test_zip_select_rename(void **state)
+static void columns_are_zipped_selected_and_renamed(void **state)
 {
     (void)state;
     const manta_column_spec *c;
@@ -209,7 +209,7 @@ static void draws_of(manta_dataset *d, int64_t epoch, double out[][3])
 }
 
 /* The random numbers of a sample depend on seed, epoch and sample alone. */
-static void test_map_is_keyed(void **state)
+static void map_draws_depend_on_seed_epoch_and_sample(void **state)
 {
     (void)state;
     double a[N][3] = {{0}}, b[N][3] = {{0}}, mean = 0;
@@ -239,7 +239,7 @@ static void test_map_is_keyed(void **state)
     assert_true(a[0][0] != b[0][0]);
 }
 
-static void test_cache(void **state)
+static void cache_computes_each_sample_once(void **state)
 {
     (void)state;
     int calls = 0;
@@ -272,7 +272,7 @@ static manta_status double_batch(manta_sample *s, void *user)
     return MANTA_OK;
 }
 
-static void test_map_of_batches(void **state)
+static void map_takes_whole_batches(void **state)
 {
     (void)state;
     int64_t got[N];
@@ -299,7 +299,7 @@ static void first_batch(manta_dataset *d, int64_t epoch, manta_loader **l, manta
     if (manta_loader_fetch(*l, epoch, 0, 0, N, b)) fail_msg("%s", manta_error_text());
 }
 
-static void test_scale_and_normalize(void **state)
+static void scale_and_normalize_compute_their_formulas(void **state)
 {
     (void)state;
     manta_loader *l;
@@ -321,7 +321,7 @@ static void test_scale_and_normalize(void **state)
     manta_loader_close(l);
 }
 
-static void test_crop_and_flip(void **state)
+static void crop_and_flip_move_pixels(void **state)
 {
     (void)state;
     manta_loader *l;
@@ -383,7 +383,7 @@ static void fails_at_read(manta_dataset *d, const char *word)
     manta_loader_close(l);
 }
 
-static void test_cast_and_labels(void **state)
+static void cast_and_one_hot_convert_every_dtype(void **state)
 {
     (void)state;
     static const double reals[] = {1, 300, 2.5, NAN};
@@ -467,7 +467,7 @@ static manta_dataset *generate(counter *k, int64_t count)
     return manta_dataset_generator(&g, k, count, 1, drawn);
 }
 
-static void test_generator(void **state)
+static void a_generator_feeds_batches(void **state)
 {
     (void)state;
     counter k = {.n = 10, .fail_at = -1};
@@ -501,7 +501,7 @@ static void test_generator(void **state)
     assert_int_equal(k.released, 1);
 }
 
-static void test_generator_stages(void **state)
+static void stages_follow_a_generator(void **state)
 {
     (void)state;
     counter k = {.n = 10, .fail_at = -1};
@@ -549,7 +549,7 @@ static void test_generator_stages(void **state)
     assert_int_equal(k.opened, k.closed);
 }
 
-static void test_generator_failures(void **state)
+static void a_failing_generator_is_reported(void **state)
 {
     (void)state;
     counter k = {.n = 10, .fail_at = 6};
@@ -590,7 +590,7 @@ static void refuse(manta_dataset *d, const char *word)
     manta_dataset_unref(d);
 }
 
-static void test_refusals(void **state)
+static void wrong_stages_are_refused_and_the_first_error_stays(void **state)
 {
     (void)state;
     int64_t live = mem_live();
@@ -655,20 +655,20 @@ int main(void)
         for (int k = 0; k < 16; k++) images[i][k / 4][k % 4] = (uint8_t)(1 + i * 5 + k * 3);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_batch_and_repeat),
-        cmocka_unit_test(test_shuffle_buffer),
-        cmocka_unit_test(test_zip_select_rename),
-        cmocka_unit_test(test_map_is_keyed),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_map_of_batches),
-        cmocka_unit_test(test_scale_and_normalize),
-        cmocka_unit_test(test_crop_and_flip),
-        cmocka_unit_test(test_cast_and_labels),
-        cmocka_unit_test(test_generator),
-        cmocka_unit_test(test_generator_stages),
-        cmocka_unit_test(test_generator_failures),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(stages_give_the_expected_order),
+        cmocka_unit_test(batches_cross_the_seam_of_repeat_or_do_not),
+        cmocka_unit_test(shuffle_moves_within_its_buffer),
+        cmocka_unit_test(columns_are_zipped_selected_and_renamed),
+        cmocka_unit_test(map_draws_depend_on_seed_epoch_and_sample),
+        cmocka_unit_test(cache_computes_each_sample_once),
+        cmocka_unit_test(map_takes_whole_batches),
+        cmocka_unit_test(scale_and_normalize_compute_their_formulas),
+        cmocka_unit_test(crop_and_flip_move_pixels),
+        cmocka_unit_test(cast_and_one_hot_convert_every_dtype),
+        cmocka_unit_test(a_generator_feeds_batches),
+        cmocka_unit_test(stages_follow_a_generator),
+        cmocka_unit_test(a_failing_generator_is_reported),
+        cmocka_unit_test(wrong_stages_are_refused_and_the_first_error_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

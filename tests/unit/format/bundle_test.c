@@ -41,7 +41,7 @@ static manta_saved *saved_new(void)
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-static void test_vector(void **state)
+static void the_smallest_bundle_is_read(void **state)
 {
     (void)state;
     bundle b = {0};
@@ -93,7 +93,7 @@ static manta_status count_key(void *ctx, const uint8_t *key, size_t key_n, const
 }
 
 /* Many blocks, many restarts in each. */
-static void test_large_table(void **state)
+static void a_table_of_many_blocks_is_read_back(void **state)
 {
     (void)state;
     bundle_table t = {.block_size = 1000};
@@ -112,7 +112,7 @@ static void test_large_table(void **state)
 
 /* ---- what TensorFlow wrote --------------------------------------------------------------- */
 
-static void test_golden_small(void **state)
+static void small_checkpoints_of_tensorflow_are_read(void **state)
 {
     (void)state;
     static const char *const files[] = {GOLDEN "small", GOLDEN "names.index"};
@@ -132,7 +132,7 @@ static void test_golden_small(void **state)
     }
 }
 
-static void test_golden_many(void **state)
+static void checkpoints_of_many_blocks_and_shards_are_read(void **state)
 {
     (void)state;
     manta_saved *s = saved_new();
@@ -149,7 +149,7 @@ static void test_golden_many(void **state)
 
 /* A model that Keras 3 trained and tf.train.Checkpoint saved: keys lead through
  * the optimizer, so full names decide. The folder's `checkpoint` file says which. */
-static void test_golden_keras(void **state)
+static void a_checkpoint_of_keras_is_read_by_full_names(void **state)
 {
     (void)state;
     manta_model *m = manta_model_new("m");
@@ -192,7 +192,7 @@ static void test_golden_keras(void **state)
 }
 
 /* Its data file is shorter than its index says. */
-static void test_golden_bad(void **state)
+static void a_data_file_shorter_than_its_index_is_corrupt(void **state)
 {
     (void)state;
     manta_saved *s = saved_new();
@@ -236,7 +236,7 @@ static void assert_filled(const manta_saved *s, int n)
     assert_memory_equal(manta_saved_find(s, "transposed")->data, t, sizeof t);
 }
 
-static void test_round_trip(void **state)
+static void what_is_written_is_read_back(void **state)
 {
     (void)state;
     manta_column c[8];
@@ -270,7 +270,7 @@ static void test_round_trip(void **state)
 }
 
 /* A SavedModel's variables. */
-static void test_saved_model(void **state)
+static void variables_of_a_saved_model_are_read(void **state)
 {
     (void)state;
     manta_column c[8];
@@ -287,7 +287,7 @@ static void test_saved_model(void **state)
     manta_saved_free(s);
 }
 
-static void test_refused_contents(void **state)
+static void bad_names_are_not_written(void **state)
 {
     (void)state;
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){1}, kernel);
@@ -304,7 +304,7 @@ static void test_refused_contents(void **state)
 
 /* ---- damage ------------------------------------------------------------------------------ */
 
-static void test_index_cut_and_flipped(void **state)
+static void a_cut_or_flipped_index_is_corrupt(void **state)
 {
     (void)state;
     static const char *const files[] = {GOLDEN "ckpt-1.index", GOLDEN "small.index"};
@@ -332,7 +332,7 @@ static void test_index_cut_and_flipped(void **state)
     }
 }
 
-static void test_data_flipped(void **state)
+static void flipped_data_is_corrupt(void **state)
 {
     (void)state;
     input in = {0}, index = {0};
@@ -353,7 +353,7 @@ static void test_data_flipped(void **state)
 }
 
 /* An index whose entry lies about its size, with all sums right. */
-static void test_hostile_entries(void **state)
+static void entries_that_lie_are_refused(void **state)
 {
     (void)state;
     enum { HUGE_SIZE, BAD_SHARD, NEGATIVE, WRONG_SHAPE, OVERFLOW, SLICED, STRANGE_TYPE, CASES };
@@ -396,7 +396,7 @@ static void test_hostile_entries(void **state)
     }
 }
 
-static void test_state_file(void **state)
+static void the_state_file_names_the_checkpoint(void **state)
 {
     (void)state;
     char *prefix = NULL;
@@ -434,7 +434,7 @@ static size_t count_files(const char *folder)
 }
 
 /* A full disk at any call: the old checkpoint can be read then, or the new one. */
-static void test_full_disk(void **state)
+static void a_full_disk_leaves_the_old_or_the_new_checkpoint(void **state)
 {
     (void)state;
     manta_column c[8];
@@ -474,7 +474,7 @@ static int no_link(const char *from, const char *to)
 }
 
 /* A file system on which a file has one name only: the replaced checkpoint lies in shard 0 of 2, then of 1. */
-static void test_no_second_name(void **state)
+static void a_file_system_without_links_keeps_the_replaced_checkpoint(void **state)
 {
     (void)state;
     manta_column c[8];
@@ -496,7 +496,7 @@ static void test_no_second_name(void **state)
     steps = 12;
 }
 
-static void test_reading_fails(void **state)
+static void a_failing_system_or_allocation_is_reported(void **state)
 {
     (void)state;
     for (int64_t n = 1;; n++) {
@@ -529,14 +529,22 @@ static void test_reading_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vector),           cmocka_unit_test(test_large_table),
-        cmocka_unit_test(test_golden_small),     cmocka_unit_test(test_golden_many),
-        cmocka_unit_test(test_golden_keras),     cmocka_unit_test(test_golden_bad),
-        cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_saved_model),
-        cmocka_unit_test(test_refused_contents), cmocka_unit_test(test_index_cut_and_flipped),
-        cmocka_unit_test(test_data_flipped),     cmocka_unit_test(test_hostile_entries),
-        cmocka_unit_test(test_state_file),       cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_no_second_name),   cmocka_unit_test(test_reading_fails),
+        cmocka_unit_test(the_smallest_bundle_is_read),
+        cmocka_unit_test(a_table_of_many_blocks_is_read_back),
+        cmocka_unit_test(small_checkpoints_of_tensorflow_are_read),
+        cmocka_unit_test(checkpoints_of_many_blocks_and_shards_are_read),
+        cmocka_unit_test(a_checkpoint_of_keras_is_read_by_full_names),
+        cmocka_unit_test(a_data_file_shorter_than_its_index_is_corrupt),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(variables_of_a_saved_model_are_read),
+        cmocka_unit_test(bad_names_are_not_written),
+        cmocka_unit_test(a_cut_or_flipped_index_is_corrupt),
+        cmocka_unit_test(flipped_data_is_corrupt),
+        cmocka_unit_test(entries_that_lie_are_refused),
+        cmocka_unit_test(the_state_file_names_the_checkpoint),
+        cmocka_unit_test(a_full_disk_leaves_the_old_or_the_new_checkpoint),
+        cmocka_unit_test(a_file_system_without_links_keeps_the_replaced_checkpoint),
+        cmocka_unit_test(a_failing_system_or_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

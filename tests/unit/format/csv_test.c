@@ -18,7 +18,7 @@ static manta_status parse(const char *text, const char *label, csv_table *t)
     return csv_parse("f.csv", (const uint8_t *)text, strlen(text), label, false, t);
 }
 
-static void test_values(void **state)
+static void values_and_labels_are_parsed(void **state)
 {
     (void)state;
     static const struct {
@@ -71,7 +71,7 @@ static void refuse(const char *text, const char *label, manta_status code, const
     assert_int_equal(mem_live(), live);
 }
 
-static void test_bad_files(void **state)
+static void bad_files_are_refused(void **state)
 {
     (void)state;
     refuse("", NULL, MANTA_ECORRUPT, "empty");
@@ -95,7 +95,7 @@ static void test_bad_files(void **state)
 }
 
 /* A decimal comma in the program's locale changes nothing. */
-static void test_locale(void **state)
+static void the_locale_changes_no_number(void **state)
 {
     (void)state;
     csv_table t = {0};
@@ -107,7 +107,7 @@ static void test_locale(void **state)
     csv_release(&t);
 }
 
-static void test_dataset(void **state)
+static void a_file_opens_as_a_dataset(void **state)
 {
     (void)state;
     char spec[600];
@@ -256,7 +256,7 @@ static size_t write_table(char *text, size_t size, int columns, int odd, uint64_
     return n;
 }
 
-static void test_kernels(void **state)
+static void all_kernels_agree_on_plain_tables(void **state)
 {
     (void)state;
     size_t size = 300 << 10; /* more than a block */
@@ -274,7 +274,7 @@ static void test_kernels(void **state)
 }
 
 /* One byte of a plain table changed: another number, or no number any more. */
-static void test_kernels_and_a_changed_byte(void **state)
+static void all_kernels_agree_on_a_changed_byte(void **state)
 {
     (void)state;
     static const char bytes[] = ",.-+eE \n\r0123456789x\t\"";
@@ -312,7 +312,7 @@ static int compare_field(const char *field, size_t n, int at)
 }
 
 /* Every field of up to four of these bytes: numbers, and what looks like one. */
-static void test_kernels_and_every_short_field(void **state)
+static void all_kernels_agree_on_every_short_field(void **state)
 {
     (void)state;
     static const char bytes[] = "-.07e";
@@ -329,7 +329,7 @@ static void test_kernels_and_every_short_field(void **state)
 }
 
 /* Digits, up to more than are looked at, with another byte or a second point in each place. */
-static void test_kernels_and_long_fields(void **state)
+static void all_kernels_agree_on_long_fields(void **state)
 {
     (void)state;
     static const char bytes[] = ".-5 x,";
@@ -349,7 +349,7 @@ static void test_kernels_and_long_fields(void **state)
 }
 
 /* Wider than eight numbers, longer than a block, line ends of all kinds. */
-static void test_fast_is_slow(void **state)
+static void fast_kernels_agree_on_wide_and_long_tables(void **state)
 {
     (void)state;
     static const char *const ends[] = {"\n", "\r\n", "\n\n", "\r", "\r\n\r\n"};
@@ -378,7 +378,7 @@ static void test_fast_is_slow(void **state)
 }
 
 /* The file is read in blocks; a record larger than the look at its head is too. */
-static void test_large_file(void **state)
+static void a_large_file_is_read_in_blocks(void **state)
 {
     (void)state;
     size_t size = 3 << 20, n = 0;
@@ -405,7 +405,7 @@ static void test_large_file(void **state)
     free(text);
 }
 
-static void test_csv_memory(void **state)
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     int64_t live = mem_live(), n;
@@ -427,17 +427,17 @@ static void test_csv_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_dataset),
-        cmocka_unit_test(test_fast_is_slow),
-        cmocka_unit_test(test_large_file),
-        cmocka_unit_test(test_csv_memory),
-        cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_kernels_and_a_changed_byte),
-        cmocka_unit_test(test_kernels_and_every_short_field),
-        cmocka_unit_test(test_kernels_and_long_fields),
+        cmocka_unit_test(values_and_labels_are_parsed),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(the_locale_changes_no_number),
+        cmocka_unit_test(a_file_opens_as_a_dataset),
+        cmocka_unit_test(fast_kernels_agree_on_wide_and_long_tables),
+        cmocka_unit_test(a_large_file_is_read_in_blocks),
+        cmocka_unit_test(failed_allocations_are_reported),
+        cmocka_unit_test(all_kernels_agree_on_plain_tables),
+        cmocka_unit_test(all_kernels_agree_on_a_changed_byte),
+        cmocka_unit_test(all_kernels_agree_on_every_short_field),
+        cmocka_unit_test(all_kernels_agree_on_long_fields),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -24,7 +24,7 @@ static void field_is(const manta_data_facts *f, int i, const char *name, const c
     assert_true(f->fields[i].bytes > 0);
 }
 
-static void test_golden(void **state)
+static void recorded_files_are_described(void **state)
 {
     (void)state;
     manta_data_facts f = {0};
@@ -51,7 +51,7 @@ static void test_golden(void **state)
 }
 
 /* Cut anywhere, and with every call failing once: an answer or a sentence, and nothing stays behind. */
-static void test_damaged(void **state)
+static void damaged_files_are_described_or_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {"t.parquet", "shard-000000.tar"};
@@ -90,7 +90,8 @@ static void test_damaged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden), cmocka_unit_test(test_damaged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recorded_files_are_described),
+                                       cmocka_unit_test(damaged_files_are_described_or_refused)};
 
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

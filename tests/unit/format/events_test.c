@@ -51,7 +51,7 @@ static const manta_events_tag *find(const manta_events_log *l, const char *name)
 
 /* ---- bytes ----------------------------------------------------------------------------- */
 
-static void test_vectors(void **state)
+static void records_have_tensorboards_bytes(void **state)
 {
     (void)state;
     static const char expected[] =
@@ -74,7 +74,7 @@ static void test_vectors(void **state)
 }
 
 /* The tensor form of a scalar, which TensorFlow 2 writes. */
-static void test_scalar_as_tensor(void **state)
+static void a_scalar_in_tensor_form_is_read(void **state)
 {
     (void)state;
     static const uint8_t record[] = {
@@ -96,7 +96,7 @@ static void test_scalar_as_tensor(void **state)
 
 /* ---- what others wrote ------------------------------------------------------------------ */
 
-static void test_golden(void **state)
+static void recorded_folders_are_read(void **state)
 {
     (void)state;
     static const char *const folders[] = {"tf",  "torch", "torch/hp", "keras/train", "keras/validation",
@@ -157,7 +157,7 @@ static proto_reader inside(proto_reader r, uint32_t number)
     return proto_inside(&f);
 }
 
-static void test_histogram(void **state)
+static void a_histogram_counts_every_value(void **state)
 {
     (void)state;
     manta_events *e = NULL;
@@ -205,7 +205,7 @@ static void test_histogram(void **state)
     manta_events_close(e);
 }
 
-static void test_image(void **state)
+static void an_image_is_written_as_png(void **state)
 {
     (void)state;
     manta_events *e = NULL;
@@ -250,7 +250,7 @@ static void test_image(void **state)
     manta_events_close(e);
 }
 
-static void test_all_kinds_read_back(void **state)
+static void all_kinds_are_read_back(void **state)
 {
     (void)state;
     const char *folder = scratch_path("kinds");
@@ -313,7 +313,7 @@ static void test_all_kinds_read_back(void **state)
     manta_events_log_free(l);
 }
 
-static void test_bad_text_is_refused(void **state)
+static void text_that_is_no_utf8_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {"\xff",    "a\x80", "\xc0\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
@@ -339,7 +339,7 @@ static void test_bad_text_is_refused(void **state)
 
 /* Steps 1..10, then from a checkpoint at 6 on to 12: every step once, and the
  * second file sorts last although the clock went back. */
-static void test_restart(void **state)
+static void a_restart_leaves_every_step_once(void **state)
 {
     (void)state;
     const char *folder = scratch_path("restart");
@@ -371,7 +371,7 @@ static void test_restart(void **state)
 }
 
 /* Begun again from step 0: nothing of the first attempt is left. */
-static void test_begun_again(void **state)
+static void beginning_again_leaves_nothing_of_the_first_attempt(void **state)
 {
     (void)state;
     const char *folder = scratch_path("again");
@@ -390,7 +390,7 @@ static void test_begun_again(void **state)
 }
 
 /* Without a version record a step that goes back deletes what its own tags have beyond it. */
-static void test_old_purge_rule(void **state)
+static void a_step_that_goes_back_purges_without_a_version(void **state)
 {
     (void)state;
     static const int steps[] = {1, 2, 3, 2, 3};
@@ -427,7 +427,7 @@ static void test_old_purge_rule(void **state)
 
 /* ---- damage ----------------------------------------------------------------------------- */
 
-static void test_cut_at_every_byte(void **state)
+static void a_file_cut_at_any_byte_is_read_to_the_cut(void **state)
 {
     (void)state;
     input in = {0};
@@ -457,7 +457,7 @@ static void test_cut_at_every_byte(void **state)
     input_release(&in);
 }
 
-static void test_nothing_there(void **state)
+static void a_folder_without_events_is_not_found(void **state)
 {
     (void)state;
     manta_events_log *l = NULL;
@@ -481,7 +481,7 @@ static ssize_t deadly_write(int fd, const void *b, size_t n)
 }
 
 /* Killed before the n-th write, for each n: what was written before is read, whole. */
-static void test_kill_between_writes(void **state)
+static void a_kill_between_writes_leaves_whole_records(void **state)
 {
     (void)state;
     enum { STEPS = 6 };
@@ -517,7 +517,7 @@ static void test_kill_between_writes(void **state)
 }
 
 /* Killed by another process at any moment. */
-static void test_killed_from_outside(void **state)
+static void a_kill_at_any_moment_leaves_whole_records(void **state)
 {
     (void)state;
     for (int round = 0; round < 5; round++) {
@@ -553,7 +553,7 @@ static void test_killed_from_outside(void **state)
 
 /* Any call fails once: the call that meets it says so, and the file stays one
  * that readers take whole, with what was written after it too. */
-static void test_every_call_fails_once(void **state)
+static void a_call_that_fails_once_spoils_no_record(void **state)
 {
     (void)state;
     for (int64_t n = 1;; n++) {
@@ -593,7 +593,7 @@ static void test_every_call_fails_once(void **state)
 
 /* A run that goes on, and any call fails once: readers see what was there before, or
  * what is kept and nothing beyond; never something between. */
-static void test_kept_points_appear_at_once(void **state)
+static void kept_points_appear_at_once(void **state)
 {
     (void)state;
     static const events_kept kept[] = {{"by-step", {.step = 3, .wall_s = 100, .value = 3}},
@@ -632,7 +632,7 @@ static void test_kept_points_appear_at_once(void **state)
 }
 
 /* A disk that is full and lets nothing be cut off either: no later record follows a torn one. */
-static void test_torn_for_good(void **state)
+static void no_record_follows_a_torn_one(void **state)
 {
     (void)state;
     const char *folder = scratch_path("torn");
@@ -654,23 +654,23 @@ static void test_torn_for_good(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_scalar_as_tensor),
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_histogram),
-        cmocka_unit_test(test_image),
-        cmocka_unit_test(test_all_kinds_read_back),
-        cmocka_unit_test(test_bad_text_is_refused),
-        cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_begun_again),
-        cmocka_unit_test(test_old_purge_rule),
-        cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_nothing_there),
-        cmocka_unit_test(test_kill_between_writes),
-        cmocka_unit_test(test_killed_from_outside),
-        cmocka_unit_test(test_every_call_fails_once),
-        cmocka_unit_test(test_kept_points_appear_at_once),
-        cmocka_unit_test(test_torn_for_good),
+        cmocka_unit_test(records_have_tensorboards_bytes),
+        cmocka_unit_test(a_scalar_in_tensor_form_is_read),
+        cmocka_unit_test(recorded_folders_are_read),
+        cmocka_unit_test(a_histogram_counts_every_value),
+        cmocka_unit_test(an_image_is_written_as_png),
+        cmocka_unit_test(all_kinds_are_read_back),
+        cmocka_unit_test(text_that_is_no_utf8_is_refused),
+        cmocka_unit_test(a_restart_leaves_every_step_once),
+        cmocka_unit_test(beginning_again_leaves_nothing_of_the_first_attempt),
+        cmocka_unit_test(a_step_that_goes_back_purges_without_a_version),
+        cmocka_unit_test(a_file_cut_at_any_byte_is_read_to_the_cut),
+        cmocka_unit_test(a_folder_without_events_is_not_found),
+        cmocka_unit_test(a_kill_between_writes_leaves_whole_records),
+        cmocka_unit_test(a_kill_at_any_moment_leaves_whole_records),
+        cmocka_unit_test(a_call_that_fails_once_spoils_no_record),
+        cmocka_unit_test(kept_points_appear_at_once),
+        cmocka_unit_test(no_record_follows_a_torn_one),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

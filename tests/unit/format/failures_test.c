@@ -76,7 +76,7 @@ static manta_status read_some(const char *text)
     return st;
 }
 
-static void test_system_calls(void **state)
+static void every_failing_system_call_is_reported(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++) {
@@ -107,7 +107,7 @@ static void test_system_calls(void **state)
     }
 }
 
-static void test_allocations(void **state)
+static void every_failing_allocation_is_reported(void **state)
 {
     (void)state;
     for (int k = 0; k < 4; k++) {
@@ -130,7 +130,7 @@ static void test_allocations(void **state)
 }
 
 /* A save that fails leaves the old file whole and no other beside it. */
-static void test_saving(void **state)
+static void a_failed_save_leaves_the_old_file(void **state)
 {
     (void)state;
     float old_value = 1, new_value = 2;
@@ -169,9 +169,9 @@ static void test_saving(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_system_calls),
-        cmocka_unit_test(test_allocations),
-        cmocka_unit_test(test_saving),
+        cmocka_unit_test(every_failing_system_call_is_reported),
+        cmocka_unit_test(every_failing_allocation_is_reported),
+        cmocka_unit_test(a_failed_save_leaves_the_old_file),
     };
     void *none = NULL;
     if (scratch_setup(&none)) return 1;

@@ -152,7 +152,7 @@ static void assert_whole(const char *path)
     mem_try_free(data);
 }
 
-static void test_cut_and_go_on(void **state)
+static void a_cut_download_goes_on(void **state)
 {
     (void)state;
     char path[512];
@@ -175,7 +175,7 @@ static void test_cut_and_go_on(void **state)
     assert_int_equal(server.requests, before);
 }
 
-static void test_server_without_ranges(void **state)
+static void a_server_without_ranges_sends_all_again(void **state)
 {
     (void)state;
     char path[512];
@@ -189,7 +189,7 @@ static void test_server_without_ranges(void **state)
 
 /* What a cut left behind is of an older file: found by the checksum, and
  * fetched again from the beginning. */
-static void test_stale_part(void **state)
+static void a_stale_part_is_fetched_again(void **state)
 {
     (void)state;
     char path[512], junk[40000];
@@ -206,7 +206,7 @@ static void test_stale_part(void **state)
     assert_whole(path);
 }
 
-static void test_wrong_checksum(void **state)
+static void a_wrong_checksum_is_corrupt(void **state)
 {
     (void)state;
     make_file("e.bin", 'e');
@@ -227,7 +227,7 @@ static bool stop_at_once(void *user, const char *file, int64_t done, int64_t tot
     return done == 0;
 }
 
-static void test_refusals(void **state)
+static void stopped_and_wrong_downloads_are_refused(void **state)
 {
     (void)state;
     int64_t done = -1;
@@ -248,7 +248,7 @@ static void test_refusals(void **state)
 }
 
 /* MNIST from our server, then opened from the cache it came to. */
-static void test_named_set(void **state)
+static void a_builtin_dataset_is_fetched_and_opened(void **state)
 {
     (void)state;
     char path[512];
@@ -268,9 +268,12 @@ static void test_named_set(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_and_go_on), cmocka_unit_test(test_server_without_ranges),
-        cmocka_unit_test(test_stale_part),    cmocka_unit_test(test_wrong_checksum),
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_named_set),
+        cmocka_unit_test(a_cut_download_goes_on),
+        cmocka_unit_test(a_server_without_ranges_sends_all_again),
+        cmocka_unit_test(a_stale_part_is_fetched_again),
+        cmocka_unit_test(a_wrong_checksum_is_corrupt),
+        cmocka_unit_test(stopped_and_wrong_downloads_are_refused),
+        cmocka_unit_test(a_builtin_dataset_is_fetched_and_opened),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -51,7 +51,7 @@ static size_t make_jpeg(int w, int h, int channels, const uint8_t *pixels, uint8
     return n;
 }
 
-static void test_png(void **state)
+static void png_images_are_decoded(void **state)
 {
     (void)state;
     uint8_t rgb[2 * 3 * 3], file[4096];
@@ -78,7 +78,7 @@ static void test_png(void **state)
     }
 }
 
-static void test_jpeg(void **state)
+static void jpeg_images_are_decoded(void **state)
 {
     (void)state;
     static uint8_t grey[32 * 16], file[1 << 14];
@@ -106,7 +106,7 @@ static void test_jpeg(void **state)
     assert_int_equal(picture_decode("f.gif", (const uint8_t *)"GIF89a...", 9, 0, &p), MANTA_EUNSUPPORTED);
 }
 
-static void test_resize(void **state)
+static void images_are_resized(void **state)
 {
     (void)state;
     uint8_t two[] = {0, 100, 200, 40}, out[16], same[4];
@@ -134,7 +134,7 @@ static void put(const char *name, int w, int h, int value)
     scratch_file(name, file, n);
 }
 
-static void test_folder(void **state)
+static void a_folder_of_images_is_a_dataset(void **state)
 {
     (void)state;
     manta_dataset *d = NULL;
@@ -198,10 +198,10 @@ static void test_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_png),
-        cmocka_unit_test(test_jpeg),
-        cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_folder),
+        cmocka_unit_test(png_images_are_decoded),
+        cmocka_unit_test(jpeg_images_are_decoded),
+        cmocka_unit_test(images_are_resized),
+        cmocka_unit_test(a_folder_of_images_is_a_dataset),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

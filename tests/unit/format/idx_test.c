@@ -50,7 +50,7 @@ static manta_status parse(const uint8_t *data, size_t n, idx_file *f)
     return st ? st : idx_finish(f);
 }
 
-static void test_types(void **state)
+static void every_element_type_is_read(void **state)
 {
     (void)state;
     static const struct {
@@ -101,7 +101,7 @@ static void refuse(const uint8_t *data, size_t n, manta_status code, const char 
     assert_int_equal(mem_live(), live);
 }
 
-static void test_bad_files(void **state)
+static void bad_files_are_refused(void **state)
 {
     (void)state;
     uint8_t file[128], packed[256];
@@ -165,7 +165,7 @@ static void write_set(const char *set, const char *part, int bad_label, bool cut
     scratch_file(name, file, n);
 }
 
-static void test_named_set(void **state)
+static void a_builtin_dataset_is_opened(void **state)
 {
     (void)state;
     write_set("mnist", "t10k", -1, false);
@@ -203,7 +203,7 @@ static void test_named_set(void **state)
 }
 
 /* A process forked while images are being unpacked finds them all the same. */
-static void test_fork_while_unpacking(void **state)
+static void a_fork_while_unpacking_finds_all_images(void **state)
 {
     (void)state;
     manta_dataset *d = NULL;
@@ -225,7 +225,7 @@ static void test_fork_while_unpacking(void **state)
     manta_dataset_unref(d);
 }
 
-static void test_bad_named_sets(void **state)
+static void bad_builtin_datasets_are_refused(void **state)
 {
     (void)state;
     manta_open_options o = {.data_dir = scratch_dir};
@@ -254,7 +254,7 @@ static void test_bad_named_sets(void **state)
     manta_loader_close(l);
 }
 
-static void test_pairs(void **state)
+static void a_pair_of_files_is_a_dataset(void **state)
 {
     (void)state;
     uint8_t file[128];
@@ -291,9 +291,12 @@ static void test_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),          cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_named_set),      cmocka_unit_test(test_fork_while_unpacking),
-        cmocka_unit_test(test_bad_named_sets), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(every_element_type_is_read),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(a_builtin_dataset_is_opened),
+        cmocka_unit_test(a_fork_while_unpacking_finds_all_images),
+        cmocka_unit_test(bad_builtin_datasets_are_refused),
+        cmocka_unit_test(a_pair_of_files_is_a_dataset),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -44,7 +44,7 @@ static void assert_arange(const manta_array *a)
     for (int64_t i = 0; i < 24; i++) assert_true(value(a, i) == (double)i);
 }
 
-static void test_dtypes(void **state)
+static void every_dtype_of_numpy_is_read(void **state)
 {
     (void)state;
     static const struct {
@@ -73,7 +73,7 @@ static void test_dtypes(void **state)
     }
 }
 
-static void test_odd_shapes(void **state)
+static void scalars_and_empty_arrays_are_read(void **state)
 {
     (void)state;
     manta_arrays *a = NULL;
@@ -97,7 +97,7 @@ static void test_odd_shapes(void **state)
     assert_null(a);
 }
 
-static void test_npz_of_numpy(void **state)
+static void archives_of_numpy_are_read(void **state)
 {
     (void)state;
     const char *const files[] = {"stored.npz", "deflated.npz"};
@@ -128,7 +128,7 @@ static void test_npz_of_numpy(void **state)
 }
 
 /* Strided, transposed and repeated views come back as the values they show. */
-static void test_write_and_read(void **state)
+static void views_are_written_as_the_values_they_show(void **state)
 {
     (void)state;
     float data[24];
@@ -187,7 +187,7 @@ static void refuse_npy(const char *header, size_t payload, manta_status code, co
     assert_null(b.memory);
 }
 
-static void test_bad_headers(void **state)
+static void bad_headers_are_refused(void **state)
 {
     (void)state;
     refuse_npy("", 0, MANTA_ECORRUPT, "expected a dictionary");
@@ -221,7 +221,7 @@ static void test_bad_headers(void **state)
     assert_non_null(strstr(manta_error_text(), "65535"));
 }
 
-static void test_values_that_are_none(void **state)
+static void nan_is_refused_unless_allowed(void **state)
 {
     (void)state;
     float data[] = {1, 2, NAN, 4};
@@ -245,7 +245,7 @@ static void test_values_that_are_none(void **state)
 
 /* Any single byte of an archive changed, and any cut of it: a refusal with a
  * sentence or, where the byte means nothing, the right values. */
-static void test_damaged_npz(void **state)
+static void a_damaged_archive_is_refused_or_read_right(void **state)
 {
     (void)state;
     const char *const files[] = {"stored.npz", "deflated.npz"};
@@ -279,8 +279,8 @@ static void test_damaged_npz(void **state)
     }
 }
 
-/* Reading and writing when memory or the disk fails at each place in turn. */
-static void test_allocation_failures(void **state)
+/* Each allocation of a read fails in turn. */
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     manta_arrays *a = NULL;
@@ -302,10 +302,14 @@ static void test_allocation_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtypes),       cmocka_unit_test(test_odd_shapes),
-        cmocka_unit_test(test_npz_of_numpy), cmocka_unit_test(test_write_and_read),
-        cmocka_unit_test(test_bad_headers),  cmocka_unit_test(test_values_that_are_none),
-        cmocka_unit_test(test_damaged_npz),  cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(every_dtype_of_numpy_is_read),
+        cmocka_unit_test(scalars_and_empty_arrays_are_read),
+        cmocka_unit_test(archives_of_numpy_are_read),
+        cmocka_unit_test(views_are_written_as_the_values_they_show),
+        cmocka_unit_test(bad_headers_are_refused),
+        cmocka_unit_test(nan_is_refused_unless_allowed),
+        cmocka_unit_test(a_damaged_archive_is_refused_or_read_right),
+        cmocka_unit_test(failed_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

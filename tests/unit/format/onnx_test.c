@@ -63,7 +63,7 @@ static int64_t count_of(const manta_onnx *x, const char *op)
     return 0;
 }
 
-static void test_what_it_says(void **state)
+static void a_written_model_describes_itself(void **state)
 {
     (void)state;
     const char *path = scratch_path("m.onnx");
@@ -104,7 +104,7 @@ static void test_what_it_says(void **state)
 }
 
 /* Weights come in any dtype and strides. */
-static void test_other_weights(void **state)
+static void weights_of_any_dtype_and_strides_are_written(void **state)
 {
     (void)state;
     manta_model *m = small();
@@ -150,7 +150,7 @@ static manta_status no_forward(const manta_op_call *c)
     return MANTA_OK;
 }
 
-static void test_refusals(void **state)
+static void what_onnx_has_not_is_refused(void **state)
 {
     (void)state;
     static const manta_op own = {.name = "own", .shape = no_shape, .forward = no_forward};
@@ -182,7 +182,7 @@ static void test_refusals(void **state)
     assert_int_equal(model_onnx.read(path, NULL, NULL), MANTA_EUNSUPPORTED);
 }
 
-static void test_cut_at_every_byte(void **state)
+static void a_file_cut_at_any_byte_is_refused(void **state)
 {
     (void)state;
     manta_model *m = small();
@@ -205,7 +205,7 @@ static void test_cut_at_every_byte(void **state)
     release(&w);
 }
 
-static void test_failing_systems(void **state)
+static void failing_calls_and_allocations_are_reported(void **state)
 {
     (void)state;
     const char *path = scratch_path("fault.onnx");
@@ -249,9 +249,11 @@ static void test_failing_systems(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_it_says),    cmocka_unit_test(test_other_weights),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_failing_systems),
+        cmocka_unit_test(a_written_model_describes_itself),
+        cmocka_unit_test(weights_of_any_dtype_and_strides_are_written),
+        cmocka_unit_test(what_onnx_has_not_is_refused),
+        cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
+        cmocka_unit_test(failing_calls_and_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

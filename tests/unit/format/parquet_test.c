@@ -42,7 +42,7 @@ static manta_loader *all(manta_dataset *d, manta_batch *b)
 
 /* ---- what pyarrow wrote ---- */
 
-static void test_golden(void **state)
+static void recorded_files_are_read(void **state)
 {
     (void)state;
     static const char *const files[] = {GOLDEN "t.parquet", GOLDEN "plain.parquet"};
@@ -105,7 +105,7 @@ static void refuse_golden(const char *rest, manta_status code, const char *word)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_wrong_columns(void **state)
+static void wrong_columns_are_refused(void **state)
 {
     (void)state;
     refuse_golden("", MANTA_EUNSUPPORTED,
@@ -123,7 +123,7 @@ static void test_wrong_columns(void **state)
 
 /* Every prefix is refused with a sentence, and nothing stays allocated. So is
  * every file with one byte changed, or it is read; never anything else. */
-static void test_damage(void **state)
+static void damaged_files_are_refused_or_read(void **state)
 {
     (void)state;
     static const char *const files[] = {GOLDEN "t.parquet", GOLDEN "plain.parquet"};
@@ -184,7 +184,7 @@ static void expect_refusal(maker *m, manta_status code, const char *word)
 
 static const float three[] = {1.5f, -2, 3};
 
-static void test_made(void **state)
+static void made_files_are_read(void **state)
 {
     (void)state;
     maker m = {.type = PARQUET_FLOAT, .rows = 3, .values = 3, .data = three, .data_size = sizeof three};
@@ -207,7 +207,7 @@ static void test_made(void **state)
         .type = PARQUET_FLOAT, .rows = 3, .values = 3, .data = three, .data_size = sizeof three, __VA_ARGS__ \
     }
 
-static void test_refused(void **state)
+static void encodings_we_have_not_are_refused(void **state)
 {
     (void)state;
 #pragma GCC diagnostic push
@@ -266,7 +266,7 @@ static void test_refused(void **state)
 }
 
 /* Lists must be of one length. */
-static void test_ragged(void **state)
+static void lists_must_be_of_one_length(void **state)
 {
     (void)state;
     /* rep 0 1 0 (runs of width 1), def 1 1 1, then three numbers */
@@ -282,7 +282,7 @@ static void test_ragged(void **state)
     expect_refusal(&m, MANTA_EINVAL, "list in row 1 has 1 values, expected 2");
 }
 
-static void test_memory(void **state)
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     void *bytes = NULL;
@@ -306,7 +306,7 @@ static void test_memory(void **state)
 }
 
 /* A forked process decodes what its parent had not. */
-static void test_fork(void **state)
+static void a_forked_process_decodes_for_itself(void **state)
 {
     (void)state;
     manta_dataset *d = NULL;
@@ -327,7 +327,7 @@ static void test_fork(void **state)
 
 /* ---- parts ---- */
 
-static void test_rle(void **state)
+static void run_lengths_are_decoded(void **state)
 {
     (void)state;
     uint32_t out[20];
@@ -360,7 +360,7 @@ static void test_rle(void **state)
     for (int i = 0; i < 16; i++) assert_int_equal(levels[i], i < 4 || i >= 12);
 }
 
-static void test_thrift(void **state)
+static void thrift_structs_are_read(void **state)
 {
     (void)state;
     /* 1: i32 -2, 2: bool true, 3: list of 2 i32, 20: binary "ab", 21: struct { 1: map } */
@@ -398,7 +398,7 @@ static void test_thrift(void **state)
     assert_non_null(strstr(t.wrong, "too deep"));
 }
 
-static void test_codecs(void **state)
+static void codecs_unpack_within_their_bounds(void **state)
 {
     (void)state;
     uint8_t out[8];
@@ -420,10 +420,17 @@ static void test_codecs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), cmocka_unit_test(test_wrong_columns), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_made),   cmocka_unit_test(test_refused),       cmocka_unit_test(test_ragged),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_fork),          cmocka_unit_test(test_rle),
-        cmocka_unit_test(test_thrift), cmocka_unit_test(test_codecs),
+        cmocka_unit_test(recorded_files_are_read),
+        cmocka_unit_test(wrong_columns_are_refused),
+        cmocka_unit_test(damaged_files_are_refused_or_read),
+        cmocka_unit_test(made_files_are_read),
+        cmocka_unit_test(encodings_we_have_not_are_refused),
+        cmocka_unit_test(lists_must_be_of_one_length),
+        cmocka_unit_test(failed_allocations_are_reported),
+        cmocka_unit_test(a_forked_process_decodes_for_itself),
+        cmocka_unit_test(run_lengths_are_decoded),
+        cmocka_unit_test(thrift_structs_are_read),
+        cmocka_unit_test(codecs_unpack_within_their_bounds),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

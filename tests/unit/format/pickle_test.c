@@ -127,7 +127,7 @@ static const bad_program programs[] = {
     {"a cut float", P("G\0\0\0."), MANTA_ECORRUPT, "ends"},
 };
 
-static void test_refused(void **state)
+static void bad_programs_are_refused(void **state)
 {
     (void)state;
     int64_t live = mem_live();
@@ -152,7 +152,7 @@ static const pickle_value *item(const pickle *p, const pickle_value *v, uint32_t
     return &p->values[v->u.items[i]];
 }
 
-static void test_values(void **state)
+static void values_are_read(void **state)
 {
     (void)state;
     static const char program[] =
@@ -186,7 +186,7 @@ static void test_values(void **state)
 }
 
 /* Dictionaries, the memo, calls, persistent ids and attributes, as torch.save() uses them. */
-static void test_structure(void **state)
+static void structures_of_torch_are_read(void **state)
 {
     (void)state;
     static const char program[] =
@@ -212,7 +212,7 @@ static void test_structure(void **state)
     free(memory);
 }
 
-static void test_list_in_itself(void **state)
+static void a_list_may_hold_itself(void **state)
 {
     (void)state;
     pickle p = {0};
@@ -226,7 +226,7 @@ static void test_list_in_itself(void **state)
 }
 
 /* A program of one operation over and over ends at a limit, not at the end of memory. */
-static void test_limits(void **state)
+static void endless_programs_end_at_a_limit(void **state)
 {
     (void)state;
     static const struct {
@@ -260,7 +260,7 @@ static void test_limits(void **state)
     free(program);
 }
 
-static void test_memo_limit(void **state)
+static void the_memo_has_a_limit(void **state)
 {
     (void)state;
     const size_t n = PICKLE_MAX_MEMO + 10;
@@ -278,7 +278,7 @@ static void test_memo_limit(void **state)
     free(program);
 }
 
-static void test_memory_runs_out(void **state)
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     static char program[3000];
@@ -305,10 +305,10 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_values),
-        cmocka_unit_test(test_structure),       cmocka_unit_test(test_list_in_itself),
-        cmocka_unit_test(test_limits),          cmocka_unit_test(test_memo_limit),
-        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(bad_programs_are_refused),        cmocka_unit_test(values_are_read),
+        cmocka_unit_test(structures_of_torch_are_read),    cmocka_unit_test(a_list_may_hold_itself),
+        cmocka_unit_test(endless_programs_end_at_a_limit), cmocka_unit_test(the_memo_has_a_limit),
+        cmocka_unit_test(failed_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

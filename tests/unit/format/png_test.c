@@ -34,7 +34,7 @@ static void read_back(const char *path, int width, int height, const uint8_t *po
     mem_try_free(data);
 }
 
-static void test_libpng_reads_what_was_written(void **state)
+static void libpng_reads_what_was_written(void **state)
 {
     static const int sides[][2] = {{1, 1}, {3, 2}, {1, 500}, {640, 1}, {257, 129}};
     uint8_t *points = malloc(640 * 500);
@@ -49,7 +49,7 @@ static void test_libpng_reads_what_was_written(void **state)
     free(points);
 }
 
-static void test_what_is_no_picture(void **state)
+static void wrong_sizes_and_points_are_refused(void **state)
 {
     const char *path = scratch_path("none.png");
     uint8_t point = 0, wrong = 4;
@@ -68,8 +68,8 @@ static void test_what_is_no_picture(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_libpng_reads_what_was_written),
-        cmocka_unit_test(test_what_is_no_picture),
+        cmocka_unit_test(libpng_reads_what_was_written),
+        cmocka_unit_test(wrong_sizes_and_points_are_refused),
     };
 
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -17,7 +17,7 @@ static void assert_bytes(const buf *b, const char *hex)
     assert_string_equal(text, hex);
 }
 
-static void test_writing(void **state)
+static void fields_have_their_bytes(void **state)
 {
     (void)state;
     buf b = {0};
@@ -45,7 +45,7 @@ static void test_writing(void **state)
 }
 
 /* A message of more than 127 bytes has a length of two. */
-static void test_long_message(void **state)
+static void a_long_message_has_a_length_of_two_bytes(void **state)
 {
     (void)state;
     buf b = {0};
@@ -68,7 +68,7 @@ static void test_long_message(void **state)
     buf_release(&b);
 }
 
-static void test_reading(void **state)
+static void fields_are_read_back(void **state)
 {
     (void)state;
     buf b = {0};
@@ -97,7 +97,7 @@ static void test_reading(void **state)
 }
 
 /* Cut anywhere, a message is whole to the last field before the cut, and bad or at an end after it. */
-static void test_cut_at_every_byte(void **state)
+static void a_message_cut_at_any_byte_is_whole_before_the_cut(void **state)
 {
     (void)state;
     buf b = {0};
@@ -128,7 +128,7 @@ static void test_cut_at_every_byte(void **state)
     buf_release(&b);
 }
 
-static void test_hostile(void **state)
+static void hostile_messages_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -154,9 +154,11 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writing), cmocka_unit_test(test_long_message),
-        cmocka_unit_test(test_reading), cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(fields_have_their_bytes),
+        cmocka_unit_test(a_long_message_has_a_length_of_two_bytes),
+        cmocka_unit_test(fields_are_read_back),
+        cmocka_unit_test(a_message_cut_at_any_byte_is_whole_before_the_cut),
+        cmocka_unit_test(hostile_messages_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

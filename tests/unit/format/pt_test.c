@@ -39,7 +39,7 @@ static const char *note(const pt_file *f, const char *name)
 
 /* ---- torch's files ---- */
 
-static void test_state_dict(void **state)
+static void a_state_dict_is_read(void **state)
 {
     (void)state;
     static const char *const names[] = {"0.weight",
@@ -71,7 +71,7 @@ static void test_state_dict(void **state)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_checkpoint(void **state)
+static void a_nested_checkpoint_is_read(void **state)
 {
     (void)state;
     pt_file f = {0};
@@ -89,7 +89,7 @@ static void test_checkpoint(void **state)
     pt_release(&f);
 }
 
-static void test_kinds_not_read(void **state)
+static void other_kinds_of_files_are_refused(void **state)
 {
     (void)state;
     pt_file f = {0};
@@ -111,7 +111,7 @@ static manta_status parse(const uint8_t *data, size_t n, pt_file *f)
     return st;
 }
 
-static void test_cut(void **state)
+static void a_cut_file_is_refused(void **state)
 {
     (void)state;
     uint8_t whole[8192];
@@ -127,7 +127,7 @@ static void test_cut(void **state)
 }
 
 /* A bit turned anywhere: refused, or read without harm; in the data of a member always refused. */
-static void test_bits(void **state)
+static void a_changed_bit_is_refused_or_harmless(void **state)
 {
     (void)state;
     uint8_t whole[8192];
@@ -252,7 +252,7 @@ static const pickled pickles[] = {
     {"numbers only", F("K\1"), MANTA_OK},
 };
 
-static void test_pickles(void **state)
+static void hostile_pickles_are_refused(void **state)
 {
     (void)state;
     static const float six[6] = {0, 1, 2, 3, 4, 5};
@@ -282,7 +282,7 @@ static void test_pickles(void **state)
 }
 
 /* Lists of lists that share their parts look like 10^16 values. */
-static void test_sharing_bomb(void **state)
+static void shared_structures_do_not_explode(void **state)
 {
     (void)state;
     char program[1024] = {0};
@@ -311,7 +311,7 @@ static void test_sharing_bomb(void **state)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_archives(void **state)
+static void hostile_archives_are_refused(void **state)
 {
     (void)state;
     static const char empty[] = "\x80\x02}.";
@@ -362,7 +362,7 @@ static void test_archives(void **state)
     }
 }
 
-static void test_types_we_have_not(void **state)
+static void types_we_have_not_are_refused_alone(void **state)
 {
     (void)state;
     static const char program[] = DICT(TENSOR(STORAGE("Short", "0", "K\x0c"), "K\0", "K\2\x85", "K\1\x85"));
@@ -406,7 +406,7 @@ static int columns(manta_column *c)
     return n;
 }
 
-static void test_round_trip(void **state)
+static void what_is_written_is_read_back(void **state)
 {
     (void)state;
     manta_column c[16];
@@ -447,7 +447,7 @@ static void test_round_trip(void **state)
 }
 
 /* The program that torch is known to take for one tensor, byte for byte. */
-static void test_pickle_bytes(void **state)
+static void the_pickle_has_torchs_bytes(void **state)
 {
     (void)state;
     static const char known[] =
@@ -471,7 +471,7 @@ static void test_pickle_bytes(void **state)
     pt_release(&f);
 }
 
-static void test_refused_to_write(void **state)
+static void bad_contents_are_not_written(void **state)
 {
     (void)state;
     manta_column c[2] = {{"a", manta_array_of(MANTA_DTYPE_F32, 0, NULL, grid)},
@@ -494,7 +494,7 @@ static manta_status write_some(const char *path, int n)
     return pt_write(path, n, c);
 }
 
-static void test_faults_while_writing(void **state)
+static void a_fault_while_writing_leaves_the_old_file_or_the_new(void **state)
 {
     (void)state;
     manta_column c[16];
@@ -502,7 +502,7 @@ static void test_faults_while_writing(void **state)
     replaced_whole_or_not(scratch_path("fault.pt"), write_some, columns(c));
 }
 
-static void test_memory_runs_out(void **state)
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     int failed = 0;
@@ -526,20 +526,20 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_dict),
-        cmocka_unit_test(test_checkpoint),
-        cmocka_unit_test(test_kinds_not_read),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_pickles),
-        cmocka_unit_test(test_sharing_bomb),
-        cmocka_unit_test(test_archives),
-        cmocka_unit_test(test_types_we_have_not),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_pickle_bytes),
-        cmocka_unit_test(test_refused_to_write),
-        cmocka_unit_test(test_faults_while_writing),
-        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(a_state_dict_is_read),
+        cmocka_unit_test(a_nested_checkpoint_is_read),
+        cmocka_unit_test(other_kinds_of_files_are_refused),
+        cmocka_unit_test(a_cut_file_is_refused),
+        cmocka_unit_test(a_changed_bit_is_refused_or_harmless),
+        cmocka_unit_test(hostile_pickles_are_refused),
+        cmocka_unit_test(shared_structures_do_not_explode),
+        cmocka_unit_test(hostile_archives_are_refused),
+        cmocka_unit_test(types_we_have_not_are_refused_alone),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(the_pickle_has_torchs_bytes),
+        cmocka_unit_test(bad_contents_are_not_written),
+        cmocka_unit_test(a_fault_while_writing_leaves_the_old_file_or_the_new),
+        cmocka_unit_test(failed_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -106,7 +106,7 @@ static manta_saved *must(manta_saved *s)
 
 /* ---- layouts ---- */
 
-static void test_conv_and_flatten(void **state)
+static void conv_and_flatten_take_torchs_order(void **state)
 {
     (void)state;
     manta_model *m = manta_model_new("net");
@@ -168,7 +168,7 @@ static void test_conv_and_flatten(void **state)
 }
 
 /* A vector that becomes a map: the columns that make it are ordered otherwise. */
-static void test_unflatten(void **state)
+static void reshape_takes_torchs_order(void **state)
 {
     (void)state;
     manta_model *m = manta_model_new("decoder");
@@ -210,7 +210,7 @@ static void test_unflatten(void **state)
     dict_free(&d);
 }
 
-static void test_depthwise_groups_and_norms(void **state)
+static void depthwise_groups_and_norms_are_converted(void **state)
 {
     (void)state;
     manta_model *m = manta_model_new("net");
@@ -252,7 +252,7 @@ static void test_depthwise_groups_and_norms(void **state)
     dict_free(&d);
 }
 
-static void test_nested_and_embedding(void **state)
+static void nested_models_and_embeddings_are_converted(void **state)
 {
     (void)state;
     manta_model *inner = manta_model_new("encoder"), *m = manta_model_new("outer");
@@ -288,7 +288,7 @@ static void test_nested_and_embedding(void **state)
 }
 
 /* Whether the order is kept is not known: refused, not guessed. */
-static void test_mixed_order(void **state)
+static void an_unknown_order_is_refused(void **state)
 {
     (void)state;
     manta_model *m = manta_model_new("net");
@@ -335,7 +335,7 @@ static float first_of(const manta_saved *s, const char *name)
     return *(const float *)manta_saved_find(s, name)->data;
 }
 
-static void test_by_name(void **state)
+static void weights_are_matched_by_name(void **state)
 {
     (void)state;
     manta_model *m = three();
@@ -375,7 +375,7 @@ static void test_by_name(void **state)
     manta_model_free(m);
 }
 
-static void test_by_order_and_shape(void **state)
+static void weights_are_matched_by_order_and_shape(void **state)
 {
     (void)state;
     manta_model *m = three();
@@ -431,7 +431,7 @@ static void test_by_order_and_shape(void **state)
 }
 
 /* torchvision's names for the whole of a ResNet-18, and no tensor left over. */
-static void test_resnet_names(void **state)
+static void torchvisions_resnet_names_are_known(void **state)
 {
     (void)state;
     manta_model *m = NULL;
@@ -473,7 +473,7 @@ static void test_resnet_names(void **state)
 }
 
 /* A state of ours is taken as it is, whatever file it lies in. */
-static void test_ours_stays_ours(void **state)
+static void a_state_of_ours_is_taken_as_it_is(void **state)
 {
     (void)state;
     manta_model *m = three();
@@ -508,15 +508,15 @@ static void test_ours_stays_ours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv_and_flatten),
-        cmocka_unit_test(test_unflatten),
-        cmocka_unit_test(test_depthwise_groups_and_norms),
-        cmocka_unit_test(test_nested_and_embedding),
-        cmocka_unit_test(test_mixed_order),
-        cmocka_unit_test(test_by_name),
-        cmocka_unit_test(test_by_order_and_shape),
-        cmocka_unit_test(test_resnet_names),
-        cmocka_unit_test(test_ours_stays_ours),
+        cmocka_unit_test(conv_and_flatten_take_torchs_order),
+        cmocka_unit_test(reshape_takes_torchs_order),
+        cmocka_unit_test(depthwise_groups_and_norms_are_converted),
+        cmocka_unit_test(nested_models_and_embeddings_are_converted),
+        cmocka_unit_test(an_unknown_order_is_refused),
+        cmocka_unit_test(weights_are_matched_by_name),
+        cmocka_unit_test(weights_are_matched_by_order_and_shape),
+        cmocka_unit_test(torchvisions_resnet_names_are_known),
+        cmocka_unit_test(a_state_of_ours_is_taken_as_it_is),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -61,7 +61,7 @@ static void check_golden(safetensors *s)
     assert_null(safetensors_note(s, "nothing"));
 }
 
-static void test_golden(void **state)
+static void a_recorded_file_is_read(void **state)
 {
     (void)state;
     int64_t live = mem_live();
@@ -76,7 +76,7 @@ static void test_golden(void **state)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_types_we_have_not(void **state)
+static void types_we_have_not_are_refused_alone(void **state)
 {
     (void)state;
     safetensors s = {0};
@@ -93,7 +93,7 @@ static void test_types_we_have_not(void **state)
 }
 
 /* A mapped tensor may be written to; the file stays as it is. */
-static void test_map_is_private(void **state)
+static void writing_to_a_map_leaves_the_file(void **state)
 {
     (void)state;
     const float v[2] = {1, 2};
@@ -237,7 +237,7 @@ static manta_status parse(const char *header, size_t n, int data, safetensors *s
     return safetensors_parse("file", bytes, 8 + n + (size_t)data, s);
 }
 
-static void test_rules(void **state)
+static void headers_against_the_rules_are_refused(void **state)
 {
     (void)state;
     int64_t live = mem_live();
@@ -255,7 +255,7 @@ static void test_rules(void **state)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_padding_with_nul(void **state)
+static void padding_with_nul_is_refused(void **state)
 {
     (void)state;
     safetensors s = {0};
@@ -265,7 +265,7 @@ static void test_padding_with_nul(void **state)
     free(memory);
 }
 
-static void test_depth(void **state)
+static void nesting_has_a_limit(void **state)
 {
     (void)state;
     for (int depth = 120; depth < 140; depth++) {
@@ -284,7 +284,7 @@ static void test_depth(void **state)
     }
 }
 
-static void test_header_length(void **state)
+static void wrong_header_lengths_are_refused(void **state)
 {
     (void)state;
     static const uint64_t lengths[] = {3,          100000000,     100000001, (uint64_t)1 << 63,
@@ -300,7 +300,7 @@ static void test_header_length(void **state)
 }
 
 /* Every shorter file is refused, and nothing of it is left in memory. */
-static void test_cut(void **state)
+static void a_cut_file_is_refused(void **state)
 {
     (void)state;
     safetensors s = {0};
@@ -330,7 +330,7 @@ static void test_cut(void **state)
 }
 
 /* A header of any length, so that elements lie at odd addresses. */
-static void test_alignment(void **state)
+static void a_header_of_any_length_is_read(void **state)
 {
     (void)state;
     for (int pad = 0; pad < 9; pad++) {
@@ -354,7 +354,7 @@ static void test_alignment(void **state)
     }
 }
 
-static void test_many_axes(void **state)
+static void more_axes_than_we_have_are_refused(void **state)
 {
     (void)state;
     safetensors s = {0};
@@ -400,7 +400,7 @@ static int columns(manta_column *c)
     return n;
 }
 
-static void test_round_trip(void **state)
+static void what_is_written_is_read_back(void **state)
 {
     (void)state;
     manta_column c[16];
@@ -441,7 +441,7 @@ static void test_round_trip(void **state)
 }
 
 /* The same arrays in any order make the same bytes. */
-static void test_same_bytes(void **state)
+static void any_order_of_arrays_makes_the_same_bytes(void **state)
 {
     (void)state;
     manta_column c[16], d[16];
@@ -458,7 +458,7 @@ static void test_same_bytes(void **state)
     assert_memory_equal(one, two, k);
 }
 
-static void test_refused_to_write(void **state)
+static void bad_contents_are_not_written(void **state)
 {
     (void)state;
     manta_column c[2] = {{"a", manta_array_of(MANTA_DTYPE_F32, 0, NULL, grid)},
@@ -489,7 +489,7 @@ static void test_refused_to_write(void **state)
 }
 
 /* Arrays larger than any buffer between them and the file, turned and straight. */
-static void test_large(void **state)
+static void large_arrays_are_written_and_read(void **state)
 {
     (void)state;
     enum { ROWS = 257, COLUMNS = 1031 };
@@ -529,7 +529,7 @@ static manta_status write_some(const char *path, int n)
     return safetensors_write(path, n, c, 0, NULL);
 }
 
-static void test_faults_while_writing(void **state)
+static void a_fault_while_writing_leaves_the_old_file_or_the_new(void **state)
 {
     (void)state;
     manta_column c[16];
@@ -586,7 +586,7 @@ static int kill_rename(const char *from, const char *to)
 }
 
 /* Killed at any call that changes something: the old file or the new one, whole. */
-static void test_kills_while_writing(void **state)
+static void a_kill_while_writing_leaves_the_old_file_or_the_new(void **state)
 {
     (void)state;
     manta_column c[16];
@@ -635,7 +635,7 @@ static void test_kills_while_writing(void **state)
     assert_true(seen_old > 5 && seen_new > 2);
 }
 
-static void test_faults_while_reading(void **state)
+static void a_fault_while_reading_is_reported(void **state)
 {
     (void)state;
     manta_status (*const open[])(const char *, safetensors *) = {safetensors_read, safetensors_map};
@@ -657,7 +657,7 @@ static void test_faults_while_reading(void **state)
     }
 }
 
-static void test_memory_runs_out(void **state)
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     int failed = 0;
@@ -683,24 +683,24 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_types_we_have_not),
-        cmocka_unit_test(test_map_is_private),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_padding_with_nul),
-        cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_header_length),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_many_axes),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_refused_to_write),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_faults_while_writing),
-        cmocka_unit_test(test_kills_while_writing),
-        cmocka_unit_test(test_faults_while_reading),
-        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(a_recorded_file_is_read),
+        cmocka_unit_test(types_we_have_not_are_refused_alone),
+        cmocka_unit_test(writing_to_a_map_leaves_the_file),
+        cmocka_unit_test(headers_against_the_rules_are_refused),
+        cmocka_unit_test(padding_with_nul_is_refused),
+        cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(wrong_header_lengths_are_refused),
+        cmocka_unit_test(a_cut_file_is_refused),
+        cmocka_unit_test(a_header_of_any_length_is_read),
+        cmocka_unit_test(more_axes_than_we_have_are_refused),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(any_order_of_arrays_makes_the_same_bytes),
+        cmocka_unit_test(bad_contents_are_not_written),
+        cmocka_unit_test(large_arrays_are_written_and_read),
+        cmocka_unit_test(a_fault_while_writing_leaves_the_old_file_or_the_new),
+        cmocka_unit_test(a_kill_while_writing_leaves_the_old_file_or_the_new),
+        cmocka_unit_test(a_fault_while_reading_is_reported),
+        cmocka_unit_test(failed_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -58,7 +58,7 @@ static void refuse(manta_status code, const char *word)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_members(void **state)
+static void members_are_listed(void **state)
 {
     (void)state;
     char name[301];
@@ -124,7 +124,7 @@ static void test_members(void **state)
     expect("\xff\xfe=4;");
 }
 
-static void test_wrong(void **state)
+static void wrong_archives_are_refused(void **state)
 {
     (void)state;
     size_t at;
@@ -201,7 +201,7 @@ static void test_wrong(void **state)
 }
 
 /* Cut anywhere, an archive is refused or holds its first members. */
-static void test_cut(void **state)
+static void a_cut_archive_is_refused_or_holds_its_first_members(void **state)
 {
     (void)state;
     int whole = 0;
@@ -245,7 +245,7 @@ static size_t gzip(const void *data, size_t n, uint8_t *out, size_t room)
     return z.total_out;
 }
 
-static void test_gzip(void **state)
+static void packed_archives_are_unpacked(void **state)
 {
     (void)state;
     static uint8_t packed[1 << 16];
@@ -297,10 +297,10 @@ static void test_gzip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_members),
-        cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_gzip),
+        cmocka_unit_test(members_are_listed),
+        cmocka_unit_test(wrong_archives_are_refused),
+        cmocka_unit_test(a_cut_archive_is_refused_or_holds_its_first_members),
+        cmocka_unit_test(packed_archives_are_unpacked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

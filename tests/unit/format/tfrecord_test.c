@@ -23,7 +23,7 @@
 
 /* ---- framing --------------------------------------------------------------------------- */
 
-static void test_vectors(void **state)
+static void records_have_tensorflows_bytes(void **state)
 {
     (void)state;
     buf b = {0};
@@ -42,7 +42,7 @@ static void test_vectors(void **state)
     buf_release(&b);
 }
 
-static void test_records_cut_at_every_byte(void **state)
+static void records_cut_at_any_byte_are_whole_before_the_cut(void **state)
 {
     (void)state;
     buf b = {0};
@@ -77,7 +77,7 @@ static void test_records_cut_at_every_byte(void **state)
 
 /* ---- Examples -------------------------------------------------------------------------- */
 
-static void test_example_is_what_tensorflow_writes(void **state)
+static void an_example_is_what_tensorflow_writes(void **state)
 {
     (void)state;
     input in = {0};
@@ -99,7 +99,7 @@ static void test_example_is_what_tensorflow_writes(void **state)
     buf_release(&b);
 }
 
-static void test_unpacked_numbers(void **state)
+static void unpacked_numbers_are_read(void **state)
 {
     (void)state;
     buf b = {0};
@@ -173,7 +173,7 @@ static void assert_dataset(const char *spec, int count, int ndim)
     manta_dataset_unref(d);
 }
 
-static void test_packings(void **state)
+static void plain_gzip_and_zlib_are_read(void **state)
 {
     (void)state;
     char spec[600];
@@ -188,7 +188,7 @@ static void test_packings(void **state)
     }
 }
 
-static void test_shards_and_globs(void **state)
+static void shards_and_globs_are_one_dataset(void **state)
 {
     (void)state;
     char spec[1200];
@@ -204,7 +204,7 @@ static void test_shards_and_globs(void **state)
 }
 
 /* Records longer than the window, and any order. */
-static void test_large_records_in_any_order(void **state)
+static void large_records_are_read_in_any_order(void **state)
 {
     (void)state;
     const char *path = scratch_path("large.tfrecord");
@@ -236,7 +236,7 @@ static void test_large_records_in_any_order(void **state)
     tfrecord_free(t);
 }
 
-static void test_golden(void **state)
+static void a_recorded_file_is_read(void **state)
 {
     (void)state;
     manta_dataset *d = NULL;
@@ -257,7 +257,7 @@ static void test_golden(void **state)
 }
 
 /* Bytes as elements of a type that is said, one feature as two columns, and PNG images. */
-static void test_bytes_and_images(void **state)
+static void bytes_and_images_are_columns(void **state)
 {
     (void)state;
     const char *path = scratch_path("i.tfrecord");
@@ -299,7 +299,7 @@ static void test_bytes_and_images(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------- */
 
-static void test_specs(void **state)
+static void good_specs_open_and_bad_ones_are_refused(void **state)
 {
     (void)state;
     static const char *const yes[] = {"a.tfrecord", "a.tfrecords:x=f", "d/t-*.tfrecord-00001-of-00002",
@@ -331,7 +331,7 @@ static void test_specs(void **state)
     }
 }
 
-static void test_damaged_files(void **state)
+static void damaged_files_are_refused(void **state)
 {
     (void)state;
     input in = {0};
@@ -370,7 +370,7 @@ static void test_damaged_files(void **state)
     input_release(&in);
 }
 
-static void test_packed_cut_at_every_byte(void **state)
+static void packed_files_cut_at_any_byte_are_refused(void **state)
 {
     (void)state;
     for (int p = TFRECORD_GZIP; p <= TFRECORD_ZLIB; p++) {
@@ -390,7 +390,7 @@ static void test_packed_cut_at_every_byte(void **state)
 }
 
 /* A record whose features differ from the first one's. */
-static void test_samples_that_do_not_fit(void **state)
+static void samples_unlike_the_first_are_refused(void **state)
 {
     (void)state;
     enum { MISSING, COUNT, KIND, NAN_VALUE, DAMAGED, CASES };
@@ -434,7 +434,7 @@ static void test_samples_that_do_not_fit(void **state)
 
 /* ---- failing systems ------------------------------------------------------------------- */
 
-static void test_every_call_fails_once(void **state)
+static void every_failing_call_is_reported(void **state)
 {
     (void)state;
     const char *path = scratch_path("fault.tfrecord");
@@ -499,7 +499,7 @@ static void full_disk(const char *path, tfrecord_packing p)
     }
 }
 
-static void test_writer_on_a_full_disk(void **state)
+static void a_writer_on_a_full_disk_leaves_no_part(void **state)
 {
     (void)state;
     file_names names = {0};
@@ -513,7 +513,7 @@ static void test_writer_on_a_full_disk(void **state)
     file_names_release(&names);
 }
 
-static void test_memory_fails(void **state)
+static void failed_allocations_are_reported(void **state)
 {
     (void)state;
     const char *path = scratch_path("mem.tfrecord");
@@ -537,22 +537,22 @@ static void test_memory_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_records_cut_at_every_byte),
-        cmocka_unit_test(test_example_is_what_tensorflow_writes),
-        cmocka_unit_test(test_unpacked_numbers),
-        cmocka_unit_test(test_packings),
-        cmocka_unit_test(test_shards_and_globs),
-        cmocka_unit_test(test_large_records_in_any_order),
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_bytes_and_images),
-        cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_packed_cut_at_every_byte),
-        cmocka_unit_test(test_samples_that_do_not_fit),
-        cmocka_unit_test(test_every_call_fails_once),
-        cmocka_unit_test(test_writer_on_a_full_disk),
-        cmocka_unit_test(test_memory_fails),
+        cmocka_unit_test(records_have_tensorflows_bytes),
+        cmocka_unit_test(records_cut_at_any_byte_are_whole_before_the_cut),
+        cmocka_unit_test(an_example_is_what_tensorflow_writes),
+        cmocka_unit_test(unpacked_numbers_are_read),
+        cmocka_unit_test(plain_gzip_and_zlib_are_read),
+        cmocka_unit_test(shards_and_globs_are_one_dataset),
+        cmocka_unit_test(large_records_are_read_in_any_order),
+        cmocka_unit_test(a_recorded_file_is_read),
+        cmocka_unit_test(bytes_and_images_are_columns),
+        cmocka_unit_test(good_specs_open_and_bad_ones_are_refused),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(packed_files_cut_at_any_byte_are_refused),
+        cmocka_unit_test(samples_unlike_the_first_are_refused),
+        cmocka_unit_test(every_failing_call_is_reported),
+        cmocka_unit_test(a_writer_on_a_full_disk_leaves_no_part),
+        cmocka_unit_test(failed_allocations_are_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

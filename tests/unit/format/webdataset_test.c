@@ -95,7 +95,7 @@ static void add_png(const char *name, int width, int height, const uint8_t *pixe
 
 /* ---- the real thing ---- */
 
-static void test_golden(void **state)
+static void a_recorded_shard_is_read(void **state)
 {
     (void)state;
     manta_dataset *d = NULL;
@@ -131,7 +131,7 @@ static void test_golden(void **state)
     assert_non_null(strstr(manta_error_text(), "it has: json, cls, x.bin"));
 }
 
-static void test_images(void **state)
+static void images_are_columns(void **state)
 {
     (void)state;
     static const uint8_t black[6] = {0}, white[6] = {255, 255, 255, 255, 255, 255};
@@ -189,7 +189,7 @@ static void test_images(void **state)
     refuse(NULL, NULL, MANTA_EUNSUPPORTED, "f.tar: sample 'a'");
 }
 
-static void test_arrays_and_numbers(void **state)
+static void arrays_and_numbers_are_columns(void **state)
 {
     (void)state;
     static const float two[] = {1.5f, -2, 3, 4};
@@ -259,7 +259,7 @@ static void test_arrays_and_numbers(void **state)
     refuse("json.label", NULL, MANTA_ECORRUPT, "no JSON");
 }
 
-static void test_grouping(void **state)
+static void members_are_grouped_by_key(void **state)
 {
     (void)state;
     m.n = 0;
@@ -334,7 +334,7 @@ static void refuse_part(const char *spec, manta_open_options o, const char *word
     refuse_opening(spec, &o, MANTA_EINVAL, word);
 }
 
-static void test_shards(void **state)
+static void shards_are_one_dataset(void **state)
 {
     (void)state;
     for (int i = 0; i < 12; i++) {
@@ -365,7 +365,7 @@ static void test_shards(void **state)
 
 /* Three files of two samples: 0 and 10, 1 and 11, 2 and 12. By file, by sample,
  * and what AUTO makes of more workers than files. */
-static void test_parts(void **state)
+static void workers_get_parts_by_file_or_sample(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -395,7 +395,7 @@ static void test_parts(void **state)
 }
 
 /* More shards than are kept open. */
-static void test_many_shards(void **state)
+static void more_shards_than_are_kept_open_are_read(void **state)
 {
     (void)state;
     int64_t want[300];
@@ -412,7 +412,7 @@ static void test_many_shards(void **state)
 }
 
 /* A shard that is cut after it was indexed is told of, not a crash. */
-static void test_cut_later(void **state)
+static void a_shard_cut_after_indexing_is_reported(void **state)
 {
     (void)state;
     manta_dataset *d = NULL;
@@ -439,14 +439,14 @@ static void test_cut_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_images),
-        cmocka_unit_test(test_arrays_and_numbers),
-        cmocka_unit_test(test_grouping),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_many_shards),
-        cmocka_unit_test(test_cut_later),
+        cmocka_unit_test(a_recorded_shard_is_read),
+        cmocka_unit_test(images_are_columns),
+        cmocka_unit_test(arrays_and_numbers_are_columns),
+        cmocka_unit_test(members_are_grouped_by_key),
+        cmocka_unit_test(shards_are_one_dataset),
+        cmocka_unit_test(workers_get_parts_by_file_or_sample),
+        cmocka_unit_test(more_shards_than_are_kept_open_are_read),
+        cmocka_unit_test(a_shard_cut_after_indexing_is_reported),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -31,7 +31,7 @@ static spread spread_of(int64_t n, const float *v)
 }
 
 /* A uniform within its limits and close to them; a cut normal within two of its uncut deviations. */
-static void test_spreads(void **state)
+static void values_spread_as_their_distribution(void **state)
 {
     (void)state;
     const int64_t dense[2] = {100, 400}, conv[4] = {5, 5, 16, 100}, bias[1] = {N};
@@ -71,7 +71,7 @@ static void test_spreads(void **state)
     }
 }
 
-static void test_parameters(void **state)
+static void parameters_bound_the_values(void **state)
 {
     (void)state;
     const int64_t shape[1] = {N};
@@ -98,7 +98,7 @@ static void test_parameters(void **state)
 }
 
 /* Element i depends on seed, stream and i, not on how many are asked for. */
-static void test_place(void **state)
+static void an_element_depends_on_seed_stream_and_index(void **state)
 {
     (void)state;
     static const manta_init_kind kinds[] = {MANTA_INIT_UNIFORM, MANTA_INIT_NORMAL,
@@ -127,7 +127,7 @@ static void test_place(void **state)
 
 /* The first numbers of seed 1, so that a change of the generator or its keys is noticed: runs would
  * no longer start as they did. */
-static void test_bits(void **state)
+static void the_first_numbers_of_seed_1_stay(void **state)
 {
     (void)state;
     const int64_t shape[2] = {4, 2};
@@ -139,7 +139,7 @@ static void test_bits(void **state)
     for (int i = 0; i < 4; i++) assert_true(fabsf(w[i] - normal[i]) < 1e-6f); /* libm's cosine may differ */
 }
 
-static void test_names(void **state)
+static void initializers_are_found_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -183,8 +183,11 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spreads), cmocka_unit_test(test_parameters), cmocka_unit_test(test_place),
-        cmocka_unit_test(test_bits),    cmocka_unit_test(test_names),
+        cmocka_unit_test(values_spread_as_their_distribution),
+        cmocka_unit_test(parameters_bound_the_values),
+        cmocka_unit_test(an_element_depends_on_seed_stream_and_index),
+        cmocka_unit_test(the_first_numbers_of_seed_1_stay),
+        cmocka_unit_test(initializers_are_found_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

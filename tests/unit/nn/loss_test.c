@@ -170,7 +170,7 @@ static void check_row(const work *w, const loss_case *c, int r)
     }
 }
 
-static void test_formulas_and_finite_differences(void **state)
+static void losses_match_formulas_and_finite_differences(void **state)
 {
     (void)state;
     static const int widths[] = {1, 2, 3, 10, 15, 16, 17, 100, 127, 128, 129, 400};
@@ -185,7 +185,7 @@ static void test_formulas_and_finite_differences(void **state)
 }
 
 /* The loss does not depend on whether a gradient is wanted, nor a row on its neighbours. */
-static void test_rows_are_alone(void **state)
+static void a_row_depends_on_no_other(void **state)
 {
     (void)state;
     static work w, one;
@@ -214,7 +214,7 @@ static void test_rows_are_alone(void **state)
     }
 }
 
-static void test_weight_and_scale(void **state)
+static void weight_and_scale_multiply(void **state)
 {
     (void)state;
     static work w;
@@ -238,7 +238,7 @@ static void test_weight_and_scale(void **state)
     }
 }
 
-static void test_nan_comes_out_again(void **state)
+static void nan_comes_out_again(void **state)
 {
     (void)state;
     static const int places[] = {0, 7, 15, 16, 20, 129, 149};
@@ -256,7 +256,7 @@ static void test_nan_comes_out_again(void **state)
         }
 }
 
-static void test_large_logits(void **state)
+static void large_logits_do_not_overflow(void **state)
 {
     (void)state;
     float x[4] = {1e4f, -1e4f, 9999.0f, 0}, loss, grad[4];
@@ -281,7 +281,7 @@ static void test_large_logits(void **state)
 }
 
 /* Beyond the clip the loss is flat, and so is its gradient. */
-static void test_clip_cuts_the_gradient(void **state)
+static void the_clip_cuts_the_gradient(void **state)
 {
     (void)state;
     float p[3] = {0.0f, 1.0f, 0.25f}, t[3] = {1, 0, 1}, loss, grad[3];
@@ -313,7 +313,7 @@ static void test_clip_cuts_the_gradient(void **state)
 
 /* ---- targets ---- */
 
-static void test_label_dtypes(void **state)
+static void labels_come_in_every_integer_dtype(void **state)
 {
     (void)state;
     float x[9], want[9], loss[3], grad[9];
@@ -344,7 +344,7 @@ static void test_label_dtypes(void **state)
     assert_true(want[2] < 0 && want[3] < 0 && want[7] < 0); /* at the labels */
 }
 
-static void test_dense_dtypes(void **state)
+static void dense_targets_come_in_every_dtype(void **state)
 {
     (void)state;
     float p[4] = {0.2f, 0.9f, 0.6f, 0.3f}, want[4], loss[2], grad[4], f32[4] = {0, 1, 1, 0};
@@ -372,7 +372,7 @@ static void expect_text(const char *part)
     if (!strstr(manta_error_text(), part)) fail_msg("\"%s\" does not say \"%s\"", manta_error_text(), part);
 }
 
-static void test_bad_labels(void **state)
+static void bad_labels_are_refused(void **state)
 {
     (void)state;
     float x[6] = {0}, loss[2], grad[6];
@@ -408,7 +408,7 @@ static void test_bad_labels(void **state)
     expect_text("float16");
 }
 
-static void test_bad_dense_targets(void **state)
+static void bad_dense_targets_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -442,7 +442,7 @@ static void test_bad_dense_targets(void **state)
     assert_int_equal(loss_binary(&w.call), MANTA_OK);
 }
 
-static void test_shapes_at_the_call(void **state)
+static void wrong_shapes_at_the_call_are_refused(void **state)
 {
     (void)state;
     static work w;
@@ -464,7 +464,7 @@ static void test_shapes_at_the_call(void **state)
 
 /* ---- names and checks ---- */
 
-static void test_names(void **state)
+static void losses_are_found_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -500,7 +500,7 @@ static manta_status own_loss(const manta_loss_call *c)
     return MANTA_OK;
 }
 
-static void test_refused_options(void **state)
+static void wrong_options_are_refused(void **state)
 {
     (void)state;
     loss_fn f = {.name = "untouched"};
@@ -530,7 +530,7 @@ static void test_refused_options(void **state)
     assert_true(f.fn == own_loss && !f.sparse);
 }
 
-static void test_check_target(void **state)
+static void targets_are_checked_against_the_loss(void **state)
 {
     (void)state;
     loss_fn sparse, dense, mse, own;
@@ -580,7 +580,7 @@ static void test_check_target(void **state)
 
 /* ---- the same bits with and without AVX2 ---- */
 
-static void test_rows_on_both_instruction_sets(void **state)
+static void rows_agree_on_both_instruction_sets(void **state)
 {
     (void)state;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
@@ -682,7 +682,7 @@ static void keras_recording(const char *path, void *ctx)
     golden_free(&weight);
 }
 
-static void test_keras(void **state)
+static void losses_match_keras(void **state)
 {
     (void)state;
     assert_true(golden_each("keras_loss_", keras_recording, NULL) >= 60);
@@ -707,7 +707,7 @@ static void torch_recording(const char *path, void *ctx)
     ++*(int *)ctx;
 }
 
-static void test_torch(void **state)
+static void losses_match_torch(void **state)
 {
     (void)state;
     int n = 0;
@@ -718,23 +718,23 @@ static void test_torch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formulas_and_finite_differences),
-        cmocka_unit_test(test_rows_are_alone),
-        cmocka_unit_test(test_weight_and_scale),
-        cmocka_unit_test(test_nan_comes_out_again),
-        cmocka_unit_test(test_large_logits),
-        cmocka_unit_test(test_clip_cuts_the_gradient),
-        cmocka_unit_test(test_label_dtypes),
-        cmocka_unit_test(test_dense_dtypes),
-        cmocka_unit_test(test_bad_labels),
-        cmocka_unit_test(test_bad_dense_targets),
-        cmocka_unit_test(test_shapes_at_the_call),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refused_options),
-        cmocka_unit_test(test_check_target),
-        cmocka_unit_test(test_rows_on_both_instruction_sets),
-        cmocka_unit_test(test_keras),
-        cmocka_unit_test(test_torch),
+        cmocka_unit_test(losses_match_formulas_and_finite_differences),
+        cmocka_unit_test(a_row_depends_on_no_other),
+        cmocka_unit_test(weight_and_scale_multiply),
+        cmocka_unit_test(nan_comes_out_again),
+        cmocka_unit_test(large_logits_do_not_overflow),
+        cmocka_unit_test(the_clip_cuts_the_gradient),
+        cmocka_unit_test(labels_come_in_every_integer_dtype),
+        cmocka_unit_test(dense_targets_come_in_every_dtype),
+        cmocka_unit_test(bad_labels_are_refused),
+        cmocka_unit_test(bad_dense_targets_are_refused),
+        cmocka_unit_test(wrong_shapes_at_the_call_are_refused),
+        cmocka_unit_test(losses_are_found_by_name),
+        cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(targets_are_checked_against_the_loss),
+        cmocka_unit_test(rows_agree_on_both_instruction_sets),
+        cmocka_unit_test(losses_match_keras),
+        cmocka_unit_test(losses_match_torch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

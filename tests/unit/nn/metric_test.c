@@ -27,7 +27,7 @@ static void run(const char *name, const loss_config *k, int64_t rows, int64_t cl
     if (find(name, NULL, classes).fn(&c, sum, count)) fail_msg("%s", manta_error_text());
 }
 
-static void test_accuracies(void **state)
+static void accuracies_count_right_rows(void **state)
 {
     (void)state;
     float x[12] = {0.1f, 0.9f, 0.0f, 0.5f, 0.5f, 0.1f, -1, -2, -0.5f, 3, 3, 3};
@@ -51,7 +51,7 @@ static void test_accuracies(void **state)
 }
 
 /* Sums are added to, not set: a metric runs over many batches. */
-static void test_sums_go_on(void **state)
+static void sums_go_on_over_batches(void **state)
 {
     (void)state;
     float x[2] = {0.2f, 0.8f};
@@ -64,7 +64,7 @@ static void test_sums_go_on(void **state)
     assert_true(sum == 6 && count == 8);
 }
 
-static void test_first_largest_in_wide_rows(void **state)
+static void the_first_largest_is_found_in_wide_rows(void **state)
 {
     (void)state;
     enum { N = 300 };
@@ -87,7 +87,7 @@ static void test_first_largest_in_wide_rows(void **state)
     }
 }
 
-static void test_top_k(void **state)
+static void top_k_counts_the_k_largest(void **state)
 {
     (void)state;
     float x[6] = {0.6f, 0.1f, 0.5f, 0.4f, 0.3f, 0.2f}, tied[6] = {0};
@@ -114,7 +114,7 @@ static void test_top_k(void **state)
     assert_true(sum == 0); /* k is 5 unless said */
 }
 
-static void test_binary(void **state)
+static void binary_accuracy_has_a_threshold(void **state)
 {
     (void)state;
     float p[4] = {0.5f, 0.51f, 0.2f, 0.9f}, t[4] = {0, 1, 1, 0.5f};
@@ -138,7 +138,7 @@ static void test_binary(void **state)
 }
 
 /* A broken model must not look good. */
-static void test_nan_is_never_right(void **state)
+static void nan_is_never_right(void **state)
 {
     (void)state;
     float x[3] = {NAN, 0.9f, 0.1f}, y[3] = {0.1f, 0.9f, NAN}, z[3] = {NAN, NAN, NAN}, onehot[3] = {0, 1, 0};
@@ -165,7 +165,7 @@ static void test_nan_is_never_right(void **state)
 }
 
 /* More rows than one block of the mean-of-a-loss metric holds. */
-static void test_mean_loss_over_many_rows(void **state)
+static void the_mean_of_a_loss_runs_over_many_rows(void **state)
 {
     (void)state;
     enum { ROWS = 201 };
@@ -205,7 +205,7 @@ static void test_mean_loss_over_many_rows(void **state)
     assert_true(fabs(sum - entropy) < 1e-6 * entropy && count == ROWS);
 }
 
-static void test_bad_labels(void **state)
+static void bad_labels_are_refused(void **state)
 {
     (void)state;
     float x[6] = {0};
@@ -236,7 +236,7 @@ static manta_status own_metric(const manta_loss_call *c, double *sum, double *co
     return MANTA_OK;
 }
 
-static void test_names(void **state)
+static void metrics_are_found_by_name(void **state)
 {
     (void)state;
     loss_fn sparse, dense, own = {.fn = NULL, .name = "own"};
@@ -313,7 +313,7 @@ static void recording(const char *path, void *ctx)
     }
 }
 
-static void test_keras(void **state)
+static void metrics_match_keras(void **state)
 {
     (void)state;
     assert_true(golden_each("keras_metric_", recording, NULL) >= 20);
@@ -322,16 +322,16 @@ static void test_keras(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracies),
-        cmocka_unit_test(test_sums_go_on),
-        cmocka_unit_test(test_first_largest_in_wide_rows),
-        cmocka_unit_test(test_top_k),
-        cmocka_unit_test(test_binary),
-        cmocka_unit_test(test_nan_is_never_right),
-        cmocka_unit_test(test_mean_loss_over_many_rows),
-        cmocka_unit_test(test_bad_labels),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_keras),
+        cmocka_unit_test(accuracies_count_right_rows),
+        cmocka_unit_test(sums_go_on_over_batches),
+        cmocka_unit_test(the_first_largest_is_found_in_wide_rows),
+        cmocka_unit_test(top_k_counts_the_k_largest),
+        cmocka_unit_test(binary_accuracy_has_a_threshold),
+        cmocka_unit_test(nan_is_never_right),
+        cmocka_unit_test(the_mean_of_a_loss_runs_over_many_rows),
+        cmocka_unit_test(bad_labels_are_refused),
+        cmocka_unit_test(metrics_are_found_by_name),
+        cmocka_unit_test(metrics_match_keras),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static manta_optimizer named(const char *name)
     return o;
 }
 
-static void test_defaults(void **state)
+static void defaults_are_those_of_keras(void **state)
 {
     (void)state;
     static const struct {
@@ -60,7 +60,7 @@ static void test_defaults(void **state)
     assert_string_equal(manta_optimizer_name(&o), "?");
 }
 
-static void test_refused(void **state)
+static void values_out_of_range_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -93,7 +93,7 @@ static void test_refused(void **state)
     }
 }
 
-static void test_refused_combinations(void **state)
+static void options_that_exclude_each_other_are_refused(void **state)
 {
     (void)state;
     manta_optimizer o = named("adam");
@@ -133,7 +133,7 @@ static void test_refused_combinations(void **state)
     assert_int_equal(manta_optimizer_check(&o), MANTA_EINVAL);
 }
 
-static void test_arrays(void **state)
+static void state_arrays_follow_from_the_options(void **state)
 {
     (void)state;
     manta_optimizer o = named("sgd");
@@ -163,7 +163,7 @@ static void test_arrays(void **state)
     assert_string_equal(a.name[1], "average_gradient");
 }
 
-static void test_scalars(void **state)
+static void scalars_match_the_formulas(void **state)
 {
     (void)state;
     manta_optimizer o = named("adam");
@@ -196,7 +196,7 @@ static void test_scalars(void **state)
     }
 }
 
-static void test_counting(void **state)
+static void calls_count_toward_accumulation_and_average(void **state)
 {
     (void)state;
     manta_optimizer o = named("adam"), plain = named("adam");
@@ -224,7 +224,7 @@ static void test_counting(void **state)
     assert_true(optimizer_rate(&plain, 0.125, 7) == 0.125);
 }
 
-static void test_clip_factor(void **state)
+static void the_clip_factor_needs_norms_or_not(void **state)
 {
     (void)state;
     manta_optimizer o = named("sgd");
@@ -417,13 +417,13 @@ static void torch_recording(const char *path, void *ctx)
     replay(path, &o);
 }
 
-static void test_keras(void **state)
+static void updates_match_keras(void **state)
 {
     (void)state;
     assert_true(golden_each("keras_opt_", keras_recording, NULL) >= 90);
 }
 
-static void test_torch(void **state)
+static void updates_match_torch(void **state)
 {
     (void)state;
     assert_true(golden_each("torch_opt_", torch_recording, NULL) >= 20);
@@ -432,15 +432,15 @@ static void test_torch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_refused_combinations),
-        cmocka_unit_test(test_arrays),
-        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_counting),
-        cmocka_unit_test(test_clip_factor),
-        cmocka_unit_test(test_keras),
-        cmocka_unit_test(test_torch),
+        cmocka_unit_test(defaults_are_those_of_keras),
+        cmocka_unit_test(values_out_of_range_are_refused),
+        cmocka_unit_test(options_that_exclude_each_other_are_refused),
+        cmocka_unit_test(state_arrays_follow_from_the_options),
+        cmocka_unit_test(scalars_match_the_formulas),
+        cmocka_unit_test(calls_count_toward_accumulation_and_average),
+        cmocka_unit_test(the_clip_factor_needs_norms_or_not),
+        cmocka_unit_test(updates_match_keras),
+        cmocka_unit_test(updates_match_torch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ static void near(double got, double want)
     if (!(fabs(got - want) <= 1e-6 * fabs(want) + 1e-9)) fail_msg("%.9g, expected %.9g", got, want);
 }
 
-static void test_constant(void **state)
+static void a_constant_stays(void **state)
 {
     (void)state;
     manta_schedule s = {.initial_learning_rate = 0.1};
@@ -22,7 +22,7 @@ static void test_constant(void **state)
     assert_int_equal(schedule_check(&s), MANTA_OK);
 }
 
-static void test_exponential(void **state)
+static void exponential_decay_matches_its_formula(void **state)
 {
     (void)state;
     manta_schedule s = {.kind = MANTA_SCHEDULE_EXPONENTIAL,
@@ -35,7 +35,7 @@ static void test_exponential(void **state)
         near(manta_schedule_at(&s, t), 0.2 * pow(0.5, floor((double)t / 10)));
 }
 
-static void test_inverse_time(void **state)
+static void inverse_time_decay_matches_its_formula(void **state)
 {
     (void)state;
     manta_schedule s = {.kind = MANTA_SCHEDULE_INVERSE_TIME,
@@ -48,7 +48,7 @@ static void test_inverse_time(void **state)
         near(manta_schedule_at(&s, t), 0.2 / (1 + 0.5 * floor((double)t / 10)));
 }
 
-static void test_cosine(void **state)
+static void cosine_decay_matches_its_formula(void **state)
 {
     (void)state;
     manta_schedule s = {.kind = MANTA_SCHEDULE_COSINE,
@@ -71,7 +71,7 @@ static void test_cosine(void **state)
     near(manta_schedule_at(&s, 100), 0.001);
 }
 
-static void test_polynomial(void **state)
+static void polynomial_decay_matches_its_formula(void **state)
 {
     (void)state;
     manta_schedule s = {.kind = MANTA_SCHEDULE_POLYNOMIAL,
@@ -90,7 +90,7 @@ static void test_polynomial(void **state)
     near(manta_schedule_at(&s, 150), 0.01);
 }
 
-static void test_piecewise(void **state)
+static void piecewise_values_change_at_their_boundaries(void **state)
 {
     (void)state;
     manta_schedule s = {.kind = MANTA_SCHEDULE_PIECEWISE,
@@ -106,7 +106,7 @@ static void test_piecewise(void **state)
     assert_true(manta_schedule_at(&s, INT64_MAX) == s.values[MANTA_SCHEDULE_PIECES]);
 }
 
-static void test_refused(void **state)
+static void wrong_schedules_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -178,7 +178,7 @@ static void recording(const char *path, void *ctx)
     golden_free(&want);
 }
 
-static void test_keras(void **state)
+static void schedules_match_keras(void **state)
 {
     (void)state;
     assert_true(golden_each("keras_schedule_", recording, NULL) >= 11);
@@ -187,10 +187,14 @@ static void test_keras(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant),     cmocka_unit_test(test_exponential),
-        cmocka_unit_test(test_inverse_time), cmocka_unit_test(test_cosine),
-        cmocka_unit_test(test_polynomial),   cmocka_unit_test(test_piecewise),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_keras),
+        cmocka_unit_test(a_constant_stays),
+        cmocka_unit_test(exponential_decay_matches_its_formula),
+        cmocka_unit_test(inverse_time_decay_matches_its_formula),
+        cmocka_unit_test(cosine_decay_matches_its_formula),
+        cmocka_unit_test(polynomial_decay_matches_its_formula),
+        cmocka_unit_test(piecewise_values_change_at_their_boundaries),
+        cmocka_unit_test(wrong_schedules_are_refused),
+        cmocka_unit_test(schedules_match_keras),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

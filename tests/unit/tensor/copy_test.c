@@ -63,7 +63,7 @@ static void check_copy(const manta_array *src, const manta_array *dst, float *me
     }
 }
 
-static void test_permute(void **state)
+static void axes_are_permuted(void **state)
 {
     static const int64_t shapes[][4] = {{1, 1, 1, 1},   {2, 3, 4, 5},   {33, 1, 65, 2},
                                         {7, 40, 3, 32}, {4, 64, 64, 8}, {0, 3, 4, 5}};
@@ -87,7 +87,7 @@ static void test_permute(void **state)
 }
 
 /* Padding, slicing and concatenating: into the middle of a larger array; and backwards. */
-static void test_slices(void **state)
+static void slices_are_copied_both_ways(void **state)
 {
     int64_t large[3] = {9, 50, 70}, small[3] = {4, 20, 33};
     float *big = malloc(9 * 50 * 70 * sizeof *big), *x = numbers((int64_t)4 * 20 * 33, 5);
@@ -111,7 +111,7 @@ static void test_slices(void **state)
     free(big), free(x);
 }
 
-static void test_broadcast(void **state)
+static void small_shapes_are_broadcast(void **state)
 {
     int64_t shape[3] = {40, 30, 50}, from[][3] = {{50}, {30, 1}, {40, 1, 50}, {1, 30, 50}, {1}, {40, 30, 50}};
     int ndim[] = {1, 2, 3, 3, 1, 3};
@@ -149,7 +149,7 @@ static void test_broadcast(void **state)
     free(x), free(y), free(z);
 }
 
-static void test_fill(void **state)
+static void every_dtype_is_filled(void **state)
 {
     (void)state;
     for (int t = 0; t < MANTA_DTYPE_COUNT; t++) {
@@ -173,7 +173,7 @@ static void test_fill(void **state)
 /* ---- conversions ---- */
 
 /* Every half there is, to float and back, and every float near a rounding edge of one. */
-static void test_halves(void **state)
+static void every_half_is_converted_there_and_back(void **state)
 {
     static uint16_t all[65536], back[65536];
     static float wide[65536], up[65536], down[65536];
@@ -201,7 +201,7 @@ static void test_halves(void **state)
 }
 
 /* Rounded once: just above the middle between two halves, by less than a float shows. */
-static void test_once(void **state)
+static void doubles_are_rounded_once(void **state)
 {
     double d[4] = {1.0 + 0x1p-11 + 0x1p-40, 1.0 + 0x1p-11, 1.0 + 0x1p-11 - 0x1p-40, 65520.0 - 0x1p-30};
     uint16_t h[4];
@@ -217,7 +217,7 @@ static void test_once(void **state)
     assert_int_equal(h[1], 0x3f80);
 }
 
-static void test_integers(void **state)
+static void integers_are_cut_and_saturated(void **state)
 {
     double d[] = {1.9, -1.9, 300, -5, NAN, INFINITY, -INFINITY, 3e9, 1e19, 0.5, -0.0};
     int32_t i32[11], want32[] = {1, -1, 300, -5, 0, INT32_MAX, INT32_MIN, INT32_MAX, INT32_MAX, 0, 0};
@@ -245,7 +245,7 @@ static void test_integers(void **state)
 }
 
 /* Small whole numbers survive every pair of dtypes, in strided arrays and at awkward lengths. */
-static void test_pairs(void **state)
+static void every_pair_of_dtypes_is_converted(void **state)
 {
     (void)state;
     for (int from = 0; from < MANTA_DTYPE_COUNT; from++)
@@ -269,9 +269,14 @@ static void test_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permute),  cmocka_unit_test(test_slices), cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_fill),     cmocka_unit_test(test_halves), cmocka_unit_test(test_once),
-        cmocka_unit_test(test_integers), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(axes_are_permuted),
+        cmocka_unit_test(slices_are_copied_both_ways),
+        cmocka_unit_test(small_shapes_are_broadcast),
+        cmocka_unit_test(every_dtype_is_filled),
+        cmocka_unit_test(every_half_is_converted_there_and_back),
+        cmocka_unit_test(doubles_are_rounded_once),
+        cmocka_unit_test(integers_are_cut_and_saturated),
+        cmocka_unit_test(every_pair_of_dtypes_is_converted),
     };
     return cmocka_run_group_tests_name("tensor/copy", tests, start, stop);
 }

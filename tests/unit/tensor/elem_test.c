@@ -85,7 +85,7 @@ static void run_act_odd(run *r, const void *arg)
     }
 }
 
-static void test_activations(void **state)
+static void activations_agree_in_all_families(void **state)
 {
     (void)state;
     for (int a = 0; a < KERN_ACTS; a++) {
@@ -120,7 +120,7 @@ static void run_binary(run *r, const void *arg)
     free(a), free(b), free(out);
 }
 
-static void test_binary(void **state)
+static void binary_operations_agree_in_all_families(void **state)
 {
     static const int64_t shapes[][2] = {
         {1, 1},     {17, 17},        {4097, 4097},    {40000, 40000},     {40000, 1},         {39990, 10},
@@ -150,13 +150,13 @@ static void run_axpby(run *r, const void *arg)
     }
 }
 
-static void test_axpby(void **state)
+static void axpby_agrees_in_all_families(void **state)
 {
     (void)state;
     for (int s = 0; s < SIZES; s++) case_everywhere("axpby", run_axpby, &sizes[s]);
 }
 
-static void test_find(void **state)
+static void families_are_found_by_name(void **state)
 {
     const kernels *k = NULL;
     (void)state;
@@ -188,10 +188,10 @@ static void test_find(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_binary),
-        cmocka_unit_test(test_axpby),
-        cmocka_unit_test(test_find),
+        cmocka_unit_test(activations_agree_in_all_families),
+        cmocka_unit_test(binary_operations_agree_in_all_families),
+        cmocka_unit_test(axpby_agrees_in_all_families),
+        cmocka_unit_test(families_are_found_by_name),
     };
     return cmocka_run_group_tests_name("tensor/elem", tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static void run_col_sum(run *r, const void *arg)
     free(x), free(out), free(acc);
 }
 
-static void test_col_sum(void **state)
+static void column_sums_agree_in_all_families(void **state)
 {
     (void)state;
     for (int s = 0; s < SHAPES; s++) case_everywhere("col_sum", run_col_sum, &shapes[s]);
@@ -159,7 +159,7 @@ static void run_bn(run *r, const void *arg)
     free(dgamma3), free(dbeta3);
 }
 
-static void test_batch_norm(void **state)
+static void batch_norm_agrees_in_all_families(void **state)
 {
     (void)state;
     for (int s = 0; s < SHAPES; s++)
@@ -197,7 +197,7 @@ static void run_bn_hard(run *r, const void *arg)
     free(x), free(y);
 }
 
-static void test_batch_norm_hard(void **state)
+static void batch_norm_agrees_on_hard_columns(void **state)
 {
     (void)state;
     case_everywhere("batch norm, hard columns", run_bn_hard, NULL);
@@ -277,7 +277,7 @@ static void run_ln(run *r, const void *arg)
     free(dgamma), free(dbeta);
 }
 
-static void test_layer_norm(void **state)
+static void layer_norm_agrees_in_all_families(void **state)
 {
     (void)state;
     for (int s = 0; s < SHAPES; s++)
@@ -336,7 +336,7 @@ static void run_softmax_odd(run *r, const void *arg)
     for (int i = 60; i < 80; i++) case_near(r, "y", i, y[i], 0.05, 1e-7, 0);
 }
 
-static void test_softmax(void **state)
+static void softmax_agrees_in_all_families(void **state)
 {
     (void)state;
     for (int s = 0; s < SHAPES; s++) case_everywhere("softmax", run_softmax, &shapes[s]);
@@ -346,9 +346,11 @@ static void test_softmax(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_col_sum),         cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_batch_norm_hard), cmocka_unit_test(test_layer_norm),
-        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(column_sums_agree_in_all_families),
+        cmocka_unit_test(batch_norm_agrees_in_all_families),
+        cmocka_unit_test(batch_norm_agrees_on_hard_columns),
+        cmocka_unit_test(layer_norm_agrees_in_all_families),
+        cmocka_unit_test(softmax_agrees_in_all_families),
     };
     return cmocka_run_group_tests_name("tensor/reduce", tests, NULL, NULL);
 }

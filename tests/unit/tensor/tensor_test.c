@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "tensor/init.h"
 
-static void test_new(void **state)
+static void a_tensor_is_made_in_every_dtype(void **state)
 {
     int64_t shape[] = {3, 0, 5}, live = mem_live();
     manta_tensor *t = NULL;
@@ -40,7 +40,7 @@ static void test_new(void **state)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_refused(void **state)
+static void wrong_shapes_are_refused(void **state)
 {
     int64_t negative[] = {3, -1}, huge[] = {INT64_MAX, 2}, wraps[] = {(int64_t)1 << 32, (int64_t)1 << 32, 0},
             wraps2[] = {(int64_t)1 << 32, (int64_t)1 << 32}, live = mem_live(), four[] = {4};
@@ -77,7 +77,7 @@ static void count_release(void *ctx, void *data)
     ++*(int *)ctx;
 }
 
-static void test_ownership(void **state)
+static void wrapped_memory_is_released_once(void **state)
 {
     int64_t shape[] = {4}, live = mem_live();
     int released = 0;
@@ -97,7 +97,7 @@ static void test_ownership(void **state)
     assert_int_equal(mem_live(), live);
 }
 
-static void test_contents(void **state)
+static void contents_are_copied_in_and_out(void **state)
 {
     int64_t shape[] = {2, 3}, flipped[] = {3, 2};
     float x[] = {1, 2, 3, 4, 5, 6.5f};
@@ -132,7 +132,7 @@ static void moments(const float *x, int n, double *mean, double *var)
     for (int i = 0; i < n; i++) *var += ((double)x[i] - *mean) * ((double)x[i] - *mean) / n;
 }
 
-static void test_init(void **state)
+static void random_fills_match_their_distributions(void **state)
 {
     enum { N = 200003 };
     static float all[N], part[N];
@@ -178,8 +178,11 @@ static void test_init(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new),      cmocka_unit_test(test_refused), cmocka_unit_test(test_ownership),
-        cmocka_unit_test(test_contents), cmocka_unit_test(test_init),
+        cmocka_unit_test(a_tensor_is_made_in_every_dtype),
+        cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(wrapped_memory_is_released_once),
+        cmocka_unit_test(contents_are_copied_in_and_out),
+        cmocka_unit_test(random_fills_match_their_distributions),
     };
     return cmocka_run_group_tests_name("tensor/tensor", tests, NULL, NULL);
 }

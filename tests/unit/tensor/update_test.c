@@ -165,7 +165,7 @@ static void replay(const char *path, void *ctx)
     if (given) golden_free(&rates);
 }
 
-static void test_recordings(void **state)
+static void updates_match_keras(void **state)
 {
     (void)state;
     for (int f = 0; f < KERN_ONEDNN; f++) {
@@ -325,7 +325,7 @@ static const update_scalars rules[] = {
      .first = true},
 };
 
-static void test_bits(void **state)
+static void updates_agree_in_all_families(void **state)
 {
     static const int64_t sizes[] = {0, 1, 15, 16, 17, 1023, 1024, 1025, 4096, 5000};
     (void)state;
@@ -377,7 +377,7 @@ static void run_tree(run *r, const void *arg)
     for (int i = 0; i < shards; i++) free(g[i]);
 }
 
-static void test_tree(void **state)
+static void shards_are_added_by_the_tree(void **state)
 {
     (void)state;
     for (int shards = 1; shards <= 16; shards++) case_everywhere("tree", run_tree, &shards);
@@ -385,7 +385,7 @@ static void test_tree(void **state)
 
 /* ---- single rules that the recordings do not reach ---- */
 
-static void test_regulariser(void **state)
+static void the_regulariser_is_added_after_the_division(void **state)
 {
     (void)state;
     for (int f = 0; f < KERN_ONEDNN; f++) {
@@ -405,7 +405,7 @@ static void test_regulariser(void **state)
     }
 }
 
-static void test_slots(void **state)
+static void rules_have_their_number_of_slots(void **state)
 {
     (void)state;
     assert_int_equal(update_slots(UPDATE_SGD, 0, false, false), 0);
@@ -421,8 +421,11 @@ static void test_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recordings),  cmocka_unit_test(test_bits),  cmocka_unit_test(test_tree),
-        cmocka_unit_test(test_regulariser), cmocka_unit_test(test_slots),
+        cmocka_unit_test(updates_match_keras),
+        cmocka_unit_test(updates_agree_in_all_families),
+        cmocka_unit_test(shards_are_added_by_the_tree),
+        cmocka_unit_test(the_regulariser_is_added_after_the_division),
+        cmocka_unit_test(rules_have_their_number_of_slots),
     };
     return cmocka_run_group_tests_name("tensor/update", tests, NULL, NULL);
 }

@@ -75,7 +75,7 @@ static const sweep sweeps[] = {
     {"density", density_only, true_density, -INFINITY, INFINITY, 3.0},
 };
 
-static void test_accuracy(void **state)
+static void functions_are_accurate_everywhere(void **state)
 {
     int failed = 0;
     (void)state;
@@ -106,7 +106,7 @@ static void test_accuracy(void **state)
     assert_int_equal(failed, 0);
 }
 
-static void test_special_values(void **state)
+static void special_values_are_met(void **state)
 {
     (void)state;
     assert_true(vm_exp(INFINITY) == INFINITY && vm_exp(-INFINITY) == 0.0f && vm_exp(0.0f) == 1.0f);
@@ -132,8 +132,8 @@ static void test_special_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_special_values),
+        cmocka_unit_test(functions_are_accurate_everywhere),
+        cmocka_unit_test(special_values_are_met),
     };
     return cmocka_run_group_tests_name("tensor/vmath", tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ static const window_case windows[] = {
     {.s = {.n = 64, .h = 14, .w = 14, .c = 20, .oh = 7, .ow = 7, .kh = 2, .kw = 2, .sh = 2, .sw = 2}},
 };
 
-static void test_windows(void **state)
+static void pooling_agrees_in_all_families(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
@@ -158,7 +158,7 @@ static void run_max_odd(run *r, const void *arg)
     assert_true(y[0] == -INFINITY);
 }
 
-static void test_max_odd(void **state)
+static void the_largest_of_odd_values_agrees(void **state)
 {
     (void)state;
     case_everywhere("largest of odd values", run_max_odd, NULL);
@@ -190,7 +190,7 @@ static void run_table(run *r, const void *arg)
     free(table), free(y), free(dy), free(want), free(index);
 }
 
-static void test_table(void **state)
+static void gather_and_scatter_agree_in_all_families(void **state)
 {
     static const table_case cases[] = {{0, 4, 3},      {1, 1, 1},      {100, 16, 7},
                                        {1000, 64, 50}, {500, 300, 11}, {3000, 17, 2}};
@@ -202,9 +202,9 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_max_odd),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(pooling_agrees_in_all_families),
+        cmocka_unit_test(the_largest_of_odd_values_agrees),
+        cmocka_unit_test(gather_and_scatter_agree_in_all_families),
     };
     return cmocka_run_group_tests_name("tensor/windows", tests, NULL, NULL);
 }

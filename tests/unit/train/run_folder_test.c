@@ -148,7 +148,7 @@ static bool log_births(void *user, manta_session *s, const manta_event *e)
     return true;
 }
 
-static void test_what_workers_print_is_kept(void **state)
+static void what_workers_print_is_kept(void **state)
 {
     speech p = {.controller = getpid(), .folder = base_folder};
     training t = {.workers = 2, .user = base_folder, .event = log_births};
@@ -182,7 +182,7 @@ static void test_what_workers_print_is_kept(void **state)
     mem_try_free(r.out.state);
 }
 
-static void test_our_lines_stand_alone(void **state)
+static void our_lines_stand_alone(void **state)
 {
     char path[400], *text;
     int fd;
@@ -231,7 +231,7 @@ static bool vanish(void *user, manta_session *s, const manta_event *e)
     return true;
 }
 
-static void test_storage_that_vanishes_ends_no_training(void **state)
+static void storage_that_vanishes_ends_no_training(void **state)
 {
     training calm = {.workers = 2, .epochs = 3};
     recorded a = record_fit("calm", &calm, 1);
@@ -272,7 +272,7 @@ static int64_t steady_now(void)
     return steady += 1000000; /* a millisecond a look */
 }
 
-static void test_a_clock_that_jumps(void **state)
+static void a_clock_that_jumps_changes_no_duration(void **state)
 {
     static const clock_source source = {.now_ns = steady_now, .wall_ns = jumping_wall};
     static const int64_t jumps[] = {-3600, 7200, -1000000000, 86400 * 365};
@@ -350,7 +350,7 @@ static void assert_close(double a, double b)
 
 /* A run that is resumed has begun when it began; what lies between its take-ups is not
  * time that it took. */
-static void test_times_of_a_resumed_run(void **state)
+static void a_resumed_run_keeps_its_beginning(void **state)
 {
     const double began = 1700000000;
     manta_metrics m = {0};
@@ -404,7 +404,7 @@ static void test_times_of_a_resumed_run(void **state)
 }
 
 /* What another version, or nobody, has written: times are those that there are. */
-static void test_times_that_are_none(void **state)
+static void unreadable_times_are_left_out(void **state)
 {
     static const char *const texts[] = {"", "[1]", "{\"began\": \"x\", \"spent\": -5, \"resumed\": -1}",
                                         "{\"began\": 1e999}"};
@@ -447,12 +447,12 @@ static void test_times_that_are_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_workers_print_is_kept),
-        cmocka_unit_test(test_our_lines_stand_alone),
-        cmocka_unit_test(test_storage_that_vanishes_ends_no_training),
-        cmocka_unit_test(test_a_clock_that_jumps),
-        cmocka_unit_test(test_times_of_a_resumed_run),
-        cmocka_unit_test(test_times_that_are_none),
+        cmocka_unit_test(what_workers_print_is_kept),
+        cmocka_unit_test(our_lines_stand_alone),
+        cmocka_unit_test(storage_that_vanishes_ends_no_training),
+        cmocka_unit_test(a_clock_that_jumps_changes_no_duration),
+        cmocka_unit_test(a_resumed_run_keeps_its_beginning),
+        cmocka_unit_test(unreadable_times_are_left_out),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
