@@ -1,7 +1,7 @@
 /* parquet_fuzz.c - Parquet files; the first byte chooses the columns. */
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_meta.h"
-#include "fuzz.h"
+#include "fuzz_dataset.h"
 
 /* A few bytes of runs may truly hold millions of values; those take time only. */
 #define MAX_ROWS 100000
@@ -28,22 +28,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const label[] = {NULL, "label", NULL, NULL, NULL, "label", "y", "y"};
     int64_t live = mem_live();
     manta_dataset *d = NULL;
-    manta_loader *l = NULL;
-    manta_batch b;
 
     if (size == 0) return 0;
     const manta_open_options o = {.allow_nan = data[0] & 8, .raw = data[0] & 16};
     if (!small(data + 1, size - 1)) return 0;
     manta_status st =
         parquet_open_file(seek_over("fuzz", data + 1, size - 1), x[data[0] % 8], label[data[0] % 8], &o, &d);
-    fuzz_expect(st);
-    const manta_loader_options every = {.batch_size = 64, .readers = -1};
-    if (!st && !(st = manta_loader_open(d, &every, &l))) {
-        for (int i = 0; i < 8 && manta_loader_next(l, &b); i++) {}
-        fuzz_expect(manta_loader_status(l));
-    }
-    manta_loader_close(l);
-    manta_dataset_unref(d);
+    fuzz_dataset(st, d, 64);
     fuzz_balance(live);
     return 0;
 }

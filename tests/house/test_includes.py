@@ -41,49 +41,49 @@ class Includes(unittest.TestCase):
                    "src/nn/model.h": "", "src/tensor/kernel.h": "", "include/manta/array.h": ""}) as found:
             self.assertEqual(found, [])
 
-    def assert_refused(self, files, *words):
+    def assert_fails_with(self, files, *words):
         with Tree(files) as found:
             self.assertEqual(len(found), 1, found)
             for word in words:
                 self.assertIn(word, found[0])
 
     def test_upwards_is_refused(self):
-        self.assert_refused({"src/base/a.c": '\n#include "os/pool.h"\n', "src/os/pool.h": ""},
+        self.assert_fails_with({"src/base/a.c": '\n#include "os/pool.h"\n', "src/os/pool.h": ""},
                             "src/base/a.c:2", "may not see os/")
 
     def test_sideways_is_refused(self):
-        self.assert_refused({"src/data/a.c": '#include "nn/model.h"\n', "src/nn/model.h": ""}, "may not see nn/")
+        self.assert_fails_with({"src/data/a.c": '#include "nn/model.h"\n', "src/nn/model.h": ""}, "may not see nn/")
 
     def test_a_way_round_is_refused(self):
-        self.assert_refused({"src/base/a.c": '#include "../os/pool.h"\n', "src/os/pool.h": ""}, "not a way there")
+        self.assert_fails_with({"src/base/a.c": '#include "../os/pool.h"\n', "src/os/pool.h": ""}, "not a way there")
 
     def test_a_program_sees_public_headers_only(self):
-        self.assert_refused({"src/cli/a.c": '#include <manta.h>\n#include "cli/b.h"\n#include "base/mem.h"\n',
+        self.assert_fails_with({"src/cli/a.c": '#include <manta.h>\n#include "cli/b.h"\n#include "base/mem.h"\n',
                              "src/cli/b.h": "", "src/base/mem.h": ""}, "src/cli/a.c:3", "may not see base/")
 
     def test_a_public_header_obeys_its_owner(self):
-        self.assert_refused({"include/manta/array.h": "#include <manta/train.h>\n", "include/manta/train.h": ""},
+        self.assert_fails_with({"include/manta/array.h": "#include <manta/train.h>\n", "include/manta/train.h": ""},
                             "belongs to train/")
 
     def test_a_public_header_names_no_internal_one(self):
-        self.assert_refused({"include/manta/array.h": '#include "base/mem.h"\n', "src/base/mem.h": ""},
+        self.assert_fails_with({"include/manta/array.h": '#include "base/mem.h"\n', "src/base/mem.h": ""},
                             "public header")
 
     def test_a_public_header_needs_an_owner(self):
-        self.assert_refused({"include/manta/whose.h": ""}, "no owner")
+        self.assert_fails_with({"include/manta/whose.h": ""}, "no owner")
 
     def test_a_library_stays_where_it_belongs(self):
-        self.assert_refused({"src/nn/a.c": "#include <oneapi/dnnl/dnnl.h>\n"}, "known only in tensor/")
+        self.assert_fails_with({"src/nn/a.c": "#include <oneapi/dnnl/dnnl.h>\n"}, "known only in tensor/")
 
     def test_one_file_touches_onednn(self):
         line = "#include <oneapi/dnnl/dnnl.h>\n"
-        self.assert_refused({"src/tensor/a.c": line, "src/tensor/b.c": line}, "one file touches oneDNN")
+        self.assert_fails_with({"src/tensor/a.c": line, "src/tensor/b.c": line}, "one file touches oneDNN")
 
     def test_an_unknown_folder_is_refused(self):
-        self.assert_refused({"src/util/a.c": ""}, "src/util")
+        self.assert_fails_with({"src/util/a.c": ""}, "src/util")
 
     def test_a_unit_test_sees_what_its_folder_sees(self):
-        self.assert_refused({"tests/unit/os/pool_test.c": '#include "nn/model.h"\n', "src/nn/model.h": ""},
+        self.assert_fails_with({"tests/unit/os/pool_test.c": '#include "nn/model.h"\n', "src/nn/model.h": ""},
                             "tests/unit/os/pool_test.c:1")
 
     def test_rooms_are_drawn_from_bottom_to_top(self):
@@ -99,16 +99,16 @@ class Includes(unittest.TestCase):
             self.assertEqual(found, [])
 
     def test_a_room_above_is_refused(self):
-        self.assert_refused({"src/train/log/a.c": '#include "train/run/b.h"\n', "src/train/run/b.h": ""},
+        self.assert_fails_with({"src/train/log/a.c": '#include "train/run/b.h"\n', "src/train/run/b.h": ""},
                             "src/train/log/a.c:1", "train/log/ may not see train/run/")
 
     def test_the_top_of_a_folder_is_above_its_rooms(self):
-        self.assert_refused({"src/format/csv/a.c": '#include "format/b.h"\n', "src/format/b.h": ""},
+        self.assert_fails_with({"src/format/csv/a.c": '#include "format/b.h"\n', "src/format/b.h": ""},
                             "format/csv/ may not see the top of format/")
 
     def test_a_file_needs_a_room(self):
         for name in ("src/train/a.c", "src/train/attic/a.c", "src/train/run/deep/a.c", "src/os/run/a.c"):
-            self.assert_refused({name: ""}, name, "lies in no room")
+            self.assert_fails_with({name: ""}, name, "lies in no room")
 
     def test_an_exception_is_for_one_line(self):
         name, header = "src/train/session/a.c", "train/cluster/b.h"
@@ -116,11 +116,11 @@ class Includes(unittest.TestCase):
         with mock.patch.object(check_includes, "EXCEPTIONS", {(name, header): "why"}):
             with Tree({name: f'#include "{header}"\n', f"src/{header}": ""}) as found:
                 self.assertEqual(found, [])
-            self.assert_refused({beside: f'#include "{header}"\n', f"src/{header}": ""}, f"{beside}:1")
+            self.assert_fails_with({beside: f'#include "{header}"\n', f"src/{header}": ""}, f"{beside}:1")
 
     def test_fit_knows_no_engine(self):
         for room in ("group", "cluster", "ps", "engines"):
-            self.assert_refused({"src/train/fit/fit.c": f'#include "train/{room}/a.h"\n', f"src/train/{room}/a.h": ""},
+            self.assert_fails_with({"src/train/fit/fit.c": f'#include "train/{room}/a.h"\n', f"src/train/{room}/a.h": ""},
                                 f"train/fit/ may not see train/{room}/")
 
     def assert_unneeded(self, files, sentence):

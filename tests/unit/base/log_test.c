@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "ok.h"
 
 static int64_t fixed_ns(void)
 {
@@ -174,7 +175,7 @@ static void a_thread_has_a_level_of_its_own(void **state)
     log_debug("m");
     assert_int_equal(c.records, 3);
     assert_int_equal(log_level_find("loud", &level), MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), "debug, info, warn, error or off"));
+    assert_error_says("debug, info, warn, error or off");
     buf_release(&c.lines);
 }
 

@@ -32,6 +32,16 @@
         }                                                                                                    \
     } while (0)
 
+/* Starts the sum of the ranks' n floats at x, in place. */
+static inline manta_status rank_start_sum(manta_group *g, float *x, int64_t n, manta_work **out)
+{
+    return manta_group_start(
+        g,
+        &(manta_collective){
+            .kind = MANTA_COLLECTIVE_ALL_REDUCE, .in = x, .out = x, .n = n, .dtype = MANTA_DTYPE_F32},
+        out);
+}
+
 typedef int rank_fn(manta_group *g, void *ctx);
 
 /* How a rank gets its group; NULL and a sentence when it does not. */

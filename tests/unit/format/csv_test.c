@@ -8,9 +8,11 @@
 #include <manta/data_file.h>
 #include <locale.h>
 
+#include "alloc_fail.h"
 #include "base/mem.h"
 #include "format/csv/csv.h"
 #include "format/csv/csv_fast.h"
+#include "ok.h"
 #include "scratch.h"
 
 static manta_status parse(const char *text, const char *label, csv_table *t)
@@ -65,9 +67,8 @@ static void refuse(const char *text, const char *label, manta_status code, const
     csv_table t = {0};
     int64_t live = mem_live();
     manta_status st = parse(text, label, &t);
-    if (st != code || !strstr(manta_error_text(), word) || !strstr(manta_error_text(), "f.csv")) {
-        fail_msg("'%s': status %d, '%s', expected '%s'", text, st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
+    assert_error_says("f.csv");
     assert_int_equal(mem_live(), live);
 }
 
@@ -116,7 +117,7 @@ static void a_file_opens_as_a_dataset(void **state)
     const char *path = scratch_file("t.csv", "a,b,c\n1,2,0\n3,4,1\n5,6,0\n", 24);
 
     snprintf(spec, sizeof spec, "%s:label=c", path);
-    if (manta_dataset_open(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_dataset_open(spec, NULL, &d));
     assert_int_equal(manta_dataset_count(d), 3);
     assert_int_equal(manta_dataset_columns(d, &c), 2);
     assert_int_equal(c[0].shape[0], 2);
@@ -132,7 +133,7 @@ static void a_file_opens_as_a_dataset(void **state)
     manta_dataset_unref(d);
     snprintf(spec, sizeof spec, "%s:column=c", path);
     assert_int_equal(manta_dataset_open(spec, NULL, &d), MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), ":label=COLUMN"));
+    assert_error_says(":label=COLUMN");
 }
 
 /* ---- the fast reader against the slow one ---- */
@@ -168,9 +169,8 @@ static void compare(const char *text, size_t n, const char *label)
 {
     csv_table fast = {0}, slow = {0};
 
-    if (csv_parse("f.csv", (const uint8_t *)text, n, label, true, &fast)) fail_msg("%s", manta_error_text());
-    if (csv_parse_slowly("f.csv", (const uint8_t *)text, n, label, true, &slow))
-        fail_msg("%s", manta_error_text());
+    assert_ok(csv_parse("f.csv", (const uint8_t *)text, n, label, true, &fast));
+    assert_ok(csv_parse_slowly("f.csv", (const uint8_t *)text, n, label, true, &slow));
     assert_int_equal(fast.rows, slow.rows);
     assert_int_equal(fast.columns, slow.columns);
     assert_memory_equal(fast.x, slow.x, (size_t)(slow.rows * slow.columns) * sizeof(float));
@@ -391,13 +391,13 @@ static void a_large_file_is_read_in_blocks(void **state)
         if (header) n += (size_t)sprintf(text, "\"a\",b\n");
         while (n < size) n += (size_t)sprintf(text + n, "%zu,1\n", n % 1000);
         snprintf(spec, sizeof spec, "%s:label=1", scratch_file("large.csv", text, n));
-        if (manta_dataset_open(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+        assert_ok(manta_dataset_open(spec, NULL, &d));
         assert_true(manta_dataset_count(d) > 300000);
         manta_dataset_unref(d);
     }
     for (n = 0; n < size;) n += (size_t)sprintf(text + n, "%s1", n ? "," : "");
     const char *path = scratch_file("wide.csv", text, n);
-    if (manta_dataset_open(path, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_dataset_open(path, NULL, &d));
     assert_int_equal(manta_dataset_count(d), 1);
     manta_dataset_columns(d, &c);
     assert_int_equal(c[0].shape[0], (int64_t)(n + 1) / 2);
@@ -405,23 +405,21 @@ static void a_large_file_is_read_in_blocks(void **state)
     free(text);
 }
 
+static manta_status parse_two_lines(void *ctx)
+{
+    csv_table t = {0};
+
+    (void)ctx;
+    manta_status st = parse("1,2\n3,4\n", "1", &t);
+    csv_release(&t);
+    return st;
+}
+
 static void failed_allocations_are_reported(void **state)
 {
     (void)state;
-    int64_t live = mem_live(), n;
-
-    for (n = 1; n < 100; n++) {
-        csv_table t = {0};
-        mem_fail_at(n, 0);
-        manta_status st = parse("1,2\n3,4\n", "1", &t);
-        int64_t failed = mem_failures();
-        mem_fail_at(0, 0);
-        csv_release(&t);
-        assert_int_equal(mem_live(), live);
-        if (!failed) break;
-        assert_int_equal(st, MANTA_ENOMEM);
-    }
-    assert_true(n > 4 && n < 100);
+    int64_t n = alloc_fail_each(parse_two_lines, NULL);
+    assert_true(n > 3 && n < 99);
 }
 
 int main(void)

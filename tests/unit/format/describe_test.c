@@ -10,11 +10,11 @@
 #include <manta/data_file.h>
 
 #include "base/mem.h"
+#include "ok.h"
 #include "os/fault.h"
 #include "os/file.h"
+#include "recorded.h"
 #include "scratch.h"
-
-#define GOLDEN MANTA_SOURCE_DIR "/tests/golden/files/"
 
 static void field_is(const manta_data_facts *f, int i, const char *name, const char *type, int64_t samples)
 {
@@ -29,7 +29,7 @@ static void recorded_files_are_described(void **state)
     (void)state;
     manta_data_facts f = {0};
 
-    if (manta_data_describe(GOLDEN "t.parquet", &f)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_describe(GOLDEN "t.parquet", &f));
     assert_string_equal(f.format, "parquet");
     assert_int_equal(f.samples, 3);
     assert_int_equal(f.n, 4);
@@ -38,7 +38,7 @@ static void recorded_files_are_described(void **state)
     field_is(&f, 2, "s", "text (BYTE_ARRAY)", 3);
     field_is(&f, 3, "img", "list of uint8", 3);
     manta_data_facts_release(&f);
-    if (manta_data_describe(GOLDEN "shard-000000.tar", &f)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_describe(GOLDEN "shard-000000.tar", &f));
     assert_string_equal(f.format, "tar");
     assert_int_equal(f.samples, 5);
     assert_int_equal(f.n, 3);

@@ -19,6 +19,7 @@
 #include "format/codec/record.h"
 #include "format/image/picture.h"
 #include "format/tensorboard/events.h"
+#include "ok.h"
 #include "os/fault.h"
 #include "scratch.h"
 
@@ -107,7 +108,7 @@ static void recorded_folders_are_read(void **state)
         manta_events_log *l = NULL;
         char path[600];
         snprintf(path, sizeof path, GOLDEN "%s", folders[i]);
-        if (manta_events_read(path, &l)) fail_msg("%s", manta_error_text());
+        assert_ok(manta_events_read(path, &l));
         assert_true(manta_events_records(l) >= 2);
         assert_null(manta_events_damage(l));
         assert_true(manta_events_tags(l) > 0);

@@ -14,6 +14,7 @@
 
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "ok.h"
 #include "os/file.h"
 #include "scratch.h"
 
@@ -159,13 +160,13 @@ static void a_cut_download_goes_on(void **state)
     make_file("a.bin", 'a');
     behave(30000, false, false);
     assert_int_equal(manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path), MANTA_EIO);
-    assert_non_null(strstr(manta_error_text(), "after 30000 bytes"));
+    assert_error_says("after 30000 bytes");
     assert_int_not_equal(access(scratch_path("cache/manta/data/a.bin"), F_OK),
                          0); /* not under its name yet */
     assert_int_equal(manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path), MANTA_EIO);
     assert_int_equal(server.first, 30000);
     behave(0, false, false);
-    if (manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path));
     assert_int_equal(server.first, 60000);
     assert_string_equal(path, scratch_path("cache/manta/data/a.bin"));
     assert_whole(path);
@@ -183,7 +184,7 @@ static void a_server_without_ranges_sends_all_again(void **state)
     behave(30000, false, false);
     assert_int_equal(manta_data_fetch(url, sum_text, NULL, NULL, NULL, 0), MANTA_EIO);
     behave(0, true, false);
-    if (manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path));
     assert_whole(path);
 }
 
@@ -197,12 +198,12 @@ static void a_stale_part_is_fetched_again(void **state)
     behave(0, false, false);
     memset(junk, 'x', sizeof junk);
     scratch_file("cache/manta/data/c.bin.part", junk, sizeof junk);
-    if (manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path));
     assert_int_equal(server.first, 0);
     assert_whole(path);
     make_file("d.bin", 'd'); /* a part that is whole already */
     scratch_file("cache/manta/data/d.bin.part", content, sizeof content);
-    if (manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_fetch(url, sum_text, NULL, NULL, path, sizeof path));
     assert_whole(path);
 }
 
@@ -212,7 +213,7 @@ static void a_wrong_checksum_is_corrupt(void **state)
     make_file("e.bin", 'e');
     behave(0, false, true);
     assert_int_equal(manta_data_fetch(url, sum_text, NULL, NULL, NULL, 0), MANTA_ECORRUPT);
-    assert_non_null(strstr(manta_error_text(), sum_text));
+    assert_error_says(sum_text);
     assert_int_not_equal(access(scratch_path("cache/manta/data/e.bin"), F_OK), 0);
     assert_int_not_equal(access(scratch_path("cache/manta/data/e.bin.part"), F_OK), 0);
     behave(0, false, false);
@@ -238,12 +239,12 @@ static void stopped_and_wrong_downloads_are_refused(void **state)
     assert_int_equal(manta_data_fetch(url, NULL, NULL, NULL, small, sizeof small), MANTA_EINVAL);
     snprintf(url, sizeof url, "http://127.0.0.1:%d/nothing", server.port);
     assert_int_equal(manta_data_fetch(url, NULL, NULL, NULL, NULL, 0), MANTA_ENOENT);
-    assert_non_null(strstr(manta_error_text(), "404"));
+    assert_error_says("404");
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", server.port);
     assert_int_equal(manta_data_fetch(url, NULL, NULL, NULL, NULL, 0), MANTA_EINVAL);
     assert_int_equal(manta_data_fetch("file:///etc/passwd", NULL, NULL, NULL, NULL, 0), MANTA_EIO);
     assert_int_equal(manta_data_fetch("cifar", NULL, NULL, NULL, NULL, 0), MANTA_ENOENT);
-    assert_non_null(strstr(manta_error_text(), "mnist, fashion-mnist"));
+    assert_error_says("mnist, fashion-mnist");
     assert_int_equal(manta_data_fetch("http://127.0.0.1:1/x.bin", NULL, NULL, NULL, NULL, 0), MANTA_EIO);
 }
 
@@ -254,11 +255,11 @@ static void a_builtin_dataset_is_fetched_and_opened(void **state)
     char path[512];
     manta_dataset *d = NULL;
     behave(0, false, false);
-    if (manta_data_fetch("mnist", NULL, NULL, NULL, path, sizeof path)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_data_fetch("mnist", NULL, NULL, NULL, path, sizeof path));
     assert_string_equal(path, scratch_path("cache/manta/data/mnist"));
     assert_int_equal(access(scratch_path("cache/manta/data/mnist/t10k-labels-idx1-ubyte.gz"), R_OK), 0);
     setenv("MANTA_DATA", "/nowhere", 1);
-    if (manta_dataset_open("mnist:test", NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_dataset_open("mnist:test", NULL, &d));
     assert_int_equal(manta_dataset_count(d), 10000);
     manta_dataset_unref(d);
     assert_int_equal(manta_data_fetch("fashion-mnist", NULL, NULL, NULL, NULL, 0),

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "format/array/idx.h"
+#include "ok.h"
 #include "scratch.h"
 
 /* Writes an IDX file of that type and shape; dims end with 0. */
@@ -73,7 +74,7 @@ static void every_element_type_is_read(void **state)
         size_t m = pack(file, n, packed, sizeof packed);
         for (int gz = 0; gz < 2; gz++) {
             idx_file f = {0};
-            if (parse(gz ? packed : file, gz ? m : n, &f)) fail_msg("%s", manta_error_text());
+            assert_ok(parse(gz ? packed : file, gz ? m : n, &f));
             assert_int_equal(f.array.dtype, cases[i].dtype);
             assert_int_equal(f.array.shape[0], 2);
             assert_int_equal(f.array.shape[1], 1);
@@ -94,9 +95,8 @@ static void refuse(const uint8_t *data, size_t n, manta_status code, const char 
     int64_t live = mem_live();
     idx_file f = {0};
     manta_status st = parse(data, n, &f);
-    if (st != code || !strstr(manta_error_text(), word) || !strstr(manta_error_text(), "f.idx")) {
-        fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
+    assert_error_says("f.idx");
     idx_release(&f);
     assert_int_equal(mem_live(), live);
 }
@@ -133,7 +133,7 @@ static void bad_files_are_refused(void **state)
     for (size_t k = 2; k < m; k++) { /* cut anywhere: refused, with a place */
         idx_file f = {0};
         assert_int_equal(parse(packed, k, &f), MANTA_ECORRUPT);
-        assert_non_null(strstr(manta_error_text(), "offset"));
+        assert_error_says("offset");
         idx_release(&f);
     }
     packed[m - 6] ^= 1; /* its checksum */
@@ -174,10 +174,9 @@ static void a_builtin_dataset_is_opened(void **state)
         manta_dataset *d = NULL;
         manta_loader *l = NULL;
         manta_batch b;
-        if (manta_dataset_open("mnist:test", &o, &d)) fail_msg("%s", manta_error_text());
+        assert_ok(manta_dataset_open("mnist:test", &o, &d));
         assert_int_equal(manta_dataset_count(d), IMAGES);
-        if (manta_loader_open(d, &(manta_loader_options){.batch_size = 64}, &l))
-            fail_msg("%s", manta_error_text());
+        assert_ok(manta_loader_open(d, &(manta_loader_options){.batch_size = 64}, &l));
         manta_dataset_unref(d);
         int64_t seen = 0;
         while (manta_loader_next(l, &b)) {
@@ -235,13 +234,13 @@ static void bad_builtin_datasets_are_refused(void **state)
 
     setenv("XDG_CACHE_HOME", "/nowhere/cache", 1);
     assert_int_equal(manta_dataset_open("fashion-mnist", &o, &d), MANTA_ENOENT);
-    assert_non_null(strstr(manta_error_text(), "manta data fetch fashion-mnist"));
-    assert_non_null(strstr(manta_error_text(), scratch_dir));
+    assert_error_says("manta data fetch fashion-mnist");
+    assert_error_says(scratch_dir);
     unsetenv("XDG_CACHE_HOME");
     assert_int_equal(manta_dataset_open("mnist:both", &o, &d), MANTA_EINVAL);
     write_set("fashion-mnist", "train", 1234, false);
     assert_int_equal(manta_dataset_open("fashion-mnist", &o, &d), MANTA_ECORRUPT);
-    assert_non_null(strstr(manta_error_text(), "sample 1234 at offset 1242 is 10, expected 0 to 9"));
+    assert_error_says("sample 1234 at offset 1242 is 10, expected 0 to 9");
     /* a cut in the images is found by the thread, and told with the first batch */
     write_set("fashion-mnist", "train", -1, true);
     assert_int_equal(manta_dataset_open("fashion-mnist", &o, &d), MANTA_OK);
@@ -249,8 +248,8 @@ static void bad_builtin_datasets_are_refused(void **state)
     manta_dataset_unref(d);
     assert_false(manta_loader_next(l, &b));
     assert_int_equal(manta_loader_status(l), MANTA_ECORRUPT);
-    assert_non_null(strstr(manta_error_text(), "cut off at offset"));
-    assert_non_null(strstr(manta_error_text(), "train-images-idx3-ubyte.gz"));
+    assert_error_says("cut off at offset");
+    assert_error_says("train-images-idx3-ubyte.gz");
     manta_loader_close(l);
 }
 
@@ -269,19 +268,19 @@ static void a_pair_of_files_is_a_dataset(void **state)
     n = make(file, 8, (uint32_t[]){2}, 1, "ab", 2);
     const char *two = scratch_file("two", file, n);
     snprintf(spec, sizeof spec, "%s,%s", x, y);
-    if (manta_dataset_open(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_dataset_open(spec, NULL, &d));
     assert_int_equal(manta_dataset_count(d), 3);
     assert_int_equal(manta_dataset_columns(d, &c), 2);
     assert_int_equal(c[0].dtype, MANTA_DTYPE_F32);
     assert_int_equal(c[1].dtype, MANTA_DTYPE_I64);
     manta_dataset_unref(d);
-    if (manta_dataset_open(x, &(manta_open_options){.raw = true}, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_dataset_open(x, &(manta_open_options){.raw = true}, &d));
     assert_int_equal(manta_dataset_columns(d, &c), 1);
     assert_int_equal(c[0].dtype, MANTA_DTYPE_U8);
     manta_dataset_unref(d);
     snprintf(spec, sizeof spec, "%s,%s", x, two);
     assert_int_equal(manta_dataset_open(spec, NULL, &d), MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), "2 samples, expected 3"));
+    assert_error_says("2 samples, expected 3");
     snprintf(spec, sizeof spec, "%s,%s,%s", x, y, two);
     assert_int_equal(manta_dataset_open(spec, NULL, &d), MANTA_EINVAL);
     assert_int_equal(manta_dataset_open("", NULL, &d), MANTA_EINVAL);

@@ -9,17 +9,18 @@
 #include <math.h>
 #include <sys/wait.h>
 
+#include "alloc_fail.h"
 #include "base/mem.h"
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_codec.h"
 #include "format/parquet/parquet_column.h"
 #include "format/parquet/parquet_rle.h"
 #include "format/parquet/thrift.h"
+#include "ok.h"
 #include "os/file.h"
 #include "parquet_maker.h"
+#include "recorded.h"
 #include "scratch.h"
-
-#define GOLDEN MANTA_SOURCE_DIR "/tests/golden/files/"
 
 static manta_status open_bytes(const void *data, size_t size, const char *x, const char *label,
                                const manta_open_options *o, manta_dataset **out)
@@ -27,17 +28,6 @@ static manta_status open_bytes(const void *data, size_t size, const char *x, con
     static const manta_open_options none;
 
     return parquet_open_file(seek_over("f.parquet", data, size), x, label, o ? o : &none, out);
-}
-
-/* All samples of d as one batch; close the loader when done. */
-static manta_loader *all(manta_dataset *d, manta_batch *b)
-{
-    manta_loader *l = NULL;
-    manta_loader_options o = {.batch_size = manta_dataset_count(d), .readers = -1};
-
-    if (manta_loader_open(d, &o, &l)) fail_msg("%s", manta_error_text());
-    if (!manta_loader_next(l, b)) fail_msg("%d: %s", manta_loader_status(l), manta_error_text());
-    return l;
 }
 
 /* ---- what pyarrow wrote ---- */
@@ -53,15 +43,14 @@ static void recorded_files_are_read(void **state)
         manta_batch b;
 
         snprintf(spec, sizeof spec, "%s:x=img,label=label", files[i]);
-        if (manta_dataset_open(spec, &(manta_open_options){.raw = true}, &d))
-            fail_msg("%s", manta_error_text());
+        assert_ok(manta_dataset_open(spec, &(manta_open_options){.raw = true}, &d));
         assert_int_equal(manta_dataset_count(d), 3);
         assert_int_equal(manta_dataset_columns(d, &c), 2);
         assert_int_equal(c[0].dtype, MANTA_DTYPE_U8);
         assert_int_equal(c[0].ndim, 1);
         assert_int_equal(c[0].shape[0], 2);
         assert_int_equal(c[1].dtype, MANTA_DTYPE_I64);
-        manta_loader *l = all(d, &b);
+        manta_loader *l = whole_batch(d, &b);
         const uint8_t *x = manta_batch_find(&b, "x")->data;
         const int64_t *y = manta_batch_find(&b, "y")->data;
         for (int k = 0; k < 6; k++) assert_int_equal(x[k], k + 1);
@@ -72,17 +61,17 @@ static void recorded_files_are_read(void **state)
         /* The same bytes as numbers in [0,1], and a null where NaN may be. */
         snprintf(spec, sizeof spec, "%s:x=img", files[i]);
         assert_int_equal(manta_dataset_open(spec, NULL, &d), MANTA_OK);
-        l = all(d, &b);
+        l = whole_batch(d, &b);
         assert_true(((float *)manta_batch_find(&b, "x")->data)[5] == 6.0f / 255);
         manta_loader_close(l);
         manta_dataset_unref(d);
 
         snprintf(spec, sizeof spec, "%s:x=label+x+img", files[i]);
         assert_int_equal(manta_dataset_open(spec, NULL, &d), MANTA_ENAN);
-        assert_non_null(strstr(manta_error_text(), "column 'x'"));
-        assert_non_null(strstr(manta_error_text(), "row 2) is null"));
+        assert_error_says("column 'x'");
+        assert_error_says("row 2) is null");
         assert_int_equal(manta_dataset_open(spec, &(manta_open_options){.allow_nan = true}, &d), MANTA_OK);
-        l = all(d, &b);
+        l = whole_batch(d, &b);
         static const float want[] = {1, 1.5, 1, 2, 2, 2.5, 3, 4, 3, NAN, 5, 6};
         const float *f = manta_batch_find(&b, "x")->data;
         for (int k = 0; k < 12; k++) assert_true(f[k] == want[k] || (isnan(f[k]) && k == 9));
@@ -99,9 +88,7 @@ static void refuse_golden(const char *rest, manta_status code, const char *word)
 
     snprintf(spec, sizeof spec, "%st.parquet%s", GOLDEN, rest);
     manta_status st = manta_dataset_open(spec, NULL, &d);
-    if (st != code || !strstr(manta_error_text(), word)) {
-        fail_msg("%s: status %d, '%s', expected '%s'", rest, st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
     assert_int_equal(mem_live(), live);
 }
 
@@ -141,7 +128,7 @@ static void damaged_files_are_refused_or_read(void **state)
             manta_status st = open_bytes(cut, n, "x+img", "label", &nan, &d);
             free(cut);
             if (st != MANTA_ECORRUPT) fail_msg("%zu of %zu bytes: %d, %s", n, size, st, manta_error_text());
-            assert_non_null(strstr(manta_error_text(), "f.parquet: "));
+            assert_error_says("f.parquet: ");
             assert_int_equal(mem_live(), live);
         }
         uint8_t *other = bytes;
@@ -176,9 +163,7 @@ static void expect_refusal(maker *m, manta_status code, const char *word)
     const uint8_t *bytes = maker_end(m, &size);
     manta_status st = open_bytes(bytes, size, NULL, NULL, NULL, &d);
 
-    if (st != code || !strstr(manta_error_text(), word)) {
-        fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
     assert_int_equal(mem_live(), live);
 }
 
@@ -193,8 +178,8 @@ static void made_files_are_read(void **state)
     size_t size;
 
     const uint8_t *bytes = maker_end(&m, &size);
-    if (open_bytes(bytes, size, NULL, NULL, NULL, &d)) fail_msg("%s", manta_error_text());
-    manta_loader *l = all(d, &b);
+    assert_ok(open_bytes(bytes, size, NULL, NULL, NULL, &d));
+    manta_loader *l = whole_batch(d, &b);
     assert_memory_equal(manta_batch_find(&b, "x")->data, three, sizeof three);
     manta_loader_close(l);
     manta_dataset_unref(d);
@@ -223,7 +208,7 @@ static void encodings_we_have_not_are_refused(void **state)
                      {77, "? (77)"}};
     for (size_t i = 0; i < sizeof encodings / sizeof encodings[0]; i++) {
         expect_refusal(MADE(.encoding = encodings[i].encoding), MANTA_EUNSUPPORTED, encodings[i].name);
-        assert_non_null(strstr(manta_error_text(), "column 'v'"));
+        assert_error_says("column 'v'");
     }
     expect_refusal(MADE(.codec = 4), MANTA_EUNSUPPORTED, "packed with BROTLI (codec 4)");
     expect_refusal(MADE(.codec = 5), MANTA_EUNSUPPORTED, "packed with LZ4 (codec 5)");
@@ -282,27 +267,31 @@ static void lists_must_be_of_one_length(void **state)
     expect_refusal(&m, MANTA_EINVAL, "list in row 1 has 1 values, expected 2");
 }
 
+typedef struct file_bytes {
+    void *data;
+    size_t size;
+} file_bytes;
+
+static manta_status open_columns(void *ctx)
+{
+    const file_bytes *f = ctx;
+    manta_dataset *d = NULL;
+    manta_status st =
+        open_bytes(f->data, f->size, "x+img", "label", &(manta_open_options){.allow_nan = true}, &d);
+
+    if (!st) manta_dataset_unref(d);
+    return st;
+}
+
 static void failed_allocations_are_reported(void **state)
 {
     (void)state;
-    void *bytes = NULL;
-    size_t size = 0;
-    const manta_open_options nan = {.allow_nan = true};
-    assert_int_equal(file_read(GOLDEN "t.parquet", 1 << 20, &bytes, &size), MANTA_OK);
-    int64_t live = mem_live(), n = 0;
-    for (n = 1; n < 1000; n++) {
-        manta_dataset *d = NULL;
-        mem_fail_at(n, 0);
-        manta_status st = open_bytes(bytes, size, "x+img", "label", &nan, &d);
-        int64_t failed = mem_failures();
-        mem_fail_at(0, 0);
-        if (!st) manta_dataset_unref(d);
-        assert_int_equal(mem_live(), live);
-        if (!failed) break;
-        assert_int_equal(st, MANTA_ENOMEM);
-    }
-    assert_true(n > 10 && n < 1000);
-    mem_try_free(bytes);
+    file_bytes f = {0};
+
+    assert_ok(file_read(GOLDEN "t.parquet", 1 << 20, &f.data, &f.size));
+    int64_t n = alloc_fail_each(open_columns, &f);
+    assert_true(n > 9 && n < 999);
+    mem_try_free(f.data);
 }
 
 /* A forked process decodes what its parent had not. */
@@ -314,7 +303,7 @@ static void a_forked_process_decodes_for_itself(void **state)
     assert_int_equal(manta_dataset_open(GOLDEN "t.parquet:x=img,label=label", NULL, &d), MANTA_OK);
     pid_t child = fork();
     if (child == 0) {
-        manta_loader *l = all(d, &b);
+        manta_loader *l = whole_batch(d, &b);
         int right = ((int64_t *)manta_batch_find(&b, "y")->data)[2] == 3;
         manta_loader_close(l);
         _exit(right ? 0 : 1);

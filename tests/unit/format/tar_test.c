@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "format/webdataset/tar.h"
+#include "ok.h"
 #include "tar_maker.h"
 
 static tar_maker m; /* one at a time: it is large */
@@ -39,7 +40,7 @@ static void expect(const char *names)
     buf b = {0};
     int64_t live = mem_live();
 
-    if (list(m.bytes, m.n, &b)) fail_msg("%s", manta_error_text());
+    assert_ok(list(m.bytes, m.n, &b));
     assert_string_equal(buf_text(&b), names);
     buf_release(&b);
     assert_int_equal(mem_live(), live);
@@ -52,9 +53,8 @@ static void refuse(manta_status code, const char *word)
     manta_status st = list(m.bytes, m.n, &b);
 
     buf_release(&b);
-    if (st != code || !strstr(manta_error_text(), word) || !strstr(manta_error_text(), "f.tar: ")) {
-        fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
+    assert_error_says("f.tar: ");
     assert_int_equal(mem_live(), live);
 }
 
@@ -277,14 +277,14 @@ static void packed_archives_are_unpacked(void **state)
             seek_close(&unpacked);
         } else {
             assert_int_equal(st, MANTA_ECORRUPT);
-            assert_non_null(strstr(manta_error_text(), "cut off"));
+            assert_error_says("cut off");
         }
         assert_int_equal(mem_live(), live);
     }
     packed[half / 2] ^= 0x55;
     f = seek_over("f.tar", packed, n);
     assert_int_equal(tar_unpack(&f, &unpacked), MANTA_ECORRUPT);
-    assert_non_null(strstr(manta_error_text(), "damaged gzip data"));
+    assert_error_says("damaged gzip data");
     packed[half / 2] ^= 0x55;
     mem_fail_at(2, 0);
     manta_status st = tar_unpack(&f, &unpacked);

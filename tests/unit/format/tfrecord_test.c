@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <manta/data.h>
 
+#include "alloc_fail.h"
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "format/codec/input.h"
@@ -16,6 +17,7 @@
 #include "format/tensorboard/events.h"
 #include "format/tfrecord/example.h"
 #include "format/tfrecord/tfrecord.h"
+#include "ok.h"
 #include "os/fault.h"
 #include "scratch.h"
 
@@ -155,7 +157,7 @@ static void assert_dataset(const char *spec, int count, int ndim)
     manta_batch b;
     int64_t seen = 0;
 
-    if (tfrecord_open_spec(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(tfrecord_open_spec(spec, NULL, &d));
     assert_int_equal(manta_dataset_count(d), count);
     manta_loader_options o = {.batch_size = 7};
     assert_int_equal(manta_loader_open(d, &o, &l), MANTA_OK);
@@ -280,7 +282,7 @@ static void bytes_and_images_are_columns(void **state)
     assert_int_equal(tfrecord_writer_commit(w), MANTA_OK);
     tfrecord_writer_free(w);
     snprintf(spec, sizeof spec, "%s:x=image/encoded,h=raw@float16:2,again=image/encoded", path);
-    if (tfrecord_open_spec(spec, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(tfrecord_open_spec(spec, NULL, &d));
     assert_int_equal(manta_loader_open(d, NULL, &l), MANTA_OK);
     assert_true(manta_loader_next(l, &batch));
     const manta_array *x = manta_batch_find(&batch, "x"), *h = manta_batch_find(&batch, "h");
@@ -345,7 +347,7 @@ static void damaged_files_are_refused(void **state)
         manta_status st = tfrecord_open(1, paths, &t);
         assert_int_equal(st, cut % record == 0 ? MANTA_OK : MANTA_ECORRUPT);
         if (st) {
-            assert_non_null(strstr(manta_error_text(), "cut.tfrecord"));
+            assert_error_says("cut.tfrecord");
             continue;
         }
         assert_int_equal(tfrecord_count(t), cut / record);
@@ -363,7 +365,7 @@ static void damaged_files_are_refused(void **state)
     const uint8_t *data;
     size_t n;
     assert_int_equal(tfrecord_read(r, 0, &data, &n), MANTA_ECORRUPT);
-    assert_non_null(strstr(manta_error_text(), "record 0 at offset 0"));
+    assert_error_says("record 0 at offset 0");
     assert_int_equal(tfrecord_read(r, 1, &data, &n), MANTA_OK);
     tfrecord_reader_free(r);
     tfrecord_free(t);
@@ -425,7 +427,7 @@ static void samples_unlike_the_first_are_refused(void **state)
         assert_true(manta_loader_next(l, &batch));
         assert_false(manta_loader_next(l, &batch));
         assert_int_equal(manta_loader_status(l), expected[c]);
-        assert_non_null(strstr(manta_error_text(), "record 1"));
+        assert_error_says("record 1");
         manta_loader_close(l);
         manta_dataset_unref(d);
         buf_release(&b);
@@ -513,25 +515,24 @@ static void a_writer_on_a_full_disk_leaves_no_part(void **state)
     file_names_release(&names);
 }
 
+static manta_status open_one(void *path)
+{
+    char *paths[] = {path};
+    tfrecord *t = NULL;
+    manta_status st = tfrecord_open(1, paths, &t);
+
+    tfrecord_free(t);
+    return st;
+}
+
 static void failed_allocations_are_reported(void **state)
 {
     (void)state;
-    const char *path = scratch_path("mem.tfrecord");
-    char *paths[] = {(char *)(uintptr_t)path};
+    char path[512];
 
+    snprintf(path, sizeof path, "%s", scratch_path("mem.tfrecord"));
     write_records(path, TFRECORD_ZLIB, 0, 600);
-    for (int64_t n = 1;; n++) {
-        int64_t live = mem_live();
-        tfrecord *t = NULL;
-        mem_fail_at(n, 0);
-        manta_status st = tfrecord_open(1, paths, &t);
-        bool hit = mem_failures() > 0;
-        mem_fail_at(0, 0);
-        tfrecord_free(t);
-        assert_int_equal(mem_live(), live);
-        if (!hit) break;
-        assert_int_equal(st, MANTA_ENOMEM);
-    }
+    alloc_fail_each(open_one, path);
 }
 
 int main(void)

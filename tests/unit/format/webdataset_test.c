@@ -10,10 +10,10 @@
 
 #include "base/mem.h"
 #include "format/webdataset/webdataset.h"
+#include "ok.h"
+#include "recorded.h"
 #include "scratch.h"
 #include "tar_maker.h"
-
-#define GOLDEN MANTA_SOURCE_DIR "/tests/golden/files/"
 
 static tar_maker m;
 
@@ -24,16 +24,6 @@ static manta_status open_made(const char *x, const char *y, const manta_open_opt
     return webdataset_open_file(seek_over("f.tar", m.bytes, m.n), x, y, o ? o : &none, out);
 }
 
-static manta_loader *all(manta_dataset *d, manta_batch *b)
-{
-    manta_loader *l = NULL;
-    manta_loader_options o = {.batch_size = manta_dataset_count(d), .readers = -1};
-
-    if (manta_loader_open(d, &o, &l)) fail_msg("%s", manta_error_text());
-    if (!manta_loader_next(l, b)) fail_msg("%d: %s", manta_loader_status(l), manta_error_text());
-    return l;
-}
-
 /* What reading fails with, once opening has gone well. */
 static void refuse_reading(const char *x, const char *y, manta_status code, const char *word)
 {
@@ -42,14 +32,12 @@ static void refuse_reading(const char *x, const char *y, manta_status code, cons
     manta_loader *l = NULL;
     manta_batch b;
 
-    if (open_made(x, y, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(open_made(x, y, NULL, &d));
     manta_loader_options o = {.batch_size = manta_dataset_count(d), .readers = -1};
     assert_int_equal(manta_loader_open(d, &o, &l), MANTA_OK);
     assert_false(manta_loader_next(l, &b));
     manta_status st = manta_loader_status(l);
-    if (st != code || !strstr(manta_error_text(), word)) {
-        fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
     manta_loader_close(l);
     manta_dataset_unref(d);
     assert_int_equal(mem_live(), live);
@@ -61,9 +49,7 @@ static void refuse(const char *x, const char *y, manta_status code, const char *
     int64_t live = mem_live();
     manta_status st = open_made(x, y, NULL, &d);
 
-    if (st != code || !strstr(manta_error_text(), word)) {
-        fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
     assert_int_equal(mem_live(), live);
 }
 
@@ -103,15 +89,14 @@ static void a_recorded_shard_is_read(void **state)
     manta_batch b;
 
     /* its x.bin hold two floats each: i and i + 0.5 */
-    if (manta_dataset_open(GOLDEN "shard-000000.tar:x.bin,cls", &(manta_open_options){.raw = true}, &d)) {
-        fail_msg("%s", manta_error_text());
-    }
+    assert_ok(
+        manta_dataset_open(GOLDEN "shard-000000.tar:x.bin,cls", &(manta_open_options){.raw = true}, &d));
     assert_int_equal(manta_dataset_count(d), 5);
     assert_int_equal(manta_dataset_columns(d, &c), 2);
     assert_int_equal(c[0].dtype, MANTA_DTYPE_U8);
     assert_int_equal(c[0].shape[0], 8);
     assert_int_equal(c[1].dtype, MANTA_DTYPE_I64);
-    manta_loader *l = all(d, &b);
+    manta_loader *l = whole_batch(d, &b);
     for (int i = 0; i < 5; i++) {
         float pair[2];
         memcpy(pair, (uint8_t *)manta_batch_find(&b, "x")->data + 8 * i, 8);
@@ -121,14 +106,14 @@ static void a_recorded_shard_is_read(void **state)
     manta_loader_close(l);
     manta_dataset_unref(d);
     assert_int_equal(manta_dataset_open(GOLDEN "shard-000000.tar:x.bin,json.a", NULL, &d), MANTA_OK);
-    l = all(d, &b);
+    l = whole_batch(d, &b);
     assert_int_equal(((int64_t *)manta_batch_find(&b, "y")->data)[4], 4);
     assert_true(((float *)manta_batch_find(&b, "x")->data)[7] == 63.0f / 255);
     manta_loader_close(l);
     manta_dataset_unref(d);
     assert_int_equal(manta_dataset_open(GOLDEN "shard-000000.tar", NULL, &d), MANTA_ENOENT);
-    assert_non_null(strstr(manta_error_text(), "sample '000000' has no member png, jpg, jpeg or npy"));
-    assert_non_null(strstr(manta_error_text(), "it has: json, cls, x.bin"));
+    assert_error_says("sample '000000' has no member png, jpg, jpeg or npy");
+    assert_error_says("it has: json, cls, x.bin");
 }
 
 static void images_are_columns(void **state)
@@ -149,7 +134,7 @@ static void images_are_columns(void **state)
     tar_maker_text(&m, "d.1/b.cls", " -3");
     tar_maker_text(&m, "d.1/b.other.txt", "ignored");
     tar_maker_end(&m);
-    if (open_made(NULL, NULL, NULL, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(open_made(NULL, NULL, NULL, &d));
     assert_int_equal(manta_dataset_count(d), 2);
     assert_int_equal(manta_dataset_columns(d, &c), 2);
     assert_int_equal(c[0].dtype, MANTA_DTYPE_F32);
@@ -157,7 +142,7 @@ static void images_are_columns(void **state)
     assert_int_equal(c[0].shape[0], 2);
     assert_int_equal(c[0].shape[1], 3);
     assert_int_equal(c[0].shape[2], 1);
-    manta_loader *l = all(d, &b);
+    manta_loader *l = whole_batch(d, &b);
     assert_true(((float *)manta_batch_find(&b, "x")->data)[5] == 0);
     assert_true(((float *)manta_batch_find(&b, "x")->data)[6] == 1);
     assert_int_equal(((int64_t *)manta_batch_find(&b, "y")->data)[0], 7);
@@ -170,7 +155,7 @@ static void images_are_columns(void **state)
     assert_int_equal(manta_dataset_columns(d, &c), 1);
     assert_int_equal(c[0].dtype, MANTA_DTYPE_U8);
     assert_int_equal(c[0].shape[2], 3);
-    l = all(d, &b);
+    l = whole_batch(d, &b);
     assert_memory_equal(manta_batch_find(&b, "x")->data, "\0\0\0\xff\xff\xff", 6);
     manta_loader_close(l);
     manta_dataset_unref(d);
@@ -214,11 +199,11 @@ static void arrays_and_numbers_are_columns(void **state)
                  {"json.score", MANTA_DTYPE_F32, 1.5, 2},
                  {"json.ok", MANTA_DTYPE_I64, 1, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (open_made("x.npy", cases[i].y, NULL, &d)) fail_msg("%s", manta_error_text());
+        assert_ok(open_made("x.npy", cases[i].y, NULL, &d));
         manta_dataset_columns(d, &c);
         assert_int_equal(c[0].dtype, MANTA_DTYPE_F32);
         assert_int_equal(c[1].dtype, cases[i].dtype);
-        manta_loader *l = all(d, &b);
+        manta_loader *l = whole_batch(d, &b);
         assert_memory_equal(manta_batch_find(&b, "x")->data, two, sizeof two);
         const void *y = manta_batch_find(&b, "y")->data;
         bool whole = cases[i].dtype == MANTA_DTYPE_I64;
@@ -281,7 +266,7 @@ static void members_are_grouped_by_key(void **state)
     manta_dataset *d = NULL;
     manta_batch b;
     assert_int_equal(open_made("txt", NULL, NULL, &d), MANTA_OK);
-    manta_loader *l = all(d, &b);
+    manta_loader *l = whole_batch(d, &b);
     assert_int_equal(((int64_t *)manta_batch_find(&b, "x")->data)[0], 5);
     manta_loader_close(l);
     manta_dataset_unref(d);
@@ -297,9 +282,9 @@ static void expect_part(const char *spec, manta_shard_policy policy, int shards,
     manta_batch b;
 
     snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
-    if (manta_dataset_open(full, &o, &d)) fail_msg("%s", manta_error_text());
+    assert_ok(manta_dataset_open(full, &o, &d));
     assert_int_equal(manta_dataset_count(d), n);
-    manta_loader *l = all(d, &b);
+    manta_loader *l = whole_batch(d, &b);
     assert_memory_equal(manta_batch_find(&b, "x")->data, want, (size_t)n * sizeof *want);
     manta_loader_close(l);
     manta_dataset_unref(d);
@@ -318,9 +303,7 @@ static void refuse_opening(const char *spec, const manta_open_options *o, manta_
 
     snprintf(full, sizeof full, "%s/%s", scratch_dir, spec);
     manta_status st = manta_dataset_open(full, o, &d);
-    if (st != code || !strstr(manta_error_text(), word)) {
-        fail_msg("status %d, '%s', expected '%s'", st, manta_error_text(), word);
-    }
+    assert_fails_with(st, code, word);
     assert_int_equal(mem_live(), live);
 }
 
@@ -431,7 +414,7 @@ static void a_shard_cut_after_indexing_is_reported(void **state)
                      MANTA_OK);
     assert_false(manta_loader_next(l, &b));
     assert_int_equal(manta_loader_status(l), MANTA_ECORRUPT);
-    assert_non_null(strstr(manta_error_text(), "later.tar: the file ends at offset"));
+    assert_error_says("later.tar: the file ends at offset");
     manta_loader_close(l);
     manta_dataset_unref(d);
 }

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "net/pair.h"
+#include "ok.h"
 
 enum { KIND = FRAME_USER };
 
@@ -168,7 +169,7 @@ static void needs_a_given_key(void **state)
     assert_int_equal(chan_end_new(&o, &pair_key, &e), MANTA_OK);
     assert_int_equal(tcp_resolve("0.0.0.0:0", &place), MANTA_OK);
     assert_int_equal(chan_listen(e, &place, &fd), MANTA_EPERM);
-    assert_non_null(strstr(manta_error_text(), "--cluster-key"));
+    assert_error_says("--cluster-key");
     chan_end_free(e);
 }
 
@@ -247,7 +248,7 @@ static void reflections(void **state)
             st = chan_work(p.b);
         }
         assert_int_equal(st, MANTA_EPERM);
-        assert_non_null(strstr(manta_error_text(), "means another node"));
+        assert_error_says("means another node");
         pair_close(&p);
     }
 }
@@ -408,7 +409,7 @@ static void ends(void **state)
     (void)state;
     pair_plain(&p, false);
     assert_int_equal(chan_recv(p.b, &f, out, sizeof out, clock_deadline(10)), MANTA_ETIMEDOUT);
-    assert_non_null(strstr(manta_error_text(), "worker/0"));
+    assert_error_says("worker/0");
     chan_close(p.a);
     p.a = NULL;
     assert_int_equal(chan_recv(p.b, &f, out, sizeof out, clock_deadline(60000)), MANTA_EDIED);
@@ -429,7 +430,7 @@ static void silence(void **state)
     assert_int_equal(chan_end_new(&o, &pair_key, &e), MANTA_OK);
     assert_int_equal(chan_adopt(e, fds[1], NULL, &c), MANTA_OK);
     assert_int_equal(chan_await_open(c, clock_deadline(60000)), MANTA_ETIMEDOUT);
-    assert_non_null(strstr(manta_error_text(), "does not prove the key"));
+    assert_error_says("does not prove the key");
     close(fds[0]);
     chan_close(c);
     chan_end_free(e);

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "net/wire.h"
+#include "ok.h"
 
 static void write_all(buf *b)
 {
@@ -76,7 +77,7 @@ static void every_cut_is_noticed(void **state)
     wire_put_u8(&b, 1);
     wire w = wire_of(b.at, b.n);
     assert_int_equal(read_all(&w), MANTA_ECORRUPT); /* and so is a longer one */
-    assert_non_null(strstr(manta_error_text(), "1 bytes too many"));
+    assert_error_says("1 bytes too many");
     buf_release(&b);
 }
 

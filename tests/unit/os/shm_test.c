@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "ok.h"
 #include "os/fault.h"
 #include "os/shm.h"
 #include "os/socket.h"
@@ -255,7 +256,7 @@ static void too_much_is_an_error_and_no_signal(void **state)
     int fd;
     (void)state;
     assert_int_equal(shm_new("test", (size_t)1 << 50, &fd), MANTA_ENOSPC);
-    assert_non_null(strstr(manta_error_text(), "reserving"));
+    assert_error_says("reserving");
 }
 
 /* ---- sockets ---- */

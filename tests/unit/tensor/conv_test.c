@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "gather.h"
 #include "pools.h"
 #include "tensor/conv.h"
 
@@ -77,22 +78,6 @@ static void describe(const conv_case *c, const char *who, int threads, flags f)
         (int)s->groups, f.bias, f.relu, f.mask, f.accumulate, f.sink);
 }
 
-typedef struct gather {
-    float *out;
-    uint8_t *times;
-    int64_t n;
-} gather;
-
-static void gather_sink(void *ctx, int64_t first, int64_t n, const float *v)
-{
-    gather *g = ctx;
-    if (first < 0 || n < 0 || first + n > g->n) abort(); /* not the test's thread: no assert of cmocka's */
-    for (int64_t i = 0; i < n; i++) {
-        g->out[first + i] = v[i];
-        g->times[first + i]++;
-    }
-}
-
 enum { FORWARD, DATA, WEIGHTS };
 
 /* Runs one pass into out, which has `n` elements and a guard behind them. */
@@ -101,7 +86,7 @@ static void run(const family *f, int threads, const conv_case *c, int pass, flag
     conv_call call = {
         .s = c->s, .x = c->x, .w = c->w, .dy = c->dy, .accumulate = fl.accumulate, .relu = fl.relu};
     const size_t size = f->work(&c->s, threads);
-    gather into = {out, c->times, c->n_w};
+    gather into = {.out = out, .n = c->n_w, .times = c->times};
     char *work = mem_try_raw(size + 64);
     assert_non_null(work);
     memset(work, 0x7f, size + 64); /* what was there before must not matter */

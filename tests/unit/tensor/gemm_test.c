@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "gather.h"
 #include "pools.h"
 #include "tensor/gemm.h"
 
@@ -54,22 +55,6 @@ static float *random_floats(int64_t n)
     assert_non_null(v);
     for (int64_t i = 0; i < n; i++) v[i] = (float)((double)random_u32() / (1 << 23) - 1.0);
     return v;
-}
-
-typedef struct gather {
-    float *out;
-    int64_t n;
-    uint8_t *times; /* how often each element came */
-} gather;
-
-static void gather_sink(void *ctx, int64_t first, int64_t n, const float *v)
-{
-    gather *g = ctx;
-    if (first < 0 || n < 0 || first + n > g->n) abort(); /* not the test's thread: no assert of cmocka's */
-    for (int64_t i = 0; i < n; i++) {
-        g->out[first + i] = v[i];
-        g->times[first + i]++;
-    }
 }
 
 static void describe(const gemm_case *c, const char *who, int threads)
@@ -143,7 +128,7 @@ static void run_case(const gemm_case *c)
     for (int f = 0; f < n_families; f++) {
         for (int threads = 1; threads <= MAX_THREADS; threads++) {
             float *out = f == 0 && threads == 1 ? want : got;
-            gather into = {out, n_c, times};
+            gather into = {.out = out, .n = n_c, .times = times};
             float *c_in = random_floats(n_c);
             memcpy(out, c0, size);
             memcpy(c_in, c0, size);

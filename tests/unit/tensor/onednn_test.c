@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "gather.h"
 #include "pools.h"
 #include "tensor/kernel.h"
 
@@ -44,22 +45,6 @@ static void assert_close(const char *what, int64_t n, const float *want, const f
                  (double)want[i]);
     }
     assert_memory_equal(want + n, got + n, GUARD * sizeof *want);
-}
-
-typedef struct gather {
-    float *out;
-    int64_t n;
-    uint8_t *times;
-} gather;
-
-static void gather_sink(void *ctx, int64_t first, int64_t n, const float *v)
-{
-    gather *g = ctx;
-    if (first < 0 || n < 0 || first + n > g->n) abort(); /* not the test's thread: no assert of cmocka's */
-    for (int64_t i = 0; i < n; i++) {
-        g->out[first + i] = v[i];
-        g->times[first + i]++;
-    }
 }
 
 static void assert_each_came_once(const gather *g)
