@@ -6,7 +6,7 @@
  * right it becomes NAME by one rename. Two processes that fetch the same file
  * are kept apart by a lock on the part.
  *
- * MANTA_DATA_URL, when set, stands for the folder that the named sets lie in:
+ * MANTA_DATA_URL, when set, stands for the folder that the builtin datasets lie in:
  * MANTA_DATA_URL/mnist/train-images-idx3-ubyte.gz. */
 #include <curl/curl.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "format/named.h"
+#include "format/builtin_datasets.h"
 #include "os/file.h"
 #include "os/sys.h"
 #include <manta/data_file.h>
@@ -296,13 +296,14 @@ out:
 
 /* ---- sets and URLs ---------------------------------------------------------------------- */
 
-static manta_status fetch_set(const named_set *set, const char *dir, manta_progress_fn progress, void *user)
+static manta_status fetch_set(const builtin_dataset *set, const char *dir, manta_progress_fn progress,
+                              void *user)
 {
     const char *base = getenv("MANTA_DATA_URL");
     manta_status st = MANTA_OK;
 
     for (int i = 0; i < 4 && !st; i++) {
-        const named_file *f = &set->files[i];
+        const builtin_file *f = &set->files[i];
         char *url = base && base[0] ? mem_printf("%s/%s/%s", base, set->name, f->name)
                                     : mem_printf("%s/%s", set->url, f->name);
         wanted w = {.url = url,
@@ -353,15 +354,15 @@ static manta_status fetch_url(const char *url, const char *sha, const char *dir,
 manta_status manta_data_fetch(const char *name_or_url, const char *sha, manta_progress_fn progress,
                               void *user, char *path, size_t path_size)
 {
-    const named_set *set = named_find(name_or_url);
+    const builtin_dataset *set = builtin_find(name_or_url);
     char *cache = NULL, *where = NULL;
     manta_status st;
 
     if (!set && !strstr(name_or_url, "://")) {
         return manta_fail(MANTA_ENOENT, "there is no dataset '%s' to fetch; there are %s, and any URL",
-                          name_or_url, named_list());
+                          name_or_url, builtin_names());
     }
-    TRY(named_cache_dir(&cache));
+    TRY(builtin_cache_dir(&cache));
     if (set) {
         where = mem_printf("%s/%s", cache, set->name);
         st = fetch_set(set, where, progress, user);

@@ -5,7 +5,7 @@
 #include "format/codec/shard.h"
 #include "format/csv/csv.h"
 #include "format/image/folder.h"
-#include "format/named.h"
+#include "format/builtin_datasets.h"
 #include "format/parquet/parquet.h"
 #include "format/spec.h"
 #include "format/tfrecord/tfrecord.h"
@@ -13,14 +13,14 @@
 #include "os/file.h"
 #include <manta/data_file.h>
 
-static manta_status open_named(const spec *s, const manta_open_options *o, manta_dataset **out)
+static manta_status open_builtin(const spec *s, const manta_open_options *o, manta_dataset **out)
 {
-    const named_set *set = named_find(s->a);
+    const builtin_dataset *set = builtin_find(s->a);
     char *x = NULL, *y = NULL;
     manta_status st;
 
-    if ((st = named_locate(set, s->test ? 2 : 0, o->data_dir, &x))) goto out;
-    if ((st = named_locate(set, s->test ? 3 : 1, o->data_dir, &y))) goto out;
+    if ((st = builtin_locate(set, s->test ? 2 : 0, o->data_dir, &x))) goto out;
+    if ((st = builtin_locate(set, s->test ? 3 : 1, o->data_dir, &y))) goto out;
     st = files_open(x, y, set->classes, o, out);
 out:
     mem_free(x);
@@ -33,7 +33,7 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
     file_info info;
 
     switch (s->kind) {
-    case SPEC_NAMED: return open_named(s, o, out);
+    case SPEC_BUILTIN: return open_builtin(s, o, out);
     case SPEC_NPZ: return npz_open(s->a, s->x, s->y, o, out);
     case SPEC_CSV: return csv_open(s->a, s->y, o, out);
     case SPEC_PARQUET: return parquet_open(s->a, s->x, s->y, o, out);
@@ -69,7 +69,7 @@ static manta_status open_text(const char *text, const manta_open_options *o, man
     manta_status st;
 
     /* A folder may have any name, commas and colons and all. */
-    if (text[0] && !named_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
+    if (text[0] && !builtin_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
         TRY(folder_open(text, o, out));
         return divide(text, o, out);
     }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/named.h"
+#include "format/builtin_datasets.h"
 #include "format/spec.h"
 
 void spec_release(spec *s)
@@ -26,11 +26,11 @@ static const char *after_ending(const char *text, const char *ending)
     return NULL;
 }
 
-static manta_status parse_named(const char *text, size_t n, spec *s)
+static manta_status parse_builtin(const char *text, size_t n, spec *s)
 {
     const char *part = text + n;
 
-    s->kind = SPEC_NAMED;
+    s->kind = SPEC_BUILTIN;
     s->a = mem_strndup(text, n);
     s->test = strcmp(part, ":test") == 0;
     if (*part == '\0' || s->test || strcmp(part, ":train") == 0) return MANTA_OK;
@@ -116,7 +116,7 @@ static manta_status parse(const char *text, spec *s)
                           "f.csv:label=COLUMN, f.parquet:label=COLUMN, shard-000000.tar, two IDX files or an "
                           "image folder");
     }
-    if (named_is(text, n)) return parse_named(text, n, s);
+    if (builtin_is_name(text, n)) return parse_builtin(text, n, s);
     if ((rest = after_ending(text, ".npz"))) return parse_pair(text, rest, SPEC_NPZ, "f.npz:x,y", s);
     if ((rest = after_ending(text, ".csv"))) return parse_csv(text, rest, s);
     if ((rest = after_ending(text, ".parquet"))) return parse_parquet(text, rest, s);

@@ -7,7 +7,7 @@
 #include "base/status.h"
 
 typedef enum spec_kind {
-    SPEC_NAMED, /* a = name, test */
+    SPEC_BUILTIN, /* a = name, test */
     SPEC_FILES, /* a, and b or NULL: .npy or IDX files; a alone may be a folder */
     SPEC_NPZ, /* a = path, x, and y or NULL; both NULL: not said */
     SPEC_CSV, /* a = path, y = label column or NULL */

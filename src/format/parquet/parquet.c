@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/source.h"
-#include "format/image/frame.h"
+#include "format/image/image_size.h"
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_column.h"
 #include "os/thread.h"
@@ -41,7 +41,7 @@ typedef struct table {
     manta_dtype x_dtype, y_dtype;
     kind kind;
     int64_t width; /* elements of a row of x */
-    frame frame;
+    image_size image;
 } table;
 
 static void block_clear(block *b)
@@ -206,7 +206,7 @@ static manta_status read_bytes(const table *t, const block *b, int64_t row, int6
     if (t->kind == IMAGES) {
         char name[400];
         snprintf(name, sizeof name, "%s: column '%.60s', row %lld", t->f.path, column, (long long)i);
-        return frame_decode(&t->frame, name, at, n, out);
+        return image_size_decode(&t->image, name, at, n, out);
     }
     if ((int64_t)n != t->width) {
         return manta_fail(MANTA_EINVAL, "%s: column '%s': row %lld has %zu bytes, expected %lld as the first",
@@ -351,9 +351,9 @@ static manta_status decide_shape(table *t, const manta_open_options *o)
     size_t n = (size_t)(b->offsets[1] - b->offsets[0]);
     t->width = (int64_t)n;
     t->x_dtype = MANTA_DTYPE_U8;
-    if (!frame_is_picture(b->x, n)) return MANTA_OK;
+    if (!image_is_png_or_jpeg(b->x, n)) return MANTA_OK;
     t->kind = IMAGES;
-    return frame_decide(o, t->f.path, b->x, n, &t->frame);
+    return image_size_decide(o, t->f.path, b->x, n, &t->image);
 }
 
 static manta_status build(table *t, const char *x, const char *label, const manta_open_options *o)
@@ -375,7 +375,7 @@ static manta_dataset *describe(table *t)
         .count = t->m.rows, .n = t->y >= 0 ? 2 : 1, .ctx = t, .read = read_row, .release = table_free};
 
     s.columns[0] = (manta_column_spec){.name = "x", .dtype = t->x_dtype, .ndim = 1, .shape = {t->width}};
-    if (t->kind == IMAGES) s.columns[0] = frame_column(&t->frame, "x");
+    if (t->kind == IMAGES) s.columns[0] = image_size_column(&t->image, "x");
     s.columns[1] = (manta_column_spec){.name = "y", .dtype = t->y_dtype};
     if (t->y >= 0 && t->m.leaves[t->y].max_rep) {
         s.columns[1].ndim = 1;

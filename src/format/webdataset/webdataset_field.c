@@ -245,8 +245,8 @@ manta_status webdataset_field_decide(webdataset_field *f, const manta_open_optio
     switch (f->kind) {
     case WEBDATASET_IMAGE: {
         manta_column_spec image;
-        TRY(frame_decide(o, name, data, size, &f->frame));
-        image = frame_column(&f->frame, c->name);
+        TRY(image_size_decide(o, name, data, size, &f->image));
+        image = image_size_column(&f->image, c->name);
         *c = image;
         break;
     }
@@ -268,7 +268,7 @@ manta_status webdataset_field_read(const webdataset_field *f, const char *name, 
                                    size_t size, void *out)
 {
     switch (f->kind) {
-    case WEBDATASET_IMAGE: return frame_decode(&f->frame, name, data, size, out);
+    case WEBDATASET_IMAGE: return image_size_decode(&f->image, name, data, size, out);
     case WEBDATASET_ARRAY: return read_array(f, name, data, size, out);
     case WEBDATASET_BYTES: return read_bytes(f, name, data, size, out);
     default: return read_number(f, name, data, size, out);

@@ -2,7 +2,7 @@
 #ifndef FORMAT_WEBDATASET_WEBDATASET_FIELD_H
 #define FORMAT_WEBDATASET_WEBDATASET_FIELD_H
 
-#include "format/image/frame.h"
+#include "format/image/image_size.h"
 
 typedef enum webdataset_kind {
     WEBDATASET_IMAGE,
@@ -17,9 +17,9 @@ typedef struct webdataset_field {
     char *names; /* extensions with semicolons between them; owned */
     char *key; /* of WEBDATASET_JSON; owned */
     webdataset_kind kind;
-    bool decided; /* column and frame are known */
+    bool decided; /* column and image size are known */
     bool allow_nan;
-    frame frame;
+    image_size image;
     manta_column_spec column;
 } webdataset_field;
 

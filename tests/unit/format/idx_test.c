@@ -1,4 +1,4 @@
-/* idx_test.c - IDX files, plain and gzip, named sets, and what is wrong with them. */
+/* idx_test.c - IDX files, plain and gzip, builtin datasets, and what is wrong with them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,7 @@ static void bad_files_are_refused(void **state)
     refuse(packed, m, MANTA_ECORRUPT, "cannot hold"); /* a gigabyte promised by thirty bytes: not allocated */
 }
 
-/* ---- named sets ----------------------------------------------------------------------------- */
+/* ---- builtin datasets ----------------------------------------------------------------------------- */
 
 #define IMAGES 3000 /* enough bytes that they are unpacked behind the opening */
 

@@ -1,15 +1,15 @@
-/* frame.c - the one size that all images of a source have. */
+/* image_size.c - the one size that all images of a source have. */
 #include <string.h>
 
-#include "format/image/frame.h"
+#include "format/image/image_size.h"
 
-bool frame_is_picture(const uint8_t *data, size_t size)
+bool image_is_png_or_jpeg(const uint8_t *data, size_t size)
 {
     return size >= 4 && (memcmp(data, "\x89PNG", 4) == 0 || memcmp(data, "\xff\xd8\xff", 3) == 0);
 }
 
-manta_status frame_decide(const manta_open_options *o, const char *name, const uint8_t *data, size_t size,
-                          frame *out)
+manta_status image_size_decide(const manta_open_options *o, const char *name, const uint8_t *data,
+                               size_t size, image_size *out)
 {
     picture p = {0};
 
@@ -23,14 +23,15 @@ manta_status frame_decide(const manta_open_options *o, const char *name, const u
     }
     TRY(picture_size(name, data, size, &p));
     bool resize = o->image_height > 0;
-    *out = (frame){.height = resize ? o->image_height : p.height,
-                   .width = resize ? o->image_width : p.width,
-                   .channels = o->image_channels ? o->image_channels : p.channels,
-                   .resize = resize};
+    *out = (image_size){.height = resize ? o->image_height : p.height,
+                        .width = resize ? o->image_width : p.width,
+                        .channels = o->image_channels ? o->image_channels : p.channels,
+                        .resize = resize};
     return MANTA_OK;
 }
 
-manta_status frame_decode(const frame *f, const char *name, const uint8_t *data, size_t size, uint8_t *out)
+manta_status image_size_decode(const image_size *f, const char *name, const uint8_t *data, size_t size,
+                               uint8_t *out)
 {
     picture p = {0};
     manta_status st = MANTA_OK;
@@ -47,7 +48,7 @@ manta_status frame_decode(const frame *f, const char *name, const uint8_t *data,
     return st;
 }
 
-manta_column_spec frame_column(const frame *f, const char *name)
+manta_column_spec image_size_column(const image_size *f, const char *name)
 {
     manta_column_spec c = {.dtype = MANTA_DTYPE_U8, .ndim = 3, .shape = {f->height, f->width, f->channels}};
 

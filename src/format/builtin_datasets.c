@@ -1,15 +1,15 @@
-/* named.c - the datasets that have a name. */
+/* builtin_datasets.c - the datasets that Manta knows by name. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "format/named.h"
+#include "format/builtin_datasets.h"
 #include "os/file.h"
 
-/* Of the unpacked contents, because mirrors pack the same images differently. */
-static const named_set sets[] = {
+/* The checksums are of the unpacked contents: mirrors pack the same images differently. */
+static const builtin_dataset sets[] = {
     {.name = "mnist",
      .url = "https://ossci-datasets.s3.amazonaws.com/mnist",
      .files =
@@ -30,7 +30,7 @@ static const named_set sets[] = {
 
 #define SETS (sizeof sets / sizeof sets[0])
 
-bool named_is(const char *text, size_t n)
+bool builtin_is_name(const char *text, size_t n)
 {
     for (size_t i = 0; i < SETS; i++) {
         if (strlen(sets[i].name) == n && strncmp(sets[i].name, text, n) == 0) return true;
@@ -38,7 +38,7 @@ bool named_is(const char *text, size_t n)
     return false;
 }
 
-const named_set *named_find(const char *name)
+const builtin_dataset *builtin_find(const char *name)
 {
     for (size_t i = 0; i < SETS; i++) {
         if (strcmp(sets[i].name, name) == 0) return &sets[i];
@@ -46,7 +46,7 @@ const named_set *named_find(const char *name)
     return NULL;
 }
 
-const char *named_list(void)
+const char *builtin_names(void)
 {
     return "mnist, fashion-mnist";
 }
@@ -57,7 +57,7 @@ static const char *env(const char *name)
     return v && v[0] ? v : NULL;
 }
 
-manta_status named_cache_dir(char **out)
+manta_status builtin_cache_dir(char **out)
 {
     const char *xdg = env("XDG_CACHE_HOME"), *home = env("HOME");
 
@@ -75,7 +75,7 @@ manta_status named_cache_dir(char **out)
 /* ---- looking ------------------------------------------------------------------ */
 
 typedef struct search {
-    const named_set *set;
+    const builtin_dataset *set;
     const char *file;
     buf tried; /* folders looked in, for the sentence */
     char *found;
@@ -112,7 +112,7 @@ static bool look_beside_us(search *s)
     Dl_info us;
     bool found = false;
 
-    if (!dladdr((const void *)(uintptr_t)&named_is, &us) || !us.dli_fname) return false;
+    if (!dladdr((const void *)(uintptr_t)&builtin_is_name, &us) || !us.dli_fname) return false;
     char *dir = realpath(us.dli_fname, NULL);
     for (int up = 0; dir && up < 5 && !found; up++) {
         char *slash = strrchr(dir, '/');
@@ -127,13 +127,13 @@ static bool look_beside_us(search *s)
     return found;
 }
 
-manta_status named_locate(const named_set *set, int file, const char *first, char **out)
+manta_status builtin_locate(const builtin_dataset *set, int file, const char *first, char **out)
 {
     search s = {.set = set, .file = set->files[file].name};
     char *cache = NULL;
     manta_status st = MANTA_OK;
 
-    if (named_cache_dir(&cache)) cache = NULL; /* then there is none to look in */
+    if (builtin_cache_dir(&cache)) cache = NULL; /* then there is none to look in */
     if (look_in(&s, first ? first : env("MANTA_DATA")) || look_in(&s, cache) || look_in(&s, MANTA_DATA_DIR) ||
         look_beside_us(&s)) {
         *out = s.found;

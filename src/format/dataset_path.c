@@ -1,16 +1,17 @@
-/* where.c - what datasets have a name, and where they lie, for programs. */
+/* dataset_path.c - the names of the builtin datasets and the folders they lie in, for
+ * programs that list them. */
 #include <stdio.h>
 #include <string.h>
 
 #include <manta/data_file.h>
 
 #include "base/mem.h"
-#include "format/named.h"
+#include "format/builtin_datasets.h"
 
-/* The i-th set of named_list(), "a, b, c"; NULL past the last. */
-static const named_set *nth(int i)
+/* The i-th set of builtin_names(), "a, b, c"; NULL past the last. */
+static const builtin_dataset *nth_dataset(int i)
 {
-    const char *text = named_list();
+    const char *text = builtin_names();
     char name[64];
 
     if (i < 0) return NULL;
@@ -20,12 +21,12 @@ static const named_set *nth(int i)
         text += 2;
     }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ","), text);
-    return named_find(name);
+    return builtin_find(name);
 }
 
 const char *manta_data_name(int i)
 {
-    const named_set *set = nth(i);
+    const builtin_dataset *set = nth_dataset(i);
 
     return set ? set->name : NULL;
 }
@@ -34,22 +35,23 @@ const char *manta_data_name(int i)
  * folder of the first one is told. */
 manta_status manta_data_path(const char *name, char *path, size_t path_size)
 {
-    const named_set *set = named_find(name);
+    const builtin_dataset *set = builtin_find(name);
     char *first = NULL;
     manta_status st = MANTA_OK;
     int n;
 
-    if (!set) return manta_fail(MANTA_ENOENT, "no dataset is called '%s'; there are %s", name, named_list());
+    if (!set)
+        return manta_fail(MANTA_ENOENT, "no dataset is called '%s'; there are %s", name, builtin_names());
     for (int i = 0; i < 4; i++) {
         char *found;
-        if ((st = named_locate(set, i, NULL, &found))) goto out;
+        if ((st = builtin_locate(set, i, NULL, &found))) goto out;
         if (i) {
             mem_free(found);
         } else {
             first = found;
         }
     }
-    *strrchr(first, '/') = '\0'; /* it has one: named_locate() puts DIR/SET before the name */
+    *strrchr(first, '/') = '\0'; /* it has one: builtin_locate() puts DIR/SET before the name */
     n = snprintf(path, path_size, "%s", first);
     if (n < 0 || (size_t)n >= path_size)
         st = manta_fail(MANTA_EINVAL, "%s: %zu bytes are too few for its path", name, path_size);
