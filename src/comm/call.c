@@ -48,12 +48,12 @@ int64_t call_parts_out(const manta_collective *c, int size)
 }
 
 /* Whether this rank reads `in`, and writes `out`. */
-static bool reads(const manta_collective *c, int rank)
+static bool rank_reads(const manta_collective *c, int rank)
 {
     return c->kind == MANTA_COLLECTIVE_BROADCAST ? rank == c->peer : c->kind != MANTA_COLLECTIVE_RECEIVE;
 }
 
-static bool writes(const manta_collective *c, int rank)
+static bool rank_writes(const manta_collective *c, int rank)
 {
     return c->kind == MANTA_COLLECTIVE_REDUCE ? rank == c->peer : c->kind != MANTA_COLLECTIVE_SEND;
 }
@@ -79,7 +79,7 @@ manta_status call_check(const manta_collective *c, int rank, int size)
     if (call_reduces(c->kind) && c->dtype == MANTA_DTYPE_BOOL)
         return manta_fail(MANTA_EINVAL, "%s (%s) of bool, expected numbers", name,
                           manta_reduce_name(c->reduce));
-    if (c->n > 0 && ((reads(c, rank) && !c->in) || (writes(c, rank) && !c->out)))
+    if (c->n > 0 && ((rank_reads(c, rank) && !c->in) || (rank_writes(c, rank) && !c->out)))
         return manta_fail(MANTA_EINVAL, "%s of %lld elements without memory for them", name, (long long)c->n);
     return MANTA_OK;
 }

@@ -85,7 +85,7 @@ manta_status group_check_size(int rank, int size)
     return MANTA_OK;
 }
 
-static void progress(void *ctx);
+static void progress_works(void *ctx);
 
 manta_status group_new(const transport *tr, void *t, int rank, int size, const manta_group_options *o,
                        manta_group **out)
@@ -96,7 +96,7 @@ manta_status group_new(const transport *tr, void *t, int rank, int size, const m
     mutex_init(&g->lock);
     cond_init(&g->work);
     if (o->progress_thread && size > 1) {
-        manta_status st = thread_start(&g->thread, "manta-comm", progress, g);
+        manta_status st = thread_start(&g->thread, "manta-comm", progress_works, g);
         if (st) {
             manta_group_close(g);
             return st;
@@ -150,7 +150,7 @@ const char *manta_group_implementation(const manta_group *g)
 
 /* ---- moving calls on (under the lock) ---- */
 
-static void finish(manta_work *w, manta_status st, const manta_error *e)
+static void finish_work(manta_work *w, manta_status st, const manta_error *e)
 {
     w->status = st;
     if (st) w->error = *e;
@@ -162,7 +162,7 @@ static void end_all(manta_group *g, manta_status code)
 {
     for (manta_work *w = g->head, *next; w; w = next) {
         next = w->next;
-        finish(w, code, &g->why);
+        finish_work(w, code, &g->why);
     }
     g->head = NULL;
     g->tail = &g->head;
@@ -219,7 +219,7 @@ static bool move_on(manta_group *g)
         if (!*at) g->tail = at;
         manta_error e = {.code = MANTA_OK};
         if (st) manta_error_get(&e);
-        finish(w, st, &e);
+        finish_work(w, st, &e);
     }
     return any;
 }
@@ -286,7 +286,7 @@ static void wait_done(manta_group *g, manta_work *w)
     mutex_unlock(&g->lock);
 }
 
-static void progress(void *ctx)
+static void progress_works(void *ctx)
 {
     manta_group *g = ctx;
     int64_t since = 0;
@@ -331,7 +331,7 @@ static void run_alone(const manta_collective *c, size_t size)
 }
 
 /* Puts w at the end of the list, or fails as the group has. */
-static manta_status enter(manta_group *g, const manta_collective *c, manta_work *w)
+static manta_status enter_work(manta_group *g, const manta_collective *c, manta_work *w)
 {
     TRY(call_check(c, g->rank, g->size));
     *w = (manta_work){.c = *c};
@@ -340,7 +340,7 @@ static manta_status enter(manta_group *g, const manta_collective *c, manta_work 
     w->words = call_words_of(c, 0);
     if (g->size == 1) {
         run_alone(c, w->size);
-        finish(w, MANTA_OK, NULL);
+        finish_work(w, MANTA_OK, NULL);
         return MANTA_OK;
     }
     mutex_lock(&g->lock);
@@ -355,7 +355,7 @@ static manta_status enter(manta_group *g, const manta_collective *c, manta_work 
     return MANTA_OK;
 }
 
-static manta_status outcome(const manta_work *w)
+static manta_status work_outcome(const manta_work *w)
 {
     return w->status ? manta_error_raise(&w->error) : MANTA_OK;
 }
@@ -363,15 +363,15 @@ static manta_status outcome(const manta_work *w)
 manta_status manta_group_run(manta_group *g, const manta_collective *c)
 {
     manta_work w;
-    TRY(enter(g, c, &w));
+    TRY(enter_work(g, c, &w));
     if (g->size > 1) wait_done(g, &w);
-    return outcome(&w);
+    return work_outcome(&w);
 }
 
 manta_status manta_group_start(manta_group *g, const manta_collective *c, manta_work **out)
 {
     manta_work *w = mem_new(sizeof *w);
-    manta_status st = enter(g, c, w);
+    manta_status st = enter_work(g, c, w);
     if (st) {
         mem_free(w);
         return st;
@@ -402,7 +402,7 @@ manta_status manta_work_wait(manta_work *w)
     manta_group *g = atomic_load_explicit(&w->g, memory_order_acquire);
     manta_status st;
     if (g) wait_done(g, w);
-    st = outcome(w);
+    st = work_outcome(w);
     mem_free(w);
     return st;
 }

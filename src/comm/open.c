@@ -1,10 +1,10 @@
-/* open.c - an address to a way of meeting. */
+/* open.c - opens a group: an address says which rendezvous its ranks use. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "comm/group.h"
-#include "comm/meet.h"
+#include "comm/rendezvous.h"
 
 #define UNIX "unix:"
 
@@ -12,7 +12,7 @@ static manta_status open_local(const char *path, int rank, int size, const manta
                                manta_group **out)
 {
     shm *t;
-    TRY(meet_local(path, rank, size, o, &t));
+    TRY(rendezvous_local(path, rank, size, o, &t));
     return group_new(&shm_transport, t, rank, size, o, out);
 }
 
@@ -33,7 +33,7 @@ static manta_status open_network(const char *address, int rank, int size, const 
     if (o->implementation == MANTA_COMM_SHM)
         return manta_fail(MANTA_EINVAL,
                           "shared memory with ranks that meet at %s, which other hosts can reach", address);
-    TRY(meet_network(&place, rank, size, o, &t));
+    TRY(rendezvous_network(&place, rank, size, o, &t));
     return group_new(&ring_transport, t, rank, size, o, out);
 }
 

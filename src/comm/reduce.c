@@ -5,7 +5,7 @@
 
 typedef void run_fn(manta_dtype t, manta_reduce r, const void *const *src, int n_src, void *dst, int64_t n);
 
-static run_fn *choose(void)
+static run_fn *choose_reducer(void)
 {
 #if defined(__x86_64__)
     /* Wider vectors than these gained nothing: two loads and a store an element. */
@@ -19,7 +19,7 @@ void reduce_run(manta_dtype t, manta_reduce r, const void *const *src, int n_src
     static run_fn *_Atomic chosen; /* the same whoever chooses */
     run_fn *f = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (!f) {
-        f = choose();
+        f = choose_reducer();
         atomic_store_explicit(&chosen, f, memory_order_relaxed);
     }
     f(t, r, src, n_src, dst, n);

@@ -17,7 +17,7 @@ enum { BYE_MS = 1000, DRAIN_MS = 1000 };
 
 /* ---- the frames that come ---- */
 
-static manta_status unexpected(int from, const frame *f)
+static manta_status fail_unexpected(int from, const frame *f)
 {
     return manta_fail(
         MANTA_ECORRUPT,
@@ -25,51 +25,52 @@ static manta_status unexpected(int from, const frame *f)
         f->kind, (unsigned long long)f->step, f->item, (unsigned long long)f->length);
 }
 
-static manta_status twice(int from, const char *what, uint64_t number)
+static manta_status fail_twice(int from, const char *what, uint64_t number)
 {
     return manta_fail(MANTA_ECORRUPT, "rank %d sent %s %llu twice", from, what, (unsigned long long)number);
 }
 
 /* Where the bytes go; everything in the frame's head is checked here. */
-static manta_status place(ring *t, int from, const frame *f, char **to)
+static manta_status place_frame(ring *t, int from, const frame *f, char **to)
 {
     ring_peer *p = &t->peers[from];
     manta_work *w = p->receiving;
     *to = p->small;
     switch (f->kind) {
     case RING_CALL:
-        if (f->step < p->called) return twice(from, "its words of collective", f->step);
+        if (f->step < p->called) return fail_twice(from, "its words of collective", f->step);
         if (f->length < sizeof(call_words) || f->length > sizeof p->small || f->step > t->calls ||
             f->step != p->called || p->entry[f->step % 2].is_here)
-            return unexpected(from, f);
+            return fail_unexpected(from, f);
         return MANTA_OK;
     case RING_DATA: return ring_place(t, from, f, to);
     case RING_READY:
-        if (f->step < p->readied) return twice(from, "that it waits for message", f->step);
+        if (f->step < p->readied) return fail_twice(from, "that it waits for message", f->step);
         if (f->length != sizeof(call_words) || p->is_ready || f->step != p->readied)
-            return unexpected(from, f);
+            return fail_unexpected(from, f);
         return MANTA_OK;
     case RING_REFUSED:
         if (f->length != sizeof(call_words) || !w || f->step != w->words.number || w->consumed)
-            return unexpected(from, f);
+            return fail_unexpected(from, f);
         return MANTA_OK;
     case RING_MESSAGE: {
-        if (!w || f->step != w->words.number) return unexpected(from, f);
-        if (f->item < (uint64_t)w->consumed && !w->status) return twice(from, "a message's chunk", f->item);
-        if (f->item != (uint64_t)w->consumed || w->consumed == w->steps) return unexpected(from, f);
+        if (!w || f->step != w->words.number) return fail_unexpected(from, f);
+        if (f->item < (uint64_t)w->consumed && !w->status)
+            return fail_twice(from, "a message's chunk", f->item);
+        if (f->item != (uint64_t)w->consumed || w->consumed == w->steps) return fail_unexpected(from, f);
         size_t at = (size_t)w->consumed * w->chunk, left = w->size - at;
-        if (f->length != (left < w->chunk ? left : w->chunk)) return unexpected(from, f);
+        if (f->length != (left < w->chunk ? left : w->chunk)) return fail_unexpected(from, f);
         if (f->length) *to = (char *)w->c.out + at;
         return MANTA_OK;
     }
-    case RING_BYE: return f->length ? unexpected(from, f) : MANTA_OK;
-    case RING_ABORT: return f->length > sizeof(manta_error) ? unexpected(from, f) : MANTA_OK;
-    default: return unexpected(from, f);
+    case RING_BYE: return f->length ? fail_unexpected(from, f) : MANTA_OK;
+    case RING_ABORT: return f->length > sizeof(manta_error) ? fail_unexpected(from, f) : MANTA_OK;
+    default: return fail_unexpected(from, f);
     }
 }
 
 /* All bytes of the frame are there. */
-static manta_status arrived(ring *t, int from, const frame *f)
+static manta_status frame_arrived(ring *t, int from, const frame *f)
 {
     ring_peer *p = &t->peers[from];
     call_words words;
@@ -93,7 +94,7 @@ static manta_status arrived(ring *t, int from, const frame *f)
     case RING_REFUSED:
         memcpy(&words, p->small, sizeof words);
         p->receiving->status = call_compare(from, &words, t->rank, &p->receiving->words);
-        if (!p->receiving->status) return unexpected(from, f);
+        if (!p->receiving->status) return fail_unexpected(from, f);
         manta_error_get(&p->receiving->error);
         p->receiving->consumed = p->receiving->steps;
         break;
@@ -138,7 +139,7 @@ static manta_status pump_one(ring *t, int from, bool *moved)
                 ring_lose(p);
                 break;
             }
-            st = place(t, from, &p->f, &p->to);
+            st = place_frame(t, from, &p->f, &p->to);
             if (st == MANTA_EBUSY) break; /* its place is taken; the frame stays at hand */
             if (st) return st;
             p->at = 0;
@@ -153,7 +154,7 @@ static manta_status pump_one(ring *t, int from, bool *moved)
         if (p->at < p->f.length) break;
         p->taking = false;
         *moved = true;
-        TRY(arrived(t, from, &p->f));
+        TRY(frame_arrived(t, from, &p->f));
         if (p->f.kind == RING_CALL && t->current)
             break; /* it is what we wait for: do not look for more first */
     }
@@ -242,7 +243,7 @@ static void ring_abort(void *ctx, const manta_error *e)
 /* After giving up: a socket that is closed with something unread takes back
  * what the others have not read yet, our reason among it. So we read until they
  * close, or are too slow. */
-static void drain(ring *t)
+static void drain_peers(ring *t)
 {
     int64_t deadline = clock_deadline(DRAIN_MS);
     char waste[4096];
@@ -283,7 +284,7 @@ static void ring_close(void *ctx)
 {
     ring *t = ctx;
     if (t->aborted)
-        drain(t);
+        drain_peers(t);
     else
         say_last(t, RING_BYE, NULL, 0);
     ring_free(t);

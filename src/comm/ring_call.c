@@ -11,7 +11,7 @@ enum {
     DIRECT_MOST = 2 << 20, /* bytes */
 };
 
-static size_t least(size_t a, size_t b)
+static size_t least_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -27,9 +27,9 @@ typedef struct region {
     size_t at, n; /* bytes */
 } region;
 
-static region cut(size_t at, size_t n, size_t size)
+static region cut_region(size_t at, size_t n, size_t size)
 {
-    return (region){.at = at < size ? at : size, .n = at < size ? least(n, size - at) : 0};
+    return (region){.at = at < size ? at : size, .n = at < size ? least_of(n, size - at) : 0};
 }
 
 /* Two ranks exchange all they have, and each reduces everything: as many bytes
@@ -44,16 +44,17 @@ static bool is_direct(const ring *t, const manta_work *w)
  * vector of w->size bytes (all-reduce, reduce) or in a part of it. */
 static region share_of(const ring *t, const manta_work *w, int64_t k, int owner)
 {
-    region whole = cut((size_t)k * w->chunk, w->chunk, w->size);
+    region whole = cut_region((size_t)k * w->chunk, w->chunk, w->size);
     if (w->c.kind == MANTA_COLLECTIVE_REDUCE) return owner == w->c.peer ? whole : (region){.at = whole.at};
     if (w->c.kind != MANTA_COLLECTIVE_ALL_REDUCE || is_direct(t, w)) return whole;
     size_t lines = (whole.n + 63) / 64, size = (size_t)t->size, o = (size_t)owner;
-    size_t from = least(lines * o / size * 64, whole.n), to = least(lines * (o + 1) / size * 64, whole.n);
+    size_t from = least_of(lines * o / size * 64, whole.n),
+           to = least_of(lines * (o + 1) / size * 64, whole.n);
     return (region){.at = whole.at + from, .n = to - from};
 }
 
 /* Whether `from` sends contributions to `to` in this call. */
-static bool contributes(const manta_work *w, int from, int to)
+static bool rank_contributes(const manta_work *w, int from, int to)
 {
     if (from == to) return false;
     if (w->c.kind == MANTA_COLLECTIVE_REDUCE) return to == w->c.peer;
@@ -69,7 +70,7 @@ static const char *part_for(const manta_work *w, const char *in, int to)
 
 /* ---- small ones: the data goes with the words ---- */
 
-static void combine(ring *t, const manta_work *w)
+static void combine_parts(ring *t, const manta_work *w)
 {
     const void *src[MANTA_GROUP_MAX];
     char *out = w->c.out;
@@ -102,7 +103,7 @@ static manta_status look_aborted(const ring *t)
 /* ---- beginning ---- */
 
 /* A channel that fails here is found missing, if it is missed, by look_gone(). */
-static void post(ring_peer *p, const frame *f, const chan_part *part, bool bulk)
+static void post_frame(ring_peer *p, const frame *f, const chan_part *part, bool bulk)
 {
     if (!p->gone && chan_post(p->c, f, part, 1, bulk)) ring_lose(p);
 }
@@ -110,12 +111,12 @@ static void post(ring_peer *p, const frame *f, const chan_part *part, bool bulk)
 static void say_call(ring *t, const manta_work *w, int to)
 {
     ring_peer *p = &t->peers[to];
-    size_t n = is_eager(w) && contributes(w, t->rank, to) ? w->size : 0;
+    size_t n = is_eager(w) && rank_contributes(w, t->rank, to) ? w->size : 0;
     chan_part part = {.data = p->say, .n = sizeof w->words + n};
     memcpy(p->say, &w->words, sizeof w->words);
     if (n) memcpy(p->say + sizeof w->words, part_for(w, w->c.in, to), n);
     /* On its way before anything is looked for: the other side waits for it. */
-    post(p, &(frame){.kind = RING_CALL, .step = w->words.number}, &part, n > 0);
+    post_frame(p, &(frame){.kind = RING_CALL, .step = w->words.number}, &part, n > 0);
     if (!p->gone && chan_work(p->c)) ring_lose(p);
 }
 
@@ -136,7 +137,7 @@ static size_t chunk_for(size_t size, size_t owners)
     return owners * (share < RING_CHUNK_LEAST ? RING_CHUNK_LEAST : share > RING_CHUNK ? RING_CHUNK : share);
 }
 
-static manta_status prepare(ring *t, manta_work *w)
+static manta_status prepare_work(ring *t, manta_work *w)
 {
     bool in_place = w->c.kind == MANTA_COLLECTIVE_ALL_TO_ALL && w->c.in == w->c.out;
     bool shares = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && !is_direct(t, w);
@@ -160,10 +161,10 @@ static manta_status prepare(ring *t, manta_work *w)
     return MANTA_OK;
 }
 
-static manta_status begin(ring *t, manta_work *w)
+static manta_status begin_work(ring *t, manta_work *w)
 {
     w->words = call_words_of(&w->c, t->calls);
-    TRY(prepare(t, w));
+    TRY(prepare_work(t, w));
     w->begun = true;
     w->phase = 0;
     t->calls++;
@@ -177,7 +178,7 @@ static manta_status begin(ring *t, manta_work *w)
 
 /* Whether all ranks have said what they are in; MANTA_EINVAL not the same. All
  * compare with rank 0, so all say the same. */
-static manta_status agree(ring *t, const manta_work *w, bool *all)
+static manta_status agree_on_call(ring *t, const manta_work *w, bool *all)
 {
     const call_words *first = t->rank == 0 ? &w->words : &t->peers[0].entry[w->words.number % 2].words;
     *all = true;
@@ -189,7 +190,7 @@ static manta_status agree(ring *t, const manta_work *w, bool *all)
                          i == t->rank ? &w->words : &t->peers[i].entry[w->words.number % 2].words));
     for (int i = 0; i < t->size; i++)
         if (i != t->rank && is_eager(w) &&
-            t->peers[i].entry[w->words.number % 2].n != (contributes(w, i, t->rank) ? w->size : 0))
+            t->peers[i].entry[w->words.number % 2].n != (rank_contributes(w, i, t->rank) ? w->size : 0))
             return manta_fail(MANTA_ECORRUPT, "rank %d sent %zu bytes where %zu were expected", i,
                               t->peers[i].entry[w->words.number % 2].n, w->size);
     return MANTA_OK;
@@ -204,9 +205,9 @@ static char *scratch_of(const ring *t, int64_t k, int from)
 
 /* Whether rank i answers our contributions with results, or with an empty
  * frame that says that their place is free again. */
-static bool answers(const ring *t, const manta_work *w, int i)
+static bool peer_answers(const ring *t, const manta_work *w, int i)
 {
-    return call_reduces(w->c.kind) && !is_direct(t, w) && contributes(w, t->rank, i);
+    return call_reduces(w->c.kind) && !is_direct(t, w) && rank_contributes(w, t->rank, i);
 }
 
 manta_status ring_place(ring *t, int from, const frame *f, char **to)
@@ -221,11 +222,11 @@ manta_status ring_place(ring *t, int from, const frame *f, char **to)
                           f->item % 2 ? "result" : "chunk", (long long)k, (unsigned long long)f->step);
     if (f->item % 2) {
         r = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE ? share_of(t, w, k, from) : (region){.n = 0};
-        if (k != p->results || k >= p->sent || !answers(t, w, from) || f->length != r.n) goto bad;
+        if (k != p->results || k >= p->sent || !peer_answers(t, w, from) || f->length != r.n) goto bad;
         if (r.n) *to = (char *)w->c.out + r.at;
         return MANTA_OK;
     }
-    if (!contributes(w, from, t->rank) || k != p->contributions) goto bad;
+    if (!rank_contributes(w, from, t->rank) || k != p->contributions) goto bad;
     if (call_reduces(w->c.kind)) {
         r = share_of(t, w, k, t->rank);
         if (f->length != r.n) goto bad;
@@ -234,7 +235,7 @@ manta_status ring_place(ring *t, int from, const frame *f, char **to)
         *to = scratch_of(t, is_direct(t, w) ? 0 : k, from);
         return MANTA_OK;
     }
-    r = cut((size_t)k * w->chunk, w->chunk, w->size);
+    r = cut_region((size_t)k * w->chunk, w->chunk, w->size);
     if (f->length != r.n) goto bad;
     *to = (char *)w->c.out + (w->c.kind == MANTA_COLLECTIVE_BROADCAST ? 0 : (size_t)from * w->size) + r.at;
     return MANTA_OK;
@@ -255,7 +256,7 @@ static void send_chunk(ring *t, const manta_work *w, int to, int64_t k, int phas
 {
     chan_part part = {.data = data, .n = n};
     frame f = {.kind = RING_DATA, .step = w->words.number, .item = (uint32_t)(2 * k + phase)};
-    post(&t->peers[to], &f, &part, true);
+    post_frame(&t->peers[to], &f, &part, true);
 }
 
 /* Posts contributions as far as their places are free. */
@@ -264,11 +265,11 @@ static void send_contributions(ring *t, const manta_work *w, bool *moved)
     const char *in = t->copy ? t->copy : w->c.in;
     for (int i = 0; i < t->size; i++) {
         ring_peer *p = &t->peers[i];
-        if (!contributes(w, t->rank, i) || p->gone) continue;
+        if (!rank_contributes(w, t->rank, i) || p->gone) continue;
         while (!p->gone && p->sent < w->steps && chan_unsent(p->c) < QUEUED &&
-               (!answers(t, w, i) || p->sent < p->results + RING_WINDOW)) {
+               (!peer_answers(t, w, i) || p->sent < p->results + RING_WINDOW)) {
             region r = call_reduces(w->c.kind) ? share_of(t, w, p->sent, i)
-                                               : cut((size_t)p->sent * w->chunk, w->chunk, w->size);
+                                               : cut_region((size_t)p->sent * w->chunk, w->chunk, w->size);
             send_chunk(t, w, i, p->sent, 0, part_for(w, in, i) + r.at, r.n);
             p->sent++;
             *moved = true;
@@ -317,20 +318,20 @@ static void reduce_shares(ring *t, const manta_work *w, bool *moved)
 }
 
 /* Whether rank i has still to send something. */
-static bool awaits(const ring *t, const manta_work *w, int i)
+static bool awaits_peer(const ring *t, const manta_work *w, int i)
 {
     const ring_peer *p = &t->peers[i];
     if (i == t->rank) return false;
     if (w->phase == 0) return !p->entry[w->words.number % 2].is_here;
-    if (contributes(w, i, t->rank) && p->contributions < w->steps) return true;
-    return answers(t, w, i) && p->results < w->steps;
+    if (rank_contributes(w, i, t->rank) && p->contributions < w->steps) return true;
+    return peer_answers(t, w, i) && p->results < w->steps;
 }
 
 static bool is_complete(const ring *t, const manta_work *w)
 {
     for (int i = 0; i < t->size; i++) {
-        if (awaits(t, w, i)) return false;
-        if (contributes(w, t->rank, i) && t->peers[i].sent < w->steps) return false;
+        if (awaits_peer(t, w, i)) return false;
+        if (rank_contributes(w, t->rank, i) && t->peers[i].sent < w->steps) return false;
     }
     return !call_reduces(w->c.kind) || !is_owner(w, t->rank) || t->reduced == w->steps;
 }
@@ -347,7 +348,7 @@ static void keep_own(const ring *t, const manta_work *w)
     if (out != in) memcpy(out, in, w->size);
 }
 
-static void end(ring *t, manta_work *w)
+static void end_work(ring *t, manta_work *w)
 {
     for (int i = 0; i < t->size; i++) t->peers[i].entry[w->words.number % 2].is_here = false;
     mem_try_free(t->copy);
@@ -371,8 +372,8 @@ static manta_status look_gone(const ring *t, const manta_work *w)
     TRY(look_aborted(t));
     for (int i = 0; i < t->size; i++) {
         const ring_peer *p = &t->peers[i];
-        bool unsent = contributes(w, t->rank, i) && w->phase == 1 && p->sent < w->steps;
-        if ((p->gone || p->left) && (awaits(t, w, i) || unsent)) return say_gone(t, i, w);
+        bool unsent = rank_contributes(w, t->rank, i) && w->phase == 1 && p->sent < w->steps;
+        if ((p->gone || p->left) && (awaits_peer(t, w, i) || unsent)) return say_gone(t, i, w);
     }
     return MANTA_OK;
 }
@@ -384,14 +385,14 @@ static manta_status poll_collective(ring *t, manta_work *w, bool *moved)
         TRY(ring_pump(t, moved));
         TRY(look_aborted(t));
         if (!all_idle(t)) return MANTA_OK; /* the last call's words are still on their way */
-        TRY(begin(t, w));
+        TRY(begin_work(t, w));
         *moved = true;
     }
     TRY(ring_pump(t, moved));
     if (w->phase == 0) {
-        manta_status st = agree(t, w, &all);
+        manta_status st = agree_on_call(t, w, &all);
         if (st || (all && is_eager(w))) {
-            if (!st) combine(t, w);
+            if (!st) combine_parts(t, w);
             w->phase = 2;
             w->status = st;
             if (st) manta_error_get(&w->error);
@@ -409,7 +410,7 @@ static manta_status poll_collective(ring *t, manta_work *w, bool *moved)
     }
     if (w->phase == 2 && all_idle(t)) {
         manta_status st = w->status;
-        end(t, w);
+        end_work(t, w);
         *moved = true;
         return st ? manta_error_raise(&w->error) : MANTA_OK;
     }
@@ -437,7 +438,7 @@ static void post_words(ring_peer *p, uint16_t kind, const manta_work *w)
 {
     chan_part part = {.data = &p->answer, .n = sizeof p->answer};
     p->answer = w->words;
-    post(p, &(frame){.kind = kind, .step = w->words.number}, &part, false);
+    post_frame(p, &(frame){.kind = kind, .step = w->words.number}, &part, false);
 }
 
 static manta_status move_send(ring_peer *p, int rank, manta_work *w, bool *moved)
@@ -455,11 +456,11 @@ static manta_status move_send(ring_peer *p, int rank, manta_work *w, bool *moved
         }
     }
     while (!p->gone && w->phase == 1 && w->consumed < w->steps && chan_unsent(p->c) < QUEUED) {
-        region r = cut((size_t)w->consumed * w->chunk, w->chunk, w->size);
+        region r = cut_region((size_t)w->consumed * w->chunk, w->chunk, w->size);
         chan_part part = {.data = (const char *)w->c.in + r.at, .n = r.n};
         frame f = {.kind = RING_MESSAGE, .step = w->words.number, .item = (uint32_t)w->consumed};
         if (!r.n) part.data = NULL;
-        post(p, &f, &part, true);
+        post_frame(p, &f, &part, true);
         w->consumed++;
         *moved = true;
     }
@@ -512,7 +513,7 @@ void ring_missing(void *ctx, const manta_work *w, char *text, size_t size)
     text[0] = '\0';
     for (int i = 0; i < t->size; i++) {
         bool message = call_is_message(w->c.kind);
-        if (message ? i == w->c.peer : i != t->rank && w->begun && awaits(t, w, i))
+        if (message ? i == w->c.peer : i != t->rank && w->begun && awaits_peer(t, w, i))
             transport_name(text, size, i);
     }
     for (int i = 0; !text[0] && i < t->size; i++)

@@ -28,7 +28,7 @@
 
 #define WATCH_NAME  "manta-comm-dead"
 
-static uint64_t clamp(uint64_t x, uint64_t least, uint64_t most)
+static uint64_t clamp_size(uint64_t x, uint64_t least, uint64_t most)
 {
     return (x < least ? least : x > most ? most : x) & ~(uint64_t)63;
 }
@@ -40,8 +40,8 @@ shm_head shm_head_of(int size, const manta_group_options *o)
         .magic = SHM_MAGIC,
         .version = SHM_VERSION,
         .size = (uint32_t)size,
-        .slot_size = clamp(SLOTS_TOTAL / n / SHM_SLOTS, SLOT_LEAST, SLOT_MOST),
-        .cell_size = clamp(CELLS_TOTAL / n / n / SHM_CELLS, CELL_LEAST, CELL_MOST),
+        .slot_size = clamp_size(SLOTS_TOTAL / n / SHM_SLOTS, SLOT_LEAST, SLOT_MOST),
+        .cell_size = clamp_size(CELLS_TOTAL / n / n / SHM_CELLS, CELL_LEAST, CELL_MOST),
         .shared_size = (o->shared_bytes + 63) & ~(uint64_t)63,
         .timeout_ms = o->timeout_ms,
         .join_timeout_ms = o->join_timeout_ms,
@@ -80,7 +80,7 @@ static bool head_is_valid(const shm_head *h, size_t bytes)
     return layout_of(h).end == bytes;
 }
 
-static void place(shm *t)
+static void place_pointers(shm *t)
 {
     layout l = layout_of(&t->head);
     t->ranks = (shm_rank *)(void *)(t->base + l.ranks);
@@ -172,7 +172,7 @@ manta_status shm_look_failed(const shm *t)
     return MANTA_OK;
 }
 
-static void watch(void *ctx)
+static void watch_ranks(void *ctx)
 {
     shm *t = ctx;
     struct pollfd fds[MANTA_GROUP_MAX + 1];
@@ -214,7 +214,7 @@ static manta_status start_watch(shm *t)
     if (!any) return MANTA_OK;
     t->stop = eventfd(0, EFD_CLOEXEC);
     if (t->stop < 0) return manta_fail(MANTA_EIO, "making an eventfd: %s", strerror(errno));
-    TRY(thread_start(&t->watcher, WATCH_NAME, watch, t));
+    TRY(thread_start(&t->watcher, WATCH_NAME, watch_ranks, t));
     t->watching = true;
     return MANTA_OK;
 }
@@ -294,7 +294,7 @@ static manta_status map_group(int fd, int rank, shm **out)
         st = manta_fail(MANTA_ECORRUPT, "shared memory that is not of a group of this version");
         goto out;
     }
-    place(t);
+    place_pointers(t);
     t->size = (int)t->head.size;
     t->rank = rank;
     if (rank < 0 || rank >= t->size) {

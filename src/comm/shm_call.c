@@ -35,7 +35,7 @@ static bool all_are_at(const shm *t, uint32_t step)
     return true;
 }
 
-static size_t least(size_t a, size_t b)
+static size_t least_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -47,7 +47,7 @@ static bool has_parts(const manta_work *w)
     return w->c.kind == MANTA_COLLECTIVE_REDUCE_SCATTER || w->c.kind == MANTA_COLLECTIVE_ALL_TO_ALL;
 }
 
-static void begin(shm *t, manta_work *w)
+static void begin_work(shm *t, manta_work *w)
 {
     int64_t chunks;
     w->begun = true;
@@ -64,7 +64,7 @@ static void begin(shm *t, manta_work *w)
 static size_t chunk_of(const manta_work *w, int64_t chunk, size_t *n)
 {
     size_t at = (size_t)chunk * w->chunk;
-    *n = at < w->size ? least(w->chunk, w->size - at) : 0;
+    *n = at < w->size ? least_of(w->chunk, w->size - at) : 0;
     return at;
 }
 
@@ -72,7 +72,8 @@ static size_t chunk_of(const manta_work *w, int64_t chunk, size_t *n)
 static size_t share_of(const shm *t, size_t n, int i, size_t *count)
 {
     size_t lines = (n + 63) / 64, size = (size_t)t->size;
-    size_t from = least(lines * (size_t)i / size * 64, n), to = least(lines * ((size_t)i + 1) / size * 64, n);
+    size_t from = least_of(lines * (size_t)i / size * 64, n),
+           to = least_of(lines * ((size_t)i + 1) / size * 64, n);
     *count = to - from;
     return from;
 }
@@ -84,14 +85,14 @@ static void reduce_share(const shm *t, const manta_work *w, uint32_t step, size_
     const void *src[MANTA_GROUP_MAX];
     size_t count, from = share_of(t, n, t->rank, &count), element = manta_dtype_size(w->c.dtype);
     for (size_t at = 0; at < count; at += sizeof part) {
-        size_t few = least(sizeof part, count - at);
+        size_t few = least_of(sizeof part, count - at);
         for (int i = 0; i < t->size; i++) src[i] = shm_slot_at(t, i, step - 1) + from + at;
         reduce_run(w->c.dtype, w->c.reduce, src, t->size, part, (int64_t)(few / element));
         stream_copy(shm_slot_at(t, t->rank, step) + from + at, part, few);
     }
 }
 
-static void produce(const shm *t, const manta_work *w, int64_t k)
+static void produce_chunk(const shm *t, const manta_work *w, int64_t k)
 {
     uint32_t step = w->base + (uint32_t)k;
     char *slot = shm_slot_at(t, t->rank, step);
@@ -122,23 +123,23 @@ static void reduce_chunk(const shm *t, const manta_work *w, uint32_t step, size_
                (int64_t)(n / manta_dtype_size(w->c.dtype)));
 }
 
-static void copy(char *to, const char *from, size_t n)
+static void copy_bytes(char *to, const char *from, size_t n)
 {
     if (to != from) memcpy(to, from, n);
 }
 
 /* Puts the parts of a chunk together: out holds one of w->size from each rank. */
-static void collect(const shm *t, const manta_work *w, uint32_t step, size_t at, size_t n)
+static void collect_parts(const shm *t, const manta_work *w, uint32_t step, size_t at, size_t n)
 {
     bool parts = has_parts(w);
     for (int i = 0; i < t->size; i++) {
         const char *from = shm_slot_at(t, i, step) + (parts ? (size_t)t->rank * w->chunk : 0);
         if (i == t->rank) from = (const char *)w->c.in + (parts ? (size_t)i * w->size : 0) + at;
-        copy((char *)w->c.out + (size_t)i * w->size + at, from, n);
+        copy_bytes((char *)w->c.out + (size_t)i * w->size + at, from, n);
     }
 }
 
-static void consume(const shm *t, const manta_work *w, int64_t k)
+static void consume_chunk(const shm *t, const manta_work *w, int64_t k)
 {
     uint32_t step = w->base + (uint32_t)k;
     size_t n, at = chunk_of(w, w->two_phase ? k / 2 : k, &n);
@@ -160,10 +161,10 @@ static void consume(const shm *t, const manta_work *w, int64_t k)
         if (t->rank != w->c.peer)
             memcpy(out + at, shm_slot_at(t, w->c.peer, step), n);
         else if (w->c.out)
-            copy(out + at, (const char *)w->c.in + at, n);
+            copy_bytes(out + at, (const char *)w->c.in + at, n);
         break;
     case MANTA_COLLECTIVE_ALL_GATHER:
-    case MANTA_COLLECTIVE_ALL_TO_ALL: collect(t, w, step, at, n); break;
+    case MANTA_COLLECTIVE_ALL_TO_ALL: collect_parts(t, w, step, at, n); break;
     default: break;
     }
 }
@@ -171,7 +172,7 @@ static void consume(const shm *t, const manta_work *w, int64_t k)
 /* ---- moving on ---- */
 
 /* Whether rank i must have posted step k of w before it can be read. */
-static bool needs(const shm *t, const manta_work *w, int64_t k, int i)
+static bool needs_rank(const shm *t, const manta_work *w, int64_t k, int i)
 {
     if (i == t->rank) return false;
     if (k == 0) return true; /* the words */
@@ -183,7 +184,7 @@ static bool needs(const shm *t, const manta_work *w, int64_t k, int i)
 static bool can_consume(const shm *t, const manta_work *w)
 {
     for (int i = 0; i < t->size; i++)
-        if (needs(t, w, w->consumed, i) && !is_at(t, i, w->base + (uint32_t)w->consumed)) return false;
+        if (needs_rank(t, w, w->consumed, i) && !is_at(t, i, w->base + (uint32_t)w->consumed)) return false;
     return true;
 }
 
@@ -201,7 +202,7 @@ static bool can_produce(const shm *t, const manta_work *w)
     return all_are_at(t, before_produce(w));
 }
 
-static void post(const shm *t, uint32_t step)
+static void post_step(const shm *t, uint32_t step)
 {
     stream_done();
     atomic_store_explicit(&shm_rank_at(t, t->rank)->posted, step, memory_order_release);
@@ -235,7 +236,7 @@ static manta_status poll_collective(shm *t, manta_work *w, bool *moved)
     bool any = false;
     if (!w->begun) {
         TRY(shm_look_failed(t));
-        begin(t, w);
+        begin_work(t, w);
         crash_here(CRASH_BEGUN);
     }
     for (bool more = true; more;) {
@@ -243,9 +244,9 @@ static manta_status poll_collective(shm *t, manta_work *w, bool *moved)
         if (can_produce(t, w)) {
             if (w->produced == 0) shm_rank_at(t, t->rank)->words[w->base % SHM_SLOTS] = w->words;
             crash_here(CRASH_WORDS);
-            produce(t, w, w->produced);
+            produce_chunk(t, w, w->produced);
             crash_here(CRASH_PRODUCED);
-            post(t, w->base + (uint32_t)w->produced++);
+            post_step(t, w->base + (uint32_t)w->produced++);
             crash_here(CRASH_POSTED);
             more = true;
         }
@@ -256,7 +257,7 @@ static manta_status poll_collective(shm *t, manta_work *w, bool *moved)
                 t->step = w->base;
                 return st;
             }
-            consume(t, w, w->consumed++);
+            consume_chunk(t, w, w->consumed++);
             crash_here(CRASH_CONSUMED);
             more = true;
         }
@@ -372,7 +373,7 @@ void shm_missing(void *ctx, const manta_work *w, char *text, size_t size)
         return;
     }
     for (int i = 0; i < t->size; i++) {
-        bool late = needs(t, w, w->consumed, i) && !is_at(t, i, w->base + (uint32_t)w->consumed);
+        bool late = needs_rank(t, w, w->consumed, i) && !is_at(t, i, w->base + (uint32_t)w->consumed);
         late |= w->produced < w->steps && i != t->rank && !is_at(t, i, before_produce(w));
         if (late) transport_name(text, size, i);
     }

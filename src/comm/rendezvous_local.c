@@ -1,4 +1,4 @@
-/* meet_local.c - see meet.h.
+/* rendezvous_local.c - see rendezvous.h.
  *
  * A rank says who it is; the answer is the shared memory, or a sentence. Both
  * sides look at whose process the other is before they believe a byte. */
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/meet.h"
+#include "comm/rendezvous.h"
 #include "os/socket.h"
 #include "os/sys.h"
 
@@ -29,7 +29,7 @@ typedef struct local_answer {
     manta_error error; /* code MANTA_OK: the memory comes with this */
 } local_answer;
 
-static manta_status address_of(const char *path, struct sockaddr_un *a, socklen_t *size)
+static manta_status socket_address_of(const char *path, struct sockaddr_un *a, socklen_t *size)
 {
     size_t n = strlen(path);
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -62,7 +62,7 @@ static manta_status check_peer(int fd)
 /* ---- rank 0 ---- */
 
 /* A file that nobody listens at is left from a run that was killed. */
-static void sweep(const char *path, const struct sockaddr_un *a, socklen_t size)
+static void remove_stale_socket(const char *path, const struct sockaddr_un *a, socklen_t size)
 {
     int probe = os->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (probe < 0) return;
@@ -75,11 +75,11 @@ static manta_status listen_at(const char *path, int *out)
     struct sockaddr_un a;
     socklen_t size = 0;
     int fd, rc, err;
-    TRY(address_of(path, &a, &size));
+    TRY(socket_address_of(path, &a, &size));
     TRY(new_socket(&fd));
     rc = os->bind(fd, (const struct sockaddr *)&a, size);
     if (rc && errno == EADDRINUSE && path[0] != '@') {
-        sweep(path, &a, size);
+        remove_stale_socket(path, &a, size);
         rc = os->bind(fd, (const struct sockaddr *)&a, size);
     }
     if (!rc && !os->listen(fd, MANTA_GROUP_MAX)) {
@@ -92,7 +92,7 @@ static manta_status listen_at(const char *path, int *out)
                       strerror(err));
 }
 
-static manta_status judge(const local_hello *h, size_t n, const shm_head *mine, const bool *met)
+static manta_status check_hello(const local_hello *h, size_t n, const shm_head *mine, const bool *met)
 {
     if (n != sizeof *h || h->magic != SHM_MAGIC || h->version != SHM_VERSION)
         return manta_fail(MANTA_EPERM, "a process that is no rank of this version wanted to join");
@@ -107,7 +107,7 @@ static manta_status judge(const local_hello *h, size_t n, const shm_head *mine, 
 }
 
 /* Takes one rank in; one that cannot be is told why, and disturbs nobody. */
-static void serve(int fd, int memory, const shm_head *mine, bool *met, int *count)
+static void answer_rank(int fd, int memory, const shm_head *mine, bool *met, int *count)
 {
     local_hello h;
     local_answer a = {.magic = SHM_MAGIC};
@@ -117,15 +117,15 @@ static void serve(int fd, int memory, const shm_head *mine, bool *met, int *coun
     if (check_peer(fd) || socket_poll(&p, 1, ANSWER_MS) <= 0) return;
     if (socket_recv(fd, &h, sizeof h, &n, fds, &n_fds, false)) return;
     socket_close_all(fds, n_fds);
-    bool bad = judge(&h, n, mine, met) != MANTA_OK;
+    bool bad = check_hello(&h, n, mine, met) != MANTA_OK;
     if (bad) manta_error_get(&a.error);
     if (socket_send(fd, &a, sizeof a, &memory, bad ? 0 : 1, false) || bad) return;
     met[h.rank] = true;
     ++*count;
 }
 
-static manta_status serve_all(const char *path, int listener, int memory, const shm_head *mine,
-                              int64_t deadline)
+static manta_status answer_all_ranks(const char *path, int listener, int memory, const shm_head *mine,
+                                     int64_t deadline)
 {
     bool met[MANTA_GROUP_MAX] = {true};
     int count = 1, size = (int)mine->size;
@@ -138,7 +138,7 @@ static manta_status serve_all(const char *path, int listener, int memory, const 
         if (got == 0) continue;
         int fd = os->accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (fd < 0) continue;
-        serve(fd, memory, mine, met, &count);
+        answer_rank(fd, memory, mine, met, &count);
         os->close(fd);
     }
     for (int i = 0; i < size; i++)
@@ -148,14 +148,14 @@ static manta_status serve_all(const char *path, int listener, int memory, const 
                       (long long)mine->join_timeout_ms, path, text);
 }
 
-static manta_status host(const char *path, const shm_head *h, shm **out)
+static manta_status join_as_host(const char *path, const shm_head *h, shm **out)
 {
     int64_t deadline = clock_deadline(h->join_timeout_ms);
     int listener = -1, memory = -1;
     manta_status st = listen_at(path, &listener);
     if (st) return st;
     if (!st) st = shm_group_new(h, &memory);
-    if (!st) st = serve_all(path, listener, memory, h, deadline);
+    if (!st) st = answer_all_ranks(path, listener, memory, h, deadline);
     if (path[0] != '@') (void)os->unlink(path);
     os->close(listener);
     if (!st) st = shm_group_join(memory, 0, out);
@@ -165,11 +165,11 @@ static manta_status host(const char *path, const shm_head *h, shm **out)
 
 /* ---- the others ---- */
 
-static manta_status reach(const char *path, int rank, int64_t deadline, int64_t timeout_ms, int *out)
+static manta_status connect_host(const char *path, int rank, int64_t deadline, int64_t timeout_ms, int *out)
 {
     struct sockaddr_un a;
     socklen_t size = 0;
-    TRY(address_of(path, &a, &size));
+    TRY(socket_address_of(path, &a, &size));
     for (;;) {
         int fd, err;
         TRY(new_socket(&fd));
@@ -188,7 +188,8 @@ static manta_status reach(const char *path, int rank, int64_t deadline, int64_t 
     }
 }
 
-static manta_status ask(const char *path, int fd, int rank, const shm_head *h, int64_t deadline, int *memory)
+static manta_status request_memory(const char *path, int fd, int rank, const shm_head *h, int64_t deadline,
+                                   int *memory)
 {
     local_hello mine = {.magic = SHM_MAGIC, .version = SHM_VERSION, .rank = (uint32_t)rank, .head = *h};
     local_answer a;
@@ -210,12 +211,12 @@ static manta_status ask(const char *path, int fd, int rank, const shm_head *h, i
     return MANTA_OK;
 }
 
-static manta_status visit(const char *path, int rank, const shm_head *h, shm **out)
+static manta_status join_as_guest(const char *path, int rank, const shm_head *h, shm **out)
 {
     int64_t deadline = clock_deadline(h->join_timeout_ms);
     int fd = -1, memory = -1;
-    TRY(reach(path, rank, deadline, h->join_timeout_ms, &fd));
-    manta_status st = ask(path, fd, rank, h, deadline, &memory);
+    TRY(connect_host(path, rank, deadline, h->join_timeout_ms, &fd));
+    manta_status st = request_memory(path, fd, rank, h, deadline, &memory);
     os->close(fd);
     if (st) return st;
     st = shm_group_join(memory, rank, out);
@@ -223,11 +224,11 @@ static manta_status visit(const char *path, int rank, const shm_head *h, shm **o
     return st;
 }
 
-manta_status meet_local(const char *path, int rank, int size, const manta_group_options *o, shm **out)
+manta_status rendezvous_local(const char *path, int rank, int size, const manta_group_options *o, shm **out)
 {
     shm_head h;
     memset(&h, 0, sizeof h); /* it is compared as bytes */
     shm_head made = shm_head_of(size, o);
     memcpy(&h, &made, sizeof h);
-    return rank == 0 ? host(path, &h, out) : visit(path, rank, &h, out);
+    return rank == 0 ? join_as_host(path, &h, out) : join_as_guest(path, rank, &h, out);
 }

@@ -1,4 +1,4 @@
-/* meet_network.c - see meet.h.
+/* rendezvous_network.c - see rendezvous.h.
  *
  * Rank r is the node "rank/r". It listens at a port of its own, unless it is
  * the last, and says which in its hello; rank 0 tells all where the others
@@ -11,20 +11,20 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "comm/meet.h"
+#include "comm/rendezvous.h"
 #include "os/socket.h"
 #include "os/sys.h"
 
-enum { MEET_TABLE = FRAME_USER + 32, TRY_MS = 20, STRANGERS = 16 };
+enum { RENDEZVOUS_TABLE = FRAME_USER + 32, TRY_MS = 20, STRANGERS = 16 };
 
 /* What a rank adds to its hello. */
-typedef struct meet_word {
+typedef struct rank_word {
     uint32_t size, port;
-} meet_word;
+} rank_word;
 
-typedef char meet_address[TCP_TEXT]; /* "" : not known */
+typedef char rank_address[TCP_TEXT]; /* "" : not known */
 
-typedef struct meeting {
+typedef struct rendezvous {
     int rank, size;
     int64_t deadline, timeout_ms;
     const tcp_place *place;
@@ -32,8 +32,8 @@ typedef struct meeting {
     int listener;
     chan **peers; /* by rank; open ones */
     chan *strangers[STRANGERS]; /* on their way to being open */
-    meet_address *table; /* by rank */
-} meeting;
+    rank_address *table; /* by rank */
+} rendezvous;
 
 /* ---- whom we talk to ---- */
 
@@ -49,8 +49,8 @@ static manta_status parse_node(const char *node, int size, int *rank)
 
 static manta_status check_hello(void *ctx, const hello *h)
 {
-    const meeting *m = ctx;
-    meet_word w;
+    const rendezvous *m = ctx;
+    rank_word w;
     int rank = 0;
     if (h->n_word != sizeof w) return manta_fail(MANTA_EPERM, "%s is no rank of a group", h->node);
     memcpy(&w, h->word, sizeof w);
@@ -62,7 +62,7 @@ static manta_status check_hello(void *ctx, const hello *h)
     return MANTA_OK;
 }
 
-static manta_status make_end(meeting *m, const manta_group_options *o)
+static manta_status make_channel_end(rendezvous *m, const manta_group_options *o)
 {
     char node[32];
     cluster_key key;
@@ -76,10 +76,10 @@ static manta_status make_end(meeting *m, const manta_group_options *o)
     return st;
 }
 
-static manta_status start_listening(meeting *m, const manta_group_options *o)
+static manta_status start_listening(rendezvous *m, const manta_group_options *o)
 {
     tcp_place here;
-    meet_word w = {.size = (uint32_t)m->size};
+    rank_word w = {.size = (uint32_t)m->size};
     int port = 0;
     if (m->rank == 0 && o->listener > 0) {
         m->listener = o->listener;
@@ -95,7 +95,7 @@ static manta_status start_listening(meeting *m, const manta_group_options *o)
     return MANTA_OK;
 }
 
-static manta_status missing(const meeting *m, int from, int to)
+static manta_status fail_missing(const rendezvous *m, int from, int to)
 {
     char text[200] = "";
     for (int i = from; i < to; i++)
@@ -108,7 +108,7 @@ static manta_status missing(const meeting *m, int from, int to)
 
 /* A stranger that is open has proven the key and is a rank; one that fails is
  * nobody's trouble but its own. */
-static void admit(meeting *m, int i, int least)
+static void admit_stranger(rendezvous *m, int i, int least)
 {
     chan *c = m->strangers[i];
     int rank = 0;
@@ -120,13 +120,13 @@ static void admit(meeting *m, int i, int least)
         chan_close(c);
 }
 
-static void accept_some(meeting *m)
+static void accept_strangers(rendezvous *m)
 {
     for (int i = 0; i < STRANGERS; i++)
         if (!m->strangers[i] && chan_accept(m->end, m->listener, &m->strangers[i])) return;
 }
 
-static int count_peers(const meeting *m, int from)
+static int count_peers(const rendezvous *m, int from)
 {
     int n = 0;
     for (int i = from; i < m->size; i++) n += m->peers[i] != NULL;
@@ -134,22 +134,22 @@ static int count_peers(const meeting *m, int from)
 }
 
 /* Until all ranks above ours are connected. */
-static manta_status await_others(meeting *m)
+static manta_status await_higher_ranks(rendezvous *m)
 {
     int above = m->size - 1 - m->rank;
     while (count_peers(m, m->rank + 1) < above) {
         chan_item items[STRANGERS];
         struct pollfd p = {.fd = m->listener, .events = POLLIN};
         bool room = false;
-        accept_some(m);
+        accept_strangers(m);
         for (int i = 0; i < STRANGERS; i++) {
-            if (m->strangers[i]) admit(m, i, m->rank);
+            if (m->strangers[i]) admit_stranger(m, i, m->rank);
             items[i] = (chan_item){.c = m->strangers[i], .read = true};
             room |= !m->strangers[i];
         }
         if (count_peers(m, m->rank + 1) == above) break;
         if (chan_wait(items, STRANGERS, &p, room ? 1 : 0, m->deadline))
-            return missing(m, m->rank + 1, m->size);
+            return fail_missing(m, m->rank + 1, m->size);
     }
     return MANTA_OK;
 }
@@ -158,12 +158,12 @@ static manta_status await_others(meeting *m)
 
 /* Whether a connection that failed so may succeed later: the other side is not
  * there yet, as opposed to not wanting us. */
-static bool may_come(manta_status st)
+static bool may_succeed_later(manta_status st)
 {
     return st == MANTA_EDIED || st == MANTA_ETIMEDOUT || st == MANTA_ENOENT;
 }
 
-static manta_status connect_to(meeting *m, int rank, const tcp_place *place)
+static manta_status connect_rank(rendezvous *m, int rank, const tcp_place *place)
 {
     char node[32];
     snprintf(node, sizeof node, "rank/%d", rank);
@@ -176,8 +176,8 @@ static manta_status connect_to(meeting *m, int rank, const tcp_place *place)
             return MANTA_OK;
         }
         chan_close(c);
-        if (!may_come(st)) return st;
-        if (clock_now_ns() >= m->deadline) return missing(m, rank, rank + 1);
+        if (!may_succeed_later(st)) return st;
+        if (clock_now_ns() >= m->deadline) return fail_missing(m, rank, rank + 1);
         (void)socket_poll(NULL, 0, TRY_MS); /* there is nothing to be woken by before it listens */
     }
 }
@@ -185,11 +185,11 @@ static manta_status connect_to(meeting *m, int rank, const tcp_place *place)
 /* ---- the table ---- */
 
 /* Where rank i listens: the address it came from, and the port it told. */
-static manta_status address_of(const meeting *m, int i, meet_address out)
+static manta_status rank_address_of(const rendezvous *m, int i, rank_address out)
 {
     struct sockaddr_storage a;
     socklen_t size = sizeof a;
-    meet_word w;
+    rank_word w;
     char name[256];
     memcpy(&w, chan_peer(m->peers[i])->word, sizeof w);
     if (getpeername(chan_fd(m->peers[i]), (struct sockaddr *)&a, &size) ||
@@ -199,16 +199,16 @@ static manta_status address_of(const meeting *m, int i, meet_address out)
     return MANTA_OK;
 }
 
-static manta_status tell_table(meeting *m)
+static manta_status send_table(rendezvous *m)
 {
     size_t bytes = sizeof *m->table * (size_t)m->size;
-    for (int i = 1; i < m->size; i++) TRY(address_of(m, i, m->table[i]));
+    for (int i = 1; i < m->size; i++) TRY(rank_address_of(m, i, m->table[i]));
     for (int i = 1; i < m->size; i++)
-        TRY(chan_send(m->peers[i], &(frame){.kind = MEET_TABLE}, m->table, bytes, m->deadline));
+        TRY(chan_send(m->peers[i], &(frame){.kind = RENDEZVOUS_TABLE}, m->table, bytes, m->deadline));
     return MANTA_OK;
 }
 
-static manta_status hear_table(meeting *m)
+static manta_status receive_table(rendezvous *m)
 {
     size_t bytes = sizeof *m->table * (size_t)m->size;
     frame f;
@@ -217,40 +217,40 @@ static manta_status hear_table(meeting *m)
         return manta_fail(st, "rank %d waited %lld ms at %s; rank 0 is there, others are not", m->rank,
                           (long long)m->timeout_ms, m->place->text);
     if (st) return st;
-    if (f.kind != MEET_TABLE || f.length != bytes)
+    if (f.kind != RENDEZVOUS_TABLE || f.length != bytes)
         return manta_fail(MANTA_ECORRUPT, "rank 0 did not say where the others are");
     for (int i = 0; i < m->size; i++) m->table[i][TCP_TEXT - 1] = '\0';
     return MANTA_OK;
 }
 
-static manta_status meet(meeting *m)
+static manta_status find_all_ranks(rendezvous *m)
 {
     tcp_place place;
     if (m->rank == 0) {
-        TRY(await_others(m));
-        return tell_table(m);
+        TRY(await_higher_ranks(m));
+        return send_table(m);
     }
-    TRY(connect_to(m, 0, m->place));
-    TRY(hear_table(m));
+    TRY(connect_rank(m, 0, m->place));
+    TRY(receive_table(m));
     for (int i = 1; i < m->rank; i++) {
         TRY(tcp_resolve(m->table[i], &place));
-        TRY(connect_to(m, i, &place));
+        TRY(connect_rank(m, i, &place));
     }
-    return await_others(m);
+    return await_higher_ranks(m);
 }
 
-manta_status meet_network(const tcp_place *place, int rank, int size, const manta_group_options *o,
-                          ring **out)
+manta_status rendezvous_network(const tcp_place *place, int rank, int size, const manta_group_options *o,
+                                ring **out)
 {
-    meeting m = {.rank = rank, .size = size, .place = place, .listener = -1};
+    rendezvous m = {.rank = rank, .size = size, .place = place, .listener = -1};
     manta_status st;
     m.timeout_ms = o->join_timeout_ms;
     m.deadline = clock_deadline(o->join_timeout_ms);
     m.peers = mem_new(sizeof *m.peers * (size_t)size);
     m.table = mem_new(sizeof *m.table * (size_t)size);
-    st = make_end(&m, o);
+    st = make_channel_end(&m, o);
     if (!st) st = start_listening(&m, o);
-    if (!st) st = meet(&m);
+    if (!st) st = find_all_ranks(&m);
     if (!st) st = ring_new(rank, size, m.end, m.peers, out);
     for (int i = 0; i < STRANGERS; i++) chan_close(m.strangers[i]);
     if (m.listener >= 0 && m.listener != o->listener) os->close(m.listener);
