@@ -9,7 +9,7 @@
 #include "base/mem.h"
 
 /* The capacity to ask for so that n more bytes fit; 0 when no size would do. */
-static size_t grown(const buf *b, size_t n)
+static size_t grown_size(const buf *b, size_t n)
 {
     size_t need, half;
     if (__builtin_add_overflow(b->n, n, &need) || __builtin_add_overflow(need, (size_t)1, &need)) return 0;
@@ -18,15 +18,15 @@ static size_t grown(const buf *b, size_t n)
     return need > half ? need : half;
 }
 
-static int fits(const buf *b, size_t n)
+static int has_room(const buf *b, size_t n)
 {
     return b->cap > b->n && b->cap - b->n > n;
 }
 
 manta_status buf_try_reserve(buf *b, size_t n, const char *what)
 {
-    if (fits(b, n)) return MANTA_OK;
-    size_t cap = grown(b, n);
+    if (has_room(b, n)) return MANTA_OK;
+    size_t cap = grown_size(b, n);
     char *at = cap ? mem_try_raw(cap) : NULL;
     if (!at) return manta_fail(MANTA_ENOMEM, "%s: no memory for %zu more bytes after %zu", what, n, b->n);
     if (b->n > 0) memcpy(at, b->at, b->n);
@@ -39,8 +39,8 @@ manta_status buf_try_reserve(buf *b, size_t n, const char *what)
 
 void buf_reserve(buf *b, size_t n)
 {
-    if (fits(b, n)) return;
-    size_t cap = grown(b, n);
+    if (has_room(b, n)) return;
+    size_t cap = grown_size(b, n);
     assert(cap > 0);
     b->at = mem_resize(b->at, cap);
     b->cap = cap;

@@ -51,7 +51,7 @@ uint32_t crc32c_table(uint32_t crc, const void *data, size_t n)
 }
 
 #if defined(__x86_64__)
-static inline uint64_t load(const unsigned char *p)
+static inline uint64_t load_le64(const unsigned char *p)
 {
     uint64_t v;
     memcpy(&v, p, sizeof v);
@@ -71,13 +71,13 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
     for (; n >= 3 * STRETCH; p += 3 * STRETCH, n -= 3 * STRETCH) {
         uint64_t d = 0, e = 0;
         for (int i = 0; i < STRETCH; i += 8) {
-            c = __builtin_ia32_crc32di(c, load(p + i));
-            d = __builtin_ia32_crc32di(d, load(p + STRETCH + i));
-            e = __builtin_ia32_crc32di(e, load(p + 2 * STRETCH + i));
+            c = __builtin_ia32_crc32di(c, load_le64(p + i));
+            d = __builtin_ia32_crc32di(d, load_le64(p + STRETCH + i));
+            e = __builtin_ia32_crc32di(e, load_le64(p + 2 * STRETCH + i));
         }
         c = after_zeros(after_zeros(c) ^ d) ^ e;
     }
-    for (; n >= 8; p += 8, n -= 8) c = __builtin_ia32_crc32di(c, load(p));
+    for (; n >= 8; p += 8, n -= 8) c = __builtin_ia32_crc32di(c, load_le64(p));
     for (; n > 0; p++, n--) c = __builtin_ia32_crc32qi((uint32_t)c, *p);
     return ~(uint32_t)c;
 }

@@ -26,14 +26,14 @@ static uint32_t get32(const unsigned char *p)
     return v;
 }
 
-static uint64_t lane(uint64_t acc, uint64_t input)
+static uint64_t mix_lane(uint64_t acc, uint64_t input)
 {
     return rotl(acc + input * P2, 31) * P1;
 }
 
-static uint64_t merge(uint64_t h, uint64_t acc)
+static uint64_t merge_lane(uint64_t h, uint64_t acc)
 {
-    return (h ^ lane(0, acc)) * P1 + P4;
+    return (h ^ mix_lane(0, acc)) * P1 + P4;
 }
 
 uint64_t hash_bytes(const void *data, size_t n, uint64_t seed)
@@ -44,16 +44,16 @@ uint64_t hash_bytes(const void *data, size_t n, uint64_t seed)
     if (n >= 32) {
         uint64_t a = seed + P1 + P2, b = seed + P2, c = seed, d = seed - P1;
         for (; left >= 32; p += 32, left -= 32) {
-            a = lane(a, get64(p));
-            b = lane(b, get64(p + 8));
-            c = lane(c, get64(p + 16));
-            d = lane(d, get64(p + 24));
+            a = mix_lane(a, get64(p));
+            b = mix_lane(b, get64(p + 8));
+            c = mix_lane(c, get64(p + 16));
+            d = mix_lane(d, get64(p + 24));
         }
         h = rotl(a, 1) + rotl(b, 7) + rotl(c, 12) + rotl(d, 18);
-        h = merge(merge(merge(merge(h, a), b), c), d);
+        h = merge_lane(merge_lane(merge_lane(merge_lane(h, a), b), c), d);
     }
     h += n;
-    for (; left >= 8; p += 8, left -= 8) h = rotl(h ^ lane(0, get64(p)), 27) * P1 + P4;
+    for (; left >= 8; p += 8, left -= 8) h = rotl(h ^ mix_lane(0, get64(p)), 27) * P1 + P4;
     if (left >= 4) {
         h = rotl(h ^ get32(p) * P1, 23) * P2 + P3;
         p += 4, left -= 4;

@@ -37,7 +37,7 @@ static probe probe_number(uint64_t key)
     return (probe){.hash = hash_u64(key), .number = key};
 }
 
-static head *entry(const void *at, size_t size, size_t i)
+static head *entry_at(const void *at, size_t size, size_t i)
 {
     return (head *)((char *)(uintptr_t)at + i * size);
 }
@@ -57,54 +57,54 @@ static bool entry_is(const head *e, const probe *p)
 static uint32_t slot_of(const map_table *t, const void *at, size_t size, const probe *p)
 {
     uint32_t mask = t->n_slots - 1, s = (uint32_t)p->hash & mask;
-    while (t->slots[s] && !entry_is(entry(at, size, t->slots[s] - 1), p)) s = (s + 1) & mask;
+    while (t->slots[s] && !entry_is(entry_at(at, size, t->slots[s] - 1), p)) s = (s + 1) & mask;
     return s;
 }
 
-static void *seek(const map_table *t, const void *at, size_t size, probe p)
+static void *seek_entry(const map_table *t, const void *at, size_t size, probe p)
 {
     if (!t->n_slots) return NULL;
     uint32_t i = t->slots[slot_of(t, at, size, &p)];
-    return i ? entry(at, size, i - 1) : NULL;
+    return i ? entry_at(at, size, i - 1) : NULL;
 }
 
 /* Fills an empty table with the n entries. */
-static void refill(map_table *t, const void *at, size_t n, size_t size, bool text)
+static void refill_slots(map_table *t, const void *at, size_t n, size_t size, bool text)
 {
     uint32_t mask = t->n_slots - 1;
     for (size_t i = 0; i < n; i++) {
-        uint32_t s = (uint32_t)entry_hash(entry(at, size, i), text) & mask;
+        uint32_t s = (uint32_t)entry_hash(entry_at(at, size, i), text) & mask;
         while (t->slots[s]) s = (s + 1) & mask;
         t->slots[s] = (uint32_t)i + 1;
     }
 }
 
 /* A table of that many slots, at least 4/3 of the entries; returns where those are now. */
-static void *resize(map_table *t, void *at, size_t n, size_t size, bool text, uint32_t n_slots)
+static void *resize_table(map_table *t, void *at, size_t n, size_t size, bool text, uint32_t n_slots)
 {
     mem_free(t->slots);
     t->slots = mem_new(n_slots * sizeof *t->slots);
     t->n_slots = n_slots;
     t->cap = n_slots / 4 * 3;
     at = mem_resize(at, t->cap * size);
-    refill(t, at, n, size, text);
+    refill_slots(t, at, n, size, text);
     return at;
 }
 
 /* Makes room for one more entry; returns where the entries are now. */
-static void *grow(map_table *t, void *at, size_t n, size_t size, bool text)
+static void *grow_table(map_table *t, void *at, size_t n, size_t size, bool text)
 {
     if (n < t->cap) return at;
     assert(n < UINT32_MAX / 4);
-    return resize(t, at, n, size, text, t->n_slots ? t->n_slots * 2 : 8);
+    return resize_table(t, at, n, size, text, t->n_slots ? t->n_slots * 2 : 8);
 }
 
-/* The entry of the key, added when there is none. grow() came first. */
-static void *add(map_table *t, void *at, size_t *n, size_t size, probe p)
+/* The entry of the key, added when there is none. grow_table() came first. */
+static void *add_entry(map_table *t, void *at, size_t *n, size_t size, probe p)
 {
     uint32_t s = slot_of(t, at, size, &p);
-    if (t->slots[s]) return entry(at, size, t->slots[s] - 1);
-    head *e = entry(at, size, *n);
+    if (t->slots[s]) return entry_at(at, size, t->slots[s] - 1);
+    head *e = entry_at(at, size, *n);
     memset(e, 0, size);
     e->hash = p.text ? p.hash : p.number;
     if (p.text) e->key = mem_strdup(p.text);
@@ -118,7 +118,7 @@ static void close_gap(map_table *t, const void *at, size_t size, uint32_t s, boo
 {
     uint32_t mask = t->n_slots - 1, gap = s;
     for (s = (s + 1) & mask; t->slots[s]; s = (s + 1) & mask) {
-        uint32_t home = (uint32_t)entry_hash(entry(at, size, t->slots[s] - 1), text) & mask;
+        uint32_t home = (uint32_t)entry_hash(entry_at(at, size, t->slots[s] - 1), text) & mask;
         if (((s - home) & mask) < ((s - gap) & mask)) continue; /* its search starts behind the gap */
         t->slots[gap] = t->slots[s];
         gap = s;
@@ -126,13 +126,13 @@ static void close_gap(map_table *t, const void *at, size_t size, uint32_t s, boo
     t->slots[gap] = 0;
 }
 
-static bool drop(map_table *t, void *at, size_t *n, size_t size, probe p)
+static bool drop_entry(map_table *t, void *at, size_t *n, size_t size, probe p)
 {
     bool text = p.text != NULL;
     if (!t->n_slots) return false;
     uint32_t s = slot_of(t, at, size, &p), i = t->slots[s];
     if (!i) return false;
-    head *e = entry(at, size, i - 1), *last = entry(at, size, *n - 1);
+    head *e = entry_at(at, size, i - 1), *last = entry_at(at, size, *n - 1);
     char *owned = text ? e->key : NULL; /* p.text may be this very string */
     close_gap(t, at, size, s, text);
     if (e != last) {
@@ -148,48 +148,48 @@ static bool drop(map_table *t, void *at, size_t *n, size_t size, probe p)
 
 void *map_seek(const map_table *t, const void *at, size_t size, const char *key)
 {
-    return seek(t, at, size, probe_text(key));
+    return seek_entry(t, at, size, probe_text(key));
 }
 
 void *map_grow(map_table *t, void *at, size_t n, size_t size)
 {
-    return grow(t, at, n, size, true);
+    return grow_table(t, at, n, size, true);
 }
 
 void *map_add(map_table *t, void *at, size_t *n, size_t size, const char *key)
 {
-    return add(t, at, n, size, probe_text(key));
+    return add_entry(t, at, n, size, probe_text(key));
 }
 
 bool map_drop(map_table *t, void *at, size_t *n, size_t size, const char *key)
 {
-    return drop(t, at, n, size, probe_text(key));
+    return drop_entry(t, at, n, size, probe_text(key));
 }
 
 void *map_end(map_table *t, void *at, size_t n, size_t size)
 {
-    for (size_t i = 0; i < n; i++) mem_free(entry(at, size, i)->key);
+    for (size_t i = 0; i < n; i++) mem_free(entry_at(at, size, i)->key);
     return map_u64_end(t, at);
 }
 
 void *map_u64_seek(const map_table *t, const void *at, size_t size, uint64_t key)
 {
-    return seek(t, at, size, probe_number(key));
+    return seek_entry(t, at, size, probe_number(key));
 }
 
 void *map_u64_grow(map_table *t, void *at, size_t n, size_t size)
 {
-    return grow(t, at, n, size, false);
+    return grow_table(t, at, n, size, false);
 }
 
 void *map_u64_add(map_table *t, void *at, size_t *n, size_t size, uint64_t key)
 {
-    return add(t, at, n, size, probe_number(key));
+    return add_entry(t, at, n, size, probe_number(key));
 }
 
 bool map_u64_drop(map_table *t, void *at, size_t *n, size_t size, uint64_t key)
 {
-    return drop(t, at, n, size, probe_number(key));
+    return drop_entry(t, at, n, size, probe_number(key));
 }
 
 void *map_u64_shrink(map_table *t, void *at, size_t n, size_t size)
@@ -197,7 +197,7 @@ void *map_u64_shrink(map_table *t, void *at, size_t n, size_t size)
     uint32_t n_slots = SMALL_SLOTS;
     if (t->n_slots <= SMALL_SLOTS || n >= t->cap / 8) return at;
     while (n_slots / 4 * 3 < 2 * n) n_slots *= 2; /* room to grow before it has to again */
-    return resize(t, at, n, size, false, n_slots);
+    return resize_table(t, at, n, size, false, n_slots);
 }
 
 void *map_u64_end(map_table *t, void *at)

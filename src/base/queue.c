@@ -28,7 +28,7 @@ void *queue_start(queue *q, size_t cap, size_t size)
 }
 
 /* Waits for c (under the lock) until the deadline; false when that has passed. */
-static bool wait(queue *q, pthread_cond_t *c, int64_t deadline)
+static bool wait_for(queue *q, pthread_cond_t *c, int64_t deadline)
 {
     if (deadline == CLOCK_NEVER) return pthread_cond_wait(c, &q->lock) == 0;
     if (deadline <= 0) return false;
@@ -41,7 +41,7 @@ manta_status queue_push_copy(queue *q, void *ring, const void *value, int64_t de
     manta_status st = MANTA_OK;
     pthread_mutex_lock(&q->lock);
     bool in_time = true;
-    while (q->n == q->cap && !q->closed && in_time) in_time = wait(q, &q->not_full, deadline);
+    while (q->n == q->cap && !q->closed && in_time) in_time = wait_for(q, &q->not_full, deadline);
     if (q->closed) {
         st = manta_fail(MANTA_ECANCELLED, "the queue is closed");
     } else if (q->n == q->cap) {
@@ -61,7 +61,7 @@ manta_status queue_pop_copy(queue *q, const void *ring, void *value, int64_t dea
     manta_status st = MANTA_OK;
     pthread_mutex_lock(&q->lock);
     bool in_time = true;
-    while (q->n == 0 && !q->closed && in_time) in_time = wait(q, &q->not_empty, deadline);
+    while (q->n == 0 && !q->closed && in_time) in_time = wait_for(q, &q->not_empty, deadline);
     if (q->n > 0) {
         memcpy(value, (const char *)ring + q->first * q->size, q->size);
         q->first = (q->first + 1) % q->cap;

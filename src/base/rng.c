@@ -47,7 +47,7 @@ rng_words rng_at(rng_key k, uint64_t index)
     return rng_philox(counter, (uint32_t)k.seed, (uint32_t)(k.seed >> 32));
 }
 
-static uint64_t join(uint32_t high, uint32_t low)
+static uint64_t join_words(uint32_t high, uint32_t low)
 {
     return ((uint64_t)high << 32) | low;
 }
@@ -56,7 +56,7 @@ rng_key rng_sub(rng_key k, uint64_t label)
 {
     k.seed ^= SUB_SEED;
     rng_words r = rng_at(k, label);
-    return (rng_key){join(r.w[1], r.w[0]), join(r.w[3], r.w[2])};
+    return (rng_key){join_words(r.w[1], r.w[0]), join_words(r.w[3], r.w[2])};
 }
 
 void rng_fill(rng_key k, uint64_t index, size_t n, uint32_t *out)
@@ -91,7 +91,7 @@ uint64_t rng_below(rng_key k, uint64_t index, uint64_t n)
     for (;;) {
         rng_words r = rng_at(k, index);
         for (int i = 0; i < 4; i += 2) {
-            unsigned __int128 m = (unsigned __int128)join(r.w[i + 1], r.w[i]) * n;
+            unsigned __int128 m = (unsigned __int128)join_words(r.w[i + 1], r.w[i]) * n;
             if ((uint64_t)m >= biased) return (uint64_t)(m >> 64);
         }
         k = rng_sub(k, index); /* not index + 1, which is the caller's next number */
@@ -109,33 +109,33 @@ void rng_perm_init(rng_perm *p, rng_key k, uint64_t n)
     *p = (rng_perm){.n = n, .left_bits = bits / 2, .right_bits = bits - bits / 2};
     for (unsigned i = 0; i < 4; i++) {
         rng_words r = rng_at(k, i);
-        p->round_key[2 * i] = join(r.w[1], r.w[0]);
-        p->round_key[2 * i + 1] = join(r.w[3], r.w[2]);
+        p->round_key[2 * i] = join_words(r.w[1], r.w[0]);
+        p->round_key[2 * i + 1] = join_words(r.w[3], r.w[2]);
     }
 }
 
 /* The round function: its upper bits, because they depend on all of the input. */
-static uint64_t scramble(const rng_perm *p, int round, uint64_t half, unsigned bits)
+static uint64_t scramble_half(const rng_perm *p, int round, uint64_t half, unsigned bits)
 {
     return hash_u64(half ^ p->round_key[round]) >> (64 - bits);
 }
 
-static uint64_t forward(const rng_perm *p, uint64_t x)
+static uint64_t permute_forward(const rng_perm *p, uint64_t x)
 {
     uint64_t left = x >> p->right_bits, right = x & (((uint64_t)1 << p->right_bits) - 1);
     for (int round = 0; round < 8; round += 2) {
-        left ^= scramble(p, round, right, p->left_bits);
-        right ^= scramble(p, round + 1, left, p->right_bits);
+        left ^= scramble_half(p, round, right, p->left_bits);
+        right ^= scramble_half(p, round + 1, left, p->right_bits);
     }
     return left << p->right_bits | right;
 }
 
-static uint64_t backward(const rng_perm *p, uint64_t x)
+static uint64_t permute_backward(const rng_perm *p, uint64_t x)
 {
     uint64_t left = x >> p->right_bits, right = x & (((uint64_t)1 << p->right_bits) - 1);
     for (int round = 6; round >= 0; round -= 2) {
-        right ^= scramble(p, round + 1, left, p->right_bits);
-        left ^= scramble(p, round, right, p->left_bits);
+        right ^= scramble_half(p, round + 1, left, p->right_bits);
+        left ^= scramble_half(p, round, right, p->left_bits);
     }
     return left << p->right_bits | right;
 }
@@ -143,7 +143,7 @@ static uint64_t backward(const rng_perm *p, uint64_t x)
 uint64_t rng_perm_at(const rng_perm *p, uint64_t i)
 {
     assert(i < p->n);
-    do i = forward(p, i);
+    do i = permute_forward(p, i);
     while (i >= p->n);
     return i;
 }
@@ -151,7 +151,7 @@ uint64_t rng_perm_at(const rng_perm *p, uint64_t i)
 uint64_t rng_perm_find(const rng_perm *p, uint64_t place)
 {
     assert(place < p->n);
-    do place = backward(p, place);
+    do place = permute_backward(p, place);
     while (place >= p->n);
     return place;
 }

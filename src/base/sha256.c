@@ -20,7 +20,7 @@ static uint32_t rotr(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-static void compress(uint32_t h[8], const unsigned char block[64])
+static void compress_block(uint32_t h[8], const unsigned char block[64])
 {
     uint32_t w[64], s[8];
     for (int i = 0; i < 16; i++)
@@ -61,10 +61,10 @@ void sha256_add(sha256 *s, const void *data, size_t n)
         size_t take = n < 64 - used ? n : 64 - used;
         if (take > 0) memcpy(s->block + used, p, take);
         if (used + take < 64) return;
-        compress(s->h, s->block);
+        compress_block(s->h, s->block);
         p += take, n -= take;
     }
-    for (; n >= 64; p += 64, n -= 64) compress(s->h, p);
+    for (; n >= 64; p += 64, n -= 64) compress_block(s->h, p);
     if (n > 0) memcpy(s->block, p, n);
 }
 

@@ -17,38 +17,38 @@ enum { MOST_ROUNDS = 16, LARGE = 100000000, PART = 80000000 };
 static bench_say *say;
 static int rounds = 9;
 
-static double now(void)
+static double now_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void must(manta_status st)
+static void must_succeed(manta_status st)
 {
     if (st) exit(cli_fail());
 }
 
-static void check(bool ok, const char *what)
+static void check_result(bool ok, const char *what)
 {
     if (ok) return;
     cli_note("bench core: a wrong result of %s", what);
     exit(CLI_FAILED);
 }
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
-static double median(double *x, int n)
+static double median_of(double *x, int n)
 {
-    qsort(x, (size_t)n, sizeof x[0], compare);
+    qsort(x, (size_t)n, sizeof x[0], compare_doubles);
     return x[n / 2];
 }
 
-static void tell(const char *row, double value, const char *unit)
+static void tell_row(const char *row, double value, const char *unit)
 {
     say(&(bench_figure){.row = row, .value = value, .unit = unit});
 }
@@ -156,8 +156,8 @@ static manta_array large;
 static void get_calls(void)
 {
     int64_t v = 0;
-    for (int i = 0; i < 20000; i++) must(manta_get_i64(one, &v, MANTA_FOREVER));
-    check(v == 7, "get");
+    for (int i = 0; i < 20000; i++) must_succeed(manta_get_i64(one, &v, MANTA_FOREVER));
+    check_result(v == 7, "get");
 }
 
 static void put_calls(void)
@@ -169,7 +169,7 @@ static void run_ten(const char *name)
 {
     manta_ref r[10];
     for (int i = 0; i < 10; i++) manta_submit(name, NULL, 0, NULL, 1, &r[i]);
-    must(manta_get_all(r, 10, MANTA_FOREVER));
+    must_succeed(manta_get_all(r, 10, MANTA_FOREVER));
     manta_release_all(r, 10);
 }
 
@@ -182,7 +182,7 @@ static void put_large(void)
 {
     for (int i = 0; i < 4; i++) {
         manta_ref r = manta_put(manta_elements(&large));
-        must(manta_get(r, 0));
+        must_succeed(manta_get(r, 0));
         manta_release(r);
     }
 }
@@ -192,11 +192,11 @@ static void multi_put_large(void)
     run_ten("put_arrays");
 }
 
-static void batch(void)
+static void bench_batch(void)
 {
     static manta_ref r[1000];
     for (int i = 0; i < 1000; i++) r[i] = manta_remote(small_value);
-    must(manta_get_all(r, 1000, MANTA_FOREVER));
+    must_succeed(manta_get_all(r, 1000, MANTA_FOREVER));
     manta_release_all(r, 1000);
 }
 
@@ -204,8 +204,8 @@ static void get_container(void)
 {
     const manta_ref *r;
     size_t n;
-    must(manta_get_refs(container, &r, &n, MANTA_FOREVER));
-    check(n == 10000, "a get of 10k references");
+    must_succeed(manta_get_refs(container, &r, &n, MANTA_FOREVER));
+    check_result(n == 10000, "a get of 10k references");
 }
 
 static void wait_refs(void)
@@ -216,8 +216,8 @@ static void wait_refs(void)
     for (size_t i = 0; i < n; i++) rest[i] = r[i] = manta_remote(small_value);
     while (n > 0) {
         size_t k = 0;
-        must(manta_wait(rest, n, 1, MANTA_FOREVER, ready, &got));
-        check(got == 1, "wait");
+        must_succeed(manta_wait(rest, n, 1, MANTA_FOREVER, ready, &got));
+        check_result(got == 1, "wait");
         for (size_t i = 0; i < n; i++)
             if (!ready[i]) rest[k++] = rest[i];
         n = k;
@@ -229,7 +229,7 @@ static void task_sync(void)
 {
     for (int i = 0; i < 2000; i++) {
         manta_ref r = manta_remote(small_value);
-        must(manta_get(r, MANTA_FOREVER));
+        must_succeed(manta_get(r, MANTA_FOREVER));
         manta_release(r);
     }
 }
@@ -238,7 +238,7 @@ static void multi_client(void)
 {
     manta_ref r[4];
     for (int i = 0; i < 4; i++) r[i] = manta_actor_call(peers[i], submit_tasks, manta_i64(10000));
-    must(manta_get_all(r, 4, MANTA_FOREVER));
+    must_succeed(manta_get_all(r, 4, MANTA_FOREVER));
     manta_release_all(r, 4);
 }
 
@@ -246,7 +246,7 @@ static void actor_sync(void)
 {
     for (int i = 0; i < 2000; i++) {
         manta_ref r = manta_actor_call(peer, small_value);
-        must(manta_get(r, MANTA_FOREVER));
+        must_succeed(manta_get(r, MANTA_FOREVER));
         manta_release(r);
     }
 }
@@ -255,7 +255,7 @@ static void call_thousand(manta_actor a)
 {
     static manta_ref r[1000];
     for (int i = 0; i < 1000; i++) r[i] = manta_actor_call(a, small_value);
-    must(manta_get_all(r, 1000, MANTA_FOREVER));
+    must_succeed(manta_get_all(r, 1000, MANTA_FOREVER));
     manta_release_all(r, 1000);
 }
 
@@ -273,7 +273,7 @@ static void one_to_n(void)
 {
     manta_ref r = manta_actor_call(peer, call_actors, manta_i64(5000), manta_i64(0), manta_handle(peers[0]),
                                    manta_handle(peers[1]));
-    must(manta_get(r, MANTA_FOREVER));
+    must_succeed(manta_get(r, MANTA_FOREVER));
     manta_release(r);
 }
 
@@ -283,7 +283,7 @@ static void n_to_n(void)
     for (int i = 0; i < 4; i++)
         r[i] = manta_remote(call_actors, manta_i64(2500), manta_i64(0), manta_handle(peers[0]),
                             manta_handle(peers[1]));
-    must(manta_get_all(r, 4, MANTA_FOREVER));
+    must_succeed(manta_get_all(r, 4, MANTA_FOREVER));
     manta_release_all(r, 4);
 }
 
@@ -293,7 +293,7 @@ static void n_to_n_with_arg(void)
     for (int i = 0; i < 2; i++)
         r[i] = manta_actor_call(peers[2 + i], call_actors, manta_i64(1000), manta_i64(1),
                                 manta_handle(peers[i]));
-    must(manta_get_all(r, 2, MANTA_FOREVER));
+    must_succeed(manta_get_all(r, 2, MANTA_FOREVER));
     manta_release_all(r, 2);
 }
 
@@ -306,11 +306,11 @@ static const struct row {
             {"multi client put calls", multi_put, 100000},
             {"single client put gigabytes", put_large, 4 * LARGE * 1e-9},
             {"multi client put gigabytes", multi_put_large, 10 * 2 * PART * 1e-9},
-            {"single client tasks and get batch", batch, 1},
+            {"single client tasks and get batch", bench_batch, 1},
             {"single client get object containing 10k refs", get_container, 1},
             {"single client wait 1k refs", wait_refs, 1},
             {"single client tasks sync", task_sync, 2000},
-            {"single client tasks async", batch, 1000},
+            {"single client tasks async", bench_batch, 1000},
             {"multi client tasks async", multi_client, 40000},
             {"1:1 actor calls sync", actor_sync, 2000},
             {"1:1 actor calls async", actor_async, 1000},
@@ -324,11 +324,11 @@ static void run_row(const struct row *r)
     double s[MOST_ROUNDS];
     r->fn();
     for (int i = 0; i < rounds; i++) {
-        double begin = now();
+        double begin = now_seconds();
         r->fn();
-        s[i] = now() - begin;
+        s[i] = now_seconds() - begin;
     }
-    tell(r->name, r->work / median(s, rounds), NULL);
+    tell_row(r->name, r->work / median_of(s, rounds), NULL);
 }
 
 /* ---- figures of another shape ---- */
@@ -336,10 +336,10 @@ static void run_row(const struct row *r)
 /* A put into memory that nobody has touched yet: the price of fresh pages. */
 static void first_touch(void)
 {
-    double begin = now();
+    double begin = now_seconds();
     manta_ref r = manta_put(manta_elements(&large));
-    must(manta_get(r, 0));
-    tell("single client put gigabytes, first touch", LARGE * 1e-9 / (now() - begin), NULL);
+    must_succeed(manta_get(r, 0));
+    tell_row("single client put gigabytes, first touch", LARGE * 1e-9 / (now_seconds() - begin), NULL);
     manta_release(r);
 }
 
@@ -350,12 +350,12 @@ static void copy_rate(void)
     if (!to) return;
     memset(to, 1, LARGE);
     for (int i = 0; i < 5; i++) {
-        double begin = now();
+        double begin = now_seconds();
         memcpy(to, large.data, LARGE);
-        s[i] = now() - begin;
-        check(to[i] == 3, "memcpy"); /* which also keeps the copy from being left out */
+        s[i] = now_seconds() - begin;
+        check_result(to[i] == 3, "memcpy"); /* which also keeps the copy from being left out */
     }
-    tell("memcpy gigabytes, warm", LARGE * 1e-9 / median(s, 5), NULL);
+    tell_row("memcpy gigabytes, warm", LARGE * 1e-9 / median_of(s, 5), NULL);
     free(to);
 }
 
@@ -370,41 +370,41 @@ static void first_gets(void)
     double s[N];
     for (int round = 0; round < 3; round++) { /* the last is counted: memory is warm, as in the other rows */
         for (int i = 0; i < N; i++) r[i] = manta_remote(ten_thousand);
-        must(manta_get_all(r, N, MANTA_FOREVER));
+        must_succeed(manta_get_all(r, N, MANTA_FOREVER));
         for (int i = 0; i < N; i++) {
-            double begin = now();
-            must(manta_get_refs(r[i], &inner, &n, MANTA_FOREVER));
-            s[i] = now() - begin;
-            check(n == 10000, "a first get of 10k references");
+            double begin = now_seconds();
+            must_succeed(manta_get_refs(r[i], &inner, &n, MANTA_FOREVER));
+            s[i] = now_seconds() - begin;
+            check_result(n == 10000, "a first get of 10k references");
         }
         manta_release_all(r, N);
     }
-    tell("get object containing 10k refs, first time", 1 / median(s, N), NULL);
+    tell_row("get object containing 10k refs, first time", 1 / median_of(s, N), NULL);
 }
 
 static double one_call(void)
 {
-    double begin = now();
+    double begin = now_seconds();
     manta_ref r = manta_actor_call(peer, small_value);
-    must(manta_get(r, MANTA_FOREVER));
-    double s = now() - begin;
+    must_succeed(manta_get(r, MANTA_FOREVER));
+    double s = now_seconds() - begin;
     manta_release(r);
     return s * 1e6;
 }
 
-static void latency(void)
+static void bench_latency(void)
 {
     enum { N = 20000, IDLE = 40 };
     static double us[N];
     for (int i = 0; i < N; i++) us[i] = one_call();
-    tell("sync call, both awake, p50", median(us, N), "us");
-    tell("sync call, both awake, p99", us[N * 99 / 100], "us");
+    tell_row("sync call, both awake, p50", median_of(us, N), "us");
+    tell_row("sync call, both awake, p99", us[N * 99 / 100], "us");
     for (int i = 0; i < IDLE; i++) {
         usleep(10000);
         us[i] = one_call();
     }
-    tell("sync call after 10 ms idle, p50", median(us, IDLE), "us");
-    tell("sync call after 10 ms idle, p99", us[IDLE - 1], "us");
+    tell_row("sync call after 10 ms idle, p50", median_of(us, IDLE), "us");
+    tell_row("sync call after 10 ms idle, p99", us[IDLE - 1], "us");
 }
 
 static void new_actors(void)
@@ -413,17 +413,17 @@ static void new_actors(void)
     static manta_actor a[N];
     double s[ONE];
     for (int i = 0; i < ONE; i++) {
-        double begin = now();
+        double begin = now_seconds();
         a[0] = manta_actor_new(NULL, bench_actor);
-        must(manta_actor_ready(a[0], MANTA_FOREVER));
-        s[i] = now() - begin;
+        must_succeed(manta_actor_ready(a[0], MANTA_FOREVER));
+        s[i] = now_seconds() - begin;
         manta_actor_release(a[0]);
     }
-    tell("new actor ready", median(s, ONE) * 1e3, "ms");
-    double begin = now();
+    tell_row("new actor ready", median_of(s, ONE) * 1e3, "ms");
+    double begin = now_seconds();
     for (int i = 0; i < N; i++) a[i] = manta_actor_new(NULL, bench_actor);
-    for (int i = 0; i < N; i++) must(manta_actor_ready(a[i], MANTA_FOREVER));
-    tell("100 new actors ready", (now() - begin) * 1e3, "ms");
+    for (int i = 0; i < N; i++) must_succeed(manta_actor_ready(a[i], MANTA_FOREVER));
+    tell_row("100 new actors ready", (now_seconds() - begin) * 1e3, "ms");
     for (int i = 0; i < N; i++) manta_actor_release(a[i]);
 }
 
@@ -442,21 +442,21 @@ static long private_kib(int pid)
     return kib;
 }
 
-static void million(void)
+static void bench_million(void)
 {
     const int n = 1000000;
     manta_ref *r = malloc((size_t)n * sizeof *r);
     manta_node_info info;
     if (!r) return;
-    double begin = now();
+    double begin = now_seconds();
     for (int i = 0; i < n; i++) r[i] = manta_remote(small_value);
-    double queued = now() - begin;
-    must(manta_get_all(r, (size_t)n, MANTA_FOREVER));
-    double s = now() - begin;
-    must(manta_node_get(&info));
-    tell("1,000,000 tasks queued", queued * 1e3, "ms");
-    tell("1,000,000 tasks queued, then drained", s * 1e3, "ms");
-    tell("daemon, private memory then", (double)private_kib(info.daemon_pid), "KiB");
+    double queued = now_seconds() - begin;
+    must_succeed(manta_get_all(r, (size_t)n, MANTA_FOREVER));
+    double s = now_seconds() - begin;
+    must_succeed(manta_node_get(&info));
+    tell_row("1,000,000 tasks queued", queued * 1e3, "ms");
+    tell_row("1,000,000 tasks queued, then drained", s * 1e3, "ms");
+    tell_row("daemon, private memory then", (double)private_kib(info.daemon_pid), "KiB");
     manta_release_all(r, (size_t)n);
     free(r);
 }
@@ -464,24 +464,24 @@ static void million(void)
 static void idle_worker(void)
 {
     manta_node_info info;
-    must(manta_node_get(&info));
+    must_succeed(manta_node_get(&info));
     if (info.n_worker_pids > 0)
-        tell("idle worker, private memory", (double)private_kib(info.worker_pids[0]), "KiB");
+        tell_row("idle worker, private memory", (double)private_kib(info.worker_pids[0]), "KiB");
 }
 
 static const struct figure {
     const char *name;
     void (*fn)(void);
 } figures[] = {
-    {"sync call", latency},
+    {"sync call", bench_latency},
     {"new actor ready", new_actors},
-    {"1,000,000 tasks queued, then drained", million},
+    {"1,000,000 tasks queued, then drained", bench_million},
     {"get object containing 10k refs, first time", first_gets}, /* the daemon clears up for a while */
     {"memcpy gigabytes, warm", copy_rate}};
 
 /* ---- all of it ---- */
 
-static void prepare(void)
+static void prepare_bench(void)
 {
     int64_t dims[1] = {LARGE};
     manta_task_options many = {.max_concurrency = 16};
@@ -494,7 +494,7 @@ static void prepare(void)
     peer = manta_actor_new(NULL, bench_actor);
     wide = manta_actor_new(&many, bench_actor);
     for (int i = 0; i < 4; i++) peers[i] = manta_actor_new(NULL, bench_actor);
-    must(manta_actor_ready(wide, MANTA_FOREVER));
+    must_succeed(manta_actor_ready(wide, MANTA_FOREVER));
 }
 
 void bench_core_run(const char *only, bool quick, bench_say *to)
@@ -502,16 +502,16 @@ void bench_core_run(const char *only, bool quick, bench_say *to)
     manta_node_options o = {.address = "local"};
     say = to;
     if (quick) rounds = 3;
-    double begin = now();
-    must(manta_init(NULL, NULL, &o));
+    double begin = now_seconds();
+    must_succeed(manta_init(NULL, NULL, &o));
     manta_ref first = manta_remote(small_value);
-    must(manta_get(first, MANTA_FOREVER));
-    double s = now() - begin;
+    must_succeed(manta_get(first, MANTA_FOREVER));
+    double s = now_seconds() - begin;
     manta_release(first);
     if (!only || strstr("manta_init to first result", only))
-        tell("manta_init to first result", s * 1e3, "ms");
+        tell_row("manta_init to first result", s * 1e3, "ms");
     if (!only || strstr("idle worker, private memory", only)) idle_worker();
-    prepare();
+    prepare_bench();
     if (!only || strstr("single client put gigabytes, first touch", only)) first_touch();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (!only || strstr(rows[i].name, only)) run_row(&rows[i]);

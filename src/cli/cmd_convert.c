@@ -55,7 +55,7 @@ out:
     return st;
 }
 
-static int convert(const options *o)
+static int run_convert(const options *o)
 {
     return convert_file(options_arg(o, 0), options_arg(o, 1), options_text(o, "like"),
                         options_text(o, "format"))
@@ -78,5 +78,5 @@ const command cmd_convert = {
     .min_args = 2,
     .max_args = 2,
     .groups = {&conversion},
-    .run = convert,
+    .run = run_convert,
 };

@@ -20,7 +20,7 @@ static const option_group fetching = {
 
 /* ---- list, path ---- */
 
-static int list(const options *o)
+static int run_list(const options *o)
 {
     const char *name;
     char path[PATH_MAX];
@@ -76,7 +76,7 @@ static bool on_progress(void *user, const char *file, int64_t done, int64_t tota
     return !stop_requested();
 }
 
-static int fetch(const options *o)
+static int run_fetch(const options *o)
 {
     const char *what = options_arg(o, 0), *sha256 = options_text(o, "sha256");
     char path[PATH_MAX] = "";
@@ -104,7 +104,7 @@ const command cmd_data_list = {
     .text = "They are looked for in the folder $MANTA_DATA, in the user's cache folder, and in what came "
             "with Manta.",
     .groups = {&listing},
-    .run = list,
+    .run = run_list,
 };
 
 const command cmd_data_fetch = {
@@ -118,7 +118,7 @@ const command cmd_data_fetch = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&fetching},
-    .run = fetch,
+    .run = run_fetch,
 };
 
 const command cmd_data_path = {

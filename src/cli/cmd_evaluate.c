@@ -44,7 +44,7 @@ static bool on_event(void *user, manta_session *s, const manta_event *e)
     return !stop_requested();
 }
 
-static double seconds(void)
+static double now_seconds(void)
 {
     struct timespec t;
 
@@ -52,7 +52,7 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int report(run *r, manta_status st, double took, const manta_metrics *m)
+static int report_evaluate(run *r, manta_status st, double took, const manta_metrics *m)
 {
     bool stopped = st == MANTA_ECANCELLED && stop_requested();
 
@@ -69,7 +69,7 @@ static int report(run *r, manta_status st, double took, const manta_metrics *m)
     return stopped ? CLI_INTERRUPTED : CLI_DONE;
 }
 
-static int evaluate(const options *o)
+static int run_evaluate(const options *o)
 {
     const char *file = options_text(o, "weights"), *data = options_text(o, "data");
     manta_session_options so = work_session_options(o);
@@ -98,10 +98,10 @@ static int evaluate(const options *o)
     so.blank = work_has_weights(file, saved);
     if ((st = manta_session_open(m, &how.compile, &so, &s))) goto out;
     if ((st = work_weights(s, file, saved, true))) goto out;
-    begin = seconds();
+    begin = now_seconds();
     st = manta_evaluate(s, d, &fit, &metrics);
 out:
-    status = report(&r, st, seconds() - begin, &metrics);
+    status = report_evaluate(&r, st, now_seconds() - begin, &metrics);
     manta_session_close(s);
     manta_dataset_unref(d);
     manta_saved_free(saved);
@@ -120,5 +120,5 @@ const command cmd_evaluate = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&evaluation, &recipe_loss_options, &work_data_options, &work_run_options},
-    .run = evaluate,
+    .run = run_evaluate,
 };

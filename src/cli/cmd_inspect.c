@@ -46,7 +46,7 @@ static int inspect_zoo(const char *name, bool json)
 }
 
 /* The sentence for a file that is none of the kinds. */
-static int unknown(const char *path)
+static int fail_unknown_file(const char *path)
 {
     manta_file_format f;
     char known[256] = "";
@@ -63,7 +63,7 @@ static int unknown(const char *path)
     return cli_fail();
 }
 
-static int inspect(const options *o)
+static int run_inspect(const options *o)
 {
     const char *what = options_arg(o, 0), *format;
     bool json = options_flag(o, "json");
@@ -76,7 +76,7 @@ static int inspect(const options *o)
     if (format && (!access(what, F_OK) || !inspect_is_data(what))) return inspect_file(what, json);
     if (inspect_is_events(what)) return inspect_events(what, json);
     if (inspect_is_data(what)) return inspect_data(what, json);
-    if (!access(what, F_OK)) return unknown(what);
+    if (!access(what, F_OK)) return fail_unknown_file(what);
     return inspect_zoo(what, json);
 }
 
@@ -101,5 +101,5 @@ const command cmd_inspect = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&inspecting},
-    .run = inspect,
+    .run = run_inspect,
 };

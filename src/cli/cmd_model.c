@@ -30,7 +30,7 @@ typedef struct settings {
 } settings;
 
 /* Whether the file has a place for them, and there are any. */
-static bool compiled(const char *name, const char *path, settings *s)
+static bool read_compiled(const char *name, const char *path, settings *s)
 {
     const recipe_default *preset = recipe_default_of(name);
     size_t n = strlen(path);
@@ -54,7 +54,8 @@ static manta_status write_weights(const char *name, const char *path, uint64_t s
 
     if ((st = work_model(name, NULL, &m))) goto out;
     if ((st = work_check_output(path, work_endings()))) goto out;
-    if ((st = manta_session_open(m, compiled(name, path, &how) ? &how.compile : NULL, &so, &s))) goto out;
+    if ((st = manta_session_open(m, read_compiled(name, path, &how) ? &how.compile : NULL, &so, &s)))
+        goto out;
     if ((st = manta_session_save(s, path))) goto out;
     printf("%s parameters of %s written to %s\n",
            work_number(manta_model_params(m, false), params, sizeof params), name, path);

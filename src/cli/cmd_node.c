@@ -62,7 +62,7 @@ static uint64_t size_of(const options *o, const char *name)
     return (uint64_t)x;
 }
 
-static int stay(const manta_node_place *place)
+static int stay_until_stopped(const manta_node_place *place)
 {
     manta_view *v;
     manta_node_place gone;
@@ -79,7 +79,7 @@ static int stay(const manta_node_place *place)
     return CLI_INTERRUPTED;
 }
 
-static int start(const options *o)
+static int run_start(const options *o)
 {
     manta_node_options n = {.num_cpus = (int)options_int(o, "num-cpus", 0),
                             .num_gpus = (int)options_int(o, "num-gpus", 0),
@@ -99,7 +99,7 @@ static int start(const options *o)
         printf("Programs join it by themselves; 'manta status' shows it, 'manta stop' ends it.\n");
     }
     if (!cli_flush() || !options_flag(o, "foreground")) return CLI_DONE;
-    return stay(&place);
+    return stay_until_stopped(&place);
 }
 
 const command cmd_start = {
@@ -118,12 +118,12 @@ const command cmd_start = {
     .examples = "  manta start\n"
                 "  manta start --num-cpus 8 --store-memory 4G --resources disk=2",
     .groups = {&starting},
-    .run = start,
+    .run = run_start,
 };
 
 /* ---- stop ---- */
 
-static int stop(const options *o)
+static int run_stop(const options *o)
 {
     manta_node_place place;
 
@@ -148,7 +148,7 @@ const command cmd_stop = {
                 "  manta stop my-run",
     .max_args = 1,
     .groups = {&stopping},
-    .run = stop,
+    .run = run_stop,
 };
 
 /* ---- status ---- */
@@ -199,7 +199,7 @@ static void status_text(const manta_view *v)
     }
 }
 
-static int status(const options *o)
+static int run_status(const options *o)
 {
     manta_view *v;
 
@@ -225,5 +225,5 @@ const command cmd_status = {
     .examples = "  manta status\n"
                 "  manta status --node 1234 --json",
     .groups = {&showing},
-    .run = status,
+    .run = run_status,
 };

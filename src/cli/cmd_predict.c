@@ -35,7 +35,7 @@ typedef struct kept {
     size_t used[MOST_OUTPUTS], size[MOST_OUTPUTS];
 } kept;
 
-static manta_status keep(void *user, int64_t first, int64_t count, int n, const manta_array *outputs)
+static manta_status keep_outputs(void *user, int64_t first, int64_t count, int n, const manta_array *outputs)
 {
     kept *k = user;
 
@@ -162,7 +162,7 @@ static manta_status open_one(const options *o, const recipe *r, const manta_mode
 }
 
 /* Joins what is there with one more; both must have as many samples. Takes both. */
-static manta_status join(manta_dataset *one, manta_dataset **d)
+static manta_status join_datasets(manta_dataset *one, manta_dataset **d)
 {
     int64_t a = *d ? manta_dataset_count(*d) : 0, b = manta_dataset_count(one);
     manta_status st;
@@ -198,7 +198,7 @@ static manta_status open_input(const options *o, const recipe *r, const manta_mo
         }
         has[i] = true;
         seen++;
-        if (!(st = open_one(o, r, m, &g, i, &one))) st = join(one, &d);
+        if (!(st = open_one(o, r, m, &g, i, &one))) st = join_datasets(one, &d);
     }
     for (int i = 0; !st && i < n; i++) {
         if (has[i]) continue;
@@ -215,7 +215,7 @@ static manta_status open_input(const options *o, const recipe *r, const manta_mo
     return MANTA_OK;
 }
 
-static int report(const options *o, manta_status st, const kept *k)
+static int report_predict(const options *o, manta_status st, const kept *k)
 {
     const char *path = options_text(o, "output");
     bool stopped = st == MANTA_ECANCELLED && stop_requested();
@@ -234,7 +234,7 @@ static int report(const options *o, manta_status st, const kept *k)
     return st ? cli_fail() : CLI_DONE;
 }
 
-static int predict(const options *o)
+static int run_predict(const options *o)
 {
     const char *file = options_text(o, "weights"), *input = options_text(o, "input"),
                *path = options_text(o, "output");
@@ -258,10 +258,10 @@ static int predict(const options *o)
     so.blank = work_has_weights(file, saved);
     if ((st = manta_session_open(m, NULL, &so, &s))) goto out;
     if ((st = work_weights(s, file, saved, true))) goto out;
-    if ((st = manta_predict(s, d, &fit, keep, &k))) goto out;
+    if ((st = manta_predict(s, d, &fit, keep_outputs, &k))) goto out;
     st = write_kept(&k, m, path);
 out:
-    status = report(o, st, &k);
+    status = report_predict(o, st, &k);
     for (int i = 0; i < MOST_OUTPUTS; i++) free(k.array[i].data);
     manta_session_close(s);
     manta_dataset_unref(d);
@@ -282,5 +282,5 @@ const command cmd_predict = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&prediction, &work_data_options, &work_run_options},
-    .run = predict,
+    .run = run_predict,
 };

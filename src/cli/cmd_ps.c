@@ -184,7 +184,7 @@ static void ps_json(const manta_view *v)
                         (json_int_t)v->all_objects));
 }
 
-static int ps(const options *o)
+static int run_ps(const options *o)
 {
     manta_view *v;
 
@@ -219,7 +219,7 @@ const command cmd_ps = {
     .examples = "  manta ps\n"
                 "  manta ps --json --objects 20",
     .groups = {&listing},
-    .run = ps,
+    .run = run_ps,
 };
 
 /* ---- timeline ---- */
@@ -261,7 +261,7 @@ static int write_trace(const manta_view *v, FILE *f)
     return ferror(f);
 }
 
-static int timeline(const options *o)
+static int run_timeline(const options *o)
 {
     const char *path = options_text(o, "output");
     manta_view *v;
@@ -292,7 +292,7 @@ const command cmd_timeline = {
             "as a Chrome trace: one line of time for each worker.",
     .examples = "  manta timeline -o trace.json",
     .groups = {&tracing},
-    .run = timeline,
+    .run = run_timeline,
 };
 
 /* ---- stack ---- */
@@ -300,7 +300,7 @@ const command cmd_timeline = {
 /* Runs a debugger and prints the stacks it shows; false: it is not there, or
  * could not look at the process. What it complains about is dropped: the next way
  * is tried. */
-static bool debugger(char *const argv[])
+static bool run_debugger(char *const argv[])
 {
     posix_spawn_file_actions_t files;
     int out[2];
@@ -346,11 +346,11 @@ static bool ask_debuggers(int64_t pid)
     char digits[24];
 
     snprintf(digits, sizeof digits, "%lld", (long long)pid);
-    return debugger((char *[]){eu, p, digits, NULL}) ||
-           debugger((char *[]){gdb, nx, batch, p, digits, ex, all, NULL});
+    return run_debugger((char *[]){eu, p, digits, NULL}) ||
+           run_debugger((char *[]){gdb, nx, batch, p, digits, ex, all, NULL});
 }
 
-static int stack(const options *o)
+static int run_stack(const options *o)
 {
     const char *text = options_arg(o, 0);
     int64_t pid = options_int_of("PID", text);
@@ -390,5 +390,5 @@ const command cmd_stack = {
     .min_args = 1,
     .max_args = 1,
     .groups = {&asking},
-    .run = stack,
+    .run = run_stack,
 };

@@ -95,7 +95,7 @@ static const char *time_text(double seconds, char *buf, size_t size)
 }
 
 /* How long it was worked on, over all take-ups, so far; negative: that is not known. */
-static double spent(const manta_run_info *r)
+static double spent_seconds(const manta_run_info *r)
 {
     double now = r->pid ? (double)time(NULL) - r->taken_s : 0;
 
@@ -105,7 +105,7 @@ static double spent(const manta_run_info *r)
 
 static const char *span_text(const manta_run_info *r, char *buf, size_t size)
 {
-    double s = spent(r);
+    double s = spent_seconds(r);
 
     if (s < 0) return "";
     if (s < 120) {
@@ -126,7 +126,7 @@ static json_t *run_json(const manta_run_info *r)
                   json_text(r->path), "status", json_text(r->status), "pid", r->pid, "began",
                   (json_int_t)r->began_s, "ended", (json_int_t)r->ended_s, "epoch", (json_int_t)r->epoch,
                   "step", (json_int_t)r->step, "checkpoints", r->n_checkpoints, "metrics", metrics);
-    json_object_set_new(o, "spent", spent(r) < 0 ? json_null() : json_real(spent(r)));
+    json_object_set_new(o, "spent", spent_seconds(r) < 0 ? json_null() : json_real(spent_seconds(r)));
     json_object_set_new(o, "resumed", json_integer(r->resumed));
     if (*r->error) json_object_set_new(o, "error", json_text(r->error));
     return o;

@@ -86,7 +86,7 @@ static const option_group output = {
                           "when not given"},
                          {0}}};
 
-static int train(const options *o)
+static int run_train(const options *o)
 {
     training r = {.o = o, .json = options_flag(o, "json")};
     options *taken_up = NULL;
@@ -147,5 +147,5 @@ const command cmd_train = {
     .max_args = 1,
     .groups = {&training_options, &recipe_loss_options, &recipe_options, &work_data_options, &weights,
                &work_run_options, &cluster, &record_options, &output},
-    .run = train,
+    .run = run_train,
 };

@@ -21,7 +21,7 @@ static void pause_a_little(void)
     nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
 }
 
-static void tell(const evaluator *e, const manta_checkpoint *c, const manta_metrics *m)
+static void tell_metrics(const evaluator *e, const manta_checkpoint *c, const manta_metrics *m)
 {
     const manta_checkpoint_info *i = manta_checkpoint_get(c);
     json_t *event;
@@ -41,7 +41,8 @@ static void tell(const evaluator *e, const manta_checkpoint *c, const manta_metr
 }
 
 /* Scores the newest checkpoint unless that was done; *seen is its number. */
-static manta_status look(const evaluator *e, const char *folder, int64_t *seen, manta_metrics *last)
+static manta_status look_for_checkpoints(const evaluator *e, const char *folder, int64_t *seen,
+                                         manta_metrics *last)
 {
     manta_checkpoints *all = NULL;
     manta_checkpoint *c = NULL;
@@ -54,7 +55,7 @@ static manta_status look(const evaluator *e, const char *folder, int64_t *seen, 
     if ((st = manta_session_from_checkpoint(e->s, c, true))) goto out;
     if ((st = manta_evaluate(e->s, e->data, &e->fit, last))) goto out;
     *seen = manta_checkpoint_get(c)->sequence;
-    tell(e, c, last);
+    tell_metrics(e, c, last);
 out:
     manta_checkpoint_close(c);
     manta_checkpoints_close(all);
@@ -82,7 +83,7 @@ manta_status evaluator_run(const evaluator *e, manta_metrics *last)
             return manta_fail(MANTA_ETIMEDOUT, "no run has begun in %s for %lld s", e->run,
                               (long long)timeout / 1000);
         if (!found) {
-            manta_status st = look(e, folder, &seen, last);
+            manta_status st = look_for_checkpoints(e, folder, &seen, last);
             if (st) return st;
         }
         if (stop_requested()) return manta_fail(MANTA_ECANCELLED, "stopped on request");

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 
 /* Behind all that was printed before. */
-static void show(const manta_block *b)
+static void show_block(const manta_block *b)
 {
     fflush(stdout);
     manta_block_show(b);
@@ -53,7 +53,7 @@ static void tell_worker(const failures *f, const manta_event *e, int64_t success
         }
     }
     add_log(&b, f, e->server ? -1 : e->rank);
-    show(&b);
+    show_block(&b);
 }
 
 bool failures_see(failures *f, const manta_event *e)
@@ -94,5 +94,5 @@ void failures_end(const failures *f)
                         record_command(f->record, again, sizeof again));
     }
     add_log(&b, f, -1);
-    show(&b);
+    show_block(&b);
 }

@@ -27,7 +27,7 @@ static const manta_column *column_at(const arrays *a, int i)
     return a->plain ? manta_arrays_at(a->plain, i) : manta_saved_at(a->saved, i);
 }
 
-static totals count(const arrays *a)
+static totals count_arrays(const arrays *a)
 {
     const manta_column *c;
     totals t = {0};
@@ -47,7 +47,7 @@ static void show_table(const arrays *a)
     static const char *const heads[] = {"name", "shape", "dtype", ">bytes", NULL};
     table *t = table_new(heads);
     int64_t steps = a->saved ? inspect_iterations(a->saved) : -1;
-    totals sum = count(a);
+    totals sum = count_arrays(a);
     const manta_column *c;
     char text[256], number[32];
 
@@ -69,7 +69,7 @@ static void show_json(const arrays *a)
 {
     json_t *list = json_array();
     int64_t steps = a->saved ? inspect_iterations(a->saved) : -1;
-    totals sum = count(a);
+    totals sum = count_arrays(a);
     const manta_column *c;
 
     for (int i = 0; (c = column_at(a, i)); i++) {
@@ -84,7 +84,7 @@ static void show_json(const arrays *a)
                         steps >= 0 ? json_integer(steps) : json_null(), "arrays", list));
 }
 
-static void show(const arrays *a, bool json)
+static void show_arrays(const arrays *a, bool json)
 {
     if (json) {
         show_json(a);
@@ -95,7 +95,7 @@ static void show(const arrays *a, bool json)
 
 void inspect_saved(const manta_saved *s, const char *path, bool json)
 {
-    show(&(arrays){.path = path, .saved = s}, json);
+    show_arrays(&(arrays){.path = path, .saved = s}, json);
 }
 
 int inspect_npy(const char *path, bool json)
@@ -103,7 +103,7 @@ int inspect_npy(const char *path, bool json)
     manta_arrays *a = NULL;
 
     if (manta_arrays_load(path, &a)) return cli_fail();
-    show(&(arrays){.path = path, .plain = a}, json);
+    show_arrays(&(arrays){.path = path, .plain = a}, json);
     manta_arrays_free(a);
     return CLI_DONE;
 }

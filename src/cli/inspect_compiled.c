@@ -21,17 +21,17 @@ typedef struct settings {
     setting at[MOST];
 } settings;
 
-static void number(settings *s, const char *name, double value)
+static void add_number(settings *s, const char *name, double value)
 {
     s->at[s->n++] = (setting){.name = name, .value = value};
 }
 
-static void whole(settings *s, const char *name, int64_t value)
+static void add_integer(settings *s, const char *name, int64_t value)
 {
     s->at[s->n++] = (setting){.name = name, .value = (double)value, .kind = WHOLE};
 }
 
-static void flag(settings *s, const char *name, bool on)
+static void add_flag(settings *s, const char *name, bool on)
 {
     s->at[s->n++] = (setting){.name = name, .value = on, .kind = FLAG};
 }
@@ -41,32 +41,32 @@ static settings optimizer_settings(const manta_optimizer *o)
 {
     settings s = {0};
 
-    if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT) number(&s, "learning_rate", o->learning_rate);
+    if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT) add_number(&s, "learning_rate", o->learning_rate);
     if (o->kind == MANTA_OPTIMIZER_SGD || o->kind == MANTA_OPTIMIZER_RMSPROP)
-        number(&s, "momentum", o->momentum);
+        add_number(&s, "momentum", o->momentum);
     if (o->kind == MANTA_OPTIMIZER_SGD) {
-        if (o->torch) number(&s, "dampening", o->dampening);
-        flag(&s, "nesterov", o->nesterov);
+        if (o->torch) add_number(&s, "dampening", o->dampening);
+        add_flag(&s, "nesterov", o->nesterov);
     }
     if (o->kind == MANTA_OPTIMIZER_RMSPROP) {
-        number(&s, "rho", o->rho);
-        flag(&s, "centered", o->centered);
+        add_number(&s, "rho", o->rho);
+        add_flag(&s, "centered", o->centered);
     }
     if (o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW) {
-        number(&s, "beta_1", o->beta_1);
-        number(&s, "beta_2", o->beta_2);
-        flag(&s, "amsgrad", o->amsgrad);
+        add_number(&s, "beta_1", o->beta_1);
+        add_number(&s, "beta_2", o->beta_2);
+        add_flag(&s, "amsgrad", o->amsgrad);
     }
-    if (o->kind != MANTA_OPTIMIZER_SGD) number(&s, "epsilon", o->epsilon);
-    number(&s, "weight_decay", o->weight_decay);
-    number(&s, "clipvalue", o->clipvalue);
-    number(&s, "clipnorm", o->clipnorm);
-    number(&s, "global_clipnorm", o->global_clipnorm);
-    whole(&s, "gradient_accumulation_steps", o->gradient_accumulation_steps);
-    flag(&s, "use_ema", o->use_ema);
+    if (o->kind != MANTA_OPTIMIZER_SGD) add_number(&s, "epsilon", o->epsilon);
+    add_number(&s, "weight_decay", o->weight_decay);
+    add_number(&s, "clipvalue", o->clipvalue);
+    add_number(&s, "clipnorm", o->clipnorm);
+    add_number(&s, "global_clipnorm", o->global_clipnorm);
+    add_integer(&s, "gradient_accumulation_steps", o->gradient_accumulation_steps);
+    add_flag(&s, "use_ema", o->use_ema);
     if (o->use_ema) {
-        number(&s, "ema_momentum", o->ema_momentum);
-        whole(&s, "ema_overwrite_frequency", o->ema_overwrite_frequency);
+        add_number(&s, "ema_momentum", o->ema_momentum);
+        add_integer(&s, "ema_overwrite_frequency", o->ema_overwrite_frequency);
     }
     return s;
 }
@@ -74,26 +74,26 @@ static settings optimizer_settings(const manta_optimizer *o)
 /* Keras's name of the schedule, and its settings; NULL for a constant rate. */
 static const char *schedule_settings(const manta_schedule *d, settings *s)
 {
-    number(s, "initial_learning_rate", d->initial_learning_rate);
+    add_number(s, "initial_learning_rate", d->initial_learning_rate);
     switch (d->kind) {
     case MANTA_SCHEDULE_CONSTANT: return NULL;
     case MANTA_SCHEDULE_EXPONENTIAL:
     case MANTA_SCHEDULE_INVERSE_TIME:
-        whole(s, "decay_steps", d->decay_steps);
-        number(s, "decay_rate", d->decay_rate);
-        flag(s, "staircase", d->staircase);
+        add_integer(s, "decay_steps", d->decay_steps);
+        add_number(s, "decay_rate", d->decay_rate);
+        add_flag(s, "staircase", d->staircase);
         return d->kind == MANTA_SCHEDULE_EXPONENTIAL ? "ExponentialDecay" : "InverseTimeDecay";
     case MANTA_SCHEDULE_COSINE:
-        whole(s, "decay_steps", d->decay_steps);
-        number(s, "alpha", d->alpha);
-        number(s, "warmup_target", d->warmup_target);
-        whole(s, "warmup_steps", d->warmup_steps);
+        add_integer(s, "decay_steps", d->decay_steps);
+        add_number(s, "alpha", d->alpha);
+        add_number(s, "warmup_target", d->warmup_target);
+        add_integer(s, "warmup_steps", d->warmup_steps);
         return "CosineDecay";
     case MANTA_SCHEDULE_POLYNOMIAL:
-        whole(s, "decay_steps", d->decay_steps);
-        number(s, "end_learning_rate", d->end_learning_rate);
-        number(s, "power", d->power);
-        flag(s, "cycle", d->cycle);
+        add_integer(s, "decay_steps", d->decay_steps);
+        add_number(s, "end_learning_rate", d->end_learning_rate);
+        add_number(s, "power", d->power);
+        add_flag(s, "cycle", d->cycle);
         return "PolynomialDecay";
     case MANTA_SCHEDULE_PIECEWISE: s->n = 0; return "PiecewiseConstantDecay";
     }

@@ -26,7 +26,7 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 /* Elements of all weights of a floating-point kind: what a model learned, and the
  * few constants of its arithmetic. The others are shapes and indices. A product that no file could hold counts as 0. */
-static int64_t parameters(const manta_onnx *x)
+static int64_t count_parameters(const manta_onnx *x)
 {
     int64_t sum = 0;
 
@@ -68,7 +68,8 @@ static void show_table(const manta_onnx *x)
     }
     table_print(t);
     printf("\n%s parameters; ONNX IR %" PRId64 ", opset %" PRId64,
-           work_number(parameters(x), number, sizeof number), manta_onnx_ir_version(x), manta_onnx_opset(x));
+           work_number(count_parameters(x), number, sizeof number), manta_onnx_ir_version(x),
+           manta_onnx_opset(x));
     if (*manta_onnx_producer(x)) {
         printf(", by ");
         table_text(manta_onnx_producer(x));
@@ -88,7 +89,7 @@ static void show_json(const manta_onnx *x, const char *path)
     o = json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "kind", "onnx", "path", json_text(path), "name",
                   json_text(manta_onnx_graph(x)), "producer", json_text(manta_onnx_producer(x)), "ir_version",
                   (json_int_t)manta_onnx_ir_version(x), "opset", (json_int_t)manta_onnx_opset(x), "params",
-                  (json_int_t)parameters(x), "operators", ops);
+                  (json_int_t)count_parameters(x), "operators", ops);
     for (int p = 0; p < PARTS; p++) {
         json_t *list = json_array();
         for (int i = 0; i < parts[p].count(x); i++) {

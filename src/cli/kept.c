@@ -8,7 +8,7 @@
 
 #include "cli/kept.h"
 
-static char *join(const char *folder, const char *name)
+static char *join_path(const char *folder, const char *name)
 {
     size_t n = strlen(folder) + strlen(name) + 2;
     char *path = malloc(n);
@@ -20,7 +20,7 @@ static char *join(const char *folder, const char *name)
 
 static bool is_there(const char *folder, const char *name)
 {
-    char *path = join(folder, name);
+    char *path = join_path(folder, name);
     struct stat info;
     bool there = !stat(path, &info);
 
@@ -35,7 +35,7 @@ bool kept_is_checkpoint(const char *path)
 
 static manta_status open_last(const char *run, manta_checkpoint **out)
 {
-    char *folder = join(run, "checkpoints");
+    char *folder = join_path(run, "checkpoints");
     manta_checkpoints *all = NULL;
     manta_status st = manta_checkpoints_open(folder, &(manta_checkpoints_options){.read_only = true}, &all);
 
@@ -57,7 +57,7 @@ static manta_status open_checkpoint(const char *given, manta_checkpoint **out)
     if (kept_is_checkpoint(given)) return manta_checkpoint_open(given, out);
     if (is_there(given, "checkpoints")) return open_last(given, out);
     if (!stat(given, &info) || strchr(given, '/')) return MANTA_OK;
-    run = join(manta_run_storage(), given);
+    run = join_path(manta_run_storage(), given);
     if (is_there(run, "checkpoints")) {
         st = open_last(run, out);
     } else if (!manta_file_guess(given)) {
@@ -91,7 +91,7 @@ manta_status kept_find(const char *given, char **path, manta_checkpoint **from)
     manta_status st = open_checkpoint(given, &c);
 
     if (!st && c) st = choose_file(c, &name);
-    if (!st) *path = c ? join(manta_checkpoint_path(c), name) : strdup(given);
+    if (!st) *path = c ? join_path(manta_checkpoint_path(c), name) : strdup(given);
     if (!st && from) {
         *from = c;
     } else {

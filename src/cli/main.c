@@ -37,7 +37,7 @@ const command *command_find(const char *name)
 /* ---- help ---- */
 
 /* All commands, or those of a family ("bench", "data"). */
-static int help(const char *family)
+static int show_help(const char *family)
 {
     size_t n = strlen(family);
 
@@ -82,7 +82,7 @@ static bool wants_help(const char *word)
     return !strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "-?") || !strcmp(word, "help");
 }
 
-static int run(const command *c, int argc, char **argv)
+static int run_command(const command *c, int argc, char **argv)
 {
     char name[64];
     options *o;
@@ -106,13 +106,13 @@ static int run_family(int argc, char **argv)
     snprintf(name, sizeof name, "%.20s %.40s", argv[0], argc > 1 ? argv[1] : "");
     c = command_find(argv[0]); /* manta runs */
     if (c && argc > 1 && argv[1][0] != '-' && !c->max_args && !command_find(name)) no_such(name);
-    if (c && !command_find(name)) return run(c, argc, argv);
+    if (c && !command_find(name)) return run_command(c, argc, argv);
     if (argc < 2) cli_usage("%s needs to know what: 'manta %s --help' lists it", argv[0], argv[0]);
-    if (wants_help(argv[1])) return help(argv[0]);
+    if (wants_help(argv[1])) return show_help(argv[0]);
     snprintf(name, sizeof name, "%.20s %.40s", argv[0], argv[1]);
     c = command_find(name);
     if (!c) no_such(name);
-    return run(c, argc - 1, argv + 1);
+    return run_command(c, argc - 1, argv + 1);
 }
 
 /* manta help [--man] [COMMAND...] */
@@ -121,20 +121,20 @@ static int run_help(int argc, char **argv)
     static char ask[] = "--help";
     char *line[3] = {argv[0], argc > 1 ? argv[1] : NULL, NULL};
 
-    if (argc < 2) return help("");
+    if (argc < 2) return show_help("");
     if (!strcmp(argv[1], "--man")) {
         if (argc != 3 || !man_print(argv[2])) cli_usage("help --man needs the name of a command");
         return CLI_DONE;
     }
-    if (is_family(argv[1]) && argc < 3) return help(argv[1]);
+    if (is_family(argv[1]) && argc < 3) return show_help(argv[1]);
     if (is_family(argv[1])) return run_family(3, (char *[]){argv[1], argv[2], ask});
     if (!command_find(argv[1])) no_such(argv[1]);
     line[0] = argv[1];
     line[1] = ask;
-    return run(command_find(argv[1]), 2, line);
+    return run_command(command_find(argv[1]), 2, line);
 }
 
-static int dispatch(int argc, char **argv)
+static int dispatch_command(int argc, char **argv)
 {
     if (argc < 2) {
         cli_usage("a command is missing, such as: manta train mnist-cnn --data mnist");
@@ -144,15 +144,15 @@ static int dispatch(int argc, char **argv)
         return CLI_DONE;
     }
     if (!strcmp(argv[1], "help")) return run_help(argc - 1, argv + 1);
-    if (wants_help(argv[1])) return help("");
+    if (wants_help(argv[1])) return show_help("");
     if (argv[1][0] == '-') cli_usage("unknown option %s before a command", argv[1]);
     if (is_family(argv[1])) return run_family(argc - 1, argv + 1);
     if (!command_find(argv[1])) no_such(argv[1]);
-    return run(command_find(argv[1]), argc - 1, argv + 1);
+    return run_command(command_find(argv[1]), argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
-    return cli_finish(dispatch(argc, argv));
+    return cli_finish(dispatch_command(argc, argv));
 }

@@ -9,7 +9,7 @@
 #include "cli/man.h"
 
 /* Text with what roff would take for itself escaped. */
-static void put(const char *text)
+static void write_text(const char *text)
 {
     bool start = true;
 
@@ -34,10 +34,10 @@ static void put_text(const char *text)
     for (const char *end; (end = strstr(text, "\n\n")); text = end + 2) {
         char part[4096];
         snprintf(part, sizeof part, "%.*s", (int)(end - text), text);
-        put(part);
+        write_text(part);
         fputs("\n.PP\n", stdout);
     }
-    put(text);
+    write_text(text);
     putchar('\n');
 }
 
@@ -47,11 +47,11 @@ static void put_option(const cli_option *p)
     fputs(".TP\n", stdout);
     if (p->kind == OPTION_OUTPUT) printf("\\fB\\-o\\fR \\fI%s\\fR, ", p->arg);
     fputs("\\fB\\-\\-", stdout);
-    put(p->name);
+    write_text(p->name);
     fputs("\\fR", stdout);
     if (p->arg) printf(p->kind == OPTION_MAYBE ? " [\\fI%s\\fR]" : "=\\fI%s\\fR", p->arg);
     putchar('\n');
-    put(p->help);
+    write_text(p->help);
     fputs(".\n", stdout);
 }
 
@@ -68,7 +68,7 @@ static void put_command(const command *c)
 static void put_examples(const char *text)
 {
     fputs(".nf\n", stdout);
-    put(text);
+    write_text(text);
     fputs("\n.fi\n", stdout);
 }
 
@@ -81,19 +81,19 @@ static void put_head(const char *name, const char *about)
     title[i] = '\0';
     printf(".\\\" Made by 'manta help --man': change src/cli, then run docs/man/make.sh.\n");
     printf(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.ad l\n.SH NAME\n", title, MANTA_VERSION_TEXT);
-    put(name);
+    write_text(name);
     fputs(" \\- ", stdout);
     putchar(tolower((unsigned char)*about));
-    put(about + 1);
+    write_text(about + 1);
     putchar('\n');
 }
 
 static void put_synopsis(const command *c)
 {
     fputs(".B manta ", stdout);
-    put(c->name);
+    write_text(c->name);
     fputs("\n[\\fIOPTION\\fR...] ", stdout);
-    put(c->args);
+    write_text(c->args);
     putchar('\n');
 }
 
@@ -142,14 +142,14 @@ static void page_manta(void)
           stdout);
     for (int i = 0; command_at(i); i++) {
         printf(".TP\n\\fBmanta %s\\fR\n", command_at(i)->name);
-        put(command_at(i)->about);
+        write_text(command_at(i)->about);
         fputs(".\n", stdout);
     }
     put_tail(true, true);
     put_see_also("manta");
 }
 
-static bool belongs(const command *c, const char *family)
+static bool belongs_to_family(const command *c, const char *family)
 {
     size_t n = strlen(family);
 
@@ -164,7 +164,7 @@ static bool page_family(const char *family)
     int n = 0;
 
     for (int i = 0; command_at(i); i++) {
-        if (!belongs(command_at(i), family)) continue;
+        if (!belongs_to_family(command_at(i), family)) continue;
         if (!first) first = command_at(i);
         n++;
     }
@@ -173,16 +173,16 @@ static bool page_family(const char *family)
     put_head(name, !strcmp(family, "data") ? "Find and fetch datasets" : first->about);
     fputs(".SH SYNOPSIS\n", stdout);
     for (int i = 0; command_at(i); i++) {
-        if (!belongs(command_at(i), family)) continue;
+        if (!belongs_to_family(command_at(i), family)) continue;
         if (command_at(i) != first) fputs(".br\n", stdout);
         put_synopsis(command_at(i));
     }
     for (int i = 0; command_at(i); i++) {
         const command *c = command_at(i);
-        if (!belongs(c, family)) continue;
+        if (!belongs_to_family(c, family)) continue;
         if (n > 1) {
             printf(".SH \"MANTA %s\"\n", c->name);
-            put(c->about);
+            write_text(c->about);
             fputs(".\n.PP\n", stdout);
         } else {
             fputs(".SH DESCRIPTION\n", stdout);

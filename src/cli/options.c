@@ -41,7 +41,7 @@ const cli_option *command_option(const command *c, const char *name, size_t n)
     return NULL;
 }
 
-static int find(const options *o, const char *name)
+static int find_option(const options *o, const char *name)
 {
     for (int i = 0; i < o->n; i++) {
         if (!strcmp(o->option[i]->name, name)) return i;
@@ -146,7 +146,7 @@ static void check_value(const cli_option *p, const char *text)
     if (is_wrong(p, text, why, sizeof why)) cli_usage("%s", why);
 }
 
-static void set(options *o, int i, const char *text)
+static void set_option(options *o, int i, const char *text)
 {
     check_value(o->option[i], text);
     free(o->text[i]);
@@ -161,7 +161,7 @@ static int key_of(const options *o, int i)
     return o->option[i]->kind == OPTION_OUTPUT ? 'o' : FIRST_KEY + i;
 }
 
-static error_t take(int key, char *text, struct argp_state *state)
+static error_t take_argument(int key, char *text, struct argp_state *state)
 {
     options *o = state->input;
 
@@ -172,7 +172,7 @@ static error_t take(int key, char *text, struct argp_state *state)
     }
     for (int i = 0; i < o->n; i++) {
         if (key != key_of(o, i)) continue;
-        set(o, i, text ? text : o->option[i]->kind == OPTION_MAYBE ? "" : "yes");
+        set_option(o, i, text ? text : o->option[i]->kind == OPTION_MAYBE ? "" : "yes");
         return 0;
     }
     return ARGP_ERR_UNKNOWN;
@@ -219,7 +219,7 @@ static char *argp_doc(const command *c)
 }
 
 /* Makes "--resume", "mine" one word, "--resume=mine": argp takes no other. */
-static void join(int i, int *argc, char **argv)
+static void join_option_value(int i, int *argc, char **argv)
 {
     char *both;
 
@@ -250,7 +250,7 @@ static int check_names(const command *c, int argc, char **argv)
         if (!p) unknown(c, "--", strndup(name, n));
         if (p->kind == OPTION_LATER) check_value(p, "");
         if (p->kind == OPTION_MAYBE && !name[n]) {
-            join(i, &argc, argv);
+            join_option_value(i, &argc, argv);
         } else if (p->arg && !name[n]) {
             i++;
         }
@@ -308,7 +308,7 @@ static void config_entry(options *o, const char *path, const char *key, const js
     for (char *p = name; *p; p++) {
         if (*p == '_') *p = '-';
     }
-    i = find(o, name);
+    i = find_option(o, name);
     if (!strcmp(name, "model") && i < 0 && o->c->max_args) {
         if (!o->n_args && text) o->args[o->n_args++] = o->model = strdup(text);
     } else if (i < 0 || !strcmp(name, "config")) {
@@ -317,7 +317,7 @@ static void config_entry(options *o, const char *path, const char *key, const js
         if (o->option[i]->kind == OPTION_FLAG && !json_is_true(v)) {
             cli_usage("%s: \"%s\" is given or not: expected true or false", path, key);
         }
-        set(o, i, o->option[i]->kind == OPTION_MAYBE && json_is_true(v) ? "" : text);
+        set_option(o, i, o->option[i]->kind == OPTION_MAYBE && json_is_true(v) ? "" : text);
     }
     free(name);
     free(text);
@@ -362,7 +362,7 @@ static options *new_options(const command *c)
 options *options_parse(const command *c, int argc, char **argv)
 {
     options *o = new_options(c);
-    struct argp argp = {.parser = take, .args_doc = c->args, .help_filter = no_note};
+    struct argp argp = {.parser = take_argument, .args_doc = c->args, .help_filter = no_note};
     const char *config;
 
     cli_set_command(c->name);
@@ -373,7 +373,7 @@ options *options_parse(const command *c, int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, o);
     free((void *)(uintptr_t)argp.options);
     free((void *)(uintptr_t)argp.doc);
-    config = find(o, "config") >= 0 ? options_text(o, "config") : NULL;
+    config = find_option(o, "config") >= 0 ? options_text(o, "config") : NULL;
     if (config) read_config(o, config);
     if (o->n_args < c->min_args) cli_usage("%s needs %s", c->name, c->args);
     return o;
@@ -432,7 +432,7 @@ char *options_json(const options *o)
 /* One entry of a saved configuration. */
 static manta_status saved_entry(options *o, const char *where, const char *key, const json_t *v)
 {
-    int i = find(o, key);
+    int i = find_option(o, key);
     char why[400];
 
     if (!strcmp(key, "model") && i < 0) {
@@ -499,7 +499,7 @@ bool options_at(const options *o, int i, const cli_option **option, const char *
 
 void options_set(options *o, const char *name, const char *text)
 {
-    int i = find(o, name);
+    int i = find_option(o, name);
     char *copy = text ? strdup(text) : NULL;
 
     assert(i >= 0 && "the command has no such option");
@@ -525,12 +525,12 @@ const command *options_command(const options *o)
 
 bool options_knows(const options *o, const char *name)
 {
-    return find(o, name) >= 0;
+    return find_option(o, name) >= 0;
 }
 
 const char *options_text(const options *o, const char *name)
 {
-    int i = find(o, name);
+    int i = find_option(o, name);
 
     assert(i >= 0 && "the command has no such option");
     return o->text[i];

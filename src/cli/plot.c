@@ -85,7 +85,7 @@ void plot_steps(const plot_panel *p, double *first, double *last)
 
 /* ---- characters ---- */
 
-static int columns(void)
+static int terminal_columns(void)
 {
     struct winsize w;
     int n = isatty(1) && !ioctl(1, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 80;
@@ -165,7 +165,7 @@ static void draw_rows(const plot_panel *p, int *const *rows, int width, double l
 
 void plot_terminal(const plot_panel *p)
 {
-    int width = columns() - 14, *rows[PLOT_CURVES];
+    int width = terminal_columns() - 14, *rows[PLOT_CURVES];
     double lo = 0, hi = 0, first, last;
 
     for (int k = 0; k < p->n; k++) {

@@ -36,7 +36,7 @@ typedef struct canvas {
     uint8_t *points; /* (height, WIDTH) */
 } canvas;
 
-static void set(canvas *c, int x, int y, uint8_t colour)
+static void set_point(canvas *c, int x, int y, uint8_t colour)
 {
     if (x >= 0 && x < WIDTH && y >= 0 && y < c->height) c->points[(size_t)y * WIDTH + (size_t)x] = colour;
 }
@@ -55,7 +55,7 @@ static void write_text(canvas *c, uint8_t ink, int x, int y, side s, int scale, 
     for (; *text; text++, x += FONT_ADVANCE * scale) {
         for (int i = 0; i < FONT_ROWS * scale * FONT_COLUMNS * scale; i++) {
             int dx = i % (FONT_COLUMNS * scale), dy = i / (FONT_COLUMNS * scale);
-            if (font_is_set(*text, dx / scale, dy / scale)) set(c, x + dx, y + dy, ink);
+            if (font_is_set(*text, dx / scale, dy / scale)) set_point(c, x + dx, y + dy, ink);
         }
     }
 }
@@ -105,7 +105,7 @@ static void draw_axes(canvas *c, const panel *p)
 
     for (int i = 0; i < n; i++) {
         int y = (int)lround(y_of(p, at[i]));
-        for (int x = p->left; x <= p->left + p->width; x++) set(c, x, y, GRID);
+        for (int x = p->left; x <= p->left + p->width; x++) set_point(c, x, y, GRID);
         snprintf(text, sizeof text, "%.6g", fabs(at[i]) < (p->y1 - p->y0) * 1e-9 ? 0 : at[i]);
         write_text(c, INK, p->left - 12, y - text_height / 2, UNTIL, SCALE, text);
     }
@@ -113,23 +113,23 @@ static void draw_axes(canvas *c, const panel *p)
     for (int i = 0; i < n; i++) {
         int x = (int)lround(x_of(p, at[i]));
         if (at[i] != floor(at[i])) continue; /* there is no half a step */
-        for (int y = p->top; y <= p->top + p->height; y++) set(c, x, y, GRID);
+        for (int y = p->top; y <= p->top + p->height; y++) set_point(c, x, y, GRID);
         snprintf(text, sizeof text, "%.0f", at[i]);
         write_text(c, INK, x, p->top + p->height + 10, AROUND, SCALE, text);
     }
     for (int x = p->left; x <= p->left + p->width; x++) {
-        set(c, x, p->top, FRAME);
-        set(c, x, p->top + p->height, FRAME);
+        set_point(c, x, p->top, FRAME);
+        set_point(c, x, p->top + p->height, FRAME);
     }
     for (int y = p->top; y <= p->top + p->height; y++) {
-        set(c, p->left, y, FRAME);
-        set(c, p->left + p->width, y, FRAME);
+        set_point(c, p->left, y, FRAME);
+        set_point(c, p->left + p->width, y, FRAME);
     }
 }
 
 /* ---- curves ---- */
 
-static void cover(canvas *c, int curve, int x, int y, double share)
+static void cover_point(canvas *c, int curve, int x, int y, double share)
 {
     int base = SHADE + curve * SHADES;
     uint8_t *point, shade;
@@ -153,7 +153,7 @@ static void draw_piece(canvas *c, int curve, double x0, double y0, double x1, do
         for (int x = (int)fmin(x0, x1) - HALF; x <= (int)fmax(x0, x1) + HALF; x++) {
             double t = length2 > 0 ? ((x - x0) * dx + (y - y0) * dy) / length2 : 0;
             t = t < 0 ? 0 : t > 1 ? 1 : t;
-            cover(c, curve, x, y, 2.0 - hypot(x - x0 - t * dx, y - y0 - t * dy));
+            cover_point(c, curve, x, y, 2.0 - hypot(x - x0 - t * dx, y - y0 - t * dy));
         }
     }
 }

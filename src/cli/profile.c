@@ -12,7 +12,7 @@ typedef struct rows {
     manta_profile_row *row;
 } rows;
 
-static void keep(void *user, const manta_profile_row *r)
+static void keep_row(void *user, const manta_profile_row *r)
 {
     rows *all = user;
 
@@ -89,7 +89,7 @@ manta_status profile_print(manta_session *s, int64_t batch, int64_t steps, doubl
 {
     rows all = {0};
     double nodes_ms = 0;
-    manta_status st = manta_session_profile_end(s, batch, keep, &all);
+    manta_status st = manta_session_profile_end(s, batch, keep_row, &all);
 
     for (int i = 0; i < all.n; i++) nodes_ms += all.row[i].forward_ms + all.row[i].backward_ms;
     if (step_ms < nodes_ms) step_ms = nodes_ms;

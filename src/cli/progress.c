@@ -32,7 +32,7 @@ void progress_init(progress *p)
     p->unicode = !strcmp(nl_langinfo(CODESET), "UTF-8");
 }
 
-static int columns(void)
+static int terminal_columns(void)
 {
     struct winsize w;
 
@@ -41,14 +41,14 @@ static int columns(void)
 
 /* ---- parts of a line ---- */
 
-static void add(char *line, const char *text)
+static void add_text(char *line, const char *text)
 {
     size_t n = strlen(line);
 
     snprintf(line + n, LINE - n, "%s", text);
 }
 
-static const char *duration(double seconds, char *buf, size_t size)
+static const char *duration_text(double seconds, char *buf, size_t size)
 {
     long long s = seconds > 0 ? llround(seconds) : 0;
 
@@ -62,7 +62,7 @@ static const char *duration(double seconds, char *buf, size_t size)
     return buf;
 }
 
-static const char *pace(double seconds, char *buf, size_t size)
+static const char *pace_text(double seconds, char *buf, size_t size)
 {
     if (seconds >= 1) {
         snprintf(buf, size, "%.0fs/step", seconds);
@@ -80,7 +80,7 @@ static bool is_val(const char *name)
 }
 
 /* Keras's order: by name, those of validation last. */
-static int order(const manta_metrics *m, int *index)
+static int order_metrics(const manta_metrics *m, int *index)
 {
     for (int i = 0; i < m->n; i++) {
         int at = i;
@@ -99,7 +99,7 @@ static int order(const manta_metrics *m, int *index)
  * (negative: all of them). */
 static void add_metrics(char *line, const manta_metrics *m, int room)
 {
-    int index[MANTA_MAX_METRICS], n = m ? order(m, index) : 0;
+    int index[MANTA_MAX_METRICS], n = m ? order_metrics(m, index) : 0;
 
     for (int i = 0; i < n; i++) {
         char text[96];
@@ -108,13 +108,13 @@ static void add_metrics(char *line, const manta_metrics *m, int room)
         int length = snprintf(text, sizeof text, fixed ? " - %s: %.4f" : " - %s: %.4e", m->name[index[i]], v);
         if (room >= 0 && length > room) return;
         if (room >= 0) room -= length;
-        add(line, text);
+        add_text(line, text);
     }
 }
 
 /* ---- drawing ---- */
 
-static void bar(const progress *p, double share, int width)
+static void draw_bar(const progress *p, double share, int width)
 {
     int full = share >= 1 ? width : (int)(share * width);
 
@@ -133,10 +133,10 @@ static void bar(const progress *p, double share, int width)
 
 /* One line in place: `left`, the bar, `right`, then the metrics that fit; the
  * last line of an epoch has all of them, if need be on a second row. */
-static void draw(progress *p, const char *left, double share, const char *right, const manta_metrics *m,
-                 const char *note, bool last)
+static void draw_line(progress *p, const char *left, double share, const char *right, const manta_metrics *m,
+                      const char *note, bool last)
 {
-    int room = columns() - 1 - (int)strlen(left) - 2 - (int)strlen(right), width;
+    int room = terminal_columns() - 1 - (int)strlen(left) - 2 - (int)strlen(right), width;
     char metrics[LINE] = "";
 
     if ((int)strlen(note) > room - LEAST_BAR) note = "";
@@ -147,7 +147,7 @@ static void draw(progress *p, const char *left, double share, const char *right,
     fputs("\r", stdout);
     progress_bold(p, left);
     fputs(" ", stdout);
-    if (width >= LEAST_BAR) bar(p, share, width);
+    if (width >= LEAST_BAR) draw_bar(p, share, width);
     printf(" %s%s%s\033[K", right, metrics, note);
     p->open = true;
     p->drawn_ms = now_ms();
@@ -177,12 +177,12 @@ void progress_interrupted(progress *p)
 }
 
 /* Whether it is time for another line. */
-static bool due(const progress *p)
+static bool is_due(const progress *p)
 {
     return now_ms() - p->drawn_ms >= (p->terminal ? PROGRESS_DRAW_MS : PLAIN_MS);
 }
 
-static void counter(int64_t step, int64_t steps, char *buf, size_t size)
+static void counter_text(int64_t step, int64_t steps, char *buf, size_t size)
 {
     char all[24];
 
@@ -195,14 +195,14 @@ static void counter(int64_t step, int64_t steps, char *buf, size_t size)
 }
 
 /* The time of a line: left while it runs, taken at the end; then per step. */
-static void times(int64_t step, int64_t steps, double seconds, double total, bool over, char *buf,
-                  size_t size)
+static void times_text(int64_t step, int64_t steps, double seconds, double total, bool over, char *buf,
+                       size_t size)
 {
     char time[32], per[32];
     double each = step > 0 ? seconds / (double)step : 0;
     double shown = over || steps < 0 ? total : each * (double)(steps - step);
 
-    snprintf(buf, size, "%s %s", duration(shown, time, sizeof time), pace(each, per, sizeof per));
+    snprintf(buf, size, "%s %s", duration_text(shown, time, sizeof time), pace_text(each, per, sizeof per));
 }
 
 static double share_of(int64_t step, int64_t steps)
@@ -214,9 +214,9 @@ static void train_line(progress *p, const manta_event *e, bool over, const char 
 {
     char left[64], right[80];
 
-    counter(p->step, p->steps, left, sizeof left);
-    times(p->step, p->steps, p->train_seconds, e->seconds, over, right, sizeof right);
-    draw(p, left, over ? 1 : share_of(p->step, p->steps), right, e->metrics, note, over);
+    counter_text(p->step, p->steps, left, sizeof left);
+    times_text(p->step, p->steps, p->train_seconds, e->seconds, over, right, sizeof right);
+    draw_line(p, left, over ? 1 : share_of(p->step, p->steps), right, e->metrics, note, over);
     if (over) progress_break(p);
 }
 
@@ -224,11 +224,11 @@ static void plain_line(progress *p, const manta_event *e, const char *note)
 {
     char left[64], time[32], per[32], line[LINE] = "";
 
-    counter(p->step, p->steps, left, sizeof left);
+    counter_text(p->step, p->steps, left, sizeof left);
     add_metrics(line, e->metrics, -1);
     printf("Epoch %lld/%lld - %s - %s - %s%s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
-           duration(e->seconds, time, sizeof time),
-           pace(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line,
+           duration_text(e->seconds, time, sizeof time),
+           pace_text(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line,
            note ? note : "");
     p->drawn_ms = now_ms();
     cli_flush();
@@ -238,7 +238,7 @@ static void show_validation(progress *p, const manta_event *e)
 {
     char left[64], note[80];
 
-    if (!p->terminal || !due(p)) return;
+    if (!p->terminal || !is_due(p)) return;
     if (!e->epochs) { /* an evaluation by itself */
         p->step = e->step;
         p->steps = e->steps;
@@ -246,7 +246,7 @@ static void show_validation(progress *p, const manta_event *e)
         train_line(p, e, false, "");
         return;
     }
-    counter(e->step, e->steps, left, sizeof left);
+    counter_text(e->step, e->steps, left, sizeof left);
     snprintf(note, sizeof note, " - validating %s", left);
     train_line(p, e, false, note);
 }
@@ -264,7 +264,7 @@ void progress_show(progress *p, const manta_event *e)
     case MANTA_EVENT_STEP:
         p->step = e->step;
         p->train_seconds = e->seconds;
-        if (!due(p)) break;
+        if (!is_due(p)) break;
         if (p->terminal) {
             train_line(p, e, false, p->note ? p->note : "");
         } else {
@@ -299,16 +299,16 @@ void progress_evaluated(progress *p, int64_t steps, double seconds, const manta_
 {
     char left[64], right[80], time[32], per[32], line[LINE] = "";
 
-    counter(steps, steps, left, sizeof left);
+    counter_text(steps, steps, left, sizeof left);
     if (p->terminal) {
-        times(steps, steps, seconds, seconds, true, right, sizeof right);
-        draw(p, left, 1, right, m, "", true);
+        times_text(steps, steps, seconds, seconds, true, right, sizeof right);
+        draw_line(p, left, 1, right, m, "", true);
         progress_break(p);
         return;
     }
     add_metrics(line, m, -1);
-    printf("%s - %s - %s%s\n", left, duration(seconds, time, sizeof time),
-           pace(steps > 0 ? seconds / (double)steps : 0, per, sizeof per), line);
+    printf("%s - %s - %s%s\n", left, duration_text(seconds, time, sizeof time),
+           pace_text(steps > 0 ? seconds / (double)steps : 0, per, sizeof per), line);
     cli_flush();
 }
 
@@ -317,11 +317,11 @@ void progress_bytes(progress *p, const char *file, int64_t done, int64_t total)
     char right[64];
     const char *slash = strrchr(file, '/');
 
-    if (!p->terminal || (!due(p) && done != total)) return;
+    if (!p->terminal || (!is_due(p) && done != total)) return;
     if (total > 0) {
         snprintf(right, sizeof right, "%.1f of %.1f MB", (double)done / 1e6, (double)total / 1e6);
     } else {
         snprintf(right, sizeof right, "%.1f MB", (double)done / 1e6);
     }
-    draw(p, slash ? slash + 1 : file, share_of(done, total), right, NULL, "", false);
+    draw_line(p, slash ? slash + 1 : file, share_of(done, total), right, NULL, "", false);
 }

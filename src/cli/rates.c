@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* The state of the workers now; in one process the event has all there is. */
-static void look(rates *r, const manta_session *s, const manta_event *e, manta_worker_work *to)
+static void look_at_workers(rates *r, const manta_session *s, const manta_event *e, manta_worker_work *to)
 {
     for (int i = 0; i < r->ranks; i++) {
         if (!manta_session_worker_work(s, i, &to[i])) to[i] = (manta_worker_work){0};
@@ -20,12 +20,12 @@ void rates_see(rates *r, const manta_session *s, const manta_event *e, int worke
     switch (e->kind) {
     case MANTA_EVENT_EPOCH_BEGIN:
         r->seconds = 0;
-        look(r, s, e, r->begin);
+        look_at_workers(r, s, e, r->begin);
         memcpy(r->now, r->begin, sizeof r->now);
         break;
     case MANTA_EVENT_STEP:
         r->seconds = e->seconds;
-        look(r, s, e, r->now);
+        look_at_workers(r, s, e, r->now);
         break;
     default: break;
     }
@@ -45,7 +45,7 @@ static double rate_of(const rates *r, int rank, int64_t *samples, double *share,
     return (double)*samples / r->seconds;
 }
 
-static int count(const rates *r)
+static int count_workers(const rates *r)
 {
     return r->ranks ? r->ranks : 1;
 }
@@ -67,7 +67,7 @@ const char *rates_note(const rates *r, char *buf, size_t size)
 
 void rates_print(const rates *r)
 {
-    for (int i = 0; r->wanted && i < count(r); i++) {
+    for (int i = 0; r->wanted && i < count_workers(r); i++) {
         int64_t samples;
         double share, data, rate = rate_of(r, i, &samples, &share, &data);
         printf("  rank %d: %.1f samples/s, computing %.0f %% of the time", i, rate, share * 100);
@@ -80,7 +80,7 @@ json_t *rates_json(const rates *r)
 {
     json_t *all = json_array();
 
-    for (int i = 0; i < count(r); i++) {
+    for (int i = 0; i < count_workers(r); i++) {
         int64_t samples;
         double share, data, rate = rate_of(r, i, &samples, &share, &data);
         json_t *one = json_pack("{s:i, s:I}", "rank", i, "samples", (json_int_t)samples);

@@ -72,7 +72,7 @@ const recipe_default *recipe_default_at(int i)
 
 /* ---- schedule ---- */
 
-static void piecewise(manta_schedule *s, spec *p, double rate)
+static void parse_piecewise(manta_schedule *s, spec *p, double rate)
 {
     s->kind = MANTA_SCHEDULE_PIECEWISE;
     s->values[0] = rate;
@@ -94,7 +94,7 @@ static int64_t decay_steps(spec *p)
     return options_int_of("--lr-schedule", text);
 }
 
-static void cosine(manta_schedule *s, spec *p, double rate)
+static void parse_cosine(manta_schedule *s, spec *p, double rate)
 {
     s->kind = MANTA_SCHEDULE_COSINE;
     s->decay_steps = decay_steps(p);
@@ -114,7 +114,7 @@ static void schedule_of(manta_schedule *s, const char *text, double rate)
     spec_init(&p, "--lr-schedule", text);
     *s = (manta_schedule){.initial_learning_rate = rate};
     if (!strcmp(p.name, "cosine")) {
-        cosine(s, &p, rate);
+        parse_cosine(s, &p, rate);
     } else if (!strcmp(p.name, "exponential") || !strcmp(p.name, "inverse-time")) {
         s->kind = *p.name == 'e' ? MANTA_SCHEDULE_EXPONENTIAL : MANTA_SCHEDULE_INVERSE_TIME;
         s->decay_steps = decay_steps(&p);
@@ -129,7 +129,7 @@ static void schedule_of(manta_schedule *s, const char *text, double rate)
         s->cycle = spec_flag(&p, "cycle");
         spec_done(&p, "steps, end, power, cycle");
     } else if (!strcmp(p.name, "piecewise")) {
-        piecewise(s, &p, rate);
+        parse_piecewise(s, &p, rate);
     } else {
         cli_usage("--lr-schedule: no schedule is called '%s'; there are cosine, exponential, inverse-time, "
                   "piecewise and polynomial",
@@ -212,7 +212,7 @@ static void metrics_of(recipe *r, const char *text)
 }
 
 /* Adds what to do about a setting of a file that Manta has not. */
-static manta_status instead(manta_status st, const char *option)
+static manta_status fail_naming_option(manta_status st, const char *option)
 {
     return manta_fail(st, "%s; %s chooses one", manta_error_text(), option);
 }
@@ -222,14 +222,14 @@ static manta_status losses_of_file(recipe *r, const options *o, const manta_save
 {
     manta_status st = manta_saved_losses(saved, &r->compile.n_losses, &r->compile.losses);
 
-    if (st) return instead(st, "--loss");
+    if (st) return fail_naming_option(st, "--loss");
     r->loss_name = strdup(r->compile.losses[0].name);
     if (options_text(o, "metrics")) {
         metrics_of(r, options_text(o, "metrics"));
         return MANTA_OK;
     }
     st = manta_saved_metrics(saved, &r->compile.n_metrics, &r->compile.metrics);
-    return st ? instead(st, "--metrics") : MANTA_OK;
+    return st ? fail_naming_option(st, "--metrics") : MANTA_OK;
 }
 
 static manta_status optimizer_of_file(recipe *r, const options *o, const manta_saved *saved)
@@ -237,7 +237,8 @@ static manta_status optimizer_of_file(recipe *r, const options *o, const manta_s
     manta_status st = manta_saved_optimizer(saved, &r->optimizer);
 
     /* A file that says nothing of it leaves Keras's default. */
-    if (st && st != MANTA_ENOENT && !options_text(o, "optimizer")) return instead(st, "--optimizer");
+    if (st && st != MANTA_ENOENT && !options_text(o, "optimizer"))
+        return fail_naming_option(st, "--optimizer");
     optimizer_of(&r->optimizer, o, "rmsprop", !st);
     r->compile.optimizer = &r->optimizer;
     return MANTA_OK;

@@ -187,7 +187,7 @@ void record_check_metrics(const options *o, const manta_session *s, bool validat
     }
 }
 
-static void add(record *r, manta_callback *c)
+static void add_callback(record *r, manta_callback *c)
 {
     if (r->n == RECORD_CALLBACKS) abort();
     r->callbacks[r->n++] = c;
@@ -212,7 +212,7 @@ static void add_early_stop(record *r, const char *text)
     spec_done(&p, "patience, min-delta, baseline, from, mode, restore-best");
     if (e.mode && strcmp(e.mode, "min") != 0 && strcmp(e.mode, "max") != 0 && strcmp(e.mode, "auto") != 0)
         cli_usage("--early-stop: mode=%s, expected min, max or auto", e.mode);
-    add(r, manta_early_stopping(&e));
+    add_callback(r, manta_early_stopping(&e));
     spec_release(&p);
 }
 
@@ -233,7 +233,7 @@ static void add_reduce_lr(record *r, const char *text)
     spec_done(&p, "factor, patience, min-delta, cooldown, min, mode");
     if (!(e.factor > 0 && e.factor < 1))
         cli_usage("--reduce-lr: factor=%g, expected between 0 and 1", e.factor);
-    add(r, manta_reduce_lr_on_plateau(&e));
+    add_callback(r, manta_reduce_lr_on_plateau(&e));
     spec_release(&p);
 }
 
@@ -241,20 +241,21 @@ static void add_callbacks(record *r, const options *o)
 {
     const char *text;
 
-    if (options_flag(o, "terminate-on-nan")) add(r, manta_terminate_on_nan());
+    if (options_flag(o, "terminate-on-nan")) add_callback(r, manta_terminate_on_nan());
     if ((text = options_text(o, "reduce-lr"))) add_reduce_lr(r, text);
     if ((text = options_text(o, "early-stop"))) add_early_stop(r, text);
-    if ((text = options_text(o, "csv-log"))) add(r, manta_csv_logger(text, NULL));
-    if ((text = options_text(o, "tensorboard"))) add(r, manta_tensorboard(text, NULL));
+    if ((text = options_text(o, "csv-log"))) add_callback(r, manta_csv_logger(text, NULL));
+    if ((text = options_text(o, "tensorboard"))) add_callback(r, manta_tensorboard(text, NULL));
     if ((text = options_text(o, "save-best"))) {
         bool validated = options_text(o, "validation") || options_text(o, "validation-split");
-        add(r, manta_model_checkpoint(
-                   text, &(manta_model_checkpoint_options){.monitor = validated ? "val_loss" : "loss",
-                                                           .save_best_only = true}));
+        add_callback(r, manta_model_checkpoint(
+                            text, &(manta_model_checkpoint_options){
+                                      .monitor = validated ? "val_loss" : "loss", .save_best_only = true}));
     }
     if (r->backup) {
         char *config = options_json(o);
-        add(r, manta_backup_and_restore(
+        add_callback(
+            r, manta_backup_and_restore(
                    r->backup, &(manta_backup_options){.every_steps = r->pace.every_steps, .config = config}));
         free(config);
     }
@@ -276,7 +277,7 @@ manta_status record_open(record *r, const options *o, const char *model)
     st = manta_run_open(&r->ro, &r->run);
     free(config);
     if (st) return st;
-    add(r, manta_run_recorder(r->run, &r->pace));
+    add_callback(r, manta_run_recorder(r->run, &r->pace));
     return MANTA_OK;
 }
 

@@ -112,7 +112,7 @@ static bool is_of_step(const char *name)
 }
 
 /* What an option means that was not given, where that has a text. */
-static const char *usual(const char *name)
+static const char *usual_value(const char *name)
 {
     static const char *const table[][2] = {
         {"seed", "0"},          {"initial-epoch", "0"}, {"strategy", "mirrored"},
@@ -126,8 +126,8 @@ static const char *usual(const char *name)
 
 static bool is_same(const cli_option *p, const char *a, const char *b)
 {
-    if (!a) a = usual(p->name);
-    if (!b) b = usual(p->name);
+    if (!a) a = usual_value(p->name);
+    if (!b) b = usual_value(p->name);
     if (!a || !b) return !a && !b;
     switch (p->kind) {
     case OPTION_REAL: return strtod(a, NULL) == strtod(b, NULL);
@@ -145,7 +145,7 @@ typedef struct complaint {
     char text[320];
 } complaint;
 
-static void complain(complaint *c, const char *name, bool flag, const char *now, const char *then)
+static void complain_of_option(complaint *c, const char *name, bool flag, const char *now, const char *then)
 {
     size_t n = strlen(c->text);
 
@@ -214,21 +214,21 @@ static void merge_step(const options *given, options *run, complaint *c)
         char old[32], fresh[32];
         snprintf(old, sizeof old, "%" PRId64, then.shards);
         snprintf(fresh, sizeof fresh, "%" PRId64, now.shards);
-        complain(c, "shards", false, fresh, old);
+        complain_of_option(c, "shards", false, fresh, old);
     }
     if (now.samples != then.samples) {
         char old[64], fresh[64];
         snprintf(old, sizeof old, "%" PRId64 " samples a step", then.samples);
         snprintf(fresh, sizeof fresh, "%s for %" PRId64 " samples a step", batch ? batch : global,
                  now.samples);
-        complain(c, batch ? "batch" : "global-batch", false, fresh, old);
+        complain_of_option(c, batch ? "batch" : "global-batch", false, fresh, old);
     }
 }
 
 /* ---- all of it ---- */
 
 /* Puts what was given into the run's options, or says why not. */
-static manta_status merge(const options *given, const place *p, options *run)
+static manta_status merge_options(const options *given, const place *p, options *run)
 {
     const char *model = options_arg(given, 0), *then = options_arg(run, 0), *text, *old;
     const cli_option *option;
@@ -243,7 +243,8 @@ static manta_status merge(const options *given, const place *p, options *run)
         if (!text || is_of_step(option->name)) continue;
         old = options_text(run, option->name);
         if (!options_is_place(option->name) && !is_free(option->name) && !is_same(option, text, old)) {
-            complain(&c, option->name, option->kind == OPTION_FLAG, text, old ? old : usual(option->name));
+            complain_of_option(&c, option->name, option->kind == OPTION_FLAG, text,
+                               old ? old : usual_value(option->name));
         }
         options_set(run, option->name, text);
     }
@@ -272,7 +273,7 @@ manta_status resume_options(const options *given, options **out)
     st = options_read_json(options_command(given), where, text, &run);
     free(text);
     if (st) return st;
-    if ((st = merge(given, &p, run))) {
+    if ((st = merge_options(given, &p, run))) {
         options_free(run);
         return st;
     }

@@ -6,7 +6,7 @@
 
 enum { LONGEST = 63 };
 
-static int least(int a, int b)
+static int least_of(int a, int b)
 {
     return a < b ? a : b;
 }
@@ -22,9 +22,9 @@ int suggest_distance(const char *a, const char *b)
     for (int i = 1; i <= n; i++) {
         for (int j = 1; j <= m; j++) {
             int replaced = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            d[i][j] = least(replaced, least(d[i - 1][j], d[i][j - 1]) + 1);
+            d[i][j] = least_of(replaced, least_of(d[i - 1][j], d[i][j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-                d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+                d[i][j] = least_of(d[i][j], d[i - 2][j - 2] + 1);
             }
         }
     }

@@ -16,7 +16,7 @@ struct table {
 };
 
 /* Characters, not bytes: a continuation byte of UTF-8 takes no place. */
-static int wide(const char *text)
+static int display_width(const char *text)
 {
     int n = 0;
 
@@ -24,7 +24,7 @@ static int wide(const char *text)
     return n;
 }
 
-static const char *head(const table *t, int i)
+static const char *column_head(const table *t, int i)
 {
     return t->heads[i] + (t->heads[i][0] == '>');
 }
@@ -36,7 +36,7 @@ table *table_new(const char *const *heads)
     if (!t) abort();
     t->heads = heads;
     for (; t->columns < MOST_COLUMNS && heads[t->columns]; t->columns++) {
-        t->width[t->columns] = wide(head(t, t->columns));
+        t->width[t->columns] = display_width(column_head(t, t->columns));
     }
     return t;
 }
@@ -56,7 +56,7 @@ void table_add(table *t, const char *fmt, ...)
     n = vasprintf(&t->cells[t->n], fmt, ap);
     va_end(ap);
     if (n < 0) abort();
-    n = wide(t->cells[t->n++]);
+    n = display_width(t->cells[t->n++]);
     if (n > t->width[column]) t->width[column] = n;
 }
 
@@ -74,8 +74,8 @@ static void print_row(const table *t, char *const *cells)
     int blanks = 0;
 
     for (int i = 0; i < t->columns; i++) {
-        const char *cell = cells ? cells[i] : head(t, i);
-        int n = wide(cell), rest = t->width[i] - n;
+        const char *cell = cells ? cells[i] : column_head(t, i);
+        int n = display_width(cell), rest = t->width[i] - n;
         bool right = t->heads[i][0] == '>';
         if (right) blanks += rest;
         if (n) printf("%*s", blanks, "");

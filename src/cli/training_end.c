@@ -16,7 +16,7 @@ static const manta_metrics *last_metrics(training *r)
 }
 
 /* Keeps and says that it failed; how the run can go on only when it was under way. */
-static int failed(training *r, bool under_way)
+static int training_end_failed(training *r, bool under_way)
 {
     manta_error why;
     bool lost;
@@ -51,7 +51,7 @@ static bool save_quietly(training *r)
 
 int training_failed(training *r)
 {
-    return failed(r, false);
+    return training_end_failed(r, false);
 }
 
 int training_finish(training *r, manta_status st)
@@ -66,7 +66,7 @@ int training_finish(training *r, manta_status st)
     if (st && !stopped) {
         /* The checkpoint that a signal asks for may be what failed: --save need not. */
         if (stop_requested() && r->save && save_quietly(r)) r->written = true;
-        return failed(r, true);
+        return training_end_failed(r, true);
     }
     if (r->profile && !stopped) {
         double ms = r->profile_seconds * 1e3 / (double)r->profile;

@@ -51,7 +51,7 @@ static bool emit_worker(const manta_event *e)
 }
 
 /* What signals have asked for; beyond the range it stays as it is. */
-static void resize(manta_session *s)
+static void resize_workers(manta_session *s)
 {
     int change = scale_take();
 
@@ -126,7 +126,7 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
                   e->kind == MANTA_EVENT_WORKER_LEFT;
 
     if ((step || e->kind == MANTA_EVENT_EPOCH_END) && e->metrics) r->last = *e->metrics;
-    if (step) resize(s);
+    if (step) resize_workers(s);
     rates_see(&r->rates, s, e, r->so.workers);
     if (e->stopped) snprintf(r->why, sizeof r->why, "%s", e->stopped);
     if (worker) {
@@ -151,7 +151,7 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
 /* ---- the beginning ---- */
 
 /* "mnist-cnn: 692,138 parameters; mnist: 60,000 samples; 2 threads, avx512" */
-static void introduce(training *r)
+static void introduce_training(training *r)
 {
     char params[32], frozen[64] = "", samples[64] = "samples", number[32];
     int64_t all = manta_model_params(r->m, false), trained = manta_model_params(r->m, true);
@@ -200,6 +200,6 @@ static void tell_start(training *r)
 
 void training_introduce(training *r)
 {
-    introduce(r);
+    introduce_training(r);
     tell_start(r);
 }

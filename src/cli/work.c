@@ -153,7 +153,7 @@ static manta_dataset *give_back(manta_dataset *d)
     return manta_dataset_zip(input, target);
 }
 
-static manta_dataset *normalized(const options *o, const recipe *r, manta_dataset *d)
+static manta_dataset *normalized_dataset(const options *o, const recipe *r, manta_dataset *d)
 {
     enum { MOST = 64 };
     const char *text = options_text(o, "normalize");
@@ -212,7 +212,7 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
     if (st) return st == MANTA_ENOENT ? unknown_data(st, spec) : st;
     if (scale == 0) cli_usage("--scale: 0 cannot be divided by");
     if (scale != 1) d = manta_dataset_scale(d, "x", (float)scale);
-    d = normalized(o, r, d);
+    d = normalized_dataset(o, r, d);
     if (targets && r->preset && r->preset->give_back) {
         d = give_back(d);
     } else if (targets && recipe_is_sparse(r) && has_integers(d, "y")) {

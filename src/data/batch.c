@@ -89,7 +89,7 @@ static manta_status batch_fetch(reader *r, visit *v)
 static const stage_class batch_class = {
     .name = "batch", .fetch = batch_fetch, .open = batch_open, .close = batch_close};
 
-static manta_status check(const manta_dataset *in, int64_t size)
+static manta_status check_batch(const manta_dataset *in, int64_t size)
 {
     if (size < 1) return manta_fail(MANTA_EINVAL, "batch: a size of %lld cannot be", (long long)size);
     if (in->batch) {
@@ -113,7 +113,7 @@ manta_dataset *manta_dataset_batch(manta_dataset *in, int64_t size, bool drop_re
     manta_dataset *d = stage_new(&batch_class, in, &ok);
 
     if (!ok) return d;
-    manta_status st = check(in, size);
+    manta_status st = check_batch(in, size);
     if (st) return stage_fail(d, st);
     d->a = d->batch = size;
     d->drop = drop_remainder;

@@ -18,7 +18,7 @@ typedef struct cache {
     atomic_uchar *there; /* 1: may be read without the lock */
 } cache;
 
-static manta_status make(cache *k, const manta_dataset *d)
+static manta_status make_cache(cache *k, const manta_dataset *d)
 {
     void *m = NULL;
     int64_t n = d->count ? d->count : 1;
@@ -48,12 +48,12 @@ static manta_status cache_open(reader *r)
 
     for (int c = 0; c < r->d->n; c++) TRY(reader_scratch(r, r->d, c));
     mutex_lock(&k->lock);
-    if (!k->made) st = make(k, r->d);
+    if (!k->made) st = make_cache(k, r->d);
     mutex_unlock(&k->lock);
     return st;
 }
 
-static manta_status fill(reader *r, int64_t i)
+static manta_status fill_element(reader *r, int64_t i)
 {
     cache *k = r->d->state;
     visit v = {.epoch = 0, .index = i, .out = r->scratch};
@@ -80,7 +80,7 @@ static manta_status visit_cached(reader *r, visit *v)
 {
     cache *k = r->d->state;
 
-    if (!atomic_load_explicit(&k->there[v->index], memory_order_acquire)) TRY(fill(r, v->index));
+    if (!atomic_load_explicit(&k->there[v->index], memory_order_acquire)) TRY(fill_element(r, v->index));
     v->rows = 1;
     v->key_epoch = v->epoch; /* what comes after the cache differs from epoch to epoch */
     v->key_sample = v->sample_base + k->samples[v->index];

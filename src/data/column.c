@@ -47,7 +47,7 @@ static manta_status check_labels(const reader *r, const void *x, int64_t n, cons
     return MANTA_OK;
 }
 
-static manta_status work(const reader *r, const void *from, int64_t rows, void *to, const visit *v)
+static manta_status convert_column(const reader *r, const void *from, int64_t rows, void *to, const visit *v)
 {
     const column_state *s = r->d->state;
     const manta_column_spec *in = &r->d->in[0]->columns[s->column], *out = &r->d->columns[s->column];
@@ -101,13 +101,13 @@ static manta_status column_fetch(reader *r, visit *v)
     if (below->d->class->peek) {
         const void *from = below->d->class->peek(below, v, s->column, &st);
         if (st) return st;
-        TRY(work(r, from, 1, to, v));
+        TRY(convert_column(r, from, 1, to, v));
         out[s->column] = NULL;
         st = below->d->class->fetch(below, v);
     } else {
         out[s->column] = r->scratch[s->column];
         st = below->d->class->fetch(below, v);
-        if (!st && !v->end) st = work(r, r->scratch[s->column], rows_given(r->d, v), to, v);
+        if (!st && !v->end) st = convert_column(r, r->scratch[s->column], rows_given(r->d, v), to, v);
     }
     v->out = wanted;
     return st;

@@ -51,7 +51,7 @@ static manta_status check_zip(const manta_dataset *a, const manta_dataset *b)
 }
 
 /* The shorter of two lengths, either of which may be forever or unknown. */
-static int64_t shorter(int64_t a, int64_t b)
+static int64_t shorter_count(int64_t a, int64_t b)
 {
     if (a == MANTA_UNKNOWN_COUNT || b == MANTA_UNKNOWN_COUNT) return MANTA_UNKNOWN_COUNT;
     if (a == MANTA_FOREVER_COUNT) return b;
@@ -75,7 +75,7 @@ manta_dataset *manta_dataset_zip(manta_dataset *a, manta_dataset *b)
     d->in[1] = b;
     manta_status st = check_zip(a, b);
     if (st) return stage_fail(d, st);
-    d->count = shorter(a->count, b->count);
+    d->count = shorter_count(a->count, b->count);
     d->indexable = a->indexable && b->indexable;
     if (b->prefetch > d->prefetch) d->prefetch = b->prefetch;
     memcpy(d->columns + a->n, b->columns, (size_t)b->n * sizeof b->columns[0]);

@@ -65,7 +65,7 @@ static manta_status begin_pass(reader *r, int64_t epoch)
 }
 
 /* The next sample, to `out` or, where that is NULL, to scratch memory. */
-static manta_status advance(reader *r, void *const *out)
+static manta_status advance_generator(reader *r, void *const *out)
 {
     const generator *s = r->d->state;
     generator_reader *p = r->state;
@@ -92,8 +92,8 @@ static manta_status generator_fetch(reader *r, visit *v)
         log_warn("generator is positioned by replay", LOG_INT("epoch", v->epoch),
                  LOG_INT("samples", v->index - p->next));
     }
-    while (!p->ended && p->next < v->index) TRY(advance(r, NULL));
-    if (!p->ended) TRY(advance(r, v->out));
+    while (!p->ended && p->next < v->index) TRY(advance_generator(r, NULL));
+    if (!p->ended) TRY(advance_generator(r, v->out));
     if (p->ended) {
         if (r->d->count >= 0) {
             return manta_fail(MANTA_EINVAL,

@@ -20,7 +20,7 @@ static manta_status image_open(reader *r)
     return reader_scratch(r, r->d->in[0], ((const image *)r->d->state)->column);
 }
 
-static void flip(const image *s, const char *from, char *to)
+static void flip_image(const image *s, const char *from, char *to)
 {
     for (int64_t y = 0; y < s->h; y++) {
         const char *row = from + (size_t)(y * s->w) * s->pixel;
@@ -30,7 +30,7 @@ static void flip(const image *s, const char *from, char *to)
 
 /* The window whose corner lies at (top, left) of the image without padding;
  * what lies outside is zero. */
-static void crop(const image *s, const char *from, int64_t top, int64_t left, char *to)
+static void crop_image(const image *s, const char *from, int64_t top, int64_t left, char *to)
 {
     int64_t x0 = left < 0 ? -left : 0;
     int64_t x1 = s->w - left < s->ow ? s->w - left : s->ow;
@@ -67,9 +67,9 @@ static manta_status image_fetch(reader *r, visit *v)
     if (!s->flip) {
         int64_t top = (int64_t)random_below(&random, (uint64_t)(s->h + 2 * s->pad - s->oh + 1)) - s->pad;
         int64_t left = (int64_t)random_below(&random, (uint64_t)(s->w + 2 * s->pad - s->ow + 1)) - s->pad;
-        crop(s, from, top, left, to);
+        crop_image(s, from, top, left, to);
     } else if (random_uniform(&random) < s->p) {
-        flip(s, from, to);
+        flip_image(s, from, to);
     } else {
         memcpy(to, from, (size_t)(s->h * s->w) * s->pixel);
     }
@@ -84,7 +84,7 @@ static void image_release(manta_dataset *d)
 static const stage_class image_class = {
     .name = "image", .fetch = image_fetch, .open = image_open, .release = image_release};
 
-static manta_status describe(const manta_dataset *d, const char *who, const char *column, image *s)
+static manta_status describe_image(const manta_dataset *d, const char *who, const char *column, image *s)
 {
     TRY(stage_need_column(d, column, &s->column));
     const manta_column_spec *c = &d->columns[s->column];
@@ -112,7 +112,7 @@ static manta_dataset *image_stage(manta_dataset *in, const char *who, const char
     image *s = mem_new(sizeof *s);
     d->state = s;
     d->seed = seed;
-    manta_status st = describe(d, who, column, s);
+    manta_status st = describe_image(d, who, column, s);
     if (st) return stage_fail(d, st);
     *state = s;
     return d;

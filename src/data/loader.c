@@ -117,7 +117,7 @@ const manta_array *manta_batch_find(const manta_batch *b, const char *name)
 }
 
 /* The pass and element of the root that (epoch, step) means. */
-static void place(const manta_loader *l, int64_t epoch, int64_t step, visit *v)
+static void place_visit(const manta_loader *l, int64_t epoch, int64_t step, visit *v)
 {
     v->epoch = l->steps_per_epoch ? 0 : epoch;
     v->index = l->steps_per_epoch ? epoch * l->steps_per_epoch + step : step;
@@ -129,7 +129,7 @@ static int64_t first_sample(const manta_loader *l, int64_t epoch, int64_t step)
 {
     visit v;
 
-    place(l, epoch, step, &v);
+    place_visit(l, epoch, step, &v);
     int64_t before = v.epoch && l->root->count >= 0 ? v.epoch * counts_before(l->root, l->root->count) : 0;
     return before + counts_before(l->root, v.index);
 }
@@ -162,7 +162,7 @@ static manta_status slot_fill(slot *s, const manta_loader *l, reader *r, int64_t
 {
     visit v = {.lo = lo, .hi = hi, .out = s->data};
 
-    place(l, epoch, step, &v);
+    place_visit(l, epoch, step, &v);
     s->epoch = epoch;
     s->step = step;
     s->rows = 0;
@@ -182,7 +182,7 @@ static void slot_make(slot *s, const manta_loader *l, reader *r, int64_t epoch, 
     if (s->code) manta_error_get(&s->error);
 }
 
-static void describe(const manta_loader *l, const slot *s, int64_t lo, manta_batch *b)
+static void describe_batch(const manta_loader *l, const slot *s, int64_t lo, manta_batch *b)
 {
     *b = (manta_batch){.epoch = s->epoch,
                        .step = s->step,
@@ -195,7 +195,7 @@ static void describe(const manta_loader *l, const slot *s, int64_t lo, manta_bat
 /* ---- reader threads ------------------------------------------------------------ */
 
 /* Moves (epoch, step) on by one batch. */
-static void advance(const manta_loader *l, int64_t *epoch, int64_t *step)
+static void advance_position(const manta_loader *l, int64_t *epoch, int64_t *step)
 {
     if (++*step >= l->steps && l->steps >= 0) {
         *step = 0;
@@ -222,7 +222,7 @@ static void reader_main(void *arg)
         }
         slot *s = &l->ring[l->taken++ % l->slots];
         int64_t epoch = l->epoch, step = l->step;
-        advance(l, &l->epoch, &l->step);
+        advance_position(l, &l->epoch, &l->step);
         l->busy++;
         mutex_unlock(&l->lock);
         slot_make(s, l, w->reader, epoch, step);
@@ -238,7 +238,7 @@ static void reader_main(void *arg)
 }
 
 /* Drops everything made ahead; the next ticket will be (epoch, step). */
-static void restart(manta_loader *l, int64_t epoch, int64_t step)
+static void restart_readers(manta_loader *l, int64_t epoch, int64_t step)
 {
     l->at_epoch = epoch;
     l->at_step = step;
@@ -261,7 +261,7 @@ static void restart(manta_loader *l, int64_t epoch, int64_t step)
 }
 
 /* The slot of the next ticket, when it is ready. */
-static slot *await(manta_loader *l)
+static slot *await_slot(manta_loader *l)
 {
     mutex_lock(&l->lock);
     if (l->holds) { /* the caller has done with the one before */
@@ -287,10 +287,10 @@ static bool fail_with(manta_loader *l, const manta_error *e)
 }
 
 /* The data has ended before (epoch, step), which nobody knew beforehand. */
-static bool ended(manta_loader *l)
+static bool loader_ended(manta_loader *l)
 {
     if (!l->steps_per_epoch) {
-        restart(l, l->at_epoch + 1, 0);
+        restart_readers(l, l->at_epoch + 1, 0);
         return false;
     }
     manta_error e;
@@ -316,14 +316,14 @@ bool manta_loader_next(manta_loader *l, manta_batch *batch)
         return false;
     }
     if (l->threads) {
-        s = await(l);
+        s = await_slot(l);
     } else {
         s = &l->ring[0];
         slot_make(s, l, l->own, l->at_epoch, l->at_step);
     }
     if (s->code) return fail_with(l, &s->error);
-    if (s->end) return ended(l);
-    describe(l, s, 0, batch);
+    if (s->end) return loader_ended(l);
+    describe_batch(l, s, 0, batch);
     l->at_step++;
     return true;
 }
@@ -359,7 +359,7 @@ manta_status manta_loader_seek(manta_loader *l, int64_t epoch, int64_t step)
     TRY(check_place(l, epoch, step, true));
     mem_free(l->error);
     l->error = NULL;
-    restart(l, epoch, step);
+    restart_readers(l, epoch, step);
     return MANTA_OK;
 }
 
@@ -374,8 +374,8 @@ manta_status manta_loader_set_position(manta_loader *l, const manta_position *p)
     return manta_loader_seek(l, p->epoch, p->step);
 }
 
-static manta_status fetch(manta_loader *l, slot *to, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
-                          manta_batch *batch)
+static manta_status fetch_rows(manta_loader *l, slot *to, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                               manta_batch *batch)
 {
     TRY(check_place(l, epoch, step, false));
     if (lo < 0 || hi < lo) {
@@ -387,14 +387,14 @@ static manta_status fetch(manta_loader *l, slot *to, int64_t epoch, int64_t step
         return manta_fail(MANTA_EINVAL, "loader: the data ends before step %lld of epoch %lld",
                           (long long)step, (long long)epoch);
     }
-    describe(l, to, lo, batch);
+    describe_batch(l, to, lo, batch);
     return MANTA_OK;
 }
 
 manta_status manta_loader_fetch(manta_loader *l, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
                                 manta_batch *batch)
 {
-    return fetch(l, &l->spot, epoch, step, lo, hi, batch);
+    return fetch_rows(l, &l->spot, epoch, step, lo, hi, batch);
 }
 
 /* ---- rows in buffers of the caller's ---- */
@@ -426,7 +426,7 @@ void loader_rows_free(loader_rows *r)
 manta_status loader_fetch_into(manta_loader *l, loader_rows *to, int64_t epoch, int64_t step, int64_t lo,
                                int64_t hi, manta_batch *batch)
 {
-    return fetch(l, &to->s, epoch, step, lo, hi, batch);
+    return fetch_rows(l, &to->s, epoch, step, lo, hi, batch);
 }
 
 /* ---- opening and closing --------------------------------------------------------- */
@@ -460,7 +460,7 @@ static manta_status check_options(const manta_dataset *d, const manta_loader_opt
 }
 
 /* The sampler, written as the stages that it is. Returns an own reference. */
-static manta_dataset *sampled(manta_dataset *d, const manta_loader_options *o)
+static manta_dataset *sampled_dataset(manta_dataset *d, const manta_loader_options *o)
 {
     d = manta_dataset_ref(d);
     if (d->batch) return d;
@@ -505,7 +505,7 @@ static manta_status open_loader(manta_loader *l, manta_dataset *d, const manta_l
 {
     TRY(manta_dataset_status(d));
     TRY(check_options(d, o));
-    l->root = sampled(d, o);
+    l->root = sampled_dataset(d, o);
     TRY(manta_dataset_status(l->root));
     l->steps_per_epoch = o->steps_per_epoch;
     l->steps = o->steps_per_epoch ? o->steps_per_epoch : l->root->count;

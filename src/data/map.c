@@ -17,7 +17,7 @@ typedef struct map_reader {
     void *spare[MANTA_MAX_COLUMNS]; /* outputs nobody wants, and whole batches of which rows are wanted */
 } map_reader;
 
-static void view(manta_column *col, const manta_column_spec *s, bool batched)
+static void view_column(manta_column *col, const manta_column_spec *s, bool batched)
 {
     int64_t shape[MANTA_MAX_DIMS] = {1};
 
@@ -35,12 +35,12 @@ static manta_status map_open(reader *r)
     r->state = m;
     for (int c = 0; c < in->n; c++) {
         TRY(reader_scratch(r, in, c));
-        view(&m->in[c], &in->columns[c], d->batch > 0);
+        view_column(&m->in[c], &in->columns[c], d->batch > 0);
         m->in[c].array.data = r->scratch[c];
     }
     for (int c = 0; c < d->n; c++) {
         size_t bytes = spec_bytes(&d->columns[c]);
-        view(&m->out[c], &d->columns[c], d->batch > 0);
+        view_column(&m->out[c], &d->columns[c], d->batch > 0);
         TRY(mem_try_array(rows, bytes ? bytes : 1, "a mapped sample", &m->spare[c]));
     }
     return MANTA_OK;

@@ -274,7 +274,7 @@ static const stage_class stream_class = {
 
 /* ---- which of them ----------------------------------------------------------- */
 
-static manta_dataset *shuffle(manta_dataset *in, int64_t buffer, uint64_t seed, bool once)
+static manta_dataset *shuffle_dataset(manta_dataset *in, int64_t buffer, uint64_t seed, bool once)
 {
     bool ok, whole = !in->error && (buffer == 0 || (in->count >= 0 && buffer >= in->count));
     const stage_class *c = in->error        ? &full_class
@@ -303,10 +303,10 @@ static manta_dataset *shuffle(manta_dataset *in, int64_t buffer, uint64_t seed, 
 
 manta_dataset *manta_dataset_shuffle(manta_dataset *in, int64_t buffer, uint64_t seed)
 {
-    return shuffle(in, buffer, seed, false);
+    return shuffle_dataset(in, buffer, seed, false);
 }
 
 manta_dataset *manta_dataset_shuffle_once(manta_dataset *in, int64_t buffer, uint64_t seed)
 {
-    return shuffle(in, buffer, seed, true);
+    return shuffle_dataset(in, buffer, seed, true);
 }

@@ -13,7 +13,7 @@ typedef struct memory {
     size_t bytes[MANTA_MAX_COLUMNS]; /* of one sample */
 } memory;
 
-static void answer(visit *v)
+static void answer_one_sample(visit *v)
 {
     v->rows = 1;
     v->key_epoch = v->epoch;
@@ -26,7 +26,7 @@ static const void *memory_peek(reader *r, visit *v, int c, manta_status *st)
 
     *st = s->m.wait ? s->m.wait(s->m.ctx) : MANTA_OK;
     if (*st) return NULL;
-    answer(v);
+    answer_one_sample(v);
     return (const char *)s->m.data[c] + (size_t)v->index * s->bytes[c];
 }
 
@@ -39,7 +39,7 @@ static manta_status memory_fetch(reader *r, visit *v)
         if (!v->out[c] || s->bytes[c] == 0) continue;
         memcpy(v->out[c], (const char *)s->m.data[c] + (size_t)v->index * s->bytes[c], s->bytes[c]);
     }
-    answer(v);
+    answer_one_sample(v);
     return MANTA_OK;
 }
 
@@ -89,7 +89,7 @@ static void copies_free(void *ctx)
     mem_free(k);
 }
 
-static manta_status describe(source_memory *m, int n, const manta_column *columns)
+static manta_status describe_columns(source_memory *m, int n, const manta_column *columns)
 {
     if (n < 1 || n > MANTA_MAX_COLUMNS) {
         return manta_fail(MANTA_EINVAL, "arrays: %d columns given, 1 to %d can be", n, MANTA_MAX_COLUMNS);
@@ -130,7 +130,7 @@ static manta_status describe(source_memory *m, int n, const manta_column *column
     return MANTA_OK;
 }
 
-static manta_status copy(source_memory *m)
+static manta_status copy_columns(source_memory *m)
 {
     copies *k = mem_new(sizeof *k);
 
@@ -153,9 +153,9 @@ static manta_status copy(source_memory *m)
 manta_dataset *manta_dataset_arrays(int n, const manta_column *columns, manta_ownership ownership)
 {
     source_memory m = {0};
-    manta_status st = describe(&m, n, columns);
+    manta_status st = describe_columns(&m, n, columns);
 
-    if (!st && ownership == MANTA_OWNERSHIP_COPY) st = copy(&m);
+    if (!st && ownership == MANTA_OWNERSHIP_COPY) st = copy_columns(&m);
     if (st) { /* an empty source carries the sentence */
         bool ok;
         manta_error e;
@@ -189,7 +189,7 @@ static manta_status indexed_fetch(reader *r, visit *v)
     const source_indexed *s = r->d->state;
 
     TRY(s->read(s->ctx, r->state, v->index, v->out));
-    answer(v);
+    answer_one_sample(v);
     return MANTA_OK;
 }
 

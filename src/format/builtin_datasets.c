@@ -51,7 +51,7 @@ const char *builtin_names(void)
     return "mnist, fashion-mnist";
 }
 
-static const char *env(const char *name)
+static const char *environment_text(const char *name)
 {
     const char *v = getenv(name);
     return v && v[0] ? v : NULL;
@@ -59,7 +59,7 @@ static const char *env(const char *name)
 
 manta_status builtin_cache_dir(char **out)
 {
-    const char *xdg = env("XDG_CACHE_HOME"), *home = env("HOME");
+    const char *xdg = environment_text("XDG_CACHE_HOME"), *home = environment_text("HOME");
 
     if (xdg) {
         *out = mem_printf("%s/manta/data", xdg);
@@ -134,8 +134,8 @@ manta_status builtin_locate(const builtin_dataset *set, int file, const char *fi
     manta_status st = MANTA_OK;
 
     if (builtin_cache_dir(&cache)) cache = NULL; /* then there is none to look in */
-    if (look_in(&s, first ? first : env("MANTA_DATA")) || look_in(&s, cache) || look_in(&s, MANTA_DATA_DIR) ||
-        look_beside_us(&s)) {
+    if (look_in(&s, first ? first : environment_text("MANTA_DATA")) || look_in(&s, cache) ||
+        look_in(&s, MANTA_DATA_DIR) || look_beside_us(&s)) {
         *out = s.found;
     } else {
         st = manta_fail(MANTA_ENOENT, "%s: %s/%s is in none of %s; get it with: manta data fetch %s",

@@ -43,7 +43,7 @@ typedef struct transfer {
 /* ---- receiving ------------------------------------------------------------------------ */
 
 /* A server that knows no ranges answers 200 and sends everything again. */
-static manta_status begin(transfer *t)
+static manta_status begin_response(transfer *t)
 {
     long code = 0;
 
@@ -57,12 +57,12 @@ static manta_status begin(transfer *t)
     return MANTA_OK;
 }
 
-static size_t receive(char *data, size_t size, size_t n, void *ctx)
+static size_t receive_bytes(char *data, size_t size, size_t n, void *ctx)
 {
     transfer *t = ctx;
     size_t bytes = size * n, at = 0;
 
-    if (!t->begun && (t->st = begin(t))) return 0;
+    if (!t->begun && (t->st = begin_response(t))) return 0;
     while (at < bytes) {
         ssize_t k = os->write(t->fd, data + at, bytes - at);
         if (k < 0 && errno == EINTR) continue;
@@ -76,7 +76,7 @@ static size_t receive(char *data, size_t size, size_t n, void *ctx)
     return bytes;
 }
 
-static int report(void *ctx, curl_off_t total, curl_off_t now, curl_off_t up, curl_off_t upped)
+static int report_progress(void *ctx, curl_off_t total, curl_off_t now, curl_off_t up, curl_off_t upped)
 {
     transfer *t = ctx;
 
@@ -91,7 +91,7 @@ static int report(void *ctx, curl_off_t total, curl_off_t now, curl_off_t up, cu
     return 1;
 }
 
-static manta_status failed(const transfer *t, CURLcode r, const char *text)
+static manta_status fail_transfer(const transfer *t, CURLcode r, const char *text)
 {
     long code = 0;
 
@@ -125,9 +125,9 @@ static void set_options(transfer *t, char *error)
     /* CURLOPT_RESUME_FROM would give up on a server that knows no ranges. */
     snprintf(t->range, sizeof t->range, "%lld-", (long long)t->have);
     if (t->have > 0) curl_easy_setopt(c, CURLOPT_RANGE, t->range);
-    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive_bytes);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, report);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, report_progress);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
 }
@@ -139,7 +139,7 @@ static void curl_start(void)
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static manta_status perform(transfer *t)
+static manta_status perform_transfer(transfer *t)
 {
     char error[CURL_ERROR_SIZE] = "";
 
@@ -153,7 +153,7 @@ static manta_status perform(transfer *t)
     /* 416: nothing lies behind what we have, so perhaps it is whole; the
      * checksum will tell. */
     bool whole = t->have > 0 && code == 416;
-    manta_status st = r == CURLE_OK || whole ? MANTA_OK : failed(t, r, error);
+    manta_status st = r == CURLE_OK || whole ? MANTA_OK : fail_transfer(t, r, error);
     curl_easy_cleanup(t->curl);
     return st;
 }
@@ -161,7 +161,7 @@ static manta_status perform(transfer *t)
 /* ---- checking ------------------------------------------------------------------------- */
 
 /* The sha256 of a file's bytes, or of what its gzip holds. */
-static manta_status digest(const char *path, bool unpacked, char text[65])
+static manta_status digest_file(const char *path, bool unpacked, char text[65])
 {
     unsigned char sum[32], block[1 << 16];
     sha256 s;
@@ -193,12 +193,12 @@ static manta_status digest(const char *path, bool unpacked, char text[65])
     return MANTA_OK;
 }
 
-static manta_status check(const char *path, const char *name, const char *sha256_wanted, bool unpacked)
+static manta_status check_digest(const char *path, const char *name, const char *sha256_wanted, bool unpacked)
 {
     char text[65];
 
     if (!sha256_wanted) return MANTA_OK;
-    TRY(digest(path, unpacked, text));
+    TRY(digest_file(path, unpacked, text));
     if (strcasecmp(text, sha256_wanted) == 0) return MANTA_OK;
     return manta_fail(MANTA_ECORRUPT, "%s: its sha256 is %s, expected %s", name, text, sha256_wanted);
 }
@@ -231,7 +231,7 @@ static manta_status open_part(const char *part, bool resume, transfer *t)
     return MANTA_OK;
 }
 
-static manta_status commit(transfer *t, const char *dir, const char *part, const char *path)
+static manta_status commit_part(transfer *t, const char *dir, const char *part, const char *path)
 {
     if (os->fsync(t->fd)) return file_fail(errno, "writing", part);
     if (os->rename(part, path)) return file_fail(errno, "renaming", part);
@@ -253,10 +253,10 @@ static manta_status receive_file(const wanted *w, const char *part, const char *
         t.st = MANTA_OK;
         if ((st = open_part(part, w->sha256 != NULL, &t))) break;
         bool resumed = t.have > 0;
-        if ((st = perform(&t))) break;
-        st = check(part, w->name, w->sha256, w->unpacked);
+        if ((st = perform_transfer(&t))) break;
+        st = check_digest(part, w->name, w->sha256, w->unpacked);
         if (!st) {
-            st = commit(&t, w->dir, part, path);
+            st = commit_part(&t, w->dir, part, path);
             break;
         }
         /* What a cut left behind may have been of another file: once more from
@@ -284,7 +284,7 @@ static manta_status fetch_file(const wanted *w)
 
     if (st) goto out;
     if (w->sha256 && file_stat(path, &info) == MANTA_OK && info.is_file &&
-        check(path, w->name, w->sha256, w->unpacked) == MANTA_OK) {
+        check_digest(path, w->name, w->sha256, w->unpacked) == MANTA_OK) {
         goto out; /* it is here already */
     }
     st = receive_file(w, part, path);

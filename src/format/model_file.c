@@ -52,7 +52,7 @@ static const model_format *format_named(const char *name)
 }
 
 /* The format that claims the file most surely. */
-static const model_format *guess(const char *path)
+static const model_format *guess_format(const char *path)
 {
     uint8_t head[MODEL_HEAD];
     size_t n = read_head(path, head);
@@ -99,7 +99,7 @@ manta_status manta_file_read(const char *path, const manta_read_options *options
 {
     static const manta_read_options none;
     const manta_read_options *o = options ? options : &none;
-    const model_format *f = o->format ? format_named(o->format) : guess(path);
+    const model_format *f = o->format ? format_named(o->format) : guess_format(path);
     manta_saved *s;
     manta_status st;
 
@@ -153,7 +153,7 @@ bool manta_file_format_at(int i, manta_file_format *out)
 
 const char *manta_file_guess(const char *path)
 {
-    const model_format *f = guess(path);
+    const model_format *f = guess_format(path);
 
     return f ? f->name : NULL;
 }

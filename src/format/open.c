@@ -46,7 +46,7 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
 }
 
 /* A source that is one thing, whatever files it lies in, is divided by sample. */
-static manta_status divide(const char *text, const manta_open_options *o, manta_dataset **d)
+static manta_status divide_by_sample(const char *text, const manta_open_options *o, manta_dataset **d)
 {
     if (o->shards > 1 && o->shard_policy == MANTA_SHARD_POLICY_FILE) {
         manta_dataset_unref(*d);
@@ -71,14 +71,14 @@ static manta_status open_text(const char *text, const manta_open_options *o, man
     /* A folder may have any name, commas and colons and all. */
     if (text[0] && !builtin_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
         TRY(folder_open(text, o, out));
-        return divide(text, o, out);
+        return divide_by_sample(text, o, out);
     }
     if (tfrecord_is_spec(text)) return tfrecord_open_spec(text, o, out);
     TRY(spec_parse(text, &s));
     tar = s.kind == SPEC_TAR;
     st = open_spec(&s, o, out);
     spec_release(&s);
-    return st || tar ? st : divide(text, o, out);
+    return st || tar ? st : divide_by_sample(text, o, out);
 }
 
 manta_status manta_dataset_open(const char *text, const manta_open_options *options, manta_dataset **out)

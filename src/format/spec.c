@@ -105,7 +105,7 @@ static manta_status parse_files(const char *text, spec *s)
     return manta_fail(MANTA_EINVAL, "dataset '%s': expected one or two files, as in x.npy,y.npy", text);
 }
 
-static manta_status parse(const char *text, spec *s)
+static manta_status parse_spec(const char *text, spec *s)
 {
     const char *rest;
     size_t n = strcspn(text, ":");
@@ -127,7 +127,7 @@ static manta_status parse(const char *text, spec *s)
 manta_status spec_parse(const char *text, spec *out)
 {
     spec s = {0};
-    manta_status st = parse(text, &s);
+    manta_status st = parse_spec(text, &s);
 
     if (st) {
         spec_release(&s);

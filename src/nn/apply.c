@@ -101,7 +101,7 @@ void apply_begin(apply *a, const void *old, void *new_, int n_slots, const void 
     }
 }
 
-static float *shifted(const layout *l, const void *state, size_t section, int64_t offset)
+static float *section_at(const layout *l, const void *state, size_t section, int64_t offset)
 {
     (void)l;
     return (float *)((uintptr_t)state + section) + offset;
@@ -116,19 +116,19 @@ static void update_elements(const apply *a, const update_scalars *s, int64_t off
     const float **old[3] = {&r.s0, &r.s1, &r.s2};
     float **new_[3] = {&r.s0_new, &r.s1_new, &r.s2_new};
 
-    r.w = shifted(l, a->old, l->off_params, offset);
-    r.w_new = shifted(l, a->new_, l->off_params, offset);
+    r.w = section_at(l, a->old, l->off_params, offset);
+    r.w_new = section_at(l, a->new_, l->off_params, offset);
     for (int i = 0; i < l->arrays.n; i++) {
-        *old[l->arrays.index[i]] = shifted(l, a->old, l->off_array[i], offset);
-        *new_[l->arrays.index[i]] = shifted(l, a->new_, l->off_array[i], offset);
+        *old[l->arrays.index[i]] = section_at(l, a->old, l->off_array[i], offset);
+        *new_[l->arrays.index[i]] = section_at(l, a->new_, l->off_array[i], offset);
     }
     if (l->arrays.average) {
-        r.avg = shifted(l, a->old, l->off_average, offset);
-        r.avg_new = shifted(l, a->new_, l->off_average, offset);
+        r.avg = section_at(l, a->old, l->off_average, offset);
+        r.avg_new = section_at(l, a->new_, l->off_average, offset);
     }
     if (l->arrays.accumulator) {
-        r.acc = shifted(l, a->old, l->off_accumulator, offset);
-        r.acc_new = shifted(l, a->new_, l->off_accumulator, offset);
+        r.acc = section_at(l, a->old, l->off_accumulator, offset);
+        r.acc_new = section_at(l, a->new_, l->off_accumulator, offset);
     }
     a->k->update(&r);
 }
@@ -220,7 +220,7 @@ void apply_summed(apply *a, const float *sum)
 /* The gradient as the optimizer will see it before clipping. */
 static void effective_tile(const apply *a, const update_scalars *s, int64_t at, int64_t n, float *g)
 {
-    const float *w = shifted(a->l, a->old, a->l->off_params, at);
+    const float *w = section_at(a->l, a->old, a->l->off_params, at);
 
     tree_tile(a->slot_grads, 0, a->n_grads, at, n, g);
     for (int64_t i = 0; i < n; i++) g[i] /= s->divisor;
@@ -232,7 +232,7 @@ static void effective_tile(const apply *a, const update_scalars *s, int64_t at, 
         }
     }
     if (s->accumulate_n != 0) {
-        const float *acc = shifted(a->l, a->old, a->l->off_accumulator, at);
+        const float *acc = section_at(a->l, a->old, a->l->off_accumulator, at);
         for (int64_t i = 0; i < n; i++) g[i] = (acc[i] + g[i]) / s->accumulate_n;
     }
 }
@@ -268,7 +268,7 @@ static void segment_norms(const apply *a, const apply_segment *g, double *out)
 
     for (int64_t at = 0; at < g->n; at += TILE) {
         int64_t n = g->n - at < TILE ? g->n - at : TILE;
-        const float *w = shifted(a->l, a->old, a->l->off_params, g->offset + at);
+        const float *w = section_at(a->l, a->old, a->l->off_params, g->offset + at);
         effective_tile(a, s, g->offset + at, n, tile);
         for (int64_t i = 0; i < n; i++) squares[i % LANES] += (double)tile[i] * (double)tile[i];
         if (s->l1 != 0 || s->l2 != 0) penalty += tile_penalty(s, w, n);
@@ -392,6 +392,6 @@ void apply_finish(apply *a)
 void apply_average(const layout *l, const manta_optimizer *opt, void *state)
 {
     if (!l->arrays.average || opt->ema_overwrite_frequency || !layout_run(l, state)->calls) return;
-    memcpy(layout_params(l, state), shifted(l, state, l->off_average, 0),
+    memcpy(layout_params(l, state), section_at(l, state, l->off_average, 0),
            (size_t)l->params_size * sizeof(float));
 }

@@ -116,7 +116,7 @@ static const void **inputs_of(exec *e)
     return e->more_inputs ? e->more_inputs : e->inputs;
 }
 
-static void *address(exec *e, const exec_run *r, place at)
+static void *address_of_place(exec *e, const exec_run *r, place at)
 {
     switch (at.kind) {
     case PLACE_BLOCK: return e->block + at.offset;
@@ -188,20 +188,20 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
 
     for (int j = 0; j < g->n_in; j++) {
         a->in[j] = n->in[j];
-        a->in[j].data = address(e, r, n->in_at[j]);
+        a->in[j].data = address_of_place(e, r, n->in_at[j]);
         a->din[j] = n->in[j];
-        a->din[j].data = address(e, r, n->din_at[j]);
-        a->proposed[j] = address(e, r, n->proposed_at[j]);
+        a->din[j].data = address_of_place(e, r, n->din_at[j]);
+        a->proposed[j] = address_of_place(e, r, n->proposed_at[j]);
     }
     for (int j = 0; j < g->n_out; j++) {
         a->out[j] = n->out[j];
-        a->out[j].data = address(e, r, n->out_at[j]);
+        a->out[j].data = address_of_place(e, r, n->out_at[j]);
         a->dout[j] = n->out[j];
-        a->dout[j].data = address(e, r, n->dout_at[j]);
+        a->dout[j].data = address_of_place(e, r, n->dout_at[j]);
     }
     a->inner = (manta_op_inner){.relu = n->relu,
                                 .relu_done = n->relu_done,
-                                .mask = address(e, r, n->mask_at),
+                                .mask = address_of_place(e, r, n->mask_at),
                                 .kernels = e->opt.kernels,
                                 .pool = e->opt.pool};
     return (manta_op_call){.attrs = g->attrs,
@@ -214,8 +214,8 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
                            .dout = a->dout,
                            .accumulate = n->accumulate,
                            .proposed = a->proposed,
-                           .saved = address(e, r, n->saved_at),
-                           .work = address(e, r, n->work_at),
+                           .saved = address_of_place(e, r, n->saved_at),
+                           .work = address_of_place(e, r, n->work_at),
                            .seed = r->seed,
                            .step = r->step,
                            .first = r->first,
@@ -224,7 +224,7 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
 }
 
 /* Debug mode: the first element of `a` that is not finite; `who` has it in its `what`. */
-static manta_status look(const char *who, const manta_array *a, const char *what)
+static manta_status find_nan(const char *who, const manta_array *a, const char *what)
 {
     const float *x = a->data;
     int64_t n = manta_array_count(a), per = a->ndim && a->shape[0] > 0 ? n / a->shape[0] : n;
@@ -257,20 +257,20 @@ static manta_status look_before(exec *e, const exec_run *r, const plan *p)
         a.shape[0] = p->batch;
         a.data = (void *)(uintptr_t)inputs_of(e)[i];
         snprintf(who, sizeof who, "input '%s'", e->m->inputs[i].name);
-        TRY(look(who, &a, "array"));
+        TRY(find_nan(who, &a, "array"));
     }
     for (int i = 0; i < e->m->n_variables; i++) {
         const graph_variable *g = &e->m->variables[i];
         manta_array a =
             manta_array_of(MANTA_DTYPE_F32, g->ndim, g->shape, layout_variable_at(e->l, r->state, i));
         snprintf(who, sizeof who, "variable '%s'", g->name);
-        TRY(look(who, &a, "array"));
+        TRY(find_nan(who, &a, "array"));
     }
     return MANTA_OK;
 }
 
 /* Lets a node meet those of other shards, and wait for them. */
-static void join(manta_op_inner *c, bool training, const exec_run *r, exec_pause *p)
+static void attach_meeting(manta_op_inner *c, bool training, const exec_run *r, exec_pause *p)
 {
     c->met = p->waits;
     p->waits = false;
@@ -286,11 +286,11 @@ static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n, 
     manta_status st;
     char who[160];
 
-    join(&a.inner, c.training, r, pause);
+    attach_meeting(&a.inner, c.training, r, pause);
     st = g->op->forward(&c);
     if (st) return manta_fail(st, "layer '%s': %s", node_layer(e, g), manta_error_text());
     for (int j = 0; e->opt.debug && !pause->waits && j < g->n_out; j++) {
-        TRY(look(who_is(e, g, who, sizeof who), &a.out[j], "output"));
+        TRY(find_nan(who_is(e, g, who, sizeof who), &a.out[j], "output"));
     }
     return MANTA_OK;
 }
@@ -325,8 +325,8 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n,
                               n->accumulate[0] ? 1.f : 0.f, a.din[0].data);
         return MANTA_OK;
     }
-    c.work = address(e, r, n->back_work_at);
-    join(&a.inner, c.training, r, pause);
+    c.work = address_of_place(e, r, n->back_work_at);
+    attach_meeting(&a.inner, c.training, r, pause);
     if (r->sink && n->sinkable) {
         a.inner.sink = sink_shifted;
         a.inner.sink_ctx = &shifted;
@@ -335,7 +335,7 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n,
     if (st) return manta_fail(st, "layer '%s': backward: %s", node_layer(e, g), manta_error_text());
     for (int j = 0; e->opt.debug && !pause->waits && j < g->n_in; j++) {
         if (a.inner.sink && j == 1) continue;
-        TRY(look(who_is(e, g, who, sizeof who), &a.din[j], "gradient of an input"));
+        TRY(find_nan(who_is(e, g, who, sizeof who), &a.din[j], "gradient of an input"));
     }
     return MANTA_OK;
 }
@@ -358,10 +358,10 @@ static manta_status run_head(exec *e, const plan *p, const exec_run *r, int h, d
     manta_loss_call c = {.config = head->user_config ? head->user_config : &head->config,
                          .rows = rows,
                          .classes = head->classes,
-                         .pred = address(e, r, p->heads[h].pred_at),
+                         .pred = address_of_place(e, r, p->heads[h].pred_at),
                          .scale = head->weight / (float)head->inner,
-                         .loss = address(e, r, p->heads[h].rows_at),
-                         .grad = address(e, r, p->heads[h].dpred_at)};
+                         .loss = address_of_place(e, r, p->heads[h].rows_at),
+                         .grad = address_of_place(e, r, p->heads[h].dpred_at)};
     double sum = 0, weights = 0;
 
     if (weight && head->inner != 1) {
@@ -392,7 +392,7 @@ static manta_status run_metric(exec *e, const plan *p, const exec_run *r, int i,
     manta_loss_call c = {.config = t->user_config ? t->user_config : &t->config,
                          .rows = rows,
                          .classes = t->classes,
-                         .pred = address(e, r, p->metric_at[i]),
+                         .pred = address_of_place(e, r, p->metric_at[i]),
                          .target = rows_view(r->targets[t->output], rows)};
     double *sum = &sums[objective_metric_sum(e->o, i)];
 

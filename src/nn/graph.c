@@ -19,7 +19,7 @@
 static const manta_value invalid = {-1};
 
 /* Room for one more element behind n; returns the array. */
-static void *grow(void *array, int n, int *cap, size_t size)
+static void *grow_array(void *array, int n, int *cap, size_t size)
 {
     if (n < *cap) return array;
     *cap = *cap ? 2 * *cap : 8;
@@ -149,7 +149,7 @@ static bool open_for_building(manta_model *m)
     return !m->built;
 }
 
-static bool valid(manta_model *m, manta_value x)
+static bool is_value_of(manta_model *m, manta_value x)
 {
     if (x.id >= 0 && x.id < m->n_values) return true;
     graph_fail(m, MANTA_EINVAL, "a value that is not of this model was used");
@@ -160,7 +160,7 @@ static manta_value add_value(manta_model *m, const manta_array *a)
 {
     graph_value *v;
 
-    m->values = grow(m->values, m->n_values, &m->cap_values, sizeof *m->values);
+    m->values = grow_array(m->values, m->n_values, &m->cap_values, sizeof *m->values);
     v = &m->values[m->n_values];
     *v = (graph_value){.a = *a, .node = -1, .variable = -1, .input = -1};
     v->a.data = NULL;
@@ -169,7 +169,7 @@ static manta_value add_value(manta_model *m, const manta_array *a)
 
 static graph_port *add_port(graph_port **ports, int *n, int *cap, const char *name, int value)
 {
-    *ports = grow(*ports, *n, cap, sizeof **ports);
+    *ports = grow_array(*ports, *n, cap, sizeof **ports);
     (*ports)[*n] = (graph_port){.name = name ? mem_strdup(name) : NULL, .value = value};
     return &(*ports)[(*n)++];
 }
@@ -207,7 +207,7 @@ manta_value manta_input(manta_model *m, const char *name, manta_dtype t, int ndi
 
 void manta_output_named(manta_model *m, const char *name, manta_value x)
 {
-    if (!open_for_building(m) || !valid(m, x)) return;
+    if (!open_for_building(m) || !is_value_of(m, x)) return;
     if (m->values[x.id].a.shape[0] != -1 || m->values[x.id].a.ndim < 1) {
         graph_fail(m, MANTA_EINVAL, "an output does not depend on any input");
         return;
@@ -243,7 +243,7 @@ static manta_value add_node(manta_model *m, int layer, const manta_op *op, const
         return invalid;
     }
     for (int i = 0; i < n; i++) {
-        if (!valid(m, x[i])) return invalid;
+        if (!is_value_of(m, x[i])) return invalid;
         in[i] = m->values[x[i].id].a;
     }
     for (int i = 0; i < MANTA_OP_MAX_OUT; i++) {
@@ -254,7 +254,7 @@ static manta_value add_node(manta_model *m, int layer, const manta_op *op, const
         graph_fail(m, st, "layer '%s': %s", who, manta_error_text());
         return invalid;
     }
-    m->nodes = grow(m->nodes, m->n_nodes, &m->cap_nodes, sizeof *m->nodes);
+    m->nodes = grow_array(m->nodes, m->n_nodes, &m->cap_nodes, sizeof *m->nodes);
     node = &m->nodes[m->n_nodes];
     *node = (graph_node){.op = op, .n_in = n, .n_out = s.n_out, .layer = layer};
     if (op->attrs_size) {
@@ -312,7 +312,7 @@ static manta_layer *add_layer(manta_model *m, const char *class_name, const char
     l->name = name ? mem_strdup(name) : layer_unique_name(m, snake);
     l->last = -1;
     l->index = m->n_layers;
-    m->layers = grow(m->layers, m->n_layers, &m->cap_layers, sizeof *m->layers);
+    m->layers = grow_array(m->layers, m->n_layers, &m->cap_layers, sizeof *m->layers);
     m->layers[m->n_layers++] = l;
     mem_free(snake);
     return l;
@@ -375,7 +375,7 @@ static manta_value add_variable(manta_layer *l, char *name, const graph_variable
     manta_value v = add_value(m, &a);
     graph_variable *g;
 
-    m->variables = grow(m->variables, m->n_variables, &m->cap_variables, sizeof *m->variables);
+    m->variables = grow_array(m->variables, m->n_variables, &m->cap_variables, sizeof *m->variables);
     g = &m->variables[m->n_variables];
     *g = *like;
     g->name = name;
@@ -420,7 +420,7 @@ manta_value manta_layer_weight(manta_layer *l, const char *name, int ndim, const
 
 /* Replays the inner model's nodes on `in`. Its variables become variables of
  * this layer on the first call and are found again on the next ones. */
-static void replay(manta_model *m, manta_layer *l, const manta_value *in, manta_value *out)
+static void replay_model(manta_model *m, manta_layer *l, const manta_value *in, manta_value *out)
 {
     const manta_model *inner = l->inner;
     manta_value *map = mem_new((size_t)inner->n_values * sizeof *map);
@@ -474,7 +474,7 @@ static void add_call(manta_layer *l, int n_in, const manta_value *in, int n_out,
     call.values = mem_new((size_t)(n_in + n_out + 1) * sizeof *call.values);
     for (int i = 0; i < n_in; i++) call.values[i] = in[i].id;
     for (int i = 0; i < n_out; i++) call.values[n_in + i] = out[i].id;
-    m->calls = grow(m->calls, m->n_calls, &m->cap_calls, sizeof *m->calls);
+    m->calls = grow_array(m->calls, m->n_calls, &m->cap_calls, sizeof *m->calls);
     m->calls[m->n_calls++] = call;
     l->calls++;
 }
@@ -496,7 +496,7 @@ void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_val
     for (int i = 0; i < n_in; i++) {
         char given[96], expected[96];
         const manta_array *want = &l->inner->values[l->inner->inputs[i].value].a, *have;
-        if (!valid(m, in[i])) return;
+        if (!is_value_of(m, in[i])) return;
         have = &m->values[in[i].id].a;
         if (have->ndim != want->ndim ||
             memcmp(have->shape, want->shape, (size_t)want->ndim * sizeof *want->shape)) {
@@ -506,7 +506,7 @@ void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_val
             return;
         }
     }
-    replay(m, l, in, out);
+    replay_model(m, l, in, out);
     if (m->error.code) return;
     part_from_inputs(l, n_in, in, n_out, out);
     add_call(l, n_in, in, n_out, out);
@@ -528,7 +528,7 @@ static manta_value call_layer(manta_model *m, manta_layer *l, int n, const manta
         return out;
     }
     for (int i = 0; i < n; i++) {
-        if (!valid(m, x[i])) return invalid;
+        if (!is_value_of(m, x[i])) return invalid;
     }
     st = l->cls->call(l, l->options, n, x, &out);
     if (st) graph_fail(m, st, "layer '%s': %s", l->name, manta_error_text());
@@ -584,7 +584,7 @@ int manta_model_outputs(const manta_model *m)
     return m->n_outputs;
 }
 
-static manta_array port(const manta_model *m, const graph_port *ports, int n, int i, const char **name)
+static manta_array port_array(const manta_model *m, const graph_port *ports, int n, int i, const char **name)
 {
     if (i < 0 || i >= n) return (manta_array){0};
     if (name) *name = ports[i].name;
@@ -593,12 +593,12 @@ static manta_array port(const manta_model *m, const graph_port *ports, int n, in
 
 manta_array manta_model_input(const manta_model *m, int i, const char **name)
 {
-    return port(m, m->inputs, m->n_inputs, i, name);
+    return port_array(m, m->inputs, m->n_inputs, i, name);
 }
 
 manta_array manta_model_output(const manta_model *m, int i, const char **name)
 {
-    return port(m, m->outputs, m->n_outputs, i, name);
+    return port_array(m, m->outputs, m->n_outputs, i, name);
 }
 
 int manta_model_variables(const manta_model *m)

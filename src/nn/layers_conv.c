@@ -8,7 +8,7 @@
 #define MAP "(batch, height, width, channels)"
 
 /* Elements a kernel of k reaches over. */
-static int64_t reach(int64_t k, int64_t dilation)
+static int64_t kernel_reach(int64_t k, int64_t dilation)
 {
     return (k - 1) * dilation + 1;
 }
@@ -33,8 +33,10 @@ static manta_status conv_attrs(const manta_array *x, const int64_t kernel[2], co
     TRY(expect_positive("a kernel_size", kernel));
     TRY(expect_positive("strides", (int64_t[]){a->sh, a->sw}));
     TRY(expect_positive("a dilation_rate", (int64_t[]){a->dh, a->dw}));
-    TRY(layer_padding(padding, x->shape[1], reach(kernel[0], a->dh), a->sh, pad[0], &a->top, &a->bottom));
-    return layer_padding(padding, x->shape[2], reach(kernel[1], a->dw), a->sw, pad[1], &a->left, &a->right);
+    TRY(layer_padding(padding, x->shape[1], kernel_reach(kernel[0], a->dh), a->sh, pad[0], &a->top,
+                      &a->bottom));
+    return layer_padding(padding, x->shape[2], kernel_reach(kernel[1], a->dw), a->sw, pad[1], &a->left,
+                         &a->right);
 }
 
 /* ---- Conv2D ---- */
@@ -202,9 +204,9 @@ static manta_status transpose_call(manta_layer *l, const void *options, int n_in
     TRY(expect_positive("a kernel_size", o->kernel_size));
     TRY(expect_positive("strides", (int64_t[]){attrs.sh, attrs.sw}));
     TRY(expect_positive("a dilation_rate", (int64_t[]){attrs.dh, attrs.dw}));
-    TRY(transpose_axis(o, 0, a.shape[1], attrs.sh, reach(o->kernel_size[0], attrs.dh), &attrs.oh,
+    TRY(transpose_axis(o, 0, a.shape[1], attrs.sh, kernel_reach(o->kernel_size[0], attrs.dh), &attrs.oh,
                        &attrs.top));
-    TRY(transpose_axis(o, 1, a.shape[2], attrs.sw, reach(o->kernel_size[1], attrs.dw), &attrs.ow,
+    TRY(transpose_axis(o, 1, a.shape[2], attrs.sw, kernel_reach(o->kernel_size[1], attrs.dw), &attrs.ow,
                        &attrs.left));
     x[0] = layer_f32(l, in[0]);
     x[1] = manta_layer_weight(

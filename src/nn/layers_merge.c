@@ -5,8 +5,8 @@
 /* ---- element by element ---- */
 
 /* Folds the inputs pairwise from the left, as Keras does. */
-static manta_status fold(manta_layer *l, const manta_op *op, int n_in, const manta_value *in,
-                         manta_value *out)
+static manta_status fold_inputs(manta_layer *l, const manta_op *op, int n_in, const manta_value *in,
+                                manta_value *out)
 {
     manta_value pair[2];
 
@@ -24,7 +24,7 @@ static manta_status add_call(manta_layer *l, const void *options, int n_in, cons
                              manta_value *out)
 {
     (void)options;
-    return fold(l, &op_add, n_in, in, out);
+    return fold_inputs(l, &op_add, n_in, in, out);
 }
 
 static manta_status subtract_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
@@ -32,14 +32,14 @@ static manta_status subtract_call(manta_layer *l, const void *options, int n_in,
 {
     (void)options;
     TRY(layer_expect_inputs(n_in, 2));
-    return fold(l, &op_subtract, n_in, in, out);
+    return fold_inputs(l, &op_subtract, n_in, in, out);
 }
 
 static manta_status multiply_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
                                   manta_value *out)
 {
     (void)options;
-    return fold(l, &op_multiply, n_in, in, out);
+    return fold_inputs(l, &op_multiply, n_in, in, out);
 }
 
 const manta_layer_class layer_add = {"Add", 0, NULL, 0, add_call};

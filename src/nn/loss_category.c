@@ -118,7 +118,7 @@ manta_status loss_sparse_category(const manta_loss_call *c)
 }
 
 /* Elements [i, i + n) of a dense target's row, smoothed. */
-static manta_status shares(const manta_loss_call *c, const row *w, int64_t i, int n, float *t)
+static manta_status read_smoothed_target(const manta_loss_call *c, const row *w, int64_t i, int n, float *t)
 {
     TRY(loss_target_read(c, DENSE, LOSS_SHARE, (w->in - c->pred) + i, n, t));
     if (w->smoothing > 0.0f)
@@ -132,7 +132,7 @@ static manta_status dense_logits(const manta_loss_call *c, const loss_rows *rows
     loss_softmax s = rows->softmax(w->n, w->in, w->grad);
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
-        TRY(shares(c, w, i, n, t));
+        TRY(read_smoothed_target(c, w, i, n, t));
         for (int j = 0; j < n; j++) v[j] = t[j] * (s.log_sum - (w->in[i + j] - s.max));
         loss_lanes_add(losses, n, v);
         loss_lanes_add(totals, n, t);
@@ -142,7 +142,7 @@ static manta_status dense_logits(const manta_loss_call *c, const loss_rows *rows
     float part = w->g * loss_lanes_sum(totals) / s.sum;
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
-        TRY(shares(c, w, i, n, t));
+        TRY(read_smoothed_target(c, w, i, n, t));
         for (int j = 0; j < n; j++) w->grad[i + j] = w->grad[i + j] * part - w->g * t[j];
     }
     return MANTA_OK;
@@ -155,7 +155,7 @@ static manta_status dense_probs(const manta_loss_call *c, const loss_rows *rows,
     float sum = sum_of(w, 0.0f);
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
-        TRY(shares(c, w, i, n, t));
+        TRY(read_smoothed_target(c, w, i, n, t));
         for (int j = 0; j < n; j++) {
             q[j] = w->in[i + j] / sum;
             v[j] = loss_clip(q[j]);

@@ -77,7 +77,7 @@ manta_status loss_target_class(const manta_loss_call *c, const char *what, int64
     return MANTA_OK;
 }
 
-static void convert(const manta_array *t, int64_t first, int n, float *out)
+static void convert_target(const manta_array *t, int64_t first, int n, float *out)
 {
     switch (t->dtype) {
     case MANTA_DTYPE_F32:
@@ -104,8 +104,8 @@ static void convert(const manta_array *t, int64_t first, int n, float *out)
     }
 }
 
-static manta_status refuse(const manta_loss_call *c, const char *what, int64_t at, float value,
-                           const char *expected)
+static manta_status refuse_target(const manta_loss_call *c, const char *what, int64_t at, float value,
+                                  const char *expected)
 {
     return manta_fail(isnan(value) ? MANTA_ENAN : MANTA_EINVAL,
                       "%s: the target of row %" PRId64 ", column %" PRId64 " is %g; expected %s", what,
@@ -118,11 +118,11 @@ manta_status loss_target_read(const manta_loss_call *c, const char *what, loss_r
     float low = range == LOSS_SHARE ? -SHARE_SLACK : -3.40282347e38f;
     float high = range == LOSS_SHARE ? 1.0f + SHARE_SLACK : 3.40282347e38f;
     unsigned bad = 0;
-    convert(&c->target, first, n, out);
+    convert_target(&c->target, first, n, out);
     for (int i = 0; i < n; i++) bad |= (unsigned)!(out[i] >= low && out[i] <= high); /* true for NaN */
     for (int i = 0; bad && i < n; i++)
         if (!(out[i] >= low && out[i] <= high))
-            return refuse(c, what, first + i, out[i],
-                          range == LOSS_SHARE ? "a number from 0 to 1" : "a finite number");
+            return refuse_target(c, what, first + i, out[i],
+                                 range == LOSS_SHARE ? "a number from 0 to 1" : "a finite number");
     return MANTA_OK;
 }

@@ -55,7 +55,7 @@ static manta_status dense_class(const manta_loss_call *c, const char *what, int6
 }
 
 /* Adds one row of value v. */
-static void add(const manta_loss_call *c, int64_t row, double v, double *sum, double *count)
+static void add_row(const manta_loss_call *c, int64_t row, double v, double *sum, double *count)
 {
     double weight = c->weight ? (double)c->weight[row] : 1.0;
     *sum += weight * v;
@@ -72,7 +72,7 @@ static manta_status classes_right(const manta_loss_call *c, const char *what, bo
         int64_t label;
         TRY((sparse ? loss_target_class : dense_class)(c, what, r, &label));
         bool right = k ? is_in_top_k(c->classes, x, label, k) : is_first_largest(c->classes, x, label);
-        add(c, r, right, sum, count);
+        add_row(c, r, right, sum, count);
     }
     return MANTA_OK;
 }
@@ -118,13 +118,13 @@ static manta_status binary_accuracy(const manta_loss_call *c, double *sum, doubl
             TRY(loss_target_read(c, what, LOSS_ANY, r * c->classes + i, n, t));
             for (int j = 0; j < n; j++) right += p[j] == p[j] && t[j] == (p[j] > threshold ? 1.0f : 0.0f);
         }
-        add(c, r, (double)right / (double)c->classes, sum, count);
+        add_row(c, r, (double)right / (double)c->classes, sum, count);
     }
     return MANTA_OK;
 }
 
 /* "accuracy": Keras looks at the shapes, and so can we, once they are here. */
-static manta_status accuracy(const manta_loss_call *c, double *sum, double *count)
+static manta_status accuracy_sum(const manta_loss_call *c, double *sum, double *count)
 {
     if (c->classes == 1) return binary_accuracy(c, sum, count);
     if (manta_array_count(&c->target) == c->rows) return sparse_accuracy(c, sum, count);
@@ -158,7 +158,7 @@ static manta_status mean_loss(const manta_loss_call *c, manta_loss_fn fn, double
         part.loss = loss;
         part.grad = NULL;
         TRY(fn(&part));
-        for (int64_t i = 0; i < n; i++) add(c, r + i, (double)loss[i], sum, count);
+        for (int64_t i = 0; i < n; i++) add_row(c, r + i, (double)loss[i], sum, count);
     }
     return MANTA_OK;
 }
@@ -201,7 +201,7 @@ static const struct {
     manta_metric_fn fn;
     form form;
 } metrics[] = {
-    {"accuracy", "acc", accuracy, FORM_OF_LOSS},
+    {"accuracy", "acc", accuracy_sum, FORM_OF_LOSS},
     {"sparse_categorical_accuracy", NULL, sparse_accuracy, FORM_SPARSE},
     {"categorical_accuracy", NULL, dense_accuracy, FORM_DENSE},
     {"binary_accuracy", NULL, binary_accuracy, FORM_DENSE},

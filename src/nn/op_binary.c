@@ -75,7 +75,7 @@ static strides strides_of(const manta_array *a, const manta_array *out)
 }
 
 /* Elements after which b repeats within the output as a whole, or 0 when it does not. */
-static int64_t period(const manta_array *b, const manta_array *out)
+static int64_t period_of(const manta_array *b, const manta_array *out)
 {
     int64_t n = 1;
     int i = out->ndim - 1;
@@ -96,7 +96,7 @@ typedef struct binary_job {
 } binary_job;
 
 /* `a` seen in the shape of the output. */
-static manta_array repeated(const manta_array *a, const manta_array *out)
+static manta_array repeated_view(const manta_array *a, const manta_array *out)
 {
     manta_array view = manta_array_of(MANTA_DTYPE_F32, out->ndim, out->shape, a->data);
     strides st = strides_of(a, out);
@@ -124,7 +124,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
 {
     const manta_array *a = &c->in[0], *b = &c->in[1], *out = &c->out[0];
     binary_job j = {.c = c, .op = op, .n = manta_array_count(out)};
-    int64_t pa = period(a, out), pb = period(b, out);
+    int64_t pa = period_of(a, out), pb = period_of(b, out);
 
     if (j.n == 0) return MANTA_OK;
     if (c->inner->relu && pa == j.n && pb == j.n) {
@@ -136,7 +136,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
     } else if (pb == j.n && pa && op != KERN_SUB) {
         op_kernels(c)->binary(op_pool(c), op, j.n, op_f32(b), pa, op_f32(a), op_f32(out));
     } else {
-        manta_array y = op_view(out), ra = repeated(a, out), rb = repeated(b, out);
+        manta_array y = op_view(out), ra = repeated_view(a, out), rb = repeated_view(b, out);
         TRY(copy_binary(op_pool(c), op, &y, &ra, &rb));
     }
     if (c->inner->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, j.n, op_f32(out), op_f32(out));
@@ -195,7 +195,8 @@ static void sum_element(void *ctx, int64_t element)
 static void backward_one(const manta_op_call *c, kern_binary op, int which, const float *dy)
 {
     const manta_array *out = &c->out[0], *other = &c->in[1 - which];
-    int64_t n = manta_array_count(out), own = manta_array_count(&c->in[which]), repeat = period(other, out);
+    int64_t n = manta_array_count(out), own = manta_array_count(&c->in[which]),
+            repeat = period_of(other, out);
     float *d = op_f32(&c->din[which]);
     sum_job j = {.c = c, .dy = dy, .op = op, .which = which};
 
@@ -204,7 +205,7 @@ static void backward_one(const manta_op_call *c, kern_binary op, int which, cons
                              c->accumulate[which] ? 1 : 0, d);
     } else if (own == n && repeat && !c->accumulate[which]) {
         op_kernels(c)->binary(op_pool(c), KERN_MUL, n, dy, repeat, op_f32(other), d);
-    } else if (op != KERN_MUL && period(&c->in[which], out) && !(op == KERN_SUB && which)) {
+    } else if (op != KERN_MUL && period_of(&c->in[which], out) && !(op == KERN_SUB && which)) {
         op_kernels(c)->col_sum(op_pool(c), n / own, own, dy, d, c->accumulate[which]);
     } else {
         j.own = strides_of(&c->in[which], out);

@@ -13,7 +13,7 @@ typedef struct elem_job {
     int64_t n;
 } elem_job;
 
-static int64_t tiles(int64_t n)
+static int64_t count_tiles(int64_t n)
 {
     return (n + TILE - 1) / TILE;
 }
@@ -27,7 +27,7 @@ static void run_tiles(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, i
 {
     elem_job j = {.c = c, .n = n};
 
-    manta_op_parallel(c, tiles(n), fn, &j);
+    manta_op_parallel(c, count_tiles(n), fn, &j);
 }
 
 static manta_status elem_shape(manta_op_shape *s)
@@ -236,7 +236,7 @@ static manta_status normalize_shape(manta_op_shape *s)
                       (long long)a->n, op_shape_text(&s->in[0], text, sizeof text));
 }
 
-static float deviation(const op_normalize_attrs *a, int64_t ch)
+static float deviation_of(const op_normalize_attrs *a, int64_t ch)
 {
     float d = sqrtf(a->variance[ch]);
 
@@ -264,7 +264,7 @@ static void normalize_tile(void *ctx, int64_t tile)
     float *y = op_f32(&j->c->out[0]);
 
     for (int64_t i = lo; i < hi && i < lo + a->n; i++) {
-        normalize_span(x + i, y + i, hi - i, a->mean[i % a->n], deviation(a, i % a->n), a->invert, a->n);
+        normalize_span(x + i, y + i, hi - i, a->mean[i % a->n], deviation_of(a, i % a->n), a->invert, a->n);
     }
 }
 
@@ -278,7 +278,7 @@ static void normalize_back_tile(void *ctx, int64_t tile)
     bool add = j->c->accumulate[0];
 
     for (int64_t i = lo; i < hi && i < lo + a->n; i++) {
-        float d = deviation(a, i % a->n);
+        float d = deviation_of(a, i % a->n);
         for (int64_t k = i; k < hi; k += a->n) {
             float v = a->invert ? dy[k] * d : dy[k] / d;
             dx[k] = add ? dx[k] + v : v;
@@ -355,7 +355,7 @@ static void drop_block(void *ctx, int64_t i)
     }
 }
 
-static void drop(const manta_op_call *c, const manta_array *from, const manta_array *to, bool add)
+static void drop_elements(const manta_op_call *c, const manta_array *from, const manta_array *to, bool add)
 {
     const op_dropout_attrs *a = c->attrs;
     int64_t rows = from->shape[0];
@@ -375,13 +375,13 @@ static void drop(const manta_op_call *c, const manta_array *from, const manta_ar
 
 static manta_status dropout_forward(const manta_op_call *c)
 {
-    drop(c, &c->in[0], &c->out[0], false);
+    drop_elements(c, &c->in[0], &c->out[0], false);
     return MANTA_OK;
 }
 
 static manta_status dropout_backward(const manta_op_call *c)
 {
-    if (op_wants(c, 0)) drop(c, &c->dout[0], &c->din[0], c->accumulate[0]);
+    if (op_wants(c, 0)) drop_elements(c, &c->dout[0], &c->din[0], c->accumulate[0]);
     return MANTA_OK;
 }
 

@@ -25,7 +25,7 @@ static manta_status pad_shape(manta_op_shape *s)
 }
 
 /* What of the padded array `whole` is not padding. */
-static manta_status inner(const manta_op_call *c, const manta_array *whole, manta_array *out)
+static manta_status inner_view(const manta_op_call *c, const manta_array *whole, manta_array *out)
 {
     const op_pad_attrs *a = c->attrs;
     manta_array rows, all = op_view(whole);
@@ -39,7 +39,7 @@ static manta_status pad_forward(const manta_op_call *c)
     manta_array x = op_view(&c->in[0]), y = op_view(&c->out[0]), to;
 
     TRY(copy_fill(op_pool(c), &y, 0));
-    TRY(inner(c, &y, &to));
+    TRY(inner_view(c, &y, &to));
     return copy_strided(op_pool(c), &to, &x, false);
 }
 
@@ -48,7 +48,7 @@ static manta_status pad_backward(const manta_op_call *c)
     manta_array dx = op_view(&c->din[0]), from;
 
     if (!op_wants(c, 0)) return MANTA_OK;
-    TRY(inner(c, &c->dout[0], &from));
+    TRY(inner_view(c, &c->dout[0], &from));
     return copy_strided(op_pool(c), &dx, &from, c->accumulate[0]);
 }
 

@@ -6,7 +6,7 @@
 #include "tensor/copy.h"
 
 /* out = [out +] a over n elements; nothing to do when they are the same memory. */
-static void copy(const manta_op_call *c, int64_t n, const float *a, float *out, bool add)
+static void copy_floats(const manta_op_call *c, int64_t n, const float *a, float *out, bool add)
 {
     if (a == out && !add) return;
     op_kernels(c)->axpby(op_pool(c), n, 1, a, add ? 1 : 0, out);
@@ -51,7 +51,8 @@ static manta_status reshape_forward(const manta_op_call *c)
 static manta_status reshape_backward(const manta_op_call *c)
 {
     if (op_wants(c, 0)) {
-        copy(c, manta_array_count(&c->dout[0]), op_f32(&c->dout[0]), op_f32(&c->din[0]), c->accumulate[0]);
+        copy_floats(c, manta_array_count(&c->dout[0]), op_f32(&c->dout[0]), op_f32(&c->din[0]),
+                    c->accumulate[0]);
     }
     return MANTA_OK;
 }

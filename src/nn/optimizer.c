@@ -69,8 +69,8 @@ manta_status manta_optimizer_named(const char *name, manta_optimizer *out)
                       name ? name : "");
 }
 
-static manta_status within(const manta_optimizer *o, const char *field, double v, double low, double high,
-                           const char *expected)
+static manta_status check_within(const manta_optimizer *o, const char *field, double v, double low,
+                                 double high, const char *expected)
 {
     if (v >= low && v <= high) return MANTA_OK; /* false for NaN */
     return manta_fail(MANTA_EINVAL, "optimizer %s: %s is %g; expected %s", manta_optimizer_name(o), field, v,
@@ -79,17 +79,17 @@ static manta_status within(const manta_optimizer *o, const char *field, double v
 
 static manta_status from_zero_up(const manta_optimizer *o, const char *field, double v)
 {
-    return within(o, field, v, 0, FLT_MAX, "a number from 0 up");
+    return check_within(o, field, v, 0, FLT_MAX, "a number from 0 up");
 }
 
 /* From 0 to below 1: at 1 a mean would never move, or its correction divide by 0. */
 static manta_status below_one(const manta_optimizer *o, const char *field, double v)
 {
-    return within(o, field, v, 0, nextafter(1, 0), "a number from 0 to below 1");
+    return check_within(o, field, v, 0, nextafter(1, 0), "a number from 0 to below 1");
 }
 
 /* An option that this kind does not know would be ignored in silence. */
-static manta_status belongs(const manta_optimizer *o, const char *field, bool given, bool known)
+static manta_status check_belongs(const manta_optimizer *o, const char *field, bool given, bool known)
 {
     if (!given || known) return MANTA_OK;
     return manta_fail(MANTA_EINVAL, "optimizer %s has no %s", manta_optimizer_name(o), field);
@@ -99,13 +99,13 @@ static manta_status check_rule(const manta_optimizer *o)
 {
     bool adam = o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW,
          sgd = o->kind == MANTA_OPTIMIZER_SGD;
-    TRY(belongs(o, "momentum", o->momentum != 0, !adam));
-    TRY(belongs(o, "dampening", o->dampening != 0, sgd && o->torch));
-    TRY(belongs(o, "nesterov", o->nesterov, sgd));
-    TRY(belongs(o, "amsgrad", o->amsgrad, adam));
-    TRY(belongs(o, "centered", o->centered, o->kind == MANTA_OPTIMIZER_RMSPROP));
-    TRY(within(o, "momentum", o->momentum, 0, 1, "a number from 0 to 1"));
-    TRY(within(o, "dampening", o->dampening, 0, 1, "a number from 0 to 1"));
+    TRY(check_belongs(o, "momentum", o->momentum != 0, !adam));
+    TRY(check_belongs(o, "dampening", o->dampening != 0, sgd && o->torch));
+    TRY(check_belongs(o, "nesterov", o->nesterov, sgd));
+    TRY(check_belongs(o, "amsgrad", o->amsgrad, adam));
+    TRY(check_belongs(o, "centered", o->centered, o->kind == MANTA_OPTIMIZER_RMSPROP));
+    TRY(check_within(o, "momentum", o->momentum, 0, 1, "a number from 0 to 1"));
+    TRY(check_within(o, "dampening", o->dampening, 0, 1, "a number from 0 to 1"));
     if (o->torch && o->nesterov && (o->momentum == 0 || o->dampening != 0))
         return manta_fail(MANTA_EINVAL, "optimizer %s: nesterov needs a momentum and no dampening",
                           manta_optimizer_name(o));
@@ -113,7 +113,7 @@ static manta_status check_rule(const manta_optimizer *o)
         TRY(below_one(o, "beta_1", o->beta_1));
         TRY(below_one(o, "beta_2", o->beta_2));
     }
-    if (o->kind == MANTA_OPTIMIZER_RMSPROP) TRY(within(o, "rho", o->rho, 0, 1, "a number from 0 to 1"));
+    if (o->kind == MANTA_OPTIMIZER_RMSPROP) TRY(check_within(o, "rho", o->rho, 0, 1, "a number from 0 to 1"));
     return from_zero_up(o, "epsilon", o->epsilon);
 }
 
@@ -140,7 +140,7 @@ manta_status manta_optimizer_check(const manta_optimizer *o)
     TRY(check_clipping(o));
     TRY(from_zero_up(o, "gradient_accumulation_steps", o->gradient_accumulation_steps));
     if (!o->use_ema) return MANTA_OK;
-    TRY(within(o, "ema_momentum", o->ema_momentum, 0, 1, "a number from 0 to 1"));
+    TRY(check_within(o, "ema_momentum", o->ema_momentum, 0, 1, "a number from 0 to 1"));
     return from_zero_up(o, "ema_overwrite_frequency", o->ema_overwrite_frequency);
 }
 
@@ -155,7 +155,7 @@ static update_rule rule_of(const manta_optimizer *o)
     return o->torch ? UPDATE_RMSPROP_TORCH : UPDATE_RMSPROP;
 }
 
-static int accumulation(const manta_optimizer *o)
+static int accumulation_steps(const manta_optimizer *o)
 {
     return o->gradient_accumulation_steps > 1 ? o->gradient_accumulation_steps : 1;
 }
@@ -168,7 +168,7 @@ optimizer_arrays optimizer_arrays_of(const manta_optimizer *o)
         [MANTA_OPTIMIZER_ADAMW] = {"momentum", "velocity", "velocity_hat"},
         [MANTA_OPTIMIZER_RMSPROP] = {"velocity", "momentum", "average_gradient"},
     };
-    optimizer_arrays a = {.average = o->use_ema, .accumulator = accumulation(o) > 1};
+    optimizer_arrays a = {.average = o->use_ema, .accumulator = accumulation_steps(o) > 1};
     int used = update_slots(rule_of(o), o->momentum, o->amsgrad, o->centered);
     for (int i = 0; i < 3; i++) {
         if (!(used & 1 << i)) continue;
@@ -200,7 +200,7 @@ static void set_corrections(const manta_optimizer *o, double rate, double t, upd
 
 update_scalars optimizer_scalars(const manta_optimizer *o, double rate, int64_t calls)
 {
-    int n = accumulation(o);
+    int n = accumulation_steps(o);
     int64_t iteration = calls / n;
     bool decoupled = !o->torch || o->kind == MANTA_OPTIMIZER_ADAMW;
     double lr = optimizer_rate(o, rate, calls);

@@ -60,7 +60,7 @@ static int backward_tick(const planner *pl, int i)
     return 2 * pl->n - i;
 }
 
-static manta_array concrete(const planner *pl, int value)
+static manta_array concrete_shape(const planner *pl, int value)
 {
     manta_array a = pl->m->values[value].a;
 
@@ -101,7 +101,7 @@ static int by_size(const void *a, const void *b, void *pieces)
     return *(const int *)a - *(const int *)b;
 }
 
-static bool meet(const piece *a, const piece *b)
+static bool lifetimes_meet(const piece *a, const piece *b)
 {
     return a->from <= b->to && b->from <= a->to;
 }
@@ -122,7 +122,8 @@ static void place_pieces(planner *pl)
             moved = false;
             for (int j = 0; j < n; j++) {
                 const piece *y = &pl->pieces[order[j]];
-                if (!meet(x, y) || x->offset >= y->offset + y->size || y->offset >= x->offset + x->size)
+                if (!lifetimes_meet(x, y) || x->offset >= y->offset + y->size ||
+                    y->offset >= x->offset + x->size)
                     continue;
                 x->offset = y->offset + y->size;
                 moved = true;
@@ -133,7 +134,7 @@ static void place_pieces(planner *pl)
     mem_free(order);
 }
 
-static void settle(const planner *pl, place *at)
+static void settle_place(const planner *pl, place *at)
 {
     if (at->kind == PLACE_BLOCK) at->offset = pl->pieces[at->offset].offset;
 }
@@ -156,7 +157,7 @@ static void mark_wanted(planner *pl)
     }
 }
 
-static int consumers(const planner *pl, int value)
+static int count_consumers(const planner *pl, int value)
 {
     int n = 0;
 
@@ -192,7 +193,7 @@ static void fuse_relus(planner *pl)
         if (!is_relu(r) || producer < 0 || !graph_node_needed(r, pl->needed)) continue;
         if (m->values[r->in[0]].output != 0) continue;
         if (!(m->nodes[producer].op->flags & OP_CAN_RELU) || pl->dropped[producer]) continue;
-        if (consumers(pl, r->in[0]) != 1 || is_watched(pl, r->in[0])) continue;
+        if (count_consumers(pl, r->in[0]) != 1 || is_watched(pl, r->in[0])) continue;
         pl->dropped[i] = true;
         pl->v[r->in[0]].alias = r->out[0];
     }
@@ -227,8 +228,8 @@ static manta_status add_nodes(planner *pl)
         if (!graph_node_needed(g, pl->needed) || pl->dropped[i]) continue;
         n->index = i;
         n->training = p->mode == PLAN_TRAIN && !graph_node_frozen(m, g);
-        for (int j = 0; j < g->n_in; j++) n->in[j] = concrete(pl, g->in[j]);
-        for (int j = 0; j < g->n_out; j++) n->out[j] = concrete(pl, g->out[j]);
+        for (int j = 0; j < g->n_in; j++) n->in[j] = concrete_shape(pl, g->in[j]);
+        for (int j = 0; j < g->n_out; j++) n->out[j] = concrete_shape(pl, g->out[j]);
         n->relu = result_of(pl, g->out[0]) != g->out[0];
         op.training = n->training;
         op.in = n->in;
@@ -254,7 +255,7 @@ static manta_status add_nodes(planner *pl)
 }
 
 /* A view's output is its input's memory; a chain of views ends at its root. */
-static int root(const planner *pl, int value)
+static int root_of_value(const planner *pl, int value)
 {
     while (pl->v[value].alias != value) value = pl->v[value].alias;
     return value;
@@ -273,13 +274,13 @@ static place variable_place(const planner *pl, int variable, bool in_slot)
 /* Where a value lies; makes its piece at the first question. */
 static place value_place(planner *pl, int value, int tick)
 {
-    int r = root(pl, value);
+    int r = root_of_value(pl, value);
     const graph_value *g = &pl->m->values[r];
 
     if (g->variable >= 0) return variable_place(pl, g->variable, false);
     if (g->input >= 0) return (place){.kind = PLACE_INPUT, .offset = (size_t)g->input};
     if (pl->v[r].piece < 0) {
-        manta_array a = concrete(pl, r);
+        manta_array a = concrete_shape(pl, r);
         pl->v[r].piece = piece_new(pl, manta_array_bytes(&a), tick);
     }
     piece_use(pl, pl->v[r].piece, tick);
@@ -327,7 +328,7 @@ static void place_forward(planner *pl)
 
 /* The gradient's owner: the value itself, the result of a fused relu, or the
  * input of a view that is its only reader. */
-static int groot(const planner *pl, int value)
+static int root_of_gradient(const planner *pl, int value)
 {
     while (pl->v[value].galias != value) value = pl->v[value].galias;
     return value;
@@ -336,7 +337,7 @@ static int groot(const planner *pl, int value)
 static bool reaches_backward(const planner *pl, const graph_node *g)
 {
     for (int j = 0; j < g->n_out; j++) {
-        if (pl->v[groot(pl, g->out[j])].sources) return true;
+        if (pl->v[root_of_gradient(pl, g->out[j])].sources) return true;
     }
     return false;
 }
@@ -352,7 +353,7 @@ static void count_sources(planner *pl)
     }
     for (int h = 0; h < pl->o->n_heads; h++) {
         int value = pl->o->heads[h].value;
-        if (pl->v[value].wants_grad) pl->v[groot(pl, value)].sources++;
+        if (pl->v[value].wants_grad) pl->v[root_of_gradient(pl, value)].sources++;
     }
     for (int i = pl->n - 1; i >= 0; i--) {
         plan_node *n = &pl->p->nodes[i];
@@ -361,7 +362,7 @@ static void count_sources(planner *pl)
         for (int j = 0; j < g->n_in; j++) {
             if (!pl->v[g->in[j]].wants_grad) continue;
             n->backward = true;
-            pl->v[groot(pl, g->in[j])].sources++;
+            pl->v[root_of_gradient(pl, g->in[j])].sources++;
         }
     }
 }
@@ -373,7 +374,7 @@ static void alias_view_gradients(planner *pl)
     for (int i = pl->n - 1; i >= 0; i--) {
         plan_node *n = &pl->p->nodes[i];
         const graph_node *g = &pl->m->nodes[n->index];
-        int in = groot(pl, g->in[0]), out = groot(pl, g->out[0]);
+        int in = root_of_gradient(pl, g->in[0]), out = root_of_gradient(pl, g->out[0]);
         if (!n->view || !n->backward) continue;
         if (pl->v[in].sources == 1 && pl->m->values[in].variable < 0) {
             pl->v[out].galias = in;
@@ -387,13 +388,13 @@ static void alias_view_gradients(planner *pl)
 
 static place gradient_place(planner *pl, int value, int tick)
 {
-    int r = groot(pl, value);
+    int r = root_of_gradient(pl, value);
     const graph_value *g = &pl->m->values[r];
 
     if (!pl->v[r].wants_grad || !pl->v[r].sources) return (place){0};
     if (g->variable >= 0) return variable_place(pl, g->variable, true);
     if (pl->v[r].grad < 0) {
-        manta_array a = concrete(pl, r);
+        manta_array a = concrete_shape(pl, r);
         pl->v[r].grad = piece_new(pl, manta_array_bytes(&a), tick);
     }
     piece_use(pl, pl->v[r].grad, tick);
@@ -415,7 +416,7 @@ static plan_node *relu_producer(planner *pl, int value)
  * while it is in its hands. */
 static void fuse_mask(planner *pl, plan_node *n, const graph_node *g, int tick)
 {
-    int in = groot(pl, g->in[0]);
+    int in = root_of_gradient(pl, g->in[0]);
     plan_node *producer = relu_producer(pl, in);
 
     if (!producer || !(g->op->flags & OP_CAN_MASK) || pl->v[in].sources != 1) return;
@@ -433,7 +434,7 @@ static void place_backward_node(planner *pl, int i)
 
     for (int j = 0; j < g->n_out; j++) n->dout_at[j] = gradient_place(pl, g->out[j], tick);
     for (int j = 0; j < g->n_in; j++) {
-        int r = groot(pl, g->in[j]);
+        int r = root_of_gradient(pl, g->in[j]);
         if (!pl->v[g->in[j]].wants_grad) continue;
         n->din_at[j] = gradient_place(pl, g->in[j], tick);
         n->accumulate[j] = pl->v[r].written++ > 0;
@@ -443,7 +444,7 @@ static void place_backward_node(planner *pl, int i)
     }
     fuse_mask(pl, n, g, tick);
     if (g->n_in > 1 && (g->op->flags & OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
-        pl->v[groot(pl, g->in[1])].sources == 1) {
+        pl->v[root_of_gradient(pl, g->in[1])].sources == 1) {
         n->sinkable = true;
         n->sink_offset = (int64_t)(n->din_at[1].offset / sizeof(float));
     }
@@ -470,7 +471,7 @@ static void place_losses(planner *pl)
         if (p->mode == PLAN_TRAIN && pl->v[head->value].wants_grad) {
             /* Each head writes its gradient whole: objective_init() sees to it that no two look at one value. */
             p->heads[h].dpred_at = gradient_place(pl, head->value, pl->n);
-            pl->v[groot(pl, head->value)].written++;
+            pl->v[root_of_gradient(pl, head->value)].written++;
         }
     }
     for (int i = 0; i < pl->o->n_metrics; i++)
@@ -494,7 +495,7 @@ static void place_all(planner *pl)
     for (int i = 0; i < pl->m->n_outputs; i++)
         p->output_at[i] = value_place(pl, pl->m->outputs[i].value, end);
     for (int i = 0; i < pl->m->n_inputs; i++) { /* in case the caller's dtype is another */
-        manta_array a = concrete(pl, pl->m->inputs[i].value);
+        manta_array a = concrete_shape(pl, pl->m->inputs[i].value);
         int c = piece_new(pl, manta_array_bytes(&a), 0);
         piece_use(pl, c, end);
         p->input_at[i] = piece_place(c);
@@ -509,26 +510,26 @@ static void settle_all(planner *pl)
     for (int i = 0; i < p->n_nodes; i++) {
         plan_node *n = &p->nodes[i];
         for (int j = 0; j < MANTA_OP_MAX_IN; j++) {
-            settle(pl, &n->in_at[j]);
-            settle(pl, &n->din_at[j]);
+            settle_place(pl, &n->in_at[j]);
+            settle_place(pl, &n->din_at[j]);
         }
         for (int j = 0; j < MANTA_OP_MAX_OUT; j++) {
-            settle(pl, &n->out_at[j]);
-            settle(pl, &n->dout_at[j]);
+            settle_place(pl, &n->out_at[j]);
+            settle_place(pl, &n->dout_at[j]);
         }
-        settle(pl, &n->mask_at);
-        settle(pl, &n->saved_at);
-        settle(pl, &n->work_at);
-        settle(pl, &n->back_work_at);
+        settle_place(pl, &n->mask_at);
+        settle_place(pl, &n->saved_at);
+        settle_place(pl, &n->work_at);
+        settle_place(pl, &n->back_work_at);
     }
     for (int h = 0; pl->o && h < pl->o->n_heads; h++) {
-        settle(pl, &p->heads[h].pred_at);
-        settle(pl, &p->heads[h].dpred_at);
-        settle(pl, &p->heads[h].rows_at);
+        settle_place(pl, &p->heads[h].pred_at);
+        settle_place(pl, &p->heads[h].dpred_at);
+        settle_place(pl, &p->heads[h].rows_at);
     }
-    for (int i = 0; pl->o && i < pl->o->n_metrics; i++) settle(pl, &p->metric_at[i]);
-    for (int i = 0; i < pl->m->n_outputs; i++) settle(pl, &p->output_at[i]);
-    for (int i = 0; i < pl->m->n_inputs; i++) settle(pl, &p->input_at[i]);
+    for (int i = 0; pl->o && i < pl->o->n_metrics; i++) settle_place(pl, &p->metric_at[i]);
+    for (int i = 0; i < pl->m->n_outputs; i++) settle_place(pl, &p->output_at[i]);
+    for (int i = 0; i < pl->m->n_inputs; i++) settle_place(pl, &p->input_at[i]);
 }
 
 /* Refuses a batch whose values no machine could hold, so that sums of their

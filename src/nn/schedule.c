@@ -13,7 +13,7 @@
 
 static const float PI = 3.14159265358979f;
 
-static float exponential(const manta_schedule *s, float step)
+static float exponential_rate(const manta_schedule *s, float step)
 {
     float p = step / (float)s->decay_steps;
     if (s->staircase) p = floorf(p);
@@ -28,7 +28,7 @@ static float inverse_time(const manta_schedule *s, float step)
 }
 
 /* Warm-up rises in a line from the initial rate to its target, which the cosine then starts from. */
-static float cosine(const manta_schedule *s, float step)
+static float cosine_rate(const manta_schedule *s, float step)
 {
     float from = (float)s->initial_learning_rate, steps = (float)s->decay_steps;
     if (s->warmup_steps > 0 || s->warmup_target != 0) {
@@ -42,7 +42,7 @@ static float cosine(const manta_schedule *s, float step)
     return from * ((float)(1.0 - s->alpha) * wave + (float)s->alpha);
 }
 
-static float polynomial(const manta_schedule *s, float step)
+static float polynomial_rate(const manta_schedule *s, float step)
 {
     float steps = (float)s->decay_steps, end = (float)s->end_learning_rate;
     if (s->cycle)
@@ -53,7 +53,7 @@ static float polynomial(const manta_schedule *s, float step)
     return ((float)s->initial_learning_rate - end) * powf(left, (float)s->power) + end;
 }
 
-static float piecewise(const manta_schedule *s, int64_t step)
+static float piecewise_rate(const manta_schedule *s, int64_t step)
 {
     int i = 0;
     while (i < s->n_boundaries && i < MANTA_SCHEDULE_PIECES && step > s->boundaries[i]) i++;
@@ -64,10 +64,10 @@ double manta_schedule_at(const manta_schedule *s, int64_t step)
 {
     float t = (float)step;
     switch (s->kind) {
-    case MANTA_SCHEDULE_EXPONENTIAL: return (double)exponential(s, t);
-    case MANTA_SCHEDULE_COSINE: return (double)cosine(s, t);
-    case MANTA_SCHEDULE_PIECEWISE: return (double)piecewise(s, step);
-    case MANTA_SCHEDULE_POLYNOMIAL: return (double)polynomial(s, t);
+    case MANTA_SCHEDULE_EXPONENTIAL: return (double)exponential_rate(s, t);
+    case MANTA_SCHEDULE_COSINE: return (double)cosine_rate(s, t);
+    case MANTA_SCHEDULE_PIECEWISE: return (double)piecewise_rate(s, step);
+    case MANTA_SCHEDULE_POLYNOMIAL: return (double)polynomial_rate(s, t);
     case MANTA_SCHEDULE_INVERSE_TIME: return (double)inverse_time(s, t);
     case MANTA_SCHEDULE_CONSTANT: break;
     }
@@ -82,7 +82,7 @@ static const char *const names[] = {
 enum { N_KINDS = sizeof names / sizeof names[0] };
 
 /* A rate or a share of one: finite and not negative. */
-static manta_status positive(const manta_schedule *s, const char *field, double v)
+static manta_status check_positive(const manta_schedule *s, const char *field, double v)
 {
     if (v >= 0 && isfinite(v)) return MANTA_OK;
     return manta_fail(MANTA_EINVAL, "%s schedule: %s is %g; expected a number from 0 up", names[s->kind],
@@ -94,7 +94,7 @@ static manta_status check_pieces(const manta_schedule *s)
     if (s->n_boundaries < 1 || s->n_boundaries > MANTA_SCHEDULE_PIECES)
         return manta_fail(MANTA_EINVAL, "piecewise schedule: it has %d boundaries; expected 1 to %d",
                           s->n_boundaries, MANTA_SCHEDULE_PIECES);
-    for (int i = 0; i <= s->n_boundaries; i++) TRY(positive(s, "a value", s->values[i]));
+    for (int i = 0; i <= s->n_boundaries; i++) TRY(check_positive(s, "a value", s->values[i]));
     for (int i = 1; i < s->n_boundaries; i++)
         if (s->boundaries[i] <= s->boundaries[i - 1])
             return manta_fail(MANTA_EINVAL,
@@ -113,12 +113,12 @@ manta_status schedule_check(const manta_schedule *s)
     if (s->decay_steps <= 0)
         return manta_fail(MANTA_EINVAL, "%s schedule: decay_steps is %" PRId64 "; expected a positive number",
                           names[s->kind], s->decay_steps);
-    TRY(positive(s, "initial_learning_rate", s->initial_learning_rate));
-    TRY(positive(s, "decay_rate", s->decay_rate));
-    TRY(positive(s, "alpha", s->alpha));
-    TRY(positive(s, "warmup_target", s->warmup_target));
-    TRY(positive(s, "end_learning_rate", s->end_learning_rate));
-    TRY(positive(s, "power", s->power));
+    TRY(check_positive(s, "initial_learning_rate", s->initial_learning_rate));
+    TRY(check_positive(s, "decay_rate", s->decay_rate));
+    TRY(check_positive(s, "alpha", s->alpha));
+    TRY(check_positive(s, "warmup_target", s->warmup_target));
+    TRY(check_positive(s, "end_learning_rate", s->end_learning_rate));
+    TRY(check_positive(s, "power", s->power));
     if (s->warmup_steps < 0)
         return manta_fail(MANTA_EINVAL,
                           "%s schedule: warmup_steps is %" PRId64 "; expected a number from 0 up",

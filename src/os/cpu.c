@@ -120,7 +120,7 @@ static int cgroup_limit(const char *root)
 }
 
 /* The cores the scheduler lets us use. The set grows until the kernel's fits. */
-static int affinity(void)
+static int affinity_count(void)
 {
     for (int cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
@@ -138,7 +138,7 @@ static int affinity(void)
 
 int cpu_cores_at(const char *root)
 {
-    int cores = affinity(), granted = cgroup_limit(root);
+    int cores = affinity_count(), granted = cgroup_limit(root);
     return granted < cores ? granted : cores;
 }
 

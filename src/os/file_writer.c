@@ -90,7 +90,7 @@ static void remove_left(const char *folder, const char *name)
 }
 
 /* What cannot be looked at or removed stays; it is in nobody's way. */
-static void sweep(const file_writer *w)
+static void remove_stale_parts(const file_writer *w)
 {
     int fd = os->open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = fd >= 0 ? os->fdopendir(fd) : NULL;
@@ -181,7 +181,7 @@ manta_status file_writer_open(const char *path, file_writer **out)
     manta_status st;
 
     TRY(make_writer(path, &w));
-    sweep(w);
+    remove_stale_parts(w);
     if ((st = open_temp(w))) goto out;
     if ((st = keep_mode(w))) goto out;
     *out = w;
@@ -229,7 +229,7 @@ static manta_status write_all(file_writer *w, const void *data, size_t n)
     return MANTA_OK;
 }
 
-static manta_status flush(file_writer *w)
+static manta_status flush_buffer(file_writer *w)
 {
     size_t n = w->n;
     w->n = 0;
@@ -241,7 +241,7 @@ manta_status file_writer_write(file_writer *w, const void *data, size_t n)
     w->sum.size += n;
     if (n >= BUFFER) { /* nothing gained by a copy */
         const char *p = data;
-        TRY(flush(w));
+        TRY(flush_buffer(w));
         for (size_t k; n > 0; p += k, n -= k) {
             k = n < PIECE ? n : PIECE;
             w->sum.crc = crc32c(w->sum.crc, p, k);
@@ -250,7 +250,7 @@ manta_status file_writer_write(file_writer *w, const void *data, size_t n)
         return MANTA_OK;
     }
     w->sum.crc = crc32c(w->sum.crc, data, n);
-    if (n > BUFFER - w->n) TRY(flush(w));
+    if (n > BUFFER - w->n) TRY(flush_buffer(w));
     if (n > 0) memcpy(w->buffer + w->n, data, n);
     w->n += n;
     return MANTA_OK;
@@ -294,7 +294,7 @@ static manta_status sync_folder(const file_writer *w)
 
 manta_status file_writer_commit(file_writer *w)
 {
-    TRY(flush(w));
+    TRY(flush_buffer(w));
     if (w->sink) return w->sink->commit(w->self);
     if (fsync_retry(w->fd)) return file_fail(errno, "bringing to disk", w->path);
     int rc = os->close(w->fd), err = errno;

@@ -109,7 +109,7 @@ static void cpu_pause(void)
 }
 
 /* Spins until (*word == value) == equal, or the time is over; says which. */
-static bool spin(const pool *p, _Atomic uint32_t *word, uint32_t value, bool equal, int64_t alone_ns)
+static bool spin_until(const pool *p, _Atomic uint32_t *word, uint32_t value, bool equal, int64_t alone_ns)
 {
     int64_t start = 0;
     for (;;) {
@@ -145,7 +145,7 @@ static bool take_from(share *s, bool first, uint32_t *task)
 }
 
 /* Takes a task; false when none is left (or the pool is stopping). */
-static bool take(pool *p, int thread, uint32_t *task)
+static bool take_task(pool *p, int thread, uint32_t *task)
 {
     uint32_t r = atomic_load_explicit(&p->remaining, memory_order_relaxed);
     do {
@@ -161,12 +161,12 @@ static bool take(pool *p, int thread, uint32_t *task)
 }
 
 /* Runs tasks until none is left to take. */
-static void work(pool *p, int thread)
+static void run_tasks(pool *p, int thread)
 {
     uint32_t task, done = 0;
     inside = p;
     inside_thread = thread;
-    for (; take(p, thread, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
+    for (; take_task(p, thread, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
     inside = NULL;
     if (done == 0) return;
     if (atomic_fetch_sub_explicit(&p->unfinished, done, memory_order_seq_cst) == done &&
@@ -182,14 +182,14 @@ static void worker_main(void *arg)
     if (p->scratch) memset(pool_scratch(p, w->thread), 0, p->scratch_size);
 
     for (;;) {
-        if (!spin(p, &p->remaining, 0, false, WORKER_ALONE_NS)) {
+        if (!spin_until(p, &p->remaining, 0, false, WORKER_ALONE_NS)) {
             atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
             futex_wait(&p->remaining, 0, CLOCK_NEVER, false);
             atomic_fetch_sub_explicit(&p->sleepers, 1, memory_order_relaxed);
             continue; /* too late for that job, perhaps, but a step is running: spin for its next */
         }
         if (atomic_load_explicit(&p->remaining, memory_order_acquire) == STOP) return;
-        work(p, w->thread);
+        run_tasks(p, w->thread);
     }
 }
 
@@ -283,10 +283,10 @@ static void run_inline(pool *p, int n_tasks, pool_fn *fn, void *ctx)
 }
 
 /* Waits for the tasks that workers took. */
-static void join(pool *p)
+static void await_workers(pool *p)
 {
     uint32_t left;
-    if (spin(p, &p->unfinished, 0, true, CALLER_ALONE_NS)) return;
+    if (spin_until(p, &p->unfinished, 0, true, CALLER_ALONE_NS)) return;
     atomic_store_explicit(&p->caller_sleeps, 1, memory_order_seq_cst);
     while ((left = atomic_load_explicit(&p->unfinished, memory_order_seq_cst)) != 0)
         futex_wait(&p->unfinished, left, CLOCK_NEVER, false);
@@ -324,9 +324,9 @@ void pool_run(pool *p, int n_tasks, pool_fn *fn, void *ctx)
 
     const pool *outer = inside; /* a task of another pool may run this one */
     int outer_thread = inside_thread;
-    work(p, 0);
+    run_tasks(p, 0);
     inside = outer;
     inside_thread = outer_thread;
-    join(p);
+    await_workers(p);
     atomic_store_explicit(&p->busy, false, memory_order_release);
 }

@@ -96,7 +96,7 @@ uint64_t proc_available_memory(void)
     return ours < all ? ours : all;
 }
 
-static rlim_t raised(rlim_t most, const struct rlimit *before)
+static rlim_t raised_limit(rlim_t most, const struct rlimit *before)
 {
     rlim_t to = before->rlim_max < most ? before->rlim_max : most;
     return to > before->rlim_cur ? to : before->rlim_cur;
@@ -106,7 +106,7 @@ void proc_raise_files(rlim_t most, struct rlimit *before)
 {
     *before = (struct rlimit){0};
     if (getrlimit(RLIMIT_NOFILE, before)) return;
-    struct rlimit to = {.rlim_cur = raised(most, before), .rlim_max = before->rlim_max};
+    struct rlimit to = {.rlim_cur = raised_limit(most, before), .rlim_max = before->rlim_max};
     (void)setrlimit(RLIMIT_NOFILE, &to); /* else it stays as it is */
 }
 
@@ -114,7 +114,7 @@ void proc_restore_files(rlim_t most, const struct rlimit *before)
 {
     struct rlimit now;
     if (!before->rlim_max || getrlimit(RLIMIT_NOFILE, &now)) return;
-    if (now.rlim_cur == raised(most, before)) now.rlim_cur = before->rlim_cur;
+    if (now.rlim_cur == raised_limit(most, before)) now.rlim_cur = before->rlim_cur;
     (void)setrlimit(RLIMIT_NOFILE, &now);
 }
 

@@ -71,7 +71,7 @@ static bool get_large_pages(int fd, size_t size)
     return fine;
 }
 
-static int memory(const char *name)
+static int memory_file(const char *name)
 {
     int fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
@@ -79,11 +79,11 @@ static int memory(const char *name)
     return fd;
 }
 
-static manta_status make(const char *name, size_t size, bool large, int *out)
+static manta_status make_memory(const char *name, size_t size, bool large, int *out)
 {
     if (is_too_much(size))
         return manta_fail(MANTA_ENOSPC, "reserving %zu bytes of shared memory: there are not so many", size);
-    int fd = memory(name);
+    int fd = memory_file(name);
     if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
     if (large) (void)get_large_pages(fd, size);
     int rc;
@@ -101,7 +101,7 @@ static manta_status make(const char *name, size_t size, bool large, int *out)
 
 manta_status shm_new_empty(const char *name, int *out)
 {
-    int fd = memory(name);
+    int fd = memory_file(name);
     if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
@@ -119,12 +119,12 @@ manta_status shm_grow(int fd, size_t size)
 
 manta_status shm_new(const char *name, size_t size, int *out)
 {
-    return make(name, size, false, out);
+    return make_memory(name, size, false, out);
 }
 
 manta_status shm_new_large(const char *name, size_t size, int *out)
 {
-    return make(name, size, true, out);
+    return make_memory(name, size, true, out);
 }
 
 manta_status shm_size(int fd, size_t *size)

@@ -16,7 +16,7 @@
 #include "os/file.h"
 #include "os/sys.h"
 
-static manta_status forked(pid_t got, pid_t *pid)
+static manta_status fork_result(pid_t got, pid_t *pid)
 {
     if (got < 0) return manta_fail(MANTA_EBUSY, "starting a process: %s", strerror(errno));
     *pid = got;
@@ -25,12 +25,12 @@ static manta_status forked(pid_t got, pid_t *pid)
 
 manta_status spawn_fork(pid_t *pid)
 {
-    return forked(os->fork(), pid);
+    return fork_result(os->fork(), pid);
 }
 
 manta_status spawn_fork_quiet(pid_t *pid)
 {
-    return forked(os->fork_quiet(), pid);
+    return fork_result(os->fork_quiet(), pid);
 }
 
 int spawn_wait(pid_t pid)

@@ -17,7 +17,7 @@
 #include "os/sys.h"
 
 /* A result other than 0 is our own mistake. */
-static void must(int err)
+static void must_succeed(int err)
 {
     assert(err == 0);
     (void)err;
@@ -25,46 +25,46 @@ static void must(int err)
 
 void mutex_init(mutex *m)
 {
-    must(pthread_mutex_init(&m->m, NULL));
+    must_succeed(pthread_mutex_init(&m->m, NULL));
 }
 
 void mutex_release(mutex *m)
 {
-    must(pthread_mutex_destroy(&m->m));
+    must_succeed(pthread_mutex_destroy(&m->m));
 }
 
 void mutex_lock(mutex *m)
 {
-    must(pthread_mutex_lock(&m->m));
+    must_succeed(pthread_mutex_lock(&m->m));
 }
 
 void mutex_unlock(mutex *m)
 {
-    must(pthread_mutex_unlock(&m->m));
+    must_succeed(pthread_mutex_unlock(&m->m));
 }
 
 void cond_init(cond *c)
 {
     pthread_condattr_t attr;
-    must(pthread_condattr_init(&attr));
-    must(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC));
-    must(pthread_cond_init(&c->c, &attr));
-    must(pthread_condattr_destroy(&attr));
+    must_succeed(pthread_condattr_init(&attr));
+    must_succeed(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC));
+    must_succeed(pthread_cond_init(&c->c, &attr));
+    must_succeed(pthread_condattr_destroy(&attr));
 }
 
 void cond_release(cond *c)
 {
-    must(pthread_cond_destroy(&c->c));
+    must_succeed(pthread_cond_destroy(&c->c));
 }
 
 void cond_signal(cond *c)
 {
-    must(pthread_cond_signal(&c->c));
+    must_succeed(pthread_cond_signal(&c->c));
 }
 
 void cond_broadcast(cond *c)
 {
-    must(pthread_cond_broadcast(&c->c));
+    must_succeed(pthread_cond_broadcast(&c->c));
 }
 
 static struct timespec timespec_of(int64_t ns)
@@ -76,7 +76,7 @@ static struct timespec timespec_of(int64_t ns)
 bool cond_wait(cond *c, mutex *m, int64_t deadline)
 {
     if (deadline == CLOCK_NEVER) {
-        must(pthread_cond_wait(&c->c, &m->m));
+        must_succeed(pthread_cond_wait(&c->c, &m->m));
         return true;
     }
     struct timespec at = timespec_of(deadline);
@@ -111,9 +111,9 @@ manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg
     *s = (start){.fn = fn, .arg = arg, .log_level = log_own_level()};
     memcpy(s->name, name, strnlen(name, sizeof s->name - 1));
     sigfillset(&all);
-    must(pthread_sigmask(SIG_SETMASK, &all, &old));
+    must_succeed(pthread_sigmask(SIG_SETMASK, &all, &old));
     int err = os->pthread_create(&id, NULL, thread_main, s);
-    must(pthread_sigmask(SIG_SETMASK, &old, NULL));
+    must_succeed(pthread_sigmask(SIG_SETMASK, &old, NULL));
     if (err) {
         mem_free(s);
         return manta_fail(MANTA_EBUSY, "thread %s could not be started: %s", name, strerror(err));
@@ -129,7 +129,7 @@ void thread_nice(int n)
 
 void thread_join(thread_id *t)
 {
-    must(pthread_join(t->id, NULL));
+    must_succeed(pthread_join(t->id, NULL));
 }
 
 manta_status futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline, bool shared)

@@ -48,7 +48,7 @@ static void make_room(manta_arrays *a, int n)
 }
 
 /* Takes the name. */
-static void add(manta_arrays *a, char *name, const blob *b)
+static void add_array(manta_arrays *a, char *name, const blob *b)
 {
     a->blobs[a->n] = *b;
     a->columns[a->n++] = (manta_column){name, b->array};
@@ -68,7 +68,7 @@ static manta_status load_npz(const input *in, manta_arrays *a)
         if (n < 4 || strcmp(name + n - 4, ".npy") != 0) {
             st = manta_fail(MANTA_ECORRUPT, "%s: the member '%s' is no .npy array", in->path, name);
         } else if (!(st = npz_member(&z, name, true, &b))) {
-            add(a, mem_strndup(name, n - 4), &b);
+            add_array(a, mem_strndup(name, n - 4), &b);
         }
     }
     zip_release(&z);
@@ -81,7 +81,7 @@ static manta_status load_npy(const input *in, manta_arrays *a)
 
     TRY(npy_parse(in->path, in->data, in->size, true, &b));
     make_room(a, 1);
-    add(a, mem_strdup(""), &b);
+    add_array(a, mem_strdup(""), &b);
     return MANTA_OK;
 }
 

@@ -22,7 +22,7 @@ struct decode {
     manta_error error;
 };
 
-static void work(decode *d)
+static void run_decode(decode *d)
 {
     d->code = d->fn(d->ctx);
     if (d->code) manta_error_get(&d->error);
@@ -32,7 +32,7 @@ static void decode_main(void *arg)
 {
     decode *d = arg;
 
-    work(d);
+    run_decode(d);
     mutex_lock(&d->lock);
     atomic_store_explicit(&d->done, true, memory_order_release);
     cond_broadcast(&d->finished);
@@ -51,7 +51,7 @@ decode *decode_start(manta_status (*fn)(void *ctx), void *ctx)
     cond_init(&d->finished);
     d->threaded = thread_start(&d->thread, "manta-decode", decode_main, d) == MANTA_OK;
     if (!d->threaded) {
-        work(d);
+        run_decode(d);
         atomic_store(&d->done, true);
     }
     return d;
@@ -61,11 +61,11 @@ decode *decode_start(manta_status (*fn)(void *ctx), void *ctx)
  * that belongs to this process, so the work is done again, by whichever of its
  * threads comes first. `lock` may be held for ever by the thread that is not
  * here; `orphan` is never taken before a fork. */
-static void adopt(decode *d)
+static void decode_after_fork(decode *d)
 {
     mutex_lock(&d->orphan);
     if (!atomic_load(&d->done)) {
-        work(d);
+        run_decode(d);
         atomic_store_explicit(&d->done, true, memory_order_release);
     }
     mutex_unlock(&d->orphan);
@@ -75,7 +75,7 @@ manta_status decode_wait(decode *d)
 {
     if (!atomic_load_explicit(&d->done, memory_order_acquire)) {
         if (d->pid != getpid()) {
-            adopt(d);
+            decode_after_fork(d);
         } else {
             mutex_lock(&d->lock);
             while (!atomic_load(&d->done)) cond_wait(&d->finished, &d->lock, CLOCK_NEVER);

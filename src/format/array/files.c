@@ -48,7 +48,7 @@ static manta_status parts_wait(void *ctx)
     return MANTA_OK;
 }
 
-static manta_status finish(void *ctx)
+static manta_status finish_idx(void *ctx)
 {
     return idx_finish(ctx);
 }
@@ -67,7 +67,7 @@ static manta_status part_open(part *p, const char *path, bool allow_nan)
     p->is_idx = true;
     p->idx.allow_nan = allow_nan;
     if (p->idx.payload < BEHIND_BYTES) return idx_finish(&p->idx);
-    p->job = decode_start(finish, &p->idx);
+    p->job = decode_start(finish_idx, &p->idx);
     return MANTA_OK;
 }
 

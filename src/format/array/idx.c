@@ -111,7 +111,7 @@ static manta_status read_header(idx_file *f)
     return MANTA_OK;
 }
 
-static manta_status allocate(idx_file *f)
+static manta_status allocate_elements(idx_file *f)
 {
     size_t ours = manta_array_bytes(&f->array);
 
@@ -134,7 +134,7 @@ manta_status idx_begin(input *in, idx_file *out)
     manta_status st;
 
     *in = (input){0};
-    if ((st = read_header(&f)) || (st = allocate(&f))) {
+    if ((st = read_header(&f)) || (st = allocate_elements(&f))) {
         idx_release(&f);
         return st;
     }
@@ -142,7 +142,7 @@ manta_status idx_begin(input *in, idx_file *out)
     return MANTA_OK;
 }
 
-static void convert(const idx_file *f, const uint8_t *from)
+static void convert_elements(const idx_file *f, const uint8_t *from)
 {
     int64_t n = manta_array_count(&f->array);
     int32_t *to = f->converted;
@@ -165,7 +165,7 @@ manta_status idx_finish(idx_file *f)
     /* in.data is kept: a process forked meanwhile may have to do this again */
     if (f->gzip) TRY(gzip_whole(f->in.path, f->in.data, f->in.size, f->raw, f->header + f->payload));
     if (!f->converted) return MANTA_OK;
-    convert(f, (f->raw ? f->raw : f->in.data) + f->header);
+    convert_elements(f, (f->raw ? f->raw : f->in.data) + f->header);
     int64_t nan =
         f->allow_nan ? -1 : input_find_nan(f->array.data, f->array.dtype, manta_array_count(&f->array));
     if (nan >= 0) {

@@ -3,7 +3,7 @@
 
 #include "format/model/model_file.h"
 
-static model_match probe(const char *path, const uint8_t *head, size_t n)
+static model_match probe_npz(const char *path, const uint8_t *head, size_t n)
 {
     if (model_head_is_zip(head, n, ".npy")) return MODEL_CONTENTS;
     return model_path_ends(path, ".npz") ? MODEL_NAME : MODEL_NO;
@@ -36,6 +36,6 @@ static manta_status write_npz(const char *path, const manta_contents *c)
 const model_format model_npz = {.name = "npz",
                                 .about = "a NumPy archive of arrays",
                                 .ending = ".npz",
-                                .probe = probe,
+                                .probe = probe_npz,
                                 .read = read_npz,
                                 .write = write_npz};

@@ -36,7 +36,7 @@ typedef struct scan {
     size_t at, end;
 } scan;
 
-static manta_status expected(const scan *s, const char *what)
+static manta_status fail_expected(const scan *s, const char *what)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: the .npy header at offset %zu is not understood, expected %s",
                       s->name, s->at, what);
@@ -48,7 +48,7 @@ static void skip_space(scan *s)
         s->at++;
 }
 
-static bool take(scan *s, char c)
+static bool take_char(scan *s, char c)
 {
     skip_space(s);
     if (s->at >= s->end || s->data[s->at] != (uint8_t)c) return false;
@@ -70,14 +70,15 @@ static bool take_word(scan *s, const char *word)
 static manta_status scan_string(scan *s, char *text, size_t size)
 {
     skip_space(s);
-    if (s->at >= s->end || (s->data[s->at] != '\'' && s->data[s->at] != '"')) return expected(s, "a string");
+    if (s->at >= s->end || (s->data[s->at] != '\'' && s->data[s->at] != '"'))
+        return fail_expected(s, "a string");
     uint8_t quote = s->data[s->at++];
     size_t n = 0;
     while (s->at < s->end && s->data[s->at] != quote) {
-        if (n + 1 >= size || s->data[s->at] == '\\') return expected(s, "a short string");
+        if (n + 1 >= size || s->data[s->at] == '\\') return fail_expected(s, "a short string");
         text[n++] = (char)s->data[s->at++];
     }
-    if (s->at >= s->end) return expected(s, "the end of a string");
+    if (s->at >= s->end) return fail_expected(s, "the end of a string");
     s->at++;
     text[n] = '\0';
     return MANTA_OK;
@@ -85,25 +86,25 @@ static manta_status scan_string(scan *s, char *text, size_t size)
 
 static manta_status scan_shape(scan *s, header *h)
 {
-    if (!take(s, '(')) return expected(s, "a tuple of sizes");
-    while (!take(s, ')')) {
+    if (!take_char(s, '(')) return fail_expected(s, "a tuple of sizes");
+    while (!take_char(s, ')')) {
         int64_t v = 0;
         size_t digits = 0;
         skip_space(s);
         for (; s->at < s->end && s->data[s->at] >= '0' && s->data[s->at] <= '9'; s->at++, digits++) {
             if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, s->data[s->at] - '0', &v)) {
-                return expected(s, "a size below 2^63");
+                return fail_expected(s, "a size below 2^63");
             }
         }
-        if (!digits) return expected(s, "a size");
-        take(s, 'L'); /* as Python 2 wrote it */
+        if (!digits) return fail_expected(s, "a size");
+        take_char(s, 'L'); /* as Python 2 wrote it */
         if (h->ndim == MANTA_MAX_DIMS) {
             return manta_fail(MANTA_EUNSUPPORTED, "%s: the array at offset %zu has more than %d dimensions",
                               s->name, s->at, MANTA_MAX_DIMS);
         }
         h->shape[h->ndim++] = v;
-        if (!take(s, ',')) {
-            if (!take(s, ')')) return expected(s, "',' or ')'");
+        if (!take_char(s, ',')) {
+            if (!take_char(s, ')')) return fail_expected(s, "',' or ')'");
             break;
         }
     }
@@ -135,7 +136,7 @@ static manta_status scan_entry(scan *s, header *h, unsigned *seen)
     char key[24], text[24];
 
     TRY(scan_string(s, key, sizeof key));
-    if (!take(s, ':')) return expected(s, "':'");
+    if (!take_char(s, ':')) return fail_expected(s, "':'");
     if (strcmp(key, "descr") == 0) {
         *seen |= 1;
         skip_space(s);
@@ -150,30 +151,30 @@ static manta_status scan_entry(scan *s, header *h, unsigned *seen)
     if (strcmp(key, "fortran_order") == 0) {
         *seen |= 2;
         h->fortran = take_word(s, "True");
-        return h->fortran || take_word(s, "False") ? MANTA_OK : expected(s, "True or False");
+        return h->fortran || take_word(s, "False") ? MANTA_OK : fail_expected(s, "True or False");
     }
     if (strcmp(key, "shape") == 0 && !(*seen & 4)) {
         *seen |= 4;
         return scan_shape(s, h);
     }
-    return expected(s, "'descr', 'fortran_order' and 'shape', each once");
+    return fail_expected(s, "'descr', 'fortran_order' and 'shape', each once");
 }
 
 static manta_status scan_header(scan *s, header *h)
 {
     unsigned seen = 0;
 
-    if (!take(s, '{')) return expected(s, "a dictionary");
-    while (!take(s, '}')) {
+    if (!take_char(s, '{')) return fail_expected(s, "a dictionary");
+    while (!take_char(s, '}')) {
         TRY(scan_entry(s, h, &seen));
-        if (!take(s, ',')) {
-            if (!take(s, '}')) return expected(s, "',' or '}'");
+        if (!take_char(s, ',')) {
+            if (!take_char(s, '}')) return fail_expected(s, "',' or '}'");
             break;
         }
     }
     skip_space(s);
-    if (s->at != s->end) return expected(s, "only spaces after the dictionary");
-    if (seen != 7) return expected(s, "'descr', 'fortran_order' and 'shape'");
+    if (s->at != s->end) return fail_expected(s, "only spaces after the dictionary");
+    if (seen != 7) return fail_expected(s, "'descr', 'fortran_order' and 'shape'");
     return MANTA_OK;
 }
 
@@ -236,7 +237,7 @@ static void from_fortran(const header *h, const uint8_t *from, uint8_t *to)
 
 /* Elements of a type that has none of ours, widened. From the last to the
  * first, so that source and destination may be the same memory. */
-static int64_t widen(const npy_type *t, int64_t n, const uint8_t *from, void *to)
+static int64_t widen_elements(const npy_type *t, int64_t n, const uint8_t *from, void *to)
 {
     int32_t *i32 = to;
     int64_t *i64 = to, bad = -1;
@@ -269,8 +270,8 @@ static manta_status check_bool(const char *name, const header *h, const blob *b,
     return MANTA_OK;
 }
 
-static manta_status load(const char *name, const uint8_t *data, const header *h, size_t bytes, bool allow_nan,
-                         blob *b)
+static manta_status load_elements(const char *name, const uint8_t *data, const header *h, size_t bytes,
+                                  bool allow_nan, blob *b)
 {
     uint8_t *to = b->memory;
     size_t size = (size_t)h->type->size;
@@ -283,7 +284,7 @@ static manta_status load(const char *name, const uint8_t *data, const header *h,
     }
     if (h->swapped) input_swap(to, n, size);
     if (!h->type->same) {
-        int64_t bad = widen(h->type, n, to, to);
+        int64_t bad = widen_elements(h->type, n, to, to);
         if (bad >= 0) {
             return manta_fail(MANTA_EUNSUPPORTED, "%s: the number at element %lld is above 2^63 - 1", name,
                               (long long)bad);
@@ -320,7 +321,7 @@ manta_status npy_parse(const char *name, const uint8_t *data, size_t size, bool 
     ours = bytes / (size_t)h.type->size * manta_dtype_size(h.type->dtype);
     b.memory = b.array.data = mem_try_raw(ours ? ours : 1);
     if (!b.memory) return manta_fail(MANTA_ENOMEM, "%s: no memory for %zu bytes", name, ours);
-    manta_status st = load(name, data, &h, bytes, allow_nan, &b);
+    manta_status st = load_elements(name, data, &h, bytes, allow_nan, &b);
     if (st) {
         blob_release(&b);
         return st;

@@ -60,8 +60,8 @@ static void blobs_free(void *ctx)
     mem_free(b);
 }
 
-static manta_status load(const zip *z, const char *x, const char *y, bool allow_nan, blobs *b,
-                         source_memory *m)
+static manta_status load_members(const zip *z, const char *x, const char *y, bool allow_nan, blobs *b,
+                                 source_memory *m)
 {
     const char *names[] = {x, y};
 
@@ -90,7 +90,7 @@ static manta_status load(const zip *z, const char *x, const char *y, bool allow_
 }
 
 /* What to read when nobody said. */
-static manta_status choose(const zip *z, const char **x, const char **y)
+static manta_status choose_members(const zip *z, const char **x, const char **y)
 {
     if (*x) return MANTA_OK;
     if (find_member(z, "x")) {
@@ -114,8 +114,8 @@ manta_status npz_open(const char *path, const char *x, const char *y, const mant
 
     if ((st = input_read(path, &in))) goto out;
     if ((st = zip_parse(path, in.data, in.size, &z))) goto out;
-    if ((st = choose(&z, &x, &y))) goto out;
-    if ((st = load(&z, x, y, o->allow_nan, b, &m))) goto out;
+    if ((st = choose_members(&z, &x, &y))) goto out;
+    if ((st = load_members(&z, x, y, o->allow_nan, b, &m))) goto out;
     manta_dataset *d = files_finish_labels(source_from_memory(&m));
     b = NULL; /* now the dataset's */
     if ((st = manta_dataset_status(d))) {

@@ -13,7 +13,7 @@ typedef struct chunk {
 } chunk;
 
 /* Adds n elements of `size` bytes that lie `stride` elements apart; n fits. */
-static void gather(chunk *c, const char *from, int64_t n, int64_t stride, size_t size)
+static void gather_elements(chunk *c, const char *from, int64_t n, int64_t stride, size_t size)
 {
     char *p = c->bytes + c->n;
     int64_t step = stride * (int64_t)size;
@@ -37,7 +37,7 @@ static manta_status add_row(chunk *c, const char *from, int64_t n, int64_t strid
             c->n = 0;
             continue;
         }
-        gather(c, from, k, stride, size);
+        gather_elements(c, from, k, stride, size);
         from += k * stride * (int64_t)size;
         n -= k;
     }

@@ -38,7 +38,7 @@ manta_status gzip_head(const char *name, const uint8_t *data, size_t size, uint8
 }
 
 /* libdeflate says only that it failed; zlib, slower, can say where and why. */
-static manta_status explain(const char *name, const uint8_t *data, size_t size, size_t expected)
+static manta_status explain_failure(const char *name, const uint8_t *data, size_t size, size_t expected)
 {
     uint8_t sink[1 << 14];
     z_stream z = {0};
@@ -87,7 +87,7 @@ manta_status gzip_whole(const char *name, const uint8_t *data, size_t size, uint
     }
     libdeflate_free_decompressor(d);
     if (r == LIBDEFLATE_SUCCESS && done == n) return MANTA_OK;
-    return explain(name, data, size, n);
+    return explain_failure(name, data, size, n);
 }
 
 manta_status gzip_deflated(const char *what, const uint8_t *data, size_t size, uint8_t *out, size_t n)

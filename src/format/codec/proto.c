@@ -60,7 +60,7 @@ char *proto_take_text(const proto_field *f)
 
 /* ---- writing ----------------------------------------------------------------- */
 
-static size_t encode(uint64_t v, uint8_t out[10])
+static size_t encode_varint(uint64_t v, uint8_t out[10])
 {
     size_t n = 0;
 
@@ -73,7 +73,7 @@ void proto_add_varint(buf *b, uint64_t v)
 {
     uint8_t bytes[10];
 
-    buf_add(b, bytes, encode(v, bytes));
+    buf_add(b, bytes, encode_varint(v, bytes));
 }
 
 void proto_add_tag(buf *b, uint32_t number, proto_wire wire)
@@ -138,7 +138,7 @@ size_t proto_begin(buf *b, uint32_t number)
 void proto_end(buf *b, size_t mark)
 {
     uint8_t length[10];
-    size_t inside = b->n - mark, n = encode(inside, length);
+    size_t inside = b->n - mark, n = encode_varint(inside, length);
 
     buf_add(b, length, n); /* grows by n; what it wrote is overwritten or moved into place */
     memmove(b->at + mark + n, b->at + mark, inside);

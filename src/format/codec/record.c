@@ -20,7 +20,7 @@ static uint32_t get_u32(const uint8_t *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static void put(uint8_t *p, uint64_t v, int n)
+static void put_le(uint8_t *p, uint64_t v, int n)
 {
     for (int i = 0; i < n; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
@@ -50,9 +50,9 @@ void record_end(buf *b, size_t mark)
     uint8_t *head = (uint8_t *)b->at + mark - RECORD_HEAD, foot[RECORD_FOOT];
     size_t n = b->n - mark;
 
-    put(head, n, 8);
-    put(head + 8, record_sum(head, 8), 4);
-    put(foot, record_sum(b->at + mark, n), RECORD_FOOT);
+    put_le(head, n, 8);
+    put_le(head + 8, record_sum(head, 8), 4);
+    put_le(foot, record_sum(b->at + mark, n), RECORD_FOOT);
     buf_add(b, foot, sizeof foot);
 }
 

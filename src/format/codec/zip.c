@@ -121,7 +121,7 @@ static manta_status bad_entry(const zip *z, size_t at, const char *what)
 }
 
 /* Finds the packed bytes behind the local header. */
-static manta_status locate(const zip *z, zip_entry *e, uint64_t local, size_t entry_at)
+static manta_status locate_entry(const zip *z, zip_entry *e, uint64_t local, size_t entry_at)
 {
     if (z->size < 30 || local > z->size - 30 || le32(z->data + local) != SIG_LOCAL) {
         return bad_entry(z, entry_at, "points to no local header");
@@ -152,14 +152,14 @@ static manta_status read_entry(zip *z, size_t at, size_t end, size_t *next)
     if (e.method == 0 && packed != size) return bad_entry(z, at, "is stored with two different sizes");
     if (size > 0 && size / GZIP_MAX_RATIO > packed)
         return bad_entry(z, at, "promises more than deflate can pack");
-    TRY(locate(z, &e, local, at));
+    TRY(locate_entry(z, &e, local, at));
     e.name = mem_strndup((const char *)p + 46, name);
     z->entries[z->n++] = e;
     *next = at + 46 + name + extra + comment;
     return MANTA_OK;
 }
 
-static manta_status parse(zip *z)
+static manta_status parse_directory(zip *z)
 {
     directory d;
     void *m = NULL;
@@ -181,7 +181,7 @@ static manta_status parse(zip *z)
 manta_status zip_parse(const char *path, const uint8_t *data, size_t size, zip *out)
 {
     zip z = {.path = path, .data = data, .size = size};
-    manta_status st = parse(&z);
+    manta_status st = parse_directory(&z);
 
     if (st) {
         zip_release(&z);
@@ -206,7 +206,7 @@ const zip_entry *zip_find(const zip *z, const char *name)
     return NULL;
 }
 
-static manta_status unpack(const zip *z, const zip_entry *e, const uint8_t **bytes, void **owned)
+static manta_status unpack_entry(const zip *z, const zip_entry *e, const uint8_t **bytes, void **owned)
 {
     *bytes = z->data + e->at;
     if (e->method == 0) return MANTA_OK;
@@ -229,7 +229,7 @@ manta_status zip_extract(const zip *z, const zip_entry *e, const uint8_t **bytes
 {
     const uint8_t *b = NULL;
     void *o = NULL;
-    manta_status st = unpack(z, e, &b, &o);
+    manta_status st = unpack_entry(z, e, &b, &o);
 
     if (!st && libdeflate_crc32(0, b, e->size) != e->crc) {
         st = manta_fail(MANTA_ECORRUPT,
@@ -247,7 +247,7 @@ manta_status zip_extract(const zip *z, const zip_entry *e, const uint8_t **bytes
 
 /* ---- writing --------------------------------------------------------------------------- */
 
-static void put(buf *b, uint64_t v, int bytes)
+static void put_le(buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++) buf_add_char(b, (char)(v >> 8 * i));
 }
@@ -260,16 +260,16 @@ static uint64_t low32(uint64_t v)
 /* Fields that local header and directory entry share, from "version needed" on. */
 static void put_common(buf *b, const char *name, uint64_t size, uint32_t crc, bool wide, size_t extra)
 {
-    put(b, wide ? 45 : 20, 2);
-    put(b, 0x0800, 2); /* names are UTF-8 */
-    put(b, 0, 2); /* stored */
-    put(b, 0, 2); /* no time: the same arrays make the same file */
-    put(b, 0x21, 2); /* 1980-01-01, the earliest there is */
-    put(b, crc, 4);
-    put(b, low32(size), 4);
-    put(b, low32(size), 4);
-    put(b, strlen(name), 2);
-    put(b, extra, 2);
+    put_le(b, wide ? 45 : 20, 2);
+    put_le(b, 0x0800, 2); /* names are UTF-8 */
+    put_le(b, 0, 2); /* stored */
+    put_le(b, 0, 2); /* no time: the same arrays make the same file */
+    put_le(b, 0x21, 2); /* 1980-01-01, the earliest there is */
+    put_le(b, crc, 4);
+    put_le(b, low32(size), 4);
+    put_le(b, low32(size), 4);
+    put_le(b, strlen(name), 2);
+    put_le(b, extra, 2);
 }
 
 manta_status zip_begin(zip_writer *z, const char *name, uint64_t size, uint32_t crc)
@@ -278,31 +278,31 @@ manta_status zip_begin(zip_writer *z, const char *name, uint64_t size, uint32_t 
     buf b = {0};
 
     if (strlen(name) > 65535) return manta_fail(MANTA_EINVAL, "zip: the name %.40s... is too long", name);
-    put(&b, SIG_LOCAL, 4);
+    put_le(&b, SIG_LOCAL, 4);
     put_common(&b, name, size, crc, big, big ? 20 : 0);
     buf_add_text(&b, name);
     if (big) {
-        put(&b, 1, 2);
-        put(&b, 16, 2);
-        put(&b, size, 8);
-        put(&b, size, 8);
+        put_le(&b, 1, 2);
+        put_le(&b, 16, 2);
+        put_le(&b, size, 8);
+        put_le(&b, size, 8);
     }
     size_t extra = (size_t)(big ? 16 : 0) + (far ? 8 : 0);
-    put(&z->directory, SIG_ENTRY, 4);
-    put(&z->directory, 0x032d, 2); /* made on Unix */
+    put_le(&z->directory, SIG_ENTRY, 4);
+    put_le(&z->directory, 0x032d, 2); /* made on Unix */
     put_common(&z->directory, name, size, crc, big || far, extra ? extra + 4 : 0);
-    put(&z->directory, 0, 2);
-    put(&z->directory, 0, 2);
-    put(&z->directory, 0, 2);
-    put(&z->directory, (uint64_t)0100644 << 16, 4);
-    put(&z->directory, low32(z->at), 4);
+    put_le(&z->directory, 0, 2);
+    put_le(&z->directory, 0, 2);
+    put_le(&z->directory, 0, 2);
+    put_le(&z->directory, (uint64_t)0100644 << 16, 4);
+    put_le(&z->directory, low32(z->at), 4);
     buf_add_text(&z->directory, name);
     if (extra) {
-        put(&z->directory, 1, 2);
-        put(&z->directory, extra, 2);
-        if (big) put(&z->directory, size, 8);
-        if (big) put(&z->directory, size, 8);
-        if (far) put(&z->directory, z->at, 8);
+        put_le(&z->directory, 1, 2);
+        put_le(&z->directory, extra, 2);
+        if (big) put_le(&z->directory, size, 8);
+        if (big) put_le(&z->directory, size, 8);
+        if (far) put_le(&z->directory, z->at, 8);
     }
     z->n++;
     manta_status st = zip_write(z, b.at, b.n);
@@ -343,28 +343,28 @@ manta_status zip_end(zip_writer *z)
 
     TRY(zip_write(z, z->directory.at, z->directory.n));
     if (z->n >= 0xffff || at >= 0xffffffff) {
-        put(&b, SIG_END64, 4);
-        put(&b, 44, 8);
-        put(&b, 45, 2);
-        put(&b, 45, 2);
-        put(&b, 0, 8);
-        put(&b, z->n, 8);
-        put(&b, z->n, 8);
-        put(&b, size, 8);
-        put(&b, at, 8);
-        put(&b, SIG_LOCATOR, 4);
-        put(&b, 0, 4);
-        put(&b, z->at, 8);
-        put(&b, 1, 4);
+        put_le(&b, SIG_END64, 4);
+        put_le(&b, 44, 8);
+        put_le(&b, 45, 2);
+        put_le(&b, 45, 2);
+        put_le(&b, 0, 8);
+        put_le(&b, z->n, 8);
+        put_le(&b, z->n, 8);
+        put_le(&b, size, 8);
+        put_le(&b, at, 8);
+        put_le(&b, SIG_LOCATOR, 4);
+        put_le(&b, 0, 4);
+        put_le(&b, z->at, 8);
+        put_le(&b, 1, 4);
     }
     uint64_t n = z->n < 0xffff ? z->n : 0xffff;
-    put(&b, SIG_END, 4);
-    put(&b, 0, 4);
-    put(&b, n, 2);
-    put(&b, n, 2);
-    put(&b, low32(size), 4);
-    put(&b, low32(at), 4);
-    put(&b, 0, 2);
+    put_le(&b, SIG_END, 4);
+    put_le(&b, 0, 4);
+    put_le(&b, n, 2);
+    put_le(&b, n, 2);
+    put_le(&b, low32(size), 4);
+    put_le(&b, low32(at), 4);
+    put_le(&b, 0, 2);
     manta_status st = zip_write(z, b.at, b.n);
     buf_release(&b);
     return st;

@@ -128,7 +128,7 @@ static bool to_number(const scan *s, const field *f, double *out)
     return *end == '\0';
 }
 
-static void show(const field *f, char *text, size_t size)
+static void show_field(const field *f, char *text, size_t size)
 {
     size_t n = f->n < size - 4 ? f->n : size - 4;
 
@@ -140,7 +140,7 @@ static manta_status not_a_number(const scan *s, const field *f, int64_t number, 
 {
     char text[40];
 
-    show(f, text, sizeof text);
+    show_field(f, text, sizeof text);
     return manta_fail(code, "%s: line %lld, field %lld is '%s', expected a number", s->name,
                       (long long)f->line, (long long)number, text);
 }
@@ -204,7 +204,7 @@ static manta_status first_record(scan *s, const char *label, shape *sh)
 }
 
 /* The header, if there is one, and what the first record says. */
-static manta_status begin(scan *s, const char *label, shape *sh)
+static manta_status begin_table(scan *s, const char *label, shape *sh)
 {
     *sh = (shape){.label = -1};
     if (s->size >= 3 && memcmp(s->data, "\xef\xbb\xbf", 3) == 0) s->at = 3;
@@ -219,7 +219,7 @@ static manta_status begin(scan *s, const char *label, shape *sh)
     return MANTA_OK;
 }
 
-static manta_status measure(scan *s, shape *sh)
+static manta_status measure_table(scan *s, shape *sh)
 {
     field f;
 
@@ -248,7 +248,7 @@ static manta_status read_value(scan *s, const shape *sh, int64_t k, field *f, do
     return MANTA_OK;
 }
 
-static manta_status convert(scan *s, const shape *sh, float *x, double *y, bool *whole)
+static manta_status convert_table(scan *s, const shape *sh, float *x, double *y, bool *whole)
 {
     field f;
     double v;
@@ -289,13 +289,13 @@ static void settle_labels(csv_table *t, bool whole)
     }
 }
 
-/* All of the file is in memory, and begin() has been there. */
+/* All of the file is in memory, and begin_table() has been there. */
 static manta_status parse_slowly(scan *s, shape *sh, csv_table *t)
 {
     void *m = NULL;
     bool whole = true;
 
-    TRY(measure(s, sh));
+    TRY(measure_table(s, sh));
     t->rows = sh->records;
     t->columns = sh->fields - (sh->label >= 0);
     TRY(mem_try_array(t->rows + 1, (size_t)t->columns * sizeof(float), "the numbers of a CSV file", &m));
@@ -304,7 +304,7 @@ static manta_status parse_slowly(scan *s, shape *sh, csv_table *t)
         TRY(mem_try_array(t->rows + 1, sizeof(double), "the labels of a CSV file", &m));
         t->y = m;
     }
-    TRY(convert(s, sh, t->x, t->y, &whole));
+    TRY(convert_table(s, sh, t->x, t->y, &whole));
     settle_labels(t, whole);
     return MANTA_OK;
 }
@@ -323,12 +323,12 @@ static manta_status parse_fast(const scan *s, const seek_file *f, const shape *s
     return MANTA_OK;
 }
 
-static manta_status parse(scan *s, const char *label, bool try_fast, csv_table *t)
+static manta_status parse_table(scan *s, const char *label, bool try_fast, csv_table *t)
 {
     shape sh;
     bool odd;
 
-    TRY(begin(s, label, &sh));
+    TRY(begin_table(s, label, &sh));
     if (!try_fast) return parse_slowly(s, &sh, t);
     seek_file f = seek_over(s->name, s->data, s->size);
     manta_status st = parse_fast(s, &f, &sh, t, &odd);
@@ -350,7 +350,7 @@ static manta_status parse_bytes(const char *name, const uint8_t *data, size_t si
     csv_table t = {0};
 
     TRY(scan_init(&s, name, data, size, allow_nan));
-    manta_status st = parse(&s, label, try_fast, &t);
+    manta_status st = parse_table(&s, label, try_fast, &t);
     freelocale(s.c_locale);
     if (st) {
         csv_release(&t);
@@ -398,7 +398,8 @@ static manta_status read_plain(const seek_file *f, const char *label, bool allow
     if (!head) return manta_fail(MANTA_ENOMEM, "%s: no memory to read it with", f->path);
     if ((st = scan_init(&s, f->path, head, n, allow_nan))) goto out;
     /* What is wrong with the head may only be that it was cut: not told here. */
-    if (!(st = seek_read(f, 0, head, n, "records")) && !begin(&s, label, &sh) && (s.at < n || n == f->size)) {
+    if (!(st = seek_read(f, 0, head, n, "records")) && !begin_table(&s, label, &sh) &&
+        (s.at < n || n == f->size)) {
         st = parse_fast(&s, f, &sh, t, odd);
     }
     freelocale(s.c_locale);

@@ -123,7 +123,7 @@ typedef struct reading {
 } reading;
 
 /* `old`, with room for `room` rows of `size` bytes. Not zeroed: all is written. */
-static manta_status grow(const reading *k, size_t size, int64_t room, void **out, void *old)
+static manta_status grow_rows(const reading *k, size_t size, int64_t room, void **out, void *old)
 {
     size_t bytes;
     void *m = __builtin_mul_overflow(size, (size_t)room, &bytes) ? NULL : mem_try_raw(bytes + 1);
@@ -151,10 +151,10 @@ static manta_status make_room(reading *k, int64_t need)
     if (done && done < all) room = (int64_t)((double)need * ((double)all / (double)done) * 1.05) + 64;
     if (room > k->most) room = k->most;
     if (room < need) room = need; /* then the records are odd, and the kernel will say so */
-    TRY(grow(k, (size_t)t->columns * sizeof(float), room, &m, t->x));
+    TRY(grow_rows(k, (size_t)t->columns * sizeof(float), room, &m, t->x));
     k->r.x = t->x = m;
     if (k->plan->label >= 0) {
-        TRY(grow(k, sizeof(double), room, &m, t->y));
+        TRY(grow_rows(k, sizeof(double), room, &m, t->y));
         k->r.y = t->y = m;
     }
     k->r.room = room;

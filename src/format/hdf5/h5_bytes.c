@@ -115,12 +115,12 @@ manta_status h5_whole(const h5_in *in, const char *what)
 
 /* ---- the checksum of metadata: Bob Jenkins's lookup3 ---- */
 
-static uint32_t turn(uint32_t x, int by)
+static uint32_t rotate_left(uint32_t x, int by)
 {
     return x << by | x >> (32 - by);
 }
 
-static uint32_t word(const uint8_t *p)
+static uint32_t load_le32(const uint8_t *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -133,21 +133,21 @@ static uint32_t checksum(const uint8_t *p, size_t n)
 
     s[0] = s[1] = s[2] = 0xdeadbeef + (uint32_t)n;
     for (; n > 12; p += 12, n -= 12) {
-        for (int i = 0; i < 3; i++) s[i] += word(p + 4 * i);
+        for (int i = 0; i < 3; i++) s[i] += load_le32(p + 4 * i);
         for (int i = 0; i < 6; i++) { /* a and c, b and a, c and b, twice */
             int x = i % 3, y = (x + 2) % 3, z = (x + 1) % 3;
             s[x] -= s[y];
-            s[x] ^= turn(s[y], rounds[i]);
+            s[x] ^= rotate_left(s[y], rounds[i]);
             s[y] += s[z];
         }
     }
     if (n == 0) return s[2];
     memcpy(last, p, n);
-    for (int i = 0; i < 3; i++) s[i] += word(last + 4 * i);
+    for (int i = 0; i < 3; i++) s[i] += load_le32(last + 4 * i);
     for (int i = 0; i < 7; i++) { /* c by b, a by c, b by a, and so on */
         int x = (i + 2) % 3, y = (i + 1) % 3;
         s[x] ^= s[y];
-        s[x] -= turn(s[y], ends[i]);
+        s[x] -= rotate_left(s[y], ends[i]);
     }
     return s[2];
 }
@@ -161,7 +161,8 @@ manta_status h5_check_sum(const h5_file *f, const uint8_t *p, size_t n, const ch
     (void)n;
     (void)what;
 #else
-    if (checksum(p, n - 4) != word(p + n - 4)) return h5_bad(f, p, "%s does not have its checksum", what);
+    if (checksum(p, n - 4) != load_le32(p + n - 4))
+        return h5_bad(f, p, "%s does not have its checksum", what);
 #endif
     return MANTA_OK;
 }

@@ -24,7 +24,7 @@ typedef struct reader {
 } reader;
 
 /* Adds the chunk at `coords` of the grid. */
-static manta_status add(reader *r, const uint64_t *coords, uint64_t at, uint64_t size, unsigned mask)
+static manta_status add_chunk(reader *r, const uint64_t *coords, uint64_t at, uint64_t size, unsigned mask)
 {
     h5_chunking *c = r->c;
     uint64_t place = 0;
@@ -75,7 +75,7 @@ static manta_status add_entry(reader *r, h5_in *in)
     } else if (left) {
         return MANTA_OK; /* the array is longer than the grid */
     }
-    return add(r, coords, at, size, mask);
+    return add_chunk(r, coords, at, size, mask);
 }
 
 /* That an array's entries have the size that goes with its chunks. */
@@ -128,7 +128,7 @@ static manta_status read_tree_1(reader *r, uint64_t at, int level)
         } else if (!even) {
             return h5_bad(f, in.p, "a chunk that does not begin where one can");
         } else {
-            TRY(add(r, coords, child, size, mask));
+            TRY(add_chunk(r, coords, child, size, mask));
         }
     }
     return MANTA_OK;
@@ -150,7 +150,7 @@ static manta_status add_record(void *ctx, const uint8_t *record, size_t n)
     }
     for (int i = 0; i < r->c->ndim; i++) coords[i] = h5_take(&in, 8);
     TRY(h5_whole(&in, "a chunk's record"));
-    return add(r, coords, at, size, mask);
+    return add_chunk(r, coords, at, size, mask);
 }
 
 static manta_status read_tree_2(reader *r)
@@ -175,7 +175,7 @@ static manta_status read_single(reader *r, int flags)
         mask = (unsigned)h5_take(&in, 4);
     }
     TRY(h5_whole(&in, "the one chunk of a dataset"));
-    return add(r, coords, c->root, size, mask);
+    return add_chunk(r, coords, c->root, size, mask);
 }
 
 static manta_status read_implicit(reader *r)
@@ -196,7 +196,7 @@ static manta_status read_implicit(reader *r)
             left /= c->wide[k];
         }
         if (i > (UINT64_MAX - c->root) / c->bytes) return h5_bad(r->f, c->info.p, "chunks beyond the end");
-        TRY(add(r, coords, c->root + i * c->bytes, c->bytes, ~0u));
+        TRY(add_chunk(r, coords, c->root + i * c->bytes, c->bytes, ~0u));
     }
     return MANTA_OK;
 }

@@ -18,7 +18,7 @@ typedef struct gather {
     h5_heap heap; /* of the new form */
 } gather;
 
-static manta_status add(gather *g, const char *name, size_t n, uint64_t to)
+static manta_status add_link(gather *g, const char *name, size_t n, uint64_t to)
 {
     const uint8_t *at = (const uint8_t *)name;
 
@@ -56,7 +56,7 @@ static manta_status read_leaf(gather *g, uint64_t at)
         h5_skip(&in, 20);
         TRY(h5_whole(&in, "a leaf of a group"));
         TRY(h5_names_heap_find(f, &g->names, name_at, &name, &size));
-        TRY(add(g, name, size, cached == 2 ? H5_NOWHERE : to)); /* 2: a soft link */
+        TRY(add_link(g, name, size, cached == 2 ? H5_NOWHERE : to)); /* 2: a soft link */
     }
     return MANTA_OK;
 }
@@ -119,7 +119,7 @@ static manta_status read_link(gather *g, h5_in in)
     name = h5_skip(&in, n > in.n ? in.n + 1 : (size_t)n);
     if (kind == 0) to = h5_take_address(&in);
     TRY(h5_whole(&in, "a link"));
-    return add(g, (const char *)name, (size_t)n, to);
+    return add_link(g, (const char *)name, (size_t)n, to);
 }
 
 static manta_status read_record(void *ctx, const uint8_t *record, size_t size)
@@ -151,7 +151,7 @@ static manta_status read_dense(gather *g, const h5_message *m)
 
 /* ---- */
 
-static int compare(const char *a, size_t na, const char *b, size_t nb)
+static int compare_names(const char *a, size_t na, const char *b, size_t nb)
 {
     int order = memcmp(a, b, na < nb ? na : nb);
 
@@ -162,7 +162,7 @@ static int by_name(const void *x, const void *y)
 {
     const h5_link *a = x, *b = y;
 
-    return compare(a->name, a->n, b->name, b->n);
+    return compare_names(a->name, a->n, b->name, b->n);
 }
 
 static manta_status gather_links(gather *g, const h5_messages *m, bool *is_group)
@@ -204,7 +204,7 @@ const h5_link *h5_links_find(const h5_links *links, const char *name, size_t n)
 
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        int order = compare(name, n, links->at[mid].name, links->at[mid].n);
+        int order = compare_names(name, n, links->at[mid].name, links->at[mid].n);
         if (order == 0) return &links->at[mid];
         if (order < 0) {
             hi = mid;

@@ -207,7 +207,7 @@ manta_status h5_type_of(const h5_file *f, h5_in in, bool shared, h5_type *out)
 
 /* ---- attributes ---- */
 
-static h5_in part(h5_in *in, size_t n, bool padded)
+static h5_in part_of_input(h5_in *in, size_t n, bool padded)
 {
     const uint8_t *p = h5_skip(in, n);
     h5_in out = h5_bytes(in->f, p ? p : in->p, p ? n : 0);
@@ -232,9 +232,9 @@ static manta_status parse_attribute(h5_in in, const char *name, bool *is, h5_att
         return h5_lacks(f, start, "an attribute of version %d, expected 1, 2 or 3", version);
     }
     if (version == 3) h5_skip(&in, 1); /* in which letters the name is */
-    text = part(&in, name_size, version == 1);
-    out->type = part(&in, type_size, version == 1);
-    out->space = part(&in, space_size, version == 1);
+    text = part_of_input(&in, name_size, version == 1);
+    out->type = part_of_input(&in, type_size, version == 1);
+    out->space = part_of_input(&in, space_size, version == 1);
     TRY(h5_whole(&in, "an attribute"));
     if (!(text.n > 0 && text.p[text.n - 1] == 0))
         return h5_bad(f, text.p, "the name of an attribute has no end");

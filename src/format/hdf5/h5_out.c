@@ -188,7 +188,7 @@ void h5_out_release(h5_out *o)
 
 /* ---- bytes ---- */
 
-static void put(buf *b, uint64_t v, int bytes)
+static void put_le(buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++) buf_add_char(b, (char)(v >> 8 * i));
 }
@@ -206,19 +206,19 @@ static void align8(buf *b)
 /* A message of an object header; its data follow and fill `size` bytes, a multiple of 8. */
 static void put_message(buf *b, int type, size_t size)
 {
-    put(b, (uint64_t)type, 2);
-    put(b, size, 2);
-    put(b, 0, 4); /* flags, reserved */
+    put_le(b, (uint64_t)type, 2);
+    put_le(b, size, 2);
+    put_le(b, 0, 4); /* flags, reserved */
 }
 
 static void put_header(buf *b, int messages, size_t size)
 {
-    put(b, 1, 1); /* version */
-    put(b, 0, 1);
-    put(b, (uint64_t)messages, 2);
-    put(b, 1, 4); /* links to this object */
-    put(b, size, 4);
-    put(b, 0, 4);
+    put_le(b, 1, 1); /* version */
+    put_le(b, 0, 1);
+    put_le(b, (uint64_t)messages, 2);
+    put_le(b, 1, 4); /* links to this object */
+    put_le(b, size, 4);
+    put_le(b, 0, 4);
 }
 
 /* ---- datasets ---- */
@@ -233,38 +233,38 @@ static void put_dataset(buf *b, h5_node *n)
     n->header = b->n;
     put_header(b, 4, 8 + space + 8 + type + 8 + 8 + 8 + 24);
     put_message(b, 0x0001, space);
-    put(b, 1, 1);
-    put(b, (uint64_t)a->ndim, 1);
-    put(b, 0, 6);
-    for (int i = 0; i < a->ndim; i++) put(b, (uint64_t)a->shape[i], 8);
+    put_le(b, 1, 1);
+    put_le(b, (uint64_t)a->ndim, 1);
+    put_le(b, 0, 6);
+    for (int i = 0; i < a->ndim; i++) put_le(b, (uint64_t)a->shape[i], 8);
     put_message(b, 0x0003, type);
     if (is_float) {
-        put(b, 0x11, 1); /* version 1, floating point */
-        put(b, 0x1f20, 3); /* little-endian, implied leading bit, sign at 31 */
-        put(b, 4, 4);
-        put(b, (uint64_t)32 << 16, 4); /* bits from 0, 32 of them */
-        put(b, 23 | 8 << 8 | 0 << 16 | 23 << 24, 4); /* exponent at 23 of 8, mantissa at 0 of 23 */
-        put(b, 127, 4);
-        put(b, 0, 4);
+        put_le(b, 0x11, 1); /* version 1, floating point */
+        put_le(b, 0x1f20, 3); /* little-endian, implied leading bit, sign at 31 */
+        put_le(b, 4, 4);
+        put_le(b, (uint64_t)32 << 16, 4); /* bits from 0, 32 of them */
+        put_le(b, 23 | 8 << 8 | 0 << 16 | 23 << 24, 4); /* exponent at 23 of 8, mantissa at 0 of 23 */
+        put_le(b, 127, 4);
+        put_le(b, 0, 4);
     } else {
-        put(b, 0x10, 1); /* version 1, integer */
-        put(b, 0x08, 3); /* little-endian, signed */
-        put(b, 8, 4);
-        put(b, (uint64_t)64 << 16, 4);
-        put(b, 0, 4);
+        put_le(b, 0x10, 1); /* version 1, integer */
+        put_le(b, 0x08, 3); /* little-endian, signed */
+        put_le(b, 8, 4);
+        put_le(b, (uint64_t)64 << 16, 4);
+        put_le(b, 0, 4);
     }
     put_message(b, 0x0005, 8);
-    put(b, 2, 1);
-    put(b, 2, 1); /* space is allocated late */
-    put(b, 2, 1); /* filled when a value is set */
-    put(b, 1, 1); /* which is the default one */
-    put(b, 0, 4);
+    put_le(b, 2, 1);
+    put_le(b, 2, 1); /* space is allocated late */
+    put_le(b, 2, 1); /* filled when a value is set */
+    put_le(b, 1, 1); /* which is the default one */
+    put_le(b, 0, 4);
     put_message(b, 0x0008, 24);
-    put(b, 3, 1);
-    put(b, 1, 1); /* contiguous */
-    put(b, n->data, 8);
-    put(b, n->data == UNDEFINED ? 0 : manta_array_bytes(a), 8);
-    put(b, 0, 6);
+    put_le(b, 3, 1);
+    put_le(b, 1, 1); /* contiguous */
+    put_le(b, n->data, 8);
+    put_le(b, n->data == UNDEFINED ? 0 : manta_array_bytes(a), 8);
+    put_le(b, 0, 6);
 }
 
 /* ---- attributes ---- */
@@ -275,8 +275,8 @@ static void end_collection(buf *b, size_t begin)
     size_t used = b->n - begin, size = used + 16 > COLLECTION ? used : COLLECTION;
 
     if (size > used) {
-        put(b, 0, 8); /* number 0: what is free */
-        put(b, size - used, 8);
+        put_le(b, 0, 8); /* number 0: what is free */
+        put_le(b, size - used, 8);
         pad_to(b, begin + size);
     }
     for (int i = 0; i < 8; i++) b->at[begin + 8 + (size_t)i] = (char)((uint64_t)size >> 8 * i);
@@ -290,12 +290,12 @@ static void put_text(buf *b, h5_out *o, size_t *begin, size_t k, const char *tex
         *begin = b->n;
         vec_push(&o->collections, (uint64_t)b->n);
         buf_add(b, "GCOL", 4);
-        put(b, 1, 4); /* version */
-        put(b, 0, 8); /* its size, to come */
+        put_le(b, 1, 4); /* version */
+        put_le(b, 0, 8); /* its size, to come */
     }
-    put(b, k % COLLECTED + 1, 2);
-    put(b, 0, 6);
-    put(b, strlen(text), 8);
+    put_le(b, k % COLLECTED + 1, 2);
+    put_le(b, 0, 6);
+    put_le(b, strlen(text), 8);
     buf_add_text(b, text);
     align8(b);
 }
@@ -327,44 +327,44 @@ static size_t attribute_size(const h5_out_attribute *a)
 static void put_attribute_type(buf *b, bool is_text)
 {
     if (is_text) {
-        put(b, 0x19, 1); /* version 1, of variable length */
-        put(b, 0x101, 3); /* a text, in UTF-8 */
-        put(b, 16, 4);
-        put(b, 0x10, 4); /* of integers */
-        put(b, 1, 4); /* of one byte */
-        put(b, (uint64_t)8 << 16, 4);
-        put(b, 0, 4);
+        put_le(b, 0x19, 1); /* version 1, of variable length */
+        put_le(b, 0x101, 3); /* a text, in UTF-8 */
+        put_le(b, 16, 4);
+        put_le(b, 0x10, 4); /* of integers */
+        put_le(b, 1, 4); /* of one byte */
+        put_le(b, (uint64_t)8 << 16, 4);
+        put_le(b, 0, 4);
     } else {
-        put(b, 0x11, 1); /* version 1, floating point */
-        put(b, 0x3f20, 3);
-        put(b, 8, 4);
-        put(b, (uint64_t)64 << 16, 4);
-        put(b, 52 | 11 << 8 | 0 << 16 | 52 << 24, 4);
-        put(b, 1023, 4);
-        put(b, 0, 4);
+        put_le(b, 0x11, 1); /* version 1, floating point */
+        put_le(b, 0x3f20, 3);
+        put_le(b, 8, 4);
+        put_le(b, (uint64_t)64 << 16, 4);
+        put_le(b, 52 | 11 << 8 | 0 << 16 | 52 << 24, 4);
+        put_le(b, 1023, 4);
+        put_le(b, 0, 4);
     }
 }
 
 static void put_attribute(buf *b, const h5_out *o, const h5_out_attribute *a)
 {
     put_message(b, 0x000c, attribute_size(a));
-    put(b, 1, 2); /* version */
-    put(b, strlen(a->name) + 1, 2);
-    put(b, a->texts.n ? 20 : 24, 2); /* bytes of the type */
-    put(b, a->is_list ? 16 : 8, 2); /* and of the shape */
+    put_le(b, 1, 2); /* version */
+    put_le(b, strlen(a->name) + 1, 2);
+    put_le(b, a->texts.n ? 20 : 24, 2); /* bytes of the type */
+    put_le(b, a->is_list ? 16 : 8, 2); /* and of the shape */
     buf_add_text(b, a->name);
     buf_add_char(b, 0);
     align8(b);
     put_attribute_type(b, a->texts.n > 0);
-    put(b, 1, 1);
-    put(b, a->is_list, 1); /* dimensions */
-    put(b, 0, 6);
-    if (a->is_list) put(b, a->texts.n, 8);
+    put_le(b, 1, 1);
+    put_le(b, a->is_list, 1); /* dimensions */
+    put_le(b, 0, 6);
+    if (a->is_list) put_le(b, a->texts.n, 8);
     for (size_t i = 0; i < a->texts.n; i++) {
         size_t k = a->first + i, n = strlen(a->texts.at[i]);
-        put(b, n, 4);
-        put(b, n ? o->collections.at[k / COLLECTED] : 0, 8);
-        put(b, n ? k % COLLECTED + 1 : 0, 4);
+        put_le(b, n, 4);
+        put_le(b, n ? o->collections.at[k / COLLECTED] : 0, 8);
+        put_le(b, n ? k % COLLECTED + 1 : 0, 4);
     }
 }
 
@@ -372,12 +372,12 @@ static void put_attribute(buf *b, const h5_out *o, const h5_out_attribute *a)
 
 static void put_symbol(buf *b, uint64_t name, const h5_node *n)
 {
-    put(b, name, 8);
-    put(b, n->header, 8);
-    put(b, n->is_dataset ? 0 : 1, 4);
-    put(b, 0, 4);
-    put(b, n->is_dataset ? 0 : n->tree, 8);
-    put(b, n->is_dataset ? 0 : n->heap, 8);
+    put_le(b, name, 8);
+    put_le(b, n->header, 8);
+    put_le(b, n->is_dataset ? 0 : 1, 4);
+    put_le(b, 0, 4);
+    put_le(b, n->is_dataset ? 0 : n->tree, 8);
+    put_le(b, n->is_dataset ? 0 : n->heap, 8);
 }
 
 /* A child of a B-tree node, and the name of its last entry. */
@@ -398,15 +398,15 @@ static void put_level(buf *b, h5_branches *below, int level)
         size_t from = k * 2 * INTERNAL, to = from + 2 * INTERNAL < n ? from + 2 * INTERNAL : n;
         uint64_t at = b->n;
         buf_add(b, "TREE", 4);
-        put(b, 0, 1); /* of a group */
-        put(b, (uint64_t)level, 1);
-        put(b, to - from, 2);
-        put(b, k ? first + (k - 1) * TREE_SIZE : UNDEFINED, 8);
-        put(b, k + 1 < nodes ? first + (k + 1) * TREE_SIZE : UNDEFINED, 8);
-        put(b, last, 8); /* all names of a child lie behind the key before it, up to the one after it */
+        put_le(b, 0, 1); /* of a group */
+        put_le(b, (uint64_t)level, 1);
+        put_le(b, to - from, 2);
+        put_le(b, k ? first + (k - 1) * TREE_SIZE : UNDEFINED, 8);
+        put_le(b, k + 1 < nodes ? first + (k + 1) * TREE_SIZE : UNDEFINED, 8);
+        put_le(b, last, 8); /* all names of a child lie behind the key before it, up to the one after it */
         for (size_t i = from; i < to; i++) {
-            put(b, below->at[i].at, 8);
-            put(b, last = below->at[i].last, 8);
+            put_le(b, below->at[i].at, 8);
+            put_le(b, last = below->at[i].last, 8);
         }
         pad_to(b, (size_t)at + TREE_SIZE);
         vec_push(&here, (h5_branch){at, last});
@@ -429,10 +429,10 @@ static void put_group(buf *b, h5_out *o, h5_node *g)
     g->heap = b->n;
     segment = g->heap + 32;
     buf_add(b, "HEAP", 4);
-    put(b, 0, 4);
-    put(b, names, 8);
-    put(b, 1, 8); /* nothing free in it */
-    put(b, segment, 8);
+    put_le(b, 0, 4);
+    put_le(b, names, 8);
+    put_le(b, 1, 8); /* nothing free in it */
+    put_le(b, segment, 8);
     for (size_t i = 0; i < n; i++) {
         pad_to(b, (size_t)(segment + name[i]));
         buf_add_text(b, o->nodes.at[g->children.at[i]]->name);
@@ -443,8 +443,8 @@ static void put_group(buf *b, h5_out *o, h5_node *g)
         size_t to = i + 2 * LEAF < n ? i + 2 * LEAF : n;
         uint64_t at = b->n;
         buf_add(b, "SNOD", 4);
-        put(b, 1, 2);
-        put(b, to - i, 2);
+        put_le(b, 1, 2);
+        put_le(b, to - i, 2);
         for (size_t k = i; k < to; k++) put_symbol(b, name[k], o->nodes.at[g->children.at[k]]);
         pad_to(b, (size_t)at + SNOD_SIZE);
         vec_push(&level, (h5_branch){at, name[to - 1]});
@@ -459,8 +459,8 @@ static void put_group(buf *b, h5_out *o, h5_node *g)
     g->header = b->n;
     put_header(b, 1 + (int)g->attributes.n, size);
     put_message(b, 0x0011, 16);
-    put(b, g->tree, 8);
-    put(b, g->heap, 8);
+    put_le(b, g->tree, 8);
+    put_le(b, g->heap, 8);
     for (size_t i = 0; i < g->attributes.n; i++) put_attribute(b, o, &g->attributes.at[i]);
 }
 
@@ -484,17 +484,17 @@ static void put_tree(buf *b, h5_out *o, h5_node *n)
 static void put_superblock(buf *b, const h5_node *root, uint64_t size)
 {
     buf_add(b, "\211HDF\r\n\032\n", 8);
-    put(b, 0, 5); /* versions of superblock, free space, root entry; reserved; shared messages */
-    put(b, 8, 1); /* bytes of an address */
-    put(b, 8, 1); /* and of a length */
-    put(b, 0, 1);
-    put(b, LEAF, 2);
-    put(b, INTERNAL, 2);
-    put(b, 0, 4);
-    put(b, 0, 8); /* base address */
-    put(b, UNDEFINED, 8); /* free space */
-    put(b, size, 8);
-    put(b, UNDEFINED, 8); /* driver */
+    put_le(b, 0, 5); /* versions of superblock, free space, root entry; reserved; shared messages */
+    put_le(b, 8, 1); /* bytes of an address */
+    put_le(b, 8, 1); /* and of a length */
+    put_le(b, 0, 1);
+    put_le(b, LEAF, 2);
+    put_le(b, INTERNAL, 2);
+    put_le(b, 0, 4);
+    put_le(b, 0, 8); /* base address */
+    put_le(b, UNDEFINED, 8); /* free space */
+    put_le(b, size, 8);
+    put_le(b, UNDEFINED, 8); /* driver */
     put_symbol(b, 0, root);
     align8(b);
 }

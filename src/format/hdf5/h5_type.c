@@ -128,7 +128,7 @@ bool h5_type_as_stored(const h5_type *type, manta_dtype t)
     return type->size == manta_dtype_size(t) && (!type->big || type->size == 1) && !type->is_bool;
 }
 
-static uint64_t load(const h5_type *type, const uint8_t *p)
+static uint64_t load_element(const h5_type *type, const uint8_t *p)
 {
     uint64_t v = 0;
 
@@ -150,7 +150,7 @@ manta_status h5_type_convert(const h5_file *f, const char *at, const h5_type *ty
         return MANTA_OK;
     }
     for (size_t i = 0; i < n; i++) {
-        uint64_t v = load(type, from + i * type->size);
+        uint64_t v = load_element(type, from + i * type->size);
         if (!type->is_signed && v > INT64_MAX) {
             return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: %llu is more than an int64 holds", f->path, at,
                               (unsigned long long)v);

@@ -77,7 +77,7 @@ static manta_status add_class(folder *f, const char *path, int64_t label)
     return MANTA_OK;
 }
 
-static manta_status collect(folder *f, const char *path)
+static manta_status collect_classes(folder *f, const char *path)
 {
     file_names names = {0};
     manta_status st = file_list(path, &names);
@@ -130,7 +130,7 @@ manta_status folder_open(const char *path, const manta_open_options *o, manta_da
     folder *f = mem_new(sizeof *f);
     manta_status st;
 
-    if ((st = collect(f, path)) || (st = decide_shape(f, o))) {
+    if ((st = collect_classes(f, path)) || (st = decide_shape(f, o))) {
         folder_free(f);
         return st;
     }

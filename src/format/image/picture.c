@@ -24,7 +24,7 @@ static manta_status check_size(const char *name, uint64_t width, uint64_t height
         (unsigned long long)width, (unsigned long long)height, PICTURE_MAX_SIDE, PICTURE_MAX_PIXELS);
 }
 
-static manta_status allocate(const char *name, picture *p)
+static manta_status allocate_points(const char *name, picture *p)
 {
     size_t bytes = (size_t)p->width * (size_t)p->height * (size_t)p->channels;
 
@@ -53,7 +53,7 @@ static manta_status decode_png(const char *name, const uint8_t *data, size_t siz
     p->channels = channels ? channels : image.format & PNG_FORMAT_FLAG_COLOR ? 3 : 1;
     if ((st = check_size(name, image.width, image.height)) || !pixels) goto out;
     image.format = p->channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-    if ((st = allocate(name, p))) goto out;
+    if ((st = allocate_points(name, p))) goto out;
     if (!png_image_finish_read(&image, &black, p->data, p->width * p->channels, NULL))
         st = png_fail(name, &image);
 out:
@@ -124,7 +124,7 @@ static manta_status run_jpeg(jpeg *j)
     if (d->output_width != (JDIMENSION)j->p->width || d->output_components != j->p->channels) {
         return manta_fail(MANTA_EUNSUPPORTED, "%s: a JPEG image of this kind is not supported", j->name);
     }
-    TRY(allocate(j->name, j->p));
+    TRY(allocate_points(j->name, j->p));
     while (d->output_scanline < d->output_height) {
         JSAMPROW row = j->p->data + (size_t)d->output_scanline * (size_t)j->p->width * (size_t)j->p->channels;
         jpeg_read_scanlines(d, &row, 1);
@@ -161,8 +161,8 @@ static manta_status decode_jpeg(const char *name, const uint8_t *data, size_t si
 
 /* ---- either ---------------------------------------------------------------------------- */
 
-static manta_status decode(const char *name, const uint8_t *data, size_t size, int channels, bool pixels,
-                           picture *out)
+static manta_status decode_points(const char *name, const uint8_t *data, size_t size, int channels,
+                                  bool pixels, picture *out)
 {
     picture p = {0};
     manta_status st;
@@ -185,12 +185,12 @@ static manta_status decode(const char *name, const uint8_t *data, size_t size, i
 
 manta_status picture_size(const char *name, const uint8_t *data, size_t size, picture *out)
 {
-    return decode(name, data, size, 0, false, out);
+    return decode_points(name, data, size, 0, false, out);
 }
 
 manta_status picture_decode(const char *name, const uint8_t *data, size_t size, int channels, picture *out)
 {
-    return decode(name, data, size, channels, true, out);
+    return decode_points(name, data, size, channels, true, out);
 }
 
 void picture_release(picture *p)
@@ -200,7 +200,7 @@ void picture_release(picture *p)
 }
 
 /* Where output pixel i falls in an input of n pixels, in 1/65536. */
-static void sample(int i, int from, int to, int *at, int *next, int64_t *part)
+static void sample_place(int i, int from, int to, int *at, int *next, int64_t *part)
 {
     int64_t pos = ((2 * (int64_t)i + 1) * from * 65536 / to - 65536) / 2;
 
@@ -221,10 +221,10 @@ void picture_resize(const picture *p, int height, int width, uint8_t *to)
     for (int y = 0; y < height; y++) {
         int y0, y1, x0, x1;
         int64_t fy, fx;
-        sample(y, p->height, height, &y0, &y1, &fy);
+        sample_place(y, p->height, height, &y0, &y1, &fy);
         const uint8_t *a = p->data + (size_t)y0 * row, *b = p->data + (size_t)y1 * row;
         for (int x = 0; x < width; x++) {
-            sample(x, p->width, width, &x0, &x1, &fx);
+            sample_place(x, p->width, width, &x0, &x1, &fx);
             for (size_t k = 0; k < c; k++) {
                 size_t i0 = (size_t)x0 * c + k, i1 = (size_t)x1 * c + k;
                 int64_t top = a[i0] * (65536 - fx) + a[i1] * fx, bottom = b[i0] * (65536 - fx) + b[i1] * fx;

@@ -35,7 +35,8 @@ static manta_status put_chunk(file_writer *w, const char *name, const unsigned c
 }
 
 /* The rows, compressed. *out: owned, mem_try_free(). */
-static manta_status pack(int width, int height, const uint8_t *points, unsigned char **out, size_t *size)
+static manta_status pack_points(int width, int height, const uint8_t *points, unsigned char **out,
+                                size_t *size)
 {
     size_t line = (size_t)width + 1, n = line * (size_t)height;
     uLong room = compressBound((uLong)n);
@@ -85,7 +86,7 @@ manta_status manta_png_write(const char *path, int width, int height, const uint
     for (int i = 0; i < n_colours; i++) {
         for (int k = 0; k < 3; k++) colours[3 * i + k] = (unsigned char)(palette[i] >> (16 - 8 * k));
     }
-    if ((st = pack(width, height, points, &packed, &n))) goto out;
+    if ((st = pack_points(width, height, points, &packed, &n))) goto out;
     if ((st = file_writer_open(path, &w))) goto out;
     if ((st = file_writer_write(w, signature, sizeof signature))) goto out;
     if ((st = put_chunk(w, "IHDR", head, sizeof head))) goto out;

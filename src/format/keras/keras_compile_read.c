@@ -32,7 +32,7 @@ static int64_t int_or(const json_t *config, const char *key, int64_t otherwise)
 
 /* ---- schedules and optimizers ---- */
 
-static manta_status pieces(const char *path, const json_t *config, manta_schedule *s)
+static manta_status read_pieces(const char *path, const json_t *config, manta_schedule *s)
 {
     const json_t *boundaries = json_object_get(config, "boundaries"),
                  *values = json_object_get(config, "values");
@@ -77,7 +77,7 @@ static manta_status read_schedule(const char *path, const json_t *v, manta_sched
         s->kind = MANTA_SCHEDULE_INVERSE_TIME;
     } else if (class && !strcmp(class, "PiecewiseConstantDecay")) {
         s->kind = MANTA_SCHEDULE_PIECEWISE;
-        return pieces(path, config, s);
+        return read_pieces(path, config, s);
     } else {
         return manta_fail(MANTA_EUNSUPPORTED, "%s: the learning-rate schedule %s, which Manta does not have",
                           path, class ? class : "?");
@@ -264,7 +264,7 @@ static manta_status read_metrics(manta_saved *s, const char *path, const json_t 
 
 /* ---- all of it ---- */
 
-static void note(manta_error *e, manta_status st)
+static void note_failure(manta_error *e, manta_status st)
 {
     e->code = MANTA_OK;
     if (st) manta_error_get(e);
@@ -277,8 +277,8 @@ void keras_compile_read(manta_saved *s, const char *path, const json_t *compile,
     if (!json_object_size(compile)) return;
     if (!optimizer) optimizer = json_object_get(compile, "optimizer_config"); /* .h5 */
     if (is_set(optimizer)) {
-        note(&s->optimizer_error, keras_optimizer_read(path, optimizer, &s->optimizer));
+        note_failure(&s->optimizer_error, keras_optimizer_read(path, optimizer, &s->optimizer));
     }
-    note(&s->losses_error, read_losses(s, path, compile, m));
-    note(&s->metrics_error, read_metrics(s, path, compile, m));
+    note_failure(&s->losses_error, read_losses(s, path, compile, m));
+    note_failure(&s->metrics_error, read_metrics(s, path, compile, m));
 }

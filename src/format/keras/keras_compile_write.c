@@ -11,7 +11,7 @@
 #include "format/keras/keras_layer.h"
 #include "nn/loss.h"
 
-static void set(json_t *o, const char *key, json_t *v)
+static void set_member(json_t *o, const char *key, json_t *v)
 {
     json_object_set_new(o, key, v);
 }
@@ -41,28 +41,28 @@ static json_t *write_schedule(const manta_schedule *s)
         for (int i = 0; i < s->n_boundaries; i++)
             json_array_append_new(boundaries, json_integer(s->boundaries[i]));
         for (int i = 0; i <= s->n_boundaries; i++) json_array_append_new(values, json_real(s->values[i]));
-        set(c, "boundaries", boundaries);
-        set(c, "values", values);
+        set_member(c, "boundaries", boundaries);
+        set_member(c, "values", values);
     } else {
-        set(c, "initial_learning_rate", json_real(s->initial_learning_rate));
-        set(c, "decay_steps", json_integer(s->decay_steps));
+        set_member(c, "initial_learning_rate", json_real(s->initial_learning_rate));
+        set_member(c, "decay_steps", json_integer(s->decay_steps));
     }
     if (s->kind == MANTA_SCHEDULE_EXPONENTIAL || s->kind == MANTA_SCHEDULE_INVERSE_TIME) {
         class = s->kind == MANTA_SCHEDULE_EXPONENTIAL ? "ExponentialDecay" : "InverseTimeDecay";
-        set(c, "decay_rate", json_real(s->decay_rate));
-        set(c, "staircase", json_boolean(s->staircase));
+        set_member(c, "decay_rate", json_real(s->decay_rate));
+        set_member(c, "staircase", json_boolean(s->staircase));
     } else if (s->kind == MANTA_SCHEDULE_POLYNOMIAL) {
         class = "PolynomialDecay";
-        set(c, "end_learning_rate", json_real(s->end_learning_rate));
-        set(c, "power", json_real(s->power));
-        set(c, "cycle", json_boolean(s->cycle));
+        set_member(c, "end_learning_rate", json_real(s->end_learning_rate));
+        set_member(c, "power", json_real(s->power));
+        set_member(c, "cycle", json_boolean(s->cycle));
     } else if (s->kind == MANTA_SCHEDULE_COSINE) {
         bool warm = s->warmup_steps > 0 || s->warmup_target != 0;
-        set(c, "alpha", json_real(s->alpha));
-        set(c, "warmup_target", warm ? json_real(s->warmup_target) : json_null());
-        set(c, "warmup_steps", json_integer(s->warmup_steps));
+        set_member(c, "alpha", json_real(s->alpha));
+        set_member(c, "warmup_target", warm ? json_real(s->warmup_target) : json_null());
+        set_member(c, "warmup_steps", json_integer(s->warmup_steps));
     }
-    set(c, "name", json_string(class));
+    set_member(c, "name", json_string(class));
     return keras_envelope("keras.optimizers.schedules", class, c, NULL);
 }
 
@@ -75,32 +75,32 @@ static json_t *write_optimizer(const manta_optimizer *o)
     if (o->torch || o->dampening != 0) {
         log_warn("Keras has no words for PyTorch's formulas: the file says the optimizer's Keras form");
     }
-    set(c, "name", json_string(names[o->kind]));
+    set_member(c, "name", json_string(names[o->kind]));
     /* Keras prints the float32 it computes with. */
-    set(c, "learning_rate",
-        o->schedule.kind ? write_schedule(&o->schedule) : json_real((double)(float)o->learning_rate));
-    set(c, "weight_decay", number_or_null(o->weight_decay));
-    set(c, "clipnorm", number_or_null(o->clipnorm));
-    set(c, "global_clipnorm", number_or_null(o->global_clipnorm));
-    set(c, "clipvalue", number_or_null(o->clipvalue));
-    set(c, "use_ema", json_boolean(o->use_ema));
-    set(c, "ema_momentum", json_real(o->use_ema ? o->ema_momentum : 0.99));
-    set(c, "ema_overwrite_frequency", count_or_null(o->ema_overwrite_frequency, 1));
-    set(c, "loss_scale_factor", json_null());
-    set(c, "gradient_accumulation_steps", count_or_null(o->gradient_accumulation_steps, 2));
+    set_member(c, "learning_rate",
+               o->schedule.kind ? write_schedule(&o->schedule) : json_real((double)(float)o->learning_rate));
+    set_member(c, "weight_decay", number_or_null(o->weight_decay));
+    set_member(c, "clipnorm", number_or_null(o->clipnorm));
+    set_member(c, "global_clipnorm", number_or_null(o->global_clipnorm));
+    set_member(c, "clipvalue", number_or_null(o->clipvalue));
+    set_member(c, "use_ema", json_boolean(o->use_ema));
+    set_member(c, "ema_momentum", json_real(o->use_ema ? o->ema_momentum : 0.99));
+    set_member(c, "ema_overwrite_frequency", count_or_null(o->ema_overwrite_frequency, 1));
+    set_member(c, "loss_scale_factor", json_null());
+    set_member(c, "gradient_accumulation_steps", count_or_null(o->gradient_accumulation_steps, 2));
     if (o->kind == MANTA_OPTIMIZER_SGD) {
-        set(c, "momentum", json_real(o->momentum));
-        set(c, "nesterov", json_boolean(o->nesterov));
+        set_member(c, "momentum", json_real(o->momentum));
+        set_member(c, "nesterov", json_boolean(o->nesterov));
     } else if (o->kind == MANTA_OPTIMIZER_RMSPROP) {
-        set(c, "rho", json_real(o->rho));
-        set(c, "momentum", json_real(o->momentum));
-        set(c, "epsilon", json_real(o->epsilon));
-        set(c, "centered", json_boolean(o->centered));
+        set_member(c, "rho", json_real(o->rho));
+        set_member(c, "momentum", json_real(o->momentum));
+        set_member(c, "epsilon", json_real(o->epsilon));
+        set_member(c, "centered", json_boolean(o->centered));
     } else {
-        set(c, "beta_1", json_real(o->beta_1));
-        set(c, "beta_2", json_real(o->beta_2));
-        set(c, "epsilon", json_real(o->epsilon));
-        set(c, "amsgrad", json_boolean(o->amsgrad));
+        set_member(c, "beta_1", json_real(o->beta_1));
+        set_member(c, "beta_2", json_real(o->beta_2));
+        set_member(c, "epsilon", json_real(o->epsilon));
+        set_member(c, "amsgrad", json_boolean(o->amsgrad));
     }
     return keras_envelope("keras.optimizers", classes[o->kind], c, NULL);
 }
@@ -136,16 +136,16 @@ static json_t *write_loss(const manta_loss *l)
     }
     /* mean_with_sample_weight came with Keras 3.10; without weights it is the default. */
     c = json_object();
-    set(c, "name", json_string(strcmp(found.name, "huber") ? found.name : "huber_loss"));
-    set(c, "reduction", json_string(reductions[l->reduction]));
-    if (classes[i].category) set(c, "from_logits", json_boolean(l->from_logits));
-    if (classes[i].sparse) set(c, "ignore_class", json_null());
+    set_member(c, "name", json_string(strcmp(found.name, "huber") ? found.name : "huber_loss"));
+    set_member(c, "reduction", json_string(reductions[l->reduction]));
+    if (classes[i].category) set_member(c, "from_logits", json_boolean(l->from_logits));
+    if (classes[i].sparse) set_member(c, "ignore_class", json_null());
     if (classes[i].category && !classes[i].sparse) {
-        set(c, "label_smoothing", json_real((double)l->label_smoothing));
-        set(c, "axis", json_integer(-1));
+        set_member(c, "label_smoothing", json_real((double)l->label_smoothing));
+        set_member(c, "axis", json_integer(-1));
     }
     if (!strcmp(found.name, "huber") && l->delta != 0 && l->delta != 1) {
-        set(c, "delta", json_real((double)l->delta));
+        set_member(c, "delta", json_real((double)l->delta));
     }
     return keras_envelope("keras.losses", classes[i].class_name, c, NULL);
 }
@@ -195,12 +195,12 @@ static json_t *write_metric(const manta_metric *m)
 
     if (!class || (!top && m->threshold == 0)) return json_string(m->name);
     c = json_object();
-    set(c, "name", json_string(m->name));
-    set(c, "dtype", json_string("float32"));
+    set_member(c, "name", json_string(m->name));
+    set_member(c, "dtype", json_string("float32"));
     if (top) {
-        set(c, "k", json_integer(m->k ? m->k : 5));
+        set_member(c, "k", json_integer(m->k ? m->k : 5));
     } else {
-        set(c, "threshold", json_real((double)m->threshold));
+        set_member(c, "threshold", json_real((double)m->threshold));
     }
     return keras_envelope("keras.metrics", class, c, NULL);
 }
@@ -240,16 +240,16 @@ json_t *keras_compile_write(const manta_contents *c, bool legacy)
     if (!c->optimizer && !c->n_losses) return json_null();
     o = json_object();
     if (c->optimizer) {
-        set(o, legacy ? "optimizer_config" : "optimizer", write_optimizer(c->optimizer));
+        set_member(o, legacy ? "optimizer_config" : "optimizer", write_optimizer(c->optimizer));
     } else {
-        set(o, legacy ? "optimizer_config" : "optimizer", json_string("rmsprop"));
+        set_member(o, legacy ? "optimizer_config" : "optimizer", json_string("rmsprop"));
     }
-    set(o, "loss", write_losses(c));
-    set(o, "loss_weights", write_loss_weights(c));
-    set(o, "metrics", write_metrics(c, manta_model_outputs(c->model)));
-    set(o, "weighted_metrics", json_null());
-    set(o, "run_eagerly", json_false());
-    set(o, "steps_per_execution", json_integer(1));
-    set(o, "jit_compile", json_false());
+    set_member(o, "loss", write_losses(c));
+    set_member(o, "loss_weights", write_loss_weights(c));
+    set_member(o, "metrics", write_metrics(c, manta_model_outputs(c->model)));
+    set_member(o, "weighted_metrics", json_null());
+    set_member(o, "run_eagerly", json_false());
+    set_member(o, "steps_per_execution", json_integer(1));
+    set_member(o, "jit_compile", json_false());
     return o;
 }

@@ -11,7 +11,7 @@
 
 static manta_status write_model(const keras_tree *t, bool legacy, json_t **out);
 
-static void set(json_t *o, const char *key, json_t *v)
+static void set_member(json_t *o, const char *key, json_t *v)
 {
     json_object_set_new(o, key, v);
 }
@@ -46,10 +46,10 @@ static json_t *write_input(const keras_tree *t, const keras_item *i)
     const manta_array *a = value_of(t, t->model->inputs[i->input].value);
     json_t *c = json_object();
 
-    set(c, "batch_shape", keras_shape_write(a));
-    set(c, "dtype", json_string(manta_dtype_name(a->dtype)));
-    set(c, "sparse", json_false());
-    set(c, "name", name_json(t, i));
+    set_member(c, "batch_shape", keras_shape_write(a));
+    set_member(c, "dtype", json_string(manta_dtype_name(a->dtype)));
+    set_member(c, "sparse", json_false());
+    set_member(c, "name", name_json(t, i));
     return keras_envelope("keras.layers", "InputLayer", c, NULL);
 }
 
@@ -60,13 +60,13 @@ static json_t *write_built(const keras_tree *t, const keras_item *i)
     json_t *o = json_object(), *list;
 
     if (c->n_in == 1) {
-        set(o, "input_shape", keras_shape_write(value_of(t, c->values[0])));
+        set_member(o, "input_shape", keras_shape_write(value_of(t, c->values[0])));
         return o;
     }
     list = json_array();
     for (int k = 0; k < c->n_in; k++)
         json_array_append_new(list, keras_shape_write(value_of(t, c->values[k])));
-    set(o, "input_shape", list);
+    set_member(o, "input_shape", list);
     return o;
 }
 
@@ -88,7 +88,7 @@ static json_t *write_op(const manta_layer *l)
 {
     json_t *c = json_object();
 
-    set(c, "name", json_string(l->name));
+    set_member(c, "name", json_string(l->name));
     return keras_envelope("keras.src.ops.numpy", l->cls->name, c, l->cls->name);
 }
 
@@ -106,14 +106,14 @@ static manta_status write_item(const keras_tree *t, const keras_item *i, bool le
     } else if (i->inner) {
         TRY(write_model(i->inner, legacy, out));
         /* The model was named by the layer that holds it. */
-        set(json_object_get(*out, "config"), "name", json_string(l->name));
-        if (l->frozen) set(json_object_get(*out, "config"), "trainable", json_false());
+        set_member(json_object_get(*out, "config"), "name", json_string(l->name));
+        if (l->frozen) set_member(json_object_get(*out, "config"), "trainable", json_false());
     } else if (keras_op_is(l->cls)) {
         *out = write_op(l);
     } else {
         TRY(keras_layer_write(l, &config));
         *out = keras_envelope("keras.layers", l->cls->name, config, NULL);
-        if (!legacy && records_shape(l->cls->name)) set(*out, "build_config", write_built(t, i));
+        if (!legacy && records_shape(l->cls->name)) set_member(*out, "build_config", write_built(t, i));
     }
     if (legacy && !(l && keras_op_is(l->cls))) {
         json_object_del(*out, "module");
@@ -133,11 +133,11 @@ static json_t *write_tensor(const keras_tree *t, int value)
     json_array_append_new(history, name_json(t, &t->items.at[from.item]));
     json_array_append_new(history, json_integer(from.call));
     json_array_append_new(history, json_integer(from.tensor));
-    set(c, "shape", keras_shape_write(a));
-    set(c, "dtype", json_string(manta_dtype_name(a->dtype)));
-    set(c, "keras_history", history);
-    set(o, "class_name", json_string("__keras_tensor__"));
-    set(o, "config", c);
+    set_member(c, "shape", keras_shape_write(a));
+    set_member(c, "dtype", json_string(manta_dtype_name(a->dtype)));
+    set_member(c, "keras_history", history);
+    set_member(o, "class_name", json_string("__keras_tensor__"));
+    set_member(o, "config", c);
     return o;
 }
 
@@ -162,8 +162,8 @@ static json_t *write_call(const keras_tree *t, const manta_layer *l, const graph
         json_array_append(args, tensors);
     }
     json_decref(tensors);
-    set(o, "args", args);
-    set(o, "kwargs", json_object());
+    set_member(o, "args", args);
+    set_member(o, "kwargs", json_object());
     return o;
 }
 
@@ -180,8 +180,8 @@ static manta_status write_layers(const keras_tree *t, bool legacy, json_t *layer
             const graph_call *call = &t->model->calls[i->calls.at[c]];
             json_array_append_new(nodes, write_call(t, t->model->layers[i->layer], call));
         }
-        set(o, "name", name_json(t, i));
-        set(o, "inbound_nodes", nodes);
+        set_member(o, "name", name_json(t, i));
+        set_member(o, "inbound_nodes", nodes);
     }
     return MANTA_OK;
 }
@@ -208,8 +208,8 @@ static void write_ports(const keras_tree *t, json_t *config)
 
     for (int i = 0; i < m->n_inputs; i++) json_array_append_new(in, write_port(t, m->inputs[i].value));
     for (int i = 0; i < m->n_outputs; i++) json_array_append_new(out, write_port(t, m->outputs[i].value));
-    set(config, "input_layers", in);
-    set(config, "output_layers", out);
+    set_member(config, "input_layers", in);
+    set_member(config, "output_layers", out);
 }
 
 /* ---- both ---- */
@@ -219,9 +219,9 @@ static manta_status write_model(const keras_tree *t, bool legacy, json_t **out)
     json_t *config = json_object(), *layers = json_array(), *o, *built = json_object();
     manta_status st = write_layers(t, legacy, layers);
 
-    set(config, "name", json_string(t->model->name));
-    set(config, "trainable", json_true());
-    set(config, "layers", layers);
+    set_member(config, "name", json_string(t->model->name));
+    set_member(config, "trainable", json_true());
+    set_member(config, "layers", layers);
     if (st) {
         json_decref(config);
         json_decref(built);
@@ -229,12 +229,12 @@ static manta_status write_model(const keras_tree *t, bool legacy, json_t **out)
     }
     if (t->sequential) {
         const manta_array *a = value_of(t, t->model->inputs[0].value);
-        set(config, "build_input_shape", keras_shape_write(a));
-        set(built, "input_shape", keras_shape_write(a));
+        set_member(config, "build_input_shape", keras_shape_write(a));
+        set_member(built, "input_shape", keras_shape_write(a));
         o = keras_envelope("keras", "Sequential", config, NULL);
     } else {
         write_ports(t, config);
-        set(built, "input_shape", json_null());
+        set_member(built, "input_shape", json_null());
         o = keras_envelope("keras.src.models.functional", "Functional", config, "Functional");
     }
     if (legacy) {
@@ -242,7 +242,7 @@ static manta_status write_model(const keras_tree *t, bool legacy, json_t **out)
         json_object_del(o, "registered_name");
         json_decref(built);
     } else {
-        set(o, "build_config", built);
+        set_member(o, "build_config", built);
     }
     *out = o;
     return MANTA_OK;

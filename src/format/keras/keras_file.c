@@ -242,8 +242,8 @@ out:
 }
 
 /* A member's bytes, checked; kept by s, or inside the archive. *bytes NULL: there is none. */
-static manta_status member(const zip *z, const char *name, manta_saved *s, const uint8_t **bytes,
-                           size_t *size)
+static manta_status read_member(const zip *z, const char *name, manta_saved *s, const uint8_t **bytes,
+                                size_t *size)
 {
     const zip_entry *e = zip_find(z, name);
     void *owned = NULL;
@@ -304,9 +304,9 @@ static manta_status read_members(const char *path, const zip *z, const manta_rea
     const uint8_t *metadata, *config, *weights;
     size_t metadata_size = 0, config_size = 0, weights_size = 0;
 
-    TRY(member(z, CONFIG, s, &config, &config_size));
+    TRY(read_member(z, CONFIG, s, &config, &config_size));
     if (!config) return manta_fail(MANTA_ENOENT, "%s: the archive has no " CONFIG, path);
-    if (!member(z, "metadata.json", s, &metadata, &metadata_size)) {
+    if (!read_member(z, "metadata.json", s, &metadata, &metadata_size)) {
         read_metadata(s, (const char *)metadata, metadata_size);
     }
     if (!zip_find(z, WEIGHTS) && zip_find(z, "model.weights.npz")) {
@@ -314,7 +314,7 @@ static manta_status read_members(const char *path, const zip *z, const manta_rea
                           "%s: its weights are model.weights.npz, pickled objects; expected " WEIGHTS, path);
     }
     if (!zip_find(z, WEIGHTS)) return manta_fail(MANTA_ENOENT, "%s: the archive has no " WEIGHTS, path);
-    TRY(member(z, WEIGHTS, s, &weights, &weights_size));
+    TRY(read_member(z, WEIGHTS, s, &weights, &weights_size));
     TRY(align_weights(path, s, &weights, weights_size));
     return read_weights(path, weights, weights_size, config, config_size, o, s);
 }
@@ -441,7 +441,7 @@ static manta_status need_model(const char *path, const manta_contents *c)
 }
 
 /* Says in which file the layer was that Keras has no words for. */
-static manta_status naming(const char *path, manta_status st)
+static manta_status fail_with_path(const char *path, manta_status st)
 {
     return st ? manta_fail(st, "%s: %s", path, manta_error_text()) : MANTA_OK;
 }
@@ -458,14 +458,14 @@ static manta_status keras_write(const char *path, const manta_contents *c)
     manta_status st;
 
     TRY(need_model(path, c));
-    if ((st = naming(path, keras_lower(c->model, &m)))) goto out;
+    if ((st = fail_with_path(path, keras_lower(c->model, &m)))) goto out;
     t = keras_tree_new(m);
     if ((st = keras_state_collect(path, t, c, &k))) goto out;
     keras_state_place(&k, &h);
     h5_out_layout(&h);
     make_metadata(c, &metadata);
     before = 30 + strlen("metadata.json") + metadata.n + 30 + strlen(CONFIG);
-    if ((st = naming(path, make_config(c, t, before, h.size, &config)))) goto out;
+    if ((st = fail_with_path(path, make_config(c, t, before, h.size, &config)))) goto out;
     if ((st = file_writer_open(path, &w))) goto out;
     if ((st = write_archive(w, &metadata, &config, &h))) goto out;
     st = file_writer_commit(w);
@@ -527,9 +527,9 @@ static manta_status config_write(const char *path, const manta_contents *c)
     manta_status st;
 
     TRY(need_model(path, c));
-    if ((st = naming(path, keras_lower(c->model, &m)))) goto out;
+    if ((st = fail_with_path(path, keras_lower(c->model, &m)))) goto out;
     t = keras_tree_new(m);
-    if ((st = naming(path, make_config(c, t, 0, 0, &config)))) goto out;
+    if ((st = fail_with_path(path, make_config(c, t, 0, 0, &config)))) goto out;
     st = file_replace(path, config.at, config.n);
 out:
     buf_release(&config);
@@ -607,7 +607,7 @@ static manta_status weights_write(const char *path, const manta_contents *c)
 
     TRY(need_model(path, c));
     no_optimizer.optimizer = NULL; /* Keras's save_weights() leaves it out too */
-    if ((st = naming(path, keras_lower(c->model, &m)))) goto out;
+    if ((st = fail_with_path(path, keras_lower(c->model, &m)))) goto out;
     t = keras_tree_new(m);
     if ((st = keras_state_collect(path, t, &no_optimizer, &k))) goto out;
     keras_state_place(&k, &h);

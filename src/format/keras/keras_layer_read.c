@@ -22,7 +22,7 @@ typedef struct reading {
     arena texts; /* what options point to until the layer has copied it */
 } reading;
 
-static manta_status refuse(const reading *r, const char *key, const json_t *v)
+static manta_status refuse_value(const reading *r, const char *key, const json_t *v)
 {
     char text[96];
 
@@ -30,7 +30,7 @@ static manta_status refuse(const reading *r, const char *key, const json_t *v)
                       r->path, r->layer, r->class_name, key, keras_json_show(v, text, sizeof text));
 }
 
-static manta_status mistyped(const reading *r, const char *key, const json_t *v, const char *expected)
+static manta_status fail_mistyped(const reading *r, const char *key, const json_t *v, const char *expected)
 {
     char text[96];
 
@@ -102,7 +102,7 @@ static bool is_whole(const json_t *v)
     return json_is_integer(v) || (json_is_real(v) && d == floor(d) && fabs(d) < 1e15);
 }
 
-static int64_t whole(const json_t *v)
+static int64_t whole_number(const json_t *v)
 {
     return json_is_integer(v) ? json_integer_value(v) : (int64_t)json_real_value(v);
 }
@@ -110,8 +110,8 @@ static int64_t whole(const json_t *v)
 static manta_status read_int(const reading *r, const char *key, const json_t *v, int64_t *out)
 {
     if (json_array_size(v) == 1) v = json_array_get(v, 0); /* axis: [-1] */
-    if (!is_whole(v)) return mistyped(r, key, v, "a whole number");
-    *out = whole(v);
+    if (!is_whole(v)) return fail_mistyped(r, key, v, "a whole number");
+    *out = whole_number(v);
     return MANTA_OK;
 }
 
@@ -120,11 +120,11 @@ static manta_status read_ints(const reading *r, const char *key, const json_t *v
     size_t count = json_array_size(v);
 
     if (is_whole(v)) {
-        out[0] = whole(v);
+        out[0] = whole_number(v);
         *n = 1;
         return MANTA_OK;
     }
-    if (!json_is_array(v) || count > MANTA_MAX_DIMS) return mistyped(r, key, v, "a few whole numbers");
+    if (!json_is_array(v) || count > MANTA_MAX_DIMS) return fail_mistyped(r, key, v, "a few whole numbers");
     for (size_t i = 0; i < count; i++) TRY(read_int(r, key, json_array_get(v, i), &out[i]));
     *n = (int)count;
     return MANTA_OK;
@@ -133,10 +133,10 @@ static manta_status read_ints(const reading *r, const char *key, const json_t *v
 static manta_status read_pair(const reading *r, const char *key, const json_t *v, int64_t out[2])
 {
     if (is_whole(v)) {
-        out[0] = out[1] = whole(v);
+        out[0] = out[1] = whole_number(v);
         return MANTA_OK;
     }
-    if (json_array_size(v) != 2) return mistyped(r, key, v, "one or two whole numbers");
+    if (json_array_size(v) != 2) return fail_mistyped(r, key, v, "one or two whole numbers");
     TRY(read_int(r, key, json_array_get(v, 0), &out[0]));
     return read_int(r, key, json_array_get(v, 1), &out[1]);
 }
@@ -144,13 +144,14 @@ static manta_status read_pair(const reading *r, const char *key, const json_t *v
 /* One number for all sides, one per axis, or one per side. */
 static manta_status read_pairs(const reading *r, const char *key, const json_t *v, int64_t out[2][2])
 {
-    if (!is_whole(v) && json_array_size(v) != 2) return mistyped(r, key, v, "one number, two, or two pairs");
+    if (!is_whole(v) && json_array_size(v) != 2)
+        return fail_mistyped(r, key, v, "one number, two, or two pairs");
     for (size_t i = 0; i < 2; i++) TRY(read_pair(r, key, is_whole(v) ? v : json_array_get(v, i), out[i]));
     return MANTA_OK;
 }
 
 /* A zero that is said, and not the default. */
-static double given(double v)
+static double given_number(double v)
 {
     return v == 0 ? MANTA_ZERO : v;
 }
@@ -177,8 +178,8 @@ static manta_status read_floats(reading *r, const char *key, const json_t *v, co
     size_t count = count_numbers(v);
     float *numbers, *p;
 
-    if (!count || count > (1 << 24)) return mistyped(r, key, v, "numbers");
-    if (*n && *n != (int64_t)count) return mistyped(r, key, v, "as many numbers as the mean has");
+    if (!count || count > (1 << 24)) return fail_mistyped(r, key, v, "numbers");
+    if (*n && *n != (int64_t)count) return fail_mistyped(r, key, v, "as many numbers as the mean has");
     p = numbers = arena_array(&r->texts, count, sizeof *numbers);
     flatten_numbers(v, &p);
     *out = numbers;
@@ -200,8 +201,8 @@ static manta_status read_text(reading *r, const char *key, const json_t *v, cons
 {
     const char *name = function_name(v);
 
-    if (keras_holds_code(v)) return refuse(r, key, v);
-    if (!name) return mistyped(r, key, v, "a name");
+    if (keras_holds_code(v)) return refuse_value(r, key, v);
+    if (!name) return fail_mistyped(r, key, v, "a name");
     *out = arena_strdup(&r->texts, name);
     return MANTA_OK;
 }
@@ -279,7 +280,7 @@ static manta_status read_reg(const reading *r, const char *key, const json_t *v,
     bool l1 = name && (name_same(name, "L1") || name_same(name, "L1L2"));
     bool l2 = name && (name_same(name, "L2") || name_same(name, "L1L2"));
 
-    if (!l1 && !l2) return refuse(r, key, v);
+    if (!l1 && !l2) return refuse_value(r, key, v);
     /* An object that leaves a number out means the class's default; L1L2's is zero. */
     if (l1) out->l1 = number_or(config, "l1", l2 ? (config ? 0 : 0.01) : 0.01);
     if (l2) out->l2 = number_or(config, "l2", l1 ? (config ? 0 : 0.01) : 0.01);
@@ -307,13 +308,13 @@ static manta_status read_field(reading *r, const manta_field *f, const json_t *v
         return MANTA_OK;
     case MANTA_FIELD_PAIRS: return read_pairs(r, f->key, v, at);
     case MANTA_FIELD_FLOAT:
-        if (!json_is_number(v)) return mistyped(r, f->key, v, "a number");
-        number = given(json_number_value(v));
+        if (!json_is_number(v)) return fail_mistyped(r, f->key, v, "a number");
+        number = given_number(json_number_value(v));
         memcpy(at, &number, sizeof number);
         return MANTA_OK;
     case MANTA_FIELD_BOOL:
     case MANTA_FIELD_NOT:
-        if (!json_is_boolean(v)) return mistyped(r, f->key, v, "true or false");
+        if (!json_is_boolean(v)) return fail_mistyped(r, f->key, v, "true or false");
         yes = json_is_true(v) == (f->kind == MANTA_FIELD_BOOL);
         memcpy(at, &yes, sizeof yes);
         return MANTA_OK;
@@ -383,7 +384,7 @@ static manta_status read_config(reading *r, const manta_layer_class *cls, const 
         if (f) {
             TRY(read_field(r, f, v, options));
         } else if (!is_harmless(cls->name, key, v)) {
-            return refuse(r, key, v);
+            return refuse_value(r, key, v);
         }
     }
     return MANTA_OK;

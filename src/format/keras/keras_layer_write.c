@@ -230,14 +230,14 @@ static json_t *write_reg(const manta_regularizer *r)
 
 /* ---- fields ---- */
 
-static json_t *constant(const char *json)
+static json_t *constant_json(const char *json)
 {
     return json_loads(json, JSON_DECODE_ANY, NULL);
 }
 
 static json_t *int_or(int64_t v, const char *otherwise)
 {
-    return v ? json_integer(v) : constant(otherwise);
+    return v ? json_integer(v) : constant_json(otherwise);
 }
 
 static json_t *write_pair(const int64_t v[2], const char *otherwise)
@@ -274,7 +274,7 @@ static json_t *write_field(const manta_layer *l, const manta_field *f, const key
     case MANTA_FIELD_INT: return int_or(*whole, k->otherwise);
     case MANTA_FIELD_INTS:
         memcpy(&n, options + f->extra, sizeof n);
-        if (n == 0) return constant(k->otherwise);
+        if (n == 0) return constant_json(k->otherwise);
         list = json_array();
         for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(whole[i]));
         return list;
@@ -286,7 +286,7 @@ static json_t *write_field(const manta_layer *l, const manta_field *f, const key
         return list;
     case MANTA_FIELD_FLOAT:
         memcpy(&number, at, sizeof number);
-        if (number == 0) return signbit(number) ? json_real(0) : constant(k->otherwise);
+        if (number == 0) return signbit(number) ? json_real(0) : constant_json(k->otherwise);
         return json_real(number);
     case MANTA_FIELD_BOOL:
     case MANTA_FIELD_NOT:
@@ -294,7 +294,7 @@ static json_t *write_field(const manta_layer *l, const manta_field *f, const key
         return json_boolean(yes == (f->kind == MANTA_FIELD_BOOL));
     case MANTA_FIELD_TEXT:
         memcpy(&text, at, sizeof text);
-        return text ? json_string(text) : constant(k->otherwise);
+        return text ? json_string(text) : constant_json(k->otherwise);
     case MANTA_FIELD_INIT: return write_init(l, k, (const manta_initializer *)(const void *)at);
     case MANTA_FIELD_REG: return write_reg((const manta_regularizer *)(const void *)at);
     case MANTA_FIELD_FLOATS: {
@@ -320,7 +320,7 @@ static json_t *write_constant(const key *k)
     size_t n = strlen(k->name);
 
     if (n > 12 && !strcmp(k->name + n - 12, "_initializer")) return init_named(k->otherwise);
-    return constant(k->otherwise);
+    return constant_json(k->otherwise);
 }
 
 /* What Keras has no key or word for. */

@@ -297,8 +297,8 @@ static void put_json(h5_out *o, const char *name, json_t *v)
     json_decref(v);
 }
 
-static manta_status describe(h5_out *o, const char *file, const keras_tree *t, const manta_contents *c,
-                             const keras_state *k)
+static manta_status describe_model(h5_out *o, const char *file, const keras_tree *t, const manta_contents *c,
+                                   const keras_state *k)
 {
     json_t *config = NULL;
 
@@ -327,7 +327,7 @@ static manta_status legacy_write(const char *path, const manta_contents *c)
     if ((st = keras_lower(c->model, &m))) goto out;
     t = keras_tree_new(m);
     if ((st = keras_state_collect(path, t, c, &k))) goto out;
-    if ((st = describe(&h, path, t, c, &k))) goto out;
+    if ((st = describe_model(&h, path, t, c, &k))) goto out;
     st = h5_out_save(&h, path);
 out:
     h5_out_release(&h);

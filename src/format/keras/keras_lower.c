@@ -104,7 +104,7 @@ static manta_status check_zeros(const manta_model *m, const manta_layer *l, cons
 }
 
 /* The same layer without padding. */
-static manta_layer *unpadded(manta_model *to, const manta_layer *l)
+static manta_layer *without_padding(manta_model *to, const manta_layer *l)
 {
     void *options = layer_options_copy(l->cls, l->options);
     manta_layer *copy;
@@ -154,7 +154,7 @@ static manta_status make_layer(lowering *w, int i)
             w->pads[i] = manta_zero_padding2d(w->to, o);
             mem_free(name);
         }
-        w->layers[i] = unpadded(w->to, l);
+        w->layers[i] = without_padding(w->to, l);
     } else {
         w->layers[i] = manta_layer_new(w->to, l->cls, l->name, l->options);
     }
@@ -188,7 +188,7 @@ static manta_status make_call(lowering *w, const graph_call *c)
     return st;
 }
 
-static manta_status lower(lowering *w)
+static manta_status lower_layers(lowering *w)
 {
     const manta_model *m = w->from;
     manta_status st = MANTA_OK;
@@ -235,7 +235,7 @@ manta_status keras_lower(const manta_model *m, manta_model **out)
     w.layers = mem_new((size_t)(m->n_layers + 1) * sizeof *w.layers);
     w.pads = mem_new((size_t)(m->n_layers + 1) * sizeof *w.pads);
     w.values = mem_new((size_t)(m->n_values + 1) * sizeof *w.values);
-    st = lower(&w);
+    st = lower_layers(&w);
     mem_free(w.layers);
     mem_free(w.pads);
     mem_free(w.values);

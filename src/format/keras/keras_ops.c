@@ -9,8 +9,8 @@
 #include "nn/ops.h"
 
 /* y = x * scale + offset of the only tensor. */
-static manta_status affine(manta_layer *l, int n_in, const manta_value *in, double scale, double offset,
-                           manta_value *out)
+static manta_status apply_affine(manta_layer *l, int n_in, const manta_value *in, double scale, double offset,
+                                 manta_value *out)
 {
     op_affine_attrs attrs = {.scale = (float)scale, .offset = (float)offset};
 
@@ -19,8 +19,8 @@ static manta_status affine(manta_layer *l, int n_in, const manta_value *in, doub
     return MANTA_OK;
 }
 
-static manta_status both(manta_layer *l, const manta_op *op, int n_in, const manta_value *in,
-                         manta_value *out)
+static manta_status apply_both(manta_layer *l, const manta_op *op, int n_in, const manta_value *in,
+                               manta_value *out)
 {
     manta_value x[2];
 
@@ -36,7 +36,8 @@ static manta_status add_call(manta_layer *l, const void *options, int n_in, cons
 {
     const keras_op_options *o = options;
 
-    return o->has_scalar ? affine(l, n_in, in, 1, o->scalar, out) : both(l, &op_add, n_in, in, out);
+    return o->has_scalar ? apply_affine(l, n_in, in, 1, o->scalar, out)
+                         : apply_both(l, &op_add, n_in, in, out);
 }
 
 static manta_status subtract_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
@@ -44,9 +45,9 @@ static manta_status subtract_call(manta_layer *l, const void *options, int n_in,
 {
     const keras_op_options *o = options;
 
-    if (!o->has_scalar) return both(l, &op_subtract, n_in, in, out);
-    if (o->scalar_first) return affine(l, n_in, in, -1, o->scalar, out);
-    return affine(l, n_in, in, 1, -o->scalar, out);
+    if (!o->has_scalar) return apply_both(l, &op_subtract, n_in, in, out);
+    if (o->scalar_first) return apply_affine(l, n_in, in, -1, o->scalar, out);
+    return apply_affine(l, n_in, in, 1, -o->scalar, out);
 }
 
 static manta_status multiply_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
@@ -54,7 +55,8 @@ static manta_status multiply_call(manta_layer *l, const void *options, int n_in,
 {
     const keras_op_options *o = options;
 
-    return o->has_scalar ? affine(l, n_in, in, o->scalar, 0, out) : both(l, &op_multiply, n_in, in, out);
+    return o->has_scalar ? apply_affine(l, n_in, in, o->scalar, 0, out)
+                         : apply_both(l, &op_multiply, n_in, in, out);
 }
 
 static manta_status divide_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
@@ -65,14 +67,14 @@ static manta_status divide_call(manta_layer *l, const void *options, int n_in, c
     if (!o->has_scalar || o->scalar_first) {
         return manta_fail(MANTA_EUNSUPPORTED, "division by a tensor is not available; by a number it is");
     }
-    return affine(l, n_in, in, 1 / o->scalar, 0, out);
+    return apply_affine(l, n_in, in, 1 / o->scalar, 0, out);
 }
 
 static manta_status negative_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
                                   manta_value *out)
 {
     (void)options;
-    return affine(l, n_in, in, -1, 0, out);
+    return apply_affine(l, n_in, in, -1, 0, out);
 }
 
 static const manta_layer_class classes[] = {

@@ -72,7 +72,7 @@ static void walk_release(walk *w)
 
 /* Goes down from a node to what it is made of; a stack of our own, since a
  * model may be deeper than the thread's. */
-static void descend(walk *w, int root)
+static void descend_layers(walk *w, int root)
 {
     struct step {
         int node, next;
@@ -145,7 +145,7 @@ static void functional_items(keras_tree *t)
     walk w;
 
     walk_init(&w, m);
-    for (int i = 0; i < m->n_outputs; i++) descend(&w, w.producer[m->outputs[i].value]);
+    for (int i = 0; i < m->n_outputs; i++) descend_layers(&w, w.producer[m->outputs[i].value]);
     spread_depths(&w);
     for (int i = 0; i < m->n_inputs; i++) {
         int owner = m->n_layers + i;

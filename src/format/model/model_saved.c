@@ -148,7 +148,7 @@ manta_model *manta_saved_take_model(manta_saved *s)
 }
 
 /* Raises what the reader noted, with a sentence also when there was nothing. */
-static manta_status told(const manta_error *e, const char *what)
+static manta_status fail_as_recorded(const manta_error *e, const char *what)
 {
     if (e->code == MANTA_ENOENT && !e->text[0]) {
         return manta_fail(MANTA_ENOENT, "the file says nothing of %s", what);
@@ -158,14 +158,14 @@ static manta_status told(const manta_error *e, const char *what)
 
 manta_status manta_saved_optimizer(const manta_saved *s, manta_optimizer *out)
 {
-    if (s->optimizer_error.code) return told(&s->optimizer_error, "an optimizer");
+    if (s->optimizer_error.code) return fail_as_recorded(&s->optimizer_error, "an optimizer");
     *out = s->optimizer;
     return MANTA_OK;
 }
 
 manta_status manta_saved_losses(const manta_saved *s, int *n, const manta_loss **out)
 {
-    if (s->losses_error.code) return told(&s->losses_error, "a loss");
+    if (s->losses_error.code) return fail_as_recorded(&s->losses_error, "a loss");
     *n = (int)s->losses.n;
     *out = s->losses.at;
     return MANTA_OK;
@@ -173,7 +173,7 @@ manta_status manta_saved_losses(const manta_saved *s, int *n, const manta_loss *
 
 manta_status manta_saved_metrics(const manta_saved *s, int *n, const manta_metric **out)
 {
-    if (s->metrics_error.code) return told(&s->metrics_error, "metrics");
+    if (s->metrics_error.code) return fail_as_recorded(&s->metrics_error, "metrics");
     *n = (int)s->metrics.n;
     *out = s->metrics.at;
     return MANTA_OK;

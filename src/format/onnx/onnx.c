@@ -164,7 +164,7 @@ manta_status manta_onnx_write(const char *path, const manta_model *m, int n, con
 
 /* ---- the format -------------------------------------------------------------------------- */
 
-static model_match probe(const char *path, const uint8_t *head, size_t n)
+static model_match probe_onnx(const char *path, const uint8_t *head, size_t n)
 {
     (void)head;
     (void)n;
@@ -189,6 +189,6 @@ const model_format model_onnx = {.name = "onnx",
                                  .about = "an ONNX model for inference",
                                  .ending = ".onnx",
                                  .has_model = true,
-                                 .probe = probe,
+                                 .probe = probe_onnx,
                                  .read = read_onnx,
                                  .write = write_onnx};

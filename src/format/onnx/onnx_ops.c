@@ -24,7 +24,7 @@ static void set_like(onnx_export *x, const graph_node *n, bool first, const char
 }
 
 /* The node's input 0 in whichever form there is. */
-static const char *either(onnx_export *x, const graph_node *n, bool *first)
+static const char *either_operand(onnx_export *x, const graph_node *n, bool *first)
 {
     *first = onnx_prefers_first(x, n->in[0]);
     return *first ? onnx_first(x, n->in[0]) : onnx_last(x, n->in[0]);
@@ -247,7 +247,7 @@ static manta_status add_affine(onnx_export *x, const graph_node *n)
 {
     const op_affine_attrs *a = n->attrs;
     bool first;
-    const char *y = either(x, n, &first);
+    const char *y = either_operand(x, n, &first);
 
     y = as_f32(x, y, shape_of(x, n->in[0])->dtype);
     if (a->scale != 1) y = onnx_binary(x, "Mul", y, onnx_number(x, a->scale));
@@ -281,7 +281,7 @@ static manta_status add_normalize(onnx_export *x, const graph_node *n)
 /* ---- element by element ------------------------------------------------------------------ */
 
 /* Opset 17 has no Gelu yet. */
-static const char *gelu(onnx_export *x, const char *v)
+static const char *add_gelu(onnx_export *x, const char *v)
 {
     const char *e = onnx_unary(x, "Erf", onnx_binary(x, "Mul", v, onnx_number(x, 0.70710678118654752f)));
 
@@ -310,14 +310,14 @@ static manta_status add_activation(onnx_export *x, const graph_node *n)
 {
     const op_act_attrs *a = n->attrs;
     bool first;
-    const char *v = either(x, n, &first), *y = v;
+    const char *v = either_operand(x, n, &first), *y = v;
 
     switch (a->act) {
     case KERN_LINEAR: break;
     case KERN_RELU: y = onnx_unary(x, "Relu", v); break;
     case KERN_LEAKY_RELU: y = with_alpha(x, "LeakyRelu", v, a->alpha); break;
     case KERN_ELU: y = with_alpha(x, "Elu", v, a->alpha); break;
-    case KERN_GELU: y = gelu(x, v); break;
+    case KERN_GELU: y = add_gelu(x, v); break;
     case KERN_GELU_TANH: y = gelu_tanh(x, v); break;
     case KERN_SILU: y = onnx_binary(x, "Mul", v, onnx_unary(x, "Sigmoid", v)); break;
     case KERN_SIGMOID: y = onnx_unary(x, "Sigmoid", v); break;
@@ -334,7 +334,7 @@ static manta_status add_relu(onnx_export *x, const graph_node *n)
 {
     const op_relu_attrs *a = n->attrs;
     bool first;
-    const char *v = either(x, n, &first), *y;
+    const char *v = either_operand(x, n, &first), *y;
 
     if (a->threshold == 0) {
         y = a->negative_slope == 0 ? onnx_unary(x, "Relu", v)
@@ -355,7 +355,7 @@ static manta_status add_relu(onnx_export *x, const graph_node *n)
 static manta_status add_softmax(onnx_export *x, const graph_node *n)
 {
     bool first;
-    const char *v = either(x, n, &first);
+    const char *v = either_operand(x, n, &first);
 
     onnx_begin(x, "Softmax", 1, &v);
     onnx_int(x, "axis", first ? 1 : -1);
@@ -364,7 +364,7 @@ static manta_status add_softmax(onnx_export *x, const graph_node *n)
 }
 
 /* (B, C) meets (B, H, W, C) as (B, 1, 1, C): ones come behind the batch. */
-static const char *lengthened(onnx_export *x, int v, int ndim)
+static const char *with_more_axes(onnx_export *x, int v, int ndim)
 {
     const manta_array *a = shape_of(x, v);
     int64_t shape[MANTA_MAX_DIMS] = {a->shape[0] < 0 ? 0 : a->shape[0]};
@@ -387,8 +387,9 @@ static manta_status add_binary(onnx_export *x, const graph_node *n)
     if (first) {
         onnx_set_first(x, n->out[0], onnx_binary(x, op, onnx_first(x, n->in[0]), onnx_first(x, n->in[1])));
     } else {
-        onnx_set_last(x, n->out[0],
-                      onnx_binary(x, op, lengthened(x, n->in[0], ndim), lengthened(x, n->in[1], ndim)));
+        onnx_set_last(
+            x, n->out[0],
+            onnx_binary(x, op, with_more_axes(x, n->in[0], ndim), with_more_axes(x, n->in[1], ndim)));
     }
     return MANTA_OK;
 }
@@ -448,7 +449,7 @@ static manta_status add_zero_pad(onnx_export *x, const graph_node *n)
 {
     const op_pad_attrs *a = n->attrs;
     bool first;
-    const char *v = either(x, n, &first);
+    const char *v = either_operand(x, n, &first);
     int64_t pads[2][8] = {{0, a->top, a->left, 0, 0, a->bottom, a->right, 0},
                           {0, 0, a->top, a->left, 0, 0, a->bottom, a->right}};
 
@@ -492,7 +493,7 @@ static manta_status add_global_pool(onnx_export *x, const graph_node *n)
 {
     const op_global_pool_attrs *a = n->attrs;
     bool first;
-    const char *v = either(x, n, &first);
+    const char *v = either_operand(x, n, &first);
 
     onnx_begin(x, n->op == &op_global_max_pool ? "ReduceMax" : "ReduceMean", 1, &v);
     onnx_ints(x, "axes", 2, first ? (int64_t[]){2, 3} : (int64_t[]){1, 2});

@@ -38,7 +38,7 @@ const char *onnx_name(onnx_export *x, const char *wanted)
 
 /* ---- nodes ---------------------------------------------------------------------------- */
 
-static char *lower(onnx_export *x, const char *op)
+static char *lower_name(onnx_export *x, const char *op)
 {
     char *s = arena_printf(&x->names, "%s%s%s", x->scope ? x->scope : "", x->scope ? "/" : "", op);
 
@@ -52,7 +52,7 @@ void onnx_begin(onnx_export *x, const char *op, int n, const char *const *in)
 {
     x->node = proto_begin(&x->nodes, 1);
     for (int i = 0; i < n; i++) proto_add_text(&x->nodes, 1, in[i]);
-    proto_add_text(&x->nodes, 3, onnx_name(x, lower(x, op)));
+    proto_add_text(&x->nodes, 3, onnx_name(x, lower_name(x, op)));
     proto_add_text(&x->nodes, 4, op);
 }
 

@@ -92,7 +92,7 @@ static manta_status load_y(table *t, int g, block *b)
 }
 
 /* Values of one leaf, `length` a row, into their places among `width`. */
-static void place(const parquet_values *v, size_t size, int64_t width, int64_t at, void *to)
+static void place_values(const parquet_values *v, size_t size, int64_t width, int64_t at, void *to)
 {
     if (v->length == 1 && size == sizeof(float)) { /* a table of plain columns */
         const float *from = v->data;
@@ -142,7 +142,7 @@ static manta_status load_many(table *t, int g, block *b)
     int64_t width = at;
     at = 0;
     for (int i = 0; i < t->n_x; i++) {
-        if (!st) place(&v[i], manta_dtype_size(t->x_dtype), width, at, b->x);
+        if (!st) place_values(&v[i], manta_dtype_size(t->x_dtype), width, at, b->x);
         at += v[i].length;
         parquet_values_release(&v[i]);
     }
@@ -150,14 +150,14 @@ static manta_status load_many(table *t, int g, block *b)
     return st;
 }
 
-static manta_status load(table *t, int g, block *b)
+static manta_status load_group(table *t, int g, block *b)
 {
     TRY(t->n_x == 1 ? load_single(t, g, b) : load_many(t, g, b));
     return t->y >= 0 ? load_y(t, g, b) : MANTA_OK;
 }
 
 /* Makes sure that row group g is there. */
-static manta_status need(table *t, int g)
+static manta_status need_group(table *t, int g)
 {
     block *b = &t->blocks[g];
     uint32_t mine = (uint32_t)getpid() << 2 | BUSY;
@@ -172,7 +172,7 @@ static manta_status need(table *t, int g)
         }
     }
     block_clear(b);
-    manta_status st = load(t, g, b);
+    manta_status st = load_group(t, g, b);
     if (st) block_clear(b);
     atomic_store_explicit(&b->state, st ? EMPTY : READY, memory_order_release);
     futex_wake(&b->state, INT_MAX, false);
@@ -222,7 +222,7 @@ static manta_status read_row(void *ctx, void *state, int64_t i, void *const *out
     int g = find_group(t, i);
 
     (void)state;
-    TRY(need(t, g));
+    TRY(need_group(t, g));
     const block *b = &t->blocks[g];
     int64_t row = i - t->m.groups[g].first;
     if (out[0] && t->kind == NUMBERS) {
@@ -333,7 +333,7 @@ static manta_status decide_shape(table *t, const manta_open_options *o)
     int g = 0;
 
     while (g < t->m.n_groups && t->m.groups[g].rows == 0) g++;
-    if (g < t->m.n_groups) TRY(need(t, g));
+    if (g < t->m.n_groups) TRY(need_group(t, g));
     t->width = 0;
     for (int i = 0; i < t->n_x; i++) {
         if (t->x_length[i] < 0 || (t->kind == BYTES && g == t->m.n_groups)) {
@@ -356,7 +356,7 @@ static manta_status decide_shape(table *t, const manta_open_options *o)
     return image_size_decide(o, t->f.path, b->x, n, &t->image);
 }
 
-static manta_status build(table *t, const char *x, const char *label, const manta_open_options *o)
+static manta_status build_table(table *t, const char *x, const char *label, const manta_open_options *o)
 {
     TRY(parquet_meta_read(&t->f, &t->m));
     t->blocks = mem_new((size_t)(t->m.n_groups + 1) * sizeof *t->blocks);
@@ -369,7 +369,7 @@ static manta_status build(table *t, const char *x, const char *label, const mant
     return decide_shape(t, o);
 }
 
-static manta_dataset *describe(table *t)
+static manta_dataset *describe_table(table *t)
 {
     source_indexed s = {
         .count = t->m.rows, .n = t->y >= 0 ? 2 : 1, .ctx = t, .read = read_row, .release = table_free};
@@ -392,12 +392,12 @@ manta_status parquet_open_file(seek_file f, const char *x, const char *label, co
 
     t->f = f;
     t->y = -1;
-    if ((st = build(t, x, label, o))) {
+    if ((st = build_table(t, x, label, o))) {
         table_free(t);
         return st;
     }
     bool scale = t->x_dtype == MANTA_DTYPE_U8 && !o->raw;
-    manta_dataset *d = describe(t);
+    manta_dataset *d = describe_table(t);
     if (scale) d = manta_dataset_scale(d, "x", 255);
     if ((st = manta_dataset_status(d))) {
         manta_dataset_unref(d);

@@ -68,14 +68,14 @@ typedef struct reading {
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-static uint32_t load32(const uint8_t *p)
+static uint32_t load_le32(const uint8_t *p)
 {
     uint32_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-static uint64_t load64(const uint8_t *p)
+static uint64_t load_le64(const uint8_t *p)
 {
     uint64_t v;
     memcpy(&v, p, sizeof v);
@@ -104,16 +104,16 @@ static void to_f32(const parquet_leaf *leaf, const uint8_t *from, size_t n, floa
         break;
     case PARQUET_INT32:
         if (u) {
-            for (size_t i = 0; i < n; i++) to[i] = (float)load32(from + 4 * i);
+            for (size_t i = 0; i < n; i++) to[i] = (float)load_le32(from + 4 * i);
         } else {
-            for (size_t i = 0; i < n; i++) to[i] = (float)(int32_t)load32(from + 4 * i);
+            for (size_t i = 0; i < n; i++) to[i] = (float)(int32_t)load_le32(from + 4 * i);
         }
         break;
     case PARQUET_INT64:
         if (u) {
-            for (size_t i = 0; i < n; i++) to[i] = (float)load64(from + 8 * i);
+            for (size_t i = 0; i < n; i++) to[i] = (float)load_le64(from + 8 * i);
         } else {
-            for (size_t i = 0; i < n; i++) to[i] = (float)(int64_t)load64(from + 8 * i);
+            for (size_t i = 0; i < n; i++) to[i] = (float)(int64_t)load_le64(from + 8 * i);
         }
         break;
     case PARQUET_FLOAT:
@@ -131,11 +131,11 @@ static void to_f32(const parquet_leaf *leaf, const uint8_t *from, size_t n, floa
     }
 }
 
-static int64_t whole(const parquet_leaf *leaf, const uint8_t *from, size_t i)
+static int64_t load_integer(const parquet_leaf *leaf, const uint8_t *from, size_t i)
 {
     if (leaf->type == PARQUET_BOOLEAN) return from[i];
-    if (leaf->type == PARQUET_INT64) return (int64_t)load64(from + 8 * i);
-    uint32_t v = load32(from + 4 * i);
+    if (leaf->type == PARQUET_INT64) return (int64_t)load_le64(from + 8 * i);
+    uint32_t v = load_le32(from + 4 * i);
     return leaf->meaning == PARQUET_UNSIGNED ? (int64_t)v : (int64_t)(int32_t)v;
 }
 
@@ -146,7 +146,7 @@ static size_t to_whole(const parquet_leaf *leaf, manta_dtype as, const uint8_t *
     bool big = leaf->type == PARQUET_INT64 && leaf->meaning == PARQUET_UNSIGNED;
 
     for (size_t i = 0; i < n; i++) {
-        int64_t v = whole(leaf, from, i);
+        int64_t v = load_integer(leaf, from, i);
         if (big && v < 0) return i;
         if (as == MANTA_DTYPE_I64) {
             memcpy(to + 8 * i, &v, 8);
@@ -162,7 +162,7 @@ static size_t to_whole(const parquet_leaf *leaf, manta_dtype as, const uint8_t *
     return n;
 }
 
-static manta_status convert(reading *r, const uint8_t *from, size_t n, void *to)
+static manta_status convert_values(reading *r, const uint8_t *from, size_t n, void *to)
 {
     if (r->as == MANTA_DTYPE_F32) {
         to_f32(r->leaf, from, n, to);
@@ -216,7 +216,7 @@ static manta_status plain_bytes(reading *r, const uint8_t *at, size_t size, size
     for (size_t i = 0; i < n; i++) {
         if (r->leaf->type == PARQUET_BYTE_ARRAY) {
             if (size < 4) return too_few(r, n);
-            width = load32(at);
+            width = load_le32(at);
             at += 4;
             size -= 4;
         }
@@ -229,14 +229,14 @@ static manta_status plain_bytes(reading *r, const uint8_t *at, size_t size, size
 }
 
 /* Spreads booleans, eight a byte or in runs, to a byte each. */
-static manta_status spread(reading *r, size_t n, bool runs)
+static manta_status spread_booleans(reading *r, size_t n, bool runs)
 {
     const uint8_t *at = r->page.data;
     size_t size = r->page.size;
 
     if (runs) {
         if (size < 4) return too_few(r, n);
-        uint32_t length = load32(at);
+        uint32_t length = load_le32(at);
         if (length > size - 4) return too_few(r, n);
         at += 4;
         size = length;
@@ -252,20 +252,20 @@ static manta_status spread(reading *r, size_t n, bool runs)
 }
 
 /* n values of the page's data to the end of v. */
-static manta_status plain(reading *r, size_t n, parquet_values *v)
+static manta_status read_plain(reading *r, size_t n, parquet_values *v)
 {
     const uint8_t *at = r->page.data;
     size_t size = physical_size(r->leaf);
 
     if (r->bytes) return plain_bytes(r, at, r->page.size, n, v);
     if (r->leaf->type == PARQUET_BOOLEAN) {
-        TRY(spread(r, n, r->page.encoding == PARQUET_ENCODING_RLE));
+        TRY(spread_booleans(r, n, r->page.encoding == PARQUET_ENCODING_RLE));
         at = r->scratch;
     } else if (r->page.size / size < n) {
         return too_few(r, n);
     }
     TRY(make_room(r, v, n, 0));
-    TRY(convert(r, at, n, (uint8_t *)v->data + v->n * r->size));
+    TRY(convert_values(r, at, n, (uint8_t *)v->data + v->n * r->size));
     v->n += n;
     return MANTA_OK;
 }
@@ -285,10 +285,10 @@ static manta_status read_dictionary(reading *r)
     }
     r->has_dictionary = true;
     r->page.encoding = PARQUET_ENCODING_PLAIN;
-    return plain(r, (size_t)r->page.values, &r->dictionary);
+    return read_plain(r, (size_t)r->page.values, &r->dictionary);
 }
 
-static void gather(const reading *r, size_t n, uint8_t *to)
+static void gather_dictionary(const reading *r, size_t n, uint8_t *to)
 {
     const uint32_t *k = r->indices;
 
@@ -326,7 +326,7 @@ static manta_status gather_bytes(reading *r, size_t n)
     return MANTA_OK;
 }
 
-static manta_status indexed(reading *r, size_t n)
+static manta_status read_indexed(reading *r, size_t n)
 {
     if (!r->has_dictionary) {
         return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT,
@@ -347,7 +347,7 @@ static manta_status indexed(reading *r, size_t n)
     }
     if (r->bytes) return gather_bytes(r, n);
     TRY(make_room(r, &r->v, n, 0));
-    gather(r, n, (uint8_t *)r->v.data + r->v.n * r->size);
+    gather_dictionary(r, n, (uint8_t *)r->v.data + r->v.n * r->size);
     r->v.n += n;
     return MANTA_OK;
 }
@@ -355,11 +355,11 @@ static manta_status indexed(reading *r, size_t n)
 static manta_status read_values(reading *r, size_t n)
 {
     switch (r->page.encoding) {
-    case PARQUET_ENCODING_PLAIN: return plain(r, n, &r->v);
+    case PARQUET_ENCODING_PLAIN: return read_plain(r, n, &r->v);
     case PARQUET_ENCODING_PLAIN_DICTIONARY:
-    case PARQUET_ENCODING_RLE_DICTIONARY: return indexed(r, n);
+    case PARQUET_ENCODING_RLE_DICTIONARY: return read_indexed(r, n);
     case PARQUET_ENCODING_RLE:
-        if (r->leaf->type == PARQUET_BOOLEAN) return plain(r, n, &r->v);
+        if (r->leaf->type == PARQUET_BOOLEAN) return read_plain(r, n, &r->v);
         break;
     default: break;
     }

@@ -31,7 +31,7 @@ typedef struct footer {
     thrift t;
 } footer;
 
-static manta_status corrupt(const footer *k)
+static manta_status fail_corrupt(const footer *k)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: damaged metadata at offset %llu: %s", k->f->path,
                       (unsigned long long)(k->at + k->t.at), k->t.wrong);
@@ -188,7 +188,7 @@ static void add_leaf(walk *w, const element *e, const branch *b)
 }
 
 /* Takes one element into the tree; false when there is no room for it. */
-static bool visit(walk *w, const element *e)
+static bool visit_element(walk *w, const element *e)
 {
     while (w->open.n && vec_last(&w->open).left == 0) vec_pop(&w->open);
     if (!w->open.n) {
@@ -236,7 +236,7 @@ static manta_status walk_schema(footer *k, const elements *list, parquet_meta *m
         thrift_wrong(&k->t, "the schema has no root");
     } else {
         vec_push(&w.open, (branch){.left = list->at[0].children});
-        for (size_t i = 1; i < list->n && visit(&w, &list->at[i]); i++) {}
+        for (size_t i = 1; i < list->n && visit_element(&w, &list->at[i]); i++) {}
         for (size_t i = 0; i < w.open.n; i++) {
             if (w.open.at[i].left) thrift_wrong(&k->t, "the schema has fewer columns than it says");
         }
@@ -247,7 +247,7 @@ static manta_status walk_schema(footer *k, const elements *list, parquet_meta *m
     buf_release(&w.path);
     m->leaves = w.leaves.at;
     m->n_leaves = (int)w.leaves.n;
-    return k->t.wrong ? corrupt(k) : MANTA_OK;
+    return k->t.wrong ? fail_corrupt(k) : MANTA_OK;
 }
 
 static void read_schema(footer *k, const thrift_field *f, elements *out)
@@ -362,7 +362,7 @@ static manta_status read_groups(footer *k, size_t at, parquet_meta *m)
     m->n_groups = (int)groups.n;
     if (!k->t.wrong && rows != m->rows)
         thrift_wrong(&k->t, "the rows of the groups are not the file's in sum");
-    return k->t.wrong ? corrupt(k) : MANTA_OK;
+    return k->t.wrong ? fail_corrupt(k) : MANTA_OK;
 }
 
 /* FileMetaData: 1 version, 2 schema, 3 num_rows, 4 row_groups. */
@@ -383,7 +383,7 @@ static manta_status read_file(footer *k, elements *schema, parquet_meta *m)
         }
     }
     if (!groups || m->rows < 0) thrift_wrong(&k->t, "it has no row groups or no number of rows");
-    if (k->t.wrong) return corrupt(k);
+    if (k->t.wrong) return fail_corrupt(k);
     TRY(walk_schema(k, schema, m));
     return read_groups(k, groups, m);
 }

@@ -175,8 +175,8 @@ static manta_status check_head(const parquet_pages *p, const parquet_page *page,
 
 /* ---- bodies ------------------------------------------------------------------------------- */
 
-static manta_status unpack(parquet_pages *p, const parquet_page *page, const uint8_t *data, size_t size,
-                           size_t n)
+static manta_status unpack_page(parquet_pages *p, const parquet_page *page, const uint8_t *data, size_t size,
+                                size_t n)
 {
     char what[300];
 
@@ -209,7 +209,7 @@ static manta_status split_level(const parquet_pages *p, parquet_page *page, int 
 
 static manta_status split_v1(parquet_pages *p, parquet_page *page, const head *h)
 {
-    TRY(unpack(p, page, p->packed + p->at, (size_t)h->packed, (size_t)h->unpacked));
+    TRY(unpack_page(p, page, p->packed + p->at, (size_t)h->packed, (size_t)h->unpacked));
     page->data = p->body;
     page->size = (size_t)h->unpacked;
     TRY(split_level(p, page, p->leaf->max_rep, h->repetition, &page->repetition, &page->repetition_size));
@@ -233,13 +233,13 @@ static manta_status split_v2(parquet_pages *p, parquet_page *page, const head *h
     page->size = (size_t)h->packed - levels;
     if (!h->is_packed || page->size == 0) return MANTA_OK;
     size_t n = (size_t)h->unpacked - levels;
-    TRY(unpack(p, page, page->data, page->size, n));
+    TRY(unpack_page(p, page, page->data, page->size, n));
     page->data = p->body;
     page->size = n;
     return MANTA_OK;
 }
 
-static manta_status split(parquet_pages *p, parquet_page *page, const head *h)
+static manta_status split_page(parquet_pages *p, parquet_page *page, const head *h)
 {
     page->kind = h->type == DATA || h->type == DATA_V2 ? PARQUET_PAGE_DATA
                  : h->type == DICTIONARY               ? PARQUET_PAGE_DICTIONARY
@@ -255,7 +255,7 @@ static manta_status split(parquet_pages *p, parquet_page *page, const head *h)
     } else if (h->type == DATA_V2) {
         TRY(split_v2(p, page, h));
     } else {
-        TRY(unpack(p, page, p->packed + p->at, (size_t)h->packed, (size_t)h->unpacked));
+        TRY(unpack_page(p, page, p->packed + p->at, (size_t)h->packed, (size_t)h->unpacked));
         page->data = p->body;
         page->size = (size_t)h->unpacked;
     }
@@ -279,7 +279,7 @@ manta_status parquet_pages_next(parquet_pages *p, parquet_page *page)
     if (t.wrong) return parquet_page_fail(p, page, MANTA_ECORRUPT, "damaged head: %s", t.wrong);
     p->at += t.at;
     TRY(check_head(p, page, &h));
-    TRY(split(p, page, &h));
+    TRY(split_page(p, page, &h));
     p->at += (size_t)h.packed;
     return MANTA_OK;
 }

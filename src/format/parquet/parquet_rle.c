@@ -44,7 +44,7 @@ static bool begin_repeated(parquet_rle *r, uint64_t n)
 
 /* A run that is over gives way to the next one. An empty run takes a byte, so
  * that this ends. */
-static bool refill(parquet_rle *r)
+static bool refill_run(parquet_rle *r)
 {
     uint64_t head;
 
@@ -57,7 +57,7 @@ static bool refill(parquet_rle *r)
     return true;
 }
 
-static uint64_t load(const uint8_t *p, const uint8_t *end)
+static uint64_t load_le(const uint8_t *p, const uint8_t *end)
 {
     uint64_t v = 0;
 
@@ -69,9 +69,9 @@ static uint64_t load(const uint8_t *p, const uint8_t *end)
     return v;
 }
 
-static inline uint32_t unpack(parquet_rle *r, uint32_t mask)
+static inline uint32_t unpack_value(parquet_rle *r, uint32_t mask)
 {
-    uint64_t v = load(r->at + r->bit / 8, r->end) >> (r->bit & 7);
+    uint64_t v = load_le(r->at + r->bit / 8, r->end) >> (r->bit & 7);
 
     r->bit += (uint64_t)r->width;
     return (uint32_t)v & mask;
@@ -82,10 +82,10 @@ bool parquet_rle_take(parquet_rle *r, uint32_t *out, size_t n)
     uint32_t mask = r->width == 32 ? UINT32_MAX : (1u << r->width) - 1;
 
     while (n > 0) {
-        if (!refill(r)) return false;
+        if (!refill_run(r)) return false;
         size_t k = r->left < n ? (size_t)r->left : n;
         if (r->packed) {
-            for (size_t i = 0; i < k; i++) out[i] = unpack(r, mask);
+            for (size_t i = 0; i < k; i++) out[i] = unpack_value(r, mask);
         } else {
             for (size_t i = 0; i < k; i++) out[i] = r->value;
         }
@@ -101,10 +101,10 @@ bool parquet_rle_take_bytes(parquet_rle *r, uint8_t *out, size_t n)
     uint32_t mask = (1u << r->width) - 1;
 
     while (n > 0) {
-        if (!refill(r)) return false;
+        if (!refill_run(r)) return false;
         size_t k = r->left < n ? (size_t)r->left : n;
         if (r->packed) {
-            for (size_t i = 0; i < k; i++) out[i] = (uint8_t)unpack(r, mask);
+            for (size_t i = 0; i < k; i++) out[i] = (uint8_t)unpack_value(r, mask);
         } else {
             memset(out, (int)(uint8_t)r->value, k);
         }

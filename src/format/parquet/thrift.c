@@ -69,7 +69,7 @@ bool thrift_next(thrift *t, thrift_field *f)
     return true;
 }
 
-static bool expect(thrift *t, bool right)
+static bool expect_that(thrift *t, bool right)
 {
     if (!right) thrift_wrong(t, "a field has another type than expected");
     return !t->wrong;
@@ -83,23 +83,23 @@ static int64_t take_int(thrift *t, thrift_type type)
 
 int64_t thrift_int(thrift *t, const thrift_field *f)
 {
-    return expect(t, f->type >= THRIFT_I8 && f->type <= THRIFT_I64) ? take_int(t, f->type) : 0;
+    return expect_that(t, f->type >= THRIFT_I8 && f->type <= THRIFT_I64) ? take_int(t, f->type) : 0;
 }
 
 bool thrift_bool(thrift *t, const thrift_field *f)
 {
-    return expect(t, f->type == THRIFT_TRUE || f->type == THRIFT_FALSE) && f->type == THRIFT_TRUE;
+    return expect_that(t, f->type == THRIFT_TRUE || f->type == THRIFT_FALSE) && f->type == THRIFT_TRUE;
 }
 
 const uint8_t *thrift_binary(thrift *t, const thrift_field *f, size_t *n)
 {
     *n = 0;
-    return expect(t, f->type == THRIFT_BINARY) ? take_binary(t, n) : NULL;
+    return expect_that(t, f->type == THRIFT_BINARY) ? take_binary(t, n) : NULL;
 }
 
 bool thrift_struct(thrift *t, const thrift_field *f)
 {
-    return expect(t, f->type == THRIFT_STRUCT);
+    return expect_that(t, f->type == THRIFT_STRUCT);
 }
 
 /* The head of a list: every element takes a byte at least, so that more of them
@@ -118,9 +118,9 @@ size_t thrift_list(thrift *t, const thrift_field *f, thrift_type of)
 {
     thrift_type is;
 
-    if (!expect(t, f->type == THRIFT_LIST)) return 0;
+    if (!expect_that(t, f->type == THRIFT_LIST)) return 0;
     size_t n = take_list(t, &is);
-    return n == 0 || expect(t, is == of) ? n : 0;
+    return n == 0 || expect_that(t, is == of) ? n : 0;
 }
 
 int64_t thrift_list_int(thrift *t)

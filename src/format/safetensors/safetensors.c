@@ -105,7 +105,7 @@ static const char *find_fault(const char *text, size_t n)
     return NULL;
 }
 
-static manta_status bad(const safetensors *s, const char *name, const char *what)
+static manta_status fail_entry(const safetensors *s, const char *name, const char *what)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: the tensor '%s' %s", s->path, name, what);
 }
@@ -156,31 +156,32 @@ static manta_status read_tensor(const safetensors *s, const char *name, json_t *
     size_t k;
 
     if (!json_is_object(j) && !(json_is_array(j) && json_array_size(j) == 3)) {
-        return bad(s, name, "is no object");
+        return fail_entry(s, name, "is no object");
     }
-    if (!type) return bad(s, name, "has no dtype");
+    if (!type) return fail_entry(s, name, "has no dtype");
     if ((k = type_find(type)) == N_TYPES) {
         return manta_fail(MANTA_ECORRUPT, "%s: the tensor '%s' has dtype '%.32s', which there is not",
                           s->path, name, type);
     }
     t->type = types[k].name;
     t->known = types[k].dtype != MANTA_DTYPE_COUNT;
-    if (!json_is_array(shape)) return bad(s, name, "has no shape");
+    if (!json_is_array(shape)) return fail_entry(s, name, "has no shape");
     t->ndim = (int)json_array_size(shape); /* the header's length bounds it */
     t->shape = mem_new((size_t)(t->ndim + 1) * sizeof *t->shape);
     for (int i = 0; i < t->ndim; i++) {
         if (!get_size(json_array_get(shape, (size_t)i), &t->shape[i])) {
-            return bad(s, name, "has a shape that is not of whole numbers from 0 on");
+            return fail_entry(s, name, "has a shape that is not of whole numbers from 0 on");
         }
     }
     if (json_array_size(offsets) != 2 || !get_size(json_array_get(offsets, 0), &begin) ||
         !get_size(json_array_get(offsets, 1), &end)) {
-        return bad(s, name, "has no two data_offsets");
+        return fail_entry(s, name, "has no two data_offsets");
     }
     t->begin = (uint64_t)begin;
     t->end = (uint64_t)end;
-    if (!count_bits(t, types[k].bits, &bits)) return bad(s, name, "has a shape beyond what can be addressed");
-    if (bits % 8 != 0) return bad(s, name, "does not end at a whole byte");
+    if (!count_bits(t, types[k].bits, &bits))
+        return fail_entry(s, name, "has a shape beyond what can be addressed");
+    if (bits % 8 != 0) return fail_entry(s, name, "does not end at a whole byte");
     if (t->end < t->begin || t->end - t->begin != bits / 8) {
         return manta_fail(
             MANTA_ECORRUPT,

@@ -5,25 +5,25 @@
 #include "format/safetensors/safetensors.h"
 #include "format/torch/torch.h"
 
-static model_match probe(const char *path, const uint8_t *head, size_t n)
+static model_match probe_safetensors(const char *path, const uint8_t *head, size_t n)
 {
     if (safetensors_is(head, n)) return MODEL_CONTENTS;
     return model_path_ends(path, ".safetensors") ? MODEL_NAME : MODEL_NO;
 }
 
-static void release(void *ctx)
+static void release_file(void *ctx)
 {
     safetensors_release(ctx);
     mem_free(ctx);
 }
 
 /* Gives s what f has, and f itself. */
-static manta_status fill(const char *path, safetensors *f, const manta_read_options *o, manta_saved *s)
+static manta_status fill_saved(const char *path, safetensors *f, const manta_read_options *o, manta_saved *s)
 {
     manta_column *columns;
     manta_status st = MANTA_OK;
 
-    saved_own(s, release, f);
+    saved_own(s, release_file, f);
     for (int i = 0; i < f->n_metadata; i++) saved_note(s, f->metadata[i].key, f->metadata[i].value);
     if (o->model_only) return MANTA_OK;
     columns = mem_new((size_t)(f->n + 1) * sizeof *columns);
@@ -46,7 +46,7 @@ static manta_status read_safetensors(const char *path, const manta_read_options 
     safetensors *f = mem_new(sizeof *f);
     manta_status st = safetensors_read(path, f);
 
-    if (!st) return fill(path, f, o, s);
+    if (!st) return fill_saved(path, f, o, s);
     mem_free(f);
     return st;
 }
@@ -65,7 +65,7 @@ manta_status safetensors_saved(const char *path, uint8_t *data, size_t size, man
     }
     f->borrowed = false;
     s = saved_make(&model_safetensors);
-    if ((st = fill(path, f, &none, s))) {
+    if ((st = fill_saved(path, f, &none, s))) {
         manta_saved_free(s);
         return st;
     }
@@ -89,6 +89,6 @@ static manta_status write_safetensors(const char *path, const manta_contents *c)
 const model_format model_safetensors = {.name = "safetensors",
                                         .about = "a safetensors file of arrays",
                                         .ending = ".safetensors",
-                                        .probe = probe,
+                                        .probe = probe_safetensors,
                                         .read = read_safetensors,
                                         .write = write_safetensors};

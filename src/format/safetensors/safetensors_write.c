@@ -139,9 +139,9 @@ static manta_status make_header(const char *path, int n, const manta_column *con
 
 /* The header, and the arrays in the order of their elements in the file; *order is
  * the caller's to give back, on failure too. */
-static manta_status prepare(const char *path, int n, const manta_column *columns, int n_metadata,
-                            const safetensors_pair *metadata, const manta_column ***order, buf *head,
-                            uint64_t *bytes)
+static manta_status prepare_entries(const char *path, int n, const manta_column *columns, int n_metadata,
+                                    const safetensors_pair *metadata, const manta_column ***order, buf *head,
+                                    uint64_t *bytes)
 {
     TRY(check_columns(path, n, columns));
     TRY(check_names(path, n, columns, n_metadata, metadata));
@@ -156,7 +156,7 @@ manta_status safetensors_check(const char *path, int n, const manta_column *colu
     const manta_column **order = NULL;
     buf head = {0};
     uint64_t bytes = 0;
-    manta_status st = prepare(path, n, columns, 0, NULL, &order, &head, &bytes);
+    manta_status st = prepare_entries(path, n, columns, 0, NULL, &order, &head, &bytes);
 
     buf_release(&head);
     mem_free(order);
@@ -171,7 +171,7 @@ manta_status safetensors_write_to(file_writer *w, const char *path, int n, const
     uint64_t bytes = 0;
     manta_status st;
 
-    if ((st = prepare(path, n, columns, n_metadata, metadata, &order, &head, &bytes))) goto out;
+    if ((st = prepare_entries(path, n, columns, n_metadata, metadata, &order, &head, &bytes))) goto out;
     if ((st = file_writer_reserve(w, head.n + bytes))) goto out;
     if ((st = file_writer_write(w, head.at, head.n))) goto out;
     for (int i = 0; i < n && !st; i++) st = elements_to_file(&order[i]->array, w);

@@ -82,12 +82,12 @@ static void begin_at(manta_events *e, int64_t step, double wall_s)
     if (step) proto_add_int(&e->record, 2, step);
 }
 
-static void begin(manta_events *e, int64_t step)
+static void begin_event(manta_events *e, int64_t step)
 {
     begin_at(e, step, (double)clock_wall_ns() * 1e-9);
 }
 
-static manta_status end(manta_events *e)
+static manta_status end_event(manta_events *e)
 {
     record_end(&e->record, e->mark);
     return write_record(e);
@@ -95,14 +95,14 @@ static manta_status end(manta_events *e)
 
 static void begin_summary(manta_events *e, int64_t step)
 {
-    begin(e, step);
+    begin_event(e, step);
     e->summary = proto_begin(&e->record, 5);
 }
 
 static manta_status end_summary(manta_events *e)
 {
     proto_end(&e->record, e->summary);
-    return end(e);
+    return end_event(e);
 }
 
 /* Readers in Python refuse a whole record for one bad byte in a name. */
@@ -202,7 +202,7 @@ static manta_status open_file(manta_events *e, int flags)
     return e->fd < 0 ? file_fail(errno, "creating", e->path) : MANTA_OK;
 }
 
-static manta_status create(manta_events *e, const char *folder, const char *suffix)
+static manta_status create_file(manta_events *e, const char *folder, const char *suffix)
 {
     int64_t seconds = 0;
 
@@ -217,7 +217,7 @@ static manta_status create(manta_events *e, const char *folder, const char *suff
 }
 
 /* Gives a file that has another name so far one that readers look for. */
-static manta_status appear(manta_events *e, const char *folder, const char *suffix)
+static manta_status rename_into_place(manta_events *e, const char *folder, const char *suffix)
 {
     int64_t seconds = 0;
 
@@ -246,20 +246,20 @@ static manta_status appear(manta_events *e, const char *folder, const char *suff
  * they have to forget what other files say. */
 static manta_status write_head(manta_events *e, const manta_events_options *o)
 {
-    begin(e, 0);
+    begin_event(e, 0);
     proto_add_text(&e->record, 3, EVENTS_VERSION);
-    TRY(end(e));
+    TRY(end_event(e));
     if (o->first_step <= 0 && !o->restart) return MANTA_OK;
-    begin(e, o->first_step);
+    begin_event(e, o->first_step);
     size_t m = proto_begin(&e->record, 7);
     proto_add_int(&e->record, 1, SESSION_START);
     proto_end(&e->record, m);
-    return end(e);
+    return end_event(e);
 }
 
 /* Hands the writer out, or removes the file: one without its first record would be
  * read by the old rules. */
-static manta_status opened(manta_events *e, manta_status st, manta_events **out)
+static manta_status hand_out_or_remove(manta_events *e, manta_status st, manta_events **out)
 {
     if (!st) {
         *out = e;
@@ -279,9 +279,9 @@ manta_status manta_events_open(const char *folder, const manta_events_options *o
 
     e->fd = -1;
     st = file_mkdirs(folder);
-    if (!st) st = create(e, folder, o->suffix);
+    if (!st) st = create_file(e, folder, o->suffix);
     if (!st) st = write_head(e, o);
-    return opened(e, st, out);
+    return hand_out_or_remove(e, st, out);
 }
 
 static manta_status write_kept(manta_events *e, const events_kept *k)
@@ -309,8 +309,8 @@ manta_status events_open_keeping(const char *folder, const manta_events_options 
     if (!st) st = open_file(e, O_TRUNC);
     if (!st) st = write_head(e, o);
     for (size_t i = 0; i < n && !st; i++) st = write_kept(e, &kept[i]);
-    if (!st) st = appear(e, folder, o->suffix);
-    return opened(e, st, out);
+    if (!st) st = rename_into_place(e, folder, o->suffix);
+    return hand_out_or_remove(e, st, out);
 }
 
 const char *manta_events_path(const manta_events *e)
@@ -366,7 +366,7 @@ typedef struct spread {
     manta_dtype dtype; /* of what is visited */
 } spread;
 
-static void visit(spread *s, double v)
+static void spread_add(spread *s, double v)
 {
     if (!isfinite(v)) return;
     if (s->counting) {
@@ -386,7 +386,7 @@ static manta_status visit_run(void *ctx, const void *data, size_t n)
     spread *s = ctx;
 
     for (size_t k = 0; k < n / manta_dtype_size(s->dtype); k++)
-        visit(s, convert_get(data, s->dtype, (int64_t)k));
+        spread_add(s, convert_get(data, s->dtype, (int64_t)k));
     return MANTA_OK;
 }
 
@@ -542,11 +542,11 @@ manta_status manta_events_image(manta_events *e, const char *tag, int64_t step, 
 
 manta_status manta_events_graph(manta_events *e, const manta_model *m)
 {
-    begin(e, 0);
+    begin_event(e, 0);
     size_t g = proto_begin(&e->record, 4);
     events_graph_def(m, &e->record);
     proto_end(&e->record, g);
-    return end(e);
+    return end_event(e);
 }
 
 /* A value that is nothing but metadata; the page asks for it by its tag. */

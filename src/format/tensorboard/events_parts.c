@@ -39,7 +39,7 @@ typedef struct naming {
 } naming;
 
 /* A node's name that no other has, copied. */
-static char *unique(naming *g, const char *name)
+static char *unique_name(naming *g, const char *name)
 {
     char *text = mem_strdup(name);
 
@@ -76,7 +76,7 @@ static void add_leaf(buf *b, naming *g, const manta_model *m, const char *name, 
 {
     size_t node = proto_begin(b, 1);
 
-    g->values[v] = unique(g, name);
+    g->values[v] = unique_name(g, name);
     proto_add_text(b, 1, g->values[v]);
     proto_add_text(b, 2, op);
     add_shape(b, m->values[v].a.ndim, m->values[v].a.shape);
@@ -87,7 +87,7 @@ static void add_node(buf *b, naming *g, const manta_model *m, const graph_node *
 {
     const char *layer = n->layer >= 0 ? m->layers[n->layer]->name : NULL;
     char *name = layer ? mem_printf("%s/%s", layer, n->op->name) : mem_strdup(n->op->name);
-    char *own = unique(g, name);
+    char *own = unique_name(g, name);
     size_t node = proto_begin(b, 1);
 
     proto_add_text(b, 1, own);

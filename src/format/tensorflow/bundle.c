@@ -266,7 +266,7 @@ static manta_status checksum_fails(const char *path, const bundle_entry *e)
 }
 
 /* i8, i16, u16 and u32, widened. */
-static void widen(int tf, int64_t n, const uint8_t *from, void *to)
+static void widen_elements(int tf, int64_t n, const uint8_t *from, void *to)
 {
     int32_t *small = to;
     int64_t *large = to;
@@ -302,7 +302,7 @@ static manta_status read_elements(const char *path, const bundle_entry *e, const
     }
     manta_status st = read_bytes(path, e, raw);
     if (!st && record_sum(raw, (size_t)e->size) != e->crc) st = checksum_fails(path, e);
-    if (!st && !as_is) widen(e->dtype, manta_array_count(to), raw, to->data);
+    if (!st && !as_is) widen_elements(e->dtype, manta_array_count(to), raw, to->data);
     if (!as_is) mem_try_free(raw);
     return st;
 }
@@ -416,7 +416,7 @@ static bool take_newest(void *ctx, const char *line, size_t n)
     return *out == NULL;
 }
 
-static manta_status newest(const char *folder, const char *state, char **out)
+static manta_status newest_prefix(const char *folder, const char *state, char **out)
 {
     void *text = NULL;
     size_t n;
@@ -442,7 +442,7 @@ static manta_status locate_in(const char *folder, char **out)
     manta_status st = MANTA_OK;
 
     if (is_file(state)) {
-        st = newest(folder, state, out);
+        st = newest_prefix(folder, state, out);
     } else if (is_file(saved)) {
         *out = mem_printf("%s/variables/variables", folder);
     } else if (is_file(inner)) {

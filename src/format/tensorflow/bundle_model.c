@@ -67,7 +67,7 @@ static manta_status name_entries(const bundle *b, names *out)
     return st;
 }
 
-static manta_status load(const bundle *b, const bundle_entry *e, const char *name, manta_saved *s)
+static manta_status load_entry(const bundle *b, const bundle_entry *e, const char *name, manta_saved *s)
 {
     manta_dtype t;
     manta_array a;
@@ -137,7 +137,7 @@ static manta_status load_slots(const bundle *b, const names *n, const char *full
         const char *slot = n->at[i] ? slot_of(n->at[i], full) : NULL;
         if (!slot) continue;
         char *name = mem_printf("optimizer/%s/%s", slot, variable);
-        manta_status st = load(b, &b->entries.at[i], name, s);
+        manta_status st = load_entry(b, &b->entries.at[i], name, s);
         mem_free(name);
         if (st) return st;
     }
@@ -155,8 +155,8 @@ static manta_status load_counters(const bundle *b, const names *n, manta_saved *
         if (e->ndim || !(steps || rate) ||
             manta_saved_find(s, steps ? "optimizer/iterations" : "optimizer/learning_rate"))
             continue;
-        if (steps && e->dtype == BUNDLE_I64) TRY(load(b, e, "optimizer/iterations", s));
-        if (rate && e->dtype == BUNDLE_F64) TRY(load(b, e, "optimizer/learning_rate", s));
+        if (steps && e->dtype == BUNDLE_I64) TRY(load_entry(b, e, "optimizer/iterations", s));
+        if (rate && e->dtype == BUNDLE_F64) TRY(load_entry(b, e, "optimizer/learning_rate", s));
         if (rate && e->dtype == BUNDLE_F32) {
             float v;
             manta_array one = manta_array_of(MANTA_DTYPE_F32, 0, NULL, &v), a;
@@ -177,7 +177,7 @@ static manta_status load_like(const bundle *b, const names *n, const manta_model
             return manta_fail(MANTA_ENOENT, "%s: %s array is called '%s', which model '%s' needs", b->prefix,
                               at == -1 ? "no" : "more than one", variable, manta_model_name(m));
         }
-        TRY(load(b, &b->entries.at[at], variable, s));
+        TRY(load_entry(b, &b->entries.at[at], variable, s));
         if (strcmp(n->at[at], variable)) TRY(load_slots(b, n, n->at[at], variable, s));
     }
     /* our own: under the names they have */
@@ -186,7 +186,7 @@ static manta_status load_like(const bundle *b, const names *n, const manta_model
         if (!name || (strncmp(name, "optimizer/", 10) && strncmp(name, "run/", 4)) ||
             manta_saved_find(s, name))
             continue;
-        TRY(load(b, &b->entries.at[i], name, s));
+        TRY(load_entry(b, &b->entries.at[i], name, s));
     }
     TRY(load_counters(b, n, s));
     return saved_check(s, b->prefix, m);
@@ -195,7 +195,7 @@ static manta_status load_like(const bundle *b, const names *n, const manta_model
 static manta_status load_all(const bundle *b, const names *n, manta_saved *s)
 {
     for (size_t i = 0; i < n->n; i++) {
-        if (n->at[i]) TRY(load(b, &b->entries.at[i], n->at[i], s));
+        if (n->at[i]) TRY(load_entry(b, &b->entries.at[i], n->at[i], s));
     }
     return MANTA_OK;
 }
@@ -220,7 +220,7 @@ static manta_status read_bundle(const char *path, const manta_read_options *o, m
 
 /* ---- the format ------------------------------------------------------------------------ */
 
-static bool exists(const char *path, const char *tail)
+static bool file_exists(const char *path, const char *tail)
 {
     file_info info;
     char *full = mem_printf("%s%s", path, tail);
@@ -230,7 +230,7 @@ static bool exists(const char *path, const char *tail)
     return yes;
 }
 
-static model_match probe(const char *path, const uint8_t *head, size_t n)
+static model_match probe_bundle(const char *path, const uint8_t *head, size_t n)
 {
     file_info info;
 
@@ -238,12 +238,12 @@ static model_match probe(const char *path, const uint8_t *head, size_t n)
     if (model_path_ends(path, ".index")) return n ? MODEL_CONTENTS : MODEL_NAME;
     if (n) return MODEL_NO;
     if (!file_stat(path, &info)) {
-        bool is =
-            info.is_folder && (exists(path, "/checkpoint") || exists(path, "/variables/variables.index") ||
-                               exists(path, "/variables.index"));
+        bool is = info.is_folder &&
+                  (file_exists(path, "/checkpoint") || file_exists(path, "/variables/variables.index") ||
+                   file_exists(path, "/variables.index"));
         return is ? MODEL_CONTENTS : MODEL_NO;
     }
-    return exists(path, ".index") ? MODEL_CONTENTS : MODEL_NO;
+    return file_exists(path, ".index") ? MODEL_CONTENTS : MODEL_NO;
 }
 
 static manta_status write_bundle(const char *path, const manta_contents *c)
@@ -259,6 +259,6 @@ static manta_status write_bundle(const char *path, const manta_contents *c)
 const model_format model_tf = {.name = "tf",
                                .about = "a TensorFlow checkpoint",
                                .ending = ".index",
-                               .probe = probe,
+                               .probe = probe_bundle,
                                .read = read_bundle,
                                .write = write_bundle};

@@ -38,7 +38,7 @@ typedef struct writing {
     uint32_t crc;
 } writing;
 
-static manta_status put(void *ctx, const void *data, size_t n)
+static manta_status put_bytes(void *ctx, const void *data, size_t n)
 {
     writing *w = ctx;
 
@@ -78,7 +78,7 @@ static manta_status put_tensor(writing *w, item *to)
     int64_t from = w->at;
 
     w->crc = 0;
-    TRY(elements_each(a, put, w));
+    TRY(elements_each(a, put_bytes, w));
     make_entry(&to->entry, bundle_dtype_of(a->dtype), a->ndim, a->shape, from, w->at - from, w->crc);
     return MANTA_OK;
 }
@@ -94,8 +94,8 @@ static manta_status put_string(writing *w, item *to, const buf *text)
 
     proto_add_varint(&head, text->n);
     buf_add(&head, stored, 4);
-    manta_status st = put(w, head.at, head.n);
-    if (!st) st = put(w, text->at, text->n);
+    manta_status st = put_bytes(w, head.at, head.n);
+    if (!st) st = put_bytes(w, text->at, text->n);
     buf_release(&head);
     crc = crc32c(crc32c(crc, stored, 4), text->at, text->n);
     if (!st) make_entry(&to->entry, BUNDLE_STRING, 0, NULL, from, w->at - from, crc);
@@ -170,7 +170,7 @@ static void remove_shards(const char *prefix, int64_t shards)
 }
 
 /* From two shards to the usual one. A failure leaves the two, which is as good a checkpoint. */
-static void settle(const pair *p)
+static void merge_two_shards(const pair *p)
 {
     char *one = bundle_shard_path(p->prefix, 0, 1), *two = bundle_shard_path(p->prefix, 0, 2);
 
@@ -200,7 +200,7 @@ static manta_status write_files(const pair *p, const buf *graph)
     if (st && st != MANTA_EUNKNOWN) remove_shards(p->prefix, shards);
     if (st) return st;
     if (shards == 2) {
-        settle(p);
+        merge_two_shards(p);
     } else {
         remove_shards(p->prefix, old);
     }

@@ -115,8 +115,8 @@ static manta_status cut_off(const source_file *f, uint64_t at, uint64_t n)
 }
 
 /* Believes a record's head, or says what is wrong; *next is where the one after it begins. */
-static manta_status believe(tfrecord *t, const source_file *f, uint64_t at, const uint8_t *head,
-                            uint64_t *next)
+static manta_status check_record_head(tfrecord *t, const source_file *f, uint64_t at, const uint8_t *head,
+                                      uint64_t *next)
 {
     uint64_t n, left = f->size - at - RECORD_HEAD;
 
@@ -141,7 +141,7 @@ static manta_status index_bytes(tfrecord *t, const source_file *f)
 {
     for (uint64_t at = 0; at < f->size;) {
         if (f->size - at < RECORD_HEAD) return cut_off(f, at, RECORD_HEAD);
-        TRY(believe(t, f, at, f->bytes + at, &at));
+        TRY(check_record_head(t, f, at, f->bytes + at, &at));
     }
     return MANTA_OK;
 }
@@ -166,7 +166,7 @@ static manta_status index_file(tfrecord *t, const source_file *f, int fd)
                 break;
             }
         }
-        st = believe(t, f, at, chunk + (at - from), &next);
+        st = check_record_head(t, f, at, chunk + (at - from), &next);
         if (!st) want = next - at > SPARSE ? RECORD_HEAD : SCAN;
     }
     mem_try_free(chunk);
@@ -205,7 +205,7 @@ static bool unpack_at_once(const input *in, uint8_t **out, size_t *n)
     return false;
 }
 
-static manta_status grow(const input *in, uint8_t **to, size_t *cap)
+static manta_status grow_unpacked(const input *in, uint8_t **to, size_t *cap)
 {
     size_t bigger = *cap ? 2 * *cap : in->size < 4096 ? 16384 : 4 * in->size;
     uint8_t *more = mem_try_raw(bigger);
@@ -220,7 +220,7 @@ static manta_status grow(const input *in, uint8_t **to, size_t *cap)
 }
 
 /* Piece by piece, without believing any size: gzip members one after the other, or one zlib stream. */
-static manta_status unpack(const input *in, uint8_t **out, size_t *n)
+static manta_status unpack_file(const input *in, uint8_t **out, size_t *n)
 {
     z_stream z = {0};
     uint8_t *to = NULL;
@@ -230,7 +230,7 @@ static manta_status unpack(const input *in, uint8_t **out, size_t *n)
 
     if (inflateInit2(&z, 47) != Z_OK) return manta_fail(MANTA_ENOMEM, "%s: zlib has no memory", in->path);
     while (r != Z_STREAM_END) {
-        if (done == cap && (st = grow(in, &to, &cap))) goto out;
+        if (done == cap && (st = grow_unpacked(in, &to, &cap))) goto out;
         size_t in_now = in->size - at < 1u << 30 ? in->size - at : 1u << 30;
         size_t out_now = cap - done < 1u << 30 ? cap - done : 1u << 30;
         z.next_in = in->data + at;
@@ -270,7 +270,7 @@ static manta_status add_bytes(tfrecord *t, source_file *f, const input *in)
     if (!plain && (gzip_is(in->data, in->size) || is_zlib(in->data, in->size))) {
         uint8_t *bytes = NULL;
         size_t size = 0;
-        if (!unpack_at_once(in, &bytes, &size)) TRY(unpack(in, &bytes, &size));
+        if (!unpack_at_once(in, &bytes, &size)) TRY(unpack_file(in, &bytes, &size));
         f->owned = bytes;
         f->bytes = bytes;
         f->size = size;
@@ -500,7 +500,7 @@ out:
     return st;
 }
 
-static manta_status pack(tfrecord_writer *w, const void *data, size_t n, int flush)
+static manta_status pack_bytes(tfrecord_writer *w, const void *data, size_t n, int flush)
 {
     int r;
 
@@ -522,13 +522,13 @@ manta_status tfrecord_writer_add(tfrecord_writer *w, const void *data, size_t n)
     buf_cut(&w->record, 0);
     TRY(buf_try_reserve(&w->record, n + RECORD_HEAD + RECORD_FOOT, "a record"));
     record_add(&w->record, data, n);
-    if (w->packed) return pack(w, w->record.at, w->record.n, Z_NO_FLUSH);
+    if (w->packed) return pack_bytes(w, w->record.at, w->record.n, Z_NO_FLUSH);
     return file_writer_write(w->w, w->record.at, w->record.n);
 }
 
 manta_status tfrecord_writer_commit(tfrecord_writer *w)
 {
-    if (w->packed) TRY(pack(w, NULL, 0, Z_FINISH));
+    if (w->packed) TRY(pack_bytes(w, NULL, 0, Z_FINISH));
     return file_writer_commit(w->w);
 }
 

@@ -184,7 +184,7 @@ static manta_status parse_files(const char *text, const char *end, file_names *o
 
 /* ---- what the first record says -------------------------------------------------------- */
 
-static manta_status damaged(const examples *e, int64_t i)
+static manta_status fail_damaged(const examples *e, int64_t i)
 {
     char text[512];
 
@@ -228,7 +228,7 @@ static manta_status take_all(examples *e, const uint8_t *data, size_t n)
         memcpy(w.name, f.name, f.name_n);
         e->columns[e->n++] = w;
     }
-    if (s == PROTO_BAD) return damaged(e, 0);
+    if (s == PROTO_BAD) return fail_damaged(e, 0);
     if (!e->n) return manta_fail(MANTA_EINVAL, "the first record has no features");
     qsort(e->columns, (size_t)e->n, sizeof e->columns[0], by_name);
     return MANTA_OK;
@@ -278,7 +278,7 @@ static manta_status settle_bytes(examples *e, wanted *w, const manta_open_option
     size_t n = 0;
     int64_t count = example_bytes(f, &at, &n);
 
-    if (count < 0) return damaged(e, 0);
+    if (count < 0) return fail_damaged(e, 0);
     if (count != 1) {
         return manta_fail(MANTA_EUNSUPPORTED, "feature '%s' has %lld byte strings, expected one", w->feature,
                           (long long)count);
@@ -300,7 +300,8 @@ static manta_status settle_bytes(examples *e, wanted *w, const manta_open_option
 }
 
 /* Completes a column from its feature in the first record. */
-static manta_status settle(examples *e, wanted *w, const manta_open_options *o, const example_feature *f)
+static manta_status complete_column(examples *e, wanted *w, const manta_open_options *o,
+                                    const example_feature *f)
 {
     manta_dtype natural = f->kind == EXAMPLE_FLOATS ? MANTA_DTYPE_F32 : MANTA_DTYPE_I64;
     int64_t values = 0;
@@ -310,7 +311,7 @@ static manta_status settle(examples *e, wanted *w, const manta_open_options *o, 
     if (f->kind == EXAMPLE_BYTES) {
         TRY(settle_bytes(e, w, o, f, &values));
     } else {
-        if ((values = example_count(f)) < 0) return damaged(e, 0);
+        if ((values = example_count(f)) < 0) return fail_damaged(e, 0);
         if (w->has_dtype && w->dtype != natural) {
             return manta_fail(MANTA_EINVAL, "feature '%s' holds %s, not %s; a dtype is for features of bytes",
                               w->feature, manta_dtype_name(natural), manta_dtype_name(w->dtype));
@@ -332,7 +333,7 @@ static manta_status settle(examples *e, wanted *w, const manta_open_options *o, 
     return MANTA_OK;
 }
 
-static manta_status discover(examples *e, const manta_open_options *o)
+static manta_status discover_columns(examples *e, const manta_open_options *o)
 {
     tfrecord_reader *reader = tfrecord_reader_new(e->t);
     const uint8_t *data;
@@ -349,11 +350,11 @@ static manta_status discover(examples *e, const manta_open_options *o)
             if (f.name_n == w->feature_n && !memcmp(f.name, w->feature, f.name_n)) last = f;
         }
         if (s == PROTO_BAD) {
-            st = damaged(e, 0);
+            st = fail_damaged(e, 0);
         } else if (last.kind == EXAMPLE_NOTHING) {
             st = no_feature(e, 0, w);
         } else {
-            st = settle(e, w, o, &last);
+            st = complete_column(e, w, o, &last);
         }
     }
     tfrecord_reader_free(reader);
@@ -421,15 +422,15 @@ static manta_status read_feature(const examples *e, int64_t i, const wanted *w, 
     switch (w->kind) {
     case EXAMPLE_INTS:
         count = example_ints(f, w->count, out);
-        if (count < 0) return damaged(e, i);
+        if (count < 0) return fail_damaged(e, i);
         return count == w->count ? MANTA_OK : wrong_count(e, i, w, count);
     case EXAMPLE_FLOATS:
         count = example_floats(f, w->count, out);
-        if (count < 0) return damaged(e, i);
+        if (count < 0) return fail_damaged(e, i);
         return count == w->count ? check_nan(e, i, w, out) : wrong_count(e, i, w, count);
     default: break;
     }
-    if ((count = example_bytes(f, &at, &n)) < 0) return damaged(e, i);
+    if ((count = example_bytes(f, &at, &n)) < 0) return fail_damaged(e, i);
     if (w->picture && count == 1) return read_picture(e, i, w, at, n, out);
     if (count != 1 || n != (size_t)w->count * manta_dtype_size(w->dtype))
         return wrong_count(e, i, w, (int64_t)n);
@@ -453,7 +454,7 @@ static void close_reader(void *ctx, void *state)
 
 /* Records of a file have their features in the same order nearly always, so
  * the search begins behind the last one found. */
-static int find(const examples *e, const example_feature *f, int from)
+static int find_column(const examples *e, const example_feature *f, int from)
 {
     for (int k = 0, c = from; k < e->n; k++, c = c + 1 == e->n ? 0 : c + 1) {
         const wanted *w = &e->columns[c];
@@ -475,14 +476,14 @@ static manta_status read_sample(void *ctx, void *state, int64_t i, void *const *
     example_feature f;
     proto_step s;
     while ((s = example_next(&r, &f)) == PROTO_FIELD) {
-        int first = f.kind == EXAMPLE_NOTHING ? -1 : find(e, &f, from);
+        int first = f.kind == EXAMPLE_NOTHING ? -1 : find_column(e, &f, from);
         if (first >= 0) from = first + 1 == e->n ? 0 : first + 1;
         for (int c = first; c >= 0; c = e->columns[c].twin) {
             if (out[c]) TRY(read_feature(e, i, &e->columns[c], &f, out[c]));
             seen |= 1u << c;
         }
     }
-    if (s == PROTO_BAD) return damaged(e, i);
+    if (s == PROTO_BAD) return fail_damaged(e, i);
     for (int c = 0; c < e->n; c++) {
         if (!(seen >> c & 1)) return no_feature(e, i, &e->columns[c]);
     }
@@ -505,7 +506,8 @@ static void link_twins(examples *e)
     }
 }
 
-static manta_status prepare(const char *text, examples *e, const manta_open_options *o, size_t *n_files)
+static manta_status prepare_columns(const char *text, examples *e, const manta_open_options *o,
+                                    size_t *n_files)
 {
     const char *columns = mapping_of(text), *end = columns ? columns : text + strlen(text);
     file_names files = {0};
@@ -524,7 +526,7 @@ static manta_status prepare(const char *text, examples *e, const manta_open_opti
                           "dataset '%s': there is no record, and so nothing that says what columns are",
                           text);
     }
-    TRY(discover(e, o));
+    TRY(discover_columns(e, o));
     link_twins(e);
     return MANTA_OK;
 }
@@ -535,7 +537,7 @@ manta_status tfrecord_open_spec(const char *text, const manta_open_options *opti
     const manta_open_options *o = options ? options : &none;
     examples *e = mem_new(sizeof *e);
     size_t n_files = 0;
-    manta_status st = prepare(text, e, o, &n_files);
+    manta_status st = prepare_columns(text, e, o, &n_files);
 
     if (st) {
         examples_free(e);

@@ -64,14 +64,14 @@ typedef struct machine {
     bool done;
 } machine;
 
-static manta_status bad(const machine *m, const char *what)
+static manta_status fail_program(const machine *m, const char *what)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: the pickle at offset %zu %s", m->name, m->op, what);
 }
 
-static manta_status take(machine *m, size_t n, const uint8_t **out)
+static manta_status take_bytes(machine *m, size_t n, const uint8_t **out)
 {
-    if (n > m->size - m->at) return bad(m, "ends in the middle of an operation");
+    if (n > m->size - m->at) return fail_program(m, "ends in the middle of an operation");
     *out = m->data + m->at;
     m->at += n;
     return MANTA_OK;
@@ -87,9 +87,9 @@ static uint64_t le(const uint8_t *p, size_t n)
 
 /* ---- values and the stack ---- */
 
-static manta_status push(machine *m, uint32_t v)
+static manta_status push_value(machine *m, uint32_t v)
 {
-    if (m->stack.n + m->marks.n >= PICKLE_MAX_STACK) return bad(m, "needs too deep a stack");
+    if (m->stack.n + m->marks.n >= PICKLE_MAX_STACK) return fail_program(m, "needs too deep a stack");
     vec_push(&m->stack, v);
     return MANTA_OK;
 }
@@ -99,11 +99,11 @@ static manta_status push_new(machine *m, pickle_value v)
 {
     pickle *p = &m->p;
 
-    if (m->stack.n + m->marks.n >= PICKLE_MAX_STACK) return bad(m, "needs too deep a stack");
+    if (m->stack.n + m->marks.n >= PICKLE_MAX_STACK) return fail_program(m, "needs too deep a stack");
     if (p->n == p->cap) {
         uint32_t cap = p->cap ? 2 * p->cap : 256;
         void *more = NULL;
-        if (p->n >= PICKLE_MAX_VALUES) return bad(m, "makes too many values");
+        if (p->n >= PICKLE_MAX_VALUES) return fail_program(m, "makes too many values");
         TRY(mem_try_array(cap, sizeof *p->values, "the values of a pickle", &more));
         if (p->n) memcpy(more, p->values, p->n * sizeof *p->values);
         mem_try_free(p->values);
@@ -116,14 +116,14 @@ static manta_status push_new(machine *m, pickle_value v)
 }
 
 /* How many values lie above the last mark. */
-static size_t above(const machine *m)
+static size_t count_above_mark(const machine *m)
 {
     return m->stack.n - (m->marks.n ? vec_last(&m->marks) : 0);
 }
 
-static manta_status need(const machine *m, size_t n)
+static manta_status need_values(const machine *m, size_t n)
 {
-    return above(m) < n ? bad(m, "takes more from the stack than there is") : MANTA_OK;
+    return count_above_mark(m) < n ? fail_program(m, "takes more from the stack than there is") : MANTA_OK;
 }
 
 static void add_items(pickle_value *v, const uint32_t *items, size_t n)
@@ -139,7 +139,7 @@ static void add_items(pickle_value *v, const uint32_t *items, size_t n)
 }
 
 /* The last n values of the stack become one of that kind. */
-static manta_status gather(machine *m, pickle_kind kind, size_t n)
+static manta_status gather_values(machine *m, pickle_kind kind, size_t n)
 {
     pickle_value v = {.kind = kind};
 
@@ -153,13 +153,13 @@ static manta_status gather(machine *m, pickle_kind kind, size_t n)
 /* Takes the last mark off; *n values lie above where it was. */
 static manta_status pop_mark(machine *m, size_t *n)
 {
-    if (m->marks.n == 0) return bad(m, "looks for a mark that is not there");
-    *n = above(m);
+    if (m->marks.n == 0) return fail_program(m, "looks for a mark that is not there");
+    *n = count_above_mark(m);
     (void)vec_pop(&m->marks);
     return MANTA_OK;
 }
 
-static pickle_value *top(machine *m, size_t below)
+static pickle_value *value_below_top(machine *m, size_t below)
 {
     return &m->p.values[m->stack.at[m->stack.n - 1 - below]];
 }
@@ -171,7 +171,7 @@ static manta_status op_int(machine *m, size_t n, bool is_signed)
     const uint8_t *p = NULL;
     uint64_t v;
 
-    TRY(take(m, n, &p));
+    TRY(take_bytes(m, n, &p));
     v = le(p, n);
     if (is_signed && n < 8 && n > 0 && (p[n - 1] & 0x80)) v |= ~(uint64_t)0 << 8 * n;
     return push_new(m, (pickle_value){.kind = PICKLE_INT, .u.i = (int64_t)v});
@@ -181,8 +181,8 @@ static manta_status op_long1(machine *m)
 {
     const uint8_t *n = NULL;
 
-    TRY(take(m, 1, &n));
-    if (*n > 8) return bad(m, "has a whole number of more than 64 bits");
+    TRY(take_bytes(m, 1, &n));
+    if (*n > 8) return fail_program(m, "has a whole number of more than 64 bits");
     return op_int(m, *n, true);
 }
 
@@ -192,7 +192,7 @@ static manta_status op_float(machine *m)
     uint64_t bits = 0;
     pickle_value v = {.kind = PICKLE_FLOAT};
 
-    TRY(take(m, 8, &p));
+    TRY(take_bytes(m, 8, &p));
     for (int i = 0; i < 8; i++) bits = bits << 8 | p[i];
     memcpy(&v.u.f, &bits, 8);
     return push_new(m, v);
@@ -225,10 +225,10 @@ static manta_status op_text(machine *m, size_t length_bytes)
     const uint8_t *p = NULL;
     size_t n;
 
-    TRY(take(m, length_bytes, &p));
+    TRY(take_bytes(m, length_bytes, &p));
     n = (size_t)le(p, length_bytes);
-    TRY(take(m, n, &p));
-    if (!pickle_is_utf8(p, n)) return bad(m, "has a text that is not UTF-8");
+    TRY(take_bytes(m, n, &p));
+    if (!pickle_is_utf8(p, n)) return fail_program(m, "has a text that is not UTF-8");
     return push_new(m, (pickle_value){.kind = PICKLE_TEXT, .n = (uint32_t)n, .u.text = (const char *)p});
 }
 
@@ -238,20 +238,20 @@ static manta_status take_line(machine *m, const char **out, size_t *n)
 {
     const uint8_t *p = m->data + m->at, *end = memchr(p, '\n', m->size - m->at);
 
-    if (!end) return bad(m, "ends in the middle of a name");
+    if (!end) return fail_program(m, "ends in the middle of a name");
     *out = (const char *)p;
     *n = (size_t)(end - p);
     m->at += *n + 1;
     return MANTA_OK;
 }
 
-static bool same(const char *text, size_t n, const char *word)
+static bool same_word(const char *text, size_t n, const char *word)
 {
     return strlen(word) == n && memcmp(text, word, n) == 0;
 }
 
 /* Text of a hostile file, cut and without control characters, for a sentence. */
-static const char *shown(const char *text, size_t n, char *buf, size_t size)
+static const char *shown_word(const char *text, size_t n, char *buf, size_t size)
 {
     size_t k = n < size - 1 ? n : size - 1;
 
@@ -270,14 +270,15 @@ static manta_status op_global(machine *m)
     TRY(take_line(m, &name, &n_name));
     for (int i = 0; i < m->n_globals; i++) {
         const pickle_global *g = &m->globals[i];
-        if (same(module, n_module, g->module) && same(name, n_name, g->name)) {
+        if (same_word(module, n_module, g->module) && same_word(name, n_name, g->name)) {
             return push_new(m, (pickle_value){.kind = PICKLE_GLOBAL, .u.i = i});
         }
     }
     return manta_fail(MANTA_EPERM,
                       "%s: the pickle at offset %zu names %s.%s, which is none of the names that describe "
                       "tensors; it is refused, nothing was run",
-                      m->name, m->op, shown(module, n_module, a, sizeof a), shown(name, n_name, b, sizeof b));
+                      m->name, m->op, shown_word(module, n_module, a, sizeof a),
+                      shown_word(name, n_name, b, sizeof b));
 }
 
 /* REDUCE and NEWOBJ: function or class, arguments. */
@@ -286,38 +287,38 @@ static manta_status op_call(machine *m)
     pickle_value *f, *args;
     const pickle_global *g;
 
-    TRY(need(m, 2));
-    f = top(m, 1);
-    args = top(m, 0);
+    TRY(need_values(m, 2));
+    f = value_below_top(m, 1);
+    args = value_below_top(m, 0);
     if (f->kind != PICKLE_GLOBAL) {
         return manta_fail(MANTA_EPERM, "%s: the pickle at offset %zu calls what is no function", m->name,
                           m->op);
     }
-    if (args->kind != PICKLE_TUPLE) return bad(m, "calls with arguments that are no tuple");
+    if (args->kind != PICKLE_TUPLE) return fail_program(m, "calls with arguments that are no tuple");
     g = &m->globals[f->u.i];
     if (g->use == PICKLE_NAMED) {
         return manta_fail(MANTA_EPERM, "%s: the pickle at offset %zu calls %s.%s, which may only be named",
                           m->name, m->op, g->module, g->name);
     }
     if (g->use == PICKLE_MAKES_DICT) {
-        if (args->n) return bad(m, "makes a dictionary from arguments");
+        if (args->n) return fail_program(m, "makes a dictionary from arguments");
         m->stack.n -= 2;
         return push_new(m, (pickle_value){.kind = PICKLE_DICT});
     }
     int64_t callee = f->u.i;
     m->stack.at[m->stack.n - 2] = m->stack.at[m->stack.n - 1];
     m->stack.n--;
-    TRY(gather(m, PICKLE_CALL, 1));
-    top(m, 0)->callee = callee;
+    TRY(gather_values(m, PICKLE_CALL, 1));
+    value_below_top(m, 0)->callee = callee;
     return MANTA_OK;
 }
 
 /* Attributes of an object, as state_dict()'s _metadata: no part of the data. */
 static manta_status op_build(machine *m)
 {
-    TRY(need(m, 2));
-    if (top(m, 1)->kind != PICKLE_DICT && top(m, 1)->kind != PICKLE_CALL) {
-        return bad(m, "sets attributes of what has none");
+    TRY(need_values(m, 2));
+    if (value_below_top(m, 1)->kind != PICKLE_DICT && value_below_top(m, 1)->kind != PICKLE_CALL) {
+        return fail_program(m, "sets attributes of what has none");
     }
     m->stack.n--;
     return MANTA_OK;
@@ -329,11 +330,11 @@ static manta_status op_extend(machine *m, pickle_kind kind, size_t n)
 {
     pickle_value *v;
 
-    TRY(need(m, n + 1));
-    v = top(m, n);
+    TRY(need_values(m, n + 1));
+    v = value_below_top(m, n);
     if (v->kind != kind)
-        return bad(m, kind == PICKLE_LIST ? "appends to no list" : "sets an item of no dictionary");
-    if (kind == PICKLE_DICT && n % 2) return bad(m, "sets a key without a value");
+        return fail_program(m, kind == PICKLE_LIST ? "appends to no list" : "sets an item of no dictionary");
+    if (kind == PICKLE_DICT && n % 2) return fail_program(m, "sets a key without a value");
     add_items(v, m->stack.at + m->stack.n - n, n);
     m->stack.n -= n;
     return MANTA_OK;
@@ -349,8 +350,8 @@ static manta_status op_extend_marked(machine *m, pickle_kind kind)
 
 static manta_status op_tuple(machine *m, size_t n)
 {
-    TRY(need(m, n));
-    return gather(m, PICKLE_TUPLE, n);
+    TRY(need_values(m, n));
+    return gather_values(m, PICKLE_TUPLE, n);
 }
 
 static manta_status op_tuple_marked(machine *m)
@@ -358,7 +359,7 @@ static manta_status op_tuple_marked(machine *m)
     size_t n = 0;
 
     TRY(pop_mark(m, &n));
-    return gather(m, PICKLE_TUPLE, n);
+    return gather_values(m, PICKLE_TUPLE, n);
 }
 
 static manta_status op_get(machine *m, size_t bytes)
@@ -366,10 +367,10 @@ static manta_status op_get(machine *m, size_t bytes)
     const uint8_t *p = NULL;
     const uint32_t *v;
 
-    TRY(take(m, bytes, &p));
+    TRY(take_bytes(m, bytes, &p));
     v = map_u64_find(&m->memo, le(p, bytes));
-    if (!v) return bad(m, "asks for what was not remembered");
-    return push(m, *v);
+    if (!v) return fail_program(m, "asks for what was not remembered");
+    return push_value(m, *v);
 }
 
 /* The place may be any number: it is a key, and costs nothing. */
@@ -377,9 +378,9 @@ static manta_status op_put(machine *m, size_t bytes)
 {
     const uint8_t *p = NULL;
 
-    TRY(take(m, bytes, &p));
-    TRY(need(m, 1));
-    if (m->memo.n >= PICKLE_MAX_MEMO) return bad(m, "remembers too much");
+    TRY(take_bytes(m, bytes, &p));
+    TRY(need_values(m, 1));
+    if (m->memo.n >= PICKLE_MAX_MEMO) return fail_program(m, "remembers too much");
     *map_u64_put(&m->memo, le(p, bytes)) = m->stack.at[m->stack.n - 1];
     return MANTA_OK;
 }
@@ -388,37 +389,37 @@ static manta_status op_proto(machine *m)
 {
     const uint8_t *p = NULL;
 
-    TRY(take(m, 1, &p));
-    return *p > 5 ? bad(m, "has a protocol above 5") : MANTA_OK;
+    TRY(take_bytes(m, 1, &p));
+    return *p > 5 ? fail_program(m, "has a protocol above 5") : MANTA_OK;
 }
 
 static manta_status op_mark(machine *m)
 {
-    if (m->stack.n + m->marks.n >= PICKLE_MAX_STACK) return bad(m, "needs too deep a stack");
+    if (m->stack.n + m->marks.n >= PICKLE_MAX_STACK) return fail_program(m, "needs too deep a stack");
     vec_push(&m->marks, (uint32_t)m->stack.n);
     return MANTA_OK;
 }
 
 static manta_status op_persistent(machine *m)
 {
-    TRY(need(m, 1));
-    return gather(m, PICKLE_PERSISTENT, 1);
+    TRY(need_values(m, 1));
+    return gather_values(m, PICKLE_PERSISTENT, 1);
 }
 
 static manta_status op_stop(machine *m)
 {
-    TRY(need(m, 1));
+    TRY(need_values(m, 1));
     m->p.root = m->stack.at[m->stack.n - 1];
     m->done = true;
     return MANTA_OK;
 }
 
-static manta_status step(machine *m)
+static manta_status run_operation(machine *m)
 {
     const uint8_t *op = NULL;
 
     m->op = m->at;
-    TRY(take(m, 1, &op));
+    TRY(take_bytes(m, 1, &op));
     switch (*op) {
     case OP_PROTO: return op_proto(m);
     case OP_STOP: return op_stop(m);
@@ -468,7 +469,7 @@ manta_status pickle_parse(const char *name, const uint8_t *data, size_t size, co
     machine m = {.name = name, .data = data, .size = size, .globals = globals, .n_globals = n_globals};
     manta_status st = MANTA_OK;
 
-    while (!st && !m.done) st = step(&m);
+    while (!st && !m.done) st = run_operation(&m);
     vec_release(&m.stack);
     vec_release(&m.marks);
     map_u64_release(&m.memo);
@@ -491,5 +492,5 @@ void pickle_release(pickle *p)
 
 bool pickle_is_text(const pickle_value *v, const char *text)
 {
-    return v->kind == PICKLE_TEXT && same(v->u.text, v->n, text);
+    return v->kind == PICKLE_TEXT && same_word(v->u.text, v->n, text);
 }

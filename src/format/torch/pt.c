@@ -114,7 +114,7 @@ bool pt_is(const uint8_t *head, size_t n)
            memcmp(head + 30 + name - (sizeof data - 1), data, sizeof data - 1) == 0;
 }
 
-static const pickle_value *value(const reading *r, uint32_t i)
+static const pickle_value *value_at(const reading *r, uint32_t i)
 {
     return &r->p.values[i];
 }
@@ -124,14 +124,14 @@ static bool is_call(const pickle_value *v, int callee)
     return v->kind == PICKLE_CALL && v->callee == callee;
 }
 
-static manta_status bad(const reading *r, const char *name, const char *what)
+static manta_status fail_tensor(const reading *r, const char *name, const char *what)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: the tensor '%s' %s", r->path, name, what);
 }
 
 /* ---- storages ---- */
 
-static const zip_entry *member(const reading *r, const char *name)
+static const zip_entry *find_member(const reading *r, const char *name)
 {
     char *full = mem_printf("%s%s", r->root, name);
     const int *i = map_find(&r->members, full);
@@ -143,7 +143,7 @@ static const zip_entry *member(const reading *r, const char *name)
 static manta_status load_storage(reading *r, const char *key, int type, int64_t n)
 {
     char *name = mem_printf("data/%s", key);
-    const zip_entry *e = member(r, name);
+    const zip_entry *e = find_member(r, name);
     pt_storage s = {.dtype = storage_types[type].dtype, .type = storage_types[type].name, .n = n};
     manta_status st;
 
@@ -179,21 +179,21 @@ static manta_status find_storage(reading *r, const char *name, const pickle_valu
     char text[64];
     manta_status st;
 
-    if (v->kind != PICKLE_PERSISTENT) return bad(r, name, "is a view of no storage");
-    id = value(r, v->u.items[0]);
-    if (id->kind != PICKLE_TUPLE || id->n != 5 || !pickle_is_text(value(r, id->u.items[0]), "storage")) {
-        return bad(r, name, "has a storage that is not described as one");
+    if (v->kind != PICKLE_PERSISTENT) return fail_tensor(r, name, "is a view of no storage");
+    id = value_at(r, v->u.items[0]);
+    if (id->kind != PICKLE_TUPLE || id->n != 5 || !pickle_is_text(value_at(r, id->u.items[0]), "storage")) {
+        return fail_tensor(r, name, "has a storage that is not described as one");
     }
-    type = value(r, id->u.items[1]);
-    key = value(r, id->u.items[2]);
-    n = value(r, id->u.items[4]);
+    type = value_at(r, id->u.items[1]);
+    key = value_at(r, id->u.items[2]);
+    n = value_at(r, id->u.items[4]);
     if (type->kind != PICKLE_GLOBAL || type->u.i < G_STORAGES || type->u.i >= G_STORAGES + N_STORAGES ||
         key->kind != PICKLE_TEXT || n->kind != PICKLE_INT) {
-        return bad(r, name, "has a storage that is not described as one");
+        return fail_tensor(r, name, "has a storage that is not described as one");
     }
     if (key->n == 0 || key->n >= sizeof text || memchr(key->u.text, '\0', key->n) ||
         memchr(key->u.text, '/', key->n)) {
-        return bad(r, name, "has a storage whose key is no name");
+        return fail_tensor(r, name, "has a storage whose key is no name");
     }
     memcpy(text, key->u.text, key->n);
     text[key->n] = '\0';
@@ -204,7 +204,7 @@ static manta_status find_storage(reading *r, const char *name, const pickle_valu
     *out = *known;
     if (r->f->storages.at[*out].type != storage_types[type->u.i - G_STORAGES].name ||
         r->f->storages.at[*out].n != n->u.i) {
-        return bad(r, name, "describes its storage otherwise than another tensor does");
+        return fail_tensor(r, name, "describes its storage otherwise than another tensor does");
     }
     return MANTA_OK;
 }
@@ -216,21 +216,22 @@ static manta_status get_numbers(const reading *r, const char *name, const pickle
                                 int *n)
 {
     if (is_call(v, G_SIZE)) {
-        v = value(r, v->u.items[0]);
-        if (v->n == 1 && value(r, v->u.items[0])->kind == PICKLE_TUPLE) v = value(r, v->u.items[0]);
+        v = value_at(r, v->u.items[0]);
+        if (v->n == 1 && value_at(r, v->u.items[0])->kind == PICKLE_TUPLE) v = value_at(r, v->u.items[0]);
     }
-    if (v->kind != PICKLE_TUPLE) return bad(r, name, "has no shape or strides");
+    if (v->kind != PICKLE_TUPLE) return fail_tensor(r, name, "has no shape or strides");
     *n = (int)v->n;
     for (uint32_t i = 0; i < v->n; i++) {
-        const pickle_value *x = value(r, v->u.items[i]);
-        if (x->kind != PICKLE_INT || x->u.i < 0) return bad(r, name, "has a shape or strides below 0");
+        const pickle_value *x = value_at(r, v->u.items[i]);
+        if (x->kind != PICKLE_INT || x->u.i < 0)
+            return fail_tensor(r, name, "has a shape or strides below 0");
         if (i < MANTA_MAX_DIMS) out[i] = x->u.i;
     }
     return MANTA_OK;
 }
 
 /* Whether the view lies within n elements; also how many it has. */
-static bool fits(const manta_array *a, int64_t offset, int64_t n, int64_t *count)
+static bool fits_storage(const manta_array *a, int64_t offset, int64_t n, int64_t *count)
 {
     int64_t last = offset;
 
@@ -253,25 +254,27 @@ static bool fits(const manta_array *a, int64_t offset, int64_t n, int64_t *count
 /* _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks[, metadata]) */
 static manta_status add_tensor(reading *r, const char *name, const pickle_value *call)
 {
-    const pickle_value *args = value(r, call->u.items[0]), *offset;
+    const pickle_value *args = value_at(r, call->u.items[0]), *offset;
     pt_tensor t = {0};
     const pt_storage *s;
     int64_t count = 0, bytes;
     int n_strides = 0;
 
-    if (args->n < 6 || args->n > 7) return bad(r, name, "is made from too few or too many arguments");
-    offset = value(r, args->u.items[1]);
-    TRY(find_storage(r, name, value(r, args->u.items[0]), &t.storage));
+    if (args->n < 6 || args->n > 7) return fail_tensor(r, name, "is made from too few or too many arguments");
+    offset = value_at(r, args->u.items[1]);
+    TRY(find_storage(r, name, value_at(r, args->u.items[0]), &t.storage));
     s = &r->f->storages.at[t.storage];
-    if (offset->kind != PICKLE_INT || offset->u.i < 0) return bad(r, name, "has no offset in its storage");
-    TRY(get_numbers(r, name, value(r, args->u.items[2]), t.view.shape, &t.view.ndim));
-    TRY(get_numbers(r, name, value(r, args->u.items[3]), t.view.strides, &n_strides));
-    if (t.view.ndim != n_strides) return bad(r, name, "has as many strides as its shape has not");
+    if (offset->kind != PICKLE_INT || offset->u.i < 0)
+        return fail_tensor(r, name, "has no offset in its storage");
+    TRY(get_numbers(r, name, value_at(r, args->u.items[2]), t.view.shape, &t.view.ndim));
+    TRY(get_numbers(r, name, value_at(r, args->u.items[3]), t.view.strides, &n_strides));
+    if (t.view.ndim != n_strides) return fail_tensor(r, name, "has as many strides as its shape has not");
     t.view.dtype = s->dtype;
     if (t.view.ndim <= MANTA_MAX_DIMS) {
-        if (!fits(&t.view, offset->u.i, s->n, &count)) return bad(r, name, "reaches beyond its storage");
+        if (!fits_storage(&t.view, offset->u.i, s->n, &count))
+            return fail_tensor(r, name, "reaches beyond its storage");
         if (count > s->n && (__builtin_mul_overflow(count, 16, &bytes) || bytes > MAX_REPEAT)) {
-            return bad(r, name, "repeats the elements of its storage too often");
+            return fail_tensor(r, name, "repeats the elements of its storage too often");
         }
         size_t size = manta_dtype_size(s->dtype);
         t.view.data = (void *)(uintptr_t)(s->bytes + (size_t)offset->u.i * size);
@@ -283,7 +286,7 @@ static manta_status add_tensor(reading *r, const char *name, const pickle_value 
 
 /* ---- the dictionary ---- */
 
-static manta_status visit(reading *r, const char *name, uint32_t id, int depth);
+static manta_status visit_value(reading *r, const char *name, uint32_t id, int depth);
 
 static void add_note(reading *r, const char *name, char *text)
 {
@@ -301,7 +304,7 @@ static char *key_text(const pickle_value *k)
 static manta_status visit_part(reading *r, const char *name, const char *key, uint32_t id, int depth)
 {
     char *full = mem_printf("%s%s%s", name, name[0] ? "." : "", key);
-    manta_status st = visit(r, full, id, depth + 1);
+    manta_status st = visit_value(r, full, id, depth + 1);
 
     mem_free(full);
     return st;
@@ -315,7 +318,7 @@ static manta_status visit_parts(reading *r, const char *name, const pickle_value
     if (depth >= MAX_DEPTH)
         return manta_fail(MANTA_ECORRUPT, "%s: '%.80s' is nested too deeply", r->path, name);
     for (uint32_t i = 0; i < n; i += step) {
-        char *key = step == 2 ? key_text(value(r, items[i])) : mem_printf("%" PRIu32, i);
+        char *key = step == 2 ? key_text(value_at(r, items[i])) : mem_printf("%" PRIu32, i);
         manta_status st;
         if (!key) return manta_fail(MANTA_ECORRUPT, "%s: '%.80s' has a key that is no name", r->path, name);
         st = visit_part(r, name, key, items[i + step - 1], depth);
@@ -325,9 +328,9 @@ static manta_status visit_parts(reading *r, const char *name, const pickle_value
     return MANTA_OK;
 }
 
-static manta_status visit(reading *r, const char *name, uint32_t id, int depth)
+static manta_status visit_value(reading *r, const char *name, uint32_t id, int depth)
 {
-    const pickle_value *v = value(r, id), *args;
+    const pickle_value *v = value_at(r, id), *args;
 
     if (++r->visits > MAX_VISITS)
         return manta_fail(MANTA_ECORRUPT, "%s: its pickle has too many values", r->path);
@@ -337,10 +340,10 @@ static manta_status visit(reading *r, const char *name, uint32_t id, int depth)
     case PICKLE_TUPLE: return visit_parts(r, name, v, depth);
     case PICKLE_CALL:
         if (v->callee == G_PARAMETER) {
-            args = value(r, v->u.items[0]);
-            if (args->n < 1) return bad(r, name, "is a parameter of nothing");
-            v = value(r, args->u.items[0]);
-            if (!is_call(v, G_TENSOR)) return bad(r, name, "is a parameter of no tensor");
+            args = value_at(r, v->u.items[0]);
+            if (args->n < 1) return fail_tensor(r, name, "is a parameter of nothing");
+            v = value_at(r, args->u.items[0]);
+            if (!is_call(v, G_TENSOR)) return fail_tensor(r, name, "is a parameter of no tensor");
         }
         return is_call(v, G_TENSOR) ? add_tensor(r, name, v) : MANTA_OK;
     case PICKLE_INT: add_note(r, name, mem_printf("%" PRId64, v->u.i)); return MANTA_OK;
@@ -380,7 +383,7 @@ static manta_status find_root(reading *r)
 /* The bytes of a small member as text; MANTA_OK and "" when it is not there. */
 static manta_status small_text(const reading *r, const char *name, char *text, size_t size)
 {
-    const zip_entry *e = member(r, name);
+    const zip_entry *e = find_member(r, name);
     const uint8_t *bytes = NULL;
     void *owned = NULL;
 
@@ -400,7 +403,7 @@ static manta_status check_kind(const reading *r)
     char text[32], *end;
     long version;
 
-    if (member(r, "constants.pkl")) {
+    if (find_member(r, "constants.pkl")) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "%s is a TorchScript program; only dictionaries of tensors are read", r->path);
     }
@@ -423,7 +426,7 @@ static manta_status check_kind(const reading *r)
 
 static manta_status read_pickle(reading *r)
 {
-    const zip_entry *e = member(r, "data.pkl");
+    const zip_entry *e = find_member(r, "data.pkl");
     const uint8_t *bytes = NULL;
     void *owned = NULL;
     manta_status st;
@@ -432,7 +435,7 @@ static manta_status read_pickle(reading *r)
         return manta_fail(MANTA_ECORRUPT, "%s: a pickle of %zu bytes is too long", r->path, e->size);
     TRY(zip_extract(&r->f->z, e, &bytes, &owned));
     st = pickle_parse(r->path, bytes, e->size, globals, N_GLOBALS, &r->p);
-    if (!st) st = visit(r, "", r->p.root, 0);
+    if (!st) st = visit_value(r, "", r->p.root, 0);
     mem_try_free(owned);
     return st;
 }

@@ -6,13 +6,13 @@
 #include "format/torch/torch.h"
 #include "tensor/copy.h"
 
-static model_match probe(const char *path, const uint8_t *head, size_t n)
+static model_match probe_pt(const char *path, const uint8_t *head, size_t n)
 {
     if (pt_is(head, n)) return MODEL_CONTENTS;
     return model_path_ends(path, ".pt") || model_path_ends(path, ".pth") ? MODEL_NAME : MODEL_NO;
 }
 
-static void release(void *ctx)
+static void release_file(void *ctx)
 {
     pt_release(ctx);
     mem_free(ctx);
@@ -39,7 +39,7 @@ static manta_status read_pt(const char *path, const manta_read_options *o, manta
         mem_free(f);
         return st;
     }
-    saved_own(s, release, f);
+    saved_own(s, release_file, f);
     for (size_t i = 0; i < f->notes.n; i++) saved_note(s, f->notes.at[i].name, f->notes.at[i].text);
     if (o->model_only) return MANTA_OK;
     n = (int)f->tensors.n;
@@ -74,6 +74,6 @@ const model_format model_pt = {.name = "pt",
                                .about = "a state dict of PyTorch",
                                .ending = ".pt",
                                .also = ".pth",
-                               .probe = probe,
+                               .probe = probe_pt,
                                .read = read_pt,
                                .write = write_pt};

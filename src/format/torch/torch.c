@@ -48,7 +48,7 @@ bool torch_is_state(const manta_model *m, int n, const manta_column *columns)
 
 /* ---- the file's side ---- */
 
-static bool begins(const char *text, const char *with)
+static bool begins_with(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
@@ -62,23 +62,23 @@ static size_t common_prefix(int n, const manta_column *columns)
 
     for (size_t k = 0; k < sizeof words / sizeof *words && !skip; k++) {
         for (int i = 0; i < n; i++) {
-            if (begins(columns[i].name, words[k])) skip = strlen(words[k]);
+            if (begins_with(columns[i].name, words[k])) skip = strlen(words[k]);
         }
         if (!skip) continue;
         /* A model may have a module of that name: then it has others beside, and no optimizer. */
         for (int i = 0; i < n; i++) {
-            if (!begins(columns[i].name, words[k]) && !begins(columns[i].name, "optim")) skip = 0;
+            if (!begins_with(columns[i].name, words[k]) && !begins_with(columns[i].name, "optim")) skip = 0;
         }
     }
     /* DistributedDataParallel wraps everything in "module". */
     for (int i = 0; i < n; i++) {
-        if (skip && begins(columns[i].name, "optim")) continue;
-        if (!begins(columns[i].name + skip, "module.")) all = false;
+        if (skip && begins_with(columns[i].name, "optim")) continue;
+        if (!begins_with(columns[i].name + skip, "module.")) all = false;
     }
     return all ? skip + strlen("module.") : skip;
 }
 
-static void group(matching *g, int n)
+static void group_layers(matching *g, int n)
 {
     size_t skip = common_prefix(n, g->columns);
     MAP(size_t) known = {0};
@@ -87,7 +87,7 @@ static void group(matching *g, int n)
         const char *name = g->columns[i].name, *suffix;
         char *module;
         size_t *at;
-        if (skip && begins(name, "optim")) continue;
+        if (skip && begins_with(name, "optim")) continue;
         name += skip;
         suffix = suffix_of(name);
         if (strcmp(suffix, COUNTER) == 0) continue;
@@ -298,7 +298,7 @@ manta_status torch_import(const char *path, const manta_model *m, int n, const m
     manta_status st;
 
     TRY(torch_plan_make(m, &g.plan));
-    group(&g, n);
+    group_layers(&g, n);
     g.pair = mem_new((g.plan.modules.n + 1) * sizeof *g.pair);
     st = pair_modules(&g);
     for (size_t i = 0; i < g.plan.modules.n && !st; i++) st = import_module(&g, i, s);
@@ -340,7 +340,7 @@ static manta_status new_column(torch_state *out, char *name, manta_dtype t, int 
     return MANTA_OK;
 }
 
-static const manta_array *find(const char *name, int n, const manta_column *columns)
+static const manta_array *find_column(const char *name, int n, const manta_column *columns)
 {
     for (int i = 0; i < n; i++) {
         if (strcmp(columns[i].name, name) == 0) return &columns[i].array;
@@ -375,7 +375,7 @@ static manta_status export_tensor(const char *path, const manta_model *m, const 
                                   const char *module, int n, const manta_column *columns, torch_state *out)
 {
     const graph_variable *v = &m->variables[t->variable];
-    const manta_array *from = find(v->name, n, columns);
+    const manta_array *from = find_column(v->name, n, columns);
     manta_array want = manta_array_of(MANTA_DTYPE_F32, v->ndim, v->shape, NULL);
 
     if (!from) {
@@ -398,7 +398,7 @@ static manta_status export_module(const char *path, const manta_model *m, const 
                                   int n, const manta_column *columns, torch_state *out)
 {
     const torch_module *mod = &plan->modules.at[k];
-    const manta_array *calls = find("optimizer/iterations", n, columns);
+    const manta_array *calls = find_column("optimizer/iterations", n, columns);
     char *name = their_name(mod->layer);
     manta_status st = MANTA_OK;
 

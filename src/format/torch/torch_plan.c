@@ -56,7 +56,7 @@ static bool keeps_order(const manta_op *op)
            op == &op_affine || op == &op_dropout || op == &op_batch_norm || op == &op_layer_norm;
 }
 
-static bool merges(const manta_op *op)
+static bool op_merges(const manta_op *op)
 {
     return op == &op_add || op == &op_subtract || op == &op_multiply;
 }
@@ -89,10 +89,10 @@ static void walk_forward(planner *p, const graph_node *n)
     } else if (n->op != &op_dense) {
         for (int i = 0; i < n->n_in; i++) {
             const map_order *o = &p->order[n->in[i]];
-            if (i > 0 && merges(n->op) && !same_order(o, from)) to->mixed = true;
+            if (i > 0 && op_merges(n->op) && !same_order(o, from)) to->mixed = true;
             if (is_map_order(o) || o->mixed) {
-                if (!merges(n->op)) to->mixed = true;
-                if (merges(n->op) && !to->mixed) *to = *o;
+                if (!op_merges(n->op)) to->mixed = true;
+                if (op_merges(n->op) && !to->mixed) *to = *o;
             }
         }
     }
@@ -227,7 +227,7 @@ static int variable_at(const planner *p, const graph_node *n, int i)
     return i < n->n_in ? p->m->values[n->in[i]].variable : -1;
 }
 
-static const graph_variable *variable(const planner *p, int v)
+static const graph_variable *find_variable(const planner *p, int v)
 {
     return &p->m->variables[v];
 }
@@ -238,14 +238,15 @@ static void plan_weights(planner *p, const graph_node *n, torch_layout kernel, c
 
     begin_module(p, v, false);
     add_tensor(p, v, "weight", kernel);
-    if (bias >= 0) add_tensor(p, bias, "bias", vector_layout(variable(p, bias)->count, out));
+    if (bias >= 0) add_tensor(p, bias, "bias", vector_layout(find_variable(p, bias)->count, out));
 }
 
 static void plan_conv(planner *p, const graph_node *n)
 {
     static const map_order none;
     const op_conv_attrs *attrs = n->attrs;
-    const int64_t *shape = variable(p, variable_at(p, n, 1))->shape, c = p->m->values[n->in[0]].a.shape[3];
+    const int64_t *shape = find_variable(p, variable_at(p, n, 1))->shape,
+                  c = p->m->values[n->in[0]].a.shape[3];
     bool depthwise = n->op == &op_conv2d && c > 1 && attrs->groups == c && shape[2] == c;
 
     plan_weights(p, n, depthwise ? depthwise_layout(shape) : conv_layout(shape), &none);
@@ -263,7 +264,8 @@ static void plan_batch_norm(planner *p, const graph_node *n)
         int v;
         if (!has[i]) continue;
         v = variable_at(p, n, input++);
-        if (v >= 0) add_tensor(p, v, suffixes[i], vector_layout(variable(p, v)->count, &p->order[n->in[0]]));
+        if (v >= 0)
+            add_tensor(p, v, suffixes[i], vector_layout(find_variable(p, v)->count, &p->order[n->in[0]]));
     }
 }
 
@@ -280,9 +282,9 @@ static void plan_layer_norm(planner *p, const graph_node *n)
         v = variable_at(p, n, input++);
         if (v < 0) continue;
         add_tensor(p, v, i == 0 ? "weight" : "bias",
-                   variable(p, v)->ndim == 1
-                       ? vector_layout(variable(p, v)->count, &p->order[n->in[0]])
-                       : plain_layout(variable(p, v)->ndim, variable(p, v)->shape, map));
+                   find_variable(p, v)->ndim == 1
+                       ? vector_layout(find_variable(p, v)->count, &p->order[n->in[0]])
+                       : plain_layout(find_variable(p, v)->ndim, find_variable(p, v)->shape, map));
     }
 }
 
@@ -297,10 +299,11 @@ static manta_status plan_node(planner *p, const graph_node *n)
             MANTA_EUNSUPPORTED,
             "'%s' is applied to a map that was flattened and then rearranged; which order PyTorch "
             "has it in cannot be told",
-            variable(p, v)->name);
+            find_variable(p, v)->name);
     }
     if (n->op == &op_dense) {
-        plan_weights(p, n, dense_layout(variable(p, v)->shape, &p->order[n->in[0]], &p->order[n->out[0]]),
+        plan_weights(p, n,
+                     dense_layout(find_variable(p, v)->shape, &p->order[n->in[0]], &p->order[n->out[0]]),
                      &p->order[n->out[0]]);
     } else if (n->op == &op_conv2d || n->op == &op_conv2d_transpose) {
         plan_conv(p, n);
@@ -310,7 +313,7 @@ static manta_status plan_node(planner *p, const graph_node *n)
         plan_layer_norm(p, n);
     } else if (n->op == &op_embedding) {
         begin_module(p, v, false);
-        add_tensor(p, v, "weight", plain_layout(2, variable(p, v)->shape, false));
+        add_tensor(p, v, "weight", plain_layout(2, find_variable(p, v)->shape, false));
     }
     return MANTA_OK;
 }

@@ -21,7 +21,7 @@ void tar_release(tar *t)
     buf_release(&t->name);
 }
 
-static manta_status wrong(const tar *t, const char *what)
+static manta_status fail_at_member(const tar *t, const char *what)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: offset %llu: %s", t->f->path, (unsigned long long)t->at, what);
 }
@@ -41,7 +41,7 @@ static manta_status read_block(tar *t, uint64_t at, uint8_t *to)
 /* ---- header -------------------------------------------------------------------------------- */
 
 /* Octal digits among spaces and zero bytes, or GNU's base 256. */
-static bool number(const uint8_t *p, size_t n, uint64_t *out)
+static bool parse_number(const uint8_t *p, size_t n, uint64_t *out)
 {
     uint64_t v = 0;
     size_t i = 0;
@@ -74,7 +74,7 @@ static bool sum_is_right(const uint8_t *h)
     uint64_t said;
     int64_t sum = 0, odd = 0;
 
-    if (!number(h + 148, 8, &said)) return false;
+    if (!parse_number(h + 148, 8, &said)) return false;
     for (int i = 0; i < BLOCK; i++) {
         uint8_t b = i >= 148 && i < 156 ? ' ' : h[i];
         sum += b;
@@ -115,7 +115,7 @@ static manta_status check_tail(tar *t)
 /* The contents of a header's own member, as text in memory of the caller's. */
 static manta_status read_text(tar *t, uint64_t size, size_t most, buf *out)
 {
-    if (size > most) return wrong(t, "the text of a header is too long to be believed");
+    if (size > most) return fail_at_member(t, "the text of a header is too long to be believed");
     TRY(buf_try_reserve(out, (size_t)size + 1, "a header of a tar archive"));
     out->n = 0;
     TRY(seek_read(t->f, t->at + BLOCK, out->at, (size_t)size, "a name"));
@@ -132,7 +132,7 @@ static manta_status long_name(tar *t, uint64_t size)
     return MANTA_OK;
 }
 
-static bool decimal(const char *p, size_t n, uint64_t *out)
+static bool parse_decimal(const char *p, size_t n, uint64_t *out)
 {
     uint64_t v = 0;
 
@@ -156,19 +156,20 @@ static manta_status pax_record(tar *t, const char *at, size_t n, bool global)
 {
     const char *eq = memchr(at, '=', n);
 
-    if (!eq) return wrong(t, "a record of a pax header has no '='");
+    if (!eq) return fail_at_member(t, "a record of a pax header has no '='");
     size_t key = (size_t)(eq - at), size = n - key - 1;
     if (key > 10 && memcmp(at, "GNU.sparse", 10) == 0) {
         return manta_fail(MANTA_EUNSUPPORTED, "%s: offset %llu: a sparse member, which is not read",
                           t->f->path, (unsigned long long)t->at);
     }
     if (!key_is(at, key, "path") && !key_is(at, key, "size")) return MANTA_OK;
-    if (global) return wrong(t, "a global pax header gives a path or a size");
+    if (global) return fail_at_member(t, "a global pax header gives a path or a size");
     if (at[0] == 's') {
-        t->has_size = decimal(eq + 1, size, &t->size);
-        return t->has_size ? MANTA_OK : wrong(t, "the size in a pax header is no number");
+        t->has_size = parse_decimal(eq + 1, size, &t->size);
+        return t->has_size ? MANTA_OK : fail_at_member(t, "the size in a pax header is no number");
     }
-    if (size > MAX_NAME || memchr(eq + 1, 0, size)) return wrong(t, "the path in a pax header cannot be");
+    if (size > MAX_NAME || memchr(eq + 1, 0, size))
+        return fail_at_member(t, "the path in a pax header cannot be");
     t->name.n = 0;
     buf_add(&t->name, eq + 1, size);
     t->has_name = true;
@@ -184,9 +185,9 @@ static manta_status pax_header(tar *t, uint64_t size, bool global)
     for (size_t at = 0; !st && at < text.n;) {
         const char *p = text.at + at, *space = memchr(p, ' ', text.n - at);
         uint64_t n;
-        if (!space || !decimal(p, (size_t)(space - p), &n) || n > text.n - at ||
+        if (!space || !parse_decimal(p, (size_t)(space - p), &n) || n > text.n - at ||
             n < (size_t)(space - p) + 2 || p[n - 1] != '\n') {
-            st = wrong(t, "a record of a pax header has a wrong length");
+            st = fail_at_member(t, "a record of a pax header has a wrong length");
             break;
         }
         st = pax_record(t, space + 1, (size_t)n - (size_t)(space - p) - 2, global);
@@ -225,8 +226,9 @@ static bool is_bare(uint8_t type)
 
 static manta_status check_header(tar *t, const uint8_t *h, uint64_t *size)
 {
-    if (!sum_is_right(h)) return wrong(t, "the checksum of a header is wrong, expected a tar archive");
-    if (!number(h + 124, 12, size)) return wrong(t, "the size of a member is no number");
+    if (!sum_is_right(h))
+        return fail_at_member(t, "the checksum of a header is wrong, expected a tar archive");
+    if (!parse_number(h + 124, 12, size)) return fail_at_member(t, "the size of a member is no number");
     if (t->has_size && h[156] != 'x' && h[156] != 'L' && h[156] != 'K' && h[156] != 'g') *size = t->size;
     if (is_bare(h[156])) *size = 0;
     if (*size > t->f->size - t->at - BLOCK) {
@@ -237,7 +239,7 @@ static manta_status check_header(tar *t, const uint8_t *h, uint64_t *size)
     return MANTA_OK;
 }
 
-static manta_status special(tar *t, uint8_t type, uint64_t size)
+static manta_status read_special_member(tar *t, uint8_t type, uint64_t size)
 {
     switch (type) {
     case 'L': return long_name(t, size);
@@ -253,7 +255,7 @@ static manta_status special(tar *t, uint8_t type, uint64_t size)
     return MANTA_OK;
 }
 
-static void step(tar *t, uint64_t size)
+static void step_to_next(tar *t, uint64_t size)
 {
     uint64_t padded = (size + BLOCK - 1) / BLOCK * BLOCK; /* size lies inside the file: no overflow */
     uint64_t left = t->f->size - t->at - BLOCK;
@@ -270,26 +272,26 @@ manta_status tar_next(tar *t, tar_member *m, bool *end)
     for (;;) {
         if (t->at == t->f->size) {
             *end = true;
-            if (t->at == 0) return wrong(t, "the file is empty, expected a tar archive");
-            return t->has_name || t->has_size ? wrong(t, "a header's member is missing") : MANTA_OK;
+            if (t->at == 0) return fail_at_member(t, "the file is empty, expected a tar archive");
+            return t->has_name || t->has_size ? fail_at_member(t, "a header's member is missing") : MANTA_OK;
         }
-        if (t->f->size - t->at < BLOCK) return wrong(t, "a header is cut off");
+        if (t->f->size - t->at < BLOCK) return fail_at_member(t, "a header is cut off");
         TRY(read_block(t, t->at, h));
         if (is_zero(h, BLOCK)) {
             *end = true;
             TRY(check_tail(t));
             t->at = t->f->size;
-            return t->has_name || t->has_size ? wrong(t, "a header's member is missing") : MANTA_OK;
+            return t->has_name || t->has_size ? fail_at_member(t, "a header's member is missing") : MANTA_OK;
         }
         TRY(check_header(t, h, &size));
         if (is_file(h[156])) break;
-        TRY(special(t, h[156], size));
-        step(t, size);
+        TRY(read_special_member(t, h[156], size));
+        step_to_next(t, size);
     }
     plain_name(t, h);
     *m = (tar_member){.name = t->has_name ? buf_text(&t->name) : t->plain, .at = t->at + BLOCK, .size = size};
     t->has_name = t->has_size = false;
-    step(t, size);
+    step_to_next(t, size);
     return MANTA_OK;
 }
 
@@ -312,7 +314,7 @@ typedef struct block {
     size_t n, size;
 } block;
 
-static manta_status grow(const char *path, block *b)
+static manta_status grow_block(const char *path, block *b)
 {
     size_t size = b->size ? b->size * 2 : 1 << 16;
     uint8_t *at = mem_try_raw(size);
@@ -344,7 +346,7 @@ static manta_status inflate_all(z_stream *z, const seek_file *f, block *b)
             if (inflateReset2(z, 31) != Z_OK)
                 return manta_fail(MANTA_ENOMEM, "%s: zlib has no memory", f->path);
         }
-        if (b->n == b->size) TRY(grow(f->path, b));
+        if (b->n == b->size) TRY(grow_block(f->path, b));
         size_t room = b->size - b->n < 1u << 30 ? b->size - b->n : 1u << 30;
         z->next_out = b->at + b->n;
         z->avail_out = (uInt)room;

@@ -75,7 +75,7 @@ typedef struct collect {
     VEC(part) parts;
 } collect;
 
-static void clear(collect *c)
+static void clear_sample(collect *c)
 {
     for (size_t i = 0; i < c->parts.n; i++) mem_free(c->parts.at[i].extension);
     vec_clear(&c->parts);
@@ -98,7 +98,7 @@ static const part *find_part(const collect *c, const webdataset_field *f)
     return NULL;
 }
 
-static manta_status missing(const collect *c, const char *what)
+static manta_status fail_missing_member(const collect *c, const char *what)
 {
     buf there = {0};
 
@@ -122,7 +122,7 @@ static manta_status choose_fields(collect *c)
         webdataset_field_release(&s->fields[0]);
         s->n = 0;
     }
-    if (!s->n) return missing(c, "png, jpg, jpeg or npy; say which is x, as in f.tar:x.npy,cls");
+    if (!s->n) return fail_missing_member(c, "png, jpg, jpeg or npy; say which is x, as in f.tar:x.npy,cls");
     TRY(webdataset_field_init(&s->fields[1], "y", "cls", false));
     if (find_part(c, &s->fields[1])) s->n = 2;
     return MANTA_OK;
@@ -138,7 +138,7 @@ static manta_status end_sample(collect *c)
     if (!s->n) TRY(choose_fields(c));
     for (int i = 0; i < s->n; i++) {
         const part *p = find_part(c, &s->fields[i]);
-        if (!p) return missing(c, s->fields[i].names);
+        if (!p) return fail_missing_member(c, s->fields[i].names);
         k.of[i] = p->at;
     }
     k.key = c->key;
@@ -172,7 +172,7 @@ static manta_status add_member(collect *c, const tar_member *m)
     size_t n = (size_t)(dot - m->name);
     if (!c->key || strlen(c->key) != n || memcmp(c->key, m->name, n) != 0) {
         TRY(end_sample(c));
-        clear(c);
+        clear_sample(c);
         c->key = mem_strndup(m->name, n);
     }
     part p = {.extension = mem_strdup(dot + 1), .at = {m->at, m->size}};
@@ -217,7 +217,7 @@ static manta_status add_shard(set *s, seek_file f)
     }
     c.path = f.path;
     if (!st) st = collect_members(&c, &f);
-    clear(&c);
+    clear_sample(&c);
     vec_release(&c.parts);
     vec_push(&s->shards, (shard){f, true});
     if (st || f.fd < 0 || s->shards.n <= MAX_OPEN) return st;
@@ -231,7 +231,7 @@ static manta_status add_shard(set *s, seek_file f)
 /* ---- which files ------------------------------------------------------------------------------------ */
 
 /* shard-{000000..000003}.tar: the names in turn, every range with every other. */
-static manta_status expand(const char *text, file_names *out)
+static manta_status expand_ranges(const char *text, file_names *out)
 {
     const char *open = strchr(text, '{'), *dots = open ? strstr(open, "..") : NULL;
     const char *close = dots ? strchr(dots, '}') : NULL;
@@ -250,7 +250,7 @@ static manta_status expand(const char *text, file_names *out)
     if (to < from) return manta_fail(MANTA_EINVAL, "dataset '%s': the range ends before it begins", text);
     for (long i = from; i <= to; i++) {
         char *one = mem_printf("%.*s%0*ld%s", (int)(open - text), text, (int)digits, i, close + 1);
-        manta_status st = expand(one, out);
+        manta_status st = expand_ranges(one, out);
         mem_free(one);
         if (st) return st;
         if (out->n > MAX_SHARDS) {
@@ -262,7 +262,7 @@ static manta_status expand(const char *text, file_names *out)
 
 /* A star, question mark or bracket in the last part of a path: the files of that
  * folder which match, in the order of names. */
-static manta_status match(const char *pattern, file_names *out)
+static manta_status match_pattern(const char *pattern, file_names *out)
 {
     const char *slash = strrchr(pattern, '/');
     file_names names = {0};
@@ -294,8 +294,8 @@ static manta_status find_files(const char *text, file_names *out)
         vec_push(out, mem_strdup(text));
         return MANTA_OK;
     }
-    st = expand(text, &patterns);
-    for (size_t i = 0; !st && i < patterns.n; i++) st = match(patterns.at[i], out);
+    st = expand_ranges(text, &patterns);
+    for (size_t i = 0; !st && i < patterns.n; i++) st = match_pattern(patterns.at[i], out);
     file_names_release(&patterns);
     return st;
 }
@@ -357,7 +357,7 @@ static manta_status read_sample(void *ctx, void *state, int64_t i, void *const *
 
 /* ---- opening -------------------------------------------------------------------------------------------- */
 
-static manta_status decide(set *s, const manta_open_options *o)
+static manta_status decide_columns(set *s, const manta_open_options *o)
 {
     char name[400];
 
@@ -377,7 +377,7 @@ static manta_status decide(set *s, const manta_open_options *o)
     return MANTA_OK;
 }
 
-static manta_status begin(const char *x, const char *y, const manta_open_options *o, set **out)
+static manta_status begin_set(const char *x, const char *y, const manta_open_options *o, set **out)
 {
     set *s = mem_new(sizeof *s);
     manta_status st = MANTA_OK;
@@ -399,9 +399,9 @@ static bool is_scaled(const webdataset_field *f)
 }
 
 /* A dataset over the indexed set, which it takes; `st` is how indexing went. */
-static manta_status finish(set *s, manta_status st, const manta_open_options *o, manta_dataset **out)
+static manta_status finish_set(set *s, manta_status st, const manta_open_options *o, manta_dataset **out)
 {
-    if (!st) st = decide(s, o);
+    if (!st) st = decide_columns(s, o);
     s->options = NULL;
     if (st) {
         set_free(s);
@@ -425,13 +425,13 @@ manta_status webdataset_open_file(seek_file f, const char *x, const char *y, con
                                   manta_dataset **out)
 {
     set *s = NULL;
-    manta_status st = begin(x, y, o, &s);
+    manta_status st = begin_set(x, y, o, &s);
 
     if (st) {
         seek_close(&f);
         return st;
     }
-    return finish(s, add_shard(s, f), o, out);
+    return finish_set(s, add_shard(s, f), o, out);
 }
 
 manta_status webdataset_open(const char *paths, const char *x, const char *y, const manta_open_options *o,
@@ -439,7 +439,7 @@ manta_status webdataset_open(const char *paths, const char *x, const char *y, co
 {
     file_names names = {0};
     set *s = NULL;
-    manta_status st = begin(x, y, o, &s);
+    manta_status st = begin_set(x, y, o, &s);
     size_t all;
 
     if (st) return st;
@@ -451,7 +451,7 @@ manta_status webdataset_open(const char *paths, const char *x, const char *y, co
         if (!(st = seek_open(names.at[i], &f))) st = add_shard(s, f);
     }
     file_names_release(&names);
-    TRY(finish(s, st, o, out));
+    TRY(finish_set(s, st, o, out));
     *out = shard_samples(o, all, *out);
     return MANTA_OK;
 }
