@@ -32,7 +32,7 @@ static void must_succeed(manta_status st)
 static void check_result(bool ok, const char *what)
 {
     if (ok) return;
-    cli_note("bench core: a wrong result of %s", what);
+    cli_note("bench core: %s gave a wrong result", what);
     exit(CLI_FAILED);
 }
 

@@ -356,7 +356,7 @@ static int run_stack(const options *o)
     int64_t pid = options_int_of("PID", text);
     char *answer;
 
-    if (pid < 1 || pid > INT32_MAX) cli_usage("%s is no pid", text);
+    if (pid < 1 || pid > INT32_MAX) cli_usage("'%s' is no pid, expected the number of a process", text);
     if (kill((pid_t)pid, 0) && errno == ESRCH) {
         cli_note("there is no process %lld", (long long)pid);
         return CLI_FAILED;

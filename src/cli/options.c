@@ -82,7 +82,7 @@ int64_t options_int_of(const char *what, const char *text)
     errno = 0;
     v = strtoll(text, &end, 10);
     if (end == text || *end) cli_usage("%s: '%s' is not a whole number", what, text);
-    if (errno == ERANGE) cli_usage("%s: %s is too large", what, text);
+    if (errno == ERANGE) cli_usage("%s: %s is too large for a whole number of 64 bits", what, text);
     return v;
 }
 
@@ -93,7 +93,7 @@ int options_reals(const char *name, const char *text, double *out, int cap)
 
     snprintf(what, sizeof what, "--%s", name);
     for (char *part; (part = strsep(&rest, ","));) {
-        if (n == cap) cli_usage("%s: more than %d numbers", what, cap);
+        if (n == cap) cli_usage("%s: too many numbers, expected at most %d", what, cap);
         out[n++] = options_real_of(what, part);
     }
     free(copy);

@@ -77,7 +77,8 @@ static void parse_piecewise(manta_schedule *s, spec *p, double rate)
     s->kind = MANTA_SCHEDULE_PIECEWISE;
     s->values[0] = rate;
     if (!p->n) cli_usage("--lr-schedule: piecewise needs STEP=RATE pairs, such as piecewise:1000=0.01");
-    if (p->n > MANTA_SCHEDULE_PIECES) cli_usage("--lr-schedule: more than %d pieces", MANTA_SCHEDULE_PIECES);
+    if (p->n > MANTA_SCHEDULE_PIECES)
+        cli_usage("--lr-schedule: too many pieces, expected at most %d", MANTA_SCHEDULE_PIECES);
     for (int i = 0; i < p->n; i++) {
         s->boundaries[i] = options_int_of("--lr-schedule", p->key[i]);
         s->values[i + 1] = options_real_of("--lr-schedule", p->value[i]);
@@ -200,7 +201,7 @@ static void metrics_of(recipe *r, const char *text)
     if (!strcmp(text, "none")) return;
     for (char *part; (part = strsep(&rest, ","));) {
         char *k = strstr(part, ":k=");
-        if (n == RECIPE_METRICS) cli_usage("--metrics: more than %d", RECIPE_METRICS);
+        if (n == RECIPE_METRICS) cli_usage("--metrics: too many, expected at most %d", RECIPE_METRICS);
         r->metrics[n] = (manta_metric){.name = part};
         if (k) {
             *k = '\0';

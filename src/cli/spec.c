@@ -15,7 +15,8 @@ void spec_init(spec *s, const char *option, const char *text)
     strsep(&rest, ":");
     for (char *part; (part = strsep(&rest, ","));) {
         char *equals = strchr(part, '=');
-        if (s->n == SPEC_PAIRS) cli_usage("%s: more than %d settings in '%s'", option, SPEC_PAIRS, text);
+        if (s->n == SPEC_PAIRS)
+            cli_usage("%s: expected at most %d settings in '%s'", option, SPEC_PAIRS, text);
         if (equals) *equals = '\0';
         s->key[s->n] = part;
         s->value[s->n++] = equals ? equals + 1 : "yes";

@@ -210,7 +210,7 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
     manta_status st = manta_dataset_open(spec, &how, &d);
 
     if (st) return st == MANTA_ENOENT ? unknown_data(st, spec) : st;
-    if (scale == 0) cli_usage("--scale: 0 cannot be divided by");
+    if (scale == 0) cli_usage("--scale: 0, expected a number to divide by");
     if (scale != 1) d = manta_dataset_scale(d, "x", (float)scale);
     d = normalized_dataset(o, r, d);
     if (targets && r->preset && r->preset->give_back) {
@@ -329,7 +329,7 @@ manta_status work_check_output(const char *path, const char *endings)
     if (!known) {
         st = manta_fail(MANTA_EINVAL, "%s: the name must end in one of: %s", path, endings);
     } else if (!stat(path, &info) && S_ISDIR(info.st_mode)) {
-        st = manta_fail(MANTA_EINVAL, "%s: is a folder", path);
+        st = manta_fail(MANTA_EINVAL, "%s: it is a folder, expected the name of a file", path);
     } else if (access(slash ? folder : ".", W_OK)) {
         st = manta_fail(errno == ENOENT ? MANTA_ENOENT : MANTA_EPERM, "%s: cannot be written into %s: %s",
                         path, slash ? folder : "this folder", strerror(errno));

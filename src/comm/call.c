@@ -62,25 +62,33 @@ manta_status call_check(const manta_collective *c, int rank, int size)
 {
     const char *name = manta_collective_name(c->kind);
     if ((unsigned)c->kind >= MANTA_COLLECTIVE_COUNT)
-        return manta_fail(MANTA_EINVAL, "%d is no kind of collective", (int)c->kind);
+        return manta_fail(MANTA_EINVAL, "collective: %d is no kind, expected 0 to %d", (int)c->kind,
+                          MANTA_COLLECTIVE_COUNT - 1);
     if (c->memory != MANTA_MEMORY_HOST || c->queue)
-        return manta_fail(MANTA_EUNSUPPORTED, "%s of memory that is not the host's", name);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: the memory lies on a device, expected memory of the host",
+                          name);
     if (has_peer(c->kind) && (c->peer < 0 || c->peer >= size))
         return manta_fail(MANTA_EINVAL, "%s: there is no rank %d in a group of %d", name, c->peer, size);
     if (call_is_message(c->kind) && c->peer == rank)
-        return manta_fail(MANTA_EINVAL, "%s: rank %d and the peer are the same", name, rank);
+        return manta_fail(MANTA_EINVAL, "%s: rank %d is its own peer, expected another rank", name, rank);
     if (c->kind == MANTA_COLLECTIVE_BARRIER) return MANTA_OK;
     size_t element = manta_dtype_size(c->dtype);
-    if (!element) return manta_fail(MANTA_EINVAL, "%s: %d is no dtype", name, (int)c->dtype);
+    if (!element)
+        return manta_fail(MANTA_EINVAL, "%s: %d is no dtype, expected 0 to %d", name, (int)c->dtype,
+                          MANTA_DTYPE_COUNT - 1);
     if (c->n < 0 || (uint64_t)c->n > (uint64_t)INT64_MAX / element / (uint64_t)size)
-        return manta_fail(MANTA_EINVAL, "%s of %lld elements", name, (long long)c->n);
+        return manta_fail(MANTA_EINVAL,
+                          "%s: %lld elements asked for, expected at least 0 and as many as can be addressed",
+                          name, (long long)c->n);
     if (call_reduces(c->kind) && (unsigned)c->reduce >= MANTA_REDUCE_COUNT)
-        return manta_fail(MANTA_EINVAL, "%s: %d is no reduction", name, (int)c->reduce);
+        return manta_fail(MANTA_EINVAL, "%s: %d is no reduction, expected 0 to %d", name, (int)c->reduce,
+                          MANTA_REDUCE_COUNT - 1);
     if (call_reduces(c->kind) && c->dtype == MANTA_DTYPE_BOOL)
-        return manta_fail(MANTA_EINVAL, "%s (%s) of bool, expected numbers", name,
+        return manta_fail(MANTA_EINVAL, "%s: %s of bool elements, expected numbers", name,
                           manta_reduce_name(c->reduce));
     if (c->n > 0 && ((rank_reads(c, rank) && !c->in) || (rank_writes(c, rank) && !c->out)))
-        return manta_fail(MANTA_EINVAL, "%s of %lld elements without memory for them", name, (long long)c->n);
+        return manta_fail(MANTA_EINVAL, "%s: no memory was given for its %lld elements", name,
+                          (long long)c->n);
     return MANTA_OK;
 }
 
@@ -128,7 +136,7 @@ manta_status call_compare(int rank_a, const call_words *a, int rank_b, const cal
         a->n == b->n && a->number == b->number)
         return MANTA_OK;
     if (!call_words_are_valid(a) || !call_words_are_valid(b))
-        return manta_fail(MANTA_ECORRUPT, "rank %d says what is no collective",
+        return manta_fail(MANTA_ECORRUPT, "rank %d announced a collective that there is not",
                           call_words_are_valid(a) ? rank_b : rank_a);
     if (a->number != b->number)
         return manta_fail(MANTA_ECORRUPT, "rank %d is at collective %llu of the group and rank %d at %llu",

@@ -65,7 +65,8 @@ manta_status group_options(const manta_group_options *o, manta_group_options *ou
     manta_group_options r = {0};
     if (o) r = *o;
     if ((unsigned)r.implementation > MANTA_COMM_SHM)
-        return manta_fail(MANTA_EINVAL, "%d is no implementation of collectives", (int)r.implementation);
+        return manta_fail(MANTA_EINVAL, "group: %d is no implementation, expected 0 to %d",
+                          (int)r.implementation, MANTA_COMM_SHM);
     TRY(option_or_none("timeout_ms of a group", r.timeout_ms));
     TRY(option_or_none("join_timeout_ms of a group", r.join_timeout_ms));
     TRY(option_or_none("bytes_per_pack of a group", r.bytes_per_pack));
@@ -79,7 +80,7 @@ manta_status group_options(const manta_group_options *o, manta_group_options *ou
 manta_status group_check_size(int rank, int size)
 {
     if (size < 1 || size > MANTA_GROUP_MAX)
-        return manta_fail(MANTA_EINVAL, "a group of %d ranks, expected 1 to %d", size, MANTA_GROUP_MAX);
+        return manta_fail(MANTA_EINVAL, "group: %d ranks asked for, expected 1 to %d", size, MANTA_GROUP_MAX);
     if (rank < 0 || rank >= size)
         return manta_fail(MANTA_EINVAL, "there is no rank %d in a group of %d", rank, size);
     return MANTA_OK;
@@ -504,7 +505,8 @@ static manta_status reduce_pack(manta_group *g, int count, void *const *data, co
     size_t element = manta_dtype_size(t);
     if (!g->pack) g->pack = mem_try_raw((size_t)g->o.bytes_per_pack);
     if (!g->pack)
-        return manta_fail(MANTA_ENOMEM, "no memory for a pack of %lld bytes", (long long)g->o.bytes_per_pack);
+        return manta_fail(MANTA_ENOMEM, "all-reduce: no memory for a pack of %lld bytes",
+                          (long long)g->o.bytes_per_pack);
     char *at = g->pack;
     for (int i = 0; i < count; at += (size_t)n[i++] * element)
         if (n[i]) memcpy(at, data[i], (size_t)n[i] * element);
@@ -519,11 +521,15 @@ manta_status manta_group_all_reduce_many(manta_group *g, int count, void *const 
                                          manta_dtype t, manta_reduce r)
 {
     size_t element = manta_dtype_size(t);
-    if (!element) return manta_fail(MANTA_EINVAL, "all-reduce: %d is no dtype", (int)t);
+    if (!element)
+        return manta_fail(MANTA_EINVAL, "all-reduce: %d is no dtype, expected 0 to %d", (int)t,
+                          MANTA_DTYPE_COUNT - 1);
     for (int i = 0; i < count; i++)
         if (n[i] < 0 || (n[i] && !data[i]))
-            return manta_fail(MANTA_EINVAL, "all-reduce: tensor %d of %lld elements at %p", i,
-                              (long long)n[i], data[i]);
+            return manta_fail(
+                MANTA_EINVAL,
+                "all-reduce: tensor %d has %lld elements at %p, expected at least 0 and memory for them", i,
+                (long long)n[i], data[i]);
     for (int i = 0, packed; i < count; i += packed) {
         int64_t sum;
         packed = pack_of(g, count, n, i, element, &sum);
@@ -554,7 +560,9 @@ manta_status manta_group_fused(manta_group *g, int64_t n,
                                manta_status (*fn)(void *ctx, int64_t begin, int64_t end), void *ctx)
 {
     int64_t begin, end;
-    if (n < 0) return manta_fail(MANTA_EINVAL, "a fused all-reduce of %lld elements", (long long)n);
+    if (n < 0)
+        return manta_fail(MANTA_EINVAL, "fused all-reduce: %lld elements asked for, expected at least 0",
+                          (long long)n);
     manta_group_range(n, g->size, g->rank, &begin, &end);
     TRY(manta_group_barrier(g));
     if (begin < end) {

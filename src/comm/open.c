@@ -32,7 +32,9 @@ static manta_status open_network(const char *address, int rank, int size, const 
     }
     if (o->implementation == MANTA_COMM_SHM)
         return manta_fail(MANTA_EINVAL,
-                          "shared memory with ranks that meet at %s, which other hosts can reach", address);
+                          "group: shared memory was asked for, and other hosts can reach %s; expected an "
+                          "address of this host",
+                          address);
     TRY(rendezvous_network(&place, rank, size, o, &t));
     return group_new(&ring_transport, t, rank, size, o, out);
 }
@@ -45,6 +47,6 @@ manta_status manta_group_open(const char *address, int rank, int size, const man
     TRY(group_options(o, &filled));
     if (strncmp(address, UNIX, strlen(UNIX)) != 0) return open_network(address, rank, size, &filled, out);
     if (filled.implementation == MANTA_COMM_RING)
-        return manta_fail(MANTA_EINVAL, "ring with ranks that meet at %s, expected HOST:PORT", address);
+        return manta_fail(MANTA_EINVAL, "group: a ring was asked for at %s, expected HOST:PORT", address);
     return open_local(address + strlen(UNIX), rank, size, &filled, out);
 }

@@ -20,7 +20,9 @@ manta_status manta_group_plan_new(int size, const manta_group_options *o, manta_
     TRY(group_check_size(0, size));
     TRY(group_options(o, &filled));
     if (filled.implementation == MANTA_COMM_RING)
-        return manta_fail(MANTA_EINVAL, "a plan is for shared memory; ring meets at an address");
+        return manta_fail(
+            MANTA_EINVAL,
+            "group plan: a ring was asked for, expected shared memory; a ring is opened at an address");
     h = shm_head_of(size, &filled);
     TRY(shm_group_new(&h, &fd));
     manta_group_plan *p = mem_new(sizeof *p);

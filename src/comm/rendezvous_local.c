@@ -34,8 +34,8 @@ static manta_status socket_address_of(const char *path, struct sockaddr_un *a, s
     size_t n = strlen(path);
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (n == 0 || n >= sizeof a->sun_path)
-        return manta_fail(MANTA_EINVAL, "unix:%s: a path of 1 to %zu bytes is needed", path,
-                          sizeof a->sun_path - 1);
+        return manta_fail(MANTA_EINVAL, "unix:%s: the path is empty or too long, expected 1 to %zu bytes",
+                          path, sizeof a->sun_path - 1);
     memcpy(a->sun_path, path, n);
     *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (path[0] != '@'));
     if (path[0] == '@') a->sun_path[0] = '\0';
@@ -199,12 +199,13 @@ static manta_status request_memory(const char *path, int fd, int rank, const shm
     TRY(check_peer(fd));
     TRY(socket_send(fd, &mine, sizeof mine, NULL, 0, true));
     if (socket_poll(&p, 1, clock_left_ms(deadline)) <= 0)
-        return manta_fail(MANTA_ETIMEDOUT, "rank 0 at unix:%s does not answer", path);
+        return manta_fail(MANTA_ETIMEDOUT, "rank 0 at unix:%s did not answer in time", path);
     TRY(socket_recv(fd, &a, sizeof a, &n, fds, &n_fds, false));
     if (n != sizeof a || a.magic != SHM_MAGIC || a.error.code || n_fds != 1) {
         socket_close_all(fds, n_fds);
         if (n != sizeof a || a.magic != SHM_MAGIC || !a.error.code)
-            return manta_fail(MANTA_ECORRUPT, "what answers at unix:%s is no rank 0", path);
+            return manta_fail(MANTA_ECORRUPT, "the answer at unix:%s is not that of a rank 0 of this version",
+                              path);
         return manta_error_raise(&a.error);
     }
     *memory = fds[0];

@@ -52,7 +52,8 @@ static manta_status check_hello(void *ctx, const hello *h)
     const rendezvous *m = ctx;
     rank_word w;
     int rank = 0;
-    if (h->n_word != sizeof w) return manta_fail(MANTA_EPERM, "%s is no rank of a group", h->node);
+    if (h->n_word != sizeof w)
+        return manta_fail(MANTA_EPERM, "%s wanted to join and is no rank of a group", h->node);
     memcpy(&w, h->word, sizeof w);
     if (w.size != (uint32_t)m->size)
         return manta_fail(MANTA_EPERM, "%s is in a group of %u, and rank %d in one of %d", h->node, w.size,
@@ -194,7 +195,7 @@ static manta_status rank_address_of(const rendezvous *m, int i, rank_address out
     memcpy(&w, chan_peer(m->peers[i])->word, sizeof w);
     if (getpeername(chan_fd(m->peers[i]), (struct sockaddr *)&a, &size) ||
         getnameinfo((struct sockaddr *)&a, size, name, sizeof name, NULL, 0, NI_NUMERICHOST))
-        return manta_fail(MANTA_EIO, "rank %d has no address", i);
+        return manta_fail(MANTA_EIO, "rank %d: the address that it connected from cannot be told", i);
     snprintf(out, TCP_TEXT, strchr(name, ':') ? "[%s]:%u" : "%s:%u", name, w.port);
     return MANTA_OK;
 }
@@ -218,7 +219,7 @@ static manta_status receive_table(rendezvous *m)
                           (long long)m->timeout_ms, m->place->text);
     if (st) return st;
     if (f.kind != RENDEZVOUS_TABLE || f.length != bytes)
-        return manta_fail(MANTA_ECORRUPT, "rank 0 did not say where the others are");
+        return manta_fail(MANTA_ECORRUPT, "rank 0 sent something else than the table of addresses");
     for (int i = 0; i < m->size; i++) m->table[i][TCP_TEXT - 1] = '\0';
     return MANTA_OK;
 }

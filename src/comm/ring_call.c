@@ -151,11 +151,12 @@ static manta_status prepare_work(ring *t, manta_work *w)
     if (is_eager(w)) return MANTA_OK;
     if (call_reduces(w->c.kind) && !t->scratch) {
         t->scratch = mem_try_raw((size_t)RING_WINDOW * (size_t)t->size * RING_CHUNK);
-        if (!t->scratch) return manta_fail(MANTA_ENOMEM, "no memory for %d ranks' chunks", t->size);
+        if (!t->scratch)
+            return manta_fail(MANTA_ENOMEM, "ring: no memory for the chunks of %d ranks", t->size);
     }
     if (in_place) { /* what comes from a rank takes the place of what goes to it */
         t->copy = mem_try_raw(w->size * (size_t)t->size);
-        if (!t->copy) return manta_fail(MANTA_ENOMEM, "no memory for an all-to-all in place");
+        if (!t->copy) return manta_fail(MANTA_ENOMEM, "ring: no memory for a copy of an all-to-all in place");
         memcpy(t->copy, w->c.in, w->size * (size_t)t->size);
     }
     return MANTA_OK;

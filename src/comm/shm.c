@@ -202,7 +202,9 @@ static manta_status start_watch(shm *t)
     for (int i = 0; i < t->size; i++) {
         pid_t pid = (pid_t)atomic_load(&shm_rank_at(t, i)->pid);
         if (i == t->rank || pid == getpid()) continue;
-        if (pid <= 0) return manta_fail(MANTA_ECORRUPT, "rank %d says that it is process %d", i, (int)pid);
+        if (pid <= 0)
+            return manta_fail(MANTA_ECORRUPT, "rank %d says that it is process %d, expected a number above 0",
+                              i, (int)pid);
         manta_status st = proc_pidfd_open(pid, &t->pidfds[i]);
         if (st == MANTA_ENOENT) {
             atomic_store(&t->dead[i], 1);
@@ -238,7 +240,9 @@ manta_status shm_group_new(const shm_head *h, int *fd)
     size_t bytes = layout_of(h).end;
     void *at;
     if (h->shared_size > (SIZE_MAX >> 2) / MANTA_GROUP_MAX)
-        return manta_fail(MANTA_EINVAL, "%zu bytes of shared memory for each rank", (size_t)h->shared_size);
+        return manta_fail(MANTA_EINVAL,
+                          "group: %zu bytes of shared memory for each rank asked for, expected at most %zu",
+                          (size_t)h->shared_size, (SIZE_MAX >> 2) / MANTA_GROUP_MAX);
     TRY(shm_new("manta-comm", bytes, fd));
     manta_status st = shm_map(*fd, bytes, true, &at);
     if (st) {
@@ -291,7 +295,7 @@ static manta_status map_group(int fd, int rank, shm **out)
     t->base = at;
     if (t->bytes >= sizeof t->head) memcpy(&t->head, at, sizeof t->head);
     if (!head_is_valid(&t->head, t->bytes)) {
-        st = manta_fail(MANTA_ECORRUPT, "shared memory that is not of a group of this version");
+        st = manta_fail(MANTA_ECORRUPT, "group: the shared memory was not made by a group of this version");
         goto out;
     }
     place_pointers(t);

@@ -91,7 +91,8 @@ static const stage_class batch_class = {
 
 static manta_status check_batch(const manta_dataset *in, int64_t size)
 {
-    if (size < 1) return manta_fail(MANTA_EINVAL, "batch: a size of %lld cannot be", (long long)size);
+    if (size < 1)
+        return manta_fail(MANTA_EINVAL, "batch: a size of %lld, expected at least 1", (long long)size);
     if (in->batch) {
         return manta_fail(MANTA_EINVAL,
                           "batch: the dataset holds batches of %lld already; a batch of batches is not made",

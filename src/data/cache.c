@@ -128,7 +128,10 @@ manta_dataset *manta_dataset_cache(manta_dataset *in)
     manta_dataset *d = stage_new(&cache_class, in, &ok);
 
     if (!ok) return d;
-    if (d->batch) return stage_fail(d, manta_fail(MANTA_EINVAL, "cache: put it before batch()"));
+    if (d->batch)
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL,
+                          "cache: the dataset holds batches, expected samples; put it before batch()"));
     if (!count_is_known(d->count)) {
         return stage_fail(d, manta_fail(MANTA_EINVAL, "cache: the number of samples must be known, and %s",
                                         d->count == MANTA_FOREVER_COUNT ? "this repeats forever"

@@ -151,7 +151,8 @@ manta_dataset *manta_dataset_cast(manta_dataset *in, const char *column, manta_d
 
     if (!s) return d;
     if (manta_dtype_size(dtype) == 0)
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "cast: %d is no dtype", (int)dtype));
+        return stage_fail(d, manta_fail(MANTA_EINVAL, "cast: %d is no dtype, expected 0 to %d", (int)dtype,
+                                        MANTA_DTYPE_COUNT - 1));
     d->columns[s->column].dtype = dtype;
     return d;
 }
@@ -164,8 +165,10 @@ manta_dataset *manta_dataset_scale(manta_dataset *in, const char *column, float 
     if (!s) return d;
     s->divisor = divisor;
     if (divisor == 0 || !isfinite(divisor)) {
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "scale: column '%s' cannot be divided by %g", column,
-                                        (double)divisor));
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL,
+                          "scale: column '%s' is to be divided by %g, expected a finite number other than 0",
+                          column, (double)divisor));
     }
     return d;
 }
@@ -209,9 +212,13 @@ manta_dataset *manta_dataset_labels(manta_dataset *in, const char *column, int64
     if (!s) return d;
     s->classes = classes;
     manta_dtype t = d->columns[s->column].dtype;
-    if (d->batch) return stage_fail(d, manta_fail(MANTA_EINVAL, "labels: put it before batch()"));
+    if (d->batch)
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL,
+                          "labels: the dataset holds batches, expected samples; put it before batch()"));
     if (classes < 1)
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "labels: %lld classes cannot be", (long long)classes));
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL, "labels: %lld classes, expected at least 1", (long long)classes));
     if (t != MANTA_DTYPE_U8 && t != MANTA_DTYPE_I32 && t != MANTA_DTYPE_I64) {
         return stage_fail(d, manta_fail(MANTA_EINVAL,
                                         "labels: column '%s' is %s, expected integers (cast it first)",

@@ -38,7 +38,7 @@ static manta_status check_zip(const manta_dataset *a, const manta_dataset *b)
             (long long)b->batch);
     }
     if (a->n + b->n > MANTA_MAX_COLUMNS) {
-        return manta_fail(MANTA_EINVAL, "zip: %d columns together, at most %d can be", a->n + b->n,
+        return manta_fail(MANTA_EINVAL, "zip: %d columns together, expected at most %d", a->n + b->n,
                           MANTA_MAX_COLUMNS);
     }
     for (int c = 0; c < b->n; c++) {

@@ -121,15 +121,18 @@ static manta_status check_column(const char *who, const manta_column_spec *s)
                           MANTA_COLUMN_NAME - 1);
     }
     if (manta_dtype_size(s->dtype) == 0) {
-        return manta_fail(MANTA_EINVAL, "%s: column '%s' has no valid dtype", who, s->name);
+        return manta_fail(MANTA_EINVAL, "%s: column '%s' has the dtype %d, expected 0 to %d", who, s->name,
+                          (int)s->dtype, MANTA_DTYPE_COUNT - 1);
     }
     if (s->ndim < 0 || s->ndim >= MANTA_MAX_DIMS) {
-        return manta_fail(MANTA_EINVAL, "%s: column '%s' has %d dimensions per sample, at most %d can be",
+        return manta_fail(MANTA_EINVAL, "%s: column '%s' has %d dimensions per sample, expected at most %d",
                           who, s->name, s->ndim, MANTA_MAX_DIMS - 1);
     }
     for (int i = 0; i < s->ndim; i++) {
         if (s->shape[i] < 0 || __builtin_mul_overflow(n, s->shape[i], &n) || n > INT64_MAX / 16) {
-            return manta_fail(MANTA_EINVAL, "%s: column '%s' has an impossible size %lld in dimension %d",
+            return manta_fail(MANTA_EINVAL,
+                              "%s: column '%s' has the size %lld in dimension %d, expected at least 0 and no "
+                              "more elements than can be addressed",
                               who, s->name, (long long)s->shape[i], i);
         }
     }
@@ -139,7 +142,7 @@ static manta_status check_column(const char *who, const manta_column_spec *s)
 manta_status stage_check_columns(const char *who, int n, const manta_column_spec *columns)
 {
     if (n < 1 || n > MANTA_MAX_COLUMNS) {
-        return manta_fail(MANTA_EINVAL, "%s: %d columns given, 1 to %d can be", who, n, MANTA_MAX_COLUMNS);
+        return manta_fail(MANTA_EINVAL, "%s: %d columns given, expected 1 to %d", who, n, MANTA_MAX_COLUMNS);
     }
     for (int c = 0; c < n; c++) {
         TRY(check_column(who, &columns[c]));

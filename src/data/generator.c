@@ -136,10 +136,14 @@ manta_dataset *manta_dataset_generator(const manta_generator *g, void *user, int
     d->indexable = false;
     manta_status st = stage_check_columns("generator", n, columns);
     if (st) return stage_fail(d, st);
-    if (!g->next) return stage_fail(d, manta_fail(MANTA_EINVAL, "generator: no next() given"));
+    if (!g->next)
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL, "generator: next is NULL, expected the function that makes samples"));
     if (count < 0 && count != MANTA_UNKNOWN_COUNT) {
         return stage_fail(d,
-                          manta_fail(MANTA_EINVAL, "generator: a count of %lld cannot be", (long long)count));
+                          manta_fail(MANTA_EINVAL,
+                                     "generator: a count of %lld, expected at least 0 or MANTA_UNKNOWN_COUNT",
+                                     (long long)count));
     }
     d->count = count;
     d->n = n;

@@ -88,7 +88,9 @@ static manta_status describe_image(const manta_dataset *d, const char *who, cons
 {
     TRY(stage_need_column(d, column, &s->column));
     const manta_column_spec *c = &d->columns[s->column];
-    if (d->batch) return manta_fail(MANTA_EINVAL, "%s: put it before batch()", who);
+    if (d->batch)
+        return manta_fail(MANTA_EINVAL,
+                          "%s: the dataset holds batches, expected samples; put it before batch()", who);
     if (c->ndim != 2 && c->ndim != 3) {
         char text[96];
         return manta_fail(MANTA_EINVAL,
@@ -149,7 +151,8 @@ manta_dataset *manta_dataset_random_flip(manta_dataset *in, const char *column, 
     s->flip = true;
     s->p = p;
     if (!(p >= 0 && p <= 1)) {
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "random_flip: a probability of %g cannot be", p));
+        return stage_fail(d,
+                          manta_fail(MANTA_EINVAL, "random_flip: a probability of %g, expected 0 to 1", p));
     }
     return d;
 }

@@ -379,8 +379,9 @@ static manta_status fetch_rows(manta_loader *l, slot *to, int64_t epoch, int64_t
 {
     TRY(check_place(l, epoch, step, false));
     if (lo < 0 || hi < lo) {
-        return manta_fail(MANTA_EINVAL, "loader: samples %lld to %lld of a batch cannot be", (long long)lo,
-                          (long long)hi);
+        return manta_fail(MANTA_EINVAL,
+                          "loader: samples %lld to %lld of a batch asked for, expected a range from 0 on",
+                          (long long)lo, (long long)hi);
     }
     TRY(slot_fill(to, l, l->own, epoch, step, lo, hi));
     if (to->end) {

@@ -117,7 +117,9 @@ manta_dataset *manta_dataset_map(manta_dataset *in, manta_map_fn fn, void *user,
     *s = (mapping){fn, user};
     d->state = s;
     d->seed = seed;
-    if (!fn) return stage_fail(d, manta_fail(MANTA_EINVAL, "map: no function given"));
+    if (!fn)
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL, "map: the function is NULL, expected one that changes a sample"));
     if (n == 0) return d;
     manta_status st = stage_check_columns("map", n, columns);
     if (st) return stage_fail(d, st);

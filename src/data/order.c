@@ -96,14 +96,17 @@ manta_dataset *manta_dataset_repeat(manta_dataset *in, int64_t times)
     if (!ok) return d;
     d->a = times;
     if (times < 0 && times != MANTA_FOREVER_COUNT) {
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "repeat: %lld times cannot be", (long long)times));
+        return stage_fail(d, manta_fail(MANTA_EINVAL,
+                                        "repeat: %lld times, expected at least 0 or MANTA_FOREVER_COUNT",
+                                        (long long)times));
     }
     if (times == MANTA_FOREVER_COUNT) {
         if (in->count != 0) d->count = MANTA_FOREVER_COUNT;
     } else if (times == 0) {
         d->count = 0;
     } else if (count_is_known(in->count) && __builtin_mul_overflow(in->count, times, &d->count)) {
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "repeat: %lld times %lld elements overflow",
+        return stage_fail(d, manta_fail(MANTA_EINVAL,
+                                        "repeat: %lld times %lld elements are more than can be counted",
                                         (long long)times, (long long)in->count));
     }
     return d;
@@ -158,7 +161,9 @@ manta_dataset *manta_dataset_take(manta_dataset *in, int64_t n)
 
     if (!ok) return d;
     d->a = n;
-    if (n < 0) return stage_fail(d, manta_fail(MANTA_EINVAL, "take: %lld elements cannot be", (long long)n));
+    if (n < 0)
+        return stage_fail(d,
+                          manta_fail(MANTA_EINVAL, "take: %lld elements, expected at least 0", (long long)n));
     if (in->count == MANTA_FOREVER_COUNT || in->count > n) d->count = n;
     return d;
 }
@@ -179,7 +184,9 @@ manta_dataset *manta_dataset_skip(manta_dataset *in, int64_t n)
 
     if (!ok) return d;
     d->a = n;
-    if (n < 0) return stage_fail(d, manta_fail(MANTA_EINVAL, "skip: %lld elements cannot be", (long long)n));
+    if (n < 0)
+        return stage_fail(d,
+                          manta_fail(MANTA_EINVAL, "skip: %lld elements, expected at least 0", (long long)n));
     if (count_is_known(in->count)) d->count = in->count > n ? in->count - n : 0;
     return d;
 }
@@ -262,7 +269,9 @@ manta_dataset *manta_dataset_concatenate(manta_dataset *a, manta_dataset *b)
     if (!count_is_known(b->count)) {
         d->count = b->count;
     } else if (__builtin_add_overflow(a->count, b->count, &d->count)) {
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "concatenate: the number of elements overflows"));
+        return stage_fail(d, manta_fail(MANTA_EINVAL,
+                                        "concatenate: %lld and %lld elements are more than can be counted",
+                                        (long long)a->count, (long long)b->count));
     }
     return d;
 }
@@ -287,7 +296,7 @@ manta_dataset *manta_dataset_prefetch(manta_dataset *in, int64_t n)
     d->prefetch = n;
     if (n < 1 || n > 1024) {
         return stage_fail(
-            d, manta_fail(MANTA_EINVAL, "prefetch: %lld batches ahead, 1 to 1024 can be", (long long)n));
+            d, manta_fail(MANTA_EINVAL, "prefetch: %lld batches ahead, expected 1 to 1024", (long long)n));
     }
     return d;
 }
@@ -308,7 +317,11 @@ manta_dataset *order_pad(manta_dataset *in, int64_t multiple)
 
     if (!ok) return d;
     if (in->count > INT64_MAX - multiple) {
-        return stage_fail(d, manta_fail(MANTA_EINVAL, "sampler: the number of samples overflows"));
+        return stage_fail(
+            d,
+            manta_fail(MANTA_EINVAL,
+                       "sampler: %lld samples filled up to a multiple of %lld are more than can be counted",
+                       (long long)in->count, (long long)multiple));
     }
     if (in->count > 0) d->count = (in->count + multiple - 1) / multiple * multiple;
     return d;

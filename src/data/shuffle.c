@@ -288,8 +288,8 @@ static manta_dataset *shuffle_dataset(manta_dataset *in, int64_t buffer, uint64_
     d->b = once;
     d->seed = seed;
     if (buffer < 0) {
-        return stage_fail(d,
-                          manta_fail(MANTA_EINVAL, "shuffle: a buffer of %lld cannot be", (long long)buffer));
+        return stage_fail(
+            d, manta_fail(MANTA_EINVAL, "shuffle: a buffer of %lld, expected at least 0", (long long)buffer));
     }
     if (whole && !count_is_known(in->count)) {
         return stage_fail(d, manta_fail(MANTA_EINVAL,

@@ -92,7 +92,7 @@ static void copies_free(void *ctx)
 static manta_status describe_columns(source_memory *m, int n, const manta_column *columns)
 {
     if (n < 1 || n > MANTA_MAX_COLUMNS) {
-        return manta_fail(MANTA_EINVAL, "arrays: %d columns given, 1 to %d can be", n, MANTA_MAX_COLUMNS);
+        return manta_fail(MANTA_EINVAL, "arrays: %d columns given, expected 1 to %d", n, MANTA_MAX_COLUMNS);
     }
     m->n = n;
     for (int c = 0; c < n; c++) {
@@ -119,7 +119,7 @@ static manta_status describe_columns(source_memory *m, int n, const manta_column
         TRY(stage_check_columns("arrays", c + 1, m->columns));
         int64_t total;
         if (__builtin_mul_overflow((int64_t)spec_bytes(s), m->count, &total)) {
-            return manta_fail(MANTA_EINVAL, "arrays: the size of column '%s' overflows", name);
+            return manta_fail(MANTA_EINVAL, "arrays: column '%s' has more bytes than can be addressed", name);
         }
         if (!manta_array_is_contiguous(a) || (!a->data && total > 0)) {
             return manta_fail(MANTA_EINVAL, "arrays: column '%s' must be a row-major array without gaps",

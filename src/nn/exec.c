@@ -365,7 +365,8 @@ static manta_status run_head(exec *e, const plan *p, const exec_run *r, int h, d
     double sum = 0, weights = 0;
 
     if (weight && head->inner != 1) {
-        return manta_fail(MANTA_EUNSUPPORTED, "sample weights for output %d, which has %lld rows a sample",
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "output %d: sample weights were given, and it has %lld rows a sample, expected 1",
                           head->output, (long long)head->inner);
     }
     TRY(loss_check_target(&head->loss, port->name ? port->name : "output", rows, head->classes,
@@ -471,7 +472,8 @@ manta_status exec_backward_on(exec *e, const exec_run *r, exec_pause *pause)
     const plan *p;
 
     if (!pd || r->mode != PLAN_TRAIN || e->last != pd->p) {
-        return manta_fail(MANTA_EINVAL, "backward without the forward of the same batch before it");
+        return manta_fail(MANTA_EINVAL, "model '%s': backward of a batch whose forward was not the last run",
+                          e->m->name);
     }
     p = pd->p;
     for (; pause->done < p->n_nodes; pause->done++) {

@@ -397,7 +397,8 @@ manta_value manta_layer_weight(manta_layer *l, const char *name, int ndim, const
 
     if (!open_for_building(m)) return invalid;
     if (ndim < 0 || ndim > MANTA_MAX_DIMS) {
-        graph_fail(m, MANTA_EINVAL, "layer '%s': weight '%s' has %d dimensions", l->name, name, ndim);
+        graph_fail(m, MANTA_EINVAL, "layer '%s': weight '%s' has %d dimensions, expected 0 to %d", l->name,
+                   name, ndim, MANTA_MAX_DIMS);
         return invalid;
     }
     full = mem_printf("%s/%s", l->name, name);
@@ -563,9 +564,10 @@ manta_value manta_model_add(manta_model *m, manta_layer *l)
 manta_status manta_model_build(manta_model *m)
 {
     if (!m->error.code && !m->built) {
-        if (!m->n_inputs) graph_fail(m, MANTA_EINVAL, "it has no input");
+        if (!m->n_inputs) graph_fail(m, MANTA_EINVAL, "it has no input, expected at least one");
         if (!m->error.code && !m->n_outputs && m->last >= 0) manta_output(m, (manta_value){m->last});
-        if (!m->error.code && !m->n_outputs) graph_fail(m, MANTA_EINVAL, "it has no output");
+        if (!m->error.code && !m->n_outputs)
+            graph_fail(m, MANTA_EINVAL, "it has no output, expected at least one");
     }
     if (m->error.code) return manta_error_raise(&m->error);
     m->built = true;

@@ -542,8 +542,9 @@ static manta_status check_sizes(const manta_model *m, int64_t batch)
         for (int j = 0; j < a->ndim; j++) {
             if (__builtin_mul_overflow(n, a->shape[j] == -1 ? batch : a->shape[j], &n) || n > (int64_t)1
                                                                                                   << 44) {
-                return manta_fail(MANTA_EINVAL, "model '%s': a batch of %lld is too large", m->name,
-                                  (long long)batch);
+                return manta_fail(MANTA_EINVAL,
+                                  "model '%s': a batch of %lld makes arrays of more than 2^44 elements",
+                                  m->name, (long long)batch);
             }
         }
     }
@@ -576,7 +577,8 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
 
     assert(o || mode == PLAN_PREDICT);
     if (batch < 1)
-        return manta_fail(MANTA_EINVAL, "a batch of %lld samples, expected at least 1", (long long)batch);
+        return manta_fail(MANTA_EINVAL, "plan: a batch of %lld samples, expected at least 1",
+                          (long long)batch);
     TRY(check_sizes(m, batch));
     p = pl.p = mem_new(sizeof *p);
     p->mode = mode;

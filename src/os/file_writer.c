@@ -145,7 +145,9 @@ static manta_status keep_mode(file_writer *w)
 static manta_status make_writer(const char *path, file_writer **out)
 {
     file_writer *w;
-    if (!*name_of(path)) return manta_fail(MANTA_EINVAL, "\"%s\" is no name of a file", path);
+    if (!*name_of(path))
+        return manta_fail(MANTA_EINVAL, "writing \"%s\": the path ends in no name, expected that of a file",
+                          path);
     if (!(w = mem_try_raw(sizeof *w)))
         return manta_fail(MANTA_ENOMEM, "writing %s: %zu bytes of memory could not be had", path, sizeof *w);
     w->path = mem_strdup(path);

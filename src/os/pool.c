@@ -209,7 +209,7 @@ manta_status pool_new(int threads, size_t scratch_size, pool **out)
     size_t size;
 
     if (threads < 1)
-        return manta_fail(MANTA_EINVAL, "a pool of %d threads: there must be at least 1", threads);
+        return manta_fail(MANTA_EINVAL, "pool: %d threads asked for, expected at least 1", threads);
     p = mem_try(sizeof *p);
     if (!p) return manta_fail(MANTA_ENOMEM, "pool: %zu bytes of memory could not be had", sizeof *p);
     p->threads = threads;

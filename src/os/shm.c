@@ -82,7 +82,8 @@ static int memory_file(const char *name)
 static manta_status make_memory(const char *name, size_t size, bool large, int *out)
 {
     if (is_too_much(size))
-        return manta_fail(MANTA_ENOSPC, "reserving %zu bytes of shared memory: there are not so many", size);
+        return manta_fail(MANTA_ENOSPC,
+                          "reserving %zu bytes of shared memory: the machine does not have as many", size);
     int fd = memory_file(name);
     if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
     if (large) (void)get_large_pages(fd, size);
@@ -133,7 +134,9 @@ manta_status shm_size(int fd, size_t *size)
     int seals = os->fcntl(fd, F_GET_SEALS, 0);
     int want = F_SEAL_SHRINK | F_SEAL_GROW;
     if (seals < 0 || (seals & want) != want || os->fstat(fd, &s) || s.st_size <= 0)
-        return manta_fail(MANTA_ECORRUPT, "a descriptor that is no shared memory of a sealed size");
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "opening shared memory: descriptor %d has no sealed size, expected memory that Manta made", fd);
     *size = (size_t)s.st_size;
     return MANTA_OK;
 }

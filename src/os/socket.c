@@ -34,8 +34,8 @@ static manta_status address_of(const char *path, struct sockaddr_un *out)
     size_t n = strlen(path);
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (n >= sizeof out->sun_path)
-        return manta_fail(MANTA_EINVAL, "%s: the name of a socket has at most %zu bytes", path,
-                          sizeof out->sun_path - 1);
+        return manta_fail(MANTA_EINVAL, "%s: the name of a socket has %zu bytes, expected at most %zu", path,
+                          n, sizeof out->sun_path - 1);
     memcpy(out->sun_path, path, n);
     return MANTA_OK;
 }
@@ -143,7 +143,10 @@ manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
     int64_t give_up = 0;
     if (n > SOCKET_MAX_MESSAGE || n == 0 || n_fds > SOCKET_MAX_FDS)
-        return manta_fail(MANTA_EINVAL, "a message of %zu bytes and %d descriptors", n, n_fds);
+        return manta_fail(MANTA_EINVAL,
+                          "sending a message of %zu bytes and %d descriptors, expected 1 to %d bytes and at "
+                          "most %d descriptors",
+                          n, n_fds, (int)SOCKET_MAX_MESSAGE, SOCKET_MAX_FDS);
     if (n_fds > 0) {
         memset(&c, 0, sizeof c);
         m.msg_control = c.bytes;
@@ -219,7 +222,8 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
     int taken = take_fds(&m, fds);
     if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) socket_close_all(fds, taken);
     if (m.msg_flags & MSG_TRUNC)
-        return manta_fail(MANTA_ECORRUPT, "a message is longer than the %zu bytes that one may have", size);
+        return manta_fail(MANTA_ECORRUPT,
+                          "receiving a message: it is longer than the %zu bytes expected at most", size);
     *n = (size_t)got;
     *n_fds = m.msg_flags & MSG_CTRUNC ? SOCKET_FDS_LOST : taken;
     return MANTA_OK;

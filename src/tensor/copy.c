@@ -170,7 +170,10 @@ static manta_status writable(const manta_array *a)
 {
     for (int i = 0; i < a->ndim; i++)
         if (a->shape[i] > 1 && a->strides[i] == 0)
-            return manta_fail(MANTA_EINVAL, "axis %d of the array to be written repeats its elements", i);
+            return manta_fail(MANTA_EINVAL,
+                              "axis %d of the array to be written repeats its elements, expected each to "
+                              "have memory of its own",
+                              i);
     return MANTA_OK;
 }
 
@@ -286,8 +289,8 @@ manta_status copy_strided(pool *p, const manta_array *dst, const manta_array *sr
     TRY(same_shape(dst, src));
     if (manta_array_count(dst) > 0) TRY(writable(dst)); /* strides of an empty array say nothing */
     if (add && (dst->dtype != MANTA_DTYPE_F32 || src->dtype != MANTA_DTYPE_F32))
-        return manta_fail(MANTA_EINVAL, "cannot add %s to %s", manta_dtype_name(src->dtype),
-                          manta_dtype_name(dst->dtype));
+        return manta_fail(MANTA_EINVAL, "adding %s to %s elements, expected float32 on both sides",
+                          manta_dtype_name(src->dtype), manta_dtype_name(dst->dtype));
     if (manta_array_count(dst) == 0) return MANTA_OK;
     nest_init(&n, 2, (const manta_array *const[]){dst, src});
     n.run = add ? add_run : dst->dtype == src->dtype ? copy_run : convert_nest_run;
@@ -396,9 +399,10 @@ manta_status copy_slice(const manta_array *a, int axis, int64_t start, int64_t n
     if (axis < 0 || axis >= a->ndim || start < 0 || n < 0 || start > a->shape[axis] ||
         n > a->shape[axis] - start) {
         char x[128];
-        return manta_fail(MANTA_EINVAL, "no %lld elements from %lld on along axis %d of shape %s",
-                          (long long)n, (long long)start, axis,
-                          manta_shape_text(a->ndim, a->shape, x, sizeof x));
+        return manta_fail(
+            MANTA_EINVAL,
+            "slice: %lld elements from %lld on along axis %d asked for, the array has the shape %s",
+            (long long)n, (long long)start, axis, manta_shape_text(a->ndim, a->shape, x, sizeof x));
     }
     *out = *a;
     out->shape[axis] = n;

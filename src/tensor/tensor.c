@@ -22,11 +22,15 @@ static manta_status shape_size(manta_dtype t, int ndim, const int64_t *shape, si
 {
     size_t size = manta_dtype_size(t);
     bool empty = false, too_large = false;
-    if (size == 0) return manta_fail(MANTA_EINVAL, "%d is no dtype", (int)t);
+    if (size == 0)
+        return manta_fail(MANTA_EINVAL, "tensor: %d is no dtype, expected 0 to %d", (int)t,
+                          MANTA_DTYPE_COUNT - 1);
     if (ndim < 0 || ndim > MANTA_MAX_DIMS)
-        return manta_fail(MANTA_EINVAL, "an array has 0 to %d axes, not %d", MANTA_MAX_DIMS, ndim);
+        return manta_fail(MANTA_EINVAL, "tensor: %d axes asked for, expected 0 to %d", ndim, MANTA_MAX_DIMS);
     for (int i = 0; i < ndim; i++) {
-        if (shape[i] < 0) return manta_fail(MANTA_EINVAL, "axis %d has size %lld", i, (long long)shape[i]);
+        if (shape[i] < 0)
+            return manta_fail(MANTA_EINVAL, "tensor: axis %d has size %lld, expected at least 0", i,
+                              (long long)shape[i]);
         empty |= shape[i] == 0;
         too_large |= __builtin_mul_overflow(size, (size_t)shape[i], &size) || size > PTRDIFF_MAX;
     }
@@ -34,7 +38,7 @@ static manta_status shape_size(manta_dtype t, int ndim, const int64_t *shape, si
         size = 0;
     else if (too_large) {
         char text[128];
-        return manta_fail(MANTA_ENOMEM, "an array of shape %s is larger than memory can be",
+        return manta_fail(MANTA_ENOMEM, "tensor: an array of shape %s has more bytes than can be addressed",
                           manta_shape_text(ndim, shape, text, sizeof text));
     }
     *out = size;
@@ -46,7 +50,9 @@ manta_status manta_tensor_wrap(manta_dtype t, int ndim, const int64_t *shape, vo
 {
     size_t size;
     TRY(shape_size(t, ndim, shape, &size));
-    if (!data && size > 0) return manta_fail(MANTA_EINVAL, "no memory was given for %zu bytes", size);
+    if (!data && size > 0)
+        return manta_fail(MANTA_EINVAL, "tensor: no memory was given to wrap, expected %zu bytes of it",
+                          size);
     manta_tensor *n = mem_new(sizeof *n);
     atomic_init(&n->refs, 1);
     n->view = manta_array_of(t, ndim, shape, data);
@@ -68,7 +74,7 @@ manta_status manta_tensor_new(manta_dtype t, int ndim, const int64_t *shape, man
     size_t size;
     TRY(shape_size(t, ndim, shape, &size));
     void *data = mem_try(size > 0 ? size : 1); /* an empty array has an address too */
-    if (!data) return manta_fail(MANTA_ENOMEM, "no memory for a tensor of %zu bytes", size);
+    if (!data) return manta_fail(MANTA_ENOMEM, "tensor: no memory for %zu bytes", size);
     manta_status st = manta_tensor_wrap(t, ndim, shape, data, release_own, NULL, out);
     if (st) mem_try_free(data);
     return st;

@@ -82,8 +82,8 @@ static manta_status check_labels(const char *path, const part *p, int classes)
     const manta_array *a = part_array(p);
 
     if (a->ndim != 1 || a->dtype != MANTA_DTYPE_U8) {
-        return manta_fail(MANTA_ECORRUPT, "%s: %d dimensions of %s, expected one of bytes", path, a->ndim,
-                          manta_dtype_name(a->dtype));
+        return manta_fail(MANTA_ECORRUPT, "%s: the labels have %d dimensions of %s, expected one of bytes",
+                          path, a->ndim, manta_dtype_name(a->dtype));
     }
     const uint8_t *label = a->data;
     for (int64_t i = 0; i < a->shape[0]; i++) {
@@ -100,14 +100,15 @@ static manta_status add_column(source_memory *m, const char *name, const char *p
     manta_column_spec *s = &m->columns[m->n];
 
     if (a->ndim < 1)
-        return manta_fail(MANTA_EINVAL, "%s: a single number, expected an array of samples", path);
+        return manta_fail(MANTA_EINVAL, "%s: the file holds a single number, expected an array of samples",
+                          path);
     strcpy(s->name, name); /* "x" or "y" */
     s->dtype = a->dtype;
     s->ndim = a->ndim - 1;
     memcpy(s->shape, a->shape + 1, (size_t)s->ndim * sizeof s->shape[0]);
     if (m->n > 0 && a->shape[0] != m->count) {
-        return manta_fail(MANTA_EINVAL, "%s: %lld samples, expected %lld as in the other file", path,
-                          (long long)a->shape[0], (long long)m->count);
+        return manta_fail(MANTA_EINVAL, "%s: the file has %lld samples, expected %lld as in the other file",
+                          path, (long long)a->shape[0], (long long)m->count);
     }
     m->count = a->shape[0];
     m->data[m->n++] = a->data;

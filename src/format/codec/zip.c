@@ -77,16 +77,17 @@ static manta_status read_end(const zip *z, directory *d)
     d->size = le32(p + 12);
     d->at = le32(p + 16);
     if (le(p + 4, 2) != 0 && le(p + 4, 2) != 0xffff) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: a zip archive in several volumes", z->path);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: the zip archive is in several volumes, expected one",
+                          z->path);
     }
     if (d->n == 0xffff || d->size == 0xffffffff || d->at == 0xffffffff) TRY(read_end64(z, end, d));
     /* an entry has at least 46 bytes, so this bounds what is allocated for them */
     if (d->at > end || d->size > end - d->at || d->n > d->size / 46) {
-        return manta_fail(MANTA_ECORRUPT,
-                          "%s: a directory of %llu entries and %llu bytes at offset %llu does not fit before "
-                          "offset %zu",
-                          z->path, (unsigned long long)d->n, (unsigned long long)d->size,
-                          (unsigned long long)d->at, end);
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "%s: its directory of %llu entries and %llu bytes at offset %llu does not fit before "
+            "offset %zu",
+            z->path, (unsigned long long)d->n, (unsigned long long)d->size, (unsigned long long)d->at, end);
     }
     return MANTA_OK;
 }

@@ -79,7 +79,8 @@ static manta_status read_superblock(h5_file *f, size_t before)
     if (version > 3) return h5_lacks(f, f->data, "a superblock of version %d, expected 0 to 3", version);
     TRY(version < 2 ? read_old_superblock(f, version, in, &end) : read_new_superblock(f, in, &end));
     if (end > f->size + before) {
-        return manta_fail(MANTA_ECORRUPT, "%s: cut short: %zu bytes, the superblock says %llu", f->path,
+        return manta_fail(MANTA_ECORRUPT,
+                          "%s: the file is cut short: it has %zu bytes, the superblock says %llu", f->path,
                           f->size + before, (unsigned long long)end);
     }
     return MANTA_OK;
@@ -104,7 +105,8 @@ manta_status h5_open(const char *path, const uint8_t *data, size_t size, h5_file
     manta_status st;
 
     if (!find_signature(data, size, &before)) {
-        return manta_fail(MANTA_ECORRUPT, "%s: not an HDF5 file: its signature is missing at offset 0", path);
+        return manta_fail(MANTA_ECORRUPT,
+                          "%s: this is not an HDF5 file: its signature is missing at offset 0", path);
     }
     f = mem_new(sizeof *f);
     *f = (h5_file){.path = mem_strdup(path), .data = data + before, .size = size - before};
@@ -297,7 +299,7 @@ static manta_status add_variable(texts *t, h5_in *data, uint64_t n)
         }
         TRY(h5_texts_heap_find(t->f, &t->heap, at, number, &text));
         if (bytes > text.n)
-            return h5_bad(t->f, text.p, "a text of %llu bytes where there are %zu", (unsigned long long)bytes,
+            return h5_bad(t->f, text.p, "a text has %llu bytes where %zu are left", (unsigned long long)bytes,
                           text.n);
         TRY(add_text(t, text.p, (size_t)bytes));
     }
@@ -422,17 +424,18 @@ static manta_status dataset_shape(const h5_file *f, const char *at, const h5_mes
     const h5_message *space = h5_message_find(m, H5_SPACE);
 
     if (!space || space->shared)
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: a dataset without a shape of its own", f->path, at);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: the dataset has no shape of its own", f->path, at);
     TRY(h5_space_parse(f, h5_bytes(f, space->data, space->size), &d->space));
     if (d->space.none)
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: a dataset without elements", f->path, at);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: the dataset has no elements", f->path, at);
     if (d->space.ndim > MANTA_MAX_DIMS) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: %d dimensions, expected at most %d", f->path, at,
-                          d->space.ndim, MANTA_MAX_DIMS);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: the dataset has %d dimensions, expected at most %d",
+                          f->path, at, d->space.ndim, MANTA_MAX_DIMS);
     }
     for (int i = 0; i < d->space.ndim; i++) {
         if (d->space.dims[i] > INT64_MAX) {
-            return manta_fail(MANTA_ECORRUPT, "%s: /%s: dimension %d cannot be that large", f->path, at, i);
+            return manta_fail(MANTA_ECORRUPT, "%s: /%s: dimension %d is larger than can be addressed",
+                              f->path, at, i);
         }
         d->shape[i] = (int64_t)d->space.dims[i];
     }
@@ -457,19 +460,20 @@ static manta_status dataset_type(const h5_file *f, const char *at, const h5_mess
     const h5_message *type = h5_message_find(m, H5_TYPE);
     bool is_bfloat16 = false;
 
-    if (!type) return manta_fail(MANTA_ECORRUPT, "%s: /%s: a dataset without a type", f->path, at);
+    if (!type) return manta_fail(MANTA_ECORRUPT, "%s: /%s: the dataset has no type", f->path, at);
     TRY(h5_type_of(f, h5_bytes(f, type->data, type->size), type->shared, &d->type));
     if (d->type.class == H5_OPAQUE && d->type.size == 2) {
         TRY(says_bfloat16(f, at, m, &is_bfloat16));
         if (is_bfloat16) d->type.dtype = MANTA_DTYPE_BF16;
     }
     if (!d->type.is_plain && !d->type.is_bool && !is_bfloat16) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: elements of a type that Manta has not", f->path, at);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: its elements are of a type that Manta does not have",
+                          f->path, at);
     }
     d->dtype = d->type.dtype;
     if (!input_bytes(d->space.ndim, d->shape, manta_dtype_size(d->dtype), &d->bytes) ||
         !input_bytes(d->space.ndim, d->shape, d->type.size, &d->in_file)) {
-        return manta_fail(MANTA_ECORRUPT, "%s: /%s: more elements than can be addressed", f->path, at);
+        return manta_fail(MANTA_ECORRUPT, "%s: /%s: it has more elements than can be addressed", f->path, at);
     }
     d->n = d->in_file / d->type.size;
     return MANTA_OK;
@@ -547,8 +551,9 @@ static manta_status in_chunks(const h5_file *f, const char *at, int version, h5_
     if (filters) TRY(h5_filters_parse(f, at, h5_bytes(f, filters->data, filters->size), &d->filters));
     TRY(h5_chunking_read(f, at, version, in, &d->space, &d->type, &d->filters, &d->chunking));
     if (d->in_file > f->size && d->in_file / GZIP_MAX_RATIO > d->chunking.stored) {
-        return manta_fail(MANTA_ECORRUPT, "%s: /%s: %zu bytes of elements from %llu stored ones", f->path, at,
-                          d->in_file, (unsigned long long)d->chunking.stored);
+        return manta_fail(MANTA_ECORRUPT,
+                          "%s: /%s: its elements take %zu bytes, which %llu stored bytes cannot hold",
+                          f->path, at, d->in_file, (unsigned long long)d->chunking.stored);
     }
     return MANTA_OK;
 }
@@ -650,7 +655,7 @@ static manta_status read_chunk(const h5_file *f, const dataset *d, const h5_chun
 
     if ((chunk->mask & all) == all) {
         if (chunk->size != d->chunking.bytes) {
-            return h5_bad(f, bytes, "a chunk of %llu bytes, expected %zu", (unsigned long long)chunk->size,
+            return h5_bad(f, bytes, "a chunk has %llu bytes, expected %zu", (unsigned long long)chunk->size,
                           d->chunking.bytes);
         }
         place_chunk(d, chunk->place, bytes, to);
@@ -727,7 +732,8 @@ static manta_status dataset_add(h5_file *f, const char *at, const dataset *d, ma
     }
     /* However often a file leads to the same bytes, they do not become more than deflate could make of it. */
     if (d->bytes > UINT64_MAX - f->unpacked || (f->unpacked += d->bytes) / 8 / GZIP_MAX_RATIO > f->size) {
-        return manta_fail(MANTA_ECORRUPT, "%s: /%s: more elements than the file can hold", f->path, at);
+        return manta_fail(MANTA_ECORRUPT, "%s: /%s: it has more elements than the file can hold", f->path,
+                          at);
     }
     TRY(saved_new_array(s, name, d->dtype, d->space.ndim, d->shape, &a));
     if (d->bytes == 0) return MANTA_OK;

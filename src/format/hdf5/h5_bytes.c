@@ -44,7 +44,7 @@ h5_in h5_bytes(const h5_file *f, const uint8_t *p, size_t n)
 manta_status h5_from(const h5_file *f, uint64_t at, const char *what, h5_in *out)
 {
     if (at >= f->size) {
-        return manta_fail(MANTA_ECORRUPT, "%s: %s at offset %llu, beyond the end at %zu", f->path, what,
+        return manta_fail(MANTA_ECORRUPT, "%s: %s lies at offset %llu, beyond the end at %zu", f->path, what,
                           (unsigned long long)at, f->size);
     }
     *out = h5_bytes(f, f->data + at, f->size - (size_t)at);
@@ -54,7 +54,7 @@ manta_status h5_from(const h5_file *f, uint64_t at, const char *what, h5_in *out
 manta_status h5_at(const h5_file *f, uint64_t at, uint64_t n, const char *what, h5_in *out)
 {
     if (at > f->size || n > f->size - at) {
-        return manta_fail(MANTA_ECORRUPT, "%s: %s of %llu bytes at offset %llu, beyond the end at %zu",
+        return manta_fail(MANTA_ECORRUPT, "%s: %s of %llu bytes lies at offset %llu, beyond the end at %zu",
                           f->path, what, (unsigned long long)n, (unsigned long long)at, f->size);
     }
     *out = h5_bytes(f, f->data + at, (size_t)n);

@@ -38,7 +38,7 @@ static manta_status add_chunk(reader *r, const uint64_t *coords, uint64_t at, ui
     }
     if (edge && c->plain_edge) mask = ~0u;
     if (c->chunks.n >= r->f->size / 4 || c->chunks.n >= c->n) {
-        return manta_fail(MANTA_ECORRUPT, "%s: more chunks than the dataset has", r->f->path);
+        return manta_fail(MANTA_ECORRUPT, "%s: an index lists more chunks than the dataset has", r->f->path);
     }
     TRY(h5_at(r->f, at, size, "a chunk", &bytes));
     vec_push(&c->chunks, (h5_chunk){.at = at, .size = size, .place = place, .mask = mask});
@@ -66,7 +66,7 @@ static manta_status add_entry(reader *r, h5_in *in)
     for (int i = c->ndim - 1; i >= 0; i--) {
         if (i == without_end) continue;
         if (c->wide[i] == 0 || c->wide[i] == H5_NOWHERE)
-            return h5_bad(r->f, in->p, "an array of chunks without end");
+            return h5_bad(r->f, in->p, "an array of chunks has no end");
         coords[i] = left % c->wide[i];
         left /= c->wide[i];
     }
@@ -85,7 +85,7 @@ static manta_status check_entries(reader *r, const uint8_t *start, int packed)
     bool ok = packed == (r->filters->n > 0) &&
               (packed ? r->element > address + 4 && r->element <= address + 12 : r->element == address);
 
-    return ok ? MANTA_OK : h5_bad(r->f, start, "an array of chunks whose entries cannot be");
+    return ok ? MANTA_OK : h5_bad(r->f, start, "the entries of an array of chunks have an impossible size");
 }
 
 /* ---- B-trees ---- */
@@ -105,11 +105,11 @@ static manta_status read_tree_1(reader *r, uint64_t at, int level)
     mine = h5_take_int(&in, 1);
     n = h5_take_int(&in, 2);
     if (type != 1 || (level >= 0 && mine != level)) {
-        return h5_bad(f, start, "a node of chunks of type %d and level %d, expected 1 and %d", type, mine,
+        return h5_bad(f, start, "a node of chunks has type %d and level %d, expected 1 and %d", type, mine,
                       level);
     }
     if (mine > 32 || r->nodes++ > f->size / 24)
-        return h5_bad(f, start, "a dataset whose nodes go in circles");
+        return h5_bad(f, start, "the nodes of a dataset go in circles");
     h5_skip(&in, 2 * (size_t)f->address_size);
     for (int i = 0; i < n; i++) {
         uint64_t size = h5_take(&in, 4), coords[H5_MAX_RANK], child;
@@ -126,7 +126,7 @@ static manta_status read_tree_1(reader *r, uint64_t at, int level)
         if (mine) {
             TRY(read_tree_1(r, child, mine - 1));
         } else if (!even) {
-            return h5_bad(f, in.p, "a chunk that does not begin where one can");
+            return h5_bad(f, in.p, "a chunk does not begin at a multiple of its size");
         } else {
             TRY(add_chunk(r, coords, child, size, mask));
         }
@@ -144,7 +144,8 @@ static manta_status add_record(void *ctx, const uint8_t *record, size_t n)
     unsigned mask = 0;
 
     if (r->filters->n) {
-        if (n < known + 5 || n > known + 12) return h5_bad(r->f, record, "a chunk whose record cannot be");
+        if (n < known + 5 || n > known + 12)
+            return h5_bad(r->f, record, "the record of a chunk has an impossible size");
         size = h5_take(&in, n - known - 4);
         mask = (unsigned)h5_take(&in, 4);
     }
@@ -185,7 +186,7 @@ static manta_status read_implicit(reader *r)
 
     for (int i = 0; i < c->ndim; i++) {
         if (c->wide[i] == 0 || wide > r->f->size / c->wide[i]) {
-            return h5_bad(r->f, c->info.p, "more chunks in a row than the file can hold");
+            return h5_bad(r->f, c->info.p, "a row has more chunks than the file can hold");
         }
         wide *= c->wide[i];
     }
@@ -195,7 +196,8 @@ static manta_status read_implicit(reader *r)
             coords[k] = left % c->wide[k];
             left /= c->wide[k];
         }
-        if (i > (UINT64_MAX - c->root) / c->bytes) return h5_bad(r->f, c->info.p, "chunks beyond the end");
+        if (i > (UINT64_MAX - c->root) / c->bytes)
+            return h5_bad(r->f, c->info.p, "chunks lie beyond the end of the file");
         TRY(add_chunk(r, coords, c->root + i * c->bytes, c->bytes, ~0u));
     }
     return MANTA_OK;
@@ -281,7 +283,7 @@ static manta_status read_fixed_array(reader *r)
     TRY(h5_check_sum(f, start, (size_t)(in.p - start), "an array of chunks"));
     TRY(check_entries(r, start, packed));
     if (bits > 32 || n > f->size / r->element)
-        return h5_bad(f, start, "an array of chunks larger than the file");
+        return h5_bad(f, start, "an array of chunks is larger than the file");
     return block == H5_NOWHERE ? MANTA_OK : read_fixed_block(r, block, n, bits);
 }
 
@@ -411,7 +413,7 @@ static manta_status read_growing_array(reader *r)
     TRY(h5_check_sum(f, start, (size_t)(in.p - start), "an array of chunks"));
     TRY(check_entries(r, start, packed));
     if (g.bits > 48 || !is_power(g.smallest) || !is_power(g.pointers) || g.page_bits > 32) {
-        return h5_bad(f, start, "an array of chunks whose sizes cannot be");
+        return h5_bad(f, start, "an array of chunks has impossible sizes");
     }
     return block == H5_NOWHERE ? MANTA_OK : read_index_block(&g, block);
 }
@@ -450,8 +452,8 @@ static manta_status lay_grid(const h5_file *f, const char *at, const h5_space *s
     for (int i = 0; i < c->ndim; i++) {
         uint64_t dim = c->dims[i];
         if (dim == 0 || bytes > largest / dim) {
-            return manta_fail(MANTA_ECORRUPT, "%s: /%s: chunks of more bytes than the file can fill", f->path,
-                              at);
+            return manta_fail(MANTA_ECORRUPT, "%s: /%s: its chunks have more bytes than the file can fill",
+                              f->path, at);
         }
         bytes *= dim;
         c->grid[i] = space->dims[i] / dim + (space->dims[i] % dim != 0);
@@ -459,7 +461,7 @@ static manta_status lay_grid(const h5_file *f, const char *at, const h5_space *s
         c->wide[i] =
             space->most[i] == H5_NOWHERE ? H5_NOWHERE : space->most[i] / dim + (space->most[i] % dim != 0);
         if (c->grid[i] && c->n > UINT64_MAX / c->grid[i]) {
-            return manta_fail(MANTA_ECORRUPT, "%s: /%s: more chunks than can be counted", f->path, at);
+            return manta_fail(MANTA_ECORRUPT, "%s: /%s: it has more chunks than can be counted", f->path, at);
         }
         c->n *= c->grid[i];
     }
@@ -482,7 +484,9 @@ static manta_status parse_layout(const h5_file *f, int version, h5_in in, h5_chu
         width = (size_t)h5_take(&in, 1);
     }
     if (c->ndim < 1 || c->ndim > H5_MAX_RANK || width < 1 || width > 8) {
-        return h5_bad(f, start, "chunks of %d dimensions and sizes of %zu bytes", c->ndim, width);
+        return h5_bad(f, start,
+                      "chunks have %d dimensions and sizes of %zu bytes, expected 1 to %d and 1 to 8",
+                      c->ndim, width, H5_MAX_RANK);
     }
     for (int i = 0; i < c->ndim; i++) c->dims[i] = h5_take(&in, width);
     c->element = (size_t)h5_take(&in, width);
@@ -522,7 +526,8 @@ manta_status h5_chunking_read(const h5_file *f, const char *at, int version, h5_
     for (size_t i = 0; i < out->chunks.n; i++) {
         stored += out->chunks.at[i].size;
         if (stored > f->size || (i && out->chunks.at[i].place == out->chunks.at[i - 1].place)) {
-            return manta_fail(MANTA_ECORRUPT, "%s: /%s: chunks that lie in the same place", f->path, at);
+            return manta_fail(MANTA_ECORRUPT, "%s: /%s: two of its chunks lie in the same place", f->path,
+                              at);
         }
     }
     out->stored = stored;

@@ -41,7 +41,8 @@ manta_status h5_filters_parse(const h5_file *f, const char *at, h5_in in, h5_fil
     TRY(h5_whole(&in, "the filters of a dataset"));
     if (version < 1 || version > 2)
         return h5_lacks(f, start, "filters of version %d, expected 1 or 2", version);
-    if (n > H5_MAX_FILTERS) return h5_bad(f, start, "%d filters, expected at most %d", n, H5_MAX_FILTERS);
+    if (n > H5_MAX_FILTERS)
+        return h5_bad(f, start, "a dataset has %d filters, expected at most %d", n, H5_MAX_FILTERS);
     for (int i = 0; i < n; i++) TRY(parse_one(f, at, version, &in, &filters.at[i]));
     *out = filters;
     return MANTA_OK;
@@ -65,7 +66,7 @@ static manta_status check_fletcher(const h5_file *f, const uint8_t *chunk, const
 {
     uint32_t stored, made;
 
-    if (*n < 4) return h5_bad(f, chunk, "a chunk too small for its checksum");
+    if (*n < 4) return h5_bad(f, chunk, "a chunk is too small for its checksum");
     *n -= 4;
     stored =
         (uint32_t)p[*n] | (uint32_t)p[*n + 1] << 8 | (uint32_t)p[*n + 2] << 16 | (uint32_t)p[*n + 3] << 24;
@@ -121,13 +122,13 @@ manta_status h5_filters_undo(const h5_file *f, const h5_filters *filters, unsign
             TRY(inflate_chunk(f, chunk, from, &n, next, room));
             from = next;
         } else if (n > room) {
-            return h5_bad(f, chunk, "a chunk of %zu bytes, expected %zu", n, size);
+            return h5_bad(f, chunk, "a chunk has %zu bytes, expected %zu", n, size);
         } else if (filter->element > 1 && n >= filter->element) {
             unshuffle(from, next, n, filter->element);
             from = next;
         }
     }
-    if (n != size) return h5_bad(f, chunk, "a chunk of %zu bytes, expected %zu", n, size);
+    if (n != size) return h5_bad(f, chunk, "a chunk has %zu bytes, expected %zu", n, size);
     if (from != to) memcpy(to, from, n);
     return MANTA_OK;
 }

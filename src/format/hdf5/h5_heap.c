@@ -38,13 +38,13 @@ manta_status h5_names_heap_find(const h5_file *f, const h5_names_heap *h, uint64
     size_t left;
 
     if (offset >= h->n) {
-        return h5_bad(f, (const uint8_t *)h->at, "a name at %llu of %zu bytes of names",
+        return h5_bad(f, (const uint8_t *)h->at, "a name begins at byte %llu of %zu bytes of names",
                       (unsigned long long)offset, h->n);
     }
     left = h->n - (size_t)offset;
     *name = h->at + offset;
     *n = strnlen(*name, left);
-    return *n == left ? h5_bad(f, (const uint8_t *)*name, "a name without end") : MANTA_OK;
+    return *n == left ? h5_bad(f, (const uint8_t *)*name, "a name has no end") : MANTA_OK;
 }
 
 /* ---- global: texts ---- */
@@ -74,7 +74,7 @@ static manta_status open_collection(const h5_file *f, h5_texts_heap *h, uint64_t
         if (number == 0) break; /* the rest is free */
         n = bytes > in.n ? in.n + 1 : (size_t)bytes;
         p = h5_skip(&in, n);
-        if (!p) return h5_bad(f, in.p, "a text that reaches beyond its collection");
+        if (!p) return h5_bad(f, in.p, "a text reaches beyond its collection");
         while (h->objects.n <= number) vec_push(&h->objects, (h5_in){0});
         h->objects.at[number] = h5_bytes(f, p, n);
         if (n % 8) h5_skip(&in, 8 - n % 8 < in.n ? 8 - n % 8 : in.n);
@@ -87,7 +87,7 @@ manta_status h5_texts_heap_find(const h5_file *f, h5_texts_heap *h, uint64_t at,
 {
     if (h->at != at) TRY(open_collection(f, h, at));
     if (number >= h->objects.n || !h->objects.at[number].p) {
-        return h5_bad(f, f->data + at, "a collection of texts without number %llu",
+        return h5_bad(f, f->data + at, "a collection of texts has no number %llu",
                       (unsigned long long)number);
     }
     *out = h->objects.at[number];
@@ -136,7 +136,7 @@ manta_status h5_heap_open(const h5_file *f, uint64_t at, h5_heap *out)
     TRY(h5_check_sum(f, start, (size_t)(in.p - start), "a heap"));
     if (bits < 1 || bits > 64 || !is_power(h.start) || !is_power(h.largest) || h.largest < h.start ||
         h.largest > UINT32_MAX || !is_power((uint64_t)h.width) || h.width > 64 || h.rows > 64) {
-        return h5_bad(f, start, "a heap whose sizes cannot be");
+        return h5_bad(f, start, "a heap has impossible sizes");
     }
     h.offset_size = ((size_t)bits + 7) / 8;
     h.length_size = h5_bytes_for(h.largest);
@@ -157,7 +157,7 @@ static manta_status in_block(const h5_file *f, const h5_heap *h, uint64_t at, ui
     if (size < head || memcmp(block.p, "FHDB", 4) != 0)
         return h5_bad(f, block.p, "expected a block of a heap (FHDB)");
     if (offset - base < head || offset - base > size || n > size - (offset - base)) {
-        return h5_bad(f, block.p, "an object beyond its block of a heap");
+        return h5_bad(f, block.p, "an object of a heap lies beyond its block");
     }
     *out = h5_bytes(f, block.p + (offset - base), (size_t)n);
     return MANTA_OK;
@@ -200,7 +200,7 @@ static manta_status find_managed(const h5_file *f, const h5_heap *h, uint64_t of
     uint64_t at = h->root, base = 0;
     int rows = h->rows;
 
-    if (at == H5_NOWHERE) return h5_bad(f, f->data + h->at, "an object of an empty heap");
+    if (at == H5_NOWHERE) return h5_bad(f, f->data + h->at, "an object is looked for in an empty heap");
     if (rows == 0) return in_block(f, h, at, h->start, 0, offset, n, out);
     for (int depth = 0; depth < 32; depth++) {
         int row, column;
@@ -208,19 +208,20 @@ static manta_status find_managed(const h5_file *f, const h5_heap *h, uint64_t of
         h5_in entries;
         TRY(open_table(f, h, at, rows, &entries));
         if (row >= rows || size == H5_NOWHERE)
-            return h5_bad(f, entries.p, "an object beyond the rows of its heap");
+            return h5_bad(f, entries.p, "an object lies beyond the rows of its heap");
         column = (int)((offset - base - begin) / size);
         h5_skip(&entries, (size_t)(row * h->width + column) * (size_t)f->address_size);
         at = h5_take_address(&entries);
         TRY(h5_whole(&entries, "the blocks of a heap"));
-        if (at == H5_NOWHERE) return h5_bad(f, entries.p, "an object in a block that a heap has not");
+        if (at == H5_NOWHERE)
+            return h5_bad(f, entries.p, "an object lies in a block that its heap does not have");
         base += begin + (uint64_t)column * size;
         if (size <= h->largest) return in_block(f, h, at, size, base, offset, n, out);
         /* As many rows as fill a block of this size. */
         rows = h5_log2(size) - h5_log2(h->start) - h5_log2((uint64_t)h->width) + 1;
-        if (rows < 1) return h5_bad(f, entries.p, "a heap whose sizes cannot be");
+        if (rows < 1) return h5_bad(f, entries.p, "a heap has impossible sizes");
     }
-    return h5_bad(f, f->data + h->at, "a heap of too many levels");
+    return h5_bad(f, f->data + h->at, "a heap has too many levels");
 }
 
 /* Looking for a huge object by its number. */
@@ -257,9 +258,10 @@ static manta_status find_huge(const h5_file *f, const h5_heap *h, h5_in id, h5_i
     } else {
         const uint8_t *start = id.p;
         x.number = h5_take(&id, id.n < 8 ? id.n : 8);
-        if (h->huge == H5_NOWHERE) return h5_bad(f, start, "a heap without large objects");
+        if (h->huge == H5_NOWHERE)
+            return h5_bad(f, start, "a large object is looked for in a heap without any");
         TRY(h5_tree_walk(f, h->huge, 1, 1, direct + (size_t)f->length_size, look_at_huge, &x, NULL));
-        if (!x.found) return h5_bad(f, start, "a large object that its heap has not");
+        if (!x.found) return h5_bad(f, start, "a heap does not have the large object that is looked for");
     }
     return h5_at(f, x.at, x.size, "a large object of a heap", out);
 }
@@ -270,7 +272,7 @@ manta_status h5_heap_find(const h5_file *f, const h5_heap *h, const uint8_t *id,
     int first, kind;
 
     if (h->id_size != n)
-        return h5_bad(f, id, "a heap whose objects are named by %zu bytes, expected %zu", h->id_size, n);
+        return h5_bad(f, id, "a heap names its objects by %zu bytes, expected %zu", h->id_size, n);
     first = h5_take_int(&in, 1);
     kind = first >> 4 & 3;
     if (first >> 6) return h5_lacks(f, id, "an object of a heap of version %d, expected 0", first >> 6);
@@ -284,5 +286,5 @@ manta_status h5_heap_find(const h5_file *f, const h5_heap *h, const uint8_t *id,
         *out = h5_bytes(f, in.p, (size_t)(first & 15) + 1);
         return MANTA_OK;
     }
-    return h5_bad(f, id, "an object of a heap of unknown kind");
+    return h5_bad(f, id, "an object of a heap is of an unknown kind");
 }

@@ -24,11 +24,11 @@ static manta_status add_link(gather *g, const char *name, size_t n, uint64_t to)
 
     /* The shortest link takes more than eight bytes, whatever its form. */
     if (g->f->n_links++ >= g->f->size / 8 || n > g->f->size - g->f->name_bytes) {
-        return h5_bad(g->f, at, "more links than the file can hold");
+        return h5_bad(g->f, at, "the groups have more links than the file can hold");
     }
     g->f->name_bytes += n;
     if (n == 0 || memchr(name, 0, n) || memchr(name, '/', n))
-        return h5_bad(g->f, at, "a link whose name cannot be one");
+        return h5_bad(g->f, at, "the name of a link is empty, or has a slash or a NUL in it");
     vec_push(&g->links, (h5_link){.name = name, .n = n, .to = to});
     return MANTA_OK;
 }
@@ -76,11 +76,11 @@ static manta_status read_node(gather *g, uint64_t at, int level)
     mine = h5_take_int(&in, 1);
     n = h5_take_int(&in, 2);
     if (type != 0 || (level >= 0 && mine != level)) {
-        return h5_bad(f, start, "a node of a group of type %d and level %d, expected 0 and %d", type, mine,
+        return h5_bad(f, start, "a node of a group has type %d and level %d, expected 0 and %d", type, mine,
                       level);
     }
     if (mine > 32 || f->n_nodes++ > f->size / 24)
-        return h5_bad(f, start, "a group whose nodes go in circles");
+        return h5_bad(f, start, "the nodes of a group go in circles");
     (void)h5_take_address(&in); /* its neighbours */
     (void)h5_take_address(&in);
     (void)h5_take_length(&in); /* the first key */

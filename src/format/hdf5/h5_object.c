@@ -43,7 +43,7 @@ static manta_status add_block(const h5_file *f, blocks *b, h5_in in)
     TRY(h5_at(f, at, n, "the continuation of an object header", &block));
     b->bytes += n;
     if (b->bytes > f->size || b->at.n >= MAX_BLOCKS) {
-        return h5_bad(f, block.p, "an object header that goes on in circles");
+        return h5_bad(f, block.p, "an object header goes on in circles");
     }
     vec_push(&b->at, block);
     return MANTA_OK;
@@ -59,7 +59,7 @@ static manta_status add_message(const h5_file *f, int type, int flags, h5_in dat
         }
         return MANTA_OK;
     }
-    if (out->n >= MAX_MESSAGES) return h5_bad(f, data.p, "an object header with too many messages");
+    if (out->n >= MAX_MESSAGES) return h5_bad(f, data.p, "an object header has too many messages");
     vec_push(out, (h5_message){.type = type, .shared = (flags & 2) != 0, .data = data.p, .size = data.n});
     return MANTA_OK;
 }
@@ -76,7 +76,7 @@ static manta_status messages_1(const h5_file *f, h5_in in, blocks *b, h5_message
         h5_skip(&in, 3);
         data = h5_skip(&in, size);
         if (!data)
-            return h5_bad(f, in.p, "a message of %zu bytes in an object header that has %zu left", size,
+            return h5_bad(f, in.p, "a message has %zu bytes in an object header that has %zu left", size,
                           in.n);
         TRY(add_message(f, type, flags, h5_bytes(f, data, size), b, out));
     }
@@ -111,7 +111,7 @@ static manta_status messages_2(const h5_file *f, h5_in in, int flags, blocks *b,
         h5_skip(&in, head - 4);
         data = h5_skip(&in, size);
         if (!data)
-            return h5_bad(f, in.p, "a message of %zu bytes in an object header that has %zu left", size,
+            return h5_bad(f, in.p, "a message has %zu bytes in an object header that has %zu left", size,
                           in.n);
         TRY(add_message(f, type, of_message, h5_bytes(f, data, size), b, out));
     }
@@ -197,7 +197,7 @@ manta_status h5_type_of(const h5_file *f, h5_in in, bool shared, h5_type *out)
     TRY(h5_object_read(f, at, &there));
     m = h5_message_find(&there, H5_TYPE);
     if (!m || m->shared) {
-        st = h5_bad(f, start, "a shared type that leads to no type");
+        st = h5_bad(f, start, "a shared type leads to no type");
     } else {
         st = h5_type_parse(f, h5_bytes(f, m->data, m->size), out);
     }

@@ -47,7 +47,7 @@ static manta_status walk_node(tree *t, uint64_t at, uint64_t n, int depth);
 
 static manta_status walk_records(tree *t, const uint8_t *start, h5_in *in, uint64_t n)
 {
-    if (n > t->left) return h5_bad(t->f, start, "a B-tree with more records than it says");
+    if (n > t->left) return h5_bad(t->f, start, "a B-tree has more records than it says");
     t->left -= n;
     for (uint64_t i = 0; i < n; i++) {
         const uint8_t *record = h5_skip(in, t->record_size);
@@ -81,10 +81,10 @@ static manta_status walk_node(tree *t, uint64_t at, uint64_t n, int depth)
         return h5_bad(f, node.p, "expected a node of a B-tree (%s)", depth ? "BTIN" : "BTLF");
     }
     if (h5_take_int(&in, 1) != 0 || h5_take_int(&in, 1) != t->type) {
-        return h5_bad(f, node.p, "a node of a B-tree of another type than its tree");
+        return h5_bad(f, node.p, "a node of a B-tree is of another type than its tree");
     }
     if (n > t->levels[depth].most || (depth && n == 0)) {
-        return h5_bad(f, node.p, "a node of a B-tree with %llu records, expected at most %llu",
+        return h5_bad(f, node.p, "a node of a B-tree has %llu records, expected at most %llu",
                       (unsigned long long)n, (unsigned long long)t->levels[depth].most);
     }
     if (depth) {
@@ -120,12 +120,12 @@ manta_status h5_tree_walk(const h5_file *f, uint64_t at, int a, int b, size_t sm
     h5_skip(&in, 4);
     TRY(h5_whole(&in, "a B-tree"));
     TRY(h5_check_sum(f, start, (size_t)(in.p - start), "a B-tree"));
-    if (t.type != a && t.type != b) return h5_bad(f, start, "a B-tree of type %d, expected %d", t.type, a);
+    if (t.type != a && t.type != b) return h5_bad(f, start, "a B-tree has type %d, expected %d", t.type, a);
     if (type) *type = t.type;
     if (t.left == 0 || root == H5_NOWHERE) return MANTA_OK;
     if (depth > MAX_DEPTH || t.node_size > f->size || t.record_size < smallest ||
         t.node_size < HEAD + TAIL + t.record_size || t.left > f->size / t.record_size) {
-        return h5_bad(f, start, "a B-tree whose sizes cannot be");
+        return h5_bad(f, start, "a B-tree has impossible sizes");
     }
     size_levels(&t, depth);
     return walk_node(&t, root, records, depth);

@@ -21,12 +21,12 @@ manta_status h5_space_parse(const h5_file *f, h5_in in, h5_space *out)
         return h5_lacks(f, start, "a shape of version %d, expected 1 or 2", version);
     }
     if (ndim > H5_MAX_RANK)
-        return h5_bad(f, start, "a shape of %d dimensions, expected at most %d", ndim, H5_MAX_RANK);
+        return h5_bad(f, start, "a shape has %d dimensions, expected at most %d", ndim, H5_MAX_RANK);
     for (int i = 0; i < ndim; i++) s.most[i] = s.dims[i] = h5_take_length(&in);
     for (int i = 0; i < ndim && flags & 1; i++) {
         uint64_t most = h5_take_length(&in);
         if (f->length_size < 8 && most == UINT64_MAX >> 8 * (8 - f->length_size)) most = H5_NOWHERE;
-        if (most < s.dims[i]) return h5_bad(f, start, "a shape that is larger than it may become");
+        if (most < s.dims[i]) return h5_bad(f, start, "a shape is larger than it may become");
         s.most[i] = most;
     }
     TRY(h5_whole(&in, "a shape"));
@@ -107,7 +107,7 @@ manta_status h5_type_parse(const h5_file *f, h5_in in, h5_type *out)
     TRY(h5_whole(&in, "a type"));
     if (version < 1 || version > 5)
         return h5_lacks(f, start, "a type of version %d, expected 1 to 5", version);
-    if (t.size == 0) return h5_bad(f, start, "a type whose elements have no bytes");
+    if (t.size == 0) return h5_bad(f, start, "the elements of a type have no bytes");
     switch (t.class) {
     case H5_FIXED: parse_number(&in, bits, &t); break;
     case H5_FLOAT: parse_float(&in, bits, &t); break;
@@ -152,7 +152,8 @@ manta_status h5_type_convert(const h5_file *f, const char *at, const h5_type *ty
     for (size_t i = 0; i < n; i++) {
         uint64_t v = load_element(type, from + i * type->size);
         if (!type->is_signed && v > INT64_MAX) {
-            return manta_fail(MANTA_EUNSUPPORTED, "%s: /%s: %llu is more than an int64 holds", f->path, at,
+            return manta_fail(MANTA_EUNSUPPORTED,
+                              "%s: /%s: an element is %llu, which is more than an int64 holds", f->path, at,
                               (unsigned long long)v);
         }
         out[i] = (int64_t)v;

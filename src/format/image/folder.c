@@ -52,9 +52,10 @@ static manta_status read_image(void *ctx, void *state, int64_t i, void *const *o
     if ((st = input_read(it->path, &in))) goto out;
     if ((st = picture_decode(it->path, in.data, in.size, f->channels, &p))) goto out;
     if (!f->resize && (p.height != f->height || p.width != f->width)) {
-        st = manta_fail(MANTA_EINVAL,
-                        "%s: an image of %d x %d, expected %d x %d as the first; give a size to resize to",
-                        it->path, p.height, p.width, f->height, f->width);
+        st = manta_fail(
+            MANTA_EINVAL,
+            "%s: the image has %d x %d points, expected %d x %d as the first; give a size to resize to",
+            it->path, p.height, p.width, f->height, f->width);
         goto out;
     }
     picture_resize(&p, f->height, f->width, out[0]);
@@ -93,7 +94,8 @@ static manta_status collect_classes(folder *f, const char *path)
     file_names_release(&names);
     if (st) return st;
     if (!label)
-        return manta_fail(MANTA_ENOENT, "%s: no sub-folders, expected one per class with images in it", path);
+        return manta_fail(MANTA_ENOENT, "%s: it has no sub-folders, expected one per class with images in it",
+                          path);
     if (!f->items.n)
         return manta_fail(MANTA_ENOENT, "%s: no .png, .jpg or .jpeg file in its %lld classes", path,
                           (long long)label);
@@ -108,8 +110,9 @@ static manta_status decide_shape(folder *f, const manta_open_options *o)
 
     if (o->image_height < 0 || o->image_width < 0 || (o->image_height > 0) != (o->image_width > 0) ||
         o->image_height > PICTURE_MAX_SIDE || o->image_width > PICTURE_MAX_SIDE) {
-        return manta_fail(MANTA_EINVAL, "image folder: a size of %d x %d cannot be", o->image_height,
-                          o->image_width);
+        return manta_fail(MANTA_EINVAL,
+                          "image folder: a size of %d x %d, expected both sides or neither, at most %d",
+                          o->image_height, o->image_width, PICTURE_MAX_SIDE);
     }
     if (o->image_channels != 0 && o->image_channels != 1 && o->image_channels != 3) {
         return manta_fail(MANTA_EINVAL, "image folder: %d channels, expected 1 or 3", o->image_channels);

@@ -15,8 +15,9 @@ manta_status image_size_decide(const manta_open_options *o, const char *name, co
 
     if (o->image_height < 0 || o->image_width < 0 || (o->image_height > 0) != (o->image_width > 0) ||
         o->image_height > PICTURE_MAX_SIDE || o->image_width > PICTURE_MAX_SIDE) {
-        return manta_fail(MANTA_EINVAL, "images: a size of %d x %d cannot be", o->image_height,
-                          o->image_width);
+        return manta_fail(MANTA_EINVAL,
+                          "images: a size of %d x %d, expected both sides or neither, at most %d",
+                          o->image_height, o->image_width, PICTURE_MAX_SIDE);
     }
     if (o->image_channels != 0 && o->image_channels != 1 && o->image_channels != 3) {
         return manta_fail(MANTA_EINVAL, "images: %d channels, expected 1 or 3", o->image_channels);
@@ -38,9 +39,10 @@ manta_status image_size_decode(const image_size *f, const char *name, const uint
 
     TRY(picture_decode(name, data, size, f->channels, &p));
     if (!f->resize && (p.height != f->height || p.width != f->width)) {
-        st = manta_fail(MANTA_EINVAL,
-                        "%s: an image of %d x %d, expected %d x %d as the first; give a size to resize to",
-                        name, p.height, p.width, f->height, f->width);
+        st = manta_fail(
+            MANTA_EINVAL,
+            "%s: the image has %d x %d points, expected %d x %d as the first; give a size to resize to", name,
+            p.height, p.width, f->height, f->width);
     } else {
         picture_resize(&p, f->height, f->width, out);
     }

@@ -19,9 +19,10 @@ static manta_status check_size(const char *name, uint64_t width, uint64_t height
         width * height <= PICTURE_MAX_PIXELS) {
         return MANTA_OK;
     }
-    return manta_fail(
-        MANTA_ECORRUPT, "%s: an image of %llu x %llu, expected sides of 1 to %d and at most %d pixels", name,
-        (unsigned long long)width, (unsigned long long)height, PICTURE_MAX_SIDE, PICTURE_MAX_PIXELS);
+    return manta_fail(MANTA_ECORRUPT,
+                      "%s: the image has %llu x %llu points, expected sides of 1 to %d and at most %d pixels",
+                      name, (unsigned long long)width, (unsigned long long)height, PICTURE_MAX_SIDE,
+                      PICTURE_MAX_PIXELS);
 }
 
 static manta_status allocate_points(const char *name, picture *p)
@@ -99,7 +100,7 @@ static void jpeg_watch(j_common_ptr c)
     jpeg *j = (jpeg *)(void *)c;
 
     if (!c->is_decompressor || j->d.input_scan_number <= 500) return;
-    j->st = manta_fail(MANTA_ECORRUPT, "%s: more than 500 scans, expected a JPEG image of fewer", j->name);
+    j->st = manta_fail(MANTA_ECORRUPT, "%s: the JPEG image has more than 500 scans, expected fewer", j->name);
     longjmp(j->leave, 1);
 }
 

@@ -77,7 +77,8 @@ manta_status manta_png_write(const char *path, int width, int height, const uint
     }
     for (int64_t i = 0; i < (int64_t)width * height; i++) {
         if (points[i] >= n_colours)
-            return manta_fail(MANTA_EINVAL, "%s: colour %d of %d", path, points[i], n_colours);
+            return manta_fail(MANTA_EINVAL, "%s: point %lld has colour %d, expected one below %d", path,
+                              (long long)i, points[i], n_colours);
     }
     put_u32(head, (uint32_t)width);
     put_u32(head + 4, (uint32_t)height);

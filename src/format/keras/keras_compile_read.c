@@ -41,7 +41,7 @@ static manta_status read_pieces(const char *path, const json_t *config, manta_sc
     if (n < 1 || n > MANTA_SCHEDULE_PIECES || json_array_size(values) != n + 1) {
         return manta_fail(
             MANTA_EUNSUPPORTED,
-            "%s: a PiecewiseConstantDecay of %zu boundaries and %zu values; expected 1 to %d and one "
+            "%s: the PiecewiseConstantDecay has %zu boundaries and %zu values; expected 1 to %d and one "
             "more",
             path, n, json_array_size(values), MANTA_SCHEDULE_PIECES);
     }
@@ -79,7 +79,8 @@ static manta_status read_schedule(const char *path, const json_t *v, manta_sched
         s->kind = MANTA_SCHEDULE_PIECEWISE;
         return read_pieces(path, config, s);
     } else {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: the learning-rate schedule %s, which Manta does not have",
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: the optimizer uses the learning-rate schedule %s, which Manta does not have",
                           path, class ? class : "?");
     }
     return MANTA_OK;
@@ -92,7 +93,8 @@ manta_status keras_optimizer_read(const char *path, const json_t *v, manta_optim
     manta_optimizer o;
 
     if (!class || !strncmp(class, "torch", 5) || manta_optimizer_named(class, &o)) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: the optimizer %s, which Manta does not have", path,
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: the model is compiled with the optimizer %s, which Manta does not have", path,
                           class ? class : "?");
     }
     if (json_is_object(rate)) TRY(read_schedule(path, rate, &o.schedule));
@@ -116,7 +118,7 @@ manta_status keras_optimizer_read(const char *path, const json_t *v, manta_optim
     o.ema_overwrite_frequency = (int)int_or(config, "ema_overwrite_frequency", 0);
     if (is_set(json_object_get(config, "loss_scale_factor"))) {
         return manta_fail(MANTA_EUNSUPPORTED,
-                          "%s: the optimizer's loss_scale_factor, which Manta does not have", path);
+                          "%s: the optimizer has a loss_scale_factor, which Manta does not have", path);
     }
     if (!o.use_ema) o.ema_momentum = 0;
     if (manta_optimizer_check(&o)) {
@@ -140,8 +142,10 @@ static manta_status read_reduction(const char *path, const char *loss, const jso
     } else if (!strcmp(r, "sum")) {
         *out = MANTA_REDUCTION_SUM;
     } else {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "%s: the loss %s with reduction '%s', which Manta does not have", path, loss, r);
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "%s: the model is compiled with the loss %s and the reduction '%s', which Manta does not have",
+            path, loss, r);
     }
     return MANTA_OK;
 }
@@ -154,18 +158,22 @@ static manta_status read_loss(manta_saved *s, const char *path, const json_t *v,
     loss_fn found;
 
     if (name && !strcmp(name, "function")) name = json_string_value(json_object_get(v, "config"));
-    if (!name) return manta_fail(MANTA_EUNSUPPORTED, "%s: a loss without a name", path);
+    if (!name) return manta_fail(MANTA_EUNSUPPORTED, "%s: one of the losses has no name", path);
     l.name = saved_text(s, name);
     l.from_logits = json_is_true(json_object_get(config, "from_logits"));
     l.label_smoothing = (float)number_or(config, "label_smoothing", 0);
     l.delta = (float)number_or(config, "delta", 0);
     TRY(read_reduction(path, name, config, &l.reduction));
     if (is_set(json_object_get(config, "ignore_class")) || int_or(config, "axis", -1) != -1) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "%s: the loss %s with ignore_class or axis, which Manta does not have", path, name);
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "%s: the model is compiled with the loss %s and ignore_class or axis, which Manta does not have",
+            path, name);
     }
     if (loss_find(&l, &found)) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: the loss %s, which Manta does not have", path, name);
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: the model is compiled with the loss %s, which Manta does not have", path,
+                          name);
     }
     l.name = saved_text(s, found.name);
     vec_push(&s->losses, l);
@@ -221,11 +229,13 @@ static manta_status read_metric(manta_saved *s, const char *path, const manta_mo
     metric_fn found;
 
     if (name && !strcmp(name, "function")) name = json_string_value(json_object_get(v, "config"));
-    if (!name) return manta_fail(MANTA_EUNSUPPORTED, "%s: a metric without a name", path);
+    if (!name) return manta_fail(MANTA_EUNSUPPORTED, "%s: one of the metrics has no name", path);
     metric.name = saved_text(s, name);
     metric.threshold = (float)number_or(config, "threshold", 0);
     if (metric_find(&metric, NULL, shape.shape[shape.ndim - 1], &found)) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: the metric %s, which Manta does not have", path, name);
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: the model is compiled with the metric %s, which Manta does not have", path,
+                          name);
     }
     metric.name = saved_text(s, found.name);
     vec_push(&s->metrics, metric);
@@ -251,7 +261,8 @@ static manta_status read_metrics(manta_saved *s, const char *path, const json_t 
     int n = manta_model_outputs(m);
 
     if (json_array_size(weighted) || json_object_size(weighted)) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: weighted_metrics, which Manta does not have", path);
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "%s: the model is compiled with weighted_metrics, which Manta does not have", path);
     }
     if (!is_set(v)) return MANTA_OK;
     for (int i = 0; i < n; i++) {

@@ -336,7 +336,7 @@ static manta_status list_items(functional *f, const json_t *layers)
 static manta_status make_layer(functional *f, item *i, const call *c, const manta_value *x)
 {
     if (i->layer) {
-        if (i->is_op) return call_fail(f, i, "an operation that is called twice");
+        if (i->is_op) return call_fail(f, i, "it is an operation and is called twice, expected once");
         return MANTA_OK;
     }
     if (is_model(i->json)) {
@@ -476,7 +476,8 @@ static manta_status add_output(functional *f, const json_t *history)
 
     TRY(find_call(f, history, from_one ? 1 : 0, &k, &tensor));
     c = &f->calls.at[k];
-    if (tensor >= c->n_out) return call_fail(f, &f->items.at[c->item], "an output that it does not give");
+    if (tensor >= c->n_out)
+        return call_fail(f, &f->items.at[c->item], "the model has an output that it does not give");
     for (int o = 0; o < f->m->n_outputs; o++) {
         if (f->m->outputs[o].name && !strcmp(f->m->outputs[o].name, layer)) taken = 1;
     }
@@ -534,12 +535,13 @@ static manta_status read_model(const char *path, const json_t *object, const sha
 
     if (!is_model(object)) {
         return manta_fail(MANTA_EUNSUPPORTED,
-                          "%s: a model of the class %s; Manta reads Sequential and Functional ones", path,
-                          text_or(class, "?"));
+                          "%s: the model is of the class %s; Manta reads Sequential and Functional ones",
+                          path, text_or(class, "?"));
     }
     if (!config) return manta_fail(MANTA_ECORRUPT, "%s: the %s has no config", path, class);
     if (nesting > MAX_NESTING) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: models nested more than %d deep", path, MAX_NESTING);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: the models are nested more than %d deep", path,
+                          MAX_NESTING);
     }
     TRY(keras_layer_policy(path, object));
     m = manta_model_new(text_or(name, !strcmp(class, "Sequential") ? "sequential" : "functional"));

@@ -564,7 +564,8 @@ static manta_status read_all(h5_file *f, const char *group, int depth, int *left
         char *at = mem_printf("%s%s%s", group, *group ? "/" : "", found.at[i]);
         h5_kind kind;
         st = h5_find(f, at, &kind);
-        if (!st && --*left < 0) st = manta_fail(MANTA_ECORRUPT, "an HDF5 file with too many objects");
+        if (!st && --*left < 0)
+            st = manta_fail(MANTA_ECORRUPT, "/%s: the HDF5 file has more objects than are read", at);
         if (!st && kind == H5_DATASET) st = h5_read(f, at, s, at);
         if (!st && kind == H5_GROUP && depth < 32) st = read_all(f, at, depth + 1, left, s);
         mem_free(at);

@@ -90,7 +90,7 @@ manta_status saved_new_array(manta_saved *s, const char *name, manta_dtype t, in
     void *memory;
 
     if (ndim < 0 || ndim > MANTA_MAX_DIMS || !input_bytes(ndim, shape, manta_dtype_size(t), &size)) {
-        return manta_fail(MANTA_EINVAL, "array '%s' has a shape that cannot be", name);
+        return manta_fail(MANTA_EINVAL, "array '%s' has a shape of too many dimensions or elements", name);
     }
     memory = mem_try_raw(size ? size : 1);
     if (!memory) return manta_fail(MANTA_ENOMEM, "no memory for the %zu bytes of array '%s'", size, name);

@@ -112,7 +112,7 @@ static manta_status transposed_ends(const onnx_export *x, int64_t n, int64_t str
     *cut = left > 0 ? left : 0;
     *more = left < 0 ? -left : 0;
     if (before >= 0 && *more < most) return MANTA_OK;
-    return manta_fail(MANTA_EUNSUPPORTED, "%s: an output padding that ONNX does not allow",
+    return manta_fail(MANTA_EUNSUPPORTED, "%s: its output padding is one that ONNX does not allow",
                       x->scope ? x->scope : "a node");
 }
 
@@ -323,7 +323,8 @@ static manta_status add_activation(onnx_export *x, const graph_node *n)
     case KERN_SIGMOID: y = onnx_unary(x, "Sigmoid", v); break;
     case KERN_TANH: y = onnx_unary(x, "Tanh", v); break;
     default:
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: an activation that ONNX export does not know", x->scope);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: its activation is one that ONNX export does not know",
+                          x->scope);
     }
     set_like(x, n, first, y);
     return MANTA_OK;

@@ -72,7 +72,7 @@ static manta_status check_length(const table *t, int leaf, int64_t *planned, con
     if (*planned < 0) *planned = v->length;
     if (v->length < 0 || v->length == *planned) return MANTA_OK;
     return manta_fail(MANTA_EINVAL,
-                      "%s: column '%s': a list of %lld values, expected %lld as in the first row", t->f.path,
+                      "%s: column '%s': a list has %lld values, expected %lld as in the first row", t->f.path,
                       t->m.leaves[leaf].name, (long long)v->length, (long long)*planned);
 }
 

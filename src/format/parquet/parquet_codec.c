@@ -67,7 +67,8 @@ manta_status parquet_codec_unpack(int codec, const char *what, const uint8_t *da
     default: break;
     }
     if (size != n) {
-        return manta_fail(MANTA_ECORRUPT, "%s: %zu bytes that are not packed, expected %zu", what, size, n);
+        return manta_fail(MANTA_ECORRUPT, "%s: it has %zu bytes that are not packed, expected %zu", what,
+                          size, n);
     }
     if (n) memcpy(out, data, n);
     return MANTA_OK;

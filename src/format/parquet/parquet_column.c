@@ -18,8 +18,8 @@ manta_status parquet_leaf_dtype(const char *path, const parquet_leaf *leaf, mant
                           path, leaf->name);
     }
     if (leaf->max_def > 64) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: column '%s' lies %d levels deep", path, leaf->name,
-                          leaf->max_def);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: column '%s' lies %d levels deep, expected at most 64",
+                          path, leaf->name, leaf->max_def);
     }
     if (leaf->meaning == PARQUET_OTHER || (bytes && leaf->meaning == PARQUET_PLAIN_VALUE && leaf->max_rep)) {
         return manta_fail(MANTA_EUNSUPPORTED, "%s: column '%s' is %s (%s), expected numbers", path,
@@ -276,11 +276,11 @@ static manta_status read_dictionary(reading *r)
 {
     if (r->has_dictionary || r->seen) {
         return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT,
-                                 "a dictionary, expected at most one and first");
+                                 "it is a dictionary, expected at most one and first");
     }
     if (r->page.encoding != PARQUET_ENCODING_PLAIN && r->page.encoding != PARQUET_ENCODING_PLAIN_DICTIONARY) {
         return parquet_page_fail(&r->pages, &r->page, MANTA_EUNSUPPORTED,
-                                 "a dictionary in the encoding %s (%d), expected PLAIN",
+                                 "it is a dictionary in the encoding %s (%d), expected PLAIN",
                                  parquet_encoding_name(r->page.encoding), r->page.encoding);
     }
     r->has_dictionary = true;
@@ -335,7 +335,8 @@ static manta_status read_indexed(reading *r, size_t n)
     if (n == 0) return MANTA_OK;
     int width = r->page.size ? r->page.data[0] : 255;
     if (width > 32)
-        return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT, "indices of %d bits", width);
+        return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT,
+                                 "its indices have %d bits, expected at most 32", width);
     TRY(parquet_grow(&r->indices, &r->indices_size, n * sizeof *r->indices, 0));
     parquet_rle rle = parquet_rle_of(r->page.data + 1, r->page.size - 1, width);
     if (!parquet_rle_take(&rle, r->indices, n)) return too_few(r, n);
@@ -343,7 +344,7 @@ static manta_status read_indexed(reading *r, size_t n)
     for (size_t i = 0; i < n; i++) most = r->indices[i] > most ? r->indices[i] : most;
     if (most >= r->dictionary.n) {
         return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT,
-                                 "index %u into a dictionary of %zu values", most, r->dictionary.n);
+                                 "it has index %u into a dictionary of %zu values", most, r->dictionary.n);
     }
     if (r->bytes) return gather_bytes(r, n);
     TRY(make_room(r, &r->v, n, 0));
@@ -364,7 +365,7 @@ static manta_status read_values(reading *r, size_t n)
     default: break;
     }
     return parquet_page_fail(&r->pages, &r->page, MANTA_EUNSUPPORTED,
-                             "values in the encoding %s (%d), expected PLAIN or RLE_DICTIONARY",
+                             "its values are in the encoding %s (%d), expected PLAIN or RLE_DICTIONARY",
                              parquet_encoding_name(r->page.encoding), r->page.encoding);
 }
 
@@ -394,8 +395,8 @@ static manta_status read_level(reading *r, const uint8_t *from, size_t size, int
     }
     for (size_t i = 0; i < n; i++) largest = to[i] > largest ? to[i] : largest;
     if (largest > most) {
-        return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT, "a level of %d, expected at most %d",
-                                 largest, most);
+        return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT,
+                                 "it has a level of %d, expected at most %d", largest, most);
     }
     return MANTA_OK;
 }
@@ -501,7 +502,7 @@ static manta_status read_pages(reading *r, const parquet_chunk *c, const parquet
         if (r->page.kind != PARQUET_PAGE_DATA) continue;
         if (r->page.values > c->values - r->seen) {
             return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT,
-                                     "%lld values, expected at most the %lld left of the column",
+                                     "it has %lld values, expected at most the %lld left of the column",
                                      (long long)r->page.values, (long long)(c->values - r->seen));
         }
         TRY(read_data(r));

@@ -399,7 +399,8 @@ static manta_status find_footer(const seek_file *f, uint64_t *at, uint32_t *n)
     TRY(seek_read(f, 0, head, 4, "the magic"));
     TRY(seek_read(f, f->size - 8, tail, 8, "the footer"));
     if (memcmp(tail + 4, "PARE", 4) == 0) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: an encrypted Parquet file, which is not read", f->path);
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: the Parquet file is encrypted, which is not read",
+                          f->path);
     }
     if (memcmp(head, "PAR1", 4) != 0 || memcmp(tail + 4, "PAR1", 4) != 0) {
         return manta_fail(MANTA_ECORRUPT, "%s: expected PAR1 at offset 0 and at the end: %s", f->path,
@@ -407,8 +408,9 @@ static manta_status find_footer(const seek_file *f, uint64_t *at, uint32_t *n)
     }
     *n = (uint32_t)tail[0] | (uint32_t)tail[1] << 8 | (uint32_t)tail[2] << 16 | (uint32_t)tail[3] << 24;
     if (*n > f->size - 12 || *n > MAX_FOOTER) {
-        return manta_fail(MANTA_ECORRUPT, "%s: metadata of %u bytes at offset %llu, expected at most %llu",
-                          f->path, *n, (unsigned long long)(f->size - 8), (unsigned long long)(f->size - 12));
+        return manta_fail(MANTA_ECORRUPT,
+                          "%s: the metadata has %u bytes at offset %llu, expected at most %llu", f->path, *n,
+                          (unsigned long long)(f->size - 8), (unsigned long long)(f->size - 12));
     }
     *at = f->size - 8 - *n;
     return MANTA_OK;

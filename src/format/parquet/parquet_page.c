@@ -159,16 +159,16 @@ static manta_status check_head(const parquet_pages *p, const parquet_page *page,
 
     if (h->unpacked < 0 || h->packed < 0 || (uint64_t)h->packed > left) {
         return parquet_page_fail(p, page, MANTA_ECORRUPT,
-                                 "%lld bytes, expected at most the %zu of the column", (long long)h->packed,
-                                 left);
+                                 "it has %lld bytes, expected at most the %zu of the column",
+                                 (long long)h->packed, left);
     }
     if (h->unpacked > INT32_MAX ||
         (uint64_t)h->unpacked > parquet_codec_most(p->chunk->codec, (size_t)h->packed)) {
-        return parquet_page_fail(p, page, MANTA_ECORRUPT, "%lld bytes cannot become %lld",
+        return parquet_page_fail(p, page, MANTA_ECORRUPT, "its %lld bytes cannot become %lld",
                                  (long long)h->packed, (long long)h->unpacked);
     }
     if (h->has_crc && libdeflate_crc32(0, p->packed + p->at, (size_t)h->packed) != h->crc) {
-        return parquet_page_fail(p, page, MANTA_ECORRUPT, "the checksum is wrong");
+        return parquet_page_fail(p, page, MANTA_ECORRUPT, "its checksum is wrong");
     }
     return MANTA_OK;
 }
@@ -193,7 +193,7 @@ static manta_status split_level(const parquet_pages *p, parquet_page *page, int 
     if (most == 0) return MANTA_OK;
     if (encoding != PARQUET_ENCODING_RLE) {
         return parquet_page_fail(p, page, MANTA_EUNSUPPORTED,
-                                 "levels in the encoding %s (%lld), expected RLE",
+                                 "its levels are in the encoding %s (%lld), expected RLE",
                                  parquet_encoding_name((int)encoding), (long long)encoding);
     }
     if (page->size < 4) return parquet_page_fail(p, page, MANTA_ECORRUPT, "its levels are cut off");
@@ -261,7 +261,7 @@ static manta_status split_page(parquet_pages *p, parquet_page *page, const head 
     }
     uint64_t bytes = page->repetition_size + page->definition_size + page->size;
     if ((uint64_t)h->values > MAX_RUN_VALUES + 8 * bytes) {
-        return parquet_page_fail(p, page, MANTA_ECORRUPT, "%llu bytes claim to hold %lld values",
+        return parquet_page_fail(p, page, MANTA_ECORRUPT, "its %llu bytes claim to hold %lld values",
                                  (unsigned long long)bytes, (long long)h->values);
     }
     return MANTA_OK;
@@ -276,7 +276,7 @@ manta_status parquet_pages_next(parquet_pages *p, parquet_page *page)
     if (t.size == 0)
         return parquet_page_fail(p, page, MANTA_ECORRUPT, "the column ends before all of its values");
     read_head(&t, &h);
-    if (t.wrong) return parquet_page_fail(p, page, MANTA_ECORRUPT, "damaged head: %s", t.wrong);
+    if (t.wrong) return parquet_page_fail(p, page, MANTA_ECORRUPT, "its head is damaged: %s", t.wrong);
     p->at += t.at;
     TRY(check_head(p, page, &h));
     TRY(split_page(p, page, &h));

@@ -277,11 +277,11 @@ static manta_status read_header(safetensors *s)
     }
     n = le64(s->file);
     if (n > SAFETENSORS_MAX_HEADER) {
-        return manta_fail(MANTA_ECORRUPT, "%s: a header of %llu bytes, more than the %d there may be",
-                          s->path, (unsigned long long)n, SAFETENSORS_MAX_HEADER);
+        return manta_fail(MANTA_ECORRUPT, "%s: the header has %llu bytes, expected at most %d", s->path,
+                          (unsigned long long)n, SAFETENSORS_MAX_HEADER);
     }
     if (n > s->size - 8) {
-        return manta_fail(MANTA_ECORRUPT, "%s: a header of %llu bytes in a file of %zu", s->path,
+        return manta_fail(MANTA_ECORRUPT, "%s: the header has %llu bytes, and the file only %zu", s->path,
                           (unsigned long long)n, s->size);
     }
     s->data = 8 + (size_t)n;
@@ -341,7 +341,7 @@ static manta_status map_file(const char *path, uint8_t **out, size_t *size)
     if (os->fstat(fd, &sb)) {
         st = file_fail(errno, "looking at", path);
     } else if (!S_ISREG(sb.st_mode)) {
-        st = manta_fail(MANTA_EINVAL, "%s is no file", path);
+        st = manta_fail(MANTA_EINVAL, "%s is no regular file, expected one", path);
     } else if (sb.st_size < 8) {
         st = manta_fail(MANTA_ECORRUPT, "%s has %lld bytes, a safetensors file at least 8", path,
                         (long long)sb.st_size);

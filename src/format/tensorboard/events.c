@@ -426,7 +426,7 @@ manta_status manta_events_histogram(manta_events *e, const char *tag, int64_t st
 
     TRY(check_tag(e, tag));
     if (!manta_dtype_size(values->dtype))
-        return manta_fail(MANTA_EINVAL, "histogram '%s': no element type", tag);
+        return manta_fail(MANTA_EINVAL, "histogram '%s': the array has no element type", tag);
     each_element(values, &s);
     s.width = s.high / BUCKETS - s.low / BUCKETS; /* the difference itself may overflow */
     s.counting = true;
@@ -473,7 +473,7 @@ static manta_status check_image(const char *tag, const manta_array *a, int64_t d
     if ((c != 1 && c != 3 && c != 4) || dims[1] < 1 || dims[2] < 1 || dims[1] > 1 << 15 || dims[2] > 1 << 15)
         goto bad;
     if (a->dtype != MANTA_DTYPE_U8 && a->dtype != MANTA_DTYPE_F32) {
-        return manta_fail(MANTA_EINVAL, "image '%s': %s, expected uint8 or float32", tag,
+        return manta_fail(MANTA_EINVAL, "image '%s': its elements are %s, expected uint8 or float32", tag,
                           manta_dtype_name(a->dtype));
     }
     if (manta_array_is_contiguous(a)) return MANTA_OK;
@@ -481,7 +481,7 @@ static manta_status check_image(const char *tag, const manta_array *a, int64_t d
 bad:
     return manta_fail(
         MANTA_EINVAL,
-        "image '%s': shape %s, expected (height, width), (height, width, channels) or (n, height, "
+        "image '%s': its shape is %s, expected (height, width), (height, width, channels) or (n, height, "
         "width, channels) with 1, 3 or 4 channels",
         tag, manta_shape_text(a->ndim, a->shape, text, sizeof text));
 }
@@ -609,7 +609,9 @@ manta_status manta_events_hparams(manta_events *e, int n, const manta_hparam *hp
         if (!hparams[i].name || !hparams[i].name[0])
             return manta_fail(MANTA_EINVAL, "hyper-parameter %d has no name", i);
         if (hparams[i].kind < MANTA_HPARAM_NUMBER || hparams[i].kind > MANTA_HPARAM_BOOL) {
-            return manta_fail(MANTA_EINVAL, "hyper-parameter '%s' is of no kind", hparams[i].name);
+            return manta_fail(MANTA_EINVAL,
+                              "hyper-parameter '%s' is of no kind, expected number, text or bool",
+                              hparams[i].name);
         }
         TRY(check_text(e, "a hyper-parameter's name", hparams[i].name));
         if (hparams[i].text) TRY(check_text(e, "a hyper-parameter", hparams[i].text));

@@ -128,13 +128,14 @@ static manta_status check_entry(const loading *l, const bundle_entry *e)
     if (e->shard < 0 || e->shard >= l->b->shards || e->offset < 0 || e->size < 0 ||
         e->size > INT64_MAX - e->offset) {
         return manta_fail(MANTA_ECORRUPT,
-                          "%s: tensor '%s' lies at offset %lld of shard %lld, which cannot be", l->name,
+                          "%s: tensor '%s' lies at offset %lld of shard %lld, which there is not", l->name,
                           e->key, (long long)e->offset, (long long)e->shard);
     }
     if (e->sliced || !size || e->ndim > MANTA_MAX_DIMS) return MANTA_OK; /* refused when it is asked for */
     if (!input_bytes(e->ndim, e->shape, size, &bytes) || bytes != (size_t)e->size) {
-        return manta_fail(MANTA_ECORRUPT, "%s: tensor '%s' has %lld bytes, which its shape and type do not",
-                          l->name, e->key, (long long)e->size);
+        return manta_fail(MANTA_ECORRUPT,
+                          "%s: tensor '%s' has %lld bytes, which its shape and type do not have", l->name,
+                          e->key, (long long)e->size);
     }
     return MANTA_OK;
 }
@@ -150,7 +151,9 @@ static manta_status take_entry(void *ctx, const uint8_t *key, size_t key_n, cons
             return manta_fail(MANTA_ECORRUPT, "%s: its first entry is no header of a TensorFlow checkpoint",
                               l->name);
         }
-        if (!little) return manta_fail(MANTA_EUNSUPPORTED, "%s: its numbers are big endian", l->name);
+        if (!little)
+            return manta_fail(MANTA_EUNSUPPORTED, "%s: its numbers are big endian, expected little endian",
+                              l->name);
         l->header = true;
         return MANTA_OK;
     }

@@ -46,21 +46,21 @@ static manta_status open_block(const table *t, proto_reader *r, size_t where, pr
     uint64_t at, n;
 
     if (!proto_take_varint(r, &at) || !proto_take_varint(r, &n))
-        return fail_corrupt(t, where, "a cut-off block handle");
+        return fail_corrupt(t, where, "a block handle is cut off");
     if (at > t->size - FOOTER || n > t->size - FOOTER - at || t->size - FOOTER - at - n < TRAILER) {
-        return fail_corrupt(t, where, "a block beyond the end of the file");
+        return fail_corrupt(t, where, "a block lies beyond the end of the file");
     }
     const uint8_t *block = t->data + at, *end = block + n;
     if (record_sum(block, (size_t)n + 1) != load_le32(end + 1))
-        return fail_corrupt(t, (size_t)at, "a block checksum mismatch");
+        return fail_corrupt(t, (size_t)at, "a block does not have its checksum");
     if (end[0] == 1) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "%s: the block at offset %zu is packed by snappy; TensorFlow's own are not",
                           t->name, (size_t)at);
     }
-    if (end[0] != 0) return fail_corrupt(t, (size_t)at, "a block of unknown packing");
+    if (end[0] != 0) return fail_corrupt(t, (size_t)at, "a block is packed in an unknown way");
     if (n < 4 || load_le32(end - 4) > (n - 4) / 4)
-        return fail_corrupt(t, (size_t)at, "a block without restarts");
+        return fail_corrupt(t, (size_t)at, "a block has no restarts");
     *entries = proto_read(block, (size_t)n - 4 - 4 * (size_t)load_le32(end - 4));
     return MANTA_OK;
 }
@@ -86,11 +86,12 @@ static bool next_entry(proto_reader *r, uint64_t *shared, const uint8_t **key, s
 /* Completes the key in t->last and sees that it follows the one before. */
 static manta_status take_key(table *t, size_t where, uint64_t shared, const uint8_t *rest, size_t n)
 {
-    if (shared > t->last.n || t->last.n + n > 1 << 20) return fail_corrupt(t, where, "a key that cannot be");
+    if (shared > t->last.n || t->last.n + n > 1 << 20)
+        return fail_corrupt(t, where, "a key has an impossible length");
     size_t old = t->last.n - (size_t)shared, common = old < n ? old : n;
     int order = common ? memcmp(t->last.at + shared, rest, common) : 0;
     if (t->any && (order > 0 || (order == 0 && old >= n)))
-        return fail_corrupt(t, where, "a key out of order");
+        return fail_corrupt(t, where, "a key is out of order");
     buf_cut(&t->last, (size_t)shared);
     buf_add(&t->last, rest, n);
     t->any = true;
@@ -107,8 +108,8 @@ static manta_status read_data_block(table *t, proto_reader r)
     while (r.at < r.end) {
         size_t where = (size_t)(r.at - t->data);
         if (!next_entry(&r, &shared, &rest, &rest_n, &value, &n))
-            return fail_corrupt(t, where, "a cut-off entry");
-        if (first && shared) return fail_corrupt(t, where, "a first key that shares with none");
+            return fail_corrupt(t, where, "an entry is cut off");
+        if (first && shared) return fail_corrupt(t, where, "a first key shares bytes with none before it");
         TRY(take_key(t, where, shared, rest, rest_n));
         TRY(t->take(t->ctx, (const uint8_t *)t->last.at, t->last.n, value, n));
         first = false;
@@ -125,17 +126,18 @@ static manta_status read_blocks(table *t)
     size_t rest_n, n, blocks = 0;
 
     for (int i = 0; i < 2; i++) { /* offset and size of the meta index, which is not needed */
-        if (!proto_take_varint(&footer, &skip)) return fail_corrupt(t, where, "a cut-off footer");
+        if (!proto_take_varint(&footer, &skip)) return fail_corrupt(t, where, "the footer is cut off");
     }
     TRY(open_block(t, &footer, where, &index));
     while (index.at < index.end) {
         where = (size_t)(index.at - t->data);
         if (!next_entry(&index, &shared, &rest, &rest_n, &value, &n))
-            return fail_corrupt(t, where, "a cut-off entry");
+            return fail_corrupt(t, where, "an entry is cut off");
         proto_reader handle = proto_read(value, n);
         TRY(open_block(t, &handle, where, &block));
         /* Blocks do not share bytes, so more of them than fit is a circle. */
-        if (++blocks > t->size / (TRAILER + 4)) return fail_corrupt(t, where, "more blocks than fit");
+        if (++blocks > t->size / (TRAILER + 4))
+            return fail_corrupt(t, where, "there are more blocks than fit");
         TRY(read_data_block(t, block));
     }
     return MANTA_OK;

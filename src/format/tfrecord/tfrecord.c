@@ -300,7 +300,7 @@ static manta_status add_file(tfrecord *t, const char *path)
     int fd = -1;
 
     TRY(file_stat(path, &info));
-    if (!info.is_file) return manta_fail(MANTA_EINVAL, "%s: no file, expected TFRecords", path);
+    if (!info.is_file) return manta_fail(MANTA_EINVAL, "%s: this is no file, expected TFRecords", path);
     vec_push(&t->files, (source_file){.path = mem_strdup(path), .size = info.size});
     source_file *f = &vec_last(&t->files);
     TRY(open_path(path, &fd));
@@ -518,7 +518,7 @@ static manta_status pack_bytes(tfrecord_writer *w, const void *data, size_t n, i
 manta_status tfrecord_writer_add(tfrecord_writer *w, const void *data, size_t n)
 {
     if (n > MAX_RECORD)
-        return manta_fail(MANTA_EINVAL, "%s: a record of %zu bytes, at most 2 GiB are possible", w->path, n);
+        return manta_fail(MANTA_EINVAL, "%s: the record has %zu bytes, expected at most 2 GiB", w->path, n);
     buf_cut(&w->record, 0);
     TRY(buf_try_reserve(&w->record, n + RECORD_HEAD + RECORD_FOOT, "a record"));
     record_add(&w->record, data, n);

@@ -250,7 +250,9 @@ static manta_status settle_picture(wanted *w, const manta_open_options *o, const
     if (o->image_height < 0 || o->image_width < 0 || (o->image_height > 0) != (o->image_width > 0) ||
         o->image_height > PICTURE_MAX_SIDE || o->image_width > PICTURE_MAX_SIDE ||
         (o->image_channels != 0 && o->image_channels != 1 && o->image_channels != 3)) {
-        return manta_fail(MANTA_EINVAL, "feature '%s': images of %d x %d with %d channels cannot be",
+        return manta_fail(MANTA_EINVAL,
+                          "feature '%s': images of %d x %d with %d channels, expected both sides or neither, "
+                          "and 1 or 3 channels",
                           w->feature, o->image_height, o->image_width, o->image_channels);
     }
     TRY(picture_size(w->feature, at, n, &p));
@@ -323,7 +325,7 @@ static manta_status complete_column(examples *e, wanted *w, const manta_open_opt
         w->shape[0] = values;
     }
     if (!input_bytes(w->ndim, w->shape, manta_dtype_size(w->dtype), &bytes) || bytes > (size_t)INT32_MAX) {
-        return manta_fail(MANTA_EINVAL, "feature '%s': a shape of more than 2 GiB", w->feature);
+        return manta_fail(MANTA_EINVAL, "feature '%s' has a shape of more than 2 GiB", w->feature);
     }
     w->count = (int64_t)(bytes / manta_dtype_size(w->dtype));
     if (values == 0) {
@@ -385,10 +387,10 @@ static manta_status read_picture(const examples *e, int64_t i, const wanted *w, 
     tfrecord_place(e->t, i, text, sizeof text);
     TRY(picture_decode(text, at, n, (int)w->shape[2], &p));
     if (!w->resize && (p.height != w->shape[0] || p.width != w->shape[1])) {
-        st =
-            manta_fail(MANTA_EINVAL,
-                       "%s: an image of %d x %d, expected %lld x %lld as the first; give a size to resize to",
-                       text, p.height, p.width, (long long)w->shape[0], (long long)w->shape[1]);
+        st = manta_fail(
+            MANTA_EINVAL,
+            "%s: the image has %d x %d points, expected %lld x %lld as the first; give a size to resize to",
+            text, p.height, p.width, (long long)w->shape[0], (long long)w->shape[1]);
     } else {
         picture_resize(&p, (int)w->shape[0], (int)w->shape[1], out);
         st = MANTA_OK;

@@ -159,7 +159,7 @@ static manta_status pax_record(tar *t, const char *at, size_t n, bool global)
     if (!eq) return fail_at_member(t, "a record of a pax header has no '='");
     size_t key = (size_t)(eq - at), size = n - key - 1;
     if (key > 10 && memcmp(at, "GNU.sparse", 10) == 0) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: offset %llu: a sparse member, which is not read",
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: offset %llu: the member is sparse, which is not read",
                           t->f->path, (unsigned long long)t->at);
     }
     if (!key_is(at, key, "path") && !key_is(at, key, "size")) return MANTA_OK;
@@ -169,7 +169,7 @@ static manta_status pax_record(tar *t, const char *at, size_t n, bool global)
         return t->has_size ? MANTA_OK : fail_at_member(t, "the size in a pax header is no number");
     }
     if (size > MAX_NAME || memchr(eq + 1, 0, size))
-        return fail_at_member(t, "the path in a pax header cannot be");
+        return fail_at_member(t, "the path in a pax header is too long or has a NUL in it");
     t->name.n = 0;
     buf_add(&t->name, eq + 1, size);
     t->has_name = true;
@@ -232,7 +232,7 @@ static manta_status check_header(tar *t, const uint8_t *h, uint64_t *size)
     if (t->has_size && h[156] != 'x' && h[156] != 'L' && h[156] != 'K' && h[156] != 'g') *size = t->size;
     if (is_bare(h[156])) *size = 0;
     if (*size > t->f->size - t->at - BLOCK) {
-        return manta_fail(MANTA_ECORRUPT, "%s: offset %llu: a member of %llu bytes, but only %llu follow",
+        return manta_fail(MANTA_ECORRUPT, "%s: offset %llu: the member has %llu bytes, but only %llu follow",
                           t->f->path, (unsigned long long)t->at, (unsigned long long)*size,
                           (unsigned long long)(t->f->size - t->at - BLOCK));
     }
@@ -247,7 +247,7 @@ static manta_status read_special_member(tar *t, uint8_t type, uint64_t size)
     case 'X': return pax_header(t, size, false);
     case 'g': return pax_header(t, size, true);
     case 'S':
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: offset %llu: a sparse member, which is not read",
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: offset %llu: the member is sparse, which is not read",
                           t->f->path, (unsigned long long)t->at);
     default: break;
     }

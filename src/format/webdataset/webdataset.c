@@ -180,7 +180,7 @@ static manta_status add_member(collect *c, const tar_member *m)
     for (size_t i = 0; i < c->parts.n; i++) {
         if (strcmp(c->parts.at[i].extension, p.extension) != 0) continue;
         mem_free(p.extension);
-        return manta_fail(MANTA_ECORRUPT, "%s: offset %llu: a second member '%.120s'", c->path,
+        return manta_fail(MANTA_ECORRUPT, "%s: offset %llu: there is a second member '%.120s'", c->path,
                           (unsigned long long)m->at, m->name);
     }
     vec_push(&c->parts, p);

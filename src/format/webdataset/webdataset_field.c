@@ -148,7 +148,7 @@ static manta_status parse_json(const webdataset_field *f, const char *name, cons
     manta_status st = MANTA_OK;
 
     if (!j) {
-        st = manta_fail(MANTA_ECORRUPT, "%s: no JSON (%s)", name, e.text);
+        st = manta_fail(MANTA_ECORRUPT, "%s: it is no JSON (%s)", name, e.text);
     } else if (json_is_integer(v)) {
         *out = (value){true, json_integer_value(v), (double)json_integer_value(v)};
     } else if (json_is_boolean(v)) {
@@ -201,7 +201,7 @@ static manta_status read_array(const webdataset_field *f, const char *name, cons
     if (b.array.dtype != c->dtype || b.array.ndim != c->ndim ||
         memcmp(b.array.shape, c->shape, (size_t)c->ndim * sizeof c->shape[0]) != 0) {
         st = manta_fail(
-            MANTA_EINVAL, "%s: an array of %s %s, expected %s %s as in the first sample", name,
+            MANTA_EINVAL, "%s: it holds an array of %s %s, expected %s %s as in the first sample", name,
             manta_dtype_name(b.array.dtype), manta_shape_text(b.array.ndim, b.array.shape, is, sizeof is),
             manta_dtype_name(c->dtype), manta_shape_text(c->ndim, c->shape, expected, sizeof expected));
     } else if (manta_array_bytes(&b.array)) {
@@ -227,8 +227,8 @@ static manta_status read_bytes(const webdataset_field *f, const char *name, cons
                                void *out)
 {
     if ((int64_t)size != f->column.shape[0]) {
-        return manta_fail(MANTA_EINVAL, "%s: %zu bytes, expected %lld as in the first sample", name, size,
-                          (long long)f->column.shape[0]);
+        return manta_fail(MANTA_EINVAL, "%s: it has %zu bytes, expected %lld as in the first sample", name,
+                          size, (long long)f->column.shape[0]);
     }
     if (size) memcpy(out, data, size);
     return MANTA_OK;

@@ -607,7 +607,8 @@ static void wrong_stages_are_refused_and_the_first_error_stays(void **state)
     refuse(manta_dataset_skip(numbers(3), -1), "skip");
     refuse(manta_dataset_shard(numbers(3), 2, 2), "no shard 2 of 2");
     refuse(manta_dataset_repeat(numbers(3), -7), "repeat");
-    refuse(manta_dataset_repeat(manta_dataset_repeat(numbers(3), INT64_MAX / 4), 9), "overflow");
+    refuse(manta_dataset_repeat(manta_dataset_repeat(numbers(3), INT64_MAX / 4), 9),
+           "are more than can be counted");
     refuse(manta_dataset_batch(numbers(3), 0, false), "size of 0");
     refuse(manta_dataset_batch(manta_dataset_batch(numbers(3), 2, false), 2, false), "batch of batches");
     refuse(manta_dataset_batch(numbers(3), INT64_MAX / 2, false), "overflow");
@@ -638,8 +639,8 @@ static void wrong_stages_are_refused_and_the_first_error_stays(void **state)
     refuse(manta_dataset_random_flip(manta_dataset_batch(pictures(), 2, false), "x", .5, 0), "before batch");
     refuse(manta_dataset_labels(manta_dataset_scale(pictures(), "x", 1), "x", 10), "integers");
     refuse(manta_dataset_labels(pictures(), "id", 0), "0 classes");
-    refuse(manta_dataset_map(numbers(2), NULL, NULL, 0, 0, NULL), "no function");
-    refuse(manta_dataset_generator(&(manta_generator){0}, NULL, 3, 1, drawn), "no next()");
+    refuse(manta_dataset_map(numbers(2), NULL, NULL, 0, 0, NULL), "map: the function is NULL");
+    refuse(manta_dataset_generator(&(manta_generator){0}, NULL, 3, 1, drawn), "generator: next is NULL");
     refuse(generate(&k, -9), "count of -9");
     assert_int_equal(k.released, 4);
     assert_int_equal(mem_live(), live);

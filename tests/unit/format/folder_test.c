@@ -173,7 +173,7 @@ static void a_folder_of_images_is_a_dataset(void **state)
     assert_int_equal(manta_loader_open(d, &(manta_loader_options){.batch_size = 4}, &l), MANTA_OK);
     assert_false(manta_loader_next(l, &b));
     assert_int_equal(manta_loader_status(l), MANTA_EINVAL);
-    assert_error_says("d.png: an image of 4 x 5, expected 4 x 4");
+    assert_error_says("d.png: the image has 4 x 5 points, expected 4 x 4");
     manta_loader_close(l);
     manta_dataset_unref(d);
     manta_open_options o = {.image_height = 2, .image_width = 3, .image_channels = 3};

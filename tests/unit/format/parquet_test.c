@@ -243,7 +243,7 @@ static void encodings_we_have_not_are_refused(void **state)
     expect_refusal(MADE(.repetition = 1, .level_encoding = 4), MANTA_EUNSUPPORTED, "BIT_PACKED (4)");
     expect_refusal(MADE(.external = true), MANTA_EUNSUPPORTED, "column 'v' lies in another file");
     expect_refusal(MADE(.encrypted = true), MANTA_EUNSUPPORTED, "column 'v' is encrypted");
-    expect_refusal(MADE(.magic = "PARE"), MANTA_EUNSUPPORTED, "an encrypted Parquet file");
+    expect_refusal(MADE(.magic = "PARE"), MANTA_EUNSUPPORTED, "the Parquet file is encrypted");
     expect_refusal(MADE(.magic = "PAR2"), MANTA_ECORRUPT, "cut off");
     static const float nan[] = {1, NAN, 2};
     expect_refusal(MADE(.data = nan), MANTA_ENAN, "value 1 is NaN");

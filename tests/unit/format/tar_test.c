@@ -138,7 +138,7 @@ static void wrong_archives_are_refused(void **state)
 
     static const struct {
         const char *size, *word;
-    } sizes[] = {{"77777777777", "a member of 8589934591 bytes, but only"},
+    } sizes[] = {{"77777777777", "the member has 8589934591 bytes, but only"},
                  {"0000000000x", "no number"},
                  {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "no number"},
                  {"\x80\x7f\xff\xff\xff\xff\xff\xff\xff\xff\xff", "no number"}};
@@ -185,7 +185,7 @@ static void wrong_archives_are_refused(void **state)
     refuse(MANTA_EUNSUPPORTED, "sparse");
     m.n = 0;
     tar_maker_add(&m, 'S', "a", NULL, 0);
-    refuse(MANTA_EUNSUPPORTED, "offset 0: a sparse member");
+    refuse(MANTA_EUNSUPPORTED, "offset 0: the member is sparse");
     m.n = 0;
     tar_maker_add(&m, 'g', "h", "9 path=a\n", 9);
     refuse(MANTA_ECORRUPT, "a global pax header");

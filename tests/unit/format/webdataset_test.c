@@ -164,7 +164,8 @@ static void images_are_columns(void **state)
     m.n = 0;
     add_png("a.png", 3, 2, black);
     add_png("b.png", 2, 3, black);
-    refuse_reading("png", NULL, MANTA_EINVAL, "f.tar: sample 'b', png: an image of 3 x 2, expected 2 x 3");
+    refuse_reading("png", NULL, MANTA_EINVAL,
+                   "f.tar: sample 'b', png: the image has 3 x 2 points, expected 2 x 3");
     m.n = 0;
     add_png("a.png", 3, 2, black);
     tar_maker_text(&m, "b.png", "\x89PNG\r\n\x1a\n");
@@ -224,7 +225,7 @@ static void arrays_and_numbers_are_columns(void **state)
     add_npy("a.npy", "<f4", "(2,)", two, 8);
     add_npy("b.npy", "<f4", "(1,)", two, 4);
     refuse_reading(NULL, NULL, MANTA_EINVAL,
-                   "sample 'b', npy: an array of float32 (1,), expected float32 (2,)");
+                   "sample 'b', npy: it holds an array of float32 (1,), expected float32 (2,)");
     m.n = 0;
     add_npy("a.npy", "<f4", "(2,)", two, 8);
     tar_maker_text(&m, "a.cls", "1");
@@ -238,7 +239,7 @@ static void arrays_and_numbers_are_columns(void **state)
     m.n = 0;
     tar_maker_text(&m, "a.bin", "12");
     tar_maker_text(&m, "b.bin", "1");
-    refuse_reading("bin", NULL, MANTA_EINVAL, "sample 'b', bin: 1 bytes, expected 2");
+    refuse_reading("bin", NULL, MANTA_EINVAL, "sample 'b', bin: it has 1 bytes, expected 2");
     m.n = 0;
     tar_maker_text(&m, "a.json", "{\"label\": }");
     refuse("json.label", NULL, MANTA_ECORRUPT, "no JSON");
