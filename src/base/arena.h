@@ -29,7 +29,8 @@ typedef struct arena {
  * NULL; a size of 0 gives a valid pointer. */
 void *arena_alloc(arena *a, size_t size);
 
-/* As arena_alloc(), for n elements; a product that overflows ends the program. */
+/* Memory of arena_alloc() for n elements of `size` bytes; a product that overflows ends
+ * the program. */
 void *arena_array(arena *a, size_t n, size_t size);
 
 char *arena_strdup(arena *a, const char *s);
@@ -38,8 +39,8 @@ char *arena_printf(arena *a, const char *fmt, ...) MANTA_PRINTF(2, 3);
 /* Ends the life of everything allocated, keeps the memory for the next round. */
 void arena_reset(arena *a);
 
-/* As arena_reset(), and keeps no more than one ordinary chunk: for a lifetime that
- * repeats and is now and then a large one. */
+/* Ends the life of everything allocated and keeps no more than one ordinary chunk: for a
+ * lifetime that repeats and is now and then a large one. */
 void arena_trim(arena *a);
 
 /* Gives all memory back and leaves a zeroed arena. Accepts a zeroed one. */

@@ -18,8 +18,8 @@ int64_t clock_wall_ns(void);
  * so large that the sum cannot be expressed. */
 int64_t clock_deadline(int64_t timeout_ms);
 
-/* The same back, as poll() wants it: milliseconds from now to the deadline,
- * rounded up; 0 when it has passed, -1 for CLOCK_NEVER. */
+/* Milliseconds from now to the deadline as poll() wants them: rounded up, 0 when it has
+ * passed, -1 for CLOCK_NEVER. */
 int clock_left_ms(int64_t deadline);
 
 /* For tests: both clocks are read from these functions from now on; NULL for

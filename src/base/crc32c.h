@@ -11,7 +11,8 @@
  * processor's instruction where there is one. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t n);
 
-/* The same by tables alone; for tests and for other processors. */
+/* The checksum that crc32c() gives, by tables alone; for tests and for processors without
+ * the instruction. */
 uint32_t crc32c_table(uint32_t crc, const void *data, size_t n);
 
 #endif

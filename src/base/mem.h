@@ -28,12 +28,13 @@ void mem_free(void *p); /* for all of these; accepts NULL */
 /* Memory of a size someone else chose, 64-byte aligned and zeroed, or NULL: there
  * is none, or the size is 1 TiB or more. */
 void *mem_try(size_t size);
-/* As mem_try(), contents undefined (for buffers that are written whole). */
+/* Memory of mem_try() whose contents are undefined, for buffers that are written whole. */
 void *mem_try_raw(size_t size);
 void mem_try_free(void *p); /* accepts NULL */
 
-/* As mem_try() of n * size with a status: MANTA_ENOMEM naming `what`; refuses
- * products that overflow. *out untouched on failure. */
+/* Delivers n * size bytes of mem_try(). MANTA_ENOMEM, naming `what`, when there are not
+ * so many or the product overflows. *out: give back with mem_try_free(); untouched on
+ * failure. */
 manta_status mem_try_array(int64_t n, size_t size, const char *what, void **out);
 
 /* Has the system make the pages of writable memory now, at once, instead of one by

@@ -6,7 +6,7 @@
 #include <manta/train.h>
 
 typedef struct evaluator {
-    manta_session *s; /* of the same model; its weights are replaced */
+    manta_session *s; /* a session of the same model; each checkpoint's weights are loaded into it */
     manta_dataset *data;
     const char *run; /* the run's folder */
     manta_fit_options fit; /* batch and steps of an evaluation */

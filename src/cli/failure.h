@@ -6,7 +6,7 @@
  *       now    process 4720 is in its place and the step was done again, 3.2 ms late; the result is the same
  *       log    manta logs mine --rank 1
  *
- * The same on a terminal and in a pipe, but for colour (manta/log.h). */
+ * A terminal and a pipe get the same text, but for colour (manta/log.h). */
 #ifndef CLI_FAILURE_H
 #define CLI_FAILURE_H
 
@@ -19,7 +19,7 @@ enum { FAILURE_RANKS = 256 };
 typedef struct failures {
     const record *record; /* NULL: there is no run */
     bool loose; /* workers do not do every step together: what is lost is lost for good, or done later */
-    int64_t pid[FAILURE_RANKS]; /* of the worker that a rank has now; 0: not known */
+    int64_t pid[FAILURE_RANKS]; /* process of the worker that a rank has now; 0: not known */
 } failures;
 
 /* Looks at an event: remembers who has started, and tells of a worker that

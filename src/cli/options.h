@@ -47,7 +47,7 @@ bool options_at(const options *o, int i, const cli_option **option, const char *
 
 /* Gives an option another text, which has been checked; NULL: as if not given. */
 void options_set(options *o, const char *name, const char *text);
-/* The same for the first argument. */
+/* Replaces the first argument that is no option. */
 void options_set_arg(options *o, const char *text);
 
 /* Whether the option says where a run lies or how it is looked at, and not what it is. */

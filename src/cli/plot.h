@@ -23,7 +23,7 @@ void plot_terminal(const plot_panel *p);
 /* Writes n panels to an .svg file. */
 manta_status plot_svg(const char *path, const char *title, const plot_panel *p, int n);
 
-/* The same to a .png file (plot_png.c). */
+/* Writes n panels to a .png file (plot_png.c). */
 manta_status plot_png(const char *path, const char *title, const plot_panel *p, int n);
 
 /* The finite range of the values, widened when it is a point; false: there is none. */

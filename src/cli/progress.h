@@ -20,10 +20,10 @@ enum { PROGRESS_DRAW_MS = 50 }; /* between two drawings of a line */
 typedef struct progress {
     bool terminal, colour, unicode;
     bool open; /* a line is drawn and not yet ended */
-    int64_t drawn_ms; /* when; 0: not in this epoch */
-    int64_t steps; /* of the epoch that is trained; negative: not known */
+    int64_t drawn_ms; /* when the line was drawn last; 0: not in this epoch */
+    int64_t steps; /* steps of the epoch that is trained; negative: not known */
     int64_t step;
-    double train_seconds; /* at the last training step */
+    double train_seconds; /* seconds of the epoch at its last training step */
     const char *note; /* behind a line of the epoch that is trained, where it fits; NULL: nothing */
 } progress;
 
@@ -36,7 +36,7 @@ void progress_show(progress *p, const manta_event *e);
 /* Ends a line that is still open, so that a message stands alone. */
 void progress_break(progress *p);
 
-/* The same after Ctrl-C, which the terminal has echoed as ^C. */
+/* Ends an open line after Ctrl-C, which the terminal has echoed as ^C. */
 void progress_interrupted(progress *p);
 
 /* Shows so many of so many bytes of a file. */

@@ -15,8 +15,8 @@ enum { RATES_RANKS = 256 };
 typedef struct rates {
     bool wanted;
     int ranks; /* 0: this process computes, as rank 0 */
-    int64_t samples; /* of this process, in this epoch */
-    double seconds; /* of the epoch's training steps so far */
+    int64_t samples; /* samples that this process has trained in this epoch */
+    double seconds; /* seconds that the epoch's training steps took so far */
     manta_worker_work begin[RATES_RANKS], now[RATES_RANKS];
 } rates;
 

@@ -33,7 +33,7 @@ typedef struct recipe {
     manta_metric metrics[RECIPE_METRICS];
     manta_compile compile; /* points at the above */
     char *names; /* the texts that names point into */
-    char *loss_name; /* of the first output */
+    char *loss_name; /* name of the first output's loss */
 } recipe;
 
 /* Options that a recipe reads, for the tables of commands. */

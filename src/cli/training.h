@@ -31,14 +31,14 @@ typedef struct training {
     int64_t profile; /* steps; 0: none */
     double profile_begin; /* seconds of the epoch when timing began */
     double profile_seconds;
-    manta_metrics last; /* of the last epoch that ended, or of the one that was cut */
+    manta_metrics last; /* metrics of the last epoch that ended, or of the one that was cut */
     bool json;
     progress progress;
     record record;
     failures failures;
     rates rates;
     char why[200]; /* a callback has ended the training */
-    bool written; /* what --save asks for is there */
+    bool written; /* the file that --save asks for is written */
     bool quiet; /* nobody reads what is printed any more */
 } training;
 

@@ -40,7 +40,7 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
  * as far as the command has them; ends the process when they cannot be. */
 manta_session_options work_session_options(const options *o);
 
-enum { WORK_BATCH = 32 }; /* of a training that says nothing of it */
+enum { WORK_BATCH = 32 }; /* the batch size of a training that names none */
 
 /* Sets the batch that --batch or --global-batch asks for, or `fallback`. */
 void work_batch(const options *o, int64_t fallback, manta_fit_options *fit);

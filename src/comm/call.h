@@ -15,19 +15,19 @@
 typedef struct call_words {
     uint32_t kind, dtype, reduce, peer;
     uint64_t n;
-    uint64_t number; /* of the collective, or of the message of a pair */
+    uint64_t number; /* number of the collective in the group, or of the message between a pair */
 } call_words;
 
 struct manta_work {
     manta_collective c;
     struct manta_group *_Atomic g; /* NULL: it is done */
-    struct manta_work *next; /* in the group's list */
+    struct manta_work *next; /* the next work in the group's list */
     size_t size; /* bytes of n elements */
     call_words words;
     int64_t deadline; /* set when it is first waited for */
     bool begun, done;
     manta_status status;
-    manta_error error; /* when status is a failure */
+    manta_error error; /* the sentence, when status is a failure */
 
     /* the implementation's */
     uint32_t base; /* shm: its first step */

@@ -7,11 +7,11 @@ typedef enum crash_point {
     CRASH_NOWHERE,
     CRASH_JOINED, /* has its seat, and waits for the others */
     CRASH_BEGUN, /* a call is begun, nothing of it is written */
-    CRASH_WORDS, /* its words are written */
+    CRASH_WORDS, /* the words of the call are written */
     CRASH_PRODUCED, /* a step's data is written, not posted */
     CRASH_POSTED, /* a step is posted */
-    CRASH_SEEN, /* the others' step is seen, not yet used */
-    CRASH_CONSUMED, /* and used */
+    CRASH_SEEN, /* a step of the other ranks is seen, not yet used */
+    CRASH_CONSUMED, /* a step of the other ranks is seen and used */
     CRASH_DONE, /* a call is done */
     CRASH_SENT, /* a cell of a message is written, not shown */
     CRASH_TAKEN, /* a cell of a message is taken, not given back */

@@ -15,7 +15,7 @@
  * of the sources. n_src is 1 .. MANTA_GROUP_MAX. */
 void reduce_run(manta_dtype t, manta_reduce r, const void *const *src, int n_src, void *dst, int64_t n);
 
-/* The same by one instruction set; for tests. */
+/* Reduce as reduce_run() does, with the instruction set in the name; for tests. */
 void reduce_run_base(manta_dtype t, manta_reduce r, const void *const *src, int n_src, void *dst, int64_t n);
 void reduce_run_avx2(manta_dtype t, manta_reduce r, const void *const *src, int n_src, void *dst, int64_t n);
 

@@ -67,18 +67,18 @@ typedef struct ring_entry {
 
 typedef struct ring_peer {
     chan *c; /* NULL: ourselves */
-    _Atomic int fd; /* of the channel; -1: it has failed */
+    _Atomic int fd; /* descriptor of the channel; -1: the channel has failed */
     bool left, gone, aborted; /* said goodbye; the channel has failed; it has given up: `why` */
     manta_error why;
-    ring_entry entry[2]; /* by number % 2 */
+    ring_entry entry[2]; /* entries of two collectives, at their number % 2 */
     uint64_t called, readied; /* CALLs and READYs that came from it */
     char *say; /* our CALL to it: words and data; borrowed by the channel */
     /* the frame at hand */
     bool taking;
     frame f;
-    char *to; /* where its bytes go */
+    char *to; /* where the bytes of the frame go */
     uint64_t at;
-    char small[sizeof(call_words) + RING_EAGER]; /* what is looked at before it is used */
+    char small[sizeof(call_words) + RING_EAGER]; /* bytes that are checked before they are used */
     /* the collective at hand */
     int64_t contributions, results; /* chunks that came from it */
     int64_t sent; /* chunks of contributions posted to it */
@@ -86,7 +86,7 @@ typedef struct ring_peer {
     uint64_t sends, receives;
     bool is_ready; /* `wanted` is what it waits for */
     call_words wanted, answer; /* answer: our READY or REFUSED; borrowed by the channel */
-    manta_work *receiving; /* from it */
+    manta_work *receiving; /* the work that receives from this peer */
     _Atomic bool wants_out; /* the channel has bytes for the socket */
 } ring_peer;
 
@@ -98,7 +98,7 @@ typedef struct ring {
     manta_work *current; /* the collective at hand */
     int64_t reduced; /* chunks of it */
     char *scratch; /* RING_WINDOW x size x RING_CHUNK, made on first use */
-    char *copy; /* of `in`, when out is in and that matters */
+    char *copy; /* a copy of `in`, for calls in place that would overwrite it too early */
     int wake; /* eventfd */
     bool aborted;
 } ring;

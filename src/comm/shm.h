@@ -37,7 +37,7 @@ enum {
     SHM_SLOTS = 4,
     SHM_AHEAD = 1,
     SHM_LEAD = SHM_SLOTS - 1 - SHM_AHEAD, /* steps that a rank may be ahead of another */
-    SHM_CELLS = 2, /* of a mailbox */
+    SHM_CELLS = 2, /* cells of a mailbox */
     SHM_VERSION = 1,
 };
 
@@ -58,14 +58,14 @@ typedef struct shm_rank {
     _Atomic uint32_t left; /* 1: closed its group */
     _Atomic uint32_t failed; /* 1: gave up, `error` says why */
     manta_error error;
-    _Alignas(64) call_words words[SHM_SLOTS]; /* of the call whose first step has that slot */
+    _Alignas(64) call_words words[SHM_SLOTS]; /* the words of the call whose first step has that slot */
 } shm_rank;
 
 /* Messages from one rank to another. */
 typedef struct shm_mailbox {
     _Alignas(64) _Atomic uint32_t sent; /* cells filled, by the sender */
     _Alignas(64) _Atomic uint32_t taken; /* cells emptied, by the receiver */
-    _Alignas(64) call_words words[SHM_CELLS]; /* of the message a cell is part of */
+    _Alignas(64) call_words words[SHM_CELLS]; /* the words of the message that a cell is part of */
 } shm_mailbox;
 
 /* A mapping of it, and what this rank knows for itself. */
@@ -80,8 +80,8 @@ typedef struct shm {
     uint32_t step; /* the last one of the calls that are done */
     uint64_t calls; /* collectives begun */
     uint64_t *sends, *receives; /* messages begun, by peer */
-    _Atomic uint32_t *dead; /* by rank; set by the watcher */
-    int *pidfds; /* by rank; -1: none, or our own process */
+    _Atomic uint32_t *dead; /* one flag for each rank; set by the watcher */
+    int *pidfds; /* one descriptor for each rank; -1: none, or our own process */
     int stop; /* eventfd that ends the watcher */
     bool watching;
     thread_id watcher;

@@ -36,8 +36,8 @@ typedef struct visit {
     int64_t sample_base; /* added to the sample's number by its source */
     /* the answer */
     bool end; /* there is no such element */
-    int64_t rows; /* of the whole batch; 1 for a sample */
-    int64_t key_epoch; /* what its random numbers are keyed by */
+    int64_t rows; /* rows of the whole batch; 1 for a sample */
+    int64_t key_epoch; /* the epoch that keys the sample's random numbers */
     int64_t key_sample;
 } visit;
 
@@ -98,7 +98,7 @@ manta_status stage_need_column(const manta_dataset *d, const char *name, int *ou
 /* Checks a user's description of columns: number, names, dtypes, shapes. */
 manta_status stage_check_columns(const char *who, int n, const manta_column_spec *columns);
 
-int64_t spec_elements(const manta_column_spec *s); /* of a sample */
+int64_t spec_elements(const manta_column_spec *s); /* elements of one sample */
 size_t spec_bytes(const manta_column_spec *s);
 
 /* Whether a count is a number of elements rather than forever or unknown. */

@@ -45,7 +45,7 @@ typedef struct chan_end chan_end;
 
 /* What a node is. Texts are copied. */
 typedef struct chan_options {
-    const char *node; /* its name, unique in the job: "worker/1" */
+    const char *node; /* the node's name, unique in the job: "worker/1" */
     const char *job; /* the same for all */
     const char *profile; /* arithmetic, the same for all; "" when it does not matter */
     bool plain; /* frames posted as bulk are not encrypted */
@@ -62,13 +62,14 @@ void chan_end_free(chan_end *e); /* after its channels; accepts NULL */
 
 /* What channels made from now on say in their hello. n <= FRAME_WORD. */
 void chan_end_say(chan_end *e, uint64_t generation, const void *word, size_t n);
-/* The profile, when it is not known before; the largest frame, likewise. */
+/* Sets the profile and the largest frame of an end that was made before they were known. */
 manta_status chan_end_settle(chan_end *e, const char *profile, uint64_t max_frame) MANTA_MUST_USE;
 
 /* Listens. Beyond loopback only with a key that was given: MANTA_EPERM.
  * *out: owned descriptor; readable when chan_accept() has something. */
 manta_status chan_listen(const chan_end *e, const tcp_place *at, int *out) MANTA_MUST_USE;
-/* The same with a socket that a launcher holds: its descriptor, as text. */
+/* Listens with a socket that a launcher has bound to `at` and left to this process; `fd`
+ * is its descriptor, as text. *out as chan_listen() gives it. */
 manta_status chan_inherit(const chan_end *e, const tcp_place *at, const char *fd, int *out) MANTA_MUST_USE;
 
 /* Begins a connection to the node called `peer`. *out: owned. */

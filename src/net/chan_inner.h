@@ -37,7 +37,7 @@ struct chan {
     char address[TCP_TEXT], name[TCP_TEXT + SECURE_NODE + 8];
     hello theirs;
     uint32_t generation;
-    manta_error error; /* of a failed one */
+    manta_error error; /* why the channel failed */
     bool eof;
     /* bytes */
     char *in, *out;

@@ -15,7 +15,7 @@
 
 enum {
     FRAME_SIZE = 40,
-    FRAME_PROTOCOL = 1, /* of everything below; both sides must have the same */
+    FRAME_PROTOCOL = 1, /* version of everything below; both sides must have the same */
     FRAME_HELLO_MAX = 4096, /* bytes of a hello or a refusal */
     FRAME_NAME = 64, /* bytes of a job, a node, a profile */
     FRAME_WORD = 512, /* bytes of what the user of a channel adds to the hello */
@@ -24,7 +24,7 @@ enum {
 typedef enum frame_kind {
     FRAME_HELLO = 1, /* who I am */
     FRAME_REFUSE = 2, /* why I will not talk to you: a sentence */
-    FRAME_USER = 16 /* from here on they are the user's */
+    FRAME_USER = 16 /* the first kind that is free for users of channels */
 } frame_kind;
 
 enum { FRAME_PLAIN = 1 }; /* flag: the bytes that follow are not encrypted */
@@ -47,7 +47,7 @@ manta_status frame_read(const unsigned char in[FRAME_SIZE], uint64_t max, frame 
 /* What each side says first. */
 typedef struct hello {
     uint32_t protocol;
-    char version[FRAME_NAME]; /* of the program, for people */
+    char version[FRAME_NAME]; /* version of the program, for people */
     char job[FRAME_NAME];
     char node[FRAME_NAME]; /* who speaks */
     char profile[FRAME_NAME]; /* arithmetic */

@@ -24,7 +24,7 @@
 
 /* A stretch of one parameter within one grid block. */
 typedef struct apply_segment {
-    int param; /* of layout's params */
+    int param; /* index into layout's params */
     int64_t offset, n; /* elements */
 } apply_segment;
 
@@ -46,7 +46,7 @@ typedef struct apply {
     int n_slots;
     const void *const *slots;
     const float *slot_grads[LAYOUT_MAX_SHARDS];
-    int n_grads; /* of them: n_slots, or 1 when they were summed before */
+    int n_grads; /* number of gradients: n_slots, or 1 when they were summed before */
     double penalty; /* the regularisers' sum, once per step */
 } apply;
 
@@ -64,11 +64,11 @@ void apply_factors(apply *a);
 void apply_params(const apply *a, int64_t block, int64_t end);
 void apply_stats(const apply *a, int64_t block, int64_t end);
 
-/* As apply_params() for elements [first, first + n), n > 0, of one parameter:
- * for what the sink did not take. */
+/* Updates elements [first, first + n), n > 0, of one parameter as apply_params() would:
+ * for parameters that the sink did not take. */
 void apply_elements(const apply *a, int param, int64_t first, int64_t n);
 
-/* As apply_params() for elements [first, first + n) whose gradient is `g`
+/* Updates elements [first, first + n) as apply_params() would, with the gradient `g`
  * instead of the slots' sum: for the kernels' sink, with one shard. Needs
  * apply_can_sink(). */
 void apply_range(const apply *a, int64_t first, int64_t n, const float *g);

@@ -66,12 +66,12 @@ manta_status exec_forward(exec *e, const exec_run *r);
  * writes the slot's gradients, or gives them to the sink. */
 manta_status exec_backward(exec *e, const exec_run *r);
 
-/* The same in parts, for shards in lockstep: returns at the end, or with `waits`
- * set where others are missing, to be called again. Begins with a zeroed pause;
- * backward with another one. */
+/* Forward and backward in parts, for shards in lockstep. A call returns at the end, or
+ * with `waits` set where results of other shards are missing; it is then called again
+ * with the same pause. Each of the two begins with a zeroed pause of its own. */
 typedef struct exec_pause {
-    int done; /* nodes */
-    bool waits;
+    int done; /* how many nodes are done */
+    bool waits; /* the next node needs other shards' results */
 } exec_pause;
 manta_status exec_forward_on(exec *e, const exec_run *r, exec_pause *p);
 manta_status exec_backward_on(exec *e, const exec_run *r, exec_pause *p);
@@ -91,7 +91,7 @@ typedef struct exec_time {
     char shape[64];
     bool relu;
     int64_t calls, forward_ns, backward_ns;
-    double flops, backward_flops; /* of one call */
+    double flops, backward_flops; /* floating-point operations of one call */
 } exec_time;
 /* The i-th node of the training plan of that batch; false past the end. */
 bool exec_time_at(const exec *e, plan_mode mode, int64_t batch, int i, exec_time *out);

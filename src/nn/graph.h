@@ -27,8 +27,8 @@ typedef struct graph_variable {
     manta_initializer init;
     int64_t fan_in; /* 0: by the shape */
     manta_regularizer reg;
-    bool trainable; /* by nature; freezing is the layer's */
-    bool frozen; /* of a nested model: by the layer inside it */
+    bool trainable; /* whether the variable is a weight by nature; freezing is the layer's */
+    bool frozen; /* whether the layer inside a nested model froze it */
 } graph_variable;
 
 typedef struct graph_node {
@@ -56,7 +56,7 @@ struct manta_layer {
     manta_model *inner; /* a nested model (one reference held), or NULL */
     bool frozen;
     int calls;
-    int n_variables, *variables; /* of the model's, in order of creation */
+    int n_variables, *variables; /* indices into the model's variables, in order of creation */
     int last; /* value of its last call, -1 */
 };
 
@@ -76,7 +76,7 @@ struct manta_model {
     graph_node *nodes;
     int n_nodes, cap_nodes;
     graph_call *calls;
-    int n_calls, cap_calls; /* of layers, in order */
+    int n_calls, cap_calls; /* the calls of layers, in order */
     graph_variable *variables;
     int n_variables, cap_variables;
     manta_layer **layers;
@@ -87,7 +87,7 @@ struct manta_model {
 
 /* Latches an error in the model, unless one is latched already. */
 void graph_fail(manta_model *m, manta_status code, const char *fmt, ...) MANTA_PRINTF(3, 4);
-void graph_latch(manta_model *m, manta_status code); /* with this thread's last sentence */
+void graph_latch(manta_model *m, manta_status code); /* keeps the code with this thread's last sentence */
 
 bool graph_variable_frozen(const manta_model *m, const graph_variable *v);
 /* Whether training runs the node as inference does: it proposes statistics that are frozen. */

@@ -23,16 +23,16 @@
 
 /* The run section: what else is committed with a step. */
 typedef struct run_state {
-    int64_t calls; /* of the optimizer: "iterations" */
+    int64_t calls; /* calls of the optimizer; Keras says "iterations" */
     int64_t epoch, step; /* step within the epoch */
     int64_t position; /* samples seen, running on across epochs */
     uint64_t seed;
-    double learning_rate; /* in use unless a schedule is; callbacks change it */
+    double learning_rate; /* the rate in use unless there is a schedule; callbacks change it */
     double sums[]; /* objective's sums over the epoch so far, then one: the regulariser's share */
 } run_state;
 
 typedef struct layout_variable {
-    int variable; /* of the model */
+    int variable; /* index into the model's variables */
     int64_t offset, count; /* elements, in parameters or statistics */
     bool proposed; /* statistics: some operation renews it */
 } layout_variable;
@@ -97,7 +97,8 @@ float *layout_variable_at(const layout *l, const void *state, int v);
 /* Starts a state: weights by their initializers from `seed`, all else zero,
  * rate from the optimizer. `state` must be state_size zeroed bytes. */
 void layout_start(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt);
-/* The same with weights of zero, for who restores a state into it. */
+/* Starts a state as layout_start() does, but with all weights zero: for a caller that
+ * restores them from a file. */
 void layout_start_blank(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct loss_fn {
 
 typedef struct metric_fn {
     manta_metric_fn fn;
-    const char *name; /* as shown: "accuracy" stays "accuracy", "acc" stays "acc" */
+    const char *name; /* the name as shown: "accuracy" stays "accuracy", "acc" stays "acc" */
     bool sparse;
 } metric_fn;
 

@@ -17,8 +17,8 @@ enum { LOSS_LANES = 16, LOSS_BLOCK = 128 /* elements that the block functions ta
 /* Softmax of a row, in the pieces that losses need. */
 typedef struct loss_softmax {
     float max; /* largest x */
-    float sum; /* of e^(x - max) */
-    float log_sum; /* its logarithm: ln(sum of e^x) = max + log_sum */
+    float sum; /* the sum of e^(x - max) */
+    float log_sum; /* ln(sum), so that ln(sum of e^x) = max + log_sum */
 } loss_softmax;
 
 typedef struct loss_rows {

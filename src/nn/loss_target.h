@@ -14,7 +14,7 @@
 /* What a dense target's elements must be. */
 typedef enum loss_range {
     LOSS_ANY, /* finite */
-    LOSS_SHARE /* in [0, 1], with 1e-5 for rounding */
+    LOSS_SHARE /* a number in [0, 1], with 1e-5 for rounding */
 } loss_range;
 
 /* Whether c's target has the dtype and the number of elements for one integer

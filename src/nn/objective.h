@@ -15,13 +15,13 @@
 enum {
     SUM_SAMPLES, /* samples computed */
     SUM_LOSS, /* total loss, heads weighted: divided by SUM_DIVISOR it is the batch's loss */
-    SUM_DIVISOR, /* what gradients and loss are divided by */
+    SUM_DIVISOR, /* the number that gradients and loss are divided by */
     SUM_FIXED
 };
 
 typedef struct objective_head {
-    int output; /* of the model */
-    int value; /* what the loss sees: the output, or the logits behind it */
+    int output; /* index of the model's output */
+    int value; /* the value that the loss sees: the output, or the logits behind it */
     loss_fn loss;
     loss_config config;
     const void *user_config;
@@ -36,7 +36,7 @@ typedef struct objective_metric {
     loss_config config;
     const void *user_config;
     int64_t inner, classes;
-    char name[64]; /* as shown */
+    char name[64]; /* the name as shown */
 } objective_metric;
 
 typedef struct objective {

@@ -10,7 +10,7 @@
  * called in files ("momentum", "velocity", "velocity_hat", "average_gradient",
  * "average", "accumulator"). */
 typedef struct optimizer_arrays {
-    int n; /* of s0, s1, s2 in use */
+    int n; /* how many of s0, s1, s2 are in use */
     int index[3]; /* which of s0, s1, s2 the i-th is */
     const char *name[3];
     bool average, accumulator;

@@ -28,8 +28,8 @@ typedef struct place {
 } place;
 
 typedef struct plan_node {
-    int index; /* of the graph's node */
-    bool training; /* what the operation is told */
+    int index; /* index of the graph's node */
+    bool training; /* whether the operation is told that this is training */
     bool view; /* nothing to run forward */
     bool backward; /* runs backward */
     bool add_view; /* backward of a view whose gradient is not one: add or copy dout to din */

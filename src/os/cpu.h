@@ -9,14 +9,14 @@
  * grants less processor time; a quota of 1.5 cores counts as 2. At least 1. */
 int cpu_cores(void);
 
-/* The same, with /proc and /sys looked for under `root`; for tests. */
+/* What cpu_cores() would give if /proc and /sys lay under `root`; for tests. */
 int cpu_cores_at(const char *root);
 
 /* Instruction sets the fast kernels come in. Each includes those before. */
 typedef enum cpu_level {
     CPU_BASE = 0, /* what every processor of the build's architecture has */
     CPU_AVX2, /* avx2, fma, f16c */
-    CPU_AVX512, /* and avx512 f, bw, dq, vl */
+    CPU_AVX512, /* what CPU_AVX2 has, and avx512 f, bw, dq, vl */
 } cpu_level;
 
 /* The best level that both the processor and the operating system support. */

@@ -35,7 +35,7 @@ manta_status file_read_text(const char *path, char *text, size_t size) MANTA_MUS
  * not followed. */
 manta_status file_replace(const char *path, const void *data, size_t size) MANTA_MUST_USE;
 
-/* The same in steps, for contents that are made piece by piece:
+/* A file_writer replaces a file as file_replace() does, piece by piece:
  *
  *     if ((st = file_writer_open(path, &w))) goto out;
  *     if ((st = file_writer_write(w, head, sizeof head))) goto out;
@@ -71,7 +71,8 @@ typedef struct file_sink {
     void (*free)(void *self);
 } file_sink;
 
-/* As file_writer_open(); takes `self`, on failure too. `path` is for sentences. */
+/* Opens a writer whose bytes go to `sink`. Takes `self`, on failure too. Sentences call
+ * the file `path`. */
 manta_status file_writer_to(const char *path, const file_sink *sink, void *self,
                             file_writer **out) MANTA_MUST_USE;
 
@@ -103,9 +104,10 @@ typedef struct file_info {
     int64_t changed_ns; /* last change of the contents, since 1970 */
 } file_info;
 
-/* MANTA_ENOENT when there is nothing. */
+/* Describes what is at `path`; a symbolic link is followed. MANTA_ENOENT when there is
+ * nothing. */
 manta_status file_stat(const char *path, file_info *out) MANTA_MUST_USE;
-/* The same of the path itself: a link is neither file nor folder. */
+/* Describes what is at `path` and follows no link: a link is neither file nor folder. */
 manta_status file_look(const char *path, file_info *out) MANTA_MUST_USE;
 
 /* Gives the file at `from` the second name `to`; MANTA_EEXIST when that is

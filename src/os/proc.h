@@ -23,18 +23,19 @@ bool proc_ended(pid_t pid);
  * system does not say. */
 uint64_t proc_peak_rss(void);
 
-/* The same from the text of another /proc/PID/status. */
+/* The most memory that a process has held, from the text of its /proc/PID/status; 0 when
+ * the text does not say. */
 uint64_t proc_parse_peak_rss(const char *text);
 
 /* Bytes of memory that only this process has: resident, and neither shared
  * memory nor files. 0 when it is gone. */
 uint64_t proc_private_memory(pid_t pid);
-uint64_t proc_parse_private_pages(const char *text); /* from the text of a /proc/PID/statm */
+uint64_t proc_parse_private_pages(const char *text); /* private pages, from the text of a /proc/PID/statm */
 
 /* Bytes that the machine, or the control group this process lives in, could
  * still give. UINT64_MAX when the system does not say. */
 uint64_t proc_available_memory(void);
-uint64_t proc_parse_available(const char *text); /* from the text of /proc/meminfo */
+uint64_t proc_parse_available(const char *text); /* available bytes, from the text of /proc/meminfo */
 
 /* Lets this process have more files open, as far as it may without asking anybody:
  * the soft limit becomes the hard one, but at most `most` (programs that close

@@ -16,7 +16,7 @@
  * *fd: owned, close it. MANTA_ENOSPC there is no room. */
 manta_status shm_new(const char *name, size_t size, int *fd) MANTA_MUST_USE;
 
-/* The same on large pages, as far as the system has some. A process that maps
+/* Makes `size` bytes as shm_new() does, on large pages as far as the system has some. A process that maps
  * such memory has it after a fault per 2 MiB and not per 4 KiB, and one that
  * dies is gone as much sooner: what maps 360 MB is declared dead after 0.1 ms
  * instead of 23. */
@@ -26,7 +26,7 @@ manta_status shm_new_large(const char *name, size_t size, int *fd) MANTA_MUST_US
  * leaves to the next. *fd: owned, close it. */
 manta_status shm_new_empty(const char *name, int *fd) MANTA_MUST_USE;
 
-/* Makes it `size` bytes, a multiple of shm_large_page(), or leaves it so; all of
+/* Grows the memory of shm_new_empty() to `size` bytes, a multiple of shm_large_page(); all of
  * it reserved, on large pages. What was in it stays. MANTA_ENOSPC there is no room,
  * or no large pages: it is as it was. */
 manta_status shm_grow(int fd, size_t size) MANTA_MUST_USE;

@@ -21,7 +21,7 @@ typedef struct extent {
 } extent;
 
 typedef struct extents {
-    uint64_t size; /* of the segment */
+    uint64_t size; /* bytes of the segment */
     uint64_t used; /* bytes given out */
     VEC(extent) free; /* ascending, never adjacent */
     MAP_U64(uint64_t) blocks; /* size of the block that starts there */

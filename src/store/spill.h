@@ -101,7 +101,7 @@ spill_usage spill_use(const spill_book *b);
 /* For tests and questions: whether client was given the segment and has not
  * let go; whether the segment is in memory. */
 bool spill_holds(const spill_book *b, uint32_t client, uint64_t segment);
-bool spill_is_lost(const spill_book *b, uint64_t segment); /* it could not be read back */
+bool spill_is_lost(const spill_book *b, uint64_t segment); /* whether the segment could not be read back */
 bool spill_in_memory(const spill_book *b, uint64_t segment);
 
 #endif

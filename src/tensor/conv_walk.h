@@ -12,10 +12,10 @@
 
 /* One dimension of a pass over a map. */
 typedef struct conv_dim {
-    int64_t size; /* of the map walked over */
-    int64_t other; /* of the map the taps reach into */
+    int64_t size; /* size of the map that is walked over */
+    int64_t other; /* size of the map that the taps reach into */
     int64_t taps, stride, dilation, before;
-    bool back; /* from input to output: a tap exists where the stride divides */
+    bool back; /* the walk goes from input to output: a tap exists where the stride divides */
 } conv_dim;
 
 typedef struct conv_tap {
@@ -32,7 +32,7 @@ typedef struct conv_walk {
     conv_dim rows, cols;
     int32_t *n_row_taps, *n_col_taps;
     conv_tap *row_taps, *col_taps; /* taps of place i at i * taps */
-    conv_run *runs; /* those worth a tile of their own */
+    conv_run *runs; /* the runs that are worth a tile of their own */
     int32_t *singles; /* the columns in no run: tiles take them across samples */
     int32_t n_runs, n_singles;
 } conv_walk;

@@ -61,7 +61,7 @@ typedef struct gemm_call {
     const float *bias; /* (n) or NULL */
     bool relu;
     const float *mask; /* (m, n) at ldc or NULL: the result is 0 where mask <= 0 */
-    kern_sink sink; /* or NULL; then ldc == n is required */
+    kern_sink sink; /* takes the results instead of c, or NULL; to accumulate with a sink, ldc must be n */
     void *sink_ctx;
 } gemm_call;
 

@@ -47,7 +47,7 @@ typedef struct update_scalars {
     float clip_factor; /* 1: none; from the norms */
     float decay_lr; /* w -= w * decay_lr before the update; 0: none */
     double ema; /* 0: none, else avg = ema*avg + (1-ema)*w (first: avg = w) */
-    bool ema_overwrite; /* and w = avg afterwards */
+    bool ema_overwrite; /* w is set to the average after the update */
     bool
         accumulate_only; /* gradient accumulation, not the N-th call: acc += g, nothing else but the average */
     float accumulate_n; /* 0: no accumulation; else the N-th call uses (acc + g) / N and clears acc */

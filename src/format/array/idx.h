@@ -14,7 +14,7 @@ typedef struct idx_file {
     input in;
     bool gzip;
     bool allow_nan;
-    uint8_t type; /* as in the file */
+    uint8_t type; /* the type's number in the file */
     size_t header; /* bytes before the elements */
     size_t payload; /* bytes of the elements, as in the file */
     manta_array array; /* data points to where idx_finish() puts the elements */

@@ -9,12 +9,13 @@
 /* A whole regular file in memory. Files are read, not mapped: a mapping of a
  * file that someone cuts short ends the program instead of the call. */
 typedef struct input {
-    char *path; /* owned; for sentences */
+    char *path; /* owned; what sentences call the file */
     uint8_t *data; /* owned, 64-byte aligned */
     size_t size;
 } input;
 
-/* As file_read(): MANTA_ENOENT nothing there, MANTA_EPERM, MANTA_EIO, MANTA_ENOMEM. */
+/* Reads the file at `path`. MANTA_ENOENT nothing there, MANTA_EPERM, MANTA_EIO,
+ * MANTA_ENOMEM. *out: give back with input_release(). */
 manta_status input_read(const char *path, input *out);
 void input_release(input *in); /* accepts zeroed memory */
 

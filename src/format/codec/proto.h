@@ -29,7 +29,7 @@ typedef struct proto_reader {
 typedef struct proto_field {
     uint32_t number; /* 1 or more */
     proto_wire wire;
-    uint64_t value; /* of all but PROTO_BYTES */
+    uint64_t value; /* the number, for every kind but PROTO_BYTES */
     const uint8_t *at; /* PROTO_BYTES: where they lie */
     size_t n;
 } proto_field;

@@ -13,20 +13,22 @@
 #include "base/status.h"
 
 typedef struct seek_file {
-    char *path; /* owned; for sentences */
+    char *path; /* owned; what sentences call the file */
     uint64_t size;
     int fd; /* -1: the bytes are in memory */
-    const uint8_t *data; /* in memory */
-    void *owned; /* `data`, when it is given back with the file */
+    const uint8_t *data; /* the bytes, when they are in memory (fd is -1); else NULL */
+    void *owned; /* memory of mem_try() that seek_close() gives back, or NULL */
 } seek_file;
 
 /* Opens the regular file at `path`. MANTA_ENOENT, MANTA_EPERM, MANTA_EIO. */
 manta_status seek_open(const char *path, seek_file *out) MANTA_MUST_USE;
 
-/* The same over `size` bytes at `data`, which must outlive it. */
+/* A seek_file over `size` bytes at `data`, which must outlive it; `name` stands for a
+ * path in sentences. */
 seek_file seek_over(const char *name, const void *data, size_t size);
 
-/* The same over memory of mem_try(), which it takes. */
+/* A seek_file over `size` bytes at `data`, memory of mem_try() that it takes and gives
+ * back with seek_close(). */
 seek_file seek_take(const char *name, void *data, size_t size);
 
 /* Copies n bytes from offset `at` on. MANTA_ECORRUPT, with the offset, when

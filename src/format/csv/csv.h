@@ -15,17 +15,18 @@
  * i64 when every label is a whole number, else f32. */
 typedef struct csv_table {
     int64_t rows;
-    int64_t columns; /* of x */
+    int64_t columns; /* columns of x */
     float *x; /* rows x columns; owned */
     void *y; /* rows, or NULL; owned */
     manta_dtype y_dtype;
 } csv_table;
 
-/* MANTA_ECORRUPT ragged, unterminated quote or no number, MANTA_ENAN, each
+/* Parses data[0..size), which sentences call `name`. MANTA_ECORRUPT ragged, unterminated quote or no number, MANTA_ENAN, each
  * with line and field; MANTA_ENOENT no such label column. */
 manta_status csv_parse(const char *name, const uint8_t *data, size_t size, const char *label, bool allow_nan,
                        csv_table *out);
-/* The same, never by way of csv_fast.h: what that is compared with. */
+/* Parses as csv_parse() does, but never with the kernels of csv_fast.h: the result that
+ * those are compared with. */
 manta_status csv_parse_slowly(const char *name, const uint8_t *data, size_t size, const char *label,
                               bool allow_nan, csv_table *out);
 void csv_release(csv_table *t); /* accepts zeroed memory */

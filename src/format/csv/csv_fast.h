@@ -45,7 +45,7 @@ typedef struct csv_rows {
     const uint8_t *at; /* CSV_SLACK bytes before it and behind its end may be read */
     size_t n;
     uint32_t *ends; /* places of commas and line ends; room for n + 64 */
-    uint32_t *lines; /* which of `ends` are line ends; the same */
+    uint32_t *lines; /* which of `ends` are line ends; has room for as many as `ends` */
     size_t n_ends, n_lines;
     uint32_t *odd; /* where 64 bytes begin in which a field may be empty, for kernels that do not see
                       it in `all`; then UINT32_MAX. Room for n / 64 + 2 */

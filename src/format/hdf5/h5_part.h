@@ -46,7 +46,7 @@ struct h5_file {
     int address_size, length_size; /* bytes that an address and a length take */
     uint64_t root;
     MAP_U64(h5_links) groups; /* by object header: what was listed once */
-    size_t n_links, n_nodes, name_bytes; /* of all of them */
+    size_t n_links, n_nodes, name_bytes; /* links, nodes and bytes of names of all groups listed so far */
     h5_file *next; /* joined to this one; owned */
     uint64_t unpacked; /* bytes that were allocated for elements so far */
 };
@@ -86,7 +86,7 @@ manta_status h5_lacks(const h5_file *f, const uint8_t *p, const char *fmt, ...) 
 
 /* Bytes that HDF5 gives a number no greater than `limit`. */
 size_t h5_bytes_for(uint64_t limit);
-int h5_log2(uint64_t v); /* of the highest bit; 0 of 0 */
+int h5_log2(uint64_t v); /* index of the highest bit that is set; 0 for 0 */
 
 /* ---- h5_object.c ---- */
 
@@ -143,9 +143,9 @@ struct h5_type {
     bool is_signed;
     bool is_plain; /* a number that takes all bits of its size; floats are IEEE 754's or bfloat16 */
     bool is_bool; /* h5py's: an enumeration of FALSE and TRUE in one byte */
-    bool is_text; /* of H5_VARIABLE: a string */
-    bool spaces; /* of H5_STRING: filled up with spaces */
-    manta_dtype dtype; /* of a plain number */
+    bool is_text; /* whether an H5_VARIABLE is a string */
+    bool spaces; /* whether an H5_STRING is filled up with spaces */
+    manta_dtype dtype; /* dtype of a plain number */
 };
 
 struct h5_space {
@@ -174,7 +174,7 @@ const h5_link *h5_links_find(const h5_links *links, const char *name, size_t n);
 
 typedef struct h5_filter {
     int id;
-    size_t element; /* of shuffle */
+    size_t element; /* bytes of an element, for shuffle */
 } h5_filter;
 
 enum { H5_MAX_FILTERS = 32, H5_DEFLATE = 1, H5_SHUFFLE = 2, H5_FLETCHER32 = 3 };
@@ -195,25 +195,25 @@ manta_status h5_filters_undo(const h5_file *f, const h5_filters *filters, unsign
 
 typedef struct h5_chunk {
     uint64_t at, size; /* bytes in the file */
-    uint64_t place; /* which one it is, row-major over the grid of chunks */
+    uint64_t place; /* index of the chunk, row-major over the grid of chunks */
     unsigned mask; /* filters left out */
 } h5_chunk;
 
 /* How a chunked dataset is cut. */
 typedef struct h5_chunking {
     int ndim;
-    uint64_t dims[H5_MAX_RANK]; /* of one chunk */
+    uint64_t dims[H5_MAX_RANK]; /* sizes of one chunk */
     uint64_t grid[H5_MAX_RANK]; /* chunks along each dimension of the dataset */
     uint64_t wide[H5_MAX_RANK]; /* the same for the largest it may become; H5_NOWHERE: without end */
     bool cut[H5_MAX_RANK]; /* the last chunk reaches beyond the dataset's edge */
     uint64_t n; /* chunks in the grid */
     uint64_t stored; /* bytes of all chunks in the file */
-    size_t bytes; /* of one chunk, unpacked */
+    size_t bytes; /* bytes of one chunk, unpacked */
     size_t element;
     bool plain_edge; /* chunks that reach beyond the edge are not packed */
     int index; /* kind of index; 0: B-tree of version 1 */
-    h5_in info; /* what layout message says of it */
-    uint64_t root; /* its address */
+    h5_in info; /* the part of the layout message that describes the index */
+    uint64_t root; /* address of the index */
     VEC(h5_chunk) chunks;
 } h5_chunking;
 

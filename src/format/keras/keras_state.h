@@ -28,10 +28,10 @@ manta_status keras_weights_read(const char *path, h5_file *f, const manta_read_o
 typedef struct keras_state {
     keras_variables variables; /* in Keras's order */
     keras_groups groups;
-    VEC(manta_array) arrays; /* of the variables */
+    VEC(manta_array) arrays; /* the arrays of the variables */
     VEC(char *) slot_names; /* what the optimizer keeps, in Keras's order, under our names; owned */
     VEC(manta_array) slots; /* empty when the contents have not all of it */
-    VEC(void *) memory; /* of converted arrays */
+    VEC(void *) memory; /* memory that converted arrays lie in */
 } keras_state;
 
 /* Collects what `c` has for the tree. MANTA_ENOENT a variable without an array, MANTA_EINVAL another shape. */

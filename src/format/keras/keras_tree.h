@@ -15,12 +15,12 @@ typedef struct keras_tree keras_tree;
 
 /* One layer, or one input, or one operation that was applied without a layer. */
 typedef struct keras_item {
-    int layer; /* of the model, -1: none */
+    int layer; /* index of the model's layer, -1: none */
     int input; /* -1: none */
     int node; /* operation applied directly, -1: none */
     char *group; /* "conv2d_1", NULL for what has no group: operations, a Sequential's input */
-    keras_tree *inner; /* of a nested model */
-    VEC(int) calls; /* of the model, in order; those that lead to an output */
+    keras_tree *inner; /* the tree of a nested model */
+    VEC(int) calls; /* indices of the model's calls that lead to an output, in order */
 } keras_item;
 
 /* Where a value of the model comes from: which item, which of its calls, which result. */
@@ -32,7 +32,7 @@ struct keras_tree {
     const manta_model *model; /* borrowed */
     bool sequential;
     VEC(keras_item) items; /* in Keras's order */
-    keras_source *sources; /* by value */
+    keras_source *sources; /* where each value comes from */
 };
 
 /* The model must be built. Never NULL; give back with keras_tree_free(). */
@@ -48,7 +48,7 @@ const char *keras_item_name(const keras_tree *t, const keras_item *i);
 typedef struct keras_variable {
     char *path; /* "layers/conv2d_1/vars/0" */
     char *name; /* "conv2d_5/kernel", as the model calls it */
-    int variable; /* of the model */
+    int variable; /* index of the model's variable */
     bool trains; /* trainable and not frozen: the optimizer keeps something for it */
 } keras_variable;
 

@@ -16,8 +16,8 @@
 /* How sure a probe is that a file is of its format. */
 typedef enum model_match {
     MODEL_NO = 0,
-    MODEL_NAME, /* by its name alone */
-    MODEL_CONTENTS /* by its contents */
+    MODEL_NAME, /* the file is of this format by its name alone */
+    MODEL_CONTENTS /* the file is of this format by its contents */
 } model_match;
 
 typedef struct model_format {
@@ -61,8 +61,8 @@ struct manta_saved {
 
     VEC(manta_column) arrays; /* names in `texts` */
     MAP(int) index; /* name -> array */
-    VEC(manta_note) notes; /* in `texts` */
-    VEC(saved_memory) memory; /* what arrays lie in */
+    VEC(manta_note) notes; /* notes, whose texts lie in `texts` */
+    VEC(saved_memory) memory; /* the memory that arrays lie in */
     model_texts texts;
 };
 

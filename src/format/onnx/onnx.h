@@ -45,7 +45,7 @@ typedef struct onnx_export {
     buf nodes, initializers; /* fields of the GraphProto */
     onnx_forms *values; /* per value of the model */
     const manta_array **weights; /* per variable */
-    const char *scope; /* what new names begin with: the layer's */
+    const char *scope; /* the layer's name, with which new names begin */
     size_t node; /* mark of the node being made */
     manta_status failed; /* the first failure of a weight asked for by name, where a name is the answer */
 } onnx_export;
@@ -61,7 +61,7 @@ void onnx_ints(onnx_export *x, const char *name, int n, const int64_t *v);
 void onnx_float(onnx_export *x, const char *name, float v);
 void onnx_text(onnx_export *x, const char *name, const char *v);
 const char *onnx_end(onnx_export *x);
-void onnx_end_as(onnx_export *x, const char *output); /* with that very name */
+void onnx_end_as(onnx_export *x, const char *output); /* ends the chain with a value of that very name */
 
 /* Nodes without attributes. */
 const char *onnx_unary(onnx_export *x, const char *op, const char *a);
@@ -90,12 +90,13 @@ manta_status onnx_add_op(onnx_export *x, const graph_node *n);
 
 /* ---- all of it ---- */
 
-/* The ModelProto, added to b. */
+/* Adds the ModelProto of m, whose weights are the n arrays, to b. */
 manta_status onnx_model(const manta_model *m, int n, const manta_column *arrays, buf *b);
-/* As manta_onnx_read(), over bytes in memory. */
+/* Reads a model from data[0..size) as manta_onnx_read() reads one from a file; sentences
+ * call it `name`. */
 manta_status onnx_read_bytes(const char *name, const uint8_t *data, size_t size, manta_onnx **out);
 
-/* Written only: reading says so. */
+/* The format is written only; reading fails with a sentence that says so. */
 extern const model_format model_onnx;
 
 #endif

@@ -19,14 +19,15 @@
 
 #include "format/codec/seek.h"
 
-/* x: leaves joined with '+', NULL for all but the label; label: NULL for none.
+/* Opens the file at `path` as a dataset. x: leaves joined with '+', NULL for all but the label; label: NULL for none.
  * The first row group is decoded at once, what is wrong with later ones is told
  * by their first sample. MANTA_ENOENT no such file or column; MANTA_ECORRUPT;
  * MANTA_EUNSUPPORTED, naming the column and what it is; MANTA_ENAN a null. */
 manta_status parquet_open(const char *path, const char *x, const char *label, const manta_open_options *o,
                           manta_dataset **out);
 
-/* The same over a file that is open already, which it takes in every case. */
+/* Opens a file that is open already as a dataset, as parquet_open() does. Takes f, on
+ * failure too. */
 manta_status parquet_open_file(seek_file f, const char *x, const char *label, const manta_open_options *o,
                                manta_dataset **out);
 

@@ -22,7 +22,7 @@ typedef struct parquet_values {
     int64_t length; /* values of each row: 1 without a list; -1: a list without rows */
     size_t n; /* values */
     void *data; /* numbers, or the bytes of all rows behind one another; owned */
-    uint64_t *offsets; /* of BYTE_ARRAY and FIXED: n + 1 places in data; else NULL; owned */
+    uint64_t *offsets; /* n + 1 places in data for BYTE_ARRAY and FIXED, else NULL; owned */
     size_t data_size, offsets_size; /* allocated, in bytes */
 } parquet_values;
 

@@ -27,7 +27,7 @@ enum {
 
 /* What the numbers of a leaf mean, out of its converted or logical type. */
 typedef enum parquet_meaning {
-    PARQUET_PLAIN_VALUE, /* as the physical type says; bytes are bytes */
+    PARQUET_PLAIN_VALUE, /* the value is what the physical type says; bytes are bytes */
     PARQUET_SIGNED, /* an integer of `bits` bits */
     PARQUET_UNSIGNED,
     PARQUET_HALF, /* FLOAT16 in a FIXED of 2 */
@@ -37,7 +37,7 @@ typedef enum parquet_meaning {
 typedef struct parquet_leaf {
     char *name; /* the path, joined with dots, a list's two inner steps left out; owned */
     int type;
-    int width; /* of PARQUET_FIXED */
+    int width; /* bytes of one value of PARQUET_FIXED */
     parquet_meaning meaning;
     int bits;
     const char *other; /* PARQUET_OTHER: what it is; static */
@@ -48,9 +48,9 @@ typedef struct parquet_leaf {
 /* A leaf's values within a row group. */
 typedef struct parquet_chunk {
     uint64_t at, size; /* lies inside the file */
-    int64_t values; /* with those that are null */
+    int64_t values; /* number of values, those that are null included */
     int codec;
-    const char *refused; /* what keeps us from reading it, or NULL; static */
+    const char *refused; /* why the chunk cannot be read, or NULL; static */
 } parquet_chunk;
 
 typedef struct parquet_group {

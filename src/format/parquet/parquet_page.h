@@ -19,9 +19,9 @@ typedef enum parquet_page_kind {
 } parquet_page_kind;
 
 typedef struct parquet_page {
-    uint64_t offset; /* of its head in the file */
+    uint64_t offset; /* offset of the page's head in the file */
     parquet_page_kind kind;
-    int64_t values; /* with those that are null */
+    int64_t values; /* number of values, those that are null included */
     int encoding;
     /* Borrowed: until the next page. A level's bytes are NULL when the column has none. */
     const uint8_t *repetition, *definition, *data;
@@ -34,7 +34,7 @@ typedef struct parquet_pages {
     const parquet_chunk *chunk;
     uint8_t *packed; /* the chunk; owned */
     size_t at;
-    uint8_t *body; /* of the current page, unpacked; owned */
+    uint8_t *body; /* the current page, unpacked; owned */
     size_t body_size; /* allocated */
 } parquet_pages;
 

@@ -17,8 +17,8 @@ typedef struct parquet_rle {
     int width; /* bits, 0 to 32 */
     uint64_t left; /* values of the current run */
     bool packed;
-    uint32_t value; /* of a repeated run */
-    uint64_t bit; /* of a packed run: where the next value begins, from `at` on */
+    uint32_t value; /* the value of a repeated run */
+    uint64_t bit; /* bit after `at` at which the next value of a packed run begins */
 } parquet_rle;
 
 static inline parquet_rle parquet_rle_of(const uint8_t *data, size_t n, int width)
@@ -29,7 +29,7 @@ static inline parquet_rle parquet_rle_of(const uint8_t *data, size_t n, int widt
 /* Writes the next n values; false when the bytes hold fewer. */
 bool parquet_rle_take(parquet_rle *r, uint32_t *out, size_t n);
 
-/* The same for values of at most 8 bits, the upper ones cut. */
+/* Writes the low 8 bits of each of the next n values; false when the bytes hold fewer. */
 bool parquet_rle_take_bytes(parquet_rle *r, uint8_t *out, size_t n);
 
 #endif

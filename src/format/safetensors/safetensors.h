@@ -28,7 +28,7 @@ typedef struct safetensors_tensor {
     bool known; /* array.dtype is Manta's */
     int64_t *shape; /* owned; may have more axes than Manta's arrays */
     int ndim;
-    uint64_t begin, end; /* in the data */
+    uint64_t begin, end; /* offsets in the data */
     void *copy; /* owned: the elements, where the file has them at an address no pointer may have */
 } safetensors_tensor;
 
@@ -55,12 +55,13 @@ bool safetensors_is(const uint8_t *head, size_t n);
  * *out: give back with safetensors_release(); untouched on failure. */
 manta_status safetensors_read(const char *path, safetensors *out) MANTA_MUST_USE;
 
-/* The same without reading more than the header: tensors are pages of the file,
+/* Opens a file and reads no more than its header: tensors are pages of the file,
  * private to this process when written to. For files that nobody cuts short
  * meanwhile: a page that is gone ends the program. */
 manta_status safetensors_map(const char *path, safetensors *out) MANTA_MUST_USE;
 
-/* The same of bytes that outlive *out. */
+/* Reads a file whose bytes are data[0..size), which must outlive *out; sentences call
+ * it `path`. */
 manta_status safetensors_parse(const char *path, uint8_t *data, size_t size, safetensors *out) MANTA_MUST_USE;
 
 void safetensors_release(safetensors *s); /* accepts zeroed memory */
@@ -80,11 +81,13 @@ const char *safetensors_note(const safetensors *s, const char *key); /* NULL whe
 manta_status safetensors_write(const char *path, int n, const manta_column *columns, int n_metadata,
                                const safetensors_pair *metadata) MANTA_MUST_USE;
 
-/* The same to a writer that is open; its commit is the caller's. `path` is for sentences. */
+/* Writes the file that safetensors_write() would, to a writer that is open; committing
+ * it is left to the caller. Sentences call the file `path`. */
 manta_status safetensors_write_to(file_writer *w, const char *path, int n, const manta_column *columns,
                                   int n_metadata, const safetensors_pair *metadata) MANTA_MUST_USE;
 
-/* What safetensors_write() would refuse of these arrays, whatever is in them. */
+/* Fails as safetensors_write() would for these names, dtypes and shapes; looks at no
+ * element. */
 manta_status safetensors_check(const char *path, int n, const manta_column *columns) MANTA_MUST_USE;
 
 /* The arrays and notes of a file that was read already, as manta_file_read()

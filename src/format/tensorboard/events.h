@@ -20,9 +20,10 @@ typedef struct events_kept {
     manta_events_point point;
 } events_kept;
 
-/* As manta_events_open() of a run that begins again at options->first_step, for tags
- * that count something else than that step does: the file has those of their points
- * again that stay, with the times they had. It appears with all of them at once. */
+/* Opens the events of a run that begins again at options->first_step, as
+ * manta_events_open() does, for tags that count something else than that step does: the
+ * file has the n points `kept` again, with the times they had, and appears with all of
+ * them at once. */
 manta_status events_open_keeping(const char *folder, const manta_events_options *options, size_t n,
                                  const events_kept *kept, manta_events **out) MANTA_MUST_USE;
 

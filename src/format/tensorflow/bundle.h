@@ -57,7 +57,7 @@ typedef struct bundle {
 
 /* Reads PREFIX.index. *out untouched on failure. MANTA_ECORRUPT with file and offset. */
 manta_status bundle_open(const char *prefix, bundle *out);
-/* The same over the bytes of an index. */
+/* Reads an index from data[0..size); *out is as bundle_open() leaves it. */
 manta_status bundle_parse(const char *prefix, const uint8_t *data, size_t size, bundle *out);
 void bundle_release(bundle *b); /* accepts zeroed memory */
 

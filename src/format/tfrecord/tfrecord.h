@@ -18,7 +18,8 @@ typedef struct tfrecord_reader tfrecord_reader; /* one per thread */
 
 /* Opens the files in the order given. MANTA_ECORRUPT names file and offset. */
 manta_status tfrecord_open(size_t n, char *const *paths, tfrecord **out);
-/* The same over bytes in memory, borrowed while it lives; `name` is for sentences. */
+/* Opens one file that lies in memory; data[0..size) is borrowed until tfrecord_free().
+ * Sentences call the file `name`. */
 manta_status tfrecord_of_bytes(const char *name, const uint8_t *data, size_t size, tfrecord **out);
 void tfrecord_free(tfrecord *t); /* accepts NULL */
 int64_t tfrecord_count(const tfrecord *t);

@@ -44,11 +44,11 @@ typedef struct pt_file {
  * (torch before 1.6). */
 bool pt_is(const uint8_t *head, size_t n);
 
-/* MANTA_ECORRUPT what is wrong; MANTA_EPERM a name or an operation that
+/* Reads the file at `path`. MANTA_ECORRUPT what is wrong; MANTA_EPERM a name or an operation that
  * describes no tensor; MANTA_EUNSUPPORTED a kind of file that is not read.
  * *out: give back with pt_release(); untouched on failure. */
 manta_status pt_read(const char *path, pt_file *out) MANTA_MUST_USE;
-/* The same of bytes, which it takes on success. */
+/* Reads a file whose bytes are `in`, which is taken on success; fails as pt_read() does. */
 manta_status pt_parse(input *in, pt_file *out) MANTA_MUST_USE;
 void pt_release(pt_file *f); /* accepts zeroed memory */
 

@@ -16,12 +16,12 @@ typedef struct torch_layout {
     int n;
     int64_t size[MANTA_MAX_DIMS];
     int ndim; /* PyTorch's */
-    int parts[MANTA_MAX_DIMS]; /* of each axis of PyTorch's: how many of ours, */
-    int order[MANTA_MAX_DIMS]; /* and which, one axis after the other */
+    int parts[MANTA_MAX_DIMS]; /* for each axis of PyTorch's: how many of our axes it is made of */
+    int order[MANTA_MAX_DIMS]; /* our axes, in the order in which PyTorch's axes take them */
 } torch_layout;
 
 typedef struct torch_tensor {
-    int variable; /* of the model */
+    int variable; /* index of the model's variable */
     const char *suffix; /* "weight"; static */
     torch_layout layout;
     int64_t shape[MANTA_MAX_DIMS]; /* PyTorch's, layout.ndim */
@@ -30,7 +30,7 @@ typedef struct torch_tensor {
 typedef struct torch_module {
     char *layer; /* our name, "layer1_0_conv1"; owned */
     bool counts; /* has num_batches_tracked */
-    int first, n; /* its tensors */
+    int first, n; /* the module's tensors: `n` from `first` on */
 } torch_module;
 
 typedef struct torch_plan {

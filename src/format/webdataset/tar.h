@@ -17,17 +17,17 @@
 
 typedef struct tar_member {
     const char *name; /* borrowed: until the next call */
-    uint64_t at, size; /* of its contents, which lie inside the file */
+    uint64_t at, size; /* offset and size of the member's contents, which lie inside the file */
 } tar_member;
 
 typedef struct tar {
     const seek_file *f;
-    uint64_t at; /* of the next header */
-    buf name; /* of the member that comes: from a long name or a pax header */
+    uint64_t at; /* offset of the next header */
+    buf name; /* name of the next member, from a long name or a pax header */
     bool has_name, has_size;
-    uint64_t size; /* from a pax header */
+    uint64_t size; /* size of the next member, from a pax header */
     char plain[257]; /* a name that stood in the header */
-    uint8_t window[16384]; /* what was read last, so that small members cost no call each */
+    uint8_t window[16384]; /* the bytes that were read last, so that small members cost no call each */
     uint64_t window_at;
     size_t window_n;
 } tar;

@@ -24,14 +24,15 @@
 
 #include "format/codec/seek.h"
 
-/* x and y say what the members for the columns are called, alternatives parted
+/* Opens the archives `paths` as one dataset. x and y say what the members for the columns are called, alternatives parted
  * by semicolons ("png;jpg"). x NULL: the images or arrays of the first sample,
  * and its cls as y, if it has one.
  * MANTA_ENOENT no such file or member; MANTA_ECORRUPT; MANTA_EINVAL. */
 manta_status webdataset_open(const char *paths, const char *x, const char *y, const manta_open_options *o,
                              manta_dataset **out);
 
-/* The same over one archive that is open already, which it takes in every case. */
+/* Opens one archive that is open already as a dataset, as webdataset_open() does.
+ * Takes f, on failure too. */
 manta_status webdataset_open_file(seek_file f, const char *x, const char *y, const manta_open_options *o,
                                   manta_dataset **out);
 

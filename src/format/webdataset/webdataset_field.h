@@ -15,7 +15,7 @@ typedef enum webdataset_kind {
 
 typedef struct webdataset_field {
     char *names; /* extensions with semicolons between them; owned */
-    char *key; /* of WEBDATASET_JSON; owned */
+    char *key; /* the key that WEBDATASET_JSON looks for; owned */
     webdataset_kind kind;
     bool decided; /* column and image size are known */
     bool allow_nan;
