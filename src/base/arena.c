@@ -54,6 +54,7 @@ void *arena_array(arena *a, size_t n, size_t size)
 {
     size_t bytes;
     bool overflow = __builtin_mul_overflow(n, size, &bytes);
+
     assert(!overflow);
     return arena_alloc(a, overflow ? SIZE_MAX : bytes);
 }
@@ -61,12 +62,14 @@ void *arena_array(arena *a, size_t n, size_t size)
 char *arena_strdup(arena *a, const char *s)
 {
     size_t n = strlen(s) + 1;
+
     return memcpy(arena_alloc(a, n), s, n);
 }
 
 char *arena_printf(arena *a, const char *fmt, ...)
 {
     va_list ap, again;
+
     va_start(ap, fmt);
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
@@ -92,6 +95,7 @@ void arena_reset(arena *a)
 void arena_trim(arena *a)
 {
     arena_chunk *kept = NULL;
+
     arena_reset(a);
     while (a->spare) {
         arena_chunk *c = a->spare;

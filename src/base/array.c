@@ -25,6 +25,7 @@ int64_t manta_array_count(const manta_array *a)
 {
     int64_t n = 1;
     bool too_many = false;
+
     for (int i = 0; i < a->ndim; i++) {
         if (a->shape[i] <= 0) return 0; /* one empty axis makes the whole array empty */
         too_many |= __builtin_mul_overflow(n, a->shape[i], &n);
@@ -36,6 +37,7 @@ size_t manta_array_bytes(const manta_array *a)
 {
     int64_t n = manta_array_count(a);
     size_t bytes;
+
     if (n == INT64_MAX || __builtin_mul_overflow((size_t)n, manta_dtype_size(a->dtype), &bytes))
         return SIZE_MAX;
     return bytes;
@@ -44,6 +46,7 @@ size_t manta_array_bytes(const manta_array *a)
 bool manta_array_is_contiguous(const manta_array *a)
 {
     int64_t expected = 1;
+
     if (manta_array_count(a) == 0) return true;
     for (int i = a->ndim - 1; i >= 0; i--) {
         /* The stride of an axis of length 1 is never used. */

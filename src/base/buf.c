@@ -12,6 +12,7 @@
 static size_t grown_size(const buf *b, size_t n)
 {
     size_t need, half;
+
     if (__builtin_add_overflow(b->n, n, &need) || __builtin_add_overflow(need, (size_t)1, &need)) return 0;
     half = b->cap + b->cap / 2;
     if (half < 32) half = 32;
@@ -73,6 +74,7 @@ void buf_add_char(buf *b, char c)
 void buf_vprintf(buf *b, const char *fmt, va_list ap)
 {
     va_list again;
+
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     assert(n >= 0);
@@ -85,6 +87,7 @@ void buf_vprintf(buf *b, const char *fmt, va_list ap)
 void buf_printf(buf *b, const char *fmt, ...)
 {
     va_list ap;
+
     va_start(ap, fmt);
     buf_vprintf(b, fmt, ap);
     va_end(ap);

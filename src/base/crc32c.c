@@ -37,6 +37,7 @@ static void table_fill(void)
 uint32_t crc32c_table(uint32_t crc, const void *data, size_t n)
 {
     const unsigned char *p = data;
+
     pthread_once(&table_once, table_fill);
     crc = ~crc;
     for (; n >= 8; p += 8, n -= 8) {
@@ -54,6 +55,7 @@ uint32_t crc32c_table(uint32_t crc, const void *data, size_t n)
 static inline uint64_t load_le64(const unsigned char *p)
 {
     uint64_t v;
+
     memcpy(&v, p, sizeof v);
     return v;
 }
@@ -67,6 +69,7 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
 {
     const unsigned char *p = data;
     uint64_t c = ~crc;
+
     if (n >= 3 * STRETCH) pthread_once(&table_once, table_fill);
     for (; n >= 3 * STRETCH; p += 3 * STRETCH, n -= 3 * STRETCH) {
         uint64_t d = 0, e = 0;

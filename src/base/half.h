@@ -15,6 +15,7 @@
 static inline uint32_t half_bits(float x)
 {
     uint32_t u;
+
     memcpy(&u, &x, sizeof u);
     return u;
 }
@@ -22,6 +23,7 @@ static inline uint32_t half_bits(float x)
 static inline float half_float(uint32_t u)
 {
     float x;
+
     memcpy(&x, &u, sizeof x);
     return x;
 }
@@ -29,6 +31,7 @@ static inline float half_float(uint32_t u)
 static inline uint16_t bf16_from_f32(float x)
 {
     uint32_t u = half_bits(x);
+
     if ((u & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(u >> 16 | 0x40); /* NaN, made quiet */
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1)) >> 16);
 }
@@ -41,6 +44,7 @@ static inline float bf16_to_f32(uint16_t h)
 static inline uint16_t f16_from_f32(float x)
 {
     uint32_t u = half_bits(x), sign = u >> 16 & 0x8000u;
+
     u &= 0x7FFFFFFFu;
     if (u > 0x7F800000u) return (uint16_t)(sign | 0x7E00u | (u >> 13 & 0x3FFu)); /* NaN, made quiet */
     if (u >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* rounds to 65536: infinity */
@@ -56,6 +60,7 @@ static inline uint16_t f16_from_f32(float x)
 static inline float f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, u = h & 0x7FFFu;
+
     if (u >= 0x7C00u)
         return half_float(sign | 0x7F800000u | (u > 0x7C00u ? 0x400000u : 0) | (u & 0x3FFu) << 13);
     if (u >= 0x400u) return half_float(sign | ((u << 13) + 0x38000000u));

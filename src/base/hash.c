@@ -15,6 +15,7 @@ static uint64_t rotl(uint64_t x, int n)
 static uint64_t get64(const unsigned char *p)
 {
     uint64_t v;
+
     memcpy(&v, p, sizeof v);
     return v;
 }
@@ -22,6 +23,7 @@ static uint64_t get64(const unsigned char *p)
 static uint32_t get32(const unsigned char *p)
 {
     uint32_t v;
+
     memcpy(&v, p, sizeof v);
     return v;
 }
@@ -41,6 +43,7 @@ uint64_t hash_bytes(const void *data, size_t n, uint64_t seed)
     const unsigned char *p = data;
     size_t left = n;
     uint64_t h = seed + P5;
+
     if (n >= 32) {
         uint64_t a = seed + P1 + P2, b = seed + P2, c = seed, d = seed - P1;
         for (; left >= 32; p += 32, left -= 32) {

@@ -59,6 +59,7 @@ static inline void list_remove(list *item)
 static inline list *list_pop(list *head)
 {
     list *item = head->next;
+
     if (item == head) return NULL;
     list_remove(item);
     return item;

@@ -39,6 +39,7 @@ static void read_environment(void)
     const char *env = getenv("MANTA_LOG");
     int chosen = MANTA_LOG_LEVEL_WARN;
     size_t n = env ? strcspn(env, ",") : 0;
+
     for (int i = 0; i < N_LEVELS; i++)
         if (n > 0 && strlen(level_names[i]) == n && memcmp(level_names[i], env, n) == 0) chosen = i;
     if (env && strcmp(env + n, ",json") == 0)
@@ -53,6 +54,7 @@ static void read_environment(void)
 bool log_enabled(manta_log_level l)
 {
     int threshold = own_level != UNSET ? own_level : atomic_load_explicit(&level, memory_order_relaxed);
+
     if (threshold == UNSET) {
         read_environment();
         threshold = atomic_load_explicit(&level, memory_order_relaxed);
@@ -138,6 +140,7 @@ static void heed_forks(void)
 void manta_log_set_sink(manta_log_fn *fn, void *ctx)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     (void)pthread_once(&once, heed_forks);
     pthread_mutex_lock(&sink_lock);
     sink = fn;
@@ -161,6 +164,7 @@ static size_t utf8_length(const unsigned char *s)
                : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
                : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
                                              : 0;
+
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xC0) != 0x80) return 0; /* also ends at a terminator */
     if (n == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0))) return 0;
@@ -206,6 +210,7 @@ static bool is_plain(const char *s)
 static void add_value(buf *b, const log_field *f, bool json)
 {
     const char *s = f->as.s ? f->as.s : "";
+
     switch (f->kind) {
     case LOG_KIND_INT: buf_printf(b, "%lld", (long long)f->as.i); break;
     case LOG_KIND_BOOL: buf_add_text(b, f->as.b ? "true" : "false"); break;
@@ -228,6 +233,7 @@ static void add_head(buf *b, manta_log_level l, const char *message, bool json)
     time_t seconds = (time_t)(now / 1000000000);
     struct tm tm;
     char when[32];
+
     if (json) {
         gmtime_r(&seconds, &tm);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
@@ -257,6 +263,7 @@ static void add_field(buf *b, const log_field *f, bool json)
 static void write_stderr(const buf *b)
 {
     size_t at = 0;
+
     while (at < b->n) {
         ssize_t n = write(STDERR_FILENO, b->at + at, b->n - at);
         if (n < 0 && errno != EINTR) return;
@@ -270,6 +277,7 @@ void log_write(manta_log_level l, const char *message, ...)
     va_list ap;
     int saved_errno = errno; /* logging between a failure and its errno changes nothing */
     bool json = atomic_load_explicit(&format, memory_order_relaxed) == MANTA_LOG_FORMAT_JSON;
+
     if (l < MANTA_LOG_LEVEL_DEBUG || l >= MANTA_LOG_LEVEL_OFF) l = MANTA_LOG_LEVEL_ERROR;
     add_head(&b, l, message, json);
     va_start(ap, message);

@@ -57,6 +57,7 @@ static bool entry_is(const head *e, const probe *p)
 static uint32_t slot_of(const map_table *t, const void *at, size_t size, const probe *p)
 {
     uint32_t mask = t->n_slots - 1, s = (uint32_t)p->hash & mask;
+
     while (t->slots[s] && !entry_is(entry_at(at, size, t->slots[s] - 1), p)) s = (s + 1) & mask;
     return s;
 }
@@ -72,6 +73,7 @@ static void *seek_entry(const map_table *t, const void *at, size_t size, probe p
 static void refill_slots(map_table *t, const void *at, size_t n, size_t size, bool text)
 {
     uint32_t mask = t->n_slots - 1;
+
     for (size_t i = 0; i < n; i++) {
         uint32_t s = (uint32_t)entry_hash(entry_at(at, size, i), text) & mask;
         while (t->slots[s]) s = (s + 1) & mask;
@@ -103,6 +105,7 @@ static void *grow_table(map_table *t, void *at, size_t n, size_t size, bool text
 static void *add_entry(map_table *t, void *at, size_t *n, size_t size, probe p)
 {
     uint32_t s = slot_of(t, at, size, &p);
+
     if (t->slots[s]) return entry_at(at, size, t->slots[s] - 1);
     head *e = entry_at(at, size, *n);
     memset(e, 0, size);
@@ -117,6 +120,7 @@ static void *add_entry(map_table *t, void *at, size_t *n, size_t size, probe p)
 static void close_gap(map_table *t, const void *at, size_t size, uint32_t s, bool text)
 {
     uint32_t mask = t->n_slots - 1, gap = s;
+
     for (s = (s + 1) & mask; t->slots[s]; s = (s + 1) & mask) {
         uint32_t home = (uint32_t)entry_hash(entry_at(at, size, t->slots[s] - 1), text) & mask;
         if (((s - home) & mask) < ((s - gap) & mask)) continue; /* its search starts behind the gap */
@@ -129,6 +133,7 @@ static void close_gap(map_table *t, const void *at, size_t size, uint32_t s, boo
 static bool drop_entry(map_table *t, void *at, size_t *n, size_t size, probe p)
 {
     bool text = p.text != NULL;
+
     if (!t->n_slots) return false;
     uint32_t s = slot_of(t, at, size, &p), i = t->slots[s];
     if (!i) return false;
@@ -195,6 +200,7 @@ bool map_u64_drop(map_table *t, void *at, size_t *n, size_t size, uint64_t key)
 void *map_u64_shrink(map_table *t, void *at, size_t n, size_t size)
 {
     uint32_t n_slots = SMALL_SLOTS;
+
     if (t->n_slots <= SMALL_SLOTS || n >= t->cap / 8) return at;
     while (n_slots / 4 * 3 < 2 * n) n_slots *= 2; /* room to grow before it has to again */
     return resize_table(t, at, n, size, false, n_slots);

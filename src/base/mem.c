@@ -50,6 +50,7 @@ _Noreturn static void out_of_memory(size_t size)
 void *mem_new(size_t size)
 {
     void *p = calloc(1, size ? size : 1);
+
     if (!p) out_of_memory(size);
     return count_in(p);
 }
@@ -57,6 +58,7 @@ void *mem_new(size_t size)
 void *mem_resize(void *p, size_t size)
 {
     void *q = realloc(p, size ? size : 1);
+
     if (!q) out_of_memory(size);
     if (!p) return count_in(q);
     atomic_fetch_add_explicit(&made, 1, memory_order_relaxed);
@@ -72,6 +74,7 @@ char *mem_strndup(const char *s, size_t n)
 {
     size_t len = strnlen(s, n);
     char *copy = mem_new(len + 1);
+
     memcpy(copy, s, len);
     return copy;
 }
@@ -79,6 +82,7 @@ char *mem_strndup(const char *s, size_t n)
 char *mem_printf(const char *fmt, ...)
 {
     va_list ap, again;
+
     va_start(ap, fmt);
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
@@ -137,6 +141,7 @@ void *mem_try_raw(size_t size)
 {
     const bool huge = size >= MEM_HUGE_FROM;
     void *p = NULL;
+
     if (size >= MEM_MAX || must_fail()) return NULL;
     if (posix_memalign(&p, huge ? MEM_HUGE : MEM_ALIGN, size ? size : 1)) return NULL;
     if (huge) want_huge_pages(p, size);
@@ -146,6 +151,7 @@ void *mem_try_raw(size_t size)
 void *mem_try(size_t size)
 {
     void *p = mem_try_raw(size);
+
     if (p) memset(p, 0, size);
     return p;
 }
@@ -158,6 +164,7 @@ void mem_try_free(void *p)
 manta_status mem_try_array(int64_t n, size_t size, const char *what, void **out)
 {
     size_t bytes;
+
     if (n < 0 || __builtin_mul_overflow((uint64_t)n, size, &bytes))
         return manta_fail(MANTA_ENOMEM, "%s: %lld times %zu bytes is no size memory can have", what,
                           (long long)n, size);

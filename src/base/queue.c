@@ -14,6 +14,7 @@ void *queue_start(queue *q, size_t cap, size_t size)
 {
     void *ring = NULL;
     pthread_condattr_t attr;
+
     assert(cap >= 1);
     *q = (queue){.cap = cap, .size = size};
     if (mem_try_array(cap > INT64_MAX ? -1 : (int64_t)cap, size, "queue", &ring)) return NULL;
@@ -39,6 +40,7 @@ static bool wait_for(queue *q, pthread_cond_t *c, int64_t deadline)
 manta_status queue_push_copy(queue *q, void *ring, const void *value, int64_t deadline)
 {
     manta_status st = MANTA_OK;
+
     pthread_mutex_lock(&q->lock);
     bool in_time = true;
     while (q->n == q->cap && !q->closed && in_time) in_time = wait_for(q, &q->not_full, deadline);
@@ -59,6 +61,7 @@ manta_status queue_push_copy(queue *q, void *ring, const void *value, int64_t de
 manta_status queue_pop_copy(queue *q, const void *ring, void *value, int64_t deadline)
 {
     manta_status st = MANTA_OK;
+
     pthread_mutex_lock(&q->lock);
     bool in_time = true;
     while (q->n == 0 && !q->closed && in_time) in_time = wait_for(q, &q->not_empty, deadline);

@@ -44,6 +44,7 @@ rng_words rng_at(rng_key k, uint64_t index)
         (uint32_t)k.stream,
         (uint32_t)(k.stream >> 32),
     }};
+
     return rng_philox(counter, (uint32_t)k.seed, (uint32_t)(k.seed >> 32));
 }
 
@@ -72,6 +73,7 @@ static void normal_pair(uint32_t a, uint32_t b, float out[2])
     static const double TWO_PI = 6.283185307179586476925286766559;
     double u = ((double)a + 1.0) * 0x1p-32; /* (0, 1]: the logarithm is finite */
     double radius = sqrt(-2.0 * log(u)), angle = TWO_PI * ((double)b * 0x1p-32);
+
     out[0] = (float)(radius * cos(angle));
     out[1] = (float)(radius * sin(angle));
 }
@@ -123,6 +125,7 @@ static uint64_t scramble_half(const rng_perm *p, int round, uint64_t half, unsig
 static uint64_t permute_forward(const rng_perm *p, uint64_t x)
 {
     uint64_t left = x >> p->right_bits, right = x & (((uint64_t)1 << p->right_bits) - 1);
+
     for (int round = 0; round < 8; round += 2) {
         left ^= scramble_half(p, round, right, p->left_bits);
         right ^= scramble_half(p, round + 1, left, p->right_bits);
@@ -133,6 +136,7 @@ static uint64_t permute_forward(const rng_perm *p, uint64_t x)
 static uint64_t permute_backward(const rng_perm *p, uint64_t x)
 {
     uint64_t left = x >> p->right_bits, right = x & (((uint64_t)1 << p->right_bits) - 1);
+
     for (int round = 6; round >= 0; round -= 2) {
         right ^= scramble_half(p, round + 1, left, p->right_bits);
         left ^= scramble_half(p, round, right, p->left_bits);
@@ -159,6 +163,7 @@ uint64_t rng_perm_find(const rng_perm *p, uint64_t place)
 uint64_t rng_permute(rng_key k, uint64_t n, uint64_t i)
 {
     rng_perm p;
+
     rng_perm_init(&p, k, n);
     return rng_perm_at(&p, i);
 }

@@ -23,6 +23,7 @@ static uint32_t rotr(uint32_t x, int n)
 static void compress_block(uint32_t h[8], const unsigned char block[64])
 {
     uint32_t w[64], s[8];
+
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
@@ -48,6 +49,7 @@ void sha256_init(sha256 *s)
 {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+
     *s = (sha256){.size = 0};
     memcpy(s->h, start, sizeof start);
 }
@@ -56,6 +58,7 @@ void sha256_add(sha256 *s, const void *data, size_t n)
 {
     const unsigned char *p = data;
     size_t used = s->size % 64;
+
     s->size += n;
     if (used > 0) {
         size_t take = n < 64 - used ? n : 64 - used;
@@ -73,6 +76,7 @@ void sha256_final(sha256 *s, unsigned char out[32])
     uint64_t bits = s->size * 8;
     unsigned char pad[72] = {0x80}, *length;
     size_t n = (119 - s->size % 64) % 64 + 1; /* 0x80 and zeros, up to 8 bytes before a boundary */
+
     length = pad + n;
     for (int i = 0; i < 8; i++) length[i] = (unsigned char)(bits >> (56 - 8 * i));
     sha256_add(s, pad, n + 8);
@@ -82,6 +86,7 @@ void sha256_final(sha256 *s, unsigned char out[32])
 void sha256_text(const unsigned char sum[32], char out[65])
 {
     static const char digits[] = "0123456789abcdef";
+
     for (int i = 0; i < 32; i++) {
         out[2 * i] = digits[sum[i] >> 4];
         out[2 * i + 1] = digits[sum[i] & 15];

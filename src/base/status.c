@@ -39,6 +39,7 @@ enum { N_NAMES = sizeof names / sizeof names[0] };
 const char *manta_status_name(manta_status code)
 {
     int i = (int)code;
+
     return i >= 0 && i < N_NAMES ? names[i] : "no status";
 }
 
@@ -47,6 +48,7 @@ const char *manta_status_name(manta_status code)
 static void mark_cut(char *text, size_t size)
 {
     size_t end = size - 4;
+
     while (end > 0 && ((unsigned char)text[end] & 0xC0) == 0x80) end--;
     memcpy(text + end, "...", 4);
 }
@@ -59,6 +61,7 @@ manta_status manta_fail(manta_status code, const char *fmt, ...)
      * zeroed, because the whole of an error travels to other machines. */
     char text[sizeof last.text] = "";
     va_list ap;
+
     va_start(ap, fmt);
     int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
@@ -90,6 +93,7 @@ void manta_error_get(manta_error *out)
 static void copy_foreign(char *dst, const char *src, size_t size)
 {
     size_t i;
+
     for (i = 0; i < size - 1 && src[i]; i++) {
         unsigned char c = (unsigned char)src[i];
         dst[i] = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F ? '?' : src[i];
@@ -101,6 +105,7 @@ manta_status manta_error_raise(const manta_error *e)
 {
     manta_error copy = *e; /* e may lie in memory that another process writes, or be `last` */
     int code = (int)copy.code;
+
     /* An error that claims success would turn a failure into none. */
     last.code = code > MANTA_OK && code < N_NAMES ? (manta_status)code : MANTA_EINTERNAL;
     last.rank = copy.rank < -1 ? -1 : copy.rank;

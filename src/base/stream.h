@@ -20,6 +20,7 @@ enum { STREAM_COPY_FROM = 2048 }; /* bytes; less is fetched before a prefetcher 
 static inline void stream_copy(void *to, const void *from, size_t n)
 {
     size_t at = 0;
+
 #if defined(__x86_64__)
     char *d = to;
     const char *s = from;

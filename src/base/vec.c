@@ -6,6 +6,7 @@
 void *vec_fit(void *at, size_t *cap, size_t need, size_t size)
 {
     size_t bytes;
+
     if (need <= *cap) return at;
     size_t n = *cap + *cap / 2;
     if (n < 8) n = 8;

@@ -20,6 +20,7 @@ static int rounds = 9;
 static double now_seconds(void)
 {
     struct timespec t;
+
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
@@ -39,6 +40,7 @@ static void check_result(bool ok, const char *what)
 static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
+
     return x < y ? -1 : x > y;
 }
 
@@ -65,6 +67,7 @@ static manta_status ten_thousand(manta_task *t)
 {
     enum { N = 10000 };
     static manta_ref r[N];
+
     for (int i = 0; i < N; i++) r[i] = manta_put(manta_i64(1));
     manta_status st = manta_return(t, 0, manta_refs(r, N));
     manta_release_all(r, N);
@@ -86,6 +89,7 @@ static manta_status put_arrays(manta_task *t)
     static char *bytes;
     int64_t dims[1] = {PART};
     (void)t;
+
     if (!bytes && (bytes = malloc(PART))) memset(bytes, 1, PART); /* zero pages would copy faster */
     if (!bytes) return manta_fail(MANTA_ENOMEM, "no memory for an array");
     manta_array a = manta_array_of(MANTA_DTYPE_U8, 1, dims, bytes);
@@ -104,6 +108,7 @@ static manta_status submit_tasks(manta_task *t)
 {
     int64_t n;
     manta_status st = manta_arg_i64(t, 0, &n);
+
     if (st) return st;
     manta_ref *r = malloc((size_t)n * sizeof *r);
     if (!r) return manta_fail(MANTA_ENOMEM, "no memory for %lld references", (long long)n);
@@ -127,6 +132,7 @@ static manta_status call_actors(manta_task *t)
 {
     int64_t n, with;
     manta_status st = manta_arg_i64(t, 0, &n);
+
     if (!st) st = manta_arg_i64(t, 1, &with);
     if (st) return st;
     int k = manta_args(t) - 2, total = (int)n * k, done = 0;
@@ -156,6 +162,7 @@ static manta_array large;
 static void get_calls(void)
 {
     int64_t v = 0;
+
     for (int i = 0; i < 20000; i++) must_succeed(manta_get_i64(one, &v, MANTA_FOREVER));
     check_result(v == 7, "get");
 }
@@ -168,6 +175,7 @@ static void put_calls(void)
 static void run_ten(const char *name)
 {
     manta_ref r[10];
+
     for (int i = 0; i < 10; i++) manta_submit(name, NULL, 0, NULL, 1, &r[i]);
     must_succeed(manta_get_all(r, 10, MANTA_FOREVER));
     manta_release_all(r, 10);
@@ -195,6 +203,7 @@ static void multi_put_large(void)
 static void bench_batch(void)
 {
     static manta_ref r[1000];
+
     for (int i = 0; i < 1000; i++) r[i] = manta_remote(small_value);
     must_succeed(manta_get_all(r, 1000, MANTA_FOREVER));
     manta_release_all(r, 1000);
@@ -204,6 +213,7 @@ static void get_container(void)
 {
     const manta_ref *r;
     size_t n;
+
     must_succeed(manta_get_refs(container, &r, &n, MANTA_FOREVER));
     check_result(n == 10000, "a get of 10k references");
 }
@@ -213,6 +223,7 @@ static void wait_refs(void)
     static manta_ref r[1000], rest[1000];
     static bool ready[1000];
     size_t n = 1000, got;
+
     for (size_t i = 0; i < n; i++) rest[i] = r[i] = manta_remote(small_value);
     while (n > 0) {
         size_t k = 0;
@@ -237,6 +248,7 @@ static void task_sync(void)
 static void multi_client(void)
 {
     manta_ref r[4];
+
     for (int i = 0; i < 4; i++) r[i] = manta_actor_call(peers[i], submit_tasks, manta_i64(10000));
     must_succeed(manta_get_all(r, 4, MANTA_FOREVER));
     manta_release_all(r, 4);
@@ -254,6 +266,7 @@ static void actor_sync(void)
 static void call_thousand(manta_actor a)
 {
     static manta_ref r[1000];
+
     for (int i = 0; i < 1000; i++) r[i] = manta_actor_call(a, small_value);
     must_succeed(manta_get_all(r, 1000, MANTA_FOREVER));
     manta_release_all(r, 1000);
@@ -273,6 +286,7 @@ static void one_to_n(void)
 {
     manta_ref r = manta_actor_call(peer, call_actors, manta_i64(5000), manta_i64(0), manta_handle(peers[0]),
                                    manta_handle(peers[1]));
+
     must_succeed(manta_get(r, MANTA_FOREVER));
     manta_release(r);
 }
@@ -280,6 +294,7 @@ static void one_to_n(void)
 static void n_to_n(void)
 {
     manta_ref r[4];
+
     for (int i = 0; i < 4; i++)
         r[i] = manta_remote(call_actors, manta_i64(2500), manta_i64(0), manta_handle(peers[0]),
                             manta_handle(peers[1]));
@@ -290,6 +305,7 @@ static void n_to_n(void)
 static void n_to_n_with_arg(void)
 {
     manta_ref r[2];
+
     for (int i = 0; i < 2; i++)
         r[i] = manta_actor_call(peers[2 + i], call_actors, manta_i64(1000), manta_i64(1),
                                 manta_handle(peers[i]));
@@ -322,6 +338,7 @@ static const struct row {
 static void run_row(const struct row *r)
 {
     double s[MOST_ROUNDS];
+
     r->fn();
     for (int i = 0; i < rounds; i++) {
         double begin = now_seconds();
@@ -338,6 +355,7 @@ static void first_touch(void)
 {
     double begin = now_seconds();
     manta_ref r = manta_put(manta_elements(&large));
+
     must_succeed(manta_get(r, 0));
     tell_row("single client put gigabytes, first touch", LARGE * 1e-9 / (now_seconds() - begin), NULL);
     manta_release(r);
@@ -347,6 +365,7 @@ static void copy_rate(void)
 {
     char *to = malloc(LARGE);
     double s[5];
+
     if (!to) return;
     memset(to, 1, LARGE);
     for (int i = 0; i < 5; i++) {
@@ -368,6 +387,7 @@ static void first_gets(void)
     const manta_ref *inner;
     size_t n;
     double s[N];
+
     for (int round = 0; round < 3; round++) { /* the last is counted: memory is warm, as in the other rows */
         for (int i = 0; i < N; i++) r[i] = manta_remote(ten_thousand);
         must_succeed(manta_get_all(r, N, MANTA_FOREVER));
@@ -386,6 +406,7 @@ static double one_call(void)
 {
     double begin = now_seconds();
     manta_ref r = manta_actor_call(peer, small_value);
+
     must_succeed(manta_get(r, MANTA_FOREVER));
     double s = now_seconds() - begin;
     manta_release(r);
@@ -396,6 +417,7 @@ static void bench_latency(void)
 {
     enum { N = 20000, IDLE = 40 };
     static double us[N];
+
     for (int i = 0; i < N; i++) us[i] = one_call();
     tell_row("sync call, both awake, p50", median_of(us, N), "us");
     tell_row("sync call, both awake, p99", us[N * 99 / 100], "us");
@@ -412,6 +434,7 @@ static void new_actors(void)
     enum { N = 100, ONE = 15 };
     static manta_actor a[N];
     double s[ONE];
+
     for (int i = 0; i < ONE; i++) {
         double begin = now_seconds();
         a[0] = manta_actor_new(NULL, bench_actor);
@@ -433,6 +456,7 @@ static long private_kib(int pid)
     char path[64], line[256];
     static const char *const keys[] = {"Private_Clean:", "Private_Dirty:"};
     long kib = 0;
+
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
     FILE *f = fopen(path, "r");
     while (f && fgets(line, sizeof line, f))
@@ -447,6 +471,7 @@ static void bench_million(void)
     const int n = 1000000;
     manta_ref *r = malloc((size_t)n * sizeof *r);
     manta_node_info info;
+
     if (!r) return;
     double begin = now_seconds();
     for (int i = 0; i < n; i++) r[i] = manta_remote(small_value);
@@ -464,6 +489,7 @@ static void bench_million(void)
 static void idle_worker(void)
 {
     manta_node_info info;
+
     must_succeed(manta_node_get(&info));
     if (info.n_worker_pids > 0)
         tell_row("idle worker, private memory", (double)private_kib(info.worker_pids[0]), "KiB");
@@ -486,6 +512,7 @@ static void prepare_bench(void)
     int64_t dims[1] = {LARGE};
     manta_task_options many = {.max_concurrency = 16};
     char *bytes = malloc(LARGE);
+
     if (!bytes) exit(CLI_FAILED);
     memset(bytes, 3, LARGE);
     large = manta_array_of(MANTA_DTYPE_U8, 1, dims, bytes);
@@ -500,6 +527,7 @@ static void prepare_bench(void)
 void bench_core_run(const char *only, bool quick, bench_say *to)
 {
     manta_node_options o = {.address = "local"};
+
     say = to;
     if (quick) rounds = 3;
     double begin = now_seconds();

@@ -65,12 +65,14 @@ static const char *kind_of(manta_kind kind)
 {
     static const char *const names[] = {"none",  "number", "number", "truth", "text",
                                         "bytes", "array",  "refs",   "actor", "ref"};
+
     return names[kind];
 }
 
 static const char *actor_state(manta_view_state state)
 {
     static const char *const names[] = {"waiting", "starting", "alive", "dead"};
+
     return names[state];
 }
 

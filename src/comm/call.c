@@ -61,6 +61,7 @@ static bool rank_writes(const manta_collective *c, int rank)
 manta_status call_check(const manta_collective *c, int rank, int size)
 {
     const char *name = manta_collective_name(c->kind);
+
     if ((unsigned)c->kind >= MANTA_COLLECTIVE_COUNT)
         return manta_fail(MANTA_EINVAL, "collective: %d is no kind, expected 0 to %d", (int)c->kind,
                           MANTA_COLLECTIVE_COUNT - 1);
@@ -95,6 +96,7 @@ manta_status call_check(const manta_collective *c, int rank, int size)
 call_words call_words_of(const manta_collective *c, uint64_t number)
 {
     call_words w = {.kind = (uint32_t)c->kind, .number = number};
+
     if (c->kind == MANTA_COLLECTIVE_BARRIER) return w;
     w.n = (uint64_t)c->n;
     w.dtype = (uint32_t)c->dtype;
@@ -115,6 +117,7 @@ char *call_text(const call_words *w, char *text, size_t size)
 {
     manta_collective_kind k = (manta_collective_kind)w->kind;
     size_t used;
+
     snprintf(text, size, "%s", w->kind == MANTA_COLLECTIVE_SEND ? "a message" : manta_collective_name(k));
     used = strlen(text);
     if (w->kind < MANTA_COLLECTIVE_COUNT && call_reduces(k))
@@ -132,6 +135,7 @@ char *call_text(const call_words *w, char *text, size_t size)
 manta_status call_compare(int rank_a, const call_words *a, int rank_b, const call_words *b)
 {
     char left[120], right[120];
+
     if (a->kind == b->kind && a->dtype == b->dtype && a->reduce == b->reduce && a->peer == b->peer &&
         a->n == b->n && a->number == b->number)
         return MANTA_OK;

@@ -49,6 +49,7 @@ struct manta_group {
 void transport_name(char *text, size_t size, int rank)
 {
     size_t used = strlen(text);
+
     if (used + 1 < size) snprintf(text + used, size - used, "%srank %d", used ? ", " : "", rank);
 }
 
@@ -63,6 +64,7 @@ manta_status transport_gone(int rank, bool left, const char *doing)
 manta_status group_options(const manta_group_options *o, manta_group_options *out)
 {
     manta_group_options r = {0};
+
     if (o) r = *o;
     if ((unsigned)r.implementation > MANTA_COMM_SHM)
         return manta_fail(MANTA_EINVAL, "group: %d is no implementation, expected 0 to %d",
@@ -92,6 +94,7 @@ manta_status group_new(const transport *tr, void *t, int rank, int size, const m
                        manta_group **out)
 {
     manta_group *g = mem_new(sizeof *g);
+
     *g = (manta_group){.tr = tr, .t = t, .rank = rank, .size = size, .o = *o, .crowded = size > cpu_cores()};
     g->tail = &g->head;
     mutex_init(&g->lock);
@@ -188,6 +191,7 @@ static bool same_lane(const manta_work *a, const manta_work *b)
 static manta_work *lane_head(const manta_group *g, const manta_work *w)
 {
     manta_work *first = g->head;
+
     while (!same_lane(first, w)) first = first->next;
     return first;
 }
@@ -196,6 +200,7 @@ static manta_work *lane_head(const manta_group *g, const manta_work *w)
 static bool move_on(manta_group *g)
 {
     bool any = false;
+
     for (manta_work **at = &g->head; *at;) {
         manta_work *w = *at;
         bool moved = false;
@@ -229,6 +234,7 @@ static void time_out(manta_group *g, const manta_work *w)
 {
     char who[200], what[160];
     const manta_work *first = lane_head(g, w);
+
     g->tr->missing(g->t, first, who, sizeof who);
     (void)!manta_fail(MANTA_ETIMEDOUT, "rank %d waited %lld ms in %s; missing: %s", g->rank,
                       (long long)g->o.timeout_ms, call_text(&first->words, what, sizeof what),
@@ -250,6 +256,7 @@ static void wait_done(manta_group *g, manta_work *w)
 {
     int64_t since = 0, now;
     unsigned looks = 0;
+
     mutex_lock(&g->lock);
     g->waiters++;
     while (!w->done) {
@@ -291,6 +298,7 @@ static void progress_works(void *ctx)
 {
     manta_group *g = ctx;
     int64_t since = 0;
+
     mutex_lock(&g->lock);
     while (!g->stop) {
         if (!g->head || g->waiters) {
@@ -324,6 +332,7 @@ static void progress_works(void *ctx)
 static void run_alone(const manta_collective *c, size_t size)
 {
     const void *src[1] = {c->in};
+
     if (c->kind == MANTA_COLLECTIVE_BARRIER || !size || !c->out) return;
     if (call_reduces(c->kind))
         reduce_run(c->dtype, c->reduce, src, 1, c->out, c->n);
@@ -364,6 +373,7 @@ static manta_status work_outcome(const manta_work *w)
 manta_status manta_group_run(manta_group *g, const manta_collective *c)
 {
     manta_work w;
+
     TRY(enter_work(g, c, &w));
     if (g->size > 1) wait_done(g, &w);
     return work_outcome(&w);
@@ -373,6 +383,7 @@ manta_status manta_group_start(manta_group *g, const manta_collective *c, manta_
 {
     manta_work *w = mem_new(sizeof *w);
     manta_status st = enter_work(g, c, w);
+
     if (st) {
         mem_free(w);
         return st;
@@ -390,6 +401,7 @@ bool manta_work_test(manta_work *w)
 {
     manta_group *g = atomic_load_explicit(&w->g, memory_order_acquire);
     bool done;
+
     if (!g) return true;
     mutex_lock(&g->lock);
     if (!w->done) move_on(g);
@@ -402,6 +414,7 @@ manta_status manta_work_wait(manta_work *w)
 {
     manta_group *g = atomic_load_explicit(&w->g, memory_order_acquire);
     manta_status st;
+
     if (g) wait_done(g, w);
     st = work_outcome(w);
     mem_free(w);
@@ -494,6 +507,7 @@ static int pack_of(const manta_group *g, int count, const int64_t *n, int first,
 {
     uint64_t room = g->o.bytes_per_pack > 0 ? (uint64_t)g->o.bytes_per_pack / element : 0;
     int i = first + 1;
+
     *sum = n[first];
     while (i < count && (uint64_t)*sum <= room && (uint64_t)n[i] <= room - (uint64_t)*sum) *sum += n[i++];
     return i - first;
@@ -503,6 +517,7 @@ static manta_status reduce_pack(manta_group *g, int count, void *const *data, co
                                 manta_dtype t, manta_reduce r)
 {
     size_t element = manta_dtype_size(t);
+
     if (!g->pack) g->pack = mem_try_raw((size_t)g->o.bytes_per_pack);
     if (!g->pack)
         return manta_fail(MANTA_ENOMEM, "all-reduce: no memory for a pack of %lld bytes",
@@ -521,6 +536,7 @@ manta_status manta_group_all_reduce_many(manta_group *g, int count, void *const 
                                          manta_dtype t, manta_reduce r)
 {
     size_t element = manta_dtype_size(t);
+
     if (!element)
         return manta_fail(MANTA_EINVAL, "all-reduce: %d is no dtype, expected 0 to %d", (int)t,
                           MANTA_DTYPE_COUNT - 1);
@@ -552,6 +568,7 @@ void manta_group_range(int64_t n, int size, int rank, int64_t *begin, int64_t *e
 {
     int64_t blocks = (n + GRID - 1) / GRID;
     int64_t from = blocks * rank / size * GRID, to = blocks * (rank + 1) / size * GRID;
+
     *begin = from < n ? from : n;
     *end = to < n ? to : n;
 }
@@ -560,6 +577,7 @@ manta_status manta_group_fused(manta_group *g, int64_t n,
                                manta_status (*fn)(void *ctx, int64_t begin, int64_t end), void *ctx)
 {
     int64_t begin, end;
+
     if (n < 0)
         return manta_fail(MANTA_EINVAL, "fused all-reduce: %lld elements asked for, expected at least 0",
                           (long long)n);

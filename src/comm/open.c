@@ -12,6 +12,7 @@ static manta_status open_local(const char *path, int rank, int size, const manta
                                manta_group **out)
 {
     shm *t;
+
     TRY(rendezvous_local(path, rank, size, o, &t));
     return group_new(&shm_transport, t, rank, size, o, out);
 }
@@ -23,6 +24,7 @@ static manta_status open_network(const char *address, int rank, int size, const 
     ring *t;
     char host[TCP_TEXT], name[64];
     int port;
+
     TRY(tcp_split(address, host, &port));
     TRY(tcp_resolve(address, &place));
     if (tcp_is_loopback(&place) && o->implementation != MANTA_COMM_RING) {
@@ -43,6 +45,7 @@ manta_status manta_group_open(const char *address, int rank, int size, const man
                               manta_group **out)
 {
     manta_group_options filled;
+
     TRY(group_check_size(rank, size));
     TRY(group_options(o, &filled));
     if (strncmp(address, UNIX, strlen(UNIX)) != 0) return open_network(address, rank, size, &filled, out);

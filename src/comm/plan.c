@@ -17,6 +17,7 @@ manta_status manta_group_plan_new(int size, const manta_group_options *o, manta_
     manta_group_options filled;
     shm_head h;
     int fd;
+
     TRY(group_check_size(0, size));
     TRY(group_options(o, &filled));
     if (filled.implementation == MANTA_COMM_RING)
@@ -41,6 +42,7 @@ void manta_group_plan_free(manta_group_plan *p)
 manta_status manta_group_join(const manta_group_plan *p, int rank, manta_group **out)
 {
     shm *t;
+
     TRY(group_check_size(rank, p->size));
     TRY(shm_group_join(p->fd, rank, &t));
     return group_new(&shm_transport, t, rank, p->size, &p->o, out);

@@ -32,6 +32,7 @@ typedef struct local_answer {
 static manta_status socket_address_of(const char *path, struct sockaddr_un *a, socklen_t *size)
 {
     size_t n = strlen(path);
+
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (n == 0 || n >= sizeof a->sun_path)
         return manta_fail(MANTA_EINVAL, "unix:%s: the path is empty or too long, expected 1 to %zu bytes",
@@ -52,6 +53,7 @@ static manta_status check_peer(int fd)
 {
     pid_t pid;
     uid_t uid;
+
     TRY(socket_peer(fd, &pid, &uid));
     if (uid != getuid() && uid != 0)
         return manta_fail(MANTA_EPERM, "process %d of user %u is not of this user's group", (int)pid,
@@ -65,6 +67,7 @@ static manta_status check_peer(int fd)
 static void remove_stale_socket(const char *path, const struct sockaddr_un *a, socklen_t size)
 {
     int probe = os->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
     if (probe < 0) return;
     if (os->connect(probe, (const struct sockaddr *)a, size) && errno == ECONNREFUSED) (void)os->unlink(path);
     os->close(probe);
@@ -75,6 +78,7 @@ static manta_status listen_at(const char *path, int *out)
     struct sockaddr_un a;
     socklen_t size = 0;
     int fd, rc, err;
+
     TRY(socket_address_of(path, &a, &size));
     TRY(new_socket(&fd));
     rc = os->bind(fd, (const struct sockaddr *)&a, size);
@@ -114,6 +118,7 @@ static void answer_rank(int fd, int memory, const shm_head *mine, bool *met, int
     struct pollfd p = {.fd = fd, .events = POLLIN};
     int fds[SOCKET_MAX_FDS], n_fds = 0;
     size_t n = 0;
+
     if (check_peer(fd) || socket_poll(&p, 1, ANSWER_MS) <= 0) return;
     if (socket_recv(fd, &h, sizeof h, &n, fds, &n_fds, false)) return;
     socket_close_all(fds, n_fds);
@@ -130,6 +135,7 @@ static manta_status answer_all_ranks(const char *path, int listener, int memory,
     bool met[MANTA_GROUP_MAX] = {true};
     int count = 1, size = (int)mine->size;
     char text[200] = "";
+
     while (count < size) {
         struct pollfd p = {.fd = listener, .events = POLLIN};
         int got = socket_poll(&p, 1, clock_left_ms(deadline));
@@ -153,6 +159,7 @@ static manta_status join_as_host(const char *path, const shm_head *h, shm **out)
     int64_t deadline = clock_deadline(h->join_timeout_ms);
     int listener = -1, memory = -1;
     manta_status st = listen_at(path, &listener);
+
     if (st) return st;
     if (!st) st = shm_group_new(h, &memory);
     if (!st) st = answer_all_ranks(path, listener, memory, h, deadline);
@@ -169,6 +176,7 @@ static manta_status connect_host(const char *path, int rank, int64_t deadline, i
 {
     struct sockaddr_un a;
     socklen_t size = 0;
+
     TRY(socket_address_of(path, &a, &size));
     for (;;) {
         int fd, err;
@@ -196,6 +204,7 @@ static manta_status request_memory(const char *path, int fd, int rank, const shm
     struct pollfd p = {.fd = fd, .events = POLLIN};
     int fds[SOCKET_MAX_FDS], n_fds = 0;
     size_t n;
+
     TRY(check_peer(fd));
     TRY(socket_send(fd, &mine, sizeof mine, NULL, 0, true));
     if (socket_poll(&p, 1, clock_left_ms(deadline)) <= 0)
@@ -216,6 +225,7 @@ static manta_status join_as_guest(const char *path, int rank, const shm_head *h,
 {
     int64_t deadline = clock_deadline(h->join_timeout_ms);
     int fd = -1, memory = -1;
+
     TRY(connect_host(path, rank, deadline, h->join_timeout_ms, &fd));
     manta_status st = request_memory(path, fd, rank, h, deadline, &memory);
     os->close(fd);
@@ -228,6 +238,7 @@ static manta_status join_as_guest(const char *path, int rank, const shm_head *h,
 manta_status rendezvous_local(const char *path, int rank, int size, const manta_group_options *o, shm **out)
 {
     shm_head h;
+
     memset(&h, 0, sizeof h); /* it is compared as bytes */
     shm_head made = shm_head_of(size, o);
     memcpy(&h, &made, sizeof h);

@@ -41,6 +41,7 @@ static manta_status parse_node(const char *node, int size, int *rank)
 {
     char *end;
     long r = strncmp(node, "rank/", 5) ? -1 : strtol(node + 5, &end, 10);
+
     if (r < 0 || *end || r >= size)
         return manta_fail(MANTA_EPERM, "%s is no rank of a group of %d", node, size);
     *rank = (int)r;
@@ -52,6 +53,7 @@ static manta_status check_hello(void *ctx, const hello *h)
     const rendezvous *m = ctx;
     rank_word w;
     int rank = 0;
+
     if (h->n_word != sizeof w)
         return manta_fail(MANTA_EPERM, "%s wanted to join and is no rank of a group", h->node);
     memcpy(&w, h->word, sizeof w);
@@ -69,6 +71,7 @@ static manta_status make_channel_end(rendezvous *m, const manta_group_options *o
     cluster_key key;
     chan_options c = {.node = node, .job = "manta-comm", .check = check_hello, .ctx = m};
     manta_status st;
+
     snprintf(node, sizeof node, "rank/%d", m->rank);
     c.plain = o->insecure_bulk;
     TRY(key_find(o->key_file, &key));
@@ -82,6 +85,7 @@ static manta_status start_listening(rendezvous *m, const manta_group_options *o)
     tcp_place here;
     rank_word w = {.size = (uint32_t)m->size};
     int port = 0;
+
     if (m->rank == 0 && o->listener > 0) {
         m->listener = o->listener;
     } else if (m->rank == 0) {
@@ -99,6 +103,7 @@ static manta_status start_listening(rendezvous *m, const manta_group_options *o)
 static manta_status fail_missing(const rendezvous *m, int from, int to)
 {
     char text[200] = "";
+
     for (int i = from; i < to; i++)
         if (i != m->rank && !m->peers[i]) transport_name(text, sizeof text, i);
     return manta_fail(MANTA_ETIMEDOUT, "rank %d waited %lld ms at %s; missing: %s", m->rank,
@@ -113,6 +118,7 @@ static void admit_stranger(rendezvous *m, int i, int least)
 {
     chan *c = m->strangers[i];
     int rank = 0;
+
     if (!chan_work(c) && !chan_is_open(c)) return;
     m->strangers[i] = NULL;
     if (chan_is_open(c) && !parse_node(chan_peer(c)->node, m->size, &rank) && rank > least && !m->peers[rank])
@@ -130,6 +136,7 @@ static void accept_strangers(rendezvous *m)
 static int count_peers(const rendezvous *m, int from)
 {
     int n = 0;
+
     for (int i = from; i < m->size; i++) n += m->peers[i] != NULL;
     return n;
 }
@@ -138,6 +145,7 @@ static int count_peers(const rendezvous *m, int from)
 static manta_status await_higher_ranks(rendezvous *m)
 {
     int above = m->size - 1 - m->rank;
+
     while (count_peers(m, m->rank + 1) < above) {
         chan_item items[STRANGERS];
         struct pollfd p = {.fd = m->listener, .events = POLLIN};
@@ -167,6 +175,7 @@ static bool may_succeed_later(manta_status st)
 static manta_status connect_rank(rendezvous *m, int rank, const tcp_place *place)
 {
     char node[32];
+
     snprintf(node, sizeof node, "rank/%d", rank);
     for (;;) {
         chan *c = NULL;
@@ -192,6 +201,7 @@ static manta_status rank_address_of(const rendezvous *m, int i, rank_address out
     socklen_t size = sizeof a;
     rank_word w;
     char name[256];
+
     memcpy(&w, chan_peer(m->peers[i])->word, sizeof w);
     if (getpeername(chan_fd(m->peers[i]), (struct sockaddr *)&a, &size) ||
         getnameinfo((struct sockaddr *)&a, size, name, sizeof name, NULL, 0, NI_NUMERICHOST))
@@ -203,6 +213,7 @@ static manta_status rank_address_of(const rendezvous *m, int i, rank_address out
 static manta_status send_table(rendezvous *m)
 {
     size_t bytes = sizeof *m->table * (size_t)m->size;
+
     for (int i = 1; i < m->size; i++) TRY(rank_address_of(m, i, m->table[i]));
     for (int i = 1; i < m->size; i++)
         TRY(chan_send(m->peers[i], &(frame){.kind = RENDEZVOUS_TABLE}, m->table, bytes, m->deadline));
@@ -214,6 +225,7 @@ static manta_status receive_table(rendezvous *m)
     size_t bytes = sizeof *m->table * (size_t)m->size;
     frame f;
     manta_status st = chan_recv(m->peers[0], &f, m->table, bytes, m->deadline);
+
     if (st == MANTA_ETIMEDOUT)
         return manta_fail(st, "rank %d waited %lld ms at %s; rank 0 is there, others are not", m->rank,
                           (long long)m->timeout_ms, m->place->text);
@@ -227,6 +239,7 @@ static manta_status receive_table(rendezvous *m)
 static manta_status find_all_ranks(rendezvous *m)
 {
     tcp_place place;
+
     if (m->rank == 0) {
         TRY(await_higher_ranks(m));
         return send_table(m);
@@ -245,6 +258,7 @@ manta_status rendezvous_network(const tcp_place *place, int rank, int size, cons
 {
     rendezvous m = {.rank = rank, .size = size, .place = place, .listener = -1};
     manta_status st;
+
     m.timeout_ms = o->join_timeout_ms;
     m.deadline = clock_deadline(o->join_timeout_ms);
     m.peers = mem_new(sizeof *m.peers * (size_t)size);

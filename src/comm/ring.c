@@ -35,6 +35,7 @@ static manta_status place_frame(ring *t, int from, const frame *f, char **to)
 {
     ring_peer *p = &t->peers[from];
     manta_work *w = p->receiving;
+
     *to = p->small;
     switch (f->kind) {
     case RING_CALL:
@@ -75,6 +76,7 @@ static manta_status frame_arrived(ring *t, int from, const frame *f)
     ring_peer *p = &t->peers[from];
     call_words words;
     manta_error e;
+
     switch (f->kind) {
     case RING_CALL: {
         ring_entry *n = &p->entry[f->step % 2];
@@ -129,6 +131,7 @@ void ring_lose(ring_peer *p)
 static manta_status pump_one(ring *t, int from, bool *moved)
 {
     ring_peer *p = &t->peers[from];
+
     while (!p->gone) {
         size_t got;
         if (!p->taking) {
@@ -187,6 +190,7 @@ static void ring_sleep(void *ctx, uint32_t armed, int64_t deadline)
     struct pollfd fds[MANTA_GROUP_MAX + 1];
     int n = 0;
     (void)armed;
+
     fds[n++] = (struct pollfd){.fd = t->wake, .events = POLLIN};
     for (int i = 0; i < t->size; i++) {
         const ring_peer *p = &t->peers[i];
@@ -209,6 +213,7 @@ static void ring_wake(void *ctx)
 {
     ring *t = ctx;
     uint64_t one = 1;
+
     (void)!os->write(t->wake, &one, sizeof one);
 }
 
@@ -219,6 +224,7 @@ static void say_last(ring *t, uint16_t kind, const void *data, size_t n)
 {
     chan_part part = {.data = data, .n = n};
     int64_t deadline = clock_deadline(BYE_MS);
+
     for (int i = 0; i < t->size; i++) {
         ring_peer *p = &t->peers[i];
         if (!p->c || p->gone || p->left) continue;
@@ -236,6 +242,7 @@ static void say_last(ring *t, uint16_t kind, const void *data, size_t n)
 static void ring_abort(void *ctx, const manta_error *e)
 {
     ring *t = ctx;
+
     if (!t->aborted) say_last(t, RING_ABORT, e, sizeof *e);
     t->aborted = true;
 }
@@ -247,6 +254,7 @@ static void drain_peers(ring *t)
 {
     int64_t deadline = clock_deadline(DRAIN_MS);
     char waste[4096];
+
     for (int i = 0; i < t->size; i++) {
         int fd = atomic_load_explicit(&t->peers[i].fd, memory_order_relaxed);
         struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -283,6 +291,7 @@ static void ring_free(ring *t)
 static void ring_close(void *ctx)
 {
     ring *t = ctx;
+
     if (t->aborted)
         drain_peers(t);
     else
@@ -293,6 +302,7 @@ static void ring_close(void *ctx)
 manta_status ring_new(int rank, int size, chan_end *end, chan **peers, ring **out)
 {
     ring *t = mem_new(sizeof *t);
+
     t->rank = rank;
     t->size = size;
     t->end = end;

@@ -45,6 +45,7 @@ static bool is_direct(const ring *t, const manta_work *w)
 static region share_of(const ring *t, const manta_work *w, int64_t k, int owner)
 {
     region whole = cut_region((size_t)k * w->chunk, w->chunk, w->size);
+
     if (w->c.kind == MANTA_COLLECTIVE_REDUCE) return owner == w->c.peer ? whole : (region){.at = whole.at};
     if (w->c.kind != MANTA_COLLECTIVE_ALL_REDUCE || is_direct(t, w)) return whole;
     size_t lines = (whole.n + 63) / 64, size = (size_t)t->size, o = (size_t)owner;
@@ -75,6 +76,7 @@ static void combine_parts(ring *t, const manta_work *w)
     const void *src[MANTA_GROUP_MAX];
     char *out = w->c.out;
     const char *mine = part_for(w, w->c.in, t->rank);
+
     if (!w->size) return;
     if (call_reduces(w->c.kind)) {
         for (int i = 0; i < t->size; i++) src[i] = t->peers[i].entry[w->words.number % 2].data;
@@ -113,6 +115,7 @@ static void say_call(ring *t, const manta_work *w, int to)
     ring_peer *p = &t->peers[to];
     size_t n = is_eager(w) && rank_contributes(w, t->rank, to) ? w->size : 0;
     chan_part part = {.data = p->say, .n = sizeof w->words + n};
+
     memcpy(p->say, &w->words, sizeof w->words);
     if (n) memcpy(p->say + sizeof w->words, part_for(w, w->c.in, to), n);
     /* On its way before anything is looked for: the other side waits for it. */
@@ -134,6 +137,7 @@ static bool all_idle(const ring *t)
 static size_t chunk_for(size_t size, size_t owners)
 {
     size_t share = size / owners / CHUNKS & ~(size_t)63;
+
     return owners * (share < RING_CHUNK_LEAST ? RING_CHUNK_LEAST : share > RING_CHUNK ? RING_CHUNK : share);
 }
 
@@ -141,6 +145,7 @@ static manta_status prepare_work(ring *t, manta_work *w)
 {
     bool in_place = w->c.kind == MANTA_COLLECTIVE_ALL_TO_ALL && w->c.in == w->c.out;
     bool shares = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && !is_direct(t, w);
+
     w->chunk = chunk_for(w->size, shares ? (size_t)t->size : 1);
     w->steps = (int64_t)((w->size + w->chunk - 1) / w->chunk);
     t->reduced = 0;
@@ -182,6 +187,7 @@ static manta_status begin_work(ring *t, manta_work *w)
 static manta_status agree_on_call(ring *t, const manta_work *w, bool *all)
 {
     const call_words *first = t->rank == 0 ? &w->words : &t->peers[0].entry[w->words.number % 2].words;
+
     *all = true;
     for (int i = 0; i < t->size; i++)
         if (i != t->rank && !t->peers[i].entry[w->words.number % 2].is_here) *all = false;
@@ -217,6 +223,7 @@ manta_status ring_place(ring *t, int from, const frame *f, char **to)
     ring_peer *p = &t->peers[from];
     int64_t k = f->item / 2;
     region r;
+
     if (!w || is_eager(w) || f->step != w->words.number || k >= w->steps) goto bad;
     if (k < (f->item % 2 ? p->results : p->contributions))
         return manta_fail(MANTA_ECORRUPT, "rank %d sent %s %lld of collective %llu twice", from,
@@ -257,6 +264,7 @@ static void send_chunk(ring *t, const manta_work *w, int to, int64_t k, int phas
 {
     chan_part part = {.data = data, .n = n};
     frame f = {.kind = RING_DATA, .step = w->words.number, .item = (uint32_t)(2 * k + phase)};
+
     post_frame(&t->peers[to], &f, &part, true);
 }
 
@@ -264,6 +272,7 @@ static void send_chunk(ring *t, const manta_work *w, int to, int64_t k, int phas
 static void send_contributions(ring *t, const manta_work *w, bool *moved)
 {
     const char *in = t->copy ? t->copy : w->c.in;
+
     for (int i = 0; i < t->size; i++) {
         ring_peer *p = &t->peers[i];
         if (!rank_contributes(w, t->rank, i) || p->gone) continue;
@@ -288,6 +297,7 @@ static bool is_owner(const manta_work *w, int rank)
 static bool is_unsent(const ring *t, const manta_work *w, int64_t k)
 {
     const ring_peer *p = &t->peers[1 - t->rank];
+
     if (!is_direct(t, w) || w->c.in != w->c.out || p->gone) return false;
     return p->sent - chan_unsent(p->c) <= k;
 }
@@ -297,6 +307,7 @@ static bool is_unsent(const ring *t, const manta_work *w, int64_t k)
 static void reduce_shares(ring *t, const manta_work *w, bool *moved)
 {
     const void *src[MANTA_GROUP_MAX];
+
     while (t->reduced < w->steps) {
         int64_t k = t->reduced;
         region r = share_of(t, w, k, t->rank);
@@ -322,6 +333,7 @@ static void reduce_shares(ring *t, const manta_work *w, bool *moved)
 static bool awaits_peer(const ring *t, const manta_work *w, int i)
 {
     const ring_peer *p = &t->peers[i];
+
     if (i == t->rank) return false;
     if (w->phase == 0) return !p->entry[w->words.number % 2].is_here;
     if (rank_contributes(w, i, t->rank) && p->contributions < w->steps) return true;
@@ -342,6 +354,7 @@ static void keep_own(const ring *t, const manta_work *w)
 {
     char *out = w->c.out;
     const char *in = part_for(w, w->c.in, t->rank);
+
     if (w->c.kind == MANTA_COLLECTIVE_ALL_GATHER || w->c.kind == MANTA_COLLECTIVE_ALL_TO_ALL)
         out += (size_t)t->rank * w->size;
     else if (w->c.kind != MANTA_COLLECTIVE_BROADCAST || t->rank != w->c.peer || !out)
@@ -362,6 +375,7 @@ static manta_status say_gone(const ring *t, int i, const manta_work *w)
 {
     const ring_peer *p = &t->peers[i];
     char doing[160];
+
     call_text(&w->words, doing, sizeof doing);
     if (p->left) return transport_gone(i, true, doing);
     return manta_fail(p->why.code == MANTA_OK ? MANTA_EDIED : p->why.code,
@@ -382,6 +396,7 @@ static manta_status look_gone(const ring *t, const manta_work *w)
 static manta_status poll_collective(ring *t, manta_work *w, bool *moved)
 {
     bool all;
+
     if (!w->begun) {
         TRY(ring_pump(t, moved));
         TRY(look_aborted(t));
@@ -425,6 +440,7 @@ static void begin_message(ring *t, manta_work *w)
 {
     ring_peer *p = &t->peers[w->c.peer];
     bool sends = w->c.kind == MANTA_COLLECTIVE_SEND;
+
     w->begun = true;
     w->words = call_words_of(&w->c, sends ? p->sends++ : p->receives++);
     w->chunk = RING_CHUNK;
@@ -438,6 +454,7 @@ static void begin_message(ring *t, manta_work *w)
 static void post_words(ring_peer *p, uint16_t kind, const manta_work *w)
 {
     chan_part part = {.data = &p->answer, .n = sizeof p->answer};
+
     p->answer = w->words;
     post_frame(p, &(frame){.kind = kind, .step = w->words.number}, &part, false);
 }
@@ -482,6 +499,7 @@ static manta_status poll_message(ring *t, manta_work *w, bool *moved)
 {
     ring_peer *p = &t->peers[w->c.peer];
     bool sends = w->c.kind == MANTA_COLLECTIVE_SEND;
+
     if (!w->begun) begin_message(t, w);
     TRY(ring_pump(t, moved));
     if (!p->gone) {
@@ -505,12 +523,14 @@ static manta_status poll_message(ring *t, manta_work *w, bool *moved)
 manta_status ring_poll(void *ctx, manta_work *w, bool *moved)
 {
     ring *t = ctx;
+
     return call_is_message(w->c.kind) ? poll_message(t, w, moved) : poll_collective(t, w, moved);
 }
 
 void ring_missing(void *ctx, const manta_work *w, char *text, size_t size)
 {
     ring *t = ctx;
+
     text[0] = '\0';
     for (int i = 0; i < t->size; i++) {
         bool message = call_is_message(w->c.kind);

@@ -36,6 +36,7 @@ static uint64_t clamp_size(uint64_t x, uint64_t least, uint64_t most)
 shm_head shm_head_of(int size, const manta_group_options *o)
 {
     uint64_t n = (uint64_t)size;
+
     return (shm_head){
         .magic = SHM_MAGIC,
         .version = SHM_VERSION,
@@ -59,6 +60,7 @@ static layout layout_of(const shm_head *h)
 {
     uint64_t n = h->size, page = shm_page();
     layout l;
+
     l.ranks = (sizeof(shm_head) + 63) & ~(uint64_t)63;
     l.mail = l.ranks + n * sizeof(shm_rank);
     l.mail_stride = sizeof(shm_mailbox) + SHM_CELLS * h->cell_size;
@@ -83,6 +85,7 @@ static bool head_is_valid(const shm_head *h, size_t bytes)
 static void place_pointers(shm *t)
 {
     layout l = layout_of(&t->head);
+
     t->ranks = (shm_rank *)(void *)(t->base + l.ranks);
     t->mail = t->base + l.mail;
     t->mail_stride = l.mail_stride;
@@ -93,6 +96,7 @@ static void place_pointers(shm *t)
 static void *shm_memory(void *ctx, int rank)
 {
     shm *t = ctx;
+
     if (!t->head.shared_size) return NULL;
     return t->shared + (size_t)rank * t->head.shared_size;
 }
@@ -102,6 +106,7 @@ static void *shm_memory(void *ctx, int rank)
 void shm_ring(const shm *t, int rank)
 {
     shm_rank *r = shm_rank_at(t, rank);
+
     atomic_fetch_add(&r->bell, 1);
     futex_wake(&r->bell, INT32_MAX, true);
 }
@@ -121,6 +126,7 @@ static uint32_t shm_arm(void *ctx)
 {
     shm *t = ctx;
     shm_rank *me = shm_rank_at(t, t->rank);
+
     atomic_fetch_add(&me->asleep, 1);
     uint32_t seen = atomic_load(&me->bell);
     atomic_thread_fence(memory_order_seq_cst);
@@ -130,18 +136,21 @@ static uint32_t shm_arm(void *ctx)
 static void shm_sleep(void *ctx, uint32_t armed, int64_t deadline)
 {
     shm *t = ctx;
+
     (void)futex_wait(&shm_rank_at(t, t->rank)->bell, armed, deadline, true);
 }
 
 static void shm_disarm(void *ctx)
 {
     shm *t = ctx;
+
     atomic_fetch_sub(&shm_rank_at(t, t->rank)->asleep, 1);
 }
 
 static void shm_wake(void *ctx)
 {
     shm *t = ctx;
+
     shm_ring(t, t->rank);
 }
 
@@ -155,6 +164,7 @@ bool shm_is_gone(const shm *t, int rank)
 manta_status shm_say_gone(const shm *t, int rank, const manta_work *w)
 {
     char doing[160];
+
     return transport_gone(rank, atomic_load(&shm_rank_at(t, rank)->left) != 0,
                           w ? call_text(&w->words, doing, sizeof doing) : "joining");
 }
@@ -177,6 +187,7 @@ static void watch_ranks(void *ctx)
     shm *t = ctx;
     struct pollfd fds[MANTA_GROUP_MAX + 1];
     int ranks[MANTA_GROUP_MAX + 1], n = 0;
+
     for (int i = 0; i < t->size; i++) {
         if (t->pidfds[i] < 0) continue;
         ranks[n] = i;
@@ -199,6 +210,7 @@ static void watch_ranks(void *ctx)
 static manta_status start_watch(shm *t)
 {
     bool any = false;
+
     for (int i = 0; i < t->size; i++) {
         pid_t pid = (pid_t)atomic_load(&shm_rank_at(t, i)->pid);
         if (i == t->rank || pid == getpid()) continue;
@@ -239,6 +251,7 @@ manta_status shm_group_new(const shm_head *h, int *fd)
 {
     size_t bytes = layout_of(h).end;
     void *at;
+
     if (h->shared_size > (SIZE_MAX >> 2) / MANTA_GROUP_MAX)
         return manta_fail(MANTA_EINVAL,
                           "group: %zu bytes of shared memory for each rank asked for, expected at most %zu",
@@ -269,6 +282,7 @@ static void free_shm(shm *t)
 static void shm_close(void *ctx)
 {
     shm *t = ctx;
+
     atomic_store(&shm_rank_at(t, t->rank)->left, 1);
     shm_ring_all(t);
     free_shm(t);
@@ -278,6 +292,7 @@ static void shm_abort(void *ctx, const manta_error *e)
 {
     shm *t = ctx;
     shm_rank *me = shm_rank_at(t, t->rank);
+
     if (atomic_load(&me->failed)) return;
     me->error = *e;
     atomic_store_explicit(&me->failed, 1, memory_order_release);
@@ -289,6 +304,7 @@ static manta_status map_group(int fd, int rank, shm **out)
     shm *t = mem_new(sizeof *t);
     void *at;
     manta_status st;
+
     t->stop = -1;
     if ((st = shm_size(fd, &t->bytes))) goto out;
     if ((st = shm_map(fd, t->bytes, true, &at))) goto out;
@@ -328,6 +344,7 @@ static manta_status wait_for_all(shm *t)
 {
     int64_t deadline = clock_deadline(t->head.join_timeout_ms);
     char text[200] = "";
+
     for (;;) {
         uint32_t armed = shm_arm(t);
         bool all = first_absent(t) < 0, late = !all && clock_now_ns() >= deadline;
@@ -349,6 +366,7 @@ manta_status shm_group_join(int fd, int rank, shm **out)
     shm *t = NULL;
     uint32_t nobody = 0;
     manta_status st;
+
     TRY(map_group(fd, rank, &t));
     if (!atomic_compare_exchange_strong(&shm_rank_at(t, rank)->pid, &nobody, (uint32_t)getpid())) {
         free_shm(t);

@@ -25,6 +25,7 @@
 static bool is_at(const shm *t, int rank, uint32_t step)
 {
     uint32_t posted = atomic_load_explicit(&shm_rank_at(t, rank)->posted, memory_order_acquire);
+
     return (int32_t)(posted - step) >= 0;
 }
 
@@ -50,6 +51,7 @@ static bool has_parts(const manta_work *w)
 static void begin_work(shm *t, manta_work *w)
 {
     int64_t chunks;
+
     w->begun = true;
     w->base = t->step + 1;
     w->words = call_words_of(&w->c, t->calls++);
@@ -64,6 +66,7 @@ static void begin_work(shm *t, manta_work *w)
 static size_t chunk_of(const manta_work *w, int64_t chunk, size_t *n)
 {
     size_t at = (size_t)chunk * w->chunk;
+
     *n = at < w->size ? least_of(w->chunk, w->size - at) : 0;
     return at;
 }
@@ -74,6 +77,7 @@ static size_t share_of(const shm *t, size_t n, int i, size_t *count)
     size_t lines = (n + 63) / 64, size = (size_t)t->size;
     size_t from = least_of(lines * (size_t)i / size * 64, n),
            to = least_of(lines * ((size_t)i + 1) / size * 64, n);
+
     *count = to - from;
     return from;
 }
@@ -84,6 +88,7 @@ static void reduce_share(const shm *t, const manta_work *w, uint32_t step, size_
     _Alignas(64) char part[8192];
     const void *src[MANTA_GROUP_MAX];
     size_t count, from = share_of(t, n, t->rank, &count), element = manta_dtype_size(w->c.dtype);
+
     for (size_t at = 0; at < count; at += sizeof part) {
         size_t few = least_of(sizeof part, count - at);
         for (int i = 0; i < t->size; i++) src[i] = shm_slot_at(t, i, step - 1) + from + at;
@@ -98,6 +103,7 @@ static void produce_chunk(const shm *t, const manta_work *w, int64_t k)
     char *slot = shm_slot_at(t, t->rank, step);
     size_t n, at = chunk_of(w, w->two_phase ? k / 2 : k, &n);
     const char *in = w->c.in;
+
     if (!n) return;
     if (w->two_phase && k % 2) {
         reduce_share(t, w, step, n);
@@ -116,6 +122,7 @@ static void reduce_chunk(const shm *t, const manta_work *w, uint32_t step, size_
 {
     const void *src[MANTA_GROUP_MAX];
     bool parts = has_parts(w);
+
     for (int i = 0; i < t->size; i++)
         src[i] = shm_slot_at(t, i, step) + (parts ? (size_t)t->rank * w->chunk : 0);
     src[t->rank] = (const char *)w->c.in + (parts ? (size_t)t->rank * w->size : 0) + at;
@@ -132,6 +139,7 @@ static void copy_bytes(char *to, const char *from, size_t n)
 static void collect_parts(const shm *t, const manta_work *w, uint32_t step, size_t at, size_t n)
 {
     bool parts = has_parts(w);
+
     for (int i = 0; i < t->size; i++) {
         const char *from = shm_slot_at(t, i, step) + (parts ? (size_t)t->rank * w->chunk : 0);
         if (i == t->rank) from = (const char *)w->c.in + (parts ? (size_t)i * w->size : 0) + at;
@@ -144,6 +152,7 @@ static void consume_chunk(const shm *t, const manta_work *w, int64_t k)
     uint32_t step = w->base + (uint32_t)k;
     size_t n, at = chunk_of(w, w->two_phase ? k / 2 : k, &n);
     char *out = w->c.out;
+
     if (!n) return;
     switch (w->c.kind) {
     case MANTA_COLLECTIVE_ALL_REDUCE:
@@ -192,12 +201,14 @@ static bool can_consume(const shm *t, const manta_work *w)
 static uint32_t before_produce(const manta_work *w)
 {
     uint32_t step = w->base + (uint32_t)w->produced;
+
     return w->two_phase && w->produced % 2 ? step - 1 : step - SHM_LEAD;
 }
 
 static bool can_produce(const shm *t, const manta_work *w)
 {
     int64_t ahead = w->produced - w->consumed;
+
     if (w->produced == w->steps || ahead > SHM_AHEAD || (w->consumed == 0 && ahead > 0)) return false;
     return all_are_at(t, before_produce(w));
 }
@@ -213,6 +224,7 @@ static void post_step(const shm *t, uint32_t step)
 static manta_status compare_words(const shm *t, const manta_work *w)
 {
     call_words first = shm_rank_at(t, 0)->words[w->base % SHM_SLOTS];
+
     for (int i = 1; i < t->size; i++) {
         call_words other = shm_rank_at(t, i)->words[w->base % SHM_SLOTS];
         TRY(call_compare(0, &first, i, &other));
@@ -223,6 +235,7 @@ static manta_status compare_words(const shm *t, const manta_work *w)
 static manta_status look_gone(const shm *t, const manta_work *w)
 {
     uint32_t step = w->base + (uint32_t)w->consumed;
+
     for (int i = 0; i < t->size; i++) {
         if (i == t->rank || !shm_is_gone(t, i) || is_at(t, i, step)) continue;
         TRY(shm_look_failed(t)); /* who gives up says why, and then leaves */
@@ -234,6 +247,7 @@ static manta_status look_gone(const shm *t, const manta_work *w)
 static manta_status poll_collective(shm *t, manta_work *w, bool *moved)
 {
     bool any = false;
+
     if (!w->begun) {
         TRY(shm_look_failed(t));
         begin_work(t, w);
@@ -282,6 +296,7 @@ static manta_status poll_collective(shm *t, manta_work *w, bool *moved)
 static void begin_message(shm *t, manta_work *w)
 {
     uint64_t *count = w->c.kind == MANTA_COLLECTIVE_SEND ? t->sends : t->receives;
+
     w->begun = true;
     w->words = call_words_of(&w->c, count[w->c.peer]++);
     w->chunk = t->head.cell_size;
@@ -296,6 +311,7 @@ static bool send_cell(shm *t, manta_work *w)
     shm_mailbox *m = shm_mailbox_at(t, t->rank, w->c.peer);
     uint32_t sent = atomic_load_explicit(&m->sent, memory_order_relaxed);
     size_t n, at = chunk_of(w, w->consumed, &n);
+
     if (sent - atomic_load_explicit(&m->taken, memory_order_acquire) >= SHM_CELLS) return false;
     m->words[sent % SHM_CELLS] = w->words;
     if (n) stream_copy(shm_cell_at(t, t->rank, w->c.peer, sent), (const char *)w->c.in + at, n);
@@ -312,6 +328,7 @@ static manta_status receive_cell(shm *t, manta_work *w, bool *taken_one)
     shm_mailbox *m = shm_mailbox_at(t, w->c.peer, t->rank);
     uint32_t taken = atomic_load_explicit(&m->taken, memory_order_relaxed);
     size_t n, at;
+
     if (atomic_load_explicit(&m->sent, memory_order_acquire) == taken) return MANTA_OK;
     if (w->consumed == 0) {
         call_words said = m->words[taken % SHM_CELLS];
@@ -334,6 +351,7 @@ static manta_status receive_cell(shm *t, manta_work *w, bool *taken_one)
 static manta_status poll_message(shm *t, manta_work *w, bool *moved)
 {
     bool any = false;
+
     if (!w->begun) begin_message(t, w);
     while (w->consumed < w->steps) {
         /* Looked at first: what a rank did before it was gone counts. */
@@ -361,12 +379,14 @@ static manta_status poll_message(shm *t, manta_work *w, bool *moved)
 manta_status shm_poll(void *ctx, manta_work *w, bool *moved)
 {
     shm *t = ctx;
+
     return call_is_message(w->c.kind) ? poll_message(t, w, moved) : poll_collective(t, w, moved);
 }
 
 void shm_missing(void *ctx, const manta_work *w, char *text, size_t size)
 {
     shm *t = ctx;
+
     text[0] = '\0';
     if (call_is_message(w->c.kind)) {
         transport_name(text, size, w->c.peer);

@@ -86,6 +86,7 @@ static manta_status column_fetch(reader *r, visit *v)
 {
     const column_state *s = r->d->state;
     void *out[MANTA_MAX_COLUMNS];
+
     void *const *wanted = v->out;
     void *to = wanted[s->column];
     reader *below = r->in[0];

@@ -93,6 +93,7 @@ static manta_status select_fetch(reader *r, visit *v)
 {
     const selection *s = r->d->state;
     void *out[MANTA_MAX_COLUMNS] = {0};
+
     void *const *wanted = v->out;
 
     for (int c = 0; c < r->d->n; c++) out[s->from[c]] = wanted[c];

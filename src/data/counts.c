@@ -13,12 +13,14 @@ static bool is_stage(const manta_dataset *d, const char *class)
 static int64_t times_saturated(int64_t a, int64_t b)
 {
     int64_t v;
+
     return __builtin_mul_overflow(a, b, &v) ? INT64_MAX : v;
 }
 
 static int64_t plus_saturated(int64_t a, int64_t b)
 {
     int64_t v;
+
     return __builtin_add_overflow(a, b, &v) ? INT64_MAX : v;
 }
 

@@ -52,6 +52,7 @@ static manta_status image_fetch(reader *r, visit *v)
 {
     const image *s = r->d->state;
     void *out[MANTA_MAX_COLUMNS];
+
     void *const *wanted = v->out;
     char *to = wanted[s->column];
 

@@ -54,6 +54,7 @@ const char *builtin_names(void)
 static const char *environment_text(const char *name)
 {
     const char *v = getenv(name);
+
     return v && v[0] ? v : NULL;
 }
 

@@ -323,6 +323,7 @@ static manta_status fetch_set(const builtin_dataset *set, const char *dir, manta
 static manta_status url_name(const char *url, char **out)
 {
     const char *path = strstr(url, "://");
+
     path = path ? path + 3 : url;
     size_t n = strcspn(path, "?#");
     size_t at = n;

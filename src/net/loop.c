@@ -27,6 +27,7 @@ struct loop {
 manta_status loop_new(loop **out)
 {
     loop *l = mem_new(sizeof *l);
+
     l->epoll = os->epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll < 0) {
         mem_free(l);
@@ -50,6 +51,7 @@ manta_status loop_watch(loop *l, int fd, bool write, loop_fn *fn, void *ctx)
     uint64_t *known = map_u64_find(&l->numbers, (uint64_t)fd);
     uint64_t number = known ? *known : ++l->next;
     struct epoll_event e = {.events = EPOLLIN | (write ? EPOLLOUT : 0u), .data.u64 = number};
+
     if (os->epoll_ctl(l->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e))
         return manta_fail(MANTA_EIO, "descriptor %d cannot be watched: %s", fd, strerror(errno));
     *map_u64_put(&l->numbers, (uint64_t)fd) = number;
@@ -61,6 +63,7 @@ void loop_forget(loop *l, int fd)
 {
     uint64_t *known = map_u64_find(&l->numbers, (uint64_t)fd);
     struct epoll_event none = {0};
+
     if (!known) return;
     os->epoll_ctl(l->epoll, EPOLL_CTL_DEL, fd, &none);
     map_u64_remove(&l->watches, *known);

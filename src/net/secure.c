@@ -165,6 +165,7 @@ static long bio_ctrl(BIO *b, int command, long x, void *p)
     (void)b;
     (void)x;
     (void)p;
+
     return command == BIO_CTRL_FLUSH;
 }
 

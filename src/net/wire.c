@@ -20,6 +20,7 @@ const void *wire_bytes(wire *w, size_t *n)
 {
     uint64_t size = wire_u64(w);
     const void *p = wire_take(w, (size_t)size);
+
     *n = p ? (size_t)size : 0;
     return p;
 }
@@ -28,6 +29,7 @@ void wire_text(wire *w, char *text, size_t size)
 {
     size_t n;
     const char *p = wire_bytes(w, &n);
+
     text[0] = 0;
     if (!p) return;
     if (n >= size || memchr(p, 0, n)) {

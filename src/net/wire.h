@@ -64,6 +64,7 @@ static inline const void *wire_take(wire *w, size_t n)
 static inline uint8_t wire_u8(wire *w)
 {
     const uint8_t *p = wire_take(w, 1);
+
     return p ? *p : 0;
 }
 
@@ -71,6 +72,7 @@ static inline uint32_t wire_u32(wire *w)
 {
     uint32_t x = 0;
     const void *p = wire_take(w, 4);
+
     if (p) memcpy(&x, p, 4);
     return x;
 }
@@ -79,6 +81,7 @@ static inline uint64_t wire_u64(wire *w)
 {
     uint64_t x = 0;
     const void *p = wire_take(w, 8);
+
     if (p) memcpy(&x, p, 8);
     return x;
 }

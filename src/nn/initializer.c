@@ -70,6 +70,7 @@ static fans fans_of(int ndim, const int64_t *shape, int64_t fan_in)
 {
     fans f = {1, 1};
     double field = 1;
+
     for (int i = 0; i < ndim - 2; i++) field *= (double)shape[i];
     if (ndim == 1) f = (fans){(double)shape[0], (double)shape[0]};
     if (ndim >= 2) f = (fans){(double)shape[ndim - 2] * field, (double)shape[ndim - 1] * field};
@@ -85,6 +86,7 @@ static void fill_constant(int64_t n, float v, float *w)
 static void fill_uniform(rng_key k, int64_t n, double low, double high, float *w)
 {
     float from = (float)low, width = (float)(high - low);
+
     for (int64_t i = 0; i < n; i += 4) {
         rng_words u = rng_at(k, (uint64_t)i / 4);
         for (int j = 0; j < 4 && i + j < n; j++) w[i + j] = from + width * rng_uniform(u.w[j]);
@@ -95,6 +97,7 @@ static void fill_uniform(rng_key k, int64_t n, double low, double high, float *w
 static float draw_again(rng_key k, int64_t i)
 {
     rng_key own = rng_sub(k, (uint64_t)i);
+
     for (uint64_t at = 0;; at++) {
         float v[4];
         rng_normal(rng_at(own, at), v);
@@ -106,6 +109,7 @@ static float draw_again(rng_key k, int64_t i)
 static void fill_normal(rng_key k, int64_t n, double mean, double deviation, bool cut, float *w)
 {
     float m = (float)mean, d = (float)deviation;
+
     for (int64_t i = 0; i < n; i += 4) {
         float v[4];
         rng_normal(rng_at(k, (uint64_t)i / 4), v);
@@ -120,6 +124,7 @@ static void fill_normal(rng_key k, int64_t n, double mean, double deviation, boo
 static void fill_scaled(rng_key k, int64_t count, double scale, double n, bool normal, float *w)
 {
     double variance = scale / fmax(1, n), limit = sqrt(3 * variance);
+
     if (normal)
         fill_normal(k, count, 0, sqrt(variance) / CUT_DEVIATION, true, w);
     else
@@ -132,6 +137,7 @@ void initializer_fill(const manta_initializer *init, int ndim, const int64_t *sh
     rng_key k = rng_sub(rng_make(seed, STREAM), stream);
     fans f = fans_of(ndim, shape, fan_in);
     int64_t n = 1;
+
     for (int i = 0; i < ndim; i++) n *= shape[i];
     double a = (double)init->a, b = (double)init->b, both = (f.in + f.out) / 2,
            limit = 1 / sqrt(fmax(1, f.in));

@@ -98,6 +98,7 @@ manta_status loss_check_target(const loss_fn *l, const char *output, int64_t row
     char given[96], expected[96];
     bool sparse;
     int64_t count = manta_array_count(target), want = l->sparse ? rows : rows * classes;
+
     if (!loss_name_of(l->fn, &sparse)) return MANTA_OK; /* a program's own knows best */
     /* The sentence of a bad dtype is the same as at the call; it needs no memory of the target. */
     manta_loss_call c = {.rows = rows, .classes = classes, .target = *target};

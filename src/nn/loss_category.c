@@ -37,6 +37,7 @@ typedef struct row {
 static row row_at(const manta_loss_call *c, int64_t r)
 {
     float weight = c->weight ? c->weight[r] : 1.0f;
+
     return (row){.n = c->classes,
                  .in = c->pred + r * c->classes,
                  .grad = c->grad ? c->grad + r * c->classes : NULL,
@@ -54,6 +55,7 @@ static int block_at(const row *w, int64_t i)
 static float sum_of(const row *w, float shift)
 {
     float lanes[LOSS_LANES] = {0}, v[LOSS_BLOCK];
+
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
         for (int j = 0; j < n; j++) v[j] = w->in[i + j] - shift;
@@ -67,6 +69,7 @@ static void sparse_logits(const loss_rows *rows, const row *w, int64_t label)
     loss_softmax s = rows->softmax(w->n, w->in, w->grad);
     float other = w->smoothing / (float)w->n, own = 1.0f - w->smoothing;
     float right = w->in[label] - s.max;
+
     *w->loss = s.log_sum - right;
     if (w->smoothing > 0.0f) *w->loss = s.log_sum - own * right - other * sum_of(w, s.max);
     if (!w->grad) return;
@@ -82,6 +85,7 @@ static void sparse_probs(const loss_rows *rows, const row *w, int64_t label)
 {
     float lanes[LOSS_LANES] = {0}, logs[LOSS_LANES] = {0}, v[LOSS_BLOCK], ends[2];
     float other = w->smoothing / (float)w->n, own = 1.0f - w->smoothing;
+
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
         for (int j = 0; j < n; j++) v[j] = loss_clip(w->in[i + j]);
@@ -107,6 +111,7 @@ static void sparse_probs(const loss_rows *rows, const row *w, int64_t label)
 manta_status loss_sparse_category(const manta_loss_call *c)
 {
     const loss_rows *rows = loss_rows_of();
+
     TRY(loss_target_fits(c, SPARSE, true));
     for (int64_t r = 0; r < c->rows; r++) {
         row w = row_at(c, r);
@@ -130,6 +135,7 @@ static manta_status dense_logits(const manta_loss_call *c, const loss_rows *rows
 {
     float losses[LOSS_LANES] = {0}, totals[LOSS_LANES] = {0}, t[LOSS_BLOCK], v[LOSS_BLOCK];
     loss_softmax s = rows->softmax(w->n, w->in, w->grad);
+
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
         TRY(read_smoothed_target(c, w, i, n, t));
@@ -153,6 +159,7 @@ static manta_status dense_probs(const manta_loss_call *c, const loss_rows *rows,
     float losses[LOSS_LANES] = {0}, dots[LOSS_LANES] = {0};
     float t[LOSS_BLOCK], q[LOSS_BLOCK], v[LOSS_BLOCK], slope[LOSS_BLOCK];
     float sum = sum_of(w, 0.0f);
+
     for (int64_t i = 0; i < w->n; i += LOSS_BLOCK) {
         int n = block_at(w, i);
         TRY(read_smoothed_target(c, w, i, n, t));
@@ -181,6 +188,7 @@ static manta_status dense_probs(const manta_loss_call *c, const loss_rows *rows,
 manta_status loss_dense_category(const manta_loss_call *c)
 {
     const loss_rows *rows = loss_rows_of();
+
     TRY(loss_target_fits(c, DENSE, false));
     for (int64_t r = 0; r < c->rows; r++) {
         row w = row_at(c, r);

@@ -19,6 +19,7 @@ static void binary(const loss_config *k, int n, const float *p, const float *t, 
 {
     const loss_rows *rows = loss_rows_of();
     float soft[LOSS_BLOCK];
+
     if (k->label_smoothing > 0.0f) {
         for (int i = 0; i < n; i++) soft[i] = t[i] * (1.0f - k->label_smoothing) + 0.5f * k->label_smoothing;
         t = soft;
@@ -49,6 +50,7 @@ static void absolute(const loss_config *k, int n, const float *p, const float *t
 static void huber(const loss_config *k, int n, const float *p, const float *t, float *value, float *slope)
 {
     float delta = k->delta > 0.0f ? k->delta : 1.0f;
+
     for (int i = 0; i < n; i++) {
         float d = p[i] - t[i], a = fabsf(d);
         value[i] = a <= delta ? 0.5f * (d * d) : delta * a - 0.5f * (delta * delta);
@@ -63,6 +65,7 @@ static manta_status mean_of_row(const manta_loss_call *c, const char *what, loss
     float lanes[LOSS_LANES] = {0}, t[LOSS_BLOCK], value[LOSS_BLOCK], slope[LOSS_BLOCK];
     int64_t at = r * c->classes, end = at + c->classes;
     float count = (float)c->classes, g = (c->weight ? c->weight[r] : 1.0f) * c->scale / count;
+
     for (; at < end; at += LOSS_BLOCK) {
         int n = end - at < LOSS_BLOCK ? (int)(end - at) : LOSS_BLOCK;
         TRY(loss_target_read(c, what, range, at, n, t));

@@ -17,6 +17,7 @@ manta_status loss_huber(const manta_loss_call *c);
 static inline const loss_config *loss_options(const manta_loss_call *c)
 {
     static const loss_config defaults = {.delta = 1.0f, .threshold = 0.5f, .k = 5};
+
     return c->config ? c->config : &defaults;
 }
 

@@ -67,6 +67,7 @@ static inline float loss_lanes_sum(float a[LOSS_LANES])
 static inline void loss_lanes_add(float a[LOSS_LANES], int n, const float *v)
 {
     int i = 0;
+
     for (; i + LOSS_LANES <= n; i += LOSS_LANES)
         for (int l = 0; l < LOSS_LANES; l++) a[l] += v[i + l];
     for (int l = 0; i + l < n; l++) a[l] += v[i + l];

@@ -26,6 +26,7 @@ manta_status loss_target_fits(const manta_loss_call *c, const char *what, bool s
 {
     const manta_array *t = &c->target;
     char shape[128];
+
     if (sparse ? !holds_classes(t->dtype) : manta_dtype_size(t->dtype) == 0)
         return manta_fail(MANTA_EINVAL, "%s: targets of dtype %s cannot be compared with%s", what,
                           manta_dtype_name(t->dtype), sparse ? "; expected integers" : "");
@@ -52,6 +53,7 @@ manta_status loss_target_class(const manta_loss_call *c, const char *what, int64
     const void *data = c->target.data;
     int64_t label;
     double real = 0;
+
     switch (c->target.dtype) {
     case MANTA_DTYPE_U8:
     case MANTA_DTYPE_BOOL: label = ((const uint8_t *)data)[row]; break;
@@ -118,6 +120,7 @@ manta_status loss_target_read(const manta_loss_call *c, const char *what, loss_r
     float low = range == LOSS_SHARE ? -SHARE_SLACK : -3.40282347e38f;
     float high = range == LOSS_SHARE ? 1.0f + SHARE_SLACK : 3.40282347e38f;
     unsigned bad = 0;
+
     convert_target(&c->target, first, n, out);
     for (int i = 0; i < n; i++) bad |= (unsigned)!(out[i] >= low && out[i] <= high); /* true for NaN */
     for (int i = 0; bad && i < n; i++)

@@ -18,6 +18,7 @@ static bool is_first_largest(int64_t n, const float *x, int64_t label)
 {
     float v = x[label];
     unsigned beaten = (unsigned)(v != v);
+
     for (int64_t i = 0; i < label; i++) beaten |= (unsigned)!(x[i] < v);
     for (int64_t i = label + 1; i < n; i++) beaten |= (unsigned)!(x[i] <= v);
     return !beaten;
@@ -30,6 +31,7 @@ static bool is_in_top_k(int64_t n, const float *x, int64_t label, int64_t k)
     float v = x[label];
     int64_t larger = 0;
     unsigned odd = 0;
+
     for (int64_t i = 0; i < n; i++) {
         larger += x[i] > v;
         odd |= (unsigned)!(fabsf(x[i]) < INFINITY);
@@ -41,6 +43,7 @@ static bool is_in_top_k(int64_t n, const float *x, int64_t label, int64_t k)
 static manta_status dense_class(const manta_loss_call *c, const char *what, int64_t row, int64_t *out)
 {
     float t[LOSS_BLOCK], best = -INFINITY;
+
     *out = 0;
     for (int64_t i = 0; i < c->classes; i += LOSS_BLOCK) {
         int n = c->classes - i < LOSS_BLOCK ? (int)(c->classes - i) : LOSS_BLOCK;
@@ -58,6 +61,7 @@ static manta_status dense_class(const manta_loss_call *c, const char *what, int6
 static void add_row(const manta_loss_call *c, int64_t row, double v, double *sum, double *count)
 {
     double weight = c->weight ? (double)c->weight[row] : 1.0;
+
     *sum += weight * v;
     *count += weight;
 }
@@ -90,6 +94,7 @@ static manta_status dense_accuracy(const manta_loss_call *c, double *sum, double
 static int64_t k_of(const manta_loss_call *c)
 {
     int k = loss_options(c)->k;
+
     return k > 0 ? k : 5;
 }
 
@@ -109,6 +114,7 @@ static manta_status binary_accuracy(const manta_loss_call *c, double *sum, doubl
     static const char what[] = "binary_accuracy";
     float threshold = loss_options(c)->threshold > 0.0f ? loss_options(c)->threshold : 0.5f;
     float t[LOSS_BLOCK];
+
     TRY(loss_target_fits(c, what, false));
     for (int64_t r = 0; r < c->rows; r++) {
         int64_t right = 0;
@@ -144,6 +150,7 @@ static manta_status mean_loss(const manta_loss_call *c, manta_loss_fn fn, double
     float loss[ROWS];
     bool sparse;
     const char *name = loss_name_of(fn, &sparse);
+
     TRY(loss_target_fits(c, name, sparse));
     int64_t width = target_width(c);
     for (int64_t r = 0; r < c->rows; r += ROWS) {
@@ -232,6 +239,7 @@ static manta_status check_options(const manta_metric *m)
 static manta_status check_form(const manta_metric *m, form f, const loss_fn *loss, int64_t classes)
 {
     bool sparse;
+
     if (f == FORM_OF_LOSS || classes == 1 || !loss || !loss_name_of(loss->fn, &sparse)) return MANTA_OK;
     if (sparse == (f == FORM_SPARSE)) return MANTA_OK;
     return manta_fail(MANTA_EINVAL, "metric %s takes %s, and the targets of loss %s are %s", m->name,

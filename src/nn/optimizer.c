@@ -99,6 +99,7 @@ static manta_status check_rule(const manta_optimizer *o)
 {
     bool adam = o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW,
          sgd = o->kind == MANTA_OPTIMIZER_SGD;
+
     TRY(check_belongs(o, "momentum", o->momentum != 0, !adam));
     TRY(check_belongs(o, "dampening", o->dampening != 0, sgd && o->torch));
     TRY(check_belongs(o, "nesterov", o->nesterov, sgd));
@@ -170,6 +171,7 @@ optimizer_arrays optimizer_arrays_of(const manta_optimizer *o)
     };
     optimizer_arrays a = {.average = o->use_ema, .accumulator = accumulation_steps(o) > 1};
     int used = update_slots(rule_of(o), o->momentum, o->amsgrad, o->centered);
+
     for (int i = 0; i < 3; i++) {
         if (!(used & 1 << i)) continue;
         a.index[a.n] = i;
@@ -224,6 +226,7 @@ update_scalars optimizer_scalars(const manta_optimizer *o, double rate, int64_t 
         .accumulate_only = (calls + 1) % n != 0,
         .accumulate_n = n > 1 ? (float)n : 0.0f,
     };
+
     if (o->kind == MANTA_OPTIMIZER_ADAM || o->kind == MANTA_OPTIMIZER_ADAMW)
         set_corrections(o, lr, (double)(iteration + 1), &s);
     if (o->use_ema) {
@@ -242,6 +245,7 @@ bool optimizer_needs_norms(const manta_optimizer *o)
 float optimizer_clip_factor(const manta_optimizer *o, double square_sum)
 {
     double limit = o->clipnorm > 0 ? o->clipnorm : o->global_clipnorm, norm = sqrt(square_sum);
+
     if (!(limit > 0)) return 1.0f;
     /* A global norm that is not finite spoils every variable, and must be seen to. */
     if (o->global_clipnorm > 0 && !isfinite(norm)) return NAN;

@@ -16,6 +16,7 @@ static const float PI = 3.14159265358979f;
 static float exponential_rate(const manta_schedule *s, float step)
 {
     float p = step / (float)s->decay_steps;
+
     if (s->staircase) p = floorf(p);
     return (float)s->initial_learning_rate * powf((float)s->decay_rate, p);
 }
@@ -23,6 +24,7 @@ static float exponential_rate(const manta_schedule *s, float step)
 static float inverse_time(const manta_schedule *s, float step)
 {
     float p = step / (float)s->decay_steps;
+
     if (s->staircase) p = floorf(p);
     return (float)s->initial_learning_rate / (1.0f + (float)s->decay_rate * p);
 }
@@ -31,6 +33,7 @@ static float inverse_time(const manta_schedule *s, float step)
 static float cosine_rate(const manta_schedule *s, float step)
 {
     float from = (float)s->initial_learning_rate, steps = (float)s->decay_steps;
+
     if (s->warmup_steps > 0 || s->warmup_target != 0) {
         float target = (float)s->warmup_target, warm = (float)s->warmup_steps;
         if (step < warm) return (target - from) * (step / warm) + from;
@@ -45,6 +48,7 @@ static float cosine_rate(const manta_schedule *s, float step)
 static float polynomial_rate(const manta_schedule *s, float step)
 {
     float steps = (float)s->decay_steps, end = (float)s->end_learning_rate;
+
     if (s->cycle)
         steps *= step == 0.0f ? 1.0f : ceilf(step / steps);
     else
@@ -56,6 +60,7 @@ static float polynomial_rate(const manta_schedule *s, float step)
 static float piecewise_rate(const manta_schedule *s, int64_t step)
 {
     int i = 0;
+
     while (i < s->n_boundaries && i < MANTA_SCHEDULE_PIECES && step > s->boundaries[i]) i++;
     return (float)s->values[i];
 }
@@ -63,6 +68,7 @@ static float piecewise_rate(const manta_schedule *s, int64_t step)
 double manta_schedule_at(const manta_schedule *s, int64_t step)
 {
     float t = (float)step;
+
     switch (s->kind) {
     case MANTA_SCHEDULE_EXPONENTIAL: return (double)exponential_rate(s, t);
     case MANTA_SCHEDULE_COSINE: return (double)cosine_rate(s, t);

@@ -32,6 +32,7 @@ static manta_value resnet_conv(manta_model *m, manta_value x, const char *path, 
     int64_t pad = k / 2;
     float deviation = (float)sqrt(2.0 / (double)(filters * k * k));
     char *full = mem_printf("%s%s", path, name);
+
     manta_layer *l =
         manta_conv2d(m, (manta_conv2d_options){.filters = filters,
                                                .kernel_size = {k, k},
@@ -49,6 +50,7 @@ static manta_value resnet_conv(manta_model *m, manta_value x, const char *path, 
 static manta_value resnet_norm(manta_model *m, manta_value x, const char *path, const char *name)
 {
     char *full = mem_printf("%s%s", path, name);
+
     manta_layer *l =
         manta_batch_normalization(m, (manta_batch_normalization_options){
                                          .momentum = 0.9, .epsilon = 1e-5, .unbiased = true, .name = full});

@@ -23,6 +23,7 @@ static bool read_text(const char *root, const char *mount, const char *group, co
 {
     char *path = mem_printf("%s%s%s%s", root, mount, group, name);
     bool ok = file_read_text(path, text, n) == MANTA_OK;
+
     mem_free(path);
     return ok;
 }
@@ -37,6 +38,7 @@ static int cores_of(long long quota, long long period)
 static long long read_number(const char *root, const char *mount, const char *group, const char *name)
 {
     char text[64];
+
     return read_text(root, mount, group, name, text, sizeof text) ? strtoll(text, NULL, 10) : -1;
 }
 
@@ -60,6 +62,7 @@ static int path_limit(const char *root, const char *mount, const char *path, boo
 {
     int least = INT_MAX;
     char *group = mem_strdup(path);
+
     for (;;) {
         int limit = group_limit(root, mount, group, v2);
         if (limit < least) least = limit;
@@ -90,6 +93,7 @@ static int line_limit(const char *root, char *line)
                                             "/sys/fs/cgroup/cpuacct,cpu"};
     char *list = strchr(line, ':'), *colon = list ? strchr(list + 1, ':') : NULL;
     int least = INT_MAX;
+
     if (!colon) return INT_MAX;
     *colon = 0;
     list++;
@@ -108,6 +112,7 @@ static int cgroup_limit(const char *root)
 {
     int least = INT_MAX;
     char text[16 * 1024], *rest = text; /* twelve controllers, paths of at most 4 KiB, in truth far less */
+
     if (!read_text(root, "/proc/self/cgroup", "", "", text, sizeof text)) return INT_MAX;
     while (rest && *rest) {
         char *line = rest, *end = strchr(rest, '\n');
@@ -139,6 +144,7 @@ static int affinity_count(void)
 int cpu_cores_at(const char *root)
 {
     int cores = affinity_count(), granted = cgroup_limit(root);
+
     return granted < cores ? granted : cores;
 }
 
@@ -152,6 +158,7 @@ int cpu_cores(void)
 static uint64_t saved_states(void)
 {
     uint32_t low, high;
+
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
 }
@@ -160,6 +167,7 @@ cpu_level cpu_detect(void)
 {
     enum { YMM = 0x6, ZMM = 0xE6 }; /* states: SSE and AVX; and the mask and upper AVX-512 registers */
     unsigned a, b, c, d;
+
     if (!__get_cpuid(1, &a, &b, &c, &d)) return CPU_BASE;
     unsigned needed = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
     if ((c & needed) != needed) return CPU_BASE;
@@ -185,6 +193,7 @@ const char *cpu_level_name(cpu_level level)
 manta_status cpu_choose(const char *name, cpu_level *out)
 {
     cpu_level best = cpu_detect();
+
     if (!name || !*name || strcmp(name, "auto") == 0) {
         *out = best;
         return MANTA_OK;

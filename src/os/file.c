@@ -16,6 +16,7 @@ enum { PIECE = 1 << 20 }; /* bytes that a file is read by */
 manta_status file_fail(int err, const char *doing, const char *path)
 {
     manta_status st = MANTA_EIO;
+
     switch (err) {
     case ENOENT:
     case ENOTDIR: st = MANTA_ENOENT; break;
@@ -35,6 +36,7 @@ manta_status file_fail(int err, const char *doing, const char *path)
 static int open_retry(const char *path, int flags)
 {
     int fd;
+
     do fd = os->open(path, flags | O_CLOEXEC, 0);
     while (fd < 0 && errno == EINTR);
     return fd;
@@ -43,6 +45,7 @@ static int open_retry(const char *path, int flags)
 static ssize_t read_retry(int fd, void *at, size_t n)
 {
     ssize_t got;
+
     do got = os->read(fd, at, n);
     while (got < 0 && errno == EINTR);
     return got;
@@ -57,6 +60,7 @@ typedef struct block {
 static manta_status block_grow(block *b, size_t cap, const char *path)
 {
     char *at = mem_try_raw(cap + 1);
+
     if (!at)
         return manta_fail(MANTA_ENOMEM, "reading %s: %zu bytes of memory could not be had", path, cap + 1);
     if (b->n > 0) memcpy(at, b->at, b->n);
@@ -95,6 +99,7 @@ manta_status file_read(const char *path, size_t max_size, void **out, size_t *si
     manta_status st = MANTA_OK;
     block b = {0};
     struct stat info;
+
     if (max_size > PTRDIFF_MAX - 1) max_size = PTRDIFF_MAX - 1;
 
     int fd = open_retry(path, O_RDONLY);
@@ -130,6 +135,7 @@ manta_status file_read_text(const char *path, char *text, size_t size)
     size_t n = 0;
     ssize_t got = 1;
     int fd = open_retry(path, O_RDONLY);
+
     if (fd < 0) return file_fail(errno, "opening", path);
     while (got > 0 && n < size) {
         got = read_retry(fd, text + n, size - n);
@@ -151,6 +157,7 @@ manta_status file_read_text(const char *path, char *text, size_t size)
 static manta_status mkdir_one(const char *path)
 {
     struct stat info;
+
     if (os->mkdir(path, 0777) == 0) return MANTA_OK;
     int err = errno;
     if (err == EEXIST || err == EISDIR || err == EROFS || err == EACCES) {
@@ -166,6 +173,7 @@ manta_status file_mkdirs(const char *path)
 {
     manta_status st = MANTA_OK;
     char *part = mem_strdup(path);
+
     /* Each prefix that ends before a slash, then the whole. */
     for (char *p = part + 1; *part && *p; p++) {
         if (*p != '/' || p[-1] == '/') continue;
@@ -203,6 +211,7 @@ manta_status file_list(const char *path, file_names *out)
     manta_status st = MANTA_OK;
     file_names names = {0};
     int fd = open_retry(path, O_RDONLY | O_DIRECTORY);
+
     if (fd < 0) return file_fail(errno, "opening folder", path);
     DIR *d = os->fdopendir(fd);
     if (!d) {
@@ -239,6 +248,7 @@ static file_info info_of(const struct stat *info)
 manta_status file_stat(const char *path, file_info *out)
 {
     struct stat info;
+
     if (os->stat(path, &info)) return file_fail(errno, "looking at", path);
     *out = info_of(&info);
     return MANTA_OK;

@@ -60,6 +60,7 @@ struct file_writer {
 static const char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
+
     return slash ? slash + 1 : path;
 }
 
@@ -108,6 +109,7 @@ static void remove_stale_parts(const file_writer *w)
 static manta_status open_temp(file_writer *w)
 {
     static atomic_uint counter;
+
     for (int i = 0; i < NAME_TRIES; i++) {
         unsigned n = atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
         char *temp =
@@ -131,6 +133,7 @@ static manta_status open_temp(file_writer *w)
 static manta_status keep_mode(file_writer *w)
 {
     struct stat old;
+
     if (os->stat(w->path, &old)) {
         if (errno == ENOENT) return MANTA_OK;
         return file_fail(errno, "looking at", w->path);
@@ -145,6 +148,7 @@ static manta_status keep_mode(file_writer *w)
 static manta_status make_writer(const char *path, file_writer **out)
 {
     file_writer *w;
+
     if (!*name_of(path))
         return manta_fail(MANTA_EINVAL, "writing \"%s\": the path ends in no name, expected that of a file",
                           path);
@@ -167,6 +171,7 @@ manta_status file_writer_to(const char *path, const file_sink *sink, void *self,
 {
     file_writer *w = NULL;
     manta_status st = make_writer(path, &w);
+
     if (st) {
         sink->free(self);
         return st;
@@ -196,6 +201,7 @@ out:
 manta_status file_writer_reserve(file_writer *w, uint64_t size)
 {
     int rc;
+
     if (size == 0) return MANTA_OK;
     if (w->sink) return w->sink->reserve ? w->sink->reserve(w->self, size) : MANTA_OK;
     if (size > INT64_MAX) return file_fail(EFBIG, "reserving space for", w->path);
@@ -218,6 +224,7 @@ static void start_disk(file_writer *w)
 static manta_status write_all(file_writer *w, const void *data, size_t n)
 {
     const char *p = data;
+
     if (w->sink) return n > 0 ? w->sink->write(w->self, data, n) : MANTA_OK;
     while (n > 0) {
         ssize_t put = os->write(w->fd, p, n);
@@ -234,6 +241,7 @@ static manta_status write_all(file_writer *w, const void *data, size_t n)
 static manta_status flush_buffer(file_writer *w)
 {
     size_t n = w->n;
+
     w->n = 0;
     return write_all(w, w->buffer, n);
 }
@@ -261,6 +269,7 @@ manta_status file_writer_write(file_writer *w, const void *data, size_t n)
 static int fsync_retry(int fd)
 {
     int rc;
+
     do rc = os->fsync(fd);
     while (rc && errno == EINTR);
     return rc;
@@ -271,6 +280,7 @@ static int fsync_retry(int fd)
 static int sync_names(const char *folder)
 {
     int fd, err = 0;
+
     do fd = os->open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return errno;
@@ -282,12 +292,14 @@ static int sync_names(const char *folder)
 manta_status file_sync_folder(const char *path)
 {
     int err = sync_names(path);
+
     return err ? file_fail(err, "bringing to disk", path) : MANTA_OK;
 }
 
 static manta_status sync_folder(const file_writer *w)
 {
     int err = sync_names(w->folder);
+
     if (!err) return MANTA_OK;
     return manta_fail(MANTA_EUNKNOWN,
                       "writing %s: it is in place, but may not survive a loss of power: folder %s: %s",
@@ -329,6 +341,7 @@ manta_status file_replace(const char *path, const void *data, size_t size)
 {
     manta_status st;
     file_writer *w = NULL;
+
     if ((st = file_writer_open(path, &w))) goto out;
     assert(w);
     if ((st = file_writer_write(w, data, size))) goto out;

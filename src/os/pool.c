@@ -112,6 +112,7 @@ static void cpu_pause(void)
 static bool spin_until(const pool *p, _Atomic uint32_t *word, uint32_t value, bool equal, int64_t alone_ns)
 {
     int64_t start = 0;
+
     for (;;) {
         for (int i = 0; i < PAUSES; i++) {
             if ((atomic_load_explicit(word, memory_order_acquire) == value) == equal) return true;
@@ -134,6 +135,7 @@ static uint64_t share_of(uint32_t first, uint32_t end)
 static bool take_from(share *s, bool first, uint32_t *task)
 {
     uint64_t now = atomic_load_explicit(&s->tasks, memory_order_relaxed), then;
+
     do {
         uint32_t begin = (uint32_t)(now >> 32), end = (uint32_t)now;
         if (begin == end) return false;
@@ -148,6 +150,7 @@ static bool take_from(share *s, bool first, uint32_t *task)
 static bool take_task(pool *p, int thread, uint32_t *task)
 {
     uint32_t r = atomic_load_explicit(&p->remaining, memory_order_relaxed);
+
     do {
         if (r == 0 || r == STOP) return false;
     } while (!atomic_compare_exchange_weak_explicit(&p->remaining, &r, r - 1, memory_order_acquire,
@@ -164,6 +167,7 @@ static bool take_task(pool *p, int thread, uint32_t *task)
 static void run_tasks(pool *p, int thread)
 {
     uint32_t task, done = 0;
+
     inside = p;
     inside_thread = thread;
     for (; take_task(p, thread, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
@@ -178,6 +182,7 @@ static void worker_main(void *arg)
 {
     worker *w = arg;
     pool *p = w->p;
+
     /* First touch: the pages are faulted in now, and near this thread's core. */
     if (p->scratch) memset(pool_scratch(p, w->thread), 0, p->scratch_size);
 
@@ -197,6 +202,7 @@ static manta_status worker_start(pool *p, int i)
 {
     worker *w = &p->workers[i];
     char name[32];
+
     *w = (worker){.p = p, .thread = i};
     snprintf(name, sizeof name, "manta-pool-%d", i);
     return thread_start(&w->id, name, worker_main, w);
@@ -275,6 +281,7 @@ static void run_inline(pool *p, int n_tasks, pool_fn *fn, void *ctx)
 {
     const pool *outer = inside;
     int thread = outer == p ? inside_thread : 0, outer_thread = inside_thread;
+
     inside = p;
     inside_thread = thread;
     for (int i = 0; i < n_tasks; i++) fn(ctx, i, thread);
@@ -286,6 +293,7 @@ static void run_inline(pool *p, int n_tasks, pool_fn *fn, void *ctx)
 static void await_workers(pool *p)
 {
     uint32_t left;
+
     if (spin_until(p, &p->unfinished, 0, true, CALLER_ALONE_NS)) return;
     atomic_store_explicit(&p->caller_sleeps, 1, memory_order_seq_cst);
     while ((left = atomic_load_explicit(&p->unfinished, memory_order_seq_cst)) != 0)
@@ -297,6 +305,7 @@ static void await_workers(pool *p)
 static void cut_shares(pool *p, uint32_t n)
 {
     const uint32_t threads = (uint32_t)p->threads;
+
     for (uint32_t t = 0, first = 0; t < threads; t++) {
         const uint32_t end = first + (n - first) / (threads - t);
         atomic_store_explicit(&p->shares[t].tasks, share_of(first, end), memory_order_relaxed);

@@ -15,6 +15,7 @@
 manta_status proc_pidfd_open(pid_t pid, int *out)
 {
     int fd = os->pidfd_open(pid, 0);
+
     if (fd >= 0) {
         *out = fd;
         return MANTA_OK;
@@ -39,6 +40,7 @@ uint64_t proc_parse_peak_rss(const char *text)
 {
     const char *key = "VmHWM:";
     const char *at = strstr(text, key);
+
     if (!at || (at != text && at[-1] != '\n')) return 0;
     return strtoull(at + strlen(key), NULL, 10) * 1024; /* the file says kB and means KiB */
 }
@@ -46,12 +48,14 @@ uint64_t proc_parse_peak_rss(const char *text)
 uint64_t proc_peak_rss(void)
 {
     char text[16 * 1024];
+
     return file_read_text("/proc/self/status", text, sizeof text) ? 0 : proc_parse_peak_rss(text);
 }
 
 uint64_t proc_parse_private_pages(const char *text)
 {
     uint64_t field[3]; /* size, resident, shared */
+
     for (int i = 0; i < 3; i++) {
         char *end;
         field[i] = strtoull(text, &end, 10);
@@ -64,6 +68,7 @@ uint64_t proc_parse_private_pages(const char *text)
 uint64_t proc_private_memory(pid_t pid)
 {
     char path[48], text[256];
+
     snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
     if (file_read_text(path, text, sizeof text)) return 0;
     return proc_parse_private_pages(text) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -73,6 +78,7 @@ uint64_t proc_parse_available(const char *text)
 {
     const char *key = "MemAvailable:";
     const char *at = strstr(text, key);
+
     return at ? strtoull(at + strlen(key), NULL, 10) * 1024 : UINT64_MAX;
 }
 
@@ -80,6 +86,7 @@ uint64_t proc_parse_available(const char *text)
 static uint64_t group_available(void)
 {
     char most[64], now[64];
+
     if (file_read_text("/sys/fs/cgroup/memory.max", most, sizeof most) || most[0] < '0' || most[0] > '9' ||
         file_read_text("/sys/fs/cgroup/memory.current", now, sizeof now))
         return UINT64_MAX;
@@ -90,6 +97,7 @@ static uint64_t group_available(void)
 uint64_t proc_available_memory(void)
 {
     char text[8 * 1024];
+
     uint64_t all =
         file_read_text("/proc/meminfo", text, sizeof text) ? UINT64_MAX : proc_parse_available(text);
     uint64_t ours = group_available();
@@ -99,6 +107,7 @@ uint64_t proc_available_memory(void)
 static rlim_t raised_limit(rlim_t most, const struct rlimit *before)
 {
     rlim_t to = before->rlim_max < most ? before->rlim_max : most;
+
     return to > before->rlim_cur ? to : before->rlim_cur;
 }
 
@@ -113,6 +122,7 @@ void proc_raise_files(rlim_t most, struct rlimit *before)
 void proc_restore_files(rlim_t most, const struct rlimit *before)
 {
     struct rlimit now;
+
     if (!before->rlim_max || getrlimit(RLIMIT_NOFILE, &now)) return;
     if (now.rlim_cur == raised_limit(most, before)) now.rlim_cur = before->rlim_cur;
     (void)setrlimit(RLIMIT_NOFILE, &now);
@@ -121,6 +131,7 @@ void proc_restore_files(rlim_t most, const struct rlimit *before)
 manta_status proc_fail_files(const char *what)
 {
     struct rlimit now = {0};
+
     (void)getrlimit(RLIMIT_NOFILE, &now);
     return manta_fail(MANTA_ENOSPC,
                       "%s: process %d has as many files open as it may (%llu); a higher limit (ulimit -n) or "

@@ -38,6 +38,7 @@ size_t shm_large_page(void)
 size_t shm_round(size_t size)
 {
     size_t page = shm_page();
+
     return (size + page - 1) / page * page;
 }
 
@@ -47,6 +48,7 @@ static bool is_too_much(size_t size)
 {
     char text[4096];
     const char *at;
+
     if (size < LARGE || file_read_text("/proc/meminfo", text, sizeof text)) return false;
     at = strstr(text, "MemAvailable:");
     return at && size / 1024 >= strtoull(at + strlen("MemAvailable:"), NULL, 10);
@@ -61,6 +63,7 @@ static bool get_large_pages(int fd, size_t size)
 {
     size_t whole = size / LARGE_PAGE * LARGE_PAGE;
     void *at;
+
     if (!whole || os->ftruncate(fd, (off_t)size)) return false;
     if (shm_map(fd, size, true, &at)) return false;
     bool fine = true;
@@ -74,6 +77,7 @@ static bool get_large_pages(int fd, size_t size)
 static int memory_file(const char *name)
 {
     int fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
     if (fd < 0 && errno == EINVAL) /* before Linux 6.3 */
         fd = os->memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     return fd;
@@ -103,6 +107,7 @@ static manta_status make_memory(const char *name, size_t size, bool large, int *
 manta_status shm_new_empty(const char *name, int *out)
 {
     int fd = memory_file(name);
+
     if (fd < 0) return manta_fail(MANTA_EIO, "making shared memory: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
@@ -111,6 +116,7 @@ manta_status shm_new_empty(const char *name, int *out)
 manta_status shm_grow(int fd, size_t size)
 {
     struct stat s;
+
     if (os->fstat(fd, &s)) return manta_fail(MANTA_EIO, "looking at shared memory: %s", strerror(errno));
     if (!is_too_much(size) && get_large_pages(fd, size)) return MANTA_OK;
     if (os->ftruncate(fd, s.st_size))
@@ -133,6 +139,7 @@ manta_status shm_size(int fd, size_t *size)
     struct stat s;
     int seals = os->fcntl(fd, F_GET_SEALS, 0);
     int want = F_SEAL_SHRINK | F_SEAL_GROW;
+
     if (seals < 0 || (seals & want) != want || os->fstat(fd, &s) || s.st_size <= 0)
         return manta_fail(
             MANTA_ECORRUPT,
@@ -154,6 +161,7 @@ static void *keep_private(void *at, size_t size)
 static char *large_place(size_t size)
 {
     char *all = os->mmap(NULL, size + LARGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
     if (all == MAP_FAILED) return MAP_FAILED;
     size_t before = (LARGE_PAGE - (uintptr_t)all % LARGE_PAGE) % LARGE_PAGE;
     if (before) os->munmap(all, before);
@@ -205,6 +213,7 @@ manta_status shm_map_twice(int fd, size_t at, size_t size, void **out)
 {
     /* The range is reserved first, so that no other thread takes its second half. */
     char *base = os->mmap(NULL, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
     if (base == MAP_FAILED) return manta_fail(MANTA_ENOMEM, "mapping a ring: %s", strerror(errno));
     for (int i = 0; i < 2; i++) {
         if (os->mmap(base + (size_t)i * size, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
@@ -228,5 +237,6 @@ manta_status shm_seal_writes(int fd)
 bool shm_is_sealed(int fd)
 {
     int seals = os->fcntl(fd, F_GET_SEALS, 0);
+
     return seals >= 0 && (seals & F_SEAL_FUTURE_WRITE) != 0;
 }

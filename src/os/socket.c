@@ -20,6 +20,7 @@ typedef union control {
 manta_status socket_pair(int out[2])
 {
     int fds[2];
+
     if (os->socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
         return manta_fail(MANTA_EIO, "making a pair of sockets: %s", strerror(errno));
     out[0] = fds[0];
@@ -32,6 +33,7 @@ manta_status socket_pair(int out[2])
 static manta_status address_of(const char *path, struct sockaddr_un *out)
 {
     size_t n = strlen(path);
+
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (n >= sizeof out->sun_path)
         return manta_fail(MANTA_EINVAL, "%s: the name of a socket has %zu bytes, expected at most %zu", path,
@@ -43,6 +45,7 @@ static manta_status address_of(const char *path, struct sockaddr_un *out)
 static manta_status socket_make(int *out)
 {
     int fd = os->socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
     if (fd < 0) return manta_fail(MANTA_EIO, "making a socket: %s", strerror(errno));
     *out = fd;
     return MANTA_OK;
@@ -52,6 +55,7 @@ manta_status socket_listen(const char *path, int *out)
 {
     struct sockaddr_un name;
     int fd = -1;
+
     TRY(address_of(path, &name));
     TRY(socket_make(&fd));
     if (os->bind(fd, (const struct sockaddr *)&name, sizeof name) || os->listen(fd, BACKLOG) ||
@@ -69,6 +73,7 @@ manta_status socket_connect(const char *path, int *out)
 {
     struct sockaddr_un name;
     int fd = -1;
+
     TRY(address_of(path, &name));
     TRY(socket_make(&fd));
     /* A queue that is full says so at once: whoever looks must not hang behind a
@@ -115,6 +120,7 @@ void socket_close_all(const int *fds, int n)
 int socket_poll(struct pollfd *fds, int n, int timeout_ms)
 {
     int64_t deadline = clock_deadline(timeout_ms);
+
     for (;;) {
         int got = os->poll(fds, (nfds_t)n, timeout_ms);
         if (got >= 0 || errno != EINTR) return got;
@@ -142,6 +148,7 @@ manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int
     struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = n};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
     int64_t give_up = 0;
+
     if (n > SOCKET_MAX_MESSAGE || n == 0 || n_fds > SOCKET_MAX_FDS)
         return manta_fail(MANTA_EINVAL,
                           "sending a message of %zu bytes and %d descriptors, expected 1 to %d bytes and at "
@@ -183,6 +190,7 @@ manta_status socket_send(int fd, const void *data, size_t n, const int *fds, int
 static int take_fds(struct msghdr *m, int fds[SOCKET_MAX_FDS])
 {
     int n = 0;
+
     for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
         if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
         size_t count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -199,6 +207,7 @@ manta_status socket_recv(int fd, void *data, size_t size, size_t *n, int fds[SOC
     struct iovec part = {.iov_base = data, .iov_len = size};
     struct msghdr m;
     ssize_t got;
+
     for (;;) {
         m = (struct msghdr){
             .msg_iov = &part, .msg_iovlen = 1, .msg_control = c.bytes, .msg_controllen = sizeof c.bytes};
@@ -233,6 +242,7 @@ manta_status socket_peer(int fd, pid_t *pid, uid_t *uid)
 {
     struct ucred who;
     socklen_t size = sizeof who;
+
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
         return manta_fail(MANTA_EIO, "asking who is at the other end: %s", strerror(errno));
     *pid = who.pid;

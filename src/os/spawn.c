@@ -36,6 +36,7 @@ manta_status spawn_fork_quiet(pid_t *pid)
 int spawn_wait(pid_t pid)
 {
     int status;
+
     for (;;) {
         pid_t got = os->waitpid(pid, &status, __WALL);
         if (got == pid) return status;
@@ -56,6 +57,7 @@ manta_status spawn_adopt_orphans(void)
 static long stat_field(const char *text, int n)
 {
     const char *at = strrchr(text, ')');
+
     for (int i = 2; at && i < n; i++) at = strchr(at + 1, ' ');
     return at ? strtol(at, NULL, 10) : 0;
 }
@@ -64,6 +66,7 @@ static long stat_field(const char *text, int n)
 static pid_t parent_of(const char *pid)
 {
     char path[64], text[1024];
+
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     if (file_read_text(path, text, sizeof text)) return 0;
     return (pid_t)stat_field(text, 4);
@@ -75,6 +78,7 @@ static bool children_of_thread(const char *thread, void (*fn)(void *ctx, pid_t c
 {
     char path[64], text[4096];
     size_t have = 0;
+
     snprintf(path, sizeof path, "/proc/self/task/%.20s/children", thread);
     int fd = os->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
@@ -101,6 +105,7 @@ static bool children_listed(void (*fn)(void *ctx, pid_t child), void *ctx)
     bool any = false;
     int fd = os->open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = fd >= 0 ? os->fdopendir(fd) : NULL;
+
     if (!d) {
         if (fd >= 0) os->close(fd);
         return false;
@@ -117,6 +122,7 @@ static void children_searched(void (*fn)(void *ctx, pid_t child), void *ctx)
     pid_t self = getpid();
     int fd = os->open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     DIR *d = fd >= 0 ? os->fdopendir(fd) : NULL;
+
     if (!d) {
         if (fd >= 0) os->close(fd);
         return;
@@ -132,6 +138,7 @@ void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
     /* Twice, for what may have been hidden; searching takes milliseconds where many
      * processes run. */
     bool listed = true;
+
     for (int i = 0; i < 2 && listed; i++) listed = children_listed(fn, ctx);
     if (!listed) children_searched(fn, ctx);
 }
@@ -163,6 +170,7 @@ void spawn_signal(int pidfd, int sig)
 int spawn_threads(void)
 {
     char text[1024];
+
     if (file_read_text("/proc/self/stat", text, sizeof text)) return 0;
     return (int)stat_field(text, 20);
 }
@@ -170,6 +178,7 @@ int spawn_threads(void)
 void spawn_reset_signals(void)
 {
     sigset_t none;
+
     for (int s = 1; s < NSIG; s++)
         if (s != SIGKILL && s != SIGSTOP) signal(s, SIG_DFL);
     sigemptyset(&none);

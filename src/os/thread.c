@@ -46,6 +46,7 @@ void mutex_unlock(mutex *m)
 void cond_init(cond *c)
 {
     pthread_condattr_t attr;
+
     must_succeed(pthread_condattr_init(&attr));
     must_succeed(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC));
     must_succeed(pthread_cond_init(&c->c, &attr));
@@ -96,6 +97,7 @@ typedef struct start {
 static void *thread_main(void *p)
 {
     start s = *(start *)p;
+
     mem_free(p);
     pthread_setname_np(pthread_self(), s.name);
     (void)log_use_level(s.log_level);
@@ -108,6 +110,7 @@ manta_status thread_start(thread_id *out, const char *name, void (*fn)(void *arg
     start *s = mem_new(sizeof *s);
     sigset_t all, old;
     pthread_t id;
+
     *s = (start){.fn = fn, .arg = arg, .log_level = log_own_level()};
     memcpy(s->name, name, strnlen(name, sizeof s->name - 1));
     sigfillset(&all);
@@ -139,6 +142,7 @@ manta_status futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadl
     struct timespec at = timespec_of(deadline);
     int op = FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG);
     int rc = os->futex(word, op, expected, deadline == CLOCK_NEVER ? NULL : &at, FUTEX_BITSET_MATCH_ANY);
+
     return rc && errno == ETIMEDOUT ? MANTA_ETIMEDOUT : MANTA_OK;
 }
 

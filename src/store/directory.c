@@ -36,6 +36,7 @@ void directory_free(directory *d)
 static entry *put(directory *d, uint64_t object)
 {
     entry *e = map_u64_put(&d->entries, object);
+
     if (e->state == DIRECTORY_NONE) e->state = DIRECTORY_PROMISED;
     return e;
 }
@@ -81,6 +82,7 @@ static void want(entry *e, uint32_t client)
 static void on_add(directory *d, const directory_event *x, directory_actions *out)
 {
     entry *e = put(d, x->object);
+
     if (e->state == DIRECTORY_BROKEN || (e->state == DIRECTORY_READY && !x->maker_is_dead)) {
         leave(out, x->object, x->client, x->place);
         return;
@@ -99,6 +101,7 @@ static void on_missed(directory *d, const directory_event *x, directory_actions 
 {
     entry *e = map_u64_find(&d->entries, x->object);
     uint32_t owner = (uint32_t)(x->object >> DIRECTORY_OWNER_SHIFT);
+
     if (!e) { /* it is not even promised: as for one that is wanted */
         e = put(d, x->object);
         want(e, x->client);
@@ -125,6 +128,7 @@ static void on_missed(directory *d, const directory_event *x, directory_actions 
 static void on_free(directory *d, uint64_t object, directory_actions *out)
 {
     entry *e = map_u64_find(&d->entries, object);
+
     if (!e) return;
     if (e->wanters.n > 0) break_it(e, object, DIRECTORY_RELEASED, 0, out);
     if (e->state == DIRECTORY_READY) leave(out, object, e->maker, e->place);
@@ -136,6 +140,7 @@ static void on_free(directory *d, uint64_t object, directory_actions *out)
 void directory_end(directory *d, uint64_t object)
 {
     entry *e = map_u64_find(&d->entries, object);
+
     if (!e) return;
     vec_release(&e->wanters);
     map_u64_remove(&d->entries, object);
@@ -172,6 +177,7 @@ static void on_pass(directory *d, size_t n, directory_actions *out)
 void directory_step(directory *d, const directory_event *x, directory_actions *out)
 {
     entry *e;
+
     switch (x->kind) {
     case DIRECTORY_PROMISE:
         e = put(d, x->object);
@@ -211,18 +217,21 @@ size_t directory_unknown(const directory *d)
 void **directory_data(directory *d, uint64_t object)
 {
     entry *e = map_u64_find(&d->entries, object);
+
     return e ? &e->data : NULL;
 }
 
 directory_state directory_state_of(const directory *d, uint64_t object)
 {
     const entry *e = map_u64_find(&d->entries, object);
+
     return e ? e->state : DIRECTORY_NONE;
 }
 
 uint32_t directory_maker(const directory *d, uint64_t object)
 {
     const entry *e = map_u64_find(&d->entries, object);
+
     return e ? e->maker : 0;
 }
 

@@ -40,6 +40,7 @@ bool extents_give(extents *e, uint64_t at)
 {
     uint64_t *known = map_u64_find(&e->blocks, at);
     size_t i = 0;
+
     if (!known) return false;
     extent block = {.at = at, .size = *known};
     map_u64_remove(&e->blocks, at);

@@ -86,6 +86,7 @@ static share *share_find(entry *e, refs_client client, share **empty)
 static share *share_of(entry *e, refs_client client)
 {
     share *empty, *s = share_find(e, client, &empty);
+
     if (s) return s;
     if (!empty) {
         vec_push(&e->more, ((share){0}));
@@ -98,6 +99,7 @@ static share *share_of(entry *e, refs_client client)
 static void hold(refs_book *r, uint64_t object, refs_client client, int32_t n)
 {
     entry *e = map_u64_put(&r->entries, object);
+
     if (r->gone.n > 0 && map_u64_find(&r->gone, client)) {
         count_entry(r, e, object, 0); /* it may be the only trace of the object */
         return;
@@ -127,6 +129,7 @@ static void gone(refs_book *r, refs_client client)
 static void settle(refs_book *r, uint64_t changes, refs_actions *out)
 {
     ids all = r->candidates, later = {0};
+
     for (size_t i = 0; i < all.n; i++) {
         uint64_t object = all.at[i];
         entry *e = map_u64_find(&r->entries, object);
@@ -195,11 +198,13 @@ size_t refs_count(const refs_book *r)
 int64_t refs_total(const refs_book *r, uint64_t object)
 {
     const entry *e = map_u64_find(&r->entries, object);
+
     return e ? e->total : 0;
 }
 
 bool refs_knows(const refs_book *r, uint64_t object)
 {
     const entry *e = map_u64_find(&r->entries, object);
+
     return e && e->added;
 }

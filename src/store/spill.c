@@ -45,6 +45,7 @@ struct spill_book {
 spill_book *spill_new(uint64_t memory, uint64_t disk)
 {
     spill_book *b = mem_new(sizeof *b);
+
     b->memory = memory;
     b->disk = disk;
     return b;
@@ -69,6 +70,7 @@ void spill_free(spill_book *b)
 static segment *find(const spill_book *b, uint64_t id)
 {
     segment **g = map_u64_find(&b->segments, id);
+
     return g && !(*g)->dropped ? *g : NULL;
 }
 
@@ -100,6 +102,7 @@ static void refuse(spill_actions *out, uint32_t client, uint64_t request, uint64
 static void hold(spill_book *b, segment *g, uint32_t client)
 {
     holder *h = holder_of(g, client);
+
     g->used_at = ++b->uses;
     if (!h) {
         vec_push(&g->holders, ((holder){.client = client}));
@@ -173,6 +176,7 @@ static void end(spill_book *b, uint64_t id, segment *g, spill_actions *out)
 static uint64_t oldest(const spill_book *b, bool held, int64_t now)
 {
     uint64_t best = 0, used_at = UINT64_MAX;
+
     for (size_t i = 0; i < b->segments.n; i++) {
         const segment *g = b->segments.at[i].value;
         if (g->dropped || g->state != IN_MEMORY || (g->holders.n > 0) != held || g->used_at >= used_at)
@@ -208,6 +212,7 @@ static bool free_disk(spill_book *b, spill_actions *out)
 static uint64_t leaving(const spill_book *b, uint32_t client, bool *others)
 {
     uint64_t bytes = 0;
+
     *others = false;
     for (size_t i = 0; i < b->segments.n; i++) {
         const segment *g = b->segments.at[i].value;
@@ -232,6 +237,7 @@ static uint64_t leaving(const spill_book *b, uint32_t client, bool *others)
 static bool make_room(spill_book *b, const need *x, int64_t now, spill_actions *out)
 {
     bool others;
+
     for (;;) {
         uint64_t id, coming = leaving(b, x->client, &others), stays = b->use.memory - coming;
         if (stays <= b->memory && x->size <= b->memory - stays) return true;
@@ -314,6 +320,7 @@ static void on_want(spill_book *b, const spill_event *e, spill_actions *out)
 static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
 {
     segment *g = find(b, e->segment);
+
     if (!g) {
         refuse(out, e->client, e->request, e->segment, SPILL_NO_SEGMENT);
     } else if (g->state == LOST) {
@@ -334,6 +341,7 @@ static void on_closed(spill_book *b, const spill_event *e)
 {
     segment *g = find(b, e->segment);
     holder *h = g ? holder_of(g, e->client) : NULL;
+
     if (!h) return;
     h->n -= e->n < h->n ? e->n : h->n;
     if (h->n == 0) {
@@ -379,6 +387,7 @@ static void on_gone(spill_book *b, uint32_t client)
 static void on_wrote(spill_book *b, const spill_event *e, spill_actions *out)
 {
     segment **p = map_u64_find(&b->segments, e->segment), *g = p ? *p : NULL;
+
     if (!g || g->state != WRITING) return;
     g->state = IN_MEMORY;
     if (e->ok)
@@ -397,6 +406,7 @@ static void on_wrote(spill_book *b, const spill_event *e, spill_actions *out)
 static void on_read(spill_book *b, const spill_event *e, spill_actions *out)
 {
     segment **p = map_u64_find(&b->segments, e->segment), *g = p ? *p : NULL;
+
     if (!g || g->state != READING) return;
     if (e->ok) {
         g->state = IN_MEMORY;
@@ -438,6 +448,7 @@ static void on_tick(spill_book *b, int64_t now)
 void spill_step(spill_book *b, const spill_event *e, spill_actions *out)
 {
     segment *g;
+
     switch (e->kind) {
     case SPILL_WANT: on_want(b, e, out); break;
     case SPILL_OPEN: on_open(b, e, out); break;
@@ -456,6 +467,7 @@ void spill_step(spill_book *b, const spill_event *e, spill_actions *out)
 int64_t spill_next(const spill_book *b)
 {
     int64_t next = INT64_MAX;
+
     if (b->needs.n == 0) return next;
     next = b->needs.at[0].deadline;
     for (size_t i = 0; i < b->segments.n; i++) {
@@ -471,6 +483,7 @@ int64_t spill_next(const spill_book *b)
 spill_usage spill_use(const spill_book *b)
 {
     spill_usage u = b->use;
+
     u.segments = b->segments.n;
     u.waiting = b->needs.n;
     return u;
@@ -479,17 +492,20 @@ spill_usage spill_use(const spill_book *b)
 bool spill_holds(const spill_book *b, uint32_t client, uint64_t id)
 {
     const segment *g = find(b, id);
+
     return g && holder_of(g, client);
 }
 
 bool spill_in_memory(const spill_book *b, uint64_t id)
 {
     const segment *g = find(b, id);
+
     return g && has_memory(g);
 }
 
 bool spill_is_lost(const spill_book *b, uint64_t id)
 {
     const segment *g = find(b, id);
+
     return g && g->state == LOST;
 }

@@ -18,6 +18,7 @@
 static int open_patiently(const char *path, int flags)
 {
     int fd;
+
     do fd = os->open(path, flags | O_RDWR | O_CLOEXEC, 0600);
     while (fd < 0 && errno == EINTR);
     return fd;
@@ -27,6 +28,7 @@ static int open_patiently(const char *path, int flags)
 static int open_and_unlink(const char *folder)
 {
     char path[512];
+
     for (unsigned i = 0; i < 100; i++) {
         int n = snprintf(path, sizeof path, "%s/manta-spill-%d-%llx", folder, (int)getpid(),
                          (unsigned long long)clock_now_ns() + i);
@@ -44,6 +46,7 @@ static int open_and_unlink(const char *folder)
 manta_status spill_file_new(const char *folder, size_t size, int *out)
 {
     int rc, fd = open_patiently(folder, O_TMPFILE);
+
     if (fd < 0 && errno == ENOENT && os->mkdir(folder, 0700) == 0) fd = open_patiently(folder, O_TMPFILE);
     /* EISDIR: a kernel, EOPNOTSUPP: a file system that cannot do it. */
     if (fd < 0 && (errno == EISDIR || errno == EOPNOTSUPP || errno == EINVAL)) fd = open_and_unlink(folder);

@@ -33,6 +33,7 @@ struct store {
 store *store_new(store_source source)
 {
     store *s = mem_new(sizeof *s);
+
     s->source = source;
     return s;
 }
@@ -61,6 +62,7 @@ static manta_status segment_map(store *s, uint64_t id, int fd, bool own, segment
     segment **known = map_u64_find(&s->segments, id), *g = known ? *known : NULL;
     size_t size;
     void *at;
+
     if ((st = shm_size(fd, &size))) goto out;
     if (g && g->size != size) {
         st = manta_fail(MANTA_ECORRUPT, "a segment of %zu bytes came back with %zu", g->size, size);
@@ -92,6 +94,7 @@ out:
 static manta_status segment_make(store *s, size_t size, segment **out)
 {
     uint64_t id, have, used;
+
     store_usage(s, &have, &used);
     /* As much again as there is: few segments for much, little for little. */
     size_t want = have < SEGMENT_FIRST ? SEGMENT_FIRST : have > SEGMENT_MOST ? SEGMENT_MOST : (size_t)have;
@@ -139,6 +142,7 @@ static void segment_drop(store *s, segment *g)
 static void shrink(store *s, segment *emptied)
 {
     size_t place = s->own.n, empty = 0;
+
     for (size_t i = 0; i < s->own.n; i++) {
         if (s->own.at[i]->book.used == 0 && !s->own.at[i]->retired) empty++;
         if (s->own.at[i] == emptied) place = i;
@@ -155,6 +159,7 @@ static void shrink(store *s, segment *emptied)
 static uint32_t segment_close(store *s, segment *g)
 {
     uint32_t n = g->given;
+
     if (!g->own) {
         segment_drop(s, g);
         return n;
@@ -171,6 +176,7 @@ static uint32_t segment_close(store *s, segment *g)
 void store_give(store *s, store_place place)
 {
     segment **g = map_u64_find(&s->segments, place.segment);
+
     if (!g || !(*g)->own || !extents_give(&(*g)->book, place.at)) return;
     if ((*g)->book.used == 0) shrink(s, *g);
 }
@@ -178,6 +184,7 @@ void store_give(store *s, store_place place)
 manta_status store_pin(store *s, store_place place, size_t size, const void **at)
 {
     segment **known = map_u64_find(&s->segments, place.segment), *g = known ? *known : NULL;
+
     if (!g || !g->at) {
         int fd;
         TRY(s->source.open(s->source.ctx, place.segment, &fd));
@@ -202,6 +209,7 @@ manta_status store_pin(store *s, store_place place, size_t size, const void **at
 void store_unpin(store *s, store_place place)
 {
     segment **g = map_u64_find(&s->segments, place.segment);
+
     if (!g || (*g)->pins == 0) return;
     if (--(*g)->pins > 0) return;
     if ((*g)->forgotten)
@@ -215,6 +223,7 @@ void store_unpin(store *s, store_place place)
 uint32_t store_ask(store *s, uint64_t id)
 {
     segment **g = map_u64_find(&s->segments, id);
+
     if (!g || !(*g)->at) return 0;
     (*g)->asked = true;
     return (*g)->pins > 0 ? 0 : segment_close(s, *g);
@@ -223,6 +232,7 @@ uint32_t store_ask(store *s, uint64_t id)
 void store_forget(store *s, uint64_t id)
 {
     segment **g = map_u64_find(&s->segments, id);
+
     if (!g || (*g)->own) return;
     (*g)->forgotten = true;
     if ((*g)->pins == 0) segment_drop(s, *g);

@@ -9,12 +9,14 @@
 static const float *input_at(const conv_call *c, int64_t n, int64_t ih, int64_t iw, int64_t channel)
 {
     const conv_shape *s = &c->s;
+
     return c->x + ((n * s->h + ih) * s->w + iw) * s->c + channel;
 }
 
 static const float *weight_at(const conv_call *c, int64_t kh, int64_t kw, int64_t ci, int64_t o)
 {
     const conv_shape *s = &c->s;
+
     return c->w + ((kh * s->kw + kw) * (s->c / s->groups) + ci) * s->oc + o;
 }
 
@@ -23,6 +25,7 @@ static float forward_element(const conv_call *c, int64_t n, int64_t oh, int64_t 
     const conv_shape *s = &c->s;
     const int64_t cg = s->c / s->groups, first = o / (s->oc / s->groups) * cg;
     float acc = 0.0f;
+
     for (int64_t kh = 0; kh < s->kh; kh++) {
         const int64_t ih = oh * s->sh + kh * s->dh - s->top;
         if (ih < 0 || ih >= s->h) continue;
@@ -45,6 +48,7 @@ static void forward_task(void *ctx, int task, int thread)
     const conv_shape *s = &c->s;
     const int64_t n = task / s->oh, oh = task % s->oh;
     (void)thread;
+
     for (int64_t ow = 0; ow < s->ow; ow++) {
         for (int64_t o = 0; o < s->oc; o++) {
             c->y[((n * s->oh + oh) * s->ow + ow) * s->oc + o] = forward_element(c, n, oh, ow, o);
@@ -61,6 +65,7 @@ static float data_element(const conv_call *c, float acc, int64_t n, int64_t ih, 
 {
     const conv_shape *s = &c->s;
     const int64_t cg = s->c / s->groups, ocg = s->oc / s->groups, ci = i % cg, first = i / cg * ocg;
+
     for (int64_t kh = 0; kh < s->kh; kh++) {
         const int64_t oh = (ih + s->top - kh * s->dh) / s->sh;
         if (oh < 0 || oh >= s->oh || oh * s->sh + kh * s->dh - s->top != ih) continue;
@@ -81,6 +86,7 @@ static void data_task(void *ctx, int task, int thread)
     const conv_shape *s = &c->s;
     const int64_t n = task / s->h, ih = task % s->h;
     (void)thread;
+
     for (int64_t iw = 0; iw < s->w; iw++) {
         for (int64_t i = 0; i < s->c; i++) {
             const int64_t at = ((n * s->h + ih) * s->w + iw) * s->c + i;
@@ -107,6 +113,7 @@ static float weight_step(const conv_call *c, tap t, float acc, int64_t n, int64_
     const int64_t ih = oh * s->sh + t.kh * s->dh - s->top, iw = ow * s->sw + t.kw * s->dw - s->left;
     const float dy = c->dy[((n * s->oh + oh) * s->ow + ow) * s->oc + t.o];
     const bool inside = ih >= 0 && ih < s->h && iw >= 0 && iw < s->w;
+
     if (inside) return fmaf(*input_at(c, n, ih, iw, t.i), dy, acc);
     return conv_counts_padding(s) ? fmaf(0.0f, dy, acc) : acc;
 }
@@ -114,6 +121,7 @@ static float weight_step(const conv_call *c, tap t, float acc, int64_t n, int64_
 static float weight_chunk(const conv_call *c, tap t, float acc, int64_t n0, int64_t n1)
 {
     const conv_shape *s = &c->s;
+
     if (conv_order(s) == CONV_SAMPLES_FIRST) {
         for (int64_t n = n0; n < n1; n++) {
             for (int64_t oh = 0; oh < s->oh; oh++) {
@@ -134,6 +142,7 @@ static float weight_element(const conv_call *c, tap t, float start)
 {
     const int64_t chunk = conv_chunk(&c->s), n = c->s.n;
     float sum = weight_chunk(c, t, start, 0, chunk < n ? chunk : n);
+
     for (int64_t n0 = chunk; n0 < n; n0 += chunk) {
         sum += weight_chunk(c, t, 0.0f, n0, n0 + chunk < n ? n0 + chunk : n);
     }
@@ -147,6 +156,7 @@ static void weights_task(void *ctx, int task, int thread)
     const int64_t cg = s->c / s->groups, ocg = s->oc / s->groups;
     const int64_t ci = task % cg, kw = task / cg % s->kw, kh = task / cg / s->kw;
     (void)thread;
+
     for (int64_t o = 0; o < s->oc; o++) {
         const int64_t at = (int64_t)task * s->oc + o;
         const tap t = {kh, kw, o / ocg * cg + ci, o};
@@ -162,6 +172,7 @@ static void weights_task(void *ctx, int task, int thread)
 void conv_backward_weights_reference(pool *p, const conv_call *c)
 {
     const conv_shape *s = &c->s;
+
     pool_run(p, (int)(s->kh * s->kw * (s->c / s->groups)), weights_task, (void *)(uintptr_t)c);
 }
 
@@ -169,5 +180,6 @@ size_t conv_work_reference(const conv_shape *s, int threads)
 {
     (void)s;
     (void)threads;
+
     return 0;
 }

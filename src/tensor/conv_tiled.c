@@ -81,6 +81,7 @@ static void pack_tap(const conv_pass *w, const conv_panel *panel, const conv_blo
     const conv_shape *s = &w->c->s;
     const int64_t step = w->back || panel->cols <= panel->width ? block->k1 - block->k0 : FEW;
     const int64_t cg = s->c / s->groups, first = panel->group * (s->oc / s->groups);
+
     for (int64_t k = block->k0; k < block->k1; k += step) {
         const int64_t rows = min_of(step, block->k1 - k);
         float *dst = to + (k - block->k0) * panel->width;
@@ -101,6 +102,7 @@ static void load_block(const conv_pass *w, const conv_panel *panel, conv_block *
 {
     const conv_shape *s = &w->c->s;
     const int64_t cg = s->c / s->groups, taps = block->t1 - block->t0, k = block->k1 - block->k0;
+
     if (w->direct) {
         block->b = w->c->w + (block->t0 * cg + block->k0) * s->oc + panel->group * w->n + panel->j;
         block->rs_b = s->oc;
@@ -132,6 +134,7 @@ static int list_segments(const conv_pass *w, const conv_unit *u, const conv_bloc
     const int64_t k = block->k1 - block->k0;
     const bool joined = k == w->from_pixel; /* a pixel's end is its neighbour's beginning */
     int n = 0;
+
     for (int32_t i = 0; i < n_rows; i++) {
         const float *line = from + (int64_t)rows[i].at * walk->cols.other * w->from_pixel;
         const int64_t first_tap = (int64_t)rows[i].tap * walk->cols.taps - block->t0;
@@ -158,6 +161,7 @@ static void compute_unit(const conv_pass *w, const conv_panel *panel, conv_block
     const conv_walk *walk = &w->walk;
     const int32_t n_rows = walk->n_row_taps[u->r], n_cols = walk->n_col_taps[u->q];
     int64_t first = 0, last = 0; /* tap; a pixel that no tap reaches counts as having the first, empty */
+
     if (n_rows > 0 && n_cols > 0) {
         const conv_tap *rows = walk->row_taps + u->r * walk->rows.taps;
         const conv_tap *cols = walk->col_taps + u->q * walk->cols.taps;
@@ -202,6 +206,7 @@ static conv_unit run_unit(const conv_pass *w, int64_t unit)
     const conv_walk *walk = &w->walk;
     const conv_run *run = &walk->runs[unit % walk->n_runs];
     const int64_t line = unit / walk->n_runs;
+
     return (conv_unit){.n = line / walk->rows.size,
                        .r = line % walk->rows.size,
                        .q = run->first,
@@ -215,6 +220,7 @@ static conv_unit single_unit(const conv_pass *w, int64_t unit)
     const conv_walk *walk = &w->walk;
     const int64_t pixels = walk->rows.size * walk->n_singles, pixel = unit % pixels;
     const int64_t n = unit / pixels * w->single_samples;
+
     return (conv_unit){.n = n,
                        .r = pixel / walk->n_singles,
                        .q = walk->singles[pixel % walk->n_singles],
@@ -251,6 +257,7 @@ static void pass_task(void *ctx, int task, int thread)
     const conv_panel panel = {
         .group = column / w->tasks_n, .j = j, .cols = min_of(w->wide, w->n - j), .width = w->width};
     const int64_t taps = s->kh * s->kw;
+
     for (int64_t t0 = 0; t0 < taps; t0 += w->block_taps) {
         for (int64_t k0 = 0; k0 < w->k; k0 += w->block_k) {
             conv_block block = {.t0 = t0, .t1 = min_of(t0 + w->block_taps, taps), .k0 = k0};
@@ -267,6 +274,7 @@ static void cut_tasks(conv_pass *w, int64_t rows)
 {
     const conv_walk *walk = &w->walk;
     const int64_t lines = w->c->s.n * walk->rows.size;
+
     w->run_units = lines * walk->n_runs;
     w->run_units_per_task = 1;
     w->run_tasks = 0;
@@ -286,6 +294,7 @@ static void plan_pass(conv_pass *w)
     const conv_shape *s = &w->c->s;
     const int64_t lanes = w->isa->lanes, taps = s->kh * s->kw, weight = taps * (s->c / s->groups) * s->oc;
     const int64_t vecs = ceil_div(w->n, lanes), panels = ceil_div(vecs, w->isa->max_vecs);
+
     w->width = ceil_div(vecs, panels) * lanes;
     w->wide = max_of(1, WIDE / w->width) * w->width;
     w->tasks_n = ceil_div(w->n, w->wide);
@@ -317,6 +326,7 @@ static void depthwise_task(void *ctx, int task, int thread)
     const int64_t n = task / walk->rows.size, r = task % walk->rows.size, channels = c->s.c;
     const float *from = w->from + n * walk->rows.other * walk->cols.other * channels;
     (void)thread;
+
     for (int64_t q = 0; q < walk->cols.size; q++) {
         const int64_t at = ((n * walk->rows.size + r) * walk->cols.size + q) * channels;
         gemm_seg seg[GEMM_MAX_SEGS];
@@ -347,6 +357,7 @@ static void depthwise_task(void *ctx, int task, int thread)
 static void run_pass(conv_pass *w)
 {
     const conv_shape *s = &w->c->s;
+
     if (s->n == 0) return;
     conv_walk_init(&w->walk, s, w->back, w->c->work);
     if (conv_is_depthwise(s)) {
@@ -361,6 +372,7 @@ void conv_forward_tiled(const gemm_isa *isa, pool *p, const conv_call *c)
 {
     const conv_shape *s = &c->s;
     conv_pass w = {.isa = isa, .p = p, .c = c, .from = c->x, .to = c->y};
+
     w.from_pixel = s->c;
     w.to_pixel = s->oc;
     w.k = s->c / s->groups;
@@ -372,6 +384,7 @@ void conv_backward_data_tiled(const gemm_isa *isa, pool *p, const conv_call *c)
 {
     const conv_shape *s = &c->s;
     conv_pass w = {.isa = isa, .p = p, .c = c, .back = true, .from = c->dy, .to = c->dx};
+
     w.from_pixel = s->oc;
     w.to_pixel = s->c;
     w.k = s->oc / s->groups;
@@ -382,5 +395,6 @@ void conv_backward_data_tiled(const gemm_isa *isa, pool *p, const conv_call *c)
 size_t conv_work_tiled(const gemm_isa *isa, const conv_shape *s)
 {
     const size_t walk = conv_walk_size(s), weights = conv_weights_work(isa, s);
+
     return walk > weights ? walk : weights;
 }

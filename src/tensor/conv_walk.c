@@ -21,6 +21,7 @@ bool conv_is_depthwise(const conv_shape *s)
 int64_t conv_chunk(const conv_shape *s)
 {
     const int64_t weights = s->kh * s->kw * (s->c / s->groups) * s->oc;
+
     if (weights >= LARGE_WEIGHT) return max_of(1, s->n);
     return max_of(1, ceil_div(s->n, CHUNKS));
 }
@@ -28,6 +29,7 @@ int64_t conv_chunk(const conv_shape *s)
 conv_sum conv_order(const conv_shape *s)
 {
     const bool small = s->oh * s->ow <= SMALL_MAP && s->c / s->groups >= FEW_CHANNELS;
+
     return small ? CONV_POSITIONS_FIRST : CONV_SAMPLES_FIRST;
 }
 
@@ -40,6 +42,7 @@ bool conv_counts_padding(const conv_shape *s)
 static int64_t reach(const conv_dim *d, int64_t i, int64_t t)
 {
     int64_t at = i * d->stride + t * d->dilation - d->before;
+
     if (d->back) {
         const int64_t scaled = i + d->before - t * d->dilation;
         if (scaled < 0 || scaled % d->stride != 0) return -1;
@@ -64,6 +67,7 @@ static void fill_taps(const conv_dim *d, int32_t *counts, conv_tap *taps)
 static bool same_taps(const conv_walk *w, int64_t i, int64_t j)
 {
     const conv_tap *a = w->col_taps + i * w->cols.taps, *b = w->col_taps + j * w->cols.taps;
+
     if (w->n_col_taps[i] != w->n_col_taps[j]) return false;
     for (int32_t t = 0; t < w->n_col_taps[i]; t++) {
         if (a[t].tap != b[t].tap) return false;
@@ -76,6 +80,7 @@ static bool same_taps(const conv_walk *w, int64_t i, int64_t j)
 static void find_runs(conv_walk *w, int64_t samples)
 {
     const int64_t step = w->cols.back ? w->cols.stride : 1, move = w->cols.back ? 1 : w->cols.stride;
+
     w->n_runs = 0;
     w->n_singles = 0;
     for (int64_t phase = 0; phase < step && phase < w->cols.size; phase++) {
@@ -100,6 +105,7 @@ static size_t aligned(size_t size)
 size_t conv_walk_size(const conv_shape *s)
 {
     const int64_t rows = max_of(s->h, s->oh), cols = max_of(s->w, s->ow);
+
     return aligned((size_t)(rows * s->kh + cols * s->kw) * sizeof(conv_tap)) +
            aligned((size_t)cols * sizeof(conv_run)) + aligned((size_t)(rows + 2 * cols) * sizeof(int32_t));
 }

@@ -66,6 +66,7 @@ static int64_t panel_start(const weights_job *w, int64_t i)
 static void plan(weights_job *w, const gemm_isa *isa, const conv_shape *s)
 {
     const int64_t lanes = isa->lanes;
+
     w->isa = isa;
     w->cg = s->c / s->groups;
     w->ocg = s->oc / s->groups;
@@ -109,6 +110,7 @@ static void plan(weights_job *w, const gemm_isa *isa, const conv_shape *s)
 size_t conv_weights_work(const gemm_isa *isa, const conv_shape *s)
 {
     weights_job w = {0};
+
     plan(&w, isa, s);
     return (size_t)(w.x_floats + w.dy_floats + w.partial_floats) * sizeof(float);
 }
@@ -127,6 +129,7 @@ static void gather_task(void *ctx, int task, int thread)
     const conv_shape *s = &w->c->s;
     const int64_t in = s->h * s->w, out = s->oh * s->ow, lanes = w->isa->lanes;
     (void)thread;
+
     if (task < in) {
         const float *src = w->c->x + (int64_t)task * s->c;
         float *dst = w->x_copy + (int64_t)task * s->n * s->c;
@@ -158,6 +161,7 @@ static void pad_task(void *ctx, int task, int thread)
     const int64_t before = min_of(s->left, w->xw), inside = max_of(0, min_of(s->w, w->xw - before));
     const int64_t after = w->xw - before - inside;
     (void)thread;
+
     for (int64_t r = 0; r < w->xh; r++, dst += w->xw * s->c) {
         const int64_t ih = r - s->top;
         if (ih < 0 || ih >= s->h) {
@@ -210,6 +214,7 @@ static int list_segments(const weights_job *w, const weights_block *block, int64
     const int64_t shift_h = kh * s->dh - (w->padded ? 0 : s->top);
     const int64_t shift_w = kw * s->dw - (w->padded ? 0 : s->left);
     int64_t oh0 = 0, oh1 = s->oh, ow0 = 0, ow1 = s->ow;
+
     if (!w->padded) {
         seen(s->h, s->oh, s->sh, shift_h, &oh0, &oh1);
         seen(s->w, s->ow, s->sw, shift_w, &ow0, &ow1);
@@ -247,6 +252,7 @@ static void load_block(const weights_job *w, weights_block *block, int64_t group
     const conv_shape *s = &w->c->s;
     const int64_t lanes = w->isa->lanes, j = panel_start(w, panel) * lanes;
     const int64_t width = panel_start(w, panel + 1) * lanes - j;
+
     if (w->positions_first) {
         const int64_t before = group * w->vecs * lanes + j; /* columns of the panels before this one */
         const int64_t place = s->oh * s->ow * s->n * before + (block->first * s->n + block->n0) * width;
@@ -274,6 +280,7 @@ static void compute_block(const weights_job *w, weights_block *block, int64_t r0
     const conv_shape *s = &w->c->s;
     const int64_t lanes = w->isa->lanes;
     gemm_seg seg[GEMM_MAX_SEGS];
+
     for (int64_t g = 0; g < s->groups; g++) {
         for (int64_t i = 0; i < w->panels; i++) {
             const int64_t j = panel_start(w, i) * lanes;
@@ -302,6 +309,7 @@ static void rows_task(void *ctx, int task, int thread)
     const int64_t r0 = part * w->rows / w->row_tasks, r1 = (part + 1) * w->rows / w->row_tasks;
     const int64_t floats = (r1 - r0) * s->oc, first = r0 * s->oc;
     float *packed = pool_scratch(w->p, thread), *tile = packed + PANEL_FLOATS;
+
     if (w->partial) {
         tile = w->partial + chunk * w->rows * s->oc + first;
     } else if (!c->sink) {
@@ -346,6 +354,7 @@ static void depthwise_task(void *ctx, int task, int thread)
     gemm_seg seg[GEMM_MAX_SEGS];
     gemm_products t = {.seg = seg, .n = min_of(DEPTHWISE_RUN, s->c - j)};
     float *tile = pool_scratch(w->p, thread);
+
     t.c = w->partial ? w->partial + chunk * w->rows * s->oc + at : c->sink ? tile : c->dw + at;
     if (c->accumulate && chunk == 0) {
         if (t.c != c->dw + at) memcpy(t.c, c->dw + at, (size_t)t.n * sizeof *t.c);
@@ -379,6 +388,7 @@ static void add_task(void *ctx, int task, int thread)
     const int64_t total = w->rows * c->s.oc, first = (int64_t)task * ADD_RUN,
                   n = min_of(ADD_RUN, total - first);
     float *out = c->sink ? pool_scratch(w->p, thread) : c->dw + first;
+
     memcpy(out, w->partial + first, (size_t)n * sizeof *out);
     for (int64_t k = 1; k < w->chunks; k++) {
         const float *add = w->partial + k * total + first;
@@ -391,6 +401,7 @@ void conv_backward_weights_tiled(const gemm_isa *isa, pool *p, const conv_call *
 {
     const conv_shape *s = &c->s;
     weights_job w = {.p = p, .c = c, .x = c->x};
+
     plan(&w, isa, s);
     place(&w, c->work);
     if (conv_is_depthwise(s)) {

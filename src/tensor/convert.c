@@ -31,6 +31,7 @@ static void widen(manta_dtype t, const void *src, int64_t n, wide *w)
     const int32_t *i32 = src;
     const int64_t *i64 = src;
     const uint8_t *u8 = src;
+
     w->integer = t == MANTA_DTYPE_I32 || t == MANTA_DTYPE_I64 || t == MANTA_DTYPE_U8 || t == MANTA_DTYPE_BOOL;
     switch (t) {
     case MANTA_DTYPE_F32: EACH(w->d[k] = (double)f32[k]); break;
@@ -50,6 +51,7 @@ static void widen(manta_dtype t, const void *src, int64_t n, wide *w)
 static float round_to_odd(double d)
 {
     float f = (float)d;
+
     if ((double)f == d || isnan(d)) return f;
     uint32_t u = half_bits(f);
     if (fabs((double)f) > fabs(d)) u--; /* towards 0 first */
@@ -71,6 +73,7 @@ static void narrow_float(manta_dtype t, void *dst, int64_t n, const wide *w)
     int32_t *i32 = dst;
     int64_t *i64 = dst;
     uint8_t *u8 = dst;
+
     switch (t) {
     case MANTA_DTYPE_F32: EACH(f32[k] = (float)w->d[k]); break;
     case MANTA_DTYPE_F64: EACH(f64[k] = w->d[k]); break;
@@ -94,6 +97,7 @@ static void narrow_integer(manta_dtype t, void *dst, int64_t n, const wide *w)
     int32_t *i32 = dst;
     int64_t *i64 = dst;
     uint8_t *u8 = dst;
+
     switch (t) {
     case MANTA_DTYPE_F32: EACH(f32[k] = (float)w->i[k]); break;
     case MANTA_DTYPE_F64: EACH(f64[k] = (double)w->i[k]); break;
@@ -113,6 +117,7 @@ static bool convert_fast(manta_dtype from, const void *src, manta_dtype to, void
     const uint16_t *h = src;
     const uint8_t *u8 = src;
     float *f32 = dst;
+
     if (from == MANTA_DTYPE_U8 && to == MANTA_DTYPE_F32) {
         EACH(f32[k] = (float)u8[k]);
     } else if (from == MANTA_DTYPE_BF16 && to == MANTA_DTYPE_F32) {
@@ -134,6 +139,7 @@ static bool convert_fast(manta_dtype from, const void *src, manta_dtype to, void
 void convert_run(manta_dtype from, const void *src, manta_dtype to, void *dst, int64_t n)
 {
     size_t from_size = manta_dtype_size(from), to_size = manta_dtype_size(to);
+
     if (from == to && from != MANTA_DTYPE_BOOL) {
         if (src != dst) memmove(dst, src, (size_t)n * to_size);
         return;

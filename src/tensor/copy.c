@@ -43,6 +43,7 @@ static int64_t magnitude(int64_t x)
 static void nest_swap(nest *n, int a, int b)
 {
     int64_t t = n->shape[a];
+
     n->shape[a] = n->shape[b];
     n->shape[b] = t;
     for (int v = 0; v < n->views; v++) {
@@ -114,6 +115,7 @@ static void nest_task(void *ctx, int task, int thread)
     int64_t i = task * n->outer_per_task, end = i + n->outer_per_task;
     char *at[VIEWS];
     (void)thread;
+
     if (end > n->outer) end = n->outer;
     for (; i < end; i++) {
         int64_t count = n->inner;
@@ -130,6 +132,7 @@ static void nest_task(void *ctx, int task, int thread)
 static void nest_run(pool *p, nest *n)
 {
     int last = n->ndim - 1;
+
     n->inner = n->shape[last];
     for (int v = 0; v < n->views; v++) n->stride_in[v] = n->stride[v][last];
     n->ndim = last;
@@ -158,6 +161,7 @@ static void nest_run(pool *p, nest *n)
 static manta_status same_shape(const manta_array *a, const manta_array *b)
 {
     bool same = a->ndim == b->ndim;
+
     for (int i = 0; same && i < a->ndim; i++) same = a->shape[i] == b->shape[i];
     if (same) return MANTA_OK;
     char x[128], y[128];
@@ -224,6 +228,7 @@ static void add_run(const nest *n, char *const *at, int64_t count)
     float *d = (float *)(void *)at[0];
     const float *s = (const float *)(const void *)at[1];
     int64_t ds = n->stride_in[0], ss = n->stride_in[1];
+
     if (ds == 1 && ss == 1) {
         for (int64_t i = 0; i < count; i++) d[i] += s[i];
     } else {
@@ -235,6 +240,7 @@ static void convert_nest_run(const nest *n, char *const *at, int64_t count)
 {
     uint64_t near[RUN], far[RUN]; /* room for the widest element */
     size_t ds = n->size[0], ss = n->size[1];
+
     for (int64_t i = 0; i < count; i += RUN) {
         int64_t m = count - i < RUN ? count - i : RUN;
         char *to = at[0] + i * n->stride_in[0] * (int64_t)ds;
@@ -260,6 +266,7 @@ static void convert_nest_run(const nest *n, char *const *at, int64_t count)
 static void transpose_run(const nest *n, char *const *at, int64_t count)
 {
     int64_t ds = n->column_stride, ss = n->stride_in[1];
+
     switch (n->size[0]) {
     case 1: SQUARES(uint8_t); break;
     case 2: SQUARES(uint16_t); break;
@@ -273,6 +280,7 @@ static void transpose_run(const nest *n, char *const *at, int64_t count)
 static void nest_transpose(nest *n)
 {
     int last = n->ndim - 1, col = last - 1;
+
     if (n->ndim < 2 || n->stride[0][last] != 1 || n->stride[1][last] == 1 || n->stride[1][last] == 0 ||
         n->stride[1][col] != 1)
         return;
@@ -286,6 +294,7 @@ static void nest_transpose(nest *n)
 manta_status copy_strided(pool *p, const manta_array *dst, const manta_array *src, bool add)
 {
     nest n;
+
     TRY(same_shape(dst, src));
     if (manta_array_count(dst) > 0) TRY(writable(dst)); /* strides of an empty array say nothing */
     if (add && (dst->dtype != MANTA_DTYPE_F32 || src->dtype != MANTA_DTYPE_F32))
@@ -305,6 +314,7 @@ manta_status copy_fill(pool *p, const manta_array *dst, double value)
 {
     uint64_t element = 0;
     manta_array one = manta_array_of(dst->dtype, 0, NULL, &element);
+
     convert_run(MANTA_DTYPE_F64, &value, dst->dtype, &element, 1);
     one.ndim = dst->ndim;
     memcpy(one.shape, dst->shape, sizeof one.shape);
@@ -334,6 +344,7 @@ static void binary_run(const nest *n, char *const *at, int64_t count)
     float *d = (float *)(void *)at[0];
     const float *a = (const float *)(const void *)at[1], *b = (const float *)(const void *)at[2];
     int64_t ds = n->stride_in[0], as = n->stride_in[1], bs = n->stride_in[2];
+
     switch (n->op) {
     case KERN_ADD: BINARY(+); break;
     case KERN_SUB: BINARY(-); break;
@@ -346,6 +357,7 @@ manta_status copy_binary(pool *p, kern_binary op, const manta_array *dst, const 
                          const manta_array *b)
 {
     nest n;
+
     TRY(same_shape(dst, a));
     TRY(same_shape(dst, b));
     if (manta_array_count(dst) > 0) TRY(writable(dst));
@@ -367,6 +379,7 @@ manta_status copy_broadcast(const manta_array *a, int ndim, const int64_t *shape
 {
     manta_array v = {.data = a->data, .dtype = a->dtype, .ndim = ndim};
     bool fits = ndim >= a->ndim && ndim <= MANTA_MAX_DIMS;
+
     for (int i = ndim - 1, k = a->ndim - 1; fits && i >= 0; i--, k--) {
         v.shape[i] = shape[i];
         if (k >= 0 && a->shape[k] == shape[i])
@@ -387,6 +400,7 @@ manta_status copy_broadcast(const manta_array *a, int ndim, const int64_t *shape
 manta_array copy_permuted(const manta_array *a, const int *axis)
 {
     manta_array v = *a;
+
     for (int i = 0; i < a->ndim; i++) {
         v.shape[i] = a->shape[axis[i]];
         v.strides[i] = a->strides[axis[i]];

@@ -49,6 +49,7 @@ typedef struct gemm_job {
 static int panel_vecs(const gemm_isa *isa, int64_t total, int64_t done)
 {
     const int64_t left = total - done, panels = ceil_div(left, isa->max_vecs);
+
     return (int)ceil_div(left, panels);
 }
 
@@ -63,6 +64,7 @@ typedef struct ahead {
 static void fetch_some(ahead *a, int64_t tiles_left)
 {
     const int64_t rows = ceil_div(a->rows, tiles_left);
+
     for (int64_t r = 0; r < rows; r++, a->p += a->ld) {
         for (int64_t i = 0; i < a->floats; i += 16) __builtin_prefetch(a->p + i, 0, 2);
     }
@@ -87,6 +89,7 @@ static inline void compute_rows(const gemm_isa *isa, const gemm_tile *t, int64_t
     const int vecs = (t->cols + isa->lanes - 1) / isa->lanes;
     int64_t tiles = ceil_div(rows, isa->max_rows[vecs]);
     gemm_tile part = *t;
+
     for (; tiles > 0; tiles--) {
         const int64_t n = ceil_div(rows, tiles);
         if (next) {
@@ -117,6 +120,7 @@ static a_block block_of_a(const gemm_job *job, int64_t i, int64_t rows, int64_t 
                           int64_t panels, float *copy)
 {
     const gemm_call *g = job->g;
+
     if (g->ta) {
         const float *src = g->a + k0 * g->lda + i;
         if (panels < 2 || rows < 16) return (a_block){src, 1, g->lda};
@@ -139,6 +143,7 @@ static const float *panel_of_b(const gemm_job *job, int64_t j, int cols, int64_t
     const gemm_call *g = job->g;
     const int lanes = job->isa->lanes;
     const int64_t width = ceil_div(cols, lanes) * lanes;
+
     *stride = width;
     if (g->tb) {
         job->isa->pack_transposed(g->b + j * g->ldb + k0, g->ldb, kc, cols, width, packed);
@@ -159,6 +164,7 @@ static const float *panel_of_b(const gemm_job *job, int64_t j, int cols, int64_t
 static ahead next_panel(const gemm_job *job, int64_t j, int64_t cols, int64_t done, int64_t k0, int64_t kc)
 {
     const gemm_call *g = job->g;
+
     if (done >= cols) {
         done = 0;
         k0 += kc;
@@ -175,6 +181,7 @@ static ahead next_panel(const gemm_job *job, int64_t j, int64_t cols, int64_t do
 static ahead next_rows(const gemm_job *job, int64_t i, int64_t rows)
 {
     const gemm_call *g = job->g;
+
     i += job->tm;
     if (!g->ta || g->k > KC || job->tiles_n > 1 || i >= g->m) return (ahead){0};
     return (ahead){g->a + i, g->lda, min_of(rows, g->m - i), g->k};
@@ -251,6 +258,7 @@ static void tile_task(void *ctx, int task, int thread)
     const gemm_call *g = job->g;
     const int64_t i = task / job->tiles_n * job->tm, rows = min_of(job->tm, g->m - i);
     const int64_t j = task % job->tiles_n * job->tn, cols = min_of(job->tn, g->n - j);
+
     compute_tile(job, i, rows, j, cols, next_rows(job, i, rows), thread);
 }
 
@@ -262,6 +270,7 @@ static void choose_tiles(gemm_job *job, int threads)
 {
     const gemm_call *g = job->g;
     const int64_t panel = (int64_t)job->isa->max_vecs * job->isa->lanes;
+
     job->tm = min_of(g->m, MC);
     job->tn = min_of(g->n, NC);
     if (g->sink) {
@@ -288,6 +297,7 @@ static void choose_tiles(gemm_job *job, int threads)
 void gemm_tiled(const gemm_isa *isa, pool *p, const gemm_call *g)
 {
     gemm_job job = {.isa = isa, .g = g, .p = p};
+
     assert(!g->sink || g->ldc == g->n || !g->accumulate);
     if (g->m == 0 || g->n == 0) return;
     choose_tiles(&job, pool_threads(p));
@@ -313,6 +323,7 @@ static void pair_task(void *ctx, int task, int thread)
     const int64_t at = task * job->width, n = min_of(job->width, f->n - at);
     const int64_t later = at + job->width, more = min_of(job->width, f->n - later);
     ahead a = {0}, b = {0};
+
     if (more > 0) {
         a = (ahead){s->a + later, s->lda, more, s->k};
         b = (ahead){f->b + later * f->ldb, f->ldb, f->k, more};
@@ -334,6 +345,7 @@ static void pair_task(void *ctx, int task, int thread)
 void gemm_pair_tiled(const gemm_isa *isa, pool *p, const gemm_call *first, const gemm_call *second)
 {
     pair_job job = {.first = {.isa = isa, .g = first, .p = p}, .second = {.isa = isa, .g = second, .p = p}};
+
     assert(first->n == second->m && first->tb && second->ta && !first->sink);
     const int64_t n = first->n;
     job.first.tm = min_of(first->m, MC);

@@ -36,6 +36,7 @@ TILES(MICRO)
 static inline void transpose_8x8(const float *src, int64_t ld, float *dst, int64_t width)
 {
     __m256 r[8], t[8];
+
     for (int i = 0; i < 4; i++) {
         /* Rows i and i + 4 share a vector, so the lanes need no crossing later. */
         const float *lo = src + i * ld, *hi = src + (i + 4) * ld;
@@ -59,6 +60,7 @@ static inline void transpose_8x8(const float *src, int64_t ld, float *dst, int64
 static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
 {
     int64_t j = 0;
+
     for (; j + 8 <= n; j += 8) {
         int64_t p = 0;
         for (; p + 8 <= k; p += 8) transpose_8x8(src + j * ld + p, ld, dst + p * width + j, width);
@@ -75,6 +77,7 @@ static void pack(const float *src, int64_t ld, int64_t k, int64_t n, int64_t wid
 {
     const int64_t whole = n / 8 * 8;
     const __m256i tail = MASK_FIRST(n - whole);
+
     for (int64_t p = 0; p < k; p++, src += ld, dst += width) {
         int64_t j = 0;
         for (; j < whole; j += 8) _mm256_storeu_ps(dst + j, _mm256_loadu_ps(src + j));

@@ -40,6 +40,7 @@ TILES(MICRO)
 static inline __m512 quarters(const float *p, int64_t ld4)
 {
     __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+
     v = _mm512_insertf32x4(v, _mm_loadu_ps(p + ld4), 1);
     v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 2 * ld4), 2);
     return _mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * ld4), 3);
@@ -52,6 +53,7 @@ static inline void transpose_16x4(const float *src, int64_t ld, float *dst, int6
     const __m512 r2 = quarters(src + 2 * ld, 4 * ld), r3 = quarters(src + 3 * ld, 4 * ld);
     const __m512 t0 = _mm512_unpacklo_ps(r0, r1), t1 = _mm512_unpackhi_ps(r0, r1);
     const __m512 t2 = _mm512_unpacklo_ps(r2, r3), t3 = _mm512_unpackhi_ps(r2, r3);
+
     _mm512_storeu_ps(dst, _mm512_shuffle_ps(t0, t2, _MM_SHUFFLE(1, 0, 1, 0)));
     _mm512_storeu_ps(dst + width, _mm512_shuffle_ps(t0, t2, _MM_SHUFFLE(3, 2, 3, 2)));
     _mm512_storeu_ps(dst + 2 * width, _mm512_shuffle_ps(t1, t3, _MM_SHUFFLE(1, 0, 1, 0)));
@@ -61,6 +63,7 @@ static inline void transpose_16x4(const float *src, int64_t ld, float *dst, int6
 static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
 {
     int64_t j = 0;
+
     for (; j + 16 <= n; j += 16) {
         int64_t p = 0;
         for (; p + 4 <= k; p += 4) transpose_16x4(src + j * ld + p, ld, dst + p * width + j, width);
@@ -77,6 +80,7 @@ static void pack(const float *src, int64_t ld, int64_t k, int64_t n, int64_t wid
 {
     const int64_t whole = n / 16 * 16;
     const __mmask16 tail = MASK_FIRST(n - whole);
+
     for (int64_t p = 0; p < k; p++, src += ld, dst += width) {
         int64_t j = 0;
         for (; j < whole; j += 16) _mm512_storeu_ps(dst + j, _mm512_loadu_ps(src + j));

@@ -11,6 +11,7 @@ static float element(const gemm_call *g, int64_t i, int64_t j)
     const int64_t b_row = g->tb ? 1 : g->ldb, b_col = g->tb ? g->ldb : 1;
     const float *a = g->a + i * a_row, *b = g->b + j * b_col;
     float acc = g->accumulate ? g->c[i * g->ldc + j] : 0.0f;
+
     for (int64_t p = 0; p < g->k; p++) acc = fmaf(a[p * a_col], b[p * b_row], acc);
     if (g->bias) acc += g->bias[j];
     if (g->relu && acc < 0.0f) acc = 0.0f;
@@ -24,6 +25,7 @@ static void row_task(void *ctx, int task, int thread)
     const int64_t i = task;
     float run[RUN];
     (void)thread;
+
     for (int64_t j0 = 0; j0 < g->n; j0 += RUN) {
         const int64_t n = g->n - j0 < RUN ? g->n - j0 : RUN;
         float *out = g->sink ? run : g->c + i * g->ldc + j0;

@@ -18,6 +18,7 @@
 void init_uniform(rng_key k, int64_t first, int64_t n, float lo, float hi, float *out)
 {
     float value[4], width = hi - lo, last = nextafterf(hi, lo);
+
     FOURS({
         for (int l = 0; l < 4; l++) {
             float v = vm_fma(rng_uniform(w.w[l]), width, lo);
@@ -29,6 +30,7 @@ void init_uniform(rng_key k, int64_t first, int64_t n, float lo, float hi, float
 void init_normal(rng_key k, int64_t first, int64_t n, float mean, float stddev, float *out)
 {
     float value[4];
+
     FOURS({
         rng_normal(w, value);
         for (int l = 0; l < 4; l++) value[l] = vm_fma(value[l], stddev, mean);
@@ -39,6 +41,7 @@ void init_normal(rng_key k, int64_t first, int64_t n, float mean, float stddev, 
 static float truncated(rng_key k, int64_t at)
 {
     rng_key own = rng_sub(k, (uint64_t)at);
+
     for (uint64_t draw = 0;; draw++) {
         float four[4];
         rng_normal(rng_at(own, draw), four);
@@ -50,6 +53,7 @@ static float truncated(rng_key k, int64_t at)
 void init_truncated_normal(rng_key k, int64_t first, int64_t n, float mean, float stddev, float *out)
 {
     float value[4];
+
     FOURS({
         rng_normal(w, value);
         for (int l = 0; l < 4; l++) {

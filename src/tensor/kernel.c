@@ -50,6 +50,7 @@ enum { ASKED = 1, HAS_AVX2 = 2, HAS_AVX512 = 4 };
 static int ask_processor(void)
 {
     int found = ASKED;
+
 #if defined(__x86_64__)
     unsigned a, b, c, d;
     bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -65,6 +66,7 @@ static bool runs(int what)
 {
     static _Atomic int known; /* any number of threads may find out at once; they find the same */
     int k = atomic_load_explicit(&known, memory_order_relaxed);
+
     if (!k) {
         k = ask_processor();
         atomic_store_explicit(&known, k, memory_order_relaxed);
@@ -93,6 +95,7 @@ const kernels *kernels_of(kern_family f)
 static const kernels *fastest(void)
 {
     const kernels *k = kernels_of(KERN_AVX512);
+
     if (!k) k = kernels_of(KERN_AVX2);
     return k ? k : &kernels_reference;
 }

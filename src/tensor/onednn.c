@@ -93,6 +93,7 @@ static void product_task(void *ctx, int task, int thread)
     const int64_t j = task % job->tiles_n * job->tn, cols = min_of(job->tn, g->n - j);
     const int64_t ldc = g->sink ? cols : g->ldc;
     float *c = g->sink ? pool_scratch(job->p, thread) : g->c + i * g->ldc + j;
+
     if (g->sink && g->accumulate) {
         for (int64_t r = 0; r < rows; r++) {
             memcpy(c + r * cols, g->c + (i + r) * g->ldc + j, (size_t)cols * sizeof *c);
@@ -131,6 +132,7 @@ static void product_task(void *ctx, int task, int thread)
 void gemm_onednn(pool *p, const gemm_call *g)
 {
     product_job job = {.g = g, .p = p, .tm = g->m, .tn = g->n};
+
     if (g->m == 0 || g->n == 0) return;
     if (g->sink) {
         job.tn = min_of(g->n, TILE_FLOATS);
@@ -225,6 +227,7 @@ static dnnl_status_t make_descriptors(primitive *p, md_own *any)
                       y_at = {s->oh * s->ow * s->oc, 1, s->ow * s->oc, s->oc};
     dnnl_dims_t w = {0}, w_at = {0};
     int n_w = 0;
+
     if (s->groups > 1) { /* plain convolutions have no such dimension */
         w[n_w] = s->groups;
         w_at[n_w++] = ocg;
@@ -253,6 +256,7 @@ static dnnl_status_t make_pd(primitive *p, md_own *any, dnnl_primitive_attr_t at
     const dnnl_alg_kind_t alg = dnnl_convolution_direct;
     dnnl_status_t st;
     dnnl_primitive_desc_t hint = NULL; /* the forward pass that a backward pass belongs to */
+
 #if DNNL_VERSION_MAJOR >= 3
     st = dnnl_convolution_forward_primitive_desc_create(p->pass == FORWARD ? &p->pd : &hint, engine,
                                                         dnnl_forward_training, alg, p->x, *any, NULL, p->y,
@@ -290,6 +294,7 @@ static dnnl_status_t make_reorder(primitive *p, md_ref w)
     dnnl_primitive_desc_t pd;
     md_ref from = p->pass == WEIGHTS ? w : MD(p->w_ours), to = p->pass == WEIGHTS ? MD(p->w_ours) : w;
     dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, from, engine, to, engine, NULL);
+
     if (st != dnnl_success) return st;
     st = dnnl_primitive_create(&p->reorder, pd);
     dnnl_primitive_desc_destroy(pd);
@@ -300,6 +305,7 @@ static dnnl_status_t make_parts(primitive *p)
 {
     md_own any;
     dnnl_primitive_attr_t attr = NULL;
+
     memset(&any, 0, sizeof any);
     dnnl_status_t st = engine ? dnnl_success : dnnl_engine_create(&engine, dnnl_cpu, 0);
     if (st == dnnl_success) st = dnnl_primitive_attr_create(&attr);
@@ -335,6 +341,7 @@ static void primitive_release(primitive *p)
 static primitive *find_place(void)
 {
     primitive *oldest = NULL;
+
     for (int i = 0; i < CACHE_SIZE; i++) {
         if (cache[i].users > 0) continue;
         if (!oldest || cache[i].last_use < oldest->last_use) oldest = &cache[i];
@@ -348,6 +355,7 @@ static primitive *primitive_take(pass what, const conv_shape *s, int64_t samples
 {
     conv_shape shape = *s;
     primitive *p = NULL;
+
     shape.n = samples;
     if (samples == 0) return NULL;
     pthread_mutex_lock(&cache_lock);
@@ -404,6 +412,7 @@ static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
     const int before = threads_off();
     int made = 0;
     dnnl_status_t st = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
+
     for (; st == dnnl_success && made < n; made++) {
         exec[made].arg = args[made].kind;
         st = dnnl_memory_create(&exec[made].memory, args[made].md, engine, args[made].data);
@@ -422,6 +431,7 @@ static dnnl_status_t run_reorder(const primitive *p, const float *from, float *t
     md_ref w = chosen(p->pd, p->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
     const argument args[] = {{DNNL_ARG_FROM, p->pass == WEIGHTS ? w : MD(p->w_ours), readable(from)},
                              {DNNL_ARG_TO, p->pass == WEIGHTS ? MD(p->w_ours) : w, to}};
+
     return execute(p->reorder, 2, args);
 }
 
@@ -436,6 +446,7 @@ static dnnl_status_t run_conv(const primitive *p, const float *x, const float *w
         {p->pass == WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w_md, readable(w)},
         {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, MD(p->y), readable(y)},
         {DNNL_ARG_SCRATCHPAD, chosen(p->pd, dnnl_query_scratchpad_md), scratch}};
+
     return execute(p->conv, 4, args);
 }
 
@@ -461,6 +472,7 @@ static size_t larger(const primitive *a, const primitive *b, bool weight)
 {
     const size_t x = !a ? 0 : weight ? a->w_size : a->scratch_size;
     const size_t y = !b ? 0 : weight ? b->w_size : b->scratch_size;
+
     return x > y ? x : y;
 }
 
@@ -505,6 +517,7 @@ static conv_call part_call(const conv_job *job, int64_t part)
 {
     const int64_t n0 = part * job->chunk;
     conv_call c = *job->c;
+
     c.s.n = min_of(job->chunk, job->c->s.n - n0);
     c.x = c.x ? c.x + n0 * job->n_x : NULL;
     c.dy = c.dy ? c.dy + n0 * job->n_y : NULL;
@@ -518,6 +531,7 @@ static conv_call part_call(const conv_job *job, int64_t part)
 static bool job_weight(primitive *p, const float *ours, const float **slot)
 {
     float *copy = (float *)(uintptr_t)*slot;
+
     *slot = ours;
     if (!p || !p->reordered) return true;
     *slot = copy;
@@ -543,6 +557,7 @@ static void forward_task(void *ctx, int task, int thread)
     const bool whole = c.s.n == job->chunk;
     const primitive *p = whole ? job->main : job->rest;
     void *scratch = job->per_thread + (size_t)thread * job->per_thread_size;
+
     assert(c.y);
     if (!p || run_conv(p, c.x, whole ? job->w_main : job->w_rest, c.y, scratch) != dnnl_success) {
         conv_forward_reference(job->p, &c); /* inside a task: on this thread */
@@ -560,6 +575,7 @@ static void forward_task(void *ctx, int task, int thread)
 void conv_forward_onednn(pool *p, const conv_call *c)
 {
     conv_job job = {.c = c, .p = p};
+
     if (c->s.n == 0) return;
     job_plan(&job, FORWARD, &c->s, pool_threads(p), c->work);
     job_weights(&job);
@@ -575,6 +591,7 @@ static void data_task(void *ctx, int task, int thread)
     const primitive *p = whole ? job->main : job->rest;
     char *mine = job->per_thread + (size_t)thread * job->per_thread_size;
     float *dx = c.accumulate ? (float *)(void *)(mine + job->scratch_size) : c.dx;
+
     assert(c.dx && dx);
     if (!p || run_conv(p, dx, whole ? job->w_main : job->w_rest, c.dy, mine) != dnnl_success) {
         conv_backward_data_reference(job->p, &c);
@@ -590,6 +607,7 @@ static void data_task(void *ctx, int task, int thread)
 void conv_backward_data_onednn(pool *p, const conv_call *c)
 {
     conv_job job = {.c = c, .p = p};
+
     if (c->s.n == 0) return;
     job_plan(&job, DATA, &c->s, pool_threads(p), c->work);
     job_weights(&job);
@@ -605,6 +623,7 @@ static void weights_task(void *ctx, int task, int thread)
     char *mine = job->per_thread + (size_t)thread * job->per_thread_size;
     float *out = job->partial + (int64_t)task * job->n_w;
     float *dw = p && p->reordered ? (float *)(void *)(mine + job->scratch_size) : out;
+
     if (p && run_conv(p, c.x, dw, c.dy, mine) == dnnl_success &&
         (!p->reordered || run_reorder(p, dw, out) == dnnl_success))
         return;
@@ -620,6 +639,7 @@ static void add_task(void *ctx, int task, int thread)
     const conv_call *c = job->c;
     const int64_t first = (int64_t)task * ADD_RUN, n = min_of(ADD_RUN, job->n_w - first);
     float *out = c->sink ? pool_scratch(job->p, thread) : c->dw + first;
+
     if (!c->accumulate) {
         memset(out, 0, (size_t)n * sizeof *out);
     } else if (c->sink) {
@@ -635,6 +655,7 @@ static void add_task(void *ctx, int task, int thread)
 void conv_backward_weights_onednn(pool *p, const conv_call *c)
 {
     conv_job job = {.c = c, .p = p};
+
     job_plan(&job, WEIGHTS, &c->s, pool_threads(p), c->work);
     if (c->s.n > 0) pool_run(p, (int)job.parts, weights_task, &job);
     pool_run(p, (int)ceil_div(job.n_w, ADD_RUN), add_task, &job);
@@ -644,6 +665,7 @@ void conv_backward_weights_onednn(pool *p, const conv_call *c)
 size_t conv_work_onednn(const conv_shape *s, int threads)
 {
     size_t most = 0;
+
     for (pass what = FORWARD; what <= WEIGHTS; what++) {
         conv_job job = {0};
         const size_t size = job_plan(&job, what, s, threads, NULL);

@@ -22,6 +22,7 @@ static manta_status shape_size(manta_dtype t, int ndim, const int64_t *shape, si
 {
     size_t size = manta_dtype_size(t);
     bool empty = false, too_large = false;
+
     if (size == 0)
         return manta_fail(MANTA_EINVAL, "tensor: %d is no dtype, expected 0 to %d", (int)t,
                           MANTA_DTYPE_COUNT - 1);
@@ -49,6 +50,7 @@ manta_status manta_tensor_wrap(manta_dtype t, int ndim, const int64_t *shape, vo
                                void (*release)(void *ctx, void *data), void *ctx, manta_tensor **out)
 {
     size_t size;
+
     TRY(shape_size(t, ndim, shape, &size));
     if (!data && size > 0)
         return manta_fail(MANTA_EINVAL, "tensor: no memory was given to wrap, expected %zu bytes of it",
@@ -72,6 +74,7 @@ static void release_own(void *ctx, void *data)
 manta_status manta_tensor_new(manta_dtype t, int ndim, const int64_t *shape, manta_tensor **out)
 {
     size_t size;
+
     TRY(shape_size(t, ndim, shape, &size));
     void *data = mem_try(size > 0 ? size : 1); /* an empty array has an address too */
     if (!data) return manta_fail(MANTA_ENOMEM, "tensor: no memory for %zu bytes", size);
@@ -85,6 +88,7 @@ manta_status manta_tensor_from_bytes(manta_dtype t, int ndim, const int64_t *sha
 {
     size_t need;
     manta_tensor *n;
+
     TRY(shape_size(t, ndim, shape, &need));
     if (size != need) {
         char text[128];
@@ -100,6 +104,7 @@ manta_status manta_tensor_from_bytes(manta_dtype t, int ndim, const int64_t *sha
 manta_status manta_tensor_from_array(const manta_array *a, manta_dtype t, manta_tensor **out)
 {
     manta_tensor *n;
+
     TRY(manta_tensor_new(t, a->ndim, a->shape, &n));
     manta_status st = copy_strided(NULL, &n->view, a, false);
     if (st)

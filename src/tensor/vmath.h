@@ -30,6 +30,7 @@ static inline float vm_fma(float a, float b, float c)
 static inline uint32_t vm_bits(float x)
 {
     uint32_t u;
+
     memcpy(&u, &x, sizeof u);
     return u;
 }
@@ -37,6 +38,7 @@ static inline uint32_t vm_bits(float x)
 static inline float vm_float(uint32_t u)
 {
     float x;
+
     memcpy(&x, &u, sizeof x);
     return x;
 }
@@ -60,6 +62,7 @@ static inline float vm_exp_reduce(float x, float *shifted)
     float t = vm_fma(x, 1.44269504f, magic);
     float n = t - magic;
     float r = vm_fma(n, -0.693359375f, x); /* exact: few bits in the constant */
+
     r = vm_fma(n, 2.12194440e-4f, r);
     float q = 0.0001989108046f; /* (e^r - 1 - r) / r^2 */
     q = vm_fma(q, r, 0.001393373072f);
@@ -86,6 +89,7 @@ static inline float vm_pow2(int32_t n)
 static inline float vm_exp(float x)
 {
     float t;
+
     x = x < -104.0f ? -104.0f : x; /* NaN passes both */
     x = x > 89.0f ? 89.0f : x;
     float p = vm_exp_reduce(x, &t) + 1.0f;
@@ -101,6 +105,7 @@ static inline float vm_expm1_neg(float x)
     float c = x < -80.0f ? -80.0f : x;
     float p = vm_exp_reduce(c, &t);
     float s = vm_pow2(vm_exp_power(t));
+
     return vm_fma(p, s, s - 1.0f);
 }
 
@@ -111,6 +116,7 @@ static inline float vm_log(float x)
     uint32_t u = vm_bits(scaled);
     /* Mantissa into [sqrt(1/2), sqrt(2)). 0x3f3504f3 is sqrt(1/2). */
     uint32_t shifted = u - 0x3f3504f3u;
+
     e += (int32_t)shifted >> 23;
     float m = vm_float((shifted & 0x007fffffu) + 0x3f3504f3u);
     float f = m - 1.0f, z = f * f;
@@ -139,6 +145,7 @@ static inline float vm_log1p(float x)
     float lost = x - (u - 1.0f); /* what the sum rounded away; exact for x >= -1/2 */
     float l = vm_log(u);
     float y = u > 0.0f ? l + lost / u : l;
+
     y = vm_abs(x) < 5.9e-8f ? x : y;
     return u < vm_float(0x7f800000u) ? y : u; /* inf, and NaN */
 }
@@ -147,6 +154,7 @@ static inline float vm_tanh(float x)
 {
     float a = vm_abs(x), z = x * x;
     float p = -0.00606214808f; /* (tanh(x)/x - 1) / x^2 for |x| < 5/8 */
+
     p = vm_fma(p, z, 0.02097323439f);
     p = vm_fma(p, z, -0.05384582267f);
     p = vm_fma(p, z, 0.1333273602f);
@@ -162,6 +170,7 @@ static inline float vm_sigmoid(float x)
 {
     float e = vm_exp(-vm_abs(x));
     float top = x < 0.0f ? e : 1.0f;
+
     return top / (1.0f + e);
 }
 
@@ -170,6 +179,7 @@ static inline float vm_sigmoid(float x)
 static inline float vm_cdf(float x, float *density)
 {
     float a = vm_abs(x);
+
     a = a > 15.0f ? 15.0f : a; /* the tail is 0 from 14.3 on; NaN passes */
     /* e^(-a^2/2), with the part of a^2 that rounding lost put back. */
     float s = a * a;

@@ -43,6 +43,7 @@ typedef enum proto_step {
 static inline proto_reader proto_read(const void *data, size_t n)
 {
     const uint8_t *at = data;
+
     return (proto_reader){at, n ? at + n : at};
 }
 
@@ -71,6 +72,7 @@ proto_step proto_next(proto_reader *r, proto_field *f);
 static inline double proto_double(const proto_field *f)
 {
     double v;
+
     memcpy(&v, &f->value, sizeof v);
     return v;
 }
@@ -79,6 +81,7 @@ static inline float proto_float(const proto_field *f)
 {
     uint32_t bits = (uint32_t)f->value;
     float v;
+
     memcpy(&v, &bits, sizeof v);
     return v;
 }

@@ -67,6 +67,7 @@ static inline bool eight_small(const uint8_t *at, size_t from, const uint32_t *e
     (void)from;
     (void)ends;
     (void)x;
+
     return false;
 }
 

@@ -49,6 +49,7 @@ static inline __m256i is_digit(__m256i v)
 static inline __m256i two(const uint8_t *a, const uint8_t *b, __m256i left, __m256i *weight)
 {
     const __m256i place = places(), one = _mm256_set1_epi8(1);
+
     const __m256i not_point =
         _mm256_xor_si256(_mm256_add_epi8(place, _mm256_set1_epi8(WEIGHT_POINT)), _mm256_set1_epi8(-1));
     __m256i v = two_windows(a, b);
@@ -102,6 +103,7 @@ static inline __m256 eight_floats(__m256d a, __m256d b, double times)
 static bool tails_are_digits(const uint8_t *at, const uint32_t *ends, __m256i n)
 {
     const __m256i place = places(), two_lanes = _mm256_set1_epi32(32);
+
     /* Each number in all four bytes. */
     const __m256i spread =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
@@ -124,6 +126,7 @@ static inline __attribute__((always_inline)) uint8_t eight(const uint8_t *at, si
                                                            const uint32_t *ends, float *x)
 {
     const __m256i sixteen_bytes = _mm256_set1_epi32(16), ones = _mm256_set1_epi32(1);
+
     const __m256i spread =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
     __m256i end = _mm256_loadu_si256((const __m256i *)(const void *)ends);
@@ -201,6 +204,7 @@ static void find_ends(csv_rows *r)
     uint32_t *ends = r->ends, *lines = r->lines, *odd = r->odd;
     size_t n = r->n, count = 0, ln = 0;
     uint64_t last = 1, last_comma = 0; /* whether the byte before is a separator; a comma */
+
     /* A byte is a separator when it is what this has at its lower four bits. */
     const __m256i kind =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\n', 0, ',', '\r', 0, 0));

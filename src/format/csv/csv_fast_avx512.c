@@ -36,6 +36,7 @@ static void find_ends(csv_rows *r)
     const uint8_t *at = r->at;
     uint32_t *ends = r->ends, *lines = r->lines, *odd = r->odd;
     size_t n = r->n, count = 0, ln = 0;
+
     /* A byte is a separator when it is what this has at its lower four bits. */
     const __m512i kind =
         _mm512_broadcast_i32x4(_mm_setr_epi8(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, '\n', 0, ',', '\r', 0, 0));
@@ -225,6 +226,7 @@ static inline __attribute__((always_inline)) uint8_t eight(const kept *c, const 
     __m256i last = _mm256_alignr_epi32(end, _mm256_set1_epi32((int)from - 1), 7);
     __m256i n = _mm256_sub_epi32(_mm256_sub_epi32(end, last), _mm256_set1_epi32(1));
     __mmask8 more = _mm256_cmpgt_epu32_mask(n, sixteen_bytes);
+
     __m512i left =
         _mm512_castsi256_si512(_mm256_sub_epi32(sixteen_bytes, _mm256_min_epu32(n, sixteen_bytes)));
     __m512i left_of = _mm512_permutexvar_epi32(lane, left);

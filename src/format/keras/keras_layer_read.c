@@ -58,6 +58,7 @@ bool keras_holds_code(const json_t *object)
 manta_status keras_layer_policy(const char *path, const json_t *object)
 {
     const json_t *v = json_object_get(keras_json_config(object), "dtype");
+
     const char *name =
         json_is_string(v) ? json_string_value(v) : keras_json_text(keras_json_config(v), "name");
     char text[96];

@@ -13,6 +13,7 @@
 static const int64_t (*explicit_pad(const manta_layer *l))[2]
 {
     const char *padding = NULL;
+
     const int64_t(*pad)[2] = NULL;
 
     if (l->cls == &layer_conv2d) {
@@ -138,6 +139,7 @@ typedef struct lowering {
 static manta_status make_layer(lowering *w, int i)
 {
     const manta_layer *l = w->from->layers[i];
+
     const int64_t(*pad)[2] = l->inner ? NULL : explicit_pad(l);
 
     if (w->layers[i]) return MANTA_OK;

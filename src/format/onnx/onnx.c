@@ -168,6 +168,7 @@ static model_match probe_onnx(const char *path, const uint8_t *head, size_t n)
 {
     (void)head;
     (void)n;
+
     return model_path_ends(path, ".onnx") ? MODEL_NAME : MODEL_NO;
 }
 
@@ -175,6 +176,7 @@ static manta_status read_onnx(const char *path, const manta_read_options *o, man
 {
     (void)o;
     (void)s;
+
     return manta_fail(MANTA_EUNSUPPORTED, "%s: ONNX files are written, not read", path);
 }
 

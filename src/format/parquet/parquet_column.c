@@ -71,6 +71,7 @@ typedef struct reading {
 static uint32_t load_le32(const uint8_t *p)
 {
     uint32_t v;
+
     memcpy(&v, p, sizeof v);
     return v;
 }
@@ -78,6 +79,7 @@ static uint32_t load_le32(const uint8_t *p)
 static uint64_t load_le64(const uint8_t *p)
 {
     uint64_t v;
+
     memcpy(&v, p, sizeof v);
     return v;
 }

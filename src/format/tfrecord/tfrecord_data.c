@@ -145,6 +145,7 @@ static manta_status parse_columns(const char *text, const char *s, examples *e)
 static manta_status add_matching(const char *pattern, file_names *out)
 {
     const char *slash = strrchr(pattern, '/'), *last = slash ? slash + 1 : pattern;
+
     char *folder =
         slash ? mem_strndup(pattern, slash == pattern ? 1 : (size_t)(slash - pattern)) : mem_strdup(".");
     file_names names = {0};
