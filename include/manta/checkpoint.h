@@ -94,14 +94,15 @@ MANTA_API manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_
  * is not UTF-8, a manifest.json): nothing is moved then. */
 MANTA_API manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
                                              const manta_checkpoint_info *info) MANTA_MUST_USE;
-/* The same of named arrays, as state.safetensors: a dictionary, which
+/* Makes a checkpoint of named arrays, kept as state.safetensors: a dictionary, which
  * manta_checkpoint_arrays() gives back. */
 MANTA_API manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const manta_column *arrays,
                                                     const manta_checkpoint_info *info) MANTA_MUST_USE;
 /* Waits until nothing is left to write. Fails with the sentence of the first
  * save since the last call that could not be written; those before it stand. */
 MANTA_API manta_status manta_checkpoints_wait(manta_checkpoints *m) MANTA_MUST_USE;
-/* The same without waiting: a failure not told yet. */
+/* Fails with the sentence of the first save since the last call that could not be written,
+ * without waiting for those under way. */
 MANTA_API manta_status manta_checkpoints_failure(manta_checkpoints *m) MANTA_MUST_USE;
 
 /* Committed ones, oldest first; nothing is checked but their manifests. */

@@ -147,7 +147,7 @@ typedef struct manta_collective {
     manta_reduce reduce;
     int peer; /* root, or the other rank of send and receive */
     manta_memory_kind memory;
-    void *queue; /* of the device; NULL on the host */
+    void *queue; /* queue of the device; NULL on the host */
 } manta_collective;
 
 /* Does it and waits for the result. */
@@ -167,7 +167,7 @@ MANTA_API bool manta_work_test(manta_work *w);
 /* Waits until it is done, gives w back, and returns how it went. */
 MANTA_API manta_status manta_work_wait(manta_work *w) MANTA_MUST_USE;
 
-/* The same by name. */
+/* One function for each collective: starts it and waits until it is done. */
 MANTA_API manta_status manta_group_barrier(manta_group *g) MANTA_MUST_USE;
 MANTA_API manta_status manta_group_all_reduce(manta_group *g, const void *in, void *out, int64_t n,
                                               manta_dtype t, manta_reduce r) MANTA_MUST_USE;

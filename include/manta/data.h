@@ -144,7 +144,7 @@ MANTA_API manta_dataset *manta_dataset_map(manta_dataset *d, manta_map_fn fn, vo
  * element by element, so that any place of any epoch is reached at once. A
  * smaller buffer replays indices, not data (8 bytes per element and reader). */
 MANTA_API manta_dataset *manta_dataset_shuffle(manta_dataset *d, int64_t buffer, uint64_t seed);
-/* The same, in the same order every epoch. */
+/* Shuffles as manta_dataset_shuffle() does, in one order that every epoch repeats. */
 MANTA_API manta_dataset *manta_dataset_shuffle_once(manta_dataset *d, int64_t buffer, uint64_t seed);
 
 MANTA_API manta_dataset *manta_dataset_repeat(manta_dataset *d, int64_t times); /* or MANTA_FOREVER_COUNT */
@@ -239,7 +239,7 @@ MANTA_API const manta_array *manta_batch_find(const manta_batch *b, const char *
 /* Where a loader is: what to keep in a checkpoint. */
 typedef struct manta_position {
     int64_t epoch, step; /* of the batch that comes next; step may be the number of steps: epoch over */
-    int64_t sample; /* its `first`; informative, ignored when set */
+    int64_t sample; /* first sample of that step; informative, ignored when set */
 } manta_position;
 
 /* Opens a loader at epoch 0, step 0. Takes a reference of its own to d.

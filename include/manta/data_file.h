@@ -82,8 +82,8 @@ MANTA_API manta_status manta_arrays_save(const char *path, int n, const manta_co
 typedef struct manta_data_field {
     char *name; /* a column's; of a tar archive, what members' names end in */
     char *type; /* in the format's words: "INT64", "list of FLOAT", "text (BYTE_ARRAY)"; "" says nothing */
-    int64_t samples; /* that have it */
-    int64_t bytes; /* in the file, for all of them */
+    int64_t samples; /* samples that have this field */
+    int64_t bytes; /* bytes of the field in the file, over all samples */
 } manta_data_field;
 
 typedef struct manta_data_facts {

@@ -104,13 +104,13 @@ typedef enum manta_events_kind {
 typedef struct manta_events_point {
     int64_t step;
     double wall_s; /* since 1970 */
-    double value; /* of a scalar */
+    double value; /* the value of a scalar */
 } manta_events_point;
 
 typedef struct manta_events_tag {
     const char *name; /* borrowed from the log */
     manta_events_kind kind;
-    const char *plugin; /* that shows it, "" when the file does not say */
+    const char *plugin; /* name of the plugin that shows the tag, "" when the file does not say */
     int64_t count; /* points that are left after purging, in the order written */
     const manta_events_point *points;
     const char *text; /* MANTA_EVENTS_TEXT: the last one; else NULL */

@@ -62,7 +62,8 @@ MANTA_API const char *manta_saved_format(const manta_saved *s); /* "keras"; stat
 
 /* The model, built; NULL when the file describes none. Borrowed. */
 MANTA_API const manta_model *manta_saved_model(const manta_saved *s);
-/* The same, now the caller's (manta_model_free()); NULL from now on. */
+/* Hands the model over to the caller, who frees it with manta_model_free(); from then on
+ * manta_saved_model() gives NULL. NULL when the file describes none. */
 MANTA_API manta_model *manta_saved_take_model(manta_saved *s);
 
 /* What the model was compiled with. Each speaks for itself only: a loss that

@@ -102,7 +102,7 @@ typedef struct manta_conv2d_options {
 
 typedef struct manta_depthwise_conv2d_options {
     int64_t kernel_size[2], strides[2], dilation_rate[2], depth_multiplier;
-    const char *padding; /* as Conv2D */
+    const char *padding; /* "valid", "same" or "explicit", as for Conv2D */
     int64_t pad[2][2];
     const char *activation;
     bool no_bias;

@@ -96,7 +96,7 @@ MANTA_API manta_value manta_apply(manta_model *m, const manta_op *op, const void
 
 /* Declares x an output; outputs are numbered in order. */
 MANTA_API void manta_output(manta_model *m, manta_value x);
-/* The same with a name, for losses and metrics given per output. */
+/* Declares x an output called `name`, for losses and metrics given per output. */
 MANTA_API void manta_output_named(manta_model *m, const char *name, manta_value x);
 
 /* Ends the building. A sequential model without a declared output gives its
@@ -116,7 +116,7 @@ typedef struct manta_variable_info {
 typedef struct manta_layer_info {
     const char *name, *class_name;
     int64_t params; /* elements of all its variables */
-    int ndim; /* of its (last) output, batch as -1 first */
+    int ndim; /* dimensions of its (last) output, batch as -1 first */
     int64_t shape[MANTA_MAX_DIMS];
     bool frozen;
 } manta_layer_info;

@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct manta_node_place {
     int daemon_pid;
-    char path[108]; /* of its socket */
+    char path[108]; /* path of the node's socket */
     char log[128]; /* what it, and detached actors without a driver, have to say */
 } manta_node_place;
 
@@ -54,9 +54,9 @@ typedef struct manta_view_worker {
     uint32_t id, job;
     int pid, caller_pid; /* caller: who leases it; 0 nobody */
     bool is_dead; /* kept for the recent past */
-    uint64_t actor; /* that lives in it; 0 none */
-    uint64_t calls; /* that have ended */
-    uint64_t task; /* that runs, with `function`; 0 and "": none */
+    uint64_t actor; /* the actor that lives in the worker; 0: none */
+    uint64_t calls; /* how many calls have ended */
+    uint64_t task; /* the task that runs, of the function `function`; 0 and "": none */
     int64_t since_ns; /* CLOCK_MONOTONIC */
     char function[64];
 } manta_view_worker;
@@ -64,8 +64,8 @@ typedef struct manta_view_worker {
 typedef enum manta_view_state {
     MANTA_VIEW_STATE_WAITING, /* for a worker; of objects: to be made */
     MANTA_VIEW_STATE_STARTING,
-    MANTA_VIEW_STATE_ALIVE, /* of objects: there */
-    MANTA_VIEW_STATE_DEAD /* of objects: failed */
+    MANTA_VIEW_STATE_ALIVE, /* an actor that lives; an object that is there */
+    MANTA_VIEW_STATE_DEAD /* an actor that is dead; an object that failed */
 } manta_view_state;
 
 typedef struct manta_view_actor {
@@ -80,7 +80,7 @@ typedef struct manta_view_actor {
 
 typedef struct manta_view_object {
     uint64_t id, size;
-    int owner_pid; /* that made it; 0: gone, and the node keeps it */
+    int owner_pid; /* process that made the object; 0: it is gone, and the node keeps the object */
     int64_t holders;
     manta_view_state state;
     manta_kind kind;
@@ -105,7 +105,7 @@ typedef struct manta_view {
     int n_amounts;
     manta_view_amount amounts[MANTA_VIEW_RESOURCES];
     uint64_t store_limit, store_used, store_spilled, segments; /* spilled: on disk */
-    uint64_t all_objects, all_actors; /* also those that were not asked for */
+    uint64_t all_objects, all_actors; /* how many there are, those not asked for included */
     int workers, leases;
     uint64_t waiting; /* calls and actors that wait for a worker */
     size_t n_jobs, n_workers, n_actors, n_objects, n_calls;
@@ -113,7 +113,7 @@ typedef struct manta_view {
     manta_view_worker *worker;
     manta_view_actor *actors;
     manta_view_object *objects; /* the largest first */
-    manta_view_call *calls; /* by their begin */
+    manta_view_call *calls; /* in the order in which they began */
 } manta_view;
 
 enum {

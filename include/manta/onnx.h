@@ -50,7 +50,7 @@ MANTA_API void manta_onnx_free(manta_onnx *x); /* accepts NULL */
 MANTA_API int64_t manta_onnx_ir_version(const manta_onnx *x);
 MANTA_API int64_t manta_onnx_opset(const manta_onnx *x); /* of the default domain; 0: none */
 MANTA_API const char *manta_onnx_producer(const manta_onnx *x); /* "" when not said */
-MANTA_API const char *manta_onnx_graph(const manta_onnx *x); /* its name */
+MANTA_API const char *manta_onnx_graph(const manta_onnx *x); /* name of the graph */
 MANTA_API int manta_onnx_inputs(const manta_onnx *x);
 MANTA_API int manta_onnx_outputs(const manta_onnx *x);
 MANTA_API int manta_onnx_weights(const manta_onnx *x);

@@ -93,7 +93,7 @@ MANTA_API manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t ste
                                         const manta_metrics *m) MANTA_MUST_USE;
 /* Adds a line to log/rank-N.txt, with the time before it. */
 MANTA_API void manta_run_log(manta_run *r, int rank, const char *line);
-/* The same to log/server-N.txt, of a parameter server. */
+/* Adds a line to log/server-N.txt, the log of parameter server n, with the time before it. */
 MANTA_API void manta_run_log_server(manta_run *r, int n, const char *line);
 
 /* How it ended: "done", "failed", "interrupted" (goes on with resume). Fails,
@@ -107,7 +107,7 @@ typedef struct manta_run_info {
     char name[256];
     char path[1024];
     char status[16]; /* "running", "done", "failed", "interrupted", "ended" (killed: no result) */
-    int pid; /* of a running one; -1: on another host */
+    int pid; /* process of a run that is running; -1: on another host */
     double began_s, ended_s; /* since 1970, the first time and the last; 0: not known */
     double taken_s; /* when it was last taken up; began_s of one that was never resumed */
     double spent_s; /* that it was worked on, over all take-ups: of a running one without this one, of one

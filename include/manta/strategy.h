@@ -83,8 +83,8 @@ MANTA_API bool manta_strategy_is_chief(const manta_strategy *s);
 MANTA_API manta_status manta_strategy_variable(manta_strategy *s, const char *name,
                                                const manta_array *value) MANTA_MUST_USE;
 
-/* The same for the whole state of a session: weights, optimizer, counters. Each
- * replica trains its own copy of it, which all begin alike. */
+/* Mirrors the whole state of a session: weights, optimizer, counters. Each replica
+ * trains a copy of its own; all copies begin alike. */
 MANTA_API manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session) MANTA_MUST_USE;
 
 /* ---- running ---- */

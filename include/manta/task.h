@@ -287,12 +287,12 @@ typedef struct manta_task_options {
     manta_submit_one(MANTA_NAME_(__VA_ARGS__, ), NULL, MANTA_COUNT_(__VA_ARGS__) - 1,                        \
                      MANTA_LIST_(__VA_ARGS__))
 
-/* The same with options (a const manta_task_options *). */
+/* Calls as manta_remote() does, with options (a const manta_task_options *). */
 #define manta_remote_with(options, ...)                                                                      \
     manta_submit_one(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                   \
                      MANTA_LIST_(__VA_ARGS__))
 
-/* The same for a function with n results: refs[0 .. n) receive them. */
+/* Calls a function with n results, with options; refs[0 .. n) receive the results. */
 #define manta_remote_n(n, refs, options, ...)                                                                \
     manta_submit(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                       \
                  (MANTA_LIST_(__VA_ARGS__)) + 1, (n), (refs))
@@ -361,9 +361,9 @@ MANTA_API manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n
 MANTA_API manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms) MANTA_MUST_USE;
 MANTA_API manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n,
                                       int64_t timeout_ms) MANTA_MUST_USE;
-/* As manta_get_array(), into memory of the caller's own, to be written to and
+/* Copies the array into memory of the caller's own, which may be written to and is
  * given back with free(). The object itself stays as it is, and free to leave
- * memory. MANTA_ENOMEM */
+ * memory. Fails as manta_get_array() does; MANTA_ENOMEM no memory for the copy. */
 MANTA_API manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms) MANTA_MUST_USE;
 /* Waits for all; the first failure in the order given is returned as soon as
  * it is known. */
@@ -675,17 +675,17 @@ typedef struct manta_resource {
 } manta_resource;
 
 typedef struct manta_node_info {
-    uint64_t node; /* its number */
+    uint64_t node; /* number of the node */
     int n_resources;
     manta_resource resources[16];
     int daemon_pid, keeper_pid, zygote_pid;
     double cpus, free_cpus, gpus, free_gpus;
     int workers, actors, leases;
-    uint64_t objects; /* that the daemon holds for more than one process */
+    uint64_t objects; /* objects that the daemon holds for more than one process */
     uint64_t store_limit, store_used; /* bytes of segments in memory */
     uint64_t spill_used; /* bytes on disk */
     uint64_t spill_written, spill_read; /* bytes that went there and came back, since the start */
-    uint64_t tasks_done; /* in this process */
+    uint64_t tasks_done; /* tasks that have ended in this process */
     int n_worker_pids;
     int worker_pids[64];
 } manta_node_info;

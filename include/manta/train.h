@@ -97,8 +97,8 @@ MANTA_API int manta_session_workers(const manta_session *s); /* as asked for, le
  * or none has that rank. */
 typedef struct manta_worker_work {
     int64_t samples; /* those of a step that was done again count again */
-    double seconds; /* that they took: without the waiting for others */
-    double data_seconds; /* of these, waiting for samples to be read and decoded */
+    double seconds; /* seconds that the samples took, without waiting for others */
+    double data_seconds; /* seconds of these that were spent waiting for samples to be read and decoded */
 } manta_worker_work;
 MANTA_API bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out);
 /* Threads and kernels in use, as a line for people: "2 threads, avx512". */
@@ -143,7 +143,8 @@ MANTA_API void manta_session_set_flat(manta_session *s, const float *in);
 MANTA_API manta_status manta_session_save(const manta_session *s, const char *path) MANTA_MUST_USE;
 MANTA_API manta_status manta_session_load(manta_session *s, const char *path,
                                           bool weights_only) MANTA_MUST_USE;
-/* The same from what manta_file_read() gave, which is copied. */
+/* Loads the state from what manta_file_read() gave, which is copied, as
+ * manta_session_load() does from a file. */
 MANTA_API manta_status manta_session_restore(manta_session *s, const manta_saved *saved,
                                              bool weights_only) MANTA_MUST_USE;
 
@@ -209,9 +210,9 @@ typedef struct manta_event {
     double seconds; /* of this epoch so far */
     double samples_per_s; /* of this epoch's training steps */
     const manta_metrics *metrics;
-    int rank; /* of a worker, or */
-    bool server; /* of a parameter server; of those RECOVERED alone is told */
-    int64_t pid; /* of the new one, or of the dead one */
+    int rank; /* rank of the worker, or number of the parameter server, that the event is about */
+    bool server; /* whether it is about a parameter server; of those only RECOVERED is told */
+    int64_t pid; /* process that is new, or process that died */
     double ms; /* from seeing the death to the commit */
     const char *cause; /* "killed by signal 9 (Killed)" */
     const char *stopped; /* EPOCH_END, END: why a callback has ended the training; NULL: it has not */

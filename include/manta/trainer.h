@@ -96,7 +96,7 @@ typedef struct manta_failure_config {
  * rank with no part in it that has left its loop, the report of the lowest rank that
  * has one comes once more. */
 typedef struct manta_report_event {
-    int64_t index; /* of the report of this rank, from 0 */
+    int64_t index; /* number of the report of this rank, from 0 */
     int rank;
     const manta_metrics *metrics;
     const char *checkpoint; /* folder, when one was committed with it; else NULL */
@@ -105,9 +105,9 @@ typedef bool manta_report_fn(void *user, const manta_report_event *e);
 
 /* An attempt has failed; false: no other one, whatever max_failures says. */
 typedef struct manta_attempt_event {
-    int attempt; /* that failed; from 0, those that ended for growth counted too */
+    int attempt; /* the attempt that failed, from 0; those that ended for growth count too */
     int rank; /* to blame; -1: none, the node is gone */
-    int workers; /* it had */
+    int workers; /* workers that the attempt had */
     const char *error; /* the rank's own sentence */
 } manta_attempt_event;
 typedef bool manta_attempt_fn(void *user, const manta_attempt_event *e);
@@ -117,9 +117,9 @@ typedef struct manta_run_config {
     bool resume; /* a run of that name goes on from its last checkpoint */
     manta_failure_config failure;
     manta_checkpoints_options checkpoints; /* num_to_keep, score, order */
-    manta_report_fn *report; /* in this process, as reports come; may be NULL */
-    manta_attempt_fn *failed; /* the same, for attempts that failed */
-    void *user; /* of both */
+    manta_report_fn *report; /* called in this process, as reports come; may be NULL */
+    manta_attempt_fn *failed; /* called in this process, for attempts that failed; may be NULL */
+    void *user; /* handed to both functions */
     manta_logging_config logging; /* manta/run.h */
 } manta_run_config;
 
@@ -150,11 +150,11 @@ typedef struct manta_trainer_options {
 /* ---- how it ended ---- */
 
 typedef struct manta_result {
-    char *path; /* of the run's folder */
+    char *path; /* path of the run's folder */
     manta_status status;
     char *error; /* the sentence of the rank that failed, with its number; NULL */
     int error_rank; /* -1: none is to blame */
-    int failures; /* that were made up for */
+    int failures; /* failures that the run recovered from */
     int workers; /* of the last attempt; 0: not known, of a run that was killed or is running */
     manta_metrics metrics; /* rank 0's last report */
     char *checkpoint; /* folder of the last one; NULL: none */
@@ -173,7 +173,7 @@ typedef struct manta_result {
  * *out: owned, manta_result_free(); also set when the run has failed (then the
  * status is that of the failure), NULL when it never began or its folder is gone. */
 MANTA_API manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out) MANTA_MUST_USE;
-/* The same of a run whose folder this is, at any time later. A run of which no
+/* Reads the result of the run in `folder`, at any time after its fit. A run of which no
  * result is there has been killed (MANTA_EUNKNOWN) or is running (MANTA_EBUSY): its
  * status says so, and metrics and checkpoints are those so far. */
 MANTA_API manta_status manta_result_read(const char *folder, manta_result **out) MANTA_MUST_USE;
@@ -238,7 +238,8 @@ MANTA_API manta_status manta_report_checkpoint(manta_worker *w, const manta_metr
  * a loop that begins from it goes on. Only the copy in memory is waited for. */
 MANTA_API manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
                                             int64_t epoch, int64_t step) MANTA_MUST_USE;
-/* The same with named arrays, as state.safetensors; they are copied. */
+/* Reports metrics and a checkpoint of named arrays, kept as state.safetensors. The arrays
+ * are copied; (epoch, step) as manta_report_session() takes them. */
 MANTA_API manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n,
                                            const manta_column *arrays, int64_t epoch,
                                            int64_t step) MANTA_MUST_USE;
