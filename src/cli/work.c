@@ -210,7 +210,7 @@ manta_status work_dataset(const options *o, const recipe *r, const manta_model *
     manta_status st = manta_dataset_open(spec, &how, &d);
 
     if (st) return st == MANTA_ENOENT ? unknown_data(st, spec) : st;
-    if (scale == 0) cli_usage("--scale: 0, expected a number to divide by");
+    if (scale == 0) cli_usage("--scale: samples cannot be divided by 0, expected another number");
     if (scale != 1) d = manta_dataset_scale(d, "x", (float)scale);
     d = normalized_dataset(o, r, d);
     if (targets && r->preset && r->preset->give_back) {

@@ -258,7 +258,7 @@ def test_broken_files_are_one_sentence_with_the_file(manta, tmp_path, break_it):
     else:
         x.write_bytes({"cut": whole[:-100], "magic": b"PNG" + whole[3:], "empty": b""}[break_it])
     done = manta("train", "mlp", "--data", "x.npy,y.npy", status=1)
-    assert ("y.npy: 256 samples" if break_it == "ragged" else "x.npy") in done.stderr
+    assert ("y.npy: the file has 256 samples" if break_it == "ragged" else "x.npy") in done.stderr
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("manta: ")
 
 
