@@ -154,8 +154,8 @@ static void different_calls_are_told(void **state)
 static void who_is_late_is_named(void **state)
 {
     (void)state;
-    _Atomic int told = 0;
-    as_threads(3, &(manta_group_options){.timeout_ms = 20}, trouble_late, &told);
+    lateness late = {0};
+    as_threads(3, &(manta_group_options){.timeout_ms = LATE_MS}, trouble_late, &late);
 }
 
 static void who_leaves_is_named(void **state)

@@ -264,9 +264,9 @@ static void different_calls_are_told(void **state)
 static void who_is_late_is_named(void **state)
 {
     (void)state;
-    _Atomic int told = 0;
-    manta_group_plan *p = plan_of(3, &(manta_group_options){.timeout_ms = 20});
-    ranks_as_threads(join_plan, p, 3, trouble_late, &told);
+    lateness late = {0};
+    manta_group_plan *p = plan_of(3, &(manta_group_options){.timeout_ms = LATE_MS});
+    ranks_as_threads(join_plan, p, 3, trouble_late, &late);
     manta_group_plan_free(p);
 }
 

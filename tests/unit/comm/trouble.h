@@ -51,22 +51,34 @@ static inline int trouble_mismatch(manta_group *g, void *ctx)
     return 0;
 }
 
+/* For trouble_late(): zeroed. */
+typedef struct lateness {
+    _Atomic int come, told; /* of the ranks that are not late: who is about to call, who was told */
+} lateness;
+
+/* How long they wait for the late one: far longer than a rank that is about to call is
+ * ever held up by the system, so that it alone is missing. */
+enum { LATE_MS = 3000 };
+
 /* Rank 1 does not come; the others say so, and it learns that it is too late. */
 static inline int trouble_late(manta_group *g, void *ctx)
 {
-    _Atomic int *told = ctx;
+    lateness *l = ctx;
+    const int others = manta_group_size(g) - 1;
     float x = 1;
     if (manta_group_rank(g) == 1) {
-        while (atomic_load(told) < manta_group_size(g) - 1) sched_yield();
+        while (atomic_load(&l->told) < others) sched_yield();
         OK(manta_group_all_reduce(g, &x, &x, 1, MANTA_DTYPE_F32, MANTA_REDUCE_SUM) == MANTA_ETIMEDOUT);
         return 0;
     }
+    atomic_fetch_add(&l->come, 1);
+    while (atomic_load(&l->come) < others) sched_yield();
     OK(manta_group_all_reduce(g, &x, &x, 1, MANTA_DTYPE_F32, MANTA_REDUCE_SUM) == MANTA_ETIMEDOUT);
     OK(strstr(manta_error_text(), "in all-reduce (sum) of 1 float32; missing: rank 1"));
     OK(x == 1);
     OK(manta_group_barrier(g) == MANTA_ETIMEDOUT); /* it stays broken */
     OK(strstr(manta_error_text(), "missing: rank 1"));
-    atomic_fetch_add(told, 1);
+    atomic_fetch_add(&l->told, 1);
     return 0;
 }
 
