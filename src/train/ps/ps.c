@@ -188,7 +188,7 @@ manta_status ps_furnish(ps *p, int i)
 
 static void drop_worker(ps *p, int w)
 {
-    ps_tickets_lose(&p->tickets, w);
+    ps_step_queue_lose(&p->queue, w);
     p->idle[w] = false;
     if (p->of[w] >= 0) ps_link_close(&p->link[p->of[w]]);
     p->of[w] = -1;
@@ -228,7 +228,7 @@ static manta_status give_out(ps *p)
     for (int w = 0; w < p->plan.workers; w++) {
         int64_t step, at[3];
         ps_link *l;
-        if (!p->idle[w] || (step = ps_tickets_take(&p->tickets, w)) < 0) continue;
+        if (!p->idle[w] || (step = ps_step_queue_take(&p->queue, w)) < 0) continue;
         l = &p->link[p->of[w]];
         at[0] = p->journal.epoch;
         at[1] = p->journal.from + step;
@@ -250,7 +250,7 @@ static manta_status done(ps *p, ps_link *l)
 
     if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
         return manta_fail(MANTA_ECORRUPT, "%s: not the sums of a step", chan_name(l->c));
-    if (!ps_tickets_done(&p->tickets, l->number, (int64_t)l->head.step - p->journal.from))
+    if (!ps_step_queue_done(&p->queue, l->number, (int64_t)l->head.step - p->journal.from))
         return manta_fail(MANTA_ECORRUPT, "%s: a step that it was not given", chan_name(l->c));
     p->journal.is_in[(int64_t)l->head.step - p->journal.from] = 1;
     memcpy(sums, l->in, n * sizeof *sums);
@@ -388,9 +388,9 @@ manta_status ps_begin(ps *p, int64_t epoch, int64_t from)
                              p->plan.steps > from ? p->plan.steps - from : 0));
     }
     p->took_up = false;
-    ps_tickets_release(&p->tickets);
-    TRY(ps_tickets_init(&p->tickets, j->steps, p->o.staleness));
-    ps_tickets_skip(&p->tickets, j->is_in);
+    ps_step_queue_release(&p->queue);
+    TRY(ps_step_queue_init(&p->queue, j->steps, p->o.staleness));
+    ps_step_queue_skip(&p->queue, j->is_in);
     p->ready = 0;
     for (int i = 0; i < p->plan.servers; i++) {
         if (tell_epoch(p, i)) TRY(ps_furnish(p, i));
@@ -402,7 +402,7 @@ manta_status ps_begin(ps *p, int64_t epoch, int64_t from)
 manta_status ps_next(ps *p, bool *more)
 {
     *more = false;
-    if (!p->ready && ps_tickets_over(&p->tickets)) return MANTA_OK;
+    if (!p->ready && ps_step_queue_over(&p->queue)) return MANTA_OK;
     TRY(say_rate(p));
     while (!p->ready) TRY(ps_attend(p));
     p->ready--;
@@ -513,7 +513,7 @@ manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, i
     p = ps_new(s, o);
     p->settled = true;
     if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
-    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
+    if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
     if ((st = make_plan(p, feed, steps, servers, workers))) goto out;
     for (int i = 0; i < servers && !st; i++) st = start(p, true, i);
     for (int i = 0; i < servers && !st; i++) st = ps_furnish(p, i);
@@ -570,7 +570,7 @@ void ps_close(ps *p)
     if (p->listener >= 0) os->close(p->listener);
     chan_end_free(p->end);
     key_wipe(&p->plan.key);
-    ps_tickets_release(&p->tickets);
+    ps_step_queue_release(&p->queue);
     ps_journal_release(&p->journal);
     mem_free(p);
     if (why.code) (void)!manta_error_raise(&why);

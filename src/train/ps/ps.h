@@ -7,7 +7,7 @@
  *
  * Each talks to the others over net/chan.h, on one host or several; nobody waits
  * for anybody but for an answer. Steps are given out as workers ask for them
- * (ps_tickets.h), so a slow worker does fewer of them, and a lost one costs
+ * (ps_step_queue.h), so a slow worker does fewer of them, and a lost one costs
  * nothing but what it had in hand, which is given out again: a server takes the
  * gradients of a step only once. A server that is lost begins again with the
  * coordinator's copy. A coordinator that is lost, and started again by whoever
@@ -23,7 +23,7 @@
 #include "train/cluster/cluster.h"
 #include "train/session/news.h"
 #include "train/group/seat_work.h"
-#include "train/ps/ps_tickets.h"
+#include "train/ps/ps_step_queue.h"
 #include "train/session/session.h"
 
 enum { PS_SERVERS = 64 };
@@ -67,7 +67,7 @@ manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said) MA
 typedef struct ps ps; /* opaque, see ps_coordinator.h */
 
 typedef struct ps_options {
-    int64_t staleness; /* bound of ps_tickets.h; negative: none */
+    int64_t staleness; /* bound of ps_step_queue.h; negative: none */
     int max_failures; /* losses of a process in a row without a step; 0: 3 */
     int64_t snapshot_steps; /* the state is copied after so many; 0: 50 */
 } ps_options;

@@ -208,7 +208,7 @@ manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const fee
     p = ps_new(s, o);
     p->cluster = true;
     plan_of_cluster(s, c, feed, steps, &p->plan);
-    if ((st = ps_tickets_init(&p->tickets, 0, 0))) goto out;
+    if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
     ps_terms_init(&p->terms, &p->plan, "coordinator");
     if ((st = ps_terms_end(&p->terms, &p->plan, &p->end))) goto out;
     if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;

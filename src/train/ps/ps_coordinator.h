@@ -34,7 +34,7 @@ struct ps {
     bool failed; /* a step has */
     bool idle[PS_WORKERS]; /* has asked for a step */
     int of[PS_WORKERS]; /* its link; -1: none */
-    ps_tickets tickets;
+    ps_step_queue queue;
     ps_journal journal; /* of the epoch at hand, or of the one that was taken up */
     bool settled; /* it is clear with what state the servers begin */
     bool took_up; /* with their own */

@@ -9,7 +9,7 @@
 /* With the session. */
 typedef struct ps_cast {
     int servers, workers;
-    int64_t staleness; /* ps_tickets.h's bound */
+    int64_t staleness; /* ps_step_queue.h's bound */
     manta_cluster *cluster; /* whose processes they are; NULL: forked ones */
 } ps_cast;
 

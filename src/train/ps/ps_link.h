@@ -4,7 +4,7 @@
 #define TRAIN_PS_PS_LINK_H
 
 #include "net/chan.h"
-#include "train/ps/ps_tickets.h"
+#include "train/ps/ps_step_queue.h"
 
 enum {
     PS_LINKS = PS_WORKERS + 16

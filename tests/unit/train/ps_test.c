@@ -12,9 +12,9 @@
 #include "train/group_fixture.h"
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_terms.h"
-#include "train/ps/ps_tickets.h"
+#include "train/ps/ps_step_queue.h"
 
-/* ---- tickets ---- */
+/* ---- the step queue ---- */
 
 /* Workers that take, finish and are lost at random: every step is done once,
  * and never is one given out while one more than `bound` before it is not done. */
@@ -28,70 +28,70 @@ static void every_step_is_done_once(void **state)
     for (int64_t bound = -1; bound < 8; bound++) {
         int64_t held[WORKERS] = {-1, -1, -1, -1, -1};
         int done[STEPS] = {0};
-        ps_tickets t;
-        assert_ok(ps_tickets_init(&t, STEPS, bound));
-        while (!ps_tickets_over(&t)) {
+        ps_step_queue t;
+        assert_ok(ps_step_queue_init(&t, STEPS, bound));
+        while (!ps_step_queue_over(&t)) {
             uint32_t r = rng_at(key, draws++).w[0];
             int w = (int)(r % WORKERS), what = (int)(r / WORKERS % 8);
             if (held[w] < 0) {
-                held[w] = ps_tickets_take(&t, w);
+                held[w] = ps_step_queue_take(&t, w);
                 for (int64_t i = 0; bound >= 0 && i < held[w] - bound; i++) assert_int_equal(done[i], 1);
             } else if (what == 0) {
-                ps_tickets_lose(&t, w);
+                ps_step_queue_lose(&t, w);
                 held[w] = -1;
             } else if (what > 3) {
-                assert_false(ps_tickets_done(&t, w, held[w] + 1));
-                assert_true(ps_tickets_done(&t, w, held[w]));
+                assert_false(ps_step_queue_done(&t, w, held[w] + 1));
+                assert_true(ps_step_queue_done(&t, w, held[w]));
                 done[held[w]]++;
                 held[w] = -1;
             }
         }
         for (int i = 0; i < STEPS; i++) assert_int_equal(done[i], 1);
-        ps_tickets_release(&t);
+        ps_step_queue_release(&t);
     }
 }
 
 /* The step that others are held back by comes first. */
 static void a_lost_step_is_given_out_first(void **state)
 {
-    ps_tickets t;
+    ps_step_queue t;
 
     (void)state;
-    assert_ok(ps_tickets_init(&t, 10, 1));
-    assert_int_equal(ps_tickets_take(&t, 0), 0);
-    assert_int_equal(ps_tickets_take(&t, 1), 1);
-    assert_int_equal(ps_tickets_take(&t, 2), -1);
-    assert_int_equal(ps_tickets_take(&t, 1), -1); /* it has one */
-    ps_tickets_lose(&t, 1);
-    ps_tickets_lose(&t, 0);
-    assert_int_equal(ps_tickets_take(&t, 2), 0);
-    assert_false(ps_tickets_done(&t, 0, 0));
-    assert_int_equal(ps_tickets_take(&t, 1), 1);
-    assert_true(ps_tickets_done(&t, 2, 0));
-    assert_int_equal(ps_tickets_take(&t, 0), 2);
-    ps_tickets_release(&t);
+    assert_ok(ps_step_queue_init(&t, 10, 1));
+    assert_int_equal(ps_step_queue_take(&t, 0), 0);
+    assert_int_equal(ps_step_queue_take(&t, 1), 1);
+    assert_int_equal(ps_step_queue_take(&t, 2), -1);
+    assert_int_equal(ps_step_queue_take(&t, 1), -1); /* it has one */
+    ps_step_queue_lose(&t, 1);
+    ps_step_queue_lose(&t, 0);
+    assert_int_equal(ps_step_queue_take(&t, 2), 0);
+    assert_false(ps_step_queue_done(&t, 0, 0));
+    assert_int_equal(ps_step_queue_take(&t, 1), 1);
+    assert_true(ps_step_queue_done(&t, 2, 0));
+    assert_int_equal(ps_step_queue_take(&t, 0), 2);
+    ps_step_queue_release(&t);
 }
 
 /* What is in already is not given out, and holds nobody back. */
 static void steps_that_are_in_are_not_given_out(void **state)
 {
     const unsigned char is_in[6] = {1, 0, 1, 0, 0, 1};
-    ps_tickets t;
+    ps_step_queue t;
 
     (void)state;
-    assert_ok(ps_tickets_init(&t, 6, 1));
-    ps_tickets_skip(&t, is_in);
-    assert_int_equal(ps_tickets_take(&t, 0), 1);
-    assert_int_equal(ps_tickets_take(&t, 1), -1); /* 3 waits for 1 */
-    assert_true(ps_tickets_done(&t, 0, 1));
-    assert_int_equal(ps_tickets_take(&t, 1), 3);
-    assert_int_equal(ps_tickets_take(&t, 0), 4);
-    assert_true(ps_tickets_done(&t, 0, 4));
-    assert_int_equal(ps_tickets_take(&t, 0), -1);
-    assert_false(ps_tickets_over(&t));
-    assert_true(ps_tickets_done(&t, 1, 3));
-    assert_true(ps_tickets_over(&t));
-    ps_tickets_release(&t);
+    assert_ok(ps_step_queue_init(&t, 6, 1));
+    ps_step_queue_skip(&t, is_in);
+    assert_int_equal(ps_step_queue_take(&t, 0), 1);
+    assert_int_equal(ps_step_queue_take(&t, 1), -1); /* 3 waits for 1 */
+    assert_true(ps_step_queue_done(&t, 0, 1));
+    assert_int_equal(ps_step_queue_take(&t, 1), 3);
+    assert_int_equal(ps_step_queue_take(&t, 0), 4);
+    assert_true(ps_step_queue_done(&t, 0, 4));
+    assert_int_equal(ps_step_queue_take(&t, 0), -1);
+    assert_false(ps_step_queue_over(&t));
+    assert_true(ps_step_queue_done(&t, 1, 3));
+    assert_true(ps_step_queue_over(&t));
+    ps_step_queue_release(&t);
 }
 
 /* ---- the journal ---- */

@@ -1,26 +1,26 @@
-/* ps_tickets.c - which steps are done, under way, or to be given out. */
-#include "train/ps/ps_tickets.h"
+/* ps_step_queue.c - which steps are done, under way, or to be given out. */
+#include "train/ps/ps_step_queue.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 
-manta_status ps_tickets_init(ps_tickets *t, int64_t steps, int64_t bound)
+manta_status ps_step_queue_init(ps_step_queue *t, int64_t steps, int64_t bound)
 {
-    *t = (ps_tickets){.steps = steps, .bound = bound};
+    *t = (ps_step_queue){.steps = steps, .bound = bound};
     for (int w = 0; w < PS_WORKERS; w++) t->held[w] = -1;
     TRY(mem_try_array(steps + 1, 1, "the steps of an epoch", (void **)&t->is_done));
     memset(t->is_done, 0, (size_t)steps + 1);
     return MANTA_OK;
 }
 
-void ps_tickets_release(ps_tickets *t)
+void ps_step_queue_release(ps_step_queue *t)
 {
     mem_try_free(t->is_done);
     t->is_done = NULL;
 }
 
-void ps_tickets_skip(ps_tickets *t, const unsigned char *is_in)
+void ps_step_queue_skip(ps_step_queue *t, const unsigned char *is_in)
 {
     for (int64_t i = 0; i < t->steps; i++) {
         t->is_done[i] = is_in[i] != 0;
@@ -29,7 +29,7 @@ void ps_tickets_skip(ps_tickets *t, const unsigned char *is_in)
     while (t->low < t->steps && t->is_done[t->low]) t->low++;
 }
 
-int64_t ps_tickets_take(ps_tickets *t, int w)
+int64_t ps_step_queue_take(ps_step_queue *t, int w)
 {
     if (t->held[w] >= 0) return -1;
     if (t->n_again) {
@@ -45,7 +45,7 @@ int64_t ps_tickets_take(ps_tickets *t, int w)
     return t->held[w];
 }
 
-bool ps_tickets_done(ps_tickets *t, int w, int64_t step)
+bool ps_step_queue_done(ps_step_queue *t, int w, int64_t step)
 {
     if (step < 0 || t->held[w] != step) return false;
     t->held[w] = -1;
@@ -56,7 +56,7 @@ bool ps_tickets_done(ps_tickets *t, int w, int64_t step)
 }
 
 /* The oldest first: others may be held back by it. */
-void ps_tickets_lose(ps_tickets *t, int w)
+void ps_step_queue_lose(ps_step_queue *t, int w)
 {
     int64_t step = t->held[w];
     int at = t->n_again;
