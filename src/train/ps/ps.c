@@ -154,9 +154,9 @@ static manta_status await_server(ps *p, int i)
 
     while (try_furnish(p, i)) {
         manta_status st;
-        if (p->terms.refused && !p->settled) { /* it is not for us, or we are not for it */
+        if (p->check.refused && !p->settled) { /* it is not for us, or we are not for it */
             p->mistaken = true;
-            return manta_error_raise(&p->terms.why);
+            return manta_error_raise(&p->check.why);
         }
         if (clock_now_ns() > deadline) {
             return manta_fail(MANTA_ETIMEDOUT, "parameter server %d (%s) has not come: %s", i,
@@ -465,8 +465,8 @@ static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int
     if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
         return manta_fail(MANTA_EIO, "no random bytes for a key");
     for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
-    ps_terms_init(&p->terms, &p->plan, "coordinator");
-    TRY(ps_terms_end(&p->terms, &p->plan, &p->end));
+    ps_config_check_init(&p->check, &p->plan, "coordinator");
+    TRY(ps_config_check_end(&p->check, &p->plan, &p->end));
     TRY(listen_somewhere(&p->listener, p->plan.coordinator));
     for (int i = 0; i < servers; i++) TRY(listen_somewhere(&p->server_listener[i], p->plan.server[i]));
     return MANTA_OK;

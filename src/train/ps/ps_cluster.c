@@ -209,8 +209,8 @@ manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const fee
     p->cluster = true;
     plan_of_cluster(s, c, feed, steps, &p->plan);
     if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
-    ps_terms_init(&p->terms, &p->plan, "coordinator");
-    if ((st = ps_terms_end(&p->terms, &p->plan, &p->end))) goto out;
+    ps_config_check_init(&p->check, &p->plan, "coordinator");
+    if ((st = ps_config_check_end(&p->check, &p->plan, &p->end))) goto out;
     if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
     for (int i = 0; i < p->plan.servers && !st; i++) st = ps_furnish(p, i);
     if (!st) st = await_workers(p);

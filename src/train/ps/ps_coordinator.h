@@ -10,7 +10,7 @@
 #include "train/ps/ps.h"
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_link.h"
-#include "train/ps/ps_terms.h"
+#include "train/ps/ps_config_check.h"
 
 /* A process of ours. */
 typedef struct ps_child {
@@ -24,7 +24,7 @@ struct ps {
     manta_session *s;
     ps_options o;
     chan_end *end;
-    ps_terms terms;
+    ps_config_check check;
     bool cluster; /* the others were started by somebody else */
     int listener; /* ours */
     int server_listener[PS_SERVERS];

@@ -12,7 +12,7 @@
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_link.h"
 #include "train/ps/ps_part.h"
-#include "train/ps/ps_terms.h"
+#include "train/ps/ps_config_check.h"
 #include "train/session/step_core.h"
 
 enum {
@@ -24,7 +24,7 @@ typedef struct server {
     manta_session *s;
     ps_part part;
     chan_end *end;
-    ps_terms terms;
+    ps_config_check check;
     int listener;
     size_t room;
     ps_link link[PS_LINKS]; /* c NULL: free */
@@ -165,10 +165,10 @@ static void listen_to(server *v, ps_link *l)
  * and before that the end of ours. */
 static manta_status heed_refusal(server *v)
 {
-    if (!v->terms.refused) return MANTA_OK;
-    if (!v->loaded) return manta_error_raise(&v->terms.why);
-    v->terms.refused = false;
-    log_warn("a coordinator was turned away", LOG_STR("why", v->terms.why.text));
+    if (!v->check.refused) return MANTA_OK;
+    if (!v->loaded) return manta_error_raise(&v->check.why);
+    v->check.refused = false;
+    log_warn("a coordinator was turned away", LOG_STR("why", v->check.why.text));
     return MANTA_OK;
 }
 
@@ -216,8 +216,8 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     v->room = ps_server_room(p, number);
     snprintf(node, sizeof node, "ps/%d", number);
     if ((st = session_local(p->s))) goto out;
-    ps_terms_init(&v->terms, p, node);
-    st = ps_terms_end(&v->terms, p, &v->end);
+    ps_config_check_init(&v->check, p, node);
+    st = ps_config_check_end(&v->check, p, &v->end);
     if (!st && listener < 0) st = ps_listen(v->end, p->server[number], &v->listener);
     if (!st) st = serve(v);
     if (listener < 0 && v->listener >= 0) os->close(v->listener);

@@ -8,7 +8,7 @@
 #include "train/ps/ps.h"
 #include "train/ps/ps_link.h"
 #include "train/ps/ps_part.h"
-#include "train/ps/ps_terms.h"
+#include "train/ps/ps_config_check.h"
 #include "train/session/step_core.h"
 
 enum { PATIENCE_MS = 200 }; /* between attempts to reach a server that is being replaced */
@@ -17,7 +17,7 @@ typedef struct worker {
     const ps_plan *plan;
     manta_session *s;
     chan_end *end;
-    ps_terms terms;
+    ps_config_check check;
     bool hired; /* a coordinator has given it a step */
     ps_link boss;
     ps_link server[PS_SERVERS]; /* c NULL: to be connected */
@@ -194,8 +194,8 @@ static manta_status find_boss(worker *w)
         if (!st) st = chan_work(w->boss.c);
         if (!st && chan_is_open(w->boss.c)) return MANTA_OK;
         if (st) ps_link_close(&w->boss);
-        if (w->terms.refused && !w->hired) return manta_error_raise(&w->terms.why);
-        w->terms.refused = false; /* who has begun waits for the right one */
+        if (w->check.refused && !w->hired) return manta_error_raise(&w->check.why);
+        w->check.refused = false; /* who has begun waits for the right one */
         if (is_alone(w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
         TRY(ps_miss_coordinator(w->plan, begin, &said));
         item.c = w->boss.c;
@@ -242,8 +242,8 @@ manta_status ps_work(const ps_plan *p, int number)
 
     *w = (worker){.plan = p, .s = p->s};
     snprintf(node, sizeof node, "worker/%d", number);
-    ps_terms_init(&w->terms, p, node);
-    st = ps_terms_end(&w->terms, p, &w->end);
+    ps_config_check_init(&w->check, p, node);
+    st = ps_config_check_end(&w->check, p, &w->end);
     if (!st) st = prepare(w);
     if (!st) st = find_boss(w);
     if (!st) st = run(w, number);

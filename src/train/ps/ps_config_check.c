@@ -1,5 +1,5 @@
-/* ps_terms.c - see ps_terms.h. */
-#include "train/ps/ps_terms.h"
+/* ps_config_check.c - see ps_config_check.h. */
+#include "train/ps/ps_config_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,12 +93,12 @@ static uint32_t digest_losses(const manta_session *s)
     return crc;
 }
 
-void ps_terms_init(ps_terms *t, const ps_plan *p, const char *node)
+void ps_config_check_init(ps_config_check *t, const ps_plan *p, const char *node)
 {
     const manta_session *s = p->s;
     int n;
 
-    *t = (ps_terms){.n = 0};
+    *t = (ps_config_check){.n = 0};
     snprintf(t->node, sizeof t->node, "%s", node);
     n = snprintf(t->text, sizeof t->text,
                  "model\t%.64s of %lld parameters\n"
@@ -141,7 +141,7 @@ static void value_of(const char *from, size_t n, const char *name, char *out, si
     out[k] = '\0';
 }
 
-manta_status ps_terms_compare(const ps_terms *t, const char *who, const void *theirs, size_t n)
+manta_status ps_config_check_compare(const ps_config_check *t, const char *who, const void *theirs, size_t n)
 {
     const char *a = t->text, *b = theirs;
     size_t left_a = t->n, left_b = n;
@@ -166,8 +166,8 @@ manta_status ps_terms_compare(const ps_terms *t, const char *who, const void *th
 
 static manta_status check(void *ctx, const hello *theirs)
 {
-    ps_terms *t = ctx;
-    manta_status st = ps_terms_compare(t, theirs->node, theirs->word, theirs->n_word);
+    ps_config_check *t = ctx;
+    manta_status st = ps_config_check_compare(t, theirs->node, theirs->word, theirs->n_word);
 
     if (!st) return MANTA_OK;
     manta_error_get(&t->why);
@@ -180,7 +180,7 @@ static manta_status check(void *ctx, const hello *theirs)
     return st;
 }
 
-manta_status ps_terms_end(ps_terms *t, const ps_plan *p, chan_end **out)
+manta_status ps_config_check_end(ps_config_check *t, const ps_plan *p, chan_end **out)
 {
     chan_options o = {.node = t->node, .job = p->job, .plain = p->plain, .check = check, .ctx = t};
 
