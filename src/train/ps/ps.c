@@ -17,7 +17,7 @@
 #include "train/group/group_samples.h"
 #include "train/log/rank_logs.h"
 #include "train/ps/ps_coordinator.h"
-#include "train/ps/ps_part.h"
+#include "train/ps/ps_range.h"
 #include "train/session/forked.h"
 
 enum {
@@ -131,10 +131,10 @@ static manta_status tell_epoch(ps *p, int i)
 /* Gives a server the state that we have. */
 manta_status ps_load(ps *p, int i)
 {
-    ps_part part = ps_part_of(&p->s->l, i, p->plan.servers);
+    ps_range range = ps_range_of(&p->s->l, i, p->plan.servers);
 
-    ps_part_get_state(&part, p->s->state, p->to[i].out);
-    TRY(ps_ask(p, i, PS_LOAD, ps_part_state_size(&part), PS_LOADED));
+    ps_range_get_state(&range, p->s->state, p->to[i].out);
+    TRY(ps_ask(p, i, PS_LOAD, ps_range_state_size(&range), PS_LOADED));
     return tell_epoch(p, i);
 }
 
@@ -419,10 +419,10 @@ manta_status ps_pull(ps *p)
 
     memcpy(mine, run, s->l.run_size);
     for (int i = 0; i < p->plan.servers && !st;) {
-        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
+        ps_range range = ps_range_of(&s->l, i, p->plan.servers);
         st = ps_link_ask(&p->to[i], PS_STATE, 0, 0, PS_STATE, server_is_dead, &p->server[i]);
-        if (!st && p->to[i].head.length == ps_part_state_size(&part)) {
-            ps_part_set_state(&part, s->state, p->to[i].in);
+        if (!st && p->to[i].head.length == ps_range_state_size(&range)) {
+            ps_range_set_state(&range, s->state, p->to[i].in);
             i++;
         } else {
             memcpy(run, mine, s->l.run_size);

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "train/cluster/cluster.h"
 #include "train/ps/ps_coordinator.h"
-#include "train/ps/ps_part.h"
+#include "train/ps/ps_range.h"
 
 enum { SAY_AFTER_MS = 2000 }; /* of waiting for the coordinator */
 
@@ -101,7 +101,7 @@ static manta_status find_journal(ps *p, bool *found)
 }
 
 /* The state of all servers; *whole false: one has been lost meanwhile. */
-static manta_status fetch_parts(ps *p, bool *whole)
+static manta_status fetch_ranges(ps *p, bool *whole)
 {
     manta_session *s = p->s;
     run_state *run = layout_run(&s->l, s->state), *counted = mem_new(s->l.run_size);
@@ -109,14 +109,14 @@ static manta_status fetch_parts(ps *p, bool *whole)
 
     *whole = true;
     for (int i = 0; i < p->plan.servers && *whole && !st; i++) {
-        ps_part part = ps_part_of(&s->l, i, p->plan.servers);
+        ps_range range = ps_range_of(&s->l, i, p->plan.servers);
         manta_status got = ps_ask(p, i, PS_STATE, 0, PS_STATE);
-        if (got == MANTA_ECORRUPT || (!got && p->to[i].head.length != ps_part_state_size(&part))) {
+        if (got == MANTA_ECORRUPT || (!got && p->to[i].head.length != ps_range_state_size(&range))) {
             st = mistake(p, i, "it has another model");
         } else if (got) {
             *whole = false;
         } else {
-            ps_part_set_state(&part, s->state, p->to[i].in);
+            ps_range_set_state(&range, s->state, p->to[i].in);
             if (!i) memcpy(counted, run, s->l.run_size); /* the first server's counts: ps_journal.h */
         }
     }
@@ -134,7 +134,7 @@ static manta_status fetch_state(ps *p, bool *whole)
 
     TRY(mem_try_array((int64_t)s->l.state_size, 1, "a copy of the state", &before));
     memcpy(before, s->state, s->l.state_size);
-    st = fetch_parts(p, whole);
+    st = fetch_ranges(p, whole);
     if (st || !*whole) memcpy(s->state, before, s->l.state_size);
     mem_try_free(before);
     return st;

@@ -11,7 +11,7 @@
 #include "train/ps/ps.h"
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_link.h"
-#include "train/ps/ps_part.h"
+#include "train/ps/ps_range.h"
 #include "train/ps/ps_config_check.h"
 #include "train/session/step_core.h"
 
@@ -22,7 +22,7 @@ enum {
 typedef struct server {
     const ps_plan *plan;
     manta_session *s;
-    ps_part part;
+    ps_range range;
     chan_end *end;
     ps_config_check check;
     int listener;
@@ -42,9 +42,9 @@ static void update(server *v, const char *bytes)
 {
     manta_session *s = v->s;
     step_range r = {
-        .param = v->part.lo, .param_end = v->part.hi, .stat_end = v->part.first ? s->l.stat_blocks : 0};
+        .param = v->range.lo, .param_end = v->range.hi, .stat_end = v->range.first ? s->l.stat_blocks : 0};
 
-    ps_part_set_slot(&v->part, s->slots[0], bytes);
+    ps_range_set_slot(&v->range, s->slots[0], bytes);
     s->used[0] = s->slots[0];
     s->n_used = 1;
     step_begin(s, s->state);
@@ -63,8 +63,8 @@ static manta_status expect_size(const ps_link *l, size_t n)
 
 static manta_status load(server *v, ps_link *l)
 {
-    TRY(expect_size(l, ps_part_state_size(&v->part)));
-    ps_part_set_state(&v->part, v->s->state, l->in);
+    TRY(expect_size(l, ps_range_state_size(&v->range)));
+    ps_range_set_state(&v->range, v->s->state, l->in);
     ps_journal_release(&v->journal);
     v->loaded = true;
     return ps_link_send(l, PS_LOADED, 0, 0, 0);
@@ -108,7 +108,7 @@ static manta_status push(server *v, ps_link *l)
 {
     bool is_new;
 
-    TRY(expect_size(l, ps_part_slot_size(&v->part)));
+    TRY(expect_size(l, ps_range_slot_size(&v->range)));
     if (!ps_journal_is_begun(&v->journal))
         return manta_fail(MANTA_EBUSY, "%s: no epoch has begun", chan_name(l->c));
     TRY(ps_journal_add(&v->journal, (int64_t)l->head.step, &is_new));
@@ -133,17 +133,17 @@ static manta_status answer(void *ctx, ps_link *l)
     if (needs_state && !v->loaded) return manta_fail(MANTA_EBUSY, "%s: not loaded yet", chan_name(l->c));
     switch ((int)l->head.kind) {
     case PS_PULL:
-        ps_part_get_weights(&v->part, v->s->state, l->out);
+        ps_range_get_weights(&v->range, v->s->state, l->out);
         return ps_link_send(l, PS_WEIGHTS, layout_run(&v->s->l, v->s->state)->calls, 0,
-                            ps_part_weights_size(&v->part));
+                            ps_range_weights_size(&v->range));
     case PS_PUSH: return push(v, l);
     case PS_LOAD: return load(v, l);
     case PS_WHERE: return say_where(v, l);
     case PS_BEGIN: return begin(v, l);
     case PS_RATE: return set_rate(v, l);
     case PS_STATE:
-        ps_part_get_state(&v->part, v->s->state, l->out);
-        return ps_link_send(l, PS_STATE, 0, 0, ps_part_state_size(&v->part));
+        ps_range_get_state(&v->range, v->s->state, l->out);
+        return ps_link_send(l, PS_STATE, 0, 0, ps_range_state_size(&v->range));
     case PS_END: v->over = true; return MANTA_OK;
     default: return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
     }
@@ -199,8 +199,8 @@ static size_t larger(size_t a, size_t b)
 
 size_t ps_server_room(const ps_plan *p, int number)
 {
-    ps_part part = ps_part_of(&p->s->l, number, p->servers);
-    size_t room = larger(ps_part_state_size(&part), ps_part_slot_size(&part));
+    ps_range range = ps_range_of(&p->s->l, number, p->servers);
+    size_t room = larger(ps_range_state_size(&range), ps_range_slot_size(&range));
 
     return larger(room, p->s->l.run_size + ps_journal_room(p->steps));
 }
@@ -212,7 +212,7 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     manta_status st;
 
     *v = (server){.plan = p, .s = p->s, .listener = listener, .missed_ns = clock_now_ns()};
-    v->part = ps_part_of(&p->s->l, number, p->servers);
+    v->range = ps_range_of(&p->s->l, number, p->servers);
     v->room = ps_server_room(p, number);
     snprintf(node, sizeof node, "ps/%d", number);
     if ((st = session_local(p->s))) goto out;

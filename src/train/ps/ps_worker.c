@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "train/ps/ps.h"
 #include "train/ps/ps_link.h"
-#include "train/ps/ps_part.h"
+#include "train/ps/ps_range.h"
 #include "train/ps/ps_config_check.h"
 #include "train/session/step_core.h"
 
@@ -21,7 +21,7 @@ typedef struct worker {
     bool hired; /* a coordinator has given it a step */
     ps_link boss;
     ps_link server[PS_SERVERS]; /* c NULL: to be connected */
-    ps_part part[PS_SERVERS];
+    ps_range range[PS_SERVERS];
     feed_reader reader;
     bool over;
 } worker;
@@ -48,7 +48,7 @@ static manta_status call(worker *w, const char *address, const char *name, size_
 static manta_status reach(worker *w, int i)
 {
     char name[FRAME_NAME];
-    size_t weights = ps_part_weights_size(&w->part[i]), slot = ps_part_slot_size(&w->part[i]);
+    size_t weights = ps_range_weights_size(&w->range[i]), slot = ps_range_slot_size(&w->range[i]);
 
     if (w->server[i].c) return MANTA_OK;
     snprintf(name, sizeof name, "ps/%d", i);
@@ -62,9 +62,9 @@ static manta_status pull(worker *w, int i)
 
     TRY(reach(w, i));
     TRY(ps_link_ask(l, PS_PULL, 0, 0, PS_WEIGHTS, is_alone, w));
-    if (l->head.length != ps_part_weights_size(&w->part[i]))
+    if (l->head.length != ps_range_weights_size(&w->range[i]))
         return manta_fail(MANTA_ECORRUPT, "%s: weights of another model", chan_name(l->c));
-    ps_part_set_weights(&w->part[i], w->s->state, l->in);
+    ps_range_set_weights(&w->range[i], w->s->state, l->in);
     return MANTA_OK;
 }
 
@@ -73,8 +73,8 @@ static manta_status push(worker *w, int i, int64_t ticket)
     ps_link *l = &w->server[i];
 
     TRY(reach(w, i));
-    ps_part_get_slot(&w->part[i], w->s->used[0], l->out);
-    return ps_link_ask(l, PS_PUSH, ticket, ps_part_slot_size(&w->part[i]), PS_PUSHED, is_alone, w);
+    ps_range_get_slot(&w->range[i], w->s->used[0], l->out);
+    return ps_link_ask(l, PS_PUSH, ticket, ps_range_slot_size(&w->range[i]), PS_PUSHED, is_alone, w);
 }
 
 /* Waits a little, or until the coordinator says something (that it is over). */
@@ -228,7 +228,7 @@ static manta_status prepare(worker *w)
     const ps_plan *p = w->plan;
     const feed_source *f = p->feed;
 
-    for (int i = 0; i < p->servers; i++) w->part[i] = ps_part_of(&w->s->l, i, p->servers);
+    for (int i = 0; i < p->servers; i++) w->range[i] = ps_range_of(&w->s->l, i, p->servers);
     TRY(session_local(w->s));
     TRY(feed_reader_open(&w->reader, f));
     return session_prepare(w->s, PLAN_TRAIN, f->sizes, f->n_sizes);

@@ -1,22 +1,22 @@
-/* ps_part.c - the part of a model that one parameter server has. */
-#include "train/ps/ps_part.h"
+/* ps_range.c - the range of a model that one parameter server has. */
+#include "train/ps/ps_range.h"
 
 #include <string.h>
 
-ps_part ps_part_of(const layout *l, int server, int servers)
+ps_range ps_range_of(const layout *l, int server, int servers)
 {
-    return (ps_part){.l = l,
-                     .lo = l->param_blocks * server / servers,
-                     .hi = l->param_blocks * (server + 1) / servers,
-                     .first = server == 0};
+    return (ps_range){.l = l,
+                      .lo = l->param_blocks * server / servers,
+                      .hi = l->param_blocks * (server + 1) / servers,
+                      .first = server == 0};
 }
 
-static size_t range_size(const ps_part *p)
+static size_t range_size(const ps_range *p)
 {
     return (size_t)(p->hi - p->lo) * LAYOUT_BLOCK * sizeof(float);
 }
 
-static size_t stats_size(const ps_part *p)
+static size_t stats_size(const ps_range *p)
 {
     return p->first ? (size_t)p->l->stats_size * sizeof(float) : 0;
 }
@@ -38,26 +38,26 @@ static void move(mover *m, void *memory, size_t n)
     m->at += n;
 }
 
-/* This part's range of a section that is as large as the parameters. */
-static void move_range(const ps_part *p, mover *m, void *state, size_t section)
+/* These blocks of a section that is as large as the parameters. */
+static void move_range(const ps_range *p, mover *m, void *state, size_t section)
 {
     move(m, (char *)state + section + (size_t)p->lo * LAYOUT_BLOCK * sizeof(float), range_size(p));
 }
 
-static void move_weights(const ps_part *p, mover *m, void *state)
+static void move_weights(const ps_range *p, mover *m, void *state)
 {
     move_range(p, m, state, p->l->off_params);
     move(m, layout_stats(p->l, state), stats_size(p));
 }
 
-static void move_slot(const ps_part *p, mover *m, void *slot)
+static void move_slot(const ps_range *p, mover *m, void *slot)
 {
     move(m, layout_slot_sums(p->l, slot), (size_t)p->l->n_sums * sizeof(double));
     move_range(p, m, slot, 0);
     move(m, layout_slot_stats(p->l, slot), stats_size(p));
 }
 
-static void move_state(const ps_part *p, mover *m, void *state)
+static void move_state(const ps_range *p, mover *m, void *state)
 {
     const layout *l = p->l;
 
@@ -73,37 +73,37 @@ static void *writable(const void *memory)
     return (void *)(uintptr_t)memory; /* a packing mover only reads */
 }
 
-size_t ps_part_weights_size(const ps_part *p)
+size_t ps_range_weights_size(const ps_range *p)
 {
     return range_size(p) + stats_size(p);
 }
 
-void ps_part_get_weights(const ps_part *p, const void *state, char *out)
+void ps_range_get_weights(const ps_range *p, const void *state, char *out)
 {
     move_weights(p, &(mover){.bytes = out, .pack = true}, writable(state));
 }
 
-void ps_part_set_weights(const ps_part *p, void *state, const char *in)
+void ps_range_set_weights(const ps_range *p, void *state, const char *in)
 {
     move_weights(p, &(mover){.bytes = writable(in)}, state);
 }
 
-size_t ps_part_slot_size(const ps_part *p)
+size_t ps_range_slot_size(const ps_range *p)
 {
     return (size_t)p->l->n_sums * sizeof(double) + range_size(p) + stats_size(p);
 }
 
-void ps_part_get_slot(const ps_part *p, const void *slot, char *out)
+void ps_range_get_slot(const ps_range *p, const void *slot, char *out)
 {
     move_slot(p, &(mover){.bytes = out, .pack = true}, writable(slot));
 }
 
-void ps_part_set_slot(const ps_part *p, void *slot, const char *in)
+void ps_range_set_slot(const ps_range *p, void *slot, const char *in)
 {
     move_slot(p, &(mover){.bytes = writable(in)}, slot);
 }
 
-size_t ps_part_state_size(const ps_part *p)
+size_t ps_range_state_size(const ps_range *p)
 {
     const layout *l = p->l;
     size_t ranges = 1 + (size_t)l->arrays.n + l->arrays.average + l->arrays.accumulator;
@@ -111,12 +111,12 @@ size_t ps_part_state_size(const ps_part *p)
     return l->run_size + stats_size(p) + ranges * range_size(p);
 }
 
-void ps_part_get_state(const ps_part *p, const void *state, char *out)
+void ps_range_get_state(const ps_range *p, const void *state, char *out)
 {
     move_state(p, &(mover){.bytes = out, .pack = true}, writable(state));
 }
 
-void ps_part_set_state(const ps_part *p, void *state, const char *in)
+void ps_range_set_state(const ps_range *p, void *state, const char *in)
 {
     move_state(p, &(mover){.bytes = writable(in)}, state);
 }
