@@ -1,5 +1,5 @@
 /* cluster.c - opening a cluster from TF_CONFIG; the calls of fit and evaluate
- * on it. Meeting is cluster_meet.c's, computing cluster_step.c's. */
+ * on it. Meeting is cluster_rendezvous.c's, computing cluster_step.c's. */
 #include "train/cluster/cluster.h"
 
 #include <stdio.h>
@@ -241,7 +241,7 @@ manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_wor
                              .epoch = w->epoch,
                              .phase = w->phase,
                              .step = w->step};
-        TRY(cluster_meet(c));
+        TRY(cluster_rendezvous(c));
     }
     *over = c->at.call != call;
     return MANTA_OK;
@@ -265,7 +265,7 @@ bool cluster_is_in(const manta_cluster *c, int64_t epoch, cluster_phase phase)
 
 manta_status cluster_regroup(manta_cluster *c)
 {
-    return cluster_meet(c);
+    return cluster_rendezvous(c);
 }
 
 manta_status cluster_recover(manta_cluster *c)
@@ -276,7 +276,7 @@ manta_status cluster_recover(manta_cluster *c)
 
     memcpy(cause, c->cause, sizeof cause);
     log_info("a rank is lost; waiting for it", LOG_STR("cause", cause));
-    TRY(cluster_meet(c));
+    TRY(cluster_rendezvous(c));
     c->recovered = true;
     c->recovered_rank = rank;
     c->recovered_ms = (double)(clock_now_ns() - begin) / 1e6;

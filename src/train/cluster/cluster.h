@@ -258,14 +258,14 @@ manta_status cluster_recover(manta_cluster *c) MANTA_MUST_USE;
 /* A recovery that has not been told; the cause is borrowed until the next. */
 bool cluster_take_recovery(manta_cluster *c, int *rank, double *ms, const char **cause);
 
-/* ---- connections: cluster_meet.c ---- */
+/* ---- connections: cluster_rendezvous.c ---- */
 
 /* Moves bytes and waits a little. MANTA_EDIED: a rank is lost (c->lost,
  * c->cause), or has come back as a new process. */
 manta_status cluster_pump(manta_cluster *c, int64_t deadline) MANTA_MUST_USE;
 
 /* Meets all others and copies the furthest state. */
-manta_status cluster_meet(manta_cluster *c) MANTA_MUST_USE;
+manta_status cluster_rendezvous(manta_cluster *c) MANTA_MUST_USE;
 
 /* Notes that a rank is lost because of the thread's last error. */
 manta_status cluster_lose(manta_cluster *c, int rank);

@@ -1,4 +1,4 @@
-/* cluster_meet.c - connections between the ranks of a cluster: meeting, and
+/* cluster_rendezvous.c - connections between the ranks of a cluster: meeting, and
  * meeting again when one was lost. See cluster.h.
  *
  * Of two ranks the higher one connects. Whoever connects to us first goes to
@@ -451,7 +451,7 @@ static manta_status agree(manta_cluster *c)
     return MANTA_OK;
 }
 
-manta_status cluster_meet(manta_cluster *c)
+manta_status cluster_rendezvous(manta_cluster *c)
 {
     for (;;) {
         manta_status st;
