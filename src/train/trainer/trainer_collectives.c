@@ -1,4 +1,4 @@
-/* trainer_meet.c - what the ranks of a trainer do together: meetings, sums and
+/* trainer_collectives.c - what the ranks of a trainer do together: meetings, sums and
  * broadcasts. Steps of a model are trainer_step.c's. */
 #include <errno.h>
 #include <limits.h>
