@@ -1,5 +1,5 @@
 /* train/trainer/trainer_driver.h - the driver of a trainer, as its own files see it: trainer.c
- * starts and ends attempts, trainer_reports.c takes what the ranks report, trainer_tell.c
+ * starts and ends attempts, trainer_reports.c takes what the ranks report, trainer_errors.c
  * says what went wrong.
  *
  * Threads: the one that called manta_trainer_fit(). */

@@ -1,4 +1,4 @@
-/* trainer_tell.c - what went wrong in a trainer's run: which rank, what, where, and what
+/* trainer_errors.c - what went wrong in a trainer's run: which rank, what, where, and what
  * happens now. */
 #include <stdio.h>
 #include <string.h>
