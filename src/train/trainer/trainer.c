@@ -75,10 +75,10 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
     if (checkpoint) snprintf(t.checkpoint, sizeof t.checkpoint, "%s", checkpoint);
     vec_push(&args, manta_bytes(&t, sizeof t));
     vec_push(&args, manta_bytes(o->config ? o->config : "", o->config ? o->config_size : 0));
-    for (int i = 0; i < d->given.n; i++) {
-        const trainer_dataset *given = &d->given.all[i];
-        vec_push(&args, manta_bytes(given, sizeof *given));
-        for (int k = 0; k < given->n_columns; k++) vec_push(&args, manta_of_ref(d->given.columns[i][k]));
+    for (int i = 0; i < d->datasets.n; i++) {
+        const trainer_dataset *dataset = &d->datasets.all[i];
+        vec_push(&args, manta_bytes(dataset, sizeof *dataset));
+        for (int k = 0; k < dataset->n_columns; k++) vec_push(&args, manta_of_ref(d->datasets.columns[i][k]));
     }
     d->actors[rank] = manta_actor_start("manta_trainer_actor", &how, 0, NULL);
     d->loops[rank] = manta_actor_submit_one(d->actors[rank], "manta_trainer_loop", (int)args.n, args.at);
@@ -363,7 +363,7 @@ static manta_status check_options(trainer_driver *d)
         return manta_fail(MANTA_EINVAL, "max_failures: %d, expected 1 or more, MANTA_NONE or MANTA_UNLIMITED",
                           o->run.failure.max_failures);
     TRY(checkpoints_check(&o->run.checkpoints));
-    TRY(given_init(&d->given, o->n_datasets, o->datasets));
+    TRY(datasets_init(&d->datasets, o->n_datasets, o->datasets));
     return places_init(&d->places, &o->scaling);
 }
 
@@ -458,7 +458,7 @@ static manta_status prepare(trainer_driver *d)
                         &d->run);
     free(config);
     if (st) return st;
-    TRY(given_read(&d->given, d->o->datasets));
+    TRY(datasets_read(&d->datasets, d->o->datasets));
     TRY(make_memory(d));
     parts_init(&d->parts, d->run);
     return MANTA_OK;
@@ -469,7 +469,7 @@ static void release(trainer_driver *d)
     if (d->parts.run) parts_sweep(&d->parts);
     parts_release(&d->parts);
     places_release(&d->places);
-    given_release(&d->given);
+    datasets_release(&d->datasets);
     manta_checkpoint_close(d->first);
     if (d->mem.c) os->munmap(d->mem.c, d->mem.mapped);
     if (d->mem.fd > 0) os->close(d->mem.fd);

@@ -9,7 +9,7 @@
 #include <manta/task.h>
 
 #include "base/status.h"
-#include "train/trainer/trainer_given.h"
+#include "train/trainer/trainer_datasets.h"
 #include "train/trainer/trainer_parts.h"
 #include "train/trainer/trainer_places.h"
 #include "train/trainer/trainer_shared.h"
@@ -21,7 +21,7 @@ typedef struct trainer_driver {
     manta_run *run;
     trainer_memory mem;
     trainer_parts parts;
-    trainer_given given; /* datasets */
+    trainer_datasets datasets; /* that the program gives */
     manta_checkpoint *first; /* resume_from_checkpoint; NULL: none, or the run may have its own */
     int attempt, failures; /* attempts that failed; others ended because there was room for more workers */
     bool grows; /* this one did */

@@ -1,6 +1,6 @@
-/* trainer_given.c - the datasets of a trainer, described and put into the store. */
+/* trainer_datasets.c - the datasets of a trainer, described and put into the store. */
 #include "base/status.h"
-#include "train/trainer/trainer_given.h"
+#include "train/trainer/trainer_datasets.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,9 +57,9 @@ static manta_status describe(trainer_dataset *t, int i, const manta_named_datase
     return check_spec(t);
 }
 
-manta_status given_init(trainer_given *g, int n, const manta_named_dataset *from)
+manta_status datasets_init(trainer_datasets *g, int n, const manta_named_dataset *from)
 {
-    *g = (trainer_given){0};
+    *g = (trainer_datasets){0};
     if (n < 0 || n > TRAINER_DATASETS)
         return manta_fail(MANTA_EINVAL, "%d datasets, expected up to %d", n, TRAINER_DATASETS);
     g->all = mem_new((size_t)(n + 1) * sizeof *g->all);
@@ -74,7 +74,7 @@ manta_status given_init(trainer_given *g, int n, const manta_named_dataset *from
     return MANTA_OK;
 }
 
-void given_release(trainer_given *g)
+void datasets_release(trainer_datasets *g)
 {
     for (int i = 0; i < g->n; i++) {
         for (int k = 0; k < g->all[i].n_columns; k++) manta_release(g->columns[i][k]);
@@ -82,11 +82,11 @@ void given_release(trainer_given *g)
     }
     mem_free(g->columns);
     mem_free(g->all);
-    *g = (trainer_given){0};
+    *g = (trainer_datasets){0};
 }
 
 /* The whole of it is one batch; its arrays are the columns. */
-static manta_status put_dataset(trainer_given *g, int i, manta_dataset *from)
+static manta_status put_dataset(trainer_datasets *g, int i, manta_dataset *from)
 {
     trainer_dataset *t = &g->all[i];
     manta_loader *l = NULL;
@@ -116,7 +116,7 @@ out:
     return st;
 }
 
-manta_status given_read(trainer_given *g, const manta_named_dataset *from)
+manta_status datasets_read(trainer_datasets *g, const manta_named_dataset *from)
 {
     for (int i = 0; i < g->n; i++) {
         if (!from[i].make && !from[i].spec) TRY(put_dataset(g, i, from[i].dataset));
