@@ -3,7 +3,7 @@
  *
  * An attempt is one start of all workers. The driver looks every few
  * milliseconds, or when a worker wakes it: reports out of the rings, checkpoints
- * that are complete (trainer_parts.h), workers that have ended. It keeps nothing of a
+ * that are complete (trainer_checkpoint_parts.h), workers that have ended. It keeps nothing of a
  * report but what the run's folder holds, so its memory does not grow. */
 #include <errno.h>
 #include <fcntl.h>
@@ -313,7 +313,7 @@ static manta_status run_attempt(trainer_driver *d)
         return st;
     }
     begin_counts(d, from, own);
-    parts_begin(&d->parts, d->world, d->attempt);
+    checkpoint_parts_begin(&d->parts, d->world, d->attempt);
     d->grows = false;
     d->room_with = d->parts.committed;
     wipe_memory(d);
@@ -460,14 +460,14 @@ static manta_status prepare(trainer_driver *d)
     if (st) return st;
     TRY(datasets_read(&d->datasets, d->o->datasets));
     TRY(make_memory(d));
-    parts_init(&d->parts, d->run);
+    checkpoint_parts_init(&d->parts, d->run);
     return MANTA_OK;
 }
 
 static void release(trainer_driver *d)
 {
-    if (d->parts.run) parts_sweep(&d->parts);
-    parts_release(&d->parts);
+    if (d->parts.run) checkpoint_parts_sweep(&d->parts);
+    checkpoint_parts_release(&d->parts);
     places_release(&d->places);
     datasets_release(&d->datasets);
     manta_checkpoint_close(d->first);

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "train/trainer/trainer_datasets.h"
-#include "train/trainer/trainer_parts.h"
+#include "train/trainer/trainer_checkpoint_parts.h"
 #include "train/trainer/trainer_places.h"
 #include "train/trainer/trainer_shared.h"
 
@@ -20,7 +20,7 @@ typedef struct trainer_driver {
     int world; /* of this attempt */
     manta_run *run;
     trainer_memory mem;
-    trainer_parts parts;
+    trainer_checkpoint_parts parts;
     trainer_datasets datasets; /* that the program gives */
     manta_checkpoint *first; /* resume_from_checkpoint; NULL: none, or the run may have its own */
     int attempt, failures; /* attempts that failed; others ended because there was room for more workers */

@@ -42,7 +42,7 @@ static bool commit_own(trainer_driver *d, int rank, const trainer_report *r, fil
 
     for (int i = 0; i < d->world; i++)
         counts[i] = i == rank ? d->reports[i] : d->before[i] + (int64_t)(r->others[i] & INT64_MAX >> 1);
-    if (parts_commit_own(&d->parts, rank, r, counts, sum)) {
+    if (checkpoint_parts_commit_own(&d->parts, rank, r, counts, sum)) {
         note_trouble(d);
         return false;
     }
@@ -91,7 +91,7 @@ static bool settle_with_all(trainer_driver *d)
 {
     static const bool nobody[TRAINER_RANKS];
     trainer_round round;
-    manta_status st = parts_settle(&d->parts, d->reports, nobody, &round);
+    manta_status st = checkpoint_parts_settle(&d->parts, d->reports, nobody, &round);
 
     if (st) note_trouble(d);
     return round.committed;
@@ -105,7 +105,7 @@ static void settle_without(trainer_driver *d, const bool *gone)
 
     do {
         manta_metrics m;
-        manta_status st = parts_settle(&d->parts, d->reports, gone, &round);
+        manta_status st = checkpoint_parts_settle(&d->parts, d->reports, gone, &round);
         if (st) note_trouble(d);
         if (!round.committed) continue;
         get_metrics(round.report, &m);
@@ -144,7 +144,7 @@ static manta_status take_report(trainer_driver *d, int rank, trainer_report *r, 
     if (r->kind == REPORT_CHIEF) {
         committed = !lost && commit_own(d, rank, r, sum);
     } else if (r->kind == REPORT_PART) {
-        TRY(parts_add(&d->parts, rank, r, d->reports[rank], lost));
+        TRY(checkpoint_parts_add(&d->parts, rank, r, d->reports[rank], lost));
         committed = settle_with_all(d);
     }
     tell_program(d, rank, d->reports[rank], &m, committed ? driver_last_checkpoint(d) : NULL);

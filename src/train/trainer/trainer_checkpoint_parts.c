@@ -1,6 +1,6 @@
-/* trainer_parts.c - checkpoints on their way from the ranks to the run. */
+/* trainer_checkpoint_parts.c - checkpoints on their way from the ranks to the run. */
 #include "base/status.h"
-#include "train/trainer/trainer_parts.h"
+#include "train/trainer/trainer_checkpoint_parts.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,23 +17,23 @@
 
 typedef VEC(manta_note) notes;
 
-void parts_init(trainer_parts *p, manta_run *run)
+void checkpoint_parts_init(trainer_checkpoint_parts *p, manta_run *run)
 {
-    *p = (trainer_parts){.run = run};
+    *p = (trainer_checkpoint_parts){.run = run};
     p->reports = mem_new(TRAINER_RING * sizeof *p->reports);
     p->counts = mem_new(TRAINER_RING * sizeof *p->counts);
 }
 
-void parts_release(trainer_parts *p)
+void checkpoint_parts_release(trainer_checkpoint_parts *p)
 {
     mem_free(p->folder);
     mem_free(p->reports);
     mem_free(p->counts);
 }
 
-void parts_begin(trainer_parts *p, int world, int attempt)
+void checkpoint_parts_begin(trainer_checkpoint_parts *p, int world, int attempt)
 {
-    parts_sweep(p);
+    checkpoint_parts_sweep(p);
     mem_free(p->folder);
     p->folder = run_parts_folder(run_local(p->run), getpid(), attempt);
     memset(p->seen, 0, sizeof p->seen);
@@ -42,7 +42,7 @@ void parts_begin(trainer_parts *p, int world, int attempt)
     p->world = world;
 }
 
-void parts_sweep(const trainer_parts *p)
+void checkpoint_parts_sweep(const trainer_checkpoint_parts *p)
 {
     run_parts_sweep(run_local(p->run));
 }
@@ -51,7 +51,8 @@ void parts_sweep(const trainer_parts *p)
 
 /* Adds the notes that a rank has left for the round; they point into *text, which is
  * the caller's to give back. MANTA_ENOENT it has left none. */
-static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, notes *out, void **text)
+static manta_status read_notes(const trainer_checkpoint_parts *p, int64_t round, int rank, notes *out,
+                               void **text)
 {
     char *path = run_part_notes(p->folder, round, rank);
     size_t n = 0;
@@ -72,7 +73,7 @@ static manta_status read_notes(const trainer_parts *p, int64_t round, int rank, 
 }
 
 /* What has come into a checkpoint need not wait for the end of the attempt. */
-static void drop_notes(const trainer_parts *p, int64_t round, int first, int last)
+static void drop_notes(const trainer_checkpoint_parts *p, int64_t round, int first, int last)
 {
     for (int rank = first; rank <= last; rank++) {
         char *path = run_part_notes(p->folder, round, rank);
@@ -83,8 +84,8 @@ static void drop_notes(const trainer_parts *p, int64_t round, int first, int las
 
 /* Makes a checkpoint of the folder, with the notes of the lowest of the ranks
  * first to last, and Manta's own: how many reports each rank had made. */
-static manta_status commit(trainer_parts *p, const char *folder, const trainer_report *r, int first, int last,
-                           const int64_t *counts, file_sum state)
+static manta_status commit(trainer_checkpoint_parts *p, const char *folder, const trainer_report *r,
+                           int first, int last, const int64_t *counts, file_sum state)
 {
     manta_checkpoint_info info = {.epoch = r->epoch, .step = r->step, .iterations = r->iterations};
     manta_status st = MANTA_ENOENT;
@@ -126,8 +127,8 @@ static void drop(const char *folder)
     (void)!manta_error_raise(&why);
 }
 
-manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *r, const int64_t *counts,
-                              file_sum state)
+manta_status checkpoint_parts_commit_own(trainer_checkpoint_parts *p, int rank, const trainer_report *r,
+                                         const int64_t *counts, file_sum state)
 {
     char *part = run_part(p->folder, r->round, rank);
     manta_status st = commit(p, part, r, rank, rank, counts, state);
@@ -139,7 +140,8 @@ manta_status parts_commit_own(trainer_parts *p, int rank, const trainer_report *
 
 /* ---- rounds ---- */
 
-manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int64_t count, bool lost)
+manta_status checkpoint_parts_add(trainer_checkpoint_parts *p, int rank, const trainer_report *r,
+                                  int64_t count, bool lost)
 {
     int64_t round = p->seen[rank];
 
@@ -156,7 +158,7 @@ manta_status parts_add(trainer_parts *p, int rank, const trainer_report *r, int6
 }
 
 /* Files of all ranks in one folder; of one name the lowest rank's. */
-static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t *counts)
+static manta_status commit_round(trainer_checkpoint_parts *p, int64_t round, const int64_t *counts)
 {
     char *all = run_part(p->folder, round, TRAINER_RANKS);
     int64_t *then = p->counts[round % TRAINER_RING];
@@ -180,7 +182,7 @@ static manta_status commit_round(trainer_parts *p, int64_t round, const int64_t 
 
 /* Of a checkpoint that is not whole nothing stays. The rank whose files are lost says
  * why. */
-static void drop_round(const trainer_parts *p, int64_t round)
+static void drop_round(const trainer_checkpoint_parts *p, int64_t round)
 {
     for (int rank = 0; rank < p->world; rank++) {
         char *part = run_part(p->folder, round, rank);
@@ -190,7 +192,7 @@ static void drop_round(const trainer_parts *p, int64_t round)
 }
 
 /* Whether every rank that could has given its part of the next round, and any has. */
-static bool is_complete(const trainer_parts *p, const bool *gone)
+static bool is_complete(const trainer_checkpoint_parts *p, const bool *gone)
 {
     bool some = false;
 
@@ -204,7 +206,8 @@ static bool is_complete(const trainer_parts *p, const bool *gone)
     return some;
 }
 
-manta_status parts_settle(trainer_parts *p, const int64_t *counts, const bool *gone, trainer_round *out)
+manta_status checkpoint_parts_settle(trainer_checkpoint_parts *p, const int64_t *counts, const bool *gone,
+                                     trainer_round *out)
 {
     int64_t round = p->done;
     bool *lost = &p->lost[round % TRAINER_RING];
