@@ -50,13 +50,13 @@ static void wipe_memory(trainer_driver *d)
 static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
 {
     const manta_trainer_options *o = d->o;
-    const manta_bundle *need = &d->places.need;
+    const manta_bundle *need = &d->scaling.need;
     manta_task_options how = {.num_cpus = need->num_cpus > 0 ? need->num_cpus : MANTA_NONE,
                               .resources = need->resources};
     trainer_task t = {.loop = o->loop,
                       .rank = rank,
                       .world = d->world,
-                      .most = d->places.most,
+                      .most = d->scaling.most,
                       .attempt = d->attempt,
                       .driver = getpid(),
                       .fd = d->mem.fd,
@@ -64,7 +64,7 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
                       .seed = o->seed};
     VEC(manta_arg) args = {0};
 
-    how.placement_group = places_of(&d->places, rank, &how.bundle);
+    how.placement_group = scaling_of(&d->scaling, rank, &how.bundle);
     if (rank_logs_expect(run_logs(d->run), "rank", rank, &t.log))
         log_warn("a worker's log is its file alone", LOG_INT("rank", rank),
                  LOG_STR("why", manta_error_text()));
@@ -207,14 +207,14 @@ static bool has_more_room(trainer_driver *d)
 {
     int64_t now = clock_now_ns(), with = d->committed + d->parts.committed;
 
-    if (d->stopped || d->places.n >= d->places.limit || with == d->room_with || now < d->room_ns)
+    if (d->stopped || d->scaling.n >= d->scaling.limit || with == d->room_with || now < d->room_ns)
         return false;
     for (int i = 0; i < d->world; i++) {
         if (d->ended[i]) return false; /* it is about to end as it is */
     }
     d->room_with = with;
     d->room_ns = now + ROOM_NS;
-    return !places_grow(&d->places, &d->grows) && d->grows;
+    return !scaling_grow(&d->scaling, &d->grows) && d->grows;
 }
 
 static manta_status watch(trainer_driver *d)
@@ -258,9 +258,9 @@ static manta_status find_places(trainer_driver *d)
 
     for (;;) {
         int64_t passed = clock_now_ns() - began;
-        TRY(places_take(&d->places, &taken));
-        if (taken && d->attempt && !d->grows) TRY(places_grow(&d->places, &more));
-        d->world = d->places.n;
+        TRY(scaling_take(&d->scaling, &taken));
+        if (taken && d->attempt && !d->grows) TRY(scaling_grow(&d->scaling, &more));
+        d->world = d->scaling.n;
         if (taken) return MANTA_OK;
         if (atomic_load(&terminated)) {
             d->stopped = true;
@@ -269,11 +269,11 @@ static manta_status find_places(trainer_driver *d)
         if (waits_ms > 0 && passed / 1000000 > waits_ms) {
             return manta_fail(MANTA_ETIMEDOUT,
                               "there is no room for %d workers after %lld ms: others hold what they ask for",
-                              d->places.least, (long long)waits_ms);
+                              d->scaling.least, (long long)waits_ms);
         }
         if (!said && passed > (int64_t)SAY_AFTER_MS * 1000000) {
             log_warn("waiting for room: others hold what the workers ask for",
-                     LOG_STR("run", manta_run_name(d->run)), LOG_INT("workers", d->places.least));
+                     LOG_STR("run", manta_run_name(d->run)), LOG_INT("workers", d->scaling.least));
             said = true;
         }
         (void)futex_wait(&d->mem.c->pulse, atomic_load(&d->mem.c->pulse), clock_now_ns() + LOOK_NS, true);
@@ -330,10 +330,10 @@ static manta_status run_attempt(trainer_driver *d)
 static manta_status make_memory(trainer_driver *d)
 {
     trainer_memory *m = &d->mem;
-    size_t head = trainer_head(d->places.most);
+    size_t head = trainer_head(d->scaling.most);
     int rc;
 
-    m->world = d->places.most;
+    m->world = d->scaling.most;
     m->fd = os->memfd_create("manta-trainer", MFD_CLOEXEC);
     if (m->fd < 0) return file_fail(errno, "making", "the trainer's memory");
     rc = os->ftruncate(m->fd, (off_t)trainer_slot_at(m->world, m->world, 0));
@@ -364,7 +364,7 @@ static manta_status check_options(trainer_driver *d)
                           o->run.failure.max_failures);
     TRY(checkpoints_check(&o->run.checkpoints));
     TRY(datasets_init(&d->datasets, o->n_datasets, o->datasets));
-    return places_init(&d->places, &o->scaling);
+    return scaling_init(&d->scaling, &o->scaling);
 }
 
 /* What can never come true fails here, before there is a run whose name is taken. */
@@ -374,7 +374,7 @@ static manta_status check_feasible(trainer_driver *d)
     bool taken;
 
     TRY(check_options(d));
-    TRY(places_take(&d->places, &taken));
+    TRY(scaling_take(&d->scaling, &taken));
     return from && !d->o->run.resume ? manta_checkpoint_open(from, &d->first) : MANTA_OK;
 }
 
@@ -396,9 +396,9 @@ static char *config_text(const trainer_driver *d)
     const manta_checkpoints_options *c = &o->run.checkpoints;
     json_t *datasets = json_array();
     json_t *all = json_pack(
-        "{s:i, s:i, s:i, s:f, s:s?, s:i, s:I, s:i, s:s?, s:s?, s:s?}", "workers", d->places.most,
-        "min_workers", d->places.least, "threads_per_worker", o->scaling.threads_per_worker,
-        "cpus_per_worker", d->places.need.num_cpus, "resources_per_worker", o->scaling.resources_per_worker,
+        "{s:i, s:i, s:i, s:f, s:s?, s:i, s:I, s:i, s:s?, s:s?, s:s?}", "workers", d->scaling.most,
+        "min_workers", d->scaling.least, "threads_per_worker", o->scaling.threads_per_worker,
+        "cpus_per_worker", d->scaling.need.num_cpus, "resources_per_worker", o->scaling.resources_per_worker,
         "max_failures", driver_most_failures(d), "seed", (json_int_t)o->seed, "keep", c->keep, "keep_best",
         c->score, "keep_order", c->order, "resume_from_checkpoint", o->resume_from_checkpoint);
     char *text;
@@ -468,7 +468,7 @@ static void release(trainer_driver *d)
 {
     if (d->parts.run) checkpoint_parts_sweep(&d->parts);
     checkpoint_parts_release(&d->parts);
-    places_release(&d->places);
+    scaling_release(&d->scaling);
     datasets_release(&d->datasets);
     manta_checkpoint_close(d->first);
     if (d->mem.c) os->munmap(d->mem.c, d->mem.mapped);
@@ -488,11 +488,11 @@ static bool begins_again(trainer_driver *d)
     if (d->o->run.failed && !d->o->run.failed(d->o->run.user, &e)) again = false;
     if (!again) return false;
     d->loss.progressed = d->committed > 0 || d->parts.done > 0;
-    fewer = places_lost(&d->places, d->loss);
+    fewer = scaling_lost(&d->scaling, d->loss);
     if (fewer) {
         char line[96];
         snprintf(line, sizeof line, "rank %d cannot be replaced: the run goes on with %d workers",
-                 d->failed_rank, d->places.limit);
+                 d->failed_rank, d->scaling.limit);
         manta_run_log(d->run, d->failed_rank, line);
     }
     driver_tell_again(d, fewer);
@@ -505,7 +505,7 @@ static manta_status run_attempts(trainer_driver *d)
     for (;; d->attempt++) {
         manta_status st = run_attempt(d);
         if (!st && d->grows && !d->stopped) {
-            log_info("there is room for more workers; all begin again", LOG_INT("workers", d->places.n),
+            log_info("there is room for more workers; all begin again", LOG_INT("workers", d->scaling.n),
                      LOG_INT("before", d->world));
             continue;
         }

@@ -11,12 +11,12 @@
 #include "base/status.h"
 #include "train/trainer/trainer_datasets.h"
 #include "train/trainer/trainer_checkpoint_parts.h"
-#include "train/trainer/trainer_places.h"
+#include "train/trainer/trainer_scaling.h"
 #include "train/trainer/trainer_shared.h"
 
 typedef struct trainer_driver {
     const manta_trainer_options *o;
-    trainer_places places;
+    trainer_scaling scaling;
     int world; /* of this attempt */
     manta_run *run;
     trainer_memory mem;

@@ -85,7 +85,7 @@ static void begin_rank(manta_block *b, const trainer_driver *d)
 
 static void show_again(const trainer_driver *d, bool fewer)
 {
-    int n = fewer ? d->places.limit : d->world;
+    int n = fewer ? d->scaling.limit : d->world;
     const char *from = last_name(d);
     manta_block b = {{0}};
 
@@ -106,7 +106,7 @@ void driver_tell_again(const trainer_driver *d, bool fewer)
         show_again(d, fewer);
     } else if (fewer) {
         log_warn("a worker cannot be replaced; the others begin again from the last checkpoint",
-                 LOG_INT("rank", d->failed_rank), LOG_INT("workers", d->places.limit),
+                 LOG_INT("rank", d->failed_rank), LOG_INT("workers", d->scaling.limit),
                  LOG_STR("why", d->error));
     } else {
         log_warn(d->loss.died ? "a worker is lost; all begin again" : "a loop has failed; all begin again",

@@ -1,16 +1,16 @@
-/* trainer_places.c - how many workers a trainer has, and where they sit. */
+/* trainer_scaling.c - how many workers a trainer has, and where they sit. */
 #include "base/status.h"
-#include "train/trainer/trainer_places.h"
+#include "train/trainer/trainer_scaling.h"
 
 #include <manta/task.h>
 
 #include "train/trainer/trainer_shared.h"
 
-manta_status places_init(trainer_places *p, const manta_scaling_config *c)
+manta_status scaling_init(trainer_scaling *p, const manta_scaling_config *c)
 {
     double cpus = c->cpus_per_worker;
 
-    *p = (trainer_places){.most = c->num_workers ? c->num_workers : 1, .how = c->placement};
+    *p = (trainer_scaling){.most = c->num_workers ? c->num_workers : 1, .how = c->placement};
     p->least = c->min_workers ? c->min_workers : p->most;
     p->limit = p->most;
     if (p->most < 1 || p->most > TRAINER_RANKS)
@@ -44,7 +44,7 @@ manta_status places_init(trainer_places *p, const manta_scaling_config *c)
 
 /* Asks for a group of n and looks whether it has its place at once: the first
  * look asks the daemon, whose answer comes before that to a later question. */
-static manta_status try_group(const trainer_places *p, int n, manta_placement_group *out, bool *placed)
+static manta_status try_group(const trainer_scaling *p, int n, manta_placement_group *out, bool *placed)
 {
     manta_bundle bundles[MANTA_PLACEMENT_GROUP_BUNDLES];
     manta_node_info unused;
@@ -59,7 +59,7 @@ static manta_status try_group(const trainer_places *p, int n, manta_placement_gr
     return st;
 }
 
-void places_release(trainer_places *p)
+void scaling_release(trainer_scaling *p)
 {
     while (p->n_more) manta_placement_group_remove(p->more[--p->n_more].group);
     manta_placement_group_remove(p->group);
@@ -67,7 +67,7 @@ void places_release(trainer_places *p)
     p->n = 0;
 }
 
-manta_status places_take(trainer_places *p, bool *taken)
+manta_status scaling_take(trainer_scaling *p, bool *taken)
 {
     manta_status st = MANTA_OK;
 
@@ -82,7 +82,7 @@ manta_status places_take(trainer_places *p, bool *taken)
         return st == MANTA_ETIMEDOUT ? MANTA_OK : st;
     }
     for (int n = p->limit; n >= p->least && !*taken; n--) {
-        places_release(p);
+        scaling_release(p);
         st = try_group(p, n, &p->group, taken);
         if (*taken) p->n = n;
         if (st && (st != MANTA_EUNSUPPORTED || n == p->least)) return st;
@@ -90,12 +90,12 @@ manta_status places_take(trainer_places *p, bool *taken)
     return MANTA_OK;
 }
 
-manta_status places_grow(trainer_places *p, bool *grown)
+manta_status scaling_grow(trainer_scaling *p, bool *grown)
 {
     manta_status st = MANTA_OK;
 
     *grown = false;
-    if (!p->group.id || !p->n || p->n_more == PLACES_MORE) return MANTA_OK;
+    if (!p->group.id || !p->n || p->n_more == SCALING_MORE) return MANTA_OK;
     for (int n = p->limit - p->n; n > 0 && !*grown && !st; n--) {
         manta_placement_group g = {0};
         st = try_group(p, n, &g, grown);
@@ -111,7 +111,7 @@ manta_status places_grow(trainer_places *p, bool *grown)
     return st;
 }
 
-manta_placement_group places_of(const trainer_places *p, int rank, int *bundle)
+manta_placement_group scaling_of(const trainer_scaling *p, int rank, int *bundle)
 {
     int i = p->n_more;
 
@@ -121,7 +121,7 @@ manta_placement_group places_of(const trainer_places *p, int rank, int *bundle)
     return i ? p->more[i - 1].group : p->group;
 }
 
-bool places_lost(trainer_places *p, trainer_loss l)
+bool scaling_lost(trainer_scaling *p, trainer_loss l)
 {
     bool again = p->died && !l.progressed;
 
@@ -130,6 +130,6 @@ bool places_lost(trainer_places *p, trainer_loss l)
     if (p->limit <= p->least || p->n <= p->least) return false;
     p->limit = p->n - 1;
     p->died = false;
-    places_release(p); /* with one bundle less */
+    scaling_release(p); /* with one bundle less */
     return true;
 }

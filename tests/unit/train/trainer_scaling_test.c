@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "train/trainer/trainer_places.h"
+#include "train/trainer/trainer_scaling.h"
 
 static void what_may_be_asked_for(void **state)
 {
@@ -37,8 +37,8 @@ static void what_may_be_asked_for(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        trainer_places p;
-        assert_int_equal(places_init(&p, &cases[i].c), cases[i].expected);
+        trainer_scaling p;
+        assert_int_equal(scaling_init(&p, &cases[i].c), cases[i].expected);
         if (cases[i].expected) continue;
         assert_int_equal(p.least, cases[i].least);
         assert_int_equal(p.most, cases[i].most);
@@ -55,19 +55,19 @@ typedef struct attempt {
 
 static void assert_course(int least, int most, int n, const attempt *a)
 {
-    trainer_places p;
+    trainer_scaling p;
 
-    assert_int_equal(places_init(&p, &(manta_scaling_config){.num_workers = most,
-                                                             .min_workers = least,
-                                                             .cpus_per_worker = MANTA_NONE}),
+    assert_int_equal(scaling_init(&p, &(manta_scaling_config){.num_workers = most,
+                                                              .min_workers = least,
+                                                              .cpus_per_worker = MANTA_NONE}),
                      MANTA_OK);
     for (int i = 0; i < n; i++) {
         int before = p.limit;
         bool taken;
-        assert_int_equal(places_take(&p, &taken), MANTA_OK);
+        assert_int_equal(scaling_take(&p, &taken), MANTA_OK);
         assert_true(taken);
         assert_int_equal(p.n, before);
-        assert_int_equal(places_lost(&p, a[i].l), a[i].next < before);
+        assert_int_equal(scaling_lost(&p, a[i].l), a[i].next < before);
         assert_int_equal(p.limit, a[i].next);
         if (a[i].next == before) p.n = 0; /* asked for nothing: taken anew */
     }
@@ -97,16 +97,16 @@ static void who_sits_where(void **state)
         uint64_t group;
         int bundle;
     } seats[] = {{7, 1}, {7, 2}, {8, 1}, {9, 1}, {9, 2}, {9, 3}};
-    trainer_places p = {.n = 6, .group = {7}, .n_more = 2, .more = {{{8}, 2}, {{9}, 3}}};
+    trainer_scaling p = {.n = 6, .group = {7}, .n_more = 2, .more = {{{8}, 2}, {{9}, 3}}};
     int bundle;
 
     (void)state;
     for (int rank = 0; rank < p.n; rank++) {
-        assert_int_equal(places_of(&p, rank, &bundle).id, seats[rank].group);
+        assert_int_equal(scaling_of(&p, rank, &bundle).id, seats[rank].group);
         assert_int_equal(bundle, seats[rank].bundle);
     }
-    p = (trainer_places){.n = 6}; /* who asks for nothing sits anywhere */
-    assert_int_equal(places_of(&p, 5, &bundle).id, 0);
+    p = (trainer_scaling){.n = 6}; /* who asks for nothing sits anywhere */
+    assert_int_equal(scaling_of(&p, 5, &bundle).id, 0);
     assert_int_equal(bundle, 0);
 }
 
