@@ -5,7 +5,7 @@
 
 static const manta_fit_options defaults;
 
-manta_status evaluate_pass(engine_call *c, teller *t, manta_metrics *out)
+manta_status evaluate_pass(engine_call *c, fit_events *t, manta_metrics *out)
 {
     manta_session *s = c->s;
     int64_t steps = 0;
@@ -23,15 +23,15 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
 {
     manta_metrics metrics = {0};
     engine_call c = {0};
-    teller t;
+    fit_events t;
     pass p;
     manta_status st;
 
     if (!o) o = &defaults;
-    teller_init(&t, s, o);
+    fit_events_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_EVALUATE, o->validation_steps))) goto out;
     t.e.steps = p.data.steps;
-    c = teller_call(&t);
+    c = fit_events_call(&t);
     c.evaluate = &p.data;
     if ((st = engine_begin(&c))) goto out;
     if ((st = fitting_run(&t.f, HOOK_test_begin))) goto out;
@@ -56,20 +56,20 @@ manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_o
     manta_feed f;
     int64_t first;
     bool more = true;
-    teller t;
+    fit_events t;
     pass p;
     manta_status st;
 
     if (!o) o = &defaults;
     if (s->m->n_outputs > 8) return manta_fail(MANTA_EUNSUPPORTED, "a model of more than 8 outputs");
-    teller_init(&t, s, o);
+    fit_events_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_PREDICT, 0))) goto out;
     t.e.steps = p.data.steps;
     if ((st = fitting_run(&t.f, HOOK_predict_begin))) goto out;
     for (int64_t step = 0; more; step++) {
         if ((st = feed_pass_next(&p.data, step, &f, &first, &more))) goto out;
         if (!more) break;
-        if ((st = teller_begin_batch(&t, HOOK_predict_batch_begin, step))) goto out;
+        if ((st = fit_events_begin_batch(&t, HOOK_predict_batch_begin, step))) goto out;
         if ((st = manta_session_forward(s, &f, false, s->m->n_outputs, outputs))) goto out;
         if ((st = take(user, first, f.count, s->m->n_outputs, outputs))) goto out;
         if ((st = fitting_run(&t.f, HOOK_predict_batch_end))) goto out;

@@ -13,7 +13,7 @@ static const manta_fit_options defaults;
 typedef struct training {
     pass p, v; /* v is not open without validation data */
     engine_call c;
-    teller t;
+    fit_events t;
 } training;
 
 /* Where to begin must be a place in what is to be done. */
@@ -40,7 +40,7 @@ static manta_status check_start(const training *r)
 }
 
 /* It is clear where to begin. */
-static void begin_at(teller *t, int64_t steps)
+static void begin_at(fit_events *t, int64_t steps)
 {
     t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = steps};
     t->f.next_epoch = t->f.first_epoch;
@@ -61,11 +61,11 @@ static manta_status open_validation(training *r)
  * forks; what others read they must know before. */
 static manta_status begin(training *r)
 {
-    teller *t = &r->t;
+    fit_events *t = &r->t;
     engine_call *c = &r->c;
     bool here = engine_reads(t->s, PLAN_EVALUATE) == ENGINE_READS_HERE;
 
-    *c = teller_call(t);
+    *c = fit_events_call(t);
     c->train = &r->p.data;
     c->epoch = t->f.first_epoch;
     c->step = t->f.first_step;
@@ -84,14 +84,14 @@ static manta_status begin(training *r)
 
 static manta_status validate(training *r)
 {
-    teller *t = &r->t;
+    fit_events *t = &r->t;
     manta_event before = t->e;
     manta_status st;
 
     if (!r->c.evaluate) return MANTA_OK;
     t->e.step = t->e.samples = 0;
     t->e.steps = r->v.data.steps;
-    TRY(teller_happen(t, HOOK_test_begin, MANTA_EVENT_VALIDATE));
+    TRY(fit_events_happen(t, HOOK_test_begin, MANTA_EVENT_VALIDATE));
     st = evaluate_pass(&r->c, t, &t->metrics);
     t->e = before;
     return st ? st : fitting_run(&t->f, HOOK_test_end);
@@ -102,7 +102,7 @@ static manta_status validate(training *r)
 static manta_status begin_epoch(training *r, int64_t epoch, int64_t first)
 {
     manta_session *s = r->p.s;
-    teller *t = &r->t;
+    fit_events *t = &r->t;
     run_state *run = layout_run(&s->l, s->state);
 
     run->epoch = epoch;
@@ -114,17 +114,17 @@ static manta_status begin_epoch(training *r, int64_t epoch, int64_t first)
     if (!first) {
         manta_session_reset_metrics(s);
         memset(&t->metrics, 0, sizeof t->metrics);
-        return teller_happen(t, HOOK_epoch_begin, MANTA_EVENT_EPOCH_BEGIN);
+        return fit_events_happen(t, HOOK_epoch_begin, MANTA_EVENT_EPOCH_BEGIN);
     }
     s->touched = true;
     t->e.step = first;
-    teller_see(t, session_sums(s));
-    return teller_tell(t, MANTA_EVENT_EPOCH_BEGIN) ? MANTA_OK : teller_stopped(t);
+    fit_events_see(t, session_sums(s));
+    return fit_events_tell(t, MANTA_EVENT_EPOCH_BEGIN) ? MANTA_OK : fit_events_stopped(t);
 }
 
 static manta_status train_epoch(training *r, int64_t epoch, int64_t first)
 {
-    teller *t = &r->t;
+    fit_events *t = &r->t;
     int64_t done = 0;
 
     TRY(begin_epoch(r, epoch, first));
@@ -151,14 +151,14 @@ static manta_status settle_epoch(training *r, int64_t epoch)
 
 static manta_status run_epochs(training *r)
 {
-    teller *t = &r->t;
+    fit_events *t = &r->t;
 
     for (int64_t epoch = t->f.first_epoch; epoch < t->f.epochs && !t->f.stop; epoch++) {
         TRY(train_epoch(r, epoch, epoch == t->f.first_epoch ? t->f.first_step : 0));
         TRY(validate(r));
         t->f.next_epoch = epoch + 1;
         t->f.next_step = 0;
-        TRY(teller_happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
+        TRY(fit_events_happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
         TRY(settle_epoch(r, epoch));
     }
     return MANTA_OK;
@@ -175,10 +175,10 @@ static manta_status keep_at_end(training *r)
 
 static manta_status run_fit(training *r)
 {
-    teller *t = &r->t;
+    fit_events *t = &r->t;
     manta_status st = begin(r);
 
-    if (!st && !(st = teller_happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->c.over)
+    if (!st && !(st = fit_events_happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->c.over)
         st = run_epochs(r);
     st = engine_finish(&r->c, st);
     if (st == MANTA_ECANCELLED) {
@@ -195,18 +195,18 @@ static manta_status run_fit(training *r)
 manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out)
 {
     training r = {0};
-    teller *t = &r.t;
+    fit_events *t = &r.t;
     manta_status st;
 
     if (!o) o = &defaults;
-    teller_init(t, s, o);
+    fit_events_init(t, s, o);
     t->prefix = "val_";
     if ((st = fitting_run(&t->f, HOOK_before_fit))) goto out;
     if ((st = pass_open(&r.p, s, d, o, PLAN_TRAIN, o->steps_per_epoch)) || (st = check_start(&r))) goto out;
     st = run_fit(&r);
     if (!st) {
         apply_average(&s->l, &s->opt, s->state);
-        st = teller_happen(t, HOOK_train_end, MANTA_EVENT_END);
+        st = fit_events_happen(t, HOOK_train_end, MANTA_EVENT_END);
     }
     if (out) *out = t->metrics;
 out:

@@ -1,18 +1,18 @@
-/* teller.c - events and hooks of a fit. */
-#include "train/fit/teller.h"
+/* fit_events.c - events and hooks of a fit. */
+#include "train/fit/fit_events.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 
-void teller_init(teller *t, manta_session *s, const manta_fit_options *o)
+void fit_events_init(fit_events *t, manta_session *s, const manta_fit_options *o)
 {
-    *t = (teller){.o = o, .s = s, .prefix = "", .begin_ns = clock_now_ns()};
+    *t = (fit_events){.o = o, .s = s, .prefix = "", .begin_ns = clock_now_ns()};
     fitting_init(&t->f, s, o);
     t->f.logs = &t->metrics;
 }
 
-bool teller_tell(teller *t, manta_event_kind kind)
+bool fit_events_tell(fit_events *t, manta_event_kind kind)
 {
     t->e.kind = kind;
     t->e.metrics = &t->metrics;
@@ -22,13 +22,13 @@ bool teller_tell(teller *t, manta_event_kind kind)
     return !t->o->event || t->o->event(t->o->user, t->s, &t->e);
 }
 
-manta_status teller_stopped(const teller *t)
+manta_status fit_events_stopped(const fit_events *t)
 {
     return manta_fail(MANTA_ECANCELLED, "stopped on request after step %lld of epoch %lld",
                       (long long)t->e.step, (long long)t->e.epoch + 1);
 }
 
-manta_status teller_happen(teller *t, fitting_hook h, manta_event_kind kind)
+manta_status fit_events_happen(fit_events *t, fitting_hook h, manta_event_kind kind)
 {
     bool on;
 
@@ -36,12 +36,12 @@ manta_status teller_happen(teller *t, fitting_hook h, manta_event_kind kind)
     t->f.steps = t->e.steps;
     TRY(fitting_run(&t->f, h));
     t->e.stopped = t->f.stop;
-    on = teller_tell(t, kind);
+    on = fit_events_tell(t, kind);
     TRY(fitting_settle(&t->f));
-    return on ? MANTA_OK : teller_stopped(t);
+    return on ? MANTA_OK : fit_events_stopped(t);
 }
 
-manta_status teller_begin_batch(teller *t, fitting_hook h, int64_t step)
+manta_status fit_events_begin_batch(fit_events *t, fitting_hook h, int64_t step)
 {
     t->f.batch = step;
     t->f.epoch = t->e.epoch;
@@ -51,7 +51,7 @@ manta_status teller_begin_batch(teller *t, fitting_hook h, int64_t step)
 
 /* ---- for engines ---- */
 
-void teller_see(teller *t, const double *sums)
+void fit_events_see(fit_events *t, const double *sums)
 {
     t->e.samples = (int64_t)sums[SUM_SAMPLES];
     memset(&t->metrics, 0, sizeof t->metrics);
@@ -60,29 +60,30 @@ void teller_see(teller *t, const double *sums)
 
 static manta_status see_begin(void *ctx, plan_mode mode, int64_t step)
 {
-    return teller_begin_batch(ctx, mode == PLAN_TRAIN ? HOOK_train_batch_begin : HOOK_test_batch_begin, step);
+    return fit_events_begin_batch(ctx, mode == PLAN_TRAIN ? HOOK_train_batch_begin : HOOK_test_batch_begin,
+                                  step);
 }
 
-static manta_status see_trained(teller *t, int64_t step)
+static manta_status see_trained(fit_events *t, int64_t step)
 {
-    teller_see(t, session_sums(t->s));
+    fit_events_see(t, session_sums(t->s));
     t->f.next_epoch = t->e.epoch;
     t->f.next_step = step + 1;
-    return teller_happen(t, HOOK_train_batch_end, MANTA_EVENT_STEP);
+    return fit_events_happen(t, HOOK_train_batch_end, MANTA_EVENT_STEP);
 }
 
-static manta_status see_evaluated(teller *t)
+static manta_status see_evaluated(fit_events *t)
 {
     const double *sums = t->s->eval_sums;
 
     t->e.samples = (int64_t)sums[SUM_SAMPLES];
-    if (!*t->prefix) teller_see(t, sums);
-    return teller_happen(t, HOOK_test_batch_end, MANTA_EVENT_VALIDATE_STEP);
+    if (!*t->prefix) fit_events_see(t, sums);
+    return fit_events_happen(t, HOOK_test_batch_end, MANTA_EVENT_VALIDATE_STEP);
 }
 
 static manta_status see_done(void *ctx, plan_mode mode, int64_t step)
 {
-    teller *t = ctx;
+    fit_events *t = ctx;
 
     t->e.step = step + 1;
     t->f.batch = step;
@@ -93,7 +94,7 @@ static manta_status see_done(void *ctx, plan_mode mode, int64_t step)
  * then (event_interval_ms), or a callback that has hooks for batches and needs them. */
 static bool see_every_step(void *ctx, plan_mode mode)
 {
-    const teller *t = ctx;
+    const fit_events *t = ctx;
     bool train = mode == PLAN_TRAIN;
 
     if (t->o->event && t->o->event_interval_ms <= 0) return true;
@@ -104,28 +105,28 @@ static bool see_every_step(void *ctx, plan_mode mode)
 
 static int64_t see_next_look(void *ctx)
 {
-    const manta_fit_options *o = ((const teller *)ctx)->o;
+    const manta_fit_options *o = ((const fit_events *)ctx)->o;
 
     return o->event ? clock_deadline(o->event_interval_ms) : CLOCK_NEVER;
 }
 
 static void see_reached(void *ctx, int64_t step)
 {
-    ((teller *)ctx)->e.step = step;
+    ((fit_events *)ctx)->e.step = step;
 }
 
 static bool see_stops(void *ctx)
 {
-    return ((const teller *)ctx)->f.stop != NULL;
+    return ((const fit_events *)ctx)->f.stop != NULL;
 }
 
 static void see_stop(void *ctx, const char *why)
 {
-    manta_fitting_stop(&((teller *)ctx)->f, why);
+    manta_fitting_stop(&((fit_events *)ctx)->f, why);
 }
 
 /* An event of a process; false: the program wants to stop. */
-static bool tell_process(teller *t, manta_event_kind kind, const news *e, const char *cause)
+static bool tell_process(fit_events *t, manta_event_kind kind, const news *e, const char *cause)
 {
     bool on;
 
@@ -134,7 +135,7 @@ static bool tell_process(teller *t, manta_event_kind kind, const news *e, const 
     t->e.pid = e->pid;
     t->e.ms = e->ms;
     t->e.cause = cause;
-    on = teller_tell(t, kind);
+    on = fit_events_tell(t, kind);
     t->e.rank = 0;
     t->e.server = false;
     t->e.pid = 0;
@@ -150,8 +151,9 @@ static manta_status see_news(void *ctx, const news *e, const char *cause)
                                             [NEWS_LEFT] = MANTA_EVENT_WORKER_LEFT};
 
     if (e->server && e->kind == NEWS_STARTED) return MANTA_OK;
-    return tell_process(ctx, kind[e->kind], e, e->kind == NEWS_STARTED ? NULL : cause) ? MANTA_OK
-                                                                                       : teller_stopped(ctx);
+    return tell_process(ctx, kind[e->kind], e, e->kind == NEWS_STARTED ? NULL : cause)
+               ? MANTA_OK
+               : fit_events_stopped(ctx);
 }
 
 static bool see_waiting(void *ctx, const char *missing, int rank, double ms)
@@ -159,7 +161,7 @@ static bool see_waiting(void *ctx, const char *missing, int rank, double ms)
     return tell_process(ctx, MANTA_EVENT_WAITING, &(news){.rank = rank, .ms = ms}, missing);
 }
 
-engine_watch teller_watch(teller *t)
+engine_watch fit_events_watch(fit_events *t)
 {
     return (engine_watch){.ctx = t,
                           .every_step = see_every_step,
@@ -174,11 +176,11 @@ engine_watch teller_watch(teller *t)
                           .waiting = see_waiting};
 }
 
-engine_call teller_call(teller *t)
+engine_call fit_events_call(fit_events *t)
 {
     return (engine_call){.s = t->s,
                          .epochs = t->f.epochs,
                          .worker_deadline_ms = t->o->worker_deadline_ms,
                          .max_failures = t->o->max_failures,
-                         .watch = teller_watch(t)};
+                         .watch = fit_events_watch(t)};
 }
