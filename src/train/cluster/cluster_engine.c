@@ -38,11 +38,11 @@ static manta_status open_ranks(const manta_session_options *o, engine_share *out
 /* Tells of a rank that was lost and has come back. */
 static manta_status tell_recovery(engine_call *c)
 {
-    news e = {.kind = NEWS_RECOVERED};
+    worker_event e = {.kind = WORKER_EVENT_RECOVERED};
     const char *cause;
 
     if (!cluster_take_recovery(c->e.ctx, &e.rank, &e.ms, &cause)) return MANTA_OK;
-    return c->watch.news(c->watch.ctx, &e, cause);
+    return c->watch.worker_event(c->watch.ctx, &e, cause);
 }
 
 /* Where to begin is what the caller says, or where the others are. */

@@ -126,7 +126,7 @@ static void see_stop(void *ctx, const char *why)
 }
 
 /* An event of a process; false: the program wants to stop. */
-static bool tell_process(fit_events *t, manta_event_kind kind, const news *e, const char *cause)
+static bool tell_process(fit_events *t, manta_event_kind kind, const worker_event *e, const char *cause)
 {
     bool on;
 
@@ -144,21 +144,21 @@ static bool tell_process(fit_events *t, manta_event_kind kind, const news *e, co
     return on;
 }
 
-static manta_status see_news(void *ctx, const news *e, const char *cause)
+static manta_status see_worker_event(void *ctx, const worker_event *e, const char *cause)
 {
-    static const manta_event_kind kind[] = {[NEWS_STARTED] = MANTA_EVENT_WORKER,
-                                            [NEWS_RECOVERED] = MANTA_EVENT_RECOVERED,
-                                            [NEWS_LEFT] = MANTA_EVENT_WORKER_LEFT};
+    static const manta_event_kind kind[] = {[WORKER_EVENT_STARTED] = MANTA_EVENT_WORKER,
+                                            [WORKER_EVENT_RECOVERED] = MANTA_EVENT_RECOVERED,
+                                            [WORKER_EVENT_LEFT] = MANTA_EVENT_WORKER_LEFT};
 
-    if (e->server && e->kind == NEWS_STARTED) return MANTA_OK;
-    return tell_process(ctx, kind[e->kind], e, e->kind == NEWS_STARTED ? NULL : cause)
+    if (e->server && e->kind == WORKER_EVENT_STARTED) return MANTA_OK;
+    return tell_process(ctx, kind[e->kind], e, e->kind == WORKER_EVENT_STARTED ? NULL : cause)
                ? MANTA_OK
                : fit_events_stopped(ctx);
 }
 
 static bool see_waiting(void *ctx, const char *missing, int rank, double ms)
 {
-    return tell_process(ctx, MANTA_EVENT_WAITING, &(news){.rank = rank, .ms = ms}, missing);
+    return tell_process(ctx, MANTA_EVENT_WAITING, &(worker_event){.rank = rank, .ms = ms}, missing);
 }
 
 engine_watch fit_events_watch(fit_events *t)
@@ -172,7 +172,7 @@ engine_watch fit_events_watch(fit_events *t)
                           .done = see_done,
                           .stops = see_stops,
                           .stop = see_stop,
-                          .news = see_news,
+                          .worker_event = see_worker_event,
                           .waiting = see_waiting};
 }
 

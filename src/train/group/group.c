@@ -67,7 +67,7 @@ struct group {
     int64_t epoch;
     int feed;
     int64_t ticked_ns;
-    news_queue news;
+    worker_events events;
 };
 
 static uint64_t committed(const group *g)
@@ -75,9 +75,9 @@ static uint64_t committed(const group *g)
     return atomic_load(&g->c->commit);
 }
 
-news_queue *group_news(group *g)
+worker_events *group_worker_events(group *g)
 {
-    return &g->news;
+    return &g->events;
 }
 
 /* ---- births ---- */
@@ -129,7 +129,7 @@ static manta_status start_member(group *g, int rank)
     g->r.state[rank] = ROSTER_STARTING;
     m->watch = (watch){0};
     m->verdict = WATCH_FINE;
-    news_add(&g->news, &(news){.kind = NEWS_STARTED, .rank = rank, .pid = pid});
+    worker_events_add(&g->events, &(worker_event){.kind = WORKER_EVENT_STARTED, .rank = rank, .pid = pid});
     return MANTA_OK;
 }
 
@@ -208,13 +208,13 @@ static int wanted(const group *g)
 /* Gives up a seat whose worker fails over and over, if the others suffice. */
 static bool give_up(group *g, int rank)
 {
-    news e = {.kind = NEWS_LEFT, .rank = rank, .pid = g->m[rank].pid};
+    worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = g->m[rank].pid};
 
     if (wanted(g) <= g->crew->least) return false;
     g->r.unwanted[rank] = true;
     g->crew->wanted = wanted(g);
     memcpy(e.cause, g->m[rank].cause, sizeof e.cause);
-    news_add(&g->news, &e);
+    worker_events_add(&g->events, &e);
     return true;
 }
 
@@ -275,7 +275,9 @@ static manta_status part(group *g, int rank)
     atomic_store(&g->c->seat[rank].asleep, 0);
     roster_remove(&g->r, rank, false);
     m->failures = 0;
-    news_add(&g->news, &(news){.kind = NEWS_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
+    worker_events_add(
+        &g->events,
+        &(worker_event){.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = m->pid, .cause = "on request"});
     return start_missing(g); /* it may be wanted again by now */
 }
 
@@ -302,9 +304,9 @@ static manta_status bury(group *g, int rank)
     was_seated = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
     if (g->r.unwanted[rank]) clear_desk(g, rank);
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
-        news e = {.kind = NEWS_LEFT, .rank = rank, .pid = m->pid};
+        worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);
-        news_add(&g->news, &e);
+        worker_events_add(&g->events, &e);
     }
     if (was_seated) {
         m->died_ns = now;
@@ -321,11 +323,11 @@ static void see_recovered(group *g, uint64_t word)
 {
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
-        news e = {.kind = NEWS_RECOVERED, .rank = i, .pid = m->died_pid};
+        worker_event e = {.kind = WORKER_EVENT_RECOVERED, .rank = i, .pid = m->died_pid};
         if (!m->died_ns || word_ticket(word) <= m->died_ticket) continue;
         e.ms = (double)(clock_now_ns() - m->died_ns) / 1e6;
         memcpy(e.cause, m->cause, sizeof e.cause);
-        news_add(&g->news, &e);
+        worker_events_add(&g->events, &e);
         m->died_ns = 0;
     }
 }
@@ -513,7 +515,7 @@ static manta_status run_on(group *g, int64_t look)
         uint64_t word = committed(g);
         see_recovered(g, word);
         if (word_ticket(word) >= g->end) break;
-        if (look != CLOCK_NEVER && (g->signalled || g->news.n || clock_now_ns() >= look)) break;
+        if (look != CLOCK_NEVER && (g->signalled || g->events.n || clock_now_ns() >= look)) break;
         st = look_after(g, g->end);
     }
     g->look = CLOCK_NEVER;

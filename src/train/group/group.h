@@ -26,7 +26,7 @@
 #ifndef TRAIN_GROUP_GROUP_H
 #define TRAIN_GROUP_GROUP_H
 
-#include "train/session/news.h"
+#include "train/session/worker_events.h"
 #include "train/group/seat_work.h"
 
 typedef struct group group; /* opaque, see group.c */
@@ -73,7 +73,7 @@ manta_status group_await(group *g, int64_t steps);
 /* Waits for a step to look at and says in *done how many of the epoch are committed
  * then; no more will be before group_next(). Of a gated job it is the step after the
  * first *done. Else it is one soon after `look` (of clock_now_ns()), after a signal
- * or after news of workers, or the job's last; CLOCK_NEVER: the last. */
+ * or after an event of a worker, or the job's last; CLOCK_NEVER: the last. */
 manta_status group_follow(group *g, int64_t look, int64_t *done);
 
 /* Lets the step after the one just looked at be committed, or the job run on. */
@@ -92,6 +92,6 @@ const double *group_eval_sums(const group *g);
 void group_resize(group *g, int workers);
 
 /* What happened to workers. Borrowed: valid until group_close(). */
-news_queue *group_news(group *g);
+worker_events *group_worker_events(group *g);
 
 #endif

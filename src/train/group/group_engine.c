@@ -90,7 +90,7 @@ static manta_status fork_workers(engine_call *c)
     group_job *j = c->job;
 
     TRY(group_open(c->s, j->feeds, j->n, &o, &j->g));
-    return engine_tell(c, group_news(j->g));
+    return engine_tell(c, group_worker_events(j->g));
 }
 
 static manta_status begin(engine_call *c)
@@ -118,7 +118,7 @@ static manta_status tell_workers(engine_call *c, int64_t steps)
     const group_job *j = c->job;
 
     c->watch.reached(c->watch.ctx, steps - 1);
-    return engine_tell(c, group_news(j->g));
+    return engine_tell(c, group_worker_events(j->g));
 }
 
 /* The watch has ended the epoch. Validation is the same workers', unless the step that

@@ -28,9 +28,9 @@ enum {
     REACH_MS = 10000,
 };
 
-news_queue *ps_news(ps *p)
+worker_events *ps_worker_events(ps *p)
 {
-    return &p->news;
+    return &p->events;
 }
 
 /* ---- births ---- */
@@ -77,7 +77,9 @@ static manta_status start(ps *p, bool server, int rank)
         return st;
     }
     c->pid = pid;
-    news_add(&p->news, &(news){.kind = NEWS_STARTED, .server = server, .rank = rank, .pid = pid});
+    worker_events_add(
+        &p->events,
+        &(worker_event){.kind = WORKER_EVENT_STARTED, .server = server, .rank = rank, .pid = pid});
     return MANTA_OK;
 }
 
@@ -198,12 +200,12 @@ static void drop_worker(ps *p, int w)
 static manta_status lost(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
-    news e = {.kind = NEWS_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
+    worker_event e = {.kind = WORKER_EVENT_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
 
     spawn_status_text(spawn_wait(c->pid), e.cause, sizeof e.cause);
     os->close(c->pidfd);
     c->pid = 0;
-    news_add(&p->news, &e);
+    worker_events_add(&p->events, &e);
     log_info("lost", LOG_STR("role", server ? "ps" : "worker"), LOG_INT("rank", rank), LOG_INT("pid", e.pid),
              LOG_STR("cause", e.cause));
     if (++c->failures > p->o.max_failures) {

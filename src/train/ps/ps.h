@@ -21,7 +21,7 @@
 
 #include "net/chan.h"
 #include "train/cluster/cluster.h"
-#include "train/session/news.h"
+#include "train/session/worker_events.h"
 #include "train/group/seat_work.h"
 #include "train/ps/ps_step_queue.h"
 #include "train/session/session.h"
@@ -98,6 +98,6 @@ manta_status ps_next(ps *p, bool *more) MANTA_MUST_USE;
 /* Brings the session's state up to date. */
 manta_status ps_pull(ps *p) MANTA_MUST_USE;
 /* What happened to servers and workers. Borrowed: valid until ps_close(). */
-news_queue *ps_news(ps *p);
+worker_events *ps_worker_events(ps *p);
 
 #endif

@@ -42,7 +42,7 @@ struct ps {
     int64_t since_snapshot;
     int64_t ready; /* steps done that ps_next() has not told yet */
     double rate; /* that the servers have */
-    news_queue news;
+    worker_events events;
 };
 
 /* Whether so many servers and workers can train this session. */

@@ -84,7 +84,7 @@ static manta_status begin(engine_call *c)
                    : ps_open(c->s, &t->source, t->steps, r->servers, r->workers, &o, &p));
     c->job = p;
     (void)ps_took_up(p, &c->epoch, &c->step);
-    return engine_tell(c, ps_news(p));
+    return engine_tell(c, ps_worker_events(p));
 }
 
 static void end(engine_call *c)
@@ -109,7 +109,7 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t 
     TRY(ps_begin(p, epoch, first));
     for (int64_t step = first; !w->stops(w->ctx); step++) {
         TRY(ps_next(p, &more));
-        TRY(engine_tell(c, ps_news(p)));
+        TRY(engine_tell(c, ps_worker_events(p)));
         if (!more) break;
         if (w->reads_state) TRY(ps_pull(p));
         *done = step + 1;

@@ -44,13 +44,13 @@ void engine_end(engine_call *c)
     c->e.ops = NULL;
 }
 
-manta_status engine_tell(const engine_call *c, news_queue *q)
+manta_status engine_tell(const engine_call *c, worker_events *q)
 {
     manta_status first = MANTA_OK;
-    news e;
+    worker_event e;
 
-    while (news_take(q, &e)) {
-        manta_status st = c->watch.news(c->watch.ctx, &e, e.cause);
+    while (worker_events_take(q, &e)) {
+        manta_status st = c->watch.worker_event(c->watch.ctx, &e, e.cause);
         if (!first) first = st;
     }
     return first;

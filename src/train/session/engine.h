@@ -45,7 +45,7 @@
 
 #include "nn/exec.h"
 #include "train/session/feed.h"
-#include "train/session/news.h"
+#include "train/session/worker_events.h"
 
 typedef struct engine_ops engine_ops;
 
@@ -79,12 +79,14 @@ typedef struct engine_watch {
     bool (*every_step)(void *ctx, plan_mode mode); /* each is to be told, and the next is not to be committed
                                                       before; else one now and then, and the last */
     int64_t (*next_look)(void *ctx); /* when the next is to be told then; CLOCK_NEVER: the last will do */
-    void (*reached)(void *ctx, int64_t step); /* `step` is the last that is committed: said before news */
+    void (*reached)(void *ctx,
+                    int64_t step); /* `step` is the last that is committed: said before worker events */
     manta_status (*begins)(void *ctx, plan_mode mode, int64_t step); /* nobody has begun to commit it */
     manta_status (*done)(void *ctx, plan_mode mode, int64_t step); /* `step` is the last that is committed */
     bool (*stops)(void *ctx); /* whether training is to end early: after the step that was told */
     void (*stop)(void *ctx, const char *why); /* it is: somebody else has decided so */
-    manta_status (*news)(void *ctx, const news *e, const char *cause); /* something happened to a process */
+    manta_status (*worker_event)(void *ctx, const worker_event *e,
+                                 const char *cause); /* something happened to a process */
     bool (*waiting)(void *ctx, const char *missing, int rank, double ms); /* for others, again and again;
                                                                              false: give up */
 } engine_watch;
@@ -161,7 +163,7 @@ void engine_end(engine_call *c); /* accepts zeroed memory */
 /* ---- for engines ---- */
 
 /* Tells the watch all that is in the queue; fails with the first failure. */
-manta_status engine_tell(const engine_call *c, news_queue *q) MANTA_MUST_USE;
+manta_status engine_tell(const engine_call *c, worker_events *q) MANTA_MUST_USE;
 /* engine_local's: for engines that evaluate in this process. */
 manta_status engine_evaluate_here(engine_call *c, int64_t epoch, int64_t *steps) MANTA_MUST_USE;
 /* The sums of an evaluation begin anew. */
