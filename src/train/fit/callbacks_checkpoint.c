@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "os/file.h"
 #include "train/checkpoint/run_config.h"
-#include "train/fit/fitting.h"
+#include "train/fit/fit_context.h"
 
 /* ---- every so often ---- */
 

@@ -18,7 +18,7 @@
 #include "format/tensorboard/events.h"
 #include "os/file.h"
 #include "os/sys.h"
-#include "train/fit/fitting.h"
+#include "train/fit/fit_context.h"
 #include "train/fit/monitor.h"
 
 /* ---- CSV ---- */

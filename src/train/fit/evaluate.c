@@ -34,16 +34,16 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
     c = fit_events_call(&t);
     c.evaluate = &p.data;
     if ((st = engine_begin(&c))) goto out;
-    if ((st = fitting_run(&t.f, HOOK_test_begin))) goto out;
+    if ((st = fit_context_run(&t.f, HOOK_test_begin))) goto out;
     if ((st = evaluate_pass(&c, &t, &metrics))) goto out;
     t.metrics = metrics;
-    if ((st = fitting_run(&t.f, HOOK_test_end))) goto out;
+    if ((st = fit_context_run(&t.f, HOOK_test_end))) goto out;
     if (out) *out = metrics;
 out:
     st = engine_finish(&c, st);
     engine_end(&c);
     pass_close(&p);
-    fitting_release(&t.f);
+    fit_context_release(&t.f);
     return st;
 }
 
@@ -65,18 +65,18 @@ manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_o
     fit_events_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_PREDICT, 0))) goto out;
     t.e.steps = p.data.steps;
-    if ((st = fitting_run(&t.f, HOOK_predict_begin))) goto out;
+    if ((st = fit_context_run(&t.f, HOOK_predict_begin))) goto out;
     for (int64_t step = 0; more; step++) {
         if ((st = feed_pass_next(&p.data, step, &f, &first, &more))) goto out;
         if (!more) break;
         if ((st = fit_events_begin_batch(&t, HOOK_predict_batch_begin, step))) goto out;
         if ((st = manta_session_forward(s, &f, false, s->m->n_outputs, outputs))) goto out;
         if ((st = take(user, first, f.count, s->m->n_outputs, outputs))) goto out;
-        if ((st = fitting_run(&t.f, HOOK_predict_batch_end))) goto out;
+        if ((st = fit_context_run(&t.f, HOOK_predict_batch_end))) goto out;
     }
-    st = fitting_run(&t.f, HOOK_predict_end);
+    st = fit_context_run(&t.f, HOOK_predict_end);
 out:
     pass_close(&p);
-    fitting_release(&t.f);
+    fit_context_release(&t.f);
     return st;
 }

@@ -94,7 +94,7 @@ static manta_status validate(training *r)
     TRY(fit_events_happen(t, HOOK_test_begin, MANTA_EVENT_VALIDATE));
     st = evaluate_pass(&r->c, t, &t->metrics);
     t->e = before;
-    return st ? st : fitting_run(&t->f, HOOK_test_end);
+    return st ? st : fit_context_run(&t->f, HOOK_test_end);
 }
 
 /* A run that is taken up in the middle of an epoch has begun it already: its
@@ -168,9 +168,9 @@ static manta_status run_epochs(training *r)
 static manta_status keep_at_end(training *r)
 {
     if (r->c.e.ops && r->c.e.ops->pull) TRY(r->c.e.ops->pull(&r->c));
-    TRY(fitting_run(&r->t.f, HOOK_interrupted));
-    TRY(fitting_settle(&r->t.f));
-    return fitting_wait(&r->t.f);
+    TRY(fit_context_run(&r->t.f, HOOK_interrupted));
+    TRY(fit_context_settle(&r->t.f));
+    return fit_context_wait(&r->t.f);
 }
 
 static manta_status run_fit(training *r)
@@ -201,7 +201,7 @@ manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_optio
     if (!o) o = &defaults;
     fit_events_init(t, s, o);
     t->prefix = "val_";
-    if ((st = fitting_run(&t->f, HOOK_before_fit))) goto out;
+    if ((st = fit_context_run(&t->f, HOOK_before_fit))) goto out;
     if ((st = pass_open(&r.p, s, d, o, PLAN_TRAIN, o->steps_per_epoch)) || (st = check_start(&r))) goto out;
     st = run_fit(&r);
     if (!st) {
@@ -212,6 +212,6 @@ manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_optio
 out:
     pass_close(&r.p);
     pass_close(&r.v);
-    fitting_release(&t->f);
+    fit_context_release(&t->f);
     return st;
 }

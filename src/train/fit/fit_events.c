@@ -8,7 +8,7 @@
 void fit_events_init(fit_events *t, manta_session *s, const manta_fit_options *o)
 {
     *t = (fit_events){.o = o, .s = s, .prefix = "", .begin_ns = clock_now_ns()};
-    fitting_init(&t->f, s, o);
+    fit_context_init(&t->f, s, o);
     t->f.logs = &t->metrics;
 }
 
@@ -28,25 +28,25 @@ manta_status fit_events_stopped(const fit_events *t)
                       (long long)t->e.step, (long long)t->e.epoch + 1);
 }
 
-manta_status fit_events_happen(fit_events *t, fitting_hook h, manta_event_kind kind)
+manta_status fit_events_happen(fit_events *t, fit_hook h, manta_event_kind kind)
 {
     bool on;
 
     t->f.epoch = t->e.epoch;
     t->f.steps = t->e.steps;
-    TRY(fitting_run(&t->f, h));
+    TRY(fit_context_run(&t->f, h));
     t->e.stopped = t->f.stop;
     on = fit_events_tell(t, kind);
-    TRY(fitting_settle(&t->f));
+    TRY(fit_context_settle(&t->f));
     return on ? MANTA_OK : fit_events_stopped(t);
 }
 
-manta_status fit_events_begin_batch(fit_events *t, fitting_hook h, int64_t step)
+manta_status fit_events_begin_batch(fit_events *t, fit_hook h, int64_t step)
 {
     t->f.batch = step;
     t->f.epoch = t->e.epoch;
     t->f.steps = t->e.steps;
-    return fitting_run(&t->f, h);
+    return fit_context_run(&t->f, h);
 }
 
 /* ---- for engines ---- */
@@ -99,8 +99,8 @@ static bool see_every_step(void *ctx, plan_mode mode)
 
     if (t->o->event && t->o->event_interval_ms <= 0) return true;
     if (t->f.stop) return true; /* it ends after the first step that is seen */
-    return fitting_needs(&t->f, train ? HOOK_train_batch_begin : HOOK_test_batch_begin) ||
-           fitting_needs(&t->f, train ? HOOK_train_batch_end : HOOK_test_batch_end);
+    return fit_context_needs(&t->f, train ? HOOK_train_batch_begin : HOOK_test_batch_begin) ||
+           fit_context_needs(&t->f, train ? HOOK_train_batch_end : HOOK_test_batch_end);
 }
 
 static int64_t see_next_look(void *ctx)

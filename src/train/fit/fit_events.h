@@ -4,7 +4,7 @@
 #define TRAIN_FIT_FIT_EVENTS_H
 
 #include "train/session/engine.h"
-#include "train/fit/fitting.h"
+#include "train/fit/fit_context.h"
 
 typedef struct fit_events {
     const manta_fit_options *o;
@@ -25,9 +25,9 @@ manta_status fit_events_stopped(const fit_events *t) MANTA_MUST_USE;
 
 /* Something has happened: hooks, then the event, then the checkpoints that were
  * asked for, which thus hold what all of them have made of it. */
-manta_status fit_events_happen(fit_events *t, fitting_hook h, manta_event_kind kind) MANTA_MUST_USE;
+manta_status fit_events_happen(fit_events *t, fit_hook h, manta_event_kind kind) MANTA_MUST_USE;
 /* A batch begins; only callbacks want to know. */
-manta_status fit_events_begin_batch(fit_events *t, fitting_hook h, int64_t step) MANTA_MUST_USE;
+manta_status fit_events_begin_batch(fit_events *t, fit_hook h, int64_t step) MANTA_MUST_USE;
 
 /* Metrics and samples of the epoch become those of `sums`. */
 void fit_events_see(fit_events *t, const double *sums);

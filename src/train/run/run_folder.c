@@ -27,7 +27,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "train/checkpoint/run_config.h"
-#include "train/fit/fitting.h"
+#include "train/fit/fit_context.h"
 #include "train/log/rank_logs.h"
 #include "train/run/run_lines.h"
 #include "train/run/stage.h"
@@ -629,7 +629,7 @@ static manta_status recorder_restore(void *self, manta_fitting *f)
 {
     recorder *c = self;
 
-    fitting_log_to(f, c->r->logs);
+    fit_context_log_to(f, c->r->logs);
     return c->r->from ? manta_fitting_restore(f, c->r->from) : MANTA_OK;
 }
 

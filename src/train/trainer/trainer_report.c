@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "os/thread.h"
-#include "train/fit/fitting.h"
+#include "train/fit/fit_context.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_parts.h"
 #include "train/trainer/trainer_worker.h"
@@ -291,7 +291,7 @@ static manta_status reporter_epoch(void *self, manta_fitting *f)
 
     if (manta_worker_should_stop(r->w)) manta_fitting_stop(f, "the run is to end");
     if (r->every && ((f->epoch + 1) % r->every == 0 || f->stop)) {
-        fitting_checkpoint_by(f, reporter_save, r);
+        fit_context_checkpoint_by(f, reporter_save, r);
         return MANTA_OK;
     }
     return send_metrics(r->w, f->logs,

@@ -7,7 +7,7 @@
 
 #include "format/scratch.h"
 #include "group_fixture.h"
-#include "train/fit/fitting.h"
+#include "train/fit/fit_context.h"
 
 /* ---- scripted epochs: what a callback makes of given metrics ---- */
 
@@ -35,9 +35,9 @@ static void script_init(script *p, manta_callback *c)
                                  &(manta_session_options){.threads = 1}, &p->s));
     p->list[0] = c;
     p->o = (manta_fit_options){.epochs = 100, .n_callbacks = 1, .callbacks = p->list};
-    fitting_init(&p->f, p->s, &p->o);
+    fit_context_init(&p->f, p->s, &p->o);
     p->f.logs = &p->logs;
-    assert_ok(fitting_run(&p->f, HOOK_train_begin));
+    assert_ok(fit_context_run(&p->f, HOOK_train_begin));
 }
 
 /* Runs epochs whose metric has these values; how many until it was stopped. */
@@ -49,8 +49,8 @@ static int script_run(script *p, const char *name, int n, const double *values)
         p->logs.value[0] = values[i];
         float w[2] = {(float)p->f.epoch, 0};
         manta_session_set_flat(p->s, w);
-        assert_ok(fitting_run(&p->f, HOOK_epoch_begin));
-        assert_ok(fitting_run(&p->f, HOOK_epoch_end));
+        assert_ok(fit_context_run(&p->f, HOOK_epoch_begin));
+        assert_ok(fit_context_run(&p->f, HOOK_epoch_end));
         if (p->f.stop) return i + 1;
     }
     return n;
@@ -58,7 +58,7 @@ static int script_run(script *p, const char *name, int n, const double *values)
 
 static void script_release(script *p)
 {
-    fitting_release(&p->f);
+    fit_context_release(&p->f);
     manta_callback_free(p->list[0]);
     manta_session_close(p->s);
     manta_model_free(p->m);
@@ -89,7 +89,7 @@ static void early_stopping(void **state)
     script_init(&p, manta_early_stopping(&o));
     assert_int_equal(script_run(&p, "val_loss", 10, falling), 9); /* best in epoch 6, three more */
     assert_non_null(strstr(p.f.stop, "val_loss"));
-    assert_ok(fitting_run(&p.f, HOOK_train_end));
+    assert_ok(fit_context_run(&p.f, HOOK_train_end));
     manta_session_get_flat(p.s, w);
     assert_true(w[0] == 5);
     script_release(&p);
@@ -98,7 +98,7 @@ static void early_stopping(void **state)
     assert_int_equal(script_run(&p, "val_loss", 7, falling), 7);
     script_swap(&p, manta_early_stopping(&o));
     assert_int_equal(script_run(&p, "val_loss", 3, falling + 7), 2);
-    assert_ok(fitting_run(&p.f, HOOK_train_end));
+    assert_ok(fit_context_run(&p.f, HOOK_train_end));
     manta_session_get_flat(p.s, w);
     assert_true(w[0] == 5);
     script_release(&p);
@@ -191,13 +191,13 @@ static void model_checkpoint(void **state)
     script_release(&p);
     script_init(&p, manta_model_checkpoint(scratch_path("m-{nothing}.npz"), NULL));
     p.logs = (manta_metrics){0};
-    assert_int_equal(fitting_run(&p.f, HOOK_epoch_end), MANTA_EINVAL);
+    assert_int_equal(fit_context_run(&p.f, HOOK_epoch_end), MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), "model_checkpoint"));
     assert_non_null(strstr(manta_error_text(), "{nothing}"));
     script_release(&p);
     script_init(&p, manta_model_checkpoint(scratch_path("new/{epoch}/m.npz"), NULL));
-    assert_ok(fitting_run(&p.f, HOOK_before_fit));
-    assert_ok(fitting_run(&p.f, HOOK_epoch_end));
+    assert_ok(fit_context_run(&p.f, HOOK_before_fit));
+    assert_ok(fit_context_run(&p.f, HOOK_epoch_end));
     assert_int_equal(access(scratch_path("new/1/m.npz"), F_OK), 0);
     script_release(&p);
 }
@@ -207,7 +207,7 @@ static void refuse(manta_callback *c, const char *says)
     script p;
 
     script_init(&p, c);
-    assert_int_not_equal(fitting_run(&p.f, HOOK_before_fit), MANTA_OK);
+    assert_int_not_equal(fit_context_run(&p.f, HOOK_before_fit), MANTA_OK);
     assert_non_null(strstr(manta_error_text(), says));
     script_release(&p);
 }
@@ -316,12 +316,12 @@ static void cut_anywhere(void **state)
 /* ---- the user's own ---- */
 
 typedef struct own {
-    int hooks[FITTING_HOOK_COUNT];
+    int hooks[FIT_HOOK_COUNT];
     int fail_at; /* hook; -1: none */
     int stop_after; /* batches; 0: never */
 } own;
 
-static manta_status count_hook(own *c, fitting_hook h, manta_fitting *f)
+static manta_status count_hook(own *c, fit_hook h, manta_fitting *f)
 {
     c->hooks[h]++;
     if (c->stop_after && h == HOOK_train_batch_end && c->hooks[h] == c->stop_after)
@@ -334,7 +334,7 @@ static manta_status count_hook(own *c, fitting_hook h, manta_fitting *f)
     {                                                                                                        \
         return count_hook(self, HOOK_##name, f);                                                             \
     }
-FITTING_HOOKS(X)
+FIT_HOOKS(X)
 #undef X
 
 static const manta_callback_ops own_ops = {.name = "own",

@@ -1,10 +1,10 @@
-/* train/fit/fitting.h - a fit under way, as its callbacks see it.
+/* train/fit/fit_context.h - a fit under way, as its callbacks see it.
  *
  * fit.c tells it what has happened; it runs the hooks, then takes the
  * checkpoints they asked for, so that a checkpoint holds what every callback
  * remembers of that moment. */
-#ifndef TRAIN_FIT_FITTING_H
-#define TRAIN_FIT_FITTING_H
+#ifndef TRAIN_FIT_FIT_CONTEXT_H
+#define TRAIN_FIT_FIT_CONTEXT_H
 
 #include <manta/callback.h>
 
@@ -12,7 +12,7 @@
 #include "train/checkpoint/checkpoints.h"
 #include "train/log/rank_logs.h"
 
-#define FITTING_HOOKS(X)                                                                                     \
+#define FIT_HOOKS(X)                                                                                         \
     X(before_fit)                                                                                            \
     X(train_begin)                                                                                           \
     X(train_end)                                                                                             \
@@ -30,23 +30,23 @@
     X(predict_batch_end)                                                                                     \
     X(interrupted)
 
-typedef enum fitting_hook {
+typedef enum fit_hook {
 #define X(name) HOOK_##name,
-    FITTING_HOOKS(X)
+    FIT_HOOKS(X)
 #undef X
-        FITTING_HOOK_COUNT
-} fitting_hook;
+        FIT_HOOK_COUNT
+} fit_hook;
 
 /* Takes a checkpoint of the session with what the callbacks remember. */
-typedef manta_status fitting_save_fn(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
-                                     blobs *callbacks);
+typedef manta_status fit_save_fn(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
+                                 blobs *callbacks);
 
-typedef struct fitting_wish {
+typedef struct fit_wish {
     manta_checkpoints *to; /* or else: */
-    fitting_save_fn *save;
+    fit_save_fn *save;
     void *ctx;
     bool must;
-} fitting_wish;
+} fit_wish;
 
 struct manta_fitting {
     manta_session *s;
@@ -59,33 +59,33 @@ struct manta_fitting {
     int64_t first_epoch, first_step;
     /* where a checkpoint taken now would go on */
     int64_t next_epoch, next_step;
-    VEC(fitting_wish) wishes;
+    VEC(fit_wish) wishes;
     VEC(manta_checkpoints *) used; /* whose writers read the session */
-    bool logging; /* fitting_log_to() was called */
+    bool logging; /* fit_context_log_to() was called */
     int log_level; /* of this thread, before that */
 };
 
-void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o);
+void fit_context_init(manta_fitting *f, manta_session *s, const manta_fit_options *o);
 
 /* As manta_fitting_checkpoint(), to somewhere else. */
-void fitting_checkpoint_by(manta_fitting *f, fitting_save_fn *save, void *ctx);
+void fit_context_checkpoint_by(manta_fitting *f, fit_save_fn *save, void *ctx);
 
 /* In before_fit: what workers of this fit print goes there, and this thread logs by
- * its level until fitting_release(). Borrowed till then. */
-void fitting_log_to(manta_fitting *f, rank_logs *logs);
+ * its level until fit_context_release(). Borrowed till then. */
+void fit_context_log_to(manta_fitting *f, rank_logs *logs);
 /* Waits for all checkpoints to be written; fails when one could not be. */
-manta_status fitting_wait(manta_fitting *f) MANTA_MUST_USE;
+manta_status fit_context_wait(manta_fitting *f) MANTA_MUST_USE;
 /* Waits too: after it the session may go. */
-void fitting_release(manta_fitting *f);
+void fit_context_release(manta_fitting *f);
 
 /* Whether any callback has this hook, one of batches, and needs it. */
-bool fitting_needs(const manta_fitting *f, fitting_hook h);
+bool fit_context_needs(const manta_fitting *f, fit_hook h);
 
 /* Runs the hook of all callbacks; fails with the first that does. Checkpoints
- * wait for fitting_settle(). */
-manta_status fitting_run(manta_fitting *f, fitting_hook h) MANTA_MUST_USE;
+ * wait for fit_context_settle(). */
+manta_status fit_context_run(manta_fitting *f, fit_hook h) MANTA_MUST_USE;
 /* Takes the checkpoints asked for. A full disk is no reason to stop; a failure
  * is told by manta_checkpoints_wait(). */
-manta_status fitting_settle(manta_fitting *f) MANTA_MUST_USE;
+manta_status fit_context_settle(manta_fitting *f) MANTA_MUST_USE;
 
 #endif

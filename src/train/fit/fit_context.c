@@ -1,5 +1,5 @@
-/* fitting.c - a fit under way, as its callbacks see it. */
-#include "train/fit/fitting.h"
+/* fit_context.c - a fit under way, as its callbacks see it. */
+#include "train/fit/fit_context.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,31 +7,31 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-static const char *const hook_names[FITTING_HOOK_COUNT] = {
+static const char *const hook_names[FIT_HOOK_COUNT] = {
 #define X(name) [HOOK_##name] = #name,
-    FITTING_HOOKS(X)
+    FIT_HOOKS(X)
 #undef X
 };
 
-static manta_hook *hook_of(const manta_callback_ops *ops, fitting_hook h)
+static manta_hook *hook_of(const manta_callback_ops *ops, fit_hook h)
 {
     switch (h) {
 #define X(name)                                                                                              \
     case HOOK_##name: return ops->name;
-        FITTING_HOOKS(X)
+        FIT_HOOKS(X)
 #undef X
-    case FITTING_HOOK_COUNT: break;
+    case FIT_HOOK_COUNT: break;
     }
     return NULL;
 }
 
-void fitting_init(manta_fitting *f, manta_session *s, const manta_fit_options *o)
+void fit_context_init(manta_fitting *f, manta_session *s, const manta_fit_options *o)
 {
     *f = (manta_fitting){.s = s, .o = o, .epochs = o->epochs ? o->epochs : 1, .steps = -1};
     f->first_epoch = o->initial_epoch;
 }
 
-manta_status fitting_wait(manta_fitting *f)
+manta_status fit_context_wait(manta_fitting *f)
 {
     manta_status first = MANTA_OK;
 
@@ -42,14 +42,14 @@ manta_status fitting_wait(manta_fitting *f)
     return first;
 }
 
-void fitting_log_to(manta_fitting *f, rank_logs *logs)
+void fit_context_log_to(manta_fitting *f, rank_logs *logs)
 {
     if (!f->logging) f->log_level = log_use_level(rank_logs_level(logs));
     f->s->logs = logs;
     f->logging = true;
 }
 
-void fitting_release(manta_fitting *f)
+void fit_context_release(manta_fitting *f)
 {
     if (f->logging) { /* and not a fit around this evaluation */
         rank_logs_settle(f->s->logs);
@@ -62,7 +62,7 @@ void fitting_release(manta_fitting *f)
     vec_release(&f->wishes);
 }
 
-bool fitting_needs(const manta_fitting *f, fitting_hook h)
+bool fit_context_needs(const manta_fitting *f, fit_hook h)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -71,7 +71,7 @@ bool fitting_needs(const manta_fitting *f, fitting_hook h)
     return false;
 }
 
-manta_status fitting_run(manta_fitting *f, fitting_hook h)
+manta_status fit_context_run(manta_fitting *f, fit_hook h)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -116,7 +116,7 @@ static void note_use(manta_fitting *f, manta_checkpoints *to)
     vec_push(&f->used, to);
 }
 
-manta_status fitting_settle(manta_fitting *f)
+manta_status fit_context_settle(manta_fitting *f)
 {
     manta_checkpoint_info info = {.epoch = f->next_epoch, .step = f->next_step};
     manta_status st = MANTA_OK;
@@ -124,7 +124,7 @@ manta_status fitting_settle(manta_fitting *f)
     info.iterations = manta_session_iterations(f->s);
     if (f->logs) info.metrics = *f->logs;
     for (size_t i = 0; i < f->wishes.n && !st; i++) {
-        const fitting_wish *wish = &f->wishes.at[i];
+        const fit_wish *wish = &f->wishes.at[i];
         blobs extra = {0};
         collect(f, &extra);
         if (wish->save) {
@@ -146,12 +146,12 @@ void manta_fitting_checkpoint(manta_fitting *f, manta_checkpoints *to, bool must
         f->wishes.at[i].must |= must;
         return;
     }
-    vec_push(&f->wishes, ((fitting_wish){.to = to, .must = must}));
+    vec_push(&f->wishes, ((fit_wish){.to = to, .must = must}));
 }
 
-void fitting_checkpoint_by(manta_fitting *f, fitting_save_fn *save, void *ctx)
+void fit_context_checkpoint_by(manta_fitting *f, fit_save_fn *save, void *ctx)
 {
-    vec_push(&f->wishes, ((fitting_wish){.save = save, .ctx = ctx}));
+    vec_push(&f->wishes, ((fit_wish){.save = save, .ctx = ctx}));
 }
 
 /* What the callbacks of then remember goes to those of now that have the same
