@@ -31,7 +31,7 @@ enum {
 };
 
 typedef struct member {
-    int desk_fd; /* outlives the process; -1: none */
+    int scratch_fd; /* outlives the process; -1: none */
     pid_t pid;
     int pidfd;
     uint32_t incarnation;
@@ -82,18 +82,18 @@ worker_events *group_worker_events(group *g)
 
 /* ---- births ---- */
 
-static void drop_desk(member *m)
+static void drop_scratch(member *m)
 {
-    if (m->desk_fd >= 0) os->close(m->desk_fd);
-    m->desk_fd = -1;
+    if (m->scratch_fd >= 0) os->close(m->scratch_fd);
+    m->scratch_fd = -1;
 }
 
 /* Nobody follows: what the last one computed in is the system's again, which may be
  * short of just that. */
-static void clear_desk(group *g, int rank)
+static void clear_scratch(group *g, int rank)
 {
-    drop_desk(&g->m[rank]);
-    atomic_store(&g->c->seat[rank].desk, 0);
+    drop_scratch(&g->m[rank]);
+    atomic_store(&g->c->seat[rank].scratch, 0);
 }
 
 static manta_status start_member(group *g, int rank)
@@ -104,7 +104,7 @@ static manta_status start_member(group *g, int rank)
     pid_t pid;
 
     /* Without one it works in memory of its own. */
-    if (m->desk_fd < 0 && shm_new_empty("manta-desk", &m->desk_fd)) m->desk_fd = -1;
+    if (m->scratch_fd < 0 && shm_new_empty("manta-desk", &m->scratch_fd)) m->scratch_fd = -1;
     u = (seat_setup){.s = g->s,
                      .rank = rank,
                      .incarnation = m->incarnation + 1,
@@ -112,7 +112,7 @@ static manta_status start_member(group *g, int rank)
                      .threads = g->crew->threads,
                      .controller = getpid(),
                      .event_fd = g->event_fd,
-                     .desk_fd = m->desk_fd,
+                     .scratch_fd = m->scratch_fd,
                      .feeds = g->feeds,
                      .n_feeds = g->n_feeds};
     atomic_store(&g->c->seat[rank].dismissed, 0);
@@ -271,7 +271,7 @@ static manta_status part(group *g, int rank)
 
     spawn_wait(m->pid);
     os->close(m->pidfd);
-    clear_desk(g, rank);
+    clear_scratch(g, rank);
     atomic_store(&g->c->seat[rank].asleep, 0);
     roster_remove(&g->r, rank, false);
     m->failures = 0;
@@ -302,7 +302,7 @@ static manta_status bury(group *g, int rank)
     /* Bad luck is made up for by the successor; what kills again and again is not given to another
      * one and another one, or the seat would be blamed where the samples are at fault. */
     was_seated = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
-    if (g->r.unwanted[rank]) clear_desk(g, rank);
+    if (g->r.unwanted[rank]) clear_scratch(g, rank);
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
         worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);
@@ -672,7 +672,7 @@ manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds,
                  .look = CLOCK_NEVER,
                  .ticked_ns = clock_now_ns()};
     for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
-    for (int i = 0; i < SHARED_SEATS; i++) g->m[i].desk_fd = -1;
+    for (int i = 0; i < SHARED_SEATS; i++) g->m[i].scratch_fd = -1;
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->event_fd < 0) {
@@ -724,7 +724,7 @@ void group_close(group *g)
     }
     await_ends(g, CLOCK_NEVER);
     g->s->state = shared_side(g->sh, word_side(committed(g)));
-    for (int i = 0; i < g->n; i++) drop_desk(&g->m[i]);
+    for (int i = 0; i < g->n; i++) drop_scratch(&g->m[i]);
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);
 }

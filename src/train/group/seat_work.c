@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
-#include "train/group/desk.h"
+#include "train/group/worker_scratch.h"
 #include "train/session/forked.h"
 #include "train/session/lockstep.h"
 #include "train/log/rank_logs.h"
@@ -27,7 +27,7 @@ typedef struct work {
     shared *sh;
     control *c;
     seat_turn turn;
-    desk desk;
+    worker_scratch scratch;
     feed_reader reader[2];
     /* Of the step at hand. */
     uint64_t begun; /* word for which step_begin() was called; 0: none */
@@ -388,9 +388,9 @@ static manta_status start(work *w)
     s->a.norms = shared_norms(w->sh);
     forked_take(s);
     s->threads = w->u->threads;
-    w->desk = (desk){.fd = w->u->desk_fd, .made = &w->c->seat[w->u->rank].desk};
-    s->block = desk_block;
-    s->block_ctx = &w->desk;
+    w->scratch = (worker_scratch){.fd = w->u->scratch_fd, .made = &w->c->seat[w->u->rank].scratch};
+    s->block = worker_scratch_block;
+    s->block_ctx = &w->scratch;
     TRY(session_local(s));
     if (s->meets) {
         lockstep_free(s->lockstep);

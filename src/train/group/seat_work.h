@@ -18,7 +18,7 @@ typedef struct seat_setup {
     uint32_t incarnation; /* of this rank, from 1 */
     pid_t controller;
     int event_fd; /* tells the controller to look */
-    int desk_fd; /* -1: none */
+    int scratch_fd; /* -1: none */
     const feed_source *feeds;
     int n_feeds;
     rank_log_task log; /* when the session has logs */

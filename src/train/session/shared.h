@@ -115,7 +115,8 @@ typedef struct shared_seat {
     _Atomic uint32_t dismissed; /* 1: its worker has no seat any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */
     uint32_t failed_base; /* table's, when it failed */
-    _Atomic uint64_t desk; /* bytes that its desk has (train/group/desk.h); by its worker */
+    _Atomic uint64_t
+        scratch; /* bytes that its scratch memory has (train/group/worker_scratch.h); by its worker */
     _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */
     /* Trained by this rank, the time that it took, and of that the wait for samples; for people. */
     _Atomic int64_t samples, busy_ns, data_ns;

@@ -232,12 +232,12 @@ static void workers_that_cannot_start_are_given_up(void **state)
 }
 
 typedef struct departures {
-    int left, rank, workers, desks;
+    int left, rank, workers, scratches;
     char cause[96];
 } departures;
 
-/* Desks that this process holds for its workers. */
-static int count_desks(void)
+/* Scratch memories that this process holds for its workers. */
+static int count_scratches(void)
 {
     DIR *all = opendir("/proc/self/fd");
     int n = 0;
@@ -258,7 +258,7 @@ static bool see_departure(void *user, manta_session *s, const manta_event *e)
     if (e->kind == MANTA_EVENT_WORKER_LEFT) {
         d->left++;
         d->rank = e->rank;
-        d->desks = count_desks();
+        d->scratches = count_scratches();
         snprintf(d->cause, sizeof d->cause, "%s", e->cause);
     }
     d->workers = manta_session_workers(s);
@@ -279,7 +279,7 @@ static void one_that_cannot_start_is_done_without(void **state)
     assert_int_equal(d.left, 1);
     assert_int_equal(d.rank, 1);
     assert_int_equal(d.workers, 2);
-    assert_int_equal(d.desks, 2);
+    assert_int_equal(d.scratches, 2);
     assert_non_null(strstr(d.cause, "killed by signal 9"));
     assert_childless();
     mem_try_free(golden.state);

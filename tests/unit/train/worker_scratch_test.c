@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "os/shm.h"
 #include "os/sys.h"
-#include "train/group/desk.h"
+#include "train/group/worker_scratch.h"
 
 static _Atomic uint64_t made;
 
@@ -28,9 +28,9 @@ static int64_t size_of(int fd)
 }
 
 /* As exec.c uses it: what was given stays until more is given; every byte can be written. */
-static char *block(desk *d, size_t size)
+static char *block(worker_scratch *d, size_t size)
 {
-    char *at = desk_block(d, size);
+    char *at = worker_scratch_block(d, size);
 
     assert_non_null(at);
     assert_int_equal((uintptr_t)at % 64, 0);
@@ -38,7 +38,7 @@ static char *block(desk *d, size_t size)
     return at;
 }
 
-static void end(desk *d)
+static void end(worker_scratch *d)
 {
     if (d->size)
         shm_unmap(d->at, d->size);
@@ -49,7 +49,7 @@ static void end(desk *d)
 static void a_successor_finds_the_pages(void **state)
 {
     size_t page = shm_large_page();
-    desk first = {.made = &made}, second = {.made = &made};
+    worker_scratch first = {.made = &made}, second = {.made = &made};
     int fd;
 
     (void)state;
@@ -65,7 +65,7 @@ static void a_successor_finds_the_pages(void **state)
     assert_int_equal(made, 2 * page);
     assert_int_equal(size_of(fd), 2 * page);
     strcpy(first.at, "left behind");
-    assert_string_equal((char *)desk_block(&second, 2 * page), "left behind");
+    assert_string_equal((char *)worker_scratch_block(&second, 2 * page), "left behind");
     assert_int_equal(size_of(fd), 2 * page);
     end(&first); /* it was dead all the time */
     block(&second, 3 * page);
@@ -78,7 +78,7 @@ static void a_successor_finds_the_pages(void **state)
 static void what_was_not_finished_is_made_again(void **state)
 {
     size_t page = shm_large_page();
-    desk d = {.made = &made};
+    worker_scratch d = {.made = &made};
     struct stat s;
 
     (void)state;
@@ -99,10 +99,10 @@ static int no_advice(void *addr, size_t n, int advice)
     return -1;
 }
 
-static void without_a_desk_memory_of_its_own_does(void **state)
+static void without_a_scratch_memory_of_its_own_does(void **state)
 {
     size_t page = shm_large_page();
-    desk none = {.fd = -1, .made = &made}, d = {.made = &made};
+    worker_scratch none = {.fd = -1, .made = &made}, d = {.made = &made};
     os_sys table = os_real;
     int64_t live = mem_live();
 
@@ -132,7 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_successor_finds_the_pages),
         cmocka_unit_test(what_was_not_finished_is_made_again),
-        cmocka_unit_test(without_a_desk_memory_of_its_own_does),
+        cmocka_unit_test(without_a_scratch_memory_of_its_own_does),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

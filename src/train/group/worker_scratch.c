@@ -1,12 +1,12 @@
-/* desk.c - the memory that a seat's worker computes in. */
-#include "train/group/desk.h"
+/* worker_scratch.c - the memory that a seat's worker computes in. */
+#include "train/group/worker_scratch.h"
 
 #include "base/mem.h"
 #include "os/shm.h"
 
-/* So many bytes of the desk, there and mapped; NULL: not to be had. Whoever dies
+/* So many bytes of the scratch memory, there and mapped; NULL: not to be had. Whoever dies
  * in the middle has not said that they are made. */
-static void *take(const desk *d, size_t size)
+static void *take(const worker_scratch *d, size_t size)
 {
     void *at;
 
@@ -20,7 +20,7 @@ static void *take(const desk *d, size_t size)
     return at;
 }
 
-static void give_back(desk *d)
+static void give_back(worker_scratch *d)
 {
     if (d->size) {
         shm_unmap(d->at, d->size);
@@ -29,10 +29,10 @@ static void give_back(desk *d)
     }
 }
 
-void *desk_block(void *ctx, size_t size)
+void *worker_scratch_block(void *ctx, size_t size)
 {
     size_t page = shm_large_page(), whole = (size + page - 1) / page * page;
-    desk *d = ctx;
+    worker_scratch *d = ctx;
     void *at = size < page || whole < size ? NULL : take(d, whole);
 
     if (!at) {

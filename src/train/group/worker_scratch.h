@@ -1,4 +1,4 @@
-/* train/group/desk.h - the memory that a seat's worker computes in.
+/* train/group/worker_scratch.h - the memory that a seat's worker computes in.
  *
  * Activations and workspaces of a step mean nothing to anybody, but their pages
  * are worth something: memory that a new process asks for is found, cleared and
@@ -11,21 +11,21 @@
  *
  * Threads: one process at a time, the worker that has the seat, or waits for it;
  * its predecessor is dead. */
-#ifndef TRAIN_GROUP_DESK_H
-#define TRAIN_GROUP_DESK_H
+#ifndef TRAIN_GROUP_WORKER_SCRATCH_H
+#define TRAIN_GROUP_WORKER_SCRATCH_H
 
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct desk {
+typedef struct worker_scratch {
     int fd; /* borrowed; -1: none */
     _Atomic uint64_t *made; /* bytes that are reserved in it; outlives the process */
     void *at; /* what was given last, */
-    size_t size; /* so much of the desk, or 0: memory of our own */
-} desk;
+    size_t size; /* so much of the scratch memory, or 0: memory of our own */
+} worker_scratch;
 
-/* exec_options' `block`; ctx is the desk. */
-void *desk_block(void *ctx, size_t size);
+/* exec_options' `block`; ctx is the worker_scratch. */
+void *worker_scratch_block(void *ctx, size_t size);
 
 #endif
