@@ -39,7 +39,7 @@
 
 #include "net/chan.h"
 #include "train/cluster/tf_config.h"
-#include "train/group/seat_work.h"
+#include "train/group/worker_main.h"
 #include "train/session/session.h"
 
 enum {

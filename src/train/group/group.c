@@ -99,26 +99,26 @@ static void clear_scratch(group *g, int rank)
 static manta_status start_member(group *g, int rank)
 {
     member *m = &g->m[rank];
-    seat_setup u;
+    worker_setup u;
     manta_status st;
     pid_t pid;
 
     /* Without one it works in memory of its own. */
     if (m->scratch_fd < 0 && shm_new_empty("manta-desk", &m->scratch_fd)) m->scratch_fd = -1;
-    u = (seat_setup){.s = g->s,
-                     .rank = rank,
-                     .incarnation = m->incarnation + 1,
-                     .memory = g->sh,
-                     .threads = g->crew->threads,
-                     .controller = getpid(),
-                     .event_fd = g->event_fd,
-                     .scratch_fd = m->scratch_fd,
-                     .feeds = g->feeds,
-                     .n_feeds = g->n_feeds};
+    u = (worker_setup){.s = g->s,
+                       .rank = rank,
+                       .incarnation = m->incarnation + 1,
+                       .memory = g->sh,
+                       .threads = g->crew->threads,
+                       .controller = getpid(),
+                       .event_fd = g->event_fd,
+                       .scratch_fd = m->scratch_fd,
+                       .feeds = g->feeds,
+                       .n_feeds = g->n_feeds};
     atomic_store(&g->c->seat[rank].dismissed, 0);
     if (g->s->logs) TRY(rank_logs_expect(g->s->logs, "rank", rank, &u.log));
     TRY(spawn_fork(&pid));
-    if (!pid) seat_main(&u);
+    if (!pid) group_worker_main(&u);
     if ((st = proc_pidfd_open(pid, &m->pidfd))) {
         os->kill(pid, SIGKILL);
         spawn_wait(pid);

@@ -27,7 +27,7 @@
 #define TRAIN_GROUP_GROUP_H
 
 #include "train/session/worker_events.h"
-#include "train/group/seat_work.h"
+#include "train/group/worker_main.h"
 
 typedef struct group group; /* opaque, see group.c */
 

@@ -2,7 +2,7 @@
 #ifndef TRAIN_GROUP_GROUP_SAMPLES_H
 #define TRAIN_GROUP_GROUP_SAMPLES_H
 
-#include "train/group/seat_work.h"
+#include "train/group/worker_main.h"
 
 /* Waits for decoders that still fill a source's memory, so that workers are
  * born with all of it and share its pages, instead of each decoding anew. */

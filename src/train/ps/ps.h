@@ -22,7 +22,7 @@
 #include "net/chan.h"
 #include "train/cluster/cluster.h"
 #include "train/session/worker_events.h"
-#include "train/group/seat_work.h"
+#include "train/group/worker_main.h"
 #include "train/ps/ps_step_queue.h"
 #include "train/session/session.h"
 

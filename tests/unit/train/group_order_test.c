@@ -163,7 +163,7 @@ static void next(int k)
     w->item = 0;
     w->what = seat_next(&turn[k], &w->item);
     switch (w->what) {
-    case SEAT_WAIT: /* as seat_work.c does */
+    case SEAT_WAIT: /* as worker_main.c does */
         if (seat_sees_vacancy(&turn[k])) c->seat[k].idle = word_generation(turn[k].word);
         w->at = ASLEEP;
         break;

@@ -65,7 +65,7 @@ static void do_shard(int rank, int shard)
     assert_true(seat_done(&turn[rank], SEAT_SHARD, shard));
 }
 
-/* What seat_work.c does before it waits. */
+/* What worker_main.c does before it waits. */
 static void wait_and_ask(int rank)
 {
     int item;

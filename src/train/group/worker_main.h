@@ -1,6 +1,6 @@
-/* train/group/seat_work.h - a worker process, from the fork to its end. */
-#ifndef TRAIN_GROUP_SEAT_WORK_H
-#define TRAIN_GROUP_SEAT_WORK_H
+/* train/group/worker_main.h - a worker process, from the fork to its end. */
+#ifndef TRAIN_GROUP_WORKER_MAIN_H
+#define TRAIN_GROUP_WORKER_MAIN_H
 
 #include <sys/types.h>
 
@@ -10,7 +10,7 @@
 #include "train/session/session.h"
 #include "train/session/shared.h"
 
-typedef struct seat_setup {
+typedef struct worker_setup {
     manta_session *s; /* the child's copy becomes the worker's own */
     shared *memory;
     int threads;
@@ -22,12 +22,12 @@ typedef struct seat_setup {
     const feed_source *feeds;
     int n_feeds;
     rank_log_task log; /* when the session has logs */
-} seat_setup;
+} worker_setup;
 
 /* What a freshly forked child does. */
-_Noreturn void seat_main(const seat_setup *u);
+_Noreturn void group_worker_main(const worker_setup *u);
 
 /* Has the controller look, if it sleeps. */
-void seat_call_controller(control *c, int event_fd);
+void worker_call_controller(control *c, int event_fd);
 
 #endif

@@ -1,9 +1,9 @@
-/* seat_work.c - a worker process, from the fork to its end.
+/* worker_main.c - a worker process, from the fork to its end.
  *
  * It keeps nothing that matters: state and slots are shared memory, and all
  * else (threads, plans, loaders) a successor makes again. So it may be killed
  * anywhere, and when its controller is gone it has no reason to live. */
-#include "train/group/seat_work.h"
+#include "train/group/worker_main.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ enum {
 };
 
 typedef struct work {
-    const seat_setup *u;
+    const worker_setup *u;
     manta_session *s;
     shared *sh;
     control *c;
@@ -35,7 +35,7 @@ typedef struct work {
     int64_t waited_ns; /* for others, since it was forked */
 } work;
 
-void seat_call_controller(control *c, int event_fd)
+void worker_call_controller(control *c, int event_fd)
 {
     uint64_t one = 1;
 
@@ -63,7 +63,7 @@ static void ask_for_work(work *w)
 
     if (atomic_load_explicit(idle, memory_order_relaxed) == generation) return; /* it knows */
     atomic_store(idle, generation);
-    seat_call_controller(w->c, w->u->event_fd);
+    worker_call_controller(w->c, w->u->event_fd);
 }
 
 static void wait_for_others(work *w, uint32_t seen)
@@ -73,7 +73,7 @@ static void wait_for_others(work *w, uint32_t seen)
     if (seat_sees_vacancy(&w->turn)) ask_for_work(w);
 
     seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
-    if (atomic_load(&w->c->cutting)) seat_call_controller(w->c, w->u->event_fd);
+    if (atomic_load(&w->c->cutting)) worker_call_controller(w->c, w->u->event_fd);
     shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
     w->waited_ns += clock_now_ns() - begin;
@@ -300,7 +300,7 @@ static void report(work *w)
     manta_error_get(&seat->error);
     seat->failed_base = w->turn.t.base;
     atomic_store(&seat->failed, w->u->incarnation);
-    seat_call_controller(w->c, w->u->event_fd);
+    worker_call_controller(w->c, w->u->event_fd);
 }
 
 static manta_status act(work *w, seat_action what, int item)
@@ -327,7 +327,8 @@ static manta_status step_together(work *w)
 static void tell_commit(work *w)
 {
     control_pulse(w->c);
-    if (seat_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at)) seat_call_controller(w->c, w->u->event_fd);
+    if (seat_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at))
+        worker_call_controller(w->c, w->u->event_fd);
 }
 
 /* Computes what its turn says. Time is counted but for that spent in waiting. */
@@ -404,11 +405,11 @@ static manta_status start(work *w)
     seat_turn_init(&w->turn, w->c, w->u->rank);
     shared_crash(w->c, w->u->rank, CRASH_START_READY);
     atomic_store(&w->c->seat[w->u->rank].ready, w->u->incarnation);
-    seat_call_controller(w->c, w->u->event_fd);
+    worker_call_controller(w->c, w->u->event_fd);
     return MANTA_OK;
 }
 
-void seat_main(const seat_setup *u)
+void group_worker_main(const worker_setup *u)
 {
     static work w; /* too large for a stack */
     manta_status st;
