@@ -41,7 +41,7 @@ manta_status manta_session_open(const manta_model *m, const manta_compile *c,
     if (!options) options = &none;
     if (!c) c = &nothing;
     if (options->workers < 0)
-        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", options->workers, SHARED_SEATS);
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", options->workers, SHARED_WORKERS);
     for (size_t i = sizeof engines / sizeof *engines; i-- > 0;) {
         if (engines[i].asked(c, options)) ops = engines[i].ops;
     }

@@ -56,7 +56,7 @@ struct group {
     int max_failures;
     int n;
     int event_fd;
-    member m[SHARED_SEATS];
+    member m[SHARED_WORKERS];
     roster r;
     blame blames[LAYOUT_MAX_SHARDS];
     int64_t begin, end; /* tickets of the job */
@@ -93,7 +93,7 @@ static void drop_scratch(member *m)
 static void clear_scratch(group *g, int rank)
 {
     drop_scratch(&g->m[rank]);
-    atomic_store(&g->c->seat[rank].scratch, 0);
+    atomic_store(&g->c->worker[rank].scratch, 0);
 }
 
 static manta_status start_member(group *g, int rank)
@@ -115,7 +115,7 @@ static manta_status start_member(group *g, int rank)
                        .scratch_fd = m->scratch_fd,
                        .feeds = g->feeds,
                        .n_feeds = g->n_feeds};
-    atomic_store(&g->c->seat[rank].dismissed, 0);
+    atomic_store(&g->c->worker[rank].dismissed, 0);
     if (g->s->logs) TRY(rank_logs_expect(g->s->logs, "rank", rank, &u.log));
     TRY(spawn_fork(&pid));
     if (!pid) group_worker_main(&u);
@@ -133,7 +133,7 @@ static manta_status start_member(group *g, int rank)
     return MANTA_OK;
 }
 
-/* Fills the empty seats. When the system has no room for a process and others
+/* Fills the empty places. When the system has no room for a process and others
  * live, they go on alone, and it is tried again later. */
 static manta_status start_missing(group *g)
 {
@@ -153,7 +153,7 @@ static manta_status start_missing(group *g)
 static void see_ready(group *g)
 {
     for (int i = 0; i < g->n; i++) {
-        if (g->r.state[i] == ROSTER_STARTING && atomic_load(&g->c->seat[i].ready) == g->m[i].incarnation)
+        if (g->r.state[i] == ROSTER_STARTING && atomic_load(&g->c->worker[i].ready) == g->m[i].incarnation)
             g->r.state[i] = ROSTER_READY;
     }
 }
@@ -174,7 +174,7 @@ static const char *place_of(const group *g, int64_t ticket, char *text, size_t s
 
 static manta_status raise_error(const group *g, int rank, int64_t ticket)
 {
-    manta_error e = g->c->seat[rank].error; /* the writer is dead */
+    manta_error e = g->c->worker[rank].error; /* the writer is dead */
     char where[80];
 
     e.text[sizeof e.text - 1] = '\0';
@@ -205,7 +205,7 @@ static int wanted(const group *g)
     return n;
 }
 
-/* Gives up a seat whose worker fails over and over, if the others suffice. */
+/* Gives up a place whose worker fails over and over, if the others suffice. */
 static bool give_up(group *g, int rank)
 {
     worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = g->m[rank].pid};
@@ -218,23 +218,23 @@ static bool give_up(group *g, int rank)
     return true;
 }
 
-/* What a death means: nothing but a loss of time, a seat less, or the end of the run. */
-static manta_status judge(group *g, int rank, bool was_seated)
+/* What a death means: nothing but a loss of time, a place less, or the end of the run. */
+static manta_status judge(group *g, int rank, bool was_active)
 {
     member *m = &g->m[rank];
-    const shared_seat *seat = &g->c->seat[rank];
-    uint64_t progress = atomic_load(&seat->progress), word = committed(g);
-    seat_phase phase = (seat_phase)(progress >> 12 & 15);
+    const shared_worker *worker = &g->c->worker[rank];
+    uint64_t progress = atomic_load(&worker->progress), word = committed(g);
+    worker_phase phase = (worker_phase)(progress >> 12 & 15);
     int64_t ticket = (int64_t)(progress >> 16);
     int item = (int)(progress & 0xfff);
-    bool reported = atomic_load(&seat->failed) == m->incarnation;
+    bool reported = atomic_load(&worker->failed) == m->incarnation;
 
-    if (was_seated && word_ticket(word) > g->r.seated_at[rank]) m->failures = 0;
+    if (was_active && word_ticket(word) > g->r.active_since[rank]) m->failures = 0;
     m->failures++;
-    if (was_seated && reported && seat->failed_base == g->r.base) return raise_error(g, rank, ticket);
-    if (!was_seated && reported && (m->failures >= g->max_failures || g->r.generations == 1))
+    if (was_active && reported && worker->failed_base == g->r.base) return raise_error(g, rank, ticket);
+    if (!was_active && reported && (m->failures >= g->max_failures || g->r.generations == 1))
         return give_up(g, rank) ? MANTA_OK : raise_error(g, rank, -1);
-    if (was_seated && phase == SEAT_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
+    if (was_active && phase == WORKER_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
         blame_add(&g->blames[item], ticket, !m->outside)) {
         return poisoned(g, rank, ticket, item);
     }
@@ -272,7 +272,7 @@ static manta_status part(group *g, int rank)
     spawn_wait(m->pid);
     os->close(m->pidfd);
     clear_scratch(g, rank);
-    atomic_store(&g->c->seat[rank].asleep, 0);
+    atomic_store(&g->c->worker[rank].asleep, 0);
     roster_remove(&g->r, rank, false);
     m->failures = 0;
     worker_events_add(
@@ -286,29 +286,29 @@ static manta_status bury(group *g, int rank)
 {
     member *m = &g->m[rank];
     int64_t now = clock_now_ns();
-    bool was_seated;
+    bool was_active;
     manta_status st;
 
     roster_see(&g->r);
     if (g->r.state[rank] == ROSTER_LEAVING) return part(g, rank);
     note_cause(g, rank, spawn_wait(m->pid));
     os->close(m->pidfd);
-    atomic_store(&g->c->seat[rank].asleep, 0);
-    st = judge(g, rank, g->r.state[rank] == ROSTER_SEATED);
+    atomic_store(&g->c->worker[rank].asleep, 0);
+    st = judge(g, rank, g->r.state[rank] == ROSTER_ACTIVE);
     if (st) { /* the run ends: nobody takes over what has ended this one */
         g->r.state[rank] = ROSTER_EMPTY;
         return st;
     }
     /* Bad luck is made up for by the successor; what kills again and again is not given to another
-     * one and another one, or the seat would be blamed where the samples are at fault. */
-    was_seated = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
+     * one and another one, or the place would be blamed where the samples are at fault. */
+    was_active = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
     if (g->r.unwanted[rank]) clear_scratch(g, rank);
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
         worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = m->pid};
         memcpy(e.cause, m->cause, sizeof e.cause);
         worker_events_add(&g->events, &e);
     }
-    if (was_seated) {
+    if (was_active) {
         m->died_ns = now;
         m->died_ticket = word_ticket(committed(g));
         m->died_pid = m->pid;
@@ -350,9 +350,9 @@ static void watch_members(group *g)
     g->ticked_ns = now;
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
-        uint64_t progress = atomic_load(&g->c->seat[i].progress);
+        uint64_t progress = atomic_load(&g->c->worker[i].progress);
         bool waits = g->r.state[i] == ROSTER_READY || g->r.state[i] == ROSTER_LEAVING ||
-                     (seat_phase)(progress >> 12 & 15) == SEAT_WAITING;
+                     (worker_phase)(progress >> 12 & 15) == WORKER_WAITING;
         if (g->r.state[i] == ROSTER_EMPTY || m->verdict != WATCH_FINE) continue;
         if (late) m->watch = (watch){0};
         m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
@@ -389,7 +389,7 @@ static int sleep_ms(const group *g)
  * to look, or a signal comes. */
 static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
 {
-    struct pollfd fds[SHARED_SEATS + 1];
+    struct pollfd fds[SHARED_WORKERS + 1];
     int timeout = sleep_ms(g);
     uint64_t calls;
     ssize_t got;
@@ -422,22 +422,22 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
 
 /* ---- coming and going ---- */
 
-/* Lets those end who have no seat any more, or never got one. */
+/* Lets those end who have no place any more, or never got one. */
 static void dismiss(group *g)
 {
     bool any = false;
 
     for (int i = 0; i < g->n; i++) {
         bool idle = g->r.state[i] == ROSTER_LEAVING || (g->r.state[i] == ROSTER_READY && g->r.unwanted[i]);
-        if (!idle || atomic_load(&g->c->seat[i].dismissed)) continue;
+        if (!idle || atomic_load(&g->c->worker[i].dismissed)) continue;
         g->r.state[i] = ROSTER_LEAVING;
-        atomic_store(&g->c->seat[i].dismissed, 1);
+        atomic_store(&g->c->worker[i].dismissed, 1);
         any = true;
     }
     if (any) control_pulse(g->c);
 }
 
-/* Seats change hands. */
+/* Places change hands. */
 static void settle(group *g)
 {
     see_ready(g);
@@ -473,7 +473,7 @@ static void follow_wish(group *g)
 
 static manta_status look_after(group *g, int64_t ticket)
 {
-    bool dead[SHARED_SEATS];
+    bool dead[SHARED_WORKERS];
 
     TRY(sleep_until(g, ticket, dead));
     for (int i = 0; i < g->n; i++) {
@@ -638,7 +638,7 @@ static manta_status start_all(group *g)
     group_resize(g, g->crew->wanted);
     TRY(start_missing(g));
     while (!all) {
-        bool dead[SHARED_SEATS];
+        bool dead[SHARED_WORKERS];
         TRY(sleep_until(g, INT64_MAX >> 2, dead));
         for (int i = 0; i < g->n; i++) {
             if (dead[i]) TRY(bury(g, i));
@@ -672,7 +672,7 @@ manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds,
                  .look = CLOCK_NEVER,
                  .ticked_ns = clock_now_ns()};
     for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
-    for (int i = 0; i < SHARED_SEATS; i++) g->m[i].scratch_fd = -1;
+    for (int i = 0; i < SHARED_WORKERS; i++) g->m[i].scratch_fd = -1;
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (g->event_fd < 0) {
@@ -694,7 +694,7 @@ out:
 static void await_ends(group *g, int64_t deadline)
 {
     for (;;) {
-        struct pollfd fds[SHARED_SEATS];
+        struct pollfd fds[SHARED_WORKERS];
         int64_t left_ms = deadline == CLOCK_NEVER ? 60000 : (deadline - clock_now_ns()) / 1000000 + 1;
         int alive = 0;
         for (int i = 0; i < g->n; i++) {

@@ -33,7 +33,7 @@ typedef struct group group; /* opaque, see group.c */
 
 /* Who may be at work: as long as the session lives. */
 typedef struct group_crew {
-    int workers; /* seats */
+    int workers; /* the most there can be: a place each */
     int least, wanted; /* as few workers as that will do; so many there are to be now */
     int threads; /* of a worker */
     shared *memory; /* the state, and the workers' slots */
@@ -88,7 +88,7 @@ manta_status group_cut(group *g);
 const double *group_eval_sums(const group *g);
 
 /* Changes how many workers there are to be, between the session's least and its
- * number of seats; the seats change hands with the next commit. */
+ * number of places; the places change hands with the next commit. */
 void group_resize(group *g, int workers);
 
 /* What happened to workers. Borrowed: valid until group_close(). */

@@ -25,7 +25,8 @@ static manta_status open_crew(const manta_session_options *o, engine_share *out,
     if (threads <= 0) threads = cores > n ? cores / n : 1;
     *out = (engine_share){
         .shards = o->shards > 0 ? o->shards : n, .threads = threads, .here = threads * n, .replicas = n};
-    if (n > SHARED_SEATS) return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", n, SHARED_SEATS);
+    if (n > SHARED_WORKERS)
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", n, SHARED_WORKERS);
     if (o->min_workers > n)
         return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, n);
     if (out->shards < n)
@@ -75,10 +76,10 @@ static bool work_of(const void *ctx, int rank, manta_worker_work *out)
 {
     const control *c = ((const group_crew *)ctx)->memory->c;
 
-    if (rank < 0 || rank >= c->seats) return false;
-    out->samples = atomic_load_explicit(&c->seat[rank].samples, memory_order_relaxed);
-    out->seconds = (double)atomic_load_explicit(&c->seat[rank].busy_ns, memory_order_relaxed) / 1e9;
-    out->data_seconds = (double)atomic_load_explicit(&c->seat[rank].data_ns, memory_order_relaxed) / 1e9;
+    if (rank < 0 || rank >= c->workers) return false;
+    out->samples = atomic_load_explicit(&c->worker[rank].samples, memory_order_relaxed);
+    out->seconds = (double)atomic_load_explicit(&c->worker[rank].busy_ns, memory_order_relaxed) / 1e9;
+    out->data_seconds = (double)atomic_load_explicit(&c->worker[rank].data_ns, memory_order_relaxed) / 1e9;
     return true;
 }
 

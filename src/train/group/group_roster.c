@@ -1,4 +1,4 @@
-/* group_roster.c - who sits where: the controller's half of the step. */
+/* group_roster.c - who holds which place: the controller's half of the step. */
 #include "train/group/group_roster.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void roster_init(roster *r, control *c)
 
     memset(r, 0, sizeof *r);
     r->c = c;
-    r->n = c->seats;
+    r->n = c->workers;
     table_home(&t, r->n, c->shards);
     put_table(r, &t);
 }
@@ -40,10 +40,10 @@ static void see(roster *r, uint64_t word)
     r->staged = 0;
     atomic_store(&r->c->staged, 0);
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] == ROSTER_SEATED && !table_now(r, word)->seated[i]) r->state[i] = ROSTER_LEAVING;
+        if (r->state[i] == ROSTER_ACTIVE && !table_now(r, word)->active[i]) r->state[i] = ROSTER_LEAVING;
         if (r->state[i] != ROSTER_STAGED) continue;
-        r->state[i] = ROSTER_SEATED;
-        r->seated_at[i] = word_ticket(word) - 1;
+        r->state[i] = ROSTER_ACTIVE;
+        r->active_since[i] = word_ticket(word) - 1;
     }
 }
 
@@ -52,7 +52,7 @@ void roster_see(roster *r)
     see(r, committed(r));
 }
 
-/* Begins a generation at once, with those who are seated. Whatever was begun
+/* Begins a generation at once, with those who are active. Whatever was begun
  * under the one before can no longer be committed. `home`: no step is open, so
  * that work may be taken from the living. */
 static void raise_generation(roster *r, bool home)
@@ -65,7 +65,7 @@ static void raise_generation(roster *r, bool home)
         see(r, word); /* it may have been taken before we took it back */
         t = *table_now(r, word);
         t.base = r->base;
-        for (int i = 0; i < r->n; i++) t.seated[i] = r->state[i] == ROSTER_SEATED;
+        for (int i = 0; i < r->n; i++) t.active[i] = r->state[i] == ROSTER_ACTIVE;
         if (home) {
             table_home(&t, r->n, r->c->shards);
         } else if (r->keeps) {
@@ -93,15 +93,15 @@ static bool is_vacant(const roster *r, uint64_t word)
 
 bool roster_remove(roster *r, int rank, bool keep)
 {
-    bool was_seated;
+    bool was_active;
 
     roster_see(r);
-    was_seated = r->state[rank] == ROSTER_SEATED;
+    was_active = r->state[rank] == ROSTER_ACTIVE;
     r->state[rank] = ROSTER_EMPTY;
-    r->keeps = was_seated && keep;
+    r->keeps = was_active && keep;
     /* It may also be in the table that waits. */
-    if (was_seated || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
-    return was_seated;
+    if (was_active || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
+    return was_active;
 }
 
 bool roster_is_asked(const roster *r)
@@ -110,7 +110,7 @@ bool roster_is_asked(const roster *r)
 
     if (!r->keeps || !is_vacant(r, word)) return false;
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] == ROSTER_SEATED && atomic_load(&r->c->seat[i].idle) == word_generation(word))
+        if (r->state[i] == ROSTER_ACTIVE && atomic_load(&r->c->worker[i].idle) == word_generation(word))
             return true;
     }
     return false;
@@ -122,42 +122,42 @@ void roster_deal(roster *r)
     if (is_vacant(r, committed(r))) raise_generation(r, false);
 }
 
-static void seat_ready(roster *r, roster_state as, int64_t ticket)
+static void admit_ready(roster *r, roster_state as, int64_t ticket)
 {
     for (int i = 0; i < r->n; i++) {
         if (r->state[i] != ROSTER_READY || r->unwanted[i]) continue;
         r->state[i] = as;
-        r->seated_at[i] = ticket;
+        r->active_since[i] = ticket;
     }
 }
 
 static void stage(roster *r, uint64_t word)
 {
     table t = *table_now(r, word);
-    int seated = 0;
+    int active = 0;
 
     for (int i = 0; i < r->n; i++) {
-        t.seated[i] = !r->unwanted[i] && (r->state[i] == ROSTER_SEATED || r->state[i] == ROSTER_READY);
-        seated += t.seated[i];
+        t.active[i] = !r->unwanted[i] && (r->state[i] == ROSTER_ACTIVE || r->state[i] == ROSTER_READY);
+        active += t.active[i];
     }
-    if (!seated) return; /* whoever is unwanted stays until another has come */
+    if (!active) return; /* whoever is unwanted stays until another has come */
     table_home(&t, r->n, r->c->shards);
     if (table_equal(&t, table_now(r, word), r->n, r->c->shards)) return;
-    seat_ready(r, ROSTER_STAGED, 0);
+    admit_ready(r, ROSTER_STAGED, 0);
     r->staged = put_table(r, &t);
     atomic_store(&r->c->staged, r->staged);
 }
 
-/* No step is open: seats are taken, and given up, at once. */
+/* No step is open: places are taken, and given up, at once. */
 static void settle_now(roster *r, uint64_t word, bool ready)
 {
     bool leaving = false;
     int staying = 0;
 
-    seat_ready(r, ROSTER_SEATED, word_ticket(word));
-    for (int i = 0; i < r->n; i++) staying += r->state[i] == ROSTER_SEATED && !r->unwanted[i];
+    admit_ready(r, ROSTER_ACTIVE, word_ticket(word));
+    for (int i = 0; i < r->n; i++) staying += r->state[i] == ROSTER_ACTIVE && !r->unwanted[i];
     for (int i = 0; staying && i < r->n; i++) {
-        if (r->state[i] != ROSTER_SEATED || !r->unwanted[i]) continue;
+        if (r->state[i] != ROSTER_ACTIVE || !r->unwanted[i]) continue;
         r->state[i] = ROSTER_LEAVING;
         leaving = true;
     }
@@ -175,7 +175,7 @@ void roster_settle(roster *r)
         settle_now(r, word, ready);
     } else if (is_vacant(r, word)) { /* so that no commit can come */
         if (!ready) return;
-        seat_ready(r, ROSTER_SEATED, word_ticket(word));
+        admit_ready(r, ROSTER_ACTIVE, word_ticket(word));
         raise_generation(r, false);
     } else if (!r->staged && word_ticket(word) < r->end) {
         stage(r, word);

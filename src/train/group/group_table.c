@@ -3,74 +3,74 @@
 
 #include <string.h>
 
-/* The next seated one after `at`, in turn; -1: nobody is. */
-static int next_seated(const table *t, int seats, int at)
+/* The next active one after `at`, in turn; -1: nobody is. */
+static int next_active(const table *t, int workers, int at)
 {
-    for (int i = 1; i <= seats; i++) {
-        if (t->seated[(at + i) % seats]) return (at + i) % seats;
+    for (int i = 1; i <= workers; i++) {
+        if (t->active[(at + i) % workers]) return (at + i) % workers;
     }
     return -1;
 }
 
-void table_fill(table *t, int seats, int shards)
+void table_fill(table *t, int workers, int shards)
 {
-    int at = next_seated(t, seats, seats - 1);
+    int at = next_active(t, workers, workers - 1);
 
     if (at < 0) return;
     for (int v = 0; v < shards; v++) {
-        if (t->seated[t->shard[v]]) continue;
+        if (t->active[t->shard[v]]) continue;
         t->shard[v] = (uint16_t)at;
-        at = next_seated(t, seats, at);
+        at = next_active(t, workers, at);
     }
-    for (int r = 0; r < seats; r++) {
-        if (t->seated[t->range[r]]) continue;
+    for (int r = 0; r < workers; r++) {
+        if (t->active[t->range[r]]) continue;
         t->range[r] = (uint16_t)at;
-        at = next_seated(t, seats, at);
+        at = next_active(t, workers, at);
     }
 }
 
-/* Seat i is at home to these. */
-static int first_shard(int i, int seats, int shards)
+/* Rank i is at home to these. */
+static int first_shard(int i, int workers, int shards)
 {
-    return i * shards / seats;
+    return i * shards / workers;
 }
 
-void table_home(table *t, int seats, int shards)
+void table_home(table *t, int workers, int shards)
 {
-    for (int i = 0; i < seats; i++) {
-        for (int v = first_shard(i, seats, shards); v < first_shard(i + 1, seats, shards); v++)
+    for (int i = 0; i < workers; i++) {
+        for (int v = first_shard(i, workers, shards); v < first_shard(i + 1, workers, shards); v++)
             t->shard[v] = (uint16_t)i;
         t->range[i] = (uint16_t)i;
     }
-    table_fill(t, seats, shards);
+    table_fill(t, workers, shards);
 }
 
-void table_return(table *t, int seats, int shards)
+void table_return(table *t, int workers, int shards)
 {
-    for (int i = 0; i < seats; i++) {
-        if (!t->seated[i]) continue;
-        for (int v = first_shard(i, seats, shards); v < first_shard(i + 1, seats, shards); v++) {
-            if (!t->seated[t->shard[v]]) t->shard[v] = (uint16_t)i;
+    for (int i = 0; i < workers; i++) {
+        if (!t->active[i]) continue;
+        for (int v = first_shard(i, workers, shards); v < first_shard(i + 1, workers, shards); v++) {
+            if (!t->active[t->shard[v]]) t->shard[v] = (uint16_t)i;
         }
-        if (!t->seated[t->range[i]]) t->range[i] = (uint16_t)i;
+        if (!t->active[t->range[i]]) t->range[i] = (uint16_t)i;
     }
 }
 
-bool table_is_vacant(const table *t, int seats, int shards)
+bool table_is_vacant(const table *t, int workers, int shards)
 {
     for (int v = 0; v < shards; v++) {
-        if (!t->seated[t->shard[v]]) return true;
+        if (!t->active[t->shard[v]]) return true;
     }
-    for (int r = 0; r < seats; r++) {
-        if (!t->seated[t->range[r]]) return true;
+    for (int r = 0; r < workers; r++) {
+        if (!t->active[t->range[r]]) return true;
     }
     return false;
 }
 
-bool table_equal(const table *a, const table *b, int seats, int shards)
+bool table_equal(const table *a, const table *b, int workers, int shards)
 {
-    return a->base == b->base && !memcmp(a->seated, b->seated, (size_t)seats * sizeof *a->seated) &&
-           !memcmp(a->range, b->range, (size_t)seats * sizeof *a->range) &&
+    return a->base == b->base && !memcmp(a->active, b->active, (size_t)workers * sizeof *a->active) &&
+           !memcmp(a->range, b->range, (size_t)workers * sizeof *a->range) &&
            !memcmp(a->shard, b->shard, (size_t)shards * sizeof *a->shard);
 }
 

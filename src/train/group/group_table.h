@@ -8,23 +8,23 @@
 
 #include "train/session/shared.h"
 
-/* Everything to its home: shards in even runs, range i to seat i; what belongs
- * to empty seats is dealt out to the others in turn. Only for the beginning of
+/* Everything to its home: shards in even runs, range i to rank i; what belongs
+ * to empty places is dealt out to the others in turn. Only for the beginning of
  * a step, because it takes work from the living. */
-void table_home(table *t, int seats, int shards);
+void table_home(table *t, int workers, int shards);
 
-/* Deals out what is held by empty seats, and moves nothing else: for the
- * middle of a step. With nobody seated all stays as it is. */
-void table_fill(table *t, int seats, int shards);
+/* Deals out what is held by empty places, and moves nothing else: for the
+ * middle of a step. With nobody active all stays as it is. */
+void table_fill(table *t, int workers, int shards);
 
-/* Gives what is held by empty seats back to those at home who are seated, and
+/* Gives what is held by empty places back to those at home who are active, and
  * moves nothing else: the rest waits for whoever comes. */
-void table_return(table *t, int seats, int shards);
+void table_return(table *t, int workers, int shards);
 
-/* Whether some shard or range has a holder that is not seated. */
-bool table_is_vacant(const table *t, int seats, int shards);
+/* Whether some shard or range has a holder that is not active. */
+bool table_is_vacant(const table *t, int workers, int shards);
 
-bool table_equal(const table *a, const table *b, int seats, int shards);
+bool table_equal(const table *a, const table *b, int workers, int shards);
 
 /* ---- deaths ---- */
 

@@ -26,7 +26,7 @@ typedef struct work {
     manta_session *s;
     shared *sh;
     control *c;
-    seat_turn turn;
+    worker_step turn;
     worker_scratch scratch;
     feed_reader reader[2];
     /* Of the step at hand. */
@@ -58,7 +58,7 @@ static void leave_when_alone(const work *w)
 /* Somebody's work is kept for a successor that is not there yet: it may come here. */
 static void ask_for_work(work *w)
 {
-    _Atomic uint32_t *idle = &w->c->seat[w->u->rank].idle;
+    _Atomic uint32_t *idle = &w->c->worker[w->u->rank].idle;
     uint32_t generation = word_generation(w->turn.word);
 
     if (atomic_load_explicit(idle, memory_order_relaxed) == generation) return; /* it knows */
@@ -70,9 +70,9 @@ static void wait_for_others(work *w, uint32_t seen)
 {
     int64_t begin = clock_now_ns();
 
-    if (seat_sees_vacancy(&w->turn)) ask_for_work(w);
+    if (worker_step_sees_vacancy(&w->turn)) ask_for_work(w);
 
-    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_WAITING, 0);
+    shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), WORKER_WAITING, 0);
     if (atomic_load(&w->c->cutting)) worker_call_controller(w->c, w->u->event_fd);
     shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
@@ -85,11 +85,11 @@ static void wait_for_others(work *w, uint32_t seen)
 /* How many samples the step has. */
 static manta_status count_samples(work *w)
 {
-    const seat_turn *t = &w->turn;
+    const worker_step *t = &w->turn;
 
-    if (w->count_ticket == seat_ticket(t) + 1) return MANTA_OK;
+    if (w->count_ticket == worker_step_ticket(t) + 1) return MANTA_OK;
     TRY(feed_reader_count(&w->reader[t->feed], t->epoch, t->step, &w->count));
-    w->count_ticket = seat_ticket(t) + 1;
+    w->count_ticket = worker_step_ticket(t) + 1;
     return MANTA_OK;
 }
 
@@ -98,9 +98,9 @@ static manta_status count_samples(work *w)
  * after this one. */
 static void expect_next(work *w, int shard)
 {
-    const seat_turn *t = &w->turn;
+    const worker_step *t = &w->turn;
     const feed_source *f = &w->u->feeds[t->feed];
-    int64_t steps = t->step + atomic_load(&w->c->job.end) - seat_ticket(t);
+    int64_t steps = t->step + atomic_load(&w->c->job.end) - worker_step_ticket(t);
     read_range next[READ_AHEAD_MOST], at = {.epoch = t->epoch, .step = t->step, .hi = INT64_MAX};
     int n = 0;
 
@@ -125,7 +125,7 @@ static void expect_next(work *w, int shard)
 
 static manta_status fetch_shard(work *w, int shard, manta_feed *f)
 {
-    const seat_turn *t = &w->turn;
+    const worker_step *t = &w->turn;
     int64_t lo = session_shard_begin(w->s, w->count, shard),
             hi = session_shard_begin(w->s, w->count, shard + 1);
 
@@ -161,9 +161,9 @@ static manta_status compute_shard(work *w, int shard)
 static void count_shard(work *w, int shard)
 {
     if (!w->turn.train) return;
-    seat_account(w->c, w->u->rank,
-                 session_shard_begin(w->s, w->count, shard + 1) - session_shard_begin(w->s, w->count, shard),
-                 0, 0);
+    shared_worker_account(
+        w->c, w->u->rank,
+        session_shard_begin(w->s, w->count, shard + 1) - session_shard_begin(w->s, w->count, shard), 0, 0);
 }
 
 /* ---- gradients in lockstep ---- */
@@ -174,9 +174,9 @@ static void tell_meeting(void *ctx)
 }
 
 /* The step's name in meetings: what was left under another base is void. */
-static uint64_t meeting_flag(const seat_turn *t)
+static uint64_t meeting_flag(const worker_step *t)
 {
-    return (uint64_t)t->t.base << 40 | (uint64_t)(seat_ticket(t) + 1);
+    return (uint64_t)t->t.base << 40 | (uint64_t)(worker_step_ticket(t) + 1);
 }
 
 static manta_status begin_together(work *w, int shard)
@@ -207,7 +207,7 @@ static manta_status advance(work *w, int shard, bool *waits)
 
 /* One round over all shards that are ours, since they wait for each other. When
  * none comes to its end the others are waited for, or the death of one: what
- * it had is dealt out, and seat_next() gives it to us. */
+ * it had is dealt out, and worker_step_next() gives it to us. */
 static manta_status compute_together(work *w)
 {
     uint32_t seen = atomic_load(&w->c->pulse);
@@ -215,12 +215,12 @@ static manta_status compute_together(work *w)
     TRY(count_samples(w));
     for (int v = 0; v < w->c->shards; v++) {
         bool waits;
-        if (!seat_owes_shard(&w->turn, v)) continue;
-        seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), SEAT_COMPUTING, v);
+        if (!worker_step_owes_shard(&w->turn, v)) continue;
+        shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), WORKER_COMPUTING, v);
         TRY(advance(w, v, &waits));
         if (waits) continue;
         count_shard(w, v);
-        (void)seat_done(&w->turn, SEAT_SHARD, v);
+        (void)worker_step_done(&w->turn, WORKER_SHARD, v);
         return MANTA_OK; /* the table may be another one now */
     }
     wait_for_others(w, seen);
@@ -236,14 +236,14 @@ static manta_status begin_update(work *w)
     if (w->begun == w->turn.word) return MANTA_OK;
     TRY(count_samples(w));
     step_collect(s, w->count);
-    if (w->turn.train) step_begin(s, shared_side(w->sh, seat_other_side(&w->turn)));
+    if (w->turn.train) step_begin(s, shared_side(w->sh, worker_step_other_side(&w->turn)));
     w->begun = w->turn.word;
     return MANTA_OK;
 }
 
 static manta_status compute_norms(work *w, int range)
 {
-    step_range r = step_range_of(&w->s->l, range, w->c->seats);
+    step_range r = step_range_of(&w->s->l, range, w->c->workers);
 
     TRY(begin_update(w));
     shared_crash(w->c, w->u->rank, CRASH_NORMS_BEGIN);
@@ -265,7 +265,7 @@ static void finish_run(work *w)
 
 static manta_status update_range(work *w, int range)
 {
-    step_range r = step_range_of(&w->s->l, range, w->c->seats);
+    step_range r = step_range_of(&w->s->l, range, w->c->workers);
 
     TRY(begin_update(w));
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
@@ -280,7 +280,7 @@ static manta_status update_range(work *w, int range)
 /* What an evaluation has instead of an update: the sums so far and these. */
 static manta_status add_sums(work *w)
 {
-    int64_t ticket = seat_ticket(&w->turn);
+    int64_t ticket = worker_step_ticket(&w->turn);
 
     TRY(begin_update(w));
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
@@ -295,25 +295,26 @@ static manta_status add_sums(work *w)
 /* Leaves the error where the controller finds it. */
 static void report(work *w)
 {
-    shared_seat *seat = &w->c->seat[w->u->rank];
+    shared_worker *worker = &w->c->worker[w->u->rank];
 
-    manta_error_get(&seat->error);
-    seat->failed_base = w->turn.t.base;
-    atomic_store(&seat->failed, w->u->incarnation);
+    manta_error_get(&worker->error);
+    worker->failed_base = w->turn.t.base;
+    atomic_store(&worker->failed, w->u->incarnation);
     worker_call_controller(w->c, w->u->event_fd);
 }
 
-static manta_status act(work *w, seat_action what, int item)
+static manta_status act(work *w, worker_action what, int item)
 {
-    static const seat_phase phase[] = {
-        [SEAT_SHARD] = SEAT_COMPUTING, [SEAT_NORMS] = SEAT_NORMING, [SEAT_UPDATE] = SEAT_UPDATING};
+    static const worker_phase phase[] = {[WORKER_SHARD] = WORKER_COMPUTING,
+                                         [WORKER_NORMS] = WORKER_NORMING,
+                                         [WORKER_UPDATE] = WORKER_UPDATING};
 
     w->s->state = shared_side(w->sh, word_side(w->turn.word));
-    seat_progress(w->c, w->u->rank, seat_ticket(&w->turn), phase[what], item);
+    shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), phase[what], item);
     switch (what) {
-    case SEAT_SHARD: return compute_shard(w, item);
-    case SEAT_NORMS: return compute_norms(w, item);
-    case SEAT_UPDATE: return w->turn.train ? update_range(w, item) : add_sums(w);
+    case WORKER_SHARD: return compute_shard(w, item);
+    case WORKER_NORMS: return compute_norms(w, item);
+    case WORKER_UPDATE: return w->turn.train ? update_range(w, item) : add_sums(w);
     default: return MANTA_OK;
     }
 }
@@ -327,20 +328,20 @@ static manta_status step_together(work *w)
 static void tell_commit(work *w)
 {
     control_pulse(w->c);
-    if (seat_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at))
+    if (worker_step_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at))
         worker_call_controller(w->c, w->u->event_fd);
 }
 
 /* Computes what its turn says. Time is counted but for that spent in waiting. */
-static manta_status do_work(work *w, seat_action what, int item, bool together)
+static manta_status do_work(work *w, worker_action what, int item, bool together)
 {
     int64_t begin = clock_now_ns(), waited = w->waited_ns, data = w->reader[0].waited_ns;
     manta_status st = together ? step_together(w) : act(w, what, item);
 
     if (w->turn.train)
-        seat_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited),
-                     w->reader[0].waited_ns - data);
-    if (!st && what == SEAT_SHARD && !together) count_shard(w, item);
+        shared_worker_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited),
+                              w->reader[0].waited_ns - data);
+    if (!st && what == WORKER_SHARD && !together) count_shard(w, item);
     return st;
 }
 
@@ -349,22 +350,22 @@ static manta_status serve(work *w)
     for (;;) {
         uint32_t seen = atomic_load(&w->c->pulse);
         int item = 0;
-        seat_action what = seat_next(&w->turn, &item);
+        worker_action what = worker_step_next(&w->turn, &item);
         manta_status st;
         bool together;
 
         switch (what) {
-        case SEAT_LEAVE: return MANTA_OK;
-        case SEAT_WAIT: wait_for_others(w, seen); break;
-        case SEAT_COMMITTED: tell_commit(w); break;
-        case SEAT_SHARD:
-        case SEAT_NORMS:
-        case SEAT_UPDATE:
-            together = what == SEAT_SHARD && w->turn.train && w->s->meets;
+        case WORKER_LEAVE: return MANTA_OK;
+        case WORKER_WAIT: wait_for_others(w, seen); break;
+        case WORKER_COMMITTED: tell_commit(w); break;
+        case WORKER_SHARD:
+        case WORKER_NORMS:
+        case WORKER_UPDATE:
+            together = what == WORKER_SHARD && w->turn.train && w->s->meets;
             st = do_work(w, what, item, together);
             /* An error that came of a state that is changing under us is none. */
             if (st && atomic_load(&w->c->commit) == w->turn.word) return st;
-            if (!st && !together) (void)seat_done(&w->turn, what, item);
+            if (!st && !together) (void)worker_step_done(&w->turn, what, item);
             break;
         }
     }
@@ -381,7 +382,7 @@ static manta_status start(work *w)
     if (w->u->incarnation > 1) mem_touch(w->u->memory->at, w->u->memory->size);
     w->sh = w->u->memory;
     w->c = w->sh->c;
-    seat_progress(w->c, w->u->rank, 0, SEAT_STARTING, 0);
+    shared_worker_progress(w->c, w->u->rank, 0, WORKER_STARTING, 0);
     shared_crash(w->c, w->u->rank, CRASH_START_BEGIN);
     s->state = shared_side(w->sh, word_side(atomic_load(&w->c->commit)));
     for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
@@ -389,7 +390,7 @@ static manta_status start(work *w)
     s->a.norms = shared_norms(w->sh);
     forked_take(s);
     s->threads = w->u->threads;
-    w->scratch = (worker_scratch){.fd = w->u->scratch_fd, .made = &w->c->seat[w->u->rank].scratch};
+    w->scratch = (worker_scratch){.fd = w->u->scratch_fd, .made = &w->c->worker[w->u->rank].scratch};
     s->block = worker_scratch_block;
     s->block_ctx = &w->scratch;
     TRY(session_local(s));
@@ -402,9 +403,9 @@ static manta_status start(work *w)
         TRY(feed_reader_open(&w->reader[i], f));
         TRY(session_prepare(s, f->train ? PLAN_TRAIN : PLAN_EVALUATE, f->sizes, f->n_sizes));
     }
-    seat_turn_init(&w->turn, w->c, w->u->rank);
+    worker_step_init(&w->turn, w->c, w->u->rank);
     shared_crash(w->c, w->u->rank, CRASH_START_READY);
-    atomic_store(&w->c->seat[w->u->rank].ready, w->u->incarnation);
+    atomic_store(&w->c->worker[w->u->rank].ready, w->u->incarnation);
     worker_call_controller(w->c, w->u->event_fd);
     return MANTA_OK;
 }

@@ -6,7 +6,7 @@
 
 #include "train/session/feed.h"
 #include "train/log/rank_logs.h"
-#include "train/group/seat.h"
+#include "train/group/worker_step.h"
 #include "train/session/session.h"
 #include "train/session/shared.h"
 

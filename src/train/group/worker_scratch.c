@@ -1,4 +1,4 @@
-/* worker_scratch.c - the memory that a seat's worker computes in. */
+/* worker_scratch.c - the memory that a worker computes in. */
 #include "train/group/worker_scratch.h"
 
 #include "base/mem.h"

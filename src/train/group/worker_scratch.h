@@ -1,15 +1,15 @@
-/* train/group/worker_scratch.h - the memory that a seat's worker computes in.
+/* train/group/worker_scratch.h - the memory that a worker computes in.
  *
  * Activations and workspaces of a step mean nothing to anybody, but their pages
  * are worth something: memory that a new process asks for is found, cleared and
  * perhaps brought by the machine's host first, which took a successor's first
- * shard of resnet18 up to 40 ms of 110. So they lie in a memory of the seat,
+ * shard of resnet18 up to 40 ms of 110. So they lie in a memory of the rank,
  * which the controller holds, and a successor finds them as they were left.
  *
  * Only on large pages: on small ones the arithmetic would be slower, and then
  * the worker has memory of its own.
  *
- * Threads: one process at a time, the worker that has the seat, or waits for it;
+ * Threads: one process at a time, the worker of the rank, or the one that waits to be;
  * its predecessor is dead. */
 #ifndef TRAIN_GROUP_WORKER_SCRATCH_H
 #define TRAIN_GROUP_WORKER_SCRATCH_H

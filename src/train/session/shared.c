@@ -46,9 +46,9 @@ void shared_crash_here(control *c, int rank, crash_point p)
 
 /* ---- control ---- */
 
-void control_init(control *c, int seats, int shards, bool norms)
+void control_init(control *c, int workers, int shards, bool norms)
 {
-    c->seats = seats;
+    c->workers = workers;
     c->shards = shards;
     c->norms = norms;
     c->wait_spin_us = 200;
@@ -66,7 +66,7 @@ void control_pulse(control *c)
     /* Sequentially consistent against control_wait(): either the sleeper sees
      * the new pulse, or we see that it sleeps. */
     atomic_fetch_add(&c->pulse, 1);
-    for (int i = 0; i < c->seats && !asleep; i++) asleep = atomic_load(&c->seat[i].asleep);
+    for (int i = 0; i < c->workers && !asleep; i++) asleep = atomic_load(&c->worker[i].asleep);
     if (asleep) futex_wake(&c->pulse, INT_MAX, true);
 }
 
@@ -102,9 +102,9 @@ static bool spin(control *c, uint32_t seen)
 void control_wait(control *c, int rank, uint32_t seen, int64_t deadline)
 {
     if (spin(c, seen)) return;
-    atomic_store(&c->seat[rank].asleep, 1);
+    atomic_store(&c->worker[rank].asleep, 1);
     if (atomic_load(&c->pulse) == seen) (void)futex_wait(&c->pulse, seen, deadline, true);
-    atomic_store(&c->seat[rank].asleep, 0);
+    atomic_store(&c->worker[rank].asleep, 0);
 }
 
 void control_put_table(control *c, uint32_t generation, const table *t)
@@ -112,8 +112,8 @@ void control_put_table(control *c, uint32_t generation, const table *t)
     shared_table *to = &c->tables[generation % SHARED_TABLES];
 
     atomic_store_explicit(&to->base, t->base, memory_order_relaxed);
-    for (int i = 0; i < c->seats; i++) {
-        atomic_store_explicit(&to->seated[i], t->seated[i], memory_order_relaxed);
+    for (int i = 0; i < c->workers; i++) {
+        atomic_store_explicit(&to->active[i], t->active[i], memory_order_relaxed);
         atomic_store_explicit(&to->range[i], t->range[i], memory_order_relaxed);
     }
     for (int i = 0; i < c->shards; i++) {
@@ -126,8 +126,8 @@ void control_get_table(const control *c, uint32_t generation, table *t)
     const shared_table *from = &c->tables[generation % SHARED_TABLES];
 
     t->base = atomic_load_explicit(&from->base, memory_order_relaxed);
-    for (int i = 0; i < c->seats; i++) {
-        t->seated[i] = atomic_load_explicit(&from->seated[i], memory_order_relaxed);
+    for (int i = 0; i < c->workers; i++) {
+        t->active[i] = atomic_load_explicit(&from->active[i], memory_order_relaxed);
         t->range[i] = atomic_load_explicit(&from->range[i], memory_order_relaxed);
     }
     for (int i = 0; i < c->shards; i++) {
@@ -157,7 +157,7 @@ static shared *place_all(const layout *l, int n_segments, size_t meetings_size, 
     return s;
 }
 
-manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int workers, int shards,
                         bool norms, shared **out)
 {
     shared *s = place_all(l, n_segments, meetings_size, shards);
@@ -165,7 +165,7 @@ manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, i
 
     if ((st = shm_new_large("manta-train", s->size, &s->fd))) goto out;
     if ((st = shared_attach(s))) goto out;
-    control_init(s->c, seats, shards, norms);
+    control_init(s->c, workers, shards, norms);
     *out = s;
     s = NULL;
 out:

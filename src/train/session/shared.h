@@ -40,7 +40,7 @@
 #include "nn/layout.h"
 
 enum {
-    SHARED_SEATS = 256, /* the most workers of a host */
+    SHARED_WORKERS = 256, /* the most workers of a host */
     SHARED_TABLES = 4, /* generations whose tables may be looked at or written at once: 3 */
     SHARED_SIDES = 2,
 };
@@ -71,21 +71,21 @@ static inline int word_side(uint64_t w)
 /* ---- tables ---- */
 
 /* Who computes what. Ranges: the grid of the parameters, and that of the
- * statistics, cut into as many runs as there are seats. */
+ * statistics, cut into as many runs as there are ranks. */
 typedef struct table {
     uint32_t base; /* changes when the committed side was changed from outside */
-    uint16_t seated[SHARED_SEATS]; /* 1: takes part */
+    uint16_t active[SHARED_WORKERS]; /* 1: takes part */
     uint16_t shard[LAYOUT_MAX_SHARDS]; /* whose it is */
-    uint16_t range[SHARED_SEATS];
+    uint16_t range[SHARED_WORKERS];
 } table;
 
 /* The same in shared memory, where it may be overwritten while it is read;
  * whoever read it then finds that the generation has changed. */
 typedef struct shared_table {
     _Atomic uint32_t base;
-    _Atomic uint16_t seated[SHARED_SEATS];
+    _Atomic uint16_t active[SHARED_WORKERS];
     _Atomic uint16_t shard[LAYOUT_MAX_SHARDS];
-    _Atomic uint16_t range[SHARED_SEATS];
+    _Atomic uint16_t range[SHARED_WORKERS];
 } shared_table;
 
 /* ---- the control block ---- */
@@ -100,28 +100,28 @@ typedef struct shared_job {
 } shared_job;
 
 /* What a worker is at, for the watch and the obituary. */
-typedef enum seat_phase {
-    SEAT_STARTING,
-    SEAT_WAITING,
-    SEAT_COMPUTING,
-    SEAT_NORMING,
-    SEAT_UPDATING
-} seat_phase;
+typedef enum worker_phase {
+    WORKER_STARTING,
+    WORKER_WAITING,
+    WORKER_COMPUTING,
+    WORKER_NORMING,
+    WORKER_UPDATING
+} worker_phase;
 
-typedef struct shared_seat {
+typedef struct shared_worker {
     _Alignas(64) _Atomic uint32_t asleep; /* on the pulse */
     _Atomic uint32_t idle; /* generation in which it has nothing to do while work lies with the dead */
-    _Atomic uint32_t ready; /* incarnation that is up and waits for its seat */
-    _Atomic uint32_t dismissed; /* 1: its worker has no seat any more and may end */
+    _Atomic uint32_t ready; /* incarnation that is up and waits for its place among the workers */
+    _Atomic uint32_t dismissed; /* 1: its worker has no place any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */
     uint32_t failed_base; /* table's, when it failed */
     _Atomic uint64_t
         scratch; /* bytes that its scratch memory has (train/group/worker_scratch.h); by its worker */
-    _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see seat_progress() */
+    _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see shared_worker_progress() */
     /* Trained by this rank, the time that it took, and of that the wait for samples; for people. */
     _Atomic int64_t samples, busy_ns, data_ns;
     manta_error error;
-} shared_seat;
+} shared_worker;
 
 /* Where a test may have a worker kill itself. */
 #define SHARED_CRASH_POINTS(X)                                                                               \
@@ -172,7 +172,7 @@ typedef struct control {
     _Atomic int64_t wake_at; /* the controller wants to hear of this ticket */
     _Atomic uint32_t cutting; /* it wants to hear of whoever has nothing left to do */
     _Alignas(64) _Atomic uint32_t controller_asleep;
-    _Alignas(64) int seats;
+    _Alignas(64) int workers;
     int shards;
     bool norms; /* an update needs them */
     int wait_spin_us; /* how long a worker spins before it sleeps */
@@ -183,10 +183,10 @@ typedef struct control {
     _Atomic int64_t crash_hits;
     _Atomic int crash_times;
     _Atomic uint64_t shard_flag[LAYOUT_MAX_SHARDS];
-    _Atomic uint64_t norm_flag[SHARED_SEATS];
-    _Atomic uint64_t range_flag[SHARED_SEATS];
+    _Atomic uint64_t norm_flag[SHARED_WORKERS];
+    _Atomic uint64_t range_flag[SHARED_WORKERS];
     shared_table tables[SHARED_TABLES];
-    shared_seat seat[SHARED_SEATS];
+    shared_worker worker[SHARED_WORKERS];
 } control;
 
 /* Kills the calling process when the plan says so. */
@@ -197,9 +197,9 @@ static inline void shared_crash(control *c, int rank, crash_point p)
     if (atomic_load_explicit(&c->crash_point, memory_order_relaxed) == (int)p) shared_crash_here(c, rank, p);
 }
 
-/* Makes a control block ready: generation 1, ticket 0, side 0, nobody seated.
+/* Makes a control block ready: generation 1, ticket 0, side 0, nobody active.
  * c is zeroed memory. */
-void control_init(control *c, int seats, int shards, bool norms);
+void control_init(control *c, int workers, int shards, bool norms);
 
 /* Says that there is reason to look again; wakes those who sleep. */
 void control_pulse(control *c);
@@ -214,27 +214,28 @@ void control_put_table(control *c, uint32_t generation, const table *t);
 void control_get_table(const control *c, uint32_t generation, table *t);
 
 /* Leaves word of what a worker is at. */
-static inline void seat_progress(control *c, int rank, int64_t ticket, seat_phase phase, int item)
+static inline void shared_worker_progress(control *c, int rank, int64_t ticket, worker_phase phase, int item)
 {
-    atomic_store_explicit(&c->seat[rank].progress,
+    atomic_store_explicit(&c->worker[rank].progress,
                           (uint64_t)ticket << 16 | (uint64_t)phase << 12 | (uint64_t)item,
                           memory_order_relaxed);
 }
 
-/* One writer at a time: the worker that has the seat. */
-static inline void seat_add(_Atomic int64_t *sum, int64_t n)
+/* One writer at a time: the worker of the rank. */
+static inline void shared_worker_add(_Atomic int64_t *sum, int64_t n)
 {
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
 /* Adds to what a rank has done. */
-static inline void seat_account(control *c, int rank, int64_t samples, int64_t busy_ns, int64_t data_ns)
+static inline void shared_worker_account(control *c, int rank, int64_t samples, int64_t busy_ns,
+                                         int64_t data_ns)
 {
-    shared_seat *s = &c->seat[rank];
+    shared_worker *s = &c->worker[rank];
 
-    seat_add(&s->samples, samples);
-    seat_add(&s->busy_ns, busy_ns);
-    seat_add(&s->data_ns, data_ns);
+    shared_worker_add(&s->samples, samples);
+    shared_worker_add(&s->busy_ns, busy_ns);
+    shared_worker_add(&s->data_ns, data_ns);
 }
 
 /* ---- the whole memory ---- */
@@ -252,7 +253,7 @@ typedef struct shared {
 /* Makes the memory for states and slots of `l`, with room for the norms of
  * n_segments segments and meetings_size bytes of lockstep.h. *out: owned,
  * shared_free(). MANTA_ENOSPC. */
-manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int seats, int shards,
+manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int workers, int shards,
                         bool norms, shared **out);
 /* The same memory in a process that has come by its descriptor, which is taken (on failure
  * too); l, n_segments, meetings_size and shards are those that it was made with.

@@ -10,7 +10,7 @@ enum { WORKER_EVENTS_KEPT = 64 };
 typedef enum worker_event_kind {
     WORKER_EVENT_STARTED,
     WORKER_EVENT_RECOVERED, /* what a death had held up goes on */
-    WORKER_EVENT_LEFT /* its seat stays empty */
+    WORKER_EVENT_LEFT /* its place stays empty */
 } worker_event_kind;
 
 typedef struct worker_event {

@@ -17,9 +17,9 @@ enum { WORKERS = 3, SHARDS = 4 };
 /* What the events told. */
 typedef struct told {
     int started, recovered;
-    int64_t pids[SHARED_SEATS]; /* latest of each rank */
-    uint32_t lives[SHARED_SEATS]; /* how many each rank has had */
-    bool patient; /* no step is let pass before all are ready for their seats */
+    int64_t pids[SHARED_WORKERS]; /* latest of each rank */
+    uint32_t lives[SHARED_WORKERS]; /* how many each rank has had */
+    bool patient; /* no step is let pass before all are ready for their places */
     int kill_signal; /* sent by on_event, see below */
     int64_t kill_at; /* at this step event, counted over the run; 0: never */
     int64_t kill_every; /* and then after so many */
@@ -40,7 +40,7 @@ static bool is_dead(pid_t pid)
 static void await_all(const told *t, const manta_session *s)
 {
     for (int r = 0; r < WORKERS; r++) {
-        while (atomic_load(&group_crew_of(s)->memory->c->seat[r].ready) != t->lives[r] &&
+        while (atomic_load(&group_crew_of(s)->memory->c->worker[r].ready) != t->lives[r] &&
                !is_dead((pid_t)t->pids[r]))
             sched_yield();
     }
@@ -149,7 +149,7 @@ static void every_point_of_every_rank(void **state)
     sweep(&hard, &golden_hard, 5, 1, false);
 }
 
-/* The successor has its seat within two steps when it is waited for. */
+/* The successor has its place within two steps when it is waited for. */
 static void and_the_successor_too(void **state)
 {
     training t = hard, alone = {.shards = SHARDS, .hard = true, .epochs = 4};

@@ -1,4 +1,4 @@
-/* The step under every order of events: the turns of seat.c and the roster of
+/* The step under every order of events: the turns of worker_step.c and the roster of
  * the controller, the very code, run in one process, one move at a time. From
  * every state every worker may move or die, and the controller may notice a
  * death and keep what the dead one had or deal it out, hear of a successor or of
@@ -25,7 +25,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "train/group/group_roster.h"
-#include "train/group/seat.h"
+#include "train/group/worker_step.h"
 
 enum { MOST = 3, GARBAGE = 0xdead };
 
@@ -35,7 +35,7 @@ typedef enum place { NEXT, WORK_HALF, WORK, DONE, TELL, ASLEEP, DEAD, BURIED, GO
 
 typedef struct worker {
     place at;
-    seat_action what;
+    worker_action what;
     int item;
     uint32_t seen;
     uint64_t read[MOST]; /* slots as they were read, half-way */
@@ -45,7 +45,7 @@ typedef struct worker {
 typedef enum legacy { EITHER, DEALT, KEPT } legacy;
 
 typedef struct setting {
-    int seats, shards, deaths, resizes;
+    int workers, shards, deaths, resizes;
     int64_t tickets;
     bool norms, gated, touch;
     legacy legacy;
@@ -65,7 +65,7 @@ static setting set;
 static world now;
 static control *c;
 static roster r;
-static seat_turn turn[MOST];
+static worker_step turn[MOST];
 
 /* ---- what is computed ---- */
 
@@ -78,7 +78,7 @@ static uint64_t shard_value(const uint64_t *side, int shard, int64_t ticket)
 {
     uint64_t v = mix((uint64_t)ticket, (uint64_t)shard);
 
-    for (int i = 0; i < set.seats; i++) v = mix(v, side[i]);
+    for (int i = 0; i < set.workers; i++) v = mix(v, side[i]);
     return v;
 }
 
@@ -87,7 +87,7 @@ static uint64_t range_value(const uint64_t *slots, const uint64_t *norms, int ra
     uint64_t v = (uint64_t)range;
 
     for (int i = 0; i < set.shards; i++) v = mix(v, slots[i]);
-    for (int i = 0; set.norms && i < set.seats; i++) v = mix(v, norms[i]);
+    for (int i = 0; set.norms && i < set.workers; i++) v = mix(v, norms[i]);
     return v;
 }
 
@@ -105,13 +105,13 @@ static void right_step(const uint64_t *side, int64_t ticket, uint64_t *next)
     uint64_t slots[MOST] = {0}, norms[MOST] = {0};
 
     for (int v = 0; v < set.shards; v++) slots[v] = shard_value(side, v, ticket);
-    for (int i = 0; i < set.seats; i++) norms[i] = norm_value(slots, i);
-    for (int i = 0; i < set.seats; i++) next[i] = range_value(slots, norms, i);
+    for (int i = 0; i < set.workers; i++) norms[i] = norm_value(slots, i);
+    for (int i = 0; i < set.workers; i++) next[i] = range_value(slots, norms, i);
 }
 
 /* ---- moves of a worker ---- */
 
-static int side_now(const seat_turn *t)
+static int side_now(const worker_step *t)
 {
     return word_side(t->word);
 }
@@ -121,9 +121,9 @@ static void work_half(int k)
     worker *w = &now.w[k];
 
     memcpy(w->read, now.slot, sizeof now.slot);
-    if (w->what == SEAT_SHARD) now.slot[w->item] = GARBAGE;
-    if (w->what == SEAT_NORMS) now.norm[w->item] = GARBAGE;
-    if (w->what == SEAT_UPDATE) now.side[1 - side_now(&turn[k])][w->item] = GARBAGE;
+    if (w->what == WORKER_SHARD) now.slot[w->item] = GARBAGE;
+    if (w->what == WORKER_NORMS) now.norm[w->item] = GARBAGE;
+    if (w->what == WORKER_UPDATE) now.side[1 - side_now(&turn[k])][w->item] = GARBAGE;
     w->at = WORK;
 }
 
@@ -131,27 +131,28 @@ static void work_half(int k)
 static void work(int k)
 {
     worker *w = &now.w[k];
-    const seat_turn *t = &turn[k];
+    const worker_step *t = &turn[k];
 
     for (int v = set.shards / 2; v < set.shards; v++) w->read[v] = now.slot[v];
-    if (w->what == SEAT_SHARD)
-        now.slot[w->item] = shard_value(now.side[side_now(t)], w->item, seat_ticket(t));
-    if (w->what == SEAT_NORMS) now.norm[w->item] = norm_value(w->read, w->item);
-    if (w->what == SEAT_UPDATE) now.side[1 - side_now(t)][w->item] = range_value(w->read, now.norm, w->item);
+    if (w->what == WORKER_SHARD)
+        now.slot[w->item] = shard_value(now.side[side_now(t)], w->item, worker_step_ticket(t));
+    if (w->what == WORKER_NORMS) now.norm[w->item] = norm_value(w->read, w->item);
+    if (w->what == WORKER_UPDATE)
+        now.side[1 - side_now(t)][w->item] = range_value(w->read, now.norm, w->item);
     memset(w->read, 0, sizeof w->read);
     w->at = DONE;
 }
 
-static void check_commit(const seat_turn *t)
+static void check_commit(const worker_step *t)
 {
     uint64_t next[MOST] = {0};
     int old = side_now(t);
 
-    if (set.gated && seat_ticket(t) >= now.told) fail_msg("a step was committed that nobody let pass");
-    right_step(now.side[old], seat_ticket(t), next);
-    for (int i = 0; i < set.seats; i++) {
+    if (set.gated && worker_step_ticket(t) >= now.told) fail_msg("a step was committed that nobody let pass");
+    right_step(now.side[old], worker_step_ticket(t), next);
+    for (int i = 0; i < set.workers; i++) {
         if (now.side[1 - old][i] != next[i])
-            fail_msg("ticket %d: range %d was committed wrong", (int)seat_ticket(t), i);
+            fail_msg("ticket %d: range %d was committed wrong", (int)worker_step_ticket(t), i);
     }
 }
 
@@ -161,21 +162,21 @@ static void next(int k)
 
     w->seen = atomic_load(&c->pulse);
     w->item = 0;
-    w->what = seat_next(&turn[k], &w->item);
+    w->what = worker_step_next(&turn[k], &w->item);
     switch (w->what) {
-    case SEAT_WAIT: /* as worker_main.c does */
-        if (seat_sees_vacancy(&turn[k])) c->seat[k].idle = word_generation(turn[k].word);
+    case WORKER_WAIT: /* as worker_main.c does */
+        if (worker_step_sees_vacancy(&turn[k])) c->worker[k].idle = word_generation(turn[k].word);
         w->at = ASLEEP;
         break;
-    case SEAT_COMMITTED:
+    case WORKER_COMMITTED:
         check_commit(&turn[k]);
         w->at = TELL;
         break;
-    case SEAT_SHARD:
-    case SEAT_NORMS:
-    case SEAT_UPDATE: w->at = WORK_HALF; break;
-    case SEAT_LEAVE:
-        if (r.state[k] != ROSTER_LEAVING) fail_msg("a worker left that has a seat");
+    case WORKER_SHARD:
+    case WORKER_NORMS:
+    case WORKER_UPDATE: w->at = WORK_HALF; break;
+    case WORKER_LEAVE:
+        if (r.state[k] != ROSTER_LEAVING) fail_msg("a worker left that has a place");
         w->at = DEAD;
         break;
     }
@@ -199,7 +200,7 @@ static void move(int k)
     case WORK_HALF: work_half(k); break;
     case WORK: work(k); break;
     case DONE:
-        (void)seat_done(&turn[k], w->what, w->item);
+        (void)worker_step_done(&turn[k], w->what, w->item);
         w->at = NEXT;
         break;
     case TELL:
@@ -214,32 +215,32 @@ static void move(int k)
 
 /* ---- moves of the controller ---- */
 
-/* As group.c does: whoever has no seat any more may end. */
+/* As group.c does: whoever has no place any more may end. */
 static void settle(void)
 {
     bool any = false;
 
     roster_settle(&r);
-    for (int k = 0; k < set.seats; k++) {
+    for (int k = 0; k < set.workers; k++) {
         bool idle = r.state[k] == ROSTER_LEAVING || (r.state[k] == ROSTER_READY && r.unwanted[k]);
-        if (!idle || c->seat[k].dismissed) continue;
+        if (!idle || c->worker[k].dismissed) continue;
         r.state[k] = ROSTER_LEAVING;
-        c->seat[k].dismissed = 1;
+        c->worker[k].dismissed = 1;
         any = true;
     }
     if (any) control_pulse(c);
 }
 
-/* Fills the seat when it is wanted. */
+/* Fills the place when it is wanted. */
 static void start(int k)
 {
     if (r.unwanted[k] || now.w[k].at != GONE) return;
-    c->seat[k].dismissed = 0;
+    c->worker[k].dismissed = 0;
     r.state[k] = ROSTER_STARTING;
     now.w[k] = (worker){.at = BURIED};
 }
 
-/* The last seat is to be emptied, or to be filled again. */
+/* The last place is to be emptied, or to be filled again. */
 static void wish(int k)
 {
     now.resizes--;
@@ -258,16 +259,16 @@ static void bury(int k, bool keeps)
 static void succeed(int k)
 {
     r.state[k] = ROSTER_READY;
-    seat_turn_init(&turn[k], c, k);
+    worker_step_init(&turn[k], c, k);
     now.w[k] = (worker){.at = NEXT};
     settle();
 }
 
 static bool can_settle(void)
 {
-    for (int k = 0; k < set.seats; k++) {
+    for (int k = 0; k < set.workers; k++) {
         if (r.state[k] == ROSTER_READY && !r.unwanted[k] && !r.staged) return true;
-        if (r.state[k] == ROSTER_LEAVING && !c->seat[k].dismissed) return true;
+        if (r.state[k] == ROSTER_LEAVING && !c->worker[k].dismissed) return true;
     }
     return r.staged && word_generation(atomic_load(&c->commit)) == r.staged;
 }
@@ -301,10 +302,10 @@ static bool is_over(void)
 typedef struct kept_turn {
     uint64_t word;
     uint32_t base;
-    uint16_t seated[MOST], shard[MOST], range[MOST];
+    uint16_t active[MOST], shard[MOST], range[MOST];
     bool open, train;
     int64_t epoch, step;
-    seat_mark marks[3][MOST];
+    worker_mark marks[3][MOST];
 } kept_turn;
 
 typedef struct kept {
@@ -319,7 +320,7 @@ typedef struct kept {
     uint32_t generations, roster_staged, base;
     struct {
         uint32_t base;
-        uint16_t seated[MOST], shard[MOST], range[MOST];
+        uint16_t active[MOST], shard[MOST], range[MOST];
     } table[SHARED_TABLES];
 } kept;
 
@@ -339,15 +340,15 @@ static void keep(kept *k)
     k->keeps = r.keeps;
     EACH(i)
     {
-        const seat_turn *t = &turn[i];
+        const worker_step *t = &turn[i];
         kept_turn *to = &k->turn[i];
         k->flags[0][i] = c->shard_flag[i];
         k->flags[1][i] = c->norm_flag[i];
         k->flags[2][i] = c->range_flag[i];
         k->state[i] = r.state[i];
         k->unwanted[i] = r.unwanted[i];
-        k->dismissed[i] = c->seat[i].dismissed;
-        k->idle[i] = c->seat[i].idle;
+        k->dismissed[i] = c->worker[i].dismissed;
+        k->idle[i] = c->worker[i].idle;
         to->word = t->word;
         to->base = t->t.base;
         to->open = t->open;
@@ -356,7 +357,7 @@ static void keep(kept *k)
         to->step = t->step;
         EACH(j)
         {
-            to->seated[j] = t->t.seated[j];
+            to->active[j] = t->t.active[j];
             to->shard[j] = t->t.shard[j];
             to->range[j] = t->t.range[j];
             to->marks[0][j].ticket = t->shard[j].ticket;
@@ -371,7 +372,7 @@ static void keep(kept *k)
         k->table[g].base = r.tables[g].base;
         EACH(j)
         {
-            k->table[g].seated[j] = r.tables[g].seated[j];
+            k->table[g].active[j] = r.tables[g].active[j];
             k->table[g].shard[j] = r.tables[g].shard[j];
             k->table[g].range[j] = r.tables[g].range[j];
         }
@@ -391,15 +392,15 @@ static void put_back(const kept *k)
     r.keeps = k->keeps;
     EACH(i)
     {
-        seat_turn *t = &turn[i];
+        worker_step *t = &turn[i];
         const kept_turn *from = &k->turn[i];
         c->shard_flag[i] = k->flags[0][i];
         c->norm_flag[i] = k->flags[1][i];
         c->range_flag[i] = k->flags[2][i];
         r.state[i] = k->state[i];
         r.unwanted[i] = k->unwanted[i];
-        c->seat[i].dismissed = k->dismissed[i];
-        c->seat[i].idle = k->idle[i];
+        c->worker[i].dismissed = k->dismissed[i];
+        c->worker[i].idle = k->idle[i];
         t->word = from->word;
         t->t.base = from->base;
         t->open = from->open;
@@ -408,7 +409,7 @@ static void put_back(const kept *k)
         t->step = from->step;
         EACH(j)
         {
-            t->t.seated[j] = from->seated[j];
+            t->t.active[j] = from->active[j];
             t->t.shard[j] = from->shard[j];
             t->t.range[j] = from->range[j];
             t->shard[j] = from->marks[0][j];
@@ -420,7 +421,7 @@ static void put_back(const kept *k)
         table t = {.base = k->table[g].base};
         EACH(j)
         {
-            t.seated[j] = k->table[g].seated[j];
+            t.active[j] = k->table[g].active[j];
             t.shard[j] = k->table[g].shard[j];
             t.range[j] = k->table[g].range[j];
         }
@@ -437,7 +438,7 @@ static uint64_t fingerprint(const kept *k)
     kept f = *k;
     uint32_t g = word_generation(f.commit);
 
-    f.keeps &= table_is_vacant(&r.tables[g % SHARED_TABLES], set.seats, set.shards);
+    f.keeps &= table_is_vacant(&r.tables[g % SHARED_TABLES], set.workers, set.shards);
     EACH(i) f.idle[i] = f.keeps && f.idle[i] == g;
 
     f.pulse = 0;
@@ -499,7 +500,7 @@ static void explore(int depth)
     if (!is_new(fingerprint(&here))) return;
     if (is_over()) return;
     assert_true(depth < 2000);
-    for (int k = 0; k < set.seats; k++) {
+    for (int k = 0; k < set.workers; k++) {
         if (can_move(k)) TRY_MOVE(move(k));
         if (now.w[k].at == DEAD && set.legacy != KEPT) TRY_MOVE(bury(k, false));
         if (now.w[k].at == DEAD && set.legacy != DEALT) TRY_MOVE(bury(k, true));
@@ -510,11 +511,11 @@ static void explore(int depth)
     if (can_pass()) TRY_MOVE(pass(false));
     if (can_pass() && set.touch && !now.touched) TRY_MOVE(pass(true));
     if (!moves) fail_msg("everybody waits, after %d moves", depth);
-    for (int k = 0; now.deaths && k < set.seats; k++) {
+    for (int k = 0; now.deaths && k < set.workers; k++) {
         if (now.w[k].at >= DEAD) continue;
         TRY_MOVE((now.deaths--, now.w[k].at = DEAD));
     }
-    if (now.resizes) TRY_MOVE(wish(set.seats - 1));
+    if (now.resizes) TRY_MOVE(wish(set.workers - 1));
 }
 
 static void every_order(setting s)
@@ -524,11 +525,11 @@ static void every_order(setting s)
     now.deaths = s.deaths;
     now.resizes = s.resizes;
     c = mem_new(sizeof *c);
-    control_init(c, s.seats, s.shards, s.norms);
+    control_init(c, s.workers, s.shards, s.norms);
     roster_init(&r, c);
-    for (int k = 0; k < s.seats; k++) {
+    for (int k = 0; k < s.workers; k++) {
         r.state[k] = ROSTER_READY;
-        seat_turn_init(&turn[k], c, k);
+        worker_step_init(&turn[k], c, k);
         now.side[0][k] = (uint64_t)(2 * k + 1);
     }
     roster_settle(&r);
@@ -540,7 +541,7 @@ static void every_order(setting s)
     visited = mem_try(visited_size * sizeof *visited);
     n_visited = 0;
     explore(0);
-    print_message("%d seats, %d shards, %d steps, %d deaths, %d wishes%s%s%s: %zu states\n", s.seats,
+    print_message("%d workers, %d shards, %d steps, %d deaths, %d wishes%s%s%s: %zu states\n", s.workers,
                   s.shards, (int)s.tickets, s.deaths, s.resizes, s.norms ? ", norms" : "",
                   s.gated ? ", gated" : "", s.touch ? ", touched" : "", n_visited);
     mem_try_free(visited);
@@ -556,14 +557,14 @@ static legacy only(legacy l)
 static void two_workers(void **state)
 {
     (void)state;
-    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 2});
-    every_order((setting){.seats = 2, .shards = 3, .tickets = 2, .deaths = 2, .legacy = only(DEALT)});
-    every_order((setting){.seats = 2, .shards = 3, .tickets = 2, .deaths = 1});
-    every_order(
-        (setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 2, .norms = true, .legacy = only(DEALT)});
-    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .deaths = 1, .norms = true});
-    every_order((setting){.seats = 2, .shards = 2, .tickets = 3, .deaths = 1, .gated = true});
-    every_order((setting){.seats = 2,
+    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .deaths = 2});
+    every_order((setting){.workers = 2, .shards = 3, .tickets = 2, .deaths = 2, .legacy = only(DEALT)});
+    every_order((setting){.workers = 2, .shards = 3, .tickets = 2, .deaths = 1});
+    every_order((setting){
+        .workers = 2, .shards = 2, .tickets = 2, .deaths = 2, .norms = true, .legacy = only(DEALT)});
+    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .deaths = 1, .norms = true});
+    every_order((setting){.workers = 2, .shards = 2, .tickets = 3, .deaths = 1, .gated = true});
+    every_order((setting){.workers = 2,
                           .shards = 2,
                           .tickets = 2,
                           .deaths = 1,
@@ -576,16 +577,16 @@ static void two_workers(void **state)
 static void they_come_and_go(void **state)
 {
     (void)state;
-    every_order((setting){.seats = 2, .shards = 2, .tickets = 3, .resizes = 2});
-    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .resizes = 2, .deaths = 1});
-    every_order((setting){.seats = 2, .shards = 2, .tickets = 2, .resizes = 3, .gated = true});
+    every_order((setting){.workers = 2, .shards = 2, .tickets = 3, .resizes = 2});
+    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .resizes = 2, .deaths = 1});
+    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .resizes = 3, .gated = true});
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    every_order((setting){.seats = 3, .shards = 3, .tickets = 2, .deaths = 1});
-    every_order((setting){.seats = 3, .shards = 3, .tickets = 1, .deaths = 2, .legacy = only(DEALT)});
+    every_order((setting){.workers = 3, .shards = 3, .tickets = 2, .deaths = 1});
+    every_order((setting){.workers = 3, .shards = 3, .tickets = 1, .deaths = 2, .legacy = only(DEALT)});
 }
 
 int main(void)

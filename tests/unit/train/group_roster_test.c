@@ -9,18 +9,18 @@
 
 #include "base/mem.h"
 #include "train/group/group_roster.h"
-#include "train/group/seat.h"
+#include "train/group/worker_step.h"
 
-enum { SEATS = 3, SHARDS = 3 };
+enum { WORKERS = 3, SHARDS = 3 };
 
 static control *c;
 static roster r;
-static seat_turn turn[SEATS];
+static worker_step turn[WORKERS];
 
 static void come(int rank)
 {
     r.state[rank] = ROSTER_READY;
-    seat_turn_init(&turn[rank], c, rank);
+    worker_step_init(&turn[rank], c, rank);
     roster_settle(&r);
 }
 
@@ -29,9 +29,9 @@ static int begin(void **state)
 {
     (void)state;
     c = mem_new(sizeof *c);
-    control_init(c, SEATS, SHARDS, false);
+    control_init(c, WORKERS, SHARDS, false);
     roster_init(&r, c);
-    for (int i = 0; i < SEATS; i++) come(i);
+    for (int i = 0; i < WORKERS; i++) come(i);
     r.end = 10;
     c->job.train = true;
     c->allowed = 10;
@@ -56,13 +56,13 @@ static int shard_of(int rank)
 {
     int item;
 
-    return seat_next(&turn[rank], &item) == SEAT_SHARD ? item : -1;
+    return worker_step_next(&turn[rank], &item) == WORKER_SHARD ? item : -1;
 }
 
 static void do_shard(int rank, int shard)
 {
     assert_int_equal(shard_of(rank), shard);
-    assert_true(seat_done(&turn[rank], SEAT_SHARD, shard));
+    assert_true(worker_step_done(&turn[rank], WORKER_SHARD, shard));
 }
 
 /* What worker_main.c does before it waits. */
@@ -70,9 +70,9 @@ static void wait_and_ask(int rank)
 {
     int item;
 
-    assert_int_equal(seat_next(&turn[rank], &item), SEAT_WAIT);
-    assert_true(seat_sees_vacancy(&turn[rank]));
-    c->seat[rank].idle = generation();
+    assert_int_equal(worker_step_next(&turn[rank], &item), WORKER_WAIT);
+    assert_true(worker_step_sees_vacancy(&turn[rank]));
+    c->worker[rank].idle = generation();
 }
 
 static void what_is_kept_is_the_successor_s(void **state)
@@ -81,17 +81,17 @@ static void what_is_kept_is_the_successor_s(void **state)
     assert_int_equal(shard_of(0), 0); /* under way */
     assert_true(roster_remove(&r, 1, true));
     assert_false(roster_is_asked(&r));
-    assert_true(seat_done(&turn[0], SEAT_SHARD, 0)); /* the others' deaths take nothing from it */
+    assert_true(worker_step_done(&turn[0], WORKER_SHARD, 0)); /* the others' deaths take nothing from it */
     r.state[1] = ROSTER_STARTING;
     come(1);
-    assert_int_equal(r.state[1], ROSTER_SEATED); /* in the middle of the step */
+    assert_int_equal(r.state[1], ROSTER_ACTIVE); /* in the middle of the step */
     do_shard(1, 1);
     do_shard(2, 2);
-    for (int i = 0; i < SEATS; i++) {
+    for (int i = 0; i < WORKERS; i++) {
         int item;
-        assert_int_equal(seat_next(&turn[i], &item), SEAT_UPDATE);
+        assert_int_equal(worker_step_next(&turn[i], &item), WORKER_UPDATE);
         assert_int_equal(item, i);
-        assert_true(seat_done(&turn[i], SEAT_UPDATE, i));
+        assert_true(worker_step_done(&turn[i], WORKER_UPDATE, i));
     }
 }
 
@@ -142,7 +142,7 @@ static void nobody_waits_for_one_that_does_not_come(void **state)
 static void all_come_again(void **state)
 {
     (void)state;
-    for (int i = 0; i < SEATS; i++) assert_true(roster_remove(&r, i, true));
+    for (int i = 0; i < WORKERS; i++) assert_true(roster_remove(&r, i, true));
     assert_false(roster_is_asked(&r));
     come(2);
     do_shard(2, 2);

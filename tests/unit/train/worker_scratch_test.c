@@ -1,4 +1,4 @@
-/* The memory of a seat: what a successor finds, and what a worker does without one. */
+/* A worker's scratch memory: what a successor finds, and what a worker does without one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
