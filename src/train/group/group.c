@@ -1,5 +1,5 @@
 /* group.c - the workers of a fit, seen from the process that called it: births,
- * deaths and waiting. Who then computes what is group_roster.c's. */
+ * deaths and waiting. Who then computes what is group_membership.c's. */
 #include "train/group/group.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "os/spawn.h"
 #include "os/sys.h"
 #include "train/group/group_samples.h"
-#include "train/group/group_roster.h"
+#include "train/group/group_membership.h"
 #include "train/group/group_watch.h"
 
 enum {
@@ -57,7 +57,7 @@ struct group {
     int n;
     int event_fd;
     member m[SHARED_WORKERS];
-    roster r;
+    membership r;
     blame blames[LAYOUT_MAX_SHARDS];
     int64_t begin, end; /* tickets of the job */
     bool gated; /* it goes on by group_next() alone */
@@ -126,7 +126,7 @@ static manta_status start_member(group *g, int rank)
     }
     m->pid = pid;
     m->incarnation++;
-    g->r.state[rank] = ROSTER_STARTING;
+    g->r.state[rank] = MEMBERSHIP_STARTING;
     m->watch = (watch){0};
     m->verdict = WATCH_FINE;
     worker_events_add(&g->events, &(worker_event){.kind = WORKER_EVENT_STARTED, .rank = rank, .pid = pid});
@@ -139,9 +139,9 @@ static manta_status start_missing(group *g)
 {
     int alive = 0;
 
-    for (int i = 0; i < g->n; i++) alive += g->r.state[i] != ROSTER_EMPTY;
+    for (int i = 0; i < g->n; i++) alive += g->r.state[i] != MEMBERSHIP_EMPTY;
     for (int i = 0; i < g->n; i++) {
-        bool missing = g->r.state[i] == ROSTER_EMPTY && !g->r.unwanted[i];
+        bool missing = g->r.state[i] == MEMBERSHIP_EMPTY && !g->r.unwanted[i];
         manta_status st = missing ? start_member(g, i) : MANTA_OK;
         if (st && !alive) return st;
         if (st)
@@ -153,8 +153,9 @@ static manta_status start_missing(group *g)
 static void see_ready(group *g)
 {
     for (int i = 0; i < g->n; i++) {
-        if (g->r.state[i] == ROSTER_STARTING && atomic_load(&g->c->worker[i].ready) == g->m[i].incarnation)
-            g->r.state[i] = ROSTER_READY;
+        if (g->r.state[i] == MEMBERSHIP_STARTING &&
+            atomic_load(&g->c->worker[i].ready) == g->m[i].incarnation)
+            g->r.state[i] = MEMBERSHIP_READY;
     }
 }
 
@@ -273,7 +274,7 @@ static manta_status part(group *g, int rank)
     os->close(m->pidfd);
     clear_scratch(g, rank);
     atomic_store(&g->c->worker[rank].asleep, 0);
-    roster_remove(&g->r, rank, false);
+    membership_remove(&g->r, rank, false);
     m->failures = 0;
     worker_events_add(
         &g->events,
@@ -289,19 +290,19 @@ static manta_status bury(group *g, int rank)
     bool was_active;
     manta_status st;
 
-    roster_see(&g->r);
-    if (g->r.state[rank] == ROSTER_LEAVING) return part(g, rank);
+    membership_see(&g->r);
+    if (g->r.state[rank] == MEMBERSHIP_LEAVING) return part(g, rank);
     note_cause(g, rank, spawn_wait(m->pid));
     os->close(m->pidfd);
     atomic_store(&g->c->worker[rank].asleep, 0);
-    st = judge(g, rank, g->r.state[rank] == ROSTER_ACTIVE);
+    st = judge(g, rank, g->r.state[rank] == MEMBERSHIP_ACTIVE);
     if (st) { /* the run ends: nobody takes over what has ended this one */
-        g->r.state[rank] = ROSTER_EMPTY;
+        g->r.state[rank] = MEMBERSHIP_EMPTY;
         return st;
     }
     /* Bad luck is made up for by the successor; what kills again and again is not given to another
      * one and another one, or the place would be blamed where the samples are at fault. */
-    was_active = roster_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
+    was_active = membership_remove(&g->r, rank, m->failures == 1 && !g->r.unwanted[rank]);
     if (g->r.unwanted[rank]) clear_scratch(g, rank);
     if (g->r.unwanted[rank] && m->failures <= g->max_failures) { /* else it was given up, and told */
         worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = m->pid};
@@ -314,7 +315,7 @@ static manta_status bury(group *g, int rank)
         m->died_pid = m->pid;
     }
     TRY(start_missing(g));
-    if (g->r.state[rank] == ROSTER_EMPTY) roster_deal(&g->r); /* nobody comes */
+    if (g->r.state[rank] == MEMBERSHIP_EMPTY) membership_deal(&g->r); /* nobody comes */
     return MANTA_OK;
 }
 
@@ -351,9 +352,9 @@ static void watch_members(group *g)
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
         uint64_t progress = atomic_load(&g->c->worker[i].progress);
-        bool waits = g->r.state[i] == ROSTER_READY || g->r.state[i] == ROSTER_LEAVING ||
+        bool waits = g->r.state[i] == MEMBERSHIP_READY || g->r.state[i] == MEMBERSHIP_LEAVING ||
                      (worker_phase)(progress >> 12 & 15) == WORKER_WAITING;
-        if (g->r.state[i] == ROSTER_EMPTY || m->verdict != WATCH_FINE) continue;
+        if (g->r.state[i] == MEMBERSHIP_EMPTY || m->verdict != WATCH_FINE) continue;
         if (late) m->watch = (watch){0};
         m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
         if (m->verdict != WATCH_FINE) os->kill(m->pid, SIGKILL);
@@ -395,7 +396,8 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     ssize_t got;
 
     for (int i = 0; i < g->n; i++) {
-        fds[i] = (struct pollfd){.fd = g->r.state[i] == ROSTER_EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
+        fds[i] =
+            (struct pollfd){.fd = g->r.state[i] == MEMBERSHIP_EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
         if (g->m[i].died_ns && g->m[i].died_ticket < ticket) ticket = g->m[i].died_ticket + 1;
     }
     fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
@@ -405,9 +407,9 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     /* Whoever commits or becomes ready from here on sees that we sleep. */
     see_ready(g);
     for (int i = 0; i < g->n; i++) {
-        if (g->r.state[i] == ROSTER_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
+        if (g->r.state[i] == MEMBERSHIP_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
-    if (word_ticket(committed(g)) >= ticket || roster_is_asked(&g->r)) timeout = 0;
+    if (word_ticket(committed(g)) >= ticket || membership_is_asked(&g->r)) timeout = 0;
     if (g->cutting && is_computed(g)) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0) {
         if (errno != EINTR) return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
@@ -428,9 +430,10 @@ static void dismiss(group *g)
     bool any = false;
 
     for (int i = 0; i < g->n; i++) {
-        bool idle = g->r.state[i] == ROSTER_LEAVING || (g->r.state[i] == ROSTER_READY && g->r.unwanted[i]);
+        bool idle =
+            g->r.state[i] == MEMBERSHIP_LEAVING || (g->r.state[i] == MEMBERSHIP_READY && g->r.unwanted[i]);
         if (!idle || atomic_load(&g->c->worker[i].dismissed)) continue;
-        g->r.state[i] = ROSTER_LEAVING;
+        g->r.state[i] = MEMBERSHIP_LEAVING;
         atomic_store(&g->c->worker[i].dismissed, 1);
         any = true;
     }
@@ -441,7 +444,7 @@ static void dismiss(group *g)
 static void settle(group *g)
 {
     see_ready(g);
-    roster_settle(&g->r);
+    membership_settle(&g->r);
     dismiss(g);
 }
 
@@ -482,7 +485,7 @@ static manta_status look_after(group *g, int64_t ticket)
     TRY(start_missing(g));
     watch_members(g);
     settle(g); /* a successor comes first */
-    if (roster_is_asked(&g->r)) roster_deal(&g->r);
+    if (membership_is_asked(&g->r)) membership_deal(&g->r);
     return MANTA_OK;
 }
 
@@ -582,7 +585,7 @@ void group_next(group *g)
     follow_wish(g);
     if (ticket >= g->end) return;
     if (g->s->touched) {
-        roster_touch(&g->r);
+        membership_touch(&g->r);
         g->s->touched = false;
     }
     if (atomic_load(&g->c->allowed) > ticket) return;
@@ -606,7 +609,7 @@ manta_status group_cut(group *g)
     if (st) return st;
     g->r.end = g->end = ticket;
     atomic_store(&c->job.end, ticket);
-    roster_touch(&g->r); /* what was computed is for nothing */
+    membership_touch(&g->r); /* what was computed is for nothing */
     return MANTA_OK;
 }
 
@@ -628,7 +631,7 @@ static void reset_control(group *g)
     control_init(g->c, g->n, s->shards, apply_needs_norms(&s->a));
     atomic_store(&g->c->commit, word_of(1, 0, side));
     g->c->crowded = g->n * g->crew->threads > cpu_cores();
-    roster_init(&g->r, g->c);
+    membership_init(&g->r, g->c);
 }
 
 static manta_status start_all(group *g)
@@ -646,7 +649,7 @@ static manta_status start_all(group *g)
         watch_members(g);
         see_ready(g);
         all = true;
-        for (int i = 0; i < g->n; i++) all &= g->r.state[i] == ROSTER_READY || g->r.unwanted[i];
+        for (int i = 0; i < g->n; i++) all &= g->r.state[i] == MEMBERSHIP_READY || g->r.unwanted[i];
     }
     settle(g);
     return MANTA_OK;
@@ -698,17 +701,17 @@ static void await_ends(group *g, int64_t deadline)
         int64_t left_ms = deadline == CLOCK_NEVER ? 60000 : (deadline - clock_now_ns()) / 1000000 + 1;
         int alive = 0;
         for (int i = 0; i < g->n; i++) {
-            if (g->r.state[i] == ROSTER_EMPTY) continue;
+            if (g->r.state[i] == MEMBERSHIP_EMPTY) continue;
             fds[alive++] = (struct pollfd){.fd = g->m[i].pidfd, .events = POLLIN};
         }
         if (!alive || left_ms <= 0) return;
         if (os->poll(fds, (nfds_t)alive, (int)left_ms) < 0 && errno != EINTR) return;
         for (int i = 0; i < g->n; i++) {
             struct pollfd one = {.fd = g->m[i].pidfd, .events = POLLIN};
-            if (g->r.state[i] == ROSTER_EMPTY || os->poll(&one, 1, 0) <= 0) continue;
+            if (g->r.state[i] == MEMBERSHIP_EMPTY || os->poll(&one, 1, 0) <= 0) continue;
             spawn_wait(g->m[i].pid);
             os->close(g->m[i].pidfd);
-            g->r.state[i] = ROSTER_EMPTY;
+            g->r.state[i] = MEMBERSHIP_EMPTY;
         }
     }
 }
@@ -720,7 +723,7 @@ void group_close(group *g)
     control_pulse(g->c);
     await_ends(g, clock_deadline(LEAVE_MS));
     for (int i = 0; i < g->n; i++) {
-        if (g->r.state[i] != ROSTER_EMPTY) os->kill(g->m[i].pid, SIGKILL);
+        if (g->r.state[i] != MEMBERSHIP_EMPTY) os->kill(g->m[i].pid, SIGKILL);
     }
     await_ends(g, CLOCK_NEVER);
     g->s->state = shared_side(g->sh, word_side(committed(g)));

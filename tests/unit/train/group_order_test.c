@@ -1,4 +1,4 @@
-/* The step under every order of events: the turns of worker_step.c and the roster of
+/* The step under every order of events: the turns of worker_step.c and the membership of
  * the controller, the very code, run in one process, one move at a time. From
  * every state every worker may move or die, and the controller may notice a
  * death and keep what the dead one had or deal it out, hear of a successor or of
@@ -24,7 +24,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "train/group/group_roster.h"
+#include "train/group/group_membership.h"
 #include "train/group/worker_step.h"
 
 enum { MOST = 3, GARBAGE = 0xdead };
@@ -64,7 +64,7 @@ typedef struct world {
 static setting set;
 static world now;
 static control *c;
-static roster r;
+static membership r;
 static worker_step turn[MOST];
 
 /* ---- what is computed ---- */
@@ -176,7 +176,7 @@ static void next(int k)
     case WORKER_NORMS:
     case WORKER_UPDATE: w->at = WORK_HALF; break;
     case WORKER_LEAVE:
-        if (r.state[k] != ROSTER_LEAVING) fail_msg("a worker left that has a place");
+        if (r.state[k] != MEMBERSHIP_LEAVING) fail_msg("a worker left that has a place");
         w->at = DEAD;
         break;
     }
@@ -220,11 +220,11 @@ static void settle(void)
 {
     bool any = false;
 
-    roster_settle(&r);
+    membership_settle(&r);
     for (int k = 0; k < set.workers; k++) {
-        bool idle = r.state[k] == ROSTER_LEAVING || (r.state[k] == ROSTER_READY && r.unwanted[k]);
+        bool idle = r.state[k] == MEMBERSHIP_LEAVING || (r.state[k] == MEMBERSHIP_READY && r.unwanted[k]);
         if (!idle || c->worker[k].dismissed) continue;
-        r.state[k] = ROSTER_LEAVING;
+        r.state[k] = MEMBERSHIP_LEAVING;
         c->worker[k].dismissed = 1;
         any = true;
     }
@@ -236,7 +236,7 @@ static void start(int k)
 {
     if (r.unwanted[k] || now.w[k].at != GONE) return;
     c->worker[k].dismissed = 0;
-    r.state[k] = ROSTER_STARTING;
+    r.state[k] = MEMBERSHIP_STARTING;
     now.w[k] = (worker){.at = BURIED};
 }
 
@@ -251,14 +251,14 @@ static void wish(int k)
 
 static void bury(int k, bool keeps)
 {
-    roster_remove(&r, k, keeps && !r.unwanted[k]);
+    membership_remove(&r, k, keeps && !r.unwanted[k]);
     now.w[k] = (worker){.at = GONE};
     start(k);
 }
 
 static void succeed(int k)
 {
-    r.state[k] = ROSTER_READY;
+    r.state[k] = MEMBERSHIP_READY;
     worker_step_init(&turn[k], c, k);
     now.w[k] = (worker){.at = NEXT};
     settle();
@@ -267,8 +267,8 @@ static void succeed(int k)
 static bool can_settle(void)
 {
     for (int k = 0; k < set.workers; k++) {
-        if (r.state[k] == ROSTER_READY && !r.unwanted[k] && !r.staged) return true;
-        if (r.state[k] == ROSTER_LEAVING && !c->worker[k].dismissed) return true;
+        if (r.state[k] == MEMBERSHIP_READY && !r.unwanted[k] && !r.staged) return true;
+        if (r.state[k] == MEMBERSHIP_LEAVING && !c->worker[k].dismissed) return true;
     }
     return r.staged && word_generation(atomic_load(&c->commit)) == r.staged;
 }
@@ -285,7 +285,7 @@ static void pass(bool touch)
         uint64_t word = atomic_load(&c->commit);
         now.side[word_side(word)][0] = mix(now.side[word_side(word)][0], 77);
         now.touched = true;
-        roster_touch(&r);
+        membership_touch(&r);
     }
     now.told++;
     atomic_store(&c->allowed, now.told);
@@ -314,10 +314,10 @@ typedef struct kept {
     uint32_t pulse, staged;
     int64_t allowed;
     kept_turn turn[MOST];
-    roster_state state[MOST];
+    membership_state state[MOST];
     bool unwanted[MOST], dismissed[MOST], keeps;
     uint32_t idle[MOST];
-    uint32_t generations, roster_staged, base;
+    uint32_t generations, membership_staged, base;
     struct {
         uint32_t base;
         uint16_t active[MOST], shard[MOST], range[MOST];
@@ -335,7 +335,7 @@ static void keep(kept *k)
     k->staged = c->staged;
     k->allowed = c->allowed;
     k->generations = r.generations;
-    k->roster_staged = r.staged;
+    k->membership_staged = r.staged;
     k->base = r.base;
     k->keeps = r.keeps;
     EACH(i)
@@ -387,7 +387,7 @@ static void put_back(const kept *k)
     c->staged = k->staged;
     c->allowed = k->allowed;
     r.generations = k->generations;
-    r.staged = k->roster_staged;
+    r.staged = k->membership_staged;
     r.base = k->base;
     r.keeps = k->keeps;
     EACH(i)
@@ -445,7 +445,7 @@ static uint64_t fingerprint(const kept *k)
     EACH(i) f.w.w[i].seen = f.w.w[i].at == ASLEEP && f.w.w[i].seen != k->pulse;
     f.generations -= g;
     if (f.staged) f.staged -= g;
-    if (f.roster_staged) f.roster_staged -= g;
+    if (f.membership_staged) f.membership_staged -= g;
     for (int i = 0; i < SHARED_TABLES; i++) {
         f.table[i] = k->table[(g + (uint32_t)i) % SHARED_TABLES];
     }
@@ -507,7 +507,7 @@ static void explore(int depth)
         if (now.w[k].at == BURIED) TRY_MOVE(succeed(k));
     }
     if (can_settle()) TRY_MOVE(settle());
-    if (roster_is_asked(&r)) TRY_MOVE(roster_deal(&r));
+    if (membership_is_asked(&r)) TRY_MOVE(membership_deal(&r));
     if (can_pass()) TRY_MOVE(pass(false));
     if (can_pass() && set.touch && !now.touched) TRY_MOVE(pass(true));
     if (!moves) fail_msg("everybody waits, after %d moves", depth);
@@ -526,13 +526,13 @@ static void every_order(setting s)
     now.resizes = s.resizes;
     c = mem_new(sizeof *c);
     control_init(c, s.workers, s.shards, s.norms);
-    roster_init(&r, c);
+    membership_init(&r, c);
     for (int k = 0; k < s.workers; k++) {
-        r.state[k] = ROSTER_READY;
+        r.state[k] = MEMBERSHIP_READY;
         worker_step_init(&turn[k], c, k);
         now.side[0][k] = (uint64_t)(2 * k + 1);
     }
-    roster_settle(&r);
+    membership_settle(&r);
     r.end = s.tickets;
     c->job.train = true;
     c->allowed = s.gated ? 0 : s.tickets;

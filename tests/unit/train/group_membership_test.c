@@ -8,20 +8,20 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "train/group/group_roster.h"
+#include "train/group/group_membership.h"
 #include "train/group/worker_step.h"
 
 enum { WORKERS = 3, SHARDS = 3 };
 
 static control *c;
-static roster r;
+static membership r;
 static worker_step turn[WORKERS];
 
 static void come(int rank)
 {
-    r.state[rank] = ROSTER_READY;
+    r.state[rank] = MEMBERSHIP_READY;
     worker_step_init(&turn[rank], c, rank);
-    roster_settle(&r);
+    membership_settle(&r);
 }
 
 /* Three workers at the first of many steps; each has taken its table. */
@@ -30,7 +30,7 @@ static int begin(void **state)
     (void)state;
     c = mem_new(sizeof *c);
     control_init(c, WORKERS, SHARDS, false);
-    roster_init(&r, c);
+    membership_init(&r, c);
     for (int i = 0; i < WORKERS; i++) come(i);
     r.end = 10;
     c->job.train = true;
@@ -79,12 +79,12 @@ static void what_is_kept_is_the_successor_s(void **state)
 {
     (void)state;
     assert_int_equal(shard_of(0), 0); /* under way */
-    assert_true(roster_remove(&r, 1, true));
-    assert_false(roster_is_asked(&r));
+    assert_true(membership_remove(&r, 1, true));
+    assert_false(membership_is_asked(&r));
     assert_true(worker_step_done(&turn[0], WORKER_SHARD, 0)); /* the others' deaths take nothing from it */
-    r.state[1] = ROSTER_STARTING;
+    r.state[1] = MEMBERSHIP_STARTING;
     come(1);
-    assert_int_equal(r.state[1], ROSTER_ACTIVE); /* in the middle of the step */
+    assert_int_equal(r.state[1], MEMBERSHIP_ACTIVE); /* in the middle of the step */
     do_shard(1, 1);
     do_shard(2, 2);
     for (int i = 0; i < WORKERS; i++) {
@@ -99,16 +99,16 @@ static void who_has_nothing_to_do_gets_it(void **state)
 {
     (void)state;
     do_shard(0, 0);
-    assert_true(roster_remove(&r, 1, true));
-    assert_false(roster_is_asked(&r));
+    assert_true(membership_remove(&r, 1, true));
+    assert_false(membership_is_asked(&r));
     wait_and_ask(0);
-    assert_true(roster_is_asked(&r));
-    roster_deal(&r);
-    assert_false(roster_is_asked(&r));
+    assert_true(membership_is_asked(&r));
+    membership_deal(&r);
+    assert_false(membership_is_asked(&r));
     do_shard(0, 1);
-    r.state[1] = ROSTER_STARTING;
+    r.state[1] = MEMBERSHIP_STARTING;
     come(1); /* too late for this step */
-    assert_int_equal(r.state[1], ROSTER_STAGED);
+    assert_int_equal(r.state[1], MEMBERSHIP_STAGED);
     do_shard(2, 2);
     assert_int_equal(shard_of(1), -1);
 }
@@ -118,23 +118,23 @@ static void a_question_is_of_its_generation(void **state)
 {
     (void)state;
     do_shard(0, 0);
-    assert_true(roster_remove(&r, 1, true));
+    assert_true(membership_remove(&r, 1, true));
     wait_and_ask(0);
-    assert_true(roster_remove(&r, 2, true));
-    assert_false(roster_is_asked(&r));
+    assert_true(membership_remove(&r, 2, true));
+    assert_false(membership_is_asked(&r));
     wait_and_ask(0);
-    assert_true(roster_is_asked(&r));
+    assert_true(membership_is_asked(&r));
 }
 
 static void nobody_waits_for_one_that_does_not_come(void **state)
 {
     (void)state;
     do_shard(0, 0);
-    assert_true(roster_remove(&r, 1, true));
-    r.state[1] = ROSTER_STARTING;
-    assert_false(roster_remove(&r, 1, false)); /* it died at its start */
+    assert_true(membership_remove(&r, 1, true));
+    r.state[1] = MEMBERSHIP_STARTING;
+    assert_false(membership_remove(&r, 1, false)); /* it died at its start */
     do_shard(0, 1);
-    assert_true(roster_remove(&r, 2, false)); /* not kept in the first place */
+    assert_true(membership_remove(&r, 2, false)); /* not kept in the first place */
     do_shard(0, 2);
 }
 
@@ -142,16 +142,16 @@ static void nobody_waits_for_one_that_does_not_come(void **state)
 static void all_come_again(void **state)
 {
     (void)state;
-    for (int i = 0; i < WORKERS; i++) assert_true(roster_remove(&r, i, true));
-    assert_false(roster_is_asked(&r));
+    for (int i = 0; i < WORKERS; i++) assert_true(membership_remove(&r, i, true));
+    assert_false(membership_is_asked(&r));
     come(2);
     do_shard(2, 2);
     come(0);
     do_shard(0, 0);
     wait_and_ask(0);
-    assert_true(roster_is_asked(&r));
+    assert_true(membership_is_asked(&r));
     come(1); /* just in time */
-    assert_false(roster_is_asked(&r));
+    assert_false(membership_is_asked(&r));
     do_shard(1, 1);
 }
 

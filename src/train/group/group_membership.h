@@ -1,4 +1,4 @@
-/* train/group/group_roster.h - who holds which place: the controller's half of the step.
+/* train/group/group_membership.h - who holds which place: the controller's half of the step.
  *
  *   EMPTY ──▶ STARTING ──ready──▶ READY ───────────────▶ ACTIVE
  *     ▲           │                 │ └──▶ STAGED ──▶      │
@@ -18,25 +18,25 @@
  * for it (shared_worker's `idle`), and then it is dealt out.
  *
  * Like worker_step.h, nothing here waits or asks the system for anything. */
-#ifndef TRAIN_GROUP_GROUP_ROSTER_H
-#define TRAIN_GROUP_GROUP_ROSTER_H
+#ifndef TRAIN_GROUP_GROUP_MEMBERSHIP_H
+#define TRAIN_GROUP_GROUP_MEMBERSHIP_H
 
 #include "train/group/group_table.h"
 #include "train/session/shared.h"
 
-typedef enum roster_state {
-    ROSTER_EMPTY,
-    ROSTER_STARTING,
-    ROSTER_READY,
-    ROSTER_STAGED,
-    ROSTER_ACTIVE,
-    ROSTER_LEAVING
-} roster_state;
+typedef enum membership_state {
+    MEMBERSHIP_EMPTY,
+    MEMBERSHIP_STARTING,
+    MEMBERSHIP_READY,
+    MEMBERSHIP_STAGED,
+    MEMBERSHIP_ACTIVE,
+    MEMBERSHIP_LEAVING
+} membership_state;
 
-typedef struct roster {
+typedef struct membership {
     control *c;
     int n;
-    roster_state state[SHARED_WORKERS];
+    membership_state state[SHARED_WORKERS];
     int64_t active_since[SHARED_WORKERS]; /* ticket */
     bool unwanted[SHARED_WORKERS]; /* the place is to be, or to stay, empty */
     table tables[SHARED_TABLES]; /* as put into the control block */
@@ -45,30 +45,30 @@ typedef struct roster {
     uint32_t base;
     bool keeps; /* what lies with the dead stays there until it is dealt out */
     int64_t end; /* of the job: no step is open from this ticket on */
-} roster;
+} membership;
 
 /* A fresh control block with nobody active. */
-void roster_init(roster *r, control *c);
+void membership_init(membership *r, control *c);
 
 /* Looks whether a commit has begun the staged generation. */
-void roster_see(roster *r);
+void membership_see(membership *r);
 
 /* The worker of this rank is dead, and none of its stores is still to come.
  * `keep`: its work waits for its successor; else it goes to the living, with all
  * that was kept before. Returns whether it had its place. */
-bool roster_remove(roster *r, int rank, bool keep);
+bool membership_remove(membership *r, int rank, bool keep);
 
 /* Whether a living worker has nothing to do while work is kept. */
-bool roster_is_asked(const roster *r);
+bool membership_is_asked(const membership *r);
 
 /* What is kept, if anything, goes to the living. */
-void roster_deal(roster *r);
+void membership_deal(membership *r);
 
 /* Gives places to those who are ready for them, and everybody their own work
  * back, as soon as that may be. */
-void roster_settle(roster *r);
+void membership_settle(membership *r);
 
 /* The committed side has been changed: whatever was computed from it is void. */
-void roster_touch(roster *r);
+void membership_touch(membership *r);
 
 #endif

@@ -1,20 +1,20 @@
-/* group_roster.c - who holds which place: the controller's half of the step. */
-#include "train/group/group_roster.h"
+/* group_membership.c - who holds which place: the controller's half of the step. */
+#include "train/group/group_membership.h"
 
 #include <string.h>
 
-static uint64_t committed(const roster *r)
+static uint64_t committed(const membership *r)
 {
     return atomic_load(&r->c->commit);
 }
 
-static const table *table_now(const roster *r, uint64_t word)
+static const table *table_now(const membership *r, uint64_t word)
 {
     return &r->tables[word_generation(word) % SHARED_TABLES];
 }
 
 /* Puts t under a new generation's number, which is returned. */
-static uint32_t put_table(roster *r, const table *t)
+static uint32_t put_table(membership *r, const table *t)
 {
     uint32_t generation = ++r->generations;
 
@@ -23,7 +23,7 @@ static uint32_t put_table(roster *r, const table *t)
     return generation;
 }
 
-void roster_init(roster *r, control *c)
+void membership_init(membership *r, control *c)
 {
     table t = {0};
 
@@ -34,20 +34,21 @@ void roster_init(roster *r, control *c)
     put_table(r, &t);
 }
 
-static void see(roster *r, uint64_t word)
+static void see(membership *r, uint64_t word)
 {
     if (!r->staged || word_generation(word) != r->staged) return;
     r->staged = 0;
     atomic_store(&r->c->staged, 0);
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] == ROSTER_ACTIVE && !table_now(r, word)->active[i]) r->state[i] = ROSTER_LEAVING;
-        if (r->state[i] != ROSTER_STAGED) continue;
-        r->state[i] = ROSTER_ACTIVE;
+        if (r->state[i] == MEMBERSHIP_ACTIVE && !table_now(r, word)->active[i])
+            r->state[i] = MEMBERSHIP_LEAVING;
+        if (r->state[i] != MEMBERSHIP_STAGED) continue;
+        r->state[i] = MEMBERSHIP_ACTIVE;
         r->active_since[i] = word_ticket(word) - 1;
     }
 }
 
-void roster_see(roster *r)
+void membership_see(membership *r)
 {
     see(r, committed(r));
 }
@@ -55,7 +56,7 @@ void roster_see(roster *r)
 /* Begins a generation at once, with those who are active. Whatever was begun
  * under the one before can no longer be committed. `home`: no step is open, so
  * that work may be taken from the living. */
-static void raise_generation(roster *r, bool home)
+static void raise_generation(membership *r, bool home)
 {
     atomic_store(&r->c->staged, 0);
     for (;;) {
@@ -65,7 +66,7 @@ static void raise_generation(roster *r, bool home)
         see(r, word); /* it may have been taken before we took it back */
         t = *table_now(r, word);
         t.base = r->base;
-        for (int i = 0; i < r->n; i++) t.active[i] = r->state[i] == ROSTER_ACTIVE;
+        for (int i = 0; i < r->n; i++) t.active[i] = r->state[i] == MEMBERSHIP_ACTIVE;
         if (home) {
             table_home(&t, r->n, r->c->shards);
         } else if (r->keeps) {
@@ -81,108 +82,109 @@ static void raise_generation(roster *r, bool home)
     }
     r->staged = 0;
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] == ROSTER_STAGED) r->state[i] = ROSTER_READY;
+        if (r->state[i] == MEMBERSHIP_STAGED) r->state[i] = MEMBERSHIP_READY;
     }
     control_pulse(r->c);
 }
 
-static bool is_vacant(const roster *r, uint64_t word)
+static bool is_vacant(const membership *r, uint64_t word)
 {
     return table_is_vacant(table_now(r, word), r->n, r->c->shards);
 }
 
-bool roster_remove(roster *r, int rank, bool keep)
+bool membership_remove(membership *r, int rank, bool keep)
 {
     bool was_active;
 
-    roster_see(r);
-    was_active = r->state[rank] == ROSTER_ACTIVE;
-    r->state[rank] = ROSTER_EMPTY;
+    membership_see(r);
+    was_active = r->state[rank] == MEMBERSHIP_ACTIVE;
+    r->state[rank] = MEMBERSHIP_EMPTY;
     r->keeps = was_active && keep;
     /* It may also be in the table that waits. */
     if (was_active || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
     return was_active;
 }
 
-bool roster_is_asked(const roster *r)
+bool membership_is_asked(const membership *r)
 {
     uint64_t word = committed(r);
 
     if (!r->keeps || !is_vacant(r, word)) return false;
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] == ROSTER_ACTIVE && atomic_load(&r->c->worker[i].idle) == word_generation(word))
+        if (r->state[i] == MEMBERSHIP_ACTIVE && atomic_load(&r->c->worker[i].idle) == word_generation(word))
             return true;
     }
     return false;
 }
 
-void roster_deal(roster *r)
+void membership_deal(membership *r)
 {
     r->keeps = false;
     if (is_vacant(r, committed(r))) raise_generation(r, false);
 }
 
-static void admit_ready(roster *r, roster_state as, int64_t ticket)
+static void admit_ready(membership *r, membership_state as, int64_t ticket)
 {
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] != ROSTER_READY || r->unwanted[i]) continue;
+        if (r->state[i] != MEMBERSHIP_READY || r->unwanted[i]) continue;
         r->state[i] = as;
         r->active_since[i] = ticket;
     }
 }
 
-static void stage(roster *r, uint64_t word)
+static void stage(membership *r, uint64_t word)
 {
     table t = *table_now(r, word);
     int active = 0;
 
     for (int i = 0; i < r->n; i++) {
-        t.active[i] = !r->unwanted[i] && (r->state[i] == ROSTER_ACTIVE || r->state[i] == ROSTER_READY);
+        t.active[i] =
+            !r->unwanted[i] && (r->state[i] == MEMBERSHIP_ACTIVE || r->state[i] == MEMBERSHIP_READY);
         active += t.active[i];
     }
     if (!active) return; /* whoever is unwanted stays until another has come */
     table_home(&t, r->n, r->c->shards);
     if (table_equal(&t, table_now(r, word), r->n, r->c->shards)) return;
-    admit_ready(r, ROSTER_STAGED, 0);
+    admit_ready(r, MEMBERSHIP_STAGED, 0);
     r->staged = put_table(r, &t);
     atomic_store(&r->c->staged, r->staged);
 }
 
 /* No step is open: places are taken, and given up, at once. */
-static void settle_now(roster *r, uint64_t word, bool ready)
+static void settle_now(membership *r, uint64_t word, bool ready)
 {
     bool leaving = false;
     int staying = 0;
 
-    admit_ready(r, ROSTER_ACTIVE, word_ticket(word));
-    for (int i = 0; i < r->n; i++) staying += r->state[i] == ROSTER_ACTIVE && !r->unwanted[i];
+    admit_ready(r, MEMBERSHIP_ACTIVE, word_ticket(word));
+    for (int i = 0; i < r->n; i++) staying += r->state[i] == MEMBERSHIP_ACTIVE && !r->unwanted[i];
     for (int i = 0; staying && i < r->n; i++) {
-        if (r->state[i] != ROSTER_ACTIVE || !r->unwanted[i]) continue;
-        r->state[i] = ROSTER_LEAVING;
+        if (r->state[i] != MEMBERSHIP_ACTIVE || !r->unwanted[i]) continue;
+        r->state[i] = MEMBERSHIP_LEAVING;
         leaving = true;
     }
     if (ready || leaving) raise_generation(r, true);
 }
 
-void roster_settle(roster *r)
+void membership_settle(membership *r)
 {
     uint64_t word = committed(r);
     bool ready = false;
 
     see(r, word);
-    for (int i = 0; i < r->n; i++) ready |= r->state[i] == ROSTER_READY && !r->unwanted[i];
+    for (int i = 0; i < r->n; i++) ready |= r->state[i] == MEMBERSHIP_READY && !r->unwanted[i];
     if (word_ticket(word) >= r->end) {
         settle_now(r, word, ready);
     } else if (is_vacant(r, word)) { /* so that no commit can come */
         if (!ready) return;
-        admit_ready(r, ROSTER_ACTIVE, word_ticket(word));
+        admit_ready(r, MEMBERSHIP_ACTIVE, word_ticket(word));
         raise_generation(r, false);
     } else if (!r->staged && word_ticket(word) < r->end) {
         stage(r, word);
     }
 }
 
-void roster_touch(roster *r)
+void membership_touch(membership *r)
 {
     r->base++;
     raise_generation(r, false);
