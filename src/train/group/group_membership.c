@@ -8,30 +8,30 @@ static uint64_t committed(const membership *r)
     return atomic_load(&r->c->commit);
 }
 
-static const table *table_now(const membership *r, uint64_t word)
+static const assignment *assignment_now(const membership *r, uint64_t word)
 {
-    return &r->tables[word_generation(word) % SHARED_TABLES];
+    return &r->assignments[word_generation(word) % SHARED_ASSIGNMENTS];
 }
 
 /* Puts t under a new generation's number, which is returned. */
-static uint32_t put_table(membership *r, const table *t)
+static uint32_t put_assignment(membership *r, const assignment *t)
 {
     uint32_t generation = ++r->generations;
 
-    r->tables[generation % SHARED_TABLES] = *t;
-    control_put_table(r->c, generation, t);
+    r->assignments[generation % SHARED_ASSIGNMENTS] = *t;
+    control_put_assignment(r->c, generation, t);
     return generation;
 }
 
 void membership_init(membership *r, control *c)
 {
-    table t = {0};
+    assignment t = {0};
 
     memset(r, 0, sizeof *r);
     r->c = c;
     r->n = c->workers;
-    table_home(&t, r->n, c->shards);
-    put_table(r, &t);
+    assignment_home(&t, r->n, c->shards);
+    put_assignment(r, &t);
 }
 
 static void see(membership *r, uint64_t word)
@@ -40,7 +40,7 @@ static void see(membership *r, uint64_t word)
     r->staged = 0;
     atomic_store(&r->c->staged, 0);
     for (int i = 0; i < r->n; i++) {
-        if (r->state[i] == MEMBERSHIP_ACTIVE && !table_now(r, word)->active[i])
+        if (r->state[i] == MEMBERSHIP_ACTIVE && !assignment_now(r, word)->active[i])
             r->state[i] = MEMBERSHIP_LEAVING;
         if (r->state[i] != MEMBERSHIP_STAGED) continue;
         r->state[i] = MEMBERSHIP_ACTIVE;
@@ -62,19 +62,19 @@ static void raise_generation(membership *r, bool home)
     for (;;) {
         uint64_t word = committed(r);
         uint32_t generation;
-        table t;
+        assignment t;
         see(r, word); /* it may have been taken before we took it back */
-        t = *table_now(r, word);
+        t = *assignment_now(r, word);
         t.base = r->base;
         for (int i = 0; i < r->n; i++) t.active[i] = r->state[i] == MEMBERSHIP_ACTIVE;
         if (home) {
-            table_home(&t, r->n, r->c->shards);
+            assignment_home(&t, r->n, r->c->shards);
         } else if (r->keeps) {
-            table_return(&t, r->n, r->c->shards);
+            assignment_return(&t, r->n, r->c->shards);
         } else {
-            table_fill(&t, r->n, r->c->shards);
+            assignment_fill(&t, r->n, r->c->shards);
         }
-        generation = put_table(r, &t);
+        generation = put_assignment(r, &t);
         if (atomic_compare_exchange_strong(&r->c->commit, &word,
                                            word_of(generation, word_ticket(word), word_side(word)))) {
             break;
@@ -89,7 +89,7 @@ static void raise_generation(membership *r, bool home)
 
 static bool is_vacant(const membership *r, uint64_t word)
 {
-    return table_is_vacant(table_now(r, word), r->n, r->c->shards);
+    return assignment_is_vacant(assignment_now(r, word), r->n, r->c->shards);
 }
 
 bool membership_remove(membership *r, int rank, bool keep)
@@ -100,7 +100,7 @@ bool membership_remove(membership *r, int rank, bool keep)
     was_active = r->state[rank] == MEMBERSHIP_ACTIVE;
     r->state[rank] = MEMBERSHIP_EMPTY;
     r->keeps = was_active && keep;
-    /* It may also be in the table that waits. */
+    /* It may also be in the assignment that waits. */
     if (was_active || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
     return was_active;
 }
@@ -134,7 +134,7 @@ static void admit_ready(membership *r, membership_state as, int64_t ticket)
 
 static void stage(membership *r, uint64_t word)
 {
-    table t = *table_now(r, word);
+    assignment t = *assignment_now(r, word);
     int active = 0;
 
     for (int i = 0; i < r->n; i++) {
@@ -143,10 +143,10 @@ static void stage(membership *r, uint64_t word)
         active += t.active[i];
     }
     if (!active) return; /* whoever is unwanted stays until another has come */
-    table_home(&t, r->n, r->c->shards);
-    if (table_equal(&t, table_now(r, word), r->n, r->c->shards)) return;
+    assignment_home(&t, r->n, r->c->shards);
+    if (assignment_equal(&t, assignment_now(r, word), r->n, r->c->shards)) return;
     admit_ready(r, MEMBERSHIP_STAGED, 0);
-    r->staged = put_table(r, &t);
+    r->staged = put_assignment(r, &t);
     atomic_store(&r->c->staged, r->staged);
 }
 

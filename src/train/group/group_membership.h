@@ -8,7 +8,7 @@
  * Each rank is a place that one worker at a time holds: the process, or its
  * successor. The place is taken at once when its work is in nobody's hands, or when no step
  * is open. Otherwise living workers are busy with it, and it changes hands
- * with the next commit: the table waits under a generation's number (STAGED),
+ * with the next commit: the assignment waits under a generation's number (STAGED),
  * and the commit begins that generation. A worker that is no longer wanted
  * gives its place up in the same way, and may end then (LEAVING).
  *
@@ -21,7 +21,7 @@
 #ifndef TRAIN_GROUP_GROUP_MEMBERSHIP_H
 #define TRAIN_GROUP_GROUP_MEMBERSHIP_H
 
-#include "train/group/group_table.h"
+#include "train/group/group_assignment.h"
 #include "train/session/shared.h"
 
 typedef enum membership_state {
@@ -39,8 +39,8 @@ typedef struct membership {
     membership_state state[SHARED_WORKERS];
     int64_t active_since[SHARED_WORKERS]; /* ticket */
     bool unwanted[SHARED_WORKERS]; /* the place is to be, or to stay, empty */
-    table tables[SHARED_TABLES]; /* as put into the control block */
-    uint32_t generations; /* the highest number given to a table */
+    assignment assignments[SHARED_ASSIGNMENTS]; /* as put into the control block */
+    uint32_t generations; /* the highest number given to an assignment */
     uint32_t staged; /* of them, waiting for a commit; 0: none */
     uint32_t base;
     bool keeps; /* what lies with the dead stays there until it is dealt out */

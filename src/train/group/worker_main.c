@@ -221,7 +221,7 @@ static manta_status compute_together(work *w)
         if (waits) continue;
         count_shard(w, v);
         (void)worker_step_done(&w->turn, WORKER_SHARD, v);
-        return MANTA_OK; /* the table may be another one now */
+        return MANTA_OK; /* the assignment may be another one now */
     }
     wait_for_others(w, seen);
     return MANTA_OK;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "train/group/group_table.h"
+#include "train/group/group_assignment.h"
 
 void worker_step_init(worker_step *s, control *c, int rank)
 {
@@ -56,7 +56,7 @@ static void publish(worker_step *s, _Atomic uint64_t *flags, int n, int item)
     if (all_set(flags, n, flag)) control_pulse(c);
 }
 
-/* ---- taking a table ---- */
+/* ---- taking an assignment ---- */
 
 /* What this worker has done in this step keeps; the flags are the generation's. */
 static void publish_again(worker_step *s)
@@ -89,13 +89,13 @@ static bool take_job(worker_step *s)
     return true;
 }
 
-static void take_table(worker_step *s, uint64_t word)
+static void take_assignment(worker_step *s, uint64_t word)
 {
     control *c = s->c;
 
     for (;;) {
         uint64_t now;
-        control_get_table(c, word_generation(word), &s->t);
+        control_get_assignment(c, word_generation(word), &s->t);
         atomic_thread_fence(memory_order_acquire);
         now = atomic_load_explicit(&c->commit, memory_order_acquire);
         if (word_generation(now) == word_generation(word)) {
@@ -105,7 +105,7 @@ static void take_table(worker_step *s, uint64_t word)
         word = now;
     }
     s->open = false;
-    shared_crash(c, s->rank, CRASH_TABLE_TAKEN);
+    shared_crash(c, s->rank, CRASH_ASSIGNMENT_TAKEN);
 }
 
 /* ---- the turn ---- */
@@ -118,7 +118,7 @@ static int find_undone(const worker_step *s, const uint16_t *holder, const worke
     return -1;
 }
 
-/* Everything of the step is there: publishes it, and with it the table that
+/* Everything of the step is there: publishes it, and with it the assignment that
  * waits for a commit, if any. */
 static bool commit(worker_step *s)
 {
@@ -145,7 +145,7 @@ worker_action worker_step_next(worker_step *s, int *item)
         int i;
 
         if (atomic_load_explicit(&c->leave, memory_order_relaxed)) return WORKER_LEAVE;
-        if (word != s->word) take_table(s, word);
+        if (word != s->word) take_assignment(s, word);
         if (!s->t.active[s->rank])
             return atomic_load(&c->worker[s->rank].dismissed) ? WORKER_LEAVE : WORKER_WAIT;
         if (!s->open && !take_job(s)) return WORKER_WAIT;
@@ -165,7 +165,7 @@ worker_action worker_step_next(worker_step *s, int *item)
 
 bool worker_step_sees_vacancy(const worker_step *s)
 {
-    return s->open && s->t.active[s->rank] && table_is_vacant(&s->t, s->c->workers, s->c->shards);
+    return s->open && s->t.active[s->rank] && assignment_is_vacant(&s->t, s->c->workers, s->c->shards);
 }
 
 bool worker_step_owes_shard(const worker_step *s, int shard)
@@ -180,7 +180,7 @@ static bool keep_shard(worker_step *s, int shard)
     int64_t ticket = worker_step_ticket(s);
     uint32_t base = s->t.base;
 
-    take_table(s, atomic_load_explicit(&s->c->commit, memory_order_acquire));
+    take_assignment(s, atomic_load_explicit(&s->c->commit, memory_order_acquire));
     if (worker_step_ticket(s) != ticket || s->t.base != base || s->t.shard[shard] != s->rank) return false;
     s->shard[shard] = (worker_mark){.ticket = ticket + 1, .base = base};
     return true; /* take_job() sets the flag */

@@ -45,7 +45,7 @@ typedef struct worker_step {
     control *c;
     int rank;
     uint64_t word; /* the commit word that all below belongs to; 0: none yet */
-    table t;
+    assignment t;
     bool open; /* the job below is the word's */
     bool train;
     int feed;

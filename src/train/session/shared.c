@@ -107,9 +107,9 @@ void control_wait(control *c, int rank, uint32_t seen, int64_t deadline)
     atomic_store(&c->worker[rank].asleep, 0);
 }
 
-void control_put_table(control *c, uint32_t generation, const table *t)
+void control_put_assignment(control *c, uint32_t generation, const assignment *t)
 {
-    shared_table *to = &c->tables[generation % SHARED_TABLES];
+    shared_assignment *to = &c->assignments[generation % SHARED_ASSIGNMENTS];
 
     atomic_store_explicit(&to->base, t->base, memory_order_relaxed);
     for (int i = 0; i < c->workers; i++) {
@@ -121,9 +121,9 @@ void control_put_table(control *c, uint32_t generation, const table *t)
     }
 }
 
-void control_get_table(const control *c, uint32_t generation, table *t)
+void control_get_assignment(const control *c, uint32_t generation, assignment *t)
 {
-    const shared_table *from = &c->tables[generation % SHARED_TABLES];
+    const shared_assignment *from = &c->assignments[generation % SHARED_ASSIGNMENTS];
 
     t->base = atomic_load_explicit(&from->base, memory_order_relaxed);
     for (int i = 0; i < c->workers; i++) {

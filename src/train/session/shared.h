@@ -6,17 +6,17 @@
  * batch gives. The control block holds nothing but words that say how far
  * things are. What they mean:
  *
- *   commit  {generation, ticket, side}: `ticket` steps are done, and `side`
- *           holds their result. One compare-and-swap publishes a step; the
- *           same word carries the generation, so a step that was begun under
- *           an older one cannot be published.
- *   table   who computes what in a generation. Written before the generation
- *           begins and never changed while it lasts.
- *   flags   one per shard (gradients are in its slot), two per range of the
- *           parameters (norms are there; the other side is written). A flag is
- *           {generation, ticket}: it is set or not, nothing is ever counted.
- *   pulse   changes when somebody may have reason to look again. A hint: a
- *           process that dies before it gives the hint is seen by its death.
+ *   commit      {generation, ticket, side}: `ticket` steps are done, and `side`
+ *               holds their result. One compare-and-swap publishes a step; the
+ *               same word carries the generation, so a step that was begun under
+ *               an older one cannot be published.
+ *   assignment  who computes what in a generation. Written before the generation
+ *               begins and never changed while it lasts.
+ *   flags       one per shard (gradients are in its slot), two per range of the
+ *               parameters (norms are there; the other side is written). A flag is
+ *               {generation, ticket}: it is set or not, nothing is ever counted.
+ *   pulse       changes when somebody may have reason to look again. A hint: a
+ *               process that dies before it gives the hint is seen by its death.
  *
  * Invariants
  * 1. The committed side is only read, by everybody, until the next commit; the
@@ -41,7 +41,7 @@
 
 enum {
     SHARED_WORKERS = 256, /* the most workers of a host */
-    SHARED_TABLES = 4, /* generations whose tables may be looked at or written at once: 3 */
+    SHARED_ASSIGNMENTS = 4, /* generations whose assignments may be looked at or written at once: 3 */
     SHARED_SIDES = 2,
 };
 
@@ -68,25 +68,25 @@ static inline int word_side(uint64_t w)
     return (int)(w & 3);
 }
 
-/* ---- tables ---- */
+/* ---- assignments ---- */
 
 /* Who computes what. Ranges: the grid of the parameters, and that of the
  * statistics, cut into as many runs as there are ranks. */
-typedef struct table {
+typedef struct assignment {
     uint32_t base; /* changes when the committed side was changed from outside */
     uint16_t active[SHARED_WORKERS]; /* 1: takes part */
     uint16_t shard[LAYOUT_MAX_SHARDS]; /* whose it is */
     uint16_t range[SHARED_WORKERS];
-} table;
+} assignment;
 
 /* The same in shared memory, where it may be overwritten while it is read;
  * whoever read it then finds that the generation has changed. */
-typedef struct shared_table {
+typedef struct shared_assignment {
     _Atomic uint32_t base;
     _Atomic uint16_t active[SHARED_WORKERS];
     _Atomic uint16_t shard[LAYOUT_MAX_SHARDS];
     _Atomic uint16_t range[SHARED_WORKERS];
-} shared_table;
+} shared_assignment;
 
 /* ---- the control block ---- */
 
@@ -114,7 +114,7 @@ typedef struct shared_worker {
     _Atomic uint32_t ready; /* incarnation that is up and waits for its place among the workers */
     _Atomic uint32_t dismissed; /* 1: its worker has no place any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */
-    uint32_t failed_base; /* table's, when it failed */
+    uint32_t failed_base; /* of the assignment under which it failed */
     _Atomic uint64_t
         scratch; /* bytes that its scratch memory has (train/group/worker_scratch.h); by its worker */
     _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see shared_worker_progress() */
@@ -141,7 +141,7 @@ typedef struct shared_worker {
     X(COMMIT_BEFORE, "commit.before")                                                                        \
     X(COMMIT_AFTER, "commit.after")                                                                          \
     X(WAIT_BEGIN, "wait.begin")                                                                              \
-    X(TABLE_TAKEN, "table.taken")
+    X(ASSIGNMENT_TAKEN, "assignment.taken")
 
 typedef enum crash_point {
     CRASH_NONE,
@@ -185,7 +185,7 @@ typedef struct control {
     _Atomic uint64_t shard_flag[LAYOUT_MAX_SHARDS];
     _Atomic uint64_t norm_flag[SHARED_WORKERS];
     _Atomic uint64_t range_flag[SHARED_WORKERS];
-    shared_table tables[SHARED_TABLES];
+    shared_assignment assignments[SHARED_ASSIGNMENTS];
     shared_worker worker[SHARED_WORKERS];
 } control;
 
@@ -208,10 +208,10 @@ void control_pulse(control *c);
  * the deadline has passed. */
 void control_wait(control *c, int rank, uint32_t seen, int64_t deadline);
 
-/* Stores and loads the table of a generation. A load is only as good as the
+/* Stores and loads the assignment of a generation. A load is only as good as the
  * generation is afterwards. */
-void control_put_table(control *c, uint32_t generation, const table *t);
-void control_get_table(const control *c, uint32_t generation, table *t);
+void control_put_assignment(control *c, uint32_t generation, const assignment *t);
+void control_get_assignment(const control *c, uint32_t generation, assignment *t);
 
 /* Leaves word of what a worker is at. */
 static inline void shared_worker_progress(control *c, int rank, int64_t ticket, worker_phase phase, int item)

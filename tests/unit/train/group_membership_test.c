@@ -24,7 +24,7 @@ static void come(int rank)
     membership_settle(&r);
 }
 
-/* Three workers at the first of many steps; each has taken its table. */
+/* Three workers at the first of many steps; each has taken its assignment. */
 static int begin(void **state)
 {
     (void)state;

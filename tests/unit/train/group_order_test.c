@@ -321,7 +321,7 @@ typedef struct kept {
     struct {
         uint32_t base;
         uint16_t active[MOST], shard[MOST], range[MOST];
-    } table[SHARED_TABLES];
+    } assignment[SHARED_ASSIGNMENTS];
 } kept;
 
 #define EACH(i) for (int i = 0; i < MOST; i++)
@@ -368,13 +368,13 @@ static void keep(kept *k)
             to->marks[2][j].base = t->range[j].base;
         }
     }
-    for (int g = 0; g < SHARED_TABLES; g++) {
-        k->table[g].base = r.tables[g].base;
+    for (int g = 0; g < SHARED_ASSIGNMENTS; g++) {
+        k->assignment[g].base = r.assignments[g].base;
         EACH(j)
         {
-            k->table[g].active[j] = r.tables[g].active[j];
-            k->table[g].shard[j] = r.tables[g].shard[j];
-            k->table[g].range[j] = r.tables[g].range[j];
+            k->assignment[g].active[j] = r.assignments[g].active[j];
+            k->assignment[g].shard[j] = r.assignments[g].shard[j];
+            k->assignment[g].range[j] = r.assignments[g].range[j];
         }
     }
 }
@@ -417,16 +417,16 @@ static void put_back(const kept *k)
             t->range[j] = from->marks[2][j];
         }
     }
-    for (int g = 0; g < SHARED_TABLES; g++) {
-        table t = {.base = k->table[g].base};
+    for (int g = 0; g < SHARED_ASSIGNMENTS; g++) {
+        assignment t = {.base = k->assignment[g].base};
         EACH(j)
         {
-            t.active[j] = k->table[g].active[j];
-            t.shard[j] = k->table[g].shard[j];
-            t.range[j] = k->table[g].range[j];
+            t.active[j] = k->assignment[g].active[j];
+            t.shard[j] = k->assignment[g].shard[j];
+            t.range[j] = k->assignment[g].range[j];
         }
-        r.tables[g] = t;
-        control_put_table(c, (uint32_t)g, &t);
+        r.assignments[g] = t;
+        control_put_assignment(c, (uint32_t)g, &t);
     }
 }
 
@@ -438,7 +438,7 @@ static uint64_t fingerprint(const kept *k)
     kept f = *k;
     uint32_t g = word_generation(f.commit);
 
-    f.keeps &= table_is_vacant(&r.tables[g % SHARED_TABLES], set.workers, set.shards);
+    f.keeps &= assignment_is_vacant(&r.assignments[g % SHARED_ASSIGNMENTS], set.workers, set.shards);
     EACH(i) f.idle[i] = f.keeps && f.idle[i] == g;
 
     f.pulse = 0;
@@ -446,8 +446,8 @@ static uint64_t fingerprint(const kept *k)
     f.generations -= g;
     if (f.staged) f.staged -= g;
     if (f.membership_staged) f.membership_staged -= g;
-    for (int i = 0; i < SHARED_TABLES; i++) {
-        f.table[i] = k->table[(g + (uint32_t)i) % SHARED_TABLES];
+    for (int i = 0; i < SHARED_ASSIGNMENTS; i++) {
+        f.assignment[i] = k->assignment[(g + (uint32_t)i) % SHARED_ASSIGNMENTS];
     }
     EACH(i)
     {

@@ -1,30 +1,30 @@
-/* train/group/group_table.h - decisions of the controller, without any doing.
+/* train/group/group_assignment.h - decisions of the controller, without any doing.
  *
  * Who computes what when workers come and go, and whether deaths in a row
- * still look like bad luck. Pure functions; tests/unit/train/group_table_test.c
+ * still look like bad luck. Pure functions; tests/unit/train/group_assignment_test.c
  * and the interleaving test run them as they are. */
-#ifndef TRAIN_GROUP_GROUP_TABLE_H
-#define TRAIN_GROUP_GROUP_TABLE_H
+#ifndef TRAIN_GROUP_GROUP_ASSIGNMENT_H
+#define TRAIN_GROUP_GROUP_ASSIGNMENT_H
 
 #include "train/session/shared.h"
 
 /* Everything to its home: shards in even runs, range i to rank i; what belongs
  * to empty places is dealt out to the others in turn. Only for the beginning of
  * a step, because it takes work from the living. */
-void table_home(table *t, int workers, int shards);
+void assignment_home(assignment *t, int workers, int shards);
 
 /* Deals out what is held by empty places, and moves nothing else: for the
  * middle of a step. With nobody active all stays as it is. */
-void table_fill(table *t, int workers, int shards);
+void assignment_fill(assignment *t, int workers, int shards);
 
 /* Gives what is held by empty places back to those at home who are active, and
  * moves nothing else: the rest waits for whoever comes. */
-void table_return(table *t, int workers, int shards);
+void assignment_return(assignment *t, int workers, int shards);
 
 /* Whether some shard or range has a holder that is not active. */
-bool table_is_vacant(const table *t, int workers, int shards);
+bool assignment_is_vacant(const assignment *t, int workers, int shards);
 
-bool table_equal(const table *a, const table *b, int workers, int shards);
+bool assignment_equal(const assignment *a, const assignment *b, int workers, int shards);
 
 /* ---- deaths ---- */
 

@@ -1,10 +1,10 @@
-/* group_table.c - decisions of the controller, without any doing. */
-#include "train/group/group_table.h"
+/* group_assignment.c - decisions of the controller, without any doing. */
+#include "train/group/group_assignment.h"
 
 #include <string.h>
 
 /* The next active one after `at`, in turn; -1: nobody is. */
-static int next_active(const table *t, int workers, int at)
+static int next_active(const assignment *t, int workers, int at)
 {
     for (int i = 1; i <= workers; i++) {
         if (t->active[(at + i) % workers]) return (at + i) % workers;
@@ -12,7 +12,7 @@ static int next_active(const table *t, int workers, int at)
     return -1;
 }
 
-void table_fill(table *t, int workers, int shards)
+void assignment_fill(assignment *t, int workers, int shards)
 {
     int at = next_active(t, workers, workers - 1);
 
@@ -35,17 +35,17 @@ static int first_shard(int i, int workers, int shards)
     return i * shards / workers;
 }
 
-void table_home(table *t, int workers, int shards)
+void assignment_home(assignment *t, int workers, int shards)
 {
     for (int i = 0; i < workers; i++) {
         for (int v = first_shard(i, workers, shards); v < first_shard(i + 1, workers, shards); v++)
             t->shard[v] = (uint16_t)i;
         t->range[i] = (uint16_t)i;
     }
-    table_fill(t, workers, shards);
+    assignment_fill(t, workers, shards);
 }
 
-void table_return(table *t, int workers, int shards)
+void assignment_return(assignment *t, int workers, int shards)
 {
     for (int i = 0; i < workers; i++) {
         if (!t->active[i]) continue;
@@ -56,7 +56,7 @@ void table_return(table *t, int workers, int shards)
     }
 }
 
-bool table_is_vacant(const table *t, int workers, int shards)
+bool assignment_is_vacant(const assignment *t, int workers, int shards)
 {
     for (int v = 0; v < shards; v++) {
         if (!t->active[t->shard[v]]) return true;
@@ -67,7 +67,7 @@ bool table_is_vacant(const table *t, int workers, int shards)
     return false;
 }
 
-bool table_equal(const table *a, const table *b, int workers, int shards)
+bool assignment_equal(const assignment *a, const assignment *b, int workers, int shards)
 {
     return a->base == b->base && !memcmp(a->active, b->active, (size_t)workers * sizeof *a->active) &&
            !memcmp(a->range, b->range, (size_t)workers * sizeof *a->range) &&

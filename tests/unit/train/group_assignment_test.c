@@ -7,22 +7,22 @@
 
 #include <cmocka.h>
 
-#include "train/group/group_table.h"
+#include "train/group/group_assignment.h"
 
-static table active(int workers, unsigned mask)
+static assignment active(int workers, unsigned mask)
 {
-    table t = {0};
+    assignment t = {0};
 
     for (int i = 0; i < workers; i++) t.active[i] = mask >> i & 1;
     return t;
 }
 
 /* Everything has a holder that is active, and nobody has more than their share. */
-static void assert_dealt_out(const table *t, int workers, int shards, int most_shards)
+static void assert_dealt_out(const assignment *t, int workers, int shards, int most_shards)
 {
     int held[SHARED_WORKERS] = {0};
 
-    assert_false(table_is_vacant(t, workers, shards));
+    assert_false(assignment_is_vacant(t, workers, shards));
     for (int v = 0; v < shards; v++) held[t->shard[v]]++;
     for (int i = 0; i < workers; i++) assert_true(held[i] <= most_shards);
 }
@@ -32,8 +32,8 @@ static void home_is_even(void **state)
     (void)state;
     for (int workers = 1; workers <= 9; workers++) {
         for (int shards = workers; shards <= 20; shards++) {
-            table t = active(workers, ~0u);
-            table_home(&t, workers, shards);
+            assignment t = active(workers, ~0u);
+            assignment_home(&t, workers, shards);
             assert_dealt_out(&t, workers, shards, (shards + workers - 1) / workers);
             for (int i = 0; i < workers; i++) assert_int_equal(t.range[i], i);
             for (int v = 1; v < shards; v++) assert_true(t.shard[v] >= t.shard[v - 1]);
@@ -45,11 +45,11 @@ static void the_dead_are_replaced_and_the_living_keep_theirs(void **state)
 {
     (void)state;
     for (unsigned mask = 1; mask < 16; mask++) {
-        table before = active(4, ~0u), t;
-        table_home(&before, 4, 8);
+        assignment before = active(4, ~0u), t;
+        assignment_home(&before, 4, 8);
         t = before;
         for (int i = 0; i < 4; i++) t.active[i] = mask >> i & 1;
-        table_fill(&t, 4, 8);
+        assignment_fill(&t, 4, 8);
         assert_dealt_out(&t, 4, 8, 8);
         for (int v = 0; v < 8; v++) {
             if (t.active[before.shard[v]]) assert_int_equal(t.shard[v], before.shard[v]);
@@ -62,84 +62,84 @@ static void the_dead_are_replaced_and_the_living_keep_theirs(void **state)
 
 static void the_work_of_one_is_shared_by_all(void **state)
 {
-    table t = active(4, ~0u);
+    assignment t = active(4, ~0u);
 
     (void)state;
-    table_home(&t, 4, 12);
+    assignment_home(&t, 4, 12);
     t.active[2] = 0;
-    table_fill(&t, 4, 12);
+    assignment_fill(&t, 4, 12);
     assert_dealt_out(&t, 4, 12, 4);
 }
 
 /* What the dead held waits for them; each who comes finds all of its own, nobody else's. */
 static void successors_find_their_own(void **state)
 {
-    table before = active(4, ~0u), t;
+    assignment before = active(4, ~0u), t;
 
     (void)state;
-    table_home(&before, 4, 9);
+    assignment_home(&before, 4, 9);
     for (unsigned mask = 0; mask < 16; mask++) {
         t = before;
         for (int i = 0; i < 4; i++) t.active[i] = mask >> i & 1;
-        table_return(&t, 4, 9);
-        assert_int_equal(table_is_vacant(&t, 4, 9), mask != 15);
+        assignment_return(&t, 4, 9);
+        assert_int_equal(assignment_is_vacant(&t, 4, 9), mask != 15);
         assert_memory_equal(t.shard, before.shard, 9 * sizeof *t.shard);
         assert_memory_equal(t.range, before.range, 4 * sizeof *t.range);
     }
     /* One had taken over from another, and died: each has its own again, the rest waits. */
     t = before;
     t.active[0] = t.active[2] = t.active[3] = 0;
-    table_fill(&t, 4, 9);
+    assignment_fill(&t, 4, 9);
     t.active[1] = 0;
     t.active[0] = t.active[3] = 1;
-    table_return(&t, 4, 9);
+    assignment_return(&t, 4, 9);
     for (int v = 0; v < 9; v++) {
         bool home = before.shard[v] == 0 || before.shard[v] == 3;
         assert_int_equal(t.shard[v], home ? before.shard[v] : 1);
     }
-    assert_true(table_is_vacant(&t, 4, 9));
+    assert_true(assignment_is_vacant(&t, 4, 9));
     /* What the living hold is not taken from them. */
     t = before;
     t.active[2] = 0;
-    table_fill(&t, 4, 9);
+    assignment_fill(&t, 4, 9);
     t.active[2] = 1;
     before = t;
-    table_return(&t, 4, 9);
-    assert_true(table_equal(&t, &before, 4, 9));
+    assignment_return(&t, 4, 9);
+    assert_true(assignment_equal(&t, &before, 4, 9));
 }
 
 static void nobody_is_nobody(void **state)
 {
-    table t = active(3, 0), before;
+    assignment t = active(3, 0), before;
 
     (void)state;
-    table_home(&t, 3, 3);
+    assignment_home(&t, 3, 3);
     before = t;
-    assert_true(table_is_vacant(&t, 3, 3));
-    table_fill(&t, 3, 3);
-    assert_true(table_equal(&t, &before, 3, 3));
+    assert_true(assignment_is_vacant(&t, 3, 3));
+    assignment_fill(&t, 3, 3);
+    assert_true(assignment_equal(&t, &before, 3, 3));
     t.active[1] = 1; /* the first who comes has it all */
-    table_fill(&t, 3, 3);
+    assignment_fill(&t, 3, 3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(t.shard[i], 1);
         assert_int_equal(t.range[i], 1);
     }
     t.active[0] = 1; /* the second takes nothing from the first in mid-step */
     before = t;
-    table_fill(&t, 3, 3);
-    assert_true(table_equal(&t, &before, 3, 3));
+    assignment_fill(&t, 3, 3);
+    assert_true(assignment_equal(&t, &before, 3, 3));
 }
 
 static void tables_differ_by_base(void **state)
 {
-    table a = active(2, 3), b;
+    assignment a = active(2, 3), b;
 
     (void)state;
-    table_home(&a, 2, 2);
+    assignment_home(&a, 2, 2);
     b = a;
-    assert_true(table_equal(&a, &b, 2, 2));
+    assert_true(assignment_equal(&a, &b, 2, 2));
     b.base++;
-    assert_false(table_equal(&a, &b, 2, 2));
+    assert_false(assignment_equal(&a, &b, 2, 2));
 }
 
 static void two_crashes_are_too_many(void **state)
