@@ -3,7 +3,7 @@
  * The parameters are updated by runs of grid blocks, in any order, by anyone,
  * each block once: the bits do not depend on how the grid was divided. The old
  * state is only read; the new one may be the same memory (in place) or another
- * side. The phases:
+ * buffer. The phases:
  *
  *   apply_begin     the numbers of this step: rate, divisor, counts
  *   apply_norms     per block, only when apply_needs_norms(): square sums and

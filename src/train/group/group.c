@@ -497,7 +497,7 @@ manta_status group_await(group *g, int64_t steps)
         uint64_t word = committed(g);
         see_recovered(g, word);
         if (word_ticket(word) >= ticket) {
-            g->s->state = shared_side(g->sh, word_side(word));
+            g->s->state = shared_buffer(g->sh, word_buffer(word));
             g->s->touched = false;
             return MANTA_OK;
         }
@@ -620,16 +620,16 @@ const double *group_eval_sums(const group *g)
 
 /* ---- opening and closing ---- */
 
-/* Begins anew, from the side that the session's state is in. */
+/* Begins anew, from the buffer that the session's state is in. */
 static void reset_control(group *g)
 {
     manta_session *s = g->s;
-    int side = s->state == shared_side(g->sh, 1);
+    int buffer = s->state == shared_buffer(g->sh, 1);
 
     memset(g->c, 0, sizeof *g->c);
     memset(shared_meetings(g->sh), 0, g->sh->meetings_size); /* tickets begin anew */
     control_init(g->c, g->n, s->shards, apply_needs_norms(&s->a));
-    atomic_store(&g->c->commit, word_of(1, 0, side));
+    atomic_store(&g->c->commit, word_of(1, 0, buffer));
     g->c->crowded = g->n * g->crew->threads > cpu_cores();
     membership_init(&g->r, g->c);
 }
@@ -726,7 +726,7 @@ void group_close(group *g)
         if (g->r.state[i] != MEMBERSHIP_EMPTY) os->kill(g->m[i].pid, SIGKILL);
     }
     await_ends(g, CLOCK_NEVER);
-    g->s->state = shared_side(g->sh, word_side(committed(g)));
+    g->s->state = shared_buffer(g->sh, word_buffer(committed(g)));
     for (int i = 0; i < g->n; i++) drop_scratch(&g->m[i]);
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);

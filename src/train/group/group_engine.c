@@ -45,7 +45,7 @@ static manta_status make_memory(void *ctx, const manta_session *s, void **state)
 
     TRY(shared_new(&s->l, s->a.n_segments, s->meets ? lockstep_size(s->m, s->shards) : 0, crew->workers,
                    s->shards, apply_needs_norms(&s->a), &crew->memory));
-    *state = shared_side(crew->memory, 0);
+    *state = shared_buffer(crew->memory, 0);
     return MANTA_OK;
 }
 

@@ -76,7 +76,7 @@ static void raise_generation(membership *r, bool home)
         }
         generation = put_assignment(r, &t);
         if (atomic_compare_exchange_strong(&r->c->commit, &word,
-                                           word_of(generation, word_ticket(word), word_side(word)))) {
+                                           word_of(generation, word_ticket(word), word_buffer(word)))) {
             break;
         }
     }

@@ -68,7 +68,7 @@ void membership_deal(membership *r);
  * back, as soon as that may be. */
 void membership_settle(membership *r);
 
-/* The committed side has been changed: whatever was computed from it is void. */
+/* The committed buffer has been changed: whatever was computed from it is void. */
 void membership_touch(membership *r);
 
 #endif

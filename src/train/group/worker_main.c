@@ -236,7 +236,7 @@ static manta_status begin_update(work *w)
     if (w->begun == w->turn.word) return MANTA_OK;
     TRY(count_samples(w));
     step_collect(s, w->count);
-    if (w->turn.train) step_begin(s, shared_side(w->sh, worker_step_other_side(&w->turn)));
+    if (w->turn.train) step_begin(s, shared_buffer(w->sh, worker_step_other_buffer(&w->turn)));
     w->begun = w->turn.word;
     return MANTA_OK;
 }
@@ -309,7 +309,7 @@ static manta_status act(work *w, worker_action what, int item)
                                          [WORKER_NORMS] = WORKER_NORMING,
                                          [WORKER_UPDATE] = WORKER_UPDATING};
 
-    w->s->state = shared_side(w->sh, word_side(w->turn.word));
+    w->s->state = shared_buffer(w->sh, word_buffer(w->turn.word));
     shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), phase[what], item);
     switch (what) {
     case WORKER_SHARD: return compute_shard(w, item);
@@ -321,7 +321,7 @@ static manta_status act(work *w, worker_action what, int item)
 
 static manta_status step_together(work *w)
 {
-    w->s->state = shared_side(w->sh, word_side(w->turn.word));
+    w->s->state = shared_buffer(w->sh, word_buffer(w->turn.word));
     return compute_together(w);
 }
 
@@ -384,7 +384,7 @@ static manta_status start(work *w)
     w->c = w->sh->c;
     shared_worker_progress(w->c, w->u->rank, 0, WORKER_STARTING, 0);
     shared_crash(w->c, w->u->rank, CRASH_START_BEGIN);
-    s->state = shared_side(w->sh, word_side(atomic_load(&w->c->commit)));
+    s->state = shared_buffer(w->sh, word_buffer(atomic_load(&w->c->commit)));
     for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
     mem_free(s->a.norms);
     s->a.norms = shared_norms(w->sh);

@@ -128,9 +128,10 @@ static bool commit(worker_step *s)
 
     if (staged > generation) generation = staged;
     shared_crash(c, s->rank, CRASH_COMMIT_BEFORE);
-    if (!atomic_compare_exchange_strong(&c->commit, &word,
-                                        word_of(generation, worker_step_ticket(s) + 1,
-                                                s->train ? worker_step_other_side(s) : word_side(s->word))))
+    if (!atomic_compare_exchange_strong(
+            &c->commit, &word,
+            word_of(generation, worker_step_ticket(s) + 1,
+                    s->train ? worker_step_other_buffer(s) : word_buffer(s->word))))
         return false;
     shared_crash(c, s->rank, CRASH_COMMIT_AFTER);
     return true;
@@ -173,8 +174,8 @@ bool worker_step_owes_shard(const worker_step *s, int shard)
     return s->t.shard[shard] == s->rank && !is_done(s, &s->shard[shard]);
 }
 
-/* A shard reads nothing but the committed side, so it counts also when others
- * died meanwhile, unless that side was changed. */
+/* A shard reads nothing but the committed buffer, so it counts also when others
+ * died meanwhile, unless that buffer was changed. */
 static bool keep_shard(worker_step *s, int shard)
 {
     int64_t ticket = worker_step_ticket(s);

@@ -5,9 +5,9 @@
  *
  *   while ((what = worker_step_next(&t, &item)) != WORKER_LEAVE)
  *       WORKER_SHARD    forward and backward of shard `item` from the committed
- *                       side into slot `item`             then worker_step_done()
+ *                       buffer into slot `item`           then worker_step_done()
  *       WORKER_NORMS    square sums of range `item`       then worker_step_done()
- *       WORKER_UPDATE   range `item` of the other side; range 0 with the run
+ *       WORKER_UPDATE   range `item` of the other buffer; range 0 with the run
  *                       section. When only evaluating: range 0 alone, the sums
  *                                                         then worker_step_done()
  *       WORKER_COMMITTED  this worker has published the step
@@ -75,9 +75,9 @@ static inline int64_t worker_step_ticket(const worker_step *s)
 }
 
 /* Where the next state is written. */
-static inline int worker_step_other_side(const worker_step *s)
+static inline int worker_step_other_buffer(const worker_step *s)
 {
-    return (word_side(s->word) + 1) % SHARED_SIDES;
+    return (word_buffer(s->word) + 1) % SHARED_BUFFERS;
 }
 
 #endif

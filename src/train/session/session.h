@@ -50,7 +50,7 @@ struct manta_session {
     int threads; /* of this process, once it computes */
     bool fuse;
     bool meets; /* statistics are synchronised, and there is something to synchronise */
-    void *state; /* the committed side; a step in this process updates it in place */
+    void *state; /* the committed buffer; a step in this process updates it in place */
     bool touched; /* the state was changed other than by a step of the workers */
     void **slots; /* one per shard; of this process alone */
     const void **used; /* those with samples, in shard order */

@@ -149,9 +149,9 @@ static shared *place_all(const layout *l, int n_segments, size_t meetings_size, 
     s->off_norms = s->off_eval + 2 * s->eval_stride;
     s->off_meetings = shm_round(s->off_norms + (size_t)(2 * n_segments + 2) * sizeof(double));
     s->meetings_size = meetings_size;
-    s->off_sides = shm_round(s->off_meetings + meetings_size);
-    s->side_stride = shm_round(l->state_size);
-    s->off_slots = s->off_sides + SHARED_SIDES * s->side_stride;
+    s->off_buffers = shm_round(s->off_meetings + meetings_size);
+    s->buffer_stride = shm_round(l->state_size);
+    s->off_slots = s->off_buffers + SHARED_BUFFERS * s->buffer_stride;
     s->slot_stride = shm_round(l->slot_size);
     s->size = s->off_slots + (size_t)shards * s->slot_stride;
     return s;

@@ -1,27 +1,27 @@
 /* train/session/shared.h - the memory that the workers of one host train in.
  *
- *   | control | evaluation sums x 2 | norms | meetings | side 0 | side 1 | slot 0 | ... | slot V-1 |
+ *   | control | evaluation sums x 2 | norms | meetings | buffer 0 | buffer 1 | slot 0 | ... | slot V-1 |
  *
- * A *side* is a whole state (nn/layout.h); a *slot* is what one shard of the
- * batch gives. The control block holds nothing but words that say how far
+ * A *state buffer* is a whole state (nn/layout.h); a *slot* is what one shard of
+ * the batch gives. The control block holds nothing but words that say how far
  * things are. What they mean:
  *
- *   commit      {generation, ticket, side}: `ticket` steps are done, and `side`
+ *   commit      {generation, ticket, buffer}: `ticket` steps are done, and `buffer`
  *               holds their result. One compare-and-swap publishes a step; the
  *               same word carries the generation, so a step that was begun under
  *               an older one cannot be published.
  *   assignment  who computes what in a generation. Written before the generation
  *               begins and never changed while it lasts.
  *   flags       one per shard (gradients are in its slot), two per range of the
- *               parameters (norms are there; the other side is written). A flag is
+ *               parameters (norms are there; the other buffer is written). A flag is
  *               {generation, ticket}: it is set or not, nothing is ever counted.
  *   pulse       changes when somebody may have reason to look again. A hint: a
  *               process that dies before it gives the hint is seen by its death.
  *
  * Invariants
- * 1. The committed side is only read, by everybody, until the next commit; the
+ * 1. The committed buffer is only read, by everybody, until the next commit; the
  *    controller may change it while no step is open, or with a new base.
- * 2. A slot, a range of the other side and a flag have one writer per
+ * 2. A slot, a range of the other buffer and a flag have one writer per
  *    generation. They change hands in the middle of a step only when the
  *    writer is dead (its pidfd says so), else with a commit: a commit needs
  *    every flag, and a worker sets a flag after its last store.
@@ -42,15 +42,15 @@
 enum {
     SHARED_WORKERS = 256, /* the most workers of a host */
     SHARED_ASSIGNMENTS = 4, /* generations whose assignments may be looked at or written at once: 3 */
-    SHARED_SIDES = 2,
+    SHARED_BUFFERS = 2,
 };
 
 /* ---- the word ---- */
 
-/* generation : 24 | ticket : 38 | side : 2 */
-static inline uint64_t word_of(uint32_t generation, int64_t ticket, int side)
+/* generation : 24 | ticket : 38 | buffer : 2 */
+static inline uint64_t word_of(uint32_t generation, int64_t ticket, int buffer)
 {
-    return (uint64_t)generation << 40 | (uint64_t)ticket << 2 | (uint64_t)side;
+    return (uint64_t)generation << 40 | (uint64_t)ticket << 2 | (uint64_t)buffer;
 }
 
 static inline uint32_t word_generation(uint64_t w)
@@ -63,7 +63,7 @@ static inline int64_t word_ticket(uint64_t w)
     return (int64_t)((w >> 2) & (((uint64_t)1 << 38) - 1));
 }
 
-static inline int word_side(uint64_t w)
+static inline int word_buffer(uint64_t w)
 {
     return (int)(w & 3);
 }
@@ -73,7 +73,7 @@ static inline int word_side(uint64_t w)
 /* Who computes what. Ranges: the grid of the parameters, and that of the
  * statistics, cut into as many runs as there are ranks. */
 typedef struct assignment {
-    uint32_t base; /* changes when the committed side was changed from outside */
+    uint32_t base; /* changes when the committed buffer was changed from outside */
     uint16_t active[SHARED_WORKERS]; /* 1: takes part */
     uint16_t shard[LAYOUT_MAX_SHARDS]; /* whose it is */
     uint16_t range[SHARED_WORKERS];
@@ -197,7 +197,7 @@ static inline void shared_crash(control *c, int rank, crash_point p)
     if (atomic_load_explicit(&c->crash_point, memory_order_relaxed) == (int)p) shared_crash_here(c, rank, p);
 }
 
-/* Makes a control block ready: generation 1, ticket 0, side 0, nobody active.
+/* Makes a control block ready: generation 1, ticket 0, buffer 0, nobody active.
  * c is zeroed memory. */
 void control_init(control *c, int workers, int shards, bool norms);
 
@@ -245,8 +245,8 @@ typedef struct shared {
     size_t size;
     char *at; /* where this process has mapped it */
     control *c;
-    size_t off_eval, off_norms, off_meetings, meetings_size, off_sides, off_slots, side_stride, slot_stride,
-        eval_stride;
+    size_t off_eval, off_norms, off_meetings, meetings_size, off_buffers, off_slots, buffer_stride,
+        slot_stride, eval_stride;
     int shards;
 } shared;
 
@@ -264,9 +264,9 @@ manta_status shared_join(const layout *l, int n_segments, size_t meetings_size, 
 manta_status shared_attach(shared *s);
 void shared_free(shared *s); /* accepts NULL */
 
-static inline void *shared_side(const shared *s, int i)
+static inline void *shared_buffer(const shared *s, int i)
 {
-    return s->at + s->off_sides + (size_t)i * s->side_stride;
+    return s->at + s->off_buffers + (size_t)i * s->buffer_stride;
 }
 
 static inline void *shared_slot(const shared *s, int i)

@@ -6,7 +6,7 @@
  * in how slots come together:
  *
  *   session/step.c          all shards and all blocks, in place
- *   group/worker_main.c     its shards; one range of the blocks, from the committed side
+ *   group/worker_main.c     its shards; one range of the blocks, from the committed buffer
  *                           to the other, in shared memory
  *   cluster/cluster_step.c  its shards; the sums of its pieces (step_reduce) are sent
  *                           around, then all blocks, in place

@@ -1,8 +1,8 @@
 /* strategy.c - a program's own loop on several replicas.
  *
  * What is committed lies in memory that all replicas of this host share: two
- * sides with every variable, and a word that says which one counts. A commit
- * writes the other side and then the word, so whoever dies leaves one of them
+ * buffers with every variable, and a word that says which one counts. A commit
+ * writes the other buffer and then the word, so whoever dies leaves one of them
  * whole. Of several hosts each has its own; on entering they take over the
  * one that is furthest. */
 #include <poll.h>
@@ -42,11 +42,11 @@ typedef struct epitaph {
     _Atomic size_t used; /* bytes of values */
 } epitaph;
 
-/* In shared memory, before the sides. */
+/* In shared memory, before the buffers. */
 typedef struct commits {
-    _Atomic uint64_t word; /* number of commits << 1 | side */
+    _Atomic uint64_t word; /* number of commits << 1 | buffer */
     _Atomic int failed; /* how many have */
-    int64_t step[2]; /* of each side */
+    int64_t step[2]; /* of each buffer */
     epitaph end[MANTA_GROUP_MAX];
 } commits;
 
@@ -65,7 +65,7 @@ struct manta_strategy {
     int rank;
     char address[512]; /* MULTI_WORKER: where rank 0 listens */
     VEC(variable) variables;
-    size_t side_size, value_size, size;
+    size_t buffer_size, value_size, size;
     int fd;
     char *memory; /* NULL before the first run */
     bool running;
@@ -88,14 +88,14 @@ static commits *commits_of(const manta_strategy *s)
     return (commits *)(void *)s->memory;
 }
 
-static char *side_of(const manta_strategy *s, int side)
+static char *buffer_of(const manta_strategy *s, int buffer)
 {
-    return s->memory + round_up(sizeof(commits)) + (size_t)side * s->side_size;
+    return s->memory + round_up(sizeof(commits)) + (size_t)buffer * s->buffer_size;
 }
 
 static char *values_of(const manta_strategy *s, int rank)
 {
-    return side_of(s, 2) + (size_t)rank * s->value_size;
+    return buffer_of(s, 2) + (size_t)rank * s->value_size;
 }
 
 /* ---- opening ---- */
@@ -189,13 +189,13 @@ static variable *find(const manta_strategy *s, const char *name)
     return NULL;
 }
 
-/* Room in the sides; after the first run they cannot grow. */
+/* Room in the buffers; after the first run they cannot grow. */
 static manta_status add(manta_strategy *s, variable v)
 {
     if (s->running || s->memory)
         return manta_fail(MANTA_EINVAL, "variables are named before the first run of a strategy");
-    v.offset = s->side_size;
-    s->side_size += round_up(v.size);
+    v.offset = s->buffer_size;
+    s->buffer_size += round_up(v.size);
     vec_push(&s->variables, v);
     return MANTA_OK;
 }
@@ -244,15 +244,15 @@ static void take_copies(manta_replica *r)
     r->seen = atomic_load(&commits_of(s)->word);
     for (size_t i = 0; i < s->variables.n; i++) {
         const variable *v = &s->variables.at[i];
-        memcpy(memory_of(v), side_of(s, (int)(r->seen & 1)) + v->offset, v->size);
+        memcpy(memory_of(v), buffer_of(s, (int)(r->seen & 1)) + v->offset, v->size);
     }
 }
 
-static void put_copies(const manta_strategy *s, int side)
+static void put_copies(const manta_strategy *s, int buffer)
 {
     for (size_t i = 0; i < s->variables.n; i++) {
         const variable *v = &s->variables.at[i];
-        memcpy(side_of(s, side) + v->offset, memory_of(v), v->size);
+        memcpy(buffer_of(s, buffer) + v->offset, memory_of(v), v->size);
     }
 }
 
@@ -263,8 +263,8 @@ static manta_status begin(manta_strategy *s)
 
     if (!s->memory) {
         void *at;
-        s->side_size = round_up(s->side_size);
-        s->size = shm_round(round_up(sizeof(commits)) + 2 * s->side_size + (size_t)s->n * s->value_size);
+        s->buffer_size = round_up(s->buffer_size);
+        s->size = shm_round(round_up(sizeof(commits)) + 2 * s->buffer_size + (size_t)s->n * s->value_size);
         TRY(shm_new("manta-strategy", s->size, &s->fd));
         TRY(shm_map(s->fd, s->size, true, &at));
         s->memory = at;
@@ -273,7 +273,7 @@ static manta_status begin(manta_strategy *s)
     memset(c, 0, sizeof *c);
     for (size_t i = 0; i < s->variables.n; i++) {
         const variable *v = &s->variables.at[i];
-        memcpy(side_of(s, 0) + v->offset, start_of(v), v->size);
+        memcpy(buffer_of(s, 0) + v->offset, start_of(v), v->size);
     }
     return MANTA_OK;
 }
@@ -284,7 +284,7 @@ static void end(manta_strategy *s)
 
     for (size_t i = 0; i < s->variables.n; i++) {
         const variable *v = &s->variables.at[i];
-        memcpy(start_of(v), side_of(s, (int)(word & 1)) + v->offset, v->size);
+        memcpy(start_of(v), buffer_of(s, (int)(word & 1)) + v->offset, v->size);
     }
 }
 
@@ -293,11 +293,11 @@ static void end(manta_strategy *s)
 static void publish(manta_replica *r, int64_t step)
 {
     commits *c = commits_of(r->s);
-    int side = 1 - (int)(r->seen & 1);
+    int buffer = 1 - (int)(r->seen & 1);
 
-    put_copies(r->s, side);
-    c->step[side] = step;
-    atomic_store(&c->word, ((r->seen >> 1) + 1) << 1 | (uint64_t)side);
+    put_copies(r->s, buffer);
+    c->step[buffer] = step;
+    atomic_store(&c->word, ((r->seen >> 1) + 1) << 1 | (uint64_t)buffer);
 }
 
 manta_status manta_replica_commit(manta_replica *r, int64_t step)
@@ -324,7 +324,7 @@ static manta_status agree(manta_replica *r)
     }
     for (size_t i = 0; i < s->variables.n; i++) {
         const variable *v = &s->variables.at[i];
-        TRY(manta_group_broadcast(r->g, side_of(s, (int)(word & 1)) + v->offset, (int64_t)v->size,
+        TRY(manta_group_broadcast(r->g, buffer_of(s, (int)(word & 1)) + v->offset, (int64_t)v->size,
                                   MANTA_DTYPE_U8, best));
     }
     c->step[word & 1] = all[2 * best + 1];

@@ -5,19 +5,19 @@
  * result is, to the bit, that of one process with as many shards:
  *
  *   each rank    forward and backward of its batch, from its view of the committed
- *                side into its slot                                          meeting
+ *                buffer into its slot                                        meeting
  *   each rank    with norms: the square sums of its range of the blocks      meeting
- *   each rank    its range of the other side: slots added by the shard tree, divided,
+ *   each rank    its range of the other buffer: slots added by the shard tree, divided,
  *                applied, in one pass; the first rank also the run section   meeting
- *   each rank    takes the other side for its state
+ *   each rank    takes the other buffer for its state
  *
  * The memory is made by the first rank at the first step of a model; the others open it
- * through /proc. Who writes what: a slot its rank; a range of the side that is not
- * committed the rank that has the range; the committed side nobody. There is no
+ * through /proc. Who writes what: a slot its rank; a range of the buffer that is not
+ * committed the rank that has the range; the committed buffer nobody. There is no
  * recovery within a step: when a rank is lost all end, and begin again from a
  * checkpoint.
  *
- * A rank sees the sides through a mapping whose writes are its own (shm_map_copy()).
+ * A rank sees the buffers through a mapping whose writes are its own (shm_map_copy()).
  * What a loop writes into its session between steps (a learning rate, weights, metrics
  * set to zero) therefore disturbs no other rank; the next step starts from it, range by
  * range from the view of the rank that has the range. All ranks are to write the same,
@@ -38,9 +38,9 @@
 
 /* ---- a model ---- */
 
-static void *view_of(const worker_model *m, int side)
+static void *view_of(const worker_model *m, int buffer)
 {
-    return m->view + m->memory->off_sides + (size_t)side * m->memory->side_stride;
+    return m->view + m->memory->off_buffers + (size_t)buffer * m->memory->buffer_stride;
 }
 
 void worker_model_free(void *model)
@@ -94,7 +94,7 @@ static manta_status make_memory(worker_model *m)
     manta_session *s = m->s;
 
     TRY(shared_new(&s->l, s->a.n_segments, 0, 1, m->w->t.world, apply_needs_norms(&s->a), &m->memory));
-    memcpy(shared_side(m->memory, 0), s->state, s->l.state_size);
+    memcpy(shared_buffer(m->memory, 0), s->state, s->l.state_size);
     return MANTA_OK;
 }
 
@@ -196,7 +196,7 @@ static manta_status update(worker_model *m, const turnout *t)
     manta_status st = MANTA_OK;
 
     s->a.norms = shared_norms(m->memory);
-    step_begin(s, shared_side(m->memory, !m->side));
+    step_begin(s, shared_buffer(m->memory, !m->buffer));
     if (apply_needs_norms(&s->a)) {
         step_norms(s, &r);
         st = worker_meet(m->w);
@@ -210,13 +210,13 @@ static manta_status update(worker_model *m, const turnout *t)
     return st;
 }
 
-static void take_other_side(worker_model *m)
+static void take_other_buffer(worker_model *m)
 {
     manta_session *s = m->s;
 
-    shm_forget(view_of(m, m->side), m->memory->side_stride);
-    m->side = !m->side;
-    s->state = view_of(m, m->side);
+    shm_forget(view_of(m, m->buffer), m->memory->buffer_stride);
+    m->buffer = !m->buffer;
+    s->state = view_of(m, m->buffer);
     s->phase = SESSION_IDLE;
     s->evaluated = false;
     s->touched = true;
@@ -241,7 +241,7 @@ manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const ma
     if (!s->n_used) return MANTA_OK;
     TRY(update(m, &t));
     TRY(worker_meet(w));
-    take_other_side(m);
+    take_other_buffer(m);
     return MANTA_OK;
 }
 

@@ -154,7 +154,7 @@ typedef struct worker_model {
     manta_session *s;
     shared *memory; /* of all ranks; NULL until the first step */
     char *view; /* the same, for this rank alone to write: its state lies there */
-    int side; /* that is committed */
+    int buffer; /* that is committed */
 } worker_model;
 
 void worker_model_free(void *model); /* with its session */

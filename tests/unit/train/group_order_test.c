@@ -6,7 +6,7 @@
  * less or more; all orders are tried.
  *
  * Work is done in two moves, the first of which leaves garbage, so that a death
- * in between leaves something torn. A shard is a function of the committed side
+ * in between leaves something torn. A shard is a function of the committed buffer
  * and the step, a range of all slots; what they must be is computed beforehand.
  *
  * Checked: whatever is committed is right, to the last word; and from every
@@ -52,7 +52,7 @@ typedef struct setting {
 } setting;
 
 typedef struct world {
-    uint64_t side[2][MOST]; /* a value per range */
+    uint64_t buffer[2][MOST]; /* a value per range */
     uint64_t slot[MOST];
     uint64_t norm[MOST];
     worker w[MOST];
@@ -74,11 +74,11 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return hash_u64(a * 31 + b) | 1; /* never garbage's even number */
 }
 
-static uint64_t shard_value(const uint64_t *side, int shard, int64_t ticket)
+static uint64_t shard_value(const uint64_t *buffer, int shard, int64_t ticket)
 {
     uint64_t v = mix((uint64_t)ticket, (uint64_t)shard);
 
-    for (int i = 0; i < set.workers; i++) v = mix(v, side[i]);
+    for (int i = 0; i < set.workers; i++) v = mix(v, buffer[i]);
     return v;
 }
 
@@ -99,21 +99,21 @@ static uint64_t norm_value(const uint64_t *slots, int range)
     return v;
 }
 
-/* The side after a step, from the one before. */
-static void right_step(const uint64_t *side, int64_t ticket, uint64_t *next)
+/* The buffer after a step, from the one before. */
+static void right_step(const uint64_t *buffer, int64_t ticket, uint64_t *next)
 {
     uint64_t slots[MOST] = {0}, norms[MOST] = {0};
 
-    for (int v = 0; v < set.shards; v++) slots[v] = shard_value(side, v, ticket);
+    for (int v = 0; v < set.shards; v++) slots[v] = shard_value(buffer, v, ticket);
     for (int i = 0; i < set.workers; i++) norms[i] = norm_value(slots, i);
     for (int i = 0; i < set.workers; i++) next[i] = range_value(slots, norms, i);
 }
 
 /* ---- moves of a worker ---- */
 
-static int side_now(const worker_step *t)
+static int buffer_now(const worker_step *t)
 {
-    return word_side(t->word);
+    return word_buffer(t->word);
 }
 
 static void work_half(int k)
@@ -123,7 +123,7 @@ static void work_half(int k)
     memcpy(w->read, now.slot, sizeof now.slot);
     if (w->what == WORKER_SHARD) now.slot[w->item] = GARBAGE;
     if (w->what == WORKER_NORMS) now.norm[w->item] = GARBAGE;
-    if (w->what == WORKER_UPDATE) now.side[1 - side_now(&turn[k])][w->item] = GARBAGE;
+    if (w->what == WORKER_UPDATE) now.buffer[1 - buffer_now(&turn[k])][w->item] = GARBAGE;
     w->at = WORK;
 }
 
@@ -135,10 +135,10 @@ static void work(int k)
 
     for (int v = set.shards / 2; v < set.shards; v++) w->read[v] = now.slot[v];
     if (w->what == WORKER_SHARD)
-        now.slot[w->item] = shard_value(now.side[side_now(t)], w->item, worker_step_ticket(t));
+        now.slot[w->item] = shard_value(now.buffer[buffer_now(t)], w->item, worker_step_ticket(t));
     if (w->what == WORKER_NORMS) now.norm[w->item] = norm_value(w->read, w->item);
     if (w->what == WORKER_UPDATE)
-        now.side[1 - side_now(t)][w->item] = range_value(w->read, now.norm, w->item);
+        now.buffer[1 - buffer_now(t)][w->item] = range_value(w->read, now.norm, w->item);
     memset(w->read, 0, sizeof w->read);
     w->at = DONE;
 }
@@ -146,12 +146,12 @@ static void work(int k)
 static void check_commit(const worker_step *t)
 {
     uint64_t next[MOST] = {0};
-    int old = side_now(t);
+    int old = buffer_now(t);
 
     if (set.gated && worker_step_ticket(t) >= now.told) fail_msg("a step was committed that nobody let pass");
-    right_step(now.side[old], worker_step_ticket(t), next);
+    right_step(now.buffer[old], worker_step_ticket(t), next);
     for (int i = 0; i < set.workers; i++) {
-        if (now.side[1 - old][i] != next[i])
+        if (now.buffer[1 - old][i] != next[i])
             fail_msg("ticket %d: range %d was committed wrong", (int)worker_step_ticket(t), i);
     }
 }
@@ -283,7 +283,7 @@ static void pass(bool touch)
 {
     if (touch) {
         uint64_t word = atomic_load(&c->commit);
-        now.side[word_side(word)][0] = mix(now.side[word_side(word)][0], 77);
+        now.buffer[word_buffer(word)][0] = mix(now.buffer[word_buffer(word)][0], 77);
         now.touched = true;
         membership_touch(&r);
     }
@@ -455,10 +455,10 @@ static uint64_t fingerprint(const kept *k)
         for (int j = 0; j < 4; j++) {
             uint32_t back = g - word_generation(*words[j]);
             if (*words[j])
-                *words[j] = word_of(back > 3 ? 3 : back, word_ticket(*words[j]), word_side(*words[j])) + 1;
+                *words[j] = word_of(back > 3 ? 3 : back, word_ticket(*words[j]), word_buffer(*words[j])) + 1;
         }
     }
-    f.commit = word_of(0, word_ticket(f.commit), word_side(f.commit));
+    f.commit = word_of(0, word_ticket(f.commit), word_buffer(f.commit));
     return hash_bytes(&f, sizeof f, 7);
 }
 
@@ -530,7 +530,7 @@ static void every_order(setting s)
     for (int k = 0; k < s.workers; k++) {
         r.state[k] = MEMBERSHIP_READY;
         worker_step_init(&turn[k], c, k);
-        now.side[0][k] = (uint64_t)(2 * k + 1);
+        now.buffer[0][k] = (uint64_t)(2 * k + 1);
     }
     membership_settle(&r);
     r.end = s.tickets;
