@@ -437,7 +437,7 @@ static void dismiss(group *g)
         atomic_store(&g->c->worker[i].dismissed, 1);
         any = true;
     }
-    if (any) control_pulse(g->c);
+    if (any) control_wake(g->c);
 }
 
 /* Places change hands. */
@@ -538,7 +538,7 @@ static int64_t shut_gate(group *g)
     stop = word_ticket(committed(g)) + 2;
     if (stop > g->end) stop = g->end;
     atomic_store(&c->allowed, stop);
-    control_pulse(c);
+    control_wake(c);
     return stop;
 }
 
@@ -575,7 +575,7 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps
     atomic_store(&c->allowed, gated ? ticket + 1 : g->end);
     g->ticked_ns = clock_now_ns();
     atomic_store(&c->job.end, g->end);
-    control_pulse(c);
+    control_wake(c);
 }
 
 void group_next(group *g)
@@ -590,7 +590,7 @@ void group_next(group *g)
     }
     if (atomic_load(&g->c->allowed) > ticket) return;
     atomic_store(&g->c->allowed, g->gated ? ticket + 1 : g->end);
-    control_pulse(g->c);
+    control_wake(g->c);
 }
 
 manta_status group_cut(group *g)
@@ -602,7 +602,7 @@ manta_status group_cut(group *g)
     if (ticket >= g->end) return MANTA_OK;
     g->cutting = true;
     atomic_store(&c->cutting, 1);
-    control_pulse(c); /* whoever waits already says so now */
+    control_wake(c); /* whoever waits already says so now */
     while (!st && !is_computed(g)) st = look_after(g, ticket + 1);
     atomic_store(&c->cutting, 0);
     g->cutting = false;
@@ -720,7 +720,7 @@ void group_close(group *g)
 {
     if (!g) return;
     atomic_store(&g->c->leave, 1);
-    control_pulse(g->c);
+    control_wake(g->c);
     await_ends(g, clock_deadline(LEAVE_MS));
     for (int i = 0; i < g->n; i++) {
         if (g->r.state[i] != MEMBERSHIP_EMPTY) os->kill(g->m[i].pid, SIGKILL);

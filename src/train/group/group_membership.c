@@ -84,7 +84,7 @@ static void raise_generation(membership *r, bool home)
     for (int i = 0; i < r->n; i++) {
         if (r->state[i] == MEMBERSHIP_STAGED) r->state[i] = MEMBERSHIP_READY;
     }
-    control_pulse(r->c);
+    control_wake(r->c);
 }
 
 static bool is_vacant(const membership *r, uint64_t word)

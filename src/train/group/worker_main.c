@@ -170,7 +170,7 @@ static void count_shard(work *w, int shard)
 
 static void tell_meeting(void *ctx)
 {
-    control_pulse(ctx);
+    control_wake(ctx);
 }
 
 /* The step's name in meetings: what was left under another base is void. */
@@ -210,7 +210,7 @@ static manta_status advance(work *w, int shard, bool *waits)
  * it had is dealt out, and worker_step_next() gives it to us. */
 static manta_status compute_together(work *w)
 {
-    uint32_t seen = atomic_load(&w->c->pulse);
+    uint32_t seen = atomic_load(&w->c->wake);
 
     TRY(count_samples(w));
     for (int v = 0; v < w->c->shards; v++) {
@@ -327,7 +327,7 @@ static manta_status step_together(work *w)
 
 static void tell_commit(work *w)
 {
-    control_pulse(w->c);
+    control_wake(w->c);
     if (worker_step_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at))
         worker_call_controller(w->c, w->u->event_fd);
 }
@@ -348,7 +348,7 @@ static manta_status do_work(work *w, worker_action what, int item, bool together
 static manta_status serve(work *w)
 {
     for (;;) {
-        uint32_t seen = atomic_load(&w->c->pulse);
+        uint32_t seen = atomic_load(&w->c->wake);
         int item = 0;
         worker_action what = worker_step_next(&w->turn, &item);
         manta_status st;

@@ -53,7 +53,7 @@ static void publish(worker_step *s, _Atomic uint64_t *flags, int n, int item)
     shared_crash(c, s->rank, CRASH_FLAG_BEFORE);
     atomic_store(&flags[item], flag);
     shared_crash(c, s->rank, CRASH_FLAG_AFTER);
-    if (all_set(flags, n, flag)) control_pulse(c);
+    if (all_set(flags, n, flag)) control_wake(c);
 }
 
 /* ---- taking an assignment ---- */

@@ -11,7 +11,7 @@
  *                       section. When only evaluating: range 0 alone, the sums
  *                                                         then worker_step_done()
  *       WORKER_COMMITTED  this worker has published the step
- *       WORKER_WAIT     nothing until the pulse changes
+ *       WORKER_WAIT     nothing until the wake word changes
  *
  * No call waits, allocates or asks the system for anything, so a test can run
  * any number of turns in one process in every order, and stop one for ever

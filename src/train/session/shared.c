@@ -59,15 +59,15 @@ void control_init(control *c, int workers, int shards, bool norms)
     atomic_store(&c->crash_point, (int)shared_crash_plan.point);
 }
 
-void control_pulse(control *c)
+void control_wake(control *c)
 {
     bool asleep = false;
 
     /* Sequentially consistent against control_wait(): either the sleeper sees
-     * the new pulse, or we see that it sleeps. */
-    atomic_fetch_add(&c->pulse, 1);
+     * the new wake word, or we see that it sleeps. */
+    atomic_fetch_add(&c->wake, 1);
     for (int i = 0; i < c->workers && !asleep; i++) asleep = atomic_load(&c->worker[i].asleep);
-    if (asleep) futex_wake(&c->pulse, INT_MAX, true);
+    if (asleep) futex_wake(&c->wake, INT_MAX, true);
 }
 
 static void cpu_pause(void)
@@ -90,7 +90,7 @@ static bool spin(control *c, uint32_t seen)
     for (;;) {
         int64_t now;
         for (int i = 0; i < PAUSES; i++) {
-            if (atomic_load_explicit(&c->pulse, memory_order_acquire) != seen) return true;
+            if (atomic_load_explicit(&c->wake, memory_order_acquire) != seen) return true;
             cpu_pause();
         }
         now = clock_now_ns();
@@ -103,7 +103,7 @@ void control_wait(control *c, int rank, uint32_t seen, int64_t deadline)
 {
     if (spin(c, seen)) return;
     atomic_store(&c->worker[rank].asleep, 1);
-    if (atomic_load(&c->pulse) == seen) (void)futex_wait(&c->pulse, seen, deadline, true);
+    if (atomic_load(&c->wake) == seen) (void)futex_wait(&c->wake, seen, deadline, true);
     atomic_store(&c->worker[rank].asleep, 0);
 }
 

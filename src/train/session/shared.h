@@ -15,7 +15,7 @@
  *   flags       one per shard (gradients are in its slot), two per range of the
  *               parameters (norms are there; the other buffer is written). A flag is
  *               {generation, ticket}: it is set or not, nothing is ever counted.
- *   pulse       changes when somebody may have reason to look again. A hint: a
+ *   wake        changes when somebody may have reason to look again. A hint: a
  *               process that dies before it gives the hint is seen by its death.
  *
  * Invariants
@@ -109,7 +109,7 @@ typedef enum worker_phase {
 } worker_phase;
 
 typedef struct shared_worker {
-    _Alignas(64) _Atomic uint32_t asleep; /* on the pulse */
+    _Alignas(64) _Atomic uint32_t asleep; /* on the wake word */
     _Atomic uint32_t idle; /* generation in which it has nothing to do while work lies with the dead */
     _Atomic uint32_t ready; /* incarnation that is up and waits for its place among the workers */
     _Atomic uint32_t dismissed; /* 1: its worker has no place any more and may end */
@@ -165,7 +165,7 @@ const char *crash_name(crash_point p);
 
 typedef struct control {
     _Alignas(64) _Atomic uint64_t commit;
-    _Alignas(64) _Atomic uint32_t pulse; /* a futex */
+    _Alignas(64) _Atomic uint32_t wake; /* a futex */
     _Alignas(64) _Atomic uint32_t staged; /* generation that the next commit begins, 0: the same */
     _Atomic uint32_t leave; /* the workers are to end */
     _Atomic int64_t allowed; /* tickets below may be committed */
@@ -202,9 +202,9 @@ static inline void shared_crash(control *c, int rank, crash_point p)
 void control_init(control *c, int workers, int shards, bool norms);
 
 /* Says that there is reason to look again; wakes those who sleep. */
-void control_pulse(control *c);
+void control_wake(control *c);
 
-/* Waits, spinning a little at first, until the pulse is no longer `seen` or
+/* Waits, spinning a little at first, until the wake word is no longer `seen` or
  * the deadline has passed. */
 void control_wait(control *c, int rank, uint32_t seen, int64_t deadline);
 

@@ -151,11 +151,11 @@ static manta_status await_files(trainer_driver *d)
     int64_t deadline = clock_now_ns() + (int64_t)END_MS * 1000000;
 
     while (is_writing(d) && clock_now_ns() < deadline) {
-        uint32_t seen = atomic_load(&d->mem.c->pulse);
+        uint32_t seen = atomic_load(&d->mem.c->wake);
         (void)look_at_loops(d);
         TRY(driver_drain(d));
         if (!is_writing(d)) break;
-        (void)futex_wait(&d->mem.c->pulse, seen, clock_now_ns() + LOOK_NS, true);
+        (void)futex_wait(&d->mem.c->wake, seen, clock_now_ns() + LOOK_NS, true);
     }
     return MANTA_OK;
 }
@@ -222,13 +222,13 @@ static manta_status watch(trainer_driver *d)
     trainer_control *c = d->mem.c;
 
     for (;;) {
-        uint32_t seen = atomic_load(&c->pulse);
+        uint32_t seen = atomic_load(&c->wake);
         bool none_left = look_at_loops(d); /* before the last look into the rings */
         TRY(driver_drain(d));
         if (atomic_load(&terminated)) driver_stop(d);
         if (none_left || d->failed_rank >= 0 || is_enough(d) || has_more_room(d)) return MANTA_OK;
         atomic_store(&c->driver_asleep, 1);
-        (void)futex_wait(&c->pulse, seen, clock_now_ns() + LOOK_NS, true);
+        (void)futex_wait(&c->wake, seen, clock_now_ns() + LOOK_NS, true);
         atomic_store(&c->driver_asleep, 0);
     }
 }
@@ -276,7 +276,7 @@ static manta_status find_places(trainer_driver *d)
                      LOG_STR("run", manta_run_name(d->run)), LOG_INT("workers", d->scaling.least));
             said = true;
         }
-        (void)futex_wait(&d->mem.c->pulse, atomic_load(&d->mem.c->pulse), clock_now_ns() + LOOK_NS, true);
+        (void)futex_wait(&d->mem.c->wake, atomic_load(&d->mem.c->wake), clock_now_ns() + LOOK_NS, true);
     }
 }
 

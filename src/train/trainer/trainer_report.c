@@ -26,8 +26,8 @@ void worker_wake_driver(manta_worker *w)
 {
     trainer_control *c = w->mem.c;
 
-    atomic_fetch_add(&c->pulse, 1);
-    if (atomic_load(&c->driver_asleep)) futex_wake(&c->pulse, 1, true);
+    atomic_fetch_add(&c->wake, 1);
+    if (atomic_load(&c->driver_asleep)) futex_wake(&c->wake, 1, true);
 }
 
 static manta_status check_metrics(const manta_metrics *m)

@@ -77,7 +77,7 @@ typedef struct trainer_rank {
 
 typedef struct trainer_control {
     int world;
-    _Alignas(64) _Atomic uint32_t pulse; /* the driver has reason to look */
+    _Alignas(64) _Atomic uint32_t wake; /* the driver has reason to look */
     _Atomic uint32_t driver_asleep;
     _Alignas(64) _Atomic uint32_t meeting; /* changes when a rank comes to a meeting, ends, or all is over */
     _Atomic uint32_t over; /* the attempt has failed: leave */

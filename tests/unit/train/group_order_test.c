@@ -11,7 +11,7 @@
  *
  * Checked: whatever is committed is right, to the last word; and from every
  * state the job comes to its end (a state in which nobody can move before that
- * is a hang; a worker that waits can move only when the pulse has changed). */
+ * is a hang; a worker that waits can move only when the wake word has changed). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -160,7 +160,7 @@ static void next(int k)
 {
     worker *w = &now.w[k];
 
-    w->seen = atomic_load(&c->pulse);
+    w->seen = atomic_load(&c->wake);
     w->item = 0;
     w->what = worker_step_next(&turn[k], &w->item);
     switch (w->what) {
@@ -187,7 +187,7 @@ static bool can_move(int k)
     const worker *w = &now.w[k];
 
     if (w->at >= DEAD) return false;
-    return w->at != ASLEEP || atomic_load(&c->pulse) != w->seen;
+    return w->at != ASLEEP || atomic_load(&c->wake) != w->seen;
 }
 
 static void move(int k)
@@ -204,7 +204,7 @@ static void move(int k)
         w->at = NEXT;
         break;
     case TELL:
-        control_pulse(c);
+        control_wake(c);
         w->at = NEXT;
         break;
     case DEAD:
@@ -228,7 +228,7 @@ static void settle(void)
         c->worker[k].dismissed = 1;
         any = true;
     }
-    if (any) control_pulse(c);
+    if (any) control_wake(c);
 }
 
 /* Fills the place when it is wanted. */
@@ -289,7 +289,7 @@ static void pass(bool touch)
     }
     now.told++;
     atomic_store(&c->allowed, now.told);
-    control_pulse(c);
+    control_wake(c);
 }
 
 static bool is_over(void)
@@ -311,7 +311,7 @@ typedef struct kept_turn {
 typedef struct kept {
     world w;
     uint64_t commit, flags[3][MOST];
-    uint32_t pulse, staged;
+    uint32_t wake, staged;
     int64_t allowed;
     kept_turn turn[MOST];
     membership_state state[MOST];
@@ -331,7 +331,7 @@ static void keep(kept *k)
     memset(k, 0, sizeof *k);
     k->w = now;
     k->commit = c->commit;
-    k->pulse = c->pulse;
+    k->wake = c->wake;
     k->staged = c->staged;
     k->allowed = c->allowed;
     k->generations = r.generations;
@@ -383,7 +383,7 @@ static void put_back(const kept *k)
 {
     now = k->w;
     c->commit = k->commit;
-    c->pulse = k->pulse;
+    c->wake = k->wake;
     c->staged = k->staged;
     c->allowed = k->allowed;
     r.generations = k->generations;
@@ -430,7 +430,7 @@ static void put_back(const kept *k)
     }
 }
 
-/* Numbers that only ever grow (generations, the pulse) would make every state
+/* Numbers that only ever grow (generations, the wake word) would make every state
  * a new one; what matters of them is which are equal to the present one. Whether
  * work is kept, and who asks for it, matters while there is some. */
 static uint64_t fingerprint(const kept *k)
@@ -441,8 +441,8 @@ static uint64_t fingerprint(const kept *k)
     f.keeps &= assignment_is_vacant(&r.assignments[g % SHARED_ASSIGNMENTS], set.workers, set.shards);
     EACH(i) f.idle[i] = f.keeps && f.idle[i] == g;
 
-    f.pulse = 0;
-    EACH(i) f.w.w[i].seen = f.w.w[i].at == ASLEEP && f.w.w[i].seen != k->pulse;
+    f.wake = 0;
+    EACH(i) f.w.w[i].seen = f.w.w[i].at == ASLEEP && f.w.w[i].seen != k->wake;
     f.generations -= g;
     if (f.staged) f.staged -= g;
     if (f.membership_staged) f.membership_staged -= g;
