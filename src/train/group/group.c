@@ -40,7 +40,7 @@ typedef struct member {
     watch_verdict verdict; /* why we killed it, if we did */
     bool outside; /* it died of something that may have come from anywhere */
     /* The last death, until the next commit. */
-    int64_t died_ns, died_ticket; /* died_ns 0: none */
+    int64_t died_ns, died_step; /* died_ns 0: none */
     pid_t died_pid;
     char cause[96];
 } member;
@@ -59,7 +59,7 @@ struct group {
     member m[SHARED_WORKERS];
     membership r;
     blame blames[LAYOUT_MAX_SHARDS];
-    int64_t begin, end; /* tickets of the job */
+    int64_t begin, end; /* step numbers of the job */
     bool gated; /* it goes on by group_next() alone */
     bool signalled; /* a signal has come since group_follow() began to wait */
     bool cutting; /* group_cut() waits */
@@ -161,11 +161,11 @@ static void see_ready(group *g)
 
 /* ---- deaths ---- */
 
-/* "step 12 of epoch 1"; a ticket outside the job is not of this epoch. */
-static const char *place_of(const group *g, int64_t ticket, char *text, size_t size)
+/* "step 12 of epoch 1"; a step number outside the job is not of this epoch. */
+static const char *place_of(const group *g, int64_t number, char *text, size_t size)
 {
-    if (ticket >= g->begin && ticket < g->end) {
-        snprintf(text, size, "step %lld of epoch %lld%s", (long long)(ticket - g->begin) + 1,
+    if (number >= g->begin && number < g->end) {
+        snprintf(text, size, "step %lld of epoch %lld%s", (long long)(number - g->begin) + 1,
                  (long long)g->epoch + 1, g->feeds[g->feed].train ? "" : " (evaluation)");
     } else {
         snprintf(text, size, "the start");
@@ -173,27 +173,27 @@ static const char *place_of(const group *g, int64_t ticket, char *text, size_t s
     return text;
 }
 
-static manta_status raise_error(const group *g, int rank, int64_t ticket)
+static manta_status raise_error(const group *g, int rank, int64_t number)
 {
     manta_error e = g->c->worker[rank].error; /* the writer is dead */
     char where[80];
 
     e.text[sizeof e.text - 1] = '\0';
     return manta_fail(e.code ? e.code : MANTA_EINTERNAL, "worker %d, %s: %s", rank,
-                      place_of(g, ticket, where, sizeof where), e.text);
+                      place_of(g, number, where, sizeof where), e.text);
 }
 
-static manta_status poisoned(const group *g, int rank, int64_t ticket, int shard)
+static manta_status poisoned(const group *g, int rank, int64_t number, int shard)
 {
     const feed_source *f = &g->feeds[g->feed];
-    int64_t step = ticket - g->begin, count = f->batched ? 0 : feed_source_count(f, g->epoch, step);
+    int64_t step = number - g->begin, count = f->batched ? 0 : feed_source_count(f, g->epoch, step);
     int64_t lo = session_shard_begin(g->s, count, shard), hi = session_shard_begin(g->s, count, shard + 1);
     char where[80], names[200];
 
     return manta_fail(MANTA_EDIED,
                       "%s: shard %d has ended every worker that computed it (%d of them, the last one %s); "
                       "it has %s",
-                      place_of(g, ticket, where, sizeof where), shard,
+                      place_of(g, number, where, sizeof where), shard,
                       g->blames[shard].crashes + g->blames[shard].kills, g->m[rank].cause,
                       samples_text(f, g->epoch, step, lo, hi, names, sizeof names));
 }
@@ -226,25 +226,25 @@ static manta_status judge(group *g, int rank, bool was_active)
     const shared_worker *worker = &g->c->worker[rank];
     uint64_t progress = atomic_load(&worker->progress), word = committed(g);
     worker_phase phase = (worker_phase)(progress >> 12 & 15);
-    int64_t ticket = (int64_t)(progress >> 16);
+    int64_t number = (int64_t)(progress >> 16);
     int item = (int)(progress & 0xfff);
     bool reported = atomic_load(&worker->failed) == m->incarnation;
 
-    if (was_active && word_ticket(word) > g->r.active_since[rank]) m->failures = 0;
+    if (was_active && word_step_number(word) > g->r.active_since[rank]) m->failures = 0;
     m->failures++;
-    if (was_active && reported && worker->failed_base == g->r.base) return raise_error(g, rank, ticket);
+    if (was_active && reported && worker->failed_base == g->r.base) return raise_error(g, rank, number);
     if (!was_active && reported && (m->failures >= g->max_failures || g->r.generations == 1))
         return give_up(g, rank) ? MANTA_OK : raise_error(g, rank, -1);
-    if (was_active && phase == WORKER_COMPUTING && ticket == word_ticket(word) && item < g->c->shards &&
-        blame_add(&g->blames[item], ticket, !m->outside)) {
-        return poisoned(g, rank, ticket, item);
+    if (was_active && phase == WORKER_COMPUTING && number == word_step_number(word) && item < g->c->shards &&
+        blame_add(&g->blames[item], number, !m->outside)) {
+        return poisoned(g, rank, number, item);
     }
     if (m->failures > g->max_failures && !give_up(g, rank)) {
         char where[80];
         return manta_fail(MANTA_EDIED,
                           "worker %d died %d times in a row without finishing a step, at %s; the last "
                           "one (process %ld) %s",
-                          rank, m->failures, place_of(g, word_ticket(word), where, sizeof where),
+                          rank, m->failures, place_of(g, word_step_number(word), where, sizeof where),
                           (long)m->pid, m->cause);
     }
     return MANTA_OK;
@@ -311,7 +311,7 @@ static manta_status bury(group *g, int rank)
     }
     if (was_active) {
         m->died_ns = now;
-        m->died_ticket = word_ticket(committed(g));
+        m->died_step = word_step_number(committed(g));
         m->died_pid = m->pid;
     }
     TRY(start_missing(g));
@@ -325,7 +325,7 @@ static void see_recovered(group *g, uint64_t word)
     for (int i = 0; i < g->n; i++) {
         member *m = &g->m[i];
         worker_event e = {.kind = WORKER_EVENT_RECOVERED, .rank = i, .pid = m->died_pid};
-        if (!m->died_ns || word_ticket(word) <= m->died_ticket) continue;
+        if (!m->died_ns || word_step_number(word) <= m->died_step) continue;
         e.ms = (double)(clock_now_ns() - m->died_ns) / 1e6;
         memcpy(e.cause, m->cause, sizeof e.cause);
         worker_events_add(&g->events, &e);
@@ -366,7 +366,7 @@ static void watch_members(group *g)
 /* Everything of the open step is done but its commit: nobody writes anything. */
 static bool is_computed(const group *g)
 {
-    uint64_t word = committed(g), flag = word_of(word_generation(word), word_ticket(word), 0);
+    uint64_t word = committed(g), flag = word_of(word_generation(word), word_step_number(word), 0);
 
     for (int i = 0; i < g->n; i++) {
         if (atomic_load(&g->c->range_flag[i]) != flag) return false;
@@ -386,9 +386,9 @@ static int sleep_ms(const group *g)
     return ms == INT_MAX ? -1 : (int)ms;
 }
 
-/* Sleeps until a worker dies, calls, or has committed `ticket`, or until it is time
+/* Sleeps until a worker dies, calls, or has committed `number` steps, or until it is time
  * to look, or a signal comes. */
-static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
+static manta_status sleep_until(group *g, int64_t number, bool *dead)
 {
     struct pollfd fds[SHARED_WORKERS + 1];
     int timeout = sleep_ms(g);
@@ -398,18 +398,18 @@ static manta_status sleep_until(group *g, int64_t ticket, bool *dead)
     for (int i = 0; i < g->n; i++) {
         fds[i] =
             (struct pollfd){.fd = g->r.state[i] == MEMBERSHIP_EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
-        if (g->m[i].died_ns && g->m[i].died_ticket < ticket) ticket = g->m[i].died_ticket + 1;
+        if (g->m[i].died_ns && g->m[i].died_step < number) number = g->m[i].died_step + 1;
     }
     fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
-    if (g->r.staged && word_ticket(committed(g)) < ticket) ticket = word_ticket(committed(g)) + 1;
-    atomic_store(&g->c->wake_at, ticket);
+    if (g->r.staged && word_step_number(committed(g)) < number) number = word_step_number(committed(g)) + 1;
+    atomic_store(&g->c->wake_at, number);
     atomic_store(&g->c->controller_asleep, 1);
     /* Whoever commits or becomes ready from here on sees that we sleep. */
     see_ready(g);
     for (int i = 0; i < g->n; i++) {
         if (g->r.state[i] == MEMBERSHIP_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
-    if (word_ticket(committed(g)) >= ticket || membership_is_asked(&g->r)) timeout = 0;
+    if (word_step_number(committed(g)) >= number || membership_is_asked(&g->r)) timeout = 0;
     if (g->cutting && is_computed(g)) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0) {
         if (errno != EINTR) return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
@@ -474,11 +474,11 @@ static void follow_wish(group *g)
     settle(g);
 }
 
-static manta_status look_after(group *g, int64_t ticket)
+static manta_status look_after(group *g, int64_t number)
 {
     bool dead[SHARED_WORKERS];
 
-    TRY(sleep_until(g, ticket, dead));
+    TRY(sleep_until(g, number, dead));
     for (int i = 0; i < g->n; i++) {
         if (dead[i]) TRY(bury(g, i));
     }
@@ -491,17 +491,17 @@ static manta_status look_after(group *g, int64_t ticket)
 
 manta_status group_await(group *g, int64_t steps)
 {
-    int64_t ticket = g->begin + steps;
+    int64_t number = g->begin + steps;
 
     for (;;) {
         uint64_t word = committed(g);
         see_recovered(g, word);
-        if (word_ticket(word) >= ticket) {
+        if (word_step_number(word) >= number) {
             g->s->state = shared_buffer(g->sh, word_buffer(word));
             g->s->touched = false;
             return MANTA_OK;
         }
-        TRY(look_after(g, ticket));
+        TRY(look_after(g, number));
     }
 }
 
@@ -517,7 +517,7 @@ static manta_status run_on(group *g, int64_t look)
     while (!st) {
         uint64_t word = committed(g);
         see_recovered(g, word);
-        if (word_ticket(word) >= g->end) break;
+        if (word_step_number(word) >= g->end) break;
         if (look != CLOCK_NEVER && (g->signalled || g->events.n || clock_now_ns() >= look)) break;
         st = look_after(g, g->end);
     }
@@ -525,7 +525,7 @@ static manta_status run_on(group *g, int64_t look)
     return st;
 }
 
-/* Lowers the gate in front of workers that run on; the ticket at which they stop. A
+/* Lowers the gate in front of workers that run on; the step number at which they stop. A
  * worker may have looked at the gate before and commit after it: that one step, since
  * for the next it looks again. So the gate is shut first, then it is seen how far they
  * are, and it is set two steps behind that. */
@@ -534,8 +534,8 @@ static int64_t shut_gate(group *g)
     control *c = g->c;
     int64_t stop;
 
-    atomic_store(&c->allowed, word_ticket(committed(g)));
-    stop = word_ticket(committed(g)) + 2;
+    atomic_store(&c->allowed, word_step_number(committed(g)));
+    stop = word_step_number(committed(g)) + 2;
     if (stop > g->end) stop = g->end;
     atomic_store(&c->allowed, stop);
     control_wake(c);
@@ -548,7 +548,7 @@ manta_status group_follow(group *g, int64_t look, int64_t *done)
 
     if (!g->gated) {
         TRY(run_on(g, look));
-        steps = (word_ticket(committed(g)) < g->end ? shut_gate(g) : g->end) - g->begin;
+        steps = (word_step_number(committed(g)) < g->end ? shut_gate(g) : g->end) - g->begin;
     }
     TRY(group_await(g, steps));
     *done = steps;
@@ -560,19 +560,19 @@ manta_status group_follow(group *g, int64_t look, int64_t *done)
 void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps, bool gated)
 {
     control *c = g->c;
-    int64_t ticket = word_ticket(committed(g));
+    int64_t number = word_step_number(committed(g));
 
-    g->begin = ticket - first; /* where step 0 was, or would have been */
+    g->begin = number - first; /* where step 0 was, or would have been */
     g->r.end = g->end = g->begin + steps;
     g->feed = feed;
     g->epoch = epoch;
     g->gated = gated;
-    if (!g->feeds[feed].train) memset(shared_eval(g->sh, ticket), 0, g->sh->eval_stride);
+    if (!g->feeds[feed].train) memset(shared_eval(g->sh, number), 0, g->sh->eval_stride);
     c->job.feed = feed;
     c->job.train = g->feeds[feed].train;
     c->job.epoch = epoch;
     c->job.begin = g->begin;
-    atomic_store(&c->allowed, gated ? ticket + 1 : g->end);
+    atomic_store(&c->allowed, gated ? number + 1 : g->end);
     g->ticked_ns = clock_now_ns();
     atomic_store(&c->job.end, g->end);
     control_wake(c);
@@ -580,42 +580,42 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps
 
 void group_next(group *g)
 {
-    int64_t ticket = word_ticket(committed(g));
+    int64_t number = word_step_number(committed(g));
 
     follow_wish(g);
-    if (ticket >= g->end) return;
+    if (number >= g->end) return;
     if (g->s->touched) {
         membership_touch(&g->r);
         g->s->touched = false;
     }
-    if (atomic_load(&g->c->allowed) > ticket) return;
-    atomic_store(&g->c->allowed, g->gated ? ticket + 1 : g->end);
+    if (atomic_load(&g->c->allowed) > number) return;
+    atomic_store(&g->c->allowed, g->gated ? number + 1 : g->end);
     control_wake(g->c);
 }
 
 manta_status group_cut(group *g)
 {
     control *c = g->c;
-    int64_t ticket = word_ticket(committed(g));
+    int64_t number = word_step_number(committed(g));
     manta_status st = MANTA_OK;
 
-    if (ticket >= g->end) return MANTA_OK;
+    if (number >= g->end) return MANTA_OK;
     g->cutting = true;
     atomic_store(&c->cutting, 1);
     control_wake(c); /* whoever waits already says so now */
-    while (!st && !is_computed(g)) st = look_after(g, ticket + 1);
+    while (!st && !is_computed(g)) st = look_after(g, number + 1);
     atomic_store(&c->cutting, 0);
     g->cutting = false;
     if (st) return st;
-    g->r.end = g->end = ticket;
-    atomic_store(&c->job.end, ticket);
+    g->r.end = g->end = number;
+    atomic_store(&c->job.end, number);
     membership_touch(&g->r); /* what was computed is for nothing */
     return MANTA_OK;
 }
 
 const double *group_eval_sums(const group *g)
 {
-    return shared_eval(g->sh, word_ticket(committed(g)));
+    return shared_eval(g->sh, word_step_number(committed(g)));
 }
 
 /* ---- opening and closing ---- */
@@ -627,7 +627,7 @@ static void reset_control(group *g)
     int buffer = s->state == shared_buffer(g->sh, 1);
 
     memset(g->c, 0, sizeof *g->c);
-    memset(shared_meetings(g->sh), 0, g->sh->meetings_size); /* tickets begin anew */
+    memset(shared_meetings(g->sh), 0, g->sh->meetings_size); /* step numbers begin anew */
     control_init(g->c, g->n, s->shards, apply_needs_norms(&s->a));
     atomic_store(&g->c->commit, word_of(1, 0, buffer));
     g->c->crowded = g->n * g->crew->threads > cpu_cores();
@@ -674,7 +674,7 @@ manta_status group_open(manta_session *s, const feed_source *feeds, int n_feeds,
                  .n = crew->workers,
                  .look = CLOCK_NEVER,
                  .ticked_ns = clock_now_ns()};
-    for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].ticket = -1;
+    for (int i = 0; i < LAYOUT_MAX_SHARDS; i++) g->blames[i].number = -1;
     for (int i = 0; i < SHARED_WORKERS; i++) g->m[i].scratch_fd = -1;
     reset_control(g);
     g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -74,9 +74,9 @@ bool assignment_equal(const assignment *a, const assignment *b, int workers, int
            !memcmp(a->shard, b->shard, (size_t)shards * sizeof *a->shard);
 }
 
-bool blame_add(blame *b, int64_t ticket, bool crash)
+bool blame_add(blame *b, int64_t number, bool crash)
 {
-    if (b->ticket != ticket) *b = (blame){.ticket = ticket};
+    if (b->number != number) *b = (blame){.number = number};
     if (crash) {
         b->crashes++;
     } else {

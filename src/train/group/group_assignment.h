@@ -32,7 +32,7 @@ bool assignment_equal(const assignment *a, const assignment *b, int workers, int
  * worker's own doing (a fault, an abort, an exit, a hang); SIGKILL and SIGSTOP
  * may have come from anywhere. */
 typedef struct blame {
-    int64_t ticket;
+    int64_t number; /* of the step */
     int crashes, kills;
 } blame;
 
@@ -42,6 +42,6 @@ enum {
 };
 
 /* Counts a death; true when it is one too many. */
-bool blame_add(blame *b, int64_t ticket, bool crash);
+bool blame_add(blame *b, int64_t number, bool crash);
 
 #endif

@@ -44,7 +44,7 @@ static void see(membership *r, uint64_t word)
             r->state[i] = MEMBERSHIP_LEAVING;
         if (r->state[i] != MEMBERSHIP_STAGED) continue;
         r->state[i] = MEMBERSHIP_ACTIVE;
-        r->active_since[i] = word_ticket(word) - 1;
+        r->active_since[i] = word_step_number(word) - 1;
     }
 }
 
@@ -76,7 +76,7 @@ static void raise_generation(membership *r, bool home)
         }
         generation = put_assignment(r, &t);
         if (atomic_compare_exchange_strong(&r->c->commit, &word,
-                                           word_of(generation, word_ticket(word), word_buffer(word)))) {
+                                           word_of(generation, word_step_number(word), word_buffer(word)))) {
             break;
         }
     }
@@ -123,12 +123,12 @@ void membership_deal(membership *r)
     if (is_vacant(r, committed(r))) raise_generation(r, false);
 }
 
-static void admit_ready(membership *r, membership_state as, int64_t ticket)
+static void admit_ready(membership *r, membership_state as, int64_t number)
 {
     for (int i = 0; i < r->n; i++) {
         if (r->state[i] != MEMBERSHIP_READY || r->unwanted[i]) continue;
         r->state[i] = as;
-        r->active_since[i] = ticket;
+        r->active_since[i] = number;
     }
 }
 
@@ -156,7 +156,7 @@ static void settle_now(membership *r, uint64_t word, bool ready)
     bool leaving = false;
     int staying = 0;
 
-    admit_ready(r, MEMBERSHIP_ACTIVE, word_ticket(word));
+    admit_ready(r, MEMBERSHIP_ACTIVE, word_step_number(word));
     for (int i = 0; i < r->n; i++) staying += r->state[i] == MEMBERSHIP_ACTIVE && !r->unwanted[i];
     for (int i = 0; staying && i < r->n; i++) {
         if (r->state[i] != MEMBERSHIP_ACTIVE || !r->unwanted[i]) continue;
@@ -173,13 +173,13 @@ void membership_settle(membership *r)
 
     see(r, word);
     for (int i = 0; i < r->n; i++) ready |= r->state[i] == MEMBERSHIP_READY && !r->unwanted[i];
-    if (word_ticket(word) >= r->end) {
+    if (word_step_number(word) >= r->end) {
         settle_now(r, word, ready);
     } else if (is_vacant(r, word)) { /* so that no commit can come */
         if (!ready) return;
-        admit_ready(r, MEMBERSHIP_ACTIVE, word_ticket(word));
+        admit_ready(r, MEMBERSHIP_ACTIVE, word_step_number(word));
         raise_generation(r, false);
-    } else if (!r->staged && word_ticket(word) < r->end) {
+    } else if (!r->staged && word_step_number(word) < r->end) {
         stage(r, word);
     }
 }

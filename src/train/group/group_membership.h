@@ -37,14 +37,14 @@ typedef struct membership {
     control *c;
     int n;
     membership_state state[SHARED_WORKERS];
-    int64_t active_since[SHARED_WORKERS]; /* ticket */
+    int64_t active_since[SHARED_WORKERS]; /* a step number */
     bool unwanted[SHARED_WORKERS]; /* the place is to be, or to stay, empty */
     assignment assignments[SHARED_ASSIGNMENTS]; /* as put into the control block */
     uint32_t generations; /* the highest number given to an assignment */
     uint32_t staged; /* of them, waiting for a commit; 0: none */
     uint32_t base;
     bool keeps; /* what lies with the dead stays there until it is dealt out */
-    int64_t end; /* of the job: no step is open from this ticket on */
+    int64_t end; /* of the job: no step is open from this step number on */
 } membership;
 
 /* A fresh control block with nobody active. */

@@ -31,7 +31,7 @@ typedef struct work {
     feed_reader reader[2];
     /* Of the step at hand. */
     uint64_t begun; /* word for which step_begin() was called; 0: none */
-    int64_t count_ticket, count; /* samples of the step */
+    int64_t counted_step, count; /* samples of the step */
     int64_t waited_ns; /* for others, since it was forked */
 } work;
 
@@ -72,7 +72,7 @@ static void wait_for_others(work *w, uint32_t seen)
 
     if (worker_step_sees_vacancy(&w->turn)) ask_for_work(w);
 
-    shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), WORKER_WAITING, 0);
+    shared_worker_progress(w->c, w->u->rank, worker_step_number(&w->turn), WORKER_WAITING, 0);
     if (atomic_load(&w->c->cutting)) worker_call_controller(w->c, w->u->event_fd);
     shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
@@ -87,9 +87,9 @@ static manta_status count_samples(work *w)
 {
     const worker_step *t = &w->turn;
 
-    if (w->count_ticket == worker_step_ticket(t) + 1) return MANTA_OK;
+    if (w->counted_step == worker_step_number(t) + 1) return MANTA_OK;
     TRY(feed_reader_count(&w->reader[t->feed], t->epoch, t->step, &w->count));
-    w->count_ticket = worker_step_ticket(t) + 1;
+    w->counted_step = worker_step_number(t) + 1;
     return MANTA_OK;
 }
 
@@ -100,7 +100,7 @@ static void expect_next(work *w, int shard)
 {
     const worker_step *t = &w->turn;
     const feed_source *f = &w->u->feeds[t->feed];
-    int64_t steps = t->step + atomic_load(&w->c->job.end) - worker_step_ticket(t);
+    int64_t steps = t->step + atomic_load(&w->c->job.end) - worker_step_number(t);
     read_range next[READ_AHEAD_MOST], at = {.epoch = t->epoch, .step = t->step, .hi = INT64_MAX};
     int n = 0;
 
@@ -176,7 +176,7 @@ static void tell_meeting(void *ctx)
 /* The step's name in meetings: what was left under another base is void. */
 static uint64_t meeting_flag(const worker_step *t)
 {
-    return (uint64_t)t->t.base << 40 | (uint64_t)(worker_step_ticket(t) + 1);
+    return (uint64_t)t->t.base << 40 | (uint64_t)(worker_step_number(t) + 1);
 }
 
 static manta_status begin_together(work *w, int shard)
@@ -216,7 +216,7 @@ static manta_status compute_together(work *w)
     for (int v = 0; v < w->c->shards; v++) {
         bool waits;
         if (!worker_step_owes_shard(&w->turn, v)) continue;
-        shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), WORKER_COMPUTING, v);
+        shared_worker_progress(w->c, w->u->rank, worker_step_number(&w->turn), WORKER_COMPUTING, v);
         TRY(advance(w, v, &waits));
         if (waits) continue;
         count_shard(w, v);
@@ -280,12 +280,12 @@ static manta_status update_range(work *w, int range)
 /* What an evaluation has instead of an update: the sums so far and these. */
 static manta_status add_sums(work *w)
 {
-    int64_t ticket = worker_step_ticket(&w->turn);
+    int64_t number = worker_step_number(&w->turn);
 
     TRY(begin_update(w));
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
-    step_add_sums(w->s, shared_eval(w->sh, ticket), shared_eval(w->sh, ticket + 1));
+    step_add_sums(w->s, shared_eval(w->sh, number), shared_eval(w->sh, number + 1));
     shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
     return MANTA_OK;
 }
@@ -310,7 +310,7 @@ static manta_status act(work *w, worker_action what, int item)
                                          [WORKER_UPDATE] = WORKER_UPDATING};
 
     w->s->state = shared_buffer(w->sh, word_buffer(w->turn.word));
-    shared_worker_progress(w->c, w->u->rank, worker_step_ticket(&w->turn), phase[what], item);
+    shared_worker_progress(w->c, w->u->rank, worker_step_number(&w->turn), phase[what], item);
     switch (what) {
     case WORKER_SHARD: return compute_shard(w, item);
     case WORKER_NORMS: return compute_norms(w, item);
@@ -328,7 +328,7 @@ static manta_status step_together(work *w)
 static void tell_commit(work *w)
 {
     control_wake(w->c);
-    if (worker_step_ticket(&w->turn) + 1 >= atomic_load(&w->c->wake_at))
+    if (worker_step_number(&w->turn) + 1 >= atomic_load(&w->c->wake_at))
         worker_call_controller(w->c, w->u->event_fd);
 }
 

@@ -16,7 +16,7 @@ void worker_step_init(worker_step *s, control *c, int rank)
 
 static uint64_t flag_of(const worker_step *s)
 {
-    return word_of(word_generation(s->word), word_ticket(s->word), 0);
+    return word_of(word_generation(s->word), word_step_number(s->word), 0);
 }
 
 static bool all_set(_Atomic uint64_t *flags, int n, uint64_t flag)
@@ -40,7 +40,7 @@ static bool needs_norms(const worker_step *s)
 
 static bool is_done(const worker_step *s, const worker_mark *m)
 {
-    return m->ticket == worker_step_ticket(s) + 1 && m->base == s->t.base;
+    return m->number == worker_step_number(s) + 1 && m->base == s->t.base;
 }
 
 /* Sets a flag; whoever completes a phase says so. Two that finish at the same
@@ -73,17 +73,17 @@ static void publish_again(worker_step *s)
     }
 }
 
-/* The job of the ticket at hand, when there is one. It does not change while
- * one of its tickets is open. */
+/* The job of the step at hand, when there is one. It does not change while
+ * one of its steps is open. */
 static bool take_job(worker_step *s)
 {
     const shared_job *j = &s->c->job;
 
-    if (worker_step_ticket(s) >= atomic_load_explicit(&j->end, memory_order_acquire)) return false;
+    if (worker_step_number(s) >= atomic_load_explicit(&j->end, memory_order_acquire)) return false;
     s->feed = j->feed;
     s->train = j->train;
     s->epoch = j->epoch;
-    s->step = worker_step_ticket(s) - j->begin;
+    s->step = worker_step_number(s) - j->begin;
     s->open = true;
     publish_again(s);
     return true;
@@ -130,7 +130,7 @@ static bool commit(worker_step *s)
     shared_crash(c, s->rank, CRASH_COMMIT_BEFORE);
     if (!atomic_compare_exchange_strong(
             &c->commit, &word,
-            word_of(generation, worker_step_ticket(s) + 1,
+            word_of(generation, worker_step_number(s) + 1,
                     s->train ? worker_step_other_buffer(s) : word_buffer(s->word))))
         return false;
     shared_crash(c, s->rank, CRASH_COMMIT_AFTER);
@@ -159,7 +159,7 @@ worker_action worker_step_next(worker_step *s, int *item)
         }
         if ((*item = find_undone(s, s->t.range, s->range, ranges_of(s))) >= 0) return WORKER_UPDATE;
         if (!all_set(c->range_flag, ranges_of(s), flag)) return WORKER_WAIT;
-        if (atomic_load(&c->allowed) <= worker_step_ticket(s)) return WORKER_WAIT;
+        if (atomic_load(&c->allowed) <= worker_step_number(s)) return WORKER_WAIT;
         if (commit(s)) return WORKER_COMMITTED;
     }
 }
@@ -178,19 +178,19 @@ bool worker_step_owes_shard(const worker_step *s, int shard)
  * died meanwhile, unless that buffer was changed. */
 static bool keep_shard(worker_step *s, int shard)
 {
-    int64_t ticket = worker_step_ticket(s);
+    int64_t number = worker_step_number(s);
     uint32_t base = s->t.base;
 
     take_assignment(s, atomic_load_explicit(&s->c->commit, memory_order_acquire));
-    if (worker_step_ticket(s) != ticket || s->t.base != base || s->t.shard[shard] != s->rank) return false;
-    s->shard[shard] = (worker_mark){.ticket = ticket + 1, .base = base};
+    if (worker_step_number(s) != number || s->t.base != base || s->t.shard[shard] != s->rank) return false;
+    s->shard[shard] = (worker_mark){.number = number + 1, .base = base};
     return true; /* take_job() sets the flag */
 }
 
 bool worker_step_done(worker_step *s, worker_action what, int item)
 {
     control *c = s->c;
-    worker_mark mark = {.ticket = worker_step_ticket(s) + 1, .base = s->t.base};
+    worker_mark mark = {.number = worker_step_number(s) + 1, .base = s->t.base};
     bool same;
 
     /* What was read for this action was read before the generation is looked

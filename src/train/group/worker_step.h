@@ -37,7 +37,7 @@ typedef enum worker_action {
 
 /* When an item was done: in which step, from which base. */
 typedef struct worker_mark {
-    int64_t ticket; /* + 1; 0: never */
+    int64_t number; /* + 1; 0: never */
     uint32_t base;
 } worker_mark;
 
@@ -69,9 +69,9 @@ bool worker_step_owes_shard(const worker_step *s, int shard);
  * generation has changed meanwhile. */
 bool worker_step_done(worker_step *s, worker_action what, int item);
 
-static inline int64_t worker_step_ticket(const worker_step *s)
+static inline int64_t worker_step_number(const worker_step *s)
 {
-    return word_ticket(s->word);
+    return word_step_number(s->word);
 }
 
 /* Where the next state is written. */

@@ -68,13 +68,13 @@ static manta_status pull(worker *w, int i)
     return MANTA_OK;
 }
 
-static manta_status push(worker *w, int i, int64_t ticket)
+static manta_status push(worker *w, int i, int64_t step_number)
 {
     ps_link *l = &w->server[i];
 
     TRY(reach(w, i));
     ps_range_get_slot(&w->range[i], w->s->used[0], l->out);
-    return ps_link_ask(l, PS_PUSH, ticket, ps_range_slot_size(&w->range[i]), PS_PUSHED, is_alone, w);
+    return ps_link_ask(l, PS_PUSH, step_number, ps_range_slot_size(&w->range[i]), PS_PUSHED, is_alone, w);
 }
 
 /* Waits a little, or until the coordinator says something (that it is over). */
@@ -92,10 +92,11 @@ static manta_status be_patient(worker *w)
 
 /* A server that cannot be reached is being replaced: it is tried again until the
  * coordinator has had enough and ends us. */
-static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int64_t ticket), int64_t ticket)
+static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int64_t step_number),
+                             int64_t step_number)
 {
     for (int i = w->plan->servers - 1; i >= 0 && !w->over;) { /* the first one last: ps_journal.h */
-        manta_status st = fn(w, i, ticket);
+        manta_status st = fn(w, i, step_number);
         if (st == MANTA_ECORRUPT || st == MANTA_ENOMEM) return st;
         if (!st) {
             i--;
@@ -108,27 +109,27 @@ static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int
     return MANTA_OK;
 }
 
-static manta_status pull_one(worker *w, int i, int64_t ticket)
+static manta_status pull_one(worker *w, int i, int64_t step_number)
 {
-    (void)ticket;
+    (void)step_number;
     return pull(w, i);
 }
 
 /* ---- a step ---- */
 
-static manta_status compute(worker *w, int64_t epoch, int64_t step, int64_t ticket)
+static manta_status compute(worker *w, int64_t epoch, int64_t step, int64_t step_number)
 {
     manta_session *s = w->s;
     manta_feed f;
 
     TRY(feed_reader_batch(&w->reader, epoch, step, &f));
-    layout_run(&s->l, s->state)->calls = ticket; /* of the random numbers: each step has its own */
+    layout_run(&s->l, s->state)->calls = step_number; /* of the random numbers: each step has its own */
     TRY(step_compute(s, &f));
     step_fold(s);
     return MANTA_OK;
 }
 
-/* The message is {epoch, step, ticket}: the step's numbers in the epoch and the run. */
+/* The message is {epoch, step, step number}: the step's numbers in the epoch and the run. */
 static manta_status do_step(worker *w)
 {
     size_t sums = (size_t)w->s->l.n_sums * sizeof(double);

@@ -6,7 +6,7 @@
  * the batch gives. The control block holds nothing but words that say how far
  * things are. What they mean:
  *
- *   commit      {generation, ticket, buffer}: `ticket` steps are done, and `buffer`
+ *   commit      {generation, step number, buffer}: so many steps are done, and `buffer`
  *               holds their result. One compare-and-swap publishes a step; the
  *               same word carries the generation, so a step that was begun under
  *               an older one cannot be published.
@@ -14,7 +14,7 @@
  *               begins and never changed while it lasts.
  *   flags       one per shard (gradients are in its slot), two per range of the
  *               parameters (norms are there; the other buffer is written). A flag is
- *               {generation, ticket}: it is set or not, nothing is ever counted.
+ *               {generation, step number}: it is set or not, nothing is ever counted.
  *   wake        changes when somebody may have reason to look again. A hint: a
  *               process that dies before it gives the hint is seen by its death.
  *
@@ -47,10 +47,10 @@ enum {
 
 /* ---- the word ---- */
 
-/* generation : 24 | ticket : 38 | buffer : 2 */
-static inline uint64_t word_of(uint32_t generation, int64_t ticket, int buffer)
+/* generation : 24 | step number : 38 | buffer : 2 */
+static inline uint64_t word_of(uint32_t generation, int64_t number, int buffer)
 {
-    return (uint64_t)generation << 40 | (uint64_t)ticket << 2 | (uint64_t)buffer;
+    return (uint64_t)generation << 40 | (uint64_t)number << 2 | (uint64_t)buffer;
 }
 
 static inline uint32_t word_generation(uint64_t w)
@@ -58,7 +58,7 @@ static inline uint32_t word_generation(uint64_t w)
     return (uint32_t)(w >> 40);
 }
 
-static inline int64_t word_ticket(uint64_t w)
+static inline int64_t word_step_number(uint64_t w)
 {
     return (int64_t)((w >> 2) & (((uint64_t)1 << 38) - 1));
 }
@@ -90,8 +90,8 @@ typedef struct shared_assignment {
 
 /* ---- the control block ---- */
 
-/* What is to be done: tickets begin .. end-1 are steps 0, 1, ... of an epoch.
- * Changed only while no ticket is open (ticket == end); `end` comes last. */
+/* What is to be done: the steps numbered begin .. end-1 are steps 0, 1, ... of an epoch.
+ * Changed only while no step is open (step number == end); `end` comes last. */
 typedef struct shared_job {
     int feed; /* which data */
     bool train; /* with the update; else sums only */
@@ -115,9 +115,10 @@ typedef struct shared_worker {
     _Atomic uint32_t dismissed; /* 1: its worker has no place any more and may end */
     _Atomic uint32_t failed; /* incarnation whose error is below */
     uint32_t failed_base; /* of the assignment under which it failed */
-    _Atomic uint64_t
-        scratch; /* bytes that its scratch memory has (train/group/worker_scratch.h); by its worker */
-    _Atomic uint64_t progress; /* ticket << 16 | phase << 12 | shard or range; see shared_worker_progress() */
+    /* Bytes that its scratch memory has (train/group/worker_scratch.h); by its worker. */
+    _Atomic uint64_t scratch;
+    /* Step number << 16 | phase << 12 | shard or range; see shared_worker_progress(). */
+    _Atomic uint64_t progress;
     /* Trained by this rank, the time that it took, and of that the wait for samples; for people. */
     _Atomic int64_t samples, busy_ns, data_ns;
     manta_error error;
@@ -168,8 +169,8 @@ typedef struct control {
     _Alignas(64) _Atomic uint32_t wake; /* a futex */
     _Alignas(64) _Atomic uint32_t staged; /* generation that the next commit begins, 0: the same */
     _Atomic uint32_t leave; /* the workers are to end */
-    _Atomic int64_t allowed; /* tickets below may be committed */
-    _Atomic int64_t wake_at; /* the controller wants to hear of this ticket */
+    _Atomic int64_t allowed; /* steps numbered below may be committed */
+    _Atomic int64_t wake_at; /* the controller wants to hear of this step number */
     _Atomic uint32_t cutting; /* it wants to hear of whoever has nothing left to do */
     _Alignas(64) _Atomic uint32_t controller_asleep;
     _Alignas(64) int workers;
@@ -197,7 +198,7 @@ static inline void shared_crash(control *c, int rank, crash_point p)
     if (atomic_load_explicit(&c->crash_point, memory_order_relaxed) == (int)p) shared_crash_here(c, rank, p);
 }
 
-/* Makes a control block ready: generation 1, ticket 0, buffer 0, nobody active.
+/* Makes a control block ready: generation 1, step number 0, buffer 0, nobody active.
  * c is zeroed memory. */
 void control_init(control *c, int workers, int shards, bool norms);
 
@@ -214,10 +215,10 @@ void control_put_assignment(control *c, uint32_t generation, const assignment *t
 void control_get_assignment(const control *c, uint32_t generation, assignment *t);
 
 /* Leaves word of what a worker is at. */
-static inline void shared_worker_progress(control *c, int rank, int64_t ticket, worker_phase phase, int item)
+static inline void shared_worker_progress(control *c, int rank, int64_t number, worker_phase phase, int item)
 {
     atomic_store_explicit(&c->worker[rank].progress,
-                          (uint64_t)ticket << 16 | (uint64_t)phase << 12 | (uint64_t)item,
+                          (uint64_t)number << 16 | (uint64_t)phase << 12 | (uint64_t)item,
                           memory_order_relaxed);
 }
 
@@ -284,10 +285,10 @@ static inline double *shared_norms(const shared *s)
     return (double *)(void *)(s->at + s->off_norms);
 }
 
-/* Sums of an evaluation after `ticket` steps: two places that alternate. */
-static inline double *shared_eval(const shared *s, int64_t ticket)
+/* Sums of an evaluation after `number` steps: two places that alternate. */
+static inline double *shared_eval(const shared *s, int64_t number)
 {
-    return (double *)(void *)(s->at + s->off_eval + (size_t)(ticket & 1) * s->eval_stride);
+    return (double *)(void *)(s->at + s->off_eval + (size_t)(number & 1) * s->eval_stride);
 }
 
 #endif

@@ -144,7 +144,7 @@ static void tables_differ_by_base(void **state)
 
 static void two_crashes_are_too_many(void **state)
 {
-    blame b = {.ticket = -1};
+    blame b = {.number = -1};
 
     (void)state;
     assert_false(blame_add(&b, 7, true));
@@ -156,12 +156,12 @@ static void two_crashes_are_too_many(void **state)
 
 static void kills_have_more_patience(void **state)
 {
-    blame b = {.ticket = -1};
+    blame b = {.number = -1};
 
     (void)state;
     for (int i = 1; i < BLAME_KILLS; i++) assert_false(blame_add(&b, 3, false));
     assert_true(blame_add(&b, 3, false));
-    b = (blame){.ticket = -1};
+    b = (blame){.number = -1};
     assert_false(blame_add(&b, 3, false));
     assert_false(blame_add(&b, 3, true));
     assert_true(blame_add(&b, 3, true));

@@ -46,7 +46,7 @@ typedef enum legacy { EITHER, DEALT, KEPT } legacy;
 
 typedef struct setting {
     int workers, shards, deaths, resizes;
-    int64_t tickets;
+    int64_t steps;
     bool norms, gated, touch;
     legacy legacy;
 } setting;
@@ -58,7 +58,7 @@ typedef struct world {
     worker w[MOST];
     int deaths, resizes; /* still allowed */
     bool touched;
-    int64_t told; /* tickets the controller has let pass */
+    int64_t told; /* steps the controller has let pass */
 } world;
 
 static setting set;
@@ -74,9 +74,9 @@ static uint64_t mix(uint64_t a, uint64_t b)
     return hash_u64(a * 31 + b) | 1; /* never garbage's even number */
 }
 
-static uint64_t shard_value(const uint64_t *buffer, int shard, int64_t ticket)
+static uint64_t shard_value(const uint64_t *buffer, int shard, int64_t number)
 {
-    uint64_t v = mix((uint64_t)ticket, (uint64_t)shard);
+    uint64_t v = mix((uint64_t)number, (uint64_t)shard);
 
     for (int i = 0; i < set.workers; i++) v = mix(v, buffer[i]);
     return v;
@@ -100,11 +100,11 @@ static uint64_t norm_value(const uint64_t *slots, int range)
 }
 
 /* The buffer after a step, from the one before. */
-static void right_step(const uint64_t *buffer, int64_t ticket, uint64_t *next)
+static void right_step(const uint64_t *buffer, int64_t number, uint64_t *next)
 {
     uint64_t slots[MOST] = {0}, norms[MOST] = {0};
 
-    for (int v = 0; v < set.shards; v++) slots[v] = shard_value(buffer, v, ticket);
+    for (int v = 0; v < set.shards; v++) slots[v] = shard_value(buffer, v, number);
     for (int i = 0; i < set.workers; i++) norms[i] = norm_value(slots, i);
     for (int i = 0; i < set.workers; i++) next[i] = range_value(slots, norms, i);
 }
@@ -135,7 +135,7 @@ static void work(int k)
 
     for (int v = set.shards / 2; v < set.shards; v++) w->read[v] = now.slot[v];
     if (w->what == WORKER_SHARD)
-        now.slot[w->item] = shard_value(now.buffer[buffer_now(t)], w->item, worker_step_ticket(t));
+        now.slot[w->item] = shard_value(now.buffer[buffer_now(t)], w->item, worker_step_number(t));
     if (w->what == WORKER_NORMS) now.norm[w->item] = norm_value(w->read, w->item);
     if (w->what == WORKER_UPDATE)
         now.buffer[1 - buffer_now(t)][w->item] = range_value(w->read, now.norm, w->item);
@@ -148,11 +148,11 @@ static void check_commit(const worker_step *t)
     uint64_t next[MOST] = {0};
     int old = buffer_now(t);
 
-    if (set.gated && worker_step_ticket(t) >= now.told) fail_msg("a step was committed that nobody let pass");
-    right_step(now.buffer[old], worker_step_ticket(t), next);
+    if (set.gated && worker_step_number(t) >= now.told) fail_msg("a step was committed that nobody let pass");
+    right_step(now.buffer[old], worker_step_number(t), next);
     for (int i = 0; i < set.workers; i++) {
         if (now.buffer[1 - old][i] != next[i])
-            fail_msg("ticket %d: range %d was committed wrong", (int)worker_step_ticket(t), i);
+            fail_msg("step %d: range %d was committed wrong", (int)worker_step_number(t), i);
     }
 }
 
@@ -275,7 +275,7 @@ static bool can_settle(void)
 
 static bool can_pass(void)
 {
-    return set.gated && word_ticket(atomic_load(&c->commit)) == now.told && now.told < set.tickets;
+    return set.gated && word_step_number(atomic_load(&c->commit)) == now.told && now.told < set.steps;
 }
 
 /* The caller has looked at the step, and may have changed the state. */
@@ -294,7 +294,7 @@ static void pass(bool touch)
 
 static bool is_over(void)
 {
-    return word_ticket(atomic_load(&c->commit)) == set.tickets;
+    return word_step_number(atomic_load(&c->commit)) == set.steps;
 }
 
 /* ---- keeping and comparing states ---- */
@@ -360,11 +360,11 @@ static void keep(kept *k)
             to->active[j] = t->t.active[j];
             to->shard[j] = t->t.shard[j];
             to->range[j] = t->t.range[j];
-            to->marks[0][j].ticket = t->shard[j].ticket;
+            to->marks[0][j].number = t->shard[j].number;
             to->marks[0][j].base = t->shard[j].base;
-            to->marks[1][j].ticket = t->norm[j].ticket;
+            to->marks[1][j].number = t->norm[j].number;
             to->marks[1][j].base = t->norm[j].base;
-            to->marks[2][j].ticket = t->range[j].ticket;
+            to->marks[2][j].number = t->range[j].number;
             to->marks[2][j].base = t->range[j].base;
         }
     }
@@ -455,10 +455,11 @@ static uint64_t fingerprint(const kept *k)
         for (int j = 0; j < 4; j++) {
             uint32_t back = g - word_generation(*words[j]);
             if (*words[j])
-                *words[j] = word_of(back > 3 ? 3 : back, word_ticket(*words[j]), word_buffer(*words[j])) + 1;
+                *words[j] =
+                    word_of(back > 3 ? 3 : back, word_step_number(*words[j]), word_buffer(*words[j])) + 1;
         }
     }
-    f.commit = word_of(0, word_ticket(f.commit), word_buffer(f.commit));
+    f.commit = word_of(0, word_step_number(f.commit), word_buffer(f.commit));
     return hash_bytes(&f, sizeof f, 7);
 }
 
@@ -533,16 +534,16 @@ static void every_order(setting s)
         now.buffer[0][k] = (uint64_t)(2 * k + 1);
     }
     membership_settle(&r);
-    r.end = s.tickets;
+    r.end = s.steps;
     c->job.train = true;
-    c->allowed = s.gated ? 0 : s.tickets;
-    c->job.end = s.tickets;
+    c->allowed = s.gated ? 0 : s.steps;
+    c->job.end = s.steps;
     visited_size = getenv("ORDER_ALL") ? 1 << 25 : 1 << 22;
     visited = mem_try(visited_size * sizeof *visited);
     n_visited = 0;
     explore(0);
     print_message("%d workers, %d shards, %d steps, %d deaths, %d wishes%s%s%s: %zu states\n", s.workers,
-                  s.shards, (int)s.tickets, s.deaths, s.resizes, s.norms ? ", norms" : "",
+                  s.shards, (int)s.steps, s.deaths, s.resizes, s.norms ? ", norms" : "",
                   s.gated ? ", gated" : "", s.touch ? ", touched" : "", n_visited);
     mem_try_free(visited);
     mem_free(c);
@@ -557,16 +558,16 @@ static legacy only(legacy l)
 static void two_workers(void **state)
 {
     (void)state;
-    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .deaths = 2});
-    every_order((setting){.workers = 2, .shards = 3, .tickets = 2, .deaths = 2, .legacy = only(DEALT)});
-    every_order((setting){.workers = 2, .shards = 3, .tickets = 2, .deaths = 1});
-    every_order((setting){
-        .workers = 2, .shards = 2, .tickets = 2, .deaths = 2, .norms = true, .legacy = only(DEALT)});
-    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .deaths = 1, .norms = true});
-    every_order((setting){.workers = 2, .shards = 2, .tickets = 3, .deaths = 1, .gated = true});
+    every_order((setting){.workers = 2, .shards = 2, .steps = 2, .deaths = 2});
+    every_order((setting){.workers = 2, .shards = 3, .steps = 2, .deaths = 2, .legacy = only(DEALT)});
+    every_order((setting){.workers = 2, .shards = 3, .steps = 2, .deaths = 1});
+    every_order(
+        (setting){.workers = 2, .shards = 2, .steps = 2, .deaths = 2, .norms = true, .legacy = only(DEALT)});
+    every_order((setting){.workers = 2, .shards = 2, .steps = 2, .deaths = 1, .norms = true});
+    every_order((setting){.workers = 2, .shards = 2, .steps = 3, .deaths = 1, .gated = true});
     every_order((setting){.workers = 2,
                           .shards = 2,
-                          .tickets = 2,
+                          .steps = 2,
                           .deaths = 1,
                           .gated = true,
                           .touch = true,
@@ -577,16 +578,16 @@ static void two_workers(void **state)
 static void they_come_and_go(void **state)
 {
     (void)state;
-    every_order((setting){.workers = 2, .shards = 2, .tickets = 3, .resizes = 2});
-    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .resizes = 2, .deaths = 1});
-    every_order((setting){.workers = 2, .shards = 2, .tickets = 2, .resizes = 3, .gated = true});
+    every_order((setting){.workers = 2, .shards = 2, .steps = 3, .resizes = 2});
+    every_order((setting){.workers = 2, .shards = 2, .steps = 2, .resizes = 2, .deaths = 1});
+    every_order((setting){.workers = 2, .shards = 2, .steps = 2, .resizes = 3, .gated = true});
 }
 
 static void three_workers(void **state)
 {
     (void)state;
-    every_order((setting){.workers = 3, .shards = 3, .tickets = 2, .deaths = 1});
-    every_order((setting){.workers = 3, .shards = 3, .tickets = 1, .deaths = 2, .legacy = only(DEALT)});
+    every_order((setting){.workers = 3, .shards = 3, .steps = 2, .deaths = 1});
+    every_order((setting){.workers = 3, .shards = 3, .steps = 1, .deaths = 2, .legacy = only(DEALT)});
 }
 
 int main(void)
