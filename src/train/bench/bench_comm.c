@@ -369,7 +369,7 @@ static manta_status connect_here(bench_meeting *m)
     return MANTA_OK;
 }
 
-static manta_status prepare(const bench_case *c, bench_meeting *m)
+static manta_status prepare_case(const bench_case *c, bench_meeting *m)
 {
     if (c->implementation == MANTA_COMM_RING) {
         if (c->plain) TRY(connect_here(m));
@@ -423,7 +423,7 @@ static manta_status run_case(const bench_case *c, double ms[2])
 {
     bench_meeting m = {.listener = -1, .pair = {-1, -1}};
     pid_t child = 0;
-    manta_status st = prepare(c, &m);
+    manta_status st = prepare_case(c, &m);
     if (!st) st = spawn_fork(&child);
     if (!st && child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -475,7 +475,7 @@ static const bench_case cases[] = {
     {ALL_REDUCE, "all-reduce", "tls", TLS_ROWS, 0, VERY, 20},
 };
 
-static void tell(const bench_case *c, const char *name, double ms, manta_bench_comm_fn *row, void *user)
+static void tell_time(const bench_case *c, const char *name, double ms, manta_bench_comm_fn *row, void *user)
 {
     manta_bench_comm_row r = {.floats = c->n, .ms = ms};
     snprintf(r.row, sizeof r.row, "%s", name);
@@ -492,8 +492,8 @@ manta_status manta_bench_comm(const char *only, int rounds, manta_bench_comm_fn 
         if (only && !strstr(c.name, only) && strcmp(c.over, only) != 0) continue;
         if (rounds > 0) c.rounds = rounds;
         TRY(run_case(&c, ms));
-        tell(&c, c.name, ms[0], row, user);
-        if (ms[1] > 0) tell(&c, "bare exchange", ms[1], row, user);
+        tell_time(&c, c.name, ms[0], row, user);
+        if (ms[1] > 0) tell_time(&c, "bare exchange", ms[1], row, user);
     }
     return MANTA_OK;
 }

@@ -102,7 +102,7 @@ static int by_sequence(const void *a, const void *b)
 
 /* Reads the folder again. Those whose manifest is damaged keep their number
  * and are named by whoever wants to open one. */
-static manta_status look(manta_checkpoints *m)
+static manta_status look_at_folder(manta_checkpoints *m)
 {
     file_names names = {0};
     manta_status st = storage_list(m->folder, &names);
@@ -166,7 +166,7 @@ manta_status manta_checkpoints_open(const char *folder, const manta_checkpoints_
     if (o->order) m->order = mem_strdup(o->order);
     if (!m->read_only && (st = storage_make(folder))) goto out;
     if (!m->read_only && (st = storage_lock(path, &m->lock))) goto out;
-    if ((st = look(m))) goto out;
+    if ((st = look_at_folder(m))) goto out;
     *out = m;
     m = NULL;
 out:
@@ -201,7 +201,7 @@ static void let_go(manta_checkpoints *m, size_t i)
 }
 
 /* Lets go what need not stay, now that the latest stands. */
-static void prune(manta_checkpoints *m)
+static void prune_old(manta_checkpoints *m)
 {
     retention_item *items = mem_new((m->entries.n + 1) * sizeof *items);
     bool greater = m->score && manifest_greater_is_better(m->score, m->order);
@@ -219,14 +219,14 @@ static void prune(manta_checkpoints *m)
 }
 
 /* Takes what was committed under r's number into the list. */
-static void committed(manta_checkpoints *m, manifest *done)
+static void note_committed(manta_checkpoints *m, manifest *done)
 {
     entry e = {.path = checkpoint_path(m->folder, done->info.sequence), .m = *done};
 
     memset(done, 0, sizeof *done);
     vec_push(&m->entries, e);
     m->added = true;
-    prune(m);
+    prune_old(m);
     if (m->hooks.after) m->hooks.after(m->hooks.ctx);
 }
 
@@ -236,7 +236,7 @@ void checkpoints_on_commit(manta_checkpoints *m, checkpoints_hooks hooks)
 }
 
 /* Removes what was begun; the sentence of the failure stays. */
-static void abandon(const char *temp)
+static void abandon_temp(const char *temp)
 {
     manta_error why;
 
@@ -250,7 +250,7 @@ typedef manta_status fill_fn(const void *ctx, const char *temp, manifest *made);
 
 /* A name that is in place but perhaps not on the disk is neither counted nor
  * a reason to remove the one before. */
-static manta_status make(manta_checkpoints *m, manifest *made, fill_fn *fill, const void *ctx)
+static manta_status make_checkpoint(manta_checkpoints *m, manifest *made, fill_fn *fill, const void *ctx)
 {
     char *temp = NULL;
     manta_status st;
@@ -260,8 +260,8 @@ static manta_status make(manta_checkpoints *m, manifest *made, fill_fn *fill, co
         if (m->hooks.before) m->hooks.before(m->hooks.ctx);
         st = checkpoint_commit(m->folder, temp, made);
     }
-    if (st && st != MANTA_EUNKNOWN) abandon(temp);
-    if (!st) committed(m, made);
+    if (st && st != MANTA_EUNKNOWN) abandon_temp(temp);
+    if (!st) note_committed(m, made);
     mem_free(temp);
     return st;
 }
@@ -339,7 +339,7 @@ static void write_all(void *arg)
         m->pending = NULL;
         cond_broadcast(&m->changed);
         mutex_unlock(&m->guard);
-        if (make(m, &r->m, fill_with_state, r)) {
+        if (make_checkpoint(m, &r->m, fill_with_state, r)) {
             note_failure(m, m->folder);
         } else {
             note_success(m);
@@ -514,7 +514,7 @@ typedef struct given {
 
 /* Moves what is below the folder's `name`, of the file system, to to/name in the storage, and
  * sums it up. */
-static manta_status gather(const given *g, const char *to, const char *name, manifest *m)
+static manta_status gather_files(const given *g, const char *to, const char *name, manifest *m)
 {
     const char *from = g->folder;
     char *source = mem_printf("%s%s%s", from, *name ? "/" : "", name);
@@ -534,7 +534,7 @@ static manta_status gather(const given *g, const char *to, const char *name, man
     if ((st = file_list(source, &names))) goto out;
     for (size_t i = 0; i < names.n && !st; i++) {
         char *inner = mem_printf("%s%s%s", name, *name ? "/" : "", names.at[i]);
-        st = gather(g, to, inner, m);
+        st = gather_files(g, to, inner, m);
         mem_free(inner);
     }
     if (!st && *name) st = storage_sync(target);
@@ -546,8 +546,8 @@ out:
     return st;
 }
 
-static manta_status add(manta_checkpoints *m, const manta_checkpoint_info *info, fill_fn *fill,
-                        const void *ctx)
+static manta_status add_checkpoint(manta_checkpoints *m, const manta_checkpoint_info *info, fill_fn *fill,
+                                   const void *ctx)
 {
     static const manta_checkpoint_info nothing;
     manifest made = {0};
@@ -556,14 +556,14 @@ static manta_status add(manta_checkpoints *m, const manta_checkpoint_info *info,
     checkpoints_await(m);
     manifest_init(&made, info ? info : &nothing);
     made.info.sequence = ++m->last;
-    st = make(m, &made, fill, ctx);
+    st = make_checkpoint(m, &made, fill, ctx);
     manifest_release(&made);
     return st;
 }
 
 static manta_status fill_from_folder(const void *ctx, const char *temp, manifest *made)
 {
-    return gather(ctx, temp, "", made);
+    return gather_files(ctx, temp, "", made);
 }
 
 manta_status checkpoints_add(manta_checkpoints *m, const char *folder, const manta_checkpoint_info *info,
@@ -574,7 +574,7 @@ manta_status checkpoints_add(manta_checkpoints *m, const char *folder, const man
     TRY(file_look(folder, &there));
     if (!there.is_folder) return manta_fail(MANTA_EINVAL, "%s is no folder", folder);
     TRY(checkpoint_check_folder(folder));
-    return add(m, info, fill_from_folder, &(given){folder, state});
+    return add_checkpoint(m, info, fill_from_folder, &(given){folder, state});
 }
 
 manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
@@ -601,7 +601,7 @@ static manta_status fill_with_arrays(const void *ctx, const char *temp, manifest
 manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const manta_column *arrays,
                                           const manta_checkpoint_info *info)
 {
-    return add(m, info, fill_with_arrays, &(dictionary){n, arrays});
+    return add_checkpoint(m, info, fill_with_arrays, &(dictionary){n, arrays});
 }
 
 /* ---- reading ---- */

@@ -11,7 +11,7 @@
 
 #define FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(17) | JSON_SORT_KEYS)
 
-static char *owned(const char *text)
+static char *owned_text(const char *text)
 {
     return mem_strdup(text);
 }
@@ -20,15 +20,15 @@ void manifest_init(manifest *m, const manta_checkpoint_info *info)
 {
     m->info = *info;
     for (int i = 0; i < info->n_notes; i++) {
-        vec_push(&m->notes,
-                 (manta_note){.name = owned(info->notes[i].name), .text = owned(info->notes[i].text)});
+        vec_push(&m->notes, (manta_note){.name = owned_text(info->notes[i].name),
+                                         .text = owned_text(info->notes[i].text)});
     }
     m->info.notes = m->notes.at;
 }
 
 void manifest_add(manifest *m, const char *name, file_sum sum)
 {
-    vec_push(&m->files, (manifest_file){.name = owned(name), .sum = sum});
+    vec_push(&m->files, (manifest_file){.name = owned_text(name), .sum = sum});
 }
 
 void manifest_release(manifest *m)
@@ -70,7 +70,7 @@ static json_t *metrics_object(const manta_metrics *m)
 }
 
 /* All but the checksum. */
-static json_t *body(const manifest *m)
+static json_t *body_json(const manifest *m)
 {
     const manta_checkpoint_info *i = &m->info;
     json_t *files = json_array(), *notes = json_object();
@@ -103,7 +103,7 @@ static uint32_t sum_of(const json_t *object)
 
 char *manifest_text(const manifest *m)
 {
-    json_t *o = body(m);
+    json_t *o = body_json(m);
     char *text;
 
     if (!o) abort();
@@ -116,7 +116,7 @@ char *manifest_text(const manifest *m)
 
 /* ---- reading ---- */
 
-static manta_status damaged(const char *path, const char *what)
+static manta_status fail_damaged(const char *path, const char *what)
 {
     return manta_fail(MANTA_ECORRUPT, "%s is damaged: %s", path, what);
 }
@@ -182,7 +182,7 @@ static bool read_body(const json_t *o, manifest *m)
     json_object_foreach((json_t *)(uintptr_t)notes, key, v)
     {
         if (!json_is_string(v)) return false;
-        vec_push(&m->notes, (manta_note){.name = owned(key), .text = owned(json_string_value(v))});
+        vec_push(&m->notes, (manta_note){.name = owned_text(key), .text = owned_text(json_string_value(v))});
     }
     m->info.n_notes = (int)m->notes.n;
     m->info.notes = m->notes.at;
@@ -215,16 +215,16 @@ manta_status manifest_parse(const char *path, const char *text, size_t n, manife
     uint32_t crc;
 
     if (!json_is_object(o) || !crc_of(json_object_get(o, "crc32c"), &crc)) {
-        st = damaged(path, "it is no manifest");
+        st = fail_damaged(path, "it is no manifest");
     } else {
         bool canonical = is_written_so(o, text, n);
         json_object_del(o, "crc32c");
         if (json_integer_value(json_object_get(o, "manta_checkpoint")) > 1) {
             st = manta_fail(MANTA_EUNSUPPORTED, "%s: made by a later version of Manta", path);
         } else if (!canonical || sum_of(o) != crc) {
-            st = damaged(path, "its checksum does not fit");
+            st = fail_damaged(path, "its checksum does not fit");
         } else if (json_integer_value(json_object_get(o, "manta_checkpoint")) != 1 || !read_body(o, out)) {
-            st = damaged(path, "it is no manifest");
+            st = fail_damaged(path, "it is no manifest");
         }
     }
     json_decref(o);

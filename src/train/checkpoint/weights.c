@@ -251,7 +251,8 @@ static manta_status load_optimizer(manta_session *s, const char *path, const man
     return MANTA_OK;
 }
 
-static manta_status restore(manta_session *s, const char *path, const manta_saved *file, bool weights_only)
+static manta_status restore_weights(manta_session *s, const char *path, const manta_saved *file,
+                                    bool weights_only)
 {
     TRY(check_variables(s, path, file));
     for (int i = 0; i < s->m->n_variables; i++) {
@@ -268,7 +269,7 @@ static manta_status restore(manta_session *s, const char *path, const manta_save
 
 manta_status manta_session_restore(manta_session *s, const manta_saved *saved, bool weights_only)
 {
-    return restore(s, "the file", saved, weights_only);
+    return restore_weights(s, "the file", saved, weights_only);
 }
 
 manta_status manta_session_load(manta_session *s, const char *path, bool weights_only)
@@ -277,7 +278,7 @@ manta_status manta_session_load(manta_session *s, const char *path, bool weights
     manta_status st;
 
     TRY(manta_file_read(path, &(manta_read_options){.like = s->m}, &file));
-    st = restore(s, path, file, weights_only);
+    st = restore_weights(s, path, file, weights_only);
     manta_saved_free(file);
     return st;
 }
@@ -297,7 +298,7 @@ static void load_place(manta_session *s, const manta_saved *file)
 manta_status checkpoint_restore(manta_session *s, const manta_checkpoint *c, const manta_saved *saved,
                                 bool weights_only)
 {
-    TRY(restore(s, manta_checkpoint_path(c), saved, weights_only));
+    TRY(restore_weights(s, manta_checkpoint_path(c), saved, weights_only));
     if (!weights_only && s->n_losses) load_place(s, saved);
     return MANTA_OK;
 }

@@ -191,7 +191,7 @@ int cluster_local(const manta_cluster *c)
 /* ---- a call ---- */
 
 /* What all ranks must have in common, for people to compare. */
-static void describe(manta_cluster *c, const cluster_work *w)
+static void describe_work(manta_cluster *c, const cluster_work *w)
 {
     const manta_session *s = c->s;
     const feed_reader *r = w->readers[w->phase];
@@ -206,7 +206,7 @@ static void describe(manta_cluster *c, const cluster_work *w)
              (long long)w->validation_steps);
 }
 
-static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_work *w)
+static manta_status prepare_work(manta_cluster *c, manta_session *s, const cluster_work *w)
 {
     uint64_t most = sizeof(cluster_word) + s->l.state_size + ((uint64_t)s->l.n_sums + 1) * sizeof(double);
 
@@ -223,7 +223,7 @@ static manta_status prepare(manta_cluster *c, manta_session *s, const cluster_wo
     for (int i = 0; i < 2; i++) c->readers[i] = w->readers[i];
     c->watch = w->watch;
     c->ctx = w->ctx;
-    describe(c, w);
+    describe_work(c, w);
     if (most < s->l.slot_size) most = s->l.slot_size;
     if (s->meets && most < lockstep_size(s->m, s->shards)) most = lockstep_size(s->m, s->shards);
     return chan_end_settle(c->end, s->k->name, most);
@@ -233,7 +233,7 @@ manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_wor
 {
     int64_t call = c->calls++;
 
-    TRY(prepare(c, s, w));
+    TRY(prepare_work(c, s, w));
     *over = false;
     if (!c->met || c->at.call != call) { /* unless we have been taken along to here */
         c->at = (cluster_at){.call = call,
@@ -400,7 +400,7 @@ static manta_status await_end(manta_cluster *c)
     }
 }
 
-static manta_status finish(manta_cluster *c)
+static manta_status finish_work(manta_cluster *c)
 {
     for (;;) {
         manta_status st;
@@ -420,7 +420,7 @@ static manta_status finish(manta_cluster *c)
 
 manta_status cluster_end(manta_cluster *c, manta_status st)
 {
-    if (!st) st = finish(c);
+    if (!st) st = finish_work(c);
     if (st && st != MANTA_ECANCELLED && !c->failed && c->met) {
         manta_error_get(&c->failure);
         post_all(c, CLUSTER_FAILED, &c->failure, sizeof c->failure);

@@ -46,7 +46,7 @@ static manta_status tell_recovery(engine_call *c)
 }
 
 /* Where to begin is what the caller says, or where the others are. */
-static manta_status begin(engine_call *c)
+static manta_status begin_fit(engine_call *c)
 {
     manta_cluster *k = c->e.ctx;
     cluster_work w = {.phase = c->train ? CLUSTER_TRAIN : CLUSTER_EVALUATE,
@@ -83,7 +83,7 @@ static void note_weights(engine_call *c)
 }
 
 /* Whether it ends early is the chief's decision. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
+static manta_status train_epoch(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     manta_cluster *k = c->e.ctx;
@@ -111,7 +111,7 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t 
     return MANTA_OK;
 }
 
-static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
+static manta_status evaluate_data(engine_call *c, int64_t epoch, int64_t *steps)
 {
     const engine_watch *w = &c->watch;
     manta_cluster *k = c->e.ctx;
@@ -129,7 +129,7 @@ static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
     return MANTA_OK;
 }
 
-static manta_status settle(engine_call *c, int64_t epoch, bool *stop, const char **why)
+static manta_status settle_epoch(engine_call *c, int64_t epoch, bool *stop, const char **why)
 {
     const cluster_job *j = c->job;
 
@@ -138,14 +138,14 @@ static manta_status settle(engine_call *c, int64_t epoch, bool *stop, const char
     return tell_recovery(c);
 }
 
-static manta_status finish(engine_call *c, manta_status st)
+static manta_status finish_fit(engine_call *c, manta_status st)
 {
     const cluster_job *j = c->job;
 
     return j && j->met ? cluster_end(c->e.ctx, st) : st;
 }
 
-static void end(engine_call *c)
+static void end_fit(engine_call *c)
 {
     mem_free(c->job);
     c->job = NULL;
@@ -154,9 +154,9 @@ static void end(engine_call *c)
 const engine_ops engine_cluster = {.reads_training = ENGINE_READS_ROWS,
                                    .reads_evaluation = ENGINE_READS_ROWS,
                                    .open = open_ranks,
-                                   .begin = begin,
-                                   .train = train,
-                                   .evaluate = evaluate,
-                                   .settle = settle,
-                                   .finish = finish,
-                                   .end = end};
+                                   .begin = begin_fit,
+                                   .train = train_epoch,
+                                   .evaluate = evaluate_data,
+                                   .settle = settle_epoch,
+                                   .finish = finish_fit,
+                                   .end = end_fit};

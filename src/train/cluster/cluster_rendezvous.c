@@ -20,7 +20,7 @@ enum { RETRY_MS = 20, RETRY_MOST_MS = 1000, SAY_AFTER_MS = 1000 };
 
 /* ---- losing and closing ---- */
 
-static void forget(cluster_peer *p)
+static void forget_peer(cluster_peer *p)
 {
     chan_close(p->c);
     p->c = NULL;
@@ -32,7 +32,7 @@ static void forget(cluster_peer *p)
 void cluster_part(manta_cluster *c)
 {
     c->met = false;
-    for (int r = 0; r < c->n; r++) forget(&c->peers[r]);
+    for (int r = 0; r < c->n; r++) forget_peer(&c->peers[r]);
 }
 
 manta_status cluster_lose(manta_cluster *c, int rank)
@@ -112,7 +112,7 @@ static void tend_lobby(manta_cluster *c)
 }
 
 /* Who is somebody takes its place; a former connection of the same rank goes. */
-static void promote(manta_cluster *c)
+static void promote_lobby(manta_cluster *c)
 {
     for (int i = 0; i < CLUSTER_LOBBY && c->lobby[i];) {
         chan *came = c->lobby[i];
@@ -122,7 +122,7 @@ static void promote(manta_cluster *c)
             continue;
         }
         leave_lobby(c, i);
-        forget(&c->peers[r]);
+        forget_peer(&c->peers[r]);
         c->peers[r].c = came;
     }
 }
@@ -241,7 +241,7 @@ static int name_missing(const manta_cluster *c, buf *out)
 }
 
 /* Until everybody is connected and has given its word. */
-static manta_status gather(manta_cluster *c)
+static manta_status gather_ranks(manta_cluster *c)
 {
     int64_t begin = clock_now_ns(), deadline = clock_deadline(c->timeout_ms), said = 0;
     buf missing = {0};
@@ -252,14 +252,14 @@ static manta_status gather(manta_cluster *c)
         bool all = true;
         int first;
         reach_out(c);
-        promote(c);
+        promote_lobby(c);
         for (int r = 0; r < c->n && !st; r++) {
             cluster_peer *p = &c->peers[r];
             if (r == c->rank) continue;
             if (p->c && (st = exchange_words(c, r))) {
                 if (st == MANTA_EPERM || c->failed) break;
                 retry_later(p);
-                forget(p);
+                forget_peer(p);
                 st = MANTA_OK;
             }
             all &= p->c && p->heard && !chan_unsent(p->c);
@@ -289,7 +289,7 @@ static manta_status gather(manta_cluster *c)
 
 /* ---- agreeing ---- */
 
-static int compare(const cluster_at *a, const cluster_at *b)
+static int compare_places(const cluster_at *a, const cluster_at *b)
 {
     const int64_t x[] = {a->call, a->iterations, a->epoch, a->phase, a->step};
     const int64_t y[] = {b->call, b->iterations, b->epoch, b->phase, b->step};
@@ -408,7 +408,7 @@ out:
 }
 
 /* The furthest wins; ranks that are equally far must have the same state. */
-static manta_status agree(manta_cluster *c)
+static manta_status agree_on_state(manta_cluster *c)
 {
     int64_t deadline = clock_deadline(c->timeout_ms);
     const cluster_word *best = &c->word;
@@ -417,7 +417,7 @@ static manta_status agree(manta_cluster *c)
 
     for (int r = 0; r < c->n; r++) {
         const cluster_word *w = r == c->rank ? &c->word : &c->peers[r].word;
-        int order = compare(&w->at, &best->at);
+        int order = compare_places(&w->at, &best->at);
         if (w->generation > generation) generation = w->generation;
         if (order > 0 || (!order && r < holder)) {
             best = w;
@@ -430,7 +430,7 @@ static manta_status agree(manta_cluster *c)
             return manta_fail(MANTA_EINVAL, "%s and %s were started for other work: %.159s, and %.159s",
                               c->peers[holder].node, c->peers[r].node, best->work, w->work);
         }
-        if (compare(&w->at, &best->at) || w->digest == best->digest) continue;
+        if (compare_places(&w->at, &best->at) || w->digest == best->digest) continue;
         return manta_fail(
             MANTA_EINVAL,
             "%s and %s are both at iteration %lld with different weights: start all processes with "
@@ -444,9 +444,11 @@ static manta_status agree(manta_cluster *c)
     c->met = true;
     c->number = 0;
     c->lost = -1;
-    if (holder != c->rank && compare(&c->word.at, &best->at) < 0) return receive_state(c, holder, deadline);
+    if (holder != c->rank && compare_places(&c->word.at, &best->at) < 0)
+        return receive_state(c, holder, deadline);
     for (int r = 0; holder == c->rank && r < c->n; r++) {
-        if (r != c->rank && compare(&c->peers[r].word.at, &best->at) < 0) TRY(send_state(c, r, deadline));
+        if (r != c->rank && compare_places(&c->peers[r].word.at, &best->at) < 0)
+            TRY(send_state(c, r, deadline));
     }
     return MANTA_OK;
 }
@@ -460,9 +462,9 @@ manta_status cluster_rendezvous(manta_cluster *c)
         c->word = (cluster_word){.generation = c->generation, .at = c->at, .digest = cluster_digest(c)};
         memcpy(c->word.work, c->work, sizeof c->work);
         chan_end_say(c->end, c->generation, c->description, strlen(c->description));
-        TRY(gather(c));
+        TRY(gather_ranks(c));
         cluster_crash(CLUSTER_CRASH_MEET_GATHERED);
-        st = agree(c);
+        st = agree_on_state(c);
         if (st != MANTA_EDIED || c->lost < 0) return st;
         log_info("a rank was lost while all met", LOG_STR("cause", c->cause));
     }

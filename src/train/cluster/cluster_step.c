@@ -156,7 +156,7 @@ static manta_status place_of(stepping *t, int rank, const frame *f, chan_part *o
 }
 
 /* Receives what is here from a rank; at most as many messages as are awaited. */
-static manta_status receive(stepping *t, int rank)
+static manta_status receive_from(stepping *t, int rank)
 {
     manta_cluster *c = t->c;
     cluster_peer *p = &c->peers[rank];
@@ -195,7 +195,7 @@ static manta_status receive(stepping *t, int rank)
 static manta_status receive_all(stepping *t)
 {
     for (int r = 0; r < t->c->n; r++) {
-        if (r != t->c->rank) TRY(receive(t, r));
+        if (r != t->c->rank) TRY(receive_from(t, r));
     }
     return MANTA_OK;
 }
@@ -230,7 +230,7 @@ static manta_status say_waiting(stepping *t, int64_t begin, int64_t *said)
 
 /* Waits for room where there is none; meanwhile what comes is taken, since the
  * other side may be waiting for that. */
-static manta_status post(stepping *t, int rank, uint16_t kind, int64_t item, chan_part part)
+static manta_status post_to(stepping *t, int rank, uint16_t kind, int64_t item, chan_part part)
 {
     chan *to = t->c->peers[rank].c;
     frame f = {.kind = kind, .step = t->number, .item = (uint32_t)item};
@@ -251,7 +251,7 @@ static manta_status post_all(stepping *t, uint16_t kind, int64_t item, chan_part
 {
     manta_cluster *c = t->c;
 
-    for (int i = 1; i < c->n; i++) TRY(post(t, (c->rank + i) % c->n, kind, item, part));
+    for (int i = 1; i < c->n; i++) TRY(post_to(t, (c->rank + i) % c->n, kind, item, part));
     return MANTA_OK;
 }
 
@@ -288,8 +288,8 @@ static manta_status send_pieces(stepping *t, int64_t from)
         if (r == c->rank) {
             c->pieces[t->piece]++;
         } else {
-            TRY(post(t, r, CLUSTER_GRADIENTS, t->shard * cluster_pieces(c, r) + t->piece,
-                     piece_of(t, grads_of(t, t->shard), r, t->piece)));
+            TRY(post_to(t, r, CLUSTER_GRADIENTS, t->shard * cluster_pieces(c, r) + t->piece,
+                        piece_of(t, grads_of(t, t->shard), r, t->piece)));
         }
         t->piece--;
     }
@@ -332,7 +332,7 @@ static manta_status send_shard(stepping *t, int64_t shard)
 }
 
 /* Whether a rank has a shard with samples. */
-static bool computes(const stepping *t, int rank)
+static bool rank_computes(const stepping *t, int rank)
 {
     for (int64_t v = cluster_first_shard(t->c, rank); v < cluster_first_shard(t->c, rank + 1); v++) {
         if (is_used(t, v)) return true;
@@ -352,7 +352,7 @@ static manta_status send_numbers(stepping *t, int shard, bool *moved)
         *moved = true;
         for (int i = 1; i < c->n; i++) {
             int r = (c->rank + i) % c->n;
-            if (computes(t, r)) TRY(post(t, r, CLUSTER_NUMBERS, item, part));
+            if (rank_computes(t, r)) TRY(post_to(t, r, CLUSTER_NUMBERS, item, part));
         }
         TRY(flush_some(t));
         cluster_crash(CLUSTER_CRASH_NUMBERS_SENT);
@@ -473,7 +473,7 @@ static void begin_sum(stepping *t)
     step_begin(t->s, t->s->state);
 }
 
-static void update(stepping *t)
+static void update_parameters(stepping *t)
 {
     manta_session *s = t->s;
 
@@ -508,7 +508,7 @@ static manta_status send_rate(stepping *t)
 
     if (!t->train || c->rank) return MANTA_OK;
     c->rate = layout_run(&t->s->l, t->s->state)->learning_rate;
-    for (int r = 1; r < c->n; r++) TRY(post(t, r, CLUSTER_RATE, 0, (chan_part){&c->rate, sizeof c->rate}));
+    for (int r = 1; r < c->n; r++) TRY(post_to(t, r, CLUSTER_RATE, 0, (chan_part){&c->rate, sizeof c->rate}));
     return MANTA_OK;
 }
 
@@ -534,7 +534,7 @@ static manta_status step_once(stepping *t)
     TRY(await_all(t, true)); /* what is sent from the slots is gone before they are written again */
     cluster_crash(CLUSTER_CRASH_SUMS_HEARD);
     if (t->train) {
-        update(t);
+        update_parameters(t);
     } else {
         step_add_sums(t->s, t->s->eval_sums, t->s->eval_sums);
     }
@@ -565,7 +565,8 @@ static manta_status hear_verdict(manta_cluster *c)
     for (int r = 0; r < c->n; r++) {
         c->peers[r].waits = c->rank && !r;
         c->peers[r].got = 0;
-        if (!c->rank && r) TRY(post(&t, r, CLUSTER_VERDICT, 0, (chan_part){&c->verdict, sizeof c->verdict}));
+        if (!c->rank && r)
+            TRY(post_to(&t, r, CLUSTER_VERDICT, 0, (chan_part){&c->verdict, sizeof c->verdict}));
     }
     return await_all(&t, true);
 }

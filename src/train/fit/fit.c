@@ -59,7 +59,7 @@ static manta_status open_validation(training *r)
 
 /* What this process reads itself brings threads, so that it comes after an engine that
  * forks; what others read they must know before. */
-static manta_status begin(training *r)
+static manta_status begin_training(training *r)
 {
     fit_events *t = &r->t;
     engine_call *c = &r->c;
@@ -82,7 +82,7 @@ static manta_status begin(training *r)
     return here ? open_validation(r) : MANTA_OK;
 }
 
-static manta_status validate(training *r)
+static manta_status validate_epoch(training *r)
 {
     fit_events *t = &r->t;
     manta_event before = t->e;
@@ -155,7 +155,7 @@ static manta_status run_epochs(training *r)
 
     for (int64_t epoch = t->f.first_epoch; epoch < t->f.epochs && !t->f.stop; epoch++) {
         TRY(train_epoch(r, epoch, epoch == t->f.first_epoch ? t->f.first_step : 0));
-        TRY(validate(r));
+        TRY(validate_epoch(r));
         t->f.next_epoch = epoch + 1;
         t->f.next_step = 0;
         TRY(fit_events_happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
@@ -176,7 +176,7 @@ static manta_status keep_at_end(training *r)
 static manta_status run_fit(training *r)
 {
     fit_events *t = &r->t;
-    manta_status st = begin(r);
+    manta_status st = begin_training(r);
 
     if (!st && !(st = fit_events_happen(t, HOOK_train_begin, MANTA_EVENT_BEGIN)) && !r->c.over)
         st = run_epochs(r);

@@ -95,7 +95,7 @@ static char *blob_name(int i, const manta_callback *c)
     return mem_printf("callback/%d/%s", i, c->ops->name);
 }
 
-static void collect(const manta_fitting *f, blobs *out)
+static void collect_memories(const manta_fitting *f, blobs *out)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -126,7 +126,7 @@ manta_status fit_context_settle(manta_fitting *f)
     for (size_t i = 0; i < f->wishes.n && !st; i++) {
         const fit_wish *wish = &f->wishes.at[i];
         blobs extra = {0};
-        collect(f, &extra);
+        collect_memories(f, &extra);
         if (wish->save) {
             st = wish->save(wish->ctx, f, &info, &extra);
         } else {

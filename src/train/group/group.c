@@ -70,7 +70,7 @@ struct group {
     worker_events events;
 };
 
-static uint64_t committed(const group *g)
+static uint64_t committed_word(const group *g)
 {
     return atomic_load(&g->c->commit);
 }
@@ -183,7 +183,7 @@ static manta_status raise_error(const group *g, int rank, int64_t number)
                       place_of(g, number, where, sizeof where), e.text);
 }
 
-static manta_status poisoned(const group *g, int rank, int64_t number, int shard)
+static manta_status fail_poisoned(const group *g, int rank, int64_t number, int shard)
 {
     const feed_source *f = &g->feeds[g->feed];
     int64_t step = number - g->begin, count = f->batched ? 0 : feed_source_count(f, g->epoch, step);
@@ -198,7 +198,7 @@ static manta_status poisoned(const group *g, int rank, int64_t number, int shard
                       samples_text(f, g->epoch, step, lo, hi, names, sizeof names));
 }
 
-static int wanted(const group *g)
+static int count_wanted(const group *g)
 {
     int n = 0;
 
@@ -211,20 +211,20 @@ static bool give_up(group *g, int rank)
 {
     worker_event e = {.kind = WORKER_EVENT_LEFT, .rank = rank, .pid = g->m[rank].pid};
 
-    if (wanted(g) <= g->crew->least) return false;
+    if (count_wanted(g) <= g->crew->least) return false;
     g->r.unwanted[rank] = true;
-    g->crew->wanted = wanted(g);
+    g->crew->wanted = count_wanted(g);
     memcpy(e.cause, g->m[rank].cause, sizeof e.cause);
     worker_events_add(&g->events, &e);
     return true;
 }
 
 /* What a death means: nothing but a loss of time, a place less, or the end of the run. */
-static manta_status judge(group *g, int rank, bool was_active)
+static manta_status judge_death(group *g, int rank, bool was_active)
 {
     member *m = &g->m[rank];
     const shared_worker *worker = &g->c->worker[rank];
-    uint64_t progress = atomic_load(&worker->progress), word = committed(g);
+    uint64_t progress = atomic_load(&worker->progress), word = committed_word(g);
     worker_phase phase = (worker_phase)(progress >> 12 & 15);
     int64_t number = (int64_t)(progress >> 16);
     int item = (int)(progress & 0xfff);
@@ -237,7 +237,7 @@ static manta_status judge(group *g, int rank, bool was_active)
         return give_up(g, rank) ? MANTA_OK : raise_error(g, rank, -1);
     if (was_active && phase == WORKER_COMPUTING && number == word_step_number(word) && item < g->c->shards &&
         blame_add(&g->blames[item], number, !m->outside)) {
-        return poisoned(g, rank, number, item);
+        return fail_poisoned(g, rank, number, item);
     }
     if (m->failures > g->max_failures && !give_up(g, rank)) {
         char where[80];
@@ -266,7 +266,7 @@ static void note_cause(group *g, int rank, int status)
 }
 
 /* One that was no longer wanted has ended, in whatever way. */
-static manta_status part(group *g, int rank)
+static manta_status part_with(group *g, int rank)
 {
     member *m = &g->m[rank];
 
@@ -283,7 +283,7 @@ static manta_status part(group *g, int rank)
 }
 
 /* The pidfd says that it is dead: none of its stores is still to come. */
-static manta_status bury(group *g, int rank)
+static manta_status bury_member(group *g, int rank)
 {
     member *m = &g->m[rank];
     int64_t now = clock_now_ns();
@@ -291,11 +291,11 @@ static manta_status bury(group *g, int rank)
     manta_status st;
 
     membership_see(&g->r);
-    if (g->r.state[rank] == MEMBERSHIP_LEAVING) return part(g, rank);
+    if (g->r.state[rank] == MEMBERSHIP_LEAVING) return part_with(g, rank);
     note_cause(g, rank, spawn_wait(m->pid));
     os->close(m->pidfd);
     atomic_store(&g->c->worker[rank].asleep, 0);
-    st = judge(g, rank, g->r.state[rank] == MEMBERSHIP_ACTIVE);
+    st = judge_death(g, rank, g->r.state[rank] == MEMBERSHIP_ACTIVE);
     if (st) { /* the run ends: nobody takes over what has ended this one */
         g->r.state[rank] = MEMBERSHIP_EMPTY;
         return st;
@@ -311,7 +311,7 @@ static manta_status bury(group *g, int rank)
     }
     if (was_active) {
         m->died_ns = now;
-        m->died_step = word_step_number(committed(g));
+        m->died_step = word_step_number(committed_word(g));
         m->died_pid = m->pid;
     }
     TRY(start_missing(g));
@@ -366,7 +366,7 @@ static void watch_members(group *g)
 /* Everything of the open step is done but its commit: nobody writes anything. */
 static bool is_computed(const group *g)
 {
-    uint64_t word = committed(g), flag = word_of(word_generation(word), word_step_number(word), 0);
+    uint64_t word = committed_word(g), flag = word_of(word_generation(word), word_step_number(word), 0);
 
     for (int i = 0; i < g->n; i++) {
         if (atomic_load(&g->c->range_flag[i]) != flag) return false;
@@ -401,7 +401,8 @@ static manta_status sleep_until(group *g, int64_t number, bool *dead)
         if (g->m[i].died_ns && g->m[i].died_step < number) number = g->m[i].died_step + 1;
     }
     fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
-    if (g->r.staged && word_step_number(committed(g)) < number) number = word_step_number(committed(g)) + 1;
+    if (g->r.staged && word_step_number(committed_word(g)) < number)
+        number = word_step_number(committed_word(g)) + 1;
     atomic_store(&g->c->wake_at, number);
     atomic_store(&g->c->controller_asleep, 1);
     /* Whoever commits or becomes ready from here on sees that we sleep. */
@@ -409,7 +410,7 @@ static manta_status sleep_until(group *g, int64_t number, bool *dead)
     for (int i = 0; i < g->n; i++) {
         if (g->r.state[i] == MEMBERSHIP_READY && !g->r.unwanted[i] && !g->r.staged) timeout = 0;
     }
-    if (word_step_number(committed(g)) >= number || membership_is_asked(&g->r)) timeout = 0;
+    if (word_step_number(committed_word(g)) >= number || membership_is_asked(&g->r)) timeout = 0;
     if (g->cutting && is_computed(g)) timeout = 0;
     if (os->poll(fds, (nfds_t)g->n + 1, timeout) < 0) {
         if (errno != EINTR) return manta_fail(MANTA_EIO, "waiting for workers: %s", strerror(errno));
@@ -425,7 +426,7 @@ static manta_status sleep_until(group *g, int64_t number, bool *dead)
 /* ---- coming and going ---- */
 
 /* Lets those end who have no place any more, or never got one. */
-static void dismiss(group *g)
+static void dismiss_idle(group *g)
 {
     bool any = false;
 
@@ -441,17 +442,17 @@ static void dismiss(group *g)
 }
 
 /* Places change hands. */
-static void settle(group *g)
+static void settle_places(group *g)
 {
     see_ready(g);
     membership_settle(&g->r);
-    dismiss(g);
+    dismiss_idle(g);
 }
 
 /* The highest ranks go first and come last. */
 void group_resize(group *g, int workers)
 {
-    int now = wanted(g);
+    int now = count_wanted(g);
 
     for (int i = g->n - 1; i >= 0 && now > workers; i--) {
         if (g->r.unwanted[i]) continue;
@@ -469,9 +470,9 @@ void group_resize(group *g, int workers)
 /* What the caller has asked for since the last look. */
 static void follow_wish(group *g)
 {
-    if (wanted(g) == g->crew->wanted) return;
+    if (count_wanted(g) == g->crew->wanted) return;
     group_resize(g, g->crew->wanted);
-    settle(g);
+    settle_places(g);
 }
 
 static manta_status look_after(group *g, int64_t number)
@@ -480,11 +481,11 @@ static manta_status look_after(group *g, int64_t number)
 
     TRY(sleep_until(g, number, dead));
     for (int i = 0; i < g->n; i++) {
-        if (dead[i]) TRY(bury(g, i));
+        if (dead[i]) TRY(bury_member(g, i));
     }
     TRY(start_missing(g));
     watch_members(g);
-    settle(g); /* a successor comes first */
+    settle_places(g); /* a successor comes first */
     if (membership_is_asked(&g->r)) membership_deal(&g->r);
     return MANTA_OK;
 }
@@ -494,7 +495,7 @@ manta_status group_await(group *g, int64_t steps)
     int64_t number = g->begin + steps;
 
     for (;;) {
-        uint64_t word = committed(g);
+        uint64_t word = committed_word(g);
         see_recovered(g, word);
         if (word_step_number(word) >= number) {
             g->s->state = shared_buffer(g->sh, word_buffer(word));
@@ -515,7 +516,7 @@ static manta_status run_on(group *g, int64_t look)
     g->signalled = false;
     g->look = look;
     while (!st) {
-        uint64_t word = committed(g);
+        uint64_t word = committed_word(g);
         see_recovered(g, word);
         if (word_step_number(word) >= g->end) break;
         if (look != CLOCK_NEVER && (g->signalled || g->events.n || clock_now_ns() >= look)) break;
@@ -534,8 +535,8 @@ static int64_t shut_gate(group *g)
     control *c = g->c;
     int64_t stop;
 
-    atomic_store(&c->allowed, word_step_number(committed(g)));
-    stop = word_step_number(committed(g)) + 2;
+    atomic_store(&c->allowed, word_step_number(committed_word(g)));
+    stop = word_step_number(committed_word(g)) + 2;
     if (stop > g->end) stop = g->end;
     atomic_store(&c->allowed, stop);
     control_wake(c);
@@ -548,7 +549,7 @@ manta_status group_follow(group *g, int64_t look, int64_t *done)
 
     if (!g->gated) {
         TRY(run_on(g, look));
-        steps = (word_step_number(committed(g)) < g->end ? shut_gate(g) : g->end) - g->begin;
+        steps = (word_step_number(committed_word(g)) < g->end ? shut_gate(g) : g->end) - g->begin;
     }
     TRY(group_await(g, steps));
     *done = steps;
@@ -560,7 +561,7 @@ manta_status group_follow(group *g, int64_t look, int64_t *done)
 void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps, bool gated)
 {
     control *c = g->c;
-    int64_t number = word_step_number(committed(g));
+    int64_t number = word_step_number(committed_word(g));
 
     g->begin = number - first; /* where step 0 was, or would have been */
     g->r.end = g->end = g->begin + steps;
@@ -580,7 +581,7 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps
 
 void group_next(group *g)
 {
-    int64_t number = word_step_number(committed(g));
+    int64_t number = word_step_number(committed_word(g));
 
     follow_wish(g);
     if (number >= g->end) return;
@@ -596,7 +597,7 @@ void group_next(group *g)
 manta_status group_cut(group *g)
 {
     control *c = g->c;
-    int64_t number = word_step_number(committed(g));
+    int64_t number = word_step_number(committed_word(g));
     manta_status st = MANTA_OK;
 
     if (number >= g->end) return MANTA_OK;
@@ -615,7 +616,7 @@ manta_status group_cut(group *g)
 
 const double *group_eval_sums(const group *g)
 {
-    return shared_eval(g->sh, word_step_number(committed(g)));
+    return shared_eval(g->sh, word_step_number(committed_word(g)));
 }
 
 /* ---- opening and closing ---- */
@@ -644,14 +645,14 @@ static manta_status start_all(group *g)
         bool dead[SHARED_WORKERS];
         TRY(sleep_until(g, INT64_MAX >> 2, dead));
         for (int i = 0; i < g->n; i++) {
-            if (dead[i]) TRY(bury(g, i));
+            if (dead[i]) TRY(bury_member(g, i));
         }
         watch_members(g);
         see_ready(g);
         all = true;
         for (int i = 0; i < g->n; i++) all &= g->r.state[i] == MEMBERSHIP_READY || g->r.unwanted[i];
     }
-    settle(g);
+    settle_places(g);
     return MANTA_OK;
 }
 
@@ -726,7 +727,7 @@ void group_close(group *g)
         if (g->r.state[i] != MEMBERSHIP_EMPTY) os->kill(g->m[i].pid, SIGKILL);
     }
     await_ends(g, CLOCK_NEVER);
-    g->s->state = shared_buffer(g->sh, word_buffer(committed(g)));
+    g->s->state = shared_buffer(g->sh, word_buffer(committed_word(g)));
     for (int i = 0; i < g->n; i++) drop_scratch(&g->m[i]);
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);

@@ -57,7 +57,7 @@ static void close_crew(void *ctx)
     mem_free(crew);
 }
 
-static manta_status resize(void *ctx, int workers)
+static manta_status resize_crew(void *ctx, int workers)
 {
     group_crew *crew = ctx;
 
@@ -94,7 +94,7 @@ static manta_status fork_workers(engine_call *c)
     return engine_tell(c, group_worker_events(j->g));
 }
 
-static manta_status begin(engine_call *c)
+static manta_status begin_fit(engine_call *c)
 {
     group_job *j = mem_new(sizeof *j);
 
@@ -104,7 +104,7 @@ static manta_status begin(engine_call *c)
     return fork_workers(c);
 }
 
-static void end(engine_call *c)
+static void end_fit(engine_call *c)
 {
     group_job *j = c->job;
 
@@ -135,7 +135,7 @@ static manta_status end_early(engine_call *c)
 }
 
 /* The workers are held up between two steps only when somebody must see every one. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
+static manta_status train_epoch(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     group_job *j = c->job;
@@ -157,7 +157,7 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t 
     return MANTA_OK;
 }
 
-static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
+static manta_status evaluate_data(engine_call *c, int64_t epoch, int64_t *steps)
 {
     const engine_watch *w = &c->watch;
     manta_session *s = c->s;
@@ -187,10 +187,10 @@ const engine_ops engine_group = {.reads_training = ENGINE_READS_ELSEWHERE,
                                  .open = open_crew,
                                  .memory = make_memory,
                                  .close = close_crew,
-                                 .resize = resize,
+                                 .resize = resize_crew,
                                  .workers = workers_wanted,
                                  .work = work_of,
-                                 .begin = begin,
-                                 .train = train,
-                                 .evaluate = evaluate,
-                                 .end = end};
+                                 .begin = begin_fit,
+                                 .train = train_epoch,
+                                 .evaluate = evaluate_data,
+                                 .end = end_fit};

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static uint64_t committed(const membership *r)
+static uint64_t committed_word(const membership *r)
 {
     return atomic_load(&r->c->commit);
 }
@@ -34,7 +34,7 @@ void membership_init(membership *r, control *c)
     put_assignment(r, &t);
 }
 
-static void see(membership *r, uint64_t word)
+static void see_commit(membership *r, uint64_t word)
 {
     if (!r->staged || word_generation(word) != r->staged) return;
     r->staged = 0;
@@ -50,7 +50,7 @@ static void see(membership *r, uint64_t word)
 
 void membership_see(membership *r)
 {
-    see(r, committed(r));
+    see_commit(r, committed_word(r));
 }
 
 /* Begins a generation at once, with those who are active. Whatever was begun
@@ -60,10 +60,10 @@ static void raise_generation(membership *r, bool home)
 {
     atomic_store(&r->c->staged, 0);
     for (;;) {
-        uint64_t word = committed(r);
+        uint64_t word = committed_word(r);
         uint32_t generation;
         assignment t;
-        see(r, word); /* it may have been taken before we took it back */
+        see_commit(r, word); /* it may have been taken before we took it back */
         t = *assignment_now(r, word);
         t.base = r->base;
         for (int i = 0; i < r->n; i++) t.active[i] = r->state[i] == MEMBERSHIP_ACTIVE;
@@ -101,13 +101,13 @@ bool membership_remove(membership *r, int rank, bool keep)
     r->state[rank] = MEMBERSHIP_EMPTY;
     r->keeps = was_active && keep;
     /* It may also be in the assignment that waits. */
-    if (was_active || r->staged || is_vacant(r, committed(r))) raise_generation(r, false);
+    if (was_active || r->staged || is_vacant(r, committed_word(r))) raise_generation(r, false);
     return was_active;
 }
 
 bool membership_is_asked(const membership *r)
 {
-    uint64_t word = committed(r);
+    uint64_t word = committed_word(r);
 
     if (!r->keeps || !is_vacant(r, word)) return false;
     for (int i = 0; i < r->n; i++) {
@@ -120,7 +120,7 @@ bool membership_is_asked(const membership *r)
 void membership_deal(membership *r)
 {
     r->keeps = false;
-    if (is_vacant(r, committed(r))) raise_generation(r, false);
+    if (is_vacant(r, committed_word(r))) raise_generation(r, false);
 }
 
 static void admit_ready(membership *r, membership_state as, int64_t number)
@@ -132,7 +132,7 @@ static void admit_ready(membership *r, membership_state as, int64_t number)
     }
 }
 
-static void stage(membership *r, uint64_t word)
+static void stage_assignment(membership *r, uint64_t word)
 {
     assignment t = *assignment_now(r, word);
     int active = 0;
@@ -168,10 +168,10 @@ static void settle_now(membership *r, uint64_t word, bool ready)
 
 void membership_settle(membership *r)
 {
-    uint64_t word = committed(r);
+    uint64_t word = committed_word(r);
     bool ready = false;
 
-    see(r, word);
+    see_commit(r, word);
     for (int i = 0; i < r->n; i++) ready |= r->state[i] == MEMBERSHIP_READY && !r->unwanted[i];
     if (word_step_number(word) >= r->end) {
         settle_now(r, word, ready);
@@ -180,7 +180,7 @@ void membership_settle(membership *r)
         admit_ready(r, MEMBERSHIP_ACTIVE, word_step_number(word));
         raise_generation(r, false);
     } else if (!r->staged && word_step_number(word) < r->end) {
-        stage(r, word);
+        stage_assignment(r, word);
     }
 }
 

@@ -192,7 +192,7 @@ static manta_status begin_together(work *w, int shard)
 }
 
 /* Brings a shard on as far as it goes. */
-static manta_status advance(work *w, int shard, bool *waits)
+static manta_status advance_shard(work *w, int shard, bool *waits)
 {
     *waits = false;
     if (!step_has_samples(w->s, w->count, shard)) return MANTA_OK;
@@ -217,7 +217,7 @@ static manta_status compute_together(work *w)
         bool waits;
         if (!worker_step_owes_shard(&w->turn, v)) continue;
         shared_worker_progress(w->c, w->u->rank, worker_step_number(&w->turn), WORKER_COMPUTING, v);
-        TRY(advance(w, v, &waits));
+        TRY(advance_shard(w, v, &waits));
         if (waits) continue;
         count_shard(w, v);
         (void)worker_step_done(&w->turn, WORKER_SHARD, v);
@@ -293,7 +293,7 @@ static manta_status add_sums(work *w)
 /* ---- the loop ---- */
 
 /* Leaves the error where the controller finds it. */
-static void report(work *w)
+static void report_error(work *w)
 {
     shared_worker *worker = &w->c->worker[w->u->rank];
 
@@ -303,7 +303,7 @@ static void report(work *w)
     worker_call_controller(w->c, w->u->event_fd);
 }
 
-static manta_status act(work *w, worker_action what, int item)
+static manta_status do_action(work *w, worker_action what, int item)
 {
     static const worker_phase phase[] = {[WORKER_SHARD] = WORKER_COMPUTING,
                                          [WORKER_NORMS] = WORKER_NORMING,
@@ -336,7 +336,7 @@ static void tell_commit(work *w)
 static manta_status do_work(work *w, worker_action what, int item, bool together)
 {
     int64_t begin = clock_now_ns(), waited = w->waited_ns, data = w->reader[0].waited_ns;
-    manta_status st = together ? step_together(w) : act(w, what, item);
+    manta_status st = together ? step_together(w) : do_action(w, what, item);
 
     if (w->turn.train)
         shared_worker_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited),
@@ -345,7 +345,7 @@ static manta_status do_work(work *w, worker_action what, int item, bool together
     return st;
 }
 
-static manta_status serve(work *w)
+static manta_status serve_steps(work *w)
 {
     for (;;) {
         uint32_t seen = atomic_load(&w->c->wake);
@@ -373,7 +373,7 @@ static manta_status serve(work *w)
 
 /* ---- the start ---- */
 
-static manta_status start(work *w)
+static manta_status start_worker(work *w)
 {
     manta_session *s = w->s;
 
@@ -420,8 +420,8 @@ void group_worker_main(const worker_setup *u)
     w.u = u;
     w.s = u->s;
     if (u->s->logs) rank_logs_follow(rank_logs_folder(u->s->logs), &u->log, "rank", u->rank);
-    st = start(&w);
-    if (!st) st = serve(&w);
-    if (st && w.c) report(&w);
+    st = start_worker(&w);
+    if (!st) st = serve_steps(&w);
+    if (st && w.c) report_error(&w);
     _exit(st ? 1 : 0);
 }

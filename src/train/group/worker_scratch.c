@@ -6,7 +6,7 @@
 
 /* So many bytes of the scratch memory, there and mapped; NULL: not to be had. Whoever dies
  * in the middle has not said that they are made. */
-static void *take(const worker_scratch *d, size_t size)
+static void *take_scratch(const worker_scratch *d, size_t size)
 {
     void *at;
 
@@ -33,7 +33,7 @@ void *worker_scratch_block(void *ctx, size_t size)
 {
     size_t page = shm_large_page(), whole = (size + page - 1) / page * page;
     worker_scratch *d = ctx;
-    void *at = size < page || whole < size ? NULL : take(d, whole);
+    void *at = size < page || whole < size ? NULL : take_scratch(d, whole);
 
     if (!at) {
         whole = 0;

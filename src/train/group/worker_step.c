@@ -45,7 +45,7 @@ static bool is_done(const worker_step *s, const worker_mark *m)
 
 /* Sets a flag; whoever completes a phase says so. Two that finish at the same
  * moment may both say so; one of them does. */
-static void publish(worker_step *s, _Atomic uint64_t *flags, int n, int item)
+static void publish_flag(worker_step *s, _Atomic uint64_t *flags, int n, int item)
 {
     control *c = s->c;
     uint64_t flag = flag_of(s);
@@ -64,12 +64,13 @@ static void publish_again(worker_step *s)
     control *c = s->c;
 
     for (int v = 0; v < c->shards; v++) {
-        if (s->t.shard[v] == s->rank && is_done(s, &s->shard[v])) publish(s, c->shard_flag, c->shards, v);
+        if (s->t.shard[v] == s->rank && is_done(s, &s->shard[v]))
+            publish_flag(s, c->shard_flag, c->shards, v);
     }
     for (int r = 0; r < ranges_of(s); r++) {
         if (s->t.range[r] != s->rank) continue;
-        if (needs_norms(s) && is_done(s, &s->norm[r])) publish(s, c->norm_flag, c->workers, r);
-        if (is_done(s, &s->range[r])) publish(s, c->range_flag, ranges_of(s), r);
+        if (needs_norms(s) && is_done(s, &s->norm[r])) publish_flag(s, c->norm_flag, c->workers, r);
+        if (is_done(s, &s->range[r])) publish_flag(s, c->range_flag, ranges_of(s), r);
     }
 }
 
@@ -120,7 +121,7 @@ static int find_undone(const worker_step *s, const uint16_t *holder, const worke
 
 /* Everything of the step is there: publishes it, and with it the assignment that
  * waits for a commit, if any. */
-static bool commit(worker_step *s)
+static bool commit_step(worker_step *s)
 {
     control *c = s->c;
     uint64_t word = s->word;
@@ -160,7 +161,7 @@ worker_action worker_step_next(worker_step *s, int *item)
         if ((*item = find_undone(s, s->t.range, s->range, ranges_of(s))) >= 0) return WORKER_UPDATE;
         if (!all_set(c->range_flag, ranges_of(s), flag)) return WORKER_WAIT;
         if (atomic_load(&c->allowed) <= worker_step_number(s)) return WORKER_WAIT;
-        if (commit(s)) return WORKER_COMMITTED;
+        if (commit_step(s)) return WORKER_COMMITTED;
     }
 }
 
@@ -200,13 +201,13 @@ bool worker_step_done(worker_step *s, worker_action what, int item)
     if (!same) return what == WORKER_SHARD && keep_shard(s, item);
     if (what == WORKER_SHARD) {
         s->shard[item] = mark;
-        publish(s, c->shard_flag, c->shards, item);
+        publish_flag(s, c->shard_flag, c->shards, item);
     } else if (what == WORKER_NORMS) {
         s->norm[item] = mark;
-        publish(s, c->norm_flag, c->workers, item);
+        publish_flag(s, c->norm_flag, c->workers, item);
     } else if (what == WORKER_UPDATE) {
         s->range[item] = mark;
-        publish(s, c->range_flag, ranges_of(s), item);
+        publish_flag(s, c->range_flag, ranges_of(s), item);
     }
     return true;
 }

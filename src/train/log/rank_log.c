@@ -167,7 +167,7 @@ void rank_log_close(rank_log *l)
 
 /* ---- parts ---- */
 
-static uint64_t share(const rank_log *l)
+static uint64_t share_size(const rank_log *l)
 {
     return (uint64_t)(l->bound.max_size / l->bound.parts);
 }
@@ -251,7 +251,7 @@ static bool move_away(rank_log *l)
 static void trim_part(const rank_log *l, int fd)
 {
     char *part = rank_log_part(l->folder, l->role, l->n, l->last);
-    uint64_t size = size_of(fd), most = share(l), note = 100; /* a line that says so */
+    uint64_t size = size_of(fd), most = share_size(l), note = 100; /* a line that says so */
 
     if (size > most + note && cut_head(part, fd, size, most > note ? most - note : most))
         log_warn("a part of a log stays larger than its share", LOG_STR("why", manta_error_text()));
@@ -260,7 +260,7 @@ static void trim_part(const rank_log *l, int fd)
 
 /* Begins a new part; *before: the descriptor of the last one, now the caller's.
  * False: lines go on where they are. */
-static bool turn(rank_log *l, int *before)
+static bool turn_part(rank_log *l, int *before)
 {
     int fresh;
 
@@ -290,7 +290,8 @@ manta_status rank_log_write(rank_log *l, const void *lines, size_t n)
 {
     int before;
 
-    if (l->bound.max_size > 0 && l->size > 0 && l->size + n > share(l) && turn(l, &before)) os->close(before);
+    if (l->bound.max_size > 0 && l->size > 0 && l->size + n > share_size(l) && turn_part(l, &before))
+        os->close(before);
     l->size += n;
     return write_whole(l->fd, l->path, lines, n);
 }
@@ -354,7 +355,7 @@ void rank_log_settle(void)
     int before;
 
     pthread_mutex_lock(&own_guard);
-    if (own && own->bound.max_size > 0 && size_of(own->fd) > share(own) && turn(own, &before)) {
+    if (own && own->bound.max_size > 0 && size_of(own->fd) > share_size(own) && turn_part(own, &before)) {
         move_streams(own, before);
         trim_part(own, before); /* now that nobody adds to it */
         os->close(before);
@@ -362,7 +363,7 @@ void rank_log_settle(void)
     pthread_mutex_unlock(&own_guard);
 }
 
-static void watch(void *arg)
+static void watch_log(void *arg)
 {
     (void)arg;
     for (;;) {
@@ -377,7 +378,7 @@ void rank_log_take_over(const char *folder, const char *role, int n, rank_log_bo
 
     if (rank_log_open(folder, role, n, bound, &own)) return;
     take_streams(own->fd, role, n);
-    if (bound.max_size > 0 && thread_start(&thread, "rank-log", watch, NULL))
+    if (bound.max_size > 0 && thread_start(&thread, "rank-log", watch_log, NULL))
         log_warn("this log has no bound", LOG_STR("why", manta_error_text()));
 }
 

@@ -205,7 +205,7 @@ static void listen_to_all(void *arg)
     vec_release(&polls);
 }
 
-static void nudge(const rank_logs *l)
+static void nudge_reader(const rank_logs *l)
 {
     uint64_t one = 1;
 
@@ -246,7 +246,7 @@ void rank_logs_free(rank_logs *l)
         mutex_lock(&l->lock);
         l->closing = true;
         mutex_unlock(&l->lock);
-        nudge(l);
+        nudge_reader(l);
         thread_join(&l->thread);
     }
     for (size_t i = 0; i < l->sources.n; i++) source_free(l->sources.at[i]);
@@ -319,7 +319,7 @@ manta_status rank_logs_expect(rank_logs *l, const char *role, int n, rank_log_ta
     if (!(s = find_source(l, role, n)) && !st) st = add_source(l, role, n, &s);
     if (!st) out->pipe = s->fds[1];
     mutex_unlock(&l->lock);
-    if (!st) nudge(l);
+    if (!st) nudge_reader(l);
     return st;
 }
 

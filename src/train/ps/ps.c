@@ -36,7 +36,7 @@ worker_events *ps_worker_events(ps *p)
 /* ---- births ---- */
 
 /* What a freshly forked child does. */
-static _Noreturn void be(const ps *p, bool server, int rank, const rank_log_task *log)
+static _Noreturn void run_child(const ps *p, bool server, int rank, const rank_log_task *log)
 {
     ps_plan mine = p->plan;
     manta_status st;
@@ -60,7 +60,7 @@ static _Noreturn void be(const ps *p, bool server, int rank, const rank_log_task
     _exit(st ? 1 : 0);
 }
 
-static manta_status start(ps *p, bool server, int rank)
+static manta_status start_child(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
     rank_logs *logs = p->plan.s->logs;
@@ -70,7 +70,7 @@ static manta_status start(ps *p, bool server, int rank)
 
     if (logs) TRY(rank_logs_expect(logs, server ? "server" : "rank", rank, &log));
     TRY(spawn_fork(&pid));
-    if (!pid) be(p, server, rank, &log);
+    if (!pid) run_child(p, server, rank, &log);
     if ((st = proc_pidfd_open(pid, &c->pidfd))) {
         os->kill(pid, SIGKILL);
         spawn_wait(pid);
@@ -98,7 +98,7 @@ static bool server_is_dead(void *ctx)
     return is_dead(ctx);
 }
 
-static manta_status reach(ps *p, int i)
+static manta_status reach_server(ps *p, int i)
 {
     char name[FRAME_NAME];
     tcp_place at;
@@ -142,11 +142,11 @@ manta_status ps_load(ps *p, int i)
 
 static manta_status try_furnish(ps *p, int i)
 {
-    TRY(reach(p, i));
+    TRY(reach_server(p, i));
     return p->settled ? ps_load(p, i) : MANTA_OK;
 }
 
-static manta_status lost(ps *p, bool server, int rank);
+static manta_status replace_lost(ps *p, bool server, int rank);
 
 /* A server that somebody else starts: until it is there, or the time is over. */
 static manta_status await_server(ps *p, int i)
@@ -180,7 +180,7 @@ manta_status ps_furnish(ps *p, int i)
     if (p->cluster) return await_server(p, i);
     while (try_furnish(p, i)) {
         if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
-        TRY(lost(p, true, i));
+        TRY(replace_lost(p, true, i));
         if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
     }
     return MANTA_OK;
@@ -197,7 +197,7 @@ static void drop_worker(ps *p, int w)
 }
 
 /* Notes the end of a process and starts its successor. */
-static manta_status lost(ps *p, bool server, int rank)
+static manta_status replace_lost(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
     worker_event e = {.kind = WORKER_EVENT_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
@@ -215,11 +215,11 @@ static manta_status lost(ps *p, bool server, int rank)
     }
     if (server) {
         ps_link_close(&p->to[rank]);
-        TRY(start(p, true, rank));
+        TRY(start_child(p, true, rank));
         return ps_furnish(p, rank);
     }
     drop_worker(p, rank);
-    return start(p, false, rank);
+    return start_child(p, false, rank);
 }
 
 /* ---- steps ---- */
@@ -243,7 +243,7 @@ static manta_status give_out(ps *p)
     return MANTA_OK;
 }
 
-static manta_status done(ps *p, ps_link *l)
+static manta_status take_done(ps *p, ps_link *l)
 {
     manta_session *s = p->s;
     run_state *run = layout_run(&s->l, s->state);
@@ -267,7 +267,7 @@ static manta_status done(ps *p, ps_link *l)
     return MANTA_OK;
 }
 
-static manta_status failed(const ps *p, const ps_link *l)
+static manta_status fail_step(const ps *p, const ps_link *l)
 {
     manta_status st = (manta_status)l->head.item;
     int n = (int)(l->head.length < 400 ? l->head.length : 400);
@@ -277,7 +277,7 @@ static manta_status failed(const ps *p, const ps_link *l)
 }
 
 /* An error of a step ends the run; a connection that talks nonsense only itself. */
-static manta_status hear(void *ctx, ps_link *l)
+static manta_status hear_worker(void *ctx, ps_link *l)
 {
     ps *p = ctx;
     int64_t who = (int64_t)l->head.step;
@@ -294,10 +294,10 @@ static manta_status hear(void *ctx, ps_link *l)
         return MANTA_OK;
     case PS_DONE:
         if (l->number < 0) break;
-        TRY(done(p, l));
+        TRY(take_done(p, l));
         p->idle[l->number] = true;
         return MANTA_OK;
-    case PS_FAILED: p->failed = l->number >= 0; return failed(p, l);
+    case PS_FAILED: p->failed = l->number >= 0; return fail_step(p, l);
     default: break;
     }
     return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
@@ -317,7 +317,7 @@ static void close_link(ps *p, int i)
 
 static manta_status listen_to(ps *p, int i)
 {
-    manta_status st = ps_link_listen(&p->link[i], hear, p);
+    manta_status st = ps_link_listen(&p->link[i], hear_worker, p);
 
     if (st && p->failed) return st;
     if (st) close_link(p, i);
@@ -358,10 +358,10 @@ manta_status ps_attend(ps *p)
     }
     for (int i = 0; i < servers; i++) {
         if (items[PS_LINKS + i].c && items[PS_LINKS + i].ready) TRY(see_server(p, i));
-        if (fds[1 + i].revents) TRY(lost(p, true, i));
+        if (fds[1 + i].revents) TRY(replace_lost(p, true, i));
     }
     for (int i = 0; i < workers; i++) {
-        if (fds[1 + servers + i].revents) TRY(lost(p, false, i));
+        if (fds[1 + servers + i].revents) TRY(replace_lost(p, false, i));
     }
     return give_out(p);
 }
@@ -517,9 +517,9 @@ manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, i
     if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
     if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
     if ((st = make_plan(p, feed, steps, servers, workers))) goto out;
-    for (int i = 0; i < servers && !st; i++) st = start(p, true, i);
+    for (int i = 0; i < servers && !st; i++) st = start_child(p, true, i);
     for (int i = 0; i < servers && !st; i++) st = ps_furnish(p, i);
-    for (int i = 0; i < workers && !st; i++) st = start(p, false, i);
+    for (int i = 0; i < workers && !st; i++) st = start_child(p, false, i);
     if (st) goto out;
     *out = p;
     p = NULL;
@@ -542,7 +542,7 @@ static void say_end(ps_link *l)
 }
 
 /* Waits for a process to end, until the deadline; then it is ended. */
-static void end(ps_child *c, int64_t deadline)
+static void end_child(ps_child *c, int64_t deadline)
 {
     struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
 
@@ -562,8 +562,8 @@ void ps_close(ps *p)
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
     for (int i = 0; i < PS_LINKS && !p->mistaken; i++) say_end(&p->link[i]);
     for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
-    for (int i = 0; i < PS_WORKERS; i++) end(&p->worker[i], deadline);
-    for (int i = 0; i < PS_SERVERS; i++) end(&p->server[i], deadline);
+    for (int i = 0; i < PS_WORKERS; i++) end_child(&p->worker[i], deadline);
+    for (int i = 0; i < PS_SERVERS; i++) end_child(&p->server[i], deadline);
     for (int i = 0; i < PS_LINKS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {
         ps_link_close(&p->to[i]);

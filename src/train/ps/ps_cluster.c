@@ -63,7 +63,7 @@ manta_status ps_join(manta_session *s, const manta_cluster *c, const feed_source
 
 /* ---- taking up what a lost coordinator has left ---- */
 
-static manta_status mistake(ps *p, int i, const char *why)
+static manta_status fail_mistake(ps *p, int i, const char *why)
 {
     p->mistaken = true;
     return manta_fail(MANTA_EINVAL, "parameter server %d is at another training: %s", i, why);
@@ -76,7 +76,7 @@ static manta_status ask_where(ps *p, int i, ps_journal *out)
 
     if (!st && p->to[i].head.length)
         st = ps_journal_unpack(out, p->plan.steps, p->to[i].in, (size_t)p->to[i].head.length);
-    return st == MANTA_ECORRUPT ? mistake(p, i, manta_error_text()) : st;
+    return st == MANTA_ECORRUPT ? fail_mistake(p, i, manta_error_text()) : st;
 }
 
 /* Whether all servers are in the middle of the same epoch. One that has just been
@@ -112,7 +112,7 @@ static manta_status fetch_ranges(ps *p, bool *whole)
         ps_range range = ps_range_of(&s->l, i, p->plan.servers);
         manta_status got = ps_ask(p, i, PS_STATE, 0, PS_STATE);
         if (got == MANTA_ECORRUPT || (!got && p->to[i].head.length != ps_range_state_size(&range))) {
-            st = mistake(p, i, "it has another model");
+            st = fail_mistake(p, i, "it has another model");
         } else if (got) {
             *whole = false;
         } else {

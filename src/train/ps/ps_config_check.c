@@ -120,7 +120,7 @@ void ps_config_check_init(ps_config_check *t, const ps_plan *p, const char *node
 /* ---- what others have ---- */
 
 /* The next line of n bytes at `from`: its length, without the end. */
-static size_t line(const char *from, size_t n)
+static size_t line_length(const char *from, size_t n)
 {
     const char *end = memchr(from, '\n', n);
 
@@ -147,7 +147,7 @@ manta_status ps_config_check_compare(const ps_config_check *t, const char *who, 
     size_t left_a = t->n, left_b = n;
 
     while (left_a) {
-        size_t na = line(a, left_a), nb = left_b ? line(b, left_b) : 0;
+        size_t na = line_length(a, left_a), nb = left_b ? line_length(b, left_b) : 0;
         if (na != nb || memcmp(a, b, na)) {
             char name[64], mine[120], other[120];
             snprintf(name, sizeof name, "%.*s", (int)strcspn(a, "\t\n"), a);
@@ -164,7 +164,7 @@ manta_status ps_config_check_compare(const ps_config_check *t, const char *who, 
     return MANTA_OK;
 }
 
-static manta_status check(void *ctx, const hello *theirs)
+static manta_status check_hello(void *ctx, const hello *theirs)
 {
     ps_config_check *t = ctx;
     manta_status st = ps_config_check_compare(t, theirs->node, theirs->word, theirs->n_word);
@@ -182,7 +182,7 @@ static manta_status check(void *ctx, const hello *theirs)
 
 manta_status ps_config_check_end(ps_config_check *t, const ps_plan *p, chan_end **out)
 {
-    chan_options o = {.node = t->node, .job = p->job, .plain = p->plain, .check = check, .ctx = t};
+    chan_options o = {.node = t->node, .job = p->job, .plain = p->plain, .check = check_hello, .ctx = t};
 
     TRY(chan_end_new(&o, &p->key, out));
     chan_end_say(*out, 0, t->text, t->n);

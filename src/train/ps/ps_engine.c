@@ -1,6 +1,6 @@
 /* ps_engine.c - parameter servers as an engine (engine.h): forked on this host, or the
  * processes that TF_CONFIG names. Of those the chief calls fit as everybody does; in the
- * others begin() is the whole training. Evaluation is this process's. */
+ * others begin_fit() is the whole training. Evaluation is this process's. */
 #include "base/mem.h"
 #include "base/option.h"
 #include "os/cpu.h"
@@ -68,7 +68,7 @@ static void close_cast(void *ctx)
 
 /* ---- a call ---- */
 
-static manta_status begin(engine_call *c)
+static manta_status begin_fit(engine_call *c)
 {
     const ps_cast *r = c->e.ctx;
     ps_options o = {.staleness = r->staleness, .max_failures = c->max_failures};
@@ -87,19 +87,19 @@ static manta_status begin(engine_call *c)
     return engine_tell(c, ps_worker_events(p));
 }
 
-static void end(engine_call *c)
+static void end_fit(engine_call *c)
 {
     ps_close(c->job);
     c->job = NULL;
 }
 
-static manta_status pull(engine_call *c)
+static manta_status pull_state(engine_call *c)
 {
     return c->job ? ps_pull(c->job) : MANTA_OK;
 }
 
 /* Steps in whatever order they come to be done. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
+static manta_status train_epoch(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     ps *p = c->job;
@@ -122,8 +122,8 @@ const engine_ops engine_served = {.reads_training = ENGINE_READS_ELSEWHERE,
                                   .forks = true,
                                   .open = open_cast,
                                   .close = close_cast,
-                                  .begin = begin,
-                                  .train = train,
+                                  .begin = begin_fit,
+                                  .train = train_epoch,
                                   .evaluate = engine_evaluate_here,
-                                  .pull = pull,
-                                  .end = end};
+                                  .pull = pull_state,
+                                  .end = end_fit};

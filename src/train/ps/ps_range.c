@@ -28,7 +28,7 @@ typedef struct mover {
     bool pack;
 } mover;
 
-static void move(mover *m, void *memory, size_t n)
+static void move_bytes(mover *m, void *memory, size_t n)
 {
     if (m->pack) {
         memcpy(m->bytes + m->at, memory, n);
@@ -41,27 +41,27 @@ static void move(mover *m, void *memory, size_t n)
 /* These blocks of a section that is as large as the parameters. */
 static void move_range(const ps_range *p, mover *m, void *state, size_t section)
 {
-    move(m, (char *)state + section + (size_t)p->lo * LAYOUT_BLOCK * sizeof(float), range_size(p));
+    move_bytes(m, (char *)state + section + (size_t)p->lo * LAYOUT_BLOCK * sizeof(float), range_size(p));
 }
 
 static void move_weights(const ps_range *p, mover *m, void *state)
 {
     move_range(p, m, state, p->l->off_params);
-    move(m, layout_stats(p->l, state), stats_size(p));
+    move_bytes(m, layout_stats(p->l, state), stats_size(p));
 }
 
 static void move_slot(const ps_range *p, mover *m, void *slot)
 {
-    move(m, layout_slot_sums(p->l, slot), (size_t)p->l->n_sums * sizeof(double));
+    move_bytes(m, layout_slot_sums(p->l, slot), (size_t)p->l->n_sums * sizeof(double));
     move_range(p, m, slot, 0);
-    move(m, layout_slot_stats(p->l, slot), stats_size(p));
+    move_bytes(m, layout_slot_stats(p->l, slot), stats_size(p));
 }
 
 static void move_state(const ps_range *p, mover *m, void *state)
 {
     const layout *l = p->l;
 
-    move(m, layout_run(l, state), l->run_size);
+    move_bytes(m, layout_run(l, state), l->run_size);
     move_weights(p, m, state);
     for (int i = 0; i < l->arrays.n; i++) move_range(p, m, state, l->off_array[i]);
     if (l->arrays.average) move_range(p, m, state, l->off_average);

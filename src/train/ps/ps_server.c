@@ -38,7 +38,7 @@ typedef struct server {
 
 /* One step of the optimizer, on this server's range. With norms it is the only server:
  * ps_check() sees to that. */
-static void update(server *v, const char *bytes)
+static void update_range(server *v, const char *bytes)
 {
     manta_session *s = v->s;
     step_range r = {
@@ -61,7 +61,7 @@ static manta_status expect_size(const ps_link *l, size_t n)
                       chan_name(l->c), (unsigned long long)l->head.length, n);
 }
 
-static manta_status load(server *v, ps_link *l)
+static manta_status load_state(server *v, ps_link *l)
 {
     TRY(expect_size(l, ps_range_state_size(&v->range)));
     ps_range_set_state(&v->range, v->s->state, l->in);
@@ -72,7 +72,7 @@ static manta_status load(server *v, ps_link *l)
 
 /* The counts of an epoch that begins are the coordinator's. In the middle of one
  * ours are better: it has come anew, and has them from here. */
-static manta_status begin(server *v, ps_link *l)
+static manta_status begin_epoch(server *v, ps_link *l)
 {
     const layout *lay = &v->s->l;
     run_state *run = layout_run(lay, v->s->state);
@@ -104,7 +104,7 @@ static manta_status say_where(const server *v, ps_link *l)
     return ps_link_send(l, PS_WHERE, 0, 0, somewhere ? ps_journal_pack(&v->journal, l->out) : 0);
 }
 
-static manta_status push(server *v, ps_link *l)
+static manta_status take_push(server *v, ps_link *l)
 {
     bool is_new;
 
@@ -112,7 +112,7 @@ static manta_status push(server *v, ps_link *l)
     if (!ps_journal_is_begun(&v->journal))
         return manta_fail(MANTA_EBUSY, "%s: no epoch has begun", chan_name(l->c));
     TRY(ps_journal_add(&v->journal, (int64_t)l->head.step, &is_new));
-    if (is_new) update(v, l->in);
+    if (is_new) update_range(v, l->in);
     return ps_link_send(l, PS_PUSHED, (int64_t)l->head.step, 0, 0);
 }
 
@@ -123,7 +123,7 @@ static manta_status set_rate(server *v, const ps_link *l)
     return MANTA_OK;
 }
 
-static manta_status answer(void *ctx, ps_link *l)
+static manta_status answer_message(void *ctx, ps_link *l)
 {
     server *v = ctx;
     bool needs_state = l->head.kind == PS_PULL || l->head.kind == PS_PUSH || l->head.kind == PS_STATE;
@@ -136,10 +136,10 @@ static manta_status answer(void *ctx, ps_link *l)
         ps_range_get_weights(&v->range, v->s->state, l->out);
         return ps_link_send(l, PS_WEIGHTS, layout_run(&v->s->l, v->s->state)->calls, 0,
                             ps_range_weights_size(&v->range));
-    case PS_PUSH: return push(v, l);
-    case PS_LOAD: return load(v, l);
+    case PS_PUSH: return take_push(v, l);
+    case PS_LOAD: return load_state(v, l);
     case PS_WHERE: return say_where(v, l);
-    case PS_BEGIN: return begin(v, l);
+    case PS_BEGIN: return begin_epoch(v, l);
     case PS_RATE: return set_rate(v, l);
     case PS_STATE:
         ps_range_get_state(&v->range, v->s->state, l->out);
@@ -152,7 +152,7 @@ static manta_status answer(void *ctx, ps_link *l)
 /* A connection that fails is closed; the server goes on. */
 static void listen_to(server *v, ps_link *l)
 {
-    if (!ps_link_listen(l, answer, v)) return;
+    if (!ps_link_listen(l, answer_message, v)) return;
     log_debug("a connection ended", LOG_STR("why", manta_error_text()));
     ps_link_close(l);
     if (v->boss != l) return;
@@ -172,7 +172,7 @@ static manta_status heed_refusal(server *v)
     return MANTA_OK;
 }
 
-static manta_status serve(server *v)
+static manta_status serve_links(server *v)
 {
     while (!v->over) {
         struct pollfd fd = {.fd = v->listener, .events = POLLIN};
@@ -219,7 +219,7 @@ manta_status ps_serve(const ps_plan *p, int number, int listener)
     ps_config_check_init(&v->check, p, node);
     st = ps_config_check_end(&v->check, p, &v->end);
     if (!st && listener < 0) st = ps_listen(v->end, p->server[number], &v->listener);
-    if (!st) st = serve(v);
+    if (!st) st = serve_links(v);
     if (listener < 0 && v->listener >= 0) os->close(v->listener);
 out:
     for (int i = 0; i < PS_LINKS; i++) ps_link_close(&v->link[i]);

@@ -33,7 +33,7 @@ static bool is_alone(void *ctx)
     return w->plan->parent && getppid() != w->plan->parent;
 }
 
-static manta_status call(worker *w, const char *address, const char *name, size_t room, ps_link *out)
+static manta_status call_process(worker *w, const char *address, const char *name, size_t room, ps_link *out)
 {
     tcp_place at;
     chan *c;
@@ -45,22 +45,22 @@ static manta_status call(worker *w, const char *address, const char *name, size_
 
 /* ---- servers ---- */
 
-static manta_status reach(worker *w, int i)
+static manta_status reach_server(worker *w, int i)
 {
     char name[FRAME_NAME];
     size_t weights = ps_range_weights_size(&w->range[i]), slot = ps_range_slot_size(&w->range[i]);
 
     if (w->server[i].c) return MANTA_OK;
     snprintf(name, sizeof name, "ps/%d", i);
-    TRY(call(w, w->plan->server[i], name, weights > slot ? weights : slot, &w->server[i]));
+    TRY(call_process(w, w->plan->server[i], name, weights > slot ? weights : slot, &w->server[i]));
     return chan_await_open(w->server[i].c, clock_deadline(10000));
 }
 
-static manta_status pull(worker *w, int i)
+static manta_status pull_weights(worker *w, int i)
 {
     ps_link *l = &w->server[i];
 
-    TRY(reach(w, i));
+    TRY(reach_server(w, i));
     TRY(ps_link_ask(l, PS_PULL, 0, 0, PS_WEIGHTS, is_alone, w));
     if (l->head.length != ps_range_weights_size(&w->range[i]))
         return manta_fail(MANTA_ECORRUPT, "%s: weights of another model", chan_name(l->c));
@@ -68,11 +68,11 @@ static manta_status pull(worker *w, int i)
     return MANTA_OK;
 }
 
-static manta_status push(worker *w, int i, int64_t step_number)
+static manta_status push_slot(worker *w, int i, int64_t step_number)
 {
     ps_link *l = &w->server[i];
 
-    TRY(reach(w, i));
+    TRY(reach_server(w, i));
     ps_range_get_slot(&w->range[i], w->s->used[0], l->out);
     return ps_link_ask(l, PS_PUSH, step_number, ps_range_slot_size(&w->range[i]), PS_PUSHED, is_alone, w);
 }
@@ -112,12 +112,12 @@ static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int
 static manta_status pull_one(worker *w, int i, int64_t step_number)
 {
     (void)step_number;
-    return pull(w, i);
+    return pull_weights(w, i);
 }
 
 /* ---- a step ---- */
 
-static manta_status compute(worker *w, int64_t epoch, int64_t step, int64_t step_number)
+static manta_status compute_step(worker *w, int64_t epoch, int64_t step, int64_t step_number)
 {
     manta_session *s = w->s;
     manta_feed f;
@@ -143,7 +143,7 @@ static manta_status do_step(worker *w)
     memcpy(at, w->boss.in, sizeof at);
     TRY(with_all(w, pull_one, 0));
     if (w->over) return MANTA_OK;
-    if ((st = compute(w, at[0], at[1], at[2]))) {
+    if ((st = compute_step(w, at[0], at[1], at[2]))) {
         const char *why = manta_error_text();
         size_t n = strlen(why) < w->boss.room ? strlen(why) : w->boss.room;
         memcpy(w->boss.out, why, n);
@@ -151,7 +151,7 @@ static manta_status do_step(worker *w)
     }
     slot = layout_slot_sums(&w->s->l, w->s->used[0]);
     penalty = apply_penalty(&w->s->a, w->s->state) * slot[SUM_SAMPLES];
-    TRY(with_all(w, push, at[2]));
+    TRY(with_all(w, push_slot, at[2]));
     if (w->over) return MANTA_OK;
     memcpy(w->boss.out, slot, sums);
     memcpy(w->boss.out + sums, &penalty, sizeof penalty);
@@ -159,7 +159,7 @@ static manta_status do_step(worker *w)
 }
 
 /* With one coordinator, until it says that it is over. */
-static manta_status converse(worker *w, int number)
+static manta_status converse_with_coordinator(worker *w, int number)
 {
     TRY(ps_link_send(&w->boss, PS_READY, number, 0, 0));
     while (!w->over) {
@@ -190,7 +190,8 @@ static manta_status find_boss(worker *w)
     bool said = false;
 
     for (;;) {
-        manta_status st = w->boss.c ? MANTA_OK : call(w, w->plan->coordinator, "coordinator", room, &w->boss);
+        manta_status st =
+            w->boss.c ? MANTA_OK : call_process(w, w->plan->coordinator, "coordinator", room, &w->boss);
         chan_item item = {0};
         if (!st) st = chan_work(w->boss.c);
         if (!st && chan_is_open(w->boss.c)) return MANTA_OK;
@@ -214,17 +215,17 @@ static bool has_lost(const ps_link *boss)
 
 /* A step that was in hand when the coordinator was lost is in at the servers, or
  * its successor gives it out again. */
-static manta_status run(worker *w, int number)
+static manta_status run_worker(worker *w, int number)
 {
     for (;;) {
-        manta_status st = converse(w, number);
+        manta_status st = converse_with_coordinator(w, number);
         if (!st || w->plan->parent || !has_lost(&w->boss)) return st;
         ps_link_close(&w->boss);
         TRY(find_boss(w));
     }
 }
 
-static manta_status prepare(worker *w)
+static manta_status prepare_worker(worker *w)
 {
     const ps_plan *p = w->plan;
     const feed_source *f = p->feed;
@@ -245,9 +246,9 @@ manta_status ps_work(const ps_plan *p, int number)
     snprintf(node, sizeof node, "worker/%d", number);
     ps_config_check_init(&w->check, p, node);
     st = ps_config_check_end(&w->check, p, &w->end);
-    if (!st) st = prepare(w);
+    if (!st) st = prepare_worker(w);
     if (!st) st = find_boss(w);
-    if (!st) st = run(w, number);
+    if (!st) st = run_worker(w, number);
     feed_reader_close(&w->reader);
     for (int i = 0; i < p->servers; i++) ps_link_close(&w->server[i]);
     ps_link_close(&w->boss);

@@ -24,8 +24,8 @@ struct manta_run_log_reader {
 
 /* The parts that are there: the least number not below `from`, and the greatest;
  * 0: none. *current: the file without a number is there. */
-static manta_status look(const manta_run_log_reader *l, int64_t from, int64_t *least, int64_t *greatest,
-                         bool *current)
+static manta_status look_at_parts(const manta_run_log_reader *l, int64_t from, int64_t *least,
+                                  int64_t *greatest, bool *current)
 {
     char *path = rank_log_path(".", l->role, l->n);
     file_names names = {0};
@@ -54,7 +54,7 @@ manta_status manta_run_log_open(const char *folder, const char *role, int n, man
     l->folder = run_inner(folder, "log");
     l->role = mem_strdup(role);
     l->n = n;
-    st = look(l, 1, &least, &greatest, &current);
+    st = look_at_parts(l, 1, &least, &greatest, &current);
     if (!st && !current && !greatest)
         st = manta_fail(MANTA_ENOENT, "%s has no log of %s %d", folder, role, n);
     if (!st) {
@@ -94,7 +94,7 @@ manta_status manta_run_log_read(manta_run_log_reader *l, const char **text, size
 
     *text = l->piece;
     for (;;) {
-        TRY(look(l, l->number, &least, &greatest, &current));
+        TRY(look_at_parts(l, l->number, &least, &greatest, &current));
         if (least > l->number) { /* ours is gone: it was the oldest */
             l->number = least;
             l->at = 0;
@@ -106,7 +106,7 @@ manta_status manta_run_log_read(manta_run_log_reader *l, const char **text, size
             l->at = 0;
             continue;
         }
-        TRY(look(l, l->number, &least, &greatest, &current));
+        TRY(look_at_parts(l, l->number, &least, &greatest, &current));
         if (greatest < l->number) break; /* it had no number yet when it was read */
     }
     l->at += *n;

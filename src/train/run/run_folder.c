@@ -269,7 +269,7 @@ typedef struct trimming {
     int64_t damaged; /* lines */
 } trimming;
 
-static bool stays(void *ctx, const char *line, size_t n)
+static bool line_stays(void *ctx, const char *line, size_t n)
 {
     trimming *t = ctx;
     line_place l;
@@ -291,7 +291,7 @@ static manta_status trim_metrics(manta_run *r, const char *path, const manta_che
     manta_status st;
 
     vec_clear(&r->kept);
-    st = run_lines_keep(path, stays, &t);
+    st = run_lines_keep(path, line_stays, &t);
     if (t.damaged)
         log_warn("lines of a run's record are damaged, and left out", LOG_STR("path", path),
                  LOG_INT("lines", t.damaged));

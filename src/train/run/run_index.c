@@ -54,7 +54,7 @@ static bool is_running(const char *folder)
 
 /* ---- the index ---- */
 
-static bool prepare(sqlite3 *db)
+static bool prepare_database(sqlite3 *db)
 {
     char sql[400];
     sqlite3_stmt *q = NULL;
@@ -105,7 +105,7 @@ static sqlite3 *open_index(const char *storage)
 
     for (int try = 0; path && try < 2; try++) {
         if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) == SQLITE_OK &&
-            prepare(db))
+            prepare_database(db))
             break;
         busy = sqlite3_errcode(db) == SQLITE_BUSY;
         sqlite3_close(db);
@@ -113,7 +113,7 @@ static sqlite3 *open_index(const char *storage)
         if (busy || os->unlink(path)) break; /* damaged, perhaps: once more without it */
     }
     mem_free(path);
-    if (db || (sqlite3_open(":memory:", &db) == SQLITE_OK && prepare(db))) return db;
+    if (db || (sqlite3_open(":memory:", &db) == SQLITE_OK && prepare_database(db))) return db;
     sqlite3_close(db);
     return NULL;
 }

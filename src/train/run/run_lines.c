@@ -58,7 +58,7 @@ typedef struct cutting {
 } cutting;
 
 /* The first that goes: from here on what stays is written elsewhere, the head first. */
-static manta_status begin(cutting *c)
+static manta_status begin_cut(cutting *c)
 {
     char *piece;
     size_t n = 0;
@@ -81,7 +81,7 @@ static manta_status cut_line(void *ctx, const char *line, size_t n)
     cutting *c = ctx;
     bool stays = c->keep(c->ctx, line, n);
 
-    if (!c->w && !stays) return begin(c);
+    if (!c->w && !stays) return begin_cut(c);
     if (!c->w) c->head += n + 1;
     if (!c->w || !stays) return MANTA_OK;
     TRY(file_writer_write(c->w, line, n));
@@ -94,7 +94,7 @@ manta_status run_lines_keep(const char *path, run_keep_fn *keep, void *ctx)
     bool cut;
     manta_status st = run_lines_each(path, cut_line, &c, &cut);
 
-    if (!st && cut && !c.w) st = begin(&c);
+    if (!st && cut && !c.w) st = begin_cut(&c);
     if (!st && c.w) st = file_writer_commit(c.w);
     file_writer_free(c.w);
     return st;

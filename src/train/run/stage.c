@@ -61,7 +61,7 @@ char *stage_cache(const char *name)
 
 /* Removes the stages of processes that are gone. Whoever holds the lock of one
  * may remove it, so none is taken from under a process. */
-static void sweep(const char *all)
+static void sweep_stages(const char *all)
 {
     file_names names = {0};
 
@@ -81,7 +81,7 @@ static void sweep(const char *all)
 }
 
 /* Makes ALL/PID.N with the first N that is free, and takes its lock. */
-static manta_status claim(stage *s, const char *all)
+static manta_status claim_stage(stage *s, const char *all)
 {
     for (int n = 0; n < TRIES; n++) {
         char *path;
@@ -125,7 +125,7 @@ static void note_done(stage *s, const char *name, const file_info *info)
 }
 
 /* Copies a file of the storage to here; `empty`: only its name. */
-static manta_status bring(stage *s, const char *name, bool empty)
+static manta_status bring_file(stage *s, const char *name, bool empty)
 {
     char *from = run_inner(s->run, name), *to = run_inner(s->folder, name);
     file_writer *w = NULL;
@@ -154,7 +154,7 @@ static manta_status bring_all(stage *s, const char *folder, const char *prefix, 
     if (st == MANTA_ENOENT) st = MANTA_OK;
     for (size_t i = 0; i < names.n && !st; i++) {
         char *name = *folder ? run_inner(folder, names.at[i]) : mem_strdup(names.at[i]);
-        if (!strncmp(names.at[i], prefix, strlen(prefix))) st = bring(s, name, empty);
+        if (!strncmp(names.at[i], prefix, strlen(prefix))) st = bring_file(s, name, empty);
         mem_free(name);
     }
     file_names_release(&names);
@@ -172,8 +172,8 @@ manta_status stage_open(const char *run, stage **out)
     s->run = mem_strdup(run);
     s->piece = mem_new(PIECE);
     if (st) goto out;
-    sweep(all);
-    if ((st = claim(s, all))) goto out;
+    sweep_stages(all);
+    if ((st = claim_stage(s, all))) goto out;
     logs = run_inner(s->folder, LOGS);
     if ((st = file_mkdirs(logs))) goto out;
     if ((st = bring_all(s, LOGS, "", false))) goto out;

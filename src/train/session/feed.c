@@ -119,7 +119,7 @@ static int64_t label_at(const manta_array *y, int64_t i)
 }
 
 /* The weights of the samples of a batch: those of their classes. */
-static manta_status weigh(feed_reader *r, const manta_batch *b, manta_feed *f)
+static manta_status weigh_samples(feed_reader *r, const manta_batch *b, manta_feed *f)
 {
     const feed_source *from = r->from;
     const float *given = f->weights[0];
@@ -146,7 +146,7 @@ static manta_status weigh(feed_reader *r, const manta_batch *b, manta_feed *f)
 static manta_status feed_batch(feed_reader *r, const manta_batch *b, manta_feed *f)
 {
     *f = feed_of(&r->from->map, b);
-    return r->from->class_weight && f->n_targets ? weigh(r, b, f) : MANTA_OK;
+    return r->from->class_weight && f->n_targets ? weigh_samples(r, b, f) : MANTA_OK;
 }
 
 manta_status feed_reader_next(feed_reader *r, manta_feed *f, int64_t *first, bool *more)
@@ -189,7 +189,8 @@ static manta_status read_rows(feed_reader *r, const read_range *to)
 }
 
 /* Those of rows [lo, hi) that there are. */
-static manta_status fetch(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi, manta_feed *f)
+static manta_status fetch_rows(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
+                               manta_feed *f)
 {
     TRY(read_rows(r, &(read_range){epoch, step, lo, hi}));
     TRY(feed_batch(r, &r->got, f));
@@ -209,7 +210,7 @@ void feed_reader_expect(feed_reader *r, const read_range *next, int n)
 
 manta_status feed_reader_batch(feed_reader *r, int64_t epoch, int64_t step, manta_feed *f)
 {
-    return fetch(r, epoch, step, 0, INT64_MAX, f);
+    return fetch_rows(r, epoch, step, 0, INT64_MAX, f);
 }
 
 manta_status feed_reader_count(feed_reader *r, int64_t epoch, int64_t step, int64_t *count)
@@ -235,7 +236,7 @@ manta_status feed_reader_rows(feed_reader *r, int64_t epoch, int64_t step, int64
         *f = session_feed_rows(&all, lo, hi);
         return MANTA_OK;
     }
-    TRY(fetch(r, epoch, step, lo, hi, f));
+    TRY(fetch_rows(r, epoch, step, lo, hi, f));
     if (f->count == hi - lo) return MANTA_OK;
     return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f->count,
                       (long long)(hi - lo));

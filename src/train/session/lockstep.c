@@ -109,7 +109,7 @@ static bool all_there(const shard_run *r, const stop *p, bool backward)
 }
 
 /* A predecessor's are the same, and others may be reading them. */
-static void leave(shard_run *r, const stop *p, bool backward, const double *mine)
+static void leave_numbers(shard_run *r, const stop *p, bool backward, const double *mine)
 {
     spot *to = spot_of(r->l, p, backward, r->shard);
 
@@ -121,14 +121,14 @@ static void leave(shard_run *r, const stop *p, bool backward, const double *mine
     if (r->l->told && all_there(r, p, backward)) r->l->told(r->l->ctx);
 }
 
-static bool meet(void *ctx, uint32_t call, bool backward, int64_t n, const double *mine, double *sums)
+static bool meet_shards(void *ctx, uint32_t call, bool backward, int64_t n, const double *mine, double *sums)
 {
     shard_run *r = ctx;
     const lockstep *l = r->l;
     const stop *p = l->places;
 
     while (p->call != call) p++; /* every node that meets has a place */
-    if (mine) leave(r, p, backward, mine);
+    if (mine) leave_numbers(r, p, backward, mine);
     if (!all_there(r, p, backward)) return false;
     memset(sums, 0, (size_t)n * sizeof *sums);
     for (int v = 0; v < l->s->shards; v++) {
@@ -235,7 +235,7 @@ manta_status lockstep_begin(lockstep *l, int shard, uint64_t flag, int64_t count
     r->at = PHASE_NONE;
     r->l = l;
     r->shard = shard;
-    r->meeting = (op_meeting){meet, r};
+    r->meeting = (op_meeting){meet_shards, r};
     if (!r->e) {
         exec_options o = {.kernels = s->k, .debug = s->debug, .pool = s->pool};
         TRY(exec_new(s->m, &s->l, &s->o, &o, &r->e));

@@ -18,7 +18,7 @@ manta_status manta_session_profile(manta_session *s, const char *trace_path)
     return MANTA_OK;
 }
 
-static double rate(double flops, double ms)
+static double flop_rate(double flops, double ms)
 {
     return ms > 0 ? flops / ms / 1e6 : 0;
 }
@@ -36,8 +36,8 @@ manta_status manta_session_profile_end(manta_session *s, int64_t batch,
         memcpy(r.shape, t.shape, sizeof r.shape);
         r.forward_ms = (double)t.forward_ns / 1e6 / (double)t.calls;
         r.backward_ms = (double)t.backward_ns / 1e6 / (double)t.calls;
-        r.forward_gflops = rate(t.flops, r.forward_ms);
-        r.backward_gflops = rate(t.backward_flops, r.backward_ms);
+        r.forward_gflops = flop_rate(t.flops, r.forward_ms);
+        r.backward_gflops = flop_rate(t.backward_flops, r.backward_ms);
         row(user, &r);
     }
     if (s->trace) st = trace_write(s->trace);

@@ -39,7 +39,7 @@ static manta_status make_memory(manta_session *s)
 }
 
 /* How the work is divided is the engine's decision. */
-static manta_status divide(manta_session *s, const manta_session_options *o, engine_share *share)
+static manta_status divide_work(manta_session *s, const manta_session_options *o, engine_share *share)
 {
     TRY(s->engine.ops->open(o, share, &s->engine.ctx));
     s->shards = share->shards;
@@ -71,7 +71,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
         TRY(manta_optimizer_named("rmsprop", &s->opt));
     }
     if (c->n_losses) TRY(manta_optimizer_check(&s->opt));
-    TRY(divide(s, o, &share));
+    TRY(divide_work(s, o, &share));
     TRY(kernels_find(kernels_of_choice(o), &s->k));
     copy_objective(s, c);
     TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));

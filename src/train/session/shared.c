@@ -82,7 +82,7 @@ static void cpu_pause(void)
 /* Others finish within microseconds when the work is divided evenly, and a
  * sleeping process takes tens of them to wake up. Past the first moments a
  * spinner gives way, because whom it waits for may need its core. */
-static bool spin(control *c, uint32_t seen)
+static bool spin_until_woken(control *c, uint32_t seen)
 {
     enum { PAUSES = 32, ALONE_NS = 20 * 1000 };
     int64_t start = clock_now_ns();
@@ -101,7 +101,7 @@ static bool spin(control *c, uint32_t seen)
 
 void control_wait(control *c, int rank, uint32_t seen, int64_t deadline)
 {
-    if (spin(c, seen)) return;
+    if (spin_until_woken(c, seen)) return;
     atomic_store(&c->worker[rank].asleep, 1);
     if (atomic_load(&c->wake) == seen) (void)futex_wait(&c->wake, seen, deadline, true);
     atomic_store(&c->worker[rank].asleep, 0);

@@ -67,7 +67,7 @@ manta_status session_check_feed(const manta_session *s, const manta_feed *f, boo
 }
 
 /* Everything that a step in this process needs. */
-static manta_status ready(manta_session *s, const manta_feed *f, bool targets)
+static manta_status ready_step(manta_session *s, const manta_feed *f, bool targets)
 {
     TRY(session_check_feed(s, f, targets));
     return session_local(s);
@@ -160,7 +160,7 @@ static manta_status run_shards(manta_session *s, const manta_feed *f, plan_mode 
 
 manta_status step_compute(manta_session *s, const manta_feed *f)
 {
-    TRY(ready(s, f, true));
+    TRY(ready_step(s, f, true));
     return run_shards(s, f, PLAN_TRAIN, true, true);
 }
 
@@ -168,7 +168,7 @@ manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *l
 {
     double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
 
-    TRY(ready(s, f, true));
+    TRY(ready_step(s, f, true));
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_TRAIN, true, false));
     apply_sums(&s->l, s->n_used, s->used, sums);
@@ -275,7 +275,7 @@ manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool t
 {
     exec_run r = session_run(s, PLAN_PREDICT, f, NULL);
 
-    TRY(ready(s, f, false));
+    TRY(ready_step(s, f, false));
     s->phase = SESSION_IDLE;
     if (!training && session_parts(f->count) > 1 && n_outputs <= SESSION_OUTPUTS)
         return forward_parts(s, f, n_outputs, outputs);
@@ -337,7 +337,7 @@ static manta_status fused_step(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_step(manta_session *s, const manta_feed *f)
 {
-    TRY(ready(s, f, true));
+    TRY(ready_step(s, f, true));
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     s->phase = SESSION_IDLE;
     if (s->fuse) return fused_step(s, f);
@@ -349,7 +349,7 @@ manta_status manta_session_step(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
 {
-    TRY(ready(s, f, true));
+    TRY(ready_step(s, f, true));
     if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_EVALUATE, true, false));

@@ -29,7 +29,7 @@ struct lock {
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static lock *held; /* guard */
 
-static manta_status busy(const char *path, pid_t pid)
+static manta_status fail_busy(const char *path, pid_t pid)
 {
     return manta_fail(MANTA_EBUSY, "%s: process %ld is at work there", path, (long)pid);
 }
@@ -75,12 +75,12 @@ static manta_status take_file(const char *path, int *fd, struct stat *info)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
-    if (!os->stat(path, info) && is_ours(info)) return busy(path, getpid());
+    if (!os->stat(path, info) && is_ours(info)) return fail_busy(path, getpid());
     do *fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     while (*fd < 0 && errno == EINTR);
     if (*fd < 0) return file_fail(errno, "opening", path);
     if (fcntl(*fd, F_SETLK, &whole))
-        return errno == EACCES || errno == EAGAIN ? busy(path, find_holder(path))
+        return errno == EACCES || errno == EAGAIN ? fail_busy(path, find_holder(path))
                                                   : file_fail(errno, "locking", path);
     return os->fstat(*fd, info) ? file_fail(errno, "looking at", path) : MANTA_OK;
 }

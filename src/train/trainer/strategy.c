@@ -123,7 +123,7 @@ static manta_status read_tf_config(manta_strategy *s, const char *text)
     return st;
 }
 
-static manta_status settle(manta_strategy *s)
+static manta_status settle_kind(manta_strategy *s)
 {
     const char *text = getenv("TF_CONFIG");
     manta_replication kind = s->o.kind;
@@ -147,7 +147,7 @@ manta_status manta_strategy_open(const manta_strategy_options *options, manta_st
     if (!s->o.max_failures) s->o.max_failures = MAX_FAILURES;
     s->value_size = round_up(s->o.value_bytes ? s->o.value_bytes : VALUE_BYTES);
     s->fd = -1;
-    if ((st = settle(s))) {
+    if ((st = settle_kind(s))) {
         manta_strategy_close(s);
         return st;
     }
@@ -180,7 +180,7 @@ bool manta_strategy_is_chief(const manta_strategy *s)
 
 /* ---- variables ---- */
 
-static variable *find(const manta_strategy *s, const char *name)
+static variable *find_variable(const manta_strategy *s, const char *name)
 {
     for (size_t i = 0; i < s->variables.n; i++) {
         variable *v = &s->variables.at[i];
@@ -190,7 +190,7 @@ static variable *find(const manta_strategy *s, const char *name)
 }
 
 /* Room in the buffers; after the first run they cannot grow. */
-static manta_status add(manta_strategy *s, variable v)
+static manta_status add_variable(manta_strategy *s, variable v)
 {
     if (s->running || s->memory)
         return manta_fail(MANTA_EINVAL, "variables are named before the first run of a strategy");
@@ -205,12 +205,12 @@ manta_status manta_strategy_variable(manta_strategy *s, const char *name, const 
     variable v = {.value = *value, .size = manta_array_bytes(value)};
     manta_status st;
 
-    if (find(s, name)) return manta_fail(MANTA_EEXIST, "there is a variable '%s' already", name);
+    if (find_variable(s, name)) return manta_fail(MANTA_EEXIST, "there is a variable '%s' already", name);
     if (!manta_array_is_contiguous(value))
         return manta_fail(MANTA_EINVAL, "variable '%s': expected a row-major array", name);
     TRY(mem_try_array((int64_t)v.size + 1, 1, "a variable", &v.copy));
     v.name = mem_strdup(name);
-    if ((st = add(s, v))) {
+    if ((st = add_variable(s, v))) {
         mem_free(v.name);
         mem_try_free(v.copy);
     }
@@ -223,7 +223,7 @@ manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session)
         return manta_fail(MANTA_EINVAL,
                           "a session that is mirrored has one worker and one shard: replicas are the others");
     }
-    return add(s, (variable){.s = session, .size = session->l.state_size});
+    return add_variable(s, (variable){.s = session, .size = session->l.state_size});
 }
 
 static void *memory_of(const variable *v)
@@ -257,7 +257,7 @@ static void put_copies(const manta_strategy *s, int buffer)
 }
 
 /* Step 0 is what the caller has. */
-static manta_status begin(manta_strategy *s)
+static manta_status begin_run(manta_strategy *s)
 {
     commits *c;
 
@@ -278,7 +278,7 @@ static manta_status begin(manta_strategy *s)
     return MANTA_OK;
 }
 
-static void end(manta_strategy *s)
+static void end_run(manta_strategy *s)
 {
     uint64_t word = atomic_load(&commits_of(s)->word);
 
@@ -290,7 +290,7 @@ static void end(manta_strategy *s)
 
 /* ---- commits ---- */
 
-static void publish(manta_replica *r, int64_t step)
+static void publish_commit(manta_replica *r, int64_t step)
 {
     commits *c = commits_of(r->s);
     int buffer = 1 - (int)(r->seen & 1);
@@ -303,14 +303,14 @@ static void publish(manta_replica *r, int64_t step)
 manta_status manta_replica_commit(manta_replica *r, int64_t step)
 {
     TRY(manta_group_barrier(r->g));
-    if (!r->s->here || r->rank == 0) publish(r, step);
+    if (!r->s->here || r->rank == 0) publish_commit(r, step);
     TRY(manta_group_barrier(r->g));
     r->seen = atomic_load(&commits_of(r->s)->word);
     return MANTA_OK;
 }
 
 /* Of several hosts' states the furthest: who is behind receives it. */
-static manta_status agree(manta_replica *r)
+static manta_status agree_on_commit(manta_replica *r)
 {
     manta_strategy *s = r->s;
     commits *c = commits_of(s);
@@ -356,7 +356,7 @@ int64_t manta_replica_step(const manta_replica *r)
 
 manta_status manta_replica_variable(manta_replica *r, const char *name, manta_array *out)
 {
-    const variable *v = find(r->s, name);
+    const variable *v = find_variable(r->s, name);
 
     if (!v) return manta_fail(MANTA_ENOENT, "there is no variable '%s'", name);
     *out = v->value;
@@ -513,7 +513,7 @@ static manta_status run_here(manta_strategy *s, manta_replica_fn fn, void *user)
         manta_replica r = {.s = s, .rank = s->rank};
         manta_group_plan *gp = NULL;
         manta_status st = open_group(s, &gp, &r.g);
-        if (!st && s->n > 1) st = agree(&r);
+        if (!st && s->n > 1) st = agree_on_commit(&r);
         if (!st) {
             take_copies(&r);
             st = fn(&r, user);
@@ -574,7 +574,7 @@ typedef struct brood {
     char cause[96];
 } brood;
 
-static void collect(manta_strategy *s, brood *b)
+static void collect_replicas(manta_strategy *s, brood *b)
 {
     b->lost = -1;
     for (int i = 0; i < b->n; i++) {
@@ -603,7 +603,7 @@ static manta_status run_brood(manta_strategy *s, manta_replica_fn fn, void *user
         b->n++;
     }
     for (int i = 0; st && i < b->n; i++) os->kill(b->pid[i], SIGKILL);
-    collect(s, b);
+    collect_replicas(s, b);
     manta_group_plan_free(gp);
     return st;
 }
@@ -647,10 +647,10 @@ manta_status manta_strategy_run(manta_strategy *s, manta_replica_fn fn, void *us
     manta_status st;
 
     if (s->running) return manta_fail(MANTA_EINVAL, "this strategy is running already");
-    TRY(begin(s));
+    TRY(begin_run(s));
     s->running = true;
     st = s->here ? run_forked(s, fn, user) : run_here(s, fn, user);
     s->running = false;
-    end(s);
+    end_run(s);
     return st;
 }

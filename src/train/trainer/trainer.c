@@ -93,7 +93,7 @@ static void leave_out_ours(char *text)
     if (at) *at = '\0';
 }
 
-static void blame(trainer_driver *d, int rank)
+static void blame_rank(trainer_driver *d, int rank)
 {
     manta_failure f;
 
@@ -130,7 +130,7 @@ static bool look_at_loops(trainer_driver *d)
             continue;
         }
         d->ended[i] = true;
-        if (st) blame(d, i);
+        if (st) blame_rank(d, i);
     }
     return left == 0;
 }
@@ -217,7 +217,7 @@ static bool has_more_room(trainer_driver *d)
     return !scaling_grow(&d->scaling, &d->grows) && d->grows;
 }
 
-static manta_status watch(trainer_driver *d)
+static manta_status watch_workers(trainer_driver *d)
 {
     trainer_control *c = d->mem.c;
 
@@ -318,7 +318,7 @@ static manta_status run_attempt(trainer_driver *d)
     d->room_with = d->parts.committed;
     wipe_memory(d);
     for (int i = 0; i < d->world; i++) start_rank(d, i, from ? manta_checkpoint_path(from) : NULL);
-    st = watch(d);
+    st = watch_workers(d);
     ended = end_attempt(d);
     if (own) manta_checkpoint_close(from);
     if (st || (st = ended)) return st;
@@ -438,7 +438,7 @@ static manta_status check_kind(const manta_run_config *r)
         r->name, r->name);
 }
 
-static manta_status prepare(trainer_driver *d)
+static manta_status prepare_run(trainer_driver *d)
 {
     const manta_run_config *r = &d->o->run;
     char *config;
@@ -464,7 +464,7 @@ static manta_status prepare(trainer_driver *d)
     return MANTA_OK;
 }
 
-static void release(trainer_driver *d)
+static void release_driver(trainer_driver *d)
 {
     if (d->parts.run) checkpoint_parts_sweep(&d->parts);
     checkpoint_parts_release(&d->parts);
@@ -554,7 +554,7 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
     char *path = NULL;
 
     *out = NULL;
-    if ((st = prepare(&d))) goto out;
+    if ((st = prepare_run(&d))) goto out;
     (void)log_use_level(rank_logs_level(run_logs(d.run)));
     take_signals(&before);
     st = run_attempts(&d);
@@ -577,7 +577,7 @@ manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **ou
     path = mem_strdup(manta_run_path(d.run));
 out:
     if (st && !why.code) manta_error_get(&why);
-    release(&d);
+    release_driver(&d);
     (void)log_use_level(level);
     late = path ? manta_result_read(path, out) : MANTA_OK;
     if (late && !st) { /* done, and what was done cannot be told */

@@ -84,8 +84,8 @@ static void drop_notes(const trainer_checkpoint_parts *p, int64_t round, int fir
 
 /* Makes a checkpoint of the folder, with the notes of the lowest of the ranks
  * first to last, and Manta's own: how many reports each rank had made. */
-static manta_status commit(trainer_checkpoint_parts *p, const char *folder, const trainer_report *r,
-                           int first, int last, const int64_t *counts, file_sum state)
+static manta_status commit_folder(trainer_checkpoint_parts *p, const char *folder, const trainer_report *r,
+                                  int first, int last, const int64_t *counts, file_sum state)
 {
     manta_checkpoint_info info = {.epoch = r->epoch, .step = r->step, .iterations = r->iterations};
     manta_status st = MANTA_ENOENT;
@@ -116,7 +116,7 @@ out:
 }
 
 /* Frees the room of what could not be kept; the failure that is told stays. */
-static void drop(const char *folder)
+static void drop_folder(const char *folder)
 {
     manta_error why;
     manta_status st;
@@ -131,9 +131,9 @@ manta_status checkpoint_parts_commit_own(trainer_checkpoint_parts *p, int rank, 
                                          const int64_t *counts, file_sum state)
 {
     char *part = run_part(p->folder, r->round, rank);
-    manta_status st = commit(p, part, r, rank, rank, counts, state);
+    manta_status st = commit_folder(p, part, r, rank, rank, counts, state);
 
-    if (st) drop(part);
+    if (st) drop_folder(part);
     mem_free(part);
     return st;
 }
@@ -174,8 +174,9 @@ static manta_status commit_round(trainer_checkpoint_parts *p, int64_t round, con
         if (p->seen[rank] <= round) then[rank] = counts[rank];
         mem_free(part);
     }
-    if (!st) st = commit(p, all, &p->reports[round % TRAINER_RING], 0, p->world - 1, then, (file_sum){0});
-    if (st) drop(all);
+    if (!st)
+        st = commit_folder(p, all, &p->reports[round % TRAINER_RING], 0, p->world - 1, then, (file_sum){0});
+    if (st) drop_folder(all);
     mem_free(all);
     return st;
 }
@@ -186,7 +187,7 @@ static void drop_round(const trainer_checkpoint_parts *p, int64_t round)
 {
     for (int rank = 0; rank < p->world; rank++) {
         char *part = run_part(p->folder, round, rank);
-        drop(part);
+        drop_folder(part);
         mem_free(part);
     }
 }

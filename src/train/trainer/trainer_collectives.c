@@ -17,7 +17,7 @@
 
 /* ---- meetings ---- */
 
-static manta_status reserve(const manta_worker *w, off_t at, size_t n)
+static manta_status reserve_slot(const manta_worker *w, off_t at, size_t n)
 {
     int rc;
 
@@ -33,7 +33,7 @@ static manta_status map_slot(manta_worker *w, int rank, int turn, size_t n)
     off_t at = (off_t)trainer_slot_at(w->mem.world, rank, turn);
     void *fresh;
 
-    if (rank == w->t.rank) TRY(reserve(w, at, n));
+    if (rank == w->t.rank) TRY(reserve_slot(w, at, n));
     fresh = os->mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, w->mem.fd, at);
     if (fresh == MAP_FAILED) return manta_fail(MANTA_ENOMEM, "mapping %zu bytes for gradients", n);
     if (s->at) os->munmap(s->at, s->size);

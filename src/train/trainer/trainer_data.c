@@ -17,7 +17,7 @@ static manta_status find_dataset(const manta_worker *w, const char *name, int *o
 }
 
 /* Delivers d unless a stage of it has failed; takes d. */
-static manta_status deliver(manta_dataset *d, manta_dataset **out)
+static manta_status deliver_dataset(manta_dataset *d, manta_dataset **out)
 {
     manta_status st = manta_dataset_status(d);
 
@@ -39,11 +39,11 @@ static manta_status open_dataset(manta_worker *w, int i, manta_dataset **out)
     if (d->make) {
         if (!(made = d->make(w, d->user)))
             return manta_fail(MANTA_EINVAL, "the function that makes dataset '%s' gave none", d->name);
-        return deliver(made, out);
+        return deliver_dataset(made, out);
     }
     if (*d->spec) return manta_dataset_open(d->spec, NULL, out);
     for (int k = 0; k < d->n_columns; k++) columns[k] = (manta_column){d->columns[k], w->columns[i][k]};
-    return deliver(manta_dataset_arrays(d->n_columns, columns, MANTA_OWNERSHIP_BORROW), out);
+    return deliver_dataset(manta_dataset_arrays(d->n_columns, columns, MANTA_OWNERSHIP_BORROW), out);
 }
 
 static bool is_divided(const trainer_dataset *d)
@@ -60,7 +60,7 @@ manta_status manta_worker_dataset(manta_worker *w, const char *name, manta_datas
     TRY(open_dataset(w, i, &d));
     if (w->datasets[i].shuffle) d = manta_dataset_shuffle(d, 0, w->t.seed);
     if (is_divided(&w->datasets[i])) d = manta_dataset_shard(d, w->t.world, w->t.rank);
-    return deliver(d, out);
+    return deliver_dataset(d, out);
 }
 
 manta_status manta_prepare_loader(manta_worker *w, const char *name, const manta_loader_options *o,

@@ -39,7 +39,7 @@ static manta_status check_spec(const trainer_dataset *t)
                       t->spec, known);
 }
 
-static manta_status describe(trainer_dataset *t, int i, const manta_named_dataset *from)
+static manta_status describe_dataset(trainer_dataset *t, int i, const manta_named_dataset *from)
 {
     if (!from->name || !*from->name || strlen(from->name) >= sizeof t->name)
         return manta_fail(MANTA_EINVAL, "dataset %d has no name, or one that is too long", i);
@@ -65,7 +65,7 @@ manta_status datasets_init(trainer_datasets *g, int n, const manta_named_dataset
     g->all = mem_new((size_t)(n + 1) * sizeof *g->all);
     g->columns = mem_new((size_t)(n + 1) * sizeof *g->columns);
     for (; g->n < n; g->n++) {
-        TRY(describe(&g->all[g->n], g->n, &from[g->n]));
+        TRY(describe_dataset(&g->all[g->n], g->n, &from[g->n]));
         for (int i = 0; i < g->n; i++) {
             if (!strcmp(g->all[i].name, g->all[g->n].name))
                 return manta_fail(MANTA_EINVAL, "two datasets are called '%s'", g->all[i].name);

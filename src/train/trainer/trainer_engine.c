@@ -10,7 +10,7 @@ static manta_worker *worker_of(const engine_call *c)
 }
 
 /* Whether it has ended in any rank. */
-static manta_status settle(engine_call *c, int64_t epoch, bool *stop, const char **why)
+static manta_status settle_epoch(engine_call *c, int64_t epoch, bool *stop, const char **why)
 {
     double most = *stop ? 1 : 0;
 
@@ -27,13 +27,13 @@ static manta_status agree_to_stop(engine_call *c)
     bool stop = w->stops(w->ctx);
     const char *why;
 
-    TRY(settle(c, 0, &stop, &why));
+    TRY(settle_epoch(c, 0, &stop, &why));
     if (stop && !w->stops(w->ctx)) w->stop(w->ctx, why);
     return MANTA_OK;
 }
 
 /* Steps that all ranks take together: as many as the one that has most. */
-static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
+static manta_status train_epoch(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
     feed_pass *p = c->train;
@@ -64,7 +64,7 @@ static manta_status train(engine_call *c, int64_t epoch, int64_t first, int64_t 
 }
 
 /* Within a fit validation is everybody's, also of a rank that has no data. */
-static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
+static manta_status evaluate_data(engine_call *c, int64_t epoch, int64_t *steps)
 {
     TRY(engine_evaluate_here(c, epoch, steps));
     if (!c->train) return MANTA_OK;
@@ -73,4 +73,4 @@ static manta_status evaluate(engine_call *c, int64_t epoch, int64_t *steps)
 }
 
 const engine_ops engine_ranks = {
-    .train = train, .evaluate = evaluate, .settle = settle, .close = worker_model_free};
+    .train = train_epoch, .evaluate = evaluate_data, .settle = settle_epoch, .close = worker_model_free};

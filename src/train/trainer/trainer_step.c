@@ -150,7 +150,7 @@ static manta_status share_model(worker_model *m)
 
 /* ---- a step ---- */
 
-static manta_status compute(worker_model *m, const manta_feed *f)
+static manta_status compute_shard(worker_model *m, const manta_feed *f)
 {
     manta_session *s = m->s;
     exec_run r;
@@ -188,7 +188,7 @@ static turnout count_all(worker_model *m)
 }
 
 /* This rank's part of the update. */
-static manta_status update(worker_model *m, const turnout *t)
+static manta_status update_range(worker_model *m, const turnout *t)
 {
     manta_session *s = m->s;
     step_range r = step_range_of(&s->l, t->own, t->ranks);
@@ -233,13 +233,13 @@ manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const ma
     if (s->engine.ops != &engine_ranks)
         return manta_fail(MANTA_EINVAL, "a step of all ranks needs a session of manta_prepare_model()");
     if (!m->memory) TRY(share_model(m));
-    if (samples) TRY(compute(m, f));
+    if (samples) TRY(compute_shard(m, f));
     TRY(worker_slot(w, &own));
     own->count = samples ? (double)f->count : 0;
     TRY(worker_meet(w));
     t = count_all(m);
     if (!s->n_used) return MANTA_OK;
-    TRY(update(m, &t));
+    TRY(update_range(m, &t));
     TRY(worker_meet(w));
     take_other_buffer(m);
     return MANTA_OK;

@@ -107,7 +107,7 @@ bool manta_worker_should_stop(const manta_worker *w)
 
 /* ---- the actor ---- */
 
-static manta_status attach(manta_worker *w)
+static manta_status attach_memory(manta_worker *w)
 {
     char path[64];
     size_t head = trainer_head(w->t.most);
@@ -125,7 +125,7 @@ static manta_status attach(manta_worker *w)
 }
 
 /* What the loop prints goes to the log of its rank, or to where the driver wants it. */
-static void redirect(const manta_worker *w)
+static void redirect_output(const manta_worker *w)
 {
     rank_log_task log = w->t.log;
     char *folder = run_inner(w->t.local, "log"), path[64];
@@ -195,8 +195,8 @@ static manta_status run_loop(manta_worker *w)
     manta_status st;
 
     spawn_ignore_requests(); /* the driver tells its loops */
-    TRY(attach(w));
-    redirect(w);
+    TRY(attach_memory(w));
+    redirect_output(w);
     w->parts_folder = run_parts_folder(w->t.local, w->t.driver, w->t.attempt);
     manta_error_origin(NULL, w->t.rank);
     if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
