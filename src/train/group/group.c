@@ -1,5 +1,33 @@
 /* group.c - the workers of a fit, seen from the process that called it: births,
- * deaths and waiting. Who then computes what is group_membership.c's. */
+ * deaths and waiting. Who then computes what is group_membership.c's.
+ *
+ * The controller is one thread that sleeps in poll() on the workers' pidfds and on
+ * an eventfd that workers write to. Whenever it wakes it does the same round
+ * (look_after()), in this order:
+ *
+ *   sleep_until()    who has died meanwhile
+ *   bury_member()    why it died and what that means (judge_death()): a loss of time,
+ *                    a place less, or the end of the run; its work is kept or dealt out
+ *   start_missing()  a successor for every place that is empty and wanted
+ *   watch_members()  who neither moves nor waits is killed, and is buried in a later round
+ *   settle_places()  who is ready takes its place; who is unwanted may end
+ *
+ * Who writes what: of the control block the controller writes the job, the gate
+ * (`allowed`), the assignments, which of them is staged, and whom it dismisses; a worker
+ * writes flags, its progress and error, and whether it is ready, idle or asleep (which
+ * the controller clears for the dead). Once there are workers both write `commit` with a
+ * compare-and-swap alone: a worker to publish a step, the controller to begin a
+ * generation. What is in `member` is the controller's own, and no worker sees it.
+ *
+ * Why that is safe: a pidfd is readable only after the last store of its process, and
+ * nothing of a worker is given to another before. A hint may be lost with the worker
+ * that was about to give it, since its death wakes the controller as well. Before it
+ * sleeps the controller says so (controller_asleep) and then looks once more, so that
+ * whoever commits or becomes ready after that look sees that it sleeps.
+ *
+ * What may be changed: the order of a round, but for burying before starting, and how
+ * often it looks. What may not: to raise a generation for a worker that only seems to be
+ * dead. One that hangs is killed, and its pidfd is waited for like any other's. */
 #include "train/group/group.h"
 
 #include <errno.h>
