@@ -276,7 +276,7 @@ static manta_status part_checkpoint(worker *w)
 
 /* ---- a callback of one's own: the crash ---- */
 
-static manta_status crash_batch_end(void *self, manta_fitting *f)
+static manta_status crash_batch_end(void *self, manta_fit_context *f)
 {
     int64_t *left = self;
 

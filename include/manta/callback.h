@@ -29,8 +29,8 @@ extern "C" {
 
 /* ---- one's own ---- */
 
-typedef struct manta_fitting manta_fitting; /* a fit, evaluate or predict under way */
-typedef manta_status manta_hook(void *self, manta_fitting *f);
+typedef struct manta_fit_context manta_fit_context; /* a fit, evaluate or predict under way */
+typedef manta_status manta_hook(void *self, manta_fit_context *f);
 
 /* Every entry may be NULL. */
 typedef struct manta_callback_ops {
@@ -62,22 +62,24 @@ MANTA_API void manta_blob_put(void *blob, const void *data, size_t n);
 MANTA_API manta_callback *manta_callback_new(const manta_callback_ops *ops, void *self);
 MANTA_API void manta_callback_free(manta_callback *c); /* accepts NULL */
 
-MANTA_API manta_session *manta_fitting_session(manta_fitting *f);
-MANTA_API int64_t manta_fitting_epoch(const manta_fitting *f); /* 0-based */
-MANTA_API int64_t manta_fitting_epochs(const manta_fitting *f); /* planned; of a fit */
-MANTA_API int64_t manta_fitting_batch(const manta_fitting *f); /* 0-based, of the batch hooks */
-MANTA_API int64_t manta_fitting_steps(const manta_fitting *f); /* of an epoch; -1: not known */
-MANTA_API manta_metrics *manta_fitting_logs(manta_fitting *f); /* may be added to: later callbacks see it */
+MANTA_API manta_session *manta_fit_context_session(manta_fit_context *f);
+MANTA_API int64_t manta_fit_context_epoch(const manta_fit_context *f); /* 0-based */
+MANTA_API int64_t manta_fit_context_epochs(const manta_fit_context *f); /* planned; of a fit */
+MANTA_API int64_t manta_fit_context_batch(const manta_fit_context *f); /* 0-based, of the batch hooks */
+MANTA_API int64_t manta_fit_context_steps(const manta_fit_context *f); /* of an epoch; -1: not known */
+MANTA_API manta_metrics *manta_fit_context_logs(
+    manta_fit_context *f); /* may be added to: later callbacks see it */
 /* Ends the training after this batch or epoch, as Keras's stop_training; why
  * is for people, and copied. */
-MANTA_API void manta_fitting_stop(manta_fitting *f, const char *why);
-MANTA_API const char *manta_fitting_stopped(const manta_fitting *f); /* NULL: it goes on */
+MANTA_API void manta_fit_context_stop(manta_fit_context *f, const char *why);
+MANTA_API const char *manta_fit_context_stopped(const manta_fit_context *f); /* NULL: it goes on */
 /* Takes a checkpoint once all callbacks have had this hook, so that it holds
  * what they remember of it; in the background (manta_checkpoints_save()). */
-MANTA_API void manta_fitting_checkpoint(manta_fitting *f, manta_checkpoints *to, bool must);
+MANTA_API void manta_fit_context_checkpoint(manta_fit_context *f, manta_checkpoints *to, bool must);
 /* In before_fit: the session and the callbacks take the state of `c`, and the
  * fit begins where it stood. */
-MANTA_API manta_status manta_fitting_restore(manta_fitting *f, const manta_checkpoint *c) MANTA_MUST_USE;
+MANTA_API manta_status manta_fit_context_restore(manta_fit_context *f,
+                                                 const manta_checkpoint *c) MANTA_MUST_USE;
 
 /* ---- Keras's ---- */
 

@@ -426,21 +426,21 @@ typedef struct watcher {
 } watcher;
 
 /* Rank 1 alone wants to end, in the middle of an epoch in which it has no data left. */
-static manta_status watcher_batch(void *self, manta_fitting *f)
+static manta_status watcher_batch(void *self, manta_fit_context *f)
 {
     const watcher *o = self;
 
-    if (o->c->mode == FIT_STOPS && manta_worker_rank(o->w) == 1 && manta_fitting_epoch(f) == 1 &&
-        manta_fitting_batch(f) == 1)
-        manta_fitting_stop(f, "enough");
+    if (o->c->mode == FIT_STOPS && manta_worker_rank(o->w) == 1 && manta_fit_context_epoch(f) == 1 &&
+        manta_fit_context_batch(f) == 1)
+        manta_fit_context_stop(f, "enough");
     return MANTA_OK;
 }
 
-static manta_status watcher_epoch(void *self, manta_fitting *f)
+static manta_status watcher_epoch(void *self, manta_fit_context *f)
 {
     const watcher *o = self;
 
-    return fail_when_told(o->w, o->c, manta_fitting_epoch(f));
+    return fail_when_told(o->w, o->c, manta_fit_context_epoch(f));
 }
 
 static const manta_callback_ops watcher_ops = {

@@ -87,9 +87,9 @@ static void no_number(const char *folder)
 }
 
 /* A callback that fails in one rank: who, which hook, and why. */
-static manta_status fall_down(void *self, manta_fitting *f)
+static manta_status fall_down(void *self, manta_fit_context *f)
 {
-    if (manta_worker_rank(self) != 1 || manta_fitting_epoch(f) < 1) return MANTA_OK;
+    if (manta_worker_rank(self) != 1 || manta_fit_context_epoch(f) < 1) return MANTA_OK;
     return manta_fail(MANTA_EIO, "the ladder is short");
 }
 
@@ -151,18 +151,19 @@ typedef struct counting {
     int64_t epochs;
 } counting;
 
-static manta_status count_epoch(void *self, manta_fitting *f)
+static manta_status count_epoch(void *self, manta_fit_context *f)
 {
     (void)f;
     ((counting *)self)->epochs++;
     return MANTA_OK;
 }
 
-static manta_status fall_over(void *self, manta_fitting *f)
+static manta_status fall_over(void *self, manta_fit_context *f)
 {
     const manta_worker *w = ((counting *)self)->w;
 
-    if (manta_fitting_epoch(f) != 2 || manta_worker_attempt(w) || manta_worker_rank(w) != 1) return MANTA_OK;
+    if (manta_fit_context_epoch(f) != 2 || manta_worker_attempt(w) || manta_worker_rank(w) != 1)
+        return MANTA_OK;
     raise(SIGKILL);
     return MANTA_OK;
 }

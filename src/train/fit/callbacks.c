@@ -37,9 +37,9 @@ manta_status monitor_check(const monitor *m)
     return manta_fail(MANTA_EINVAL, "mode '%s' for %s, expected min, max or auto", m->odd, m->name);
 }
 
-bool monitor_value(monitor *m, const manta_fitting *f, const char *who, double *out)
+bool monitor_value(monitor *m, const manta_fit_context *f, const char *who, double *out)
 {
-    const manta_metrics *logs = manta_fitting_logs((manta_fitting *)(uintptr_t)f);
+    const manta_metrics *logs = manta_fit_context_logs((manta_fit_context *)(uintptr_t)f);
 
     for (int i = 0; i < logs->n; i++) {
         if (strcmp(logs->name[i], m->name) != 0) continue;
@@ -105,7 +105,7 @@ static bool improves(const stopping *c, double value, double reference)
     return c->m.greater ? value - delta > reference : value + delta < reference;
 }
 
-static manta_status stopping_begin(void *self, manta_fitting *f)
+static manta_status stopping_begin(void *self, manta_fit_context *f)
 {
     stopping *c = self;
 
@@ -115,16 +115,16 @@ static manta_status stopping_begin(void *self, manta_fitting *f)
     return MANTA_OK;
 }
 
-static manta_status stopping_epoch(void *self, manta_fitting *f)
+static manta_status stopping_epoch(void *self, manta_fit_context *f)
 {
     stopping *c = self;
-    int64_t epoch = manta_fitting_epoch(f);
+    int64_t epoch = manta_fit_context_epoch(f);
     double value;
     char why[160];
 
     if (!monitor_value(&c->m, f, "early_stopping", &value) || epoch < c->o.start_from_epoch) return MANTA_OK;
     if (c->o.restore_best_weights && !c->weights) {
-        TRY(keep_weights(c, manta_fitting_session(f)));
+        TRY(keep_weights(c, manta_fit_context_session(f)));
         c->at.best_epoch = epoch;
     }
     c->at.wait++;
@@ -132,7 +132,7 @@ static manta_status stopping_epoch(void *self, manta_fitting *f)
         c->at.best = value;
         c->at.has_best = true;
         c->at.best_epoch = epoch;
-        if (c->o.restore_best_weights) TRY(keep_weights(c, manta_fitting_session(f)));
+        if (c->o.restore_best_weights) TRY(keep_weights(c, manta_fit_context_session(f)));
         if (c->o.baseline == 0 || improves(c, value, option_real(c->o.baseline, 0))) c->at.wait = 0;
         return MANTA_OK;
     }
@@ -140,14 +140,14 @@ static manta_status stopping_epoch(void *self, manta_fitting *f)
     c->at.stopped_epoch = epoch;
     snprintf(why, sizeof why, "%s has not improved for %lld epochs (best %.4g in epoch %lld)", c->m.name,
              (long long)c->at.wait, c->at.best, (long long)c->at.best_epoch + 1);
-    manta_fitting_stop(f, why);
+    manta_fit_context_stop(f, why);
     return MANTA_OK;
 }
 
-static manta_status stopping_end(void *self, manta_fitting *f)
+static manta_status stopping_end(void *self, manta_fit_context *f)
 {
     stopping *c = self;
-    manta_session *s = manta_fitting_session(f);
+    manta_session *s = manta_fit_context_session(f);
 
     if (c->o.restore_best_weights && c->weights) {
         memcpy(layout_params(&s->l, s->state), c->weights, (size_t)s->l.params_size * sizeof(float));
@@ -185,17 +185,17 @@ static manta_status stopping_load(void *self, const void *data, size_t n)
 }
 
 /* Weights from a checkpoint must be of this model. */
-static manta_status stopping_check(void *self, manta_fitting *f)
+static manta_status stopping_check(void *self, manta_fit_context *f)
 {
     stopping *c = self;
 
-    if (c->weights && c->n_weights != weights_count(manta_fitting_session(f))) {
+    if (c->weights && c->n_weights != weights_count(manta_fit_context_session(f))) {
         return manta_fail(MANTA_ECORRUPT, "the best weights of the checkpoint are not of this model");
     }
     return stopping_begin(self, f);
 }
 
-static manta_status stopping_before(void *self, manta_fitting *f)
+static manta_status stopping_before(void *self, manta_fit_context *f)
 {
     (void)f;
     return monitor_check(&((stopping *)self)->m);
@@ -241,10 +241,10 @@ typedef struct plateau {
     plateau_memory at;
 } plateau;
 
-static manta_status plateau_epoch(void *self, manta_fitting *f)
+static manta_status plateau_epoch(void *self, manta_fit_context *f)
 {
     plateau *c = self;
-    manta_session *s = manta_fitting_session(f);
+    manta_session *s = manta_fit_context_session(f);
     double value, rate;
     bool better;
 
@@ -291,7 +291,7 @@ static void plateau_free(void *self)
     mem_free(c);
 }
 
-static manta_status plateau_before(void *self, manta_fitting *f)
+static manta_status plateau_before(void *self, manta_fit_context *f)
 {
     const plateau *c = self;
 
@@ -328,23 +328,23 @@ typedef struct scheduler {
     void *user;
 } scheduler;
 
-static manta_status scheduler_epoch(void *self, manta_fitting *f)
+static manta_status scheduler_epoch(void *self, manta_fit_context *f)
 {
     const scheduler *c = self;
-    manta_session *s = manta_fitting_session(f);
+    manta_session *s = manta_fit_context_session(f);
 
     return manta_session_set_learning_rate(
-        s, c->fn(c->user, manta_fitting_epoch(f), manta_session_learning_rate(s)));
+        s, c->fn(c->user, manta_fit_context_epoch(f), manta_session_learning_rate(s)));
 }
 
-static manta_status scheduler_log(void *self, manta_fitting *f)
+static manta_status scheduler_log(void *self, manta_fit_context *f)
 {
-    manta_metrics *logs = manta_fitting_logs(f);
+    manta_metrics *logs = manta_fit_context_logs(f);
 
     (void)self;
     if (logs->n == MANTA_MAX_METRICS) return MANTA_OK;
     snprintf(logs->name[logs->n], sizeof logs->name[0], "learning_rate");
-    logs->value[logs->n++] = manta_session_learning_rate(manta_fitting_session(f));
+    logs->value[logs->n++] = manta_session_learning_rate(manta_fit_context_session(f));
     return MANTA_OK;
 }
 
@@ -364,17 +364,17 @@ manta_callback *manta_learning_rate_scheduler(manta_lr_fn *fn, void *user)
 
 /* ---- NaN ---- */
 
-static manta_status nan_batch(void *self, manta_fitting *f)
+static manta_status nan_batch(void *self, manta_fit_context *f)
 {
-    double loss = manta_metrics_get(manta_fitting_logs(f), "loss");
+    double loss = manta_metrics_get(manta_fit_context_logs(f), "loss");
     char why[96];
 
     (void)self;
     if (isfinite(loss)) return MANTA_OK;
     snprintf(why, sizeof why, "the loss is %s after batch %lld of epoch %lld",
-             isnan(loss) ? "NaN" : "infinite", (long long)manta_fitting_batch(f) + 1,
-             (long long)manta_fitting_epoch(f) + 1);
-    manta_fitting_stop(f, why);
+             isnan(loss) ? "NaN" : "infinite", (long long)manta_fit_context_batch(f) + 1,
+             (long long)manta_fit_context_epoch(f) + 1);
+    manta_fit_context_stop(f, why);
     return MANTA_OK;
 }
 

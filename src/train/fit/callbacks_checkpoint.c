@@ -16,14 +16,14 @@ typedef struct pace {
 
 /* Whether a checkpoint is due after this step of the run; by the optimizer's
  * calls, so that a run that was taken up saves at the same steps. */
-static bool due_after_batch(const pace *p, manta_fitting *f)
+static bool due_after_batch(const pace *p, manta_fit_context *f)
 {
     int64_t calls = manta_session_iterations(f->s);
 
     return p->every_steps && calls % p->every_steps == 0;
 }
 
-static bool due_after_epoch(const pace *p, const manta_fitting *f)
+static bool due_after_epoch(const pace *p, const manta_fit_context *f)
 {
     if (f->epoch + 1 == f->epochs || f->stop) return true;
     return p->every_epochs && (f->epoch + 1) % p->every_epochs == 0;
@@ -34,37 +34,37 @@ typedef struct checkpointing {
     manta_checkpoints *to; /* borrowed */
 } checkpointing;
 
-static manta_status checkpointing_begin(void *self, manta_fitting *f)
+static manta_status checkpointing_begin(void *self, manta_fit_context *f)
 {
     checkpoints_expect(((checkpointing *)self)->to, f->s);
     return MANTA_OK;
 }
 
-static manta_status checkpointing_batch(void *self, manta_fitting *f)
+static manta_status checkpointing_batch(void *self, manta_fit_context *f)
 {
     checkpointing *c = self;
 
-    if (due_after_batch(&c->pace, f)) manta_fitting_checkpoint(f, c->to, false);
+    if (due_after_batch(&c->pace, f)) manta_fit_context_checkpoint(f, c->to, false);
     return MANTA_OK;
 }
 
-static manta_status checkpointing_epoch(void *self, manta_fitting *f)
+static manta_status checkpointing_epoch(void *self, manta_fit_context *f)
 {
     checkpointing *c = self;
 
-    if (due_after_epoch(&c->pace, f)) manta_fitting_checkpoint(f, c->to, true);
+    if (due_after_epoch(&c->pace, f)) manta_fit_context_checkpoint(f, c->to, true);
     return MANTA_OK;
 }
 
-static manta_status checkpointing_cut(void *self, manta_fitting *f)
+static manta_status checkpointing_cut(void *self, manta_fit_context *f)
 {
     checkpointing *c = self;
 
-    manta_fitting_checkpoint(f, c->to, true);
+    manta_fit_context_checkpoint(f, c->to, true);
     return MANTA_OK;
 }
 
-static manta_status checkpointing_end(void *self, manta_fitting *f)
+static manta_status checkpointing_end(void *self, manta_fit_context *f)
 {
     checkpointing *c = self;
 
@@ -127,7 +127,7 @@ static manta_status remove_config(const backup *c)
 }
 
 /* Two are kept, so that one that a disk has spoiled is not the only one. */
-static manta_status backup_restore(void *self, manta_fitting *f)
+static manta_status backup_restore(void *self, manta_fit_context *f)
 {
     backup *c = self;
     manta_checkpoint *last = NULL;
@@ -143,7 +143,7 @@ static manta_status backup_restore(void *self, manta_fitting *f)
     free(damaged);
     if (st == MANTA_ENOENT) return MANTA_OK; /* nothing to go on from */
     if (st) return st;
-    st = manta_fitting_restore(f, last);
+    st = manta_fit_context_restore(f, last);
     if (!st)
         log_info("training goes on from a backup", LOG_STR("path", manta_checkpoint_path(last)),
                  LOG_INT("epoch", f->first_epoch + 1), LOG_INT("step", f->first_step));
@@ -151,37 +151,37 @@ static manta_status backup_restore(void *self, manta_fitting *f)
     return st;
 }
 
-static manta_status backup_begin(void *self, manta_fitting *f)
+static manta_status backup_begin(void *self, manta_fit_context *f)
 {
     checkpoints_expect(((backup *)self)->to, f->s);
     return MANTA_OK;
 }
 
-static manta_status backup_batch(void *self, manta_fitting *f)
+static manta_status backup_batch(void *self, manta_fit_context *f)
 {
     backup *c = self;
 
-    if (due_after_batch(&c->pace, f)) manta_fitting_checkpoint(f, c->to, false);
+    if (due_after_batch(&c->pace, f)) manta_fit_context_checkpoint(f, c->to, false);
     return MANTA_OK;
 }
 
-static manta_status backup_epoch(void *self, manta_fitting *f)
+static manta_status backup_epoch(void *self, manta_fit_context *f)
 {
     backup *c = self;
 
-    if (due_after_epoch(&c->pace, f)) manta_fitting_checkpoint(f, c->to, true);
+    if (due_after_epoch(&c->pace, f)) manta_fit_context_checkpoint(f, c->to, true);
     return MANTA_OK;
 }
 
-static manta_status backup_cut(void *self, manta_fitting *f)
+static manta_status backup_cut(void *self, manta_fit_context *f)
 {
     backup *c = self;
 
-    manta_fitting_checkpoint(f, c->to, true);
+    manta_fit_context_checkpoint(f, c->to, true);
     return MANTA_OK;
 }
 
-static manta_status backup_end(void *self, manta_fitting *f)
+static manta_status backup_end(void *self, manta_fit_context *f)
 {
     backup *c = self;
     manta_status st = manta_checkpoints_wait(c->to);

@@ -53,7 +53,7 @@ static manta_status csv_write(csv *c, const buf *line)
     return MANTA_OK;
 }
 
-static manta_status csv_open(void *self, manta_fitting *f)
+static manta_status csv_open(void *self, manta_fit_context *f)
 {
     csv *c = self;
     bool goes_on = f->resumed && c->told;
@@ -86,7 +86,7 @@ static void csv_learn_keys(csv *c, const manta_metrics *logs)
     if (c->n_keys) qsort(c->keys, (size_t)c->n_keys, sizeof *c->keys, by_text);
 }
 
-static manta_status csv_epoch(void *self, manta_fitting *f)
+static manta_status csv_epoch(void *self, manta_fit_context *f)
 {
     csv *c = self;
     buf line = {0};
@@ -116,7 +116,7 @@ static manta_status csv_epoch(void *self, manta_fitting *f)
     return st;
 }
 
-static manta_status csv_end(void *self, manta_fitting *f)
+static manta_status csv_end(void *self, manta_fit_context *f)
 {
     csv *c = self;
 
@@ -244,7 +244,7 @@ static manta_status board_open(const board *b, const char *part, manta_events **
     return st;
 }
 
-static manta_status board_begin(void *self, manta_fitting *f)
+static manta_status board_begin(void *self, manta_fit_context *f)
 {
     board *b = self;
 
@@ -258,7 +258,7 @@ static manta_status board_begin(void *self, manta_fitting *f)
     return b->o.no_graph ? MANTA_OK : manta_events_graph(b->train, manta_session_model(f->s));
 }
 
-static manta_status board_batch(void *self, manta_fitting *f)
+static manta_status board_batch(void *self, manta_fit_context *f)
 {
     board *b = self;
     int64_t calls = manta_session_iterations(f->s);
@@ -272,7 +272,7 @@ static manta_status board_batch(void *self, manta_fitting *f)
     return MANTA_OK;
 }
 
-static manta_status board_histograms(board *b, manta_fitting *f)
+static manta_status board_histograms(board *b, manta_fit_context *f)
 {
     const manta_model *m = manta_session_model(f->s);
 
@@ -287,7 +287,7 @@ static manta_status board_histograms(board *b, manta_fitting *f)
     return MANTA_OK;
 }
 
-static manta_status board_epoch(void *self, manta_fitting *f)
+static manta_status board_epoch(void *self, manta_fit_context *f)
 {
     board *b = self;
     char tag[80];
@@ -305,7 +305,7 @@ static manta_status board_epoch(void *self, manta_fitting *f)
     return b->o.histogram_freq && f->epoch % b->o.histogram_freq == 0 ? board_histograms(b, f) : MANTA_OK;
 }
 
-static manta_status board_end(void *self, manta_fitting *f)
+static manta_status board_end(void *self, manta_fit_context *f)
 {
     board *b = self;
     manta_status st = manta_events_flush(b->train);
@@ -384,7 +384,7 @@ static int small_number(const char *text)
 }
 
 static manta_status add_number(buf *out, const char *name, size_t n, const char *format, size_t n_format,
-                               manta_fitting *f)
+                               manta_fit_context *f)
 {
     char key[64], how[16];
     bool whole = (n == 5 && !strncmp(name, "epoch", 5)) || (n == 5 && !strncmp(name, "batch", 5));
@@ -427,7 +427,7 @@ static manta_status add_number(buf *out, const char *name, size_t n, const char 
 }
 
 /* The path with {epoch:02d} and the like filled in. */
-static manta_status fill_in(const char *path, manta_fitting *f, buf *out)
+static manta_status fill_in(const char *path, manta_fit_context *f, buf *out)
 {
     while (*path) {
         const char *end = *path == '{' ? strchr(path, '}') : NULL, *colon;
@@ -454,7 +454,7 @@ static manta_status make_folder_of(const char *path)
 }
 
 /* What would go wrong with the first save, as far as it shows before the training. */
-static manta_status keeper_before(void *self, manta_fitting *f)
+static manta_status keeper_before(void *self, manta_fit_context *f)
 {
     const keeper *c = self;
     const char *slash = strrchr(c->path, '/');
@@ -478,7 +478,7 @@ static manta_status keeper_before(void *self, manta_fitting *f)
     return make_folder_of(c->path);
 }
 
-static manta_status keeper_save_model(keeper *c, manta_fitting *f)
+static manta_status keeper_save_model(keeper *c, manta_fit_context *f)
 {
     buf path = {0};
     double value = 0;
@@ -501,7 +501,7 @@ static manta_status keeper_save_model(keeper *c, manta_fitting *f)
     return st;
 }
 
-static manta_status keeper_batch(void *self, manta_fitting *f)
+static manta_status keeper_batch(void *self, manta_fit_context *f)
 {
     keeper *c = self;
 
@@ -509,7 +509,7 @@ static manta_status keeper_batch(void *self, manta_fitting *f)
     return keeper_save_model(c, f);
 }
 
-static manta_status keeper_epoch(void *self, manta_fitting *f)
+static manta_status keeper_epoch(void *self, manta_fit_context *f)
 {
     keeper *c = self;
 

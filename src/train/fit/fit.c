@@ -19,7 +19,7 @@ typedef struct training {
 /* Where to begin must be a place in what is to be done. */
 static manta_status check_start(const training *r)
 {
-    const manta_fitting *f = &r->t.f;
+    const manta_fit_context *f = &r->t.f;
 
     if (f->first_epoch < 0 || f->first_step < 0 || f->first_epoch > f->epochs) {
         if (f->resumed) {
@@ -136,13 +136,13 @@ static manta_status train_epoch(training *r, int64_t epoch, int64_t first)
 /* All processes end with the same epoch. */
 static manta_status settle_epoch(training *r, int64_t epoch)
 {
-    manta_fitting *f = &r->t.f;
+    manta_fit_context *f = &r->t.f;
     bool stop = f->stop != NULL;
     const char *why = NULL;
 
     if (!r->c.e.ops->settle) return MANTA_OK;
     TRY(r->c.e.ops->settle(&r->c, epoch, &stop, &why));
-    if (stop && !f->stop) manta_fitting_stop(f, why);
+    if (stop && !f->stop) manta_fit_context_stop(f, why);
     if (stop) return MANTA_OK;
     mem_free(f->stop);
     f->stop = NULL;

@@ -25,13 +25,13 @@ static manta_hook *hook_of(const manta_callback_ops *ops, fit_hook h)
     return NULL;
 }
 
-void fit_context_init(manta_fitting *f, manta_session *s, const manta_fit_options *o)
+void fit_context_init(manta_fit_context *f, manta_session *s, const manta_fit_options *o)
 {
-    *f = (manta_fitting){.s = s, .o = o, .epochs = o->epochs ? o->epochs : 1, .steps = -1};
+    *f = (manta_fit_context){.s = s, .o = o, .epochs = o->epochs ? o->epochs : 1, .steps = -1};
     f->first_epoch = o->initial_epoch;
 }
 
-manta_status fit_context_wait(manta_fitting *f)
+manta_status fit_context_wait(manta_fit_context *f)
 {
     manta_status first = MANTA_OK;
 
@@ -42,14 +42,14 @@ manta_status fit_context_wait(manta_fitting *f)
     return first;
 }
 
-void fit_context_log_to(manta_fitting *f, rank_logs *logs)
+void fit_context_log_to(manta_fit_context *f, rank_logs *logs)
 {
     if (!f->logging) f->log_level = log_use_level(rank_logs_level(logs));
     f->s->logs = logs;
     f->logging = true;
 }
 
-void fit_context_release(manta_fitting *f)
+void fit_context_release(manta_fit_context *f)
 {
     if (f->logging) { /* and not a fit around this evaluation */
         rank_logs_settle(f->s->logs);
@@ -62,7 +62,7 @@ void fit_context_release(manta_fitting *f)
     vec_release(&f->wishes);
 }
 
-bool fit_context_needs(const manta_fitting *f, fit_hook h)
+bool fit_context_needs(const manta_fit_context *f, fit_hook h)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -71,7 +71,7 @@ bool fit_context_needs(const manta_fitting *f, fit_hook h)
     return false;
 }
 
-manta_status fit_context_run(manta_fitting *f, fit_hook h)
+manta_status fit_context_run(manta_fit_context *f, fit_hook h)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -95,7 +95,7 @@ static char *blob_name(int i, const manta_callback *c)
     return mem_printf("callback/%d/%s", i, c->ops->name);
 }
 
-static void collect_memories(const manta_fitting *f, blobs *out)
+static void collect_memories(const manta_fit_context *f, blobs *out)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -108,7 +108,7 @@ static void collect_memories(const manta_fitting *f, blobs *out)
     }
 }
 
-static void note_use(manta_fitting *f, manta_checkpoints *to)
+static void note_use(manta_fit_context *f, manta_checkpoints *to)
 {
     for (size_t i = 0; i < f->used.n; i++) {
         if (f->used.at[i] == to) return;
@@ -116,7 +116,7 @@ static void note_use(manta_fitting *f, manta_checkpoints *to)
     vec_push(&f->used, to);
 }
 
-manta_status fit_context_settle(manta_fitting *f)
+manta_status fit_context_settle(manta_fit_context *f)
 {
     manta_checkpoint_info info = {.epoch = f->next_epoch, .step = f->next_step};
     manta_status st = MANTA_OK;
@@ -139,7 +139,7 @@ manta_status fit_context_settle(manta_fitting *f)
     return st;
 }
 
-void manta_fitting_checkpoint(manta_fitting *f, manta_checkpoints *to, bool must)
+void manta_fit_context_checkpoint(manta_fit_context *f, manta_checkpoints *to, bool must)
 {
     for (size_t i = 0; i < f->wishes.n; i++) {
         if (f->wishes.at[i].save || f->wishes.at[i].to != to) continue;
@@ -149,14 +149,14 @@ void manta_fitting_checkpoint(manta_fitting *f, manta_checkpoints *to, bool must
     vec_push(&f->wishes, ((fit_wish){.to = to, .must = must}));
 }
 
-void fit_context_checkpoint_by(manta_fitting *f, fit_save_fn *save, void *ctx)
+void fit_context_checkpoint_by(manta_fit_context *f, fit_save_fn *save, void *ctx)
 {
     vec_push(&f->wishes, ((fit_wish){.save = save, .ctx = ctx}));
 }
 
 /* What the callbacks of then remember goes to those of now that have the same
  * place and name; a list that was changed loses only what has changed. */
-static manta_status restore_callbacks(manta_fitting *f, const manta_saved *saved)
+static manta_status restore_callbacks(manta_fit_context *f, const manta_saved *saved)
 {
     for (int i = 0; i < f->o->n_callbacks; i++) {
         const manta_callback *c = f->o->callbacks[i];
@@ -173,7 +173,7 @@ static manta_status restore_callbacks(manta_fitting *f, const manta_saved *saved
     return MANTA_OK;
 }
 
-manta_status manta_fitting_restore(manta_fitting *f, const manta_checkpoint *c)
+manta_status manta_fit_context_restore(manta_fit_context *f, const manta_checkpoint *c)
 {
     const manta_checkpoint_info *info = manta_checkpoint_get(c);
     manta_saved *saved = NULL;
@@ -213,42 +213,42 @@ void manta_callback_free(manta_callback *c)
     mem_free(c);
 }
 
-manta_session *manta_fitting_session(manta_fitting *f)
+manta_session *manta_fit_context_session(manta_fit_context *f)
 {
     return f->s;
 }
 
-int64_t manta_fitting_epoch(const manta_fitting *f)
+int64_t manta_fit_context_epoch(const manta_fit_context *f)
 {
     return f->epoch;
 }
 
-int64_t manta_fitting_epochs(const manta_fitting *f)
+int64_t manta_fit_context_epochs(const manta_fit_context *f)
 {
     return f->epochs;
 }
 
-int64_t manta_fitting_batch(const manta_fitting *f)
+int64_t manta_fit_context_batch(const manta_fit_context *f)
 {
     return f->batch;
 }
 
-int64_t manta_fitting_steps(const manta_fitting *f)
+int64_t manta_fit_context_steps(const manta_fit_context *f)
 {
     return f->steps;
 }
 
-manta_metrics *manta_fitting_logs(manta_fitting *f)
+manta_metrics *manta_fit_context_logs(manta_fit_context *f)
 {
     return f->logs;
 }
 
-void manta_fitting_stop(manta_fitting *f, const char *why)
+void manta_fit_context_stop(manta_fit_context *f, const char *why)
 {
     if (!f->stop) f->stop = mem_strdup(why ? why : "a callback asked for it");
 }
 
-const char *manta_fitting_stopped(const manta_fitting *f)
+const char *manta_fit_context_stopped(const manta_fit_context *f)
 {
     return f->stop;
 }

@@ -38,7 +38,7 @@ typedef enum fit_hook {
 } fit_hook;
 
 /* Takes a checkpoint of the session with what the callbacks remember. */
-typedef manta_status fit_save_fn(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
+typedef manta_status fit_save_fn(void *ctx, manta_fit_context *f, const manta_checkpoint_info *info,
                                  blobs *callbacks);
 
 typedef struct fit_wish {
@@ -48,13 +48,13 @@ typedef struct fit_wish {
     bool must;
 } fit_wish;
 
-struct manta_fitting {
+struct manta_fit_context {
     manta_session *s;
     const manta_fit_options *o;
     int64_t epochs, epoch, batch, steps;
     manta_metrics *logs; /* fit's own */
     char *stop; /* why; NULL: go on */
-    /* where to begin; set by manta_fitting_restore() */
+    /* where to begin; set by manta_fit_context_restore() */
     bool resumed;
     int64_t first_epoch, first_step;
     /* where a checkpoint taken now would go on */
@@ -65,27 +65,27 @@ struct manta_fitting {
     int log_level; /* of this thread, before that */
 };
 
-void fit_context_init(manta_fitting *f, manta_session *s, const manta_fit_options *o);
+void fit_context_init(manta_fit_context *f, manta_session *s, const manta_fit_options *o);
 
-/* As manta_fitting_checkpoint(), to somewhere else. */
-void fit_context_checkpoint_by(manta_fitting *f, fit_save_fn *save, void *ctx);
+/* As manta_fit_context_checkpoint(), to somewhere else. */
+void fit_context_checkpoint_by(manta_fit_context *f, fit_save_fn *save, void *ctx);
 
 /* In before_fit: what workers of this fit print goes there, and this thread logs by
  * its level until fit_context_release(). Borrowed till then. */
-void fit_context_log_to(manta_fitting *f, rank_logs *logs);
+void fit_context_log_to(manta_fit_context *f, rank_logs *logs);
 /* Waits for all checkpoints to be written; fails when one could not be. */
-manta_status fit_context_wait(manta_fitting *f) MANTA_MUST_USE;
+manta_status fit_context_wait(manta_fit_context *f) MANTA_MUST_USE;
 /* Waits too: after it the session may go. */
-void fit_context_release(manta_fitting *f);
+void fit_context_release(manta_fit_context *f);
 
 /* Whether any callback has this hook, one of batches, and needs it. */
-bool fit_context_needs(const manta_fitting *f, fit_hook h);
+bool fit_context_needs(const manta_fit_context *f, fit_hook h);
 
 /* Runs the hook of all callbacks; fails with the first that does. Checkpoints
  * wait for fit_context_settle(). */
-manta_status fit_context_run(manta_fitting *f, fit_hook h) MANTA_MUST_USE;
+manta_status fit_context_run(manta_fit_context *f, fit_hook h) MANTA_MUST_USE;
 /* Takes the checkpoints asked for. A full disk is no reason to stop; a failure
  * is told by manta_checkpoints_wait(). */
-manta_status fit_context_settle(manta_fitting *f) MANTA_MUST_USE;
+manta_status fit_context_settle(manta_fit_context *f) MANTA_MUST_USE;
 
 #endif

@@ -122,7 +122,7 @@ static bool see_stops(void *ctx)
 
 static void see_stop(void *ctx, const char *why)
 {
-    manta_fitting_stop(&((fit_events *)ctx)->f, why);
+    manta_fit_context_stop(&((fit_events *)ctx)->f, why);
 }
 
 /* An event of a process; false: the program wants to stop. */

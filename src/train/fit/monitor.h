@@ -18,6 +18,6 @@ void monitor_release(monitor *m);
 manta_status monitor_check(const monitor *m) MANTA_MUST_USE;
 
 /* The value in the logs; false, and a warning once, when there is none. */
-bool monitor_value(monitor *m, const manta_fitting *f, const char *who, double *out);
+bool monitor_value(monitor *m, const manta_fit_context *f, const char *who, double *out);
 
 #endif

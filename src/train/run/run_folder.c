@@ -625,29 +625,29 @@ typedef struct recorder {
     manta_callback *saver; /* manta_checkpointing() */
 } recorder;
 
-static manta_status recorder_restore(void *self, manta_fitting *f)
+static manta_status recorder_restore(void *self, manta_fit_context *f)
 {
     recorder *c = self;
 
     fit_context_log_to(f, c->r->logs);
-    return c->r->from ? manta_fitting_restore(f, c->r->from) : MANTA_OK;
+    return c->r->from ? manta_fit_context_restore(f, c->r->from) : MANTA_OK;
 }
 
-static manta_status recorder_begin(void *self, manta_fitting *f)
+static manta_status recorder_begin(void *self, manta_fit_context *f)
 {
     recorder *c = self;
 
     return c->saver->ops->train_begin(c->saver->self, f);
 }
 
-static manta_status recorder_batch(void *self, manta_fitting *f)
+static manta_status recorder_batch(void *self, manta_fit_context *f)
 {
     recorder *c = self;
 
     return c->saver->ops->train_batch_end(c->saver->self, f);
 }
 
-static manta_status recorder_epoch(void *self, manta_fitting *f)
+static manta_status recorder_epoch(void *self, manta_fit_context *f)
 {
     recorder *c = self;
 
@@ -655,7 +655,7 @@ static manta_status recorder_epoch(void *self, manta_fitting *f)
     return c->saver->ops->epoch_end(c->saver->self, f);
 }
 
-static manta_status recorder_end(void *self, manta_fitting *f)
+static manta_status recorder_end(void *self, manta_fit_context *f)
 {
     recorder *c = self;
 
@@ -664,7 +664,7 @@ static manta_status recorder_end(void *self, manta_fitting *f)
     return MANTA_OK;
 }
 
-static manta_status recorder_cut(void *self, manta_fitting *f)
+static manta_status recorder_cut(void *self, manta_fit_context *f)
 {
     recorder *c = self;
 

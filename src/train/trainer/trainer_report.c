@@ -268,28 +268,28 @@ typedef struct reporter {
 } reporter;
 
 /* A fit that goes on where the checkpoint stands has callbacks that remember. */
-static manta_status reporter_restore(void *self, manta_fitting *f)
+static manta_status reporter_restore(void *self, manta_fit_context *f)
 {
     const manta_worker *w = ((const reporter *)self)->w;
     const manta_checkpoint_info *from = w->restored ? manta_checkpoint_get(w->checkpoint) : NULL;
 
     if (!from || f->o->initial_epoch != from->epoch || manta_session_iterations(f->s) != from->iterations)
         return MANTA_OK;
-    return manta_fitting_restore(f, w->checkpoint);
+    return manta_fit_context_restore(f, w->checkpoint);
 }
 
 /* After all callbacks have had the hook. */
-static manta_status reporter_save(void *ctx, manta_fitting *f, const manta_checkpoint_info *info,
+static manta_status reporter_save(void *ctx, manta_fit_context *f, const manta_checkpoint_info *info,
                                   blobs *callbacks)
 {
     return report_state(((reporter *)ctx)->w, f->logs, info, f->s, callbacks);
 }
 
-static manta_status reporter_epoch(void *self, manta_fitting *f)
+static manta_status reporter_epoch(void *self, manta_fit_context *f)
 {
     reporter *r = self;
 
-    if (manta_worker_should_stop(r->w)) manta_fitting_stop(f, "the run is to end");
+    if (manta_worker_should_stop(r->w)) manta_fit_context_stop(f, "the run is to end");
     if (r->every && ((f->epoch + 1) % r->every == 0 || f->stop)) {
         fit_context_checkpoint_by(f, reporter_save, r);
         return MANTA_OK;

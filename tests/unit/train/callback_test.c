@@ -12,7 +12,7 @@
 /* ---- scripted epochs: what a callback makes of given metrics ---- */
 
 typedef struct script {
-    manta_fitting f;
+    manta_fit_context f;
     manta_fit_options o;
     manta_callback *list[1];
     manta_metrics logs;
@@ -321,16 +321,16 @@ typedef struct own {
     int stop_after; /* batches; 0: never */
 } own;
 
-static manta_status count_hook(own *c, fit_hook h, manta_fitting *f)
+static manta_status count_hook(own *c, fit_hook h, manta_fit_context *f)
 {
     c->hooks[h]++;
     if (c->stop_after && h == HOOK_train_batch_end && c->hooks[h] == c->stop_after)
-        manta_fitting_stop(f, "enough");
+        manta_fit_context_stop(f, "enough");
     return (int)h == c->fail_at ? manta_fail(MANTA_EIO, "the moon is down") : MANTA_OK;
 }
 
 #define X(name)                                                                                              \
-    static manta_status own_##name(void *self, manta_fitting *f)                                             \
+    static manta_status own_##name(void *self, manta_fit_context *f)                                         \
     {                                                                                                        \
         return count_hook(self, HOOK_##name, f);                                                             \
     }

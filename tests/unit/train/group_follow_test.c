@@ -115,7 +115,7 @@ static void a_death_is_told_at_once(void **state)
 
 /* ---- callbacks ---- */
 
-static manta_status count_batch(void *self, manta_fitting *f)
+static manta_status count_batch(void *self, manta_fit_context *f)
 {
     (void)f;
     ++*(int *)self;
@@ -157,10 +157,10 @@ static void hooks_of_batches_see_every_step(void **state)
 
 /* ---- a job that is cut short ---- */
 
-static manta_status stop_fifth(void *self, manta_fitting *f)
+static manta_status stop_fifth(void *self, manta_fit_context *f)
 {
     (void)self;
-    if (manta_fitting_batch(f) == 4) manta_fitting_stop(f, "it is enough");
+    if (manta_fit_context_batch(f) == 4) manta_fit_context_stop(f, "it is enough");
     return MANTA_OK;
 }
 
