@@ -263,8 +263,10 @@ static manta_status judge_death(group *g, int rank, bool was_active)
     if (was_active && reported && worker->failed_base == g->r.base) return raise_error(g, rank, number);
     if (!was_active && reported && (m->failures >= g->max_failures || g->r.generations == 1))
         return give_up(g, rank) ? MANTA_OK : raise_error(g, rank, -1);
+    /* One that was reading ahead may have died of rows of a later step. Its successor does
+     * not read ahead in its first steps, so that who is at fault shows then. */
     if (was_active && phase == WORKER_COMPUTING && number == word_step_number(word) && item < g->c->shards &&
-        blame_add(&g->blames[item], number, !m->outside)) {
+        !atomic_load(&worker->reads_ahead) && blame_add(&g->blames[item], number, !m->outside)) {
         return fail_poisoned(g, rank, number, item);
     }
     if (m->failures > g->max_failures && !give_up(g, rank)) {

@@ -398,9 +398,11 @@ static manta_status start_worker(work *w)
         lockstep_free(s->lockstep);
         TRY(lockstep_new(s, shared_meetings(w->sh), tell_meeting, w->c, &s->lockstep));
     }
+    atomic_store(&w->c->worker[w->u->rank].reads_ahead, 0); /* its predecessor may have died while it did */
     for (int i = 0; i < w->u->n_feeds; i++) {
         const feed_source *f = &w->u->feeds[i];
         TRY(feed_reader_open(&w->reader[i], f));
+        w->reader[i].busy = &w->c->worker[w->u->rank].reads_ahead;
         TRY(session_prepare(s, f->train ? PLAN_TRAIN : PLAN_EVALUATE, f->sizes, f->n_sizes));
     }
     worker_step_init(&w->turn, w->c, w->u->rank);

@@ -201,7 +201,7 @@ static manta_status fetch_rows(feed_reader *r, int64_t epoch, int64_t step, int6
 void feed_reader_expect(feed_reader *r, const read_range *next, int n)
 {
     if (!r->ahead && !r->alone && r->slow >= SLOW_STEPS) {
-        r->alone = read_ahead_start(r->loader, &r->ahead) != MANTA_OK;
+        r->alone = read_ahead_start(r->loader, r->busy, &r->ahead) != MANTA_OK;
         /* What was read last lies in the loader, which is the thread's from now on, but it
          * has buffers of its own: it stays. */
     }

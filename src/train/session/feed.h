@@ -53,6 +53,7 @@ typedef struct feed_reader {
     manta_batch got; /* it, unless its n is 0 */
     int slow; /* steps in a row that took long to read */
     int64_t waited_ns; /* that callers have waited for samples */
+    _Atomic uint32_t *busy; /* read_ahead_start()'s; set by who wants to know */
 } feed_reader;
 
 manta_status feed_reader_open(feed_reader *r, const feed_source *from) MANTA_MUST_USE;
@@ -73,8 +74,8 @@ manta_status feed_reader_rows(feed_reader *r, int64_t epoch, int64_t step, int64
 
 /* Says which rows will be asked for next, the first one first. When reading takes long
  * enough to be worth a thread, it reads them meanwhile: from the third step that is
- * read on, so that rows which end their reader are first met by one that was asked for
- * them, and are blamed for it. Not before a fork whose child is to read. */
+ * read on, so that rows which end their reader are met at last by one that was asked
+ * for them, and are blamed for it. Not before a fork whose child is to read. */
 void feed_reader_expect(feed_reader *r, const read_range *next, int n);
 
 /* For tests: a step whose first rows take longer to read is slow; 0: every step is. */

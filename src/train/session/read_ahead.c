@@ -20,6 +20,7 @@ typedef struct slot {
 
 struct read_ahead {
     manta_loader *l;
+    _Atomic uint32_t *busy; /* or NULL */
     thread_id thread;
     bool started;
     mutex lock; /* of everything below, but for what states give away */
@@ -28,7 +29,15 @@ struct read_ahead {
     slot slots[READ_AHEAD_SLOTS];
     int given; /* the slot that the caller has, or -1 */
     bool closing;
+    bool counts; /* in *busy */
 };
+
+static void set_busy(read_ahead *a, bool on)
+{
+    if (!a->busy || a->counts == on) return;
+    a->counts = on;
+    atomic_fetch_add(a->busy, on ? 1u : UINT32_MAX);
+}
 
 /* ---- the thread ---- */
 
@@ -63,9 +72,11 @@ static void thread_main(void *ctx)
             continue;
         }
         s->state = READING;
+        set_busy(a, s->turn >= 0);
         mutex_unlock(&a->lock);
         read_slot(a, s);
         mutex_lock(&a->lock);
+        set_busy(a, false);
         s->state = READY;
         cond_signal(&a->ready);
     }
@@ -110,6 +121,7 @@ manta_status read_ahead_take(read_ahead *a, const read_range *r, manta_batch *ou
         s = want_range(a, r, -1);
     }
     s->turn = -1;
+    if (s->state == READING) set_busy(a, false); /* from now on it is waited for */
     while (s->state != READY) cond_wait(&a->ready, &a->lock, CLOCK_NEVER);
     a->given = (int)(s - a->slots);
     mutex_unlock(&a->lock);
@@ -150,12 +162,12 @@ void read_ahead_expect(read_ahead *a, const read_range *next, int n)
 
 /* ---- start and end ---- */
 
-manta_status read_ahead_start(manta_loader *l, read_ahead **out)
+manta_status read_ahead_start(manta_loader *l, _Atomic uint32_t *busy, read_ahead **out)
 {
     read_ahead *a = mem_new(sizeof *a);
     manta_status st = MANTA_OK;
 
-    *a = (read_ahead){.l = l, .given = -1};
+    *a = (read_ahead){.l = l, .busy = busy, .given = -1};
     mutex_init(&a->lock);
     cond_init(&a->wanted);
     cond_init(&a->ready);

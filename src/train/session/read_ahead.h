@@ -23,6 +23,9 @@
 #ifndef TRAIN_SESSION_READ_AHEAD_H
 #define TRAIN_SESSION_READ_AHEAD_H
 
+#include <stdatomic.h>
+#include <stdint.h>
+
 #include <manta/data.h>
 
 enum {
@@ -42,9 +45,12 @@ static inline bool read_range_is(const read_range *a, const read_range *b)
 
 typedef struct read_ahead read_ahead; /* opaque */
 
-/* Starts the thread that reads from l, which is borrowed. MANTA_ENOMEM; MANTA_EBUSY: the
- * system has no room for a thread; l is then as it was. */
-manta_status read_ahead_start(manta_loader *l, read_ahead **out) MANTA_MUST_USE;
+/* Starts the thread that reads from l, which is borrowed. It counts in *busy, borrowed too
+ * and NULL when nobody wants to know, while it reads what is expected and nobody waits
+ * for yet: a process that ends then may have ended of those rows, and not of what it
+ * computes. MANTA_ENOMEM; MANTA_EBUSY: the system has no room for a thread; l is then as
+ * it was. */
+manta_status read_ahead_start(manta_loader *l, _Atomic uint32_t *busy, read_ahead **out) MANTA_MUST_USE;
 /* Ends the thread, after the range that it is reading. Accepts NULL. */
 void read_ahead_stop(read_ahead *a);
 

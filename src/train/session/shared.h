@@ -119,6 +119,8 @@ typedef struct shared_worker {
     _Atomic uint64_t scratch;
     /* Step number << 16 | phase << 12 | shard or range; see shared_worker_progress(). */
     _Atomic uint64_t progress;
+    /* How many threads of its worker read rows of a later step (read_ahead_start()). */
+    _Atomic uint32_t reads_ahead;
     /* Trained by this rank, the time that it took, and of that the wait for samples; for people. */
     _Atomic int64_t samples, busy_ns, data_ns;
     manta_error error;

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
+#include "os/thread.h"
 #include "train/session/feed.h"
 #include "train/group_fixture.h"
 
@@ -93,7 +94,7 @@ static void the_same_rows_whatever_was_expected(void **state)
     read_ahead *a;
 
     (void)state;
-    assert_ok(read_ahead_start(l, &a));
+    assert_ok(read_ahead_start(l, NULL, &a));
     for (int wrong = 0; wrong < 2; wrong++) {
         for (int i = 0; i < ASKED; i++) {
             read_range next[READ_AHEAD_MOST] = {asked[(i + 1) % ASKED], asked[(i + 2) % ASKED]};
@@ -119,7 +120,7 @@ static void no_more_than_was_expected_is_read(void **state)
     manta_batch b;
 
     (void)state;
-    assert_ok(read_ahead_start(l, &a));
+    assert_ok(read_ahead_start(l, NULL, &a));
     assert_ok(read_ahead_take(a, &at, &b));
     read_ahead_expect(a, next, 3);
     assert_true(see_read(r, 0, 3 * BATCH));
@@ -143,7 +144,7 @@ static void an_error_is_for_who_asks(void **state)
 
     (void)state;
     r->bad = BATCH + 2;
-    assert_ok(read_ahead_start(l, &a));
+    assert_ok(read_ahead_start(l, NULL, &a));
     assert_ok(read_ahead_take(a, &good, &b));
     read_ahead_expect(a, (read_range[]){bad, none}, 2);
     assert_true(see_read(r, BATCH, BATCH + 3));
@@ -154,6 +155,56 @@ static void an_error_is_for_who_asks(void **state)
     assert_int_equal(read_ahead_take(a, &none, &b), MANTA_EINVAL);
     assert_ok(read_ahead_take(a, &good, &b));
     read_ahead_stop(a);
+    manta_loader_close(l);
+    munmap(r, sizeof *r);
+}
+
+/* A reader that is held up while it reads what nobody waits for counts as busy, and no
+ * more when somebody does. */
+static _Atomic bool held;
+
+static manta_status hold(manta_sample *s, void *user)
+{
+    MANTA_TRY(note(s, user));
+    while (s->index == BATCH && atomic_load(&held)) sched_yield();
+    return MANTA_OK;
+}
+
+static void release(void *ctx)
+{
+    const _Atomic uint32_t *busy = ctx;
+
+    while (atomic_load(busy)) sched_yield(); /* until the caller waits */
+    atomic_store(&held, false);
+}
+
+static void who_reads_ahead_is_counted(void **state)
+{
+    readings *r = new_readings();
+    manta_dataset *d = manta_dataset_map(dataset(), hold, r, 0, 0, NULL);
+    read_range at = {0, 0, 0, BATCH}, next = {0, 1, 0, BATCH};
+    _Atomic uint32_t busy = 0;
+    thread_id releaser;
+    manta_loader *l;
+    read_ahead *a;
+    manta_batch b;
+
+    (void)state;
+    assert_ok(manta_loader_open(d, &(manta_loader_options){.batch_size = BATCH, .readers = MANTA_NONE}, &l));
+    manta_dataset_unref(d);
+    atomic_store(&held, true);
+    assert_ok(read_ahead_start(l, &busy, &a));
+    assert_ok(read_ahead_take(a, &at, &b));
+    assert_int_equal(busy, 0); /* it was waited for */
+    read_ahead_expect(a, &next, 1);
+    assert_true(see_read(r, BATCH, BATCH + 1));
+    assert_int_equal(busy, 1);
+    assert_ok(thread_start(&releaser, "releaser", release, &busy));
+    assert_ok(read_ahead_take(a, &next, &b));
+    thread_join(&releaser);
+    assert_rows(&b, &next);
+    read_ahead_stop(a);
+    assert_int_equal(busy, 0);
     manta_loader_close(l);
     munmap(r, sizeof *r);
 }
@@ -308,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_same_rows_whatever_was_expected),
         cmocka_unit_test(no_more_than_was_expected_is_read),
         cmocka_unit_test(an_error_is_for_who_asks),
+        cmocka_unit_test(who_reads_ahead_is_counted),
         cmocka_unit_test(workers_read_ahead),
         cmocka_unit_test(a_successor_reads_ahead_too),
     };
