@@ -74,6 +74,7 @@ manta_status loop_run(loop *l, int timeout_ms)
 {
     struct epoll_event events[64];
     int n = os->epoll_wait(l->epoll, events, 64, timeout_ms);
+
     if (n < 0 && errno != EINTR)
         return manta_fail(MANTA_EIO, "events cannot be waited for: %s", strerror(errno));
     for (int i = 0; i < n; i++) {

@@ -174,6 +174,7 @@ static manta_status map(int fd, size_t size, int protection, int kind, void **ou
     char *place = size < LARGE_PAGE ? MAP_FAILED : large_place(size);
     void *at = os->mmap(place == MAP_FAILED ? NULL : place, size, protection,
                         kind | (place == MAP_FAILED ? 0 : MAP_FIXED), fd, 0);
+
     if (at == MAP_FAILED && place != MAP_FAILED) {
         const int err = errno;
         os->munmap(place, size);
@@ -189,6 +190,7 @@ static manta_status map(int fd, size_t size, int protection, int kind, void **ou
 manta_status shm_map(int fd, size_t size, bool writable, void **out)
 {
     void *at;
+
     TRY(map(fd, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, &at));
     *out = keep_private(at, size);
     return MANTA_OK;

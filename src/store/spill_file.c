@@ -85,6 +85,7 @@ manta_status spill_file_copy(int from, int to, size_t size, const char *folder, 
 {
     manta_status st = MANTA_OK;
     char *chunk = mem_try_raw(CHUNK);
+
     if (!chunk) return manta_fail(MANTA_ENOMEM, "there is no memory to spill objects with");
     *crc = 0;
     for (size_t at = 0; at < size && !st; at += CHUNK) {

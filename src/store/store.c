@@ -108,6 +108,7 @@ manta_status store_take(store *s, size_t size, store_place *place, void **at)
 {
     segment *g = NULL;
     uint64_t offset = 0;
+
     if (size >= ((size_t)1 << 46))
         return manta_fail(MANTA_ENOSPC,
                           "an object of %zu bytes is to be stored, fewer than 2^46 are possible", size);

@@ -18,6 +18,7 @@
 actor_link *actor_find_link(uint64_t id)
 {
     actor_link **known = map_u64_find(&rt->actors, id);
+
     if (known) return *known;
     actor_link *a = mem_new(sizeof *a);
     a->id = id;
@@ -31,6 +32,7 @@ actor_link *actor_find_link(uint64_t id)
 static object *handle_pin(const actor_link *a)
 {
     object *handle = object_find(a->id);
+
     if (handle) handle->pins++;
     return handle;
 }
@@ -43,6 +45,7 @@ static void handle_unpin(object *handle)
 static void fail_queue(actor_link *a)
 {
     object *handle = handle_pin(a);
+
     while (!list_is_empty(&a->queue)) {
         call *c = LIST_ITEM(a->queue.next, call, link);
         list_remove(&c->link);
@@ -82,6 +85,7 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
 {
     actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
     peer *p = find_peer(client);
+
     if (!a || a->state == ACTOR_DEAD || !p) return; /* it died meanwhile: the daemon will say more */
     if (a->at == p) return;
     a->at = p;
@@ -96,6 +100,7 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
 void actor_died(uint64_t id, const manta_failure *f)
 {
     actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
+
     if (!a) return;
     a->state = ACTOR_DEAD;
     a->failure = *f;
@@ -119,6 +124,7 @@ void actor_peer_died(peer *p)
 void actor_forget(uint64_t id)
 {
     actor_link **a = rt->actors.n > 0 ? map_u64_find(&rt->actors, id) : NULL;
+
     if (!a || (*a)->pending > 0) return;
     if (rt->is_local) exec_end_self(id);
     mem_free((*a)->name);

@@ -72,6 +72,7 @@ shape *shape_find(const sched_shape *amount)
 function *function_find(const char *name)
 {
     function **f = map_find(&rt->functions, name);
+
     if (f) return *f;
     function *x = mem_new(sizeof *x);
     x->name = mem_strdup(name);
@@ -121,6 +122,7 @@ static void call_fail(call *c, const manta_failure *f)
 {
     uint64_t id = c->id;
     int n = c->results;
+
     list_remove(&c->link);
     for (int i = 0; i < n; i++) {
         object *o = object_find(id + (uint64_t)i);
@@ -148,6 +150,7 @@ void calls_encode(buf *b, const call *c)
 static void return_lease(peer *p)
 {
     shape *s = p->shape;
+
     for (size_t i = 0; i < s->workers.n; i++) {
         if (s->workers.at[i] != p) continue;
         vec_remove(&s->workers, i);
@@ -176,6 +179,7 @@ static peer *shape_pick_worker(shape *s, const call *c)
 {
     spread_worker w[MOST_WANTED];
     int n = s->workers.n < MOST_WANTED ? (int)s->workers.n : MOST_WANTED;
+
     for (int i = 0; i < n; i++) {
         const peer *p = s->workers.at[i];
         w[i] = (spread_worker){.usable = !p->is_waiting && !p->is_dead && !p->is_broken && !p->give_back,
@@ -273,6 +277,7 @@ static void run_once(call *c)
 {
     buf bytes = {0}, answer = {0};
     size_t pinned = rt->pinned.n;
+
     calls_encode(&bytes, c);
     incoming *in = incoming_of(NULL, bytes.at, bytes.n);
     if (in) {
@@ -305,6 +310,7 @@ static void call_ready(call *c)
 {
     const manta_failure *f = argument_failure(c);
     manta_failure gone;
+
     if (!f && c->shape && group_is_gone(c->shape->amount.group, &gone)) f = &gone;
     if (f) {
         manta_failure copy = *f;
@@ -347,6 +353,7 @@ void call_resume(call *c)
 static call *find_sent(peer *from, uint64_t id)
 {
     list *head = from ? &from->sent : &rt->calls;
+
     for (list *l = head->next; l != head; l = l->next)
         if (LIST_ITEM(l, call, link)->id == id) return LIST_ITEM(l, call, link);
     return NULL;
@@ -378,6 +385,7 @@ static retry_state state_of(const call *c, bool begun)
 static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
 {
     retry_state s = state_of(c, begun);
+
     s.code = f->code;
     manta_failure_kind kind = f->kind;
     retry_verdict verdict = retry_decide(&s, e, &kind);
@@ -409,6 +417,7 @@ static void take_results(call *c, wire *w)
     uint32_t n = wire_u32(w);
     VEC(value) values = {0};
     MAP_U64(manta_failure) failures = {0}; /* by the number of the result */
+
     for (uint32_t i = 0; i < n && i < (uint32_t)c->results && !w->broken; i++) {
         value v = {0};
         if (value_is_failure(w)) {
@@ -451,6 +460,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
 {
     uint64_t id = wire_u64(w);
     call *c = find_sent(from, id);
+
     if (!c) return;
     list_remove(&c->link);
     if (from) {
@@ -488,6 +498,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
 void calls_grant(peer *p, const sched_shape *amount)
 {
     shape *s = shape_find(amount);
+
     if (s->demanded > 0) s->demanded--;
     if (p) { /* else it could not be reached: ask again */
         p->shape = s;
@@ -499,6 +510,7 @@ void calls_grant(peer *p, const sched_shape *amount)
 void calls_no_worker(const sched_shape *amount, const manta_failure *f)
 {
     shape *s = shape_find(amount);
+
     s->demanded = 0;
     if (s->workers.n > 0) { /* one came meanwhile */
         shape_dispatch(s);
@@ -516,6 +528,7 @@ void calls_no_worker(const sched_shape *amount, const manta_failure *f)
 void calls_reclaim(peer *p)
 {
     shape *s = p->shape;
+
     if (!s) return;
     p->give_back = true;
     if (p->in_flight > 0) return; /* with its last answer */
@@ -543,6 +556,7 @@ void calls_peer_died(peer *p)
 {
     VEC(call *) lost = {0};
     char why[96];
+
     if (p->shape) return_lease(p);
     for (list *l = p->sent.next; l != &p->sent; l = l->next) vec_push(&lost, LIST_ITEM(l, call, link));
     spawn_status_text(p->status, why, sizeof why);
@@ -590,6 +604,7 @@ void calls_group_gone(uint64_t group, const manta_failure *f)
 void calls_node_died(void)
 {
     VEC(uint64_t) pending = {0};
+
     for (size_t i = 0; i < rt->objects.n; i++)
         if (rt->objects.at[i].value->state == OBJECT_PENDING) vec_push(&pending, rt->objects.at[i].key);
     for (size_t i = 0; i < pending.n; i++) {
@@ -611,6 +626,7 @@ void calls_node_died(void)
 void calls_cancel_of(uint64_t parent)
 {
     VEC(uint64_t) ids = {0};
+
     for (size_t i = 0; i < rt->objects.n; i++) {
         const object *o = rt->objects.at[i].value;
         if (o->maker && o->maker->parent == parent && o->maker->id == o->id) vec_push(&ids, o->id);
@@ -625,6 +641,7 @@ void calls_cancel_of(uint64_t parent)
 bool call_cancel(call *c, unsigned how)
 {
     cancel_step step = cancel_made(false, c->is_sent, c->actor != NULL, how);
+
     if (step == CANCEL_REFUSE) return false;
     c->cancelled = true;
     if (step == CANCEL_TELL) {

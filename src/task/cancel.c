@@ -13,6 +13,7 @@ cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how)
 cancel_heard cancel_told(bool queued, bool running, unsigned how)
 {
     bool all = !(how & MANTA_CANCEL_ALONE);
+
     return (cancel_heard){
         .answer = queued, .mark = running, .close = running && all, .spread = running && all};
 }

@@ -13,6 +13,7 @@
 static manta_status context_ask(manta_context *out)
 {
     reply r;
+
     if (rt->is_dead) return failure_raise(&rt->death);
     uint64_t request = rt_request_begin(PROTO_CONTEXT);
     manta_status st = rt_request(request, &r);

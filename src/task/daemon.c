@@ -40,6 +40,7 @@ static void on_child(void *ctx, int fd, bool readable, bool writable)
     int status;
     (void)readable;
     (void)writable;
+
     (void)!read(fd, &info, sizeof info);
     while ((pid = os->waitpid(-1, &status, __WALL | WNOHANG)) > 0)
         for (size_t i = 0; i < d->clients.n; i++)
@@ -49,6 +50,7 @@ static void on_child(void *ctx, int fd, bool readable, bool writable)
 static int watch_children(void)
 {
     sigset_t child;
+
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
@@ -75,6 +77,7 @@ static void allow_files(node *d)
 static manta_status node_prepare(node *d, int keeper_pidfd)
 {
     int children = watch_children();
+
     TRY(spawn_adopt_orphans());
     TRY(proc_pidfd_open(getpid(), &d->self_pidfd));
     TRY(loop_new(&d->loop));
@@ -86,6 +89,7 @@ static manta_status node_prepare(node *d, int keeper_pidfd)
 static _Noreturn void node_serve(node *d)
 {
     bool waiting = false, more = false;
+
     while (!d->stop) {
         int due = daemon_memory_tick(d), look = daemon_limits_tick(d);
         if (due < 0 || (look >= 0 && look < due)) due = look;
@@ -108,6 +112,7 @@ static _Noreturn void node_serve(node *d)
 static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
 {
     node *d = mem_new(sizeof *d);
+
     d->config = *config;
     d->keeper = keeper;
     d->keeper_pidfd = keeper_pidfd;
@@ -131,6 +136,7 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
                            int keeper_pidfd, pid_t keeper)
 {
     node *d = node_new(config, keeper_pidfd, keeper);
+
     spawn_ignore_requests();
     d->driver = driver;
     if (node_prepare(d, keeper_pidfd)) _exit(1);
@@ -145,6 +151,7 @@ _Noreturn void daemon_main_alone(const node_config *config, int tell_fd, int kee
 {
     node *d = node_new(config, keeper_pidfd, keeper);
     manta_status st = node_prepare(d, keeper_pidfd);
+
     if (!st) st = daemon_open_main_socket(d);
     buf *b = proto_begin(&d->out, st ? PROTO_REFUSED : PROTO_HELLO);
     wire_put_u32(b, (uint32_t)st);

@@ -26,6 +26,7 @@ static manta_failure failure_of(const registry_actor *a)
 static void do_tell_dead(node *d, const registry_action *x)
 {
     client *c = daemon_client(d, x->client);
+
     if (!c) return;
     manta_failure f = failure_of(registry_find_actor(d->registry, x->id));
     proto_begin(&d->out, PROTO_ACTOR_DEAD);
@@ -38,6 +39,7 @@ static void do_tell_at(node *d, const registry_action *x)
 {
     const registry_actor *a = registry_find_actor(d->registry, x->id);
     client *c = daemon_client(d, x->client), *w = daemon_client(d, x->worker);
+
     if (!a || !c || !w) return; /* the end of one of them is on the way */
     if (c != w && !daemon_connect(d, c, w)) {
         if (!c->ended && !w->ended) daemon_refuse_actor(d, a->id, manta_error_text());
@@ -57,6 +59,7 @@ static void do_construct(node *d, const registry_action *x)
 {
     const registry_actor *a = registry_find_actor(d->registry, x->id);
     client *w = daemon_client(d, x->worker);
+
     if (!a || !w) return;
     proto_begin(&d->out, PROTO_CONSTRUCT);
     wire_put_u64(&d->out, a->id);
@@ -68,6 +71,7 @@ static void do_construct(node *d, const registry_action *x)
 static void do_place(node *d, const registry_action *x)
 {
     const registry_actor *a = registry_find_actor(d->registry, x->id);
+
     if (!a) return;
     daemon_act(d,
                (sched_event){.kind = SCHED_ACTOR, .client = a->id, .job = a->job, .shape = a->shape, .n = 1});
@@ -88,6 +92,7 @@ void daemon_answer_found(node *d, client *c, uint64_t request, manta_status st, 
 static void do_answer(node *d, const registry_event *e, const registry_action *x)
 {
     client *c = daemon_client(d, x->client);
+
     if (!c) return;
     if (x->status == MANTA_ENOENT && e->kind == REGISTRY_ACTOR_FIND)
         (void)!manta_fail(MANTA_ENOENT, "no actor is called %s", e->name);
@@ -101,6 +106,7 @@ static void do_answer(node *d, const registry_event *e, const registry_action *x
 static void do_exit(node *d, const registry_action *x)
 {
     client *w = daemon_client(d, x->worker);
+
     if (!w) return;
     proto_begin(&d->out, PROTO_EXIT);
     daemon_send(d, w);
@@ -128,6 +134,7 @@ bool daemon_actors_action(node *d, const registry_event *e, const registry_actio
 void daemon_place_actor(node *d, const sched_action *x)
 {
     const client *w = daemon_client(d, x->worker);
+
     if (!w || w->ended) return; /* its end is on the way, and will place the actor again */
     daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_PLACED, .id = x->client, .worker = x->worker});
 }
@@ -136,6 +143,7 @@ void daemon_actor_lost(node *d, const client *w)
 {
     char why[96];
     registry_event e = {.kind = REGISTRY_WORKER_GONE, .worker = w->id};
+
     if (registry_actor_in(d->registry, w->id)) {
         e.failure = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, (int)w->pid,
                                  "the actor is dead: process %d %s", (int)w->pid,
@@ -148,6 +156,7 @@ void daemon_actor_lost(node *d, const client *w)
 void daemon_refuse_actor(node *d, uint64_t id, const char *why)
 {
     const registry_actor *a = registry_find_actor(d->registry, id);
+
     if (!a) return;
     daemon_registry(
         d, (registry_event){.kind = REGISTRY_ACTOR_REFUSED,
@@ -162,6 +171,7 @@ void daemon_refuse_actor(node *d, uint64_t id, const char *why)
 static void read_function(const void *call, size_t n, char function[64])
 {
     wire w = wire_of(call, n);
+
     (void)proto_kind_of(&w);
     (void)wire_u64(&w);
     (void)wire_u64(&w);
@@ -175,6 +185,7 @@ static void on_actor_new(node *d, const client *c, wire *w)
 {
     char name[PROTO_NAME], function[64];
     registry_event e = {.kind = REGISTRY_ACTOR_NEW, .client = c->id, .job = c->job};
+
     e.request = wire_u64(w);
     e.id = wire_u64(w);
     e.flags = wire_u32(w);
@@ -197,6 +208,7 @@ static void on_actor_new(node *d, const client *c, wire *w)
 static void on_actor_want(node *d, const client *c, wire *w)
 {
     uint64_t id = wire_u64(w);
+
     if (wire_end(w, "actor")) return;
     daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = c->id, .id = id});
 }
@@ -205,6 +217,7 @@ static void on_actor_find(node *d, const client *c, wire *w)
 {
     char name[PROTO_NAME];
     uint64_t request = wire_u64(w);
+
     wire_text(w, name, sizeof name);
     if (wire_end(w, "actor")) return;
     daemon_registry(
@@ -216,6 +229,7 @@ static void on_actor_kill(node *d, wire *w)
     uint64_t id = wire_u64(w);
     uint32_t how = wire_u32(w);
     const registry_actor *a = registry_find_actor(d->registry, id);
+
     if (wire_end(w, "actor") || !a) return;
     const client *c = daemon_client(d, a->worker);
     const char *what = how == PROTO_KILL ? "the actor was killed" : "the actor has ended";
@@ -229,6 +243,7 @@ static void on_actor_kill(node *d, wire *w)
 static void on_actor_up(node *d, const client *c, wire *w, bool failed)
 {
     registry_event e = {.kind = failed ? REGISTRY_ACTOR_FAILED : REGISTRY_ACTOR_UP, .worker = c->id};
+
     e.id = wire_u64(w);
     if (failed) failure_take(w, &e.failure);
     if (!wire_end(w, "actor")) daemon_registry(d, e);

@@ -48,6 +48,7 @@ static void on_client(void *ctx, int fd, bool readable, bool writable);
 client *daemon_client(node *d, uint32_t id)
 {
     client **c = map_u64_find(&d->clients, id);
+
     return c ? *c : NULL;
 }
 
@@ -100,6 +101,7 @@ void daemon_send_fds(node *d, client *c, const int *fds, int n_fds)
 {
     manta_status st = MANTA_EBUSY;
     letter l;
+
     if (c->fd < 0) return;
     if (c->outbox.n == 0) st = socket_send(c->fd, d->out.at, d->out.n, fds, n_fds, false);
     if (!st || st == MANTA_EDIED) return; /* it is dead, which its pidfd tells */
@@ -145,6 +147,7 @@ void daemon_send_again(node *d)
 void daemon_kill(node *d, uint32_t id)
 {
     client *c = daemon_client(d, id);
+
     if (!c) return;
     c->is_killed = true;
     spawn_signal(c->pidfd, SIGKILL);
@@ -158,6 +161,7 @@ static void on_cancel(node *d, wire *w)
     uint64_t task = wire_u64(w);
     uint32_t how = wire_u32(w);
     client *c = daemon_client(d, worker);
+
     if (wire_end(w, "cancel") || !c || !c->is_worker) return;
     if (how & MANTA_CANCEL_FORCE) { /* the workers it has leased end with it */
         daemon_kill(d, worker);
@@ -176,6 +180,7 @@ static void on_unreachable(node *d, client *c, wire *w)
     char why[sizeof c->refusal];
     client *x = daemon_client(d, wire_u32(w));
     bool no_room = wire_u32(w) != 0;
+
     wire_text(w, why, sizeof why);
     if (wire_end(w, "unreachable") || !x) return;
     if (!x->is_worker) x = c;
@@ -200,6 +205,7 @@ static void on_info(node *d, client *c, wire *w)
     sched_shape total = sched_total(d->sched), left = sched_left(d->sched);
     const job *j = daemon_job(d, c->job);
     uint32_t n = 0;
+
     if (wire_end(w, "info")) return;
     buf *b = proto_begin(&d->out, PROTO_INFO_IS);
     wire_put_u64(b, request);
@@ -229,6 +235,7 @@ static void on_info(node *d, client *c, wire *w)
 static void on_shutdown(node *d, client *c, wire *w)
 {
     uint64_t request = wire_u64(w);
+
     if (wire_end(w, "shutdown") || c->is_worker) return;
     if (c->pid == d->driver) {
         d->stop = true;
@@ -247,6 +254,7 @@ static void on_shutdown(node *d, client *c, wire *w)
 void daemon_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
+
     if (daemon_memory_message(d, c, kind, w) || daemon_objects_message(d, c, kind, w) ||
         daemon_actors_message(d, c, kind, w) || daemon_groups_message(d, c, kind, w))
         return;
@@ -290,6 +298,7 @@ static void client_drain(node *d, client *c)
 {
     size_t n, left = SIZE_MAX;
     int fds[SOCKET_MAX_FDS], n_fds, queued;
+
     if (c->fd >= 0 && !ioctl(c->fd, FIONREAD, &queued) && queued >= 0) left = (size_t)queued;
     while (c->fd >= 0 && left > 0) {
         manta_status st = socket_recv(c->fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
@@ -314,6 +323,7 @@ static void on_client(void *ctx, int fd, bool readable, bool writable)
 {
     node *d = ctx;
     client *c = NULL;
+
     for (size_t i = 0; i < d->clients.n && !c; i++)
         if (d->clients.at[i].value->fd == fd) c = d->clients.at[i].value;
     if (!c) return;
@@ -332,6 +342,7 @@ static void on_death(void *ctx, int fd, bool readable, bool writable)
     node *d = ctx;
     (void)readable;
     (void)writable;
+
     for (size_t i = 0; i < d->clients.n; i++) {
         client *c = d->clients.at[i].value;
         if (c->pidfd != fd || c->dying) continue;
@@ -344,6 +355,7 @@ static void on_death(void *ctx, int fd, bool readable, bool writable)
 static client *client_new(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
 {
     client *c = mem_new(sizeof *c);
+
     *c = (client){.id = ++d->next_client,
                   .job = job_id,
                   .pid = pid,
@@ -377,6 +389,7 @@ void daemon_add_driver(node *d, uint32_t job_id, pid_t pid, int fd, int pidfd)
 {
     client *c = client_new(d, job_id, pid, fd, pidfd);
     const job *j = daemon_job(d, job_id);
+
     daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_DRIVER, .job = job_id, .client = c->id});
     if (!client_welcome(d, c)) return;
     log_error("a process cannot be taken in", LOG_STR("why", manta_error_text()));
@@ -392,6 +405,7 @@ static void pass_output(node *d, client *c)
     const job *j = daemon_job(d, c->job);
     const registry_job *known = registry_find_job(d->registry, c->job);
     client *driver = j && known ? daemon_client(d, known->driver) : NULL;
+
     if (c->out_fds[0] < 0) return;
     if (!driver) {
         daemon_take_output(d, c);
@@ -411,6 +425,7 @@ static void pass_output(node *d, client *c)
 static manta_status check_room(const int *fds, int n_fds)
 {
     struct rlimit now;
+
     if (getrlimit(RLIMIT_NOFILE, &now)) return MANTA_OK;
     for (int i = 0; i < n_fds; i++)
         if ((rlim_t)fds[i] + SPARE_FILES > now.rlim_cur) return proc_fail_files("a worker cannot be started");
@@ -440,6 +455,7 @@ void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, const int *fds, int 
 void daemon_kill_stranger(void *ctx, pid_t child)
 {
     node *d = ctx;
+
     for (size_t i = 0; i < d->jobs.n; i++)
         if (d->jobs.at[i].value->zygote == child) return;
     for (size_t i = 0; i < d->clients.n; i++)
@@ -499,6 +515,7 @@ bool daemon_bury(node *d)
 {
     int64_t now = clock_now_ns();
     bool left = false;
+
     for (size_t i = 0; i < d->clients.n;) {
         client *c = d->clients.at[i].value;
         if (c->dying && (c->status != STATUS_UNKNOWN || !c->is_worker || now - c->died_ns > REAP_WAIT_NS)) {

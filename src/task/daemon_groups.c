@@ -9,6 +9,7 @@
 static void do_place(node *d, const registry_action *x)
 {
     const registry_group *g = registry_find_group(d->registry, x->id);
+
     if (!g) return;
     daemon_promise(d, g->id, x->client);
     daemon_act(d, (sched_event){.kind = SCHED_GROUP, .client = g->id, .bundles = g->size, .n = g->n});
@@ -25,6 +26,7 @@ static void do_break(node *d, uint64_t id)
 {
     manta_failure f =
         failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
+
     daemon_break(d, id, &f);
 }
 
@@ -49,6 +51,7 @@ static manta_status group_check(const node *d, uint32_t how, uint32_t n, const s
 {
     sched_shape sum = {0};
     int missing;
+
     for (uint32_t i = 0; i < n; i++)
         for (int k = 0; k < SCHED_RESOURCES; k++) {
             if (size[i].amount[k] < 0 ||
@@ -72,6 +75,7 @@ static void on_group_new(node *d, client *c, wire *w)
     sched_shape size[GROUP_BUNDLES];
     uint64_t request = wire_u64(w), id = wire_u64(w);
     uint32_t how = wire_u32(w);
+
     wire_text(w, name, sizeof name);
     uint32_t n = wire_u32(w);
     if (n < 1 || n > GROUP_BUNDLES) return;
@@ -96,6 +100,7 @@ static void on_group_find(node *d, client *c, wire *w)
 {
     char name[64];
     uint64_t request = wire_u64(w), id = wire_u64(w);
+
     wire_text(w, name, sizeof name);
     if (wire_end(w, "group")) return;
     const registry_group *g =
@@ -121,6 +126,7 @@ static void on_context(node *d, client *c, wire *w)
 {
     sched_shape held = {0};
     uint64_t request = wire_u64(w);
+
     if (wire_end(w, "context")) return;
     const registry_actor *a = registry_actor_in(d->registry, c->id);
     (void)sched_held(d->sched, c->id, &held);

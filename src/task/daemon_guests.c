@@ -41,6 +41,7 @@ static void guest_end(node *d, guest *g, bool close_fd)
 static void guest_send(node *d, guest *g, const int *fds, int n_fds)
 {
     manta_status st = MANTA_EBUSY;
+
     if (g->outbox.n == 0) st = socket_send(g->fd, d->out.at, d->out.n, fds, n_fds, false);
     letter l;
     if (!st) return;
@@ -56,6 +57,7 @@ static void guest_send(node *d, guest *g, const int *fds, int n_fds)
 static void guest_flush(node *d, guest *g)
 {
     size_t done = 0;
+
     for (; done < g->outbox.n; done++) {
         letter *l = &g->outbox.at[done];
         manta_status st = socket_send(g->fd, l->bytes.at, l->bytes.n, l->fds, l->n_fds, false);
@@ -84,6 +86,7 @@ static void on_driver(node *d, guest *g, const char *space, uint32_t prestart, i
 {
     int pidfd, fd = g->fd;
     pid_t pid = g->pid;
+
     if (proc_pidfd_open(pid, &pidfd)) {
         guest_refuse(d, g, MANTA_EPERM);
         socket_close_all(&supervisor_fd, 1);
@@ -100,6 +103,7 @@ static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)
     char version[32], space[64];
     uint32_t magic = wire_u32(w), protocol = wire_u32(w), role = wire_u32(w), prestart = wire_u32(w);
     manta_status st = MANTA_OK;
+
     wire_text(w, version, sizeof version);
     wire_text(w, space, sizeof space);
     if (wire_end(w, "greeting") || magic != PROTO_MAGIC)
@@ -130,6 +134,7 @@ static void query_node(node *d, guest *g)
 {
     sched_shape total = sched_total(d->sched), left = sched_left(d->sched);
     buf *b = proto_begin(&d->out, PROTO_QUERY_NODE);
+
     wire_put_u32(b, (uint32_t)getpid());
     wire_put_u32(b, (uint32_t)d->keeper);
     wire_put_u32(b, (uint32_t)d->driver);
@@ -227,6 +232,7 @@ static size_t query_objects(node *d, guest *g, size_t most)
 {
     VEC(sized) heap = {0};
     size_t all = directory_count(d->objects);
+
     if (most == 0) return all;
     for (size_t i = 0; i < all; i++) {
         uint64_t id = directory_at(d->objects, i);
@@ -265,6 +271,7 @@ static void on_query(node *d, guest *g, wire *w)
     uint32_t what = wire_u32(w);
     uint64_t most = wire_u64(w);
     size_t left = 0;
+
     if (wire_end(w, "question")) return;
     query_node(d, g);
     if (what & PROTO_QUERY_WORKERS) query_workers(d, g);
@@ -281,6 +288,7 @@ static void on_stack(node *d, guest *g, wire *w)
 {
     pid_t pid = (pid_t)wire_u32(w);
     client *c = NULL;
+
     if (wire_end(w, "question")) return;
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->pid == pid && d->clients.at[i].value->is_worker)
@@ -302,6 +310,7 @@ void daemon_stack_answer(node *d, wire *w)
     uint64_t request = wire_u64(w);
     size_t n;
     const void *text = wire_bytes(w, &n);
+
     if (!text || wire_end(w, "stack")) return;
     for (size_t i = 0; i < d->guests.n; i++) {
         guest *g = d->guests.at[i];
@@ -322,6 +331,7 @@ static bool guest_message(node *d, guest *g)
     size_t n;
     int fds[SOCKET_MAX_FDS], n_fds;
     manta_status st = socket_recv(g->fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
+
     if (st == MANTA_EBUSY) return false;
     if (st) {
         guest_end(d, g, true);
@@ -354,6 +364,7 @@ static void on_guest(void *ctx, int fd, bool readable, bool writable)
 {
     node *d = ctx;
     guest *g = NULL;
+
     for (size_t i = 0; i < d->guests.n; i++)
         if (d->guests.at[i]->fd == fd) g = d->guests.at[i];
     if (!g) return;
@@ -365,6 +376,7 @@ static void on_guest(void *ctx, int fd, bool readable, bool writable)
 void daemon_guest(node *d, int fd, pid_t pid)
 {
     guest *g = mem_new(sizeof *g);
+
     *g = (guest){.fd = fd, .pid = pid};
     vec_push(&d->guests, g);
     if (loop_watch(d->loop, fd, false, on_guest, d)) guest_end(d, g, true);
@@ -378,6 +390,7 @@ static void on_node_socket(void *ctx, int fd, bool readable, bool writable)
     uid_t uid;
     (void)readable;
     (void)writable;
+
     while (!socket_accept(fd, &got)) {
         bool known = !socket_peer(got, &pid, &uid);
         if (known && uid == geteuid() && pid > 0 && d->guests.n < MOST_GUESTS) {
@@ -435,6 +448,7 @@ static void on_output(void *ctx, int fd, bool readable, bool writable)
     (void)writable;
     ssize_t n = os->read(fd, text, sizeof text);
     client *c = NULL;
+
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->out_fds[0] == fd || d->clients.at[i].value->out_fds[1] == fd)
             c = d->clients.at[i].value;

@@ -28,6 +28,7 @@ static void on_supervisor(void *ctx, int fd, bool readable, bool writable);
 job *daemon_job(node *d, uint32_t id)
 {
     job **j = map_u64_find(&d->jobs, id);
+
     return j ? *j : NULL;
 }
 
@@ -61,6 +62,7 @@ void daemon_send_forks(node *d)
 void daemon_ask_fork(node *d, uint32_t id)
 {
     job *j = daemon_job(d, id);
+
     if (!j) return;
     j->forks++;
     j->unsent++;
@@ -76,6 +78,7 @@ void daemon_note_stillborn(node *d, uint32_t id)
 static void do_give_up(node *d, uint32_t id)
 {
     const job *j = daemon_job(d, id);
+
     if (d->stop || !j) return;
     log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
     if (j->supervisor_fd < 0) d->stop = true;
@@ -90,6 +93,7 @@ void daemon_start_failed(node *d, uint32_t id, bool is_limit, const char *why)
 {
     job *j = daemon_job(d, id);
     int64_t workers = 0;
+
     for (size_t i = 0; i < d->clients.n; i++) {
         const client *c = d->clients.at[i].value;
         workers += c->job == id && c->is_worker && !c->dying && !c->refusal[0];
@@ -108,6 +112,7 @@ void daemon_refuse(node *d, const sched_action *a)
     const job *j = daemon_job(d, a->job);
     client *c = daemon_client(d, (uint32_t)a->client);
     const char *why = j ? j->shortage : "its program has ended";
+
     if (a->kind == SCHED_DO_REFUSE_ACTOR) daemon_refuse_actor(d, a->client, why);
     if (a->kind != SCHED_DO_REFUSE || !c) return;
     manta_failure f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
@@ -122,6 +127,7 @@ static void worker_forked(node *d, job *j, wire *w, const int *fds, int n_fds)
 {
     char why[256];
     pid_t pid = (pid_t)wire_u32(w);
+
     (void)wire_u32(w);
     wire_text(w, why, sizeof why);
     if (wire_end(w, "forked")) pid = 0;
@@ -148,6 +154,7 @@ static void worker_reaped(node *d, pid_t pid, int status)
 void daemon_sweep_strangers(node *d, uint32_t id)
 {
     job *j = daemon_job(d, id);
+
     if (!j) return;
     if (j->supervisor_fd < 0) {
         spawn_children(daemon_kill_stranger, d);
@@ -182,6 +189,7 @@ static void on_zygote(void *ctx, int fd, bool readable, bool writable)
     job *j = NULL;
     size_t n;
     int fds[SOCKET_MAX_FDS], n_fds;
+
     for (size_t i = 0; i < d->jobs.n && !j; i++)
         if (d->jobs.at[i].value->zygote_fd == fd) j = d->jobs.at[i].value;
     if (!j) return;
@@ -230,6 +238,7 @@ static void start_zygote(node *d, job *j)
 {
     int pair[2], pidfd;
     pid_t pid;
+
     if (socket_pair(pair) || spawn_fork(&pid)) {
         log_error("no zygote", LOG_STR("why", manta_error_text()));
         d->stop = true;
@@ -257,6 +266,7 @@ static void start_zygote(node *d, job *j)
 static job *job_new(node *d, const char *space, bool is_joined)
 {
     job *j = mem_new(sizeof *j);
+
     *j = (job){.id = ++d->next_job, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
     *map_u64_put(&d->jobs, j->id) = j;
     daemon_registry(
@@ -267,6 +277,7 @@ static job *job_new(node *d, const char *space, bool is_joined)
 uint32_t daemon_start_job(node *d, const char *space)
 {
     job *j = job_new(d, space, false);
+
     start_zygote(d, j);
     return j->id;
 }
@@ -274,6 +285,7 @@ uint32_t daemon_start_job(node *d, const char *space)
 uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd)
 {
     job *j = job_new(d, space, true);
+
     j->supervisor_fd = supervisor_fd;
     if (loop_watch(d->loop, supervisor_fd, false, on_supervisor, d)) job_broken(d, j->id);
     return j->id;
@@ -287,6 +299,7 @@ static void on_supervisor(void *ctx, int fd, bool readable, bool writable)
     int fds[SOCKET_MAX_FDS], n_fds;
     (void)readable;
     (void)writable;
+
     for (size_t i = 0; i < d->jobs.n && !j; i++)
         if (d->jobs.at[i].value->supervisor_fd == fd) j = d->jobs.at[i].value;
     if (!j) return;
@@ -320,6 +333,7 @@ static void on_supervisor(void *ctx, int fd, bool readable, bool writable)
 static void do_end(node *d, uint32_t id)
 {
     job *j = daemon_job(d, id);
+
     if (!j) return;
     for (size_t i = 0; i < d->clients.n; i++) {
         client *c = d->clients.at[i].value;

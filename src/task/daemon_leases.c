@@ -12,6 +12,7 @@
 bool daemon_connect(node *d, client *a, client *b)
 {
     int fd;
+
     if (a == b || a->ended || b->ended) return false;
     if (map_u64_find(&a->peers, b->id)) return true;
     if (shm_new("manta-channel", channel_size(), &fd)) {
@@ -42,6 +43,7 @@ sched_shape daemon_take_shape(wire *w)
 {
     sched_shape s = {0};
     const void *p = wire_take(w, sizeof s);
+
     if (p) memcpy(&s, p, sizeof s);
     for (int i = 0; i < SCHED_RESOURCES; i++)
         if (s.amount[i] < 0) s.amount[i] = 0;
@@ -52,6 +54,7 @@ static void do_grant(node *d, const sched_action *a)
 {
     client *c = daemon_client(d, (uint32_t)a->client), *w = daemon_client(d, a->worker);
     bool reached = c && w && daemon_connect(d, c, w);
+
     /* A worker that asked for another may be the one that is free: it asks again. */
     if (c && w && c != w && !reached && !c->ended && !w->ended) daemon_note_stillborn(d, w->job);
     if (c) { /* one that cannot be reached is a worker the client does not know: it asks again */
@@ -67,6 +70,7 @@ static void do_grant(node *d, const sched_action *a)
 void daemon_act(node *d, sched_event e)
 {
     sched_actions out = {0};
+
     sched_step(d->sched, &e, &out);
     for (size_t i = 0; i < out.n; i++) {
         const sched_action *a = &out.at[i];

@@ -18,12 +18,14 @@
 static bool is_busy(const node *d, const client *c)
 {
     sched_shape held;
+
     return c->is_worker && sched_held(d->sched, c->id, &held);
 }
 
 static uint64_t limit_of(const node *d, const client *c)
 {
     sched_shape held;
+
     if (!sched_held(d->sched, c->id, &held)) return 0;
     return held.amount[2] > 0 ? (uint64_t)(held.amount[2] / SCHED_UNIT) : d->config.worker_memory;
 }
@@ -40,6 +42,7 @@ static void end_client(node *d, client *c, const limits_process *p, limits_why w
 int daemon_limits_tick(node *d)
 {
     bool any = false;
+
     for (size_t i = 0; i < d->clients.n && !any; i++) any = is_busy(d, d->clients.at[i].value);
     if (!any) return -1;
     int64_t now = clock_now_ns();

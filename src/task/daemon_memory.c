@@ -57,6 +57,7 @@ static void copier_main(void *arg)
 {
     copier *k = arg;
     uint64_t one = 1;
+
     mutex_lock(&k->lock);
     for (;;) {
         while (k->waiting.n == 0) (void)cond_wait(&k->more, &k->lock, CLOCK_NEVER);
@@ -84,6 +85,7 @@ static void on_copied(void *ctx, int fd, bool readable, bool writable);
 manta_status daemon_memory_init(node *d)
 {
     copier *k = d->copier = mem_new(sizeof *k);
+
     mutex_init(&k->lock);
     cond_init(&k->more);
     k->folder = d->config.spill_folder;
@@ -97,6 +99,7 @@ manta_status daemon_memory_init(node *d)
 void daemon_memory_end(node *d)
 {
     copier *k = d->copier;
+
     loop_forget(d->loop, k->wake_fd);
     socket_close_all(&k->wake_fd, 1);
     cond_release(&k->more);
@@ -109,6 +112,7 @@ void daemon_memory_end(node *d)
 static manta_status copy_start(node *d, copy j)
 {
     copier *k = d->copier;
+
     if (!k->started) TRY(thread_start(&k->thread, "manta-spill", copier_main, k));
     k->started = true;
     mutex_lock(&k->lock);
@@ -123,12 +127,14 @@ static manta_status copy_start(node *d, copy j)
 static segment *find_segment(node *d, uint64_t id)
 {
     segment **g = map_u64_find(&d->segments, id);
+
     return g ? *g : NULL;
 }
 
 static void segment_answer(node *d, uint32_t who, uint64_t request, manta_status st, uint64_t id, int fd)
 {
     client *c = daemon_client(d, who);
+
     if (!c) return;
     proto_begin(&d->out, PROTO_SEGMENT);
     wire_put_u64(&d->out, request);
@@ -142,6 +148,7 @@ static void do_make(node *d, const spill_action *a)
 {
     int fd = -1;
     manta_status st = shm_new("manta-segment", a->size, &fd);
+
     if (!st) {
         segment *g = mem_new(sizeof *g);
         *g = (segment){.fd = fd, .file = -1, .size = a->size, .writer = a->client};
@@ -157,6 +164,7 @@ static void do_give(node *d, const spill_action *a)
     manta_status st = g ? MANTA_OK
                         : manta_fail(MANTA_EINTERNAL, "segment %llu is said to be in memory, and has none",
                                      (unsigned long long)a->segment);
+
     /* The writer seals when it has mapped; one that did not yet is made to. */
     if (!st && !shm_is_sealed(g->fd)) st = shm_seal_writes(g->fd);
     segment_answer(d, a->client, a->request, st, a->segment, st ? -1 : g->fd);
@@ -168,6 +176,7 @@ static void do_refuse(node *d, const spill_action *a)
 {
     spill_usage use = spill_use(d->spill);
     manta_status st = MANTA_OK;
+
     switch (a->why) {
     case SPILL_TOO_LARGE:
         st = manta_fail(MANTA_ENOSPC, "the store has %llu bytes in all, fewer than the object needs",
@@ -191,6 +200,7 @@ static void do_write(node *d, const spill_action *a)
 {
     segment *g = find_segment(d, a->segment);
     manta_status st = spill_file_new(d->config.spill_folder, g->size, &g->file);
+
     if (!st) st = copy_start(d, (copy){.segment = a->segment, .from = g->fd, .to = g->file, .size = g->size});
     if (!st) return;
     snprintf(d->spill_error, sizeof d->spill_error, "%s", manta_error_text());
@@ -203,6 +213,7 @@ static void do_read(node *d, const spill_action *a)
 {
     segment *g = find_segment(d, a->segment);
     manta_status st = shm_new("manta-segment", g->size, &g->fd);
+
     if (!st)
         st = copy_start(d, (copy){.segment = a->segment,
                                   .from = g->file,
@@ -219,6 +230,7 @@ static void do_read(node *d, const spill_action *a)
 static void do_end(node *d, uint64_t id)
 {
     segment *g = find_segment(d, id);
+
     if (!g) return;
     socket_close_all((int[]){g->fd, g->file}, 2);
     mem_free(g);
@@ -228,6 +240,7 @@ static void do_end(node *d, uint64_t id)
 static void segment_tell(node *d, uint32_t who, proto_kind kind, uint64_t id)
 {
     client *c = daemon_client(d, who);
+
     if (!c) return;
     proto_begin(&d->out, kind);
     wire_put_u64(&d->out, id);
@@ -238,6 +251,7 @@ static void segment_tell(node *d, uint32_t who, proto_kind kind, uint64_t id)
 static void memory_do(node *d, spill_event e)
 {
     spill_actions out = {0};
+
     e.now = clock_now_ns();
     spill_step(d->spill, &e, &out);
     for (size_t i = 0; i < out.n; i++) {
@@ -275,6 +289,7 @@ static void on_copied(void *ctx, int fd, bool readable, bool writable)
     uint64_t count;
     (void)readable;
     (void)writable;
+
     (void)!read(fd, &count, sizeof count);
     mutex_lock(&k->lock);
     copies done = k->done;
@@ -306,6 +321,7 @@ static void on_copied(void *ctx, int fd, bool readable, bool writable)
 int daemon_memory_tick(node *d)
 {
     int64_t next = spill_next(d->spill);
+
     if (next == INT64_MAX) return -1;
     if (next <= clock_now_ns()) {
         memory_do(d, (spill_event){.kind = SPILL_TICK});
@@ -325,6 +341,7 @@ void daemon_drop_segment(node *d, uint64_t id)
 void daemon_leave_memory(node *d, const client *c)
 {
     VEC(uint64_t) empty = {0};
+
     memory_do(d, (spill_event){.kind = SPILL_GONE, .client = c->id});
     for (size_t i = 0; i < d->segments.n; i++) {
         segment *g = d->segments.at[i].value;

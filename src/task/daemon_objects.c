@@ -35,6 +35,7 @@ typedef struct news {
 static object *object_of(node *d, uint64_t id)
 {
     void **data = directory_data(d->objects, id);
+
     if (data && !*data) *data = mem_new(sizeof(object));
     return data ? *data : NULL;
 }
@@ -56,6 +57,7 @@ static void object_fails(object *o, const manta_failure *f)
 void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who)
 {
     refs_actions none = {0};
+
     refs_step(d->refs, (refs_event){.kind = kind, .object = object_id, .inner = inner, .client = who}, &none);
     vec_release(&none);
 }
@@ -66,6 +68,7 @@ static void do_tell(node *d, const directory_action *a)
 {
     client *c = daemon_client(d, a->client);
     const object *o = object_of(d, a->object);
+
     if (!c || !o) return;
     proto_begin(&d->out, o->failure ? PROTO_OBJECT_FAILED : PROTO_OBJECT);
     wire_put_u64(&d->out, a->object);
@@ -79,6 +82,7 @@ static void do_tell(node *d, const directory_action *a)
 static void do_take(node *d, const directory_action *a, const news *x)
 {
     object *o = object_of(d, a->object);
+
     if (x->failure) {
         object_fails(o, x->failure);
         return;
@@ -109,6 +113,7 @@ static void do_hold(node *d, const directory_action *a, const news *x)
 static void do_rebuild(node *d, const directory_action *a)
 {
     client *owner = daemon_client(d, a->client);
+
     if (!owner) return; /* its end is on the way, and breaks the object */
     proto_begin(&d->out, PROTO_REBUILD);
     wire_put_u64(&d->out, a->object);
@@ -122,6 +127,7 @@ static void do_break(node *d, const directory_action *a)
     int pid = c ? (int)c->pid : 0;
     char why[96];
     manta_failure f = {0};
+
     switch (a->why) {
     case DIRECTORY_MAKER_DIED:
         f = failure_make(MANTA_FAILURE_LOST, MANTA_EDIED, NULL, pid,
@@ -149,6 +155,7 @@ static void do_leave(node *d, const directory_action *a)
 {
     segment **g = map_u64_find(&d->segments, a->place.segment);
     client *maker = daemon_client(d, a->client);
+
     if (maker) {
         proto_begin(&d->out, PROTO_FREE);
         wire_put_u64(&d->out, a->object);
@@ -163,6 +170,7 @@ static void do_leave(node *d, const directory_action *a)
 static void do_forget(node *d, uint64_t id)
 {
     void **data = directory_data(d->objects, id);
+
     if (data && *data) {
         object_clear(*data);
         mem_free(*data);
@@ -174,6 +182,7 @@ static void do_forget(node *d, uint64_t id)
 static void directory_do(node *d, const directory_event *e, const news *x)
 {
     directory_actions out = {0};
+
     directory_step(d->objects, e, &out);
     for (size_t i = 0; i < out.n; i++) {
         const directory_action *a = &out.at[i];
@@ -202,6 +211,7 @@ static void fail_object(node *d, uint64_t id, const manta_failure *f)
 static bool is_dead(node *d, uint32_t id)
 {
     const client *c = daemon_client(d, id);
+
     if (!c || c->dying) return true;
     struct pollfd p = {.fd = c->pidfd, .events = POLLIN};
     return os->poll(&p, 1, 0) > 0;
@@ -220,6 +230,7 @@ static bool add_one(node *d, client *c, wire *w)
     uint64_t id = wire_u64(w);
     uint32_t holder = wire_u32(w);
     value v;
+
     value_take(w, &v);
     uint64_t n = wire_u64(w);
     const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
@@ -258,6 +269,7 @@ void daemon_promise(node *d, uint64_t id, uint32_t maker)
 void daemon_fulfil(node *d, uint64_t id)
 {
     value none = {0};
+
     if (directory_state_of(d->objects, id) != DIRECTORY_PROMISED) return;
     directory_do(
         d, &(directory_event){.kind = DIRECTORY_ADD, .object = id, .client = directory_maker(d->objects, id)},
@@ -273,6 +285,7 @@ static void on_fail(node *d, wire *w)
 {
     manta_failure f;
     uint64_t id = wire_u64(w);
+
     failure_take(w, &f);
     if (!wire_end(w, "failure")) fail_object(d, id, &f);
 }
@@ -280,6 +293,7 @@ static void on_fail(node *d, wire *w)
 static void on_missed(node *d, client *c, wire *w)
 {
     directory_event e = {.kind = DIRECTORY_MISSED, .object = wire_u64(w), .client = c->id};
+
     e.place.segment = wire_u64(w);
     e.place.at = wire_u64(w);
     if (wire_end(w, "object")) return;
@@ -292,6 +306,7 @@ static void on_counts(node *d, wire *w, refs_kind kind, uint32_t who)
 {
     uint64_t n = wire_u64(w);
     const void *ids = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
+
     if (!ids || wire_end(w, "counts")) return;
     for (uint64_t i = 0; i < n; i++) {
         uint64_t x;
@@ -313,6 +328,7 @@ bool daemon_settle(node *d)
     refs_actions freed = {0};
     uint64_t changes = refs_changes(d->refs);
     size_t unknown = directory_unknown(d->objects);
+
     if (refs_candidates(d->refs) == 0 && unknown == 0) return false;
     daemon_drain_all(d);
     refs_step(d->refs, (refs_event){.kind = REFS_SETTLE, .changes = changes}, &freed);
@@ -330,6 +346,7 @@ void daemon_break_promises(node *d, const client *c)
 bool daemon_objects_message(node *d, client *c, proto_kind kind, wire *w)
 {
     uint64_t id;
+
     switch (kind) {
     case PROTO_ADD: on_add(d, c, w); return true;
     case PROTO_PROMISE:

@@ -25,6 +25,7 @@ static void registry_do(node *d, const registry_event *e, const registry_action 
 static void registry_apply(node *d, const registry_event *e)
 {
     registry_actions out = {0};
+
     registry_step(d->registry, e, &out);
     for (size_t i = 0; i < out.n; i++) registry_do(d, e, &out.at[i]);
     vec_release(&out);

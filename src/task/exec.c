@@ -110,6 +110,7 @@ static manta_status call_by_name(manta_task *t);
 static manta_status run_chunk(manta_task *t)
 {
     const char *name;
+
     TRY(manta_arg_str(t, 0, &name));
     if (t->n_args - 1 != t->n_results || strlen(name) >= sizeof t->name)
         return manta_fail(MANTA_EINVAL, "%s: a chunk has %d inputs for %d results, expected as many of both",
@@ -146,6 +147,7 @@ static manta_status run_builtin(manta_task *t)
 static manta_status call_by_name(manta_task *t)
 {
     manta_task_fn **fn = map_find(&table, t->name);
+
     if (fn) return (*fn)(t);
     if (!strncmp(t->name, "manta.", 6)) return run_builtin(t);
     if (resolver) return resolver(resolver_user, t->name, t);
@@ -158,6 +160,7 @@ static manta_status call_by_name(manta_task *t)
 incoming *incoming_of(peer *from, const void *bytes, size_t n)
 {
     wire w = wire_of(bytes, n);
+
     (void)proto_kind_of(&w);
     uint64_t task = wire_u64(&w), actor = wire_u64(&w);
     if (w.broken) return NULL;
@@ -183,6 +186,7 @@ void incoming_free(incoming *c)
 void exec_block(bool on)
 {
     buf *b = &rt->out;
+
     if (!rt->is_worker) return;
     if (on != rt->blocked) {
         proto_begin(b, PROTO_BLOCKED);
@@ -218,6 +222,7 @@ static void drop_inner(const value *v)
 {
     uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
     const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+
     for (uint64_t i = 0; i < n && !rt->is_local; i++) {
         object *o = object_find(ids[i]);
         if (o) object_unpin(o);
@@ -251,6 +256,7 @@ static manta_status resolve_argument(manta_task *t, uint64_t id, value *out)
 static manta_status read_arguments(manta_task *t, wire *w)
 {
     uint32_t n = wire_u32(w);
+
     if (n > RING_MESSAGE / 8)
         return manta_fail(MANTA_ECORRUPT,
                           "%s: the message says that the call has %u arguments, at most %zu fit into one",
@@ -306,6 +312,7 @@ static void release_arguments(manta_task *t)
 static void result_unpin(const result *r, uint64_t id)
 {
     object *o = object_find(id);
+
     if (rt->is_local && r->answered)
         vec_push(&rt->pinned, id);
     else if (o)
@@ -326,6 +333,7 @@ static void result_clear(result *r)
 static manta_status result_take(manta_task *t, int i, value *v, void **at)
 {
     result *r = &t->results[i];
+
     result_clear(r);
     if (v->size > VALUE_INLINE) {
         TRY(store_take(rt->store, (size_t)v->size, &v->place, at));
@@ -349,6 +357,7 @@ static manta_status set_result(manta_task *t, int i, const manta_arg *a)
 {
     value v;
     void *at;
+
     TRY(check_result(t, i));
     TRY(value_of(a, &v));
     uint64_t n = v.kind == MANTA_KIND_REFS ? v.size / 8 : v.kind == MANTA_KIND_ACTOR ? 1 : 0;
@@ -397,6 +406,7 @@ manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int nd
 {
     void *at = NULL;
     value v;
+
     if (ndim < 0 || ndim > MANTA_MAX_DIMS)
         return manta_fail(MANTA_EINVAL, "%s: an array of %d dimensions is to be returned, expected 0 to %d",
                           t->name, ndim, MANTA_MAX_DIMS);
@@ -417,6 +427,7 @@ static void pass_on(const manta_task *t, const value *v)
 {
     uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
     const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+
     for (uint64_t k = 0; k < n; k++) object_export(object_find(ids[k]));
     /* What lies in a segment contains them; the daemon knows (PROTO_ADD). */
     if (n > 0 && t->caller && !v->place.segment) rt_tell_ids(PROTO_HOLD, t->caller->id, ids, (size_t)n);
@@ -427,6 +438,7 @@ static void give_block(const manta_task *t, int i)
 {
     result *r = &t->results[i];
     uint64_t id = t->id + (uint64_t)i, n = r->v.kind == MANTA_KIND_REFS ? r->v.size / 8 : 0;
+
     if (!t->caller) return;
     object_tell_add(id, t->caller->id, &r->v, r->v.at, n);
     *map_u64_put(&rt->given, id) = r->v.place;
@@ -472,6 +484,7 @@ typedef struct ahead {
 static bool is_due(void *ctx)
 {
     const manta_task *t = ((ahead *)ctx)->t;
+
     return t->yielded - t->call->taken < WINDOW || t->yielded < t->call->taken ||
            atomic_load(&t->call->cancelled) || (t->caller && t->caller->is_dead);
 }
@@ -483,6 +496,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
     void *at = NULL;
     uint64_t id = 0;
     buf b = {0};
+
     TRY(value_of(a, &v));
     uint64_t n = v.kind == MANTA_KIND_REFS ? v.size / 8 : v.kind == MANTA_KIND_ACTOR ? 1 : 0;
     const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
@@ -526,6 +540,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
 manta_status manta_yield(manta_task *t, manta_arg item)
 {
     ahead x = {t};
+
     if (!t->is_stream) return manta_fail(MANTA_EINVAL, "%s was not called as a stream", t->name);
     mutex_lock(&rt->lock);
     if (!is_due(&x) && !rt->is_local) (void)rt_wait(is_due, &x, CLOCK_NEVER);
@@ -541,6 +556,7 @@ manta_status manta_yield(manta_task *t, manta_arg item)
 static self_of *self_find(uint64_t actor)
 {
     self_of **s = map_u64_find(&rt->selves, actor);
+
     if (s) return *s;
     self_of *x = mem_new(sizeof *x);
     *map_u64_put(&rt->selves, actor) = x;
@@ -571,6 +587,7 @@ static _Thread_local arena kept;
 static arena memory_take(void)
 {
     arena a = kept;
+
     kept = (arena){0};
     return a;
 }
@@ -605,6 +622,7 @@ static void task_decode(manta_task *t, wire *w)
 static manta_status task_check_results(const manta_task *t)
 {
     size_t total = 0;
+
     for (int i = 0; i < t->n_results; i++)
         total += (size_t)t->results[i].v.size * !t->results[i].is_block +
                  (t->results[i].failure ? sizeof(manta_failure) : 96);
@@ -630,6 +648,7 @@ static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
 {
     function *known = NULL;
     int64_t begin = clock_now_ns();
+
     worker_trace_begin(rt->trace, t->name, t->id, begin);
     manta_status st = task_call(t, w, &known);
     *ns = clock_now_ns() - begin;
@@ -673,6 +692,7 @@ void exec_run(incoming *in, buf *answer)
     manta_task t = {.caller = in->from, .actor = in->actor, .call = in, .memory = memory_take()};
     int64_t ns;
     wire w = wire_of(in->bytes, in->n);
+
     task_decode(&t, &w);
     if (t.actor) t.self = self_find(t.actor);
     if (t.self) t.self->running++;
@@ -688,6 +708,7 @@ void exec_run(incoming *in, buf *answer)
 void exec_end_self(uint64_t actor)
 {
     self_of **s = map_u64_find(&rt->selves, actor), *x = s ? *s : NULL;
+
     if (x) x->ended = true;
     if (!x || x->running > 0) return;
     map_u64_remove(&rt->selves, actor);
@@ -731,6 +752,7 @@ static manta_status find_arg(const manta_task *t, int i, manta_kind kind, const 
 manta_status manta_arg_f64(const manta_task *t, int i, double *out)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_F64, &v));
     memcpy(out, &v->word, 8);
     return MANTA_OK;
@@ -739,6 +761,7 @@ manta_status manta_arg_f64(const manta_task *t, int i, double *out)
 manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_I64, &v));
     *out = (int64_t)v->word;
     return MANTA_OK;
@@ -747,6 +770,7 @@ manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out)
 manta_status manta_arg_bool(const manta_task *t, int i, bool *out)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_BOOL, &v));
     *out = v->word != 0;
     return MANTA_OK;
@@ -755,6 +779,7 @@ manta_status manta_arg_bool(const manta_task *t, int i, bool *out)
 manta_status manta_arg_str(const manta_task *t, int i, const char **out)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_STR, &v));
     *out = v->at;
     return MANTA_OK;
@@ -763,6 +788,7 @@ manta_status manta_arg_str(const manta_task *t, int i, const char **out)
 manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t *n)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_BYTES, &v));
     *at = v->at;
     *n = (size_t)v->size;
@@ -772,6 +798,7 @@ manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t
 manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_ARRAY, &v));
     *out = manta_array_of(v->dtype, v->ndim, v->shape, (void *)(uintptr_t)v->at);
     return MANTA_OK;
@@ -780,6 +807,7 @@ manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
 manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, size_t *n)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_REFS, &v));
     *out = v->at;
     *n = (size_t)v->size / sizeof(manta_ref);
@@ -789,6 +817,7 @@ manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, s
 manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
 {
     const value *v = NULL;
+
     TRY(find_arg(t, i, MANTA_KIND_ACTOR, &v));
     out->id = v->word;
     return MANTA_OK;

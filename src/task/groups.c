@@ -27,6 +27,7 @@ struct group_link {
 static group_link *group_known(uint64_t id)
 {
     group_link **g = map_u64_find(&rt->groups, id);
+
     return g ? *g : NULL;
 }
 
@@ -34,6 +35,7 @@ static group_link *group_add(uint64_t id, manta_placement how, const char *name,
                              const sched_shape *size)
 {
     group_link *g = group_known(id);
+
     if (g) return g;
     g = mem_new(sizeof *g + (size_t)n * sizeof *size);
     g->id = id;
@@ -59,6 +61,7 @@ static manta_status take_group(const buf *b, group_link **out)
     char text[256], name[64];
     wire w = wire_of(b->at, b->n);
     manta_status st = (manta_status)wire_u32(&w);
+
     wire_text(&w, text, sizeof text);
     uint64_t id = wire_u64(&w);
     manta_placement how = (manta_placement)wire_u32(&w);
@@ -79,6 +82,7 @@ static manta_status take_group(const buf *b, group_link **out)
 static manta_status group_ask(uint64_t id, const char *name, group_link **out)
 {
     reply r;
+
     if (rt->is_dead) return failure_raise(&rt->death);
     uint64_t request = rt_request_begin(PROTO_GROUP_FIND);
     wire_put_u64(&rt->out, id);
@@ -102,6 +106,7 @@ manta_status group_shape(manta_placement_group group, int bundle, sched_shape *t
     group_link *g;
     char whose[48];
     manta_status st = group_find(group, &g);
+
     *kind = MANTA_FAILURE_PLACEMENT_GROUP;
     if (st) return st;
     if (g->gone) {
@@ -129,6 +134,7 @@ manta_status group_shape(manta_placement_group group, int bundle, sched_shape *t
 bool group_is_gone(uint64_t id, manta_failure *why)
 {
     const group_link *g = id ? group_known(id) : NULL;
+
     if (!g || !g->gone) return false;
     *why = gone_failure();
     return true;
@@ -137,6 +143,7 @@ bool group_is_gone(uint64_t id, manta_failure *why)
 void group_gone(uint64_t id)
 {
     group_link *g = group_known(id);
+
     if (!g || g->gone) return;
     g->gone = true;
     manta_failure f = gone_failure();
@@ -159,6 +166,7 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
 {
     sched_shape sum = {0};
     int missing;
+
     if (n < 1 || n > GROUP_BUNDLES)
         return manta_fail(MANTA_EINVAL, "a placement group of %d bundles is asked for, expected 1 to %d", n,
                           GROUP_BUNDLES);
@@ -197,6 +205,7 @@ static manta_status check_bundles(const manta_bundle *bundles, int n, manta_plac
 static object *group_object(uint64_t id)
 {
     object *o = object_find(id); /* somebody may have heard of it while we waited */
+
     if (!o) o = object_new(id);
     o->refs++;
     o->exported = true;
@@ -213,6 +222,7 @@ static manta_status group_new(const manta_bundle *bundles, int n, manta_placemen
     sched_shape size[GROUP_BUNDLES];
     reply r = {.fd = -1};
     uint64_t id = object_id(1);
+
     if (rt->is_dead) return failure_raise(&rt->death);
     if (name && strlen(name) > 63)
         return manta_fail(MANTA_EINVAL, "the placement group's name has %zu bytes, at most 63 are allowed",
@@ -246,6 +256,7 @@ manta_status manta_placement_group_new(const manta_bundle *bundles, int n, manta
 manta_ref manta_placement_group_ready(manta_placement_group group)
 {
     manta_ref r = {0};
+
     if (!rt) {
         (void)rt_none();
         return r;
@@ -268,6 +279,7 @@ manta_status manta_placement_group_wait(manta_placement_group group, int64_t tim
 {
     manta_ref r = manta_placement_group_ready(group);
     manta_status st = manta_get(r, timeout_ms);
+
     manta_release(r);
     if (st == MANTA_ETIMEDOUT)
         st = manta_fail(MANTA_ETIMEDOUT,
@@ -295,6 +307,7 @@ void manta_placement_group_remove(manta_placement_group group)
 manta_status manta_placement_group_find(const char *name, manta_placement_group *out)
 {
     group_link *g = NULL;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     for (size_t i = 0; i < rt->groups.n && rt->is_local && !g; i++)
@@ -311,6 +324,7 @@ manta_status manta_placement_group_find(const char *name, manta_placement_group 
 manta_status manta_placement_group_get(manta_placement_group group, manta_placement_group_info *out)
 {
     group_link *g;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = group_find(group, &g);

@@ -40,6 +40,7 @@ static void tell_daemon(supervisor *s, const int *fds, int n_fds)
 static void start_zygote(supervisor *s)
 {
     int pair[2], pidfd;
+
     if (socket_pair(pair) || spawn_fork(&s->zygote)) supervisor_end();
     if (s->zygote == 0) {
         prctl(PR_SET_CHILD_SUBREAPER, 0);
@@ -64,6 +65,7 @@ static void reap_children(supervisor *s, int signal_fd)
     pid_t pid;
     int status;
     bool zygote_died = false;
+
     (void)!read(signal_fd, &info, sizeof info);
     while ((pid = os->waitpid(-1, &status, __WALL | WNOHANG)) > 0) {
         if (pid == s->zygote) {
@@ -81,6 +83,7 @@ static void reap_children(supervisor *s, int signal_fd)
 static void kill_stranger(void *ctx, pid_t child)
 {
     const supervisor *s = ctx;
+
     if (child == s->zygote) return;
     for (size_t i = 0; i < s->spared.n; i++)
         if ((pid_t)s->spared.at[i] == child) return;
@@ -92,6 +95,7 @@ static void listen_to_daemon(supervisor *s)
     static char in[SOCKET_MAX_MESSAGE];
     int fds[SOCKET_MAX_FDS], n_fds;
     size_t n;
+
     if (socket_recv(s->fd, in, sizeof in, &n, fds, &n_fds, true)) supervisor_end();
     socket_close_all(fds, n_fds);
     wire w = wire_of(in, n);
@@ -106,6 +110,7 @@ _Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd)
 {
     supervisor s = {.config = c, .fd = fd, .keeper_pidfd = keeper_pidfd, .self_pidfd = -1};
     sigset_t child;
+
     prctl(PR_SET_NAME, "manta-supervise");
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);

@@ -5,6 +5,7 @@ int limits_pick(const limits_process *p, int n, uint64_t available, uint64_t flo
 {
     int most = -1;
     bool going = false;
+
     *why = LIMITS_FINE;
     for (int i = 0; i < n; i++) {
         going = going || p[i].going;

@@ -30,6 +30,7 @@ struct lineage {
 lineage *lineage_new(size_t limit)
 {
     lineage *l = mem_new(sizeof *l);
+
     l->limit = limit;
     return l;
 }
@@ -68,6 +69,7 @@ static bool is_of_use(const lineage *l, const kept *k)
 static void thing_check(lineage *l, uint64_t object)
 {
     const thing *t = map_u64_find(&l->things, object);
+
     if (t && !t->held && t->users == 0 && !t->maker) map_u64_remove(&l->things, object);
 }
 
@@ -76,6 +78,7 @@ static void thing_check(lineage *l, uint64_t object)
 static void forget_call(lineage *l, kept *first, lineage_actions *out)
 {
     VEC(kept *) next = {0};
+
     vec_push(&next, first);
     while (next.n > 0) {
         kept *k = vec_pop(&next);
@@ -142,6 +145,7 @@ static void on_keep(lineage *l, const lineage_event *e, lineage_actions *out)
 static void on_drop(lineage *l, uint64_t object, lineage_actions *out)
 {
     thing *t = map_u64_find(&l->things, object);
+
     if (!t) return;
     t->held = false;
     if (t->maker && !t->maker->running && !is_of_use(l, t->maker))
@@ -153,6 +157,7 @@ static void on_drop(lineage *l, uint64_t object, lineage_actions *out)
 static void on_need(lineage *l, uint64_t first, lineage_actions *out)
 {
     VEC(uint64_t) next = {0};
+
     vec_push(&next, first);
     while (next.n > 0) {
         uint64_t object = vec_pop(&next);
@@ -184,6 +189,7 @@ static void on_need(lineage *l, uint64_t first, lineage_actions *out)
 static void on_ended(lineage *l, uint64_t call, lineage_actions *out)
 {
     kept **k = map_u64_find(&l->calls, call);
+
     if (!k || !(*k)->running) return;
     (*k)->running = false;
     if (!is_of_use(l, *k)) forget_call(l, *k, out);
@@ -193,6 +199,7 @@ static void on_ended(lineage *l, uint64_t call, lineage_actions *out)
 void lineage_step(lineage *l, const lineage_event *e, lineage_actions *out)
 {
     kept **k;
+
     switch (e->kind) {
     case LINEAGE_FORGET:
         if ((k = map_u64_find(&l->calls, e->call))) forget_call(l, *k, out);

@@ -37,6 +37,7 @@ manta_status manta_map_start(const char *function, const manta_map_options *opti
 {
     manta_node_info info;
     manta_map_options o = options ? *options : (manta_map_options){0};
+
     if (!manta_is_initialized())
         return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
     if (o.chunk > CHUNK_MOST)
@@ -103,6 +104,7 @@ static manta_status gather_inputs(manta_map *m, manta_arg *args, manta_ref *owne
 static int least_busy(const manta_map *m)
 {
     int best = 0;
+
     for (int i = 1; i < m->o.n_actors; i++)
         if (m->busy[i] < m->busy[best]) best = i;
     return best;
@@ -116,6 +118,7 @@ static void submit_chunk(manta_map *m, const manta_arg *args, size_t n)
     manta_ref refs[CHUNK_MOST];
     int count = (int)n, actor = least_busy(m);
     bool many = m->o.chunk > 1;
+
     all[0] = manta_str(m->function);
     memcpy(all + 1, args, n * sizeof *args);
     const char *name = many ? "manta.map" : m->function;

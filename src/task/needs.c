@@ -68,6 +68,7 @@ manta_status needs_amounts(double cpus, double gpus, uint64_t memory, const char
 manta_status needs_feasible(const sched_shape *total, const char *whose, const sched_shape *asked)
 {
     int missing;
+
     if (sched_feasible(total, asked, &missing)) return MANTA_OK;
     return manta_fail(MANTA_EUNSUPPORTED, "it can never run: it asks for %.15g %s, and %s has %.15g",
                       (double)asked->amount[missing] / SCHED_UNIT, rt->names[missing], whose,
@@ -84,6 +85,7 @@ static manta_status needs_count(const char *field, int v)
 manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
 {
     static const manta_task_options none;
+
     if (!o) o = &none;
     *kind = MANTA_FAILURE_SUBMIT;
     if (o->num_cpus < 0 && o->num_cpus != MANTA_NONE)
@@ -111,6 +113,7 @@ manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
 void amounts_text(const sched_shape *s, char *text, size_t size)
 {
     size_t at = 0;
+
     text[0] = 0;
     for (int i = 0; i < SCHED_RESOURCES && at < size; i++)
         if (s->amount[i])

@@ -30,6 +30,7 @@ static VEC(int) users; /* descriptors that were open before the node was */
 static void list_fds(void (*fn)(int fd))
 {
     file_names names = {0};
+
     if (file_list("/proc/self/fd", &names)) return;
     for (size_t i = 0; i < names.n; i++) fn((int)strtol(names.at[i], NULL, 10));
     file_names_release(&names);
@@ -79,6 +80,7 @@ void node_remember_files(void)
 static void keeper_wait(pid_t child, int other_pidfd)
 {
     int pidfd = -1;
+
     if (proc_pidfd_open(child, &pidfd) == MANTA_OK) {
         node_close_others((int[]){other_pidfd, pidfd}, 2);
         struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = other_pidfd, .events = POLLIN}};
@@ -91,6 +93,7 @@ static void keeper_wait(pid_t child, int other_pidfd)
 static void sweep_node_socket(const char *name)
 {
     char folder[NODE_SOCKET_PATH], path[NODE_SOCKET_PATH];
+
     if (node_socket_folder(folder, false)) return;
     snprintf(path, sizeof path, "%.80s/%s", folder, name);
     node_socket_sweep(path);
@@ -102,6 +105,7 @@ static _Noreturn void keeper_main(const node_config *c, int driver_fd, pid_t dri
     pid_t self = getpid(), daemon;
     int own = -1;
     char name[24];
+
     prctl(PR_SET_NAME, "manta-keeper");
     setsid();
     spawn_reset_signals();
@@ -126,6 +130,7 @@ typedef struct birth {
 static void give_birth(void *arg)
 {
     birth *b = arg;
+
     /* The quiet fork knows nothing of locks: where other threads may hold one,
      * it has to be the one that does (malloc's and stdio's are then open in the
      * child), though the program's own wait() sees that child. */
@@ -143,6 +148,7 @@ static void give_birth(void *arg)
 static manta_status give_birth_apart(birth *b)
 {
     thread_id id;
+
     TRY(thread_start(&id, "manta-birth", give_birth, b));
     thread_join(&id);
     return b->st ? manta_error_raise(&b->e) : MANTA_OK;
@@ -154,6 +160,7 @@ manta_status node_start(const node_config *c, pid_t *keeper, int *fd, int *keepe
     birth b = {.config = c, .pair = {-1, -1}, .self = -1, .driver = getpid()};
     int *pair = b.pair;
     pid_t pid;
+
     node_remember_files();
     if ((st = socket_pair(pair))) return st;
     if ((st = proc_pidfd_open(b.driver, &b.self))) goto out;
@@ -194,6 +201,7 @@ static void give_birth_away(void *arg)
 {
     birth_away *b = arg;
     pid_t pid, child;
+
     b->st = spawn_threads() > 1 ? spawn_fork(&pid) : spawn_fork_quiet(&pid);
     if (!b->st && pid == 0) {
         if (spawn_fork(&child)) _exit(1);
@@ -210,6 +218,7 @@ static manta_status fork_away(void (*fn)(const node_config *c, int fd, int tell)
 {
     birth_away b = {.fn = fn, .config = c, .fd = fd, .tell = tell};
     thread_id id;
+
     fflush(NULL);
     if (spawn_threads() > 1) { /* see give_birth_apart() */
         TRY(thread_start(&id, "manta-birth", give_birth_away, &b));
@@ -225,6 +234,7 @@ static _Noreturn void alone_main(const node_config *c, int log, int tell)
 {
     pid_t self = getpid(), daemon;
     int own = -1;
+
     prctl(PR_SET_NAME, "manta-keeper");
     setsid();
     spawn_reset_signals();
@@ -243,6 +253,7 @@ manta_status node_start_alone(const node_config *c, int log, pid_t *daemon, char
     int pair[2] = {-1, -1}, fds[SOCKET_MAX_FDS], n_fds = 0;
     char in[1024], text[NODE_SOCKET_PATH + 512];
     size_t n = 0;
+
     vec_clear(&users); /* it keeps none of this program's files */
     TRY(socket_pair(pair));
     manta_status st = fork_away(alone_main, c, log, pair[1]);
@@ -270,6 +281,7 @@ static _Noreturn void guest_main(const node_config *c, int fd, int tell)
     pid_t self = getpid(), supervisor;
     int own = -1;
     buf b = {0};
+
     prctl(PR_SET_NAME, "manta-keeper");
     setsid();
     spawn_reset_signals();
@@ -296,6 +308,7 @@ manta_status node_join(const node_config *c, int fd, pid_t *keeper, int *keeper_
     char in[64];
     size_t n = 0;
     manta_status st = socket_pair(pair);
+
     if (!st) st = socket_pair(tell);
     if (!st) st = fork_away(guest_main, c, pair[1], tell[1]);
     socket_close_all((int[]){pair[1], tell[1]}, 2);
@@ -339,6 +352,7 @@ static void zygote_fork(int fd, children *all, buf *b, bool plain_output, const 
     int pair[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, pidfd = -1;
     pid_t pid = 0;
     manta_status st = socket_pair(pair);
+
     if (!st && !plain_output) st = make_pipe(out);
     if (!st && !plain_output) st = make_pipe(err);
     if (!st) st = spawn_fork(&pid);
@@ -373,6 +387,7 @@ static void zygote_fork(int fd, children *all, buf *b, bool plain_output, const 
 static void zygote_reap(int fd, children *all, size_t i, buf *b)
 {
     int status = spawn_wait(all->at[i].pid);
+
     proto_begin(b, PROTO_REAPED);
     wire_put_u32(b, (uint32_t)all->at[i].pid);
     wire_put_u32(b, (uint32_t)status);
@@ -388,6 +403,7 @@ _Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output)
     char message[256];
     VEC(struct pollfd) polls = {0};
     struct rlimit files;
+
     prctl(PR_SET_NAME, "manta-zygote");
     proc_raise_files(RLIM_INFINITY,
                      &files); /* a descriptor for each worker; workers have the program's limit */

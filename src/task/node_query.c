@@ -36,6 +36,7 @@ static manta_status open_log(const char *folder, char path[128], int *fd)
 {
     char old[160];
     struct stat s;
+
     snprintf(path, 128, "%.100s/node.log", folder);
     snprintf(old, sizeof old, "%s.old", path);
     if (os->stat(path, &s) == 0 && s.st_size > MOST_LOG) (void)os->rename(path, old);
@@ -49,6 +50,7 @@ manta_status manta_node_start(const manta_node_options *options, manta_node_plac
     char folder[NODE_SOCKET_PATH], path[NODE_SOCKET_PATH] = "";
     int log = -1;
     pid_t pid = 0;
+
     *out = (manta_node_place){0};
     TRY(node_config_of(options, &c));
     TRY(node_socket_folder(folder, true));
@@ -66,6 +68,7 @@ static manta_status greet_node(const char *address, char path[NODE_SOCKET_PATH],
 {
     uid_t uid;
     buf b = {0};
+
     TRY(node_socket_connect(address, path, fd));
     manta_status st = socket_peer(*fd, pid, &uid);
     node_socket_hello(&b, PROTO_ROLE_VIEWER, "", 0);
@@ -86,6 +89,7 @@ manta_status manta_node_stop(const char *address, int64_t timeout_ms, manta_node
     int fd = -1, pidfd = -1;
     pid_t pid = 0;
     buf b = {0};
+
     TRY(greet_node(address, path, &fd, &pid));
     manta_status st = proc_pidfd_open(pid, &pidfd);
     *out = (manta_node_place){.daemon_pid = pid};
@@ -121,6 +125,7 @@ typedef struct taking {
 static void take_node(manta_view *v, wire *w)
 {
     sched_shape s[2];
+
     v->daemon_pid = (int)wire_u32(w);
     v->keeper_pid = (int)wire_u32(w);
     v->driver_pid = (int)wire_u32(w);
@@ -152,6 +157,7 @@ static void take_node(manta_view *v, wire *w)
 static void take_job(taking *t, wire *w)
 {
     manta_view_job j = {.id = wire_u32(w)};
+
     j.driver_pid = (int)wire_u32(w);
     j.zygote_pid = (int)wire_u32(w);
     j.supervisor_pid = (int)wire_u32(w);
@@ -162,6 +168,7 @@ static void take_job(taking *t, wire *w)
 static void take_calls(taking *t, const manta_view_worker *x, const worker_trace *d)
 {
     worker_trace_calls calls = {0};
+
     worker_trace_history(d, &calls);
     for (size_t i = 0; i < calls.n; i++) {
         const worker_trace_call *c = &calls.at[i];
@@ -182,6 +189,7 @@ static void take_worker(taking *t, wire *w, const int *fds, int n_fds)
     manta_view_worker x = {.id = wire_u32(w)};
     const worker_trace *d = NULL;
     worker_trace_call now;
+
     x.job = wire_u32(w);
     x.pid = (int)wire_u32(w);
     x.is_dead = wire_u32(w) != 0;
@@ -203,6 +211,7 @@ static void take_worker(taking *t, wire *w, const int *fds, int n_fds)
 static void take_actor(taking *t, wire *w)
 {
     manta_view_actor a = {.id = wire_u64(w)};
+
     a.job = wire_u32(w);
     uint32_t state = wire_u32(w);
     a.state = state <= MANTA_VIEW_STATE_DEAD ? (manta_view_state)state : MANTA_VIEW_STATE_DEAD;
@@ -218,6 +227,7 @@ static void take_actor(taking *t, wire *w)
 static void take_object(taking *t, wire *w)
 {
     manta_view_object o = {.id = wire_u64(w)};
+
     o.size = wire_u64(w);
     uint32_t state = wire_u32(w);
     o.state = state == DIRECTORY_PROMISED || state == DIRECTORY_LOST ? MANTA_VIEW_STATE_WAITING
@@ -235,6 +245,7 @@ static manta_status read_refusal(wire *w)
 {
     char text[512];
     uint32_t st = wire_u32(w);
+
     wire_text(w, text, sizeof text);
     return wire_end(w, "refusal") || st == 0 || st > MANTA_EINTERNAL
                ? MANTA_ECORRUPT
@@ -244,6 +255,7 @@ static manta_status read_refusal(wire *w)
 static manta_status take_message(taking *t, const void *in, size_t n, const int *fds, int n_fds)
 {
     wire w = wire_of(in, n);
+
     switch (proto_kind_of(&w)) {
     case PROTO_REFUSED: return read_refusal(&w);
     case PROTO_QUERY_NODE: take_node(t->v, &w); break;
@@ -265,6 +277,7 @@ static manta_status receive_row(int fd, pid_t daemon, void *in, size_t *n, int f
                                 int *n_fds)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
+
     if (socket_poll(&p, 1, ANSWER_MS) <= 0)
         return manta_fail(MANTA_ETIMEDOUT, "the daemon of the node (process %d) has not answered for %d s",
                           (int)daemon, ANSWER_MS / 1000);
@@ -276,18 +289,21 @@ static manta_status receive_row(int fd, pid_t daemon, void *in, size_t *n, int f
 static int by_size(const void *a, const void *b)
 {
     const manta_view_object *x = a, *y = b;
+
     return x->size != y->size ? (x->size < y->size ? 1 : -1) : x->id < y->id ? -1 : x->id > y->id;
 }
 
 static int by_begin(const void *a, const void *b)
 {
     const manta_view_call *x = a, *y = b;
+
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
 static void give_view(taking *t)
 {
     manta_view *v = t->v;
+
     v->jobs = t->jobs.at;
     v->n_jobs = t->jobs.n;
     v->worker = t->workers.at;
@@ -310,6 +326,7 @@ manta_status manta_view_take(const char *address, unsigned what, size_t most_obj
     pid_t daemon = 0;
     buf b = {0};
     manta_status st = greet_node(address, path, &fd, &daemon);
+
     proto_begin(&b, PROTO_QUERY);
     wire_put_u32(&b, (what & (MANTA_VIEW_WORKERS | MANTA_VIEW_CALLS) ? PROTO_QUERY_WORKERS : 0u) |
                          (what & MANTA_VIEW_ACTORS ? PROTO_QUERY_ACTORS : 0u) |
@@ -355,6 +372,7 @@ manta_status manta_view_stack(const char *address, int pid, char **text)
     pid_t daemon = 0;
     buf b = {0};
     manta_status st = greet_node(address, path, &fd, &daemon);
+
     proto_begin(&b, PROTO_STACK);
     wire_put_u32(&b, (uint32_t)pid);
     if (!st) st = send_query(fd, &b);

@@ -27,6 +27,7 @@ static manta_status check_folder(const char *path)
 {
     struct stat s;
     int fd = os->open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+
     if (fd < 0 && errno == ENOENT) return manta_fail(MANTA_ENOENT, "there is no folder %s", path);
     if (fd < 0)
         return manta_fail(errno == EACCES || errno == ELOOP || errno == ENOTDIR ? MANTA_EPERM : MANTA_EIO,
@@ -49,6 +50,7 @@ manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
     const char *base = getenv("XDG_RUNTIME_DIR");
     int n = base && base[0] == '/' ? snprintf(path, NODE_SOCKET_PATH, "%s/manta", base)
                                    : snprintf(path, NODE_SOCKET_PATH, "/tmp/manta-%u", (unsigned)geteuid());
+
     if (n >= NODE_SOCKET_PATH - 20)
         return manta_fail(MANTA_EINVAL, "XDG_RUNTIME_DIR is too long for a socket: %s", base);
     if (make && os->mkdir(path, 0700) && errno != EEXIST)
@@ -61,6 +63,7 @@ manta_status node_socket_folder(char path[NODE_SOCKET_PATH], bool make)
 static manta_status lock_folder(const char *folder, int limit_ms, int *out)
 {
     char path[NODE_SOCKET_PATH + 8];
+
     snprintf(path, sizeof path, "%s/lock", folder);
     int fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return manta_fail(MANTA_EIO, "%s cannot be opened: %s", path, strerror(errno));
@@ -80,6 +83,7 @@ static manta_status probe_socket(const char *path)
 {
     int fd;
     manta_status st = socket_connect(path, &fd);
+
     if (!st) socket_close_all(&fd, 1);
     return st;
 }
@@ -93,6 +97,7 @@ void node_socket_sweep(const char *path)
 {
     char folder[NODE_SOCKET_PATH];
     int lock;
+
     snprintf(folder, sizeof folder, "%s", path);
     char *end = strrchr(folder, '/');
     if (!end) return;
@@ -105,6 +110,7 @@ void node_socket_sweep(const char *path)
 static bool is_socket(const char *name)
 {
     size_t n = strlen(name);
+
     return n > 5 && !strcmp(name + n - 5, ".sock");
 }
 
@@ -112,6 +118,7 @@ static void sweep_all(const char *folder)
 {
     file_names names = {0};
     char other[NODE_SOCKET_PATH + 256];
+
     if (!file_list(folder, &names))
         for (size_t i = 0; i < names.n; i++) {
             if (!is_socket(names.at[i])) continue;
@@ -125,6 +132,7 @@ static void sweep_all(const char *folder)
 static manta_status open_own(const char *folder, char path[NODE_SOCKET_PATH], int *fd)
 {
     manta_status st = MANTA_EEXIST;
+
     for (int i = 0; i < 8 && st == MANTA_EEXIST; i++) {
         if (i == 0)
             snprintf(path, NODE_SOCKET_PATH, "%.80s/%d.sock", folder, (int)getpid());
@@ -139,6 +147,7 @@ manta_status node_socket_open(const char *name, char path[NODE_SOCKET_PATH], int
 {
     char folder[NODE_SOCKET_PATH];
     int lock = -1;
+
     TRY(node_socket_folder(folder, true));
     /* A name of our own needs no lock, and what is left of others can wait for
      * somebody who has the time. */
@@ -163,6 +172,7 @@ static manta_status connect_to(const char *path, int *fd)
     pid_t pid;
     uid_t uid;
     int got;
+
     TRY(socket_connect(path, &got));
     manta_status st = socket_peer(got, &pid, &uid);
     if (!st && uid != geteuid())
@@ -180,6 +190,7 @@ manta_status node_socket_connect_main(char path[NODE_SOCKET_PATH], int *fd)
 {
     char folder[NODE_SOCKET_PATH];
     manta_status st = node_socket_folder(folder, false);
+
     if (st == MANTA_ENOENT) return manta_fail(st, "no node was started");
     if (st) return st;
     snprintf(path, NODE_SOCKET_PATH, "%.80s/%s", folder, NODE_SOCKET_MAIN);
@@ -195,6 +206,7 @@ static manta_status connect_only(const char *folder, char path[NODE_SOCKET_PATH]
     buf several = {0};
     int n = 0;
     manta_status st = file_list(folder, &names);
+
     for (size_t i = 0; !st && i < names.n; i++) {
         char other[NODE_SOCKET_PATH];
         int got;
@@ -223,6 +235,7 @@ static manta_status connect_only(const char *folder, char path[NODE_SOCKET_PATH]
 manta_status node_socket_connect(const char *address, char path[NODE_SOCKET_PATH], int *fd)
 {
     char folder[NODE_SOCKET_PATH];
+
     if (address && strchr(address, '/')) {
         if (strlen(address) >= NODE_SOCKET_PATH)
             return manta_fail(MANTA_EINVAL, "%s is too long for a socket", address);

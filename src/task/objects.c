@@ -21,6 +21,7 @@
 object *object_find(uint64_t id)
 {
     object **o = map_u64_find(&rt->objects, id);
+
     return o ? *o : NULL;
 }
 
@@ -36,6 +37,7 @@ object *object_new(uint64_t id)
 uint64_t object_id(int n)
 {
     uint64_t first = ((uint64_t)rt->client << CLIENT_SHIFT) + rt->next_id + 1;
+
     rt->next_id += (uint64_t)n;
     return first;
 }
@@ -43,6 +45,7 @@ uint64_t object_id(int n)
 manta_status object_may_be(uint64_t id)
 {
     uint64_t count = id & ((1ULL << CLIENT_SHIFT) - 1);
+
     if (id >> CLIENT_SHIFT != rt->client || (count > 0 && count <= rt->next_id)) return MANTA_OK;
     return manta_fail(MANTA_ECORRUPT, "a message names object %llu of process %d, which has made only %llu",
                       (unsigned long long)count, (int)getpid(), (unsigned long long)rt->next_id);
@@ -59,6 +62,7 @@ manta_status object_may_hold(const value *v)
 object *object_adopt(uint64_t id, bool told)
 {
     object *o = object_find(id);
+
     if (!o) {
         o = object_new(id);
         o->exported = true;
@@ -73,6 +77,7 @@ object *object_adopt(uint64_t id, bool told)
 void object_tell_add(uint64_t id, uint32_t holder, const value *v, const void *inner, uint64_t n)
 {
     buf *b = &rt->adds;
+
     if (b->n + n * 8 > SOCKET_MAX_MESSAGE - 2 * ADDS_MOST) rt_flush_adds();
     if (b->n == 0) proto_begin(b, PROTO_ADD);
     wire_put_u64(b, id);
@@ -126,6 +131,7 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
     value v = *given;
     void *at = NULL;
     bool own = false;
+
     if (v.kind == MANTA_KIND_REFS) {
         if (v.size / 8 > 15000)
             return manta_fail(MANTA_EINVAL, "a value has %llu references, at most 15000 are allowed",
@@ -161,6 +167,7 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
 static void tell_add(object *o, uint32_t holder)
 {
     uint64_t n = o->v.kind == MANTA_KIND_REFS && o->v.at ? o->v.size / 8 : 0;
+
     for (uint64_t i = 0; i < n; i++) {
         object *inner = object_find(((const manta_ref *)o->v.at)[i].id);
         if (inner) object_export(inner);
@@ -172,6 +179,7 @@ static void tell_add(object *o, uint32_t holder)
 static void tell_fail(const object *o)
 {
     buf *b = proto_begin(&rt->out, PROTO_FAIL);
+
     wire_put_u64(b, o->id);
     failure_put(b, o->failure);
     rt_tell();
@@ -189,6 +197,7 @@ static void object_settled(object *o)
 void object_set(object *o, const value *v, bool told)
 {
     bool was_promised = o->exported && o->maker;
+
     if (object_may_hold(v)) {
         manta_failure f =
             failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, NULL, (int)getpid(), "%s", manta_error_text());
@@ -262,6 +271,7 @@ manta_status object_map(object *o)
 {
     const void *at;
     value *v = &o->v;
+
     if (v->at || !v->place.segment) return MANTA_OK;
     o->pins++; /* opening a segment may give the lock away */
     manta_status st = store_pin(rt->store, v->place, (size_t)v->size, &at);

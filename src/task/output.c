@@ -69,6 +69,7 @@ static void write_out(output *o, int stream)
 {
     const char *at = o->out.at;
     size_t left = o->out.n;
+
     while (left > 0 && !o->failed[stream]) {
         ssize_t n = os->write(stream + 1, at, left);
         if (n >= 0) {
@@ -105,6 +106,7 @@ static void add_piece(output *o, const source *s, int stream, const char *label,
 static void show_line(output *o, source *s, int stream)
 {
     buf *line = &s->line[stream];
+
     if (line->n == 0) return;
     add_piece(o, s, stream, s->label[stream], line->at, line->n, false);
     buf_cut(line, 0);
@@ -113,6 +115,7 @@ static void show_line(output *o, source *s, int stream)
 static void take_text(output *o, source *s, int stream, const char *label, const char *text, size_t n)
 {
     buf *line = &s->line[stream];
+
     if (line->n > 0 && strcmp(label, s->label[stream]) != 0) {
         /* Another function goes on in the middle of a line: that ends it. */
         add_piece(o, s, stream, s->label[stream], line->at, line->n, true);
@@ -147,6 +150,7 @@ static void take_text(output *o, source *s, int stream, const char *label, const
 static bool read_stream(output *o, source *s, int stream)
 {
     output_words *w = s->words;
+
     atomic_fetch_add(&w->busy, 1);
     ssize_t n = os->read(s->fds[stream], o->chunk, CHUNK);
     int err = errno;
@@ -188,6 +192,7 @@ static bool read_stream(output *o, source *s, int stream)
 static int show_silent(output *o, int64_t now)
 {
     int wait = -1;
+
     for (size_t i = 0; i < o->sources.n; i++)
         for (int k = 0; k < 2; k++) {
             source *s = o->sources.at[i];
@@ -231,6 +236,7 @@ static bool take_added(output *o)
 static void poll_sources(output *o, int timeout_ms)
 {
     uint64_t count;
+
     vec_clear(&o->polls);
     vec_push(&o->polls, ((struct pollfd){.fd = o->nudge_fd, .events = POLLIN}));
     for (size_t i = 0; i < o->sources.n; i++)
@@ -260,6 +266,7 @@ static void show_rest(output *o)
 static void output_main(void *arg)
 {
     output *o = arg;
+
     for (;;) {
         if (take_added(o)) break;
         int wait = show_silent(o, clock_now_ns());
@@ -275,6 +282,7 @@ static manta_status source_new(int pid, const int fds[4], source **out)
 {
     source *s = mem_new(sizeof *s);
     manta_status st = MANTA_OK;
+
     *s = (source){.pid = pid, .fds = {fds[0], fds[1]}};
     for (int i = 0; i < 2 && !st; i++)
         if (os->fcntl(fds[i], F_SETFL, O_NONBLOCK))
@@ -295,6 +303,7 @@ static manta_status source_new(int pid, const int fds[4], source **out)
 static manta_status output_new(output **out)
 {
     output *o = mem_new(sizeof *o);
+
     mutex_init(&o->lock);
     o->chunk = mem_new(CHUNK);
     o->nudge_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -318,6 +327,7 @@ static manta_status output_new(output **out)
 static void nudge_thread(output *o)
 {
     uint64_t one = 1;
+
     (void)!write(o->nudge_fd, &one, sizeof one);
 }
 
@@ -325,6 +335,7 @@ manta_status output_add(output **at, int pid, const int fds[4])
 {
     source *s = NULL;
     manta_status st = *at ? MANTA_OK : output_new(at);
+
     if (st) {
         socket_close_all(fds, 4);
         return st;

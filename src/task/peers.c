@@ -21,6 +21,7 @@
 peer *find_peer(uint32_t id)
 {
     peer **p = map_u64_find(&rt->peers, id);
+
     return p ? *p : NULL;
 }
 
@@ -36,6 +37,7 @@ bool peer_send(peer *p, const buf *b)
 static bool peer_flush(peer *p)
 {
     size_t done = 0, left;
+
     while (done < p->outbox.n && channel_send(p->channel, p->outbox.at[done].at, p->outbox.at[done].n))
         buf_release(&p->outbox.at[done++]);
     if (done == 0) return false;
@@ -105,6 +107,7 @@ void rt_take_peer(wire *w, int *fds, int n_fds)
     uint32_t side = wire_u32(w);
     void *at = NULL;
     peer *p = mem_new(sizeof *p);
+
     *p = (peer){.id = id, .pid = pid, .status = -1};
     list_init(&p->sent);
     if (map_u64_find(&rt->refused, id)) { /* its end is on the way, and no call is to get there before */
@@ -136,6 +139,7 @@ void rt_take_peer(wire *w, int *fds, int n_fds)
 static void on_call(peer *p)
 {
     incoming *c = incoming_of(p, rt->in.at, rt->in.n);
+
     if (!c) {
         log_error("a call that cannot be read", LOG_INT("pid", p->pid));
         return;
@@ -148,6 +152,7 @@ static void on_call(peer *p)
 static void on_taken(wire *w)
 {
     uint64_t task = wire_u64(w), n = wire_u64(w);
+
     if (w->broken) return;
     for (list *l = rt->running.next; l != &rt->running; l = l->next)
         if (LIST_ITEM(l, incoming, link)->task == task) LIST_ITEM(l, incoming, link)->taken = n;
@@ -157,6 +162,7 @@ void rt_peer_message(peer *p)
 {
     wire w = wire_of(rt->in.at, rt->in.n);
     proto_kind kind = proto_kind_of(&w);
+
     switch (kind) {
     case PROTO_CALL: on_call(p); break;
     case PROTO_DONE:
@@ -175,6 +181,7 @@ void rt_peer_message(peer *p)
 static bool pump_peer(peer *p)
 {
     bool any = false;
+
     while (!p->is_broken) {
         buf_reserve(&rt->in, 8);
         buf_cut(&rt->in, 0);
@@ -206,6 +213,7 @@ static bool take_room(peer *p)
 bool rt_pump(void)
 {
     bool any = false;
+
     for (size_t i = 0; i < rt->peers.n; i++) {
         peer *p = rt->peers.at[i].value;
         any |= take_room(p);

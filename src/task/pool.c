@@ -16,6 +16,7 @@ static void pool_grow(manta_pool *p)
 {
     manta_actor *actors = mem_new((size_t)(p->n + 1) * sizeof *actors);
     manta_ref *busy = mem_new((size_t)(p->n + 1) * sizeof *busy);
+
     for (int i = 0; i < p->n; i++) {
         actors[i] = p->actors[i];
         busy[i] = p->busy[i];
@@ -75,6 +76,7 @@ manta_status manta_pool_submit(manta_pool *p, const char *method, int n_args, co
                                int64_t timeout_ms)
 {
     int actor = 0;
+
     TRY(find_idle(p, timeout_ms, &actor));
     manta_ref r = manta_actor_submit_one(p->actors[actor], method, n_args, args);
     TRY(manta_retain(r));
@@ -132,6 +134,7 @@ void manta_pool_push(manta_pool *p, manta_actor actor)
 int manta_pool_idle(manta_pool *p)
 {
     int idle = 0;
+
     for (int i = 0; i < p->n; i++) {
         bool ready = false;
         if (p->busy[i].id && manta_wait(&p->busy[i], 1, 1, 0, &ready, NULL) == MANTA_OK && ready) {

@@ -132,6 +132,7 @@ static inline buf *proto_begin(buf *b, proto_kind kind)
 static inline proto_kind proto_kind_of(wire *w)
 {
     uint32_t kind = wire_u32(w);
+
     (void)wire_u32(w);
     return (proto_kind)kind;
 }

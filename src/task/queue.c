@@ -40,18 +40,21 @@ static size_t queue_length(const queue *q)
 static bool has_room(void *ctx)
 {
     const wish *w = ctx;
+
     return w->q->capacity == 0 || queue_length(w->q) + w->n <= w->q->capacity || !exec_caller_lives(w->t);
 }
 
 static bool has_items(void *ctx)
 {
     const wish *w = ctx;
+
     return queue_length(w->q) >= w->n || !exec_caller_lives(w->t);
 }
 
 static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout_ms, const char *what)
 {
     manta_status st = MANTA_OK;
+
     if (!done(w) && timeout_ms != 0 && w->q->waiting == THREADS - 1)
         return manta_fail(MANTA_EBUSY, "%d calls wait already", THREADS - 1);
     w->q->waiting++;
@@ -68,6 +71,7 @@ static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout
 static void queue_free(void *self)
 {
     queue *q = self;
+
     for (size_t i = q->first; i < q->items.n; i++) manta_release(q->items.at[i]);
     vec_release(&q->items);
     mem_free(q);
@@ -77,6 +81,7 @@ static void queue_free(void *self)
 static manta_status queue_open(manta_task *t)
 {
     int64_t capacity;
+
     TRY(manta_arg_i64(t, 0, &capacity));
     queue *q = mem_new(sizeof *q);
     q->capacity = (size_t)capacity;
@@ -90,6 +95,7 @@ static manta_status queue_put(manta_task *t)
     wish w = {.t = t, .q = manta_self(t)};
     const manta_ref *in;
     int64_t timeout_ms;
+
     TRY(manta_arg_refs(t, 0, &in, &w.n));
     TRY(manta_arg_i64(t, 1, &timeout_ms));
     mutex_lock(&rt->lock);
@@ -110,6 +116,7 @@ static manta_status queue_get(manta_task *t)
     int64_t least, most, timeout_ms;
     manta_ref *out = NULL;
     size_t n = 0;
+
     TRY(manta_arg_i64(t, 0, &least));
     TRY(manta_arg_i64(t, 1, &most));
     TRY(manta_arg_i64(t, 2, &timeout_ms));
@@ -138,6 +145,7 @@ static manta_status queue_get(manta_task *t)
 static manta_status queue_size(manta_task *t)
 {
     const queue *q = manta_self(t);
+
     mutex_lock(&rt->lock);
     size_t n = queue_length(q);
     mutex_unlock(&rt->lock);
@@ -157,6 +165,7 @@ __attribute__((constructor)) static void register_queue(void)
 manta_status manta_queue_new(size_t capacity, const manta_task_options *options, manta_queue *out)
 {
     manta_task_options o = options ? *options : (manta_task_options){0};
+
     o.max_concurrency = THREADS;
     if (capacity > (size_t)INT64_MAX)
         return manta_fail(MANTA_EINVAL, "a queue of %zu items was asked for, at most %lld are possible",
@@ -200,6 +209,7 @@ static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args
 {
     int64_t timeout_ms = timeout_at < 0 ? 0 : args[timeout_at].as.i64;
     int64_t deadline = clock_deadline(timeout_ms);
+
     for (;;) {
         manta_ref r = manta_actor_submit_one(q.actor, method, n, args);
         manta_status st = manta_get(r, MANTA_FOREVER);
@@ -223,6 +233,7 @@ manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n
 {
     manta_ref done;
     manta_status st = MANTA_OK;
+
     if (n > ITEMS_MOST)
         return manta_fail(MANTA_EINVAL, "%zu items are put at once, at most %d fit into a call", n,
                           ITEMS_MOST);
@@ -253,6 +264,7 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
 {
     manta_ref r;
     const manta_ref *in;
+
     if (least > most || most > ITEMS_MOST)
         return manta_fail(MANTA_EINVAL, "%zu to %zu items were asked for, at most %d can be had at once",
                           least, most, ITEMS_MOST);
@@ -270,6 +282,7 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
 manta_status manta_queue_get(manta_queue q, manta_ref *out, int64_t timeout_ms)
 {
     size_t n;
+
     return manta_queue_get_many(q, 1, 1, out, &n, timeout_ms);
 }
 
@@ -277,6 +290,7 @@ manta_status manta_queue_size(manta_queue q, size_t *out)
 {
     manta_ref r;
     int64_t n = 0;
+
     TRY(queue_ask(q, "manta.queue_size", NULL, 0, -1, &r));
     manta_status st = manta_get_i64(r, &n, MANTA_FOREVER);
     manta_release(r);

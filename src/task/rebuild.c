@@ -45,6 +45,7 @@ static void lineage_apply(lineage_event e, lineage_actions *out)
 static call *find_kept(uint64_t id)
 {
     call **c = map_u64_find(&rt->kept, id);
+
     return c ? *c : NULL;
 }
 
@@ -76,6 +77,7 @@ static bool is_large(const call *c)
 static size_t retain_arguments(call *c, uint64_t *ids, int *n)
 {
     size_t bytes = sizeof *c + (size_t)c->n_args * sizeof c->args[0];
+
     for (int i = 0; i < c->n_args; i++) {
         call_arg *a = &c->args[i];
         a->id = 0;
@@ -109,6 +111,7 @@ static void let_arguments_go(call *c)
 bool rebuild_keep(call *c)
 {
     lineage_actions out = {0};
+
     if (find_kept(c->id)) {
         lineage_apply((lineage_event){.kind = LINEAGE_ENDED, .call = c->id}, &out);
         let_arguments_go(c);
@@ -142,6 +145,7 @@ bool rebuild_keep(call *c)
 void rebuild_failed(const call *c)
 {
     lineage_actions out = {0};
+
     if (!find_kept(c->id)) return;
     map_u64_remove(&rt->kept, c->id); /* the call is its caller's to free */
     lineage_apply((lineage_event){.kind = LINEAGE_FORGET, .call = c->id}, &out);
@@ -152,6 +156,7 @@ void rebuild_failed(const call *c)
 void rebuild_dropped(uint64_t id)
 {
     lineage_actions out = {0};
+
     if (!rt->lineage || !lineage_knows(rt->lineage, id)) return;
     lineage_apply((lineage_event){.kind = LINEAGE_DROP, .object = id}, &out);
     forget_calls(&out);
@@ -201,6 +206,7 @@ static void fail_lost(uint64_t id, lineage_why why, const char *reason)
                                    "an object of process %d is lost and cannot be made again: %s; %s",
                                    (int)getpid(), texts[why], reason);
     object *o = object_find(id);
+
     if (o && is_here(o)) return;
     buf *b = proto_begin(&rt->out, PROTO_FAIL);
     wire_put_u64(b, id);
@@ -244,6 +250,7 @@ void rebuild_object(uint64_t id, const char *reason)
 {
     lineage_actions out = {0};
     const object *o = object_find(id);
+
     if (o && is_here(o)) return;
     lineage_apply((lineage_event){.kind = LINEAGE_NEED, .object = id}, &out);
     for (size_t i = 0; i < out.n; i++)

@@ -57,18 +57,21 @@ void registry_free(registry *r)
 static registry_actor *actor_find(const registry *r, uint64_t id)
 {
     registry_actor **a = map_u64_find(&r->actors, id);
+
     return a ? *a : NULL;
 }
 
 static registry_group *group_find(const registry *r, uint64_t id)
 {
     registry_group **g = map_u64_find(&r->groups, id);
+
     return g ? *g : NULL;
 }
 
 static registry_job *job_find(const registry *r, uint32_t id)
 {
     registry_job **j = map_u64_find(&r->jobs, id);
+
     return j ? *j : NULL;
 }
 
@@ -150,6 +153,7 @@ static void actor_drop_wanter(registry_actor *a, uint32_t client)
 static void client_drop_wishes(registry *r, uint32_t client)
 {
     wishes *w = map_u64_find(&r->wishes, client);
+
     if (!w) return;
     for (size_t i = 0; i < w->ids.n; i++) {
         registry_actor *a = actor_find(r, w->ids.at[i]);
@@ -197,6 +201,7 @@ static void actor_dies(registry *r, registry_actor *a, registry_death death, con
 static void actor_new(registry *r, const registry_event *e, registry_actions *out)
 {
     const uint64_t *taken = e->name[0] ? map_find(&r->names, e->name) : NULL;
+
     if (taken) {
         bool get = e->flags & PROTO_ACTOR_GET;
         if (get) do_refs(out, REFS_HOLD, *taken, 0, e->client);
@@ -241,6 +246,7 @@ static void actor_new(registry *r, const registry_event *e, registry_actions *ou
 static void actor_want(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_actor *a = actor_find(r, e->id);
+
     if (!a) {
         vec_push(out, ((registry_action){.kind = REGISTRY_DO_TELL_DEAD, .id = e->id, .client = e->client}));
         return;
@@ -252,6 +258,7 @@ static void actor_want(registry *r, const registry_event *e, registry_actions *o
 static void actor_find_by_name(registry *r, const registry_event *e, registry_actions *out)
 {
     const uint64_t *id = map_find(&r->names, e->name);
+
     if (id) do_refs(out, REFS_HOLD, *id, 0, e->client);
     do_answer(out, e, id ? MANTA_OK : MANTA_ENOENT, id ? *id : 0);
 }
@@ -259,6 +266,7 @@ static void actor_find_by_name(registry *r, const registry_event *e, registry_ac
 static void actor_placed(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_actor *a = actor_find(r, e->id);
+
     if (!a || a->state != ACTOR_IS_WAITING || map_u64_find(&r->lodgers, e->worker)) {
         do_worker(out, REGISTRY_DO_KILL, e->worker);
         return;
@@ -273,6 +281,7 @@ static void actor_placed(registry *r, const registry_event *e, registry_actions 
 static void actor_constructed(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_actor *a = actor_find(r, e->id);
+
     if (!a || a->worker != e->worker) return; /* it is not there any more */
     if (e->kind == REGISTRY_ACTOR_FAILED) {
         actor_dies(r, a, DEATH_OF_FAILURE, &e->failure, out);
@@ -289,6 +298,7 @@ static void actor_constructed(registry *r, const registry_event *e, registry_act
 static void actor_kill(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_actor *a = actor_find(r, e->id);
+
     if (!a) return;
     uint32_t worker = a->worker;
     if (e->how == PROTO_KILL_RESTART) {
@@ -308,6 +318,7 @@ static void actor_kill(registry *r, const registry_event *e, registry_actions *o
 static void actor_refused(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_actor *a = actor_find(r, e->id);
+
     if (a) actor_dies(r, a, DEATH_OF_FAILURE, &e->failure, out);
 }
 
@@ -316,6 +327,7 @@ static void actor_refused(registry *r, const registry_event *e, registry_actions
 static void actor_released(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_actor *a = actor_find(r, e->id);
+
     if (!a) return;
     const registry_job *j = job_find(r, a->job);
     do_actor(out, REGISTRY_DO_UNPLACE, a);
@@ -330,6 +342,7 @@ static void worker_gone(registry *r, const registry_event *e, registry_actions *
 {
     const uint64_t *id = map_u64_find(&r->lodgers, e->worker);
     registry_actor *a = id ? actor_find(r, *id) : NULL;
+
     map_u64_remove(&r->lodgers, e->worker);
     if (!a || a->worker != e->worker) return;
     if (a->restarts == 0 || !job_find(r, a->job)) {
@@ -347,6 +360,7 @@ static void group_new(registry *r, const registry_event *e, registry_actions *ou
 {
     bool taken = group_find(r, e->id) || registry_group_named(r, e->name);
     manta_status st = taken ? MANTA_EEXIST : e->status;
+
     do_answer(out, e, st, e->id);
     if (st) return;
     registry_group *g = mem_new(sizeof *g + (size_t)e->n * sizeof *g->size);
@@ -360,6 +374,7 @@ static void group_new(registry *r, const registry_event *e, registry_actions *ou
 static void group_placed(registry *r, uint64_t id, registry_actions *out)
 {
     registry_group *g = group_find(r, id);
+
     if (!g) return;
     g->placed = true;
     do_group(out, REGISTRY_DO_GROUP_READY, id);
@@ -369,6 +384,7 @@ static void group_placed(registry *r, uint64_t id, registry_actions *out)
 static void group_ends(registry *r, registry_group *g, registry_actions *out)
 {
     uint64_t id = g->id;
+
     map_u64_remove(&r->groups, id);
     mem_free(g);
     do_group(out, REGISTRY_DO_GROUP_TELL_GONE, id);
@@ -446,6 +462,7 @@ static void jobs_pass(registry *r, registry_actions *out)
 static void job_step(registry *r, const registry_event *e, registry_actions *out)
 {
     registry_job *j = job_find(r, e->job);
+
     if (!j) return;
     switch (e->kind) {
     case REGISTRY_JOB_DRIVER: j->driver = e->client; break;
@@ -500,6 +517,7 @@ const registry_actor *registry_find_actor(const registry *r, uint64_t id)
 uint64_t registry_number_in(const registry *r, uint32_t worker)
 {
     const uint64_t *id = map_u64_find(&r->lodgers, worker);
+
     return id ? *id : 0;
 }
 
@@ -528,6 +546,7 @@ const registry_job *registry_find_job(const registry *r, uint32_t id)
 bool registry_job_stays(const registry *r, uint32_t id)
 {
     const registry_job *j = job_find(r, id);
+
     return j && !j->broken && job_has_detached(r, id);
 }
 

@@ -44,6 +44,7 @@ retry_verdict retry_decide(const retry_state *s, retry_event e, manta_failure_ki
 int spread_pick(const spread_worker *w, int n, int64_t est_ns, int64_t budget_ns, int most)
 {
     int best = -1;
+
     for (int i = 0; i < n; i++) {
         if (!w[i].usable || w[i].in_flight >= most) continue;
         if (w[i].in_flight == 0) return i;

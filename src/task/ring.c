@@ -47,6 +47,7 @@ manta_status channel_open(int fd, int side, channel **out)
     size_t size;
     void *p;
     channel *c = mem_new(sizeof *c);
+
     c->side = side;
     if ((st = shm_size(fd, &size))) goto out;
     if (size != channel_size()) {
@@ -81,6 +82,7 @@ void ring_crash_here(void)
 {
     char name[32] = "";
     size_t len = strlen(ring_crash_plan.role);
+
     if (file_read_text("/proc/self/comm", name, sizeof name)) return;
     if (strncmp(name, ring_crash_plan.role, len) != 0 || name[len] != '\n') return;
     if (--ring_crash_plan.n == 0) os->kill(getpid(), SIGKILL);
@@ -123,6 +125,7 @@ bool channel_send(channel *c, const void *data, size_t n)
 {
     size_t need = message_padded(n);
     uint32_t length = (uint32_t)n;
+
     assert(n <= RING_MESSAGE);
     if (!message_fits(c, need) && !begin_wait(c, need)) return false;
     if (c->wanted > 0) channel_end_wait(c);
@@ -147,6 +150,7 @@ bool channel_ready(channel *c)
 manta_status channel_recv(channel *c, buf *into)
 {
     uint32_t length;
+
     if (!channel_ready(c)) return MANTA_EBUSY;
     uint64_t left = c->seen_tail - c->head;
     const char *at = c->in + c->head % RING_SIZE;
@@ -185,6 +189,7 @@ void bell_ring(bell *b)
 void bell_wait(bell *b, int64_t deadline, bool (*ready)(void *ctx), void *ctx)
 {
     uint32_t seen = atomic_load_explicit(&b->word, memory_order_seq_cst);
+
     atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
     atomic_thread_fence(memory_order_seq_cst);
     ring_crash(RING_BELL_SLEEPS);

@@ -99,6 +99,7 @@ static void tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t
 {
     buf b = {0};
     const size_t most = 8000; /* in one message */
+
     for (size_t at = 0; at < n; at += most) {
         size_t part = n - at < most ? n - at : most;
         proto_begin(&b, kind);
@@ -186,6 +187,7 @@ static manta_status segment_make(void *ctx, size_t least, size_t wanted, uint64_
     reply r;
     (void)ctx;
     uint64_t request = rt_request_begin(PROTO_SEGMENT_NEW);
+
     wire_put_u64(&rt->out, least);
     wire_put_u64(&rt->out, wanted);
     TRY(rt_request(request, &r));
@@ -202,6 +204,7 @@ static manta_status segment_open(void *ctx, uint64_t id, int *fd)
     reply r;
     (void)ctx;
     uint64_t request = rt_request_begin(PROTO_SEGMENT_OPEN);
+
     wire_put_u64(&rt->out, id);
     TRY(rt_request(request, &r));
     if (r.fd < 0)
@@ -276,6 +279,7 @@ void rt_changed(void)
 void rt_nudge(void)
 {
     uint64_t one = 1;
+
     if (!rt->watcher_idles) return;
     rt->watcher_idles = false;
     (void)!write(rt->nudge_fd, &one, sizeof one);
@@ -305,6 +309,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
     int64_t spin_until = 0;
     unsigned turns = 0;
     bool blocked = false;
+
     rt->waiters++;
     for (;;) {
         if (rt_pump()) {
@@ -364,12 +369,14 @@ static bool is_cancelled(void)
 static bool done_or_cancelled(void *ctx)
 {
     const patience *p = ctx;
+
     return p->done(p->ctx) || is_cancelled();
 }
 
 manta_status rt_await(bool (*done)(void *ctx), void *ctx, int64_t timeout_ms)
 {
     patience p = {done, ctx};
+
     TRY(rt_wait(done_or_cancelled, &p, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)));
     if (done(ctx)) return MANTA_OK;
     return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
@@ -419,6 +426,7 @@ static int watch_prepare(struct pollfd polls[WATCHED])
 static void read_daemon(void)
 {
     static char in[SOCKET_MAX_MESSAGE] __attribute__((aligned(16)));
+
     for (;;) {
         size_t n;
         int fds[SOCKET_MAX_FDS], n_fds;
@@ -438,6 +446,7 @@ static void watcher_main(void *arg)
 {
     struct pollfd polls[WATCHED];
     (void)arg;
+
     for (;;) {
         mutex_lock(&rt->lock);
         if (rt->cut[0]) node_end();
@@ -473,6 +482,7 @@ static void watcher_main(void *arg)
 static runtime *runtime_new(void)
 {
     runtime *r = mem_new(sizeof *r);
+
     mutex_init(&r->lock);
     cond_init(&r->leader.free);
     list_init(&r->replies);
@@ -488,6 +498,7 @@ static manta_status read_refusal(const void *in, size_t n)
 {
     char text[512];
     wire w = wire_of(in, n);
+
     (void)proto_kind_of(&w);
     manta_status st = (manta_status)wire_u32(&w);
     wire_text(&w, text, sizeof text);
@@ -502,6 +513,7 @@ static manta_status read_welcome(int keeper_pidfd)
     int fds[SOCKET_MAX_FDS], n_fds;
     void *at;
     struct pollfd p[2] = {{.fd = rt->fd, .events = POLLIN}, {.fd = keeper_pidfd, .events = POLLIN}};
+
     if (socket_poll(p, 2, START_LIMIT_MS) <= 0 || !(p[0].revents & POLLIN))
         return manta_fail(MANTA_EDIED, "the node did not start: its daemon said nothing for %d s, or ended",
                           START_LIMIT_MS / 1000);

@@ -28,6 +28,7 @@ static void take_object(wire *w, bool failed)
     uint64_t id = wire_u64(w);
     value v;
     manta_failure f;
+
     if (failed)
         failure_take(w, &f);
     else
@@ -55,6 +56,7 @@ static void on_info(wire *w)
     reply *r = rt_find_reply(wire_u64(w));
     manta_node_info x = {0};
     sched_shape s[2];
+
     x.daemon_pid = (int)wire_u32(w);
     x.keeper_pid = (int)wire_u32(w);
     x.zygote_pid = (int)wire_u32(w);
@@ -87,6 +89,7 @@ static void on_reply(wire *w, int *fds, int n_fds)
     manta_status st = (manta_status)wire_u32(w);
     uint64_t id = wire_u64(w);
     char text[256];
+
     wire_text(w, text, sizeof text);
     if (!r || wire_end(w, "answer")) {
         socket_close_all(fds, n_fds);
@@ -110,6 +113,7 @@ static void on_construct(wire *w)
     uint32_t concurrency = wire_u32(w);
     const void *bytes = wire_bytes(w, &n);
     incoming *c = bytes && !wire_end(w, "constructor") ? incoming_of(NULL, bytes, n) : NULL;
+
     if (!c) return;
     c->actor = actor;
     c->concurrency = concurrency < 1000 ? (int)concurrency : 1000;
@@ -128,6 +132,7 @@ static void on_cancel(wire *w)
 {
     uint64_t task = wire_u64(w);
     unsigned how = wire_u32(w);
+
     if (wire_end(w, "cancel")) return;
     rt_pump(); /* the call was sent before the cancel, by another way */
     incoming *queued = find_incoming(&rt->calls, task), *running = find_incoming(&rt->running, task);
@@ -153,6 +158,7 @@ static void on_output(wire *w, int *fds, int n_fds)
     int pid = (int)wire_u32(w);
     const char *what = "what a worker prints cannot be read";
     manta_status st = wire_end(w, "output");
+
     if (!st && n_fds == SOCKET_FDS_LOST)
         st = proc_fail_files(what);
     else if (!st && n_fds != 4)
@@ -171,6 +177,7 @@ static void on_no_worker(wire *w)
     sched_shape s;
     manta_failure f;
     const void *bytes = wire_take(w, sizeof s);
+
     if (bytes) memcpy(&s, bytes, sizeof s);
     failure_take(w, &f);
     if (!wire_end(w, "refusal")) calls_no_worker(&s, &f);
@@ -180,6 +187,7 @@ static void on_stack_ask(wire *w)
 {
     uint64_t request = wire_u64(w);
     buf text = {0};
+
     if (wire_end(w, "stack") || !rt->is_worker) return;
     if (stack_take(rt->first_thread, &text)) buf_printf(&text, "%s\n", manta_error_text());
     proto_begin(&rt->out, PROTO_STACK_IS);
@@ -199,6 +207,7 @@ static void on_grant(wire *w)
     peer *p = find_peer(wire_u32(w));
     sched_shape s;
     const void *bytes = wire_take(w, sizeof s);
+
     if (!bytes) return;
     memcpy(&s, bytes, sizeof s);
     calls_grant(p, &s);
@@ -207,6 +216,7 @@ static void on_grant(wire *w)
 static void on_reclaim(wire *w)
 {
     peer *p = find_peer(wire_u32(w));
+
     if (p) calls_reclaim(p);
 }
 
@@ -216,6 +226,7 @@ static void on_gone(wire *w)
     peer *p = find_peer(id);
     int status = (int)wire_u32(w);
     proto_memory memory = {.why = wire_u32(w)};
+
     memory.used = wire_u64(w);
     memory.limit = wire_u64(w);
     map_u64_remove(&rt->refused, id);
@@ -233,6 +244,7 @@ static void on_segment_gone(wire *w)
 static void on_segment_ask(wire *w)
 {
     uint64_t id = wire_u64(w);
+
     if (!wire_end(w, "segment")) rt_let_segment_go(NULL, id, store_ask(rt->store, id));
 }
 
@@ -240,6 +252,7 @@ static void on_rebuild(wire *w)
 {
     char why[256];
     uint64_t id = wire_u64(w);
+
     wire_text(w, why, sizeof why);
     if (!wire_end(w, "object")) rebuild_object(id, why);
 }
@@ -248,6 +261,7 @@ static void on_free(wire *w)
 {
     uint64_t id = wire_u64(w);
     store_place *at = map_u64_find(&rt->given, id);
+
     if (!at) return;
     store_place place = *at;
     map_u64_remove(&rt->given, id);
@@ -260,6 +274,7 @@ static void on_actor_at(wire *w)
     uint32_t client = wire_u32(w);
     int pid = (int)wire_u32(w), retries = (int)wire_u32(w), most = (int)wire_u32(w);
     bool fail_away = wire_u32(w) & PROTO_ACTOR_AWAY;
+
     if (!wire_end(w, "actor")) actor_at(id, client, pid, retries, most, fail_away);
 }
 
@@ -267,6 +282,7 @@ static void on_actor_dead(wire *w)
 {
     manta_failure f;
     uint64_t id = wire_u64(w);
+
     failure_take(w, &f);
     if (!wire_end(w, "actor")) actor_died(id, &f);
 }
@@ -274,12 +290,14 @@ static void on_actor_dead(wire *w)
 static void on_group_gone(wire *w)
 {
     uint64_t id = wire_u64(w);
+
     if (!wire_end(w, "group")) group_gone(id);
 }
 
 static void on_answer(wire *w)
 {
     reply *r = rt_find_reply(wire_u64(w));
+
     if (!r) return;
     buf_add(&r->bytes, w->at, (size_t)(w->end - w->at));
     r->done = true;
@@ -332,6 +350,7 @@ void rt_daemon_message(wire *w, int *fds, int n_fds)
     proto_kind kind = proto_kind_of(w);
     bool known = (size_t)kind < sizeof handlers / sizeof handlers[0];
     const handler h = known ? handlers[kind] : (handler){0};
+
     if (h.hear_with_fds) {
         h.hear_with_fds(w, fds, n_fds);
         return;

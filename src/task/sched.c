@@ -79,6 +79,7 @@ struct sched {
 static devices devices_of(const sched_shape *total)
 {
     devices all = {0};
+
     for (int i = 0; i < SCHED_DEVICES && (int64_t)i * SCHED_UNIT < total->amount[SCHED_GPU]; i++)
         all.at[i] = SCHED_UNIT;
     return all;
@@ -87,6 +88,7 @@ static devices devices_of(const sched_shape *total)
 sched *sched_new(sched_shape total, int idle)
 {
     sched *s = mem_new(sizeof *s);
+
     s->total = s->node.left = total;
     s->node.gpus = devices_of(&total);
     s->idle = idle;
@@ -127,6 +129,7 @@ bool sched_feasible(const sched_shape *total, const sched_shape *shape, int *mis
 static group *group_find(const sched *s, uint64_t id)
 {
     group **g = id ? map_u64_find(&s->groups, id) : NULL;
+
     return g ? *g : NULL;
 }
 
@@ -134,6 +137,7 @@ static group *group_find(const sched *s, uint64_t id)
 static pool *pool_of(sched *s, const worker *w)
 {
     group *g = group_find(s, w->shape.group);
+
     return g && g->placed ? &g->bundles[w->bundle] : &s->node;
 }
 
@@ -204,6 +208,7 @@ static bool choose_all(devices *left, const group *g, devices *out)
 bool sched_gpus_fit(const sched_shape *total, const sched_shape *bundles, int n)
 {
     devices left = devices_of(total), out;
+
     for (int i = 0; i < n; i++) {
         if (!choose_devices(&left, bundles[i].amount[SCHED_GPU], &out)) return false;
         subtract_gpus(&left, &out, 1);
@@ -214,6 +219,7 @@ bool sched_gpus_fit(const sched_shape *total, const sched_shape *bundles, int n)
 static bool has_room(const sched *s, const pool *p, const request *q)
 {
     devices one, left = p->plan_gpus, all[GROUP_BUNDLES];
+
     if (!fits_in(&p->plan, &q->shape)) return false;
     if (q->what == WANTS_GROUP) return choose_all(&left, group_find(s, q->client), all);
     return choose_devices(&left, q->shape.amount[SCHED_GPU], &one);
@@ -223,6 +229,7 @@ static bool has_room(const sched *s, const pool *p, const request *q)
 static pool *pool_for(sched *s, const request *q, int *bundle)
 {
     group *g = group_find(s, q->shape.group);
+
     *bundle = 0;
     if (!q->shape.group) return has_room(s, &s->node, q) ? &s->node : NULL;
     for (int i = 0; g && g->placed && i < g->n; i++) {
@@ -254,6 +261,7 @@ static void plan_anew(sched *s)
 static bool *closed_for(sched *s, const request *q)
 {
     group *g = group_find(s, q->shape.group);
+
     return g ? &g->closed : &s->closed;
 }
 
@@ -262,6 +270,7 @@ static bool *closed_for(sched *s, const request *q)
 static uint32_t find_idle(const sched *s, uint32_t job, int *idle)
 {
     uint32_t found = 0;
+
     *idle = 0;
     for (size_t i = 0; i < s->workers.n; i++) {
         if (s->workers.at[i].value.state != IDLE || s->workers.at[i].value.job != job) continue;
@@ -293,6 +302,7 @@ static void grant_worker(sched *s, const request *q, pool *from, int bundle, uin
 {
     bool actor = q->what == WANTS_ACTOR;
     worker *w = map_u64_find(&s->workers, id);
+
     *w = (worker){.state = actor ? ACTOR : LEASED,
                   .job = w->job,
                   .holder = q->client,
@@ -312,6 +322,7 @@ static void place_group(sched *s, const request *q, sched_actions *out)
 {
     group *g = group_find(s, q->client);
     devices gpus[GROUP_BUNDLES];
+
     shape_subtract(&s->node.left, &q->shape, 1);
     (void)choose_all(&s->node.gpus, g, gpus); /* has_room() has said so */
     g->placed = true;
@@ -326,6 +337,7 @@ static void place_group(sched *s, const request *q, sched_actions *out)
 static void request_served(sched *s, size_t i)
 {
     request rest = s->line.at[i];
+
     for (size_t k = 0; k < i; k++) s->line.at[k].passed += s->line.at[k].shape.group == rest.shape.group;
     vec_remove(&s->line, i);
     if (--rest.n > 0) {
@@ -337,6 +349,7 @@ static void request_served(sched *s, size_t i)
 static starts *starts_of(sched *s, uint32_t job)
 {
     starts *j = map_u64_find(&s->starts, job);
+
     if (!j) {
         j = map_u64_put(&s->starts, job);
         *j = (starts){0};
@@ -378,6 +391,7 @@ static void refuse_hopeless(sched *s, sched_actions *out)
 static void serve_line(sched *s, sched_actions *out)
 {
     int64_t missing = 0;
+
     plan_anew(s);
     for (size_t i = 0; i < s->line.n;) {
         request *q = &s->line.at[i];
@@ -463,6 +477,7 @@ static void forget_requests(sched *s, uint64_t client, wants what)
 static void group_new(sched *s, const sched_event *e)
 {
     request q = {.what = WANTS_GROUP, .client = e->client, .n = 1};
+
     if (e->n < 1 || e->n > GROUP_BUNDLES || group_find(s, e->client)) return;
     group *g = mem_new(sizeof *g);
     g->n = (int)e->n;
@@ -477,6 +492,7 @@ static void group_new(sched *s, const sched_event *e)
 static void group_remove(sched *s, uint64_t id, sched_actions *out)
 {
     group *g = group_find(s, id);
+
     if (!g) return;
     forget_requests(s, id, WANTS_GROUP);
     for (size_t i = 0; i < s->line.n;) {
@@ -513,6 +529,7 @@ static void client_gone(sched *s, uint64_t client, sched_actions *out)
 static void worker_started(sched *s, uint32_t job)
 {
     starts *j = map_u64_find(&s->starts, job);
+
     if (j && j->starting > 0) j->starting--;
 }
 
@@ -531,6 +548,7 @@ static void stop_surplus(sched *s, uint32_t id, sched_actions *out)
 {
     int idle;
     worker *w = map_u64_find(&s->workers, id);
+
     (void)find_idle(s, w ? w->job : 0, &idle);
     if (!w || w->state != IDLE || idle <= s->idle) return;
     vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
@@ -540,6 +558,7 @@ static void stop_surplus(sched *s, uint32_t id, sched_actions *out)
 void sched_step(sched *s, const sched_event *e, sched_actions *out)
 {
     worker *w = map_u64_find(&s->workers, e->worker);
+
     switch (e->kind) {
     case SCHED_DEMAND: take_demand(s, e, WANTS_LEASE); break;
     case SCHED_ACTOR: take_demand(s, e, WANTS_ACTOR); break;
@@ -597,6 +616,7 @@ sched_shape sched_left(const sched *s)
 bool sched_bundle_left(const sched *s, uint64_t id, int i, sched_shape *out)
 {
     const group *g = group_find(s, id);
+
     if (!g || !g->placed || i < 0 || i >= g->n) return false;
     *out = g->bundles[i].left;
     return true;
@@ -605,6 +625,7 @@ bool sched_bundle_left(const sched *s, uint64_t id, int i, sched_shape *out)
 bool sched_held(const sched *s, uint32_t id, sched_shape *out)
 {
     const worker *w = map_u64_find(&s->workers, id);
+
     if (!w || w->state == IDLE) return false;
     *out = w->shape;
     out->bundle = w->shape.group ? w->bundle : 0;
@@ -615,6 +636,7 @@ uint32_t sched_devices(const sched *s, uint32_t id)
 {
     const worker *w = map_u64_find(&s->workers, id);
     uint32_t bits = 0;
+
     for (int i = 0; w && i < SCHED_DEVICES; i++)
         if (w->gpus.at[i] > 0) bits |= 1u << i;
     return bits;
@@ -623,6 +645,7 @@ uint32_t sched_devices(const sched *s, uint32_t id)
 int sched_leases(const sched *s)
 {
     int n = 0;
+
     for (size_t i = 0; i < s->workers.n; i++) n += s->workers.at[i].value.state == LEASED;
     return n;
 }
@@ -635,6 +658,7 @@ int sched_workers(const sched *s)
 int64_t sched_waiting(const sched *s)
 {
     int64_t n = 0;
+
     for (size_t i = 0; i < s->line.n; i++) n += s->line.at[i].n;
     return n;
 }
@@ -642,5 +666,6 @@ int64_t sched_waiting(const sched *s)
 uint64_t sched_holder(const sched *s, uint32_t id)
 {
     const worker *w = map_u64_find(&s->workers, id);
+
     return w && w->state == LEASED ? w->holder : 0;
 }

@@ -28,6 +28,7 @@ static void on_signal(int sig)
 {
     int err = errno;
     (void)sig;
+
     if (atomic_load(&n_frames) < 0) atomic_store(&n_frames, backtrace(frames, MOST_FRAMES));
     errno = err;
 }
@@ -35,12 +36,14 @@ static void on_signal(int sig)
 void stack_prepare(void)
 {
     void *one[1];
+
     (void)backtrace(one, 1);
 }
 
 void stack_install(void)
 {
     struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+
     sigemptyset(&a.sa_mask);
     sigaction(signal_number(), &a, NULL);
 }
@@ -48,6 +51,7 @@ void stack_install(void)
 static void add_frame(buf *out, int i, const void *at)
 {
     Dl_info info;
+
     memset(&info, 0, sizeof info);
     buf_printf(out, "#%-2d ", i);
     if (!dladdr(at, &info) || !info.dli_fname) {
@@ -66,6 +70,7 @@ static void add_frame(buf *out, int i, const void *at)
 manta_status stack_take(pthread_t thread, buf *out)
 {
     int n = -1;
+
     atomic_store(&n_frames, -1);
     if (pthread_kill(thread, signal_number()))
         return manta_fail(MANTA_ENOENT, "the stack cannot be taken: the thread has ended");

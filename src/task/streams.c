@@ -38,6 +38,7 @@ struct stream {
 static stream *stream_find(uint64_t id)
 {
     stream **s = map_u64_find(&rt->streams, id);
+
     return s ? *s : NULL;
 }
 
@@ -46,6 +47,7 @@ static void tell_taken(const stream *s)
 {
     object *end = object_find(s->id);
     call *c = end ? end->maker : NULL;
+
     if (!c || !c->is_sent || !c->at) return;
     buf *b = proto_begin(&rt->out, PROTO_TAKEN);
     wire_put_u64(b, s->id);
@@ -82,6 +84,7 @@ void stream_item(wire *w)
 {
     uint64_t task = wire_u64(w), index = wire_u64(w), id = wire_u64(w);
     value v;
+
     value_take(w, &v);
     if (wire_end(w, "item")) return;
     stream *s = stream_find(task);
@@ -109,6 +112,7 @@ static manta_stream stream_start(actor_link *actor, const char *name, const mant
     manta_ref end;
     /* The items may come before call_submit() returns, so the number is known first. */
     stream *s = mem_new(sizeof *s);
+
     rt->opening = s;
     call_submit(name, options, actor, n_args, args, 1, &end);
     rt->opening = NULL;
@@ -134,6 +138,7 @@ manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
                                       const manta_task_options *options, int n_args, const manta_arg *args)
 {
     manta_stream s = {0};
+
     if (!rt) {
         (void)rt_none();
         return s;
@@ -157,12 +162,14 @@ static bool has_item(void *ctx)
 {
     const stream *s = ctx;
     const object *end = object_find(s->id);
+
     return s->first < s->ready.n || !end || end->state != OBJECT_PENDING;
 }
 
 static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
 {
     stream *s = stream_find(id);
+
     if (!s) return manta_fail(MANTA_EINVAL, "the stream is none, or was closed");
     manta_status st = rt_await(has_item, s, timeout_ms);
     if (st == MANTA_ETIMEDOUT)

@@ -24,6 +24,7 @@
 static manta_status take_values(call_arg *to, int n, const manta_arg *args, size_t *bytes)
 {
     size_t total = 0;
+
     *bytes = 0;
     for (int i = 0; i < n; i++) {
         value *v = &to[i].v;
@@ -49,6 +50,7 @@ static manta_status pin_inner(const value *v)
 {
     uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
     const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+
     for (uint64_t i = 0; i < n; i++)
         if (!object_find(ids[i]))
             return manta_fail(MANTA_EINVAL, "an argument holds a reference that is none, or was released");
@@ -65,6 +67,7 @@ static manta_status pin_inner(const value *v)
 static manta_status tie_arguments(call *c, const manta_arg *args, int *done)
 {
     char *at = (char *)&c->args[c->n_args];
+
     for (int i = 0; i < c->n_args; i++) {
         call_arg *x = &c->args[i];
         if (args[i].kind == MANTA_KIND_REF) {
@@ -107,6 +110,7 @@ static void give_up(call *c, const manta_arg *args, int tied, const manta_failur
 {
     uint64_t id = c->id;
     int n = c->results;
+
     for (int i = tied; i < c->n_args; i++) /* not tied: there are only the objects made for it */
         if (args[i].kind == MANTA_KIND_REF || !c->args[i].o) c->args[i] = (call_arg){0};
     call_free(c);
@@ -128,6 +132,7 @@ typedef struct submission {
 static manta_status submission_check(submission *s)
 {
     const manta_task_options *o = s->options;
+
     if (rt->is_dead) {
         s->kind = MANTA_FAILURE_NODE;
         return failure_raise(&rt->death);
@@ -154,6 +159,7 @@ static manta_status submission_check(submission *s)
 static void submission_hold_actor(const submission *s)
 {
     object *handle = s->actor ? object_find(s->actor->id) : NULL;
+
     if (handle) handle->pins++;
     if (s->actor) s->actor->pending++;
 }
@@ -172,6 +178,7 @@ static manta_status submission_take(submission *s, call_arg *values, size_t *byt
 static call *call_allocate(const submission *s, const call_arg *values, size_t bytes, manta_ref *out)
 {
     call *c = mem_new(sizeof *c + (size_t)s->n_args * sizeof *values + bytes);
+
     list_init(&c->link);
     c->id = object_id(s->results > 0 ? s->results : 1);
     c->results = s->results;
@@ -189,6 +196,7 @@ static call *call_allocate(const submission *s, const call_arg *values, size_t b
 static void call_set_options(call *c, const submission *s)
 {
     const manta_task_options none = {0}, *o = s->options ? s->options : &none;
+
     c->fn = function_find(s->name);
     c->max_retries =
         c->actor ? retries_of(o->max_task_retries, c->actor->retries) : retries_of(o->max_retries, 3);
@@ -225,6 +233,7 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     size_t bytes = 0;
     int tied = 0;
     call_arg few[FEW], *values = n_args <= FEW ? few : mem_new((size_t)n_args * sizeof *values);
+
     for (int i = 0; i < n_args; i++) values[i] = (call_arg){0};
     manta_status st = submission_check(&s);
     submission_hold_actor(&s);

@@ -21,6 +21,7 @@
 manta_arg manta_str(const char *s)
 {
     manta_arg a = {.kind = MANTA_KIND_STR};
+
     a.as.bytes.at = s;
     a.as.bytes.n = s ? strlen(s) : 0;
     return a;
@@ -44,6 +45,7 @@ manta_ref manta_submit_one(const char *name, const manta_task_options *options, 
                            const manta_arg *args)
 {
     manta_ref r;
+
     manta_submit(name, options, n_args, args + 1, 1, &r);
     return r;
 }
@@ -54,6 +56,7 @@ manta_ref object_failed(manta_failure_kind kind, manta_status st)
 {
     manta_failure f = failure_here(kind, st, NULL);
     object *o = object_new(object_id(1));
+
     o->refs = 1;
     object_fail(o, &f);
     return (manta_ref){o->id};
@@ -64,6 +67,7 @@ manta_ref manta_put(manta_arg arg)
     value v;
     object *o;
     manta_ref r = {0};
+
     if (!rt) {
         (void)rt_none();
         return r;
@@ -88,6 +92,7 @@ manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, mant
 {
     value v;
     void *at = NULL;
+
     if (!rt) return rt_none();
     if (ndim < 0 || ndim > MANTA_MAX_DIMS)
         return manta_fail(MANTA_EINVAL, "an array of %d dimensions is to be created, expected 0 to %d", ndim,
@@ -113,6 +118,7 @@ manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, mant
 manta_status manta_seal(manta_ref ref)
 {
     manta_status st = MANTA_OK;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
@@ -131,12 +137,14 @@ manta_status manta_seal(manta_ref ref)
 static bool object_settled(void *ctx)
 {
     const object *o = ctx;
+
     return o->state != OBJECT_PENDING;
 }
 
 static manta_status timed_out(const object *o, int64_t timeout_ms)
 {
     const call *c = o->maker;
+
     if (c)
         return manta_fail(MANTA_ETIMEDOUT, "no result of %s after %lld ms (%s)", c->fn->name,
                           (long long)timeout_ms,
@@ -149,6 +157,7 @@ static manta_status timed_out(const object *o, int64_t timeout_ms)
 manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **out)
 {
     object *o = object_find(ref.id);
+
     if (!o) return manta_fail(MANTA_EINVAL, "the reference is none, or was released");
     if (o->unsealed) return manta_fail(MANTA_EINVAL, "the object cannot be read: it is not sealed yet");
     o->pins++;
@@ -176,6 +185,7 @@ manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **
 static manta_status object_get(manta_ref ref, manta_kind kind, int64_t timeout_ms, value *out)
 {
     object *o = NULL;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = object_await(ref, timeout_ms, kind != MANTA_KIND_NONE, &o);
@@ -196,12 +206,14 @@ static manta_status object_get(manta_ref ref, manta_kind kind, int64_t timeout_m
 manta_status manta_get(manta_ref ref, int64_t timeout_ms)
 {
     value v;
+
     return object_get(ref, MANTA_KIND_NONE, timeout_ms, &v);
 }
 
 manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_F64, timeout_ms, &v));
     memcpy(out, &v.word, 8);
     return MANTA_OK;
@@ -210,6 +222,7 @@ manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
 manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_I64, timeout_ms, &v));
     *out = (int64_t)v.word;
     return MANTA_OK;
@@ -218,6 +231,7 @@ manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
 manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_BOOL, timeout_ms, &v));
     *out = v.word != 0;
     return MANTA_OK;
@@ -226,6 +240,7 @@ manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
 manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_STR, timeout_ms, &v));
     *out = v.at;
     return MANTA_OK;
@@ -234,6 +249,7 @@ manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
 manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_BYTES, timeout_ms, &v));
     *at = v.at;
     *n = (size_t)v.size;
@@ -243,6 +259,7 @@ manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t 
 manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_ARRAY, timeout_ms, &v));
     *out = manta_array_of(v.dtype, v.ndim, v.shape, (void *)(uintptr_t)v.at);
     return MANTA_OK;
@@ -251,6 +268,7 @@ manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms
 manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms)
 {
     object *o = NULL;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = object_await(ref, timeout_ms, true, &o);
@@ -280,6 +298,7 @@ out:
 manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int64_t timeout_ms)
 {
     value v = {0};
+
     TRY(object_get(ref, MANTA_KIND_REFS, timeout_ms, &v));
     *out = v.at;
     *n = (size_t)v.size / sizeof(manta_ref);
@@ -300,6 +319,7 @@ typedef struct many {
 static object *find_near(manta_ref ref, size_t *near)
 {
     object *o;
+
     if (*near < rt->objects.n && rt->objects.at[*near].key == ref.id) {
         o = rt->objects.at[(*near)++].value;
     } else {
@@ -321,6 +341,7 @@ static manta_status find_all(const manta_ref *refs, size_t n, object ***out)
 {
     object **at = mem_new((n + 1) * sizeof *at);
     size_t near = 0;
+
     for (size_t i = 0; i < n; i++) {
         if ((at[i] = find_near(refs[i], &near))) continue;
         mem_free(at);
@@ -347,6 +368,7 @@ static void unpin_all(const many *m)
 static bool all_ready(void *ctx)
 {
     many *m = ctx;
+
     for (; m->from < m->n; m->from++) {
         if (m->at[m->from]->state == OBJECT_FAILED) return true; /* no need to wait for the others */
         if (m->at[m->from]->state == OBJECT_PENDING) return false;
@@ -358,6 +380,7 @@ static bool some_ready(void *ctx)
 {
     const many *m = ctx;
     size_t ready = 0;
+
     for (size_t i = 0; i < m->n && ready < m->want; i++) ready += m->at[i]->state != OBJECT_PENDING;
     return ready >= m->want;
 }
@@ -366,6 +389,7 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 {
     many m = {.n = n};
     manta_status st = MANTA_OK;
+
     TRY(find_all(refs, n, &m.at));
     pin_all(&m);
     st = rt_await(all_ready, &m, timeout_ms);
@@ -392,6 +416,7 @@ static manta_status refuse_duplicates(const manta_ref *refs, size_t n)
 {
     uint64_t walk = ++rt->walks;
     size_t near = 0;
+
     for (size_t i = 0; i < n; i++) {
         object *o = find_near(refs[i], &near);
         if (o->walk == walk)
@@ -407,6 +432,7 @@ static manta_status look_at(const manta_ref *refs, size_t n, size_t want, size_t
 {
     size_t near = 0;
     bool rising = true; /* then none is there twice */
+
     *found = *end = 0;
     for (size_t i = 0; i < n; i++) {
         const object *o = find_near(refs[i], &near);
@@ -424,6 +450,7 @@ static manta_status wait_longer(const manta_ref *refs, size_t n, size_t want, in
                                 size_t *found)
 {
     many m = {.n = n, .want = want};
+
     TRY(find_all(refs, n, &m.at));
     pin_all(&m);
     manta_status st = rt_await(some_ready, &m, timeout_ms);
@@ -442,6 +469,7 @@ static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int6
                               size_t *n_ready)
 {
     size_t found, end, near = 0;
+
     TRY(look_at(refs, n, want, &found, &end));
     if (found < want && rt_pump()) {
         if (rt->waiters > 0) rt_changed();
@@ -474,6 +502,7 @@ manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int
 manta_status manta_pin(manta_ref ref)
 {
     object *o = NULL;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = object_await(ref, 0, true, &o);
@@ -497,6 +526,7 @@ void manta_unpin(manta_ref ref)
 manta_status manta_retain(manta_ref ref)
 {
     manta_status st = MANTA_OK;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
@@ -528,6 +558,7 @@ void manta_release(manta_ref ref)
 manta_status manta_cancel(manta_ref ref, unsigned how)
 {
     manta_status st = MANTA_OK;
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);

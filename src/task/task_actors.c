@@ -19,6 +19,7 @@
 static manta_status may_be_handle(uint64_t id)
 {
     const object *o = object_find(id);
+
     TRY(object_may_be(id));
     if (o && (o->maker || o->unsealed || o->v.kind != MANTA_KIND_NONE))
         return manta_fail(MANTA_ECORRUPT, "the daemon says that object %llu is an actor, which it is not",
@@ -90,6 +91,7 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     uint64_t n_inner = 0, id = *out;
     manta_ref *inner = mem_new((size_t)n * 2 * sizeof *inner + 8);
     manta_status st = shape_of(o, true, &amount, &kind);
+
     if (!st && strlen(name) > 63)
         st = manta_fail(MANTA_EINVAL, "the constructor's name has %zu bytes, at most 63 are allowed",
                         strlen(name));
@@ -150,6 +152,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
                               const manta_arg *args)
 {
     manta_actor a = {0};
+
     if (!rt) {
         (void)rt_none();
         return a;
@@ -214,6 +217,7 @@ manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
                                       const manta_task_options *options, int n_args, const manta_arg *args)
 {
     manta_ref r;
+
     manta_actor_submit_with(actor, method, options, n_args, args, 1, &r);
     return r;
 }
@@ -221,6 +225,7 @@ manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
 manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args, const manta_arg *args)
 {
     manta_ref r;
+
     manta_actor_submit(actor, method, n_args, args, 1, &r);
     return r;
 }
@@ -229,6 +234,7 @@ manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms)
 {
     manta_ref r = manta_actor_submit_one(actor, "manta.ready", 0, NULL);
     manta_status st = manta_get(r, timeout_ms);
+
     manta_release(r);
     return st;
 }
@@ -242,6 +248,7 @@ manta_status manta_actor_find_in(const char *name_space, const char *name, manta
 {
     reply r;
     char full[PROTO_NAME];
+
     if (!rt) return rt_none();
     TRY(actor_full_name(name_space, name, full));
     mutex_lock(&rt->lock);
@@ -324,6 +331,7 @@ void manta_actor_release(manta_actor actor)
 int manta_actor_pid(manta_actor actor)
 {
     int pid = 0;
+
     if (!rt) return 0;
     mutex_lock(&rt->lock);
     if (object_find(actor.id)) pid = actor_find_link(actor.id)->pid;

@@ -30,6 +30,7 @@
 static manta_status name_resources(const char *text, node_config *c)
 {
     int n = SCHED_NAMED;
+
     while (text && *text) {
         const char *eq = strchr(text, '=');
         char *end = NULL;
@@ -54,6 +55,7 @@ static manta_status name_resources(const char *text, node_config *c)
 manta_status node_config_of(const manta_node_options *o, node_config *c)
 {
     int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
+
     *c = (node_config){.prestart = cores < PRESTART_MOST ? cores : PRESTART_MOST};
     c->total.amount[0] = (int64_t)cores * SCHED_UNIT;
     if (o && o->num_gpus > SCHED_DEVICES)
@@ -104,6 +106,7 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
     char path[NODE_SOCKET_PATH];
     int socket = -1;
     manta_status st = MANTA_ENOENT;
+
     if (address && !address[0]) address = NULL;
     node_remember_files();
     if (address && strcmp(address, "local") != 0) {
@@ -132,6 +135,7 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
     pid_t keeper = 0;
     (void)argc;
     (void)argv;
+
     if (rt)
         return manta_fail(MANTA_EEXIST,
                           "manta_init() was called before: a process has one runtime until manta_shutdown()");
@@ -179,6 +183,7 @@ static void leave_node(void)
 {
     reply r;
     struct pollfd p = {.fd = rt->keeper_pidfd, .events = POLLIN};
+
     mutex_lock(&rt->lock);
     manta_status st = rt->is_dead ? MANTA_EDIED : rt_request(rt_request_begin(PROTO_SHUTDOWN), &r);
     mutex_unlock(&rt->lock);
@@ -218,6 +223,7 @@ bool manta_is_initialized(void)
 manta_status manta_node_get(manta_node_info *out)
 {
     reply r;
+
     if (!rt) return rt_none();
     *out = (manta_node_info){0};
     if (rt->is_local) {

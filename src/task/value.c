@@ -100,6 +100,7 @@ void value_put(buf *b, const value *v)
     static const char zeros[8];
     unsigned char head[4] = {(unsigned char)v->kind, (unsigned char)v->dtype, (unsigned char)v->ndim,
                              v->place.segment ? AT_PLACE : AT_MESSAGE};
+
     buf_add(b, head, 4);
     buf_add(b, v->shape, (size_t)v->ndim * 8);
     wire_put_u64(b, v->size);
@@ -117,6 +118,7 @@ void value_put(buf *b, const value *v)
 void value_put_ref(buf *b, uint64_t id)
 {
     const unsigned char head[4] = {MANTA_KIND_REF, 0, 0, AT_MESSAGE};
+
     buf_add(b, head, 4);
     wire_put_u64(b, 8);
     wire_put_u64(b, id);
@@ -135,6 +137,7 @@ bool value_take_ref(wire *w, uint64_t *id)
 static bool shape_fits(const value *v)
 {
     uint64_t n = manta_dtype_size(v->dtype);
+
     if (n == 0 || v->ndim > MANTA_MAX_DIMS) return false;
     for (int i = 0; i < v->ndim; i++)
         if (v->shape[i] < 0 || __builtin_mul_overflow(n, (uint64_t)v->shape[i], &n)) return false;
@@ -162,6 +165,7 @@ void value_take(wire *w, value *out)
 {
     value v = {0};
     const unsigned char *head = wire_take(w, 4);
+
     *out = v;
     if (!head) return;
     v.kind = (manta_kind)head[0];
@@ -232,6 +236,7 @@ manta_failure failure_memory(const char *name, int pid, const proto_memory *m)
 {
     const double mib = 1024 * 1024;
     const char *while_it = name ? " while it ran " : "", *what = name ? name : "";
+
     if (m->why == LIMITS_OWN)
         return failure_make(MANTA_FAILURE_MEMORY, MANTA_ENOMEM, name, pid,
                             "process %d was ended%s%s: it had %.1f MiB of memory, and its limit is %.1f MiB",
@@ -254,6 +259,7 @@ static void chain_add(manta_failure *f, const char *name)
 {
     char chain[sizeof f->chain];
     int n = snprintf(chain, sizeof chain, "%s > %s", name, f->chain);
+
     if (n >= (int)sizeof chain) {
         const char *last = strrchr(f->chain, '>');
         snprintf(chain, sizeof chain, "%.60s > ... > %.60s", name, last ? last + 2 : f->chain);
@@ -264,6 +270,7 @@ static void chain_add(manta_failure *f, const char *name)
 manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name)
 {
     manta_failure f = {.kind = kind, .code = code};
+
     /* The function passes on what a call of its own told it. */
     if (kind == MANTA_FAILURE_TASK && raised.f.code == code && raised.f.chain[0] &&
         !strcmp(raised.said, manta_error_text())) {
@@ -282,6 +289,7 @@ manta_failure failure_make(manta_failure_kind kind, manta_status code, const cha
 {
     manta_failure f = {.kind = kind, .code = code};
     va_list ap;
+
     set_place(&f, name, pid);
     va_start(ap, fmt);
     vsnprintf(f.text, sizeof f.text, fmt, ap);

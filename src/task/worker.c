@@ -47,6 +47,7 @@ static void report_actor(uint64_t actor, const buf *answer)
     wire w = wire_of(answer->at, answer->n);
     bool failed = proto_kind_of(&w) == PROTO_FAILED;
     buf *b = proto_begin(&rt->out, failed ? PROTO_ACTOR_FAILED : PROTO_ACTOR_UP);
+
     wire_put_u64(b, actor);
     if (failed) {
         manta_failure f;
@@ -66,6 +67,7 @@ static void start_threads(int n);
 static void run_next_call(buf *answer)
 {
     incoming *c = next_call();
+
     list_remove(&c->link);
     list_push(&rt->running, &c->link);
     rt_current = c;
@@ -87,6 +89,7 @@ static void work_on(void *arg)
 {
     buf answer = {0};
     (void)arg;
+
     mutex_lock(&rt->lock);
     for (leader_become(); !rt_wait(has_calls, NULL, CLOCK_NEVER); leader_become())
         while (leader_is_me() && next_call()) run_next_call(&answer);
@@ -114,6 +117,7 @@ static bool all_quiet(void *ctx)
 _Noreturn void worker_main(int fd, const int pipes[2])
 {
     buf answer = {0};
+
     spawn_reset_signals();
     prctl(PR_SET_NAME, "manta-worker");
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* what is printed must not die with the process */

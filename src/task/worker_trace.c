@@ -39,6 +39,7 @@ manta_status worker_trace_open(int fd, worker_trace **out)
 {
     size_t size;
     void *at;
+
     TRY(shm_size(fd, &size));
     if (size != worker_trace_size())
         return manta_fail(MANTA_ECORRUPT, "a worker's trace has %zu bytes, expected %zu", size,
@@ -53,6 +54,7 @@ manta_status worker_trace_map(int fd, const worker_trace **out)
 {
     size_t size;
     void *at;
+
     TRY(shm_size(fd, &size));
     if (size != worker_trace_size())
         return manta_fail(MANTA_ECORRUPT, "a worker's trace has %zu bytes, expected %zu", size,
@@ -72,12 +74,14 @@ void worker_trace_close(const worker_trace *r)
 static void copy_name(char to[WORKER_TRACE_NAME], const char *from)
 {
     size_t n = strnlen(from, WORKER_TRACE_NAME - 1);
+
     for (size_t i = 0; i < WORKER_TRACE_NAME; i++) to[i] = i < n ? from[i] : (char)0;
 }
 
 static void set_name(live_name *to, const char *from)
 {
     char text[8 * NAME_WORDS] = {0};
+
     copy_name(text, from);
     atomic_fetch_add_explicit(&to->seq, 1, memory_order_seq_cst);
     for (int i = 0; i < NAME_WORDS; i++) {
@@ -101,6 +105,7 @@ static void copy_words(const live_name *from, char to[8 * NAME_WORDS])
 static bool is_name(const live_name *have, const char *name)
 {
     char text[8 * NAME_WORDS];
+
     copy_words(have, text);
     return !strncmp(text, name, WORKER_TRACE_NAME - 1);
 }
@@ -133,6 +138,7 @@ void worker_trace_end(worker_trace *r, const char *name, uint64_t task, int64_t 
 static bool output_positions(const output_words *w, const int pipes[2], uint64_t at[2])
 {
     uint32_t busy = atomic_load(&w->busy);
+
     if (busy & 1) return false;
     for (int i = 0; i < 2; i++) {
         int left = 0;
@@ -146,6 +152,7 @@ bool worker_trace_label(worker_trace *r, const output_words *w, const int pipes[
                         bool give_up)
 {
     uint64_t at[2];
+
     if (!r || is_name(&r->label, label)) return true;
     if (atomic_load_explicit(&r->label.word[0], memory_order_relaxed) && !give_up) {
         if (!output_positions(w, pipes, at)) return false;
@@ -168,6 +175,7 @@ bool worker_trace_label(worker_trace *r, const output_words *w, const int pipes[
 static void get_name(const live_name *from, char to[WORKER_TRACE_NAME])
 {
     char text[8 * NAME_WORDS];
+
     for (int i = 0; i < 1000; i++) {
         uint32_t before = atomic_load(&from->seq);
         copy_words(from, text);
@@ -198,6 +206,7 @@ void worker_trace_history(const worker_trace *r, worker_trace_calls *out)
 {
     uint64_t n = atomic_load(&r->n_calls), first = n > WORKER_TRACE_CALLS ? n - WORKER_TRACE_CALLS : 0;
     size_t at = out->n;
+
     for (uint64_t i = first; i < n; i++) {
         worker_trace_call c = r->calls[i % WORKER_TRACE_CALLS];
         c.name[WORKER_TRACE_NAME - 1] = 0;
@@ -217,6 +226,7 @@ void worker_trace_history(const worker_trace *r, worker_trace_calls *out)
 static mark mark_at(const worker_trace *r, uint64_t i)
 {
     mark m = r->marks[i % WORKER_TRACE_MARKS];
+
     m.name[WORKER_TRACE_NAME - 1] = 0;
     return m;
 }
@@ -242,6 +252,7 @@ size_t worker_trace_label_at(const worker_trace *r, int stream, uint64_t at, siz
 uint64_t worker_trace_marks_passed(const worker_trace *r, uint64_t from, const uint64_t taken[2])
 {
     uint64_t marks = atomic_load(&r->n_marks);
+
     while (from < marks && marks - from <= WORKER_TRACE_MARKS) {
         mark m = mark_at(r, from);
         if (m.at[0] > taken[0] || m.at[1] > taken[1]) break;

@@ -62,6 +62,7 @@ static const kernels *best_kernels(void)
 static manta_status time_rounds(bench_pair *p, manta_status (*round)(void *ctx, int i), void *ctx)
 {
     int64_t begin = 0;
+
     for (int i = -WARM; i < p->c->rounds; i++) {
         if (i == 0) {
             if (p->g) TRY(manta_group_barrier(p->g));
@@ -84,6 +85,7 @@ static manta_status exchange(int fd, const char *in, char *out, size_t size)
 {
     size_t sent = 0, got = 0;
     int64_t since = 0;
+
     while (sent < size || got < size) {
         bool moved = false;
         size_t few = size - sent < EXCHANGE ? size - sent : EXCHANGE;
@@ -116,6 +118,7 @@ typedef struct plain_memory {
 static manta_status time_reduce(bench_pair *p, const plain_memory *m)
 {
     int64_t reducing = 0, exchanging = 0, n = p->c->n;
+
     for (int i = -WARM; i < p->c->rounds; i++) {
         if (i == 0) {
             TRY(manta_group_barrier(p->g));
@@ -150,6 +153,7 @@ static manta_status time_all_reduce(bench_pair *p)
 {
     plain_memory m = {NULL, NULL, NULL};
     manta_status st = mem_try_array(p->c->n, sizeof *m.in, "a vector", (void **)&m.in);
+
     if (!st) st = mem_try_array(p->c->n, sizeof *m.out, "a vector", (void **)&m.out);
     if (!st) st = mem_try_array(p->c->n, sizeof *m.other, "a vector", (void **)&m.other);
     for (int64_t i = 0; !st && i < p->c->n; i++) m.in[i] = (float)(i % 1000 + p->rank);
@@ -208,6 +212,7 @@ static manta_status update_range(void *ctx, int64_t begin, int64_t end)
     int from = m->side, to = 1 - from;
     const float *grads[RANKS];
     bool adam = p->c->rule == UPDATE_ADAM;
+
     for (int r = 0; r < RANKS; r++) grads[r] = array_of(p, r, 0) + begin;
     update_run r = {.s = &m->s, .n = end - begin, .grads = grads, .n_grads = RANKS};
     r.w = array_of(p, from, 1) + begin;
@@ -225,6 +230,7 @@ static manta_status update_range(void *ctx, int64_t begin, int64_t end)
 static manta_status fused_round(void *ctx, int i)
 {
     fused_memory *m = ctx;
+
     m->side = i % 2;
     return manta_group_fused(m->p->g, m->p->c->n, update_range, m);
 }
@@ -235,6 +241,7 @@ static manta_status check_fused(const fused_memory *m, int rounds)
     float g[RANKS][CHECKED], s[3][CHECKED] = {{0}};
     const float *grads[RANKS] = {g[0], g[1]};
     int64_t at = m->p->c->n / 2;
+
     for (int r = 0; r < RANKS; r++)
         for (int i = 0; i < CHECKED; i++) g[r][i] = gradient_at(r, at + i);
     update_run run = {.s = &m->s, .n = CHECKED, .grads = grads, .n_grads = RANKS};
@@ -253,6 +260,7 @@ static manta_status check_fused(const fused_memory *m, int rounds)
 static manta_status time_fused(bench_pair *p)
 {
     fused_memory m = {.p = p, .s = scalars_of(p->c->rule, RANKS), .k = best_kernels()};
+
     for (int k = 0; k < ARRAYS; k++)
         for (int64_t i = 0; i < p->c->n; i++) array_of(p, p->rank, k)[i] = k ? 0.0f : gradient_at(p->rank, i);
     TRY(manta_group_barrier(p->g));
@@ -271,6 +279,7 @@ static manta_status update_round(void *ctx, int i)
 {
     own_memory *m = ctx;
     (void)i;
+
     m->k->update(&m->r);
     return MANTA_OK;
 }
@@ -283,6 +292,7 @@ static manta_status time_update(bench_pair *p)
     float *a[ARRAYS] = {NULL};
     const float *grads[1];
     manta_status st = MANTA_OK;
+
     for (int k = 0; !st && k < (adam ? 4 : 2); k++) {
         st = mem_try_array(p->c->n, sizeof(float), "a vector", (void **)&a[k]);
         for (int64_t i = 0; !st && k == 0 && i < p->c->n; i++) a[k][i] = gradient_at(0, i);
@@ -306,6 +316,7 @@ static manta_status pass_round(void *ctx, int i)
     bench_pair *p = ctx;
     int64_t begin, end;
     int from = i % 2, to = 1 - from;
+
     manta_group_range(p->c->n, RANKS, p->rank, &begin, &end);
     const float *g0 = array_of(p, 0, 0), *g1 = array_of(p, 1, 0);
     for (int k = 1; k < (p->c->rule == UPDATE_ADAM ? ARRAYS : 2); k++) {
@@ -338,6 +349,7 @@ static manta_status listen_here(bench_meeting *m)
 {
     tcp_place here;
     int port;
+
     TRY(tcp_resolve("127.0.0.1:0", &here));
     TRY(tcp_listen(&here, &m->listener));
     TRY(tcp_port(m->listener, &port));
@@ -350,6 +362,7 @@ static manta_status connect_here(bench_meeting *m)
 {
     tcp_place here;
     char from[TCP_TEXT];
+
     TRY(listen_here(m));
     TRY(tcp_resolve(m->address, &here));
     TRY(tcp_connect(&here, 0, &m->pair[1]));
@@ -397,6 +410,7 @@ static manta_status run_rank(const bench_case *c, const bench_meeting *m, int ra
 {
     bench_pair p = {.c = c, .rank = rank, .socket = m->pair[rank]};
     manta_status st = MANTA_OK;
+
     if (m->plan) {
         TRY(manta_group_join(m->plan, rank, &p.g));
     } else {
@@ -424,6 +438,7 @@ static manta_status run_case(const bench_case *c, double ms[2])
     bench_meeting m = {.listener = -1, .pair = {-1, -1}};
     pid_t child = 0;
     manta_status st = prepare_case(c, &m);
+
     if (!st) st = spawn_fork(&child);
     if (!st && child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -478,6 +493,7 @@ static const bench_case cases[] = {
 static void tell_time(const bench_case *c, const char *name, double ms, manta_bench_comm_fn *row, void *user)
 {
     manta_bench_comm_row r = {.floats = c->n, .ms = ms};
+
     snprintf(r.row, sizeof r.row, "%s", name);
     snprintf(r.over, sizeof r.over, "%s", c->over);
     r.gb_per_s = (double)c->n * (double)sizeof(float) / ms / 1e6;
