@@ -22,15 +22,12 @@
  * 4. A worker need not notice a job at all. The caller never waits for a thread
  *    that took nothing, so a descheduled or sleeping worker delays nobody.
  *
- * The wake-up is skipped when nobody sleeps. A thread that goes to sleep first
- * counts itself into `sleepers` and then looks at the word (in the kernel);
- * the other side first writes the word and then looks at `sleepers`; both with
- * sequential consistency, so one of them sees the other. */
+ * `remaining` and `unfinished` are event words (os/eventcount.h): the wake-up is
+ * skipped when nobody sleeps, and none is lost. */
 #include "os/pool.h"
 
 #include <assert.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,6 +37,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/cpu.h"
+#include "os/eventcount.h"
 #include "os/thread.h"
 
 /* `remaining` with this value tells the workers to leave. */
@@ -56,7 +54,7 @@ enum {
     SPIN_NS = 100 * 1000,
     WORKER_ALONE_NS = 4 * 1000, /* of which without giving way */
     CALLER_ALONE_NS = 20 * 1000, /* of which without giving way */
-    PAUSES = 32, /* between two looks at the clock */
+    LOOKS = 32, /* at the word, between two at the clock */
     LINE = 64, /* what two cores would fight over */
 };
 
@@ -76,7 +74,7 @@ struct pool {
     int threads;
     int started; /* workers that exist: threads - 1, less after a failed start */
     pid_t owner;
-    bool crowded; /* more threads than cores: spinning only delays the others */
+    spin_policy worker_spin, caller_spin;
     size_t scratch_size, scratch_stride;
     unsigned char *scratch;
     worker *workers; /* [threads]; [0] is unused */
@@ -89,8 +87,8 @@ struct pool {
     share *shares; /* [threads]; set under invariant 1 */
     atomic_bool busy; /* catches a second caller */
 
-    _Alignas(LINE) _Atomic uint32_t remaining; /* tasks nobody took yet, or STOP; a futex */
-    _Alignas(LINE) _Atomic uint32_t unfinished; /* tasks whose call has not returned; a futex */
+    _Alignas(LINE) _Atomic uint32_t remaining; /* tasks nobody took yet, or STOP */
+    _Alignas(LINE) _Atomic uint32_t unfinished; /* tasks whose call has not returned */
     _Alignas(LINE) _Atomic uint32_t sleepers; /* workers asleep on `remaining` */
     _Atomic uint32_t caller_sleeps; /* caller asleep on `unfinished` */
 };
@@ -99,30 +97,12 @@ struct pool {
 static _Thread_local const pool *inside;
 static _Thread_local int inside_thread;
 
-static void cpu_pause(void)
+static spin_policy spin_of(int threads, int64_t alone_ns)
 {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
-/* Spins until (*word == value) == equal, or the time is over; says which. */
-static bool spin_until(const pool *p, _Atomic uint32_t *word, uint32_t value, bool equal, int64_t alone_ns)
-{
-    int64_t start = 0;
-
-    for (;;) {
-        for (int i = 0; i < PAUSES; i++) {
-            if ((atomic_load_explicit(word, memory_order_acquire) == value) == equal) return true;
-            cpu_pause();
-        }
-        int64_t now = clock_now_ns();
-        if (!start) start = now;
-        if (now - start > SPIN_NS) return false;
-        if (p->crowded || now - start > alone_ns) sched_yield();
-    }
+    return (spin_policy){.clock_every = LOOKS,
+                         .alone_turns = SPIN_ANY_TURNS,
+                         .alone_ns = threads > cpu_cores() ? SPIN_CROWDED : alone_ns,
+                         .limit_ns = SPIN_NS};
 }
 
 static uint64_t share_of(uint32_t first, uint32_t end)
@@ -173,9 +153,8 @@ static void run_tasks(pool *p, int thread)
     for (; take_task(p, thread, &task); done++) p->job.fn(p->job.ctx, (int)task, thread);
     inside = NULL;
     if (done == 0) return;
-    if (atomic_fetch_sub_explicit(&p->unfinished, done, memory_order_seq_cst) == done &&
-        atomic_load_explicit(&p->caller_sleeps, memory_order_seq_cst))
-        futex_wake(&p->unfinished, 1, false);
+    if (atomic_fetch_sub_explicit(&p->unfinished, done, memory_order_seq_cst) == done)
+        (void)eventword_wake(&p->unfinished, &p->caller_sleeps, 1, false);
 }
 
 static void worker_main(void *arg)
@@ -187,10 +166,8 @@ static void worker_main(void *arg)
     if (p->scratch) memset(pool_scratch(p, w->thread), 0, p->scratch_size);
 
     for (;;) {
-        if (!spin_until(p, &p->remaining, 0, false, WORKER_ALONE_NS)) {
-            atomic_fetch_add_explicit(&p->sleepers, 1, memory_order_seq_cst);
-            futex_wait(&p->remaining, 0, CLOCK_NEVER, false);
-            atomic_fetch_sub_explicit(&p->sleepers, 1, memory_order_relaxed);
+        if (!eventword_spin(&p->remaining, 0, false, &p->worker_spin)) {
+            (void)eventword_sleep(&p->remaining, 0, &p->sleepers, CLOCK_NEVER, false);
             continue; /* too late for that job, perhaps, but a step is running: spin for its next */
         }
         if (atomic_load_explicit(&p->remaining, memory_order_acquire) == STOP) return;
@@ -220,7 +197,8 @@ manta_status pool_new(int threads, size_t scratch_size, pool **out)
     if (!p) return manta_fail(MANTA_ENOMEM, "pool: %zu bytes of memory could not be had", sizeof *p);
     p->threads = threads;
     p->owner = getpid();
-    p->crowded = threads > cpu_cores();
+    p->worker_spin = spin_of(threads, WORKER_ALONE_NS);
+    p->caller_spin = spin_of(threads, CALLER_ALONE_NS);
     p->workers = mem_new((size_t)threads * sizeof *p->workers);
     p->shares = mem_try((size_t)threads * sizeof *p->shares);
     if (!p->shares) {
@@ -256,7 +234,7 @@ void pool_free(pool *p)
     assert(inside != p);
     if (p->owner == getpid()) { /* after a fork there is nobody to join */
         atomic_store_explicit(&p->remaining, STOP, memory_order_seq_cst);
-        futex_wake(&p->remaining, INT_MAX, false);
+        (void)eventword_wake(&p->remaining, &p->sleepers, INT_MAX, false);
         for (int i = 1; i <= p->started; i++) thread_join(&p->workers[i].id);
     }
     mem_try_free(p->scratch);
@@ -294,11 +272,9 @@ static void await_workers(pool *p)
 {
     uint32_t left;
 
-    if (spin_until(p, &p->unfinished, 0, true, CALLER_ALONE_NS)) return;
-    atomic_store_explicit(&p->caller_sleeps, 1, memory_order_seq_cst);
-    while ((left = atomic_load_explicit(&p->unfinished, memory_order_seq_cst)) != 0)
-        futex_wait(&p->unfinished, left, CLOCK_NEVER, false);
-    atomic_store_explicit(&p->caller_sleeps, 0, memory_order_relaxed);
+    if (eventword_spin(&p->unfinished, 0, true, &p->caller_spin)) return;
+    while ((left = atomic_load_explicit(&p->unfinished, memory_order_acquire)) != 0)
+        (void)eventword_sleep(&p->unfinished, left, &p->caller_sleeps, CLOCK_NEVER, false);
 }
 
 /* Runs of tasks as even as can be, in the order of the threads. */
@@ -328,8 +304,7 @@ void pool_run(pool *p, int n_tasks, pool_fn *fn, void *ctx)
     cut_shares(p, (uint32_t)n_tasks);
     atomic_store_explicit(&p->unfinished, (uint32_t)n_tasks, memory_order_relaxed);
     atomic_store_explicit(&p->remaining, (uint32_t)n_tasks, memory_order_seq_cst);
-    uint32_t asleep = atomic_load_explicit(&p->sleepers, memory_order_seq_cst);
-    if (asleep > 0) futex_wake(&p->remaining, n_tasks - 1, false);
+    (void)eventword_wake(&p->remaining, &p->sleepers, n_tasks - 1, false);
 
     const pool *outer = inside; /* a task of another pool may run this one */
     int outer_thread = inside_thread;

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -133,20 +132,4 @@ void thread_nice(int n)
 void thread_join(thread_id *t)
 {
     must_succeed(pthread_join(t->id, NULL));
-}
-
-manta_status futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline, bool shared)
-{
-    /* The bitset form, because its timeout is a point in time and not a span
-     * that would have to be computed anew after every wake-up. */
-    struct timespec at = timespec_of(deadline);
-    int op = FUTEX_WAIT_BITSET | (shared ? 0 : FUTEX_PRIVATE_FLAG);
-    int rc = os->futex(word, op, expected, deadline == CLOCK_NEVER ? NULL : &at, FUTEX_BITSET_MATCH_ANY);
-
-    return rc && errno == ETIMEDOUT ? MANTA_ETIMEDOUT : MANTA_OK;
-}
-
-void futex_wake(_Atomic uint32_t *word, int n, bool shared)
-{
-    os->futex(word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), (uint32_t)n, NULL, 0);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "os/futex.h"
 
 typedef struct mutex {
     pthread_mutex_t m;
@@ -53,15 +54,5 @@ void thread_nice(int n);
 
 /* Waits until the thread's function has returned. */
 void thread_join(thread_id *t);
-
-/* Sleeps while *word == expected, until woken or the deadline. Returns MANTA_OK
- * also when woken for no reason (a signal, another waiter): look again.
- * MANTA_ETIMEDOUT when the deadline has passed; no sentence is recorded, because
- * the caller knows what it waited for and we do not. `shared`: the word lies in
- * memory that several processes share. */
-manta_status futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline, bool shared);
-
-/* Wakes up to n threads that sleep on the word. */
-void futex_wake(_Atomic uint32_t *word, int n, bool shared);
 
 #endif

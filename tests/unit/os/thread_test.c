@@ -23,6 +23,7 @@
 #include "os/fault.h"
 #include "os/pool.h"
 #include "os/proc.h"
+#include "os/futex.h"
 #include "os/thread.h"
 
 typedef struct seen {
