@@ -1,31 +1,20 @@
-/* comm/crash.h - points at which a test has this process kill itself; always
- * compiled in, one load of a word that nobody writes. */
+/* comm/crash.h - where a test has a rank kill itself; see os/crash.h. */
 #ifndef COMM_CRASH_H
 #define COMM_CRASH_H
 
-typedef enum crash_point {
-    CRASH_NOWHERE,
-    CRASH_JOINED, /* has its seat, and waits for the others */
-    CRASH_BEGUN, /* a call is begun, nothing of it is written */
-    CRASH_WORDS, /* the words of the call are written */
-    CRASH_PRODUCED, /* a step's data is written, not posted */
-    CRASH_POSTED, /* a step is posted */
-    CRASH_SEEN, /* a step of the other ranks is seen, not yet used */
-    CRASH_CONSUMED, /* a step of the other ranks is seen and used */
-    CRASH_DONE, /* a call is done */
-    CRASH_SENT, /* a cell of a message is written, not shown */
-    CRASH_TAKEN, /* a cell of a message is taken, not given back */
-    CRASH_POINTS
-} crash_point;
+#include "os/crash.h"
 
-extern crash_point comm_crash_at; /* set by a test before it joins */
-extern int comm_crash_count; /* the how-manieth time, from 1 */
-
-void comm_crash(void); /* does not return when it is the time */
-
-static inline void crash_here(crash_point p)
-{
-    if (comm_crash_at == p) comm_crash();
-}
+#define COMM_CRASH_POINTS(X)                                                                                 \
+    X(COMM_CRASH_JOINED, "comm/joined", "a rank has its seat, and waits for the others")                     \
+    X(COMM_CRASH_BEGUN, "comm/begun", "a call is begun, nothing of it is written")                           \
+    X(COMM_CRASH_WORDS, "comm/words", "the words of a call are written")                                     \
+    X(COMM_CRASH_PRODUCED, "comm/produced", "a step's data is written, not posted")                          \
+    X(COMM_CRASH_POSTED, "comm/posted", "a step is posted")                                                  \
+    X(COMM_CRASH_SEEN, "comm/seen", "a step of the other ranks is seen, not yet used")                       \
+    X(COMM_CRASH_CONSUMED, "comm/consumed", "a step of the other ranks is seen and used")                    \
+    X(COMM_CRASH_DONE, "comm/done", "a call is done")                                                        \
+    X(COMM_CRASH_SENT, "comm/sent", "a cell of a message is written, not shown")                             \
+    X(COMM_CRASH_TAKEN, "comm/taken", "a cell of a message is taken, not given back")
+CRASH_DECLARE(comm, COMM_CRASH_POINTS)
 
 #endif

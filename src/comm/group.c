@@ -17,12 +17,19 @@
 #include "base/option.h"
 #include "comm/reduce.h"
 #include "os/cpu.h"
+#include "os/spin.h"
 #include "os/thread.h"
 
 /* How long to look before sleeping. Waking a sleeper costs tens of
  * microseconds on a virtual machine, a look at a word in another core's cache
  * a tenth of one; giving way costs next to nothing on a free core. */
-enum { ALONE_NS = 20000, SPIN_NS = 200000, LOOKS = 64 };
+static const spin_policy roomy = {
+    .clock_every = 64, .alone_turns = SPIN_ANY_TURNS, .alone_ns = 20000, .limit_ns = 200000};
+static const spin_policy crowded = {/* more ranks than cores */
+                                    .clock_every = 1,
+                                    .alone_turns = SPIN_ANY_TURNS,
+                                    .alone_ns = SPIN_CROWDED,
+                                    .limit_ns = 200000};
 
 enum { DEFAULT_TIMEOUT_MS = 60000, DEFAULT_PACK = 1 << 20, GRID = 4096 };
 
@@ -31,7 +38,7 @@ struct manta_group {
     void *t;
     int rank, size;
     manta_group_options o;
-    bool crowded; /* more ranks than cores */
+    const spin_policy *spin;
     mutex lock;
     manta_work *head, **tail;
     bool broken;
@@ -95,7 +102,12 @@ manta_status group_new(const transport *tr, void *t, int rank, int size, const m
 {
     manta_group *g = mem_new(sizeof *g);
 
-    *g = (manta_group){.tr = tr, .t = t, .rank = rank, .size = size, .o = *o, .crowded = size > cpu_cores()};
+    *g = (manta_group){.tr = tr,
+                       .t = t,
+                       .rank = rank,
+                       .size = size,
+                       .o = *o,
+                       .spin = size > cpu_cores() ? &crowded : &roomy};
     g->tail = &g->head;
     mutex_init(&g->lock);
     cond_init(&g->work);
@@ -242,42 +254,31 @@ static void time_out(manta_group *g, const manta_work *w)
     break_group(g);
 }
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Looks a while, giving way after some of it, then sleeps, until w is done. */
 static void wait_done(manta_group *g, manta_work *w)
 {
-    int64_t since = 0, now;
-    unsigned looks = 0;
+    spin s = {.turns = 1};
 
     mutex_lock(&g->lock);
     g->waiters++;
     while (!w->done) {
         if (move_on(g)) {
-            since = 0;
+            s.began = 0;
             continue;
         }
-        if (!g->crowded && ++looks % LOOKS) {
-            pause_briefly();
+        spin_turn turn = spin_next(&s, g->spin);
+        if (turn == SPIN_PAUSE) {
+            spin_pause();
             continue;
         }
-        now = clock_now_ns();
-        if (!since) since = now;
         if (!w->deadline) w->deadline = clock_deadline(g->o.timeout_ms);
-        if (now >= w->deadline) {
+        if (s.now >= w->deadline) {
             time_out(g, w);
             break;
         }
-        if (now - since < SPIN_NS) {
+        if (turn != SPIN_OVER) {
             mutex_unlock(&g->lock); /* a progress thread may want it, and others the core */
-            if (g->crowded || now - since > ALONE_NS) sched_yield();
+            if (turn == SPIN_YIELD) sched_yield();
             mutex_lock(&g->lock);
             continue;
         }
@@ -297,7 +298,7 @@ static void wait_done(manta_group *g, manta_work *w)
 static void progress_works(void *ctx)
 {
     manta_group *g = ctx;
-    int64_t since = 0;
+    spin s = {0};
 
     mutex_lock(&g->lock);
     while (!g->stop) {
@@ -305,10 +306,8 @@ static void progress_works(void *ctx)
             cond_wait(&g->work, &g->lock, CLOCK_NEVER);
             continue;
         }
-        bool moved = move_on(g);
-        int64_t now = clock_now_ns();
-        if (moved || !since) since = now;
-        if (now - since < SPIN_NS) {
+        if (move_on(g)) s.began = 0;
+        if (spin_next(&s, &crowded) != SPIN_OVER) {
             mutex_unlock(&g->lock);
             sched_yield(); /* the program's own threads come first */
             mutex_lock(&g->lock);
@@ -321,7 +320,7 @@ static void progress_works(void *ctx)
             mutex_lock(&g->lock);
         }
         g->tr->disarm(g->t);
-        since = 0;
+        s.began = 0;
     }
     mutex_unlock(&g->lock);
 }

@@ -28,6 +28,8 @@
 
 #define WATCH_NAME  "manta-comm-dead"
 
+CRASH_DEFINE(comm, COMM_CRASH_POINTS)
+
 static uint64_t clamp_size(uint64_t x, uint64_t least, uint64_t most)
 {
     return (x < least ? least : x > most ? most : x) & ~(uint64_t)63;
@@ -103,55 +105,36 @@ static void *shm_memory(void *ctx, int rank)
 
 /* ---- sleeping ---- */
 
-void shm_ring(const shm *t, int rank)
-{
-    shm_rank *r = shm_rank_at(t, rank);
-
-    atomic_fetch_add(&r->bell, 1);
-    futex_wake(&r->bell, INT32_MAX, true);
-}
-
 void shm_ring_all(const shm *t)
 {
-    /* The fence orders what was changed before the look at `asleep`, as the
-     * sleeper's orders its raising before the look at what was changed. */
     atomic_thread_fence(memory_order_seq_cst);
-    for (int i = 0; i < t->size; i++) {
-        if (i == t->rank) continue;
-        if (atomic_load_explicit(&shm_rank_at(t, i)->asleep, memory_order_relaxed)) shm_ring(t, i);
-    }
+    for (int i = 0; i < t->size; i++)
+        if (i != t->rank) eventcount_notify_fenced(&shm_rank_at(t, i)->bell);
+}
+
+static eventcount *own_bell(shm *t)
+{
+    return &shm_rank_at(t, t->rank)->bell;
 }
 
 static uint32_t shm_arm(void *ctx)
 {
-    shm *t = ctx;
-    shm_rank *me = shm_rank_at(t, t->rank);
-
-    atomic_fetch_add(&me->asleep, 1);
-    uint32_t seen = atomic_load(&me->bell);
-    atomic_thread_fence(memory_order_seq_cst);
-    return seen;
+    return eventcount_prepare(own_bell(ctx));
 }
 
 static void shm_sleep(void *ctx, uint32_t armed, int64_t deadline)
 {
-    shm *t = ctx;
-
-    (void)futex_wait(&shm_rank_at(t, t->rank)->bell, armed, deadline, true);
+    (void)eventcount_sleep(own_bell(ctx), armed, deadline);
 }
 
 static void shm_disarm(void *ctx)
 {
-    shm *t = ctx;
-
-    atomic_fetch_sub(&shm_rank_at(t, t->rank)->asleep, 1);
+    eventcount_leave(own_bell(ctx));
 }
 
 static void shm_wake(void *ctx)
 {
-    shm *t = ctx;
-
-    shm_ring(t, t->rank);
+    eventcount_notify(own_bell(ctx));
 }
 
 /* ---- who is gone ---- */
@@ -201,7 +184,7 @@ static void watch_ranks(void *ctx)
             if (!fds[i].revents) continue;
             fds[i].fd = -1; /* it is dead for good */
             atomic_store(&t->dead[ranks[i]], 1);
-            shm_ring(t, t->rank);
+            shm_wake(t);
         }
     }
 }
@@ -373,7 +356,7 @@ manta_status shm_group_join(int fd, int rank, shm **out)
         return manta_fail(MANTA_EEXIST, "rank %d of the group is already taken by process %u", rank, nobody);
     }
     shm_ring_all(t);
-    crash_here(CRASH_JOINED);
+    comm_crash(COMM_CRASH_JOINED);
     st = wait_for_all(t);
     if (!st) st = start_watch(t);
     if (st) {

@@ -21,16 +21,16 @@
  *    may be for.
  * 5. Everything read from here but the data itself is copied, then checked.
  *
- * Sleeping. A rank sleeps on its own `bell`. Whoever changes what it may wait
- * for looks at `asleep` and only then rings; the sleeper raises `asleep`, reads
- * the bell and looks again before it sleeps, so no ring is lost. A thread of
- * each rank watches the other processes and rings its own rank's bell. */
+ * Sleeping. A rank sleeps on its own `bell` (os/eventcount.h), and looks again
+ * once it has said so; whoever changes what it may wait for notifies it. A thread
+ * of each rank watches the other processes and notifies its own rank. */
 #ifndef COMM_SHM_H
 #define COMM_SHM_H
 
 #include <stdatomic.h>
 
 #include "comm/transport.h"
+#include "os/eventcount.h"
 #include "os/thread.h"
 
 enum {
@@ -38,7 +38,7 @@ enum {
     SHM_AHEAD = 1,
     SHM_LEAD = SHM_SLOTS - 1 - SHM_AHEAD, /* steps that a rank may be ahead of another */
     SHM_CELLS = 2, /* cells of a mailbox */
-    SHM_VERSION = 1,
+    SHM_VERSION = 2,
 };
 
 #define SHM_MAGIC 0x314D4D4F43544E4DULL
@@ -52,8 +52,7 @@ typedef struct shm_head {
 
 typedef struct shm_rank {
     _Alignas(64) _Atomic uint32_t posted;
-    _Alignas(64) _Atomic uint32_t asleep; /* threads of the rank that sleep, or are about to */
-    _Alignas(64) _Atomic uint32_t bell; /* raised by anyone */
+    _Alignas(64) eventcount bell; /* threads of the rank sleep on it, anyone notifies */
     _Alignas(64) _Atomic uint32_t pid; /* 0: nobody has joined */
     _Atomic uint32_t left; /* 1: closed its group */
     _Atomic uint32_t failed; /* 1: gave up, `error` says why */
@@ -119,9 +118,8 @@ static inline char *shm_slot_at(const shm *t, int rank, uint32_t step)
     return t->slots + ((size_t)rank * SHM_SLOTS + step % SHM_SLOTS) * t->head.slot_size;
 }
 
-/* Raises the bells of all other ranks that sleep. */
+/* Rings the bells of all other ranks that sleep. */
 void shm_ring_all(const shm *t);
-void shm_ring(const shm *t, int rank);
 
 /* MANTA_EDIED and the like when a rank has failed, or `rank` is gone. */
 manta_status shm_look_failed(const shm *t) MANTA_MUST_USE;

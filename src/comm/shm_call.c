@@ -251,35 +251,35 @@ static manta_status poll_collective(shm *t, manta_work *w, bool *moved)
     if (!w->begun) {
         TRY(shm_look_failed(t));
         begin_work(t, w);
-        crash_here(CRASH_BEGUN);
+        comm_crash(COMM_CRASH_BEGUN);
     }
     for (bool more = true; more;) {
         more = false;
         if (can_produce(t, w)) {
             if (w->produced == 0) shm_rank_at(t, t->rank)->words[w->base % SHM_SLOTS] = w->words;
-            crash_here(CRASH_WORDS);
+            comm_crash(COMM_CRASH_WORDS);
             produce_chunk(t, w, w->produced);
-            crash_here(CRASH_PRODUCED);
+            comm_crash(COMM_CRASH_PRODUCED);
             post_step(t, w->base + (uint32_t)w->produced++);
-            crash_here(CRASH_POSTED);
+            comm_crash(COMM_CRASH_POSTED);
             more = true;
         }
         if (w->consumed < w->produced && can_consume(t, w)) {
-            crash_here(CRASH_SEEN);
+            comm_crash(COMM_CRASH_SEEN);
             manta_status st = w->consumed == 0 ? compare_words(t, w) : MANTA_OK;
             if (st) {
                 t->step = w->base;
                 return st;
             }
             consume_chunk(t, w, w->consumed++);
-            crash_here(CRASH_CONSUMED);
+            comm_crash(COMM_CRASH_CONSUMED);
             more = true;
         }
         if (w->consumed == w->steps) {
             t->step = w->base + (uint32_t)w->steps - 1;
             w->done = true;
             *moved = true;
-            crash_here(CRASH_DONE);
+            comm_crash(COMM_CRASH_DONE);
             return MANTA_OK;
         }
         any |= more;
@@ -316,7 +316,7 @@ static bool send_cell(shm *t, manta_work *w)
     m->words[sent % SHM_CELLS] = w->words;
     if (n) stream_copy(shm_cell_at(t, t->rank, w->c.peer, sent), (const char *)w->c.in + at, n);
     stream_done();
-    crash_here(CRASH_SENT);
+    comm_crash(COMM_CRASH_SENT);
     atomic_store_explicit(&m->sent, sent + 1, memory_order_release);
     return true;
 }
@@ -342,7 +342,7 @@ static manta_status receive_cell(shm *t, manta_work *w, bool *taken_one)
     }
     at = chunk_of(w, w->consumed, &n);
     if (n && !w->status) memcpy((char *)w->c.out + at, shm_cell_at(t, w->c.peer, t->rank, taken), n);
-    crash_here(CRASH_TAKEN);
+    comm_crash(COMM_CRASH_TAKEN);
     atomic_store_explicit(&m->taken, taken + 1, memory_order_release);
     *taken_one = true;
     return MANTA_OK;

@@ -10,7 +10,7 @@
 #include "os/shm.h"
 
 typedef struct murder {
-    crash_point at;
+    comm_point at;
     int victim, count;
 } murder;
 
@@ -19,10 +19,7 @@ static manta_group_plan *plan;
 static manta_group *join_victim(void *how, int rank)
 {
     const murder *m = how;
-    if (rank == m->victim) {
-        comm_crash_count = m->count;
-        comm_crash_at = m->at;
-    }
+    if (rank == m->victim) crash_plan_set(&(crash_plan){.point = &comm_crash_points[m->at], .nth = m->count});
     return join_plan(plan, rank);
 }
 
@@ -71,10 +68,10 @@ static int survive(manta_group *g, void *ctx)
 static void every_point(void **state)
 {
     (void)state;
-    for (int at = CRASH_BEGUN; at < CRASH_POINTS; at++)
+    for (int at = COMM_CRASH_BEGUN; at < comm_points; at++)
         for (int victim = 0; victim < 3; victim++)
             for (int count = 1; count <= 3; count += 2) {
-                murder m = {(crash_point)at, victim, count};
+                murder m = {(comm_point)at, victim, count};
                 assert_int_equal(
                     manta_group_plan_new(3, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
                     MANTA_OK);
@@ -95,7 +92,7 @@ static int never(manta_group *g, void *ctx)
 static void before_the_group_is_whole(void **state)
 {
     (void)state;
-    murder m = {CRASH_JOINED, 1, 1};
+    murder m = {COMM_CRASH_JOINED, 1, 1};
     assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
                      MANTA_OK);
     ranks_as_processes(join_victim, &m, 3, never, &m);
