@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/vec.h"
 #include "net/wire.h"
+#include "os/eventcount.h"
 #include "task/proto.h"
 #include "task/ring.h"
 
@@ -24,7 +25,7 @@ typedef struct peer {
     uint32_t id;
     int pid;
     channel *channel;
-    bell *bell;
+    eventcount *bell;
     bool is_dead; /* its end has been dealt with */
     bool is_broken; /* its ring holds what cannot be: nothing more is read from it */
     bool is_waiting; /* its call waits: it takes nothing now */

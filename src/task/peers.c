@@ -29,7 +29,7 @@ bool peer_send(peer *p, const buf *b)
 {
     rt_flush_adds(); /* what the message refers to */
     if (p->is_dead || p->outbox.n > 0 || !channel_send(p->channel, b->at, b->n)) return false;
-    bell_ring(p->bell);
+    eventcount_notify(p->bell);
     return true;
 }
 
@@ -45,7 +45,7 @@ static bool peer_flush(peer *p)
     memmove(p->outbox.at, p->outbox.at + done, left * sizeof *p->outbox.at);
     p->outbox.n = left;
     rt->unsent -= done;
-    bell_ring(p->bell);
+    eventcount_notify(p->bell);
     return true;
 }
 
@@ -196,7 +196,7 @@ static bool pump_peer(peer *p)
             break;
         }
         rt_peer_message(p);
-        if (channel_writer_waits(p->channel)) bell_ring(p->bell);
+        if (channel_writer_waits(p->channel)) eventcount_notify(p->bell);
     }
     return any;
 }

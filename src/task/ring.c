@@ -2,16 +2,10 @@
 #include "task/ring.h"
 
 #include <assert.h>
-#include <limits.h>
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "os/file.h"
 #include "os/shm.h"
-#include "os/sys.h"
-#include "os/thread.h"
 
 #define HEAD_SIZE   8 /* of a message: its length, and padding that keeps its bytes aligned */
 
@@ -19,6 +13,8 @@
 
 _Static_assert(RING_SIZE - RING_MESSAGE - HEAD_SIZE > CHECK_BYTES,
                "a reader must come past a look while it empties a ring that was full (ring.h)");
+
+CRASH_DEFINE(ring, RING_CRASH_POINTS)
 
 typedef struct ring_words {
     _Alignas(64) _Atomic uint64_t tail;
@@ -76,18 +72,6 @@ void channel_free(channel *c)
     mem_free(c);
 }
 
-ring_plan ring_crash_plan;
-
-void ring_crash_here(void)
-{
-    char name[32] = "";
-    size_t len = strlen(ring_crash_plan.role);
-
-    if (file_read_text("/proc/self/comm", name, sizeof name)) return;
-    if (strncmp(name, ring_crash_plan.role, len) != 0 || name[len] != '\n') return;
-    if (--ring_crash_plan.n == 0) os->kill(getpid(), SIGKILL);
-}
-
 static size_t message_padded(size_t n)
 {
     return HEAD_SIZE + (n + 7) / 8 * 8;
@@ -131,12 +115,12 @@ bool channel_send(channel *c, const void *data, size_t n)
     if (c->wanted > 0) channel_end_wait(c);
     char *at = c->out + c->tail % RING_SIZE;
     memcpy(at, &length, sizeof length);
-    ring_crash(RING_SEND_LENGTH);
+    ring_crash(RING_CRASH_SEND_LENGTH);
     memcpy(at + HEAD_SIZE, data, n);
-    ring_crash(RING_SEND_BYTES);
+    ring_crash(RING_CRASH_SEND_BYTES);
     c->tail += need;
     atomic_store_explicit(&c->words[c->side].tail, c->tail, memory_order_release);
-    ring_crash(RING_SEND_PUBLISHED);
+    ring_crash(RING_CRASH_SEND_PUBLISHED);
     return true;
 }
 
@@ -161,11 +145,11 @@ manta_status channel_recv(channel *c, buf *into)
         return manta_fail(MANTA_ECORRUPT, "a message of %u bytes where %llu are left", length,
                           (unsigned long long)left);
     buf_add(into, at + HEAD_SIZE, length);
-    ring_crash(RING_RECV_COPIED);
+    ring_crash(RING_CRASH_RECV_COPIED);
     c->head += message_padded(length);
     atomic_store_explicit(&c->words[!c->side].head, c->head, memory_order_release);
     c->unchecked += message_padded(length);
-    ring_crash(RING_RECV_DONE);
+    ring_crash(RING_CRASH_RECV_DONE);
     return MANTA_OK;
 }
 
@@ -175,24 +159,4 @@ bool channel_writer_waits(channel *c)
     c->unchecked = 0;
     atomic_thread_fence(memory_order_seq_cst);
     return atomic_load_explicit(&c->words[!c->side].waits, memory_order_relaxed) != 0;
-}
-
-void bell_ring(bell *b)
-{
-    atomic_thread_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&b->sleepers, memory_order_relaxed) == 0) return;
-    atomic_fetch_add_explicit(&b->word, 1, memory_order_seq_cst);
-    ring_crash(RING_BELL_COUNTED);
-    futex_wake(&b->word, INT_MAX, true);
-}
-
-void bell_wait(bell *b, int64_t deadline, bool (*ready)(void *ctx), void *ctx)
-{
-    uint32_t seen = atomic_load_explicit(&b->word, memory_order_seq_cst);
-
-    atomic_fetch_add_explicit(&b->sleepers, 1, memory_order_seq_cst);
-    atomic_thread_fence(memory_order_seq_cst);
-    ring_crash(RING_BELL_SLEEPS);
-    if (!ready(ctx)) (void)futex_wait(&b->word, seen, deadline, true);
-    atomic_fetch_sub_explicit(&b->sleepers, 1, memory_order_seq_cst);
 }

@@ -1,5 +1,4 @@
-/* ring.h - messages from one process to another through shared memory, and the
- * bell that wakes a process that sleeps.
+/* ring.h - messages from one process to another through shared memory.
  *
  * A channel is one piece of shared memory between two processes, side 0 and
  * side 1, with a ring for each direction:
@@ -19,14 +18,9 @@
  * not is not seen. Whoever reads copies a message to memory of its own before
  * it looks at it, and believes no number from the shared page without a check.
  *
- * A bell is one word per process. A process that has found all its rings empty
- * says that it sleeps, looks once more, and waits on the word; whoever has
- * published something for it looks whether it sleeps, and only then rings:
- *
- *     reader: sleepers += 1; fence; look again; futex_wait(word, seen)
- *     writer: publish;       fence; if (sleepers) { word += 1; futex_wake }
- *
- * One of the two sees the other. The death of a peer rings the bell as well
+ * A process that has found all its rings empty sleeps on its *bell*, an eventcount
+ * (os/eventcount.h) in memory that it shares with all its peers; whoever has
+ * published something for it notifies. The death of a peer rings the bell as well
  * (runtime.c), so there is only this one thing to wait for.
  *
  * Room in a full ring is waited for in the same way, with the roles exchanged:
@@ -49,43 +43,20 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "os/crash.h"
 
 #define RING_SIZE    ((size_t)128 * 1024)
 #define RING_MESSAGE ((size_t)32 * 1024) /* the longest message */
 
-/* Places in the code of shared memory where a process may die; tests make it
- * die there, and what the others see must be whole. */
+/* Places in the code of rings where a process may die; tests make it die there
+ * (os/crash.h), and what the others see must be whole. */
 #define RING_CRASH_POINTS(X)                                                                                 \
-    X(SEND_LENGTH, "a message's length is written")                                                          \
-    X(SEND_BYTES, "a message is written, but not published")                                                 \
-    X(SEND_PUBLISHED, "a message is published, nobody is woken")                                             \
-    X(RECV_COPIED, "a message is copied, its room not given back")                                           \
-    X(RECV_DONE, "a message is taken, but not dealt with")                                                   \
-    X(BELL_COUNTED, "the bell has counted, nobody is woken")                                                 \
-    X(BELL_SLEEPS, "a sleeper has announced itself")
-
-typedef enum ring_point {
-    RING_NONE,
-#define X(name, what) RING_##name,
-    RING_CRASH_POINTS(X)
-#undef X
-        RING_POINTS
-} ring_point;
-
-/* Who dies where: the process whose main thread is called `role`, when it comes
- * past `point` for the n-th time. For tests; set before manta_init(). */
-typedef struct ring_plan {
-    ring_point point;
-    int n;
-    char role[16];
-} ring_plan;
-extern ring_plan ring_crash_plan;
-void ring_crash_here(void);
-
-static inline void ring_crash(ring_point p)
-{
-    if (__builtin_expect(ring_crash_plan.point == p, 0)) ring_crash_here();
-}
+    X(RING_CRASH_SEND_LENGTH, "task/send_length", "a message's length is written")                           \
+    X(RING_CRASH_SEND_BYTES, "task/send_bytes", "a message is written, but not published")                   \
+    X(RING_CRASH_SEND_PUBLISHED, "task/send_published", "a message is published, nobody is woken")           \
+    X(RING_CRASH_RECV_COPIED, "task/recv_copied", "a message is copied, its room not given back")            \
+    X(RING_CRASH_RECV_DONE, "task/recv_done", "a message is taken, but not dealt with")
+CRASH_DECLARE(ring, RING_CRASH_POINTS)
 
 typedef struct channel channel;
 
@@ -119,17 +90,5 @@ manta_status channel_recv(channel *c, buf *into) MANTA_MUST_USE;
 /* Whether the other side waits for room and its bell is to be rung; to be asked
  * after every message that was received. */
 bool channel_writer_waits(channel *c);
-
-typedef struct bell {
-    _Atomic uint32_t word; /* anyone adds to it */
-    _Atomic uint32_t sleepers; /* threads of the owner that wait or are about to */
-} bell;
-
-/* Wakes the owner if it sleeps. Call it after publishing. */
-void bell_ring(bell *b);
-
-/* Sleeps until the bell rings or the deadline. ready(ctx) looks whether there
- * is something after all; it is called once sleeping is announced. */
-void bell_wait(bell *b, int64_t deadline, bool (*ready)(void *ctx), void *ctx);
 
 #endif

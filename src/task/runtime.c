@@ -16,10 +16,10 @@
  * something that others may wait for.
  *
  * Why no wake is lost: a waiter looks at its condition, at the rings and at rt->changes
- * under the lock, and sleeps on the bell's word as it was before (bell_wait() looks once
- * more after it has said that it sleeps). Whoever changes something rings afterwards.
+ * under the lock, and once more after it has said that it sleeps (eventcount_wait()). Whoever
+ * changes something rings the bell afterwards.
  *
- * What may be changed: how long to spin (SPIN_NS), and how often the watcher moves things
+ * What may be changed: how long to spin (waits), and how often the watcher moves things
  * on. What may not: telling the daemon of new objects and holds (rt_flush_adds()) before
  * anything else is told to anybody; refs.h counts on it. */
 #include "task/runtime.h"
@@ -56,10 +56,11 @@
 #include "task/value.h"
 
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
- * about as long. After SPIN_TURNS looks a spinner gives way at each turn, so
- * that with more runnable threads than cores the others come first. */
-#define SPIN_NS         60000
-#define SPIN_TURNS      200
+ * about as long. After so many looks a spinner gives way at each turn, so that
+ * with more runnable threads than cores the others come first. */
+static const spin_policy waits = {
+    .clock_every = 16, .alone_turns = 200, .alone_ns = SPIN_ANY_TIME, .limit_ns = 60000};
+
 #define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; leader.c */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
@@ -273,7 +274,7 @@ static void local_let_go(void *ctx, uint64_t id, uint32_t n)
 void rt_changed(void)
 {
     rt->changes++;
-    if (rt->bell) bell_ring(rt->bell);
+    if (rt->bell) eventcount_notify(rt->bell);
 }
 
 void rt_nudge(void)
@@ -295,26 +296,16 @@ static bool look_again(void *ctx)
     return yes;
 }
 
-static void spin_relax(unsigned turns)
-{
-    if (turns < SPIN_TURNS)
-        __builtin_ia32_pause();
-    else
-        sched_yield();
-}
-
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
 {
     manta_status st = MANTA_OK;
-    int64_t spin_until = 0;
-    unsigned turns = 0;
+    spin s = {0};
     bool blocked = false;
 
     rt->waiters++;
     for (;;) {
         if (rt_pump()) {
-            spin_until = 0;
-            turns = 0;
+            s = (spin){0};
             if (rt->waiters > 1) rt_changed();
         }
         if (done(ctx)) break;
@@ -323,31 +314,30 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
             st = MANTA_ETIMEDOUT;
             break;
         }
-        if ((turns & 15) == 0) {
-            int64_t now = clock_now_ns();
-            if (now >= deadline) {
-                st = MANTA_ETIMEDOUT;
-                break;
-            }
-            if (!spin_until) spin_until = now + SPIN_NS;
-            if (now >= spin_until) {
-                if (rt_current && !rt->blocked && rt->threads == 0) {
-                    blocked = true;
-                    exec_block(true);
-                }
-                uint64_t seen = rt->changes;
-                rt_flush_drops();
-                mutex_unlock(&rt->lock);
-                bell_wait(rt->bell, deadline, look_again, &seen);
-                mutex_lock(&rt->lock);
-                spin_until = 0;
-                turns = 0;
-                continue;
-            }
+        spin_turn turn = spin_next(&s, &waits);
+        if (s.now >= deadline) {
+            st = MANTA_ETIMEDOUT;
+            break;
         }
-        turns++;
+        if (turn == SPIN_OVER) {
+            if (rt_current && !rt->blocked && rt->threads == 0) {
+                blocked = true;
+                exec_block(true);
+            }
+            uint64_t seen = rt->changes;
+            rt_flush_drops();
+            mutex_unlock(&rt->lock);
+            (void)eventcount_wait(rt->bell, look_again, &seen, deadline);
+            mutex_lock(&rt->lock);
+            s = (spin){0};
+            continue;
+        }
         mutex_unlock(&rt->lock);
-        spin_relax(turns);
+        if (turn == SPIN_YIELD) {
+            sched_yield();
+        } else {
+            spin_pause();
+        }
         mutex_lock(&rt->lock);
     }
     rt->waiters--;

@@ -8,7 +8,7 @@
  * pumps the rings while it spins); the watcher pumps only when calls are queued and nobody
  * waits.
  *
- * All waiting is on one word, the bell (ring.h): peers ring it, and the watcher rings it
+ * All waiting is on one eventcount, the bell (ring.h): peers ring it, and the watcher rings it
  * when the daemon said something or a peer died. */
 #ifndef TASK_RUNTIME_H
 #define TASK_RUNTIME_H
@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "base/vec.h"
 #include "net/wire.h"
+#include "os/eventcount.h"
 #include "os/thread.h"
 #include "store/store.h"
 #include "task/leader.h"
@@ -54,7 +55,7 @@ typedef struct runtime {
     struct rlimit files; /* of a driver, as it was before runtime_open() */
     int fd, nudge_fd, keeper_pidfd;
     pid_t keeper, daemon, owner; /* owner: the process itself */
-    bell *bell;
+    eventcount *bell;
     uint32_t client;
     uint64_t next_id, next_request, node;
     sched_shape total;

@@ -22,6 +22,7 @@
 
 #include "os/fault.h"
 #include "base/clock.h"
+#include "os/eventcount.h"
 #include "os/spawn.h"
 #include "task/ring.h"
 
@@ -153,27 +154,36 @@ static void the_workers_at_their_calls(void **state)
     sweep("manta-worker", 48);
 }
 
+/* Where the code of rings and bells may die: every point of theirs. */
+static const crash_point *crash_point_at(int i)
+{
+    return i < ring_points ? &ring_crash_points[i] : &eventcount_crash_points[i - ring_points];
+}
+
 static void every_crash_point(void **state)
 {
+    crash_plan plan = {0};
     char driver[32] = "";
     (void)state;
     prctl(PR_GET_NAME, driver);
     const char *roles[] = {"manta-worker", driver};
     const int most = getenv("KILL_ALL") ? 9 : 1;
-    for (int point = RING_NONE + 1; point < RING_POINTS; point++)
+    for (int i = 0; i < ring_points + eventcount_points; i++)
         for (int role = 0; role < 2; role++)
             for (int n = 1; n <= most; n++) {
+                plan.point = crash_point_at(i);
+                plan.nth = n;
+                snprintf(plan.process, sizeof plan.process, "%s", roles[role]);
                 pid_t pid = fork();
                 if (pid == 0) {
                     alarm(LIMIT_S);
                     manta_log_set_level(MANTA_LOG_LEVEL_OFF);
-                    ring_crash_plan = (ring_plan){.point = (ring_point)point, .n = n};
-                    snprintf(ring_crash_plan.role, sizeof ring_crash_plan.role, "%s", roles[role]);
+                    crash_plan_set(&plan);
                     _exit(use(false));
                 }
                 int rc = outcome(pid);
                 if (rc != 0 && rc != FAILED && !(rc == -2 && role == 1))
-                    fail_msg("%s at point %d for the %d. time: %s", roles[role], point, n,
+                    fail_msg("%s at %s for the %d. time: %s", roles[role], plan.point->name, n,
                              rc == 2 ? "a wrong or missing answer" : "it hangs, or something is left");
             }
 }

@@ -14,13 +14,14 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "os/shm.h"
+#include "os/eventcount.h"
 #include "os/thread.h"
 #include "task/ring.h"
 
 typedef struct pair {
     int fd;
     channel *a, *b;
-    bell bell_a, bell_b;
+    eventcount bell_a, bell_b;
 } pair;
 
 static void pair_open(pair *p)
@@ -165,12 +166,12 @@ static void answer(void *ctx)
     for (int i = 0; i < ROUNDS; i++) {
         buf_reserve(&in, 8);
         buf_cut(&in, 0);
-        while (channel_recv(p->b, &in)) bell_wait(&p->bell_b, clock_deadline(20000), b_ready, p);
+        while (channel_recv(p->b, &in)) (void)eventcount_wait(&p->bell_b, b_ready, p, clock_deadline(20000));
         uint32_t x;
         memcpy(&x, in.at, 4);
         x++;
         while (!channel_send(p->b, &x, 4)) {}
-        bell_ring(&p->bell_a);
+        eventcount_notify(&p->bell_a);
     }
     buf_release(&in);
 }
@@ -187,10 +188,10 @@ static void no_wake_is_lost(void **state)
     for (uint32_t i = 0; i < ROUNDS; i++) {
         uint32_t x = 2 * i;
         assert_true(channel_send(p.a, &x, 4));
-        bell_ring(&p.bell_b);
+        eventcount_notify(&p.bell_b);
         buf_reserve(&in, 8);
         buf_cut(&in, 0);
-        while (channel_recv(p.a, &in)) bell_wait(&p.bell_a, clock_deadline(20000), a_ready, &p);
+        while (channel_recv(p.a, &in)) (void)eventcount_wait(&p.bell_a, a_ready, &p, clock_deadline(20000));
         memcpy(&x, in.at, 4);
         assert_int_equal(x, 2 * i + 1);
     }
@@ -224,8 +225,8 @@ static void take_pieces(void *ctx)
     for (uint64_t i = 0; i < PIECES; i++) {
         buf_reserve(&in, 8);
         buf_cut(&in, 0);
-        while (channel_recv(p->b, &in)) bell_wait(&p->bell_b, CLOCK_NEVER, b_ready, p);
-        if (channel_writer_waits(p->b)) bell_ring(&p->bell_a);
+        while (channel_recv(p->b, &in)) (void)eventcount_wait(&p->bell_b, b_ready, p, CLOCK_NEVER);
+        if (channel_writer_waits(p->b)) eventcount_notify(&p->bell_a);
         assert_int_equal(in.n, piece_size(i));
         if (in.n > 0) assert_int_equal((unsigned char)in.at[in.n - 1], i % 251);
     }
@@ -245,8 +246,8 @@ static void a_full_ring_wakes_its_writer(void **state)
     for (uint64_t i = 0; i < PIECES; i++) {
         memset(out, (int)(i % 251), piece_size(i));
         for (; !channel_send(p.a, out, piece_size(i)); slept++)
-            bell_wait(&p.bell_a, CLOCK_NEVER, a_has_room, &p);
-        bell_ring(&p.bell_b);
+            (void)eventcount_wait(&p.bell_a, a_has_room, &p, CLOCK_NEVER);
+        eventcount_notify(&p.bell_b);
     }
     thread_join(&t);
     assert_true(slept > 0);
@@ -277,14 +278,14 @@ static void who_sends_elsewhere_waits_no_more(void **state)
 
 static void a_bell_nobody_hears_is_not_rung(void **state)
 {
-    bell b = {0};
+    eventcount b = {0};
     (void)state;
-    bell_ring(&b);
-    assert_int_equal(b.word, 0); /* no system call was made either */
+    eventcount_notify(&b);
+    assert_int_equal(b.count, 0); /* no system call was made either */
     int64_t begin = clock_now_ns();
     pair p;
     pair_open(&p);
-    bell_wait(&b, clock_deadline(20), a_ready, &p);
+    assert_false(eventcount_wait(&b, a_ready, &p, clock_deadline(20)));
     assert_true(clock_now_ns() - begin >= 19000000);
     assert_int_equal(b.sleepers, 0);
     pair_close(&p);

@@ -21,7 +21,7 @@
 
 enum { N = 60, ROUNDS = 3000, LONG_MS = 60000 };
 
-static bell doorbell;
+static eventcount doorbell;
 
 static int begin(void **state)
 {
