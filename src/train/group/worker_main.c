@@ -74,7 +74,7 @@ static void wait_for_others(work *w, uint32_t seen)
 
     shared_worker_progress(w->c, w->u->rank, worker_step_number(&w->turn), WORKER_WAITING, 0);
     if (atomic_load(&w->c->cutting)) worker_call_controller(w->c, w->u->event_fd);
-    shared_crash(w->c, w->u->rank, CRASH_WAIT_BEGIN);
+    group_crash(GROUP_CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
     w->waited_ns += clock_now_ns() - begin;
     leave_when_alone(w);
@@ -148,12 +148,12 @@ static manta_status compute_shard(work *w, int shard)
         return MANTA_OK;
     TRY(fetch_shard(w, shard, &f));
     TRY(session_check_feed(s, &f, true));
-    shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
+    group_crash(GROUP_CRASH_SHARD_BEGIN);
     r = session_run(s, mode, &f, s->slots[shard]);
     TRY(exec_forward(s->e, &r));
-    shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
+    group_crash(GROUP_CRASH_SHARD_HALF);
     if (mode == PLAN_TRAIN) TRY(exec_backward(s->e, &r));
-    shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    group_crash(GROUP_CRASH_SHARD_DONE);
     return MANTA_OK;
 }
 
@@ -187,7 +187,7 @@ static manta_status begin_together(work *w, int shard)
     if (lockstep_is_begun(w->s->lockstep, shard, flag)) return MANTA_OK;
     TRY(fetch_shard(w, shard, &f));
     TRY(session_check_feed(w->s, &f, true));
-    shared_crash(w->c, w->u->rank, CRASH_SHARD_BEGIN);
+    group_crash(GROUP_CRASH_SHARD_BEGIN);
     return lockstep_begin(w->s->lockstep, shard, flag, w->count, &f, w->s->slots[shard], true);
 }
 
@@ -199,9 +199,9 @@ static manta_status advance_shard(work *w, int shard, bool *waits)
     TRY(begin_together(w, shard));
     TRY(lockstep_forward(w->s->lockstep, shard, waits));
     if (*waits) return MANTA_OK;
-    shared_crash(w->c, w->u->rank, CRASH_SHARD_HALF);
+    group_crash(GROUP_CRASH_SHARD_HALF);
     TRY(lockstep_backward(w->s->lockstep, shard, waits));
-    if (!*waits) shared_crash(w->c, w->u->rank, CRASH_SHARD_DONE);
+    if (!*waits) group_crash(GROUP_CRASH_SHARD_DONE);
     return MANTA_OK;
 }
 
@@ -246,9 +246,9 @@ static manta_status compute_norms(work *w, int range)
     step_range r = step_range_of(&w->s->l, range, w->c->workers);
 
     TRY(begin_update(w));
-    shared_crash(w->c, w->u->rank, CRASH_NORMS_BEGIN);
+    group_crash(GROUP_CRASH_NORMS_BEGIN);
     step_norms(w->s, &r);
-    shared_crash(w->c, w->u->rank, CRASH_NORMS_DONE);
+    group_crash(GROUP_CRASH_NORMS_DONE);
     return MANTA_OK;
 }
 
@@ -259,7 +259,7 @@ static void finish_run(work *w)
 
     apply_finish(&w->s->a);
     w->begun = 0; /* it has forgotten the slots */
-    shared_crash(w->c, w->u->rank, CRASH_FINISH_HALF);
+    group_crash(GROUP_CRASH_FINISH_HALF);
     step_count(run, w->count);
 }
 
@@ -268,12 +268,12 @@ static manta_status update_range(work *w, int range)
     step_range r = step_range_of(&w->s->l, range, w->c->workers);
 
     TRY(begin_update(w));
-    shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
+    group_crash(GROUP_CRASH_UPDATE_BEGIN);
     step_params(w->s, &r);
-    shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
+    group_crash(GROUP_CRASH_UPDATE_HALF);
     step_stats(w->s, &r);
     if (range == 0) finish_run(w);
-    shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
+    group_crash(GROUP_CRASH_UPDATE_DONE);
     return MANTA_OK;
 }
 
@@ -283,10 +283,10 @@ static manta_status add_sums(work *w)
     int64_t number = worker_step_number(&w->turn);
 
     TRY(begin_update(w));
-    shared_crash(w->c, w->u->rank, CRASH_UPDATE_BEGIN);
-    shared_crash(w->c, w->u->rank, CRASH_UPDATE_HALF);
+    group_crash(GROUP_CRASH_UPDATE_BEGIN);
+    group_crash(GROUP_CRASH_UPDATE_HALF);
     step_add_sums(w->s, shared_eval(w->sh, number), shared_eval(w->sh, number + 1));
-    shared_crash(w->c, w->u->rank, CRASH_UPDATE_DONE);
+    group_crash(GROUP_CRASH_UPDATE_DONE);
     return MANTA_OK;
 }
 
@@ -383,7 +383,8 @@ static manta_status start_worker(work *w)
     w->sh = w->u->memory;
     w->c = w->sh->c;
     shared_worker_progress(w->c, w->u->rank, 0, WORKER_STARTING, 0);
-    shared_crash(w->c, w->u->rank, CRASH_START_BEGIN);
+    crash_rank = w->u->rank;
+    group_crash(GROUP_CRASH_START_BEGIN);
     s->state = shared_buffer(w->sh, word_buffer(atomic_load(&w->c->commit)));
     for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
     mem_free(s->a.norms);
@@ -406,7 +407,7 @@ static manta_status start_worker(work *w)
         TRY(session_prepare(s, f->train ? PLAN_TRAIN : PLAN_EVALUATE, f->sizes, f->n_sizes));
     }
     worker_step_init(&w->turn, w->c, w->u->rank);
-    shared_crash(w->c, w->u->rank, CRASH_START_READY);
+    group_crash(GROUP_CRASH_START_READY);
     atomic_store(&w->c->worker[w->u->rank].ready, w->u->incarnation);
     worker_call_controller(w->c, w->u->event_fd);
     return MANTA_OK;

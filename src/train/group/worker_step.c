@@ -5,6 +5,8 @@
 
 #include "train/group/group_assignment.h"
 
+CRASH_DEFINE(group, GROUP_CRASH_POINTS)
+
 void worker_step_init(worker_step *s, control *c, int rank)
 {
     memset(s, 0, sizeof *s);
@@ -50,9 +52,9 @@ static void publish_flag(worker_step *s, _Atomic uint64_t *flags, int n, int ite
     control *c = s->c;
     uint64_t flag = flag_of(s);
 
-    shared_crash(c, s->rank, CRASH_FLAG_BEFORE);
+    group_crash(GROUP_CRASH_FLAG_BEFORE);
     atomic_store(&flags[item], flag);
-    shared_crash(c, s->rank, CRASH_FLAG_AFTER);
+    group_crash(GROUP_CRASH_FLAG_AFTER);
     if (all_set(flags, n, flag)) control_wake(c);
 }
 
@@ -106,7 +108,7 @@ static void take_assignment(worker_step *s, uint64_t word)
         word = now;
     }
     s->open = false;
-    shared_crash(c, s->rank, CRASH_ASSIGNMENT_TAKEN);
+    group_crash(GROUP_CRASH_ASSIGNMENT_TAKEN);
 }
 
 /* ---- the turn ---- */
@@ -128,13 +130,13 @@ static bool commit_step(worker_step *s)
     uint32_t generation = word_generation(word), staged = atomic_load(&c->staged);
 
     if (staged > generation) generation = staged;
-    shared_crash(c, s->rank, CRASH_COMMIT_BEFORE);
+    group_crash(GROUP_CRASH_COMMIT_BEFORE);
     if (!atomic_compare_exchange_strong(
             &c->commit, &word,
             word_of(generation, worker_step_number(s) + 1,
                     s->train ? worker_step_other_buffer(s) : word_buffer(s->word))))
         return false;
-    shared_crash(c, s->rank, CRASH_COMMIT_AFTER);
+    group_crash(GROUP_CRASH_COMMIT_AFTER);
     return true;
 }
 

@@ -24,7 +24,32 @@
 #ifndef TRAIN_GROUP_WORKER_STEP_H
 #define TRAIN_GROUP_WORKER_STEP_H
 
+#include "os/crash.h"
 #include "train/session/shared.h"
+
+/* Where a test may have a worker kill itself (os/crash.h). */
+#define GROUP_CRASH_POINTS(X)                                                                                \
+    X(GROUP_CRASH_START_BEGIN, "group/start_begin",                                                          \
+      "a worker has mapped the memory, and made nothing of its own")                                         \
+    X(GROUP_CRASH_START_READY, "group/start_ready", "a worker is ready, and has not said so")                \
+    X(GROUP_CRASH_SHARD_BEGIN, "group/shard_begin", "a shard is to be computed")                             \
+    X(GROUP_CRASH_SHARD_HALF, "group/shard_half", "a shard's slot is written in part")                       \
+    X(GROUP_CRASH_SHARD_DONE, "group/shard_done", "a shard's slot is written, its flag is not set")          \
+    X(GROUP_CRASH_FLAG_BEFORE, "group/flag_before", "an item is done, its flag is not set")                  \
+    X(GROUP_CRASH_FLAG_AFTER, "group/flag_after", "an item's flag is set, nobody is woken")                  \
+    X(GROUP_CRASH_NORMS_BEGIN, "group/norms_begin", "the norms of a range are to be computed")               \
+    X(GROUP_CRASH_NORMS_DONE, "group/norms_done", "the norms of a range are written, their flag is not set") \
+    X(GROUP_CRASH_UPDATE_BEGIN, "group/update_begin", "a range of the other buffer is to be written")        \
+    X(GROUP_CRASH_UPDATE_HALF, "group/update_half", "a range of the other buffer is written in part")        \
+    X(GROUP_CRASH_UPDATE_DONE, "group/update_done",                                                          \
+      "a range of the other buffer is written, its flag is not set")                                         \
+    X(GROUP_CRASH_FINISH_HALF, "group/finish_half", "the run section is written in part")                    \
+    X(GROUP_CRASH_COMMIT_BEFORE, "group/commit_before", "a step is whole, and not committed")                \
+    X(GROUP_CRASH_COMMIT_AFTER, "group/commit_after", "a step is committed, nobody is woken")                \
+    X(GROUP_CRASH_WAIT_BEGIN, "group/wait_begin", "a worker is about to wait")                               \
+    X(GROUP_CRASH_ASSIGNMENT_TAKEN, "group/assignment_taken",                                                \
+      "a worker has read the assignment of a generation")
+CRASH_DECLARE(group, GROUP_CRASH_POINTS)
 
 typedef enum worker_action {
     WORKER_WAIT,

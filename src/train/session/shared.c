@@ -2,47 +2,12 @@
 #include "train/session/shared.h"
 
 #include <limits.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "os/eventcount.h"
 #include "os/shm.h"
 #include "os/sys.h"
-#include "os/thread.h"
-
-/* ---- crash points ---- */
-
-crash_plan shared_crash_plan;
-
-const char *crash_name(crash_point p)
-{
-    static const char *const names[CRASH_POINTS] = {"none",
-#define X(name, text) text,
-                                                    SHARED_CRASH_POINTS(X)
-#undef X
-    };
-
-    return names[p];
-}
-
-void shared_crash_here(control *c, int rank, crash_point p)
-{
-    int who = atomic_load(&c->crash_rank);
-
-    if (who >= 0 && who != rank) return;
-    if (atomic_fetch_sub(&c->crash_hits, 1) != 1) return;
-    if (atomic_fetch_sub(&c->crash_times, 1) > 1) {
-        atomic_store(&c->crash_hits, 1); /* the successor dies at its first hit */
-    } else {
-        atomic_store(&c->crash_point, CRASH_NONE);
-    }
-    (void)p;
-    os->kill(getpid(), SIGKILL);
-    for (;;) pause(); /* a kill of oneself need not arrive before kill() returns */
-}
 
 /* ---- control ---- */
 
@@ -53,58 +18,31 @@ void control_init(control *c, int workers, int shards, bool norms)
     c->norms = norms;
     c->wait_spin_us = 200;
     atomic_store(&c->commit, word_of(1, 0, 0));
-    atomic_store(&c->crash_rank, shared_crash_plan.rank);
-    atomic_store(&c->crash_hits, shared_crash_plan.nth);
-    atomic_store(&c->crash_times, shared_crash_plan.times);
-    atomic_store(&c->crash_point, (int)shared_crash_plan.point);
-}
-
-void control_wake(control *c)
-{
-    bool asleep = false;
-
-    /* Sequentially consistent against control_wait(): either the sleeper sees
-     * the new wake word, or we see that it sleeps. */
-    atomic_fetch_add(&c->wake, 1);
-    for (int i = 0; i < c->workers && !asleep; i++) asleep = atomic_load(&c->worker[i].asleep);
-    if (asleep) futex_wake(&c->wake, INT_MAX, true);
-}
-
-static void cpu_pause(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
 }
 
 /* Others finish within microseconds when the work is divided evenly, and a
  * sleeping process takes tens of them to wake up. Past the first moments a
  * spinner gives way, because whom it waits for may need its core. */
-static bool spin_until_woken(control *c, uint32_t seen)
-{
-    enum { PAUSES = 32, ALONE_NS = 20 * 1000 };
-    int64_t start = clock_now_ns();
+enum { LOOKS = 32, ALONE_NS = 20 * 1000 };
 
-    for (;;) {
-        int64_t now;
-        for (int i = 0; i < PAUSES; i++) {
-            if (atomic_load_explicit(&c->wake, memory_order_acquire) != seen) return true;
-            cpu_pause();
-        }
-        now = clock_now_ns();
-        if (now - start > (int64_t)c->wait_spin_us * 1000) return false;
-        if (c->crowded || now - start > ALONE_NS) sched_yield();
-    }
+void control_wake(control *c)
+{
+    bool asleep = false;
+
+    atomic_fetch_add(&c->wake, 1);
+    for (int i = 0; i < c->workers && !asleep; i++)
+        asleep = eventword_wake(&c->wake, &c->worker[i].asleep, INT_MAX, true);
 }
 
 void control_wait(control *c, int rank, uint32_t seen, int64_t deadline)
 {
-    if (spin_until_woken(c, seen)) return;
-    atomic_store(&c->worker[rank].asleep, 1);
-    if (atomic_load(&c->wake) == seen) (void)futex_wait(&c->wake, seen, deadline, true);
-    atomic_store(&c->worker[rank].asleep, 0);
+    const spin_policy policy = {.clock_every = LOOKS,
+                                .alone_turns = SPIN_ANY_TURNS,
+                                .alone_ns = c->crowded ? SPIN_CROWDED : ALONE_NS,
+                                .limit_ns = (int64_t)c->wait_spin_us * 1000};
+
+    if (eventword_spin(&c->wake, seen, false, &policy)) return;
+    (void)eventword_sleep(&c->wake, seen, &c->worker[rank].asleep, deadline, true);
 }
 
 void control_put_assignment(control *c, uint32_t generation, const assignment *t)

@@ -109,7 +109,9 @@ typedef enum worker_phase {
 } worker_phase;
 
 typedef struct shared_worker {
-    _Alignas(64) _Atomic uint32_t asleep; /* on the wake word */
+    /* 1: sleeps on the wake word, or is about to; of each its own, because whoever buries it
+     * sets it to 0. */
+    _Alignas(64) _Atomic uint32_t asleep;
     _Atomic uint32_t idle; /* generation in which it has nothing to do while work lies with the dead */
     _Atomic uint32_t ready; /* incarnation that is up and waits for its place among the workers */
     _Atomic uint32_t dismissed; /* 1: its worker has no place any more and may end */
@@ -126,49 +128,9 @@ typedef struct shared_worker {
     manta_error error;
 } shared_worker;
 
-/* Where a test may have a worker kill itself. */
-#define SHARED_CRASH_POINTS(X)                                                                               \
-    X(START_BEGIN, "start.begin")                                                                            \
-    X(START_READY, "start.ready")                                                                            \
-    X(SHARD_BEGIN, "shard.begin")                                                                            \
-    X(SHARD_HALF, "shard.half")                                                                              \
-    X(SHARD_DONE, "shard.done")                                                                              \
-    X(FLAG_BEFORE, "flag.before")                                                                            \
-    X(FLAG_AFTER, "flag.after")                                                                              \
-    X(NORMS_BEGIN, "norms.begin")                                                                            \
-    X(NORMS_DONE, "norms.done")                                                                              \
-    X(UPDATE_BEGIN, "update.begin")                                                                          \
-    X(UPDATE_HALF, "update.half")                                                                            \
-    X(UPDATE_DONE, "update.done")                                                                            \
-    X(FINISH_HALF, "finish.half")                                                                            \
-    X(COMMIT_BEFORE, "commit.before")                                                                        \
-    X(COMMIT_AFTER, "commit.after")                                                                          \
-    X(WAIT_BEGIN, "wait.begin")                                                                              \
-    X(ASSIGNMENT_TAKEN, "assignment.taken")
-
-typedef enum crash_point {
-    CRASH_NONE,
-#define X(name, text) CRASH_##name,
-    SHARED_CRASH_POINTS(X)
-#undef X
-        CRASH_POINTS
-} crash_point;
-
-/* For tests: worker `rank` kills itself when it comes to `point` for the n-th
- * time, and so do its next `times - 1` successors. Copied when memory is made. */
-typedef struct crash_plan {
-    crash_point point; /* CRASH_NONE: nobody does */
-    int rank; /* -1: whoever comes */
-    int64_t nth; /* from 1 */
-    int times;
-} crash_plan;
-extern crash_plan shared_crash_plan;
-
-const char *crash_name(crash_point p);
-
 typedef struct control {
     _Alignas(64) _Atomic uint64_t commit;
-    _Alignas(64) _Atomic uint32_t wake; /* a futex */
+    _Alignas(64) _Atomic uint32_t wake; /* an event word; its sleepers are worker[].asleep */
     _Alignas(64) _Atomic uint32_t staged; /* generation that the next commit begins, 0: the same */
     _Atomic uint32_t leave; /* the workers are to end */
     _Atomic int64_t allowed; /* steps numbered below may be committed */
@@ -181,24 +143,12 @@ typedef struct control {
     int wait_spin_us; /* how long a worker spins before it sleeps */
     bool crowded; /* more threads than cores: give way while spinning */
     shared_job job;
-    _Atomic int crash_point; /* crash_plan's, taken apart */
-    _Atomic int crash_rank;
-    _Atomic int64_t crash_hits;
-    _Atomic int crash_times;
     _Atomic uint64_t shard_flag[LAYOUT_MAX_SHARDS];
     _Atomic uint64_t norm_flag[SHARED_WORKERS];
     _Atomic uint64_t range_flag[SHARED_WORKERS];
     shared_assignment assignments[SHARED_ASSIGNMENTS];
     shared_worker worker[SHARED_WORKERS];
 } control;
-
-/* Kills the calling process when the plan says so. */
-void shared_crash_here(control *c, int rank, crash_point p);
-
-static inline void shared_crash(control *c, int rank, crash_point p)
-{
-    if (atomic_load_explicit(&c->crash_point, memory_order_relaxed) == (int)p) shared_crash_here(c, rank, p);
-}
 
 /* Makes a control block ready: generation 1, step number 0, buffer 0, nobody active.
  * c is zeroed memory. */

@@ -94,10 +94,13 @@ static int free_golden(void **state)
     return 0;
 }
 
+static crash_plan death; /* of the training under way */
+
 static int no_plan(void **state)
 {
     (void)state;
-    shared_crash_plan = (crash_plan){0};
+    death = (crash_plan){0};
+    crash_plan_set(NULL);
     return 0;
 }
 
@@ -106,10 +109,11 @@ static void run_and_compare(training t, const outcome *golden, told *events)
     outcome o;
 
     t.user = events;
+    crash_plan_set(&death);
     o = train(&t);
     if (o.st) {
-        fail_msg("crash at %s, rank %d, hit %d: %s", crash_name(shared_crash_plan.point),
-                 shared_crash_plan.rank, (int)shared_crash_plan.nth, o.error.text);
+        fail_msg("crash at %s, rank %d, hit %d: %s", death.point ? death.point->name : "no point", death.rank,
+                 (int)death.nth, o.error.text);
     }
     assert_same_outcome(golden, &o);
     mem_try_free(o.state);
@@ -117,27 +121,28 @@ static void run_and_compare(training t, const outcome *golden, told *events)
 }
 
 /* Points that every rank passes; which rank commits or waits is luck. */
-static bool is_anybodys(crash_point p)
+static bool is_anybodys(group_point p)
 {
-    return p == CRASH_COMMIT_BEFORE || p == CRASH_COMMIT_AFTER || p == CRASH_WAIT_BEGIN;
+    return p == GROUP_CRASH_COMMIT_BEFORE || p == GROUP_CRASH_COMMIT_AFTER || p == GROUP_CRASH_WAIT_BEGIN;
 }
 
 /* Trains once for every point, rank and hit 1, 3, ... most. */
 static void sweep(const training *t, const outcome *golden, int64_t most, int times, bool patient)
 {
-    for (crash_point p = CRASH_NONE + 1; p < CRASH_POINTS; p++) {
+    for (group_point p = 0; p < group_points; p++) {
         for (int rank = 0; rank < WORKERS; rank++) {
             for (int64_t nth = 1; nth <= most; nth += 2) {
                 told events = {.patient = patient};
                 int who = is_anybodys(p) ? -1 : rank;
-                if (nth > 1 && (p == CRASH_START_BEGIN || p == CRASH_START_READY))
+                if (nth > 1 && (p == GROUP_CRASH_START_BEGIN || p == GROUP_CRASH_START_READY))
                     continue; /* once in a life */
-                if (p == CRASH_FINISH_HALF && rank != 0) continue; /* range 0 is rank 0's */
-                shared_crash_plan = (crash_plan){.point = p, .rank = who, .nth = nth, .times = times};
+                if (p == GROUP_CRASH_FINISH_HALF && rank != 0) continue; /* range 0 is rank 0's */
+                death =
+                    (crash_plan){.point = &group_crash_points[p], .rank = who, .nth = nth, .times = times};
                 run_and_compare(*t, golden, &events);
                 if (events.started < WORKERS + times)
-                    fail_msg("%s, rank %d, hit %d: only %d workers were started", crash_name(p), rank,
-                             (int)nth, events.started);
+                    fail_msg("%s, rank %d, hit %d: only %d workers were started", group_crash_points[p].name,
+                             rank, (int)nth, events.started);
             }
         }
     }
@@ -165,8 +170,9 @@ static void and_the_successor_too(void **state)
 /* Shards that wait for each other in the middle of a step, and for a dead one's. */
 static void in_lockstep(void **state)
 {
-    static const crash_point points[] = {CRASH_SHARD_BEGIN, CRASH_SHARD_HALF,  CRASH_SHARD_DONE,
-                                         CRASH_WAIT_BEGIN,  CRASH_FLAG_BEFORE, CRASH_UPDATE_HALF};
+    static const group_point points[] = {GROUP_CRASH_SHARD_BEGIN, GROUP_CRASH_SHARD_HALF,
+                                         GROUP_CRASH_SHARD_DONE,  GROUP_CRASH_WAIT_BEGIN,
+                                         GROUP_CRASH_FLAG_BEFORE, GROUP_CRASH_UPDATE_HALF};
     training alone = {.shards = SHARDS, .hard = true, .statistics = MANTA_STATISTICS_SYNC}, t = hard;
     outcome golden;
 
@@ -178,8 +184,10 @@ static void in_lockstep(void **state)
     for (int i = 0; i < 6; i++) {
         for (int rank = 0; rank < WORKERS; rank++) {
             told events = {0};
-            shared_crash_plan = (crash_plan){
-                .point = points[i], .rank = is_anybodys(points[i]) ? -1 : rank, .nth = 2, .times = 1};
+            death = (crash_plan){.point = &group_crash_points[points[i]],
+                                 .rank = is_anybodys(points[i]) ? -1 : rank,
+                                 .nth = 2,
+                                 .times = 1};
             run_and_compare(t, &golden, &events);
             assert_true(events.started > WORKERS);
         }

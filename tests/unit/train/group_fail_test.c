@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "train/session/feed.h"
+#include "train/group/worker_step.h"
 #include "train/group_fixture.h"
 
 enum { WORKERS = 2, SHARDS = 2 };
@@ -217,15 +218,22 @@ static void a_bad_label_is_told(void **state)
     mem_try_free(o.state);
 }
 
+/* Workers of this rank (-1: of any) die whenever they have begun. */
+static void never_ready(int rank)
+{
+    crash_plan_set(&(crash_plan){
+        .point = &group_crash_points[GROUP_CRASH_START_READY], .rank = rank, .nth = 1, .times = 1000});
+}
+
 /* Every worker dies at its start: told after a bounded number of tries. */
 static void workers_that_cannot_start_are_given_up(void **state)
 {
     outcome o;
 
     (void)state;
-    shared_crash_plan = (crash_plan){.point = CRASH_START_READY, .rank = 1, .nth = 1, .times = 1000};
+    never_ready(1);
     o = train(&(training){.workers = WORKERS, .max_failures = 5});
-    shared_crash_plan = (crash_plan){0};
+    crash_plan_set(NULL);
     assert_says(&o, MANTA_EDIED, "worker 1 died 6 times in a row without finishing a step");
     assert_childless();
     mem_try_free(o.state);
@@ -272,9 +280,9 @@ static void one_that_cannot_start_is_done_without(void **state)
     outcome golden = train(&(training){.shards = 3}), o;
 
     (void)state;
-    shared_crash_plan = (crash_plan){.point = CRASH_START_READY, .rank = 1, .nth = 1, .times = 1000};
+    never_ready(1);
     o = train(&(training){.workers = 3, .min_workers = 2, .event = see_departure, .user = &d});
-    shared_crash_plan = (crash_plan){0};
+    crash_plan_set(NULL);
     assert_same_outcome(&golden, &o);
     assert_int_equal(d.left, 1);
     assert_int_equal(d.rank, 1);
@@ -284,9 +292,9 @@ static void one_that_cannot_start_is_done_without(void **state)
     assert_childless();
     mem_try_free(golden.state);
     mem_try_free(o.state);
-    shared_crash_plan = (crash_plan){.point = CRASH_START_READY, .rank = -1, .nth = 1, .times = 1000};
+    never_ready(-1);
     o = train(&(training){.workers = 3, .min_workers = 2});
-    shared_crash_plan = (crash_plan){0};
+    crash_plan_set(NULL);
     assert_says(&o, MANTA_EDIED, "times in a row without finishing a step");
     assert_childless();
     mem_try_free(o.state);
