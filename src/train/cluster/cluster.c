@@ -17,8 +17,9 @@
 
 enum { TIMEOUT_MS = 600000, FAREWELL_MS = 2000 };
 
+CRASH_DEFINE(cluster, CLUSTER_CRASH_POINTS)
+
 int64_t cluster_piece = 64; /* 1 MB */
-cluster_plan cluster_crash_plan;
 cluster_echo cluster_echo_plan;
 
 /* ---- opening ---- */

@@ -33,11 +33,10 @@
 #ifndef TRAIN_CLUSTER_CLUSTER_H
 #define TRAIN_CLUSTER_CLUSTER_H
 
-#include <signal.h>
-
 #include <manta/cluster.h>
 
 #include "net/chan.h"
+#include "os/crash.h"
 #include "train/cluster/tf_config.h"
 #include "train/group/worker_main.h"
 #include "train/session/session.h"
@@ -159,38 +158,25 @@ extern int64_t cluster_piece;
 
 /* ---- for tests ---- */
 
+/* Where a test may have a process kill itself (os/crash.h). */
 #define CLUSTER_CRASH_POINTS(X)                                                                              \
-    X(MEET_BEGIN)                                                                                            \
-    X(MEET_GATHERED)                                                                                         \
-    X(SYNC_POSTED)                                                                                           \
-    X(SYNC_HEARD)                                                                                            \
-    X(STEP_BEGIN)                                                                                            \
-    X(SHARD_COMPUTED)                                                                                        \
-    X(SHARD_SENT)                                                                                            \
-    X(SHARDS_HEARD)                                                                                          \
-    X(SUM_POSTED)                                                                                            \
-    X(SUM_SENT)                                                                                              \
-    X(SUMS_HEARD)                                                                                            \
-    X(UPDATED)                                                                                               \
-    X(DECIDE_BEGIN)                                                                                          \
-    X(DECIDED)                                                                                               \
-    X(END_BEGIN)                                                                                             \
-    X(NUMBERS_SENT)
-
-typedef enum cluster_point {
-    CLUSTER_CRASH_NONE,
-#define X(name) CLUSTER_CRASH_##name,
-    CLUSTER_CRASH_POINTS(X)
-#undef X
-        CLUSTER_POINTS
-} cluster_point;
-
-/* This process kills itself when it comes to `point` for the n-th time. */
-typedef struct cluster_plan {
-    cluster_point point;
-    int nth;
-} cluster_plan;
-extern cluster_plan cluster_crash_plan;
+    X(CLUSTER_CRASH_MEET_BEGIN, "cluster/meet_begin", "a process has parted from all others")                \
+    X(CLUSTER_CRASH_MEET_GATHERED, "cluster/meet_gathered", "a process has heard how far all others are")    \
+    X(CLUSTER_CRASH_SYNC_POSTED, "cluster/sync_posted", "the state is on its way to whoever lacks it")       \
+    X(CLUSTER_CRASH_SYNC_HEARD, "cluster/sync_heard", "the state has come, nothing of it is used")           \
+    X(CLUSTER_CRASH_STEP_BEGIN, "cluster/step_begin", "a step is begun")                                     \
+    X(CLUSTER_CRASH_SHARD_COMPUTED, "cluster/shard_computed", "a shard is computed, and not sent")           \
+    X(CLUSTER_CRASH_SHARD_SENT, "cluster/shard_sent", "a shard's pieces are on their way")                   \
+    X(CLUSTER_CRASH_SHARDS_HEARD, "cluster/shards_heard", "all shards of a piece have come")                 \
+    X(CLUSTER_CRASH_SUM_POSTED, "cluster/sum_posted", "a piece's sum is on its way")                         \
+    X(CLUSTER_CRASH_SUM_SENT, "cluster/sum_sent", "a piece's sum is sent")                                   \
+    X(CLUSTER_CRASH_SUMS_HEARD, "cluster/sums_heard", "all sums of a step have come, nothing is updated")    \
+    X(CLUSTER_CRASH_UPDATED, "cluster/updated", "the state is updated, the step not counted")                \
+    X(CLUSTER_CRASH_DECIDE_BEGIN, "cluster/decide_begin", "the verdict on an epoch is to come")              \
+    X(CLUSTER_CRASH_DECIDED, "cluster/decided", "the verdict on an epoch has come")                          \
+    X(CLUSTER_CRASH_END_BEGIN, "cluster/end_begin", "a call is to be ended")                                 \
+    X(CLUSTER_CRASH_NUMBERS_SENT, "cluster/numbers_sent", "a shard's statistics are on their way")
+CRASH_DECLARE(cluster, CLUSTER_CRASH_POINTS)
 
 /* This process sends the n-th message of this kind in its steps twice. */
 typedef struct cluster_echo {
@@ -198,11 +184,6 @@ typedef struct cluster_echo {
     int nth;
 } cluster_echo;
 extern cluster_echo cluster_echo_plan;
-
-static inline void cluster_crash(cluster_point p)
-{
-    if (cluster_crash_plan.point == p && !--cluster_crash_plan.nth) raise(SIGKILL);
-}
 
 extern const engine_ops engine_cluster;
 

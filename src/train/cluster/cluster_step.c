@@ -317,7 +317,8 @@ static manta_status sum_pieces(stepping *t)
         sum_piece(t, k);
         TRY(post_all(t, CLUSTER_SUM, k, piece_of(t, c->sum, c->rank, k)));
         cluster_crash(CLUSTER_CRASH_SUM_POSTED);
-        if (cluster_crash_plan.point == CLUSTER_CRASH_SUM_SENT) (void)chan_work(c->peers[!c->rank].c);
+        if (crash_is_planned(&cluster_crash_points[CLUSTER_CRASH_SUM_SENT]))
+            (void)chan_work(c->peers[!c->rank].c);
         cluster_crash(CLUSTER_CRASH_SUM_SENT);
     }
     return MANTA_OK;

@@ -25,6 +25,12 @@ typedef struct legacy {
     unsigned char state[MAX_STATE];
 } legacy;
 
+/* Where a process dies, and at which time it comes there; 0: never. */
+typedef struct death {
+    cluster_point point;
+    int nth;
+} death;
+
 typedef struct cluster_run {
     int n;
     training t;
@@ -35,7 +41,7 @@ typedef struct cluster_run {
     int deaths;
     /* of the first process of a rank */
     int victim; /* -1: nobody */
-    cluster_plan plan;
+    death plan;
     cluster_echo echo;
     int twice; /* so many more processes of it have the plan */
     chaos_plan chaos; /* of everybody */
@@ -92,7 +98,8 @@ static void child(cluster_run *r, int rank, bool doomed)
     snprintf(fd, sizeof fd, "%d", r->door[rank]);
     setenv("MANTA_LISTEN_FD", fd, 1);
     cluster_piece = 1; /* of the three blocks there are */
-    if (doomed) cluster_crash_plan = r->plan;
+    if (doomed && r->plan.nth)
+        crash_plan_set(&(crash_plan){.point = &cluster_crash_points[r->plan.point], .nth = r->plan.nth});
     if (doomed) cluster_echo_plan = r->echo;
     t.event = note_causes;
     t.user = left;
@@ -246,12 +253,6 @@ static void several(void **state)
     mem_try_free(expected.state);
 }
 
-static const char *const point_names[] = {"none",
-#define X(name) #name,
-                                          CLUSTER_CRASH_POINTS(X)
-#undef X
-};
-
 /* Every point, every rank, early and late. */
 static void killed_anywhere(void **state)
 {
@@ -262,7 +263,7 @@ static void killed_anywhere(void **state)
 
     (void)state;
     one_process(&t, &expected);
-    for (int p = 1; p <= CLUSTER_CRASH_END_BEGIN; p++) {
+    for (int p = 0; p <= CLUSTER_CRASH_END_BEGIN; p++) {
         for (int rank = 0; rank < RANKS; rank++) {
             /* Who is sent the state, and who sends it, follows from a death of rank 1. */
             for (size_t k = 0; k < 2; k++) {
@@ -273,7 +274,8 @@ static void killed_anywhere(void **state)
                           p == CLUSTER_CRASH_END_BEGIN || p == CLUSTER_CRASH_DECIDE_BEGIN ||
                           p == CLUSTER_CRASH_DECIDED))
                     continue;
-                snprintf(what, sizeof what, "%s, rank %d, time %d", point_names[p], rank, nth[k]);
+                snprintf(what, sizeof what, "%s, rank %d, time %d", cluster_crash_points[p].name, rank,
+                         nth[k]);
                 run_cluster(&r);
                 assert_result(&r, &expected, what);
                 deaths += r.deaths;
@@ -293,7 +295,7 @@ static void killed_again(void **state)
     (void)state;
     one_process(&t, &expected);
     for (int p = CLUSTER_CRASH_STEP_BEGIN; p <= CLUSTER_CRASH_SHARD_SENT; p++) {
-        cluster_run r = {.n = 2, .t = t, .victim = p % 2, .plan = {(cluster_point)p, 2}, .twice = 2};
+        cluster_run r = {.n = 2, .t = t, .victim = (p + 1) % 2, .plan = {(cluster_point)p, 2}, .twice = 2};
         run_cluster(&r);
         assert_int_equal(r.deaths, 3);
         assert_result(&r, &expected, "three times");
@@ -305,10 +307,10 @@ static void killed_again(void **state)
  * ways; four numbers of a shard are sent in a step. */
 static void killed_in_lockstep(void **state)
 {
-    static const cluster_plan plans[] = {{CLUSTER_CRASH_STEP_BEGIN, 2},   {CLUSTER_CRASH_NUMBERS_SENT, 1},
-                                         {CLUSTER_CRASH_NUMBERS_SENT, 2}, {CLUSTER_CRASH_NUMBERS_SENT, 7},
-                                         {CLUSTER_CRASH_NUMBERS_SENT, 8}, {CLUSTER_CRASH_SHARD_COMPUTED, 2},
-                                         {CLUSTER_CRASH_SHARD_SENT, 1},   {CLUSTER_CRASH_SUM_POSTED, 2}};
+    static const death plans[] = {{CLUSTER_CRASH_STEP_BEGIN, 2},   {CLUSTER_CRASH_NUMBERS_SENT, 1},
+                                  {CLUSTER_CRASH_NUMBERS_SENT, 2}, {CLUSTER_CRASH_NUMBERS_SENT, 7},
+                                  {CLUSTER_CRASH_NUMBERS_SENT, 8}, {CLUSTER_CRASH_SHARD_COMPUTED, 2},
+                                  {CLUSTER_CRASH_SHARD_SENT, 1},   {CLUSTER_CRASH_SUM_POSTED, 2}};
     training t = {.shards = 3, .hard = true, .validate = true, .statistics = MANTA_STATISTICS_SYNC};
     outcome expected;
 
@@ -318,8 +320,8 @@ static void killed_in_lockstep(void **state)
         for (int rank = 0; rank < 2; rank++) {
             cluster_run r = {.n = 2, .t = t, .victim = rank, .plan = plans[i]};
             char what[80];
-            snprintf(what, sizeof what, "in lockstep: %s, rank %d, time %d", point_names[plans[i].point],
-                     rank, plans[i].nth);
+            snprintf(what, sizeof what, "in lockstep: %s, rank %d, time %d",
+                     cluster_crash_points[plans[i].point].name, rank, plans[i].nth);
             run_cluster(&r);
             assert_int_equal(r.deaths, 1);
             assert_result(&r, &expected, what);
