@@ -12,7 +12,7 @@
 #include "format/image/image_size.h"
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_column.h"
-#include "os/thread.h"
+#include "os/eventcount.h"
 
 /* A row group in memory. `state` is EMPTY, READY or, while a thread of process
  * p is at it, p << 2 | BUSY. A forked process sees its parent's claim, whose
@@ -20,7 +20,8 @@
 enum { EMPTY = 0, READY = 1, BUSY = 2 };
 
 typedef struct block {
-    _Atomic uint32_t state;
+    _Atomic uint32_t state; /* an event word */
+    _Atomic uint32_t sleepers; /* threads that wait for it to change */
     void *x; /* rows of x, or all bytes */
     uint64_t *offsets; /* of bytes */
     void *y;
@@ -166,7 +167,7 @@ static manta_status need_group(table *t, int g)
         uint32_t seen = atomic_load_explicit(&b->state, memory_order_acquire);
         if (seen == READY) return MANTA_OK;
         if (seen == mine) {
-            futex_wait(&b->state, mine, CLOCK_NEVER, false);
+            (void)eventword_sleep(&b->state, mine, &b->sleepers, CLOCK_NEVER, false);
         } else if (atomic_compare_exchange_strong(&b->state, &seen, mine)) {
             break;
         }
@@ -174,8 +175,8 @@ static manta_status need_group(table *t, int g)
     block_clear(b);
     manta_status st = load_group(t, g, b);
     if (st) block_clear(b);
-    atomic_store_explicit(&b->state, st ? EMPTY : READY, memory_order_release);
-    futex_wake(&b->state, INT_MAX, false);
+    atomic_store(&b->state, st ? EMPTY : READY);
+    (void)eventword_wake(&b->state, &b->sleepers, INT_MAX, false);
     return st;
 }
 
