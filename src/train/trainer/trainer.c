@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,6 @@
 #include "os/cpu.h"
 #include "os/file.h"
 #include "os/sys.h"
-#include "os/thread.h"
 #include "train/checkpoint/checkpoints.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/retention.h"
@@ -145,6 +143,14 @@ static bool is_writing(const trainer_driver *d)
     return false;
 }
 
+/* Until a worker wakes the driver, but no longer than to its next look. */
+static void driver_sleep(trainer_driver *d, uint32_t seen)
+{
+    trainer_control *c = d->mem.c;
+
+    (void)eventword_sleep(&c->wake, seen, &c->driver_asleep, clock_now_ns() + LOOK_NS, true);
+}
+
 /* What was reported before the failure is not lost with the attempt. */
 static manta_status await_files(trainer_driver *d)
 {
@@ -155,7 +161,7 @@ static manta_status await_files(trainer_driver *d)
         (void)look_at_loops(d);
         TRY(driver_drain(d));
         if (!is_writing(d)) break;
-        (void)futex_wait(&d->mem.c->wake, seen, clock_now_ns() + LOOK_NS, true);
+        driver_sleep(d, seen);
     }
     return MANTA_OK;
 }
@@ -165,8 +171,7 @@ static manta_status end_attempt(trainer_driver *d)
     manta_status st;
 
     atomic_store(&d->mem.c->over, 1);
-    atomic_fetch_add(&d->mem.c->meeting, 1);
-    futex_wake(&d->mem.c->meeting, INT_MAX, true);
+    trainer_wake_ranks(d->mem.c);
     st = await_files(d);
     for (int i = 0; i < d->world; i++) {
         if (!d->ended[i]) (void)!manta_actor_kill(d->actors[i], true); /* a failure shows below */
@@ -227,9 +232,7 @@ static manta_status watch_workers(trainer_driver *d)
         TRY(driver_drain(d));
         if (atomic_load(&terminated)) driver_stop(d);
         if (none_left || d->failed_rank >= 0 || is_enough(d) || has_more_room(d)) return MANTA_OK;
-        atomic_store(&c->driver_asleep, 1);
-        (void)futex_wait(&c->wake, seen, clock_now_ns() + LOOK_NS, true);
-        atomic_store(&c->driver_asleep, 0);
+        driver_sleep(d, seen);
     }
 }
 
@@ -276,7 +279,7 @@ static manta_status find_places(trainer_driver *d)
                      LOG_STR("run", manta_run_name(d->run)), LOG_INT("workers", d->scaling.least));
             said = true;
         }
-        (void)futex_wait(&d->mem.c->wake, atomic_load(&d->mem.c->wake), clock_now_ns() + LOOK_NS, true);
+        driver_sleep(d, atomic_load(&d->mem.c->wake));
     }
 }
 

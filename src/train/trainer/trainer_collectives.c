@@ -1,18 +1,16 @@
 /* trainer_collectives.c - what the ranks of a trainer do together: meetings, sums and
  * broadcasts. Steps of a model are trainer_step.c's. */
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "os/file.h"
+#include "os/spin.h"
 #include "os/sys.h"
-#include "os/thread.h"
 #include "train/trainer/trainer_worker.h"
 
 /* ---- meetings ---- */
@@ -80,15 +78,18 @@ static bool is_settled(const trainer_rank *r, uint64_t k)
     return atomic_load(&r->meetings) >= k || atomic_load(&r->state) == RANK_ENDED;
 }
 
+/* Ranks come to a meeting at about the same time; the first ones give way to the others. */
+static const spin_policy meets = {
+    .clock_every = 1, .alone_turns = SPIN_ANY_TURNS, .alone_ns = SPIN_CROWDED, .limit_ns = 100000};
+
 manta_status worker_meet(manta_worker *w)
 {
     trainer_control *c = w->mem.c;
     uint64_t k = ++w->meetings;
-    int64_t spin_until = clock_now_ns() + 100000;
+    spin s = {0};
 
     atomic_store(&c->ranks[w->t.rank].meetings, k);
-    atomic_fetch_add(&c->meeting, 1);
-    futex_wake(&c->meeting, INT_MAX, true);
+    trainer_wake_ranks(c);
     for (int i = 0; i < w->t.world;) {
         uint32_t seen = atomic_load(&c->meeting);
         if (is_settled(&c->ranks[i], k)) {
@@ -96,8 +97,8 @@ manta_status worker_meet(manta_worker *w)
             continue;
         }
         TRY(worker_is_over(w));
-        if (clock_now_ns() > spin_until) {
-            (void)futex_wait(&c->meeting, seen, clock_now_ns() + 20000000, true);
+        if (spin_next(&s, &meets) == SPIN_OVER) {
+            trainer_rank_sleep(c, seen, s.now + 20000000);
         } else {
             sched_yield();
         }

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "os/thread.h"
 #include "train/fit/fit_context.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_parts.h"
@@ -27,7 +26,7 @@ void worker_wake_driver(manta_worker *w)
     trainer_control *c = w->mem.c;
 
     atomic_fetch_add(&c->wake, 1);
-    if (atomic_load(&c->driver_asleep)) futex_wake(&c->wake, 1, true);
+    (void)eventword_wake(&c->wake, &c->driver_asleep, 1, true);
 }
 
 static manta_status check_metrics(const manta_metrics *m)
@@ -44,7 +43,7 @@ static manta_status await_room(manta_worker *w, const trainer_ring *r, uint64_t 
         uint32_t seen = atomic_load(&w->mem.c->meeting);
         TRY(worker_is_over(w));
         worker_wake_driver(w);
-        (void)futex_wait(&w->mem.c->meeting, seen, clock_now_ns() + 1000000, true);
+        trainer_rank_sleep(w->mem.c, seen, clock_now_ns() + 1000000);
     }
     return MANTA_OK;
 }

@@ -2,11 +2,9 @@
  * its checkpoints, and what the program is told. */
 #include "train/trainer/trainer_driver.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "os/thread.h"
 #include "train/run/run_folder.h"
 
 /* A disk that is full, or gone, ends no training: it is said now, and once more
@@ -206,10 +204,7 @@ manta_status driver_drain(trainer_driver *d)
         TRY(take_reports(d, rank, UINT64_MAX, &some));
         gone[rank] = ended && atomic_load(&ring->taken) == atomic_load(&ring->written);
     }
-    if (some) { /* one that found its ring full may go on */
-        atomic_fetch_add(&d->mem.c->meeting, 1);
-        futex_wake(&d->mem.c->meeting, INT_MAX, true);
-    }
+    if (some) trainer_wake_ranks(d->mem.c); /* one that found its ring full may go on */
     settle_without(d, gone);
     return MANTA_OK;
 }

@@ -12,12 +12,14 @@
 #ifndef TRAIN_TRAINER_TRAINER_SHARED_H
 #define TRAIN_TRAINER_TRAINER_SHARED_H
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <manta/trainer.h>
 
+#include "os/eventcount.h"
 #include "os/file.h"
 #include "train/log/rank_logs.h"
 
@@ -77,13 +79,29 @@ typedef struct trainer_rank {
 
 typedef struct trainer_control {
     int world;
-    _Alignas(64) _Atomic uint32_t wake; /* the driver has reason to look */
+    /* Two event words (os/eventcount.h): the driver has reason to look; a rank has come to a
+     * meeting or has ended, there is room in a ring, or all is over. */
+    _Alignas(64) _Atomic uint32_t wake;
     _Atomic uint32_t driver_asleep;
-    _Alignas(64) _Atomic uint32_t meeting; /* changes when a rank comes to a meeting, ends, or all is over */
+    _Alignas(64) _Atomic uint32_t meeting;
+    _Atomic uint32_t meeting_sleepers; /* ranks */
     _Atomic uint32_t over; /* the attempt has failed: leave */
     _Atomic uint32_t stop; /* the run is to end: checkpoint, then return */
     trainer_rank ranks[TRAINER_RANKS];
 } trainer_control;
+
+/* Ranks that wait at a meeting, or for room, have reason to look. */
+static inline void trainer_wake_ranks(trainer_control *c)
+{
+    atomic_fetch_add(&c->meeting, 1);
+    (void)eventword_wake(&c->meeting, &c->meeting_sleepers, INT_MAX, true);
+}
+
+/* Sleeps until the ranks have reason to look that came after `seen`, or the deadline. */
+static inline void trainer_rank_sleep(trainer_control *c, uint32_t seen, int64_t deadline)
+{
+    (void)eventword_sleep(&c->meeting, seen, &c->meeting_sleepers, deadline, true);
+}
 
 typedef struct trainer_memory {
     int fd;

@@ -2,7 +2,6 @@
  * that runs it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,6 @@
 #include "os/file.h"
 #include "os/spawn.h"
 #include "os/sys.h"
-#include "os/thread.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_parts.h"
 #include "train/trainer/trainer_worker.h"
@@ -185,8 +183,7 @@ static void worker_release(manta_worker *w)
 static void say_ended(manta_worker *w)
 {
     atomic_store(&w->mem.c->ranks[w->t.rank].state, RANK_ENDED);
-    atomic_fetch_add(&w->mem.c->meeting, 1);
-    futex_wake(&w->mem.c->meeting, INT_MAX, true);
+    trainer_wake_ranks(w->mem.c);
     worker_wake_driver(w);
 }
 
