@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "os/futex.h"
 
 typedef struct mutex {
     pthread_mutex_t m;

@@ -75,6 +75,18 @@ class Includes(unittest.TestCase):
     def test_a_library_stays_where_it_belongs(self):
         self.assert_fails_with({"src/nn/a.c": "#include <oneapi/dnnl/dnnl.h>\n"}, "known only in tensor/")
 
+    def test_the_futex_is_behind_the_eventcount(self):
+        for line in ('#include "os/futex.h"\n', "#include <linux/futex.h>\n"):
+            self.assert_fails_with({"src/train/group/a.c": line, "src/os/futex.h": ""}, "known only in os/")
+            with Tree({"src/os/a.c": line, "src/os/futex.h": "", "tests/unit/task/a.c": line}) as found:
+                self.assertEqual(found, [])
+
+    def test_nobody_else_calls_the_futex(self):
+        calls = re.compile(r"\bfutex_\w+\(|->futex\(|\bSYS_futex")
+        found = [f"{path.relative_to(ROOT)}: {call}" for path in check_includes.sources(ROOT / "src")
+                 if path.relative_to(ROOT / "src").parts[0] != "os" for call in calls.findall(path.read_text())]
+        self.assertEqual(found, [])
+
     def test_one_file_touches_onednn(self):
         line = "#include <oneapi/dnnl/dnnl.h>\n"
         self.assert_fails_with({"src/tensor/a.c": line, "src/tensor/b.c": line}, "one file touches oneDNN")
