@@ -348,10 +348,6 @@ static manta_status read_head(chan *c)
         return manta_fail(MANTA_ECORRUPT, "message %u came where message %u was expected", c->f.sequence,
                           c->received);
     }
-    if (c->f.kind >= FRAME_USER && c->f.generation != c->generation) {
-        return manta_fail(MANTA_ECORRUPT, "a message of generation %u in generation %u", c->f.generation,
-                          c->generation);
-    }
     if ((c->f.flags & FRAME_PLAIN) && !c->e->say.plain)
         return manta_fail(MANTA_ECORRUPT, "a message came unencrypted, which was not agreed on");
     c->received++;
@@ -369,7 +365,8 @@ static manta_status read_small(chan *c, char *text, size_t size, size_t *n)
 
     if (!c->peeked) TRY(read_head(c));
     if (c->f.length > size)
-        return manta_fail(MANTA_ECORRUPT, "a greeting of %llu bytes", (unsigned long long)c->f.length);
+        return manta_fail(MANTA_ECORRUPT, "a hello or refusal of %llu bytes, expected at most %zu",
+                          (unsigned long long)c->f.length, size);
     while (c->left) {
         TRY(pull(c, text + (c->f.length - c->left), (size_t)c->left, false, &got));
         if (!got) return MANTA_EBUSY;
@@ -393,27 +390,37 @@ static manta_status read_refusal(chan *c, const char *text, size_t n)
     return manta_fail(MANTA_EPERM, "refused us: %s", clean);
 }
 
-manta_status chan_peek(chan *c, frame *out)
+/* The next frame's head is at hand, and it is no refusal. */
+static manta_status look_ahead(chan *c)
 {
+    char text[FRAME_HELLO_MAX];
     manta_status st;
+    size_t n;
 
     if (c->state == FAILED) return failed(c);
     if (c->state != OPEN) return MANTA_EBUSY;
-    if (!c->peeked) {
-        if ((st = read_head(c)) == MANTA_EBUSY) return st;
-        if (st) return chan_fail(c, st);
-        if (c->f.kind == FRAME_REFUSE && c->f.length > FRAME_HELLO_MAX)
-            return chan_fail(
-                c, manta_fail(MANTA_ECORRUPT, "a refusal of %llu bytes", (unsigned long long)c->f.length));
-    }
-    if (c->f.kind == FRAME_REFUSE) {
-        char text[FRAME_HELLO_MAX];
-        size_t n;
-        if ((st = read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
-        return chan_fail(c, st ? st : read_refusal(c, text, n));
+    if (!c->peeked && (st = read_head(c))) return st == MANTA_EBUSY ? st : chan_fail(c, st);
+    if (c->f.kind != FRAME_REFUSE) return MANTA_OK;
+    if ((st = read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
+    return chan_fail(c, st ? st : read_refusal(c, text, n));
+}
+
+manta_status chan_peek(chan *c, frame *out)
+{
+    TRY(look_ahead(c));
+    if (c->f.kind >= FRAME_USER && c->f.generation != c->generation) {
+        return chan_fail(c, manta_fail(MANTA_ECORRUPT, "a message of generation %u in generation %u",
+                                       c->f.generation, c->generation));
     }
     *out = c->f;
     return MANTA_OK;
+}
+
+manta_status chan_look(chan *c)
+{
+    manta_status st = look_ahead(c);
+
+    return st == MANTA_EBUSY ? MANTA_OK : st;
 }
 
 uint64_t chan_left(const chan *c)

@@ -89,6 +89,9 @@ const hello *chan_peer(const chan *c);
 /* For people: "worker/1 (10.0.0.2:4711)". */
 const char *chan_name(const chan *c);
 int chan_fd(const chan *c);
+/* Whether an open channel is still good, of whose other side nothing is awaited: fails when
+ * that has refused us after all, or has closed with nothing left to take. Takes nothing. */
+manta_status chan_look(chan *c) MANTA_MUST_USE;
 
 /* Frames sent from now on carry this generation; received ones must. */
 void chan_set_generation(chan *c, uint32_t generation);

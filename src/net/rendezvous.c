@@ -1,0 +1,493 @@
+/* rendezvous.c - see rendezvous.h. The rules are rendezvous_policy.c's; here are the
+ * connections that they rule.
+ *
+ *   node.c    CALLED: on its way; HERE: open; else NULL. TAKEN is a flag of its own, for
+ *             a node may come anew while somebody still has its former connection.
+ *   lobby     in the order of arrival. Who becomes open leaves it in the same pass. */
+#include "net/rendezvous.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "os/sys.h"
+
+enum { DEAF_MS = 200 }; /* of a listener whose connections cannot be taken */
+
+typedef struct node {
+    char name[SECURE_NODE];
+    char *address; /* NULL: not known */
+    bool called, here, taken;
+    bool begun, greeted; /* in this meeting, on this connection: something, all was said */
+    bool closing; /* its end was seen, behind bytes that are for whoever takes it */
+    chan *c;
+    int tries; /* calls in vain */
+    int64_t again_ns; /* when to call again */
+    manta_error why; /* the last call failed */
+} node;
+
+struct rendezvous {
+    char what[32];
+    chan_end *end;
+    bool once;
+    manta_status (*check)(void *ctx, int i, const hello *theirs);
+    void *ctx;
+    int listener; /* -1: none */
+    bool lent; /* it is the caller's */
+    int64_t listen_ns; /* the listener is left alone until then */
+    node *nodes;
+    int n, self; /* self: our own number, which counts as taken; -1: none */
+    chan **lobby; /* n_lobby of room */
+    int n_lobby, room;
+    int greet_first, greet_end; /* nodes that the meeting under way greets */
+    /* for waiting: the caller's, the lobby's, the nodes' */
+    chan_item *items;
+    struct pollfd *fds;
+    int n_items, n_fds;
+};
+
+/* ---- nodes ---- */
+
+static int find_node(const rendezvous *r, const char *name)
+{
+    for (int i = 0; i < r->n; i++) {
+        if (!strcmp(r->nodes[i].name, name)) return i;
+    }
+    return -1;
+}
+
+static void drop_connection(node *n)
+{
+    chan_close(n->c);
+    n->c = NULL;
+    n->here = n->begun = n->greeted = n->closing = false;
+}
+
+/* Whether something is still to be said or heard on the node's connection in a meeting. */
+static bool is_greeting(const rendezvous *r, const node *n)
+{
+    int i = (int)(n - r->nodes);
+
+    return n->here && i >= r->greet_first && i < r->greet_end && (!n->greeted || chan_unsent(n->c));
+}
+
+/* The call, or the connection, has come to nothing: because of the thread's last error. */
+static void note_failure(node *n)
+{
+    const char *name = n->c ? chan_name(n->c) : "";
+    size_t skip = strlen(name);
+
+    manta_error_get(&n->why);
+    if (skip && !strncmp(n->why.text, name, skip) && !strncmp(n->why.text + skip, ": ", 2))
+        memmove(n->why.text, n->why.text + skip + 2, strlen(n->why.text + skip + 2) + 1);
+    n->again_ns = clock_deadline(rendezvous_pause_ms(n->tries++));
+    drop_connection(n);
+}
+
+/* An open connection of a node, whichever way it came. */
+static void arrive(node *n, chan *c)
+{
+    if (n->c != c) drop_connection(n);
+    n->c = c;
+    n->here = true;
+    n->tries = 0;
+    n->why = (manta_error){.code = MANTA_OK};
+}
+
+static manta_status fail_claim(const rendezvous *r, rendezvous_verdict v, const char *name)
+{
+    if (v == RENDEZVOUS_UNKNOWN) return manta_fail(MANTA_EPERM, "this %s has no %s", r->what, name);
+    if (v == RENDEZVOUS_BACKWARDS)
+        return manta_fail(MANTA_EPERM, "%s called, and in this %s it is called itself", name, r->what);
+    return manta_fail(MANTA_EPERM, "%s of this %s is here already", name, r->what);
+}
+
+/* When a hello is read it is not known which way its connection came; that is looked at
+ * in the lobby. */
+static manta_status check_hello(void *ctx, const hello *theirs)
+{
+    rendezvous *r = ctx;
+    int i = find_node(r, theirs->node);
+    const node *n = i < 0 ? NULL : &r->nodes[i];
+    rendezvous_claim claim = {
+        .known = n != NULL, .there = n && !n->called && (n->here || n->taken), .once = r->once};
+    rendezvous_verdict v = rendezvous_judge(claim);
+
+    if (v != RENDEZVOUS_ADMIT && v != RENDEZVOUS_REPLACE) return fail_claim(r, v, theirs->node);
+    return r->check ? r->check(r->ctx, i, theirs) : MANTA_OK;
+}
+
+/* ---- the lobby ---- */
+
+static void leave_lobby(rendezvous *r, int i)
+{
+    r->n_lobby--;
+    memmove(&r->lobby[i], &r->lobby[i + 1], sizeof *r->lobby * (size_t)(r->n_lobby - i));
+}
+
+static void turn_away(rendezvous *r, int i)
+{
+    log_warn("a connection was turned away", LOG_STR("why", manta_error_text()));
+    chan_close(r->lobby[i]);
+    leave_lobby(r, i);
+}
+
+static void accept_strangers(rendezvous *r)
+{
+    manta_status st;
+    chan *came;
+
+    while (!(st = chan_accept(r->end, r->listener, &came))) {
+        if (r->n_lobby == r->room) { /* who came first has had the most time */
+            (void)!manta_fail(MANTA_EBUSY, "%s has not shown who it is while %d others came",
+                              chan_name(r->lobby[0]), r->room);
+            turn_away(r, 0);
+        }
+        r->lobby[r->n_lobby++] = came;
+    }
+    if (st == MANTA_EBUSY) return;
+    log_warn("no connection is taken for a while", LOG_STR("why", manta_error_text()));
+    r->listen_ns = clock_deadline(DEAF_MS);
+}
+
+/* Whether the stranger at i has left the lobby, as a node or for good. */
+static bool tend_stranger(rendezvous *r, int i)
+{
+    chan *c = r->lobby[i];
+    rendezvous_verdict v;
+    node *n;
+
+    if (chan_work(c)) {
+        turn_away(r, i);
+        return true;
+    }
+    if (!chan_is_open(c)) return false;
+    n = &r->nodes[find_node(r, chan_peer(c)->node)]; /* check_hello() has found it */
+    v = rendezvous_judge((rendezvous_claim){
+        .known = true, .called = n->called, .came = true, .there = n->here || n->taken, .once = r->once});
+    if (v != RENDEZVOUS_ADMIT && v != RENDEZVOUS_REPLACE) {
+        (void)!fail_claim(r, v, n->name);
+        turn_away(r, i);
+        return true;
+    }
+    leave_lobby(r, i);
+    arrive(n, c);
+    return true;
+}
+
+static void tend_lobby(rendezvous *r)
+{
+    for (int i = 0; i < r->n_lobby;) i += !tend_stranger(r, i);
+}
+
+/* ---- calling ---- */
+
+static void call_node(rendezvous *r, node *n)
+{
+    tcp_place where;
+
+    if (tcp_resolve(n->address, &where) || chan_connect(r->end, &where, n->name, &n->c)) note_failure(n);
+}
+
+static void tend_nodes(rendezvous *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        node *n = &r->nodes[i];
+        if (!n->c || n->here) continue;
+        if (chan_work(n->c)) {
+            note_failure(n);
+        } else if (chan_is_open(n->c)) {
+            arrive(n, n->c);
+        }
+    }
+}
+
+/* ---- waiting ---- */
+
+static void make_room(rendezvous *r, int n, int n_fds)
+{
+    int items = n + r->room + r->n, fds = n_fds + 1 + r->n;
+
+    if (items > r->n_items) r->items = mem_resize(r->items, sizeof *r->items * (size_t)items);
+    if (fds > r->n_fds) r->fds = mem_resize(r->fds, sizeof *r->fds * (size_t)fds);
+    if (items > r->n_items) r->n_items = items;
+    if (fds > r->n_fds) r->n_fds = fds;
+}
+
+/* A node that is here and has nothing to say is watched for its end alone: what it sends
+ * is for whoever takes it. */
+static struct pollfd watch_end(const rendezvous *r, const node *n)
+{
+    bool watched = n->here && !n->closing && !is_greeting(r, n);
+
+    return (struct pollfd){.fd = watched ? chan_fd(n->c) : -1, .events = POLLRDHUP};
+}
+
+static void notice_ends(rendezvous *r, const struct pollfd *ends)
+{
+    for (int i = 0; i < r->n; i++) {
+        node *n = &r->nodes[i];
+        if (ends[i].fd < 0 || !ends[i].revents) continue;
+        n->closing = true;
+        if (chan_look(n->c)) note_failure(n);
+    }
+}
+
+manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct pollfd *fds, int n_fds,
+                             int64_t deadline)
+{
+    bool rests = clock_now_ns() < r->listen_ns;
+    struct pollfd *listener;
+    manta_status st;
+    int k = 0;
+
+    make_room(r, n, n_fds);
+    for (int i = 0; i < n; i++) r->items[k++] = items[i];
+    for (int i = 0; i < r->n_lobby; i++) r->items[k++] = (chan_item){.c = r->lobby[i]};
+    for (int i = 0; i < r->n; i++) {
+        const node *o = &r->nodes[i];
+        bool greeting = is_greeting(r, o);
+        r->items[k++] = (chan_item){.c = o->here && !greeting ? NULL : o->c, .read = greeting && !o->greeted};
+        r->fds[n_fds + 1 + i] = watch_end(r, o);
+    }
+    for (int i = 0; i < n_fds; i++) r->fds[i] = fds[i];
+    listener = &r->fds[n_fds];
+    *listener = (struct pollfd){.fd = rests ? -1 : r->listener, .events = POLLIN};
+    if (rests && r->listen_ns < deadline) deadline = r->listen_ns;
+    st = chan_wait(r->items, k, r->fds, n_fds + 1 + r->n, deadline);
+    for (int i = 0; i < n; i++) items[i].ready = r->items[i].ready;
+    for (int i = 0; i < n_fds; i++) fds[i].revents = r->fds[i].revents;
+    notice_ends(r, listener + 1);
+    if (listener->revents) accept_strangers(r);
+    tend_lobby(r);
+    tend_nodes(r);
+    return st;
+}
+
+bool rendezvous_is_here(const rendezvous *r, int i)
+{
+    return r->nodes[i].here;
+}
+
+chan *rendezvous_take(rendezvous *r, int i)
+{
+    node *n = &r->nodes[i];
+    chan *c = n->c;
+
+    if (!n->here) return NULL;
+    n->c = NULL;
+    n->here = n->begun = n->greeted = n->closing = false;
+    n->taken = true;
+    return c;
+}
+
+void rendezvous_miss(rendezvous *r, int i)
+{
+    if (i != r->self) r->nodes[i].taken = false;
+}
+
+/* ---- meeting ---- */
+
+/* Whether the node is one that a meeting waits for. */
+static bool is_missing(const rendezvous *r, const node *n)
+{
+    return !n->taken && (!n->here || is_greeting(r, n));
+}
+
+int rendezvous_missing(const rendezvous *r, int first, int end, buf *out)
+{
+    int missing = -1, here = 0;
+
+    buf_cut(out, 0);
+    for (int i = first; i < end; i++) {
+        const node *n = &r->nodes[i];
+        if (!is_missing(r, n)) continue;
+        if (missing < 0) missing = i;
+        if (out->n > 300) continue;
+        buf_printf(out, "%s%s (%s%s%.200s)", out->n ? ", " : "waiting for ", n->name,
+                   n->address ? n->address : "its address is not known", n->why.code ? ": " : "",
+                   n->why.code ? n->why.text : "");
+    }
+    for (int i = first; i < end; i++) {
+        if (i == r->self || is_missing(r, &r->nodes[i]) || out->n > 600) continue;
+        buf_printf(out, "%s%s", here++ ? ", " : "; here are ", r->nodes[i].name);
+    }
+    return missing;
+}
+
+static manta_status greet_node(rendezvous *r, int i, const rendezvous_meeting *m)
+{
+    node *n = &r->nodes[i];
+    bool done = false;
+    manta_status st;
+
+    if (!is_greeting(r, n)) return MANTA_OK;
+    st = n->greeted ? chan_work(n->c) : m->greet(m->ctx, i, n->c, !n->begun, &done);
+    n->begun = true;
+    n->greeted |= !st && done;
+    if (!st || done || (rendezvous_is_final(st, n->called) && !m->patient)) return st;
+    note_failure(n);
+    return MANTA_OK;
+}
+
+/* One look at a node: calls it when that is due, greets it, and fails when there is no
+ * point in waiting for it. *wake: when to look again at the latest. */
+static manta_status attend_node(rendezvous *r, int i, const rendezvous_meeting *m, int64_t *wake)
+{
+    node *n = &r->nodes[i];
+
+    if (n->taken) return MANTA_OK;
+    if (!n->c && n->called && n->address && clock_now_ns() >= n->again_ns) call_node(r, n);
+    TRY(greet_node(r, i, m));
+    if (!n->c && !m->patient && rendezvous_is_final(n->why.code, n->called))
+        return manta_fail(n->why.code, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
+    if (!n->c && n->called && n->address && n->again_ns < *wake) *wake = n->again_ns;
+    return MANTA_OK;
+}
+
+static manta_status meet_nodes(rendezvous *r, int first, int end, const rendezvous_meeting *m, buf *missing)
+{
+    int64_t begin = clock_now_ns(), deadline = clock_deadline(m->timeout_ms);
+
+    for (;;) {
+        int64_t wake = clock_deadline(RENDEZVOUS_TICK_MS), now;
+        int who;
+        for (int i = first; i < end; i++) TRY(attend_node(r, i, m, &wake));
+        if ((who = rendezvous_missing(r, first, end, missing)) < 0) return MANTA_OK;
+        now = clock_now_ns();
+        if (now >= deadline)
+            return manta_fail(MANTA_ETIMEDOUT, "not all of this %s have come in %.0f s: %s", r->what,
+                              (double)(now - begin) / 1e9, buf_text(missing));
+        if (m->watch) TRY(m->watch(m->ctx, buf_text(missing), who, (double)(now - begin) / 1e6));
+        (void)rendezvous_wait(r, NULL, 0, NULL, 0, wake < deadline ? wake : deadline);
+    }
+}
+
+manta_status rendezvous_meet(rendezvous *r, int first, int end, const rendezvous_meeting *m)
+{
+    buf missing = {0};
+    manta_status st;
+
+    r->greet_first = first;
+    r->greet_end = m->greet ? end : first;
+    for (int i = first; i < end; i++) {
+        node *n = &r->nodes[i];
+        n->begun = n->greeted = false;
+        if (rendezvous_is_final(n->why.code, n->called)) n->again_ns = 0;
+        n->why = (manta_error){.code = MANTA_OK};
+    }
+    st = meet_nodes(r, first, end, m, &missing);
+    r->greet_first = r->greet_end = 0;
+    for (int i = first; i < end; i++) { /* whom nobody attends to any more */
+        if (!r->nodes[i].here || (st && r->nodes[i].begun)) drop_connection(&r->nodes[i]);
+    }
+    buf_release(&missing);
+    return st;
+}
+
+/* ---- life ---- */
+
+manta_status rendezvous_listen(rendezvous *r, const char *address, bool inherit, int *port)
+{
+    const char *held = inherit ? getenv("MANTA_LISTEN_FD") : NULL;
+    tcp_place at;
+
+    TRY(tcp_resolve(address, &at));
+    TRY(held ? chan_inherit(r->end, &at, held, &r->listener) : chan_listen(r->end, &at, &r->listener));
+    return port ? tcp_port(r->listener, port) : MANTA_OK;
+}
+
+void rendezvous_listen_with(rendezvous *r, int fd)
+{
+    r->listener = fd;
+    r->lent = true;
+}
+
+void rendezvous_say(rendezvous *r, uint64_t generation, const void *word, size_t n)
+{
+    chan_end_say(r->end, generation, word, n);
+}
+
+manta_status rendezvous_settle(rendezvous *r, const char *profile, uint64_t max_frame)
+{
+    return chan_end_settle(r->end, profile, max_frame);
+}
+
+void rendezvous_set_address(rendezvous *r, int i, const char *address)
+{
+    mem_free(r->nodes[i].address);
+    r->nodes[i].address = mem_strdup(address);
+}
+
+chan_end *rendezvous_take_end(rendezvous *r)
+{
+    chan_end *e = r->end;
+
+    r->end = NULL;
+    return e;
+}
+
+manta_status rendezvous_new(const rendezvous_options *o, rendezvous **out)
+{
+    rendezvous *r = mem_new(sizeof *r);
+    chan_options c = o->chan;
+    manta_status st;
+
+    snprintf(r->what, sizeof r->what, "%s", o->what);
+    r->once = o->once;
+    r->check = o->check;
+    r->ctx = o->ctx;
+    r->listener = r->self = -1;
+    r->n = o->n;
+    r->nodes = mem_new(sizeof *r->nodes * (size_t)(o->n + !o->n));
+    r->room = RENDEZVOUS_LOBBY;
+    for (int i = 0; i < o->n; i++) {
+        node *n = &r->nodes[i];
+        snprintf(n->name, sizeof n->name, "%s", o->nodes[i].name);
+        n->called = o->nodes[i].called;
+        if (!strcmp(n->name, o->chan.node)) {
+            n->taken = true;
+            r->self = i;
+        }
+        r->room += !n->called && !n->taken;
+        if (o->nodes[i].address) n->address = mem_strdup(o->nodes[i].address);
+    }
+    r->lobby = mem_new(sizeof *r->lobby * (size_t)r->room);
+    c.check = check_hello;
+    c.ctx = r;
+    if ((st = chan_end_new(&c, o->key, &r->end))) {
+        rendezvous_free(r);
+        return st;
+    }
+    *out = r;
+    return MANTA_OK;
+}
+
+void rendezvous_close_descriptors(const rendezvous *r)
+{
+    for (int i = 0; i < r->n_lobby; i++) os->close(chan_fd(r->lobby[i]));
+    for (int i = 0; i < r->n; i++) {
+        if (r->nodes[i].c) os->close(chan_fd(r->nodes[i].c));
+    }
+    if (r->listener >= 0) os->close(r->listener);
+}
+
+void rendezvous_free(rendezvous *r)
+{
+    if (!r) return;
+    for (int i = 0; i < r->n_lobby; i++) chan_close(r->lobby[i]);
+    for (int i = 0; i < r->n; i++) {
+        chan_close(r->nodes[i].c);
+        mem_free(r->nodes[i].address);
+    }
+    if (r->listener >= 0 && !r->lent) os->close(r->listener);
+    chan_end_free(r->end);
+    mem_free(r->nodes);
+    mem_free(r->lobby);
+    mem_free(r->items);
+    mem_free(r->fds);
+    mem_free(r);
+}
