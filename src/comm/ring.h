@@ -106,7 +106,7 @@ typedef struct ring {
 extern const transport ring_transport;
 
 /* A group over open channels, peers[i] to rank i (NULL at our own place); takes
- * them and the end over. */
+ * them and the end over, also when it fails. */
 manta_status ring_new(int rank, int size, chan_end *end, chan **peers, ring **out) MANTA_MUST_USE;
 
 /* A channel has failed, for the reason that was last recorded. What it brought
