@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "base/sha256.h"
-#include "os/sys.h"
 #include "train/session/lockstep.h"
 
 enum { TIMEOUT_MS = 600000, FAREWELL_MS = 2000 };
@@ -44,7 +43,7 @@ static void name_job(manta_cluster *c)
 static void name_peers(manta_cluster *c)
 {
     c->peers = mem_new((size_t)c->n * sizeof *c->peers);
-    c->items = mem_new((size_t)(c->n + CLUSTER_LOBBY) * sizeof *c->items);
+    c->items = mem_new((size_t)c->n * sizeof *c->items);
     for (int r = 0; r < c->n; r++) {
         tf_job type;
         int index;
@@ -54,14 +53,12 @@ static void name_peers(manta_cluster *c)
     }
 }
 
-/* Whether we may talk to who has just shown the key. */
-static manta_status check_peer(void *ctx, const hello *theirs)
+/* Whether a rank was started for the same work. */
+static manta_status check_description(void *ctx, int rank, const hello *theirs)
 {
     const manta_cluster *c = ctx;
-    bool known = false;
 
-    for (int r = 0; r < c->n; r++) known |= r != c->rank && !strcmp(c->peers[r].node, theirs->node);
-    if (!known) return manta_fail(MANTA_EPERM, "this cluster has no %s", theirs->node);
+    (void)rank;
     if (theirs->n_word == strlen(c->description) && !memcmp(theirs->word, c->description, theirs->n_word))
         return MANTA_OK;
     return manta_fail(MANTA_EPERM, "it was started for other work: %.*s; this is %s", (int)theirs->n_word,
@@ -70,15 +67,20 @@ static manta_status check_peer(void *ctx, const hello *theirs)
 
 static manta_status start_listening(manta_cluster *c)
 {
-    chan_options o = {
-        .node = c->peers[c->rank].node, .job = c->job, .plain = c->plain, .check = check_peer, .ctx = c};
-    const char *held = getenv("MANTA_LISTEN_FD");
-    tcp_place where;
+    rendezvous_node *nodes = mem_new((size_t)c->n * sizeof *nodes);
+    rendezvous_options o = {
+        .what = "cluster", .key = &c->key, .nodes = nodes, .n = c->n, .check = check_description, .ctx = c};
+    manta_status st;
 
-    TRY(chan_end_new(&o, &c->key, &c->end));
-    TRY(tcp_resolve(c->peers[c->rank].address, &where));
-    if (held) return chan_inherit(c->end, &where, held, &c->listener);
-    return chan_listen(c->end, &where, &c->listener);
+    for (int r = 0; r < c->n; r++) {
+        nodes[r] = (rendezvous_node){
+            .name = c->peers[r].node, .address = c->peers[r].address, .called = rendezvous_calls(c->rank, r)};
+    }
+    o.chan = (chan_options){.node = c->peers[c->rank].node, .job = c->job, .plain = c->plain};
+    st = rendezvous_new(&o, &c->meeting);
+    if (!st) st = rendezvous_listen(c->meeting, c->peers[c->rank].address, true, NULL);
+    mem_free(nodes);
+    return st;
 }
 
 /* With parameter servers the chief gives out the work and the workers compute. */
@@ -121,7 +123,6 @@ manta_status manta_cluster_open(const manta_cluster_options *options, manta_clus
     manta_status st;
 
     if (!options) options = &none;
-    c->listener = -1;
     c->lost = -1;
     st = tf_config_parse(options->tf_config ? options->tf_config : getenv("TF_CONFIG"), &c->config);
     if (st || c->config.local) {
@@ -141,9 +142,7 @@ void manta_cluster_close(manta_cluster *c)
 {
     if (!c) return;
     if (c->peers) cluster_part(c);
-    for (int i = 0; i < CLUSTER_LOBBY; i++) chan_close(c->lobby[i]);
-    chan_end_free(c->end);
-    if (c->listener >= 0) os->close(c->listener);
+    rendezvous_free(c->meeting);
     mem_try_free(c->sum);
     mem_free(c->pieces);
     mem_free(c->heard);
@@ -227,7 +226,7 @@ static manta_status prepare_work(manta_cluster *c, manta_session *s, const clust
     describe_work(c, w);
     if (most < s->l.slot_size) most = s->l.slot_size;
     if (s->meets && most < lockstep_size(s->m, s->shards)) most = lockstep_size(s->m, s->shards);
-    return chan_end_settle(c->end, s->k->name, most);
+    return rendezvous_settle(c->meeting, s->k->name, most);
 }
 
 manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_work *w, bool *over)
@@ -334,7 +333,7 @@ static manta_status hear_end(manta_cluster *c, int rank, bool *all)
     if (!p->c) return MANTA_OK;
     while (!(st = chan_peek(p->c, &f))) {
         if (f.kind == CLUSTER_FAILED)
-            return (st = cluster_read_failure(c, rank)) == MANTA_EBUSY ? MANTA_OK : st;
+            return (st = cluster_read_failure(c, rank, p->c)) == MANTA_EBUSY ? MANTA_OK : st;
         bool known = f.kind == CLUSTER_DONE || f.kind == CLUSTER_ALL_DONE;
         uint32_t theirs;
         if (!known || f.length != sizeof theirs) {

@@ -35,16 +35,13 @@
 
 #include <manta/cluster.h>
 
-#include "net/chan.h"
+#include "net/rendezvous.h"
 #include "os/crash.h"
 #include "train/cluster/tf_config.h"
 #include "train/group/worker_main.h"
 #include "train/session/session.h"
 
-enum {
-    CLUSTER_LOBBY = 32, /* connections that have not shown who they are */
-    CLUSTER_TICK_MS = 200, /* at least so often a waiting rank looks up */
-};
+enum { CLUSTER_TICK_MS = 200 }; /* at least so often a waiting rank looks up */
 
 /* Of an epoch, in this order. */
 typedef enum cluster_phase {
@@ -89,16 +86,11 @@ typedef struct cluster_peer {
     char node[SECURE_NODE]; /* "worker/1" */
     const char *address;
     chan *c; /* NULL: not connected */
-    bool said, heard; /* our word, its word */
-    cluster_word word;
-    int64_t retry_ns; /* when to try to connect again */
-    int tries;
-    char why[200]; /* why it is not here */
+    cluster_word word; /* of the last meeting */
     bool done; /* it is at the end of the call */
     uint32_t end; /* with a state of this digest */
     int waits; /* messages of this step still to come */
-    bool began; /* a message of this step is being received */
-    uint64_t got;
+    uint64_t got; /* bytes of the message that is being received */
 } cluster_peer;
 
 /* What the chief says at the end of an epoch. */
@@ -113,15 +105,14 @@ typedef bool cluster_watch(void *ctx, const char *missing, int rank, double ms);
 struct manta_cluster {
     tf_config config;
     cluster_key key;
-    chan_end *end;
-    int listener;
+    rendezvous *meeting; /* its nodes are the ranks; NULL: alone, or with parameter servers */
     int n, rank;
     int64_t timeout_ms;
     bool plain;
     char job[FRAME_NAME];
     cluster_peer *peers; /* by rank; the own one is unused */
-    chan *lobby[CLUSTER_LOBBY];
-    chan_item *items; /* for waiting: n + CLUSTER_LOBBY */
+    chan_item *items; /* for waiting, by rank */
+    double say_ms; /* of a meeting, after which it is said again who is missing */
     int64_t calls; /* of fit and evaluate begun by this process */
     uint64_t generation;
     bool met; /* connections are up, in this generation */
@@ -227,9 +218,6 @@ manta_status cluster_step(manta_cluster *c) MANTA_MUST_USE;
  * given it other weights) its whole state. */
 manta_status cluster_decide(manta_cluster *c, int64_t epoch, bool changed, bool *stop) MANTA_MUST_USE;
 
-/* Of weights, statistics and optimizer, without counters and rate. */
-uint32_t cluster_weights_digest(const manta_cluster *c);
-
 /* Has everybody come to where this rank is. */
 manta_status cluster_regroup(manta_cluster *c) MANTA_MUST_USE;
 
@@ -251,14 +239,23 @@ manta_status cluster_rendezvous(manta_cluster *c) MANTA_MUST_USE;
 /* Notes that a rank is lost because of the thread's last error. */
 manta_status cluster_lose(manta_cluster *c, int rank);
 
-/* Of the state. */
-uint32_t cluster_digest(const manta_cluster *c);
-
 /* Closes all connections between ranks. */
 void cluster_part(manta_cluster *c);
 
 /* The error that a rank has told; takes the message. MANTA_EBUSY: not all here. */
-manta_status cluster_read_failure(manta_cluster *c, int rank) MANTA_MUST_USE;
+manta_status cluster_read_failure(manta_cluster *c, int rank, chan *from) MANTA_MUST_USE;
+
+/* ---- one state for all: cluster_sync.c ---- */
+
+/* Agrees with those who have met on a generation and on the furthest state, and copies
+ * that. MANTA_EDIED: a rank is lost (c->lost). */
+manta_status cluster_agree(manta_cluster *c) MANTA_MUST_USE;
+
+/* Of the state, as far as ranks that are equally far have it in common. */
+uint32_t cluster_digest(const manta_cluster *c);
+
+/* Of weights, statistics and optimizer, without counters and rate. */
+uint32_t cluster_weights_digest(const manta_cluster *c);
 
 static inline int64_t cluster_first_shard(const manta_cluster *c, int rank)
 {

@@ -169,7 +169,7 @@ static manta_status receive_from(stepping *t, int rank)
         if ((st = chan_peek(p->c, &f)) == MANTA_EBUSY) return MANTA_OK;
         if (st) return cluster_lose(c, rank);
         if (f.kind == CLUSTER_FAILED)
-            return (st = cluster_read_failure(c, rank)) == MANTA_EBUSY ? MANTA_OK : st;
+            return (st = cluster_read_failure(c, rank, p->c)) == MANTA_EBUSY ? MANTA_OK : st;
         if (f.step != t->number)
             st = manta_fail(MANTA_ECORRUPT, "%s: a message of step %llu in step %llu", p->node,
                             (unsigned long long)f.step, (unsigned long long)t->number);
