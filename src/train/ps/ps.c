@@ -43,14 +43,14 @@ static _Noreturn void run_child(const ps *p, bool server, int rank, const rank_l
 
     forked_begin(mine.parent, rank);
     forked_leave_signals();
-    for (int i = 0; i < PS_LINKS; i++) {
+    for (int i = 0; i < PS_WORKERS; i++) {
         if (p->link[i].c) os->close(chan_fd(p->link[i].c));
     }
     for (int i = 0; i < mine.servers; i++) {
         if (p->to[i].c) os->close(chan_fd(p->to[i].c));
         if (!server || i != rank) os->close(p->server_listener[i]);
     }
-    os->close(p->listener);
+    rendezvous_close_descriptors(p->meeting);
     forked_take(mine.s);
     if (mine.s->logs) rank_logs_follow(rank_logs_folder(mine.s->logs), log, server ? "server" : "rank", rank);
     st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
@@ -98,18 +98,38 @@ static bool server_is_dead(void *ctx)
     return is_dead(ctx);
 }
 
-static manta_status reach_server(ps *p, int i)
+/* Whom a meeting waits for. */
+typedef struct server_wait {
+    ps *p;
+    int i;
+    bool said;
+} server_wait;
+
+static manta_status watch_server(void *ctx, const char *missing, int i, double ms)
 {
-    char name[FRAME_NAME];
-    tcp_place at;
-    chan *c;
+    server_wait *w = ctx;
+
+    (void)i;
+    (void)ms;
+    if (is_dead(&w->p->server[w->i]))
+        return manta_fail(MANTA_EDIED, "parameter server %d ended before it could be reached", w->i);
+    if (w->p->cluster && !w->said) log_info("a parameter server is missing", LOG_STR("missing", missing));
+    w->said = true;
+    return MANTA_OK;
+}
+
+/* Calls a server until it is there. One that is at another training is the end of ours,
+ * unless that has begun: then the right one is waited for. */
+static manta_status reach_server(ps *p, int i, int64_t timeout_ms)
+{
+    server_wait w = {.p = p, .i = i};
+    rendezvous_meeting m = {
+        .timeout_ms = timeout_ms, .patient = p->settled, .watch = watch_server, .ctx = &w};
 
     ps_link_close(&p->to[i]);
-    snprintf(name, sizeof name, "ps/%d", i);
-    TRY(tcp_resolve(p->plan.server[i], &at));
-    TRY(chan_connect(p->end, &at, name, &c));
-    TRY(ps_link_open(&p->to[i], c, ps_server_room(&p->plan, i)));
-    return chan_await_open(c, clock_deadline(REACH_MS));
+    rendezvous_miss(p->meeting, i);
+    TRY(rendezvous_meet(p->meeting, i, i + 1, &m));
+    return ps_link_open(&p->to[i], rendezvous_take(p->meeting, i), ps_server_room(&p->plan, i));
 }
 
 manta_status ps_ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want)
@@ -140,9 +160,9 @@ manta_status ps_load(ps *p, int i)
     return tell_epoch(p, i);
 }
 
-static manta_status try_furnish(ps *p, int i)
+static manta_status try_furnish(ps *p, int i, int64_t timeout_ms)
 {
-    TRY(reach_server(p, i));
+    TRY(reach_server(p, i, timeout_ms));
     return p->settled ? ps_load(p, i) : MANTA_OK;
 }
 
@@ -151,34 +171,23 @@ static manta_status replace_lost(ps *p, bool server, int rank);
 /* A server that somebody else starts: until it is there, or the time is over. */
 static manta_status await_server(ps *p, int i)
 {
-    int64_t deadline = p->plan.timeout_ms < 0 ? CLOCK_NEVER : clock_deadline(p->plan.timeout_ms);
-    bool said = false;
+    int64_t deadline = clock_deadline(p->plan.timeout_ms);
 
-    while (try_furnish(p, i)) {
-        manta_status st;
-        if (p->check.refused && !p->settled) { /* it is not for us, or we are not for it */
-            p->mistaken = true;
-            return manta_error_raise(&p->check.why);
-        }
-        if (clock_now_ns() > deadline) {
-            return manta_fail(MANTA_ETIMEDOUT, "parameter server %d (%s) has not come: %s", i,
-                              p->plan.server[i], manta_error_text());
-        }
-        if (!said)
-            log_info("waiting for a parameter server", LOG_INT("rank", i),
-                     LOG_STR("address", p->plan.server[i]), LOG_STR("why", manta_error_text()));
-        said = true;
-        st = chan_wait(NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
+    for (;;) {
+        manta_status st = try_furnish(p, i, clock_left_ms(deadline));
+        p->mistaken |= st == MANTA_EPERM; /* it is not for us, or we are not for it */
+        if (!st || p->mistaken || st == MANTA_ETIMEDOUT) return st;
+        log_info("a parameter server was lost again", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));
+        st = rendezvous_wait(p->meeting, NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
         if (st && st != MANTA_ETIMEDOUT) return st;
     }
-    return MANTA_OK;
 }
 
 /* The same, however often it takes. */
 manta_status ps_furnish(ps *p, int i)
 {
     if (p->cluster) return await_server(p, i);
-    while (try_furnish(p, i)) {
+    while (try_furnish(p, i, REACH_MS)) {
         if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
         TRY(replace_lost(p, true, i));
         if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
@@ -192,8 +201,21 @@ static void drop_worker(ps *p, int w)
 {
     ps_step_queue_lose(&p->queue, w);
     p->idle[w] = false;
-    if (p->of[w] >= 0) ps_link_close(&p->link[p->of[w]]);
-    p->of[w] = -1;
+    ps_link_close(&p->link[w]);
+    rendezvous_miss(p->meeting, ps_node_worker(&p->plan, w));
+}
+
+/* Workers that have come, or come again: what one had in hand is given out anew. */
+static manta_status admit_workers(ps *p)
+{
+    for (int w = 0; w < p->plan.workers; w++) {
+        int i = ps_node_worker(&p->plan, w);
+        if (!rendezvous_is_here(p->meeting, i)) continue;
+        drop_worker(p, w);
+        TRY(ps_link_open(&p->link[w], rendezvous_take(p->meeting, i),
+                         (size_t)p->s->l.n_sums * sizeof(double) + 4096));
+    }
+    return MANTA_OK;
 }
 
 /* Notes the end of a process and starts its successor. */
@@ -231,7 +253,7 @@ static manta_status give_out(ps *p)
         int64_t step, at[3];
         ps_link *l;
         if (!p->idle[w] || (step = ps_step_queue_take(&p->queue, w)) < 0) continue;
-        l = &p->link[p->of[w]];
+        l = &p->link[w];
         at[0] = p->journal.epoch;
         at[1] = p->journal.from + step;
         at[2] = p->journal.first + step;
@@ -243,7 +265,7 @@ static manta_status give_out(ps *p)
     return MANTA_OK;
 }
 
-static manta_status take_done(ps *p, ps_link *l)
+static manta_status take_done(ps *p, int w, ps_link *l)
 {
     manta_session *s = p->s;
     run_state *run = layout_run(&s->l, s->state);
@@ -252,7 +274,7 @@ static manta_status take_done(ps *p, ps_link *l)
 
     if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
         return manta_fail(MANTA_ECORRUPT, "%s: not the sums of a step", chan_name(l->c));
-    if (!ps_step_queue_done(&p->queue, l->number, (int64_t)l->head.step - p->journal.from))
+    if (!ps_step_queue_done(&p->queue, w, (int64_t)l->head.step - p->journal.from))
         return manta_fail(MANTA_ECORRUPT, "%s: a step that it was not given", chan_name(l->c));
     p->journal.is_in[(int64_t)l->head.step - p->journal.from] = 1;
     memcpy(sums, l->in, n * sizeof *sums);
@@ -260,19 +282,19 @@ static manta_status take_done(ps *p, ps_link *l)
     run->position += (int64_t)sums[SUM_SAMPLES];
     run->step++;
     run->calls++;
-    p->worker[l->number].failures = 0;
+    p->worker[w].failures = 0;
     for (int i = 0; i < p->plan.servers; i++) p->server[i].failures = 0;
     p->since_snapshot++;
     p->ready++;
     return MANTA_OK;
 }
 
-static manta_status fail_step(const ps *p, const ps_link *l)
+static manta_status fail_step(const ps *p, int w, const ps_link *l)
 {
     manta_status st = (manta_status)l->head.item;
     int n = (int)(l->head.length < 400 ? l->head.length : 400);
 
-    return manta_fail(st ? st : MANTA_EINTERNAL, "worker %d, step %lld of epoch %lld: %.*s", l->number,
+    return manta_fail(st ? st : MANTA_EINTERNAL, "worker %d, step %lld of epoch %lld: %.*s", w,
                       (long long)l->head.step + 1, (long long)p->journal.epoch + 1, n, l->in);
 }
 
@@ -280,47 +302,34 @@ static manta_status fail_step(const ps *p, const ps_link *l)
 static manta_status hear_worker(void *ctx, ps_link *l)
 {
     ps *p = ctx;
-    int64_t who = (int64_t)l->head.step;
-    int i = (int)(l - p->link);
+    int w = (int)(l - p->link);
 
     switch ((int)l->head.kind) {
     case PS_READY:
-        if (who < 0 || who >= p->plan.workers)
-            return manta_fail(MANTA_ECORRUPT, "%s: there is no worker %lld", chan_name(l->c), (long long)who);
-        if (p->of[who] >= 0 && p->of[who] != i) drop_worker(p, (int)who); /* it has come again */
-        l->number = (int)who;
-        p->of[who] = i;
-        p->idle[who] = true;
+        if (l->head.step != (uint64_t)w)
+            return manta_fail(MANTA_ECORRUPT, "%s calls itself worker %llu", chan_name(l->c),
+                              (unsigned long long)l->head.step);
+        p->idle[w] = true;
         return MANTA_OK;
     case PS_DONE:
-        if (l->number < 0) break;
-        TRY(take_done(p, l));
-        p->idle[l->number] = true;
+        TRY(take_done(p, w, l));
+        p->idle[w] = true;
         return MANTA_OK;
-    case PS_FAILED: p->failed = l->number >= 0; return fail_step(p, l);
-    default: break;
-    }
-    return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
-}
-
-static void close_link(ps *p, int i)
-{
-    int w = p->link[i].number;
-
-    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
-    if (w >= 0 && p->of[w] == i) {
-        drop_worker(p, w);
-    } else {
-        ps_link_close(&p->link[i]);
+    case PS_FAILED: p->failed = true; return fail_step(p, w, l);
+    default:
+        return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d, expected one of a worker",
+                          chan_name(l->c), l->head.kind);
     }
 }
 
-static manta_status listen_to(ps *p, int i)
+static manta_status listen_to(ps *p, int w)
 {
-    manta_status st = ps_link_listen(&p->link[i], hear_worker, p);
+    manta_status st = ps_link_listen(&p->link[w], hear_worker, p);
 
     if (st && p->failed) return st;
-    if (st) close_link(p, i);
+    if (!st) return MANTA_OK;
+    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+    drop_worker(p, w);
     return MANTA_OK;
 }
 
@@ -336,32 +345,30 @@ static manta_status see_server(ps *p, int i)
 /* Waits until something happens, and deals with it. */
 manta_status ps_attend(ps *p)
 {
-    struct pollfd fds[1 + PS_SERVERS + PS_WORKERS];
-    chan_item items[PS_LINKS + PS_SERVERS];
+    struct pollfd fds[PS_SERVERS + PS_WORKERS];
+    chan_item items[PS_WORKERS + PS_SERVERS];
     int n = 0, servers = p->plan.servers, workers = p->plan.workers;
     manta_status st;
 
-    fds[n++] = (struct pollfd){.fd = p->listener, .events = POLLIN};
     for (int i = 0; i < servers; i++)
         fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->server[i].pidfd, .events = POLLIN};
     for (int i = 0; i < workers; i++)
         fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->worker[i].pidfd, .events = POLLIN};
-    for (int i = 0; i < PS_LINKS; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
+    for (int i = 0; i < workers; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
     for (int i = 0; i < servers; i++)
-        items[PS_LINKS + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
-    st = chan_wait(items, PS_LINKS + servers, fds, n, clock_deadline(1000));
+        items[workers + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
+    st = rendezvous_wait(p->meeting, items, workers + servers, fds, n, clock_deadline(1000));
     if (st && st != MANTA_ETIMEDOUT) return st;
-    if (fds[0].revents)
-        TRY(ps_links_accept(p->link, p->end, p->listener, (size_t)p->s->l.n_sums * sizeof(double) + 4096));
-    for (int i = 0; i < PS_LINKS; i++) {
-        if (p->link[i].c && p->link[i].c == items[i].c && items[i].ready) TRY(listen_to(p, i));
+    for (int i = 0; i < workers; i++) {
+        if (items[i].c && items[i].ready) TRY(listen_to(p, i));
     }
+    TRY(admit_workers(p));
     for (int i = 0; i < servers; i++) {
-        if (items[PS_LINKS + i].c && items[PS_LINKS + i].ready) TRY(see_server(p, i));
-        if (fds[1 + i].revents) TRY(replace_lost(p, true, i));
+        if (items[workers + i].c && items[workers + i].ready) TRY(see_server(p, i));
+        if (fds[i].revents) TRY(replace_lost(p, true, i));
     }
     for (int i = 0; i < workers; i++) {
-        if (fds[1 + servers + i].revents) TRY(replace_lost(p, false, i));
+        if (fds[servers + i].revents) TRY(replace_lost(p, false, i));
     }
     return give_out(p);
 }
@@ -455,6 +462,7 @@ static manta_status listen_somewhere(int *fd, char *address)
 static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int servers, int workers)
 {
     unsigned char job[8];
+    int port;
 
     p->plan = (ps_plan){.s = p->s,
                         .feed = feed,
@@ -467,10 +475,10 @@ static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int
     if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
         return manta_fail(MANTA_EIO, "no random bytes for a key");
     for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
-    ps_config_check_init(&p->check, &p->plan, "coordinator");
-    TRY(ps_config_check_end(&p->check, &p->plan, &p->end));
-    TRY(listen_somewhere(&p->listener, p->plan.coordinator));
     for (int i = 0; i < servers; i++) TRY(listen_somewhere(&p->server_listener[i], p->plan.server[i]));
+    TRY(ps_rendezvous_open(&p->plan, ps_node_coordinator(&p->plan), &p->check, &p->meeting));
+    TRY(rendezvous_listen(p->meeting, "127.0.0.1:0", false, &port));
+    snprintf(p->plan.coordinator, sizeof p->plan.coordinator, "127.0.0.1:%d", port);
     return MANTA_OK;
 }
 
@@ -497,10 +505,7 @@ ps *ps_new(manta_session *s, const ps_options *o)
     p->o = *o;
     if (!p->o.max_failures) p->o.max_failures = MAX_FAILURES;
     if (!p->o.snapshot_steps) p->o.snapshot_steps = SNAPSHOT_STEPS;
-    p->listener = -1;
     for (int i = 0; i < PS_SERVERS; i++) p->server_listener[i] = -1;
-    for (int i = 0; i < PS_LINKS; i++) p->link[i].number = -1;
-    for (int i = 0; i < PS_WORKERS; i++) p->of[i] = -1;
     p->rate = layout_run(&s->l, s->state)->learning_rate;
     return p;
 }
@@ -560,17 +565,16 @@ void ps_close(ps *p)
 
     if (!p) return;
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
-    for (int i = 0; i < PS_LINKS && !p->mistaken; i++) say_end(&p->link[i]);
+    for (int i = 0; i < PS_WORKERS && !p->mistaken; i++) say_end(&p->link[i]);
     for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
     for (int i = 0; i < PS_WORKERS; i++) end_child(&p->worker[i], deadline);
     for (int i = 0; i < PS_SERVERS; i++) end_child(&p->server[i], deadline);
-    for (int i = 0; i < PS_LINKS; i++) ps_link_close(&p->link[i]);
+    for (int i = 0; i < PS_WORKERS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {
         ps_link_close(&p->to[i]);
         if (p->server_listener[i] >= 0) os->close(p->server_listener[i]);
     }
-    if (p->listener >= 0) os->close(p->listener);
-    chan_end_free(p->end);
+    rendezvous_free(p->meeting);
     key_wipe(&p->plan.key);
     ps_step_queue_release(&p->queue);
     ps_journal_release(&p->journal);

@@ -58,10 +58,6 @@ manta_status ps_work(const ps_plan *p, int worker) MANTA_MUST_USE;
 /* The longest message between a server and the coordinator. */
 size_t ps_server_room(const ps_plan *p, int server);
 
-/* Tells of waiting for the coordinator since `begin`, often; `said`: in the log too.
- * Fails when it has been too long (MANTA_ETIMEDOUT) or the watcher has had enough. */
-manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said) MANTA_MUST_USE;
-
 /* ---- the coordinator ---- */
 
 typedef struct ps ps; /* opaque, see ps_coordinator.h */

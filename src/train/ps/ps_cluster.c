@@ -9,8 +9,6 @@
 #include "train/ps/ps_coordinator.h"
 #include "train/ps/ps_range.h"
 
-enum { SAY_AFTER_MS = 2000 }; /* of waiting for the coordinator */
-
 static void plan_of_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
                             ps_plan *out)
 {
@@ -26,24 +24,6 @@ static void plan_of_cluster(manta_session *s, const manta_cluster *c, const feed
     snprintf(out->coordinator, sizeof out->coordinator, "%s", c->config.address[TF_CHIEF][0]);
     for (int i = 0; i < out->servers; i++)
         snprintf(out->server[i], sizeof out->server[i], "%s", c->config.address[TF_PS][i]);
-}
-
-manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said)
-{
-    int64_t now = clock_now_ns();
-    double ms = (double)(now - begin) / 1e6;
-    char missing[TCP_TEXT + 40];
-
-    snprintf(missing, sizeof missing, "waiting for chief/0 (%s)", p->coordinator);
-    if (p->timeout_ms >= 0 && ms > (double)p->timeout_ms)
-        return manta_fail(MANTA_ETIMEDOUT, "%s: it has not come in %.0f s", missing, ms / 1e3);
-    if (ms > SAY_AFTER_MS && !*said) {
-        log_info("the chief is missing", LOG_STR("address", p->coordinator));
-        *said = true;
-    }
-    if (p->watch && !p->watch(p->ctx, missing, 0, ms))
-        return manta_fail(MANTA_ECANCELLED, "stopped on request while %s", missing);
-    return MANTA_OK;
 }
 
 manta_status ps_join(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
@@ -187,11 +167,13 @@ static manta_status await_workers(ps *p)
     for (;;) {
         int missing = -1;
         for (int w = 0; w < p->plan.workers; w++) {
-            came[w] |= p->of[w] >= 0;
+            came[w] |= p->idle[w];
             if (!came[w] && missing < 0) missing = w;
         }
         if (missing < 0) return MANTA_OK;
-        if (clock_now_ns() > deadline) return manta_fail(MANTA_ETIMEDOUT, "worker %d has not come", missing);
+        if (clock_now_ns() > deadline)
+            return manta_fail(MANTA_ETIMEDOUT, "worker/%d has not come in %.0f s; %d workers were expected",
+                              missing, (double)p->plan.timeout_ms / 1e3, p->plan.workers);
         if (!said) log_info("waiting for workers", LOG_INT("missing", missing));
         said = true;
         TRY(ps_attend(p));
@@ -209,9 +191,8 @@ manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const fee
     p->cluster = true;
     plan_of_cluster(s, c, feed, steps, &p->plan);
     if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
-    ps_config_check_init(&p->check, &p->plan, "coordinator");
-    if ((st = ps_config_check_end(&p->check, &p->plan, &p->end))) goto out;
-    if ((st = ps_listen(p->end, p->plan.coordinator, &p->listener))) goto out;
+    if ((st = ps_rendezvous_open(&p->plan, ps_node_coordinator(&p->plan), &p->check, &p->meeting))) goto out;
+    if ((st = rendezvous_listen(p->meeting, p->plan.coordinator, true, NULL))) goto out;
     for (int i = 0; i < p->plan.servers && !st; i++) st = ps_furnish(p, i);
     if (!st) st = await_workers(p);
     if (!st) st = take_up(p);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "base/log.h"
 
 /* ---- what we have ---- */
 
@@ -164,27 +163,14 @@ manta_status ps_config_check_compare(const ps_config_check *t, const char *who, 
     return MANTA_OK;
 }
 
-static manta_status check_hello(void *ctx, const hello *theirs)
+manta_status ps_config_check_hello(void *ctx, int i, const hello *theirs)
 {
     ps_config_check *t = ctx;
     manta_status st = ps_config_check_compare(t, theirs->node, theirs->word, theirs->n_word);
 
-    if (!st) return MANTA_OK;
+    (void)i;
+    if (!st || strcmp(theirs->node, "coordinator") != 0) return st;
     manta_error_get(&t->why);
-    if (!strcmp(theirs->node, "coordinator") || !strcmp(t->node, "coordinator")) {
-        if (!strncmp(theirs->node, "worker/", 7))
-            log_warn("a worker was turned away", LOG_STR("why", t->why.text));
-        else
-            t->refused = true;
-    }
+    t->refused = true;
     return st;
-}
-
-manta_status ps_config_check_end(ps_config_check *t, const ps_plan *p, chan_end **out)
-{
-    chan_options o = {.node = t->node, .job = p->job, .plain = p->plain, .check = check_hello, .ctx = t};
-
-    TRY(chan_end_new(&o, &p->key, out));
-    chan_end_say(*out, 0, t->text, t->n);
-    return MANTA_OK;
 }

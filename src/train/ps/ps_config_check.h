@@ -18,8 +18,8 @@ typedef struct ps_config_check {
     char node[FRAME_NAME]; /* who we are */
     char text[FRAME_WORD];
     size_t n; /* bytes of text */
-    bool refused; /* we, or they, are the coordinator and the other a server, or we a worker: */
-    manta_error why; /* the sentence */
+    bool refused; /* a coordinator was, */
+    manta_error why; /* with this sentence */
 } ps_config_check;
 
 /* The settings of a process that is called `node`. */
@@ -30,8 +30,7 @@ void ps_config_check_init(ps_config_check *t, const ps_plan *p, const char *node
 manta_status ps_config_check_compare(const ps_config_check *t, const char *who, const void *theirs,
                                      size_t n) MANTA_MUST_USE;
 
-/* This process on the network, saying its settings; *t has been filled in and
- * outlives the end. */
-manta_status ps_config_check_end(ps_config_check *t, const ps_plan *p, chan_end **out) MANTA_MUST_USE;
+/* Compares with what node i of a rendezvous says; `ctx` is the check. */
+manta_status ps_config_check_hello(void *ctx, int i, const hello *theirs) MANTA_MUST_USE;
 
 #endif

@@ -10,7 +10,7 @@
 #include "train/ps/ps.h"
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_link.h"
-#include "train/ps/ps_config_check.h"
+#include "train/ps/ps_rendezvous.h"
 
 /* A process of ours. */
 typedef struct ps_child {
@@ -23,17 +23,15 @@ struct ps {
     ps_plan plan;
     manta_session *s;
     ps_options o;
-    chan_end *end;
+    rendezvous *meeting;
     ps_config_check check;
     bool cluster; /* the others were started by somebody else */
-    int listener; /* ours */
     int server_listener[PS_SERVERS];
     ps_child server[PS_SERVERS], worker[PS_WORKERS];
     ps_link to[PS_SERVERS];
-    ps_link link[PS_LINKS];
+    ps_link link[PS_WORKERS]; /* by worker */
     bool failed; /* a step has */
     bool idle[PS_WORKERS]; /* has asked for a step */
-    int of[PS_WORKERS]; /* its link; -1: none */
     ps_step_queue queue;
     ps_journal journal; /* of the epoch at hand, or of the one that was taken up */
     bool settled; /* it is clear with what state the servers begin */

@@ -1,7 +1,6 @@
 /* ps_link.c - one conversation of the parameter servers. */
 #include "train/ps/ps_link.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,21 +8,11 @@
 
 enum { LOOK_UP_MS = 500 };
 
-manta_status ps_listen(const chan_end *e, const char *address, int *out)
-{
-    const char *held = getenv("MANTA_LISTEN_FD");
-    tcp_place at;
-
-    *out = -1;
-    TRY(tcp_resolve(address, &at));
-    return held ? chan_inherit(e, &at, held, out) : chan_listen(e, &at, out);
-}
-
 manta_status ps_link_open(ps_link *l, chan *c, size_t room)
 {
     manta_status st;
 
-    *l = (ps_link){.c = c, .room = room, .number = -1};
+    *l = (ps_link){.c = c, .room = room};
     st = mem_try_array((int64_t)room, 1, "a message", (void **)&l->in);
     if (!st) st = mem_try_array((int64_t)room, 1, "a message", (void **)&l->out);
     if (st) ps_link_close(l);
@@ -35,7 +24,7 @@ void ps_link_close(ps_link *l)
     chan_close(l->c);
     mem_try_free(l->in);
     mem_try_free(l->out);
-    *l = (ps_link){.number = -1};
+    *l = (ps_link){.c = NULL};
 }
 
 manta_status ps_link_receive(ps_link *l, bool *whole)
@@ -73,22 +62,6 @@ manta_status ps_link_listen(ps_link *l, manta_status (*hear)(void *ctx, ps_link 
         TRY(ps_link_receive(l, &whole));
         if (!whole) return MANTA_OK;
         TRY(hear(ctx, l));
-    }
-}
-
-manta_status ps_links_accept(ps_link *links, chan_end *e, int listener, size_t room)
-{
-    for (;;) {
-        chan *c;
-        manta_status st = chan_accept(e, listener, &c);
-        int i = 0;
-        if (st) return st == MANTA_EBUSY ? MANTA_OK : st;
-        while (i < PS_LINKS && links[i].c) i++;
-        if (i < PS_LINKS) {
-            TRY(ps_link_open(&links[i], c, room));
-        } else {
-            chan_close(c);
-        }
     }
 }
 

@@ -4,11 +4,6 @@
 #define TRAIN_PS_PS_LINK_H
 
 #include "net/chan.h"
-#include "train/ps/ps_step_queue.h"
-
-enum {
-    PS_LINKS = PS_WORKERS + 16
-}; /* of one who is called: workers, the coordinator, some that have not said who they are */
 
 /* What is said. W worker, S server, C coordinator. */
 typedef enum ps_kind {
@@ -23,7 +18,7 @@ typedef enum ps_kind {
     PS_BEGUN, /* S to C */
     PS_STATE, /* C to S: what is the state?  S to C: this */
     PS_RATE, /* C to S: the learning rate from now on */
-    PS_READY, /* W to C: give me a step */
+    PS_READY, /* W to C: give me, worker `step`, a step */
     PS_STEP, /* C to W: do step `step` of epoch `item` */
     PS_DONE, /* W to C: it is done, and these are its sums and its share of the regulariser; another, please */
     PS_FAILED, /* W to C: a status (item) and a sentence: it cannot be done */
@@ -36,12 +31,7 @@ typedef struct ps_link {
     bool coming; /* it has begun to */
     char *in, *out; /* messages, `room` bytes each */
     size_t room, got;
-    int number; /* the user's: which worker it is; -1: not known */
 } ps_link;
-
-/* Listens at a place of the plan, or with the socket that a launcher holds for us
- * (MANTA_LISTEN_FD). */
-manta_status ps_listen(const chan_end *e, const char *address, int *out) MANTA_MUST_USE;
 
 /* Takes over the channel. `room`: of the longest message. MANTA_ENOMEM, and then
  * the channel is closed. */
@@ -56,10 +46,6 @@ manta_status ps_link_receive(ps_link *l, bool *whole) MANTA_MUST_USE;
  * of the channel or of what was heard. */
 manta_status ps_link_listen(ps_link *l, manta_status (*hear)(void *ctx, ps_link *l),
                             void *ctx) MANTA_MUST_USE;
-
-/* Takes the connections that wait at a listener, each into a free place of the
- * PS_LINKS; those for which there is none are closed. */
-manta_status ps_links_accept(ps_link *links, chan_end *e, int listener, size_t room) MANTA_MUST_USE;
 
 /* Queues a message whose bytes were put to l->out. The one before must have
  * gone: it has when its answer came. MANTA_EINTERNAL otherwise. */

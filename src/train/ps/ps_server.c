@@ -1,18 +1,15 @@
 /* ps_server.c - a parameter server: weights out, gradients in. */
-#include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "os/sys.h"
 #include "train/ps/ps.h"
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_link.h"
 #include "train/ps/ps_range.h"
-#include "train/ps/ps_config_check.h"
+#include "train/ps/ps_rendezvous.h"
 #include "train/session/step_core.h"
 
 enum {
@@ -23,16 +20,14 @@ typedef struct server {
     const ps_plan *plan;
     manta_session *s;
     ps_range range;
-    chan_end *end;
+    rendezvous *meeting;
     ps_config_check check;
-    int listener;
     size_t room;
-    ps_link link[PS_LINKS]; /* c NULL: free */
+    ps_link link[1 + PS_WORKERS]; /* the coordinator's; the workers' */
     bool loaded; /* the coordinator has given it a state */
     bool over;
     ps_journal journal; /* whose gradients are in */
-    const ps_link *boss; /* the coordinator's; NULL: it is missed, */
-    int64_t missed_ns; /* since then */
+    int64_t missed_ns; /* since when the coordinator is missed, if it is */
     bool said; /* and that was said */
 } server;
 
@@ -128,7 +123,6 @@ static manta_status answer_message(void *ctx, ps_link *l)
     server *v = ctx;
     bool needs_state = l->head.kind == PS_PULL || l->head.kind == PS_PUSH || l->head.kind == PS_STATE;
 
-    if (l->head.kind == PS_WHERE || l->head.kind == PS_LOAD || l->head.kind == PS_BEGIN) v->boss = l;
     /* Before the state is there nobody has reason to ask: workers are told to come afterwards. */
     if (needs_state && !v->loaded) return manta_fail(MANTA_EBUSY, "%s: not loaded yet", chan_name(l->c));
     switch ((int)l->head.kind) {
@@ -149,16 +143,32 @@ static manta_status answer_message(void *ctx, ps_link *l)
     }
 }
 
-/* A connection that fails is closed; the server goes on. */
-static void listen_to(server *v, ps_link *l)
+static void close_link(server *v, int k)
 {
-    if (!ps_link_listen(l, answer_message, v)) return;
-    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
-    ps_link_close(l);
-    if (v->boss != l) return;
-    v->boss = NULL;
+    ps_link_close(&v->link[k]);
+    rendezvous_miss(v->meeting, v->plan->servers + k);
+    if (k) return;
     v->missed_ns = clock_now_ns();
     v->said = false;
+}
+
+/* A connection that fails is closed; the server goes on. */
+static void listen_to(server *v, int k)
+{
+    if (!ps_link_listen(&v->link[k], answer_message, v)) return;
+    log_debug("a connection ended", LOG_STR("why", manta_error_text()));
+    close_link(v, k);
+}
+
+/* Those that have come, or come again. */
+static manta_status admit_callers(server *v)
+{
+    for (int k = 0; k < 1 + v->plan->workers; k++) {
+        if (!rendezvous_is_here(v->meeting, v->plan->servers + k)) continue;
+        close_link(v, k);
+        TRY(ps_link_open(&v->link[k], rendezvous_take(v->meeting, v->plan->servers + k), v->room));
+    }
+    return MANTA_OK;
 }
 
 /* A coordinator of another training is none of our business once we are at one,
@@ -174,20 +184,22 @@ static manta_status heed_refusal(server *v)
 
 static manta_status serve_links(server *v)
 {
+    int n = 1 + v->plan->workers;
+
     while (!v->over) {
-        struct pollfd fd = {.fd = v->listener, .events = POLLIN};
-        chan_item items[PS_LINKS];
+        chan_item items[1 + PS_WORKERS];
         manta_status st;
-        for (int i = 0; i < PS_LINKS; i++) items[i] = (chan_item){.c = v->link[i].c, .read = true};
-        st = chan_wait(items, PS_LINKS, &fd, 1, clock_deadline(LOOK_UP_MS));
+        for (int k = 0; k < n; k++) items[k] = (chan_item){.c = v->link[k].c, .read = true};
+        st = rendezvous_wait(v->meeting, items, n, NULL, 0, clock_deadline(LOOK_UP_MS));
         if (st && st != MANTA_ETIMEDOUT) return st;
         if (v->plan->parent && getppid() != v->plan->parent) return MANTA_OK;
-        if (!v->plan->parent && !v->boss) TRY(ps_miss_coordinator(v->plan, v->missed_ns, &v->said));
-        if (fd.revents) TRY(ps_links_accept(v->link, v->end, v->listener, v->room));
-        for (int i = 0; i < PS_LINKS && !v->over; i++) {
-            if (v->link[i].c && items[i].c && items[i].ready) listen_to(v, &v->link[i]);
+        for (int k = 0; k < n && !v->over; k++) {
+            if (items[k].c && items[k].ready) listen_to(v, k);
         }
+        TRY(admit_callers(v));
         TRY(heed_refusal(v));
+        if (!v->plan->parent && !v->link[0].c && !v->over)
+            TRY(ps_miss_coordinator(v->plan, v->missed_ns, &v->said));
     }
     return MANTA_OK;
 }
@@ -208,22 +220,22 @@ size_t ps_server_room(const ps_plan *p, int number)
 manta_status ps_serve(const ps_plan *p, int number, int listener)
 {
     server *v = mem_new(sizeof *v);
-    char node[FRAME_NAME];
     manta_status st;
 
-    *v = (server){.plan = p, .s = p->s, .listener = listener, .missed_ns = clock_now_ns()};
+    *v = (server){.plan = p, .s = p->s, .missed_ns = clock_now_ns()};
     v->range = ps_range_of(&p->s->l, number, p->servers);
     v->room = ps_server_room(p, number);
-    snprintf(node, sizeof node, "ps/%d", number);
     if ((st = session_local(p->s))) goto out;
-    ps_config_check_init(&v->check, p, node);
-    st = ps_config_check_end(&v->check, p, &v->end);
-    if (!st && listener < 0) st = ps_listen(v->end, p->server[number], &v->listener);
+    if ((st = ps_rendezvous_open(p, number, &v->check, &v->meeting))) goto out;
+    if (listener >= 0) {
+        rendezvous_listen_with(v->meeting, listener);
+    } else {
+        st = rendezvous_listen(v->meeting, p->server[number], true, NULL);
+    }
     if (!st) st = serve_links(v);
-    if (listener < 0 && v->listener >= 0) os->close(v->listener);
 out:
-    for (int i = 0; i < PS_LINKS; i++) ps_link_close(&v->link[i]);
-    chan_end_free(v->end);
+    for (int k = 0; k < 1 + PS_WORKERS; k++) ps_link_close(&v->link[k]);
+    rendezvous_free(v->meeting);
     ps_journal_release(&v->journal);
     mem_free(v);
     return st;

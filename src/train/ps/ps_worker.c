@@ -1,5 +1,4 @@
 /* ps_worker.c - a worker of parameter servers: pull, compute, push, again. */
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,7 +7,7 @@
 #include "train/ps/ps.h"
 #include "train/ps/ps_link.h"
 #include "train/ps/ps_range.h"
-#include "train/ps/ps_config_check.h"
+#include "train/ps/ps_rendezvous.h"
 #include "train/session/step_core.h"
 
 enum { PATIENCE_MS = 200 }; /* between attempts to reach a server that is being replaced */
@@ -16,7 +15,7 @@ enum { PATIENCE_MS = 200 }; /* between attempts to reach a server that is being 
 typedef struct worker {
     const ps_plan *plan;
     manta_session *s;
-    chan_end *end;
+    rendezvous *meeting;
     ps_config_check check;
     bool hired; /* a coordinator has given it a step */
     ps_link boss;
@@ -33,27 +32,47 @@ static bool is_alone(void *ctx)
     return w->plan->parent && getppid() != w->plan->parent;
 }
 
-static manta_status call_process(worker *w, const char *address, const char *name, size_t room, ps_link *out)
+/* Waits for the node with this number, as `m` says. */
+static manta_status call_node(worker *w, int i, const rendezvous_meeting *m, size_t room, ps_link *out)
 {
-    tcp_place at;
-    chan *c;
-
-    TRY(tcp_resolve(address, &at));
-    TRY(chan_connect(w->end, &at, name, &c));
-    return ps_link_open(out, c, room);
+    rendezvous_miss(w->meeting, i);
+    TRY(rendezvous_meet(w->meeting, i, i + 1, m));
+    return ps_link_open(out, rendezvous_take(w->meeting, i), room);
 }
 
 /* ---- servers ---- */
 
+/* Whether the coordinator has said that it is over. */
+static manta_status look_at_boss(worker *w)
+{
+    bool whole = false;
+
+    TRY(ps_link_receive(&w->boss, &whole));
+    if (whole && w->boss.head.kind == PS_END) w->over = true;
+    return MANTA_OK;
+}
+
+/* A server that is not there is waited for until the coordinator has had enough. */
+static manta_status watch_boss(void *ctx, const char *missing, int i, double ms)
+{
+    worker *w = ctx;
+
+    (void)i;
+    (void)ms;
+    TRY(look_at_boss(w));
+    if (w->over) return manta_fail(MANTA_ECANCELLED, "the training is over: it ended while %s", missing);
+    if (is_alone(w))
+        return manta_fail(MANTA_EDIED, "nobody is left to train for: it ended while %s", missing);
+    return MANTA_OK;
+}
+
 static manta_status reach_server(worker *w, int i)
 {
-    char name[FRAME_NAME];
     size_t weights = ps_range_weights_size(&w->range[i]), slot = ps_range_slot_size(&w->range[i]);
+    rendezvous_meeting m = {.timeout_ms = -1, .patient = true, .watch = watch_boss, .ctx = w};
 
     if (w->server[i].c) return MANTA_OK;
-    snprintf(name, sizeof name, "ps/%d", i);
-    TRY(call_process(w, w->plan->server[i], name, weights > slot ? weights : slot, &w->server[i]));
-    return chan_await_open(w->server[i].c, clock_deadline(10000));
+    return call_node(w, i, &m, weights > slot ? weights : slot, &w->server[i]);
 }
 
 static manta_status pull_weights(worker *w, int i)
@@ -82,12 +101,8 @@ static manta_status be_patient(worker *w)
 {
     chan_item item = {.c = w->boss.c, .read = true};
     manta_status st = chan_wait(&item, 1, NULL, 0, clock_deadline(PATIENCE_MS));
-    bool whole = false;
 
-    if (st && st != MANTA_ETIMEDOUT) return st;
-    TRY(ps_link_receive(&w->boss, &whole));
-    if (whole && w->boss.head.kind == PS_END) w->over = true;
-    return MANTA_OK;
+    return st && st != MANTA_ETIMEDOUT ? st : look_at_boss(w);
 }
 
 /* A server that cannot be reached is being replaced: it is tried again until the
@@ -104,7 +119,7 @@ static manta_status with_all(worker *w, manta_status (*fn)(worker *w, int i, int
         }
         ps_link_close(&w->server[i]);
         if (is_alone(w)) return st;
-        TRY(be_patient(w));
+        if (!w->over) TRY(be_patient(w));
     }
     return MANTA_OK;
 }
@@ -180,30 +195,33 @@ static manta_status converse_with_coordinator(worker *w, int number)
     return MANTA_OK;
 }
 
+typedef struct boss_wait {
+    worker *w;
+    int64_t begin;
+    bool said;
+} boss_wait;
+
+static manta_status watch_for_boss(void *ctx, const char *missing, int i, double ms)
+{
+    boss_wait *b = ctx;
+
+    (void)missing;
+    (void)i;
+    (void)ms;
+    if (is_alone(b->w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
+    return ps_miss_coordinator(b->w->plan, b->begin, &b->said);
+}
+
 /* The order of starting does not matter: it may not be there yet. Or not be there
  * any more: then it is started again by whoever started it, unless it was our
- * parent. */
+ * parent. Who has had a step of one does not take another that is at another training. */
 static manta_status find_boss(worker *w)
 {
     size_t room = (size_t)w->s->l.n_sums * sizeof(double) + 4096;
-    int64_t begin = clock_now_ns();
-    bool said = false;
+    boss_wait b = {.w = w, .begin = clock_now_ns()};
+    rendezvous_meeting m = {.timeout_ms = -1, .patient = w->hired, .watch = watch_for_boss, .ctx = &b};
 
-    for (;;) {
-        manta_status st =
-            w->boss.c ? MANTA_OK : call_process(w, w->plan->coordinator, "coordinator", room, &w->boss);
-        chan_item item = {0};
-        if (!st) st = chan_work(w->boss.c);
-        if (!st && chan_is_open(w->boss.c)) return MANTA_OK;
-        if (st) ps_link_close(&w->boss);
-        if (w->check.refused && !w->hired) return manta_error_raise(&w->check.why);
-        w->check.refused = false; /* who has begun waits for the right one */
-        if (is_alone(w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
-        TRY(ps_miss_coordinator(w->plan, begin, &said));
-        item.c = w->boss.c;
-        st = chan_wait(&item, 1, NULL, 0, clock_deadline(PATIENCE_MS));
-        if (st && st != MANTA_ETIMEDOUT) return st;
-    }
+    return call_node(w, ps_node_coordinator(w->plan), &m, room, &w->boss);
 }
 
 static bool has_lost(const ps_link *boss)
@@ -239,20 +257,17 @@ static manta_status prepare_worker(worker *w)
 manta_status ps_work(const ps_plan *p, int number)
 {
     worker *w = mem_new(sizeof *w);
-    char node[FRAME_NAME];
     manta_status st;
 
     *w = (worker){.plan = p, .s = p->s};
-    snprintf(node, sizeof node, "worker/%d", number);
-    ps_config_check_init(&w->check, p, node);
-    st = ps_config_check_end(&w->check, p, &w->end);
+    st = ps_rendezvous_open(p, ps_node_worker(p, number), &w->check, &w->meeting);
     if (!st) st = prepare_worker(w);
     if (!st) st = find_boss(w);
     if (!st) st = run_worker(w, number);
     feed_reader_close(&w->reader);
     for (int i = 0; i < p->servers; i++) ps_link_close(&w->server[i]);
     ps_link_close(&w->boss);
-    chan_end_free(w->end);
+    rendezvous_free(w->meeting);
     mem_free(w);
     return st;
 }
