@@ -221,6 +221,9 @@ static manta_status prepare_work(manta_cluster *c, manta_session *s, const clust
     c->pieces = mem_resize(c->pieces, ((size_t)s->l.param_blocks + 1) * sizeof *c->pieces);
     c->heard = mem_resize(c->heard, cluster_heard_bits(c) / 8 + 1);
     for (int i = 0; i < 2; i++) c->readers[i] = w->readers[i];
+    c->epochs = w->epochs;
+    c->steps[CLUSTER_TRAIN] = w->steps;
+    c->steps[CLUSTER_EVALUATE] = w->validation_steps;
     c->watch = w->watch;
     c->ctx = w->ctx;
     describe_work(c, w);

@@ -129,6 +129,7 @@ struct manta_cluster {
     int *pieces; /* of our blocks: shards whose gradients are here; -1: added and sent */
     unsigned char *heard; /* a bit for each message that others may send in this step */
     feed_reader *readers[2]; /* by phase; borrowed */
+    int64_t epochs, steps[2]; /* of the call; of a phase */
     uint64_t number; /* steps begun in this generation */
     double rate; /* the chief's learning rate, on its way */
     cluster_verdict verdict; /* the chief's, on its way */
@@ -226,6 +227,15 @@ manta_status cluster_recover(manta_cluster *c) MANTA_MUST_USE;
 
 /* A recovery that has not been told; the cause is borrowed until the next. */
 bool cluster_take_recovery(manta_cluster *c, int *rank, double *ms, const char **cause);
+
+/* ---- samples: cluster_feed.c ---- */
+
+/* How many samples the step at hand has. */
+manta_status cluster_count_samples(manta_cluster *c, int64_t *count) MANTA_MUST_USE;
+
+/* Those of one of this rank's shards, of `count` in the step at hand. Valid until the next
+ * are fetched. Those that come after them are read meanwhile. */
+manta_status cluster_fetch_shard(manta_cluster *c, int64_t count, int shard, manta_feed *f) MANTA_MUST_USE;
 
 /* ---- connections: cluster_rendezvous.c ---- */
 

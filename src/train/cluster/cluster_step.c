@@ -15,7 +15,6 @@ enum { SAY_AFTER_MS = 2000 };
 typedef struct stepping {
     manta_cluster *c;
     manta_session *s;
-    feed_reader *reader;
     bool train, deciding;
     bool together; /* the shards of all ranks in lockstep */
     uint64_t number; /* what its messages carry: steps begun in this generation, in order */
@@ -34,22 +33,6 @@ typedef struct stepping {
 static bool is_used(const stepping *t, int64_t shard)
 {
     return step_has_samples(t->s, t->count, (int)shard);
-}
-
-/* Which pass over the data: every evaluation has the samples of the first, be it
- * repeated or cut short, as it has without a cluster. */
-static int64_t data_epoch(const stepping *t)
-{
-    return t->train ? t->c->at.epoch : 0;
-}
-
-static manta_status fetch_shard(stepping *t, int shard, manta_feed *f)
-{
-    int64_t lo = session_shard_begin(t->s, t->count, shard),
-            hi = session_shard_begin(t->s, t->count, shard + 1);
-
-    TRY(feed_reader_rows(t->reader, data_epoch(t), t->c->at.step, lo, hi, f));
-    return session_check_feed(t->s, f, true);
 }
 
 /* A piece of a rank's blocks in `from`, which has the parameters' layout. */
@@ -407,7 +390,7 @@ static manta_status compute_shard(stepping *t, int shard)
     manta_feed f;
     exec_run r;
 
-    TRY(fetch_shard(t, shard, &f));
+    TRY(cluster_fetch_shard(t->c, t->count, shard, &f));
     r = session_run(s, mode, &f, s->slots[shard]);
     r.settled = look_around;
     r.settled_ctx = t;
@@ -455,7 +438,7 @@ static manta_status compute_together(stepping *t)
     for (int64_t v = cluster_first_shard(c, c->rank); v < cluster_first_shard(c, c->rank + 1); v++) {
         manta_feed f;
         if (!is_used(t, v)) continue;
-        TRY(fetch_shard(t, (int)v, &f));
+        TRY(cluster_fetch_shard(c, t->count, (int)v, &f));
         TRY(lockstep_begin(s->lockstep, (int)v, t->flag, t->count, &f, s->slots[v], true));
     }
     TRY(go_together(t, false));
@@ -518,7 +501,7 @@ static manta_status step_once(stepping *t)
     manta_cluster *c = t->c;
 
     cluster_crash(CLUSTER_CRASH_STEP_BEGIN);
-    TRY(feed_reader_count(t->reader, data_epoch(t), c->at.step, &t->count));
+    TRY(cluster_count_samples(c, &t->count));
     expect_all(t);
     step_collect(t->s, t->count);
     if (t->train) begin_sum(t);
@@ -547,8 +530,7 @@ static manta_status step_once(stepping *t)
 
 manta_status cluster_step(manta_cluster *c)
 {
-    stepping t = {
-        .c = c, .s = c->s, .reader = c->readers[c->at.phase], .train = c->at.phase == CLUSTER_TRAIN};
+    stepping t = {.c = c, .s = c->s, .train = c->at.phase == CLUSTER_TRAIN};
     manta_status st;
 
     t.together = t.train && c->s->meets;

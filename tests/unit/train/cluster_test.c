@@ -21,6 +21,7 @@ typedef struct legacy {
     char error[440];
     char causes[1000]; /* of recoveries */
     size_t size;
+    int ahead, behind; /* looks that found the next rows read, or not in time */
     manta_metrics metrics;
     unsigned char state[MAX_STATE];
 } legacy;
@@ -47,6 +48,7 @@ typedef struct cluster_run {
     chaos_plan chaos; /* of everybody */
     bool chaotic, plain;
     bool several; /* calls, instead of one training */
+    bool ahead; /* samples are slow to read, so a thread reads them */
 } cluster_run;
 
 /* Two calls of fit and one of evaluate, one after the other. */
@@ -86,6 +88,46 @@ static bool note_causes(void *user, manta_session *s, const manta_event *e)
     return true;
 }
 
+/* ---- reading ahead ---- */
+
+enum { AHEAD_BATCH = 6, AHEAD_STEPS = N / AHEAD_BATCH };
+
+/* Times that this process has read a sample; before the epoch came near it. */
+static _Atomic int readings[N];
+static int before[N];
+
+static manta_status note_reading(manta_sample *s, void *user)
+{
+    (void)user;
+    for (int c = 0; c < 2; c++)
+        memcpy(s->out[c].array.data, s->in[c].array.data, manta_array_bytes(&s->in[c].array));
+    atomic_fetch_add(&readings[s->index], 1);
+    return MANTA_OK;
+}
+
+/* The thread that computes is here, so whoever reads another row now reads ahead. Every
+ * rank has a row of each step's six at least. */
+static bool look_ahead(void *user, manta_session *s, const manta_event *e)
+{
+    legacy *left = user;
+    int64_t deadline = clock_deadline(PATIENCE_MS / 2);
+    int next = (int)e->step * AHEAD_BATCH, seen = 0; /* so many steps are done */
+
+    note_causes(user, s, e);
+    if (e->kind != MANTA_EVENT_STEP || e->epoch != 1) return true;
+    for (int i = 5 * AHEAD_BATCH; i < N && e->step == 1; i++) before[i] = atomic_load(&readings[i]);
+    if (e->step < 5 || e->step >= AHEAD_STEPS) return true;
+    while (!seen && clock_now_ns() < deadline) {
+        for (int i = next; i < next + AHEAD_BATCH; i++) seen += atomic_load(&readings[i]) != before[i];
+    }
+    if (seen) {
+        left->ahead++;
+    } else {
+        left->behind++;
+    }
+    return true;
+}
+
 static void child(cluster_run *r, int rank, bool doomed)
 {
     manta_cluster_options o = {
@@ -101,8 +143,12 @@ static void child(cluster_run *r, int rank, bool doomed)
     if (doomed && r->plan.nth)
         crash_plan_set(&(crash_plan){.point = &cluster_crash_points[r->plan.point], .nth = r->plan.nth});
     if (doomed) cluster_echo_plan = r->echo;
-    t.event = note_causes;
+    t.event = r->ahead ? look_ahead : note_causes;
     t.user = left;
+    if (r->ahead) {
+        feed_slow_ns = 0;
+        t.data = manta_dataset_map(dataset(), note_reading, NULL, 0, 0, NULL);
+    }
     if (r->chaotic) chaos_begin(r->chaos);
     left->st = manta_cluster_open(&o, &t.cluster);
     if (!left->st) {
@@ -366,6 +412,33 @@ static void sent_twice(void **state)
     }
 }
 
+/* The rows of the next step are there before it begins, in every rank and in the process
+ * that follows a lost one; and the bytes are those of one process. */
+static void ranks_read_ahead(void **state)
+{
+    static const cluster_plan plans[] = {{CLUSTER_CRASH_NONE, 0}, {CLUSTER_CRASH_STEP_BEGIN, 8}};
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        cluster_run r = {.n = 2, .victim = k % 2 ? 1 : -1, .plan = plans[k % 2], .ahead = true};
+        outcome expected;
+        r.t = (training){.shards = 3,
+                         .global_batch = AHEAD_BATCH,
+                         .no_shuffle = true,
+                         .epochs = 2,
+                         .statistics = k < 2 ? MANTA_STATISTICS_MEAN : MANTA_STATISTICS_SYNC};
+        one_process(&r.t, &expected);
+        run_cluster(&r);
+        assert_int_equal(r.deaths, k % 2);
+        for (int i = 0; i < r.n; i++) {
+            assert_int_equal(r.left[i].behind, 0);
+            assert_true(r.left[i].ahead > 0);
+        }
+        assert_result(&r, &expected, "read ahead");
+        mem_try_free(expected.state);
+    }
+}
+
 /* In pieces, late, and with connections that break: the work is done. */
 static void bad_network(void **state)
 {
@@ -395,7 +468,7 @@ int main(void)
         cmocka_unit_test(same_bytes),         cmocka_unit_test(several),
         cmocka_unit_test(killed_anywhere),    cmocka_unit_test(killed_again),
         cmocka_unit_test(killed_in_lockstep), cmocka_unit_test(sent_twice),
-        cmocka_unit_test(bad_network),
+        cmocka_unit_test(ranks_read_ahead),   cmocka_unit_test(bad_network),
     };
 
     return cmocka_run_group_tests(tests, data_and_key, remove_key);
