@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "net/chan_inner.h"
 #include "net/pair.h"
 #include "ok.h"
 
@@ -224,6 +225,32 @@ static void refusals(void **state)
     x = b;
     x.check = not_him;
     expect_refusal(&a, &pair_key, &x, &pair_key, "nobody called worker/0");
+    assert_int_equal(mem_live(), 0);
+}
+
+/* Neither side goes on with another version, and both say which is which. */
+static void another_version(void **state)
+{
+    chan_options oa = pair_options("worker/0"), ob = pair_options("worker/1");
+    char ours[FRAME_NAME], text[512] = "";
+    manta_status sa = MANTA_OK, sb = MANTA_OK;
+    pair p;
+
+    (void)state;
+    pair_make(&p, &oa, &pair_key, &ob, &pair_key);
+    memcpy(ours, p.eb->say.version, sizeof ours);
+    p.ea->say.protocol = FRAME_PROTOCOL + 1;
+    snprintf(p.ea->say.version, sizeof p.ea->say.version, "9.9.9");
+    while (!sa || !sb) {
+        chan_item items[2] = {{.c = sa ? NULL : p.a, .read = true}, {.c = sb ? NULL : p.b, .read = true}};
+        if (!sb && (sb = chan_work(p.b))) snprintf(text, sizeof text, "%s", manta_error_text());
+        if (!sa && (sa = chan_work(p.a))) assert_error_says("this is Manta 9.9.9 with protocol");
+        if (!sa || !sb) assert_int_equal(chan_wait(items, 2, NULL, 0, clock_deadline(60000)), MANTA_OK);
+    }
+    assert_int_equal(sa, MANTA_EPERM);
+    assert_int_equal(sb, MANTA_EPERM);
+    if (!strstr(text, "it is Manta 9.9.9 with protocol") || !strstr(text, ours)) fail_msg("%s", text);
+    pair_close(&p);
     assert_int_equal(mem_live(), 0);
 }
 
@@ -445,6 +472,7 @@ int main(void)
         cmocka_unit_test(over_tcp),
         cmocka_unit_test(needs_a_given_key),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(another_version),
         cmocka_unit_test(reflections),
         cmocka_unit_test(strangers_get_nothing),
         cmocka_unit_test(wrong_key_gets_nothing),
