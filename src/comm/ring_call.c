@@ -1,4 +1,14 @@
-/* ring_call.c - the collectives as frames; see ring.h. */
+/* ring_call.c - the collectives as frames; see ring.h.
+ *
+ *   all ranks say CALL                     small data goes with it, and that is all
+ *        | the words of all are the same
+ *        v
+ *   rank r, of each chunk                  its owner, of its share of the chunk
+ *     contribution to each owner --DATA 0-->  a place of RING_WINDOW; all here: reduced
+ *     result into `out`          <--DATA 1--  to all
+ *
+ * ring_poll() does what can be done now and never waits; ring_place() says where the bytes
+ * of a frame go, which it checks against how far the call is. */
 #include <string.h>
 
 #include "base/mem.h"

@@ -530,7 +530,8 @@ static manta_status greeting(chan *c)
     TRY(flush_queue(c));
     TRY(read_small(c, text, sizeof text, &n));
     if (c->f.kind == FRAME_REFUSE) return read_refusal(c, text, n);
-    if (c->f.kind != FRAME_HELLO) return manta_fail(MANTA_ECORRUPT, "it does not say hello");
+    if (c->f.kind != FRAME_HELLO)
+        return manta_fail(MANTA_ECORRUPT, "it sent message %u, expected its hello", c->f.kind);
     TRY(hello_read(text, n, &c->theirs));
     st = hello_check(&c->e->say, &c->theirs);
     if (!st && strcmp(c->theirs.node, secure_peer(c->tls)))

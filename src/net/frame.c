@@ -27,7 +27,9 @@ manta_status frame_read(const unsigned char in[FRAME_SIZE], uint64_t max, frame 
 {
     frame f;
 
-    if (memcmp(in, magic, 4)) return manta_fail(MANTA_ECORRUPT, "a message does not begin as one");
+    if (memcmp(in, magic, 4))
+        return manta_fail(MANTA_ECORRUPT, "a message begins with %02x %02x %02x %02x, expected %.4s", in[0],
+                          in[1], in[2], in[3], (const char *)magic);
     memcpy(&f.kind, in + 4, 2);
     memcpy(&f.flags, in + 6, 2);
     memcpy(&f.generation, in + 8, 4);
@@ -99,7 +101,8 @@ manta_status hello_read(const void *data, size_t n, hello *out)
     h.plain = wire_u8(&w) == 1;
     word = wire_bytes(&w, &n_word);
     if (w.broken || w.at != w.end || n_word > FRAME_WORD)
-        return manta_fail(MANTA_ECORRUPT, "its hello is broken");
+        return manta_fail(MANTA_ECORRUPT,
+                          "its hello of %zu bytes is cut, too long, or has more in it than a hello", n);
     h.n_word = (uint32_t)n_word;
     if (n_word) memcpy(h.word, word, n_word);
     *out = h;

@@ -1,5 +1,22 @@
-/* cluster.c - opening a cluster from TF_CONFIG; the calls of fit and evaluate
- * on it. Meeting is cluster_rendezvous.c's, computing cluster_step.c's. */
+/* cluster.c - opening a cluster from TF_CONFIG; the calls of fit and evaluate on it.
+ *
+ *   cluster_begin()        the others are met; c->at is where to go on
+ *        |
+ *        v        of each epoch
+ *      TRAIN steps --> EVALUATE steps --> DECIDE --+--> TRAIN of the next
+ *                                                  |
+ *   cluster_end()    <-----------------------------+
+ *        DONE to all, with a digest of the state; until all have said it, or one says that
+ *        all have (ALL_DONE). With an error of ours: FAILED to all, and the sentence.
+ *
+ * c->at is (call, iterations, epoch, phase, step) and only ever grows: by the step that was
+ * committed, by entering a phase, or to where the others are. A process that was lost
+ * and comes back may so find itself in the middle of any phase (the engine asks
+ * cluster_is_in() before each), or behind a call that the others have ended: then `over`.
+ *
+ * Until the end has been said by all nobody may leave: a rank that is lost in the last
+ * step needs the state of one that has it. Meeting is cluster_rendezvous.c's, agreeing
+ * cluster_sync.c's, computing cluster_step.c's. */
 #include "train/cluster/cluster.h"
 
 #include <stdio.h>
@@ -340,8 +357,9 @@ static manta_status hear_end(manta_cluster *c, int rank, bool *all)
         bool known = f.kind == CLUSTER_DONE || f.kind == CLUSTER_ALL_DONE;
         uint32_t theirs;
         if (!known || f.length != sizeof theirs) {
-            (void)!manta_fail(MANTA_ECORRUPT, "%s: message %u of %llu bytes at the end", p->node, f.kind,
-                              (unsigned long long)f.length);
+            (void)!manta_fail(
+                MANTA_ECORRUPT, "%s: message %u of %llu bytes at the end, expected %u or %u of %zu", p->node,
+                f.kind, (unsigned long long)f.length, CLUSTER_DONE, CLUSTER_ALL_DONE, sizeof theirs);
             return cluster_lose(c, rank);
         }
         if (chan_left(p->c) == sizeof theirs) p->got = 0;

@@ -2,21 +2,27 @@
  *
  * Every process holds the whole state and computes its shards of each step.
  *
+ *                  rank 0               rank 1               rank 2        V shards, B blocks
+ *   state          all of it            all of it            all of it
+ *   computes       shards 0 .. V/3      shards V/3 .. 2V/3   shards 2V/3 .. V
+ *   adds           blocks 0 .. B/3      blocks B/3 .. 2B/3   blocks 2B/3 .. B
+ *   updates        all of it            all of it            all of it
+ *
  *   shard v belongs to the rank r with V r / N <= v < V (r + 1) / N
  *   block b of the parameter grid to the rank with B r / N <= b < B (r + 1) / N
  *
- * A step: each rank computes its shards into their slots, and sends of each
- * slot to every rank the gradients of that rank's blocks, and the rest of the
- * slot (proposed statistics, sums) whole. Blocks go in pieces, the last ones
- * first, each as soon as backward has settled it: earlier layers are computed
- * while the gradients of later ones are on their way. A rank that has all
- * shards of a piece adds them by the shard tree and sends the sum to all, at
- * once as well. Who has the sum
- * of all blocks applies the update to its whole state, with the functions that
- * one process uses: that is the commit. Nothing of the state changes before.
- * With synchronised statistics the shards of all ranks go in lockstep
- * (lockstep.h): what one leaves at a batch norm is sent to every rank that
- * computes, into an area like its own.
+ * A step: of each slot a rank sends every rank the gradients of that rank's blocks, and
+ * the rest of the slot (proposed statistics, sums) whole. Who has all shards of some
+ * of its blocks adds them by the shard tree and sends the sum to all; who has the
+ * sum of all blocks applies the update to its whole state, with the functions that
+ * one process uses: that is the commit. Nothing of the state changes before. The
+ * messages are drawn in cluster_exchange.h.
+ *
+ * A generation: from a meeting of all ranks to the next loss.
+ *
+ *   meeting --> agreement on the furthest state --> steps --> ... --> the call's end
+ *      ^                                              |
+ *      +------ all connections are closed <-----------+ a rank is lost, or comes anew
  *
  * Invariants
  * 1. Nobody can commit step k + 1 before all have computed their shards from
@@ -29,7 +35,7 @@
  * 4. Each message of a step is heard once: what came is noted by what it is and
  *    whose, and a rank that sends it again is treated as lost.
  *
- * Threads: one. */
+ * Threads: one, and one that reads samples ahead (cluster_feed.c). */
 #ifndef TRAIN_CLUSTER_CLUSTER_H
 #define TRAIN_CLUSTER_CLUSTER_H
 

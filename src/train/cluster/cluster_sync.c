@@ -61,7 +61,8 @@ static manta_status await_sent(manta_cluster *c, int rank, int64_t deadline)
 {
     while (chan_unsent(c->peers[rank].c)) {
         if (clock_now_ns() >= deadline) {
-            (void)!manta_fail(MANTA_ETIMEDOUT, "%s does not take the state", c->peers[rank].node);
+            (void)!manta_fail(MANTA_ETIMEDOUT, "%s has not taken the state in %.0f s", c->peers[rank].node,
+                              (double)c->timeout_ms / 1e3);
             return cluster_lose(c, rank);
         }
         TRY(cluster_pump(c, deadline));
@@ -102,8 +103,8 @@ static manta_status receive_state(manta_cluster *c, int rank, int64_t deadline)
         if (!f.kind) {
             st = chan_peek(p->c, &f);
             if (!st && (f.kind != CLUSTER_SYNC || f.length != size))
-                st = manta_fail(MANTA_ECORRUPT, "%s: message %u of %llu bytes instead of the state", p->node,
-                                f.kind, (unsigned long long)f.length);
+                st = manta_fail(MANTA_ECORRUPT, "%s: message %u of %llu bytes, expected the state of %zu",
+                                p->node, f.kind, (unsigned long long)f.length, size);
         }
         if (f.kind && !st && !(st = chan_take(p->c, copy + n, size - n, &got))) n += got;
         if (st && st != MANTA_EBUSY) {
@@ -112,7 +113,8 @@ static manta_status receive_state(manta_cluster *c, int rank, int64_t deadline)
         }
         st = MANTA_OK;
         if (n < size && clock_now_ns() >= deadline) {
-            (void)!manta_fail(MANTA_ETIMEDOUT, "%s does not send the state", p->node);
+            (void)!manta_fail(MANTA_ETIMEDOUT, "%s has not sent the state in %.0f s", p->node,
+                              (double)c->timeout_ms / 1e3);
             st = cluster_lose(c, rank);
             goto out;
         }

@@ -1,4 +1,13 @@
-/* tf_config.c - see tf_config.h. */
+/* tf_config.c - see tf_config.h.
+ *
+ *   text --> JSON --> cluster: for each job its addresses, by task number
+ *                     task:    which job and number this process is
+ *                --> checks across both: the task is there, no address is twice,
+ *                    somebody trains
+ *
+ * Nothing is believed of the text but its types: each value is looked at where it is
+ * read, and a sentence names its place ("cluster.worker[1]"). Names are compared with
+ * the table of jobs; numbers of tasks are bounded before anything is allocated. */
 #include "train/cluster/tf_config.h"
 
 #include <jansson.h>
