@@ -416,7 +416,7 @@ static void sent_twice(void **state)
  * that follows a lost one; and the bytes are those of one process. */
 static void ranks_read_ahead(void **state)
 {
-    static const cluster_plan plans[] = {{CLUSTER_CRASH_NONE, 0}, {CLUSTER_CRASH_STEP_BEGIN, 8}};
+    static const death plans[] = {{0}, {CLUSTER_CRASH_STEP_BEGIN, 8}};
 
     (void)state;
     for (int k = 0; k < 4; k++) {
