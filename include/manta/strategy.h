@@ -110,8 +110,12 @@ MANTA_API manta_status manta_replica_variable(manta_replica *r, const char *name
 MANTA_API manta_status manta_replica_commit(manta_replica *r, int64_t step) MANTA_MUST_USE;
 
 /* One step of data-parallel training of a mirrored session: gradients of this
- * replica's samples, their mean over all samples of all replicas, the update.
- * A replica without samples (f NULL, or of count 0) takes part with weight zero. */
+ * replica's samples, their mean over all samples of all replicas, the update. A
+ * replica's batch is one shard of the step, so that the result is, to the bit, that of
+ * one process with as many shards (docs/numerics.md). A replica without samples (f NULL,
+ * or of count 0) takes part and adds nothing; with MANTA_STATISTICS_FIRST the first one
+ * that has samples gives the statistics, else all of these their mean.
+ * MANTA_EINVAL no replica has samples. */
 MANTA_API manta_status manta_replica_train_step(manta_replica *r, manta_session *s,
                                                 const manta_feed *f) MANTA_MUST_USE;
 

@@ -1,8 +1,10 @@
 /* same_bytes.c - one training in six ways, and the same bytes from all of them: one
  * process with V shards, V workers, a trainer's loop of V ranks, a TF_CONFIG cluster of
- * V processes, a strategy's loop of V replicas, and parameter servers without
- * staleness. The model has convolutions, batch norm and dropout; once with momentum,
- * once with Adam, clipping by global norm, a regulariser and a moving average. */
+ * V processes, a strategy's loop of V replicas (forked, and as TF_CONFIG says), and
+ * parameter servers without staleness. The model has convolutions, batch norm and
+ * dropout; once with momentum, once with Adam, clipping by global norm, a regulariser
+ * and a moving average. From four shards on a tree is not a row; with batches of 29 the
+ * last one of an epoch has 3 samples, and some of four or five shards have none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,37 +24,51 @@
 #include "train/group_fixture.h"
 #include "train/session/feed.h"
 
-enum { EPOCHS = 2, BATCH = 32, MOST = 4 };
+enum { EPOCHS = 2, MOST = 5 };
 
-static training training_of(bool hard)
+/* One training: the optimizer, V, and the samples of a step. */
+typedef struct way {
+    bool hard;
+    int n;
+    int64_t batch;
+    manta_statistics statistics;
+} way;
+
+static training training_of(const way *y)
 {
-    return (training){.hard = hard, .no_shuffle = true, .epochs = EPOCHS, .global_batch = BATCH};
+    return (training){.hard = y->hard,
+                      .no_shuffle = true,
+                      .epochs = EPOCHS,
+                      .global_batch = y->batch,
+                      .statistics = y->statistics};
 }
 
-static outcome alone(bool hard, int shards)
+static outcome alone(const way *y)
 {
-    training t = training_of(hard);
+    training t = training_of(y);
     outcome o;
 
-    t.shards = shards;
+    t.shards = y->n;
     o = train(&t);
     if (o.st) fail_msg("alone: %s", o.error.text);
     return o;
 }
 
-static void compare(const outcome *golden, const void *state, const char *who)
+static void compare(const outcome *golden, const void *state, const way *y, const char *who)
 {
-    if (memcmp(golden->state, state, golden->size)) fail_msg("%s: other bytes than one process", who);
+    if (!memcmp(golden->state, state, golden->size)) return;
+    fail_msg("%s of %d, %s, batches of %d: other bytes than one process", who, y->n,
+             y->hard ? "Adam" : "momentum", (int)y->batch);
 }
 
 /* ---- workers, and parameter servers ---- */
 
-static void by_workers(const outcome *golden, bool hard, int n)
+static void by_workers(const outcome *golden, const way *y)
 {
-    training t = training_of(hard);
+    training t = training_of(y);
     outcome o;
 
-    t.workers = n;
+    t.workers = y->n;
     o = train(&t);
     assert_same_outcome(golden, &o);
     mem_try_free(o.state);
@@ -64,14 +80,14 @@ static double *share_of(const outcome *o)
     return (double *)((uintptr_t)o->state + o->share);
 }
 
-static void by_servers(const outcome *golden, bool hard, int n)
+static void by_servers(const outcome *golden, const way *y)
 {
-    training t = training_of(hard);
+    training t = training_of(y);
     outcome o;
 
-    t.workers = n;
-    t.shards = n;
-    t.servers = hard ? 1 : 2; /* norms need all parameters in one place */
+    t.workers = y->n;
+    t.shards = y->n;
+    t.servers = y->hard ? 1 : 2; /* norms need all parameters in one place */
     t.staleness = MANTA_ZERO;
     o = train(&t);
     if (o.st) fail_msg("parameter servers: %s", o.error.text);
@@ -79,58 +95,82 @@ static void by_servers(const outcome *golden, bool hard, int n)
      * weight, an update block by block: the last bit may differ, and no other. */
     assert_true(fabs(*share_of(golden) - *share_of(&o)) <= 1e-12 * fabs(*share_of(golden)));
     *share_of(&o) = *share_of(golden);
-    compare(golden, o.state, "parameter servers");
+    compare(golden, o.state, y, "parameter servers");
     mem_try_free(o.state);
 }
 
-/* ---- a cluster ---- */
+/* ---- processes that TF_CONFIG names ---- */
 
-static void be_rank(const char *config, int door, bool hard, char *out)
+/* A place in the cluster: its TF_CONFIG, the socket that it listens at, and where its
+ * state goes. */
+typedef struct seat {
+    char config[400];
+    int listener;
+    char *out;
+} seat;
+
+typedef void be_fn(const way *y, const seat *at);
+
+static void open_seats(seat *seats, int n)
 {
-    training t = training_of(hard);
-    char fd[16];
-    outcome o;
+    char addresses[256] = "";
+    int port;
 
-    alarm(100);
-    snprintf(fd, sizeof fd, "%d", door);
-    setenv("MANTA_LISTEN_FD", fd, 1);
-    if (manta_cluster_open(&(manta_cluster_options){.tf_config = config, .timeout_ms = 60000}, &t.cluster))
-        _exit(2);
-    o = train(&t);
-    if (o.st) _exit(3);
-    memcpy(out, o.state, o.size);
-    _exit(0);
-}
-
-static void by_cluster(const outcome *golden, bool hard, int n)
-{
-    char addresses[256] = "", config[400], *all;
-    int door[MOST], port, status;
-    pid_t pid[MOST];
-
-    all = mmap(NULL, (size_t)n * golden->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(all != MAP_FAILED);
     for (int i = 0; i < n; i++) {
         tcp_place at;
         assert_ok(tcp_resolve("127.0.0.1:0", &at));
-        assert_ok(tcp_listen(&at, &door[i]));
-        assert_ok(tcp_port(door[i], &port));
+        assert_ok(tcp_listen(&at, &seats[i].listener));
+        assert_ok(tcp_port(seats[i].listener, &port));
         snprintf(addresses + strlen(addresses), sizeof addresses - strlen(addresses), "%s\"127.0.0.1:%d\"",
                  i ? "," : "", port);
     }
     for (int i = 0; i < n; i++) {
-        snprintf(config, sizeof config,
+        snprintf(seats[i].config, sizeof seats[i].config,
                  "{\"cluster\":{\"worker\":[%s]},\"task\":{\"type\":\"worker\",\"index\":%d}}", addresses, i);
-        assert_true((pid[i] = fork()) >= 0);
-        if (!pid[i]) be_rank(config, door[i], hard, all + (size_t)i * golden->size);
     }
-    for (int i = 0; i < n; i++) {
+}
+
+/* Runs `be` in n processes and compares what they leave. */
+static void by_processes(const outcome *golden, const way *y, be_fn *be, const char *who)
+{
+    size_t size = (size_t)y->n * golden->size;
+    char *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    seat seats[MOST];
+    pid_t pid[MOST];
+    int status;
+
+    assert_true(all != MAP_FAILED);
+    open_seats(seats, y->n);
+    for (int i = 0; i < y->n; i++) {
+        seats[i].out = all + (size_t)i * golden->size;
+        assert_true((pid[i] = fork()) >= 0);
+        if (!pid[i]) be(y, &seats[i]);
+    }
+    for (int i = 0; i < y->n; i++) {
         assert_int_equal(waitpid(pid[i], &status, 0), pid[i]);
         assert_int_equal(status, 0);
-        compare(golden, all + (size_t)i * golden->size, "a cluster");
-        close(door[i]);
+        compare(golden, seats[i].out, y, who);
+        close(seats[i].listener);
     }
-    munmap(all, (size_t)n * golden->size);
+    munmap(all, size);
+}
+
+static _Noreturn void be_member(const way *y, const seat *at)
+{
+    training t = training_of(y);
+    char fd[16];
+    outcome o;
+
+    alarm(100);
+    snprintf(fd, sizeof fd, "%d", at->listener);
+    setenv("MANTA_LISTEN_FD", fd, 1);
+    if (manta_cluster_open(&(manta_cluster_options){.tf_config = at->config, .timeout_ms = 60000},
+                           &t.cluster))
+        _exit(2);
+    o = train(&t);
+    if (o.st) _exit(3);
+    memcpy(at->out, o.state, o.size);
+    _exit(0);
 }
 
 /* ---- loops ---- */
@@ -138,7 +178,7 @@ static void by_cluster(const outcome *golden, bool hard, int n)
 typedef manta_status step_fn(void *who, manta_session *s, const manta_feed *f);
 
 /* What manta_fit() does, with this rank's rows of every batch. */
-static manta_status drive(manta_session *s, int rank, int ranks, step_fn *step, void *who)
+static manta_status drive(manta_session *s, int64_t batch, int rank, int ranks, step_fn *step, void *who)
 {
     const manta_column_spec *columns;
     manta_dataset *d = dataset();
@@ -147,7 +187,7 @@ static manta_status drive(manta_session *s, int rank, int ranks, step_fn *step, 
     feed_map map;
     int n_columns;
 
-    TRY(manta_loader_open(d, &(manta_loader_options){.batch_size = BATCH}, &l));
+    TRY(manta_loader_open(d, &(manta_loader_options){.batch_size = batch}, &l));
     n_columns = manta_loader_columns(l, &columns);
     TRY(feed_map_init(&map, s->m, true, n_columns, columns));
     for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
@@ -206,50 +246,82 @@ static manta_model *model_of(bool hard)
 
 /* ---- a strategy ---- */
 
+typedef struct mirrored {
+    const way *y;
+    manta_session *s;
+} mirrored;
+
 static manta_status replica_loop(manta_replica *r, void *user)
 {
-    TRY(drive(user, manta_replica_rank(r), manta_replica_count(r), step_of_replica, r));
+    const mirrored *m = user;
+
+    TRY(drive(m->s, m->y->batch, manta_replica_rank(r), manta_replica_count(r), step_of_replica, r));
     return manta_replica_commit(r, 1);
 }
 
-static void by_strategy(const outcome *golden, bool hard, int n)
+/* The state at the end goes to `out`. */
+static manta_status run_strategy(const way *y, const manta_strategy_options *o, void *out)
 {
-    manta_model *m = model_of(hard);
+    manta_model *m = model_of(y->hard);
     manta_optimizer opt;
-    manta_compile c = compile_of(hard, &opt);
+    manta_compile c = compile_of(y->hard, &opt);
+    manta_session_options so = {.seed = 42, .threads = 1, .statistics = y->statistics};
     manta_strategy *strategy;
     manta_session *s;
 
-    assert_ok(manta_session_open(m, &c, &(manta_session_options){.seed = 42, .threads = 1}, &s));
-    assert_ok(manta_strategy_open(
-        &(manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = n}, &strategy));
-    assert_ok(manta_strategy_mirror(strategy, s));
-    assert_ok(manta_strategy_run(strategy, replica_loop, s));
-    compare(golden, s->state, "a strategy");
+    TRY(manta_session_open(m, &c, &so, &s));
+    TRY(manta_strategy_open(o, &strategy));
+    TRY(manta_strategy_mirror(strategy, s));
+    TRY(manta_strategy_run(strategy, replica_loop, &(mirrored){y, s}));
+    memcpy(out, s->state, s->l.state_size);
     manta_strategy_close(strategy);
     manta_session_close(s);
     manta_model_free(m);
+    return MANTA_OK;
+}
+
+static void by_strategy(const outcome *golden, const way *y)
+{
+    void *got = malloc(golden->size);
+
+    assert_ok(run_strategy(y, &(manta_strategy_options){.kind = MANTA_REPLICATION_MIRRORED, .replicas = y->n},
+                           got));
+    compare(golden, got, y, "a strategy");
+    free(got);
+}
+
+/* Replicas that meet over the network. */
+static _Noreturn void be_replica(const way *y, const seat *at)
+{
+    alarm(100);
+    setenv("TF_CONFIG", at->config, 1);
+    if (run_strategy(y, &(manta_strategy_options){.group.listener = at->listener}, at->out)) {
+        fprintf(stderr, "%s\n", manta_error_text());
+        _exit(3);
+    }
+    _exit(0);
 }
 
 /* ---- a trainer ---- */
 
 typedef struct settings {
-    bool hard;
+    way y;
     char out[300]; /* with the rank behind it */
 } settings;
 
 static manta_status trainer_loop(manta_worker *w)
 {
     const settings *c = manta_worker_config(w, NULL);
-    manta_model *m = model_of(c->hard);
+    manta_model *m = model_of(c->y.hard);
     manta_optimizer opt;
-    manta_compile compile = compile_of(c->hard, &opt);
+    manta_compile compile = compile_of(c->y.hard, &opt);
+    manta_session_options so = {.seed = 42, .threads = 1, .statistics = c->y.statistics};
     manta_session *s;
     char path[320];
     FILE *f;
 
-    TRY(manta_prepare_model(w, m, &compile, &(manta_session_options){.seed = 42, .threads = 1}, &s));
-    TRY(drive(s, manta_worker_rank(w), manta_worker_world_size(w), step_of_worker, w));
+    TRY(manta_prepare_model(w, m, &compile, &so, &s));
+    TRY(drive(s, c->y.batch, manta_worker_rank(w), manta_worker_world_size(w), step_of_worker, w));
     snprintf(path, sizeof path, "%s.%d", c->out, manta_worker_rank(w));
     f = fopen(path, "wb");
     if (!f || fwrite(s->state, 1, s->l.state_size, f) != s->l.state_size || fclose(f))
@@ -259,13 +331,13 @@ static manta_status trainer_loop(manta_worker *w)
     return MANTA_OK;
 }
 
-static void by_trainer(const outcome *golden, bool hard, int n)
+static void by_trainer(const outcome *golden, const way *y)
 {
-    settings c = {.hard = hard};
+    settings c = {.y = *y};
     manta_trainer_options o = {.loop = trainer_loop,
                                .config = &c,
                                .config_size = sizeof c,
-                               .scaling = {.num_workers = n, .threads_per_worker = 1},
+                               .scaling = {.num_workers = y->n, .threads_per_worker = 1},
                                .run = {.storage = scratch_path("runs")}};
     manta_result *r = NULL;
     char *got = malloc(golden->size), path[320];
@@ -273,47 +345,55 @@ static void by_trainer(const outcome *golden, bool hard, int n)
     snprintf(c.out, sizeof c.out, "%s", scratch_path("state"));
     assert_ok(manta_trainer_fit(&o, &r));
     manta_result_free(r);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < y->n; i++) {
         FILE *f;
         snprintf(path, sizeof path, "%s.%d", c.out, i);
         assert_non_null(f = fopen(path, "rb"));
         assert_int_equal(fread(got, 1, golden->size, f), golden->size);
         fclose(f);
-        compare(golden, got, "a trainer");
+        compare(golden, got, y, "a trainer");
     }
     free(got);
 }
 
 /* ---- */
 
-static void six_ways(void **state)
+static void six_ways(const way *y)
+{
+    outcome golden = alone(y);
+
+    by_workers(&golden, y);
+    by_processes(&golden, y, be_member, "a cluster");
+    by_servers(&golden, y);
+    by_strategy(&golden, y);
+    by_processes(&golden, y, be_replica, "a strategy over the network");
+    by_trainer(&golden, y);
+    mem_try_free(golden.state);
+}
+
+static void full_batches(void **state)
 {
     (void)state;
-    for (int hard = 0; hard < 2; hard++) {
-        for (int n = 2; n <= 3; n++) {
-            outcome golden = alone(hard, n);
-            by_workers(&golden, hard, n);
-            by_cluster(&golden, hard, n);
-            by_servers(&golden, hard, n);
-            by_strategy(&golden, hard, n);
-            by_trainer(&golden, hard, n);
-            mem_try_free(golden.state);
-        }
+    for (int n = 2; n <= MOST; n++) {
+        six_ways(&(way){.n = n, .batch = 32});
+        six_ways(&(way){.n = n, .batch = 32, .hard = true});
     }
 }
 
-/* A tree of four is not a row of four: those that add slots by the tree. */
-static void four_shards(void **state)
+static void shards_without_samples(void **state)
 {
     (void)state;
-    for (int hard = 0; hard < 2; hard++) {
-        outcome golden = alone(hard, 4);
-        by_workers(&golden, hard, 4);
-        by_cluster(&golden, hard, 4);
-        by_servers(&golden, hard, 4);
-        by_trainer(&golden, hard, 4);
-        mem_try_free(golden.state);
+    for (int n = 4; n <= MOST; n++) {
+        six_ways(&(way){.n = n, .batch = 29});
+        six_ways(&(way){.n = n, .batch = 29, .hard = true});
     }
+}
+
+/* The first shard that has samples gives the statistics. */
+static void statistics_of_the_first(void **state)
+{
+    (void)state;
+    six_ways(&(way){.n = 5, .batch = 29, .statistics = MANTA_STATISTICS_FIRST});
 }
 
 static int teardown(void **state)
@@ -326,7 +406,9 @@ static int teardown(void **state)
  * environment, and only by the first of them. */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(six_ways), cmocka_unit_test(four_shards)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(full_batches),
+                                       cmocka_unit_test(shards_without_samples),
+                                       cmocka_unit_test(statistics_of_the_first)};
     const char *told = getenv("TEST_SCRATCH");
 
     make_data();
