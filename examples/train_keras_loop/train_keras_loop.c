@@ -122,6 +122,7 @@ static manta_status quickstart_loop(manta_worker *w)
     training_close(&t);
     return st;
 }
+MANTA_LOOP(quickstart_loop)
 
 /* ---- folder ---- */
 
@@ -199,6 +200,7 @@ static manta_status folder_loop(manta_worker *w)
     training_close(&t);
     return st;
 }
+MANTA_LOOP(folder_loop)
 
 /* ---- arrays ---- */
 
@@ -260,6 +262,7 @@ static manta_status arrays_loop(manta_worker *w)
     training_close(&t);
     return st;
 }
+MANTA_LOOP(arrays_loop)
 
 /* ---- autoencoder ---- */
 
@@ -322,6 +325,7 @@ static manta_status autoencoder_loop(manta_worker *w)
     training_close(&t);
     return st;
 }
+MANTA_LOOP(autoencoder_loop)
 
 /* ---- fit ---- */
 
@@ -365,6 +369,7 @@ static manta_status fit_loop(manta_worker *w)
     training_close(&t);
     return st;
 }
+MANTA_LOOP(fit_loop)
 
 /* ---- data, made by the driver ---- */
 

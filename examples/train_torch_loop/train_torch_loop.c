@@ -135,6 +135,7 @@ static manta_status train_func(manta_worker *w)
     manta_model_free(t.model);
     return st;
 }
+MANTA_LOOP(train_func)
 
 /* ---- in the driver ---- */
 

@@ -14,6 +14,7 @@
  *         }
  *         return MANTA_OK;
  *     }
+ *     MANTA_LOOP(loop)
  *
  *     int main(int argc, char **argv)
  *     {
@@ -31,7 +32,8 @@
  *     }
  *
  * Workers are actors of the runtime (manta/task.h): processes forked from this
- * program as it was at manta_init(). The loop runs once in each. When a worker
+ * program as it was at manta_init(). The loop runs once in each, and is told to them by
+ * its name (MANTA_LOOP). When a worker
  * dies, or its loop fails, all of them are ended and, up to max_failures times,
  * started again from the last checkpoint; loops begin where
  * manta_worker_checkpoint() says. When the node itself is gone, the run ends; it
@@ -60,6 +62,37 @@ extern "C" {
 
 typedef struct manta_worker manta_worker; /* a worker, as its loop sees it */
 typedef manta_status manta_loop_fn(manta_worker *w);
+/* Makes the dataset of one worker, in that worker. `user` has the `size` bytes of the
+ * named dataset's options, and is valid until the loop ends. NULL: it failed, and said
+ * why with manta_fail(). The result is the caller's. */
+typedef manta_dataset *manta_dataset_maker(manta_worker *w, const void *user, size_t size);
+
+/* Loops and dataset makers go to the workers by name, as remote functions do. A worker need
+ * not be this program at these addresses: all that it is told is a name and bytes.
+ *
+ * MANTA_LOOP(fn) and MANTA_DATASET_MAKER(fn) register `fn` under its own name; one line at
+ * file scope, no semicolon needed. The options of a trainer then take the function or
+ * its name. A name that two functions are registered under, in two files say, names
+ * neither, and a trainer that asks for either is refused: MANTA_EEXIST.
+ *
+ * A function that is registered nowhere serves as well, while its workers run the same
+ * file as the driver, as they do when they are forked from it: it goes by the build id of
+ * that file and its place therein. A worker that is another program finds nothing
+ * there, and says so. */
+#define MANTA_LOOP(fn)                                                                                       \
+    __attribute__((constructor)) static void manta_registers_loop_##fn(void)                                 \
+    {                                                                                                        \
+        manta_register_loop(#fn, fn);                                                                        \
+    }
+#define MANTA_DATASET_MAKER(fn)                                                                              \
+    __attribute__((constructor)) static void manta_registers_dataset_maker_##fn(void)                        \
+    {                                                                                                        \
+        manta_register_dataset_maker(#fn, fn);                                                               \
+    }
+/* Register a function under a name of 1 to 127 bytes that does not begin with '@', which
+ * is copied: before manta_init(), since workers have what was registered then. */
+MANTA_API void manta_register_loop(const char *name, manta_loop_fn *fn);
+MANTA_API void manta_register_dataset_maker(const char *name, manta_dataset_maker *fn);
 
 /* How many workers, and what each asks the node for. What they ask for is
  * reserved for all of them together before the first one starts.
@@ -123,20 +156,23 @@ typedef struct manta_run_config {
     manta_logging_config logging; /* manta/run.h */
 } manta_run_config;
 
-/* A dataset as workers get it: one of the first three. */
+/* A dataset as workers get it: given by `dataset`, by `spec`, or by a function that makes
+ * it (`make`, or `maker` by its name). */
 typedef struct manta_named_dataset {
-    const char *name;
+    const char *name; /* of the dataset, for manta_worker_dataset() */
     manta_dataset *dataset; /* read once and put into the store, where all workers share it */
     const char *spec; /* for manta_dataset_open() in the worker */
-    manta_dataset *(*make)(manta_worker *w,
-                           void *user); /* called in the worker; already sharded, if at all */
-    void *user; /* for make: as it was at manta_init() */
+    manta_dataset_maker *make; /* called in the worker; already sharded, if at all */
+    const char *maker; /* the name that it was registered under, instead of `make` */
+    const void *user; /* for make: copied to the workers; no pointers in it */
+    size_t user_size; /* bytes of it */
     bool whole; /* every worker gets all of it; else a shard of its own. make: always its own */
     bool shuffle; /* before it is divided, anew every epoch, by the trainer's seed */
 } manta_named_dataset;
 
 typedef struct manta_trainer_options {
-    manta_loop_fn *loop;
+    manta_loop_fn *loop; /* what each worker runs */
+    const char *loop_name; /* the name that it was registered under, instead of `loop` */
     const void *config; /* copied to the workers; no pointers in it */
     size_t config_size;
     manta_scaling_config scaling;

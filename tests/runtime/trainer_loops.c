@@ -370,25 +370,27 @@ static manta_status count_next(void *state, manta_column *out, int n, bool *end)
     return MANTA_OK;
 }
 
-/* A generator that is sharded already: a rank makes its own numbers. */
-static manta_dataset *make_numbers(manta_worker *w, void *user)
+/* A generator that is sharded already: a rank makes its own numbers, apart by what `user` says. */
+static manta_dataset *make_numbers(manta_worker *w, const void *user, size_t size)
 {
     static const manta_column_spec spec = {.name = "n", .dtype = MANTA_DTYPE_F32, .ndim = 0};
     counter *own = malloc(sizeof *own);
 
-    (void)user;
-    if (!own) return NULL;
-    own->at = manta_worker_rank(w) * 100;
+    if (!own || size != sizeof(int64_t)) return NULL;
+    memcpy(&own->at, user, size);
+    own->at *= manta_worker_rank(w);
     own->end = own->at + 5 + manta_worker_rank(w);
     return manta_dataset_generator(
         &(manta_generator){.open = count_open, .next = count_next, .close = free, .release = free}, own,
         own->end - own->at, 1, &spec);
 }
+MANTA_DATASET_MAKER(make_numbers)
 
-static manta_dataset *make_broken(manta_worker *w, void *user)
+static manta_dataset *make_broken(manta_worker *w, const void *user, size_t size)
 {
     (void)w;
     (void)user;
+    CHECK(!size);
     return manta_dataset_cast(samples(), "no such column", MANTA_DTYPE_F64);
 }
 
@@ -452,6 +454,7 @@ static manta_status shards_loop(manta_worker *w)
         return manta_fail(MANTA_EINTERNAL, "a dataset that cannot be was given");
     return manta_report(w, &m);
 }
+MANTA_LOOP(shards_loop)
 
 static double seen[2][5][2][3]; /* rank, dataset, epoch; samples, sum, order */
 
@@ -466,14 +469,16 @@ static bool take_sums(void *user, const manta_report_event *e)
 static void shards(const char *folder)
 {
     char spec[400];
+    int64_t apart = 100;
     manta_dataset *mapped = manta_dataset_map(samples(), double_x, NULL, 0, 0, NULL);
-    manta_named_dataset all[6] = {{.name = "divided", .dataset = samples()},
-                                  {.name = "shuffled", .dataset = mapped, .shuffle = true},
-                                  {.name = "whole", .dataset = samples(), .whole = true},
-                                  {.name = "made", .make = make_numbers},
-                                  {.name = "described", .spec = spec},
-                                  {.name = "broken", .make = make_broken}};
-    manta_trainer_options o = {.loop = shards_loop,
+    manta_named_dataset all[6] = {
+        {.name = "divided", .dataset = samples()},
+        {.name = "shuffled", .dataset = mapped, .shuffle = true},
+        {.name = "whole", .dataset = samples(), .whole = true},
+        {.name = "made", .maker = "make_numbers", .user = &apart, .user_size = sizeof apart},
+        {.name = "described", .spec = spec},
+        {.name = "broken", .make = make_broken}};
+    manta_trainer_options o = {.loop_name = "shards_loop",
                                .scaling = {.num_workers = 2},
                                .run = {.name = "shards", .storage = folder, .report = take_sums},
                                .n_datasets = 6,

@@ -501,6 +501,7 @@ manta_status manta_replica_leave(manta_replica *r, const char *name, const manta
     if (!v) v = (value *)(void *)(values_of(r->s, r->rank) + used);
     snprintf(v->name, sizeof v->name, "%s", name);
     v->array = *array;
+    v->array.data = NULL; /* an address of this process; the bytes lie behind the head */
     v->size = size;
     memcpy((char *)v + round_up(sizeof *v), array->data, bytes);
     if (v == (value *)(void *)(values_of(r->s, r->rank) + used)) atomic_store(&e->used, used + size);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <manta/task.h>
+#include <manta/version.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -51,8 +52,7 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
     const manta_bundle *need = &d->scaling.need;
     manta_task_options how = {.num_cpus = need->num_cpus > 0 ? need->num_cpus : MANTA_NONE,
                               .resources = need->resources};
-    trainer_task t = {.loop = o->loop,
-                      .rank = rank,
+    trainer_task t = {.rank = rank,
                       .world = d->world,
                       .most = d->scaling.most,
                       .attempt = d->attempt,
@@ -67,6 +67,8 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
         log_warn("a worker's log is its file alone", LOG_INT("rank", rank),
                  LOG_STR("why", manta_error_text()));
     if (!t.threads) t.threads = cpu_cores() > d->world ? cpu_cores() / d->world : 1;
+    snprintf(t.version, sizeof t.version, "%s", manta_version());
+    snprintf(t.loop, sizeof t.loop, "%s", d->loop);
     snprintf(t.name, sizeof t.name, "%s", manta_run_name(d->run));
     snprintf(t.run, sizeof t.run, "%s", manta_run_path(d->run));
     snprintf(t.local, sizeof t.local, "%s", run_local(d->run));
@@ -75,7 +77,10 @@ static void start_rank(trainer_driver *d, int rank, const char *checkpoint)
     vec_push(&args, manta_bytes(o->config ? o->config : "", o->config ? o->config_size : 0));
     for (int i = 0; i < d->datasets.n; i++) {
         const trainer_dataset *dataset = &d->datasets.all[i];
+        const manta_named_dataset *from = &o->datasets[i];
         vec_push(&args, manta_bytes(dataset, sizeof *dataset));
+        if (*dataset->maker)
+            vec_push(&args, manta_bytes(from->user ? from->user : "", from->user ? from->user_size : 0));
         for (int k = 0; k < dataset->n_columns; k++) vec_push(&args, manta_of_ref(d->datasets.columns[i][k]));
     }
     d->actors[rank] = manta_actor_start("manta_trainer_actor", &how, 0, NULL);
@@ -357,7 +362,7 @@ static manta_status check_options(trainer_driver *d)
     const manta_trainer_options *o = d->o;
     manta_context here;
 
-    if (!o->loop) return manta_fail(MANTA_EINVAL, "a trainer without a loop");
+    TRY(functions_name(FUNCTION_LOOP, "the trainer's loop", o->loop_name, (any_function *)o->loop, d->loop));
     if (!manta_is_initialized()) return manta_fail(MANTA_EINVAL, "call manta_init() before a trainer's fit");
     TRY(manta_context_get(NULL, &here));
     if (here.in_process)
@@ -484,7 +489,7 @@ static bool begins_again(trainer_driver *d)
 {
     int most = driver_most_failures(d);
     manta_attempt_event e = {d->attempt, d->node_lost ? -1 : d->failed_rank, d->world, d->error};
-    bool may = !d->stopped && !d->node_lost && !driver_is_full(d);
+    bool may = !d->stopped && !d->node_lost && !driver_is_incurable(d);
     bool again = may && (most == MANTA_UNLIMITED || d->failures < most), fewer;
 
     manta_run_log(d->run, d->failed_rank, d->error);

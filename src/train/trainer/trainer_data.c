@@ -29,18 +29,27 @@ static manta_status deliver_dataset(manta_dataset *d, manta_dataset **out)
     return st;
 }
 
+static manta_status make_dataset(manta_worker *w, int i, manta_dataset **out)
+{
+    const worker_maker *m = &w->makers[i];
+    manta_dataset *made;
+    manta_error why;
+
+    /* What the maker says itself is said after this. */
+    (void)!manta_fail(MANTA_EINVAL, "the maker of dataset '%s' gave none, and did not say why",
+                      w->datasets[i].name);
+    if ((made = m->fn(w, m->user, m->size))) return deliver_dataset(made, out);
+    manta_error_get(&why);
+    return why.code;
+}
+
 /* All of it, as this rank gets it, not divided yet. */
 static manta_status open_dataset(manta_worker *w, int i, manta_dataset **out)
 {
     const trainer_dataset *d = &w->datasets[i];
     manta_column columns[TRAINER_COLUMNS];
-    manta_dataset *made;
 
-    if (d->make) {
-        if (!(made = d->make(w, d->user)))
-            return manta_fail(MANTA_EINVAL, "the function that makes dataset '%s' gave none", d->name);
-        return deliver_dataset(made, out);
-    }
+    if (w->makers[i].fn) return make_dataset(w, i, out);
     if (*d->spec) return manta_dataset_open(d->spec, NULL, out);
     for (int k = 0; k < d->n_columns; k++) columns[k] = (manta_column){d->columns[k], w->columns[i][k]};
     return deliver_dataset(manta_dataset_arrays(d->n_columns, columns, MANTA_OWNERSHIP_BORROW), out);
@@ -48,7 +57,7 @@ static manta_status open_dataset(manta_worker *w, int i, manta_dataset **out)
 
 static bool is_divided(const trainer_dataset *d)
 {
-    return !d->whole && !d->make;
+    return !d->whole && !*d->maker;
 }
 
 manta_status manta_worker_dataset(manta_worker *w, const char *name, manta_dataset **out)

@@ -39,16 +39,22 @@ static manta_status check_spec(const trainer_dataset *t)
                       t->spec, known);
 }
 
+static manta_status describe_maker(trainer_dataset *t, const manta_named_dataset *from)
+{
+    char whose[sizeof t->name + 32];
+
+    snprintf(whose, sizeof whose, "the maker of dataset '%s'", t->name);
+    return functions_name(FUNCTION_MAKER, whose, from->maker, (any_function *)from->make, t->maker);
+}
+
 static manta_status describe_dataset(trainer_dataset *t, int i, const manta_named_dataset *from)
 {
     if (!from->name || !*from->name || strlen(from->name) >= sizeof t->name)
         return manta_fail(MANTA_EINVAL, "dataset %d has no name, or one that is too long", i);
     snprintf(t->name, sizeof t->name, "%s", from->name);
-    t->make = from->make;
-    t->user = from->user;
     t->whole = from->whole;
     t->shuffle = from->shuffle;
-    if (from->make) return MANTA_OK;
+    if (from->make || from->maker) return describe_maker(t, from);
     if (from->dataset && !from->spec) return check_dataset(t, from->dataset);
     if (!from->spec) return manta_fail(MANTA_EINVAL, "dataset '%s' is neither given nor described", t->name);
     if (strlen(from->spec) >= sizeof t->spec)
@@ -119,7 +125,7 @@ out:
 manta_status datasets_read(trainer_datasets *g, const manta_named_dataset *from)
 {
     for (int i = 0; i < g->n; i++) {
-        if (!from[i].make && !from[i].spec) TRY(put_dataset(g, i, from[i].dataset));
+        if (!*g->all[i].maker && !from[i].spec) TRY(put_dataset(g, i, from[i].dataset));
     }
     return MANTA_OK;
 }

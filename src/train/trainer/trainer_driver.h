@@ -16,6 +16,7 @@
 
 typedef struct trainer_driver {
     const manta_trainer_options *o;
+    char loop[FUNCTION_NAME];
     trainer_scaling scaling;
     int world; /* of this attempt */
     manta_run *run;
@@ -58,9 +59,9 @@ const char *driver_last_checkpoint(const trainer_driver *d);
 /* How many attempts may follow the first: as asked for, or 3; MANTA_UNLIMITED. */
 int driver_most_failures(const trainer_driver *d);
 
-/* Whether a rank found a disk full, which no attempt cures: none follows, unless so many
- * were asked for. */
-bool driver_is_full(const trainer_driver *d);
+/* Whether no other attempt would cure what a rank failed with: a disk that is full (unless
+ * so many attempts were asked for), or a worker whose program has not got the loop. */
+bool driver_is_incurable(const trainer_driver *d);
 
 /* Tells of an attempt that has failed and is followed by another, which has one worker
  * less when `fewer`: as a block (manta/log.h) where people read the log, else as one

@@ -17,9 +17,12 @@ int driver_most_failures(const trainer_driver *d)
     return told == 0 ? 3 : told == MANTA_NONE ? 0 : told;
 }
 
-bool driver_is_full(const trainer_driver *d)
+bool driver_is_incurable(const trainer_driver *d)
 {
-    return d->status == MANTA_ENOSPC && !d->loss.died && d->o->run.failure.max_failures == 0;
+    bool full = d->status == MANTA_ENOSPC && d->o->run.failure.max_failures == 0;
+    bool lacks = d->status == MANTA_EUNSUPPORTED && !d->loss.began;
+
+    return !d->loss.died && (full || lacks);
 }
 
 /* The name of the checkpoint that the run goes on from; NULL: none. Borrowed. */
@@ -133,8 +136,9 @@ static void show_end(const trainer_driver *d, const char *why, bool is_there)
         manta_block_line(&b, "now");
     }
     manta_block_add(&b, "the run ends");
-    if (of_a_rank && driver_is_full(d)) {
-        manta_block_add(&b, ", since another attempt would find no room either");
+    if (of_a_rank && driver_is_incurable(d)) {
+        manta_block_add(&b, ", since another attempt would find no %s either",
+                        d->status == MANTA_ENOSPC ? "room" : "such function");
     } else if (of_a_rank) {
         add_count(&b, d);
     }

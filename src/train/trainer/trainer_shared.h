@@ -22,6 +22,7 @@
 #include "os/eventcount.h"
 #include "os/file.h"
 #include "train/log/rank_logs.h"
+#include "train/trainer/trainer_functions.h"
 
 enum {
     TRAINER_RANKS = 256,
@@ -128,9 +129,12 @@ static inline uint64_t trainer_slot_at(int world, int rank, int turn)
     return trainer_head(world) + ((uint64_t)rank * 2 + (uint64_t)turn) * TRAINER_SLOT;
 }
 
-/* What a worker is told at its start; plain memory. */
+/* What a worker is told at its start: plain memory, without an address in it, since the
+ * worker may be another program (trainer_functions.h). Numbers of descriptors are those of
+ * the process `driver`. */
 typedef struct trainer_task {
-    manta_loop_fn *loop; /* the worker is a fork of the driver: the same addresses */
+    char version[16]; /* manta_version() of the driver: the same layout of all of this */
+    char loop[FUNCTION_NAME];
     int rank, world, attempt, driver, fd, threads;
     int most; /* ranks that the memory has room for */
     uint64_t seed;
@@ -139,11 +143,12 @@ typedef struct trainer_task {
     char local[1024]; /* run_local() */
 } trainer_task;
 
+/* What a worker is told of a dataset. Behind it come the bytes for its maker, when it has
+ * one, or its arrays in the store. */
 typedef struct trainer_dataset {
     char name[64];
     char spec[512];
-    manta_dataset *(*make)(manta_worker *w, void *user);
-    void *user;
+    char maker[FUNCTION_NAME]; /* "": none */
     bool whole, shuffle;
     int n_columns; /* of one in the store: so many arrays follow */
     char columns[TRAINER_COLUMNS][64];

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <manta/task.h>
+#include <manta/version.h>
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -139,25 +140,64 @@ static void redirect_output(const manta_worker *w)
     mem_free(folder);
 }
 
-/* Arguments: task, config, then for each dataset its description and arrays. */
-static manta_status read_arguments(const manta_task *t, manta_worker *w)
+/* A driver of another version would mean other fields. */
+static manta_status read_task(const manta_task *t, manta_worker *w)
 {
+    char version[sizeof w->t.version] = "";
     const void *at;
     size_t n;
-    int arg = 2;
 
     TRY(manta_arg_bytes(t, 0, &at, &n));
-    if (n != sizeof w->t) return manta_fail(MANTA_EINTERNAL, "a worker's task of %zu bytes", n);
-    memcpy(&w->t, at, n);
+    if (n >= sizeof version) memcpy(version, at, sizeof version - 1);
+    if (n == sizeof w->t && !strcmp(version, manta_version())) {
+        memcpy(&w->t, at, n);
+        return MANTA_OK;
+    }
+    return manta_fail(MANTA_EUNSUPPORTED,
+                      "the trainer's driver has Manta '%s' and a task of %zu bytes; this worker's program "
+                      "expected '%s' and %zu",
+                      version, n, manta_version(), sizeof w->t);
+}
+
+/* The dataset that is described by argument *arg, with what follows it. */
+static manta_status read_dataset(const manta_task *t, manta_worker *w, int *arg)
+{
+    trainer_dataset *d = &w->datasets[w->n_datasets];
+    worker_maker *m = &w->makers[w->n_datasets];
+    const void *at;
+    size_t n;
+
+    TRY(manta_arg_bytes(t, (*arg)++, &at, &n));
+    if (n != sizeof *d)
+        return manta_fail(MANTA_EINTERNAL,
+                          "the description of a trainer's dataset has %zu bytes, expected %zu", n, sizeof *d);
+    memcpy(d, at, n);
+    if (*d->maker) {
+        any_function *fn;
+        TRY(functions_find(FUNCTION_MAKER, d->maker, &fn));
+        m->fn = (manta_dataset_maker *)fn;
+        TRY(manta_arg_bytes(t, (*arg)++, &m->user, &m->size));
+    }
+    for (int k = 0; k < d->n_columns; k++) TRY(manta_arg_array(t, (*arg)++, &w->columns[w->n_datasets][k]));
+    w->n_datasets++;
+    return MANTA_OK;
+}
+
+/* Arguments: task, config, then for each dataset its description and what follows it. */
+static manta_status read_arguments(const manta_task *t, manta_worker *w)
+{
+    any_function *fn;
+    int arg = 2;
+
+    TRY(read_task(t, w));
+    TRY(functions_find(FUNCTION_LOOP, w->t.loop, &fn));
+    w->loop = (manta_loop_fn *)fn;
     TRY(manta_arg_bytes(t, 1, &w->config, &w->config_size));
     while (arg < manta_args(t)) {
-        trainer_dataset *d = &w->datasets[w->n_datasets];
-        TRY(manta_arg_bytes(t, arg++, &at, &n));
-        if (n != sizeof *d || w->n_datasets == TRAINER_DATASETS)
-            return manta_fail(MANTA_EINTERNAL, "a dataset");
-        memcpy(d, at, n);
-        for (int k = 0; k < d->n_columns; k++) TRY(manta_arg_array(t, arg++, &w->columns[w->n_datasets][k]));
-        w->n_datasets++;
+        if (w->n_datasets == TRAINER_DATASETS)
+            return manta_fail(MANTA_EINTERNAL, "a trainer's worker has more than %d datasets",
+                              TRAINER_DATASETS);
+        TRY(read_dataset(t, w, &arg));
     }
     return MANTA_OK;
 }
@@ -199,7 +239,7 @@ static manta_status run_loop(manta_worker *w)
     if (*w->t.checkpoint) TRY(manta_checkpoint_open(w->t.checkpoint, &w->checkpoint));
     atomic_store(&w->mem.c->ranks[w->t.rank].pid, (uint32_t)getpid());
     atomic_store(&w->mem.c->ranks[w->t.rank].state, RANK_RUNNING);
-    st = w->t.loop(w);
+    st = w->loop(w);
     if (st) {
         manta_error why;
         manta_error_get(&why);

@@ -61,6 +61,13 @@ typedef struct worker_saves {
     _Atomic bool failed; /* untold has a code */
 } worker_saves;
 
+/* The function that makes a dataset of this worker; NULL: none does. */
+typedef struct worker_maker {
+    manta_dataset_maker *fn;
+    const void *user;
+    size_t size;
+} worker_maker;
+
 struct manta_worker {
     trainer_task t;
     char *parts_folder; /* run_parts_folder() */
@@ -74,8 +81,10 @@ struct manta_worker {
     _Atomic int64_t temps; /* folders made; the thread that writes a checkpoint may need one too */
     manta_checkpoint *checkpoint;
     bool restored; /* a prepared session has its state */
+    manta_loop_fn *loop;
     int n_datasets;
     trainer_dataset datasets[TRAINER_DATASETS];
+    worker_maker makers[TRAINER_DATASETS]; /* of each */
     manta_array columns[TRAINER_DATASETS][TRAINER_COLUMNS];
     worker_saves saves;
     VEC(manta_note) notes; /* for the next checkpoint; owned */
