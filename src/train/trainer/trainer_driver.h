@@ -1,5 +1,5 @@
 /* train/trainer/trainer_driver.h - the driver of a trainer, as its own files see it: trainer.c
- * starts and ends attempts, trainer_reports.c takes what the ranks report, trainer_errors.c
+ * starts and ends attempts, trainer_driver_reports.c takes what the ranks report, trainer_errors.c
  * says what went wrong.
  *
  * Threads: the one that called manta_trainer_fit(). */
@@ -9,7 +9,7 @@
 #include <manta/task.h>
 
 #include "base/status.h"
-#include "train/trainer/trainer_datasets.h"
+#include "train/trainer/trainer_driver_datasets.h"
 #include "train/trainer/trainer_checkpoint_parts.h"
 #include "train/trainer/trainer_scaling.h"
 #include "train/trainer/trainer_shared.h"

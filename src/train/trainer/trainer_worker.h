@@ -1,12 +1,12 @@
 /* train/trainer/trainer_worker.h - a worker of a trainer, inside this folder.
  *
- * trainer_worker.c       what it is told, and the actor that runs the loop
- * trainer_report.c       what it says to the driver: metrics, parts of checkpoints
- * trainer_collectives.c  what ranks do together: meetings, sums, broadcasts
- * trainer_step.c         steps of a model by all ranks
- * trainer_engine.c       a fit of all ranks
- * trainer_data.c         its datasets
- * trainer_save.c         checkpoints on their way to files, behind the loop's back
+ * trainer_worker.c         what it is told, and the actor that runs the loop
+ * trainer_worker_report.c  what it says to the driver: metrics, parts of checkpoints
+ * trainer_collectives.c    what ranks do together: meetings, sums, broadcasts
+ * trainer_step.c           steps of a model by all ranks
+ * trainer_engine.c         a fit of all ranks
+ * trainer_worker_data.c    its datasets
+ * trainer_save.c           checkpoints on their way to files, behind the loop's back
  *
  * What it reports goes to a ring; what it adds up with others, through slots
  * (trainer_shared.h). Waiting ends with what was waited for, or when the driver

@@ -1,4 +1,4 @@
-/* trainer_data.c - the datasets of a worker: whole, or its shard of them. */
+/* trainer_worker_data.c - the datasets of a worker: whole, or its shard of them. */
 #include <string.h>
 
 #include <manta/data_file.h>

@@ -1,4 +1,4 @@
-/* trainer_reports.c - what ranks report, taken out of their rings: the record of the run,
+/* trainer_driver_reports.c - what ranks report, taken out of their rings: the record of the run,
  * its checkpoints, and what the program is told. */
 #include "train/trainer/trainer_driver.h"
 

@@ -1,9 +1,9 @@
-/* train/trainer/trainer_datasets.h - the datasets that a program gives to its trainer, on
+/* train/trainer/trainer_driver_datasets.h - the datasets that a program gives to its trainer, on
  * their way to the workers: descriptions, and columns in the store.
  *
  * Threads: the driver's. */
-#ifndef TRAIN_TRAINER_TRAINER_DATASETS_H
-#define TRAIN_TRAINER_TRAINER_DATASETS_H
+#ifndef TRAIN_TRAINER_TRAINER_DRIVER_DATASETS_H
+#define TRAIN_TRAINER_TRAINER_DRIVER_DATASETS_H
 
 #include <manta/task.h>
 

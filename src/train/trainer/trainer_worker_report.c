@@ -1,4 +1,4 @@
-/* trainer_report.c - what a worker says to the driver: metrics, and its parts of
+/* trainer_worker_report.c - what a worker says to the driver: metrics, and its parts of
  * checkpoints. */
 #include <jansson.h>
 #include <stdio.h>

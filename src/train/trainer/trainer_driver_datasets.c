@@ -1,6 +1,6 @@
-/* trainer_datasets.c - the datasets of a trainer, described and put into the store. */
+/* trainer_driver_datasets.c - the datasets of a trainer, described and put into the store. */
 #include "base/status.h"
-#include "train/trainer/trainer_datasets.h"
+#include "train/trainer/trainer_driver_datasets.h"
 
 #include <stdio.h>
 #include <string.h>
