@@ -17,7 +17,6 @@
 
 #include "base/mem.h"
 #include "base/vec.h"
-#include "comm/reduce.h"
 #include "os/cpu.h"
 #include "os/proc.h"
 #include "os/shm.h"
@@ -26,78 +25,12 @@
 #include "train/cluster/tf_config.h"
 #include "train/session/forked.h"
 #include "train/session/session.h"
+#include "train/trainer/strategy_memory.h"
 
 enum {
     MAX_FAILURES = 3,
     VALUE_BYTES = 1 << 20,
-    ALIGN = 64,
-    NAME = 64,
-    TILES = 1 << 20, /* bytes of all replicas' tiles together */
 };
-
-/* What a replica says at its end. */
-typedef struct epitaph {
-    _Atomic int done; /* fn has returned */
-    int order; /* of failing, from 1; 0: it did not */
-    manta_error error;
-    _Atomic size_t used; /* bytes of values */
-} epitaph;
-
-/* In shared memory, before the buffers. */
-typedef struct commits {
-    _Atomic uint64_t word; /* number of commits << 1 | buffer */
-    _Atomic int failed; /* how many have */
-    int64_t step[2]; /* of each buffer */
-    epitaph end[MANTA_GROUP_MAX];
-} commits;
-
-typedef struct variable {
-    char *name; /* NULL: a session's state */
-    manta_array value; /* the caller's */
-    manta_session *s;
-    size_t offset, size;
-    void *copy; /* this replica's */
-} variable;
-
-struct manta_strategy {
-    manta_strategy_options o;
-    int n; /* replicas */
-    int here; /* of them, forked by us; 0: this process is one, number `rank` */
-    int rank;
-    char address[512]; /* MULTI_WORKER: where rank 0 listens */
-    VEC(variable) variables;
-    size_t buffer_size, value_size, size;
-    int fd;
-    char *memory; /* NULL before the first run */
-    bool running;
-};
-
-struct manta_replica {
-    manta_strategy *s;
-    manta_group *g;
-    int rank;
-    uint64_t seen; /* the word that our copies come from */
-};
-
-static size_t round_up(size_t n)
-{
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static commits *commits_of(const manta_strategy *s)
-{
-    return (commits *)(void *)s->memory;
-}
-
-static char *buffer_of(const manta_strategy *s, int buffer)
-{
-    return s->memory + round_up(sizeof(commits)) + (size_t)buffer * s->buffer_size;
-}
-
-static char *values_of(const manta_strategy *s, int rank)
-{
-    return buffer_of(s, 2) + (size_t)rank * s->value_size;
-}
 
 /* ---- opening ---- */
 
@@ -146,7 +79,7 @@ manta_status manta_strategy_open(const manta_strategy_options *options, manta_st
 
     if (options) s->o = *options;
     if (!s->o.max_failures) s->o.max_failures = MAX_FAILURES;
-    s->value_size = round_up(s->o.value_bytes ? s->o.value_bytes : VALUE_BYTES);
+    s->value_size = strategy_round_up(s->o.value_bytes ? s->o.value_bytes : VALUE_BYTES);
     s->fd = -1;
     if ((st = settle_kind(s))) {
         manta_strategy_close(s);
@@ -196,7 +129,7 @@ static manta_status add_variable(manta_strategy *s, variable v)
     if (s->running || s->memory)
         return manta_fail(MANTA_EINVAL, "variables are named before the first run of a strategy");
     v.offset = s->buffer_size;
-    s->buffer_size += round_up(v.size);
+    s->buffer_size += strategy_round_up(v.size);
     vec_push(&s->variables, v);
     return MANTA_OK;
 }
@@ -264,8 +197,9 @@ static manta_status begin_run(manta_strategy *s)
 
     if (!s->memory) {
         void *at;
-        s->buffer_size = round_up(s->buffer_size);
-        s->size = shm_round(round_up(sizeof(commits)) + 2 * s->buffer_size + (size_t)s->n * s->value_size);
+        s->buffer_size = strategy_round_up(s->buffer_size);
+        s->size =
+            shm_round(strategy_round_up(sizeof(commits)) + 2 * s->buffer_size + (size_t)s->n * s->value_size);
         TRY(shm_new("manta-strategy", s->size, &s->fd));
         TRY(shm_map(s->fd, s->size, true, &at));
         s->memory = at;
@@ -362,194 +296,6 @@ manta_status manta_replica_variable(manta_replica *r, const char *name, manta_ar
     if (!v) return manta_fail(MANTA_ENOENT, "there is no variable '%s'", name);
     *out = v->value;
     out->data = v->copy;
-    return MANTA_OK;
-}
-
-/* ---- a step ---- */
-
-/* The replicas that have samples in a step, in the order of ranks. Those without are no
- * leaves of the tree: a zero in its place would shift the pairs of all others. */
-typedef struct turnout {
-    int n, rank[MANTA_GROUP_MAX];
-} turnout;
-
-static manta_status count_turnout(manta_replica *r, bool samples, turnout *t)
-{
-    uint8_t mine = samples, all[MANTA_GROUP_MAX];
-
-    TRY(manta_group_all_gather(r->g, &mine, all, 1, MANTA_DTYPE_U8));
-    t->n = 0;
-    for (int i = 0; i < r->s->n; i++) {
-        if (all[i]) t->rank[t->n++] = i;
-    }
-    return t->n ? MANTA_OK
-                : manta_fail(MANTA_EINVAL, "a training step: none of %d replicas has samples, expected one",
-                             r->s->n);
-}
-
-/* Some have no samples: all parts come to everybody, tile by tile, and the tree is that of
- * those who have. That is n times the bytes, in the few steps that end an epoch. */
-static manta_status add_tiles(manta_replica *r, const turnout *t, char *at, int64_t n, manta_dtype type)
-{
-    size_t size = manta_dtype_size(type);
-    int64_t tile = (int64_t)(TILES / size) / r->s->n;
-    const void *from[MANTA_GROUP_MAX];
-    char *all = mem_new(TILES);
-    manta_status st = MANTA_OK;
-
-    for (int64_t done = 0; done < n && !st; done += tile) {
-        int64_t k = n - done < tile ? n - done : tile;
-        char *part = at + (size_t)done * size;
-        for (int i = 0; i < t->n; i++) from[i] = all + (size_t)(t->rank[i] * k) * size;
-        if (!(st = manta_group_all_gather(r->g, part, all, k, type)))
-            reduce_run(type, MANTA_REDUCE_SUM, from, t->n, part, k);
-    }
-    mem_free(all);
-    return st;
-}
-
-/* n numbers become their sum over the replicas that have samples, by the shard tree. */
-static manta_status add_parts(manta_replica *r, const turnout *t, void *at, int64_t n, manta_dtype type)
-{
-    if (t->n == r->s->n) return manta_group_all_reduce(r->g, at, at, n, type, MANTA_REDUCE_SUM);
-    return add_tiles(r, t, at, n, type);
-}
-
-/* Statistics that the replicas propose: their mean, or what the first one says. */
-static manta_status settle_statistics(manta_replica *r, const turnout *t, manta_session *s)
-{
-    const layout *l = &s->l;
-    float *stats = layout_slot_stats(l, s->slots[0]);
-
-    if (!l->stats_size) return MANTA_OK;
-    if (s->statistics == MANTA_STATISTICS_FIRST)
-        return manta_group_broadcast(r->g, stats, l->stats_size, MANTA_DTYPE_F32, t->rank[0]);
-    TRY(add_parts(r, t, stats, l->stats_size, MANTA_DTYPE_F32));
-    for (int64_t i = 0; i < l->stats_size; i++) stats[i] /= (float)t->n;
-    return MANTA_OK;
-}
-
-/* The slot becomes that of all replicas: what one process has after it has added the
- * slots of as many shards. */
-static manta_status add_slots(manta_replica *r, manta_session *s, bool samples)
-{
-    const layout *l = &s->l;
-    void *slot = s->slots[0];
-    turnout t;
-
-    TRY(count_turnout(r, samples, &t));
-    TRY(add_parts(r, &t, layout_slot_sums(l, slot), l->n_sums, MANTA_DTYPE_F64));
-    TRY(add_parts(r, &t, layout_slot_grads(l, slot), l->params_size, MANTA_DTYPE_F32));
-    return settle_statistics(r, &t, s);
-}
-
-manta_status manta_replica_train_step(manta_replica *r, manta_session *s, const manta_feed *f)
-{
-    bool samples = f && f->count > 0;
-    double loss;
-
-    TRY(session_local(s));
-    if (samples) {
-        TRY(manta_session_loss(s, f, &loss));
-        TRY(manta_session_backward(s, f));
-    } else {
-        memset(s->slots[0], 0, s->l.slot_size);
-    }
-    TRY(add_slots(r, s, samples));
-    s->used[0] = s->slots[0];
-    s->n_used = 1;
-    s->phase = SESSION_BACKWARD;
-    return manta_session_apply(s, NULL);
-}
-
-/* ---- values ---- */
-
-/* In a replica's area, one after the other. */
-typedef struct value {
-    char name[NAME];
-    manta_array array; /* data: bytes from this head on */
-    size_t size; /* of head and data, rounded */
-} value;
-
-static value *find_value(const manta_strategy *s, int rank, const char *name)
-{
-    size_t used = atomic_load(&commits_of(s)->end[rank].used);
-
-    for (size_t at = 0; at < used;) {
-        value *v = (value *)(void *)(values_of(s, rank) + at);
-        if (!strcmp(v->name, name)) return v;
-        at += v->size;
-    }
-    return NULL;
-}
-
-manta_status manta_replica_leave(manta_replica *r, const char *name, const manta_array *array)
-{
-    epitaph *e = &commits_of(r->s)->end[r->rank];
-    size_t bytes = manta_array_bytes(array), size = round_up(sizeof(value)) + round_up(bytes), used = e->used;
-    value *v = find_value(r->s, r->rank, name);
-
-    if (strlen(name) >= NAME) return manta_fail(MANTA_EINVAL, "a value's name of %zu bytes", strlen(name));
-    if (!manta_array_is_contiguous(array))
-        return manta_fail(MANTA_EINVAL, "value '%s': expected a row-major array", name);
-    if (v && v->size != size)
-        return manta_fail(MANTA_EINVAL, "value '%s' was left with another size before", name);
-    if (!v && size > r->s->value_size - used) {
-        return manta_fail(MANTA_ENOSPC, "value '%s' of %zu bytes: of value_bytes, %zu are left", name, bytes,
-                          r->s->value_size - used);
-    }
-    if (!v) v = (value *)(void *)(values_of(r->s, r->rank) + used);
-    snprintf(v->name, sizeof v->name, "%s", name);
-    v->array = *array;
-    v->array.data = NULL; /* an address of this process; the bytes lie behind the head */
-    v->size = size;
-    memcpy((char *)v + round_up(sizeof *v), array->data, bytes);
-    if (v == (value *)(void *)(values_of(r->s, r->rank) + used)) atomic_store(&e->used, used + size);
-    return MANTA_OK;
-}
-
-manta_status manta_strategy_value(const manta_strategy *s, int rank, const char *name, manta_array *out)
-{
-    value *v;
-
-    if (rank < 0 || rank >= s->n) return manta_fail(MANTA_EINVAL, "there is no replica %d of %d", rank, s->n);
-    v = s->memory ? find_value(s, rank, name) : NULL;
-    if (!v) return manta_fail(MANTA_ENOENT, "replica %d has left no value '%s'", rank, name);
-    *out = v->array;
-    out->data = (char *)v + round_up(sizeof *v);
-    return MANTA_OK;
-}
-
-manta_status manta_strategy_reduce(const manta_strategy *s, const char *name, manta_reduce how,
-                                   const manta_array *out)
-{
-    const void *from[MANTA_GROUP_MAX];
-
-    for (int i = 0; i < s->n; i++) {
-        manta_array a;
-        TRY(manta_strategy_value(s, i, name, &a));
-        if (a.dtype != out->dtype || manta_array_count(&a) != manta_array_count(out)) {
-            return manta_fail(MANTA_EINVAL,
-                              "value '%s' of replica %d has another size or type than asked for", name, i);
-        }
-        from[i] = a.data;
-    }
-    reduce_run(out->dtype, how, from, s->n, out->data, manta_array_count(out));
-    return MANTA_OK;
-}
-
-manta_status manta_strategy_gather(const manta_strategy *s, const char *name, void *out, size_t size)
-{
-    size_t at = 0;
-
-    for (int i = 0; i < s->n; i++) {
-        manta_array a;
-        TRY(manta_strategy_value(s, i, name, &a));
-        if (manta_array_bytes(&a) > size - at)
-            return manta_fail(MANTA_ENOSPC, "value '%s' of all replicas has more than %zu bytes", name, size);
-        memcpy((char *)out + at, a.data, manta_array_bytes(&a));
-        at += manta_array_bytes(&a);
-    }
     return MANTA_OK;
 }
 
