@@ -1,6 +1,9 @@
-/* train/trainer/trainer_driver.h - the driver of a trainer, as its own files see it: trainer.c
- * starts and ends attempts, trainer_driver_reports.c takes what the ranks report, trainer_errors.c
- * says what went wrong.
+/* train/trainer/trainer_driver.h - the driver of a trainer, as its own files see it.
+ *
+ * trainer.c                 starts and ends attempts
+ * trainer_options.c         checks what is asked for, and writes it down
+ * trainer_driver_reports.c  takes what the ranks report
+ * trainer_errors.c          says what went wrong
  *
  * Threads: the one that called manta_trainer_fit(). */
 #ifndef TRAIN_TRAINER_TRAINER_DRIVER_H
@@ -46,6 +49,21 @@ typedef struct trainer_driver {
     manta_status status;
 } trainer_driver;
 
+/* ---- options: trainer_options.c ---- */
+
+/* Checks what can be checked without a run, and takes note of it: the loop's name, the
+ * datasets, how many workers. */
+manta_status driver_check_options(trainer_driver *d) MANTA_MUST_USE;
+
+/* MANTA_EINVAL a run of that name was begun by `manta train`, and is of a model and options
+ * that a trainer would write over. */
+manta_status driver_check_kind(const manta_run_config *r) MANTA_MUST_USE;
+
+/* What was asked for, as the run's config.json; NULL: some of it is not UTF-8. Owned: free(). */
+char *driver_config_text(const trainer_driver *d);
+
+/* ---- reports: trainer_driver_reports.c ---- */
+
 /* Takes what the ranks have reported out of their rings, keeps it in the run's record,
  * and commits the checkpoints that are complete. */
 manta_status driver_drain(trainer_driver *d) MANTA_MUST_USE;
@@ -55,6 +73,8 @@ void driver_stop(trainer_driver *d);
 
 /* The checkpoint that was committed last; NULL: none. Borrowed. */
 const char *driver_last_checkpoint(const trainer_driver *d);
+
+/* ---- errors: trainer_errors.c ---- */
 
 /* How many attempts may follow the first: as asked for, or 3; MANTA_UNLIMITED. */
 int driver_most_failures(const trainer_driver *d);
