@@ -82,6 +82,21 @@ static manta_placement_group hold(double cpus, const char *resources)
     return g;
 }
 
+/* Waits until so many processors are free: those of a run that has ended are given back when
+ * its workers are gone. */
+static void await_free(double cpus)
+{
+    manta_node_info info;
+
+    for (int i = 0; i < 3000; i++) {
+        CHECK(!manta_node_get(&info));
+        if (info.free_cpus >= cpus) return;
+        usleep(10000);
+    }
+    fprintf(stderr, "%g processors are free, expected %g\n", info.free_cpus, cpus);
+    exit(1);
+}
+
 /* The node has 4 processors and 3 disks. */
 static void starts(const char *folder)
 {
@@ -102,6 +117,7 @@ static void starts(const char *folder)
     manta_result_free(r);
 
     others = hold(2, NULL);
+    await_free(2);
     CHECK(!run(folder, "some", &c, (manta_scaling_config){.num_workers = 4, .min_workers = 1}, NULL, &r));
     CHECK(r->workers == 2 && r->failures == 0 && point(r, "workers", 0) == 2);
     manta_result_free(r);
