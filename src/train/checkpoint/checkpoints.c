@@ -455,7 +455,9 @@ manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, cons
     mutex_unlock(&m->guard);
     if (!r->state) {
         request_free(r);
-        return manta_fail(MANTA_ENOMEM, "a copy of the state for a checkpoint (%zu bytes)", s->l.state_size);
+        return manta_fail(MANTA_ENOMEM,
+                          "a checkpoint is written from a copy, and there is no memory for %zu bytes",
+                          s->l.state_size);
     }
     memcpy(r->state, s->state, r->size);
     manifest_init(&r->m, info);
@@ -572,7 +574,8 @@ manta_status checkpoints_add(manta_checkpoints *m, const char *folder, const man
     file_info there;
 
     TRY(file_look(folder, &there));
-    if (!there.is_folder) return manta_fail(MANTA_EINVAL, "%s is no folder", folder);
+    if (!there.is_folder)
+        return manta_fail(MANTA_EINVAL, "%s is a file, expected a folder of a checkpoint's files", folder);
     TRY(checkpoint_check_folder(folder));
     return add_checkpoint(m, info, fill_from_folder, &(given){folder, state});
 }

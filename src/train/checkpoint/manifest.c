@@ -220,7 +220,8 @@ manta_status manifest_parse(const char *path, const char *text, size_t n, manife
         bool canonical = is_written_so(o, text, n);
         json_object_del(o, "crc32c");
         if (json_integer_value(json_object_get(o, "manta_checkpoint")) > 1) {
-            st = manta_fail(MANTA_EUNSUPPORTED, "%s: made by a later version of Manta", path);
+            st = manta_fail(MANTA_EUNSUPPORTED,
+                            "%s was made by a later version of Manta, which this one cannot read", path);
         } else if (!canonical || sum_of(o) != crc) {
             st = fail_damaged(path, "its checksum does not fit");
         } else if (json_integer_value(json_object_get(o, "manta_checkpoint")) != 1 || !read_body(o, out)) {

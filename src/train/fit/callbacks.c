@@ -190,7 +190,10 @@ static manta_status stopping_check(void *self, manta_fit_context *f)
     stopping *c = self;
 
     if (c->weights && c->n_weights != weights_count(manta_fit_context_session(f))) {
-        return manta_fail(MANTA_ECORRUPT, "the best weights of the checkpoint are not of this model");
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "early_stopping: the best weights of the checkpoint are %lld numbers, the model expects %lld",
+            (long long)c->n_weights, (long long)weights_count(manta_fit_context_session(f)));
     }
     return stopping_begin(self, f);
 }
@@ -297,9 +300,10 @@ static manta_status plateau_before(void *self, manta_fit_context *f)
 
     (void)f;
     if (!(c->o.factor > 0 && c->o.factor < 1))
-        return manta_fail(MANTA_EINVAL, "factor %g, expected between 0 and 1", c->o.factor);
+        return manta_fail(MANTA_EINVAL, "reduce_lr: factor %g, expected between 0 and 1", c->o.factor);
     if (!(c->o.min_delta >= 0))
-        return manta_fail(MANTA_EINVAL, "min_delta %g, expected 0 or more (MANTA_ZERO is 0)", c->o.min_delta);
+        return manta_fail(MANTA_EINVAL, "reduce_lr: min_delta %g, expected 0 or more (MANTA_ZERO is 0)",
+                          c->o.min_delta);
     return monitor_check(&c->m);
 }
 

@@ -139,10 +139,17 @@ static manta_status csv_load(void *self, const void *data, size_t n)
 {
     csv *c = self;
 
-    if (n != sizeof c->size) return manta_fail(MANTA_ECORRUPT, "the checkpoint's state of csv_logger");
+    if (n != sizeof c->size)
+        return manta_fail(MANTA_ECORRUPT, "the checkpoint's state of csv_logger has %zu bytes, expected %zu",
+                          n, sizeof c->size);
     memcpy(&c->size, data, n);
     c->told = true;
-    return c->size >= 0 ? MANTA_OK : manta_fail(MANTA_ECORRUPT, "the checkpoint's state of csv_logger");
+    return c->size >= 0
+               ? MANTA_OK
+               : manta_fail(
+                     MANTA_ECORRUPT,
+                     "the checkpoint's state of csv_logger says %lld bytes of its file, expected 0 or more",
+                     (long long)c->size);
 }
 
 static void csv_free(void *self)
@@ -527,7 +534,10 @@ static manta_status keeper_load(void *self, const void *data, size_t n)
 {
     keeper *c = self;
 
-    if (n != sizeof c->at) return manta_fail(MANTA_ECORRUPT, "the checkpoint's state of model_checkpoint");
+    if (n != sizeof c->at)
+        return manta_fail(MANTA_ECORRUPT,
+                          "the checkpoint's state of model_checkpoint has %zu bytes, expected %zu", n,
+                          sizeof c->at);
     memcpy(&c->at, data, n);
     return MANTA_OK;
 }

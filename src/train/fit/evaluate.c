@@ -12,7 +12,8 @@ manta_status evaluate_pass(engine_call *c, fit_events *t, manta_metrics *out)
 
     TRY(c->e.ops->evaluate(c, t->e.epoch, &steps));
     if (!steps)
-        return manta_fail(MANTA_EINVAL, "the %s data is empty", *t->prefix ? "validation" : "evaluation");
+        return manta_fail(MANTA_EINVAL, "the %s data is empty, expected a sample at least",
+                          *t->prefix ? "validation" : "evaluation");
     s->evaluated = true;
     session_metrics_of(s, s->eval_sums, t->prefix, out);
     return MANTA_OK;
@@ -61,7 +62,9 @@ manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_o
     manta_status st;
 
     if (!o) o = &defaults;
-    if (s->m->n_outputs > 8) return manta_fail(MANTA_EUNSUPPORTED, "a model of more than 8 outputs");
+    if (s->m->n_outputs > 8)
+        return manta_fail(MANTA_EUNSUPPORTED, "predicting with model '%s' of %d outputs, expected up to 8",
+                          s->m->name, s->m->n_outputs);
     fit_events_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_PREDICT, 0))) goto out;
     t.e.steps = p.data.steps;

@@ -27,8 +27,10 @@ static manta_status check_start(const training *r)
                               "the checkpoint stands behind epoch %lld, and only %lld are asked for",
                               (long long)f->first_epoch, (long long)f->epochs);
         }
-        return manta_fail(MANTA_EINVAL, "initial epoch %lld of %lld", (long long)f->first_epoch,
-                          (long long)f->epochs);
+        return manta_fail(
+            MANTA_EINVAL,
+            "initial_epoch is %lld, step %lld of it; expected 0 to %lld epochs, and no step below 0",
+            (long long)f->first_epoch, (long long)f->first_step, (long long)f->epochs);
     }
     if (f->first_step && r->p.data.steps >= 0 && f->first_step > r->p.data.steps) {
         return manta_fail(MANTA_EINVAL,
@@ -130,7 +132,8 @@ static manta_status train_epoch(training *r, int64_t epoch, int64_t first)
     TRY(begin_epoch(r, epoch, first));
     TRY(r->c.e.ops->train(&r->c, epoch, first, &done));
     t->e.step = done;
-    return done ? MANTA_OK : manta_fail(MANTA_EINVAL, "the training data is empty");
+    return done ? MANTA_OK
+                : manta_fail(MANTA_EINVAL, "the training data is empty, expected a sample at least");
 }
 
 /* All processes end with the same epoch. */

@@ -122,7 +122,9 @@ static manta_status make_numbered(manta_run *r, const char *storage, const char 
         mem_free(r->path);
         r->name = r->path = NULL;
     }
-    return manta_fail(MANTA_EEXIST, "%s has runs %s-1 to %s-%d already", storage, stem, stem, NUMBERS - 1);
+    return manta_fail(MANTA_EEXIST,
+                      "%s has runs %s-1 to %s-%d already, and no number is free: give the run a name",
+                      storage, stem, stem, NUMBERS - 1);
 }
 
 static manta_status find_folder(manta_run *r, const manta_run_options *o)
@@ -511,7 +513,7 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
     manta_status st;
 
     json_decref(o);
-    if (!text) return manta_fail(MANTA_EINVAL, "a report whose metrics' names are not UTF-8");
+    if (!text) return manta_fail(MANTA_EINVAL, "rank %d reports a metric whose name is not UTF-8", rank);
     if (!rank) { /* the result has it, also where the line cannot be written */
         r->epoch = p.epoch;
         r->step = p.step;

@@ -70,7 +70,7 @@ static manta_status begin_cut(cutting *c)
         size_t most = c->head - at < PIECE ? (size_t)(c->head - at) : PIECE;
         if ((st = storage_read_at(c->path, at, piece, most, &n))) break;
         st = n ? file_writer_write(c->w, piece, n)
-               : manta_fail(MANTA_EIO, "reading %s: it has become shorter", c->path);
+               : manta_fail(MANTA_EIO, "reading %s: it has become shorter since it was begun", c->path);
     }
     mem_free(piece);
     return st;

@@ -45,7 +45,8 @@ static manta_status read_tf_config(manta_strategy *s, const char *text)
     s->n = c.local ? 1 : tf_config_ranks(&c);
     s->rank = c.local ? 0 : tf_config_rank(&c);
     if (s->rank < 0) {
-        st = manta_fail(MANTA_EUNSUPPORTED, "TF_CONFIG: a %s does not take part in a loop of replicas",
+        st = manta_fail(MANTA_EUNSUPPORTED,
+                        "TF_CONFIG: a %s takes no part in a strategy's loop, expected a chief or a worker",
                         tf_job_name(c.type));
     } else if (s->n > MANTA_GROUP_MAX) {
         st = manta_fail(MANTA_EINVAL, "TF_CONFIG: %d replicas, expected at most %d", s->n, MANTA_GROUP_MAX);
@@ -68,7 +69,9 @@ static manta_status settle_kind(manta_strategy *s)
     s->n = kind == MANTA_REPLICATION_ONE_DEVICE ? 1 : s->o.replicas > 0 ? s->o.replicas : cpu_cores();
     s->here = kind == MANTA_REPLICATION_MIRRORED ? s->n : 0;
     if (s->o.replicas < 0 || s->n > MANTA_GROUP_MAX)
-        return manta_fail(MANTA_EINVAL, "%d replicas, expected 1 to %d", s->o.replicas, MANTA_GROUP_MAX);
+        return manta_fail(MANTA_EINVAL,
+                          "strategy: %d replicas asked for, expected 1 to %d (0: one for each core)",
+                          s->o.replicas ? s->o.replicas : s->n, MANTA_GROUP_MAX);
     return MANTA_OK;
 }
 
@@ -127,7 +130,9 @@ static variable *find_variable(const manta_strategy *s, const char *name)
 static manta_status add_variable(manta_strategy *s, variable v)
 {
     if (s->running || s->memory)
-        return manta_fail(MANTA_EINVAL, "variables are named before the first run of a strategy");
+        return manta_fail(MANTA_EINVAL,
+                          "strategy: a variable or session is added %s, expected before the first run",
+                          s->running ? "during a run" : "after a run");
     v.offset = s->buffer_size;
     s->buffer_size += strategy_round_up(v.size);
     vec_push(&s->variables, v);
@@ -139,9 +144,11 @@ manta_status manta_strategy_variable(manta_strategy *s, const char *name, const 
     variable v = {.value = *value, .size = manta_array_bytes(value)};
     manta_status st;
 
-    if (find_variable(s, name)) return manta_fail(MANTA_EEXIST, "there is a variable '%s' already", name);
+    if (find_variable(s, name))
+        return manta_fail(MANTA_EEXIST, "strategy: there is a variable '%s' already", name);
     if (!manta_array_is_contiguous(value))
-        return manta_fail(MANTA_EINVAL, "variable '%s': expected a row-major array", name);
+        return manta_fail(MANTA_EINVAL, "variable '%s' has strides of its own, expected a row-major array",
+                          name);
     TRY(mem_try_array((int64_t)v.size + 1, 1, "a variable", &v.copy));
     v.name = mem_strdup(name);
     if ((st = add_variable(s, v))) {
@@ -155,7 +162,10 @@ manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session)
 {
     if (session->engine.ops != &engine_local || session->shards > 1) {
         return manta_fail(MANTA_EINVAL,
-                          "a session that is mirrored has one worker and one shard: replicas are the others");
+                          "strategy: a session of %d shards%s cannot be mirrored, expected one shard in this "
+                          "process: the replicas are the others",
+                          session->shards,
+                          session->engine.ops != &engine_local ? " in several processes" : "");
     }
     return add_variable(s, (variable){.s = session, .size = session->l.state_size});
 }
@@ -293,7 +303,7 @@ manta_status manta_replica_variable(manta_replica *r, const char *name, manta_ar
 {
     const variable *v = find_variable(r->s, name);
 
-    if (!v) return manta_fail(MANTA_ENOENT, "there is no variable '%s'", name);
+    if (!v) return manta_fail(MANTA_ENOENT, "strategy: no variable is called '%s'", name);
     *out = v->value;
     out->data = v->copy;
     return MANTA_OK;
@@ -451,7 +461,8 @@ manta_status manta_strategy_run(manta_strategy *s, manta_replica_fn fn, void *us
 {
     manta_status st;
 
-    if (s->running) return manta_fail(MANTA_EINVAL, "this strategy is running already");
+    if (s->running)
+        return manta_fail(MANTA_EINVAL, "strategy: a run is asked for during a run of the same strategy");
     TRY(begin_run(s));
     s->running = true;
     st = s->here ? run_forked(s, fn, user) : run_here(s, fn, user);

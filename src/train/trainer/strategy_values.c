@@ -36,14 +36,20 @@ manta_status manta_replica_leave(manta_replica *r, const char *name, const manta
            size = strategy_round_up(sizeof(value)) + strategy_round_up(bytes), used = e->used;
     value *v = find_value(r->s, r->rank, name);
 
-    if (strlen(name) >= NAME) return manta_fail(MANTA_EINVAL, "a value's name of %zu bytes", strlen(name));
+    if (strlen(name) >= NAME)
+        return manta_fail(MANTA_EINVAL, "value '%.20s...': its name has %zu bytes, expected up to %d", name,
+                          strlen(name), NAME - 1);
     if (!manta_array_is_contiguous(array))
-        return manta_fail(MANTA_EINVAL, "value '%s': expected a row-major array", name);
+        return manta_fail(MANTA_EINVAL, "value '%s' has strides of its own, expected a row-major array",
+                          name);
     if (v && v->size != size)
-        return manta_fail(MANTA_EINVAL, "value '%s' was left with another size before", name);
+        return manta_fail(MANTA_EINVAL, "value '%s' has %zu bytes, expected %zu as when it was left before",
+                          name, bytes, manta_array_bytes(&v->array));
     if (!v && size > r->s->value_size - used) {
-        return manta_fail(MANTA_ENOSPC, "value '%s' of %zu bytes: of value_bytes, %zu are left", name, bytes,
-                          r->s->value_size - used);
+        return manta_fail(
+            MANTA_ENOSPC,
+            "value '%s' of %zu bytes has no room: of value_bytes, %zu are left for it and its head", name,
+            bytes, r->s->value_size - used);
     }
     if (!v) v = (value *)(void *)(values_of(r->s, r->rank) + used);
     snprintf(v->name, sizeof v->name, "%s", name);
@@ -59,7 +65,9 @@ manta_status manta_strategy_value(const manta_strategy *s, int rank, const char 
 {
     value *v;
 
-    if (rank < 0 || rank >= s->n) return manta_fail(MANTA_EINVAL, "there is no replica %d of %d", rank, s->n);
+    if (rank < 0 || rank >= s->n)
+        return manta_fail(MANTA_EINVAL, "strategy: a value of replica %d is asked for, expected 0 to %d",
+                          rank, s->n - 1);
     v = s->memory ? find_value(s, rank, name) : NULL;
     if (!v) return manta_fail(MANTA_ENOENT, "replica %d has left no value '%s'", rank, name);
     *out = v->array;
@@ -77,7 +85,9 @@ manta_status manta_strategy_reduce(const manta_strategy *s, const char *name, ma
         TRY(manta_strategy_value(s, i, name, &a));
         if (a.dtype != out->dtype || manta_array_count(&a) != manta_array_count(out)) {
             return manta_fail(MANTA_EINVAL,
-                              "value '%s' of replica %d has another size or type than asked for", name, i);
+                              "value '%s' of replica %d has %lld elements of %s, expected %lld of %s", name,
+                              i, (long long)manta_array_count(&a), manta_dtype_name(a.dtype),
+                              (long long)manta_array_count(out), manta_dtype_name(out->dtype));
         }
         from[i] = a.data;
     }
@@ -93,7 +103,9 @@ manta_status manta_strategy_gather(const manta_strategy *s, const char *name, vo
         manta_array a;
         TRY(manta_strategy_value(s, i, name, &a));
         if (manta_array_bytes(&a) > size - at)
-            return manta_fail(MANTA_ENOSPC, "value '%s' of all replicas has more than %zu bytes", name, size);
+            return manta_fail(MANTA_ENOSPC,
+                              "value '%s' of replicas 0 to %d has %zu bytes, expected up to %zu for all",
+                              name, i, at + manta_array_bytes(&a), size);
         memcpy((char *)out + at, a.data, manta_array_bytes(&a));
         at += manta_array_bytes(&a);
     }

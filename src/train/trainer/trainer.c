@@ -270,7 +270,9 @@ static manta_status find_places(trainer_driver *d)
         if (taken) return MANTA_OK;
         if (atomic_load(&terminated)) {
             d->stopped = true;
-            return manta_fail(MANTA_ECANCELLED, "ended on request, before there was room for its workers");
+            return manta_fail(MANTA_ECANCELLED,
+                              "run '%s' was ended on request, before there was room for its workers",
+                              manta_run_name(d->run));
         }
         if (waits_ms > 0 && passed / 1000000 > waits_ms) {
             return manta_fail(MANTA_ETIMEDOUT,
@@ -375,7 +377,8 @@ static manta_status prepare_run(trainer_driver *d)
     TRY(check_feasible(d));
     TRY(driver_check_kind(r));
     if (!(config = driver_config_text(d)))
-        return manta_fail(MANTA_EINVAL, "a name or path among the trainer's options is not UTF-8");
+        return manta_fail(MANTA_EINVAL, "a name or path among the trainer's options is not UTF-8, expected "
+                                        "what its config.json can hold");
     st = manta_run_open(&(manta_run_options){.storage = r->storage,
                                              .name = r->name,
                                              .stem = "train",

@@ -62,7 +62,8 @@ static manta_status read_notes(const trainer_checkpoint_parts *p, int64_t round,
         const char *value = memchr(at, '\0', (size_t)(end - at)), *last;
         last = value ? memchr(value + 1, '\0', (size_t)(end - value - 1)) : NULL;
         if (!last) {
-            st = manta_fail(MANTA_ECORRUPT, "%s is no list of notes", path);
+            st = manta_fail(MANTA_ECORRUPT,
+                            "%s is damaged: expected names and texts, each with a zero byte behind it", path);
             break;
         }
         vec_push(out, ((manta_note){at, value + 1}));
@@ -146,9 +147,11 @@ manta_status checkpoint_parts_add(trainer_checkpoint_parts *p, int rank, const t
     int64_t round = p->seen[rank];
 
     if (round - p->done >= TRAINER_RING) {
-        return manta_fail(MANTA_EINVAL,
-                          "rank %d has reported %d checkpoints that another rank has no part in", rank,
-                          TRAINER_RING);
+        return manta_fail(
+            MANTA_EINVAL,
+            "rank %d is %d checkpoints ahead of a rank that is still in its loop, expected fewer: "
+            "each of them takes a part of every rank",
+            rank, TRAINER_RING);
     }
     if (rank == 0 || p->seen[0] <= round) p->reports[round % TRAINER_RING] = *r;
     p->counts[round % TRAINER_RING][rank] = count;

@@ -21,7 +21,7 @@ static manta_status reserve_slot(const manta_worker *w, off_t at, size_t n)
 
     do rc = os->fallocate(w->mem.fd, 0, at, (off_t)n);
     while (rc && errno == EINTR);
-    return rc ? file_fail(errno, "reserving", "memory for gradients") : MANTA_OK;
+    return rc ? file_fail(errno, "reserving", "memory for a rank's slot") : MANTA_OK;
 }
 
 /* What was mapped before stays until there is more. */
@@ -33,7 +33,9 @@ static manta_status map_slot(manta_worker *w, int rank, int turn, size_t n)
 
     if (rank == w->t.rank) TRY(reserve_slot(w, at, n));
     fresh = os->mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, w->mem.fd, at);
-    if (fresh == MAP_FAILED) return manta_fail(MANTA_ENOMEM, "mapping %zu bytes for gradients", n);
+    if (fresh == MAP_FAILED)
+        return manta_fail(MANTA_ENOMEM, "slot of rank %d: %zu bytes cannot be mapped: %s", rank, n,
+                          strerror(errno));
     if (s->at) os->munmap(s->at, s->size);
     *s = (slot){fresh, n};
     return MANTA_OK;
@@ -43,7 +45,9 @@ static manta_status map_slot(manta_worker *w, int rank, int turn, size_t n)
  * that is not there is an error now, not a signal later. */
 static manta_status map_slots(manta_worker *w, size_t n)
 {
-    if (n > TRAINER_SLOT) return manta_fail(MANTA_EUNSUPPORTED, "gradients of %zu bytes", n);
+    if (n > TRAINER_SLOT)
+        return manta_fail(MANTA_EUNSUPPORTED, "a slot of %zu bytes is asked for, expected up to %llu", n,
+                          (unsigned long long)TRAINER_SLOT);
     n = trainer_round_up(n);
     if (n <= w->slot_size) return MANTA_OK;
     for (int rank = 0; rank < w->t.world; rank++) {
@@ -118,7 +122,8 @@ manta_status worker_combine(manta_worker *w, double *values, int n, bool greates
     bool first = true;
 
     if (n < 0 || n > TRAINER_NUMBERS) {
-        return manta_fail(MANTA_EINVAL, "%d numbers to add up, expected up to %d", n, TRAINER_NUMBERS);
+        return manta_fail(MANTA_EINVAL, "a sum over the ranks of %d numbers, expected 0 to %d", n,
+                          TRAINER_NUMBERS);
     }
     TRY(map_slots(w, sizeof(slot_head)));
     memcpy(own_slot(w)->numbers, values, (size_t)n * sizeof *values);
@@ -147,22 +152,24 @@ manta_status manta_worker_sum(manta_worker *w, double *values, int n)
 manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n)
 {
     const slot_head *chief;
-    bool same = true;
 
     TRY(map_slots(w, sizeof(slot_head)));
     own_slot(w)->numbers[0] = (double)n;
     TRY(worker_meet(w));
     for (int rank = 0; rank < w->t.world; rank++) {
         const slot_head *h = worker_slot_of(w, rank);
-        same = same && (!h || h->numbers[0] == (double)n);
+        if (!h || h->numbers[0] == (double)n) continue;
+        return manta_fail(MANTA_EINVAL,
+                          "a broadcast of %zu bytes: rank %d has come with %.0f, expected as many", n, rank,
+                          h->numbers[0]);
     }
-    if (!same)
-        return manta_fail(MANTA_EINVAL, "a broadcast of %zu bytes: other ranks expect another size", n);
     TRY(map_slots(w, n < TRAINER_SLOT ? sizeof(slot_head) + n : n));
     if (w->t.rank == 0 && n) memcpy(own_slot(w) + 1, data, n);
     TRY(worker_meet(w));
     chief = worker_slot_of(w, 0);
-    if (!chief) return manta_fail(MANTA_EDIED, "a broadcast: rank 0 has ended its loop");
+    if (!chief)
+        return manta_fail(MANTA_EDIED, "a broadcast of %zu bytes: rank 0, which has them, has ended its loop",
+                          n);
     if (w->t.rank && n) memcpy(data, chief + 1, n);
     return MANTA_OK;
 }

@@ -50,15 +50,21 @@ static manta_status describe_maker(trainer_dataset *t, const manta_named_dataset
 static manta_status describe_dataset(trainer_dataset *t, int i, const manta_named_dataset *from)
 {
     if (!from->name || !*from->name || strlen(from->name) >= sizeof t->name)
-        return manta_fail(MANTA_EINVAL, "dataset %d has no name, or one that is too long", i);
+        return manta_fail(MANTA_EINVAL,
+                          "dataset %d of the trainer has a name of %zu bytes, expected 1 to %zu", i,
+                          from->name ? strlen(from->name) : 0, sizeof t->name - 1);
     snprintf(t->name, sizeof t->name, "%s", from->name);
     t->whole = from->whole;
     t->shuffle = from->shuffle;
     if (from->make || from->maker) return describe_maker(t, from);
     if (from->dataset && !from->spec) return check_dataset(t, from->dataset);
-    if (!from->spec) return manta_fail(MANTA_EINVAL, "dataset '%s' is neither given nor described", t->name);
+    if (!from->spec)
+        return manta_fail(
+            MANTA_EINVAL,
+            "dataset '%s' is neither given nor described, expected a dataset, a spec or a maker", t->name);
     if (strlen(from->spec) >= sizeof t->spec)
-        return manta_fail(MANTA_EINVAL, "the description of dataset '%s' is too long", t->name);
+        return manta_fail(MANTA_EINVAL, "dataset '%s': its spec has %zu bytes, expected up to %zu", t->name,
+                          strlen(from->spec), sizeof t->spec - 1);
     snprintf(t->spec, sizeof t->spec, "%s", from->spec);
     return check_spec(t);
 }
@@ -67,7 +73,7 @@ manta_status datasets_init(trainer_datasets *g, int n, const manta_named_dataset
 {
     *g = (trainer_datasets){0};
     if (n < 0 || n > TRAINER_DATASETS)
-        return manta_fail(MANTA_EINVAL, "%d datasets, expected up to %d", n, TRAINER_DATASETS);
+        return manta_fail(MANTA_EINVAL, "a trainer with %d datasets, expected 0 to %d", n, TRAINER_DATASETS);
     g->all = mem_new((size_t)(n + 1) * sizeof *g->all);
     g->columns = mem_new((size_t)(n + 1) * sizeof *g->columns);
     for (; g->n < n; g->n++) {
@@ -103,12 +109,14 @@ static manta_status put_dataset(trainer_datasets *g, int i, manta_dataset *from)
         from, &(manta_loader_options){.batch_size = manta_dataset_count(from), .readers = MANTA_NONE}, &l));
     if (!manta_loader_next(l, &b)) {
         st = manta_loader_status(l);
-        if (!st) st = manta_fail(MANTA_EINVAL, "dataset '%s' is empty", t->name);
+        if (!st)
+            st = manta_fail(MANTA_EINVAL, "dataset '%s' has given no sample, expected %lld", t->name,
+                            (long long)manta_dataset_count(from));
         goto out;
     }
     if (b.n > TRAINER_COLUMNS) {
-        st =
-            manta_fail(MANTA_EUNSUPPORTED, "dataset '%s' has more than %d columns", t->name, TRAINER_COLUMNS);
+        st = manta_fail(MANTA_EUNSUPPORTED, "dataset '%s' has %d columns, expected up to %d", t->name, b.n,
+                        TRAINER_COLUMNS);
         goto out;
     }
     g->columns[i] = mem_new((size_t)b.n * sizeof *g->columns[i]);

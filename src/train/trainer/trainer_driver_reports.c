@@ -26,7 +26,10 @@ static manta_status check_report(int rank, trainer_report *r)
     bool fine = r->n >= 0 && r->n <= MANTA_MAX_METRICS;
 
     fine = fine && (r->kind == REPORT_METRICS || r->kind == REPORT_CHIEF || r->kind == REPORT_PART);
-    if (!fine) return manta_fail(MANTA_ECORRUPT, "a report of rank %d", rank);
+    if (!fine)
+        return manta_fail(MANTA_ECORRUPT,
+                          "a report of rank %d is damaged: kind %d with %d metrics, expected up to %d", rank,
+                          (int)r->kind, r->n, MANTA_MAX_METRICS);
     for (int i = 0; i < r->n; i++) r->name[i][sizeof r->name[0] - 1] = '\0';
     return MANTA_OK;
 }
@@ -180,7 +183,10 @@ static manta_status take_reports(trainer_driver *d, int rank, uint64_t until, bo
     uint64_t at = atomic_load_explicit(&ring->taken, memory_order_relaxed);
     uint64_t written = atomic_load_explicit(&ring->written, memory_order_acquire);
 
-    if (written - at > TRAINER_RING) return manta_fail(MANTA_ECORRUPT, "the reports of rank %d", rank);
+    if (written - at > TRAINER_RING)
+        return manta_fail(MANTA_ECORRUPT,
+                          "the ring of rank %d is damaged: %llu reports wait in it, expected up to %d", rank,
+                          (unsigned long long)(written - at), TRAINER_RING);
     for (; at < written && at < until; at++) {
         report_files files = files_of(d, rank, at);
         trainer_report r = ring->at[at % TRAINER_RING]; /* copied, then looked at */

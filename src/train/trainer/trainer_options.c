@@ -21,7 +21,9 @@ manta_status driver_check_options(trainer_driver *d)
     if (!manta_is_initialized()) return manta_fail(MANTA_EINVAL, "call manta_init() before a trainer's fit");
     TRY(manta_context_get(NULL, &here));
     if (here.in_process)
-        return manta_fail(MANTA_EUNSUPPORTED, "a trainer needs processes for its workers: not in-process");
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "a trainer needs processes for its workers, and this node is in-process: it has none");
     if (o->run.failure.max_failures < MANTA_UNLIMITED)
         return manta_fail(MANTA_EINVAL, "max_failures: %d, expected 1 or more, MANTA_NONE or MANTA_UNLIMITED",
                           o->run.failure.max_failures);

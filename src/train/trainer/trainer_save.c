@@ -37,7 +37,8 @@ static manta_status make_room(worker_save *v, size_t n)
     mem_try_free(v->data);
     v->size = 0;
     if (!(v->data = mem_try_raw(n)))
-        return manta_fail(MANTA_ENOMEM, "a copy of the state for a checkpoint (%zu bytes)", n);
+        return manta_fail(MANTA_ENOMEM,
+                          "a checkpoint is written from a copy, and there is no memory for %zu bytes", n);
     mem_touch(v->data, n);
     v->size = n;
     return MANTA_OK;
@@ -308,7 +309,8 @@ manta_status worker_save_arrays(worker_save *v, int n, const manta_column *array
     for (int i = 0; i < n; i++) {
         size_t size = room_of(&arrays[i].array);
         if (__builtin_add_overflow(all, size, &all))
-            return manta_fail(MANTA_ENOMEM, "a copy of the arrays for a checkpoint");
+            return manta_fail(MANTA_ENOMEM,
+                              "a checkpoint of %d arrays has more bytes than there are addresses", n);
     }
     TRY(make_room(v, all ? all : 1));
     v->kind = SAVE_ARRAYS;
@@ -329,7 +331,8 @@ manta_status worker_save_folder(manta_worker *w, worker_save *v, const char *fol
     file_info info;
     manta_status st = file_stat(folder, &info);
 
-    if (!st && !info.is_folder) st = manta_fail(MANTA_EINVAL, "%s is no folder", folder);
+    if (!st && !info.is_folder)
+        st = manta_fail(MANTA_EINVAL, "%s is a file, expected a folder of a checkpoint's files", folder);
     if (!st) st = checkpoint_check_folder(folder);
     v->kind = SAVE_FOLDER;
     if (!st && !file_rename(folder, to)) {

@@ -14,9 +14,10 @@ manta_status scaling_init(trainer_scaling *p, const manta_scaling_config *c)
     p->least = c->min_workers ? c->min_workers : p->most;
     p->limit = p->most;
     if (p->most < 1 || p->most > TRAINER_RANKS)
-        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", p->most, TRAINER_RANKS);
+        return manta_fail(MANTA_EINVAL, "a trainer with %d workers, expected 1 to %d", p->most,
+                          TRAINER_RANKS);
     if (p->least < 1 || p->least > p->most) {
-        return manta_fail(MANTA_EINVAL, "at least %d of %d workers, expected 1 to %d", p->least, p->most,
+        return manta_fail(MANTA_EINVAL, "min_workers is %d, expected 1 to %d, as num_workers is", p->least,
                           p->most);
     }
     if ((unsigned)p->how > MANTA_PLACEMENT_STRICT_SPREAD)

@@ -107,7 +107,7 @@ static manta_status join_memory(worker_model *m, int pid, int theirs)
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, theirs);
     do fd = os->open(path, O_RDWR | O_CLOEXEC, 0);
     while (fd < 0 && errno == EINTR);
-    if (fd < 0) return file_fail(errno, "opening the memory of a model", path);
+    if (fd < 0) return file_fail(errno, "opening the model's memory of another rank", path);
     return shared_join(&s->l, s->a.n_segments, 0, m->w->t.world, fd, &m->memory);
 }
 
@@ -255,7 +255,10 @@ manta_status manta_worker_metrics(manta_worker *w, const manta_session *s, manta
     double sums[TRAINER_NUMBERS];
     int n = s->l.n_sums + 1;
 
-    if (n > TRAINER_NUMBERS) return manta_fail(MANTA_EUNSUPPORTED, "%d sums of metrics", n);
+    if (n > TRAINER_NUMBERS)
+        return manta_fail(MANTA_EUNSUPPORTED,
+                          "a session with %d sums of metrics, expected up to %d to add up over the ranks", n,
+                          TRAINER_NUMBERS);
     memcpy(sums, s->evaluated ? s->eval_sums : session_sums(s), (size_t)n * sizeof *sums);
     TRY(worker_combine(w, sums, n, common));
     memset(m, 0, sizeof *m);
@@ -296,7 +299,9 @@ manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_l
     TRY(feed_map_init(&map, manta_session_model(s), true, n_columns, columns));
     TRY(worker_combine(w, &steps, 1, true));
     if (steps < 0)
-        return manta_fail(MANTA_EINVAL, "the length of the data is not known: drive the steps yourself");
+        return manta_fail(
+            MANTA_EINVAL,
+            "the loader does not know how many steps an epoch has: call manta_worker_train_step() for each");
     TRY(manta_loader_seek(l, epoch, first < manta_loader_steps(l) ? first : manta_loader_steps(l)));
     manta_session_reset_metrics(s);
     for (int64_t step = first; step < (int64_t)steps; step++) {
