@@ -1,10 +1,32 @@
-/* strategy.c - a program's own loop on several replicas.
+/* strategy.c - a program's own loop on several replicas: variables, commits, running again.
  *
- * What is committed lies in memory that all replicas of this host share: two
- * buffers with every variable, and a word that says which one counts. A commit
- * writes the other buffer and then the word, so whoever dies leaves one of them
- * whole. Of several hosts each has its own; on entering they take over the
- * one that is furthest. */
+ *   manta_strategy_run()
+ *     begin_run()     the caller's values are commit 0, in buffer 0
+ *     run_forked()    a process for each replica           } again and again, until nobody is lost
+ *     run_here()      this process is one of TF_CONFIG's   } or too many were, without a commit
+ *       each          joins the group, copies the committed buffer, calls the program's function
+ *         commit      barrier; rank 0 writes the other buffer, then the word; barrier
+ *     end_run()       the committed buffer becomes the caller's values
+ *
+ * A replica runs until its function returns: it is done then, and has left its error in its
+ * epitaph when there was one. A process that ends before that is lost. Losses are tried again
+ * from the last commit; errors are not, and the one that came first is told.
+ *
+ * Who writes what: a buffer and the word rank 0, in a commit, while all others wait between two
+ * barriers (of several hosts each process its own memory); an epitaph its replica; the caller
+ * all of it, before the first and after the last replica runs. A replica's copies are its own.
+ * The function and its argument are sent to nobody: a forked replica has them as it has all
+ * memory of its caller, and with TF_CONFIG every process calls manta_strategy_run() itself.
+ *
+ * Why that is safe: the word is written after the buffer that it names, and the buffer that it
+ * named before stays whole until the commit after. Whoever dies, wherever, leaves one buffer
+ * whole and a word that names it. The death of one fails every call of the others' group, so
+ * that all leave; nobody is started before all are gone. Hosts whose words differ take over the
+ * furthest one on entering (agree_on_commit()).
+ *
+ * What may be changed: how often to try, and what counts as a loss. What may not: to commit
+ * without the first barrier, since a step counts when all replicas have come through it, or
+ * without the second one, since a replica goes on from the word that it sees after it. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>

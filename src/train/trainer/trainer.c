@@ -1,10 +1,42 @@
-/* trainer.c - the driver of a trainer: starts the workers, watches them, and begins
- * again when one is lost.
+/* trainer.c - the driver of a trainer: starts the workers, watches them, and begins again when
+ * one is lost.
  *
- * An attempt is one start of all workers. The driver looks every few
- * milliseconds, or when a worker wakes it: reports out of the rings, checkpoints
- * that are complete (trainer_checkpoint_parts.h), workers that have ended. It keeps nothing of a
- * report but what the run's folder holds, so its memory does not grow. */
+ *   manta_trainer_fit()
+ *     prepare_run()         options that can be, the run's folder, the memory that all share
+ *     run_attempts()        one attempt after the other, until one ends well or no more may follow:
+ *       find_places()         room for the workers, waited for
+ *       find_checkpoint()     what the attempt begins from; the record is taken back to it
+ *       wipe_memory()         nothing of the attempt before is left
+ *       start_rank()          an actor for each rank, and in it the call that is its loop
+ *       watch_workers()       until all loops have ended, one has failed, the run is to end, or
+ *                             there is room for more workers
+ *       end_attempt()         all waits end; files that are being written; then the processes
+ *       begins_again()        who is to blame, and whether another attempt may follow
+ *     manta_run_finish()    the result, in the run's folder
+ *
+ * An attempt is running until `over` is set, and never again. A rank is STARTING, RUNNING from
+ * where its loop is called, and ENDED when that has returned well (trainer_shared.h); these
+ * three are for the other ranks and for messages. Whether a loop has ended, well or not, the
+ * driver has from the runtime alone: the result of the call (look_at_loops()), which is there
+ * when the call has returned or its process is dead.
+ *
+ * Who writes what: of the shared memory the driver writes `over`, `stop`, `driver_asleep` and
+ * how much it has taken out of each ring; a worker its own rank and its own ring; `wake` and
+ * `meeting` are counted up by whoever has changed something. The run's folder is the driver's:
+ * workers write below a hidden folder of it (trainer_save.c), and the driver alone makes
+ * checkpoints of that (trainer_checkpoint_parts.c). Of a report it keeps nothing but what the
+ * folder holds, so its memory does not grow.
+ *
+ * Why that is safe: the loops are looked at before the rings, so that a loop seen to have ended
+ * has all of its reports in the ring when that is drained. The memory is wiped only after
+ * end_attempt() has killed what goes on and waited for the result of every call: nobody else
+ * writes then. The first failure seen before `over` is to blame; what fails later was made to.
+ * A wake that comes between a look and the sleep changes the word that the sleep is for, and a
+ * look every LOOK_NS finds what died without one.
+ *
+ * What may be changed: how often it looks, how long it waits for files and ends, which failures
+ * are worth another attempt. What may not: draining before looking at the loops, or using the
+ * memory again before every call has a result. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

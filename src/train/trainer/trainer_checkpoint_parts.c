@@ -1,4 +1,28 @@
-/* trainer_checkpoint_parts.c - checkpoints on their way from the ranks to the run. */
+/* trainer_checkpoint_parts.c - checkpoints on their way from the ranks to the run.
+ *
+ *   in .parts.D.A, the hidden folder of driver D's attempt A:
+ *
+ *   round--4.rank-0    rank 0's alone        ──── commit_own ────▶  checkpoint-000012
+ *   round-7.rank-0  ┐  one of each rank           when complete
+ *   round-7.rank-1  ┴───▶ round-7.rank-256  ────── settle ───────▶  checkpoint-000013
+ *
+ * A round is open from the first part of it on; complete, when every rank has given its part or
+ * has left its loop; settled, when it is a checkpoint or was dropped. Rounds are settled in
+ * order, one at a time, and never twice: `done` counts them. A rank's n-th part is of round n,
+ * so that ranks need not agree on anything.
+ *
+ * Who writes what: a part's folder its rank's thread (trainer_save.c), which brings it under
+ * this name by one rename; from the report on, which the driver takes only then, the driver.
+ * trainer_checkpoint_parts is the driver's, and one thread's.
+ *
+ * Why that is safe: under these names there are whole parts only, and a checkpoint appears by
+ * one rename of its own (checkpoint/checkpoints.c). Whoever is killed in between leaves hidden
+ * folders, which the next sweep removes; nothing in them is taken up again, since the loops
+ * make it again.
+ *
+ * What may be changed: when a round counts as complete. What may not: the order in which rounds
+ * are settled. The next attempt begins from the last checkpoint, and takes back all reports
+ * beyond its counts. */
 #include "base/status.h"
 #include "train/trainer/trainer_checkpoint_parts.h"
 

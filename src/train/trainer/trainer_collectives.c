@@ -1,5 +1,31 @@
 /* trainer_collectives.c - what the ranks of a trainer do together: meetings, sums and
- * broadcasts. Steps of a model are trainer_step.c's. */
+ * broadcasts. Steps of a model are trainer_step.c's.
+ *
+ *   meeting k     rank 0                        rank 1
+ *                 writes its slot k & 1         writes its slot k & 1
+ *                 its `meetings` becomes k      its `meetings` becomes k
+ *                 waits until all have come, or have ended
+ *                 reads the slots k & 1 of those who came
+ *
+ * Who writes what: a rank its own two slots and its own `meetings`; all count `meeting` up,
+ * which is what they sleep on. The driver sets `over`, which ends every wait with MANTA_EDIED.
+ *
+ * Why that is safe:
+ * 1. A slot is read only between coming to its meeting and coming to the next one. It is
+ *    written again for meeting k + 2, by a rank that has left meeting k + 1, to which every
+ *    reader of meeting k has come. So nobody reads what is being written, with two slots and
+ *    one meeting per exchange.
+ * 2. A rank whose loop has ended stays at the number of meetings that it came to, which is the
+ *    same for all who look: all leave it out of the same sums.
+ * 3. Numbers are added in the order of ranks, so that all have the same bits.
+ *
+ * Slots grow when they are asked to, in every rank at the same meeting, since all bring as
+ * much; the own ones are reserved, so that memory which is not there is an error and not a
+ * signal.
+ *
+ * What may be changed: how long a rank spins, and how large slots are. What may not: a way
+ * through this file, or trainer_step.c, on which one rank comes to a meeting and another, whose
+ * loop goes on, does not. */
 #include <errno.h>
 #include <math.h>
 #include <sched.h>

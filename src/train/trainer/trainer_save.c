@@ -1,16 +1,32 @@
 /* trainer_save.c - checkpoints go to files behind the loop's back.
  *
- * A report with a checkpoint freezes what is to be saved: state and arrays are
- * copied, a folder is taken away by a rename. Its report goes into the ring, marked as
- * one whose files are on their way, and a thread of the worker's brings them to disk,
- * in the order of the reports, and says so in the mark (trainer_shared.h). One is
- * written and one waits; who reports a third waits for the first.
+ * A report with a checkpoint freezes what is to be saved: state and arrays are copied, a folder
+ * is taken away by a rename. The report goes into the ring, marked as one whose files are on
+ * their way, and a thread of the worker's brings them to disk, in the order of the reports, and
+ * says so in the mark (trainer_shared.h). One is written and one waits; who reports a third
+ * waits for the first.
  *
  *   .parts.D.A/temp-0.7/state.safetensors    written and synced by the thread
  *   .parts.D.A/round--4.rank-0               by one rename, when all of it is there
  *
- * A save that is lost (a full disk) is told by the next report, which does nothing
- * else then. A loop that goes on in spite of that ends well if a later one is there. */
+ *   a save       free ── begin ──▶ filled ── send ──▶ queued ── written, or lost ──▶ free
+ *                                     └──── drop ────────────────────────────────────▶ free
+ *   its mark                                FILES_COMING ──▶ FILES_THERE or FILES_LOST
+ *
+ * Who writes what: a save that is filled is the loop's, one that is queued the thread's; the
+ * oldest stays in the queue until it is written, so that a save is never both. `guard` is over
+ * the queue, what is expected, and why saves were lost. The mark is the thread's from the
+ * report on. The driver only reads it, and takes the report when it has changed.
+ *
+ * Why that is safe: the sum of the file is stored before the mark, with release; a rename comes
+ * before both. A worker that dies leaves the mark at COMING: the driver counts the files as
+ * lost when it has the end of the call.
+ *
+ * A save that is lost (a full disk) is told by the next report, which does nothing else then. A
+ * loop that goes on in spite of that ends well if a later one is there.
+ *
+ * What may be changed: how many saves wait (WORKER_SAVES), each with a copy of its own. What
+ * may not: writing two at a time, as the driver counts on the order of reports. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,10 @@
  * comes to meeting k + 1 has read all of meeting k.
  *
  * A rank that has ended stays at the number of meetings it came to; for all
- * others that is the same number, so all leave it out of the same meetings. */
+ * others that is the same number, so all leave it out of the same meetings.
+ *
+ * Nothing in it is an address, nor is one in what a worker is told (trainer_task): the
+ * worker may be another program than the driver. */
 #ifndef TRAIN_TRAINER_TRAINER_SHARED_H
 #define TRAIN_TRAINER_TRAINER_SHARED_H
 

@@ -21,7 +21,12 @@
  * What a loop writes into its session between steps (a learning rate, weights, metrics
  * set to zero) therefore disturbs no other rank; the next step starts from it, range by
  * range from the view of the rank that has the range. All ranks are to write the same,
- * as they always were. After the step the old view is forgotten. */
+ * as they always were. After the step the old view is forgotten.
+ *
+ * A model is this rank's own until its first step, and from then on all ranks': it never goes
+ * back. What may be changed: how the blocks are divided, which is step_range_of()'s and no part
+ * of the result, and who makes the memory. What may not: to write to the committed buffer, or to
+ * take the other one before the last meeting of the step. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,25 @@
-/* trainer_worker.c - a worker of a trainer: what its loop may ask, and the actor
- * that runs it. */
+/* trainer_worker.c - a worker of a trainer: what its loop may ask, and the actor that runs it.
+ *
+ *   manta_trainer_loop(task, config, datasets...)      a call of the driver's, in an actor
+ *     read_arguments()     names become functions; what this program has not got fails here
+ *     attach_memory()      the driver's memory, through /proc
+ *     redirect_output()    from here on what is printed goes to the rank's log
+ *     state = RUNNING
+ *     the loop
+ *     worker_saves_end()   the files of its last reports are on disk
+ *     state = ENDED        nobody waits for this rank any more
+ *
+ * A loop that fails leaves its rank RUNNING: the others go on waiting for it until the driver,
+ * which has the failure as the result of this call, sets `over` and ends them. So a meeting is
+ * never held without a rank that should have been there.
+ *
+ * Who writes what: a worker is its loop's thread's, but for what trainer_save.c shares with a
+ * thread of its own. Of the shared memory it writes its own rank, ring and slots, and nothing
+ * of another's. What it was told (w->t) is never changed, and has no address in it: the driver
+ * may be another program.
+ *
+ * Why that is safe: ENDED is stored after the last report is in the ring and its files are
+ * there. Who reads ENDED, and the ring after that, has seen all that this rank will ever say. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
