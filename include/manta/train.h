@@ -92,13 +92,17 @@ MANTA_API const manta_model *manta_session_model(const manta_session *s);
  * The result does not depend on it. MANTA_EINVAL. */
 MANTA_API manta_status manta_session_resize(manta_session *s, int workers) MANTA_MUST_USE;
 MANTA_API int manta_session_workers(const manta_session *s); /* as asked for, less those given up */
-/* What the workers of a rank have trained in the fit that is under way, so that
- * rates can be made of it; from within an event. False: no workers are at it,
- * or none has that rank. */
+/* What the workers of a rank have trained since the session was opened, so that rates can
+ * be made of the difference of two looks; from within an event of a fit. Without workers
+ * this process is rank 0. False: no fit is under way, none has that rank, or the strategy
+ * does not measure it (a cluster, parameter servers). */
 typedef struct manta_worker_work {
     int64_t samples; /* those of a step that was done again count again */
     double seconds; /* seconds that the samples took, without waiting for others */
     double data_seconds; /* seconds of these that were spent waiting for samples to be read and decoded */
+    double update_seconds; /* seconds of these that were spent on norms and the new state; 0 without workers,
+                              where parameters are updated during the backward pass */
+    double wait_seconds; /* seconds besides these, within steps, that were spent waiting for other workers */
 } manta_worker_work;
 MANTA_API bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out);
 /* Threads and kernels in use, as a line for people: "2 threads, avx512". */

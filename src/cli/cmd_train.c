@@ -78,7 +78,9 @@ static const option_group output = {
                           "Show how fast each worker trains, and how much of its time it computes instead "
                           "of waiting for others"},
                          {"profile", OPTION_COUNT, "STEPS",
-                          "Train so many steps, print where the time of a step goes, node by node, and end"},
+                          "Train so many steps, print where the time of a step goes, node by node (with "
+                          "--workers: of each worker, waiting for data and for others, computing and "
+                          "updating), and end"},
                          {"profile-trace", OPTION_TEXT, "FILE",
                           "Where --profile writes its Chrome trace; manta-trace.json when not given"},
                          {"max-failures", OPTION_COUNT, "N",

@@ -21,6 +21,23 @@ static void read_class_weight(training *r)
     r->fit.class_weight = r->class_weight;
 }
 
+static void read_profile(training *r)
+{
+    const char *trace = options_text(r->o, "profile-trace");
+
+    r->profile = (profile){.steps = options_int(r->o, "profile", 0),
+                           .workers = r->so.workers > 1 ? r->so.workers : 1,
+                           .trace = trace ? trace : "manta-trace.json"};
+    if (!r->profile.steps && trace) cli_usage("--profile-trace needs --profile");
+    if (!r->profile.steps) return;
+    if (r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER)
+        cli_usage(
+            "--profile: workers of parameter servers take whatever step comes next; none is everybody's");
+    if (r->profile.workers > 1 && trace)
+        cli_usage("--profile-trace looks at one process: leave --workers out");
+    profile_plan(&r->profile, &r->fit);
+}
+
 void training_read(training *r)
 {
     const options *o = r->o;
@@ -34,8 +51,6 @@ void training_read(training *r)
     r->so = work_session_options(o);
     r->save = options_text(o, "save");
     r->json = options_flag(o, "json");
-    r->profile = options_int(o, "profile", 0);
-    r->trace = options_text(o, "profile-trace") ? options_text(o, "profile-trace") : "manta-trace.json";
     r->fit = (manta_fit_options){.epochs = options_int(o, "epochs", 1),
                                  .initial_epoch = options_int(o, "initial-epoch", 0),
                                  .steps_per_epoch = options_int(o, "steps-per-epoch", 0),
@@ -64,12 +79,7 @@ void training_read(training *r)
                   (long long)r->fit.epochs);
     }
     read_class_weight(r);
-    if (r->profile && r->so.workers > 1) cli_usage("--profile looks at one process: leave --workers out");
-    if (!r->profile && options_text(o, "profile-trace")) cli_usage("--profile-trace needs --profile");
-    if (r->profile) {
-        r->fit.epochs = r->fit.initial_epoch + 1;
-        r->fit.steps_per_epoch = r->profile + TRAINING_WARM_UP;
-    }
+    read_profile(r);
 }
 
 /* The file brings its learning rate along, but what the user asks for now wins. */
@@ -117,7 +127,7 @@ static manta_status open_cluster(training *r)
     if (st || !r->cluster) return st;
     if (r->so.workers > 1)
         cli_usage("--workers is for one host; with TF_CONFIG every process is a worker of its own");
-    if (r->profile) cli_usage("--profile looks at one process: unset TF_CONFIG");
+    if (r->profile.steps) cli_usage("--profile looks at one process: unset TF_CONFIG");
     if (r->rates.wanted) cli_usage("--rates looks at the workers of one host: unset TF_CONFIG");
     if (training_is_evaluator(r)) {
         if (!options_text(o, "validation") || !options_text(o, "run-dir"))
@@ -147,13 +157,14 @@ manta_status training_open(training *r)
     if (options_text(o, "save-best") &&
         (st = work_check_output(options_text(o, "save-best"), work_endings())))
         return st;
-    if (r->profile && (st = work_check_output(r->trace, ".json"))) return st;
+    if (r->profile.steps && r->profile.workers < 2 && (st = work_check_output(r->profile.trace, ".json")))
+        return st;
     if ((st = work_freeze(r->m, options_text(o, "freeze")))) return st;
     if ((st = work_dataset(o, &r->r, r->m, options_text(o, "data"), true, &r->data))) return st;
     if (validation && (st = work_dataset(o, &r->r, r->m, validation, true, &r->validation))) return st;
     if (options_text(o, "validation-split") && (st = split_data(r, options_real(o, "validation-split", 0))))
         return st;
-    r->fit.validation = r->profile ? NULL : r->validation;
+    r->fit.validation = r->profile.steps ? NULL : r->validation;
     keeps = !training_is_evaluator(r) && manta_cluster_is_chief(r->cluster);
     /* A checkpoint has all weights: none are made first, and --weights may be gone. A run that begins is
      * only made when nothing else can be wrong. */

@@ -6,13 +6,12 @@
 #define CLI_TRAINING_H
 
 #include "cli/failure.h"
+#include "cli/profile.h"
 #include "cli/progress.h"
 #include "cli/rates.h"
 #include "cli/recipe.h"
 #include "cli/record.h"
 #include "cli/work.h"
-
-enum { TRAINING_WARM_UP = 5 }; /* steps before --profile begins */
 
 /* One run of the command. */
 typedef struct training {
@@ -27,10 +26,8 @@ typedef struct training {
     manta_session_options so;
     manta_fit_options fit;
     float *class_weight;
-    const char *save, *trace;
-    int64_t profile; /* steps; 0: none */
-    double profile_begin; /* seconds of the epoch when timing began */
-    double profile_seconds;
+    const char *save;
+    profile profile;
     manta_metrics last; /* metrics of the last epoch that ended, or of the one that was cut */
     bool json;
     progress progress;

@@ -4,7 +4,6 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
-#include "cli/profile.h"
 #include "cli/stop.h"
 #include "cli/training.h"
 
@@ -68,12 +67,9 @@ int training_finish(training *r, manta_status st)
         if (stop_requested() && r->save && save_quietly(r)) r->written = true;
         return training_end_failed(r, true);
     }
-    if (r->profile && !stopped) {
-        double ms = r->profile_seconds * 1e3 / (double)r->profile;
-        if (profile_print(r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->profile, ms, r->trace,
-                          r->json))
-            return training_failed(r);
-    }
+    if (r->profile.steps && !stopped &&
+        profile_print(&r->profile, r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->json))
+        return training_failed(r);
     if (r->save && manta_session_save(r->s, r->save)) return training_failed(r);
     r->written = r->save != NULL;
     if (record_finish(&r->record, stopped ? "interrupted" : "done", last_metrics(r), NULL))

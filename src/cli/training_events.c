@@ -21,17 +21,6 @@ static bool emit_epoch(const training *r, const manta_event *e)
     return json_emit(event);
 }
 
-/* Timing begins when plans, pages and clocks are warm. */
-static bool profile_step(training *r, manta_session *s, const manta_event *e)
-{
-    if (e->step == TRAINING_WARM_UP) {
-        r->profile_begin = e->seconds;
-        return !manta_session_profile(s, r->trace);
-    }
-    r->profile_seconds = e->seconds - r->profile_begin;
-    return true;
-}
-
 /* A worker was started, its death has been made up for, or it has left. */
 static bool emit_worker(const manta_event *e)
 {
@@ -137,8 +126,8 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
     if (r->quiet) return !stop_requested();
     if (e->kind == MANTA_EVENT_WAITING) {
         say_waiting(r, e);
-    } else if (r->profile) {
-        if (step && !profile_step(r, s, e)) return false;
+    } else if (r->profile.steps) {
+        if (profile_see(&r->profile, s, e)) return false;
     } else if (!r->json) {
         show_progress(r, e);
         if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) training_unheard(r);

@@ -149,10 +149,30 @@ def test_evaluate_with_workers_is_exact(manta, tmp_path):
     assert two["metrics"]["loss"] == pytest.approx(one["metrics"]["loss"], rel=1e-6)
 
 
+def test_profile_of_workers(manta, tmp_path):
+    done = manta("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--batch", 8, "--profile", 3)
+    rows = [line.split() for line in done.stdout.splitlines() if line]
+    assert [row[:2] for row in rows if row[0] == "rank"] == [["rank", "0"], ["rank", "1"]]
+    assert {"mean", "most"} <= {row[0] for row in rows}
+    assert not (tmp_path / "manta-trace.json").exists()
+
+
+@pytest.mark.parametrize("steps", [2, 7])
+def test_profile_of_workers_as_event(manta, tmp_path, steps):
+    e = manta("train", "mlp", "--data", digits(tmp_path), "--workers", 2, "--batch", 8, "--profile", steps,
+              "--json").event("profile")
+    assert e["steps"] == steps and [w["rank"] for w in e["workers"]] == [0, 1]
+    for worker in e["workers"]:
+        parts = [worker[part + "_ms"] for part in ("data", "compute", "update", "others", "rest")]
+        assert all(part >= 0 for part in parts) and worker["compute_ms"] > 0 and worker["update_ms"] > 0
+        assert sum(parts) >= e["ms_per_step"] * 0.999  # what is not measured is the rest
+
+
 @pytest.mark.parametrize("extra,say", [
     (["--workers", "0"], "1 to 256"), (["--workers", "two"], "whole number"), (["--workers", "257"], "1 to 256"),
     (["--workers", "4", "--shards", "3"], "each worker needs one"),
-    (["--workers", "2", "--profile", "3"], "--workers"),
+    (["--workers", "2", "--profile", "3", "--profile-trace", "t.json"], "leave --workers out"),
+    (["--strategy", "parameter-server", "--workers", "2", "--profile", "3"], "--profile"),
 ])
 def test_what_is_refused(manta, tmp_path, extra, say):
     done = manta("train", "mlp", "--data", digits(tmp_path), *extra, status=2)

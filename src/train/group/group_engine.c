@@ -72,14 +72,23 @@ static int workers_wanted(const void *ctx)
     return ((const group_crew *)ctx)->wanted;
 }
 
+static double seconds_of(const _Atomic int64_t *ns)
+{
+    return (double)atomic_load_explicit(ns, memory_order_relaxed) / 1e9;
+}
+
 static bool work_of(const void *ctx, int rank, manta_worker_work *out)
 {
     const control *c = ((const group_crew *)ctx)->memory->c;
+    const shared_worker *w;
 
     if (rank < 0 || rank >= c->workers) return false;
-    out->samples = atomic_load_explicit(&c->worker[rank].samples, memory_order_relaxed);
-    out->seconds = (double)atomic_load_explicit(&c->worker[rank].busy_ns, memory_order_relaxed) / 1e9;
-    out->data_seconds = (double)atomic_load_explicit(&c->worker[rank].data_ns, memory_order_relaxed) / 1e9;
+    w = &c->worker[rank];
+    out->samples = atomic_load_explicit(&w->samples, memory_order_relaxed);
+    out->seconds = seconds_of(&w->busy_ns);
+    out->data_seconds = seconds_of(&w->data_ns);
+    out->update_seconds = seconds_of(&w->update_ns);
+    out->wait_seconds = seconds_of(&w->wait_ns);
     return true;
 }
 

@@ -68,7 +68,7 @@ static void ask_for_work(work *w)
 
 static void wait_for_others(work *w, uint32_t seen)
 {
-    int64_t begin = clock_now_ns();
+    int64_t begin = clock_now_ns(), ns;
 
     if (worker_step_sees_vacancy(&w->turn)) ask_for_work(w);
 
@@ -76,7 +76,11 @@ static void wait_for_others(work *w, uint32_t seen)
     if (atomic_load(&w->c->cutting)) worker_call_controller(w->c, w->u->event_fd);
     group_crash(GROUP_CRASH_WAIT_BEGIN);
     control_wait(w->c, w->u->rank, seen, clock_deadline(LOOK_UP_MS));
-    w->waited_ns += clock_now_ns() - begin;
+    ns = clock_now_ns() - begin;
+    w->waited_ns += ns;
+    /* Without an open step it is not others that are waited for, but something to do. */
+    if (w->turn.open && w->turn.train)
+        shared_worker_account(w->c, w->u->rank, &(worker_account){.wait_ns = ns});
     leave_when_alone(w);
 }
 
@@ -161,9 +165,9 @@ static manta_status compute_shard(work *w, int shard)
 static void count_shard(work *w, int shard)
 {
     if (!w->turn.train) return;
-    shared_worker_account(
-        w->c, w->u->rank,
-        session_shard_begin(w->s, w->count, shard + 1) - session_shard_begin(w->s, w->count, shard), 0, 0);
+    shared_worker_account(w->c, w->u->rank,
+                          &(worker_account){.samples = session_shard_begin(w->s, w->count, shard + 1) -
+                                                       session_shard_begin(w->s, w->count, shard)});
 }
 
 /* ---- gradients in lockstep ---- */
@@ -337,10 +341,13 @@ static manta_status do_work(work *w, worker_action what, int item, bool together
 {
     int64_t begin = clock_now_ns(), waited = w->waited_ns, data = w->reader[0].waited_ns;
     manta_status st = together ? step_together(w) : do_action(w, what, item);
+    int64_t busy = clock_now_ns() - begin - (w->waited_ns - waited);
 
     if (w->turn.train)
-        shared_worker_account(w->c, w->u->rank, 0, clock_now_ns() - begin - (w->waited_ns - waited),
-                              w->reader[0].waited_ns - data);
+        shared_worker_account(w->c, w->u->rank,
+                              &(worker_account){.busy_ns = busy,
+                                                .data_ns = w->reader[0].waited_ns - data,
+                                                .update_ns = what == WORKER_SHARD ? 0 : busy});
     if (!st && what == WORKER_SHARD && !together) count_shard(w, item);
     return st;
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/mem.h"
 #include "base/option.h"
 #include "os/cpu.h"
 #include "train/session/session.h"
@@ -63,19 +65,48 @@ void engine_reset_sums(const manta_session *s)
 
 /* ---- this process ---- */
 
+/* What it has trained: manta_worker_work's, over the life of the session. */
+typedef struct local_work {
+    int64_t samples, busy_ns, data_ns;
+} local_work;
+
 static manta_status open_here(const manta_session_options *o, engine_share *out, void **ctx)
 {
     int threads = o->threads > 0 ? o->threads : cpu_cores();
 
     *out = (engine_share){
         .shards = o->shards > 0 ? o->shards : 1, .threads = threads, .here = threads, .replicas = 1};
-    *ctx = NULL;
+    *ctx = mem_new(sizeof(local_work));
     return MANTA_OK;
+}
+
+static void close_here(void *ctx)
+{
+    mem_free(ctx);
+}
+
+static bool work_here(const void *ctx, int rank, manta_worker_work *out)
+{
+    const local_work *w = ctx;
+
+    if (rank != 0) return false;
+    *out = (manta_worker_work){
+        .samples = w->samples, .seconds = (double)w->busy_ns / 1e9, .data_seconds = (double)w->data_ns / 1e9};
+    return true;
+}
+
+/* A step has been done: its samples were asked for at `begin`, and were there at `read`. */
+static void count_work(local_work *w, int64_t samples, int64_t begin, int64_t read)
+{
+    w->samples += samples;
+    w->busy_ns += clock_now_ns() - begin;
+    w->data_ns += read - begin;
 }
 
 static manta_status train_here(engine_call *c, int64_t epoch, int64_t first, int64_t *done)
 {
     const engine_watch *w = &c->watch;
+    local_work *work = c->e.ctx;
     manta_feed f;
     int64_t at;
     bool more;
@@ -83,10 +114,13 @@ static manta_status train_here(engine_call *c, int64_t epoch, int64_t first, int
     *done = first;
     TRY(manta_loader_seek(c->train->reader.loader, epoch, first));
     for (int64_t step = first; !w->stops(w->ctx); step++) {
+        int64_t begin = clock_now_ns(), read;
         TRY(feed_pass_next(c->train, step, &f, &at, &more));
+        read = clock_now_ns();
         if (!more) return MANTA_OK;
         TRY(w->begins(w->ctx, PLAN_TRAIN, step));
         TRY(manta_session_step(c->s, &f));
+        if (work) count_work(work, f.count, begin, read); /* a call from within another's event has none */
         *done = step + 1;
         TRY(w->done(w->ctx, PLAN_TRAIN, step));
     }
@@ -112,4 +146,8 @@ manta_status engine_evaluate_here(engine_call *c, int64_t epoch, int64_t *steps)
     }
 }
 
-const engine_ops engine_local = {.open = open_here, .train = train_here, .evaluate = engine_evaluate_here};
+const engine_ops engine_local = {.open = open_here,
+                                 .close = close_here,
+                                 .work = work_here,
+                                 .train = train_here,
+                                 .evaluate = engine_evaluate_here};

@@ -121,10 +121,11 @@ struct engine_ops {
     manta_status (*memory)(void *ctx, const manta_session *s, void **state);
     void (*close)(void *ctx); /* optional */
 
-    /* Optional, all three: engines whose processes may come and go (manta_session_resize(),
-     * manta_session_workers(), manta_session_worker_work()). */
+    /* Optional, both: engines whose processes may come and go (manta_session_resize(),
+     * manta_session_workers()). */
     manta_status (*resize)(void *ctx, int workers);
     int (*workers)(const void *ctx);
+    /* Optional: engines that measure (manta_session_worker_work()). */
     bool (*work)(const void *ctx, int rank, manta_worker_work *out);
 
     /* Optional: gets everybody ready, and says with whom and where it begins (c->epoch, c->step, c->over). */

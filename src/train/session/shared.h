@@ -123,8 +123,9 @@ typedef struct shared_worker {
     _Atomic uint64_t progress;
     /* How many threads of its worker read rows of a later step (read_ahead_start()). */
     _Atomic uint32_t reads_ahead;
-    /* Trained by this rank, the time that it took, and of that the wait for samples; for people. */
-    _Atomic int64_t samples, busy_ns, data_ns;
+    /* Trained by this rank, the time that it took, and of that the wait for samples and the
+     * update; besides, the wait for others within a step. For people. */
+    _Atomic int64_t samples, busy_ns, data_ns, update_ns, wait_ns;
     manta_error error;
 } shared_worker;
 
@@ -180,15 +181,20 @@ static inline void shared_worker_add(_Atomic int64_t *sum, int64_t n)
     atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-/* Adds to what a rank has done. */
-static inline void shared_worker_account(control *c, int rank, int64_t samples, int64_t busy_ns,
-                                         int64_t data_ns)
+/* What a rank adds to what it has done; shared_worker's. */
+typedef struct worker_account {
+    int64_t samples, busy_ns, data_ns, update_ns, wait_ns;
+} worker_account;
+
+static inline void shared_worker_account(control *c, int rank, const worker_account *more)
 {
     shared_worker *s = &c->worker[rank];
 
-    shared_worker_add(&s->samples, samples);
-    shared_worker_add(&s->busy_ns, busy_ns);
-    shared_worker_add(&s->data_ns, data_ns);
+    shared_worker_add(&s->samples, more->samples);
+    shared_worker_add(&s->busy_ns, more->busy_ns);
+    shared_worker_add(&s->data_ns, more->data_ns);
+    shared_worker_add(&s->update_ns, more->update_ns);
+    shared_worker_add(&s->wait_ns, more->wait_ns);
 }
 
 /* ---- the whole memory ---- */

@@ -345,6 +345,86 @@ static void a_successor_reads_ahead_too(void **state)
     train_watched(true);
 }
 
+/* ---- what is measured ---- */
+
+enum { READ_NS = 200000 }; /* that a sample takes to be read, at the least */
+
+/* As decoding does, it keeps the processor busy. */
+static manta_status take_long(manta_sample *s, void *user)
+{
+    int64_t end = clock_now_ns() + READ_NS;
+
+    while (clock_now_ns() < end) continue;
+    return note(s, user);
+}
+
+typedef struct measured {
+    int ranks; /* that have measured something */
+    manta_worker_work of[2];
+} measured;
+
+static bool look_at_work(void *user, manta_session *s, const manta_event *e)
+{
+    measured *m = user;
+
+    if (e->kind != MANTA_EVENT_STEP || e->step < e->steps) return true;
+    for (m->ranks = 0; m->ranks < 2 && manta_session_worker_work(s, m->ranks, &m->of[m->ranks]);) m->ranks++;
+    return true;
+}
+
+/* Trains one epoch with data that take long to read. */
+static measured measure_slow_data(int workers, int64_t slow_ns)
+{
+    int64_t before = feed_slow_ns;
+    readings *r = new_readings();
+    measured m = {0};
+    training t = {.workers = workers, .shards = 2, .global_batch = BATCH, .no_shuffle = true, .epochs = 1};
+    outcome o;
+
+    feed_slow_ns = slow_ns;
+    t.data = manta_dataset_map(dataset(), take_long, r, 0, 0, NULL);
+    t.event = look_at_work;
+    t.user = &m;
+    o = train(&t);
+    feed_slow_ns = before;
+    mem_try_free(o.state);
+    munmap(r, sizeof *r);
+    return m;
+}
+
+static void assert_adds_up(const manta_worker_work *w)
+{
+    assert_true(w->seconds > 0);
+    assert_true(w->data_seconds > 0);
+    assert_true(w->update_seconds >= 0 && w->wait_seconds >= 0);
+    assert_true(w->data_seconds + w->update_seconds <= w->seconds);
+}
+
+/* Whoever does not read ahead waits for every sample as long as reading it takes. */
+static void workers_measure_what_they_wait_for(void **state)
+{
+    measured m = measure_slow_data(2, INT64_MAX);
+
+    (void)state;
+    assert_int_equal(m.ranks, 2);
+    assert_int_equal(m.of[0].samples + m.of[1].samples, N);
+    for (int i = 0; i < 2; i++) {
+        assert_adds_up(&m.of[i]);
+        assert_true(m.of[i].data_seconds >= (double)m.of[i].samples * READ_NS / 1e9);
+        assert_true(m.of[i].update_seconds > 0);
+    }
+}
+
+static void one_process_measures_as_rank_0(void **state)
+{
+    measured m = measure_slow_data(0, INT64_MAX);
+
+    (void)state;
+    assert_int_equal(m.ranks, 1);
+    assert_int_equal(m.of[0].samples, N);
+    assert_adds_up(&m.of[0]);
+}
+
 static int read_ahead_always(void **state)
 {
     (void)state;
@@ -362,6 +442,8 @@ int main(void)
         cmocka_unit_test(who_reads_ahead_is_counted),
         cmocka_unit_test(workers_read_ahead),
         cmocka_unit_test(a_successor_reads_ahead_too),
+        cmocka_unit_test(workers_measure_what_they_wait_for),
+        cmocka_unit_test(one_process_measures_as_rank_0),
     };
 
     return cmocka_run_group_tests(tests, read_ahead_always, NULL);
