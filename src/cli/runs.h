@@ -6,6 +6,12 @@
 
 #include "cli/options.h"
 
+/* The option of all commands about runs. */
+#define RUNS_STORAGE                                                                                         \
+    {                                                                                                        \
+        "storage", OPTION_TEXT, "DIR", "Where the runs lie; $MANTA_STORAGE or ~/manta-runs when not given"   \
+    }
+
 /* The run called `name` below storage (NULL: where runs lie), or in the folder
  * `name` when that is a path. MANTA_ENOENT, with a name that is near. */
 manta_status runs_find(const char *storage, const char *name, manta_run_info *out);
