@@ -141,6 +141,7 @@ MANTA_API void manta_runs_free(manta_run_info *runs);
 typedef struct manta_run_point {
     int64_t epoch, step;
     double value;
+    double time_s; /* when it was reported, since 1970; 0: not known */
 } manta_run_point;
 typedef struct manta_run_series {
     char name[64];

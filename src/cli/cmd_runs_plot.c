@@ -5,16 +5,94 @@
 
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/deaths.h"
 #include "cli/plot.h"
 #include "cli/runs.h"
 #include "cli/work.h"
 
 static const option_group plotting = {
-    "Plot:",
-    (const cli_option[]){RUNS_STORAGE,
-                         {"metrics", OPTION_TEXT, "M,...", "Which curves; all when not given"},
-                         {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg or .png file instead"},
-                         {0}}};
+    "Plot:", (const cli_option[]){
+                 RUNS_STORAGE,
+                 {"metrics", OPTION_TEXT, "M,...",
+                  "Which curves; all when not given. 'rate' is steps per second, from report to report"},
+                 {"x", OPTION_TEXT, "AXIS",
+                  "Over what: 'step', or 'time' in seconds since the run was begun; step when not given"},
+                 {"log", OPTION_FLAG, NULL, "A scale of powers of ten for the values"},
+                 {"against", OPTION_TEXT, "RUN", "Draw the same curves of this run behind them"},
+                 {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg or .png file instead"},
+                 {"dark", OPTION_FLAG, NULL, "A file for pages on dark ground"},
+                 {0}}};
+
+/* A run that is drawn: its curves, the last of which is the rate when there are times. */
+typedef struct drawn {
+    manta_run_info r;
+    manta_run_series *s;
+    int n;
+    manta_run_series rate;
+    double began_s;
+} drawn;
+
+/* ---- what there is ---- */
+
+static const manta_run_series *longest_series(const drawn *d)
+{
+    const manta_run_series *longest = NULL;
+
+    for (int i = 0; i < d->n; i++) {
+        if (!longest || d->s[i].n > longest->n) longest = &d->s[i];
+    }
+    return longest;
+}
+
+/* Steps per second between each report and the one before. */
+static void make_rate(drawn *d)
+{
+    const manta_run_series *s = longest_series(d);
+
+    snprintf(d->rate.name, sizeof d->rate.name, "%s", PLOT_RATE);
+    if (!s) return;
+    d->rate.points = calloc((size_t)s->n, sizeof *d->rate.points);
+    if (!d->rate.points) abort();
+    for (int64_t i = 1; i < s->n; i++) {
+        const manta_run_point *a = &s->points[i - 1], *b = &s->points[i];
+        manta_run_point p = *b;
+        if (!(a->time_s > 0 && b->time_s > a->time_s && b->step >= a->step)) continue;
+        p.value = ((double)b->step - (double)a->step) / (b->time_s - a->time_s);
+        d->rate.points[d->rate.n++] = p;
+    }
+}
+
+/* When it was begun, or where its folder does not know that any more, its first report. */
+static double begin_of(const drawn *d)
+{
+    const manta_run_series *s = longest_series(d);
+    double began = d->r.began_s;
+
+    for (int64_t i = 0; s && i < s->n; i++) {
+        double at = s->points[i].time_s;
+        if (at > 0 && (!(began > 0) || at < began)) began = at;
+    }
+    return began;
+}
+
+static manta_status open_drawn(const options *o, const char *name, drawn *d)
+{
+    manta_status st = runs_find(options_text(o, "storage"), name, &d->r);
+
+    if (!st) st = manta_run_history(d->r.path, &d->s, &d->n);
+    if (st) return st;
+    make_rate(d);
+    d->began_s = begin_of(d);
+    return MANTA_OK;
+}
+
+static void release_drawn(drawn *d)
+{
+    manta_run_history_free(d->s, d->n);
+    free(d->rate.points);
+}
+
+/* ---- what is wanted ---- */
 
 static bool is_wanted(const char *list, const char *name)
 {
@@ -27,21 +105,69 @@ static bool is_wanted(const char *list, const char *name)
     return false;
 }
 
+/* Whether the rate is asked for; a metric of that name is the run's own. */
+static bool wants_rate(const drawn *d, const char *list)
+{
+    for (int i = 0; i < d->n; i++) {
+        if (!strcmp(d->s[i].name, "rate")) return false;
+    }
+    return list && is_wanted(list, "rate");
+}
+
 /* Ends the process when a curve is asked for that is not there. */
-static void check_wanted(const char *run, const char *list, const manta_run_series *s, int n)
+static void check_wanted(const drawn *d, const char *list)
 {
     char name[64], known[512] = "";
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < d->n; i++) {
         size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", s[i].name);
+        snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", d->s[i].name);
     }
-    for (const char *p = list; p && n; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+    for (const char *p = list; p && d->n; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         bool found = false;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
-        for (int i = 0; i < n; i++) found |= !strcmp(name, s[i].name);
-        if (!found) cli_usage("--metrics: run %s has no '%s'; there are %s", run, name, known);
+        for (int i = 0; i < d->n; i++) found |= !strcmp(name, d->s[i].name);
+        if (!found && strcmp(name, "rate") != 0)
+            cli_usage("--metrics: run %s has no '%s'; there are %s", d->r.name, name, known);
     }
+}
+
+static bool is_over_time(const options *o)
+{
+    const char *x = options_text(o, "x");
+
+    if (x && strcmp(x, "step") != 0 && strcmp(x, "time") != 0)
+        cli_usage("--x: '%s', expected step or time", x);
+    return x && !strcmp(x, "time");
+}
+
+/* ---- drawing ---- */
+
+static manta_status add_curves(plot *p, const drawn *d, const char *list, bool other)
+{
+    int wanted = 0, added = 0;
+
+    for (int i = 0; i < d->n; i++) {
+        if (!is_wanted(list, d->s[i].name)) continue;
+        wanted++;
+        added += plot_add(p, &d->s[i], d->began_s, other);
+    }
+    if (wants_rate(d, list) && !plot_add(p, &d->rate, d->began_s, other))
+        return manta_fail(MANTA_EINVAL, "run %s: a rate needs two reports with their times", d->r.name);
+    if (wanted && !added)
+        return manta_fail(MANTA_EINVAL,
+                          "run %s: its record has no times, so it can only be drawn over steps (--x step)",
+                          d->r.name);
+    return MANTA_OK;
+}
+
+static void add_deaths(plot *p, const drawn *d)
+{
+    double *at = NULL;
+    int n = deaths_read(d->r.path, &at);
+
+    for (int i = 0; i < n && d->n; i++) plot_add_death(p, at[i], d->began_s, longest_series(d));
+    free(at);
 }
 
 static bool ends_in_png(const char *path)
@@ -51,36 +177,41 @@ static bool ends_in_png(const char *path)
     return n > 4 && !strcmp(path + n - 4, ".png");
 }
 
+static manta_status draw(const char *output, const plot *p)
+{
+    manta_status st = output ? work_check_output(output, ".svg .png") : MANTA_OK;
+
+    if (st) return st;
+    if (output) return (ends_in_png(output) ? plot_png : plot_svg)(output, p);
+    plot_terminal(p);
+    return MANTA_OK;
+}
+
 static int plot_run(const options *o)
 {
-    const char *output = options_text(o, "output");
-    manta_run_series *s;
-    manta_run_info r;
-    plot_panel *p;
-    int n, panels, kept = 0, status = CLI_DONE;
+    const char *list = options_text(o, "metrics"), *against = options_text(o, "against");
+    plot p = {.time = is_over_time(o), .log = options_flag(o, "log"), .dark = options_flag(o, "dark")};
+    static drawn run, other;
+    int status = CLI_DONE;
 
-    if (runs_find(options_text(o, "storage"), options_arg(o, 0), &r) || manta_run_history(r.path, &s, &n))
+    if (p.dark && !options_text(o, "output")) cli_usage("--dark needs --output: it is about a file");
+    if (open_drawn(o, options_arg(o, 0), &run) || (against && open_drawn(o, against, &other)))
         return cli_fail();
-    check_wanted(r.name, options_text(o, "metrics"), s, n);
-    for (int i = 0; i < n; i++) {
-        manta_run_series now = s[i];
-        if (!is_wanted(options_text(o, "metrics"), now.name)) continue;
-        s[i] = s[kept];
-        s[kept++] = now;
-    }
-    if (!(p = malloc((size_t)(kept + 1) * sizeof *p))) abort();
-    panels = plot_panels(s, kept, p);
-    if (!kept) {
-        cli_note("run %s has reported no metric yet", r.name);
+    check_wanted(&run, list);
+    p.title = run.r.name;
+    p.other = against ? other.r.name : NULL;
+    if (!run.n) {
+        cli_note("run %s has reported no metric yet", run.r.name);
         status = CLI_FAILED;
-    } else if (!output) {
-        for (int i = 0; i < panels; i++) plot_terminal(&p[i]);
-    } else if (work_check_output(output, ".svg .png") ||
-               (ends_in_png(output) ? plot_png : plot_svg)(output, r.name, p, panels)) {
+    } else if (add_curves(&p, &run, list, false) || (against && add_curves(&p, &other, list, true))) {
         status = cli_fail();
+    } else {
+        add_deaths(&p, &run);
+        if (draw(options_text(o, "output"), &p)) status = cli_fail();
     }
-    free(p);
-    manta_run_history_free(s, n);
+    plot_release(&p);
+    release_drawn(&run);
+    release_drawn(&other);
     return status;
 }
 
@@ -88,9 +219,10 @@ const command cmd_runs_plot = {
     .name = "runs plot",
     .args = "NAME",
     .about = "Draw the curves of a run, in the terminal or as SVG or PNG",
-    .text = "NAME is that of a run, or a path to its folder.",
+    .text = "NAME is that of a run, or a path to its folder. Where a worker died the picture has a mark.",
     .examples = "  manta runs plot mine\n  manta runs plot mine --metrics loss,val_loss -o "
-                "curves.png",
+                "curves.png\n  manta runs plot mine --x time --metrics loss,rate --log --against calm -o "
+                "curves.svg",
     .min_args = 1,
     .max_args = 1,
     .groups = {&plotting},

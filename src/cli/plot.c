@@ -1,7 +1,6 @@
-/* plot.c - curves of a run. */
+/* plot.c - curves of a run: which there are, their scales, and how they look as characters. */
 #include "cli/plot.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,58 +11,151 @@
 
 #include "cli/table.h"
 
-enum { ROWS = 10, WIDTH = 640, PANEL = 220, LEFT = 80, TOP = 40, BOTTOM = 30 };
+enum { ROWS = 10 };
 
-/* A metric's, and the validation's. */
-static const char *colour_of(int curve)
+static void *grow(void *old, size_t n, size_t size)
 {
-    return curve ? "#e65100" : "#1565c0";
+    void *at = realloc(old, (n ? n : 1) * size);
+
+    if (!at) abort();
+    return at;
 }
 
 /* ---- what is drawn ---- */
 
-static bool is_of_validation(const manta_run_series *s, const manta_run_series *of)
+static bool is_validation_of(const char *name, const char *of)
 {
-    return !strncmp(s->name, "val_", 4) && !strcmp(s->name + 4, of->name);
+    return !strncmp(name, "val_", 4) && !strcmp(name + 4, of);
 }
 
-int plot_panels(const manta_run_series *s, int n, plot_panel *out)
+static bool is_rate(const char *name)
 {
-    int panels = 0;
+    return !strcmp(name, PLOT_RATE);
+}
 
-    for (int i = 0; i < n; i++) {
-        plot_panel *p = NULL;
-        for (int k = 0; k < panels && !p; k++) {
-            if (out[k].n == 1 &&
-                (is_of_validation(&s[i], out[k].curves[0]) || is_of_validation(out[k].curves[0], &s[i])))
-                p = &out[k];
-        }
-        if (!p) {
-            p = &out[panels++];
-            *p = (plot_panel){0};
-        }
-        p->curves[p->n++] = &s[i];
-        if (p->n == 2 && is_of_validation(p->curves[0], p->curves[1])) { /* they came the other way round */
-            p->curves[1] = p->curves[0];
-            p->curves[0] = &s[i];
+static double y_of(bool log, double value)
+{
+    if (!log) return value;
+    return value > 0 ? log10(value) : (double)NAN;
+}
+
+static plot_curve curve_of(const plot *p, const manta_run_series *s, double began_s)
+{
+    plot_curve c = {0};
+
+    memcpy(c.name, s->name, sizeof c.name);
+    c.x = grow(NULL, (size_t)s->n, sizeof *c.x);
+    c.y = grow(NULL, (size_t)s->n, sizeof *c.y);
+    for (int64_t i = 0; i < s->n; i++) {
+        const manta_run_point *at = &s->points[i];
+        if (p->time && !(at->time_s > 0)) continue;
+        c.x[c.n] = p->time ? at->time_s - began_s : (double)at->step;
+        c.y[c.n++] = y_of(p->log && !is_rate(s->name), at->value);
+    }
+    return c;
+}
+
+/* The panel that a curve belongs to; a new one where there is none, NULL: the other run's
+ * has nothing to be held against. */
+static plot_panel *panel_for(plot *p, const char *name, bool other)
+{
+    for (int i = 0; i < p->n; i++) {
+        const plot_panel *at = &p->panels[i];
+        for (int k = 0; k < at->n; k++) {
+            const plot_curve *c = &at->curves[k];
+            if (c->other) continue;
+            if (other ? !strcmp(name, c->name)
+                      : is_validation_of(name, c->name) || is_validation_of(c->name, name))
+                return &p->panels[i];
         }
     }
-    return panels;
+    if (other) return NULL;
+    p->panels = grow(p->panels, (size_t)p->n + 1, sizeof *p->panels);
+    p->panels[p->n] = (plot_panel){.log = p->log && !is_rate(name), .rate = is_rate(name)};
+    return &p->panels[p->n++];
 }
+
+static void number_curves(plot_panel *panel)
+{
+    int of[2] = {0, 0};
+
+    for (int k = 0; k < panel->n; k++) {
+        plot_curve *c = &panel->curves[k];
+        c->slot = (c->other ? 0 : PLOT_METRICS) + of[c->other]++;
+    }
+}
+
+bool plot_add(plot *p, const manta_run_series *s, double began_s, bool other)
+{
+    plot_curve c = curve_of(p, s, began_s);
+    plot_panel *panel = c.n ? panel_for(p, c.name, other) : NULL;
+    int at;
+
+    if (!panel) {
+        free(c.x);
+        free(c.y);
+        return c.n > 0;
+    }
+    c.other = other;
+    at = panel->n++;
+    panel->curves[at] = c;
+    if (at && panel->curves[at - 1].other == other && is_validation_of(panel->curves[at - 1].name, c.name)) {
+        panel->curves[at] = panel->curves[at - 1]; /* they came the other way round */
+        panel->curves[at - 1] = c;
+    }
+    number_curves(panel);
+    return true;
+}
+
+/* Where a run had come to at a time: on the line between two reports. */
+static double step_at(const manta_run_series *s, double at_s, double began_s)
+{
+    double x0 = 0, t0 = began_s;
+
+    for (int64_t i = 0; i < s->n; i++) {
+        double x1 = (double)s->points[i].step, t1 = s->points[i].time_s;
+        if (t1 >= at_s && t1 > t0) return x0 + (x1 - x0) * fmax(0, at_s - t0) / (t1 - t0);
+        x0 = x1;
+        t0 = t1;
+    }
+    return x0;
+}
+
+void plot_add_death(plot *p, double at_s, double began_s, const manta_run_series *s)
+{
+    p->deaths = grow(p->deaths, (size_t)p->n_deaths + 1, sizeof *p->deaths);
+    p->deaths[p->n_deaths++] = p->time ? at_s - began_s : step_at(s, at_s, began_s);
+}
+
+void plot_release(plot *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        for (int k = 0; k < p->panels[i].n; k++) {
+            free(p->panels[i].curves[k].x);
+            free(p->panels[i].curves[k].y);
+        }
+    }
+    free(p->panels);
+    free(p->deaths);
+    *p = (plot){0};
+}
+
+/* ---- scales ---- */
 
 bool plot_range(const plot_panel *p, double *lo, double *hi)
 {
     bool some = false;
 
     for (int k = 0; k < p->n; k++) {
-        for (int64_t i = 0; i < p->curves[k]->n; i++) {
-            double v = p->curves[k]->points[i].value;
+        for (int64_t i = 0; i < p->curves[k].n; i++) {
+            double v = p->curves[k].y[i];
             if (!isfinite(v)) continue;
             if (!some || v < *lo) *lo = v;
             if (!some || v > *hi) *hi = v;
             some = true;
         }
     }
+    if (some && p->rate && *lo > 0) *lo = 0;
     if (some && *hi == *lo) { /* by so much that it is another number */
         double around = fmax(0.5, fabs(*lo) * 1e-6);
         *lo -= around;
@@ -72,15 +164,69 @@ bool plot_range(const plot_panel *p, double *lo, double *hi)
     return some && isfinite(*hi - *lo); /* else so far apart that no scale has both */
 }
 
-void plot_steps(const plot_panel *p, double *first, double *last)
+static void reach_over(const plot_panel *panel, double *first, double *last)
 {
-    *first = *last = (double)p->curves[0]->points[0].step;
-    for (int k = 0; k < p->n; k++) {
-        for (int64_t i = 0; i < p->curves[k]->n; i++) { /* a file may have them in any order */
-            *first = fmin(*first, (double)p->curves[k]->points[i].step);
-            *last = fmax(*last, (double)p->curves[k]->points[i].step);
+    for (int k = 0; k < panel->n; k++) {
+        for (int64_t i = 0; i < panel->curves[k].n; i++) { /* a file may have them in any order */
+            *first = fmin(*first, panel->curves[k].x[i]);
+            *last = fmax(*last, panel->curves[k].x[i]);
         }
     }
+}
+
+void plot_reach(const plot *p, const plot_panel *panel, double *first, double *last)
+{
+    *first = *last = p->time ? 0 : panel->curves[0].x[0];
+    reach_over(panel, first, last);
+    for (int i = 0; i < p->n && p->time; i++) reach_over(&p->panels[i], first, last);
+    for (int i = 0; i < p->n_deaths; i++) {
+        *first = fmin(*first, p->deaths[i]);
+        *last = fmax(*last, p->deaths[i]);
+    }
+}
+
+int plot_ticks(double lo, double hi, int wish, double *at)
+{
+    double raw = (hi - lo) / wish, power, step, first;
+    int n = 0;
+
+    if (!(raw > 0) || !isfinite(raw)) return 0;
+    power = pow(10, floor(log10(raw)));
+    step = raw / power <= 1   ? power
+           : raw / power <= 2 ? 2 * power
+           : raw / power <= 5 ? 5 * power
+                              : 10 * power;
+    if (!(step > 0)) return 0;
+    first = ceil(lo / step - 1e-9);
+    for (; n < PLOT_TICKS && (first + n) * step <= hi + step * 1e-9; n++) at[n] = (first + n) * step;
+    return n;
+}
+
+/* Powers of ten, and between them 3 times, or 2 and 5 times as much, where there is room. */
+int plot_value_ticks(const plot_panel *p, double lo, double hi, int wish, double *at)
+{
+    static const double all[] = {1, 2, 5}, some[] = {1, 3};
+    const double *of = hi - lo < 1.5 ? all : some;
+    int each = hi - lo < 1.5 ? 3 : hi - lo < 4 ? 2 : 1, n = 0;
+
+    if (!p->log || hi - lo > PLOT_TICKS - 2) return plot_ticks(lo, hi, wish, at);
+    for (double power = floor(lo); power <= hi; power++) {
+        for (int i = 0; i < each && n < PLOT_TICKS; i++) {
+            double y = power + log10(of[i]);
+            if (y >= lo && y <= hi) at[n++] = y;
+        }
+    }
+    return n;
+}
+
+double plot_value(const plot_panel *p, double y)
+{
+    return p->log ? pow(10, y) : y;
+}
+
+const char *plot_x_name(const plot *p)
+{
+    return p->time ? "seconds" : "step";
 }
 
 /* ---- characters ---- */
@@ -93,69 +239,72 @@ static int terminal_columns(void)
     return n < 40 ? 40 : n > 200 ? 200 : n;
 }
 
-/* The value of a curve at a step; between two points on the line that joins them. */
-static double value_at(const manta_run_series *s, double step)
+/* The value of a curve at x; between two points on the line that joins them. */
+static double value_at(const plot_curve *c, double x)
 {
     int64_t i = 0;
     double x0, x1, y0, y1;
 
-    while (i < s->n && (double)s->points[i].step < step) i++;
-    if (i == s->n || (!i && (double)s->points[0].step > step)) return (double)NAN; /* beyond its ends */
-    x1 = (double)s->points[i].step;
-    y1 = s->points[i].value;
-    if (x1 == step || !i) return y1;
-    x0 = (double)s->points[i - 1].step;
-    y0 = s->points[i - 1].value;
-    return x1 > x0 ? y0 + (y1 - y0) * (step - x0) / (x1 - x0) : y1;
+    while (i < c->n && c->x[i] < x) i++;
+    if (i == c->n || (!i && c->x[0] > x)) return (double)NAN; /* beyond its ends */
+    x1 = c->x[i];
+    y1 = c->y[i];
+    if (x1 == x || !i) return y1;
+    x0 = c->x[i - 1];
+    y0 = c->y[i - 1];
+    return x1 > x0 ? y0 + (y1 - y0) * (x - x0) / (x1 - x0) : y1;
 }
 
-/* What a column from step a to step b shows: the mean of the points in it, or
- * where there is none the line's value in its middle; NaN: nothing. */
-static double column_value(const manta_run_series *s, double a, double b)
+/* What a column from a to b shows: the mean of the points in it, or where there is
+ * none the line's value in its middle; NaN: nothing. */
+static double column_value(const plot_curve *c, double a, double b)
 {
     double sum = 0;
     int64_t count = 0, finite = 0;
 
-    for (int64_t i = 0; i < s->n; i++) {
-        double at = (double)s->points[i].step;
-        if (at < a || at >= b) continue;
+    for (int64_t i = 0; i < c->n; i++) {
+        if (c->x[i] < a || c->x[i] >= b) continue;
         count++;
-        if (!isfinite(s->points[i].value)) continue;
-        sum += s->points[i].value;
+        if (!isfinite(c->y[i])) continue;
+        sum += c->y[i];
         finite++;
     }
-    return count ? (finite ? sum / (double)finite : (double)NAN) : value_at(s, (a + b) / 2);
+    return count ? (finite ? sum / (double)finite : (double)NAN) : value_at(c, (a + b) / 2);
 }
 
 /* The row that each column of a curve is in; -1: none. Owned by the caller. */
-static int *rows_of(const manta_run_series *s, int width, double first, double last, double lo, double hi)
+static int *rows_of(const plot_curve *s, int width, double first, double last, double lo, double hi)
 {
-    int *rows = malloc((size_t)width * sizeof *rows);
+    int *rows = grow(NULL, (size_t)width, sizeof *rows);
     double span = (last - first) / (width > 1 ? width - 1 : 1);
 
-    if (!rows) abort();
     for (int c = 0; c < width; c++) {
         double middle = first + span * c;
-        double v = span > 0 ? column_value(s, middle - span / 2, middle + span / 2) : s->points[0].value;
+        double v = span > 0 ? column_value(s, middle - span / 2, middle + span / 2) : s->y[0];
         rows[c] = isfinite(v) ? (int)lround((v - lo) / (hi - lo) * (ROWS - 1)) : -1;
     }
     return rows;
 }
 
-static void draw_rows(const plot_panel *p, int *const *rows, int width, double lo, double hi)
+static char mark_of(const plot_curve *c)
 {
-    static const char marks[PLOT_CURVES] = {'*', 'o'};
+    static const char marks[PLOT_CURVES] = {'.', ',', '*', 'o'};
 
+    return marks[c->slot];
+}
+
+static void draw_rows(const plot_panel *panel, int *const *rows, int width, double lo, double hi)
+{
     for (int row = ROWS - 1; row >= 0; row--) {
         if (row == ROWS - 1 || row == 0 || row == ROWS / 2) {
-            printf("%11.4g |", lo + (hi - lo) * row / (ROWS - 1));
+            printf("%11.4g |", plot_value(panel, lo + (hi - lo) * row / (ROWS - 1)));
         } else {
             printf("%11s |", "");
         }
         for (int c = 0; c < width; c++) {
             char mark = ' ';
-            for (int k = p->n; k-- > 0;) {
-                if (rows[k][c] == row) mark = marks[k];
+            for (int k = panel->n; k-- > 0;) {
+                if (rows[k][c] == row) mark = mark_of(&panel->curves[k]);
             }
             putchar(mark);
         }
@@ -163,111 +312,52 @@ static void draw_rows(const plot_panel *p, int *const *rows, int width, double l
     }
 }
 
-void plot_terminal(const plot_panel *p)
+static void draw_axis(const plot *p, int width, double first, double last)
+{
+    printf("%11s +", "");
+    for (int c = 0; c < width; c++) {
+        double span = (last - first) / (width > 1 ? width - 1 : 1), at = first + span * c;
+        bool death = false;
+        for (int i = 0; i < p->n_deaths && span > 0; i++)
+            death |= p->deaths[i] >= at - span / 2 && p->deaths[i] < at + span / 2;
+        putchar(death ? 'x' : '-');
+    }
+    if (p->time) {
+        printf("\n%11s  %.1f to %.1f s", "", first, last);
+    } else {
+        printf("\n%11s  step %.0f to %.0f", "", first, last);
+    }
+    if (p->n_deaths) printf("; x: a worker died (%d)", p->n_deaths);
+    printf("\n\n");
+}
+
+static void draw_panel(const plot *p, const plot_panel *panel)
 {
     int width = terminal_columns() - 14, *rows[PLOT_CURVES];
     double lo = 0, hi = 0, first, last;
 
-    for (int k = 0; k < p->n; k++) {
-        fputs(k ? "   o " : p->n > 1 ? "* " : "", stdout);
-        table_text(p->curves[k]->name);
+    for (int k = 0; k < panel->n; k++) {
+        if (panel->n > 1) printf("%s%c ", k ? "   " : "", mark_of(&panel->curves[k]));
+        table_text(panel->curves[k].name);
+        if (panel->curves[k].other) {
+            fputs(" of ", stdout);
+            table_text(p->other);
+        }
     }
     putchar('\n');
-    if (!plot_range(p, &lo, &hi)) {
-        printf("  no number in %" PRId64 " points\n\n", p->curves[0]->n);
+    if (!plot_range(panel, &lo, &hi)) {
+        printf("  no number in %" PRId64 " points\n\n", panel->curves[0].n);
         return;
     }
-    plot_steps(p, &first, &last);
+    plot_reach(p, panel, &first, &last);
     if (last <= first) width = 1;
-    for (int k = 0; k < p->n; k++) rows[k] = rows_of(p->curves[k], width, first, last, lo, hi);
-    draw_rows(p, rows, width, lo, hi);
-    for (int k = 0; k < p->n; k++) free(rows[k]);
-    printf("%11s +", "");
-    for (int c = 0; c < width; c++) putchar('-');
-    printf("\n%11s  step %.0f to %.0f\n\n", "", first, last);
+    for (int k = 0; k < panel->n; k++) rows[k] = rows_of(&panel->curves[k], width, first, last, lo, hi);
+    draw_rows(panel, rows, width, lo, hi);
+    for (int k = 0; k < panel->n; k++) free(rows[k]);
+    draw_axis(p, width, first, last);
 }
 
-/* ---- SVG ---- */
-
-/* Text as XML has it. */
-static void put_text(FILE *f, const char *text)
+void plot_terminal(const plot *p)
 {
-    for (; *text; text++) {
-        switch (*text) {
-        case '<': fputs("&lt;", f); break;
-        case '>': fputs("&gt;", f); break;
-        case '&': fputs("&amp;", f); break;
-        case '"': fputs("&quot;", f); break;
-        default: fputc((unsigned char)*text < ' ' ? '?' : *text, f);
-        }
-    }
-}
-
-static void put_curve(FILE *f, const manta_run_series *s, const char *colour, const double *x,
-                      const double *y, int top)
-{
-    int width = WIDTH - LEFT - 20, height = PANEL - BOTTOM - 20;
-    bool drawing = false;
-
-    fprintf(f, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" d=\"", colour);
-    for (int64_t i = 0; i < s->n; i++) {
-        double v = s->points[i].value;
-        if (!isfinite(v)) { /* a gap */
-            drawing = false;
-            continue;
-        }
-        fprintf(f, "%c%.1f %.1f", drawing ? 'L' : 'M',
-                LEFT + width * ((double)s->points[i].step - x[0]) / (x[1] - x[0]),
-                top + 20 + height * (y[1] - v) / (y[1] - y[0]));
-        drawing = true;
-    }
-    fputs("\"/>\n", f);
-}
-
-static void put_panel(FILE *f, const plot_panel *p, int top)
-{
-    int width = WIDTH - LEFT - 20, height = PANEL - BOTTOM - 20;
-    double x[2], y[2] = {0, 0};
-
-    fprintf(f, "<text x=\"%d\" y=\"%d\" font-weight=\"bold\">", LEFT, top + 12);
-    for (int k = 0; k < p->n; k++) {
-        fprintf(f, "<tspan fill=\"%s\"%s>", p->n > 1 ? colour_of(k) : "black", k ? " dx=\"16\"" : "");
-        put_text(f, p->curves[k]->name);
-        fputs("</tspan>", f);
-    }
-    fprintf(f,
-            "</text>\n<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#bbb\"/>\n",
-            LEFT, top + 20, width, height);
-    if (!plot_range(p, &y[0], &y[1])) return;
-    plot_steps(p, &x[0], &x[1]);
-    fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.4g</text>\n", LEFT - 6, top + 30, y[1]);
-    fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.4g</text>\n", LEFT - 6, top + 20 + height,
-            y[0]);
-    fprintf(f, "<text x=\"%d\" y=\"%d\">%.0f</text>\n", LEFT, top + 34 + height, x[0]);
-    fprintf(f, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">step %.0f</text>\n", LEFT + width,
-            top + 34 + height, x[1]);
-    if (x[1] <= x[0]) x[1] = x[0] + fmax(1, fabs(x[0]) * 1e-6);
-    for (int k = 0; k < p->n; k++) put_curve(f, p->curves[k], colour_of(k), x, y, top);
-}
-
-manta_status plot_svg(const char *path, const char *title, const plot_panel *p, int n)
-{
-    FILE *f = fopen(path, "w");
-    bool fine;
-
-    if (!f) return manta_fail(MANTA_EIO, "%s: %s", path, strerror(errno));
-    fprintf(
-        f,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-        "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"%d\" y=\"24\" "
-        "font-size=\"16\">",
-        WIDTH, TOP + n * PANEL, LEFT);
-    put_text(f, title);
-    fputs("</text>\n", f);
-    for (int i = 0; i < n; i++) put_panel(f, &p[i], TOP + i * PANEL);
-    fputs("</svg>\n", f);
-    fine = !ferror(f);
-    if (fclose(f) || !fine)
-        return manta_fail(MANTA_EIO, "%s: it could not be written: %s", path, strerror(errno));
-    return MANTA_OK;
+    for (int i = 0; i < p->n; i++) draw_panel(p, &p->panels[i]);
 }

@@ -1,6 +1,6 @@
 /* plot_png.c - curves of a run as a picture of points.
  *
- * A canvas holds an index into the palette for each point. The shades from white
+ * A canvas holds an index into the palette for each point. The shades from paper
  * to a curve's colour are neighbours in it, so a line is drawn by how much of
  * each point it covers, and where two of its pieces meet the greater one stays. A
  * second curve lies over the first where it covers most of a point. */
@@ -25,11 +25,10 @@ enum {
     BELOW = 56,
     SCALE = 2, /* points of a letter's point */
     PANELS = 32,
-    TICKS = 12,
     SHADES = 32
 };
 
-enum { WHITE, INK, FRAME, GRID, SHADE, COLOURS = SHADE + PLOT_CURVES * SHADES };
+enum { PAPER, INK, FRAME, GRID, DEATH, SHADE, COLOURS = SHADE + PLOT_CURVES * SHADES };
 
 typedef struct canvas {
     int height;
@@ -62,34 +61,15 @@ static void write_text(canvas *c, uint8_t ink, int x, int y, side s, int scale, 
 
 /* ---- axes ---- */
 
-/* Round numbers in [lo, hi], at most TICKS, 1, 2 or 5 times a power of ten
- * apart; how many. */
-static int ticks_of(double lo, double hi, int wish, double *at)
-{
-    double raw = (hi - lo) / wish, power, step, first;
-    int n = 0;
-
-    if (!(raw > 0) || !isfinite(raw)) return 0;
-    power = pow(10, floor(log10(raw)));
-    step = raw / power <= 1   ? power
-           : raw / power <= 2 ? 2 * power
-           : raw / power <= 5 ? 5 * power
-                              : 10 * power;
-    if (!(step > 0)) return 0;
-    first = ceil(lo / step - 1e-9);
-    for (; n < TICKS && (first + n) * step <= hi + step * 1e-9; n++) at[n] = (first + n) * step;
-    return n;
-}
-
 /* The part of the picture that a curve is drawn in, and what it stands for. */
 typedef struct panel {
     int left, top, width, height;
     double x0, x1, y0, y1;
 } panel;
 
-static double x_of(const panel *p, double step)
+static double x_of(const panel *p, double x)
 {
-    return p->left + p->width * (step - p->x0) / (p->x1 - p->x0);
+    return p->left + p->width * (x - p->x0) / (p->x1 - p->x0);
 }
 
 static double y_of(const panel *p, double value)
@@ -97,24 +77,25 @@ static double y_of(const panel *p, double value)
     return p->top + p->height * (p->y1 - value) / (p->y1 - p->y0);
 }
 
-static void draw_axes(canvas *c, const panel *p)
+static void draw_axes(canvas *c, const plot *of, const plot_panel *drawn, const panel *p)
 {
-    double at[TICKS];
+    double at[PLOT_TICKS];
     char text[32];
-    int n = ticks_of(p->y0, p->y1, 5, at), text_height = FONT_LINE * SCALE;
+    int n = plot_value_ticks(drawn, p->y0, p->y1, 5, at), text_height = FONT_LINE * SCALE;
 
     for (int i = 0; i < n; i++) {
         int y = (int)lround(y_of(p, at[i]));
         for (int x = p->left; x <= p->left + p->width; x++) set_point(c, x, y, GRID);
-        snprintf(text, sizeof text, "%.6g", fabs(at[i]) < (p->y1 - p->y0) * 1e-9 ? 0 : at[i]);
+        snprintf(text, sizeof text, "%.6g",
+                 plot_value(drawn, fabs(at[i]) < (p->y1 - p->y0) * 1e-9 ? 0 : at[i]));
         write_text(c, INK, p->left - 12, y - text_height / 2, UNTIL, SCALE, text);
     }
-    n = ticks_of(p->x0, p->x1, 7, at);
+    n = plot_ticks(p->x0, p->x1, 7, at);
     for (int i = 0; i < n; i++) {
         int x = (int)lround(x_of(p, at[i]));
-        if (at[i] != floor(at[i])) continue; /* there is no half a step */
+        if (!of->time && at[i] != floor(at[i])) continue; /* there is no half a step */
         for (int y = p->top; y <= p->top + p->height; y++) set_point(c, x, y, GRID);
-        snprintf(text, sizeof text, "%.0f", at[i]);
+        snprintf(text, sizeof text, "%.10g", at[i]);
         write_text(c, INK, x, p->top + p->height + 10, AROUND, SCALE, text);
     }
     for (int x = p->left; x <= p->left + p->width; x++) {
@@ -160,14 +141,13 @@ static void draw_piece(canvas *c, int curve, double x0, double y0, double x1, do
 
 /* What is drawn of the points from *i on that fall into the same column as the
  * first: its first, least, greatest and last, in an order that keeps the line. */
-static int column_points(const manta_run_series *s, const panel *p, int64_t *i, double *out)
+static int column_points(const plot_curve *s, const panel *p, int64_t *i, double *out)
 {
-    int column = (int)x_of(p, (double)s->points[*i].step);
-    double first = s->points[*i].value, least = first, greatest = first, last = first;
+    int column = (int)x_of(p, s->x[*i]);
+    double first = s->y[*i], least = first, greatest = first, last = first;
 
-    for (; *i < s->n && isfinite(s->points[*i].value) && (int)x_of(p, (double)s->points[*i].step) == column;
-         ++*i) {
-        last = s->points[*i].value;
+    for (; *i < s->n && isfinite(s->y[*i]) && (int)x_of(p, s->x[*i]) == column; ++*i) {
+        last = s->y[*i];
         least = fmin(least, last);
         greatest = fmax(greatest, last);
     }
@@ -178,15 +158,15 @@ static int column_points(const manta_run_series *s, const panel *p, int64_t *i, 
     return 4;
 }
 
-static void draw_curve(canvas *c, int curve, const panel *p, const manta_run_series *s)
+static void draw_curve(canvas *c, const panel *p, const plot_curve *s)
 {
     double before_x = 0, before_y = 0;
     bool drawing = false; /* a number that is none makes a gap */
 
     for (int64_t i = 0; i < s->n;) {
-        double values[4], x = x_of(p, (double)s->points[i].step);
+        double values[4], x = x_of(p, s->x[i]);
         int n;
-        if (!isfinite(s->points[i].value)) {
+        if (!isfinite(s->y[i])) {
             drawing = false;
             i++;
             continue;
@@ -194,7 +174,7 @@ static void draw_curve(canvas *c, int curve, const panel *p, const manta_run_ser
         n = column_points(s, p, &i, values);
         for (int k = 0; k < n; k++) {
             double y = y_of(p, values[k]);
-            draw_piece(c, curve, drawing ? before_x : x, drawing ? before_y : y, x, y);
+            draw_piece(c, s->slot, drawing ? before_x : x, drawing ? before_y : y, x, y);
             before_x = x;
             before_y = y;
             drawing = true;
@@ -202,72 +182,107 @@ static void draw_curve(canvas *c, int curve, const panel *p, const manta_run_ser
     }
 }
 
-/* The full colour of a curve. */
-static uint8_t colour_of(int curve)
+/* A broken line at each death. */
+static void draw_deaths(canvas *c, const plot *of, const panel *p)
 {
-    return (uint8_t)(SHADE + (curve + 1) * SHADES - 1);
+    for (int i = 0; i < of->n_deaths; i++) {
+        int x = (int)lround(x_of(p, of->deaths[i]));
+        for (int y = p->top; y <= p->top + p->height; y++) {
+            if ((y - p->top) % 8 < 4) set_point(c, x, y, DEATH);
+        }
+    }
 }
 
-static void draw_panel(canvas *c, const plot_panel *drawn, int top)
+/* The full colour of a curve. */
+static uint8_t colour_of(const plot_curve *c)
+{
+    return (uint8_t)(SHADE + (c->slot + 1) * SHADES - 1);
+}
+
+/* The names of its curves, those of the other run too. */
+static void write_names(canvas *c, const plot *of, const plot_panel *drawn, int top)
+{
+    int at = LEFT;
+
+    for (int k = 0; k < drawn->n; k++) {
+        bool other = drawn->curves[k].other;
+        char name[400];
+        snprintf(name, sizeof name, "%s%s%s", drawn->curves[k].name, other ? " of " : "",
+                 other ? of->other : "");
+        write_text(c, drawn->n > 1 ? colour_of(&drawn->curves[k]) : INK, at, top + 16, FROM, SCALE, name);
+        at += ((int)strlen(name) + 2) * FONT_ADVANCE * SCALE;
+    }
+}
+
+static void draw_curves(canvas *c, const plot_panel *drawn, const panel *p)
+{
+    for (int behind = 1; behind >= 0; behind--) {
+        for (int k = 0; k < drawn->n; k++) {
+            if (drawn->curves[k].other == behind) draw_curve(c, p, &drawn->curves[k]);
+        }
+    }
+}
+
+static void draw_panel(canvas *c, const plot *of, const plot_panel *drawn, int top)
 {
     panel p = {
         .left = LEFT, .top = top + ABOVE, .width = WIDTH - LEFT - RIGHT, .height = PANEL - ABOVE - BELOW};
     bool some = plot_range(drawn, &p.y0, &p.y1);
-    int at = LEFT;
 
-    plot_steps(drawn, &p.x0, &p.x1);
-    for (int k = 0; k < drawn->n; k++) {
-        const char *name = drawn->curves[k]->name;
-        write_text(c, drawn->n > 1 ? colour_of(k) : INK, at, top + 16, FROM, SCALE, name);
-        at += ((int)strlen(name) + 2) * FONT_ADVANCE * SCALE;
-    }
+    plot_reach(of, drawn, &p.x0, &p.x1);
+    write_names(c, of, drawn, top);
     if (!some) {
         p.y0 = 0;
         p.y1 = 1;
         write_text(c, INK, LEFT + 20, p.top + 20, FROM, SCALE, "no number");
     }
-    if (p.x1 <= p.x0) { /* one step only: in the middle */
+    if (p.x1 <= p.x0) { /* one point only: in the middle */
         double around = fmax(1, fabs(p.x0) * 1e-6);
         p.x0 -= around;
         p.x1 += around;
     }
-    draw_axes(c, &p);
-    for (int k = 0; k < drawn->n && some; k++) draw_curve(c, k, &p, drawn->curves[k]);
-    write_text(c, INK, LEFT + p.width, p.top + p.height + 10 + FONT_ROWS * SCALE + 2, UNTIL, SCALE, "step");
+    draw_axes(c, of, drawn, &p);
+    draw_deaths(c, of, &p);
+    if (some) draw_curves(c, drawn, &p);
+    write_text(c, INK, LEFT + p.width, p.top + p.height + 10 + FONT_ROWS * SCALE + 2, UNTIL, SCALE,
+               plot_x_name(of));
 }
 
-/* From white to the colours that the SVG has. */
-static void make_palette(uint32_t *palette)
+/* From the paper to the colours that the SVG has. */
+static void make_palette(uint32_t *palette, bool dark)
 {
-    static const uint32_t colours[PLOT_CURVES][3] = {{0x15, 0x65, 0xc0}, {0xe6, 0x51, 0x00}};
+    static const uint32_t fixed[2][SHADE] = {{0xffffff, 0x202020, 0x909090, 0xe8e8e8, 0xc62828},
+                                             {0x0d1117, 0xf0f6fc, 0x6e7681, 0x21262d, 0xff7b72}};
+    static const uint32_t curves[2][PLOT_CURVES] = {{0xb6cdea, 0xf7cfb2, 0x1565c0, 0xe65100},
+                                                    {0x365880, 0x6e4a33, 0x79b8ff, 0xffab70}};
 
-    palette[WHITE] = 0xffffff;
-    palette[INK] = 0x202020;
-    palette[FRAME] = 0x909090;
-    palette[GRID] = 0xe8e8e8;
+    memcpy(palette, fixed[dark], sizeof fixed[dark]);
     for (int i = 0; i < PLOT_CURVES * SHADES; i++) {
-        const uint32_t *full = colours[i / SHADES];
-        uint32_t share = (uint32_t)(i % SHADES), rest = SHADES - 1 - share, colour = 0;
-        for (int k = 0; k < 3; k++) colour = colour << 8 | (full[k] * share + 0xff * rest) / (SHADES - 1);
+        uint32_t full = curves[dark][i / SHADES], share = (uint32_t)(i % SHADES), rest = SHADES - 1 - share;
+        uint32_t colour = 0;
+        for (int shift = 16; shift >= 0; shift -= 8) {
+            uint32_t from = fixed[dark][PAPER] >> shift & 0xff, to = full >> shift & 0xff;
+            colour = colour << 8 | (to * share + from * rest) / (SHADES - 1);
+        }
         palette[SHADE + i] = colour;
     }
 }
 
-manta_status plot_png(const char *path, const char *title, const plot_panel *p, int n)
+manta_status plot_png(const char *path, const plot *p)
 {
-    canvas c = {.height = HEAD + n * PANEL};
+    canvas c = {.height = HEAD + p->n * PANEL};
     uint32_t palette[COLOURS];
     manta_status st;
 
-    if (n > PANELS)
+    if (p->n > PANELS)
         return manta_fail(MANTA_EINVAL,
-                          "%s: %d curves are too many for a picture: choose up to %d with --metrics", path, n,
-                          PANELS);
+                          "%s: %d curves are too many for a picture: choose up to %d with --metrics", path,
+                          p->n, PANELS);
     c.points = calloc((size_t)WIDTH * (size_t)c.height, 1);
-    if (!c.points) return manta_fail(MANTA_ENOMEM, "%s: no memory for a picture of %d curves", path, n);
-    make_palette(palette);
-    write_text(&c, INK, LEFT, 24, FROM, SCALE + 1, title);
-    for (int i = 0; i < n; i++) draw_panel(&c, &p[i], HEAD + i * PANEL);
+    if (!c.points) return manta_fail(MANTA_ENOMEM, "%s: no memory for a picture of %d curves", path, p->n);
+    make_palette(palette, p->dark);
+    write_text(&c, INK, LEFT, 24, FROM, SCALE + 1, p->title);
+    for (int i = 0; i < p->n; i++) draw_panel(&c, p, &p->panels[i], HEAD + i * PANEL);
     st = manta_png_write(path, WIDTH, c.height, c.points, COLOURS, palette);
     free(c.points);
     return st;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/deaths.h"
 #include "cli/json.h"
 #include "cli/scale.h"
 #include "cli/stop.h"
@@ -63,8 +64,7 @@ static void log_worker(training *r, const manta_event *e)
         snprintf(line, sizeof line, "process %lld %s; another took its place, in epoch %lld at step %lld",
                  (long long)e->pid, e->cause, (long long)e->epoch + 1, (long long)e->step + 1);
     } else {
-        snprintf(line, sizeof line, "process %lld %s; made up for in %.1f ms, in epoch %lld at step %lld",
-                 (long long)e->pid, e->cause, e->ms, (long long)e->epoch + 1, (long long)e->step + 1);
+        death_line(e, line, sizeof line);
     }
     if (e->server) {
         manta_run_log_server(r->record.run, e->rank, line);

@@ -1,5 +1,7 @@
 """manta runs plot: curves as PNG, read back point by point; as SVG; in the terminal."""
 import json
+import os
+import signal
 import struct
 import xml.etree.ElementTree
 import zlib
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 from samples import digits
+from waits import read_event
 
 
 def read_png(path):
@@ -149,3 +152,130 @@ def test_what_cannot_be_written(manta, storage, tmp_path):
     make_run(storage, "many", points(**{f"m{i}": [1.0, 2.0] for i in range(33)}))
     assert "choose up to 32" in manta("runs", "plot", "many", "-o", "a.png", status=1).stderr
     assert not (tmp_path / "a.png").exists()
+
+
+# ---- time, rate, deaths, another run ----
+
+BEGAN = 1700000000.0  # 2023-11-14T22:13:20Z
+
+
+def timed(losses, every=2.0, steps=10):
+    """Lines of a run that reported so many steps every so many seconds."""
+    return [{"epoch": i + 1, "step": steps * (i + 1), "rank": 0, "time": BEGAN + every * (i + 1), "metrics": {"loss": v}}
+            for i, v in enumerate(losses)]
+
+
+def make_timed(storage, name, losses, every=2.0, deaths=()):
+    run = make_run(storage, name, timed(losses, every))
+    (run / "result.json").write_text(json.dumps({"status": "done", "began": BEGAN, "ended": BEGAN + 100, "first_began": BEGAN}))
+    (run / "log").mkdir()
+    (run / "log" / "rank-0.txt").write_text("".join(
+        f"2023-11-14T22:13:{20 + s:06.3f}Z process {7 + i} killed by signal 9 (Killed); made up for in 500.0 ms, in epoch 1 at step 2\n"
+        for i, s in enumerate(deaths)) + "2023-11-14T22:13:21.000Z process 9 left: on request; made up for in a hurry\n" + "x" * 2000 + "\n")
+    return run
+
+
+def drawn(path):
+    """Of each curve of an SVG its places, and the places of the marks."""
+    root = xml.etree.ElementTree.parse(path).getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    curves = [[tuple(map(float, place.split())) for place in p.get("d").replace("M", "L").split("L")[1:]]
+              for p in root.iter(svg + "path")]
+    marks = sorted({float(m.get("points").split()[-1].split(",")[0]) for m in root.iter(svg + "polygon")})
+    return curves, marks, [t.text for t in root.iter(svg + "text")]
+
+
+def test_over_time(manta, storage, tmp_path):
+    make_timed(storage, "a", [4.0, 3.0, 1.0], every=2.0)
+    manta("runs", "plot", "a", "--x", "time", "-o", "a.svg")
+    (curve_,), marks, _ = drawn(tmp_path / "a.svg")
+    x = [p[0] for p in curve_]
+    assert x == pytest.approx([76 + 784 * s / 6 for s in (2, 4, 6)], abs=0.1) and not marks  # the axis begins with the run
+    assert "0.0 to 6.0 s" in manta("runs", "plot", "a", "--x", "time").stdout
+    assert "step 10 to 30" in manta("runs", "plot", "a").stdout
+
+
+def test_the_rate(manta, storage, tmp_path):
+    make_timed(storage, "a", [4.0, 3.0, 1.0], every=2.0)
+    shown = manta("runs", "plot", "a", "--metrics", "rate").stdout
+    assert "steps per second" in shown and "loss" not in shown
+    rows = [line.split()[0] for line in shown.splitlines() if "|" in line and line.split("|")[0].strip()]
+    assert [float(rows[0]), float(rows[-1])] == [5.0, 0.0]  # 10 steps in 2 s, and the axis begins at 0
+    assert "steps per second" not in manta("runs", "plot", "a").stdout
+    make_run(storage, "own", points(rate=[1.0, 2.0]))  # a metric of that name is the run's own
+    assert "steps per second" not in manta("runs", "plot", "own", "--metrics", "rate").stdout
+
+
+def test_a_scale_of_powers_of_ten(manta, storage, tmp_path):
+    make_timed(storage, "a", [1.0, 0.1, 0.01, 0.0, 0.01, 0.1])
+    manta("runs", "plot", "a", "--log", "-o", "a.svg")
+    (curve_,), _, texts = drawn(tmp_path / "a.svg")
+    y = [p[1] for p in curve_]
+    assert len(y) == 5 and y[1] - y[0] == pytest.approx(y[2] - y[1], abs=0.2)  # 0 is a gap
+    assert {"1", "0.1", "0.01"} <= set(texts)
+    manta("runs", "plot", "a", "--log", "-o", "a.png")
+    assert curve(read_png(tmp_path / "a.png")[70:])
+
+
+@pytest.mark.parametrize("axis,places", [("time", (1.5, 3.5)), ("step", (7.5, 17.5))])
+def test_deaths_are_marked(manta, storage, tmp_path, axis, places):
+    """Where the run was when a worker died: half a second, made up for, before its log says so."""
+    make_timed(storage, "a", [4.0, 3.0, 1.0], deaths=(2, 4))
+    manta("runs", "plot", "a", "--x", axis, "-o", "a.svg")
+    _, marks, texts = drawn(tmp_path / "a.svg")
+    first, last = (0, 6) if axis == "time" else (7.5, 30)
+    at = [76 + 784 * (x - first) / (last - first) for x in places]
+    assert [m for m in marks if m != 81.0] == pytest.approx([x for x in at if x != 81.0], abs=0.1)  # 81: the legend's
+    assert "a worker died (2)" in texts
+    assert "x: a worker died (2)" in manta("runs", "plot", "a", "--x", axis).stdout
+    manta("runs", "plot", "a", "--x", axis, "-o", "a.png")
+    assert (read_png(tmp_path / "a.png") == (0xC6, 0x28, 0x28)).all(axis=2).any()
+
+
+def test_a_worker_that_was_killed_is_marked(manta, start, storage, tmp_path):
+    running = start("train", "mnist-cnn", "--data", digits(tmp_path), "--workers", 2, "--epochs", 4, "--json", "--name", "k")
+    worker = read_event(running, "worker")
+    read_event(running, "epoch")
+    os.kill(worker["pid"], signal.SIGKILL)
+    read_event(running, "recovered")
+    assert running.wait().status == 0
+    assert "x: a worker died (1)" in manta("runs", "plot", "k", "--x", "time").stdout
+
+
+def test_one_run_against_another(manta, storage, tmp_path):
+    make_timed(storage, "a", [4.0, 3.0, 1.0])
+    make_timed(storage, "b", [4.0, 2.0, 2.0], every=4.0)
+    manta("runs", "plot", "a", "--against", "b", "--metrics", "loss,rate", "-o", "both.svg")
+    (behind, own, behind_rate, own_rate), _, texts = drawn(tmp_path / "both.svg")
+    assert [p[0] for p in behind] == [p[0] for p in own] and behind[0] == own[0] and behind[1] != own[1]
+    assert own_rate[0][1] < behind_rate[0][1]  # twice as fast
+    assert {"a", "b"} <= set(texts)
+    shown = manta("runs", "plot", "a", "--against", "b").stdout
+    assert "* loss   . loss of b\n" in shown
+    manta("runs", "plot", "a", "--against", "b", "-o", "both.png")
+    assert curve(read_png(tmp_path / "both.png")[70:]) and curve(read_png(tmp_path / "both.png")[70:], (0xB6, 0xCD, 0xEA))
+
+
+def test_on_dark_ground(manta, storage, tmp_path):
+    make_timed(storage, "a", [4.0, 3.0, 1.0], deaths=(2,))
+    for ending in ("svg", "png"):
+        manta("runs", "plot", "a", "-o", f"light.{ending}")
+        manta("runs", "plot", "a", "--dark", "-o", f"dark.{ending}")
+    assert drawn(tmp_path / "light.svg") == drawn(tmp_path / "dark.svg")
+    assert "#0d1117" in (tmp_path / "dark.svg").read_text() and "#0d1117" not in (tmp_path / "light.svg").read_text()
+    assert tuple(read_png(tmp_path / "dark.png")[0, 0]) == (0x0D, 0x11, 0x17)
+
+
+def test_a_record_without_times(manta, storage, tmp_path):
+    lines = [{"epoch": 1, "step": s, "rank": 0, "metrics": {"loss": 1.0 / s}} for s in (1, 2, 3)]
+    make_run(storage, "old", lines)
+    assert "step 1 to 3" in manta("runs", "plot", "old").stdout
+    assert "has no times" in manta("runs", "plot", "old", "--x", "time", status=1).stderr
+    assert "needs two reports with their times" in manta("runs", "plot", "old", "--metrics", "rate", status=1).stderr
+
+
+@pytest.mark.parametrize("words,say", [(("--x", "epoch"), "expected step or time"), (("--dark",), "--output"),
+                                       (("--metrics", "rat"), "has no 'rat'")])
+def test_what_a_plot_refuses(manta, storage, words, say):
+    make_timed(storage, "a", [4.0, 3.0, 1.0])
+    assert say in manta("runs", "plot", "a", *words, status=2).stderr

@@ -272,7 +272,8 @@ static void take_points(void *ctx, const json_t *line)
 {
     series_list *all = ctx;
     manta_run_point p = {.epoch = json_integer_value(json_object_get(line, "epoch")),
-                         .step = json_integer_value(json_object_get(line, "step"))};
+                         .step = json_integer_value(json_object_get(line, "step")),
+                         .time_s = read_time(line, "time")};
     const char *key;
     json_t *v;
 
