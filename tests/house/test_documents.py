@@ -1,10 +1,12 @@
 """Documents: each folder has its page, links lead somewhere, man pages are well-formed."""
 import importlib.util
+import pathlib
 import re
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
-from support import ROOT, run, tracked
+from support import BUILD, ROOT, run, tracked
 import check_includes
 
 PAGE = 60       # lines of a folder's README
@@ -214,8 +216,11 @@ class Pictures(unittest.TestCase):
         spec = importlib.util.spec_from_file_location("kills", self.FOLDER / "kills.py")
         kills = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(kills)
-        for name, drawn in kills.pictures().items():
-            self.assertEqual(drawn, (self.FOLDER / name).read_text(), name)
+        with tempfile.TemporaryDirectory() as folder:
+            kills.draw(BUILD / "manta", folder)
+            for drawn in sorted(pathlib.Path(folder).iterdir()):
+                self.assertEqual(drawn.read_text(), (self.FOLDER / drawn.name).read_text(), drawn.name)
+            self.assertEqual(len(list(pathlib.Path(folder).iterdir())), 2)
 
 
 if __name__ == "__main__":
