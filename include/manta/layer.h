@@ -5,10 +5,8 @@
  * call into operations. A program adds classes of its own with the same table.
  *
  * In every options struct zero means Keras's default; where that default is itself
- * not zero, MANTA_ZERO asks for zero (manta/option.h). A layer holds a zero that
- * was asked for as -0.0, which computes as zero: a class of one's own tells it
- * from nothing said by its sign. `name` is read by
- * the typed functions below; NULL numbers the layer as Keras does ("conv2d",
+ * not zero, MANTA_ZERO asks for zero (manta/option.h), and the layer holds it as such.
+ * `name` is read by the typed functions below; NULL numbers the layer as Keras does ("conv2d",
  * "conv2d_1"). Strings and arrays are copied.
  *
  * An input that is not float32 is converted where a layer computes with it.
@@ -30,13 +28,14 @@ typedef enum manta_field_kind {
     MANTA_FIELD_PAIR, /* int64_t[2]; Keras may give one number for both. With `extra` (its own offset) a zero
                          that is given is MANTA_ZERO */
     MANTA_FIELD_PAIRS, /* int64_t[2][2]: ((top, bottom), (left, right)) */
-    MANTA_FIELD_FLOAT, /* double */
+    MANTA_FIELD_FLOAT, /* double whose default is 0: MANTA_ZERO becomes 0 when the options are copied */
     MANTA_FIELD_BOOL, /* bool */
     MANTA_FIELD_NOT, /* bool that holds the opposite, so that zero is Keras's default */
     MANTA_FIELD_TEXT, /* const char *; owned by the layer */
     MANTA_FIELD_INIT, /* manta_initializer */
     MANTA_FIELD_REG, /* manta_regularizer */
-    MANTA_FIELD_FLOATS /* const float *; owned by the layer, count in the int64_t field at `extra` */
+    MANTA_FIELD_FLOATS, /* const float *; owned by the layer, count in the int64_t field at `extra` */
+    MANTA_FIELD_FLOAT_DEFAULT /* double whose default is not 0: a zero that is given is MANTA_ZERO */
 } manta_field_kind;
 
 typedef struct manta_field {

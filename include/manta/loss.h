@@ -10,6 +10,7 @@
 #define MANTA_LOSS_H
 
 #include <manta/array.h>
+#include <manta/option.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,9 +44,9 @@ typedef struct manta_loss {
                                     "mean_squared_error" ("mse"), "mean_absolute_error" ("mae"), "huber" */
     bool from_logits; /* cross-entropies: predictions are logits, not probabilities */
     float label_smoothing; /* cross-entropies, the sparse one too (as PyTorch's): a share from 0 to 1 */
-    float delta; /* huber; 0 means 1 */
+    float delta; /* huber; 0: 1; MANTA_ZERO: 0 */
     manta_reduction reduction;
-    float weight; /* of this output in the total; 0 means 1 */
+    float weight; /* of this output in the total; 0: 1; MANTA_ZERO: 0, it does not count */
     manta_loss_fn fn; /* a program's own, then `name` is what it is called */
     const void *config;
 } manta_loss;
@@ -59,8 +60,8 @@ typedef struct manta_metric {
                                     "categorical_accuracy", "binary_accuracy", "top_k_categorical_accuracy",
                                     "sparse_top_k_categorical_accuracy", "mean_squared_error", "mean_absolute_error",
                                     or any other loss: its mean over the rows */
-    int k; /* top-k; 0 means 5 */
-    float threshold; /* binary accuracy: above it is 1; 0 means 0.5 (logits: a tiny number, FLT_MIN) */
+    int k; /* top-k; 0: 5 */
+    float threshold; /* binary accuracy: above it is 1; 0: 0.5; MANTA_ZERO: 0, as for logits */
     int output; /* which output it looks at */
     manta_metric_fn fn; /* a program's own */
     const void *config;

@@ -1,11 +1,11 @@
 /* layer.c - the list of built-in layer classes and what they share. */
 #include "nn/layer.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/option.h"
 #include "nn/ops.h"
 
 static const manta_layer_class *const classes[] = {
@@ -98,7 +98,7 @@ void *layer_options_copy(const manta_layer_class *cls, const void *options)
         } else if (f->kind == MANTA_FIELD_FLOAT) {
             double v;
             memcpy(&v, (char *)copy + f->offset, sizeof v);
-            if (v == MANTA_ZERO) v = -0.0; /* computes as zero, also where nobody looks for it */
+            v = option_real(v, 0);
             memcpy((char *)copy + f->offset, &v, sizeof v);
         }
     }
@@ -127,7 +127,7 @@ manta_layer *layer_named(manta_model *m, const manta_layer_class *cls, const voi
 
 double layer_or(double v, double otherwise)
 {
-    return v == 0 && !signbit(v) ? otherwise : v;
+    return option_real(v, otherwise);
 }
 
 int64_t layer_or_int(int64_t v, int64_t otherwise)

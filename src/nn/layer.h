@@ -34,7 +34,8 @@ void layer_options_free(const manta_layer_class *cls, void *options);
 manta_layer *layer_named(manta_model *m, const manta_layer_class *cls, const void *options,
                          const char **name);
 
-/* v, or `otherwise` where nothing was said: 0 but not -0.0, as which a layer holds MANTA_ZERO. */
+/* The number that a field of kind FLOAT_DEFAULT means: `otherwise` where nothing was said, and 0
+ * for MANTA_ZERO. */
 double layer_or(double v, double otherwise);
 int64_t layer_or_int(int64_t v, int64_t otherwise);
 manta_initializer layer_init(manta_initializer init, manta_init_kind otherwise);

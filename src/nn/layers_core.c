@@ -1,6 +1,7 @@
 /* layers_core.c - Dense, Embedding, Dropout and the activations. */
 #include <math.h>
 
+#include "base/option.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -153,16 +154,17 @@ static manta_status relu_call(manta_layer *l, const void *options, int n_in, con
                               manta_value *out)
 {
     const manta_relu_options *o = options;
-    op_relu_attrs attrs = {.max_value = (float)layer_or(o->max_value, HUGE_VAL),
+    double most = layer_or(o->max_value, HUGE_VAL);
+    op_relu_attrs attrs = {.max_value = (float)most,
                            .negative_slope = (float)o->negative_slope,
                            .threshold = (float)o->threshold};
     manta_value x;
 
-    if (o->max_value < 0 || o->negative_slope < 0 || o->threshold < 0) {
+    if (most < 0 || o->negative_slope < 0 || o->threshold < 0) {
         return manta_fail(
             MANTA_EINVAL,
             "expected max_value, negative_slope and threshold of at least 0, given %g, %g and %g",
-            o->max_value, o->negative_slope, o->threshold);
+            option_real(o->max_value, 0), o->negative_slope, o->threshold);
     }
     if (isinf(attrs.max_value) && o->threshold == 0) {
         return slope_call(l, n_in, in, o->negative_slope == 0 ? KERN_RELU : KERN_LEAKY_RELU,
@@ -175,7 +177,7 @@ static manta_status relu_call(manta_layer *l, const void *options, int n_in, con
 }
 
 static const manta_field relu_fields[] = {
-    LAYER_FIELD(manta_relu_options, "max_value", FLOAT, max_value),
+    LAYER_FIELD(manta_relu_options, "max_value", FLOAT_DEFAULT, max_value),
     LAYER_FIELD(manta_relu_options, "negative_slope", FLOAT, negative_slope),
     LAYER_FIELD(manta_relu_options, "threshold", FLOAT, threshold),
 };
@@ -196,7 +198,7 @@ static manta_status leaky_relu_call(manta_layer *l, const void *options, int n_i
 }
 
 static const manta_field leaky_relu_fields[] = {
-    LAYER_FIELD(manta_leaky_relu_options, "negative_slope", FLOAT, negative_slope)};
+    LAYER_FIELD(manta_leaky_relu_options, "negative_slope", FLOAT_DEFAULT, negative_slope)};
 
 const manta_layer_class layer_leaky_relu = {"LeakyReLU", sizeof(manta_leaky_relu_options), leaky_relu_fields,
                                             1, leaky_relu_call};
@@ -214,7 +216,7 @@ static manta_status elu_call(manta_layer *l, const void *options, int n_in, cons
     return slope_call(l, n_in, in, KERN_ELU, layer_or(o->alpha, 1), out);
 }
 
-static const manta_field elu_fields[] = {LAYER_FIELD(manta_elu_options, "alpha", FLOAT, alpha)};
+static const manta_field elu_fields[] = {LAYER_FIELD(manta_elu_options, "alpha", FLOAT_DEFAULT, alpha)};
 
 const manta_layer_class layer_elu = {"ELU", sizeof(manta_elu_options), elu_fields, 1, elu_call};
 

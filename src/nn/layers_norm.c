@@ -45,8 +45,8 @@ static manta_status batch_call(manta_layer *l, const void *options, int n_in, co
 
 static const manta_field batch_fields[] = {
     LAYER_FIELD(manta_batch_normalization_options, "axis", INT, axis),
-    LAYER_FIELD(manta_batch_normalization_options, "momentum", FLOAT, momentum),
-    LAYER_FIELD(manta_batch_normalization_options, "epsilon", FLOAT, epsilon),
+    LAYER_FIELD(manta_batch_normalization_options, "momentum", FLOAT_DEFAULT, momentum),
+    LAYER_FIELD(manta_batch_normalization_options, "epsilon", FLOAT_DEFAULT, epsilon),
     LAYER_FIELD(manta_batch_normalization_options, "center", NOT, no_center),
     LAYER_FIELD(manta_batch_normalization_options, "scale", NOT, no_scale),
     LAYER_FIELD(manta_batch_normalization_options, "unbiased", BOOL, unbiased),
@@ -116,7 +116,7 @@ static manta_status layer_call(manta_layer *l, const void *options, int n_in, co
 
 static const manta_field layer_fields[] = {
     LAYER_FIELD_EXTRA(manta_layer_normalization_options, "axis", INTS, axis, n_axis),
-    LAYER_FIELD(manta_layer_normalization_options, "epsilon", FLOAT, epsilon),
+    LAYER_FIELD(manta_layer_normalization_options, "epsilon", FLOAT_DEFAULT, epsilon),
     LAYER_FIELD(manta_layer_normalization_options, "center", NOT, no_center),
     LAYER_FIELD(manta_layer_normalization_options, "scale", NOT, no_scale),
     LAYER_FIELD(manta_layer_normalization_options, "gamma_initializer", INIT, gamma_initializer),
@@ -145,7 +145,7 @@ static manta_status rescaling_call(manta_layer *l, const void *options, int n_in
 }
 
 static const manta_field rescaling_fields[] = {
-    LAYER_FIELD(manta_rescaling_options, "scale", FLOAT, scale),
+    LAYER_FIELD(manta_rescaling_options, "scale", FLOAT_DEFAULT, scale),
     LAYER_FIELD(manta_rescaling_options, "offset", FLOAT, offset),
 };
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/option.h"
 #include "nn/loss_impl.h"
 #include "nn/loss_target.h"
 #include "nn/name.h"
@@ -39,16 +40,23 @@ const char *loss_name_of(manta_loss_fn fn, bool *sparse)
     return NULL;
 }
 
+static bool is_option(double v)
+{
+    return option_real(v, 1) >= 0 && isfinite(v);
+}
+
 static manta_status check_options(const manta_loss *l, const char *name)
 {
     if (!(l->label_smoothing >= 0.0f && l->label_smoothing <= 1.0f))
         return manta_fail(MANTA_EINVAL, "loss %s: label_smoothing is %g; expected a number from 0 to 1", name,
                           (double)l->label_smoothing);
-    if (!(l->delta >= 0.0f && isfinite(l->delta)))
-        return manta_fail(MANTA_EINVAL, "loss %s: delta is %g; expected a positive number, or 0 for 1", name,
+    if (!is_option((double)l->delta))
+        return manta_fail(MANTA_EINVAL,
+                          "loss %s: delta is %g; expected a positive number, 0 for 1, or MANTA_ZERO", name,
                           (double)l->delta);
-    if (!(l->weight >= 0.0f && isfinite(l->weight)))
-        return manta_fail(MANTA_EINVAL, "loss %s: weight is %g; expected a positive number, or 0 for 1", name,
+    if (!is_option((double)l->weight))
+        return manta_fail(MANTA_EINVAL,
+                          "loss %s: weight is %g; expected a positive number, 0 for 1, or MANTA_ZERO", name,
                           (double)l->weight);
     if ((int)l->reduction < 0 || l->reduction > MANTA_REDUCTION_SUM)
         return manta_fail(MANTA_EINVAL, "loss %s: there is no reduction numbered %d", name,

@@ -5,7 +5,8 @@
 #include <manta/loss.h>
 
 /* Options of the built-ins, in the form their functions take as `config`
- * (NULL there means Keras's defaults). */
+ * (NULL there means Keras's defaults). Numbers as in manta/loss.h: 0 is the default, and
+ * MANTA_ZERO is 0. */
 typedef struct loss_config {
     bool from_logits;
     float label_smoothing, delta, threshold;

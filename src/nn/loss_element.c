@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "base/option.h"
 #include "nn/loss_rows.h"
 #include "nn/loss_target.h"
 
@@ -49,7 +50,7 @@ static void absolute(const loss_config *k, int n, const float *p, const float *t
 
 static void huber(const loss_config *k, int n, const float *p, const float *t, float *value, float *slope)
 {
-    float delta = k->delta > 0.0f ? k->delta : 1.0f;
+    float delta = (float)option_real((double)k->delta, 1);
 
     for (int i = 0; i < n; i++) {
         float d = p[i] - t[i], a = fabsf(d);

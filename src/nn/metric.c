@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/option.h"
 #include "nn/loss_impl.h"
 #include "nn/loss_rows.h"
 #include "nn/loss_target.h"
@@ -112,7 +113,7 @@ static manta_status dense_top_k(const manta_loss_call *c, double *sum, double *c
 static manta_status binary_accuracy(const manta_loss_call *c, double *sum, double *count)
 {
     static const char what[] = "binary_accuracy";
-    float threshold = loss_options(c)->threshold > 0.0f ? loss_options(c)->threshold : 0.5f;
+    float threshold = (float)option_real((double)loss_options(c)->threshold, 0.5);
     float t[LOSS_BLOCK];
 
     TRY(loss_target_fits(c, what, false));
@@ -228,10 +229,10 @@ static manta_status check_options(const manta_metric *m)
     if (m->k < 0)
         return manta_fail(MANTA_EINVAL, "metric %s: k is %d; expected a positive number, or 0 for 5", m->name,
                           m->k);
-    if (!(m->threshold >= 0.0f && isfinite(m->threshold)))
+    if (!(option_real((double)m->threshold, 0.5) >= 0 && isfinite(m->threshold)))
         return manta_fail(MANTA_EINVAL,
-                          "metric %s: threshold is %g; expected a positive number, or 0 for 0.5", m->name,
-                          (double)m->threshold);
+                          "metric %s: threshold is %g; expected a positive number, 0 for 0.5, or MANTA_ZERO",
+                          m->name, (double)m->threshold);
     return MANTA_OK;
 }
 

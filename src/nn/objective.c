@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/option.h"
 #include "nn/ops.h"
 
 /* The value whose softmax (or sigmoid) `value` is, or -1. */
@@ -35,11 +36,10 @@ static manta_status head_init(objective_head *h, const manta_model *m, int outpu
     TRY(loss_find(l, &h->loss));
     h->output = output;
     h->value = port->value;
-    h->weight = l->weight == 0 ? 1 : l->weight;
+    h->weight = (float)option_real((double)l->weight, 1);
     h->user_config = l->fn ? l->config : NULL;
-    h->config = (loss_config){.from_logits = l->from_logits,
-                              .label_smoothing = l->label_smoothing,
-                              .delta = l->delta == 0 ? 1 : l->delta};
+    h->config = (loss_config){
+        .from_logits = l->from_logits, .label_smoothing = l->label_smoothing, .delta = l->delta};
     rows_of(&m->values[port->value].a, &h->inner, &h->classes);
     if (!l->from_logits && h->loss.logits_of_softmax) logits = logits_behind(m, port->value, true);
     if (!l->from_logits && h->loss.logits_of_sigmoid) logits = logits_behind(m, port->value, false);
@@ -63,7 +63,7 @@ static manta_status metric_init(objective_metric *t, const manta_model *m, const
     t->output = k->output;
     t->value = port->value;
     t->user_config = k->fn ? k->config : NULL;
-    t->config = (loss_config){.k = k->k ? k->k : 5, .threshold = k->threshold == 0 ? 0.5f : k->threshold};
+    t->config = (loss_config){.k = k->k ? k->k : 5, .threshold = k->threshold};
     rows_of(&m->values[port->value].a, &t->inner, &t->classes);
     TRY(metric_find(k, o->n_heads ? &o->heads[k->output].loss : NULL, t->classes, &t->metric));
     if (m->n_outputs > 1 && port->name) {

@@ -23,6 +23,13 @@ static double number_or(const json_t *config, const char *key, double otherwise)
     return json_is_number(v) ? json_number_value(v) : otherwise;
 }
 
+/* A number of an options struct whose default is not 0: a zero that the file says is MANTA_ZERO. */
+static float option_of(const json_t *v)
+{
+    if (!json_is_number(v)) return 0;
+    return json_number_value(v) == 0 ? (float)MANTA_ZERO : (float)json_number_value(v);
+}
+
 static int64_t int_or(const json_t *config, const char *key, int64_t otherwise)
 {
     double v = number_or(config, key, (double)otherwise);
@@ -150,11 +157,11 @@ static manta_status read_reduction(const char *path, const char *loss, const jso
     return MANTA_OK;
 }
 
-static manta_status read_loss(manta_saved *s, const char *path, const json_t *v, double weight)
+static manta_status read_loss(manta_saved *s, const char *path, const json_t *v, float weight)
 {
     const json_t *config = keras_json_config(v);
     const char *name = class_or_text(v);
-    manta_loss l = {.weight = (float)weight};
+    manta_loss l = {.weight = weight};
     loss_fn found;
 
     if (name && !strcmp(name, "function")) name = json_string_value(json_object_get(v, "config"));
@@ -162,7 +169,7 @@ static manta_status read_loss(manta_saved *s, const char *path, const json_t *v,
     l.name = saved_text(s, name);
     l.from_logits = json_is_true(json_object_get(config, "from_logits"));
     l.label_smoothing = (float)number_or(config, "label_smoothing", 0);
-    l.delta = (float)number_or(config, "delta", 0);
+    l.delta = option_of(json_object_get(config, "delta"));
     TRY(read_reduction(path, name, config, &l.reduction));
     if (is_set(json_object_get(config, "ignore_class")) || int_or(config, "axis", -1) != -1) {
         return manta_fail(
@@ -212,7 +219,7 @@ static manta_status read_losses(manta_saved *s, const char *path, const json_t *
                               name ? name : "");
         }
         if (json_is_array(mine) && json_array_size(mine) == 1) mine = json_array_get(mine, 0);
-        TRY(read_loss(s, path, mine, json_is_number(weight) ? json_number_value(weight) : 0));
+        TRY(read_loss(s, path, mine, option_of(weight)));
     }
     return MANTA_OK;
 }
@@ -231,7 +238,7 @@ static manta_status read_metric(manta_saved *s, const char *path, const manta_mo
     if (name && !strcmp(name, "function")) name = json_string_value(json_object_get(v, "config"));
     if (!name) return manta_fail(MANTA_EUNSUPPORTED, "%s: one of the metrics has no name", path);
     metric.name = saved_text(s, name);
-    metric.threshold = (float)number_or(config, "threshold", 0);
+    metric.threshold = option_of(json_object_get(config, "threshold"));
     if (metric_find(&metric, NULL, shape.shape[shape.ndim - 1], &found)) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "%s: the model is compiled with the metric %s, which Manta does not have", path,

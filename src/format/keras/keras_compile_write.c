@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option.h"
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_layer.h"
 #include "nn/loss.h"
@@ -144,9 +145,8 @@ static json_t *write_loss(const manta_loss *l)
         set_member(c, "label_smoothing", json_real((double)l->label_smoothing));
         set_member(c, "axis", json_integer(-1));
     }
-    if (!strcmp(found.name, "huber") && l->delta != 0 && l->delta != 1) {
-        set_member(c, "delta", json_real((double)l->delta));
-    }
+    if (!strcmp(found.name, "huber") && l->delta != 0 && l->delta != 1)
+        set_member(c, "delta", json_real(option_real((double)l->delta, 1)));
     return keras_envelope("keras.losses", classes[i].class_name, c, NULL);
 }
 
@@ -170,7 +170,7 @@ static json_t *write_loss_weights(const manta_contents *c)
     if (!any) return json_null();
     list = json_array();
     for (int i = 0; i < c->n_losses; i++) {
-        json_array_append_new(list, json_real(c->losses[i].weight != 0 ? (double)c->losses[i].weight : 1));
+        json_array_append_new(list, json_real(option_real((double)c->losses[i].weight, 1)));
     }
     if (c->n_losses > 1) return list;
     {
@@ -200,7 +200,7 @@ static json_t *write_metric(const manta_metric *m)
     if (top) {
         set_member(c, "k", json_integer(m->k ? m->k : 5));
     } else {
-        set_member(c, "threshold", json_real((double)m->threshold));
+        set_member(c, "threshold", json_real(option_real((double)m->threshold, 0.5)));
     }
     return keras_envelope("keras.metrics", class, c, NULL);
 }

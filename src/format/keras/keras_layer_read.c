@@ -151,12 +151,6 @@ static manta_status read_pairs(const reading *r, const char *key, const json_t *
     return MANTA_OK;
 }
 
-/* A zero that is said, and not the default. */
-static double given_number(double v)
-{
-    return v == 0 ? MANTA_ZERO : v;
-}
-
 static size_t count_numbers(const json_t *v)
 {
     size_t n = 0;
@@ -309,8 +303,10 @@ static manta_status read_field(reading *r, const manta_field *f, const json_t *v
         return MANTA_OK;
     case MANTA_FIELD_PAIRS: return read_pairs(r, f->key, v, at);
     case MANTA_FIELD_FLOAT:
+    case MANTA_FIELD_FLOAT_DEFAULT:
         if (!json_is_number(v)) return fail_mistyped(r, f->key, v, "a number");
-        number = given_number(json_number_value(v));
+        number = json_number_value(v);
+        if (number == 0 && f->kind == MANTA_FIELD_FLOAT_DEFAULT) number = MANTA_ZERO; /* it was said */
         memcpy(at, &number, sizeof number);
         return MANTA_OK;
     case MANTA_FIELD_BOOL:

@@ -285,9 +285,10 @@ static json_t *write_field(const manta_layer *l, const manta_field *f, const key
         json_array_append_new(list, write_pair(whole + 2, "0"));
         return list;
     case MANTA_FIELD_FLOAT:
+    case MANTA_FIELD_FLOAT_DEFAULT:
         memcpy(&number, at, sizeof number);
-        if (number == 0) return signbit(number) ? json_real(0) : constant_json(k->otherwise);
-        return json_real(number);
+        if (number == 0) return constant_json(k->otherwise);
+        return json_real(number == MANTA_ZERO ? 0 : number);
     case MANTA_FIELD_BOOL:
     case MANTA_FIELD_NOT:
         memcpy(&yes, at, sizeof yes);

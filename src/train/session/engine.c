@@ -27,6 +27,8 @@ engine_reading engine_reads(const manta_session *s, plan_mode mode)
 manta_status engine_begin(engine_call *c)
 {
     TRY(option_or_none("worker_deadline_ms", c->worker_deadline_ms));
+    if (c->max_failures < 0)
+        return manta_fail(MANTA_EINVAL, "max_failures is %d, expected 0 or more", c->max_failures);
     c->e = engine_for(c->s, c->train ? PLAN_TRAIN : PLAN_EVALUATE);
     c->nested = c->s->busy;
     c->s->busy = true;

@@ -17,6 +17,7 @@
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_tree.h"
 #include "format/model/model_file.h"
+#include "nn/graph.h"
 #include "ok.h"
 #include "os/fault.h"
 #include "os/file.h"
@@ -242,6 +243,41 @@ static void what_is_written_reads_back(void **state)
         }
         manta_saved_free(s);
     }
+    manta_model_free(m);
+}
+
+/* Zeros that were asked for, where 0 is not the default: MANTA_ZERO there and back. */
+static void a_zero_that_was_asked_for_stays_one(void **state)
+{
+    manta_model *m = manta_model_new("zeros");
+    manta_loss loss = {.name = "huber", .delta = MANTA_ZERO, .weight = MANTA_ZERO};
+    manta_metric metric = {.name = "binary_accuracy", .threshold = MANTA_ZERO};
+    const manta_batch_normalization_options *bn;
+    const manta_loss *losses;
+    const manta_metric *metrics;
+    manta_contents c;
+    manta_saved *s;
+    int n;
+
+    (void)state;
+    manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){3});
+    manta_model_add(m, manta_batch_normalization(
+                           m, (manta_batch_normalization_options){.momentum = MANTA_ZERO, .name = "bn"}));
+    assert_int_equal(manta_model_build(m), MANTA_OK);
+    c = contents_of(m);
+    c.n_losses = 1;
+    c.losses = &loss;
+    c.n_metrics = 1;
+    c.metrics = &metric;
+    assert_int_equal(manta_file_write(scratch_path("z.keras"), NULL, &c), MANTA_OK);
+    s = read_ok(scratch_path("z.keras"));
+    bn = manta_saved_model(s)->layers[0]->options;
+    assert_true(bn->momentum == MANTA_ZERO && bn->epsilon == 0.001);
+    assert_int_equal(manta_saved_losses(s, &n, &losses), MANTA_OK);
+    assert_true(losses[0].delta == MANTA_ZERO && losses[0].weight == MANTA_ZERO);
+    assert_int_equal(manta_saved_metrics(s, &n, &metrics), MANTA_OK);
+    assert_true(metrics[0].threshold == MANTA_ZERO);
+    manta_saved_free(s);
     manta_model_free(m);
 }
 
@@ -626,6 +662,7 @@ int main(void)
         cmocka_unit_test(operators_and_nested_models),
         cmocka_unit_test(layers_are_numbered_by_depth),
         cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(a_zero_that_was_asked_for_stays_one),
         cmocka_unit_test(the_same_model_gives_the_same_bytes),
         cmocka_unit_test(contents_that_do_not_fit_are_refused),
         cmocka_unit_test(padding_by_numbers),

@@ -88,7 +88,8 @@ static void set_field(const manta_field *f, char *options, const char *value, vo
         assert_int_equal(n, 4);
         set_ints(at, v, 4);
         break;
-    case MANTA_FIELD_FLOAT: *(double *)(void *)at = v[0] == 0 ? MANTA_ZERO : v[0]; break;
+    case MANTA_FIELD_FLOAT:
+    case MANTA_FIELD_FLOAT_DEFAULT: *(double *)(void *)at = v[0] == 0 ? MANTA_ZERO : v[0]; break;
     case MANTA_FIELD_BOOL: *(bool *)at = truth; break;
     case MANTA_FIELD_NOT: *(bool *)at = !truth; break;
     case MANTA_FIELD_TEXT:

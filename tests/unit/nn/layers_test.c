@@ -65,7 +65,8 @@ static void fields_lie_within_their_options(void **state)
                                    [MANTA_FIELD_TEXT] = sizeof(char *),
                                    [MANTA_FIELD_INIT] = sizeof(manta_initializer),
                                    [MANTA_FIELD_REG] = sizeof(manta_regularizer),
-                                   [MANTA_FIELD_FLOATS] = sizeof(float *)};
+                                   [MANTA_FIELD_FLOATS] = sizeof(float *),
+                                   [MANTA_FIELD_FLOAT_DEFAULT] = 8};
     const manta_layer_class *cls;
     (void)state;
     for (int c = 0; (cls = manta_layer_class_at(c)); c++) {
@@ -152,7 +153,32 @@ static void a_default_can_be_overruled_by_zero(void **state)
     assert_true(((const op_bn_attrs *)n[0].attrs)->momentum == 0.99f);
     assert_true(((const op_bn_attrs *)n[1].attrs)->momentum == 0);
     assert_true(((const op_bn_attrs *)n[1].attrs)->epsilon == 0.001f);
-    assert_true(((const manta_batch_normalization_options *)m->layers[1]->options)->momentum == 0);
+    assert_true(((const manta_batch_normalization_options *)m->layers[1]->options)->momentum == MANTA_ZERO);
+    manta_model_free(m);
+}
+
+/* A zero is the default whatever its sign, and where the default is 0 MANTA_ZERO is that. */
+static void a_zero_has_no_sign(void **state)
+{
+    manta_model *m = manta_model_new("m");
+    const graph_node *n;
+    const manta_relu_options *kept;
+
+    (void)state;
+    manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){3});
+    manta_model_add(m, manta_batch_normalization(
+                           m, (manta_batch_normalization_options){.momentum = -0.0, .epsilon = -0.0}));
+    manta_model_add(m, manta_relu(m, (manta_relu_options){.max_value = MANTA_ZERO,
+                                                          .negative_slope = MANTA_ZERO,
+                                                          .threshold = MANTA_ZERO}));
+    assert_int_equal(manta_model_build(m), MANTA_OK);
+    n = m->nodes;
+    assert_true(((const op_bn_attrs *)n[0].attrs)->momentum == 0.99f);
+    assert_true(((const op_bn_attrs *)n[0].attrs)->epsilon == 0.001f);
+    assert_true(((const op_relu_attrs *)n[1].attrs)->max_value == 0);
+    assert_true(((const op_relu_attrs *)n[1].attrs)->negative_slope == 0);
+    kept = m->layers[1]->options;
+    assert_true(kept->max_value == MANTA_ZERO && kept->negative_slope == 0 && kept->threshold == 0);
     manta_model_free(m);
 }
 
@@ -474,6 +500,7 @@ int main(void)
         cmocka_unit_test(options_are_copied),
         cmocka_unit_test(zero_options_are_keras_defaults),
         cmocka_unit_test(a_default_can_be_overruled_by_zero),
+        cmocka_unit_test(a_zero_has_no_sign),
         cmocka_unit_test(integers_are_converted_where_a_layer_computes),
         cmocka_unit_test(weights_have_keras_names_shapes_and_starts),
         cmocka_unit_test(concatenate_takes_any_number),

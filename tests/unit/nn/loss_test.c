@@ -526,6 +526,29 @@ static void wrong_options_are_refused(void **state)
     assert_true(f.fn == own_loss && !f.sparse);
 }
 
+/* 0 is the default of delta and of a weight, MANTA_ZERO is 0. */
+static void a_zero_can_be_asked_for(void **state)
+{
+    float p[2] = {0.5f, 3}, t[2] = {0, 0}, loss, grad[2];
+    loss_config k = {0};
+    manta_loss_call c = {.config = &k, .rows = 1, .classes = 2, .pred = p, .scale = 1, .loss = &loss};
+    manta_loss none = {.name = "huber", .delta = MANTA_ZERO, .weight = MANTA_ZERO};
+    loss_fn f;
+
+    (void)state;
+    c.grad = grad;
+    c.target = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){1, 2}, t);
+    assert_int_equal(loss_huber(&c), MANTA_OK);
+    assert_true(loss == (0.125f + 2.5f) / 2 && grad[1] == 0.5f);
+    k.delta = MANTA_ZERO;
+    assert_int_equal(loss_huber(&c), MANTA_OK);
+    assert_true(loss == 0 && grad[0] == 0 && grad[1] == 0);
+    assert_int_equal(loss_find(&none, &f), MANTA_OK);
+    none.delta = MANTA_NONE;
+    assert_int_equal(loss_find(&none, &f), MANTA_EINVAL);
+    assert_error_says("delta is -1; expected a positive number, 0 for 1, or MANTA_ZERO");
+}
+
 static void targets_are_checked_against_the_loss(void **state)
 {
     (void)state;
@@ -727,6 +750,7 @@ int main(void)
         cmocka_unit_test(wrong_shapes_at_the_call_are_refused),
         cmocka_unit_test(losses_are_found_by_name),
         cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(a_zero_can_be_asked_for),
         cmocka_unit_test(targets_are_checked_against_the_loss),
         cmocka_unit_test(rows_agree_on_both_instruction_sets),
         cmocka_unit_test(losses_match_keras),

@@ -127,7 +127,13 @@ static void binary_accuracy_has_a_threshold(void **state)
     assert_true(sum == 2 && count == 4);
     /* Logits: above 0. */
     float x[2] = {-1, 1}, bits[2] = {0, 1};
-    k.threshold = FLT_MIN;
+    for (int i = 0; i < 2; i++) {
+        k.threshold = i ? MANTA_ZERO : FLT_MIN;
+        run("binary_accuracy", &k, 2, 1, x, manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){2}, bits), NULL,
+            &sum, &count);
+        assert_true(sum == 2);
+    }
+    x[1] = FLT_MIN; /* above 0, and not above itself */
     run("binary_accuracy", &k, 2, 1, x, manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){2}, bits), NULL, &sum,
         &count);
     assert_true(sum == 2);

@@ -246,6 +246,22 @@ static void one_process(const training *t, outcome *out)
     if (out->st) fail_msg("alone: %s", out->error.text);
 }
 
+static void negative_timeouts_are_refused(void **state)
+{
+    manta_cluster_options o = {.tf_config = "{\"cluster\":{\"worker\":[\"localhost:1\"]},"
+                                            "\"task\":{\"type\":\"worker\",\"index\":0}}"};
+    manta_cluster *c = NULL;
+
+    (void)state;
+    o.timeout_ms = -2;
+    assert_fails_with(manta_cluster_open(&o, &c), MANTA_EINVAL,
+                      "timeout_ms of a cluster is -2, expected 0 or more, or MANTA_NONE");
+    assert_null(c);
+    o.timeout_ms = MANTA_NONE;
+    assert_ok(manta_cluster_open(&o, &c));
+    manta_cluster_close(c);
+}
+
 /* Shards spread evenly, unevenly, and with some that have no samples. */
 static void same_bytes(void **state)
 {
@@ -465,10 +481,15 @@ static void bad_network(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bytes),         cmocka_unit_test(several),
-        cmocka_unit_test(killed_anywhere),    cmocka_unit_test(killed_again),
-        cmocka_unit_test(killed_in_lockstep), cmocka_unit_test(sent_twice),
-        cmocka_unit_test(ranks_read_ahead),   cmocka_unit_test(bad_network),
+        cmocka_unit_test(negative_timeouts_are_refused),
+        cmocka_unit_test(same_bytes),
+        cmocka_unit_test(several),
+        cmocka_unit_test(killed_anywhere),
+        cmocka_unit_test(killed_again),
+        cmocka_unit_test(killed_in_lockstep),
+        cmocka_unit_test(sent_twice),
+        cmocka_unit_test(ranks_read_ahead),
+        cmocka_unit_test(bad_network),
     };
 
     return cmocka_run_group_tests(tests, data_and_key, remove_key);

@@ -367,6 +367,39 @@ static void a_large_prediction_is_that_of_its_rows(void **state)
     manta_model_free(m);
 }
 
+/* A negative number is MANTA_NONE where the field takes it, and else a mistake, whoever computes. */
+static void negative_numbers_are_refused(void **state)
+{
+    static const struct {
+        manta_fit_options o;
+        const char *say; /* NULL: fine */
+    } rows[] = {{{.worker_deadline_ms = MANTA_NONE}, NULL},
+                {{.worker_deadline_ms = -2}, "worker_deadline_ms is -2, expected 0 or more, or MANTA_NONE"},
+                {{.worker_deadline_ms = MANTA_ZERO}, "worker_deadline_ms"},
+                {{.max_failures = MANTA_NONE}, "max_failures is -1, expected 0 or more"}};
+    manta_model *m = model((manta_regularizer){0});
+    manta_dataset *d = dataset();
+
+    (void)state;
+    for (int workers = 1; workers <= 2; workers++) {
+        manta_session *s = session(m, "sgd", (manta_session_options){.threads = 1, .workers = workers});
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            manta_fit_options o = rows[i].o;
+            o.steps_per_epoch = o.validation_steps = 1;
+            if (rows[i].say) {
+                assert_fails_with(manta_fit(s, d, &o, NULL), MANTA_EINVAL, rows[i].say);
+                assert_fails_with(manta_evaluate(s, d, &o, NULL), MANTA_EINVAL, rows[i].say);
+            } else {
+                assert_ok(manta_fit(s, d, &o, NULL));
+                assert_ok(manta_evaluate(s, d, &o, NULL));
+            }
+        }
+        manta_session_close(s);
+    }
+    manta_dataset_unref(d);
+    manta_model_free(m);
+}
+
 static void no_data_is_an_error(void **state)
 {
     manta_model *m = model((manta_regularizer){0});
@@ -397,6 +430,7 @@ int main(void)
         cmocka_unit_test(several_outputs_and_own_losses),
         cmocka_unit_test(class_weights_are_sample_weights),
         cmocka_unit_test(a_large_prediction_is_that_of_its_rows),
+        cmocka_unit_test(negative_numbers_are_refused),
         cmocka_unit_test(no_data_is_an_error),
     };
 
