@@ -398,12 +398,14 @@ def stage_chaos(stage):
           env={"CHAOS_SECONDS": str(seconds), "KILL_ALL": "1"})
 
 
+SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched|registry_sim|cancel|lineage|retry))$"     # tests with unit/sim.h
+
+
 def stage_sim(stage):
     """the runtime's simulations with more seeds: about a minute of one core"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder)
-    ctest(stage, folder, "-R", "^(store/(refs|spill|directory)|task/(sched|cancel|lineage|retry))$",
-          env={"MANTA_SIM": str(stage.options.sim)})
+    ctest(stage, folder, "-R", SIMULATIONS, env={"MANTA_SIM": str(stage.options.sim)})
 
 
 ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,

@@ -1,5 +1,6 @@
 """The counting of ./check: it must not call a crash a success."""
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -49,6 +50,13 @@ class Counts(unittest.TestCase):
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nOK (skipped=1)\n"), (4, 0, 1))
         self.assertEqual(check.unittest_counts("Ran 5 tests in 1s\n\nFAILED (failures=1, errors=2)\n"), (2, 3, 0))
         self.assertIsNone(check.unittest_counts("Traceback\n"))
+
+    def test_every_simulation_is_run_with_more_seeds(self):
+        unit = ROOT / "tests" / "unit"
+        simulated = {f"{path.parent.name}/{path.name[:-len('_test.c')]}" for path in unit.glob("*/*_test.c")
+                     if '#include "sim.h"' in path.read_text()}
+        self.assertGreaterEqual(len(simulated), 5)
+        self.assertEqual([name for name in sorted(simulated) if not re.search(check.SIMULATIONS, name)], [])
 
     def test_an_unknown_stage_is_wrong_usage(self):
         done = run("python3", ROOT / "tools" / "check.py", "no-such-stage")
