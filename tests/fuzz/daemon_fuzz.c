@@ -11,32 +11,20 @@
 #include "fuzz.h"
 #include "manta/log.h"
 #include "os/sys.h"
-#include "task/daemon.h"
+#include "task/bare_node.h"
 
 enum { CLIENTS = 3 };
 
-/* A node without processes: connections lead nowhere, nothing can be forked. */
+/* A node with a driver and workers that are no processes: connections lead nowhere. */
 static node *node_of_nobody(void)
 {
-    node *d = mem_new(sizeof *d);
-    d->config.store_limit = 1 << 20; /* nothing is spilled */
-    d->config.total.amount[0] = 2 * SCHED_UNIT;
-    d->socket_fd = d->self_pidfd = d->keeper_pidfd = -1;
-    d->in = mem_new(SOCKET_MAX_MESSAGE);
-    d->sched = sched_new(d->config.total, 1);
-    d->registry = registry_new();
-    d->refs = refs_new();
-    d->objects = directory_new();
-    if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
-    job *j = mem_new(sizeof *j);
-    *j = (job){.id = 1, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
-    *map_u64_put(&d->jobs, 1) = j;
-    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = 1, .name = ""});
-    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_DRIVER, .job = 1, .client = 1});
+    node *d = bare_node_new();
+
+    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_DRIVER, .job = BARE_JOB, .client = 1});
     for (int i = 0; i < CLIENTS; i++) {
         client *c = mem_new(sizeof *c);
         *c = (client){.id = ++d->next_client,
-                      .job = 1,
+                      .job = BARE_JOB,
                       .pid = 0x7ffffff0 + i, /* no process has it */
                       .fd = -1,
                       .pidfd = -1,
@@ -46,7 +34,7 @@ static node *node_of_nobody(void)
                       .is_worker = i > 0,
                       .status = -1};
         *map_u64_put(&d->clients, c->id) = c;
-        if (i > 0) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = 1});
+        if (i > 0) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = BARE_JOB});
     }
     return d;
 }

@@ -15,32 +15,11 @@
 
 #include <manta/log.h>
 
-#include "base/mem.h"
 #include "os/proc.h"
 #include "os/spawn.h"
-#include "task/daemon.h"
+#include "task/bare_node.h"
 
-enum { MANY = 30, JOB = 1 };
-
-/* A node whose zygote nobody answers for: workers come from the test. */
-static node *node_without_zygote(void)
-{
-    node *d = mem_new(sizeof *d);
-    d->config.store_limit = 1 << 20;
-    d->config.total.amount[0] = 2 * SCHED_UNIT;
-    d->socket_fd = d->self_pidfd = d->keeper_pidfd = -1;
-    d->in = mem_new(SOCKET_MAX_MESSAGE);
-    d->sched = sched_new(d->config.total, 1);
-    d->registry = registry_new();
-    d->refs = refs_new();
-    d->objects = directory_new();
-    if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
-    job *j = mem_new(sizeof *j);
-    *j = (job){.id = JOB, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
-    *map_u64_put(&d->jobs, JOB) = j;
-    daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = JOB, .name = ""});
-    return d;
-}
+enum { MANY = 30 };
 
 /* A worker that waits for its end, or has ended, before it says anything; its number. */
 static uint32_t add_worker(node *d, bool ends)
@@ -54,7 +33,7 @@ static uint32_t add_worker(node *d, bool ends)
     }
     if (proc_pidfd_open(pid, &pidfd)) abort();
     close(pair[1]);
-    daemon_add_worker(d, JOB, pid, (int[]){pair[0], pidfd}, 2);
+    daemon_add_worker(d, BARE_JOB, pid, (int[]){pair[0], pidfd}, 2);
     return d->next_client;
 }
 
@@ -103,7 +82,7 @@ static bool node_ends(void (*happens)(node *d))
     int status;
     if (pid == 0) {
         manta_log_set_level(MANTA_LOG_LEVEL_OFF);
-        node *d = node_without_zygote();
+        node *d = bare_node_new();
         for (int i = 0; i < MANY && !d->stop; i++) happens(d);
         spawn_end_all();
         _exit(d->stop);
