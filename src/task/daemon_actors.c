@@ -133,9 +133,8 @@ bool daemon_actors_action(node *d, const registry_event *e, const registry_actio
 
 void daemon_place_actor(node *d, const sched_action *x)
 {
-    const client *w = daemon_client(d, x->worker);
-
-    if (!w || w->ended) return; /* its end is on the way, and will place the actor again */
+    /* A worker that dies now is no exception: its end is told to the scheduler and to the registry
+     * together, and the registry then places the actor again. */
     daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_PLACED, .id = x->client, .worker = x->worker});
 }
 
