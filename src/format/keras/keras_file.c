@@ -20,8 +20,8 @@
 #include "format/hdf5/h5_out.h"
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_config.h"
+#include "format/keras/keras_draft.h"
 #include "format/keras/keras_layer.h"
-#include "format/keras/keras_lower.h"
 #include "format/keras/keras_state.h"
 #include "format/model/model_file.h"
 #include "os/file.h"
@@ -434,49 +434,29 @@ static manta_status write_archive(file_writer *w, const buf *metadata, const buf
     return st;
 }
 
-static manta_status need_model(const char *path, const manta_contents *c)
-{
-    if (c->model) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "%s: a Keras file needs the model; there are only arrays", path);
-}
-
-/* Says in which file the layer was that Keras has no words for. */
-static manta_status fail_with_path(const char *path, manta_status st)
-{
-    return st ? manta_fail(st, "%s: %s", path, manta_error_text()) : MANTA_OK;
-}
-
 static manta_status keras_write(const char *path, const manta_contents *c)
 {
     size_t before;
-    manta_model *m = NULL;
-    keras_tree *t = NULL;
-    keras_state k = {0};
-    h5_out h = {0};
+    keras_draft d = {0};
     buf metadata = {0}, config = {0};
     file_writer *w = NULL;
     manta_status st;
 
-    TRY(need_model(path, c));
-    if ((st = fail_with_path(path, keras_lower(c->model, &m)))) goto out;
-    t = keras_tree_new(m);
-    if ((st = keras_state_collect(path, t, c, &k))) goto out;
-    keras_state_place(&k, &h);
-    h5_out_layout(&h);
+    if ((st = keras_draft_model(&d, path, c))) goto out;
+    if ((st = keras_draft_arrays(&d, path, c))) goto out;
+    keras_state_place(&d.state, &d.file);
+    h5_out_layout(&d.file);
     make_metadata(c, &metadata);
     before = 30 + strlen("metadata.json") + metadata.n + 30 + strlen(CONFIG);
-    if ((st = fail_with_path(path, make_config(c, t, before, h.size, &config)))) goto out;
+    if ((st = keras_draft_fail(path, make_config(c, d.tree, before, d.file.size, &config)))) goto out;
     if ((st = file_writer_open(path, &w))) goto out;
-    if ((st = write_archive(w, &metadata, &config, &h))) goto out;
+    if ((st = write_archive(w, &metadata, &config, &d.file))) goto out;
     st = file_writer_commit(w);
 out:
     file_writer_free(w);
     buf_release(&metadata);
     buf_release(&config);
-    h5_out_release(&h);
-    keras_state_release(&k);
-    keras_tree_free(t);
-    manta_model_free(m);
+    keras_draft_release(&d);
     return st;
 }
 
@@ -521,20 +501,14 @@ static manta_status config_read(const char *path, const manta_read_options *o, m
 
 static manta_status config_write(const char *path, const manta_contents *c)
 {
-    manta_model *m = NULL;
-    keras_tree *t = NULL;
+    keras_draft d = {0};
     buf config = {0};
-    manta_status st;
+    manta_status st = keras_draft_model(&d, path, c);
 
-    TRY(need_model(path, c));
-    if ((st = fail_with_path(path, keras_lower(c->model, &m)))) goto out;
-    t = keras_tree_new(m);
-    if ((st = fail_with_path(path, make_config(c, t, 0, 0, &config)))) goto out;
-    st = file_replace(path, config.at, config.n);
-out:
+    if (!st) st = keras_draft_fail(path, make_config(c, d.tree, 0, 0, &config));
+    if (!st) st = file_replace(path, config.at, config.n);
     buf_release(&config);
-    keras_tree_free(t);
-    manta_model_free(m);
+    keras_draft_release(&d);
     return st;
 }
 
@@ -600,25 +574,17 @@ static manta_status weights_read(const char *path, const manta_read_options *o, 
 static manta_status weights_write(const char *path, const manta_contents *c)
 {
     manta_contents no_optimizer = *c;
-    manta_model *m = NULL;
-    keras_tree *t = NULL;
-    keras_state k = {0};
-    h5_out h = {0};
-    manta_status st;
+    keras_draft d = {0};
+    manta_status st = keras_draft_model(&d, path, c);
 
-    TRY(need_model(path, c));
     no_optimizer.optimizer = NULL; /* Keras's save_weights() leaves it out too */
-    if ((st = fail_with_path(path, keras_lower(c->model, &m)))) goto out;
-    t = keras_tree_new(m);
-    if ((st = keras_state_collect(path, t, &no_optimizer, &k))) goto out;
-    keras_state_place(&k, &h);
-    h5_out_layout(&h);
-    st = h5_out_save(&h, path);
-out:
-    h5_out_release(&h);
-    keras_state_release(&k);
-    keras_tree_free(t);
-    manta_model_free(m);
+    if (!st) st = keras_draft_arrays(&d, path, &no_optimizer);
+    if (!st) {
+        keras_state_place(&d.state, &d.file);
+        h5_out_layout(&d.file);
+        st = h5_out_save(&d.file, path);
+    }
+    keras_draft_release(&d);
     return st;
 }
 

@@ -16,8 +16,7 @@
 #include "format/hdf5/h5_out.h"
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_config.h"
-#include "format/keras/keras_lower.h"
-#include "format/keras/keras_state.h"
+#include "format/keras/keras_draft.h"
 #include "format/model/model_file.h"
 #include "os/file.h"
 
@@ -297,43 +296,32 @@ static void put_json(h5_out *o, const char *name, json_t *v)
     json_decref(v);
 }
 
-static manta_status describe_model(h5_out *o, const char *file, const keras_tree *t, const manta_contents *c,
-                                   const keras_state *k)
+static manta_status describe_model(keras_draft *d, const char *file, const manta_contents *c)
 {
+    h5_out *o = &d->file;
     json_t *config = NULL;
 
-    TRY(keras_config_write(t, true, &config));
+    TRY(keras_config_write(d->tree, true, &config));
     put_json(o, "model_config", config);
     h5_out_text(o, "", "backend", "tensorflow");
     h5_out_text(o, "", "keras_version", "3.0.5");
     /* Keras demands an optimizer where there is a training_config. */
     if (c->optimizer && c->n_losses) put_json(o, "training_config", keras_compile_write(c, true));
-    TRY(put_weights(o, file, t, k));
-    TRY(put_slots(o, file, k));
+    TRY(put_weights(o, file, d->tree, &d->state));
+    TRY(put_slots(o, file, &d->state));
     h5_out_layout(o);
     return MANTA_OK;
 }
 
 static manta_status legacy_write(const char *path, const manta_contents *c)
 {
-    manta_model *m = NULL;
-    keras_tree *t = NULL;
-    keras_state k = {0};
-    h5_out h = {0};
-    manta_status st;
+    keras_draft d = {0};
+    manta_status st = keras_draft_model(&d, path, c);
 
-    if (!c->model)
-        return manta_fail(MANTA_EINVAL, "%s: a Keras file needs the model; there are only arrays", path);
-    if ((st = keras_lower(c->model, &m))) goto out;
-    t = keras_tree_new(m);
-    if ((st = keras_state_collect(path, t, c, &k))) goto out;
-    if ((st = describe_model(&h, path, t, c, &k))) goto out;
-    st = h5_out_save(&h, path);
-out:
-    h5_out_release(&h);
-    keras_state_release(&k);
-    keras_tree_free(t);
-    manta_model_free(m);
+    if (!st) st = keras_draft_arrays(&d, path, c);
+    if (!st) st = describe_model(&d, path, c);
+    if (!st) st = h5_out_save(&d.file, path);
+    keras_draft_release(&d);
     return st;
 }
 
