@@ -32,6 +32,7 @@ static clockid_t stopwatch = CLOCK_MONOTONIC;
 static double now_ms(clockid_t clock)
 {
     struct timespec t;
+
     clock_gettime(clock, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
@@ -39,6 +40,7 @@ static double now_ms(clockid_t clock)
 static float *floats(int64_t n, uint32_t seed)
 {
     float *v = mem_try((size_t)n * sizeof *v + 64);
+
     if (!v) abort();
     for (int64_t i = 0; i < n; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -51,6 +53,7 @@ static float *floats(int64_t n, uint32_t seed)
 static void add_families(void)
 {
     static const kern_family order[] = {KERN_AVX512, KERN_AVX2, KERN_ONEDNN};
+
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         const kernels *k = kernels_of(order[i]);
         if (k) families[n_families++] = k;
@@ -61,6 +64,7 @@ static void add_families(void)
 static double difference(int64_t n, const float *a, const float *b)
 {
     double most = 0, scale = 1e-30;
+
     for (int64_t i = 0; i < n; i++) {
         most = fmax(most, fabs((double)a[i] - (double)b[i]));
         scale = fmax(scale, fabs((double)a[i]));
@@ -73,6 +77,7 @@ typedef void run_fn(const kernels *k, pool *p, void *ctx);
 static double best_ms(const kernels *k, pool *p, run_fn *run, void *ctx)
 {
     double best = 1e30, end = now_ms(CLOCK_MONOTONIC) + budget_ms;
+
     run(k, p, ctx);
     do {
         const double t0 = now_ms(stopwatch);
@@ -122,6 +127,7 @@ static void bench_gemm(const char *what, pool *p, bool ta, bool tb, int64_t m, i
     float *a = floats(m * k, 1), *b = floats(k * n, 2), *c = floats(m * n, 3), *mask = floats(m * n, 4);
     float *bias = floats(n, 5);
     gemm_call g = {.m = m, .n = n, .k = k, .ta = ta, .tb = tb, .a = a, .b = b, .c = c, .ldc = n};
+
     g.lda = ta ? m : k;
     g.ldb = tb ? k : n;
     if (fused && ta) {
@@ -160,6 +166,7 @@ static void run_weights(const kernels *k, pool *p, void *ctx)
 static int64_t seen(int64_t in, int64_t out, int64_t taps, int64_t stride, int64_t dilation, int64_t before)
 {
     int64_t n = 0;
+
     for (int64_t o = 0; o < out; o++) {
         for (int64_t t = 0; t < taps; t++) {
             const int64_t i = o * stride + t * dilation - before;
@@ -179,6 +186,7 @@ static void bench_conv(const char *what, pool *p, int64_t n, int64_t hw, int64_t
     float *x = floats(n_x, 1), *w = floats(n_w, 2), *dy = floats(n_y, 3), *bias = floats(oc, 4);
     float *y = floats(n_y, 5), *dx = floats(n_x, 6), *dw = floats(n_w, 7);
     size_t size = 64;
+
     for (int i = 0; i < n_families; i++) {
         const size_t w_i = families[i]->conv_work(&s, pool_threads(p));
         if (w_i > size) size = w_i;
@@ -255,6 +263,7 @@ static void bench_all(pool *p)
 static int bench_threads(int threads)
 {
     pool *p;
+
     if (pool_new(threads, KERN_SCRATCH, &p)) {
         fprintf(stderr, "%s\n", manta_error_text());
         return 1;
@@ -277,6 +286,7 @@ static int usage(void)
 int main(int argc, char **argv)
 {
     long only = 0;
+
     for (int i = 1; i < argc; i += 2) {
         const char *option = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         char *end = NULL;

@@ -12,6 +12,7 @@ static manta_status network_gradients(manta_task *t)
     network *n = manta_self(t);
     manta_array g;
     double loss;
+
     MANTA_TRY(network_set_weights(t));
     MANTA_TRY(manta_session_loss(n->session, &n->feed, &loss));
     MANTA_TRY(manta_session_backward(n->session, &n->feed));
@@ -26,6 +27,7 @@ static manta_status train_on(network *local, float w[2])
     manta_actor actors[NUM_BATCHES];
     manta_ref gradients[NUM_BATCHES];
     manta_status st;
+
     start_networks(actors);
     for (int it = 0; it < NUM_ITERS; it++) {
         float mean[2];
@@ -52,6 +54,7 @@ static manta_status train(float w[2])
     manta_ref test[2];
     manta_array x, y;
     network *local = NULL;
+
     manta_remote_n(2, test, NULL, generate_fake_data, manta_i64(BATCH_SIZE), manta_i64(NUM_BATCHES));
     manta_status st = manta_get_array(test[0], &x, MANTA_FOREVER);
     if (!st) st = manta_get_array(test[1], &y, MANTA_FOREVER);
@@ -66,6 +69,7 @@ int main(int argc, char **argv)
 {
     float w[2] = {0};
     manta_status st = manta_init(&argc, &argv, NULL);
+
     if (!st) st = train(w);
     int rc = report(st, w);
     manta_shutdown();

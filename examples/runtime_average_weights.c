@@ -10,6 +10,7 @@
 static manta_status network_step(manta_task *t)
 {
     network *n = manta_self(t);
+
     MANTA_TRY(network_set_weights(t));
     MANTA_TRY(manta_session_step(n->session, &n->feed));
     return network_get_weights(t);
@@ -22,6 +23,7 @@ static manta_status train(float w[2])
     manta_ref steps[NUM_BATCHES];
     manta_array first;
     manta_status st;
+
     start_networks(actors);
     manta_ref initial = manta_actor_call(actors[0], network_get_weights);
     MANTA_TRY(manta_get_array(initial, &first, MANTA_FOREVER));
@@ -46,6 +48,7 @@ int main(int argc, char **argv)
 {
     float w[2] = {0};
     manta_status st = manta_init(&argc, &argv, NULL);
+
     if (!st) st = train(w);
     int rc = report(st, w);
     manta_shutdown();

@@ -12,6 +12,7 @@
 static manta_status add(manta_task *t)
 {
     double a, b;
+
     MANTA_TRY(manta_arg_f64(t, 0, &a));
     MANTA_TRY(manta_arg_f64(t, 1, &b));
     return manta_return_f64(t, 0, a + b);
@@ -22,6 +23,7 @@ MANTA_REMOTE(add)
 static manta_status divide(manta_task *t)
 {
     int64_t a, b;
+
     MANTA_TRY(manta_arg_i64(t, 0, &a));
     MANTA_TRY(manta_arg_i64(t, 1, &b));
     if (b == 0) return manta_fail(MANTA_EINVAL, "%lld cannot be divided by zero", (long long)a);
@@ -42,6 +44,7 @@ MANTA_REMOTE(counter)
 static manta_status counter_add(manta_task *t)
 {
     int64_t *n = manta_self(t), x;
+
     MANTA_TRY(manta_arg_i64(t, 0, &x));
     return manta_return_i64(t, 0, *n += x);
 }
@@ -53,6 +56,7 @@ static manta_status run(void)
     int64_t q, r, n;
     manta_ref x = manta_remote(add, manta_f64(1), manta_f64(2));
     manta_ref y = manta_remote(add, x, manta_f64(3)); /* x is resolved before the call */
+
     MANTA_TRY(manta_get_f64(y, &v, MANTA_FOREVER));
     printf("1 + 2 + 3 = %g\n", v);
 
@@ -86,6 +90,7 @@ static manta_status run(void)
 int main(int argc, char **argv)
 {
     manta_status st = manta_init(&argc, &argv, NULL); /* workers begin here, too, and never return */
+
     if (!st) st = run();
     if (st) fprintf(stderr, "%s\n", manta_error_text());
     manta_shutdown();

@@ -21,6 +21,7 @@ static manta_status generate_fake_data(manta_task *t)
 {
     int64_t n, seed;
     manta_array x, y;
+
     MANTA_TRY(manta_arg_i64(t, 0, &n));
     MANTA_TRY(manta_arg_i64(t, 1, &seed));
     MANTA_TRY(manta_return_create(t, 0, MANTA_DTYPE_F32, 2, (int64_t[]){n, 1}, &x));
@@ -44,6 +45,7 @@ typedef struct network {
 static void network_free(void *p)
 {
     network *n = p;
+
     if (!n) return;
     manta_session_close(n->session);
     manta_model_free(n->model);
@@ -60,6 +62,7 @@ static manta_status network_open(const manta_array *x, const manta_array *y, net
     const int64_t count = x->shape[0], shape[2] = {count, 1};
     network *n = calloc(1, sizeof *n);
     manta_status st = manta_optimizer_named("sgd", &sgd);
+
     sgd.learning_rate = 0.5;
     n->x = malloc(manta_array_bytes(x));
     n->y = malloc(manta_array_bytes(y));
@@ -87,6 +90,7 @@ static manta_status network_new(manta_task *t)
 {
     manta_array x, y;
     network *n = NULL;
+
     MANTA_TRY(manta_arg_array(t, 0, &x));
     MANTA_TRY(manta_arg_array(t, 1, &y));
     MANTA_TRY(network_open(&x, &y, &n));
@@ -99,6 +103,7 @@ static manta_status network_get_weights(manta_task *t)
 {
     network *n = manta_self(t);
     manta_array w;
+
     MANTA_TRY(
         manta_return_create(t, 0, MANTA_DTYPE_F32, 1, (int64_t[]){manta_session_params(n->session)}, &w));
     manta_session_get_flat(n->session, w.data);
@@ -110,6 +115,7 @@ static manta_status network_set_weights(manta_task *t)
 {
     network *n = manta_self(t);
     manta_array w;
+
     MANTA_TRY(manta_arg_array(t, 0, &w));
     if (manta_array_count(&w) != manta_session_params(n->session))
         return manta_fail(MANTA_EINVAL, "%lld weights, where the network has %lld",
@@ -150,6 +156,7 @@ static manta_array vector_of(float *w)
 static int report(manta_status st, const float w[2])
 {
     bool good = !st && fabsf(w[0] - 0.1f) < 1e-3f && fabsf(w[1] - 0.3f) < 1e-3f;
+
     if (st)
         fprintf(stderr, "%s\n", manta_error_text());
     else

@@ -155,6 +155,7 @@ typedef struct manta_arg {
 static inline manta_arg manta_f64(double x)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_F64;
     a.as.f64 = x;
     return a;
@@ -163,6 +164,7 @@ static inline manta_arg manta_f64(double x)
 static inline manta_arg manta_i64(int64_t x)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_I64;
     a.as.i64 = x;
     return a;
@@ -171,6 +173,7 @@ static inline manta_arg manta_i64(int64_t x)
 static inline manta_arg manta_bool(bool x)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_BOOL;
     a.as.i64 = x;
     return a;
@@ -179,6 +182,7 @@ static inline manta_arg manta_bool(bool x)
 static inline manta_arg manta_bytes(const void *at, size_t n)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_BYTES;
     a.as.bytes.at = at;
     a.as.bytes.n = n;
@@ -191,6 +195,7 @@ MANTA_API manta_arg manta_str(const char *s);
 static inline manta_arg manta_elements(const manta_array *array)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_ARRAY;
     a.as.array = array;
     return a;
@@ -200,6 +205,7 @@ static inline manta_arg manta_elements(const manta_array *array)
 static inline manta_arg manta_refs(const manta_ref *refs, size_t n)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_REFS;
     a.as.bytes.at = refs;
     a.as.bytes.n = n;
@@ -209,6 +215,7 @@ static inline manta_arg manta_refs(const manta_ref *refs, size_t n)
 static inline manta_arg manta_handle(manta_actor actor)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_ACTOR;
     a.as.id = actor.id;
     return a;
@@ -217,6 +224,7 @@ static inline manta_arg manta_handle(manta_actor actor)
 static inline manta_arg manta_of_ref(manta_ref r)
 {
     manta_arg a;
+
     a.kind = MANTA_KIND_REF;
     a.as.id = r.id;
     return a;

@@ -224,6 +224,7 @@ static void segment_give_back(void *ctx, uint64_t id)
         uint64_t id;
     } message = {PROTO_SEGMENT_FREE, 0, id};
     (void)ctx;
+
     tell_bytes(&message, sizeof message);
 }
 
@@ -234,6 +235,7 @@ void rt_let_segment_go(void *ctx, uint64_t id, uint32_t n)
         uint64_t id, n;
     } message = {PROTO_SEGMENT_CLOSED, 0, id, n};
     (void)ctx;
+
     tell_bytes(&message, sizeof message);
 }
 

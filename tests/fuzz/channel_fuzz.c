@@ -18,6 +18,7 @@ static void read_values(const buf *b)
     wire w = wire_of(b->at, b->n);
     volatile unsigned char sink = 0;
     manta_failure f;
+
     while (!w.broken && w.at < w.end) {
         value v;
         value_take(&w, &v);
@@ -35,6 +36,7 @@ static void channel_of(const uint8_t *data, size_t size)
     int fd;
     void *at;
     channel *c;
+
     if (shm_new("fuzz", channel_size(), &fd) || shm_map(fd, channel_size(), true, &at) ||
         channel_open(fd, 0, &c))
         abort();
@@ -131,6 +133,7 @@ static void places_of(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int64_t live = mem_live();
+
     if (size == 0) return 0;
     if (data[0] & 1)
         channel_of(data + 1, size - 1);

@@ -121,6 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static os_sys harmless;
     int64_t live = mem_live();
+
     harmless = os_real;
     harmless.kill = kill_nobody;
     os_use(&harmless);

@@ -28,6 +28,7 @@ typedef struct sides {
 static bool meet(sides *s)
 {
     int fds[2];
+
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds)) return false;
     for (int i = 0; i < 2; i++) {
         chan_options o = {.node = i ? "rank/1" : "rank/0", .job = "fuzz"};
@@ -45,6 +46,7 @@ static void swallow(chan *c)
     static char waste[1 << 16];
     frame f;
     size_t got = 1;
+
     if (chan_work(c)) return;
     while (got && !chan_peek(c, &f))
         if (chan_take(c, waste, sizeof waste, &got)) return;
@@ -53,6 +55,7 @@ static void swallow(chan *c)
 static void speak(chan *c, const uint8_t *data, size_t n)
 {
     static char copies[FRAMES][UNIT << 16];
+
     for (int i = 0; i < FRAMES && n >= 5; i++) {
         frame f = {.kind = (uint16_t)(FRAME_USER + (data[0] & 0x3f) % 10), .step = data[1], .item = data[2]};
         size_t want = ((size_t)data[3] << 8 | data[4]) * (data[0] & LONG ? UNIT : 1);
@@ -77,6 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     manta_work *w = NULL;
     manta_status st = MANTA_OK;
     ring *t;
+
     if (size < 1 || !meet(&s)) goto out;
     peers[1] = s.c[0];
     if (group_options(NULL, &o) || ring_new(0, 2, s.end[0], peers, &t)) goto out;

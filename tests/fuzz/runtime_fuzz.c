@@ -25,6 +25,7 @@ static manta_status anything(manta_task *t)
     const manta_ref *refs;
     size_t n;
     volatile char sink = 0;
+
     for (int i = 0; i < manta_args(t); i++) {
         if (!manta_arg_str(t, i, &s)) sink = s[strlen(s)];
         if (!manta_arg_array(t, i, &a) && manta_array_bytes(&a) > 0)
@@ -73,6 +74,7 @@ static void submit_some(peer *p)
 {
     manta_ref r[4];
     sched_shape cpu = {.amount = {SCHED_UNIT}};
+
     rt->is_dead = false; /* a submit would fail at once */
     rt->total.amount[0] = 4 * SCHED_UNIT;
     calls_grant(p, &cpu);

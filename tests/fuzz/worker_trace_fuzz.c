@@ -22,6 +22,7 @@ typedef struct reader {
 static void read_labels(const worker_trace *d, reader *x, int stream, size_t n)
 {
     char label[WORKER_TRACE_NAME];
+
     if (x->mark[stream] < x->marks) x->mark[stream] = x->marks;
     for (size_t done = 0; done < n;) {
         size_t part = worker_trace_label_at(d, stream, x->taken[stream], n - done, &x->mark[stream], label);
@@ -37,6 +38,7 @@ static void read_calls(const worker_trace *d)
 {
     worker_trace_call now;
     worker_trace_calls calls = {0};
+
     (void)worker_trace_now(d, &now);
     must_end(now.name);
     worker_trace_history(d, &calls);
@@ -52,6 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     void *at;
     const worker_trace *d;
     reader x = {0};
+
     if (shm_new("fuzz", worker_trace_size(), &fd) || shm_map(fd, worker_trace_size(), true, &at) ||
         worker_trace_map(fd, &d))
         abort();

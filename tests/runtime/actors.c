@@ -10,6 +10,7 @@ void scenario_actors(void)
     manta_ref r;
     manta_failure f;
     manta_actor c = manta_actor_new(NULL, counter, manta_i64(10));
+
     for (int i = 1; i <= 1000; i++) {
         r = manta_actor_call(c, counter_add, manta_i64(1));
         if (i < 1000) manta_release(r);
@@ -113,6 +114,7 @@ void scenario_concurrent(void)
     manta_ref r[N];
     int64_t v;
     manta_actor c = manta_actor_new(&four, counter, manta_i64(0));
+
     OK(manta_actor_ready(c, MANTA_FOREVER));
     double begin = now();
     for (int i = 0; i < N; i++) r[i] = manta_actor_call(c, pause_ms, manta_i64(200));
@@ -147,6 +149,7 @@ void scenario_concurrent(void)
 static manta_status meeting(manta_task *t)
 {
     static _Atomic int came;
+
     manta_set_self(t, &came, NULL);
     return MANTA_OK;
 }
@@ -157,6 +160,7 @@ static manta_status meet(manta_task *t)
 {
     _Atomic int *came = manta_self(t);
     int64_t n;
+
     MANTA_TRY(manta_arg_i64(t, 0, &n));
     if (n == 0) return MANTA_OK;
     ++*came;
@@ -170,6 +174,7 @@ static manta_status call_meet(manta_task *t)
 {
     manta_actor a;
     int64_t n;
+
     MANTA_TRY(manta_arg_actor(t, 0, &a));
     MANTA_TRY(manta_arg_i64(t, 1, &n));
     manta_ref r = manta_actor_call(a, meet, manta_i64(n));
@@ -185,6 +190,7 @@ static manta_status meet_behind(manta_task *t)
     manta_task_options light = {.num_cpus = MANTA_NONE};
     manta_actor self;
     int64_t n;
+
     MANTA_TRY(manta_arg_actor(t, 0, &self));
     MANTA_TRY(manta_arg_i64(t, 1, &n));
     if (n == 0) return MANTA_OK;
@@ -204,6 +210,7 @@ void scenario_leads(void)
     manta_actor a = manta_actor_new(&four, meeting);
     manta_ref r[SHORT + N];
     int came = 0;
+
     for (int round = 0; round < ROUNDS; round++) {
         int n = 0;
         while (n < SHORT) {
@@ -229,6 +236,7 @@ void scenario_pools(void)
     manta_pool *p;
     manta_ref r;
     int64_t v;
+
     CHECK(manta_pool_new(0, a, &p) == MANTA_EINVAL);
     for (int i = 0; i < 3; i++) a[i] = manta_actor_new(NULL, counter);
     OK(manta_pool_new(3, a, &p));
@@ -264,6 +272,7 @@ void scenario_pools(void)
 static manta_status die_first(manta_task *t)
 {
     manta_context c;
+
     MANTA_TRY(manta_context_get(t, &c));
     if (!c.was_restarted) raise(SIGKILL);
     return counter_add(t);
@@ -275,6 +284,7 @@ static manta_status leave_behind(manta_task *t)
 {
     manta_task_options o = {.name = "left behind", .detached = true};
     manta_actor a = manta_actor_new(&o, counter, manta_i64(100));
+
     MANTA_TRY(manta_actor_ready(a, LONG));
     manta_actor_release(a);
     return manta_return_i64(t, 0, getpid());
@@ -285,6 +295,7 @@ static manta_status wait_for_two(manta_task *t)
 {
     manta_ref r[2] = {manta_remote(pid), manta_remote(pid)};
     manta_status st = manta_get_all(r, 2, LONG);
+
     manta_release_all(r, 2);
     return st ? st : manta_return_i64(t, 0, 1);
 }
@@ -295,6 +306,7 @@ static manta_status after(manta_task *t)
 {
     const char *path;
     int64_t x;
+
     MANTA_TRY(manta_arg_str(t, 0, &path));
     MANTA_TRY(manta_arg_i64(t, 1, &x));
     while (access(path, F_OK)) usleep(200);
@@ -307,6 +319,7 @@ static void early(void)
 {
     char path[128];
     int64_t v;
+
     folder_make();
     snprintf(path, sizeof path, "%s", path_of("go"));
     manta_ref later = manta_remote(after, manta_str(path), manta_i64(41));
@@ -333,6 +346,7 @@ void scenario_lives(void)
 {
     int64_t v;
     manta_actor a;
+
     early();
     /* The call during which it died is made again, if that was asked for. */
     manta_task_options o = {.max_restarts = 1, .max_task_retries = 1};
@@ -390,6 +404,7 @@ void scenario_killed_early(void)
 {
     enum { MANY = 40 };
     manta_actor a[MANY];
+
     for (int round = 0; round < 5; round++) {
         int64_t v;
         for (int i = 0; i < MANY; i++) a[i] = manta_actor_new(NULL, counter, manta_i64(1));

@@ -12,6 +12,7 @@ static manta_status pair_of_refs(manta_task *t)
 {
     manta_ref r[2] = {manta_put(manta_f64(1)), manta_remote(add, manta_f64(1), manta_f64(1))};
     manta_status st = manta_return(t, 0, manta_refs(r, 2));
+
     manta_release_all(r, 2);
     return st;
 }
@@ -22,6 +23,7 @@ static manta_status sum_of(manta_task *t)
     const manta_ref *r;
     size_t n;
     double sum = 0, x;
+
     MANTA_TRY(manta_arg_refs(t, 0, &r, &n));
     for (size_t i = 0; i < n; i++) {
         MANTA_TRY(manta_get_f64(r[i], &x, LONG));
@@ -41,6 +43,7 @@ static void leave_note(void *self)
 static manta_status noted(manta_task *t)
 {
     const char *path;
+
     MANTA_TRY(manta_arg_str(t, 0, &path));
     manta_set_self(t, strdup(path), leave_note);
     return MANTA_OK;
@@ -51,6 +54,7 @@ MANTA_REMOTE(noted)
 static manta_status leave(manta_task *t)
 {
     manta_context c;
+
     MANTA_TRY(manta_context_get(t, &c));
     MANTA_TRY(manta_actor_end(c.actor));
     return manta_return_i64(t, 0, 7);
@@ -65,6 +69,7 @@ static void alike_calls(void)
     size_t n;
     bool ready[2];
     manta_ref r = manta_remote(pair_of_refs);
+
     OK(manta_get_refs(r, &in, &n, LONG));
     CHECK(n == 2);
     manta_ref s = manta_remote(sum_of, r); /* resolved to references, which stay references */
@@ -104,6 +109,7 @@ static void alike_actors(void)
     int64_t v;
     manta_actor a, b, c;
     manta_ref r;
+
     a = manta_actor_new(NULL, counter, manta_i64(10));
     for (int i = 1; i <= 100; i++) {
         r = manta_actor_call(a, counter_add, manta_i64(i));

@@ -7,6 +7,7 @@ static manta_status divmod(manta_task *t)
 {
     int64_t a, b;
     manta_status st;
+
     if ((st = manta_arg_i64(t, 0, &a)) || (st = manta_arg_i64(t, 1, &b))) return st;
     if ((st = manta_return_i64(t, 0, a / b))) return st;
     return manta_return_i64(t, 1, a % b);
@@ -18,6 +19,7 @@ static manta_status total(manta_task *t)
     manta_array a;
     double sum = 0;
     manta_status st = manta_arg_array(t, 0, &a);
+
     for (int64_t i = 0; !st && i < manta_array_count(&a); i++) sum += (double)((float *)a.data)[i];
     return st ? st : manta_return_f64(t, 0, sum);
 }
@@ -29,6 +31,7 @@ void scenario_calls(void)
     int64_t q, r, p;
     manta_ref x = manta_remote(add, manta_f64(1), manta_f64(2));
     manta_ref y = manta_remote(add, x, manta_f64(3));
+
     OK(manta_get_f64(y, &v, MANTA_FOREVER));
     CHECK(v == 6);
     manta_release(x);
@@ -71,6 +74,7 @@ void scenario_values(void)
     size_t n;
     manta_array a;
     manta_ref r = manta_remote(echo, manta_str("grüße"));
+
     OK(manta_get_str(r, &s, MANTA_FOREVER));
     CHECK(!strcmp(s, "grüße"));
     manta_release(r);
@@ -130,6 +134,7 @@ static void wait_one_by_one(void)
     static manta_ref left[N];
     static bool ready[N], taken[N];
     size_t n = N, got, failed = 0;
+
     for (size_t i = 0; i < N; i++)
         left[i] = i % 7 == 3 ? manta_remote(fail) : manta_remote(echo, manta_i64((int64_t)i));
     const uint64_t first = left[0].id;
@@ -162,6 +167,7 @@ void scenario_waits(void)
     bool ready[4];
     size_t n;
     manta_task_options light = {.num_cpus = MANTA_NONE};
+
     for (int i = 0; i < 4; i++) r[i] = manta_remote_with(&light, pause_ms, manta_i64(i == 2 ? 1 : 600000));
     OK(manta_wait(r, 4, 1, 60000, ready, &n));
     CHECK(n == 1 && ready[2] && !ready[0] && !ready[1] && !ready[3]);
@@ -186,6 +192,7 @@ void scenario_nested(void)
     int64_t v;
     double d;
     manta_ref r = manta_remote(fib, manta_i64(9));
+
     OK(manta_get_i64(r, &v, LONG));
     CHECK(v == 34);
     manta_release(r);
@@ -221,6 +228,7 @@ static manta_status use_counter(manta_task *t)
     manta_actor a;
     int64_t v = 0;
     manta_status st = manta_arg_actor(t, 0, &a);
+
     if (st) return st;
     manta_ref r = manta_actor_call(a, counter_add, manta_i64(100));
     st = manta_get_i64(r, &v, MANTA_FOREVER);
@@ -233,6 +241,7 @@ MANTA_REMOTE(use_counter)
 static manta_status short_or_not(manta_task *t)
 {
     int64_t wait;
+
     MANTA_TRY(manta_arg_i64(t, 0, &wait));
     while (wait && !manta_task_is_cancelled(t)) usleep(200);
     return wait ? manta_fail(MANTA_ECANCELLED, "I was asked to stop") : MANTA_OK;
@@ -245,6 +254,7 @@ void scenario_spread(void)
     enum { N = 60 };
     manta_ref r[N];
     manta_task_options o = {.strategy = MANTA_CALL_STRATEGY_SPREAD};
+
     for (int i = 0; i < N; i++) r[i] = manta_remote(short_or_not, manta_i64(0));
     OK(manta_get_all(r, N, LONG));
     manta_release_all(r, N);

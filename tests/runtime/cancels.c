@@ -8,6 +8,7 @@ static manta_status descend(manta_task *t)
     const char *where_to;
     int64_t depth;
     char path[160];
+
     MANTA_TRY(manta_arg_str(t, 0, &where_to));
     MANTA_TRY(manta_arg_i64(t, 1, &depth));
     snprintf(path, sizeof path, "%s/begun-%d", where_to, (int)depth);
@@ -38,6 +39,7 @@ static manta_status alone(manta_task *t)
     const char *where_to;
     char path[160];
     manta_status st;
+
     MANTA_TRY(manta_arg_str(t, 0, &where_to));
     snprintf(path, sizeof path, "%s/child", where_to);
     manta_ref r = manta_remote(linger, manta_str(path));

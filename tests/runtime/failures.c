@@ -14,6 +14,7 @@ void scenario_failures(void)
 {
     manta_failure f;
     manta_ref r = manta_remote(fail);
+
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_ENAN);
     CHECK(strstr(manta_error_text(), "the loss is not a number at step 812"));
     manta_failure_get(r, &f);
@@ -63,6 +64,7 @@ void scenario_deaths(void)
     manta_task_options never = {.max_retries = MANTA_NONE};
     double begin = now();
     manta_ref r = manta_remote_with(&never, die);
+
     CHECK(manta_get(r, MANTA_FOREVER) == MANTA_EDIED);
     CHECK(strstr(manta_error_text(), "killed by signal 9") && strstr(manta_error_text(), "die"));
     CHECK(now() - begin < 1);
@@ -129,6 +131,7 @@ MANTA_REMOTE(outer)
 static manta_status flaky(manta_task *t)
 {
     int64_t code;
+
     MANTA_TRY(manta_arg_i64(t, 0, &code));
     if (manta_task_attempt(t) == 0) return manta_fail((manta_status)code, "not yet");
     return manta_return_i64(t, 0, manta_task_attempt(t));
@@ -139,6 +142,7 @@ void scenario_causes(void)
 {
     char host[64], said[256];
     int64_t v;
+
     CHECK(gethostname(host, sizeof host) == 0);
     /* The sentence, function, process and host of the origin, and who called whom. */
     manta_ref r = manta_remote(outer);
@@ -195,6 +199,7 @@ void scenario_causes(void)
 static manta_status promise(manta_task *t)
 {
     manta_ref r = manta_remote(linger);
+
     MANTA_TRY(manta_return(t, 0, manta_refs(&r, 1)));
     MANTA_TRY(manta_return_i64(t, 1, getpid()));
     manta_release(r);
@@ -205,6 +210,7 @@ MANTA_REMOTE(promise)
 static manta_status slow_counter(manta_task *t)
 {
     const char *path;
+
     MANTA_TRY(manta_arg_str(t, 0, &path));
     while (access(path, F_OK)) usleep(200);
     manta_set_self(t, calloc(1, sizeof(int64_t)), free);
@@ -218,6 +224,7 @@ void scenario_losses(void)
     const manta_ref *in;
     size_t n;
     int64_t p;
+
     manta_remote_n(2, both, NULL, promise);
     OK(manta_get_refs(both[0], &in, &n, LONG));
     OK(manta_get_i64(both[1], &p, LONG));

@@ -18,6 +18,7 @@ MANTA_REMOTE(file_actor)
 static manta_status file_limit(manta_task *t)
 {
     struct rlimit now;
+
     if (getrlimit(RLIMIT_NOFILE, &now)) return manta_fail(MANTA_EIO, "getrlimit");
     return manta_return_i64(t, 0, (int64_t)now.rlim_cur);
 }
@@ -26,6 +27,7 @@ MANTA_REMOTE(file_limit)
 static void start_again(rlim_t soft, rlim_t hard)
 {
     struct rlimit now = {.rlim_cur = soft, .rlim_max = hard};
+
     manta_shutdown();
     CHECK(setrlimit(RLIMIT_NOFILE, &now) == 0);
     OK(manta_init(NULL, NULL, &(manta_node_options){.num_cpus = 2, .address = "local"}));
@@ -35,6 +37,7 @@ static int64_t limit_of_a_call(void)
 {
     int64_t n = 0;
     manta_ref r = manta_remote(file_limit);
+
     OK(manta_get_i64(r, &n, LONG));
     manta_release(r);
     return n;
@@ -44,6 +47,7 @@ static int64_t limit_of_a_call(void)
 static int start_actors(manta_actor *a)
 {
     int ready = 0;
+
     for (int i = 0; i < ACTORS; i++) a[i] = manta_actor_new(NULL, file_actor);
     for (int i = 0; i < ACTORS; i++) {
         manta_status st = manta_actor_ready(a[i], LONG);
@@ -64,6 +68,7 @@ static void release_actors(manta_actor *a)
 static void check_ready(const manta_actor *a, int ready)
 {
     int n = 0;
+
     for (int i = 0; i < ACTORS; i++) n += manta_actor_ready(a[i], LONG) == MANTA_OK;
     CHECK(n == ready);
 }
@@ -71,6 +76,7 @@ static void check_ready(const manta_actor *a, int ready)
 static void until_an_actor_starts(void)
 {
     manta_status st = MANTA_ENOSPC;
+
     for (double begin = now(); st == MANTA_ENOSPC && now() - begin < LONG / 1000;) {
         manta_actor a = manta_actor_new(NULL, file_actor);
         st = manta_actor_ready(a, LONG);
@@ -85,6 +91,7 @@ static void driver_is_full(void)
     static int open_fds[MOST_OPEN];
     manta_actor a[ACTORS];
     int n = 0;
+
     while (n < MOST_OPEN && (open_fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) n++;
     CHECK(n < MOST_OPEN);
     for (int k = 0; k < 10; k++) close(open_fds[--n]);
@@ -100,6 +107,7 @@ void scenario_few_files(void)
 {
     manta_actor a[ACTORS];
     struct rlimit now;
+
     CHECK(getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_max >= 2048);
 
     start_again(128, 2048); /* two for each actor, were it not raised */

@@ -7,6 +7,7 @@
 static manta_status where(manta_task *t)
 {
     manta_context c;
+
     MANTA_TRY(manta_context_get(t, &c));
     MANTA_TRY(manta_return_i64(t, 0, c.bundle));
     if (manta_results(t) > 1) MANTA_TRY(manta_return(t, 1, manta_str(c.resources)));
@@ -20,6 +21,7 @@ static manta_status in_named_group(manta_task *t)
     const char *name;
     manta_task_options o = {0};
     int64_t bundle;
+
     MANTA_TRY(manta_arg_str(t, 0, &name));
     MANTA_TRY(manta_placement_group_find(name, &o.placement_group));
     manta_ref r = manta_remote_with(&o, where);
@@ -34,6 +36,7 @@ static void group_refusals(void)
     manta_placement_group g;
     manta_bundle two[2] = {{.num_cpus = 1}, {.num_cpus = 1}}, big = {.num_cpus = 1000}, none = {0};
     manta_bundle odd = {.num_cpus = 1, .resources = "unicorn=1"};
+
     CHECK(manta_placement_group_new(two, 2, MANTA_PLACEMENT_STRICT_SPREAD, NULL, &g) == MANTA_EUNSUPPORTED);
     SAYS("STRICT_SPREAD of 2 bundles asks for 2 nodes");
     CHECK(manta_placement_group_new(&big, 1, MANTA_PLACEMENT_PACK, NULL, &g) == MANTA_EUNSUPPORTED);
@@ -55,6 +58,7 @@ void scenario_groups(void)
     manta_bundle bundles[2] = {{.num_cpus = 1, .resources = "disk=1"}, {.num_cpus = 1}};
     int64_t v;
     const char *text;
+
     group_refusals();
     OK(manta_placement_group_new(bundles, 2, MANTA_PLACEMENT_PACK, "ours", &g));
     manta_ref ready = manta_placement_group_ready(g);
@@ -151,6 +155,7 @@ static manta_status make_group(manta_task *t)
 {
     manta_placement_group g;
     manta_bundle one = {.num_cpus = 1};
+
     MANTA_TRY(manta_placement_group_new(&one, 1, MANTA_PLACEMENT_PACK, "a worker's", &g));
     MANTA_TRY(manta_placement_group_wait(g, LONG));
     MANTA_TRY(manta_return_i64(t, 0, getpid()));
@@ -164,6 +169,7 @@ void scenario_group_owner(void)
     int64_t p;
     manta_placement_group g;
     manta_ref r = manta_remote(make_group);
+
     OK(manta_get_i64(r, &p, LONG));
     manta_release(r);
     OK(manta_placement_group_find("a worker's", &g));
@@ -181,6 +187,7 @@ void scenario_group_owner(void)
 static manta_status context_here(manta_task *t)
 {
     manta_context c;
+
     MANTA_TRY(manta_context_get(t, &c));
     return manta_return(t, 0, manta_bytes(&c, sizeof c));
 }
@@ -191,6 +198,7 @@ static manta_context context_from(manta_ref r)
     manta_context c;
     const void *at;
     size_t n;
+
     OK(manta_get_bytes(r, &at, &n, LONG));
     CHECK(n == sizeof c);
     memcpy(&c, at, n);
@@ -202,6 +210,7 @@ void scenario_contexts(void)
 {
     manta_context c, d;
     manta_node_info n;
+
     OK(manta_node_get(&n));
     CHECK(n.n_resources == 4 && !strcmp(n.resources[3].name, "disk") && n.resources[3].total == 2);
     OK(manta_context_get(NULL, &d));
@@ -244,6 +253,7 @@ void scenario_devices(void)
     manta_node_options o = {.num_cpus = 4, .num_gpus = 2};
     manta_placement_group g;
     manta_bundle parts[3] = {{.num_gpus = 0.7}, {.num_gpus = 0.7}, {.num_gpus = 0.6}};
+
     manta_shutdown();
     CHECK(manta_init(NULL, NULL, &(manta_node_options){.num_gpus = 100}) == MANTA_EINVAL);
     OK(manta_init(NULL, NULL, &o));

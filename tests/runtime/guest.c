@@ -28,6 +28,7 @@ MANTA_REMOTE(counter)
 static manta_status add(manta_task *t)
 {
     int64_t *n = manta_self(t);
+
     return manta_return_i64(t, 0, ++*n);
 }
 MANTA_REMOTE(add)
@@ -35,6 +36,7 @@ MANTA_REMOTE(add)
 static manta_status say_count(manta_task *t)
 {
     const int64_t *n = manta_self(t);
+
     printf("the count is %lld\n", (long long)*n);
     return MANTA_OK;
 }
@@ -44,6 +46,7 @@ static void add_once(manta_actor a)
 {
     int64_t n = 0;
     manta_ref r = manta_actor_call(a, add);
+
     must(manta_get_i64(r, &n, 20000));
     manta_release(r);
     printf("count %lld in %d\n", (long long)n, manta_actor_pid(a));
@@ -53,12 +56,14 @@ static void detach(void)
 {
     manta_task_options o = {.name = "counter", .detached = true, .max_restarts = 3};
     manta_actor a = manta_actor_new(&o, counter);
+
     add_once(a);
 }
 
 static void count(const char *space)
 {
     manta_actor a;
+
     must(space ? manta_actor_find_in(space, "counter", &a) : manta_actor_find("counter", &a));
     add_once(a);
     manta_ref r = manta_actor_call(a, say_count);
@@ -70,6 +75,7 @@ static void count(const char *space)
 static void drop(void)
 {
     manta_actor a;
+
     must(manta_actor_find("counter", &a));
     must(manta_actor_kill(a, true));
     manta_actor_release(a);
@@ -82,6 +88,7 @@ static manta_status lines(manta_task *t)
 {
     int64_t first, n;
     manta_status st;
+
     if ((st = manta_arg_i64(t, 0, &first)) || (st = manta_arg_i64(t, 1, &n))) return st;
     for (int64_t i = 0; i < n; i++) printf("line %lld\n", (long long)(first + i));
     return MANTA_OK;
@@ -115,6 +122,7 @@ static manta_status raw(manta_task *t)
 {
     static const char text[] = "raw\nand the rest";
     (void)t;
+
     return write(1, text, sizeof text - 1) < 0 ? manta_fail(MANTA_EIO, "write") : MANTA_OK;
 }
 MANTA_REMOTE(raw)
@@ -149,6 +157,7 @@ static void flood(int64_t n)
 {
     manta_ref r[2] = {manta_remote(lines, manta_i64(0), manta_i64(n)),
                       manta_remote(lines, manta_i64(0), manta_i64(n))};
+
     must(manta_get_all(r, 2, 60000));
     manta_release_all(r, 2);
 }
@@ -157,6 +166,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "", *what = argc > 2 ? argv[2] : NULL;
     manta_node_options o = {.name_space = getenv("SPACE"), .plain_output = getenv("PLAIN") != NULL};
+
     /* A worker of its own for each function that prints: the order is then one. */
     if (getenv("CPUS")) o.num_cpus = atoi(getenv("CPUS"));
     manta_status st = manta_init(NULL, NULL, &o);

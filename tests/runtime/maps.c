@@ -9,6 +9,7 @@ typedef struct inputs {
 static manta_status number_input(void *user, size_t i, manta_arg *out)
 {
     inputs *in = user;
+
     CHECK(i == in->asked++);
     if (i == in->n) return manta_fail(MANTA_ENOENT, "no more");
     *out = manta_i64((int64_t)i);
@@ -18,6 +19,7 @@ static manta_status number_input(void *user, size_t i, manta_arg *out)
 static manta_status text_input(void *user, size_t i, manta_arg *out)
 {
     inputs *in = user;
+
     if (i == in->n) return manta_fail(MANTA_ENOENT, "no more");
     snprintf(in->text, sizeof in->text, "text %zu", i); /* the same memory each time */
     *out = manta_str(in->text);
@@ -35,6 +37,7 @@ static manta_status bad_input(void *user, size_t i, manta_arg *out)
 static manta_status square(manta_task *t)
 {
     int64_t x;
+
     MANTA_TRY(manta_arg_i64(t, 0, &x));
     if (x == 13) return manta_fail(MANTA_ENAN, "13 has no square today");
     return manta_return_i64(t, 0, x * x);
@@ -44,6 +47,7 @@ MANTA_REMOTE(square)
 static manta_status last_digit(manta_task *t)
 {
     const char *s;
+
     MANTA_TRY(manta_arg_str(t, 0, &s));
     return manta_return_i64(t, 0, strtol(s + 5, NULL, 10));
 }
@@ -56,6 +60,7 @@ static void check_squares(manta_map_options o, size_t n)
     manta_ref r;
     bool seen[200] = {false};
     size_t index, most = (o.window ? o.window : 12) * (o.chunk ? o.chunk : 1);
+
     OK(manta_map(square, &o, number_input, &in, &m));
     for (size_t i = 0; i < n; i++) {
         int64_t v;
@@ -84,6 +89,7 @@ void scenario_maps(void)
     size_t index;
     int64_t v;
     manta_actor actors[3];
+
     for (int i = 0; i < 3; i++) actors[i] = manta_actor_new(NULL, counter);
     for (int unordered = 0; unordered < 2; unordered++) {
         check_squares((manta_map_options){.unordered = unordered}, 100);

@@ -8,6 +8,7 @@ void scenario_memory(void)
     int64_t dims[1] = {100000};
     float *f = calloc(100000, 4);
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, f);
+
     for (int i = 0; i < 600; i++) {
         manta_ref in = manta_put(manta_elements(&a)), out = manta_remote(echo, in),
                   refs = manta_remote(make_refs);
@@ -32,6 +33,7 @@ void scenario_full(void)
     manta_array a;
     manta_ref r, s;
     manta_failure f;
+
     OK(manta_create(MANTA_DTYPE_U8, 1, dims, &a, &r));
     memset(a.data, 1, 40 << 20);
     CHECK(manta_create(MANTA_DTYPE_U8, 1, dims, &a, &s) == MANTA_ENOSPC);
@@ -53,6 +55,7 @@ static manta_status hog(manta_task *t)
 {
     enum { STEP = 8 };
     int64_t mib;
+
     MANTA_TRY(manta_arg_i64(t, 0, &mib));
     char **at = calloc((size_t)mib, sizeof *at);
     for (int64_t i = 0; i < mib / STEP; i++) {
@@ -70,6 +73,7 @@ void scenario_memory_limits(void)
 {
     manta_task_options o = {.memory = (uint64_t)120 << 20};
     manta_ref r = manta_remote_with(&o, hog, manta_i64(400));
+
     CHECK(manta_get(r, LONG) == MANTA_ENOMEM);
     manta_failure f = failure_of(r);
     CHECK(f.kind == MANTA_FAILURE_MEMORY && f.pid > 0 && !strcmp(f.function, "hog"));
@@ -111,6 +115,7 @@ void scenario_memory_short(void)
 {
     manta_task_options once = {.max_retries = MANTA_NONE};
     manta_ref r = manta_remote_with(&once, linger);
+
     CHECK(manta_get(r, LONG) == MANTA_ENOMEM && failure_of(r).kind == MANTA_FAILURE_MEMORY);
     SAYS("while it ran linger: the machine had ");
     manta_release(r);

@@ -25,6 +25,7 @@ static void fill(void *at, int64_t n, int which)
 static bool is_filled(const void *at, int64_t n, int which)
 {
     int seen;
+
     for (int64_t i = 0; i + 4096 <= n; i += 4096) {
         memcpy(&seen, (const char *)at + i, sizeof seen);
         if (seen != which || ((const unsigned char *)at)[i + 4095] != (which & 255)) return false;
@@ -35,6 +36,7 @@ static bool is_filled(const void *at, int64_t n, int which)
 static manta_ref put_filled(int64_t n, int which)
 {
     static char from[LARGE];
+
     fill(from, n, which);
     manta_array a = bytes_of(n, from);
     return manta_put(manta_elements(&a));
@@ -43,12 +45,14 @@ static manta_ref put_filled(int64_t n, int which)
 static bool reads_as(manta_ref r, int which)
 {
     manta_array a;
+
     return manta_get_array(r, &a, LONG) == MANTA_OK && is_filled(a.data, a.shape[0], which);
 }
 
 static manta_node_info info(void)
 {
     manta_node_info n;
+
     OK(manta_node_get(&n));
     return n;
 }
@@ -57,6 +61,7 @@ static manta_node_info info(void)
 static void until_empty(void)
 {
     double begin = now();
+
     while (info().objects > 0 || info().spill_used > 0) CHECK(now() - begin < LONG / 1000);
 }
 
@@ -68,6 +73,7 @@ static manta_status make(manta_task *t)
     int64_t which, n = LARGE;
     manta_array a;
     manta_status st = manta_arg_i64(t, 0, &which);
+
     if (!st) st = manta_return_create(t, 0, MANTA_DTYPE_U8, 1, &n, &a);
     if (!st) fill(a.data, n, (int)which);
     return st;
@@ -78,6 +84,7 @@ MANTA_REMOTE(make)
 static manta_status sum(manta_task *t)
 {
     int64_t total = 0;
+
     for (int i = 0; i < manta_args(t); i++) {
         manta_array a;
         int which;
@@ -97,6 +104,7 @@ static manta_status make_refs(manta_task *t)
 {
     manta_ref r[2] = {put_filled(LARGE, 77), manta_put(manta_i64(78))};
     manta_status st = manta_return(t, 0, manta_refs(r, 2));
+
     if (!st) st = manta_return_i64(t, 1, getpid());
     manta_release_all(r, 2);
     return st;
@@ -117,6 +125,7 @@ static void spill(void)
 {
     enum { N = 12 };
     manta_ref r[N], s[N];
+
     for (int i = 0; i < N; i++) {
         r[i] = put_filled(LARGE, i);
         OK(manta_get(r[i], 0));
@@ -146,6 +155,7 @@ static void pins(void)
 {
     manta_ref r[3] = {put_filled(LARGE, 1), put_filled(LARGE, 2), manta_remote(make, manta_i64(3))}, more[20];
     manta_array a[3], b, copy;
+
     OK(manta_get(r[2], LONG));
     for (int i = 0; i < 3; i++) OK(manta_pin(r[i]));
     OK(manta_get_array(r[0], &a[0], 0));
@@ -187,6 +197,7 @@ static void in_use(void)
     manta_ref r[N], s;
     manta_array a;
     manta_failure f;
+
     for (int i = 0; i < N; i++) {
         r[i] = put_filled(LARGE, i);
         OK(manta_get_array(r[i], &a, 0));
@@ -208,6 +219,7 @@ static void no_room(void)
 {
     manta_ref r[12];
     int there = 0;
+
     for (int i = 0; i < 12; i++) {
         r[i] = put_filled(LARGE, i);
         manta_status st = manta_get(r[i], 0);
@@ -245,6 +257,7 @@ static void survive(void)
     const manta_ref *inner;
     size_t n;
     int64_t pid, v;
+
     manta_remote_n(2, r, NULL, make_refs);
     OK(manta_get_refs(r[0], &inner, &n, LONG));
     OK(manta_get_i64(r[1], &pid, LONG));
@@ -276,6 +289,7 @@ static int damage(void)
 {
     char path[64], file[320], to[512];
     int n = 0;
+
     snprintf(path, sizeof path, "/proc/%d/fd", info().daemon_pid);
     DIR *d = opendir(path);
     CHECK(d);
@@ -296,6 +310,7 @@ static int damage(void)
 static void lose_all(void)
 {
     manta_ref more[10];
+
     for (int i = 0; i < 10; i++) {
         more[i] = put_filled(LARGE, 500 + i);
         OK(manta_get(more[i], 0));
@@ -310,6 +325,7 @@ static manta_status add(manta_task *t)
     manta_array a, b, c;
     int x, y;
     manta_status st;
+
     if ((st = manta_arg_array(t, 0, &a)) || (st = manta_arg_array(t, 1, &b)) ||
         (st = manta_return_create(t, 0, MANTA_DTYPE_U8, 1, a.shape, &c)))
         return st;
@@ -327,6 +343,7 @@ static void lost(void)
     manta_ref put = put_filled(LARGE, 1), a = manta_remote(make, manta_i64(2)),
               b = manta_remote(make, manta_i64(3));
     manta_ref c = manta_remote(add, a, b), d = manta_remote(add, c, a);
+
     OK(manta_get(d, LONG));
     manta_release(b); /* only its call is remembered now */
     lose_all();
@@ -363,6 +380,7 @@ static void lost_often(void)
     manta_task_options once = {.max_retries = 1}, never = {.max_retries = MANTA_NONE};
     manta_ref a = manta_remote_with(&once, make, manta_i64(4)),
               b = manta_remote_with(&never, make, manta_i64(5));
+
     OK(manta_get(a, LONG));
     OK(manta_get(b, LONG));
     lose_all();
@@ -419,6 +437,7 @@ static long memory_kib(int pid, const char *which)
     char path[64], line[256];
     long kib = -1;
     size_t n = strlen(which);
+
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", pid);
     FILE *f = fopen(path, "r");
     while (f && kib < 0 && fgets(line, sizeof line, f))
@@ -438,6 +457,7 @@ MANTA_REMOTE(one)
 static manta_status hundred(manta_task *t)
 {
     manta_ref r[101];
+
     for (int i = 0; i < 100; i++) r[i] = manta_put(manta_i64(i));
     r[100] = put_filled(20000, 1);
     manta_status st = manta_return(t, 0, manta_refs(r, 101));
@@ -455,6 +475,7 @@ static manta_node_info work(int n)
 {
     static manta_ref r[ROUND];
     manta_node_info after;
+
     for (int done = 0; done < n; done += ROUND) {
         for (int i = 0; i < ROUND; i++) r[i] = manta_remote(one);
         OK(manta_get_all(r, ROUND, LONG));
@@ -488,6 +509,7 @@ static void many(void)
     long daemon = memory_kib(a.daemon_pid, "Anonymous:"), driver = memory_kib(getpid(), "Anonymous:");
     manta_node_info b = work(n);
     long daemon_after = memory_kib(b.daemon_pid, "Anonymous:"), after = memory_kib(getpid(), "Anonymous:");
+
     printf("daemon %ld KiB after 3000 tasks and objects, %ld after %d more; driver %ld and %ld\n", daemon,
            daemon_after, n, driver, after);
     CHECK(b.daemon_pid == a.daemon_pid && b.objects == 0);
@@ -504,6 +526,7 @@ static long cpu_ms(int pid)
 {
     char path[64], text[512];
     unsigned long user = 0, system = 0;
+
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *f = fopen(path, "r");
     if (f && fgets(text, sizeof text, f) && strrchr(text, ')'))
@@ -516,6 +539,7 @@ static long cpu_ms(int pid)
 static long node_cpu_ms(const manta_node_info *n)
 {
     long ms = cpu_ms(n->daemon_pid) + cpu_ms(n->keeper_pid) + cpu_ms(n->zygote_pid) + cpu_ms(getpid());
+
     for (int i = 0; i < n->n_worker_pids; i++) ms += cpu_ms(n->worker_pids[i]);
     return ms;
 }

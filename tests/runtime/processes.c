@@ -8,6 +8,7 @@
 static manta_status grandchild(manta_task *t)
 {
     pid_t child = fork();
+
     if (child == 0) {
         setsid();
         for (;;) pause();
@@ -22,6 +23,7 @@ void scenario_stay(void)
     manta_node_info n;
     int64_t child;
     manta_ref r = manta_remote(grandchild);
+
     OK(manta_get_i64(r, &child, MANTA_FOREVER));
     manta_actor c = manta_actor_new(NULL, counter);
     OK(manta_actor_ready(c, MANTA_FOREVER));
@@ -50,6 +52,7 @@ void scenario_zygote(void)
     manta_node_info n, m;
     int64_t a, b;
     manta_ref r = manta_remote(nop); /* there is a worker, so there is a zygote */
+
     OK(manta_get(r, LONG));
     manta_release(r);
     OK(manta_node_get(&n));
@@ -72,6 +75,7 @@ static void *caller(void *arg)
 {
     double base = *(double *)arg, v;
     int64_t n;
+
     for (int i = 0; i < 300; i++) {
         manta_ref x = manta_put(manta_f64(base)), y = manta_remote(add, x, manta_f64(i));
         manta_ref z = manta_remote(add, y, x), c = manta_actor_call(shared_actor, counter_add, manta_i64(1));
@@ -90,6 +94,7 @@ void scenario_threads(void)
     pthread_t id[N];
     double base[N];
     int64_t n;
+
     shared_actor = manta_actor_new(NULL, counter);
     for (int i = 0; i < N; i++) {
         base[i] = 1000 * i;
@@ -114,6 +119,7 @@ void scenario_chaos(void)
     manta_task_options phoenix = {.max_restarts = MANTA_UNLIMITED, .max_task_retries = MANTA_UNLIMITED};
     manta_node_info n;
     int rounds = 0, kills = 0;
+
     while (now() - begin < limit) {
         enum { N = 12 };
         manta_ref r[N], big[4], in[4], nest[2], sum;
@@ -177,6 +183,7 @@ void scenario_chaos(void)
 void scenario_shutdown(void)
 {
     manta_node_info n;
+
     OK(manta_node_get(&n));
     CHECK(kill(n.daemon_pid, SIGSTOP) == 0); /* even so */
     double begin = now();
@@ -203,6 +210,7 @@ enum { MALLOC_MINDS_FORKS = 1 };
 static void *noise(void *arg)
 {
     FILE *f = MALLOC_MINDS_FORKS ? fopen("/dev/null", "w") : NULL;
+
     while (!quiet) {
         if (!f) {
             usleep(100);
@@ -221,6 +229,7 @@ void scenario_threads_before(void)
     enum { THREADS = 3 };
     pthread_t id[THREADS];
     manta_node_options o = {.num_cpus = 2};
+
     manta_shutdown();
     for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&id[i], NULL, noise, NULL) == 0);
     for (int round = 0; round < 5; round++) {
@@ -255,6 +264,7 @@ void scenario_words(void)
 {
     manta_node_options o = {.num_cpus = 2, .name_space = "ours", .log_level = "off"};
     manta_actor a, b;
+
     manta_shutdown();
     CHECK(manta_init(NULL, NULL, &(manta_node_options){.log_level = "loud"}) == MANTA_EINVAL);
     SAYS("loud");

@@ -6,6 +6,7 @@ static manta_status produce(manta_task *t)
 {
     manta_queue q;
     int64_t first, n;
+
     MANTA_TRY(manta_arg_actor(t, 0, &q.actor));
     MANTA_TRY(manta_arg_i64(t, 1, &first));
     MANTA_TRY(manta_arg_i64(t, 2, &n));
@@ -19,6 +20,7 @@ static manta_status take_one(manta_task *t)
     manta_queue q;
     manta_ref r;
     int64_t v;
+
     MANTA_TRY(manta_arg_actor(t, 0, &q.actor));
     MANTA_TRY(manta_queue_get(q, &r, LONG));
     manta_status st = manta_get_i64(r, &v, LONG);
@@ -36,6 +38,7 @@ void scenario_queues(void)
     int64_t v;
     const char *s;
     size_t n;
+
     OK(manta_queue_new(3, NULL, &q));
     CHECK(manta_queue_get(q, &r, 0) == MANTA_ETIMEDOUT);
     SAYS("empty");

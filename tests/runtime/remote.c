@@ -7,6 +7,7 @@
 static manta_status add(manta_task *t)
 {
     double a, b;
+
     MANTA_TRY(manta_arg_f64(t, 0, &a));
     MANTA_TRY(manta_arg_f64(t, 1, &b));
     return manta_return_f64(t, 0, a + b);
@@ -35,6 +36,7 @@ static manta_status echo(manta_task *t)
     size_t n;
     manta_actor handle;
     manta_status st;
+
     switch (manta_arg_kind(t, 0)) {
     case MANTA_KIND_ARRAY: return (st = manta_arg_array(t, 0, &a)) ? st : manta_return_array(t, 0, &a);
     case MANTA_KIND_STR: return (st = manta_arg_str(t, 0, &s)) ? st : manta_return(t, 0, manta_str(s));
@@ -76,6 +78,7 @@ MANTA_REMOTE(die_twice)
 static manta_status linger(manta_task *t)
 {
     const char *path;
+
     if (manta_arg_kind(t, 0) == MANTA_KIND_STR) {
         MANTA_TRY(manta_arg_str(t, 0, &path));
         MANTA_TRY(touch(path));
@@ -88,6 +91,7 @@ MANTA_REMOTE(linger)
 static manta_status pause_ms(manta_task *t)
 {
     int64_t ms;
+
     MANTA_TRY(manta_arg_i64(t, 0, &ms));
     usleep((useconds_t)ms * 1000);
     return manta_return_i64(t, 0, getpid());
@@ -99,6 +103,7 @@ static manta_status fib(manta_task *t)
 {
     int64_t n, a, b;
     manta_status st = manta_arg_i64(t, 0, &n);
+
     if (st || n < 2) return st ? st : manta_return_i64(t, 0, n);
     manta_ref x = manta_remote(fib, manta_i64(n - 1)), y = manta_remote(fib, manta_i64(n - 2));
     if (!(st = manta_get_i64(x, &a, MANTA_FOREVER)) && !(st = manta_get_i64(y, &b, MANTA_FOREVER)))
@@ -115,6 +120,7 @@ static manta_status sum_refs(manta_task *t)
     size_t n;
     double sum = 0, x;
     manta_status st = manta_arg_refs(t, 0, &r, &n);
+
     for (size_t i = 0; i < n && !st; i++) {
         st = manta_get_f64(r[i], &x, MANTA_FOREVER);
         sum += x;
@@ -129,6 +135,7 @@ static manta_status make_refs(manta_task *t)
     manta_ref r[2];
     float *big = malloc(1 << 20);
     int64_t dims[1] = {(1 << 20) / 4};
+
     for (int i = 0; i < dims[0]; i++) big[i] = (float)i;
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, big);
     r[0] = manta_put(manta_f64(42));
@@ -146,6 +153,7 @@ static manta_status ramp(manta_task *t)
     int64_t n;
     manta_array a;
     manta_status st = manta_arg_i64(t, 0, &n);
+
     if (!st) st = manta_return_create(t, 0, MANTA_DTYPE_F32, 1, &n, &a);
     for (int64_t i = 0; i < n && !st; i++) ((float *)a.data)[i] = (float)i;
     if (!st && manta_results(t) > 1) st = manta_return_i64(t, 1, getpid());
@@ -157,6 +165,7 @@ static manta_status counter(manta_task *t)
 {
     int64_t *n = calloc(1, sizeof *n);
     manta_status st = manta_args(t) > 0 ? manta_arg_i64(t, 0, n) : MANTA_OK;
+
     if (!st && *n < 0) {
         free(n);
         return manta_fail(MANTA_EINVAL, "a counter cannot begin at a negative number");
@@ -169,6 +178,7 @@ MANTA_REMOTE(counter)
 manta_status counter_add(manta_task *t)
 {
     int64_t *n = manta_self(t), x;
+
     MANTA_TRY(manta_arg_i64(t, 0, &x));
     return manta_return_i64(t, 0, *n += x);
 }

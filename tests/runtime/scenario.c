@@ -11,6 +11,7 @@ char folder[64];
 double now(void)
 {
     struct timespec t;
+
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
@@ -18,6 +19,7 @@ double now(void)
 manta_failure failure_of(manta_ref r)
 {
     manta_failure f;
+
     manta_failure_get(r, &f);
     return f;
 }
@@ -25,6 +27,7 @@ manta_failure failure_of(manta_ref r)
 double available(const char *resource)
 {
     manta_node_info n;
+
     OK(manta_node_get(&n));
     for (int i = 0; i < n.n_resources; i++)
         if (!strcmp(n.resources[i].name, resource)) return n.resources[i].available;
@@ -40,6 +43,7 @@ void folder_make(void)
 void folder_remove(void)
 {
     char command[128];
+
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK(system(command) == 0);
 }
@@ -47,6 +51,7 @@ void folder_remove(void)
 const char *path_of(const char *name)
 {
     static char path[128];
+
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
@@ -54,12 +59,14 @@ const char *path_of(const char *name)
 manta_status touch(const char *path)
 {
     FILE *f = fopen(path, "w");
+
     return f && !fclose(f) ? MANTA_OK : manta_fail(MANTA_EIO, "%s: %s", path, strerror(errno));
 }
 
 void until_there(const char *name)
 {
     double begin = now();
+
     while (access(path_of(name), F_OK) && now() - begin < LONG / 1000) usleep(200);
     CHECK(access(path_of(name), F_OK) == 0);
 }
@@ -67,6 +74,7 @@ void until_there(const char *name)
 int scenario_main(int argc, char **argv, const scenario *all, size_t n)
 {
     const char *name = argc > 1 ? argv[1] : "";
+
     for (size_t i = 0; i < n; i++) {
         if (strcmp(all[i].name, name)) continue;
         manta_node_options o = all[i].node ? *all[i].node : (manta_node_options){0};

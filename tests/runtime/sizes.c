@@ -17,6 +17,7 @@ static int many(int64_t size)
 static const void *content(int64_t size, int64_t i)
 {
     static char bytes[LARGEST];
+
     memset(bytes, (int)(i % 251), (size_t)size);
     return bytes;
 }
@@ -25,6 +26,7 @@ static void check_content(manta_ref r, int64_t size, int64_t i)
 {
     const void *at;
     size_t n;
+
     OK(manta_get_bytes(r, &at, &n, LONG));
     CHECK((int64_t)n == size);
     CHECK(!memcmp(at, content(size, i), n));
@@ -34,6 +36,7 @@ static void check_content(manta_ref r, int64_t size, int64_t i)
 static manta_status size_make(manta_task *t)
 {
     int64_t size, i;
+
     MANTA_TRY(manta_arg_i64(t, 0, &size));
     MANTA_TRY(manta_arg_i64(t, 1, &i));
     return manta_return(t, 0, manta_bytes(content(size, i), (size_t)size));
@@ -45,6 +48,7 @@ static manta_status size_check(manta_task *t)
     const void *at;
     size_t n;
     int64_t i;
+
     MANTA_TRY(manta_arg_bytes(t, 0, &at, &n));
     MANTA_TRY(manta_arg_i64(t, 1, &i));
     if (memcmp(at, content((int64_t)n, i), n) != 0) return manta_fail(MANTA_ECORRUPT, "other bytes");
@@ -55,6 +59,7 @@ MANTA_REMOTE(size_check)
 static manta_status size_items(manta_task *t)
 {
     int64_t size, n;
+
     MANTA_TRY(manta_arg_i64(t, 0, &size));
     MANTA_TRY(manta_arg_i64(t, 1, &n));
     for (int64_t i = 0; i < n; i++) MANTA_TRY(manta_yield(t, manta_bytes(content(size, i), (size_t)size)));
@@ -67,6 +72,7 @@ static manta_status size_nested(manta_task *t)
 {
     int64_t size, n;
     manta_ref r[MOST] = {0};
+
     MANTA_TRY(manta_arg_i64(t, 0, &size));
     MANTA_TRY(manta_arg_i64(t, 1, &n));
     for (int64_t i = 0; i < n; i++) r[i] = manta_remote(size_make, manta_i64(size), manta_i64(i));
@@ -87,6 +93,7 @@ MANTA_REMOTE(size_actor)
 static manta_status size_hold(manta_task *t)
 {
     const char *begun, *go;
+
     MANTA_TRY(manta_arg_str(t, 0, &begun));
     MANTA_TRY(manta_arg_str(t, 1, &go));
     MANTA_TRY(touch(begun));
@@ -98,6 +105,7 @@ MANTA_REMOTE(size_hold)
 static void results(int64_t size, int n)
 {
     manta_ref r[MOST] = {0};
+
     for (int i = 0; i < n; i++) r[i] = manta_remote(size_make, manta_i64(size), manta_i64(i));
     OK(manta_get_all(r, (size_t)n, LONG));
     for (int i = 0; i < n; i++) check_content(r[i], size, i);
@@ -106,6 +114,7 @@ static void results(int64_t size, int n)
 static void results_of_an_actor(manta_actor a, int64_t size, int n)
 {
     manta_ref r[MOST] = {0};
+
     for (int i = 0; i < n; i++) r[i] = manta_actor_call(a, size_make, manta_i64(size), manta_i64(i));
     OK(manta_get_all(r, (size_t)n, LONG));
     for (int i = 0; i < n; i++) check_content(r[i], size, i);
@@ -114,6 +123,7 @@ static void results_of_an_actor(manta_actor a, int64_t size, int n)
 static void arguments(int64_t size, int n)
 {
     manta_ref r[MOST] = {0};
+
     for (int i = 0; i < n; i++)
         r[i] = manta_remote(size_check, manta_bytes(content(size, i), (size_t)size), manta_i64(i));
     for (int i = 0; i < n; i++) {
@@ -128,6 +138,7 @@ static void items(int64_t size, int n)
 {
     manta_stream s = manta_remote_stream(NULL, size_items, manta_i64(size), manta_i64(n));
     manta_ref r;
+
     for (int i = 0; i < n; i++) {
         OK(manta_stream_next(s, &r, LONG));
         check_content(r, size, i);
@@ -140,6 +151,7 @@ static void nested(int64_t size, int n)
 {
     int64_t got;
     manta_ref r = manta_remote(size_nested, manta_i64(size), manta_i64(n));
+
     OK(manta_get_i64(r, &got, LONG));
     CHECK(got == n);
     manta_release(r);
@@ -148,6 +160,7 @@ static void nested(int64_t size, int n)
 void scenario_sizes(void)
 {
     manta_actor a = manta_actor_new(NULL, size_actor);
+
     for (int i = 0; i < SIZES; i++) {
         int n = many(sizes[i]);
         results(sizes[i], n);
@@ -164,6 +177,7 @@ void scenario_sizes(void)
 void scenario_held_answers(void)
 {
     char begun[128];
+
     folder_make();
     manta_actor a = manta_actor_new(NULL, size_actor);
     for (int i = 0; i < SIZES; i++) {

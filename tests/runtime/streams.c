@@ -8,6 +8,7 @@ static manta_status numbers(manta_task *t)
 {
     int64_t n, bad;
     manta_status st;
+
     if ((st = manta_arg_i64(t, 0, &n)) || (st = manta_arg_i64(t, 1, &bad))) return st;
     float *big = calloc(50000, 4);
     int64_t dims[1] = {50000};
@@ -27,6 +28,7 @@ static void take_numbers(int64_t n, int64_t bad, manta_status end)
 {
     manta_stream s = manta_remote_stream(NULL, numbers, manta_i64(n), manta_i64(bad));
     manta_ref r;
+
     for (int64_t i = 0; i < (bad > 0 && bad < n ? bad : n); i++) {
         manta_array a;
         int64_t v;
@@ -49,6 +51,7 @@ void scenario_streams(void)
 {
     manta_node_info n;
     manta_ref r;
+
     take_numbers(200, 1 << 20, MANTA_ENOENT);
     take_numbers(200, 57, MANTA_ENAN); /* what came before the failure is there */
     take_numbers(200, -63, MANTA_ENOENT); /* its worker dies: again, and no item twice */
@@ -77,6 +80,7 @@ static manta_status referring(manta_task *t)
     static manta_ref many[MANY];
     int64_t n, dims[1] = {5000};
     manta_status st = MANTA_OK;
+
     MANTA_TRY(manta_arg_i64(t, 0, &n));
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, dims, big);
     for (int64_t i = 0; i < n && !st; i++) {
@@ -94,6 +98,7 @@ MANTA_REMOTE(referring)
 static void take_referring(manta_stream s, int n)
 {
     manta_ref r;
+
     for (int i = 0; i < n; i++) {
         const manta_ref *in;
         size_t k;
@@ -115,6 +120,7 @@ static void take_referring(manta_stream s, int n)
 static manta_status eager(manta_task *t)
 {
     const char *path;
+
     MANTA_TRY(manta_arg_str(t, 0, &path));
     for (int64_t i = 0;; i++) {
         char now[160];

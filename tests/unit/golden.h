@@ -33,6 +33,7 @@
 static inline unsigned char *golden_file(const char *path, size_t *size)
 {
     char full[1024];
+
     snprintf(full, sizeof full, "%s/tests/golden/%s", MANTA_SOURCE_DIR, path);
     FILE *f = fopen(full, "rb");
     if (!f) fail_msg("%s cannot be opened", full);
@@ -51,6 +52,7 @@ static inline unsigned char *golden_file(const char *path, size_t *size)
 static inline uint32_t golden_le(const unsigned char *p, int n)
 {
     uint32_t v = 0;
+
     for (int i = n - 1; i >= 0; i--) v = v << 8 | p[i];
     return v;
 }
@@ -60,6 +62,7 @@ static inline const unsigned char *golden_member(const char *path, const unsigne
                                                  const char *name, size_t *out_size)
 {
     size_t at = 0, wanted = strlen(name);
+
     while (at + 30 <= size && golden_le(zip + at, 4) == 0x04034b50u) {
         const unsigned char *h = zip + at;
         size_t bytes = golden_le(h + 18, 4), n = golden_le(h + 26, 2), extra = golden_le(h + 28, 2);
@@ -81,6 +84,7 @@ static inline manta_dtype golden_dtype(const char *path, const char *header)
         manta_dtype dtype;
     } known[] = {{"'<f4'", MANTA_DTYPE_F32}, {"'<f8'", MANTA_DTYPE_F64}, {"'<i4'", MANTA_DTYPE_I32},
                  {"'<i8'", MANTA_DTYPE_I64}, {"'|u1'", MANTA_DTYPE_U8},  {"'|b1'", MANTA_DTYPE_BOOL}};
+
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strstr(header, known[i].descr)) return known[i].dtype;
     fail_msg("%s: no dtype that a recording uses: %s", path, header);
@@ -95,6 +99,7 @@ static inline bool golden_load(const char *path, const char *name, manta_array *
     size_t size, bytes = 0;
     unsigned char *zip = golden_file(path, &size);
     const unsigned char *npy = golden_member(path, zip, size, name, &bytes);
+
     memset(out, 0, sizeof *out);
     if (!npy) {
         free(zip);
@@ -143,6 +148,7 @@ static inline void golden_free(manta_array *a)
 static inline manta_array golden_array(const char *path, const char *name)
 {
     manta_array a;
+
     if (!golden_load(path, name, &a)) fail_msg("%s has no array %s", path, name);
     return a;
 }
@@ -155,6 +161,7 @@ static inline bool golden_text(const char *path, const char *key, char *buf, siz
     manta_array a = golden_array(path, "config");
     size_t n = (size_t)manta_array_count(&a);
     char *json = malloc(n + 1), quoted[128];
+
     assert_non_null(json);
     memcpy(json, a.data, n);
     json[n] = '\0';
@@ -180,6 +187,7 @@ static inline bool golden_text(const char *path, const char *key, char *buf, siz
 static inline double golden_number(const char *path, const char *key, double fallback)
 {
     char text[64];
+
     if (!golden_text(path, key, text, sizeof text)) return fallback;
     if (!strcmp(text, "true")) return 1;
     if (!strcmp(text, "false")) return 0;
@@ -194,6 +202,7 @@ static inline int golden_list(const char *path, const char *key, double *v, int 
 {
     char text[512];
     int n = 0;
+
     if (!golden_text(path, key, text, sizeof text)) return 0;
     for (char *p = text; *p && n < max;) {
         char *end;
@@ -220,6 +229,7 @@ static inline int golden_each(const char *prefix, void (*fn)(const char *path, v
     char *names[2048];
     int n = 0;
     DIR *d = opendir(MANTA_SOURCE_DIR "/tests/golden");
+
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));) {
         size_t length = strlen(e->d_name);

@@ -9,6 +9,7 @@
 static inline void sim_run(uint64_t seeds, void (*run)(uint64_t seed))
 {
     const char *one = getenv("MANTA_SEED"), *factor = getenv("MANTA_SIM");
+
     if (factor) seeds *= strtoull(factor, NULL, 10);
     if (one) run(strtoull(one, NULL, 10));
     for (uint64_t seed = 0; seed < seeds && !one; seed++) run(seed);

@@ -104,5 +104,6 @@ int main(void)
         cmocka_unit_test(impossible_shapes_never_look_small),
         cmocka_unit_test(shapes_are_written_as_python_does),
     };
+
     return cmocka_run_group_tests_name("base/array", tests, NULL, NULL);
 }

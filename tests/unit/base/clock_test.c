@@ -57,5 +57,6 @@ int main(void)
         cmocka_unit_test(the_system_clock_goes_forward),
         cmocka_unit_test(a_test_may_replace_it),
     };
+
     return cmocka_run_group_tests_name("base/clock", tests, NULL, NULL);
 }

@@ -158,6 +158,7 @@ typedef struct item {
 static void check_list(const list *head, int n, const int *values)
 {
     int i = 0;
+
     for (const list *l = head->next; l != head; l = l->next, i++) {
         assert_true(i < n);
         assert_int_equal(LIST_ITEM(l, item, link)->value, values[i]);
@@ -239,6 +240,7 @@ static void *produce(void *arg)
 {
     crew *c = arg;
     int first = atomic_fetch_add(&c->next_producer, 1) * EACH;
+
     for (int i = first; i < first + EACH; i++)
         if (queue_push(&c->q, &i, CLOCK_NEVER)) atomic_fetch_add(&c->bad, 1);
     return NULL;
@@ -249,6 +251,7 @@ static void *consume(void *arg)
 {
     crew *c = arg;
     int v, last[THREADS] = {-1, -1, -1};
+
     while (queue_pop(&c->q, &v, CLOCK_NEVER) == MANTA_OK) {
         if (v <= last[v / EACH]) atomic_fetch_add(&c->bad, 1);
         last[v / EACH] = v;
@@ -314,5 +317,6 @@ int main(void)
         cmocka_unit_test(queue_loses_and_doubles_nothing_between_threads),
         cmocka_unit_test(queue_fails_clean_without_memory),
     };
+
     return cmocka_run_group_tests_name("base/container", tests, NULL, NULL);
 }

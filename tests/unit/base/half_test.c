@@ -130,5 +130,6 @@ int main(void)
         cmocka_unit_test(nan_stays_nan),
         cmocka_unit_test(agrees_with_the_processor),
     };
+
     return cmocka_run_group_tests_name("base/half", tests, NULL, NULL);
 }

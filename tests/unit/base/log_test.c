@@ -37,6 +37,7 @@ catch;
 static void sink(void *ctx, manta_log_level level, const char *line, size_t n)
 {
     catch *c = ctx;
+
     assert_int_equal(strlen(line), n);
     buf_add(&c->lines, line, n);
     c->records++;
@@ -184,6 +185,7 @@ enum { THREADS = 4, EACH = 200 };
 static void *chatter(void *arg)
 {
     char filler[300];
+
     memset(filler, 'a' + *(int *)arg, sizeof filler - 1);
     filler[sizeof filler - 1] = 0;
     for (int i = 0; i < EACH; i++) log_error("m", LOG_STR("filler", filler), LOG_INT("i", i));
@@ -194,6 +196,7 @@ static void run_chatter(void)
 {
     pthread_t t[THREADS];
     int ids[THREADS];
+
     for (int i = 0; i < THREADS; i++) {
         ids[i] = i;
         assert_int_equal(pthread_create(&t[i], NULL, chatter, &ids[i]), 0);
@@ -205,6 +208,7 @@ static void run_chatter(void)
 static void check_chatter(char *text)
 {
     int next[THREADS] = {0}, lines = 0;
+
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         char *filler = strstr(line, "filler=");
         assert_non_null(filler);
@@ -267,5 +271,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_sink_gets_whole_records_one_at_a_time, begin, end),
         cmocka_unit_test_setup_teardown(standard_error_gets_whole_records, begin, end),
     };
+
     return cmocka_run_group_tests_name("base/log", tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 static int census_begin(void **state)
 {
     static int64_t before;
+
     before = mem_live();
     *state = &before;
     return 0;
@@ -139,6 +140,7 @@ static void an_arena_that_is_trimmed_keeps_one_chunk(void **state)
     arena a = {0};
     (void)state;
     int64_t empty = mem_live();
+
     arena_trim(&a);
     assert_int_equal(mem_live(), empty);
     for (int round = 0; round < 3; round++) {
@@ -236,5 +238,6 @@ int main(void)
         CENSUS(buf_grows_and_is_always_a_string),
         CENSUS(buf_reserve_fails_without_harm),
     };
+
     return cmocka_run_group_tests_name("base/mem", tests, NULL, NULL);
 }

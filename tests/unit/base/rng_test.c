@@ -216,5 +216,6 @@ int main(void)
         cmocka_unit_test(permutation_is_a_bijection_with_its_inverse),
         cmocka_unit_test(permutation_is_even_over_keys),
     };
+
     return cmocka_run_group_tests_name("base/rng", tests, NULL, NULL);
 }

@@ -160,5 +160,6 @@ int main(void)
         cmocka_unit_test(each_thread_has_its_own),
         cmocka_unit_test(every_code_has_a_name_of_its_own),
     };
+
     return cmocka_run_group_tests_name("base/status", tests, NULL, NULL);
 }

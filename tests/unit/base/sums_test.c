@@ -49,6 +49,7 @@ static void sha_is(const char *text, size_t repeat, size_t step, const char *exp
     sha256 s;
     unsigned char sum[32];
     char hex[65];
+
     sha256_init(&s);
     for (size_t i = 0; i < repeat; i++)
         for (size_t at = 0, n = strlen(text); at < n; at += step)
@@ -119,5 +120,6 @@ int main(void)
         cmocka_unit_test(hash_gives_the_published_values),
         cmocka_unit_test(hash_of_a_number_changes_half_the_bits),
     };
+
     return cmocka_run_group_tests_name("base/sums", tests, NULL, NULL);
 }

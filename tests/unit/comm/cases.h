@@ -15,6 +15,7 @@ enum { SEVEN = MANTA_DTYPE_U8 + 1 };
 static inline double case_value(int r, int64_t i)
 {
     uint32_t h = (uint32_t)i * 2654435761u ^ (uint32_t)r * 40503u;
+
     h ^= h >> 13;
     h *= 0x5bd1e995u;
     h ^= h >> 15;
@@ -25,6 +26,7 @@ static inline void case_put(manta_dtype t, void *at, int64_t k, int r, int64_t i
 {
     double x = case_value(r, i);
     float f = (float)x;
+
     if (i % 97 == 5 && r == (int)(i / 97 % 4)) f = (float)NAN;
     if (i % 89 == 7) f = r % 2 ? -0.0f : 0.0f;
     if (i % 101 == 11) f = (float)INFINITY;
@@ -49,6 +51,7 @@ typedef union number {
 static inline number case_load(manta_dtype t, const void *at, int64_t k)
 {
     number x = {.u = 0};
+
     switch (t) {
     case MANTA_DTYPE_F32: x.f = ((const float *)at)[k]; break;
     case MANTA_DTYPE_F64: x.d = ((const double *)at)[k]; break;
@@ -78,6 +81,7 @@ static inline number case_tree(manta_dtype t, manta_reduce r, void *const *src, 
 {
     number a, b, out = {.u = 0};
     int p = 1;
+
     if (hi - lo == 1) return case_load(t, src[lo], k);
     while (2 * p < hi - lo) p *= 2;
     a = case_tree(t, r, src, k, lo, lo + p);
@@ -99,6 +103,7 @@ static inline void case_reduce(manta_dtype t, manta_reduce r, void *const *src, 
 {
     number x = case_tree(t, r, src, k, 0, size);
     bool mean = r == MANTA_REDUCE_MEAN;
+
     if (mean) {
         x.f = t == MANTA_DTYPE_F32 || t == MANTA_DTYPE_F16 || t == MANTA_DTYPE_BF16 ? x.f / (float)size : x.f;
         if (t == MANTA_DTYPE_F64) x.d /= (double)size;
@@ -119,6 +124,7 @@ static inline void case_reduce(manta_dtype t, manta_reduce r, void *const *src, 
 static inline bool case_same(manta_dtype t, const void *a, const void *b, int64_t n)
 {
     size_t e = manta_dtype_size(t);
+
     if (n == 0 || !memcmp(a, b, (size_t)n * e)) return true;
     if (t >= MANTA_DTYPE_I32) return false;
     for (int64_t k = 0; k < n; k++) {
@@ -139,6 +145,7 @@ static inline case_memory case_new(manta_dtype t, int size, int64_t n)
 {
     case_memory m;
     size_t bytes = (size_t)n * (size_t)size * manta_dtype_size(t) + 64;
+
     for (int r = 0; r < size; r++) {
         m.in[r] = malloc(bytes);
         for (int64_t k = 0; k < n * size; k++) case_put(t, m.in[r], k, r, k);
@@ -236,6 +243,7 @@ typedef struct case_sizes {
 static inline int case_all(manta_group *g, void *ctx)
 {
     const case_sizes *s = ctx;
+
     for (const int64_t *n = s->n; *n >= 0; n++)
         for (int t = 0; t < SEVEN; t++) {
             for (int r = 0; r < MANTA_REDUCE_COUNT; r++) {

@@ -19,6 +19,7 @@ static manta_group_plan *plan;
 static manta_group *join_victim(void *how, int rank)
 {
     const murder *m = how;
+
     if (rank == m->victim) crash_plan_set(&(crash_plan){.point = &comm_crash_points[m->at], .nth = m->count});
     return join_plan(plan, rank);
 }
@@ -32,6 +33,7 @@ static manta_status calls(manta_group *g, int *wrong)
     float sum = (float)(size * (size + 1) / 2);
     manta_work *w;
     manta_status st;
+
     for (int i = 0; i < N; i++) x[i] = (float)(me + 1);
     if ((st = manta_group_all_reduce(g, x, y, N, MANTA_DTYPE_F32, MANTA_REDUCE_SUM))) return st;
     for (int i = 0; i < N; i++) *wrong |= y[i] != sum;
@@ -57,6 +59,7 @@ static int survive(manta_group *g, void *ctx)
     int wrong = 0;
     char text[64];
     manta_status st = calls(g, &wrong);
+
     if (!st) st = manta_group_barrier(g); /* the victim may have done all it had to */
     OK(!wrong);
     OK(st == MANTA_EDIED);
@@ -104,6 +107,7 @@ static int sleepers(manta_group *g, void *ctx)
 {
     int me = manta_group_rank(g), *pid = ctx;
     float x = 0;
+
     if (me == 2) *pid = getpid();
     OK(!manta_group_barrier(g));
     if (me == 2) {
@@ -120,6 +124,7 @@ static void asleep(void **state)
 {
     int *pid = mmap(NULL, sizeof *pid, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)state;
+
     assert_int_equal(manta_group_plan_new(3, &(manta_group_options){.timeout_ms = MANTA_NONE}, &plan),
                      MANTA_OK);
     ranks_as_processes(join_plan, plan, 3, sleepers, pid);
@@ -220,5 +225,6 @@ int main(void)
         cmocka_unit_test(memory_is_not_believed),
         cmocka_unit_test(words_are_not_believed),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

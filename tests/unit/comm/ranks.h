@@ -60,6 +60,7 @@ static inline void rank_main(void *p)
 {
     rank_thread *r = p;
     manta_group *g = r->join(r->how, r->rank);
+
     if (!g) fprintf(stderr, "rank %d: %s\n", r->rank, manta_error_text());
     r->result = g ? r->fn(g, r->ctx) : -1;
     manta_group_close(g);
@@ -69,6 +70,7 @@ static inline void rank_main(void *p)
 static inline void ranks_as_threads(rank_join *join, void *how, int size, rank_fn *fn, void *ctx)
 {
     rank_thread r[16];
+
     for (int i = 0; i < size; i++) {
         r[i] = (rank_thread){.join = join, .how = how, .fn = fn, .ctx = ctx, .rank = i};
         assert_int_equal(thread_start(&r[i].thread, "rank", rank_main, &r[i]), MANTA_OK);
@@ -83,6 +85,7 @@ static inline void ranks_as_processes(rank_join *join, void *how, int size, rank
 {
     pid_t pids[16];
     int bad = 0;
+
     fflush(NULL);
     for (int i = 0; i < size; i++) {
         pids[i] = fork();
@@ -107,6 +110,7 @@ static inline void ranks_as_processes(rank_join *join, void *how, int size, rank
 static inline manta_group *join_plan(void *plan, int rank)
 {
     manta_group *g;
+
     return manta_group_join(plan, rank, &g) ? NULL : g;
 }
 

@@ -86,5 +86,6 @@ int main(void)
         cmocka_unit_test(halves_are_rounded_once),
         cmocka_unit_test(integers_wrap_and_means_do_not),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

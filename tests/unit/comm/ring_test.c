@@ -26,6 +26,7 @@ static network network_of(int size, const manta_group_options *o)
     network n = {.size = size};
     tcp_place place;
     int port;
+
     if (o) n.o = *o;
     n.o.implementation = MANTA_COMM_RING;
     n.o.key_file = key;
@@ -40,12 +41,14 @@ static manta_group *join_network(void *how, int rank)
 {
     network *n = how;
     manta_group *g;
+
     return manta_group_open(n->address, rank, n->size, &n->o, &g) ? NULL : g;
 }
 
 static void as_threads(int size, const manta_group_options *o, rank_fn *fn, void *ctx)
 {
     network n = network_of(size, o);
+
     ranks_as_threads(join_network, &n, size, fn, ctx);
     close(n.o.listener);
 }
@@ -75,6 +78,7 @@ static int sums(manta_group *g, void *ctx)
 {
     enum { N = 100003 };
     float *x = malloc(N * sizeof *x), *all = ctx;
+
     for (int i = 0; i < N; i++) x[i] = (float)case_value(manta_group_rank(g), i) * 1.1f;
     OK(!manta_group_all_reduce(g, x, x, N, MANTA_DTYPE_F32, MANTA_REDUCE_MEAN));
     memcpy(all + manta_group_rank(g) * N, x, N * sizeof *x);
@@ -86,6 +90,7 @@ static void same_bytes_as_shared_memory(void **state)
 {
     enum { N = 100003 };
     (void)state;
+
     for (int size = 2; size <= 4; size++) {
         float *a = malloc(sizeof *a * N * (size_t)size), *b = malloc(sizeof *b * N * (size_t)size);
         manta_group_plan *p;
@@ -107,6 +112,7 @@ static int overlap(manta_group *g, void *ctx)
     manta_work *w[CALLS], *m;
     int size = manta_group_size(g), me = manta_group_rank(g);
     (void)ctx;
+
     OK(!strcmp(manta_group_implementation(g), "ring"));
     float *out = malloc(N * sizeof(float));
     for (int c = 0; c < CALLS; c++) {
@@ -178,6 +184,7 @@ static int death(manta_group *g, void *ctx)
     float *x = malloc(N * sizeof *x);
     char text[64];
     manta_status st = MANTA_OK;
+
     for (int i = 0; i < N; i++) x[i] = 1;
     OK(!manta_group_barrier(g));
     if (manta_group_rank(g) == victim) {
@@ -213,6 +220,7 @@ static void a_death_ends_all_and_is_named(void **state)
 static int once(manta_group *g, void *ctx)
 {
     const char *how = ctx;
+
     OK(!strcmp(manta_group_implementation(g), how));
     OK(!manta_group_barrier(g));
     return 0;
@@ -244,6 +252,7 @@ static void who_does_not_come_is_named(void **state)
     char address[160];
     (void)state;
     network n = network_of(3, &(manta_group_options){.join_timeout_ms = 30});
+
     assert_int_equal(manta_group_open(n.address, 0, 3, &n.o, &g), MANTA_ETIMEDOUT);
     assert_error_says("missing: rank 1, rank 2");
     close(n.o.listener);
@@ -331,5 +340,6 @@ int main(void)
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(wrong_size_is_refused),
     };
+
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -10,6 +10,7 @@ static const int64_t chunked[] = {4099, 70001, -1}; /* some are larger than a sl
 static manta_group_plan *plan_of(int size, const manta_group_options *o)
 {
     manta_group_plan *p;
+
     assert_int_equal(manta_group_plan_new(size, o, &p), MANTA_OK);
     return p;
 }
@@ -44,6 +45,7 @@ static int overlap(manta_group *g, void *ctx)
     manta_work *w[CALLS];
     int size = manta_group_size(g), me = manta_group_rank(g);
     (void)ctx;
+
     for (int c = 0; c < CALLS; c++) {
         x[c] = malloc(N * sizeof(float));
         want[c] = 0;
@@ -87,6 +89,7 @@ static int by_itself(manta_group *g, void *ctx)
     _Atomic int *others = ctx;
     float x = 1;
     manta_work *w;
+
     OK(!manta_group_start(
         g,
         &(manta_collective){
@@ -124,6 +127,7 @@ static int many(manta_group *g, void *ctx)
     float *alone[COUNT];
     int me = manta_group_rank(g);
     (void)ctx;
+
     for (int i = 0; i < COUNT; i++) {
         n[i] = i * i % 11 * 37;
         packed[i] = malloc((size_t)n[i] * 4 + 4);
@@ -145,6 +149,7 @@ static void packing_changes_no_bit(void **state)
 {
     static const int64_t packs[] = {-1, 0, 4, 1000, 4096};
     (void)state;
+
     for (int i = 0; i < 5; i++) {
         manta_group_plan *p = plan_of(3, &(manta_group_options){.bytes_per_pack = packs[i]});
         ranks_as_threads(join_plan, p, 3, many, NULL);
@@ -159,6 +164,7 @@ enum { FUSED = 3 * 4096 + 17 };
 static manta_status add_shared(void *ctx, int64_t begin, int64_t end)
 {
     manta_group *g = ctx;
+
     for (int64_t i = begin; i < end; i++) {
         float sum = 0;
         for (int r = 0; r < manta_group_size(g); r++) sum += ((float *)manta_group_memory(g, r))[i];
@@ -172,6 +178,7 @@ static int fused(manta_group *g, void *ctx)
     int me = manta_group_rank(g), size = manta_group_size(g);
     float *mine = manta_group_memory(g, me), *w = (float *)manta_group_memory(g, 0) + FUSED;
     (void)ctx;
+
     OK(mine && !manta_group_memory(g, size) && !manta_group_memory(g, -1));
     for (int step = 0; step < 3; step++) {
         for (int i = 0; i < FUSED; i++) mine[i] = (float)(i % 8 + me);
@@ -319,5 +326,6 @@ int main(void)
         cmocka_unit_test(who_leaves_is_named),
         cmocka_unit_test(giving_up_ends_all),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

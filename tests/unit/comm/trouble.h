@@ -12,6 +12,7 @@ static inline int trouble_mismatch(manta_group *g, void *ctx)
     float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
     char text[500];
     (void)ctx;
+
     for (int i = 0; i < N; i++) x[i] = y[i] = 1;
     /* number of elements, small and large */
     for (int64_t n = 10; n <= N; n *= 5000) {
@@ -66,6 +67,7 @@ static inline int trouble_late(manta_group *g, void *ctx)
     lateness *l = ctx;
     const int others = manta_group_size(g) - 1;
     float x = 1;
+
     if (manta_group_rank(g) == 1) {
         while (atomic_load(&l->told) < others) sched_yield();
         OK(manta_group_all_reduce(g, &x, &x, 1, MANTA_DTYPE_F32, MANTA_REDUCE_SUM) == MANTA_ETIMEDOUT);
@@ -88,6 +90,7 @@ static inline int trouble_leave(manta_group *g, void *ctx)
     int last = manta_group_size(g) - 1;
     char text[64];
     (void)ctx;
+
     OK(!manta_group_barrier(g));
     if (manta_group_rank(g) == last) return 0; /* the runner closes the group */
     snprintf(text, sizeof text, "rank %d has left the group", last);
@@ -102,6 +105,7 @@ static inline int trouble_abort(manta_group *g, void *ctx)
     float x = 0;
     int me = manta_group_rank(g);
     (void)ctx;
+
     if (me == 0) {
         manta_group_abort(g, "no more of this");
         OK(manta_group_barrier(g) == MANTA_ECANCELLED);

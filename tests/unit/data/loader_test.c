@@ -23,6 +23,7 @@ static manta_dataset *numbers(int64_t n)
     int64_t one[] = {n}, two[] = {n, 2, 3};
     manta_column c[] = {{"id", manta_array_of(MANTA_DTYPE_I64, 1, one, ids)},
                         {"x", manta_array_of(MANTA_DTYPE_U8, 3, two, pixels)}};
+
     return manta_dataset_arrays(2, c, MANTA_OWNERSHIP_BORROW);
 }
 
@@ -30,6 +31,7 @@ static manta_loader *open_with(manta_dataset *d, const manta_loader_options *o)
 {
     manta_loader *l = NULL;
     manta_status st = manta_loader_open(d, o, &l);
+
     if (st) print_message("%s\n", manta_error_text());
     assert_int_equal(st, MANTA_OK);
     manta_dataset_unref(d);
@@ -39,6 +41,7 @@ static manta_loader *open_with(manta_dataset *d, const manta_loader_options *o)
 static int64_t id_at(const manta_batch *b, int64_t i)
 {
     const manta_array *a = manta_batch_find(b, "id");
+
     assert_non_null(a);
     assert_true(i < a->shape[0]);
     return ((const int64_t *)a->data)[i];
@@ -49,6 +52,7 @@ static int64_t read_epoch(manta_loader *l, int64_t *out)
 {
     int64_t n = 0;
     manta_batch b;
+
     while (manta_loader_next(l, &b)) {
         for (int64_t i = 0; i < b.count; i++) out[n++] = id_at(&b, i);
     }
@@ -59,6 +63,7 @@ static int64_t read_epoch(manta_loader *l, int64_t *out)
 static void assert_permutation(const int64_t *a, int64_t n)
 {
     char seen[N] = {0};
+
     for (int64_t i = 0; i < n; i++) {
         assert_in_range(a[i], 0, n - 1);
         assert_false(seen[a[i]]);
@@ -370,6 +375,7 @@ static void an_empty_dataset_has_no_steps(void **state)
 static void refuse(manta_dataset *d, manta_loader_options o, const char *word)
 {
     manta_loader *l = NULL;
+
     assert_fails_with(manta_loader_open(d, &o, &l), MANTA_EINVAL, word);
     assert_null(l);
     manta_dataset_unref(d);

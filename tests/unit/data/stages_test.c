@@ -21,6 +21,7 @@ static manta_dataset *numbers(int64_t n)
 {
     int64_t shape[] = {n};
     manta_column c = {"id", manta_array_of(MANTA_DTYPE_I64, 1, shape, ids)};
+
     return manta_dataset_arrays(1, &c, MANTA_OWNERSHIP_BORROW);
 }
 
@@ -29,6 +30,7 @@ static manta_dataset *pictures(void)
     int64_t one[] = {N}, shape[] = {N, 4, 4};
     manta_column c[] = {{"x", manta_array_of(MANTA_DTYPE_U8, 3, shape, images)},
                         {"id", manta_array_of(MANTA_DTYPE_I64, 1, one, ids)}};
+
     return manta_dataset_arrays(2, c, MANTA_OWNERSHIP_COPY);
 }
 
@@ -57,6 +59,7 @@ static int64_t run_epoch(manta_dataset *d, int64_t epoch, int64_t *out, int64_t 
 static void expect(manta_dataset *d, int64_t n, const int64_t *ids_expected)
 {
     int64_t got[200];
+
     assert_int_equal(run_epoch(d, 0, got, 200, NULL), n);
     for (int64_t i = 0; i < n; i++) assert_int_equal(got[i], ids_expected[i]);
 }
@@ -195,6 +198,7 @@ static void draws_of(manta_dataset *d, int64_t epoch, double out[][3])
 {
     manta_loader *l = NULL;
     manta_batch b;
+
     assert_ok(manta_loader_open(d, &(manta_loader_options){.batch_size = 3, .readers = 2}, &l));
     manta_dataset_unref(d);
     assert_int_equal(manta_loader_seek(l, epoch, 0), MANTA_OK);
@@ -266,6 +270,7 @@ static manta_status double_batch(manta_sample *s, void *user)
 {
     const manta_array *in = &s->in[0].array;
     (void)user;
+
     assert_int_equal(in->ndim, 1);
     for (int64_t i = 0; i < in->shape[0]; i++)
         ((int64_t *)s->out[0].array.data)[i] = 2 * ((int64_t *)in->data)[i];
@@ -374,6 +379,7 @@ static void fails_at_read(manta_dataset *d, const char *word)
 {
     manta_loader *l = NULL;
     manta_batch b;
+
     assert_ok(manta_loader_open(d, &(manta_loader_options){.batch_size = N}, &l));
     manta_dataset_unref(d);
     assert_false(manta_loader_next(l, &b));
@@ -430,6 +436,7 @@ typedef struct counter {
 static manta_status counter_open(void *user, int64_t epoch, void **state)
 {
     counter *k = user;
+
     assert_int_equal(k->opened, k->closed); /* one at a time: a single reader */
     k->opened++;
     k->epoch = epoch;
@@ -441,6 +448,7 @@ static manta_status counter_open(void *user, int64_t epoch, void **state)
 static manta_status counter_next(void *state, manta_column *out, int n, bool *end)
 {
     counter *k = state;
+
     assert_int_equal(n, 1);
     if (k->next == k->fail_at) return manta_fail(MANTA_EIO, "the well is dry");
     *end = k->next >= k->n + k->epoch % 2; /* odd passes have one more */
@@ -463,6 +471,7 @@ static void counter_release(void *user)
 static manta_dataset *generate(counter *k, int64_t count)
 {
     static const manta_generator g = {counter_open, counter_next, counter_close, counter_release};
+
     return manta_dataset_generator(&g, k, count, 1, drawn);
 }
 
@@ -577,6 +586,7 @@ static void a_failing_generator_is_reported(void **state)
 static void refuse(manta_dataset *d, const char *word)
 {
     manta_loader *l = NULL;
+
     assert_fails_with(manta_dataset_status(d), MANTA_EINVAL, word);
     /* the first error stays, whatever follows */
     d = manta_dataset_batch(manta_dataset_scale(manta_dataset_take(d, -1), "nothing", 0), 0, false);

@@ -33,6 +33,7 @@ static const uint8_t one_tensor[121] = {
 static manta_status read_all(const char *path, const manta_read_options *o, manta_saved *s)
 {
     static const manta_read_options none;
+
     return model_tf.read(path, o ? o : &none, s);
 }
 
@@ -420,6 +421,7 @@ static void the_state_file_names_the_checkpoint(void **state)
 static int64_t read_steps(const char *prefix)
 {
     manta_saved *s = saved_new();
+
     assert_int_equal(read_all(prefix, NULL, s), MANTA_OK);
     int64_t v = *(const int64_t *)manta_saved_find(s, "optimizer/iterations")->data;
     manta_saved_free(s);
@@ -429,6 +431,7 @@ static int64_t read_steps(const char *prefix)
 static size_t count_files(const char *folder)
 {
     file_names names = {0};
+
     assert_int_equal(file_list(folder, &names), MANTA_OK);
     size_t n = names.n;
     file_names_release(&names);
@@ -547,5 +550,6 @@ int main(void)
         cmocka_unit_test(a_file_system_without_links_keeps_the_replaced_checkpoint),
         cmocka_unit_test(a_failing_system_or_allocation_is_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

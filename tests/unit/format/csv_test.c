@@ -67,6 +67,7 @@ static void refuse(const char *text, const char *label, manta_status code, const
     csv_table t = {0};
     int64_t live = mem_live();
     manta_status st = parse(text, label, &t);
+
     assert_fails_with(st, code, word);
     assert_error_says("f.csv");
     assert_int_equal(mem_live(), live);
@@ -148,6 +149,7 @@ static uint64_t next_random(uint64_t *state)
 static int write_number(char *to, uint64_t *state)
 {
     double v = ((double)next_random(state) / 0x1p31 - 0.5) * (next_random(state) % 5 ? 4 : 1e6);
+
     switch (next_random(state) % 12) {
     case 0: return sprintf(to, "%d", (int)(next_random(state) % 300));
     case 1: return sprintf(to, "%d", (int)(next_random(state) % 10) - 5);
@@ -185,6 +187,7 @@ static void compare(const char *text, size_t n, const char *label)
 static int write_plain(char *to, uint64_t *state)
 {
     double v = ((double)next_random(state) / 0x1p31 - 0.5) * (next_random(state) % 5 ? 4 : 1e6);
+
     switch (next_random(state) % 10) {
     case 0: return sprintf(to, "%d", (int)(next_random(state) % 300));
     case 1: return sprintf(to, "%.*f", (int)(next_random(state) % 4), v);
@@ -437,5 +440,6 @@ int main(void)
         cmocka_unit_test(all_kernels_agree_on_every_short_field),
         cmocka_unit_test(all_kernels_agree_on_long_fields),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

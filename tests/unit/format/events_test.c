@@ -155,6 +155,7 @@ static proto_field field(proto_reader r, uint32_t number)
 static proto_reader inside(proto_reader r, uint32_t number)
 {
     proto_field f = field(r, number);
+
     return proto_inside(&f);
 }
 
@@ -673,5 +674,6 @@ int main(void)
         cmocka_unit_test(kept_points_appear_at_once),
         cmocka_unit_test(no_record_follows_a_torn_one),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -19,6 +19,7 @@ static int open_descriptors(void)
 {
     int n = 0;
     DIR *d = opendir("/proc/self/fd");
+
     while (readdir(d)) n++;
     closedir(d);
     return n;
@@ -28,6 +29,7 @@ static int files_here(void)
 {
     int n = 0;
     DIR *d = opendir(scratch_dir);
+
     while (readdir(d)) n++;
     closedir(d);
     return n;
@@ -44,6 +46,7 @@ static void make_files(void)
                      0,    0x3a, 0x7e, 0x9b, 0x55, 0,   0,   0,    10,   'I',  'D',  'A',  'T',  0x78,
                      0x9c, 0x63, 0x60, 0,    0,    0,   2,   0,    1,    0x48, 0xaf, 0xa4, 0x71, 0,
                      0,    0,    0,    'I',  'E',  'N', 'D', 0xae, 0x42, 0x60, 0x82};
+
     for (int i = 0; i < 12; i++) x[i] = (float)i;
     manta_column c[] = {{"x", manta_array_of(MANTA_DTYPE_F32, 2, shape, x)},
                         {"y", manta_array_of(MANTA_DTYPE_I64, 1, four, y)}};
@@ -165,6 +168,7 @@ int main(void)
         cmocka_unit_test(a_failed_save_leaves_the_old_file),
     };
     void *none = NULL;
+
     if (scratch_setup(&none)) return 1;
     make_files();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

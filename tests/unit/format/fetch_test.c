@@ -134,6 +134,7 @@ static void make_file(const char *name, char fill)
 {
     sha256 s;
     unsigned char sum[32];
+
     for (size_t i = 0; i < sizeof content; i++) content[i] = (char)(fill + (char)(i % 61));
     scratch_file(name, content, sizeof content);
     sha256_init(&s);
@@ -147,6 +148,7 @@ static void assert_whole(const char *path)
 {
     void *data = NULL;
     size_t n = 0;
+
     assert_int_equal(file_read(path, 1 << 20, &data, &n), MANTA_OK);
     assert_int_equal(n, sizeof content);
     assert_memory_equal(data, content, n);
@@ -276,5 +278,6 @@ int main(void)
         cmocka_unit_test(stopped_and_wrong_downloads_are_refused),
         cmocka_unit_test(a_builtin_dataset_is_fetched_and_opened),
     };
+
     return cmocka_run_group_tests(tests, setup, teardown);
 }

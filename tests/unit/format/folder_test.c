@@ -18,6 +18,7 @@
 static size_t make_png(int w, int h, int channels, const uint8_t *pixels, uint8_t *out, size_t cap)
 {
     png_image image = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)w, .height = (png_uint_32)h};
+
     image.format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
     assert_true(png_image_write_to_memory(&image, out, &cap, 0, pixels, 0, NULL));
     return cap;
@@ -129,6 +130,7 @@ static void images_are_resized(void **state)
 static void put(const char *name, int w, int h, int value)
 {
     uint8_t pixels[64], file[4096];
+
     memset(pixels, value, sizeof pixels);
     size_t n = strstr(name, ".png") ? make_png(w, h, 1, pixels, file, sizeof file)
                                     : make_jpeg(w, h, 1, pixels, file, sizeof file);
@@ -202,5 +204,6 @@ int main(void)
         cmocka_unit_test(images_are_resized),
         cmocka_unit_test(a_folder_of_images_is_a_dataset),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -44,6 +44,7 @@ static void a_tree_of_any_size_reads_back(void **state)
 {
     static const int sizes[] = {0, 1, 7, 8, 9, 255, 256, 257, 600, 8193};
     (void)state;
+
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         int n = sizes[k];
         float *numbers = mem_new((size_t)(n + 1) * sizeof *numbers);

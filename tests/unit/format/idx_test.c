@@ -18,6 +18,7 @@
 static size_t make(uint8_t *to, int type, const uint32_t *dims, int ndim, const void *payload, size_t n)
 {
     uint8_t *p = to;
+
     *p++ = 0;
     *p++ = 0;
     *p++ = (uint8_t)type;
@@ -32,6 +33,7 @@ static size_t make(uint8_t *to, int type, const uint32_t *dims, int ndim, const 
 static size_t pack(const uint8_t *from, size_t n, uint8_t *to, size_t cap)
 {
     z_stream z = {0};
+
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
     z.next_in = (Bytef *)(uintptr_t)from;
     z.avail_in = (uInt)n;
@@ -46,6 +48,7 @@ static size_t pack(const uint8_t *from, size_t n, uint8_t *to, size_t cap)
 static manta_status parse(const uint8_t *data, size_t n, idx_file *f)
 {
     input in = {.path = mem_strdup("f.idx"), .data = mem_try_raw(n ? n : 1), .size = n};
+
     if (n) memcpy(in.data, data, n);
     manta_status st = idx_begin(&in, f);
     return st ? st : idx_finish(f);
@@ -95,6 +98,7 @@ static void refuse(const uint8_t *data, size_t n, manta_status code, const char 
     int64_t live = mem_live();
     idx_file f = {0};
     manta_status st = parse(data, n, &f);
+
     assert_fails_with(st, code, word);
     assert_error_says("f.idx");
     idx_release(&f);
@@ -297,5 +301,6 @@ int main(void)
         cmocka_unit_test(bad_builtin_datasets_are_refused),
         cmocka_unit_test(a_pair_of_files_is_a_dataset),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -122,6 +122,7 @@ static void files_of_every_keras(void **state)
 {
     static const char *const names[] = {"old_3.0.5.keras", "old_3.6.0.keras"};
     (void)state;
+
     for (int i = 0; i < 2; i++) {
         manta_saved *s = read_ok(golden(names[i]));
         manta_optimizer o;

@@ -20,6 +20,7 @@
 static const char *golden(const char *name)
 {
     static char path[512];
+
     snprintf(path, sizeof path, "%s/tests/unit/format/golden/%s", MANTA_SOURCE_DIR, name);
     return path;
 }
@@ -308,5 +309,6 @@ int main(void)
         cmocka_unit_test(a_damaged_archive_is_refused_or_read_right),
         cmocka_unit_test(failed_allocations_are_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

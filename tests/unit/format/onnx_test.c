@@ -261,5 +261,6 @@ int main(void)
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
         cmocka_unit_test(failing_calls_and_allocations_are_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -27,6 +27,7 @@ static inline void maker_byte(maker *m, int b)
 static inline void maker_int(maker *m, int64_t v)
 {
     uint64_t z = (uint64_t)v << 1 ^ (uint64_t)(v >> 63);
+
     for (; z > 127; z >>= 7) maker_byte(m, (int)(z & 127) | 128);
     maker_byte(m, (int)z);
 }

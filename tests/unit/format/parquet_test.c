@@ -421,5 +421,6 @@ int main(void)
         cmocka_unit_test(thrift_structs_are_read),
         cmocka_unit_test(codecs_unpack_within_their_bounds),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -309,5 +309,6 @@ int main(void)
         cmocka_unit_test(endless_programs_end_at_a_limit), cmocka_unit_test(the_memo_has_a_limit),
         cmocka_unit_test(failed_allocations_are_reported),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 static void assert_bytes(const buf *b, const char *hex)
 {
     char text[512] = "";
+
     for (size_t i = 0; i < b->n; i++) snprintf(text + 2 * i, 3, "%02x", (unsigned char)b->at[i]);
     assert_string_equal(text, hex);
 }
@@ -160,5 +161,6 @@ int main(void)
         cmocka_unit_test(a_message_cut_at_any_byte_is_whole_before_the_cut),
         cmocka_unit_test(hostile_messages_are_refused),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -531,5 +531,6 @@ int main(void)
         cmocka_unit_test(a_fault_while_writing_leaves_the_old_file_or_the_new),
         cmocka_unit_test(failed_allocations_are_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -519,5 +519,6 @@ int main(void)
         cmocka_unit_test(torchvisions_resnet_names_are_known),
         cmocka_unit_test(a_state_of_ours_is_taken_as_it_is),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -15,6 +15,7 @@
 static inline const char *golden(const char *name)
 {
     static char path[512];
+
     snprintf(path, sizeof path, GOLDEN "%s", name);
     return path;
 }
@@ -23,6 +24,7 @@ static inline const char *golden(const char *name)
 static inline manta_loader *whole_batch(manta_dataset *d, manta_batch *b)
 {
     manta_loader *l = NULL;
+
     assert_ok(manta_loader_open(
         d, &(manta_loader_options){.batch_size = manta_dataset_count(d), .readers = -1}, &l));
     if (!manta_loader_next(l, b)) fail_msg("%d: %s", manta_loader_status(l), manta_error_text());

@@ -692,5 +692,6 @@ int main(void)
         cmocka_unit_test(a_fault_while_reading_is_reported),
         cmocka_unit_test(failed_allocations_are_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -51,6 +51,7 @@ static inline const char *scratch_path(const char *name)
     static char paths[8][512];
     static int next;
     char *p = paths[next++ % 8];
+
     snprintf(p, sizeof paths[0], "%s/%s", scratch_dir, name);
     return p;
 }
@@ -59,6 +60,7 @@ static inline const char *scratch_file(const char *name, const void *data, size_
 {
     const char *path = scratch_path(name);
     FILE *f = fopen(path, "wb");
+
     if (!f || fwrite(data, 1, n, f) != n || fclose(f)) abort();
     return path;
 }

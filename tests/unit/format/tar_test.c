@@ -302,5 +302,6 @@ int main(void)
         cmocka_unit_test(a_cut_archive_is_refused_or_holds_its_first_members),
         cmocka_unit_test(packed_archives_are_unpacked),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

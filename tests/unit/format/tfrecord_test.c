@@ -555,5 +555,6 @@ int main(void)
         cmocka_unit_test(a_writer_on_a_full_disk_leaves_no_part),
         cmocka_unit_test(failed_allocations_are_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

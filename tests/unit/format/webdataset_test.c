@@ -432,5 +432,6 @@ int main(void)
         cmocka_unit_test(more_shards_than_are_kept_open_are_read),
         cmocka_unit_test(a_shard_cut_after_indexing_is_reported),
     };
+
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -20,6 +20,7 @@ enum { KIND = FRAME_USER };
 static unsigned char *pattern(size_t n, unsigned seed)
 {
     unsigned char *p = malloc(n ? n : 1);
+
     for (size_t i = 0; i < n; i++) {
         seed = seed * 1664525 + 1013904223;
         p[i] = (unsigned char)(seed >> 24);
@@ -78,6 +79,7 @@ static void any_size(void **state)
 {
     static const size_t sizes[] = {0, 1, 39, 40, 41, 16343, 16344, 16345, 16384, 100000, 3000001};
     (void)state;
+
     for (int plain = 0; plain < 2; plain++) {
         pair p;
         pair_plain(&p, plain);
@@ -120,6 +122,7 @@ static void queue_is_bounded(void **state)
 {
     pair p;
     (void)state;
+
     pair_plain(&p, false);
     for (int i = 0; i < CHAN_QUEUE; i++)
         assert_int_equal(chan_post(p.a, &(frame){.kind = KIND}, NULL, 0, false), MANTA_OK);
@@ -482,5 +485,6 @@ int main(void)
         cmocka_unit_test(ends),
         cmocka_unit_test(silence),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@ static void note(void *ctx, int fd, bool readable, bool writable)
 {
     seen *s = ctx;
     char c;
+
     s->readable += readable;
     s->writable += writable;
     if (readable) (void)!read(fd, &c, 1);
@@ -31,6 +32,7 @@ static void forget_other(void *ctx, int fd, bool readable, bool writable)
     seen *s = ctx;
     (void)readable;
     (void)writable;
+
     s->readable++;
     loop_forget(s->l, s->other);
     loop_forget(s->l, fd);
@@ -41,6 +43,7 @@ static void readable_and_writable(void **state)
     seen s = {0};
     int p[2];
     (void)state;
+
     assert_int_equal(loop_new(&s.l), MANTA_OK);
     assert_int_equal(socket_pair(p), MANTA_OK);
     assert_int_equal(loop_watch(s.l, p[0], false, note, &s), MANTA_OK);
@@ -67,6 +70,7 @@ static void silence_after_forget(void **state)
     seen s = {0};
     int a[2], b[2];
     (void)state;
+
     assert_int_equal(loop_new(&s.l), MANTA_OK);
     assert_int_equal(socket_pair(a), MANTA_OK);
     assert_int_equal(socket_pair(b), MANTA_OK);
@@ -92,5 +96,6 @@ int main(void)
         cmocka_unit_test(readable_and_writable),
         cmocka_unit_test(silence_after_forget),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

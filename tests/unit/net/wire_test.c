@@ -27,6 +27,7 @@ static manta_status read_all(wire *w)
 {
     char text[16];
     size_t n;
+
     (void)wire_u8(w);
     (void)wire_u32(w);
     (void)wire_u64(w);
@@ -43,6 +44,7 @@ static void what_is_written_is_read(void **state)
     char text[16];
     size_t n;
     (void)state;
+
     write_all(&b);
     wire w = wire_of(b.at, b.n);
     assert_int_equal(wire_u8(&w), 7);
@@ -66,6 +68,7 @@ static void every_cut_is_noticed(void **state)
 {
     buf b = {0};
     (void)state;
+
     write_all(&b);
     for (size_t n = 0; n < b.n; n++) {
         char *copy = test_malloc(n + 1);
@@ -85,6 +88,7 @@ static void hostile_lengths_are_refused(void **state)
 {
     const uint64_t lengths[] = {UINT64_MAX, (uint64_t)1 << 63, 9, 1000};
     (void)state;
+
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         buf b = {0};
         size_t n;
@@ -107,6 +111,7 @@ static void texts_that_do_not_fit_break_the_message(void **state)
     buf b = {0};
     char small[4];
     (void)state;
+
     wire_put_text(&b, "four");
     wire w = wire_of(b.at, b.n);
     wire_text(&w, small, sizeof small);
@@ -141,5 +146,6 @@ int main(void)
         cmocka_unit_test(texts_that_do_not_fit_break_the_message),
         cmocka_unit_test(random_bytes_do_no_harm),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

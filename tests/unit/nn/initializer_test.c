@@ -16,6 +16,7 @@ typedef struct spread {
 static spread spread_of(int64_t n, const float *v)
 {
     spread s = {0, 0, HUGE_VAL, -HUGE_VAL};
+
     for (int64_t i = 0; i < n; i++) {
         s.mean += (double)v[i] / (double)n;
         s.low = fmin(s.low, (double)v[i]);
@@ -185,5 +186,6 @@ int main(void)
         cmocka_unit_test(the_first_numbers_of_seed_1_stay),
         cmocka_unit_test(initializers_are_found_by_name),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@ static char *config_value(const char *path, const char *key)
     char *json = malloc(n + 1), quoted[64], *value = NULL;
     int depth = 0;
     bool text = false;
+
     assert_non_null(json);
     memcpy(json, a.data, n);
     json[n] = 0;
@@ -47,6 +48,7 @@ static char *config_value(const char *path, const char *key)
 static int numbers_of(const char *text, double *v, int max)
 {
     int n = 0;
+
     while (*text && n < max) {
         char *end;
         v[n] = strtod(text, &end);
@@ -72,6 +74,7 @@ static void set_field(const manta_field *f, char *options, const char *value, vo
     double v[64];
     int n = numbers_of(value, v, 64);
     bool truth = !strcmp(value, "true");
+
     switch (f->kind) {
     case MANTA_FIELD_INT: *(int64_t *)(void *)at = (int64_t)v[0]; break;
     case MANTA_FIELD_INTS:
@@ -117,6 +120,7 @@ static manta_layer *layer_of(manta_model *m, const char *path, const char *name)
     char *options, *approximate = config_value(path, "approximate");
     void *keep[32] = {NULL};
     manta_layer *l;
+
     if (!cls) fail_msg("%s: no class is called %s", path, name);
     options = calloc(1, cls->options_size + 1);
     assert_non_null(options);
@@ -154,6 +158,7 @@ static void same(const recording *r, const char *family, const char *name, const
     manta_array want;
     char what[160];
     double most = 0;
+
     if (!r->load(r, name, &want)) fail_msg("%s has no %s", r->path, name);
     snprintf(what, sizeof what, "%s, %s, %s", r->path, family, name);
     assert_int_equal(manta_array_count(got), manta_array_count(&want));
@@ -183,6 +188,7 @@ static void load_inputs(const recording *r, walk *w)
 static void check_gradients(const recording *r, const kernels *k, walk *w)
 {
     char name[64];
+
     memcpy(w->g[r->out.id].data, r->dy.data, manta_array_bytes(&r->dy));
     assert_int_equal(walk_backward(w), MANTA_OK);
     for (int i = 0; i < r->n_in; i++) {
@@ -219,6 +225,7 @@ static void check_planned(const recording *r, const kernels *k, pool *p, const w
     layout l;
     exec *e;
     exec_options opt = {.pool = p, .kernels = k};
+
     layout_init(&l, r->m, NULL, NULL);
     void *state = mem_try(l.state_size);
     assert_int_equal(exec_new(r->m, &l, NULL, &opt, &e), MANTA_OK);
@@ -238,6 +245,7 @@ static void check_planned(const recording *r, const kernels *k, pool *p, const w
 static void check_family(const recording *r, const kernels *k, pool *p)
 {
     walk w;
+
     walk_open(&w, r->m, k, p, r->x[0].shape[0], true);
     w.training = r->training || r->m->layers[0]->cls != &layer_batch_normalization;
     load_inputs(r, &w);
@@ -261,6 +269,7 @@ static void open_model(recording *r, manta_value *in)
 static void check(recording *r, manta_layer *l, const manta_value *in)
 {
     pool *p;
+
     r->out = manta_call_n(r->m, l, r->n_in, in);
     manta_output(r->m, r->out);
     if (manta_model_build(r->m)) fail_msg("%s: %s", r->path, manta_error_text());
@@ -294,6 +303,7 @@ static void keras_case(const char *path, void *ctx)
     recording r = {.path = path, .load = keras_load};
     manta_value in[4];
     char kind[32], cls[64], name[16];
+
     if (!golden_text(path, "kind", kind, sizeof kind) || strcmp(kind, "layer")) return;
     assert_true(golden_text(path, "class_name", cls, sizeof cls));
     if (golden_load(path, "x", &r.x[0])) {
@@ -315,6 +325,7 @@ static void layers_agree_with_keras(void **state)
 {
     int n = 0;
     (void)state;
+
     golden_each("keras_", keras_case, &n);
     assert_true(n > 90);
 }
@@ -325,6 +336,7 @@ static manta_array permuted(manta_array a, const int *axes)
 {
     int64_t shape[MANTA_MAX_DIMS], stride[MANTA_MAX_DIMS];
     manta_array b;
+
     for (int i = 0; i < a.ndim; i++) {
         shape[i] = a.shape[axes[i]];
         stride[i] = a.strides[axes[i]];
@@ -353,6 +365,7 @@ static bool torch_load(const recording *r, const char *name, manta_array *out)
                                                    : "",
                *own = name + strlen(prefix);
     char theirs[64];
+
     snprintf(theirs, sizeof theirs, "%s", name);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strcmp(own, names[i][0])) snprintf(theirs, sizeof theirs, "%s%s", prefix, names[i][1]);
@@ -379,6 +392,7 @@ static manta_layer *torch_window(const recording *r, bool average)
                                  .padding = "explicit",
                                  .pad = {{p, p}, {p, p}},
                                  .count_padding = whole(r, "count_include_pad", 1)};
+
     return average ? manta_average_pooling2d(r->m, o) : manta_max_pooling2d(r->m, o);
 }
 
@@ -386,6 +400,7 @@ static manta_layer *torch_conv(const recording *r)
 {
     int64_t k = whole(r, "kernel_size", 1), s = whole(r, "stride", 1), p = whole(r, "padding", 0),
             d = whole(r, "dilation", 1);
+
     return manta_conv2d(r->m, (manta_conv2d_options){.filters = whole(r, "out_channels", 0),
                                                      .kernel_size = {k, k},
                                                      .strides = {s, s},
@@ -400,6 +415,7 @@ static manta_layer *torch_transpose(const recording *r)
 {
     int64_t k = whole(r, "kernel_size", 1), s = whole(r, "stride", 1), p = whole(r, "padding", 0),
             more = whole(r, "output_padding", 0) ? whole(r, "output_padding", 0) : MANTA_ZERO;
+
     return manta_conv2d_transpose(r->m,
                                   (manta_conv2d_transpose_options){.filters = whole(r, "out_channels", 0),
                                                                    .kernel_size = {k, k},
@@ -413,6 +429,7 @@ static manta_layer *torch_transpose(const recording *r)
 static manta_layer *torch_norm(const recording *r)
 {
     bool plain = golden_number(r->path, "affine", 1) == 0;
+
     return manta_batch_normalization(
         r->m, (manta_batch_normalization_options){.momentum = 1 - golden_number(r->path, "momentum", 0.1),
                                                   .epsilon = golden_number(r->path, "eps", 1e-5),
@@ -424,6 +441,7 @@ static manta_layer *torch_norm(const recording *r)
 static manta_layer *torch_layer(const recording *r, const char *cls)
 {
     char form[16];
+
     if (!strcmp(cls, "Conv2d")) return torch_conv(r);
     if (!strcmp(cls, "ConvTranspose2d")) return torch_transpose(r);
     if (!strcmp(cls, "MaxPool2d")) return torch_window(r, false);
@@ -457,6 +475,7 @@ static void torch_case(const char *path, void *ctx)
     recording r = {.path = path, .load = torch_load, .n_in = 1};
     manta_value in[1];
     char kind[32], cls[64];
+
     if (!golden_text(path, "kind", kind, sizeof kind) || strcmp(kind, "layer")) return;
     assert_true(golden_text(path, "class_name", cls, sizeof cls));
     assert_true(torch_load(&r, "x", &r.x[0]) && torch_load(&r, "y", &r.y) && torch_load(&r, "dy", &r.dy));
@@ -469,6 +488,7 @@ static void layers_agree_with_torch(void **state)
 {
     int n = 0;
     (void)state;
+
     golden_each("torch_", torch_case, &n);
     assert_true(n > 25);
 }
@@ -479,5 +499,6 @@ int main(void)
         cmocka_unit_test(layers_agree_with_keras),
         cmocka_unit_test(layers_agree_with_torch),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

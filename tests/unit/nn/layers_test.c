@@ -43,6 +43,7 @@ static void every_class_is_found_by_its_name(void **state)
                                         "Embedding"};
     int n = (int)(sizeof names / sizeof *names);
     (void)state;
+
     for (int i = 0; i < n; i++) {
         assert_non_null(manta_layer_class_find(names[i]));
         assert_string_equal(manta_layer_class_find(names[i])->name, names[i]);
@@ -69,6 +70,7 @@ static void fields_lie_within_their_options(void **state)
                                    [MANTA_FIELD_FLOAT_DEFAULT] = 8};
     const manta_layer_class *cls;
     (void)state;
+
     for (int c = 0; (cls = manta_layer_class_at(c)); c++) {
         char *used = calloc(1, cls->options_size + 1);
         for (int i = 0; i < cls->n_fields; i++) {
@@ -88,6 +90,7 @@ static void options_are_copied(void **state)
     float mean[] = {1, 2}, variance[] = {3, 4};
     manta_layer *d, *n;
     (void)state;
+
     d = manta_dense(m, (manta_dense_options){.units = 3, .activation = activation, .name = name});
     n = manta_normalization(m, (manta_normalization_options){.mean = mean, .variance = variance, .n = 2});
     activation[0] = name[0] = 'x';
@@ -110,6 +113,7 @@ static void zero_options_are_keras_defaults(void **state)
         "Rescaling", "ReLU", "ZeroPadding2D",      "BatchNormalization"};
     manta_model *m = manta_model_new("m");
     (void)state;
+
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){9, 9, 3});
     for (int i = 0; i < 10; i++)
         manta_model_add(m, manta_layer_new(m, manta_layer_class_find(classes[i]), NULL, NULL));
@@ -144,6 +148,7 @@ static void a_default_can_be_overruled_by_zero(void **state)
     manta_model *m = manta_model_new("m");
     const graph_node *n;
     (void)state;
+
     manta_input(m, "x", MANTA_DTYPE_F32, 1, (int64_t[]){3});
     manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
     manta_model_add(
@@ -186,6 +191,7 @@ static void integers_are_converted_where_a_layer_computes(void **state)
 {
     manta_model *m = manta_model_new("m");
     (void)state;
+
     manta_input(m, "x", MANTA_DTYPE_U8, 2, (int64_t[]){2, 2});
     manta_model_add(m, manta_flatten(m));
     manta_model_add(m, manta_dense(m, (manta_dense_options){.units = 3}));
@@ -223,6 +229,7 @@ static void weights_have_keras_names_shapes_and_starts(void **state)
     manta_model *m = manta_model_new("m");
     manta_initializer torch = {.kind = MANTA_INIT_TORCH};
     (void)state;
+
     manta_input(m, "x", MANTA_DTYPE_F32, 3, (int64_t[]){9, 9, 8});
     manta_model_add(
         m, manta_conv2d(m, (manta_conv2d_options){.filters = 6, .kernel_size = {3, 5}, .groups = 2}));
@@ -254,6 +261,7 @@ static void concatenate_takes_any_number(void **state)
     manta_model *m = manta_model_new("m");
     manta_value x[20];
     (void)state;
+
     for (int i = 0; i < 20; i++) x[i] = manta_input(m, NULL, MANTA_DTYPE_F32, 1, (int64_t[]){i + 1});
     manta_output(m, manta_call_n(m, manta_merge_concatenate(m, (manta_merge_concatenate_options){0}), 20, x));
     assert_int_equal(manta_model_build(m), MANTA_OK);
@@ -328,6 +336,7 @@ static void a_program_adds_a_layer_and_an_operation(void **state)
     pool *p;
     walk w;
     (void)state;
+
     x = manta_call(m, manta_layer_new(m, &gain_class, NULL, &(gain_options){.start = 0.5}), x);
     x = manta_call(m, manta_layer_new(m, &gain_class, NULL, NULL), x);
     manta_output(m, x);
@@ -358,6 +367,7 @@ static const char *refused(manta_model *m, manta_layer *l, int ndim, const int64
                            manta_status status)
 {
     static char text[512];
+
     manta_call(m, l, manta_input(m, "x", MANTA_DTYPE_F32, ndim, shape));
     assert_int_equal(manta_model_build(m), status);
     snprintf(text, sizeof text, "%s", manta_error_text());
@@ -378,6 +388,7 @@ static void errors_name_layer_expected_and_given(void **state)
 {
     float variance[] = {1, -1};
     (void)state;
+
     REFUSED(manta_dense, ((manta_dense_options){.units = 0}), 1, SHAPE(4), MANTA_EINVAL,
             "'dense': expected units of at least 1, given 0");
     REFUSED(manta_dense, ((manta_dense_options){.units = 2}), 0, SHAPE(0), MANTA_EINVAL,
@@ -461,6 +472,7 @@ static void merging_other_shapes_is_refused(void **state)
     manta_model *m = manta_model_new("m");
     manta_value x[3];
     (void)state;
+
     x[0] = manta_input(m, "a", MANTA_DTYPE_F32, 2, SHAPE(3, 5));
     x[1] = manta_input(m, "b", MANTA_DTYPE_F32, 2, SHAPE(3, 4));
     manta_call_n(m, manta_merge_add(m), 2, x);
@@ -483,6 +495,7 @@ static void a_shared_layer_keeps_its_shape(void **state)
     manta_model *m = manta_model_new("m");
     manta_layer *l = manta_dense(m, (manta_dense_options){.units = 2});
     (void)state;
+
     manta_call(m, l, manta_input(m, "a", MANTA_DTYPE_F32, 1, SHAPE(3)));
     manta_call(m, l, manta_input(m, "b", MANTA_DTYPE_F32, 1, SHAPE(4)));
     assert_int_equal(manta_model_build(m), MANTA_EINVAL);
@@ -509,5 +522,6 @@ int main(void)
         cmocka_unit_test(merging_other_shapes_is_refused),
         cmocka_unit_test(a_shared_layer_keeps_its_shape),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,7 @@ enum { N_CASES = sizeof cases / sizeof cases[0] };
 static double clip(double p)
 {
     const double low = (double)1e-7f, high = (double)(float)(1 - 1e-7);
+
     return p < low ? low : p > high ? high : p;
 }
 
@@ -70,6 +71,7 @@ static double clip(double p)
 static double formula(const loss_case *c, int n, const double *x, const double *target)
 {
     double t[MAX], max = -HUGE_VAL, sum = 0, clipped = 0, loss = 0, s = (double)c->k.label_smoothing;
+
     for (int i = 0; i < n; i++) {
         t[i] = c->kind == BINARY  ? target[i] * (1 - s) + 0.5 * s
                : c->kind <= DENSE ? target[i] * (1 - s) + s / n
@@ -149,6 +151,7 @@ static void check_row(const work *w, const loss_case *c, int r)
 {
     double x[MAX], t[MAX];
     int n = w->classes;
+
     for (int i = 0; i < n; i++) {
         x[i] = (double)w->pred[r * n + i];
         t[i] = c->kind == SPARSE ? (double)(w->labels[r] == i) : (double)w->target[r * n + i];
@@ -643,6 +646,7 @@ static void rows_agree_on_both_instruction_sets(void **state)
 static double divisor_of(const char *path, const char *reduction, int64_t rows, const float *weight)
 {
     double sum = 0;
+
     if (!strcmp(reduction, "sum") || !strcmp(reduction, "none")) return 1;
     if (!weight || !strcmp(reduction, "sum_over_batch_size")) return (double)rows;
     if (strcmp(reduction, "mean_with_sample_weight") != 0 && strcmp(reduction, "mean") != 0)
@@ -658,6 +662,7 @@ static void check_recording(const char *path, manta_loss_fn fn, const loss_confi
                 loss = golden_array(path, "loss"), want = golden_array(path, "dy_pred");
     float got[64], grad[256], total = 0;
     int64_t classes = pred.shape[pred.ndim - 1], rows = manta_array_count(&pred) / classes;
+
     assert_true(rows <= 64 && rows * classes <= 256);
     double divisor = divisor_of(path, reduction, rows, weight), sum = 0;
     manta_loss_call c = {.config = k,
@@ -756,5 +761,6 @@ int main(void)
         cmocka_unit_test(losses_match_keras),
         cmocka_unit_test(losses_match_torch),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 static metric_fn find(const char *name, const loss_fn *loss, int64_t classes)
 {
     metric_fn f;
+
     assert_ok(metric_find(&(manta_metric){.name = name}, loss, classes, &f));
     return f;
 }
@@ -19,6 +20,7 @@ static void run(const char *name, const loss_config *k, int64_t rows, int64_t cl
 {
     manta_loss_call c = {
         .config = k, .rows = rows, .classes = classes, .pred = pred, .target = target, .weight = weight};
+
     *sum = *count = 0;
     assert_ok(find(name, NULL, classes).fn(&c, sum, count));
 }
@@ -335,5 +337,6 @@ int main(void)
         cmocka_unit_test(metrics_are_found_by_name),
         cmocka_unit_test(metrics_match_keras),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ static void drop(void *const *state, int64_t first, int64_t rows, uint64_t seed,
     op_dropout_attrs attrs = {.rate = 0.3f};
     float *ones = room((size_t)rows * 1000, sizeof *ones);
     manta_array x = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){rows, 1000}, ones), out = x;
+
     for (int64_t i = 0; i < rows * 1000; i++) ones[i] = 1;
     out.data = y;
     manta_op_call c = call_of(state, &attrs, &x, &out);
@@ -52,6 +53,7 @@ static void dropout_keeps_its_share_and_scales_it(void **state)
 {
     float y[8000];
     int kept = 0;
+
     drop(state, 0, 8, 7, 3, 2, y);
     for (int i = 0; i < 8000; i++) {
         assert_true(y[i] == 0 || y[i] == 1 / (1 - 0.3f));
@@ -63,6 +65,7 @@ static void dropout_keeps_its_share_and_scales_it(void **state)
 static void dropout_depends_on_the_position_alone(void **state)
 {
     float whole[8000], part[3000];
+
     drop(state, 10, 8, 7, 3, 2, whole);
     drop(state, 14, 3, 7, 3, 2, part);
     assert_memory_equal(whole + 4000, part, sizeof part);
@@ -71,6 +74,7 @@ static void dropout_depends_on_the_position_alone(void **state)
 static void dropout_differs_by_seed_step_node_and_row(void **state)
 {
     float a[2000], b[1000];
+
     drop(state, 0, 2, 7, 3, 2, a);
     assert_memory_not_equal(a, a + 1000, 4000);
     drop(state, 0, 1, 8, 3, 2, b);
@@ -88,6 +92,7 @@ static void dropout_backward_uses_the_same_mask(void **state)
     bool add = true;
     manta_array in = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){3, 1000}, x), out = in, dout = in,
                 din = in;
+
     for (int i = 0; i < 3000; i++) x[i] = dy[i] = (float)i + 1;
     for (int i = 0; i < 3000; i++) dx[i] = 0.5f;
     out.data = y;
@@ -121,6 +126,7 @@ static void random_numbers_are_uniform_and_below_one(void **state)
     float v[4096];
     double sum = 0;
     manta_op_call c = call_of(state, NULL, NULL, NULL);
+
     manta_op_random(&c, 5, 4096, v);
     for (int i = 0; i < 4096; i++) {
         assert_true(v[i] >= 0 && v[i] < 1);
@@ -138,6 +144,7 @@ static void parallel_runs_each_index_once(void **state)
 {
     static uint8_t times[5000];
     manta_op_call c = call_of(state, NULL, NULL, NULL);
+
     for (int64_t n = 0; n <= 5000; n += 1250) {
         const manta_op_inner alone = {0}, *const ways[] = {c.inner, &alone,
                                                            NULL}; /* NULL: a program's own call */
@@ -159,6 +166,7 @@ static manta_status embed(void *const *state, manta_dtype t, void *indices)
                          manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){4, 2}, table)};
     manta_array out = manta_array_of(MANTA_DTYPE_F32, 3, (int64_t[]){2, 2, 2}, y);
     manta_op_call c = call_of(state, NULL, in, &out);
+
     c.n_in = 2;
     c.work = work;
     c.first = 40;
@@ -194,6 +202,7 @@ static void affine_reads_every_type(void **state)
                  {MANTA_DTYPE_I32, (int32_t[]){0, 1, 2}},
                  {MANTA_DTYPE_I64, (int64_t[]){0, 1, 2}},
                  {MANTA_DTYPE_U8, (uint8_t[]){0, 1, 2}}};
+
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         float y[3];
         manta_array x = manta_array_of(forms[i].t, 2, (int64_t[]){1, 3}, (void *)(uintptr_t)forms[i].data);
@@ -210,6 +219,7 @@ static void global_maximum_shares_among_equals(void **state)
     float x[4] = {3, 1, 3, 2}, y[1] = {3}, dy[1] = {1}, dx[4], work[1];
     manta_array in = manta_array_of(MANTA_DTYPE_F32, 4, (int64_t[]){1, 2, 2, 1}, x), din = in;
     manta_array out = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){1, 1}, y), dout = out;
+
     din.data = dx;
     dout.data = dy;
     manta_op_call c = call_of(state, &attrs, &in, &out);
@@ -234,5 +244,6 @@ int main(void)
         cmocka_unit_test(affine_reads_every_type),
         cmocka_unit_test(global_maximum_shares_among_equals),
     };
+
     return cmocka_run_group_tests(tests, start_pools, stop_pools);
 }

@@ -32,6 +32,7 @@ struct op_case {
 static int64_t count(const dims *s)
 {
     int64_t n = 1;
+
     for (int i = 0; i < s->n; i++) n *= s->d[i];
     return n;
 }
@@ -46,6 +47,7 @@ static int64_t last(const dims *s)
 static void ref_dense(const op_case *c, double *const *x, double *y)
 {
     int64_t k = c->in[1].d[0], n = c->in[1].d[1], rows = count(&c->in[0]) / k;
+
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t j = 0; j < n; j++) {
             double sum = c->n_in > 2 ? x[2][j] : 0;
@@ -60,6 +62,7 @@ static void ref_conv(const op_case *c, double *const *x, double *y)
     const op_conv_attrs *a = c->attrs;
     const int64_t *in = c->in[0].d, *k = c->in[1].d, *out = c->out.d;
     int64_t cg = in[3] / a->groups, og = out[3] / a->groups, i = 0;
+
     for (int64_t n = 0; n < out[0]; n++)
         for (int64_t oh = 0; oh < out[1]; oh++)
             for (int64_t ow = 0; ow < out[2]; ow++)
@@ -83,6 +86,7 @@ static void ref_transpose(const op_case *c, double *const *x, double *y)
 {
     const op_conv_transpose_attrs *a = c->attrs;
     const int64_t *in = c->in[0].d, *k = c->in[1].d, *out = c->out.d;
+
     for (int64_t i = 0; i < count(&c->out); i++) y[i] = c->n_in > 2 ? x[2][i % out[3]] : 0;
     for (int64_t n = 0; n < in[0]; n++)
         for (int64_t h = 0; h < in[1]; h++)
@@ -118,12 +122,14 @@ static double act(kern_act f, double alpha, double v)
 static void ref_act(const op_case *c, double *const *x, double *y)
 {
     const op_act_attrs *a = c->attrs;
+
     for (int64_t i = 0; i < count(&c->out); i++) y[i] = act(a->act, (double)a->alpha, x[0][i]);
 }
 
 static void ref_relu(const op_case *c, double *const *x, double *y)
 {
     const op_relu_attrs *a = c->attrs;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         double v = x[0][i], t = (double)a->threshold;
         y[i] = v >= (double)a->max_value ? (double)a->max_value
@@ -135,6 +141,7 @@ static void ref_relu(const op_case *c, double *const *x, double *y)
 static void ref_softmax(const op_case *c, double *const *x, double *y)
 {
     int64_t k = last(&c->out);
+
     for (int64_t r = 0; r < count(&c->out) / k; r++) {
         double sum = 0;
         for (int64_t i = 0; i < k; i++) sum += exp(x[0][r * k + i]);
@@ -145,12 +152,14 @@ static void ref_softmax(const op_case *c, double *const *x, double *y)
 static void ref_affine(const op_case *c, double *const *x, double *y)
 {
     const op_affine_attrs *a = c->attrs;
+
     for (int64_t i = 0; i < count(&c->out); i++) y[i] = x[0][i] * (double)a->scale + (double)a->offset;
 }
 
 static void ref_normalize(const op_case *c, double *const *x, double *y)
 {
     const op_normalize_attrs *a = c->attrs;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         double mean = (double)a->mean[i % a->n], d = fmax(sqrt((double)a->variance[i % a->n]), 1e-7);
         y[i] = a->invert ? mean + x[0][i] * d : (x[0][i] - mean) / d;
@@ -161,6 +170,7 @@ static void ref_normalize(const op_case *c, double *const *x, double *y)
 static int64_t broadcast_index(const dims *s, const dims *out, int64_t i)
 {
     int64_t at = 0, stride = 1, place[6] = {0};
+
     for (int k = out->n - 1; k >= 0; k--) {
         place[k] = i % out->d[k];
         i /= out->d[k];
@@ -190,6 +200,7 @@ static void ref_copy(const op_case *c, double *const *x, double *y)
 static void ref_permute(const op_case *c, double *const *x, double *y)
 {
     const op_permute_attrs *a = c->attrs;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         int64_t rest = i, place[6] = {0}, at = 0;
         for (int k = c->out.n - 1; k >= 0; k--) {
@@ -204,6 +215,7 @@ static void ref_permute(const op_case *c, double *const *x, double *y)
 static void ref_concat(const op_case *c, double *const *x, double *y)
 {
     const op_concat_attrs *a = c->attrs;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         int64_t rest = i, place[6] = {0}, at = 0;
         int which = 0;
@@ -226,6 +238,7 @@ static void ref_pad(const op_case *c, double *const *x, double *y)
 {
     const op_pad_attrs *a = c->attrs;
     const int64_t *o = c->out.d, *in = c->in[0].d;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         int64_t ch = i % o[3], w = i / o[3] % o[2] - a->left, h = i / o[3] / o[2] % o[1] - a->top;
         bool inside = h >= 0 && h < in[1] && w >= 0 && w < in[2];
@@ -246,6 +259,7 @@ static void ref_upsample(const op_case *c, double *const *x, double *y)
 {
     const op_upsample_attrs *a = c->attrs;
     const int64_t *o = c->out.d, *in = c->in[0].d;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         int64_t ch = i % o[3], w = i / o[3] % o[2], h = i / o[3] / o[2] % o[1], n = i / o[3] / o[2] / o[1];
         y[i] = 0;
@@ -260,6 +274,7 @@ static void ref_window(const op_case *c, double *const *x, double *y)
 {
     const op_pool_attrs *a = c->attrs;
     const int64_t *o = c->out.d, *in = c->in[0].d;
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         int64_t ch = i % o[3], w = i / o[3] % o[2], h = i / o[3] / o[2] % o[1], n = i / o[3] / o[2] / o[1];
         double most = -INFINITY, sum = 0, cells = 0;
@@ -278,6 +293,7 @@ static void ref_window(const op_case *c, double *const *x, double *y)
 static void ref_global(const op_case *c, double *const *x, double *y)
 {
     int64_t places = c->in[0].d[1] * c->in[0].d[2], ch = c->in[0].d[3];
+
     for (int64_t i = 0; i < count(&c->out); i++) {
         double most = -INFINITY, sum = 0;
         for (int64_t p = 0; p < places; p++) {
@@ -294,6 +310,7 @@ static void ref_bn(const op_case *c, double *const *x, double *y)
     const op_bn_attrs *a = c->attrs;
     int64_t ch = last(&c->out), rows = count(&c->out) / ch;
     int next = 1, gamma = a->has_gamma ? next++ : 0, beta = a->has_beta ? next++ : 0;
+
     for (int64_t k = 0; k < ch; k++) {
         double mean = 0, var = 0;
         for (int64_t r = 0; r < rows; r++) mean += x[0][r * ch + k] / (double)rows;
@@ -311,6 +328,7 @@ static void ref_ln(const op_case *c, double *const *x, double *y)
 {
     const op_ln_attrs *a = c->attrs;
     int64_t n = 1;
+
     for (int i = c->out.n - a->axes; i < c->out.n; i++) n *= c->out.d[i];
     for (int64_t r = 0; r < count(&c->out) / n; r++) {
         const double *v = x[0] + r * n;
@@ -326,6 +344,7 @@ static void ref_ln(const op_case *c, double *const *x, double *y)
 static void ref_embedding(const op_case *c, double *const *x, double *y)
 {
     int64_t k = c->in[1].d[1];
+
     for (int64_t i = 0; i < count(&c->out); i++) y[i] = x[1][(int64_t)x[0][i / k] * k + i % k];
 }
 

@@ -47,6 +47,7 @@ typedef struct dims {
 static inline void *room(size_t n, size_t size)
 {
     void *p = calloc(n ? n : 1, size);
+
     assert_non_null(p);
     return p;
 }
@@ -54,6 +55,7 @@ static inline void *room(size_t n, size_t size)
 static inline int start_pools(void **state)
 {
     static pool *pools[2];
+
     for (int t = 0; t < 2; t++) {
         if (pool_new(t + 1, KERN_SCRATCH, &pools[t])) return -1;
     }
@@ -64,6 +66,7 @@ static inline int start_pools(void **state)
 static inline int stop_pools(void **state)
 {
     pool **pools = *state;
+
     pool_free(pools[0]);
     pool_free(pools[1]);
     return 0;

@@ -118,5 +118,6 @@ int main(void)
         cmocka_unit_test(shapes_that_cannot_be_are_named),
         cmocka_unit_test(other_types_are_named),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

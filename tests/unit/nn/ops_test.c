@@ -40,6 +40,7 @@ static double number(void)
 static double input_number(const op_case *c, int i)
 {
     static const double bends[] = {0, 0.25, 0.6f, 0.7f};
+
     if (c->indices & 1u << i) return floor((number() + 1) / 2 * c->limit);
     if (c->positive & 1u << i) return (double)(float)(number() * 0.4 + 1);
     for (;;) {
@@ -53,6 +54,7 @@ static double input_number(const op_case *c, int i)
 static double loss(const op_case *c, const expected *e, const float *dy, double *y)
 {
     double sum = 0;
+
     c->ref(c, e->x, y);
     for (int64_t i = 0; i < count(&c->out); i++) sum += y[i] * (double)dy[i];
     return sum;
@@ -64,6 +66,7 @@ static void differentiate(const op_case *c, expected *e, bool with_relu)
     int64_t n = count(&c->out);
     double *y = room((size_t)n, sizeof *y), h = 1e-5;
     float *dy = room((size_t)n, sizeof *dy);
+
     for (int64_t i = 0; i < n; i++) dy[i] = with_relu && e->y[i] <= 0 ? 0 : e->dy[i];
     for (int k = 0; k < c->n_in; k++) {
         for (int64_t i = 0; i < count(&c->in[k]) && !(c->constants & 1u << k); i++) {
@@ -83,6 +86,7 @@ static expected expect(const op_case *c, bool with_relu)
 {
     expected e = {0};
     int64_t n = count(&c->out);
+
     random_state = 42;
     for (int k = 0; k < c->n_in; k++) {
         e.x[k] = room((size_t)count(&c->in[k]), sizeof(double));
@@ -131,6 +135,7 @@ static const char *const way_names[] = {"plain", "accumulate", "mixed", "alone",
 static bool can(const op_case *c, how way)
 {
     unsigned f = c->op->flags;
+
     switch (way) {
     case RELU: return f & OP_CAN_RELU;
     case RELU_DONE: return f & OP_CAN_RELU && !(f & OP_RELU_SELF);
@@ -160,6 +165,7 @@ typedef struct run {
 static void take(void *ctx, int64_t first, int64_t n, const float *v)
 {
     run *r = ctx;
+
     for (int64_t i = 0; i < n; i++) {
         r->sunk[first + i] = v[i];
         r->sunk_times[first + i]++;
@@ -169,6 +175,7 @@ static void take(void *ctx, int64_t first, int64_t n, const float *v)
 static manta_array array_of(const dims *s, manta_dtype t)
 {
     manta_array a = manta_array_of(t, s->n, s->d, NULL);
+
     a.data = room((size_t)count(s), manta_dtype_size(t));
     return a;
 }
@@ -187,6 +194,7 @@ static void prepare(run *r, int threads)
                        .n_out = 1,
                        .in = r->in,
                        .out = &r->out};
+
     for (int i = 0; i < c->n_in; i++) {
         in[i] = r->in[i];
         in[i].data = NULL;
@@ -210,6 +218,7 @@ static void prepare(run *r, int threads)
 static void near(const run *r, const char *what, const float *got, const double *want, int64_t n)
 {
     double scale = 0;
+
     for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(want[i]));
     for (int64_t i = 0; i < n; i++) {
         if (!(fabs((double)got[i] - want[i]) <= 2e-5 * scale + 2e-6))
@@ -224,6 +233,7 @@ static void check_forward(run *r)
     int64_t n = count(&c->out);
     double *y = room((size_t)n, sizeof *y);
     bool with_relu = r->way == RELU || r->way == RELU_DONE;
+
     for (int64_t i = 0; i < n; i++) y[i] = with_relu && r->e->y[i] < 0 ? 0 : r->e->y[i];
     assert_int_equal(c->op->forward(&r->call), MANTA_OK);
     near(r, "out", r->out.data, y, n);
@@ -244,6 +254,7 @@ static void check_gradient(run *r, int k, const float *got)
 {
     int64_t n = count(&r->c->in[k]);
     double *want = room((size_t)n, sizeof *want);
+
     for (int64_t i = 0; i < n; i++) {
         want[i] = r->e->dx[k][i] + (r->accumulate[k] ? (double)before(k, i) : 0);
         if (r->way == MASKED && k == 0 && r->e->mask[i] <= 0) want[i] = 0;
@@ -262,6 +273,7 @@ static void backward(run *r, unsigned wanted)
     manta_array in[MAX_IN], out = r->out, din[MAX_IN];
     manta_op_call call = r->call;
     bool with_relu = r->way == RELU || r->way == RELU_DONE;
+
     for (int k = 0; k < c->n_in; k++) {
         in[k] = r->in[k];
         din[k] = r->din[k];
@@ -284,6 +296,7 @@ static void check_backward(run *r)
 {
     const op_case *c = r->c;
     unsigned all = ((1u << c->n_in) - 1) & ~c->constants;
+
     for (int k = 0; k < c->n_in && r->way == ALONE; k++) {
         if (!(all & 1u << k)) continue;
         backward(r, 1u << k);
@@ -305,6 +318,7 @@ static void check_proposed(const run *r)
     const op_bn_attrs *a = r->c->attrs;
     int64_t ch = last(&r->c->out), rows = count(&r->c->out) / ch;
     int at = 1 + a->has_gamma + a->has_beta;
+
     for (int64_t k = 0; k < ch; k++) {
         double mean = 0, var = 0, m = (double)a->momentum;
         for (int64_t i = 0; i < rows; i++) mean += r->e->x[0][i * ch + k] / (double)rows;
@@ -335,6 +349,7 @@ static void run_free(run *r)
 static void run_one(run *r, int threads)
 {
     const op_case *c = r->c;
+
     snprintf(r->what, sizeof r->what, "%s, %s, %s, %d threads", c->name, way_names[r->way], r->k->name,
              threads);
     for (int k = 0; k < c->n_in; k++) {
@@ -387,6 +402,7 @@ static void run_one(run *r, int threads)
 static void same_bits(const run *a, const run *b)
 {
     size_t n = manta_array_bytes(&a->out);
+
     if (memcmp(a->out.data, b->out.data, n)) fail_msg("%s: other bits than %s", b->what, a->what);
     for (int k = 0; k < a->c->n_in; k++) {
         if (a->c->constants & 1u << k || (a->way == SUNK && k == 1)) continue;
@@ -401,6 +417,7 @@ static void run_case(const op_case *c, how way, pool *const *pools)
     bool with_relu = way == RELU || way == RELU_DONE;
     expected e = expect(c, with_relu);
     run first = {.c = c, .e = &e, .way = way, .k = kernels_of(KERN_REFERENCE), .p = pools[0]};
+
     run_one(&first, 1);
     for (int f = 0; f < KERN_FAMILIES; f++) {
         for (int t = 0; t < 2 && kernels_of((kern_family)f); t++) {
@@ -429,5 +446,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation),
     };
+
     return cmocka_run_group_tests(tests, start_pools, stop_pools);
 }

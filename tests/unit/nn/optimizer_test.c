@@ -11,6 +11,7 @@
 static manta_optimizer named(const char *name)
 {
     manta_optimizer o;
+
     assert_ok(manta_optimizer_named(name, &o));
     return o;
 }
@@ -260,6 +261,7 @@ static manta_array load(const char *path, const char *stem, int i)
 {
     char key[32];
     manta_array a;
+
     snprintf(key, sizeof key, "%s%d", stem, i);
     golden_load(path, key, &a);
     return a;
@@ -274,6 +276,7 @@ static const float *row_of(const manta_array *a, int64_t n, int64_t row)
 static double square_sum(const variable *v, const update_scalars *s, int64_t call)
 {
     double sum = 0;
+
     for (int64_t i = 0; i < v->n; i++) {
         double g = (double)row_of(&v->grads, v->n, call)[i];
         if (s->accumulate_n > 0) g = (g + (double)v->acc[i]) / (double)s->accumulate_n;
@@ -289,6 +292,7 @@ static void step(const manta_optimizer *o, double rate, variable *v, int64_t cal
     optimizer_arrays arrays = optimizer_arrays_of(o);
     double all = 0;
     update_scalars s = optimizer_scalars(o, rate, call);
+
     for (int i = 0; i < VARIABLES; i++) all += square_sum(&v[i], &s, call);
     for (int i = 0; i < VARIABLES; i++) {
         const float *g = row_of(&v[i].grads, v[i].n, call);
@@ -321,6 +325,7 @@ static void replay(const char *path, const manta_optimizer *o)
 {
     variable v[VARIABLES] = {0};
     manta_array rates = {0};
+
     if (manta_optimizer_check(o)) fail_msg("%s: %s", path, manta_error_text());
     golden_load(path, "rates", &rates);
     for (int i = 0; i < VARIABLES; i++) {
@@ -438,5 +443,6 @@ int main(void)
         cmocka_unit_test(updates_match_keras),
         cmocka_unit_test(updates_match_torch),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,5 +192,6 @@ int main(void)
         cmocka_unit_test(wrong_schedules_are_refused),
         cmocka_unit_test(schedules_match_keras),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ typedef struct walk {
 static inline void *walk_room(size_t size)
 {
     void *p = aligned_alloc(64, (size + 64) & ~(size_t)63);
+
     assert_non_null(p);
     memset(p, 0, size);
     return p;
@@ -89,6 +90,7 @@ static inline manta_op_call walk_call(walk *w, int i, manta_array *in, manta_arr
     const graph_node *n = &w->m->nodes[i];
     bool frozen = graph_node_frozen(w->m, n);
     int next = 0;
+
     for (int j = 0; j < n->n_in; j++) {
         const graph_value *v = &w->m->values[n->in[j]];
         in[j] = w->v[n->in[j]];
@@ -134,6 +136,7 @@ static inline manta_status walk_node(walk *w, int i)
                        .n_out = n->n_out,
                        .in = in,
                        .out = out};
+
     if (n->op->plan) TRY(n->op->plan(&p));
     w->saved[i] = c.saved = walk_room(p.saved);
     w->work[i] = c.work = walk_room(p.work);

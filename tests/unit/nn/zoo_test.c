@@ -49,6 +49,7 @@ static void models_are_listed(void **state)
     const char *about;
     manta_model *m = NULL;
     (void)state;
+
     for (int i = 0; i < N_CASES; i++) {
         about = NULL;
         assert_string_equal(manta_zoo_name(i, &about), cases[i].name);
@@ -79,6 +80,7 @@ static void resnet18_is_named_and_started_as_torchvision(void **state)
     const graph_variable *v;
     int norms = 0, projections = 0;
     (void)state;
+
     assert_ok(manta_zoo("resnet18", &m));
     v = variable(m, "conv1/kernel");
     assert_memory_equal(v->shape, ((int64_t[]){7, 7, 1, 64}), 4 * sizeof(int64_t));
@@ -110,6 +112,7 @@ static void mnist_cnn_is_named_as_keras_names_it(void **state)
                                         "dense/bias",    "dense_1/kernel", "dense_1/bias"};
     manta_model *m;
     (void)state;
+
     assert_ok(manta_zoo("mnist-cnn", &m));
     assert_int_equal(m->n_variables, 6);
     for (int i = 0; i < 6; i++) assert_string_equal(m->variables[i].name, names[i]);
@@ -185,5 +188,6 @@ int main(void)
         cmocka_unit_test(planned_outputs_are_the_operations_own),
         cmocka_unit_test(every_weight_has_a_gradient),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,7 @@ static int end(void **state)
 static void put(const char *path, const char *text)
 {
     char *full = mem_printf("%s%s", root, path), *parent = mem_strdup(full);
+
     *strrchr(parent, '/') = 0;
     assert_int_equal(file_mkdirs(parent), MANTA_OK);
     assert_int_equal(file_replace(full, text, strlen(text)), MANTA_OK);
@@ -218,5 +219,6 @@ int main(void)
         cmocka_unit_test(levels_are_chosen_by_name_and_never_beyond),
         cmocka_unit_test(detection_agrees_with_the_compiler),
     };
+
     return cmocka_run_group_tests_name("os/cpu", tests, NULL, NULL);
 }

@@ -48,6 +48,7 @@ static _Atomic int *fault_killed; /* in memory that the children share, when som
 static bool fault_is_role(const char *role)
 {
     char name[16] = "";
+
     prctl(PR_GET_NAME, name);
     return strcmp(name, role) == 0;
 }
@@ -99,6 +100,7 @@ static int fault_close(int fd)
 {
     bool hit = fault_slow();
     int err = errno, rc = os_real.close(fd);
+
     if (!hit) return rc;
     errno = err;
     return -1;
@@ -200,6 +202,7 @@ static struct dirent *fault_readdir(DIR *d)
 static int fault_closedir(DIR *d)
 {
     int rc = os_real.closedir(d);
+
     return fault_hit() ? -1 : rc;
 }
 
@@ -217,6 +220,7 @@ static int fault_madvise(void *addr, size_t n, int advice)
 static int fault_munmap(void *addr, size_t n)
 {
     int rc = os_real.munmap(addr, n);
+
     return fault_hit() ? -1 : rc;
 }
 
@@ -236,6 +240,7 @@ static int fault_futex(_Atomic uint32_t *word, int op, uint32_t value, const str
                        uint32_t mask)
 {
     bool waits = (op & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+
     if (waits && fault_current.interrupt && atomic_fetch_add(&fault_turn, 1) % 2 == 0) {
         errno = EINTR;
         return -1;

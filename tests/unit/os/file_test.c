@@ -32,6 +32,7 @@ static char *in_folder(const char *name)
     static char path[4][512];
     static int turn;
     char *p = path[turn++ % 4];
+
     snprintf(p, sizeof path[0], "%s/%s", folder, name);
     return p;
 }
@@ -46,6 +47,7 @@ static int folder_make(void **state)
 static void empty(const char *path)
 {
     DIR *d = opendir(path);
+
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));) {
         char child[1024];
@@ -70,6 +72,7 @@ static int folder_remove(void **state)
 static void put(const char *name, const char *text)
 {
     FILE *f = fopen(in_folder(name), "w");
+
     assert_non_null(f);
     assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
     assert_int_equal(fclose(f), 0);
@@ -80,6 +83,7 @@ static const char *get(const char *name)
 {
     static char text[256 * 1024];
     FILE *f = fopen(in_folder(name), "r");
+
     if (!f) return "<none>";
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
@@ -91,6 +95,7 @@ static int count_entries(const char *path)
 {
     int n = 0;
     DIR *d = opendir(path);
+
     assert_non_null(d);
     while (readdir(d)) n++;
     closedir(d);
@@ -272,6 +277,7 @@ static void an_abandoned_writer_leaves_nothing(void **state)
 static char *pieces(size_t *total)
 {
     static char all[200000];
+
     *total = sizeof all - 1;
     for (size_t i = 0; i < *total; i++) all[i] = (char)('a' + i % 23);
     return all;
@@ -284,6 +290,7 @@ static manta_status write_pieces(const char *path)
     size_t total, at = 0;
     const char *all = pieces(&total);
     static const size_t steps[] = {1, 0, 60000, 5535, 1, 70000, 3, 64000};
+
     if ((st = file_writer_open(path, &w))) goto out;
     if ((st = file_writer_reserve(w, total))) goto out;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
@@ -364,6 +371,7 @@ static manta_status op_read(void)
 {
     void *data = NULL;
     size_t size;
+
     TRY(file_read(in_folder("f"), 100, &data, &size));
     assert_string_equal(data, "old");
     mem_try_free(data);
@@ -375,6 +383,7 @@ static manta_status op_read_growing(void)
 {
     void *data = NULL;
     size_t size;
+
     TRY(file_read("/proc/self/smaps", 1 << 24, &data, &size));
     assert_true(size > 4096);
     mem_try_free(data);
@@ -384,6 +393,7 @@ static manta_status op_read_growing(void)
 static manta_status op_read_text(void)
 {
     char text[16];
+
     TRY(file_read_text(in_folder("f"), text, sizeof text));
     assert_string_equal(text, "old");
     return MANTA_OK;
@@ -393,6 +403,7 @@ static manta_status op_list(void)
 {
     file_names names = {0};
     manta_status st = file_list(folder, &names);
+
     if (st)
         assert_int_equal(names.n, 0);
     else
@@ -409,6 +420,7 @@ static manta_status op_mkdirs(void)
 static manta_status op_stat(void)
 {
     file_info info;
+
     TRY(file_stat(in_folder("f"), &info));
     assert_int_equal(info.size, 3);
     return MANTA_OK;
@@ -441,6 +453,7 @@ enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 static const char *result_of(const struct operation *op)
 {
     size_t total;
+
     return op->result ? op->result : pieces(&total);
 }
 
@@ -455,6 +468,7 @@ static void check_after(const struct operation *op, manta_status st, census befo
 {
     bool done = st == MANTA_OK || st == MANTA_EUNKNOWN;
     const char *expected = done ? result_of(op) : op->old;
+
     assert_string_equal(get("f"), expected);
     census after = census_take();
     int files = strcmp(expected, "<none>") != 0;
@@ -536,6 +550,7 @@ static char trace[64];
 static int trace_fsync(int fd)
 {
     struct stat info;
+
     strcat(trace, fstat(fd, &info) == 0 && S_ISDIR(info.st_mode) ? "D" : "F");
     return os_real.fsync(fd);
 }
@@ -570,6 +585,7 @@ static void the_order_of_a_commit_is_durable(void **state)
 static int fsync_folder_fails(int fd)
 {
     struct stat info;
+
     if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
         errno = EIO;
         return -1;
@@ -605,6 +621,7 @@ static off_t begun; /* up to where the disk was told to begin */
 static int begin_and_fail(int fd, off_t at, off_t n, unsigned flags)
 {
     struct stat info;
+
     assert_int_equal(flags, SYNC_FILE_RANGE_WRITE); /* it waits for nothing */
     assert_int_equal(at, begun);
     assert_int_equal(fstat(fd, &info), 0);
@@ -653,6 +670,7 @@ static int note_fsync(int fd)
 {
     char link[64], path[512];
     ssize_t n;
+
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     n = readlink(link, path, sizeof path - 1);
     assert_true(n > 0);
@@ -766,5 +784,6 @@ int main(void)
         TEST(a_file_is_copied),
         TEST(errnos_become_statuses),
     };
+
     return cmocka_run_group_tests_name("os/file", tests, NULL, NULL);
 }

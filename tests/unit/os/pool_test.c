@@ -35,6 +35,7 @@ typedef struct job {
 static void touch(void *ctx, int task, int thread)
 {
     job *j = ctx;
+
     if (thread < 0 || thread >= pool_threads(j->p)) atomic_fetch_add(&j->bad, 1);
     if (!j->nested && atomic_exchange(&j->in_use[thread], 1)) atomic_fetch_add(&j->bad, 1);
     atomic_fetch_add(&j->calls[task], 1);
@@ -48,6 +49,7 @@ static void touch(void *ctx, int task, int thread)
 static void run_and_check(pool *p, int n, int rounds)
 {
     job *j = mem_new(sizeof *j);
+
     j->p = p;
     for (int r = 1; r <= rounds; r++) {
         pool_run(p, n, touch, j);
@@ -103,6 +105,7 @@ static void survives_a_storm_of_small_jobs(void **state)
 static void order(void *ctx, int task, int thread)
 {
     int *next = ctx;
+
     assert_int_equal(thread, 0);
     assert_int_equal(task, (*next)++);
 }
@@ -129,6 +132,7 @@ typedef struct gathering {
 static void wait_for_all(void *ctx, int task, int thread)
 {
     gathering *g = ctx;
+
     g->by[task] = thread;
     atomic_fetch_add(&g->come, 1);
     while (atomic_load(&g->come) < g->threads) sched_yield();
@@ -162,6 +166,7 @@ enum { UNEVEN_TASKS = 90, UNEVEN_THREADS = 3, UNEVEN_SHARE = UNEVEN_TASKS / UNEV
 static void caller_does_most(void *ctx, int task, int thread)
 {
     uneven *u = ctx;
+
     if (thread == 0) {
         if (task < UNEVEN_SHARE && task != u->last + 1) atomic_fetch_add(&u->bad, 1);
         if (task < UNEVEN_SHARE) u->last = task;
@@ -203,6 +208,7 @@ typedef struct nest_task {
 static void nested_inner(void *ctx, int task, int thread)
 {
     nest_task *t = ctx;
+
     if (thread != t->thread || !pthread_equal(pthread_self(), t->id) || task != t->next++)
         atomic_fetch_add(&t->n->wrong_thread, 1);
     atomic_fetch_add(&t->n->inner->calls[task], 1);
@@ -212,6 +218,7 @@ static void nested_outer(void *ctx, int task, int thread)
 {
     nest_task t = {.n = ctx, .thread = thread, .id = pthread_self()};
     (void)task;
+
     pool_run(t.n->p, 10, nested_inner, &t);
 }
 
@@ -237,6 +244,7 @@ typedef struct meeting {
 static void meet(void *ctx, int task, int thread)
 {
     meeting *m = ctx;
+
     (void)task, (void)thread;
     atomic_fetch_add(&m->arrived, 1);
     while (atomic_load(&m->arrived) < m->expected) sched_yield();
@@ -247,6 +255,7 @@ static int pool_threads_asleep(void)
 {
     int n = 0;
     DIR *d = opendir("/proc/self/task");
+
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));) {
         char path[300], line[300] = "";
@@ -263,6 +272,7 @@ static int pool_threads_asleep(void)
 static int64_t now_ms(void)
 {
     struct timespec t;
+
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
@@ -272,6 +282,7 @@ static int caller_asleep(void)
 {
     char line[300] = "";
     char path[64];
+
     snprintf(path, sizeof path, "/proc/self/task/%ld/stat", (long)getpid());
     FILE *f = fopen(path, "r");
     if (!f) return 0;
@@ -291,6 +302,7 @@ typedef struct late {
 static void finish_late(void *ctx, int task, int thread)
 {
     late *l = ctx;
+
     meet(&l->both, task, thread);
     if (thread == 0) return;
     int64_t deadline = now_ms() + 20000;
@@ -334,6 +346,7 @@ static void block(void *ctx, int task, int thread)
 {
     sigset_t set;
     (void)task;
+
     pthread_sigmask(SIG_BLOCK, NULL, &set);
     if (thread > 0 && !sigismember(&set, SIGINT)) atomic_fetch_add((_Atomic int *)ctx, 1);
 }
@@ -439,5 +452,6 @@ int main(void)
         cmocka_unit_test(fails_clean_without_memory),
         cmocka_unit_test(scratch_is_aligned_and_apart),
     };
+
     return cmocka_run_group_tests_name("os/pool", tests, NULL, NULL);
 }

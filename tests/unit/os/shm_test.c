@@ -29,6 +29,7 @@ static void size_is_sealed(void **state)
     int fd;
     size_t size;
     (void)state;
+
     assert_int_equal(shm_new("test", 3 * shm_page(), &fd), MANTA_OK);
     assert_int_equal(shm_size(fd, &size), MANTA_OK);
     assert_int_equal(size, 3 * shm_page());
@@ -42,6 +43,7 @@ static void other_descriptors_are_refused(void **state)
     size_t size;
     (void)state;
     FILE *file = tmpfile();
+
     assert_non_null(file);
     assert_int_equal(shm_size(fileno(file), &size), MANTA_ECORRUPT);
     fclose(file);
@@ -56,6 +58,7 @@ static void the_writer_is_the_only_one(void **state)
     int fd;
     void *mine, *other;
     (void)state;
+
     assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
     assert_int_equal(shm_map(fd, shm_page(), true, &mine), MANTA_OK);
     assert_false(shm_is_sealed(fd));
@@ -78,6 +81,7 @@ static void touching_changes_nothing(void **state)
     void *one, *two;
     int fd;
     (void)state;
+
     assert_int_equal(shm_new("test", size, &fd), MANTA_OK);
     assert_int_equal(shm_map(fd, size, true, &one), MANTA_OK);
     for (size_t i = 0; i < size; i++) ((unsigned char *)one)[i] = (unsigned char)(i * 7);
@@ -97,6 +101,7 @@ static void check_large(size_t size)
     void *one, *two;
     struct stat s;
     int fd;
+
     assert_int_equal(shm_new_large("test", size, &fd), MANTA_OK);
     assert_int_equal(fstat(fd, &s), 0);
     assert_int_equal(s.st_size, size);
@@ -142,6 +147,7 @@ static void without_large_pages_small_ones_do(void **state)
 {
     os_sys table = os_real;
     (void)state;
+
     table.madvise = no_advice;
     os_use(&table);
     for (size_t i = 0; i < sizeof large_sizes / sizeof *large_sizes; i++) check_large(large_sizes[i]);
@@ -185,6 +191,7 @@ static void growing_keeps_what_is_there(void **state)
     void *at;
     int fd;
     (void)state;
+
     table.madvise = no_collapse;
     os_use(&table);
     assert_int_equal(shm_new_empty("test", &fd), MANTA_OK);
@@ -221,6 +228,7 @@ static void a_ring_runs_over_its_end(void **state)
     void *at;
     size_t page = shm_page();
     (void)state;
+
     assert_int_equal(shm_new("test", 3 * page, &fd), MANTA_OK);
     assert_int_equal(shm_map_twice(fd, page, 2 * page, &at), MANTA_OK);
     memcpy((char *)at + 2 * page - 3, "abcdef", 6);
@@ -236,6 +244,7 @@ static void a_forked_child_has_no_mapping(void **state)
     void *at;
     pid_t pid;
     (void)state;
+
     assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
     assert_int_equal(shm_map(fd, shm_page(), true, &at), MANTA_OK);
     assert_int_equal(spawn_fork(&pid), MANTA_OK);
@@ -255,6 +264,7 @@ static void too_much_is_an_error_and_no_signal(void **state)
 {
     int fd;
     (void)state;
+
     assert_int_equal(shm_new("test", (size_t)1 << 50, &fd), MANTA_ENOSPC);
     assert_error_says("reserving");
 }
@@ -267,6 +277,7 @@ static void messages_and_descriptors_arrive_whole(void **state)
     char in[64];
     size_t n, size;
     (void)state;
+
     assert_int_equal(socket_pair(p), MANTA_OK);
     assert_int_equal(socket_recv(p[1], in, sizeof in, &n, fds, &n_fds, false), MANTA_EBUSY);
     assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
@@ -294,6 +305,7 @@ static void a_message_that_does_not_fit_is_dropped_whole(void **state)
     char in[8];
     size_t n;
     (void)state;
+
     assert_int_equal(socket_pair(p), MANTA_OK);
     assert_int_equal(socket_send(p[0], "nine bytes", 10, NULL, 0, true), MANTA_OK);
     assert_int_equal(socket_send(p[0], "next", 4, NULL, 0, true), MANTA_OK);
@@ -309,6 +321,7 @@ static void a_full_socket_says_so(void **state)
     static char big[32 * 1024];
     manta_status st;
     (void)state;
+
     assert_int_equal(socket_pair(p), MANTA_OK);
     while (!(st = socket_send(p[0], big, sizeof big, NULL, 0, false)) && sent < 10000) sent++;
     assert_int_equal(st, MANTA_EBUSY);
@@ -322,6 +335,7 @@ static void the_kernel_knows_the_peer(void **state)
     pid_t pid;
     uid_t uid;
     (void)state;
+
     assert_int_equal(socket_pair(p), MANTA_OK);
     assert_int_equal(socket_peer(p[0], &pid, &uid), MANTA_OK);
     assert_int_equal(pid, getpid());
@@ -348,5 +362,6 @@ int main(void)
         cmocka_unit_test(a_full_socket_says_so),
         cmocka_unit_test(the_kernel_knows_the_peer),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

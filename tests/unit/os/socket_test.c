@@ -57,6 +57,7 @@ static void who_waits_tries_again(void **state)
     char in[16];
     size_t n;
     (void)state;
+
     assert_int_equal(socket_pair(pair), MANTA_OK);
     for (size_t i = 0; i < sizeof shortages / sizeof shortages[0]; i++) {
         fail_sends(5, shortages[i]);
@@ -74,6 +75,7 @@ static void who_does_not_wait_is_told(void **state)
 {
     int pair[2];
     (void)state;
+
     assert_int_equal(socket_pair(pair), MANTA_OK);
     for (size_t i = 0; i < sizeof shortages / sizeof shortages[0]; i++) {
         fail_sends(1, shortages[i]);
@@ -96,6 +98,7 @@ static void lost_descriptors_are_told(void **state)
     size_t n;
     struct rlimit before, few;
     (void)state;
+
     assert_int_equal(socket_pair(pair), MANTA_OK);
     assert_int_equal(socket_send(pair[0], "three", 5, (int[]){0, 1, 2}, 3, false), MANTA_OK);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -121,6 +124,7 @@ static void the_limit_of_files_comes_back(void **state)
 {
     struct rlimit original, few, before, now;
     (void)state;
+
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &original), 0);
     few = (struct rlimit){.rlim_cur = 64, .rlim_max = original.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -151,5 +155,6 @@ int main(void)
         cmocka_unit_test(lost_descriptors_are_told),
         cmocka_unit_test(the_limit_of_files_comes_back),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@ static void a_quiet_child_is_not_seen_by_wait(void **state)
 {
     pid_t pid;
     (void)state;
+
     assert_int_equal(spawn_fork_quiet(&pid), MANTA_OK);
     if (pid == 0) _exit(3);
     assert_int_equal(waitpid(-1, NULL, 0), -1);
@@ -37,6 +38,7 @@ static void all_descendants_end(void **state)
     int p[2], status;
     pid_t middle, pids[3];
     (void)state;
+
     assert_int_equal(pipe(p), 0);
     assert_int_equal(spawn_fork(&middle), MANTA_OK);
     if (middle == 0) {
@@ -80,6 +82,7 @@ static void all_descendants_end(void **state)
 static void rest(void *arg)
 {
     mutex *m = arg;
+
     mutex_lock(m);
     mutex_unlock(m);
 }
@@ -90,6 +93,7 @@ static void threads_are_counted(void **state)
     thread_id t;
     (void)state;
     int before = spawn_threads(); /* the thread sanitizer has one of its own */
+
     assert_true(before >= 1);
     mutex_init(&m);
     mutex_lock(&m);
@@ -105,6 +109,7 @@ static void ends_have_names(void **state)
     char text[64];
     pid_t pid;
     (void)state;
+
     assert_int_equal(spawn_fork(&pid), MANTA_OK);
     if (pid == 0) {
         raise(SIGKILL);
@@ -121,6 +126,7 @@ static void signals_are_reset(void **state)
 {
     pid_t pid;
     (void)state;
+
     assert_int_equal(spawn_fork(&pid), MANTA_OK);
     if (pid == 0) {
         sigset_t all;
@@ -144,5 +150,6 @@ int main(void)
         cmocka_unit_test(ends_have_names),
         cmocka_unit_test(signals_are_reset),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ static void look(void *arg)
 {
     seen *s = arg;
     sigset_t set;
+
     pthread_getname_np(pthread_self(), s->name, sizeof s->name);
     pthread_sigmask(SIG_BLOCK, NULL, &set);
     s->log_level = log_own_level();
@@ -116,6 +117,7 @@ static void conditions_hand_over(void **state)
 static void bump(void *arg)
 {
     _Atomic uint32_t *word = arg;
+
     atomic_fetch_add(word, 1);
     futex_wake(word, INT_MAX, false);
 }
@@ -162,6 +164,7 @@ static int count_threads(void)
 {
     int n = 0;
     DIR *d = opendir("/proc/self/task");
+
     assert_non_null(d);
     while (readdir(d)) n++;
     closedir(d);
@@ -280,5 +283,6 @@ int main(void)
         cmocka_unit_test(a_pidfd_tells_of_the_end),
         cmocka_unit_test(peak_memory_is_read),
     };
+
     return cmocka_run_group_tests_name("os/thread", tests, NULL, NULL);
 }

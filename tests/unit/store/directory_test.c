@@ -69,6 +69,7 @@ static void who_wants_is_told_once(void **state)
     directory *d = directory_new();
     uint64_t o = OWNED(1, 1);
     (void)state;
+
     tell(d, DIRECTORY_WANT, o, 2); /* before anybody said that it will be */
     tell(d, DIRECTORY_WANT, o, 2);
     tell(d, DIRECTORY_PROMISE, o, 1);
@@ -98,6 +99,7 @@ static void added_twice(void **state)
     directory *d = directory_new();
     uint64_t o = OWNED(1, 1);
     (void)state;
+
     add(d, o, 2, 5, false);
     add(d, o, 3, 6, false); /* 2 is alive: others know its place */
     assert_true(left(3, 6) && !did(DIRECTORY_DO_TAKE, 3) && directory_maker(d, o) == 2);
@@ -114,6 +116,7 @@ static void lost_and_made_again(void **state)
     directory *d = directory_new();
     uint64_t o = OWNED(1, 1);
     (void)state;
+
     add(d, o, 2, 5, false);
     directory_event missed = {
         .kind = DIRECTORY_MISSED, .object = o, .client = 3, .place = {5, 64}, .is_lost = false};
@@ -261,6 +264,7 @@ static void rebuild(sim *s, int o, bool faults)
 static void turn(sim *s, bool faults)
 {
     int c = (int)below(s, CLIENTS), o = (int)below(s, OBJECTS);
+
     switch (below(s, 8)) {
     case 0: /* a call, or the same again because its worker died */
         if (s->runs[o] < 0 || (s->runs[o] > 0 && s->dead[s->runs[o]] && s->known[0][o].segment == 0)) {
@@ -297,6 +301,7 @@ static void run(uint64_t seed)
 {
     static sim state;
     sim *s = &state;
+
     memset(s, 0, sizeof *s);
     s->seed = seed;
     s->key = rng_make(seed, 11);
@@ -347,5 +352,6 @@ int main(void)
         cmocka_unit_test_teardown(lost_and_made_again, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

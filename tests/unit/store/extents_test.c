@@ -16,6 +16,7 @@ static void low_places_first(void **state)
     extents e;
     uint64_t a = 1, b = 1, c = 1;
     (void)state;
+
     extents_init(&e, 4096);
     assert_true(extents_take(&e, 1, &a) && extents_take(&e, 64, &b) && extents_take(&e, 65, &c));
     assert_int_equal(a, 0);
@@ -35,6 +36,7 @@ static void full_is_full(void **state)
     extents e;
     uint64_t at, last;
     (void)state;
+
     extents_init(&e, 1000); /* the last 40 bytes are too few for a block */
     assert_false(extents_take(&e, 961, &at));
     assert_false(extents_take(&e, UINT64_MAX, &at));
@@ -50,6 +52,7 @@ static void random_use(void **state)
 {
     enum { SIZE = 64 * 256, BLOCKS = 100 };
     (void)state;
+
     for (uint64_t seed = 0; seed < 200; seed++) {
         extents e;
         unsigned char owner[SIZE] = {0};
@@ -95,5 +98,6 @@ int main(void)
         cmocka_unit_test(full_is_full),
         cmocka_unit_test(random_use),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,7 @@ static void nothing_is_freed_before_it_settles(void **state)
 {
     refs_book *r = refs_new();
     (void)state;
+
     step(r, REFS_ADD, 1, 5);
     step(r, REFS_HOLD, 1, 6);
     assert_int_equal(settle(r), 0);
@@ -61,6 +62,7 @@ static void a_drop_may_come_before_its_hold(void **state)
 {
     refs_book *r = refs_new();
     (void)state;
+
     step(r, REFS_DROP, 1, 6);
     assert_int_equal(refs_total(r, 1), -1);
     assert_false(refs_knows(r, 1));
@@ -82,6 +84,7 @@ static void the_dead_hold_nothing(void **state)
 {
     refs_book *r = refs_new();
     (void)state;
+
     for (uint64_t i = 1; i <= 3; i++) {
         step(r, REFS_ADD, i, 5);
         step(r, REFS_HOLD, i, 6);
@@ -106,6 +109,7 @@ static void a_maker_may_die_and_its_objects_live(void **state)
 {
     refs_book *r = refs_new();
     (void)state;
+
     step(r, REFS_ADD, 1, 5);
     step(r, REFS_HOLD, 1, 6);
     step(r, REFS_GONE, 0, 5);
@@ -118,6 +122,7 @@ static void containers_hold_what_they_contain(void **state)
 {
     refs_book *r = refs_new();
     (void)state;
+
     for (uint64_t i = 1; i <= 3; i++) {
         step(r, REFS_ADD, i, 5);
         step(r, REFS_HOLD, i, 5);
@@ -141,6 +146,7 @@ static void what_is_let_go_during_a_pass_waits_for_the_next(void **state)
 {
     refs_book *r = refs_new();
     (void)state;
+
     for (uint64_t inside = 0; inside < 2; inside++) { /* or what contains it is freed by the pass */
         uint64_t object = 1 + inside;
         step(r, REFS_ADD, object, 5);
@@ -213,6 +219,7 @@ static void hear(sim *s, int c)
 static void borrow(sim *s, int c, int from)
 {
     int first = (int)rng_below(rng_make(s->seed, 4), s->borrowed++, MADE);
+
     for (int i = 0; i < MADE; i++) {
         int o = (first + i) % MADE;
         if (s->holds[from][o] == 0) continue;
@@ -228,6 +235,7 @@ static void borrow(sim *s, int c, int from)
 static void pass(sim *s, bool busy)
 {
     uint64_t n = refs_changes(s->r);
+
     for (int c = 0; c < CLIENTS; c++) {
         while (s->first[c] < s->last[c]) hear(s, c);
         /* Others go on while the daemon reads: one whose line was read already
@@ -259,6 +267,7 @@ static void run(uint64_t seed)
     static sim s;
     rng_key k = rng_make(seed, 3);
     uint64_t at = 0;
+
     memset(&s, 0, sizeof s);
     s.seed = seed;
     s.r = refs_new();
@@ -344,5 +353,6 @@ int main(void)
         cmocka_unit_test_teardown(what_is_let_go_during_a_pass_waits_for_the_next, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

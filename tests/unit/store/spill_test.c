@@ -76,6 +76,7 @@ static void the_oldest_leaves_and_comes_back(void **state)
 {
     spill_book *b = spill_new(100, 1000);
     (void)state;
+
     want(b, 1, 10, 50);
     assert_true(did(SPILL_DO_MAKE, 1, 1));
     want(b, 2, 11, 50);
@@ -116,6 +117,7 @@ static void who_waits_for_itself_is_refused_at_once(void **state)
 {
     spill_book *b = spill_new(100, 1000);
     (void)state;
+
     want(b, 1, 1, 101);
     assert_true(refused(1, 1, SPILL_TOO_LARGE));
     want(b, 1, 2, 60);
@@ -146,6 +148,7 @@ static void a_disk_that_is_full_or_broken(void **state)
 {
     spill_book *b = spill_new(100, 1000), *none = spill_new(100, 0), *small = spill_new(100, 50);
     (void)state;
+
     want(none, 1, 1, 60);
     want(none, 2, 2, 60);
     assert_true(refused(2, 2, SPILL_FULL));
@@ -252,6 +255,7 @@ static void say(sim *s, int c, spill_event e)
 static void obey(sim *s, const spill_actions *out)
 {
     uint64_t used = 0;
+
     for (size_t i = 0; i < out->n; i++) {
         const spill_action *a = &out->at[i];
         uint64_t g = a->segment;
@@ -323,6 +327,7 @@ static void hear(sim *s, int c)
 static void let_go(sim *s, int c, uint64_t g)
 {
     mapping *m = &s->maps[c][g];
+
     say(s, c, (spill_event){.kind = SPILL_CLOSED, .segment = g, .n = m->given});
     *m = (mapping){0};
 }
@@ -370,6 +375,7 @@ static void read_one(sim *s, int c)
 static void unpin(sim *s, int c, uint64_t g)
 {
     mapping *m = &s->maps[c][g];
+
     if (m->pins == 0) return;
     if (--m->pins == 0 && m->asked) let_go(s, c, g);
 }
@@ -433,6 +439,7 @@ static void live(sim *s, int c)
 static void turn(sim *s, bool faults)
 {
     int c = (int)below(s, CLIENTS);
+
     clock_ns += (int64_t)below(s, below(s, 100) == 0 ? 500000000 : 1000000);
     switch (below(s, 12)) {
     case 0:
@@ -466,6 +473,7 @@ static void run(uint64_t seed)
 {
     static sim state;
     sim *s = &state;
+
     memset(s, 0, sizeof *s);
     s->seed = seed;
     s->key = rng_make(seed, 5);
@@ -518,5 +526,6 @@ int main(void)
         cmocka_unit_test_teardown(a_disk_that_is_full_or_broken, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ static manta_status make(void *ctx, size_t least, size_t wanted, uint64_t *id, i
 {
     source *s = ctx;
     size_t size = wanted <= s->limit - s->used ? wanted : least;
+
     if (size > s->limit - s->used) return manta_fail(MANTA_ENOSPC, "full");
     manta_status st = shm_new("test", shm_round(size), fd);
     if (st) return st;
@@ -39,6 +40,7 @@ static manta_status open_segment(void *ctx, uint64_t id, int *fd)
 {
     source *s = ctx;
     int *known = map_u64_find(&s->fds, id);
+
     if (!known) return manta_fail(MANTA_ENOENT, "gone");
     *fd = dup(*known);
     return MANTA_OK;
@@ -49,6 +51,7 @@ static void give_back(void *ctx, uint64_t id)
     source *s = ctx;
     int *fd = map_u64_find(&s->fds, id);
     size_t size;
+
     assert_non_null(fd);
     assert_int_equal(shm_size(*fd, &size), MANTA_OK);
     s->used -= size;
@@ -60,6 +63,7 @@ static void give_back(void *ctx, uint64_t id)
 static void let_go(void *ctx, uint64_t id, uint32_t n)
 {
     source *s = ctx;
+
     s->let_go = id;
     s->let_go_n = n;
 }
@@ -91,6 +95,7 @@ static void readers_see_what_the_writer_wrote(void **state)
     void *at;
     const void *seen;
     (void)state;
+
     assert_int_equal(store_take(writer, 100000, &place, &at), MANTA_OK);
     memset(at, 7, 100000);
     assert_int_equal(store_pin(reader, place, 100000, &seen), MANTA_OK);
@@ -120,6 +125,7 @@ static void places_outside_a_segment_are_refused(void **state)
     const void *seen;
     uint64_t size, used;
     (void)state;
+
     assert_int_equal(store_take(w, 10, &place, &at), MANTA_OK);
     store_usage(w, &size, &used);
     const struct {
@@ -145,6 +151,7 @@ static void memory_is_used_again_and_goes_back(void **state)
     store_place place, first;
     void *at, *before;
     (void)state;
+
     assert_int_equal(store_take(w, 5 << 20, &first, &before), MANTA_OK);
     give(w, first);
     for (int i = 0; i < 1000; i++) {
@@ -173,6 +180,7 @@ static void full_is_an_error_and_the_last_bytes_are_found(void **state)
     store_place a, b, c;
     void *at;
     (void)state;
+
     assert_int_equal(store_take(w, 1 << 20, &a, &at), MANTA_OK);
     /* The next segment would be 2 MiB larger than what is left; a small one fits. */
     assert_int_equal(store_take(w, 1 << 20, &b, &at), MANTA_OK);
@@ -192,6 +200,7 @@ static void a_forgotten_segment_stays_while_it_is_pinned(void **state)
     void *at;
     const void *seen;
     (void)state;
+
     assert_int_equal(store_take(w, 100, &place, &at), MANTA_OK);
     strcpy(at, "still here");
     assert_int_equal(store_pin(r, place, 100, &seen), MANTA_OK);
@@ -214,6 +223,7 @@ static void a_segment_is_let_go(void **state)
     void *at;
     const void *seen, *again;
     (void)state;
+
     assert_int_equal(store_take(w, 100, &place, &at), MANTA_OK);
     strcpy(at, "kept");
     assert_int_equal(store_ask(w, place.segment), 0); /* it is being written */
@@ -263,5 +273,6 @@ int main(void)
         cmocka_unit_test(a_forgotten_segment_stays_while_it_is_pinned),
         cmocka_unit_test(a_segment_is_let_go),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

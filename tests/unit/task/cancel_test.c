@@ -80,6 +80,7 @@ static void cancel(world *w, int id)
 {
     task *t = &w->tasks.at[id];
     bool ended = t->at == ENDED;
+
     switch (cancel_made(ended, t->at != MADE, false, 0)) {
     case CANCEL_ABANDON: outcome(t, true); break;
     case CANCEL_TELL: vec_push(&w->cancels, ((told){.task = id, .worker = t->worker})); break;
@@ -122,6 +123,7 @@ static void hear_one(world *w)
 static void make(world *w, int parent)
 {
     int maker = parent < 0 ? 0 : w->tasks.at[parent].worker;
+
     if (parent >= 0) {
         const task *p = &w->tasks.at[parent];
         if (p->at != RUNNING || p->closed) return; /* rule 2 */
@@ -132,6 +134,7 @@ static void make(world *w, int parent)
 static void move_on(world *w, int id)
 {
     task *t = &w->tasks.at[id];
+
     switch (t->at) {
     case MADE:
         t->worker = 1 + (int)below(w, PROCESSES - 1);
@@ -154,6 +157,7 @@ static void move_on(world *w, int id)
 static void run(uint64_t seed)
 {
     world w = {.key = rng_make(seed, 21)};
+
     for (int turn = 0; turn < 400; turn++) {
         int id = w.tasks.n ? (int)below(&w, w.tasks.n) : -1;
         switch (below(&w, 10)) {
@@ -212,5 +216,6 @@ int main(void)
         cmocka_unit_test(by_hand),
         cmocka_unit_test(simulated),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

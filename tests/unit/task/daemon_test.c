@@ -26,6 +26,7 @@ static uint32_t add_worker(node *d, bool ends)
 {
     int pair[2], pidfd;
     pid_t pid;
+
     if (socket_pair(pair) || spawn_fork(&pid)) abort();
     if (pid == 0) {
         while (!ends) pause();
@@ -41,6 +42,7 @@ static void until_buried(node *d, uint32_t id)
 {
     client *c = daemon_client(d, id);
     int status = spawn_wait(c->pid);
+
     while (!c->dying)
         if (loop_run(d->loop, 1000)) abort();
     c->status = status;
@@ -55,6 +57,7 @@ static void workers_end(node *d)
 static void workers_are_killed(node *d)
 {
     uint32_t id = add_worker(d, false);
+
     daemon_kill(d, id);
     until_buried(d, id);
 }
@@ -65,6 +68,7 @@ static void worker_asks_for_itself(node *d)
     const sched_shape one = {.amount = {SCHED_UNIT}};
     buf b = {0};
     client *c = daemon_client(d, d->next_client);
+
     if (!c) c = daemon_client(d, add_worker(d, false));
     proto_begin(&b, PROTO_DEMAND);
     buf_add(&b, &one, sizeof one);
@@ -80,6 +84,7 @@ static bool node_ends(void (*happens)(node *d))
 {
     pid_t pid = fork();
     int status;
+
     if (pid == 0) {
         manta_log_set_level(MANTA_LOG_LEVEL_OFF);
         node *d = bare_node_new();
@@ -117,5 +122,6 @@ int main(void)
         cmocka_unit_test(workers_that_were_killed_do_not),
         cmocka_unit_test(a_worker_that_asks_for_itself_does_not),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ static manta_status twice(manta_task *t)
     manta_array a;
     manta_status st = manta_arg_array(t, 0, &a);
     manta_array b;
+
     if (!st) st = manta_return_create(t, 0, MANTA_DTYPE_F32, 1, a.shape, &b);
     for (int64_t i = 0; !st && i < a.shape[0]; i++) ((float *)b.data)[i] = 2 * ((float *)a.data)[i];
     return st;
@@ -40,6 +41,7 @@ static int use(void)
 {
     static float x[20000];
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){20000}, x), b;
+
     for (int i = 0; i < 20000; i++) x[i] = (float)i;
     manta_status st = manta_init(NULL, NULL, &(manta_node_options){.num_cpus = 2});
     if (!st) {
@@ -61,6 +63,7 @@ static int outcome(pid_t pid)
 {
     char why[64];
     int status, rc = -1;
+
     if (waitpid(pid, &status, 0) == pid && WIFEXITED(status))
         rc = WEXITSTATUS(status);
     else
@@ -81,6 +84,7 @@ static int outcome(pid_t pid)
 static int run(fault_plan plan)
 {
     pid_t pid = fork();
+
     if (pid == 0) {
         alarm(LIMIT_S);
         manta_log_set_level(MANTA_LOG_LEVEL_OFF);
@@ -95,6 +99,7 @@ static int run(fault_plan plan)
 static void fail_each(int most, int odd, int even)
 {
     int worked = 0, failed = 0;
+
     for (int n = 1; n <= most; n++) {
         int rc = run((fault_plan){.at = n, .err = n % 2 ? odd : even});
         if (rc != 0 && rc != 1)
@@ -120,6 +125,7 @@ static int shortage;
 static ssize_t short_sendmsg(int fd, const struct msghdr *m, int flags)
 {
     static _Atomic unsigned calls;
+
     if (atomic_fetch_add(&calls, 1) % 3 != 1) return os_real.sendmsg(fd, m, flags);
     errno = shortage;
     return -1;
@@ -130,6 +136,7 @@ static void messages_survive_shortage(void **state)
     static const int errors[] = {ENOBUFS, ENOMEM, ETOOMANYREFS};
     static os_sys table;
     (void)state;
+
     for (int i = 0; i < 30; i++) {
         shortage = errors[i % 3];
         pid_t pid = fork();
@@ -164,5 +171,6 @@ int main(void)
         cmocka_unit_test(messages_survive_shortage),
         cmocka_unit_test(every_call_fails_once),
     };
+
     return cmocka_run_group_tests(tests, adopt, NULL);
 }

@@ -45,6 +45,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     unsigned char *at = info->si_addr;
     char c = 0;
     (void)context;
+
     if (at < last_page() || at >= slow.at + SIZE) {
         signal(signal_number, SIG_DFL); /* a fault of another kind: it happens again */
         return;
@@ -62,6 +63,7 @@ static manta_status fill_one(manta_task *t)
 static manta_status twice(manta_task *t)
 {
     double x = 0;
+
     TRY(manta_arg_f64(t, 0, &x));
     return manta_return_f64(t, 0, 2 * x);
 }
@@ -70,6 +72,7 @@ static manta_status length(manta_task *t)
 {
     const void *at;
     size_t n = 0;
+
     TRY(manta_arg_bytes(t, 0, &at, &n));
     return manta_return_i64(t, 0, memcmp(at, slow.at, n) ? -1 : (int64_t)n);
 }
@@ -77,6 +80,7 @@ static manta_status length(manta_task *t)
 static int begin(void **state)
 {
     static int64_t live;
+
     manta_register("fill_one", fill_one);
     manta_register("twice", twice);
     manta_register("length", length);
@@ -114,6 +118,7 @@ static int end(void **state)
 static void see_faults(void)
 {
     sigset_t one;
+
     sigemptyset(&one);
     sigaddset(&one, SIGSEGV);
     assert_int_equal(pthread_sigmask(SIG_UNBLOCK, &one, NULL), 0);
@@ -127,6 +132,7 @@ static void put(void *arg)
     const void *at;
     size_t n;
     (void)arg;
+
     see_faults();
     r = manta_put(manta_bytes(slow.at, SIZE));
     assert_int_equal(manta_get_bytes(r, &at, &n, LONG_MS), MANTA_OK);
@@ -143,6 +149,7 @@ static void put_what_is_wanted_back(void *arg)
     const void *at;
     size_t n;
     (void)arg;
+
     see_faults();
     r = manta_put(manta_bytes(slow.at, SIZE));
     assert_int_equal(manta_get_bytes(r, &at, &n, LONG_MS), MANTA_ENOENT);
@@ -155,6 +162,7 @@ static void return_it(void *arg)
     const void *at;
     size_t n;
     (void)arg;
+
     see_faults();
     manta_submit("fill_one", NULL, 0, NULL, 1, &r);
     assert_int_equal(manta_get_bytes(r, &at, &n, LONG_MS), MANTA_OK);
@@ -169,6 +177,7 @@ static void pass_it(void *arg)
     int64_t n = 0;
     manta_ref r;
     (void)arg;
+
     see_faults();
     manta_submit("length", NULL, 1, &a, 1, &r);
     assert_int_equal(manta_get_i64(r, &n, LONG_MS), MANTA_OK);
@@ -183,6 +192,7 @@ static void put_and_read(size_t size, unsigned char fill)
     unsigned char bytes[MEDIUM];
     const void *at;
     size_t n;
+
     memset(bytes, fill, size);
     manta_ref r = manta_put(manta_bytes(bytes, size));
     assert_int_equal(manta_get_bytes(r, &at, &n, LONG_MS), MANTA_OK);
@@ -198,6 +208,7 @@ static void others_go_on(void *arg)
     double x = 0;
     manta_ref r;
     (void)arg;
+
     for (int i = 0; i < 100; i++) put_and_read(SMALL, (unsigned char)i);
     put_and_read(MEDIUM, 7);
     manta_submit("twice", NULL, 1, &a, 1, &r);
@@ -215,6 +226,7 @@ static bool they_are_done(void)
 {
     int64_t deadline = clock_deadline(LONG_MS);
     bool done;
+
     mutex_lock(&others.lock);
     while (!others.done && cond_wait(&others.changed, &others.lock, deadline)) continue;
     done = others.done;
@@ -237,6 +249,7 @@ static void while_one_copies(void (*copy)(void *arg), bool ask)
     struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, before;
     bool done;
     char c;
+
     assert_int_equal(sigaction(SIGSEGV, &fault, &before), 0); /* cmocka has one of its own */
     assert_int_equal(thread_start(&copier, "copier", copy, NULL), MANTA_OK);
     assert_int_equal(read(slow.reached[0], &c, 1), 1);
@@ -282,5 +295,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_result_holds_nobody_up, begin, end),
         cmocka_unit_test_setup_teardown(an_argument_holds_nobody_up, begin, end),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

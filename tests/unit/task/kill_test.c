@@ -34,6 +34,7 @@ static manta_status twice(manta_task *t)
 {
     manta_array a, b;
     manta_status st = manta_arg_array(t, 0, &a);
+
     if (!st) st = manta_return_create(t, 0, MANTA_DTYPE_F32, 1, a.shape, &b);
     for (int64_t i = 0; !st && i < a.shape[0]; i++) ((float *)b.data)[i] = 2 * ((float *)a.data)[i];
     return st;
@@ -54,6 +55,7 @@ static int use(bool spill)
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){FLOATS}, x), b;
     manta_ref r[8] = {{0}};
     double v;
+
     for (int i = 0; i < FLOATS; i++) x[i] = (float)i;
     manta_status st =
         manta_init(NULL, NULL,
@@ -88,6 +90,7 @@ static int use(bool spill)
 static int outcome(pid_t pid)
 {
     int status, rc = -1;
+
     if (waitpid(pid, &status, 0) == pid)
         rc = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status) == SIGKILL ? -2 : -1;
     for (int64_t end = clock_deadline(20000); clock_now_ns() < end;) {
@@ -125,6 +128,7 @@ static bool kill_at(const char *role, int n, bool spill)
 static void sweep(const char *role, int most)
 {
     int n = 1, died = 0, step = getenv("KILL_ALL") ? 1 : most / 4;
+
     for (; n <= (step == 1 ? 100000 : most) && kill_at(role, n, true); n += step) died++;
     assert_true(died >= 2);
 }
@@ -165,6 +169,7 @@ static void every_crash_point(void **state)
     crash_plan plan = {0};
     char driver[32] = "";
     (void)state;
+
     prctl(PR_GET_NAME, driver);
     const char *roles[] = {"manta-worker", driver};
     const int most = getenv("KILL_ALL") ? 9 : 1;
@@ -202,5 +207,6 @@ int main(void)
         cmocka_unit_test(the_zygote_at_its_calls), cmocka_unit_test(the_workers_at_their_calls),
         cmocka_unit_test(every_crash_point),
     };
+
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

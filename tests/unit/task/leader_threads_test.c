@@ -24,6 +24,7 @@ static incoming in_call;
 static int begin(void **state)
 {
     static int64_t live;
+
     live = mem_live();
     *state = &live;
     assert_int_equal(runtime_open_local(), MANTA_OK);
@@ -51,6 +52,7 @@ typedef struct follower {
 static void follower_main(void *arg)
 {
     follower *f = arg;
+
     mutex_lock(&rt->lock);
     leader_become();
     f->has_led = leader_is_me();
@@ -91,6 +93,7 @@ static void run(function *f, int64_t ns)
 static function *brief(void)
 {
     function *f = function_find("brief");
+
     lead_now();
     run(f, BRIEF); /* the first: not known yet */
     lead_now();
@@ -101,6 +104,7 @@ static void unknown_calls_pass_it_on(void **state)
 {
     follower other;
     (void)state;
+
     lead_now();
     follower_start(&other);
     function *f = function_find("new");
@@ -159,6 +163,7 @@ static void the_watcher_passes_it_on(void **state)
     follower other;
     (void)state;
     function *f = brief();
+
     follower_start(&other);
     rt_current = &in_call;
     leader_call_begins(f);
@@ -206,6 +211,7 @@ static void a_call_that_waits_passes_it_on(void **state)
     follower other;
     (void)state;
     function *f = brief();
+
     follower_start(&other);
     assert_int_equal(rt_wait(at_once, NULL, CLOCK_NEVER), MANTA_OK); /* in no call */
     assert_int_equal(rt_wait(never, NULL, CLOCK_NEVER), MANTA_ETIMEDOUT);
@@ -228,6 +234,7 @@ static void all_wake_at_the_end(void **state)
     enum { N = 3 };
     follower others[N];
     (void)state;
+
     lead_now();
     for (int i = 0; i < N; i++) follower_start(&others[i]);
     leader_stop_all();
@@ -276,6 +283,7 @@ static void no_call_is_left_lying(void **state)
     thread_id all[THREADS];
     function *f[2] = {function_find("lengthy"), function_find("brief")};
     (void)state;
+
     work.left = CALLS;
     work.inside = work.most = 0;
     rt->threads = THREADS - 1;
@@ -299,5 +307,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_wake_at_the_end, begin, end),
         cmocka_unit_test_setup_teardown(no_call_is_left_lying, begin, end),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@ static void one_over_its_limit_goes(void **state)
                            {.memory = 101, .limit = 100, .busy = true},
                            {.memory = 9000, .busy = true}};
     (void)state;
+
     assert_int_equal(limits_pick(p, 3, 500, 100, &why), 1);
     assert_int_equal(why, LIMITS_OWN);
     p[1].going = true;
@@ -32,6 +33,7 @@ static void the_largest_goes_when_the_machine_is_short(void **state)
                            {.memory = 9000}, /* does nothing: its memory is the program's, shared by all */
                            {.memory = 200, .busy = true}};
     (void)state;
+
     assert_int_equal(limits_pick(p, 4, 100, 100, &why), -1);
     assert_int_equal(limits_pick(p, 4, 99, 100, &why), 1);
     assert_int_equal(why, LIMITS_MACHINE);
@@ -49,5 +51,6 @@ int main(void)
         cmocka_unit_test(one_over_its_limit_goes),
         cmocka_unit_test(the_largest_goes_when_the_machine_is_short),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

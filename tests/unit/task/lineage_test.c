@@ -54,6 +54,7 @@ static void a_lost_result_runs_its_call_and_those_before_it(void **state)
 {
     lineage *l = lineage_new(10000);
     (void)state;
+
     keep(l, 10, 1, 3, 0, NULL);
     keep(l, 20, 2, 3, 1, (uint64_t[]){10});
     keep(l, 30, 1, 3, 2, (uint64_t[]){21, 99}); /* 99 was put */
@@ -93,6 +94,7 @@ static void only_so_often_and_so_much(void **state)
 {
     lineage *l = lineage_new(250);
     (void)state;
+
     keep(l, 1, 1, 1, 0, NULL);
     tell(l, LINEAGE_NEED, 1);
     tell(l, LINEAGE_ENDED, 1);
@@ -178,6 +180,7 @@ static void run(uint64_t seed)
     rng_key k = rng_make(seed, 9);
     uint64_t at = 0;
     int made = 0;
+
     memset(&t, 0, sizeof t);
     vec_clear(&done);
     lineage *l = lineage_new(seed % 3 == 0 ? 2000 : 1000000);
@@ -249,5 +252,6 @@ int main(void)
         cmocka_unit_test_teardown(only_so_often_and_so_much, clear),
         cmocka_unit_test_teardown(histories, clear),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ static int teardown(void **state)
 {
     char command[128];
     (void)state;
+
     chmod(folder, 0700);
     snprintf(command, sizeof command, "rm -rf %s", own);
     return system(command);
@@ -40,6 +41,7 @@ static bool exists(const char *name)
 {
     char path[128];
     struct stat s;
+
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return lstat(path, &s) == 0;
 }
@@ -48,6 +50,7 @@ static void only_a_folder_of_ours_alone(void **state)
 {
     char path[NODE_SOCKET_PATH];
     (void)state;
+
     assert_int_equal(node_socket_folder(path, false), MANTA_ENOENT);
     assert_int_equal(node_socket_folder(path, true), MANTA_OK);
     assert_string_equal(path, folder);
@@ -76,6 +79,7 @@ static void what_is_dead_is_swept(void **state)
     char path[NODE_SOCKET_PATH], found[NODE_SOCKET_PATH];
     int fd, other, in;
     (void)state;
+
     assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_ENOENT);
     assert_int_equal(node_socket_open(NULL, path, &fd), MANTA_OK);
     assert_int_equal(node_socket_connect(NULL, found, &in), MANTA_OK);
@@ -111,6 +115,7 @@ static void every_call_fails_once(void **state)
 {
     char path[NODE_SOCKET_PATH];
     (void)state;
+
     for (int n = 1;; n++) {
         int fd = -1, in = -1;
         fault_begin((fault_plan){.at = n, .err = EMFILE});
@@ -137,5 +142,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_dead_is_swept, setup, teardown),
         cmocka_unit_test_setup_teardown(every_call_fails_once, setup, teardown),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

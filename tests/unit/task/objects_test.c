@@ -31,6 +31,7 @@ static uint64_t number(uint64_t client, uint64_t count)
 static int begin(void **state)
 {
     static int64_t live;
+
     manta_log_set_level(MANTA_LOG_LEVEL_OFF);
     live = mem_live();
     *state = &live;
@@ -68,6 +69,7 @@ static void a_result_cannot_hold_them(void **state)
     const value both = {.kind = MANTA_KIND_REFS, .size = sizeof ids, .at = ids};
     const value actor = {.kind = MANTA_KIND_ACTOR, .size = 8, .word = ids[1]};
     (void)state;
+
     for (int i = 0; i < 2; i++) {
         object *o = object_new(number(1, (uint64_t)i + 1));
         o->refs = 1;
@@ -86,6 +88,7 @@ static void say_item(manta_stream s, uint64_t index, uint64_t id, double x)
 {
     value v = {.kind = MANTA_KIND_F64, .size = 8};
     buf b = {0};
+
     memcpy(&v.word, &x, sizeof x);
     wire_put_u64(&b, s.id);
     wire_put_u64(&b, index);
@@ -105,6 +108,7 @@ static void an_item_cannot_take_a_number(void **state)
     manta_ref r;
     double x;
     (void)state;
+
     rt->is_dead = false; /* or it would end at once; it waits for a worker, for ever */
     rt->total.amount[0] = SCHED_UNIT;
     const manta_stream s = manta_stream_start("numbers", NULL, 0, NULL);
@@ -126,6 +130,7 @@ static void say_peer(uint32_t id)
 {
     int fds[2];
     buf b = {0};
+
     assert_int_equal(shm_new("test", channel_size(), &fds[0]), MANTA_OK);
     assert_int_equal(shm_new("test", shm_page(), &fds[1]), MANTA_OK);
     wire_put_u32(&b, id);
@@ -157,5 +162,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_result_cannot_hold_them, begin, end),
         cmocka_unit_test_setup_teardown(an_item_cannot_take_a_number, begin, end),
         cmocka_unit_test_setup_teardown(a_peer_comes_once, begin, end)};
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

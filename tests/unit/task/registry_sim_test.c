@@ -60,6 +60,7 @@ static uint64_t below(world *w, uint64_t n)
 static void count_ref(world *w, refs_event e)
 {
     refs_actions none = {0};
+
     refs_step(w->refs, e, &none);
     assert_int_equal(none.n, 0);
     vec_release(&none);
@@ -88,6 +89,7 @@ static void sim_do(world *w, const registry_event *e, const registry_action *a)
 {
     size_t i = a->id >= FIRST && a->id < FIRST + ACTORS ? (size_t)(a->id - FIRST) : 0;
     const registry_actor *x = registry_find_actor(w->r, a->id);
+
     switch (a->kind) {
     case REGISTRY_DO_REFS:
         count_ref(w, (refs_event){.kind = a->refs, .object = a->id, .inner = a->inner, .client = a->client});
@@ -146,6 +148,7 @@ static void sim_do(world *w, const registry_event *e, const registry_action *a)
 static void check(const world *w)
 {
     size_t named = 0;
+
     for (size_t i = 0; i < registry_actors(w->r); i++) {
         const registry_actor *a = registry_actor_at(w->r, i);
         size_t n = (size_t)(a->id - FIRST);
@@ -169,6 +172,7 @@ static void sim_step(world *w, registry_event e)
 {
     size_t n = (size_t)(e.id - FIRST);
     const registry_actor *a = registry_find_actor(w->r, e.id);
+
     if (e.kind == REGISTRY_ACTOR_NEW && !a) w->given[n] = e.restarts;
     if (e.kind == REGISTRY_ACTOR_WANT && a && a->state != ACTOR_IS_DEAD) w->wants[e.client][n] = true;
     if (e.kind == REGISTRY_ACTOR_RELEASED)
@@ -193,6 +197,7 @@ static void sim_step(world *w, registry_event e)
 static void party_dies(world *w, uint32_t id)
 {
     bool is_worker = id >= 100;
+
     if (is_worker)
         w->worker[id - 100] = HOME_DEAD;
     else
@@ -227,6 +232,7 @@ static void settle(world *w)
 {
     refs_actions freed = {0};
     uint64_t changes = refs_changes(w->refs);
+
     for (size_t n = w->mail.n; n > 0; n--) deliver(w);
     refs_step(w->refs, (refs_event){.kind = REFS_SETTLE, .changes = changes}, &freed);
     for (size_t i = 0; i < freed.n; i++)
@@ -239,6 +245,7 @@ static void settle(world *w)
 static void client_makes(world *w, uint32_t c)
 {
     static const uint32_t flags[4] = {0, PROTO_ACTOR_DETACHED, PROTO_ACTOR_GET, PROTO_ACTOR_AWAY};
+
     if (w->n_actors == ACTORS) return;
     int i = w->n_actors++;
     bool named = below(w, 2);
@@ -259,6 +266,7 @@ static void client_makes(world *w, uint32_t c)
 static void client_makes_group(world *w, uint32_t c)
 {
     static const sched_shape bundle;
+
     if (w->n_groups == GROUPS) return;
     w->groups[w->n_groups] = 5000 + (uint64_t)w->n_groups;
     post(w, c,
@@ -276,6 +284,7 @@ static void client_uses(world *w, uint32_t c, uint64_t what)
     int i = w->n_actors ? (int)below(w, (uint64_t)w->n_actors) : 0;
     uint32_t other = 1 + (uint32_t)below(w, CLIENTS);
     uint64_t id = FIRST + (uint64_t)i;
+
     if (w->held[c][i] == 0) return;
     if (what < 4) {
         post(w, c, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = c, .id = id});
@@ -295,6 +304,7 @@ static void scheduler_moves(world *w)
 {
     int i = w->n_actors ? (int)below(w, (uint64_t)w->n_actors) : 0;
     const registry_actor *a = registry_find_actor(w->r, FIRST + (uint64_t)i);
+
     if (!w->asked[i] || !a || w->n_workers == WORKERS) return;
     w->asked[i] = false;
     if (below(w, 12) == 0) {
@@ -312,6 +322,7 @@ static void worker_moves(world *w)
 {
     size_t n = registry_actors(w->r);
     const registry_actor *a = n ? registry_actor_at(w->r, (size_t)below(w, n)) : NULL;
+
     if (!a || !a->worker || w->worker[a->worker - 100] != HOME_LIVES) return;
     uint64_t what = below(w, 10);
     if (what == 0)
@@ -334,6 +345,7 @@ static void move(world *w)
 {
     uint32_t c = 1 + (uint32_t)below(w, CLIENTS);
     uint64_t what = below(w, 24);
+
     if (what < 6)
         deliver(w);
     else if (what < 9)
@@ -368,6 +380,7 @@ static void move(world *w)
 static void run(uint64_t seed)
 {
     world *w = mem_new(sizeof *w);
+
     w->r = registry_new();
     w->refs = refs_new();
     w->k = rng_make(seed, 13);

@@ -25,6 +25,7 @@ static void step(registry *r, registry_event e)
 static int count(registry_action_kind kind)
 {
     int n = 0;
+
     for (size_t i = 0; i < out.n; i++) n += out.at[i].kind == kind;
     return n;
 }
@@ -45,6 +46,7 @@ static size_t place_of(registry_action_kind kind)
 static int count_refs(refs_kind kind, uint64_t id, uint32_t client)
 {
     int n = 0;
+
     for (size_t i = 0; i < out.n; i++)
         n += out.at[i].kind == REGISTRY_DO_REFS && out.at[i].refs == kind && out.at[i].id == id &&
              out.at[i].client == client;
@@ -62,6 +64,7 @@ static int clear(void **state)
 static registry *with_job(void)
 {
     registry *r = registry_new();
+
     step(r, (registry_event){.kind = REGISTRY_JOB_NEW, .job = 1, .is_joined = true});
     step(r, (registry_event){.kind = REGISTRY_JOB_DRIVER, .job = 1, .client = 1});
     return r;
@@ -97,6 +100,7 @@ static void an_actor_is_placed_constructed_and_told(void **state)
     const uint64_t inner[2] = {500, 501};
     registry *r = with_job();
     (void)state;
+
     step(r, (registry_event){.kind = REGISTRY_ACTOR_NEW,
                              .client = 1,
                              .job = 1,
@@ -140,6 +144,7 @@ static void without_a_request_nobody_is_answered(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     step(r, (registry_event){.kind = REGISTRY_ACTOR_NEW, .client = 1, .job = 1, .id = 100});
     assert_int_equal(count(REGISTRY_DO_ANSWER), 0);
     assert_int_equal(count(REGISTRY_DO_PLACE), 1);
@@ -150,6 +155,7 @@ static void a_name_belongs_to_one(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", 0, 0);
     actor_comes(r, 101, "s/a", 0, 0);
     assert_int_equal(first(REGISTRY_DO_ANSWER)->status, MANTA_EEXIST);
@@ -178,6 +184,7 @@ static void a_constructor_that_fails_ends_the_actor(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", 0, 5);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
     step(r, (registry_event){.kind = REGISTRY_ACTOR_PLACED, .id = 100, .worker = 9});
@@ -201,6 +208,7 @@ static void restarts_are_counted(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", 0, 2);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
     for (uint32_t i = 0; i < 2; i++) {
@@ -231,6 +239,7 @@ static void callers_that_do_not_wait_are_told_after_the_restart(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "", PROTO_ACTOR_AWAY, 1);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
     step(r, (registry_event){.kind = REGISTRY_ACTOR_PLACED, .id = 100, .worker = 9});
@@ -249,6 +258,7 @@ static void an_actor_is_killed_in_three_ways(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     for (uint64_t id = 100; id < 103; id++) {
         actor_comes(r, id, "", 0, 1);
         step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = id});
@@ -279,6 +289,7 @@ static void an_actor_that_is_refused_is_dead(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", PROTO_ACTOR_DETACHED, -1);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
     step(r, (registry_event){
@@ -298,6 +309,7 @@ static void a_worker_too_many_is_killed(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "", 0, 0);
     actor_comes(r, 101, "", 0, 0);
     actor_lives(r, 100, 9);
@@ -316,6 +328,7 @@ static void the_last_handle_is_the_end(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", 0, 1);
     actor_comes(r, 101, "s/b", 0, 1);
     actor_lives(r, 100, 9);
@@ -338,6 +351,7 @@ static void the_dead_are_told_nothing(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "", 0, 0);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 2, .id = 100});
@@ -354,6 +368,7 @@ static void the_dead_are_told_nothing(void **state)
 static void group_comes(registry *r, uint64_t id, const char *name, manta_status status)
 {
     static const sched_shape bundles[2];
+
     step(r, (registry_event){.kind = REGISTRY_GROUP_NEW,
                              .client = 1,
                              .request = 3,
@@ -369,6 +384,7 @@ static void a_group_is_made_placed_and_found(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     group_comes(r, 900, "g", MANTA_EUNSUPPORTED);
     assert_int_equal(first(REGISTRY_DO_ANSWER)->status, MANTA_EUNSUPPORTED);
     assert_int_equal(out.n, 1);
@@ -395,6 +411,7 @@ static void a_groups_end_is_the_end_of_what_is_in_it(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     for (int owner_dies = 0; owner_dies < 2; owner_dies++) {
         uint64_t id = 100 + (uint64_t)owner_dies * 10, g = 900 + (uint64_t)owner_dies;
         uint32_t worker = 50 + (uint32_t)owner_dies;
@@ -428,6 +445,7 @@ static void an_actor_of_a_group_that_is_gone_is_dead(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     step(r, (registry_event){
                 .kind = REGISTRY_ACTOR_NEW, .client = 1, .job = 1, .id = 100, .shape = {.group = 900}});
     assert_int_equal(count(REGISTRY_DO_PLACE), 0);
@@ -443,6 +461,7 @@ static void a_job_ends_with_its_driver(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     step(r, (registry_event){.kind = REGISTRY_PASS});
     assert_int_equal(out.n, 0);
     step(r, (registry_event){.kind = REGISTRY_DRIVER_GONE, .job = 1});
@@ -461,6 +480,7 @@ static void detached_actors_keep_their_job(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", PROTO_ACTOR_DETACHED, 1);
     assert_int_equal(count_refs(REFS_HOLD, 100, 0), 1);
     assert_true(registry_job_stays(r, 1));
@@ -478,6 +498,7 @@ static void a_broken_job_ends_with_its_actors(void **state)
 {
     registry *r = with_job();
     (void)state;
+
     actor_comes(r, 100, "s/a", PROTO_ACTOR_DETACHED, -1);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 4, .id = 100});
     actor_lives(r, 100, 9);
@@ -496,6 +517,7 @@ static void an_actor_without_its_job_is_not_restarted(void **state)
 {
     registry *r = registry_new();
     (void)state;
+
     actor_comes(r, 100, "", 0, -1); /* of a job that is gone */
     actor_lives(r, 100, 9);
     step(r, (registry_event){.kind = REGISTRY_WORKER_GONE, .worker = 9});
@@ -550,5 +572,6 @@ int main(void)
         cmocka_unit_test_teardown(an_actor_without_its_job_is_not_restarted, clear),
         cmocka_unit_test_teardown(stillborn_workers_in_a_row_end_the_job, clear),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

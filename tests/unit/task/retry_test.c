@@ -87,6 +87,7 @@ static void verdicts(void **state)
          MANTA_FAILURE_CANCELLED},
     };
     (void)state;
+
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         manta_failure_kind kind = MANTA_FAILURE_NONE;
         assert_int_equal(retry_decide(&cases[i].s, cases[i].e, &kind), cases[i].want);
@@ -99,6 +100,7 @@ static void idle_workers_come_first(void **state)
     spread_worker w[3] = {
         {.usable = true, .in_flight = 1, .load_ns = 10}, {.usable = false}, {.usable = true, .in_flight = 0}};
     (void)state;
+
     assert_int_equal(spread_pick(w, 3, 5, 1000, 8), 2);
     assert_int_equal(spread_pick(w, 3, -1, 1000, 8), 2);
     assert_int_equal(spread_pick(w, 2, 5, 1000, 8), 0);
@@ -110,6 +112,7 @@ static void short_calls_are_sent_ahead_and_long_ones_are_not(void **state)
     spread_worker w[2] = {{.usable = true, .in_flight = 3, .load_ns = 300},
                           {.usable = true, .in_flight = 2, .load_ns = 200}};
     (void)state;
+
     assert_int_equal(spread_pick(w, 2, 100, 1000, 8), 1); /* the shorter line */
     assert_int_equal(spread_pick(w, 2, 801, 1000, 8), -1);
     assert_int_equal(spread_pick(w, 2, 800, 1000, 8), 1);
@@ -127,5 +130,6 @@ int main(void)
         cmocka_unit_test(idle_workers_come_first),
         cmocka_unit_test(short_calls_are_sent_ahead_and_long_ones_are_not),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

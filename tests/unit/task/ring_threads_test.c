@@ -47,6 +47,7 @@ static void messages_arrive_in_order_and_whole(void **state)
     uint64_t sent = 0, got = 0;
     rng_key k = rng_make(1, 1);
     (void)state;
+
     pair_open(&p);
     assert_int_equal(channel_recv(p.b, &in), MANTA_EBUSY);
     assert_false(channel_ready(p.b));
@@ -79,6 +80,7 @@ static void a_full_ring_refuses_and_recovers(void **state)
     static char big[RING_MESSAGE];
     int n = 0;
     (void)state;
+
     pair_open(&p);
     while (channel_send(p.a, big, sizeof big)) n++;
     assert_int_equal(n, (int)(RING_SIZE / (RING_MESSAGE + 8)));
@@ -96,6 +98,7 @@ static void lies_are_noticed(void **state)
     const uint64_t tails[] = {1, 7, RING_SIZE + 8, UINT64_MAX, (uint64_t)1 << 40};
     const uint32_t lengths[] = {RING_MESSAGE + 1, UINT32_MAX, 64, 9};
     (void)state;
+
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         pair p;
         buf in = {0};
@@ -139,6 +142,7 @@ static void only_a_channel_is_a_channel(void **state)
     int fd;
     channel *c = NULL;
     (void)state;
+
     assert_int_equal(shm_new("test", shm_page(), &fd), MANTA_OK);
     assert_int_equal(channel_open(fd, 0, &c), MANTA_ECORRUPT);
     assert_null(c);
@@ -163,6 +167,7 @@ static void answer(void *ctx)
 {
     pair *p = ctx;
     buf in = {0};
+
     for (int i = 0; i < ROUNDS; i++) {
         buf_reserve(&in, 8);
         buf_cut(&in, 0);
@@ -182,6 +187,7 @@ static void no_wake_is_lost(void **state)
     thread_id t;
     buf in = {0};
     (void)state;
+
     pair_open(&p);
     assert_int_equal(thread_start(&t, "peer", answer, &p), MANTA_OK);
     int64_t begin = clock_now_ns();
@@ -210,6 +216,7 @@ enum { PIECES = 20000 };
 static size_t piece_size(uint64_t i)
 {
     rng_key k = rng_make(i, 3);
+
     return (size_t)rng_below(k, 0, i % 7 == 0 ? RING_MESSAGE + 1 : i % 3 == 0 ? 9000 : 40);
 }
 
@@ -222,6 +229,7 @@ static void take_pieces(void *ctx)
 {
     pair *p = ctx;
     buf in = {0};
+
     for (uint64_t i = 0; i < PIECES; i++) {
         buf_reserve(&in, 8);
         buf_cut(&in, 0);
@@ -241,6 +249,7 @@ static void a_full_ring_wakes_its_writer(void **state)
     static char out[RING_MESSAGE];
     int slept = 0;
     (void)state;
+
     pair_open(&p);
     assert_int_equal(thread_start(&t, "reader", take_pieces, &p), MANTA_OK);
     for (uint64_t i = 0; i < PIECES; i++) {
@@ -261,6 +270,7 @@ static void who_sends_elsewhere_waits_no_more(void **state)
     buf in = {0};
     static char big[RING_MESSAGE];
     (void)state;
+
     pair_open(&p);
     while (channel_send(p.a, big, sizeof big)) {}
     assert_false(channel_has_room(p.a));
@@ -280,6 +290,7 @@ static void a_bell_nobody_hears_is_not_rung(void **state)
 {
     eventcount b = {0};
     (void)state;
+
     eventcount_notify(&b);
     assert_int_equal(b.count, 0); /* no system call was made either */
     int64_t begin = clock_now_ns();
@@ -303,5 +314,6 @@ int main(void)
         cmocka_unit_test(who_sends_elsewhere_waits_no_more),
         cmocka_unit_test(a_bell_nobody_hears_is_not_rung),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

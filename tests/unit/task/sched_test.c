@@ -18,6 +18,7 @@ static sched_actions out;
 static sched_shape cpus(double n)
 {
     sched_shape s = {0};
+
     s.amount[0] = (int64_t)(n * SCHED_UNIT);
     return s;
 }
@@ -31,6 +32,7 @@ static void step(sched *s, sched_event e)
 static int count(sched_action_kind kind)
 {
     int n = 0;
+
     for (size_t i = 0; i < out.n; i++) n += out.at[i].kind == kind;
     return n;
 }
@@ -54,6 +56,7 @@ static void a_demand_starts_workers_and_gets_them(void **state)
 {
     sched *s = sched_new(cpus(2), 2);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 5});
     assert_int_equal(count(SCHED_DO_START), 2); /* as many as could run */
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
@@ -100,6 +103,7 @@ static void others_get_their_turn(void **state)
 {
     sched *s = sched_new(cpus(1), 4);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 100});
     assert_int_equal(count(SCHED_DO_GRANT), 1);
@@ -126,6 +130,7 @@ static void a_client_is_not_asked_for_its_own_sake(void **state)
 {
     sched *s = sched_new(cpus(1), 1);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 3});
     assert_int_equal(count(SCHED_DO_RECLAIM), 0);
@@ -139,6 +144,7 @@ static void a_call_that_waits_gives_its_core(void **state)
 {
     sched *s = sched_new(cpus(1), 2);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
@@ -169,6 +175,7 @@ static void large_requests_are_not_starved(void **state)
     uint32_t held[256];
     int n_held = 0, oldest = 0;
     (void)state;
+
     for (uint32_t w = 10; w < 16; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
     for (int i = 0; i < 4; i++) {
         step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
@@ -196,6 +203,7 @@ static void the_dead_leave_nothing(void **state)
 {
     sched *s = sched_new(cpus(2), 2);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 9});
@@ -213,6 +221,7 @@ static void actors_take_a_worker_for_themselves(void **state)
 {
     sched *s = sched_new(cpus(1), 1);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_ACTOR, .client = 77, .shape = cpus(0), .n = 1});
     assert_int_equal(count(SCHED_DO_START), 1);
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
@@ -233,6 +242,7 @@ static void surplus_workers_leave(void **state)
 {
     sched *s = sched_new(cpus(4), 1);
     (void)state;
+
     for (uint32_t w = 10; w < 13; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 3});
     step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
@@ -247,6 +257,7 @@ static void a_start_that_failed_is_tried_again(void **state)
 {
     sched *s = sched_new(cpus(1), 1);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
     assert_int_equal(count(SCHED_DO_START), 1);
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
@@ -266,6 +277,7 @@ static void a_job_that_is_full_refuses(void **state)
     sched *s = sched_new(cpus(9), 1);
     sched_shape nothing = cpus(0);
     (void)state;
+
     step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 3});
     assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
@@ -315,6 +327,7 @@ static void what_can_never_be_is_known(void **state)
     sched_shape total = cpus(2), want = cpus(2);
     int missing = -1;
     (void)state;
+
     total.amount[3] = SCHED_UNIT;
     want.amount[3] = SCHED_UNIT;
     assert_true(sched_feasible(&total, &want, &missing));
@@ -328,6 +341,7 @@ static void what_can_never_be_is_known(void **state)
 static sched_shape gpus(double n)
 {
     sched_shape s = {0};
+
     s.amount[SCHED_GPU] = (int64_t)(n * SCHED_UNIT);
     return s;
 }
@@ -343,6 +357,7 @@ static void gpus_are_told_apart(void **state)
     sched *s = sched_new(gpus(3), 16);
     sched_shape bundles[2] = {gpus(1), gpus(0.5)}, in = gpus(1);
     (void)state;
+
     for (uint32_t w = 10; w < 26; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
     assert_int_equal(devices_for(s, 0.5), 1);
     uint32_t half = first(SCHED_DO_GRANT)->worker;
@@ -386,6 +401,7 @@ static void gpus_are_told_apart(void **state)
 static sched_shape in_group(double n, uint64_t group, int64_t bundle)
 {
     sched_shape s = cpus(n);
+
     s.group = group;
     s.bundle = bundle;
     return s;
@@ -396,6 +412,7 @@ static void a_group_is_placed_whole_or_not_at_all(void **state)
     sched *s = sched_new(cpus(3), 4);
     sched_shape two[2] = {cpus(1), cpus(1)}, left;
     (void)state;
+
     for (uint32_t w = 10; w < 14; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 2});
     step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = two, .n = 2});
@@ -419,6 +436,7 @@ static void a_group_and_the_rest_keep_apart(void **state)
     sched *s = sched_new(cpus(3), 8);
     sched_shape two[2] = {cpus(1), cpus(1)}, held;
     (void)state;
+
     for (uint32_t w = 10; w < 18; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
     step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = two, .n = 2});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 5});
@@ -460,6 +478,7 @@ static void one_that_waits_in_a_group_closes_that_group_only(void **state)
     sched *s = sched_new(cpus(4), 8);
     sched_shape one[1] = {cpus(2)};
     (void)state;
+
     for (uint32_t w = 10; w < 18; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
     step(s, (sched_event){.kind = SCHED_GROUP, .client = 900, .bundles = one, .n = 1});
     step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = in_group(1, 900, 0), .n = 1});
@@ -576,6 +595,7 @@ static void subtract_lease(sched_shape *left, const lease *l)
 static void check(const world *w)
 {
     sched_shape left = sched_total(w->s), said = sched_left(w->s);
+
     for (size_t i = 0; i < w->leases.n; i++)
         if (!w->leases.at[i].value.shape.group) subtract_lease(&left, &w->leases.at[i].value);
     for (int g = 0; g < GROUPS; g++) {
@@ -621,6 +641,7 @@ static void worker_dies(world *w, uint32_t id)
 static void group_comes(world *w, int g)
 {
     sched_shape bundles[2] = {cpus(bundle_sizes[0]), cpus(bundle_sizes[1])};
+
     w->groups[g] = ++w->next_group;
     w->placed[g] = false;
     sim_step(w, (sched_event){.kind = SCHED_GROUP, .client = w->groups[g], .bundles = bundles, .n = 2});
@@ -631,6 +652,7 @@ static void group_goes(world *w, int g)
 {
     uint64_t id = w->groups[g];
     int held = 0;
+
     for (size_t i = 0; i < w->leases.n; i++) held += w->leases.at[i].value.shape.group == id;
     for (int c = 0; c < CLIENTS; c++) w->wanted[c][3 + 2 * g] = w->wanted[c][4 + 2 * g] = 0;
     w->groups[g] = 0;
@@ -652,6 +674,7 @@ static void run(uint64_t seed)
     sched_shape total = cpus(4);
     rng_key k = rng_make(seed, 11);
     uint64_t at = 0;
+
     total.amount[SCHED_GPU] = 2 * SCHED_UNIT;
     w.s = sched_new(total, 2);
     for (int turn = 0; turn < 300; turn++) {
@@ -785,5 +808,6 @@ int main(void)
         cmocka_unit_test_teardown(one_that_waits_in_a_group_closes_that_group_only, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ static void round_trip(manta_arg a, const void *bytes, size_t n)
     value v, w;
     buf b = {0};
     char copy[256];
+
     assert_int_equal(value_of(&a, &v), MANTA_OK);
     if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
         value_copy(&a, &v, copy);
@@ -47,6 +48,7 @@ static void what_is_put_is_taken(void **state)
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 2, (int64_t[]){2, 3}, m);
     manta_array t = {.data = m, .dtype = MANTA_DTYPE_F32, .ndim = 2, .shape = {3, 2}, .strides = {1, 3}};
     manta_arg text = {.kind = MANTA_KIND_STR};
+
     text.as.bytes.at = "loss";
     text.as.bytes.n = 4;
     uint64_t actor = 99;
@@ -72,6 +74,7 @@ static void impossible_arguments_are_refused(void **state)
     manta_arg args[] = {manta_elements(NULL),     manta_elements(&bad), manta_elements(&negative),
                         manta_elements(&untyped), manta_bytes(NULL, 4), manta_of_ref((manta_ref){3})};
     (void)state;
+
     for (size_t i = 0; i < sizeof args / sizeof args[0]; i++)
         assert_int_equal(value_of(&args[i], &v), MANTA_EINVAL);
 }
@@ -100,6 +103,7 @@ static void unsound_values_are_refused(void **state)
         {MANTA_KIND_BYTES, 0, 0, 1, {0}, 4}, /* in segment 0, which is none */
     };
     (void)state;
+
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         buf b = {0};
         value v;
@@ -143,6 +147,7 @@ static void failures_travel_with_their_place(void **state)
     (void)state;
     manta_status st = manta_fail(MANTA_ENAN, "loss is not a number");
     manta_failure f = failure_here(MANTA_FAILURE_TASK, st, "train_step");
+
     failure_put(&b, &f);
     wire w = wire_of(b.at, b.n);
     failure_take(&w, &back);
@@ -163,5 +168,6 @@ int main(void)
         cmocka_unit_test(random_bytes_do_no_harm),
         cmocka_unit_test(failures_travel_with_their_place),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ static eventcount doorbell;
 static int begin(void **state)
 {
     static int64_t live;
+
     live = mem_live();
     *state = &live;
     assert_int_equal(runtime_open_local(), MANTA_OK);
@@ -52,6 +53,7 @@ static void with_sleep(void)
 static object *make(uint64_t id)
 {
     object *o = object_new(id);
+
     o->refs = 1;
     return o;
 }
@@ -65,6 +67,7 @@ static void settle(object *o, bool well)
 {
     const value v = {.kind = MANTA_KIND_I64, .size = 8, .word = 7};
     manta_failure f = failure_make(MANTA_FAILURE_TASK, MANTA_ENAN, "f", 0, "no number");
+
     if (well)
         object_set(o, &v, true);
     else
@@ -83,6 +86,7 @@ static void wait_and_check(const manta_ref *refs, size_t n, size_t want)
 {
     bool ready[N + 1];
     size_t n_ready = 99, left = want, found = 0;
+
     memset(ready, true, sizeof ready);
     assert_int_equal(manta_wait(refs, n, want, 0, ready, &n_ready), MANTA_OK);
     for (size_t i = 0; i < n; i++) {
@@ -99,6 +103,7 @@ static void wait_is_refused(const manta_ref *refs, size_t n, size_t want, const 
 {
     bool ready[N + 1];
     size_t n_ready = 99;
+
     memset(ready, true, sizeof ready);
     assert_int_equal(manta_wait(refs, n, want, 0, ready, &n_ready), MANTA_EINVAL);
     assert_non_null(strstr(manta_error_text(), why));
@@ -110,6 +115,7 @@ static void wait_is_refused(const manta_ref *refs, size_t n, size_t want, const 
 static size_t below(size_t n)
 {
     static uint64_t index;
+
     return rng_at(rng_make(42, 0), index++).w[0] % n;
 }
 
@@ -131,6 +137,7 @@ static void any_list_is_answered_in_its_order(void **state)
     size_t n = 0;
     uint64_t foreign = 0;
     (void)state;
+
     for (int round = 0; round < ROUNDS; round++) {
         if (n < N && below(3) > 0) {
             bool ours = below(4) > 0;
@@ -172,6 +179,7 @@ static void what_is_no_reference_is_refused(void **state)
     manta_array a;
     manta_ref refs[3] = {ref_of(make(object_id(1))), ref_of(make(object_id(1)))};
     (void)state;
+
     settle(object_find(refs[0].id), true);
     settle(object_find(refs[1].id), false);
     assert_int_equal(manta_create(MANTA_DTYPE_F32, 1, dims, &a, &refs[2]), MANTA_OK);
@@ -200,6 +208,7 @@ typedef struct waiter {
 static void waiter_main(void *arg)
 {
     waiter *w = arg;
+
     w->st = manta_wait(w->refs, w->n, w->want, LONG_MS, w->ready, &w->n_ready);
 }
 
@@ -213,6 +222,7 @@ static void waiter_start(waiter *w, const manta_ref *refs, size_t n, size_t want
 static void until_waiting(int n)
 {
     int64_t deadline = clock_deadline(LONG_MS);
+
     for (bool all = false; !all; sched_yield()) {
         assert_true(clock_now_ns() < deadline);
         mutex_lock(&rt->lock);
@@ -235,6 +245,7 @@ static void each_wakes_with_what_it_waits_for(void **state)
     manta_ref refs[3];
     waiter one, two;
     (void)state;
+
     with_sleep();
     for (int i = 0; i < 3; i++) refs[i] = ref_of(make(object_id(1)));
     waiter_start(&one, refs, 3, 1);
@@ -258,6 +269,7 @@ static void what_is_released_meanwhile_still_counts(void **state)
     manta_ref refs[2];
     waiter w;
     (void)state;
+
     with_sleep();
     for (int i = 0; i < 2; i++) refs[i] = ref_of(make(object_id(1)));
     waiter_start(&w, refs, 2, 1);
@@ -278,6 +290,7 @@ static void without_time_it_only_looks(void **state)
     manta_ref refs[2];
     waiter w;
     (void)state;
+
     with_sleep();
     for (int i = 0; i < 2; i++) refs[i] = ref_of(make(object_id(1)));
     waiter_start(&w, refs, 2, 2);
@@ -301,5 +314,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_released_meanwhile_still_counts, begin, end),
         cmocka_unit_test_setup_teardown(without_time_it_only_looks, begin, end),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ typedef struct pair {
 static void pair_open(pair *p)
 {
     int fd;
+
     memset(p, 0, sizeof *p);
     assert_int_equal(shm_new("test-trace", worker_trace_size(), &fd), MANTA_OK);
     assert_int_equal(worker_trace_open(fd, &p->writer), MANTA_OK);
@@ -56,6 +57,7 @@ static void the_last_calls_are_kept(void **state)
     worker_trace_calls calls = {0};
     worker_trace_call now;
     (void)state;
+
     pair_open(&p);
     worker_trace_history(p.reader, &calls);
     assert_int_equal(calls.n, 0);
@@ -87,6 +89,7 @@ static void long_names_are_cut(void **state)
     pair p;
     worker_trace_call now;
     (void)state;
+
     pair_open(&p);
     worker_trace_begin(p.writer, "a_function_with_a_name_that_is_longer_than_what_is_kept", 1, 1);
     assert_true(worker_trace_now(p.reader, &now));
@@ -110,6 +113,7 @@ static void print_turns(void *arg)
 {
     pair *p = arg;
     char line[64];
+
     for (int i = 0; i < TURNS; i++) {
         char name[16];
         snprintf(name, sizeof name, "f%d", i % 7);
@@ -137,6 +141,7 @@ static void every_byte_has_its_label(void **state)
     char chunk[1000], line[64];
     size_t in_line = 0, lines = 0;
     (void)state;
+
     pair_open(&p);
     assert_int_equal(thread_start(&id, "printer", print_turns, &p), MANTA_OK);
     for (;;) {
@@ -183,6 +188,7 @@ static void a_reader_that_does_not_come(void **state)
     char name[16];
     int i = 0;
     (void)state;
+
     pair_open(&p);
     for (; i < 100; i++) {
         snprintf(name, sizeof name, "f%d", i);
@@ -201,5 +207,6 @@ int main(void)
         cmocka_unit_test(nothing_happens_without_a_trace), cmocka_unit_test(every_byte_has_its_label),
         cmocka_unit_test(a_reader_that_does_not_come),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,7 @@ static int64_t random_in(int64_t lo, int64_t hi)
 static float *random_floats(int64_t n)
 {
     float *v = mem_try((size_t)(n + GUARD) * sizeof *v);
+
     assert_non_null(v);
     for (int64_t i = 0; i < n + GUARD; i++) v[i] = (float)((double)random_u32() / (1 << 23) - 1.0);
     return v;
@@ -70,6 +71,7 @@ typedef struct flags {
 static void describe(const conv_case *c, const char *who, int threads, flags f)
 {
     const conv_shape *s = &c->s;
+
     print_error(
         "%s, %d threads: n %d in %dx%dx%d out %dx%dx%d kernel %dx%d stride %d %d dilation %d %d pad %d %d "
         "groups %d; bias %d relu %d mask %d acc %d sink %d\n",
@@ -88,6 +90,7 @@ static void run(const family *f, int threads, const conv_case *c, int pass, flag
     const size_t size = f->work(&c->s, threads);
     gather into = {.out = out, .n = c->n_w, .times = c->times};
     char *work = mem_try_raw(size + 64);
+
     assert_non_null(work);
     memset(work, 0x7f, size + 64); /* what was there before must not matter */
     call.work = work;
@@ -124,6 +127,7 @@ static void run(const family *f, int threads, const conv_case *c, int pass, flag
 static bool same_bits(float a, float b)
 {
     uint32_t x, y;
+
     memcpy(&x, &a, sizeof x);
     memcpy(&y, &b, sizeof y);
     return x == y;
@@ -134,6 +138,7 @@ static void same_bytes(const conv_case *c, int pass, flags fl)
     static const char *const names[] = {"forward", "data", "weights"};
     const int64_t n = pass == FORWARD ? c->n_y : pass == DATA ? c->n_x : c->n_w;
     float *want = random_floats(n), *got = random_floats(n);
+
     memcpy(got, want, (size_t)(n + GUARD) * sizeof *got);
     run(&families[0], 1, c, pass, fl, want);
     for (int f = 0; f < n_families; f++) {
@@ -156,6 +161,7 @@ static void naive_forward(const conv_case *c, double *y, double *size)
 {
     const conv_shape *s = &c->s;
     const int64_t cg = s->c / s->groups, ocg = s->oc / s->groups;
+
     for (int64_t i = 0; i < c->n_y; i++) {
         const int64_t o = i % s->oc, ow = i / s->oc % s->ow, oh = i / s->oc / s->ow % s->oh;
         const int64_t n = i / s->oc / s->ow / s->oh;
@@ -175,6 +181,7 @@ static void naive_forward(const conv_case *c, double *y, double *size)
 static double dot(int64_t n, const float *a, const float *b, double *size)
 {
     double sum = 0;
+
     *size = 0;
     for (int64_t i = 0; i < n; i++) {
         sum += (double)a[i] * (double)b[i];
@@ -190,6 +197,7 @@ static void reference_is_right(const conv_case *c)
     double *want = mem_try((size_t)(c->n_y + 1) * sizeof *want),
            *size = mem_try((size_t)(c->n_y + 1) * sizeof *size);
     float *y = random_floats(c->n_y), *dx = random_floats(c->n_x), *dw = random_floats(c->n_w);
+
     assert_true(want && size);
     naive_forward(c, want, size);
     run(&families[0], 1, c, FORWARD, none, y);
@@ -217,6 +225,7 @@ static void reference_is_right(const conv_case *c)
 static void check(conv_shape s)
 {
     conv_case c = {.s = s};
+
     c.n_x = s.n * s.h * s.w * s.c;
     c.n_y = s.n * s.oh * s.ow * s.oc;
     c.n_w = s.kh * s.kw * (s.c / s.groups) * s.oc;
@@ -377,5 +386,6 @@ int main(void)
         cmocka_unit_test(an_empty_batch_clears_the_gradient),
         cmocka_unit_test(chunks_depend_on_the_shape_alone),
     };
+
     return cmocka_run_group_tests(tests, start, pools_stop);
 }

@@ -33,6 +33,7 @@ static int stop(void **state)
 static int64_t offset(const manta_array *a, int64_t i)
 {
     int64_t at = 0;
+
     for (int d = a->ndim - 1; d >= 0; d--) {
         at += i % a->shape[d] * a->strides[d];
         i /= a->shape[d];
@@ -43,6 +44,7 @@ static int64_t offset(const manta_array *a, int64_t i)
 static float *numbers(int64_t n, int seed)
 {
     float *p = malloc((size_t)(n + 1) * sizeof *p);
+
     for (int64_t i = 0; i < n; i++) p[i] = (float)((i * 7919 + seed) % 10007) * 0.25f;
     return p;
 }
@@ -71,6 +73,7 @@ static void axes_are_permuted(void **state)
     static const int axes[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {0, 3, 1, 2},
                                   {0, 2, 3, 1}, {1, 0, 3, 2}, {2, 3, 0, 1}};
     (void)state;
+
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t p = 0; p < sizeof axes / sizeof *axes; p++)
             for (int add = 0; add < 2; add++) {
@@ -95,6 +98,7 @@ static void slices_are_copied_both_ways(void **state)
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 3, large, big),
                 b = manta_array_of(MANTA_DTYPE_F32, 3, small, x), v;
     (void)state;
+
     assert_int_equal(copy_slice(&a, 0, 3, 4, &v), MANTA_OK);
     assert_int_equal(copy_slice(&v, 1, 30, 20, &v), MANTA_OK);
     assert_int_equal(copy_slice(&v, 2, 1, 33, &v), MANTA_OK);
@@ -121,6 +125,7 @@ static void small_shapes_are_broadcast(void **state)
     manta_array out = manta_array_of(MANTA_DTYPE_F32, 3, shape, y),
                 full = manta_array_of(MANTA_DTYPE_F32, 3, shape, z);
     (void)state;
+
     for (int k = 0; k < 6; k++) {
         manta_array a = manta_array_of(MANTA_DTYPE_F32, ndim[k], from[k], x), v;
         assert_int_equal(copy_broadcast(&a, 3, shape, &v), MANTA_OK);
@@ -179,6 +184,7 @@ static void every_half_is_converted_there_and_back(void **state)
     static uint16_t all[65536], back[65536];
     static float wide[65536], up[65536], down[65536];
     (void)state;
+
     for (int i = 0; i < 65536; i++) all[i] = (uint16_t)i;
     for (int t = 0; t < 2; t++) {
         manta_dtype h = t ? MANTA_DTYPE_BF16 : MANTA_DTYPE_F16;
@@ -207,6 +213,7 @@ static void doubles_are_rounded_once(void **state)
     double d[4] = {1.0 + 0x1p-11 + 0x1p-40, 1.0 + 0x1p-11, 1.0 + 0x1p-11 - 0x1p-40, 65520.0 - 0x1p-30};
     uint16_t h[4];
     (void)state;
+
     convert_run(MANTA_DTYPE_F64, d, MANTA_DTYPE_F16, h, 4);
     assert_int_equal(h[0], 0x3c01); /* by way of float it would be 0x3c00 */
     assert_int_equal(h[1], 0x3c00);
@@ -226,6 +233,7 @@ static void integers_are_cut_and_saturated(void **state)
     uint8_t u8[11], want8[] = {1, 0, 255, 0, 0, 255, 0, 255, 255, 0, 0}, yes[11],
                     want[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0};
     (void)state;
+
     convert_run(MANTA_DTYPE_F64, d, MANTA_DTYPE_I32, i32, 11);
     convert_run(MANTA_DTYPE_F64, d, MANTA_DTYPE_I64, i64, 11);
     convert_run(MANTA_DTYPE_F64, d, MANTA_DTYPE_U8, u8, 11);
@@ -279,5 +287,6 @@ int main(void)
         cmocka_unit_test(integers_are_cut_and_saturated),
         cmocka_unit_test(every_pair_of_dtypes_is_converted),
     };
+
     return cmocka_run_group_tests_name("tensor/copy", tests, start, stop);
 }

@@ -17,6 +17,7 @@ enum { ODD = sizeof odd / sizeof *odd };
 static double true_act(kern_act a, double alpha, double x)
 {
     const double k = sqrt(2 / acos(-1.0));
+
     switch (a) {
     case KERN_RELU: return x < 0 ? 0 : x;
     case KERN_LEAKY_RELU: return x > 0 ? x : alpha * x;
@@ -44,6 +45,7 @@ static void run_act(run *r, const void *arg)
     int64_t n = c->n;
     float *x = case_fill(r, n, 6.0f, 0.0f), *dy = case_fill(r, n, 2.0f, 0.0f);
     float *y = case_new(n), *dx = case_new(n), *acc = case_fill(r, n, 1.0f, 0.0f), *before = case_new(n);
+
     memcpy(before, acc, (size_t)n * sizeof *acc);
 
     r->k->act_forward(r->p, c->a, c->alpha, n, x, y);
@@ -72,6 +74,7 @@ static void run_act_odd(run *r, const void *arg)
 {
     const act_case *c = arg;
     float y[ODD + 1], dx[ODD + 1], dy[ODD];
+
     y[ODD] = dx[ODD] = 12345.0f;
     for (int i = 0; i < ODD; i++) dy[i] = 1.0f;
     r->k->act_forward(r->p, c->a, c->alpha, ODD, odd, y);
@@ -113,6 +116,7 @@ static void run_binary(run *r, const void *arg)
 {
     const binary_case *c = arg;
     float *a = case_fill(r, c->n, 3.0f, 0.0f), *b = case_fill(r, c->nb, 3.0f, 0.0f), *out = case_new(c->n);
+
     r->k->binary(r->p, c->op, c->n, a, c->nb, b, out);
     case_out(r, c->n, out);
     for (int64_t i = 0; i < c->n; i++) assert_true(out[i] == true_binary(c->op, a[i], b[i % c->nb]));
@@ -127,6 +131,7 @@ static void binary_operations_agree_in_all_families(void **state)
         {1, 1},     {17, 17},        {4097, 4097},    {40000, 40000},     {40000, 1},         {39990, 10},
         {30000, 3}, {511 * 70, 511}, {513 * 70, 513}, {3 * 20000, 20000}, {16384 * 3, 16384}, {640, 10}};
     (void)state;
+
     for (int op = 0; op < KERN_BINARIES; op++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             case_everywhere("binary", run_binary,
@@ -137,6 +142,7 @@ static void run_axpby(run *r, const void *arg)
 {
     int64_t n = *(const int64_t *)arg;
     static const float factors[][2] = {{1, 1}, {2, 0}, {-0.5f, 3}, {0.1f, 0.9f}};
+
     for (int k = 0; k < 4; k++) {
         float alpha = factors[k][0], beta = factors[k][1];
         float *a = case_fill(r, n, 1.0f, 0.0f), *out = case_fill(r, n, 1.0f, 0.0f), *was = case_new(n);
@@ -161,6 +167,7 @@ static void families_are_found_by_name(void **state)
 {
     const kernels *k = NULL;
     (void)state;
+
     unsetenv("MANTA_KERNELS");
     assert_int_equal(kernels_find("reference", &k), MANTA_OK);
     assert_string_equal(k->name, "reference");
@@ -194,5 +201,6 @@ int main(void)
         cmocka_unit_test(axpby_agrees_in_all_families),
         cmocka_unit_test(families_are_found_by_name),
     };
+
     return cmocka_run_group_tests_name("tensor/elem", tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ typedef struct run {
 static inline float *case_new(int64_t n)
 {
     float *p = malloc((size_t)(n + 1) * sizeof *p);
+
     assert_non_null(p);
     for (int64_t i = 0; i <= n; i++) p[i] = 12345.0f;
     return p;
@@ -45,6 +46,7 @@ static inline float *case_new(int64_t n)
 static inline double *case_sums(int64_t n)
 {
     double *p = malloc((size_t)(n < 0 ? 0 : n + 1) * sizeof *p);
+
     assert_non_null(p);
     for (int64_t i = 0; i <= n; i++) p[i] = 0;
     return p;
@@ -60,6 +62,7 @@ static inline float case_number(run *r)
 static inline float *case_fill(run *r, int64_t n, float scale, float offset)
 {
     float *p = case_new(n);
+
     for (int64_t i = 0; i < n; i++) p[i] = case_number(r) * scale + offset;
     return p;
 }
@@ -89,6 +92,7 @@ static inline void case_out(run *r, int64_t n, const float *v)
 static inline void case_everywhere(const char *what, void (*fn)(run *r, const void *arg), const void *arg)
 {
     run r = {.what = what};
+
     for (int f = 0; f < KERN_ONEDNN; f++)
         for (int threads = 1; threads <= 2; threads++) {
             r.k = kernels_of((kern_family)f);

@@ -17,6 +17,7 @@ typedef struct gather {
 static inline void gather_sink(void *ctx, int64_t first, int64_t n, const float *v)
 {
     gather *g = ctx;
+
     if (first < 0 || n < 0 || first + n > g->n) abort();
     for (int64_t i = 0; i < n; i++) {
         g->out[first + i] = v[i];

@@ -52,6 +52,7 @@ static uint32_t random_u32(void)
 static float *random_floats(int64_t n)
 {
     float *v = mem_try((size_t)(n + 1) * sizeof *v);
+
     assert_non_null(v);
     for (int64_t i = 0; i < n; i++) v[i] = (float)((double)random_u32() / (1 << 23) - 1.0);
     return v;
@@ -69,6 +70,7 @@ static void describe(const gemm_case *c, const char *who, int threads)
 static double naive(const gemm_call *g, const float *c0, int64_t i, int64_t j, double *near)
 {
     double sum = g->accumulate ? (double)c0[i * g->ldc + j] : 0.0, size = fabs(sum);
+
     for (int64_t p = 0; p < g->k; p++) {
         const double a = (double)(g->ta ? g->a[p * g->lda + i] : g->a[i * g->lda + p]);
         const double b = (double)(g->tb ? g->b[j * g->ldb + p] : g->b[p * g->ldb + j]);
@@ -108,6 +110,7 @@ static void run_case(const gemm_case *c)
     float *want = random_floats(n_c), *got = random_floats(n_c);
     uint8_t *times = mem_try((size_t)n_c + 1);
     const size_t size = (size_t)n_c * sizeof *c0;
+
     assert_non_null(times);
     gemm_call g = {.m = c->m,
                    .n = c->n,
@@ -222,6 +225,7 @@ static void blocks_and_tiles(void **state)
         {.m = 60, .n = 17589, .k = 2},
     };
     (void)state;
+
     random_state = 13;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
 }
@@ -237,6 +241,7 @@ typedef struct descent {
 static void descend(void *ctx, int64_t first, int64_t n, const float *v)
 {
     descent *d = ctx;
+
     if (first < 0 || n < 0 || first + n > d->n) abort();
     for (int64_t i = 0; i < n; i++) {
         d->gradient[first + i] = v[i];
@@ -276,6 +281,7 @@ static void pair_run(const pair_case *c, const family *f, int threads, pair_arra
     descent d = {v->w, v->dw, c->in * c->out};
     gemm_call dx = {.m = c->batch, .n = c->in, .k = c->out, .tb = true};
     gemm_call dw = {.m = c->in, .n = c->out, .k = c->batch, .ta = true};
+
     dx.a = dw.b = v->dy;
     dx.lda = dw.ldb = dw.ldc = dx.ldb = c->out;
     dx.b = v->w;
@@ -309,6 +315,7 @@ static void a_pair_is_two_products(void **state)
         {.batch = 2, .in = 31, .out = 1100, .mask = true, .accumulate = true},
     };
     (void)state;
+
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const pair_case *c = &cases[i];
         const size_t size_x = (size_t)(c->batch * c->in) * sizeof(float);
@@ -333,6 +340,7 @@ static void nothing_to_do(void **state)
 {
     float one = 1;
     (void)state;
+
     for (int f = 0; f < n_families; f++) {
         gemm_call g = {.m = 0, .n = 4, .k = 4, .lda = 4, .ldb = 4, .ldc = 4, .a = &one, .b = &one, .c = &one};
         families[f].gemm(pools[2], &g);
@@ -348,6 +356,7 @@ static void nan_survives_relu_and_reaches_every_family(void **state)
 {
     const float a[4] = {1, NAN, 2, 3}, b[4] = {1, 2, 3, 4};
     (void)state;
+
     for (int f = 0; f < n_families; f++) {
         float c[4] = {0, 0, 0, 0};
         gemm_call g = {
@@ -379,5 +388,6 @@ int main(void)
         cmocka_unit_test(blocks_and_tiles),    cmocka_unit_test(a_pair_is_two_products),
         cmocka_unit_test(nothing_to_do),       cmocka_unit_test(nan_survives_relu_and_reaches_every_family),
     };
+
     return cmocka_run_group_tests(tests, start, pools_stop);
 }

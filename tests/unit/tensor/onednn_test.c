@@ -30,6 +30,7 @@ static uint32_t random_u32(void)
 static float *random_floats(int64_t n)
 {
     float *v = mem_try((size_t)(n + GUARD) * sizeof *v);
+
     assert_non_null(v);
     for (int64_t i = 0; i < n + GUARD; i++) v[i] = (float)((double)random_u32() / (1 << 23) - 1.0);
     return v;
@@ -39,6 +40,7 @@ static float *random_floats(int64_t n)
 static void assert_close(const char *what, int64_t n, const float *want, const float *got, int64_t terms)
 {
     const double near = 1e-6 * sqrt((double)terms + 1) * 4;
+
     for (int64_t i = 0; i < n; i++) {
         if (fabs((double)want[i] - (double)got[i]) <= near * fmax(1.0, fabs((double)want[i]))) continue;
         fail_msg("%s: element %d of %d is %.9g, the reference has %.9g", what, (int)i, (int)n, (double)got[i],
@@ -61,6 +63,7 @@ static void check_product(int64_t m, int64_t n, int64_t k, uint32_t flags)
     float *bias = random_floats(n), *mask = random_floats(m * n);
     float *want = random_floats(m * n), *got[MAX_THREADS + 1] = {NULL};
     gemm_call g = {.m = m, .n = n, .k = k, .ta = ta, .tb = tb, .a = a, .b = b, .ldc = n};
+
     g.lda = ta ? m : k;
     g.ldb = tb ? k : n;
     g.accumulate = flags & 4;
@@ -127,6 +130,7 @@ static void run_conv(const kernels *k, int threads, const conv_case *c, float *o
     const size_t size = k->conv_work(&call.s, threads);
     gather into = {.out = out, .n = c->n_out, .times = mem_try((size_t)c->n_out + 1)};
     char *work = mem_try_raw(size + 64);
+
     assert_true(work && into.times);
     memset(work, 0x7f, size + 64);
     memcpy(out, c->start, (size_t)(c->n_out + GUARD) * sizeof *out);
@@ -156,6 +160,7 @@ static void check_pass(const conv_case *c, int64_t terms)
 {
     static const char *const names[] = {"forward", "data", "weights"};
     float *want = random_floats(c->n_out), *one = random_floats(c->n_out), *more = random_floats(c->n_out);
+
     run_conv(ours, 1, c, want);
     run_conv(theirs, 1, c, one);
     assert_close(names[c->pass], c->n_out, want, one, terms);
@@ -177,6 +182,7 @@ static void check_conv(conv_shape s)
     float *mask = random_floats(n_x), *y0 = random_floats(n_y), *dx0 = random_floats(n_x),
           *dw0 = random_floats(n_w);
     conv_case c = {.call = {.s = s, .x = x, .w = w, .dy = dy}, .pass = FORWARD, .n_out = n_y, .start = y0};
+
     check_pass(&c, taps * cg);
     c.call.bias = bias;
     c.call.relu = true;
@@ -259,6 +265,7 @@ static void an_empty_batch(void **state)
 {
     float nothing = 1, dw[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     (void)state;
+
     if (!theirs) {
         skip();
         return;
@@ -292,5 +299,6 @@ int main(void)
         cmocka_unit_test(more_shapes_than_are_kept),
         cmocka_unit_test(an_empty_batch),
     };
+
     return cmocka_run_group_tests(tests, start, pools_stop);
 }

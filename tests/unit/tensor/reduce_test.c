@@ -21,6 +21,7 @@ static void run_col_sum(run *r, const void *arg)
     const shape *s = arg;
     float *x = case_fill(r, s->rows * s->c, 1.0f, 0.3f), *out = case_new(s->c),
           *acc = case_fill(r, s->c, 1.0f, 0.0f);
+
     r->k->col_sum(r->p, s->rows, s->c, x, out, false);
     case_out(r, s->c, out);
     for (int64_t c = 0; c < s->c; c++) {
@@ -180,6 +181,7 @@ static void run_bn_hard(run *r, const void *arg)
     float *x = case_new(ROWS * 2), *y = case_new(ROWS * 2), mean[3] = {0, 0, 12345.0f},
           var[3] = {0, 0, 12345.0f};
     (void)arg;
+
     for (int i = 0; i < ROWS; i++) {
         x[2 * i] = i == 0 ? 1000.0f : 0.0f;
         x[2 * i + 1] = 7.7f;
@@ -231,6 +233,7 @@ static void run_ln(run *r, const void *arg)
                  .dx = dx,
                  .dgamma = dgamma,
                  .dbeta = dbeta};
+
     r->k->ln_forward(r->p, &l);
     case_out(r, n, y);
     case_out(r, rows, mean);
@@ -295,6 +298,7 @@ static void run_softmax(run *r, const void *arg)
     int64_t rows = s->rows, c = s->c, n = rows * c;
     float *x = case_fill(r, n, 10.0f, 0.0f), *y = case_new(n), *dy = case_fill(r, n, 1.0f, 0.0f),
           *dx = case_new(n);
+
     r->k->softmax_forward(r->p, rows, c, x, y);
     case_out(r, n, y);
     r->k->softmax_backward(r->p, rows, c, y, dy, dx, false);
@@ -324,6 +328,7 @@ static void run_softmax_odd(run *r, const void *arg)
 {
     float x[4 * 20], y[4 * 20 + 1];
     (void)arg;
+
     for (int i = 0; i < 80; i++) x[i] = (float)(i % 7);
     x[3] = 1e30f; /* takes all */
     x[25] = NAN;
@@ -352,5 +357,6 @@ int main(void)
         cmocka_unit_test(layer_norm_agrees_in_all_families),
         cmocka_unit_test(softmax_agrees_in_all_families),
     };
+
     return cmocka_run_group_tests_name("tensor/reduce", tests, NULL, NULL);
 }

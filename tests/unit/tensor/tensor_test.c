@@ -19,6 +19,7 @@ static void a_tensor_is_made_in_every_dtype(void **state)
     int64_t shape[] = {3, 0, 5}, live = mem_live();
     manta_tensor *t = NULL;
     (void)state;
+
     for (int d = 0; d < MANTA_DTYPE_COUNT; d++) {
         int64_t two[] = {7, 9};
         assert_int_equal(manta_tensor_new((manta_dtype)d, 2, two, &t), MANTA_OK);
@@ -47,6 +48,7 @@ static void wrong_shapes_are_refused(void **state)
             wraps2[] = {(int64_t)1 << 32, (int64_t)1 << 32}, live = mem_live(), four[] = {4};
     manta_tensor *t = NULL;
     (void)state;
+
     assert_int_equal(manta_tensor_new(MANTA_DTYPE_COUNT, 1, four, &t), MANTA_EINVAL);
     assert_int_equal(manta_tensor_new(MANTA_DTYPE_F32, 2, negative, &t), MANTA_EINVAL);
     assert_int_equal(manta_tensor_new(MANTA_DTYPE_F32, 9, negative, &t), MANTA_EINVAL);
@@ -85,6 +87,7 @@ static void wrapped_memory_is_released_once(void **state)
     char bytes[4] = "abc";
     manta_tensor *t;
     (void)state;
+
     assert_int_equal(manta_tensor_wrap(MANTA_DTYPE_U8, 1, shape, bytes, count_release, &released, &t),
                      MANTA_OK);
     assert_ptr_equal(manta_tensor_data(t), bytes);
@@ -104,6 +107,7 @@ static void contents_are_copied_in_and_out(void **state)
     float x[] = {1, 2, 3, 4, 5, 6.5f};
     manta_tensor *t, *u;
     (void)state;
+
     assert_int_equal(manta_tensor_from_bytes(MANTA_DTYPE_F32, 2, shape, x, sizeof x, &t), MANTA_OK);
     assert_memory_equal(manta_tensor_data(t), x, sizeof x);
     manta_array a = manta_tensor_array(t);
@@ -142,6 +146,7 @@ static void random_fills_match_their_distributions(void **state)
     const double mean[] = {1, -1, -1}, var[] = {16.0 / 12, 9, 9 * 0.7737413};
     rng_key k = rng_make(7, 1);
     (void)state;
+
     for (int f = 0; f < 3; f++) {
         fills[f](k, 0, N, -1.0f, 3.0f, all);
         double m, v;
@@ -185,5 +190,6 @@ int main(void)
         cmocka_unit_test(contents_are_copied_in_and_out),
         cmocka_unit_test(random_fills_match_their_distributions),
     };
+
     return cmocka_run_group_tests_name("tensor/tensor", tests, NULL, NULL);
 }

@@ -23,6 +23,7 @@ static recipe read_recipe(const char *path)
 {
     recipe r = {.torch = strncmp(path, "torch", 5) == 0};
     char name[32];
+
     assert_true(golden_text(path, "class_name", name, sizeof name));
     bool adam = strncmp(name, "Adam", 4) == 0, rms = strcmp(name, "RMSprop") == 0;
     double beta[2] = {golden_number(path, "beta_1", 0.9), golden_number(path, "beta_2", 0.999)};
@@ -63,6 +64,7 @@ static update_scalars at_call(const recipe *r, int c, double rate)
 {
     update_scalars s = r->s;
     int every = r->accumulate ? r->accumulate : 1, t = c / every + 1;
+
     if (r->decay_rate > 0) rate = rate * pow(r->decay_rate, c / 2.0);
     s.lr = (float)rate;
     s.decay_lr = (float)(rate * r->decay);
@@ -84,6 +86,7 @@ typedef struct variable {
 static void variable_load(const char *path, int i, variable *v)
 {
     char name[16];
+
     snprintf(name, sizeof name, "v%d", i);
     v->start = golden_array(path, name);
     snprintf(name, sizeof name, "g%d", i);
@@ -134,6 +137,7 @@ static void replay(const char *path, void *ctx)
     variable v[VARIABLES];
     manta_array rates = {0};
     bool given = golden_load(path, "rates", &rates);
+
     for (int i = 0; i < VARIABLES; i++) variable_load(path, i, &v[i]);
     for (int c = 0; c < CALLS; c++) {
         update_scalars s = at_call(&r, c, given ? (double)((const float *)rates.data)[c] : r.rate);
@@ -192,6 +196,7 @@ static void run_bits(run *r, const void *arg)
     const bits_case *t = arg;
     int64_t n = t->n;
     float *g[9], *old[ARRAYS], *whole[ARRAYS], *cut[ARRAYS], *place[ARRAYS];
+
     for (int i = 0; i < t->shards; i++) g[i] = case_fill(r, n, 1.0f, 0.0f);
     for (int a = 0; a < ARRAYS; a++) {
         /* v must be positive, and when centered not below the square of the mean gradient (s2). */
@@ -329,6 +334,7 @@ static void updates_agree_in_all_families(void **state)
 {
     static const int64_t sizes[] = {0, 1, 15, 16, 17, 1023, 1024, 1025, 4096, 5000};
     (void)state;
+
     for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
             for (int shards = 0; shards <= 9; shards += shards < 2 ? 1 : 7) {
@@ -363,6 +369,7 @@ static void run_tree(run *r, const void *arg)
     enum { N = 3000 };
     float *g[16], zero[N] = {0}, w[N + 1];
     update_scalars s = {.rule = UPDATE_SGD, .lr = -1.0f, .divisor = 7.0f, .clip_factor = 1.0f};
+
     for (int i = 0; i < shards; i++) g[i] = case_fill(r, N, 1.0f, 0.0f);
     update_run u = {
         .s = &s, .n = N, .grads = (const float *const *)g, .n_grads = shards, .w = zero, .w_new = w};
@@ -427,5 +434,6 @@ int main(void)
         cmocka_unit_test(the_regulariser_is_added_after_the_division),
         cmocka_unit_test(rules_have_their_number_of_slots),
     };
+
     return cmocka_run_group_tests_name("tensor/update", tests, NULL, NULL);
 }

@@ -29,12 +29,14 @@ static double ulps(float got, double want)
 static float cdf_only(float x)
 {
     float density;
+
     return vm_cdf(x, &density);
 }
 
 static float density_only(float x)
 {
     float density;
+
     (void)vm_cdf(x, &density);
     return density;
 }
@@ -79,6 +81,7 @@ static void functions_are_accurate_everywhere(void **state)
 {
     int failed = 0;
     (void)state;
+
     for (size_t k = 0; k < sizeof sweeps / sizeof *sweeps; k++) {
         const sweep *s = &sweeps[k];
         double worst = 0;
@@ -135,5 +138,6 @@ int main(void)
         cmocka_unit_test(functions_are_accurate_everywhere),
         cmocka_unit_test(special_values_are_met),
     };
+
     return cmocka_run_group_tests_name("tensor/vmath", tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ static void check_cell(run *r, const pool_shape *s, int64_t out, int64_t n, int6
 {
     double top = -INFINITY, sum = 0;
     int64_t where = 0, at = -1, cells = 0;
+
     for (int64_t i = 0; i < s->kh; i++)
         for (int64_t k = 0; k < s->kw; k++) {
             int64_t h = oh * s->sh - s->top + i, w = ow * s->sw - s->left + k;
@@ -51,6 +52,7 @@ static void run_windows(run *r, const void *arg)
     float *ymax = case_new(n_out), *yavg = case_new(n_out), *dmax = case_new(n_in), *davg = case_new(n_in);
     uint8_t *where = malloc((size_t)n_out + 1);
     double *want_max = case_sums(n_in), *want_avg = case_sums(n_in);
+
     if (t->ties)
         for (int64_t i = 0; i < n_in; i++) x[i] = floorf(x[i] * 2.0f);
 
@@ -150,6 +152,7 @@ static void run_max_odd(run *r, const void *arg)
     float x[4] = {1.0f, NAN, 5.0f, NAN}, y[2] = {0, 12345.0f};
     uint8_t where[1];
     (void)arg;
+
     r->k->max_pool_forward(r->p, &s, x, y, where);
     assert_true(isnan(y[0]) && where[0] == 1);
     x[1] = x[3] = x[0] = x[2] = -INFINITY;
@@ -176,6 +179,7 @@ static void run_table(run *r, const void *arg)
     float *table = case_fill(r, t->rows * t->c, 1.0f, 0.0f), *y = case_new(t->n * t->c);
     float *dy = case_fill(r, t->n * t->c, 1.0f, 0.0f), *want = case_new(t->rows * t->c);
     int64_t *index = malloc((size_t)(t->n + 1) * sizeof *index);
+
     for (int64_t i = 0; i < t->n; i++) index[i] = (int64_t)(fabsf(case_number(r)) * (float)t->rows) % t->rows;
     r->k->gather(r->p, t->n, t->c, table, index, y);
     case_out(r, t->n * t->c, y);
@@ -195,6 +199,7 @@ static void gather_and_scatter_agree_in_all_families(void **state)
     static const table_case cases[] = {{0, 4, 3},      {1, 1, 1},      {100, 16, 7},
                                        {1000, 64, 50}, {500, 300, 11}, {3000, 17, 2}};
     (void)state;
+
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         case_everywhere("gather, scatter", run_table, &cases[i]);
 }
@@ -206,5 +211,6 @@ int main(void)
         cmocka_unit_test(the_largest_of_odd_values_agrees),
         cmocka_unit_test(gather_and_scatter_agree_in_all_families),
     };
+
     return cmocka_run_group_tests_name("tensor/windows", tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ static void local_ones(void **state)
     static const char *const texts[] = {
         NULL, "{}", "[]", "\"x\"", "{\"cluster\":{}}", "{" TASK0 "}", "{\"environment\":\"cloud\"}"};
     (void)state;
+
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         tf_config c = {0};
         assert_int_equal(tf_config_parse(texts[i], &c), MANTA_OK);
@@ -92,6 +93,7 @@ static void rejected_ones(void **state)
         {"{\"cluster\":{\"ps\":[\"a:1\"]},\"task\":{\"type\":\"ps\",\"index\":0}}", "nobody would train"},
     };
     (void)state;
+
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tf_config c = {0};
         int64_t live = mem_live();
@@ -133,6 +135,7 @@ static void accepted_ones(void **state)
         {"{\"cluster\":{\"worker\":[\"[::1]:1\",\"[::1]:2\"]}," TASK0 "}", 2, 0, 0, true},
     };
     (void)state;
+
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tf_config c = {0};
         if (tf_config_parse(rows[i].text, &c)) fail_msg("%s: %s", rows[i].text, manta_error_text());
@@ -163,5 +166,6 @@ int main(void)
         cmocka_unit_test(rejected_ones),
         cmocka_unit_test(accepted_ones),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
