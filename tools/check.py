@@ -239,7 +239,7 @@ def stage_format(stage):
 
 
 def stage_house(stage):
-    """directions of includes, headers alone, symbols, install, documents, scripts"""
+    """directions of includes, blank lines, headers alone, symbols, install, documents, scripts"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     # The gcc stage counted this build; most of what follows can be said without it.
     if stage.run("cmake", "--build", folder, "-j", CORES, timeout_s=1800) != 0:
