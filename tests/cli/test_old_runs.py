@@ -40,6 +40,12 @@ def test_an_old_run_is_listed_and_its_checkpoint_read(manta, old):
     assert "first" in shown.stdout
 
 
+@pytest.mark.parametrize("axis", [(), ("--x", "time")])
+def test_an_old_run_is_drawn(manta, old, axis):
+    manta("runs", "plot", "workers", "--storage", "runs", "--metrics", "loss,rate", *axis, "-o", "old.svg")
+    assert (old / "old.svg").read_text().count("<path") == 2
+
+
 def test_an_old_keras_file_evaluates_and_trains_on(manta, old):
     done = manta("evaluate", "saved.keras", "--data", "flowers.csv:label=kind", "--json")
     metrics = done.event("result")["metrics"]
