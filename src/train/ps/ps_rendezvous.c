@@ -23,6 +23,7 @@ static void name_node(const ps_plan *p, int i, char out[FRAME_NAME])
 manta_status ps_rendezvous_open(const ps_plan *p, int self, ps_config_check *t, rendezvous **out)
 {
     int n = p->servers + 1 + p->workers;
+
     char(*names)[FRAME_NAME] = mem_new((size_t)n * sizeof *names);
     rendezvous_node *nodes = mem_new((size_t)n * sizeof *nodes);
     rendezvous_options o = {
