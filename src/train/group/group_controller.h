@@ -1,0 +1,85 @@
+/* train/group/group_controller.h - the controller from inside, for group.c, which waits for
+ * steps and hands out jobs, and group_members.c, which starts and buries workers. */
+#ifndef TRAIN_GROUP_GROUP_CONTROLLER_H
+#define TRAIN_GROUP_GROUP_CONTROLLER_H
+
+#include "train/group/group.h"
+#include "train/group/group_membership.h"
+#include "train/group/group_samples.h"
+#include "train/group/group_watch.h"
+
+/* One place among the workers, and whoever holds it. */
+typedef struct member {
+    int scratch_fd; /* outlives the process; -1: none */
+    pid_t pid;
+    int pidfd;
+    uint32_t incarnation;
+    int failures; /* deaths in a row without a step */
+    watch watch;
+    watch_verdict verdict; /* why we killed it, if we did */
+    bool outside; /* it died of something that may have come from anywhere */
+    /* The last death, until the next commit. */
+    int64_t died_ns, died_step; /* died_ns 0: none */
+    pid_t died_pid;
+    char cause[96];
+} member;
+
+struct group {
+    manta_session *s;
+    group_crew *crew;
+    shared *sh;
+    control *c;
+    const feed_source *feeds;
+    int n_feeds;
+    int64_t deadline_ns;
+    int max_failures;
+    int n;
+    int event_fd;
+    member m[SHARED_WORKERS];
+    membership r;
+    blame blames[LAYOUT_MAX_SHARDS];
+    int64_t begin, end; /* step numbers of the job */
+    bool gated; /* it goes on by group_next() alone */
+    bool signalled; /* a signal has come since group_follow() began to wait */
+    bool cutting; /* group_cut() waits */
+    int64_t look; /* when a sleep is to end, at the latest */
+    int64_t epoch;
+    int feed;
+    int64_t ticked_ns;
+    worker_events events;
+};
+
+static inline uint64_t group_committed_word(const group *g)
+{
+    return atomic_load(&g->c->commit);
+}
+
+/* ---- group_members.c ---- */
+
+/* Starts a worker for every place that is empty and wanted. When the system has no room for
+ * a process and others live, they go on alone, and it is tried again later; without any
+ * other it fails. */
+manta_status members_start(group *g) MANTA_MUST_USE;
+
+/* Takes note of those that have become ready for their place. */
+void members_see_ready(group *g);
+
+/* The pidfd of this rank's worker says that it is dead: none of its stores is still to come.
+ * Reaps it, judges its death, and starts a successor where one is wanted. Fails when the
+ * death is the end of the run. */
+manta_status members_bury(group *g, int rank) MANTA_MUST_USE;
+
+/* Tells of deaths that the commit of `word` has made up for. */
+void members_see_recovered(group *g, uint64_t word);
+
+/* Kills whoever neither moves nor waits; looks no more often than every members_tick_ns(). */
+void members_watch(group *g);
+int64_t members_tick_ns(const group *g);
+
+/* How many places are to have a worker. */
+int members_wanted(const group *g);
+
+/* Gives back the memory that the worker of a place computed in. */
+void members_drop_scratch(member *m);
+
+#endif
