@@ -5,8 +5,9 @@ The tables below are the picture of docs/architecture.md: each folder of src/
 and the folders it may see; for a folder that is divided into rooms, each room
 and the rooms of the same folder that it may see. A public header belongs to the
 folder that implements it and obeys the same directions. Programs (cli, dash,
-python) see the public headers only. Prints one line per violation, and per row
-of a table that nothing needs any more, and exits 1 when there is any.
+python) see the public headers only. Processes are started and waited for in os/
+alone. Prints one line per violation, and per row of a table that nothing needs
+any more, and exits 1 when there is any.
 """
 import pathlib
 import re
@@ -127,6 +128,18 @@ LIBRARY = {
     "sqlite3.h": ["train"],
 }
 
+# Processes are started, watched and waited for by os/spawner.h and os/descendants.h. The
+# files outside os/ that make such a call all the same, and why.
+PROCESSES = {
+    "src/comm/shm.c": "watches the other ranks, which somebody else has started",
+    "src/task/daemon_guests.c": "watches a program that joins, which nobody here has started",
+    "src/task/node_query.c": "watches the daemon of a node that it stops",
+    "src/cli/cmd_ps.c": "runs a debugger, which is another program, and sees no header of os/",
+}
+PROCESS_CALL = re.compile(r"(?<![\w.>])(?:os->)?(fork|fork_quiet|vfork|clone|clone3|posix_spawnp?|wait|wait3|wait4|"
+                          r"waitid|waitpid|pidfd_open|proc_pidfd_open(?!\(getpid\(\)))\(")
+NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"', re.S)
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -135,6 +148,13 @@ def includes(path):
     text = path.read_text(encoding="utf-8", errors="replace")
     for m in INCLUDE.finditer(text):
         yield text.count("\n", 0, m.start(2)) + 1, m.group(1), m.group(2)
+
+
+def process_calls(path):
+    """(line number, name) of every call that starts a process, watches one or waits for one."""
+    text = NOT_CODE.sub(lambda m: "\n" * m.group().count("\n"), path.read_text(encoding="utf-8", errors="replace"))
+    for m in PROCESS_CALL.finditer(text):
+        yield text.count("\n", 0, m.start()) + 1, m.group(1)
 
 
 def sources(folder):
@@ -223,6 +243,9 @@ def check(root):
                 why = room_violation(folder, room, name)
             if why:
                 found.append(f"{path.relative_to(root)}:{line}: {why}")
+        if folder != "os" and str(path.relative_to(root)) not in PROCESSES:
+            found.extend(f"{path.relative_to(root)}:{line}: {call}() is for os/ alone; see os/spawner.h"
+                         for line, call in process_calls(path))
 
     for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
         if folder.name not in SEES and folder.name not in PROGRAMS:
@@ -273,6 +296,8 @@ def unneeded(root):
             _, folder, room, *_ = path.relative_to(root).parts
             if room_violation(folder, room if room in ROOMS[folder] else TOP, header) is None:
                 found.append(f"EXCEPTIONS: {name} may include {header} anyway")
+    found += [f"PROCESSES: {name} makes no such call" for name in PROCESSES
+              if not (root / name).is_file() or not any(process_calls(root / name))]
     for folder, rooms in ROOMS.items():
         lines = {room: set() for room in rooms}
         for path in sources(root / "src" / folder):

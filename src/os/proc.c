@@ -25,6 +25,11 @@ manta_status proc_pidfd_open(pid_t pid, int *out)
     return manta_fail(st, "watching process %ld: %s", (long)pid, strerror(err));
 }
 
+void proc_signal(int pidfd, int sig)
+{
+    (void)os->pidfd_send_signal(pidfd, sig);
+}
+
 bool proc_ended(pid_t pid)
 {
     struct pollfd p = {.fd = os->pidfd_open(pid, 0), .events = POLLIN};
@@ -34,6 +39,24 @@ bool proc_ended(pid_t pid)
     ended = os->poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
     os->close(p.fd);
     return ended;
+}
+
+/* The name in the second field may hold anything, so the third begins behind the last
+ * parenthesis. */
+long proc_parse_stat(const char *text, int n)
+{
+    const char *at = strrchr(text, ')');
+
+    for (int i = 2; at && i < n; i++) at = strchr(at + 1, ' ');
+    return at ? strtol(at, NULL, 10) : 0;
+}
+
+int proc_threads(void)
+{
+    char text[1024];
+
+    if (file_read_text("/proc/self/stat", text, sizeof text)) return 0;
+    return (int)proc_parse_stat(text, 20);
 }
 
 uint64_t proc_parse_peak_rss(const char *text)

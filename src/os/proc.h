@@ -14,10 +14,21 @@
  * *out: owned, close it. MANTA_ENOENT there is no such process. */
 manta_status proc_pidfd_open(pid_t pid, int *out) MANTA_MUST_USE;
 
+/* Sends a signal to the process behind a pidfd, and never to another one; nothing happens
+ * when it has ended. */
+void proc_signal(int pidfd, int sig);
+
 /* True when no such process runs: there is none, or it is dead and nobody has asked
  * how it ended (where process 1 adopts orphans and never asks, for good). False when
  * that cannot be known. */
 bool proc_ended(pid_t pid);
+
+/* How many threads this process has; 0 when the system does not say. */
+int proc_threads(void);
+
+/* Field n (3 or more, as proc(5) counts them) of the text of a /proc/PID/stat; 0 when it
+ * has none. */
+long proc_parse_stat(const char *text, int n);
 
 /* The most memory this process has held at once, in bytes (VmHWM); 0 when the
  * system does not say. */

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,11 @@ static int real_futex(_Atomic uint32_t *word, int op, uint32_t value, const stru
 static int real_pidfd_open(pid_t pid, unsigned flags)
 {
     return (int)syscall(SYS_pidfd_open, pid, flags);
+}
+
+static int real_pidfd_send_signal(int pidfd, int sig)
+{
+    return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
 }
 
 /* As fork() of a process with one thread, but with no signal at its end. The C
@@ -96,12 +102,14 @@ const os_sys os_real = {
     .pthread_create = pthread_create,
     .futex = real_futex,
     .pidfd_open = real_pidfd_open,
+    .pidfd_send_signal = real_pidfd_send_signal,
     .sched_getaffinity = sched_getaffinity,
     .fork = fork,
     .fork_quiet = real_fork_quiet,
     .kill = kill,
     .waitpid = waitpid,
     .prctl = real_prctl,
+    .signalfd = signalfd,
     .socketpair = socketpair,
     .socket = socket,
     .bind = real_bind,

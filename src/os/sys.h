@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -56,12 +57,14 @@ typedef struct os_sys {
     int (*futex)(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout,
                  uint32_t mask);
     int (*pidfd_open)(pid_t pid, unsigned flags);
+    int (*pidfd_send_signal)(int pidfd, int sig);
     int (*sched_getaffinity)(pid_t pid, size_t size, cpu_set_t *out);
     pid_t (*fork)(void);
     pid_t (*fork_quiet)(void); /* a child whose end sends no signal and that no plain wait() sees */
     int (*kill)(pid_t pid, int sig);
     pid_t (*waitpid)(pid_t pid, int *status, int options);
     int (*prctl)(int option, unsigned long value);
+    int (*signalfd)(int fd, const sigset_t *mask, int flags);
     /* sockets, seals and readiness */
     int (*socketpair)(int domain, int type, int protocol, int fds[2]);
     int (*socket)(int domain, int type, int protocol);

@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "task/actor_link.h"
 #include "task/cancel.h"
 #include "task/group_link.h"

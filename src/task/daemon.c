@@ -17,44 +17,32 @@
 
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "os/descendants.h"
 #include "os/proc.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 
-/* A child of ours has ended: an adopted worker, whose status its peers want to
- * know, the zygote, or an orphan that nobody else waits for. */
-static void on_child(void *ctx, int fd, bool readable, bool writable)
+/* An adopted worker, whose status its peers want to know, the zygote, or an orphan that
+ * nobody else waits for. */
+static void note_end(void *ctx, pid_t pid, int status)
 {
     node *d = ctx;
-    struct signalfd_siginfo info;
-    pid_t pid;
-    int status;
-    (void)readable;
-    (void)writable;
 
-    (void)!read(fd, &info, sizeof info);
-    while ((pid = os->waitpid(-1, &status, __WALL | WNOHANG)) > 0)
-        for (size_t i = 0; i < d->clients.n; i++)
-            if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
+    for (size_t i = 0; i < d->clients.n; i++)
+        if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
 }
 
-static int watch_children(void)
+static void on_child(void *ctx, int fd, bool readable, bool writable)
 {
-    sigset_t child;
-
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child, NULL);
-    return signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    (void)readable;
+    (void)writable;
+    descendants_reap(fd, note_end, ctx);
 }
 
 static void on_keeper(void *ctx, int fd, bool readable, bool writable)
@@ -76,9 +64,10 @@ static void allow_files(node *d)
 
 static manta_status node_prepare(node *d, int keeper_pidfd)
 {
-    int children = watch_children();
+    int children;
 
-    TRY(spawn_adopt_orphans());
+    TRY(descendants_watch(&children));
+    TRY(descendants_adopt());
     TRY(proc_pidfd_open(getpid(), &d->self_pidfd));
     TRY(loop_new(&d->loop));
     TRY(loop_watch(d->loop, keeper_pidfd, false, on_keeper, d));
@@ -101,7 +90,7 @@ static _Noreturn void node_serve(node *d)
         daemon_registry(d, (registry_event){.kind = REGISTRY_PASS});
         waiting = daemon_bury(d) || waiting;
     }
-    spawn_end_all();
+    descendants_end();
     if (d->socket_fd >= 0) {
         close(d->socket_fd);
         node_socket_sweep(d->socket_path);
@@ -122,8 +111,6 @@ static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
     if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
         d->number = (uint64_t)clock_now_ns() ^ ((uint64_t)getpid() << 40);
     d->number |= 1; /* 0 is no node */
-    prctl(PR_SET_NAME, "manta-daemon");
-    spawn_reset_signals();
     d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
     d->registry = registry_new();
     d->refs = refs_new();

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "os/spawn.h"
+#include "os/spawner.h"
 
 /* ---- what the registry says is to be done ---- */
 

@@ -33,7 +33,6 @@
 #include "base/mem.h"
 #include "os/proc.h"
 #include "os/shm.h"
-#include "os/spawn.h"
 #include "os/sys.h"
 #include "task/worker_trace.h"
 
@@ -81,7 +80,7 @@ static void client_cut(client *c)
     log_error("a process cannot be talked to any more: its part in the node ends", LOG_INT("pid", c->pid),
               LOG_STR("why", manta_error_text()));
     if (c->is_worker)
-        spawn_signal(c->pidfd, SIGKILL);
+        proc_signal(c->pidfd, SIGKILL);
     else
         (void)shutdown(c->fd, SHUT_RDWR);
 }
@@ -150,7 +149,7 @@ void daemon_kill(node *d, uint32_t id)
 
     if (!c) return;
     c->is_killed = true;
-    spawn_signal(c->pidfd, SIGKILL);
+    proc_signal(c->pidfd, SIGKILL);
 }
 
 /* ---- the other requests ---- */
@@ -435,7 +434,7 @@ static manta_status check_room(const int *fds, int n_fds)
 void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, const int *fds, int n_fds)
 {
     if (check_room(fds, n_fds)) {
-        spawn_signal(fds[1], SIGKILL); /* its parent reaps it */
+        proc_signal(fds[1], SIGKILL); /* its parent reaps it */
         socket_close_all(fds, n_fds);
         daemon_start_failed(d, job_id, false, manta_error_text());
         return;

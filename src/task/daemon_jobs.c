@@ -17,8 +17,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/descendants.h"
 #include "os/proc.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 
 static void start_zygote(node *d, job *j);
@@ -47,7 +48,7 @@ static void send_forks(node *d, job *j)
         if (st == MANTA_EBUSY && !loop_watch(d->loop, j->zygote_fd, true, on_zygote, d)) return;
         if (st && st != MANTA_EDIED) {
             log_error("a zygote cannot be asked: it is replaced", LOG_STR("why", manta_error_text()));
-            spawn_signal(j->zygote_pidfd, SIGKILL);
+            proc_signal(j->zygote_pidfd, SIGKILL);
         }
         if (st) return; /* its successor is asked for what is open */
         j->unsent--;
@@ -157,7 +158,7 @@ void daemon_sweep_strangers(node *d, uint32_t id)
 
     if (!j) return;
     if (j->supervisor_fd < 0) {
-        spawn_children(daemon_kill_stranger, d);
+        descendants_each(daemon_kill_stranger, d);
         return;
     }
     uint64_t n = 0;
@@ -176,7 +177,7 @@ void daemon_sweep_strangers(node *d, uint32_t id)
 static void zygote_gone(node *d, job *j)
 {
     if (j->zygote_fd >= 0) loop_forget(d->loop, j->zygote_fd);
-    if (j->zygote_pidfd >= 0) spawn_signal(j->zygote_pidfd, SIGKILL);
+    if (j->zygote_pidfd >= 0) proc_signal(j->zygote_pidfd, SIGKILL);
     socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd}, 2);
     j->zygote_fd = j->zygote_pidfd = -1;
     j->zygote = 0;
@@ -236,29 +237,16 @@ static void take_zygote(node *d, job *j, pid_t pid, int fd, int pidfd)
 
 static void start_zygote(node *d, job *j)
 {
-    int pair[2], pidfd;
-    pid_t pid;
+    spawn_child zygote;
+    int fd;
 
-    if (socket_pair(pair) || spawn_fork(&pid)) {
-        log_error("no zygote", LOG_STR("why", manta_error_text()));
+    /* on_child() of daemon.c reaps it, as all that this process adopts. */
+    if (node_start_zygote(d->self_pidfd, d->config.plain_output, &d->files, &fd, &zygote)) {
+        log_error("no zygote could be started, so the node ends", LOG_STR("why", manta_error_text()));
         d->stop = true;
         return;
     }
-    if (pid == 0) {
-        /* Not a fresh program: give up what is the daemon's alone. */
-        if (d->files.rlim_max) (void)setrlimit(RLIMIT_NOFILE, &d->files);
-        prctl(PR_SET_CHILD_SUBREAPER, 0);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        node_close_others((int[]){pair[1], d->self_pidfd}, 2);
-        zygote_main(pair[1], d->self_pidfd, d->config.plain_output);
-    }
-    close(pair[1]);
-    if (proc_pidfd_open(pid, &pidfd)) {
-        close(pair[0]);
-        d->stop = true;
-        return;
-    }
-    take_zygote(d, j, pid, pair[0], pidfd);
+    take_zygote(d, j, zygote.pid, fd, zygote.pidfd);
 }
 
 /* ---- jobs ---- */
@@ -339,7 +327,7 @@ static void do_end(node *d, uint32_t id)
         client *c = d->clients.at[i].value;
         if (c->job != j->id) continue;
         if (c->is_worker) {
-            spawn_signal(c->pidfd, SIGKILL);
+            proc_signal(c->pidfd, SIGKILL);
         } else if (!c->dying) { /* the driver is told by the end of its connection */
             c->dying = true;
             c->died_ns = clock_now_ns();

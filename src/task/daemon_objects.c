@@ -20,7 +20,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 
 /* What came with an event and may become the object's. */

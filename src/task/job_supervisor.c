@@ -4,16 +4,14 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/vec.h"
+#include "os/descendants.h"
 #include "os/proc.h"
 #include "os/socket.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 #include "task/node.h"
 #include "task/proto.h"
@@ -21,14 +19,14 @@
 typedef struct supervisor {
     const node_config *config;
     int fd, keeper_pidfd, self_pidfd;
-    pid_t zygote;
+    pid_t zygote; /* 0: none, one is to be started */
     buf out;
     VEC(uint32_t) spared; /* pids that the daemon knows */
 } supervisor;
 
 static _Noreturn void supervisor_end(void)
 {
-    spawn_end_all();
+    descendants_end();
     _exit(0);
 }
 
@@ -39,45 +37,32 @@ static void tell_daemon(supervisor *s, const int *fds, int n_fds)
 
 static void start_zygote(supervisor *s)
 {
-    int pair[2], pidfd;
+    spawn_child zygote;
+    int fd;
 
-    if (socket_pair(pair) || spawn_fork(&s->zygote)) supervisor_end();
-    if (s->zygote == 0) {
-        prctl(PR_SET_CHILD_SUBREAPER, 0);
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        spawn_reset_signals();
-        node_close_others((int[]){pair[1], s->self_pidfd}, 2);
-        zygote_main(pair[1], s->self_pidfd, s->config->plain_output);
-    }
-    if (proc_pidfd_open(s->zygote, &pidfd)) supervisor_end();
+    if (node_start_zygote(s->self_pidfd, s->config->plain_output, NULL, &fd, &zygote)) supervisor_end();
+    s->zygote = zygote.pid;
     proto_begin(&s->out, PROTO_ZYGOTE);
-    wire_put_u32(&s->out, (uint32_t)s->zygote);
+    wire_put_u32(&s->out, (uint32_t)zygote.pid);
     wire_put_u32(&s->out, (uint32_t)getpid());
-    tell_daemon(s, (int[]){pair[0], pidfd}, 2);
-    socket_close_all((int[]){pair[0], pair[1], pidfd}, 3);
+    tell_daemon(s, (int[]){fd, zygote.pidfd}, 2);
+    socket_close_all((int[]){fd, zygote.pidfd}, 2);
 }
 
-/* Children have ended: the zygote, which is replaced, workers that it left to
- * us, whose status their callers want to know, or what workers had started. */
-static void reap_children(supervisor *s, int signal_fd)
+/* A child has ended: the zygote, which is replaced, a worker that it left to us, whose
+ * status its callers want to know, or what a worker had started. */
+static void tell_end(void *ctx, pid_t pid, int status)
 {
-    struct signalfd_siginfo info;
-    pid_t pid;
-    int status;
-    bool zygote_died = false;
+    supervisor *s = ctx;
 
-    (void)!read(signal_fd, &info, sizeof info);
-    while ((pid = os->waitpid(-1, &status, __WALL | WNOHANG)) > 0) {
-        if (pid == s->zygote) {
-            zygote_died = true;
-            continue;
-        }
-        proto_begin(&s->out, PROTO_REAPED);
-        wire_put_u32(&s->out, (uint32_t)pid);
-        wire_put_u32(&s->out, (uint32_t)status);
-        tell_daemon(s, NULL, 0);
+    if (pid == s->zygote) {
+        s->zygote = 0;
+        return;
     }
-    if (zygote_died) start_zygote(s);
+    proto_begin(&s->out, PROTO_REAPED);
+    wire_put_u32(&s->out, (uint32_t)pid);
+    wire_put_u32(&s->out, (uint32_t)status);
+    tell_daemon(s, NULL, 0);
 }
 
 static void kill_stranger(void *ctx, pid_t child)
@@ -103,27 +88,23 @@ static void listen_to_daemon(supervisor *s)
     uint64_t count = wire_u64(&w);
     vec_clear(&s->spared);
     for (uint64_t i = 0; i < count && !w.broken; i++) vec_push(&s->spared, wire_u32(&w));
-    if (!wire_end(&w, "sweep")) spawn_children(kill_stranger, s);
+    if (!wire_end(&w, "sweep")) descendants_each(kill_stranger, s);
 }
 
 _Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd)
 {
     supervisor s = {.config = c, .fd = fd, .keeper_pidfd = keeper_pidfd, .self_pidfd = -1};
-    sigset_t child;
+    int children;
 
-    prctl(PR_SET_NAME, "manta-supervise");
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child, NULL);
-    int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signal_fd < 0 || spawn_adopt_orphans() || proc_pidfd_open(getpid(), &s.self_pidfd)) supervisor_end();
-    start_zygote(&s);
+    if (descendants_watch(&children) || descendants_adopt() || proc_pidfd_open(getpid(), &s.self_pidfd))
+        supervisor_end();
     for (;;) {
+        if (!s.zygote) start_zygote(&s);
         struct pollfd p[3] = {{.fd = fd, .events = POLLIN},
                               {.fd = keeper_pidfd, .events = POLLIN},
-                              {.fd = signal_fd, .events = POLLIN}};
+                              {.fd = children, .events = POLLIN}};
         if (socket_poll(p, 3, -1) < 0 || p[1].revents) supervisor_end();
-        if (p[2].revents) reap_children(&s, signal_fd);
+        if (p[2].revents) descendants_reap(children, tell_end, &s);
         if (p[0].revents) listen_to_daemon(&s);
     }
 }

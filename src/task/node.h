@@ -22,11 +22,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <manta/task.h>
 
 #include "base/status.h"
+#include "os/spawner.h"
 #include "task/node_socket.h"
 #include "task/sched.h"
 
@@ -67,12 +69,16 @@ _Noreturn void daemon_main(const node_config *c, int driver_fd, pid_t driver, in
                            int keeper_pidfd, pid_t keeper);
 _Noreturn void daemon_main_alone(const node_config *c, int tell_fd, int keeper_pidfd, pid_t keeper);
 _Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd); /* job_supervisor.c */
-_Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output);
 _Noreturn void worker_main(int fd, const int pipes[2]); /* worker.c; pipes: -1 when it writes to its own */
 
-/* Closes every descriptor but those open when node_start() was called, and
- * those in keep[0 .. n). */
-void node_close_others(const int *keep, int n);
-void node_remember_files(void); /* those open now */
+/* Starts a zygote below this process, which it watches by parent_pidfd. `files`: the limit
+ * of open files that the program had; NULL, or all zero: this process has it too.
+ * *fd: the connection to it, owned; *out: as of spawn_start(). */
+manta_status node_start_zygote(int parent_pidfd, bool plain_output, const struct rlimit *files, int *fd,
+                               spawn_child *out) MANTA_MUST_USE;
+
+/* Remembers which descriptors are open now, and whether there are threads: the processes of
+ * the node that is started next keep those descriptors and no others. */
+void node_remember_files(void);
 
 #endif

@@ -16,7 +16,6 @@
 #include "base/vec.h"
 #include "os/proc.h"
 #include "os/socket.h"
-#include "os/spawn.h"
 #include "os/sys.h"
 #include "store/directory.h"
 #include "task/worker_trace.h"
@@ -99,7 +98,7 @@ manta_status manta_node_stop(const char *address, int64_t timeout_ms, manta_node
     buf_release(&b);
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     if (!st && socket_poll(&p, 1, (int)timeout_ms) <= 0) {
-        spawn_signal(pidfd, SIGKILL); /* its keeper ends the rest */
+        proc_signal(pidfd, SIGKILL); /* its keeper ends the rest */
         if (socket_poll(&p, 1, (int)timeout_ms) <= 0)
             st = manta_fail(MANTA_ETIMEDOUT, "the daemon of the node (process %d) does not end", (int)pid);
         else

@@ -9,8 +9,9 @@
 
 #include "base/log.h"
 #include "os/cpu.h"
+#include "os/proc.h"
 #include "os/socket.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 #include "task/actor_link.h"
 #include "task/needs.h"
@@ -166,10 +167,10 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
         manta_error e;
         manta_error_get(&e);
         if (joined) {
-            spawn_signal(keeper_pidfd, SIGKILL); /* its supervisor ends the rest */
+            proc_signal(keeper_pidfd, SIGKILL); /* its supervisor ends the rest */
         } else {
             os->kill(keeper, SIGKILL);
-            spawn_wait(keeper);
+            spawn_reap(keeper);
         }
         runtime_close();
         return manta_error_raise(&e);
@@ -188,8 +189,7 @@ static void leave_node(void)
     manta_status st = rt->is_dead ? MANTA_EDIED : rt_request(rt_request_begin(PROTO_SHUTDOWN), &r);
     mutex_unlock(&rt->lock);
     if (!st && r.id) return;
-    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0)
-        spawn_signal(p.fd, SIGKILL); /* its supervisor ends the rest */
+    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) proc_signal(p.fd, SIGKILL); /* its supervisor ends the rest */
 }
 
 void manta_shutdown(void)
@@ -207,8 +207,8 @@ void manta_shutdown(void)
         /* A daemon that does not end (it may be stopped) is killed, which its
          * keeper answers by ending all the rest. */
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
-        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) spawn_signal(p.fd, SIGKILL);
-        spawn_wait(keeper);
+        if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) proc_signal(p.fd, SIGKILL);
+        spawn_reap(keeper);
     }
     runtime_close();
 }

@@ -2,12 +2,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "os/spawn.h"
 #include "task/incoming.h"
 #include "task/leader.h"
 #include "task/node.h"
@@ -118,8 +116,6 @@ _Noreturn void worker_main(int fd, const int pipes[2])
 {
     buf answer = {0};
 
-    spawn_reset_signals();
-    prctl(PR_SET_NAME, "manta-worker");
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* what is printed must not die with the process */
     stack_install();
     manta_status st = runtime_open(fd, -1, pipes);

@@ -135,6 +135,25 @@ class Includes(unittest.TestCase):
             self.assert_fails_with({"src/train/fit/fit.c": f'#include "train/{room}/a.h"\n', f"src/train/{room}/a.h": ""},
                                 f"train/fit/ may not see train/{room}/")
 
+    def test_processes_are_started_in_os_alone(self):
+        for call in ("pid_t p = fork();", "p = os->fork_quiet();", "if (waitpid(p, NULL, 0) < 0) {}",
+                     "st = proc_pidfd_open(pid, &fd);", "posix_spawnp(&pid, a, b, c, d, e);"):
+            self.assert_fails_with({"src/train/group/a.c": f"void f(void)\n{{\n    {call}\n}}\n"},
+                                "src/train/group/a.c:3", "is for os/ alone")
+            with Tree({"src/os/a.c": call}) as found:
+                self.assertEqual(found, [])
+
+    def test_what_only_looks_like_a_process_call_is_allowed(self):
+        with Tree({"src/data/a.c": '/* as fork() does */\nst = s->wait(s);\nst = m.wait(s);\nlog("fork()");\n'
+                                   "st = proc_pidfd_open(getpid(), &self);\nst = spawn_wait(&c);\n"}) as found:
+            self.assertEqual(found, [])
+
+    def test_a_file_that_watches_strangers_is_named(self):
+        with mock.patch.object(check_includes, "PROCESSES", {"src/task/a.c": "why"}):
+            with Tree({"src/task/a.c": "st = proc_pidfd_open(pid, &fd);"}) as found:
+                self.assertEqual(found, [])
+            self.assert_unneeded({"src/task/a.c": ""}, "PROCESSES: src/task/a.c makes no such call")
+
     def assert_unneeded(self, files, sentence):
         tree = Tree(files)
         with tree:

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,7 +24,7 @@
 #include "net/key.h"
 #include "net/tcp.h"
 #include "os/sys.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "tensor/kernel.h"
 #include "tensor/update.h"
 
@@ -432,24 +431,33 @@ static manta_status run_rank(const bench_case *c, const bench_meeting *m, int ra
     return st;
 }
 
+/* The other rank, in a process of its own. */
+typedef struct bench_other {
+    const bench_case *c;
+    const bench_meeting *m;
+} bench_other;
+
+static void run_other(void *ctx)
+{
+    const bench_other *o = ctx;
+    double ms[2];
+
+    _exit(run_rank(o->c, o->m, 1, ms) ? 1 : 0);
+}
+
 /* ms[0]: of the case; ms[1]: of the bare exchange beside it. */
 static manta_status run_case(const bench_case *c, double ms[2])
 {
     bench_meeting m = {.listener = -1, .pair = {-1, -1}};
-    pid_t child = 0;
+    bench_other other = {.c = c, .m = &m};
+    spawn_child child = {0};
     manta_status st = prepare_case(c, &m);
 
-    if (!st) st = spawn_fork(&child);
-    if (!st && child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        st = run_rank(c, &m, 1, ms);
-        _exit(st ? 1 : 0);
-    }
-    if (!st) {
-        st = run_rank(c, &m, 0, ms);
-        if (st) (void)os->kill(child, SIGKILL);
-        (void)spawn_wait(child);
-    }
+    if (!st)
+        st = spawn_start(&(spawn_options){.run = run_other, .ctx = &other, .dies_with_parent = true}, &child);
+    if (!st) st = run_rank(c, &m, 0, ms);
+    if (st) spawn_signal(&child, SIGKILL);
+    (void)spawn_wait(&child);
     clean_up(&m);
     return st;
 }

@@ -33,14 +33,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/cpu.h"
-#include "os/spawn.h"
 #include "os/sys.h"
 
 enum {
@@ -89,8 +87,7 @@ static manta_status sleep_until(group *g, int64_t number, bool *dead)
     ssize_t got;
 
     for (int i = 0; i < g->n; i++) {
-        fds[i] =
-            (struct pollfd){.fd = g->r.state[i] == MEMBERSHIP_EMPTY ? -1 : g->m[i].pidfd, .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = spawn_fd(&g->m[i].child), .events = POLLIN};
         if (g->m[i].died_ns && g->m[i].died_step < number) number = g->m[i].died_step + 1;
     }
     fds[g->n] = (struct pollfd){.fd = g->event_fd, .events = POLLIN};
@@ -387,41 +384,13 @@ out:
     return st;
 }
 
-/* Waits until all members are dead or the deadline has passed. */
-static void await_ends(group *g, int64_t deadline)
-{
-    for (;;) {
-        struct pollfd fds[SHARED_WORKERS];
-        int64_t left_ms = deadline == CLOCK_NEVER ? 60000 : (deadline - clock_now_ns()) / 1000000 + 1;
-        int alive = 0;
-        for (int i = 0; i < g->n; i++) {
-            if (g->r.state[i] == MEMBERSHIP_EMPTY) continue;
-            fds[alive++] = (struct pollfd){.fd = g->m[i].pidfd, .events = POLLIN};
-        }
-        if (!alive || left_ms <= 0) return;
-        if (os->poll(fds, (nfds_t)alive, (int)left_ms) < 0 && errno != EINTR) return;
-        for (int i = 0; i < g->n; i++) {
-            struct pollfd one = {.fd = g->m[i].pidfd, .events = POLLIN};
-            if (g->r.state[i] == MEMBERSHIP_EMPTY || os->poll(&one, 1, 0) <= 0) continue;
-            spawn_wait(g->m[i].pid);
-            os->close(g->m[i].pidfd);
-            g->r.state[i] = MEMBERSHIP_EMPTY;
-        }
-    }
-}
-
 void group_close(group *g)
 {
     if (!g) return;
     atomic_store(&g->c->leave, 1);
     control_wake(g->c);
-    await_ends(g, clock_deadline(LEAVE_MS));
-    for (int i = 0; i < g->n; i++) {
-        if (g->r.state[i] != MEMBERSHIP_EMPTY) os->kill(g->m[i].pid, SIGKILL);
-    }
-    await_ends(g, CLOCK_NEVER);
+    members_end(g, clock_deadline(LEAVE_MS));
     g->s->state = shared_buffer(g->sh, word_buffer(group_committed_word(g)));
-    for (int i = 0; i < g->n; i++) members_drop_scratch(&g->m[i]);
     if (g->event_fd >= 0) os->close(g->event_fd);
     mem_free(g);
 }

@@ -3,6 +3,7 @@
 #ifndef TRAIN_GROUP_GROUP_CONTROLLER_H
 #define TRAIN_GROUP_GROUP_CONTROLLER_H
 
+#include "os/spawner.h"
 #include "train/group/group.h"
 #include "train/group/group_membership.h"
 #include "train/group/group_samples.h"
@@ -11,8 +12,8 @@
 /* One place among the workers, and whoever holds it. */
 typedef struct member {
     int scratch_fd; /* outlives the process; -1: none */
-    pid_t pid;
-    int pidfd;
+    spawn_child child; /* zeroed: the place is empty */
+    pid_t pid; /* the child's, also when it has been reaped */
     uint32_t incarnation;
     int failures; /* deaths in a row without a step */
     watch watch;
@@ -79,7 +80,7 @@ int64_t members_tick_ns(const group *g);
 /* How many places are to have a worker. */
 int members_wanted(const group *g);
 
-/* Gives back the memory that the worker of a place computed in. */
-void members_drop_scratch(member *m);
+/* Waits until all have ended by themselves, and kills those that have not by the deadline. */
+void members_end(group *g, int64_t deadline);
 
 #endif

@@ -34,14 +34,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "os/proc.h"
 #include "os/shm.h"
-#include "os/spawn.h"
 #include "os/sys.h"
 
 /* ---- births ---- */
 
-void members_drop_scratch(member *m)
+static void drop_scratch(member *m)
 {
     if (m->scratch_fd >= 0) os->close(m->scratch_fd);
     m->scratch_fd = -1;
@@ -51,16 +49,20 @@ void members_drop_scratch(member *m)
  * short of just that. */
 static void clear_scratch(group *g, int rank)
 {
-    members_drop_scratch(&g->m[rank]);
+    drop_scratch(&g->m[rank]);
     atomic_store(&g->c->worker[rank].scratch, 0);
+}
+
+static void run_worker(void *ctx)
+{
+    group_worker_main(ctx);
 }
 
 static manta_status start_member(group *g, int rank)
 {
     member *m = &g->m[rank];
     worker_setup u;
-    manta_status st;
-    pid_t pid;
+    spawn_options o = {.run = run_worker, .ctx = &u, .signals = SPAWN_SIGNALS_LEFT, .dies_with_parent = true};
 
     /* Without one it works in memory of its own. */
     if (m->scratch_fd < 0 && shm_new_empty("manta-desk", &m->scratch_fd)) m->scratch_fd = -1;
@@ -76,19 +78,13 @@ static manta_status start_member(group *g, int rank)
                        .n_feeds = g->n_feeds};
     atomic_store(&g->c->worker[rank].dismissed, 0);
     if (g->s->logs) TRY(rank_logs_expect(g->s->logs, "rank", rank, &u.log));
-    TRY(spawn_fork(&pid));
-    if (!pid) group_worker_main(&u);
-    if ((st = proc_pidfd_open(pid, &m->pidfd))) {
-        os->kill(pid, SIGKILL);
-        spawn_wait(pid);
-        return st;
-    }
-    m->pid = pid;
+    TRY(spawn_start(&o, &m->child));
+    m->pid = m->child.pid;
     m->incarnation++;
     g->r.state[rank] = MEMBERSHIP_STARTING;
     m->watch = (watch){0};
     m->verdict = WATCH_FINE;
-    worker_events_add(&g->events, &(worker_event){.kind = WORKER_EVENT_STARTED, .rank = rank, .pid = pid});
+    worker_events_add(&g->events, &(worker_event){.kind = WORKER_EVENT_STARTED, .rank = rank, .pid = m->pid});
     return MANTA_OK;
 }
 
@@ -229,8 +225,7 @@ static manta_status part_with(group *g, int rank)
 {
     member *m = &g->m[rank];
 
-    spawn_wait(m->pid);
-    os->close(m->pidfd);
+    spawn_wait(&m->child);
     clear_scratch(g, rank);
     atomic_store(&g->c->worker[rank].asleep, 0);
     membership_remove(&g->r, rank, false);
@@ -250,8 +245,7 @@ manta_status members_bury(group *g, int rank)
 
     membership_see(&g->r);
     if (g->r.state[rank] == MEMBERSHIP_LEAVING) return part_with(g, rank);
-    note_cause(g, rank, spawn_wait(m->pid));
-    os->close(m->pidfd);
+    note_cause(g, rank, spawn_wait(&m->child));
     atomic_store(&g->c->worker[rank].asleep, 0);
     st = judge_death(g, rank, g->r.state[rank] == MEMBERSHIP_ACTIVE);
     if (st) { /* the run ends: nobody takes over what has ended this one */
@@ -315,6 +309,20 @@ void members_watch(group *g)
         if (g->r.state[i] == MEMBERSHIP_EMPTY || m->verdict != WATCH_FINE) continue;
         if (late) m->watch = (watch){0};
         m->verdict = watch_look(&m->watch, m->pid, progress, waits, now, g->deadline_ns);
-        if (m->verdict != WATCH_FINE) os->kill(m->pid, SIGKILL);
+        if (m->verdict != WATCH_FINE) spawn_signal(&m->child, SIGKILL);
+    }
+}
+
+/* ---- the end of all ---- */
+
+void members_end(group *g, int64_t deadline)
+{
+    spawn_child *all[SHARED_WORKERS];
+
+    for (int i = 0; i < g->n; i++) all[i] = &g->m[i].child;
+    spawn_end_all(all, g->n, deadline);
+    for (int i = 0; i < g->n; i++) {
+        g->r.state[i] = MEMBERSHIP_EMPTY;
+        drop_scratch(&g->m[i]);
     }
 }

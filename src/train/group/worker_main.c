@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "os/sys.h"
 #include "train/group/worker_scratch.h"
-#include "train/session/forked.h"
 #include "train/session/lockstep.h"
 #include "train/log/rank_logs.h"
 #include "train/session/step_core.h"
@@ -396,7 +395,7 @@ static manta_status start_worker(work *w)
     for (int v = 0; v < s->shards; v++) s->slots[v] = shared_slot(w->sh, v);
     mem_free(s->a.norms);
     s->a.norms = shared_norms(w->sh);
-    forked_take(s);
+    session_after_fork(s);
     s->threads = w->u->threads;
     w->scratch = (worker_scratch){.fd = w->u->scratch_fd, .made = &w->c->worker[w->u->rank].scratch};
     s->block = worker_scratch_block;
@@ -425,8 +424,7 @@ void group_worker_main(const worker_setup *u)
     static work w; /* too large for a stack */
     manta_status st;
 
-    forked_begin(u->controller, u->rank);
-    forked_leave_signals();
+    manta_error_origin(NULL, u->rank);
     w.u = u;
     w.s = u->s;
     if (u->s->logs) rank_logs_follow(rank_logs_folder(u->s->logs), &u->log, "rank", u->rank);

@@ -11,14 +11,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "os/proc.h"
-#include "os/spawn.h"
 #include "os/sys.h"
 #include "train/group/group_samples.h"
 #include "train/log/rank_logs.h"
 #include "train/ps/ps_coordinator.h"
 #include "train/ps/ps_range.h"
-#include "train/session/forked.h"
 
 enum {
     MAX_FAILURES = 3,
@@ -35,27 +32,44 @@ worker_events *ps_worker_events(ps *p)
 
 /* ---- births ---- */
 
-/* What a freshly forked child does. */
-static _Noreturn void run_child(const ps *p, bool server, int rank, const rank_log_task *log)
-{
-    ps_plan mine = p->plan;
-    manta_status st;
+/* A server or worker that is to be. */
+typedef struct ps_birth {
+    const ps *p;
+    bool server;
+    int rank;
+    rank_log_task log;
+} ps_birth;
 
-    forked_begin(mine.parent, rank);
-    forked_leave_signals();
+/* The connections of the coordinator and the listeners of other servers are not the
+ * child's: they would stay open when the coordinator closes them. */
+static void close_others(const ps_birth *b)
+{
+    const ps *p = b->p;
+
     for (int i = 0; i < PS_WORKERS; i++) {
         if (p->link[i].c) os->close(chan_fd(p->link[i].c));
     }
-    for (int i = 0; i < mine.servers; i++) {
+    for (int i = 0; i < p->plan.servers; i++) {
         if (p->to[i].c) os->close(chan_fd(p->to[i].c));
-        if (!server || i != rank) os->close(p->server_listener[i]);
+        if (!b->server || i != b->rank) os->close(p->server_listener[i]);
     }
     rendezvous_close_descriptors(p->meeting);
-    forked_take(mine.s);
-    if (mine.s->logs) rank_logs_follow(rank_logs_folder(mine.s->logs), log, server ? "server" : "rank", rank);
-    st = server ? ps_serve(&mine, rank, p->server_listener[rank]) : ps_work(&mine, rank);
+}
+
+static void run_child(void *ctx)
+{
+    const ps_birth *b = ctx;
+    ps_plan mine = b->p->plan;
+    rank_logs *logs = mine.s->logs;
+    manta_status st;
+
+    manta_error_origin(NULL, b->rank);
+    close_others(b);
+    session_after_fork(mine.s);
+    if (logs) rank_logs_follow(rank_logs_folder(logs), &b->log, b->server ? "server" : "rank", b->rank);
+    st = b->server ? ps_serve(&mine, b->rank, b->p->server_listener[b->rank]) : ps_work(&mine, b->rank);
     if (st)
-        log_error(server ? "a parameter server failed" : "a worker failed",
+        log_error(b->server ? "a parameter server failed" : "a worker failed",
                   LOG_STR("why", manta_error_text()));
     _exit(st ? 1 : 0);
 }
@@ -64,38 +78,25 @@ static manta_status start_child(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
     rank_logs *logs = p->plan.s->logs;
-    rank_log_task log = {0};
-    manta_status st;
-    pid_t pid;
+    ps_birth b = {.p = p, .server = server, .rank = rank};
+    spawn_options o = {.run = run_child, .ctx = &b, .signals = SPAWN_SIGNALS_LEFT, .dies_with_parent = true};
 
-    if (logs) TRY(rank_logs_expect(logs, server ? "server" : "rank", rank, &log));
-    TRY(spawn_fork(&pid));
-    if (!pid) run_child(p, server, rank, &log);
-    if ((st = proc_pidfd_open(pid, &c->pidfd))) {
-        os->kill(pid, SIGKILL);
-        spawn_wait(pid);
-        return st;
-    }
-    c->pid = pid;
+    if (logs) TRY(rank_logs_expect(logs, server ? "server" : "rank", rank, &b.log));
+    TRY(spawn_start(&o, &c->process));
     worker_events_add(
         &p->events,
-        &(worker_event){.kind = WORKER_EVENT_STARTED, .server = server, .rank = rank, .pid = pid});
+        &(worker_event){.kind = WORKER_EVENT_STARTED, .server = server, .rank = rank, .pid = c->process.pid});
     return MANTA_OK;
 }
 
 /* ---- servers ---- */
 
-static bool is_dead(const ps_child *c)
-{
-    if (!c->pid) return false; /* not ours: its channel tells */
-    struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
-
-    return poll(&fd, 1, 0) > 0;
-}
-
+/* Of a server that is not ours the channel tells. */
 static bool server_is_dead(void *ctx)
 {
-    return is_dead(ctx);
+    const ps_child *c = ctx;
+
+    return spawn_has_ended(&c->process);
 }
 
 /* Whom a meeting waits for. */
@@ -111,7 +112,7 @@ static manta_status watch_server(void *ctx, const char *missing, int i, double m
 
     (void)i;
     (void)ms;
-    if (is_dead(&w->p->server[w->i]))
+    if (spawn_has_ended(&w->p->server[w->i].process))
         return manta_fail(MANTA_EDIED, "parameter server %d ended before it could be reached", w->i);
     if (w->p->cluster && !w->said) log_info("a parameter server is missing", LOG_STR("missing", missing));
     w->said = true;
@@ -188,7 +189,7 @@ manta_status ps_furnish(ps *p, int i)
 {
     if (p->cluster) return await_server(p, i);
     while (try_furnish(p, i, REACH_MS)) {
-        if (!is_dead(&p->server[i])) os->kill(p->server[i].pid, SIGKILL);
+        spawn_signal(&p->server[i].process, SIGKILL);
         TRY(replace_lost(p, true, i));
         if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
     }
@@ -222,11 +223,9 @@ static manta_status admit_workers(ps *p)
 static manta_status replace_lost(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
-    worker_event e = {.kind = WORKER_EVENT_RECOVERED, .server = server, .rank = rank, .pid = c->pid};
+    worker_event e = {.kind = WORKER_EVENT_RECOVERED, .server = server, .rank = rank, .pid = c->process.pid};
 
-    spawn_status_text(spawn_wait(c->pid), e.cause, sizeof e.cause);
-    os->close(c->pidfd);
-    c->pid = 0;
+    spawn_status_text(spawn_wait(&c->process), e.cause, sizeof e.cause);
     worker_events_add(&p->events, &e);
     log_info("lost", LOG_STR("role", server ? "ps" : "worker"), LOG_INT("rank", rank), LOG_INT("pid", e.pid),
              LOG_STR("cause", e.cause));
@@ -351,9 +350,9 @@ manta_status ps_attend(ps *p)
     manta_status st;
 
     for (int i = 0; i < servers; i++)
-        fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->server[i].pidfd, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = spawn_fd(&p->server[i].process), .events = POLLIN};
     for (int i = 0; i < workers; i++)
-        fds[n++] = (struct pollfd){.fd = p->cluster ? -1 : p->worker[i].pidfd, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = spawn_fd(&p->worker[i].process), .events = POLLIN};
     for (int i = 0; i < workers; i++) items[i] = (chan_item){.c = p->link[i].c, .read = true};
     for (int i = 0; i < servers; i++)
         items[workers + i] = (chan_item){.c = p->cluster ? p->to[i].c : NULL, .read = true};
@@ -546,16 +545,14 @@ static void say_end(ps_link *l)
     }
 }
 
-/* Waits for a process to end, until the deadline; then it is ended. */
-static void end_child(ps_child *c, int64_t deadline)
+static void end_children(ps *p, int64_t deadline)
 {
-    struct pollfd fd = {.fd = c->pidfd, .events = POLLIN};
+    spawn_child *all[PS_WORKERS + PS_SERVERS];
+    int n = 0;
 
-    if (!c->pid) return;
-    if (poll(&fd, 1, clock_left_ms(deadline)) <= 0) os->kill(c->pid, SIGKILL);
-    spawn_wait(c->pid);
-    os->close(c->pidfd);
-    c->pid = 0;
+    for (int i = 0; i < PS_WORKERS; i++) all[n++] = &p->worker[i].process;
+    for (int i = 0; i < PS_SERVERS; i++) all[n++] = &p->server[i].process;
+    spawn_end_all(all, n, deadline);
 }
 
 void ps_close(ps *p)
@@ -567,8 +564,7 @@ void ps_close(ps *p)
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
     for (int i = 0; i < PS_WORKERS && !p->mistaken; i++) say_end(&p->link[i]);
     for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
-    for (int i = 0; i < PS_WORKERS; i++) end_child(&p->worker[i], deadline);
-    for (int i = 0; i < PS_SERVERS; i++) end_child(&p->server[i], deadline);
+    end_children(p, deadline);
     for (int i = 0; i < PS_WORKERS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {
         ps_link_close(&p->to[i]);

@@ -5,8 +5,7 @@
 #ifndef TRAIN_PS_PS_COORDINATOR_H
 #define TRAIN_PS_PS_COORDINATOR_H
 
-#include <sys/types.h>
-
+#include "os/spawner.h"
 #include "train/ps/ps.h"
 #include "train/ps/ps_journal.h"
 #include "train/ps/ps_link.h"
@@ -14,8 +13,7 @@
 
 /* A process of ours. */
 typedef struct ps_child {
-    pid_t pid; /* 0: none */
-    int pidfd;
+    spawn_child process; /* zeroed: none, or not ours */
     int failures; /* losses in a row without a step */
 } ps_child;
 

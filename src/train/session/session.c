@@ -104,6 +104,13 @@ manta_status session_local(manta_session *s)
     return exec_new(s->m, &s->l, &s->o, &o, &s->e);
 }
 
+void session_after_fork(manta_session *s)
+{
+    s->pool = NULL;
+    s->e = NULL;
+    s->lockstep = NULL;
+}
+
 manta_status session_open(const manta_model *m, const manta_compile *c, const manta_session_options *o,
                           const engine_ops *ops, manta_session **out)
 {

@@ -92,6 +92,10 @@ manta_status session_open(const manta_model *m, const manta_compile *c, const ma
  * process with one thread forks cleanly. */
 manta_status session_local(manta_session *s);
 
+/* In a process that was forked with the session: it is this process's from now on, but the
+ * parent's threads and plans are not, and session_local() makes others. */
+void session_after_fork(manta_session *s);
+
 /* ---- parts of a prediction ---- */
 
 /* A prediction mixes no samples, so a large batch is computed in parts, nearly

@@ -40,12 +40,10 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/cpu.h"
-#include "os/proc.h"
 #include "os/shm.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 #include "train/cluster/tf_config.h"
-#include "train/session/forked.h"
 #include "train/session/session.h"
 #include "train/trainer/strategy_memory.h"
 
@@ -369,29 +367,40 @@ static manta_status run_here(manta_strategy *s, manta_replica_fn fn, void *user)
 
 /* ---- running, forked ---- */
 
-static _Noreturn void be_replica(manta_strategy *s, const manta_group_plan *gp, int rank, pid_t parent,
-                                 manta_replica_fn fn, void *user)
+/* A replica that is to be. */
+typedef struct replica_birth {
+    manta_strategy *s;
+    const manta_group_plan *gp;
+    int rank;
+    manta_replica_fn fn;
+    void *user;
+} replica_birth;
+
+static void run_replica(void *ctx)
 {
+    const replica_birth *b = ctx;
+    manta_strategy *s = b->s;
+    int rank = b->rank;
     manta_replica r = {.s = s, .rank = rank};
     epitaph *e;
     manta_status st;
     void *at;
 
-    forked_begin(parent, rank);
+    manta_error_origin(NULL, rank);
     if (shm_map(s->fd, s->size, true, &at)) _exit(1); /* a mapping is not inherited */
     s->memory = at;
     e = &commits_of(s)->end[rank];
     for (size_t i = 0; i < s->variables.n; i++) {
         manta_session *session = s->variables.at[i].s;
         if (!session) continue;
-        forked_take(session);
+        session_after_fork(session);
         if (session->threads * s->n > cpu_cores())
             session->threads = cpu_cores() > s->n ? cpu_cores() / s->n : 1;
     }
-    st = manta_group_join(gp, rank, &r.g);
+    st = manta_group_join(b->gp, rank, &r.g);
     if (!st) {
         take_copies(&r);
-        st = fn(&r, user);
+        st = b->fn(&r, b->user);
     }
     if (st) {
         manta_error_get(&e->error);
@@ -405,7 +414,7 @@ static _Noreturn void be_replica(manta_strategy *s, const manta_group_plan *gp, 
 }
 
 typedef struct brood {
-    pid_t pid[MANTA_GROUP_MAX];
+    spawn_child child[MANTA_GROUP_MAX];
     int n;
     int lost; /* rank of one that died; -1: none */
     char cause[96];
@@ -415,7 +424,7 @@ static void collect_replicas(manta_strategy *s, brood *b)
 {
     b->lost = -1;
     for (int i = 0; i < b->n; i++) {
-        int status = spawn_wait(b->pid[i]);
+        int status = spawn_wait(&b->child[i]);
         if (atomic_load(&commits_of(s)->end[i].done) || b->lost >= 0) continue;
         b->lost = i;
         spawn_status_text(status, b->cause, sizeof b->cause);
@@ -428,18 +437,17 @@ static manta_status run_brood(manta_strategy *s, manta_replica_fn fn, void *user
     commits *c = commits_of(s);
     manta_group_plan *gp;
     manta_status st = MANTA_OK;
-    pid_t parent = getpid();
 
     memset(c->end, 0, sizeof c->end);
     atomic_store(&c->failed, 0);
     *b = (brood){.lost = -1};
     TRY(manta_group_plan_new(s->n, &s->o.group, &gp));
-    fflush(NULL); /* what is buffered would be written by every child */
-    while (b->n < s->n && !(st = spawn_fork(&b->pid[b->n]))) {
-        if (!b->pid[b->n]) be_replica(s, gp, b->n, parent, fn, user);
-        b->n++;
+    while (b->n < s->n && !st) {
+        replica_birth birth = {.s = s, .gp = gp, .rank = b->n, .fn = fn, .user = user};
+        spawn_options o = {.run = run_replica, .ctx = &birth, .dies_with_parent = true, .flush = true};
+        if (!(st = spawn_start(&o, &b->child[b->n]))) b->n++;
     }
-    for (int i = 0; st && i < b->n; i++) os->kill(b->pid[i], SIGKILL);
+    for (int i = 0; st && i < b->n; i++) spawn_signal(&b->child[i], SIGKILL);
     collect_replicas(s, b);
     manta_group_plan_free(gp);
     return st;

@@ -34,7 +34,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "os/file.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 #include "os/sys.h"
 #include "train/run/run_folder.h"
 #include "train/run/run_parts.h"

@@ -253,6 +253,12 @@ static int fault_pidfd_open(pid_t pid, unsigned flags)
     return fault_hit() ? -1 : os_real.pidfd_open(pid, flags);
 }
 
+/* As fault_kill(): a signal that is lost would be a different kernel. */
+static int fault_pidfd_send_signal(int pidfd, int sig)
+{
+    return os_real.pidfd_send_signal(pidfd, sig);
+}
+
 static int fault_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *out)
 {
     return fault_hit() ? -1 : os_real.sched_getaffinity(pid, size, out);
@@ -271,6 +277,11 @@ static pid_t fault_fork_quiet(void)
 static int fault_prctl(int option, unsigned long value)
 {
     return fault_hit() ? -1 : os_real.prctl(option, value);
+}
+
+static int fault_signalfd(int fd, const sigset_t *mask, int flags)
+{
+    return fault_hit() ? -1 : os_real.signalfd(fd, mask, flags);
 }
 
 static int fault_pipe2(int fds[2], int flags)
@@ -392,12 +403,14 @@ static const os_sys fault_sys = {
     .pthread_create = fault_pthread_create,
     .futex = fault_futex,
     .pidfd_open = fault_pidfd_open,
+    .pidfd_send_signal = fault_pidfd_send_signal,
     .sched_getaffinity = fault_sched_getaffinity,
     .fork = fault_fork,
     .fork_quiet = fault_fork_quiet,
     .kill = fault_kill,
     .waitpid = fault_waitpid,
     .prctl = fault_prctl,
+    .signalfd = fault_signalfd,
     .socketpair = fault_socketpair,
     .socket = fault_socket,
     .bind = fault_bind,

@@ -15,33 +15,36 @@
 
 #include <manta/log.h>
 
-#include "os/proc.h"
-#include "os/spawn.h"
+#include "os/descendants.h"
+#include "os/spawner.h"
 #include "task/bare_node.h"
 
 enum { MANY = 30 };
 
-/* A worker that waits for its end, or has ended, before it says anything; its number. */
+/* A worker that waits for its end, or has ended, before it says anything. */
+static void be_worker(void *ctx)
+{
+    const bool *ends = ctx;
+
+    while (!*ends) pause();
+    _exit(1);
+}
+
 static uint32_t add_worker(node *d, bool ends)
 {
-    int pair[2], pidfd;
-    pid_t pid;
+    int pair[2];
+    spawn_child c;
 
-    if (socket_pair(pair) || spawn_fork(&pid)) abort();
-    if (pid == 0) {
-        while (!ends) pause();
-        _exit(1);
-    }
-    if (proc_pidfd_open(pid, &pidfd)) abort();
+    if (socket_pair(pair) || spawn_start(&(spawn_options){.run = be_worker, .ctx = &ends}, &c)) abort();
     close(pair[1]);
-    daemon_add_worker(d, BARE_JOB, pid, (int[]){pair[0], pidfd}, 2);
+    daemon_add_worker(d, BARE_JOB, c.pid, (int[]){pair[0], c.pidfd}, 2);
     return d->next_client;
 }
 
 static void until_buried(node *d, uint32_t id)
 {
     client *c = daemon_client(d, id);
-    int status = spawn_wait(c->pid);
+    int status = spawn_reap(c->pid);
 
     while (!c->dying)
         if (loop_run(d->loop, 1000)) abort();
@@ -89,7 +92,7 @@ static bool node_ends(void (*happens)(node *d))
         manta_log_set_level(MANTA_LOG_LEVEL_OFF);
         node *d = bare_node_new();
         for (int i = 0; i < MANY && !d->stop; i++) happens(d);
-        spawn_end_all();
+        descendants_end();
         _exit(d->stop);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -18,9 +18,10 @@
 #include <manta/log.h>
 #include <manta/task.h>
 
+#include "os/descendants.h"
 #include "os/fault.h"
 #include "base/clock.h"
-#include "os/spawn.h"
+#include "os/spawner.h"
 
 #define LIMIT_S 30
 
@@ -75,7 +76,7 @@ static int outcome(pid_t pid)
         if (got == 0) usleep(500);
     }
     print_message("processes are left\n");
-    spawn_end_all();
+    descendants_end();
     return -1;
 }
 
@@ -161,7 +162,7 @@ static void every_wait_is_interrupted(void **state)
 static int adopt(void **state)
 {
     (void)state;
-    return spawn_adopt_orphans() == MANTA_OK ? 0 : -1;
+    return descendants_adopt() == MANTA_OK ? 0 : -1;
 }
 
 int main(void)

@@ -20,10 +20,10 @@
 #include <manta/log.h>
 #include <manta/task.h>
 
+#include "os/descendants.h"
 #include "os/fault.h"
 #include "base/clock.h"
 #include "os/eventcount.h"
-#include "os/spawn.h"
 #include "task/ring.h"
 
 #define LIMIT_S 60
@@ -98,7 +98,7 @@ static int outcome(pid_t pid)
         if (got < 0 && errno == ECHILD) return rc;
         if (got == 0) usleep(500);
     }
-    spawn_end_all();
+    descendants_end();
     return -1;
 }
 
@@ -197,7 +197,7 @@ static int prepare(void **state)
 {
     (void)state;
     killed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return killed != MAP_FAILED && spawn_adopt_orphans() == MANTA_OK ? 0 : -1;
+    return killed != MAP_FAILED && descendants_adopt() == MANTA_OK ? 0 : -1;
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* spawn.c - see spawn.h. */
-#include "os/spawn.h"
+/* descendants.c - see descendants.h. */
+#include "os/descendants.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,57 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "os/file.h"
+#include "os/proc.h"
 #include "os/sys.h"
 
-static manta_status fork_result(pid_t got, pid_t *pid)
-{
-    if (got < 0) return manta_fail(MANTA_EBUSY, "starting a process: %s", strerror(errno));
-    *pid = got;
-    return MANTA_OK;
-}
-
-manta_status spawn_fork(pid_t *pid)
-{
-    return fork_result(os->fork(), pid);
-}
-
-manta_status spawn_fork_quiet(pid_t *pid)
-{
-    return fork_result(os->fork_quiet(), pid);
-}
-
-int spawn_wait(pid_t pid)
-{
-    int status;
-
-    for (;;) {
-        pid_t got = os->waitpid(pid, &status, __WALL);
-        if (got == pid) return status;
-        if (got < 0 && errno != EINTR) return -1;
-    }
-}
-
-manta_status spawn_adopt_orphans(void)
+manta_status descendants_adopt(void)
 {
     if (os->prctl(PR_SET_CHILD_SUBREAPER, 1))
         return manta_fail(MANTA_EIO, "becoming the parent of orphans: %s", strerror(errno));
     return MANTA_OK;
-}
-
-/* Field n (3 or more, as proc(5) counts them) of a /proc/PID/stat; 0 when it has
- * none. The name in the second field may hold anything, so the third begins
- * behind the last parenthesis. */
-static long stat_field(const char *text, int n)
-{
-    const char *at = strrchr(text, ')');
-
-    for (int i = 2; at && i < n; i++) at = strchr(at + 1, ' ');
-    return at ? strtol(at, NULL, 10) : 0;
 }
 
 /* The parent of a process; 0 when it is gone. */
@@ -69,7 +31,7 @@ static pid_t parent_of(const char *pid)
 
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     if (file_read_text(path, text, sizeof text)) return 0;
-    return (pid_t)stat_field(text, 4);
+    return (pid_t)proc_parse_stat(text, 4);
 }
 
 /* The children of one thread, as the kernel lists them. A child that ends while
@@ -133,7 +95,7 @@ static void children_searched(void (*fn)(void *ctx, pid_t child), void *ctx)
     os->closedir(d);
 }
 
-void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
+void descendants_each(void (*fn)(void *ctx, pid_t child), void *ctx)
 {
     /* Twice, for what may have been hidden; searching takes milliseconds where many
      * processes run. */
@@ -141,6 +103,33 @@ void spawn_children(void (*fn)(void *ctx, pid_t child), void *ctx)
 
     for (int i = 0; i < 2 && listed; i++) listed = children_listed(fn, ctx);
     if (!listed) children_searched(fn, ctx);
+}
+
+manta_status descendants_watch(int *out)
+{
+    sigset_t child;
+    int fd;
+
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, NULL);
+    if ((fd = os->signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK)) < 0)
+        return manta_fail(MANTA_EIO, "watching for ends of processes: %s", strerror(errno));
+    *out = fd;
+    return MANTA_OK;
+}
+
+/* The signal is taken before the children are: one that ends after the last look raises it
+ * again. */
+void descendants_reap(int fd, void (*fn)(void *ctx, pid_t child, int status), void *ctx)
+{
+    struct signalfd_siginfo info;
+    pid_t pid;
+    int status;
+
+    (void)!os->read(fd, &info, sizeof info);
+    while ((pid = os->waitpid(-1, &status, __WALL | WNOHANG)) > 0 || (pid < 0 && errno == EINTR))
+        if (pid > 0) fn(ctx, pid, status);
 }
 
 static void kill_child(void *ctx, pid_t child)
@@ -151,54 +140,13 @@ static void kill_child(void *ctx, pid_t child)
 
 /* Never waits for a child without looking again: the list may have been cut
  * short, or a child may have been adopted after it was made. */
-void spawn_end_all(void)
+void descendants_end(void)
 {
     for (;;) {
         pid_t got;
-        spawn_children(kill_child, NULL);
+        descendants_each(kill_child, NULL);
         while ((got = os->waitpid(-1, NULL, __WALL | WNOHANG)) > 0) {}
         if (got < 0 && errno == ECHILD) return;
         (void)os->poll(NULL, 0, 1);
     }
-}
-
-void spawn_signal(int pidfd, int sig)
-{
-    (void)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
-}
-
-int spawn_threads(void)
-{
-    char text[1024];
-
-    if (file_read_text("/proc/self/stat", text, sizeof text)) return 0;
-    return (int)stat_field(text, 20);
-}
-
-void spawn_reset_signals(void)
-{
-    sigset_t none;
-
-    for (int s = 1; s < NSIG; s++)
-        if (s != SIGKILL && s != SIGSTOP) signal(s, SIG_DFL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-void spawn_ignore_requests(void)
-{
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGINT, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-}
-
-char *spawn_status_text(int status, char *text, size_t size)
-{
-    if (status >= 0 && WIFSIGNALED(status))
-        snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (status >= 0 && WIFEXITED(status))
-        snprintf(text, size, "exited with %d", WEXITSTATUS(status));
-    else
-        snprintf(text, size, "is gone");
-    return text;
 }
