@@ -28,9 +28,11 @@ static manta_status open_crew(const manta_session_options *o, engine_share *out,
     if (n > SHARED_WORKERS)
         return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", n, SHARED_WORKERS);
     if (o->min_workers > n)
-        return manta_fail(MANTA_EINVAL, "at least %d workers of at most %d", o->min_workers, n);
+        return manta_fail(MANTA_EINVAL, "min_workers is %d, expected at most %d, the number of workers",
+                          o->min_workers, n);
     if (out->shards < n)
-        return manta_fail(MANTA_EINVAL, "%d shards for %d workers: each needs one at least", out->shards, n);
+        return manta_fail(MANTA_EINVAL, "%d shards for %d workers, expected one or more for each worker",
+                          out->shards, n);
     snprintf(out->about, sizeof out->about, "%d workers of ", n);
     crew = mem_new(sizeof *crew);
     *crew = (group_crew){

@@ -1,4 +1,37 @@
-/* group_membership.c - who holds which place: the controller's half of the step. */
+/* group_membership.c - who holds which place: the controller's half of the step.
+ * group_membership.h draws the states of a place; this is how they change.
+ *
+ * Two words of the control block carry every change: `commit`, whose generation says which
+ * assignment is in force, and `staged`, the generation that the next commit will begin.
+ *
+ *   now     raise_generation(): put an assignment under a new number, then replace
+ *           {generation} in `commit` by compare-and-swap. Whatever was begun under the old
+ *           number can no longer be committed. For deaths, for a state that was changed,
+ *           and whenever no step is open.
+ *   later   stage_assignment(): put it under a new number and name that number in `staged`;
+ *           the worker that commits the step begins the generation. For everything that
+ *           takes work from somebody who lives.
+ *
+ *   the work of a place is          and who is ready for it is admitted
+ *   in nobody's hands               now: no commit can come before somebody does it
+ *   a living worker's               with the next commit
+ *   nobody's, since no step is open now
+ *
+ * Who writes what: the controller alone writes `assignments`, `staged` and everything in
+ * `membership`; `commit` is also written by workers, so here only by compare-and-swap. A
+ * worker that takes `staged` into its commit may do so while we take `staged` back:
+ * raise_generation() therefore looks at `commit` again in each try and notes a generation
+ * that has begun (see_commit()) before it makes the next.
+ *
+ * What makes it safe: an assignment is written before its number appears in `commit` or
+ * `staged`, and never while it is in force; there are four places for at most three that
+ * may be looked at (in force, staged, being written). Work moves from a living worker only
+ * with a commit, when nothing of the old step can be written any more, and from a dead one
+ * only after its pidfd was readable.
+ *
+ * What may be changed: who gets which work (group_assignment.c), and when it is dealt out.
+ * What may not: to move a living worker's work with raise_generation() while a step is open;
+ * a generation stops a commit, but not a store that is on its way. */
 #include "train/group/group_membership.h"
 
 #include <string.h>

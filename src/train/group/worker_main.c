@@ -1,8 +1,33 @@
 /* worker_main.c - a worker process, from the fork to its end.
  *
- * It keeps nothing that matters: state and slots are shared memory, and all
- * else (threads, plans, loaders) a successor makes again. So it may be killed
- * anywhere, and when its controller is gone it has no reason to live. */
+ *   group_worker_main()
+ *     start_worker()    maps the shared memory, makes threads, plans and readers, says ready
+ *     serve_steps()     asks worker_step.c what to do, and does it, until it is to leave:
+ *
+ *       WORKER_SHARD ──▶ compute_shard()   reads the committed buffer, writes slot `item`
+ *                        or compute_together() when shards meet at every layer (lockstep.h)
+ *       WORKER_NORMS ──▶ compute_norms()   reads all slots, writes the norms of range `item`
+ *       WORKER_UPDATE ─▶ update_range()    reads all slots, writes range `item` of the other buffer
+ *                        or add_sums()     when it only evaluates
+ *       WORKER_WAIT ───▶ wait_for_others() sleeps on the wake word
+ *       WORKER_COMMITTED ▶ tell_commit()   wakes the others, and the controller if it asked
+ *
+ * Who writes what: a worker writes the slots, norms and ranges that the assignment gives it,
+ * and its own row of the control block (progress, idle, asleep, ready, error); flags and
+ * `commit` it writes through worker_step.c. It reads the committed buffer, everybody's
+ * slots, and the job.
+ *
+ * It keeps nothing that matters: state and slots are shared memory, and all else (threads,
+ * plans, readers) a successor makes again. So it may be killed at any instruction, and the
+ * crash points between the halves of an action are there to prove it. An error that arose
+ * from a state which was changing under us is none: after a failure the commit word is looked
+ * at, and only if it is still the one that we worked for the error is reported.
+ *
+ * It ends when it is told to, or when its controller is gone: by the signal that spawner.h
+ * asks for, and, should that not arrive, because it sees another parent when it next wakes.
+ *
+ * What may be changed: how an action computes, as long as it reads and writes only what the
+ * drawing says. What may not: to store into a slot or range after worker_step_done(). */
 #include "train/group/worker_main.h"
 
 #include <string.h>

@@ -1,4 +1,31 @@
-/* worker_step.c - a worker's part in the step, decision by decision. */
+/* worker_step.c - a worker's part in the step, decision by decision.
+ *
+ *   the word has changed ─▶ take_assignment() ─▶ take_job() ─▶ publish_again()
+ *                                                                  │
+ *      ┌───────────────────────────────────────────────────────────┘
+ *      ▼                all shard flags          all norm flags           all range flags
+ *   own shards ───────────────▶ own norms ──────────────▶ own ranges ────────────────▶ commit_step()
+ *   one by one    (wait)        if needed     (wait)                     (wait, and for the gate)
+ *
+ * worker_step_next() walks this line from the left every time it is called, and stops at the
+ * first thing that is left to do or to wait for: there is no state of our own to get wrong, only
+ * what the control block says and which items we have done (worker_mark: in which step and
+ * from which base).
+ *
+ * Who writes what: flags of the shards and ranges that the assignment gives us, and `commit`,
+ * by compare-and-swap, once all flags are set. Everything else is only read.
+ *
+ * What makes it safe: a flag carries {generation, step number}, so one that was set under an
+ * older generation counts for nothing, and a flag is set after the last store to what it
+ * stands for. An assignment that is overwritten while we read it is of a generation that is
+ * over, so take_assignment() reads `commit` again afterwards and starts anew if it has changed.
+ * What was finished is kept over a change of generation, and only gets a new flag; so is a
+ * shard that was being computed, since it reads nothing but the committed buffer. An update
+ * that was under way is done again: it read everybody's slots, one of which may have been
+ * rewritten meanwhile.
+ *
+ * What may be changed: the order in which own items are done. What may not: to keep an update
+ * that was under way when the generation changed, or to commit without all flags of this one. */
 #include "train/group/worker_step.h"
 
 #include <string.h>

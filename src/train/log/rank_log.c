@@ -181,7 +181,7 @@ static manta_status cut_head(const char *path, int fd, uint64_t size, uint64_t k
     file_writer *w = NULL;
     manta_status st;
 
-    if (!data) return manta_fail(MANTA_ENOMEM, "the end of %s (%" PRIu64 " bytes)", path, keep);
+    if (!data) return manta_fail(MANTA_ENOMEM, "no memory for the last %" PRIu64 " bytes of %s", keep, path);
     while (had < keep) {
         ssize_t got = os->pread(fd, data + had, keep - had, (off_t)(size - keep + had));
         if (got < 0 && errno == EINTR) continue;

@@ -1,4 +1,39 @@
-/* ps.c - the coordinator of parameter servers: births and losses, steps, sums. */
+/* ps.c - the coordinator of parameter servers: births and losses, steps, sums.
+ *
+ *                 PS_READY, PS_DONE + sums            PS_STEP
+ *   workers ─────────────────────────▶ coordinator ──────────▶ workers     link[w]
+ *                                        │      ▲
+ *       PS_LOAD, PS_BEGIN, PS_RATE, PS_STATE    answers                    to[i], one per server
+ *                                        ▼      │
+ *                                       servers ◀────────────▶ workers     ps_worker.c, ps_server.c
+ *                                               PS_PULL, PS_PUSH
+ *
+ * The coordinator is one thread that sleeps in rendezvous_wait() on its channels, on those who
+ * call and, where the others are its children, on their pidfds. ps_attend() is one round: hear
+ * workers, admit those that have come, replace who is lost, and give out steps to those that
+ * asked. A worker is in one of three states: not connected (no channel in link[w]), idle
+ * (idle[w]: it has asked), or at a step (the queue's held[w]).
+ *
+ * Who writes what: a server's range of the parameters is written by that server, and by the
+ * coordinator only with PS_LOAD. The coordinator's own copy of the state is written by
+ * ps_pull() and used for two things: a server that begins anew, and whoever looks at the
+ * session. Its run section is the exception: steps, samples and sums are counted here
+ * (take_done()) as workers report them, and ps_pull() puts it back over what servers say.
+ *
+ * What a loss costs:
+ *   a worker        the step that it had in hand; the queue gives it out again, and a server
+ *                   that has its gradients already says so and does not apply them twice
+ *   a server        what it took since the last ps_pull(); its successor is furnished with
+ *                   our copy (ps_furnish()), and workers find it at the same address, because
+ *                   the listener is ours and outlives it
+ *   the coordinator of children: all of them; of a cluster: ps_cluster.c
+ *
+ * What makes it safe: a step is in exactly one of {to be given, held by one worker, done}
+ * (ps_step_queue.h), a server takes a step once (ps_journal.h), and each conversation has one
+ * message under way, so an answer cannot be taken for another's.
+ *
+ * What may be changed: how often the state is copied (SNAPSHOT_STEPS), how patient we are. What
+ * may not: to begin an epoch on a server before it was loaded. */
 #include "train/ps/ps.h"
 
 #include <poll.h>
@@ -272,9 +307,11 @@ static manta_status take_done(ps *p, int w, ps_link *l)
     double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS + 1];
 
     if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
-        return manta_fail(MANTA_ECORRUPT, "%s: not the sums of a step", chan_name(l->c));
+        return manta_fail(MANTA_ECORRUPT, "%s: the sums of a step in %llu bytes, expected %zu",
+                          chan_name(l->c), (unsigned long long)l->head.length, n * sizeof *sums);
     if (!ps_step_queue_done(&p->queue, w, (int64_t)l->head.step - p->journal.from))
-        return manta_fail(MANTA_ECORRUPT, "%s: a step that it was not given", chan_name(l->c));
+        return manta_fail(MANTA_ECORRUPT, "%s: says that step %llu is done, which it was not given",
+                          chan_name(l->c), (unsigned long long)l->head.step + 1);
     p->journal.is_in[(int64_t)l->head.step - p->journal.from] = 1;
     memcpy(sums, l->in, n * sizeof *sums);
     for (size_t i = 0; i < n; i++) run->sums[i] += sums[i];
@@ -306,8 +343,8 @@ static manta_status hear_worker(void *ctx, ps_link *l)
     switch ((int)l->head.kind) {
     case PS_READY:
         if (l->head.step != (uint64_t)w)
-            return manta_fail(MANTA_ECORRUPT, "%s calls itself worker %llu", chan_name(l->c),
-                              (unsigned long long)l->head.step);
+            return manta_fail(MANTA_ECORRUPT, "%s: says that it is worker %llu, expected %d", chan_name(l->c),
+                              (unsigned long long)l->head.step, w);
         p->idle[w] = true;
         return MANTA_OK;
     case PS_DONE:
@@ -472,7 +509,7 @@ static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int
                         .timeout_ms = REACH_MS,
                         .parent = getpid()};
     if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
-        return manta_fail(MANTA_EIO, "no random bytes for a key");
+        return manta_fail(MANTA_EIO, "the system gave no random bytes for the key of this training");
     for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
     for (int i = 0; i < servers; i++) TRY(listen_somewhere(&p->server_listener[i], p->plan.server[i]));
     TRY(ps_rendezvous_open(&p->plan, ps_node_coordinator(&p->plan), &p->check, &p->meeting));
@@ -489,8 +526,8 @@ manta_status ps_check(const manta_session *s, int servers, int workers)
         return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", workers, PS_WORKERS);
     if (servers > 1 && apply_needs_norms(&s->a)) {
         return manta_fail(MANTA_EUNSUPPORTED,
-                          "clipping by norm and regularisers need all parameters in one place: one parameter "
-                          "server, not %d",
+                          "%d parameter servers, expected 1: clipping by norm and regularisers need all "
+                          "parameters in one place",
                           servers);
     }
     return MANTA_OK;

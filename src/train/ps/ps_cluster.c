@@ -1,4 +1,23 @@
-/* ps_cluster.c - parameter servers that TF_CONFIG names: joining, opening, taking up. */
+/* ps_cluster.c - parameter servers that TF_CONFIG names: joining, opening, taking up.
+ *
+ *   chief       ps_open_cluster():  reach every server ─▶ await every worker ─▶ take_up()
+ *   ps, worker  ps_join():          ps_serve() or ps_work(), until the chief says PS_END
+ *
+ * take_up() decides with what the training begins. It asks every server where it stands:
+ *
+ *   all are in the same epoch      the chief before us was lost in the middle of it: their
+ *                                  state becomes the session's, the first server's journal says
+ *                                  which steps are in, and only the others are given out
+ *   one is not, or is lost         they begin with what we have: its checkpoint, or the start
+ *   one has another model or data  we are mistaken, not they: nothing of theirs is touched, and
+ *                                  nobody is told to end (ps.c's `mistaken`)
+ *
+ * What makes it safe: a worker asks for a step only when it has none in hand, and all have
+ * asked before the question is put, so no push is under way while journals and states are
+ * read. The state is fetched whole or not at all (fetch_state() keeps a copy).
+ *
+ * Nobody here is our child: a process that is lost is started again by whoever started it, and
+ * is waited for until `timeout_ms` has passed. */
 #include <stdio.h>
 #include <string.h>
 

@@ -33,7 +33,9 @@ static manta_status count_cluster(const manta_session_options *o, ps_cast *r, en
     r->workers = o->cluster->config.n[TF_WORKER];
     out->threads = o->threads > 0 ? o->threads : cpu_cores();
     if (o->workers <= 1 && o->shards <= 1 && o->servers <= 1) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "TF_CONFIG says who the servers and workers are: leave their number out");
+    return manta_fail(
+        MANTA_EINVAL,
+        "numbers of workers, shards or servers were given, expected none: TF_CONFIG says who they are");
 }
 
 static manta_status count_forked(const manta_session_options *o, ps_cast *r, engine_share *out)
@@ -44,8 +46,9 @@ static manta_status count_forked(const manta_session_options *o, ps_cast *r, eng
     r->workers = o->workers > 0 ? o->workers : 1;
     out->threads = o->threads > 0 ? o->threads : cores > r->workers ? cores / r->workers : 1;
     if (!o->cluster || manta_cluster_rank(o->cluster) < 0) return MANTA_OK;
-    return manta_fail(MANTA_EUNSUPPORTED,
-                      "a parameter server among the processes of a cluster is not there yet");
+    return manta_fail(
+        MANTA_EUNSUPPORTED,
+        "parameter servers below a process of a cluster are not there yet: name them in TF_CONFIG");
 }
 
 static manta_status open_cast(const manta_session_options *o, engine_share *out, void **ctx)

@@ -1,4 +1,18 @@
-/* ps_journal.c - an epoch and the steps that are in. */
+/* ps_journal.c - an epoch and the steps that are in.
+ *
+ *   steps of the epoch    0 ....... from ................................ from + steps
+ *   numbers in the run              first ............................... first + steps
+ *   is_in[]                         [0] [1] ...                           1: its gradients are in
+ *
+ *   as bytes: | epoch | from | first | steps |  is_in, a byte each |      64-bit words of the host
+ *
+ * The coordinator writes its own as workers report steps; each server writes its own as it
+ * takes gradients; they meet in ps_journal_merge() when an epoch is begun on a server that
+ * is in the middle of it. A step is never taken out, so merging cannot lose one, and a number
+ * of an epoch that is over (a late push) counts as one that is in.
+ *
+ * Bytes come from another process: ps_journal_unpack() believes nothing of them, and they
+ * must fit the epoch that the reader's own data have. */
 #include "train/ps/ps_journal.h"
 
 #include <string.h>
@@ -44,7 +58,8 @@ manta_status ps_journal_add(ps_journal *j, int64_t number, bool *is_new)
 
     *is_new = false;
     if (step >= j->steps) {
-        return manta_fail(MANTA_ECORRUPT, "step %lld of the run, but its epoch ends before %lld",
+        return manta_fail(MANTA_ECORRUPT,
+                          "step %lld of the run, expected one before %lld, where its epoch ends",
                           (long long)number, (long long)(j->first + j->steps));
     }
     if (step < 0 || j->is_in[step]) return MANTA_OK;
@@ -77,13 +92,15 @@ manta_status ps_journal_unpack(ps_journal *j, int64_t steps, const char *bytes, 
     int64_t head[HEAD];
 
     if (n < sizeof head || n > ps_journal_room(steps))
-        return manta_fail(MANTA_ECORRUPT, "the journal of an epoch in %zu bytes", n);
+        return manta_fail(MANTA_ECORRUPT, "the journal of an epoch in %zu bytes, expected %zu to %zu", n,
+                          sizeof head, ps_journal_room(steps));
     memcpy(head, bytes, sizeof head);
     n -= sizeof head;
     if (head[0] < 0 || head[1] < 0 || head[2] < 0 || head[2] > INT64_MAX / 2 || head[3] != (int64_t)n) {
-        return manta_fail(MANTA_ECORRUPT,
-                          "the journal of epoch %lld from step %lld has %lld steps in %zu bytes",
-                          (long long)head[0], (long long)head[1], (long long)head[3], n);
+        return manta_fail(
+            MANTA_ECORRUPT,
+            "the journal of epoch %lld from step %lld has %lld steps in %zu bytes, expected a byte for each",
+            (long long)head[0], (long long)head[1], (long long)head[3], n);
     }
     if (head[1] > steps || head[1] + head[3] != steps) {
         return manta_fail(MANTA_ECORRUPT,
@@ -93,8 +110,8 @@ manta_status ps_journal_unpack(ps_journal *j, int64_t steps, const char *bytes, 
     }
     for (size_t i = 0; i < n; i++) {
         if ((unsigned char)bytes[sizeof head + i] > 1)
-            return manta_fail(MANTA_ECORRUPT, "the journal of an epoch has a step that is %d",
-                              (unsigned char)bytes[sizeof head + i]);
+            return manta_fail(MANTA_ECORRUPT, "the journal of an epoch says %d of step %zu, expected 0 or 1",
+                              (unsigned char)bytes[sizeof head + i], (size_t)head[1] + i);
     }
     TRY(ps_journal_begin(j, head[0], head[1], head[2], head[3]));
     if (n) memcpy(j->is_in, bytes + sizeof head, n);

@@ -69,7 +69,9 @@ manta_status ps_link_send(ps_link *l, ps_kind kind, int64_t step, uint32_t item,
 {
     frame f = {.kind = (uint16_t)kind, .step = (uint64_t)step, .item = item, .length = n};
 
-    if (chan_unsent(l->c)) return manta_fail(MANTA_EINTERNAL, "%s: two messages at once", chan_name(l->c));
+    if (chan_unsent(l->c))
+        return manta_fail(MANTA_EINTERNAL, "%s: a message was to be sent before the one before it had gone",
+                          chan_name(l->c));
     TRY(chan_post(l->c, &f, &(chan_part){l->out, n}, 1, true));
     return chan_work(l->c);
 }
@@ -90,6 +92,7 @@ manta_status ps_link_ask(ps_link *l, ps_kind kind, int64_t step, size_t n, ps_ki
                               l->head.kind, (int)want);
         }
         if (alone && alone(ctx))
-            return manta_fail(MANTA_EDIED, "%s: nobody is left to train for", chan_name(l->c));
+            return manta_fail(MANTA_EDIED, "%s: the process that was asked, or for which we train, has ended",
+                              chan_name(l->c));
     }
 }

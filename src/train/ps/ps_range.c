@@ -1,4 +1,16 @@
-/* ps_range.c - the range of a model that one parameter server has. */
+/* ps_range.c - the range of a model that one parameter server has, as bytes.
+ *
+ *   weights   | parameters lo..hi | statistics* |                             S to W
+ *   slot      | sums | gradients lo..hi | proposed statistics* |              W to S
+ *   state     | run section | weights | each optimizer array lo..hi |
+ *             | average lo..hi, if any | accumulator lo..hi, if any |         S to C, C to S
+ *                                                        * of the first server alone
+ *
+ * lo and hi are blocks of the parameters' grid (nn/layout.h), so ranges of all servers
+ * together are the whole, without gap or overlap. One function per message walks its pieces
+ * (move_weights(), move_slot(), move_state()), whichever way the bytes go: the two
+ * directions cannot disagree about the order. Sizes follow from the model, which is the same
+ * on both sides (ps_config_check.h); whoever receives compares the length first. */
 #include "train/ps/ps_range.h"
 
 #include <string.h>

@@ -1,4 +1,28 @@
-/* ps_server.c - a parameter server: weights out, gradients in. */
+/* ps_server.c - a parameter server: weights out, gradients in.
+ *
+ *              PS_LOAD             PS_BEGIN                       PS_END
+ *   (empty) ──────────▶ loaded ──────────────▶ in an epoch ──────────────▶ over
+ *                         ▲  PS_BEGIN, PS_LOAD    │   ▲ │ PS_PUSH of a step that is not in the
+ *                         └───────────────────────┘   └─┘ journal: one update
+ *
+ * One thread answers one whole message at a time, so pulls, pushes and the coordinator's
+ * questions come one after the other, and no lock is needed: what a worker pulls is the state
+ * between two updates, never in the middle of one.
+ *
+ * Who writes what: only this process writes its range of the state, its journal, and the
+ * run section's `calls`, which is the number of its updates; the rest of the run section
+ * and the learning rate are what the coordinator said with PS_BEGIN and PS_RATE.
+ *
+ * What makes it safe: ps_journal_add() says once for each step that it is new, so gradients
+ * that are pushed again, by the same worker or by another that was given the step of a lost
+ * one, change nothing. Before there is a state nobody is answered but the coordinator.
+ *
+ * A connection that talks nonsense is closed, and the server goes on. It ends with PS_END, with
+ * its parent, or, of a cluster, when the coordinator was missed for too long. A coordinator
+ * that comes anew finds state and journal here and takes the training up (ps_cluster.c).
+ *
+ * What may be changed: the order in which links are heard. What may not: to answer PS_PUSH
+ * before the update is done, since the worker then reports the step as done. */
 #include <string.h>
 #include <unistd.h>
 
@@ -105,7 +129,7 @@ static manta_status take_push(server *v, ps_link *l)
 
     TRY(expect_size(l, ps_range_slot_size(&v->range)));
     if (!ps_journal_is_begun(&v->journal))
-        return manta_fail(MANTA_EBUSY, "%s: no epoch has begun", chan_name(l->c));
+        return manta_fail(MANTA_EBUSY, "%s: gradients before an epoch has begun", chan_name(l->c));
     TRY(ps_journal_add(&v->journal, (int64_t)l->head.step, &is_new));
     if (is_new) update_range(v, l->in);
     return ps_link_send(l, PS_PUSHED, (int64_t)l->head.step, 0, 0);
@@ -124,7 +148,9 @@ static manta_status answer_message(void *ctx, ps_link *l)
     bool needs_state = l->head.kind == PS_PULL || l->head.kind == PS_PUSH || l->head.kind == PS_STATE;
 
     /* Before the state is there nobody has reason to ask: workers are told to come afterwards. */
-    if (needs_state && !v->loaded) return manta_fail(MANTA_EBUSY, "%s: not loaded yet", chan_name(l->c));
+    if (needs_state && !v->loaded)
+        return manta_fail(MANTA_EBUSY, "%s: asked before the coordinator has given this server a state",
+                          chan_name(l->c));
     switch ((int)l->head.kind) {
     case PS_PULL:
         ps_range_get_weights(&v->range, v->s->state, l->out);
@@ -139,7 +165,9 @@ static manta_status answer_message(void *ctx, ps_link *l)
         ps_range_get_state(&v->range, v->s->state, l->out);
         return ps_link_send(l, PS_STATE, 0, 0, ps_range_state_size(&v->range));
     case PS_END: v->over = true; return MANTA_OK;
-    default: return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(l->c), l->head.kind);
+    default:
+        return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d, which no server takes", chan_name(l->c),
+                          l->head.kind);
     }
 }
 

@@ -1,4 +1,21 @@
-/* ps_step_queue.c - which steps are done, under way, or to be given out. */
+/* ps_step_queue.c - which steps are done, under way, or to be given out.
+ *
+ *                  take                    done
+ *   to be given ──────────▶ held by one ─────────▶ done
+ *        ▲                   worker
+ *        └── again[], in order ┘  lose
+ *
+ *        0 ......... low ......................... next ............. steps
+ *        all done    done, held or in again[]      never given out
+ *
+ * Invariants
+ * 1. Every step before `low` is done; `low` itself is not, unless it is the end.
+ * 2. A step is held by one worker at most, and is then neither done nor in again[].
+ * 3. again[] has at most one step per worker, ascending: the oldest is given out first,
+ *    because others may be held back by it.
+ * 4. With a bound of K no step beyond low + K is given out.
+ *
+ * Pure: the coordinator calls it, and tests call it in every order. */
 #include "train/ps/ps_step_queue.h"
 
 #include <string.h>

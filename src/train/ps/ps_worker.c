@@ -1,4 +1,27 @@
-/* ps_worker.c - a worker of parameter servers: pull, compute, push, again. */
+/* ps_worker.c - a worker of parameter servers: pull, compute, push, again.
+ *
+ *            PS_READY         PS_STEP             all pulled           all pushed
+ *   connect ──────────▶ idle ─────────▶ pulling ─────────────▶ computing ──▶ pushing ──▶ PS_DONE ─▶ idle
+ *      ▲                                   │  a server is lost: again and again   │
+ *      └── the coordinator is lost ────────┴─────────────────────────────────────┘
+ *
+ * A worker has nothing of its own: the weights are the servers', the step and its number are
+ * the coordinator's, and the random numbers of a step follow from that number
+ * (compute_step()). So it may be lost anywhere, and whoever is given its step computes the
+ * same from the weights of that moment.
+ *
+ * Weights are pulled from one server after the other, without a lock over all of them: each
+ * range is of some moment, the ranges of different servers not of the same. That is what
+ * asynchronous means here; with a staleness of 0 no other step is under way, so they are.
+ *
+ * Gradients are pushed to the first server last (with_all()): a step that is in its journal is
+ * in all journals, which is what a coordinator that comes anew goes by.
+ *
+ * A lost server is tried again until the coordinator ends us; a lost coordinator of a cluster
+ * is waited for (find_boss()), and one that was our parent is our end.
+ *
+ * What may be changed: patience. What may not: the order of pushes, or to report PS_DONE
+ * before every server has answered PS_PUSHED. */
 #include <string.h>
 #include <unistd.h>
 
@@ -82,7 +105,9 @@ static manta_status pull_weights(worker *w, int i)
     TRY(reach_server(w, i));
     TRY(ps_link_ask(l, PS_PULL, 0, 0, PS_WEIGHTS, is_alone, w));
     if (l->head.length != ps_range_weights_size(&w->range[i]))
-        return manta_fail(MANTA_ECORRUPT, "%s: weights of another model", chan_name(l->c));
+        return manta_fail(MANTA_ECORRUPT, "%s: weights in %llu bytes, expected %zu: another model?",
+                          chan_name(l->c), (unsigned long long)l->head.length,
+                          ps_range_weights_size(&w->range[i]));
     ps_range_set_weights(&w->range[i], w->s->state, l->in);
     return MANTA_OK;
 }
@@ -154,7 +179,8 @@ static manta_status do_step(worker *w)
     manta_status st;
 
     if (w->boss.head.length != sizeof at)
-        return manta_fail(MANTA_ECORRUPT, "%s: not a step", chan_name(w->boss.c));
+        return manta_fail(MANTA_ECORRUPT, "%s: a step in %llu bytes, expected %zu", chan_name(w->boss.c),
+                          (unsigned long long)w->boss.head.length, sizeof at);
     memcpy(at, w->boss.in, sizeof at);
     TRY(with_all(w, pull_one, 0));
     if (w->over) return MANTA_OK;
@@ -187,8 +213,8 @@ static manta_status converse_with_coordinator(worker *w, int number)
         if (!whole) continue;
         if (w->boss.head.kind == PS_END) return MANTA_OK;
         if (w->boss.head.kind != PS_STEP)
-            return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d", chan_name(w->boss.c),
-                              w->boss.head.kind);
+            return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d, expected a step or the end",
+                              chan_name(w->boss.c), w->boss.head.kind);
         w->hired = true;
         TRY(do_step(w));
     }
@@ -208,7 +234,8 @@ static manta_status watch_for_boss(void *ctx, const char *missing, int i, double
     (void)missing;
     (void)i;
     (void)ms;
-    if (is_alone(b->w)) return manta_fail(MANTA_EDIED, "nobody is left to train for");
+    if (is_alone(b->w))
+        return manta_fail(MANTA_EDIED, "the coordinator, whose child this worker is, has ended");
     return ps_miss_coordinator(b->w->plan, b->begin, &b->said);
 }
 

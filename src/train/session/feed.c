@@ -42,8 +42,10 @@ manta_status feed_map_init(feed_map *f, const manta_model *m, bool targets, int 
     *f = (feed_map){
         .n_inputs = manta_model_inputs(m), .n_targets = targets ? manta_model_outputs(m) : 0, .weight = -1};
     if (f->n_inputs > 8 || f->n_targets > 8) {
-        return manta_fail(MANTA_EUNSUPPORTED,
-                          "a model of more than 8 inputs or outputs cannot be fed from columns");
+        return manta_fail(
+            MANTA_EUNSUPPORTED,
+            "a model of %d inputs and %d outputs cannot be fed from columns, expected at most 8 of each",
+            f->n_inputs, f->n_targets);
     }
     for (int i = 0; i < f->n_inputs; i++) {
         manta_model_input(m, i, &name);
@@ -238,7 +240,7 @@ manta_status feed_reader_rows(feed_reader *r, int64_t epoch, int64_t step, int64
     }
     TRY(fetch_rows(r, epoch, step, lo, hi, f));
     if (f->count == hi - lo) return MANTA_OK;
-    return manta_fail(MANTA_EINTERNAL, "the loader gave %lld of %lld samples", (long long)f->count,
+    return manta_fail(MANTA_EINTERNAL, "the loader gave %lld samples, expected %lld", (long long)f->count,
                       (long long)(hi - lo));
 }
 

@@ -49,7 +49,7 @@ static manta_status divide_work(manta_session *s, const manta_session_options *o
     s->statistics = o->statistics;
     s->meets = o->statistics == MANTA_STATISTICS_SYNC && s->shards > 1 && lockstep_size(s->m, s->shards) > 0;
     if (s->shards <= LAYOUT_MAX_SHARDS) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "%d shards, expected at most %d", s->shards, LAYOUT_MAX_SHARDS);
+    return manta_fail(MANTA_EINVAL, "%d shards, expected 1 to %d", s->shards, LAYOUT_MAX_SHARDS);
 }
 
 /* Whoever looks for a NaN wants the plain loops, unless they say otherwise. */
@@ -76,8 +76,8 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     copy_objective(s, c);
     TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
     if (3 + s->o.n_heads + s->o.n_metrics > MANTA_MAX_METRICS / 2) {
-        return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics are more than a session can keep",
-                          s->o.n_heads, s->o.n_metrics);
+        return manta_fail(MANTA_EINVAL, "%d outputs and %d metrics, expected at most %d together",
+                          s->o.n_heads, s->o.n_metrics, MANTA_MAX_METRICS / 2 - 3);
     }
     layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
     apply_init(&s->a, &s->l, &s->opt, s->k);
@@ -160,7 +160,9 @@ const manta_model *manta_session_model(const manta_session *s)
 manta_status manta_session_resize(manta_session *s, int workers)
 {
     if (s->engine.ops->resize) return s->engine.ops->resize(s->engine.ctx, workers);
-    return workers == 1 ? MANTA_OK : manta_fail(MANTA_EINVAL, "%d workers, expected 1 to 1", workers);
+    return workers == 1 ? MANTA_OK
+                        : manta_fail(MANTA_EINVAL,
+                                     "%d workers, expected 1: this session trains in one process", workers);
 }
 
 int manta_session_workers(const manta_session *s)
@@ -298,7 +300,7 @@ manta_status manta_session_gradients(const manta_session *s, float *out)
     float *padded = NULL;
 
     if (s->phase != SESSION_BACKWARD) {
-        return manta_fail(MANTA_EINVAL, "there are no gradients: call manta_session_backward() before");
+        return manta_fail(MANTA_EINVAL, "the session has no gradients: call manta_session_backward() first");
     }
     TRY(mem_try_array(s->l.params_size, sizeof *padded, "a copy of the gradients", (void **)&padded));
     apply_gradient(&s->a, padded);
@@ -317,7 +319,7 @@ double manta_session_learning_rate(const manta_session *s)
 manta_status manta_session_set_learning_rate(manta_session *s, double rate)
 {
     if (s->opt.schedule.kind != MANTA_SCHEDULE_CONSTANT) {
-        return manta_fail(MANTA_EINVAL, "the learning rate is ruled by a schedule and cannot be set");
+        return manta_fail(MANTA_EINVAL, "the learning rate follows a schedule and cannot be set");
     }
     if (!(rate >= 0) || isinf(rate)) {
         return manta_fail(MANTA_EINVAL, "a learning rate of %g, expected a number that is not negative",

@@ -48,14 +48,15 @@ manta_status session_check_feed(const manta_session *s, const manta_feed *f, boo
         return manta_fail(MANTA_EINVAL,
                           "a step failed while it changed the weights; load them again to go on");
     }
-    if (f->count < 1) return manta_fail(MANTA_EINVAL, "a batch of %lld samples", (long long)f->count);
+    if (f->count < 1)
+        return manta_fail(MANTA_EINVAL, "a batch of %lld samples, expected 1 or more", (long long)f->count);
     if (f->n_inputs != s->m->n_inputs) {
-        return manta_fail(MANTA_EINVAL, "%d input arrays for the %d inputs of model '%s'", f->n_inputs,
-                          s->m->n_inputs, s->m->name);
+        return manta_fail(MANTA_EINVAL, "%d input arrays, expected %d, one for each input of model '%s'",
+                          f->n_inputs, s->m->n_inputs, s->m->name);
     }
     if (targets && f->n_targets != s->o.n_heads) {
-        return manta_fail(MANTA_EINVAL, "%d target arrays for the %d losses of model '%s'", f->n_targets,
-                          s->o.n_heads, s->m->name);
+        return manta_fail(MANTA_EINVAL, "%d target arrays, expected %d, one for each loss of model '%s'",
+                          f->n_targets, s->o.n_heads, s->m->name);
     }
     for (int i = 0; targets && i < f->n_targets; i++) {
         const manta_array *t = &f->targets[i];
@@ -180,7 +181,8 @@ manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *l
 manta_status manta_session_backward(manta_session *s, const manta_feed *f)
 {
     if (s->phase != SESSION_FORWARD) {
-        return manta_fail(MANTA_EINVAL, "backward without manta_session_loss() before it");
+        return manta_fail(MANTA_EINVAL,
+                          "the session has no loss to differentiate: call manta_session_loss() first");
     }
     TRY(session_check_feed(s, f, true));
     /* With several shards the activations of all but the last are gone: compute them again. */
@@ -198,9 +200,12 @@ manta_status manta_session_apply(manta_session *s, const float *g)
 
     if (!g && phase != SESSION_BACKWARD) {
         return manta_fail(MANTA_EINVAL,
-                          "there are no gradients to apply: call manta_session_backward() before");
+                          "the session has no gradients to apply: call manta_session_backward() first");
     }
-    if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    if (!s->n_losses)
+        return manta_fail(
+            MANTA_EINVAL,
+            "the session was opened without a loss, which a training step or an evaluation needs");
     TRY(session_local(s));
     if (phase == SESSION_IDLE) {
         memset(layout_slot_sums(&s->l, s->slots[0]), 0, (size_t)s->l.n_sums * sizeof(double));
@@ -338,7 +343,10 @@ static manta_status fused_step(manta_session *s, const manta_feed *f)
 manta_status manta_session_step(manta_session *s, const manta_feed *f)
 {
     TRY(ready_step(s, f, true));
-    if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    if (!s->n_losses)
+        return manta_fail(
+            MANTA_EINVAL,
+            "the session was opened without a loss, which a training step or an evaluation needs");
     s->phase = SESSION_IDLE;
     if (s->fuse) return fused_step(s, f);
     TRY(run_shards(s, f, PLAN_TRAIN, true, true));
@@ -350,7 +358,10 @@ manta_status manta_session_step(manta_session *s, const manta_feed *f)
 manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
 {
     TRY(ready_step(s, f, true));
-    if (!s->n_losses) return manta_fail(MANTA_EINVAL, "the session was opened without a loss");
+    if (!s->n_losses)
+        return manta_fail(
+            MANTA_EINVAL,
+            "the session was opened without a loss, which a training step or an evaluation needs");
     s->phase = SESSION_IDLE;
     TRY(run_shards(s, f, PLAN_EVALUATE, true, false));
     step_add_sums(s, s->eval_sums, s->eval_sums);

@@ -31,7 +31,8 @@ static lock *held; /* guard */
 
 static manta_status fail_busy(const char *path, pid_t pid)
 {
-    return manta_fail(MANTA_EBUSY, "%s: process %ld is at work there", path, (long)pid);
+    return manta_fail(MANTA_EBUSY, "%s is in use by process %ld: wait for its end, or choose another folder",
+                      path, (long)pid);
 }
 
 /* Whether this process has the file. Under guard. */

@@ -399,7 +399,7 @@ static void what_cannot_be_is_told(void **state)
     t.hard = true;
     o = train(&t);
     assert_int_equal(o.st, MANTA_EUNSUPPORTED);
-    assert_non_null(strstr(o.error.text, "one parameter server, not 2"));
+    assert_non_null(strstr(o.error.text, "2 parameter servers, expected 1"));
     mem_try_free(o.state);
     t.hard = false;
     labels[60] = CLASSES;
