@@ -51,8 +51,8 @@ static manta_status begin_fit(engine_call *c)
     manta_cluster *k = c->e.ctx;
     cluster_work w = {.phase = c->train ? CLUSTER_TRAIN : CLUSTER_EVALUATE,
                       .epochs = c->epochs,
-                      .epoch = c->train ? c->epoch : 0,
-                      .step = c->train ? c->step : 0,
+                      .epoch = c->train ? c->at.epoch : 0,
+                      .step = c->train ? c->at.step : 0,
                       .watch = c->watch.waiting,
                       .ctx = c->watch.ctx};
     cluster_job *j = mem_new(sizeof *j);
@@ -69,8 +69,8 @@ static manta_status begin_fit(engine_call *c)
     j->met = true;
     TRY(cluster_begin(k, c->s, &w, &c->over));
     if (c->train && !c->over) {
-        c->epoch = k->at.epoch;
-        c->step = k->at.phase == CLUSTER_TRAIN ? k->at.step : layout_run(&c->s->l, c->s->state)->step;
+        c->at.epoch = k->at.epoch;
+        c->at.step = k->at.phase == CLUSTER_TRAIN ? k->at.step : layout_run(&c->s->l, c->s->state)->step;
     }
     return tell_recovery(c);
 }

@@ -20,7 +20,7 @@ manta_status cluster_count_samples(manta_cluster *c, int64_t *count)
 
 /* The step after `at` that reads this phase's data, of this epoch or the next; false: the
  * call has none. */
-static bool next_step(const manta_cluster *c, read_range *at)
+static bool next_step(const manta_cluster *c, train_position *at)
 {
     if (++at->step < c->steps[c->at.phase]) return true;
     at->step = 0;
@@ -32,22 +32,22 @@ static bool next_step(const manta_cluster *c, read_range *at)
 static void expect_next(manta_cluster *c, int64_t shard)
 {
     const feed_source *f = c->readers[c->at.phase]->from;
-    read_range next[READ_AHEAD_MOST], at = {.epoch = data_epoch(c), .step = c->at.step, .hi = INT64_MAX};
+    read_range next[READ_AHEAD_MOST], to = {.at = {data_epoch(c), c->at.step}, .hi = INT64_MAX};
     int64_t v = shard + 1, end = cluster_first_shard(c, c->rank + 1);
     int n = 0;
 
     if (f->batched) v = end; /* each step is read whole, and this one has been */
     for (int steps = 0; steps <= READ_AHEAD_MOST; steps++) { /* in some we may have no rows */
         for (; v < end && n < READ_AHEAD_MOST; v++) {
-            int64_t count = f->batched ? 0 : feed_source_count(f, at.epoch, at.step);
+            int64_t count = f->batched ? 0 : feed_source_count(f, to.at.epoch, to.at.step);
             if (!f->batched) {
-                at.lo = session_shard_begin(c->s, count, (int)v);
-                at.hi = session_shard_begin(c->s, count, (int)v + 1);
+                to.lo = session_shard_begin(c->s, count, (int)v);
+                to.hi = session_shard_begin(c->s, count, (int)v + 1);
             }
-            if (at.lo < at.hi) next[n++] = at;
+            if (to.lo < to.hi) next[n++] = to;
             if (f->batched) break;
         }
-        if (n == READ_AHEAD_MOST || !next_step(c, &at)) break;
+        if (n == READ_AHEAD_MOST || !next_step(c, &to.at)) break;
         v = cluster_first_shard(c, c->rank);
     }
     feed_reader_expect(c->readers[c->at.phase], next, n);

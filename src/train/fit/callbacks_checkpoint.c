@@ -146,7 +146,7 @@ static manta_status backup_restore(void *self, manta_fit_context *f)
     st = manta_fit_context_restore(f, last);
     if (!st)
         log_info("training goes on from a backup", LOG_STR("path", manta_checkpoint_path(last)),
-                 LOG_INT("epoch", f->first_epoch + 1), LOG_INT("step", f->first_step));
+                 LOG_INT("epoch", f->first.epoch + 1), LOG_INT("step", f->first.step));
     manta_checkpoint_close(last);
     return st;
 }

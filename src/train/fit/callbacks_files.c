@@ -259,7 +259,7 @@ static manta_status board_begin(void *self, manta_fit_context *f)
     manta_events_close(b->validation);
     b->train = b->validation = NULL;
     b->goes_on = f->resumed;
-    b->first = f->first_epoch;
+    b->first = f->first.epoch;
     b->iterations = manta_session_iterations(f->s);
     TRY(board_open(b, "train", &b->train));
     return b->o.no_graph ? MANTA_OK : manta_events_graph(b->train, manta_session_model(f->s));

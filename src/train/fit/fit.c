@@ -21,22 +21,22 @@ static manta_status check_start(const training *r)
 {
     const manta_fit_context *f = &r->t.f;
 
-    if (f->first_epoch < 0 || f->first_step < 0 || f->first_epoch > f->epochs) {
+    if (f->first.epoch < 0 || f->first.step < 0 || f->first.epoch > f->epochs) {
         if (f->resumed) {
             return manta_fail(MANTA_EINVAL,
                               "the checkpoint stands behind epoch %lld, and only %lld are asked for",
-                              (long long)f->first_epoch, (long long)f->epochs);
+                              (long long)f->first.epoch, (long long)f->epochs);
         }
         return manta_fail(
             MANTA_EINVAL,
             "initial_epoch is %lld, step %lld of it; expected 0 to %lld epochs, and no step below 0",
-            (long long)f->first_epoch, (long long)f->first_step, (long long)f->epochs);
+            (long long)f->first.epoch, (long long)f->first.step, (long long)f->epochs);
     }
-    if (f->first_step && r->p.data.steps >= 0 && f->first_step > r->p.data.steps) {
+    if (f->first.step && r->p.data.steps >= 0 && f->first.step > r->p.data.steps) {
         return manta_fail(MANTA_EINVAL,
                           "the checkpoint stands at step %lld of an epoch, which has %lld now: data, batch "
                           "or steps per epoch are not those it was made with",
-                          (long long)f->first_step, (long long)r->p.data.steps);
+                          (long long)f->first.step, (long long)r->p.data.steps);
     }
     return MANTA_OK;
 }
@@ -44,9 +44,8 @@ static manta_status check_start(const training *r)
 /* It is clear where to begin. */
 static void begin_at(fit_events *t, int64_t steps)
 {
-    t->e = (manta_event){.epoch = t->f.first_epoch, .epochs = t->f.epochs, .steps = steps};
-    t->f.next_epoch = t->f.first_epoch;
-    t->f.next_step = t->f.first_step;
+    t->e = (manta_event){.epoch = t->f.first.epoch, .epochs = t->f.epochs, .steps = steps};
+    t->f.next = t->f.first;
 }
 
 static manta_status open_validation(training *r)
@@ -69,15 +68,13 @@ static manta_status begin_training(training *r)
 
     *c = fit_events_call(t);
     c->train = &r->p.data;
-    c->epoch = t->f.first_epoch;
-    c->step = t->f.first_step;
+    c->at = t->f.first;
     if (!here) TRY(open_validation(r));
     begin_at(t, r->p.data.steps);
     TRY(engine_begin(c));
     if (c->over) return MANTA_OK;
-    if (c->epoch != t->f.first_epoch || c->step != t->f.first_step) {
-        t->f.first_epoch = c->epoch;
-        t->f.first_step = c->step;
+    if (!position_equal(c->at, t->f.first)) {
+        t->f.first = c->at;
         TRY(check_start(r));
         begin_at(t, r->p.data.steps);
     }
@@ -101,36 +98,34 @@ static manta_status validate_epoch(training *r)
 
 /* A run that is taken up in the middle of an epoch has begun it already: its
  * callbacks are not told again, and the sums go on. */
-static manta_status begin_epoch(training *r, int64_t epoch, int64_t first)
+static manta_status begin_epoch(training *r, train_position at)
 {
     manta_session *s = r->p.s;
     fit_events *t = &r->t;
     run_state *run = layout_run(&s->l, s->state);
 
-    run->epoch = epoch;
-    run->step = first;
-    t->e = (manta_event){.epoch = epoch, .epochs = t->f.epochs, .steps = r->p.data.steps};
+    position_set(run, at);
+    t->e = (manta_event){.epoch = at.epoch, .epochs = t->f.epochs, .steps = r->p.data.steps};
     t->begin_ns = clock_now_ns();
-    t->f.next_epoch = epoch;
-    t->f.next_step = first;
-    if (!first) {
+    t->f.next = at;
+    if (!at.step) {
         manta_session_reset_metrics(s);
         memset(&t->metrics, 0, sizeof t->metrics);
         return fit_events_happen(t, HOOK_epoch_begin, MANTA_EVENT_EPOCH_BEGIN);
     }
     s->touched = true;
-    t->e.step = first;
+    t->e.step = at.step;
     fit_events_see(t, session_sums(s));
     return fit_events_tell(t, MANTA_EVENT_EPOCH_BEGIN) ? MANTA_OK : fit_events_stopped(t);
 }
 
-static manta_status train_epoch(training *r, int64_t epoch, int64_t first)
+static manta_status train_epoch(training *r, train_position at)
 {
     fit_events *t = &r->t;
     int64_t done = 0;
 
-    TRY(begin_epoch(r, epoch, first));
-    TRY(r->c.e.ops->train(&r->c, epoch, first, &done));
+    TRY(begin_epoch(r, at));
+    TRY(r->c.e.ops->train(&r->c, at.epoch, at.step, &done));
     t->e.step = done;
     return done ? MANTA_OK
                 : manta_fail(MANTA_EINVAL, "the training data is empty, expected a sample at least");
@@ -156,13 +151,13 @@ static manta_status run_epochs(training *r)
 {
     fit_events *t = &r->t;
 
-    for (int64_t epoch = t->f.first_epoch; epoch < t->f.epochs && !t->f.stop; epoch++) {
-        TRY(train_epoch(r, epoch, epoch == t->f.first_epoch ? t->f.first_step : 0));
+    for (train_position at = t->f.first; at.epoch < t->f.epochs && !t->f.stop;
+         at = position_after_epoch(at)) {
+        TRY(train_epoch(r, at));
         TRY(validate_epoch(r));
-        t->f.next_epoch = epoch + 1;
-        t->f.next_step = 0;
+        t->f.next = position_after_epoch(at);
         TRY(fit_events_happen(t, HOOK_epoch_end, MANTA_EVENT_EPOCH_END));
-        TRY(settle_epoch(r, epoch));
+        TRY(settle_epoch(r, at.epoch));
     }
     return MANTA_OK;
 }

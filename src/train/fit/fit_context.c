@@ -28,7 +28,7 @@ static manta_hook *hook_of(const manta_callback_ops *ops, fit_hook h)
 void fit_context_init(manta_fit_context *f, manta_session *s, const manta_fit_options *o)
 {
     *f = (manta_fit_context){.s = s, .o = o, .epochs = o->epochs ? o->epochs : 1, .steps = -1};
-    f->first_epoch = o->initial_epoch;
+    f->first.epoch = o->initial_epoch;
 }
 
 manta_status fit_context_wait(manta_fit_context *f)
@@ -118,7 +118,7 @@ static void note_use(manta_fit_context *f, manta_checkpoints *to)
 
 manta_status fit_context_settle(manta_fit_context *f)
 {
-    manta_checkpoint_info info = {.epoch = f->next_epoch, .step = f->next_step};
+    manta_checkpoint_info info = {.epoch = f->next.epoch, .step = f->next.step};
     manta_status st = MANTA_OK;
 
     info.iterations = manta_session_iterations(f->s);
@@ -185,8 +185,8 @@ manta_status manta_fit_context_restore(manta_fit_context *f, const manta_checkpo
     manta_saved_free(saved);
     if (st) return st;
     f->resumed = true;
-    f->first_epoch = info->epoch;
-    f->first_step = info->step;
+    f->first.epoch = info->epoch;
+    f->first.step = info->step;
     return MANTA_OK;
 }
 

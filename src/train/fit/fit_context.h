@@ -56,9 +56,9 @@ struct manta_fit_context {
     char *stop; /* why; NULL: go on */
     /* where to begin; set by manta_fit_context_restore() */
     bool resumed;
-    int64_t first_epoch, first_step;
+    train_position first;
     /* where a checkpoint taken now would go on */
-    int64_t next_epoch, next_step;
+    train_position next;
     VEC(fit_wish) wishes;
     VEC(manta_checkpoints *) used; /* whose writers read the session */
     bool logging; /* fit_context_log_to() was called */

@@ -67,8 +67,7 @@ static manta_status see_begin(void *ctx, plan_mode mode, int64_t step)
 static manta_status see_trained(fit_events *t, int64_t step)
 {
     fit_events_see(t, session_sums(t->s));
-    t->f.next_epoch = t->e.epoch;
-    t->f.next_step = step + 1;
+    t->f.next = (train_position){.epoch = t->e.epoch, .step = step + 1};
     return fit_events_happen(t, HOOK_train_batch_end, MANTA_EVENT_STEP);
 }
 

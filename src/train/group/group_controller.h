@@ -8,6 +8,7 @@
 #include "train/group/group_membership.h"
 #include "train/group/group_samples.h"
 #include "train/group/group_watch.h"
+#include "train/session/position.h"
 
 /* One place among the workers, and whoever holds it. */
 typedef struct member {
@@ -39,7 +40,7 @@ struct group {
     member m[SHARED_WORKERS];
     membership r;
     blame blames[LAYOUT_MAX_SHARDS];
-    int64_t begin, end; /* step numbers of the job */
+    int64_t begin, end; /* step numbers of the job; a copy that no worker can spoil, as are epoch and feed */
     bool gated; /* it goes on by group_next() alone */
     bool signalled; /* a signal has come since group_follow() began to wait */
     bool cutting; /* group_cut() waits */
@@ -53,6 +54,12 @@ struct group {
 static inline uint64_t group_committed_word(const group *g)
 {
     return atomic_load(&g->c->commit);
+}
+
+/* What the step with this number is, if it is one of the job's. */
+static inline train_position group_position(const group *g, int64_t number)
+{
+    return position_of_number(g->epoch, g->begin, number);
 }
 
 /* ---- group_members.c ---- */

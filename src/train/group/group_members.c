@@ -118,8 +118,9 @@ void members_see_ready(group *g)
 static const char *place_of(const group *g, int64_t number, char *text, size_t size)
 {
     if (number >= g->begin && number < g->end) {
-        snprintf(text, size, "step %lld of epoch %lld%s", (long long)(number - g->begin) + 1,
-                 (long long)g->epoch + 1, g->feeds[g->feed].train ? "" : " (evaluation)");
+        train_position at = group_position(g, number);
+        snprintf(text, size, "step %lld of epoch %lld%s", (long long)at.step + 1, (long long)at.epoch + 1,
+                 g->feeds[g->feed].train ? "" : " (evaluation)");
     } else {
         snprintf(text, size, "the start");
     }
@@ -139,7 +140,8 @@ static manta_status raise_error(const group *g, int rank, int64_t number)
 static manta_status fail_poisoned(const group *g, int rank, int64_t number, int shard)
 {
     const feed_source *f = &g->feeds[g->feed];
-    int64_t step = number - g->begin, count = f->batched ? 0 : feed_source_count(f, g->epoch, step);
+    train_position at = group_position(g, number);
+    int64_t count = f->batched ? 0 : feed_source_count(f, at.epoch, at.step);
     int64_t lo = session_shard_begin(g->s, count, shard), hi = session_shard_begin(g->s, count, shard + 1);
     char where[80], names[200];
 
@@ -148,7 +150,7 @@ static manta_status fail_poisoned(const group *g, int rank, int64_t number, int 
                       "it has %s",
                       place_of(g, number, where, sizeof where), shard,
                       g->blames[shard].crashes + g->blames[shard].kills, g->m[rank].cause,
-                      samples_text(f, g->epoch, step, lo, hi, names, sizeof names));
+                      samples_text(f, at.epoch, at.step, lo, hi, names, sizeof names));
 }
 
 int members_wanted(const group *g)

@@ -116,7 +116,7 @@ static manta_status count_samples(work *w)
     const worker_step *t = &w->turn;
 
     if (w->counted_step == worker_step_number(t) + 1) return MANTA_OK;
-    TRY(feed_reader_count(&w->reader[t->feed], t->epoch, t->step, &w->count));
+    TRY(feed_reader_count(&w->reader[t->feed], t->at.epoch, t->at.step, &w->count));
     w->counted_step = worker_step_number(t) + 1;
     return MANTA_OK;
 }
@@ -128,25 +128,25 @@ static void expect_next(work *w, int shard)
 {
     const worker_step *t = &w->turn;
     const feed_source *f = &w->u->feeds[t->feed];
-    int64_t steps = t->step + atomic_load(&w->c->job.end) - worker_step_number(t);
-    read_range next[READ_AHEAD_MOST], at = {.epoch = t->epoch, .step = t->step, .hi = INT64_MAX};
+    int64_t steps = t->at.step + atomic_load(&w->c->job.end) - worker_step_number(t);
+    read_range next[READ_AHEAD_MOST], to = {.at = t->at, .hi = INT64_MAX};
     int n = 0;
 
     /* A step in which this worker has no rows is not the last one either. */
     for (int i = 0, v = shard + 1; i <= READ_AHEAD_MOST && n < READ_AHEAD_MOST; i++, v = 0) {
-        int64_t count = f->batched ? 0 : feed_source_count(f, at.epoch, at.step);
+        int64_t count = f->batched ? 0 : feed_source_count(f, to.at.epoch, to.at.step);
         for (; v < w->s->shards && n < READ_AHEAD_MOST && !(f->batched && i == 0); v++) {
             if (t->t.shard[v] != w->u->rank) continue;
             if (!f->batched) {
-                at.lo = session_shard_begin(w->s, count, v);
-                at.hi = session_shard_begin(w->s, count, v + 1);
+                to.lo = session_shard_begin(w->s, count, v);
+                to.hi = session_shard_begin(w->s, count, v + 1);
             }
-            if (at.lo < at.hi) next[n++] = at;
+            if (to.lo < to.hi) next[n++] = to;
             if (f->batched) break; /* it is read whole */
         }
-        if (++at.step < steps) continue;
-        at.step = 0;
-        at.epoch += t->train;
+        if (++to.at.step < steps) continue;
+        to.at.step = 0;
+        to.at.epoch += t->train;
     }
     feed_reader_expect(&w->reader[t->feed], next, n);
 }
@@ -157,7 +157,7 @@ static manta_status fetch_shard(work *w, int shard, manta_feed *f)
     int64_t lo = session_shard_begin(w->s, w->count, shard),
             hi = session_shard_begin(w->s, w->count, shard + 1);
 
-    TRY(feed_reader_rows(&w->reader[t->feed], t->epoch, t->step, lo, hi, f));
+    TRY(feed_reader_rows(&w->reader[t->feed], t->at.epoch, t->at.step, lo, hi, f));
     expect_next(w, shard);
     return MANTA_OK;
 }

@@ -112,8 +112,7 @@ static bool take_job(worker_step *s)
     if (worker_step_number(s) >= atomic_load_explicit(&j->end, memory_order_acquire)) return false;
     s->feed = j->feed;
     s->train = j->train;
-    s->epoch = j->epoch;
-    s->step = worker_step_number(s) - j->begin;
+    s->at = position_of_number(j->epoch, j->begin, worker_step_number(s));
     s->open = true;
     publish_again(s);
     return true;

@@ -25,6 +25,7 @@
 #define TRAIN_GROUP_WORKER_STEP_H
 
 #include "os/crash.h"
+#include "train/session/position.h"
 #include "train/session/shared.h"
 
 /* Where a test may have a worker kill itself (os/crash.h). */
@@ -74,7 +75,7 @@ typedef struct worker_step {
     bool open; /* the job below is the word's */
     bool train;
     int feed;
-    int64_t epoch, step;
+    train_position at;
     worker_mark shard[LAYOUT_MAX_SHARDS], norm[SHARED_WORKERS], range[SHARED_WORKERS];
 } worker_step;
 

@@ -288,12 +288,12 @@ static manta_status give_out(ps *p)
         ps_link *l;
         if (!p->idle[w] || (step = ps_step_queue_take(&p->queue, w)) < 0) continue;
         l = &p->link[w];
-        at[0] = p->journal.epoch;
-        at[1] = p->journal.from + step;
+        at[0] = p->journal.from.epoch;
+        at[1] = p->journal.from.step + step;
         at[2] = p->journal.first + step;
         memcpy(l->out, at, sizeof at);
         p->idle[w] = false;
-        if (ps_link_send(l, PS_STEP, p->journal.from + step, 0, sizeof at))
+        if (ps_link_send(l, PS_STEP, p->journal.from.step + step, 0, sizeof at))
             drop_worker(p, w); /* its end is seen elsewhere */
     }
     return MANTA_OK;
@@ -309,10 +309,10 @@ static manta_status take_done(ps *p, int w, ps_link *l)
     if (l->head.length != n * sizeof *sums || n > sizeof sums / sizeof *sums)
         return manta_fail(MANTA_ECORRUPT, "%s: the sums of a step in %llu bytes, expected %zu",
                           chan_name(l->c), (unsigned long long)l->head.length, n * sizeof *sums);
-    if (!ps_step_queue_done(&p->queue, w, (int64_t)l->head.step - p->journal.from))
+    if (!ps_step_queue_done(&p->queue, w, (int64_t)l->head.step - p->journal.from.step))
         return manta_fail(MANTA_ECORRUPT, "%s: says that step %llu is done, which it was not given",
                           chan_name(l->c), (unsigned long long)l->head.step + 1);
-    p->journal.is_in[(int64_t)l->head.step - p->journal.from] = 1;
+    p->journal.is_in[(int64_t)l->head.step - p->journal.from.step] = 1;
     memcpy(sums, l->in, n * sizeof *sums);
     for (size_t i = 0; i < n; i++) run->sums[i] += sums[i];
     run->position += (int64_t)sums[SUM_SAMPLES];
@@ -331,7 +331,7 @@ static manta_status fail_step(const ps *p, int w, const ps_link *l)
     int n = (int)(l->head.length < 400 ? l->head.length : 400);
 
     return manta_fail(st ? st : MANTA_EINTERNAL, "worker %d, step %lld of epoch %lld: %.*s", w,
-                      (long long)l->head.step + 1, (long long)p->journal.epoch + 1, n, l->in);
+                      (long long)l->head.step + 1, (long long)p->journal.from.epoch + 1, n, l->in);
 }
 
 /* An error of a step ends the run; a connection that talks nonsense only itself. */
@@ -424,13 +424,13 @@ static manta_status say_rate(ps *p)
 }
 
 /* The journal of an epoch that was taken up says what of it is in. */
-manta_status ps_begin(ps *p, int64_t epoch, int64_t from)
+manta_status ps_begin(ps *p, train_position from)
 {
     ps_journal *j = &p->journal;
 
-    if (!p->took_up || epoch != j->epoch) {
-        TRY(ps_journal_begin(j, epoch, from, layout_run(&p->s->l, p->s->state)->calls,
-                             p->plan.steps > from ? p->plan.steps - from : 0));
+    if (!p->took_up || from.epoch != j->from.epoch) {
+        TRY(ps_journal_begin(j, from, layout_run(&p->s->l, p->s->state)->calls,
+                             p->plan.steps > from.step ? p->plan.steps - from.step : 0));
     }
     p->took_up = false;
     ps_step_queue_release(&p->queue);

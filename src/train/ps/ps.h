@@ -24,6 +24,7 @@
 #include "train/session/worker_events.h"
 #include "train/group/worker_main.h"
 #include "train/ps/ps_step_queue.h"
+#include "train/session/position.h"
 #include "train/session/session.h"
 
 enum { PS_SERVERS = 64 };
@@ -77,8 +78,8 @@ manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, i
  * training whose coordinator was lost, the session takes over its state. */
 manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
                              const ps_options *o, ps **out) MANTA_MUST_USE;
-/* Whether that was so: *epoch and how many of its steps are done. */
-bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step);
+/* Whether that was so: *at is then where it goes on. */
+bool ps_took_up(const ps *p, train_position *at);
 void ps_close(ps *p); /* ends them; accepts NULL */
 
 /* A server or worker that TF_CONFIG names: until the chief says that it is over.
@@ -86,8 +87,8 @@ void ps_close(ps *p); /* ends them; accepts NULL */
 manta_status ps_join(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
                      cluster_watch *watch, void *ctx) MANTA_MUST_USE;
 
-/* Begins an epoch at step `from`, or goes on with the one that was taken up. */
-manta_status ps_begin(ps *p, int64_t epoch, int64_t from) MANTA_MUST_USE;
+/* Begins an epoch at one of its steps, or goes on with the one that was taken up. */
+manta_status ps_begin(ps *p, train_position from) MANTA_MUST_USE;
 /* Waits for the next step that is done, whichever it is; its sums are added to
  * the session's. False in *more: all were done before. */
 manta_status ps_next(ps *p, bool *more) MANTA_MUST_USE;

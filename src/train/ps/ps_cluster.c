@@ -155,8 +155,8 @@ static manta_status take_up(ps *p)
         p->rate = run->learning_rate;
         p->took_up = true;
         p->s->touched = true;
-        log_info("the training is taken up where the servers are", LOG_INT("epoch", p->journal.epoch),
-                 LOG_INT("step", p->journal.from + in));
+        log_info("the training is taken up where the servers are", LOG_INT("epoch", p->journal.from.epoch),
+                 LOG_INT("step", p->journal.from.step + in));
         return MANTA_OK;
     }
     ps_journal_release(&p->journal);
@@ -166,11 +166,11 @@ static manta_status take_up(ps *p)
     return MANTA_OK;
 }
 
-bool ps_took_up(const ps *p, int64_t *epoch, int64_t *step)
+bool ps_took_up(const ps *p, train_position *at)
 {
     if (!p->took_up) return false;
-    *epoch = p->journal.epoch;
-    *step = p->journal.from + ps_journal_count(&p->journal);
+    *at = p->journal.from;
+    at->step += ps_journal_count(&p->journal);
     return true;
 }
 

@@ -86,7 +86,7 @@ static manta_status begin_fit(engine_call *c)
     TRY(r->cluster ? ps_open_cluster(c->s, r->cluster, &t->source, t->steps, &o, &p)
                    : ps_open(c->s, &t->source, t->steps, r->servers, r->workers, &o, &p));
     c->job = p;
-    (void)ps_took_up(p, &c->epoch, &c->step);
+    (void)ps_took_up(p, &c->at);
     return engine_tell(c, ps_worker_events(p));
 }
 
@@ -109,7 +109,7 @@ static manta_status train_epoch(engine_call *c, int64_t epoch, int64_t first, in
     bool more;
 
     *done = first;
-    TRY(ps_begin(p, epoch, first));
+    TRY(ps_begin(p, (train_position){epoch, first}));
     for (int64_t step = first; !w->stops(w->ctx); step++) {
         TRY(ps_next(p, &more));
         TRY(engine_tell(c, ps_worker_events(p)));

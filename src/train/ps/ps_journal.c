@@ -1,6 +1,6 @@
 /* ps_journal.c - an epoch and the steps that are in.
  *
- *   steps of the epoch    0 ....... from ................................ from + steps
+ *   steps of the epoch    0 ....... from.step ........................... from.step + steps
  *   numbers in the run              first ............................... first + steps
  *   is_in[]                         [0] [1] ...                           1: its gradients are in
  *
@@ -21,14 +21,14 @@
 
 enum { HEAD = 4 }; /* epoch, from, first, steps */
 
-manta_status ps_journal_begin(ps_journal *j, int64_t epoch, int64_t from, int64_t first, int64_t steps)
+manta_status ps_journal_begin(ps_journal *j, train_position from, int64_t first, int64_t steps)
 {
     void *is_in;
 
     TRY(mem_try_array(steps + 1, 1, "the steps of an epoch", &is_in));
     memset(is_in, 0, (size_t)steps + 1);
     ps_journal_release(j);
-    *j = (ps_journal){.epoch = epoch, .from = from, .first = first, .steps = steps, .is_in = is_in};
+    *j = (ps_journal){.from = from, .first = first, .steps = steps, .is_in = is_in};
     return MANTA_OK;
 }
 
@@ -40,7 +40,7 @@ void ps_journal_release(ps_journal *j)
 
 bool ps_journal_is_same_epoch(const ps_journal *a, const ps_journal *b)
 {
-    return a->is_in && b->is_in && a->epoch == b->epoch && a->from == b->from && a->first == b->first &&
+    return a->is_in && b->is_in && position_equal(a->from, b->from) && a->first == b->first &&
            a->steps == b->steps;
 }
 
@@ -80,7 +80,7 @@ size_t ps_journal_room(int64_t steps)
 
 size_t ps_journal_pack(const ps_journal *j, char *out)
 {
-    int64_t head[HEAD] = {j->epoch, j->from, j->first, j->steps};
+    int64_t head[HEAD] = {j->from.epoch, j->from.step, j->first, j->steps};
 
     memcpy(out, head, sizeof head);
     if (j->steps) memcpy(out + sizeof head, j->is_in, (size_t)j->steps);
@@ -113,7 +113,7 @@ manta_status ps_journal_unpack(ps_journal *j, int64_t steps, const char *bytes, 
             return manta_fail(MANTA_ECORRUPT, "the journal of an epoch says %d of step %zu, expected 0 or 1",
                               (unsigned char)bytes[sizeof head + i], (size_t)head[1] + i);
     }
-    TRY(ps_journal_begin(j, head[0], head[1], head[2], head[3]));
+    TRY(ps_journal_begin(j, (train_position){head[0], head[1]}, head[2], head[3]));
     if (n) memcpy(j->is_in, bytes + sizeof head, n);
     return MANTA_OK;
 }

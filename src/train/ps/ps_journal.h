@@ -13,18 +13,18 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "train/session/position.h"
 
 /* Zeroed: of no epoch. */
 typedef struct ps_journal {
-    int64_t epoch;
-    int64_t from; /* the first step of the epoch that was to be done */
+    train_position from; /* the first step of the epoch that was to be done */
     int64_t first; /* its number in the run */
     int64_t steps; /* from there to the end of the epoch */
     unsigned char *is_in; /* one per step, 0 or 1; NULL: no epoch has begun */
 } ps_journal;
 
 /* *j was zeroed or holds an epoch, which is forgotten. MANTA_ENOMEM. */
-manta_status ps_journal_begin(ps_journal *j, int64_t epoch, int64_t from, int64_t first,
+manta_status ps_journal_begin(ps_journal *j, train_position from, int64_t first,
                               int64_t steps) MANTA_MUST_USE;
 void ps_journal_release(ps_journal *j); /* accepts zeroed memory; leaves it so */
 

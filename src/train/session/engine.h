@@ -45,6 +45,7 @@
 
 #include "nn/exec.h"
 #include "train/session/feed.h"
+#include "train/session/position.h"
 #include "train/session/worker_events.h"
 
 typedef struct engine_ops engine_ops;
@@ -104,7 +105,7 @@ typedef struct engine_call {
     engine_watch watch;
     /* Where to begin: the caller's wish, and after begin() what the engine has found: who
      * joins a training that is under way begins where that is. */
-    int64_t epoch, step;
+    train_position at;
     bool over; /* set by begin(): the others are through already, nothing is left to do */
     void *job; /* the engine's; freed by end() */
     bool nested; /* engine_begin()'s: this is a call from within an event of another one */
@@ -128,7 +129,7 @@ struct engine_ops {
     /* Optional: engines that measure (manta_session_worker_work()). */
     bool (*work)(const void *ctx, int rank, manta_worker_work *out);
 
-    /* Optional: gets everybody ready, and says with whom and where it begins (c->epoch, c->step, c->over). */
+    /* Optional: gets everybody ready, and says with whom and where it begins (c->at, c->over). */
     manta_status (*begin)(engine_call *c);
     /* Steps `first` and on of an epoch, until its end or until the watch wants no more. *steps: how
      * many of the epoch are done then, whoever did them. */

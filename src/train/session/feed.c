@@ -167,7 +167,7 @@ manta_status feed_reader_next(feed_reader *r, manta_feed *f, int64_t *first, boo
 static void note_time(feed_reader *r, const read_range *to, int64_t ns)
 {
     r->waited_ns += ns;
-    if (r->at.epoch == to->epoch && r->at.step == to->step && r->got.n) return;
+    if (position_equal(r->at.at, to->at) && r->got.n) return;
     r->slow = ns >= feed_slow_ns ? r->slow + 1 : 0;
 }
 
@@ -182,7 +182,7 @@ static manta_status read_rows(feed_reader *r, const read_range *to)
     if (r->ahead) {
         st = read_ahead_take(r->ahead, to, &r->got);
     } else {
-        st = manta_loader_fetch(r->loader, to->epoch, to->step, to->lo, to->hi, &r->got);
+        st = manta_loader_fetch(r->loader, to->at.epoch, to->at.step, to->lo, to->hi, &r->got);
     }
     note_time(r, to, clock_now_ns() - begin);
     r->at = *to;
@@ -194,7 +194,7 @@ static manta_status read_rows(feed_reader *r, const read_range *to)
 static manta_status fetch_rows(feed_reader *r, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
                                manta_feed *f)
 {
-    TRY(read_rows(r, &(read_range){epoch, step, lo, hi}));
+    TRY(read_rows(r, &(read_range){.at = {epoch, step}, .lo = lo, .hi = hi}));
     TRY(feed_batch(r, &r->got, f));
     f->first = lo;
     return MANTA_OK;

@@ -56,7 +56,7 @@ static void read_slot(read_ahead *a, slot *s)
 {
     const read_range *r = &s->range;
 
-    s->code = loader_fetch_into(a->l, s->rows, r->epoch, r->step, r->lo, r->hi, &s->batch);
+    s->code = loader_fetch_into(a->l, s->rows, r->at.epoch, r->at.step, r->lo, r->hi, &s->batch);
     if (s->code) manta_error_get(&s->error);
 }
 

@@ -28,6 +28,8 @@
 
 #include <manta/data.h>
 
+#include "train/session/position.h"
+
 enum {
     READ_AHEAD_MOST = 2, /* ranges that may be expected */
     READ_AHEAD_SLOTS = READ_AHEAD_MOST + 1, /* and the one that the caller has */
@@ -35,12 +37,13 @@ enum {
 
 /* Rows [lo, hi) of a batch, cut to what it has. */
 typedef struct read_range {
-    int64_t epoch, step, lo, hi;
+    train_position at;
+    int64_t lo, hi;
 } read_range;
 
 static inline bool read_range_is(const read_range *a, const read_range *b)
 {
-    return a->epoch == b->epoch && a->step == b->step && a->lo == b->lo && a->hi == b->hi;
+    return position_equal(a->at, b->at) && a->lo == b->lo && a->hi == b->hi;
 }
 
 typedef struct read_ahead read_ahead; /* opaque */

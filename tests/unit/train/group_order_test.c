@@ -304,7 +304,7 @@ typedef struct kept_turn {
     uint32_t base;
     uint16_t active[MOST], shard[MOST], range[MOST];
     bool open, train;
-    int64_t epoch, step;
+    train_position at;
     worker_mark marks[3][MOST];
 } kept_turn;
 
@@ -353,8 +353,7 @@ static void keep(kept *k)
         to->base = t->t.base;
         to->open = t->open;
         to->train = t->train;
-        to->epoch = t->epoch;
-        to->step = t->step;
+        to->at = t->at;
         EACH(j)
         {
             to->active[j] = t->t.active[j];
@@ -405,8 +404,7 @@ static void put_back(const kept *k)
         t->t.base = from->base;
         t->open = from->open;
         t->train = from->train;
-        t->epoch = from->epoch;
-        t->step = from->step;
+        t->at = from->at;
         EACH(j)
         {
             t->t.active[j] = from->active[j];

@@ -103,7 +103,7 @@ static void a_step_is_taken_once(void **state)
 
     (void)state;
     assert_false(ps_journal_is_begun(&j));
-    assert_ok(ps_journal_begin(&j, 3, 4, 100, 6)); /* steps 4 to 9 of epoch 3 */
+    assert_ok(ps_journal_begin(&j, (train_position){3, 4}, 100, 6)); /* steps 4 to 9 of epoch 3 */
     for (int64_t n = 105; n >= 100; n--) {
         assert_ok(ps_journal_add(&j, n, &is_new));
         assert_true(is_new);
@@ -127,7 +127,7 @@ static void a_journal_travels(void **state)
     size_t n;
 
     (void)state;
-    assert_ok(ps_journal_begin(&a, 3, 4, 100, 6));
+    assert_ok(ps_journal_begin(&a, (train_position){3, 4}, 100, 6));
     assert_ok(ps_journal_add(&a, 102, &is_new));
     assert_true(ps_journal_room(10) <= sizeof bytes);
     n = ps_journal_pack(&a, bytes);

@@ -76,7 +76,7 @@ static manta_loader *open_loader(readings *r)
 static void assert_rows(const manta_batch *b, const read_range *r)
 {
     assert_int_equal(b->count, r->hi - r->lo);
-    assert_int_equal(b->first, r->step * BATCH + r->lo);
+    assert_int_equal(b->first, r->at.step * BATCH + r->lo);
     assert_memory_equal(b->columns[0].array.data, images + b->first * SIDE * SIDE,
                         (size_t)b->count * SIDE * SIDE * sizeof *images);
     assert_memory_equal(b->columns[1].array.data, labels + b->first, (size_t)b->count * sizeof *labels);
@@ -86,8 +86,9 @@ static void assert_rows(const manta_batch *b, const read_range *r)
  * expected and never asked for. */
 static void the_same_rows_whatever_was_expected(void **state)
 {
-    static const read_range asked[] = {{0, 0, 0, 3}, {0, 1, 0, 3}, {0, 1, 0, 3}, {0, 2, 2, 6}, {0, 9, 1, 2},
-                                       {0, 3, 0, 6}, {0, 4, 0, 0}, {0, 0, 0, 3}, {0, 5, 0, 6}};
+    static const read_range asked[] = {{{0, 0}, 0, 3}, {{0, 1}, 0, 3}, {{0, 1}, 0, 3},
+                                       {{0, 2}, 2, 6}, {{0, 9}, 1, 2}, {{0, 3}, 0, 6},
+                                       {{0, 4}, 0, 0}, {{0, 0}, 0, 3}, {{0, 5}, 0, 6}};
     enum { ASKED = sizeof asked / sizeof *asked };
     readings *r = new_readings();
     manta_loader *l = open_loader(r);
@@ -99,7 +100,7 @@ static void the_same_rows_whatever_was_expected(void **state)
         for (int i = 0; i < ASKED; i++) {
             read_range next[READ_AHEAD_MOST] = {asked[(i + 1) % ASKED], asked[(i + 2) % ASKED]};
             manta_batch b;
-            if (wrong) next[i % 2] = (read_range){0, 7, i % 3, 4};
+            if (wrong) next[i % 2] = (read_range){{0, 7}, i % 3, 4};
             assert_ok(read_ahead_take(a, &asked[i], &b));
             read_ahead_expect(a, next, 1 + i % 2);
             assert_rows(&b, &asked[i]);
@@ -115,7 +116,8 @@ static void no_more_than_was_expected_is_read(void **state)
 {
     readings *r = new_readings();
     manta_loader *l = open_loader(r);
-    read_range at = {0, 0, 0, BATCH}, next[3] = {{0, 1, 0, BATCH}, {0, 2, 0, BATCH}, {0, 3, 0, BATCH}};
+    read_range at = {{0, 0}, 0, BATCH},
+               next[3] = {{{0, 1}, 0, BATCH}, {{0, 2}, 0, BATCH}, {{0, 3}, 0, BATCH}};
     read_ahead *a;
     manta_batch b;
 
@@ -138,7 +140,7 @@ static void an_error_is_for_who_asks(void **state)
 {
     readings *r = new_readings();
     manta_loader *l = open_loader(r);
-    read_range good = {0, 0, 0, BATCH}, bad = {0, 1, 0, BATCH}, none = {0, STEPS, 0, BATCH};
+    read_range good = {{0, 0}, 0, BATCH}, bad = {{0, 1}, 0, BATCH}, none = {{0, STEPS}, 0, BATCH};
     read_ahead *a;
     manta_batch b;
 
@@ -182,7 +184,7 @@ static void who_reads_ahead_is_counted(void **state)
 {
     readings *r = new_readings();
     manta_dataset *d = manta_dataset_map(dataset(), hold, r, 0, 0, NULL);
-    read_range at = {0, 0, 0, BATCH}, next = {0, 1, 0, BATCH};
+    read_range at = {{0, 0}, 0, BATCH}, next = {{0, 1}, 0, BATCH};
     _Atomic uint32_t busy = 0;
     thread_id releaser;
     manta_loader *l;
