@@ -52,7 +52,8 @@ manta_status ps_miss_coordinator(const ps_plan *p, int64_t begin, bool *said)
 
     snprintf(missing, sizeof missing, "waiting for chief/0 (%s)", p->coordinator);
     if (p->timeout_ms >= 0 && ms > (double)p->timeout_ms)
-        return manta_fail(MANTA_ETIMEDOUT, "%s: it has not come in %.0f s", missing, ms / 1e3);
+        return manta_fail(MANTA_ETIMEDOUT, "%s: it has not come in %.0f s", missing,
+                          (double)p->timeout_ms / 1e3);
     if (ms > SAY_AFTER_MS && !*said) {
         log_info("the chief is missing", LOG_STR("address", p->coordinator));
         *said = true;
