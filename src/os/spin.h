@@ -62,7 +62,8 @@ static inline spin_turn spin_next(spin *s, const spin_policy *p)
 {
     unsigned turn = s->turns++;
 
-    if (turn & (p->clock_every - 1)) return turn < p->alone_turns ? SPIN_PAUSE : SPIN_YIELD;
+    if (__builtin_expect((turn & (p->clock_every - 1)) != 0, 1))
+        return __builtin_expect(turn < p->alone_turns, 1) ? SPIN_PAUSE : SPIN_YIELD;
     s->now = clock_now_ns();
     if (!s->began) s->began = s->now;
     if (s->now - s->began > p->limit_ns) return SPIN_OVER;
