@@ -53,6 +53,7 @@ typedef struct shm_head {
 typedef struct shm_rank {
     _Alignas(64) _Atomic uint32_t posted;
     _Alignas(64) eventcount bell; /* threads of the rank sleep on it, anyone notifies */
+    _Alignas(64) char apart[64]; /* a core fetches lines in pairs: `posted` of each rank begins one */
     _Alignas(64) _Atomic uint32_t pid; /* 0: nobody has joined */
     _Atomic uint32_t left; /* 1: closed its group */
     _Atomic uint32_t failed; /* 1: gave up, `error` says why */
