@@ -1,4 +1,5 @@
-/* manta/tool_text.h - how the program speaks to a person: blocks and shell words.
+/* manta/tool_text.h - how the program speaks to a person: blocks, shell words, and
+ * what a mistyped word was meant to be.
  *
  * For the program `manta` alone: no part of the stable interface (docs/abi.md),
  * not in manta.h, and it may change or go in any version.
@@ -37,6 +38,20 @@ MANTA_API void manta_block_show(const manta_block *b);
 /* A word as a shell takes it for one, quoted where it has to be. Returns out; "" when
  * there is not even room for quotes. */
 MANTA_API const char *manta_shell_word(const char *word, char *out, size_t size);
+
+/* What a mistyped word was probably meant to be: the nearest of the candidates
+ * that were offered. Near is what a third of the letters makes of it, or what
+ * begins with it. */
+typedef struct manta_suggestion {
+    const char *typed; /* borrowed */
+    const char *best; /* borrowed from manta_suggestion_offer(); NULL: none is near */
+    int distance;
+} manta_suggestion;
+
+MANTA_API manta_suggestion manta_suggestion_for(const char *typed);
+MANTA_API void manta_suggestion_offer(manta_suggestion *s, const char *candidate);
+/* The end of a sentence, "; did you mean BEST?", or "" when none is near. Returns buf. */
+MANTA_API const char *manta_suggestion_text(const manta_suggestion *s, char *buf, size_t size);
 
 #ifdef __cplusplus
 }

@@ -1,18 +1,19 @@
-/* suggest.h - what a mistyped word was probably meant to be. */
+/* suggest.h - what a mistyped word was probably meant to be: the library's, under short names. */
 #ifndef CLI_SUGGEST_H
 #define CLI_SUGGEST_H
 
-/* Keeps the best of several candidates for `typed`. */
-typedef struct suggestion {
-    const char *typed;
-    const char *best; /* NULL: none is near */
-    int distance;
-} suggestion;
+#include <manta/tool_text.h>
 
-suggestion suggest_for(const char *typed);
-void suggest_offer(suggestion *s, const char *candidate);
+typedef manta_suggestion suggestion;
 
-/* Letters to insert, delete, replace, or swap with a neighbour to make b of a. */
-int suggest_distance(const char *a, const char *b);
+static inline suggestion suggest_for(const char *typed)
+{
+    return manta_suggestion_for(typed);
+}
+
+static inline void suggest_offer(suggestion *s, const char *candidate)
+{
+    manta_suggestion_offer(s, candidate);
+}
 
 #endif

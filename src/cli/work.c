@@ -116,19 +116,8 @@ const char *work_endings(void)
 
 manta_status work_model(const char *name, manta_saved **saved, manta_model **out)
 {
-    suggestion s = suggest_for(name);
-    const char *about;
-    char text[400];
-    manta_status st;
-
     if (saved) *saved = NULL;
-    if (is_file(name)) return model_from_file(name, saved, out);
-    st = manta_zoo(name, out);
-    if (st != MANTA_ENOENT) return st;
-    for (int i = 0; manta_zoo_name(i, &about); i++) suggest_offer(&s, manta_zoo_name(i, &about));
-    if (!s.best) return st;
-    snprintf(text, sizeof text, "%s", manta_error_text());
-    return manta_fail(st, "%s; did you mean %s?", text, s.best);
+    return is_file(name) ? model_from_file(name, saved, out) : manta_zoo(name, out);
 }
 
 manta_status work_freeze(manta_model *m, const char *patterns)

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include <manta/tool_text.h>
+
 #include "base/option.h"
 #include "nn/loss_impl.h"
 #include "nn/loss_target.h"
@@ -64,6 +66,16 @@ static manta_status check_options(const manta_loss *l, const char *name)
     return MANTA_OK;
 }
 
+static manta_status fail_unknown_loss(const char *name)
+{
+    manta_suggestion near = manta_suggestion_for(name);
+    char hint[96];
+
+    for (int i = 0; i < N_LOSSES; i++) manta_suggestion_offer(&near, losses[i].name);
+    return manta_fail(MANTA_ENOENT, "there is no loss \"%.80s\" (there are %s)%s", name, loss_names(),
+                      manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status loss_find(const manta_loss *l, loss_fn *out)
 {
     if (l->fn) {
@@ -87,7 +99,7 @@ manta_status loss_find(const manta_loss *l, loss_fn *out)
                          .logits_of_sigmoid = losses[i].sigmoid};
         return MANTA_OK;
     }
-    return manta_fail(MANTA_ENOENT, "there is no loss \"%s\" (there are %s)", l->name, loss_names());
+    return fail_unknown_loss(l->name);
 }
 
 /* What to try instead, when the target has the form of the other cross-entropy. */

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include <manta/tool_text.h>
+
 #include "base/option.h"
 #include "nn/loss_impl.h"
 #include "nn/loss_rows.h"
@@ -248,6 +250,19 @@ static manta_status check_form(const manta_metric *m, form f, const loss_fn *los
                       sparse ? "one integer per row" : "one number per prediction");
 }
 
+static manta_status fail_unknown_metric(const char *name)
+{
+    manta_suggestion near = manta_suggestion_for(name);
+    char hint[96];
+
+    for (int i = 0; i < N_METRICS; i++) manta_suggestion_offer(&near, metrics[i].name);
+    return manta_fail(MANTA_ENOENT,
+                      "there is no metric \"%.60s\" (there are accuracy, sparse_categorical_accuracy, "
+                      "categorical_accuracy, binary_accuracy, sparse_top_k_categorical_accuracy, "
+                      "top_k_categorical_accuracy and the losses: %s)%s",
+                      name, loss_names(), manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status metric_find(const manta_metric *m, const loss_fn *loss, int64_t classes, metric_fn *out)
 {
     if (m->fn) {
@@ -267,9 +282,5 @@ manta_status metric_find(const manta_metric *m, const loss_fn *loss, int64_t cla
                                                                      : metrics[i].form == FORM_SPARSE};
         return MANTA_OK;
     }
-    return manta_fail(MANTA_ENOENT,
-                      "there is no metric \"%s\" (there are accuracy, sparse_categorical_accuracy, "
-                      "categorical_accuracy, binary_accuracy, sparse_top_k_categorical_accuracy, "
-                      "top_k_categorical_accuracy and the losses: %s)",
-                      m->name, loss_names());
+    return fail_unknown_metric(m->name);
 }

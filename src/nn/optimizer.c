@@ -12,6 +12,8 @@
 #include <float.h>
 #include <math.h>
 
+#include <manta/tool_text.h>
+
 #include "base/status.h"
 #include "nn/name.h"
 #include "nn/schedule.h"
@@ -55,6 +57,18 @@ const char *manta_optimizer_name(const manta_optimizer *o)
     return "?";
 }
 
+static manta_status fail_unknown_optimizer(const char *name)
+{
+    manta_suggestion near = manta_suggestion_for(name);
+    char hint[96];
+
+    for (int i = 0; i < N_PRESETS; i++) manta_suggestion_offer(&near, manta_optimizer_name(&presets[i]));
+    return manta_fail(MANTA_ENOENT,
+                      "there is no optimizer \"%.80s\" (there are sgd, adam, adamw, rmsprop, and torch.sgd, "
+                      "torch.adam, torch.adamw, torch.rmsprop)%s",
+                      name, manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status manta_optimizer_named(const char *name, manta_optimizer *out)
 {
     for (int i = 0; name && i < N_PRESETS; i++) {
@@ -63,10 +77,7 @@ manta_status manta_optimizer_named(const char *name, manta_optimizer *out)
         out->ema_momentum = 0.99;
         return MANTA_OK;
     }
-    return manta_fail(MANTA_ENOENT,
-                      "there is no optimizer \"%s\" (there are sgd, adam, adamw, rmsprop, and torch.sgd, "
-                      "torch.adam, torch.adamw, torch.rmsprop)",
-                      name ? name : "");
+    return fail_unknown_optimizer(name ? name : "");
 }
 
 static manta_status check_within(const manta_optimizer *o, const char *field, double v, double low,

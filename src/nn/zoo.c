@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <manta/tool_text.h>
+
 #include "base/mem.h"
 #include "nn/layer.h"
 
@@ -187,6 +189,17 @@ const char *manta_zoo_name(int i, const char **about)
     return zoo[i].name;
 }
 
+static manta_status fail_unknown_model(const char *name)
+{
+    manta_suggestion near = manta_suggestion_for(name);
+    char hint[96];
+
+    for (int i = 0; i < ZOO_SIZE; i++) manta_suggestion_offer(&near, zoo[i].name);
+    return manta_fail(MANTA_ENOENT,
+                      "no model is called '%s'; there are mnist-cnn, resnet18, mlp, linear and autoencoder%s",
+                      name, manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status manta_zoo(const char *name, manta_model **out)
 {
     for (int i = 0; i < ZOO_SIZE; i++) {
@@ -202,7 +215,5 @@ manta_status manta_zoo(const char *name, manta_model **out)
         *out = m;
         return MANTA_OK;
     }
-    return manta_fail(MANTA_ENOENT,
-                      "no model is called '%s'; there are mnist-cnn, resnet18, mlp, linear and autoencoder",
-                      name);
+    return fail_unknown_model(name);
 }

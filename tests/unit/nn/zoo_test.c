@@ -60,7 +60,8 @@ static void models_are_listed(void **state)
     assert_int_equal(manta_zoo("resnet19", &m), MANTA_ENOENT);
     assert_string_equal(
         manta_error_text(),
-        "no model is called 'resnet19'; there are mnist-cnn, resnet18, mlp, linear and autoencoder");
+        "no model is called 'resnet19'; there are mnist-cnn, resnet18, mlp, linear and autoencoder; "
+        "did you mean resnet18?");
     assert_null(m);
 }
 

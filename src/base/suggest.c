@@ -1,8 +1,8 @@
 /* suggest.c - what a mistyped word was probably meant to be. */
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "cli/suggest.h"
+#include <manta/tool_text.h>
 
 enum { LONGEST = 63 };
 
@@ -11,7 +11,8 @@ static int least_of(int a, int b)
     return a < b ? a : b;
 }
 
-int suggest_distance(const char *a, const char *b)
+/* Letters to insert, delete, replace, or swap with a neighbour to make b of a. */
+static int edit_distance(const char *a, const char *b)
 {
     int d[LONGEST + 1][LONGEST + 1];
     int n = (int)strlen(a), m = (int)strlen(b);
@@ -33,15 +34,15 @@ int suggest_distance(const char *a, const char *b)
 
 /* Near means a third of the letters, so that a short word does not become any
  * other short word. */
-suggestion suggest_for(const char *typed)
+manta_suggestion manta_suggestion_for(const char *typed)
 {
-    return (suggestion){.typed = typed, .distance = (int)strlen(typed) / 3 + 1};
+    return (manta_suggestion){.typed = typed, .distance = (int)strlen(typed) / 3 + 1};
 }
 
-void suggest_offer(suggestion *s, const char *candidate)
+void manta_suggestion_offer(manta_suggestion *s, const char *candidate)
 {
     size_t n = strlen(s->typed);
-    int d = suggest_distance(s->typed, candidate);
+    int d = edit_distance(s->typed, candidate);
 
     /* A word cut short ("--learning") is near whatever it began. */
     if (n >= 3 && !strncmp(s->typed, candidate, n)) d = 1;
@@ -50,4 +51,11 @@ void suggest_offer(suggestion *s, const char *candidate)
         s->best = candidate;
         s->distance = d;
     }
+}
+
+const char *manta_suggestion_text(const manta_suggestion *s, char *buf, size_t size)
+{
+    *buf = '\0';
+    if (s->best) snprintf(buf, size, "; did you mean %s?", s->best);
+    return buf;
 }
