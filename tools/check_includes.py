@@ -65,6 +65,7 @@ ROOMS = {
         "run": ["storage", "log", "checkpoint", "fit"],
         "trainer": ["storage", "log", "session", "cluster", "checkpoint", "fit", "run"],
         "bench": ["session"],
+        "recipe": [],  # the public headers, as a program sees them
     },
 }
 
@@ -102,6 +103,7 @@ OWNER = {
     "run": "train",
     "trainer": "train",
     "strategy": "train",
+    "recipe": "train",
     # For the program alone; not in manta.h.
     "tool_text": "base",
     "tool_png": "format",

@@ -17,7 +17,7 @@ static int edit_distance(const char *a, const char *b)
     int d[LONGEST + 1][LONGEST + 1];
     int n = (int)strlen(a), m = (int)strlen(b);
 
-    if (n > LONGEST || m > LONGEST) return LONGEST;
+    if (n > LONGEST || m > LONGEST) return n > m ? n : m; /* as if nothing were in common */
     for (int i = 0; i <= n; i++) d[i][0] = i;
     for (int j = 0; j <= m; j++) d[0][j] = j;
     for (int i = 1; i <= n; i++) {

@@ -37,7 +37,7 @@ static int bench_train(const options *o)
     manta_bench_result r;
 
     if (!model) model = "mnist-cnn";
-    if (work_model(model, NULL, &m)) return cli_fail();
+    if (manta_model_open(model, NULL, &m)) return cli_fail();
     manta_model_free(m);
     if (manta_bench_train(model, &b, &r)) return cli_fail();
     if (options_flag(o, "json")) {

@@ -1,12 +1,12 @@
 /* cmd_convert.c - manta convert. */
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include <manta/file.h>
+#include <manta/recipe.h>
 
 #include "cli/cli.h"
-#include "cli/kept.h"
-#include "cli/work.h"
+#include "cli/command.h"
+#include "cli/options.h"
 
 static const option_group conversion = {
     "Conversion:",
@@ -38,11 +38,13 @@ static manta_status convert_file(const char *in, const char *out, const char *li
     manta_model *m = NULL;
     manta_saved *beside = NULL, *saved = NULL;
     manta_contents c;
+    char *path = NULL;
     manta_status st;
 
-    if (!format && (st = work_check_output(out, work_endings()))) return st;
-    if (like && (st = work_model(like, &beside, &m))) goto out;
-    if ((st = kept_read(in, &(manta_read_options){.like = m}, &saved))) goto out;
+    if (!format && (st = manta_output_check(out, NULL))) return st;
+    if (like && (st = manta_model_open(like, &beside, &m))) goto out;
+    if ((st = manta_state_find(in, &path, NULL))) goto out;
+    if ((st = manta_file_read(path, &(manta_read_options){.like = m}, &saved))) goto out;
     c = manta_saved_contents(saved);
     if (!c.model) take_model(&c, m, beside);
     if ((st = manta_file_write(out, format, &c))) goto out;
@@ -52,6 +54,7 @@ out:
     manta_saved_free(saved);
     manta_saved_free(beside);
     manta_model_free(m);
+    free(path);
     return st;
 }
 

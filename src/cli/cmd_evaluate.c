@@ -6,7 +6,6 @@
 #include "cli/failure.h"
 #include "cli/json.h"
 #include "cli/progress.h"
-#include "cli/recipe.h"
 #include "cli/stop.h"
 #include "cli/work.h"
 
@@ -30,6 +29,7 @@ typedef struct run {
     failures failures;
     bool json;
     int64_t steps; /* done so far */
+    double begin; /* when evaluation began, in seconds */
 } run;
 
 static bool on_event(void *user, manta_session *s, const manta_event *e)
@@ -69,44 +69,44 @@ static int report_evaluate(run *r, manta_status st, double took, const manta_met
     return stopped ? CLI_INTERRUPTED : CLI_DONE;
 }
 
-static int run_evaluate(const options *o)
+/* Opens what the options name and evaluates it. *s, *d: for the caller to close. */
+static manta_status open_and_evaluate(const options *o, manta_recipe *recipe, run *r, manta_session **s,
+                                      manta_dataset **d, manta_metrics *metrics)
 {
-    const char *file = options_text(o, "weights"), *data = options_text(o, "data");
-    manta_session_options so = work_session_options(o);
-    run r = {.json = options_flag(o, "json")};
     manta_fit_options fit = {.batch = options_int(o, "batch", 256),
                              .validation_steps = options_int(o, "steps", 0),
                              .event = on_event,
-                             .user = &r,
+                             .user = r,
                              .event_interval_ms = PROGRESS_DRAW_MS};
-    manta_model *m = NULL;
-    manta_saved *saved = NULL;
+    manta_status st;
+
+    if ((st = manta_recipe_open(recipe, options_arg(o, 0)))) return st;
+    if ((st = work_done(recipe, manta_recipe_dataset(recipe, options_text(o, "data"), true, d)))) return st;
+    if ((st = work_done(recipe, manta_recipe_session(recipe, NULL, MANTA_PURPOSE_EVALUATE, s)))) return st;
+    r->begin = now_seconds();
+    return manta_evaluate(*s, *d, &fit, metrics);
+}
+
+static int run_evaluate(const options *o)
+{
+    run r = {.json = options_flag(o, "json")};
+    manta_recipe *recipe = work_recipe(o);
+    manta_session_options so;
     manta_dataset *d = NULL;
     manta_session *s = NULL;
     manta_metrics metrics = {0};
-    recipe how = {0};
-    double begin = 0;
     manta_status st;
     int status;
 
-    if (!data) cli_usage("evaluate needs --data, such as --data mnist:test");
+    (void)work_done(recipe, manta_recipe_session_options(recipe, &so)); /* wrong usage is said first */
+    if (!options_text(o, "data")) cli_usage("evaluate needs --data, such as --data mnist:test");
     progress_init(&r.progress);
     stop_install();
-    if ((st = work_model(options_arg(o, 0), &saved, &m))) goto out;
-    if ((st = recipe_init(&how, o, options_arg(o, 0), saved))) goto out;
-    if ((st = work_dataset(o, &how, m, data, true, &d))) goto out;
-    so.blank = work_has_weights(file, saved);
-    if ((st = manta_session_open(m, &how.compile, &so, &s))) goto out;
-    if ((st = work_weights(s, file, saved, true))) goto out;
-    begin = now_seconds();
-    st = manta_evaluate(s, d, &fit, &metrics);
-out:
-    status = report_evaluate(&r, st, now_seconds() - begin, &metrics);
+    st = open_and_evaluate(o, recipe, &r, &s, &d, &metrics);
+    status = report_evaluate(&r, st, now_seconds() - r.begin, &metrics);
     manta_session_close(s);
     manta_dataset_unref(d);
-    manta_saved_free(saved);
-    manta_model_free(m);
-    recipe_release(&how);
+    manta_recipe_free(recipe);
     return status;
 }
 
@@ -119,6 +119,6 @@ const command cmd_evaluate = {
     .examples = "  manta evaluate mnist-cnn --weights mnist-cnn.npz --data mnist:test",
     .min_args = 1,
     .max_args = 1,
-    .groups = {&evaluation, &recipe_loss_options, &work_data_options, &work_run_options},
+    .groups = {&evaluation, &work_loss_options, &work_data_options, &work_run_options},
     .run = run_evaluate,
 };

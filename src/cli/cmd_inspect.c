@@ -1,11 +1,11 @@
 /* cmd_inspect.c - manta inspect: which kind of thing it is given. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
-#include "cli/kept.h"
 #include "cli/work.h"
 
 static const option_group inspecting = {
@@ -18,6 +18,15 @@ static bool is_npy(const char *path)
 
     if (inspect_head(path, head, sizeof head) == sizeof head && !memcmp(head, "\x93NUMPY", 6)) return true;
     return n > 4 && !strcmp(path + n - 4, ".npy") && !strchr(path, ',');
+}
+
+/* Whether the folder of a checkpoint lies there. */
+static bool is_checkpoint(const char *path)
+{
+    char manifest[PATH_MAX];
+
+    return snprintf(manifest, sizeof manifest, "%s/manifest.json", path) < PATH_MAX &&
+           !access(manifest, F_OK);
 }
 
 /* A file of the library's table of formats. */
@@ -39,7 +48,7 @@ static int inspect_zoo(const char *name, bool json)
 {
     manta_model *m = NULL;
 
-    if (work_model(name, NULL, &m)) return cli_fail();
+    if (manta_model_open(name, NULL, &m)) return cli_fail();
     inspect_model(m, NULL, NULL, json);
     manta_model_free(m);
     return CLI_DONE;
@@ -68,7 +77,7 @@ static int run_inspect(const options *o)
     const char *what = options_arg(o, 0), *format;
     bool json = options_flag(o, "json");
 
-    if (kept_is_checkpoint(what)) return inspect_checkpoint(what, json);
+    if (is_checkpoint(what)) return inspect_checkpoint(what, json);
     if (is_npy(what)) return inspect_npy(what, json);
     format = manta_file_guess(what);
     /* f.npz:x,y and m.npy,y.npy are datasets; a file of weights has no such name. */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/recipe.h"
 #include "cli/work.h"
 
 static const option_group making = {
@@ -21,58 +20,49 @@ static int list_zoo(void)
     return CLI_DONE;
 }
 
-/* What a zoo model is trained with when nothing is said. */
-typedef struct settings {
-    manta_optimizer optimizer;
-    manta_loss loss;
-    manta_metric metric;
-    manta_compile compile; /* points at the above */
-} settings;
-
-/* Whether the file has a place for them, and there are any. */
-static bool read_compiled(const char *name, const char *path, settings *s)
+/* Whether the file has a place for what a model is trained with when nothing is said, and there
+ * is such a thing. */
+static bool keeps_compiled(const char *name, const char *path)
 {
-    const recipe_default *preset = recipe_default_of(name);
     size_t n = strlen(path);
 
-    if (!preset || n < 6 || strcmp(path + n - 6, ".keras")) return false;
-    *s = (settings){.loss = {.name = preset->loss, .from_logits = preset->logits},
-                    .metric = {.name = preset->metrics}};
-    s->compile = (manta_compile){
-        .optimizer = &s->optimizer, .n_losses = 1, .losses = &s->loss, .n_metrics = 1, .metrics = &s->metric};
-    return !manta_optimizer_named(preset->optimizer, &s->optimizer);
+    return manta_recipe_defaults_of(name) && n >= 6 && !strcmp(path + n - 6, ".keras");
 }
 
-static manta_status write_weights(const char *name, const char *path, uint64_t seed)
+static manta_status write_model(manta_recipe *r, const char *name, const char *path, uint64_t seed)
 {
-    manta_model *m = NULL;
-    manta_session *s = NULL;
     manta_session_options so = {.threads = 1, .seed = seed};
+    const manta_compile *compile = NULL;
+    manta_session *s;
     char params[32];
-    settings how;
     manta_status st;
 
-    if ((st = work_model(name, NULL, &m))) goto out;
-    if ((st = work_check_output(path, work_endings()))) goto out;
-    if ((st = manta_session_open(m, read_compiled(name, path, &how) ? &how.compile : NULL, &so, &s)))
-        goto out;
-    if ((st = manta_session_save(s, path))) goto out;
-    printf("%s parameters of %s written to %s\n",
-           work_number(manta_model_params(m, false), params, sizeof params), name, path);
-out:
+    if ((st = manta_recipe_open(r, name))) return st;
+    if ((st = manta_output_check(path, NULL))) return st;
+    if (keeps_compiled(name, path) && (st = manta_recipe_compile(r, MANTA_PURPOSE_TRAIN, &compile)))
+        return st;
+    if ((st = manta_session_open(manta_recipe_model(r), compile, &so, &s))) return st;
+    if (!(st = manta_session_save(s, path)))
+        printf("%s parameters of %s written to %s\n",
+               work_number(manta_model_params(manta_recipe_model(r), false), params, sizeof params), name,
+               path);
     manta_session_close(s);
-    manta_model_free(m);
     return st;
 }
 
 static int make_model(const options *o)
 {
     const char *name = options_arg(o, 0), *path = options_text(o, "output");
+    manta_recipe *recipe;
+    manta_status st;
 
     if (!name && (path || options_text(o, "seed"))) cli_usage("model needs the NAME of a model");
     if (!name) return list_zoo();
     if (!path) cli_usage("model %s needs -o FILE; 'manta inspect %s' shows its layers", name, name);
-    return write_weights(name, path, (uint64_t)options_int(o, "seed", 0)) ? cli_fail() : CLI_DONE;
+    recipe = manta_recipe_new("--");
+    st = write_model(recipe, name, path, (uint64_t)options_int(o, "seed", 0));
+    manta_recipe_free(recipe);
+    return st ? cli_fail() : CLI_DONE;
 }
 
 const command cmd_model = {

@@ -80,141 +80,6 @@ static manta_status write_kept(const kept *k, const manta_model *m, const char *
     return manta_arrays_save(path, k->n, columns);
 }
 
-/* The text of one input: NAME=X, or X for a model that has one only. */
-typedef struct given {
-    const char *name; /* NULL: none was given */
-    size_t name_n;
-    const char *text;
-    size_t n;
-} given;
-
-/* The length of the name that an "=" ends at `text`; 0: none stands there. A name
- * of a file or a column of one has a slash, a point or a colon before any "=". */
-static size_t name_before_equals(const char *text)
-{
-    size_t n = strcspn(text, "=/:.,");
-
-    return text[n] == '=' ? n : 0;
-}
-
-/* Up to a comma behind which the next NAME= stands: a dataset's own text may have
- * commas too. What has no name is one dataset, with all that follows. */
-static given next_given(const char **rest)
-{
-    const char *p = *rest;
-    size_t name = name_before_equals(p);
-    given g = {.name = name ? p : NULL, .name_n = name, .text = name ? p + name + 1 : p};
-
-    for (p = g.text; *p && !(name && *p == ',' && name_before_equals(p + 1)); p++) {}
-    g.n = (size_t)(p - g.text);
-    *rest = *p ? p + 1 : p;
-    return g;
-}
-
-/* Which input is meant; -1: none is called so, and that is said. */
-static int find_input(const manta_model *m, const given *g)
-{
-    const char *name = NULL;
-    char names[256] = "";
-    int n = manta_model_inputs(m);
-
-    if (!g->name && n == 1) return 0;
-    for (int i = 0; i < n; i++) {
-        manta_model_input(m, i, &name);
-        if (!name) name = "x";
-        if (g->name && strlen(name) == g->name_n && !strncmp(name, g->name, g->name_n)) return i;
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s'%s'", i ? ", " : "", name);
-    }
-    manta_status st =
-        g->name
-            ? manta_fail(MANTA_ENOENT, "--input: %s has no input called '%.*s'; %s %s", manta_model_name(m),
-                         (int)g->name_n, g->name, n == 1 ? "it is called" : "they are called", names)
-            : manta_fail(MANTA_EINVAL, "--input: %s has %d inputs, expected NAME=X,... for %s",
-                         manta_model_name(m), n, names);
-    (void)st;
-    return -1;
-}
-
-/* Column x of one dataset under the name of the input it is for; labels and the like stay out. */
-static manta_status open_one(const options *o, const recipe *r, const manta_model *m, const given *g,
-                             int input, manta_dataset **out)
-{
-    static const char *const x[] = {"x"};
-    const char *name = NULL;
-    char *text = strndup(g->text, g->n);
-    manta_dataset *d = NULL;
-    manta_status st;
-
-    if (!text) abort(); /* small control memory */
-    st = work_dataset(o, r, m, text, false, &d);
-    free(text);
-    if (st) return st;
-    d = manta_dataset_select(d, 1, x);
-    manta_model_input(m, input, &name);
-    if (name && strcmp(name, "x") && (g->name || manta_model_inputs(m) > 1))
-        d = manta_dataset_rename(d, "x", name);
-    if ((st = manta_dataset_status(d))) {
-        manta_dataset_unref(d);
-        return st;
-    }
-    *out = d;
-    return MANTA_OK;
-}
-
-/* Joins what is there with one more; both must have as many samples. Takes both. */
-static manta_status join_datasets(manta_dataset *one, manta_dataset **d)
-{
-    int64_t a = *d ? manta_dataset_count(*d) : 0, b = manta_dataset_count(one);
-    manta_status st;
-
-    if (*d && a >= 0 && b >= 0 && a != b) {
-        manta_dataset_unref(one);
-        return manta_fail(MANTA_EINVAL, "--input: one input has %lld samples and another %lld", (long long)a,
-                          (long long)b);
-    }
-    *d = *d ? manta_dataset_zip(*d, one) : one;
-    st = manta_dataset_status(*d);
-    return st;
-}
-
-/* "a=X.npy,b=Y.npy" for models of several inputs, else one dataset by any name. */
-static manta_status open_input(const options *o, const recipe *r, const manta_model *m, const char *text,
-                               manta_dataset **out)
-{
-    manta_dataset *d = NULL, *one;
-    manta_status st = MANTA_OK;
-    int n = manta_model_inputs(m), seen = 0;
-    const char *name = NULL;
-    bool *has = calloc((size_t)n + 1, sizeof *has);
-
-    if (!has) abort(); /* small control memory */
-    while (!st && (*text || !seen)) {
-        given g = next_given(&text);
-        int i = find_input(m, &g);
-        if (i < 0 || has[i]) {
-            st = i < 0 ? MANTA_EINVAL
-                       : manta_fail(MANTA_EINVAL, "--input: '%.*s' is given twice", (int)g.name_n, g.name);
-            break;
-        }
-        has[i] = true;
-        seen++;
-        if (!(st = open_one(o, r, m, &g, i, &one))) st = join_datasets(one, &d);
-    }
-    for (int i = 0; !st && i < n; i++) {
-        if (has[i]) continue;
-        manta_model_input(m, i, &name);
-        st = manta_fail(MANTA_EINVAL, "--input: nothing is given for the input '%s' of %s", name ? name : "x",
-                        manta_model_name(m));
-    }
-    free(has);
-    if (st) {
-        manta_dataset_unref(d);
-        return st;
-    }
-    *out = d;
-    return MANTA_OK;
-}
-
 static int report_predict(const options *o, manta_status st, const kept *k)
 {
     const char *path = options_text(o, "output");
@@ -234,39 +99,42 @@ static int report_predict(const options *o, manta_status st, const kept *k)
     return st ? cli_fail() : CLI_DONE;
 }
 
+/* Opens what the options name, predicts and writes. *s, *d: for the caller to close. */
+static manta_status open_and_predict(const options *o, manta_recipe *recipe, manta_session **s,
+                                     manta_dataset **d, kept *k)
+{
+    const char *path = options_text(o, "output");
+    manta_fit_options fit = {.batch = options_int(o, "batch", 256)};
+    const manta_model *m;
+    manta_status st;
+
+    if ((st = manta_recipe_open(recipe, options_arg(o, 0)))) return st;
+    m = manta_recipe_model(recipe);
+    if ((st = manta_output_check(path, manta_model_outputs(m) == 1 ? ".npy .npz" : ".npz"))) return st;
+    if ((st = work_done(recipe, manta_recipe_inputs(recipe, options_text(o, "input"), d)))) return st;
+    if ((st = work_done(recipe, manta_recipe_session(recipe, NULL, MANTA_PURPOSE_PREDICT, s)))) return st;
+    if ((st = manta_predict(*s, *d, &fit, keep_outputs, k))) return st;
+    return write_kept(k, m, path);
+}
+
 static int run_predict(const options *o)
 {
-    const char *file = options_text(o, "weights"), *input = options_text(o, "input"),
-               *path = options_text(o, "output");
-    manta_session_options so = work_session_options(o);
-    manta_fit_options fit = {.batch = options_int(o, "batch", 256)};
-    recipe how = {.preset = recipe_default_of(options_arg(o, 0))};
-    manta_model *m = NULL;
-    manta_saved *saved = NULL;
+    manta_recipe *recipe = work_recipe(o);
+    manta_session_options so;
     manta_dataset *d = NULL;
     manta_session *s = NULL;
     kept k = {0};
-    manta_status st;
     int status;
 
-    if (!input) cli_usage("predict needs --input, such as --input X.npy");
-    if (!path) cli_usage("predict needs --output, such as --output Y.npy");
+    (void)work_done(recipe, manta_recipe_session_options(recipe, &so)); /* wrong usage is said first */
+    if (!options_text(o, "input")) cli_usage("predict needs --input, such as --input X.npy");
+    if (!options_text(o, "output")) cli_usage("predict needs --output, such as --output Y.npy");
     stop_install();
-    if ((st = work_model(options_arg(o, 0), &saved, &m))) goto out;
-    if ((st = work_check_output(path, manta_model_outputs(m) == 1 ? ".npy .npz" : ".npz"))) goto out;
-    if ((st = open_input(o, &how, m, input, &d))) goto out;
-    so.blank = work_has_weights(file, saved);
-    if ((st = manta_session_open(m, NULL, &so, &s))) goto out;
-    if ((st = work_weights(s, file, saved, true))) goto out;
-    if ((st = manta_predict(s, d, &fit, keep_outputs, &k))) goto out;
-    st = write_kept(&k, m, path);
-out:
-    status = report_predict(o, st, &k);
+    status = report_predict(o, open_and_predict(o, recipe, &s, &d, &k), &k);
     for (int i = 0; i < MOST_OUTPUTS; i++) free(k.array[i].data);
     manta_session_close(s);
     manta_dataset_unref(d);
-    manta_saved_free(saved);
-    manta_model_free(m);
+    manta_recipe_free(recipe);
     return status;
 }
 

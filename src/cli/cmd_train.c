@@ -8,56 +8,37 @@
 #include "cli/training.h"
 
 static const option_group training_options = {
-    "Training:",
-    (const cli_option[]){
-        {"data", OPTION_TEXT, "D",
-         "What to train on: mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, f.csv:label=COL, IDX files or a "
-         "folder of "
-         "images"},
-        {"validation", OPTION_TEXT, "D2", "What to evaluate on after every epoch, such as mnist:test"},
-        {"validation-split", OPTION_REAL, "F",
-         "Evaluate on this last part of --data instead (0.2), and train on the rest"},
-        {"epochs", OPTION_COUNT, "E", "Passes over the data; 1 when not given"},
-        {"initial-epoch", OPTION_INT, "E", "Begin after so many epochs, as a run that went before left off"},
-        {"steps-per-epoch", OPTION_COUNT, "S", "Batches of an epoch; the data runs on across epochs"},
-        {"validation-steps", OPTION_COUNT, "S", "Batches of an evaluation; all when not given"},
-        {"batch", OPTION_COUNT, "B", "Samples of a step and worker; 32 when not given"},
-        {"global-batch", OPTION_COUNT, "G", "Samples of a step over all workers"},
-        {"no-shuffle", OPTION_FLAG, NULL, "Take the samples in their order"},
-        {"class-weight", OPTION_TEXT, "W0,W1,...", "How much the samples of each class count"},
-        {"seed", OPTION_INT, "K",
-         "Of weights, order and dropout; 0 when not given. The same seed gives the same bits"},
-        {"shards", OPTION_COUNT, "V", "Cut every batch into so many parts, summed in a fixed order"},
-        {"strategy", OPTION_TEXT, "S",
-         "mirrored: workers do every step together, and so they do when not given; one-device: this process "
-         "alone; parameter-server: workers pull weights from servers and push gradients, and nobody waits"},
-        {"servers", OPTION_COUNT, "N", "Parameter servers; 1 when not given"},
-        {"staleness", OPTION_INT, "K",
-         "With parameter servers: a step's weights lack the updates of at most K steps before it; no bound "
-         "when "
-         "not given"},
-        {"batch-norm", OPTION_TEXT, "HOW",
-         "mean: the moving statistics of a step's parts become their mean, as TensorFlow has it, and so they "
-         "do when not given; first: those of the first, as PyTorch has it; sync: the parts normalise with "
-         "the "
-         "statistics of the whole batch"},
-        {"config", OPTION_TEXT, "FILE",
-         "JSON object with options by their long names (and \"model\"); the command line wins"},
-        {0}}};
+    "Training:", (const cli_option[]){
+                     SETTING("data"),
+                     SETTING("validation"),
+                     SETTING("validation-split"),
+                     SETTING("epochs"),
+                     SETTING("initial-epoch"),
+                     SETTING("steps-per-epoch"),
+                     SETTING("validation-steps"),
+                     SETTING("batch"),
+                     SETTING("global-batch"),
+                     SETTING("no-shuffle"),
+                     SETTING("class-weight"),
+                     SETTING("seed"),
+                     SETTING("shards"),
+                     SETTING("strategy"),
+                     SETTING("servers"),
+                     SETTING("staleness"),
+                     SETTING("batch-norm"),
+                     {"config", OPTION_TEXT, "FILE",
+                      "JSON object with options by their long names (and \"model\"); the command line wins"},
+                     {0}}};
 
 static const option_group weights = {
-    "Weights:",
-    (const cli_option[]){
-        {"weights", OPTION_TEXT, "FILE",
-         "Begin with these, optimizer state included: a file, a checkpoint's folder, or a run for its last "
-         "checkpoint"},
-        {"reset-optimizer", OPTION_FLAG, NULL, "Take the weights only, of --weights or of MODEL's file"},
-        {"freeze", OPTION_TEXT, "LAYERS",
-         "Do not train layers whose names match these shell patterns (conv*,dense)"},
-        {"save", OPTION_TEXT, "FILE",
-         "Write weights and optimizer state here at the end, also after Ctrl-C: .keras (with the "
-         "model), .npz, ..."},
-        {0}}};
+    "Weights:", (const cli_option[]){
+                    SETTING("weights"),
+                    SETTING("reset-optimizer"),
+                    SETTING("freeze"),
+                    {"save", OPTION_TEXT, "FILE",
+                     "Write weights and optimizer state here at the end, also after Ctrl-C: .keras (with the "
+                     "model), .npz, ..."},
+                    {0}}};
 
 static const option_group cluster = {
     "Several hosts (with TF_CONFIG in the environment):",
@@ -83,9 +64,7 @@ static const option_group output = {
                           "updating), and end"},
                          {"profile-trace", OPTION_TEXT, "FILE",
                           "Where --profile writes its Chrome trace; manta-trace.json when not given"},
-                         {"max-failures", OPTION_COUNT, "N",
-                          "Give up when a worker has died so often in a row without finishing a step; 3 "
-                          "when not given"},
+                         SETTING("max-failures"),
                          {0}}};
 
 static int run_train(const options *o)
@@ -147,7 +126,7 @@ const command cmd_train = {
                 "  manta train mnist-cnn --data mnist --epochs 10 --workers 2 --name first\n"
                 "  manta train --resume first --epochs 20",
     .max_args = 1,
-    .groups = {&training_options, &recipe_loss_options, &recipe_options, &work_data_options, &weights,
+    .groups = {&training_options, &work_loss_options, &work_optimizer_options, &work_data_options, &weights,
                &work_run_options, &cluster, &record_options, &output},
     .run = run_train,
 };

@@ -16,7 +16,8 @@ typedef enum option_kind {
     OPTION_INT, /* a whole number, 0 or more */
     OPTION_COUNT, /* a whole number, 1 or more */
     OPTION_REAL,
-    OPTION_LATER /* named in the design and not there yet: refused with `help` as the reason */
+    OPTION_LATER, /* named in the design and not there yet: refused with `help` as the reason */
+    OPTION_SETTING /* in tables alone: the library's setting of that name (settings.h) */
 } option_kind;
 
 typedef struct cli_option {
@@ -25,6 +26,12 @@ typedef struct cli_option {
     const char *arg; /* what --help calls its argument; NULL for a flag */
     const char *help;
 } cli_option;
+
+/* A row that is a setting of the library. */
+#define SETTING(name)                                                                                        \
+    {                                                                                                        \
+        name, OPTION_SETTING, NULL, NULL                                                                     \
+    }
 
 typedef struct option_group {
     const char *title;
@@ -55,7 +62,7 @@ const command *command_at(int i);
 /* The command called `name`; NULL when there is none. */
 const command *command_find(const char *name);
 
-/* The option of c called name[0..n); NULL when there is none. */
+/* The option of c called name[0..n), as it is meant (settings_row()); NULL when there is none. */
 const cli_option *command_option(const command *c, const char *name, size_t n);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/man.h"
+#include "cli/settings.h"
 
 /* Text with what roff would take for itself escaped. */
 static void write_text(const char *text)
@@ -61,7 +62,7 @@ static void put_command(const command *c)
     for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
         const char *title = c->groups[g]->title;
         printf(".SS \"%.*s\"\n", (int)strlen(title) - 1, title);
-        for (const cli_option *p = c->groups[g]->options; p->name; p++) put_option(p);
+        for (const cli_option *p = c->groups[g]->options; p->name; p++) put_option(settings_row(p));
     }
 }
 

@@ -13,8 +13,11 @@
 
 #include <jansson.h>
 
+#include <manta/recipe.h>
+
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/settings.h"
 #include "cli/suggest.h"
 
 enum { MOST = 128, FIRST_KEY = 256, MOST_ARGS = 8 };
@@ -35,7 +38,7 @@ const cli_option *command_option(const command *c, const char *name, size_t n)
 {
     for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
         for (const cli_option *p = c->groups[g]->options; p->name; p++) {
-            if (strlen(p->name) == n && !strncmp(p->name, name, n)) return p;
+            if (strlen(p->name) == n && !strncmp(p->name, name, n)) return settings_row(p);
         }
     }
     return NULL;
@@ -86,57 +89,26 @@ int64_t options_int_of(const char *what, const char *text)
     return v;
 }
 
-int options_reals(const char *name, const char *text, double *out, int cap)
-{
-    char *copy = strdup(text), *rest = copy, what[64];
-    int n = 0;
-
-    snprintf(what, sizeof what, "--%s", name);
-    for (char *part; (part = strsep(&rest, ","));) {
-        if (n == cap) cli_usage("%s: too many numbers, expected at most %d", what, cap);
-        out[n++] = options_real_of(what, part);
-    }
-    free(copy);
-    return n;
-}
-
 /* What is wrong with the value of an option, into why; false: nothing is. */
 static bool is_wrong(const cli_option *p, const char *text, char *why, size_t size)
 {
-    char *end;
-    long long n;
-    double v;
+    manta_setting s = {.name = p->name, .kind = MANTA_SETTING_TEXT};
 
-    errno = 0;
     *why = '\0';
     switch (p->kind) {
-    case OPTION_LATER: snprintf(why, size, "--%s is not there yet: %s", p->name, p->help); break;
-    case OPTION_REAL:
-        v = strtod(text, &end);
-        if (end == text || *end || !isfinite(v))
-            snprintf(why, size, "--%s: '%.80s' is not a number", p->name, text);
-        break;
-    case OPTION_INT:
-    case OPTION_COUNT:
-        n = strtoll(text, &end, 10);
-        if (end == text || *end) {
-            snprintf(why, size, "--%s: '%.80s' is not a whole number", p->name, text);
-        } else if (errno == ERANGE) {
-            snprintf(why, size, "--%s: %.80s is too large", p->name, text);
-        } else if (p->kind == OPTION_INT && n < 0) {
-            snprintf(why, size, "--%s: %s is negative", p->name, text);
-        } else if (p->kind == OPTION_COUNT && n < 1) {
-            snprintf(why, size, "--%s: %s, expected 1 or more", p->name, text);
-        }
-        break;
+    case OPTION_LATER: snprintf(why, size, "--%s is not there yet: %s", p->name, p->help); return true;
+    case OPTION_REAL: s.kind = MANTA_SETTING_REAL; break;
+    case OPTION_INT: s.kind = MANTA_SETTING_INT; break;
+    case OPTION_COUNT: s.kind = MANTA_SETTING_COUNT; break;
     case OPTION_TEXT:
-    case OPTION_OUTPUT:
-        if (!*text) snprintf(why, size, "--%s: nothing was given", p->name);
-        break;
+    case OPTION_OUTPUT: break;
     case OPTION_MAYBE:
-    case OPTION_FLAG: break;
+    case OPTION_FLAG:
+    case OPTION_SETTING: return false;
     }
-    return *why != '\0';
+    if (!manta_setting_check(&s, "--", text)) return false;
+    snprintf(why, size, "%s", manta_error_text());
+    return true;
 }
 
 static void check_value(const cli_option *p, const char *text)
@@ -187,7 +159,8 @@ static struct argp_option *argp_table(const options *o)
     if (!t) abort();
     for (int g = 0; g < COMMAND_GROUPS && o->c->groups[g]; g++) {
         *at++ = (struct argp_option){.doc = o->c->groups[g]->title, .group = g + 1};
-        for (const cli_option *p = o->c->groups[g]->options; p->name; p++, i++) {
+        for (const cli_option *q = o->c->groups[g]->options; q->name; q++, i++) {
+            const cli_option *p = settings_row(q);
             *at++ = (struct argp_option){.name = p->name,
                                          .key = key_of(o, i),
                                          .arg = p->arg,
@@ -353,7 +326,7 @@ static options *new_options(const command *c)
     for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
         for (const cli_option *p = c->groups[g]->options; p->name; p++) {
             assert(o->n < MOST);
-            o->option[o->n++] = p;
+            o->option[o->n++] = settings_row(p);
         }
     }
     return o;

@@ -55,10 +55,6 @@ bool options_is_place(const char *name);
 
 const command *options_command(const options *o);
 
-/* Reads a comma-separated list of numbers into out[0..cap); returns how many.
- * Ends the process when it is none. */
-int options_reals(const char *name, const char *text, double *out, int cap);
-
 /* The number that `text`, the value of `what`, is; ends the process when it is none. */
 double options_real_of(const char *what, const char *text);
 int64_t options_int_of(const char *what, const char *text);

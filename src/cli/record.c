@@ -11,8 +11,7 @@
 #include <manta/tool_text.h>
 
 #include "cli/cli.h"
-#include "cli/spec.h"
-#include "cli/suggest.h"
+#include "cli/work.h"
 
 const option_group record_options = {
     "Run, checkpoints, callbacks:",
@@ -40,12 +39,8 @@ const option_group record_options = {
          "Go on from a backup in this folder when there is one, back up every epoch (or --checkpoint-every), "
          "and "
          "remove it when training ends well"},
-        {"early-stop", OPTION_TEXT, "METRIC",
-         "End when the metric has stopped improving, as val_loss:patience=3; also min-delta=X, baseline=X, "
-         "from=EPOCH, mode=min and restore-best, apart by commas"},
-        {"reduce-lr", OPTION_TEXT, "METRIC",
-         "Lower the rate when the metric has stopped improving, as val_loss:factor=0.1,patience=10; also "
-         "min-delta=X, cooldown=N, min=X and mode=min"},
+        SETTING("early-stop"),
+        SETTING("reduce-lr"),
         {"log-level", OPTION_TEXT, "LEVEL",
          "What is logged, by this process and the workers: debug, info, warn, error or off; as $MANTA_LOG "
          "says when not given"},
@@ -56,13 +51,10 @@ const option_group record_options = {
         {"log-size", OPTION_TEXT, "SIZE",
          "Keep so much of what each of them prints, as 500k, 64M or 2G; 'all' for no bound; 64M when not "
          "given. Older lines go, and the log says so"},
-        {"csv-log", OPTION_TEXT, "FILE", "Write the metrics of every epoch as a line of this file"},
-        {"tensorboard", OPTION_TEXT, "DIR", "Write event files as Keras's TensorBoard callback does"},
-        {"save-best", OPTION_TEXT, "FILE",
-         "Save the model whenever val_loss (or loss) is the best so far; {epoch} and {val_loss:.2f} are "
-         "filled "
-         "in"},
-        {"terminate-on-nan", OPTION_FLAG, NULL, "End when the loss is no number"},
+        SETTING("csv-log"),
+        SETTING("tensorboard"),
+        SETTING("save-best"),
+        SETTING("terminate-on-nan"),
         {0}}};
 
 /* 20steps, 20 (steps), 1epoch, 2epochs. */
@@ -156,35 +148,13 @@ void record_read(record *r, const options *o)
         cli_usage("--log-to, --log-stamp and --log-size are about a run's logs: give it a --name too");
 }
 
-void record_check_metrics(const options *o, const manta_session *s, bool validated)
+void record_check_metrics(const options *o, manta_recipe *recipe, const manta_session *s, bool validated)
 {
-    static const char *const asking[] = {"keep-best", "early-stop", "reduce-lr"};
-    manta_metrics all;
+    const char *best = options_text(o, "keep-best");
+    manta_status st = best ? manta_recipe_check_metric(recipe, s, validated, "keep-best", best) : MANTA_OK;
 
-    manta_session_metrics(s, &all);
-    for (size_t k = 0; k < sizeof asking / sizeof *asking; k++) {
-        const char *text = options_text(o, asking[k]);
-        size_t n = text ? strcspn(text, ":") : 0;
-        char name[128], known[512] = "";
-        suggestion near;
-        bool found = false;
-        if (!text) continue;
-        snprintf(name, sizeof name, "%.*s", (int)n, text);
-        near = suggest_for(name);
-        if (!validated && !strncmp(name, "val_", 4))
-            cli_usage("--%s %s: there is no validation; give --validation or --validation-split", asking[k],
-                      name);
-        for (int i = 0; i < all.n; i++) {
-            size_t at = strlen(known);
-            found |= !strcmp(strncmp(name, "val_", 4) ? name : name + 4, all.name[i]);
-            suggest_offer(&near, all.name[i]);
-            snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", all.name[i]);
-        }
-        if (found || !strcmp(name, "learning_rate")) continue;
-        cli_usage("--%s: no metric is called '%s'; there are %s%s%s%s%s", asking[k], name, known,
-                  validated ? ", and the same with val_" : "", near.best ? "; did you mean " : "",
-                  near.best ? near.best : "", near.best ? "?" : "");
-    }
+    if (!st) st = manta_recipe_check_metrics(recipe, s, validated);
+    (void)work_done(recipe, st);
 }
 
 static void add_callback(record *r, manta_callback *c)
@@ -193,65 +163,14 @@ static void add_callback(record *r, manta_callback *c)
     r->callbacks[r->n++] = c;
 }
 
-static void add_early_stop(record *r, const char *text)
+static manta_status add_callbacks(record *r, const options *o, manta_recipe *recipe)
 {
-    manta_early_stopping_options e = {0};
-    const char *baseline;
-    spec p;
+    bool validated = options_text(o, "validation") || options_text(o, "validation-split");
+    manta_callback *const *made;
+    manta_status st = work_done(recipe, manta_recipe_callbacks(recipe, validated, &r->borrowed, &made));
 
-    spec_init(&p, "--early-stop", text);
-    e.monitor = p.name;
-    e.patience = spec_count(&p, "patience", 0);
-    e.min_delta = spec_real(&p, "min-delta", 0);
-    e.start_from_epoch = spec_count(&p, "from", 0);
-    e.mode = spec_value(&p, "mode");
-    e.restore_best_weights = spec_flag(&p, "restore-best");
-    baseline = spec_value(&p, "baseline");
-    if (baseline) e.baseline = options_real_of("--early-stop baseline", baseline);
-    if (baseline && e.baseline == 0) e.baseline = MANTA_ZERO;
-    spec_done(&p, "patience, min-delta, baseline, from, mode, restore-best");
-    if (e.mode && strcmp(e.mode, "min") != 0 && strcmp(e.mode, "max") != 0 && strcmp(e.mode, "auto") != 0)
-        cli_usage("--early-stop: mode=%s, expected min, max or auto", e.mode);
-    add_callback(r, manta_early_stopping(&e));
-    spec_release(&p);
-}
-
-static void add_reduce_lr(record *r, const char *text)
-{
-    manta_reduce_lr_options e = {0};
-    spec p;
-
-    spec_init(&p, "--reduce-lr", text);
-    e.monitor = p.name;
-    e.factor = spec_real(&p, "factor", 0.1);
-    e.patience = spec_count(&p, "patience", 10);
-    e.min_delta = spec_real(&p, "min-delta", 1e-4);
-    if (e.min_delta < 0) e.min_delta = MANTA_ZERO;
-    e.cooldown = spec_count(&p, "cooldown", 0);
-    e.min_lr = spec_real(&p, "min", 0);
-    e.mode = spec_value(&p, "mode");
-    spec_done(&p, "factor, patience, min-delta, cooldown, min, mode");
-    if (!(e.factor > 0 && e.factor < 1))
-        cli_usage("--reduce-lr: factor=%g, expected between 0 and 1", e.factor);
-    add_callback(r, manta_reduce_lr_on_plateau(&e));
-    spec_release(&p);
-}
-
-static void add_callbacks(record *r, const options *o)
-{
-    const char *text;
-
-    if (options_flag(o, "terminate-on-nan")) add_callback(r, manta_terminate_on_nan());
-    if ((text = options_text(o, "reduce-lr"))) add_reduce_lr(r, text);
-    if ((text = options_text(o, "early-stop"))) add_early_stop(r, text);
-    if ((text = options_text(o, "csv-log"))) add_callback(r, manta_csv_logger(text, NULL));
-    if ((text = options_text(o, "tensorboard"))) add_callback(r, manta_tensorboard(text, NULL));
-    if ((text = options_text(o, "save-best"))) {
-        bool validated = options_text(o, "validation") || options_text(o, "validation-split");
-        add_callback(r, manta_model_checkpoint(
-                            text, &(manta_model_checkpoint_options){
-                                      .monitor = validated ? "val_loss" : "loss", .save_best_only = true}));
-    }
+    if (st) return st;
+    for (int i = 0; i < r->borrowed; i++) add_callback(r, made[i]);
     if (r->backup) {
         char *config = options_json(o);
         add_callback(
@@ -259,15 +178,16 @@ static void add_callbacks(record *r, const options *o)
                    r->backup, &(manta_backup_options){.every_steps = r->pace.every_steps, .config = config}));
         free(config);
     }
+    return MANTA_OK;
 }
 
-manta_status record_open(record *r, const options *o, const char *model)
+manta_status record_open(record *r, const options *o, manta_recipe *recipe, const char *model)
 {
     char *config, stem[128];
     const char *base = strrchr(model, '/');
     manta_status st;
 
-    add_callbacks(r, o);
+    if ((st = add_callbacks(r, o, recipe))) return st;
     if (!r->wants_run) return MANTA_OK;
     snprintf(stem, sizeof stem, "%s", base ? base + 1 : model);
     stem[strcspn(stem, ".")] = '\0';
@@ -283,7 +203,7 @@ manta_status record_open(record *r, const options *o, const char *model)
 
 void record_close(record *r)
 {
-    for (int i = 0; i < r->n; i++) manta_callback_free(r->callbacks[i]);
+    for (int i = r->borrowed; i < r->n; i++) manta_callback_free(r->callbacks[i]);
     manta_run_close(r->run);
 }
 

@@ -4,6 +4,7 @@
 #define CLI_RECORD_H
 
 #include <manta/callback.h>
+#include <manta/recipe.h>
 #include <manta/run.h>
 
 #include "cli/options.h"
@@ -14,7 +15,7 @@ enum { RECORD_CALLBACKS = 8 };
 
 typedef struct record {
     manta_run *run; /* NULL: the run has no folder */
-    int n;
+    int n, borrowed; /* callbacks; the first so many are the recipe's */
     manta_callback *callbacks[RECORD_CALLBACKS];
     manta_run_options ro;
     manta_checkpointing_options pace;
@@ -26,9 +27,9 @@ typedef struct record {
 void record_read(record *r, const options *o);
 /* Ends the process when --keep-best, --early-stop or --reduce-lr goes by a metric that
  * the training does not have. validated: it has those of a validation. */
-void record_check_metrics(const options *o, const manta_session *s, bool validated);
-/* Opens the folder of the run and makes the callbacks. */
-manta_status record_open(record *r, const options *o, const char *model);
+void record_check_metrics(const options *o, manta_recipe *recipe, const manta_session *s, bool validated);
+/* Opens the folder of the run and makes the callbacks, of which those of the recipe stay its own. */
+manta_status record_open(record *r, const options *o, manta_recipe *recipe, const char *model);
 void record_close(record *r);
 
 /* Whether an interrupted run can go on where it stopped. */

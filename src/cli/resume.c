@@ -162,13 +162,13 @@ typedef struct step_parts {
     int64_t workers, shards, samples;
 } step_parts;
 
-/* As work.c has it; what is beyond all measure there is left for it to refuse. */
+/* As the library has it; what is beyond all measure there is left for it to refuse. */
 static step_parts parts_of(const options *o)
 {
     const char *workers = options_text(o, "workers"), *colon = workers ? strchr(workers, ':') : NULL;
     const char *strategy = options_text(o, "strategy");
     int64_t n = workers ? strtoll(colon ? colon + 1 : workers, NULL, 10) : 1;
-    int64_t batch = options_int(o, "batch", WORK_BATCH);
+    int64_t batch = options_int(o, "batch", MANTA_RECIPE_BATCH);
     step_parts p = {.workers = n < 1 ? 1 : n > 256 ? 256 : n};
 
     if (batch > INT64_MAX / 256) batch = INT64_MAX / 256;

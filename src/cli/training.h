@@ -9,23 +9,19 @@
 #include "cli/profile.h"
 #include "cli/progress.h"
 #include "cli/rates.h"
-#include "cli/recipe.h"
 #include "cli/record.h"
 #include "cli/work.h"
 
 /* One run of the command. */
 typedef struct training {
     const options *o;
-    recipe r;
-    manta_model *m;
-    manta_saved *saved; /* MODEL's file, NULL for a zoo model */
+    manta_recipe *recipe; /* what the options mean; the model is its own */
     manta_dataset *data, *validation;
     manta_session *s;
     manta_cluster *cluster; /* NULL: no TF_CONFIG */
     double waited_ms, say_ms; /* for others: so far, and when to say so again */
     manta_session_options so;
     manta_fit_options fit;
-    float *class_weight;
     const char *save;
     profile profile;
     manta_metrics last; /* metrics of the last epoch that ended, or of the one that was cut */

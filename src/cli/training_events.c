@@ -143,7 +143,8 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
 static void introduce_training(training *r)
 {
     char params[32], frozen[64] = "", samples[64] = "samples", number[32];
-    int64_t all = manta_model_params(r->m, false), trained = manta_model_params(r->m, true);
+    const manta_model *m = manta_recipe_model(r->recipe);
+    int64_t all = manta_model_params(m, false), trained = manta_model_params(m, true);
     int64_t count = manta_dataset_count(r->data);
     bool some = options_text(r->o, "freeze") != NULL;
 
@@ -157,7 +158,7 @@ static void introduce_training(training *r)
     if (some) snprintf(frozen, sizeof frozen, " (%s trained)", work_number(trained, number, sizeof number));
     if (count >= 0)
         snprintf(samples, sizeof samples, "%s samples", work_number(count, number, sizeof number));
-    progress_bold(&r->progress, manta_model_name(r->m));
+    progress_bold(&r->progress, manta_model_name(m));
     printf(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
            options_text(r->o, "data"), samples, manta_session_about(r->s));
     if (!cli_flush()) training_unheard(r);

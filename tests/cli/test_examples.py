@@ -286,3 +286,61 @@ def test_resnet18_reports_and_goes_on(example, tmp_path):
     assert log == ["rank 1 of 2: 12 images, 2 steps of 12",
                    f"begins from {folder.parent}/checkpoint-000001/model.pth",
                    "rank 1 of 2: 12 images, 2 steps of 12"]
+
+
+# ---- train_words ----
+
+def as_options(words):
+    """What the command line writes for NAME=VALUE words."""
+    options = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        options += ["--" + name.replace("_", "-")] + ([value] if equals else [])
+    return options
+
+
+@pytest.mark.parametrize("model,words", [
+    ("mlp", []),
+    ("mlp", ["epochs=2", "optimizer=sgd", "momentum=0.9", "nesterov", "learning_rate=0.05", "seed=3"]),
+    ("mlp", ["optimizer=torch.adamw", "weight_decay=0.1", "lr-schedule=cosine:steps=12,warmup=3", "clipnorm=1"]),
+    ("mlp", ["validation-split=0.25", "epochs=3", "early-stop=val_loss:patience=1,restore-best", "reduce-lr=val_loss:patience=1",
+             "ema=0.9", "metrics=accuracy,sparse_top_k_categorical_accuracy:k=2"]),
+    ("mlp", ["scale=2", "normalize=0.1,0.5", "class-weight=1,1,1,1,1,2,2,2,2,2", "no-shuffle", "steps-per-epoch=3",
+             "loss=sparse_categorical_crossentropy:label-smoothing=0.1", "freeze=dense"]),
+    ("mlp", ["workers=2", "global-batch=16", "shards=4"]),
+    ("autoencoder", ["steps-per-epoch=2"]),
+    ("m.keras", ["learning-rate=0.01"]),
+    ("m.keras", ["reset-optimizer", "loss=sparse_categorical_crossentropy:from-logits=yes"]),
+])
+def test_words_train_what_the_command_line_trains(example, manta, tmp_path, model, words):
+    words = ["data=" + digits(tmp_path, n=64), *words]
+    if not any(w.startswith("global-batch") for w in words):
+        words.append("batch=8")
+    if model == "m.keras":
+        manta("train", "mlp", "--data", "x.npy,y.npy", "--batch", 32, "--save", "m.keras")
+    lines = example("train_words", model, "words.npz", *words)
+    done = manta("train", model, "--save", "line.npz", "--json", *as_options(words))
+    assert (tmp_path / "words.npz").read_bytes() == (tmp_path / "line.npz").read_bytes()
+    assert len(lines) == len([1 for row in done.stdout.splitlines() if json.loads(row)["event"] == "epoch"])
+    assert lines[-1].split(" loss ")[1].split()[0] == "%.6f" % done.event("epoch")["loss"]
+
+
+@pytest.mark.parametrize("words,status,say", [
+    (["optimizer=adma"], 2, "optimizer: there is no optimizer"), (["epoch=3"], 2, "did you mean epochs?"),
+    (["epochs=many"], 2, "epochs: 'many' is not a whole number"), (["early-stop=los"], 2, "did you mean loss?"),
+    (["workers=2", "strategy=one-device"], 2, "leave workers out"), (["weights=none.npz"], 1, "none.npz"),
+    (["loss=sadness"], 1, "sadness"), (["validation=mnits"], 1, "did you mean mnist"),
+])
+def test_wrong_words_are_one_sentence(example, tmp_path, words, status, say):
+    said = example("train_words", "mlp", "w.npz", "data=" + digits(tmp_path, n=16), *words, status=status)
+    assert say in said and "--" not in said and len(said.splitlines()) == 1
+    assert not (tmp_path / "w.npz").exists()
+
+
+def test_all_words_are_listed(example, manta):
+    lines = example("train_words")
+    known = manta("train", "--help").stdout
+    names = [re.split("=|$", line)[0] for line in lines[2:] if not line.startswith(" ")]
+    assert len(names) > 50
+    for name in names:
+        assert "--" + name in known
