@@ -69,8 +69,9 @@ typedef struct manta_setting {
 MANTA_API const manta_setting *manta_setting_at(int i);
 /* The setting of that name, in any of its spellings; NULL when there is none. Static. */
 MANTA_API const manta_setting *manta_setting_find(const char *name);
-/* Whether `text` is a value of the setting's kind; a setting that is no recipe's may be asked about too. MANTA_EINVAL says what is
- * wrong, and calls the setting `prefix` and its name: "--" on a command line. */
+/* Whether `text` is a value of the setting's kind; also for a setting of the program's own, of
+ * which name and kind are looked at. MANTA_EINVAL says what is wrong, and calls the setting
+ * `prefix` and its name: "--" on a command line. */
 MANTA_API manta_status manta_setting_check(const manta_setting *s, const char *prefix,
                                            const char *text) MANTA_MUST_USE;
 
@@ -93,9 +94,12 @@ MANTA_API void manta_recipe_free(manta_recipe *r);
 MANTA_API manta_status manta_recipe_set(manta_recipe *r, const char *name, const char *text) MANTA_MUST_USE;
 /* Sets what one word says: "lr=0.001", or "nesterov" alone for a flag. */
 MANTA_API manta_status manta_recipe_add(manta_recipe *r, const char *word) MANTA_MUST_USE;
-/* The text of a setting; NULL: it is not set, or there is none of that name. Borrowed until it is set again. */
+/* The text of a setting; NULL: it is not set, or none is called so. Borrowed until it is set
+ * again. */
 MANTA_API const char *manta_recipe_get(const manta_recipe *r, const char *name);
-/* The name of the setting whose text is what was wrong in the last call of this recipe. NULL: none, something outside is (a file, memory). Static. */
+/* The name of the setting that the last call of this recipe has failed because of: what was
+ * written is wrong. NULL: it did not fail, or something else is to blame (a file, data).
+ * Borrowed until the next call. */
 MANTA_API const char *manta_recipe_fault(const manta_recipe *r);
 
 /* ---- the model ---- */
@@ -149,7 +153,7 @@ typedef enum manta_purpose {
 /* Optimizer, loss and metrics for the recipe's model, as far as the purpose needs them.
  * What is not set comes from the model's file, else from the zoo's defaults, else it is
  * Keras's (rmsprop, mean squared error, no metric). For a training, the layers that
- * "freeze" names are frozen. Whether a loss or a metric of that name is there, and fits the
+ * "freeze" names are frozen, and stay so. Whether a loss or a metric of that name is there, and fits the
  * model, is found when a session is opened.
  * *out: borrowed, valid until something is set or opened, or manta_recipe_free().
  * MANTA_EUNSUPPORTED the file names what Manta has not, and no setting says otherwise. */
@@ -173,7 +177,9 @@ MANTA_API manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, b
 MANTA_API manta_status manta_recipe_datasets(manta_recipe *r, manta_dataset **data,
                                              manta_dataset **validation) MANTA_MUST_USE;
 /* The inputs of a prediction: one dataset by any spec for a model of one input, or
- * NAME=SPEC,NAME=SPEC. Columns that are no input are left out. *out: owned. */
+ * NAME=SPEC,NAME=SPEC. Columns that are no input are left out. *out: owned. MANTA_EINVAL,
+ * MANTA_ENOENT an input that is missing, given twice, or not the model's; sentences call
+ * what was given "input". */
 MANTA_API manta_status manta_recipe_inputs(manta_recipe *r, const char *specs,
                                            manta_dataset **out) MANTA_MUST_USE;
 

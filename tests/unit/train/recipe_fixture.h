@@ -52,4 +52,23 @@ static inline manta_model *dense_model(int units, const char *activation)
         assert_null(manta_recipe_fault(r));                                                                  \
     } while (0)
 
+static inline int count_memory(void **state)
+{
+    *state = mem_new(sizeof(int64_t));
+    *(int64_t *)*state = mem_live();
+    return 0;
+}
+
+static inline int assert_memory_is_back(void **state)
+{
+    int64_t before = *(int64_t *)*state;
+    bool same = mem_live() == before;
+
+    mem_free(*state);
+    return same ? 0 : -1;
+}
+
+/* A test that gives all memory back. */
+#define RECIPE_TEST(f) cmocka_unit_test_setup_teardown(f, count_memory, assert_memory_is_back)
+
 #endif
