@@ -32,6 +32,9 @@ typedef enum manta_log_format {
 /* Lets records of this level and above through. */
 MANTA_API void manta_log_set_level(manta_log_level level);
 
+/* The level called "debug", "info", "warn", "error" or "off", into *out. MANTA_EINVAL none is. */
+MANTA_API manta_status manta_log_level_named(const char *name, manta_log_level *out) MANTA_MUST_USE;
+
 /* Chooses the format. */
 MANTA_API void manta_log_set_format(manta_log_format format);
 

@@ -42,6 +42,7 @@
 #include <manta/checkpoint.h>
 #include <manta/data_file.h>
 #include <manta/file.h>
+#include <manta/run.h>
 #include <manta/train.h>
 
 #ifdef __cplusplus
@@ -218,16 +219,22 @@ MANTA_API manta_status manta_recipe_load(manta_recipe *r, manta_session *s,
  * or manta_recipe_free(). */
 MANTA_API manta_status manta_recipe_callbacks(manta_recipe *r, bool validated, int *n,
                                               manta_callback *const **out) MANTA_MUST_USE;
-/* Whether the session has the metrics that "early-stop" and "reduce-lr" go by. MANTA_EINVAL
- * names those there are, and the nearest. */
+/* Whether the session has the metrics that "keep-best", "early-stop" and "reduce-lr" go by.
+ * MANTA_EINVAL names those there are, and the nearest. */
 MANTA_API manta_status manta_recipe_check_metrics(manta_recipe *r, const manta_session *s,
                                                   bool validated) MANTA_MUST_USE;
-/* Whether the session has `metric`, for an option of the program's own, `setting`, which the
- * sentence names. */
-MANTA_API manta_status manta_recipe_check_metric(manta_recipe *r, const manta_session *s, bool validated,
-                                                 const char *setting, const char *metric) MANTA_MUST_USE;
 
-/* ---- states and files ---- */
+/* ---- what is kept ---- */
+
+/* What "name", "storage", "run-dir", "keep", "keep-best", "log-level", "log-to", "log-stamp" and
+ * "log-size" say of a run, and "checkpoint-every" of its recorder. `stem` is the model's name. Texts
+ * are borrowed until something is set or the next call. */
+MANTA_API manta_status manta_recipe_run_options(manta_recipe *r, manta_run_options *out,
+                                                manta_checkpointing_options *pace) MANTA_MUST_USE;
+/* The model and all settings but for those that say where a run lies, as a JSON object for
+ * manta_run_options.config: with it `manta train --resume NAME` goes on with a run that a
+ * program began. *out: borrowed until the next call. MANTA_EINVAL a text is not UTF-8. */
+MANTA_API manta_status manta_recipe_config(manta_recipe *r, const char **out) MANTA_MUST_USE;
 
 /* Where the state lies that `given` means: the folder of a checkpoint, whose every
  * byte is checked; a run, by its folder or by its name, for its last checkpoint; and

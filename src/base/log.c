@@ -105,6 +105,15 @@ manta_status log_level_find(const char *name, int *out)
     return manta_fail(MANTA_EINVAL, "no log level is called \"%s\": debug, info, warn, error or off", name);
 }
 
+manta_status manta_log_level_named(const char *name, manta_log_level *out)
+{
+    int found = 0;
+
+    TRY(log_level_find(name, &found));
+    *out = (manta_log_level)found;
+    return MANTA_OK;
+}
+
 manta_status log_level_named(const char *name)
 {
     int l = 0;

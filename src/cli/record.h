@@ -24,10 +24,10 @@ typedef struct record {
 } record;
 
 /* Reads the options; ends the process when they cannot be. */
-void record_read(record *r, const options *o);
+void record_read(record *r, const options *o, manta_recipe *recipe);
 /* Ends the process when --keep-best, --early-stop or --reduce-lr goes by a metric that
  * the training does not have. validated: it has those of a validation. */
-void record_check_metrics(const options *o, manta_recipe *recipe, const manta_session *s, bool validated);
+void record_check_metrics(manta_recipe *recipe, const manta_session *s, bool validated);
 /* Opens the folder of the run and makes the callbacks, of which those of the recipe stay its own. */
 manta_status record_open(record *r, const options *o, manta_recipe *recipe, const char *model);
 void record_close(record *r);

@@ -44,7 +44,7 @@ void training_read(training *r)
     r->rates.wanted = options_flag(o, "rates");
     if (r->rates.wanted && r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER)
         cli_usage("--rates: workers of parameter servers take whatever step comes next; nobody waits");
-    record_read(&r->record, o);
+    record_read(&r->record, o, r->recipe);
     r->failures.record = &r->record;
     r->failures.loose = r->so.strategy == MANTA_STRATEGY_PARAMETER_SERVER;
     read_profile(r);
@@ -103,7 +103,7 @@ static manta_status open_session(training *r, const manta_compile *compile)
     if (goes_on && saved) manta_saved_drop_arrays(saved);
     r->so.blank = goes_on || manta_recipe_has_weights(r->recipe);
     if ((st = manta_session_open(manta_recipe_model(r->recipe), compile, &r->so, &r->s))) return st;
-    record_check_metrics(r->o, r->recipe, r->s, r->validation != NULL);
+    record_check_metrics(r->recipe, r->s, r->validation != NULL);
     return goes_on ? MANTA_OK : work_done(r->recipe, manta_recipe_load(r->recipe, r->s, MANTA_PURPOSE_TRAIN));
 }
 

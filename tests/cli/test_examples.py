@@ -344,3 +344,19 @@ def test_all_words_are_listed(example, manta):
     assert len(names) > 50
     for name in names:
         assert "--" + name in known
+
+
+def test_a_run_begun_from_words_is_gone_on_with_by_the_command_line(example, manta, tmp_path, environment):
+    environment["MANTA_STORAGE"] = str(tmp_path / "runs")
+    words = ["data=" + digits(tmp_path, n=64), "batch=8", "optimizer=sgd", "momentum=0.9", "nesterov", "validation-split=0.25",
+             "early-stop=val_loss:patience=9", "seed=5", "keep=1"]
+    example("train_words", "mlp", "part.npz", "epochs=2", "name=begun", *words)
+    manta("train", "mlp", "--epochs", 2, "--name", "typed", "--save", "typed.npz", *as_options(words))
+    assert (tmp_path / "part.npz").read_bytes() == (tmp_path / "typed.npz").read_bytes()
+    kept = [json.loads((tmp_path / "runs" / name / "config.json").read_text()) for name in ("begun", "typed")]
+    for config in kept:
+        config.pop("check"), config.pop("save", None)
+    assert kept[0] == kept[1]
+    manta("train", "--resume", "begun", "--epochs", 4, "--save", "begun.npz")
+    manta("train", "mlp", "--epochs", 4, "--save", "whole.npz", *as_options(words))
+    assert (tmp_path / "begun.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()

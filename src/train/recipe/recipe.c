@@ -28,8 +28,10 @@ static void drop_model(manta_recipe *r)
     recipe_forget_compile(r);
     manta_saved_free(r->saved);
     if (r->owns_model) manta_model_free(r->m);
+    mem_free(r->name);
     r->saved = NULL;
     r->m = NULL;
+    r->name = NULL;
     r->preset = NULL;
 }
 
@@ -41,6 +43,7 @@ void manta_recipe_free(manta_recipe *r)
     for (int i = 0; i < settings_count(); i++) mem_free(r->text[i]);
     mem_free(r->text);
     mem_free(r->class_weight);
+    mem_free(r->config);
     mem_free(r->prefix);
     mem_free(r);
 }
@@ -175,14 +178,16 @@ manta_status recipe_small(manta_recipe *r, const char *name, int fallback, int m
 
 manta_status manta_recipe_open(manta_recipe *r, const char *name)
 {
-    char word[96];
+    char word[96], *copy;
     manta_model *m;
     manta_saved *saved;
 
     recipe_begin(r);
     TRY(model_open(name, recipe_word(r, "weights", word, sizeof word), &saved, &m));
+    copy = mem_strdup(name); /* it may be the name of the one before */
     drop_model(r);
     r->m = m;
+    r->name = copy;
     r->owns_model = true;
     r->saved = saved;
     r->preset = saved ? NULL : manta_recipe_defaults_of(name);

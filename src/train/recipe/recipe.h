@@ -1,7 +1,7 @@
 /* train/recipe/recipe.h - a recipe from inside: settings, a model, and what was made of them.
  *
- * recipe.c holds the settings; recipe_compile.c, recipe_data.c, recipe_input.c, recipe_session.c and
- * recipe_callbacks.c read them. Every call of the public header begins with recipe_begin(), so
+ * recipe.c holds the settings; recipe_compile.c, recipe_data.c, recipe_input.c, recipe_session.c,
+ * recipe_callbacks.c and recipe_run.c read them. Every call of the public header begins with recipe_begin(), so
  * that a fault is that of the last call. */
 #ifndef TRAIN_RECIPE_RECIPE_H
 #define TRAIN_RECIPE_RECIPE_H
@@ -18,6 +18,7 @@ struct manta_recipe {
     char fault[64]; /* the setting that the last failure was about; "": none */
 
     manta_model *m; /* NULL: none yet */
+    char *name; /* the word that it was opened by; NULL: it is the program's own */
     bool owns_model;
     manta_saved *saved; /* owned; NULL: the model is not of a file */
     const manta_recipe_defaults *preset; /* NULL: the model is not of the zoo */
@@ -32,6 +33,8 @@ struct manta_recipe {
     char *metric_names; /* the texts that `metrics` point into */
 
     float *class_weight; /* of the last fit options */
+    char *config; /* the last that was asked for */
+    char stem[128]; /* of the last run options */
     int n_callbacks;
     manta_callback *callbacks[RECIPE_CALLBACKS];
 };

@@ -94,15 +94,14 @@ manta_status manta_recipe_callbacks(manta_recipe *r, bool validated, int *n, man
 
 /* ---- metrics ---- */
 
-manta_status manta_recipe_check_metric(manta_recipe *r, const manta_session *s, bool validated,
-                                       const char *setting, const char *metric)
+static manta_status check_metric(manta_recipe *r, const manta_session *s, bool validated, const char *setting,
+                                 const char *metric)
 {
     manta_suggestion near = manta_suggestion_for(metric);
     bool of_validation = !strncmp(metric, "val_", 4);
     char known[512] = "", hint[96];
     manta_metrics all;
 
-    recipe_begin(r);
     if (!validated && of_validation)
         return recipe_blame(r, setting,
                             manta_fail(MANTA_EINVAL,
@@ -124,13 +123,13 @@ manta_status manta_recipe_check_metric(manta_recipe *r, const manta_session *s, 
 
 manta_status manta_recipe_check_metrics(manta_recipe *r, const manta_session *s, bool validated)
 {
-    static const char *const asking[] = {"early-stop", "reduce-lr"};
+    static const char *const asking[] = {"keep-best", "early-stop", "reduce-lr"};
 
     recipe_begin(r);
     for (size_t k = 0; k < sizeof asking / sizeof *asking; k++) {
         const char *text = recipe_text(r, asking[k]);
         char *metric = text ? mem_strndup(text, strcspn(text, ":")) : NULL;
-        manta_status st = text ? manta_recipe_check_metric(r, s, validated, asking[k], metric) : MANTA_OK;
+        manta_status st = text ? check_metric(r, s, validated, asking[k], metric) : MANTA_OK;
         mem_free(metric);
         if (st) return st;
     }

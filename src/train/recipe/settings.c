@@ -128,6 +128,28 @@ static const manta_setting settings[] = {
          "Save the model whenever val_loss (or loss) is the best so far; {epoch} and {val_loss:.2f} are "
          "filled in"),
     FLAG("terminate-on-nan", "End when the loss is no number"),
+    /* what is kept of it */
+    TEXT("name", "NAME",
+         "Keep the run in a folder of this name: configuration, metrics, events, logs, checkpoints, result"),
+    TEXT("storage", "DIR",
+         "Where such folders lie; $MANTA_STORAGE or ~/manta-runs when not given. Without --name the run is "
+         "called after its model and numbered"),
+    TEXT("run-dir", "DIR", "The folder of the run itself, instead of --storage and --name"),
+    TEXT("checkpoint-every", "N",
+         "Save a checkpoint every so often: 20steps, 1epoch; every epoch when not given. Training does not "
+         "wait for it"),
+    COUNT("keep", "N", "Keep so many checkpoints; 2 when not given"),
+    TEXT("keep-best", "METRIC", "Keep those best by this metric (accuracy, val_loss, ...), and the latest"),
+    TEXT("log-level", "LEVEL",
+         "What is logged, by this process and the workers: debug, info, warn, error or off; as $MANTA_LOG "
+         "says when not given"),
+    TEXT("log-to", "PLACE",
+         "Where what the workers of a run print goes: file (log/rank-N.txt of the run), output (standard "
+         "error, behind the rank) or both; file when not given"),
+    FLAG("log-stamp", "Put the time and the rank before every line that they print"),
+    TEXT("log-size", "SIZE",
+         "Keep so much of what each of them prints, as 500k, 64M or 2G; 'all' for no bound; 64M when not "
+         "given. Older lines go, and the log says so"),
 };
 
 enum { N_SETTINGS = sizeof settings / sizeof *settings };

@@ -154,6 +154,7 @@ static void levels_let_through_what_they_say(void **state)
 static void a_thread_has_a_level_of_its_own(void **state)
 {
     catch c = {0};
+    manta_log_level named;
     int level = 0;
 
     (void)state;
@@ -176,6 +177,10 @@ static void a_thread_has_a_level_of_its_own(void **state)
     log_debug("m");
     assert_int_equal(c.records, 3);
     assert_int_equal(log_level_find("loud", &level), MANTA_EINVAL);
+    assert_int_equal(manta_log_level_named("error", &named), MANTA_OK);
+    assert_int_equal(named, MANTA_LOG_LEVEL_ERROR);
+    assert_int_equal(manta_log_level_named("loud", &named), MANTA_EINVAL);
+    assert_int_equal(named, MANTA_LOG_LEVEL_ERROR);
     assert_error_says("debug, info, warn, error or off");
     buf_release(&c.lines);
 }

@@ -178,12 +178,92 @@ static void a_metric_to_go_by_must_be_the_session_s(void **state)
     assert_blames(r, manta_recipe_check_metrics(r, s, false), MANTA_EINVAL, "reduce-lr",
                   "reduce-lr val_mae: there is no validation");
     assert_ok(manta_recipe_check_metrics(r, s, true));
-    assert_ok(manta_recipe_check_metric(r, s, false, "keep-best", "learning_rate"));
-    assert_blames(r, manta_recipe_check_metric(r, s, true, "keep-best", "val_auc"), MANTA_EINVAL, "keep-best",
+    assert_ok(manta_recipe_set(r, "keep-best", "learning_rate"));
+    assert_ok(manta_recipe_check_metrics(r, s, true));
+    assert_ok(manta_recipe_set(r, "keep-best", "val_auc"));
+    assert_blames(r, manta_recipe_check_metrics(r, s, true), MANTA_EINVAL, "keep-best",
                   "and the same with val_");
     manta_session_close(s);
     manta_recipe_free(r);
     manta_model_free(m);
+}
+
+/* ---- runs ---- */
+
+static void the_options_of_a_run_are_read(void **state)
+{
+    manta_recipe *r =
+        recipe_of("name=a storage=s keep=3 keep-best=val_loss log-level=warn log-to=both log-stamp "
+                  "log-size=3k checkpoint-every=20steps");
+    manta_checkpointing_options pace;
+    manta_run_options ro;
+
+    (void)state;
+    assert_ok(manta_recipe_open(r, "linear"));
+    assert_ok(manta_recipe_run_options(r, &ro, &pace));
+    assert_string_equal(ro.name, "a");
+    assert_string_equal(ro.storage, "s");
+    assert_string_equal(ro.stem, "linear");
+    assert_null(ro.folder);
+    assert_null(ro.config);
+    assert_int_equal(ro.checkpoints.keep, 3);
+    assert_string_equal(ro.checkpoints.score, "val_loss");
+    assert_string_equal(ro.logging.level, "warn");
+    assert_int_equal(ro.logging.to, MANTA_LOG_TO_BOTH);
+    assert_true(ro.logging.stamp);
+    assert_int_equal(ro.logging.max_size, 3072);
+    assert_int_equal(pace.every_steps, 20);
+    manta_recipe_free(r);
+    r = recipe_of("run-dir=here log-size=all checkpoint-every=2epochs");
+    assert_ok(manta_recipe_run_options(r, &ro, &pace));
+    assert_string_equal(ro.folder, "here");
+    assert_null(ro.stem);
+    assert_int_equal(ro.checkpoints.keep, 2);
+    assert_int_equal(ro.logging.max_size, MANTA_NONE);
+    assert_int_equal(pace.every_epochs, 2);
+    assert_int_equal(pace.every_steps, 0);
+    manta_recipe_free(r);
+}
+
+static void a_run_that_cannot_be_is_refused(void **state)
+{
+    static const char *const cases[][3] = {
+        {"run-dir=d name=n", "run-dir", "run-dir is the folder itself: leave name and storage out"},
+        {"checkpoint-every=often", "checkpoint-every", "expected such as 20steps or 1epoch"},
+        {"checkpoint-every=0steps", "checkpoint-every", "expected such as 20steps or 1epoch"},
+        {"checkpoint-every=2days", "checkpoint-every", "'2days'"},
+        {"keep=3000000000", "keep", "at most 2147483647"},
+        {"log-level=loud", "log-level", "expected debug, info, warn, error or off"},
+        {"log-to=paper", "log-to", "expected file, output or both"},
+        {"log-size=big", "log-size", "expected such as 500k, 64M or all"},
+        {"log-size=3kB", "log-size", "'3kB'"},
+        {"log-size=0", "log-size", "'0'"},
+    };
+    manta_checkpointing_options pace;
+    manta_run_options ro;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        manta_recipe *r = recipe_of(cases[i][0]);
+        assert_blames(r, manta_recipe_run_options(r, &ro, &pace), MANTA_EINVAL, cases[i][1], cases[i][2]);
+        manta_recipe_free(r);
+    }
+}
+
+static void settings_are_kept_as_json(void **state)
+{
+    manta_recipe *r = recipe_of("lr=0.5 nesterov name=a storage=s run-dir=d data=x.npy");
+    const char *text;
+
+    (void)state;
+    assert_ok(manta_recipe_open(r, "linear"));
+    assert_ok(manta_recipe_config(r, &text));
+    assert_string_equal(text,
+                        "{\n \"model\": \"linear\",\n \"data\": \"x.npy\",\n \"learning-rate\": \"0.5\",\n "
+                        "\"nesterov\": true\n}");
+    assert_ok(manta_recipe_set(r, "data", "\xff.npy"));
+    assert_blames(r, manta_recipe_config(r, &text), MANTA_EINVAL, "data", "not UTF-8");
+    manta_recipe_free(r);
 }
 
 static void nothing_can_be_made_without_a_model(void **state)
@@ -217,6 +297,9 @@ int main(void)
         RECIPE_TEST(callbacks_come_in_their_order),
         RECIPE_TEST(callbacks_that_cannot_be_are_refused),
         RECIPE_TEST(a_metric_to_go_by_must_be_the_session_s),
+        RECIPE_TEST(the_options_of_a_run_are_read),
+        RECIPE_TEST(a_run_that_cannot_be_is_refused),
+        RECIPE_TEST(settings_are_kept_as_json),
         RECIPE_TEST(nothing_can_be_made_without_a_model),
     };
 
