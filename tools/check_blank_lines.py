@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 QUALIFIERS = r"(?:(?:static|const|struct|enum|union|unsigned|signed|long|short|volatile|_Atomic|_Alignas\([^)]*\)|extern|_Thread_local)\s+)*"
 # A type, perhaps made by a macro, as VEC(int) is; stars; a name; and what may stand behind the name of a variable.
-VARIABLE = re.compile(QUALIFIERS + r"[A-Za-z_]\w*(?:\s*\([^()]*\))?\s+(?:const\s+)?(?:\**\s*(?:const\s+)?|\(\*)"
+VARIABLE = re.compile(QUALIFIERS + r"[A-Za-z_]\w*(?:\s*\([^()]*\))?\s+(?:const\s+)?(?:(?:\*+\s*(?:const\s+)?)*|\(\*)"
                       r"[A-Za-z_]\w*(?:\)\(|\[|\s*=|\s*;|\s*,)")
 AGGREGATE = re.compile(r"(?:(?:static|const|typedef)\s+)*(?:struct|enum|union)(?:\s+\w+)?\s*\{")
 STATEMENTS = {"return", "if", "for", "while", "do", "switch", "case", "default", "goto", "break", "continue", "else",

@@ -31,7 +31,7 @@ class BlankLines(unittest.TestCase):
     def test_what_a_declaration_is(self):
         for declaration in ("unsigned n;", "const struct stat *s = g();", "char a[3], *b;", "int (*g)(void) = h;", "VEC(int) v = {0};",
                             "_Alignas(16) static char a[4];", "static const struct {", "enum { A = 1 };", 'const char *t = "a;{";',
-                            "int n = 3; /* { */", "manta_status st = g(1,"):
+                            "int n = 3; /* { */", "manta_status st = g(1,", "char *const *a = b;"):
             rest = {"static const struct {": ["        int a;", "    } rows[] = {{1}, {2}};"], "manta_status st = g(1,": ["                         2);"]}
             lines = ["    " + declaration, *rest.get(declaration, [])]
             self.assertEqual(missing(*lines, "    g();"), [len(lines) + 1], declaration)

@@ -16,6 +16,7 @@ static manta_op_call call_of(void *const *state, const void *attrs, const manta_
     pool *const *pools = *state;
     static const bool no[MAX_IN];
     static manta_op_inner inner;
+
     inner = (manta_op_inner){.kernels = kernels_of(KERN_REFERENCE), .pool = pools[1]};
     return (manta_op_call){.attrs = attrs,
                            .training = true,

@@ -434,6 +434,7 @@ static void run_case(const op_case *c, how way, pool *const *pools)
 static void every_operation(void **state)
 {
     pool *const *pools = *state;
+
     for (int i = 0; i < N_CASES; i++) {
         for (int way = 0; way < WAYS; way++) {
             if (can(&cases[i], (how)way)) run_case(&cases[i], (how)way, pools);

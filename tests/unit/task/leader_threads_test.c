@@ -256,6 +256,7 @@ static struct {
 static void crowd_main(void *arg)
 {
     function *const *f = arg;
+
     mutex_lock(&rt->lock);
     for (;;) {
         leader_become();

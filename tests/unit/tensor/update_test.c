@@ -112,6 +112,7 @@ static void variable_free(variable *v)
 static update_run variable_run(const variable *v, const update_scalars *s, const float *const *g)
 {
     float *const *a = v->state;
+
     return (update_run){.s = s,
                         .n = v->n,
                         .grads = g,
