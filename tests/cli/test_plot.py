@@ -238,8 +238,7 @@ def test_a_worker_that_was_killed_is_marked(manta, start, storage, tmp_path):
     read_event(running, "epoch")
     os.kill(worker["pid"], signal.SIGKILL)
     read_event(running, "recovered")
-    assert running.wait().status == 0
-    assert "x: a worker died (1)" in manta("runs", "plot", "k", "--x", "time").stdout
+    assert "x: a worker died (1)" in manta("runs", "plot", "k", "--x", "time").stdout  # of a run that goes on
 
 
 def test_one_run_against_another(manta, storage, tmp_path):
