@@ -1,4 +1,16 @@
-/* manta.h - all of Manta's public interface. */
+/* manta.h - all of Manta's public interface.
+ *
+ * What is checked. A function refuses a NULL where its comment does not allow one, a
+ * number that no constant of an enumeration has, a negative count and a size that
+ * overflows. It changes nothing then and returns MANTA_EINVAL with a sentence that names
+ * function and argument ("manta_fit: s is NULL"). One that returns no status records
+ * the sentence (manta_error_text()) and returns what stands for nothing: NULL, 0,
+ * false, zeroed memory. A layer or value that cannot be latches in its model, a stage in
+ * its dataset. Frees and closes accept NULL.
+ *
+ * What is not. A pointer that is not NULL is taken at its word: memory that was given
+ * back, freed twice, or is smaller than was said is undefined behaviour, as everywhere
+ * in C. */
 #ifndef MANTA_H
 #define MANTA_H
 

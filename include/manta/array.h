@@ -46,7 +46,8 @@ typedef struct manta_array {
     int64_t strides[MANTA_MAX_DIMS];
 } manta_array;
 
-/* A view of `data` as a row-major array of that shape. */
+/* A view of `data` as a row-major array of that shape; zeroed, with an error recorded, for a dtype or a number of
+ * dimensions that cannot be. */
 MANTA_API manta_array manta_array_of(manta_dtype t, int ndim, const int64_t *shape, void *data);
 
 /* Number of elements (1 for ndim 0). */

@@ -55,7 +55,7 @@ typedef struct manta_layer_class {
 } manta_layer_class;
 
 /* A layer of that class. `options` (cls->options_size bytes; NULL: all zero) is copied with what its fields point
- * to. Owned by the model. Errors latch in the model; never NULL. */
+ * to. Owned by the model. Errors latch in the model; NULL only for a model or a class that is NULL. */
 MANTA_API manta_layer *manta_layer_new(manta_model *m, const manta_layer_class *cls, const char *name,
                                        const void *options);
 /* A built-in class by Keras's name; NULL when there is none. */

@@ -6,6 +6,7 @@
 #define MANTA_OPTIMIZER_H
 
 #include <manta/array.h>
+#include <manta/option.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,7 +54,8 @@ typedef enum manta_optimizer_kind {
 typedef struct manta_optimizer {
     manta_optimizer_kind kind;
     bool torch; /* PyTorch's formulas */
-    double learning_rate;
+    double
+        learning_rate; /* MANTA_ZERO: 0, which a callback may raise; 0 is refused unless there is a schedule */
     manta_schedule schedule; /* kind != CONSTANT: in place of learning_rate */
     double momentum, dampening; /* SGD, RMSprop */
     bool nesterov;

@@ -4,13 +4,20 @@
  * an impossible shape asks for an impossible amount of memory, which mem_try()
  * refuses, and never for a small one. */
 #include <manta/array.h>
-
-#include <assert.h>
 #include <stdio.h>
+
+#include "base/args.h"
 
 manta_array manta_array_of(manta_dtype t, int ndim, const int64_t *shape, void *data)
 {
-    assert(ndim >= 0 && ndim <= MANTA_MAX_DIMS);
+    if (ndim > 0) REFUSE_NULL_OR(shape, (manta_array){0});
+
+    if (ndim < 0 || ndim > MANTA_MAX_DIMS || (int)t < 0 || t >= MANTA_DTYPE_COUNT) {
+        (void)!manta_fail(MANTA_EINVAL, "%s: the dtype %d and %d dimensions, expected 0 to %d and 0 to %d",
+                          __func__, (int)t, ndim, MANTA_DTYPE_COUNT - 1,
+                          MANTA_MAX_DIMS); /* said by the empty view */
+        return (manta_array){0};
+    }
     manta_array a = {.data = data, .dtype = t, .ndim = ndim};
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; i--) {
@@ -23,6 +30,8 @@ manta_array manta_array_of(manta_dtype t, int ndim, const int64_t *shape, void *
 
 int64_t manta_array_count(const manta_array *a)
 {
+    REFUSE_NULL_OR(a, 0);
+
     int64_t n = 1;
     bool too_many = false;
 
@@ -35,6 +44,8 @@ int64_t manta_array_count(const manta_array *a)
 
 size_t manta_array_bytes(const manta_array *a)
 {
+    REFUSE_NULL_OR(a, 0);
+
     int64_t n = manta_array_count(a);
     size_t bytes;
 
@@ -45,6 +56,8 @@ size_t manta_array_bytes(const manta_array *a)
 
 bool manta_array_is_contiguous(const manta_array *a)
 {
+    REFUSE_NULL_OR(a, false);
+
     int64_t expected = 1;
 
     if (manta_array_count(a) == 0) return true;
@@ -58,6 +71,9 @@ bool manta_array_is_contiguous(const manta_array *a)
 
 char *manta_shape_text(int ndim, const int64_t *shape, char *buf, size_t size)
 {
+    if (ndim > 0) REFUSE_NULL_OR(shape, NULL);
+    if (size > 0) REFUSE_NULL_OR(buf, NULL);
+
     size_t n = 0; /* what the whole text so far takes: may pass size, then no more is written */
 
     if (size == 0) return buf;

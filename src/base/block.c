@@ -10,6 +10,7 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 
 void manta_block_add(manta_block *b, const char *fmt, ...)
@@ -27,6 +28,8 @@ void manta_block_add(manta_block *b, const char *fmt, ...)
 
 void manta_block_line(manta_block *b, const char *label)
 {
+    REFUSE_NULL_AND_RETURN(b);
+
     size_t n = strlen(b->text);
 
     snprintf(b->text + n, sizeof b->text - n, "\n  %-6s ", label);
@@ -42,6 +45,8 @@ static bool is_coloured(void)
 
 void manta_block_show(const manta_block *b)
 {
+    REFUSE_NULL_AND_RETURN(b);
+
     int saved_errno = errno;
     bool colour = is_coloured();
     size_t head = strcspn(b->text, "\n");
@@ -62,6 +67,9 @@ void manta_block_show(const manta_block *b)
 
 const char *manta_shell_word(const char *word, char *out, size_t size)
 {
+    REFUSE_NULL_OR(word, NULL);
+    REFUSE_NULL_OR(out, NULL);
+
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=+,:@%";
     size_t at = 0;
 

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/args.h"
+
 static const struct {
     const char *name;
     size_t size;
@@ -30,6 +32,9 @@ const char *manta_dtype_name(manta_dtype t)
 
 manta_status manta_dtype_parse(const char *name, manta_dtype *out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     for (int t = 0; t < MANTA_DTYPE_COUNT; t++) {
         if (strcmp(name, dtypes[t].name) == 0) {
             *out = (manta_dtype)t;

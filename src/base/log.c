@@ -76,6 +76,11 @@ bool log_is_read(manta_log_level l)
 
 void manta_log_set_level(manta_log_level l)
 {
+    if ((int)l < 0 || l > MANTA_LOG_LEVEL_OFF) {
+        (void)!manta_fail(MANTA_EINVAL, "%s: there is no level %d, expected 0 to %d", __func__, (int)l,
+                          MANTA_LOG_LEVEL_OFF); /* the level stays */
+        return;
+    }
     log_enabled(MANTA_LOG_LEVEL_ERROR); /* the environment's format still counts */
     atomic_store_explicit(&level, (int)l, memory_order_relaxed);
 }
@@ -125,6 +130,11 @@ manta_status log_level_named(const char *name)
 
 void manta_log_set_format(manta_log_format f)
 {
+    if ((int)f < 0 || f > MANTA_LOG_FORMAT_JSON) {
+        (void)!manta_fail(MANTA_EINVAL, "%s: there is no format %d, expected 0 to %d", __func__, (int)f,
+                          MANTA_LOG_FORMAT_JSON); /* the format stays */
+        return;
+    }
     log_enabled(MANTA_LOG_LEVEL_ERROR); /* so that the environment does not come later and win */
     atomic_store_explicit(&format, (int)f, memory_order_relaxed);
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
+
 static _Thread_local manta_error last = {.code = MANTA_OK, .rank = -1};
 
 static pthread_mutex_t origin_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -85,6 +87,8 @@ const char *manta_error_text(void)
 
 void manta_error_get(manta_error *out)
 {
+    REFUSE_NULL_AND_RETURN(out);
+
     *out = last;
 }
 
@@ -103,6 +107,8 @@ static void copy_foreign(char *dst, const char *src, size_t size)
 
 manta_status manta_error_raise(const manta_error *e)
 {
+    REFUSE_NULL(e);
+
     manta_error copy = *e; /* e may lie in memory that another process writes, or be `last` */
     int code = (int)copy.code;
 

@@ -41,7 +41,8 @@ static settings optimizer_settings(const manta_optimizer *o)
 {
     settings s = {0};
 
-    if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT) add_number(&s, "learning_rate", o->learning_rate);
+    if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT)
+        add_number(&s, "learning_rate", o->learning_rate == MANTA_ZERO ? 0 : o->learning_rate);
     if (o->kind == MANTA_OPTIMIZER_SGD || o->kind == MANTA_OPTIMIZER_RMSPROP)
         add_number(&s, "momentum", o->momentum);
     if (o->kind == MANTA_OPTIMIZER_SGD) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/option.h"
@@ -151,16 +152,19 @@ void manta_group_close(manta_group *g)
 
 int manta_group_rank(const manta_group *g)
 {
+    REFUSE_NULL_OR(g, 0);
     return g->rank;
 }
 
 int manta_group_size(const manta_group *g)
 {
+    REFUSE_NULL_OR(g, 0);
     return g->size;
 }
 
 const char *manta_group_implementation(const manta_group *g)
 {
+    REFUSE_NULL_OR(g, NULL);
     return g->tr->name;
 }
 
@@ -371,6 +375,9 @@ static manta_status work_outcome(const manta_work *w)
 
 manta_status manta_group_run(manta_group *g, const manta_collective *c)
 {
+    REFUSE_NULL(g);
+    REFUSE_NULL(c);
+
     manta_work w;
 
     TRY(enter_work(g, c, &w));
@@ -380,6 +387,10 @@ manta_status manta_group_run(manta_group *g, const manta_collective *c)
 
 manta_status manta_group_start(manta_group *g, const manta_collective *c, manta_work **out)
 {
+    REFUSE_NULL(g);
+    REFUSE_NULL(c);
+    REFUSE_NULL(out);
+
     manta_work *w = mem_new(sizeof *w);
     manta_status st = enter_work(g, c, w);
 
@@ -398,6 +409,8 @@ manta_status manta_group_start(manta_group *g, const manta_collective *c, manta_
 
 bool manta_work_test(manta_work *w)
 {
+    REFUSE_NULL_OR(w, false);
+
     manta_group *g = atomic_load_explicit(&w->g, memory_order_acquire);
     bool done;
 
@@ -411,6 +424,8 @@ bool manta_work_test(manta_work *w)
 
 manta_status manta_work_wait(manta_work *w)
 {
+    REFUSE_NULL(w);
+
     manta_group *g = atomic_load_explicit(&w->g, memory_order_acquire);
     manta_status st;
 
@@ -422,6 +437,8 @@ manta_status manta_work_wait(manta_work *w)
 
 void manta_group_abort(manta_group *g, const char *reason)
 {
+    REFUSE_NULL_AND_RETURN(g);
+
     mutex_lock(&g->lock);
     if (!g->broken && g->size > 1) {
         (void)!manta_fail(MANTA_ECANCELLED, "rank %d gave up: %s", g->rank, reason);
@@ -432,12 +449,17 @@ void manta_group_abort(manta_group *g, const char *reason)
 
 manta_status manta_group_barrier(manta_group *g)
 {
+    REFUSE_NULL(g);
     return manta_group_run(g, &(manta_collective){.kind = MANTA_COLLECTIVE_BARRIER});
 }
 
 manta_status manta_group_all_reduce(manta_group *g, const void *in, void *out, int64_t n, manta_dtype t,
                                     manta_reduce r)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, in);
+    REFUSE_NULL(out);
+
     return manta_group_run(
         g, &(manta_collective){
                .kind = MANTA_COLLECTIVE_ALL_REDUCE, .in = in, .out = out, .n = n, .dtype = t, .reduce = r});
@@ -445,6 +467,9 @@ manta_status manta_group_all_reduce(manta_group *g, const void *in, void *out, i
 
 manta_status manta_group_broadcast(manta_group *g, void *data, int64_t n, manta_dtype t, int root)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, data);
+
     return manta_group_run(
         g,
         &(manta_collective){
@@ -454,6 +479,10 @@ manta_status manta_group_broadcast(manta_group *g, void *data, int64_t n, manta_
 manta_status manta_group_reduce(manta_group *g, const void *in, void *out, int64_t n, manta_dtype t,
                                 manta_reduce r, int root)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, in);
+    REFUSE_NULL(out);
+
     return manta_group_run(g, &(manta_collective){.kind = MANTA_COLLECTIVE_REDUCE,
                                                   .in = in,
                                                   .out = out,
@@ -465,6 +494,10 @@ manta_status manta_group_reduce(manta_group *g, const void *in, void *out, int64
 
 manta_status manta_group_all_gather(manta_group *g, const void *in, void *out, int64_t n, manta_dtype t)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, in);
+    REFUSE_NULL(out);
+
     return manta_group_run(
         g,
         &(manta_collective){.kind = MANTA_COLLECTIVE_ALL_GATHER, .in = in, .out = out, .n = n, .dtype = t});
@@ -473,6 +506,10 @@ manta_status manta_group_all_gather(manta_group *g, const void *in, void *out, i
 manta_status manta_group_reduce_scatter(manta_group *g, const void *in, void *out, int64_t n, manta_dtype t,
                                         manta_reduce r)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, in);
+    REFUSE_NULL(out);
+
     return manta_group_run(
         g,
         &(manta_collective){
@@ -481,6 +518,10 @@ manta_status manta_group_reduce_scatter(manta_group *g, const void *in, void *ou
 
 manta_status manta_group_all_to_all(manta_group *g, const void *in, void *out, int64_t n, manta_dtype t)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, in);
+    REFUSE_NULL(out);
+
     return manta_group_run(
         g,
         &(manta_collective){.kind = MANTA_COLLECTIVE_ALL_TO_ALL, .in = in, .out = out, .n = n, .dtype = t});
@@ -488,12 +529,18 @@ manta_status manta_group_all_to_all(manta_group *g, const void *in, void *out, i
 
 manta_status manta_group_send(manta_group *g, const void *in, int64_t n, manta_dtype t, int to)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(n, in);
+
     return manta_group_run(
         g, &(manta_collective){.kind = MANTA_COLLECTIVE_SEND, .in = in, .n = n, .dtype = t, .peer = to});
 }
 
 manta_status manta_group_receive(manta_group *g, void *out, int64_t n, manta_dtype t, int from)
 {
+    REFUSE_NULL(g);
+    REFUSE_NULL(out);
+
     return manta_group_run(
         g,
         &(manta_collective){.kind = MANTA_COLLECTIVE_RECEIVE, .out = out, .n = n, .dtype = t, .peer = from});
@@ -534,6 +581,10 @@ static manta_status reduce_pack(manta_group *g, int count, void *const *data, co
 manta_status manta_group_all_reduce_many(manta_group *g, int count, void *const *data, const int64_t *n,
                                          manta_dtype t, manta_reduce r)
 {
+    REFUSE_NULL(g);
+    REFUSE_ARRAY(count, data);
+    REFUSE_ARRAY(count, n);
+
     size_t element = manta_dtype_size(t);
 
     if (!element)
@@ -560,11 +611,15 @@ manta_status manta_group_all_reduce_many(manta_group *g, int count, void *const 
 
 void *manta_group_memory(manta_group *g, int rank)
 {
+    REFUSE_NULL_OR(g, NULL);
     return rank < 0 || rank >= g->size || !g->tr->memory ? NULL : g->tr->memory(g->t, rank);
 }
 
 void manta_group_range(int64_t n, int size, int rank, int64_t *begin, int64_t *end)
 {
+    REFUSE_NULL_AND_RETURN(begin);
+    REFUSE_NULL_AND_RETURN(end);
+
     int64_t blocks = (n + GRID - 1) / GRID;
     int64_t from = blocks * rank / size * GRID, to = blocks * (rank + 1) / size * GRID;
 
@@ -575,6 +630,9 @@ void manta_group_range(int64_t n, int size, int rank, int64_t *begin, int64_t *e
 manta_status manta_group_fused(manta_group *g, int64_t n,
                                manta_status (*fn)(void *ctx, int64_t begin, int64_t end), void *ctx)
 {
+    REFUSE_NULL(g);
+    REFUSE_NULL(fn);
+
     int64_t begin, end;
 
     if (n < 0)

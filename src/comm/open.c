@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "comm/group.h"
 #include "comm/rendezvous.h"
 
@@ -44,6 +45,9 @@ static manta_status open_network(const char *address, int rank, int size, const 
 manta_status manta_group_open(const char *address, int rank, int size, const manta_group_options *o,
                               manta_group **out)
 {
+    REFUSE_NULL(address);
+    REFUSE_NULL(out);
+
     manta_group_options filled;
 
     TRY(group_check_size(rank, size));

@@ -1,6 +1,7 @@
 /* plan.c - groups of ranks that are forked from one process, or its threads. */
 #include <fcntl.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "comm/group.h"
 #include "comm/shm.h"
@@ -14,6 +15,8 @@ struct manta_group_plan {
 
 manta_status manta_group_plan_new(int size, const manta_group_options *o, manta_group_plan **out)
 {
+    REFUSE_NULL(out);
+
     manta_group_options filled;
     shm_head h;
     int fd;
@@ -41,6 +44,9 @@ void manta_group_plan_free(manta_group_plan *p)
 
 manta_status manta_group_join(const manta_group_plan *p, int rank, manta_group **out)
 {
+    REFUSE_NULL(p);
+    REFUSE_NULL(out);
+
     shm *t;
 
     TRY(group_check_size(rank, p->size));

@@ -110,6 +110,8 @@ static manta_status check_batch(const manta_dataset *in, int64_t size)
 
 manta_dataset *manta_dataset_batch(manta_dataset *in, int64_t size, bool drop_remainder)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     manta_dataset *d = stage_new(&batch_class, in, &ok);
 

@@ -124,6 +124,8 @@ static const stage_class cache_class = {
 
 manta_dataset *manta_dataset_cache(manta_dataset *in)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     manta_dataset *d = stage_new(&cache_class, in, &ok);
 

@@ -147,6 +147,9 @@ static manta_dataset *column_stage(manta_dataset *in, column_work w, const char 
 
 manta_dataset *manta_dataset_cast(manta_dataset *in, const char *column, manta_dtype dtype)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!column) return stage_refuse(in, __func__, "column");
+
     column_state *s;
     manta_dataset *d = column_stage(in, COLUMN_CAST, column, &s);
 
@@ -160,6 +163,9 @@ manta_dataset *manta_dataset_cast(manta_dataset *in, const char *column, manta_d
 
 manta_dataset *manta_dataset_scale(manta_dataset *in, const char *column, float divisor)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!column) return stage_refuse(in, __func__, "column");
+
     column_state *s;
     manta_dataset *d = column_stage(in, COLUMN_SCALE, column, &s);
 
@@ -177,6 +183,11 @@ manta_dataset *manta_dataset_scale(manta_dataset *in, const char *column, float 
 manta_dataset *manta_dataset_normalize(manta_dataset *in, const char *column, int n, const float *mean,
                                        const float *std)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!column) return stage_refuse(in, __func__, "column");
+    if (n > 0 && !mean) return stage_refuse(in, __func__, "mean");
+    if (n > 0 && !std) return stage_refuse(in, __func__, "std");
+
     column_state *s;
     manta_dataset *d = column_stage(in, COLUMN_NORMALIZE, column, &s);
 
@@ -207,6 +218,9 @@ manta_dataset *manta_dataset_normalize(manta_dataset *in, const char *column, in
 
 manta_dataset *manta_dataset_labels(manta_dataset *in, const char *column, int64_t classes)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!column) return stage_refuse(in, __func__, "column");
+
     column_state *s;
     manta_dataset *d = column_stage(in, COLUMN_LABELS, column, &s);
 

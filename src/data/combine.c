@@ -61,6 +61,9 @@ static int64_t shorter_count(int64_t a, int64_t b)
 
 manta_dataset *manta_dataset_zip(manta_dataset *a, manta_dataset *b)
 {
+    if (!a) return stage_refuse(b, __func__, "a");
+    if (!b) return stage_refuse(a, __func__, "b");
+
     bool ok;
 
     if (b->error && !a->error) {
@@ -112,6 +115,9 @@ static const stage_class select_class = {.name = "select", .fetch = select_fetch
 
 manta_dataset *manta_dataset_select(manta_dataset *in, int n, const char *const *columns)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (n > 0 && !columns) return stage_refuse(in, __func__, "columns");
+
     bool ok;
     manta_dataset *d = stage_new(&select_class, in, &ok);
 
@@ -145,6 +151,10 @@ static const stage_class rename_class = {.name = "rename", .locate = rename_loca
 
 manta_dataset *manta_dataset_rename(manta_dataset *in, const char *from, const char *to)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!from) return stage_refuse(in, __func__, "from");
+    if (!to) return stage_refuse(in, __func__, "to");
+
     bool ok;
     int c = 0;
     manta_dataset *d = stage_new(&rename_class, in, &ok);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "data/stage.h"
 
@@ -36,8 +37,22 @@ manta_dataset *stage_fail(manta_dataset *d, manta_status st)
     return d;
 }
 
+static const stage_class refused_class = {.name = "refused"};
+
+manta_dataset *stage_refuse(manta_dataset *in, const char *function, const char *argument)
+{
+    bool ok;
+
+    if (in && in->error) return in;
+    manta_dataset *d = stage_new(&refused_class, NULL, &ok);
+    manta_dataset_unref(in);
+    return stage_fail(d, args_fail_null(function, argument));
+}
+
 manta_dataset *manta_dataset_ref(manta_dataset *d)
 {
+    REFUSE_NULL_OR(d, NULL);
+
     atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
     return d;
 }
@@ -57,21 +72,26 @@ void manta_dataset_unref(manta_dataset *d)
 
 manta_status manta_dataset_status(const manta_dataset *d)
 {
+    REFUSE_NULL(d);
     return d->error ? manta_error_raise(d->error) : MANTA_OK;
 }
 
 bool manta_dataset_is_batched(const manta_dataset *d)
 {
+    REFUSE_NULL_OR(d, false);
     return d->batch > 0;
 }
 
 int64_t manta_dataset_count(const manta_dataset *d)
 {
+    REFUSE_NULL_OR(d, 0);
     return d->error ? 0 : d->count;
 }
 
 int manta_dataset_columns(const manta_dataset *d, const manta_column_spec **columns)
 {
+    REFUSE_NULL_OR(d, 0);
+
     if (columns) *columns = d->columns;
     return d->error ? 0 : d->n;
 }

@@ -126,6 +126,9 @@ static const stage_class generator_class = {.name = "generator",
 manta_dataset *manta_dataset_generator(const manta_generator *g, void *user, int64_t count, int n,
                                        const manta_column_spec *columns)
 {
+    if (!g) return stage_refuse(NULL, __func__, "g");
+    if (n > 0 && !columns) return stage_refuse(NULL, __func__, "columns");
+
     bool ok;
     manta_dataset *d = stage_new(&generator_class, NULL, &ok);
     generator *s = mem_new(sizeof *s);

@@ -124,6 +124,9 @@ static manta_dataset *image_stage(manta_dataset *in, const char *who, const char
 manta_dataset *manta_dataset_random_crop(manta_dataset *in, const char *column, int pad, int height,
                                          int width, uint64_t seed)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!column) return stage_refuse(in, __func__, "column");
+
     image *s;
     manta_dataset *d = image_stage(in, "random_crop", column, seed, &s);
 
@@ -145,6 +148,9 @@ manta_dataset *manta_dataset_random_crop(manta_dataset *in, const char *column, 
 
 manta_dataset *manta_dataset_random_flip(manta_dataset *in, const char *column, double p, uint64_t seed)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!column) return stage_refuse(in, __func__, "column");
+
     image *s;
     manta_dataset *d = image_stage(in, "random_flip", column, seed, &s);
 

@@ -15,6 +15,7 @@
  * reader that took its ticket until it is ready, then to the caller. */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/counts.h"
@@ -71,11 +72,14 @@ struct manta_loader {
 
 int64_t manta_loader_steps(const manta_loader *l)
 {
+    REFUSE_NULL_OR(l, 0);
     return l->steps;
 }
 
 int64_t manta_loader_samples(const manta_loader *l)
 {
+    REFUSE_NULL_OR(l, 0);
+
     if (l->steps < 0) return l->steps;
     if (l->steps_per_epoch) return counts_before(l->root, l->steps);
     return counts_samples(l->root);
@@ -94,6 +98,9 @@ static void sort_down(int64_t *a, int n)
 
 int manta_loader_batch_sizes(const manta_loader *l, int64_t *sizes, int cap)
 {
+    REFUSE_NULL_OR(l, 0);
+    if (cap > 0) REFUSE_NULL_OR(sizes, 0);
+
     int64_t all[64];
     int n = 0;
 
@@ -105,11 +112,15 @@ int manta_loader_batch_sizes(const manta_loader *l, int64_t *sizes, int cap)
 
 int manta_loader_columns(const manta_loader *l, const manta_column_spec **columns)
 {
+    REFUSE_NULL_OR(l, 0);
     return manta_dataset_columns(l->root, columns);
 }
 
 const manta_array *manta_batch_find(const manta_batch *b, const char *name)
 {
+    REFUSE_NULL_OR(b, NULL);
+    REFUSE_NULL_OR(name, NULL);
+
     for (int c = 0; c < b->n; c++) {
         if (strcmp(b->columns[c].name, name) == 0) return &b->columns[c].array;
     }
@@ -307,6 +318,9 @@ static bool loader_ended(manta_loader *l)
 
 bool manta_loader_next(manta_loader *l, manta_batch *batch)
 {
+    REFUSE_NULL_OR(l, false);
+    REFUSE_NULL_OR(batch, false);
+
     slot *s;
 
     if (l->error) return false;
@@ -330,6 +344,7 @@ bool manta_loader_next(manta_loader *l, manta_batch *batch)
 
 manta_status manta_loader_status(manta_loader *l)
 {
+    REFUSE_NULL(l);
     return l->error ? manta_error_raise(l->error) : MANTA_OK;
 }
 
@@ -356,6 +371,8 @@ static manta_status check_place(const manta_loader *l, int64_t epoch, int64_t st
 
 manta_status manta_loader_seek(manta_loader *l, int64_t epoch, int64_t step)
 {
+    REFUSE_NULL(l);
+
     TRY(check_place(l, epoch, step, true));
     mem_free(l->error);
     l->error = NULL;
@@ -365,12 +382,17 @@ manta_status manta_loader_seek(manta_loader *l, int64_t epoch, int64_t step)
 
 void manta_loader_position(const manta_loader *l, manta_position *out)
 {
+    REFUSE_NULL_AND_RETURN(l);
+    REFUSE_NULL_AND_RETURN(out);
+
     *out = (manta_position){
         .epoch = l->at_epoch, .step = l->at_step, .sample = first_sample(l, l->at_epoch, l->at_step)};
 }
 
 manta_status manta_loader_set_position(manta_loader *l, const manta_position *p)
 {
+    REFUSE_NULL(l);
+    REFUSE_NULL(p);
     return manta_loader_seek(l, p->epoch, p->step);
 }
 
@@ -395,6 +417,8 @@ static manta_status fetch_rows(manta_loader *l, slot *to, int64_t epoch, int64_t
 manta_status manta_loader_fetch(manta_loader *l, int64_t epoch, int64_t step, int64_t lo, int64_t hi,
                                 manta_batch *batch)
 {
+    REFUSE_NULL(l);
+    REFUSE_NULL(batch);
     return fetch_rows(l, &l->spot, epoch, step, lo, hi, batch);
 }
 
@@ -449,6 +473,9 @@ static manta_status check_options(const manta_dataset *d, const manta_loader_opt
                           "loader: %d readers and %d batches ahead, expected -1 to 256 and 0 to 1024",
                           o->readers, o->read_ahead);
     }
+    if ((int)o->sampler < 0 || o->sampler > MANTA_SAMPLER_DISTRIBUTED)
+        return manta_fail(MANTA_EINVAL, "loader: there is no sampler %d, expected 0 to %d", (int)o->sampler,
+                          MANTA_SAMPLER_DISTRIBUTED);
     if (o->sampler == MANTA_SAMPLER_DISTRIBUTED &&
         (o->replicas < 1 || o->rank < 0 || o->rank >= o->replicas)) {
         return manta_fail(MANTA_EINVAL, "loader: there is no rank %lld of %lld replicas", (long long)o->rank,
@@ -516,6 +543,9 @@ static manta_status open_loader(manta_loader *l, manta_dataset *d, const manta_l
 
 manta_status manta_loader_open(manta_dataset *d, const manta_loader_options *options, manta_loader **out)
 {
+    REFUSE_NULL(d);
+    REFUSE_NULL(out);
+
     static const manta_loader_options none;
     manta_loader *l = mem_new(sizeof *l);
 

@@ -1,6 +1,7 @@
 /* map.c - a user's function over samples (or batches). */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "data/random.h"
 #include "data/stage.h"
@@ -109,6 +110,10 @@ static const stage_class map_class = {
 manta_dataset *manta_dataset_map(manta_dataset *in, manta_map_fn fn, void *user, uint64_t seed, int n,
                                  const manta_column_spec *columns)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+    if (!fn) return stage_refuse(in, __func__, "fn");
+    if (n > 0 && !columns) return stage_refuse(in, __func__, "columns");
+
     bool ok;
     manta_dataset *d = stage_new(&map_class, in, &ok);
 
@@ -117,9 +122,6 @@ manta_dataset *manta_dataset_map(manta_dataset *in, manta_map_fn fn, void *user,
     *s = (mapping){fn, user};
     d->state = s;
     d->seed = seed;
-    if (!fn)
-        return stage_fail(
-            d, manta_fail(MANTA_EINVAL, "map: the function is NULL, expected one that changes a sample"));
     if (n == 0) return d;
     manta_status st = stage_check_columns("map", n, columns);
     if (st) return stage_fail(d, st);
@@ -130,15 +132,18 @@ manta_dataset *manta_dataset_map(manta_dataset *in, manta_map_fn fn, void *user,
 
 double manta_sample_uniform(manta_sample *s)
 {
+    REFUSE_NULL_OR(s, 0);
     return random_uniform(s->random);
 }
 
 double manta_sample_normal(manta_sample *s)
 {
+    REFUSE_NULL_OR(s, 0);
     return random_normal(s->random);
 }
 
 uint64_t manta_sample_below(manta_sample *s, uint64_t n)
 {
+    REFUSE_NULL_OR(s, 0);
     return random_below(s->random, n);
 }

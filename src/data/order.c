@@ -89,6 +89,8 @@ static const stage_class passes_class = {
 
 manta_dataset *manta_dataset_repeat(manta_dataset *in, int64_t times)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     bool stream = !in->error && in->count == MANTA_UNKNOWN_COUNT;
     manta_dataset *d = stage_new(stream ? &passes_class : &repeat_class, in, &ok);
@@ -129,6 +131,8 @@ static const stage_class shard_class = {.name = "shard", .locate = shard_locate}
 
 manta_dataset *manta_dataset_shard(manta_dataset *in, int64_t n, int64_t i)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     manta_dataset *d = stage_new(&shard_class, in, &ok);
 
@@ -156,6 +160,8 @@ static const stage_class take_class = {.name = "take", .locate = take_locate};
 
 manta_dataset *manta_dataset_take(manta_dataset *in, int64_t n)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     manta_dataset *d = stage_new(&take_class, in, &ok);
 
@@ -179,6 +185,8 @@ static const stage_class skip_class = {.name = "skip", .locate = skip_locate};
 
 manta_dataset *manta_dataset_skip(manta_dataset *in, int64_t n)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     manta_dataset *d = stage_new(&skip_class, in, &ok);
 
@@ -245,6 +253,9 @@ static manta_status check_concatenate(const manta_dataset *a, const manta_datase
 
 manta_dataset *manta_dataset_concatenate(manta_dataset *a, manta_dataset *b)
 {
+    if (!a) return stage_refuse(b, __func__, "a");
+    if (!b) return stage_refuse(a, __func__, "b");
+
     bool ok;
 
     if (b->error) { /* the first error in writing order is the one to keep */
@@ -289,6 +300,8 @@ static const stage_class prefetch_class = {.name = "prefetch", .locate = pass_lo
 
 manta_dataset *manta_dataset_prefetch(manta_dataset *in, int64_t n)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     bool ok;
     manta_dataset *d = stage_new(&prefetch_class, in, &ok);
 

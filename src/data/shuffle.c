@@ -303,10 +303,14 @@ static manta_dataset *shuffle_dataset(manta_dataset *in, int64_t buffer, uint64_
 
 manta_dataset *manta_dataset_shuffle(manta_dataset *in, int64_t buffer, uint64_t seed)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     return shuffle_dataset(in, buffer, seed, false);
 }
 
 manta_dataset *manta_dataset_shuffle_once(manta_dataset *in, int64_t buffer, uint64_t seed)
 {
+    if (!in) return stage_refuse(NULL, __func__, "d");
+
     return shuffle_dataset(in, buffer, seed, true);
 }

@@ -152,9 +152,13 @@ static manta_status copy_columns(source_memory *m)
 
 manta_dataset *manta_dataset_arrays(int n, const manta_column *columns, manta_ownership ownership)
 {
+    if (n > 0 && !columns) return stage_refuse(NULL, __func__, "columns");
+
     source_memory m = {0};
     manta_status st = describe_columns(&m, n, columns);
 
+    if (!st && ownership != MANTA_OWNERSHIP_BORROW && ownership != MANTA_OWNERSHIP_COPY)
+        st = manta_fail(MANTA_EINVAL, "arrays: there is no ownership %d, expected 0 or 1", (int)ownership);
     if (!st && ownership == MANTA_OWNERSHIP_COPY) st = copy_columns(&m);
     if (st) { /* an empty source carries the sentence */
         bool ok;

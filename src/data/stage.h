@@ -90,6 +90,10 @@ manta_dataset *stage_new(const stage_class *c, manta_dataset *in, bool *ok);
  * returns it: `return stage_fail(d, manta_fail(...))`. */
 manta_dataset *stage_fail(manta_dataset *d, manta_status st);
 
+/* What a stage function returns for an argument that is NULL: a dataset that carries the sentence about it, as no stage
+ * returns NULL. Takes `in` (may be NULL); one that has failed before is given back with its own error. */
+manta_dataset *stage_refuse(manta_dataset *in, const char *function, const char *argument);
+
 int stage_column(const manta_dataset *d, const char *name); /* -1 when there is none */
 
 /* Finds the column or fails with a sentence that lists those there are. */

@@ -5,6 +5,7 @@
 
 #include <manta/data_file.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "format/builtin_datasets.h"
 
@@ -35,6 +36,9 @@ const char *manta_data_name(int i)
  * folder of the first one is told. */
 manta_status manta_data_path(const char *name, char *path, size_t path_size)
 {
+    REFUSE_NULL(name);
+    if (path_size > 0) REFUSE_NULL(path);
+
     const builtin_dataset *set = builtin_find(name);
     char *first = NULL;
     manta_status st = MANTA_OK;

@@ -5,6 +5,7 @@
 
 #include <manta/data_file.h>
 
+#include "base/args.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "format/parquet/parquet_meta.h"
@@ -13,6 +14,7 @@
 
 void manta_data_facts_release(manta_data_facts *f)
 {
+    if (!f) return;
     for (int i = 0; i < f->n; i++) {
         mem_free(f->fields[i].name);
         mem_free(f->fields[i].type);
@@ -148,6 +150,9 @@ static bool ends_in(const char *path, const char *tail)
 
 manta_status manta_data_describe(const char *path, manta_data_facts *out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     seek_file f = {0};
     bool parquet = ends_in(path, ".parquet");
 

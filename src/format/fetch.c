@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "format/builtin_datasets.h"
@@ -355,6 +356,8 @@ static manta_status fetch_url(const char *url, const char *sha, const char *dir,
 manta_status manta_data_fetch(const char *name_or_url, const char *sha, manta_progress_fn progress,
                               void *user, char *path, size_t path_size)
 {
+    REFUSE_NULL(name_or_url);
+
     const builtin_dataset *set = builtin_find(name_or_url);
     char *cache = NULL, *where = NULL;
     manta_status st;

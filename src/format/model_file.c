@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "format/onnx/onnx.h"
@@ -97,6 +98,9 @@ static manta_status no_such_format(const char *path, const char *name)
 
 manta_status manta_file_read(const char *path, const manta_read_options *options, manta_saved **out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     static const manta_read_options none;
     const manta_read_options *o = options ? options : &none;
     const model_format *f = o->format ? format_named(o->format) : guess_format(path);
@@ -123,6 +127,9 @@ manta_status manta_file_read(const char *path, const manta_read_options *options
 
 manta_status manta_file_write(const char *path, const char *format, const manta_contents *c)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(c);
+
     const model_format *f = NULL;
 
     if (format && !(f = format_named(format))) return no_such_format(path, format);
@@ -141,6 +148,8 @@ manta_status manta_file_write(const char *path, const char *format, const manta_
 
 bool manta_file_format_at(int i, manta_file_format *out)
 {
+    REFUSE_NULL_OR(out, false);
+
     if (i < 0 || i >= N_FORMATS) return false;
     *out = (manta_file_format){.name = formats[i]->name,
                                .about = formats[i]->about,
@@ -153,6 +162,8 @@ bool manta_file_format_at(int i, manta_file_format *out)
 
 const char *manta_file_guess(const char *path)
 {
+    REFUSE_NULL_OR(path, NULL);
+
     const model_format *f = guess_format(path);
 
     return f ? f->name : NULL;

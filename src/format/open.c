@@ -1,4 +1,5 @@
 /* open.c - a dataset from its specification. */
+#include "base/args.h"
 #include "base/mem.h"
 #include "format/array/files.h"
 #include "format/array/npz.h"
@@ -83,6 +84,9 @@ static manta_status open_text(const char *text, const manta_open_options *o, man
 
 manta_status manta_dataset_open(const char *text, const manta_open_options *options, manta_dataset **out)
 {
+    if (!text) return args_fail_null(__func__, "spec");
+    REFUSE_NULL(out);
+
     static const manta_open_options none;
     const manta_open_options *o = options ? options : &none;
     manta_dataset *d;

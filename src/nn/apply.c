@@ -2,6 +2,7 @@
 #include "nn/apply.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,13 +13,17 @@ enum { TILE = 512 }; /* elements summed at a time where a temporary is needed */
 
 /* ---- fixed per layout ---- */
 
-static void cut_segments(apply *a)
+static manta_status cut_segments(apply *a)
 {
     const layout *l = a->l;
     int64_t most = l->param_blocks + l->n_params + 1, block = 0;
 
-    a->segments = mem_new((size_t)most * sizeof *a->segments);
-    a->block_first = mem_new((size_t)(l->param_blocks + 2) * sizeof *a->block_first);
+    if (most > INT_MAX / 2)
+        return manta_fail(MANTA_ENOMEM, "model '%s' has %lld blocks of %d weights, at most %d can be trained",
+                          l->model->name, (long long)l->param_blocks, LAYOUT_BLOCK, INT_MAX / 2);
+    TRY(mem_try_array(most, sizeof *a->segments, "the segments of the weights", (void **)&a->segments));
+    TRY(mem_try_array(l->param_blocks + 2, sizeof *a->block_first, "the blocks of the weights",
+                      (void **)&a->block_first));
     for (int i = 0; i < l->n_params; i++) {
         int64_t at = l->params[i].offset, end = at + l->params[i].count;
         while (at < end) {
@@ -30,25 +35,28 @@ static void cut_segments(apply *a)
         }
     }
     while (block <= l->param_blocks) a->block_first[block++] = a->n_segments;
+    return MANTA_OK;
 }
 
-void apply_init(apply *a, const layout *l, const manta_optimizer *opt, const kernels *k)
+manta_status apply_init(apply *a, const layout *l, const manta_optimizer *opt, const kernels *k)
 {
     *a = (apply){.l = l, .opt = opt, .k = k};
-    cut_segments(a);
-    a->norms = mem_new((size_t)(2 * a->n_segments + 2) * sizeof *a->norms);
+    TRY(cut_segments(a));
+    TRY(mem_try_array(2 * (int64_t)a->n_segments + 2, sizeof *a->norms, "the norms of the weights",
+                      (void **)&a->norms));
     a->scalars = mem_new((size_t)(l->n_params + 1) * sizeof *a->scalars);
     for (int i = 0; i < l->n_params; i++) {
         const manta_regularizer *r = &l->model->variables[l->params[i].variable].reg;
         if (r->l1 != 0 || r->l2 != 0) a->regularised = true;
     }
+    return MANTA_OK;
 }
 
 void apply_release(apply *a)
 {
-    mem_free(a->segments);
-    mem_free(a->block_first);
-    mem_free(a->norms);
+    mem_try_free(a->segments);
+    mem_try_free(a->block_first);
+    mem_try_free(a->norms);
     mem_free(a->scalars);
     memset(a, 0, sizeof *a);
 }

@@ -50,8 +50,10 @@ typedef struct apply {
     double penalty; /* the regularisers' sum, once per step */
 } apply;
 
-/* Prepares for a layout. All three are borrowed and must outlive it. */
-void apply_init(apply *a, const layout *l, const manta_optimizer *opt, const kernels *k);
+/* Prepares for a layout. All three are borrowed and must outlive it. MANTA_ENOMEM: there is not so much memory as
+ * the weights need here; apply_release() gives back what there was. */
+manta_status apply_init(apply *a, const layout *l, const manta_optimizer *opt,
+                        const kernels *k) MANTA_MUST_USE;
 void apply_release(apply *a); /* accepts zeroed memory */
 
 /* Begins a step. `slots`: those of the shards that had samples, in shard order,

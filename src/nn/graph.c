@@ -12,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
+
+#define MOST_ELEMENTS ((int64_t)1 << 48) /* of a value, and of all weights together */
 
 static const manta_value invalid = {-1};
 
@@ -97,6 +100,8 @@ void graph_snake_case(const char *s, char *buf)
 
 manta_model *manta_model_new(const char *name)
 {
+    REFUSE_NULL_OR(name, NULL);
+
     manta_model *m = mem_new(sizeof *m);
 
     m->name = mem_strdup(name && *name ? name : "model");
@@ -138,6 +143,7 @@ void manta_model_free(manta_model *m)
 
 const char *manta_model_name(const manta_model *m)
 {
+    REFUSE_NULL_OR(m, NULL);
     return m->name;
 }
 
@@ -154,6 +160,19 @@ static bool is_value_of(manta_model *m, manta_value x)
     if (x.id >= 0 && x.id < m->n_values) return true;
     graph_fail(m, MANTA_EINVAL, "a value that is not of this model was used");
     return false;
+}
+
+/* Whether an array of this shape, without the batch, is one that memory could ever hold: sums and products of such
+ * counts, times the bytes of an element and the arrays of an optimizer, do not overflow. */
+static bool can_be_counted(int ndim, const int64_t *shape)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] == -1) continue;
+        if (shape[i] < 0 || __builtin_mul_overflow(n, shape[i], &n) || n > MOST_ELEMENTS) return false;
+    }
+    return true;
 }
 
 static manta_value add_value(manta_model *m, const manta_array *a)
@@ -178,6 +197,9 @@ static graph_port *add_port(graph_port **ports, int *n, int *cap, const char *na
 
 manta_value manta_input(manta_model *m, const char *name, manta_dtype t, int ndim, const int64_t *shape)
 {
+    REFUSE_NULL_OR(m, invalid);
+    if (ndim > 0) GRAPH_REFUSE_NULL(m, shape, invalid);
+
     int64_t full[MANTA_MAX_DIMS] = {-1};
     char text[24];
     manta_array a;
@@ -196,6 +218,15 @@ manta_value manta_input(manta_model *m, const char *name, manta_dtype t, int ndi
         }
         full[i + 1] = shape[i];
     }
+    if ((int)t < 0 || t >= MANTA_DTYPE_COUNT) {
+        graph_fail(m, MANTA_EINVAL, "input '%s' has the dtype %d, expected 0 to %d", name ? name : "", (int)t,
+                   MANTA_DTYPE_COUNT - 1);
+        return invalid;
+    }
+    if (!can_be_counted(ndim, shape)) {
+        graph_fail(m, MANTA_EINVAL, "a sample of input '%s' has more than 2^48 elements", name ? name : "");
+        return invalid;
+    }
     snprintf(text, sizeof text, m->n_inputs ? "input_%d" : "input", m->n_inputs);
     a = manta_array_of(t, ndim + 1, full, NULL);
     v = add_value(m, &a);
@@ -207,6 +238,8 @@ manta_value manta_input(manta_model *m, const char *name, manta_dtype t, int ndi
 
 void manta_output_named(manta_model *m, const char *name, manta_value x)
 {
+    REFUSE_NULL_AND_RETURN(m);
+
     if (!open_for_building(m) || !is_value_of(m, x)) return;
     if (m->values[x.id].a.shape[0] != -1 || m->values[x.id].a.ndim < 1) {
         graph_fail(m, MANTA_EINVAL, "an output does not depend on any input");
@@ -223,6 +256,7 @@ void manta_output_named(manta_model *m, const char *name, manta_value x)
 
 void manta_output(manta_model *m, manta_value x)
 {
+    REFUSE_NULL_AND_RETURN(m);
     manta_output_named(m, NULL, x);
 }
 
@@ -254,6 +288,13 @@ static manta_value add_node(manta_model *m, int layer, const manta_op *op, const
         graph_fail(m, st, "layer '%s': %s", who, manta_error_text());
         return invalid;
     }
+    for (int i = 0; i < s.n_out; i++) {
+        char given[96];
+        if (can_be_counted(s.out[i].ndim, s.out[i].shape)) continue;
+        graph_fail(m, MANTA_EINVAL, "layer '%s': its output has the shape %s, expected at most 2^48 elements",
+                   who, manta_shape_text(s.out[i].ndim, s.out[i].shape, given, sizeof given));
+        return invalid;
+    }
     m->nodes = grow_array(m->nodes, m->n_nodes, &m->cap_nodes, sizeof *m->nodes);
     node = &m->nodes[m->n_nodes];
     *node = (graph_node){.op = op, .n_in = n, .n_out = s.n_out, .layer = layer};
@@ -275,6 +316,10 @@ static manta_value add_node(manta_model *m, int layer, const manta_op *op, const
 
 manta_value manta_apply(manta_model *m, const manta_op *op, const void *attrs, int n, const manta_value *x)
 {
+    REFUSE_NULL_OR(m, invalid);
+    GRAPH_REFUSE_NULL(m, op, invalid);
+    if (n > 0) GRAPH_REFUSE_NULL(m, x, invalid);
+
     manta_value v = add_node(m, -1, op, attrs, n, x);
 
     m->sequential = false;
@@ -321,6 +366,9 @@ static manta_layer *add_layer(manta_model *m, const char *class_name, const char
 manta_layer *manta_layer_new(manta_model *m, const manta_layer_class *cls, const char *name,
                              const void *options)
 {
+    REFUSE_NULL_OR(m, NULL);
+    GRAPH_REFUSE_NULL(m, cls, NULL);
+
     manta_layer *l;
 
     if (m->built) graph_fail(m, MANTA_EINVAL, "it is built already and cannot be changed");
@@ -332,6 +380,9 @@ manta_layer *manta_layer_new(manta_model *m, const manta_layer_class *cls, const
 
 manta_layer *manta_nested(manta_model *m, const manta_model *inner)
 {
+    REFUSE_NULL_OR(m, NULL);
+    GRAPH_REFUSE_NULL(m, inner, NULL);
+
     manta_layer *l = add_layer(m, inner->sequential ? "Sequential" : "Functional", inner->name);
 
     if (!inner->built) graph_fail(m, MANTA_EINVAL, "the nested model '%s' is not built", inner->name);
@@ -343,21 +394,26 @@ manta_layer *manta_nested(manta_model *m, const manta_model *inner)
 
 const char *manta_layer_name(const manta_layer *l)
 {
+    REFUSE_NULL_OR(l, NULL);
     return l->name;
 }
 
 const manta_layer_class *manta_layer_class_of(const manta_layer *l)
 {
+    REFUSE_NULL_OR(l, NULL);
     return l->cls;
 }
 
 const void *manta_layer_options(const manta_layer *l)
 {
+    REFUSE_NULL_OR(l, NULL);
     return l->options;
 }
 
 manta_array manta_layer_shape(const manta_layer *l, manta_value x)
 {
+    REFUSE_NULL_OR(l, (manta_array){0});
+
     if (x.id < 0 || x.id >= l->model->n_values) return (manta_array){0};
     return l->model->values[x.id].a;
 }
@@ -365,6 +421,9 @@ manta_array manta_layer_shape(const manta_layer *l, manta_value x)
 manta_value manta_layer_apply(manta_layer *l, const manta_op *op, const void *attrs, int n,
                               const manta_value *x)
 {
+    REFUSE_NULL_OR(l, invalid);
+    GRAPH_REFUSE_NULL(l->model, op, invalid);
+    if (n > 0) GRAPH_REFUSE_NULL(l->model, x, invalid);
     return add_node(l->model, l->index, op, attrs, n, x);
 }
 
@@ -391,9 +450,14 @@ static manta_value add_variable(manta_layer *l, char *name, const graph_variable
 manta_value manta_layer_weight(manta_layer *l, const char *name, int ndim, const int64_t *shape,
                                manta_initializer init, int64_t fan_in, manta_regularizer reg, bool trainable)
 {
+    REFUSE_NULL_OR(l, invalid);
+    GRAPH_REFUSE_NULL(l->model, name, invalid);
+    if (ndim > 0) GRAPH_REFUSE_NULL(l->model, shape, invalid);
+
     manta_model *m = l->model;
     graph_variable like = {.ndim = ndim, .init = init, .fan_in = fan_in, .reg = reg, .trainable = trainable};
     char *full, given[96], expected[96];
+    manta_array all;
 
     if (!open_for_building(m)) return invalid;
     if (ndim < 0 || ndim > MANTA_MAX_DIMS) {
@@ -416,6 +480,14 @@ manta_value manta_layer_weight(manta_layer *l, const char *name, int ndim, const
         return invalid;
     }
     memcpy(like.shape, shape, (size_t)ndim * sizeof *shape);
+    all = manta_array_of(MANTA_DTYPE_F32, ndim, shape, NULL);
+    if (!can_be_counted(ndim, shape) ||
+        manta_model_params(m, false) > MOST_ELEMENTS - manta_array_count(&all)) {
+        mem_free(full);
+        graph_fail(m, MANTA_EINVAL, "layer '%s': with its %s of shape %s there are more than 2^48 weights",
+                   l->name, name, manta_shape_text(ndim, shape, given, sizeof given));
+        return invalid;
+    }
     return add_variable(l, full, &like);
 }
 
@@ -483,6 +555,11 @@ static void add_call(manta_layer *l, int n_in, const manta_value *in, int n_out,
 void manta_call_nested(manta_model *m, manta_layer *l, int n_in, const manta_value *in, int n_out,
                        manta_value *out)
 {
+    REFUSE_NULL_AND_RETURN(m);
+    GRAPH_REFUSE_NULL(m, l, );
+    if (n_in > 0) GRAPH_REFUSE_NULL(m, in, );
+    if (n_out > 0) GRAPH_REFUSE_NULL(m, out, );
+
     for (int i = 0; i < n_out; i++) out[i] = invalid;
     if (!open_for_building(m)) return;
     if (l->model != m || !l->inner) {
@@ -542,17 +619,26 @@ static manta_value call_layer(manta_model *m, manta_layer *l, int n, const manta
 
 manta_value manta_call_n(manta_model *m, manta_layer *l, int n, const manta_value *x)
 {
+    REFUSE_NULL_OR(m, invalid);
+    GRAPH_REFUSE_NULL(m, l, invalid);
+    if (n > 0) GRAPH_REFUSE_NULL(m, x, invalid);
+
     m->sequential = false;
     return call_layer(m, l, n, x);
 }
 
 manta_value manta_call(manta_model *m, manta_layer *l, manta_value x)
 {
+    REFUSE_NULL_OR(m, invalid);
+    GRAPH_REFUSE_NULL(m, l, invalid);
     return manta_call_n(m, l, 1, &x);
 }
 
 manta_value manta_model_add(manta_model *m, manta_layer *l)
 {
+    REFUSE_NULL_OR(m, invalid);
+    GRAPH_REFUSE_NULL(m, l, invalid);
+
     manta_value x = {m->last};
 
     if (m->last < 0 && !m->error.code) {
@@ -563,6 +649,8 @@ manta_value manta_model_add(manta_model *m, manta_layer *l)
 
 manta_status manta_model_build(manta_model *m)
 {
+    REFUSE_NULL(m);
+
     if (!m->error.code && !m->built) {
         if (!m->n_inputs) graph_fail(m, MANTA_EINVAL, "it has no input, expected at least one");
         if (!m->error.code && !m->n_outputs && m->last >= 0) manta_output(m, (manta_value){m->last});
@@ -578,11 +666,13 @@ manta_status manta_model_build(manta_model *m)
 
 int manta_model_inputs(const manta_model *m)
 {
+    REFUSE_NULL_OR(m, 0);
     return m->n_inputs;
 }
 
 int manta_model_outputs(const manta_model *m)
 {
+    REFUSE_NULL_OR(m, 0);
     return m->n_outputs;
 }
 
@@ -595,21 +685,27 @@ static manta_array port_array(const manta_model *m, const graph_port *ports, int
 
 manta_array manta_model_input(const manta_model *m, int i, const char **name)
 {
+    REFUSE_NULL_OR(m, (manta_array){0});
     return port_array(m, m->inputs, m->n_inputs, i, name);
 }
 
 manta_array manta_model_output(const manta_model *m, int i, const char **name)
 {
+    REFUSE_NULL_OR(m, (manta_array){0});
     return port_array(m, m->outputs, m->n_outputs, i, name);
 }
 
 int manta_model_variables(const manta_model *m)
 {
+    REFUSE_NULL_OR(m, 0);
     return m->n_variables;
 }
 
 manta_variable_info manta_model_variable(const manta_model *m, int i)
 {
+    REFUSE_NULL_OR(m, (manta_variable_info){0});
+
+    if (i < 0 || i >= m->n_variables) return (manta_variable_info){0};
     const graph_variable *g = &m->variables[i];
     manta_variable_info info = {.name = g->name,
                                 .layer = m->layers[g->layer]->name,
@@ -623,11 +719,15 @@ manta_variable_info manta_model_variable(const manta_model *m, int i)
 
 int manta_model_layers(const manta_model *m)
 {
+    REFUSE_NULL_OR(m, 0);
     return m->n_layers;
 }
 
 manta_layer_info manta_model_layer(const manta_model *m, int i)
 {
+    REFUSE_NULL_OR(m, (manta_layer_info){0});
+
+    if (i < 0 || i >= m->n_layers) return (manta_layer_info){0};
     const manta_layer *l = m->layers[i];
     manta_layer_info info = {.name = l->name, .frozen = l->frozen};
 
@@ -642,6 +742,8 @@ manta_layer_info manta_model_layer(const manta_model *m, int i)
 
 int64_t manta_model_params(const manta_model *m, bool trainable_only)
 {
+    REFUSE_NULL_OR(m, 0);
+
     int64_t n = 0;
 
     for (int i = 0; i < m->n_variables; i++) {
@@ -653,6 +755,9 @@ int64_t manta_model_params(const manta_model *m, bool trainable_only)
 
 manta_status manta_model_freeze(manta_model *m, const char *pattern, bool frozen)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(pattern);
+
     int n = 0;
 
     for (int i = 0; i < m->n_layers; i++) {

@@ -87,6 +87,15 @@ struct manta_model {
 
 /* Latches an error in the model, unless one is latched already. */
 void graph_fail(manta_model *m, manta_status code, const char *fmt, ...) MANTA_PRINTF(3, 4);
+
+/* Latches that an argument is NULL, so that manta_model_build() tells of it, and returns `value` (base/args.h). */
+#define GRAPH_REFUSE_NULL(m, p, ...)                                                                         \
+    do {                                                                                                     \
+        if (!(p)) {                                                                                          \
+            graph_fail((m), MANTA_EINVAL, "%s: %s is NULL", __func__, #p);                                   \
+            return __VA_ARGS__;                                                                              \
+        }                                                                                                    \
+    } while (0)
 void graph_latch(manta_model *m, manta_status code); /* keeps the code with this thread's last sentence */
 
 bool graph_variable_frozen(const manta_model *m, const graph_variable *v);

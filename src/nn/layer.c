@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/option.h"
 #include "nn/ops.h"
@@ -46,6 +47,8 @@ const manta_layer_class *manta_layer_class_at(int i)
 
 const manta_layer_class *manta_layer_class_find(const char *name)
 {
+    REFUSE_NULL_OR(name, NULL);
+
     const manta_layer_class *cls;
 
     for (int i = 0; (cls = manta_layer_class_at(i)); i++) {
@@ -246,6 +249,9 @@ static manta_status unknown_activation(const char *given)
 
 manta_status manta_layer_activate(manta_layer *l, const char *activation, manta_value x, manta_value *out)
 {
+    REFUSE_NULL(l);
+    REFUSE_NULL(out);
+
     static const op_relu_attrs six = {.max_value = 6};
 
     *out = x;

@@ -1,6 +1,7 @@
 /* layers_conv.c - Conv2D, DepthwiseConv2D, Conv2DTranspose. NHWC. */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/option.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
@@ -96,6 +97,7 @@ const manta_layer_class layer_conv2d = {"Conv2D", sizeof(manta_conv2d_options), 
 
 manta_layer *manta_conv2d(manta_model *m, manta_conv2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_conv2d, &o, &o.name);
 }
 
@@ -151,6 +153,7 @@ const manta_layer_class layer_depthwise_conv2d = {"DepthwiseConv2D", sizeof(mant
 
 manta_layer *manta_depthwise_conv2d(manta_model *m, manta_depthwise_conv2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_depthwise_conv2d, &o, &o.name);
 }
 
@@ -241,5 +244,6 @@ const manta_layer_class layer_conv2d_transpose = {"Conv2DTranspose", sizeof(mant
 
 manta_layer *manta_conv2d_transpose(manta_model *m, manta_conv2d_transpose_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_conv2d_transpose, &o, &o.name);
 }

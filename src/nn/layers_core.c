@@ -1,6 +1,7 @@
 /* layers_core.c - Dense, Embedding, Dropout and the activations. */
 #include <math.h>
 
+#include "base/args.h"
 #include "base/option.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
@@ -47,6 +48,7 @@ const manta_layer_class layer_dense = {"Dense", sizeof(manta_dense_options), den
 
 manta_layer *manta_dense(manta_model *m, manta_dense_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_dense, &o, &o.name);
 }
 
@@ -85,6 +87,7 @@ const manta_layer_class layer_embedding = {"Embedding", sizeof(manta_embedding_o
 
 manta_layer *manta_embedding(manta_model *m, manta_embedding_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_embedding, &o, &o.name);
 }
 
@@ -110,6 +113,7 @@ const manta_layer_class layer_dropout = {"Dropout", sizeof(manta_dropout_options
 
 manta_layer *manta_dropout(manta_model *m, manta_dropout_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_dropout, &o, &o.name);
 }
 
@@ -132,6 +136,7 @@ const manta_layer_class layer_activation = {"Activation", sizeof(manta_activatio
 
 manta_layer *manta_activation(manta_model *m, manta_activation_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_activation, &o, &o.name);
 }
 
@@ -186,6 +191,7 @@ const manta_layer_class layer_relu = {"ReLU", sizeof(manta_relu_options), relu_f
 
 manta_layer *manta_relu(manta_model *m, manta_relu_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_relu, &o, &o.name);
 }
 
@@ -205,6 +211,7 @@ const manta_layer_class layer_leaky_relu = {"LeakyReLU", sizeof(manta_leaky_relu
 
 manta_layer *manta_leaky_relu(manta_model *m, manta_leaky_relu_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_leaky_relu, &o, &o.name);
 }
 
@@ -222,6 +229,7 @@ const manta_layer_class layer_elu = {"ELU", sizeof(manta_elu_options), elu_field
 
 manta_layer *manta_elu(manta_model *m, manta_elu_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_elu, &o, &o.name);
 }
 
@@ -245,5 +253,6 @@ const manta_layer_class layer_softmax = {"Softmax", sizeof(manta_softmax_options
 
 manta_layer *manta_softmax(manta_model *m, manta_softmax_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_softmax, &o, &o.name);
 }

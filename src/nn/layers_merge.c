@@ -1,4 +1,5 @@
 /* layers_merge.c - layers of several inputs: Add, Subtract, Multiply, Concatenate. */
+#include "base/args.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -48,16 +49,19 @@ const manta_layer_class layer_multiply = {"Multiply", 0, NULL, 0, multiply_call}
 
 manta_layer *manta_merge_add(manta_model *m)
 {
+    REFUSE_NULL_OR(m, NULL);
     return manta_layer_new(m, &layer_add, NULL, NULL);
 }
 
 manta_layer *manta_merge_subtract(manta_model *m)
 {
+    REFUSE_NULL_OR(m, NULL);
     return manta_layer_new(m, &layer_subtract, NULL, NULL);
 }
 
 manta_layer *manta_merge_multiply(manta_model *m)
 {
+    REFUSE_NULL_OR(m, NULL);
     return manta_layer_new(m, &layer_multiply, NULL, NULL);
 }
 
@@ -101,5 +105,6 @@ const manta_layer_class layer_concatenate = {"Concatenate", sizeof(manta_merge_c
 
 manta_layer *manta_merge_concatenate(manta_model *m, manta_merge_concatenate_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_concatenate, &o, &o.name);
 }

@@ -1,4 +1,5 @@
 /* layers_norm.c - normalisation: by the batch, by the sample, by given numbers. */
+#include "base/args.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -59,6 +60,7 @@ const manta_layer_class layer_batch_normalization = {
 
 manta_layer *manta_batch_normalization(manta_model *m, manta_batch_normalization_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_batch_normalization, &o, &o.name);
 }
 
@@ -128,6 +130,7 @@ const manta_layer_class layer_layer_normalization = {
 
 manta_layer *manta_layer_normalization(manta_model *m, manta_layer_normalization_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_layer_normalization, &o, &o.name);
 }
 
@@ -154,6 +157,7 @@ const manta_layer_class layer_rescaling = {"Rescaling", sizeof(manta_rescaling_o
 
 manta_layer *manta_rescaling(manta_model *m, manta_rescaling_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_rescaling, &o, &o.name);
 }
 
@@ -190,5 +194,6 @@ const manta_layer_class layer_normalization = {"Normalization", sizeof(manta_nor
 
 manta_layer *manta_normalization(manta_model *m, manta_normalization_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_normalization, &o, &o.name);
 }

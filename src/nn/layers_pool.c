@@ -1,4 +1,5 @@
 /* layers_pool.c - pooling layers, NHWC. */
+#include "base/args.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -60,11 +61,13 @@ const manta_layer_class layer_average_pooling2d = {"AveragePooling2D", sizeof(ma
 
 manta_layer *manta_max_pooling2d(manta_model *m, manta_pooling2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_max_pooling2d, &o, &o.name);
 }
 
 manta_layer *manta_average_pooling2d(manta_model *m, manta_pooling2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_average_pooling2d, &o, &o.name);
 }
 
@@ -106,10 +109,12 @@ const manta_layer_class layer_global_max_pooling2d = {
 
 manta_layer *manta_global_average_pooling2d(manta_model *m, manta_global_pooling2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_global_average_pooling2d, &o, &o.name);
 }
 
 manta_layer *manta_global_max_pooling2d(manta_model *m, manta_global_pooling2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_global_max_pooling2d, &o, &o.name);
 }

@@ -1,6 +1,7 @@
 /* layers_shape.c - layers that rearrange: Flatten, Reshape, Permute, ZeroPadding2D, UpSampling2D. */
 #include <string.h>
 
+#include "base/args.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -35,6 +36,7 @@ const manta_layer_class layer_flatten = {"Flatten", 0, NULL, 0, flatten_call};
 
 manta_layer *manta_flatten(manta_model *m)
 {
+    REFUSE_NULL_OR(m, NULL);
     return manta_layer_new(m, &layer_flatten, NULL, NULL);
 }
 
@@ -98,6 +100,7 @@ const manta_layer_class layer_reshape = {"Reshape", sizeof(manta_reshape_options
 
 manta_layer *manta_reshape(manta_model *m, manta_reshape_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_reshape, &o, &o.name);
 }
 
@@ -135,6 +138,7 @@ const manta_layer_class layer_permute = {"Permute", sizeof(manta_permute_options
 
 manta_layer *manta_permute(manta_model *m, manta_permute_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_permute, &o, &o.name);
 }
 
@@ -162,6 +166,7 @@ const manta_layer_class layer_zero_padding2d = {"ZeroPadding2D", sizeof(manta_ze
 
 manta_layer *manta_zero_padding2d(manta_model *m, manta_zero_padding2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_zero_padding2d, &o, &o.name);
 }
 
@@ -198,5 +203,6 @@ const manta_layer_class layer_upsampling2d = {"UpSampling2D", sizeof(manta_upsam
 
 manta_layer *manta_upsampling2d(manta_model *m, manta_upsampling2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_upsampling2d, &o, &o.name);
 }

@@ -105,7 +105,7 @@ void layout_start_blank(const layout *l, void *state, uint64_t seed, const manta
     run_state *run = layout_run(l, state);
 
     run->seed = seed;
-    run->learning_rate = opt ? opt->learning_rate : 0;
+    run->learning_rate = opt ? optimizer_start_rate(opt) : 0;
 }
 
 void layout_start(const layout *l, void *state, uint64_t seed, const manta_optimizer *opt)

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/args.h"
 #include "base/rng.h"
 
 /* Streams of the run's seed that other parts draw from: initial weights use the
@@ -34,6 +35,9 @@ static void parallel_task(void *ctx, int task, int thread)
 
 void manta_op_parallel(const manta_op_call *c, int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
 {
+    REFUSE_NULL_AND_RETURN(c);
+    REFUSE_NULL_AND_RETURN(fn);
+
     parallel j = {.n = n, .grain = 1, .fn = fn, .ctx = ctx};
 
     if (n <= 0) return;
@@ -63,6 +67,8 @@ void op_random_range(const manta_op_call *c, int64_t position, int64_t start, in
 
 void manta_op_random(const manta_op_call *c, int64_t position, int64_t n, float *v)
 {
+    REFUSE_NULL_AND_RETURN(c);
+    REFUSE_NULL_AND_RETURN(v);
     op_random_range(c, position, 0, n, v);
 }
 

@@ -1,10 +1,13 @@
 /* op_table.c - built-in operations that a program's own layers find by name. */
 #include <string.h>
 
+#include "base/args.h"
 #include "nn/ops.h"
 
 const manta_op *manta_op_find(const char *name)
 {
+    REFUSE_NULL_OR(name, NULL);
+
     static const struct {
         const char *name;
         const manta_op *op;

@@ -14,6 +14,7 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "base/status.h"
 #include "nn/name.h"
 #include "nn/schedule.h"
@@ -48,6 +49,8 @@ enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 const char *manta_optimizer_name(const manta_optimizer *o)
 {
+    REFUSE_NULL_OR(o, NULL);
+
     switch (o->kind) {
     case MANTA_OPTIMIZER_SGD: return o->torch ? "torch.sgd" : "sgd";
     case MANTA_OPTIMIZER_ADAM: return o->torch ? "torch.adam" : "adam";
@@ -71,6 +74,9 @@ static manta_status fail_unknown_optimizer(const char *name)
 
 manta_status manta_optimizer_named(const char *name, manta_optimizer *out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     for (int i = 0; name && i < N_PRESETS; i++) {
         if (!name_same(name, manta_optimizer_name(&presets[i]))) continue;
         *out = presets[i];
@@ -143,9 +149,16 @@ static manta_status check_clipping(const manta_optimizer *o)
 
 manta_status manta_optimizer_check(const manta_optimizer *o)
 {
+    REFUSE_NULL(o);
+
     if ((int)o->kind < 0 || o->kind > MANTA_OPTIMIZER_RMSPROP)
         return manta_fail(MANTA_EINVAL, "there is no optimizer numbered %d", (int)o->kind);
-    TRY(from_zero_up(o, "learning_rate", o->learning_rate));
+    if (o->schedule.kind == MANTA_SCHEDULE_CONSTANT && o->learning_rate == 0)
+        return manta_fail(
+            MANTA_EINVAL,
+            "optimizer %s: learning_rate is 0, expected a number above 0 (MANTA_ZERO: a rate of 0)",
+            manta_optimizer_name(o));
+    TRY(from_zero_up(o, "learning_rate", optimizer_start_rate(o)));
     TRY(schedule_check(&o->schedule));
     TRY(check_rule(o));
     TRY(from_zero_up(o, "weight_decay", o->weight_decay));
@@ -189,6 +202,11 @@ optimizer_arrays optimizer_arrays_of(const manta_optimizer *o)
         a.name[a.n++] = names[o->kind][i];
     }
     return a;
+}
+
+double optimizer_start_rate(const manta_optimizer *o)
+{
+    return o->learning_rate == MANTA_ZERO ? 0 : o->learning_rate;
 }
 
 double optimizer_rate(const manta_optimizer *o, double rate, int64_t calls)

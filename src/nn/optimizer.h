@@ -17,6 +17,9 @@ typedef struct optimizer_arrays {
 } optimizer_arrays;
 optimizer_arrays optimizer_arrays_of(const manta_optimizer *o);
 
+/* The rate that a training begins with, unless a schedule rules it: MANTA_ZERO is 0. */
+double optimizer_start_rate(const manta_optimizer *o);
+
 /* The learning rate of the call numbered `calls` (0 first): the schedule's, or
  * `rate`, which callbacks may have changed. */
 double optimizer_rate(const manta_optimizer *o, double rate, int64_t calls);

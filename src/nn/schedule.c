@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/args.h"
 #include "base/status.h"
 
 static const float PI = 3.14159265358979f;
@@ -67,6 +68,8 @@ static float piecewise_rate(const manta_schedule *s, int64_t step)
 
 double manta_schedule_at(const manta_schedule *s, int64_t step)
 {
+    REFUSE_NULL_OR(s, 0);
+
     float t = (float)step;
 
     switch (s->kind) {

@@ -9,6 +9,7 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "nn/layer.h"
 
@@ -202,6 +203,9 @@ static manta_status fail_unknown_model(const char *name)
 
 manta_status manta_zoo(const char *name, manta_model **out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     for (int i = 0; i < ZOO_SIZE; i++) {
         manta_model *m;
         manta_status st;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "tensor/convert.h"
 #include "tensor/copy.h"
@@ -49,6 +50,9 @@ static manta_status shape_size(manta_dtype t, int ndim, const int64_t *shape, si
 manta_status manta_tensor_wrap(manta_dtype t, int ndim, const int64_t *shape, void *data,
                                void (*release)(void *ctx, void *data), void *ctx, manta_tensor **out)
 {
+    REFUSE_ARRAY(ndim, shape);
+    REFUSE_NULL(out);
+
     size_t size;
 
     TRY(shape_size(t, ndim, shape, &size));
@@ -73,6 +77,9 @@ static void release_own(void *ctx, void *data)
 
 manta_status manta_tensor_new(manta_dtype t, int ndim, const int64_t *shape, manta_tensor **out)
 {
+    REFUSE_ARRAY(ndim, shape);
+    REFUSE_NULL(out);
+
     size_t size;
 
     TRY(shape_size(t, ndim, shape, &size));
@@ -86,6 +93,10 @@ manta_status manta_tensor_new(manta_dtype t, int ndim, const int64_t *shape, man
 manta_status manta_tensor_from_bytes(manta_dtype t, int ndim, const int64_t *shape, const void *bytes,
                                      size_t size, manta_tensor **out)
 {
+    REFUSE_ARRAY(ndim, shape);
+    if (size > 0) REFUSE_NULL(bytes);
+    REFUSE_NULL(out);
+
     size_t need;
     manta_tensor *n;
 
@@ -103,6 +114,9 @@ manta_status manta_tensor_from_bytes(manta_dtype t, int ndim, const int64_t *sha
 
 manta_status manta_tensor_from_array(const manta_array *a, manta_dtype t, manta_tensor **out)
 {
+    REFUSE_BAD_ARRAY(a);
+    REFUSE_NULL(out);
+
     manta_tensor *n;
 
     TRY(manta_tensor_new(t, a->ndim, a->shape, &n));
@@ -116,6 +130,8 @@ manta_status manta_tensor_from_array(const manta_array *a, manta_dtype t, manta_
 
 manta_tensor *manta_tensor_ref(manta_tensor *t)
 {
+    REFUSE_NULL_OR(t, NULL);
+
     atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
     return t;
 }
@@ -130,35 +146,43 @@ void manta_tensor_unref(manta_tensor *t)
 
 manta_array manta_tensor_array(const manta_tensor *t)
 {
+    REFUSE_NULL_OR(t, (manta_array){0});
     return t->view;
 }
 
 void *manta_tensor_data(const manta_tensor *t)
 {
+    REFUSE_NULL_OR(t, NULL);
     return t->view.data;
 }
 
 manta_dtype manta_tensor_dtype(const manta_tensor *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return t->view.dtype;
 }
 
 int64_t manta_tensor_count(const manta_tensor *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return manta_array_count(&t->view);
 }
 
 size_t manta_tensor_size(const manta_tensor *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return t->size;
 }
 
 manta_status manta_array_copy(const manta_array *dst, const manta_array *src)
 {
+    REFUSE_BAD_ARRAY(dst);
+    REFUSE_BAD_ARRAY(src);
     return copy_strided(NULL, dst, src, false);
 }
 
 manta_status manta_array_fill(const manta_array *dst, double value)
 {
+    REFUSE_BAD_ARRAY(dst);
     return copy_fill(NULL, dst, value);
 }

@@ -2,6 +2,7 @@
 #include <libdeflate.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "format/array/npy.h"
 #include "format/array/npz.h"
@@ -28,11 +29,15 @@ void manta_arrays_free(manta_arrays *a)
 
 const manta_column *manta_arrays_at(const manta_arrays *a, int i)
 {
+    REFUSE_NULL_OR(a, NULL);
     return i >= 0 && i < a->n ? &a->columns[i] : NULL;
 }
 
 const manta_array *manta_arrays_find(const manta_arrays *a, const char *name)
 {
+    REFUSE_NULL_OR(a, NULL);
+    REFUSE_NULL_OR(name, NULL);
+
     for (int i = 0; i < a->n; i++) {
         if (strcmp(a->columns[i].name, name) == 0) return &a->columns[i].array;
     }
@@ -87,6 +92,9 @@ static manta_status load_npy(const input *in, manta_arrays *a)
 
 manta_status manta_arrays_load(const char *path, manta_arrays **out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     input in = {0};
 
     TRY(input_read(path, &in));
@@ -168,6 +176,9 @@ static manta_status check_names(const char *path, int n, const manta_column *col
 
 manta_status manta_arrays_save(const char *path, int n, const manta_column *columns)
 {
+    REFUSE_NULL(path);
+    REFUSE_ARRAY(n, columns);
+
     bool npz = ends_in(path, ".npz");
     file_writer *w = NULL;
     manta_status st;

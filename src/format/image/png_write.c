@@ -9,6 +9,7 @@
 
 #include <manta/tool_png.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "os/file.h"
 
@@ -63,6 +64,10 @@ static manta_status pack_points(int width, int height, const uint8_t *points, un
 manta_status manta_png_write(const char *path, int width, int height, const uint8_t *points, int n_colours,
                              const uint32_t *palette)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(points);
+    REFUSE_NULL(palette);
+
     static const unsigned char signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     unsigned char head[13] = {0}, colours[3 * 256], *packed = NULL;
     file_writer *w = NULL;

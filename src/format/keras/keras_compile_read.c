@@ -106,6 +106,7 @@ manta_status keras_optimizer_read(const char *path, const json_t *v, manta_optim
     }
     if (json_is_object(rate)) TRY(read_schedule(path, rate, &o.schedule));
     o.learning_rate = number_or(config, "learning_rate", o.learning_rate);
+    if (o.learning_rate == 0) o.learning_rate = MANTA_ZERO;
     o.momentum = number_or(config, "momentum", o.momentum);
     o.nesterov = json_is_true(json_object_get(config, "nesterov"));
     o.beta_1 = number_or(config, "beta_1", o.beta_1);

@@ -79,7 +79,9 @@ static json_t *write_optimizer(const manta_optimizer *o)
     set_member(c, "name", json_string(names[o->kind]));
     /* Keras prints the float32 it computes with. */
     set_member(c, "learning_rate",
-               o->schedule.kind ? write_schedule(&o->schedule) : json_real((double)(float)o->learning_rate));
+               o->schedule.kind
+                   ? write_schedule(&o->schedule)
+                   : json_real((double)(float)(o->learning_rate == MANTA_ZERO ? 0 : o->learning_rate)));
     set_member(c, "weight_decay", number_or_null(o->weight_decay));
     set_member(c, "clipnorm", number_or_null(o->clipnorm));
     set_member(c, "global_clipnorm", number_or_null(o->global_clipnorm));

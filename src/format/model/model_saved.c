@@ -2,6 +2,7 @@
  * ask of a file's name and first bytes. */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "format/codec/input.h"
 #include "format/model/model_file.h"
@@ -38,6 +39,8 @@ manta_saved *saved_make(const model_format *f)
 
 void manta_saved_drop_arrays(manta_saved *s)
 {
+    REFUSE_NULL_AND_RETURN(s);
+
     for (size_t i = 0; i < s->memory.n; i++) s->memory.at[i].release(s->memory.at[i].ctx);
     vec_release(&s->memory);
     vec_release(&s->arrays);
@@ -131,16 +134,20 @@ manta_status saved_check(const manta_saved *s, const char *path, const manta_mod
 
 const char *manta_saved_format(const manta_saved *s)
 {
+    REFUSE_NULL_OR(s, NULL);
     return s->format;
 }
 
 const manta_model *manta_saved_model(const manta_saved *s)
 {
+    REFUSE_NULL_OR(s, NULL);
     return s->model;
 }
 
 manta_model *manta_saved_take_model(manta_saved *s)
 {
+    REFUSE_NULL_OR(s, NULL);
+
     manta_model *m = s->model;
 
     s->model = NULL;
@@ -158,6 +165,9 @@ static manta_status fail_as_recorded(const manta_error *e, const char *what)
 
 manta_status manta_saved_optimizer(const manta_saved *s, manta_optimizer *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(out);
+
     if (s->optimizer_error.code) return fail_as_recorded(&s->optimizer_error, "an optimizer");
     *out = s->optimizer;
     return MANTA_OK;
@@ -165,6 +175,10 @@ manta_status manta_saved_optimizer(const manta_saved *s, manta_optimizer *out)
 
 manta_status manta_saved_losses(const manta_saved *s, int *n, const manta_loss **out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(n);
+    REFUSE_NULL(out);
+
     if (s->losses_error.code) return fail_as_recorded(&s->losses_error, "a loss");
     *n = (int)s->losses.n;
     *out = s->losses.at;
@@ -173,6 +187,10 @@ manta_status manta_saved_losses(const manta_saved *s, int *n, const manta_loss *
 
 manta_status manta_saved_metrics(const manta_saved *s, int *n, const manta_metric **out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(n);
+    REFUSE_NULL(out);
+
     if (s->metrics_error.code) return fail_as_recorded(&s->metrics_error, "metrics");
     *n = (int)s->metrics.n;
     *out = s->metrics.at;
@@ -181,16 +199,21 @@ manta_status manta_saved_metrics(const manta_saved *s, int *n, const manta_metri
 
 int manta_saved_arrays(const manta_saved *s)
 {
+    REFUSE_NULL_OR(s, 0);
     return (int)s->arrays.n;
 }
 
 const manta_column *manta_saved_at(const manta_saved *s, int i)
 {
+    REFUSE_NULL_OR(s, NULL);
     return i >= 0 && i < (int)s->arrays.n ? &s->arrays.at[i] : NULL;
 }
 
 const manta_array *manta_saved_find(const manta_saved *s, const char *name)
 {
+    REFUSE_NULL_OR(s, NULL);
+    REFUSE_NULL_OR(name, NULL);
+
     const int *i = map_find(&s->index, name);
 
     return i ? &s->arrays.at[*i].array : NULL;
@@ -198,6 +221,9 @@ const manta_array *manta_saved_find(const manta_saved *s, const char *name)
 
 const char *manta_saved_note(const manta_saved *s, const char *name)
 {
+    REFUSE_NULL_OR(s, NULL);
+    REFUSE_NULL_OR(name, NULL);
+
     for (size_t i = 0; i < s->notes.n; i++) {
         if (!strcmp(s->notes.at[i].name, name)) return s->notes.at[i].text;
     }
@@ -208,6 +234,8 @@ const char *manta_saved_note(const manta_saved *s, const char *name)
 
 manta_contents manta_saved_contents(const manta_saved *s)
 {
+    REFUSE_NULL_OR(s, (manta_contents){0});
+
     manta_contents c = {.model = s->model,
                         .n_arrays = (int)s->arrays.n,
                         .arrays = s->arrays.at,

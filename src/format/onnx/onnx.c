@@ -9,6 +9,7 @@
 
 #include <manta/version.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "format/codec/proto.h"
 #include "os/file.h"
@@ -152,6 +153,10 @@ out:
 
 manta_status manta_onnx_write(const char *path, const manta_model *m, int n, const manta_column *arrays)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(m);
+    REFUSE_ARRAY(n, arrays);
+
     buf b = {0};
     manta_status st;
 

@@ -1,6 +1,7 @@
 /* onnx_read.c - what an ONNX file says of itself. */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
@@ -216,6 +217,9 @@ manta_status onnx_read_bytes(const char *name, const uint8_t *data, size_t size,
 
 manta_status manta_onnx_read(const char *path, manta_onnx **out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     input in = {0};
 
     TRY(input_read(path, &in));
@@ -226,60 +230,72 @@ manta_status manta_onnx_read(const char *path, manta_onnx **out)
 
 int64_t manta_onnx_ir_version(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, 0);
     return x->ir;
 }
 
 int64_t manta_onnx_opset(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, 0);
     return x->opset;
 }
 
 const char *manta_onnx_producer(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, NULL);
     return x->producer ? x->producer : "";
 }
 
 const char *manta_onnx_graph(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, NULL);
     return x->graph ? x->graph : "";
 }
 
 int manta_onnx_inputs(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, 0);
     return (int)x->inputs.n;
 }
 
 int manta_onnx_outputs(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, 0);
     return (int)x->outputs.n;
 }
 
 int manta_onnx_weights(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, 0);
     return (int)x->weights.n;
 }
 
 int manta_onnx_ops(const manta_onnx *x)
 {
+    REFUSE_NULL_OR(x, 0);
     return (int)x->ops.n;
 }
 
 manta_onnx_value manta_onnx_input(const manta_onnx *x, int i)
 {
+    REFUSE_NULL_OR(x, (manta_onnx_value){0});
     return x->inputs.at[i];
 }
 
 manta_onnx_value manta_onnx_output(const manta_onnx *x, int i)
 {
+    REFUSE_NULL_OR(x, (manta_onnx_value){0});
     return x->outputs.at[i];
 }
 
 manta_onnx_value manta_onnx_weight(const manta_onnx *x, int i)
 {
+    REFUSE_NULL_OR(x, (manta_onnx_value){0});
     return x->weights.at[i];
 }
 
 manta_onnx_op manta_onnx_op_at(const manta_onnx *x, int i)
 {
+    REFUSE_NULL_OR(x, (manta_onnx_op){0});
     return (manta_onnx_op){x->ops.at[i].key, x->ops.at[i].value};
 }

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/convert.h"
@@ -272,6 +273,9 @@ static manta_status hand_out_or_remove(manta_events *e, manta_status st, manta_e
 
 manta_status manta_events_open(const char *folder, const manta_events_options *options, manta_events **out)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(out);
+
     static const manta_events_options none;
     const manta_events_options *o = options ? options : &none;
     manta_events *e = mem_new(sizeof *e);
@@ -315,11 +319,14 @@ manta_status events_open_keeping(const char *folder, const manta_events_options 
 
 const char *manta_events_path(const manta_events *e)
 {
+    REFUSE_NULL_OR(e, NULL);
     return e->path;
 }
 
 manta_status manta_events_flush(manta_events *e)
 {
+    REFUSE_NULL(e);
+
     int rc;
 
     do rc = os->fsync(e->fd);
@@ -341,6 +348,10 @@ void manta_events_close(manta_events *e)
 manta_status manta_events_scalars(manta_events *e, int64_t step, int n, const char *const *tags,
                                   const double *values)
 {
+    REFUSE_NULL(e);
+    REFUSE_ARRAY(n, tags);
+    REFUSE_ARRAY(n, values);
+
     for (int i = 0; i < n; i++) TRY(check_tag(e, tags[i]));
     if (n < 1) return MANTA_OK;
     begin_summary(e, step);
@@ -355,6 +366,8 @@ manta_status manta_events_scalars(manta_events *e, int64_t step, int n, const ch
 
 manta_status manta_events_scalar(manta_events *e, const char *tag, int64_t step, double value)
 {
+    REFUSE_NULL(e);
+    REFUSE_NULL(tag);
     return manta_events_scalars(e, step, 1, &tag, &value);
 }
 
@@ -422,6 +435,10 @@ static void add_histogram(buf *b, const spread *s)
 
 manta_status manta_events_histogram(manta_events *e, const char *tag, int64_t step, const manta_array *values)
 {
+    REFUSE_NULL(e);
+    REFUSE_NULL(tag);
+    REFUSE_NULL(values);
+
     spread s = {0};
 
     TRY(check_tag(e, tag));
@@ -441,6 +458,10 @@ manta_status manta_events_histogram(manta_events *e, const char *tag, int64_t st
 
 manta_status manta_events_text(manta_events *e, const char *tag, int64_t step, const char *text)
 {
+    REFUSE_NULL(e);
+    REFUSE_NULL(tag);
+    REFUSE_NULL(text);
+
     TRY(check_tag(e, tag));
     TRY(check_text(e, "a text", text));
     begin_summary(e, step);
@@ -517,6 +538,10 @@ static manta_status add_image(buf *b, const char *tag, const int64_t dims[4], co
 
 manta_status manta_events_image(manta_events *e, const char *tag, int64_t step, const manta_array *image)
 {
+    REFUSE_NULL(e);
+    REFUSE_NULL(tag);
+    REFUSE_NULL(image);
+
     int64_t dims[4] = {0}, n;
     uint8_t *bytes = NULL;
     manta_status st = MANTA_OK;
@@ -542,6 +567,9 @@ manta_status manta_events_image(manta_events *e, const char *tag, int64_t step, 
 
 manta_status manta_events_graph(manta_events *e, const manta_model *m)
 {
+    REFUSE_NULL(e);
+    REFUSE_NULL(m);
+
     begin_event(e, 0);
     size_t g = proto_begin(&e->record, 4);
     events_graph_def(m, &e->record);
@@ -603,6 +631,10 @@ static void add_session_start(buf *b, int n, const manta_hparam *h)
 manta_status manta_events_hparams(manta_events *e, int n, const manta_hparam *hparams, int n_metrics,
                                   const char *const *metric_tags)
 {
+    REFUSE_NULL(e);
+    REFUSE_ARRAY(n, hparams);
+    REFUSE_ARRAY(n_metrics, metric_tags);
+
     buf experiment = {0}, start = {0};
 
     for (int i = 0; i < n; i++) {
@@ -629,6 +661,8 @@ manta_status manta_events_hparams(manta_events *e, int n, const manta_hparam *hp
 
 manta_status manta_events_hparams_end(manta_events *e, bool success)
 {
+    REFUSE_NULL(e);
+
     buf content = {0};
     size_t m = proto_begin(&content, 4);
 

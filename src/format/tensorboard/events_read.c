@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
@@ -371,6 +372,9 @@ static manta_status read_folder(manta_events_log *l, const char *folder)
 
 manta_status manta_events_read(const char *path, manta_events_log **out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     file_info info;
 
     TRY(file_stat(path, &info));
@@ -386,11 +390,14 @@ manta_status manta_events_read(const char *path, manta_events_log **out)
 
 int manta_events_tags(const manta_events_log *l)
 {
+    REFUSE_NULL_OR(l, 0);
     return (int)l->tags.n;
 }
 
 manta_events_tag manta_events_tag_at(const manta_events_log *l, int i)
 {
+    REFUSE_NULL_OR(l, (manta_events_tag){0});
+
     const tag *t = &l->tags.at[i];
 
     return (manta_events_tag){.name = t->name,
@@ -403,20 +410,24 @@ manta_events_tag manta_events_tag_at(const manta_events_log *l, int i)
 
 int64_t manta_events_records(const manta_events_log *l)
 {
+    REFUSE_NULL_OR(l, 0);
     return l->records;
 }
 
 int64_t manta_events_purged(const manta_events_log *l)
 {
+    REFUSE_NULL_OR(l, 0);
     return l->purged;
 }
 
 bool manta_events_has_graph(const manta_events_log *l)
 {
+    REFUSE_NULL_OR(l, false);
     return l->graph;
 }
 
 const char *manta_events_damage(const manta_events_log *l)
 {
+    REFUSE_NULL_OR(l, NULL);
     return l->damage;
 }

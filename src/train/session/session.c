@@ -80,7 +80,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
                           s->o.n_heads, s->o.n_metrics, MANTA_MAX_METRICS / 2 - 3);
     }
     layout_init(&s->l, s->m, &s->o, s->n_losses ? &s->opt : NULL);
-    apply_init(&s->a, &s->l, &s->opt, s->k);
+    TRY(apply_init(&s->a, &s->l, &s->opt, s->k));
     TRY(make_memory(s));
     (o->blank ? layout_start_blank : layout_start)(&s->l, s->state, o->seed, &s->opt);
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */

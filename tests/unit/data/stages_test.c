@@ -649,7 +649,7 @@ static void wrong_stages_are_refused_and_the_first_error_stays(void **state)
     refuse(manta_dataset_random_flip(manta_dataset_batch(pictures(), 2, false), "x", .5, 0), "before batch");
     refuse(manta_dataset_labels(manta_dataset_scale(pictures(), "x", 1), "x", 10), "integers");
     refuse(manta_dataset_labels(pictures(), "id", 0), "0 classes");
-    refuse(manta_dataset_map(numbers(2), NULL, NULL, 0, 0, NULL), "map: the function is NULL");
+    refuse(manta_dataset_map(numbers(2), NULL, NULL, 0, 0, NULL), "manta_dataset_map: fn is NULL");
     refuse(manta_dataset_generator(&(manta_generator){0}, NULL, 3, 1, drawn), "generator: next is NULL");
     refuse(generate(&k, -9), "count of -9");
     assert_int_equal(k.released, 4);

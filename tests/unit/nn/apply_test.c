@@ -30,7 +30,7 @@ static manta_model *odd_model(manta_regularizer reg)
 static void world_open(world *w, const manta_optimizer *opt, manta_regularizer reg, const char *family)
 {
     net_open(&w->t, odd_model(reg), true, 4, 1, family, opt);
-    apply_init(&w->a, &w->t.l, &w->t.opt, w->t.k);
+    assert_ok(apply_init(&w->a, &w->t.l, &w->t.opt, w->t.k));
     w->old = mem_try(w->t.l.state_size);
     memcpy(w->old, w->t.state, w->t.l.state_size);
     for (int i = 0; i < w->t.l.arrays.n; i++) { /* as if some steps had been */

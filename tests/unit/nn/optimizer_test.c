@@ -51,7 +51,7 @@ static void defaults_are_those_of_keras(void **state)
     assert_int_equal(manta_optimizer_named("lion", &o), MANTA_ENOENT);
     assert_error_says("lion");
     assert_error_says("torch.rmsprop");
-    assert_int_equal(manta_optimizer_named(NULL, &o), MANTA_ENOENT);
+    assert_int_equal(manta_optimizer_named(NULL, &o), MANTA_EINVAL);
     assert_true(o.learning_rate == 7);
     o.kind = (manta_optimizer_kind)12;
     assert_string_equal(manta_optimizer_name(&o), "?");
