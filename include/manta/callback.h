@@ -56,7 +56,7 @@ typedef struct manta_callback {
     void *self;
 } manta_callback;
 
-MANTA_API void manta_blob_put(void *blob, const void *data, size_t n);
+MANTA_API void manta_blob_put(void *out, const void *data, size_t n);
 
 /* A callback of the caller's own; `self` goes to ops->free with it. */
 MANTA_API manta_callback *manta_callback_new(const manta_callback_ops *ops, void *self);

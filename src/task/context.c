@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "task/incoming.h"
 #include "task/needs.h"
 #include "task/proto.h"
@@ -45,6 +46,8 @@ static manta_status context_ask(manta_context *out)
 
 manta_status manta_context_get(const manta_task *t, manta_context *out)
 {
+    REFUSE_NULL(out);
+
     if (!rt) return rt_none();
     *out = (manta_context){.pid = (int)getpid()};
     mutex_lock(&rt->lock);

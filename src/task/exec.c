@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
@@ -94,6 +95,9 @@ static void *resolver_user;
 
 void manta_register(const char *name, manta_task_fn *fn)
 {
+    REFUSE_NULL_AND_RETURN(name);
+    REFUSE_NULL_AND_RETURN(fn);
+
     *map_put(&table, name) = fn;
 }
 
@@ -380,6 +384,8 @@ static manta_status set_result(manta_task *t, int i, const manta_arg *a)
 
 manta_status manta_return(manta_task *t, int i, manta_arg arg)
 {
+    REFUSE_NULL(t);
+
     mutex_lock(&rt->lock);
     manta_status st = set_result(t, i, &arg);
     mutex_unlock(&rt->lock);
@@ -388,22 +394,31 @@ manta_status manta_return(manta_task *t, int i, manta_arg arg)
 
 manta_status manta_return_f64(manta_task *t, int i, double x)
 {
+    REFUSE_NULL(t);
     return manta_return(t, i, manta_f64(x));
 }
 
 manta_status manta_return_i64(manta_task *t, int i, int64_t x)
 {
+    REFUSE_NULL(t);
     return manta_return(t, i, manta_i64(x));
 }
 
 manta_status manta_return_array(manta_task *t, int i, const manta_array *a)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(a);
     return manta_return(t, i, manta_elements(a));
 }
 
 manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int ndim, const int64_t *dims,
                                  manta_array *out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NEGATIVE(ndim);
+    if (ndim > 0 && !dims) return args_fail_null(__func__, "shape");
+    REFUSE_NULL(out);
+
     void *at = NULL;
     value v;
 
@@ -539,6 +554,8 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
 
 manta_status manta_yield(manta_task *t, manta_arg item)
 {
+    REFUSE_NULL(t);
+
     ahead x = {t};
 
     if (!t->is_stream) return manta_fail(MANTA_EINVAL, "%s was not called as a stream", t->name);
@@ -730,11 +747,13 @@ void exec_end_selves(void)
 
 int manta_args(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return t->n_args;
 }
 
 manta_kind manta_arg_kind(const manta_task *t, int i)
 {
+    REFUSE_NULL_OR(t, 0);
     return i >= 0 && i < t->n_args ? t->args[i].kind : MANTA_KIND_NONE;
 }
 
@@ -751,6 +770,9 @@ static manta_status find_arg(const manta_task *t, int i, manta_kind kind, const 
 
 manta_status manta_arg_f64(const manta_task *t, int i, double *out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_F64, &v));
@@ -760,6 +782,9 @@ manta_status manta_arg_f64(const manta_task *t, int i, double *out)
 
 manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_I64, &v));
@@ -769,6 +794,9 @@ manta_status manta_arg_i64(const manta_task *t, int i, int64_t *out)
 
 manta_status manta_arg_bool(const manta_task *t, int i, bool *out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_BOOL, &v));
@@ -778,6 +806,9 @@ manta_status manta_arg_bool(const manta_task *t, int i, bool *out)
 
 manta_status manta_arg_str(const manta_task *t, int i, const char **out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_STR, &v));
@@ -787,6 +818,10 @@ manta_status manta_arg_str(const manta_task *t, int i, const char **out)
 
 manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t *n)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(at);
+    REFUSE_NULL(n);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_BYTES, &v));
@@ -797,6 +832,9 @@ manta_status manta_arg_bytes(const manta_task *t, int i, const void **at, size_t
 
 manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_ARRAY, &v));
@@ -806,6 +844,10 @@ manta_status manta_arg_array(const manta_task *t, int i, manta_array *out)
 
 manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, size_t *n)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+    REFUSE_NULL(n);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_REFS, &v));
@@ -816,6 +858,9 @@ manta_status manta_arg_refs(const manta_task *t, int i, const manta_ref **out, s
 
 manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
 {
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
     const value *v = NULL;
 
     TRY(find_arg(t, i, MANTA_KIND_ACTOR, &v));
@@ -825,26 +870,31 @@ manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
 
 int manta_results(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return t->n_results;
 }
 
 const char *manta_task_name(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, NULL);
     return t->name;
 }
 
 uint64_t manta_task_id(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return t->id;
 }
 
 int manta_task_attempt(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, 0);
     return t->attempt;
 }
 
 bool manta_task_is_cancelled(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, false);
     return atomic_load(&t->call->cancelled);
 }
 
@@ -865,11 +915,14 @@ void exec_context(const manta_task *t, manta_context *out)
 
 void *manta_self(const manta_task *t)
 {
+    REFUSE_NULL_OR(t, NULL);
     return t->self ? t->self->self : NULL;
 }
 
 void manta_set_self(manta_task *t, void *self, void (*end)(void *self))
 {
+    REFUSE_NULL_AND_RETURN(t);
+
     if (!t->self) return;
     t->self->self = self;
     t->self->end = end;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "task/actor_link.h"
@@ -246,6 +247,9 @@ static manta_status group_new(const manta_bundle *bundles, int n, manta_placemen
 manta_status manta_placement_group_new(const manta_bundle *bundles, int n, manta_placement how,
                                        const char *name, manta_placement_group *out)
 {
+    REFUSE_ARRAY(n, bundles);
+    REFUSE_NULL(out);
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = group_new(bundles, n, how, name, out);
@@ -306,6 +310,9 @@ void manta_placement_group_remove(manta_placement_group group)
 
 manta_status manta_placement_group_find(const char *name, manta_placement_group *out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     group_link *g = NULL;
 
     if (!rt) return rt_none();
@@ -323,6 +330,8 @@ manta_status manta_placement_group_find(const char *name, manta_placement_group 
 
 manta_status manta_placement_group_get(manta_placement_group group, manta_placement_group_info *out)
 {
+    REFUSE_NULL(out);
+
     group_link *g;
 
     if (!rt) return rt_none();

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/vec.h"
@@ -35,6 +36,10 @@ struct manta_map {
 manta_status manta_map_start(const char *function, const manta_map_options *options, manta_map_input *input,
                              void *user, manta_map **out)
 {
+    REFUSE_NULL(function);
+    REFUSE_NULL(input);
+    REFUSE_NULL(out);
+
     manta_node_info info;
     manta_map_options o = options ? *options : (manta_map_options){0};
 
@@ -150,6 +155,9 @@ static manta_status fill_window(manta_map *m)
 
 manta_status manta_map_next(manta_map *m, size_t *index, manta_ref *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(out);
+
     TRY(fill_window(m));
     size_t n = m->o.unordered ? m->items.n : m->items.n > 0, found = 0, at = 0;
     if (n == 0) return manta_fail(MANTA_ENOENT, "all results were taken");

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/vec.h"
@@ -45,6 +46,8 @@ static manta_status open_log(const char *folder, char path[128], int *fd)
 
 manta_status manta_node_start(const manta_node_options *options, manta_node_place *out)
 {
+    REFUSE_NULL(out);
+
     node_config c;
     char folder[NODE_SOCKET_PATH], path[NODE_SOCKET_PATH] = "";
     int log = -1;
@@ -319,6 +322,8 @@ static void give_view(taking *t)
 
 manta_status manta_view_take(const char *address, unsigned what, size_t most_objects, manta_view **out)
 {
+    REFUSE_NULL(out);
+
     taking t = {.what = what, .v = mem_new(sizeof *t.v)};
     char path[NODE_SOCKET_PATH], *in = mem_new(SOCKET_MAX_MESSAGE);
     int fd = -1;
@@ -365,6 +370,8 @@ void manta_view_free(manta_view *v)
 
 manta_status manta_view_stack(const char *address, int pid, char **text)
 {
+    REFUSE_NULL(text);
+
     char path[NODE_SOCKET_PATH], *in = mem_new(SOCKET_MAX_MESSAGE);
     int fd = -1, fds[SOCKET_MAX_FDS], n_fds = 0;
     size_t n = 0, length = 0;

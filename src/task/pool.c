@@ -1,6 +1,7 @@
 /* pool.c - a pool of actors (manta/task.h), on the public calls alone. */
 #include <manta/task.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/vec.h"
@@ -29,6 +30,9 @@ static void pool_grow(manta_pool *p)
 
 manta_status manta_pool_new(int n, const manta_actor *actors, manta_pool **out)
 {
+    REFUSE_ARRAY(n, actors);
+    REFUSE_NULL(out);
+
     if (n < 1) return manta_fail(MANTA_EINVAL, "a pool of %d actors was asked for, expected 1 or more", n);
     manta_pool *p = mem_new(sizeof *p);
     p->n = n;
@@ -75,6 +79,10 @@ static manta_status find_idle(manta_pool *p, int64_t timeout_ms, int *out)
 manta_status manta_pool_submit(manta_pool *p, const char *method, int n_args, const manta_arg *args,
                                int64_t timeout_ms)
 {
+    REFUSE_NULL(p);
+    REFUSE_NULL(method);
+    REFUSE_ARRAY(n_args, args);
+
     int actor = 0;
 
     TRY(find_idle(p, timeout_ms, &actor));
@@ -87,6 +95,7 @@ manta_status manta_pool_submit(manta_pool *p, const char *method, int n_args, co
 
 size_t manta_pool_pending(const manta_pool *p)
 {
+    REFUSE_NULL_OR(p, 0);
     return p->results.n;
 }
 
@@ -116,16 +125,22 @@ static manta_status next_of(manta_pool *p, size_t n, manta_ref *out, int64_t tim
 
 manta_status manta_pool_next(manta_pool *p, manta_ref *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(p);
+    REFUSE_NULL(out);
     return next_of(p, 1, out, timeout_ms);
 }
 
 manta_status manta_pool_next_ready(manta_pool *p, manta_ref *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(p);
+    REFUSE_NULL(out);
     return next_of(p, p->results.n, out, timeout_ms);
 }
 
 void manta_pool_push(manta_pool *p, manta_actor actor)
 {
+    REFUSE_NULL_AND_RETURN(p);
+
     pool_grow(p);
     p->actors[p->n] = actor;
     p->busy[p->n++].id = 0;
@@ -133,6 +148,8 @@ void manta_pool_push(manta_pool *p, manta_actor actor)
 
 int manta_pool_idle(manta_pool *p)
 {
+    REFUSE_NULL_OR(p, 0);
+
     int idle = 0;
 
     for (int i = 0; i < p->n; i++) {
@@ -148,6 +165,9 @@ int manta_pool_idle(manta_pool *p)
 
 manta_status manta_pool_pop(manta_pool *p, manta_actor *out)
 {
+    REFUSE_NULL(p);
+    REFUSE_NULL(out);
+
     if (manta_pool_idle(p) == 0) return manta_fail(MANTA_ENOENT, "all %d actors of the pool are busy", p->n);
     int at = 0;
     while (p->busy[at].id) at++;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "task/incoming.h"
@@ -164,6 +165,8 @@ __attribute__((constructor)) static void register_queue(void)
 
 manta_status manta_queue_new(size_t capacity, const manta_task_options *options, manta_queue *out)
 {
+    REFUSE_NULL(out);
+
     manta_task_options o = options ? *options : (manta_task_options){0};
 
     o.max_concurrency = THREADS;
@@ -231,6 +234,8 @@ static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args
 
 manta_status manta_queue_put_all(manta_queue q, const manta_arg *items, size_t n, int64_t timeout_ms)
 {
+    if (n > 0) REFUSE_NULL(items);
+
     manta_ref done;
     manta_status st = MANTA_OK;
 
@@ -262,6 +267,9 @@ manta_status manta_queue_put(manta_queue q, manta_arg item, int64_t timeout_ms)
 manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, manta_ref *out, size_t *n,
                                   int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+    REFUSE_NULL(n);
+
     manta_ref r;
     const manta_ref *in;
 
@@ -281,6 +289,8 @@ manta_status manta_queue_get_many(manta_queue q, size_t least, size_t most, mant
 
 manta_status manta_queue_get(manta_queue q, manta_ref *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     size_t n;
 
     return manta_queue_get_many(q, 1, 1, out, &n, timeout_ms);
@@ -288,6 +298,8 @@ manta_status manta_queue_get(manta_queue q, manta_ref *out, int64_t timeout_ms)
 
 manta_status manta_queue_size(manta_queue q, size_t *out)
 {
+    REFUSE_NULL(out);
+
     manta_ref r;
     int64_t n = 0;
 

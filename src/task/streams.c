@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "task/actor_link.h"
@@ -124,6 +125,9 @@ static manta_stream stream_start(actor_link *actor, const char *name, const mant
 manta_stream manta_stream_start(const char *name, const manta_task_options *options, int n_args,
                                 const manta_arg *args)
 {
+    REFUSE_NULL_OR(name, (manta_stream){0});
+    if (n_args > 0) REFUSE_NULL_OR(args, (manta_stream){0});
+
     if (!rt) {
         (void)rt_none();
         return (manta_stream){0};
@@ -137,6 +141,9 @@ manta_stream manta_stream_start(const char *name, const manta_task_options *opti
 manta_stream manta_actor_stream_start(manta_actor actor, const char *method,
                                       const manta_task_options *options, int n_args, const manta_arg *args)
 {
+    REFUSE_NULL_OR(method, (manta_stream){0});
+    if (n_args > 0) REFUSE_NULL_OR(args, (manta_stream){0});
+
     manta_stream s = {0};
 
     if (!rt) {
@@ -192,6 +199,8 @@ static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
 
 manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = take_item(s.id, out, timeout_ms);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "task/call.h"
 #include "task/object.h"
@@ -20,6 +21,8 @@
 
 manta_arg manta_str(const char *s)
 {
+    REFUSE_NULL_OR(s, (manta_arg){0});
+
     manta_arg a = {.kind = MANTA_KIND_STR};
 
     a.as.bytes.at = s;
@@ -30,6 +33,10 @@ manta_arg manta_str(const char *s)
 void manta_submit(const char *name, const manta_task_options *options, int n_args, const manta_arg *args,
                   int results, manta_ref *out)
 {
+    REFUSE_NULL_AND_RETURN(name);
+    if (n_args > 0) REFUSE_NULL_AND_RETURN(args);
+    if (results > 0) REFUSE_NULL_AND_RETURN(out);
+
     for (int i = 0; i < results; i++) out[i].id = 0;
     if (!rt) {
         (void)rt_none();
@@ -44,6 +51,9 @@ void manta_submit(const char *name, const manta_task_options *options, int n_arg
 manta_ref manta_submit_one(const char *name, const manta_task_options *options, int n_args,
                            const manta_arg *args)
 {
+    REFUSE_NULL_OR(name, (manta_ref){0});
+    if (n_args > 0) REFUSE_NULL_OR(args, (manta_ref){0});
+
     manta_ref r;
 
     manta_submit(name, options, n_args, args + 1, 1, &r);
@@ -90,6 +100,11 @@ manta_ref manta_put(manta_arg arg)
 
 manta_status manta_create(manta_dtype dtype, int ndim, const int64_t *dims, manta_array *out, manta_ref *ref)
 {
+    REFUSE_NEGATIVE(ndim);
+    if (ndim > 0 && !dims) return args_fail_null(__func__, "shape");
+    REFUSE_NULL(out);
+    REFUSE_NULL(ref);
+
     value v;
     void *at = NULL;
 
@@ -212,6 +227,8 @@ manta_status manta_get(manta_ref ref, int64_t timeout_ms)
 
 manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_F64, timeout_ms, &v));
@@ -221,6 +238,8 @@ manta_status manta_get_f64(manta_ref ref, double *out, int64_t timeout_ms)
 
 manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_I64, timeout_ms, &v));
@@ -230,6 +249,8 @@ manta_status manta_get_i64(manta_ref ref, int64_t *out, int64_t timeout_ms)
 
 manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_BOOL, timeout_ms, &v));
@@ -239,6 +260,8 @@ manta_status manta_get_bool(manta_ref ref, bool *out, int64_t timeout_ms)
 
 manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_STR, timeout_ms, &v));
@@ -248,6 +271,9 @@ manta_status manta_get_str(manta_ref ref, const char **out, int64_t timeout_ms)
 
 manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t timeout_ms)
 {
+    REFUSE_NULL(at);
+    REFUSE_NULL(n);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_BYTES, timeout_ms, &v));
@@ -258,6 +284,8 @@ manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n, int64_t 
 
 manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_ARRAY, timeout_ms, &v));
@@ -267,6 +295,8 @@ manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms
 
 manta_status manta_get_copy(manta_ref ref, manta_array *out, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+
     object *o = NULL;
 
     if (!rt) return rt_none();
@@ -297,6 +327,9 @@ out:
 
 manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int64_t timeout_ms)
 {
+    REFUSE_NULL(out);
+    REFUSE_NULL(n);
+
     value v = {0};
 
     TRY(object_get(ref, MANTA_KIND_REFS, timeout_ms, &v));
@@ -404,6 +437,8 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 
 manta_status manta_get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 {
+    if (n > 0) REFUSE_NULL(refs);
+
     if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = get_all(refs, n, timeout_ms);
@@ -488,6 +523,9 @@ static manta_status wait_some(const manta_ref *refs, size_t n, size_t want, int6
 manta_status manta_wait(const manta_ref *refs, size_t n, size_t num_returns, int64_t timeout_ms, bool *ready,
                         size_t *n_ready)
 {
+    if (n > 0) REFUSE_NULL(refs);
+    REFUSE_NULL(ready);
+
     if (!rt) return rt_none();
     if (num_returns > n)
         return manta_fail(MANTA_EINVAL,
@@ -573,6 +611,8 @@ manta_status manta_cancel(manta_ref ref, unsigned how)
 
 void manta_failure_get(manta_ref ref, manta_failure *out)
 {
+    REFUSE_NULL_AND_RETURN(out);
+
     *out = (manta_failure){0};
     if (!rt) return;
     mutex_lock(&rt->lock);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "task/actor_link.h"
 #include "task/call.h"
@@ -151,6 +152,9 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
 manta_actor manta_actor_start(const char *constructor, const manta_task_options *options, int n_args,
                               const manta_arg *args)
 {
+    REFUSE_NULL_OR(constructor, (manta_actor){0});
+    if (n_args > 0) REFUSE_NULL_OR(args, (manta_actor){0});
+
     manta_actor a = {0};
 
     if (!rt) {
@@ -190,6 +194,10 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
 void manta_actor_submit_with(manta_actor actor, const char *method, const manta_task_options *options,
                              int n_args, const manta_arg *args, int results, manta_ref *out)
 {
+    REFUSE_NULL_AND_RETURN(method);
+    if (n_args > 0) REFUSE_NULL_AND_RETURN(args);
+    if (results > 0) REFUSE_NULL_AND_RETURN(out);
+
     for (int i = 0; i < results; i++) out[i].id = 0;
     if (!rt) {
         (void)rt_none();
@@ -210,12 +218,18 @@ void manta_actor_submit_with(manta_actor actor, const char *method, const manta_
 void manta_actor_submit(manta_actor actor, const char *method, int n_args, const manta_arg *args, int results,
                         manta_ref *out)
 {
+    REFUSE_NULL_AND_RETURN(method);
+    if (n_args > 0) REFUSE_NULL_AND_RETURN(args);
+    if (results > 0) REFUSE_NULL_AND_RETURN(out);
     manta_actor_submit_with(actor, method, NULL, n_args, args, results, out);
 }
 
 manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
                                       const manta_task_options *options, int n_args, const manta_arg *args)
 {
+    REFUSE_NULL_OR(method, (manta_ref){0});
+    if (n_args > 0) REFUSE_NULL_OR(args, (manta_ref){0});
+
     manta_ref r;
 
     manta_actor_submit_with(actor, method, options, n_args, args, 1, &r);
@@ -224,6 +238,9 @@ manta_ref manta_actor_submit_one_with(manta_actor actor, const char *method,
 
 manta_ref manta_actor_submit_one(manta_actor actor, const char *method, int n_args, const manta_arg *args)
 {
+    REFUSE_NULL_OR(method, (manta_ref){0});
+    if (n_args > 0) REFUSE_NULL_OR(args, (manta_ref){0});
+
     manta_ref r;
 
     manta_actor_submit(actor, method, n_args, args, 1, &r);
@@ -241,11 +258,16 @@ manta_status manta_actor_ready(manta_actor actor, int64_t timeout_ms)
 
 manta_status manta_actor_find(const char *name, manta_actor *out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
     return manta_actor_find_in(NULL, name, out);
 }
 
 manta_status manta_actor_find_in(const char *name_space, const char *name, manta_actor *out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     reply r;
     char full[PROTO_NAME];
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "os/cpu.h"
 #include "os/proc.h"
@@ -222,6 +223,8 @@ bool manta_is_initialized(void)
 
 manta_status manta_node_get(manta_node_info *out)
 {
+    REFUSE_NULL(out);
+
     reply r;
 
     if (!rt) return rt_none();

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "format/safetensors/safetensors.h"
 #include "train/storage/storage.h"
@@ -147,6 +148,9 @@ static manta_status check_file(const char *path, const manifest_file *f)
 
 manta_status manta_checkpoint_open(const char *path, manta_checkpoint **out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     manta_checkpoint *c = mem_new(sizeof *c);
     manta_status st;
 
@@ -172,16 +176,21 @@ void manta_checkpoint_close(manta_checkpoint *c)
 
 const char *manta_checkpoint_path(const manta_checkpoint *c)
 {
+    REFUSE_NULL_OR(c, NULL);
     return c->path;
 }
 
 const manta_checkpoint_info *manta_checkpoint_get(const manta_checkpoint *c)
 {
+    REFUSE_NULL_OR(c, NULL);
     return &c->m.info;
 }
 
 const char *manta_checkpoint_note(const manta_checkpoint *c, const char *name)
 {
+    REFUSE_NULL_OR(c, NULL);
+    REFUSE_NULL_OR(name, NULL);
+
     for (size_t i = 0; i < c->m.notes.n; i++) {
         if (!strcmp(c->m.notes.at[i].name, name)) return c->m.notes.at[i].text;
     }
@@ -190,6 +199,7 @@ const char *manta_checkpoint_note(const manta_checkpoint *c, const char *name)
 
 const char *manta_checkpoint_file(const manta_checkpoint *c, int i)
 {
+    REFUSE_NULL_OR(c, NULL);
     return i >= 0 && (size_t)i < c->m.files.n ? c->m.files.at[i].name : NULL;
 }
 
@@ -215,6 +225,9 @@ static manta_status copy_file(const char *from, const char *to)
 
 manta_status manta_checkpoint_copy(const manta_checkpoint *c, const char *folder)
 {
+    REFUSE_NULL(c);
+    REFUSE_NULL(folder);
+
     manta_status st = file_mkdirs(folder);
 
     for (size_t i = 0; i < c->m.files.n && !st; i++) {
@@ -233,6 +246,9 @@ manta_status manta_checkpoint_copy(const manta_checkpoint *c, const char *folder
 
 manta_status manta_checkpoint_arrays(const manta_checkpoint *c, manta_saved **out)
 {
+    REFUSE_NULL(c);
+    REFUSE_NULL(out);
+
     char *inner = mem_printf("%s/" CHECKPOINT_STATE, c->path);
     void *data = NULL;
     size_t n = 0;

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -148,6 +149,9 @@ manta_status checkpoints_check(const manta_checkpoints_options *o)
 manta_status manta_checkpoints_open(const char *folder, const manta_checkpoints_options *o,
                                     manta_checkpoints **out)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(out);
+
     static const manta_checkpoints_options none;
     manta_checkpoints *m;
     char *path;
@@ -477,6 +481,9 @@ manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, cons
 manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_session *s,
                                     const manta_checkpoint_info *info, bool must)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(s);
+
     manta_checkpoint_info here = {0};
     const run_state *run = layout_run(&s->l, s->state);
     blobs none = {0};
@@ -492,6 +499,8 @@ manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_session *s
 
 manta_status manta_checkpoints_failure(manta_checkpoints *m)
 {
+    REFUSE_NULL(m);
+
     manta_error e;
 
     mutex_lock(&m->guard);
@@ -503,6 +512,8 @@ manta_status manta_checkpoints_failure(manta_checkpoints *m)
 
 manta_status manta_checkpoints_wait(manta_checkpoints *m)
 {
+    REFUSE_NULL(m);
+
     checkpoints_await(m);
     return manta_checkpoints_failure(m);
 }
@@ -583,6 +594,8 @@ manta_status checkpoints_add(manta_checkpoints *m, const char *folder, const man
 manta_status manta_checkpoints_add(manta_checkpoints *m, const char *folder,
                                    const manta_checkpoint_info *info)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(folder);
     return checkpoints_add(m, folder, info, (file_sum){0});
 }
 
@@ -604,6 +617,8 @@ static manta_status fill_with_arrays(const void *ctx, const char *temp, manifest
 manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const manta_column *arrays,
                                           const manta_checkpoint_info *info)
 {
+    REFUSE_NULL(m);
+    REFUSE_ARRAY(n, arrays);
     return add_checkpoint(m, info, fill_with_arrays, &(dictionary){n, arrays});
 }
 
@@ -611,6 +626,8 @@ manta_status manta_checkpoints_add_arrays(manta_checkpoints *m, int n, const man
 
 int manta_checkpoints_count(manta_checkpoints *m)
 {
+    REFUSE_NULL_OR(m, 0);
+
     int n = 0;
 
     checkpoints_await(m);
@@ -620,6 +637,8 @@ int manta_checkpoints_count(manta_checkpoints *m)
 
 bool manta_checkpoints_at(manta_checkpoints *m, int i, const char **path, const manta_checkpoint_info **info)
 {
+    REFUSE_NULL_OR(m, false);
+
     checkpoints_await(m);
     for (size_t k = 0; k < m->entries.n; k++) {
         if (m->entries.at[k].damaged || i--) continue;
@@ -637,6 +656,9 @@ static manta_status none_there(const manta_checkpoints *m)
 
 manta_status manta_checkpoints_latest(manta_checkpoints *m, manta_checkpoint **out, char **damaged)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(out);
+
     char *first = NULL;
     manta_status st = MANTA_ENOENT;
 
@@ -664,6 +686,10 @@ manta_status manta_checkpoints_latest(manta_checkpoints *m, manta_checkpoint **o
 manta_status manta_checkpoints_best(manta_checkpoints *m, const char *score, const char *order,
                                     manta_checkpoint **out)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(score);
+    REFUSE_NULL(out);
+
     bool greater = manifest_greater_is_better(score, order);
     bool *tried;
     manta_status st;
@@ -691,6 +717,8 @@ manta_status manta_checkpoints_best(manta_checkpoints *m, const char *score, con
 
 manta_status manta_checkpoints_clear(manta_checkpoints *m)
 {
+    REFUSE_NULL(m);
+
     char *path = mem_printf("%s/.lock", m->folder);
     manta_status st = MANTA_OK;
 

@@ -11,6 +11,7 @@
 
 #include <manta/file.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/vec.h"
@@ -96,6 +97,9 @@ static void release_columns(columns *c)
 
 manta_status manta_session_save(const manta_session *s, const char *path)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(path);
+
     columns c = {0};
     manta_status st;
 
@@ -269,11 +273,16 @@ static manta_status restore_weights(manta_session *s, const char *path, const ma
 
 manta_status manta_session_restore(manta_session *s, const manta_saved *saved, bool weights_only)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(saved);
     return restore_weights(s, "the file", saved, weights_only);
 }
 
 manta_status manta_session_load(manta_session *s, const char *path, bool weights_only)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(path);
+
     manta_saved *file = NULL;
     manta_status st;
 
@@ -305,6 +314,9 @@ manta_status checkpoint_restore(manta_session *s, const manta_checkpoint *c, con
 
 manta_status manta_session_from_checkpoint(manta_session *s, const manta_checkpoint *c, bool weights_only)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(c);
+
     manta_saved *saved = NULL;
     manta_status st;
 

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -135,6 +136,8 @@ static manta_status open_cluster(manta_cluster *c, const manta_cluster_options *
 
 manta_status manta_cluster_open(const manta_cluster_options *options, manta_cluster **out)
 {
+    REFUSE_NULL(out);
+
     static const manta_cluster_options none;
     manta_cluster *c = mem_new(sizeof *c);
     manta_status st;

@@ -1,4 +1,5 @@
 /* engines.c - which engine computes for a session. */
+#include "base/args.h"
 #include "train/cluster/cluster.h"
 #include "train/group/group.h"
 #include "train/ps/ps.h"
@@ -34,6 +35,9 @@ static const engine_row engines[] = {{&engine_served, asks_for_servers},
 manta_status manta_session_open(const manta_model *m, const manta_compile *c,
                                 const manta_session_options *options, manta_session **out)
 {
+    REFUSE_NULL(m);
+    REFUSE_NULL(out);
+
     static const manta_session_options none;
     static const manta_compile nothing;
     const engine_ops *ops = &engine_local;

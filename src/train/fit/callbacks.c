@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/option.h"
@@ -359,6 +360,8 @@ static const manta_callback_ops scheduler_ops = {.name = "learning_rate_schedule
 
 manta_callback *manta_learning_rate_scheduler(manta_lr_fn *fn, void *user)
 {
+    REFUSE_NULL_OR(fn, NULL);
+
     scheduler *c = mem_new(sizeof *c);
 
     c->fn = fn;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/file.h"
@@ -88,6 +89,8 @@ static const manta_callback_ops checkpointing_ops = {.name = "checkpointing",
 
 manta_callback *manta_checkpointing(manta_checkpoints *to, const manta_checkpointing_options *o)
 {
+    REFUSE_NULL_OR(to, NULL);
+
     checkpointing *c = mem_new(sizeof *c);
 
     c->to = to;
@@ -219,6 +222,8 @@ static const manta_callback_ops backup_ops = {.name = "backup_and_restore",
 
 manta_callback *manta_backup_and_restore(const char *folder, const manta_backup_options *o)
 {
+    REFUSE_NULL_OR(folder, NULL);
+
     backup *c = mem_new(sizeof *c);
 
     c->folder = mem_strdup(folder);

@@ -10,6 +10,7 @@
 
 #include <manta/events.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -172,6 +173,8 @@ static const manta_callback_ops csv_ops = {.name = "csv_logger",
 
 manta_callback *manta_csv_logger(const char *path, const manta_csv_logger_options *o)
 {
+    REFUSE_NULL_OR(path, NULL);
+
     csv *c = mem_new(sizeof *c);
 
     c->path = mem_strdup(path);
@@ -350,6 +353,8 @@ static const manta_callback_ops board_ops = {.name = "tensorboard",
 
 manta_callback *manta_tensorboard(const char *log_dir, const manta_tensorboard_options *o)
 {
+    REFUSE_NULL_OR(log_dir, NULL);
+
     board *b = mem_new(sizeof *b);
 
     if (o) b->o = *o;
@@ -567,6 +572,8 @@ static const manta_callback_ops keeper_ops = {.name = "model_checkpoint",
 
 manta_callback *manta_model_checkpoint(const char *path, const manta_model_checkpoint_options *o)
 {
+    REFUSE_NULL_OR(path, NULL);
+
     keeper *c = mem_new(sizeof *c);
 
     if (o) c->o = *o;

@@ -1,6 +1,7 @@
 /* evaluate.c - whole datasets: evaluate, predict. */
 #include "train/fit/evaluate.h"
 
+#include "base/args.h"
 #include "train/fit/pass.h"
 
 static const manta_fit_options defaults;
@@ -22,6 +23,9 @@ manta_status evaluate_pass(engine_call *c, fit_events *t, manta_metrics *out)
 manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_options *o,
                             manta_metrics *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(d);
+
     manta_metrics metrics = {0};
     engine_call c = {0};
     fit_events t;
@@ -53,6 +57,10 @@ out:
 manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_take_fn take,
                            void *user)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(d);
+    REFUSE_NULL(take);
+
     manta_array outputs[8];
     manta_feed f;
     int64_t first;

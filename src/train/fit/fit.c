@@ -2,6 +2,7 @@
  * session's engine (engine.h), whichever that is. */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "train/fit/evaluate.h"
@@ -192,6 +193,9 @@ static manta_status run_fit(training *r)
 
 manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_options *o, manta_metrics *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(d);
+
     training r = {0};
     fit_events *t = &r.t;
     manta_status st;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -141,6 +142,9 @@ manta_status fit_context_settle(manta_fit_context *f)
 
 void manta_fit_context_checkpoint(manta_fit_context *f, manta_checkpoints *to, bool must)
 {
+    REFUSE_NULL_AND_RETURN(f);
+    REFUSE_NULL_AND_RETURN(to);
+
     for (size_t i = 0; i < f->wishes.n; i++) {
         if (f->wishes.at[i].save || f->wishes.at[i].to != to) continue;
         f->wishes.at[i].must |= must;
@@ -175,6 +179,9 @@ static manta_status restore_callbacks(manta_fit_context *f, const manta_saved *s
 
 manta_status manta_fit_context_restore(manta_fit_context *f, const manta_checkpoint *c)
 {
+    REFUSE_NULL(f);
+    REFUSE_NULL(c);
+
     const manta_checkpoint_info *info = manta_checkpoint_get(c);
     manta_saved *saved = NULL;
     manta_status st;
@@ -192,13 +199,17 @@ manta_status manta_fit_context_restore(manta_fit_context *f, const manta_checkpo
 
 /* ---- what a hook may ask ---- */
 
-void manta_blob_put(void *to, const void *data, size_t n)
+void manta_blob_put(void *out, const void *data, size_t n)
 {
-    buf_add(to, data, n);
+    REFUSE_NULL_AND_RETURN(out);
+    if (n > 0) REFUSE_NULL_AND_RETURN(data);
+    buf_add(out, data, n);
 }
 
 manta_callback *manta_callback_new(const manta_callback_ops *ops, void *self)
 {
+    REFUSE_NULL_OR(ops, NULL);
+
     manta_callback *c = mem_new(sizeof *c);
 
     c->ops = ops;
@@ -215,40 +226,49 @@ void manta_callback_free(manta_callback *c)
 
 manta_session *manta_fit_context_session(manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, NULL);
     return f->s;
 }
 
 int64_t manta_fit_context_epoch(const manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, 0);
     return f->epoch;
 }
 
 int64_t manta_fit_context_epochs(const manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, 0);
     return f->epochs;
 }
 
 int64_t manta_fit_context_batch(const manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, 0);
     return f->batch;
 }
 
 int64_t manta_fit_context_steps(const manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, 0);
     return f->steps;
 }
 
 manta_metrics *manta_fit_context_logs(manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, NULL);
     return f->logs;
 }
 
 void manta_fit_context_stop(manta_fit_context *f, const char *why)
 {
+    REFUSE_NULL_AND_RETURN(f);
+
     if (!f->stop) f->stop = mem_strdup(why ? why : "a callback asked for it");
 }
 
 const char *manta_fit_context_stopped(const manta_fit_context *f)
 {
+    REFUSE_NULL_OR(f, NULL);
     return f->stop;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/args.h"
 #include "base/status.h"
 
 static const manta_recipe_defaults defaults[] = {
@@ -32,6 +33,8 @@ static const manta_recipe_defaults defaults[] = {
 
 const manta_recipe_defaults *manta_recipe_defaults_of(const char *model)
 {
+    REFUSE_NULL_OR(model, NULL);
+
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) {
         if (!strcmp(defaults[i].model, model)) return &defaults[i];
     }
@@ -85,5 +88,8 @@ manta_status model_open(const char *name, const char *weights, manta_saved **sav
 
 manta_status manta_model_open(const char *name, manta_saved **saved, manta_model **out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(saved);
+    REFUSE_NULL(out);
     return model_open(name, "weights", saved, out);
 }

@@ -10,12 +10,15 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/recipe/model_open.h"
 #include "train/recipe/settings.h"
 
 manta_recipe *manta_recipe_new(const char *prefix)
 {
+    REFUSE_NULL_OR(prefix, NULL);
+
     manta_recipe *r = mem_new(sizeof *r);
 
     r->prefix = mem_strdup(prefix ? prefix : "");
@@ -57,6 +60,7 @@ void recipe_begin(manta_recipe *r)
 
 const char *manta_recipe_fault(const manta_recipe *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return *r->fault ? r->fault : NULL;
 }
 
@@ -98,6 +102,10 @@ static manta_status fail_unknown_setting(manta_recipe *r, const char *name)
 
 manta_status manta_recipe_set(manta_recipe *r, const char *name, const char *text)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(name);
+    REFUSE_NULL(text);
+
     int i = settings_index(name);
     const manta_setting *s = manta_setting_at(i);
     bool off =
@@ -116,6 +124,9 @@ manta_status manta_recipe_set(manta_recipe *r, const char *name, const char *tex
 
 manta_status manta_recipe_add(manta_recipe *r, const char *word)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(word);
+
     size_t n = strcspn(word, "=");
     char *name = mem_strndup(word, n);
     const manta_setting *s = manta_setting_find(name);
@@ -133,6 +144,9 @@ manta_status manta_recipe_add(manta_recipe *r, const char *word)
 
 const char *manta_recipe_get(const manta_recipe *r, const char *name)
 {
+    REFUSE_NULL_OR(r, NULL);
+    REFUSE_NULL_OR(name, NULL);
+
     int i = settings_index(name);
 
     return i >= 0 ? r->text[i] : NULL;
@@ -178,6 +192,9 @@ manta_status recipe_small(manta_recipe *r, const char *name, int fallback, int m
 
 manta_status manta_recipe_open(manta_recipe *r, const char *name)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(name);
+
     char word[96], *copy;
     manta_model *m;
     manta_saved *saved;
@@ -196,6 +213,9 @@ manta_status manta_recipe_open(manta_recipe *r, const char *name)
 
 manta_status manta_recipe_use(manta_recipe *r, manta_model *m)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(m);
+
     recipe_begin(r);
     if (!m) return manta_fail(MANTA_EINVAL, "a recipe was given no model, expected one that is built");
     drop_model(r);
@@ -206,10 +226,12 @@ manta_status manta_recipe_use(manta_recipe *r, manta_model *m)
 
 manta_model *manta_recipe_model(const manta_recipe *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->m;
 }
 
 manta_saved *manta_recipe_saved(const manta_recipe *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->saved;
 }

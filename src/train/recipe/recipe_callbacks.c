@@ -4,6 +4,7 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/recipe/choice.h"
 #include "train/recipe/recipe.h"
@@ -74,6 +75,10 @@ static manta_status add_reduce_lr(manta_recipe *r, const char *text)
 
 manta_status manta_recipe_callbacks(manta_recipe *r, bool validated, int *n, manta_callback *const **out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(n);
+    REFUSE_NULL(out);
+
     const char *text;
 
     recipe_begin(r);
@@ -123,6 +128,9 @@ static manta_status check_metric(manta_recipe *r, const manta_session *s, bool v
 
 manta_status manta_recipe_check_metrics(manta_recipe *r, const manta_session *s, bool validated)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(s);
+
     static const char *const asking[] = {"keep-best", "early-stop", "reduce-lr"};
 
     recipe_begin(r);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "nn/name.h"
 #include "train/recipe/choice.h"
@@ -259,6 +260,9 @@ static manta_status compile_for(manta_recipe *r, manta_purpose purpose)
 
 manta_status manta_recipe_compile(manta_recipe *r, manta_purpose purpose, const manta_compile **out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(out);
+
     recipe_begin(r);
     if (!r->m)
         return manta_fail(MANTA_EINVAL, "the recipe has no model yet, expected one to be opened first");
@@ -282,5 +286,6 @@ manta_status recipe_need_loss(manta_recipe *r)
 
 bool manta_recipe_is_sparse(const manta_recipe *r)
 {
+    REFUSE_NULL_OR(r, false);
     return r->loss_name && !strncasecmp(r->loss_name, "sparse", 6);
 }

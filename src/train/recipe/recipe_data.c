@@ -4,6 +4,7 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "train/recipe/recipe.h"
 #include "train/recipe/settings.h"
 
@@ -85,6 +86,10 @@ static manta_dataset *shape_targets(const manta_recipe *r, manta_dataset *d)
 
 manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool targets, manta_dataset **out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(spec);
+    REFUSE_NULL(out);
+
     manta_open_options how = {.raw = recipe_flag(r, "raw")};
     double scale = recipe_real(r, "scale", 1);
     manta_dataset *d = NULL;
@@ -132,6 +137,10 @@ static manta_status split_data(const manta_recipe *r, manta_dataset **data, mant
 
 manta_status manta_recipe_datasets(manta_recipe *r, manta_dataset **data, manta_dataset **validation)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(data);
+    REFUSE_NULL(validation);
+
     const char *spec = recipe_text(r, "data"), *other = recipe_text(r, "validation");
     manta_dataset *d = NULL, *v = NULL;
     manta_status st;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/recipe/recipe.h"
 
@@ -119,6 +120,10 @@ static manta_status add_input(manta_recipe *r, const char **specs, bool *has, ma
 
 manta_status manta_recipe_inputs(manta_recipe *r, const char *specs, manta_dataset **out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(specs);
+    REFUSE_NULL(out);
+
     manta_dataset *d = NULL;
     manta_status st = MANTA_OK;
     int n = r->m ? manta_model_inputs(r->m) : 0;

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "train/recipe/recipe.h"
@@ -38,6 +39,9 @@ static manta_status put_text(manta_recipe *r, json_t *all, const char *name, con
 
 manta_status manta_recipe_config(manta_recipe *r, const char **out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(out);
+
     json_t *all = json_object();
     manta_status st = MANTA_OK;
     char *text;
@@ -147,6 +151,10 @@ static const char *stem_of(manta_recipe *r)
 manta_status manta_recipe_run_options(manta_recipe *r, manta_run_options *out,
                                       manta_checkpointing_options *pace)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(out);
+    REFUSE_NULL(pace);
+
     manta_run_options ro = {.folder = recipe_text(r, "run-dir"),
                             .storage = recipe_text(r, "storage"),
                             .name = recipe_text(r, "name"),

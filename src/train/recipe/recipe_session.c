@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/recipe/recipe.h"
 #include "train/recipe/settings.h"
@@ -98,6 +99,9 @@ static manta_status read_strategy(manta_recipe *r, manta_session_options *so)
 
 manta_status manta_recipe_session_options(manta_recipe *r, manta_session_options *out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(out);
+
     manta_session_options so = {.seed = (uint64_t)recipe_int(r, "seed", 0),
                                 .kernels = recipe_text(r, "kernels"),
                                 .debug = recipe_flag(r, "debug")};
@@ -167,6 +171,9 @@ static manta_status read_class_weight(manta_recipe *r, manta_fit_options *fit)
 
 manta_status manta_recipe_fit_options(manta_recipe *r, manta_fit_options *out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(out);
+
     manta_fit_options fit = {.epochs = recipe_int(r, "epochs", 1),
                              .initial_epoch = recipe_int(r, "initial-epoch", 0),
                              .steps_per_epoch = recipe_int(r, "steps-per-epoch", 0),
@@ -189,6 +196,7 @@ manta_status manta_recipe_fit_options(manta_recipe *r, manta_fit_options *out)
 
 bool manta_recipe_has_weights(const manta_recipe *r)
 {
+    REFUSE_NULL_OR(r, false);
     return recipe_flag(r, "weights") || (r->saved && manta_saved_arrays(r->saved));
 }
 
@@ -207,6 +215,9 @@ static manta_status load_state(manta_recipe *r, const char *given, manta_session
 
 manta_status manta_recipe_load(manta_recipe *r, manta_session *s, manta_purpose purpose)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(s);
+
     const char *given = recipe_text(r, "weights");
     bool weights_only = purpose != MANTA_PURPOSE_TRAIN || recipe_flag(r, "reset-optimizer");
     bool asked = recipe_flag(r, "learning-rate") || recipe_flag(r, "optimizer");
@@ -230,6 +241,9 @@ manta_status manta_recipe_load(manta_recipe *r, manta_session *s, manta_purpose 
 manta_status manta_recipe_session(manta_recipe *r, const manta_session_options *options,
                                   manta_purpose purpose, manta_session **out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(out);
+
     manta_session_options so;
     const manta_compile *compile;
     manta_session *s;

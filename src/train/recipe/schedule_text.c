@@ -6,6 +6,7 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
 #include "nn/name.h"
 #include "train/recipe/choice.h"
 #include "train/recipe/settings.h"
@@ -120,6 +121,9 @@ manta_status schedule_text(const char *what, const char *text, double rate, mant
 
 manta_status manta_schedule_named(const char *text, double rate, manta_schedule *out)
 {
+    REFUSE_NULL(text);
+    REFUSE_NULL(out);
+
     manta_optimizer o;
 
     TRY(manta_optimizer_named("sgd", &o));

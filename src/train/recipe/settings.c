@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -194,6 +195,7 @@ const manta_setting *manta_setting_at(int i)
 
 const manta_setting *manta_setting_find(const char *name)
 {
+    REFUSE_NULL_OR(name, NULL);
     return manta_setting_at(settings_index(name));
 }
 
@@ -253,6 +255,10 @@ static manta_status check_flag(const char *what, const char *text)
 
 manta_status manta_setting_check(const manta_setting *s, const char *prefix, const char *text)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(prefix);
+    REFUSE_NULL(text);
+
     char *what = mem_printf("%s%s", prefix ? prefix : "", s->name);
     manta_status st = MANTA_OK;
     int64_t n = 0;

@@ -10,6 +10,7 @@
 #include <manta/recipe.h>
 #include <manta/run.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -88,6 +89,10 @@ static char *plain_text(const char *folder, const char *name)
 
 manta_status manta_state_find(const char *given, char **path, manta_checkpoint **from)
 {
+    REFUSE_NULL(given);
+    REFUSE_NULL(path);
+    REFUSE_NULL(from);
+
     manta_checkpoint *c = NULL;
     const char *name = NULL;
     manta_status st = open_checkpoint(given, &c);
@@ -156,6 +161,9 @@ static manta_status check_place(const char *path)
 
 manta_status manta_output_check(const char *path, const char *endings)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(endings);
+
     char *own = endings ? NULL : state_endings();
     manta_status st;
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/log/rank_log.h"
 #include "train/run/run_folder.h"
@@ -46,6 +47,10 @@ static manta_status look_at_parts(const manta_run_log_reader *l, int64_t from, i
 
 manta_status manta_run_log_open(const char *folder, const char *role, int n, manta_run_log_reader **out)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(role);
+    REFUSE_NULL(out);
+
     manta_run_log_reader *l = mem_new(sizeof *l);
     int64_t least, greatest;
     bool current;
@@ -89,6 +94,10 @@ static manta_status read_on(manta_run_log_reader *l, int64_t number, size_t *n)
 
 manta_status manta_run_log_read(manta_run_log_reader *l, const char **text, size_t *n)
 {
+    REFUSE_NULL(l);
+    REFUSE_NULL(text);
+    REFUSE_NULL(n);
+
     int64_t least, greatest;
     bool current;
 

@@ -21,6 +21,7 @@
 
 #include <manta/events.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -415,6 +416,9 @@ static manta_status open_run(manta_run *r, const manta_run_options *o)
 
 manta_status manta_run_open(const manta_run_options *o, manta_run **out)
 {
+    REFUSE_NULL(o);
+    REFUSE_NULL(out);
+
     manta_run *r = mem_new(sizeof *r);
     manta_status st;
 
@@ -447,26 +451,31 @@ void manta_run_close(manta_run *r)
 
 const char *manta_run_name(const manta_run *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->name;
 }
 
 const char *manta_run_path(const manta_run *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->path;
 }
 
 manta_checkpoints *manta_run_checkpoints(manta_run *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->checkpoints;
 }
 
 const char *manta_run_damage(const manta_run *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->damage;
 }
 
 const manta_checkpoint *manta_run_start(const manta_run *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->from;
 }
 
@@ -533,6 +542,7 @@ manta_status run_report(manta_run *r, run_place p, int rank, const manta_metrics
 
 manta_status manta_run_report(manta_run *r, int64_t epoch, int64_t step, int rank, const manta_metrics *m)
 {
+    REFUSE_NULL(r);
     return run_report(r, (run_place){epoch, step, -1}, rank, m);
 }
 
@@ -542,14 +552,18 @@ static void add_line(manta_run *r, const char *role, int n, const char *text)
         log_warn("a log line is lost", LOG_INT(role, n), LOG_STR("why", manta_error_text()));
 }
 
-void manta_run_log(manta_run *r, int rank, const char *text)
+void manta_run_log(manta_run *r, int rank, const char *line)
 {
-    add_line(r, "rank", rank, text);
+    REFUSE_NULL_AND_RETURN(r);
+    REFUSE_NULL_AND_RETURN(line);
+    add_line(r, "rank", rank, line);
 }
 
-void manta_run_log_server(manta_run *r, int n, const char *text)
+void manta_run_log_server(manta_run *r, int n, const char *line)
 {
-    add_line(r, "server", n, text);
+    REFUSE_NULL_AND_RETURN(r);
+    REFUSE_NULL_AND_RETURN(line);
+    add_line(r, "server", n, line);
 }
 
 /* Whether there is no folder any more where the run's was. */
@@ -576,6 +590,9 @@ static void add_outcome(const run_outcome *o, json_t *to)
 
 manta_status manta_run_finish(manta_run *r, const char *status, const manta_metrics *last, const char *error)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(status);
+
     char *path = run_inner(r->path, "result.json"), *text;
     const char *checkpoint = NULL;
     int n = manta_checkpoints_count(r->checkpoints);
@@ -700,6 +717,8 @@ static const manta_callback_ops recorder_ops = {.name = "run_recorder",
 
 manta_callback *manta_run_recorder(manta_run *r, const manta_checkpointing_options *o)
 {
+    REFUSE_NULL_OR(r, NULL);
+
     recorder *c = mem_new(sizeof *c);
 
     c->r = r;

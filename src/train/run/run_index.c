@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -233,6 +234,9 @@ static void add_run(sqlite3 *db, const char *storage, const char *name, run_list
 
 manta_status manta_runs_list(const char *storage, manta_run_info **out, int *n)
 {
+    REFUSE_NULL(out);
+    REFUSE_NULL(n);
+
     file_names names = {0};
     run_list all = {0};
     sqlite3 *db;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/vec.h"
@@ -239,6 +240,9 @@ manta_status run_read_past(const char *folder, manta_run_info *out)
 /* The folder's name may lie in *out: lists of runs are brought up to date. */
 manta_status manta_run_read(const char *folder, manta_run_info *out)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(out);
+
     char *path = mem_strdup(folder);
     manta_status st = read_run(path, false, out);
 
@@ -248,6 +252,9 @@ manta_status manta_run_read(const char *folder, manta_run_info *out)
 
 manta_status manta_run_read_config(const char *folder, char **out)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(out);
+
     char *path = run_inner(folder, "config.json");
     void *text = NULL;
     size_t n = 0;
@@ -300,6 +307,10 @@ static void take_points(void *ctx, const json_t *line)
 
 manta_status manta_run_history(const char *folder, manta_run_series **out, int *n)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(out);
+    REFUSE_NULL(n);
+
     series_list all = {0};
     manta_status st = each_line(folder, take_points, &all);
 
@@ -322,6 +333,8 @@ void manta_run_history_free(manta_run_series *s, int n)
 
 manta_status manta_run_stop(const char *folder, int64_t timeout_ms)
 {
+    REFUSE_NULL(folder);
+
     char *path = run_inner(folder, "run.lock");
     int64_t deadline = clock_deadline(timeout_ms);
     pid_t pid = storage_holder(path);

@@ -1,6 +1,7 @@
 /* profile.c - where the time of a step goes. */
 #include <string.h>
 
+#include "base/args.h"
 #include "train/session/session.h"
 
 static void keep_span(void *ctx, const char *layer, const char *op, bool backward, int64_t begin_ns,
@@ -11,6 +12,8 @@ static void keep_span(void *ctx, const char *layer, const char *op, bool backwar
 
 manta_status manta_session_profile(manta_session *s, const char *trace_path)
 {
+    REFUSE_NULL(s);
+
     TRY(session_local(s));
     trace_free(s->trace);
     s->trace = trace_path ? trace_new(trace_path) : NULL;
@@ -26,6 +29,9 @@ static double flop_rate(double flops, double ms)
 manta_status manta_session_profile_end(manta_session *s, int64_t batch,
                                        void (*row)(void *user, const manta_profile_row *r), void *user)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(row);
+
     manta_status st = MANTA_OK;
     exec_time t;
 

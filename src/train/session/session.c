@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "tensor/copy.h"
 #include "train/session/lockstep.h"
@@ -154,11 +155,14 @@ void manta_session_close(manta_session *s)
 
 const manta_model *manta_session_model(const manta_session *s)
 {
+    REFUSE_NULL_OR(s, NULL);
     return s->m;
 }
 
 manta_status manta_session_resize(manta_session *s, int workers)
 {
+    REFUSE_NULL(s);
+
     if (s->engine.ops->resize) return s->engine.ops->resize(s->engine.ctx, workers);
     return workers == 1 ? MANTA_OK
                         : manta_fail(MANTA_EINVAL,
@@ -167,16 +171,20 @@ manta_status manta_session_resize(manta_session *s, int workers)
 
 int manta_session_workers(const manta_session *s)
 {
+    REFUSE_NULL_OR(s, 0);
     return s->engine.ops->workers ? s->engine.ops->workers(s->engine.ctx) : 1;
 }
 
 bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out)
 {
+    REFUSE_NULL_OR(s, false);
+    REFUSE_NULL_OR(out, false);
     return s->busy && s->engine.ops->work && s->engine.ops->work(s->engine.ctx, rank, out);
 }
 
 const char *manta_session_about(const manta_session *s)
 {
+    REFUSE_NULL_OR(s, NULL);
     return s->about;
 }
 
@@ -214,12 +222,17 @@ void session_metrics_of(const manta_session *s, const double *sums, const char *
 
 void manta_session_metrics(const manta_session *s, manta_metrics *out)
 {
+    REFUSE_NULL_AND_RETURN(s);
+    REFUSE_NULL_AND_RETURN(out);
+
     memset(out, 0, sizeof *out);
     session_metrics_of(s, s->evaluated ? s->eval_sums : session_sums(s), "", out);
 }
 
 void manta_session_reset_metrics(manta_session *s)
 {
+    REFUSE_NULL_AND_RETURN(s);
+
     memset(session_sums(s), 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
     memset(s->eval_sums, 0, ((size_t)s->l.n_sums + 1) * sizeof(double));
     s->evaluated = false;
@@ -228,6 +241,9 @@ void manta_session_reset_metrics(manta_session *s)
 
 double manta_metrics_get(const manta_metrics *m, const char *name)
 {
+    REFUSE_NULL_OR(m, NAN);
+    REFUSE_NULL_OR(name, NAN);
+
     for (int i = 0; i < m->n; i++) {
         if (!strcmp(m->name[i], name)) return m->value[i];
     }
@@ -238,6 +254,10 @@ double manta_metrics_get(const manta_metrics *m, const char *name)
 
 manta_status manta_session_weight(manta_session *s, const char *name, manta_array *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     for (int i = 0; i < s->m->n_variables; i++) {
         const graph_variable *g = &s->m->variables[i];
         if (strcmp(g->name, name)) continue;
@@ -249,6 +269,10 @@ manta_status manta_session_weight(manta_session *s, const char *name, manta_arra
 
 manta_status manta_session_set_weight(manta_session *s, const char *name, const manta_array *value)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(name);
+    REFUSE_NULL(value);
+
     char given[96], expected[96];
     manta_array a;
 
@@ -264,6 +288,8 @@ manta_status manta_session_set_weight(manta_session *s, const char *name, const 
 
 int64_t manta_session_params(const manta_session *s)
 {
+    REFUSE_NULL_OR(s, 0);
+
     int64_t n = 0;
 
     for (int i = 0; i < s->l.n_params; i++) n += s->l.params[i].count;
@@ -286,17 +312,25 @@ void session_unpack(const layout *l, const float *flat, float *padded)
 
 void manta_session_get_flat(const manta_session *s, float *out)
 {
+    REFUSE_NULL_AND_RETURN(s);
+    REFUSE_NULL_AND_RETURN(out);
     session_pack(&s->l, layout_params(&s->l, s->state), out);
 }
 
 void manta_session_set_flat(manta_session *s, const float *in)
 {
+    REFUSE_NULL_AND_RETURN(s);
+    REFUSE_NULL_AND_RETURN(in);
+
     session_unpack(&s->l, in, layout_params(&s->l, s->state));
     s->touched = true;
 }
 
 manta_status manta_session_gradients(const manta_session *s, float *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(out);
+
     float *padded = NULL;
 
     if (s->phase != SESSION_BACKWARD) {
@@ -311,6 +345,8 @@ manta_status manta_session_gradients(const manta_session *s, float *out)
 
 double manta_session_learning_rate(const manta_session *s)
 {
+    REFUSE_NULL_OR(s, 0);
+
     const run_state *run = layout_run(&s->l, s->state);
 
     return optimizer_rate(&s->opt, run->learning_rate, run->calls);
@@ -318,6 +354,8 @@ double manta_session_learning_rate(const manta_session *s)
 
 manta_status manta_session_set_learning_rate(manta_session *s, double rate)
 {
+    REFUSE_NULL(s);
+
     if (s->opt.schedule.kind != MANTA_SCHEDULE_CONSTANT) {
         return manta_fail(MANTA_EINVAL, "the learning rate follows a schedule and cannot be set");
     }
@@ -332,5 +370,6 @@ manta_status manta_session_set_learning_rate(manta_session *s, double rate)
 
 int64_t manta_session_iterations(const manta_session *s)
 {
+    REFUSE_NULL_OR(s, 0);
     return layout_run(&s->l, s->state)->calls;
 }

@@ -9,6 +9,7 @@
  * same arithmetic. */
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/session/lockstep.h"
 #include "train/session/step_core.h"
@@ -167,6 +168,10 @@ manta_status step_compute(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *loss)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(f);
+    REFUSE_NULL(loss);
+
     double sums[SUM_FIXED + 4 * MANTA_MAX_METRICS];
 
     TRY(ready_step(s, f, true));
@@ -180,6 +185,9 @@ manta_status manta_session_loss(manta_session *s, const manta_feed *f, double *l
 
 manta_status manta_session_backward(manta_session *s, const manta_feed *f)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(f);
+
     if (s->phase != SESSION_FORWARD) {
         return manta_fail(MANTA_EINVAL,
                           "the session has no loss to differentiate: call manta_session_loss() first");
@@ -194,6 +202,8 @@ manta_status manta_session_backward(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_apply(manta_session *s, const float *g)
 {
+    REFUSE_NULL(s);
+
     step_range all = step_range_of(&s->l, 0, 1);
     session_phase phase = s->phase;
     double samples = 0;
@@ -278,6 +288,10 @@ static manta_status forward_parts(manta_session *s, const manta_feed *f, int n_o
 manta_status manta_session_forward(manta_session *s, const manta_feed *f, bool training, int n_outputs,
                                    manta_array *outputs)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(f);
+    REFUSE_ARRAY(n_outputs, outputs);
+
     exec_run r = session_run(s, PLAN_PREDICT, f, NULL);
 
     TRY(ready_step(s, f, false));
@@ -342,6 +356,9 @@ static manta_status fused_step(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_step(manta_session *s, const manta_feed *f)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(f);
+
     TRY(ready_step(s, f, true));
     if (!s->n_losses)
         return manta_fail(
@@ -357,6 +374,9 @@ manta_status manta_session_step(manta_session *s, const manta_feed *f)
 
 manta_status manta_session_evaluate_step(manta_session *s, const manta_feed *f)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(f);
+
     TRY(ready_step(s, f, true));
     if (!s->n_losses)
         return manta_fail(

@@ -37,6 +37,7 @@
 
 #include <manta/strategy.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "os/cpu.h"
@@ -97,6 +98,8 @@ static manta_status settle_kind(manta_strategy *s)
 
 manta_status manta_strategy_open(const manta_strategy_options *options, manta_strategy **out)
 {
+    REFUSE_NULL(out);
+
     manta_strategy *s = mem_new(sizeof *s);
     manta_status st;
 
@@ -127,11 +130,13 @@ void manta_strategy_close(manta_strategy *s)
 
 int manta_strategy_replicas(const manta_strategy *s)
 {
+    REFUSE_NULL_OR(s, 0);
     return s->n;
 }
 
 bool manta_strategy_is_chief(const manta_strategy *s)
 {
+    REFUSE_NULL_OR(s, false);
     return s->here || s->rank == 0;
 }
 
@@ -161,6 +166,10 @@ static manta_status add_variable(manta_strategy *s, variable v)
 
 manta_status manta_strategy_variable(manta_strategy *s, const char *name, const manta_array *value)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(name);
+    REFUSE_NULL(value);
+
     variable v = {.value = *value, .size = manta_array_bytes(value)};
     manta_status st;
 
@@ -180,6 +189,9 @@ manta_status manta_strategy_variable(manta_strategy *s, const char *name, const 
 
 manta_status manta_strategy_mirror(manta_strategy *s, manta_session *session)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(session);
+
     if (session->engine.ops != &engine_local || session->shards > 1) {
         return manta_fail(MANTA_EINVAL,
                           "strategy: a session of %d shards%s cannot be mirrored, expected one shard in this "
@@ -267,6 +279,8 @@ static void publish_commit(manta_replica *r, int64_t step)
 
 manta_status manta_replica_commit(manta_replica *r, int64_t step)
 {
+    REFUSE_NULL(r);
+
     TRY(manta_group_barrier(r->g));
     if (!r->s->here || r->rank == 0) publish_commit(r, step);
     TRY(manta_group_barrier(r->g));
@@ -301,26 +315,34 @@ static manta_status agree_on_commit(manta_replica *r)
 
 int manta_replica_rank(const manta_replica *r)
 {
+    REFUSE_NULL_OR(r, 0);
     return r->rank;
 }
 
 int manta_replica_count(const manta_replica *r)
 {
+    REFUSE_NULL_OR(r, 0);
     return r->s->n;
 }
 
 manta_group *manta_replica_group(manta_replica *r)
 {
+    REFUSE_NULL_OR(r, NULL);
     return r->g;
 }
 
 int64_t manta_replica_step(const manta_replica *r)
 {
+    REFUSE_NULL_OR(r, 0);
     return commits_of(r->s)->step[r->seen & 1];
 }
 
 manta_status manta_replica_variable(manta_replica *r, const char *name, manta_array *out)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     const variable *v = find_variable(r->s, name);
 
     if (!v) return manta_fail(MANTA_ENOENT, "strategy: no variable is called '%s'", name);
@@ -489,6 +511,9 @@ static manta_status run_forked(manta_strategy *s, manta_replica_fn fn, void *use
 
 manta_status manta_strategy_run(manta_strategy *s, manta_replica_fn fn, void *user)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(fn);
+
     manta_status st;
 
     if (s->running)

@@ -3,6 +3,7 @@
 
 #include <manta/strategy.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "comm/reduce.h"
@@ -89,6 +90,9 @@ static manta_status add_slots(manta_replica *r, manta_session *s, bool samples)
 
 manta_status manta_replica_train_step(manta_replica *r, manta_session *s, const manta_feed *f)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(s);
+
     bool samples = f && f->count > 0;
     double loss;
 

@@ -4,6 +4,7 @@
 
 #include <manta/strategy.h>
 
+#include "base/args.h"
 #include "base/status.h"
 #include "comm/reduce.h"
 #include "train/trainer/strategy_memory.h"
@@ -31,6 +32,10 @@ static value *find_value(const manta_strategy *s, int rank, const char *name)
 
 manta_status manta_replica_leave(manta_replica *r, const char *name, const manta_array *array)
 {
+    REFUSE_NULL(r);
+    REFUSE_NULL(name);
+    if (!array) return args_fail_null(__func__, "value");
+
     epitaph *e = &commits_of(r->s)->end[r->rank];
     size_t bytes = manta_array_bytes(array),
            size = strategy_round_up(sizeof(value)) + strategy_round_up(bytes), used = e->used;
@@ -63,6 +68,10 @@ manta_status manta_replica_leave(manta_replica *r, const char *name, const manta
 
 manta_status manta_strategy_value(const manta_strategy *s, int rank, const char *name, manta_array *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     value *v;
 
     if (rank < 0 || rank >= s->n)
@@ -78,6 +87,10 @@ manta_status manta_strategy_value(const manta_strategy *s, int rank, const char 
 manta_status manta_strategy_reduce(const manta_strategy *s, const char *name, manta_reduce how,
                                    const manta_array *out)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     const void *from[MANTA_GROUP_MAX];
 
     for (int i = 0; i < s->n; i++) {
@@ -97,6 +110,10 @@ manta_status manta_strategy_reduce(const manta_strategy *s, const char *name, ma
 
 manta_status manta_strategy_gather(const manta_strategy *s, const char *name, void *out, size_t size)
 {
+    REFUSE_NULL(s);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     size_t at = 0;
 
     for (int i = 0; i < s->n; i++) {

@@ -49,6 +49,7 @@
 #include <manta/task.h>
 #include <manta/version.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -509,6 +510,9 @@ static void give_signals_back(const signals *s)
 
 manta_status manta_trainer_fit(const manta_trainer_options *o, manta_result **out)
 {
+    REFUSE_NULL(o);
+    REFUSE_NULL(out);
+
     trainer_driver d = {.o = o, .failed_rank = -1, .mem = {.fd = -1}};
     signals before;
     int level = log_own_level();

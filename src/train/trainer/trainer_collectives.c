@@ -32,6 +32,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "os/file.h"
@@ -138,6 +139,8 @@ manta_status worker_meet(manta_worker *w)
 
 manta_status manta_worker_barrier(manta_worker *w)
 {
+    REFUSE_NULL(w);
+
     TRY(map_slots(w, sizeof(slot_head)));
     return worker_meet(w);
 }
@@ -171,12 +174,17 @@ manta_status worker_combine(manta_worker *w, double *values, int n, bool greates
 
 manta_status manta_worker_sum(manta_worker *w, double *values, int n)
 {
+    REFUSE_NULL(w);
+    REFUSE_ARRAY(n, values);
     return worker_combine(w, values, n, false);
 }
 
 /* The size first: who comes with another would read what is not there. */
 manta_status manta_worker_broadcast(manta_worker *w, void *data, size_t n)
 {
+    REFUSE_NULL(w);
+    if (n > 0) REFUSE_NULL(data);
+
     const slot_head *chief;
 
     TRY(map_slots(w, sizeof(slot_head)));

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/vec.h"
@@ -44,11 +45,15 @@ static void add_function(function_kind kind, const char *name, any_function *fn)
 
 void manta_register_loop(const char *name, manta_loop_fn *fn)
 {
+    REFUSE_NULL_AND_RETURN(name);
+    REFUSE_NULL_AND_RETURN(fn);
     add_function(FUNCTION_LOOP, name, (any_function *)fn);
 }
 
 void manta_register_dataset_maker(const char *name, manta_dataset_maker *fn)
 {
+    REFUSE_NULL_AND_RETURN(name);
+    REFUSE_NULL_AND_RETURN(fn);
     add_function(FUNCTION_MAKER, name, (any_function *)fn);
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/retention.h"
@@ -36,6 +37,9 @@ static manta_status take_checkpoints(const char *folder, manta_result *r)
 
 manta_status manta_result_read(const char *folder, manta_result **out)
 {
+    REFUSE_NULL(folder);
+    REFUSE_NULL(out);
+
     manta_result *r = mem_new(sizeof *r);
     run_outcome how = {.rank = -1};
     manta_run_info info;
@@ -78,6 +82,9 @@ void manta_result_free(manta_result *r)
 
 const char *manta_result_best(const manta_result *r, const char *metric, const char *order)
 {
+    REFUSE_NULL_OR(r, NULL);
+    REFUSE_NULL_OR(metric, NULL);
+
     bool greater = manifest_greater_is_better(metric, order);
     int best = -1;
 

@@ -33,6 +33,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "os/file.h"
 #include "os/shm.h"
@@ -64,6 +65,11 @@ void worker_model_free(void *model)
 manta_status manta_prepare_model(manta_worker *w, const manta_model *m, const manta_compile *c,
                                  const manta_session_options *o, manta_session **out)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(m);
+    REFUSE_NULL(c);
+    REFUSE_NULL(out);
+
     manta_session_options so = o ? *o : (manta_session_options){.seed = w->t.seed};
     worker_model *made;
     manta_session *s;
@@ -229,6 +235,10 @@ static void take_other_buffer(worker_model *m)
 
 manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const manta_feed *f)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(s);
+    REFUSE_NULL(f);
+
     worker_model *m = s->engine.ctx;
     bool samples = f && f->count > 0;
     slot_head *own;
@@ -255,6 +265,10 @@ manta_status manta_worker_train_step(manta_worker *w, manta_session *s, const ma
 /* After steps of all ranks the sums are everybody's in each of them. */
 manta_status manta_worker_metrics(manta_worker *w, const manta_session *s, manta_metrics *m)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(s);
+    REFUSE_NULL(m);
+
     const worker_model *model = s->engine.ops == &engine_ranks ? s->engine.ctx : NULL;
     bool common = !s->evaluated && model && model->memory;
     double sums[TRAINER_NUMBERS];
@@ -274,6 +288,9 @@ manta_status manta_worker_metrics(manta_worker *w, const manta_session *s, manta
 manta_status manta_worker_evaluate(manta_worker *w, manta_session *s, manta_dataset *d,
                                    const manta_fit_options *o, manta_metrics *m)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(s);
+
     if (d && manta_dataset_count(d) != 0) {
         TRY(manta_evaluate(s, d, o, NULL));
     } else {
@@ -295,6 +312,10 @@ int64_t worker_first(const manta_worker *w, manta_loader *l)
 manta_status manta_worker_train_epoch(manta_worker *w, manta_session *s, manta_loader *l, int64_t epoch,
                                       manta_metrics *m)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(s);
+    REFUSE_NULL(l);
+
     const manta_column_spec *columns;
     int n_columns = manta_loader_columns(l, &columns);
     int64_t first = epoch == manta_worker_epoch(w) ? manta_worker_step(w) : 0;

@@ -31,6 +31,7 @@
 #include <manta/task.h>
 #include <manta/version.h>
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "os/file.h"
@@ -50,63 +51,78 @@ manta_status worker_is_over(const manta_worker *w)
 
 int manta_worker_rank(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
     return w->t.rank;
 }
 
 int manta_worker_world_size(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
     return w->t.world;
 }
 
 int manta_worker_local_rank(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
     return w->t.rank; /* one host */
 }
 
 int manta_worker_local_world_size(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
     return w->t.world;
 }
 
 int manta_worker_node_rank(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
+
     (void)w;
     return 0;
 }
 
 const char *manta_worker_run_name(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, NULL);
     return w->t.name;
 }
 
 const char *manta_worker_storage(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, NULL);
     return w->t.run;
 }
 
 int manta_worker_attempt(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
     return w->t.attempt;
 }
 
 const void *manta_worker_config(const manta_worker *w, size_t *size)
 {
+    REFUSE_NULL_OR(w, NULL);
+
     if (size) *size = w->config_size;
     return w->config;
 }
 
 const manta_checkpoint *manta_worker_checkpoint(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, NULL);
     return w->checkpoint;
 }
 
 int64_t manta_worker_epoch(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
     return w->checkpoint ? manta_checkpoint_get(w->checkpoint)->epoch : 0;
 }
 
 int64_t manta_worker_step(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, 0);
+
     const char *told = w->checkpoint ? manta_checkpoint_note(w->checkpoint, RUN_WORKERS) : NULL;
     int64_t step = w->checkpoint ? manta_checkpoint_get(w->checkpoint)->step : 0;
     int64_t workers = told ? strtoll(told, NULL, 10) : 0, all;
@@ -118,6 +134,8 @@ int64_t manta_worker_step(const manta_worker *w)
 
 bool manta_worker_should_stop(const manta_worker *w)
 {
+    REFUSE_NULL_OR(w, false);
+
     _Atomic uint32_t *listens = &w->mem.c->ranks[w->t.rank].listens;
 
     if (!atomic_load_explicit(listens, memory_order_relaxed)) atomic_store(listens, 1);

@@ -3,6 +3,7 @@
 
 #include <manta/data_file.h>
 
+#include "base/args.h"
 #include "base/status.h"
 #include "train/trainer/trainer_worker.h"
 
@@ -62,6 +63,10 @@ static bool is_divided(const trainer_dataset *d)
 
 manta_status manta_worker_dataset(manta_worker *w, const char *name, manta_dataset **out)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     manta_dataset *d;
     int i = 0;
 
@@ -75,6 +80,10 @@ manta_status manta_worker_dataset(manta_worker *w, const char *name, manta_datas
 manta_status manta_prepare_loader(manta_worker *w, const char *name, const manta_loader_options *o,
                                   manta_loader **out, int64_t *steps)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     manta_loader_options lo = o ? *o : (manta_loader_options){0};
     manta_dataset *d = NULL;
     double most;

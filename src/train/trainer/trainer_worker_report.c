@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -91,11 +92,16 @@ static manta_status send_metrics(manta_worker *w, const manta_metrics *m, const 
 
 manta_status manta_report(manta_worker *w, const manta_metrics *m)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(m);
     return send_metrics(w, m, &(trainer_report){.kind = REPORT_METRICS});
 }
 
 manta_status manta_worker_temp_folder(manta_worker *w, char **out)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(out);
+
     char name[80];
     manta_status st;
 
@@ -123,6 +129,10 @@ static manta_status check_note(const char *name, const char *text)
 
 manta_status manta_worker_note(manta_worker *w, const char *name, const char *text)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(name);
+    REFUSE_NULL(text);
+
     TRY(check_note(name, text));
     vec_push(&w->notes, ((manta_note){mem_strdup(name), mem_strdup(text)}));
     return MANTA_OK;
@@ -193,6 +203,8 @@ static manta_status end_save(manta_worker *w, worker_save *v, manta_status fille
 manta_status manta_report_checkpoint(manta_worker *w, const manta_metrics *m, const char *folder,
                                      const manta_checkpoint_info *info)
 {
+    REFUSE_NULL(w);
+
     trainer_report r = report_of(REPORT_PART, w->parts, info);
     worker_save *v;
 
@@ -240,6 +252,9 @@ static manta_status report_state(manta_worker *w, const manta_metrics *m, const 
 manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const manta_session *s,
                                   int64_t epoch, int64_t step)
 {
+    REFUSE_NULL(w);
+    REFUSE_NULL(s);
+
     manta_checkpoint_info info = {.epoch = epoch, .step = step, .iterations = manta_session_iterations(s)};
     blobs none = {0};
 
@@ -249,6 +264,9 @@ manta_status manta_report_session(manta_worker *w, const manta_metrics *m, const
 manta_status manta_report_arrays(manta_worker *w, const manta_metrics *m, int n, const manta_column *arrays,
                                  int64_t epoch, int64_t step)
 {
+    REFUSE_NULL(w);
+    REFUSE_ARRAY(n, arrays);
+
     manta_checkpoint_info info = {.epoch = epoch, .step = step};
     trainer_report r;
     worker_save *v;
@@ -304,6 +322,8 @@ static const manta_callback_ops reporter_ops = {.name = "report_checkpoint",
 
 manta_callback *manta_report_callback(manta_worker *w, int64_t checkpoint_every)
 {
+    REFUSE_NULL_OR(w, NULL);
+
     reporter *r = mem_new(sizeof *r);
 
     r->w = w;
