@@ -117,6 +117,27 @@ MANTA_API manta_contents manta_saved_contents(const manta_saved *s);
 MANTA_API manta_status manta_file_write(const char *path, const char *format,
                                         const manta_contents *c) MANTA_MUST_USE;
 
+/* A layer as a file lists it, whether Manta has it or not. */
+typedef struct manta_outline_layer {
+    char *name, *class_name; /* as the file says them: text that nobody has checked */
+    int nesting; /* 0: a layer of the model itself; 1: of a model that is a layer of it; ... */
+    int ndim; /* of what it gives, 0: the file does not say; an open dimension is -1 */
+    int64_t shape[MANTA_MAX_DIMS];
+    char *problem; /* why Manta cannot make it ("is a LSTM, which Manta does not have"); NULL: it can */
+} manta_outline_layer;
+
+typedef struct manta_outline {
+    int n;
+    manta_outline_layer *layers;
+} manta_outline;
+
+/* The layers that a file of a Keras model lists, for a model that manta_file_read()
+ * refuses because of some of them. *out: owned by the caller, manta_outline_release();
+ * untouched on failure.
+ * MANTA_EUNSUPPORTED the file is of a format that lists no layers. */
+MANTA_API manta_status manta_file_outline(const char *path, manta_outline *out) MANTA_MUST_USE;
+MANTA_API void manta_outline_release(manta_outline *o); /* accepts NULL and a zeroed one; leaves one */
+
 typedef struct manta_file_format {
     const char *name; /* "keras" */
     const char *about; /* a line for people */

@@ -33,8 +33,10 @@ static bool is_checkpoint(const char *path)
 static int inspect_file(const char *path, bool json)
 {
     manta_saved *s = NULL;
+    manta_status st = manta_file_read(path, NULL, &s);
 
-    if (manta_file_read(path, NULL, &s)) return cli_fail();
+    if (st == MANTA_EUNSUPPORTED) return inspect_outline(path, json);
+    if (st) return cli_fail();
     if (manta_saved_model(s)) {
         inspect_model(manta_saved_model(s), s, path, json);
     } else {
@@ -96,7 +98,9 @@ const command cmd_inspect = {
     .text =
         "MODEL is as for 'manta train': its layers, their shapes and parameters and, for a file, the "
         "optimizer "
-        "and the rest it was compiled with.\n\n"
+        "and the rest it was compiled with. Of a Keras model with layers that Manta does not have, all "
+        "layers are "
+        "listed, with what is missing beside them; the status is then 1.\n\n"
         "FILE is known by its contents, then by its name: .keras, a Keras config.json, .weights.h5, "
         ".weights.json, .h5, "
         ".npz, "

@@ -1,7 +1,7 @@
 /* inspect.h - the kinds of things that manta inspect shows, a file each.
  *
  * Each prints a table for people or, with json, one object whose "kind" says
- * which: model, arrays, checkpoint, events, onnx, dataset. Those that open a file return
+ * which: model, outline, arrays, checkpoint, events, onnx, dataset. Those that open a file return
  * the exit status, having said why when it is not 0. */
 #ifndef CLI_INSPECT_H
 #define CLI_INSPECT_H
@@ -12,6 +12,10 @@
 
 /* A built model; s: the file it comes from, or NULL for one of the zoo. */
 void inspect_model(const manta_model *m, const manta_saved *s, const char *path, bool json);
+
+/* The layers of a file whose model Manta does not have, which the last failure says; it is the status that is
+ * returned, with its sentence, also where the file lists no layers. */
+int inspect_outline(const char *path, bool json);
 
 /* Named arrays without a model. */
 void inspect_saved(const manta_saved *s, const char *path, bool json);

@@ -125,6 +125,17 @@ manta_status manta_file_read(const char *path, const manta_read_options *options
     return MANTA_OK;
 }
 
+manta_status manta_file_outline(const char *path, manta_outline *out)
+{
+    const model_format *f;
+
+    if (!path) return manta_fail(MANTA_EINVAL, "manta_file_outline: path is NULL, expected a path");
+    if (!out) return manta_fail(MANTA_EINVAL, "manta_file_outline: out is NULL, expected a place");
+    f = guess_format(path);
+    if (f && f->outline) return f->outline(path, out);
+    return manta_fail(MANTA_EUNSUPPORTED, "%s: expected a file that lists the layers of a Keras model", path);
+}
+
 manta_status manta_file_write(const char *path, const char *format, const manta_contents *c)
 {
     REFUSE_NULL(path);

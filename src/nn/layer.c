@@ -236,9 +236,22 @@ static const named_activation activations[] = {
     {"softmax", &op_softmax, {0}},
 };
 
+static const named_activation *find_activation(const char *name)
+{
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++) {
+        if (!strcmp(activations[i].name, name)) return &activations[i];
+    }
+    return NULL;
+}
+
+bool layer_has_activation(const char *name)
+{
+    return find_activation(name) != NULL;
+}
+
 static manta_status unknown_activation(const char *given)
 {
-    char names[160] = "";
+    char names[256] = "";
     size_t n = 0;
 
     for (size_t i = 0; i < sizeof activations / sizeof *activations && n < sizeof names; i++) {
@@ -253,15 +266,11 @@ manta_status manta_layer_activate(manta_layer *l, const char *activation, manta_
     REFUSE_NULL(out);
 
     static const op_relu_attrs six = {.max_value = 6};
+    const named_activation *a = activation ? find_activation(activation) : NULL;
 
     *out = x;
     if (!activation) return MANTA_OK;
-    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++) {
-        const named_activation *a = &activations[i];
-        if (strcmp(a->name, activation)) continue;
-        if (!a->op) return MANTA_OK;
-        *out = manta_layer_apply(l, a->op, a->op == &op_relu ? (const void *)&six : &a->act, 1, &x);
-        return MANTA_OK;
-    }
-    return unknown_activation(activation);
+    if (!a) return unknown_activation(activation);
+    if (a->op) *out = manta_layer_apply(l, a->op, a->op == &op_relu ? (const void *)&six : &a->act, 1, &x);
+    return MANTA_OK;
 }

@@ -53,6 +53,9 @@ manta_value layer_f32(manta_layer *l, manta_value x);
 manta_value layer_bias(manta_layer *l, int64_t n, manta_initializer init, int64_t kernel_fan_in,
                        manta_regularizer reg);
 
+/* Whether manta_layer_activate() knows the name. */
+bool layer_has_activation(const char *name);
+
 /* Padding of one axis as Keras counts it: `window` elements (dilation counted in) over n, every `stride`.
  * MANTA_EINVAL for a word that is none. */
 manta_status layer_padding(const char *padding, int64_t n, int64_t window, int64_t stride,

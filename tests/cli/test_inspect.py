@@ -106,6 +106,25 @@ def test_config(inspect):
     assert about["losses"] == [{"name": "sparse_categorical_crossentropy", "from_logits": True}]
 
 
+def test_a_model_that_cannot_be_made(manta, tmp_path):
+    """Two layers that Manta has not: all others are shown, and both are said at once."""
+    config = json.loads((GOLDEN / "mnist_config_portable.json").read_text())
+    layers = config["config"]["layers"]
+    layers += [{"class_name": "LSTM", "config": {"name": "memory"}},
+               {"class_name": "Dense", "config": {"name": "late\x1b[31m", "units": 2, "activation": "mish"}}]
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    done = manta("inspect", "c.json", status=1)
+    for layer in layers[:-1]:
+        assert any(layer["config"]["name"] in line and layer["class_name"] in line for line in done.stdout.splitlines())
+    assert "is a LSTM, which Manta does not have" in done.stdout and "\x1b" not in done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "'memory' is a LSTM; " in done.stderr and 'has activation = "mish"' in done.stderr
+    done = manta("inspect", "c.json", "--json", status=1)
+    about = json.loads(done.stdout)
+    assert about["kind"] == "outline" and len(about["layers"]) == len(layers)
+    assert [bool(layer["problem"]) for layer in about["layers"]] == [False] * (len(layers) - 2) + [True, True]
+
+
 def edited(tmp_path, edit):
     config = json.loads((GOLDEN / "mnist_config_portable.json").read_text())
     edit(config["compile_config"])

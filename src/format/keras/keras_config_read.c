@@ -12,6 +12,7 @@
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_layer.h"
 #include "format/keras/keras_ops.h"
+#include "format/keras/keras_outline.h"
 #include "nn/graph.h"
 
 enum { MAX_NESTING = 32 };
@@ -559,5 +560,6 @@ static manta_status read_model(const char *path, const json_t *object, const sha
 
 manta_status keras_config_read(const char *path, const json_t *object, manta_model **out)
 {
+    TRY(keras_outline_check(path, object));
     return read_model(path, object, NULL, 0, out);
 }

@@ -22,6 +22,7 @@
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_draft.h"
 #include "format/keras/keras_layer.h"
+#include "format/keras/keras_outline.h"
 #include "format/keras/keras_state.h"
 #include "format/model/model_file.h"
 #include "os/file.h"
@@ -375,6 +376,62 @@ static model_match keras_probe(const char *path, const uint8_t *head, size_t n)
     return model_path_ends(path, ".keras") ? MODEL_NAME : MODEL_NO;
 }
 
+/* The outline of the model whose configuration is text[0..size). */
+static manta_status outline_text(const char *path, const void *text, size_t size, manta_outline *out)
+{
+    char *where = mem_printf("%s: " CONFIG, path);
+    json_t *config = NULL;
+    manta_status st = keras_json_parse(where, text, size, &config);
+
+    if (!st) st = keras_outline_read(path, config, out);
+    json_decref(config);
+    mem_free(where);
+    return st;
+}
+
+static manta_status outline_file(const char *path, const char *config, manta_outline *out)
+{
+    void *text = NULL;
+    size_t size = 0;
+    manta_status st = file_read(config, KERAS_JSON_MAX, &text, &size);
+
+    if (!st) st = outline_text(path, text, size, out);
+    mem_try_free(text);
+    return st;
+}
+
+static manta_status config_outline(const char *path, manta_outline *out)
+{
+    return outline_file(path, path, out);
+}
+
+static manta_status keras_outline(const char *path, manta_outline *out)
+{
+    archive a = {0};
+    zip z = {0};
+    const zip_entry *e;
+    const uint8_t *text = NULL;
+    void *owned = NULL;
+    manta_status st;
+
+    if (is_folder(path)) {
+        char *config = mem_printf("%s/" CONFIG, path);
+        st = outline_file(path, config, out);
+        mem_free(config);
+        return st;
+    }
+    TRY(archive_read(path, &a));
+    st = zip_parse(path, a.data, a.size, &z);
+    e = st ? NULL : zip_find(&z, CONFIG);
+    if (!st && !e) st = manta_fail(MANTA_ENOENT, "%s: the archive has no " CONFIG, path);
+    if (!st) st = zip_extract(&z, e, &text, &owned);
+    if (!st) st = outline_text(path, text, e->size, out);
+    mem_try_free(owned);
+    zip_release(&z);
+    mem_try_free(a.memory);
+    return st;
+}
+
 /* ---- writing archives ---- */
 
 /* The configuration, filled up with spaces until what follows it in the archive is aligned. */
@@ -466,7 +523,8 @@ const model_format model_keras = {.name = "keras",
                                   .has_model = true,
                                   .probe = keras_probe,
                                   .read = keras_read,
-                                  .write = keras_write};
+                                  .write = keras_write,
+                                  .outline = keras_outline};
 
 /* ---- config.json ---- */
 
@@ -518,7 +576,8 @@ const model_format model_keras_config = {.name = "config",
                                          .has_model = true,
                                          .probe = config_probe,
                                          .read = config_read,
-                                         .write = config_write};
+                                         .write = config_write,
+                                         .outline = config_outline};
 
 /* ---- .weights.h5 ---- */
 

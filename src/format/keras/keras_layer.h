@@ -13,6 +13,9 @@
 manta_status keras_layer_read(const char *path, manta_model *m, const json_t *object,
                               manta_layer **out) MANTA_MUST_USE;
 
+/* That keras_layer_read() would make a layer of the object, whose shapes it cannot know. */
+manta_status keras_layer_check(const char *path, const json_t *object) MANTA_MUST_USE;
+
 /* The name a layer's object gives it; NULL when it gives none. */
 const char *keras_layer_name(const json_t *object);
 

@@ -19,6 +19,7 @@
 
 typedef struct reading {
     const char *path, *layer, *class_name;
+    bool quiet; /* say nothing of what is replaced */
     arena texts; /* what options point to until the layer has copied it */
 } reading;
 
@@ -263,6 +264,7 @@ static void read_init(const reading *r, const char *key, const json_t *v, manta_
         return;
     }
     *out = (manta_initializer){0};
+    if (r->quiet) return;
     log_warn("an initializer that Manta has not: fresh weights would start by the layer's default",
              LOG_STR("file", r->path), LOG_STR("layer", r->layer), LOG_STR("key", key),
              LOG_STR("initializer", name ? name : "?"));
@@ -363,6 +365,17 @@ static const manta_field *field_of(const manta_layer_class *cls, const char *key
     return NULL;
 }
 
+/* An activation by name; elsewhere a name is checked where the layer is called. */
+static manta_status check_activation(const reading *r, const manta_field *f, const json_t *v,
+                                     const char *options)
+{
+    const char *name;
+
+    if (f->kind != MANTA_FIELD_TEXT || strcmp(f->key, "activation") != 0) return MANTA_OK;
+    memcpy(&name, options + f->offset, sizeof name);
+    return !name || layer_has_activation(name) ? MANTA_OK : refuse_value(r, f->key, v);
+}
+
 static manta_status read_config(reading *r, const manta_layer_class *cls, const json_t *config, char *options)
 {
     const char *key;
@@ -380,6 +393,7 @@ static manta_status read_config(reading *r, const manta_layer_class *cls, const 
         const manta_field *f = field_of(cls, key);
         if (f) {
             TRY(read_field(r, f, v, options));
+            TRY(check_activation(r, f, v, options));
         } else if (!is_harmless(cls->name, key, v)) {
             return refuse_value(r, key, v);
         }
@@ -387,34 +401,63 @@ static manta_status read_config(reading *r, const manta_layer_class *cls, const 
     return MANTA_OK;
 }
 
-manta_status keras_layer_read(const char *path, manta_model *m, const json_t *object, manta_layer **out)
+/* The class of a layer's object and its options, zeroed before. *options: mem_free(), also on failure. */
+static manta_status read_options(reading *r, const json_t *object, const manta_layer_class **cls,
+                                 char **options)
 {
     const json_t *config = keras_json_config(object);
-    const char *name = keras_layer_name(object), *class = keras_json_text(object, "class_name");
-    const manta_layer_class *cls = class ? manta_layer_class_find(class) : NULL;
-    reading r = {.path = path, .layer = name ? name : "?", .class_name = class ? class : "?"};
-    char *options;
-    manta_status st;
+    const char *class = keras_json_text(object, "class_name");
 
     if (!class || !config) {
-        return manta_fail(MANTA_ECORRUPT, "%s: layer '%s' lacks a class_name or a config", path, r.layer);
+        return manta_fail(MANTA_ECORRUPT, "%s: layer '%s' lacks a class_name or a config", r->path, r->layer);
     }
     if (keras_holds_code(object)) {
         return manta_fail(MANTA_EUNSUPPORTED,
                           "%s: layer '%s' (%s) holds program code, which is never run from a "
                           "file",
-                          path, r.layer, class);
+                          r->path, r->layer, class);
     }
-    if (!cls) {
-        return manta_fail(MANTA_EUNSUPPORTED, "%s: layer '%s' is a %s, which Manta does not have", path,
-                          r.layer, class);
+    if (!(*cls = manta_layer_class_find(class))) {
+        return manta_fail(MANTA_EUNSUPPORTED, "%s: layer '%s' is a %s, which Manta does not have", r->path,
+                          r->layer, class);
     }
-    TRY(keras_layer_policy(path, object));
-    options = mem_new(cls->options_size ? cls->options_size : 1);
-    if (!(st = read_config(&r, cls, config, options))) {
-        *out = manta_layer_new(m, cls, name, options);
-        if (json_is_false(json_object_get(config, "trainable"))) (*out)->frozen = true;
+    TRY(keras_layer_policy(r->path, object));
+    *options = mem_new((*cls)->options_size ? (*cls)->options_size : 1);
+    return read_config(r, *cls, config, *options);
+}
+
+static reading reading_of(const char *path, const json_t *object)
+{
+    const char *name = keras_layer_name(object), *class = keras_json_text(object, "class_name");
+
+    return (reading){.path = path, .layer = name ? name : "?", .class_name = class ? class : "?"};
+}
+
+manta_status keras_layer_read(const char *path, manta_model *m, const json_t *object, manta_layer **out)
+{
+    reading r = reading_of(path, object);
+    const manta_layer_class *cls = NULL;
+    char *options = NULL;
+    manta_status st = read_options(&r, object, &cls, &options);
+
+    if (!st) {
+        *out = manta_layer_new(m, cls, keras_layer_name(object), options);
+        if (json_is_false(json_object_get(keras_json_config(object), "trainable"))) (*out)->frozen = true;
     }
+    mem_free(options);
+    arena_release(&r.texts);
+    return st;
+}
+
+manta_status keras_layer_check(const char *path, const json_t *object)
+{
+    reading r = reading_of(path, object);
+    const manta_layer_class *cls = NULL;
+    char *options = NULL;
+    manta_status st;
+
+    r.quiet = true; /* whoever makes the layer warns */
+    st = read_options(&r, object, &cls, &options);
     mem_free(options);
     arena_release(&r.texts);
     return st;

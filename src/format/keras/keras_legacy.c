@@ -17,6 +17,7 @@
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_draft.h"
+#include "format/keras/keras_outline.h"
 #include "format/model/model_file.h"
 #include "os/file.h"
 
@@ -205,6 +206,36 @@ static model_match legacy_probe(const char *path, const uint8_t *head, size_t n)
     return model_path_ends(path, ".h5") || model_path_ends(path, ".hdf5") ? MODEL_NAME : MODEL_NO;
 }
 
+static manta_status outline_opened(const char *path, h5_file *f, manta_outline *out)
+{
+    char *config = NULL;
+    json_t *model = NULL;
+    manta_status st;
+
+    TRY(h5_text(f, "", "model_config", KERAS_JSON_MAX, &config));
+    if (!config) return manta_fail(MANTA_EUNSUPPORTED, "%s: it holds weights alone, no model", path);
+    st = keras_json_parse(path, config, strlen(config), &model);
+    if (!st) st = keras_outline_read(path, model, out);
+    json_decref(model);
+    mem_free(config);
+    return st;
+}
+
+static manta_status legacy_outline(const char *path, manta_outline *out)
+{
+    h5_file *f = NULL;
+    void *data = NULL;
+    size_t size = 0;
+    manta_status st;
+
+    TRY(file_read(path, SIZE_MAX / 2, &data, &size));
+    st = h5_open(path, data, size, &f);
+    if (!st) st = outline_opened(path, f, out);
+    h5_close(f);
+    mem_try_free(data);
+    return st;
+}
+
 /* ---- writing ---- */
 
 /* HDF5 limits the size of an attribute; longer lists go to several that are numbered. */
@@ -331,4 +362,5 @@ const model_format model_legacy_h5 = {.name = "h5",
                                       .has_model = true,
                                       .probe = legacy_probe,
                                       .read = legacy_read,
-                                      .write = legacy_write};
+                                      .write = legacy_write,
+                                      .outline = legacy_outline};

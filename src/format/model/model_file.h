@@ -28,6 +28,7 @@ typedef struct model_format {
     model_match (*probe)(const char *path, const uint8_t *head, size_t n);
     manta_status (*read)(const char *path, const manta_read_options *o, manta_saved *s);
     manta_status (*write)(const char *path, const manta_contents *c); /* optional: read only */
+    manta_status (*outline)(const char *path, manta_outline *out); /* optional: the file lists no layers */
 } model_format;
 
 #define MODEL_HEAD 4096

@@ -393,7 +393,8 @@ static const struct refusal {
     {SEQUENTIAL(DENSE(",\"kernel_constraint\":null,\"dtype\":\"float32\"")), MANTA_OK, NULL},
     {SEQUENTIAL(DENSE(",\"kernel_constraint\":\"max_norm\"")), MANTA_EUNSUPPORTED, "kernel_constraint"},
     {SEQUENTIAL(DENSE(",\"dtype\":\"float16\"")), MANTA_EUNSUPPORTED, "float16"},
-    {SEQUENTIAL(DENSE(",\"activation\":\"selu\"")), MANTA_ENOENT, "selu"},
+    {SEQUENTIAL(DENSE(",\"activation\":\"selu\"")), MANTA_EUNSUPPORTED,
+     "'d' (Dense) has activation = \"selu\""},
     {SEQUENTIAL(DENSE(",\"activation\":{\"class_name\":\"__lambda__\",\"config\":\"x\"}")),
      MANTA_EUNSUPPORTED, "activation"},
     {SEQUENTIAL(DENSE(",\"units\":3")), MANTA_ECORRUPT, "duplicate"},
@@ -450,6 +451,65 @@ static void every_refusal_names_its_reason(void **state)
         manta_saved_free(s);
         assert_int_equal(mem_live(), live);
     }
+}
+
+#define LSTM(name) ",{\"class_name\":\"LSTM\",\"config\":{\"name\":\"" name "\"}}"
+#define NODE_LSTM(name, from)                                                                                \
+    "{\"class_name\":\"LSTM\",\"config\":{\"name\":\"" name "\"},\"name\":\"" name                           \
+    "\",\"inbound_nodes\":[{\"args\":[" from "],\"kwargs\":{}}]}"
+
+/* Every layer that is not there is named by one sentence, each kind with its first. */
+static void all_that_is_missing_is_said_at_once(void **state)
+{
+    static const char json[] = SEQUENTIAL(INPUT LSTM("m") LSTM("n") LSTM(
+        "o") ",{\"class_name\":\"Dense\",\"config\":{\"name\":\"d\",\"units\":2,\"activation\":\"mish\"}}");
+    const char *path = scratch_file("c.json", json, strlen(json));
+    manta_saved *s = NULL;
+
+    (void)state;
+    assert_int_equal(manta_file_read(path, NULL, &s), MANTA_EUNSUPPORTED);
+    assert_error_says("c.json: Manta does not have 4 of its 5 layers: 'm' is a LSTM (and 2 more); "
+                      "'d' (Dense) has activation = \"mish\"");
+}
+
+/* The layers of a model that cannot be made, with the shapes that the file gives. */
+static void an_outline_lists_every_layer(void **state)
+{
+    static const char json[] = FUNCTIONAL(NODE_INPUT "," NODE_LSTM("m", TENSOR("i", "0")) "," NODE_DENSE(
+                                              "d", TENSOR("m", "0")) "," SEQUENTIAL(DENSE("")),
+                                          "[\"i\",0,0]", "[\"d\",0,0]");
+    const char *path = scratch_file("c.json", json, strlen(json));
+    static const char *const names[] = {"i", "m", "d", "s", "i", "d"};
+    int64_t live = mem_live();
+    manta_outline o = {0};
+
+    (void)state;
+    assert_ok(manta_file_outline(path, &o));
+    assert_int_equal(o.n, 6);
+    for (int i = 0; i < o.n; i++) {
+        assert_string_equal(o.layers[i].name, names[i]);
+        assert_int_equal(o.layers[i].nesting, i > 3);
+        assert_int_equal(o.layers[i].problem != NULL, i == 1);
+    }
+    assert_string_equal(o.layers[1].class_name, "LSTM");
+    assert_string_equal(o.layers[1].problem, "is a LSTM, which Manta does not have");
+    assert_int_equal(o.layers[1].ndim, 2);
+    assert_int_equal(o.layers[1].shape[0], -1);
+    assert_int_equal(o.layers[1].shape[1], 4);
+    assert_int_equal(o.layers[2].ndim, 0);
+    manta_outline_release(&o);
+    assert_null(o.layers);
+    manta_outline_release(&o);
+    assert_int_equal(mem_live(), live);
+    assert_ok(manta_file_outline(golden("resnet.keras"), &o));
+    assert_true(o.n > 10);
+    manta_outline_release(&o);
+    assert_ok(manta_file_outline(golden("resnet_legacy.h5"), &o));
+    assert_true(o.n > 10);
+    manta_outline_release(&o);
+    assert_int_equal(manta_file_outline(golden("absent.npz"), &o), MANTA_EUNSUPPORTED);
+    assert_int_equal(manta_file_outline(NULL, &o), MANTA_EINVAL);
+    assert_int_equal(manta_file_outline(path, NULL), MANTA_EINVAL);
 }
 
 static void policies_are_refused_by_name(void **state)
@@ -671,6 +731,8 @@ int main(void)
         cmocka_unit_test(contents_that_do_not_fit_are_refused),
         cmocka_unit_test(padding_by_numbers),
         cmocka_unit_test(every_refusal_names_its_reason),
+        cmocka_unit_test(all_that_is_missing_is_said_at_once),
+        cmocka_unit_test(an_outline_lists_every_layer),
         cmocka_unit_test(policies_are_refused_by_name),
         cmocka_unit_test(what_was_compiled_with_what),
         cmocka_unit_test(a_cut_or_changed_archive_is_refused),
