@@ -74,7 +74,7 @@ MANTA_API manta_value manta_layer_apply(manta_layer *l, const manta_op *op, cons
                                         const manta_value *x);
 MANTA_API manta_array manta_layer_shape(const manta_layer *l, manta_value x); /* dtype, shape (batch -1) */
 /* Applies an activation by Keras's name: relu, relu6, leaky_relu, elu, gelu, gelu_tanh (Keras's gelu with
- * approximate=True), silu (swish), sigmoid, tanh, softmax. NULL or "linear" gives x back. MANTA_ENOENT lists the
+ * approximate=True), silu (swish), sigmoid, tanh, hard_sigmoid, hard_silu (hard_swish), softmax. NULL or "linear" gives x back. MANTA_ENOENT lists the
  * names. */
 MANTA_API manta_status manta_layer_activate(manta_layer *l, const char *activation, manta_value x,
                                             manta_value *out) MANTA_MUST_USE;
@@ -109,6 +109,18 @@ typedef struct manta_depthwise_conv2d_options {
     manta_regularizer depthwise_regularizer, bias_regularizer;
     const char *name;
 } manta_depthwise_conv2d_options;
+
+/* A depthwise convolution, then one of (1, 1): what both compute is linear, bias and activation come last. */
+typedef struct manta_separable_conv2d_options {
+    int64_t filters, kernel_size[2], strides[2], dilation_rate[2], depth_multiplier; /* 0: 1 */
+    const char *padding; /* "valid", "same" or "explicit", as for Conv2D */
+    int64_t pad[2][2];
+    const char *activation;
+    bool no_bias;
+    manta_initializer depthwise_initializer, pointwise_initializer, bias_initializer;
+    manta_regularizer depthwise_regularizer, pointwise_regularizer, bias_regularizer;
+    const char *name;
+} manta_separable_conv2d_options;
 
 typedef struct manta_conv2d_transpose_options {
     int64_t filters, kernel_size[2], strides[2], dilation_rate[2], output_padding[2];
@@ -155,6 +167,9 @@ typedef struct manta_layer_normalization_options {
 
 typedef struct manta_dropout_options {
     double rate;
+    int64_t noise_shape[MANTA_MAX_DIMS]; /* the shape of what is drawn, batch included: 1 shares a draw along
+                                            an axis, -1 or its length does not; axis 0 is always -1 */
+    int n_noise; /* 0: every element is drawn for itself */
     const char *name;
 } manta_dropout_options;
 
@@ -206,6 +221,11 @@ typedef struct manta_zero_padding2d_options {
     const char *name;
 } manta_zero_padding2d_options;
 
+typedef struct manta_cropping2d_options {
+    int64_t cropping[2][2]; /* ((top, bottom), (left, right)); as said, also where it is zero */
+    const char *name;
+} manta_cropping2d_options;
+
 typedef struct manta_upsampling2d_options {
     int64_t size[2]; /* 0: (2, 2) */
     const char *interpolation; /* "nearest" (default), "bilinear" */
@@ -221,6 +241,7 @@ typedef struct manta_normalization_options {
     const float *mean, *variance; /* n each, over the last axis; n 1: one pair for all elements */
     int64_t n;
     bool invert;
+    int64_t axis; /* the last one: 0, -1, or its number */
     const char *name;
 } manta_normalization_options;
 
@@ -231,9 +252,29 @@ typedef struct manta_embedding_options {
     const char *name;
 } manta_embedding_options;
 
+/* The layers that only keras.applications has. LayerScale (ConvNeXt): one weight per channel, by which the input is
+ * multiplied. StochasticDepth (ConvNeXt): a sample is dropped as a whole in training. CustomScaleLayer
+ * (InceptionResNetV2), of two inputs: the first plus `scale` times the second. */
+typedef struct manta_layer_scale_options {
+    double init_values; /* what the weights start as */
+    int64_t projection_dim; /* channels */
+    const char *name;
+} manta_layer_scale_options;
+
+typedef struct manta_stochastic_depth_options {
+    double drop_path_rate;
+    const char *name;
+} manta_stochastic_depth_options;
+
+typedef struct manta_merge_custom_scale_options {
+    double scale;
+    const char *name;
+} manta_merge_custom_scale_options;
+
 MANTA_API manta_layer *manta_dense(manta_model *m, manta_dense_options o);
 MANTA_API manta_layer *manta_conv2d(manta_model *m, manta_conv2d_options o);
 MANTA_API manta_layer *manta_depthwise_conv2d(manta_model *m, manta_depthwise_conv2d_options o);
+MANTA_API manta_layer *manta_separable_conv2d(manta_model *m, manta_separable_conv2d_options o);
 MANTA_API manta_layer *manta_conv2d_transpose(manta_model *m, manta_conv2d_transpose_options o);
 MANTA_API manta_layer *manta_max_pooling2d(manta_model *m, manta_pooling2d_options o);
 MANTA_API manta_layer *manta_average_pooling2d(manta_model *m, manta_pooling2d_options o);
@@ -255,12 +296,16 @@ MANTA_API manta_layer *manta_merge_add(manta_model *m);
 MANTA_API manta_layer *manta_merge_subtract(manta_model *m);
 MANTA_API manta_layer *manta_merge_multiply(manta_model *m);
 MANTA_API manta_layer *manta_merge_concatenate(manta_model *m, manta_merge_concatenate_options o);
+MANTA_API manta_layer *manta_merge_custom_scale(manta_model *m, manta_merge_custom_scale_options o);
 
 MANTA_API manta_layer *manta_zero_padding2d(manta_model *m, manta_zero_padding2d_options o);
+MANTA_API manta_layer *manta_cropping2d(manta_model *m, manta_cropping2d_options o);
 MANTA_API manta_layer *manta_upsampling2d(manta_model *m, manta_upsampling2d_options o);
 MANTA_API manta_layer *manta_rescaling(manta_model *m, manta_rescaling_options o);
 MANTA_API manta_layer *manta_normalization(manta_model *m, manta_normalization_options o);
 MANTA_API manta_layer *manta_embedding(manta_model *m, manta_embedding_options o);
+MANTA_API manta_layer *manta_layer_scale(manta_model *m, manta_layer_scale_options o);
+MANTA_API manta_layer *manta_stochastic_depth(manta_model *m, manta_stochastic_depth_options o);
 
 #ifdef __cplusplus
 }

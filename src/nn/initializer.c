@@ -36,6 +36,8 @@ static const struct {
     {"lecun_uniform", NULL, {MANTA_INIT_LECUN_UNIFORM, 0, 0}},
     {"lecun_normal", NULL, {MANTA_INIT_LECUN_NORMAL, 0, 0}},
     {"torch_default", "torch", {MANTA_INIT_TORCH, 0, 0}},
+    {"fan_out_uniform", NULL, {MANTA_INIT_FAN_OUT_UNIFORM, 1, 0}},
+    {"fan_out_normal", NULL, {MANTA_INIT_FAN_OUT_NORMAL, 1, 0}},
 };
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
@@ -58,7 +60,7 @@ manta_status initializer_parse(const char *name, manta_initializer *out)
         MANTA_ENOENT,
         "there is no initializer \"%s\" (there are zeros, ones, constant, random_uniform, "
         "random_normal, truncated_normal, glorot_uniform, glorot_normal, he_uniform, he_normal, "
-        "lecun_uniform, lecun_normal, torch_default)",
+        "lecun_uniform, lecun_normal, torch_default, fan_out_uniform, fan_out_normal)",
         name);
 }
 
@@ -157,5 +159,7 @@ void initializer_fill(const manta_initializer *init, int ndim, const int64_t *sh
     case MANTA_INIT_LECUN_UNIFORM: fill_scaled(k, n, 1, f.in, false, w); break;
     case MANTA_INIT_LECUN_NORMAL: fill_scaled(k, n, 1, f.in, true, w); break;
     case MANTA_INIT_TORCH: fill_uniform(k, n, -limit, limit, w); break;
+    case MANTA_INIT_FAN_OUT_UNIFORM: fill_scaled(k, n, a, f.out, false, w); break;
+    case MANTA_INIT_FAN_OUT_NORMAL: fill_scaled(k, n, a, f.out, true, w); break;
     }
 }

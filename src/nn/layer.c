@@ -13,6 +13,7 @@ static const manta_layer_class *const classes[] = {
     &layer_dense,
     &layer_conv2d,
     &layer_depthwise_conv2d,
+    &layer_separable_conv2d,
     &layer_conv2d_transpose,
     &layer_max_pooling2d,
     &layer_average_pooling2d,
@@ -34,10 +35,14 @@ static const manta_layer_class *const classes[] = {
     &layer_multiply,
     &layer_concatenate,
     &layer_zero_padding2d,
+    &layer_cropping2d,
     &layer_upsampling2d,
     &layer_rescaling,
     &layer_normalization,
     &layer_embedding,
+    &layer_layer_scale,
+    &layer_stochastic_depth,
+    &layer_custom_scale,
 };
 
 const manta_layer_class *manta_layer_class_at(int i)
@@ -233,6 +238,9 @@ static const named_activation activations[] = {
     {"swish", &op_activation_of_input, {KERN_SILU, 0}},
     {"sigmoid", &op_activation, {KERN_SIGMOID, 0}},
     {"tanh", &op_activation, {KERN_TANH, 0}},
+    {"hard_sigmoid", &op_activation_of_input, {KERN_HARD_SIGMOID, 0}},
+    {"hard_silu", &op_activation_of_input, {KERN_HARD_SILU, 0}},
+    {"hard_swish", &op_activation_of_input, {KERN_HARD_SILU, 0}},
     {"softmax", &op_softmax, {0}},
 };
 

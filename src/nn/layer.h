@@ -2,8 +2,9 @@
  *
  * A class is one constant table beside its call function, in the file of its
  * family: layers_core.c (dense, activations, dropout, embedding), layers_conv.c,
- * layers_pool.c, layers_norm.c, layers_shape.c, layers_merge.c. layer.c lists
- * them and copies options. */
+ * layers_pool.c, layers_norm.c, layers_shape.c, layers_merge.c,
+ * layers_applications.c (what only keras.applications has). layer.c lists them
+ * and copies options. */
 #ifndef NN_LAYER_H
 #define NN_LAYER_H
 
@@ -63,13 +64,15 @@ manta_status layer_padding(const char *padding, int64_t n, int64_t window, int64
 
 extern const manta_layer_class layer_dense, layer_activation, layer_relu, layer_leaky_relu, layer_elu,
     layer_softmax, layer_dropout, layer_embedding;
-extern const manta_layer_class layer_conv2d, layer_depthwise_conv2d, layer_conv2d_transpose;
+extern const manta_layer_class layer_conv2d, layer_depthwise_conv2d, layer_separable_conv2d,
+    layer_conv2d_transpose;
 extern const manta_layer_class layer_max_pooling2d, layer_average_pooling2d, layer_global_average_pooling2d,
     layer_global_max_pooling2d;
 extern const manta_layer_class layer_batch_normalization, layer_layer_normalization, layer_rescaling,
     layer_normalization;
 extern const manta_layer_class layer_flatten, layer_reshape, layer_permute, layer_zero_padding2d,
-    layer_upsampling2d;
+    layer_cropping2d, layer_upsampling2d;
 extern const manta_layer_class layer_add, layer_subtract, layer_multiply, layer_concatenate;
+extern const manta_layer_class layer_layer_scale, layer_stochastic_depth, layer_custom_scale;
 
 #endif

@@ -1,4 +1,4 @@
-/* layers_conv.c - Conv2D, DepthwiseConv2D, Conv2DTranspose. NHWC. */
+/* layers_conv.c - Conv2D, DepthwiseConv2D, SeparableConv2D, Conv2DTranspose. NHWC. */
 #include <string.h>
 
 #include "base/args.h"
@@ -155,6 +155,67 @@ manta_layer *manta_depthwise_conv2d(manta_model *m, manta_depthwise_conv2d_optio
 {
     REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_depthwise_conv2d, &o, &o.name);
+}
+
+/* ---- SeparableConv2D: a depthwise convolution, then one of (1, 1) ---- */
+
+static manta_status separable_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
+                                   manta_value *out)
+{
+    const manta_separable_conv2d_options *o = options;
+    int64_t mult = layer_or_int(o->depth_multiplier, 1), channels;
+    op_conv_attrs attrs, point = {.sh = 1, .sw = 1, .dh = 1, .dw = 1, .groups = 1};
+    manta_value x[2], y[3];
+    manta_array a;
+
+    TRY(layer_expect_inputs(n_in, 1));
+    TRY(layer_expect_ndim(l, in[0], 4, MAP));
+    a = manta_layer_shape(l, in[0]);
+    if (mult < 1 || o->filters < 1) {
+        return manta_fail(MANTA_EINVAL,
+                          "expected filters and a depth_multiplier of at least 1, given %lld and %lld",
+                          (long long)o->filters, (long long)mult);
+    }
+    TRY(conv_attrs(&a, o->kernel_size, o->strides, o->dilation_rate, o->padding, o->pad, &attrs));
+    attrs.groups = a.shape[3];
+    channels = a.shape[3] * mult;
+    x[0] = layer_f32(l, in[0]);
+    x[1] = manta_layer_weight(
+        l, "depthwise_kernel", 4, (int64_t[]){o->kernel_size[0], o->kernel_size[1], a.shape[3], mult},
+        layer_init(o->depthwise_initializer, MANTA_INIT_GLOROT_UNIFORM), 0, o->depthwise_regularizer, true);
+    y[1] = manta_layer_weight(l, "pointwise_kernel", 4, (int64_t[]){1, 1, channels, o->filters},
+                              layer_init(o->pointwise_initializer, MANTA_INIT_GLOROT_UNIFORM), 0,
+                              o->pointwise_regularizer, true);
+    if (!o->no_bias) y[2] = layer_bias(l, o->filters, o->bias_initializer, channels, o->bias_regularizer);
+    y[0] = manta_layer_apply(l, &op_conv2d, &attrs, 2, x);
+    y[0] = manta_layer_apply(l, &op_conv2d, &point, o->no_bias ? 2 : 3, y);
+    return manta_layer_activate(l, o->activation, y[0], out);
+}
+
+static const manta_field separable_fields[] = {
+    LAYER_FIELD(manta_separable_conv2d_options, "filters", INT, filters),
+    LAYER_FIELD(manta_separable_conv2d_options, "kernel_size", PAIR, kernel_size),
+    LAYER_FIELD(manta_separable_conv2d_options, "strides", PAIR, strides),
+    LAYER_FIELD(manta_separable_conv2d_options, "padding", TEXT, padding),
+    LAYER_FIELD(manta_separable_conv2d_options, "pad", PAIRS, pad),
+    LAYER_FIELD(manta_separable_conv2d_options, "depth_multiplier", INT, depth_multiplier),
+    LAYER_FIELD(manta_separable_conv2d_options, "dilation_rate", PAIR, dilation_rate),
+    LAYER_FIELD(manta_separable_conv2d_options, "activation", TEXT, activation),
+    LAYER_FIELD(manta_separable_conv2d_options, "use_bias", NOT, no_bias),
+    LAYER_FIELD(manta_separable_conv2d_options, "depthwise_initializer", INIT, depthwise_initializer),
+    LAYER_FIELD(manta_separable_conv2d_options, "pointwise_initializer", INIT, pointwise_initializer),
+    LAYER_FIELD(manta_separable_conv2d_options, "bias_initializer", INIT, bias_initializer),
+    LAYER_FIELD(manta_separable_conv2d_options, "depthwise_regularizer", REG, depthwise_regularizer),
+    LAYER_FIELD(manta_separable_conv2d_options, "pointwise_regularizer", REG, pointwise_regularizer),
+    LAYER_FIELD(manta_separable_conv2d_options, "bias_regularizer", REG, bias_regularizer),
+};
+
+const manta_layer_class layer_separable_conv2d = {"SeparableConv2D", sizeof(manta_separable_conv2d_options),
+                                                  separable_fields, 15, separable_call};
+
+manta_layer *manta_separable_conv2d(manta_model *m, manta_separable_conv2d_options o)
+{
+    return layer_named(m, &layer_separable_conv2d, &o, &o.name);
 }
 
 /* ---- Conv2DTranspose ---- */

@@ -93,22 +93,48 @@ manta_layer *manta_embedding(manta_model *m, manta_embedding_options o)
 
 /* ---- Dropout ---- */
 
+/* Which axes share a draw, by the shape of what is drawn. */
+static manta_status shared_draws(const manta_dropout_options *o, const manta_array *x,
+                                 op_dropout_attrs *attrs)
+{
+    char given[96], shape[96];
+    bool fits = o->n_noise == 0 || (o->n_noise == x->ndim && o->noise_shape[0] == -1);
+
+    attrs->ndim = o->n_noise;
+    for (int i = 1; i < o->n_noise && fits; i++) {
+        attrs->shared[i] = o->noise_shape[i] == 1;
+        fits = o->noise_shape[i] == 1 || o->noise_shape[i] == -1 || o->noise_shape[i] == x->shape[i];
+    }
+    if (fits) return MANTA_OK;
+    return manta_fail(MANTA_EUNSUPPORTED,
+                      "expected a noise_shape of -1 for the batch, then -1, 1 or the length of each axis of "
+                      "%s, given %s",
+                      op_shape_text(x, shape, sizeof shape),
+                      manta_shape_text(o->n_noise, o->noise_shape, given, sizeof given));
+}
+
 static manta_status dropout_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
                                  manta_value *out)
 {
     const manta_dropout_options *o = options;
     op_dropout_attrs attrs = {.rate = (float)o->rate};
+    manta_array a;
     manta_value x;
 
     TRY(layer_expect_inputs(n_in, 1));
+    a = manta_layer_shape(l, in[0]);
+    TRY(shared_draws(o, &a, &attrs));
     x = layer_f32(l, in[0]);
     *out = manta_layer_apply(l, &op_dropout, &attrs, 1, &x);
     return MANTA_OK;
 }
 
-static const manta_field dropout_fields[] = {LAYER_FIELD(manta_dropout_options, "rate", FLOAT, rate)};
+static const manta_field dropout_fields[] = {
+    LAYER_FIELD(manta_dropout_options, "rate", FLOAT, rate),
+    LAYER_FIELD_EXTRA(manta_dropout_options, "noise_shape", INTS, noise_shape, n_noise),
+};
 
-const manta_layer_class layer_dropout = {"Dropout", sizeof(manta_dropout_options), dropout_fields, 1,
+const manta_layer_class layer_dropout = {"Dropout", sizeof(manta_dropout_options), dropout_fields, 2,
                                          dropout_call};
 
 manta_layer *manta_dropout(manta_model *m, manta_dropout_options o)

@@ -169,6 +169,7 @@ static manta_status normalization_call(manta_layer *l, const void *options, int 
     manta_value x;
 
     TRY(layer_expect_inputs(n_in, 1));
+    TRY(layer_expect_last_axis(l, in[0], o->axis));
     if (o->n < 1 || !o->mean || !o->variance) {
         return manta_fail(MANTA_EINVAL, "expected a mean and a variance, given none");
     }
@@ -187,10 +188,11 @@ static const manta_field normalization_fields[] = {
     LAYER_FIELD_EXTRA(manta_normalization_options, "mean", FLOATS, mean, n),
     LAYER_FIELD_EXTRA(manta_normalization_options, "variance", FLOATS, variance, n),
     LAYER_FIELD(manta_normalization_options, "invert", BOOL, invert),
+    LAYER_FIELD(manta_normalization_options, "axis", INT, axis),
 };
 
 const manta_layer_class layer_normalization = {"Normalization", sizeof(manta_normalization_options),
-                                               normalization_fields, 3, normalization_call};
+                                               normalization_fields, 4, normalization_call};
 
 manta_layer *manta_normalization(manta_model *m, manta_normalization_options o)
 {

@@ -170,6 +170,33 @@ manta_layer *manta_zero_padding2d(manta_model *m, manta_zero_padding2d_options o
     return layer_named(m, &layer_zero_padding2d, &o, &o.name);
 }
 
+/* ---- Cropping2D ---- */
+
+static manta_status cropping_call(manta_layer *l, const void *options, int n_in, const manta_value *in,
+                                  manta_value *out)
+{
+    const manta_cropping2d_options *o = options;
+    op_pad_attrs attrs = {o->cropping[0][0], o->cropping[0][1], o->cropping[1][0], o->cropping[1][1]};
+    manta_value x;
+
+    TRY(layer_expect_inputs(n_in, 1));
+    TRY(layer_expect_ndim(l, in[0], 4, MAP));
+    x = layer_f32(l, in[0]);
+    *out = manta_layer_apply(l, &op_crop, &attrs, 1, &x);
+    return MANTA_OK;
+}
+
+static const manta_field cropping_fields[] = {
+    LAYER_FIELD(manta_cropping2d_options, "cropping", PAIRS, cropping)};
+
+const manta_layer_class layer_cropping2d = {"Cropping2D", sizeof(manta_cropping2d_options), cropping_fields,
+                                            1, cropping_call};
+
+manta_layer *manta_cropping2d(manta_model *m, manta_cropping2d_options o)
+{
+    return layer_named(m, &layer_cropping2d, &o, &o.name);
+}
+
 /* ---- UpSampling2D ---- */
 
 static manta_status upsampling_call(manta_layer *l, const void *options, int n_in, const manta_value *in,

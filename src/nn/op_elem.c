@@ -316,8 +316,14 @@ const manta_op op_normalize = {
 static manta_status dropout_shape(manta_op_shape *s)
 {
     const op_dropout_attrs *a = s->attrs;
+    char text[96];
 
     TRY(elem_shape(s));
+    if (a->ndim && (a->ndim != s->in[0].ndim || a->shared[0])) {
+        return manta_fail(MANTA_EINVAL,
+                          "expected to share draws within samples of %d dimensions, batch included, given %s",
+                          a->ndim, op_shape_text(&s->in[0], text, sizeof text));
+    }
     if (a->rate >= 0 && a->rate < 1) return MANTA_OK;
     return manta_fail(MANTA_EINVAL, "expected a rate of at least 0 and below 1, given %g", (double)a->rate);
 }
@@ -355,6 +361,66 @@ static void drop_block(void *ctx, int64_t i)
     }
 }
 
+/* The draw that belongs to element k of a sample of shape x: axes that share do not count. */
+static int64_t shared_index(const op_dropout_attrs *a, const manta_array *x, int64_t k)
+{
+    int64_t index = 0, stride = 1;
+
+    for (int i = x->ndim - 1; i > 0; i--) {
+        if (!a->shared[i]) {
+            index += k % x->shape[i] * stride;
+            stride *= x->shape[i];
+        }
+        k /= x->shape[i];
+    }
+    return index;
+}
+
+/* A sample whose elements share draws. Four are drawn at a time, and neighbours mostly want the same four. */
+static void drop_shared(void *ctx, int64_t row)
+{
+    const drop_job *j = ctx;
+    const op_dropout_attrs *a = j->c->attrs;
+    const float *from = j->from + row * j->n;
+    float u[4], scale = 1 / (1 - a->rate), *to = j->to + row * j->n;
+    int64_t four = -1;
+
+    for (int64_t k = 0; k < j->n; k++) {
+        int64_t at = shared_index(a, &j->c->in[0], k);
+        float v;
+        if (at / 4 != four) {
+            four = at / 4;
+            op_random_range(j->c, j->c->first + row, 4 * four, 4, u);
+        }
+        v = u[at % 4] >= a->rate ? from[k] * scale : 0;
+        to[k] = j->add ? to[k] + v : v;
+    }
+}
+
+/* A sample that is dropped or kept as a whole. */
+static void drop_sample(void *ctx, int64_t row)
+{
+    const drop_job *j = ctx;
+    const op_dropout_attrs *a = j->c->attrs;
+    const float *from = j->from + row * j->n;
+    float u, scale = 1 / (1 - a->rate), *to = j->to + row * j->n;
+
+    op_random_range(j->c, j->c->first + row, 0, 1, &u);
+    scale = u >= a->rate ? scale : 0;
+    for (int64_t k = 0; k < j->n; k++) {
+        float v = scale == 0 ? 0 : from[k] * scale; /* also where from is not finite */
+        to[k] = j->add ? to[k] + v : v;
+    }
+}
+
+static bool drops_samples(const op_dropout_attrs *a)
+{
+    for (int i = 1; i < a->ndim; i++) {
+        if (!a->shared[i]) return false;
+    }
+    return a->ndim > 0;
+}
+
 static void drop_elements(const manta_op_call *c, const manta_array *from, const manta_array *to, bool add)
 {
     const op_dropout_attrs *a = c->attrs;
@@ -370,7 +436,11 @@ static void drop_elements(const manta_op_call *c, const manta_array *from, const
     if (rows < 1) return;
     j.n = manta_array_count(from) / rows;
     j.blocks = (j.n + DRAW - 1) / DRAW;
-    manta_op_parallel(c, rows * j.blocks, drop_block, &j);
+    if (a->ndim) {
+        manta_op_parallel(c, rows, drops_samples(a) ? drop_sample : drop_shared, &j);
+    } else {
+        manta_op_parallel(c, rows * j.blocks, drop_block, &j);
+    }
 }
 
 static manta_status dropout_forward(const manta_op_call *c)

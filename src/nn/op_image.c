@@ -1,4 +1,4 @@
-/* op_image.c - padding and enlarging of maps, NHWC. */
+/* op_image.c - padding, cropping and enlarging of maps, NHWC. */
 #include "nn/ops.h"
 
 #include <math.h>
@@ -58,6 +58,67 @@ const manta_op op_zero_pad = {
     .shape = pad_shape,
     .forward = pad_forward,
     .backward = pad_backward,
+};
+
+/* ---- cropping ---- */
+
+static manta_status crop_shape(manta_op_shape *s)
+{
+    const op_pad_attrs *a = s->attrs;
+    const manta_array *x = s->in;
+    char text[96];
+
+    TRY(op_expect_map(s));
+    if (a->top < 0 || a->bottom < 0 || a->left < 0 || a->right < 0) {
+        return manta_fail(MANTA_EINVAL, "expected cropping of at least 0, given ((%lld, %lld), (%lld, %lld))",
+                          (long long)a->top, (long long)a->bottom, (long long)a->left, (long long)a->right);
+    }
+    if (a->top >= x->shape[1] - a->bottom || a->left >= x->shape[2] - a->right) {
+        return manta_fail(MANTA_EINVAL,
+                          "expected a height and width above (%lld, %lld), which cropping takes, given %s",
+                          (long long)(a->top + a->bottom), (long long)(a->left + a->right),
+                          op_shape_text(x, text, sizeof text));
+    }
+    op_set_out(s, MANTA_DTYPE_F32, 4,
+               (int64_t[]){x->shape[0], x->shape[1] - a->top - a->bottom, x->shape[2] - a->left - a->right,
+                           x->shape[3]});
+    return MANTA_OK;
+}
+
+/* What of the array `whole` cropping leaves. */
+static manta_status kept_view(const manta_op_call *c, const manta_array *whole, manta_array *out)
+{
+    const op_pad_attrs *a = c->attrs;
+    manta_array rows, all = op_view(whole);
+
+    TRY(copy_slice(&all, 1, a->top, c->out[0].shape[1], &rows));
+    return copy_slice(&rows, 2, a->left, c->out[0].shape[2], out);
+}
+
+static manta_status crop_forward(const manta_op_call *c)
+{
+    manta_array y = op_view(&c->out[0]), from;
+
+    TRY(kept_view(c, &c->in[0], &from));
+    return copy_strided(op_pool(c), &y, &from, false);
+}
+
+static manta_status crop_backward(const manta_op_call *c)
+{
+    manta_array dx = op_view(&c->din[0]), dy = op_view(&c->dout[0]), to;
+
+    if (!op_wants(c, 0)) return MANTA_OK;
+    if (!c->accumulate[0]) TRY(copy_fill(op_pool(c), &dx, 0));
+    TRY(kept_view(c, &c->din[0], &to));
+    return copy_strided(op_pool(c), &to, &dy, c->accumulate[0]);
+}
+
+const manta_op op_crop = {
+    .name = "crop",
+    .attrs_size = sizeof(op_pad_attrs),
+    .shape = crop_shape,
+    .forward = crop_forward,
+    .backward = crop_backward,
 };
 
 /* ---- enlarging ----

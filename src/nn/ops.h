@@ -110,7 +110,7 @@ typedef struct op_act_attrs {
 /* Backward reads what the operation made (linear, relu, leaky relu, elu, sigmoid, tanh); relu is recognised by
  * the planner: act == KERN_RELU. */
 extern const manta_op op_activation;
-/* Backward reads what the operation was given (gelu, silu). */
+/* Backward reads what the operation was given (gelu, silu, hard sigmoid and silu). */
 extern const manta_op op_activation_of_input;
 typedef struct op_relu_attrs { /* Keras's ReLU layer in full */
     float max_value, negative_slope, threshold; /* max_value INFINITY: none */
@@ -132,8 +132,13 @@ typedef struct op_normalize_attrs { /* y = (x - mean) / max(sqrt(variance), 1e-7
 } op_normalize_attrs;
 extern const manta_op op_normalize;
 
+/* (B, ..., C), (C) -> (B, ..., C): the product over the last axis. */
+extern const manta_op op_scale;
+
 typedef struct op_dropout_attrs {
     float rate;
+    int ndim; /* of the input; 0: every element is drawn for itself */
+    bool shared[MANTA_MAX_DIMS]; /* one draw for a whole axis; never for axis 0, the batch's */
 } op_dropout_attrs;
 extern const manta_op op_dropout; /* a view in inference */
 
@@ -155,6 +160,7 @@ typedef struct op_pad_attrs {
     int64_t top, bottom, left, right;
 } op_pad_attrs;
 extern const manta_op op_zero_pad;
+extern const manta_op op_crop; /* takes away what op_zero_pad would add */
 typedef struct op_upsample_attrs {
     int64_t sh, sw;
     bool bilinear;

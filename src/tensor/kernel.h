@@ -99,6 +99,8 @@ typedef enum kern_act {
     KERN_SILU,
     KERN_SIGMOID,
     KERN_TANH,
+    KERN_HARD_SIGMOID, /* v / 6 + 1/2, within [0, 1] */
+    KERN_HARD_SILU, /* v * hard sigmoid of v */
     KERN_ACTS
 } kern_act;
 

@@ -70,6 +70,21 @@ def everything():
     return keras.Model([a, b], [L.Activation("linear")(y2), z, z2], name="everything")
 
 
+def ready_made():
+    """What the models of keras.applications have beyond the rest."""
+    from keras.src.applications.convnext import LayerScale, StochasticDepth
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+    x = keras.Input((12, 12, 3), name="x")
+    y = L.Normalization(axis=3, mean=[0.1, 0.2, 0.3], variance=[1.0, 2.0, 3.0])(x)
+    y = L.SeparableConv2D(8, 3, depth_multiplier=2, padding="same", activation="hard_sigmoid",
+                          pointwise_initializer=keras.initializers.VarianceScaling(2.0, "fan_out", "truncated_normal"))(y)
+    y = L.Cropping2D(((1, 0), (2, 1)))(y)
+    z = StochasticDepth(0.2)(LayerScale(0.5, 8)(L.Conv2D(8, 7, padding="same", groups=8)(y)))
+    y = CustomScaleLayer(0.17)([y, L.Dropout(0.2, noise_shape=(None, 1, 1, 1))(z)])
+    y = L.SeparableConv2D(4, (3, 2), strides=2, use_bias=False)(y)
+    return keras.Model(x, L.Dense(3)(L.GlobalAveragePooling2D()(L.ReLU(6.0)(y + 3.0) * (1.0 / 6.0))), name="ready_made")
+
+
 def tokens():
     """Integers in, and shapes turned about."""
     x = keras.Input((6,), dtype="int32", name="tokens")
@@ -117,7 +132,7 @@ def random_graph(seed):
     return keras.Model(inputs, [tensors[-1], tensors[-2], tensors[-4]])
 
 
-MODELS = {f.__name__: f for f in (convolutional, branches, everything, tokens, frozen, small, lazy)}
+MODELS = {f.__name__: f for f in (convolutional, branches, everything, tokens, frozen, small, lazy, ready_made)}
 MODELS.update({f"random{n}": (lambda n=n: random_graph(n)) for n in range(6)})
 
 

@@ -13,7 +13,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 OLD = os.environ.get("MANTA_OLD_KERAS", "")
 OPTIMIZERS = ["sgd", "momentum", "adam", "adamw", "rmsprop", "schedule"]
-NAMES = ["convolutional", "branches", "everything", "tokens", "frozen", "small", "lazy",
+NAMES = ["convolutional", "branches", "everything", "tokens", "frozen", "small", "lazy", "ready_made",
          *(f"random{n}" for n in range(6))]
 PYTHONS = [pytest.param(sys.executable, id="new"),
            pytest.param(OLD, id="old", marks=pytest.mark.skipif(not OLD, reason="MANTA_OLD_KERAS is not set"))]
@@ -66,7 +66,7 @@ def test_predictions_are_keras_s(manta, kept, tmp_path, name):
     _, folder = kept
     x = tmp_path / "x.npy"
     rng = np.random.default_rng(7)
-    shape = {"convolutional": (5, 12, 12, 3), "tokens": (5, 6), "branches": (5, 6)}.get(name, (5, 5))
+    shape = {"convolutional": (5, 12, 12, 3), "ready_made": (5, 12, 12, 3), "tokens": (5, 6), "branches": (5, 6)}.get(name, (5, 5))
     np.save(x, rng.integers(0, 11, shape).astype("int32") if name == "tokens"
             else rng.normal(size=shape).astype("float32"))
     manta("predict", folder / f"{name}.keras", "--input", x, "--output", "y.npy", "--raw")

@@ -36,7 +36,8 @@ def value(v):
 
 
 def short(variable):
-    return variable.path.split("/")[-1]
+    name = variable.path.split("/")[-1]
+    return "gamma" if name.startswith("variable") else name  # LayerScale leaves its weight unnamed
 
 
 def layer(name, make, *shapes, training=False, x=None, weights=None, **extra):
@@ -226,6 +227,25 @@ def all_layers():
     layer("permute", lambda: L.Permute((3, 1, 2)), (2, 3, 4, 5))
     layer("permute_2d", lambda: L.Permute((2, 1)), (2, 3, 4))
     layer("flatten", lambda: L.Flatten(), (2, 3, 4, 2))
+
+
+def application_layers():
+    """What the models of keras.applications need beyond the rest."""
+    from keras.src.applications.convnext import LayerScale
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+    sep = lambda name, shape, *a, **k: layer("separable_" + name, lambda: L.SeparableConv2D(*a, **k), shape)
+    sep("valid", (2, 7, 6, 3), 4, 3)
+    sep("same_s2", (2, 8, 7, 3), 4, 3, strides=2, padding="same")
+    sep("same_m2_relu", (2, 6, 7, 3), 5, 3, padding="same", depth_multiplier=2, activation="relu")
+    sep("same_d2_nobias", (2, 9, 8, 17), 19, (3, 2), padding="same", dilation_rate=2, use_bias=False)
+    layer("crop_1", lambda: L.Cropping2D(1), (2, 5, 4, 3))
+    layer("crop_asym", lambda: L.Cropping2D(((1, 0), (2, 1))), (2, 5, 6, 3))
+    wide = uniform(rng("hard activations"), (6, 11), -6.0, 6.0)
+    for a in ("hard_sigmoid", "hard_silu"):
+        layer("act_" + a, lambda: L.Activation(a), x=[wide])
+    layer("layerscale", lambda: LayerScale(0.1, 7), (2, 3, 4, 7))
+    layer("customscale", lambda: CustomScaleLayer(0.17), (3, 4, 5, 2), (3, 4, 5, 2))
+    layer("normalization_axis3", lambda: L.Normalization(axis=3, mean=[0.3, -0.2], variance=[0.5, 2.0]), (3, 4, 5, 2))
 
 
 # ---- losses and metrics ---------------------------------------------------------------------
@@ -469,6 +489,7 @@ def all_schedules():
 
 if __name__ == "__main__":
     all_layers()
+    application_layers()
     all_losses()
     all_metrics()
     all_optimizers()

@@ -57,7 +57,8 @@ class Interface(unittest.TestCase):
         names = {n for header in interface.HEADERS for n, _ in interface.functions(header.read_text())}
         self.assertEqual(sorted(n for n in names if n.endswith("_layer") and n[:-len("_layer")] in names), [])
         merging = {n for n in names if n.startswith("manta_merge_")}
-        self.assertEqual(merging, {f"manta_merge_{n}" for n in ("add", "subtract", "multiply", "concatenate")})
+        self.assertEqual(merging, {f"manta_merge_{n}" for n in ("add", "subtract", "multiply", "concatenate",
+                                                                 "custom_scale")})
 
     def test_constants_carry_the_name_of_their_type(self):
         """MANTA_OPTIMIZER_SGD of manta_optimizer_kind: the name, less a final _kind; no two types share one."""

@@ -305,7 +305,6 @@ static manta_status list_items(functional *f, const json_t *layers)
 {
     for (size_t k = 0; k < json_array_size(layers); k++) {
         const json_t *layer = json_array_get(layers, k), *nodes = json_object_get(layer, "inbound_nodes");
-        const char *module = keras_json_text(layer, "module");
         const char *name = keras_json_text(layer, "name");
         item i = {
             .json = layer, .first = (int)f->calls.n, .class_name = keras_json_text(layer, "class_name")};
@@ -320,7 +319,7 @@ static manta_status list_items(functional *f, const json_t *layers)
             return manta_fail(MANTA_ECORRUPT, "%s: model '%s': two layers are called '%s'", f->path,
                               f->m->name, i.name);
         }
-        i.is_op = module && !strncmp(module, "keras.src.ops.", 14);
+        i.is_op = keras_op_listed(layer);
         i.n = !strcmp(i.class_name, "InputLayer") ? 1 : (int)json_array_size(nodes);
         *map_put(&f->by_name, i.name) = (int)f->items.n;
         vec_push(&f->items, i);

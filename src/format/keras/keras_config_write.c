@@ -73,10 +73,25 @@ static json_t *write_built(const keras_tree *t, const keras_item *i)
 /* Whether Keras records the shape for layers of the class. */
 static bool records_shape(const char *class_name)
 {
-    static const char *const classes[] = {
-        "Conv2D",    "DepthwiseConv2D", "Conv2DTranspose",    "Dense",    "Flatten",     "BatchNormalization",
-        "Add",       "Subtract",        "LayerNormalization", "Multiply", "Concatenate", "ZeroPadding2D",
-        "Rescaling", "Embedding",       "Normalization"};
+    static const char *const classes[] = {"Conv2D",
+                                          "DepthwiseConv2D",
+                                          "Conv2DTranspose",
+                                          "Dense",
+                                          "Flatten",
+                                          "BatchNormalization",
+                                          "Add",
+                                          "Subtract",
+                                          "LayerNormalization",
+                                          "Multiply",
+                                          "Concatenate",
+                                          "ZeroPadding2D",
+                                          "Rescaling",
+                                          "Embedding",
+                                          "Normalization",
+                                          "Cropping2D",
+                                          "SeparableConv2D",
+                                          "LayerScale",
+                                          "CustomScaleLayer"};
 
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         if (!strcmp(classes[i], class_name)) return true;
@@ -112,7 +127,7 @@ static manta_status write_item(const keras_tree *t, const keras_item *i, bool le
         *out = write_op(l);
     } else {
         TRY(keras_layer_write(l, &config));
-        *out = keras_envelope("keras.layers", l->cls->name, config, NULL);
+        *out = keras_layer_envelope(l, config);
         if (!legacy && records_shape(l->cls->name)) set_member(*out, "build_config", write_built(t, i));
     }
     if (legacy && !(l && keras_op_is(l->cls))) {

@@ -18,6 +18,7 @@
 #include "format/codec/zip.h"
 #include "format/hdf5/h5.h"
 #include "format/hdf5/h5_out.h"
+#include "format/keras/keras_adapt.h"
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_draft.h"
@@ -49,34 +50,6 @@ static json_t *layer_object(json_t *model, const char *name)
     return NULL;
 }
 
-static manta_status set_numbers(h5_file *f, const char *group, int k, json_t *config, const char *key)
-{
-    char *at = mem_printf("%svars/%d", group, k);
-    manta_saved *scratch = mem_new(sizeof *scratch);
-    manta_status st = h5_read(f, at, scratch, key);
-    const manta_array *a = st ? NULL : manta_saved_find(scratch, key);
-    json_t *list = json_array();
-
-    for (int64_t i = 0; a && a->dtype == MANTA_DTYPE_F32 && i < manta_array_count(a); i++) {
-        json_array_append_new(list, json_real((double)((const float *)a->data)[i]));
-    }
-    if (!st) json_object_set(config, key, list);
-    json_decref(list);
-    manta_saved_free(scratch);
-    mem_free(at);
-    return st;
-}
-
-/* Whether the object is a Normalization that learned its numbers. */
-static bool is_adapted(const json_t *object)
-{
-    const char *class = keras_json_text(object, "class_name");
-
-    return class && !strcmp(class, "Normalization") &&
-           !json_is_number(json_object_get(keras_json_config(object), "mean")) &&
-           !json_is_array(json_object_get(keras_json_config(object), "mean"));
-}
-
 /* Gives every such layer below `model` numbers: 0 and 1, so that a model can be made to see their
  * places in the file. */
 static bool give_placeholders(json_t *model)
@@ -86,7 +59,7 @@ static bool give_placeholders(json_t *model)
 
     for (size_t i = 0; i < json_array_size(layers); i++) {
         json_t *l = json_array_get(layers, i), *config = json_object_get(l, "config");
-        if (json_is_object(config) && is_adapted(l)) {
+        if (json_is_object(config) && keras_is_adapted(l)) {
             json_object_set_new(config, "mean", json_real(0));
             json_object_set_new(config, "variance", json_real(1));
             json_object_set_new(config, "manta_adapted", json_false());
@@ -96,6 +69,17 @@ static bool give_placeholders(json_t *model)
         }
     }
     return any;
+}
+
+/* mean and variance are the first two variables of the group. */
+static manta_status set_learned(h5_file *f, const char *group, json_t *config)
+{
+    char *mean = mem_printf("%svars/0", group), *variance = mem_printf("%svars/1", group);
+    manta_status st = keras_adapt(f, mean, variance, config);
+
+    mem_free(mean);
+    mem_free(variance);
+    return st;
 }
 
 static manta_status fill_adapted(h5_file *f, const keras_tree *t, const char *path, json_t *model)
@@ -110,8 +94,7 @@ static manta_status fill_adapted(h5_file *f, const keras_tree *t, const char *pa
         if (item->inner) {
             st = fill_adapted(f, item->inner, group, l);
         } else if (json_object_get(json_object_get(l, "config"), "manta_adapted")) {
-            st = set_numbers(f, group, 0, json_object_get(l, "config"), "mean");
-            if (!st) st = set_numbers(f, group, 1, json_object_get(l, "config"), "variance");
+            st = set_learned(f, group, json_object_get(l, "config"));
         }
         mem_free(group);
         TRY(st);

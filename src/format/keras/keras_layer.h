@@ -38,6 +38,9 @@ manta_status keras_layer_write(const manta_layer *l, json_t **out) MANTA_MUST_US
 /* An envelope {"module","class_name","config","registered_name"}; takes config. */
 json_t *keras_envelope(const char *module, const char *class_name, json_t *config, const char *registered);
 
+/* The envelope of a layer: of the module that defines its class. Takes config. */
+json_t *keras_layer_envelope(const manta_layer *l, json_t *config);
+
 /* [null, 28, 28] of a shape whose first dimension is the batch. */
 json_t *keras_shape_write(const manta_array *a);
 

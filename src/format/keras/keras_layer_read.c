@@ -117,6 +117,12 @@ static manta_status read_int(const reading *r, const char *key, const json_t *v,
     return MANTA_OK;
 }
 
+/* null in the shape of what a Dropout draws: as long as the input's axis. */
+static bool is_open(const char *key, const json_t *v)
+{
+    return json_is_null(v) && !strcmp(key, "noise_shape");
+}
+
 static manta_status read_ints(const reading *r, const char *key, const json_t *v, int64_t *out, int *n)
 {
     size_t count = json_array_size(v);
@@ -127,7 +133,10 @@ static manta_status read_ints(const reading *r, const char *key, const json_t *v
         return MANTA_OK;
     }
     if (!json_is_array(v) || count > MANTA_MAX_DIMS) return fail_mistyped(r, key, v, "a few whole numbers");
-    for (size_t i = 0; i < count; i++) TRY(read_int(r, key, json_array_get(v, i), &out[i]));
+    for (size_t i = 0; i < count; i++) {
+        out[i] = -1;
+        if (!is_open(key, json_array_get(v, i))) TRY(read_int(r, key, json_array_get(v, i), &out[i]));
+    }
     *n = (int)count;
     return MANTA_OK;
 }
@@ -212,7 +221,7 @@ static float number_or(const json_t *config, const char *key, double otherwise)
     return (float)(json_is_number(v) ? json_number_value(v) : otherwise);
 }
 
-/* VarianceScaling in its general form has three that we know by other names. */
+/* VarianceScaling in its general form: some scales we know by other names, 0 here stands for all. */
 static bool variance_scaling(const json_t *config, manta_initializer *out)
 {
     static const struct {
@@ -227,6 +236,8 @@ static bool variance_scaling(const json_t *config, manta_initializer *out)
         {1, "fan_in", "uniform", MANTA_INIT_LECUN_UNIFORM},
         {1, "fan_in", "truncated_normal", MANTA_INIT_LECUN_NORMAL},
         {1.0 / 3, "fan_in", "uniform", MANTA_INIT_TORCH},
+        {0, "fan_out", "uniform", MANTA_INIT_FAN_OUT_UNIFORM},
+        {0, "fan_out", "truncated_normal", MANTA_INIT_FAN_OUT_NORMAL},
     };
     double scale = number_or(config, "scale", 1);
     const char *mode = keras_json_text(config, "mode"),
@@ -235,9 +246,10 @@ static bool variance_scaling(const json_t *config, manta_initializer *out)
     if (!mode) mode = "fan_in";
     if (!distribution) distribution = "truncated_normal";
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (fabs(scale - known[i].scale) > 1e-6 || strcmp(mode, known[i].mode)) continue;
+        bool any = known[i].scale == 0;
+        if ((!any && fabs(scale - known[i].scale) > 1e-6) || strcmp(mode, known[i].mode)) continue;
         if (strcmp(distribution, known[i].distribution)) continue;
-        *out = (manta_initializer){.kind = known[i].kind};
+        *out = (manta_initializer){.kind = known[i].kind, .a = any ? (float)scale : 0};
         return true;
     }
     return false;
@@ -326,7 +338,7 @@ static manta_status read_field(reading *r, const manta_field *f, const json_t *v
 }
 
 /* Keys that mean nothing here, or that mean what we do anyway. */
-static bool is_harmless(const char *class_name, const char *key, const json_t *v)
+static bool is_harmless(const char *key, const json_t *v)
 {
     static const char *const ignored[] = {"name",
                                           "trainable",
@@ -348,10 +360,6 @@ static bool is_harmless(const char *class_name, const char *key, const json_t *v
     if (!strcmp(key, "data_format"))
         return json_is_string(v) && !strcmp(json_string_value(v), "channels_last");
     if (!strcmp(key, "groups")) return json_is_integer(v) && json_integer_value(v) == 1;
-    if (!strcmp(class_name, "Normalization") && !strcmp(key, "axis")) {
-        const json_t *axis = json_is_array(v) && json_array_size(v) == 1 ? json_array_get(v, 0) : v;
-        return json_is_integer(axis) && json_integer_value(axis) == -1;
-    }
     return false;
 }
 
@@ -394,7 +402,7 @@ static manta_status read_config(reading *r, const manta_layer_class *cls, const 
         if (f) {
             TRY(read_field(r, f, v, options));
             TRY(check_activation(r, f, v, options));
-        } else if (!is_harmless(cls->name, key, v)) {
+        } else if (!is_harmless(key, v)) {
             return refuse_value(r, key, v);
         }
     }

@@ -69,6 +69,26 @@ static const struct {
       FORMAT,
       {"dilation_rate", "1"},
       CONV_END("depthwise")}},
+    {"SeparableConv2D",
+     {{"filters", "0"},
+      {"kernel_size", "1"},
+      {"strides", "1"},
+      {"padding", "\"valid\""},
+      FORMAT,
+      {"dilation_rate", "1"},
+      {"depth_multiplier", "1"},
+      {"activation", "\"linear\""},
+      {"use_bias", "true"},
+      {"depthwise_initializer", "GlorotUniform"},
+      {"pointwise_initializer", "GlorotUniform"},
+      {"bias_initializer", "Zeros"},
+      OPEN("depthwise_regularizer"),
+      OPEN("pointwise_regularizer"),
+      OPEN("bias_regularizer"),
+      OPEN("activity_regularizer"),
+      OPEN("depthwise_constraint"),
+      OPEN("pointwise_constraint"),
+      OPEN("bias_constraint")}},
     {"Conv2DTranspose",
      {{"filters", "0"},
       {"kernel_size", "1"},
@@ -105,6 +125,7 @@ static const struct {
     {"Multiply", {{0}}},
     {"Concatenate", {{"axis", "-1"}}},
     {"ZeroPadding2D", {{"padding", "0"}, FORMAT}},
+    {"Cropping2D", {{"cropping", "0"}, FORMAT}},
     {"UpSampling2D", {{"size", "2"}, FORMAT, {"interpolation", "\"nearest\""}}},
     {"Rescaling", {{"scale", "1.0"}, {"offset", "0.0"}}},
     {"Normalization", {{"axis", "[-1]"}, {"invert", "false"}, OPEN("mean"), OPEN("variance")}},
@@ -116,6 +137,9 @@ static const struct {
       OPEN("activity_regularizer"),
       OPEN("embeddings_constraint"),
       {"mask_zero", "false"}}},
+    {"LayerScale", {{"init_values", "0.0"}, {"projection_dim", "0"}}},
+    {"StochasticDepth", {{"drop_path_rate", "0.0"}}},
+    {"CustomScaleLayer", {{"scale", "0.0"}}},
 };
 
 json_t *keras_envelope(const char *module, const char *class_name, json_t *config, const char *registered)
@@ -163,11 +187,20 @@ static json_t *init_named(const char *class_name)
     return keras_envelope("keras.initializers", class_name, random_config(NULL, 0, NULL, 0), NULL);
 }
 
+/* Keras's general initializer. */
+static json_t *init_scaled(double scale, const char *mode, const char *distribution)
+{
+    json_t *c = random_config("scale", scale, NULL, 0);
+
+    json_object_set_new(c, "mode", json_string(mode));
+    json_object_set_new(c, "distribution", json_string(distribution));
+    return keras_envelope("keras.initializers", "VarianceScaling", c, NULL);
+}
+
 /* torch's start: uniform over +-1/sqrt(fan_in), the kernel's fan-in for a bias too. */
 static json_t *init_torch(const manta_layer *l, const char *field)
 {
     const manta_model *m = l->model;
-    json_t *c;
 
     for (int i = 0; i < l->n_variables && !strcmp(field, "bias_initializer"); i++) {
         const graph_variable *g = &m->variables[l->variables[i]];
@@ -178,10 +211,7 @@ static json_t *init_torch(const manta_layer *l, const char *field)
                                   random_config("minval", -limit, "maxval", limit), NULL);
         }
     }
-    c = random_config("scale", 1.0 / 3, NULL, 0);
-    json_object_set_new(c, "mode", json_string("fan_in"));
-    json_object_set_new(c, "distribution", json_string("uniform"));
-    return keras_envelope("keras.initializers", "VarianceScaling", c, NULL);
+    return init_scaled(1.0 / 3, "fan_in", "uniform");
 }
 
 static json_t *write_init(const manta_layer *l, const key *k, const manta_initializer *init)
@@ -213,6 +243,8 @@ static json_t *write_init(const manta_layer *l, const key *k, const manta_initia
     case MANTA_INIT_LECUN_UNIFORM: return init_named("LecunUniform");
     case MANTA_INIT_LECUN_NORMAL: return init_named("LecunNormal");
     case MANTA_INIT_TORCH: return init_torch(l, k->name);
+    case MANTA_INIT_FAN_OUT_UNIFORM: return init_scaled(a, "fan_out", "uniform");
+    case MANTA_INIT_FAN_OUT_NORMAL: return init_scaled(a, "fan_out", "truncated_normal");
     }
     return init_named(k->otherwise);
 }
@@ -358,6 +390,13 @@ static void write_special(const manta_layer *l, json_t *config)
         int64_t pad[2] = {option_int(o->output_padding[0], 0), option_int(o->output_padding[1], 0)};
         if (o->output_padding[0]) json_object_set_new(config, "output_padding", write_pair(pad, "0"));
     }
+    if (l->cls == &layer_dropout) {
+        const manta_dropout_options *o = l->options;
+        json_t *list = json_object_get(config, "noise_shape");
+        for (size_t i = 0; i < (size_t)o->n_noise; i++) {
+            if (o->noise_shape[i] < 0) json_array_set_new(list, i, json_null());
+        }
+    }
     if (l->cls == &layer_batch_normalization) {
         const manta_batch_normalization_options *o = l->options;
         if (o->unbiased) {
@@ -366,6 +405,22 @@ static void write_special(const manta_layer *l, json_t *config)
                 LOG_STR("layer", l->name));
         }
     }
+}
+
+json_t *keras_layer_envelope(const manta_layer *l, json_t *config)
+{
+    static const struct {
+        const manta_layer_class *cls;
+        const char *module;
+    } defined[] = {{&layer_layer_scale, "keras.src.applications.convnext"},
+                   {&layer_stochastic_depth, "keras.src.applications.convnext"},
+                   {&layer_custom_scale, "keras.src.applications.inception_resnet_v2"}};
+
+    for (size_t i = 0; i < sizeof defined / sizeof *defined; i++) {
+        if (defined[i].cls == l->cls)
+            return keras_envelope(defined[i].module, l->cls->name, config, l->cls->name);
+    }
+    return keras_envelope("keras.layers", l->cls->name, config, NULL);
 }
 
 manta_status keras_layer_write(const manta_layer *l, json_t **out)

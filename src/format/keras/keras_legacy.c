@@ -14,9 +14,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "format/hdf5/h5_out.h"
+#include "format/keras/keras_adapt.h"
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_draft.h"
+#include "format/keras/keras_layer.h"
 #include "format/keras/keras_outline.h"
 #include "format/model/model_file.h"
 #include "os/file.h"
@@ -48,6 +50,20 @@ static void file_layers_release(file_layers *l)
     vec_release(l);
 }
 
+/* Whether a layer's weights are what a Normalization learned: of a model it is part of the config. */
+static bool are_learned(const h5_names *weights)
+{
+    static const char *const names[] = {"mean", "variance", "count"};
+
+    if (weights->n != 3) return false;
+    for (size_t i = 0; i < 3; i++) {
+        const char *slash = strrchr(weights->at[i], '/'), *name = slash ? slash + 1 : weights->at[i];
+        size_t n = strlen(names[i]);
+        if (strncmp(name, names[i], n) != 0 || (name[n] && name[n] != ':')) return false;
+    }
+    return true;
+}
+
 static manta_status list_layers(h5_file *f, const char *root, file_layers *out)
 {
     h5_names layers = {0};
@@ -58,7 +74,7 @@ static manta_status list_layers(h5_file *f, const char *root, file_layers *out)
         char *group = mem_printf("%s%s%s", root, *root ? "/" : "", layers.at[i]);
         h5_names weights = {0};
         st = h5_texts(f, group, "weight_names", &weights, &found);
-        if (!st && weights.n) {
+        if (!st && weights.n && !are_learned(&weights)) {
             file_layer l = {.name = mem_strdup(layers.at[i])};
             for (size_t k = 0; k < weights.n; k++)
                 vec_push(&l.places, mem_printf("%s/%s", group, weights.at[k]));
@@ -145,6 +161,33 @@ static manta_status read_optimizer(const char *path, h5_file *f, const manta_mod
     return st;
 }
 
+/* Gives the Normalization layers of the model itself the numbers that they learned. */
+static manta_status adapt_layers(h5_file *f, json_t *model)
+{
+    json_t *layers = json_object_get(json_object_get(model, "config"), "layers");
+    manta_status st = MANTA_OK;
+
+    for (size_t i = 0; i < json_array_size(layers) && !st; i++) {
+        json_t *l = json_array_get(layers, i), *config = json_object_get(l, "config");
+        char *group, *mean, *variance;
+        h5_names weights = {0};
+        bool found = false;
+        if (!json_is_object(config) || !keras_is_adapted(l) || !keras_layer_name(l)) continue;
+        group = mem_printf("model_weights/%s", keras_layer_name(l));
+        st = h5_texts(f, group, "weight_names", &weights, &found);
+        if (!st && found && are_learned(&weights)) {
+            mean = mem_printf("%s/%s", group, weights.at[0]);
+            variance = mem_printf("%s/%s", group, weights.at[1]);
+            st = keras_adapt(f, mean, variance, config);
+            mem_free(mean);
+            mem_free(variance);
+        }
+        h5_names_release(&weights);
+        mem_free(group);
+    }
+    return st;
+}
+
 static manta_status read_whole(const char *path, h5_file *f, const char *config, const manta_read_options *o,
                                manta_saved *s)
 {
@@ -152,6 +195,7 @@ static manta_status read_whole(const char *path, h5_file *f, const char *config,
     json_t *model = NULL, *compile = NULL;
     manta_status st = keras_json_parse(where, config, strlen(config), &model);
 
+    if (!st) st = adapt_layers(f, model);
     if (!st) st = keras_config_read(path, model, &s->model);
     if (!st) st = h5_text(f, "", "training_config", KERAS_JSON_MAX, &training);
     if (!st && training && !keras_json_parse(path, training, strlen(training), &compile)) {

@@ -24,6 +24,10 @@ static const int64_t (*explicit_pad(const manta_layer *l))[2]
         const manta_depthwise_conv2d_options *o = l->options;
         padding = o->padding;
         pad = o->pad;
+    } else if (l->cls == &layer_separable_conv2d) {
+        const manta_separable_conv2d_options *o = l->options;
+        padding = o->padding;
+        pad = o->pad;
     } else if (l->cls == &layer_max_pooling2d || l->cls == &layer_average_pooling2d) {
         const manta_pooling2d_options *o = l->options;
         padding = o->padding;

@@ -96,6 +96,16 @@ const manta_layer_class *keras_op_find(const char *name)
     return NULL;
 }
 
+bool keras_op_listed(const json_t *object)
+{
+    const char *module = keras_json_text(object, "module"), *class = keras_json_text(object, "class_name");
+    const json_t *config = keras_json_config(object);
+
+    if (module) return !strncmp(module, "keras.src.ops.", 14);
+    return class && config && keras_op_find(class) && !json_object_get(config, "trainable") &&
+           !json_object_get(config, "dtype") && json_object_get(object, "inbound_nodes");
+}
+
 bool keras_op_is(const manta_layer_class *cls)
 {
     for (size_t i = 0; i < N_CLASSES; i++) {

@@ -10,6 +10,8 @@
 
 #include <manta/layer.h>
 
+#include "format/keras/keras_json.h"
+
 typedef struct keras_op_options {
     bool has_scalar, scalar_first; /* the argument that is no tensor, and whether it stands left */
     double scalar;
@@ -17,6 +19,10 @@ typedef struct keras_op_options {
 
 /* The class of Keras's operation `name` ("Multiply"); NULL when we have none. */
 const manta_layer_class *keras_op_find(const char *name);
+
+/* Whether the object in a list of layers is an operation. The .h5 files of Keras 3 leave the module out: there it is
+ * one by its class, and by a config that has nothing of a layer's. */
+bool keras_op_listed(const json_t *object);
 
 /* Whether a class is one of these; NULL is none. */
 bool keras_op_is(const manta_layer_class *cls);

@@ -72,11 +72,11 @@ static void set_shape(const json_t *shape, manta_outline_layer *l)
 /* What is wrong with a layer, as "is a LSTM, which Manta does not have"; NULL: nothing. */
 static char *problem_of(const json_t *object, const char *name, const char *class)
 {
-    const char *module = keras_json_text(object, "module"), *text;
+    const char *text;
     char *layer, *with_class;
 
     if (!strcmp(class, "InputLayer")) return NULL;
-    if (module && !strncmp(module, "keras.src.ops.", 14)) {
+    if (keras_op_listed(object)) {
         return keras_op_find(class) ? NULL
                                     : mem_printf("is the operation %s, which Manta does not have", class);
     }

@@ -256,6 +256,12 @@ static manta_status add_affine(onnx_export *x, const graph_node *n)
     return MANTA_OK;
 }
 
+static manta_status add_scale(onnx_export *x, const graph_node *n)
+{
+    onnx_set_last(x, n->out[0], onnx_binary(x, "Mul", onnx_last(x, n->in[0]), onnx_last(x, n->in[1])));
+    return MANTA_OK;
+}
+
 static manta_status add_normalize(onnx_export *x, const graph_node *n)
 {
     const op_normalize_attrs *a = n->attrs;
@@ -322,6 +328,8 @@ static manta_status add_activation(onnx_export *x, const graph_node *n)
     case KERN_SILU: y = onnx_binary(x, "Mul", v, onnx_unary(x, "Sigmoid", v)); break;
     case KERN_SIGMOID: y = onnx_unary(x, "Sigmoid", v); break;
     case KERN_TANH: y = onnx_unary(x, "Tanh", v); break;
+    case KERN_HARD_SIGMOID: y = with_alpha(x, "HardSigmoid", v, 1.0f / 6); break;
+    case KERN_HARD_SILU: y = onnx_unary(x, "HardSwish", v); break;
     default:
         return manta_fail(MANTA_EUNSUPPORTED, "%s: its activation is one that ONNX export does not know",
                           x->scope);
@@ -458,6 +466,22 @@ static manta_status add_zero_pad(onnx_export *x, const graph_node *n)
     return MANTA_OK;
 }
 
+static manta_status add_crop(onnx_export *x, const graph_node *n)
+{
+    const op_pad_attrs *a = n->attrs;
+    const manta_array *s = shape_of(x, n->in[0]);
+    bool first;
+    const char *v = either_operand(x, n, &first);
+    int64_t axes[2][2] = {{1, 2}, {2, 3}}, starts[] = {a->top, a->left};
+    int64_t ends[] = {s->shape[1] - a->bottom, s->shape[2] - a->right};
+    const char *in[] = {v, onnx_int_list(x, 2, starts), onnx_int_list(x, 2, ends),
+                        onnx_int_list(x, 2, axes[first])};
+
+    onnx_begin(x, "Slice", 4, in);
+    set_like(x, n, first, onnx_end(x));
+    return MANTA_OK;
+}
+
 static manta_status add_upsample(onnx_export *x, const graph_node *n)
 {
     const op_upsample_attrs *a = n->attrs;
@@ -519,6 +543,7 @@ manta_status onnx_add_op(onnx_export *x, const graph_node *n)
         {&op_layer_norm, add_layer_norm},
         {&op_affine, add_affine},
         {&op_normalize, add_normalize},
+        {&op_scale, add_scale},
         {&op_activation, add_activation},
         {&op_activation_of_input, add_activation},
         {&op_relu, add_relu},
@@ -531,6 +556,7 @@ manta_status onnx_add_op(onnx_export *x, const graph_node *n)
         {&op_permute, add_permute},
         {&op_concatenate, add_concatenate},
         {&op_zero_pad, add_zero_pad},
+        {&op_crop, add_crop},
         {&op_upsample, add_upsample},
         {&op_max_pool, add_pool},
         {&op_avg_pool, add_pool},

@@ -53,9 +53,11 @@ static void values_spread_as_their_distribution(void **state)
         {MANTA_INIT_TORCH, 4, conv, 0, 1.0 / 1200, false},
         {MANTA_INIT_TORCH, 1, bias, 64, 1.0 / 192, false}, /* a bias starts by its weight's fan_in */
         {MANTA_INIT_LECUN_UNIFORM, 1, bias, 0, 1.0 / N, false},
+        {MANTA_INIT_FAN_OUT_NORMAL, 2, dense, 0, 2.0 / 400, true},
+        {MANTA_INIT_FAN_OUT_UNIFORM, 4, conv, 0, 2.0 / 2500, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        initializer_fill(&(manta_initializer){.kind = cases[i].kind}, cases[i].ndim, cases[i].shape,
+        initializer_fill(&(manta_initializer){.kind = cases[i].kind, .a = 2}, cases[i].ndim, cases[i].shape,
                          cases[i].fan_in, 7, i, w);
         spread s = spread_of(N, w);
         double deviation = sqrt(cases[i].variance);
@@ -167,7 +169,7 @@ static void initializers_are_found_by_name(void **state)
         assert_int_equal(init.kind, names[i].kind);
         assert_true(init.a == names[i].a && init.b == names[i].b);
     }
-    for (int k = MANTA_INIT_DEFAULT; k <= MANTA_INIT_TORCH; k++) {
+    for (int k = MANTA_INIT_DEFAULT; k <= MANTA_INIT_FAN_OUT_NORMAL; k++) {
         assert_int_equal(initializer_parse(initializer_name((manta_init_kind)k), &init), MANTA_OK);
         assert_int_equal(init.kind, k);
     }

@@ -40,7 +40,12 @@ static void every_class_is_found_by_its_name(void **state)
                                         "UpSampling2D",
                                         "Rescaling",
                                         "Normalization",
-                                        "Embedding"};
+                                        "Embedding",
+                                        "SeparableConv2D",
+                                        "Cropping2D",
+                                        "LayerScale",
+                                        "StochasticDepth",
+                                        "CustomScaleLayer"};
     int n = (int)(sizeof names / sizeof *names);
     (void)state;
 
@@ -219,6 +224,10 @@ static void weights_have_keras_names_shapes_and_starts(void **state)
         {"batch_normalization/moving_variance", 1, {6}, MANTA_INIT_ONES, false},
         {"depthwise_conv2d/kernel", 4, {3, 3, 6, 2}, MANTA_INIT_GLOROT_UNIFORM, true},
         {"depthwise_conv2d/bias", 1, {12}, MANTA_INIT_ZEROS, true},
+        {"separable_conv2d/depthwise_kernel", 4, {3, 1, 12, 2}, MANTA_INIT_GLOROT_UNIFORM, true},
+        {"separable_conv2d/pointwise_kernel", 4, {1, 1, 24, 12}, MANTA_INIT_GLOROT_UNIFORM, true},
+        {"separable_conv2d/bias", 1, {12}, MANTA_INIT_ZEROS, true},
+        {"layer_scale/gamma", 1, {12}, MANTA_INIT_CONSTANT, true},
         {"conv2d_transpose/kernel", 4, {2, 2, 3, 12}, MANTA_INIT_GLOROT_UNIFORM, true},
         {"conv2d_transpose/bias", 1, {3}, MANTA_INIT_ZEROS, true},
         {"layer_normalization/gamma", 1, {3}, MANTA_INIT_ONES, true},
@@ -236,6 +245,12 @@ static void weights_have_keras_names_shapes_and_starts(void **state)
     manta_model_add(m, manta_batch_normalization(m, (manta_batch_normalization_options){0}));
     manta_model_add(m, manta_depthwise_conv2d(m, (manta_depthwise_conv2d_options){.kernel_size = {3, 3},
                                                                                   .depth_multiplier = 2}));
+    manta_model_add(m, manta_separable_conv2d(m, (manta_separable_conv2d_options){.filters = 12,
+                                                                                  .kernel_size = {3, 1},
+                                                                                  .padding = "same",
+                                                                                  .depth_multiplier = 2}));
+    manta_model_add(
+        m, manta_layer_scale(m, (manta_layer_scale_options){.init_values = 1e-6, .projection_dim = 12}));
     manta_model_add(
         m, manta_conv2d_transpose(m, (manta_conv2d_transpose_options){.filters = 3, .kernel_size = {2, 2}}));
     manta_model_add(m, manta_layer_normalization(m, (manta_layer_normalization_options){0}));
@@ -252,7 +267,7 @@ static void weights_have_keras_names_shapes_and_starts(void **state)
         assert_int_equal(v->init.kind, want[i].init);
         assert_int_equal(v->trainable, want[i].trainable);
     }
-    assert_int_equal(m->variables[13].fan_in, 3); /* torch starts a bias by its weight's fan-in */
+    assert_int_equal(m->variables[17].fan_in, 3); /* torch starts a bias by its weight's fan-in */
     manta_model_free(m);
 }
 
@@ -396,7 +411,7 @@ static void errors_name_layer_expected_and_given(void **state)
     REFUSED(manta_dense, ((manta_dense_options){.units = 2, .activation = "rleu"}), 1, SHAPE(4), MANTA_ENOENT,
             "'dense': no activation is called 'rleu'; there are linear, relu, relu6, leaky_relu, elu, gelu, "
             "gelu_tanh, "
-            "silu, swish, sigmoid, tanh, softmax");
+            "silu, swish, sigmoid, tanh, hard_sigmoid, hard_silu, hard_swish, softmax");
     REFUSED(manta_conv2d, ((manta_conv2d_options){.filters = 8, .kernel_size = {3, 3}}), 2, SHAPE(28, 28),
             MANTA_EINVAL, "'conv2d': " MAP "(batch, 28, 28)");
     REFUSED(manta_conv2d, ((manta_conv2d_options){.filters = 8, .kernel_size = {3, 3}}), 3, SHAPE(2, 9, 1),
@@ -434,6 +449,29 @@ static void errors_name_layer_expected_and_given(void **state)
     REFUSED(manta_layer_normalization, ((manta_layer_normalization_options){.axis = {1, 3}, .n_axis = 2}), 3,
             SHAPE(9, 9, 4), MANTA_EUNSUPPORTED,
             "'layer_normalization': expected the last axes of (batch, 9, 9, 4), given axis (1, 3)");
+    REFUSED(manta_separable_conv2d, ((manta_separable_conv2d_options){.kernel_size = {3, 3}}), 3,
+            SHAPE(9, 9, 4), MANTA_EINVAL,
+            "'separable_conv2d': expected filters and a depth_multiplier of at least 1, given 0 and 1");
+    REFUSED(manta_cropping2d, ((manta_cropping2d_options){.cropping = {{2, 1}, {0, 0}}}), 3, SHAPE(3, 9, 4),
+            MANTA_EINVAL,
+            "'cropping2d': expected a height and width above (3, 0), which cropping takes, given (batch, 3, "
+            "9, 4)");
+    REFUSED(manta_layer_scale, ((manta_layer_scale_options){.projection_dim = 5}), 3, SHAPE(9, 9, 4),
+            MANTA_EINVAL,
+            "'layer_scale': expected an input of shape (batch, ..., 5), given (batch, 9, 9, 4)");
+    REFUSED(manta_stochastic_depth, ((manta_stochastic_depth_options){.drop_path_rate = 1}), 1, SHAPE(9),
+            MANTA_EINVAL, "'stochastic_depth': expected a rate of at least 0 and below 1, given 1");
+    REFUSED(manta_merge_custom_scale, ((manta_merge_custom_scale_options){.scale = 1}), 1, SHAPE(9),
+            MANTA_EINVAL, "'custom_scale_layer': expected 2 inputs, given 1");
+    REFUSED(manta_dropout, ((manta_dropout_options){.rate = 0.5, .noise_shape = {-1, 1, 2}, .n_noise = 3}), 2,
+            SHAPE(4, 4), MANTA_EUNSUPPORTED,
+            "'dropout': expected a noise_shape of -1 for the batch, then -1, 1 or the length of each axis of "
+            "(batch, 4, 4), given (-1, 1, 2)");
+    REFUSED(
+        manta_normalization,
+        ((manta_normalization_options){.mean = (float[]){0}, .variance = (float[]){1}, .n = 1, .axis = 1}), 2,
+        SHAPE(4, 4), MANTA_EUNSUPPORTED,
+        "'normalization': expected axis 2, the last of (batch, 4, 4), given 1");
     REFUSED(manta_dropout, ((manta_dropout_options){.rate = 1.5}), 1, SHAPE(9), MANTA_EINVAL,
             "'dropout': expected a rate of at least 0 and below 1, given 1.5");
     REFUSED(manta_reshape, ((manta_reshape_options){.shape = {5, -1}, .ndim = 2}), 2, SHAPE(4, 4),

@@ -109,6 +109,47 @@ static void dropout_backward_uses_the_same_mask(void **state)
     for (int i = 0; i < 3000; i++) assert_true(dx[i] == 0.5f + y[i]);
 }
 
+/* Four samples of (5, 6) ones: `rows` and `cols` share a draw along that axis. */
+static void drop_shared(void *const *state, bool rows, bool cols, float *y)
+{
+    op_dropout_attrs attrs = {.rate = 0.3f, .ndim = 3, .shared = {false, rows, cols}};
+    float ones[120], dx[120];
+    bool add = true;
+    manta_array x = manta_array_of(MANTA_DTYPE_F32, 3, (int64_t[]){4, 5, 6}, ones), out = x, dout = x,
+                din = x;
+
+    for (int i = 0; i < 120; i++) ones[i] = dx[i] = 1;
+    out.data = y;
+    manta_op_call c = call_of(state, &attrs, &x, &out);
+    c.first = 8;
+    assert_int_equal(op_dropout.forward(&c), MANTA_OK);
+    din.data = dx;
+    c.dout = &dout;
+    c.din = &din;
+    c.accumulate = &add;
+    assert_int_equal(op_dropout.backward(&c), MANTA_OK);
+    for (int i = 0; i < 120; i++) {
+        assert_true(y[i] == 0 || y[i] == 1 / (1 - 0.3f));
+        assert_true(dx[i] == 1 + y[i]);
+    }
+}
+
+static void dropout_shares_draws_along_axes(void **state)
+{
+    float plain[120], samples[120], by_row[120], by_col[120];
+
+    drop_shared(state, false, false, plain);
+    drop_shared(state, true, true, samples);
+    drop_shared(state, false, true, by_row);
+    drop_shared(state, true, false, by_col);
+    for (int i = 0; i < 120; i++) {
+        const float *first = plain + i / 30 * 30; /* the draws of the sample, in order */
+        assert_true(samples[i] == first[0]);
+        assert_true(by_row[i] == first[i % 30 / 6]);
+        assert_true(by_col[i] == first[i % 6]);
+    }
+}
+
 static void dropout_is_a_view_in_inference(void **state)
 {
     (void)state;
@@ -238,6 +279,7 @@ int main(void)
         cmocka_unit_test(dropout_depends_on_the_position_alone),
         cmocka_unit_test(dropout_differs_by_seed_step_node_and_row),
         cmocka_unit_test(dropout_backward_uses_the_same_mask),
+        cmocka_unit_test(dropout_shares_draws_along_axes),
         cmocka_unit_test(dropout_is_a_view_in_inference),
         cmocka_unit_test(random_numbers_are_uniform_and_below_one),
         cmocka_unit_test(parallel_runs_each_index_once),

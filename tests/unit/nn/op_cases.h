@@ -16,7 +16,8 @@ static const op_conv_transpose_attrs up_valid = {1, 1, 1, 1, 0, 0, 6, 5},
                                      up_pad = {2, 2, 1, 1, 1, 1, 8, 6};
 static const op_act_attrs linear = {KERN_LINEAR, 0}, relu = {KERN_RELU, 0}, leaky = {KERN_LEAKY_RELU, 0.3f},
                           elu = {KERN_ELU, 0.5f}, gelu = {KERN_GELU, 0}, gelu_tanh = {KERN_GELU_TANH, 0},
-                          silu = {KERN_SILU, 0}, sigmoid = {KERN_SIGMOID, 0}, tanh_ = {KERN_TANH, 0};
+                          silu = {KERN_SILU, 0}, sigmoid = {KERN_SIGMOID, 0}, tanh_ = {KERN_TANH, 0},
+                          hard_sigmoid = {KERN_HARD_SIGMOID, 0}, hard_silu = {KERN_HARD_SILU, 0};
 static const op_relu_attrs relu_max = {0.6f, 0, 0}, relu_full = {0.7f, 0.1f, 0.25f};
 static const op_affine_attrs affine = {1.7f, -0.4f};
 static const float means[] = {0.3f, -0.2f, 1.5f}, variances[] = {0.5f, 2, 0.25f};
@@ -26,7 +27,7 @@ static const op_normalize_attrs normal = {3, means, variances, false},
 static const op_reshape_attrs reshape = {3, {-1, 4, 6}};
 static const op_permute_attrs permute = {4, {0, 3, 1, 2}}, permute2 = {3, {0, 2, 1}};
 static const op_concat_attrs concat_last = {3}, concat_first = {1};
-static const op_pad_attrs pad = {1, 2, 0, 3};
+static const op_pad_attrs pad = {1, 2, 0, 3}, crop_none = {0, 0, 0, 0};
 static const op_upsample_attrs nearest = {2, 3, false}, bilinear = {3, 2, true};
 static const op_pool_attrs pool2 = {2, 2, 2, 2, 0, 0, 0, 0, false}, pool3 = {3, 3, 2, 2, 1, 1, 1, 1, false},
                            pool3_torch = {3, 3, 2, 2, 1, 1, 1, 1, true},
@@ -80,6 +81,8 @@ static const op_case cases[] = {
     {"gelu", &op_activation_of_input, &gelu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
     {"gelu tanh", &op_activation_of_input, &gelu_tanh, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
     {"silu", &op_activation_of_input, &silu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"hard sigmoid", &op_activation_of_input, &hard_sigmoid, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
+    {"hard silu", &op_activation_of_input, &hard_silu, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
     {"sigmoid", &op_activation, &sigmoid, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
     {"tanh", &op_activation, &tanh_, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_act},
     {"relu with a ceiling", &op_relu, &relu_max, 1, {S2(3, 37)}, S2(3, 37), .ref = ref_relu},
@@ -119,6 +122,11 @@ static const op_case cases[] = {
     {"concatenate 3", &op_concatenate, &concat_first, 3, {S3(2, 1, 4), S3(2, 3, 4), S3(2, 2, 4)},
      S3(2, 6, 4), .ref = ref_concat},
     {"zero pad", &op_zero_pad, &pad, 1, {S4(2, 3, 4, 2)}, S4(2, 6, 7, 2), .ref = ref_pad},
+    {"crop", &op_crop, &pad, 1, {S4(2, 6, 7, 2)}, S4(2, 3, 4, 2), .ref = ref_crop},
+    {"crop nothing", &op_crop, &crop_none, 1, {S4(2, 3, 4, 2)}, S4(2, 3, 4, 2), .ref = ref_crop},
+    {"scale", &op_scale, NULL, 2, {S4(2, 3, 4, 5), S1(5)}, S4(2, 3, 4, 5), .ref = ref_scale, .variables = 2},
+    {"scale of 2 dimensions", &op_scale, NULL, 2, {S2(7, 17), S1(17)}, S2(7, 17), .ref = ref_scale,
+     .variables = 2},
     {"nearest", &op_upsample, &nearest, 1, {S4(2, 3, 2, 3)}, S4(2, 6, 6, 3), .ref = ref_upsample},
     {"bilinear", &op_upsample, &bilinear, 1, {S4(2, 3, 4, 3)}, S4(2, 9, 8, 3), .ref = ref_upsample},
     {"max pool", &op_max_pool, &pool2, 1, {S4(2, 4, 5, 3)}, S4(2, 2, 2, 3), .ref = ref_window},

@@ -115,6 +115,8 @@ static double act(kern_act f, double alpha, double v)
     case KERN_SILU: return v / (1 + exp(-v));
     case KERN_SIGMOID: return 1 / (1 + exp(-v));
     case KERN_TANH: return tanh(v);
+    case KERN_HARD_SIGMOID: return fmin(fmax(v / 6 + 0.5, 0), 1);
+    case KERN_HARD_SILU: return v * fmin(fmax(v / 6 + 0.5, 0), 1);
     default: return v;
     }
 }
@@ -244,6 +246,22 @@ static void ref_pad(const op_case *c, double *const *x, double *y)
         bool inside = h >= 0 && h < in[1] && w >= 0 && w < in[2];
         y[i] = inside ? at4(&c->in[0], x[0], i / o[3] / o[2] / o[1], h, w, ch) : 0;
     }
+}
+
+static void ref_crop(const op_case *c, double *const *x, double *y)
+{
+    const op_pad_attrs *a = c->attrs;
+    const int64_t *o = c->out.d;
+
+    for (int64_t i = 0; i < count(&c->out); i++) {
+        int64_t ch = i % o[3], w = i / o[3] % o[2] + a->left, h = i / o[3] / o[2] % o[1] + a->top;
+        y[i] = at4(&c->in[0], x[0], i / o[3] / o[2] / o[1], h, w, ch);
+    }
+}
+
+static void ref_scale(const op_case *c, double *const *x, double *y)
+{
+    for (int64_t i = 0; i < count(&c->out); i++) y[i] = x[0][i] * x[1][i % c->in[1].d[0]];
 }
 
 /* Weight with which output o of an enlarged axis sees input i. */

@@ -21,7 +21,7 @@ static const op_pool_attrs pool_wide = {3, 3, 1, 1, 3, 0, 0, 0, false},
 static const op_conv_attrs conv_none = {0, 1, 1, 1, 0, 0, 0, 0, 1};
 static const op_permute_attrs permute_twice = {3, {0, 1, 1}};
 static const op_concat_attrs concat_batch = {0};
-static const op_dropout_attrs drop_all = {1};
+static const op_dropout_attrs drop_all = {.rate = 1};
 static const op_pad_attrs pad_less = {-1, 0, 0, 0};
 static const op_upsample_attrs up_none = {0, 1, false};
 
