@@ -177,12 +177,12 @@ static int64_t seen(int64_t in, int64_t out, int64_t taps, int64_t stride, int64
 }
 
 static void bench_conv(const char *what, pool *p, int64_t n, int64_t hw, int64_t c, int64_t ohw, int64_t oc,
-                       int64_t k, int64_t stride, int64_t pad, bool backward)
+                       int64_t k, int64_t stride, int64_t pad, int64_t groups, bool backward)
 {
-    const conv_shape s = {n, hw, hw, c, ohw, ohw, oc, k, k, stride, stride, 1, 1, pad, pad, 1};
-    const int64_t n_x = n * hw * hw * c, n_y = n * ohw * ohw * oc, n_w = k * k * c * oc;
+    const conv_shape s = {n, hw, hw, c, ohw, ohw, oc, k, k, stride, stride, 1, 1, pad, pad, groups};
+    const int64_t n_x = n * hw * hw * c, n_y = n * ohw * ohw * oc, n_w = k * k * (c / groups) * oc;
     const double pairs = (double)seen(hw, ohw, k, stride, 1, pad);
-    const double flop = 2.0 * (double)n * pairs * pairs * (double)c * (double)oc;
+    const double flop = 2.0 * (double)n * pairs * pairs * (double)(c / groups) * (double)oc;
     float *x = floats(n_x, 1), *w = floats(n_w, 2), *dy = floats(n_y, 3), *bias = floats(oc, 4);
     float *y = floats(n_y, 5), *dx = floats(n_x, 6), *dw = floats(n_w, 7);
     size_t size = 64;
@@ -242,7 +242,7 @@ static void bench_all(pool *p)
 #define CONV(name, ...)                                                                                      \
     do {                                                                                                     \
         snprintf(text, sizeof text, "conv n=%d " name, (int)n);                                              \
-        bench_conv(text, p, n, __VA_ARGS__, back);                                                           \
+        bench_conv(text, p, n, __VA_ARGS__, 1, back);                                                        \
     } while (0)
         CONV("28x28x1 3x3 -> 26x26x32", 28, 1, 26, 32, 3, 1, 0);
         CONV("28x28x1 7x7/2 -> 14x14x64", 28, 1, 14, 64, 7, 2, 3);
@@ -258,6 +258,13 @@ static void bench_all(pool *p)
         CONV("1x1x512 3x3 -> 512", 1, 512, 1, 512, 3, 1, 1);
 #undef CONV
     }
+    /* MobileNetV2's and ConvNeXt's convolutions that do not mix channels. */
+    bench_conv("depthwise n=16 56x56x32 3x3", p, 16, 56, 32, 56, 32, 3, 1, 1, 32, true);
+    bench_conv("depthwise n=16 56x56x96 3x3/2", p, 16, 56, 96, 28, 96, 3, 2, 0, 96, true);
+    bench_conv("depthwise n=16 28x28x144 3x3", p, 16, 28, 144, 28, 144, 3, 1, 1, 144, true);
+    bench_conv("depthwise n=16 14x14x384 3x3", p, 16, 14, 384, 14, 384, 3, 1, 1, 384, true);
+    bench_conv("depthwise n=16 7x7x960 3x3", p, 16, 7, 960, 7, 960, 3, 1, 1, 960, true);
+    bench_conv("depthwise n=16 14x14x384 7x7", p, 16, 14, 384, 14, 384, 7, 1, 3, 384, true);
 }
 
 static int bench_threads(int threads)

@@ -317,25 +317,62 @@ static void plan_pass(conv_pass *w)
     }
 }
 
-/* Channels that do not mix: each pixel is a sum of products of vectors. */
-static void depthwise_task(void *ctx, int task, int thread)
+/* The sum of one pixel where channels do not mix, whose taps are listed; `count` pixels with the same taps. */
+static void depthwise_pixels(const conv_pass *w, gemm_products *t, int64_t at)
 {
-    const conv_pass *w = ctx;
+    const conv_call *c = w->c;
+
+    t->c = w->to + at;
+    if (w->back) {
+        t->mask = c->mask ? c->mask + at : NULL;
+    } else {
+        t->bias = c->bias;
+        t->relu = c->relu;
+    }
+    if (t->n_seg == 9) { /* the usual kernel */
+        w->isa->products_run(t);
+        return;
+    }
+    for (int64_t p = 0; p < t->count; p++) {
+        gemm_seg seg[GEMM_MAX_SEGS];
+        gemm_products one = *t;
+        one.seg = seg;
+        for (int s = 0; s < t->n_seg; s++) {
+            seg[s] = t->seg[s];
+            seg[s].a += p * t->step_a;
+        }
+        one.c += p * t->step_c;
+        if (one.mask) one.mask += p * t->step_c;
+        w->isa->products(&one);
+    }
+}
+
+/* Columns of row r that share their taps. More taps than a list holds are taken one pixel at a time, list by list:
+ * the sum rests in the result between two. */
+static void depthwise_run(const conv_pass *w, int64_t n, int64_t r, const conv_run *run)
+{
     const conv_call *c = w->c;
     const conv_walk *walk = &w->walk;
-    const int64_t n = task / walk->rows.size, r = task % walk->rows.size, channels = c->s.c;
+    const int64_t channels = c->s.c, taps = walk->n_row_taps[r] * walk->n_col_taps[run->first];
     const float *from = w->from + n * walk->rows.other * walk->cols.other * channels;
-    (void)thread;
+    const int64_t pixels = taps > GEMM_MAX_SEGS ? 1 : run->count;
 
-    for (int64_t q = 0; q < walk->cols.size; q++) {
+    for (int64_t done = 0; done < run->count; done += pixels) {
+        const int64_t q = run->first + done * run->step;
         const int64_t at = ((n * walk->rows.size + r) * walk->cols.size + q) * channels;
         gemm_seg seg[GEMM_MAX_SEGS];
-        gemm_products t = {.seg = seg, .n = channels, .c = w->to + at, .load = w->back && c->accumulate};
+        gemm_products t = {.seg = seg,
+                           .n = channels,
+                           .load = w->back && c->accumulate,
+                           .count = pixels,
+                           .step_a = run->move * channels,
+                           .step_c = run->step * channels};
         for (int32_t i = 0; i < walk->n_row_taps[r]; i++) {
             const conv_tap row = walk->row_taps[r * walk->rows.taps + i];
             for (int32_t j = 0; j < walk->n_col_taps[q]; j++) {
                 const conv_tap col = walk->col_taps[q * walk->cols.taps + j];
                 if (t.n_seg == GEMM_MAX_SEGS) {
+                    t.c = w->to + at;
                     w->isa->products(&t);
                     t.load = true;
                     t.n_seg = 0;
@@ -344,13 +381,24 @@ static void depthwise_task(void *ctx, int task, int thread)
                 seg[t.n_seg++].b = c->w + (row.tap * walk->cols.taps + col.tap) * channels;
             }
         }
-        if (w->back) {
-            t.mask = c->mask ? c->mask + at : NULL;
-        } else {
-            t.bias = c->bias;
-            t.relu = c->relu;
-        }
-        w->isa->products(&t);
+        depthwise_pixels(w, &t, at);
+    }
+}
+
+/* Channels that do not mix: each pixel is a sum of products of vectors. A run of columns shares its taps. */
+static void depthwise_task(void *ctx, int task, int thread)
+{
+    const conv_pass *w = ctx;
+    const conv_walk *walk = &w->walk;
+    const int64_t n = task / walk->rows.size, r = task % walk->rows.size;
+    (void)thread;
+
+    for (int32_t i = 0; i < walk->n_runs + walk->n_singles; i++) {
+        const bool alone = i >= walk->n_runs;
+        const conv_run run = alone
+                                 ? (conv_run){.first = walk->singles[i - walk->n_runs], .step = 1, .count = 1}
+                                 : walk->runs[i];
+        depthwise_run(w, n, r, &run);
     }
 }
 

@@ -35,7 +35,7 @@ enum {
     TASK_ROWS_FEW = 64, /* inputs of few channels: rows share what is read of dy */
     PACK_ROWS = 12, /* rows that repay packing dy */
     ADD_RUN = 4096, /* elements of one task that adds partial results */
-    DEPTHWISE_RUN = 512 /* channels of one task */
+    DEPTHWISE_RUN = 128 /* channels of one task */
 };
 static_assert((PANEL_FLOATS + TILE_FLOATS) * sizeof(float) <= KERN_SCRATCH, "scratch");
 
@@ -339,45 +339,68 @@ static void rows_task(void *ctx, int task, int thread)
     if (!w->partial && c->sink) c->sink(c->sink_ctx, first, floats, tile);
 }
 
-/* The products of one tap, for channels that do not mix. */
+/* Channels of a depthwise task: so many that the sums of all taps fit into the scratch. */
+static int64_t depthwise_channels(const conv_shape *s)
+{
+    const int64_t fit = KERN_SCRATCH / (int64_t)sizeof(float) / (s->kh * s->kw);
+
+    return max_of(1, min_of(DEPTHWISE_RUN, fit));
+}
+
+/* One line of the output, (n, oh), for all taps that it sees: what is read of x and dy is in the cache for the next
+ * tap. sums: of the task's channels, `stride` from tap to tap. */
+static void depthwise_line(const weights_job *w, int64_t n, int64_t oh, int64_t j, int64_t channels,
+                           float *sums, int64_t stride)
+{
+    const conv_call *c = w->c;
+    const conv_shape *s = &c->s;
+
+    for (int64_t tap = 0; tap < s->kh * s->kw; tap++) {
+        const int64_t ih = oh * s->sh + tap / s->kw * s->dh - s->top;
+        const int64_t shift = tap % s->kw * s->dw - s->left;
+        int64_t ow0, ow1;
+        if (ih < 0 || ih >= s->h) continue;
+        seen(s->w, s->ow, s->sw, shift, &ow0, &ow1);
+        w->isa->chain(&(gemm_chain){.a = c->x + ((n * s->h + ih) * s->w + ow0 * s->sw + shift) * s->c + j,
+                                    .b = c->dy + ((n * s->oh + oh) * s->ow + ow0) * s->c + j,
+                                    .c = sums + tap * stride,
+                                    .n = channels,
+                                    .count = ow1 - ow0,
+                                    .step_a = s->sw * s->c,
+                                    .step_b = s->c});
+    }
+}
+
+/* All taps of some channels that do not mix, for one chunk of the batch. */
 static void depthwise_task(void *ctx, int task, int thread)
 {
     const weights_job *w = ctx;
     const conv_call *c = w->c;
     const conv_shape *s = &c->s;
-    const int64_t taps = s->kh * s->kw, runs = ceil_div(s->c, DEPTHWISE_RUN);
-    const int64_t chunk = task / (taps * runs), tap = task / runs % taps, j = task % runs * DEPTHWISE_RUN;
-    const int64_t kh = tap / s->kw, kw = tap % s->kw, at = tap * s->c + j;
+    const int64_t taps = s->kh * s->kw, run = depthwise_channels(s), runs = ceil_div(s->c, run);
+    const int64_t chunk = task / runs, j = task % runs * run, channels = min_of(run, s->c - j);
     const int64_t n0 = chunk * w->chunk, n1 = min_of(n0 + w->chunk, s->n);
-    const int64_t shift_h = kh * s->dh - s->top, shift_w = kw * s->dw - s->left;
-    int64_t oh0, oh1, ow0, ow1;
-    gemm_seg seg[GEMM_MAX_SEGS];
-    gemm_products t = {.seg = seg, .n = min_of(DEPTHWISE_RUN, s->c - j)};
-    float *tile = pool_scratch(w->p, thread);
+    const bool sink = !w->partial && c->sink;
+    const int64_t stride = sink ? channels : s->c;
+    float *sums = sink         ? pool_scratch(w->p, thread)
+                  : w->partial ? w->partial + chunk * taps * s->c + j
+                               : c->dw + j;
 
-    t.c = w->partial ? w->partial + chunk * w->rows * s->oc + at : c->sink ? tile : c->dw + at;
-    if (c->accumulate && chunk == 0) {
-        if (t.c != c->dw + at) memcpy(t.c, c->dw + at, (size_t)t.n * sizeof *t.c);
-        t.load = true;
-    }
-    seen(s->h, s->oh, s->sh, shift_h, &oh0, &oh1);
-    seen(s->w, s->ow, s->sw, shift_w, &ow0, &ow1);
-    for (int64_t n = n0; n < n1; n++) {
-        for (int64_t oh = oh0; oh < oh1; oh++) {
-            const float *x = c->x + ((n * s->h + oh * s->sh + shift_h) * s->w + shift_w) * s->c + j;
-            const float *dy = c->dy + (n * s->oh + oh) * s->ow * s->c + j;
-            for (int64_t ow = ow0; ow < ow1; ow++) {
-                if (t.n_seg == GEMM_MAX_SEGS) {
-                    w->isa->products(&t);
-                    t.load = true;
-                    t.n_seg = 0;
-                }
-                seg[t.n_seg++] = (gemm_seg){x + ow * s->sw * s->c, dy + ow * s->c, 1};
-            }
+    for (int64_t tap = 0; tap < taps; tap++) {
+        float *to = sums + tap * stride;
+        const size_t size = (size_t)channels * sizeof *to;
+        if (!c->accumulate || chunk > 0) {
+            memset(to, 0, size);
+        } else if (to != c->dw + tap * s->c + j) {
+            memcpy(to, c->dw + tap * s->c + j, size);
         }
     }
-    w->isa->products(&t);
-    if (!w->partial && c->sink) c->sink(c->sink_ctx, at, t.n, t.c);
+    for (int64_t n = n0; n < n1; n++) {
+        for (int64_t oh = 0; oh < s->oh; oh++) depthwise_line(w, n, oh, j, channels, sums, stride);
+    }
+    for (int64_t tap = 0; sink && tap < taps; tap++) {
+        c->sink(c->sink_ctx, tap * s->c + j, channels, sums + tap * stride);
+    }
 }
 
 /* Adds the partial results of a stretch of the weight, in chunk order. */
@@ -405,8 +428,7 @@ void conv_backward_weights_tiled(const gemm_isa *isa, pool *p, const conv_call *
     plan(&w, isa, s);
     place(&w, c->work);
     if (conv_is_depthwise(s)) {
-        const int64_t runs = ceil_div(s->c, DEPTHWISE_RUN);
-        pool_run(p, (int)(w.chunks * s->kh * s->kw * runs), depthwise_task, &w);
+        pool_run(p, (int)(w.chunks * ceil_div(s->c, depthwise_channels(s))), depthwise_task, &w);
     } else {
         if (w.positions_first) {
             pool_run(p, (int)(s->h * s->w + s->oh * s->ow), gather_task, &w);

@@ -93,6 +93,8 @@ const gemm_isa gemm_isa_avx2 = {
     .max_rows = {0, 10, 6},
     .micro = {TILES(MICRO_ENTRY)},
     .products = products,
+    .products_run = products_run,
+    .chain = chain,
     .pack = pack,
     .pack_transposed = pack_transposed,
 };

@@ -97,6 +97,8 @@ const gemm_isa gemm_isa_avx512 = {
     .max_rows = {0, 14, 14, 8, 6},
     .micro = {TILES(MICRO_ENTRY)},
     .products = products,
+    .products_run = products_run,
+    .chain = chain,
     .pack = pack,
     .pack_transposed = pack_transposed,
 };

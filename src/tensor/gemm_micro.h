@@ -58,7 +58,16 @@ typedef struct gemm_products {
     float *c;
     bool load, relu;
     const float *bias, *mask;
+    int64_t count, step_a,
+        step_c; /* products_run: pixels, and from one to the next in seg.a and in c, mask */
 } gemm_products;
+
+/* c[j] += the chain over `count` pixels of a[j] * b[j], for each of `n` columns alone. */
+typedef struct gemm_chain {
+    const float *a, *b;
+    float *c;
+    int64_t n, count, step_a, step_b;
+} gemm_chain;
 
 typedef struct gemm_isa {
     int lanes; /* floats in a vector */
@@ -66,6 +75,8 @@ typedef struct gemm_isa {
     int max_rows[GEMM_MAX_VECS + 1]; /* tallest tile of that many vectors */
     gemm_micro_fn *micro[GEMM_MAX_VECS + 1][GEMM_MAX_ROWS + 1];
     void (*products)(const gemm_products *t);
+    void (*products_run)(const gemm_products *t); /* products() of `count` pixels, of nine segments each */
+    void (*chain)(const gemm_chain *t);
     /* dst(p, j) at dst[p * width + j] = src[p * ld + j], columns [n, width) zero. */
     void (*pack)(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
     /* dst(p, j) at dst[p * width + j] = src[j * ld + p], columns [n, width) zero. */
