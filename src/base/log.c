@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
 
@@ -112,6 +113,9 @@ manta_status log_level_find(const char *name, int *out)
 
 manta_status manta_log_level_named(const char *name, manta_log_level *out)
 {
+    REFUSE_NULL(name);
+    REFUSE_NULL(out);
+
     int found = 0;
 
     TRY(log_level_find(name, &found));

@@ -4,6 +4,8 @@
 
 #include <manta/tool_text.h>
 
+#include "base/args.h"
+
 enum { LONGEST = 63 };
 
 static int least_of(int a, int b)
@@ -36,11 +38,15 @@ static int edit_distance(const char *a, const char *b)
  * other short word. */
 manta_suggestion manta_suggestion_for(const char *typed)
 {
+    REFUSE_NULL_OR(typed, (manta_suggestion){0});
     return (manta_suggestion){.typed = typed, .distance = (int)strlen(typed) / 3 + 1};
 }
 
 void manta_suggestion_offer(manta_suggestion *s, const char *candidate)
 {
+    REFUSE_NULL_AND_RETURN(s);
+    REFUSE_NULL_AND_RETURN(candidate);
+
     size_t n = strlen(s->typed);
     int d = edit_distance(s->typed, candidate);
 
@@ -55,6 +61,9 @@ void manta_suggestion_offer(manta_suggestion *s, const char *candidate)
 
 const char *manta_suggestion_text(const manta_suggestion *s, char *buf, size_t size)
 {
+    REFUSE_NULL_OR(s, NULL);
+    if (size > 0) REFUSE_NULL_OR(buf, NULL);
+
     *buf = '\0';
     if (s->best) snprintf(buf, size, "; did you mean %s?", s->best);
     return buf;

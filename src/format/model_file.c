@@ -127,6 +127,9 @@ manta_status manta_file_read(const char *path, const manta_read_options *options
 
 manta_status manta_file_outline(const char *path, manta_outline *out)
 {
+    REFUSE_NULL(path);
+    REFUSE_NULL(out);
+
     const model_format *f;
 
     if (!path) return manta_fail(MANTA_EINVAL, "manta_file_outline: path is NULL, expected a path");

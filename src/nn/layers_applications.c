@@ -1,5 +1,6 @@
 /* layers_applications.c - LayerScale, StochasticDepth and CustomScaleLayer, which
  * are no layers of Keras itself: its ready-made models define them. */
+#include "base/args.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
 
@@ -36,6 +37,7 @@ const manta_layer_class layer_layer_scale = {"LayerScale", sizeof(manta_layer_sc
 
 manta_layer *manta_layer_scale(manta_model *m, manta_layer_scale_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_layer_scale, &o, &o.name);
 }
 
@@ -64,6 +66,7 @@ const manta_layer_class layer_stochastic_depth = {"StochasticDepth", sizeof(mant
 
 manta_layer *manta_stochastic_depth(manta_model *m, manta_stochastic_depth_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_stochastic_depth, &o, &o.name);
 }
 
@@ -91,5 +94,6 @@ const manta_layer_class layer_custom_scale = {"CustomScaleLayer", sizeof(manta_m
 
 manta_layer *manta_merge_custom_scale(manta_model *m, manta_merge_custom_scale_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_custom_scale, &o, &o.name);
 }

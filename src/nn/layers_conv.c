@@ -215,6 +215,7 @@ const manta_layer_class layer_separable_conv2d = {"SeparableConv2D", sizeof(mant
 
 manta_layer *manta_separable_conv2d(manta_model *m, manta_separable_conv2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_separable_conv2d, &o, &o.name);
 }
 

@@ -194,6 +194,7 @@ const manta_layer_class layer_cropping2d = {"Cropping2D", sizeof(manta_cropping2
 
 manta_layer *manta_cropping2d(manta_model *m, manta_cropping2d_options o)
 {
+    REFUSE_NULL_OR(m, NULL);
     return layer_named(m, &layer_cropping2d, &o, &o.name);
 }
 

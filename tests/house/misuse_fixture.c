@@ -265,6 +265,14 @@ static void *good_manta_callback(void)
     return manta_terminate_on_nan();
 }
 
+static void *good_manta_recipe(void)
+{
+    manta_recipe *r = manta_recipe_new(NULL);
+
+    must(manta_recipe_open(r, "linear"), "recipe");
+    return r;
+}
+
 static void *good_manta_arg(void)
 {
     static manta_arg a;
@@ -280,13 +288,13 @@ static const struct {
     {                                                                                                        \
 #type, good_##type                                                                                   \
     }
-    MAKER(manta_model),       MAKER(open_model),        MAKER(manta_layer),   MAKER(manta_layer_class),
-    MAKER(manta_op),          MAKER(manta_compile),     MAKER(manta_session), MAKER(manta_array),
-    MAKER(manta_column),      MAKER(manta_column_spec), MAKER(manta_dataset), MAKER(manta_loader),
-    MAKER(manta_tensor),      MAKER(manta_arrays),      MAKER(manta_saved),   MAKER(manta_onnx),
-    MAKER(manta_checkpoints), MAKER(manta_checkpoint),  MAKER(manta_events),  MAKER(manta_events_log),
-    MAKER(manta_run),         MAKER(manta_group_plan),  MAKER(manta_group),   MAKER(manta_callback),
-    MAKER(manta_arg),
+    MAKER(manta_recipe),      MAKER(manta_model),       MAKER(open_model),        MAKER(manta_layer),
+    MAKER(manta_layer_class), MAKER(manta_op),          MAKER(manta_compile),     MAKER(manta_session),
+    MAKER(manta_array),       MAKER(manta_column),      MAKER(manta_column_spec), MAKER(manta_dataset),
+    MAKER(manta_loader),      MAKER(manta_tensor),      MAKER(manta_arrays),      MAKER(manta_saved),
+    MAKER(manta_onnx),        MAKER(manta_checkpoints), MAKER(manta_checkpoint),  MAKER(manta_events),
+    MAKER(manta_events_log),  MAKER(manta_run),         MAKER(manta_group_plan),  MAKER(manta_group),
+    MAKER(manta_callback),    MAKER(manta_arg),
 };
 
 /* Objects that a program holds only inside a function of its own that Manta has called: a NULL in their place can be

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/args.h"
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/mem.h"

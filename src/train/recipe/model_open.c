@@ -89,7 +89,6 @@ manta_status model_open(const char *name, const char *weights, manta_saved **sav
 manta_status manta_model_open(const char *name, manta_saved **saved, manta_model **out)
 {
     REFUSE_NULL(name);
-    REFUSE_NULL(saved);
     REFUSE_NULL(out);
     return model_open(name, "weights", saved, out);
 }

@@ -17,8 +17,6 @@
 
 manta_recipe *manta_recipe_new(const char *prefix)
 {
-    REFUSE_NULL_OR(prefix, NULL);
-
     manta_recipe *r = mem_new(sizeof *r);
 
     r->prefix = mem_strdup(prefix ? prefix : "");
@@ -104,7 +102,6 @@ manta_status manta_recipe_set(manta_recipe *r, const char *name, const char *tex
 {
     REFUSE_NULL(r);
     REFUSE_NULL(name);
-    REFUSE_NULL(text);
 
     int i = settings_index(name);
     const manta_setting *s = manta_setting_at(i);

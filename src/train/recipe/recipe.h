@@ -57,6 +57,9 @@ double recipe_real(const manta_recipe *r, const char *name, double fallback);
 /* A whole number for a field of type int. MANTA_EINVAL it does not fit, or is greater than `most`. */
 manta_status recipe_small(manta_recipe *r, const char *name, int fallback, int most, int *out) MANTA_MUST_USE;
 
+/* Refuses a number that is no purpose; `function` for the sentence. */
+manta_status recipe_check_purpose(const char *function, manta_purpose purpose) MANTA_MUST_USE;
+
 /* Compiles for an evaluation at least, unless that has been done. */
 manta_status recipe_need_loss(manta_recipe *r) MANTA_MUST_USE;
 /* Gives back what recipe_compile.c made. */

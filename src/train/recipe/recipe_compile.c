@@ -117,6 +117,7 @@ static manta_status read_optimizer(manta_recipe *r, const char *preset, bool giv
     if (schedule && schedule_text(recipe_word(r, "lr-schedule", word, sizeof word), schedule,
                                   p->learning_rate, &p->schedule))
         return recipe_blame(r, "lr-schedule", MANTA_EINVAL);
+    if (p->learning_rate == 0) p->learning_rate = MANTA_ZERO; /* a rate of 0 that words ask for */
     if (manta_optimizer_check(p)) return recipe_blame(r, find_culprit(r, &base), MANTA_EINVAL);
     return MANTA_OK;
 }
@@ -258,12 +259,20 @@ static manta_status compile_for(manta_recipe *r, manta_purpose purpose)
     return freeze_layers(r);
 }
 
+manta_status recipe_check_purpose(const char *function, manta_purpose purpose)
+{
+    if ((int)purpose >= 0 && purpose <= MANTA_PURPOSE_PREDICT) return MANTA_OK;
+    return manta_fail(MANTA_EINVAL, "%s: there is no purpose %d, expected 0 to %d", function, (int)purpose,
+                      MANTA_PURPOSE_PREDICT);
+}
+
 manta_status manta_recipe_compile(manta_recipe *r, manta_purpose purpose, const manta_compile **out)
 {
     REFUSE_NULL(r);
     REFUSE_NULL(out);
 
     recipe_begin(r);
+    TRY(recipe_check_purpose(__func__, purpose));
     if (!r->m)
         return manta_fail(MANTA_EINVAL, "the recipe has no model yet, expected one to be opened first");
     if (!r->compiled || r->purpose != purpose) {

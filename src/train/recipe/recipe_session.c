@@ -6,6 +6,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "nn/optimizer.h"
 #include "train/recipe/recipe.h"
 #include "train/recipe/settings.h"
 
@@ -224,6 +225,7 @@ manta_status manta_recipe_load(manta_recipe *r, manta_session *s, manta_purpose 
     const manta_compile *compile;
 
     recipe_begin(r);
+    TRY(recipe_check_purpose(__func__, purpose));
     if (!given && !r->saved) return MANTA_OK;
     if (given) {
         TRY(load_state(r, given, s, weights_only));
@@ -235,7 +237,7 @@ manta_status manta_recipe_load(manta_recipe *r, manta_session *s, manta_purpose 
     /* The file brings its learning rate along, but what is asked for now wins. */
     if (purpose != MANTA_PURPOSE_TRAIN || !asked || recipe_flag(r, "lr-schedule")) return MANTA_OK;
     TRY(manta_recipe_compile(r, purpose, &compile));
-    return manta_session_set_learning_rate(s, compile->optimizer->learning_rate);
+    return manta_session_set_learning_rate(s, optimizer_start_rate(compile->optimizer));
 }
 
 manta_status manta_recipe_session(manta_recipe *r, const manta_session_options *options,

@@ -91,7 +91,6 @@ manta_status manta_state_find(const char *given, char **path, manta_checkpoint *
 {
     REFUSE_NULL(given);
     REFUSE_NULL(path);
-    REFUSE_NULL(from);
 
     manta_checkpoint *c = NULL;
     const char *name = NULL;
@@ -162,7 +161,6 @@ static manta_status check_place(const char *path)
 manta_status manta_output_check(const char *path, const char *endings)
 {
     REFUSE_NULL(path);
-    REFUSE_NULL(endings);
 
     char *own = endings ? NULL : state_endings();
     manta_status st;

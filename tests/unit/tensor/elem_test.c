@@ -27,6 +27,8 @@ static double true_act(kern_act a, double alpha, double x)
     case KERN_SILU: return x / (1 + exp(-x));
     case KERN_SIGMOID: return 1 / (1 + exp(-x));
     case KERN_TANH: return tanh(x);
+    case KERN_HARD_SIGMOID: return fmin(fmax(x / 6 + 0.5, 0), 1);
+    case KERN_HARD_SILU: return x * fmin(fmax(x / 6 + 0.5, 0), 1);
     case KERN_LINEAR:
     case KERN_ACTS: break;
     }
@@ -59,7 +61,9 @@ static void run_act(run *r, const void *arg)
         double slope =
             (true_act(c->a, (double)c->alpha, v + h) - true_act(c->a, (double)c->alpha, v - h)) / (2 * h);
         case_near(r, "y", i, y[i], true_act(c->a, (double)c->alpha, v), 4e-6, 1e-30);
-        if (fabs(v) > 1e-4) case_near(r, "dx", i, dx[i], slope * (double)dy[i], 2e-6, 0.1);
+        /* Not where a slope jumps: at 0, and of the hard ones at -3 and 3. */
+        if (fabs(v) > 1e-4 && fabs(fabs(v) - 3) > 1e-4)
+            case_near(r, "dx", i, dx[i], slope * (double)dy[i], 2e-6, 0.1);
         case_near(r, "dx added", i, acc[i], (double)before[i] + (double)dx[i], 1e-6, 1e-6);
     }
     /* In place, both ways, gives the same. */
