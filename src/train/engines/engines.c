@@ -32,6 +32,34 @@ static const engine_row engines[] = {{&engine_served, asks_for_servers},
                                      {&engine_cluster, asks_for_cluster},
                                      {&engine_group, asks_for_workers}};
 
+static manta_status check_compile(const manta_compile *c)
+{
+    if (c->n_losses < 0 || (c->n_losses && !c->losses))
+        return manta_fail(MANTA_EINVAL, "compile: %d losses at %s, expected 0 or more, and an array of them",
+                          c->n_losses, c->losses ? "an address" : "NULL");
+    if (c->n_metrics < 0 || (c->n_metrics && !c->metrics))
+        return manta_fail(MANTA_EINVAL, "compile: %d metrics at %s, expected 0 or more, and an array of them",
+                          c->n_metrics, c->metrics ? "an address" : "NULL");
+    return MANTA_OK;
+}
+
+static manta_status check_options(const manta_session_options *o)
+{
+    if (o->workers < 0 || o->workers > SHARED_WORKERS)
+        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", o->workers, SHARED_WORKERS);
+    if (o->threads < 0) return manta_fail(MANTA_EINVAL, "%d threads, expected 0 or more", o->threads);
+    if (o->shards < 0) return manta_fail(MANTA_EINVAL, "%d shards, expected 0 or more", o->shards);
+    if (o->servers < 0)
+        return manta_fail(MANTA_EINVAL, "%d parameter servers, expected 0 or more", o->servers);
+    if ((int)o->statistics < 0 || o->statistics > MANTA_STATISTICS_SYNC)
+        return manta_fail(MANTA_EINVAL, "there are no statistics %d, expected 0 to %d", (int)o->statistics,
+                          MANTA_STATISTICS_SYNC);
+    if ((int)o->strategy < 0 || o->strategy > MANTA_STRATEGY_PARAMETER_SERVER)
+        return manta_fail(MANTA_EINVAL, "there is no strategy %d, expected 0 to %d", (int)o->strategy,
+                          MANTA_STRATEGY_PARAMETER_SERVER);
+    return MANTA_OK;
+}
+
 manta_status manta_session_open(const manta_model *m, const manta_compile *c,
                                 const manta_session_options *options, manta_session **out)
 {
@@ -44,8 +72,8 @@ manta_status manta_session_open(const manta_model *m, const manta_compile *c,
 
     if (!options) options = &none;
     if (!c) c = &nothing;
-    if (options->workers < 0)
-        return manta_fail(MANTA_EINVAL, "%d workers, expected 1 to %d", options->workers, SHARED_WORKERS);
+    TRY(check_compile(c));
+    TRY(check_options(options));
     for (size_t i = sizeof engines / sizeof *engines; i-- > 0;) {
         if (engines[i].asked(c, options)) ops = engines[i].ops;
     }

@@ -33,6 +33,7 @@ manta_status manta_evaluate(manta_session *s, manta_dataset *d, const manta_fit_
     manta_status st;
 
     if (!o) o = &defaults;
+    TRY(fit_options_check(o));
     fit_events_init(&t, s, o);
     if ((st = pass_open(&p, s, d, o, PLAN_EVALUATE, o->validation_steps))) goto out;
     t.e.steps = p.data.steps;
@@ -70,6 +71,7 @@ manta_status manta_predict(manta_session *s, manta_dataset *d, const manta_fit_o
     manta_status st;
 
     if (!o) o = &defaults;
+    TRY(fit_options_check(o));
     if (s->m->n_outputs > 8)
         return manta_fail(MANTA_EUNSUPPORTED, "predicting with model '%s' of %d outputs, expected up to 8",
                           s->m->name, s->m->n_outputs);

@@ -201,6 +201,7 @@ manta_status manta_fit(manta_session *s, manta_dataset *d, const manta_fit_optio
     manta_status st;
 
     if (!o) o = &defaults;
+    TRY(fit_options_check(o));
     fit_events_init(t, s, o);
     t->prefix = "val_";
     if ((st = fit_context_run(&t->f, HOOK_before_fit))) goto out;

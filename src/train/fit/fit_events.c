@@ -5,6 +5,28 @@
 
 #include "base/clock.h"
 
+manta_status fit_options_check(const manta_fit_options *o)
+{
+    if (o->n_callbacks < 0 || (o->n_callbacks && !o->callbacks))
+        return manta_fail(MANTA_EINVAL, "fit: %d callbacks at %s, expected 0 or more, and an array of them",
+                          o->n_callbacks, o->callbacks ? "an address" : "NULL");
+    for (int i = 0; i < o->n_callbacks; i++)
+        if (!o->callbacks[i] || !o->callbacks[i]->ops)
+            return manta_fail(MANTA_EINVAL, "fit: callback %d of %d is NULL", i, o->n_callbacks);
+    if (o->n_classes < 0 || (o->n_classes && !o->class_weight))
+        return manta_fail(MANTA_EINVAL,
+                          "fit: weights of %d classes at %s, expected 0 or more, and an array of them",
+                          o->n_classes, o->class_weight ? "an address" : "NULL");
+    if (o->validation_steps < 0 || o->validation_batch < 0)
+        return manta_fail(MANTA_EINVAL,
+                          "fit: validation_steps is %lld and validation_batch %lld, expected 0 or more",
+                          (long long)o->validation_steps, (long long)o->validation_batch);
+    if (o->event_interval_ms < 0)
+        return manta_fail(MANTA_EINVAL, "fit: event_interval_ms is %lld, expected 0 or more",
+                          (long long)o->event_interval_ms);
+    return MANTA_OK;
+}
+
 void fit_events_init(fit_events *t, manta_session *s, const manta_fit_options *o)
 {
     *t = (fit_events){.o = o, .s = s, .prefix = "", .begin_ns = clock_now_ns()};

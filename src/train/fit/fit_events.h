@@ -16,6 +16,9 @@ typedef struct fit_events {
     const char *prefix; /* of the metrics of an evaluation: "val_", or "" when it is on its own */
 } fit_events;
 
+/* Refuses options that cannot be, before anything is begun with them. */
+manta_status fit_options_check(const manta_fit_options *o) MANTA_MUST_USE;
+
 void fit_events_init(fit_events *t, manta_session *s, const manta_fit_options *o);
 
 /* Tells the event function; false: it wants to stop. */

@@ -59,8 +59,11 @@ manta_status session_check_feed(const manta_session *s, const manta_feed *f, boo
         return manta_fail(MANTA_EINVAL, "%d target arrays, expected %d, one for each loss of model '%s'",
                           f->n_targets, s->o.n_heads, s->m->name);
     }
+    for (int i = 0; i < f->n_inputs; i++)
+        TRY(args_check_array("an input of a batch", s->m->inputs[i].name, &f->inputs[i]));
     for (int i = 0; targets && i < f->n_targets; i++) {
         const manta_array *t = &f->targets[i];
+        TRY(args_check_array("a target of a batch", s->m->outputs[i].name ? s->m->outputs[i].name : "y", t));
         if (t->ndim >= 1 && t->shape[0] == f->count && manta_array_is_contiguous(t)) continue;
         return manta_fail(MANTA_EINVAL, "target %d has shape %s, expected %lld rows, row-major", i,
                           manta_shape_text(t->ndim, t->shape, shape, sizeof shape), (long long)f->count);

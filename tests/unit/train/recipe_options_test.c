@@ -280,7 +280,7 @@ static void nothing_can_be_made_without_a_model(void **state)
     assert_fails_outside(r, manta_recipe_inputs(r, "mnist", &d), MANTA_EINVAL, "no model");
     assert_fails_outside(r, manta_recipe_session(r, NULL, MANTA_PURPOSE_PREDICT, &s), MANTA_EINVAL,
                          "no model");
-    assert_fails_outside(r, manta_recipe_use(r, NULL), MANTA_EINVAL, "no model");
+    assert_fails_outside(r, manta_recipe_use(r, NULL), MANTA_EINVAL, "m is NULL");
     assert_null(manta_recipe_model(r));
     assert_null(manta_recipe_saved(r));
     assert_null(d);
