@@ -261,9 +261,9 @@ manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_wor
     if (!c->met || c->at.call != call) { /* unless we have been taken along to here */
         c->at = (cluster_at){.call = call,
                              .iterations = layout_run(&s->l, s->state)->calls,
-                             .epoch = w->epoch,
+                             .epoch = w->at.epoch,
                              .phase = w->phase,
-                             .step = w->step};
+                             .step = w->at.step};
         TRY(cluster_rendezvous(c));
     }
     *over = c->at.call != call;

@@ -45,6 +45,7 @@
 #include "os/crash.h"
 #include "train/cluster/tf_config.h"
 #include "train/group/worker_main.h"
+#include "train/session/position.h"
 #include "train/session/session.h"
 
 enum { CLUSTER_TICK_MS = 200 }; /* at least so often a waiting rank looks up */
@@ -190,7 +191,7 @@ extern const engine_ops engine_cluster;
 /* What a call works on. Borrowed until cluster_end(). */
 typedef struct cluster_work {
     feed_reader *readers[2]; /* by phase; NULL: none */
-    int64_t epoch, step; /* where to begin, if nobody is further */
+    train_position at; /* where to begin, if nobody is further */
     cluster_phase phase;
     int64_t epochs, steps, validation_steps; /* all ranks must have the same */
     cluster_watch *watch;

@@ -51,8 +51,7 @@ static manta_status begin_fit(engine_call *c)
     manta_cluster *k = c->e.ctx;
     cluster_work w = {.phase = c->train ? CLUSTER_TRAIN : CLUSTER_EVALUATE,
                       .epochs = c->epochs,
-                      .epoch = c->train ? c->at.epoch : 0,
-                      .step = c->train ? c->at.step : 0,
+                      .at = c->train ? c->at : (train_position){0},
                       .watch = c->watch.waiting,
                       .ctx = c->watch.ctx};
     cluster_job *j = mem_new(sizeof *j);

@@ -9,6 +9,7 @@
  *   read_range.at           of which step rows are read (session/read_ahead.h)
  *   worker_step.at          which step a worker is at (group/worker_step.h)
  *   fit_context first, next where a fit began; where a checkpoint taken now goes on
+ *   cluster_work.at         where a call of a cluster begins (cluster/cluster.h)
  *   ps_journal.from         from where on a coordinator gave out steps (ps/ps_journal.h)
  *
  * A worker group numbers the steps of all its jobs in one sequence, the step numbers of the
