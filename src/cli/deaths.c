@@ -25,15 +25,15 @@ static bool read_death(const char *line, double *at_s)
 {
     const char *made = strstr(line, MADE_UP);
     struct tm t = {0};
+    const char *seconds = made ? strptime(line, "%Y-%m-%dT%H:%M:", &t) : NULL;
     double second, ms;
-    long long pid;
+    char *end;
 
-    if (!made || sscanf(line, "%d-%d-%dT%d:%d:%lfZ process %lld ", &t.tm_year, &t.tm_mon, &t.tm_mday,
-                        &t.tm_hour, &t.tm_min, &second, &pid) != 7)
-        return false;
-    if (sscanf(made + strlen(MADE_UP), "%lf ms", &ms) != 1 || !(ms >= 0 && ms < 1e9)) return false;
-    t.tm_year -= 1900;
-    t.tm_mon--;
+    if (!seconds) return false;
+    second = strtod(seconds, &end);
+    if (end == seconds || !(second >= 0 && second < 61) || strncmp(end, "Z process ", 10) != 0) return false;
+    ms = strtod(made + strlen(MADE_UP), &end);
+    if (end == made + strlen(MADE_UP) || strncmp(end, " ms", 3) != 0 || !(ms >= 0 && ms < 1e9)) return false;
     *at_s = (double)timegm(&t) + second - ms / 1e3;
     return *at_s > 0;
 }

@@ -210,9 +210,9 @@ int plot_value_ticks(const plot_panel *p, double lo, double hi, int wish, double
     int each = hi - lo < 1.5 ? 3 : hi - lo < 4 ? 2 : 1, n = 0;
 
     if (!p->log || hi - lo > PLOT_TICKS - 2) return plot_ticks(lo, hi, wish, at);
-    for (double power = floor(lo); power <= hi; power++) {
+    for (int power = 0; floor(lo) + power <= hi; power++) {
         for (int i = 0; i < each && n < PLOT_TICKS; i++) {
-            double y = power + log10(of[i]);
+            double y = floor(lo) + power + log10(of[i]);
             if (y >= lo && y <= hi) at[n++] = y;
         }
     }
