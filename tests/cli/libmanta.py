@@ -110,7 +110,8 @@ def copy(v):
 
 class Options:
     """A layer's options by Keras's names, laid out as the class's own table says."""
-    INT, INTS, PAIR, PAIRS, FLOAT, BOOL, NOT, TEXT, INIT, REG, FLOATS = range(11)
+    INT, INTS, PAIR, PAIRS, FLOAT, BOOL, NOT, TEXT, INIT, REG, FLOATS, FLOAT_DEFAULT = range(12)
+    ZERO = -2**31     # MANTA_ZERO
 
     def __init__(self, cls, config):
         self.keep = []
@@ -128,8 +129,10 @@ class Options:
             self.write(f.offset, c.c_int64, value)
         elif f.kind == self.FLOAT:
             self.write(f.offset, c.c_double, value)
+        elif f.kind == self.FLOAT_DEFAULT:
+            self.write(f.offset, c.c_double, value or self.ZERO)
         elif f.kind in (self.PAIR, self.PAIRS):
-            zero = -2**31 if f.extra and f.kind == self.PAIR else 0     # MANTA_ZERO
+            zero = self.ZERO if f.extra and f.kind == self.PAIR else 0
             self.write(f.offset, c.c_int64, *(n or zero for n in np.ravel(value).tolist()))
         elif f.kind == self.INTS:
             self.write(f.offset, c.c_int64, *value)
