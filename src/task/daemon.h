@@ -118,6 +118,8 @@ typedef struct node {
     registry *registry;
     VEC(registry_event) later; /* what follows from actions of the registry, */
     bool is_stepping; /* which are being done */
+    VEC(registry_event) wants; /* of actors that nobody has told of yet, */
+    bool is_looking; /* while everything that was said is read */
     refs_book *refs;
     buf out; /* the message being written */
     char *in; /* the message being read */

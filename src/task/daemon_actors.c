@@ -209,7 +209,20 @@ static void on_actor_want(node *d, const client *c, wire *w)
     uint64_t id = wire_u64(w);
 
     if (wire_end(w, "actor")) return;
-    daemon_registry(d, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = c->id, .id = id});
+    registry_event want = {.kind = REGISTRY_ACTOR_WANT, .client = c->id, .id = id};
+    if (registry_find_actor(d->registry, id)) {
+        daemon_registry(d, want);
+        return;
+    }
+    /* Its maker has told us of it before anybody could want it, over another connection:
+     * what all have said is read before the actor is said to be none. */
+    vec_push(&d->wants, want);
+    if (d->is_looking) return;
+    d->is_looking = true;
+    daemon_drain_all(d);
+    d->is_looking = false;
+    for (size_t i = 0; i < d->wants.n; i++) daemon_registry(d, d->wants.at[i]);
+    vec_clear(&d->wants);
 }
 
 static void on_actor_find(node *d, const client *c, wire *w)
