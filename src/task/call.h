@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "base/vec.h"
 #include "net/wire.h"
+#include "task/demand.h"
 #include "task/object.h"
 #include "task/proto.h"
 #include "task/sched.h"
@@ -42,7 +43,8 @@ typedef struct call_arg {
 typedef struct shape {
     sched_shape amount;
     list queue;
-    int64_t queued, demanded;
+    int64_t queued;
+    demand demand; /* what the daemon was asked for */
     VEC(struct peer *) workers;
 } shape;
 
@@ -120,8 +122,9 @@ void calls_node_died(void);
 /* Fails the calls that wait for a place in the group. */
 void calls_group_gone(uint64_t group, const manta_failure *f);
 
-/* Takes a lease for `amount`; p NULL: of a worker that cannot be reached. */
-void calls_grant(struct peer *p, const sched_shape *amount);
+/* Takes a lease for `amount`, granted for the demand of that number; p NULL: of a worker that
+ * cannot be reached. */
+void calls_grant(struct peer *p, const sched_shape *amount, uint64_t number);
 
 /* Gives the lease of p back as soon as p has none of our calls: others wait for it. */
 void calls_reclaim(struct peer *p);

@@ -20,7 +20,7 @@
  *
  * A shape asks the daemon for as many workers as it has calls waiting (DEMAND, an absolute
  * number, so that saying it twice is harmless) and keeps those it was granted until it is
- * asked for one (RECLAIM).
+ * asked for one (RECLAIM). What was asked for and not granted yet is demand.h's.
  *
  * What may be changed: how much is sent ahead (BUDGET_NS, MOST_SENT) and how a worker is
  * picked (retry.h). What may not: that a call is tried again at the front of its queue, in
@@ -166,12 +166,11 @@ static void return_lease(peer *p)
 
 static void shape_demand(shape *s, int64_t n)
 {
-    /* Asking again for a little more is not worth a message. */
-    if (n == s->demanded || (n > 0 && s->demanded > 0 && n < 2 * s->demanded)) return;
-    s->demanded = n;
+    if (!demand_wants(&s->demand, n)) return;
     proto_begin(&rt->out, PROTO_DEMAND);
     buf_add(&rt->out, &s->amount, sizeof s->amount);
     wire_put_i64(&rt->out, n);
+    wire_put_u64(&rt->out, s->demand.number);
     rt_tell();
 }
 
@@ -226,7 +225,8 @@ static void shape_dispatch(shape *s)
 void calls_dispatch(void)
 {
     for (size_t i = 0; i < rt->shapes.n; i++)
-        if (rt->shapes.at[i]->queued > 0 || rt->shapes.at[i]->demanded > 0) shape_dispatch(rt->shapes.at[i]);
+        if (rt->shapes.at[i]->queued > 0 || rt->shapes.at[i]->demand.owed > 0)
+            shape_dispatch(rt->shapes.at[i]);
     for (size_t i = 0; i < rt->actors.n; i++)
         if (rt->actors.at[i].value->queued > 0) actor_dispatch(rt->actors.at[i].value);
     if (rt->queued > 0) rt_nudge();
@@ -495,11 +495,11 @@ void call_finish(peer *from, wire *w, proto_kind kind)
 
 /* ---- leases come and go ---- */
 
-void calls_grant(peer *p, const sched_shape *amount)
+void calls_grant(peer *p, const sched_shape *amount, uint64_t number)
 {
     shape *s = shape_find(amount);
 
-    if (s->demanded > 0) s->demanded--;
+    demand_granted(&s->demand, number);
     if (p) { /* else it could not be reached: ask again */
         p->shape = s;
         vec_push(&s->workers, p);
@@ -511,7 +511,7 @@ void calls_no_worker(const sched_shape *amount, const manta_failure *f)
 {
     shape *s = shape_find(amount);
 
-    s->demanded = 0;
+    demand_void(&s->demand);
     if (s->workers.n > 0) { /* one came meanwhile */
         shape_dispatch(s);
         return;
@@ -597,7 +597,7 @@ void calls_group_gone(uint64_t group, const manta_failure *f)
             call_unqueue(c);
             call_abandon(c, f);
         }
-        s->demanded = 0;
+        demand_void(&s->demand);
     }
 }
 

@@ -261,9 +261,14 @@ void daemon_message(node *d, client *c, wire *w)
     case PROTO_DEMAND: {
         sched_shape shape = daemon_take_shape(w);
         int64_t n = wire_i64(w);
+        uint64_t demand = wire_u64(w);
         if (!wire_end(w, "demand"))
-            daemon_act(d, (sched_event){
-                              .kind = SCHED_DEMAND, .client = c->id, .job = c->job, .shape = shape, .n = n});
+            daemon_act(d, (sched_event){.kind = SCHED_DEMAND,
+                                        .client = c->id,
+                                        .job = c->job,
+                                        .shape = shape,
+                                        .n = n,
+                                        .demand = demand});
         break;
     }
     case PROTO_RETURN: {

@@ -61,6 +61,7 @@ static void do_grant(node *d, const sched_action *a)
         proto_begin(&d->out, PROTO_GRANT);
         wire_put_u32(&d->out, reached ? a->worker : 0);
         daemon_put_shape(&d->out, &a->shape);
+        wire_put_u64(&d->out, a->demand);
         daemon_send(d, c);
     }
     if (!reached)

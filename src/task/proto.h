@@ -11,7 +11,7 @@
 
 typedef enum proto_kind {
     /* client to daemon */
-    PROTO_DEMAND = 1, /* shape, n */
+    PROTO_DEMAND = 1, /* shape, n, the number of this demand */
     PROTO_RETURN, /* worker */
     PROTO_BLOCKED, /* u32: 1 waits, 0 goes on */
     PROTO_SEGMENT_NEW, /* request, least size, wanted size */
@@ -44,7 +44,7 @@ typedef enum proto_kind {
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names; fd: bell */
     PROTO_PEER, /* client, pid, side; fds: channel, bell */
-    PROTO_GRANT, /* worker, shape */
+    PROTO_GRANT, /* worker, shape, the number of the demand that it is for */
     PROTO_RECLAIM, /* worker */
     PROTO_GONE, /* client, status, why it was ended for its memory, used, limit */
     PROTO_SEGMENT, /* request, status, segment; fd */
@@ -104,7 +104,7 @@ typedef enum proto_kind {
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 2u
+#define PROTO_VERSION 3u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

@@ -210,7 +210,8 @@ static void on_grant(wire *w)
 
     if (!bytes) return;
     memcpy(&s, bytes, sizeof s);
-    calls_grant(p, &s);
+    uint64_t number = wire_u64(w);
+    if (!wire_end(w, "grant")) calls_grant(p, &s, number);
 }
 
 static void on_reclaim(wire *w)

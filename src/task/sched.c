@@ -1,7 +1,12 @@
 /* sched.c - see sched.h. Requests wait in one line. A request that fits is
  * served and goes to the end when it wants more; one that does not fit lets
- * others pass, but not for ever: after PATIENCE of them the line waits for it,
- * so that the large are not starved by the small.
+ * others pass, but not for ever: after PATIENCE of them that took something of what
+ * it needs, all it needs is kept for it, so that the large are not starved by the
+ * small. Who needs nothing of that passes it as before, and always will: an actor
+ * without cores takes nothing from a call that waits for one, and that call may be
+ * waiting for the actor. And whoever waits for a lease has its holders asked, whoever
+ * comes before it in the line: the first may be a holder itself, who wants more of
+ * what it has and gives nothing back unless it is asked.
  *
  * What can be taken from is a pool: the node's, and one for each bundle of a
  * group that has its place. Requests of one pool do not wait for those of
@@ -42,7 +47,7 @@ typedef struct pool {
 
 typedef struct group {
     bool placed;
-    bool closed; /* in this pass: its line waits for one that has waited long */
+    uint32_t kept; /* in this pass: resources (bits) that are for one that has waited long */
     int n;
     sched_shape *size;
     pool *bundles;
@@ -56,7 +61,8 @@ typedef struct request {
     uint32_t job;
     sched_shape shape; /* of a group: all its bundles together */
     int64_t n;
-    int passed; /* how many went ahead of it */
+    uint64_t demand;
+    int passed; /* how many went ahead of it and took something of what it needs */
     bool lacks_worker; /* in this pass: and nothing else */
 } request;
 
@@ -68,7 +74,7 @@ typedef struct starts { /* workers of a job: on their way, and wanted by those w
 struct sched {
     sched_shape total;
     pool node;
-    bool closed; /* as in a group */
+    uint32_t kept; /* as in a group */
     int idle;
     MAP_U64(starts) starts; /* by job */
     MAP_U64(worker) workers;
@@ -247,10 +253,10 @@ static void plan_anew(sched *s)
     for (size_t i = 0; i < s->starts.n; i++) s->starts.at[i].value.missing = 0;
     s->node.plan = s->node.left;
     s->node.plan_gpus = s->node.gpus;
-    s->closed = false;
+    s->kept = 0;
     for (size_t i = 0; i < s->groups.n; i++) {
         group *g = s->groups.at[i].value;
-        g->closed = false;
+        g->kept = 0;
         for (int k = 0; k < g->n; k++) {
             g->bundles[k].plan = g->bundles[k].left;
             g->bundles[k].plan_gpus = g->bundles[k].gpus;
@@ -258,11 +264,21 @@ static void plan_anew(sched *s)
     }
 }
 
-static bool *closed_for(sched *s, const request *q)
+static uint32_t *kept_from(sched *s, const request *q)
 {
     group *g = group_find(s, q->shape.group);
 
-    return g ? &g->closed : &s->closed;
+    return g ? &g->kept : &s->kept;
+}
+
+/* The resources of which a shape takes anything, as bits. */
+static uint32_t resources_of(const sched_shape *shape)
+{
+    uint32_t bits = 0;
+
+    for (int i = 0; i < SCHED_RESOURCES; i++)
+        if (shape->amount[i] > 0) bits |= 1u << i;
+    return bits;
 }
 
 /* ---- the line ---- */
@@ -314,6 +330,7 @@ static void grant_worker(sched *s, const request *q, pool *from, int bundle, uin
     vec_push(out, ((sched_action){.kind = actor ? SCHED_DO_ACTOR : SCHED_DO_GRANT,
                                   .client = q->client,
                                   .worker = id,
+                                  .demand = q->demand,
                                   .shape = q->shape}));
 }
 
@@ -333,12 +350,17 @@ static void place_group(sched *s, const request *q, sched_actions *out)
     vec_push(out, ((sched_action){.kind = SCHED_DO_GROUP, .client = q->client}));
 }
 
-/* Request i was served once; those before it, which were not, remember. */
+/* Request i was served once; those before it, which were not and need some of the same,
+ * remember. */
 static void request_served(sched *s, size_t i)
 {
     request rest = s->line.at[i];
+    uint32_t taken = resources_of(&rest.shape);
 
-    for (size_t k = 0; k < i; k++) s->line.at[k].passed += s->line.at[k].shape.group == rest.shape.group;
+    for (size_t k = 0; k < i; k++) {
+        request *q = &s->line.at[k];
+        q->passed += q->shape.group == rest.shape.group && (resources_of(&q->shape) & taken);
+    }
     vec_remove(&s->line, i);
     if (--rest.n > 0) {
         rest.passed = 0;
@@ -397,12 +419,12 @@ static void serve_line(sched *s, sched_actions *out)
         request *q = &s->line.at[i];
         int idle, bundle;
         q->lacks_worker = false;
-        bool *closed = closed_for(s, q);
-        pool *from = *closed ? NULL : pool_for(s, q, &bundle);
+        uint32_t *kept = kept_from(s, q), needs = resources_of(&q->shape);
+        pool *from = *kept & needs ? NULL : pool_for(s, q, &bundle);
         uint32_t id = from ? find_idle(s, q->job, &idle) : 0;
         if (!from) {
-            if (!*closed) reclaim_leases(s, q, out);
-            *closed = *closed || q->passed >= PATIENCE;
+            reclaim_leases(s, q, out);
+            if (q->passed >= PATIENCE) *kept |= needs;
             i++;
         } else if (q->what == WANTS_GROUP || id) {
             if (q->what == WANTS_GROUP)
@@ -450,6 +472,7 @@ static void take_demand(sched *s, const sched_event *e, wants what)
         request *q = &s->line.at[i];
         if (q->what != what || q->client != e->client || memcmp(&q->shape, &e->shape, sizeof q->shape))
             continue;
+        q->demand = e->demand;
         if (e->n > 0)
             q->n = e->n;
         else
@@ -458,8 +481,12 @@ static void take_demand(sched *s, const sched_event *e, wants what)
     }
     if (e->n > 0) allow_another_try(s, e->job);
     if (e->n > 0)
-        vec_push(&s->line,
-                 ((request){.what = what, .client = e->client, .job = e->job, .shape = e->shape, .n = e->n}));
+        vec_push(&s->line, ((request){.what = what,
+                                      .client = e->client,
+                                      .job = e->job,
+                                      .shape = e->shape,
+                                      .n = e->n,
+                                      .demand = e->demand}));
 }
 
 static void forget_requests(sched *s, uint64_t client, wants what)

@@ -47,7 +47,7 @@ typedef struct sched_shape {
 typedef struct sched sched;
 
 typedef enum sched_kind {
-    SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number) */
+    SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number); grants name its `demand` */
     SCHED_RETURN, /* client, worker: the lease ends */
     SCHED_WORKER_UP, /* worker */
     SCHED_START_FAILED, /* a worker that was to be started was not; n > 0: nor would the next be, until
@@ -70,6 +70,7 @@ typedef struct sched_event {
     uint32_t job; /* of DEMAND, ACTOR, WORKER_UP and START_FAILED */
     sched_shape shape;
     int64_t n;
+    uint64_t demand; /* of DEMAND: its number, the client's own */
     const sched_shape *bundles;
 } sched_event;
 
@@ -90,6 +91,7 @@ typedef struct sched_action {
     uint64_t client;
     uint32_t worker;
     uint32_t job;
+    uint64_t demand; /* of GRANT: the last that the client had made when it was served */
     sched_shape shape;
 } sched_action;
 

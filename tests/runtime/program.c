@@ -49,7 +49,10 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"sizes", scenario_sizes, &three_cores},
                                      {"held-answers", scenario_held_answers, NULL},
                                      {"few-files", scenario_few_files, NULL},
-                                     {"killed-early", scenario_killed_early, NULL}};
+                                     {"killed-early", scenario_killed_early, NULL},
+                                     {"crowds", scenario_crowds, NULL},
+                                     {"crowd-of-actors", scenario_crowd_of_actors, &one_core},
+                                     {"ended-while-called", scenario_ended_while_called, NULL}};
 
 int main(int argc, char **argv)
 {

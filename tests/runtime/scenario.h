@@ -76,6 +76,9 @@ void scenario_leads(void);
 void scenario_pools(void);
 void scenario_lives(void);
 void scenario_killed_early(void);
+void scenario_crowds(void);
+void scenario_crowd_of_actors(void);
+void scenario_ended_while_called(void);
 /* streams.c */
 void scenario_streams(void);
 void scenario_references_in_streams(void);

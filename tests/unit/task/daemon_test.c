@@ -76,6 +76,7 @@ static void worker_asks_for_itself(node *d)
     proto_begin(&b, PROTO_DEMAND);
     buf_add(&b, &one, sizeof one);
     wire_put_i64(&b, 1);
+    wire_put_u64(&b, 1);
     wire w = wire_of(b.at, b.n);
     daemon_message(d, c, &w);
     buf_release(&b);

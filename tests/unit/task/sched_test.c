@@ -497,16 +497,65 @@ static void one_that_waits_in_a_group_closes_that_group_only(void **state)
     sched_free(s);
 }
 
+/* Actors that take no core pass a call that waits for one, however many they are: it may be
+ * waiting for them. */
+static void who_takes_nothing_waits_for_nobody(void **state)
+{
+    sched *s = sched_new(cpus(2), 200);
+    (void)state;
+
+    for (uint32_t w = 10; w < 130; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 3});
+    assert_int_equal(count(SCHED_DO_GRANT), 2); /* it holds all there is, and wants more of the same */
+    for (uint64_t actor = 1000; actor < 1100; actor++) {
+        step(s, (sched_event){.kind = SCHED_ACTOR, .client = actor, .shape = cpus(0), .n = 1});
+        assert_int_equal(first(SCHED_DO_ACTOR)->client, actor);
+    }
+    assert_int_equal(sched_waiting(s), 1);
+    sched_free(s);
+}
+
+/* A client that holds everything and wants more of it, and has let many pass, is asked for the
+ * sake of those behind it: else nobody would ever give anything back. */
+static void holders_are_asked_for_those_behind_them(void **state)
+{
+    sched *s = sched_new(cpus(2), 8);
+    sched_shape small = cpus(0.25);
+    uint32_t first_held = 0;
+    (void)state;
+
+    for (uint32_t w = 10; w < 18; w++) step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    first_held = first(SCHED_DO_GRANT)->worker;
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 3, .shape = small, .n = 1});
+    uint32_t in_the_way = first(SCHED_DO_GRANT)->worker;
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 2});
+    for (int i = 0; i < 100; i++) { /* small ones pass, until all cores are kept for client 1 */
+        step(s, (sched_event){.kind = SCHED_DEMAND, .client = 4, .shape = small, .n = 1});
+        if (!count(SCHED_DO_GRANT)) break;
+        step(s, (sched_event){.kind = SCHED_RETURN, .client = 4, .worker = first(SCHED_DO_GRANT)->worker});
+    }
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 3, .worker = in_the_way});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 1); /* it has both cores now, and wants a third */
+    uint32_t second_held = first(SCHED_DO_GRANT)->worker;
+    assert_int_equal(count(SCHED_DO_RECLAIM), 1); /* of the second: the first was asked before */
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = first_held});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 4); /* it had waited longer by then */
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = second_held});
+    sched_free(s);
+}
+
 /* ---- the simulation ----
  *
  * Clients ask, hold, return and die; workers start late, wait and die; groups
  * come, are used and are removed in the middle of everything. Held always:
  * never more is leased than there is, but for calls that came back from a wait;
  * what a group reserved is what its bundles have left and lent; a worker has
- * one holder; in the end, with everyone quiet, all is free again; and in the
+ * one holder; who takes nothing never waits while a worker is idle; in the end, with everyone quiet, all is free again; and in the
  * liveness phase every request is served and every group has its place. */
 
-enum { CLIENTS = 8, GROUPS = 3, SHAPES = 3 + 2 * GROUPS };
+enum { CLIENTS = 8, GROUPS = 3, NOTHING = 3, OUTSIDE = 4, SHAPES = OUTSIDE + 2 * GROUPS };
 
 typedef struct lease {
     uint64_t holder;
@@ -528,11 +577,14 @@ typedef struct world {
 
 static const double bundle_sizes[2] = {1, 0.5};
 
-/* Three outside groups, and two in each: in any bundle, and in the first. */
+/* Four outside groups, one of which takes nothing, and two in each: in any bundle, and in the
+ * first. */
 static sched_shape shape_of(const world *w, int i)
 {
-    if (i >= 3) return in_group(i % 2 ? 0.5 : 1, w->groups[(i - 3) / 2], i % 2 ? SCHED_ANY : 0);
-    sched_shape s = cpus(i == 0 ? 1 : i == 1 ? 0.5 : 3);
+    bool any = (i - OUTSIDE) % 2 == 0;
+
+    if (i >= OUTSIDE) return in_group(any ? 0.5 : 1, w->groups[(i - OUTSIDE) / 2], any ? SCHED_ANY : 0);
+    sched_shape s = cpus(i == 0 ? 1 : i == 1 ? 0.5 : i == 2 ? 3 : 0);
     s.amount[SCHED_GPU] = i == 1 ? SCHED_UNIT / 4 : i == 2 ? SCHED_UNIT : 0;
     return s;
 }
@@ -573,9 +625,9 @@ static void sim_step(world *w, sched_event e)
                 (lease){.holder = a->client, .shape = a->shape, .actor = a->kind == SCHED_DO_ACTOR};
             for (int k = 0; k < SHAPES; k++) {
                 sched_shape shape = shape_of(w, k);
-                if (k >= 3 && !shape.group) continue;
+                if (k >= OUTSIDE && !shape.group) continue;
                 if (a->kind != SCHED_DO_GRANT || memcmp(&shape, &a->shape, sizeof shape)) continue;
-                assert_true(k < 3 || w->placed[(k - 3) / 2]);
+                assert_true(k < OUTSIDE || w->placed[(k - OUTSIDE) / 2]);
                 assert_true(w->wanted[a->client][k] > 0);
                 w->wanted[a->client][k]--;
             }
@@ -628,6 +680,8 @@ static void check(const world *w)
         }
         assert_int_equal(n, (asked + SCHED_UNIT - 1) / SCHED_UNIT);
     }
+    for (int c = 1; c < CLIENTS; c++) /* who takes nothing waits for nobody */
+        if (w->wanted[c][NOTHING] > 0) assert_int_equal(w->idle.n, 0);
     assert_true(said.amount[1] >= 0); /* what is not given back in a wait is never lent twice */
 }
 
@@ -654,7 +708,7 @@ static void group_goes(world *w, int g)
     int held = 0;
 
     for (size_t i = 0; i < w->leases.n; i++) held += w->leases.at[i].value.shape.group == id;
-    for (int c = 0; c < CLIENTS; c++) w->wanted[c][3 + 2 * g] = w->wanted[c][4 + 2 * g] = 0;
+    for (int c = 0; c < CLIENTS; c++) w->wanted[c][OUTSIDE + 2 * g] = w->wanted[c][OUTSIDE + 1 + 2 * g] = 0;
     w->groups[g] = 0;
     w->killed = 0;
     sim_step(w, (sched_event){.kind = SCHED_GROUP_REMOVE, .client = id});
@@ -684,7 +738,7 @@ static void run(uint64_t seed)
         switch (rng_below(k, at++, 11)) {
         case 0:
         case 1:
-            if (w.dead[c] || (sh >= 3 && !w.groups[(sh - 3) / 2])) break;
+            if (w.dead[c] || (sh >= OUTSIDE && !w.groups[(sh - OUTSIDE) / 2])) break;
             w.wanted[c][sh] = (int64_t)rng_below(k, at++, 5);
             sim_step(&w,
                      (sched_event){
@@ -749,7 +803,8 @@ static void run(uint64_t seed)
         for (int g = 0; g < GROUPS; g++) {
             int64_t mine = 0;
             groups += w.groups[g] != 0;
-            for (int c = 1; c < CLIENTS; c++) mine += w.wanted[c][3 + 2 * g] + w.wanted[c][4 + 2 * g];
+            for (int c = 1; c < CLIENTS; c++)
+                mine += w.wanted[c][OUTSIDE + 2 * g] + w.wanted[c][OUTSIDE + 1 + 2 * g];
             if (w.groups[g] && w.placed[g] && mine == 0) done = g;
         }
         if (open == 0 && w.leases.n == 0 && groups == 0) break;
@@ -806,6 +861,8 @@ int main(void)
         cmocka_unit_test_teardown(a_group_is_placed_whole_or_not_at_all, clear),
         cmocka_unit_test_teardown(a_group_and_the_rest_keep_apart, clear),
         cmocka_unit_test_teardown(one_that_waits_in_a_group_closes_that_group_only, clear),
+        cmocka_unit_test_teardown(who_takes_nothing_waits_for_nobody, clear),
+        cmocka_unit_test_teardown(holders_are_asked_for_those_behind_them, clear),
         cmocka_unit_test_teardown(simulated, clear),
     };
 
