@@ -106,10 +106,10 @@ static void start_threads(int n)
     }
 }
 
-static bool all_quiet(void *ctx)
+static bool is_quiet_or_called(void *ctx)
 {
     (void)ctx;
-    return list_is_empty(&rt->running) && !next_call();
+    return list_is_empty(&rt->running) || next_call();
 }
 
 _Noreturn void worker_main(int fd, const int pipes[2])
@@ -132,7 +132,8 @@ _Noreturn void worker_main(int fd, const int pipes[2])
         if (rt_wait(has_work, NULL, CLOCK_NEVER)) _exit(1);
         while (leader_is_me() && next_call()) run_next_call(&answer);
         if (!rt->exiting || rt_has_input()) continue;
-        if (rt_wait(all_quiet, NULL, CLOCK_NEVER)) _exit(1);
+        if (rt_wait(is_quiet_or_called, NULL, CLOCK_NEVER)) _exit(1);
+        if (next_call()) continue; /* it came while we looked, and its caller waits for it */
         mutex_unlock(&rt->lock);
         exec_end_selves();
         /* Of a program with threads, files may have come along in the middle of a
