@@ -165,13 +165,34 @@ static void follow_wish(group *g)
     settle_places(g);
 }
 
+/* Lowers the gate in front of workers that run on, unless that was done; the step number at
+ * which they stop. A worker looks at the gate just before it commits, so one that looked
+ * before may commit after: that one step, since for the next it looks again. So the gate is
+ * shut first, then it is seen how far they are, and it is set behind the step that is open
+ * then. */
+static int64_t shut_gate(group *g)
+{
+    control *c = g->c;
+
+    if (g->stop) return g->stop;
+    atomic_store(&c->allowed, word_step_number(group_committed_word(g)));
+    g->stop = word_step_number(group_committed_word(g)) + 1;
+    if (g->stop > g->end) g->stop = g->end;
+    atomic_store(&c->allowed, g->stop);
+    control_wake(c);
+    return g->stop;
+}
+
 static manta_status look_after(group *g, int64_t number)
 {
     bool dead[SHARED_WORKERS];
 
     TRY(sleep_until(g, number, dead));
     for (int i = 0; i < g->n; i++) {
-        if (dead[i]) TRY(members_bury(g, i));
+        if (!dead[i]) continue;
+        /* The step that the death holds up is the last before it is told that it was made up for. */
+        if (g->runs_on) (void)shut_gate(g);
+        TRY(members_bury(g, i));
     }
     TRY(members_start(g));
     members_watch(g);
@@ -205,32 +226,18 @@ static manta_status run_on(group *g, int64_t look)
 
     g->signalled = false;
     g->look = look;
+    g->runs_on = look != CLOCK_NEVER;
     while (!st) {
         uint64_t word = group_committed_word(g);
         members_see_recovered(g, word);
         if (word_step_number(word) >= g->end) break;
         if (look != CLOCK_NEVER && (g->signalled || g->events.n || clock_now_ns() >= look)) break;
+        if (g->stop) break;
         st = look_after(g, g->end);
     }
     g->look = CLOCK_NEVER;
+    g->runs_on = false;
     return st;
-}
-
-/* Lowers the gate in front of workers that run on; the step number at which they stop. A
- * worker may have looked at the gate before and commit after it: that one step, since
- * for the next it looks again. So the gate is shut first, then it is seen how far they
- * are, and it is set two steps behind that. */
-static int64_t shut_gate(group *g)
-{
-    control *c = g->c;
-    int64_t stop;
-
-    atomic_store(&c->allowed, word_step_number(group_committed_word(g)));
-    stop = word_step_number(group_committed_word(g)) + 2;
-    if (stop > g->end) stop = g->end;
-    atomic_store(&c->allowed, stop);
-    control_wake(c);
-    return stop;
 }
 
 manta_status group_follow(group *g, int64_t look, int64_t *done)
@@ -258,6 +265,7 @@ void group_begin(group *g, int feed, int64_t epoch, int64_t first, int64_t steps
     g->feed = feed;
     g->epoch = epoch;
     g->gated = gated;
+    g->stop = 0;
     if (!g->feeds[feed].train) memset(shared_eval(g->sh, number), 0, g->sh->eval_stride);
     c->job.feed = feed;
     c->job.train = g->feeds[feed].train;
@@ -280,6 +288,7 @@ void group_next(group *g)
         g->s->touched = false;
     }
     if (atomic_load(&g->c->allowed) > number) return;
+    g->stop = 0;
     atomic_store(&g->c->allowed, g->gated ? number + 1 : g->end);
     control_wake(g->c);
 }

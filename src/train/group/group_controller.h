@@ -42,6 +42,8 @@ struct group {
     blame blames[LAYOUT_MAX_SHARDS];
     int64_t begin, end; /* step numbers of the job; a copy that no worker can spoil, as are epoch and feed */
     bool gated; /* it goes on by group_next() alone */
+    bool runs_on; /* group_follow() waits for something to tell, and the gate is open */
+    int64_t stop; /* step number that the gate was lowered to; 0: it was not */
     bool signalled; /* a signal has come since group_follow() began to wait */
     bool cutting; /* group_cut() waits */
     int64_t look; /* when a sleep is to end, at the latest */

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "train/group/worker_step.h"
 #include "train/group_fixture.h"
 
 enum { BATCH = 6, STEPS = N / BATCH, HOUR_MS = 3600 * 1000 };
@@ -11,6 +12,7 @@ typedef struct viewer {
     int steps, validated; /* events of either kind */
     int64_t last; /* step of the epoch that was seen last */
     int births, departures, recovered;
+    int64_t recovered_at; /* step */
     bool wrong; /* what was seen is not what was said */
     bool touches;
     int kill_at; /* step; 0: none */
@@ -25,6 +27,7 @@ static bool view(void *user, manta_session *s, const manta_event *e)
     v->births += e->kind == MANTA_EVENT_WORKER;
     v->departures += e->kind == MANTA_EVENT_WORKER_LEFT;
     v->recovered += e->kind == MANTA_EVENT_RECOVERED;
+    if (e->kind == MANTA_EVENT_RECOVERED) v->recovered_at = e->step;
     v->validated += e->kind == MANTA_EVENT_VALIDATE_STEP;
     if (e->kind == MANTA_EVENT_WORKER) v->pid = e->pid;
     if (e->kind == MANTA_EVENT_EPOCH_BEGIN) v->last = 0;
@@ -111,6 +114,27 @@ static void a_death_is_told_at_once(void **state)
     t.event_interval_ms = HOUR_MS;
     train_viewed(t, &v);
     assert_int_equal(v.recovered, 1);
+}
+
+/* And what makes up for it is told with the commit of the step that it held up, not a step
+ * later: on a large model that would be as long as all the rest. */
+static void what_makes_up_for_a_death_is_told_with_its_commit(void **state)
+{
+    enum { HELD_UP = 3 };
+    const crash_plan death = {
+        .point = &group_crash_points[GROUP_CRASH_SHARD_BEGIN], .rank = 1, .nth = HELD_UP + 1, .times = 1};
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        training t = small;
+        viewer v = {0};
+        t.event_interval_ms = HOUR_MS;
+        crash_plan_set(&death);
+        train_viewed(t, &v);
+        crash_plan_set(NULL);
+        assert_int_equal(v.recovered, 1);
+        assert_int_equal(v.recovered_at, HELD_UP);
+    }
 }
 
 /* ---- callbacks ---- */
@@ -203,6 +227,7 @@ int main(void)
         cmocka_unit_test(steps_are_not_held_up_for_who_looks_now_and_then),
         cmocka_unit_test(what_is_seen_is_one_step),
         cmocka_unit_test(a_death_is_told_at_once),
+        cmocka_unit_test(what_makes_up_for_a_death_is_told_with_its_commit),
         cmocka_unit_test(hooks_of_batches_see_every_step),
         cmocka_unit_test(who_is_stopped_early_validates_with_the_same_workers),
     };
