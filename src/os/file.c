@@ -112,6 +112,10 @@ manta_status file_read(const char *path, size_t max_size, void **out, size_t *si
         st = file_fail(EISDIR, "reading", path);
         goto out;
     }
+    if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) { /* one without an end would fill all memory */
+        st = manta_fail(MANTA_EINVAL, "reading %s: it is a device, expected a file or a pipe", path);
+        goto out;
+    }
     if (S_ISREG(info.st_mode) && info.st_size > 0 && (uint64_t)info.st_size > max_size) {
         st = manta_fail(MANTA_EINVAL, "reading %s: its %lld bytes are more than the %zu expected at most",
                         path, (long long)info.st_size, max_size);

@@ -17,8 +17,8 @@
 /* Reads the file at `path` whole, if it has at most max_size bytes.
  * *out: owned, give back with mem_try_free(); one byte 0 follows the *size
  * bytes, so that text can be used as a C string. Both untouched on failure.
- * MANTA_ENOENT, MANTA_EPERM, MANTA_EIO; MANTA_EINVAL larger than max_size;
- * MANTA_ENOMEM. */
+ * MANTA_ENOENT, MANTA_EPERM, MANTA_EIO; MANTA_EINVAL larger than max_size, or a device,
+ * which may have no end; MANTA_ENOMEM. */
 manta_status file_read(const char *path, size_t max_size, void **out, size_t *size) MANTA_MUST_USE;
 
 /* Reads the text of a small file, as those of /proc are, into memory of the
