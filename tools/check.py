@@ -398,11 +398,11 @@ def stage_chaos(stage):
           env={"CHAOS_SECONDS": str(seconds), "KILL_ALL": "1"})
 
 
-SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched|demand|registry_sim|cancel|lineage|retry))$"     # tests with unit/sim.h
+SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched|demand|registry_sim|cancel|lineage|retry)|train/random)$"     # tests with unit/sim.h
 
 
 def stage_sim(stage):
-    """the runtime's simulations with more seeds: about a minute of one core"""
+    """simulations of the runtime and random trainings, with more seeds: about a minute of one core"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder)
     ctest(stage, folder, "-R", SIMULATIONS, env={"MANTA_SIM": str(stage.options.sim)})
