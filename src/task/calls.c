@@ -85,14 +85,12 @@ function *function_find(const char *name)
 
 static void unpin_inner(const value *v)
 {
-    if (v->kind == MANTA_KIND_ACTOR) {
-        object *handle = object_find(v->word);
-        if (handle) object_unpin(handle);
-    } else if (v->kind == MANTA_KIND_REFS) {
-        for (uint64_t i = 0; i < v->size / 8; i++) {
-            object *inner = object_find(((const manta_ref *)v->at)[i].id);
-            if (inner) object_unpin(inner);
-        }
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) {
+        object *inner = object_find(ids[i]);
+        if (inner) object_unpin(inner);
     }
 }
 

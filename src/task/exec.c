@@ -216,16 +216,16 @@ void exec_block(bool on)
 
 static void hold_inner(const value *v)
 {
-    if (rt->is_local) return;
-    if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, false)->pins++;
-    if (v->kind != MANTA_KIND_REFS) return;
-    for (uint64_t i = 0; i < v->size / 8; i++) object_adopt(((const manta_ref *)v->at)[i].id, false)->pins++;
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n && !rt->is_local; i++) object_adopt(ids[i], false)->pins++;
 }
 
 static void drop_inner(const value *v)
 {
-    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
-    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
 
     for (uint64_t i = 0; i < n && !rt->is_local; i++) {
         object *o = object_find(ids[i]);
@@ -325,11 +325,12 @@ static void result_unpin(const result *r, uint64_t id)
 
 static void result_clear(result *r)
 {
-    if (r->v.kind == MANTA_KIND_REFS)
-        for (uint64_t i = 0; i < r->v.size / 8; i++) result_unpin(r, ((const manta_ref *)r->v.at)[i].id);
+    const uint64_t *ids;
+    uint64_t n = value_inner(&r->v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) result_unpin(r, ids[i]);
     if (r->v.place.segment) store_seal(rt->store, r->v.place);
     if (r->is_block) store_give(rt->store, r->v.place);
-    if (r->v.kind == MANTA_KIND_ACTOR) result_unpin(r, r->v.word);
     *r = (result){0};
 }
 
@@ -364,8 +365,8 @@ static manta_status set_result(manta_task *t, int i, const manta_arg *a)
 
     TRY(check_result(t, i));
     TRY(value_of(a, &v));
-    uint64_t n = v.kind == MANTA_KIND_REFS ? v.size / 8 : v.kind == MANTA_KIND_ACTOR ? 1 : 0;
-    const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
+    const uint64_t *ids;
+    uint64_t n = value_inner(&v, &ids);
     for (uint64_t k = 0; k < n; k++)
         if (!object_find(ids[k]))
             return manta_fail(MANTA_EINVAL, "%s: result %d holds a reference that is none, or was released",
@@ -440,8 +441,8 @@ manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int nd
 /* Lets the caller hold what a result refers to, before it can know of it. */
 static void pass_on(const manta_task *t, const value *v)
 {
-    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
-    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
 
     for (uint64_t k = 0; k < n; k++) object_export(object_find(ids[k]));
     /* What lies in a segment contains them; the daemon knows (PROTO_ADD). */
@@ -452,10 +453,12 @@ static void pass_on(const manta_task *t, const value *v)
 static void give_block(const manta_task *t, int i)
 {
     result *r = &t->results[i];
-    uint64_t id = t->id + (uint64_t)i, n = r->v.kind == MANTA_KIND_REFS ? r->v.size / 8 : 0;
+    uint64_t id = t->id + (uint64_t)i;
+    const uint64_t *ids;
+    uint64_t n = value_inner(&r->v, &ids);
 
     if (!t->caller) return;
-    object_tell_add(id, t->caller->id, &r->v, r->v.at, n);
+    object_tell_add(id, t->caller->id, &r->v, ids, n);
     *map_u64_put(&rt->given, id) = r->v.place;
     r->is_block = false;
 }
@@ -513,8 +516,8 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
     buf b = {0};
 
     TRY(value_of(a, &v));
-    uint64_t n = v.kind == MANTA_KIND_REFS ? v.size / 8 : v.kind == MANTA_KIND_ACTOR ? 1 : 0;
-    const uint64_t *ids = v.kind == MANTA_KIND_REFS ? v.at : &v.word;
+    const uint64_t *ids;
+    uint64_t n = value_inner(&v, &ids);
     for (uint64_t k = 0; k < n; k++)
         if (!object_find(ids[k]))
             return manta_fail(MANTA_EINVAL, "%s: an item holds a reference that is none, or was released",
@@ -531,8 +534,8 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
     }
     if (n > 0) pass_on(t, &v);
     if (id && t->caller) {
-        bool many = v.kind == MANTA_KIND_REFS;
-        object_tell_add(id, t->caller->id, &v, many ? v.at : NULL, many ? n : 0);
+        n = value_inner(&v, &ids);
+        object_tell_add(id, t->caller->id, &v, ids, n);
         *map_u64_put(&rt->given, id) = v.place;
     }
     if (v.place.segment) store_seal(rt->store, v.place);

@@ -53,9 +53,10 @@ manta_status object_may_be(uint64_t id)
 
 manta_status object_may_hold(const value *v)
 {
-    if (v->kind == MANTA_KIND_ACTOR) return object_may_be(v->word);
-    if (v->kind != MANTA_KIND_REFS || !v->at) return MANTA_OK;
-    for (uint64_t i = 0; i < v->size / 8; i++) TRY(object_may_be(((const manta_ref *)v->at)[i].id));
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) TRY(object_may_be(ids[i]));
     return MANTA_OK;
 }
 
@@ -105,13 +106,11 @@ void object_sealed(object *o)
 /* References inside a value that this process made are counted once each. */
 static void hold_inner(const value *v)
 {
-    if (v->kind == MANTA_KIND_ACTOR) {
-        object *handle = object_find(v->word);
-        if (handle) handle->refs++;
-    }
-    if (v->kind != MANTA_KIND_REFS || !v->at) return;
-    for (uint64_t i = 0; i < v->size / 8; i++) {
-        object *inner = object_find(((const manta_ref *)v->at)[i].id);
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) {
+        object *inner = object_find(ids[i]);
         if (inner) inner->refs++;
     }
 }
@@ -131,15 +130,15 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
     value v = *given;
     void *at = NULL;
     bool own = false;
+    const uint64_t *ids;
+    uint64_t n = value_inner(&v, &ids);
 
-    if (v.kind == MANTA_KIND_REFS) {
-        if (v.size / 8 > 15000)
-            return manta_fail(MANTA_EINVAL, "a value has %llu references, at most 15000 are allowed",
-                              (unsigned long long)(v.size / 8));
-        for (uint64_t i = 0; i < v.size / 8; i++)
-            if (!object_find(((const manta_ref *)v.at)[i].id))
-                return manta_fail(MANTA_EINVAL, "a value holds a reference that is none, or was released");
-    }
+    if (v.kind != MANTA_KIND_ACTOR && n > 15000)
+        return manta_fail(MANTA_EINVAL, "a value has %llu references, at most 15000 are allowed",
+                          (unsigned long long)n);
+    for (uint64_t i = 0; i < n && v.kind != MANTA_KIND_ACTOR; i++)
+        if (!object_find(ids[i]))
+            return manta_fail(MANTA_EINVAL, "a value holds a reference that is none, or was released");
     if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
         if (v.size > VALUE_INLINE) {
             TRY(store_take(rt->store, v.size, &v.place, &at));
@@ -166,13 +165,14 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
 /* Tells the daemon of an object that others may ask for. */
 static void tell_add(object *o, uint32_t holder)
 {
-    uint64_t n = o->v.kind == MANTA_KIND_REFS && o->v.at ? o->v.size / 8 : 0;
+    const uint64_t *ids;
+    uint64_t n = o->v.kind == MANTA_KIND_ACTOR ? 0 : value_inner(&o->v, &ids);
 
     for (uint64_t i = 0; i < n; i++) {
-        object *inner = object_find(((const manta_ref *)o->v.at)[i].id);
+        object *inner = object_find(ids[i]);
         if (inner) object_export(inner);
     }
-    object_tell_add(o->id, holder, &o->v, o->v.at, n);
+    object_tell_add(o->id, holder, &o->v, n > 0 ? ids : NULL, n);
     if (o->is_own) *map_u64_put(&rt->given, o->id) = o->v.place;
 }
 
@@ -192,6 +192,15 @@ static void object_settled(object *o)
     o->maker = NULL;
     o->pins++; /* the last of these may have been its last user */
     object_unpin(o);
+}
+
+/* References inside a value that has come are counted once each. */
+static void adopt_inner(const value *v, bool told)
+{
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) object_adopt(ids[i], told)->refs++;
 }
 
 void object_set(object *o, const value *v, bool told)
@@ -223,11 +232,7 @@ void object_set(object *o, const value *v, bool told)
         o->v.at = copy;
         o->on_heap = true;
     }
-    if (v->kind == MANTA_KIND_REFS && o->v.at) {
-        for (uint64_t i = 0; i < v->size / 8; i++)
-            object_adopt(((const manta_ref *)o->v.at)[i].id, told)->refs++;
-    }
-    if (v->kind == MANTA_KIND_ACTOR) object_adopt(v->word, told)->refs++;
+    adopt_inner(&o->v, told);
     if (was_promised) tell_add(o, 0);
     object_settled(o);
 }
@@ -288,9 +293,7 @@ manta_status object_map(object *o)
     } else if (!st) {
         v->at = at;
         o->is_pinned = true;
-        if (v->kind == MANTA_KIND_REFS)
-            for (uint64_t i = 0; i < v->size / 8; i++)
-                object_adopt(((const manta_ref *)at)[i].id, false)->refs++;
+        adopt_inner(v, false);
     }
     o->pins--;
     return st;
@@ -308,13 +311,11 @@ void object_unmap(object *o)
 
 static void forget_inner(const value *v)
 {
-    if (v->kind == MANTA_KIND_ACTOR) {
-        object *handle = object_find(v->word);
-        if (handle) object_unref(handle);
-    }
-    if (v->kind != MANTA_KIND_REFS || !v->at) return;
-    for (uint64_t i = 0; i < v->size / 8; i++) {
-        object *inner = object_find(((const manta_ref *)v->at)[i].id);
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) {
+        object *inner = object_find(ids[i]);
         if (inner) object_unref(inner);
     }
 }

@@ -60,14 +60,15 @@ static void tell_taken(const stream *s)
  * or else what it refers to. */
 static void drop_item(uint64_t id, const value *v)
 {
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
     if (rt->is_local) return;
     if (id) {
         vec_push(&rt->drops, id);
         return;
     }
-    if (v->kind == MANTA_KIND_ACTOR) vec_push(&rt->drops, v->word);
-    for (uint64_t i = 0; v->kind == MANTA_KIND_REFS && i < v->size / 8; i++)
-        vec_push(&rt->drops, ((const manta_ref *)v->at)[i].id);
+    for (uint64_t i = 0; i < n; i++) vec_push(&rt->drops, ids[i]);
 }
 
 /* An item that is an object of its maker's: nobody knew of it before. */

@@ -48,8 +48,8 @@ static manta_status take_values(call_arg *to, int n, const manta_arg *args, size
 
 static manta_status pin_inner(const value *v)
 {
-    uint64_t n = v->kind == MANTA_KIND_REFS ? v->size / 8 : v->kind == MANTA_KIND_ACTOR ? 1 : 0;
-    const uint64_t *ids = v->kind == MANTA_KIND_REFS ? v->at : &v->word;
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
 
     for (uint64_t i = 0; i < n; i++)
         if (!object_find(ids[i]))

@@ -44,6 +44,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
     for (int i = 0; i < n; i++) {
         object *o = NULL;
         value v;
+        const uint64_t *ids;
         if (args[i].kind == MANTA_KIND_REF) {
             manta_status st = object_await((manta_ref){args[i].as.id}, 0, false, &o);
             if (st == MANTA_ETIMEDOUT) { /* not there yet: the constructor's process waits for it */
@@ -63,8 +64,8 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
         } else if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS) {
             object_export(o);
             inner[(*n_inner)++].id = o->id;
-        } else if (o->v.kind == MANTA_KIND_ACTOR) {
-            inner[(*n_inner)++].id = o->v.word;
+        } else if (value_inner(&o->v, &ids) > 0) {
+            inner[(*n_inner)++].id = ids[0];
         }
         if (o->state == OBJECT_PENDING)
             value_put_ref(b, o->id);

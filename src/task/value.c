@@ -24,6 +24,13 @@ bool value_is_word(manta_kind k)
     return k == MANTA_KIND_F64 || k == MANTA_KIND_I64 || k == MANTA_KIND_BOOL || k == MANTA_KIND_ACTOR;
 }
 
+uint64_t value_inner(const value *v, const uint64_t **ids)
+{
+    *ids = v->kind == MANTA_KIND_ACTOR ? &v->word : v->at;
+    if (v->kind == MANTA_KIND_ACTOR) return 1;
+    return v->kind == MANTA_KIND_REFS && v->at ? v->size / sizeof **ids : 0;
+}
+
 static manta_status array_of(const manta_array *a, value *v)
 {
     if (!a) return manta_fail(MANTA_EINVAL, "an argument is an array at NULL, expected its address");

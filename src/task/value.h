@@ -39,6 +39,10 @@ void value_copy(const manta_arg *a, const value *v, void *to);
 
 bool value_is_word(manta_kind k); /* its bytes are `word` */
 
+/* Counts the objects that the value refers to; *ids points to their numbers, which lie in
+ * the value. 0 also when its bytes are at a place and `at` does not point to them. */
+uint64_t value_inner(const value *v, const uint64_t **ids);
+
 void value_put(buf *b, const value *v);
 /* Reads a value; pointers lie in the message. Checks everything a reader could
  * stumble over: kinds, dtypes, shapes against sizes, texts for their end. */
