@@ -309,6 +309,8 @@ static void call_ready(call *c)
     const manta_failure *f = argument_failure(c);
     manta_failure gone;
 
+    for (int i = 0; i < c->n_args && !f; i++)
+        if (c->args[i].o) object_export_inner(&c->args[i].o->v);
     if (!f && c->shape && group_is_gone(c->shape->amount.group, &gone)) f = &gone;
     if (f) {
         manta_failure copy = *f;

@@ -88,6 +88,9 @@ void object_sealed(object *o);
  * that was done. */
 void object_export(object *o);
 
+/* Tells the daemon of what a value refers to, before the value is passed on. */
+void object_export_inner(const value *v);
+
 /* Asks the daemon for an object that is not there, once. */
 void object_want(object *o);
 

@@ -162,17 +162,25 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
 
 /* ---- becoming ready ---- */
 
-/* Tells the daemon of an object that others may ask for. */
-static void tell_add(object *o, uint32_t holder)
+void object_export_inner(const value *v)
 {
     const uint64_t *ids;
-    uint64_t n = o->v.kind == MANTA_KIND_ACTOR ? 0 : value_inner(&o->v, &ids);
+    uint64_t n = value_inner(v, &ids);
 
     for (uint64_t i = 0; i < n; i++) {
         object *inner = object_find(ids[i]);
         if (inner) object_export(inner);
     }
-    object_tell_add(o->id, holder, &o->v, n > 0 ? ids : NULL, n);
+}
+
+/* Tells the daemon of an object that others may ask for. */
+static void tell_add(object *o, uint32_t holder)
+{
+    const uint64_t *ids;
+    uint64_t n = value_inner(&o->v, &ids);
+
+    object_export_inner(&o->v);
+    object_tell_add(o->id, holder, &o->v, ids, n);
     if (o->is_own) *map_u64_put(&rt->given, o->id) = o->v.place;
 }
 
@@ -232,7 +240,7 @@ void object_set(object *o, const value *v, bool told)
         o->v.at = copy;
         o->on_heap = true;
     }
-    adopt_inner(&o->v, told);
+    if (!o->is_pinned) adopt_inner(&o->v, told); /* else object_map() did */
     if (was_promised) tell_add(o, 0);
     object_settled(o);
 }

@@ -106,6 +106,8 @@ void scenario_words(void);
 void scenario_queues(void);
 void scenario_maps(void);
 void scenario_alike(void);
+/* inner.c */
+void scenario_inner(void);
 /* sizes.c */
 void scenario_sizes(void);
 void scenario_held_answers(void);
