@@ -1,5 +1,6 @@
 /* cli.c - how the program speaks and ends. */
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 static const char *command = "";
 static const char *source; /* of options, beside the command line */
 static int write_error; /* errno of the first flush that failed */
+static bool pipe_held; /* SIGPIPE is ignored because cli_outlive_readers() asked for it */
 
 void cli_set_command(const char *name)
 {
@@ -62,6 +64,21 @@ void cli_note(const char *fmt, ...)
     fputc('\n', stderr);
 }
 
+void cli_outlive_readers(void)
+{
+    pipe_held = signal(SIGPIPE, SIG_IGN) != SIG_IGN;
+}
+
+/* Dies of SIGPIPE, unless whoever started the program has it ignored. */
+static int end_unread(void)
+{
+    if (pipe_held) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
+    return CLI_UNREAD;
+}
+
 bool cli_flush(void)
 {
     if (fflush(stdout) && !write_error) write_error = errno;
@@ -74,7 +91,7 @@ int cli_finish(int status)
     cli_flush();
     if (fclose(stdout) && !write_error) write_error = errno;
     if (!write_error) return status;
-    if (write_error != EPIPE)
-        fprintf(stderr, "manta: cannot write to standard output: %s\n", strerror(write_error));
+    if (write_error == EPIPE) return status ? status : end_unread();
+    fprintf(stderr, "manta: cannot write to standard output: %s\n", strerror(write_error));
     return status ? status : CLI_FAILED;
 }

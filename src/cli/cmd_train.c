@@ -1,6 +1,4 @@
 /* cmd_train.c - manta train: its options, and the order of things. */
-#include <signal.h>
-
 #include "cli/cli.h"
 #include "cli/resume.h"
 #include "cli/scale.h"
@@ -77,7 +75,7 @@ static int run_train(const options *o)
     if (taken_up) r.o = taken_up;
     training_read(&r);
     progress_init(&r.progress);
-    signal(SIGPIPE, SIG_IGN); /* who reads along may leave; the work goes on */
+    cli_outlive_readers(); /* who reads along may leave: then there is a checkpoint to write */
     stop_install();
     scale_install();
     if (training_open(&r)) {
@@ -110,7 +108,9 @@ const command cmd_train = {
         "Ctrl-C ends after the current step, saves a checkpoint and what --save asks for, and exits with "
         "status "
         "130; a second one ends at once. SIGTERM does the same, with status 75 when the run can be "
-        "resumed.\n\n"
+        "resumed. When nobody reads the output any more ('manta train ... | head -1') the same is done, and "
+        "the "
+        "program ends by SIGPIPE, which a shell calls status 141.\n\n"
         "'manta train --resume NAME' goes on with a run from its last checkpoint, with the options that it "
         "was "
         "begun with, to the bytes that it would have ended with. Options that are given again must be the "

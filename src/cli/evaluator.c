@@ -30,14 +30,14 @@ static void tell_metrics(const evaluator *e, const manta_checkpoint *c, const ma
         printf("%s: ", manta_checkpoint_path(c));
         for (int k = 0; k < m->n; k++) printf("%s%s %.4f", k ? ", " : "", m->name[k], m->value[k]);
         putchar('\n');
-        (void)cli_flush();
+        if (!cli_flush()) stop_unread();
         return;
     }
     event = json_pack("{s:s, s:s, s:I, s:I, s:I}", "event", "evaluation", "checkpoint",
                       manta_checkpoint_path(c), "epoch", (json_int_t)i->epoch, "step", (json_int_t)i->step,
                       "iterations", (json_int_t)i->iterations);
     json_add_metrics(event, m);
-    (void)json_emit(event);
+    if (!json_emit(event)) stop_unread();
 }
 
 /* Scores the newest checkpoint unless that was done; *seen is its number. */

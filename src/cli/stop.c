@@ -1,4 +1,4 @@
-/* stop.c - Ctrl-C. */
+/* stop.c - Ctrl-C, and a reader who leaves. */
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include "cli/stop.h"
 
 static volatile sig_atomic_t requested, terminated;
+static bool unread; /* nobody reads what is printed */
 
 static void on_signal(int number)
 {
@@ -28,7 +29,7 @@ void stop_install(void)
 
 bool stop_requested(void)
 {
-    return requested;
+    return requested || unread;
 }
 
 bool stop_is_term(void)
@@ -36,7 +37,12 @@ bool stop_is_term(void)
     return terminated;
 }
 
-void stop_request(void)
+void stop_unread(void)
 {
-    requested = 1;
+    unread = true;
+}
+
+bool stop_is_unread(void)
+{
+    return unread && !requested;
 }

@@ -1,4 +1,4 @@
-/* stop.h - Ctrl-C. The first signal asks for an end after the current step,
+/* stop.h - Ctrl-C, and a reader who leaves. The first signal asks for an end after the current step,
  * a second one ends the process at once. */
 #ifndef CLI_STOP_H
 #define CLI_STOP_H
@@ -11,8 +11,12 @@ void stop_install(void);
 /* Whether one has come. */
 bool stop_requested(void);
 
-/* Asks for the same end from inside the program. */
-void stop_request(void);
+/* Asks for the same end because nobody reads what is printed any more. A signal that
+ * comes later is still the first one, and is then what ended it. */
+void stop_unread(void);
+
+/* Whether that, and no signal, has asked for the end. */
+bool stop_is_unread(void);
 
 /* Whether it was SIGTERM that asked, as who takes a machine back does. */
 bool stop_is_term(void);

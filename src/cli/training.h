@@ -32,7 +32,6 @@ typedef struct training {
     rates rates;
     char why[200]; /* a callback has ended the training */
     bool written; /* the file that --save asks for is written */
-    bool quiet; /* nobody reads what is printed any more */
 } training;
 
 /* Everything that can be wrong with the command line itself; ends the process then. */
@@ -51,9 +50,6 @@ void training_introduce(training *r);
 
 /* The manta_event_fn; user is the training. */
 bool training_event(void *user, manta_session *s, const manta_event *e);
-
-/* Nobody reads on. A run that leaves something behind is worth finishing. */
-void training_unheard(training *r);
 
 /* Whether this process scores checkpoints instead of training. */
 bool training_is_evaluator(const training *r);

@@ -53,6 +53,25 @@ int training_failed(training *r)
     return training_end_failed(r, false);
 }
 
+/* Says what is left of a training that was stopped; the exit status. Where a reader
+ * left, stdout is of no use, and cli_finish() ends the process as a broken pipe does. */
+static int end_stopped(training *r)
+{
+    bool unread = stop_is_unread();
+    const char *why = unread ? "nobody reads the output any more" : "interrupted";
+    char line[1600];
+
+    if (record_is_resumable(&r->record)) {
+        cli_note("%s; this goes on from here: %s", why, record_command(&r->record, line, sizeof line));
+        if (stop_is_term()) return CLI_RESUMABLE;
+    } else if (unread && r->save) {
+        cli_note("%s; saved to %s", why, r->save);
+    } else if (!unread && !r->save && !r->json) {
+        cli_note("interrupted; nothing was saved (--save FILE would have)");
+    }
+    return unread ? CLI_DONE : CLI_INTERRUPTED;
+}
+
 int training_finish(training *r, manta_status st)
 {
     bool stopped = st == MANTA_ECANCELLED && stop_requested();
@@ -79,13 +98,6 @@ int training_finish(training *r, manta_status st)
         json_result(stopped ? "interrupted" : "done", &r->last, record_checkpoint(&r->record), r->save, NULL);
     } else if (r->save) {
         printf("%s to %s\n", stopped ? "Interrupted; saved" : "Saved", r->save);
-    } else if (stopped && !record_is_resumable(&r->record)) {
-        cli_note("interrupted; nothing was saved (--save FILE would have)");
     }
-    if (stopped && record_is_resumable(&r->record)) {
-        char line[1600];
-        cli_note("interrupted; this goes on from here: %s", record_command(&r->record, line, sizeof line));
-        if (stop_is_term()) return CLI_RESUMABLE;
-    }
-    return stopped ? CLI_INTERRUPTED : CLI_DONE;
+    return stopped ? end_stopped(r) : CLI_DONE;
 }

@@ -73,12 +73,6 @@ static void log_worker(training *r, const manta_event *e)
     }
 }
 
-void training_unheard(training *r)
-{
-    if (!r->save && !record_is_resumable(&r->record)) stop_request();
-    r->quiet = true;
-}
-
 /* Others of the cluster are waited for: said after a second, and then less and
  * less often. */
 static void say_waiting(training *r, const manta_event *e)
@@ -92,7 +86,7 @@ static void say_waiting(training *r, const manta_event *e)
         cli_note("%s", e->cause);
     } else if (!json_emit(json_pack("{s:s, s:i, s:f, s:s}", "event", "waiting", "rank", e->rank, "ms", e->ms,
                                     "cause", e->cause))) {
-        training_unheard(r);
+        stop_unread();
     }
 }
 
@@ -123,16 +117,16 @@ bool training_event(void *user, manta_session *s, const manta_event *e)
         if (e->kind != MANTA_EVENT_WORKER) progress_break(&r->progress); /* the block stands alone */
         failures_see(&r->failures, e);
     }
-    if (r->quiet) return !stop_requested();
+    if (stop_is_unread()) return false;
     if (e->kind == MANTA_EVENT_WAITING) {
         say_waiting(r, e);
     } else if (r->profile.steps) {
         if (profile_see(&r->profile, s, e)) return false;
     } else if (!r->json) {
         show_progress(r, e);
-        if (e->kind == MANTA_EVENT_EPOCH_END && !cli_flush()) training_unheard(r);
+        if (!cli_flush()) stop_unread();
     } else if ((e->kind == MANTA_EVENT_EPOCH_END && !emit_epoch(r, e)) || (worker && !emit_worker(e))) {
-        training_unheard(r);
+        stop_unread();
     }
     return !stop_requested();
 }
@@ -161,7 +155,7 @@ static void introduce_training(training *r)
     progress_bold(&r->progress, manta_model_name(m));
     printf(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
            options_text(r->o, "data"), samples, manta_session_about(r->s));
-    if (!cli_flush()) training_unheard(r);
+    if (!cli_flush()) stop_unread();
 }
 
 /* Says what the run goes on from, and what it could not use. */
@@ -185,7 +179,7 @@ static void tell_start(training *r)
     event = json_pack("{s:s, s:s, s:I, s:I}", "event", "resumed", "checkpoint", path, "epoch",
                       (json_int_t)i->epoch + 1, "step", (json_int_t)i->step);
     if (damage) json_object_set_new(event, "damaged", json_string(damage));
-    if (!json_emit(event)) training_unheard(r);
+    if (!json_emit(event)) stop_unread();
 }
 
 void training_introduce(training *r)

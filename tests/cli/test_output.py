@@ -1,5 +1,6 @@
 """Where output goes when it cannot go there: closed pipes, full disks, terminals."""
 import fcntl
+import json
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from conftest import PROGRAM, heed_signals
 from samples import digits
+from waits import checkpoints
 
 ESCAPES = re.compile(r"\033\[[0-9;]*[A-Za-z]")
 
@@ -46,6 +48,10 @@ def run_in_terminal(args, cwd, env, columns=100, interrupt_on=None):
     os.close(leader)
     # The terminal's echo of ^C may stand between two bytes of one character.
     return process.wait(60), seen.decode(errors="replace" if b"^C" in seen else "strict")
+
+
+def parse_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def rows(text):
@@ -116,27 +122,61 @@ def test_control_c_at_the_terminal(tmp_path, environment):
 
 # ---- pipes ----
 
-def test_a_reader_that_leaves_ends_the_run_quietly(start, tmp_path):
-    running = start("train", "mlp", "--data", digits(tmp_path), "--epochs", 1000000, "--json")
+@pytest.mark.parametrize("json_lines", [False, True])
+@pytest.mark.parametrize("kept, said", [
+    ([], ""),
+    (["--save", "w.npz"], "manta: nobody reads the output any more; saved to w.npz\n"),
+    (["--name", "a"], "manta: nobody reads the output any more; this goes on from here: manta train --resume a\n")])
+def test_a_reader_that_leaves_ends_the_run(start, manta, tmp_path, storage, json_lines, kept, said):
+    """As SIGPIPE ends any program, whatever the run leaves behind; what it has is put away first."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--epochs", 1000000, *kept,
+                    *["--json"] * json_lines)
     running.process.stdout.readline()
     running.process.stdout.close()
-    assert running.process.wait(60) in (-signal.SIGPIPE, 130)
-    assert running.process.stderr.read() == ""
+    assert running.process.wait(60) == -signal.SIGPIPE
+    assert running.process.stderr.read() == said
+    assert (tmp_path / "w.npz").is_file() == ("--save" in kept)
+    if "--name" in kept:
+        assert [r["status"] for r in parse_lines(manta("runs", "--json").stdout)] == ["interrupted"]
+        assert checkpoints(storage / "a")
 
 
 def test_a_reader_that_leaves_where_sigpipe_is_ignored(tmp_path, environment):
+    """The status is the one that a shell gives to a program that SIGPIPE has ended."""
     process = subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", digits(tmp_path), "--epochs", "1000000"],
                                cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN), restore_signals=False)
     process.stdout.readline()
     process.stdout.close()
     try:
-        assert process.wait(60) == 130
-        assert b"cannot write" not in process.stderr.read()
+        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert process.stderr.read() == b""
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+def test_control_c_is_what_ends_a_run_whose_reader_it_ends_too(start, tmp_path):
+    """As at a terminal, where Ctrl-C reaches the whole pipeline: the signal was first."""
+    running = start("train", "mlp", "--data", digits(tmp_path), "--epochs", 2, "--steps-per-epoch", 100000000)
+    running.process.stdout.readline()
+    running.signal(signal.SIGINT)
+    running.process.stdout.close()
+    assert running.process.wait(60) == 130
+    assert "interrupted" in running.process.stderr.read()
+
+
+@pytest.mark.parametrize("args", [["--help"], ["model"], ["inspect", "mlp"], ["inspect", "mlp", "--json"]])
+def test_commands_that_nobody_reads(tmp_path, environment, args):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    for restored, status in ((True, -signal.SIGPIPE), (False, 128 + signal.SIGPIPE)):
+        before = None if restored else lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        done = subprocess.run([str(PROGRAM), *args], cwd=tmp_path, env=environment, stdout=theirs,
+                              stderr=subprocess.PIPE, timeout=60, preexec_fn=before, restore_signals=restored)
+        assert (done.returncode, done.stderr) == (status, b"")
+    os.close(theirs)
 
 
 # ---- full disks ----

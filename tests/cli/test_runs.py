@@ -150,16 +150,17 @@ def test_storage_that_cannot_be_written(manta, environment, tmp_path):
 
 
 def test_nobody_reads_and_the_work_is_saved(tmp_path, environment):
-    process = subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", digits(tmp_path), "--epochs", "30", "--save",
+    """What was trained until then, whole."""
+    process = subprocess.Popen([str(PROGRAM), "train", "mlp", "--data", digits(tmp_path), "--epochs", "1000000", "--save",
                                 "w.npz"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     process.stdout.readline()
     process.stdout.close()
-    process.wait(60)
-    assert process.stderr.read() == b""
+    assert process.wait(60) == -signal.SIGPIPE
+    assert process.stderr.read() == b"manta: nobody reads the output any more; saved to w.npz\n"
     process.stderr.close()
     with np.load(tmp_path / "w.npz") as f:
-        assert int(f["optimizer/iterations"]) == 30 * 8  # all of it was done
+        assert int(f["optimizer/iterations"]) > 0
 
 
 # ---- callbacks ----
