@@ -39,6 +39,13 @@ MANTA_API void manta_block_show(const manta_block *b);
  * there is not even room for quotes. */
 MANTA_API const char *manta_shell_word(const char *word, char *out, size_t size);
 
+/* Makes a question mark, in place, of whatever in the text could do something to a
+ * terminal beside showing itself: control characters, those of C1 among them, marks
+ * that turn the direction of writing, and bytes that are no UTF-8. Single bytes that
+ * `keep` has, such as "\n\t", stay. What others have said or named goes through here
+ * before anyone sees it. Returns text. */
+MANTA_API char *manta_printable(char *text, const char *keep);
+
 /* What a mistyped word was probably meant to be: the nearest of the candidates
  * that were offered. Near is what a third of the letters makes of it, or what
  * begins with it. */

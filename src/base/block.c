@@ -21,9 +21,7 @@ void manta_block_add(manta_block *b, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(b->text + n, sizeof b->text - n, fmt, args);
     va_end(args);
-    for (char *c = b->text + n; *c; c++) { /* a file or a worker may have said it */
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-    }
+    (void)manta_printable(b->text + n, ""); /* a file or a worker may have said it */
 }
 
 void manta_block_line(manta_block *b, const char *label)

@@ -21,6 +21,7 @@
 #include "base/args.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 static const char *const level_names[] = {"debug", "info", "warn", "error", "off"};
 enum { N_LEVELS = sizeof level_names / sizeof *level_names, UNSET = -1 };
@@ -179,22 +180,6 @@ void log_reset(void)
     own_level = UNSET;
 }
 
-/* How many bytes of s are one well-formed UTF-8 character; 0 for none. */
-static size_t utf8_length(const unsigned char *s)
-{
-    size_t n = s[0] < 0x80                   ? 1
-               : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-               : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-               : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                             : 0;
-
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0; /* also ends at a terminator */
-    if (n == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0))) return 0;
-    if (n == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90))) return 0;
-    return n;
-}
-
 /* Adds s between quotes as JSON wants it. In text the same form serves: no
  * string can break the line or reach the terminal as a control sequence. */
 static void add_quoted(buf *b, const char *s)
@@ -211,8 +196,8 @@ static void add_quoted(buf *b, const char *s)
             buf_add_text(b, "\\n");
         } else if (*p == '\t') {
             buf_add_text(b, "\\t");
-        } else if (*p < 0x20 || *p == 0x7F) {
-            buf_printf(b, "\\u%04x", *p);
+        } else if (utf8_is_control(p, n)) {
+            buf_printf(b, "\\u%04x", (unsigned)utf8_character(p, n));
         } else {
             buf_add(b, p, n);
         }

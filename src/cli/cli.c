@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/print.h"
 
 static const char *command = "";
 static const char *source; /* of options, beside the command line */
@@ -28,13 +29,12 @@ void cli_usage(const char *fmt, ...)
 {
     va_list args;
 
-    fflush(stdout);
-    fputs("manta: ", stderr);
+    print_err("manta: ");
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    print_err_list(fmt, args);
     va_end(args);
-    if (source) fprintf(stderr, " (options are also taken from %s)", source);
-    fprintf(stderr, "\nTry 'manta%s%s --help'.\n", *command ? " " : "", command);
+    if (source) print_err(" (options are also taken from %s)", source);
+    print_err("\nTry 'manta%s%s --help'.\n", *command ? " " : "", command);
     exit(CLI_USAGE);
 }
 
@@ -42,13 +42,8 @@ int cli_fail(void)
 {
     manta_error e;
 
-    fflush(stdout);
     manta_error_get(&e);
-    /* Sentences quote names from files: none of them may speak to the terminal. */
-    for (char *c = e.text; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-    }
-    fprintf(stderr, "manta: %s\n", *e.text ? e.text : "it failed, and nothing was said about why");
+    print_err("manta: %s\n", *e.text ? e.text : "it failed, and nothing was said about why");
     return CLI_FAILED;
 }
 
@@ -56,12 +51,11 @@ void cli_note(const char *fmt, ...)
 {
     va_list args;
 
-    fflush(stdout);
-    fputs("manta: ", stderr);
+    print_err("manta: ");
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    print_err_list(fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+    print_err("\n");
 }
 
 void cli_outlive_readers(void)
@@ -92,6 +86,6 @@ int cli_finish(int status)
     if (fclose(stdout) && !write_error) write_error = errno;
     if (!write_error) return status;
     if (write_error == EPIPE) return status ? status : end_unread();
-    fprintf(stderr, "manta: cannot write to standard output: %s\n", strerror(write_error));
+    print_err("manta: cannot write to standard output: %s\n", strerror(write_error));
     return status ? status : CLI_FAILED;
 }

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/work.h"
 
 static const option_group benching = {
@@ -47,11 +48,11 @@ static int bench_train(const options *o)
                             "gemm_gflops", json_number(r.gemm_gflops)));
         return CLI_DONE;
     }
-    printf("%s\n", r.row);
-    printf("%.0f images/s, %.3f ms/step (median of %lld steps)\n", r.images_per_s, r.ms_per_step,
-           (long long)b.steps);
-    printf("%.1f GFLOP/s, %.0f %% of this machine's best matrix product (%.1f GFLOP/s)\n", r.gflops,
-           100 * r.gemm_share, r.gemm_gflops);
+    print_out("%s\n", r.row);
+    print_out("%.0f images/s, %.3f ms/step (median of %lld steps)\n", r.images_per_s, r.ms_per_step,
+              (long long)b.steps);
+    print_out("%.1f GFLOP/s, %.0f %% of this machine's best matrix product (%.1f GFLOP/s)\n", r.gflops,
+              100 * r.gemm_share, r.gemm_gflops);
     return CLI_DONE;
 }
 
@@ -89,8 +90,8 @@ static void comm_row_json(void *user, const manta_bench_comm_row *r)
 static void comm_row_text(void *user, const manta_bench_comm_row *r)
 {
     (void)user;
-    printf("%-4s %-26s %9lld floats  %9.4f ms  %6.2f GB/s\n", r->over, r->row, (long long)r->floats, r->ms,
-           r->gb_per_s);
+    print_out("%-4s %-26s %9lld floats  %9.4f ms  %6.2f GB/s\n", r->over, r->row, (long long)r->floats, r->ms,
+              r->gb_per_s);
     cli_flush();
 }
 

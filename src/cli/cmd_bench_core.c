@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
+#include "cli/print.h"
 
 static const option_group benching = {
     "Benchmark:", (const cli_option[]){{"row", OPTION_TEXT, "TEXT", "Only rows with this text in their name"},
@@ -16,9 +17,9 @@ static const option_group benching = {
 static void say_text(const bench_figure *f)
 {
     if (f->unit)
-        printf("%-46s %14.2f %s\n", f->row, f->value, f->unit);
+        print_out("%-46s %14.2f %s\n", f->row, f->value, f->unit);
     else
-        printf("%-46s %14.1f /s\n", f->row, f->value);
+        print_out("%-46s %14.1f /s\n", f->row, f->value);
     cli_flush();
 }
 

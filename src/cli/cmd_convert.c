@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/print.h"
 
 static const option_group conversion = {
     "Conversion:",
@@ -49,7 +50,7 @@ static manta_status convert_file(const char *in, const char *out, const char *li
     if (!c.model) take_model(&c, m, beside);
     if ((st = manta_file_write(out, format, &c))) goto out;
     /* how many of them there is a place for is the format's affair */
-    printf("%d array%s read, %s written\n", c.n_arrays, c.n_arrays == 1 ? "" : "s", out);
+    print_out("%d array%s read, %s written\n", c.n_arrays, c.n_arrays == 1 ? "" : "s", out);
 out:
     manta_saved_free(saved);
     manta_saved_free(beside);

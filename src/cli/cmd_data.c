@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "cli/suggest.h"
@@ -31,9 +32,9 @@ static int run_list(const options *o)
         if (options_flag(o, "json")) {
             json_emit(json_pack("{s:s, s:o}", "name", name, "path", st ? json_null() : json_string(path)));
         } else if (st) {
-            printf("%-14s not here; get it with: manta data fetch %s\n", name, name);
+            print_out("%-14s not here; get it with: manta data fetch %s\n", name, name);
         } else {
-            printf("%-14s %s\n", name, path);
+            print_out("%-14s %s\n", name, path);
         }
     }
     return CLI_DONE;
@@ -61,7 +62,7 @@ static int show_path(const options *o)
     if (options_flag(o, "json")) {
         json_emit(json_pack("{s:s, s:s}", "name", options_arg(o, 0), "path", path));
     } else {
-        puts(path);
+        print_out("%s\n", path);
     }
     return CLI_DONE;
 }
@@ -93,7 +94,7 @@ static int run_fetch(const options *o)
         return CLI_INTERRUPTED;
     }
     if (st) return cli_fail();
-    puts(path);
+    print_out("%s\n", path);
     return CLI_DONE;
 }
 

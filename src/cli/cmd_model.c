@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/print.h"
 #include "cli/work.h"
 
 static const option_group making = {
@@ -16,7 +17,7 @@ static int list_zoo(void)
 {
     const char *name, *about;
 
-    for (int i = 0; (name = manta_zoo_name(i, &about)); i++) printf("%-12s  %s\n", name, about);
+    for (int i = 0; (name = manta_zoo_name(i, &about)); i++) print_out("%-12s  %s\n", name, about);
     return CLI_DONE;
 }
 
@@ -43,9 +44,9 @@ static manta_status write_model(manta_recipe *r, const char *name, const char *p
         return st;
     if ((st = manta_session_open(manta_recipe_model(r), compile, &so, &s))) return st;
     if (!(st = manta_session_save(s, path)))
-        printf("%s parameters of %s written to %s\n",
-               work_number(manta_model_params(manta_recipe_model(r), false), params, sizeof params), name,
-               path);
+        print_out("%s parameters of %s written to %s\n",
+                  work_number(manta_model_params(manta_recipe_model(r), false), params, sizeof params), name,
+                  path);
     manta_session_close(s);
     return st;
 }

@@ -12,6 +12,7 @@
 #include "cli/json.h"
 #include "cli/node_text.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/runs.h"
 #include "cli/stop.h"
 
@@ -95,8 +96,8 @@ static int run_start(const options *o)
         json_emit(json_pack("{s:s, s:i, s:s, s:s}", "event", "started", "pid", place.daemon_pid, "address",
                             place.path, "log", place.log));
     } else {
-        printf("A node runs: process %d, at %s\n", place.daemon_pid, place.path);
-        printf("Programs join it by themselves; 'manta status' shows it, 'manta stop' ends it.\n");
+        print_out("A node runs: process %d, at %s\n", place.daemon_pid, place.path);
+        print_out("Programs join it by themselves; 'manta status' shows it, 'manta stop' ends it.\n");
     }
     if (!cli_flush() || !options_flag(o, "foreground")) return CLI_DONE;
     return stay_until_stopped(&place);
@@ -130,7 +131,7 @@ static int run_stop(const options *o)
     if (options_arg(o, 0)) return runs_stop(o);
     if (manta_node_stop(options_text(o, "node"), 1000 * options_int(o, "timeout", 5), &place))
         return cli_fail();
-    printf("The node of process %d has ended.\n", place.daemon_pid);
+    print_out("The node of process %d has ended.\n", place.daemon_pid);
     return CLI_DONE;
 }
 
@@ -179,23 +180,24 @@ static void status_text(const manta_view *v)
 {
     char age[32], used[32], limit[32];
 
-    printf("Node     process %d at %s, manta %s, up %s\n", v->daemon_pid, v->path, v->version,
-           node_text_time(age, v->now_ns - v->started_ns));
-    if (v->driver_pid) printf("         of process %d, and ends with it\n", v->driver_pid);
+    print_out("Node     process %d at %s, manta %s, up %s\n", v->daemon_pid, v->path, v->version,
+              node_text_time(age, v->now_ns - v->started_ns));
+    if (v->driver_pid) print_out("         of process %d, and ends with it\n", v->driver_pid);
     for (int i = 0; i < v->n_amounts; i++)
-        printf("%-8s %g of %g used\n", v->amounts[i].name, v->amounts[i].used, v->amounts[i].total);
-    printf("Store    %s of %s in %llu segment%s, %llu shared object%s\n", node_text_size(used, v->store_used),
-           node_text_size(limit, v->store_limit), (unsigned long long)v->segments,
-           v->segments == 1 ? "" : "s", (unsigned long long)v->all_objects, v->all_objects == 1 ? "" : "s");
-    printf("Workers  %d, %d of them leased; %llu call%s wait%s for one\n", v->workers, v->leases,
-           (unsigned long long)v->waiting, v->waiting == 1 ? "" : "s", v->waiting == 1 ? "s" : "");
-    printf("Actors   %llu\n", (unsigned long long)v->all_actors);
+        print_out("%-8s %g of %g used\n", v->amounts[i].name, v->amounts[i].used, v->amounts[i].total);
+    print_out("Store    %s of %s in %llu segment%s, %llu shared object%s\n",
+              node_text_size(used, v->store_used), node_text_size(limit, v->store_limit),
+              (unsigned long long)v->segments, v->segments == 1 ? "" : "s",
+              (unsigned long long)v->all_objects, v->all_objects == 1 ? "" : "s");
+    print_out("Workers  %d, %d of them leased; %llu call%s wait%s for one\n", v->workers, v->leases,
+              (unsigned long long)v->waiting, v->waiting == 1 ? "" : "s", v->waiting == 1 ? "s" : "");
+    print_out("Actors   %llu\n", (unsigned long long)v->all_actors);
     for (size_t i = 0; i < v->n_jobs; i++) {
         const manta_view_job *j = &v->jobs[i];
         if (j->driver_pid)
-            printf("Program  process %d, namespace %s\n", j->driver_pid, j->name_space);
+            print_out("Program  process %d, namespace %s\n", j->driver_pid, j->name_space);
         else
-            printf("Program  gone, its detached actors stay; namespace %s\n", j->name_space);
+            print_out("Program  gone, its detached actors stay; namespace %s\n", j->name_space);
     }
 }
 

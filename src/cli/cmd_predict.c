@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "cli/work.h"
@@ -92,8 +93,8 @@ static int report_predict(const options *o, manta_status st, const kept *k)
                             : "done",
                     NULL, NULL, st ? NULL : path, st && !stopped ? manta_error_text() : NULL);
     } else if (!st) {
-        printf("%s prediction%s written to %s\n", work_number(k->rows, rows, sizeof rows),
-               k->rows == 1 ? "" : "s", path);
+        print_out("%s prediction%s written to %s\n", work_number(k->rows, rows, sizeof rows),
+                  k->rows == 1 ? "" : "s", path);
     }
     if (stopped) return CLI_INTERRUPTED;
     return st ? cli_fail() : CLI_DONE;

@@ -15,6 +15,7 @@
 #include "cli/json.h"
 #include "cli/node_text.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/table.h"
 
 enum { MOST_OBJECTS = 1000 };
@@ -105,7 +106,7 @@ static void ps_workers(const manta_view *v)
         table_add(t, "%s", w->function[0] ? w->function : "-");
         table_add(t, "%s", w->function[0] ? node_text_time(age, v->now_ns - w->since_ns) : "-");
     }
-    printf("Workers: %zu\n", v->n_workers);
+    print_out("Workers: %zu\n", v->n_workers);
     table_print(t);
 }
 
@@ -126,7 +127,7 @@ static void ps_actors(const manta_view *v)
         table_add(t, a->restarts < 0 ? "any" : "%d", a->restarts);
         table_add(t, "%s", a->detached ? "detached" : "by handle");
     }
-    printf("\nActors: %zu\n", v->n_actors);
+    print_out("\nActors: %zu\n", v->n_actors);
     table_print(t);
 }
 
@@ -146,9 +147,9 @@ static void ps_objects(const manta_view *v)
         table_add(t, "%lld", (long long)x->holders);
         table_add(t, "%s", x->in_memory ? "store" : "daemon");
     }
-    printf("\nObjects that more than one process knows: %llu", (unsigned long long)v->all_objects);
-    if (v->n_objects < v->all_objects) printf(" (the largest %zu)", v->n_objects);
-    putchar('\n');
+    print_out("\nObjects that more than one process knows: %llu", (unsigned long long)v->all_objects);
+    if (v->n_objects < v->all_objects) print_out(" (the largest %zu)", v->n_objects);
+    print_out("\n");
     table_print(t);
 }
 
@@ -198,8 +199,8 @@ static int run_ps(const options *o)
     } else {
         ps_workers(v);
         if (v->waiting)
-            printf("%llu call%s wait%s for a worker.\n", (unsigned long long)v->waiting,
-                   v->waiting == 1 ? "" : "s", v->waiting == 1 ? "s" : "");
+            print_out("%llu call%s wait%s for a worker.\n", (unsigned long long)v->waiting,
+                      v->waiting == 1 ? "" : "s", v->waiting == 1 ? "s" : "");
         ps_actors(v);
         ps_objects(v);
     }
@@ -278,8 +279,8 @@ static int run_timeline(const options *o)
     if (failed) {
         cli_note("cannot write %s: %s", path, strerror(errno));
     } else {
-        printf("%zu calls of %zu workers are in %s; ui.perfetto.dev and chrome://tracing show it\n",
-               v->n_calls, v->n_workers, path);
+        print_out("%zu calls of %zu workers are in %s; ui.perfetto.dev and chrome://tracing show it\n",
+                  v->n_calls, v->n_workers, path);
     }
     manta_view_free(v);
     return failed ? CLI_FAILED : CLI_DONE;
@@ -336,7 +337,7 @@ static bool run_debugger(char *const argv[])
     fclose(f);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
     bool shown = text && strstr(text, "#0 ");
-    if (shown) fputs(text, stdout);
+    if (shown) print_lines(text);
     free(text);
     return shown;
 }
@@ -365,7 +366,7 @@ static int run_stack(const options *o)
     }
     if (!options_flag(o, "own") && ask_debuggers(pid)) return CLI_DONE;
     if (manta_view_stack(options_text(o, "node"), (int)pid, &answer)) return cli_fail();
-    for (char *c = answer; *c; c++) putchar((unsigned char)*c < ' ' && *c != '\n' ? '?' : *c);
+    print_lines(answer);
     free(answer);
     if (!options_flag(o, "own"))
         cli_note(

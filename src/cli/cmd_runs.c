@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/record.h"
 #include "cli/runs.h"
 #include "cli/stop.h"
@@ -143,8 +144,8 @@ static int list_runs(const options *o)
     if (options_flag(o, "json")) {
         for (int i = 0; i < n; i++) json_emit(run_json(&all[i]));
     } else if (!n) {
-        printf("No runs in %s\n",
-               options_text(o, "storage") ? options_text(o, "storage") : manta_run_storage());
+        print_out("No runs in %s\n",
+                  options_text(o, "storage") ? options_text(o, "storage") : manta_run_storage());
     } else {
         t = table_new(heads);
         for (int i = 0; i < n; i++) {
@@ -190,10 +191,9 @@ static void show_config(const char *folder)
     json_t *config = NULL, *v;
     const char *key;
 
-    putchar('\n');
+    print_out("\n");
     if (read_config(folder, &config)) {
-        table_text(manta_error_text());
-        putchar('\n');
+        print_out("%s\n", manta_error_text());
     }
     json_object_foreach(config, key, v)
     {
@@ -216,11 +216,11 @@ static void show_checkpoints(const char *folder)
 
     snprintf(path, sizeof path, "%s/checkpoints", folder);
     if (manta_checkpoints_open(path, &(manta_checkpoints_options){.read_only = true}, &m)) return;
-    if (manta_checkpoints_count(m)) putchar('\n');
+    if (manta_checkpoints_count(m)) print_out("\n");
     for (int i = 0; manta_checkpoints_at(m, i, &at, &info); i++) {
         char place[64];
-        printf("%s: %s; %s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
-               metrics_text(&info->metrics, text, sizeof text));
+        print_out("%s: %s; %s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
+                  metrics_text(&info->metrics, text, sizeof text));
     }
     manta_checkpoints_close(m);
 }
@@ -235,18 +235,16 @@ static int show_run(const options *o)
         json_emit(run_json(&r));
         return CLI_DONE;
     }
-    printf("%s in %s\n%s", r.name, r.path, r.status);
-    if (r.pid) printf(", process %d", r.pid);
-    if (*time_text(r.began_s, text, sizeof text)) printf("; began %s", text);
-    if (*span_text(&r, text, sizeof text)) printf("; took %s", text);
-    if (r.resumed) printf("; resumed %d time%s", r.resumed, r.resumed > 1 ? "s" : "");
-    printf("\nepoch %" PRId64 ", step %" PRId64, r.epoch, r.step);
-    if (*metrics_text(&r.metrics, text, sizeof text)) printf("; %s", text);
-    putchar('\n');
+    print_out("%s in %s\n%s", r.name, r.path, r.status);
+    if (r.pid) print_out(", process %d", r.pid);
+    if (*time_text(r.began_s, text, sizeof text)) print_out("; began %s", text);
+    if (*span_text(&r, text, sizeof text)) print_out("; took %s", text);
+    if (r.resumed) print_out("; resumed %d time%s", r.resumed, r.resumed > 1 ? "s" : "");
+    print_out("\nepoch %" PRId64 ", step %" PRId64, r.epoch, r.step);
+    if (*metrics_text(&r.metrics, text, sizeof text)) print_out("; %s", text);
+    print_out("\n");
     if (*r.error) {
-        fputs("error: ", stdout);
-        table_text(r.error);
-        putchar('\n');
+        print_out("error: %s\n", r.error);
     }
     show_config(r.path);
     show_checkpoints(r.path);
@@ -319,9 +317,9 @@ static void compare_settings(const char *names[2], json_t *config[2])
     json_decref(all);
     if (differ) {
         table_print(t);
-        putchar('\n');
+        print_out("\n");
     } else {
-        printf("The settings are the same.\n\n");
+        print_out("The settings are the same.\n\n");
         table_print(t);
     }
 }
@@ -376,10 +374,10 @@ typedef struct follower {
 
 static void show_line(follower *f, bool named)
 {
-    if (named) printf("%s | ", f->name);
+    if (named) print_out("%s | ", f->name);
     f->line[f->n] = '\0';
-    table_text(f->line);
-    putchar('\n');
+    print_lines(f->line);
+    print_out("\n");
     f->n = 0;
 }
 
@@ -487,8 +485,8 @@ int runs_stop(const options *o)
     if (find_run(o, options_arg(o, 0), &r)) return cli_fail();
     if (manta_run_stop(r.path, timeout > INT64_MAX / 1000 ? INT64_MAX : timeout * 1000)) return cli_fail();
     if (manta_run_read(r.path, &r)) return cli_fail();
-    printf("%s: %s, %s; %d checkpoint%s\n", r.name, r.status, last_place(&r, place, sizeof place),
-           r.n_checkpoints, r.n_checkpoints == 1 ? "" : "s");
+    print_out("%s: %s, %s; %d checkpoint%s\n", r.name, r.status, last_place(&r, place, sizeof place),
+              r.n_checkpoints, r.n_checkpoints == 1 ? "" : "s");
     return CLI_DONE;
 }
 

@@ -12,6 +12,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/stop.h"
 
 enum { LOOK_MS = 100, TIMEOUT_MS = 600000 };
@@ -27,9 +28,9 @@ static void tell_metrics(const evaluator *e, const manta_checkpoint *c, const ma
     json_t *event;
 
     if (!e->json) {
-        printf("%s: ", manta_checkpoint_path(c));
-        for (int k = 0; k < m->n; k++) printf("%s%s %.4f", k ? ", " : "", m->name[k], m->value[k]);
-        putchar('\n');
+        print_out("%s: ", manta_checkpoint_path(c));
+        for (int k = 0; k < m->n; k++) print_out("%s%s %.4f", k ? ", " : "", m->name[k], m->value[k]);
+        print_out("\n");
         if (!cli_flush()) stop_unread();
         return;
     }

@@ -11,7 +11,7 @@
 /* Behind all that was printed before. */
 static void show_block(const manta_block *b)
 {
-    fflush(stdout);
+    (void)cli_flush();
     manta_block_show(b);
 }
 

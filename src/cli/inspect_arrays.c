@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/table.h"
 #include "cli/work.h"
 
@@ -58,11 +59,11 @@ static void show_table(const arrays *a)
         table_add(t, "%s", work_number((int64_t)manta_array_bytes(&c->array), number, sizeof number));
     }
     table_print(t);
-    printf("\n%d array%s, %s elements, %s", sum.arrays, sum.arrays == 1 ? "" : "s",
-           work_number(sum.elements, number, sizeof number), inspect_size(sum.bytes, text, sizeof text));
-    if (sum.state) printf("; %d of the arrays are state of a training run", sum.state);
-    if (steps >= 0) printf(", %" PRId64 " step%s done", steps, steps == 1 ? "" : "s");
-    putchar('\n');
+    print_out("\n%d array%s, %s elements, %s", sum.arrays, sum.arrays == 1 ? "" : "s",
+              work_number(sum.elements, number, sizeof number), inspect_size(sum.bytes, text, sizeof text));
+    if (sum.state) print_out("; %d of the arrays are state of a training run", sum.state);
+    if (steps >= 0) print_out(", %" PRId64 " step%s done", steps, steps == 1 ? "" : "s");
+    print_out("\n");
 }
 
 static void show_json(const arrays *a)

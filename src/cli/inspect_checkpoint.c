@@ -10,14 +10,14 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/record.h"
 #include "cli/table.h"
 
 static void show_text(const char *name, const char *value)
 {
-    printf("%-10s ", name);
-    table_text(value);
-    putchar('\n');
+    print_out("%-10s ", name);
+    print_out("%s\n", value);
 }
 
 static void show_table(const manta_checkpoint *c)
@@ -27,18 +27,17 @@ static void show_table(const manta_checkpoint *c)
     char place[64];
 
     show_text("checkpoint", manta_checkpoint_path(c));
-    printf("place      %s\n", record_place(i, place, sizeof place));
+    print_out("place      %s\n", record_place(i, place, sizeof place));
     for (int k = 0; k < i->metrics.n; k++) {
-        printf("%-10s ", k ? "" : "metrics");
-        table_text(i->metrics.name[k]);
-        printf(" %.6g\n", i->metrics.value[k]);
+        print_out("%-10s ", k ? "" : "metrics");
+        print_out("%s", i->metrics.name[k]);
+        print_out(" %.6g\n", i->metrics.value[k]);
     }
     for (int k = 0; k < i->n_notes; k++) {
-        printf("%-10s ", k ? "" : "notes");
-        table_text(i->notes[k].name);
-        fputs(" = ", stdout);
-        table_text(i->notes[k].text);
-        putchar('\n');
+        print_out("%-10s ", k ? "" : "notes");
+        print_out("%s", i->notes[k].name);
+        print_out(" = ");
+        print_out("%s\n", i->notes[k].text);
     }
     for (int k = 0; (file = manta_checkpoint_file(c, k)); k++) show_text(k ? "" : "files", file);
 }
@@ -71,7 +70,7 @@ int inspect_checkpoint(const char *path, bool json)
     } else {
         show_table(c);
         st = manta_checkpoint_arrays(c, &state);
-        if (!st) putchar('\n');
+        if (!st) print_out("\n");
         if (!st) inspect_saved(state, path, false);
         if (st == MANTA_ENOENT) st = MANTA_OK; /* one of a program's own files */
     }

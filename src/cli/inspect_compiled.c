@@ -6,6 +6,7 @@
 
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/table.h"
 
 typedef struct setting {
@@ -117,8 +118,8 @@ static void print_settings(const settings *s, const char *apart)
     for (int i = 0; i < s->n; i++) {
         const setting *e = &s->at[i];
         if (e->value == 0) continue;
-        printf("%s%s", apart, e->name);
-        if (e->kind != FLAG) printf(" %.7g", e->value);
+        print_out("%s%s", apart, e->name);
+        if (e->kind != FLAG) print_out(" %.7g", e->value);
         apart = ", ";
     }
 }
@@ -129,22 +130,21 @@ static void print_schedule(const manta_schedule *d)
     const char *name = schedule_settings(d, &s);
 
     if (!name) return;
-    printf(", %s of", name);
+    print_out(", %s of", name);
     print_settings(&s, " ");
     if (d->kind != MANTA_SCHEDULE_PIECEWISE) return;
     for (int i = 0; i < d->n_boundaries; i++) {
-        printf(" %.7g to step %" PRId64 ",", d->values[i], d->boundaries[i]);
+        print_out(" %.7g to step %" PRId64 ",", d->values[i], d->boundaries[i]);
     }
-    printf(" %.7g", d->values[d->n_boundaries]);
+    print_out(" %.7g", d->values[d->n_boundaries]);
 }
 
 /* A problem, where there is more than silence. */
 static void print_problem(const char *word, manta_status st)
 {
     if (st == MANTA_ENOENT) return;
-    printf("%-10s unusable: ", word);
-    table_text(manta_error_text());
-    putchar('\n');
+    print_out("%-10s unusable: ", word);
+    print_out("%s\n", manta_error_text());
 }
 
 static void print_optimizer(const manta_saved *s)
@@ -158,11 +158,11 @@ static void print_optimizer(const manta_saved *s)
         return;
     }
     settings list = optimizer_settings(&o);
-    printf("optimizer  %s", manta_optimizer_name(&o));
+    print_out("optimizer  %s", manta_optimizer_name(&o));
     print_settings(&list, ": ");
     print_schedule(&o.schedule);
-    if (steps >= 0) printf("; %" PRId64 " step%s done", steps, steps == 1 ? "" : "s");
-    putchar('\n');
+    if (steps >= 0) print_out("; %" PRId64 " step%s done", steps, steps == 1 ? "" : "s");
+    print_out("\n");
 }
 
 void inspect_compiled(const manta_saved *s)
@@ -175,12 +175,12 @@ void inspect_compiled(const manta_saved *s)
     print_optimizer(s);
     if ((st = manta_saved_losses(s, &n, &losses))) print_problem("loss", st);
     for (int i = 0; !st && i < n; i++) {
-        printf("%-10s %s%s\n", i ? "" : "loss", losses[i].name, losses[i].from_logits ? " of logits" : "");
+        print_out("%-10s %s%s\n", i ? "" : "loss", losses[i].name, losses[i].from_logits ? " of logits" : "");
     }
     n = 0;
     if ((st = manta_saved_metrics(s, &n, &metrics))) print_problem("metrics", st);
-    for (int i = 0; !st && i < n; i++) printf("%s%s", i ? ", " : "metrics    ", metrics[i].name);
-    if (!st && n) putchar('\n');
+    for (int i = 0; !st && i < n; i++) print_out("%s%s", i ? ", " : "metrics    ", metrics[i].name);
+    if (!st && n) print_out("\n");
 }
 
 /* ---- for programs ---- */

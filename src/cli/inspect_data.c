@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/table.h"
 #include "cli/work.h"
 
@@ -68,9 +69,9 @@ static void show_table(manta_dataset *d)
     }
     table_print(t);
     if (count < 0) {
-        printf("\nan unknown number of samples\n");
+        print_out("\nan unknown number of samples\n");
     } else {
-        printf("\n%s sample%s\n", work_number(count, text, sizeof text), count == 1 ? "" : "s");
+        print_out("\n%s sample%s\n", work_number(count, text, sizeof text), count == 1 ? "" : "s");
     }
 }
 
@@ -107,8 +108,8 @@ static void facts_table(const manta_data_facts *f, const char *why)
         table_add(t, "%s", inspect_size(k->bytes, text, sizeof text));
     }
     table_print(t);
-    printf("\n%s sample%s\n", work_number(f->samples, text, sizeof text), f->samples == 1 ? "" : "s");
-    printf("As data: %s\n", why);
+    print_out("\n%s sample%s\n", work_number(f->samples, text, sizeof text), f->samples == 1 ? "" : "s");
+    print_out("As data: %s\n", why);
 }
 
 static void facts_json(const manta_data_facts *f, const char *spec, const char *why)

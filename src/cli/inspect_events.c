@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/table.h"
 #include "cli/work.h"
 
@@ -137,14 +138,12 @@ static void log_table(const manta_events_log *l)
         last_cell(t, &tag);
     }
     table_print(t);
-    printf("\n%d tags, %" PRId64 " records%s", manta_events_tags(l), manta_events_records(l),
-           manta_events_has_graph(l) ? ", with a graph" : "");
-    if (purged) printf(", %" PRId64 " points taken back by a restart", purged);
-    putchar('\n');
+    print_out("\n%d tags, %" PRId64 " records%s", manta_events_tags(l), manta_events_records(l),
+              manta_events_has_graph(l) ? ", with a graph" : "");
+    if (purged) print_out(", %" PRId64 " points taken back by a restart", purged);
+    print_out("\n");
     if (manta_events_damage(l)) {
-        printf("reading ended early: ");
-        table_text(manta_events_damage(l));
-        putchar('\n');
+        print_out("reading ended early: %s\n", manta_events_damage(l));
     }
 }
 
@@ -197,9 +196,8 @@ int inspect_events(const char *path, bool json)
             json_array_append_new(list, log_json(l, r.at[i]));
         } else {
             if (r.n > 1) {
-                if (i) putchar('\n');
-                table_text(r.at[i]);
-                putchar('\n');
+                if (i) print_out("\n");
+                print_out("%s\n", r.at[i]);
             }
             log_table(l);
         }

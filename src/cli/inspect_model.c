@@ -5,6 +5,7 @@
 
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/table.h"
 #include "cli/work.h"
 
@@ -45,10 +46,10 @@ static void end_line(const char *word, int i, const manta_array *a, const char *
 {
     char text[256];
 
-    printf("%-10s ", i ? "" : word);
-    table_text(name ? name : "");
-    printf("%s%s %s\n", name ? " " : "", manta_dtype_name(a->dtype),
-           inspect_shape(a->ndim, a->shape, text, sizeof text));
+    print_out("%-10s ", i ? "" : word);
+    print_out("%s", name ? name : "");
+    print_out("%s%s %s\n", name ? " " : "", manta_dtype_name(a->dtype),
+              inspect_shape(a->ndim, a->shape, text, sizeof text));
 }
 
 static void file_lines(const manta_model *m, const manta_saved *s)
@@ -65,12 +66,10 @@ static void file_lines(const manta_model *m, const manta_saved *s)
         end_line("output", i, &a, name);
     }
     dtypes_of(m, s, text, sizeof text);
-    printf("weights    %s\n", *text ? text : "none in this file");
+    print_out("weights    %s\n", *text ? text : "none in this file");
     inspect_compiled(s);
     if (!version) return;
-    printf("written by Keras ");
-    table_text(version);
-    putchar('\n');
+    print_out("written by Keras %s\n", version);
 }
 
 static void model_table(const manta_model *m, const manta_saved *s)
@@ -79,9 +78,9 @@ static void model_table(const manta_model *m, const manta_saved *s)
     char text[64], number[32];
 
     layers_table(m);
-    printf("\n%s parameters", work_number(all, number, sizeof number));
-    if (trained != all) printf(", %s of them trained", work_number(trained, number, sizeof number));
-    printf(" (%s)\n", inspect_size(all * 4, text, sizeof text));
+    print_out("\n%s parameters", work_number(all, number, sizeof number));
+    if (trained != all) print_out(", %s of them trained", work_number(trained, number, sizeof number));
+    print_out(" (%s)\n", inspect_size(all * 4, text, sizeof text));
     if (s) file_lines(m, s);
 }
 

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/table.h"
 #include "cli/work.h"
 
@@ -59,7 +60,7 @@ static void show_table(const manta_onnx *x)
         }
     }
     table_print(t);
-    putchar('\n');
+    print_out("\n");
     t = table_new(op_heads);
     for (int i = 0; i < manta_onnx_ops(x); i++) {
         manta_onnx_op op = manta_onnx_op_at(x, i);
@@ -67,14 +68,14 @@ static void show_table(const manta_onnx *x)
         table_add(t, "%" PRId64, op.count);
     }
     table_print(t);
-    printf("\n%s parameters; ONNX IR %" PRId64 ", opset %" PRId64,
-           work_number(count_parameters(x), number, sizeof number), manta_onnx_ir_version(x),
-           manta_onnx_opset(x));
+    print_out("\n%s parameters; ONNX IR %" PRId64 ", opset %" PRId64,
+              work_number(count_parameters(x), number, sizeof number), manta_onnx_ir_version(x),
+              manta_onnx_opset(x));
     if (*manta_onnx_producer(x)) {
-        printf(", by ");
-        table_text(manta_onnx_producer(x));
+        print_out(", by ");
+        print_out("%s", manta_onnx_producer(x));
     }
-    putchar('\n');
+    print_out("\n");
 }
 
 static void show_json(const manta_onnx *x, const char *path)

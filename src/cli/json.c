@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/print.h"
 
 json_t *json_number(double v)
 {
@@ -38,7 +39,8 @@ bool json_emit(json_t *object)
 
     json_decref(object);
     if (!line) abort(); /* small control memory */
-    puts(line);
+    /* Control characters are escaped, but for the one that a JSON text may hold as it is. */
+    for (char *at = line, *part; (part = strsep(&at, "\177"));) print_out(at ? "%s\\u007f" : "%s\n", part);
     free(line);
     return cli_flush();
 }

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/man.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/suggest.h"
 
 static const command *const commands[] = {
@@ -41,18 +42,18 @@ static int show_help(const char *family)
 {
     size_t n = strlen(family);
 
-    printf("Usage: manta %s%sCOMMAND [OPTION...]\n\n", family, n ? " " : "");
+    print_out("Usage: manta %s%sCOMMAND [OPTION...]\n\n", family, n ? " " : "");
     for (int i = 0; i < COMMANDS; i++) {
         if (n && (strncmp(commands[i]->name, family, n) || commands[i]->name[n] != ' ')) continue;
-        printf("  manta %-12s  %s\n", commands[i]->name, commands[i]->about);
+        print_out("  manta %-12s  %s\n", commands[i]->name, commands[i]->about);
     }
     if (!n) {
-        fputs("\n  manta --version       Print the version\n\n"
-              "A first run:  manta train mnist-cnn --data mnist --validation mnist:test --epochs 3 --batch "
-              "64\n",
-              stdout);
+        print_out(
+            "\n  manta --version       Print the version\n\n"
+            "A first run:  manta train mnist-cnn --data mnist --validation mnist:test --epochs 3 --batch "
+            "64\n");
     }
-    fputs("\n'manta COMMAND --help' says more about a command.\n", stdout);
+    print_out("\n'manta COMMAND --help' says more about a command.\n");
     return CLI_DONE;
 }
 
@@ -140,7 +141,7 @@ static int dispatch_command(int argc, char **argv)
         cli_usage("a command is missing, such as: manta train mnist-cnn --data mnist");
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
-        puts("manta " MANTA_VERSION_TEXT);
+        print_out("manta " MANTA_VERSION_TEXT "\n");
         return CLI_DONE;
     }
     if (!strcmp(argv[1], "help")) return run_help(argc - 1, argv + 1);

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/man.h"
+#include "cli/print.h"
 #include "cli/settings.h"
 
 /* Text with what roff would take for itself escaped. */
@@ -15,16 +16,18 @@ static void write_text(const char *text)
     bool start = true;
 
     for (; *text; text++) {
-        if (start && (*text == '.' || *text == '\'')) fputs("\\&", stdout);
+        if (start && (*text == '.' || *text == '\'')) print_out("\\&");
         start = *text == '\n';
         if (*text == '-') {
-            fputs("\\-", stdout);
+            print_out("\\-");
         } else if (*text == '\\') {
-            fputs("\\e", stdout);
+            print_out("\\e");
+        } else if (*text == '\n') {
+            print_out("\n");
         } else {
-            putchar(*text);
+            print_out("%c", *text);
             /* A list without blanks may be broken after any of its items. */
-            if (*text == ',' && text[1] && text[1] != ' ' && text[1] != '\n') fputs("\\:", stdout);
+            if (*text == ',' && text[1] && text[1] != ' ' && text[1] != '\n') print_out("\\:");
         }
     }
 }
@@ -36,24 +39,24 @@ static void put_text(const char *text)
         char part[4096];
         snprintf(part, sizeof part, "%.*s", (int)(end - text), text);
         write_text(part);
-        fputs("\n.PP\n", stdout);
+        print_out("\n.PP\n");
     }
     write_text(text);
-    putchar('\n');
+    print_out("\n");
 }
 
 static void put_option(const cli_option *p)
 {
     if (p->kind == OPTION_LATER) return;
-    fputs(".TP\n", stdout);
-    if (p->kind == OPTION_OUTPUT) printf("\\fB\\-o\\fR \\fI%s\\fR, ", p->arg);
-    fputs("\\fB\\-\\-", stdout);
+    print_out(".TP\n");
+    if (p->kind == OPTION_OUTPUT) print_out("\\fB\\-o\\fR \\fI%s\\fR, ", p->arg);
+    print_out("\\fB\\-\\-");
     write_text(p->name);
-    fputs("\\fR", stdout);
-    if (p->arg) printf(p->kind == OPTION_MAYBE ? " [\\fI%s\\fR]" : "=\\fI%s\\fR", p->arg);
-    putchar('\n');
+    print_out("\\fR");
+    if (p->arg) print_out(p->kind == OPTION_MAYBE ? " [\\fI%s\\fR]" : "=\\fI%s\\fR", p->arg);
+    print_out("\n");
     write_text(p->help);
-    fputs(".\n", stdout);
+    print_out(".\n");
 }
 
 static void put_command(const command *c)
@@ -61,16 +64,16 @@ static void put_command(const command *c)
     put_text(c->text);
     for (int g = 0; g < COMMAND_GROUPS && c->groups[g]; g++) {
         const char *title = c->groups[g]->title;
-        printf(".SS \"%.*s\"\n", (int)strlen(title) - 1, title);
+        print_out(".SS \"%.*s\"\n", (int)strlen(title) - 1, title);
         for (const cli_option *p = c->groups[g]->options; p->name; p++) put_option(settings_row(p));
     }
 }
 
 static void put_examples(const char *text)
 {
-    fputs(".nf\n", stdout);
+    print_out(".nf\n");
     write_text(text);
-    fputs("\n.fi\n", stdout);
+    print_out("\n.fi\n");
 }
 
 static void put_head(const char *name, const char *about)
@@ -80,52 +83,51 @@ static void put_head(const char *name, const char *about)
 
     for (i = 0; name[i] && i + 1 < sizeof title; i++) title[i] = (char)toupper((unsigned char)name[i]);
     title[i] = '\0';
-    printf(".\\\" Made by 'manta help --man': change src/cli, then run docs/man/make.sh.\n");
-    printf(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.ad l\n.SH NAME\n", title, MANTA_VERSION_TEXT);
+    print_out(".\\\" Made by 'manta help --man': change src/cli, then run docs/man/make.sh.\n");
+    print_out(".TH %s 1 \"\" \"Manta %s\" \"Manta\"\n.ad l\n.SH NAME\n", title, MANTA_VERSION_TEXT);
     write_text(name);
-    fputs(" \\- ", stdout);
-    putchar(tolower((unsigned char)*about));
+    print_out(" \\- ");
+    print_out("%c", tolower((unsigned char)*about));
     write_text(about + 1);
-    putchar('\n');
+    print_out("\n");
 }
 
 static void put_synopsis(const command *c)
 {
-    fputs(".B manta ", stdout);
+    print_out(".B manta ");
     write_text(c->name);
-    fputs("\n[\\fIOPTION\\fR...] ", stdout);
+    print_out("\n[\\fIOPTION\\fR...] ");
     write_text(c->args);
-    putchar('\n');
+    print_out("\n");
 }
 
 /* runs: it can be interrupted; trains: and be resumed. */
 static void put_tail(bool runs, bool trains)
 {
-    fputs(".SH \"EXIT STATUS\"\n0 done; 1 failed, with one sentence on standard error; 2 wrong usage",
-          stdout);
-    if (trains) fputs("; 75 ended by SIGTERM or 'manta stop', to be gone on with by \\-\\-resume", stdout);
-    fputs(runs ? "; 130 interrupted.\n" : ".\n", stdout);
-    fputs(
+    print_out(".SH \"EXIT STATUS\"\n0 done; 1 failed, with one sentence on standard error; 2 wrong usage");
+    if (trains) print_out("; 75 ended by SIGTERM or 'manta stop', to be gone on with by \\-\\-resume");
+    print_out(runs ? "; 130 interrupted.\n" : ".\n");
+    print_out(
         ".SH ENVIRONMENT\n"
         ".TP\n.B MANTA_DATA\nA folder in which named datasets are looked for first.\n"
         ".TP\n.B MANTA_LOG\nWhat is logged on standard error: debug, info, warn, error or off; then, after a "
         "comma, "
         "json for one object a line.\n"
         ".TP\n.B NO_COLOR\nWhen set, no colours are used.\n"
-        ".TP\n.B XDG_CACHE_HOME\nWhere fetched datasets are kept, under manta/data; ~/.cache when not set.\n",
-        stdout);
+        ".TP\n.B XDG_CACHE_HOME\nWhere fetched datasets are kept, under manta/data; ~/.cache when not "
+        "set.\n");
 }
 
 static void put_see_also(const char *but)
 {
     char last[32] = "";
 
-    fputs(".SH \"SEE ALSO\"\n", stdout);
-    if (strcmp(but, "manta")) fputs(".BR manta (1)\n", stdout);
+    print_out(".SH \"SEE ALSO\"\n");
+    if (strcmp(but, "manta")) print_out(".BR manta (1)\n");
     for (int i = 0; command_at(i); i++) {
         char word[32];
         snprintf(word, sizeof word, "%.*s", (int)strcspn(command_at(i)->name, " "), command_at(i)->name);
-        if (strcmp(word, last) && strcmp(word, but)) printf(".BR manta\\-%s (1)\n", word);
+        if (strcmp(word, last) && strcmp(word, but)) print_out(".BR manta\\-%s (1)\n", word);
         memcpy(last, word, sizeof last);
     }
 }
@@ -135,16 +137,15 @@ static void put_see_also(const char *but)
 static void page_manta(void)
 {
     put_head("manta", "Train neural networks");
-    fputs(".SH SYNOPSIS\n.B manta\n\\fICOMMAND\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
-          ".B manta\n\\-\\-help | \\-\\-version\n.SH DESCRIPTION\n"
-          "Trains neural networks, evaluates them and looks inside them. Results go to standard output, "
-          "messages to "
-          "standard error.\n.SH COMMANDS\n",
-          stdout);
+    print_out(".SH SYNOPSIS\n.B manta\n\\fICOMMAND\\fR [\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n.br\n"
+              ".B manta\n\\-\\-help | \\-\\-version\n.SH DESCRIPTION\n"
+              "Trains neural networks, evaluates them and looks inside them. Results go to standard output, "
+              "messages to "
+              "standard error.\n.SH COMMANDS\n");
     for (int i = 0; command_at(i); i++) {
-        printf(".TP\n\\fBmanta %s\\fR\n", command_at(i)->name);
+        print_out(".TP\n\\fBmanta %s\\fR\n", command_at(i)->name);
         write_text(command_at(i)->about);
-        fputs(".\n", stdout);
+        print_out(".\n");
     }
     put_tail(true, true);
     put_see_also("manta");
@@ -172,25 +173,25 @@ static bool page_family(const char *family)
     if (!n) return false;
     snprintf(name, sizeof name, "manta-%s", family);
     put_head(name, !strcmp(family, "data") ? "Find and fetch datasets" : first->about);
-    fputs(".SH SYNOPSIS\n", stdout);
+    print_out(".SH SYNOPSIS\n");
     for (int i = 0; command_at(i); i++) {
         if (!belongs_to_family(command_at(i), family)) continue;
-        if (command_at(i) != first) fputs(".br\n", stdout);
+        if (command_at(i) != first) print_out(".br\n");
         put_synopsis(command_at(i));
     }
     for (int i = 0; command_at(i); i++) {
         const command *c = command_at(i);
         if (!belongs_to_family(c, family)) continue;
         if (n > 1) {
-            printf(".SH \"MANTA %s\"\n", c->name);
+            print_out(".SH \"MANTA %s\"\n", c->name);
             write_text(c->about);
-            fputs(".\n.PP\n", stdout);
+            print_out(".\n.PP\n");
         } else {
-            fputs(".SH DESCRIPTION\n", stdout);
+            print_out(".SH DESCRIPTION\n");
         }
         put_command(c);
         if (c->examples) {
-            fputs(n > 1 ? ".SS Examples\n" : ".SH EXAMPLES\n", stdout);
+            print_out(n > 1 ? ".SS Examples\n" : ".SH EXAMPLES\n");
             put_examples(c->examples);
         }
     }

@@ -17,6 +17,7 @@
 
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/settings.h"
 #include "cli/suggest.h"
 
@@ -235,7 +236,7 @@ static int check_names(const command *c, int argc, char **argv)
 
 static _Noreturn void bad_config(const char *path, const char *why)
 {
-    fprintf(stderr, "manta: %s: %s\n", path, why);
+    print_err("manta: %s: %s\n", path, why);
     exit(CLI_FAILED);
 }
 

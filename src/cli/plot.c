@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cli/print.h"
 #include "cli/table.h"
 
 enum { ROWS = 10 };
@@ -297,38 +298,38 @@ static void draw_rows(const plot_panel *panel, int *const *rows, int width, doub
 {
     for (int row = ROWS - 1; row >= 0; row--) {
         if (row == ROWS - 1 || row == 0 || row == ROWS / 2) {
-            printf("%11.4g |", plot_value(panel, lo + (hi - lo) * row / (ROWS - 1)));
+            print_out("%11.4g |", plot_value(panel, lo + (hi - lo) * row / (ROWS - 1)));
         } else {
-            printf("%11s |", "");
+            print_out("%11s |", "");
         }
         for (int c = 0; c < width; c++) {
             char mark = ' ';
             for (int k = panel->n; k-- > 0;) {
                 if (rows[k][c] == row) mark = mark_of(&panel->curves[k]);
             }
-            putchar(mark);
+            print_out("%c", mark);
         }
-        putchar('\n');
+        print_out("\n");
     }
 }
 
 static void draw_axis(const plot *p, int width, double first, double last)
 {
-    printf("%11s +", "");
+    print_out("%11s +", "");
     for (int c = 0; c < width; c++) {
         double span = (last - first) / (width > 1 ? width - 1 : 1), at = first + span * c;
         bool death = false;
         for (int i = 0; i < p->n_deaths && span > 0; i++)
             death |= p->deaths[i] >= at - span / 2 && p->deaths[i] < at + span / 2;
-        putchar(death ? 'x' : '-');
+        print_out("%c", death ? 'x' : '-');
     }
     if (p->time) {
-        printf("\n%11s  %.1f to %.1f s", "", first, last);
+        print_out("\n%11s  %.1f to %.1f s", "", first, last);
     } else {
-        printf("\n%11s  step %.0f to %.0f", "", first, last);
+        print_out("\n%11s  step %.0f to %.0f", "", first, last);
     }
-    if (p->n_deaths) printf("; x: a worker died (%d)", p->n_deaths);
-    printf("\n\n");
+    if (p->n_deaths) print_out("; x: a worker died (%d)", p->n_deaths);
+    print_out("\n\n");
 }
 
 static void draw_panel(const plot *p, const plot_panel *panel)
@@ -337,16 +338,16 @@ static void draw_panel(const plot *p, const plot_panel *panel)
     double lo = 0, hi = 0, first, last;
 
     for (int k = 0; k < panel->n; k++) {
-        if (panel->n > 1) printf("%s%c ", k ? "   " : "", mark_of(&panel->curves[k]));
-        table_text(panel->curves[k].name);
+        if (panel->n > 1) print_out("%s%c ", k ? "   " : "", mark_of(&panel->curves[k]));
+        print_out("%s", panel->curves[k].name);
         if (panel->curves[k].other) {
-            fputs(" of ", stdout);
-            table_text(p->other);
+            print_out(" of ");
+            print_out("%s", p->other);
         }
     }
-    putchar('\n');
+    print_out("\n");
     if (!plot_range(panel, &lo, &hi)) {
-        printf("  no number in %" PRId64 " points\n\n", panel->curves[0].n);
+        print_out("  no number in %" PRId64 " points\n\n", panel->curves[0].n);
         return;
     }
     plot_reach(p, panel, &first, &last);

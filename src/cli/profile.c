@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/profile.h"
+#include "cli/print.h"
 
 typedef struct rows {
     int n, cap;
@@ -27,9 +28,9 @@ static void keep_row(void *user, const manta_profile_row *r)
 static void print_rate(double gflops)
 {
     if (gflops > 0) {
-        printf("%8.1f", gflops);
+        print_out("%8.1f", gflops);
     } else {
-        printf("%8s", "-");
+        print_out("%8s", "-");
     }
 }
 
@@ -39,11 +40,11 @@ static void print_row(const manta_profile_row *r, int wide, double step_ms)
     double ms = r->forward_ms + r->backward_ms;
 
     snprintf(op, sizeof op, "%s%s", r->op, r->relu ? "+relu" : "");
-    printf("%-*.*s  %-16.16s  %-20.20s %9.3f %9.3f %6.1f%% ", wide, wide, r->layer, op, r->shape,
-           r->forward_ms, r->backward_ms, 100 * ms / step_ms);
+    print_out("%-*.*s  %-16.16s  %-20.20s %9.3f %9.3f %6.1f%% ", wide, wide, r->layer, op, r->shape,
+              r->forward_ms, r->backward_ms, 100 * ms / step_ms);
     print_rate(r->forward_gflops);
     print_rate(r->backward_gflops);
-    fputs("\n", stdout);
+    print_out("\n");
 }
 
 static void print_nodes(const rows *all, double nodes_ms, double data_ms, double step_ms)
@@ -57,16 +58,16 @@ static void print_nodes(const rows *all, double nodes_ms, double data_ms, double
         backward += all->row[i].backward_ms;
         if (n > wide) wide = n < 32 ? n : 32;
     }
-    printf("%-*s  %-16s  %-20s %9s %9s %7s %8s%8s\n", wide, "layer", "operation", "shape", "fwd ms", "bwd ms",
-           "share", "GF/s fwd", "bwd");
+    print_out("%-*s  %-16s  %-20s %9s %9s %7s %8s%8s\n", wide, "layer", "operation", "shape", "fwd ms",
+              "bwd ms", "share", "GF/s fwd", "bwd");
     for (int i = 0; i < all->n; i++) print_row(&all->row[i], wide, step_ms);
-    printf("%-*s  %-16s  %-20s %9.3f %9.3f %6.1f%%\n", wide, "all nodes", "", "", forward, backward,
-           100 * nodes_ms / step_ms);
-    printf("%-*s  %-16s  %-20s %19.3f %6.1f%%\n", wide, "waiting for data", "", "", data_ms,
-           100 * data_ms / step_ms);
-    printf("%-*s  %-16s  %-20s %19.3f %6.1f%%\n", wide, "the rest", "update, loss", "", rest,
-           100 * rest / step_ms);
-    printf("%-*s  %-16s  %-20s %19.3f\n", wide, "one step", "", "", step_ms);
+    print_out("%-*s  %-16s  %-20s %9.3f %9.3f %6.1f%%\n", wide, "all nodes", "", "", forward, backward,
+              100 * nodes_ms / step_ms);
+    print_out("%-*s  %-16s  %-20s %19.3f %6.1f%%\n", wide, "waiting for data", "", "", data_ms,
+              100 * data_ms / step_ms);
+    print_out("%-*s  %-16s  %-20s %19.3f %6.1f%%\n", wide, "the rest", "update, loss", "", rest,
+              100 * rest / step_ms);
+    print_out("%-*s  %-16s  %-20s %19.3f\n", wide, "one step", "", "", step_ms);
 }
 
 /* ---- workers ---- */
@@ -97,8 +98,8 @@ static kinds kinds_of(const profile *p, int rank)
 
 static void print_kinds(const char *who, const kinds *k, double step_ms)
 {
-    printf("%-8s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %8.1f%%\n", who, k->data, k->compute, k->update, k->wait,
-           k->rest, step_ms, 100 * k->data / step_ms);
+    print_out("%-8s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %8.1f%%\n", who, k->data, k->compute, k->update,
+              k->wait, k->rest, step_ms, 100 * k->data / step_ms);
 }
 
 static double larger(double a, double b)
@@ -112,8 +113,8 @@ static void print_workers(const profile *p)
     double step_ms = step_ms_of(p), n = p->workers;
     char who[32];
 
-    printf("%-8s %9s %9s %9s %9s %9s %9s %9s\n", "ms", "data", "compute", "update", "others", "the rest",
-           "one step", "of data");
+    print_out("%-8s %9s %9s %9s %9s %9s %9s %9s\n", "ms", "data", "compute", "update", "others", "the rest",
+              "one step", "of data");
     for (int i = 0; i < p->workers; i++) {
         kinds k = kinds_of(p, i);
         snprintf(who, sizeof who, "rank %d", i);
@@ -125,9 +126,10 @@ static void print_workers(const profile *p)
     }
     print_kinds("mean", &mean, step_ms);
     print_kinds("most", &most, step_ms);
-    printf("\nOf %lld steps: data is the wait for samples to be read and decoded, others the wait for other\n"
-           "workers. What a reader does while its worker computes is in neither.\n",
-           (long long)p->done);
+    print_out(
+        "\nOf %lld steps: data is the wait for samples to be read and decoded, others the wait for other\n"
+        "workers. What a reader does while its worker computes is in neither.\n",
+        (long long)p->done);
 }
 
 static json_t *workers_json(const profile *p)
@@ -234,8 +236,9 @@ static manta_status print_process(const profile *p, manta_session *s, int64_t ba
     } else {
         print_nodes(&all, nodes_ms, data_ms, step_ms);
         if (!st)
-            printf("\nEvery call of %lld steps is in %s (open it in chrome://tracing or ui.perfetto.dev).\n",
-                   (long long)p->done, p->trace);
+            print_out(
+                "\nEvery call of %lld steps is in %s (open it in chrome://tracing or ui.perfetto.dev).\n",
+                (long long)p->done, p->trace);
     }
     free(all.row);
     return st;

@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/print.h"
 
 enum { BAR = 20, LEAST_BAR = 5, PLAIN_MS = 10000, LINE = 512 };
 
@@ -119,16 +120,16 @@ static void draw_bar(const progress *p, double share, int width)
     int full = share >= 1 ? width : (int)(share * width);
 
     for (int i = 0; i < width; i++) {
-        if (p->colour && i == 0 && full) fputs("\033[32m", stdout);
-        if (p->colour && i == full) fputs(i ? "\033[0m\033[90m" : "\033[90m", stdout);
+        if (p->colour && i == 0 && full) print_out("\033[32m");
+        if (p->colour && i == full) print_out(i ? "\033[0m\033[90m" : "\033[90m");
         if (p->unicode) {
             /* Without colours the two halves must differ in shape. */
-            fputs(i < full || p->colour ? "━" : "─", stdout);
+            print_out(i < full || p->colour ? "━" : "─");
         } else {
-            fputs(i < full ? "=" : ".", stdout);
+            print_out(i < full ? "=" : ".");
         }
     }
-    if (p->colour) fputs("\033[0m", stdout);
+    if (p->colour) print_out("\033[0m");
 }
 
 /* One line in place: `left`, the bar, `right`, then the metrics that fit; the
@@ -144,11 +145,11 @@ static void draw_line(progress *p, const char *left, double share, const char *r
     add_metrics(metrics, m, last ? -1 : room > LEAST_BAR ? room - LEAST_BAR : 0);
     width = room - (int)strlen(metrics);
     if (width > BAR || (last && width < LEAST_BAR)) width = BAR;
-    fputs("\r", stdout);
+    print_out("\r");
     progress_bold(p, left);
-    fputs(" ", stdout);
+    print_out(" ");
     if (width >= LEAST_BAR) draw_bar(p, share, width);
-    printf(" %s%s%s\033[K", right, metrics, note);
+    print_out(" %s%s%s\033[K", right, metrics, note);
     p->open = true;
     p->drawn_ms = now_ms();
     cli_flush();
@@ -157,22 +158,22 @@ static void draw_line(progress *p, const char *left, double share, const char *r
 void progress_bold(const progress *p, const char *text)
 {
     if (p->colour) {
-        printf("\033[1m%s\033[0m", text);
+        print_out("\033[1m%s\033[0m", text);
     } else {
-        fputs(text, stdout);
+        print_out("%s", text);
     }
 }
 
 void progress_break(progress *p)
 {
-    if (p->open) fputs("\n", stdout);
+    if (p->open) print_out("\n");
     p->open = false;
     cli_flush();
 }
 
 void progress_interrupted(progress *p)
 {
-    if (p->terminal && !p->open) fputs("\r\033[K", stdout);
+    if (p->terminal && !p->open) print_out("\r\033[K");
     progress_break(p);
 }
 
@@ -226,10 +227,10 @@ static void plain_line(progress *p, const manta_event *e, const char *note)
 
     counter_text(p->step, p->steps, left, sizeof left);
     add_metrics(line, e->metrics, -1);
-    printf("Epoch %lld/%lld - %s - %s - %s%s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
-           duration_text(e->seconds, time, sizeof time),
-           pace_text(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line,
-           note ? note : "");
+    print_out("Epoch %lld/%lld - %s - %s - %s%s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
+              duration_text(e->seconds, time, sizeof time),
+              pace_text(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line,
+              note ? note : "");
     p->drawn_ms = now_ms();
     cli_flush();
 }
@@ -259,7 +260,7 @@ void progress_show(progress *p, const manta_event *e)
         p->step = 0;
         p->train_seconds = 0;
         p->drawn_ms = p->terminal ? 0 : now_ms();
-        if (p->terminal) printf("Epoch %lld/%lld\n", (long long)e->epoch + 1, (long long)e->epochs);
+        if (p->terminal) print_out("Epoch %lld/%lld\n", (long long)e->epoch + 1, (long long)e->epochs);
         break;
     case MANTA_EVENT_STEP:
         p->step = e->step;
@@ -282,7 +283,7 @@ void progress_show(progress *p, const manta_event *e)
     case MANTA_EVENT_WORKER_LEFT:
         if (strcmp(e->cause, "on request") != 0) break; /* a failure has a block of its own */
         progress_break(p);
-        printf("Worker %d (process %lld) left: %s\n", e->rank, (long long)e->pid, e->cause);
+        print_out("Worker %d (process %lld) left: %s\n", e->rank, (long long)e->pid, e->cause);
         break;
     case MANTA_EVENT_BEGIN:
     case MANTA_EVENT_RECOVERED:
@@ -307,8 +308,8 @@ void progress_evaluated(progress *p, int64_t steps, double seconds, const manta_
         return;
     }
     add_metrics(line, m, -1);
-    printf("%s - %s - %s%s\n", left, duration_text(seconds, time, sizeof time),
-           pace_text(steps > 0 ? seconds / (double)steps : 0, per, sizeof per), line);
+    print_out("%s - %s - %s%s\n", left, duration_text(seconds, time, sizeof time),
+              pace_text(steps > 0 ? seconds / (double)steps : 0, per, sizeof per), line);
     cli_flush();
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/print.h"
+
 /* The state of the workers now; in one process the event has all there is. */
 static void look_at_workers(rates *r, const manta_session *s, const manta_event *e, manta_worker_work *to)
 {
@@ -70,9 +72,9 @@ void rates_print(const rates *r)
     for (int i = 0; r->wanted && i < count_workers(r); i++) {
         int64_t samples;
         double share, data, rate = rate_of(r, i, &samples, &share, &data);
-        printf("  rank %d: %.1f samples/s, computing %.0f %% of the time", i, rate, share * 100);
-        if (r->ranks) printf(", %.0f %% waiting for data", data * 100);
-        printf("\n");
+        print_out("  rank %d: %.1f samples/s, computing %.0f %% of the time", i, rate, share * 100);
+        if (r->ranks) print_out(", %.0f %% waiting for data", data * 100);
+        print_out("\n");
     }
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/print.h"
+
 #include "cli/table.h"
 
 enum { MOST_COLUMNS = 8 };
@@ -60,14 +62,6 @@ void table_add(table *t, const char *fmt, ...)
     if (n > t->width[column]) t->width[column] = n;
 }
 
-void table_text(const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        putchar(c < 0x20 || c == 0x7f ? '?' : c);
-    }
-}
-
 /* One row. Blanks wait until something follows them: no line ends in any. */
 static void print_row(const table *t, char *const *cells)
 {
@@ -78,11 +72,11 @@ static void print_row(const table *t, char *const *cells)
         int n = display_width(cell), rest = t->width[i] - n;
         bool right = t->heads[i][0] == '>';
         if (right) blanks += rest;
-        if (n) printf("%*s", blanks, "");
-        table_text(cell);
+        if (n) print_out("%*s", blanks, "");
+        print_out("%s", cell);
         blanks = (n ? 0 : blanks) + (right ? 0 : n ? rest : t->width[i]) + 2;
     }
-    putchar('\n');
+    print_out("\n");
 }
 
 void table_print(table *t)

@@ -19,7 +19,4 @@ void table_add(table *t, const char *fmt, ...) MANTA_PRINTF(2, 3);
 /* Prints what was added and gives t back. */
 void table_print(table *t);
 
-/* Prints text as cells are. */
-void table_text(const char *text);
-
 #endif

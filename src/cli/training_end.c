@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/stop.h"
 #include "cli/training.h"
 
@@ -29,7 +30,7 @@ static int training_end_failed(training *r, bool under_way)
         json_result("failed", &r->last, record_checkpoint(&r->record), r->written ? r->save : NULL,
                     manta_error_text());
     } else if (r->written) {
-        printf("Saved to %s\n", r->save);
+        print_out("Saved to %s\n", r->save);
     }
     if (!under_way || lost || !record_is_resumable(&r->record)) return cli_fail();
     failures_end(&r->failures);
@@ -93,11 +94,11 @@ int training_finish(training *r, manta_status st)
     r->written = r->save != NULL;
     if (record_finish(&r->record, stopped ? "interrupted" : "done", last_metrics(r), NULL))
         return training_failed(r);
-    if (*r->why && !r->json) printf("Ended early: %s\n", r->why);
+    if (*r->why && !r->json) print_out("Ended early: %s\n", r->why);
     if (r->json) {
         json_result(stopped ? "interrupted" : "done", &r->last, record_checkpoint(&r->record), r->save, NULL);
     } else if (r->save) {
-        printf("%s to %s\n", stopped ? "Interrupted; saved" : "Saved", r->save);
+        print_out("%s to %s\n", stopped ? "Interrupted; saved" : "Saved", r->save);
     }
     return stopped ? end_stopped(r) : CLI_DONE;
 }

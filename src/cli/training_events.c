@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/deaths.h"
 #include "cli/json.h"
+#include "cli/print.h"
 #include "cli/scale.h"
 #include "cli/stop.h"
 #include "cli/training.h"
@@ -153,8 +154,8 @@ static void introduce_training(training *r)
     if (count >= 0)
         snprintf(samples, sizeof samples, "%s samples", work_number(count, number, sizeof number));
     progress_bold(&r->progress, manta_model_name(m));
-    printf(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
-           options_text(r->o, "data"), samples, manta_session_about(r->s));
+    print_out(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
+              options_text(r->o, "data"), samples, manta_session_about(r->s));
     if (!cli_flush()) stop_unread();
 }
 
@@ -168,12 +169,12 @@ static void tell_start(training *r)
 
     if (damage) cli_note("%s; the one before it is used", damage);
     if (!r->json && r->record.run) {
-        printf("Run %s in %s\n", manta_run_name(r->record.run), manta_run_path(r->record.run));
+        print_out("Run %s in %s\n", manta_run_name(r->record.run), manta_run_path(r->record.run));
     }
     if (!i) return;
     if (!r->json) {
-        printf("Resuming from %s: %s\n", path, record_place(i, place, sizeof place));
-        if (i->epoch >= r->fit.epochs) printf("Nothing is left to do; more --epochs would go on\n");
+        print_out("Resuming from %s: %s\n", path, record_place(i, place, sizeof place));
+        if (i->epoch >= r->fit.epochs) print_out("Nothing is left to do; more --epochs would go on\n");
         return;
     }
     event = json_pack("{s:s, s:s, s:I, s:I}", "event", "resumed", "checkpoint", path, "epoch",

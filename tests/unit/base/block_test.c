@@ -39,12 +39,12 @@ static void head_and_lines(void **state)
     manta_block_add(&b, "worker %d", 1);
     manta_block_add(&b, " failed");
     manta_block_line(&b, "what");
-    manta_block_add(&b, "it said \033[2J\nand \177 no %s", "more");
+    manta_block_add(&b, "it said \033[2J\nand \177\xC2\x9B no %s", "more");
     manta_block_line(&b, "now");
     manta_block_add(&b, "%d %%", 100);
     shown(&b, text, sizeof text);
     assert_string_equal(text, "manta: worker 1 failed\n"
-                              "  what   it said ?[2J?and ? no more\n"
+                              "  what   it said ?[2J?and ?? no more\n"
                               "  now    100 %\n");
 }
 
