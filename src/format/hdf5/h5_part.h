@@ -1,6 +1,8 @@
 /* h5_part.h - the parts of the HDF5 reader, as they see each other.
  *
- *   h5.c           the calls of h5.h: superblock, paths, datasets, texts
+ *   h5.c           files: superblock, paths
+ *   h5_dataset.c   datasets: their description, their elements
+ *   h5_text.c      attributes that hold text
  *   h5_links.c     what a group holds, in all three forms it may have
  *   h5_object.c    object headers: the messages that describe an object
  *   h5_type.c      shapes and types of elements, and their conversion
@@ -50,6 +52,11 @@ struct h5_file {
     h5_file *next; /* joined to this one; owned */
     uint64_t unpacked; /* bytes that were allocated for elements so far */
 };
+
+/* ---- h5.c ---- */
+
+/* The header of the object at `at`, by hard links; H5_NOWHERE when there is none. */
+manta_status h5_object_at(h5_file *f, const char *at, uint64_t *out) MANTA_MUST_USE;
 
 /* ---- h5_bytes.c ---- */
 
@@ -131,6 +138,12 @@ manta_status h5_attribute_find(const h5_file *f, const h5_messages *m, const cha
 
 /* The type that a message holds, or the one it leads to. */
 manta_status h5_type_of(const h5_file *f, h5_in in, bool shared, h5_type *out) MANTA_MUST_USE;
+
+/* ---- h5_text.c ---- */
+
+/* Adds the texts of an attribute of an object; *found says whether it is there. */
+manta_status h5_attribute_texts(const h5_file *f, const char *at, const h5_messages *m, const char *name,
+                                size_t max, h5_names *out, bool *found) MANTA_MUST_USE;
 
 /* ---- h5_type.c ---- */
 
