@@ -1,9 +1,7 @@
-/* plan.c - the planner. See plan.h for what it does.
- *
- * Time runs in ticks: node i runs forward at tick i, the losses at tick n, node
- * i backward at tick 2n - i. A piece of memory lives over an interval of ticks;
- * two pieces may share an address when their intervals do not meet. */
-#include "nn/plan.h"
+/* plan.c - the planner: what is needed and fused, nodes, values, and memory. See
+ * plan.h for what it does, planner.h for how it counts time; gradients are in
+ * plan_gradients.c. */
+#include "nn/planner.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -11,39 +9,6 @@
 
 #include "base/mem.h"
 #include "nn/ops.h"
-
-/* A piece of the block: size, interval, and in the end its offset. */
-typedef struct piece {
-    size_t size, offset;
-    int from, to;
-} piece;
-
-/* What is known of a value while planning. */
-typedef struct vinfo {
-    bool wants_grad; /* a parameter lies behind it */
-    int alias; /* value whose memory it is (views, fused relu), itself otherwise */
-    int galias; /* value whose gradient memory it shares */
-    int sources; /* how many nodes or heads write its gradient */
-    int written; /* how many have, in backward order */
-    int piece, grad; /* piece numbers, -1 */
-} vinfo;
-
-typedef struct planner {
-    const manta_model *m;
-    const layout *l;
-    const objective *o;
-    const kernels *k;
-    int threads;
-    plan *p;
-    vinfo *v;
-    bool *needed; /* value: some output depends on it; losses and metrics look at outputs or behind them */
-    bool *renewed; /* variable: a node of the plan has proposed a new value */
-    int *slot_of; /* graph node -> index in p->nodes, -1: not run */
-    bool *dropped; /* graph node is a relu fused into its producer */
-    piece *pieces;
-    int n_pieces, cap_pieces;
-    int n; /* nodes in the plan: tick of the losses */
-} planner;
 
 static bool is_relu(const graph_node *n)
 {
@@ -55,12 +20,7 @@ static int forward_tick(int i)
     return i;
 }
 
-static int backward_tick(const planner *pl, int i)
-{
-    return 2 * pl->n - i;
-}
-
-static manta_array concrete_shape(const planner *pl, int value)
+manta_array planner_shape(const planner *pl, int value)
 {
     manta_array a = pl->m->values[value].a;
 
@@ -70,7 +30,7 @@ static manta_array concrete_shape(const planner *pl, int value)
 
 /* ---- pieces of memory ---- */
 
-static int piece_new(planner *pl, size_t size, int tick)
+int planner_piece(planner *pl, size_t size, int tick)
 {
     if (pl->n_pieces == pl->cap_pieces) {
         pl->cap_pieces *= 2;
@@ -80,15 +40,14 @@ static int piece_new(planner *pl, size_t size, int tick)
     return pl->n_pieces++;
 }
 
-static void piece_use(planner *pl, int i, int tick)
+void planner_use(planner *pl, int i, int tick)
 {
     if (i < 0) return;
     if (tick < pl->pieces[i].from) pl->pieces[i].from = tick;
     if (tick > pl->pieces[i].to) pl->pieces[i].to = tick;
 }
 
-/* Until all is placed, a place in the block carries its piece's number. */
-static place piece_place(int i)
+place planner_piece_place(int i)
 {
     return i < 0 ? (place){0} : (place){.kind = PLACE_BLOCK, .offset = (size_t)i};
 }
@@ -228,8 +187,8 @@ static manta_status add_nodes(planner *pl)
         if (!graph_node_needed(g, pl->needed) || pl->dropped[i]) continue;
         n->index = i;
         n->training = p->mode == PLAN_TRAIN && !graph_node_frozen(m, g);
-        for (int j = 0; j < g->n_in; j++) n->in[j] = concrete_shape(pl, g->in[j]);
-        for (int j = 0; j < g->n_out; j++) n->out[j] = concrete_shape(pl, g->out[j]);
+        for (int j = 0; j < g->n_in; j++) n->in[j] = planner_shape(pl, g->in[j]);
+        for (int j = 0; j < g->n_out; j++) n->out[j] = planner_shape(pl, g->out[j]);
         n->relu = result_of(pl, g->out[0]) != g->out[0];
         op.training = n->training;
         op.in = n->in;
@@ -261,7 +220,7 @@ static int root_of_value(const planner *pl, int value)
     return value;
 }
 
-static place variable_place(const planner *pl, int variable, bool in_slot)
+place planner_variable_place(const planner *pl, int variable, bool in_slot)
 {
     const layout *l = pl->l;
     int w = l->where[variable];
@@ -271,20 +230,19 @@ static place variable_place(const planner *pl, int variable, bool in_slot)
     return (place){.kind = PLACE_STATE, .offset = at + (w >= 0 ? l->off_params : l->off_stats)};
 }
 
-/* Where a value lies; makes its piece at the first question. */
-static place value_place(planner *pl, int value, int tick)
+place planner_value_place(planner *pl, int value, int tick)
 {
     int r = root_of_value(pl, value);
     const graph_value *g = &pl->m->values[r];
 
-    if (g->variable >= 0) return variable_place(pl, g->variable, false);
+    if (g->variable >= 0) return planner_variable_place(pl, g->variable, false);
     if (g->input >= 0) return (place){.kind = PLACE_INPUT, .offset = (size_t)g->input};
     if (pl->v[r].piece < 0) {
-        manta_array a = concrete_shape(pl, r);
-        pl->v[r].piece = piece_new(pl, manta_array_bytes(&a), tick);
+        manta_array a = planner_shape(pl, r);
+        pl->v[r].piece = planner_piece(pl, manta_array_bytes(&a), tick);
     }
-    piece_use(pl, pl->v[r].piece, tick);
-    return piece_place(pl->v[r].piece);
+    planner_use(pl, pl->v[r].piece, tick);
+    return planner_piece_place(pl->v[r].piece);
 }
 
 /* Where the j-th input's new value goes when the node renews it. A layer called
@@ -295,7 +253,7 @@ static void place_proposal(planner *pl, plan_node *n, int j, int variable, int p
     int at = pl->l->where[variable];
 
     if (!n->training || at >= 0 || !pl->l->stats[-1 - at].proposed) return;
-    n->proposed_at[proposal] = variable_place(pl, variable, true);
+    n->proposed_at[proposal] = planner_variable_place(pl, variable, true);
     if (pl->renewed[variable]) n->in_at[j] = n->proposed_at[proposal];
     pl->renewed[variable] = true;
 }
@@ -309,155 +267,23 @@ static void place_forward(planner *pl)
 
         for (int j = 0; j < g->n_in; j++) {
             int variable = pl->m->values[g->in[j]].variable;
-            n->in_at[j] = value_place(pl, g->in[j], tick);
+            n->in_at[j] = planner_value_place(pl, g->in[j], tick);
             if (variable < 0 || pl->m->variables[variable].trainable) continue;
             if (g->op->flags & MANTA_OP_PROPOSES) place_proposal(pl, n, j, variable, proposals);
             proposals++;
         }
-        for (int j = 0; j < g->n_out; j++) n->out_at[j] = value_place(pl, g->out[j], tick);
+        for (int j = 0; j < g->n_out; j++) n->out_at[j] = planner_value_place(pl, g->out[j], tick);
         if (n->work_at.offset) {
             size_t size = n->work_at.offset;
-            n->work_at = piece_place(piece_new(pl, size, tick));
+            n->work_at = planner_piece_place(planner_piece(pl, size, tick));
             if (pl->p->mode == PLAN_TRAIN) n->back_work_at.offset = size;
         }
-        if (n->saved_at.offset) n->saved_at = piece_place(piece_new(pl, n->saved_at.offset, tick));
+        if (n->saved_at.offset)
+            n->saved_at = planner_piece_place(planner_piece(pl, n->saved_at.offset, tick));
     }
 }
 
-/* ---- backward ---- */
-
-/* The gradient's owner: the value itself, the result of a fused relu, or the
- * input of a view that is its only reader. */
-static int root_of_gradient(const planner *pl, int value)
-{
-    while (pl->v[value].galias != value) value = pl->v[value].galias;
-    return value;
-}
-
-static bool reaches_backward(const planner *pl, const graph_node *g)
-{
-    for (int j = 0; j < g->n_out; j++) {
-        if (pl->v[root_of_gradient(pl, g->out[j])].sources) return true;
-    }
-    return false;
-}
-
-/* Counts who writes which gradient, from the losses back. */
-static void count_sources(planner *pl)
-{
-    const manta_model *m = pl->m;
-
-    for (int i = 0; i < m->n_values; i++) pl->v[i].galias = i;
-    for (int i = 0; i < m->n_nodes; i++) { /* a fused relu's input has no gradient of its own */
-        if (pl->dropped[i]) pl->v[m->nodes[i].in[0]].galias = m->nodes[i].out[0];
-    }
-    for (int h = 0; h < pl->o->n_heads; h++) {
-        int value = pl->o->heads[h].value;
-        if (pl->v[value].wants_grad) pl->v[root_of_gradient(pl, value)].sources++;
-    }
-    for (int i = pl->n - 1; i >= 0; i--) {
-        plan_node *n = &pl->p->nodes[i];
-        const graph_node *g = &m->nodes[n->index];
-        if (!g->op->backward || !reaches_backward(pl, g)) continue;
-        for (int j = 0; j < g->n_in; j++) {
-            if (!pl->v[g->in[j]].wants_grad) continue;
-            n->backward = true;
-            pl->v[root_of_gradient(pl, g->in[j])].sources++;
-        }
-    }
-}
-
-/* A view whose input gets its gradient from the view alone needs no copy: both
- * gradients are the same memory. */
-static void alias_view_gradients(planner *pl)
-{
-    for (int i = pl->n - 1; i >= 0; i--) {
-        plan_node *n = &pl->p->nodes[i];
-        const graph_node *g = &pl->m->nodes[n->index];
-        int in = root_of_gradient(pl, g->in[0]), out = root_of_gradient(pl, g->out[0]);
-        if (!n->view || !n->backward) continue;
-        if (pl->v[in].sources == 1 && pl->m->values[in].variable < 0) {
-            pl->v[out].galias = in;
-            pl->v[in].sources = pl->v[out].sources;
-            n->backward = false;
-        } else {
-            n->add_view = true;
-        }
-    }
-}
-
-static place gradient_place(planner *pl, int value, int tick)
-{
-    int r = root_of_gradient(pl, value);
-    const graph_value *g = &pl->m->values[r];
-
-    if (!pl->v[r].wants_grad || !pl->v[r].sources) return (place){0};
-    if (g->variable >= 0) return variable_place(pl, g->variable, true);
-    if (pl->v[r].grad < 0) {
-        manta_array a = concrete_shape(pl, r);
-        pl->v[r].grad = piece_new(pl, manta_array_bytes(&a), tick);
-    }
-    piece_use(pl, pl->v[r].grad, tick);
-    return piece_place(pl->v[r].grad);
-}
-
-/* The node whose fused relu made this value, or NULL. */
-static plan_node *relu_producer(planner *pl, int value)
-{
-    const graph_value *g = &pl->m->values[value];
-    int producer;
-
-    if (g->node < 0 || !pl->dropped[g->node]) return NULL;
-    producer = pl->m->values[pl->m->nodes[g->node].in[0]].node;
-    return pl->slot_of[producer] < 0 ? NULL : &pl->p->nodes[pl->slot_of[producer]];
-}
-
-/* When this node alone writes the gradient of a relu's result, it can mask it
- * while it is in its hands. */
-static void fuse_mask(planner *pl, plan_node *n, const graph_node *g, int tick)
-{
-    int in = root_of_gradient(pl, g->in[0]);
-    plan_node *producer = relu_producer(pl, in);
-
-    if (!producer || !(g->op->flags & OP_CAN_MASK) || pl->v[in].sources != 1) return;
-    if (pl->m->nodes[producer->index].op->flags & OP_RELU_SELF) return;
-    if (n->din_at[0].kind != PLACE_BLOCK) return;
-    n->mask_at = value_place(pl, in, tick);
-    producer->relu_done = true;
-}
-
-static void place_backward_node(planner *pl, int i)
-{
-    plan_node *n = &pl->p->nodes[i];
-    const graph_node *g = &pl->m->nodes[n->index];
-    int tick = backward_tick(pl, i);
-
-    for (int j = 0; j < g->n_out; j++) n->dout_at[j] = gradient_place(pl, g->out[j], tick);
-    for (int j = 0; j < g->n_in; j++) {
-        int r = root_of_gradient(pl, g->in[j]);
-        if (!pl->v[g->in[j]].wants_grad) continue;
-        n->din_at[j] = gradient_place(pl, g->in[j], tick);
-        n->accumulate[j] = pl->v[r].written++ > 0;
-    }
-    if (g->op->flags & OP_CAN_SINK && n->din_at[0].kind == PLACE_NONE) {
-        n->back_flops /= 2; /* the first layer: nobody wants its input's gradient */
-    }
-    fuse_mask(pl, n, g, tick);
-    if (g->n_in > 1 && (g->op->flags & OP_CAN_SINK) && n->din_at[1].kind == PLACE_SLOT &&
-        pl->v[root_of_gradient(pl, g->in[1])].sources == 1) {
-        n->sinkable = true;
-        n->sink_offset = (int64_t)(n->din_at[1].offset / sizeof(float));
-    }
-    for (int j = 0; j < g->n_in; j++) {
-        if (g->op->flags & MANTA_OP_READS_INPUT(j)) value_place(pl, g->in[j], tick);
-    }
-    for (int j = 0; j < g->n_out; j++) {
-        bool reads = g->op->flags & MANTA_OP_READS_OUTPUT(j);
-        if (reads || (j == 0 && n->relu && !n->relu_done)) value_place(pl, g->out[j], tick);
-    }
-    if (n->saved_at.kind == PLACE_BLOCK) piece_use(pl, (int)n->saved_at.offset, tick);
-    if (n->back_work_at.offset) n->back_work_at = piece_place(piece_new(pl, n->back_work_at.offset, tick));
-}
+/* ---- placing all ---- */
 
 static void place_losses(planner *pl)
 {
@@ -466,16 +292,16 @@ static void place_losses(planner *pl)
     for (int h = 0; h < pl->o->n_heads; h++) {
         const objective_head *head = &pl->o->heads[h];
         size_t rows = (size_t)(p->batch * head->inner);
-        p->heads[h].pred_at = value_place(pl, head->value, pl->n);
-        p->heads[h].rows_at = piece_place(piece_new(pl, rows * sizeof(float), pl->n));
+        p->heads[h].pred_at = planner_value_place(pl, head->value, pl->n);
+        p->heads[h].rows_at = planner_piece_place(planner_piece(pl, rows * sizeof(float), pl->n));
         if (p->mode == PLAN_TRAIN && pl->v[head->value].wants_grad) {
             /* Each head writes its gradient whole: objective_init() sees to it that no two look at one value. */
-            p->heads[h].dpred_at = gradient_place(pl, head->value, pl->n);
-            pl->v[root_of_gradient(pl, head->value)].written++;
+            p->heads[h].dpred_at = planner_gradient_place(pl, head->value, pl->n);
+            pl->v[planner_gradient_root(pl, head->value)].written++;
         }
     }
     for (int i = 0; i < pl->o->n_metrics; i++)
-        p->metric_at[i] = value_place(pl, pl->o->metrics[i].value, pl->n);
+        p->metric_at[i] = planner_value_place(pl, pl->o->metrics[i].value, pl->n);
 }
 
 static void place_all(planner *pl)
@@ -485,20 +311,20 @@ static void place_all(planner *pl)
 
     place_forward(pl);
     if (p->mode == PLAN_TRAIN) {
-        count_sources(pl);
-        alias_view_gradients(pl);
+        planner_count_sources(pl);
+        planner_alias_views(pl);
     }
     if (p->mode != PLAN_PREDICT) place_losses(pl);
     for (int i = pl->n - 1; p->mode == PLAN_TRAIN && i >= 0; i--) {
-        if (p->nodes[i].backward) place_backward_node(pl, i);
+        if (p->nodes[i].backward) planner_place_backward(pl, i);
     }
     for (int i = 0; i < pl->m->n_outputs; i++)
-        p->output_at[i] = value_place(pl, pl->m->outputs[i].value, end);
+        p->output_at[i] = planner_value_place(pl, pl->m->outputs[i].value, end);
     for (int i = 0; i < pl->m->n_inputs; i++) { /* in case the caller's dtype is another */
-        manta_array a = concrete_shape(pl, pl->m->inputs[i].value);
-        int c = piece_new(pl, manta_array_bytes(&a), 0);
-        piece_use(pl, c, end);
-        p->input_at[i] = piece_place(c);
+        manta_array a = planner_shape(pl, pl->m->inputs[i].value);
+        int c = planner_piece(pl, manta_array_bytes(&a), 0);
+        planner_use(pl, c, end);
+        p->input_at[i] = planner_piece_place(c);
     }
     place_pieces(pl);
 }
