@@ -11,7 +11,7 @@ manta_status group_options(const manta_group_options *o, manta_group_options *ou
 manta_status group_new(const transport *tr, void *t, int rank, int size, const manta_group_options *o,
                        manta_group **out) MANTA_MUST_USE;
 
-/* rendezvous.c */
+/* Refuses a size that no group has, and a rank that is not below it. MANTA_EINVAL */
 manta_status group_check_size(int rank, int size) MANTA_MUST_USE;
 
 #endif
