@@ -22,7 +22,6 @@
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_config.h"
 #include "format/keras/keras_draft.h"
-#include "format/keras/keras_layer.h"
 #include "format/keras/keras_outline.h"
 #include "format/keras/keras_state.h"
 #include "format/model/model_file.h"
@@ -32,92 +31,7 @@
 #define CONFIG  "config.json"
 #define WEIGHTS "model.weights.h5"
 
-/* ---- the model ---- */
-
-/* A Normalization layer that learned mean and variance has them among the
- * weights; only with them can the layer be made. So such a model is made twice:
- * a sketch, which tells where in the file they are, then the model itself. */
-
-static json_t *layer_object(json_t *model, const char *name)
-{
-    json_t *layers = json_object_get(json_object_get(model, "config"), "layers");
-
-    for (size_t i = 0; i < json_array_size(layers); i++) {
-        json_t *l = json_array_get(layers, i);
-        const char *mine = keras_layer_name(l);
-        if (mine && !strcmp(mine, name)) return l;
-    }
-    return NULL;
-}
-
-/* Gives every such layer below `model` numbers: 0 and 1, so that a model can be made to see their
- * places in the file. */
-static bool give_placeholders(json_t *model)
-{
-    json_t *layers = json_object_get(json_object_get(model, "config"), "layers");
-    bool any = false;
-
-    for (size_t i = 0; i < json_array_size(layers); i++) {
-        json_t *l = json_array_get(layers, i), *config = json_object_get(l, "config");
-        if (json_is_object(config) && keras_is_adapted(l)) {
-            json_object_set_new(config, "mean", json_real(0));
-            json_object_set_new(config, "variance", json_real(1));
-            json_object_set_new(config, "manta_adapted", json_false());
-            any = true;
-        } else if (json_is_array(json_object_get(config, "layers"))) {
-            any |= give_placeholders(l);
-        }
-    }
-    return any;
-}
-
-/* mean and variance are the first two variables of the group. */
-static manta_status set_learned(h5_file *f, const char *group, json_t *config)
-{
-    char *mean = mem_printf("%svars/0", group), *variance = mem_printf("%svars/1", group);
-    manta_status st = keras_adapt(f, mean, variance, config);
-
-    mem_free(mean);
-    mem_free(variance);
-    return st;
-}
-
-static manta_status fill_adapted(h5_file *f, const keras_tree *t, const char *path, json_t *model)
-{
-    for (size_t i = 0; i < t->items.n; i++) {
-        const keras_item *item = &t->items.at[i];
-        json_t *l = item->layer >= 0 && item->group ? layer_object(model, keras_item_name(t, item)) : NULL;
-        char *group;
-        manta_status st = MANTA_OK;
-        if (!l) continue;
-        group = mem_printf("%slayers/%s/", path, item->group);
-        if (item->inner) {
-            st = fill_adapted(f, item->inner, group, l);
-        } else if (json_object_get(json_object_get(l, "config"), "manta_adapted")) {
-            st = set_learned(f, group, json_object_get(l, "config"));
-        }
-        mem_free(group);
-        TRY(st);
-    }
-    return MANTA_OK;
-}
-
-/* The model of config.json; f (NULL: no weights) is needed for what it learned without training. */
-static manta_status make_model(const char *path, json_t *config, h5_file *f, manta_model **out)
-{
-    manta_model *sketch = NULL;
-    keras_tree *t;
-    manta_status st;
-
-    if (!f || !give_placeholders(config)) return keras_config_read(path, config, out);
-    TRY(keras_config_read(path, config, &sketch));
-    t = keras_tree_new(sketch);
-    st = fill_adapted(f, t, "", config);
-    keras_tree_free(t);
-    manta_model_free(sketch);
-    if (!st) st = keras_config_read(path, config, out);
-    return st;
-}
+/* ---- reading archives ---- */
 
 static manta_status read_config(const char *path, const char *text, size_t size, h5_file *f, manta_saved *s)
 {
@@ -125,7 +39,7 @@ static manta_status read_config(const char *path, const char *text, size_t size,
     json_t *config = NULL;
     manta_status st = keras_json_parse(where, text, size, &config);
 
-    if (!st) st = make_model(path, config, f, &s->model);
+    if (!st) st = keras_adapt_model(path, config, f, &s->model);
     if (!st) keras_compile_read(s, path, json_object_get(config, "compile_config"), s->model);
     json_decref(config);
     mem_free(where);
@@ -136,8 +50,6 @@ static const manta_optimizer *optimizer_of(const manta_saved *s)
 {
     return s->optimizer_error.code ? NULL : &s->optimizer;
 }
-
-/* ---- reading archives ---- */
 
 /* Where the weights begin, going by the local headers at the front; 0 when that
  * cannot be told. Only the alignment depends on it. */
