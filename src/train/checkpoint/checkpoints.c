@@ -1,70 +1,22 @@
-/* checkpoints.c - a folder of checkpoints, written in the background.
- *
- * save() copies the state into a buffer of its own, at the speed of memory,
- * and returns. One thread writes: `writing` is in its hands, `pending` is the
- * next. Two buffers go round, made once.
+/* checkpoints.c - a folder of checkpoints: what is there, what is added, what goes,
+ * and what is found again. checkpoints_writer.c writes those of a session in the
+ * background; checkpoints_part.h says which thread has what.
  *
  * Order on disk: the new one is committed (checkpoint.h) before any older one
  * is let go; a failure to remove is told in the log and tried again with the
- * next.
- *
- * Threads: `guard` guards all below it in the structure; the list of known
- * checkpoints is the caller's thread's until a save, then the writer's, and is
- * looked at by the caller after waiting only. */
-#include "train/checkpoint/checkpoints.h"
+ * next. */
+#include "train/checkpoint/checkpoints_part.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/args.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/sys.h"
-#include "os/thread.h"
 #include "train/checkpoint/retention.h"
-#include "train/storage/storage.h"
-
-typedef struct request {
-    const manta_session *s;
-    void *state; /* one of the buffers */
-    size_t size;
-    manifest m; /* info */
-    blobs extra;
-    bool must;
-} request;
-
-typedef struct entry {
-    char *path;
-    manifest m;
-    bool damaged; /* not to be used; goes when another stands, unless */
-    bool unread; /* it could not be looked at: it may be whole, and stays */
-} entry;
-
-struct manta_checkpoints {
-    char *folder, *score, *order;
-    int keep;
-    bool read_only;
-    bool added; /* a checkpoint, since it was opened */
-    checkpoints_hooks hooks;
-    storage_held *lock;
-    VEC(entry) entries; /* by sequence */
-    int64_t last; /* greatest sequence seen, damaged ones included */
-    bool started;
-    thread_id thread;
-    mutex guard;
-    cond changed;
-    bool leave;
-    request *pending, *writing;
-    size_t expected; /* size of the buffer that the thread makes first; 0: there it is */
-    void *spare[2]; /* buffers not in use */
-    size_t spare_size[2];
-    manta_error failure; /* code 0: none untold */
-    int64_t failing; /* checkpoints in a row that could not be written; the writer's */
-};
 
 void blobs_release(blobs *b)
 {
@@ -82,7 +34,7 @@ const char *checkpoints_folder(const manta_checkpoints *m)
 
 /* ---- what is there ---- */
 
-static void entry_release(entry *e)
+static void entry_release(checkpoints_entry *e)
 {
     mem_free(e->path);
     manifest_release(&e->m);
@@ -96,7 +48,7 @@ static void forget_entries(manta_checkpoints *m)
 
 static int by_sequence(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
+    const checkpoints_entry *x = a, *y = b;
 
     return x->m.info.sequence < y->m.info.sequence ? -1 : x->m.info.sequence > y->m.info.sequence;
 }
@@ -112,7 +64,7 @@ static manta_status look_at_folder(manta_checkpoints *m)
     forget_entries(m);
     for (size_t i = 0; i < names.n; i++) {
         int64_t sequence = checkpoint_sequence(names.at[i]);
-        entry e = {0};
+        checkpoints_entry e = {0};
         char *path;
         if (checkpoint_is_litter(names.at[i]) && !m->read_only) {
             path = mem_printf("%s/%s", m->folder, names.at[i]);
@@ -179,17 +131,9 @@ out:
     return st;
 }
 
-/* ---- the writer ---- */
+/* ---- one more, and what goes for it ---- */
 
-static void request_free(request *r)
-{
-    if (!r) return;
-    manifest_release(&r->m);
-    blobs_release(&r->extra);
-    mem_free(r);
-}
-
-static double score_of(const manta_checkpoints *m, const entry *e)
+static double score_of(const manta_checkpoints *m, const checkpoints_entry *e)
 {
     return m->score ? manta_metrics_get(&e->m.info.metrics, m->score) : 0;
 }
@@ -225,7 +169,7 @@ static void prune_old(manta_checkpoints *m)
 /* Takes what was committed under r's number into the list. */
 static void note_committed(manta_checkpoints *m, manifest *done)
 {
-    entry e = {.path = checkpoint_path(m->folder, done->info.sequence), .m = *done};
+    checkpoints_entry e = {.path = checkpoint_path(m->folder, done->info.sequence), .m = *done};
 
     memset(done, 0, sizeof *done);
     vec_push(&m->entries, e);
@@ -249,12 +193,9 @@ static void abandon_temp(const char *temp)
     (void)!manta_error_raise(&why);
 }
 
-/* Puts the files of a checkpoint into its folder, and into its manifest. */
-typedef manta_status fill_fn(const void *ctx, const char *temp, manifest *made);
-
 /* A name that is in place but perhaps not on the disk is neither counted nor
  * a reason to remove the one before. */
-static manta_status make_checkpoint(manta_checkpoints *m, manifest *made, fill_fn *fill, const void *ctx)
+manta_status checkpoints_make(manta_checkpoints *m, manifest *made, checkpoints_fill *fill, const void *ctx)
 {
     char *temp = NULL;
     manta_status st;
@@ -270,99 +211,7 @@ static manta_status make_checkpoint(manta_checkpoints *m, manifest *made, fill_f
     return st;
 }
 
-static manta_status fill_with_state(const void *ctx, const char *temp, manifest *made)
-{
-    const request *r = ctx;
-    file_sum sum = {0};
-
-    TRY(checkpoint_write_state(r->s, r->state, &r->extra, temp, &sum));
-    manifest_add(made, CHECKPOINT_STATE, sum);
-    return MANTA_OK;
-}
-
-static void note_failure(manta_checkpoints *m, const char *path)
-{
-    manta_error e;
-
-    manta_error_get(&e);
-    if (!m->failing++) /* said once, until one can be written again */
-        log_warn("a checkpoint could not be written", LOG_STR("path", path), LOG_STR("why", e.text));
-    mutex_lock(&m->guard);
-    if (!m->failure.code) m->failure = e;
-    mutex_unlock(&m->guard);
-}
-
-static void note_success(manta_checkpoints *m)
-{
-    if (m->failing)
-        log_warn("checkpoints can be written again", LOG_STR("path", m->folder), LOG_INT("lost", m->failing));
-    m->failing = 0;
-}
-
-static void give_back(manta_checkpoints *m, void *state, size_t size) /* under guard */
-{
-    int i = m->spare[0] ? 1 : 0;
-
-    if (m->spare[i]) {
-        mem_try_free(state);
-        return;
-    }
-    m->spare[i] = state;
-    m->spare_size[i] = size;
-}
-
-/* Under guard. Without memory for it, who saves says so. */
-static void make_expected(manta_checkpoints *m)
-{
-    size_t size = m->expected;
-    void *at;
-
-    mutex_unlock(&m->guard);
-    if ((at = mem_try_raw(size))) mem_touch(at, size);
-    mutex_lock(&m->guard);
-    if (at) give_back(m, at, size);
-    m->expected = 0;
-    cond_broadcast(&m->changed);
-}
-
-static void write_all(void *arg)
-{
-    manta_checkpoints *m = arg;
-
-    thread_nice(19); /* the training comes first */
-    mutex_lock(&m->guard);
-    if (m->expected) make_expected(m);
-    for (;;) {
-        request *r = m->pending;
-        if (!r && m->leave) break;
-        if (!r) {
-            (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
-            continue;
-        }
-        m->writing = r;
-        m->pending = NULL;
-        cond_broadcast(&m->changed);
-        mutex_unlock(&m->guard);
-        if (make_checkpoint(m, &r->m, fill_with_state, r)) {
-            note_failure(m, m->folder);
-        } else {
-            note_success(m);
-        }
-        mutex_lock(&m->guard);
-        give_back(m, r->state, r->size);
-        request_free(r);
-        m->writing = NULL;
-        cond_broadcast(&m->changed);
-    }
-    mutex_unlock(&m->guard);
-}
-
-void checkpoints_await(manta_checkpoints *m)
-{
-    mutex_lock(&m->guard);
-    while (m->pending || m->writing) (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
-    mutex_unlock(&m->guard);
-}
+/* ---- closing ---- */
 
 /* A name that was mistyped would go unnoticed: the latest are kept then. */
 static void say_unscored(const manta_checkpoints *m)
@@ -400,122 +249,6 @@ void manta_checkpoints_close(manta_checkpoints *m)
     mem_free(m->score);
     mem_free(m->order);
     mem_free(m);
-}
-
-/* ---- saving ---- */
-
-static manta_status start_thread(manta_checkpoints *m)
-{
-    if (!m->started) TRY(thread_start(&m->thread, "checkpoints", write_all, m));
-    m->started = true;
-    return MANTA_OK;
-}
-
-void checkpoints_expect(manta_checkpoints *m, const manta_session *s)
-{
-    if (m->started) return;
-    m->expected = s->l.state_size;
-    if (start_thread(m)) m->expected = 0; /* who saves says why */
-}
-
-/* A buffer for a state of `size`; NULL when memory is gone. Under guard. */
-static void *take_buffer(manta_checkpoints *m, size_t size)
-{
-    while (m->expected) (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
-    for (int i = 0; i < 2; i++) {
-        void *at = m->spare[i];
-        if (!at) continue;
-        m->spare[i] = NULL;
-        if (m->spare_size[i] == size) return at;
-        mem_try_free(at);
-    }
-    return mem_try_raw(size);
-}
-
-/* Makes the place of the one that waits free. Under guard. */
-static void make_room(manta_checkpoints *m, bool must)
-{
-    while (m->pending && (m->pending->must || must)) (void)cond_wait(&m->changed, &m->guard, CLOCK_NEVER);
-    if (!m->pending) return;
-    give_back(m, m->pending->state, m->pending->size);
-    request_free(m->pending);
-    m->pending = NULL;
-}
-
-manta_status checkpoints_save(manta_checkpoints *m, const manta_session *s, const manta_checkpoint_info *info,
-                              blobs *extra, bool must)
-{
-    request *r = mem_new(sizeof *r);
-    manta_status st;
-
-    r->extra = *extra;
-    *extra = (blobs){0};
-    r->s = s;
-    r->size = s->l.state_size;
-    r->must = must;
-    mutex_lock(&m->guard);
-    make_room(m, must);
-    r->state = take_buffer(m, r->size);
-    mutex_unlock(&m->guard);
-    if (!r->state) {
-        request_free(r);
-        return manta_fail(MANTA_ENOMEM,
-                          "a checkpoint is written from a copy, and there is no memory for %zu bytes",
-                          s->l.state_size);
-    }
-    memcpy(r->state, s->state, r->size);
-    manifest_init(&r->m, info);
-    r->m.info.sequence = ++m->last;
-    if ((st = start_thread(m))) {
-        mem_try_free(r->state);
-        request_free(r);
-        return st;
-    }
-    mutex_lock(&m->guard);
-    m->pending = r;
-    cond_broadcast(&m->changed);
-    mutex_unlock(&m->guard);
-    return MANTA_OK;
-}
-
-manta_status manta_checkpoints_save(manta_checkpoints *m, const manta_session *s,
-                                    const manta_checkpoint_info *info, bool must)
-{
-    REFUSE_NULL(m);
-    REFUSE_NULL(s);
-
-    manta_checkpoint_info here = {0};
-    const run_state *run = layout_run(&s->l, s->state);
-    blobs none = {0};
-
-    if (!info) {
-        here.epoch = run->epoch;
-        here.step = run->step;
-        here.iterations = run->calls;
-        info = &here;
-    }
-    return checkpoints_save(m, s, info, &none, must);
-}
-
-manta_status manta_checkpoints_failure(manta_checkpoints *m)
-{
-    REFUSE_NULL(m);
-
-    manta_error e;
-
-    mutex_lock(&m->guard);
-    e = m->failure;
-    m->failure.code = MANTA_OK;
-    mutex_unlock(&m->guard);
-    return e.code ? manta_error_raise(&e) : MANTA_OK;
-}
-
-manta_status manta_checkpoints_wait(manta_checkpoints *m)
-{
-    REFUSE_NULL(m);
-
-    checkpoints_await(m);
-    return manta_checkpoints_failure(m);
 }
 
 /* ---- folders of the user's ---- */
@@ -559,8 +292,8 @@ out:
     return st;
 }
 
-static manta_status add_checkpoint(manta_checkpoints *m, const manta_checkpoint_info *info, fill_fn *fill,
-                                   const void *ctx)
+static manta_status add_checkpoint(manta_checkpoints *m, const manta_checkpoint_info *info,
+                                   checkpoints_fill *fill, const void *ctx)
 {
     static const manta_checkpoint_info nothing;
     manifest made = {0};
@@ -569,7 +302,7 @@ static manta_status add_checkpoint(manta_checkpoints *m, const manta_checkpoint_
     checkpoints_await(m);
     manifest_init(&made, info ? info : &nothing);
     made.info.sequence = ++m->last;
-    st = make_checkpoint(m, &made, fill, ctx);
+    st = checkpoints_make(m, &made, fill, ctx);
     manifest_release(&made);
     return st;
 }
