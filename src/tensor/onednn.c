@@ -391,6 +391,16 @@ static void primitive_give(primitive *p)
     pthread_mutex_unlock(&cache_lock);
 }
 
+static bool primitive_is_reordered(const primitive *p)
+{
+    return p->reordered;
+}
+
+static size_t primitive_size(const primitive *p, bool weight)
+{
+    return weight ? p->w_size : p->scratch_size;
+}
+
 /* ---- running one ---- */
 
 typedef struct argument {
@@ -426,18 +436,17 @@ static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
     return st;
 }
 
-static dnnl_status_t run_reorder(const primitive *p, const float *from, float *to)
+static bool run_reorder(const primitive *p, const float *from, float *to)
 {
     md_ref w = chosen(p->pd, p->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
     const argument args[] = {{DNNL_ARG_FROM, p->pass == WEIGHTS ? w : MD(p->w_ours), readable(from)},
                              {DNNL_ARG_TO, p->pass == WEIGHTS ? MD(p->w_ours) : w, to}};
 
-    return execute(p->reorder, 2, args);
+    return execute(p->reorder, 2, args) == dnnl_success;
 }
 
 /* One of x, w and y is the result, by the pass; it is written. */
-static dnnl_status_t run_conv(const primitive *p, const float *x, const float *w, const float *y,
-                              void *scratch)
+static bool run_conv(const primitive *p, const float *x, const float *w, const float *y, void *scratch)
 {
     const bool forward = p->pass == FORWARD, data = p->pass == DATA;
     md_ref w_md = chosen(p->pd, p->pass == WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
@@ -447,7 +456,7 @@ static dnnl_status_t run_conv(const primitive *p, const float *x, const float *w
         {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, MD(p->y), readable(y)},
         {DNNL_ARG_SCRATCHPAD, chosen(p->pd, dnnl_query_scratchpad_md), scratch}};
 
-    return execute(p->conv, 4, args);
+    return execute(p->conv, 4, args) == dnnl_success;
 }
 
 /* ---- convolutions ---- */
@@ -470,8 +479,8 @@ typedef struct conv_job {
 
 static size_t larger(const primitive *a, const primitive *b, bool weight)
 {
-    const size_t x = !a ? 0 : weight ? a->w_size : a->scratch_size;
-    const size_t y = !b ? 0 : weight ? b->w_size : b->scratch_size;
+    const size_t x = !a ? 0 : primitive_size(a, weight);
+    const size_t y = !b ? 0 : primitive_size(b, weight);
 
     return x > y ? x : y;
 }
@@ -533,9 +542,9 @@ static bool job_weight(primitive *p, const float *ours, const float **slot)
     float *copy = (float *)(uintptr_t)*slot;
 
     *slot = ours;
-    if (!p || !p->reordered) return true;
+    if (!p || !primitive_is_reordered(p)) return true;
     *slot = copy;
-    return run_reorder(p, ours, copy) == dnnl_success;
+    return run_reorder(p, ours, copy);
 }
 
 static void job_weights(conv_job *job)
@@ -559,7 +568,7 @@ static void forward_task(void *ctx, int task, int thread)
     void *scratch = job->per_thread + (size_t)thread * job->per_thread_size;
 
     assert(c.y);
-    if (!p || run_conv(p, c.x, whole ? job->w_main : job->w_rest, c.y, scratch) != dnnl_success) {
+    if (!p || !run_conv(p, c.x, whole ? job->w_main : job->w_rest, c.y, scratch)) {
         conv_forward_reference(job->p, &c); /* inside a task: on this thread */
         return;
     }
@@ -593,7 +602,7 @@ static void data_task(void *ctx, int task, int thread)
     float *dx = c.accumulate ? (float *)(void *)(mine + job->scratch_size) : c.dx;
 
     assert(c.dx && dx);
-    if (!p || run_conv(p, dx, whole ? job->w_main : job->w_rest, c.dy, mine) != dnnl_success) {
+    if (!p || !run_conv(p, dx, whole ? job->w_main : job->w_rest, c.dy, mine)) {
         conv_backward_data_reference(job->p, &c);
         return;
     }
@@ -622,10 +631,9 @@ static void weights_task(void *ctx, int task, int thread)
     const primitive *p = c.s.n == job->chunk ? job->main : job->rest;
     char *mine = job->per_thread + (size_t)thread * job->per_thread_size;
     float *out = job->partial + (int64_t)task * job->n_w;
-    float *dw = p && p->reordered ? (float *)(void *)(mine + job->scratch_size) : out;
+    float *dw = p && primitive_is_reordered(p) ? (float *)(void *)(mine + job->scratch_size) : out;
 
-    if (p && run_conv(p, c.x, dw, c.dy, mine) == dnnl_success &&
-        (!p->reordered || run_reorder(p, dw, out) == dnnl_success))
+    if (p && run_conv(p, c.x, dw, c.dy, mine) && (!primitive_is_reordered(p) || run_reorder(p, dw, out)))
         return;
     c.dw = out;
     c.accumulate = false;
