@@ -31,6 +31,7 @@
 #include <manta/op.h>
 #include <manta/optimizer.h>
 #include <manta/option.h>
+#include <manta/packed.h>
 #include <manta/recipe.h>
 #include <manta/run.h>
 #include <manta/status.h>

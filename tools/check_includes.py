@@ -85,6 +85,7 @@ OWNER = {
     "comm": "comm",
     "task": "task",
     "node": "task",
+    "packed": "task",
     "tensor": "tensor",
     "op": "nn",
     "layer": "nn",

@@ -134,8 +134,11 @@ typedef enum manta_kind {
     MANTA_KIND_ARRAY,
     MANTA_KIND_REFS, /* references that stay references */
     MANTA_KIND_ACTOR, /* a handle */
-    MANTA_KIND_REF /* an argument only: resolved before the call */
+    MANTA_KIND_REF, /* an argument only: resolved before the call */
+    MANTA_KIND_PACKED /* bytes, blocks, references and handles together: manta/packed.h */
 } manta_kind;
+
+struct manta_packed;
 
 /* A value on its way; it owns nothing and must be used at once. */
 typedef struct manta_arg {
@@ -149,6 +152,7 @@ typedef struct manta_arg {
             size_t n; /* bytes, or references */
         } bytes;
         const manta_array *array;
+        const struct manta_packed *packed;
     } as;
 } manta_arg;
 

@@ -34,9 +34,11 @@
 #include "os/sys.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/inner.h"
 #include "task/worker_trace.h"
 #include "task/leader.h"
 #include "task/object.h"
+#include "task/packed.h"
 #include "task/peer.h"
 #include "task/proto.h"
 #include "task/ring.h"
@@ -254,7 +256,21 @@ static manta_status resolve_argument(manta_task *t, uint64_t id, value *out)
     TRY(object_map(o));
     *out = o->v;
     out->place.segment = 0; /* the object is held, not its place */
+    if (out->index) out->index = packed_index_new(o->v.at, o->v.size);
     return MANTA_OK;
+}
+
+/* Checks an argument whose bytes can be read; those in a segment their writer can still
+ * change. */
+static manta_status check_argument(const manta_task *t, uint32_t i, value *v)
+{
+    if (v->place.segment && v->kind == MANTA_KIND_STR && ((const char *)v->at)[v->size - 1] != 0)
+        return manta_fail(MANTA_ECORRUPT, "%s: argument %u is a text, and its bytes do not end as one",
+                          t->name, i);
+    if (v->place.segment && v->kind == MANTA_KIND_PACKED && !(v->index = packed_index_new(v->at, v->size)))
+        return manta_fail(MANTA_ECORRUPT, "%s: argument %u is a packed value, and its parts do not lie in it",
+                          t->name, i);
+    return rt->is_local ? MANTA_OK : object_may_hold(v);
 }
 
 static manta_status read_arguments(manta_task *t, wire *w)
@@ -283,15 +299,11 @@ static manta_status read_arguments(manta_task *t, wire *w)
             manta_status st = store_pin(rt->store, v.place, (size_t)v.size, &v.at);
             t->is_lost = st == MANTA_ENOENT || st == MANTA_EIO; /* the caller can do something about it */
             if (st) return st;
-            if (v.kind == MANTA_KIND_STR && ((const char *)v.at)[v.size - 1] != 0) {
-                store_unpin(rt->store, v.place);
-                return manta_fail(MANTA_ECORRUPT,
-                                  "%s: argument %u is a text, and its bytes do not end as one", t->name, i);
-            }
         }
-        manta_status st = rt->is_local ? MANTA_OK : object_may_hold(&v);
+        manta_status st = check_argument(t, i, &v);
         if (st) {
             if (v.place.segment) store_unpin(rt->store, v.place);
+            mem_free(v.index);
             return st;
         }
         t->args[t->n_args++] = v;
@@ -305,6 +317,7 @@ static void release_arguments(manta_task *t)
     for (int i = 0; i < t->n_args; i++) {
         drop_inner(&t->args[i]);
         if (t->args[i].place.segment) store_unpin(rt->store, t->args[i].place);
+        mem_free(t->args[i].index);
     }
     for (int i = 0; i < t->n_awaited; i++) object_unpin(t->awaited[i]);
 }
@@ -344,7 +357,8 @@ static manta_status result_take(manta_task *t, int i, value *v, void **at)
         TRY(store_take(rt->store, (size_t)v->size, &v->place, at));
         r->is_block = true;
     } else {
-        *at = arena_alloc(&t->memory, (size_t)v->size);
+        uintptr_t room = (uintptr_t)arena_alloc(&t->memory, (size_t)v->size + MANTA_PACKED_ALIGN);
+        *at = (void *)((room + MANTA_PACKED_ALIGN - 1) / MANTA_PACKED_ALIGN * MANTA_PACKED_ALIGN);
     }
     v->at = *at;
     r->v = *v;
@@ -358,6 +372,16 @@ static manta_status check_result(const manta_task *t, int i)
                       t->name, i, t->n_results);
 }
 
+/* What result i refers to is pinned until the result is cleared. */
+static manta_status pin_result_inner(const manta_task *t, int i, const manta_arg *a)
+{
+    if (!inner_exists(a))
+        return manta_fail(MANTA_EINVAL, "%s: result %d holds a reference that is none, or was released",
+                          t->name, i);
+    inner_pin(a);
+    return MANTA_OK;
+}
+
 static manta_status set_result(manta_task *t, int i, const manta_arg *a)
 {
     value v;
@@ -365,21 +389,19 @@ static manta_status set_result(manta_task *t, int i, const manta_arg *a)
 
     TRY(check_result(t, i));
     TRY(value_of(a, &v));
-    const uint64_t *ids;
-    uint64_t n = value_inner(&v, &ids);
-    for (uint64_t k = 0; k < n; k++)
-        if (!object_find(ids[k]))
-            return manta_fail(MANTA_EINVAL, "%s: result %d holds a reference that is none, or was released",
-                              t->name, i);
+    TRY(pin_result_inner(t, i, a));
     if (value_is_word(v.kind) || v.kind == MANTA_KIND_NONE) {
         result_clear(&t->results[i]);
         t->results[i].v = v;
     } else {
         const value source = v;
-        TRY(result_take(t, i, &v, &at));
+        manta_status st = result_take(t, i, &v, &at);
+        if (st) {
+            inner_unpin(a);
+            return st;
+        }
         object_fill(a, &source, at);
     }
-    for (uint64_t k = 0; k < n; k++) object_find(ids[k])->pins++;
     return MANTA_OK;
 }
 
@@ -436,6 +458,36 @@ manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int nd
     if (st) return st;
     *out = manta_array_of(dtype, ndim, dims, at);
     return MANTA_OK;
+}
+
+static manta_status create_packed_result(manta_task *t, int i, const manta_arg *a, value *v, void **at)
+{
+    TRY(check_result(t, i));
+    TRY(pin_result_inner(t, i, a));
+    manta_status st = result_take(t, i, v, at);
+    if (st)
+        inner_unpin(a);
+    else
+        object_fill(a, v, *at);
+    return st;
+}
+
+manta_status manta_return_packed(manta_task *t, int i, const manta_packed *p, void **head, void **blocks)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(p);
+    if (p->n_blocks > 0) REFUSE_NULL(blocks);
+
+    value v = {.kind = MANTA_KIND_PACKED};
+    const manta_arg a = manta_pack(p);
+    void *at = NULL;
+
+    TRY(packed_measure(p, true, &v.size));
+    mutex_lock(&rt->lock);
+    manta_status st = create_packed_result(t, i, &a, &v, &at);
+    mutex_unlock(&rt->lock);
+    if (!st) packed_places(p, at, head, blocks);
+    return st;
 }
 
 /* Lets the caller hold what a result refers to, before it can know of it. */
@@ -516,14 +568,16 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
     buf b = {0};
 
     TRY(value_of(a, &v));
-    const uint64_t *ids;
-    uint64_t n = value_inner(&v, &ids);
-    for (uint64_t k = 0; k < n; k++)
-        if (!object_find(ids[k]))
-            return manta_fail(MANTA_EINVAL, "%s: an item holds a reference that is none, or was released",
-                              t->name);
+    if (!inner_exists(a))
+        return manta_fail(MANTA_EINVAL, "%s: an item holds a reference that is none, or was released",
+                          t->name);
+    inner_pin(a);
     if (v.size > VALUE_INLINE) {
-        TRY(store_take(rt->store, (size_t)v.size, &v.place, &at));
+        manta_status st = store_take(rt->store, (size_t)v.size, &v.place, &at);
+        if (st) {
+            inner_unpin(a);
+            return st;
+        }
         id = object_id(1);
     } else if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
         at = arena_alloc(&t->memory, (size_t)v.size);
@@ -532,9 +586,10 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         object_fill(a, &v, at);
         v.at = at;
     }
-    if (n > 0) pass_on(t, &v);
+    pass_on(t, &v);
     if (id && t->caller) {
-        n = value_inner(&v, &ids);
+        const uint64_t *ids;
+        uint64_t n = value_inner(&v, &ids);
         object_tell_add(id, t->caller->id, &v, ids, n);
         *map_u64_put(&rt->given, id) = v.place;
     }
@@ -551,6 +606,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         (void)proto_kind_of(&w);
         stream_item(&w);
     }
+    inner_unpin(a);
     buf_release(&b);
     return MANTA_OK;
 }
@@ -868,6 +924,19 @@ manta_status manta_arg_actor(const manta_task *t, int i, manta_actor *out)
 
     TRY(find_arg(t, i, MANTA_KIND_ACTOR, &v));
     out->id = v->word;
+    return MANTA_OK;
+}
+
+manta_status manta_arg_packed(const manta_task *t, int i, manta_packed *out)
+{
+    REFUSE_NULL(t);
+    REFUSE_NULL(out);
+
+    const value *v = NULL;
+
+    TRY(find_arg(t, i, MANTA_KIND_PACKED, &v));
+    if (!v->index) t->args[i].index = packed_index_new(v->at, v->size);
+    packed_view(v->index, v->at, out);
     return MANTA_OK;
 }
 

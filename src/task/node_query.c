@@ -238,7 +238,7 @@ static void take_object(taking *t, wire *w)
     o.owner_pid = (int)wire_u32(w);
     o.holders = wire_i64(w);
     uint32_t kind = wire_u32(w);
-    o.kind = kind <= MANTA_KIND_REF ? (manta_kind)kind : MANTA_KIND_NONE;
+    o.kind = kind <= MANTA_KIND_PACKED ? (manta_kind)kind : MANTA_KIND_NONE;
     o.in_memory = wire_u64(w) != 0;
     vec_push(&t->objects, o);
 }

@@ -74,6 +74,9 @@ void object_fill(const manta_arg *a, const value *v, void *to);
  * for a while. */
 manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA_MUST_USE;
 
+/* Counts what a value that this process made refers to, once each. */
+void object_hold_inner(const value *v);
+
 /* Sets the object to a value that has come in a message. `told`: the daemon knows
  * already that we hold it, if it lies in a segment, and what it refers to. */
 void object_set(object *o, const value *v, bool told);

@@ -10,6 +10,8 @@
 #include "os/socket.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/inner.h"
+#include "task/packed.h"
 #include "task/proto.h"
 #include "task/rebuild.h"
 #include "task/runtime.h"
@@ -103,8 +105,7 @@ void object_sealed(object *o)
     store_seal(rt->store, o->v.place);
 }
 
-/* References inside a value that this process made are counted once each. */
-static void hold_inner(const value *v)
+void object_hold_inner(const value *v)
 {
     const uint64_t *ids;
     uint64_t n = value_inner(v, &ids);
@@ -117,9 +118,8 @@ static void hold_inner(const value *v)
 
 void object_fill(const manta_arg *a, const value *v, void *to)
 {
-    /* What a value refers to is counted under the lock that its references were
-     * looked up under. */
-    bool alone = v->size >= FILL_ALONE && v->kind != MANTA_KIND_REFS;
+    bool alone = v->size >= FILL_ALONE;
+
     if (alone) mutex_unlock(&rt->lock);
     value_copy(a, v, to);
     if (alone) mutex_lock(&rt->lock);
@@ -130,31 +130,35 @@ manta_status object_make(const manta_arg *a, const value *given, object **out)
     value v = *given;
     void *at = NULL;
     bool own = false;
-    const uint64_t *ids;
-    uint64_t n = value_inner(&v, &ids);
 
-    if (v.kind != MANTA_KIND_ACTOR && n > 15000)
-        return manta_fail(MANTA_EINVAL, "a value has %llu references, at most 15000 are allowed",
-                          (unsigned long long)n);
-    for (uint64_t i = 0; i < n && v.kind != MANTA_KIND_ACTOR; i++)
-        if (!object_find(ids[i]))
-            return manta_fail(MANTA_EINVAL, "a value holds a reference that is none, or was released");
+    if (v.kind == MANTA_KIND_REFS && v.size / 8 > MANTA_PACKED_INNER)
+        return manta_fail(MANTA_EINVAL, "a value has %llu references, at most %d are allowed",
+                          (unsigned long long)(v.size / 8), MANTA_PACKED_INNER);
+    if (v.kind != MANTA_KIND_ACTOR && !inner_exists(a))
+        return manta_fail(MANTA_EINVAL, "a value holds a reference that is none, or was released");
+    inner_pin(a);
     if (!value_is_word(v.kind) && v.kind != MANTA_KIND_NONE) {
         if (v.size > VALUE_INLINE) {
-            TRY(store_take(rt->store, v.size, &v.place, &at));
+            manta_status st = store_take(rt->store, v.size, &v.place, &at);
+            if (st) {
+                inner_unpin(a);
+                return st;
+            }
             own = true;
         } else {
             at = mem_new((size_t)v.size + 1);
         }
         object_fill(a, &v, at);
         v.at = at;
+        if (own && v.kind == MANTA_KIND_PACKED) v.index = packed_index_new(at, v.size);
     }
     object *o = object_new(object_id(1)); /* nobody can name it before it is whole */
     o->state = OBJECT_READY;
     o->v = v;
     o->is_own = own;
     o->on_heap = at && !own;
-    hold_inner(&o->v);
+    object_hold_inner(&o->v);
+    inner_unpin(a);
     if (own) object_sealed(o);
     *out = o;
     return MANTA_OK;
@@ -211,9 +215,21 @@ static void adopt_inner(const value *v, bool told)
     for (uint64_t i = 0; i < n; i++) object_adopt(ids[i], told)->refs++;
 }
 
+static void forget_inner(const value *v)
+{
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    for (uint64_t i = 0; i < n; i++) {
+        object *inner = object_find(ids[i]);
+        if (inner) object_unref(inner);
+    }
+}
+
 void object_set(object *o, const value *v, bool told)
 {
-    bool was_promised = o->exported && o->maker;
+    bool was_promised = o->exported && o->maker, counted = false;
+    const value before = o->v; /* of an object that was lost: it holds what it referred to until now */
 
     if (object_may_hold(v)) {
         manta_failure f =
@@ -228,8 +244,10 @@ void object_set(object *o, const value *v, bool told)
         was_promised = false;
         if (rt->is_local) {
             o->is_own = true; /* the block was made in this process */
-            if (v->kind == MANTA_KIND_REFS && object_map(o)) /* holds what it refers to */
+            counted = v->kind == MANTA_KIND_REFS || v->kind == MANTA_KIND_PACKED;
+            if (counted && object_map(o)) /* holds what it refers to */
                 log_error("references cannot be read", LOG_STR("why", manta_error_text()));
+            object_unmap(o);
         } else {
             if (told) o->held++;
             o->exported = true;
@@ -240,7 +258,9 @@ void object_set(object *o, const value *v, bool told)
         o->v.at = copy;
         o->on_heap = true;
     }
-    if (!o->is_pinned) adopt_inner(&o->v, told); /* else object_map() did */
+    if (!counted) adopt_inner(&o->v, told);
+    if (before.index) forget_inner(&before);
+    mem_free(before.index);
     if (was_promised) tell_add(o, 0);
     object_settled(o);
 }
@@ -280,6 +300,22 @@ void object_want(object *o)
 
 /* ---- reading ---- */
 
+/* Checks bytes in a segment, where their writer can still change them: what is counted on
+ * later is copied to seen->index. */
+static manta_status check_mapped(const object *o, value *seen)
+{
+    if (seen->kind == MANTA_KIND_STR && ((const char *)seen->at)[seen->size - 1] != 0)
+        return manta_fail(MANTA_ECORRUPT, "object %llu is a text, and its bytes do not end as one",
+                          (unsigned long long)o->id);
+    if (seen->kind == MANTA_KIND_PACKED && !seen->index) {
+        seen->index = packed_index_new(seen->at, seen->size);
+        if (!seen->index)
+            return manta_fail(MANTA_ECORRUPT, "object %llu is a packed value, and its parts do not lie in it",
+                              (unsigned long long)o->id);
+    }
+    return object_may_hold(seen);
+}
+
 manta_status object_map(object *o)
 {
     const void *at;
@@ -292,16 +328,14 @@ manta_status object_map(object *o)
     seen.at = at;
     if (!st && v->at) {
         store_unpin(rt->store, v->place); /* another thread was faster */
-    } else if (!st && v->kind == MANTA_KIND_STR && ((const char *)at)[v->size - 1] != 0) {
+    } else if (!st && (st = check_mapped(o, &seen))) {
         store_unpin(rt->store, v->place);
-        st = manta_fail(MANTA_ECORRUPT, "object %llu is a text, and its bytes do not end as one",
-                        (unsigned long long)o->id);
-    } else if (!st && (st = object_may_hold(&seen))) {
-        store_unpin(rt->store, v->place);
+        if (seen.index != v->index) mem_free(seen.index);
     } else if (!st) {
-        v->at = at;
+        bool counted = v->index != NULL; /* when it was mapped before, or made */
+        *v = seen;
         o->is_pinned = true;
-        adopt_inner(v, false);
+        if (!counted) adopt_inner(v, false);
     }
     o->pins--;
     return st;
@@ -317,26 +351,16 @@ void object_unmap(object *o)
 
 /* ---- the end ---- */
 
-static void forget_inner(const value *v)
-{
-    const uint64_t *ids;
-    uint64_t n = value_inner(v, &ids);
-
-    for (uint64_t i = 0; i < n; i++) {
-        object *inner = object_find(ids[i]);
-        if (inner) object_unref(inner);
-    }
-}
-
 static void object_free(object *o)
 {
     if (o->refs > 0 || o->pins > 0 || o->maker || o->waiting.n > 0) return;
     map_u64_remove(&rt->objects, o->id);
-    if (o->state == OBJECT_READY) forget_inner(&o->v);
+    if (o->state == OBJECT_READY || o->v.index) forget_inner(&o->v);
     for (int32_t i = 0; i < o->held; i++) vec_push(&rt->drops, o->id);
     if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
     if (o->is_pinned || o->unsealed) store_unpin(rt->store, o->v.place);
     if (o->is_own && !o->exported) store_give(rt->store, o->v.place);
+    mem_free(o->v.index);
     actor_forget(o->id);
     rebuild_dropped(o->id);
     mem_free(o->failure);

@@ -189,10 +189,11 @@ static bool is_here(const object *o)
     return o->state == OBJECT_READY && o->on_heap;
 }
 
-/* What was read is no more: the entry is as before its value came. */
+/* What was read is no more: the entry is as before its value came. What it refers to by an index
+ * is held until another value comes, or none will. */
 static void object_reset(object *o)
 {
-    o->v = (value){0};
+    o->v = (value){.kind = o->v.kind, .index = o->v.index};
     o->state = OBJECT_PENDING;
     o->wanted = false;
 }

@@ -585,6 +585,7 @@ void runtime_close(void)
     for (size_t i = 0; i < rt->objects.n; i++) {
         object *o = rt->objects.at[i].value;
         if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
+        mem_free(o->v.index);
         mem_free(o->failure);
         vec_release(&o->waiting);
         mem_free(o);

@@ -61,7 +61,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
         if (o->state == OBJECT_PENDING) {
             object_export(o);
             inner[(*n_inner)++].id = o->id;
-        } else if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS) {
+        } else if (o->v.place.segment || o->v.kind == MANTA_KIND_REFS || o->v.kind == MANTA_KIND_PACKED) {
             object_export(o);
             inner[(*n_inner)++].id = o->id;
         } else if (value_inner(&o->v, &ids) > 0) {

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "task/limits.h"
+#include "task/packed.h"
 
 enum { AT_MESSAGE = 0, AT_PLACE = 1 };
 
-static const char *const kind_names[] = {"nothing",  "a number (f64)", "an integer", "a truth value",
-                                         "a text",   "bytes",          "an array",   "references",
-                                         "an actor", "a reference"};
+static const char *const kind_names[] = {"nothing",  "a number (f64)", "an integer",    "a truth value",
+                                         "a text",   "bytes",          "an array",      "references",
+                                         "an actor", "a reference",    "a packed value"};
 
 const char *value_kind_name(manta_kind k)
 {
@@ -26,6 +27,8 @@ bool value_is_word(manta_kind k)
 
 uint64_t value_inner(const value *v, const uint64_t **ids)
 {
+    if (v->kind == MANTA_KIND_PACKED && v->index) return packed_index_inner(v->index, ids);
+    if (v->kind == MANTA_KIND_PACKED && v->at) return packed_inner(v->at, ids);
     *ids = v->kind == MANTA_KIND_ACTOR ? &v->word : v->at;
     if (v->kind == MANTA_KIND_ACTOR) return 1;
     return v->kind == MANTA_KIND_REFS && v->at ? v->size / sizeof **ids : 0;
@@ -74,6 +77,7 @@ manta_status value_of(const manta_arg *a, value *out)
         out->at = a->as.bytes.at;
         return MANTA_OK;
     case MANTA_KIND_ARRAY: return array_of(a->as.array, out);
+    case MANTA_KIND_PACKED: return packed_measure(a->as.packed, false, &out->size);
     case MANTA_KIND_REF:
     default:
         return manta_fail(MANTA_EINVAL, "an argument has kind %d, which cannot be a value", (int)a->kind);
@@ -96,7 +100,9 @@ static char *gather_elements(const manta_array *a, int d, const char *from, size
 
 void value_copy(const manta_arg *a, const value *v, void *to)
 {
-    if (a->kind == MANTA_KIND_ARRAY && !v->at && v->size > 0)
+    if (a->kind == MANTA_KIND_PACKED)
+        packed_copy(a->as.packed, to);
+    else if (a->kind == MANTA_KIND_ARRAY && !v->at && v->size > 0)
         gather_elements(a->as.array, 0, a->as.array->data, manta_dtype_size(v->dtype), to);
     else if (v->size > 0)
         memcpy(to, value_is_word(v->kind) ? (const void *)&v->word : v->at, v->size);
@@ -163,6 +169,8 @@ static bool is_sound(const value *v)
     case MANTA_KIND_BYTES: return true;
     case MANTA_KIND_REFS: return v->size % sizeof(manta_ref) == 0;
     case MANTA_KIND_ARRAY: return shape_fits(v);
+    case MANTA_KIND_PACKED: /* what lies in a segment is looked at where it is mapped */
+        return v->at ? packed_is_sound(v->at, v->size) : v->place.at % MANTA_PACKED_ALIGN == 0;
     case MANTA_KIND_REF:
     default: return false;
     }

@@ -27,6 +27,8 @@ typedef struct value {
     uint64_t word; /* of a number, truth value or actor */
     const void *at; /* the bytes; NULL when they are at `place` */
     store_place place; /* segment 0: inside the message */
+    struct packed_index
+        *index; /* of a packed value (packed.h); NULL: it is read from `at`, which is private */
 } value;
 
 /* The value of an argument; MANTA_EINVAL it cannot be one. The bytes are the
@@ -40,7 +42,7 @@ void value_copy(const manta_arg *a, const value *v, void *to);
 bool value_is_word(manta_kind k); /* its bytes are `word` */
 
 /* Counts the objects that the value refers to; *ids points to their numbers, which lie in
- * the value. 0 also when its bytes are at a place and `at` does not point to them. */
+ * the value or its index. 0 also when there is no index, and `at` does not point to its bytes. */
 uint64_t value_inner(const value *v, const uint64_t **ids);
 
 void value_put(buf *b, const value *v);

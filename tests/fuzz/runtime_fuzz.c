@@ -7,6 +7,7 @@
 
 #include "fuzz.h"
 #include "manta/log.h"
+#include "manta/packed.h"
 #include "os/shm.h"
 #include "os/socket.h"
 #include "task/call.h"
@@ -24,6 +25,7 @@ static manta_status anything(manta_task *t)
     manta_array a;
     const manta_ref *refs;
     size_t n;
+    manta_packed p;
     volatile char sink = 0;
 
     for (int i = 0; i < manta_args(t); i++) {
@@ -31,6 +33,12 @@ static manta_status anything(manta_task *t)
         if (!manta_arg_array(t, i, &a) && manta_array_bytes(&a) > 0)
             sink = ((const char *)a.data)[manta_array_bytes(&a) - 1];
         if (!manta_arg_refs(t, i, &refs, &n) && n > 0) sink = (char)refs[n - 1].id;
+        if (!manta_arg_packed(t, i, &p)) {
+            if (p.head_size > 0) sink = ((const char *)p.head)[p.head_size - 1];
+            for (size_t k = 0; k < p.n_blocks; k++)
+                if (p.blocks[k].size > 0) sink = ((const char *)p.blocks[k].at)[p.blocks[k].size - 1];
+            if (p.n_refs + p.n_actors > 0) sink = (char)p.refs[p.n_refs + p.n_actors - 1].id;
+        }
         (void)!manta_arg_f64(t, i, &x);
     }
     (void)sink;
@@ -77,7 +85,7 @@ static void submit_some(peer *p)
 
     rt->is_dead = false; /* a submit would fail at once */
     rt->total.amount[0] = 4 * SCHED_UNIT;
-    calls_grant(p, &cpu);
+    calls_grant(p, &cpu, 0);
     manta_submit("anything", NULL, 0, NULL, 2, r);
     (void)manta_stream_start("anything", NULL, 0, NULL);
     manta_actor a = manta_actor_start("anything", NULL, 0, NULL);

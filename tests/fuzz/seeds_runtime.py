@@ -1,4 +1,4 @@
-"""Writes the first inputs of corpus/daemon, corpus/runtime, corpus/channel and corpus/worker_trace: messages as docs/runtime.md lists them."""
+"""Writes the first inputs of corpus/daemon, corpus/runtime, corpus/channel, corpus/packed and corpus/worker_trace: messages as docs/runtime.md lists them."""
 import os
 import re
 import struct
@@ -54,6 +54,23 @@ def actor(x):
 
 def place(segment, at, size):
     return bytes([5, 0, 0, 1]) + u64(size, segment, at)
+
+
+def packed_bytes(head, blocks=(), ids=(), handles=()):
+    """A packed value as src/task/packed.h draws it."""
+    out = u64(len(head)) + u32(len(blocks), len(ids), len(handles), 0) + u64(*ids, *handles)
+    end, ends, tail = len(out) + 8 * len(blocks) + len(head), [], head
+    for block in blocks:
+        pad = -end % 64
+        tail += b"\0" * pad + block
+        end += pad + len(block)
+        ends.append(end)
+    return out + u64(*ends) + tail
+
+
+def packed(*parts):
+    data = packed_bytes(*parts)
+    return lambda at: bytes([10, 0, 0, 0]) + u64(len(data)) + b"\0" * (-(at + 12) % 8) + data
 
 
 def letters(*rows):
@@ -147,3 +164,16 @@ put("worker_trace", "calls", trace((NAME, live_name("train")), (LABEL, live_name
                             (RING, call), (RING + CALL, call), (CALLS_N, u64(2, 0)), (MARKS, mark), (CALLS_N, u64(2, 1))))
 put("worker_trace", "numbers", trace((CALLS_N, u64(2**64 - 1, 2**64 - 1)), (CALLS_N, u64(5000, 17)), (CALLS_N, u64(3, 1)),
                               (MARKS, b"\xff" * 56), (NAME, b"\xff" * 48), (LABEL, u64(1) + b"x" * 40), (RING, b"\xff" * 64)))
+
+put("packed", "nothing", packed_bytes(b""))
+put("packed", "head", packed_bytes(b"only a head"))
+put("packed", "blocks", packed_bytes(b"h", [b"weights" * 9, b"", b"bias"]))
+put("packed", "inner", packed_bytes(b"", [b"x"], [obj(2, 1), obj(2, 2)], [obj(3, 1)]))
+put("runtime", "packed", letters(
+    (1, message("CALL", u64(obj(7, 9), 0), u32(0, 1), text("anything"), text(""), u32(2),
+                packed(b"h", [b"weights" * 9, b"", b"bias"], [obj(1, 2)], [obj(3, 1)]), number(1.0))),
+    (1, message("DONE", u64(obj(1, 1)), u64(100), u32(2), packed(b"", [b"y" * 70], [obj(7, 3)]), number(2.0)))))
+put("daemon", "packed", letters(
+    (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0))),
+    (0, message("ADD", u64(obj(1, 2)), u32(2), packed(b"h", [b"z"], [obj(1, 1)]), u64(1, obj(1, 1)))),
+    (1, message("WANT", u64(obj(1, 2)))), (255, None), (1, message("DROP", u64(1, obj(1, 2)))), (255, None)))

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <manta/packed.h>
+
 #include "scenario.h"
 
 enum { MB = 1 << 20, LARGE = 8 * MB };
@@ -373,6 +375,95 @@ static void lost(void)
     until_empty();
 }
 
+/* ---- packed values, whose blocks go to disk while what they refer to is held ---- */
+
+/* A block of LARGE bytes filled with its argument, and a reference to the argument. */
+static manta_status make_packed(manta_task *t)
+{
+    int64_t which;
+    void *at;
+    manta_status st = manta_arg_i64(t, 0, &which);
+
+    if (st) return st;
+    const manta_ref inner = manta_put(manta_i64(which));
+    const manta_packed_block block = {NULL, LARGE};
+    const manta_packed p = {.blocks = &block, .n_blocks = 1, .refs = &inner, .n_refs = 1};
+    st = manta_return_packed(t, 0, &p, NULL, &at);
+    if (!st) fill(at, LARGE, (int)which);
+    manta_release(inner);
+    return st;
+}
+MANTA_REMOTE(make_packed)
+
+static manta_ref put_packed(int which)
+{
+    static char from[LARGE];
+    const manta_ref inner = manta_put(manta_i64(which));
+    const manta_packed_block block = {from, LARGE};
+    const manta_packed p = {.blocks = &block, .n_blocks = 1, .refs = &inner, .n_refs = 1};
+
+    fill(from, LARGE, which);
+    const manta_ref r = manta_put(manta_pack(&p));
+    manta_release(inner);
+    return r;
+}
+
+static void check_packed(manta_ref r, int which)
+{
+    manta_packed p;
+    int64_t inner;
+
+    OK(manta_get_packed(r, &p, LONG));
+    CHECK(p.n_blocks == 1 && is_filled(p.blocks[0].at, LARGE, which));
+    CHECK(p.n_refs == 1);
+    OK(manta_get_i64(p.refs[0], &inner, LONG));
+    CHECK(inner == which);
+    manta_release(r);
+}
+
+static void packed(void)
+{
+    enum { N = 8 };
+    manta_ref r[N], s[N];
+
+    for (int i = 0; i < N; i++) {
+        r[i] = put_packed(i);
+        OK(manta_get(r[i], 0));
+        s[i] = manta_remote(make_packed, manta_i64(1000 + i));
+    }
+    OK(manta_get_all(s, N, 120000));
+    CHECK(info().store_used <= 64 * MB && info().spill_used >= (2 * N - 8) * LARGE);
+    for (int i = 0; i < N; i++) {
+        check_packed(r[i], i);
+        check_packed(s[i], 1000 + i);
+    }
+    until_empty();
+}
+
+/* A result that is made again refers to other objects than before. */
+static void packed_lost(void)
+{
+    const manta_ref r = manta_remote(make_packed, manta_i64(70)),
+                    s = manta_remote(make_packed, manta_i64(71));
+    manta_packed p;
+    manta_array a;
+
+    OK(manta_get(r, LONG));
+    OK(manta_get(s, LONG));
+    OK(manta_pin(s)); /* its table was read, and it may go again */
+    manta_unpin(s);
+    lose_all();
+    check_packed(r, 70);
+    check_packed(s, 71);
+    const manta_ref put = put_packed(72);
+    OK(manta_get(put, 0));
+    lose_all();
+    CHECK(manta_get_packed(put, &p, LONG) == MANTA_EIO);
+    CHECK(manta_get_array(put, &a, 0) == MANTA_EIO);
+    manta_release(put);
+    until_empty();
+}
+
 /* As often as it may, and not at all when it may not. */
 static void lost_often(void)
 {
@@ -571,6 +662,8 @@ static const scenario scenarios[] = {{"spill", spill, &on_disk},
                                      {"survive", survive, &on_disk},
                                      {"lost", lost, &on_disk},
                                      {"lost_often", lost_often, &on_disk},
+                                     {"packed", packed, &on_disk},
+                                     {"packed_lost", packed_lost, &on_disk},
                                      {"lost_abroad", lost_abroad, &on_disk},
                                      {"many", many, &on_disk},
                                      {"idle", idle, &on_disk}};

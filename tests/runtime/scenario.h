@@ -108,6 +108,8 @@ void scenario_maps(void);
 void scenario_alike(void);
 /* inner.c */
 void scenario_inner(void);
+/* packed.c */
+void scenario_packed(void);
 /* sizes.c */
 void scenario_sizes(void);
 void scenario_held_answers(void);
