@@ -65,7 +65,7 @@ static manta_status start_member(group *g, int rank)
     spawn_options o = {.run = run_worker, .ctx = &u, .signals = SPAWN_SIGNALS_LEFT, .dies_with_parent = true};
 
     /* Without one it works in memory of its own. */
-    if (m->scratch_fd < 0 && shm_new_empty("manta-desk", &m->scratch_fd)) m->scratch_fd = -1;
+    if (m->scratch_fd < 0 && shm_new_empty("manta-scratch", &m->scratch_fd)) m->scratch_fd = -1;
     u = (worker_setup){.s = g->s,
                        .rank = rank,
                        .incarnation = m->incarnation + 1,

@@ -253,7 +253,7 @@ static int count_scratches(void)
     for (struct dirent *e; (e = readdir(all));) {
         char path[300], to[64] = "";
         snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
-        if (readlink(path, to, sizeof to - 1) > 0) n += strstr(to, "manta-desk") != NULL;
+        if (readlink(path, to, sizeof to - 1) > 0) n += strstr(to, "manta-scratch") != NULL;
     }
     closedir(all);
     return n;
