@@ -13,7 +13,7 @@ enum { BUILD_ID = 32 }; /* most bytes of one; linkers write 8, 16 or 20 */
 typedef struct search {
     uintptr_t address; /* wanted, or found; 0: not found */
     uintptr_t distance;
-    char build[2 * BUILD_ID + 1]; /* likewise */
+    char build[2 * BUILD_ID + 1]; /* wanted, or found; "": not found */
 } search;
 
 static size_t align_up(size_t n, size_t to)

@@ -38,8 +38,9 @@ manta_status shm_size(int fd, size_t *size) MANTA_MUST_USE;
 /* Maps all `size` bytes. The descriptor may be closed afterwards. *out: give
  * back with shm_unmap(). */
 manta_status shm_map(int fd, size_t size, bool writable, void **out) MANTA_MUST_USE;
-/* The same, but what this process writes there stays its own: a page is its copy from
- * then on, until shm_forget(); others it sees as they are written elsewhere. */
+/* Maps all `size` bytes so that what this process writes there stays its own: a page is its
+ * copy from then on, until shm_forget(); other pages it sees as they are written elsewhere.
+ * *out: give back with shm_unmap(). */
 manta_status shm_map_copy(int fd, size_t size, void **out) MANTA_MUST_USE;
 /* Gives up the copies in [at, at + size), whole pages of such a mapping. */
 void shm_forget(void *at, size_t size);

@@ -110,7 +110,8 @@ void spawn_signal(const spawn_child *c, int sig);
  * else has reaped it. */
 int spawn_wait(spawn_child *c);
 
-/* The same, but a child that has not ended by the deadline (base/clock.h) is killed. */
+/* Waits until the child has ended, kills it when it has not by the deadline (base/clock.h), and
+ * reaps it. Returns what spawn_wait() does. */
 int spawn_end(spawn_child *c, int64_t deadline);
 
 /* Ends n children that have the deadline in common: all that have not ended by then are
