@@ -54,7 +54,7 @@ typedef VEC(blob) blobs;
 manta_status checkpoint_write_state(const manta_session *s, const void *state, const blobs *extra,
                                     const char *folder, file_sum *sum) MANTA_MUST_USE;
 
-/* The same of named arrays. */
+/* Writes the arrays, by their names, as state.safetensors in the folder. */
 manta_status checkpoint_write_arrays(int n, const manta_column *arrays, const char *folder,
                                      file_sum *sum) MANTA_MUST_USE;
 

@@ -16,8 +16,8 @@ typedef struct checkpoints_request checkpoints_request; /* see checkpoints_write
 typedef struct checkpoints_entry {
     char *path;
     manifest m;
-    bool damaged; /* not to be used; goes when another stands, unless */
-    bool unread; /* it could not be looked at: it may be whole, and stays */
+    bool damaged; /* it cannot be used; it goes when another stands, unless it is unread */
+    bool unread; /* it is damaged as far as we know, but could not be looked at: it may be whole, and stays */
 } checkpoints_entry;
 
 struct manta_checkpoints {

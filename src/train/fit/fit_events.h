@@ -12,7 +12,7 @@ typedef struct fit_events {
     manta_event e;
     manta_metrics metrics;
     int64_t begin_ns, train_ns;
-    manta_fit_context f; /* the same for callbacks */
+    manta_fit_context f; /* what callbacks see of all this */
     const char *prefix; /* of the metrics of an evaluation: "val_", or "" when it is on its own */
 } fit_events;
 

@@ -50,7 +50,9 @@ manta_status rank_log_write(rank_log *l, const void *lines, size_t n) MANTA_MUST
  * written, by the process it was forked from, is not written a second time. When
  * the file cannot be opened things stay as they are. */
 void rank_log_take_over(const char *folder, const char *role, int n, rank_log_bound bound);
-/* The same, to a pipe that somebody reads. */
+/* In a process of its own: from here on what it prints goes, line by line, to the pipe `fd`,
+ * whose other end somebody reads; nothing watches a size. What was printed before and not
+ * yet written, by the process it was forked from, is not written a second time. */
 void rank_log_take_pipe(int fd, const char *role, int n);
 /* Looks at the size now, as that thread does: a large file becomes a part, and one
  * that is larger than its share loses its beginning. */

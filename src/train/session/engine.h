@@ -101,7 +101,7 @@ typedef struct engine_call {
                             read here: that brings threads, and an engine may fork in begin() */
     int64_t epochs;
     int64_t worker_deadline_ms; /* manta_fit_options' */
-    int max_failures; /* the same */
+    int max_failures; /* manta_fit_options' */
     engine_watch watch;
     /* Where to begin: the caller's wish, and after begin() what the engine has found: who
      * joins a training that is under way begins where that is. */

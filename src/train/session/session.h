@@ -36,8 +36,8 @@ struct manta_session {
     apply a;
     pool *pool; /* NULL until session_local() */
     const kernels *k;
-    exec *e; /* the same */
-    struct lockstep *lockstep; /* the same, when shards meet */
+    exec *e; /* NULL until session_local() */
+    struct lockstep *lockstep; /* NULL until session_local(), and unless shards meet */
     void *(*block)(void *ctx, size_t size); /* exec_options', for session_local(); NULL: none */
     void *block_ctx;
     uint64_t meetings; /* steps that it was used for in this process */

@@ -79,7 +79,7 @@ typedef struct assignment {
     uint16_t range[SHARED_WORKERS];
 } assignment;
 
-/* The same in shared memory, where it may be overwritten while it is read;
+/* An assignment in shared memory, where it may be overwritten while it is read;
  * whoever read it then finds that the generation has changed. */
 typedef struct shared_assignment {
     _Atomic uint32_t base;
@@ -214,9 +214,9 @@ typedef struct shared {
  * shared_free(). MANTA_ENOSPC. */
 manta_status shared_new(const layout *l, int n_segments, size_t meetings_size, int workers, int shards,
                         bool norms, shared **out);
-/* The same memory in a process that has come by its descriptor, which is taken (on failure
- * too); l, n_segments, meetings_size and shards are those that it was made with.
- * MANTA_EINVAL it has another size. */
+/* Maps memory that shared_new() has made, in a process that has come by its descriptor, which
+ * is taken (on failure too); l, n_segments, meetings_size and shards are those that it was
+ * made with. *out: owned, shared_free(). MANTA_EINVAL it has another size. */
 manta_status shared_join(const layout *l, int n_segments, size_t meetings_size, int shards, int fd,
                          shared **out);
 /* Maps it in a forked process, which does not inherit the mapping. */

@@ -19,8 +19,8 @@ typedef struct trainer_checkpoint_parts {
     int64_t done; /* rounds settled */
     int64_t committed; /* those that became checkpoints */
     trainer_report *reports; /* a ring: what rank 0 says of each round that is not done */
-    int64_t (*counts)[TRAINER_RANKS]; /* the same: reports of each rank up to its part */
-    bool lost[TRAINER_RING]; /* the same: a rank's files could not be written */
+    int64_t (*counts)[TRAINER_RANKS]; /* a ring: by round, reports of each rank up to its part */
+    bool lost[TRAINER_RING]; /* by round: a rank's files could not be written */
 } trainer_checkpoint_parts;
 
 void checkpoint_parts_init(trainer_checkpoint_parts *p, manta_run *run);

@@ -87,7 +87,8 @@ bool driver_is_incurable(const trainer_driver *d);
  * less when `fewer`: as a block (manta/log.h) where people read the log, else as one
  * record. */
 void driver_tell_again(const trainer_driver *d, bool fewer);
-/* The same of a run that has failed for good, and how it can go on. */
+/* Tells of a run that has failed for good, and how it can go on: as a block where people read
+ * the log, else as one record. */
 void driver_tell_end(const trainer_driver *d, const char *why);
 
 #endif

@@ -98,8 +98,9 @@ static bool settle_with_all(trainer_driver *d)
     return round.committed;
 }
 
-/* The same where nobody is left who could give more. The reports of such a round
- * were told when it was not complete: its lowest rank's is told once more. */
+/* Commits the rounds that only ranks which are gone have not given their part of. The
+ * reports of such a round were told when it was not complete: its lowest rank's is told
+ * once more. */
 static void settle_without(trainer_driver *d, const bool *gone)
 {
     trainer_round round;

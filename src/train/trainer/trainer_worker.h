@@ -116,8 +116,8 @@ void worker_saves_expect(manta_worker *w, const manta_session *s);
 manta_status worker_saves_failure(manta_worker *w) MANTA_MUST_USE;
 /* Waits until all are written, or lost. */
 void worker_saves_await(manta_worker *w);
-/* The same at the end of the loop. Fails when one was lost and nobody was told, or
- * when the last one was. */
+/* At the end of the loop: waits until all are written, or lost, and ends the thread. Fails
+ * when one was lost and nobody was told, or when the last one was. */
 manta_status worker_saves_end(manta_worker *w) MANTA_MUST_USE;
 
 /* Waits until fewer than WORKER_SAVES are on their way. *out: notes alone, unless one of
@@ -162,7 +162,7 @@ typedef struct worker_model {
     manta_worker *w;
     manta_session *s;
     shared *memory; /* of all ranks; NULL until the first step */
-    char *view; /* the same, for this rank alone to write: its state lies there */
+    char *view; /* memory mapped a second time, for this rank alone to write: its state lies there */
     int buffer; /* that is committed */
 } worker_model;
 
