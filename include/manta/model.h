@@ -53,7 +53,7 @@ typedef enum manta_init_kind {
     MANTA_INIT_LECUN_NORMAL,
     MANTA_INIT_TORCH, /* uniform +-1/sqrt(fan_in), PyTorch's default for weight and bias */
     MANTA_INIT_FAN_OUT_UNIFORM, /* a variance of a / fan_out, uniform; Keras's VarianceScaling */
-    MANTA_INIT_FAN_OUT_NORMAL /* the same, normal and cut at two deviations */
+    MANTA_INIT_FAN_OUT_NORMAL /* a variance of a / fan_out, normal and cut at two deviations */
 } manta_init_kind;
 
 /* How a weight starts. a, b: low and high of uniform, mean and stddev of the

@@ -217,7 +217,7 @@ typedef struct h5_chunking {
     int ndim;
     uint64_t dims[H5_MAX_RANK]; /* sizes of one chunk */
     uint64_t grid[H5_MAX_RANK]; /* chunks along each dimension of the dataset */
-    uint64_t wide[H5_MAX_RANK]; /* the same for the largest it may become; H5_NOWHERE: without end */
+    uint64_t wide[H5_MAX_RANK]; /* chunks along each dimension at its largest; H5_NOWHERE: without end */
     bool cut[H5_MAX_RANK]; /* the last chunk reaches beyond the dataset's edge */
     uint64_t n; /* chunks in the grid */
     uint64_t stored; /* bytes of all chunks in the file */

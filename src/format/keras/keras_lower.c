@@ -108,7 +108,7 @@ static manta_status check_zeros(const manta_model *m, const manta_layer *l, cons
     return MANTA_OK;
 }
 
-/* The same layer without padding. */
+/* Adds a copy of the layer that does not pad. */
 static manta_layer *without_padding(manta_model *to, const manta_layer *l)
 {
     void *options = layer_options_copy(l->cls, l->options);
