@@ -33,7 +33,7 @@ void directory_free(directory *d)
     mem_free(d);
 }
 
-static entry *put(directory *d, uint64_t object)
+static entry *put_entry(directory *d, uint64_t object)
 {
     entry *e = map_u64_put(&d->entries, object);
 
@@ -46,33 +46,33 @@ static bool is_gone(const directory *d, uint32_t client)
     return map_u64_find(&d->gone, client) != NULL;
 }
 
-static void say(directory_actions *out, directory_action_kind kind, uint64_t object, uint32_t client)
+static void add_action(directory_actions *out, directory_action_kind kind, uint64_t object, uint32_t client)
 {
     vec_push(out, ((directory_action){.kind = kind, .object = object, .client = client}));
 }
 
-static void leave(directory_actions *out, uint64_t object, uint32_t maker, store_place place)
+static void leave_place(directory_actions *out, uint64_t object, uint32_t maker, store_place place)
 {
     if (!place.segment) return;
-    say(out, DIRECTORY_DO_LEAVE, object, maker);
+    add_action(out, DIRECTORY_DO_LEAVE, object, maker);
     vec_last(out).place = place;
 }
 
-static void settled(entry *e, uint64_t object, directory_actions *out)
+static void tell_wanters(entry *e, uint64_t object, directory_actions *out)
 {
-    for (size_t i = 0; i < e->wanters.n; i++) say(out, DIRECTORY_DO_TELL, object, e->wanters.at[i]);
+    for (size_t i = 0; i < e->wanters.n; i++) add_action(out, DIRECTORY_DO_TELL, object, e->wanters.at[i]);
     vec_release(&e->wanters);
 }
 
-static void break_it(entry *e, uint64_t object, directory_why why, uint32_t client, directory_actions *out)
+static void break_entry(entry *e, uint64_t object, directory_why why, uint32_t client, directory_actions *out)
 {
     e->state = DIRECTORY_BROKEN;
-    say(out, DIRECTORY_DO_BREAK, object, client);
+    add_action(out, DIRECTORY_DO_BREAK, object, client);
     vec_last(out).why = why;
-    settled(e, object, out);
+    tell_wanters(e, object, out);
 }
 
-static void want(entry *e, uint32_t client)
+static void add_wanter(entry *e, uint32_t client)
 {
     for (size_t i = 0; i < e->wanters.n; i++)
         if (e->wanters.at[i] == client) return;
@@ -81,20 +81,20 @@ static void want(entry *e, uint32_t client)
 
 static void on_add(directory *d, const directory_event *x, directory_actions *out)
 {
-    entry *e = put(d, x->object);
+    entry *e = put_entry(d, x->object);
 
     if (e->state == DIRECTORY_BROKEN || (e->state == DIRECTORY_READY && !x->maker_is_dead)) {
-        leave(out, x->object, x->client, x->place);
+        leave_place(out, x->object, x->client, x->place);
         return;
     }
     bool again = e->state == DIRECTORY_READY;
-    if (again) leave(out, x->object, e->maker, e->place);
+    if (again) leave_place(out, x->object, e->maker, e->place);
     e->state = DIRECTORY_READY;
     e->maker = x->client;
     e->place = x->place;
-    say(out, DIRECTORY_DO_TAKE, x->object, x->client);
-    if (!again) say(out, DIRECTORY_DO_HOLD, x->object, x->client);
-    settled(e, x->object, out);
+    add_action(out, DIRECTORY_DO_TAKE, x->object, x->client);
+    if (!again) add_action(out, DIRECTORY_DO_HOLD, x->object, x->client);
+    tell_wanters(e, x->object, out);
 }
 
 static void on_missed(directory *d, const directory_event *x, directory_actions *out)
@@ -103,25 +103,26 @@ static void on_missed(directory *d, const directory_event *x, directory_actions 
     uint32_t owner = (uint32_t)(x->object >> DIRECTORY_OWNER_SHIFT);
 
     if (!e) { /* it is not even promised: as for one that is wanted */
-        e = put(d, x->object);
-        want(e, x->client);
+        e = put_entry(d, x->object);
+        add_wanter(e, x->client);
         vec_push(&d->unknown, x->object);
         return;
     }
     bool same = e->place.segment == x->place.segment && e->place.at == x->place.at;
     if (e->state == DIRECTORY_READY && same && x->is_lost) {
-        leave(out, x->object, e->maker, e->place);
+        leave_place(out, x->object, e->maker, e->place);
         e->place = (store_place){0};
         e->state = DIRECTORY_LOST;
-        want(e, x->client);
+        add_wanter(e, x->client);
         if (is_gone(d, owner))
-            break_it(e, x->object, DIRECTORY_OWNER_DIED, owner, out);
+            break_entry(e, x->object, DIRECTORY_OWNER_DIED, owner, out);
         else
-            say(out, DIRECTORY_DO_REBUILD, x->object, owner);
+            add_action(out, DIRECTORY_DO_REBUILD, x->object, owner);
     } else if (e->state == DIRECTORY_READY || e->state == DIRECTORY_BROKEN) {
-        say(out, DIRECTORY_DO_TELL, x->object, x->client); /* it is elsewhere by now, or it was no loss */
+        add_action(out, DIRECTORY_DO_TELL, x->object,
+                   x->client); /* it is elsewhere by now, or it was no loss */
     } else {
-        want(e, x->client);
+        add_wanter(e, x->client);
     }
 }
 
@@ -130,11 +131,11 @@ static void on_free(directory *d, uint64_t object, directory_actions *out)
     entry *e = map_u64_find(&d->entries, object);
 
     if (!e) return;
-    if (e->wanters.n > 0) break_it(e, object, DIRECTORY_RELEASED, 0, out);
-    if (e->state == DIRECTORY_READY) leave(out, object, e->maker, e->place);
+    if (e->wanters.n > 0) break_entry(e, object, DIRECTORY_RELEASED, 0, out);
+    if (e->state == DIRECTORY_READY) leave_place(out, object, e->maker, e->place);
     e->state = DIRECTORY_BROKEN; /* until directory_end() */
     e->place = (store_place){0};
-    say(out, DIRECTORY_DO_FORGET, object, e->maker);
+    add_action(out, DIRECTORY_DO_FORGET, object, e->maker);
 }
 
 void directory_end(directory *d, uint64_t object)
@@ -153,9 +154,9 @@ static void on_gone(directory *d, uint32_t client, directory_actions *out)
         entry *e = &d->entries.at[i].value;
         uint64_t object = d->entries.at[i].key;
         if (e->state == DIRECTORY_PROMISED && e->maker == client)
-            break_it(e, object, DIRECTORY_MAKER_DIED, client, out);
+            break_entry(e, object, DIRECTORY_MAKER_DIED, client, out);
         else if (e->state == DIRECTORY_LOST && object >> DIRECTORY_OWNER_SHIFT == client)
-            break_it(e, object, DIRECTORY_OWNER_DIED, client, out);
+            break_entry(e, object, DIRECTORY_OWNER_DIED, client, out);
     }
 }
 
@@ -166,7 +167,7 @@ static void on_pass(directory *d, size_t n, directory_actions *out)
         uint64_t object = d->unknown.at[i];
         entry *e = map_u64_find(&d->entries, object);
         if (!e || e->maker || e->state != DIRECTORY_PROMISED) continue;
-        break_it(e, object, DIRECTORY_UNKNOWN, 0, out);
+        break_entry(e, object, DIRECTORY_UNKNOWN, 0, out);
         on_free(d, object, out);
     }
     for (size_t i = n; i < d->unknown.n; i++) d->unknown.at[i - n] = d->unknown.at[i];
@@ -180,26 +181,26 @@ void directory_step(directory *d, const directory_event *x, directory_actions *o
 
     switch (x->kind) {
     case DIRECTORY_PROMISE:
-        e = put(d, x->object);
+        e = put_entry(d, x->object);
         if (e->state != DIRECTORY_PROMISED || e->maker) break;
         e->maker = x->client;
-        if (is_gone(d, x->client)) break_it(e, x->object, DIRECTORY_MAKER_DIED, x->client, out);
+        if (is_gone(d, x->client)) break_entry(e, x->object, DIRECTORY_MAKER_DIED, x->client, out);
         break;
     case DIRECTORY_ADD: on_add(d, x, out); break;
     case DIRECTORY_FAIL:
-        e = put(d, x->object);
+        e = put_entry(d, x->object);
         if (e->state != DIRECTORY_PROMISED && e->state != DIRECTORY_LOST) break;
         e->state = DIRECTORY_BROKEN;
-        say(out, DIRECTORY_DO_TAKE, x->object, x->client);
-        settled(e, x->object, out);
+        add_action(out, DIRECTORY_DO_TAKE, x->object, x->client);
+        tell_wanters(e, x->object, out);
         break;
     case DIRECTORY_WANT:
-        e = put(d, x->object);
+        e = put_entry(d, x->object);
         if (e->state == DIRECTORY_READY || e->state == DIRECTORY_BROKEN) {
-            say(out, DIRECTORY_DO_TELL, x->object, x->client);
+            add_action(out, DIRECTORY_DO_TELL, x->object, x->client);
             break;
         }
-        want(e, x->client);
+        add_wanter(e, x->client);
         if (!e->maker) vec_push(&d->unknown, x->object);
         break;
     case DIRECTORY_MISSED: on_missed(d, x, out); break;

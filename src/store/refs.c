@@ -66,7 +66,7 @@ static void count_entry(refs_book *r, entry *e, uint64_t object, int64_t n)
     add_candidate(e, object, &r->candidates);
 }
 
-static void count(refs_book *r, uint64_t object, int64_t n)
+static void count_object(refs_book *r, uint64_t object, int64_t n)
 {
     count_entry(r, map_u64_put(&r->entries, object), object, n);
 }
@@ -96,7 +96,7 @@ static share *share_of(entry *e, refs_client client)
     return empty;
 }
 
-static void hold(refs_book *r, uint64_t object, refs_client client, int32_t n)
+static void hold_object(refs_book *r, uint64_t object, refs_client client, int32_t n)
 {
     entry *e = map_u64_put(&r->entries, object);
 
@@ -109,7 +109,7 @@ static void hold(refs_book *r, uint64_t object, refs_client client, int32_t n)
 }
 
 /* All entries are looked at: a death is rare beside a hold. */
-static void gone(refs_book *r, refs_client client)
+static void drop_client(refs_book *r, refs_client client)
 {
     *map_u64_put(&r->gone, client) = 1;
     for (size_t i = 0; i < r->entries.n; i++) {
@@ -126,7 +126,7 @@ static void gone(refs_book *r, refs_client client)
  * freeing: whoever has a reference out of one held it, and said what it took
  * before it let go. What a message has named since so many changes stays: of those
  * that were sent before it some may be unread. */
-static void settle(refs_book *r, uint64_t changes, refs_actions *out)
+static void settle_candidates(refs_book *r, uint64_t changes, refs_actions *out)
 {
     ids all = r->candidates, later = {0};
 
@@ -167,16 +167,16 @@ void refs_step(refs_book *r, refs_event e, refs_actions *out)
         count_entry(r, x, e.object, 0);
         break;
     }
-    case REFS_HOLD: hold(r, e.object, e.client, 1); break;
-    case REFS_DROP: hold(r, e.object, e.client, -1); break;
+    case REFS_HOLD: hold_object(r, e.object, e.client, 1); break;
+    case REFS_DROP: hold_object(r, e.object, e.client, -1); break;
     case REFS_CONTAIN: {
-        count(r, e.inner, 1); /* first: it may move the entries */
+        count_object(r, e.inner, 1); /* first: it may move the entries */
         entry *x = map_u64_put(&r->entries, e.object);
         vec_push(&x->inner, e.inner);
         break;
     }
-    case REFS_GONE: gone(r, e.client); break;
-    case REFS_SETTLE: settle(r, e.changes, out); break;
+    case REFS_GONE: drop_client(r, e.client); break;
+    case REFS_SETTLE: settle_candidates(r, e.changes, out); break;
     }
 }
 

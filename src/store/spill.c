@@ -67,7 +67,7 @@ void spill_free(spill_book *b)
     mem_free(b);
 }
 
-static segment *find(const spill_book *b, uint64_t id)
+static segment *find_segment(const spill_book *b, uint64_t id)
 {
     segment **g = map_u64_find(&b->segments, id);
 
@@ -86,20 +86,21 @@ static bool has_memory(const segment *g)
     return g->state == IN_MEMORY || g->state == WRITING || g->state == READING;
 }
 
-static void say(spill_actions *out, spill_action_kind kind, uint32_t client, uint64_t request, uint64_t id)
+static void add_action(spill_actions *out, spill_action_kind kind, uint32_t client, uint64_t request,
+                       uint64_t id)
 {
     vec_push(out, ((spill_action){.kind = kind, .client = client, .request = request, .segment = id}));
 }
 
-static void refuse(spill_actions *out, uint32_t client, uint64_t request, uint64_t id, spill_why why)
+static void refuse_request(spill_actions *out, uint32_t client, uint64_t request, uint64_t id, spill_why why)
 {
-    say(out, SPILL_DO_REFUSE, client, request, id);
+    add_action(out, SPILL_DO_REFUSE, client, request, id);
     vec_last(out).why = why;
 }
 
 /* ---- giving and taking ---- */
 
-static void hold(spill_book *b, segment *g, uint32_t client)
+static void hold_segment(spill_book *b, segment *g, uint32_t client)
 {
     holder *h = holder_of(g, client);
 
@@ -112,24 +113,24 @@ static void hold(spill_book *b, segment *g, uint32_t client)
     h->asked = h->busy = false;
 }
 
-static void give(spill_book *b, segment *g, uint64_t id, uint32_t client, uint64_t request,
-                 spill_actions *out)
+static void give_segment(spill_book *b, segment *g, uint64_t id, uint32_t client, uint64_t request,
+                         spill_actions *out)
 {
-    hold(b, g, client);
-    say(out, SPILL_DO_GIVE, client, request, id);
+    hold_segment(b, g, client);
+    add_action(out, SPILL_DO_GIVE, client, request, id);
 }
 
 static void give_all(spill_book *b, segment *g, uint64_t id, spill_actions *out)
 {
     for (size_t i = 0; i < g->openers.n; i++)
-        give(b, g, id, g->openers.at[i].client, g->openers.at[i].request, out);
+        give_segment(b, g, id, g->openers.at[i].client, g->openers.at[i].request, out);
     vec_clear(&g->openers);
 }
 
 static void refuse_all(segment *g, uint64_t id, spill_why why, spill_actions *out)
 {
     for (size_t i = 0; i < g->openers.n; i++)
-        refuse(out, g->openers.at[i].client, g->openers.at[i].request, id, why);
+        refuse_request(out, g->openers.at[i].client, g->openers.at[i].request, id, why);
     vec_clear(&g->openers);
 }
 
@@ -138,7 +139,7 @@ static void leave_memory(spill_book *b, segment *g, uint64_t id, spill_actions *
     g->state = ON_DISK;
     b->use.memory -= g->size;
     b->use.on_disk++;
-    say(out, SPILL_DO_CLOSE, 0, 0, id);
+    add_action(out, SPILL_DO_CLOSE, 0, 0, id);
 }
 
 static void drop_file(spill_book *b, segment *g)
@@ -148,10 +149,11 @@ static void drop_file(spill_book *b, segment *g)
 }
 
 /* The segment is no more. What is being copied ends first. */
-static void end(spill_book *b, uint64_t id, segment *g, spill_actions *out)
+static void end_segment(spill_book *b, uint64_t id, segment *g, spill_actions *out)
 {
     g->dropped = true;
-    for (size_t i = 0; i < g->holders.n; i++) say(out, SPILL_DO_TELL_GONE, g->holders.at[i].client, 0, id);
+    for (size_t i = 0; i < g->holders.n; i++)
+        add_action(out, SPILL_DO_TELL_GONE, g->holders.at[i].client, 0, id);
     vec_clear(&g->holders);
     refuse_all(g, id, SPILL_NO_SEGMENT, out);
     for (size_t i = 0; i < b->needs.n;) {
@@ -166,14 +168,14 @@ static void end(spill_book *b, uint64_t id, segment *g, spill_actions *out)
     drop_file(b, g);
     map_u64_remove(&b->segments, id);
     segment_free(g);
-    say(out, SPILL_DO_END, 0, 0, id);
+    add_action(out, SPILL_DO_END, 0, 0, id);
 }
 
 /* ---- making room ---- */
 
 /* The segment that was used longest ago among those of a kind, 0 for none:
  * free to leave (nobody holds it), or held by some who were not asked yet. */
-static uint64_t oldest(const spill_book *b, bool held, int64_t now)
+static uint64_t find_oldest(const spill_book *b, bool held, int64_t now)
 {
     uint64_t best = 0, used_at = UINT64_MAX;
 
@@ -200,7 +202,7 @@ static bool free_disk(spill_book *b, spill_actions *out)
         segment *g = b->segments.at[i].value;
         if (g->dropped || g->state != IN_MEMORY || !g->has_file) continue;
         drop_file(b, g);
-        say(out, SPILL_DO_DROP_FILE, 0, 0, b->segments.at[i].key);
+        add_action(out, SPILL_DO_DROP_FILE, 0, 0, b->segments.at[i].key);
         return true;
     }
     return false;
@@ -209,7 +211,7 @@ static bool free_disk(spill_book *b, spill_actions *out)
 /* Bytes that are on their way out: being written, or held by some who were
  * asked and have not answered. *others: somebody beside `client` is in the way
  * of more. */
-static uint64_t leaving(const spill_book *b, uint32_t client, bool *others)
+static uint64_t count_leaving(const spill_book *b, uint32_t client, bool *others)
 {
     uint64_t bytes = 0;
 
@@ -239,12 +241,12 @@ static bool make_room(spill_book *b, const need *x, int64_t now, spill_actions *
     bool others;
 
     for (;;) {
-        uint64_t id, coming = leaving(b, x->client, &others), stays = b->use.memory - coming;
+        uint64_t id, coming = count_leaving(b, x->client, &others), stays = b->use.memory - coming;
         if (stays <= b->memory && x->size <= b->memory - stays) return true;
-        id = oldest(b, false, now);
-        if (!id && free_disk(b, out)) id = oldest(b, false, now);
+        id = find_oldest(b, false, now);
+        if (!id && free_disk(b, out)) id = find_oldest(b, false, now);
         if (id) {
-            segment *g = find(b, id);
+            segment *g = find_segment(b, id);
             if (g->has_file) {
                 leave_memory(b, g, id, out);
                 return true; /* look again: it may fit now */
@@ -252,15 +254,15 @@ static bool make_room(spill_book *b, const need *x, int64_t now, spill_actions *
             g->state = WRITING;
             g->has_file = true;
             b->use.disk += g->size;
-            say(out, SPILL_DO_WRITE, 0, 0, id);
-        } else if (b->disk > 0 && (id = oldest(b, true, now))) {
-            segment *g = find(b, id);
+            add_action(out, SPILL_DO_WRITE, 0, 0, id);
+        } else if (b->disk > 0 && (id = find_oldest(b, true, now))) {
+            segment *g = find_segment(b, id);
             for (size_t i = 0; i < g->holders.n; i++) {
                 holder *h = &g->holders.at[i];
                 if (h->asked || h->busy) continue;
                 h->asked = true;
                 h->until = now + SPILL_ANSWER_NS;
-                say(out, SPILL_DO_ASK, h->client, 0, id);
+                add_action(out, SPILL_DO_ASK, h->client, 0, id);
             }
         } else {
             return others && b->disk > 0;
@@ -269,11 +271,11 @@ static bool make_room(spill_book *b, const need *x, int64_t now, spill_actions *
 }
 
 /* Serves the requests that wait, in order, as far as there is room. */
-static void serve(spill_book *b, int64_t now, spill_actions *out)
+static void serve_needs(spill_book *b, int64_t now, spill_actions *out)
 {
     while (b->needs.n > 0) {
         need x = b->needs.at[0];
-        segment *g = x.segment ? find(b, x.segment) : NULL;
+        segment *g = x.segment ? find_segment(b, x.segment) : NULL;
         if (b->use.memory <= b->memory && x.size <= b->memory - b->use.memory) {
             b->use.memory += x.size;
             vec_remove(&b->needs, 0);
@@ -282,13 +284,13 @@ static void serve(spill_book *b, int64_t now, spill_actions *out)
                 g = mem_new(sizeof *g);
                 g->size = x.size;
                 *map_u64_put(&b->segments, id) = g;
-                hold(b, g, x.client);
-                say(out, SPILL_DO_MAKE, x.client, x.request, id);
+                hold_segment(b, g, x.client);
+                add_action(out, SPILL_DO_MAKE, x.client, x.request, id);
                 vec_last(out).size = x.size;
             } else if (g) {
                 g->state = READING;
                 b->use.on_disk--;
-                say(out, SPILL_DO_READ, 0, 0, x.segment);
+                add_action(out, SPILL_DO_READ, 0, 0, x.segment);
             }
             continue;
         }
@@ -300,7 +302,7 @@ static void serve(spill_book *b, int64_t now, spill_actions *out)
         if (g)
             refuse_all(g, x.segment, SPILL_FULL, out);
         else
-            refuse(out, x.client, x.request, 0, SPILL_FULL);
+            refuse_request(out, x.client, x.request, 0, SPILL_FULL);
     }
 }
 
@@ -309,7 +311,7 @@ static void serve(spill_book *b, int64_t now, spill_actions *out)
 static void on_want(spill_book *b, const spill_event *e, spill_actions *out)
 {
     if (e->size == 0 || e->size > b->memory)
-        refuse(out, e->client, e->request, 0, SPILL_TOO_LARGE);
+        refuse_request(out, e->client, e->request, 0, SPILL_TOO_LARGE);
     else
         vec_push(&b->needs, ((need){.client = e->client,
                                     .request = e->request,
@@ -319,14 +321,14 @@ static void on_want(spill_book *b, const spill_event *e, spill_actions *out)
 
 static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
 {
-    segment *g = find(b, e->segment);
+    segment *g = find_segment(b, e->segment);
 
     if (!g) {
-        refuse(out, e->client, e->request, e->segment, SPILL_NO_SEGMENT);
+        refuse_request(out, e->client, e->request, e->segment, SPILL_NO_SEGMENT);
     } else if (g->state == LOST) {
-        refuse(out, e->client, e->request, e->segment, SPILL_LOST);
+        refuse_request(out, e->client, e->request, e->segment, SPILL_LOST);
     } else if (g->state == IN_MEMORY || g->state == WRITING) {
-        give(b, g, e->segment, e->client, e->request, out);
+        give_segment(b, g, e->segment, e->client, e->request, out);
     } else {
         if (g->openers.n == 0 && g->state == ON_DISK)
             vec_push(&b->needs, ((need){.client = e->client,
@@ -339,7 +341,7 @@ static void on_open(spill_book *b, const spill_event *e, spill_actions *out)
 
 static void on_closed(spill_book *b, const spill_event *e)
 {
-    segment *g = find(b, e->segment);
+    segment *g = find_segment(b, e->segment);
     holder *h = g ? holder_of(g, e->client) : NULL;
 
     if (!h) return;
@@ -376,7 +378,7 @@ static void on_gone(spill_book *b, uint32_t client)
     }
     /* A segment that the dead one alone wanted back need not come. */
     for (size_t i = 0; i < b->needs.n;) {
-        segment *g = b->needs.at[i].segment ? find(b, b->needs.at[i].segment) : NULL;
+        segment *g = b->needs.at[i].segment ? find_segment(b, b->needs.at[i].segment) : NULL;
         if (g && g->openers.n == 0)
             vec_remove(&b->needs, i);
         else
@@ -395,7 +397,7 @@ static void on_wrote(spill_book *b, const spill_event *e, spill_actions *out)
     else
         drop_file(b, g);
     if (g->dropped) {
-        end(b, e->segment, g, out);
+        end_segment(b, e->segment, g, out);
     } else if (!e->ok) {
         b->no_write_until = e->now + SPILL_ANSWER_NS; /* and what waits is told so */
     } else if (g->holders.n == 0) {
@@ -424,7 +426,7 @@ static void on_read(spill_book *b, const spill_event *e, spill_actions *out)
         drop_file(b, g);
         refuse_all(g, e->segment, SPILL_LOST, out);
     }
-    if (g->dropped) end(b, e->segment, g, out);
+    if (g->dropped) end_segment(b, e->segment, g, out);
 }
 
 static void on_tick(spill_book *b, int64_t now)
@@ -454,14 +456,14 @@ void spill_step(spill_book *b, const spill_event *e, spill_actions *out)
     case SPILL_OPEN: on_open(b, e, out); break;
     case SPILL_CLOSED: on_closed(b, e); break;
     case SPILL_DROP:
-        if ((g = find(b, e->segment))) end(b, e->segment, g, out);
+        if ((g = find_segment(b, e->segment))) end_segment(b, e->segment, g, out);
         break;
     case SPILL_GONE: on_gone(b, e->client); break;
     case SPILL_WROTE: on_wrote(b, e, out); break;
     case SPILL_READ: on_read(b, e, out); break;
     case SPILL_TICK: on_tick(b, e->now); break;
     }
-    serve(b, e->now, out);
+    serve_needs(b, e->now, out);
 }
 
 int64_t spill_next(const spill_book *b)
@@ -491,21 +493,21 @@ spill_usage spill_use(const spill_book *b)
 
 bool spill_holds(const spill_book *b, uint32_t client, uint64_t id)
 {
-    const segment *g = find(b, id);
+    const segment *g = find_segment(b, id);
 
     return g && holder_of(g, client);
 }
 
 bool spill_in_memory(const spill_book *b, uint64_t id)
 {
-    const segment *g = find(b, id);
+    const segment *g = find_segment(b, id);
 
     return g && has_memory(g);
 }
 
 bool spill_is_lost(const spill_book *b, uint64_t id)
 {
-    const segment *g = find(b, id);
+    const segment *g = find_segment(b, id);
 
     return g && g->state == LOST;
 }

@@ -140,7 +140,7 @@ static void segment_drop(store *s, segment *g)
 /* An empty segment goes back when it cannot be written any more, or when
  * another empty one is left for what comes next: its pages are warm, so one is
  * kept. */
-static void shrink(store *s, segment *emptied)
+static void shrink_own(store *s, segment *emptied)
 {
     size_t place = s->own.n, empty = 0;
 
@@ -170,7 +170,7 @@ static uint32_t segment_close(store *s, segment *g)
     g->given = 0;
     g->asked = false;
     g->retired = true;
-    if (g->book.used == 0) shrink(s, g);
+    if (g->book.used == 0) shrink_own(s, g);
     return n;
 }
 
@@ -179,7 +179,7 @@ void store_give(store *s, store_place place)
     segment **g = map_u64_find(&s->segments, place.segment);
 
     if (!g || !(*g)->own || !extents_give(&(*g)->book, place.at)) return;
-    if ((*g)->book.used == 0) shrink(s, *g);
+    if ((*g)->book.used == 0) shrink_own(s, *g);
 }
 
 manta_status store_pin(store *s, store_place place, size_t size, const void **at)
@@ -216,7 +216,7 @@ void store_unpin(store *s, store_place place)
     if ((*g)->forgotten)
         segment_drop(s, *g);
     else if ((*g)->own && (*g)->retired && (*g)->book.used == 0)
-        shrink(s, *g); /* it was emptied while it was read */
+        shrink_own(s, *g); /* it was emptied while it was read */
     else if ((*g)->asked)
         s->source.let_go(s->source.ctx, place.segment, segment_close(s, *g));
 }
