@@ -39,7 +39,7 @@ bool conv_counts_padding(const conv_shape *s)
 }
 
 /* Where tap t reaches from place i, or -1. */
-static int64_t reach(const conv_dim *d, int64_t i, int64_t t)
+static int64_t tap_reach(const conv_dim *d, int64_t i, int64_t t)
 {
     int64_t at = i * d->stride + t * d->dilation - d->before;
 
@@ -57,7 +57,7 @@ static void fill_taps(const conv_dim *d, int32_t *counts, conv_tap *taps)
         conv_tap *mine = taps + i * d->taps;
         int32_t n = 0;
         for (int64_t t = 0; t < d->taps; t++) {
-            const int64_t at = reach(d, i, t);
+            const int64_t at = tap_reach(d, i, t);
             if (at >= 0) mine[n++] = (conv_tap){(int32_t)t, (int32_t)at};
         }
         counts[i] = n;
@@ -97,7 +97,7 @@ static void find_runs(conv_walk *w, int64_t samples)
     }
 }
 
-static size_t aligned(size_t size)
+static size_t align_up(size_t size)
 {
     return (size + 63) & ~(size_t)63;
 }
@@ -106,8 +106,8 @@ size_t conv_walk_size(const conv_shape *s)
 {
     const int64_t rows = max_of(s->h, s->oh), cols = max_of(s->w, s->ow);
 
-    return aligned((size_t)(rows * s->kh + cols * s->kw) * sizeof(conv_tap)) +
-           aligned((size_t)cols * sizeof(conv_run)) + aligned((size_t)(rows + 2 * cols) * sizeof(int32_t));
+    return align_up((size_t)(rows * s->kh + cols * s->kw) * sizeof(conv_tap)) +
+           align_up((size_t)cols * sizeof(conv_run)) + align_up((size_t)(rows + 2 * cols) * sizeof(int32_t));
 }
 
 void conv_walk_init(conv_walk *w, const conv_shape *s, bool back, void *memory)
@@ -119,9 +119,9 @@ void conv_walk_init(conv_walk *w, const conv_shape *s, bool back, void *memory)
     char *at = memory;
     w->row_taps = (conv_tap *)at;
     w->col_taps = w->row_taps + w->rows.size * w->rows.taps;
-    at += aligned((size_t)(w->rows.size * w->rows.taps + w->cols.size * w->cols.taps) * sizeof(conv_tap));
+    at += align_up((size_t)(w->rows.size * w->rows.taps + w->cols.size * w->cols.taps) * sizeof(conv_tap));
     w->runs = (conv_run *)at;
-    at += aligned((size_t)w->cols.size * sizeof(conv_run));
+    at += align_up((size_t)w->cols.size * sizeof(conv_run));
     w->n_row_taps = (int32_t *)at;
     w->n_col_taps = w->n_row_taps + w->rows.size;
     w->singles = w->n_col_taps + w->cols.size;

@@ -63,7 +63,7 @@ static int64_t panel_start(const weights_job *w, int64_t i)
 }
 
 /* Everything the shape decides. */
-static void plan(weights_job *w, const gemm_isa *isa, const conv_shape *s)
+static void plan_job(weights_job *w, const gemm_isa *isa, const conv_shape *s)
 {
     const int64_t lanes = isa->lanes;
 
@@ -111,11 +111,11 @@ size_t conv_weights_work(const gemm_isa *isa, const conv_shape *s)
 {
     weights_job w = {0};
 
-    plan(&w, isa, s);
+    plan_job(&w, isa, s);
     return (size_t)(w.x_floats + w.dy_floats + w.partial_floats) * sizeof(float);
 }
 
-static void place(weights_job *w, float *work)
+static void place_copies(weights_job *w, float *work)
 {
     if (w->x_floats > 0) w->x_copy = work;
     if (w->dy_floats > 0) w->dy_copy = work + w->x_floats;
@@ -175,7 +175,7 @@ static void pad_task(void *ctx, int task, int thread)
 }
 
 /* Outputs [lo, hi) of one dimension that tap t sees data from. */
-static void seen(int64_t in, int64_t out, int64_t stride, int64_t shift, int64_t *lo, int64_t *hi)
+static void find_seen(int64_t in, int64_t out, int64_t stride, int64_t shift, int64_t *lo, int64_t *hi)
 {
     /* 0 <= o * stride + shift < in */
     *lo = shift >= 0 ? 0 : ceil_div(-shift, stride);
@@ -216,8 +216,8 @@ static int list_segments(const weights_job *w, const weights_block *block, int64
     int64_t oh0 = 0, oh1 = s->oh, ow0 = 0, ow1 = s->ow;
 
     if (!w->padded) {
-        seen(s->h, s->oh, s->sh, shift_h, &oh0, &oh1);
-        seen(s->w, s->ow, s->sw, shift_w, &ow0, &ow1);
+        find_seen(s->h, s->oh, s->sh, shift_h, &oh0, &oh1);
+        find_seen(s->w, s->ow, s->sw, shift_w, &ow0, &ow1);
     }
     int n = 0;
     if (w->positions_first) {
@@ -360,7 +360,7 @@ static void depthwise_line(const weights_job *w, int64_t n, int64_t oh, int64_t 
         const int64_t shift = tap % s->kw * s->dw - s->left;
         int64_t ow0, ow1;
         if (ih < 0 || ih >= s->h) continue;
-        seen(s->w, s->ow, s->sw, shift, &ow0, &ow1);
+        find_seen(s->w, s->ow, s->sw, shift, &ow0, &ow1);
         w->isa->chain(&(gemm_chain){.a = c->x + ((n * s->h + ih) * s->w + ow0 * s->sw + shift) * s->c + j,
                                     .b = c->dy + ((n * s->oh + oh) * s->ow + ow0) * s->c + j,
                                     .c = sums + tap * stride,
@@ -425,8 +425,8 @@ void conv_backward_weights_tiled(const gemm_isa *isa, pool *p, const conv_call *
     const conv_shape *s = &c->s;
     weights_job w = {.p = p, .c = c, .x = c->x};
 
-    plan(&w, isa, s);
-    place(&w, c->work);
+    plan_job(&w, isa, s);
+    place_copies(&w, c->work);
     if (conv_is_depthwise(s)) {
         pool_run(p, (int)(w.chunks * ceil_div(s->c, depthwise_channels(s))), depthwise_task, &w);
     } else {

@@ -23,7 +23,7 @@ typedef struct wide {
 #define EACH(expr)                                                                                           \
     for (int64_t k = 0; k < n; k++) expr
 
-static void widen(manta_dtype t, const void *src, int64_t n, wide *w)
+static void widen_run(manta_dtype t, const void *src, int64_t n, wide *w)
 {
     const float *f32 = src;
     const double *f64 = src;
@@ -149,7 +149,7 @@ void convert_run(manta_dtype from, const void *src, manta_dtype to, void *dst, i
         wide w;
         int64_t m = n - at < BLOCK ? n - at : BLOCK;
         void *out = (char *)dst + (size_t)at * to_size;
-        widen(from, (const char *)src + (size_t)at * from_size, m, &w);
+        widen_run(from, (const char *)src + (size_t)at * from_size, m, &w);
         if (w.integer)
             narrow_integer(to, out, m, &w);
         else

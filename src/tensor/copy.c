@@ -170,7 +170,7 @@ static manta_status same_shape(const manta_array *a, const manta_array *b)
                       manta_shape_text(b->ndim, b->shape, y, sizeof y));
 }
 
-static manta_status writable(const manta_array *a)
+static manta_status check_writable(const manta_array *a)
 {
     for (int i = 0; i < a->ndim; i++)
         if (a->shape[i] > 1 && a->strides[i] == 0)
@@ -296,7 +296,7 @@ manta_status copy_strided(pool *p, const manta_array *dst, const manta_array *sr
     nest n;
 
     TRY(same_shape(dst, src));
-    if (manta_array_count(dst) > 0) TRY(writable(dst)); /* strides of an empty array say nothing */
+    if (manta_array_count(dst) > 0) TRY(check_writable(dst)); /* strides of an empty array say nothing */
     if (add && (dst->dtype != MANTA_DTYPE_F32 || src->dtype != MANTA_DTYPE_F32))
         return manta_fail(MANTA_EINVAL, "adding %s to %s elements, expected float32 on both sides",
                           manta_dtype_name(src->dtype), manta_dtype_name(dst->dtype));
@@ -360,7 +360,7 @@ manta_status copy_binary(pool *p, kern_binary op, const manta_array *dst, const 
 
     TRY(same_shape(dst, a));
     TRY(same_shape(dst, b));
-    if (manta_array_count(dst) > 0) TRY(writable(dst));
+    if (manta_array_count(dst) > 0) TRY(check_writable(dst));
     if (dst->dtype != MANTA_DTYPE_F32 || a->dtype != MANTA_DTYPE_F32 || b->dtype != MANTA_DTYPE_F32)
         return manta_fail(MANTA_EINVAL, "arithmetic on arrays is for float32 only, not %s, %s, %s",
                           manta_dtype_name(dst->dtype), manta_dtype_name(a->dtype),

@@ -76,7 +76,7 @@ static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, 
     }
 }
 
-static void pack(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
+static void pack_panel(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
 {
     const int64_t whole = n / 16 * 16;
     const __mmask16 tail = MASK_FIRST(n - whole);
@@ -96,10 +96,10 @@ const gemm_isa gemm_isa_avx512 = {
     .max_vecs = 4,
     .max_rows = {0, 14, 14, 8, 6},
     .micro = {TILES(MICRO_ENTRY)},
-    .products = products,
+    .products = run_products,
     .products_run = products_run,
-    .chain = chain,
-    .pack = pack,
+    .chain = run_chain,
+    .pack = pack_panel,
     .pack_transposed = pack_transposed,
 };
 

@@ -5,7 +5,7 @@
 
 enum { RUN = 256 }; /* elements handed to a sink at a time */
 
-static float element(const gemm_call *g, int64_t i, int64_t j)
+static float sum_element(const gemm_call *g, int64_t i, int64_t j)
 {
     const int64_t a_row = g->ta ? 1 : g->lda, a_col = g->ta ? g->lda : 1;
     const int64_t b_row = g->tb ? 1 : g->ldb, b_col = g->tb ? g->ldb : 1;
@@ -29,7 +29,7 @@ static void row_task(void *ctx, int task, int thread)
     for (int64_t j0 = 0; j0 < g->n; j0 += RUN) {
         const int64_t n = g->n - j0 < RUN ? g->n - j0 : RUN;
         float *out = g->sink ? run : g->c + i * g->ldc + j0;
-        for (int64_t j = 0; j < n; j++) out[j] = element(g, i, j0 + j);
+        for (int64_t j = 0; j < n; j++) out[j] = sum_element(g, i, j0 + j);
         if (g->sink) g->sink(g->sink_ctx, i * g->n + j0, n, run);
     }
 }

@@ -38,7 +38,7 @@ void init_normal(rng_key k, int64_t first, int64_t n, float mean, float stddev, 
 }
 
 /* The first of an element's own draws that lies within two standard deviations. */
-static float truncated(rng_key k, int64_t at)
+static float draw_truncated(rng_key k, int64_t at)
 {
     rng_key own = rng_sub(k, (uint64_t)at);
 
@@ -57,7 +57,7 @@ void init_truncated_normal(rng_key k, int64_t first, int64_t n, float mean, floa
     FOURS({
         rng_normal(w, value);
         for (int l = 0; l < 4; l++) {
-            if (fabsf(value[l]) > 2.0f) value[l] = truncated(k, at - at % 4 + l);
+            if (fabsf(value[l]) > 2.0f) value[l] = draw_truncated(k, at - at % 4 + l);
             value[l] = vm_fma(value[l], stddev, mean);
         }
     })

@@ -62,7 +62,7 @@ static int ask_processor(void)
     return found;
 }
 
-static bool runs(int what)
+static bool can_run(int what)
 {
     static _Atomic int known; /* any number of threads may find out at once; they find the same */
     int k = atomic_load_explicit(&known, memory_order_relaxed);
@@ -78,12 +78,12 @@ const kernels *kernels_of(kern_family f)
 {
     switch (f) {
     case KERN_REFERENCE: return &kernels_reference;
-    case KERN_AVX2: return runs(HAS_AVX2) ? &kernels_avx2 : NULL;
-    case KERN_AVX512: return runs(HAS_AVX512) ? &kernels_avx512 : NULL;
+    case KERN_AVX2: return can_run(HAS_AVX2) ? &kernels_avx2 : NULL;
+    case KERN_AVX512: return can_run(HAS_AVX512) ? &kernels_avx512 : NULL;
     case KERN_ONEDNN:
 #ifdef MANTA_ONEDNN
-        if (runs(HAS_AVX512)) return &kernels_onednn_avx512;
-        return runs(HAS_AVX2) ? &kernels_onednn_avx2 : &kernels_onednn_reference;
+        if (can_run(HAS_AVX512)) return &kernels_onednn_avx512;
+        return can_run(HAS_AVX2) ? &kernels_onednn_avx2 : &kernels_onednn_reference;
 #else
         return NULL;
 #endif
@@ -92,7 +92,7 @@ const kernels *kernels_of(kern_family f)
     return NULL;
 }
 
-static const kernels *fastest(void)
+static const kernels *find_fastest(void)
 {
     const kernels *k = kernels_of(KERN_AVX512);
 
@@ -111,7 +111,7 @@ manta_status kernels_find(const char *name, const kernels **out)
 
     if (is_auto(name)) name = getenv("MANTA_KERNELS");
     if (is_auto(name)) {
-        *out = fastest();
+        *out = find_fastest();
         return MANTA_OK;
     }
     for (int f = 0; f < KERN_FAMILIES; f++) {

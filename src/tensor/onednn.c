@@ -70,7 +70,7 @@ typedef struct product_job {
     int64_t tm, tn, tiles_n;
 } product_job;
 
-static void finish(const gemm_call *g, int64_t i, int64_t j, int64_t n, float *v)
+static void finish_row(const gemm_call *g, int64_t i, int64_t j, int64_t n, float *v)
 {
     for (int64_t q = 0; q < n; q++) {
         float r = v[q];
@@ -119,7 +119,7 @@ static void product_task(void *ctx, int task, int thread)
         gemm_reference(job->p, &part); /* inside a task: on this thread */
     }
     for (int64_t r = 0; r < rows; r++) {
-        if (g->bias || g->relu || g->mask) finish(g, i + r, j, cols, c + r * ldc);
+        if (g->bias || g->relu || g->mask) finish_row(g, i + r, j, cols, c + r * ldc);
         if (g->sink && cols < g->n) g->sink(g->sink_ctx, (i + r) * g->n + j, cols, c + r * cols);
     }
     if (g->sink && cols == g->n) g->sink(g->sink_ctx, i * g->n, rows * cols, c);
@@ -202,7 +202,7 @@ static onednn_primitive cache[CACHE_SIZE]; /* free places have last_use 0 */
 static uint64_t cache_clock;
 static dnnl_engine_t engine; /* made with the first primitive */
 
-static md_ref chosen(dnnl_primitive_desc_t pd, dnnl_query_t what)
+static md_ref chosen_layout(dnnl_primitive_desc_t pd, dnnl_query_t what)
 {
     return dnnl_primitive_desc_query_md(pd, what, 0);
 }
@@ -304,11 +304,12 @@ static dnnl_status_t make_parts(onednn_primitive *p)
     if (st == dnnl_success) st = make_pd(p, &any, attr);
     if (st == dnnl_success) st = dnnl_primitive_create(&p->conv, p->pd);
     if (st == dnnl_success) {
-        md_ref w =
-            chosen(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
+        md_ref w = chosen_layout(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md
+                                                                  : dnnl_query_weights_md);
         p->reordered = !dnnl_memory_desc_equal(w, MD(p->w_ours));
         p->w_size = onednn_round_up(dnnl_memory_desc_get_size(w));
-        p->scratch_size = onednn_round_up(dnnl_memory_desc_get_size(chosen(p->pd, dnnl_query_scratchpad_md)));
+        p->scratch_size =
+            onednn_round_up(dnnl_memory_desc_get_size(chosen_layout(p->pd, dnnl_query_scratchpad_md)));
         if (p->reordered) st = make_reorder(p, w);
     }
     if (attr) dnnl_primitive_attr_destroy(attr);
@@ -395,15 +396,15 @@ size_t onednn_size(const onednn_primitive *p, bool weight)
 typedef struct argument {
     int kind;
     md_ref md;
-    void *data; /* what is only read comes here through readable() */
+    void *data; /* what is only read comes here through as_readable() */
 } argument;
 
-static void *readable(const float *p)
+static void *as_readable(const float *p)
 {
     return (void *)(uintptr_t)p;
 }
 
-static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
+static dnnl_status_t execute_primitive(dnnl_primitive_t what, int n, const argument *args)
 {
     enum { MAX_ARGS = 4 };
     dnnl_exec_arg_t exec[MAX_ARGS];
@@ -427,25 +428,27 @@ static dnnl_status_t execute(dnnl_primitive_t what, int n, const argument *args)
 
 bool onednn_run_reorder(const onednn_primitive *p, const float *from, float *to)
 {
-    md_ref w = chosen(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
-    const argument args[] = {{DNNL_ARG_FROM, p->pass == ONEDNN_WEIGHTS ? w : MD(p->w_ours), readable(from)},
-                             {DNNL_ARG_TO, p->pass == ONEDNN_WEIGHTS ? MD(p->w_ours) : w, to}};
+    md_ref w =
+        chosen_layout(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
+    const argument args[] = {
+        {DNNL_ARG_FROM, p->pass == ONEDNN_WEIGHTS ? w : MD(p->w_ours), as_readable(from)},
+        {DNNL_ARG_TO, p->pass == ONEDNN_WEIGHTS ? MD(p->w_ours) : w, to}};
 
-    return execute(p->reorder, 2, args) == dnnl_success;
+    return execute_primitive(p->reorder, 2, args) == dnnl_success;
 }
 
 bool onednn_run_conv(const onednn_primitive *p, const float *x, const float *w, const float *y, void *scratch)
 {
     const bool forward = p->pass == ONEDNN_FORWARD, data = p->pass == ONEDNN_DATA;
     md_ref w_md =
-        chosen(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
+        chosen_layout(p->pd, p->pass == ONEDNN_WEIGHTS ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
     const argument args[] = {
-        {data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, MD(p->x), readable(x)},
-        {p->pass == ONEDNN_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w_md, readable(w)},
-        {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, MD(p->y), readable(y)},
-        {DNNL_ARG_SCRATCHPAD, chosen(p->pd, dnnl_query_scratchpad_md), scratch}};
+        {data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, MD(p->x), as_readable(x)},
+        {p->pass == ONEDNN_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w_md, as_readable(w)},
+        {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, MD(p->y), as_readable(y)},
+        {DNNL_ARG_SCRATCHPAD, chosen_layout(p->pd, dnnl_query_scratchpad_md), scratch}};
 
-    return execute(p->conv, 4, args) == dnnl_success;
+    return execute_primitive(p->conv, 4, args) == dnnl_success;
 }
 
 #else

@@ -36,7 +36,7 @@ typedef struct conv_job {
     int64_t n_x, n_y, n_w; /* elements of a sample's input and output, and of the weight */
 } conv_job;
 
-static size_t larger(const onednn_primitive *a, const onednn_primitive *b, bool weight)
+static size_t larger_size(const onednn_primitive *a, const onednn_primitive *b, bool weight)
 {
     const size_t x = !a ? 0 : onednn_size(a, weight);
     const size_t y = !b ? 0 : onednn_size(b, weight);
@@ -58,8 +58,8 @@ static size_t job_plan(conv_job *job, onednn_pass what, const conv_shape *s, int
     job->last = s->n % job->chunk;
     job->main = onednn_take(what, s, s->n >= job->chunk ? job->chunk : 0);
     job->rest = onednn_take(what, s, job->last);
-    job->scratch_size = larger(job->main, job->rest, false);
-    const size_t weight = larger(job->main, job->rest, true);
+    job->scratch_size = larger_size(job->main, job->rest, false);
+    const size_t weight = larger_size(job->main, job->rest, true);
     size_t shared = 2 * weight, own = onednn_round_up((size_t)(job->chunk * job->n_x) * sizeof(float));
     if (what == ONEDNN_FORWARD) own = 0;
     if (what == ONEDNN_WEIGHTS) {
