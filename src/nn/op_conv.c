@@ -250,7 +250,7 @@ static conv_shape transpose_geometry(const op_conv_transpose_attrs *a, const man
 }
 
 /* Kernels want their scratch aligned; what we put in front of it keeps that. */
-static size_t aligned(size_t size)
+static size_t align_up(size_t size)
 {
     return (size + 63) & ~(size_t)63;
 }
@@ -261,7 +261,7 @@ static manta_status transpose_plan(manta_op_plan *p)
 {
     conv_shape s = transpose_geometry(p->attrs, &p->in[0], &p->in[1], &p->out[0]);
 
-    p->work = aligned(manta_array_bytes(&p->in[0])) + p->inner->kernels->conv_work(&s, p->threads);
+    p->work = align_up(manta_array_bytes(&p->in[0])) + p->inner->kernels->conv_work(&s, p->threads);
     p->flops = conv_flops(&s);
     return MANTA_OK;
 }
@@ -270,7 +270,7 @@ static conv_call transpose_call(const manta_op_call *c)
 {
     return (conv_call){.s = transpose_geometry(c->attrs, &c->in[0], &c->in[1], &c->out[0]),
                        .w = op_f32(&c->in[1]),
-                       .work = (char *)c->work + aligned(manta_array_bytes(&c->in[0]))};
+                       .work = (char *)c->work + align_up(manta_array_bytes(&c->in[0]))};
 }
 
 static manta_status transpose_forward(const manta_op_call *c)

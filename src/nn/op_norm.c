@@ -33,7 +33,7 @@ static bn_inputs bn_where(const op_bn_attrs *a)
     return at;
 }
 
-static int64_t channels(const manta_array *x)
+static int64_t count_channels(const manta_array *x)
 {
     return x->shape[x->ndim - 1];
 }
@@ -51,7 +51,7 @@ static manta_status bn_shape(manta_op_shape *s)
                           op_shape_text(&s->in[0], text, sizeof text));
     }
     for (int i = 1; i < n; i++) {
-        if (s->in[i].ndim == 1 && s->in[i].shape[0] == channels(&s->in[0])) continue;
+        if (s->in[i].ndim == 1 && s->in[i].shape[0] == count_channels(&s->in[0])) continue;
         return manta_fail(MANTA_EINVAL, "expected an input of shape (batch, ..., %lld), given %s",
                           (long long)s->in[i].shape[0], op_shape_text(&s->in[0], text, sizeof text));
     }
@@ -60,8 +60,9 @@ static manta_status bn_shape(manta_op_shape *s)
 
 static manta_status bn_plan(manta_op_plan *p)
 {
-    p->saved = p->training ? (size_t)(2 * channels(&p->in[0])) * sizeof(float) : 0;
-    p->work = p->training ? (size_t)op_meeting_size(&op_batch_norm, channels(&p->in[0])) * sizeof(double) : 0;
+    p->saved = p->training ? (size_t)(2 * count_channels(&p->in[0])) * sizeof(float) : 0;
+    p->work =
+        p->training ? (size_t)op_meeting_size(&op_batch_norm, count_channels(&p->in[0])) * sizeof(double) : 0;
     p->flops = (p->training ? 8 : 2) * (double)manta_array_count(&p->in[0]);
     return MANTA_OK;
 }
@@ -70,7 +71,7 @@ static bn_call bn_of(const manta_op_call *c)
 {
     const op_bn_attrs *a = c->attrs;
     bn_inputs at = bn_where(a);
-    int64_t ch = channels(&c->in[0]);
+    int64_t ch = count_channels(&c->in[0]);
 
     return (bn_call){.rows = manta_array_count(&c->in[0]) / ch,
                      .c = ch,
