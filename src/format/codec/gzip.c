@@ -9,7 +9,7 @@ bool gzip_is(const uint8_t *data, size_t size)
     return size >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 }
 
-static uInt piece(size_t n)
+static uInt piece_size(size_t n)
 {
     return n > (1u << 30) ? 1u << 30 : (uInt)n;
 }
@@ -20,9 +20,9 @@ manta_status gzip_head(const char *name, const uint8_t *data, size_t size, uint8
 
     if (inflateInit2(&z, 31) != Z_OK) return manta_fail(MANTA_ENOMEM, "%s: zlib has no memory", name);
     z.next_in = (Bytef *)(uintptr_t)data; /* zlib does not write there */
-    z.avail_in = piece(size);
+    z.avail_in = piece_size(size);
     z.next_out = out;
-    z.avail_out = piece(*n);
+    z.avail_out = piece_size(*n);
     int r = inflate(&z, Z_SYNC_FLUSH);
     size_t in = (size_t)z.total_in, got = (size_t)z.total_out;
     inflateEnd(&z);
@@ -48,7 +48,7 @@ static manta_status explain_failure(const char *name, const uint8_t *data, size_
     if (inflateInit2(&z, 31) != Z_OK) return manta_fail(MANTA_ENOMEM, "%s: zlib has no memory", name);
     while (r == Z_OK && out <= expected) {
         z.next_in = (Bytef *)(uintptr_t)(data + in);
-        z.avail_in = piece(size - in);
+        z.avail_in = piece_size(size - in);
         z.next_out = sink;
         z.avail_out = sizeof sink;
         uInt had = z.avail_in;

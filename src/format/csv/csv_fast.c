@@ -77,7 +77,7 @@ static bool all_fields(csv_rows *r)
     return false;
 }
 
-static inline bool number(const uint8_t *at, size_t n, float *out, doubt *d)
+static inline bool read_number(const uint8_t *at, size_t n, float *out, doubt *d)
 {
     /* exact, as is every whole number below 2^53: one rounding, that of the division */
     static const double scale[] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,

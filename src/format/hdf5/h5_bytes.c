@@ -125,7 +125,7 @@ static uint32_t load_le32(const uint8_t *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint32_t checksum(const uint8_t *p, size_t n)
+static uint32_t sum_bytes(const uint8_t *p, size_t n)
 {
     static const int rounds[6] = {4, 6, 8, 16, 19, 4}, ends[7] = {14, 11, 25, 16, 4, 14, 24};
     uint32_t s[3]; /* a, b, c */
@@ -161,7 +161,7 @@ manta_status h5_check_sum(const h5_file *f, const uint8_t *p, size_t n, const ch
     (void)n;
     (void)what;
 #else
-    if (checksum(p, n - 4) != load_le32(p + n - 4))
+    if (sum_bytes(p, n - 4) != load_le32(p + n - 4))
         return h5_bad(f, p, "%s does not have its checksum", what);
 #endif
     return MANTA_OK;

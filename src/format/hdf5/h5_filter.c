@@ -95,7 +95,7 @@ static manta_status inflate_chunk(const h5_file *f, const uint8_t *chunk, const 
     return MANTA_OK;
 }
 
-static void unshuffle(const uint8_t *from, uint8_t *to, size_t n, size_t element)
+static void unshuffle_bytes(const uint8_t *from, uint8_t *to, size_t n, size_t element)
 {
     size_t count = n / element;
 
@@ -124,7 +124,7 @@ manta_status h5_filters_undo(const h5_file *f, const h5_filters *filters, unsign
         } else if (n > room) {
             return h5_bad(f, chunk, "a chunk has %zu bytes, expected %zu", n, size);
         } else if (filter->element > 1 && n >= filter->element) {
-            unshuffle(from, next, n, filter->element);
+            unshuffle_bytes(from, next, n, filter->element);
             from = next;
         }
     }

@@ -198,7 +198,7 @@ static void pad_to(buf *b, size_t n)
     while (b->n < n) buf_add_char(b, 0);
 }
 
-static void align8(buf *b)
+static void align_to_8(buf *b)
 {
     pad_to(b, (b->n + 7) & ~(size_t)7);
 }
@@ -297,7 +297,7 @@ static void put_text(buf *b, h5_out *o, size_t *begin, size_t k, const char *tex
     put_le(b, 0, 6);
     put_le(b, strlen(text), 8);
     buf_add_text(b, text);
-    align8(b);
+    align_to_8(b);
 }
 
 /* The texts of all attributes, numbered from 1 in each collection. */
@@ -354,7 +354,7 @@ static void put_attribute(buf *b, const h5_out *o, const h5_out_attribute *a)
     put_le(b, a->is_list ? 16 : 8, 2); /* and of the shape */
     buf_add_text(b, a->name);
     buf_add_char(b, 0);
-    align8(b);
+    align_to_8(b);
     put_attribute_type(b, a->texts.n > 0);
     put_le(b, 1, 1);
     put_le(b, a->is_list, 1); /* dimensions */
@@ -496,7 +496,7 @@ static void put_superblock(buf *b, const h5_node *root, uint64_t size)
     put_le(b, size, 8);
     put_le(b, UNDEFINED, 8); /* driver */
     put_symbol(b, 0, root);
-    align8(b);
+    align_to_8(b);
 }
 
 /* Writes the head with the datasets' places as they are now known; they do not change its size. */
