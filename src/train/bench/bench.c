@@ -21,7 +21,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(double *v, int64_t n)
+static double find_median(double *v, int64_t n)
 {
     qsort(v, (size_t)n, sizeof *v, by_value);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
@@ -153,7 +153,7 @@ static manta_status run_bench(bench *b, const char *model, manta_bench_result *o
     if (!b->o->forward && !isfinite(session_sums(b->s)[SUM_LOSS])) {
         return manta_fail(MANTA_ENAN, "the loss is not a number: the step that was timed is wrong");
     }
-    *out = (manta_bench_result){.ms_per_step = median(b->times, b->o->steps)};
+    *out = (manta_bench_result){.ms_per_step = find_median(b->times, b->o->steps)};
     out->images_per_s = (double)b->o->batch / out->ms_per_step * 1e3;
     out->gflops = step_flops(b) / out->ms_per_step / 1e6;
     out->gemm_gflops = best;
@@ -206,7 +206,8 @@ static manta_status run_workers(bench *b, const char *model, manta_bench_result 
     if (st) return st;
     if (b->seen != WARM + b->o->steps)
         return manta_fail(MANTA_EINTERNAL, "%lld steps were timed", (long long)b->seen);
-    *out = (manta_bench_result){.ms_per_step = median(b->times, b->o->steps), .gemm_gflops = one.gemm_gflops};
+    *out = (manta_bench_result){.ms_per_step = find_median(b->times, b->o->steps),
+                                .gemm_gflops = one.gemm_gflops};
     out->images_per_s = (double)b->count / out->ms_per_step * 1e3;
     out->gflops = one.gflops * one.ms_per_step * b->o->workers / out->ms_per_step;
     out->gemm_share = out->gflops / out->gemm_gflops;

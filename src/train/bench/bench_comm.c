@@ -80,7 +80,7 @@ static manta_status socket_failed(const char *doing)
     return manta_fail(MANTA_EIO, "%s a bare exchange: %s", doing, strerror(errno));
 }
 
-static manta_status exchange(int fd, const char *in, char *out, size_t size)
+static manta_status exchange_bytes(int fd, const char *in, char *out, size_t size)
 {
     size_t sent = 0, got = 0;
     int64_t since = 0;
@@ -128,7 +128,7 @@ static manta_status time_reduce(bench_pair *p, const plain_memory *m)
         middle = clock_now_ns();
         reducing += middle - begin;
         if (p->socket < 0) continue;
-        TRY(exchange(p->socket, (const char *)m->in, (char *)m->other, (size_t)n * sizeof(float)));
+        TRY(exchange_bytes(p->socket, (const char *)m->in, (char *)m->other, (size_t)n * sizeof(float)));
         exchanging += clock_now_ns() - middle;
     }
     p->ms = (double)reducing / 1e6 / p->c->rounds;

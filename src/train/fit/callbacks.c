@@ -99,7 +99,7 @@ static manta_status keep_weights(stopping *c, const manta_session *s)
     return MANTA_OK;
 }
 
-static bool improves(const stopping *c, double value, double reference)
+static bool value_improves(const stopping *c, double value, double reference)
 {
     double delta = fabs(c->o.min_delta);
 
@@ -129,12 +129,12 @@ static manta_status stopping_epoch(void *self, manta_fit_context *f)
         c->at.best_epoch = epoch;
     }
     c->at.wait++;
-    if (!c->at.has_best ? !isnan(value) : improves(c, value, c->at.best)) {
+    if (!c->at.has_best ? !isnan(value) : value_improves(c, value, c->at.best)) {
         c->at.best = value;
         c->at.has_best = true;
         c->at.best_epoch = epoch;
         if (c->o.restore_best_weights) TRY(keep_weights(c, manta_fit_context_session(f)));
-        if (c->o.baseline == 0 || improves(c, value, option_real(c->o.baseline, 0))) c->at.wait = 0;
+        if (c->o.baseline == 0 || value_improves(c, value, option_real(c->o.baseline, 0))) c->at.wait = 0;
         return MANTA_OK;
     }
     if (c->at.wait < c->o.patience || epoch == 0) return MANTA_OK;
