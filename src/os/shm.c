@@ -169,7 +169,7 @@ static char *large_place(size_t size)
     return all + before;
 }
 
-static manta_status map(int fd, size_t size, int protection, int kind, void **out)
+static manta_status map_memory(int fd, size_t size, int protection, int kind, void **out)
 {
     char *place = size < LARGE_PAGE ? MAP_FAILED : large_place(size);
     void *at = os->mmap(place == MAP_FAILED ? NULL : place, size, protection,
@@ -191,14 +191,14 @@ manta_status shm_map(int fd, size_t size, bool writable, void **out)
 {
     void *at;
 
-    TRY(map(fd, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, &at));
+    TRY(map_memory(fd, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, &at));
     *out = keep_private(at, size);
     return MANTA_OK;
 }
 
 manta_status shm_map_copy(int fd, size_t size, void **out)
 {
-    return map(fd, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, out);
+    return map_memory(fd, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, out);
 }
 
 void shm_forget(void *at, size_t size)
