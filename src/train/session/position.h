@@ -12,6 +12,11 @@
  *   cluster_work.at         where a call of a cluster begins (cluster/cluster.h)
  *   ps_journal.from         from where on a coordinator gave out steps (ps/ps_journal.h)
  *
+ * Reports are no places in this sense. What a line of a run's record stands for
+ * (run/run_folder.h: run_place) and what a loop tells its driver (trainer_report) are epochs
+ * done and reports made, as whoever reports counts them. Public structs
+ * (manta_checkpoint_info, manta_run_info) hold copies for programs.
+ *
  * A worker group numbers the steps of all its jobs in one sequence, the step numbers of the
  * commit word; position_of_number() is the place that such a number means. */
 #ifndef TRAIN_SESSION_POSITION_H
