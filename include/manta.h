@@ -36,6 +36,7 @@
 #include <manta/run.h>
 #include <manta/status.h>
 #include <manta/strategy.h>
+#include <manta/table.h>
 #include <manta/node.h>
 #include <manta/task.h>
 #include <manta/tensor.h>

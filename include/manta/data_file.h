@@ -9,6 +9,7 @@
 #define MANTA_DATA_FILE_H
 
 #include <manta/data.h>
+#include <manta/table.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,10 @@ typedef struct manta_open_options {
                           workers by itself: this is for loops of a program's own */
     manta_shard_policy shard_policy;
     const char *data_dir; /* looked in before all others for named sets; NULL: $MANTA_DATA */
+    const manta_table *table; /* tables: the mapping that makes numbers of them; NULL: it is learnt */
+    manta_table **learnt; /* tables: gets the mapping that was learnt, owned; NULL when there was none to
+                             learn: another source, a table of numbers alone, or `table` is set */
+    bool inputs_only; /* tables: for a prediction. y is not read, and no row is left out */
 } manta_open_options;
 
 /* The dataset that `spec` names, with columns "x" and (where there are labels)
@@ -43,10 +48,12 @@ typedef struct manta_open_options {
  *   mnist, fashion-mnist, mnist:test   u8 images as f32 in [0,1], labels i64
  *   x.npy,y.npy                        and x.npy alone
  *   f.npz:x,y                          members by name, the columns x and y
- *   f.csv:label=COL                    numeric columns as x, COL as y
+ *   f.csv:y=COL                        the other columns as x, COL as y; f.csv:x=A+B,y=COL
+ *                                      names them. Numbers, dates and categories, with
+ *                                      missing=RULE and more: manta/table.h; .tsv likewise
  *   images-idx3,labels-idx1            IDX files, plain or gzip
  *   a folder                           one sub-folder per class of PNG or JPEG
- *   f.parquet:label=COL                numbers as x, COL as y; f.parquet:x=A+B,label=COL
+ *   f.parquet:y=COL                    numbers as x, COL as y; f.parquet:x=A+B,y=COL
  *                                      names them: numbers, lists of one length, images
  *   shard-{000000..000003}.tar         WebDataset: images (or npy) as x, cls as y;
  *   shard-*.tar:npy,json.label         or what the members are called

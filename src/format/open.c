@@ -5,6 +5,7 @@
 #include "format/array/npz.h"
 #include "format/codec/shard.h"
 #include "format/csv/csv.h"
+#include "format/csv/csv_table.h"
 #include "format/image/folder.h"
 #include "format/builtin_datasets.h"
 #include "format/parquet/parquet.h"
@@ -29,6 +30,52 @@ out:
     return st;
 }
 
+/* What is said of a table, by its specification and by the options. */
+static manta_table_options table_options_of(const spec *s, const manta_open_options *o)
+{
+    manta_table_options how = s->how;
+
+    how.x = s->x;
+    how.y = s->y;
+    how.keep_rows = how.without_y = o->inputs_only;
+    if (o->allow_nan && !how.missing) how.missing = MANTA_TABLE_MISSING_NAN;
+    return how;
+}
+
+/* By the mapping that is given, or one that is learnt from the table itself. Takes s. */
+static manta_status open_table(table_source *s, const manta_table_options *how, const manta_open_options *o,
+                               manta_dataset **out)
+{
+    manta_table *t = NULL;
+    manta_table_options all = *how;
+    manta_status st = MANTA_OK;
+
+    if (!o->table) {
+        st = table_learn(s, how, &t);
+        all.without_y = false;
+    }
+    if (!st) st = table_dataset(o->table ? o->table : t, s, &all, out);
+    table_source_release(s);
+    if (!st && o->learnt) {
+        *o->learnt = t;
+        t = NULL;
+    }
+    manta_table_free(t);
+    return st;
+}
+
+static manta_status open_csv(const spec *s, const manta_open_options *o, manta_dataset **out)
+{
+    manta_table_options how = table_options_of(s, o);
+    table_source source;
+    bool odd = true;
+
+    if (s->plain && !o->table) TRY(csv_open_plain(s->a, s->y, o, &odd, out));
+    if (!odd) return MANTA_OK;
+    TRY(csv_table_open_path(s->a, &how, &source));
+    return open_table(&source, &how, o, out);
+}
+
 static manta_status open_spec(const spec *s, const manta_open_options *o, manta_dataset **out)
 {
     file_info info;
@@ -36,7 +83,7 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
     switch (s->kind) {
     case SPEC_BUILTIN: return open_builtin(s, o, out);
     case SPEC_NPZ: return npz_open(s->a, s->x, s->y, o, out);
-    case SPEC_CSV: return csv_open(s->a, s->y, o, out);
+    case SPEC_CSV: return open_csv(s, o, out);
     case SPEC_PARQUET: return parquet_open(s->a, s->x, s->y, o, out);
     case SPEC_TAR: return webdataset_open(s->a, s->x, s->y, o, out);
     case SPEC_FILES: break;
@@ -94,6 +141,7 @@ manta_status manta_dataset_open(const char *text, const manta_open_options *opti
     if (o->shards < 0 || o->shard < 0 || (o->shards && o->shard >= o->shards)) {
         return manta_fail(MANTA_EINVAL, "dataset '%s': there is no part %d of %d", text, o->shard, o->shards);
     }
+    if (o->learnt) *o->learnt = NULL;
     TRY(open_text(text, o, &d));
     *out = d;
     return MANTA_OK;

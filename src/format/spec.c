@@ -53,35 +53,82 @@ static manta_status parse_pair(const char *text, const char *rest, spec_kind kin
                       text, example);
 }
 
-static manta_status parse_csv(const char *text, const char *rest, spec *s)
+/* ---- tables ---- */
+
+/* The bytes of a value: up to a comma that no backslash stands before. */
+static size_t value_length(const char *p)
 {
-    s->kind = SPEC_CSV;
-    s->a = mem_strndup(text, (size_t)(rest - text));
-    if (*rest == '\0') return MANTA_OK;
-    if (strncmp(rest, ":label=", 7) == 0 && rest[7]) {
-        s->y = mem_strdup(rest + 7);
-        return MANTA_OK;
-    }
-    return manta_fail(MANTA_EINVAL, "dataset '%s': expected :label=COLUMN after the file", text);
+    size_t n = 0;
+
+    while (p[n] && p[n] != ',') n += p[n] == '\\' && p[n + 1] ? 2 : 1;
+    return n;
 }
 
-/* f.parquet:x=A+B,label=C, either of the two or none. */
-static manta_status parse_parquet(const char *text, const char *rest, spec *s)
+static bool is_word(const char *p, size_t n, const char *word)
 {
-    s->kind = SPEC_PARQUET;
+    return strlen(word) == n && memcmp(p, word, n) == 0;
+}
+
+/* One of the words for an option of a table; false: it is none. */
+static bool apply_option(const char *key, size_t key_n, const char *value, size_t n, manta_table_options *how)
+{
+    static const struct {
+        const char *key, *value;
+        int number;
+    } words[] = {
+        {"missing", "refuse", MANTA_TABLE_MISSING_REFUSE},
+        {"missing", "drop", MANTA_TABLE_MISSING_DROP},
+        {"missing", "mean", MANTA_TABLE_MISSING_MEAN},
+        {"missing", "zero", MANTA_TABLE_MISSING_ZERO},
+        {"missing", "nan", MANTA_TABLE_MISSING_NAN},
+        {"categories", "onehot", MANTA_TABLE_ENCODING_ONEHOT},
+        {"categories", "integer", MANTA_TABLE_ENCODING_INTEGER},
+        {"header", "yes", MANTA_TABLE_HEADER_YES},
+        {"header", "no", MANTA_TABLE_HEADER_NO},
+        {"delimiter", "comma", ','},
+        {"delimiter", "semicolon", ';'},
+        {"delimiter", "tab", '\t'},
+        {"delimiter", "bar", '|'},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (!is_word(key, key_n, words[i].key) || !is_word(value, n, words[i].value)) continue;
+        switch (words[i].key[0]) {
+        case 'm': how->missing = (manta_table_missing)words[i].number; break;
+        case 'c': how->categories = (manta_table_encoding)words[i].number; break;
+        case 'h': how->header = (manta_table_header)words[i].number; break;
+        default: how->delimiter = (char)words[i].number; break;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* FILE:x=A+B,y=C,missing=RULE,...; label=C is another word for y=C. */
+static manta_status parse_table(const char *text, const char *rest, spec_kind kind, spec *s)
+{
+    s->kind = kind;
     s->a = mem_strndup(text, (size_t)(rest - text));
+    s->plain = true;
     while (*rest) {
         const char *key = rest + 1, *value = strchr(key, '=');
-        size_t n = value ? strcspn(++value, ",") : 0;
-        char **to = strncmp(key, "x=", 2) == 0 ? &s->x : strncmp(key, "label=", 6) == 0 ? &s->y : NULL;
-        if (!to || *to || n == 0) {
+        size_t key_n = value ? (size_t)(value - key) : 0, n = value ? value_length(++value) : 0;
+        bool y = value && (is_word(key, key_n, "y") || is_word(key, key_n, "label"));
+        char **to = y ? &s->y : value && is_word(key, key_n, "x") ? &s->x : NULL;
+        if (!value || n == 0 || (to && *to) || (!to && !apply_option(key, key_n, value, n, &s->how))) {
             return manta_fail(
                 MANTA_EINVAL,
-                "dataset '%s': expected :label=COLUMN or :x=COLUMN+COLUMN,label=COLUMN after the file", text);
+                "dataset '%.80s': '%.40s' means nothing, expected :label=COLUMN or "
+                ":x=COLUMN+COLUMN,y=COLUMN, "
+                "and with commas between missing=drop (mean, zero, nan), categories=onehot (integer), "
+                "delimiter=comma (semicolon, tab, bar), header=yes (no); \\, is a comma inside a name",
+                s->a, key);
         }
-        *to = mem_strndup(value, n);
+        if (to) *to = mem_strndup(value, n);
+        if (!to) s->plain = false;
         rest = value + n;
     }
+    if (s->x || (s->y && strpbrk(s->y, "@\\"))) s->plain = false;
     return MANTA_OK;
 }
 
@@ -113,13 +160,14 @@ static manta_status parse_spec(const char *text, spec *s)
     if (!text[0]) {
         return manta_fail(MANTA_EINVAL,
                           "dataset: nothing given, expected mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, "
-                          "f.csv:label=COLUMN, f.parquet:label=COLUMN, shard-000000.tar, two IDX files or an "
+                          "f.csv:y=COLUMN, f.parquet:y=COLUMN, shard-000000.tar, two IDX files or an "
                           "image folder");
     }
     if (builtin_is_name(text, n)) return parse_builtin(text, n, s);
     if ((rest = after_ending(text, ".npz"))) return parse_pair(text, rest, SPEC_NPZ, "f.npz:x,y", s);
-    if ((rest = after_ending(text, ".csv"))) return parse_csv(text, rest, s);
-    if ((rest = after_ending(text, ".parquet"))) return parse_parquet(text, rest, s);
+    if ((rest = after_ending(text, ".csv"))) return parse_table(text, rest, SPEC_CSV, s);
+    if ((rest = after_ending(text, ".tsv"))) return parse_table(text, rest, SPEC_CSV, s);
+    if ((rest = after_ending(text, ".parquet"))) return parse_table(text, rest, SPEC_PARQUET, s);
     if ((rest = after_tar(text))) return parse_pair(text, rest, SPEC_TAR, "f.tar:jpg,cls", s);
     return parse_files(text, s);
 }

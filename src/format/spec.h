@@ -4,14 +4,16 @@
 
 #include <stdbool.h>
 
+#include <manta/table.h>
+
 #include "base/status.h"
 
 typedef enum spec_kind {
     SPEC_BUILTIN, /* a = name, test */
     SPEC_FILES, /* a, and b or NULL: .npy or IDX files; a alone may be a folder */
     SPEC_NPZ, /* a = path, x, and y or NULL; both NULL: not said */
-    SPEC_CSV, /* a = path, y = label column or NULL */
-    SPEC_PARQUET, /* a = path, x = columns joined with '+' or NULL, y = label column or NULL */
+    SPEC_CSV, /* a = path, x = columns joined with '+' or NULL, y = label column or NULL, how */
+    SPEC_PARQUET, /* likewise */
     SPEC_TAR /* a = path with ranges or stars, x and y = what members are called, or NULL */
 } spec_kind;
 
@@ -19,6 +21,8 @@ typedef struct spec {
     spec_kind kind;
     bool test;
     char *a, *b, *x, *y; /* owned */
+    manta_table_options how; /* of a table: what was said but for x and y */
+    bool plain; /* of a table: nothing was said that needs manta/table.h */
 } spec;
 
 /* MANTA_EINVAL, saying what can be written. *out untouched on failure. */

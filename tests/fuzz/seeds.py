@@ -76,6 +76,13 @@ put("csv", "digits", b"\2a,y\n0.12345678901234567,1\n-1.5e-3,2\n16777217,3\n.5,4
 put("csv", "wide", b"\0" + b"\n".join(b",".join(b"%d.%d" % (i * 37 % 101, i * j % 97) for j in range(9)) for i in range(20)))
 put("csv", "carriage", b"\0" + b"1,2\r3,4\r\n5,6\n")
 put("csv", "bom", b"\0\xef\xbb\xbfa,b\n\n1,2\n\n")
+put("table", "people", b"\2\0age,city,since,y\n20,Bonn,2024-01-31,no\n31,\"Ki\"\"el\",2023-02-28T12:30:15.5+02:00,yes\n")
+put("table", "missing", b"\x0a\0a;b;y\r\n1;NA;0\r\n;x;1\r\n3;?;1\r\n")
+put("table", "quoted", b"\3\x0b\xef\xbb\xbf\"a\n,\",\"b\"\n\n1,\"x\r\ny\"\n2,\"\"\n")
+put("table", "turns", b"\1\x14y\ta\r1\t2\r2\t01.02.2003\rx\t4\r")
+put("table", "mapping", b"\x80" + b'{"manta_table": 1, "x": [{"name": "a", "type": "number", "missing": "mean", "mean": 2.5, '
+    b'"whole": false}, {"name": "c", "type": "category", "missing": "zero", "encoding": "onehot", "frequent": 1, '
+    b'"categories": ["u", "v"]}], "y": null}')
 
 
 def png(width, height, kind, depth, rows, extra=b""):
@@ -96,5 +103,6 @@ put("picture", "png-huge", b"\0" + png(0x7FFFFFFF, 0x7FFFFFFF, 0, 8, b"\0"))
 for i, text in enumerate(["mnist", "fashion-mnist:test", "mnist:nothing", "x.npy,y.npy", "f.npz:x,y", "f.npz", "f.npz:",
                           "a.csv:label=price", "a.csv:", "images,labels", "a,b,c", ",", "d.npz.csv:label=0", "./folder",
                           "f.parquet:label=y", "f.parquet:x=a+b,label=c", "f.parquet:x=,", "s-{0..3}.tar:jpg,cls",
-                          "s.tar.gz", "a.tgz:x.npy"]):
+                          "s.tar.gz", "a.tgz:x.npy",
+                          "a.tsv:x=a+b\\,c@mean,y=d,missing=drop,header=no"]):
     put("spec", "%02d" % i, text.encode())

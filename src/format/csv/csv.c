@@ -408,30 +408,55 @@ out:
     return st;
 }
 
-static manta_status read_table(const char *path, const char *label, bool allow_nan, csv_table *t)
+/* Whether the first line is longer than HEAD bytes: an image in each line, say. */
+static manta_status is_wide(const seek_file *f, bool *wide)
 {
-    seek_file f;
-    input in = {0};
-    bool odd = true;
+    uint8_t *head;
+    manta_status st;
 
-    if (!seek_open(path, &f)) { /* a pipe is no such file, and read whole */
-        manta_status st = read_plain(&f, label, allow_nan, t, &odd);
-        seek_close(&f);
-        if (st) return st;
-    }
-    if (!odd) return MANTA_OK;
-    TRY(input_read(path, &in));
-    manta_status st = csv_parse_slowly(path, in.data, in.size, label, allow_nan, t);
-    input_release(&in);
+    *wide = false;
+    if (f->size <= HEAD) return MANTA_OK;
+    if (!(head = mem_try_raw(HEAD)))
+        return manta_fail(MANTA_ENOMEM, "%s: no memory to read it with", f->path);
+    if (!(st = seek_read(f, 0, head, HEAD, "records")))
+        *wide = !memchr(head, '\n', HEAD) && !memchr(head, '\r', HEAD);
+    mem_try_free(head);
     return st;
 }
 
-manta_status csv_open(const char *path, const char *label, const manta_open_options *o, manta_dataset **out)
+/* Reads a file of very long lines, whole. */
+static manta_status read_wide(const seek_file *f, const char *label, bool allow_nan, csv_table *t)
+{
+    uint8_t *data = mem_try_raw((size_t)f->size);
+    manta_status st;
+
+    if (!data)
+        return manta_fail(MANTA_ENOMEM, "%s: no memory for its %llu bytes", f->path,
+                          (unsigned long long)f->size);
+    st = seek_read(f, 0, data, (size_t)f->size, "records");
+    if (!st) st = csv_parse_slowly(f->path, data, (size_t)f->size, label, allow_nan, t);
+    mem_try_free(data);
+    return st;
+}
+
+manta_status csv_open_plain(const char *path, const char *label, const manta_open_options *o, bool *odd,
+                            manta_dataset **out)
 {
     csv_table t = {0};
-
-    TRY(read_table(path, label, o->allow_nan, &t));
+    seek_file f;
+    bool wide = false;
     manta_status st;
+
+    *odd = true;
+    if (seek_open(path, &f)) return MANTA_OK;
+    st = read_plain(&f, label, o->allow_nan, &t, odd);
+    if (!st && *odd) st = is_wide(&f, &wide);
+    if (!st && wide) {
+        *odd = false;
+        st = read_wide(&f, label, o->allow_nan, &t);
+    }
+    seek_close(&f);
+    if (st || *odd) return st;
     csv_table *own = mem_new(sizeof *own);
     *own = t;
     source_memory m = {

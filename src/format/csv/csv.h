@@ -31,6 +31,9 @@ manta_status csv_parse_slowly(const char *name, const uint8_t *data, size_t size
                               bool allow_nan, csv_table *out);
 void csv_release(csv_table *t); /* accepts zeroed memory */
 
-manta_status csv_open(const char *path, const char *label, const manta_open_options *o, manta_dataset **out);
+/* Opens a file of plain numbers, comma-separated and without quotes. *odd: it is none, or no
+ * regular file, and *out is untouched; csv_table.h reads it, or says what is wrong. */
+manta_status csv_open_plain(const char *path, const char *label, const manta_open_options *o, bool *odd,
+                            manta_dataset **out);
 
 #endif
