@@ -184,6 +184,15 @@ MANTA_API manta_status manta_recipe_datasets(manta_recipe *r, manta_dataset **da
 MANTA_API manta_status manta_recipe_inputs(manta_recipe *r, const char *specs,
                                            manta_dataset **out) MANTA_MUST_USE;
 
+/* The mapping that makes numbers of tables (manta/table.h): learnt from the first table that the recipe
+ * opened, or kept beside the model and found there: FILE.table.json of "weights" or of the model's
+ * file, table.json of a run. NULL: none, as no table was opened or one of numbers alone. Borrowed until
+ * another model is opened or manta_recipe_free(). */
+MANTA_API const manta_table *manta_recipe_table(const manta_recipe *r);
+/* Keeps the mapping beside what was saved: as PATH.table.json of a file, as PATH/table.json of a folder. Without
+ * a mapping one of an earlier training is removed from there. */
+MANTA_API manta_status manta_recipe_keep_table(const manta_recipe *r, const char *path) MANTA_MUST_USE;
+
 /* ---- session and fit ---- */
 
 #define MANTA_RECIPE_BATCH 32 /* samples of a step and worker when nothing is set */

@@ -97,7 +97,7 @@ const command cmd_train = {
         "MODEL is a .keras file, a Keras config.json, an .h5 file with a model, or a name of the zoo ('manta "
         "model' lists them). A file brings its weights, optimizer state, loss and metrics along. "
         "D is mnist or fashion-mnist (their training part, as numbers in [0,1]; mnist:test is the other), "
-        "x.npy,y.npy, f.npz:x,y, f.csv:label=COL, images-idx3,labels-idx1, or a folder with a sub-folder of "
+        "x.npy,y.npy, f.npz:x,y, f.csv:x=A+B,y=C, images-idx3,labels-idx1, or a folder with a sub-folder of "
         "PNG or "
         "JPEG files per class.\n\n"
         "What is not given comes from the model: mnist-cnn, mlp and resnet18 take sparse categorical "

@@ -1,13 +1,14 @@
 /* inspect.h - the kinds of things that manta inspect shows, a file each.
  *
  * Each prints a table for people or, with json, one object whose "kind" says
- * which: model, outline, arrays, checkpoint, events, onnx, dataset. Those that open a file return
+ * which: model, outline, arrays, checkpoint, events, onnx, dataset, table. Those that open a file return
  * the exit status, having said why when it is not 0. */
 #ifndef CLI_INSPECT_H
 #define CLI_INSPECT_H
 
 #include <jansson.h>
 
+#include <manta/data.h>
 #include <manta/file.h>
 
 /* A built model; s: the file it comes from, or NULL for one of the zoo. */
@@ -33,6 +34,12 @@ int inspect_events(const char *path, bool json);
 /* Whether spec is what manta_dataset_open() takes, by its name. */
 bool inspect_is_data(const char *spec);
 int inspect_data(const char *spec, bool json);
+/* What a dataset is made of. */
+json_t *inspect_dataset_json(manta_dataset *d, const char *spec);
+
+/* Whether path is the name of a file that is a table, no columns chosen. */
+bool inspect_is_table(const char *path);
+int inspect_table(const char *path, bool json);
 
 /* What an optimizer, losses and metrics of a file are set to. */
 void inspect_compiled(const manta_saved *s);

@@ -16,7 +16,7 @@
  * before the end or a sign, .tfrecords apart: f.target is no .tar. */
 static bool has_ending(const char *spec)
 {
-    static const char *const endings[] = {".tfrecord", ".tfrecords", ".tar",  ".parquet",
+    static const char *const endings[] = {".tfrecord", ".tfrecords", ".tar",  ".parquet", ".tsv",
                                           ".csv",      ".npy,",      ".npz:", "-ubyte"};
 
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
@@ -75,7 +75,7 @@ static void show_table(manta_dataset *d)
     }
 }
 
-static void show_json(manta_dataset *d, const char *spec)
+json_t *inspect_dataset_json(manta_dataset *d, const char *spec)
 {
     const manta_column_spec *columns;
     int n = manta_dataset_columns(d, &columns);
@@ -87,8 +87,8 @@ static void show_json(manta_dataset *d, const char *spec)
                                               inspect_shape_json(columns[i].ndim, columns[i].shape), "dtype",
                                               manta_dtype_name(columns[i].dtype)));
     }
-    json_emit(json_pack("{s:s, s:o, s:o, s:o}", "kind", "dataset", "path", json_text(spec), "samples",
-                        count < 0 ? json_null() : json_integer(count), "columns", list));
+    return json_pack("{s:s, s:o, s:o, s:o}", "kind", "dataset", "path", json_text(spec), "samples",
+                     count < 0 ? json_null() : json_integer(count), "columns", list);
 }
 
 /* ---- a file that no dataset can be made of before columns are chosen ---- */
@@ -155,11 +155,12 @@ int inspect_data(const char *spec, bool json)
     manta_dataset *d = NULL;
     int status = CLI_DONE;
 
+    if (inspect_is_table(spec)) return inspect_table(spec, json);
     if (manta_dataset_open(spec, &o, &d)) return inspect_facts(spec, json);
     if (read_one(d)) {
         status = cli_fail();
     } else if (json) {
-        show_json(d, spec);
+        json_emit(inspect_dataset_json(d, spec));
     } else {
         show_table(d);
     }

@@ -37,6 +37,18 @@ static int training_end_failed(training *r, bool under_way)
     return CLI_FAILED;
 }
 
+/* The file that --save asks for, and the mapping of a table beside it; likewise beside that of --save-best. */
+static manta_status save_files(training *r)
+{
+    const char *best = options_text(r->o, "save-best");
+    manta_status st = r->save ? manta_session_save(r->s, r->save) : MANTA_OK;
+
+    if (!st && r->save) st = manta_recipe_keep_table(r->recipe, r->save);
+    if (!st && best && r->record.n && manta_recipe_table(r->recipe) && !strchr(best, '{'))
+        st = manta_recipe_keep_table(r->recipe, best);
+    return st;
+}
+
 /* Saves without a word, and without forgetting why it ends; whether it did. */
 static bool save_quietly(training *r)
 {
@@ -44,7 +56,7 @@ static bool save_quietly(training *r)
     bool fine;
 
     manta_error_get(&why);
-    fine = !manta_session_save(r->s, r->save);
+    fine = !save_files(r);
     (void)!manta_error_raise(&why);
     return fine;
 }
@@ -90,7 +102,7 @@ int training_finish(training *r, manta_status st)
     if (r->profile.steps && !stopped &&
         profile_print(&r->profile, r->s, r->fit.batch ? r->fit.batch : r->fit.global_batch, r->json))
         return training_failed(r);
-    if (r->save && manta_session_save(r->s, r->save)) return training_failed(r);
+    if (save_files(r)) return training_failed(r);
     r->written = r->save != NULL;
     if (record_finish(&r->record, stopped ? "interrupted" : "done", last_metrics(r), NULL))
         return training_failed(r);

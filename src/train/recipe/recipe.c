@@ -28,6 +28,8 @@ static void drop_model(manta_recipe *r)
 {
     recipe_forget_compile(r);
     manta_saved_free(r->saved);
+    manta_table_free(r->table);
+    r->table = NULL;
     if (r->owns_model) manta_model_free(r->m);
     mem_free(r->name);
     r->saved = NULL;

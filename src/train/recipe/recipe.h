@@ -1,6 +1,6 @@
 /* train/recipe/recipe.h - a recipe from inside: settings, a model, and what was made of them.
  *
- * recipe.c holds the settings; recipe_compile.c, recipe_data.c, recipe_input.c, recipe_session.c,
+ * recipe.c holds the settings; recipe_compile.c, recipe_data.c, recipe_input.c, recipe_table.c, recipe_session.c,
  * recipe_callbacks.c and recipe_run.c read them. Every call of the public header begins with recipe_begin(), so
  * that a fault is that of the last call. */
 #ifndef TRAIN_RECIPE_RECIPE_H
@@ -22,6 +22,7 @@ struct manta_recipe {
     bool owns_model;
     manta_saved *saved; /* owned; NULL: the model is not of a file */
     const manta_recipe_defaults *preset; /* NULL: the model is not of the zoo */
+    manta_table *table; /* owned; the mapping of tables, learnt or kept beside the model; NULL: none yet */
 
     bool compiled; /* what follows is made for `purpose` and the settings as they are */
     manta_purpose purpose;
@@ -59,6 +60,10 @@ manta_status recipe_small(manta_recipe *r, const char *name, int fallback, int m
 
 /* Refuses a number that is no purpose; `function` for the sentence. */
 manta_status recipe_check_purpose(const char *function, manta_purpose purpose) MANTA_MUST_USE;
+
+/* Looks for the mapping that was kept beside the weights, the model's file or the run, unless the recipe
+ * has one or `spec` is no table. None is no failure. */
+manta_status recipe_find_table(manta_recipe *r, const char *spec) MANTA_MUST_USE;
 
 /* Compiles for an evaluation at least, unless that has been done. */
 manta_status recipe_need_loss(manta_recipe *r) MANTA_MUST_USE;

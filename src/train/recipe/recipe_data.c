@@ -90,7 +90,8 @@ manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool target
     REFUSE_NULL(spec);
     REFUSE_NULL(out);
 
-    manta_open_options how = {.raw = recipe_flag(r, "raw")};
+    manta_table *learnt = NULL;
+    manta_open_options how = {.raw = recipe_flag(r, "raw"), .inputs_only = !targets, .learnt = &learnt};
     double scale = recipe_real(r, "scale", 1);
     manta_dataset *d = NULL;
     manta_status st;
@@ -99,7 +100,10 @@ manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool target
     if (!r->m)
         return manta_fail(MANTA_EINVAL, "the recipe has no model yet, expected one to be opened first");
     if (targets) TRY(recipe_need_loss(r));
+    TRY(recipe_find_table(r, spec));
+    how.table = r->table;
     st = manta_dataset_open(spec, &how, &d);
+    if (learnt) r->table = learnt; /* there was none, else nothing would have been learnt */
     if (st) return st == MANTA_ENOENT ? fail_unknown_data(st, spec) : st;
     if (scale == 0) {
         st = recipe_fail(r, "scale", "samples cannot be divided by 0, expected another number");

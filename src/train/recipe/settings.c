@@ -39,8 +39,9 @@
 static const manta_setting settings[] = {
     /* data and how long */
     TEXT("data", "D",
-         "What to train on: mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, f.csv:label=COL, IDX files or a "
-         "folder of images"),
+         "What to train on: mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, f.csv:x=A+B,y=C (manta inspect "
+         "f.csv "
+         "says what to write), IDX files or a folder of images"),
     TEXT("validation", "D2", "What to evaluate on after every epoch, such as mnist:test"),
     REAL("validation-split", "F",
          "Evaluate on this last part of --data instead (0.2), and train on the rest"),
