@@ -42,7 +42,7 @@ ROOMS = {
         "csv": ["codec", "table"],
         "tfrecord": ["codec", "image"],
         "webdataset": ["codec", "array", "image"],
-        "parquet": ["codec", "image"],
+        "parquet": ["codec", "image", "table"],
         "tensorboard": ["codec"],
         "hdf5": ["codec", "model"],
         "keras": ["codec", "model", "hdf5"],

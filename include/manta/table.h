@@ -129,6 +129,8 @@ typedef struct manta_table_column {
     char *example[MANTA_TABLE_EXAMPLES]; /* different values in the order of rows; NULL: no more */
     int64_t odd; /* values of numbers or dates that are none */
     int64_t odd_row; /* the line (CSV) or row (Parquet) of the first of them */
+    const char
+        *refused; /* what it is that no table has, as "a list", and it was not read; static; NULL: nothing */
 } manta_table_column;
 
 typedef struct manta_table_facts {

@@ -108,7 +108,8 @@ const command cmd_inspect = {
         "'checkpoint'), "
         ".onnx, a checkpoint of a run (its folder), an event file of TensorBoard or a folder of runs.\n\n"
         "DATA is as for --data: .tfrecord, .tar, .parquet, .csv and others; its columns, their types and the "
-        "number of samples. One sample is read. Of a .csv or .tsv without columns chosen, all is read: the "
+        "number of samples. One sample is read. Of a table (.csv, .tsv, .parquet) without columns chosen, "
+        "all is read: the "
         "type of "
         "each column, what is missing, examples, and what to write at --data.",
     .examples = "  manta inspect resnet18\n  manta inspect m.keras --json\n  manta inspect runs/a\n"

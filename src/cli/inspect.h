@@ -40,6 +40,8 @@ json_t *inspect_dataset_json(manta_dataset *d, const char *spec);
 /* Whether path is the name of a file that is a table, no columns chosen. */
 bool inspect_is_table(const char *path);
 int inspect_table(const char *path, bool json);
+/* Shows a Parquet file as a table, if it is one whose columns all are such as a table has. */
+bool inspect_if_table(const char *path, bool json);
 
 /* What an optimizer, losses and metrics of a file are set to. */
 void inspect_compiled(const manta_saved *s);

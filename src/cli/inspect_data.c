@@ -156,6 +156,7 @@ int inspect_data(const char *spec, bool json)
     int status = CLI_DONE;
 
     if (inspect_is_table(spec)) return inspect_table(spec, json);
+    if (inspect_if_table(spec, json)) return CLI_DONE;
     if (manta_dataset_open(spec, &o, &d)) return inspect_facts(spec, json);
     if (read_one(d)) {
         status = cli_fail();

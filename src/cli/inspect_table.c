@@ -148,17 +148,34 @@ static void show_json(const manta_table_facts *f, const char *path)
     manta_dataset_unref(d);
 }
 
+static void show_table(const manta_table_facts *f, const char *path, bool json)
+{
+    if (json) {
+        show_json(f, path);
+    } else {
+        show_columns(f);
+        show_notes(f, path);
+    }
+}
+
 int inspect_table(const char *path, bool json)
 {
     manta_table_facts f = {0};
 
     if (manta_table_describe(path, NULL, &f)) return cli_fail();
-    if (json) {
-        show_json(&f, path);
-    } else {
-        show_columns(&f);
-        show_notes(&f, path);
-    }
+    show_table(&f, path, json);
     manta_table_facts_release(&f);
     return CLI_DONE;
+}
+
+bool inspect_if_table(const char *path, bool json)
+{
+    manta_table_facts f = {0};
+    size_t n = strlen(path);
+    bool fits = n > 8 && !strcmp(path + n - 8, ".parquet") && !manta_table_describe(path, NULL, &f);
+
+    for (int i = 0; i < f.n; i++) fits = fits && !f.columns[i].refused;
+    if (fits) show_table(&f, path, json);
+    manta_table_facts_release(&f);
+    return fits;
 }

@@ -1,4 +1,6 @@
 /* open.c - a dataset from its specification. */
+#include <string.h>
+
 #include "base/args.h"
 #include "base/mem.h"
 #include "format/array/files.h"
@@ -9,6 +11,7 @@
 #include "format/image/folder.h"
 #include "format/builtin_datasets.h"
 #include "format/parquet/parquet.h"
+#include "format/parquet/parquet_table.h"
 #include "format/spec.h"
 #include "format/tfrecord/tfrecord.h"
 #include "format/webdataset/webdataset.h"
@@ -76,6 +79,26 @@ static manta_status open_csv(const spec *s, const manta_open_options *o, manta_d
     return open_table(&source, &how, o, out);
 }
 
+/* As a table when a word of one is there, else, or when its columns are none of a table (lists, images),
+ * as numbers. */
+static manta_status open_parquet(const spec *s, const manta_open_options *o, manta_dataset **out)
+{
+    manta_table_options how = table_options_of(s, o);
+    bool words = s->how.missing || s->how.categories || (s->x && strpbrk(s->x, "@\\")) ||
+                 (s->y && strpbrk(s->y, "@\\"));
+    table_source source;
+    manta_error first;
+    manta_status st;
+
+    if (!o->table && !s->named_y && !words) return parquet_open(s->a, s->x, s->y, o, out);
+    TRY(parquet_table_open_path(s->a, &source));
+    st = open_table(&source, &how, o, out);
+    if (st != MANTA_EUNSUPPORTED || o->table || words) return st;
+    manta_error_get(&first);
+    st = parquet_open(s->a, s->x, s->y, o, out);
+    return st ? manta_error_raise(&first) : MANTA_OK;
+}
+
 static manta_status open_spec(const spec *s, const manta_open_options *o, manta_dataset **out)
 {
     file_info info;
@@ -84,7 +107,7 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
     case SPEC_BUILTIN: return open_builtin(s, o, out);
     case SPEC_NPZ: return npz_open(s->a, s->x, s->y, o, out);
     case SPEC_CSV: return open_csv(s, o, out);
-    case SPEC_PARQUET: return parquet_open(s->a, s->x, s->y, o, out);
+    case SPEC_PARQUET: return open_parquet(s, o, out);
     case SPEC_TAR: return webdataset_open(s->a, s->x, s->y, o, out);
     case SPEC_FILES: break;
     }

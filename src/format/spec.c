@@ -125,6 +125,7 @@ static manta_status parse_table(const char *text, const char *rest, spec_kind ki
                 s->a, key);
         }
         if (to) *to = mem_strndup(value, n);
+        if (y) s->named_y = key[0] == 'y';
         if (!to) s->plain = false;
         rest = value + n;
     }

@@ -22,6 +22,7 @@ typedef struct spec {
     bool test;
     char *a, *b, *x, *y; /* owned */
     manta_table_options how; /* of a table: what was said but for x and y */
+    bool named_y; /* of a table: y was written as y=, not as label= */
     bool plain; /* of a table: nothing was said that needs manta/table.h */
 } spec;
 

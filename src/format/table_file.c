@@ -5,6 +5,7 @@
 
 #include "base/args.h"
 #include "format/csv/csv_table.h"
+#include "format/parquet/parquet_table.h"
 #include "format/table/table.h"
 
 static const manta_table_options no_options;
@@ -21,7 +22,9 @@ static manta_status open_source(const char *function, const char *path, const ma
 {
     TRY(table_options_check(function, o));
     if (ends_in(path, ".csv") || ends_in(path, ".tsv")) return csv_table_open_path(path, o, out);
-    return manta_fail(MANTA_EUNSUPPORTED, "%s: no table, by its name; expected a .csv or .tsv file", path);
+    if (ends_in(path, ".parquet")) return parquet_table_open_path(path, out);
+    return manta_fail(MANTA_EUNSUPPORTED, "%s: no table, by its name; expected a .csv, .tsv or .parquet file",
+                      path);
 }
 
 manta_status manta_table_learn(const char *path, const manta_table_options *options, manta_table **out)

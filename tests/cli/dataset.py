@@ -41,7 +41,9 @@ class Batch(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("raw", ctypes.c_bool), ("allow_nan", ctypes.c_bool), ("image_height", ctypes.c_int),
-                ("image_width", ctypes.c_int), ("image_channels", ctypes.c_int), ("data_dir", ctypes.c_char_p)]
+                ("image_width", ctypes.c_int), ("image_channels", ctypes.c_int), ("shards", ctypes.c_int),
+                ("shard", ctypes.c_int), ("shard_policy", ctypes.c_int), ("data_dir", ctypes.c_char_p),
+                ("table", ctypes.c_void_p), ("learnt", ctypes.c_void_p), ("inputs_only", ctypes.c_bool)]
 
 
 class LoaderOptions(ctypes.Structure):

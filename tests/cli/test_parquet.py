@@ -1,5 +1,6 @@
 """Parquet files that pyarrow writes, in the settings people use, are read with equal values."""
 import io
+import json
 import struct
 import zlib
 
@@ -225,3 +226,71 @@ def test_training(manta, tmp_path):
     done = manta("train", "linear", "--data", "t.parquet:label=y", "--epochs", 100, "--learning-rate", 0.1, "--json")
     assert done.event("result")["status"] == "done"
     assert done.event("result")["metrics"]["loss"] < 1e-3
+
+
+# ---- as a table ----
+
+def people(path, **setting):
+    """Texts, dates, times, booleans and nulls among numbers, in several row groups."""
+    n = 40
+    city = ["Kiel" if i % 3 == 1 else None if i % 8 == 5 else "Bonn" for i in range(n)]
+    columns = {
+        "age": pa.array([None if i % 10 == 3 else 20 + i for i in range(n)], pa.int16()),
+        "rent": pa.array([None if i == 7 else float("nan") if i == 8 else i / 3 for i in range(n)]),
+        "city": city,
+        "since": pa.array([18262 + i for i in range(n)], pa.int32()).cast(pa.date32()),
+        "seen": pa.array([1717156800 * 10 ** 6 if i else None for i in range(n)], pa.int64()).cast(pa.timestamp("us")),
+        "member": [i % 2 == 0 for i in range(n)],
+        "bought": ["yes" if i % 3 == 1 else "no" for i in range(n)],
+    }
+    pq.write_table(pa.table(columns), path, **setting)
+    return columns
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS.keys())
+def test_texts_and_nulls(tmp_path, setting):
+    people(tmp_path / "t.parquet", **{**setting, "row_group_size": 16})
+    got = dataset.read(f"{tmp_path}/t.parquet:x=age@mean+rent@zero+city@zero+since+seen@nan+member,y=bought")
+    x, y = got["x"], got["y"]
+    age = [20 + i for i in range(40) if i % 10 != 3]
+    assert x.shape == (40, 8) and y.dtype == np.int64
+    np.testing.assert_array_equal(x[[0, 3], 0], np.float32([20, np.mean(age)]))
+    np.testing.assert_array_equal(x[[6, 7, 8], 1], np.float32([2, 0, 0]))
+    np.testing.assert_array_equal(x[:8, 2:5].argmax(1), [0, 1, 0, 0, 1, 2, 0, 1])      # Bonn, Kiel, missing
+    np.testing.assert_array_equal(x[:, 5], 18262 + np.arange(40))
+    assert np.isnan(x[0, 6]) and x[1, 6] == np.float32(19874.5)
+    np.testing.assert_array_equal(x[:, 7], np.arange(40) % 2 == 0)
+    np.testing.assert_array_equal(y, np.arange(40) % 3 == 1)
+    assert len(dataset.read(f"{tmp_path}/t.parquet:x=age+city,y=bought,missing=drop")["y"]) == 33     # 4 ages, 3 cities
+
+
+TABLE_REFUSED = {
+    "a null": (":x=age,y=bought", r"row 3, column 'age' is missing, expected a value or a rule: missing=drop"),
+    "no column": (":x=aage,y=bought", r"no column 'aage'; there are: age, .*did you mean age"),
+    "no number": (":x=city@number@drop,y=bought", r"row 0, column 'city' is 'Bonn', expected a number"),
+}
+
+
+@pytest.mark.parametrize("choice, words", TABLE_REFUSED.values(), ids=TABLE_REFUSED.keys())
+def test_tables_are_refused_by_row_and_column(tmp_path, choice, words):
+    people(tmp_path / "t.parquet", row_group_size=7)
+    with pytest.raises(dataset.Refused, match=words):
+        dataset.read(f"{tmp_path}/t.parquet{choice}")
+
+
+def test_lists_are_no_table(tmp_path):
+    pq.write_table(pa.table({"v": [[1.0, 2.0], [3.0, 4.0]], "s": ["a", "b"], "y": [0, 1]}), tmp_path / "t.parquet")
+    np.testing.assert_array_equal(dataset.read(f"{tmp_path}/t.parquet:x=v,y=y")["x"], [[1, 2], [3, 4]])
+    with pytest.raises(dataset.Refused, match=r"column 'v' is a list, expected numbers, dates or categories"):
+        dataset.read(f"{tmp_path}/t.parquet:x=v+s,y=y")
+
+
+def test_inspect_shows_a_table(manta, tmp_path):
+    people(tmp_path / "t.parquet", row_group_size=16)
+    said = manta("inspect", "t.parquet").stdout
+    types = {line.split()[0]: line.split()[1] for line in said.splitlines()[1:8]}
+    assert types == {"age": "number", "rent": "number", "city": "category", "since": "date", "seen": "date",
+                     "member": "number", "bought": "category"}
+    assert "40 rows" in said and "--data t.parquet:x=age+rent+city+since+seen+member,y=bought,missing=mean" in said
+    columns = json.loads(manta("inspect", "t.parquet", "--json").stdout)["table"]["columns"]
+    assert [c["missing"] for c in columns] == [4, 2, 3, 0, 1, 0, 0]

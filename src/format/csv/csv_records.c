@@ -142,7 +142,7 @@ static progress read_quoted(const csv_records *r, size_t *p, span *s, int64_t *l
     size_t i = *p + 1;
 
     *s = (span){.from = i, .quoted = true};
-    for (;; i++) {
+    for (;;) {
         const uint8_t *quote = i < r->n ? memchr(b + i, '"', r->n - i) : NULL;
         size_t end = quote ? (size_t)(quote - b) : r->n;
         for (size_t k = i; k < end; k++) *lines += b[k] == '\n';
@@ -150,7 +150,7 @@ static progress read_quoted(const csv_records *r, size_t *p, span *s, int64_t *l
         i = end;
         if (i + 1 == r->n || b[i + 1] != '"') break;
         s->doubled = true;
-        i++;
+        i += 2;
     }
     s->n = i - s->from;
     *p = i + 1;
@@ -199,9 +199,9 @@ static size_t undouble(uint8_t *at, size_t n)
 {
     size_t to = 0;
 
-    for (size_t i = 0; i < n; i++, to++) {
+    for (size_t i = 0; i < n; to++) {
         at[to] = at[i];
-        if (at[i] == '"') i++;
+        i += at[i] == '"' ? 2 : 1;
     }
     return to;
 }

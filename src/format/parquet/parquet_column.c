@@ -2,10 +2,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/half.h"
 #include "base/mem.h"
 #include "format/codec/input.h"
 #include "format/parquet/parquet_column.h"
+#include "format/parquet/parquet_number.h"
 #include "format/parquet/parquet_page.h"
 #include "format/parquet/parquet_rle.h"
 
@@ -42,6 +42,7 @@ void parquet_values_release(parquet_values *v)
 {
     mem_try_free(v->data);
     mem_try_free(v->offsets);
+    mem_try_free(v->present);
     *v = (parquet_values){0};
 }
 
@@ -53,6 +54,7 @@ typedef struct reading {
     manta_dtype as; /* of numbers */
     size_t size; /* of one of them */
     bool bytes, allow_nan;
+    bool cells; /* nulls are kept, of bytes too */
     int64_t seen; /* values, with those that are null */
     int64_t row_length; /* of the list that is being read */
     uint8_t *levels; /* repetition, then definition, of the page */
@@ -68,113 +70,21 @@ typedef struct reading {
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-static uint32_t load_le32(const uint8_t *p)
-{
-    uint32_t v;
-
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static uint64_t load_le64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-/* Bytes of one value as it is written; booleans have been spread to a byte. */
-static size_t physical_size(const parquet_leaf *leaf)
-{
-    switch (leaf->type) {
-    case PARQUET_BOOLEAN: return 1;
-    case PARQUET_INT32:
-    case PARQUET_FLOAT: return 4;
-    case PARQUET_FIXED: return (size_t)leaf->width;
-    default: return 8;
-    }
-}
-
-static void to_f32(const parquet_leaf *leaf, const uint8_t *from, size_t n, float *to)
-{
-    bool u = leaf->meaning == PARQUET_UNSIGNED;
-
-    switch (leaf->type) {
-    case PARQUET_BOOLEAN:
-        for (size_t i = 0; i < n; i++) to[i] = (float)from[i];
-        break;
-    case PARQUET_INT32:
-        if (u) {
-            for (size_t i = 0; i < n; i++) to[i] = (float)load_le32(from + 4 * i);
-        } else {
-            for (size_t i = 0; i < n; i++) to[i] = (float)(int32_t)load_le32(from + 4 * i);
-        }
-        break;
-    case PARQUET_INT64:
-        if (u) {
-            for (size_t i = 0; i < n; i++) to[i] = (float)load_le64(from + 8 * i);
-        } else {
-            for (size_t i = 0; i < n; i++) to[i] = (float)(int64_t)load_le64(from + 8 * i);
-        }
-        break;
-    case PARQUET_FLOAT:
-        if (n) memcpy(to, from, n * 4);
-        break;
-    case PARQUET_DOUBLE:
-        for (size_t i = 0; i < n; i++) {
-            double d;
-            memcpy(&d, from + 8 * i, 8);
-            to[i] = (float)d;
-        }
-        break;
-    default: /* FLOAT16 */
-        for (size_t i = 0; i < n; i++) to[i] = f16_to_f32((uint16_t)(from[2 * i] | from[2 * i + 1] << 8));
-    }
-}
-
-static int64_t load_integer(const parquet_leaf *leaf, const uint8_t *from, size_t i)
-{
-    if (leaf->type == PARQUET_BOOLEAN) return from[i];
-    if (leaf->type == PARQUET_INT64) return (int64_t)load_le64(from + 8 * i);
-    uint32_t v = load_le32(from + 4 * i);
-    return leaf->meaning == PARQUET_UNSIGNED ? (int64_t)v : (int64_t)(int32_t)v;
-}
-
-/* Which numbers fit where: `as` is what parquet_leaf_dtype() said, or i64. The
- * place of the first that does not, or n. */
-static size_t to_whole(const parquet_leaf *leaf, manta_dtype as, const uint8_t *from, size_t n, uint8_t *to)
-{
-    bool big = leaf->type == PARQUET_INT64 && leaf->meaning == PARQUET_UNSIGNED;
-
-    for (size_t i = 0; i < n; i++) {
-        int64_t v = load_integer(leaf, from, i);
-        if (big && v < 0) return i;
-        if (as == MANTA_DTYPE_I64) {
-            memcpy(to + 8 * i, &v, 8);
-        } else if (as == MANTA_DTYPE_I32) {
-            int32_t k = (int32_t)v;
-            if (k != v) return i;
-            memcpy(to + 4 * i, &k, 4);
-        } else {
-            if (v < 0 || v > 255) return i;
-            to[i] = (uint8_t)v;
-        }
-    }
-    return n;
-}
-
 static manta_status convert_values(reading *r, const uint8_t *from, size_t n, void *to)
 {
+    if (r->as == MANTA_DTYPE_F64) {
+        parquet_to_f64(r->leaf, from, n, to);
+        return MANTA_OK;
+    }
     if (r->as == MANTA_DTYPE_F32) {
-        to_f32(r->leaf, from, n, to);
+        parquet_to_f32(r->leaf, from, n, to);
         if (r->allow_nan) return MANTA_OK;
         int64_t bad = input_find_nan(to, MANTA_DTYPE_F32, (int64_t)n);
         if (bad < 0) return MANTA_OK;
         return parquet_page_fail(&r->pages, &r->page, MANTA_ENAN, "value %lld is NaN, expected a number",
                                  (long long)bad);
     }
-    size_t bad = to_whole(r->leaf, r->as, from, n, to);
+    size_t bad = parquet_to_whole(r->leaf, r->as, from, n, to);
     if (bad == n) return MANTA_OK;
     return parquet_page_fail(&r->pages, &r->page, MANTA_ECORRUPT, "value %zu does not fit into %s", bad,
                              manta_dtype_name(r->as));
@@ -218,7 +128,7 @@ static manta_status plain_bytes(reading *r, const uint8_t *at, size_t size, size
     for (size_t i = 0; i < n; i++) {
         if (r->leaf->type == PARQUET_BYTE_ARRAY) {
             if (size < 4) return too_few(r, n);
-            width = load_le32(at);
+            width = parquet_le32(at);
             at += 4;
             size -= 4;
         }
@@ -238,7 +148,7 @@ static manta_status spread_booleans(reading *r, size_t n, bool runs)
 
     if (runs) {
         if (size < 4) return too_few(r, n);
-        uint32_t length = load_le32(at);
+        uint32_t length = parquet_le32(at);
         if (length > size - 4) return too_few(r, n);
         at += 4;
         size = length;
@@ -257,7 +167,7 @@ static manta_status spread_booleans(reading *r, size_t n, bool runs)
 static manta_status read_plain(reading *r, size_t n, parquet_values *v)
 {
     const uint8_t *at = r->page.data;
-    size_t size = physical_size(r->leaf);
+    size_t size = parquet_physical_size(r->leaf);
 
     if (r->bytes) return plain_bytes(r, at, r->page.size, n, v);
     if (r->leaf->type == PARQUET_BOOLEAN) {
@@ -448,6 +358,43 @@ static manta_status count_rows(reading *r)
     return MANTA_OK;
 }
 
+/* Opens gaps among the texts of a page, from the end on: a null is an empty text. */
+static manta_status add_null_bytes(reading *r, size_t nulls)
+{
+    size_t n = (size_t)r->page.values, from = r->v.n, to = r->v.n + nulls;
+    const uint8_t *def = r->levels + n;
+
+    TRY(make_room(r, &r->v, nulls, 0));
+    uint64_t *o = r->v.offsets;
+    for (size_t i = n; i-- > 0;) { /* o[to] is where value i ends */
+        o[to--] = o[from];
+        if (def[i] == r->leaf->max_def) from--;
+    }
+    r->v.n += nulls;
+    return MANTA_OK;
+}
+
+/* Which of the page's texts are there. */
+static manta_status mark_present(reading *r, size_t was)
+{
+    size_t n = (size_t)r->page.values;
+    const uint8_t *def = r->levels + n;
+
+    TRY(parquet_grow(&r->v.present, &r->v.present_size, was + n + 1, was));
+    for (size_t i = 0; i < n; i++) r->v.present[was + i] = def[i] == r->leaf->max_def;
+    return MANTA_OK;
+}
+
+static void spread_f64(reading *r, size_t was, size_t nulls)
+{
+    size_t n = (size_t)r->page.values, from = r->v.n, end = r->v.n + nulls;
+    const uint8_t *def = r->levels + n;
+    double *to = r->v.data;
+
+    for (size_t i = n; i-- > 0 && end > was;) to[--end] = def[i] == r->leaf->max_def ? to[--from] : NAN;
+    r->v.n += nulls;
+}
+
 /* Opens gaps for the nulls among the values just read, from the end on. `was`:
  * how many there were before the page. */
 static manta_status add_nulls(reading *r, size_t was, size_t nulls, int64_t row)
@@ -455,6 +402,12 @@ static manta_status add_nulls(reading *r, size_t was, size_t nulls, int64_t row)
     size_t n = (size_t)r->page.values;
     const uint8_t *def = r->levels + n;
 
+    if (r->cells && r->bytes) return add_null_bytes(r, nulls);
+    if (r->cells) {
+        TRY(make_room(r, &r->v, nulls, 0));
+        spread_f64(r, was, nulls);
+        return MANTA_OK;
+    }
     if (r->as != MANTA_DTYPE_F32 || r->bytes || !r->allow_nan) {
         size_t at = 0;
         while (def[at] >= r->leaf->max_def || def[at] < r->leaf->list_def) at++;
@@ -490,6 +443,7 @@ static manta_status read_data(reading *r)
     TRY(count_rows(r));
     TRY(read_values(r, there));
     if (nulls) TRY(add_nulls(r, was, nulls, row));
+    if (r->cells && r->bytes) TRY(mark_present(r, was));
     r->seen += (int64_t)n;
     return MANTA_OK;
 }
@@ -517,29 +471,53 @@ static manta_status read_pages(reading *r, const parquet_chunk *c, const parquet
     return make_room(r, &r->v, 0, 0); /* so that there is something to point at */
 }
 
+/* Reads the chunk that r was set up for. */
+static manta_status read_chunk(reading *r, const seek_file *f, const parquet_group *g, int leaf,
+                               parquet_values *out)
+{
+    manta_status st;
+
+    r->first_row = g->first;
+    r->size = r->bytes ? 1 : manta_dtype_size(r->as);
+    r->v.length = r->leaf->max_rep ? -1 : 1;
+    TRY(parquet_pages_open(f, r->leaf, &g->chunks[leaf], &r->pages));
+    st = read_pages(r, &g->chunks[leaf], g);
+    parquet_pages_close(&r->pages);
+    mem_try_free(r->levels);
+    mem_try_free(r->indices);
+    mem_try_free(r->scratch);
+    parquet_values_release(&r->dictionary);
+    if (st) {
+        parquet_values_release(&r->v);
+        return st;
+    }
+    *out = r->v;
+    return MANTA_OK;
+}
+
 manta_status parquet_column_read(const seek_file *f, const parquet_meta *m, int group, int leaf,
                                  manta_dtype as, bool allow_nan, parquet_values *out)
 {
-    const parquet_group *g = &m->groups[group];
-    reading r = {.leaf = &m->leaves[leaf], .first_row = g->first, .as = as, .allow_nan = allow_nan};
+    reading r = {.leaf = &m->leaves[leaf], .as = as, .allow_nan = allow_nan};
     manta_dtype natural = MANTA_DTYPE_COUNT;
-    manta_status st;
 
     TRY(parquet_leaf_dtype(f->path, r.leaf, &natural));
     r.bytes = natural == MANTA_DTYPE_COUNT;
-    r.size = r.bytes ? 1 : manta_dtype_size(as);
-    r.v.length = r.leaf->max_rep ? -1 : 1;
-    TRY(parquet_pages_open(f, r.leaf, &g->chunks[leaf], &r.pages));
-    st = read_pages(&r, &g->chunks[leaf], g);
-    parquet_pages_close(&r.pages);
-    mem_try_free(r.levels);
-    mem_try_free(r.indices);
-    mem_try_free(r.scratch);
-    parquet_values_release(&r.dictionary);
-    if (st) {
-        parquet_values_release(&r.v);
-        return st;
-    }
-    *out = r.v;
-    return MANTA_OK;
+    return read_chunk(&r, f, &m->groups[group], leaf, out);
+}
+
+bool parquet_leaf_is_cell(const parquet_leaf *leaf)
+{
+    if (leaf->max_rep || leaf->max_def > 64) return false;
+    if (leaf->meaning == PARQUET_OTHER) return leaf->text || leaf->time;
+    return leaf->type != PARQUET_FIXED || leaf->meaning == PARQUET_HALF;
+}
+
+manta_status parquet_cells_read(const seek_file *f, const parquet_meta *m, int group, int leaf,
+                                parquet_values *out)
+{
+    reading r = {.leaf = &m->leaves[leaf], .as = MANTA_DTYPE_F64, .allow_nan = true, .cells = true};
+
+    r.bytes = r.leaf->type == PARQUET_BYTE_ARRAY;
+    return read_chunk(&r, f, &m->groups[group], leaf, out);
 }

@@ -23,7 +23,8 @@ typedef struct parquet_values {
     size_t n; /* values */
     void *data; /* numbers, or the bytes of all rows behind one another; owned */
     uint64_t *offsets; /* n + 1 places in data for BYTE_ARRAY and FIXED, else NULL; owned */
-    size_t data_size, offsets_size; /* allocated, in bytes */
+    uint8_t *present; /* parquet_cells_read() of bytes: 0 for each that is null; owned */
+    size_t data_size, offsets_size, present_size; /* allocated, in bytes */
 } parquet_values;
 
 /* What numbers of that leaf become by themselves: u8, i32, i64 or f32.
@@ -38,6 +39,15 @@ manta_status parquet_leaf_dtype(const char *path, const parquet_leaf *leaf, mant
  * MANTA_ENAN, MANTA_EINVAL (lists of different lengths), MANTA_ENOMEM. */
 manta_status parquet_column_read(const seek_file *f, const parquet_meta *m, int group, int leaf,
                                  manta_dtype as, bool allow_nan, parquet_values *out);
+
+/* Whether a leaf is one value a row of a kind that a table has: a number, text, a day or a time. */
+bool parquet_leaf_is_cell(const parquet_leaf *leaf);
+
+/* Reads a leaf as the cells of a table: numbers, days and times as f64, NaN for null; text and
+ * bytes with `present`. For what parquet_leaf_is_cell() says. Fails as parquet_column_read()
+ * does, but for nulls. */
+manta_status parquet_cells_read(const seek_file *f, const parquet_meta *m, int group, int leaf,
+                                parquet_values *out);
 
 void parquet_values_release(parquet_values *v); /* accepts zeroed memory */
 

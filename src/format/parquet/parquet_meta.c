@@ -18,6 +18,7 @@ typedef struct element {
     int logical; /* field of the LogicalType union, 0: none */
     int64_t bits;
     bool is_signed;
+    int unit; /* of a timestamp: field of the TimeUnit union, 0: none */
 } element;
 
 typedef VEC(element) elements;
@@ -66,6 +67,23 @@ static void read_int_type(thrift *t, element *e)
     }
 }
 
+/* TimestampType: 1 isAdjustedToUTC, 2 unit, a union of MILLIS, MICROS, NANOS. */
+static void read_timestamp(thrift *t, element *e)
+{
+    thrift_field f = {0}, unit = {0};
+
+    while (thrift_next(t, &f)) {
+        if (f.id == 2 && thrift_struct(t, &f)) {
+            while (thrift_next(t, &unit)) {
+                e->unit = unit.id;
+                thrift_skip(t, unit.type);
+            }
+        } else {
+            thrift_skip(t, f.type);
+        }
+    }
+}
+
 /* LogicalType, a union: 10 is INTEGER, 15 FLOAT16; the others are no numbers. */
 static void read_logical(thrift *t, element *e)
 {
@@ -75,6 +93,8 @@ static void read_logical(thrift *t, element *e)
         e->logical = f.id;
         if (f.id == 10 && thrift_struct(t, &f)) {
             read_int_type(t, e);
+        } else if (f.id == 8 && thrift_struct(t, &f)) {
+            read_timestamp(t, e);
         } else {
             thrift_skip(t, f.type);
         }
@@ -161,6 +181,23 @@ static void find_meaning(const element *e, parquet_leaf *leaf)
     }
 }
 
+/* What a leaf that is no number counts, if it is a day or a time, or whether it is text. */
+static void find_time(const element *e, parquet_leaf *leaf)
+{
+    static const parquet_time units[] = {PARQUET_NO_TIME, PARQUET_MILLISECONDS, PARQUET_MICROSECONDS,
+                                         PARQUET_NANOSECONDS};
+
+    if (leaf->meaning != PARQUET_OTHER) return;
+    if (e->type == PARQUET_INT32 && (e->logical == 6 || (!e->logical && e->converted == 6)))
+        leaf->time = PARQUET_DAYS;
+    if (e->type == PARQUET_INT64 && e->logical == 8 && e->unit >= 1 && e->unit <= 3)
+        leaf->time = units[e->unit];
+    if (e->type == PARQUET_INT64 && !e->logical && e->converted == 9) leaf->time = PARQUET_MILLISECONDS;
+    if (e->type == PARQUET_INT64 && !e->logical && e->converted == 10) leaf->time = PARQUET_MICROSECONDS;
+    leaf->text = e->type == PARQUET_BYTE_ARRAY && (e->logical == 1 || e->logical == 4 ||
+                                                   (!e->logical && (e->converted == 0 || e->converted == 4)));
+}
+
 /* Where the walk over the schema is: what its ancestors amount to. */
 typedef struct branch {
     int64_t left; /* children still to come */
@@ -184,6 +221,7 @@ static void add_leaf(walk *w, const element *e, const branch *b)
                          .list_def = b->list_def};
 
     find_meaning(e, &leaf);
+    find_time(e, &leaf);
     vec_push(&w->leaves, leaf);
 }
 

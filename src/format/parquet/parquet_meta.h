@@ -34,6 +34,15 @@ typedef enum parquet_meaning {
     PARQUET_OTHER /* text, decimals, dates, ...: no number to compute with */
 } parquet_meaning;
 
+/* What the whole numbers of a PARQUET_OTHER leaf count, when it is a day or a point in time. */
+typedef enum parquet_time {
+    PARQUET_NO_TIME = 0,
+    PARQUET_DAYS, /* since 1970-01-01, as all of these */
+    PARQUET_MILLISECONDS,
+    PARQUET_MICROSECONDS,
+    PARQUET_NANOSECONDS
+} parquet_time;
+
 typedef struct parquet_leaf {
     char *name; /* the path, joined with dots, a list's two inner steps left out; owned */
     int type;
@@ -41,6 +50,8 @@ typedef struct parquet_leaf {
     parquet_meaning meaning;
     int bits;
     const char *other; /* PARQUET_OTHER: what it is; static */
+    parquet_time time; /* PARQUET_OTHER: a day or a point in time */
+    bool text; /* PARQUET_OTHER: UTF-8, by what the schema says */
     int max_def, max_rep; /* max_rep above 1: lists in lists, which nobody reads */
     int list_def; /* definition level from which on a list's element is there; 0 without a list */
 } parquet_leaf;

@@ -65,6 +65,9 @@ typedef struct table_source {
     const char *row_word; /* "line", "row": what `place` counts */
     int n; /* columns */
     char **names;
+    const char *
+        *refused; /* NULL, or of each column why it cannot be read, as "a list"; NULL: it can. The array
+                             is owned, the texts static */
     void *ctx;
     /* Goes to the first row. */
     manta_status (*rewind)(void *ctx);

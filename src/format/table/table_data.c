@@ -228,6 +228,12 @@ static manta_status find_columns(reading *r, const manta_table_options *o)
     for (int i = 0; i < t->n_x; i++) TRY(table_find_column(r->s, t->x[i].name, &r->columns[i]));
     r->columns[t->n_x] = -1;
     if (t->has_y && !o->without_y) TRY(table_find_column(r->s, t->y.name, &r->columns[t->n_x]));
+    for (int i = 0; r->s->refused && i <= t->n_x; i++) {
+        if (r->columns[i] >= 0 && r->s->refused[r->columns[i]])
+            return manta_fail(MANTA_EUNSUPPORTED,
+                              "%s: column '%.80s' is %s, expected what the mapping has learnt", r->s->path,
+                              r->s->names[r->columns[i]], r->s->refused[r->columns[i]]);
+    }
     wanted = mem_new((size_t)r->s->n + 1);
     for (int i = 0; i <= t->n_x; i++) {
         if (r->columns[i] >= 0) wanted[r->columns[i]] = true;

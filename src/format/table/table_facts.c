@@ -103,12 +103,17 @@ manta_status table_describe(table_source *s, manta_table_facts *out)
     table_seen *seen = mem_new((size_t)(s->n + 1) * sizeof *seen);
     int64_t rows;
 
-    memset(wanted, 1, (size_t)s->n + 1);
+    for (int i = 0; i < s->n; i++) wanted[i] = !s->refused || !s->refused[i];
     manta_status st = table_see(s, wanted, seen, &rows);
     if (!st) {
         manta_table_facts f = {.format = s->format, .rows = rows, .n = s->n};
         f.columns = mem_new((size_t)(s->n + 1) * sizeof *f.columns);
-        for (int i = 0; i < s->n; i++) describe_column(s->names[i], &seen[i], &f.columns[i]);
+        for (int i = 0; i < s->n; i++) {
+            describe_column(s->names[i], &seen[i], &f.columns[i]);
+            if (wanted[i]) continue;
+            f.columns[i].type = MANTA_TABLE_TYPE_TEXT;
+            f.columns[i].refused = s->refused[i];
+        }
         f.suggestion = suggest_choice(s->path, &f);
         *out = f;
     }

@@ -59,7 +59,16 @@ static manta_status choose_columns(learning *k, const manta_table_options *o)
                               k->s->path, k->x.at[i].name);
     }
     k->columns[k->x.n] = y;
-    for (int i = 0; i < k->x.n + k->y.n; i++) k->wanted[k->columns[i]] = true;
+    for (int i = 0; i < k->x.n + k->y.n; i++) {
+        int c = k->columns[i];
+        if (k->s->refused && k->s->refused[c])
+            return manta_fail(
+                MANTA_EUNSUPPORTED,
+                "%s: column '%.80s' is %s, expected numbers, dates or categories; choose columns, as "
+                "in :x=A+B,y=C",
+                k->s->path, k->s->names[c], k->s->refused[c]);
+        k->wanted[c] = true;
+    }
     for (int i = 0; i < k->x.n + k->y.n; i++) {
         const table_choice *c = i < k->x.n ? &k->x.at[i] : &k->y.at[0];
         k->seen[k->columns[i]].categories |= c->type == MANTA_TABLE_TYPE_CATEGORY;

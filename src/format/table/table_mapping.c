@@ -10,6 +10,7 @@ void table_source_release(table_source *s)
 {
     for (int i = 0; i < s->n; i++) mem_free(s->names[i]);
     mem_free(s->names);
+    mem_free(s->refused);
     if (s->release) s->release(s->ctx);
     *s = (table_source){0};
 }
