@@ -79,6 +79,7 @@ put("csv", "bom", b"\0\xef\xbb\xbfa,b\n\n1,2\n\n")
 put("table", "people", b"\2\0age,city,since,y\n20,Bonn,2024-01-31,no\n31,\"Ki\"\"el\",2023-02-28T12:30:15.5+02:00,yes\n")
 put("table", "missing", b"\x0a\0a;b;y\r\n1;NA;0\r\n;x;1\r\n3;?;1\r\n")
 put("table", "quoted", b"\3\x0b\xef\xbb\xbf\"a\n,\",\"b\"\n\n1,\"x\r\ny\"\n2,\"\"\n")
+put("table", "names-twice", b"\2\0gieact,y,since,y\n20,Bonn,2024-01-31,no\n31,\"Ki\"\"el\",2023-02-28T12:70:15.5+02:00,yes\n")
 put("table", "turns", b"\1\x14y\ta\r1\t2\r2\t01.02.2003\rx\t4\r")
 put("table", "mapping", b"\x80" + b'{"manta_table": 1, "x": [{"name": "a", "type": "number", "missing": "mean", "mean": 2.5, '
     b'"whole": false}, {"name": "c", "type": "category", "missing": "zero", "encoding": "onehot", "frequent": 1, '

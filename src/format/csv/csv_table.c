@@ -128,6 +128,7 @@ static manta_status read_header(csv_source *c, manta_table_header said, table_so
         TRY(name_column(c, &fields[i], i, &s->names[i]));
         s->n++;
     }
+    table_name_apart(s->n, s->names);
     return MANTA_OK;
 }
 

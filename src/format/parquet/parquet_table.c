@@ -141,6 +141,7 @@ manta_status parquet_table_open(seek_file f, table_source *out)
         s.refused[s.n] = why_refused(&p->m.leaves[s.n]);
         p->cells[s.n].kind = TABLE_CELL_MISSING; /* until it is wanted */
     }
+    table_name_apart(s.n, s.names);
     *out = s;
     return MANTA_OK;
 }

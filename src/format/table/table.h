@@ -78,6 +78,10 @@ typedef struct table_source {
     void (*release)(void *ctx);
 } table_source;
 
+/* Makes names different, as columns are found by them: one without a name is called by its number, and
+ * the second `a` of a file a.1, the third a.2. names[0..n) are owned texts, and replaced. */
+void table_name_apart(int n, char **names);
+
 void table_source_release(table_source *s); /* gives back names and ctx; accepts zeroed memory */
 
 /* ---- columns and the mapping ---- */

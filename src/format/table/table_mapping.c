@@ -6,6 +6,23 @@
 #include "base/mem.h"
 #include "format/table/table.h"
 
+void table_name_apart(int n, char **names)
+{
+    MAP(int) taken = {0};
+
+    for (int i = 0; i < n; i++) {
+        char *name = *names[i] ? mem_strdup(names[i]) : mem_printf("%d", i);
+        for (int k = 1; map_find(&taken, name); k++) {
+            mem_free(name);
+            name = mem_printf("%s.%d", *names[i] ? names[i] : "column", k);
+        }
+        *map_put(&taken, name) = i;
+        mem_free(names[i]);
+        names[i] = name;
+    }
+    map_release(&taken);
+}
+
 void table_source_release(table_source *s)
 {
     for (int i = 0; i < s->n; i++) mem_free(s->names[i]);

@@ -174,6 +174,10 @@ static void headers_are_found_or_said(void **state)
     expect("1,2\n3,4\n", (manta_table_options){.y = "2", .header = MANTA_TABLE_HEADER_YES}, 1, 1, X(3), Y(4));
     expect("a, b ,c\n1,2,3\n", (manta_table_options){.x = "b+a", .y = "c"}, 1, 2, X(2, 1), Y(3));
     expect("a,b\n", (manta_table_options){.y = "b"}, 0, 1, X(0), NULL);
+    /* names that come twice, or not at all */
+    expect("a,a,,y,a.1\n1,2,3,0,4\n", (manta_table_options){.y = "y"}, 1, 4, X(1, 2, 3, 4), Y(0));
+    expect("a,a,,y\n1,2,3,0\n", (manta_table_options){.x = "2+a.1", .y = "y"}, 1, 2, X(3, 2), Y(0));
+    expect("y,a,y\n1,2,x\n", (manta_table_options){.x = "a+y.1", .y = "y"}, 1, 2, X(2, 1), Y(1));
     refuse("a,b\n1,2\n", (manta_table_options){.y = "price"}, MANTA_ENOENT,
            "no column 'price'; there are: a, b");
     refuse("income,b\n1,2\n", (manta_table_options){.y = "incom"}, MANTA_ENOENT, "did you mean");
