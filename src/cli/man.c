@@ -113,6 +113,10 @@ static void put_tail(bool runs, bool trains)
         ".TP\n.B MANTA_LOG\nWhat is logged on standard error: debug, info, warn, error or off; then, after a "
         "comma, "
         "json for one object a line.\n"
+        ".TP\n.B MANTA_UNPACK_MAX\nA part of a packed file may unpack to so much, as 64M or 2G, and to no "
+        "more. When not "
+        "set: to 256M, to more when that is at most 100 times what lies in the file, and never to more than "
+        "the memory of the machine.\n"
         ".TP\n.B NO_COLOR\nWhen set, no colours are used.\n"
         ".TP\n.B XDG_CACHE_HOME\nWhere fetched datasets are kept, under manta/data; ~/.cache when not "
         "set.\n");

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "format/array/idx.h"
 #include "format/codec/gzip.h"
+#include "format/codec/limit.h"
 
 typedef struct idx_type {
     uint8_t code;
@@ -98,7 +99,8 @@ static manta_status read_header(idx_file *f)
     }
     TRY(parse_header(f, head, n));
     if (f->gzip) {
-        if (f->payload / GZIP_MAX_RATIO <= f->in.size) return MANTA_OK;
+        if (f->payload / GZIP_MAX_RATIO <= f->in.size)
+            return limit_unpacked(f->in.path, f->in.size, f->payload);
         return manta_fail(
             MANTA_ECORRUPT,
             "%s: the header at offset 4 promises %zu bytes, which %zu bytes of gzip cannot hold", f->in.path,

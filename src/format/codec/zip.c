@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "format/codec/gzip.h"
+#include "format/codec/limit.h"
 #include "format/codec/zip.h"
 
 #define SIG_LOCAL   0x04034b50u
@@ -169,14 +170,17 @@ static manta_status parse_directory(zip *z)
     TRY(mem_try_array((int64_t)d.n + 1, sizeof *z->entries, "a zip directory", &m));
     z->entries = m;
     size_t at = (size_t)d.at, end = (size_t)(d.at + d.size), total = 0;
+    uint64_t unpacked = 0;
     for (uint64_t i = 0; i < d.n; i++) {
         size_t here = at;
         TRY(read_entry(z, here, end, &at));
         /* Members that share bytes make small files that unpack to anything. */
         total += z->entries[z->n - 1].packed;
         if (total > z->size) return bad_entry(z, here, "overlaps others");
+        unpacked += z->entries[z->n - 1].size; /* at most 1032 times the file: no overflow */
     }
-    return MANTA_OK;
+    /* Of many members each may be within the bounds, and all of them not. */
+    return unpacked / LIMIT_RATIO > total ? limit_unpacked(z->path, total, unpacked) : MANTA_OK;
 }
 
 manta_status zip_parse(const char *path, const uint8_t *data, size_t size, zip *out)
@@ -216,11 +220,11 @@ static manta_status unpack_entry(const zip *z, const zip_entry *e, const uint8_t
                           "%s: the member %s has compression method %d, expected 0 (stored) or 8 (deflate)",
                           z->path, e->name, e->method);
     }
-    *owned = mem_try_raw(e->size ? e->size : 1);
-    if (!*owned)
-        return manta_fail(MANTA_ENOMEM, "%s: no memory for the %zu bytes of %s", z->path, e->size, e->name);
     char *what = mem_printf("%s: the member %s at offset %zu", z->path, e->name, e->at);
-    manta_status st = gzip_deflated(what, z->data + e->at, e->packed, *owned, e->size);
+    manta_status st = limit_unpacked(what, e->packed, e->size);
+    if (!st && !(*owned = mem_try_raw(e->size ? e->size : 1)))
+        st = manta_fail(MANTA_ENOMEM, "%s: no memory for its %zu bytes", what, e->size);
+    if (!st) st = gzip_deflated(what, z->data + e->at, e->packed, *owned, e->size);
     mem_free(what);
     *bytes = *owned;
     return st;

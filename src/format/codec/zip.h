@@ -27,7 +27,8 @@ typedef struct zip {
 } zip;
 
 /* Reads the directory of an archive; `data` must outlive *out.
- * MANTA_ECORRUPT with offset and what was expected. */
+ * MANTA_ECORRUPT with offset and what was expected; MANTA_ENOMEM when its members would
+ * unpack to more than limit.h allows. */
 manta_status zip_parse(const char *path, const uint8_t *data, size_t size, zip *out);
 void zip_release(zip *z); /* accepts zeroed memory */
 

@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 #include "format/codec/gzip.h"
+#include "format/codec/limit.h"
 #include "format/codec/input.h"
 #include "format/hdf5/h5_part.h"
 
@@ -178,7 +179,7 @@ static manta_status in_chunks(const h5_file *f, const char *at, int version, h5_
                           "%s: /%s: its elements take %zu bytes, which %llu stored bytes cannot hold",
                           f->path, at, d->in_file, (unsigned long long)d->chunking.stored);
     }
-    return MANTA_OK;
+    return d->in_file > f->size ? limit_unpacked(f->path, d->chunking.stored, d->in_file) : MANTA_OK;
 }
 
 /* Where the elements are, and that the file has the bytes which the shape promises. */

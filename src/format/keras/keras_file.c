@@ -137,6 +137,14 @@ out:
     return st;
 }
 
+/* Refuses a member that is a text longer than any model's, before it is unpacked. */
+static manta_status check_text(const zip *z, const zip_entry *e)
+{
+    if (e->size <= KERAS_JSON_MAX) return MANTA_OK;
+    return manta_fail(MANTA_ENOMEM, "%s: %s has %zu bytes, expected at most %zu", z->path, e->name, e->size,
+                      KERAS_JSON_MAX);
+}
+
 /* A member's bytes, checked; kept by s, or inside the archive. *bytes NULL: there is none. */
 static manta_status read_member(const zip *z, const char *name, manta_saved *s, const uint8_t **bytes,
                                 size_t *size)
@@ -146,6 +154,7 @@ static manta_status read_member(const zip *z, const char *name, manta_saved *s, 
 
     *bytes = NULL;
     if (!e) return MANTA_OK;
+    if (strcmp(name, WEIGHTS) != 0) TRY(check_text(z, e));
     TRY(zip_extract(z, e, bytes, &owned));
     saved_keep(s, owned);
     *size = e->size;
@@ -319,6 +328,7 @@ static manta_status keras_outline(const char *path, manta_outline *out)
     st = zip_parse(path, a.data, a.size, &z);
     e = st ? NULL : zip_find(&z, CONFIG);
     if (!st && !e) st = manta_fail(MANTA_ENOENT, "%s: the archive has no " CONFIG, path);
+    if (!st) st = check_text(&z, e);
     if (!st) st = zip_extract(&z, e, &text, &owned);
     if (!st) st = outline_text(path, text, e->size, out);
     mem_try_free(owned);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/codec/limit.h"
 #include "format/parquet/parquet_codec.h"
 #include "format/parquet/parquet_page.h"
 #include "format/parquet/thrift.h"
@@ -167,6 +168,8 @@ static manta_status check_head(const parquet_pages *p, const parquet_page *page,
         return parquet_page_fail(p, page, MANTA_ECORRUPT, "its %lld bytes cannot become %lld",
                                  (long long)h->packed, (long long)h->unpacked);
     }
+    if (limit_unpacked("it", (uint64_t)h->packed, (uint64_t)h->unpacked))
+        return parquet_page_fail(p, page, MANTA_ENOMEM, "%s", manta_error_text());
     if (h->has_crc && libdeflate_crc32(0, p->packed + p->at, (size_t)h->packed) != h->crc) {
         return parquet_page_fail(p, page, MANTA_ECORRUPT, "its checksum is wrong");
     }

@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "format/codec/gzip.h"
+#include "format/codec/limit.h"
 #include "format/codec/input.h"
 #include "format/codec/record.h"
 #include "os/sys.h"
@@ -191,7 +192,7 @@ static bool unpack_at_once(const input *in, uint8_t **out, size_t *n)
 
     if (!gzip_is(in->data, in->size) || in->size < 18) return false;
     claim = (size_t)end[-4] | (size_t)end[-3] << 8 | (size_t)end[-2] << 16 | (size_t)end[-1] << 24;
-    if (claim / GZIP_MAX_RATIO > in->size) return false;
+    if (claim / GZIP_MAX_RATIO > in->size || claim > limit_most(in->size)) return false;
     uint8_t *to = mem_try_raw(claim ? claim : 1);
     d = libdeflate_alloc_decompressor();
     if (to && d) r = libdeflate_gzip_decompress_ex(d, in->data, in->size, to, claim, &used, NULL);
@@ -225,6 +226,7 @@ static manta_status unpack_file(const input *in, uint8_t **out, size_t *n)
     z_stream z = {0};
     uint8_t *to = NULL;
     size_t cap = 0, done = 0, at = 0;
+    uint64_t most = limit_most(in->size);
     int r = Z_OK;
     manta_status st = MANTA_OK;
 
@@ -240,6 +242,7 @@ static manta_status unpack_file(const input *in, uint8_t **out, size_t *n)
         r = inflate(&z, Z_NO_FLUSH);
         at += in_now - z.avail_in;
         done += out_now - z.avail_out;
+        if (done > most && (st = limit_unpacked(in->path, in->size, done))) goto out;
         if (r == Z_STREAM_END && at < in->size && gzip_is(in->data + at, in->size - at)) r = inflateReset(&z);
         if (r == Z_STREAM_END || (r == Z_OK && (at < in->size || done == cap))) continue;
         st = manta_fail(MANTA_ECORRUPT, "%s: the packed data is %s at offset %zu", in->path,

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "format/codec/gzip.h"
+#include "format/codec/limit.h"
 #include "format/webdataset/tar.h"
 
 #define BLOCK    512
@@ -330,7 +331,7 @@ static manta_status grow_block(const char *path, block *b)
 static manta_status inflate_all(z_stream *z, const seek_file *f, block *b)
 {
     uint8_t chunk[1 << 14];
-    uint64_t at = 0;
+    uint64_t at = 0, most = limit_most(f->size);
     int r = Z_OK;
 
     for (;;) {
@@ -353,6 +354,7 @@ static manta_status inflate_all(z_stream *z, const seek_file *f, block *b)
         uint64_t offset = at - z->avail_in;
         r = inflate(z, Z_NO_FLUSH);
         b->n += room - z->avail_out;
+        if (b->n > most) return limit_unpacked(f->path, f->size, b->n);
         if (r == Z_BUF_ERROR && at == f->size) {
             return manta_fail(MANTA_ECORRUPT, "%s: the gzip data is cut off at offset %llu", f->path,
                               (unsigned long long)at);
