@@ -54,7 +54,8 @@ static void end_line(const char *word, int i, const manta_array *a, const char *
 
 static void file_lines(const manta_model *m, const manta_saved *s)
 {
-    const char *version = manta_saved_note(s, "keras_version"), *name;
+    const char *version = manta_saved_note(s, "keras_version"), *by = manta_saved_note(s, "written_by"),
+               *name;
     char text[128];
 
     for (int i = 0; i < manta_model_inputs(m); i++) {
@@ -68,6 +69,10 @@ static void file_lines(const manta_model *m, const manta_saved *s)
     dtypes_of(m, s, text, sizeof text);
     print_out("weights    %s\n", *text ? text : "none in this file");
     inspect_compiled(s);
+    if (by) {
+        print_out("written by %s\n", by);
+        return;
+    }
     if (!version) return;
     print_out("written by Keras %s\n", version);
 }
@@ -137,10 +142,11 @@ static void model_json(const manta_model *m, const manta_saved *s, const char *p
                   "trainable_params", (json_int_t)manta_model_params(m, true), "inputs", inputs, "outputs",
                   outputs, "layers", layers_json(m), "variables", variables_json(m, s));
     if (s) {
-        const char *version = manta_saved_note(s, "keras_version");
+        const char *version = manta_saved_note(s, "keras_version"), *by = manta_saved_note(s, "written_by");
         json_object_set_new(o, "path", json_text(path));
         json_object_set_new(o, "format", json_string(manta_saved_format(s)));
         json_object_set_new(o, "keras_version", version ? json_text(version) : json_null());
+        json_object_set_new(o, "written_by", by ? json_text(by) : json_null());
         inspect_compiled_json(s, o);
     }
     json_emit(o);

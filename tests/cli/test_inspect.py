@@ -89,6 +89,9 @@ def test_models_of_ours(inspect, convert, ending):
     about, table = inspect(convert(ending))
     check_resnet(about, table)
     check_compiled(about, table)
+    if ending == ".keras":
+        assert about["written_by"].startswith("Manta ") and f"written by {about['written_by']}" in table
+    assert "written by Keras" not in table
 
 
 def test_legacy_h5(inspect):

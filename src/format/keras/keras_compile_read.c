@@ -206,8 +206,15 @@ static manta_status read_losses(manta_saved *s, const char *path, const json_t *
 {
     const json_t *loss = json_object_get(compile, "loss"),
                  *weights = json_object_get(compile, "loss_weights");
+    const char *own = manta_saved_note(s, "own_loss");
     int n = manta_model_outputs(m);
 
+    if (own && (!is_set(loss) || json_is_array(loss))) {
+        return manta_fail(
+            MANTA_ENOENT,
+            "%s: the model was trained with a loss of a program's own ('%.80s'), which no file holds", path,
+            own);
+    }
     if (!is_set(loss)) return manta_fail(MANTA_ENOENT, "%s: the model was compiled without a loss", path);
     for (int i = 0; i < n; i++) {
         const json_t *mine = of_output(loss, m, i),

@@ -4,13 +4,35 @@
  * a number that Keras has no key for, are left out, and the log says so: the
  * model itself is whole without them. */
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/option.h"
 #include "format/keras/keras_compile.h"
 #include "format/keras/keras_layer.h"
 #include "nn/loss.h"
+
+enum { MOST_TOLD = 64 };
+
+/* Whether nobody has been told yet that the program's own loss or metric `name` is left
+ * out: who saves after every epoch reads it once. Beyond so many names all was said. */
+static bool is_news(const char *kind, const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t told[MOST_TOLD];
+    static int n;
+    uint64_t h = hash_bytes(name, strlen(name), hash_bytes(kind, strlen(kind), 0));
+    bool news = true;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n; i++) news &= told[i] != h;
+    news &= n < MOST_TOLD;
+    if (news) told[n++] = h;
+    pthread_mutex_unlock(&lock);
+    return news;
+}
 
 static void set_member(json_t *o, const char *key, json_t *v)
 {
@@ -131,7 +153,13 @@ static json_t *write_loss(const manta_loss *l)
     loss_fn found;
     size_t i = 0;
 
-    if (l->fn || loss_find(l, &found)) return json_null();
+    if (l->fn || loss_find(l, &found)) {
+        const char *name = l->name ? l->name : "";
+        if (is_news("loss", name))
+            log_warn("a loss of the program's own is not in the file: who loads it names one",
+                     LOG_STR("loss", name));
+        return json_null();
+    }
     while (i < sizeof classes / sizeof *classes && strcmp(classes[i].name, found.name)) i++;
     if (i == sizeof classes / sizeof *classes) return json_null();
     if (classes[i].sparse && l->label_smoothing > 0) {
@@ -216,7 +244,9 @@ static json_t *metrics_of(const manta_contents *c, int output)
         metric_fn found;
         if (m->output != output) continue;
         if (m->fn || metric_find(m, NULL, 2, &found)) {
-            log_warn("a metric of the program's own cannot be saved", LOG_STR("metric", m->name));
+            if (is_news("metric", m->name))
+                log_warn("a metric of the program's own is not in the file: who loads it adds it",
+                         LOG_STR("metric", m->name));
             continue;
         }
         json_array_append_new(list, write_metric(m));

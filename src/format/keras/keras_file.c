@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <manta/version.h>
+
 #include "base/mem.h"
 #include "format/codec/input.h"
 #include "format/codec/zip.h"
@@ -374,6 +376,11 @@ static void make_metadata(const manta_contents *c, buf *out)
 
     json_object_set_new(o, "keras_version", json_string(note_or(c, "keras_version", "3.0.5")));
     json_object_set_new(o, "date_saved", json_string(note_or(c, "date_saved", "1980-01-01@00:00:00")));
+    json_object_set_new(o, "written_by", json_string("Manta " MANTA_VERSION_TEXT));
+    for (int i = 0; i < c->n_losses; i++) {
+        const char *name = c->losses[i].name;
+        if (c->losses[i].fn) json_object_set_new(o, "own_loss", json_string(name ? name : ""));
+    }
     text = json_dumps(o, 0);
     buf_add_text(out, text ? text : "{}");
     free(text);
