@@ -88,14 +88,15 @@ static void json_is_for_programs(void **state)
     manta_log_set_sink(sink, &c);
     manta_log_set_format(MANTA_LOG_FORMAT_JSON);
     log_error("say \"hi\"", LOG_INT("i", INT64_MIN), LOG_F64("nan", NAN), LOG_F64("inf", -INFINITY),
-              LOG_F64("f", 1e-7), LOG_STR("s", "a\n\t\\\x1b\x7f\xC3\xA9\xC2\x9B"), LOG_STR("broken", "\xFFz\xC3"),
-              LOG_BOOL("b", false));
-    snprintf(expected, sizeof expected,
-             "{\"time\":\"2023-11-14T22:13:20.123456Z\",\"level\":\"error\",\"pid\":%ld,\"msg\":\"say "
-             "\\\"hi\\\"\","
-             "\"i\":-9223372036854775808,\"nan\":\"nan\",\"inf\":\"-inf\",\"f\":1e-07,"
-             "\"s\":\"a\\n\\t\\\\\\u001b\\u007f\xC3\xA9\\u009b\",\"broken\":\"\\ufffdz\\ufffd\",\"b\":false}\n",
-             (long)getpid());
+              LOG_F64("f", 1e-7), LOG_STR("s", "a\n\t\\\x1b\x7f\xC3\xA9\xC2\x9B"),
+              LOG_STR("broken", "\xFFz\xC3"), LOG_BOOL("b", false));
+    snprintf(
+        expected, sizeof expected,
+        "{\"time\":\"2023-11-14T22:13:20.123456Z\",\"level\":\"error\",\"pid\":%ld,\"msg\":\"say "
+        "\\\"hi\\\"\","
+        "\"i\":-9223372036854775808,\"nan\":\"nan\",\"inf\":\"-inf\",\"f\":1e-07,"
+        "\"s\":\"a\\n\\t\\\\\\u001b\\u007f\xC3\xA9\\u009b\",\"broken\":\"\\ufffdz\\ufffd\",\"b\":false}\n",
+        (long)getpid());
     assert_string_equal(buf_text(&c.lines), expected);
     buf_release(&c.lines);
 }
