@@ -37,7 +37,7 @@ static int terminal_columns(void)
 {
     struct winsize w;
 
-    return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col >= 20 ? w.ws_col : 80;
+    return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col > 1 ? w.ws_col : 80;
 }
 
 /* ---- parts of a line ---- */
@@ -96,21 +96,22 @@ static int order_metrics(const manta_metrics *m, int *index)
     return m->n;
 }
 
-/* " - accuracy: 0.9012 - loss: 0.3321", as many whole ones as fit in `room`
- * (negative: all of them). */
-static void add_metrics(char *line, const manta_metrics *m, int room)
+/* " - accuracy: 0.9012 - loss: 0.3321", from the metric `from` on as many whole ones as fit in
+ * `room` (negative: all of them). Returns the first that did not. */
+static int add_metrics(char *line, const manta_metrics *m, int from, int room)
 {
     int index[MANTA_MAX_METRICS], n = m ? order_metrics(m, index) : 0;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = from; i < n; i++) {
         char text[96];
         double v = m->value[index[i]];
         bool fixed = !isfinite(v) || fabs(v) > 1e-3 || v == 0;
         int length = snprintf(text, sizeof text, fixed ? " - %s: %.4f" : " - %s: %.4e", m->name[index[i]], v);
-        if (room >= 0 && length > room) return;
+        if (room >= 0 && length > room) return i;
         if (room >= 0) room -= length;
         add_text(line, text);
     }
+    return n;
 }
 
 /* ---- drawing ---- */
@@ -132,24 +133,52 @@ static void draw_bar(const progress *p, double share, int width)
     if (p->colour) print_out("\033[0m");
 }
 
-/* One line in place: `left`, the bar, `right`, then the metrics that fit; the
- * last line of an epoch has all of them, if need be on a second row. */
+/* The metrics from `from` on that the line above had no place for, in lines of their own. */
+static void draw_rest(const manta_metrics *m, int from, int indent, int columns)
+{
+    while (m && from < m->n) {
+        char line[LINE] = "";
+        int next = add_metrics(line, m, from, columns - indent);
+        if (next == from && indent) {
+            indent = 0;
+        } else if (next == from) { /* wider than the terminal by itself: it is cut */
+            add_metrics(line, m, from, -1);
+            print_out("\n%.*s\033[K", columns, line);
+            from++;
+        } else {
+            print_out("\n%*s%s\033[K", indent, "", line);
+            from = next;
+        }
+    }
+}
+
+/* One line in place: `left`, the bar, `right`, then the metrics that fit; where they do not, the bar
+ * becomes shorter and goes. The last line of an epoch has no bar before it leaves out a metric, and those
+ * that it has no place for follow below. No line is as wide as the terminal: none is ever wrapped. */
 static void draw_line(progress *p, const char *left, double share, const char *right, const manta_metrics *m,
                       const char *note, bool last)
 {
-    int room = terminal_columns() - 1 - (int)strlen(left) - 2 - (int)strlen(right), width;
-    char metrics[LINE] = "";
+    int columns = terminal_columns() - 1, wide = (int)strlen(left), room, width, shown;
+    char metrics[LINE] = "", head[LINE];
 
+    snprintf(head, sizeof head, "%.*s", columns, left);
+    if (wide + 2 + (int)strlen(right) > columns) right = "";
+    room = columns - wide - 2 - (int)strlen(right);
     if ((int)strlen(note) > room - LEAST_BAR) note = "";
     room -= (int)strlen(note);
-    add_metrics(metrics, m, last ? -1 : room > LEAST_BAR ? room - LEAST_BAR : 0);
+    shown = add_metrics(metrics, m, 0,
+                        last               ? (room > 0 ? room : 0)
+                        : room > LEAST_BAR ? room - LEAST_BAR
+                                           : 0);
     width = room - (int)strlen(metrics);
-    if (width > BAR || (last && width < LEAST_BAR)) width = BAR;
+    if (width > BAR) width = BAR;
     print_out("\r");
-    progress_bold(p, left);
-    print_out(" ");
+    progress_bold(p, head);
+    if (wide + 2 <= columns) print_out(" ");
     if (width >= LEAST_BAR) draw_bar(p, share, width);
-    print_out(" %s%s%s\033[K", right, metrics, note);
+    if (*right) print_out(" %s", right);
+    print_out("%s%s\033[K", metrics, note);
+    if (last) draw_rest(m, shown, wide, columns);
     p->open = true;
     p->drawn_ms = now_ms();
     cli_flush();
@@ -226,7 +255,7 @@ static void plain_line(progress *p, const manta_event *e, const char *note)
     char left[64], time[32], per[32], line[LINE] = "";
 
     counter_text(p->step, p->steps, left, sizeof left);
-    add_metrics(line, e->metrics, -1);
+    add_metrics(line, e->metrics, 0, -1);
     print_out("Epoch %lld/%lld - %s - %s - %s%s%s\n", (long long)e->epoch + 1, (long long)e->epochs, left,
               duration_text(e->seconds, time, sizeof time),
               pace_text(p->step > 0 ? p->train_seconds / (double)p->step : 0, per, sizeof per), line,
@@ -307,7 +336,7 @@ void progress_evaluated(progress *p, int64_t steps, double seconds, const manta_
         progress_break(p);
         return;
     }
-    add_metrics(line, m, -1);
+    add_metrics(line, m, 0, -1);
     print_out("%s - %s - %s%s\n", left, duration_text(seconds, time, sizeof time),
               pace_text(steps > 0 ? seconds / (double)steps : 0, per, sizeof per), line);
     cli_flush();

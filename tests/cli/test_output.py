@@ -10,6 +10,7 @@ import struct
 import subprocess
 import termios
 
+import numpy as np
 import pytest
 
 from conftest import PROGRAM, heed_signals
@@ -85,15 +86,40 @@ def test_no_color(tmp_path, environment):
     assert "━" * 20 in text
 
 
-@pytest.mark.parametrize("columns", [40, 60, 79])
+def check_width(text, columns):
+    """Every row of the screen, from the first epoch on, is narrower than the terminal: nothing was wrapped."""
+    shown = [f for f in frames(text[text.index("Epoch "):]) if f]
+    assert max(map(len, shown)) < columns, [f for f in shown if len(f) >= columns]
+    return shown
+
+
+@pytest.mark.parametrize("columns", [12, 40, 60, 79, 100])
 def test_a_line_that_is_drawn_over_never_wraps(tmp_path, environment, columns):
     status, text = run_in_terminal(["train", "mlp", "--data", digits(tmp_path, n=4096), "--batch", 4,
                                     "--validation", "x.npy,y.npy"], tmp_path, environment, columns=columns)
     assert status == 0
-    drawn = [f for f in frames(text) if re.match(r"^ *\d+/1024 ", f)]
+    drawn = [f for f in check_width(text, columns) if re.match(r"^ *\d+/1024", f)]
     assert len(drawn) >= 2
-    assert all(len(f) < columns for f in drawn[:-1])
-    assert "val_loss" in drawn[-1]                       # the last one tells all
+    last = "".join(ESCAPES.sub("", text[text.rindex("1024/1024"):]).split())
+    assert re.search(r"-val_(accurac|loss)", last)       # the last one tells all, if need be on lines of its own
+    assert columns < 40 or re.search(r"-accuracy:[\d.]+-loss:\S+-val_accuracy:[\d.]+-val_loss:\S+$", last)
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_metrics_that_do_not_fit_follow_below(tmp_path, environment, columns):
+    metrics = "accuracy,mean_squared_error,mean_absolute_error,categorical_crossentropy"
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.random((64, 28, 28), dtype=np.float32))
+    np.save(tmp_path / "y.npy", np.eye(10, dtype=np.float32)[rng.integers(0, 10, 64)])
+    status, text = run_in_terminal(["train", "mlp", "--data", "x.npy,y.npy", "--validation", "x.npy,y.npy", "--loss",
+                                    "categorical_crossentropy:from-logits", "--metrics", metrics, "--epochs", 2],
+                                   tmp_path, environment, columns=columns)
+    assert status == 0, text
+    shown = check_width(text, columns)
+    for name in (*metrics.split(","), "loss"):
+        assert sum(f" - {name}: " in f for f in shown) >= 2 and sum(f" - val_{name}: " in f for f in shown) == 2, shown
+    below = [f for f in shown if f.startswith("  ")]
+    assert below and all(f.lstrip().startswith("- ") for f in below)
 
 
 def test_no_unicode_where_the_locale_has_none(tmp_path, environment):
