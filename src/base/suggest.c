@@ -2,9 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <manta/tool_text.h>
-
 #include "base/args.h"
+#include "base/suggest.h"
 
 enum { LONGEST = 63 };
 
@@ -67,4 +66,12 @@ const char *manta_suggestion_text(const manta_suggestion *s, char *buf, size_t s
     *buf = '\0';
     if (s->best) snprintf(buf, size, "; did you mean %s?", s->best);
     return buf;
+}
+
+const char *suggest_among(const char *typed, size_t n, const char *const *names, char *buf, size_t size)
+{
+    manta_suggestion near = manta_suggestion_for(typed);
+
+    for (size_t i = 0; i < n; i++) manta_suggestion_offer(&near, names[i]);
+    return manta_suggestion_text(&near, buf, size);
 }

@@ -34,6 +34,16 @@ static void take_model(manta_contents *c, const manta_model *m, const manta_save
     }
 }
 
+/* Adds to the sentence of a write that failed what the weights of `in` lack: a model. */
+static manta_status suggest_like(const char *in)
+{
+    manta_error e;
+
+    manta_error_get(&e);
+    return manta_fail(e.code, "%s; %s holds weights alone: --like MODEL names the model that they are of",
+                      e.text, in);
+}
+
 static manta_status convert_file(const char *in, const char *out, const char *like, const char *format)
 {
     manta_model *m = NULL;
@@ -48,7 +58,10 @@ static manta_status convert_file(const char *in, const char *out, const char *li
     if ((st = manta_file_read(path, &(manta_read_options){.like = m}, &saved))) goto out;
     c = manta_saved_contents(saved);
     if (!c.model) take_model(&c, m, beside);
-    if ((st = manta_file_write(out, format, &c))) goto out;
+    if ((st = manta_file_write(out, format, &c))) {
+        if (!c.model) st = suggest_like(in);
+        goto out;
+    }
     /* how many of them there is a place for is the format's affair */
     print_out("%d array%s read, %s written\n", c.n_arrays, c.n_arrays == 1 ? "" : "s", out);
 out:

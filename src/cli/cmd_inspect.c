@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/inspect.h"
+#include "cli/suggest.h"
 #include "cli/work.h"
 
 static const option_group inspecting = {
@@ -46,11 +47,29 @@ static int inspect_file(const char *path, bool json)
     return CLI_DONE;
 }
 
+/* The sentence for a name that is no file, no model of the zoo and no dataset. */
+static int fail_nothing_there(const char *name)
+{
+    suggestion near = suggest_for(name);
+    const char *one;
+    char hint[128];
+
+    for (int i = 0; (one = manta_zoo_name(i, NULL)); i++) suggest_offer(&near, one);
+    for (int i = 0; (one = manta_data_name(i)); i++) suggest_offer(&near, one);
+    (void)!manta_fail(MANTA_ENOENT,
+                      "there is no file '%s', and neither a model nor a dataset of that name%s "
+                      "('manta model' and 'manta data list' name those that there are)",
+                      name, manta_suggestion_text(&near, hint, sizeof hint));
+    return cli_fail();
+}
+
 static int inspect_zoo(const char *name, bool json)
 {
     manta_model *m = NULL;
+    manta_status st = manta_model_open(name, NULL, &m);
 
-    if (manta_model_open(name, NULL, &m)) return cli_fail();
+    if (st == MANTA_ENOENT) return fail_nothing_there(name);
+    if (st) return cli_fail();
     inspect_model(m, NULL, NULL, json);
     manta_model_free(m);
     return CLI_DONE;

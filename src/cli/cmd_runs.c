@@ -57,6 +57,7 @@ manta_status runs_find(const char *storage, const char *name, manta_run_info *ou
     for (size_t k = strlen(path); k > 1 && path[k - 1] == '/';) path[--k] = '\0';
     manta_status st = manta_run_read(path, out);
     if (st != MANTA_ENOENT || is_folder(path)) return st; /* there, but it cannot be read */
+    if (strchr(name, '/')) return manta_fail(MANTA_ENOENT, "there is no run in the folder %s", path);
     if (manta_runs_list(storage, &all, &n)) return MANTA_EIO;
     for (int i = 0; i < n; i++) suggest_offer(&s, all[i].name);
     st = s.best ? manta_fail(MANTA_ENOENT, "no run is called '%s' in %s; did you mean %s?", name, storage,
@@ -219,8 +220,9 @@ static void show_checkpoints(const char *folder)
     if (manta_checkpoints_count(m)) print_out("\n");
     for (int i = 0; manta_checkpoints_at(m, i, &at, &info); i++) {
         char place[64];
-        print_out("%s: %s; %s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
-                  metrics_text(&info->metrics, text, sizeof text));
+        metrics_text(&info->metrics, text, sizeof text);
+        print_out("%s: %s%s%s\n", strrchr(at, '/') + 1, record_place(info, place, sizeof place),
+                  *text ? "; " : "", text);
     }
     manta_checkpoints_close(m);
 }

@@ -152,7 +152,8 @@ static void introduce_training(training *r)
     }
     if (some) snprintf(frozen, sizeof frozen, " (%s trained)", work_number(trained, number, sizeof number));
     if (count >= 0)
-        snprintf(samples, sizeof samples, "%s samples", work_number(count, number, sizeof number));
+        snprintf(samples, sizeof samples, "%s sample%s", work_number(count, number, sizeof number),
+                 count == 1 ? "" : "s");
     progress_bold(&r->progress, manta_model_name(m));
     print_out(": %s parameters%s; %s: %s; %s\n", work_number(all, params, sizeof params), frozen,
               options_text(r->o, "data"), samples, manta_session_about(r->s));
@@ -168,7 +169,9 @@ static void tell_start(training *r)
     json_t *event;
 
     if (damage) cli_note("%s; the one before it is used", damage);
-    if (!r->json && r->record.run) {
+    if (!r->json && r->record.run && r->record.ro.folder) { /* its name is the end of the path */
+        print_out("Run in %s\n", manta_run_path(r->record.run));
+    } else if (!r->json && r->record.run) {
         print_out("Run %s in %s\n", manta_run_name(r->record.run), manta_run_path(r->record.run));
     }
     if (!i) return;

@@ -4,6 +4,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "data/stage.h"
 
 manta_dataset *stage_new(const stage_class *c, manta_dataset *in, bool *ok)
@@ -106,7 +107,8 @@ int stage_column(const manta_dataset *d, const char *name)
 
 manta_status stage_need_column(const manta_dataset *d, const char *name, int *out)
 {
-    char list[256];
+    manta_suggestion near;
+    char list[256], hint[SUGGEST_TEXT];
     size_t used = 0;
 
     if (name && (*out = stage_column(d, name)) >= 0) return MANTA_OK;
@@ -115,8 +117,11 @@ manta_status stage_need_column(const manta_dataset *d, const char *name, int *ou
         int k = snprintf(list + used, sizeof list - used, "%s%s", c ? ", " : "", d->columns[c].name);
         used += (size_t)k;
     }
-    return manta_fail(MANTA_EINVAL, "dataset: there is no column '%s', the columns are: %s",
-                      name ? name : "(null)", list);
+    if (!name) name = "(null)";
+    near = manta_suggestion_for(name);
+    for (int c = 0; c < d->n; c++) manta_suggestion_offer(&near, d->columns[c].name);
+    return manta_fail(MANTA_EINVAL, "dataset: there is no column '%s', the columns are: %s%s", name, list,
+                      manta_suggestion_text(&near, hint, sizeof hint));
 }
 
 int64_t spec_elements(const manta_column_spec *s)

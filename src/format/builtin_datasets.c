@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "format/builtin_datasets.h"
 #include "os/file.h"
 
@@ -49,6 +50,11 @@ const builtin_dataset *builtin_find(const char *name)
 const char *builtin_names(void)
 {
     return "mnist, fashion-mnist";
+}
+
+const char *builtin_near(const char *typed, char *out, size_t size)
+{
+    return suggest_among(typed, 2, (const char *const[]){"mnist", "fashion-mnist"}, out, size);
 }
 
 static const char *environment_text(const char *name)

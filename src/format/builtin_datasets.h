@@ -23,6 +23,8 @@ typedef struct builtin_dataset {
 bool builtin_is_name(const char *text, size_t n); /* whether text[0..n) names such a dataset */
 const builtin_dataset *builtin_find(const char *name); /* static; NULL when no dataset is called so */
 const char *builtin_names(void); /* "mnist, fashion-mnist" */
+/* "; did you mean NAME?" with the name nearest to `typed`, or "" (base/suggest.h). Returns out. */
+const char *builtin_near(const char *typed, char *out, size_t size);
 
 /* The user's cache folder for data; owned by the caller (mem_free).
  * MANTA_ENOENT when neither XDG_CACHE_HOME nor HOME is set. */

@@ -22,6 +22,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "base/suggest.h"
 #include "format/builtin_datasets.h"
 #include "os/file.h"
 #include "os/sys.h"
@@ -359,12 +360,12 @@ manta_status manta_data_fetch(const char *name_or_url, const char *sha, manta_pr
     REFUSE_NULL(name_or_url);
 
     const builtin_dataset *set = builtin_find(name_or_url);
-    char *cache = NULL, *where = NULL;
+    char *cache = NULL, *where = NULL, hint[SUGGEST_TEXT];
     manta_status st;
 
     if (!set && !strstr(name_or_url, "://")) {
-        return manta_fail(MANTA_ENOENT, "there is no dataset '%s' to fetch; there are %s, and any URL",
-                          name_or_url, builtin_names());
+        return manta_fail(MANTA_ENOENT, "there is no dataset '%s' to fetch; there are %s, and any URL%s",
+                          name_or_url, builtin_names(), builtin_near(name_or_url, hint, sizeof hint));
     }
     TRY(builtin_cache_dir(&cache));
     if (set) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "format/builtin_datasets.h"
 #include "format/spec.h"
 
@@ -29,12 +30,14 @@ static const char *after_ending(const char *text, const char *ending)
 static manta_status parse_builtin(const char *text, size_t n, spec *s)
 {
     const char *part = text + n;
+    char hint[SUGGEST_TEXT];
 
     s->kind = SPEC_BUILTIN;
     s->a = mem_strndup(text, n);
     s->test = strcmp(part, ":test") == 0;
     if (*part == '\0' || s->test || strcmp(part, ":train") == 0) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "dataset '%s': the parts of %s are :train and :test", text, s->a);
+    return manta_fail(MANTA_EINVAL, "dataset '%s': the parts of %s are :train and :test%s", text, s->a,
+                      suggest_among(part, 2, (const char *const[]){":train", ":test"}, hint, sizeof hint));
 }
 
 /* FILE:x or FILE:x,y. `example` shows how. */

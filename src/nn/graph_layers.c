@@ -11,6 +11,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "nn/graph_build.h"
 #include "nn/layer.h"
 #include "nn/ops.h"
@@ -349,6 +350,16 @@ manta_value manta_model_add(manta_model *m, manta_layer *l)
     return m->error.code ? graph_no_value : call_layer(m, l, 1, &x);
 }
 
+static manta_status no_such_layer(const manta_model *m, const char *pattern)
+{
+    manta_suggestion near = manta_suggestion_for(pattern);
+    char hint[SUGGEST_TEXT];
+
+    for (int i = 0; i < m->n_layers; i++) manta_suggestion_offer(&near, m->layers[i]->name);
+    return manta_fail(MANTA_ENOENT, "model '%s' has no layer that matches '%s'%s", m->name, pattern,
+                      manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status manta_model_freeze(manta_model *m, const char *pattern, bool frozen)
 {
     REFUSE_NULL(m);
@@ -361,6 +372,5 @@ manta_status manta_model_freeze(manta_model *m, const char *pattern, bool frozen
         m->layers[i]->frozen = frozen;
         n++;
     }
-    if (!n) return manta_fail(MANTA_ENOENT, "model '%s' has no layer that matches '%s'", m->name, pattern);
-    return MANTA_OK;
+    return n ? MANTA_OK : no_such_layer(m, pattern);
 }

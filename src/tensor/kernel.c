@@ -1,4 +1,5 @@
 /* kernel.c - the tables of the kernel families, and which of them runs here. */
+#include "base/suggest.h"
 #include "tensor/kernel.h"
 
 #include <stdatomic.h>
@@ -108,6 +109,7 @@ static bool is_auto(const char *name)
 manta_status kernels_find(const char *name, const kernels **out)
 {
     static const char *const names[KERN_FAMILIES] = {"reference", "avx2", "avx512", "onednn"};
+    char hint[SUGGEST_TEXT];
 
     if (is_auto(name)) name = getenv("MANTA_KERNELS");
     if (is_auto(name)) {
@@ -125,6 +127,6 @@ manta_status kernels_find(const char *name, const kernels **out)
         *out = k;
         return MANTA_OK;
     }
-    return manta_fail(MANTA_EUNSUPPORTED, "kernels '%s': not one of reference, avx2, avx512, onednn, auto",
-                      name);
+    return manta_fail(MANTA_EUNSUPPORTED, "kernels '%s': not one of reference, avx2, avx512, onednn, auto%s",
+                      name, suggest_among(name, KERN_FAMILIES, names, hint, sizeof hint));
 }

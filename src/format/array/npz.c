@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "data/source.h"
 #include "format/array/files.h"
 #include "format/array/npy.h"
@@ -18,16 +19,22 @@ static const zip_entry *find_member(const zip *z, const char *name)
 
 static manta_status no_member(const zip *z, const char *name)
 {
+    manta_suggestion near = manta_suggestion_for(name);
+    char **names = mem_new(((size_t)z->n + 1) * sizeof *names), hint[SUGGEST_TEXT];
     buf list = {0};
 
-    for (int i = 0; i < z->n && list.n < 200; i++) {
+    for (int i = 0; i < z->n; i++) {
         const char *m = z->entries[i].name;
         size_t n = strlen(m);
         if (n > 4 && strcmp(m + n - 4, ".npy") == 0) n -= 4;
-        buf_printf(&list, "%s%.*s", i ? ", " : "", (int)(n < 100 ? n : 100), m);
+        names[i] = mem_strndup(m, n < 100 ? n : 100);
+        manta_suggestion_offer(&near, names[i]);
+        if (list.n < 200) buf_printf(&list, "%s%s", i ? ", " : "", names[i]);
     }
-    manta_status st = manta_fail(MANTA_ENOENT, "%s: there is no member '%s', the members are: %s", z->path,
-                                 name, buf_text(&list));
+    manta_status st = manta_fail(MANTA_ENOENT, "%s: there is no member '%s', the members are: %s%s", z->path,
+                                 name, buf_text(&list), manta_suggestion_text(&near, hint, sizeof hint));
+    for (int i = 0; i < z->n; i++) mem_free(names[i]);
+    mem_free(names);
     buf_release(&list);
     return st;
 }

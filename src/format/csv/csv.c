@@ -7,9 +7,11 @@
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "data/source.h"
 #include "format/csv/csv.h"
 #include "format/csv/csv_fast.h"
@@ -167,9 +169,25 @@ static bool is_name(const field *f, const char *name)
     return i == f->n && !*name;
 }
 
+enum { NAME = 64 };
+
+/* Offers the field's text; `best` has room for NAME bytes and holds the nearest one. */
+static void offer_name(manta_suggestion *near, const field *f, char *best)
+{
+    char name[NAME];
+
+    snprintf(name, sizeof name, "%.*s", (int)(f->n < NAME ? f->n : NAME - 1), (const char *)f->at);
+    manta_suggestion_offer(near, name);
+    if (near->best != name) return;
+    memcpy(best, name, sizeof name);
+    near->best = best;
+}
+
 /* Reads the first record: is it a header, and is the label in it? */
 static manta_status first_record(scan *s, const char *label, shape *sh)
 {
+    manta_suggestion near = manta_suggestion_for(label ? label : "");
+    char best[NAME], hint[SUGGEST_TEXT];
     field f = {0};
     double v;
     int64_t found = -1;
@@ -180,6 +198,7 @@ static manta_status first_record(scan *s, const char *label, shape *sh)
         TRY(next_field(s, sh->fields + 1, &f));
         if (!to_number(s, &f, &v)) sh->header = true;
         if (label && found < 0 && is_name(&f, label)) found = sh->fields;
+        if (label && found < 0) offer_name(&near, &f, best);
         sh->fields++;
     } while (!f.last);
     if (sh->header) {
@@ -198,9 +217,10 @@ static manta_status first_record(scan *s, const char *label, shape *sh)
         sh->label = k;
         return MANTA_OK;
     }
-    return manta_fail(MANTA_ENOENT, "%s: there is no column '%s' %s", s->name, label,
+    return manta_fail(MANTA_ENOENT, "%s: there is no column '%s' %s%s", s->name, label,
                       sh->header ? "in the header line"
-                                 : "and no header line; give the column's number from 0 on");
+                                 : "and no header line; give the column's number from 0 on",
+                      sh->header ? manta_suggestion_text(&near, hint, sizeof hint) : "");
 }
 
 /* The header, if there is one, and what the first record says. */

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "data/source.h"
 #include "format/image/image_size.h"
 #include "format/parquet/parquet.h"
@@ -254,8 +255,12 @@ static manta_status find_leaf(const table *t, const char *name, size_t n, int *o
         }
         if (all.n < 200) buf_printf(&all, "%s%s", i ? ", " : "", is);
     }
-    manta_status st = manta_fail(MANTA_ENOENT, "%s: there is no column '%.*s'; there are: %s", t->f.path,
-                                 (int)(n < 100 ? n : 100), name, buf_text(&all));
+    char *typed = mem_strndup(name, n < 100 ? n : 100), hint[SUGGEST_TEXT];
+    manta_suggestion near = manta_suggestion_for(typed);
+    for (int i = 0; i < t->m.n_leaves; i++) manta_suggestion_offer(&near, t->m.leaves[i].name);
+    manta_status st = manta_fail(MANTA_ENOENT, "%s: there is no column '%s'; there are: %s%s", t->f.path,
+                                 typed, buf_text(&all), manta_suggestion_text(&near, hint, sizeof hint));
+    mem_free(typed);
     buf_release(&all);
     return st;
 }

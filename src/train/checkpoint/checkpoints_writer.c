@@ -48,11 +48,15 @@ static manta_status fill_with_state(const void *ctx, const char *temp, manifest 
 
 static void note_failure(manta_checkpoints *m, const char *path)
 {
+    const char *why = NULL;
     manta_error e;
 
     manta_error_get(&e);
-    if (!m->failing++) /* said once, until one can be written again */
-        log_warn("a checkpoint could not be written", LOG_STR("path", path), LOG_STR("why", e.text));
+    /* Said once, until one can be written again; the whole sentence is the run's own, at its end. */
+    for (const char *colon; (colon = strstr(why ? why : e.text, ": "));) why = colon + 2;
+    if (!m->failing++)
+        log_warn("a checkpoint could not be written", LOG_STR("path", path),
+                 LOG_STR("why", why ? why : e.text));
     mutex_lock(&m->guard);
     if (!m->failure.code) m->failure = e;
     mutex_unlock(&m->guard);

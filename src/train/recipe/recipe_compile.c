@@ -225,6 +225,10 @@ static manta_status read_objective(manta_recipe *r, const manta_recipe_defaults 
 
     if (r->saved && !loss) return take_losses(r);
     TRY(read_loss(r, loss ? loss : preset->loss));
+    /* Another loss is no reason to measure less than the file says; what of it Manta lacks is not measured. */
+    if (r->saved && !metrics && !manta_saved_metrics(r->saved, &r->compile.n_metrics, &r->compile.metrics) &&
+        r->compile.n_metrics)
+        return MANTA_OK;
     /* A loss of the user's own has no use for the default's accuracy. */
     if (!metrics) metrics = loss && !name_same(r->loss_name, preset->loss) ? "none" : preset->metrics;
     return read_metrics(r, metrics);

@@ -11,6 +11,7 @@
 #include "base/args.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "train/recipe/recipe.h"
 #include "train/recipe/settings.h"
 
@@ -116,6 +117,7 @@ static manta_status read_log_to(manta_recipe *r, manta_log_to *out)
 {
     static const char *const places[] = {"file", "output", "both"};
     const char *text = recipe_text(r, "log-to");
+    char hint[SUGGEST_TEXT];
 
     if (!text) return MANTA_OK;
     for (int i = 0; i < 3; i++) {
@@ -123,16 +125,20 @@ static manta_status read_log_to(manta_recipe *r, manta_log_to *out)
         *out = (manta_log_to)i;
         return MANTA_OK;
     }
-    return recipe_fail(r, "log-to", "'%.80s', expected file, output or both", text);
+    return recipe_fail(r, "log-to", "'%.80s', expected file, output or both%s", text,
+                       suggest_among(text, 3, places, hint, sizeof hint));
 }
 
 static manta_status read_logging(manta_recipe *r, manta_logging_config *c)
 {
+    static const char *const levels[] = {"debug", "info", "warn", "error", "off"};
+    char hint[SUGGEST_TEXT];
     int level;
 
     c->level = recipe_text(r, "log-level");
     if (c->level && log_level_find(c->level, &level))
-        return recipe_fail(r, "log-level", "'%.80s', expected debug, info, warn, error or off", c->level);
+        return recipe_fail(r, "log-level", "'%.80s', expected debug, info, warn, error or off%s", c->level,
+                           suggest_among(c->level, 5, levels, hint, sizeof hint));
     c->stamp = recipe_flag(r, "log-stamp");
     TRY(read_log_to(r, &c->to));
     return read_size(r, &c->max_size);

@@ -6,6 +6,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "nn/optimizer.h"
 #include "train/recipe/recipe.h"
 #include "train/recipe/settings.h"
@@ -61,6 +62,7 @@ static manta_status read_statistics(manta_recipe *r, manta_statistics *out)
                                         [MANTA_STATISTICS_FIRST] = "first",
                                         [MANTA_STATISTICS_SYNC] = "sync"};
     const char *text = recipe_text(r, "batch-norm");
+    char hint[SUGGEST_TEXT];
 
     if (!text) return MANTA_OK;
     for (int i = 0; i < 3; i++) {
@@ -68,13 +70,16 @@ static manta_status read_statistics(manta_recipe *r, manta_statistics *out)
         *out = (manta_statistics)i;
         return MANTA_OK;
     }
-    return recipe_fail(r, "batch-norm", "'%.80s', expected mean, first or sync", text);
+    return recipe_fail(r, "batch-norm", "'%.80s', expected mean, first or sync%s", text,
+                       suggest_among(text, 3, words, hint, sizeof hint));
 }
 
 /* The strategy, and what only parameter servers have. */
 static manta_status read_strategy(manta_recipe *r, manta_session_options *so)
 {
+    static const char *const strategies[] = {"mirrored", "one-device", "parameter-server"};
     const char *name = recipe_text(r, "strategy"), *p = r->prefix;
+    char hint[SUGGEST_TEXT];
     int64_t servers = recipe_int(r, "servers", 0), staleness = recipe_int(r, "staleness", -1);
     bool served = name && !strcmp(name, "parameter-server");
 
@@ -82,7 +87,8 @@ static manta_status read_strategy(manta_recipe *r, manta_session_options *so)
         return REFUSE(r, servers ? "servers" : "staleness",
                       "%sservers and %sstaleness are for %sstrategy parameter-server", p, p, p);
     if (name && !served && strcmp(name, "mirrored") && strcmp(name, "one-device"))
-        return recipe_fail(r, "strategy", "'%.80s', expected mirrored, one-device or parameter-server", name);
+        return recipe_fail(r, "strategy", "'%.80s', expected mirrored, one-device or parameter-server%s",
+                           name, suggest_among(name, 3, strategies, hint, sizeof hint));
     if (name && !strcmp(name, "one-device") && so->workers > 1)
         return REFUSE(r, "strategy", "%sstrategy one-device is this process alone: leave %sworkers out", p,
                       p);
