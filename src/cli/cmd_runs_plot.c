@@ -7,7 +7,9 @@
 #include "cli/command.h"
 #include "cli/deaths.h"
 #include "cli/plot.h"
+#include "cli/print.h"
 #include "cli/runs.h"
+#include "cli/suggest.h"
 #include "cli/work.h"
 
 static const option_group plotting = {
@@ -117,7 +119,7 @@ static bool wants_rate(const drawn *d, const char *list)
 /* Ends the process when a curve is asked for that is not there. */
 static void check_wanted(const drawn *d, const char *list)
 {
-    char name[64], known[512] = "";
+    char name[64], known[512] = "", hint[128];
 
     for (int i = 0; i < d->n; i++) {
         size_t at = strlen(known);
@@ -126,9 +128,14 @@ static void check_wanted(const drawn *d, const char *list)
     for (const char *p = list; p && d->n; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         bool found = false;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(p, ","), p);
-        for (int i = 0; i < d->n; i++) found |= !strcmp(name, d->s[i].name);
+        suggestion near = suggest_for(name);
+        for (int i = 0; i < d->n; i++) {
+            found |= !strcmp(name, d->s[i].name);
+            suggest_offer(&near, d->s[i].name);
+        }
         if (!found && strcmp(name, "rate") != 0)
-            cli_usage("--metrics: run %s has no '%s'; there are %s", d->r.name, name, known);
+            cli_usage("--metrics: run %s has no '%s'; there are %s%s", d->r.name, name, known,
+                      manta_suggestion_text(&near, hint, sizeof hint));
     }
 }
 
@@ -182,9 +189,13 @@ static manta_status draw(const char *output, const plot *p)
     manta_status st = output ? work_check_output(output, ".svg .png") : MANTA_OK;
 
     if (st) return st;
-    if (output) return (ends_in_png(output) ? plot_png : plot_svg)(output, p);
-    plot_terminal(p);
-    return MANTA_OK;
+    if (!output) {
+        plot_terminal(p);
+        return MANTA_OK;
+    }
+    st = (ends_in_png(output) ? plot_png : plot_svg)(output, p);
+    if (!st) print_out("Saved to %s\n", output);
+    return st;
 }
 
 static int plot_run(const options *o)

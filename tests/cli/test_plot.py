@@ -80,7 +80,7 @@ def test_a_real_run(manta, storage, tmp_path):
 def test_two_curves_of_one_panel(manta, storage, tmp_path):
     """One scale for both: the validation's lies where its numbers are among the other's."""
     make_run(storage, "two", points(val_loss=[2.0, 2.0, 2.0], loss=[4.0, 3.0, 0.0], rest=[1.0, 2.0, 3.0]))
-    manta("runs", "plot", "two", "-o", "two.png")
+    assert manta("runs", "plot", "two", "-o", "two.png").stdout == "Saved to two.png\n"
     image = read_png(tmp_path / "two.png")[70:490]
     level, fall = curve(image, ORANGE), curve(image)
     rows = list(level.values())

@@ -46,6 +46,7 @@ def test_runs_are_suggested_too(manta, data, storage):
     manta(*TRAIN, "--name", "first", "--json")
     for command in (["runs", "show"], ["logs"], ["runs", "plot"], ["train", "--resume"]):
         assert "did you mean first?" in sentence(manta(*command, "frist", status=1))
+    assert "did you mean loss?" in sentence(manta("runs", "plot", "first", "--metrics", "los", status=2))
     assert sentence(manta("runs", "show", "fd/rn", status=1)) == "manta: there is no run in the folder fd/rn"
 
 
