@@ -283,17 +283,21 @@ static uint32_t resources_of(const sched_shape *shape)
 
 /* ---- the line ---- */
 
-static uint32_t find_idle(const sched *s, uint32_t job, int *idle)
+/* A worker that has ended its call may still want others for calls that it has made. It cannot be
+ * its own, and would ask for ever if it were given itself. */
+static bool is_itself(const request *q, uint64_t id)
 {
-    uint32_t found = 0;
+    return q->what == WANTS_LEASE && q->client == id;
+}
 
-    *idle = 0;
+static uint32_t find_idle(const sched *s, const request *q)
+{
     for (size_t i = 0; i < s->workers.n; i++) {
-        if (s->workers.at[i].value.state != IDLE || s->workers.at[i].value.job != job) continue;
-        (*idle)++;
-        if (!found) found = (uint32_t)s->workers.at[i].key;
+        const worker *w = &s->workers.at[i].value;
+        if (w->state == IDLE && w->job == q->job && !is_itself(q, s->workers.at[i].key))
+            return (uint32_t)s->workers.at[i].key;
     }
-    return found;
+    return 0;
 }
 
 /* Somebody waits for what leases hold: every holder is asked once for each.
@@ -379,11 +383,14 @@ static starts *starts_of(sched *s, uint32_t job)
     return j;
 }
 
-/* Whether a worker of the job runs calls, or could: one that an actor has does not. */
-static bool runs_calls(const sched *s, uint32_t job)
+/* Whether a worker of the job runs calls, or could: one that an actor has does not, and the one
+ * that asks does not for itself. */
+static bool runs_calls(const sched *s, const request *q)
 {
-    for (size_t i = 0; i < s->workers.n; i++)
-        if (s->workers.at[i].value.job == job && s->workers.at[i].value.state != ACTOR) return true;
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const worker *w = &s->workers.at[i].value;
+        if (w->job == q->job && w->state != ACTOR && !is_itself(q, s->workers.at[i].key)) return true;
+    }
     return false;
 }
 
@@ -395,7 +402,7 @@ static void refuse_hopeless(sched *s, sched_actions *out)
         const request q = s->line.at[i];
         const starts *j = map_u64_find(&s->starts, q.job);
         bool hopeless = q.lacks_worker && j && j->full && j->starting == 0;
-        if (hopeless && q.what == WANTS_LEASE) hopeless = !runs_calls(s, q.job);
+        if (hopeless && q.what == WANTS_LEASE) hopeless = !runs_calls(s, &q);
         if (!hopeless) {
             i++;
             continue;
@@ -417,11 +424,11 @@ static void serve_line(sched *s, sched_actions *out)
     plan_anew(s);
     for (size_t i = 0; i < s->line.n;) {
         request *q = &s->line.at[i];
-        int idle, bundle;
+        int bundle;
         q->lacks_worker = false;
         uint32_t *kept = kept_from(s, q), needs = resources_of(&q->shape);
         pool *from = *kept & needs ? NULL : pool_for(s, q, &bundle);
-        uint32_t id = from ? find_idle(s, q->job, &idle) : 0;
+        uint32_t id = from ? find_idle(s, q) : 0;
         if (!from) {
             reclaim_leases(s, q, out);
             if (q->passed >= PATIENCE) *kept |= needs;
@@ -571,13 +578,20 @@ static void job_gone(sched *s, uint32_t job)
     map_u64_remove(&s->starts, job);
 }
 
+static int count_idle(const sched *s, uint32_t job)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < s->workers.n; i++)
+        n += s->workers.at[i].value.state == IDLE && s->workers.at[i].value.job == job;
+    return n;
+}
+
 static void stop_surplus(sched *s, uint32_t id, sched_actions *out)
 {
-    int idle;
     worker *w = map_u64_find(&s->workers, id);
 
-    (void)find_idle(s, w ? w->job : 0, &idle);
-    if (!w || w->state != IDLE || idle <= s->idle) return;
+    if (!w || w->state != IDLE || count_idle(s, w->job) <= s->idle) return;
     vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
     map_u64_remove(&s->workers, id);
 }

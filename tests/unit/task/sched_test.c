@@ -99,6 +99,36 @@ static void jobs_have_workers_of_their_own(void **state)
     sched_free(s);
 }
 
+/* A call has ended and the calls that it has made have not begun: its worker is free, and asks. */
+static void no_worker_is_given_to_itself(void **state)
+{
+    sched *s = sched_new(cpus(1), 1);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 10, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    assert_int_equal(count(SCHED_DO_START), 1);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 11);
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 10);
+    sched_free(s);
+}
+
+/* Where no other can be started, it is told so. */
+static void one_that_has_only_itself_is_refused(void **state)
+{
+    sched *s = sched_new(cpus(1), 1);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 10, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 1});
+    assert_int_equal(first(SCHED_DO_REFUSE)->client, 10);
+    sched_free(s);
+}
+
 static void others_get_their_turn(void **state)
 {
     sched *s = sched_new(cpus(1), 4);
@@ -847,6 +877,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_have_workers_of_their_own),
         cmocka_unit_test_teardown(a_demand_starts_workers_and_gets_them, clear),
+        cmocka_unit_test_teardown(no_worker_is_given_to_itself, clear),
+        cmocka_unit_test_teardown(one_that_has_only_itself_is_refused, clear),
         cmocka_unit_test_teardown(others_get_their_turn, clear),
         cmocka_unit_test_teardown(a_client_is_not_asked_for_its_own_sake, clear),
         cmocka_unit_test_teardown(a_call_that_waits_gives_its_core, clear),
