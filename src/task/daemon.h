@@ -120,6 +120,8 @@ typedef struct node {
     bool is_stepping; /* which are being done */
     VEC(registry_event) wants; /* of actors that nobody has told of yet, */
     bool is_looking; /* while everything that was said is read */
+    VEC(uint32_t) stops; /* workers that are to be stopped, */
+    bool is_stopping; /* while everything that was said is read */
     refs_book *refs;
     buf out; /* the message being written */
     char *in; /* the message being read */

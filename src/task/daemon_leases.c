@@ -68,6 +68,43 @@ static void do_grant(node *d, const sched_action *a)
         daemon_act(d, (sched_event){.kind = SCHED_RETURN, .client = a->client, .worker = a->worker});
 }
 
+/* Whether a worker is to make an object that others know of: a call of its own, whose reference
+ * it has handed on. */
+static bool is_maker(const node *d, uint32_t id)
+{
+    for (size_t i = 0; i < directory_count(d->objects); i++) {
+        uint64_t made = directory_at(d->objects, i);
+        if (directory_state_of(d->objects, made) == DIRECTORY_PROMISED &&
+            directory_maker(d->objects, made) == id)
+            return true;
+    }
+    return false;
+}
+
+static void stop_or_leave(node *d, uint32_t id)
+{
+    const client *c = daemon_client(d, id);
+
+    if (c && is_maker(d, id))
+        daemon_act(d, (sched_event){.kind = SCHED_STAYS, .worker = id, .job = c->job});
+    else
+        daemon_kill(d, id);
+}
+
+/* Ends a worker that has nothing to do. What it is to make it has told us before its caller could
+ * give it back, over another connection: what all have said is read first, and may be that others
+ * are to be stopped, too. */
+static void do_stop(node *d, uint32_t id)
+{
+    vec_push(&d->stops, id);
+    if (d->is_stopping) return;
+    d->is_stopping = true;
+    daemon_drain_all(d);
+    for (size_t i = 0; i < d->stops.n; i++) stop_or_leave(d, d->stops.at[i]);
+    vec_clear(&d->stops);
+    d->is_stopping = false;
+}
+
 void daemon_act(node *d, sched_event e)
 {
     sched_actions out = {0};
@@ -85,7 +122,7 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: daemon_refuse(d, a); break;
-        case SCHED_DO_STOP:
+        case SCHED_DO_STOP: do_stop(d, a->worker); break;
         case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
         case SCHED_DO_RECLAIM:
             if (!(c = daemon_client(d, (uint32_t)a->client))) break;

@@ -618,6 +618,9 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         worker_started(s, e->job);
         if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
         break;
+    case SCHED_STAYS:
+        if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
+        break;
     case SCHED_START_FAILED:
         worker_started(s, e->job);
         if (e->n > 0) starts_of(s, e->job)->full = true;

@@ -52,6 +52,7 @@ typedef enum sched_kind {
     SCHED_WORKER_UP, /* worker */
     SCHED_START_FAILED, /* a worker that was to be started was not; n > 0: nor would the next be, until
                          * a worker of the job is gone, or there is none and somebody asks again */
+    SCHED_STAYS, /* worker, job: it was to be stopped, and is not: others wait for what it is to make */
     SCHED_WORKER_GONE, /* worker: is dead */
     SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
     SCHED_BLOCKED, /* worker: its call waits */
