@@ -281,6 +281,42 @@ static uint32_t resources_of(const sched_shape *shape)
     return bits;
 }
 
+/* The resources of which a request finds too little, as bits, in any of the pools it may be
+ * served from. */
+static uint32_t resources_lacking(const sched *s, const request *q)
+{
+    const group *g = group_find(s, q->shape.group);
+    int n = q->shape.group ? (g && g->placed ? g->n : 0) : 1;
+    uint32_t bits = 0;
+
+    for (int k = 0; k < n; k++) {
+        const pool *p = g ? &g->bundles[k] : &s->node;
+        if (g && q->shape.bundle != SCHED_ANY && q->shape.bundle != k) continue;
+        for (int i = 0; i < SCHED_RESOURCES; i++)
+            if (q->shape.amount[i] > 0 && q->shape.amount[i] > p->plan.amount[i]) bits |= 1u << i;
+    }
+    return bits;
+}
+
+/* What is kept for a request that has waited long: all that it needs, so that it gets it
+ * together. But where the part that is not there is held by an actor, or by a call that waits,
+ * the rest is what that one's own calls may need to come to an end: then it is left to them.
+ * So it is where others before it in the line have that part `kept`. */
+static uint32_t resources_to_keep(const sched *s, const request *q, uint32_t kept)
+{
+    uint32_t needs = resources_of(&q->shape), lacking = resources_lacking(s, q) | (kept & needs);
+
+    if (kept & needs) return lacking;
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const worker *w = &s->workers.at[i].value;
+        uint32_t held = w->state == IDLE ? 0 : resources_of(&w->shape);
+        if (w->blocked) held &= ~1u; /* cores, which it has given back */
+        bool may_wait = w->state == ACTOR || w->blocked;
+        if (may_wait && w->shape.group == q->shape.group && (held & lacking)) return lacking;
+    }
+    return needs;
+}
+
 /* ---- the line ---- */
 
 /* A worker that has ended its call may still want others for calls that it has made. It cannot be
@@ -431,7 +467,7 @@ static void serve_line(sched *s, sched_actions *out)
         uint32_t id = from ? find_idle(s, q) : 0;
         if (!from) {
             reclaim_leases(s, q, out);
-            if (q->passed >= PATIENCE) *kept |= needs;
+            if (q->passed >= PATIENCE) *kept |= resources_to_keep(s, q, *kept);
             i++;
         } else if (q->what == WANTS_GROUP || id) {
             if (q->what == WANTS_GROUP)

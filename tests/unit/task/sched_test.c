@@ -129,6 +129,49 @@ static void one_that_has_only_itself_is_refused(void **state)
     sched_free(s);
 }
 
+/* So many calls of worker 10, one after the other, each get worker 11. */
+static void run_inner_calls(sched *s, int n)
+{
+    for (int i = 0; i < n; i++) {
+        step(s, (sched_event){.kind = SCHED_DEMAND, .client = 10, .shape = cpus(1), .n = 1});
+        assert_int_equal(first(SCHED_DO_GRANT)->client, 10);
+        step(s, (sched_event){.kind = SCHED_RETURN, .client = 10, .worker = 11});
+    }
+}
+
+/* A call that holds a token waits for calls that it makes, each of which needs a core. One that
+ * waits for all tokens has waited long, and one behind it that wants a token, too: neither may
+ * keep the core from them. */
+static void keep_no_cores(int64_t tokens)
+{
+    sched_shape one = cpus(1), all = cpus(1);
+
+    one.amount[SCHED_NAMED] = SCHED_UNIT;
+    all.amount[SCHED_NAMED] = tokens * SCHED_UNIT;
+    sched *s = sched_new(all, 4);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = one, .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = all, .n = 1});
+    run_inner_calls(s, 100);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 3, .shape = one, .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    run_inner_calls(s, 100);
+    step(s, (sched_event){.kind = SCHED_RUNNING, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 2);
+    sched_free(s);
+}
+
+static void who_waits_for_a_waiting_call_keeps_no_cores(void **state)
+{
+    (void)state;
+    keep_no_cores(1);
+    keep_no_cores(3);
+}
+
 static void others_get_their_turn(void **state)
 {
     sched *s = sched_new(cpus(1), 4);
@@ -879,6 +922,7 @@ int main(void)
         cmocka_unit_test_teardown(a_demand_starts_workers_and_gets_them, clear),
         cmocka_unit_test_teardown(no_worker_is_given_to_itself, clear),
         cmocka_unit_test_teardown(one_that_has_only_itself_is_refused, clear),
+        cmocka_unit_test_teardown(who_waits_for_a_waiting_call_keeps_no_cores, clear),
         cmocka_unit_test_teardown(others_get_their_turn, clear),
         cmocka_unit_test_teardown(a_client_is_not_asked_for_its_own_sake, clear),
         cmocka_unit_test_teardown(a_call_that_waits_gives_its_core, clear),
