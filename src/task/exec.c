@@ -18,7 +18,7 @@
  * the function. A call of an actor that has ended (self_of.ended) is finished; the actor's
  * memory goes with the last of them.
  *
- * What may be changed: what is put into the answer, as long as task_check_results() keeps it
+ * What may be changed: what is put into the answer, as long as task_fit_results() keeps it
  * within one message. What may not: answering before what the answer refers to was told. */
 #include "task/incoming.h"
 
@@ -694,16 +694,47 @@ static void task_decode(manta_task *t, wire *w)
     t->results = arena_array(&t->memory, (size_t)t->n_results, sizeof(result));
 }
 
-/* The small results travel in one message. */
-static manta_status task_check_results(const manta_task *t)
+/* The largest of the results that are to travel inside the message; NULL: none has bytes. */
+static result *largest_inline(const manta_task *t)
+{
+    result *found = NULL;
+
+    for (int i = 0; i < t->n_results; i++) {
+        result *r = &t->results[i];
+        if (r->is_block || r->failure || value_is_word(r->v.kind) || r->v.size == 0) continue;
+        if (!found || r->v.size > found->v.size) found = r;
+    }
+    return found;
+}
+
+static manta_status result_move_out(result *r)
+{
+    void *at;
+
+    TRY(store_take(rt->store, (size_t)r->v.size, &r->v.place, &at));
+    memcpy(at, r->v.at, (size_t)r->v.size);
+    r->v.at = at;
+    r->is_block = true;
+    return MANTA_OK;
+}
+
+/* The small results travel in one message; those for which it has no room lie in segments, as
+ * large ones do. */
+static manta_status task_fit_results(manta_task *t)
 {
     size_t total = 0;
+    result *r;
 
     for (int i = 0; i < t->n_results; i++)
         total += (size_t)t->results[i].v.size * !t->results[i].is_block +
                  (t->results[i].failure ? sizeof(manta_failure) : 96);
+    while (total > RING_MESSAGE - 256 && (r = largest_inline(t))) {
+        total -= (size_t)r->v.size;
+        TRY(result_move_out(r));
+    }
     if (total <= RING_MESSAGE - 256) return MANTA_OK;
-    return manta_fail(MANTA_EINVAL, "%s: %d small results of %zu bytes together are too many", t->name,
+    return manta_fail(MANTA_EINVAL,
+                      "%s: %d results, of which %zu bytes would be in one message, are too many", t->name,
                       t->n_results, total);
 }
 
@@ -774,7 +805,7 @@ void exec_run(incoming *in, buf *answer)
     if (t.self) t.self->running++;
     if (!t.actor || !t.id) label_output(t.name); /* an actor prints under its constructor's name */
     manta_status st = task_run(&t, &w, &ns);
-    if (!st) st = task_check_results(&t);
+    if (!st) st = task_fit_results(&t);
     task_answer(&t, st, ns, answer);
     task_release(&t, st == MANTA_OK);
     if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
