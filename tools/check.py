@@ -408,7 +408,44 @@ def stage_sim(stage):
     ctest(stage, folder, "-R", SIMULATIONS, env={"MANTA_SIM": str(stage.options.sim)})
 
 
-ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,
+SOAK_SECONDS = 40
+
+
+def soak_counts(text):
+    """(passed, failed) of soak_runtime and the seeds that failed, None when it did not come to its end."""
+    last = re.search(r"^(\d+) passed, (\d+) failed\n?\Z", text, re.M)
+    if last is None:
+        return None
+    return int(last.group(1)), int(last.group(2)), re.findall(r"^FAILED (\w+):", text, re.M)
+
+
+def stage_soak(stage):
+    """programs on the runtime that seeds make, compared with a model (tests/soak)"""
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder, "soak_runtime")
+    # A fixed seed without --soak: a commit is judged by what it changed, not by that day's luck.
+    minutes = stage.options.soak
+    seconds = 60 * minutes or SOAK_SECONDS
+    seed = time.time_ns() % 10 ** 9 if minutes else 1
+    kept, out = folder / "soak", LOGS / "soak.out"
+    kept.mkdir(exist_ok=True)
+    with open(out, "w", encoding="utf-8") as f:
+        stage.run(folder / "tests" / "soak_runtime", "--seed", seed, "--programs", 10 ** 9, "--seconds", seconds,
+                  "--keep", kept, output=f, timeout_s=2 * seconds + 1800)
+    text = out.read_text(encoding="utf-8", errors="replace")
+    stage.say(text)
+    counts = soak_counts(text)
+    if counts is None:
+        stage.add(failed=1)
+        stage.notes.append("soak_runtime did not come to its end")
+        return
+    stage.add(counts[0], counts[1])
+    stage.notes += [f"failed: seed {s}; the program is in {kept.relative_to(ROOT)}" for s in counts[2]]
+    if counts[1]:
+        stage.evidence.append(text)
+
+
+ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_soak, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,
           stage_fuzz, stage_cli]
 
 
@@ -426,6 +463,8 @@ def arguments():
     p.add_argument("--fuzz", type=int, default=0, metavar="SECONDS",
                    help=f"fuzz each parser this long from a new seed (default {FUZZ_SECONDS} from a fixed one)")
     p.add_argument("--sim", type=int, default=40, metavar="FACTOR", help="run the simulations with so many times their seeds (default 40)")
+    p.add_argument("--soak", type=int, default=0, metavar="MINUTES",
+                   help=f"run generated programs this long from a new seed (default {SOAK_SECONDS} s from a fixed one)")
     p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
     p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
     options = p.parse_args()

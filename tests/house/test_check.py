@@ -58,6 +58,12 @@ class Counts(unittest.TestCase):
         self.assertGreaterEqual(len(simulated), 5)
         self.assertEqual([name for name in sorted(simulated) if not re.search(check.SIMULATIONS, name)], [])
 
+    def test_soak(self):
+        self.assertEqual(check.soak_counts("FAILED 7: the value\nnode\nsmallest\n12 passed, 1 failed\n"), (12, 1, ["7"]))
+        self.assertEqual(check.soak_counts("12 passed, 0 failed\n"), (12, 0, []))
+        self.assertIsNone(check.soak_counts("FAILED 7: the value\nnode\n"))
+        self.assertIsNone(check.soak_counts("1 passed, 0 failed\nand then it ended"))
+
     def test_an_unknown_stage_is_wrong_usage(self):
         done = run("python3", ROOT / "tools" / "check.py", "no-such-stage")
         self.assertEqual(done.returncode, 2)
