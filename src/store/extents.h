@@ -13,8 +13,7 @@
 
 #include "base/map.h"
 #include "base/vec.h"
-
-#define EXTENTS_ALIGN 64 /* every block starts at, and is a multiple of, so many bytes */
+#include "store/sizes.h"
 
 typedef struct extent {
     uint64_t at, size;

@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "store/sizes.h"
 
 typedef VEC(uint64_t) ids;
 
@@ -13,14 +14,12 @@ typedef struct share {
     int32_t n;
 } share;
 
-enum { FEW = 2 };
-
 typedef struct entry {
     int64_t total; /* holds of clients and of containing objects */
     refs_client maker;
     bool added, candidate;
     uint64_t changed; /* refs_changes() when a message last named it */
-    share few[FEW]; /* n 0: free */
+    share few[REFS_FEW]; /* n 0: free */
     VEC(share) more;
     ids inner;
 } entry;
@@ -75,8 +74,8 @@ static void count_object(refs_book *r, uint64_t object, int64_t n)
 static share *share_find(entry *e, refs_client client, share **empty)
 {
     *empty = NULL;
-    for (size_t i = 0; i < FEW + e->more.n; i++) {
-        share *s = i < FEW ? &e->few[i] : &e->more.at[i - FEW];
+    for (size_t i = 0; i < REFS_FEW + e->more.n; i++) {
+        share *s = i < REFS_FEW ? &e->few[i] : &e->more.at[i - REFS_FEW];
         if (s->n != 0 && s->client == client) return s;
         if (s->n == 0 && !*empty) *empty = s;
     }

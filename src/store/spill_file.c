@@ -12,8 +12,7 @@
 #include "base/mem.h"
 #include "os/file.h"
 #include "os/sys.h"
-
-#define CHUNK ((size_t)1 << 20)
+#include "store/sizes.h"
 
 static int open_patiently(const char *path, int flags)
 {
@@ -84,12 +83,12 @@ static manta_status copy_chunk(int from, int to, off_t at, size_t n, const char 
 manta_status spill_file_copy(int from, int to, size_t size, const char *folder, uint32_t *crc)
 {
     manta_status st = MANTA_OK;
-    char *chunk = mem_try_raw(CHUNK);
+    char *chunk = mem_try_raw(STORE_SPILL_CHUNK);
 
     if (!chunk) return manta_fail(MANTA_ENOMEM, "there is no memory to spill objects with");
     *crc = 0;
-    for (size_t at = 0; at < size && !st; at += CHUNK) {
-        size_t n = size - at < CHUNK ? size - at : CHUNK;
+    for (size_t at = 0; at < size && !st; at += STORE_SPILL_CHUNK) {
+        size_t n = size - at < STORE_SPILL_CHUNK ? size - at : STORE_SPILL_CHUNK;
         st = copy_chunk(from, to, (off_t)at, n, folder, chunk);
         if (!st) *crc = crc32c(*crc, chunk, n);
     }

@@ -8,9 +8,7 @@
 #include "os/shm.h"
 #include "os/sys.h"
 #include "store/extents.h"
-
-#define SEGMENT_FIRST ((size_t)1 << 20) /* a process that makes little takes little */
-#define SEGMENT_MOST  ((size_t)64 << 20) /* doubling ends here; larger objects get a segment of their own */
+#include "store/sizes.h"
 
 typedef struct segment {
     uint64_t id;
@@ -97,7 +95,9 @@ static manta_status segment_make(store *s, size_t size, segment **out)
 
     store_usage(s, &have, &used);
     /* As much again as there is: few segments for much, little for little. */
-    size_t want = have < SEGMENT_FIRST ? SEGMENT_FIRST : have > SEGMENT_MOST ? SEGMENT_MOST : (size_t)have;
+    size_t want = have < STORE_SEGMENT_FIRST  ? STORE_SEGMENT_FIRST
+                  : have > STORE_SEGMENT_MOST ? STORE_SEGMENT_MOST
+                                              : (size_t)have;
     if (want < size) want = shm_round(size);
     int fd;
     TRY(s->source.make(s->source.ctx, shm_round(size), want, &id, &fd));
@@ -109,7 +109,7 @@ manta_status store_take(store *s, size_t size, store_place *place, void **at)
     segment *g = NULL;
     uint64_t offset = 0;
 
-    if (size >= ((size_t)1 << 46))
+    if (size >= STORE_OBJECT_LIMIT)
         return manta_fail(MANTA_ENOSPC,
                           "an object of %zu bytes is to be stored, fewer than 2^46 are possible", size);
     for (size_t i = 0; i < s->own.n && !g; i++)
