@@ -129,6 +129,27 @@ static void one_that_has_only_itself_is_refused(void **state)
     sched_free(s);
 }
 
+/* One worker too many is to be stopped, and the owner of the scheduler says that it is not. */
+static void one_that_stays_is_used_again(void **state)
+{
+    sched *s = sched_new(cpus(2), 1);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 11});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 2});
+    assert_int_equal(count(SCHED_DO_GRANT), 2);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 11});
+    assert_int_equal(first(SCHED_DO_STOP)->worker, 11);
+    step(s, (sched_event){.kind = SCHED_STAYS, .worker = 11});
+    assert_int_equal(out.n, 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = cpus(1), .n = 2});
+    assert_int_equal(count(SCHED_DO_GRANT), 2);
+    assert_int_equal(count(SCHED_DO_START), 0);
+    sched_free(s);
+}
+
 /* So many calls of worker 10, one after the other, each get worker 11. */
 static void run_inner_calls(sched *s, int n)
 {
@@ -922,6 +943,7 @@ int main(void)
         cmocka_unit_test_teardown(a_demand_starts_workers_and_gets_them, clear),
         cmocka_unit_test_teardown(no_worker_is_given_to_itself, clear),
         cmocka_unit_test_teardown(one_that_has_only_itself_is_refused, clear),
+        cmocka_unit_test_teardown(one_that_stays_is_used_again, clear),
         cmocka_unit_test_teardown(who_waits_for_a_waiting_call_keeps_no_cores, clear),
         cmocka_unit_test_teardown(others_get_their_turn, clear),
         cmocka_unit_test_teardown(a_client_is_not_asked_for_its_own_sake, clear),
