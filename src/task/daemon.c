@@ -5,6 +5,7 @@
  *         └─────────────── at most until the next thing is due ◀─────────────────────────┘
  *
  * One turn of the loop: what has arrived is read (each connection as far as it had come);
+ * workers that are one too many are stopped, after one pass over all connections;
  * clients whose end is known are buried, after what they had sent was read; objects that
  * nobody holds are freed after one pass over all connections; programs that are over end.
  * Nothing but this thread touches a node, except the copier of daemon_memory.c, which has a
@@ -85,10 +86,12 @@ static _Noreturn void node_serve(node *d)
         if ((waiting || d->is_short) && (due < 0 || due > 2)) due = 2;
         if (loop_run(d->loop, more ? 0 : due)) break;
         if (d->is_short) daemon_send_again(d);
+        daemon_stop_idle(d);
         waiting = daemon_bury(d);
         more = daemon_settle(d);
         daemon_registry(d, (registry_event){.kind = REGISTRY_PASS});
         waiting = daemon_bury(d) || waiting;
+        more = more || d->stops.n > 0;
     }
     descendants_end();
     if (d->socket_fd >= 0) {

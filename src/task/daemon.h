@@ -120,8 +120,7 @@ typedef struct node {
     bool is_stepping; /* which are being done */
     VEC(registry_event) wants; /* of actors that nobody has told of yet, */
     bool is_looking; /* while everything that was said is read */
-    VEC(uint32_t) stops; /* workers that are to be stopped, */
-    bool is_stopping; /* while everything that was said is read */
+    VEC(uint32_t) stops; /* workers that are to be stopped (daemon_stop_idle()) */
     refs_book *refs;
     buf out; /* the message being written */
     char *in; /* the message being read */
@@ -200,6 +199,9 @@ void daemon_take_output(node *d, client *c);
 /* daemon_leases.c */
 /* Applies an event to the scheduler and does what follows. */
 void daemon_act(node *d, sched_event e);
+/* Ends the workers that the scheduler has let go, but for those that are to make what others
+ * wait for. Reads what all have said: not from within a message or an action. */
+void daemon_stop_idle(node *d);
 /* Gives both clients a channel to each other, once. */
 bool daemon_connect(node *d, client *a, client *b);
 void daemon_put_shape(buf *b, const sched_shape *s);

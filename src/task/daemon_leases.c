@@ -91,18 +91,14 @@ static void stop_or_leave(node *d, uint32_t id)
         daemon_kill(d, id);
 }
 
-/* Ends a worker that has nothing to do. What it is to make it has told us before its caller could
- * give it back, over another connection: what all have said is read first, and may be that others
- * are to be stopped, too. */
-static void do_stop(node *d, uint32_t id)
+/* What a worker is to make it has told us before its caller could give it back, over another
+ * connection: what all have said is read first, which may be that others are to be stopped, too. */
+void daemon_stop_idle(node *d)
 {
-    vec_push(&d->stops, id);
-    if (d->is_stopping) return;
-    d->is_stopping = true;
+    if (d->stops.n == 0) return;
     daemon_drain_all(d);
     for (size_t i = 0; i < d->stops.n; i++) stop_or_leave(d, d->stops.at[i]);
     vec_clear(&d->stops);
-    d->is_stopping = false;
 }
 
 void daemon_act(node *d, sched_event e)
@@ -122,7 +118,7 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: daemon_refuse(d, a); break;
-        case SCHED_DO_STOP: do_stop(d, a->worker); break;
+        case SCHED_DO_STOP: vec_push(&d->stops, a->worker); break;
         case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
         case SCHED_DO_RECLAIM:
             if (!(c = daemon_client(d, (uint32_t)a->client))) break;
