@@ -43,5 +43,6 @@
 #include <manta/train.h>
 #include <manta/trainer.h>
 #include <manta/version.h>
+#include <manta/watch.h>
 
 #endif

@@ -46,6 +46,7 @@ typedef struct object {
     manta_failure *failure;
     VEC(struct call *) waiting; /* calls with this as an argument */
     struct call *maker; /* the call that will make it */
+    struct watch_entry *watched; /* who wants to hear that it is ready; NULL: nobody */
 } object;
 
 /* Makes the entry of an object that has none yet. */

@@ -16,6 +16,7 @@
 #include "task/rebuild.h"
 #include "task/runtime.h"
 #include "task/value.h"
+#include "task/watch.h"
 
 #define ADDS_MOST  8192 /* bytes of a message about many new objects, before the last of them */
 #define FILL_ALONE ((size_t)64 << 10) /* bytes whose copying takes longer than giving the lock away */
@@ -202,6 +203,7 @@ static void object_settled(object *o)
     for (size_t i = 0; i < o->waiting.n; i++) call_argument_ready(o->waiting.at[i]);
     vec_release(&o->waiting);
     o->maker = NULL;
+    if (o->watched) watch_settled(o);
     o->pins++; /* the last of these may have been its last user */
     object_unpin(o);
 }

@@ -54,6 +54,7 @@
 #include "task/stack.h"
 #include "task/stream.h"
 #include "task/value.h"
+#include "task/watch.h"
 
 /* Sleeping and waking cost some 60 us on a virtual machine: it pays to spin for
  * about as long. After so many looks a spinner gives way at each turn, so that
@@ -478,6 +479,7 @@ static runtime *runtime_new(void)
     mutex_init(&r->lock);
     cond_init(&r->leader.free);
     list_init(&r->replies);
+    list_init(&r->watches);
     list_init(&r->calls);
     list_init(&r->running);
     r->fd = r->nudge_fd = r->keeper_pidfd = -1;
@@ -566,6 +568,7 @@ manta_status runtime_open_local(void)
 void runtime_close(void)
 {
     if (!rt) return;
+    watches_close();
     if (rt->bell) {
         mutex_lock(&rt->lock);
         rt->is_closing = true;

@@ -82,6 +82,7 @@ typedef struct runtime {
     struct call *again; /* without other processes: the call that ended last is to be tried again */
     struct stream *opening; /* the stream whose call is being submitted */
     list replies;
+    list watches; /* manta_watch, that are open */
     buf out, in;
     VEC(uint64_t) drops; /* to be told to the daemon, when it suits */
     buf adds; /* PROTO_ADD, to be told before anything else is told to anybody */

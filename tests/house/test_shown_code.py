@@ -27,6 +27,7 @@ AROUND = {
                   "void update(const manta_array *w, const float *g);",
     "trainer.h": "typedef struct settings { int64_t epochs; } settings; extern manta_model *model;"
                  "extern manta_compile compile; extern manta_loader_options loading;",
+    "watch.h": "extern manta_ref ref; void loop_until_readable(int fd);",
 }
 
 # Learns the 0.9 quantile of numbers that do not depend on the input; the gradient is held against differences.

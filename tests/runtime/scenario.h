@@ -110,6 +110,8 @@ void scenario_alike(void);
 void scenario_inner(void);
 /* packed.c */
 void scenario_packed(void);
+/* watches.c */
+void scenario_watches(void);
 /* sizes.c */
 void scenario_sizes(void);
 void scenario_held_answers(void);
