@@ -7,11 +7,11 @@
  *     manta_ref y = manta_remote(apply, manta_pack(&p), r);
  *
  * A packed value is
- *   - a head: any bytes, which say what the rest is; nothing here looks at them;
- *   - blocks: pieces of memory of any size, each of which begins at a multiple of
- *     MANTA_PACKED_ALIGN bytes wherever it is read, so that it can be used where it lies;
- *   - references and actor handles, counted as those of manta_refs() and manta_handle() are:
- *     what they name lives at least as long as the value.
+ * - a head: any bytes, which say what the rest is; nothing here looks at them;
+ * - blocks: pieces of memory of any size, each of which begins at a multiple of
+ *   MANTA_PACKED_ALIGN bytes wherever it is read, so that it can be used where it lies;
+ * - references and actor handles, counted as those of manta_refs() and manta_handle() are:
+ *   what they name lives at least as long as the value.
  * Each of them may be missing. The number of blocks and of references together with handles
  * is limited (MANTA_PACKED_BLOCKS, MANTA_PACKED_INNER); the size is limited by the store.
  *
