@@ -231,12 +231,12 @@ static void bad_arguments(void **state)
                      MANTA_EINVAL);
     assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.implementation = 9}, &p), MANTA_EINVAL);
     assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.timeout_ms = -3}, &p), MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), "timeout_ms of a group is -3"));
+    assert_error_says("timeout_ms of a group is -3");
     assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.join_timeout_ms = -3}, &p),
                      MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), "join_timeout_ms of a group is -3"));
+    assert_error_says("join_timeout_ms of a group is -3");
     assert_int_equal(manta_group_plan_new(2, &(manta_group_options){.bytes_per_pack = -3}, &p), MANTA_EINVAL);
-    assert_non_null(strstr(manta_error_text(), "bytes_per_pack of a group is -3"));
+    assert_error_says("bytes_per_pack of a group is -3");
     p = plan_of(1, NULL);
     assert_int_equal(manta_group_join(p, 1, &g), MANTA_EINVAL);
     assert_int_equal(manta_group_join(p, 0, &g), MANTA_OK);

@@ -4,8 +4,7 @@
 
 static void assert_build_fails(manta_model *m, manta_status code, const char *text)
 {
-    assert_int_equal(manta_model_build(m), code);
-    if (!strstr(manta_error_text(), text)) fail_msg("'%s' does not say '%s'", manta_error_text(), text);
+    assert_fails_with(manta_model_build(m), code, text);
     manta_model_free(m);
 }
 

@@ -182,8 +182,8 @@ static void the_names_are_the_source_s(void **state)
                                  &(manta_session_options){.workers = 2, .threads = 1}, &s));
     assert_int_equal(manta_fit(s, d, &(manta_fit_options){.batch = 16, .no_shuffle = true}, NULL),
                      MANTA_EDIED);
-    assert_non_null(strstr(manta_error_text(), "step 1 of epoch 1: shard 1 "));
-    assert_non_null(strstr(manta_error_text(), "samples 16, 17, 18, 19, 20, 21, 22, 23 and 8 more"));
+    assert_error_says("step 1 of epoch 1: shard 1 ");
+    assert_error_says("samples 16, 17, 18, 19, 20, 21, 22, 23 and 8 more");
     manta_session_close(s);
     manta_dataset_unref(d);
     manta_model_free(m);

@@ -306,7 +306,7 @@ static void a_storage_that_becomes_read_only(void **state)
         st = manta_run_open(&(manta_run_options){.storage = "box://full", .name = name}, &r);
         if (st) {
             assert_int_equal(st, MANTA_EPERM);
-            assert_non_null(strstr(manta_error_text(), "the box is read-only"));
+            assert_error_says("the box is read-only");
             refused++;
         } else {
             manta_run_close(r);
