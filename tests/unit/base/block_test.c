@@ -65,7 +65,7 @@ static void too_long_is_cut(void **state)
     assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
-static void words(void **state)
+static void words_of_a_shell_are_quoted_where_they_must_be(void **state)
 {
     static const char *const cases[][2] = {
         {"run-1", "run-1"},           {"/a/b.c", "/a/b.c"},   {"", "''"},
@@ -108,7 +108,8 @@ static void people_or_programs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(head_and_lines), cmocka_unit_test(too_long_is_cut),
-                                       cmocka_unit_test(words), cmocka_unit_test(people_or_programs)};
+                                       cmocka_unit_test(words_of_a_shell_are_quoted_where_they_must_be),
+                                       cmocka_unit_test(people_or_programs)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,7 @@ static int sleepers(manta_group *g, void *ctx)
     return 0;
 }
 
-static void asleep(void **state)
+static void a_death_wakes_those_who_sleep(void **state)
 {
     int *pid = mmap(NULL, sizeof *pid, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     (void)state;
@@ -221,7 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_point),
         cmocka_unit_test(before_the_group_is_whole),
-        cmocka_unit_test(asleep),
+        cmocka_unit_test(a_death_wakes_those_who_sleep),
         cmocka_unit_test(memory_is_not_believed),
         cmocka_unit_test(words_are_not_believed),
     };

@@ -338,7 +338,7 @@ static void run(uint64_t seed)
     directory_free(s->d);
 }
 
-static void simulated(void **state)
+static void any_order_of_events_keeps_the_rules(void **state)
 {
     (void)state;
     sim_run(2000, run);
@@ -350,7 +350,7 @@ int main(void)
         cmocka_unit_test_teardown(who_wants_is_told_once, clear),
         cmocka_unit_test_teardown(added_twice, clear),
         cmocka_unit_test_teardown(lost_and_made_again, clear),
-        cmocka_unit_test_teardown(simulated, clear),
+        cmocka_unit_test_teardown(any_order_of_events_keeps_the_rules, clear),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -336,7 +336,7 @@ static void run(uint64_t seed)
     refs_free(s.r);
 }
 
-static void simulated(void **state)
+static void any_order_of_events_keeps_the_rules(void **state)
 {
     (void)state;
     sim_run(3000, run);
@@ -351,7 +351,7 @@ int main(void)
         cmocka_unit_test_teardown(a_maker_may_die_and_its_objects_live, clear),
         cmocka_unit_test_teardown(containers_hold_what_they_contain, clear),
         cmocka_unit_test_teardown(what_is_let_go_during_a_pass_waits_for_the_next, clear),
-        cmocka_unit_test_teardown(simulated, clear),
+        cmocka_unit_test_teardown(any_order_of_events_keeps_the_rules, clear),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -509,7 +509,7 @@ static void run(uint64_t seed)
     spill_free(s->b);
 }
 
-static void simulated(void **state)
+static void any_order_of_events_keeps_the_rules(void **state)
 {
     (void)state;
     sim_run(1000, run);
@@ -524,7 +524,7 @@ int main(void)
         cmocka_unit_test_teardown(the_oldest_leaves_and_comes_back, clear),
         cmocka_unit_test_teardown(who_waits_for_itself_is_refused_at_once, clear),
         cmocka_unit_test_teardown(a_disk_that_is_full_or_broken, clear),
-        cmocka_unit_test_teardown(simulated, clear),
+        cmocka_unit_test_teardown(any_order_of_events_keeps_the_rules, clear),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void check_product(int64_t m, int64_t n, int64_t k, uint32_t flags)
     mem_try_free(want);
 }
 
-static void products(void **state)
+static void products_match_the_reference(void **state)
 {
     (void)state;
     if (!theirs) {
@@ -218,7 +218,7 @@ static void check_conv(conv_shape s)
     mem_try_free(dw0);
 }
 
-static void convolutions(void **state)
+static void convolutions_match_the_reference(void **state)
 {
     /* n, in h w c, out h w c, kernel, stride, dilation, padding before, groups */
     static const conv_shape shapes[] = {
@@ -294,8 +294,8 @@ static int start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products),
-        cmocka_unit_test(convolutions),
+        cmocka_unit_test(products_match_the_reference),
+        cmocka_unit_test(convolutions_match_the_reference),
         cmocka_unit_test(more_shapes_than_are_kept),
         cmocka_unit_test(an_empty_batch),
     };

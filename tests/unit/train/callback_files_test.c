@@ -59,7 +59,7 @@ static void assert_steps(const manta_events_log *l, const char *tag, int n, cons
     for (int i = 0; i < n; i++) assert_int_equal(t.points[i].step, steps[i]);
 }
 
-static void tensorboard(void **state)
+static void tensorboard_has_every_epoch(void **state)
 {
     manta_events_log *l;
 
@@ -216,7 +216,7 @@ static int read_lines(const char *path, char lines[][256], int most)
     return n;
 }
 
-static void csv(void **state)
+static void a_csv_log_has_a_line_for_each_epoch(void **state)
 {
     static char lines[16][256];
     const char *path = scratch_path("log.csv");
@@ -310,11 +310,11 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensorboard),
+        cmocka_unit_test(tensorboard_has_every_epoch),
         cmocka_unit_test(tensorboard_options),
         cmocka_unit_test(tensorboard_goes_on),
         cmocka_unit_test(tensorboard_has_each_point_once),
-        cmocka_unit_test(csv),
+        cmocka_unit_test(a_csv_log_has_a_line_for_each_epoch),
         cmocka_unit_test(csv_goes_on_from_nothing),
         cmocka_unit_test(nan_ends_it),
     };

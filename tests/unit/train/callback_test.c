@@ -162,7 +162,7 @@ static double halve(void *user, int64_t epoch, double rate)
     return epoch ? rate / 2 : 1;
 }
 
-static void scheduler(void **state)
+static void a_scheduler_sets_the_rate_of_each_epoch(void **state)
 {
     int calls = 0;
     script p;
@@ -213,7 +213,7 @@ static void refuse(manta_callback *c, const char *says)
 }
 
 /* What can be seen to be wrong is said before the first step, not after an epoch. */
-static void mistakes(void **state)
+static void mistakes_are_said_before_the_first_step(void **state)
 {
     (void)state;
     refuse(manta_early_stopping(&(manta_early_stopping_options){.mode = "big"}), "mode 'big' for val_loss");
@@ -440,10 +440,14 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(early_stopping), cmocka_unit_test(reduce_lr),
-        cmocka_unit_test(scheduler),      cmocka_unit_test(model_checkpoint),
-        cmocka_unit_test(mistakes),       cmocka_unit_test(cut_anywhere),
-        cmocka_unit_test(every_hook),     cmocka_unit_test(a_hook_that_fails),
+        cmocka_unit_test(early_stopping),
+        cmocka_unit_test(reduce_lr),
+        cmocka_unit_test(a_scheduler_sets_the_rate_of_each_epoch),
+        cmocka_unit_test(model_checkpoint),
+        cmocka_unit_test(mistakes_are_said_before_the_first_step),
+        cmocka_unit_test(cut_anywhere),
+        cmocka_unit_test(every_hook),
+        cmocka_unit_test(a_hook_that_fails),
     };
 
     return cmocka_run_group_tests(tests, setup, scratch_teardown);

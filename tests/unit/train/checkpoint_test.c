@@ -165,7 +165,7 @@ static void best_are_kept(void **state)
 
 /* The rules alone, for every small case: never fewer than asked for, the
  * latest always, nothing better let go than kept. */
-static void retention(void **state)
+static void the_latest_and_the_best_stay(void **state)
 {
     (void)state;
     for (int n = 1; n <= 5; n++) {
@@ -743,7 +743,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(saved_listed_kept),
         cmocka_unit_test(best_are_kept),
-        cmocka_unit_test(retention),
+        cmocka_unit_test(the_latest_and_the_best_stay),
         cmocka_unit_test(damage_is_named_and_passed_over),
         cmocka_unit_test(every_bit_of_a_manifest),
         cmocka_unit_test(killed_at_every_call),
