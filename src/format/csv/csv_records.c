@@ -195,7 +195,7 @@ static manta_status read_fields(csv_records *r, size_t *end, int64_t *lines, pro
 }
 
 /* Writes quotes that are doubled once, in place. */
-static size_t undouble(uint8_t *at, size_t n)
+static size_t undouble_quotes(uint8_t *at, size_t n)
 {
     size_t to = 0;
 
@@ -212,7 +212,7 @@ static void settle_fields(csv_records *r)
         span *s = &r->spans[i];
         uint8_t *at = r->block + s->from;
         r->fields[i] =
-            (csv_field){.at = at, .n = s->doubled ? undouble(at, s->n) : s->n, .quoted = s->quoted};
+            (csv_field){.at = at, .n = s->doubled ? undouble_quotes(at, s->n) : s->n, .quoted = s->quoted};
     }
 }
 

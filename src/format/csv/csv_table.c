@@ -71,7 +71,7 @@ static manta_status find_delimiter(csv_source *c)
 
 /* ---- the header ---- */
 
-static bool any_is_text(const csv_field *fields, int64_t n)
+static bool has_text_field(const csv_field *fields, int64_t n)
 {
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     bool text = false;
@@ -120,7 +120,7 @@ static manta_status read_header(csv_source *c, manta_table_header said, table_so
     if (n > MOST_COLUMNS)
         return manta_fail(MANTA_EUNSUPPORTED, "%s: line %lld has %lld fields, expected at most %d", c->f.path,
                           (long long)line, (long long)n, MOST_COLUMNS);
-    c->header = said ? said == MANTA_TABLE_HEADER_YES : any_is_text(fields, n);
+    c->header = said ? said == MANTA_TABLE_HEADER_YES : has_text_field(fields, n);
     c->n = n;
     c->cells = mem_new((size_t)n * sizeof *c->cells);
     s->names = mem_new((size_t)n * sizeof *s->names);

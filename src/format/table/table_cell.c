@@ -87,22 +87,22 @@ static bool take_digits(text_scan *s, size_t least, size_t most, int *out)
     return true;
 }
 
-static bool is_leap(int year)
+static bool is_leap_year(int year)
 {
     return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
 }
 
 /* Days from 1970-01-01 to a day of the Gregorian calendar; false when there is no such day. */
-static bool days_of(int year, int month, int day, double *out)
+static bool count_days(int year, int month, int day, double *out)
 {
     static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     static const int length[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 
     if (year < 1 || month < 1 || month > 12 || day < 1) return false;
-    if (day > length[month - 1] + (month == 2 && is_leap(year))) return false;
+    if (day > length[month - 1] + (month == 2 && is_leap_year(year))) return false;
     int y = year - 1; /* whole years since the year 1 */
     int days =
-        y * 365 + y / 4 - y / 100 + y / 400 + before[month - 1] + (month > 2 && is_leap(year)) + day - 1;
+        y * 365 + y / 4 - y / 100 + y / 400 + before[month - 1] + (month > 2 && is_leap_year(year)) + day - 1;
     *out = days - 719162; /* from 0001-01-01 to 1970-01-01 */
     return true;
 }
@@ -123,7 +123,7 @@ static bool take_day(text_scan *s, double *days)
         if (!take_digits(&t, 4, 4, &year)) return false;
     }
     *s = t;
-    return days_of(year, month, day, days);
+    return count_days(year, month, day, days);
 }
 
 /* Seconds of the day, and seconds east of Greenwich. */

@@ -44,8 +44,8 @@ static void kept_free(void *ctx)
 
 /* ---- a value ---- */
 
-static manta_status fail_at(const reading *r, manta_status code, int64_t place, const table_column *c,
-                            const table_cell *cell, const char *expected)
+static manta_status fail_cell(const reading *r, manta_status code, int64_t place, const table_column *c,
+                              const table_cell *cell, const char *expected)
 {
     char text[64];
 
@@ -53,8 +53,8 @@ static manta_status fail_at(const reading *r, manta_status code, int64_t place, 
                       (long long)place, c->name, table_cell_show(cell, text, sizeof text), expected);
 }
 
-static manta_status stand_in(const reading *r, const table_column *c, bool y, int64_t place, float *out,
-                             bool *drop)
+static manta_status fill_missing(const reading *r, const table_column *c, bool y, int64_t place, float *out,
+                                 bool *drop)
 {
     bool category = c->type == MANTA_TABLE_TYPE_CATEGORY;
 
@@ -91,7 +91,7 @@ static manta_status find_category(const reading *r, const table_column *c, const
     snprintf(expected, sizeof expected, "one of the %d categories that were learnt (%.40s%s%.40s%s)", c->n,
              c->n ? c->categories[0] : "", c->n > 1 ? ", " : "", c->n > 1 ? c->categories[1] : "",
              c->n > 2 ? ", ..." : "");
-    return fail_at(r, MANTA_EINVAL, place, c, cell, expected);
+    return fail_cell(r, MANTA_EINVAL, place, c, cell, expected);
 }
 
 /* The number that a cell is; not for missing ones. */
@@ -101,9 +101,9 @@ static manta_status convert_cell(const reading *r, const table_column *c, const 
     if (c->type == MANTA_TABLE_TYPE_CATEGORY) return find_category(r, c, cell, place, out);
     *out = cell->number;
     if (c->type == MANTA_TABLE_TYPE_NUMBER && cell->kind != TABLE_CELL_NUMBER)
-        return fail_at(r, MANTA_ECORRUPT, place, c, cell, "a number");
+        return fail_cell(r, MANTA_ECORRUPT, place, c, cell, "a number");
     if (c->type == MANTA_TABLE_TYPE_DATE && cell->kind != TABLE_CELL_DATE)
-        return fail_at(r, MANTA_ECORRUPT, place, c, cell, "a date, such as 2024-05-31");
+        return fail_cell(r, MANTA_ECORRUPT, place, c, cell, "a date, such as 2024-05-31");
     return MANTA_OK;
 }
 
@@ -144,11 +144,11 @@ static manta_status convert_y(const reading *r, const table_cell *cells, int64_t
     double *to = &r->k->y[r->k->rows];
     float unused;
 
-    if (cell.kind == TABLE_CELL_MISSING) return stand_in(r, c, true, place, &unused, drop);
+    if (cell.kind == TABLE_CELL_MISSING) return fill_missing(r, c, true, place, &unused, drop);
     TRY(convert_cell(r, c, &cell, place, to));
     if (!r->k->whole || c->type == MANTA_TABLE_TYPE_CATEGORY) return MANTA_OK;
     if (*to == trunc(*to) && fabs(*to) <= 0x1p53) return MANTA_OK;
-    return fail_at(r, MANTA_EINVAL, place, c, &cell, "a whole number, as the labels that were learnt");
+    return fail_cell(r, MANTA_EINVAL, place, c, &cell, "a whole number, as the labels that were learnt");
 }
 
 static manta_status convert_row(reading *r, const table_cell *cells, int64_t place)
@@ -163,7 +163,7 @@ static manta_status convert_row(reading *r, const table_cell *cells, int64_t pla
         table_cell cell = table_cell_read(cells[r->columns[i]], r->c_locale);
         double v = 0;
         if (cell.kind == TABLE_CELL_MISSING) {
-            TRY(stand_in(r, c, false, place, &x[i], &drop));
+            TRY(fill_missing(r, c, false, place, &x[i], &drop));
         } else {
             TRY(convert_cell(r, c, &cell, place, &v));
             x[i] = (float)v;

@@ -45,7 +45,7 @@ static void add_name(buf *to, const char *name)
     }
 }
 
-static bool fits(const manta_table_column *c)
+static bool fits_choice(const manta_table_column *c)
 {
     return c->type != MANTA_TABLE_TYPE_TEXT && *c->name;
 }
@@ -56,7 +56,7 @@ static int choose_label(const manta_table_facts *f)
     int y = -1, date = -1;
 
     for (int i = 0; i < f->n; i++) {
-        if (!fits(&f->columns[i])) continue;
+        if (!fits_choice(&f->columns[i])) continue;
         if (f->columns[i].type == MANTA_TABLE_TYPE_DATE) {
             date = i;
         } else {
@@ -75,12 +75,12 @@ static char *suggest_choice(const char *path, const manta_table_facts *f)
     int y = choose_label(f);
 
     for (int i = 0; i < f->n; i++) {
-        missing |= fits(&f->columns[i]) && f->columns[i].missing > 0;
+        missing |= fits_choice(&f->columns[i]) && f->columns[i].missing > 0;
     }
     if (y < 0) return NULL;
     buf_add_text(&to, path);
     for (int i = 0; i < f->n; i++) {
-        if (i == y || !fits(&f->columns[i])) continue;
+        if (i == y || !fits_choice(&f->columns[i])) continue;
         buf_add_text(&to, first ? ":x=" : "+");
         add_name(&to, f->columns[i].name);
         if (f->columns[i].odd) buf_add_text(&to, "@category");

@@ -78,7 +78,7 @@ typedef struct place {
     const char *what; /* "x[3]", "y" */
 } place;
 
-static manta_status wrong(const place *p, const char *key, const char *expected)
+static manta_status fail_key(const place *p, const char *key, const char *expected)
 {
     return manta_fail(MANTA_ECORRUPT, "%s: %s: %s is missing or wrong, expected %s", p->path, p->what, key,
                       expected);
@@ -91,22 +91,22 @@ static manta_status read_categories(const place *p, const json_t *o, table_colum
     size_t n = json_array_size(list);
 
     if (!encoding || (strcmp(encoding, "onehot") != 0 && strcmp(encoding, "integer") != 0))
-        return wrong(p, "encoding", "onehot or integer");
+        return fail_key(p, "encoding", "onehot or integer");
     c->encoding = encoding[0] == 'o' ? MANTA_TABLE_ENCODING_ONEHOT : MANTA_TABLE_ENCODING_INTEGER;
     if (!json_is_array(list) || n < 1 || n > MANTA_TABLE_CATEGORIES)
-        return wrong(p, "categories", "a list of texts");
+        return fail_key(p, "categories", "a list of texts");
     c->categories = mem_new((n + 1) * sizeof *c->categories);
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(list, i));
         if (!text || strlen(text) > TABLE_CATEGORY_BYTES)
-            return wrong(p, "categories", "a list of short texts");
+            return fail_key(p, "categories", "a list of short texts");
         c->categories[c->n++] = mem_strdup(text);
     }
     table_column_index(c);
-    if (c->places.n != (size_t)c->n) return wrong(p, "categories", "different texts");
+    if (c->places.n != (size_t)c->n) return fail_key(p, "categories", "different texts");
     if (!json_is_integer(frequent) || json_integer_value(frequent) < 0 ||
         json_integer_value(frequent) >= c->n)
-        return wrong(p, "frequent", "the place of a category");
+        return fail_key(p, "frequent", "the place of a category");
     c->frequent = (int)json_integer_value(frequent);
     return MANTA_OK;
 }
@@ -118,16 +118,16 @@ static manta_status read_column(const place *p, const json_t *o, table_column *c
     const char *missing = json_string_value(json_object_get(o, "missing"));
     const json_t *mean = json_object_get(o, "mean");
 
-    if (!name) return wrong(p, "name", "a text");
+    if (!name) return fail_key(p, "name", "a text");
     c->name = mem_strdup(name);
     for (int i = MANTA_TABLE_TYPE_NUMBER; type && i <= MANTA_TABLE_TYPE_CATEGORY; i++) {
         if (!strcmp(type, manta_table_type_name((manta_table_type)i))) c->type = (manta_table_type)i;
     }
-    if (!c->type) return wrong(p, "type", "number, date or category");
+    if (!c->type) return fail_key(p, "type", "number, date or category");
     if (!missing || !table_missing_find(missing, &c->missing))
-        return wrong(p, "missing", "refuse, drop, mean, zero or nan");
+        return fail_key(p, "missing", "refuse, drop, mean, zero or nan");
     if (c->type == MANTA_TABLE_TYPE_CATEGORY) return read_categories(p, o, c);
-    if (!json_is_number(mean)) return wrong(p, "mean", "a number");
+    if (!json_is_number(mean)) return fail_key(p, "mean", "a number");
     c->mean = json_number_value(mean);
     c->whole = json_is_true(json_object_get(o, "whole"));
     return MANTA_OK;
