@@ -91,6 +91,10 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
     a->at = p;
     a->pid = pid;
     a->retries = retries;
+    for (list *l = a->queue.next; l != &a->queue; l = l->next) {
+        call *c = LIST_ITEM(l, call, link);
+        if (c->as_actor) c->max_retries = retries;
+    }
     a->most_pending = most_pending;
     a->fail_away = fail_away;
     a->state = ACTOR_AT;

@@ -54,6 +54,7 @@ typedef struct call {
     int results, n_args, missing; /* missing: arguments that are not there yet */
     int attempt, max_retries;
     bool retry_errors, cancelled, is_sent, is_stream;
+    bool as_actor; /* max_retries is the actor's, which who was handed it learns later */
     bool apart; /* never sent behind another call */
     uint32_t retry_on; /* statuses, as MANTA_ON() */
     uint64_t parent; /* the call that made it; 0: none */

@@ -200,6 +200,7 @@ static void call_set_options(call *c, const submission *s)
     c->fn = function_find(s->name);
     c->max_retries =
         c->actor ? retries_of(o->max_task_retries, c->actor->retries) : retries_of(o->max_retries, 3);
+    c->as_actor = c->actor && o->max_task_retries == 0;
     c->retry_errors = o->retry_errors;
     c->retry_on = o->retry_on;
     c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
