@@ -52,7 +52,7 @@ typedef struct maker {
     int next_id;
     int64_t bytes_left; /* that the rest of the program may move */
     int64_t most_size; /* of one object */
-    bool kills, inside, small;
+    bool kills, inside, small, few_files;
     int values[SOAK_SLOTS], n_values; /* slots by what they hold */
     int calls[SOAK_SLOTS], n_calls;
     int actors[SOAK_SLOTS], n_actors;
@@ -122,6 +122,9 @@ static void fill_call(maker *m, soak_op *op, int64_t most)
     while (m->n_values > 0 && op->n_args < SOAK_ARGS && one_in(&m->s, 2))
         add_arg(op, any(m, m->values, m->n_values));
     if (m->kills) op->f[SOAK_RETRIES] = soak_below(&m->s, 2) ? -2 : 0;
+    /* The only worker that there is room for may wait for a call that needs another (README.md). */
+    if (m->few_files) op->f[SOAK_DEPTH] = 0;
+    if (m->few_files) op->f[SOAK_HOW] &= ~4;
 }
 
 static void add_put(maker *m)
@@ -282,7 +285,8 @@ static void add_node(maker *m)
     m->small = sort == 14 || sort == 15;
     m->inside = sort == 16;
     node->f[SOAK_INSIDE] = m->inside;
-    if (sort == 17) node->f[SOAK_FILES] = 100 + soak_below(&m->s, 200);
+    m->few_files = sort == 17;
+    if (m->few_files) node->f[SOAK_FILES] = 100 + soak_below(&m->s, 200);
     if (m->small) node->f[SOAK_STORE] = 1024 << soak_below(&m->s, 5);
     if (m->small && one_in(&m->s, 2)) node->f[SOAK_SPILL] = 1024 << soak_below(&m->s, 5);
     m->bytes_left = one_in(&m->s, 40) ? 280 << 20 : 16 << 20; /* a quarter may be one object */
