@@ -9,6 +9,9 @@
 
 #include <manta/tool_text.h>
 
+/* A word of a sentence that is longer loses its middle. A command to go on with is shorter. */
+enum { LONGEST = 2000, HEAD = 1500, TAIL = 300 };
+
 /* One conversion: "%-*.3lld" is `spec` "%-*.*lld" with width, precision and the letter 'd'. */
 typedef struct conversion {
     char flags[8], length[4], letter;
@@ -51,12 +54,24 @@ static const char *take_conversion(const char *text, va_list *args, conversion *
     return text + 1;
 }
 
+/* Leaves the middle of a very long word out: nobody reads it, and it hides the sentence. */
+static void shorten(char *text)
+{
+    static const char gap[] = " [...] ";
+    size_t n = strlen(text);
+
+    if (n <= LONGEST) return;
+    memcpy(text + HEAD, gap, sizeof gap - 1);
+    memmove(text + HEAD + sizeof gap - 1, text + n - TAIL, TAIL + 1);
+}
+
 static void put_text(FILE *f, const conversion *c, const char *text)
 {
     char *copy = c->precision < 0 ? strdup(text) : strndup(text, (size_t)c->precision);
     bool left = strchr(c->flags, '-') || c->width < 0;
 
     if (!copy) abort(); /* small control memory */
+    if (f != stdout) shorten(copy);
     manta_printable(copy, "");
     fprintf(f, left ? "%-*s" : "%*s", left && c->width < 0 ? -c->width : c->width, copy);
     free(copy);
@@ -127,14 +142,22 @@ void print_out(const char *fmt, ...)
     va_end(args);
 }
 
+/* What is said in one call is written at once, or that of other processes would come between. */
 void print_err_list(const char *fmt, va_list args)
 {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
     va_list mine;
 
+    if (!f) abort(); /* small control memory */
     fflush(stdout);
     va_copy(mine, args); /* an array type has no address as an argument */
-    print_list(stderr, fmt, &mine);
+    print_list(f, fmt, &mine);
     va_end(mine);
+    if (fclose(f)) abort();
+    fwrite(text, 1, n, stderr);
+    free(text);
 }
 
 void print_err(const char *fmt, ...)

@@ -3,7 +3,8 @@
  * A format is the program's own and may hold newlines and escape sequences. What
  * %s and %c bring comes from files, from names that others chose and from the command
  * line: there every character that could do something to a terminal, a newline too,
- * is shown as a question mark (manta_printable()). Nothing else in the program writes
+ * is shown as a question mark (manta_printable()). On stderr a word of more than 2,000 bytes
+ * loses its middle. Nothing else in the program writes
  * to stdout or stderr; tests/house/test_printing.py looks for whatever would. */
 #ifndef CLI_PRINT_H
 #define CLI_PRINT_H
