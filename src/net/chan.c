@@ -1,4 +1,5 @@
-/* chan.c - see chan.h.
+/* chan.c - see chan.h: frames to and from an open channel; how it becomes open is
+ * chan_open.c's.
  *
  * Bytes on their way: received ones wait in `in`, encrypted or not, until TLS
  * or (unencrypted bulk) the caller takes them; those to send wait in `out`
@@ -7,33 +8,29 @@
 #include "net/chan_inner.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "os/socket.h"
 #include "os/sys.h"
 
 enum {
-    IN_SIZE = 256 * 1024,
     SIP_SIZE = 128, /* an encrypted head and little else */
     SIP_FROM = 64 * 1024, /* unencrypted bytes of a frame that are worth a call of their own */
-    OUT_SIZE = 256 * 1024, /* encrypting stops at so much; one record may come on top */
-    OUT_ROOM = OUT_SIZE + 2 * SECURE_RECORD,
+    OUT_SIZE =
+        CHAN_OUT_ROOM - 2 * SECURE_RECORD, /* encrypting stops at so much; one record may come on top */
 };
 
 /* ---- failing ---- */
 
-static void drop_socket(chan *c)
+void chan_drop_socket(chan *c)
 {
     if (c->fd >= 0) os->close(c->fd);
     c->fd = -1;
 }
 
-static void drop_queue(chan *c)
+void chan_drop_queue(chan *c)
 {
     for (; c->n_queued; c->n_queued--, c->first = (c->first + 1) % CHAN_QUEUE) {
         mem_free(c->queue[c->first].own);
@@ -50,23 +47,14 @@ manta_status chan_fail(chan *c, manta_status st)
     st = manta_fail(st, "%s: %s", c->name, why);
     manta_error_get(&c->error);
     c->state = FAILED;
-    drop_socket(c);
-    drop_queue(c);
+    chan_drop_socket(c);
+    chan_drop_queue(c);
     return st;
 }
 
-static manta_status failed(const chan *c)
+manta_status chan_failed(const chan *c)
 {
     return manta_error_raise(&c->error);
-}
-
-static void name_it(chan *c, const char *node)
-{
-    if (*node) {
-        snprintf(c->name, sizeof c->name, "%s (%s)", node, c->address);
-    } else {
-        snprintf(c->name, sizeof c->name, "%s", c->address);
-    }
 }
 
 /* ---- bytes from and to the socket ---- */
@@ -129,12 +117,12 @@ static bool fill_in(chan *c)
 
     c->in_at = 0;
     /* A reset is as good as an end here: TLS says whether it came at the right place. */
-    if (socket_pull(c, c->in, c->sips ? SIP_SIZE : IN_SIZE, &got)) c->eof = true;
+    if (socket_pull(c, c->in, c->sips ? SIP_SIZE : CHAN_IN_SIZE, &got)) c->eof = true;
     c->in_n = got;
     return got || c->eof;
 }
 
-static ssize_t tls_pull(void *ctx, void *out, size_t n)
+ssize_t chan_tls_pull(void *ctx, void *out, size_t n)
 {
     chan *c = ctx;
 
@@ -147,21 +135,21 @@ static ssize_t tls_pull(void *ctx, void *out, size_t n)
     return (ssize_t)n;
 }
 
-static void tls_push(void *ctx, const void *data, size_t n)
+void chan_tls_push(void *ctx, const void *data, size_t n)
 {
     chan *c = ctx;
 
-    if (c->out_at && c->out_at + c->out_n + n > OUT_ROOM) {
+    if (c->out_at && c->out_at + c->out_n + n > CHAN_OUT_ROOM) {
         memmove(c->out, c->out + c->out_at, c->out_n);
         c->out_at = 0;
     }
-    if (c->out_at + c->out_n + n > OUT_ROOM) return; /* never: flush_queue() leaves room for a record */
+    if (c->out_at + c->out_n + n > CHAN_OUT_ROOM) return; /* never: chan_flush() leaves room for a record */
     memcpy(c->out + c->out_at + c->out_n, data, n);
     c->out_n += n;
 }
 
 /* Sends of `out` what the socket takes. */
-static manta_status flush_out(chan *c)
+manta_status chan_flush_out(chan *c)
 {
     while (c->out_n) {
         struct iovec part = {.iov_base = c->out + c->out_at, .iov_len = c->out_n};
@@ -246,14 +234,14 @@ static manta_status send_plain(chan *c, chan_send_item *q, bool *full)
 }
 
 /* Moves the queue into `out` and `out` into the socket until either is full. */
-static manta_status flush_queue(chan *c)
+manta_status chan_flush(chan *c)
 {
     bool full = false;
 
     while (c->n_queued && !full) {
         chan_send_item *q = &c->queue[c->first];
         if (!q->headed || (!q->plain && q->part < q->n_parts)) {
-            if (c->out_n >= OUT_SIZE) TRY(flush_out(c));
+            if (c->out_n >= OUT_SIZE) TRY(chan_flush_out(c));
             if (c->out_n >= OUT_SIZE) return MANTA_OK;
             TRY(encrypt_some(c, q));
         } else if (q->part < q->n_parts) {
@@ -265,10 +253,10 @@ static manta_status flush_queue(chan *c)
         c->first = (c->first + 1) % CHAN_QUEUE;
         c->n_queued--;
     }
-    return flush_out(c);
+    return chan_flush_out(c);
 }
 
-static manta_status enqueue(chan *c, const frame *f, const chan_part *parts, int n, bool plain, char *own)
+manta_status chan_enqueue(chan *c, const frame *f, const chan_part *parts, int n, bool plain, char *own)
 {
     chan_send_item *q;
     frame head = *f;
@@ -295,10 +283,10 @@ static manta_status enqueue(chan *c, const frame *f, const chan_part *parts, int
 
 manta_status chan_post(chan *c, const frame *f, const chan_part *parts, int n, bool bulk)
 {
-    if (c->state == FAILED) return failed(c);
+    if (c->state == FAILED) return chan_failed(c);
     if (c->state != OPEN)
         return manta_fail(MANTA_EINVAL, "%s: nothing can be sent: the channel is not open yet", c->name);
-    return enqueue(c, f, parts, n, bulk && c->e->say.plain, NULL);
+    return chan_enqueue(c, f, parts, n, bulk && c->e->say.plain, NULL);
 }
 
 int chan_unsent(const chan *c)
@@ -359,7 +347,7 @@ static manta_status read_head(chan *c)
 }
 
 /* Takes a whole small frame; MANTA_EBUSY (no sentence) when it is not all here. */
-static manta_status read_small(chan *c, char *text, size_t size, size_t *n)
+manta_status chan_read_small(chan *c, char *text, size_t size, size_t *n)
 {
     size_t got;
 
@@ -378,7 +366,7 @@ static manta_status read_small(chan *c, char *text, size_t size, size_t *n)
 }
 
 /* The other side says why it will not talk to us. */
-static manta_status read_refusal(chan *c, const char *text, size_t n)
+manta_status chan_read_refusal(chan *c, const char *text, size_t n)
 {
     char clean[400];
     size_t k = 0;
@@ -397,12 +385,12 @@ static manta_status look_ahead(chan *c)
     manta_status st;
     size_t n;
 
-    if (c->state == FAILED) return failed(c);
+    if (c->state == FAILED) return chan_failed(c);
     if (c->state != OPEN) return MANTA_EBUSY;
     if (!c->peeked && (st = read_head(c))) return st == MANTA_EBUSY ? st : chan_fail(c, st);
     if (c->f.kind != FRAME_REFUSE) return MANTA_OK;
-    if ((st = read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
-    return chan_fail(c, st ? st : read_refusal(c, text, n));
+    if ((st = chan_read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
+    return chan_fail(c, st ? st : chan_read_refusal(c, text, n));
 }
 
 manta_status chan_peek(chan *c, frame *out)
@@ -433,7 +421,7 @@ manta_status chan_take(chan *c, void *out, size_t n, size_t *got)
     manta_status st;
 
     *got = 0;
-    if (c->state == FAILED) return failed(c);
+    if (c->state == FAILED) return chan_failed(c);
     if (!c->peeked) return manta_fail(MANTA_EINVAL, "%s: no message is at hand", c->name);
     if (n > c->left) n = (size_t)c->left;
     while (*got < n) {
@@ -448,217 +436,7 @@ manta_status chan_take(chan *c, void *out, size_t n, size_t *got)
     return MANTA_OK;
 }
 
-/* ---- becoming open ---- */
-
-static manta_status connect_next(chan *c)
-{
-    manta_status st = MANTA_ENOENT;
-
-    while (c->to_i < c->to->n) {
-        drop_socket(c);
-        st = tcp_connect(c->to, c->to_i++, &c->fd);
-        if (!st) return MANTA_OK;
-    }
-    return st;
-}
-
-static manta_status connecting(chan *c)
-{
-    struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-    manta_status st;
-
-    if (os->poll(&p, 1, 0) <= 0) return MANTA_EBUSY;
-    st = tcp_connected(c->fd, c->to->text);
-    if (st && c->to_i < c->to->n) {
-        TRY(connect_next(c));
-        return MANTA_EBUSY;
-    }
-    if (st) return st;
-    tcp_tune(c->fd, c->e->silence_ms);
-    c->state = PROVING;
-    return MANTA_OK;
-}
-
-static manta_status say_hello(chan *c)
-{
-    buf b = {0};
-    chan_part part;
-
-    hello_write(&c->e->say, &b);
-    part.n = b.n;
-    part.data = buf_take(&b);
-    return enqueue(c, &(frame){.kind = FRAME_HELLO}, &part, 1, false, (char *)(uintptr_t)part.data);
-}
-
-static manta_status proving(chan *c)
-{
-    manta_status st = secure_handshake(c->tls);
-
-    if (st && st != MANTA_EBUSY) {
-        /* What TLS has to say to somebody without the key is not said. */
-        c->out_n = c->out_at = 0;
-        return st;
-    }
-    if (secure_proven(c->tls)) TRY(flush_out(c));
-    if (st) return st;
-    name_it(c, secure_peer(c->tls));
-    c->state = GREETING;
-    return say_hello(c);
-}
-
-/* Tells the other side why, as far as that goes without waiting. */
-static manta_status refuse(chan *c, manta_status why)
-{
-    char text[sizeof c->error.text];
-    chan_part part = {.data = text};
-    manta_status st;
-
-    snprintf(text, sizeof text, "%s", manta_error_text());
-    part.n = strlen(text);
-    st = enqueue(c, &(frame){.kind = FRAME_REFUSE}, &part, 1, false, NULL);
-    if (!st) st = flush_queue(c);
-    if (!st) (void)shutdown(c->fd, SHUT_WR);
-    return manta_fail(why, "%s", text);
-}
-
-static manta_status greeting(chan *c)
-{
-    char text[FRAME_HELLO_MAX];
-    size_t n;
-    manta_status st;
-
-    TRY(flush_queue(c));
-    TRY(read_small(c, text, sizeof text, &n));
-    if (c->f.kind == FRAME_REFUSE) return read_refusal(c, text, n);
-    if (c->f.kind != FRAME_HELLO)
-        return manta_fail(MANTA_ECORRUPT, "it sent message %u, expected its hello", c->f.kind);
-    TRY(hello_read(text, n, &c->theirs));
-    st = hello_check(&c->e->say, &c->theirs);
-    if (!st && strcmp(c->theirs.node, secure_peer(c->tls)))
-        st = manta_fail(MANTA_EPERM, "it calls itself %s in its hello", c->theirs.node);
-    if (!st && c->e->check) st = c->e->check(c->e->ctx, &c->theirs);
-    if (st) return refuse(c, st);
-    c->state = OPEN;
-    return MANTA_OK;
-}
-
-static manta_status become_open(chan *c)
-{
-    manta_status st = MANTA_OK;
-
-    if (c->state == CONNECTING) st = connecting(c);
-    if (!st && c->state == PROVING) st = proving(c);
-    if (!st && c->state == GREETING) st = greeting(c);
-    if (st == MANTA_EBUSY && clock_now_ns() >= c->deadline) {
-        static const char *const what[] = {"it does not take the connection", "it does not prove the key",
-                                           "it does not say hello"};
-        return manta_fail(MANTA_ETIMEDOUT, "%s for %.1f s", what[c->state], (double)c->e->handshake_ms / 1e3);
-    }
-    return st;
-}
-
-manta_status chan_work(chan *c)
-{
-    manta_status st;
-
-    if (c->state == FAILED) return failed(c);
-    if (c->state != OPEN) {
-        st = become_open(c);
-        if (st && st != MANTA_EBUSY) return chan_fail(c, st);
-        if (c->state != OPEN) return MANTA_OK;
-    }
-    st = flush_queue(c);
-    return st ? chan_fail(c, st) : MANTA_OK;
-}
-
-/* ---- life ---- */
-
-static chan *chan_new(chan_end *e, chan_state state)
-{
-    chan *c = mem_new(sizeof *c);
-
-    c->e = e;
-    c->fd = -1;
-    c->state = state;
-    c->deadline = clock_deadline(e->handshake_ms);
-    c->in = mem_new(IN_SIZE);
-    c->out = mem_new(OUT_ROOM);
-    return c;
-}
-
-static manta_status start_tls(chan *c)
-{
-    return secure_new(c->e->tls, *c->peer ? c->peer : NULL,
-                      (secure_io){.pull = tls_pull, .push = tls_push, .ctx = c}, &c->tls);
-}
-
-manta_status chan_connect(chan_end *e, const tcp_place *to, const char *peer, chan **out)
-{
-    chan *c = chan_new(e, CONNECTING);
-    manta_status st;
-
-    snprintf(c->peer, sizeof c->peer, "%s", peer);
-    snprintf(c->address, sizeof c->address, "%s", to->text);
-    name_it(c, peer);
-    c->to = mem_new(sizeof *c->to);
-    *c->to = *to;
-    st = start_tls(c);
-    if (!st) st = connect_next(c);
-    if (st) {
-        chan_close(c);
-        return st;
-    }
-    *out = c;
-    return MANTA_OK;
-}
-
-manta_status chan_adopt(chan_end *e, int fd, const char *peer, chan **out)
-{
-    chan *c = chan_new(e, PROVING);
-    manta_status st;
-
-    c->fd = fd;
-    if (peer) snprintf(c->peer, sizeof c->peer, "%s", peer);
-    snprintf(c->address, sizeof c->address, "a connection");
-    name_it(c, c->peer);
-    if (os->fcntl(fd, F_SETFL, O_NONBLOCK) < 0) {
-        st = manta_fail(MANTA_EIO, "a socket cannot be set up: %s", strerror(errno));
-    } else {
-        st = start_tls(c);
-    }
-    if (st) {
-        chan_close(c);
-        return st;
-    }
-    *out = c;
-    return MANTA_OK;
-}
-
-manta_status chan_accept(chan_end *e, int listener, chan **out)
-{
-    char from[TCP_TEXT];
-    manta_status st;
-    int fd;
-
-    TRY(tcp_accept(listener, &fd, from));
-    tcp_tune(fd, e->silence_ms);
-    if ((st = chan_adopt(e, fd, NULL, out))) return st;
-    memcpy((*out)->address, from, sizeof from);
-    name_it(*out, "");
-    return MANTA_OK;
-}
-
-void chan_close(chan *c)
-{
-    if (!c) return;
-    drop_socket(c);
-    drop_queue(c);
-    secure_free(c->tls);
-    mem_free(c->to);
-    mem_free(c->in);
-    mem_free(c->out);
-    mem_free(c);
-}
+/* ---- what is known of it ---- */
 
 bool chan_is_open(const chan *c)
 {

@@ -1,8 +1,13 @@
-/* chan_inner.h - what chan.c, chan_end.c and chan_wait.c know of a channel. */
+/* chan_inner.h - what chan.c, chan_open.c, chan_end.c and chan_wait.c know of a channel. */
 #ifndef NET_CHAN_INNER_H
 #define NET_CHAN_INNER_H
 
 #include "net/chan.h"
+
+enum {
+    CHAN_IN_SIZE = 256 * 1024, /* of `in` */
+    CHAN_OUT_ROOM = 256 * 1024 + 2 * SECURE_RECORD, /* of `out` */
+};
 
 struct chan_end {
     secure_context *tls;
@@ -57,5 +62,24 @@ struct chan {
 
 /* The channel has failed for good, of the error that st stands for; returns it. */
 manta_status chan_fail(chan *c, manta_status st);
+/* The sentence of a channel that has failed, again. */
+manta_status chan_failed(const chan *c);
+void chan_drop_socket(chan *c);
+void chan_drop_queue(chan *c);
+
+/* What TLS takes its bytes from and gives them to; `ctx` is the channel. */
+ssize_t chan_tls_pull(void *ctx, void *out, size_t n);
+void chan_tls_push(void *ctx, const void *data, size_t n);
+
+/* Sends of `out` what the socket takes; of the queue too. */
+manta_status chan_flush_out(chan *c);
+manta_status chan_flush(chan *c);
+
+/* Queues a frame, on a channel in any state; `own` is freed when it is sent. */
+manta_status chan_enqueue(chan *c, const frame *f, const chan_part *parts, int n, bool plain, char *own);
+/* Takes a whole small frame; MANTA_EBUSY (no sentence) when it is not all here. */
+manta_status chan_read_small(chan *c, char *text, size_t size, size_t *n);
+/* Fails with why the other side will not talk to us, as it says. */
+manta_status chan_read_refusal(chan *c, const char *text, size_t n);
 
 #endif
