@@ -37,7 +37,6 @@
 #include "train/ps/ps.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -48,7 +47,6 @@
 #include "base/mem.h"
 #include "os/sys.h"
 #include "train/group/group_samples.h"
-#include "train/log/rank_logs.h"
 #include "train/ps/ps_coordinator.h"
 #include "train/ps/ps_range.h"
 
@@ -56,179 +54,11 @@ enum {
     MAX_FAILURES = 3,
     SNAPSHOT_STEPS = 50,
     LEAVE_MS = 2000,
-    PATIENCE_MS = 200,
-    REACH_MS = 10000,
 };
 
 worker_events *ps_worker_events(ps *p)
 {
     return &p->events;
-}
-
-/* ---- births ---- */
-
-/* A server or worker that is to be. */
-typedef struct ps_birth {
-    const ps *p;
-    bool server;
-    int rank;
-    rank_log_task log;
-} ps_birth;
-
-/* The connections of the coordinator and the listeners of other servers are not the
- * child's: they would stay open when the coordinator closes them. */
-static void close_others(const ps_birth *b)
-{
-    const ps *p = b->p;
-
-    for (int i = 0; i < PS_WORKERS; i++) {
-        if (p->link[i].c) os->close(chan_fd(p->link[i].c));
-    }
-    for (int i = 0; i < p->plan.servers; i++) {
-        if (p->to[i].c) os->close(chan_fd(p->to[i].c));
-        if (!b->server || i != b->rank) os->close(p->server_listener[i]);
-    }
-    rendezvous_close_descriptors(p->meeting);
-}
-
-static void run_child(void *ctx)
-{
-    const ps_birth *b = ctx;
-    ps_plan mine = b->p->plan;
-    rank_logs *logs = mine.s->logs;
-    manta_status st;
-
-    manta_error_origin(NULL, b->rank);
-    close_others(b);
-    session_after_fork(mine.s);
-    if (logs) rank_logs_follow(rank_logs_folder(logs), &b->log, b->server ? "server" : "rank", b->rank);
-    st = b->server ? ps_serve(&mine, b->rank, b->p->server_listener[b->rank]) : ps_work(&mine, b->rank);
-    if (st)
-        log_error(b->server ? "a parameter server failed" : "a worker failed",
-                  LOG_STR("why", manta_error_text()));
-    _exit(st ? 1 : 0);
-}
-
-static manta_status start_child(ps *p, bool server, int rank)
-{
-    ps_child *c = server ? &p->server[rank] : &p->worker[rank];
-    rank_logs *logs = p->plan.s->logs;
-    ps_birth b = {.p = p, .server = server, .rank = rank};
-    spawn_options o = {.run = run_child, .ctx = &b, .signals = SPAWN_SIGNALS_LEFT, .dies_with_parent = true};
-
-    if (logs) TRY(rank_logs_expect(logs, server ? "server" : "rank", rank, &b.log));
-    TRY(spawn_start(&o, &c->process));
-    worker_events_add(
-        &p->events,
-        &(worker_event){.kind = WORKER_EVENT_STARTED, .server = server, .rank = rank, .pid = c->process.pid});
-    return MANTA_OK;
-}
-
-/* ---- servers ---- */
-
-/* Of a server that is not ours the channel tells. */
-static bool server_is_dead(void *ctx)
-{
-    const ps_child *c = ctx;
-
-    return spawn_has_ended(&c->process);
-}
-
-/* Whom a meeting waits for. */
-typedef struct server_wait {
-    ps *p;
-    int i;
-    bool said;
-} server_wait;
-
-static manta_status watch_server(void *ctx, const char *missing, int i, double ms)
-{
-    server_wait *w = ctx;
-
-    (void)i;
-    (void)ms;
-    if (spawn_has_ended(&w->p->server[w->i].process))
-        return manta_fail(MANTA_EDIED, "parameter server %d ended before it could be reached", w->i);
-    if (w->p->cluster && !w->said) log_info("a parameter server is missing", LOG_STR("missing", missing));
-    w->said = true;
-    return MANTA_OK;
-}
-
-/* Calls a server until it is there. One that is at another training is the end of ours,
- * unless that has begun: then the right one is waited for. */
-static manta_status reach_server(ps *p, int i, int64_t timeout_ms)
-{
-    server_wait w = {.p = p, .i = i};
-    rendezvous_meeting m = {
-        .timeout_ms = timeout_ms, .patient = p->settled, .watch = watch_server, .ctx = &w};
-
-    ps_link_close(&p->to[i]);
-    rendezvous_miss(p->meeting, i);
-    TRY(rendezvous_meet(p->meeting, i, i + 1, &m));
-    return ps_link_open(&p->to[i], rendezvous_take(p->meeting, i), ps_server_room(&p->plan, i));
-}
-
-manta_status ps_ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want)
-{
-    return ps_link_ask(&p->to[i], kind, 0, n, want, server_is_dead, &p->server[i]);
-}
-
-/* Tells a server what the epoch at hand is. */
-static manta_status tell_epoch(ps *p, int i)
-{
-    const layout *l = &p->s->l;
-    char *out = p->to[i].out;
-    size_t n = l->run_size;
-
-    if (!ps_journal_is_begun(&p->journal)) return MANTA_OK;
-    memcpy(out, layout_run(l, p->s->state), n);
-    n += ps_journal_pack(&p->journal, out + n);
-    return ps_ask(p, i, PS_BEGIN, n, PS_BEGUN);
-}
-
-/* Gives a server the state that we have. */
-manta_status ps_load(ps *p, int i)
-{
-    ps_range range = ps_range_of(&p->s->l, i, p->plan.servers);
-
-    ps_range_get_state(&range, p->s->state, p->to[i].out);
-    TRY(ps_ask(p, i, PS_LOAD, ps_range_state_size(&range), PS_LOADED));
-    return tell_epoch(p, i);
-}
-
-static manta_status try_furnish(ps *p, int i, int64_t timeout_ms)
-{
-    TRY(reach_server(p, i, timeout_ms));
-    return p->settled ? ps_load(p, i) : MANTA_OK;
-}
-
-static manta_status replace_lost(ps *p, bool server, int rank);
-
-/* A server that somebody else starts: until it is there, or the time is over. */
-static manta_status await_server(ps *p, int i)
-{
-    int64_t deadline = clock_deadline(p->plan.timeout_ms);
-
-    for (;;) {
-        manta_status st = try_furnish(p, i, clock_left_ms(deadline));
-        p->mistaken |= st == MANTA_EPERM; /* it is not for us, or we are not for it */
-        if (!st || p->mistaken || st == MANTA_ETIMEDOUT) return st;
-        log_info("a parameter server was lost again", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));
-        st = rendezvous_wait(p->meeting, NULL, 0, NULL, 0, clock_deadline(PATIENCE_MS));
-        if (st && st != MANTA_ETIMEDOUT) return st;
-    }
-}
-
-/* The same, however often it takes. */
-manta_status ps_furnish(ps *p, int i)
-{
-    if (p->cluster) return await_server(p, i);
-    while (try_furnish(p, i, REACH_MS)) {
-        spawn_signal(&p->server[i].process, SIGKILL);
-        TRY(replace_lost(p, true, i));
-        if (p->to[i].c) return MANTA_OK; /* that has furnished the successor */
-    }
-    return MANTA_OK;
 }
 
 /* ---- losses ---- */
@@ -255,7 +85,7 @@ static manta_status admit_workers(ps *p)
 }
 
 /* Notes the end of a process and starts its successor. */
-static manta_status replace_lost(ps *p, bool server, int rank)
+manta_status ps_replace_lost(ps *p, bool server, int rank)
 {
     ps_child *c = server ? &p->server[rank] : &p->worker[rank];
     worker_event e = {.kind = WORKER_EVENT_RECOVERED, .server = server, .rank = rank, .pid = c->process.pid};
@@ -271,11 +101,11 @@ static manta_status replace_lost(ps *p, bool server, int rank)
     }
     if (server) {
         ps_link_close(&p->to[rank]);
-        TRY(start_child(p, true, rank));
+        TRY(ps_start_child(p, true, rank));
         return ps_furnish(p, rank);
     }
     drop_worker(p, rank);
-    return start_child(p, false, rank);
+    return ps_start_child(p, false, rank);
 }
 
 /* ---- steps ---- */
@@ -401,26 +231,12 @@ manta_status ps_attend(ps *p)
     TRY(admit_workers(p));
     for (int i = 0; i < servers; i++) {
         if (items[workers + i].c && items[workers + i].ready) TRY(see_server(p, i));
-        if (fds[i].revents) TRY(replace_lost(p, true, i));
+        if (fds[i].revents) TRY(ps_replace_lost(p, true, i));
     }
     for (int i = 0; i < workers; i++) {
-        if (fds[servers + i].revents) TRY(replace_lost(p, false, i));
+        if (fds[servers + i].revents) TRY(ps_replace_lost(p, false, i));
     }
     return give_out(p);
-}
-
-/* A callback may have changed it. */
-static manta_status say_rate(ps *p)
-{
-    double rate = layout_run(&p->s->l, p->s->state)->learning_rate;
-
-    if (!(rate < p->rate || rate > p->rate)) return MANTA_OK;
-    for (int i = 0; i < p->plan.servers; i++) {
-        memcpy(p->to[i].out, &rate, sizeof rate);
-        if (ps_link_send(&p->to[i], PS_RATE, 0, 0, sizeof rate)) TRY(ps_furnish(p, i));
-    }
-    p->rate = rate;
-    return MANTA_OK;
 }
 
 /* The journal of an epoch that was taken up says what of it is in. */
@@ -438,9 +254,9 @@ manta_status ps_begin(ps *p, train_position from)
     ps_step_queue_skip(&p->queue, j->is_in);
     p->ready = 0;
     for (int i = 0; i < p->plan.servers; i++) {
-        if (tell_epoch(p, i)) TRY(ps_furnish(p, i));
+        if (ps_tell_epoch(p, i)) TRY(ps_furnish(p, i));
     }
-    TRY(say_rate(p));
+    TRY(ps_say_rate(p));
     return give_out(p);
 }
 
@@ -448,37 +264,12 @@ manta_status ps_next(ps *p, bool *more)
 {
     *more = false;
     if (!p->ready && ps_step_queue_over(&p->queue)) return MANTA_OK;
-    TRY(say_rate(p));
+    TRY(ps_say_rate(p));
     while (!p->ready) TRY(ps_attend(p));
     p->ready--;
     *more = true;
     if (p->since_snapshot >= p->o.snapshot_steps) TRY(ps_pull(p));
     return MANTA_OK;
-}
-
-manta_status ps_pull(ps *p)
-{
-    manta_session *s = p->s;
-    run_state *run = layout_run(&s->l, s->state), *mine = mem_new(s->l.run_size);
-    manta_status st = MANTA_OK;
-
-    memcpy(mine, run, s->l.run_size);
-    for (int i = 0; i < p->plan.servers && !st;) {
-        ps_range range = ps_range_of(&s->l, i, p->plan.servers);
-        st = ps_link_ask(&p->to[i], PS_STATE, 0, 0, PS_STATE, server_is_dead, &p->server[i]);
-        if (!st && p->to[i].head.length == ps_range_state_size(&range)) {
-            ps_range_set_state(&range, s->state, p->to[i].in);
-            i++;
-        } else {
-            memcpy(run, mine, s->l.run_size);
-            st = ps_furnish(p, i);
-        }
-    }
-    memcpy(run, mine, s->l.run_size); /* steps and sums are counted here */
-    mem_free(mine);
-    p->since_snapshot = 0;
-    s->touched = true;
-    return st;
 }
 
 /* ---- opening and closing ---- */
@@ -506,7 +297,7 @@ static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int
                         .servers = servers,
                         .workers = workers,
                         .plain = true, /* it does not leave the machine */
-                        .timeout_ms = REACH_MS,
+                        .timeout_ms = PS_REACH_MS,
                         .parent = getpid()};
     if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
         return manta_fail(MANTA_EIO, "the system gave no random bytes for the key of this training");
@@ -558,9 +349,9 @@ manta_status ps_open(manta_session *s, const feed_source *feed, int64_t steps, i
     if ((st = samples_settle(feed->d))) goto out; /* no thread is at it when we fork */
     if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
     if ((st = make_plan(p, feed, steps, servers, workers))) goto out;
-    for (int i = 0; i < servers && !st; i++) st = start_child(p, true, i);
+    for (int i = 0; i < servers && !st; i++) st = ps_start_child(p, true, i);
     for (int i = 0; i < servers && !st; i++) st = ps_furnish(p, i);
-    for (int i = 0; i < workers && !st; i++) st = start_child(p, false, i);
+    for (int i = 0; i < workers && !st; i++) st = ps_start_child(p, false, i);
     if (st) goto out;
     *out = p;
     p = NULL;
@@ -582,16 +373,6 @@ static void say_end(ps_link *l)
     }
 }
 
-static void end_children(ps *p, int64_t deadline)
-{
-    spawn_child *all[PS_WORKERS + PS_SERVERS];
-    int n = 0;
-
-    for (int i = 0; i < PS_WORKERS; i++) all[n++] = &p->worker[i].process;
-    for (int i = 0; i < PS_SERVERS; i++) all[n++] = &p->server[i].process;
-    spawn_end_all(all, n, deadline);
-}
-
 void ps_close(ps *p)
 {
     int64_t deadline = clock_deadline(LEAVE_MS);
@@ -601,7 +382,7 @@ void ps_close(ps *p)
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
     for (int i = 0; i < PS_WORKERS && !p->mistaken; i++) say_end(&p->link[i]);
     for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
-    end_children(p, deadline);
+    ps_end_children(p, deadline);
     for (int i = 0; i < PS_WORKERS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {
         ps_link_close(&p->to[i]);

@@ -1,7 +1,8 @@
-/* train/ps/ps_coordinator.h - the coordinator from inside, for ps.c and ps_cluster.c.
+/* train/ps/ps_coordinator.h - the coordinator from inside.
  *
- * ps.c runs the training, with processes of its own or not; ps_cluster.c opens it
- * on processes that somebody else started, and finds out what they are at. */
+ * ps.c runs the training, with processes of its own (ps_children.c) or not; ps_servers.c
+ * deals with the servers; ps_cluster.c opens it on processes that somebody else started,
+ * and finds out what they are at. */
 #ifndef TRAIN_PS_PS_COORDINATOR_H
 #define TRAIN_PS_PS_COORDINATOR_H
 
@@ -41,14 +42,27 @@ struct ps {
     worker_events events;
 };
 
+enum { PS_REACH_MS = 10000 }; /* for a process of ours to be there */
+
 /* Whether so many servers and workers can train this session. */
 manta_status ps_check(const manta_session *s, int servers, int workers) MANTA_MUST_USE;
 /* Without a plan and connected to nobody; give back with ps_close(). */
 ps *ps_new(manta_session *s, const ps_options *o);
 
+/* Starts a server or a worker as a child of ours. */
+manta_status ps_start_child(ps *p, bool server, int rank) MANTA_MUST_USE;
+/* Ends all of them: who has not left by the deadline is killed. */
+void ps_end_children(ps *p, int64_t deadline);
+/* Notes the end of a process of ours and starts its successor. */
+manta_status ps_replace_lost(ps *p, bool server, int rank) MANTA_MUST_USE;
+
 /* Asks server `i` with the `n` bytes in its link's `out`; the answer is in its `in`.
  * Fails too when it is lost. */
 manta_status ps_ask(ps *p, int i, ps_kind kind, size_t n, ps_kind want) MANTA_MUST_USE;
+/* Tells a server what the epoch at hand is. */
+manta_status ps_tell_epoch(ps *p, int i) MANTA_MUST_USE;
+/* Tells all servers the learning rate, which a callback may have changed. */
+manta_status ps_say_rate(ps *p) MANTA_MUST_USE;
 /* Gives a server the state that we have, and the epoch. */
 manta_status ps_load(ps *p, int i) MANTA_MUST_USE;
 /* Connects to a server and, once it is clear what it begins with, gives it that;
