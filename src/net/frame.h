@@ -15,10 +15,10 @@
 
 enum {
     FRAME_SIZE = 40,
-    FRAME_PROTOCOL = 1, /* version of everything below; both sides must have the same */
+    FRAME_PROTOCOL = 2, /* version of everything below; both sides must have the same */
     FRAME_HELLO_MAX = 4096, /* bytes of a hello or a refusal */
     FRAME_NAME = 64, /* bytes of a job, a node, a profile */
-    FRAME_WORD = 512, /* bytes of what the user of a channel adds to the hello */
+    FRAME_WORD = 2048, /* bytes of what the user of a channel adds to the hello */
 };
 
 typedef enum frame_kind {

@@ -15,7 +15,10 @@
 #include "base/mem.h"
 #include "os/sys.h"
 
-enum { DEAF_MS = 200 }; /* of a listener whose connections cannot be taken */
+enum {
+    DEAF_MS = 200, /* of a listener whose connections cannot be taken */
+    PARTING_MS = 2000, /* for what is said at the end of a meeting that has failed */
+};
 
 typedef struct node {
     char name[SECURE_NODE];
@@ -342,6 +345,7 @@ static manta_status attend_node(rendezvous *r, int i, const rendezvous_meeting *
     if (n->taken) return MANTA_OK;
     if (!n->c && n->called && n->address && clock_now_ns() >= n->again_ns) call_node(r, n);
     TRY(greet_node(r, i, m));
+    if (n->closing && n->here && n->greeted && m->last_words) TRY(m->last_words(m->ctx, i, n->c));
     if (!n->c && !m->patient && rendezvous_is_final(n->why.code, n->called))
         return manta_fail(n->why.code, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
     if (!n->c && n->called && n->address && n->again_ns < *wake) *wake = n->again_ns;
@@ -366,6 +370,26 @@ static manta_status meet_nodes(rendezvous *r, int first, int end, const rendezvo
     }
 }
 
+/* Lets the caller say why the meeting has failed, and sends it as far as that goes. */
+static void part_nodes(rendezvous *r, int first, int end, const rendezvous_meeting *m)
+{
+    int64_t deadline = clock_deadline(PARTING_MS);
+    manta_error why;
+
+    manta_error_get(&why);
+    for (int i = first; i < end; i++) {
+        if (r->nodes[i].here) m->part(m->ctx, i, r->nodes[i].c);
+    }
+    for (int i = first; i < end; i++) {
+        node *n = &r->nodes[i];
+        while (n->here && !chan_work(n->c) && chan_unsent(n->c)) {
+            chan_item item = {.c = n->c};
+            if (chan_wait(&item, 1, NULL, 0, deadline)) break;
+        }
+    }
+    (void)!manta_error_raise(&why);
+}
+
 manta_status rendezvous_meet(rendezvous *r, int first, int end, const rendezvous_meeting *m)
 {
     buf missing = {0};
@@ -380,6 +404,7 @@ manta_status rendezvous_meet(rendezvous *r, int first, int end, const rendezvous
         n->why = (manta_error){.code = MANTA_OK};
     }
     st = meet_nodes(r, first, end, m, &missing);
+    if (st && m->part) part_nodes(r, first, end, m);
     r->greet_first = r->greet_end = 0;
     for (int i = first; i < end; i++) { /* whom nobody attends to any more */
         if (!r->nodes[i].here || (st && r->nodes[i].begun)) drop_connection(&r->nodes[i]);

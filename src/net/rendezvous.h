@@ -166,6 +166,12 @@ typedef struct rendezvous_meeting {
      * connection before. *done: all is heard and posted; the
      * node is here when it is sent. A failure costs the connection, and with *done the meeting. Optional. */
     manta_status (*greet)(void *ctx, int i, chan *c, bool first, bool *done);
+    /* Node i, which was greeted, has closed its end behind what it sent: whether that ends
+     * the meeting, by failing. Optional. */
+    manta_status (*last_words)(void *ctx, int i, chan *c);
+    /* The meeting has failed with the thread's last error: what is posted to node i, which is
+     * here, is sent before its connection is closed. Optional. */
+    void (*part)(void *ctx, int i, chan *c);
     /* Is told who is missing and why, and whom of them to name first, RENDEZVOUS_TICK_MS
      * apart at most. A failure ends the meeting. Optional. */
     manta_status (*watch)(void *ctx, const char *missing, int i, double ms);

@@ -225,15 +225,35 @@ def test_who_is_missing_is_named(cluster, tmp_path):
     assert events[-1]["status"] == "failed"
 
 
-@pytest.mark.parametrize("other, says", [(("--seed", 8), "same --seed"), (("--shards", 4), "other work"),
-                                         (("--epochs", 3), "3 epochs")])
-def test_processes_that_do_not_fit(cluster, tmp_path, other, says):
-    data = digits(tmp_path)
-    c = cluster(2)
-    c.start(0, "train", "mlp", "--data", data, *TRAIN)
-    c.start(1, "train", "mlp", "--data", data, *TRAIN, *other)
-    out, err = c.running[1].communicate(timeout=60)
-    assert c.running[1].returncode == 1 and says in err, out + err
+@pytest.mark.parametrize("strategy", ["mirrored", "parameter-server"])
+@pytest.mark.parametrize("other, says", [
+    (("--seed", 8), "its seed is 8, not 7"), (("--shards", 6), "its number of shards is 6, not 3"),
+    (("--epochs", 3), "its number of epochs is 3, not 1"), (("--optimizer", "sgd"), "its optimizer is sgd, not adam"),
+    (("--beta-1", 0.8), "its beta_1 is 0.8, not 0.9"), (("--steps-per-epoch", 1), "steps in an epoch is 1, not 2"),
+    (("--data", "other"), "its digest of the data is"), (("--data", "shorter"), "in the data is 63, not 64")])
+def test_processes_that_do_not_fit(cluster, tmp_path, strategy, other, says):
+    """All are told at once, in the same words, which name the host and what is other there."""
+    served = strategy == "parameter-server"
+    if served and other[0] in ("--shards", "--epochs"):
+        pytest.skip("the chief's business alone")
+    data = digits(tmp_path, n=64)
+    for name, size, seed in (("other", 64, 9), ("shorter", 63, 0)):
+        (tmp_path / name).mkdir()
+        digits(tmp_path / name, n=size, seed=seed)
+    args = ("train", "mlp", "--data", data, *TRAIN)
+    c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)] if served else None)
+    if served:
+        args = ("train", "mlp", "--data", data, "--batch", 32, "--seed", 7, "--json", "--strategy", strategy)
+    c.start(1, *args, *(f"{o}/x.npy,{o}/y.npy" if o in ("other", "shorter") else o for o in other))
+    c.start(0, *args)
+    c.start(2, *args)
+    sentences = set()
+    for events, err in c.wait(status=1):
+        assert says in err and " is at another training than " in err, err
+        assert "worker/1 (" in err or served, err
+        sentences.add(err[err.rindex("its "):])
+        assert not [e for e in events if e["event"] == "epoch"]
+    assert len(sentences) == 1, sentences
 
 
 def test_another_key_is_of_no_use(cluster, tmp_path):
@@ -394,18 +414,20 @@ def test_a_lost_chief_is_missed(cluster, tmp_path):
 
 
 def test_a_worker_with_other_options_is_refused(cluster, tmp_path):
-    """In words on both sides; when it comes with the right ones the training goes on."""
-    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 2, "--json")
+    """In the same words on both sides; when it comes with the right ones the training goes on."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 80, "--json")
     c = cluster(3, [("chief", 0), ("worker", 0), ("ps", 0)])
-    c.start(0, *args)
-    c.start(2, *args)
+    for rank in range(3):
+        c.start(rank, *args, held=rank == 0)
+    assert c.read_event(0, "epoch")
+    c.kill(1)
     c.start(1, *args, "--seed", 5)
     out, err = c.running[1].communicate(timeout=60)
     assert c.running[1].returncode == 1, out + err
-    assert "coordinator is at another training than worker/0: its seed is 0, not 5" in err, err
+    assert "worker/0 is at another training than coordinator: its seed is 5, not 0" in err, err
     c.start(1, *args)
     (events, err), *_ = c.wait()
-    assert [e["epoch"] for e in events if e["event"] == "epoch"] == [1, 2]
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == list(range(1, 81))
     assert "worker/0 is at another training than coordinator: its seed is 5, not 0" in err, err
 
 

@@ -71,23 +71,28 @@ static void name_peers(manta_cluster *c)
     }
 }
 
-/* Whether a rank was started for the same work. */
-static manta_status check_description(void *ctx, int rank, const hello *theirs)
+/* Whether a rank was started for the same work. Before a training has begun that is looked at
+ * when all are here, so that all end with the same sentence (cluster_sync.c); once it has,
+ * whoever comes with other settings is turned away, and the right one waited for. Of
+ * one that is in another call of the program no more is asked than that states can be copied. */
+static manta_status check_settings(void *ctx, int rank, const hello *theirs)
 {
     const manta_cluster *c = ctx;
+    const char *us = c->peers[c->rank].node, *who = c->peers[rank].node;
+    agreement call = {.n = 0};
 
-    (void)rank;
-    if (theirs->n_word == strlen(c->description) && !memcmp(theirs->word, c->description, theirs->n_word))
-        return MANTA_OK;
-    return manta_fail(MANTA_EPERM, "it was started for other work: %.*s; this is %s", (int)theirs->n_word,
-                      (const char *)theirs->word, c->description);
+    if (!c->generation && !theirs->generation) return MANTA_OK;
+    TRY(agreement_compare(who, theirs->word, theirs->n_word, us, c->basis.text, c->basis.n));
+    agreement_add(&call, "call", "%lld", (long long)c->at.call);
+    if (agreement_compare(who, theirs->word, theirs->n_word, us, call.text, call.n)) return MANTA_OK;
+    return agreement_compare(who, theirs->word, theirs->n_word, us, c->settings.text, c->settings.n);
 }
 
 static manta_status start_listening(manta_cluster *c)
 {
     rendezvous_node *nodes = mem_new((size_t)c->n * sizeof *nodes);
     rendezvous_options o = {
-        .what = "cluster", .key = &c->key, .nodes = nodes, .n = c->n, .check = check_description, .ctx = c};
+        .what = "cluster", .key = &c->key, .nodes = nodes, .n = c->n, .check = check_settings, .ctx = c};
     manta_status st;
 
     for (int r = 0; r < c->n; r++) {
@@ -210,20 +215,43 @@ int cluster_local(const manta_cluster *c)
 
 /* ---- a call ---- */
 
-/* What all ranks must have in common, for people to compare. */
-static void describe_work(manta_cluster *c, const cluster_work *w)
+/* What all ranks must have in common. */
+static void describe_session(manta_cluster *c)
 {
     const manta_session *s = c->s;
-    const feed_reader *r = w->readers[w->phase];
 
-    snprintf(c->description, sizeof c->description,
-             "%.64s of %lld parameters (state of %zu bytes), %d shards%s", s->m->name,
-             (long long)manta_session_params(s), s->l.state_size, s->shards,
-             s->meets ? " with common statistics" : "");
-    memset(c->work, 0, sizeof c->work);
-    snprintf(c->work, sizeof c->work, "batch %lld, %lld epochs of %lld steps, validation of %lld",
-             (long long)(r ? r->from->lo.batch_size : 0), (long long)w->epochs, (long long)w->steps,
-             (long long)w->validation_steps);
+    c->basis = (agreement){.n = 0};
+    agreement_add(&c->basis, "model", "%.64s of %lld parameters", s->m->name,
+                  (long long)manta_session_params(s));
+    agreement_add(&c->basis, "number of shards", "%d%s", s->shards,
+                  s->meets ? " with common statistics" : "");
+    agreement_add(&c->basis, "state's size", "%zu bytes", s->l.state_size);
+    c->settings = (agreement){.n = 0};
+    agreement_add(&c->settings, "call", "%lld", (long long)c->calls - 1);
+    agreement_add_session(&c->settings, s);
+    agreement_add(&c->settings, "state's size", "%zu bytes", s->l.state_size);
+}
+
+/* What the call is to do, and with what data. */
+static manta_status describe_work(manta_cluster *c, const cluster_work *w)
+{
+    static const char *const names[] = {"data", "validation data"};
+
+    c->work = (agreement){.n = 0};
+    agreement_add(&c->work, "number of epochs", "%lld", (long long)w->epochs);
+    for (int i = 0; i < 2; i++) {
+        const feed_reader *r = w->readers[i];
+        char name[64];
+        if (!r) continue;
+        snprintf(name, sizeof name, "batch size%s", i ? " of the validation" : "");
+        agreement_add(&c->work, name, "%lld", (long long)r->from->lo.batch_size);
+        snprintf(name, sizeof name, "number of steps in %s", i ? "a validation" : "an epoch");
+        agreement_add(&c->work, name, "%lld", (long long)(i ? w->validation_steps : w->steps));
+        TRY(agreement_add_data(&c->work, names[i], r->from));
+    }
+    if (c->work.n <= CLUSTER_WORK) return MANTA_OK;
+    return manta_fail(MANTA_EINTERNAL, "the words for a call have %zu bytes, expected at most %d", c->work.n,
+                      CLUSTER_WORK);
 }
 
 static manta_status prepare_work(manta_cluster *c, manta_session *s, const cluster_work *w)
@@ -246,7 +274,8 @@ static manta_status prepare_work(manta_cluster *c, manta_session *s, const clust
     c->steps[CLUSTER_EVALUATE] = w->validation_steps;
     c->watch = w->watch;
     c->ctx = w->ctx;
-    describe_work(c, w);
+    describe_session(c);
+    TRY(describe_work(c, w));
     if (most < s->l.slot_size) most = s->l.slot_size;
     if (s->meets && most < lockstep_size(s->m, s->shards)) most = lockstep_size(s->m, s->shards);
     return rendezvous_settle(c->meeting, s->k->name, most);
@@ -319,14 +348,14 @@ bool cluster_take_recovery(manta_cluster *c, int *rank, double *ms, const char *
 
 /* ---- the end of a call ---- */
 
-static void post_all(manta_cluster *c, uint16_t kind, const void *data, size_t n)
+static void post_all(manta_cluster *c, uint16_t kind, uint32_t item, const void *data, size_t n)
 {
     chan_part part = {data, n};
+    frame f = {.kind = kind, .step = c->number, .item = item};
 
     for (int r = 0; r < c->n; r++) {
         /* A failure is found when it is next looked at. */
-        if (c->peers[r].c)
-            (void)!chan_post(c->peers[r].c, &(frame){.kind = kind, .step = c->number}, &part, 1, false);
+        if (c->peers[r].c) (void)!chan_post(c->peers[r].c, &f, &part, 1, false);
     }
 }
 
@@ -391,7 +420,7 @@ static manta_status await_end(manta_cluster *c)
 
     cluster_crash(CLUSTER_CRASH_END_BEGIN);
     c->digest = cluster_digest(c);
-    post_all(c, CLUSTER_DONE, &c->digest, sizeof c->digest);
+    post_all(c, CLUSTER_DONE, 0, &c->digest, sizeof c->digest);
     for (;;) {
         bool all = false, each = true;
         int first = -1;
@@ -435,7 +464,7 @@ static manta_status finish_work(manta_cluster *c)
             continue;
         }
         if (!st) {
-            post_all(c, CLUSTER_ALL_DONE, &c->digest, sizeof c->digest);
+            post_all(c, CLUSTER_ALL_DONE, 0, &c->digest, sizeof c->digest);
             flush_all(c);
         }
         return st;
@@ -445,9 +474,9 @@ static manta_status finish_work(manta_cluster *c)
 manta_status cluster_end(manta_cluster *c, manta_status st)
 {
     if (!st) st = finish_work(c);
-    if (st && st != MANTA_ECANCELLED && !c->failed && c->met) {
+    if (st && st != MANTA_ECANCELLED && !c->failed) {
         manta_error_get(&c->failure);
-        post_all(c, CLUSTER_FAILED, &c->failure, sizeof c->failure);
+        post_all(c, CLUSTER_FAILED, c->differ ? CLUSTER_SAID_OF_ALL : 0, &c->failure, sizeof c->failure);
         flush_all(c);
         (void)!manta_error_raise(&c->failure);
     }

@@ -43,12 +43,16 @@
 
 #include "net/rendezvous.h"
 #include "os/crash.h"
+#include "train/cluster/agreement.h"
 #include "train/cluster/tf_config.h"
 #include "train/group/worker_main.h"
 #include "train/session/position.h"
 #include "train/session/session.h"
 
-enum { CLUSTER_TICK_MS = 200 }; /* at least so often a waiting rank looks up */
+enum {
+    CLUSTER_TICK_MS = 200, /* at least so often a waiting rank looks up */
+    CLUSTER_WORK = 1024, /* bytes of what a call is to do, in words */
+};
 
 /* Of an epoch, in this order. */
 typedef enum cluster_phase {
@@ -80,13 +84,17 @@ enum cluster_message {
     CLUSTER_FAILED /* I have given up; the error */
 };
 
+/* The item of CLUSTER_FAILED: the sentence is not about me, and everybody says it as it is. */
+enum { CLUSTER_SAID_OF_ALL = 1 };
+
 /* What a rank says when all meet: plain numbers, as they lie in memory. */
 typedef struct cluster_word {
     uint64_t generation;
     cluster_at at;
+    uint64_t seed; /* of the state */
     uint32_t digest; /* of the state */
-    uint32_t reserved;
-    char work[160]; /* what the call is to do: the same for all that are in it */
+    uint32_t n_work;
+    char work[CLUSTER_WORK]; /* what the call is to do (agreement.h): the same for all that are in it */
 } cluster_word;
 
 typedef struct cluster_peer {
@@ -127,8 +135,9 @@ struct manta_cluster {
     char cause[400];
     /* of the call at hand */
     manta_session *s;
-    char description[400]; /* of the session: the same for all */
-    char work[160]; /* of the call */
+    agreement basis; /* without which no state can be copied: the same for all */
+    agreement settings; /* and all that those must have in common that are in the same call */
+    agreement work; /* of the call; CLUSTER_WORK bytes at most */
     cluster_at at;
     cluster_word word; /* ours, while it is being sent */
     float *sum; /* of all shards' gradients */
@@ -145,6 +154,7 @@ struct manta_cluster {
     uint32_t digest; /* of the state at the end */
     manta_error failure; /* of a rank that has given up */
     bool failed; /* there is one */
+    bool differ; /* our own is that not all were started alike: it is said by all in the same words */
     /* recoveries not told yet */
     bool recovered;
     int recovered_rank;

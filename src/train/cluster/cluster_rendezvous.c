@@ -10,8 +10,8 @@
  *        +------------ a call begins; the chief goes ahead alone <----------+
  *
  * A rank is a node of the rendezvous, with the same number; of two ranks the higher
- * calls. The word of a hello is the description of the session, which all must have in
- * common. The greeting is a cluster_word: how far a rank is. It is said anew in every
+ * calls. The word of a hello is the settings of the session, which all must have in
+ * common (agreement.h). The greeting is a cluster_word: how far a rank is. It is said anew in every
  * meeting, on a connection that carries generation 0 until all have agreed.
  *
  * While a step is under way the listener and the lobby are attended to as well, so that
@@ -52,9 +52,12 @@ manta_status cluster_lose(manta_cluster *c, int rank)
 manta_status cluster_read_failure(manta_cluster *c, int rank, chan *from)
 {
     cluster_peer *p = &c->peers[rank];
+    manta_status st;
     manta_error e;
     size_t got;
+    frame f;
 
+    TRY(chan_peek(from, &f));
     if (chan_left(from) != sizeof e && !p->got)
         return manta_fail(MANTA_ECORRUPT, "%s: an error of %llu bytes, expected %zu", chan_name(from),
                           (unsigned long long)chan_left(from), sizeof e);
@@ -69,8 +72,9 @@ manta_status cluster_read_failure(manta_cluster *c, int rank, chan *from)
         if (*s < ' ') *s = ' ';
     }
     c->failed = true;
-    return manta_fail(e.code > MANTA_OK && e.code <= MANTA_EINTERNAL ? e.code : MANTA_EDIED,
-                      "%s has given up: %s", p->node, e.text);
+    st = e.code > MANTA_OK && e.code <= MANTA_EINTERNAL ? e.code : MANTA_EDIED;
+    return f.item == CLUSTER_SAID_OF_ALL ? manta_fail(st, "%s", e.text)
+                                         : manta_fail(st, "%s has given up: %s", p->node, e.text);
 }
 
 manta_status cluster_pump(manta_cluster *c, int64_t deadline)
@@ -128,6 +132,32 @@ static manta_status exchange_words(void *ctx, int rank, chan *with, bool first, 
     return MANTA_OK;
 }
 
+/* A rank that was heard has left while others are still missing: it may have said why. */
+static manta_status hear_last_words(void *ctx, int rank, chan *with)
+{
+    manta_cluster *c = ctx;
+    manta_status st;
+    frame f;
+
+    if (chan_peek(with, &f) || f.kind != CLUSTER_FAILED) return MANTA_OK; /* it is met again */
+    c->peers[rank].got = 0;
+    st = cluster_read_failure(c, rank, with);
+    return st == MANTA_EBUSY ? MANTA_OK : st;
+}
+
+/* We leave: whoever is here is told why. */
+static void say_last_words(void *ctx, int rank, chan *with)
+{
+    manta_cluster *c = ctx;
+    chan_part part = {&c->failure, sizeof c->failure};
+
+    (void)rank;
+    if (c->failed) return; /* whose error it is tells it */
+    manta_error_get(&c->failure);
+    if (c->failure.code == MANTA_ECANCELLED || c->failure.code == MANTA_ETIMEDOUT) return;
+    (void)!chan_post(with, &(frame){.kind = CLUSTER_FAILED, .item = CLUSTER_SAID_OF_ALL}, &part, 1, false);
+}
+
 static manta_status watch_meeting(void *ctx, const char *missing, int rank, double ms)
 {
     manta_cluster *c = ctx;
@@ -144,8 +174,12 @@ static manta_status watch_meeting(void *ctx, const char *missing, int rank, doub
 /* Until everybody is connected and has said where it is. */
 static manta_status gather_ranks(manta_cluster *c)
 {
-    rendezvous_meeting m = {
-        .timeout_ms = c->timeout_ms, .greet = exchange_words, .watch = watch_meeting, .ctx = c};
+    rendezvous_meeting m = {.timeout_ms = c->timeout_ms,
+                            .greet = exchange_words,
+                            .last_words = hear_last_words,
+                            .part = say_last_words,
+                            .watch = watch_meeting,
+                            .ctx = c};
 
     c->say_ms = 0;
     TRY(rendezvous_meet(c->meeting, 0, c->n, &m));
@@ -163,8 +197,10 @@ manta_status cluster_rendezvous(manta_cluster *c)
         cluster_part(c);
         cluster_crash(CLUSTER_CRASH_MEET_BEGIN);
         c->word = (cluster_word){.generation = c->generation, .at = c->at, .digest = cluster_digest(c)};
-        memcpy(c->word.work, c->work, sizeof c->work);
-        rendezvous_say(c->meeting, c->generation, c->description, strlen(c->description));
+        c->word.seed = layout_run(&c->s->l, c->s->state)->seed;
+        c->word.n_work = (uint32_t)c->work.n;
+        memcpy(c->word.work, c->work.text, c->work.n);
+        rendezvous_say(c->meeting, c->generation, c->settings.text, c->settings.n);
         TRY(gather_ranks(c));
         cluster_crash(CLUSTER_CRASH_MEET_GATHERED);
         st = cluster_agree(c);

@@ -9,6 +9,7 @@
  * Every rank decides this for itself, from the same words, so nobody has to be asked. A
  * state is received into memory apart and compared with the digest that its sender said:
  * what a rank has stays whole until all of the other is here. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -137,6 +138,88 @@ out:
     return st;
 }
 
+/* ---- the same settings ---- */
+
+/* What a rank says of its settings (`work` false) or of its call, and in how many bytes. */
+static const char *words_of(const manta_cluster *c, int rank, bool work, size_t *n)
+{
+    const cluster_word *w = rank == c->rank ? &c->word : &c->peers[rank].word;
+
+    if (work) {
+        *n = w->n_work < sizeof w->work ? w->n_work : sizeof w->work;
+        return w->work;
+    }
+    *n = rank == c->rank ? c->settings.n : chan_peer(c->peers[rank].c)->n_word;
+    return rank == c->rank ? c->settings.text : (const char *)chan_peer(c->peers[rank].c)->word;
+}
+
+static bool says_the_same(const manta_cluster *c, int a, int b, bool work)
+{
+    size_t na, nb;
+    const char *x = words_of(c, a, work, &na), *y = words_of(c, b, work, &nb);
+
+    return na == nb && !memcmp(x, y, na);
+}
+
+/* Of the ranks of this call the one whose settings most have; of several the lowest. */
+static int most_common(const manta_cluster *c, int64_t call, bool work)
+{
+    int best = -1, most = 0;
+
+    for (int r = 0; r < c->n; r++) {
+        int n = 0;
+        if ((r == c->rank ? &c->word : &c->peers[r].word)->at.call != call) continue;
+        for (int k = 0; k < c->n; k++) n += says_the_same(c, r, k, work);
+        if (n > most) {
+            best = r;
+            most = n;
+        }
+    }
+    return best;
+}
+
+/* Whether all that are in this call were started alike. All ranks compare the same words, and so
+ * end with the same sentence, which names the one that differs from most. */
+static manta_status compare_words(manta_cluster *c, int64_t call, bool work)
+{
+    int right = most_common(c, call, work);
+
+    for (int r = 0; r < c->n && right >= 0; r++) {
+        char who[TCP_TEXT + SECURE_NODE + 8];
+        size_t n, n_right;
+        const char *text, *good;
+        if ((r == c->rank ? &c->word : &c->peers[r].word)->at.call != call ||
+            says_the_same(c, r, right, work))
+            continue;
+        c->differ = true;
+        text = words_of(c, r, work, &n);
+        good = words_of(c, right, work, &n_right);
+        snprintf(who, sizeof who, "%s (%s)", c->peers[r].node, c->peers[r].address);
+        TRY(agreement_compare(who, text, n, c->peers[right].node, good, n_right));
+        return manta_fail(MANTA_EPERM, "%s is at another training than %s: it has settings besides", who,
+                          c->peers[right].node);
+    }
+    return MANTA_OK;
+}
+
+/* Of ranks that are equally far; who is behind takes over the seed with the state. */
+static manta_status compare_seeds(manta_cluster *c, int holder)
+{
+    const cluster_word *best = holder == c->rank ? &c->word : &c->peers[holder].word;
+
+    for (int r = 0; r < c->n; r++) {
+        const cluster_word *w = r == c->rank ? &c->word : &c->peers[r].word;
+        if (compare_places(&w->at, &best->at) || w->seed == best->seed) continue;
+        c->differ = true;
+        return manta_fail(MANTA_EPERM, "%s (%s) is at another training than %s: its seed is %llu, not %llu",
+                          c->peers[r].node, c->peers[r].address, c->peers[holder].node,
+                          (unsigned long long)w->seed, (unsigned long long)best->seed);
+    }
+    return MANTA_OK;
+}
+
+/* ---- the furthest state ---- */
+
 /* The furthest wins; ranks that are equally far must have the same state. */
 manta_status cluster_agree(manta_cluster *c)
 {
@@ -154,12 +237,11 @@ manta_status cluster_agree(manta_cluster *c)
             holder = r;
         }
     }
+    TRY(compare_words(c, best->at.call, false));
+    TRY(compare_seeds(c, holder));
+    TRY(compare_words(c, best->at.call, true));
     for (int r = 0; r < c->n; r++) {
         const cluster_word *w = r == c->rank ? &c->word : &c->peers[r].word;
-        if (w->at.call == best->at.call && memcmp(w->work, best->work, sizeof w->work)) {
-            return manta_fail(MANTA_EINVAL, "%s and %s were started for other work: %.159s, and %.159s",
-                              c->peers[holder].node, c->peers[r].node, best->work, w->work);
-        }
         if (compare_places(&w->at, &best->at) || w->digest == best->digest) continue;
         return manta_fail(
             MANTA_EINVAL,

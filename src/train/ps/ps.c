@@ -362,11 +362,17 @@ out:
 
 /* ---- the end ---- */
 
-static void say_end(ps_link *l)
+static void say_end(ps_link *l, const manta_error *why)
 {
+    size_t n = why->code ? strlen(why->text) : 0;
+
     if (!l->c || !chan_is_open(l->c)) return;
-    /* Whoever does not hear it is killed below. */
-    if (!chan_unsent(l->c) && ps_link_send(l, PS_END, 0, 0, 0)) return;
+    if (n > l->room) n = l->room;
+    if (!chan_unsent(l->c)) {
+        memcpy(l->out, why->text, n);
+        /* Whoever does not hear it is killed below. */
+        if (ps_link_send(l, PS_END, 0, (uint32_t)why->code, n)) return;
+    }
     for (int64_t deadline = clock_deadline(LEAVE_MS); chan_unsent(l->c);) {
         chan_item item = {.c = l->c};
         if (chan_wait(&item, 1, NULL, 0, deadline)) return;
@@ -380,8 +386,8 @@ void ps_close(ps *p)
 
     if (!p) return;
     manta_error_get(&why); /* of those who no longer listen nobody wants to read */
-    for (int i = 0; i < PS_WORKERS && !p->mistaken; i++) say_end(&p->link[i]);
-    for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i]);
+    for (int i = 0; i < PS_WORKERS && !p->mistaken; i++) say_end(&p->link[i], &p->failure);
+    for (int i = 0; i < PS_SERVERS && !p->mistaken; i++) say_end(&p->to[i], &p->failure);
     ps_end_children(p, deadline);
     for (int i = 0; i < PS_WORKERS; i++) ps_link_close(&p->link[i]);
     for (int i = 0; i < PS_SERVERS; i++) {

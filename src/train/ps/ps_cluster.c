@@ -186,7 +186,7 @@ static manta_status await_workers(ps *p)
     for (;;) {
         int missing = -1;
         for (int w = 0; w < p->plan.workers; w++) {
-            came[w] |= p->idle[w];
+            came[w] |= p->idle[w] || p->check.differs[ps_node_worker(&p->plan, w)];
             if (!came[w] && missing < 0) missing = w;
         }
         if (missing < 0) return MANTA_OK;
@@ -197,6 +197,18 @@ static manta_status await_workers(ps *p)
         said = true;
         TRY(ps_attend(p));
     }
+}
+
+/* Waits for everybody. Who differs from us at the beginning is the end of it, for all; the
+ * others are heard first, so that they are told. */
+static manta_status gather_all(ps *p)
+{
+    for (int i = 0; i < p->plan.servers; i++) {
+        manta_status st = ps_furnish(p, i);
+        if (st && (p->mistaken || !p->check.differs[i])) return st;
+    }
+    TRY(await_workers(p));
+    return p->check.refused ? manta_error_raise(&p->check.why) : MANTA_OK;
 }
 
 manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const feed_source *feed, int64_t steps,
@@ -212,9 +224,8 @@ manta_status ps_open_cluster(manta_session *s, const manta_cluster *c, const fee
     if ((st = ps_step_queue_init(&p->queue, 0, 0))) goto out;
     if ((st = ps_rendezvous_open(&p->plan, ps_node_coordinator(&p->plan), &p->check, &p->meeting))) goto out;
     if ((st = rendezvous_listen(p->meeting, p->plan.coordinator, true, NULL))) goto out;
-    for (int i = 0; i < p->plan.servers && !st; i++) st = ps_furnish(p, i);
-    if (!st) st = await_workers(p);
-    if (!st) st = take_up(p);
+    if (!(st = gather_all(p))) st = take_up(p);
+    if (st) manta_error_get(&p->failure);
     if (st) goto out;
     *out = p;
     p = NULL;

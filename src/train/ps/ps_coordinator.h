@@ -35,6 +35,7 @@ struct ps {
     ps_journal journal; /* of the epoch at hand, or of the one that was taken up */
     bool settled; /* it is clear with what state the servers begin */
     bool took_up; /* with their own */
+    manta_error failure; /* it has come to nothing before it began: all are told */
     bool mistaken; /* they are at another training, which is none of our business */
     int64_t since_snapshot;
     int64_t ready; /* steps done that ps_next() has not told yet */

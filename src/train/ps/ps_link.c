@@ -96,3 +96,15 @@ manta_status ps_link_ask(ps_link *l, ps_kind kind, int64_t step, size_t n, ps_ki
                               chan_name(l->c));
     }
 }
+
+manta_status ps_link_end(const ps_link *l)
+{
+    manta_status st = (manta_status)l->head.item;
+    char text[400];
+    size_t n = l->head.length < sizeof text - 1 ? (size_t)l->head.length : sizeof text - 1;
+
+    if (!n) return MANTA_OK;
+    for (size_t i = 0; i < n; i++) text[i] = l->in[i] >= ' ' && l->in[i] <= '~' ? l->in[i] : '?';
+    text[n] = '\0';
+    return manta_fail(st > MANTA_OK && st <= MANTA_EINTERNAL ? st : MANTA_EDIED, "%s", text);
+}

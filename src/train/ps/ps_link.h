@@ -22,7 +22,7 @@ typedef enum ps_kind {
     PS_STEP, /* C to W: do step `step` of epoch `item` */
     PS_DONE, /* W to C: it is done, and these are its sums and its share of the regulariser; another, please */
     PS_FAILED, /* W to C: a status (item) and a sentence: it cannot be done */
-    PS_END /* C to all: go */
+    PS_END /* C to all: go; with a status (item) and a sentence: it has come to nothing */
 } ps_kind;
 
 typedef struct ps_link {
@@ -55,5 +55,8 @@ manta_status ps_link_send(ps_link *l, ps_kind kind, int64_t step, uint32_t item,
  * whether `alone` says that there is nobody left to wait for. */
 manta_status ps_link_ask(ps_link *l, ps_kind kind, int64_t step, size_t n, ps_kind want,
                          bool (*alone)(void *ctx), void *ctx) MANTA_MUST_USE;
+
+/* What a PS_END that has come says: MANTA_OK, or why it has come to nothing. */
+manta_status ps_link_end(const ps_link *l) MANTA_MUST_USE;
 
 #endif

@@ -36,9 +36,9 @@ manta_status ps_rendezvous_open(const ps_plan *p, int self, ps_config_check *t, 
         if (i <= p->servers) nodes[i].address = i < p->servers ? p->server[i] : p->coordinator;
     }
     o.chan = (chan_options){.node = names[self], .job = p->job, .plain = p->plain};
-    ps_config_check_init(t, p, names[self]);
-    st = rendezvous_new(&o, out);
-    if (!st) rendezvous_say(*out, 0, t->text, t->n);
+    st = ps_config_check_init(t, p, self, names[self]);
+    if (!st) st = rendezvous_new(&o, out);
+    if (!st) rendezvous_say(*out, 0, t->mine.text, t->mine.n);
     mem_free(nodes);
     mem_free(names);
     return st;

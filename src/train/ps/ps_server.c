@@ -50,6 +50,7 @@ typedef struct server {
     ps_link link[1 + PS_WORKERS]; /* the coordinator's; the workers' */
     bool loaded; /* the coordinator has given it a state */
     bool over;
+    manta_error end; /* why it is over, if it has come to nothing */
     ps_journal journal; /* whose gradients are in */
     int64_t missed_ns; /* since when the coordinator is missed, if it is */
     bool said; /* and that was said */
@@ -86,6 +87,7 @@ static manta_status load_state(server *v, ps_link *l)
     ps_range_set_state(&v->range, v->s->state, l->in);
     ps_journal_release(&v->journal);
     v->loaded = true;
+    rendezvous_say(v->meeting, 1, v->check.mine.text, v->check.mine.n); /* we are at work */
     return ps_link_send(l, PS_LOADED, 0, 0, 0);
 }
 
@@ -164,7 +166,10 @@ static manta_status answer_message(void *ctx, ps_link *l)
     case PS_STATE:
         ps_range_get_state(&v->range, v->s->state, l->out);
         return ps_link_send(l, PS_STATE, 0, 0, ps_range_state_size(&v->range));
-    case PS_END: v->over = true; return MANTA_OK;
+    case PS_END:
+        v->over = true;
+        if (ps_link_end(l)) manta_error_get(&v->end);
+        return MANTA_OK;
     default:
         return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d, which no server takes", chan_name(l->c),
                           l->head.kind);
@@ -229,7 +234,7 @@ static manta_status serve_links(server *v)
         if (!v->plan->parent && !v->link[0].c && !v->over)
             TRY(ps_miss_coordinator(v->plan, v->missed_ns, &v->said));
     }
-    return MANTA_OK;
+    return v->end.code ? manta_error_raise(&v->end) : MANTA_OK;
 }
 
 static size_t larger(size_t a, size_t b)

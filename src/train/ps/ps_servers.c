@@ -96,6 +96,7 @@ static manta_status await_server(ps *p, int i)
 
     for (;;) {
         manta_status st = try_furnish(p, i, clock_left_ms(deadline));
+        if (st == MANTA_EPERM && p->check.differs[i] && !p->check.at_work) return st;
         p->mistaken |= st == MANTA_EPERM; /* it is not for us, or we are not for it */
         if (!st || p->mistaken || st == MANTA_ETIMEDOUT) return st;
         log_info("a parameter server was lost again", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));

@@ -71,8 +71,9 @@ static manta_status look_at_boss(worker *w)
     bool whole = false;
 
     TRY(ps_link_receive(&w->boss, &whole));
-    if (whole && w->boss.head.kind == PS_END) w->over = true;
-    return MANTA_OK;
+    if (!whole || w->boss.head.kind != PS_END) return MANTA_OK;
+    w->over = true;
+    return ps_link_end(&w->boss);
 }
 
 /* A server that is not there is waited for until the coordinator has had enough. */
@@ -211,10 +212,12 @@ static manta_status converse_with_coordinator(worker *w, int number)
         if (is_alone(w)) return MANTA_OK;
         TRY(ps_link_receive(&w->boss, &whole));
         if (!whole) continue;
-        if (w->boss.head.kind == PS_END) return MANTA_OK;
+        if (w->boss.head.kind == PS_END) return ps_link_end(&w->boss);
         if (w->boss.head.kind != PS_STEP)
             return manta_fail(MANTA_ECORRUPT, "%s: a message of kind %d, expected a step or the end",
                               chan_name(w->boss.c), w->boss.head.kind);
+        if (!w->hired)
+            rendezvous_say(w->meeting, 1, w->check.mine.text, w->check.mine.n); /* we are at work */
         w->hired = true;
         TRY(do_step(w));
     }

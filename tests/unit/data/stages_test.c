@@ -10,6 +10,7 @@
 #include <manta/data.h>
 
 #include "base/mem.h"
+#include "data/digest.h"
 #include "ok.h"
 
 #define N 40
@@ -655,6 +656,58 @@ static void wrong_stages_are_refused_and_the_first_error_stays(void **state)
     assert_int_equal(mem_live(), live);
 }
 
+/* ---- the digest ---- */
+
+/* Takes d. */
+static uint64_t digest_of(manta_dataset *d)
+{
+    uint64_t out = 0;
+
+    assert_ok(data_digest(d, 1, &out));
+    manta_dataset_unref(d);
+    return out;
+}
+
+static void a_digest_knows_the_data_from_a_part(void **state)
+{
+    uint64_t all = digest_of(pictures());
+
+    (void)state;
+    assert_int_equal(digest_of(pictures()), all);
+    assert_int_not_equal(digest_of(numbers(N)), digest_of(numbers(N - 1)));
+    assert_int_not_equal(digest_of(manta_dataset_scale(pictures(), "x", 255)), all);
+    assert_int_not_equal(digest_of(manta_dataset_rename(pictures(), "x", "y")), all);
+    assert_int_not_equal(digest_of(manta_dataset_batch(pictures(), 8, false)), all);
+    assert_int_equal(digest_of(manta_dataset_batch(pictures(), 8, false)),
+                     digest_of(manta_dataset_batch(pictures(), 8, false)));
+    images[0][3][3] ^= 1; /* the first and the last are always looked at */
+    assert_int_not_equal(digest_of(pictures()), all);
+    images[0][3][3] ^= 1;
+    images[N - 1][0][0] ^= 1;
+    assert_int_not_equal(digest_of(pictures()), all);
+    images[N - 1][0][0] ^= 1;
+    assert_int_equal(digest_of(pictures()), all);
+    assert_int_equal(digest_of(numbers(3)), digest_of(numbers(3))); /* fewer than are looked at */
+    digest_of(manta_dataset_repeat(numbers(3), MANTA_FOREVER_COUNT));
+    digest_of(manta_dataset_take(numbers(3), 0));
+}
+
+static manta_status count_fetches(manta_sample *s, void *user)
+{
+    (void)s;
+    ++*(int *)user;
+    return MANTA_OK;
+}
+
+static void a_digest_reads_few_samples(void **state)
+{
+    int fetched = 0;
+
+    (void)state;
+    digest_of(manta_dataset_map(numbers(N), count_fetches, &fetched, 0, 0, NULL));
+    assert_int_equal(fetched, DATA_DIGEST_ELEMENTS);
+}
+
 int main(void)
 {
     for (int i = 0; i < N; i++) {
@@ -662,6 +715,8 @@ int main(void)
         for (int k = 0; k < 16; k++) images[i][k / 4][k % 4] = (uint8_t)(1 + i * 5 + k * 3);
     }
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_digest_knows_the_data_from_a_part),
+        cmocka_unit_test(a_digest_reads_few_samples),
         cmocka_unit_test(stages_give_the_expected_order),
         cmocka_unit_test(batches_cross_the_seam_of_repeat_or_do_not),
         cmocka_unit_test(shuffle_moves_within_its_buffer),

@@ -11,7 +11,7 @@
 
 #include "train/group_fixture.h"
 #include "train/ps/ps_journal.h"
-#include "train/ps/ps_config_check.h"
+#include "train/cluster/agreement.h"
 #include "train/ps/ps_step_queue.h"
 
 /* ---- the step queue ---- */
@@ -166,23 +166,22 @@ static void settings_are_compared_line_by_line(void **state)
                  {"model\tmlp\nseed", "its seed is not said, not 7"},
                  {"model\tmlp\n", "its seed is not said, not 7"},
                  {"", "its model is not said, not mlp"}};
-    ps_config_check t = {.node = "ps/0", .n = sizeof mine - 1};
     char whole[200], *exact;
 
     (void)state;
-    memcpy(t.text, mine, sizeof mine);
-    assert_ok(ps_config_check_compare(&t, "coordinator", mine, sizeof mine - 1));
+    assert_ok(agreement_compare("coordinator", mine, sizeof mine - 1, "ps/0", mine, sizeof mine - 1));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t n = strlen(cases[i].theirs);
         exact = malloc(n + !n); /* so that a sanitizer sees a look behind it */
         memcpy(exact, cases[i].theirs, n);
         snprintf(whole, sizeof whole, "coordinator is at another training than ps/0: %s", cases[i].says);
-        assert_int_equal(ps_config_check_compare(&t, "coordinator", exact, n), MANTA_EPERM);
+        assert_int_equal(agreement_compare("coordinator", exact, n, "ps/0", mine, sizeof mine - 1),
+                         MANTA_EPERM);
         assert_string_equal(manta_error_text(), whole);
         free(exact);
     }
     for (size_t k = 0; k < sizeof mine - 1; k++) /* cut, at any byte but the last line's end */
-        assert_int_equal(ps_config_check_compare(&t, "coordinator", mine, k),
+        assert_int_equal(agreement_compare("coordinator", mine, k, "ps/0", mine, sizeof mine - 1),
                          k == sizeof mine - 2 ? MANTA_OK : MANTA_EPERM);
 }
 
