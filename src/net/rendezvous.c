@@ -4,7 +4,7 @@
  *   node.c    CALLED: on its way; HERE: open; else NULL. TAKEN is a flag of its own, for
  *             a node may come anew while somebody still has its former connection.
  *   lobby     in the order of arrival. Who becomes open leaves it in the same pass. */
-#include "net/rendezvous.h"
+#include "net/rendezvous_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,46 +15,11 @@
 #include "base/mem.h"
 #include "os/sys.h"
 
-enum {
-    DEAF_MS = 200, /* of a listener whose connections cannot be taken */
-    PARTING_MS = 2000, /* for what is said at the end of a meeting that has failed */
-};
-
-typedef struct node {
-    char name[SECURE_NODE];
-    char *address; /* NULL: not known */
-    bool called, here, taken;
-    bool begun, greeted; /* in this meeting, on this connection: something, all was said */
-    bool closing; /* its end was seen, behind bytes that are for whoever takes it */
-    chan *c;
-    int tries; /* calls in vain */
-    int64_t again_ns; /* when to call again */
-    manta_error why; /* the last call failed */
-} node;
-
-struct rendezvous {
-    char what[32];
-    chan_end *end;
-    bool once;
-    manta_status (*check)(void *ctx, int i, const hello *theirs);
-    void *ctx;
-    int listener; /* -1: none */
-    bool lent; /* it is the caller's */
-    int64_t listen_ns; /* the listener is left alone until then */
-    node *nodes;
-    int n, self; /* self: our own number, which counts as taken; -1: none */
-    chan **lobby; /* n_lobby of room */
-    int n_lobby, room;
-    int greet_first, greet_end; /* nodes that the meeting under way greets */
-    /* for waiting: the caller's, the lobby's, the nodes' */
-    chan_item *items;
-    struct pollfd *fds;
-    int n_items, n_fds;
-};
+enum { PARTING_MS = 2000 }; /* for what is said at the end of a meeting that has failed */
 
 /* ---- nodes ---- */
 
-static int find_node(const rendezvous *r, const char *name)
+int rendezvous_find(const rendezvous *r, const char *name)
 {
     for (int i = 0; i < r->n; i++) {
         if (!strcmp(r->nodes[i].name, name)) return i;
@@ -91,7 +56,7 @@ static void note_failure(node *n)
 }
 
 /* An open connection of a node, whichever way it came. */
-static void arrive(node *n, chan *c)
+void rendezvous_arrive(node *n, chan *c)
 {
     if (n->c != c) drop_connection(n);
     n->c = c;
@@ -100,7 +65,7 @@ static void arrive(node *n, chan *c)
     n->why = (manta_error){.code = MANTA_OK};
 }
 
-static manta_status fail_claim(const rendezvous *r, rendezvous_verdict v, const char *name)
+manta_status rendezvous_fail_claim(const rendezvous *r, rendezvous_verdict v, const char *name)
 {
     if (v == RENDEZVOUS_UNKNOWN) return manta_fail(MANTA_EPERM, "this %s has no %s", r->what, name);
     if (v == RENDEZVOUS_BACKWARDS)
@@ -113,77 +78,14 @@ static manta_status fail_claim(const rendezvous *r, rendezvous_verdict v, const 
 static manta_status check_hello(void *ctx, const hello *theirs)
 {
     rendezvous *r = ctx;
-    int i = find_node(r, theirs->node);
+    int i = rendezvous_find(r, theirs->node);
     const node *n = i < 0 ? NULL : &r->nodes[i];
     rendezvous_claim claim = {
         .known = n != NULL, .there = n && !n->called && (n->here || n->taken), .once = r->once};
     rendezvous_verdict v = rendezvous_judge(claim);
 
-    if (v != RENDEZVOUS_ADMIT && v != RENDEZVOUS_REPLACE) return fail_claim(r, v, theirs->node);
+    if (v != RENDEZVOUS_ADMIT && v != RENDEZVOUS_REPLACE) return rendezvous_fail_claim(r, v, theirs->node);
     return r->check ? r->check(r->ctx, i, theirs) : MANTA_OK;
-}
-
-/* ---- the lobby ---- */
-
-static void leave_lobby(rendezvous *r, int i)
-{
-    r->n_lobby--;
-    memmove(&r->lobby[i], &r->lobby[i + 1], sizeof *r->lobby * (size_t)(r->n_lobby - i));
-}
-
-static void turn_away(rendezvous *r, int i)
-{
-    log_warn("a connection was turned away", LOG_STR("why", manta_error_text()));
-    chan_close(r->lobby[i]);
-    leave_lobby(r, i);
-}
-
-static void accept_strangers(rendezvous *r)
-{
-    manta_status st;
-    chan *came;
-
-    while (!(st = chan_accept(r->end, r->listener, &came))) {
-        if (r->n_lobby == r->room) { /* who came first has had the most time */
-            (void)!manta_fail(MANTA_EBUSY, "%s has not shown who it is while %d others came",
-                              chan_name(r->lobby[0]), r->room);
-            turn_away(r, 0);
-        }
-        r->lobby[r->n_lobby++] = came;
-    }
-    if (st == MANTA_EBUSY) return;
-    log_warn("no connection is taken for a while", LOG_STR("why", manta_error_text()));
-    r->listen_ns = clock_deadline(DEAF_MS);
-}
-
-/* Whether the stranger at i has left the lobby, as a node or for good. */
-static bool tend_stranger(rendezvous *r, int i)
-{
-    chan *c = r->lobby[i];
-    rendezvous_verdict v;
-    node *n;
-
-    if (chan_work(c)) {
-        turn_away(r, i);
-        return true;
-    }
-    if (!chan_is_open(c)) return false;
-    n = &r->nodes[find_node(r, chan_peer(c)->node)]; /* check_hello() has found it */
-    v = rendezvous_judge((rendezvous_claim){
-        .known = true, .called = n->called, .came = true, .there = n->here || n->taken, .once = r->once});
-    if (v != RENDEZVOUS_ADMIT && v != RENDEZVOUS_REPLACE) {
-        (void)!fail_claim(r, v, n->name);
-        turn_away(r, i);
-        return true;
-    }
-    leave_lobby(r, i);
-    arrive(n, c);
-    return true;
-}
-
-static void tend_lobby(rendezvous *r)
-{
-    for (int i = 0; i < r->n_lobby;) i += !tend_stranger(r, i);
 }
 
 /* ---- calling ---- */
@@ -203,7 +105,7 @@ static void tend_nodes(rendezvous *r)
         if (chan_work(n->c)) {
             note_failure(n);
         } else if (chan_is_open(n->c)) {
-            arrive(n, n->c);
+            rendezvous_arrive(n, n->c);
         }
     }
 }
@@ -264,8 +166,8 @@ manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct poll
     for (int i = 0; i < n; i++) items[i].ready = r->items[i].ready;
     for (int i = 0; i < n_fds; i++) fds[i].revents = r->fds[i].revents;
     notice_ends(r, listener + 1);
-    if (listener->revents) accept_strangers(r);
-    tend_lobby(r);
+    if (listener->revents) rendezvous_accept(r);
+    rendezvous_tend_lobby(r);
     tend_nodes(r);
     return st;
 }
