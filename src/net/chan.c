@@ -448,6 +448,21 @@ const hello *chan_peer(const chan *c)
     return &c->theirs;
 }
 
+const char *chan_claims(const chan *c)
+{
+    return c->tls ? secure_peer(c->tls) : "";
+}
+
+bool chan_is_proven(const chan *c)
+{
+    return c->proven;
+}
+
+bool chan_is_unanswered(const chan *c)
+{
+    return c->unanswered;
+}
+
 const char *chan_name(const chan *c)
 {
     return c->name;

@@ -86,6 +86,13 @@ manta_status chan_work(chan *c);
 bool chan_is_open(const chan *c);
 /* Who is at the other end: its hello, once the channel is open. */
 const hello *chan_peer(const chan *c);
+/* Which node the other end says it is, "": none; and whether it has shown the key, without
+ * which anybody may have said so. Also of a channel that has failed. */
+const char *chan_claims(const chan *c);
+bool chan_is_proven(const chan *c);
+/* Whether a channel that we have made failed because the other side closed it when it was shown
+ * the key, without a word: it has another one, or was ended at that moment. */
+bool chan_is_unanswered(const chan *c);
 /* For people: "worker/1 (10.0.0.2:4711)". */
 const char *chan_name(const chan *c);
 int chan_fd(const chan *c);

@@ -44,6 +44,8 @@ struct chan {
     uint32_t generation;
     manta_error error; /* why the channel failed */
     bool eof;
+    bool proven; /* the other side has the key */
+    bool unanswered; /* we have shown ours, and it closed the connection */
     /* bytes */
     char *in, *out;
     size_t in_at, in_n, out_at, out_n;

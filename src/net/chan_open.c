@@ -72,11 +72,13 @@ static manta_status proving(chan *c)
     if (st && st != MANTA_EBUSY) {
         /* What TLS has to say to somebody without the key is not said. */
         c->out_n = c->out_at = 0;
+        c->unanswered = *c->peer && st == MANTA_EDIED;
         return st;
     }
     if (secure_proven(c->tls)) TRY(chan_flush_out(c));
     if (st) return st;
     name_it(c, secure_peer(c->tls));
+    c->proven = true;
     c->state = GREETING;
     return say_hello(c);
 }

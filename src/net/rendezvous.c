@@ -42,16 +42,22 @@ static bool is_greeting(const rendezvous *r, const node *n)
     return n->here && i >= r->greet_first && i < r->greet_end && (!n->greeted || chan_unsent(n->c));
 }
 
-/* The call, or the connection, has come to nothing: because of the thread's last error. */
-static void note_failure(node *n)
+void rendezvous_note_why(node *n, const chan *c)
 {
-    const char *name = n->c ? chan_name(n->c) : "";
+    const char *name = c ? chan_name(c) : "";
     size_t skip = strlen(name);
 
     manta_error_get(&n->why);
     if (skip && !strncmp(n->why.text, name, skip) && !strncmp(n->why.text + skip, ": ", 2))
         memmove(n->why.text, n->why.text + skip + 2, strlen(n->why.text + skip + 2) + 1);
+}
+
+/* The call, or the connection, has come to nothing: because of the thread's last error. */
+static void note_failure(node *n)
+{
+    rendezvous_note_why(n, n->c);
     n->again_ns = clock_deadline(rendezvous_pause_ms(n->tries++));
+    if (n->c) rendezvous_note_silence(n, n->c);
     drop_connection(n);
 }
 
@@ -60,7 +66,9 @@ void rendezvous_arrive(node *n, chan *c)
 {
     if (n->c != c) drop_connection(n);
     n->c = c;
+    rendezvous_trust(n);
     n->here = true;
+    n->unfit = false;
     n->tries = 0;
     n->why = (manta_error){.code = MANTA_OK};
 }
@@ -155,7 +163,10 @@ manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct poll
     for (int i = 0; i < r->n; i++) {
         const node *o = &r->nodes[i];
         bool greeting = is_greeting(r, o);
-        r->items[k++] = (chan_item){.c = o->here && !greeting ? NULL : o->c, .read = greeting && !o->greeted};
+        r->items[k++] = (chan_item){.c = o->here && !greeting ? NULL
+                                         : o->c               ? o->c
+                                                              : o->probe,
+                                    .read = greeting && !o->greeted};
         r->fds[n_fds + 1 + i] = watch_end(r, o);
     }
     for (int i = 0; i < n_fds; i++) r->fds[i] = fds[i];
@@ -238,6 +249,33 @@ static manta_status greet_node(rendezvous *r, int i, const rendezvous_meeting *m
     return MANTA_OK;
 }
 
+/* Whether a strict meeting waits for the node in vain: it fails then. */
+static manta_status judge_strictly(const node *n)
+{
+    if (n->here || n->taken) return MANTA_OK;
+    if (n->unfit && !n->c)
+        return manta_fail(MANTA_EPERM, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
+    return rendezvous_check_key(n);
+}
+
+/* Fails when a strict meeting has come to nothing: of one node at least nothing is to be hoped, and
+ * nobody else is missing. Until then it goes on, so that those who come later find out too. */
+static manta_status judge_meeting(const rendezvous *r, int first, int end)
+{
+    manta_status st = MANTA_OK;
+    manta_error why;
+
+    for (int i = first; i < end; i++) {
+        const node *n = &r->nodes[i];
+        manta_status now = judge_strictly(n);
+        if (!now && is_missing(r, n)) return MANTA_OK;
+        if (!now || st) continue;
+        manta_error_get(&why);
+        st = now;
+    }
+    return st ? manta_error_raise(&why) : MANTA_OK;
+}
+
 /* One look at a node: calls it when that is due, greets it, and fails when there is no
  * point in waiting for it. *wake: when to look again at the latest. */
 static manta_status attend_node(rendezvous *r, int i, const rendezvous_meeting *m, int64_t *wake)
@@ -251,6 +289,7 @@ static manta_status attend_node(rendezvous *r, int i, const rendezvous_meeting *
     if (!n->c && !m->patient && rendezvous_is_final(n->why.code, n->called))
         return manta_fail(n->why.code, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
     if (!n->c && n->called && n->address && n->again_ns < *wake) *wake = n->again_ns;
+    if (m->strict) rendezvous_probe(r, n, wake);
     return MANTA_OK;
 }
 
@@ -262,6 +301,7 @@ static manta_status meet_nodes(rendezvous *r, int first, int end, const rendezvo
         int64_t wake = clock_deadline(RENDEZVOUS_TICK_MS), now;
         int who;
         for (int i = first; i < end; i++) TRY(attend_node(r, i, m, &wake));
+        if (m->strict) TRY(judge_meeting(r, first, end));
         if ((who = rendezvous_missing(r, first, end, missing)) < 0) return MANTA_OK;
         now = clock_now_ns();
         if (now >= deadline)
@@ -301,7 +341,7 @@ manta_status rendezvous_meet(rendezvous *r, int first, int end, const rendezvous
     r->greet_end = m->greet ? end : first;
     for (int i = first; i < end; i++) {
         node *n = &r->nodes[i];
-        n->begun = n->greeted = false;
+        n->begun = n->greeted = n->unfit = false;
         if (rendezvous_is_final(n->why.code, n->called)) n->again_ns = 0;
         n->why = (manta_error){.code = MANTA_OK};
     }
@@ -310,6 +350,7 @@ manta_status rendezvous_meet(rendezvous *r, int first, int end, const rendezvous
     r->greet_first = r->greet_end = 0;
     for (int i = first; i < end; i++) { /* whom nobody attends to any more */
         if (!r->nodes[i].here || (st && r->nodes[i].begun)) drop_connection(&r->nodes[i]);
+        rendezvous_trust(&r->nodes[i]);
     }
     buf_release(&missing);
     return st;
@@ -364,6 +405,7 @@ manta_status rendezvous_new(const rendezvous_options *o, rendezvous **out)
     manta_status st;
 
     snprintf(r->what, sizeof r->what, "%s", o->what);
+    snprintf(r->job, sizeof r->job, "%s", o->chan.job);
     r->once = o->once;
     r->check = o->check;
     r->ctx = o->ctx;
@@ -398,6 +440,7 @@ void rendezvous_close_descriptors(const rendezvous *r)
     for (int i = 0; i < r->n_lobby; i++) os->close(chan_fd(r->lobby[i]));
     for (int i = 0; i < r->n; i++) {
         if (r->nodes[i].c) os->close(chan_fd(r->nodes[i].c));
+        if (r->nodes[i].probe) os->close(chan_fd(r->nodes[i].probe));
     }
     if (r->listener >= 0) os->close(r->listener);
 }
@@ -406,7 +449,9 @@ void rendezvous_free(rendezvous *r)
 {
     if (!r) return;
     for (int i = 0; i < r->n_lobby; i++) chan_close(r->lobby[i]);
+    rendezvous_say_turned(r, NULL);
     for (int i = 0; i < r->n; i++) {
+        chan_close(r->nodes[i].probe);
         chan_close(r->nodes[i].c);
         mem_free(r->nodes[i].address);
     }

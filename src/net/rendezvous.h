@@ -71,6 +71,11 @@ int64_t rendezvous_pause_ms(int tries);
  * and does not want us, or we not it, as opposed to not being there. */
 bool rendezvous_is_final(manta_status st, bool called);
 
+/* Whether a node has another key for all that can be told: it has closed `times` connections
+ * in a row, over `ms`, when it was shown ours. `doubted`: somebody with another key has
+ * called itself so. */
+bool rendezvous_is_silent(int times, int64_t ms, bool doubted);
+
 /* A connection that has shown a name, and what is known of that name. */
 typedef struct rendezvous_claim {
     bool known; /* one of the nodes is called so */
@@ -161,6 +166,8 @@ void rendezvous_miss(rendezvous *r, int i);
 typedef struct rendezvous_meeting {
     int64_t timeout_ms; /* negative: none */
     bool patient; /* who refuses, or is refused, may be followed by one that fits */
+    bool strict; /* a node of this job that calls us and does not fit, or one that has another
+                    key, is the end of it when nobody else is missing: MANTA_EPERM */
     /* Says and hears what is to be said on the connection of node i, which is open, without
      * waiting; called whenever something may have moved. `first`: nothing was said on this
      * connection before. *done: all is heard and posted; the

@@ -13,7 +13,12 @@ typedef struct node {
     chan *c;
     int tries; /* calls in vain */
     int64_t again_ns; /* when to call again */
-    manta_error why; /* the last call failed */
+    manta_error why; /* the last call failed, or it was refused */
+    bool unfit; /* it has called in this meeting and was refused: a process of this job that does not fit */
+    bool doubted; /* somebody with another key has called itself so */
+    chan *probe; /* a call to see whether that was the node: to one that is doubted and calls us */
+    int unanswered; /* calls and probes in a row that it closed when it was shown the key */
+    int64_t unanswered_ns; /* since then */
 } node;
 
 struct rendezvous {
@@ -27,6 +32,10 @@ struct rendezvous {
     int64_t listen_ns; /* the listener is left alone until then */
     node *nodes;
     int n, self; /* self: our own number, which counts as taken; -1: none */
+    char job[FRAME_NAME];
+    int64_t turned; /* away, of strangers and nodes */
+    int64_t unsaid; /* of them since that was last said */
+    int64_t say_ns, pause_ms; /* when to say it again */
     chan **lobby; /* n_lobby of room */
     int n_lobby, room;
     int greet_first, greet_end; /* nodes that the meeting under way greets */
@@ -37,6 +46,8 @@ struct rendezvous {
 };
 
 int rendezvous_find(const rendezvous *r, const char *name); /* -1: no node is called so */
+/* Notes the thread's last error as why the node is not here, without the name of its connection. */
+void rendezvous_note_why(node *n, const chan *c);
 /* An open connection of a node, whichever way it came. */
 void rendezvous_arrive(node *n, chan *c);
 /* Fails with why a node is not let in. */
@@ -46,5 +57,19 @@ manta_status rendezvous_fail_claim(const rendezvous *r, rendezvous_verdict v, co
 
 void rendezvous_accept(rendezvous *r); /* takes the connections that wait */
 void rendezvous_tend_lobby(rendezvous *r); /* who has shown who it is becomes a node, or goes */
+/* Says how many were turned away, if that was not said of all; `last` or NULL: why the last one was. */
+void rendezvous_say_turned(rendezvous *r, const char *last);
+
+/* ---- another key: rendezvous_doubt.c ---- */
+
+/* A connection of ours to the node has failed; c is it. */
+void rendezvous_note_silence(node *n, const chan *c);
+/* Calls a node that is doubted, and sees what has become of that. *wake: when to look again at
+ * the latest. */
+void rendezvous_probe(rendezvous *r, node *n, int64_t *wake);
+/* There is nothing to doubt any more, or nobody to do so. */
+void rendezvous_trust(node *n);
+/* MANTA_EPERM: the node has another key, as far as can be told. */
+manta_status rendezvous_check_key(const node *n) MANTA_MUST_USE;
 
 #endif

@@ -270,6 +270,45 @@ def test_another_key_is_of_no_use(cluster, tmp_path):
     assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_text()) == 65
 
 
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_another_key_ends_all(cluster, tmp_path, odd):
+    """Whoever has it, and long before --cluster-timeout; who has called in vain is counted, not listed."""
+    data = digits(tmp_path)
+    (tmp_path / "other.key").write_text("ab" * 32)
+    (tmp_path / "other.key").chmod(0o600)
+    c = cluster(3)
+    for rank in range(3):
+        c.start(rank, "train", "mlp", "--data", data, *TRAIN, *(("--cluster-key", "other.key") if rank == odd else ()))
+    for rank, (_, err) in enumerate(c.wait(status=1)):
+        assert "--cluster-key" in err, err
+        assert rank == odd or f"worker/{odd} ({c.addresses[odd]}) closes every connection" in err, err
+        assert err.count("turned away") <= 2, err
+
+
+def test_one_that_is_refused_ends_all(cluster, tmp_path):
+    """As long as nothing has begun. It is called by worker/2 alone, and calls worker/0."""
+    data = digits(tmp_path)
+    c = cluster(3)
+    for rank in range(3):
+        c.start(rank, "train", "mlp", "--data", data, *TRAIN, *(("--insecure-bulk",) if rank == 1 else ()))
+    for _, err in c.wait(status=1):
+        assert "--insecure-bulk is given" in err, err
+
+
+def test_many_strangers_are_counted(cluster, tmp_path):
+    data = digits(tmp_path)
+    c = cluster(2)
+    c.start(0, "train", "mlp", "--data", data, *TRAIN)
+    host, port = c.addresses[0].split(":")
+    for _ in range(200):
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert stranger.recv(1) == b""      # it has been turned away, without an answer
+    c.start(1, "train", "mlp", "--data", data, *TRAIN)
+    (_, err), _ = c.wait()
+    assert 1 <= err.count("turned away") <= 3 and "in all=200" in err.replace('"', ""), err
+
+
 def test_other_hosts_need_a_key_that_is_given(manta, tmp_path):
     config = {"cluster": {"worker": ["0.0.0.0:4711", "10.1.2.3:4711"]}, "task": {"type": "worker", "index": 0}}
     done = manta("train", "mlp", "--data", digits(tmp_path), env={"TF_CONFIG": json.dumps(config)}, status=1)

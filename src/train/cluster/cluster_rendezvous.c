@@ -175,6 +175,7 @@ static manta_status watch_meeting(void *ctx, const char *missing, int rank, doub
 static manta_status gather_ranks(manta_cluster *c)
 {
     rendezvous_meeting m = {.timeout_ms = c->timeout_ms,
+                            .strict = !c->generation,
                             .greet = exchange_words,
                             .last_words = hear_last_words,
                             .part = say_last_words,

@@ -46,8 +46,11 @@ static manta_status watch_server(void *ctx, const char *missing, int i, double m
 static manta_status reach_server(ps *p, int i, int64_t timeout_ms)
 {
     server_wait w = {.p = p, .i = i};
-    rendezvous_meeting m = {
-        .timeout_ms = timeout_ms, .patient = p->settled, .watch = watch_server, .ctx = &w};
+    rendezvous_meeting m = {.timeout_ms = timeout_ms,
+                            .patient = p->settled,
+                            .strict = p->cluster && !p->settled,
+                            .watch = watch_server,
+                            .ctx = &w};
 
     ps_link_close(&p->to[i]);
     rendezvous_miss(p->meeting, i);

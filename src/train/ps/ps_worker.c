@@ -249,7 +249,8 @@ static manta_status find_boss(worker *w)
 {
     size_t room = (size_t)w->s->l.n_sums * sizeof(double) + 4096;
     boss_wait b = {.w = w, .begin = clock_now_ns()};
-    rendezvous_meeting m = {.timeout_ms = -1, .patient = w->hired, .watch = watch_for_boss, .ctx = &b};
+    rendezvous_meeting m = {
+        .timeout_ms = -1, .patient = w->hired, .strict = !w->hired, .watch = watch_for_boss, .ctx = &b};
 
     return call_node(w, ps_node_coordinator(w->plan), &m, room, &w->boss);
 }
