@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "os/sys.h"
 
@@ -76,6 +77,7 @@ static manta_status socket_pull(chan *c, void *out, size_t n, size_t *got)
         ssize_t r = os->recvmsg(c->fd, &m, MSG_DONTWAIT);
         if (r > 0) {
             *got = (size_t)r;
+            c->heard_ns = clock_now_ns();
             return MANTA_OK;
         }
         if (r == 0) {
@@ -100,6 +102,7 @@ static manta_status socket_push(chan *c, struct iovec *parts, int n, size_t *sen
         ssize_t r = os->sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (r >= 0) {
             *sent = (size_t)r;
+            c->sent_ns = clock_now_ns();
             return MANTA_OK;
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS) return MANTA_OK;
@@ -378,6 +381,20 @@ manta_status chan_read_refusal(chan *c, const char *text, size_t n)
     return manta_fail(MANTA_EPERM, "refused us: %s", clean);
 }
 
+/* Takes the pulses that come before the next frame. */
+static manta_status read_pulses(chan *c)
+{
+    while (c->peeked && c->f.kind == FRAME_PULSE) {
+        if (c->f.length)
+            return manta_fail(MANTA_ECORRUPT, "a sign of life has %llu bytes, expected none",
+                              (unsigned long long)c->f.length);
+        c->their_note = c->f.item;
+        c->peeked = false;
+        TRY(read_head(c));
+    }
+    return MANTA_OK;
+}
+
 /* The next frame's head is at hand, and it is no refusal. */
 static manta_status look_ahead(chan *c)
 {
@@ -387,7 +404,9 @@ static manta_status look_ahead(chan *c)
 
     if (c->state == FAILED) return chan_failed(c);
     if (c->state != OPEN) return MANTA_EBUSY;
-    if (!c->peeked && (st = read_head(c))) return st == MANTA_EBUSY ? st : chan_fail(c, st);
+    st = c->peeked ? MANTA_OK : read_head(c);
+    if (!st) st = read_pulses(c);
+    if (st) return st == MANTA_EBUSY ? st : chan_fail(c, st);
     if (c->f.kind != FRAME_REFUSE) return MANTA_OK;
     if ((st = chan_read_small(c, text, sizeof text, &n)) == MANTA_EBUSY) return st;
     return chan_fail(c, st ? st : chan_read_refusal(c, text, n));

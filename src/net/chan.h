@@ -50,7 +50,7 @@ typedef struct chan_options {
     const char *profile; /* arithmetic, the same for all; "" when it does not matter */
     bool plain; /* frames posted as bulk are not encrypted */
     int64_t handshake_ms; /* for a channel to become open; 0: 10 s */
-    int silence_ms; /* a machine that is gone is noticed after about so long; 0: 6 s */
+    int silence_ms; /* a machine that is gone is noticed after about so long by who waits; 0: 6 s */
     uint64_t max_frame; /* bytes; 0: 1 GiB */
     /* May refuse a node by failing with a sentence; optional. */
     manta_status (*check)(void *ctx, const hello *theirs);
@@ -102,6 +102,15 @@ manta_status chan_look(chan *c) MANTA_MUST_USE;
 
 /* Frames sent from now on carry this generation; received ones must. */
 void chan_set_generation(chan *c, uint32_t generation);
+
+/* ---- signs of life ---- */
+
+/* Who waits on an open channel sends a pulse when it has said nothing for a second; a pulse is never
+ * peeked. It carries a note, a number of the caller's: ours from now on, and the last that came (0: none). */
+void chan_set_note(chan *c, uint32_t note);
+uint32_t chan_note(const chan *c);
+/* How long nothing has come. */
+int64_t chan_quiet_ms(const chan *c);
 
 /* ---- sending ---- */
 

@@ -36,6 +36,7 @@ struct chan {
     chan_state state;
     secure *tls;
     int64_t deadline; /* for being open */
+    int64_t connect_ns; /* for the address that is tried */
     tcp_place *to; /* connecting: where to, and which address is being tried */
     int to_i;
     char peer[SECURE_NODE]; /* whom we mean; "" when we were connected to */
@@ -45,6 +46,9 @@ struct chan {
     manta_error error; /* why the channel failed */
     bool eof;
     bool proven; /* the other side has the key */
+    int64_t sent_ns, heard_ns; /* when bytes went and came last */
+    int64_t looked_ns; /* when it was last asked whether its machine is there */
+    uint32_t note, their_note; /* of the pulses */
     bool unanswered; /* we have shown ours, and it closed the connection */
     /* bytes */
     char *in, *out;
@@ -76,6 +80,10 @@ void chan_tls_push(void *ctx, const void *data, size_t n);
 /* Sends of `out` what the socket takes; of the queue too. */
 manta_status chan_flush_out(chan *c);
 manta_status chan_flush(chan *c);
+
+/* Says that we are here when nothing was said for a while, and fails a channel whose machine is not
+ * there any more. Of open channels, often. */
+void chan_tend(chan *c);
 
 /* Queues a frame, on a channel in any state; `own` is freed when it is sent. */
 manta_status chan_enqueue(chan *c, const frame *f, const chan_part *parts, int n, bool plain, char *own);

@@ -14,6 +14,10 @@
 #include "net/chan_inner.h"
 #include "os/sys.h"
 
+/* For one address. The kernel asks again after 1, 3, 7, 15 s: whoever waits for that finds a network
+ * that was cut long after it has healed. */
+enum { CONNECT_MS = 1500 };
+
 static void name_it(chan *c, const char *node)
 {
     if (*node) {
@@ -32,6 +36,7 @@ static manta_status connect_next(chan *c)
     while (c->to_i < c->to->n) {
         chan_drop_socket(c);
         st = tcp_connect(c->to, c->to_i++, &c->fd);
+        c->connect_ns = clock_deadline(CONNECT_MS);
         if (!st) return MANTA_OK;
     }
     return st;
@@ -42,8 +47,13 @@ static manta_status connecting(chan *c)
     struct pollfd p = {.fd = c->fd, .events = POLLOUT};
     manta_status st;
 
-    if (os->poll(&p, 1, 0) <= 0) return MANTA_EBUSY;
-    st = tcp_connected(c->fd, c->to->text);
+    if (os->poll(&p, 1, 0) > 0) {
+        st = tcp_connected(c->fd, c->to->text);
+    } else if (clock_now_ns() < c->connect_ns) {
+        return MANTA_EBUSY;
+    } else {
+        st = manta_fail(MANTA_ETIMEDOUT, "it does not take the connection for %.1f s", CONNECT_MS / 1e3);
+    }
     if (st && c->to_i < c->to->n) {
         TRY(connect_next(c));
         return MANTA_EBUSY;
@@ -116,6 +126,7 @@ static manta_status greeting(chan *c)
     if (!st && c->e->check) st = c->e->check(c->e->ctx, &c->theirs);
     if (st) return refuse(c, st);
     c->state = OPEN;
+    c->sent_ns = c->heard_ns = clock_now_ns();
     return MANTA_OK;
 }
 

@@ -4,6 +4,8 @@
 #include "net/chan_inner.h"
 #include "os/sys.h"
 
+enum { TEND_MS = 500 }; /* signs of life are looked after so often */
+
 /* ---- waiting ---- */
 
 /* Whether there may be something to read without asking the socket. */
@@ -37,9 +39,12 @@ static bool prepare(chan_item *it, struct pollfd *p, int64_t *deadline)
     if (!c) return false;
     was_open = chan_is_open(c);
     unsent = chan_unsent(c);
+    if (was_open) chan_tend(c);
     if (chan_work(c)) return it->ready = true;
+    if (was_open && *deadline > clock_deadline(TEND_MS)) *deadline = clock_deadline(TEND_MS);
     if (!was_open && chan_is_open(c)) return it->ready = true;
     if (!was_open && c->deadline < *deadline) *deadline = c->deadline;
+    if (c->state == CONNECTING && c->connect_ns < *deadline) *deadline = c->connect_ns;
     if (c->state == OPEN && it->read && has_input(c)) it->ready = true;
     *p = (struct pollfd){.fd = c->fd, .events = wants(c, it->read)};
     return it->ready || (unsent && !chan_unsent(c));

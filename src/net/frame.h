@@ -24,6 +24,7 @@ enum {
 typedef enum frame_kind {
     FRAME_HELLO = 1, /* who I am */
     FRAME_REFUSE = 2, /* why I will not talk to you: a sentence */
+    FRAME_PULSE = 3, /* I am here, and wait for `item`; no bytes */
     FRAME_USER = 16 /* the first kind that is free for users of channels */
 } frame_kind;
 

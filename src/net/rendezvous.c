@@ -6,6 +6,8 @@
  *   lobby     in the order of arrival. Who becomes open leaves it in the same pass. */
 #include "net/rendezvous_inner.h"
 
+#include "net/chan_inner.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,14 +58,17 @@ void rendezvous_note_why(node *n, const chan *c)
 static void note_failure(node *n)
 {
     rendezvous_note_why(n, n->c);
+    if (n->why.code == MANTA_ETIMEDOUT) n->tries = 0; /* that was pause enough */
     n->again_ns = clock_deadline(rendezvous_pause_ms(n->tries++));
     if (n->c) rendezvous_note_silence(n, n->c);
     drop_connection(n);
 }
 
 /* An open connection of a node, whichever way it came. */
-void rendezvous_arrive(node *n, chan *c)
+void rendezvous_arrive(rendezvous *r, node *n, chan *c)
 {
+    for (int i = 0; i < r->n; i++) /* where one comes from others may be reached again */
+        r->nodes[i].again_ns = r->nodes[i].tries = 0;
     if (n->c != c) drop_connection(n);
     n->c = c;
     rendezvous_trust(n);
@@ -113,7 +118,7 @@ static void tend_nodes(rendezvous *r)
         if (chan_work(n->c)) {
             note_failure(n);
         } else if (chan_is_open(n->c)) {
-            rendezvous_arrive(n, n->c);
+            rendezvous_arrive(r, n, n->c);
         }
     }
 }
@@ -149,6 +154,18 @@ static void notice_ends(rendezvous *r, const struct pollfd *ends)
     }
 }
 
+/* Who is here is not waited on, and wants to hear of us all the same. One that has closed its end
+ * is left alone: what it sent last is for whoever takes it. */
+static void tend_here(rendezvous *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        node *n = &r->nodes[i];
+        if (!n->here || n->closing) continue;
+        chan_tend(n->c);
+        if (chan_work(n->c)) note_failure(n);
+    }
+}
+
 manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct pollfd *fds, int n_fds,
                              int64_t deadline)
 {
@@ -158,6 +175,7 @@ manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct poll
     int k = 0;
 
     make_room(r, n, n_fds);
+    tend_here(r);
     for (int i = 0; i < n; i++) r->items[k++] = items[i];
     for (int i = 0; i < r->n_lobby; i++) r->items[k++] = (chan_item){.c = r->lobby[i]};
     for (int i = 0; i < r->n; i++) {
@@ -181,6 +199,13 @@ manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct poll
     rendezvous_tend_lobby(r);
     tend_nodes(r);
     return st;
+}
+
+void rendezvous_note(rendezvous *r, uint32_t note)
+{
+    for (int i = 0; i < r->n; i++) {
+        if (r->nodes[i].here) chan_set_note(r->nodes[i].c, note);
+    }
 }
 
 bool rendezvous_is_here(const rendezvous *r, int i)

@@ -156,6 +156,8 @@ manta_status rendezvous_wait(rendezvous *r, chan_item *items, int n, struct poll
 
 /* Whether a connection of node i is HERE. When one was taken before, the node has come anew. */
 bool rendezvous_is_here(const rendezvous *r, int i);
+/* The note of the pulses (net/chan.h) to those that are HERE. */
+void rendezvous_note(rendezvous *r, uint32_t note);
 /* The connection of node i, which is open and the caller's from now on; NULL: none is HERE. */
 chan *rendezvous_take(rendezvous *r, int i);
 /* What was taken of node i is gone, or is being closed: it is AWAY unless it is HERE anew. */

@@ -49,7 +49,7 @@ int rendezvous_find(const rendezvous *r, const char *name); /* -1: no node is ca
 /* Notes the thread's last error as why the node is not here, without the name of its connection. */
 void rendezvous_note_why(node *n, const chan *c);
 /* An open connection of a node, whichever way it came. */
-void rendezvous_arrive(node *n, chan *c);
+void rendezvous_arrive(rendezvous *r, node *n, chan *c);
 /* Fails with why a node is not let in. */
 manta_status rendezvous_fail_claim(const rendezvous *r, rendezvous_verdict v, const char *name);
 

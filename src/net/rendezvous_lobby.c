@@ -111,7 +111,7 @@ static bool tend_stranger(rendezvous *r, int i)
         return true;
     }
     leave_lobby(r, i);
-    rendezvous_arrive(n, c);
+    rendezvous_arrive(r, n, c);
     return true;
 }
 

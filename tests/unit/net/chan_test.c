@@ -92,6 +92,31 @@ static void any_size(void **state)
     assert_int_equal(mem_live(), 0);
 }
 
+/* Who waits says that it is there, and for what; nobody has to take it. */
+static void signs_of_life(void **state)
+{
+    pair p;
+    char out[8];
+    frame f;
+
+    (void)state;
+    pair_plain(&p, false);
+    chan_set_note(p.a, 7);
+    while (chan_note(p.b) != 7) {
+        chan_item items[2] = {{.c = p.a, .read = true}, {.c = p.b, .read = true}};
+        assert_int_not_equal(chan_wait(items, 2, NULL, 0, clock_deadline(60000)), MANTA_ETIMEDOUT);
+        assert_int_equal(chan_peek(p.a, &f), MANTA_EBUSY);
+        assert_int_equal(chan_peek(p.b, &f), MANTA_EBUSY);
+    }
+    assert_int_equal(chan_note(p.a), 0);
+    assert_int_equal(chan_send(p.a, &(frame){.kind = KIND, .item = 1}, "abc", 3, clock_deadline(60000)),
+                     MANTA_OK);
+    assert_int_equal(chan_recv(p.b, &f, out, sizeof out, clock_deadline(60000)), MANTA_OK);
+    assert_memory_equal(out, "abc", 3);
+    pair_close(&p);
+    assert_int_equal(mem_live(), 0);
+}
+
 /* Several parts, several frames in the queue, sent in order. */
 static void parts_and_queue(void **state)
 {
@@ -469,6 +494,7 @@ static void silence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signs_of_life),
         cmocka_unit_test(any_size),
         cmocka_unit_test(parts_and_queue),
         cmocka_unit_test(queue_is_bounded),
