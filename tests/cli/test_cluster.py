@@ -216,6 +216,54 @@ def test_a_stopped_process_is_named_and_waited_for(manta, cluster, tmp_path):
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
 
 
+def read_waiting_for(c, rank, whom):
+    """The first event of `rank` that says that it waits for `whom`; before that another may be named for a while."""
+    while True:
+        event = c.read_event(rank, "waiting")
+        assert event, f"rank {rank} has ended without having named rank {whom}"
+        if event["rank"] == whom:
+            return event
+
+
+def test_all_name_the_one_that_keeps_them_waiting(cluster, tmp_path):
+    """Not the ones that wait for it themselves."""
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--epochs", 60, "--steps-per-epoch", 10, *TRAIN)
+    c = cluster(4)
+    for rank in range(4):
+        c.start(rank, *args)
+    for stopped in (3, 2, 3, 1):
+        for rank in range(4):
+            c.read_event(rank, "epoch")
+        c.running[stopped].send_signal(signal.SIGSTOP)
+        for rank in {0, 1, 2, 3} - {stopped}:
+            assert f"worker/{stopped} (" in read_waiting_for(c, rank, stopped)["cause"]
+        c.running[stopped].send_signal(signal.SIGCONT)
+    c.wait()
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_all_name_the_one_that_was_lost(cluster, tmp_path, victim):
+    """Not the one that was the first to close its connections."""
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--epochs", 60, "--steps-per-epoch", 10, *TRAIN)
+    c = cluster(4)
+    others = [rank for rank in range(4) if rank != victim]
+    for rank in range(4):
+        c.start(rank, *args)
+    for _ in range(3):
+        c.read_event(others[0], "epoch")
+        c.kill(victim)
+        c.start(victim, *args)
+        causes = set()
+        for rank in others:
+            event = c.read_event(rank, "recovered")
+            assert event["rank"] == victim, (rank, event)
+            causes.add(event["cause"])
+        assert len(causes) == 1 and f"worker/{victim}" in causes.pop()
+    c.wait()
+
+
 def test_who_is_missing_is_named(cluster, tmp_path):
     c = cluster(3)
     c.running = [None]
@@ -373,6 +421,48 @@ def test_two_hosts(manta, tmp_path, environment):
     if done.returncode == 77 or "unshare" in done.stderr:
         pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
+
+
+# The same, with a cable that is pulled when the first host has begun, and put back when both have noticed.
+CUT = r"""
+ip link set lo up && ip link add v0 type veth peer name v1 || exit 77
+unshare -n sleep 300 & other=$!
+trap 'kill $other' EXIT
+while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do kill -0 $other || exit 77; done
+ip link set v1 netns $other && ip addr add 10.77.0.1/24 dev v0 && ip link set v0 up || exit 77
+nsenter -t $other -n sh -c 'ip link set lo up && ip addr add 10.77.0.2/24 dev v1 && ip link set v1 up' || exit 77
+TF_CONFIG="$CONFIG0" "$@" > first.out 2> first.err & first=$!
+TF_CONFIG="$CONFIG1" nsenter -t $other -n "$@" > other.out 2> other.err & second=$!
+trap 'kill $other $first $second 2> /dev/null' EXIT
+until grep -q '"event":"epoch"' first.out; do kill -0 $first || exit 1; done
+nsenter -t $other -n ip link set v1 down
+until grep -q 'all meet again' first.err && grep -q 'all meet again' other.err; do
+    kill -0 $first && kill -0 $second || exit 1
+    sleep 0.1
+done
+nsenter -t $other -n ip link set v1 up
+wait $first && wait $second
+"""
+
+
+def test_a_cut_network_is_noticed_and_heals(manta, tmp_path, environment):
+    """While it is cut, not when it has healed; and the bytes are those of one process."""
+    if not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
+        pytest.skip("ip, unshare or nsenter is not installed")
+    data = digits(tmp_path, n=64)
+    args = ("train", "mlp", "--data", data, "--epochs", 60, "--steps-per-epoch", 20, "--shards", 2, *TRAIN)
+    manta(*args, "--save", "one.npz")
+    (tmp_path / "both.key").write_text("5a" * 32)
+    (tmp_path / "both.key").chmod(0o600)
+    hosts = {"worker": ["10.77.0.1:4711", "10.77.0.2:4711"]}
+    configs = {f"CONFIG{i}": json.dumps({"cluster": hosts, "task": {"type": "worker", "index": i}}) for i in range(2)}
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", CUT, "sh", str(PROGRAM), *map(str, args),
+                           "--cluster-key", "both.key", "--save", "many.npz"], cwd=tmp_path, text=True,
+                          env={**environment, **configs, "MANTA_LOG": "info"}, capture_output=True, timeout=200)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
+    assert done.returncode == 0, done.stderr + (tmp_path / "first.err").read_text() + (tmp_path / "other.err").read_text()
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
 
 

@@ -62,6 +62,7 @@ static void name_peers(manta_cluster *c)
 {
     c->peers = mem_new((size_t)c->n * sizeof *c->peers);
     c->items = mem_new((size_t)c->n * sizeof *c->items);
+    c->awaited = mem_new((size_t)c->n * sizeof *c->awaited);
     for (int r = 0; r < c->n; r++) {
         tf_job type;
         int index;
@@ -148,7 +149,7 @@ manta_status manta_cluster_open(const manta_cluster_options *options, manta_clus
     manta_status st;
 
     if (!options) options = &none;
-    c->lost = -1;
+    c->lost = c->culprit = -1;
     st = tf_config_parse(options->tf_config ? options->tf_config : getenv("TF_CONFIG"), &c->config);
     if (st || c->config.local) {
         manta_cluster_close(c);
@@ -173,6 +174,7 @@ void manta_cluster_close(manta_cluster *c)
     mem_free(c->heard);
     mem_free(c->peers);
     mem_free(c->items);
+    mem_free(c->awaited);
     key_wipe(&c->key);
     tf_config_release(&c->config);
     mem_free(c);
@@ -327,12 +329,12 @@ manta_status cluster_recover(manta_cluster *c)
     char cause[sizeof c->cause];
 
     memcpy(cause, c->cause, sizeof cause);
-    log_info("a rank is lost; waiting for it", LOG_STR("cause", cause));
+    log_info("a connection is lost; all meet again", LOG_STR("cause", cause));
     TRY(cluster_rendezvous(c));
     c->recovered = true;
-    c->recovered_rank = rank;
+    c->recovered_rank = c->culprit >= 0 && c->culprit != c->rank ? c->culprit : rank;
     c->recovered_ms = (double)(clock_now_ns() - begin) / 1e6;
-    memcpy(c->recovered_cause, cause, sizeof cause);
+    memcpy(c->recovered_cause, c->recovered_rank == c->culprit ? c->culprit_cause : cause, sizeof cause);
     return MANTA_OK;
 }
 

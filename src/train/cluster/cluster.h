@@ -92,6 +92,9 @@ typedef struct cluster_word {
     uint64_t generation;
     cluster_at at;
     uint64_t seed; /* of the state */
+    int32_t lost; /* the rank whose loss ended the generation, as seen from here; -1: none */
+    uint32_t reserved;
+    char cause[200]; /* and why it counts as lost */
     uint32_t digest; /* of the state */
     uint32_t n_work;
     char work[CLUSTER_WORK]; /* what the call is to do (agreement.h): the same for all that are in it */
@@ -127,12 +130,15 @@ struct manta_cluster {
     char job[FRAME_NAME];
     cluster_peer *peers; /* by rank; the own one is unused */
     chan_item *items; /* for waiting, by rank */
+    bool *awaited; /* for telling of it, by rank */
     double say_ms; /* of a meeting, after which it is said again who is missing */
     int64_t calls; /* of fit and evaluate begun by this process */
     uint64_t generation;
     bool met; /* connections are up, in this generation */
     int lost; /* why they are not: a rank, or -1 */
     char cause[400];
+    int culprit; /* of the last meeting, as all see it: who was lost before it; -1: nobody */
+    char culprit_cause[400];
     /* of the call at hand */
     manta_session *s;
     agreement basis; /* without which no state can be copied: the same for all */
@@ -271,6 +277,18 @@ void cluster_part(manta_cluster *c);
 
 /* The error that a rank has told; takes the message. MANTA_EBUSY: not all here. */
 manta_status cluster_read_failure(manta_cluster *c, int rank, chan *from) MANTA_MUST_USE;
+
+/* ---- who is to be named: cluster_blame.c ---- */
+
+/* Finds in the words of those who have met who was lost before: c->culprit and its cause, the
+ * same for all ranks. */
+void cluster_find_culprit(manta_cluster *c);
+
+/* Whom a waiting rank waits for in the end, of those that it has something to get from (`awaited`, by
+ * rank): one of which nothing is heard or, if all are, whom they say that they wait for. -1: nobody. */
+int cluster_blame(const manta_cluster *c, const bool *awaited);
+/* Says to all whom we wait for, -1: nobody. It goes with the pulses of net/chan.h. */
+void cluster_say_awaited(manta_cluster *c, int rank);
 
 /* ---- one state for all: cluster_sync.c ---- */
 

@@ -10,7 +10,7 @@
 #include "train/session/lockstep.h"
 #include "train/session/step_core.h"
 
-enum { SAY_AFTER_MS = 2000, SAY_EVERY_MS = 10000 };
+enum { SAY_AFTER_MS = 2000, SAY_EVERY_MS = 10000, HEARD_MS = 2500 };
 
 /* ---- what is where ---- */
 
@@ -185,28 +185,44 @@ manta_status exchange_receive(exchange *t)
     return MANTA_OK;
 }
 
+/* Whom we wait for, for people: "worker/1 (b:4711) at step 3 of epoch 1". */
+static void name_awaited(const exchange *t, int rank, char *out, size_t size)
+{
+    const manta_cluster *c = t->c;
+    int64_t quiet = chan_quiet_ms(c->peers[rank].c);
+    char how[80] = "";
+    int heard = 0;
+
+    for (int r = 0; r < c->n; r++) heard += r != c->rank && chan_quiet_ms(c->peers[r].c) < HEARD_MS;
+    if (quiet >= HEARD_MS)
+        snprintf(how, sizeof how, ", of which nothing is heard for %.0f s%s", (double)quiet / 1e3,
+                 heard || c->n < 3 ? "" : ", nor of anybody else: is this host cut off?");
+    snprintf(out, size, "waiting for %s (%s) at step %lld of epoch %lld%s%s", c->peers[rank].node,
+             c->peers[rank].address, (long long)c->at.step + 1, (long long)c->at.epoch + 1,
+             t->train ? "" : " (evaluation)", how);
+}
+
 /* Whom we wait for, and how long: said after a while. */
 manta_status exchange_say_waiting(exchange *t, int64_t begin, int64_t *said)
 {
     manta_cluster *c = t->c;
     int64_t now = clock_now_ns(), ms = (now - begin) / 1000000;
-    char text[300];
-    int first = -1;
+    char text[TCP_TEXT + 300];
+    int who;
 
-    for (int r = 0; r < c->n && first < 0; r++) {
-        if (r != c->rank && (c->peers[r].waits || chan_unsent(c->peers[r].c))) first = r;
-    }
-    if (first < 0 || ms < CLUSTER_TICK_MS) return MANTA_OK;
-    snprintf(text, sizeof text, "waiting for %s (%s) at step %lld of epoch %lld%s", c->peers[first].node,
-             c->peers[first].address, (long long)c->at.step + 1, (long long)c->at.epoch + 1,
-             t->train ? "" : " (evaluation)");
+    if (ms < CLUSTER_TICK_MS) return MANTA_OK;
+    for (int r = 0; r < c->n; r++)
+        c->awaited[r] = r != c->rank && (c->peers[r].waits || chan_unsent(c->peers[r].c));
+    if ((who = cluster_blame(c, c->awaited)) < 0) return MANTA_OK;
+    cluster_say_awaited(c, who);
+    name_awaited(t, who, text, sizeof text);
     if (c->timeout_ms >= 0 && ms > c->timeout_ms)
         return manta_fail(MANTA_ETIMEDOUT, "%s: nothing has come for %.0f s", text, (double)ms / 1e3);
     if (ms > SAY_AFTER_MS && now - *said > (int64_t)SAY_EVERY_MS * 1000000) {
         log_info("a rank is silent", LOG_STR("state", text), LOG_F64("seconds", (double)ms / 1e3));
         *said = now;
     }
-    if (c->watch && !c->watch(c->ctx, text, first, (double)ms))
+    if (c->watch && !c->watch(c->ctx, text, who, (double)ms))
         return manta_fail(MANTA_ECANCELLED, "stopped on request while %s", text);
     return MANTA_OK;
 }
@@ -373,7 +389,10 @@ manta_status exchange_await(exchange *t, bool flush)
             left += p->waits + chan_unsent(p->c);
             all &= !p->waits && !(flush && chan_unsent(p->c));
         }
-        if (all && !t->unsummed) return MANTA_OK;
+        if (all && !t->unsummed) {
+            cluster_say_awaited(c, -1);
+            return MANTA_OK;
+        }
         if (left != last) begin = clock_now_ns();
         last = left;
         TRY(exchange_say_waiting(t, begin, &said));

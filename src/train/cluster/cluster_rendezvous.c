@@ -162,6 +162,7 @@ static manta_status watch_meeting(void *ctx, const char *missing, int rank, doub
 {
     manta_cluster *c = ctx;
 
+    rendezvous_note(c->meeting, (uint32_t)rank + 1);
     if (ms > SAY_AFTER_MS && ms > c->say_ms) {
         log_info("not all are here", LOG_STR("missing", missing));
         c->say_ms = ms + SAY_EVERY_MS;
@@ -198,6 +199,8 @@ manta_status cluster_rendezvous(manta_cluster *c)
         cluster_part(c);
         cluster_crash(CLUSTER_CRASH_MEET_BEGIN);
         c->word = (cluster_word){.generation = c->generation, .at = c->at, .digest = cluster_digest(c)};
+        c->word.lost = c->lost;
+        if (c->lost >= 0) snprintf(c->word.cause, sizeof c->word.cause, "%.190s", c->cause);
         c->word.seed = layout_run(&c->s->l, c->s->state)->seed;
         c->word.n_work = (uint32_t)c->work.n;
         memcpy(c->word.work, c->work.text, c->work.n);

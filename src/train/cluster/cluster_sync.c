@@ -249,6 +249,7 @@ manta_status cluster_agree(manta_cluster *c)
             "the same --seed, --weights and program",
             c->peers[holder].node, c->peers[r].node, (long long)best->at.iterations);
     }
+    cluster_find_culprit(c);
     c->generation = generation + 1;
     for (int r = 0; r < c->n; r++) {
         if (c->peers[r].c) chan_set_generation(c->peers[r].c, (uint32_t)c->generation);

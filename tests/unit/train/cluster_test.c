@@ -478,9 +478,58 @@ static void bad_network(void **state)
     }
 }
 
+/* ---- who is named ---- */
+
+/* What all ranks say in a meeting, seen from one of them. */
+static int culprit_of(const cluster_word *said, int n, int rank, char *cause)
+{
+    cluster_peer peers[4] = {
+        {.node = "worker/0"}, {.node = "worker/1"}, {.node = "worker/2"}, {.node = "worker/3"}};
+    manta_cluster c = {.n = n, .rank = rank, .peers = peers, .word = said[rank]};
+
+    for (int r = 0; r < n; r++) {
+        peers[r].address = "host:1";
+        peers[r].word = said[r];
+    }
+    cluster_find_culprit(&c);
+    snprintf(cause, sizeof c.culprit_cause, "%s", c.culprit_cause);
+    return c.culprit;
+}
+
+static void all_blame_the_same_rank(void **state)
+{
+    /* Rank 0 was killed; 1 saw it, closed its connections, and was taken for the lost one by 2 and 3. */
+    const cluster_word killed[] = {{.generation = 0, .lost = -1},
+                                   {.generation = 5, .lost = 0, .cause = "worker/0: reset"},
+                                   {.generation = 5, .lost = 1, .cause = "worker/1: closed"},
+                                   {.generation = 5, .lost = 1, .cause = "worker/1: closed"}};
+    /* Rank 3 was cut off and has lost somebody too. */
+    const cluster_word cut[] = {{.generation = 5, .lost = 3, .cause = "worker/3: silent"},
+                                {.generation = 5, .lost = 0, .cause = "worker/0: closed"},
+                                {.generation = 5, .lost = 3, .cause = "worker/3: silent"},
+                                {.generation = 5, .lost = 0, .cause = "worker/0: silent"}};
+    const cluster_word unseen[] = {{.generation = 5, .lost = 1, .cause = "worker/1: closed"},
+                                   {.generation = 5, .lost = -1},
+                                   {.generation = 4, .lost = -1}};
+    char cause[400];
+
+    (void)state;
+    for (int rank = 0; rank < 4; rank++) {
+        assert_int_equal(culprit_of(killed, 4, rank, cause), 0);
+        assert_string_equal(cause, "worker/0: reset");
+        assert_int_equal(culprit_of(cut, 4, rank, cause), 0); /* as many have lost 0: the lowest */
+        assert_string_equal(cause, "worker/0: closed");
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(culprit_of(unseen, 3, rank, cause), 2);
+        assert_string_equal(cause, "worker/2 (host:1): it was started again");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_blame_the_same_rank),
         cmocka_unit_test(negative_timeouts_are_refused),
         cmocka_unit_test(same_bytes),
         cmocka_unit_test(several),
