@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "os/file.h"
 #include "os/sys.h"
 
@@ -162,19 +163,31 @@ static void widen(struct sockaddr_storage *a)
     }
 }
 
+static int bind_and_listen(int fd, const struct sockaddr_storage *at, socklen_t size)
+{
+    int one = 1;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    return os->bind(fd, (const struct sockaddr *)at, size) || os->listen(fd, BACKLOG) ? errno : 0;
+}
+
 manta_status tcp_listen(const tcp_place *p, int *out)
 {
     struct sockaddr_storage at = p->at[0];
-    int fd = -1, one = 1, err;
+    int fd = -1, err;
 
-    if (!tcp_is_loopback(p)) widen(&at);
     TRY(new_socket(at.ss_family, &fd));
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (!os->bind(fd, (const struct sockaddr *)&at, p->size[0]) && !os->listen(fd, BACKLOG)) {
+    err = bind_and_listen(fd, &at, p->size[0]);
+    if (err == EADDRNOTAVAIL) { /* what others call leads here by way of a gateway */
+        log_warn("an address is none of this machine's: listening on all that it has",
+                 LOG_STR("address", p->text));
+        widen(&at);
+        err = bind_and_listen(fd, &at, p->size[0]);
+    }
+    if (!err) {
         *out = fd;
         return MANTA_OK;
     }
-    err = errno;
     os->close(fd);
     return manta_fail(err == EADDRINUSE ? MANTA_EBUSY : MANTA_EIO, "listening on %s: %s", p->text,
                       strerror(err));

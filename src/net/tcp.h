@@ -31,8 +31,9 @@ manta_status tcp_resolve(const char *text, tcp_place *out) MANTA_MUST_USE;
 /* Whether every address is one that never leaves this machine. */
 bool tcp_is_loopback(const tcp_place *p);
 
-/* Listens on p's port: at its address when that is a loopback one, else at all
- * addresses of this machine. *out: owned. MANTA_EBUSY: the port is taken. */
+/* Listens at p's first address. When that is none of this machine's (what others call may lead
+ * here by way of a gateway), at all that it has, and says so. *out: owned. MANTA_EBUSY: the port
+ * is taken. */
 manta_status tcp_listen(const tcp_place *p, int *out) MANTA_MUST_USE;
 
 /* Takes over a socket that listens already, which a launcher holds so that

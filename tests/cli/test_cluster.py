@@ -424,6 +424,33 @@ def test_two_hosts(manta, tmp_path, environment):
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "many.npz").read_bytes()
 
 
+# A host with two addresses; prints where it listens as soon as it does.
+LISTEN = r"""
+ip link set lo up && ip addr add 10.77.0.1/32 dev lo && ip addr add 10.77.0.9/32 dev lo || exit 77
+"$@" & first=$!
+trap 'kill $first' EXIT
+until grep -q ':1267 .* 0A ' /proc/net/tcp; do kill -0 $first || exit 1; done
+grep ':1267 .* 0A ' /proc/net/tcp
+"""
+
+
+@pytest.mark.parametrize("own, listens", [("10.77.0.1", "01004D0A"), ("10.77.0.5", "00000000")])
+def test_listens_where_tf_config_says(tmp_path, environment, own, listens):
+    """Not on all addresses, unless the one that is given is none of this host's."""
+    if not all(map(shutil.which, ("ip", "unshare"))):
+        pytest.skip("ip or unshare is not installed")
+    (tmp_path / "both.key").write_text("5a" * 32)
+    (tmp_path / "both.key").chmod(0o600)
+    config = {"cluster": {"worker": [f"{own}:4711", "10.77.0.2:4711"]}, "task": {"type": "worker", "index": 0}}
+    done = subprocess.run(["unshare", "-rn", "sh", "-c", LISTEN, "sh", str(PROGRAM), "train", "mlp", "--data",
+                           digits(tmp_path), "--cluster-key", "both.key"], cwd=tmp_path, text=True,
+                          env={**environment, "TF_CONFIG": json.dumps(config)}, capture_output=True, timeout=60)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"the machine does not allow network namespaces: {done.stderr}")
+    assert f" {listens}:1267 " in done.stdout, done.stdout + done.stderr
+    assert ("listening on all" in done.stderr) == (own == "10.77.0.5"), done.stderr
+
+
 # The same, with a cable that is pulled when the first host has begun, and put back when both have noticed.
 CUT = r"""
 ip link set lo up && ip link add v0 type veth peer name v1 || exit 77
