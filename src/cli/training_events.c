@@ -61,6 +61,9 @@ static void log_worker(training *r, const manta_event *e)
     } else if (e->kind == MANTA_EVENT_WORKER_LEFT) {
         snprintf(line, sizeof line, "process %lld left: %s, in epoch %lld at step %lld", (long long)e->pid,
                  e->cause, (long long)e->epoch + 1, (long long)e->step + 1);
+    } else if (e->server && !e->pid) { /* of another host */
+        snprintf(line, sizeof line, "lost: %s; another took its place, in epoch %lld at step %lld", e->cause,
+                 (long long)e->epoch + 1, (long long)e->step + 1);
     } else if (e->server) {
         snprintf(line, sizeof line, "process %lld %s; another took its place, in epoch %lld at step %lld",
                  (long long)e->pid, e->cause, (long long)e->epoch + 1, (long long)e->step + 1);

@@ -524,6 +524,25 @@ def test_a_lost_worker_or_server_comes_back(cluster, tmp_path, victim):
     events = c.wait()[0][0]
     assert [e["epoch"] for e in events if e["event"] == "epoch"] == list(range(1, 81))
     assert all(e["steps"] == 3 for e in events if e["event"] == "epoch")
+    if victim == 2:     # nobody sees the loss of a worker but for the step that it had in hand
+        (lost,) = [e for e in events if e["event"] == "recovered"]
+        assert lost["role"] == "server" and lost["rank"] == 0 and "ps/0" in lost["cause"]
+
+
+def test_a_lost_server_without_staleness_is_the_end(cluster, tmp_path):
+    """What it had taken is nowhere else, and the bytes of one process were promised: all say so."""
+    args = ("train", "mlp", "--data", digits(tmp_path, n=88), "--batch", 32, "--epochs", 2000, "--json",
+            "--strategy", "parameter-server", "--staleness", 0)
+    c = cluster(4, [("chief", 0), ("worker", 0), ("ps", 0), ("ps", 1)])
+    for rank in range(4):
+        c.start(rank, *args)
+    while c.read_event(0, "epoch"):     # between two epochs nothing is lost with it, and it goes on
+        c.kill(2)
+        c.start(2, *args)
+    c.kill(2)                           # which has come too late
+    c.running.pop(2)
+    for _, err in c.wait(status=1):
+        assert "parameter server 0 was lost in the middle of an epoch" in err and "staleness of 0" in err, err
 
 
 def test_a_lost_chief_comes_back(manta, cluster, tmp_path):

@@ -23,8 +23,8 @@
  * What a loss costs:
  *   a worker        the step that it had in hand; the queue gives it out again, and a server
  *                   that has its gradients already says so and does not apply them twice
- *   a server        what it took since the last ps_pull(); its successor is furnished with
- *                   our copy (ps_furnish()), and workers find it at the same address, because
+ *   a server        what it took since the last ps_pull(), which with a staleness of 0 is the end
+ *                   (ps_check_loss()); else its successor is furnished with our copy (ps_furnish()), and workers find it at the same address, because
  *                   the listener is ours and outlives it
  *   the coordinator of children: all of them; of a cluster: ps_cluster.c
  *
@@ -100,6 +100,7 @@ manta_status ps_replace_lost(ps *p, bool server, int rank)
                           server ? "parameter server" : "worker", rank, c->failures, e.cause);
     }
     if (server) {
+        TRY(ps_check_loss(p, rank));
         ps_link_close(&p->to[rank]);
         TRY(ps_start_child(p, true, rank));
         return ps_furnish(p, rank);

@@ -54,6 +54,8 @@ ps *ps_new(manta_session *s, const ps_options *o);
 manta_status ps_start_child(ps *p, bool server, int rank) MANTA_MUST_USE;
 /* Ends all of them: who has not left by the deadline is killed. */
 void ps_end_children(ps *p, int64_t deadline);
+/* Server i is lost. MANTA_EDIED: the training cannot go on without what it had. */
+manta_status ps_check_loss(ps *p, int i) MANTA_MUST_USE;
 /* Notes the end of a process of ours and starts its successor. */
 manta_status ps_replace_lost(ps *p, bool server, int rank) MANTA_MUST_USE;
 

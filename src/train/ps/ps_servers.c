@@ -1,6 +1,7 @@
 /* ps_servers.c - the servers, as the coordinator deals with them: reaching them, giving
  * them a state and an epoch, asking for theirs. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -108,10 +109,47 @@ static manta_status await_server(ps *p, int i)
     }
 }
 
+/* What a lost server had taken since our copy was made is nowhere else. Without a bound on staleness
+ * that is a few steps that nobody misses; with one of 0 it would be another result. */
+manta_status ps_check_loss(ps *p, int i)
+{
+    bool whole = !p->since_snapshot && ps_step_queue_is_idle(&p->queue); /* our copy has all of it */
+    manta_status st;
+
+    if (p->o.staleness || whole) return MANTA_OK;
+    st =
+        manta_fail(MANTA_EDIED,
+                   "parameter server %d was lost in the middle of an epoch, with steps that nobody else has: "
+                   "with a staleness of 0 the result would not be that of one process; start again, with "
+                   "--resume from the last checkpoint",
+                   i);
+    manta_error_get(&p->failure); /* all end with it */
+    return st;
+}
+
+/* The end of a server that somebody else started, seen by the thread's last error. */
+static manta_status note_loss(ps *p, int i, worker_event *e)
+{
+    *e = (worker_event){.kind = WORKER_EVENT_RECOVERED, .server = true, .rank = i};
+    snprintf(e->cause, sizeof e->cause, "%.90s", manta_error_text());
+    log_info("a parameter server was lost", LOG_INT("rank", i), LOG_STR("why", manta_error_text()));
+    return ps_check_loss(p, i);
+}
+
 /* The same, however often it takes. */
 manta_status ps_furnish(ps *p, int i)
 {
-    if (p->cluster) return await_server(p, i);
+    bool lost = p->cluster && p->settled && p->to[i].c;
+    int64_t begin = clock_now_ns();
+    worker_event e;
+
+    if (lost) TRY(note_loss(p, i, &e));
+    if (p->cluster) {
+        TRY(await_server(p, i));
+        if (lost) e.ms = (double)(clock_now_ns() - begin) / 1e6;
+        if (lost) worker_events_add(&p->events, &e);
+        return MANTA_OK;
+    }
     while (try_furnish(p, i, PS_REACH_MS)) {
         spawn_signal(&p->server[i].process, SIGKILL);
         TRY(ps_replace_lost(p, true, i));

@@ -84,3 +84,11 @@ void ps_step_queue_lose(ps_step_queue *t, int w)
     t->again[at] = step;
     t->n_again++;
 }
+
+bool ps_step_queue_is_idle(const ps_step_queue *t)
+{
+    for (int w = 0; w < PS_WORKERS; w++) {
+        if (t->held[w] >= 0) return false;
+    }
+    return !t->n_again;
+}

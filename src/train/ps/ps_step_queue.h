@@ -40,6 +40,9 @@ int64_t ps_step_queue_take(ps_step_queue *t, int w);
 /* Worker w has done `step`. False: it does not hold that one. */
 bool ps_step_queue_done(ps_step_queue *t, int w, int64_t step);
 
+/* Whether nobody has a step in hand, and none of a lost worker's is left over. */
+bool ps_step_queue_is_idle(const ps_step_queue *t);
+
 /* Worker w is lost. */
 void ps_step_queue_lose(ps_step_queue *t, int w);
 
