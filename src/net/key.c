@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -16,6 +17,29 @@ enum { TEXT = 2 * KEY_SIZE, PATH = 4096 };
 void key_wipe(cluster_key *k)
 {
     explicit_bzero(k, sizeof *k);
+}
+
+manta_status key_hold(const cluster_key *k, cluster_key **out)
+{
+    void *at = mmap(NULL, sizeof *k, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED) return manta_fail(MANTA_ENOMEM, "no memory for a cluster key: %s", strerror(errno));
+    if (madvise(at, sizeof *k, MADV_DONTDUMP)) {
+        int err = errno;
+        munmap(at, sizeof *k);
+        return manta_fail(MANTA_EIO, "a cluster key cannot be kept out of core dumps: %s", strerror(err));
+    }
+    (void)mlock(at, sizeof *k); /* where there is a limit of 0 it may be swapped, as all else */
+    *out = at;
+    if (k) **out = *k;
+    return MANTA_OK;
+}
+
+void key_drop(cluster_key *k)
+{
+    if (!k) return;
+    key_wipe(k);
+    munmap(k, sizeof *k);
 }
 
 static int digit(char c)

@@ -37,4 +37,9 @@ manta_status key_make(const char *path) MANTA_MUST_USE;
 
 void key_wipe(cluster_key *k); /* leaves no trace in memory */
 
+/* Memory for a key that is kept: in no core dump, and not written to swap where that may be had.
+ * A copy of *k, or of nothing for NULL. *out: owned, key_drop(). MANTA_ENOMEM. A child of fork has it too. */
+manta_status key_hold(const cluster_key *k, cluster_key **out) MANTA_MUST_USE;
+void key_drop(cluster_key *k); /* wipes and gives back; accepts NULL */
+
 #endif

@@ -20,7 +20,7 @@ static const unsigned char session_context[] = {'m', 'a', 'n', 't', 'a'};
 struct secure_context {
     SSL_CTX *ssl;
     BIO_METHOD *bio;
-    cluster_key key;
+    cluster_key *key; /* key_hold()'s */
     char own[SECURE_NODE];
 };
 
@@ -78,7 +78,7 @@ static SSL_SESSION *session_of(secure *s, const char *client, const char *server
     const SSL_CIPHER *cipher = SSL_CIPHER_find(s->ssl, aes128_sha256);
     SSL_SESSION *session = SSL_SESSION_new();
     unsigned char psk[32];
-    bool ok = cipher && session && derive(&s->c->key, client, server, psk) &&
+    bool ok = cipher && session && derive(s->c->key, client, server, psk) &&
               SSL_SESSION_set1_master_key(session, psk, sizeof psk) &&
               SSL_SESSION_set1_id_context(session, session_context, sizeof session_context) &&
               SSL_SESSION_set_cipher(session, cipher) &&
@@ -200,10 +200,14 @@ static bool configure(SSL_CTX *ssl)
 manta_status secure_context_new(const cluster_key *key, const char *own, secure_context **out)
 {
     secure_context *c;
+    manta_status st;
 
     if (!secure_node_ok(own)) return manta_fail(MANTA_EINVAL, "\"%s\" cannot be the name of a node", own);
     c = mem_new(sizeof *c);
-    c->key = *key;
+    if ((st = key_hold(key, &c->key))) {
+        mem_free(c);
+        return st;
+    }
     memcpy(c->own, own, strlen(own) + 1);
     c->ssl = SSL_CTX_new(TLS_method());
     c->bio = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "manta");
@@ -221,7 +225,7 @@ void secure_context_free(secure_context *c)
     if (!c) return;
     SSL_CTX_free(c->ssl);
     BIO_meth_free(c->bio);
-    key_wipe(&c->key);
+    key_drop(c->key);
     mem_free(c);
 }
 

@@ -93,7 +93,7 @@ static manta_status start_listening(manta_cluster *c)
 {
     rendezvous_node *nodes = mem_new((size_t)c->n * sizeof *nodes);
     rendezvous_options o = {
-        .what = "cluster", .key = &c->key, .nodes = nodes, .n = c->n, .check = check_settings, .ctx = c};
+        .what = "cluster", .key = c->key, .nodes = nodes, .n = c->n, .check = check_settings, .ctx = c};
     manta_status st;
 
     for (int r = 0; r < c->n; r++) {
@@ -117,7 +117,8 @@ static manta_status open_served(manta_cluster *c, const manta_cluster_options *o
             "and workers compute them",
             c->config.n[TF_CHIEF] ? "worker" : "chief");
     }
-    return key_find(o->key_file, &c->key);
+    TRY(key_hold(NULL, &c->key));
+    return key_find(o->key_file, c->key);
 }
 
 static manta_status open_cluster(manta_cluster *c, const manta_cluster_options *o)
@@ -132,7 +133,8 @@ static manta_status open_cluster(manta_cluster *c, const manta_cluster_options *
     if (c->config.type == TF_EVALUATOR) return MANTA_OK;
     if (c->config.n[TF_PS]) return open_served(c, o);
     if (c->n == 1) return MANTA_OK;
-    TRY(key_find(o->key_file, &c->key));
+    TRY(key_hold(NULL, &c->key));
+    TRY(key_find(o->key_file, c->key));
     TRY(start_listening(c));
     if (c->plain)
         log_warn("gradients and weights are sent unencrypted (insecure bulk)",
@@ -175,7 +177,7 @@ void manta_cluster_close(manta_cluster *c)
     mem_free(c->peers);
     mem_free(c->items);
     mem_free(c->awaited);
-    key_wipe(&c->key);
+    key_drop(c->key);
     tf_config_release(&c->config);
     mem_free(c);
 }

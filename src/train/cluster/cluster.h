@@ -122,7 +122,7 @@ typedef bool cluster_watch(void *ctx, const char *missing, int rank, double ms);
 
 struct manta_cluster {
     tf_config config;
-    cluster_key key;
+    cluster_key *key; /* key_hold()'s; NULL: none is needed */
     rendezvous *meeting; /* its nodes are the ranks; NULL: alone, or with parameter servers */
     int n, rank;
     int64_t timeout_ms;

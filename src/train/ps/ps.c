@@ -300,7 +300,9 @@ static manta_status make_plan(ps *p, const feed_source *feed, int64_t steps, int
                         .plain = true, /* it does not leave the machine */
                         .timeout_ms = PS_REACH_MS,
                         .parent = getpid()};
-    if (getrandom(p->plan.key.bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
+    TRY(key_hold(NULL, &p->key));
+    p->plan.key = p->key;
+    if (getrandom(p->key->bytes, KEY_SIZE, 0) != KEY_SIZE || getrandom(job, sizeof job, 0) != sizeof job)
         return manta_fail(MANTA_EIO, "the system gave no random bytes for the key of this training");
     for (int i = 0; i < 8; i++) snprintf(p->plan.job + 2 * i, 3, "%02x", job[i]);
     for (int i = 0; i < servers; i++) TRY(listen_somewhere(&p->server_listener[i], p->plan.server[i]));
@@ -396,7 +398,7 @@ void ps_close(ps *p)
         if (p->server_listener[i] >= 0) os->close(p->server_listener[i]);
     }
     rendezvous_free(p->meeting);
-    key_wipe(&p->plan.key);
+    key_drop(p->key);
     ps_step_queue_release(&p->queue);
     ps_journal_release(&p->journal);
     mem_free(p);

@@ -40,7 +40,7 @@ typedef struct ps_plan {
     int64_t steps; /* of an epoch */
     char coordinator[TCP_TEXT]; /* "host:port" */
     char server[PS_SERVERS][TCP_TEXT];
-    cluster_key key;
+    const cluster_key *key; /* borrowed */
     char job[FRAME_NAME];
     bool plain; /* weights and gradients go unencrypted */
     int64_t timeout_ms; /* for those that have not come, or not come back; negative: none */

@@ -49,15 +49,12 @@ manta_status ps_join(manta_session *s, const manta_cluster *c, const feed_source
                      cluster_watch *watch, void *ctx)
 {
     ps_plan mine;
-    manta_status st;
 
     TRY(ps_check(s, c->config.n[TF_PS], c->config.n[TF_WORKER]));
     plan_of_cluster(s, c, feed, steps, &mine);
     mine.watch = watch;
     mine.ctx = ctx;
-    st = c->config.type == TF_PS ? ps_serve(&mine, c->config.index, -1) : ps_work(&mine, c->config.index);
-    key_wipe(&mine.key);
-    return st;
+    return c->config.type == TF_PS ? ps_serve(&mine, c->config.index, -1) : ps_work(&mine, c->config.index);
 }
 
 /* ---- taking up what a lost coordinator has left ---- */

@@ -24,6 +24,7 @@ struct ps {
     ps_options o;
     rendezvous *meeting;
     ps_config_check check;
+    cluster_key *key; /* of a training on one host, the plan's; else NULL */
     bool cluster; /* the others were started by somebody else */
     int server_listener[PS_SERVERS];
     ps_child server[PS_SERVERS], worker[PS_WORKERS];

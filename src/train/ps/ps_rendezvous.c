@@ -27,7 +27,7 @@ manta_status ps_rendezvous_open(const ps_plan *p, int self, ps_config_check *t, 
     char(*names)[FRAME_NAME] = mem_new((size_t)n * sizeof *names);
     rendezvous_node *nodes = mem_new((size_t)n * sizeof *nodes);
     rendezvous_options o = {
-        .what = "training", .key = &p->key, .nodes = nodes, .n = n, .check = ps_config_check_hello, .ctx = t};
+        .what = "training", .key = p->key, .nodes = nodes, .n = n, .check = ps_config_check_hello, .ctx = t};
     manta_status st;
 
     for (int i = 0; i < n; i++) {

@@ -180,12 +180,49 @@ static void ports(void **state)
     close(a);
 }
 
+/* The flags of the mapping at `at`, from smaps; "" when there is none. */
+static void flags_of(const void *at, char *out, size_t size)
+{
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512];
+    bool inside = false;
+
+    out[0] = '\0';
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        unsigned long lo, hi;
+        if (sscanf(line, "%lx-%lx ", &lo, &hi) == 2) inside = (uintptr_t)at >= lo && (uintptr_t)at < hi;
+        if (inside && !strncmp(line, "VmFlags:", 8)) snprintf(out, size, "%s", line + 8);
+    }
+    fclose(f);
+}
+
+static void a_key_that_is_kept_is_not_dumped(void **state)
+{
+    cluster_key from = {.given = true}, *held;
+    char flags[512];
+
+    (void)state;
+    memset(from.bytes, 7, sizeof from.bytes);
+    assert_ok(key_hold(&from, &held));
+    assert_memory_equal(held->bytes, from.bytes, KEY_SIZE);
+    assert_true(held->given);
+    flags_of(held, flags, sizeof flags);
+    if (!strstr(flags, " dd")) fail_msg("the memory of a key may be dumped:%s", flags);
+    key_drop(held);
+    key_drop(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(made_on_first_use), cmocka_unit_test(made_by_many_at_once),
-        cmocka_unit_test(not_any_file),      cmocka_unit_test(failing_system),
-        cmocka_unit_test(addresses),         cmocka_unit_test(ports),
+        cmocka_unit_test(a_key_that_is_kept_is_not_dumped),
+        cmocka_unit_test(made_on_first_use),
+        cmocka_unit_test(made_by_many_at_once),
+        cmocka_unit_test(not_any_file),
+        cmocka_unit_test(failing_system),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(ports),
     };
     int failed;
 
