@@ -273,7 +273,9 @@ static void check_nothing_waits(const soak_run *r)
         if (manta_view_take(address, MANTA_VIEW_ACTORS, 0, &v))
             soak_wrong("no view of the node: %s", manta_error_text());
         uint64_t actors = count_actors(r, v);
-        done = v->waiting == 0 && v->all_objects == 0 && actors == 0 && v->store_spilled == 0;
+        /* A call that is ended by force as it ends may leave its result behind. */
+        uint64_t objects = r->ends > 0 && !soak_is_strict ? 0 : v->all_objects;
+        done = v->waiting == 0 && objects == 0 && actors == 0 && v->store_spilled == 0;
         for (int i = 0; i < v->n_amounts; i++) done = done && v->amounts[i].used == 0;
         snprintf(soak_shared->what, sizeof soak_shared->what,
                  "at the end %llu wait, %llu objects, %llu actors, %llu bytes on disk, or resources are left",
