@@ -260,9 +260,11 @@ static void on_add(node *d, client *c, wire *w)
 
 void daemon_promise(node *d, uint64_t id, uint32_t maker)
 {
+    /* The process that runs the call may have been heard first, over its own connection, and the
+     * object be there. The one that promised it holds it all the same, and will drop that hold. */
+    daemon_refs(d, REFS_HOLD, id, 0, maker);
     if (directory_maker(d->objects, id)) return;
     daemon_refs(d, REFS_ADD, id, 0, maker);
-    daemon_refs(d, REFS_HOLD, id, 0, maker);
     directory_do(d, &(directory_event){.kind = DIRECTORY_PROMISE, .object = id, .client = maker}, NULL);
 }
 

@@ -1,6 +1,7 @@
 /* daemon_test.c - when the daemon concludes that no worker can start, and ends the node:
  * after workers that end of themselves before they have started, and not after those
- * that it has ended or that cannot be given to the one who asks. */
+ * that it has ended or that cannot be given to the one who asks. And what it counts of what
+ * several processes say of one object. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,12 +120,94 @@ static void a_worker_that_asks_for_itself_does_not(void **state)
     assert_false(node_ends(worker_asks_for_itself));
 }
 
+/* ---- counts ---- */
+
+static void say_number(node *d, uint32_t who, proto_kind kind, uint64_t id)
+{
+    buf b = {0};
+
+    proto_begin(&b, kind);
+    wire_put_u64(&b, id);
+    wire w = wire_of(b.at, b.n);
+    daemon_message(d, daemon_client(d, who), &w);
+    buf_release(&b);
+}
+
+static void say_add(node *d, uint32_t who, uint64_t id, uint32_t holder)
+{
+    const value v = {.kind = MANTA_KIND_I64, .size = 8, .word = 7};
+    buf b = {0};
+
+    proto_begin(&b, PROTO_ADD);
+    wire_put_u64(&b, id);
+    wire_put_u32(&b, holder);
+    value_put(&b, &v);
+    wire_put_u64(&b, 0);
+    wire w = wire_of(b.at, b.n);
+    daemon_message(d, daemon_client(d, who), &w);
+    buf_release(&b);
+}
+
+/* Holds of `holder`, or drops of `who`. */
+static void say_count(node *d, uint32_t who, uint32_t holder, uint64_t id)
+{
+    buf b = {0};
+
+    proto_begin(&b, holder ? PROTO_HOLD : PROTO_DROP);
+    if (holder) {
+        wire_put_u32(&b, holder);
+        wire_put_u32(&b, 0);
+    }
+    wire_put_u64(&b, 1);
+    wire_put_u64(&b, id);
+    wire w = wire_of(b.at, b.n);
+    daemon_message(d, daemon_client(d, who), &w);
+    buf_release(&b);
+}
+
+/* A call was made by `owner` and run by `runner`; its owner promises the result, hands the
+ * reference on to `reader` and lets go of it. Whether the reader still holds it. */
+static bool reader_holds(node *d, bool runner_first)
+{
+    uint32_t owner = add_worker(d, false), runner = add_worker(d, false), reader = add_worker(d, false);
+    uint64_t id = (uint64_t)owner << DIRECTORY_OWNER_SHIFT | 5;
+
+    if (runner_first) say_add(d, runner, id, owner);
+    say_number(d, owner, PROTO_PROMISE, id);
+    say_count(d, owner, reader, id);
+    if (!runner_first) say_add(d, runner, id, owner);
+    say_count(d, owner, 0, id); /* the hold of the promise, and that of the result */
+    say_count(d, owner, 0, id);
+    while (daemon_settle(d)) {}
+    return directory_state_of(d->objects, id) == DIRECTORY_READY && refs_total(d->refs, id) == 1;
+}
+
+/* What owner and runner say comes over two connections, in any order. */
+static void a_promise_counts_when_the_object_is_there_already(void **state)
+{
+    int status;
+    (void)state;
+
+    for (int first = 0; first < 2; first++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            manta_log_set_level(MANTA_LOG_LEVEL_OFF);
+            bool holds = reader_holds(bare_node_new(), first);
+            descendants_end();
+            _exit(holds);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_that_cannot_start_end_the_node),
         cmocka_unit_test(workers_that_were_killed_do_not),
         cmocka_unit_test(a_worker_that_asks_for_itself_does_not),
+        cmocka_unit_test(a_promise_counts_when_the_object_is_there_already),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
