@@ -112,10 +112,11 @@ static manta_status greeting(chan *c)
 {
     char text[FRAME_HELLO_MAX];
     size_t n;
-    manta_status st;
+    manta_status sent = chan_flush(c), st = chan_read_small(c, text, sizeof text, &n);
 
-    TRY(chan_flush(c));
-    TRY(chan_read_small(c, text, sizeof text, &n));
+    /* One that has refused us and left cannot be sent anything: what it said before comes first. */
+    if (st == MANTA_EBUSY && sent) return manta_fail(sent, "it left before it had said hello");
+    TRY(st);
     if (c->f.kind == FRAME_REFUSE) return chan_read_refusal(c, text, n);
     if (c->f.kind != FRAME_HELLO)
         return manta_fail(MANTA_ECORRUPT, "it sent message %u, expected its hello", c->f.kind);
