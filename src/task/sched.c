@@ -336,7 +336,8 @@ static uint32_t find_idle(const sched *s, const request *q)
     return 0;
 }
 
-/* Somebody waits for what leases hold: every holder is asked once for each.
+/* Somebody waits for what leases hold, or for a worker where no more can be started: every
+ * holder is asked once for each.
  * Which of them will be free first nobody knows, so all are asked. */
 static void reclaim_leases(sched *s, const request *q, sched_actions *out)
 {
@@ -419,6 +420,14 @@ static starts *starts_of(sched *s, uint32_t job)
     return j;
 }
 
+/* No more workers of the job can be started, and none is on its way. */
+static bool is_full(const sched *s, uint32_t job)
+{
+    const starts *j = map_u64_find(&s->starts, job);
+
+    return j && j->full && j->starting == 0;
+}
+
 /* Whether a worker of the job runs calls, or could: one that an actor has does not, and the one
  * that asks does not for itself. */
 static bool runs_calls(const sched *s, const request *q)
@@ -436,8 +445,7 @@ static void refuse_hopeless(sched *s, sched_actions *out)
 {
     for (size_t i = 0; i < s->line.n;) {
         const request q = s->line.at[i];
-        const starts *j = map_u64_find(&s->starts, q.job);
-        bool hopeless = q.lacks_worker && j && j->full && j->starting == 0;
+        bool hopeless = q.lacks_worker && is_full(s, q.job);
         if (hopeless && q.what == WANTS_LEASE) hopeless = !runs_calls(s, &q);
         if (!hopeless) {
             i++;
@@ -489,6 +497,7 @@ static void serve_line(sched *s, sched_actions *out)
                 shape_subtract(&from->plan, &q->shape, 1);
             }
             q->lacks_worker = n > 0;
+            if (q->lacks_worker && is_full(s, q->job)) reclaim_leases(s, q, out);
             i++;
         }
     }

@@ -416,6 +416,28 @@ static void a_job_that_is_full_refuses(void **state)
     sched_free(s);
 }
 
+/* A call that lacks only a worker, where no more can be started, gets one that a call of another
+ * sort has: its holder is asked, though there is room for both. */
+static void holders_are_asked_where_no_more_workers_can_start(void **state)
+{
+    sched *s = sched_new(cpus(2), 1);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 10});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(0), .n = 2});
+    assert_int_equal(count(SCHED_DO_START), 2);
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 1});
+    assert_int_equal(count(SCHED_DO_RECLAIM), 0); /* one is still on its way */
+    step(s, (sched_event){.kind = SCHED_START_FAILED, .n = 1});
+    assert_int_equal(first(SCHED_DO_RECLAIM)->worker, 10);
+    assert_int_equal(count(SCHED_DO_REFUSE), 0);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    sched_free(s);
+}
+
 static void what_can_never_be_is_known(void **state)
 {
     sched_shape total = cpus(2), want = cpus(2);
@@ -954,6 +976,7 @@ int main(void)
         cmocka_unit_test_teardown(surplus_workers_leave, clear),
         cmocka_unit_test_teardown(a_start_that_failed_is_tried_again, clear),
         cmocka_unit_test_teardown(a_job_that_is_full_refuses, clear),
+        cmocka_unit_test_teardown(holders_are_asked_where_no_more_workers_can_start, clear),
         cmocka_unit_test_teardown(what_can_never_be_is_known, clear),
         cmocka_unit_test_teardown(gpus_are_told_apart, clear),
         cmocka_unit_test_teardown(a_group_is_placed_whole_or_not_at_all, clear),
