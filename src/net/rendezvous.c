@@ -73,7 +73,7 @@ void rendezvous_arrive(rendezvous *r, node *n, chan *c)
     n->c = c;
     rendezvous_trust(n);
     n->here = true;
-    n->unfit = false;
+    n->unfit = n->told = false;
     n->tries = 0;
     n->why = (manta_error){.code = MANTA_OK};
 }
@@ -278,6 +278,7 @@ static manta_status greet_node(rendezvous *r, int i, const rendezvous_meeting *m
 static manta_status judge_strictly(const node *n)
 {
     if (n->here || n->taken) return MANTA_OK;
+    if (n->told) return manta_error_raise(&n->why);
     if (n->unfit && !n->c)
         return manta_fail(MANTA_EPERM, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
     return rendezvous_check_key(n);
@@ -301,6 +302,29 @@ static manta_status judge_meeting(const rendezvous *r, int first, int end)
     return st ? manta_error_raise(&why) : MANTA_OK;
 }
 
+/* A node that leaves a strict meeting because one is refused has nothing else to say: the meeting goes on
+ * until nobody else is missing. */
+static manta_status hear_last_words(node *n, int i, const rendezvous_meeting *m)
+{
+    manta_status st = m->last_words(m->ctx, i, n->c);
+
+    if (st != MANTA_EPERM || !m->strict) return st;
+    manta_error_get(&n->why);
+    n->unfit = n->told = true;
+    drop_connection(n);
+    return MANTA_OK;
+}
+
+/* A node that we call does not want us, or we not it: before it is called again. */
+static manta_status judge_refusal(node *n, const rendezvous_meeting *m)
+{
+    if (n->c || m->patient || !rendezvous_is_final(n->why.code, n->called)) return MANTA_OK;
+    if (!m->strict)
+        return manta_fail(n->why.code, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
+    n->unfit = true; /* whoever is still to come finds out too: judge_meeting() */
+    return MANTA_OK;
+}
+
 /* One look at a node: calls it when that is due, greets it, and fails when there is no
  * point in waiting for it. *wake: when to look again at the latest. */
 static manta_status attend_node(rendezvous *r, int i, const rendezvous_meeting *m, int64_t *wake)
@@ -308,12 +332,12 @@ static manta_status attend_node(rendezvous *r, int i, const rendezvous_meeting *
     node *n = &r->nodes[i];
 
     if (n->taken) return MANTA_OK;
-    if (!n->c && n->called && n->address && clock_now_ns() >= n->again_ns) call_node(r, n);
+    TRY(judge_refusal(n, m));
+    if (!n->c && n->called && n->address && !n->unfit && clock_now_ns() >= n->again_ns) call_node(r, n);
     TRY(greet_node(r, i, m));
-    if (n->closing && n->here && n->greeted && m->last_words) TRY(m->last_words(m->ctx, i, n->c));
-    if (!n->c && !m->patient && rendezvous_is_final(n->why.code, n->called))
-        return manta_fail(n->why.code, "%s (%s): %s", n->name, n->address ? n->address : "", n->why.text);
-    if (!n->c && n->called && n->address && n->again_ns < *wake) *wake = n->again_ns;
+    if (n->closing && n->here && n->greeted && m->last_words) TRY(hear_last_words(n, i, m));
+    TRY(judge_refusal(n, m));
+    if (!n->c && n->called && n->address && !n->unfit && n->again_ns < *wake) *wake = n->again_ns;
     if (m->strict) rendezvous_probe(r, n, wake);
     return MANTA_OK;
 }
@@ -366,7 +390,7 @@ manta_status rendezvous_meet(rendezvous *r, int first, int end, const rendezvous
     r->greet_end = m->greet ? end : first;
     for (int i = first; i < end; i++) {
         node *n = &r->nodes[i];
-        n->begun = n->greeted = n->unfit = false;
+        n->begun = n->greeted = n->unfit = n->told = false;
         if (rendezvous_is_final(n->why.code, n->called)) n->again_ns = 0;
         n->why = (manta_error){.code = MANTA_OK};
     }

@@ -14,7 +14,8 @@ typedef struct node {
     int tries; /* calls in vain */
     int64_t again_ns; /* when to call again */
     manta_error why; /* the last call failed, or it was refused */
-    bool unfit; /* it has called in this meeting and was refused: a process of this job that does not fit */
+    bool unfit; /* it or we were refused in this meeting: a process of this job that does not fit */
+    bool told; /* it has left, and `why` is the sentence that it left with, for all */
     bool doubted; /* somebody with another key has called itself so */
     chan *probe; /* a call to see whether that was the node: to one that is doubted and calls us */
     int unanswered; /* calls and probes in a row that it closed when it was shown the key */

@@ -145,15 +145,14 @@ static manta_status hear_last_words(void *ctx, int rank, chan *with)
     return st == MANTA_EBUSY ? MANTA_OK : st;
 }
 
-/* We leave: whoever is here is told why. */
+/* We leave: whoever is here is told why, in our words. */
 static void say_last_words(void *ctx, int rank, chan *with)
 {
     manta_cluster *c = ctx;
     chan_part part = {&c->failure, sizeof c->failure};
 
     (void)rank;
-    if (c->failed) return; /* whose error it is tells it */
-    manta_error_get(&c->failure);
+    manta_error_get(&c->failure); /* ours, or what we were told: the one it was may be gone */
     if (c->failure.code == MANTA_ECANCELLED || c->failure.code == MANTA_ETIMEDOUT) return;
     (void)!chan_post(with, &(frame){.kind = CLUSTER_FAILED, .item = CLUSTER_SAID_OF_ALL}, &part, 1, false);
 }
