@@ -408,7 +408,7 @@ def stage_sim(stage):
     ctest(stage, folder, "-R", SIMULATIONS, env={"MANTA_SIM": str(stage.options.sim)})
 
 
-SOAK_SECONDS = 40
+SOAK_SECONDS, SOAK_PROGRAMS = 40, 60
 
 
 def soak_counts(text):
@@ -423,14 +423,15 @@ def stage_soak(stage):
     """programs on the runtime that seeds make, compared with a model (tests/soak)"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder, "soak_runtime")
-    # A fixed seed without --soak: a commit is judged by what it changed, not by that day's luck.
+    # The same programs on every machine without --soak: a commit is judged by what it changed, not by that day's luck.
     minutes = stage.options.soak
+    programs = 10 ** 9 if minutes else SOAK_PROGRAMS
     seconds = 60 * minutes or SOAK_SECONDS
     seed = time.time_ns() % 10 ** 9 if minutes else 1
     kept, out = folder / "soak", LOGS / "soak.out"
     kept.mkdir(exist_ok=True)
     with open(out, "w", encoding="utf-8") as f:
-        stage.run(folder / "tests" / "soak_runtime", "--seed", seed, "--programs", 10 ** 9, "--seconds", seconds,
+        stage.run(folder / "tests" / "soak_runtime", "--seed", seed, "--programs", programs, "--seconds", seconds,
                   "--keep", kept, output=f, timeout_s=2 * seconds + 1800)
     text = out.read_text(encoding="utf-8", errors="replace")
     stage.say(text)

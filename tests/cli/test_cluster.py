@@ -228,10 +228,10 @@ def read_waiting_for(c, rank, whom):
 def test_all_name_the_one_that_keeps_them_waiting(cluster, tmp_path):
     """Not the ones that wait for it themselves."""
     data = digits(tmp_path, n=64)
-    args = ("train", "mlp", "--data", data, "--epochs", 60, "--steps-per-epoch", 10, *TRAIN)
+    args = ("train", "mlp", "--data", data, "--epochs", 240, "--steps-per-epoch", 4, *TRAIN)
     c = cluster(4)
     for rank in range(4):
-        c.start(rank, *args)
+        c.start(rank, *args, held=rank == 0)
     for stopped in (3, 2, 3, 1):
         for rank in range(4):
             c.read_event(rank, "epoch")
@@ -246,11 +246,11 @@ def test_all_name_the_one_that_keeps_them_waiting(cluster, tmp_path):
 def test_all_name_the_one_that_was_lost(cluster, tmp_path, victim):
     """Not the one that was the first to close its connections."""
     data = digits(tmp_path, n=64)
-    args = ("train", "mlp", "--data", data, "--epochs", 60, "--steps-per-epoch", 10, *TRAIN)
+    args = ("train", "mlp", "--data", data, "--epochs", 240, "--steps-per-epoch", 4, *TRAIN)
     c = cluster(4)
     others = [rank for rank in range(4) if rank != victim]
     for rank in range(4):
-        c.start(rank, *args)
+        c.start(rank, *args, held=rank == others[0])
     for _ in range(3):
         c.read_event(others[0], "epoch")
         c.kill(victim)
