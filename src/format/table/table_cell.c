@@ -137,8 +137,10 @@ static bool take_time(text_scan *s, double *seconds)
         if (!take_digits(s, 2, 2, &second)) return false;
         if (take_char(s, '.')) {
             if (!s->n) return false;
-            for (; s->n && (uint8_t)(s->at[0] - '0') < 10; s->at++, s->n--, place /= 10)
+            for (; s->n && (uint8_t)(s->at[0] - '0') < 10; s->at++, s->n--) {
                 part += (s->at[0] - '0') * place;
+                place /= 10;
+            }
         }
     }
     if (hour > 23 || minute > 59 || second > 60) return false;
