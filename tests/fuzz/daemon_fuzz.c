@@ -59,6 +59,8 @@ static void node_end(node *d)
     map_u64_release(&d->jobs);
     map_u64_release(&d->clients);
     vec_release(&d->later);
+    vec_release(&d->wants);
+    vec_release(&d->stops);
     vec_release(&d->pasts);
     vec_release(&d->guests);
     buf_release(&d->out);
@@ -134,6 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size--;
         client *c = daemon_client(d, who % CLIENTS + 1);
         if (who >= 250) {
+            daemon_stop_idle(d);
             for (int i = 0; i < 4 && daemon_settle(d); i++) {}
             (void)daemon_memory_tick(d);
             continue;
