@@ -420,7 +420,7 @@ def soak_counts(text):
 
 
 def stage_soak(stage):
-    """programs on the runtime that seeds make, compared with a model (tests/soak)"""
+    """programs on the runtime that seeds make, compared with a model (tests/soak; only with --soak, or by name)"""
     folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
     build(stage, folder, "soak_runtime")
     # The same programs on every machine without --soak: a commit is judged by what it changed, not by that day's luck.
@@ -446,7 +446,7 @@ def stage_soak(stage):
         stage.evidence.append(text)
 
 
-ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_soak, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,
+ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,
           stage_fuzz, stage_cli]
 
 
@@ -455,7 +455,7 @@ def name_of(function):
 
 
 def arguments():
-    stages = "\n".join(f"  {name_of(s):8}{s.__doc__}" for s in [*ALWAYS, stage_long, stage_chaos])
+    stages = "\n".join(f"  {name_of(s):8}{s.__doc__}" for s in [*ALWAYS, stage_soak, stage_long, stage_chaos])
     p = argparse.ArgumentParser(prog="./check", formatter_class=argparse.RawDescriptionHelpFormatter,
                                 description="Builds and tests Manta; all stages unless some are named.",
                                 epilog=f"stages:\n{stages}\n\nMANTA_OFFLINE=1 skips what needs PyPI; "
@@ -469,10 +469,10 @@ def arguments():
     p.add_argument("--chaos", type=int, default=0, metavar="SECONDS", help="also kill processes at random this long")
     p.add_argument("stages", nargs="*", metavar="NAME", help="run only these stages")
     options = p.parse_args()
-    chosen = ALWAYS + ([stage_long] if options.long else []) + \
+    chosen = ALWAYS + ([stage_soak] if options.soak else []) + ([stage_long] if options.long else []) + \
         ([stage_chaos] if options.chaos else [])
     if options.stages:
-        known = {name_of(s): s for s in [*ALWAYS, stage_long, stage_chaos]}
+        known = {name_of(s): s for s in [*ALWAYS, stage_soak, stage_long, stage_chaos]}
         for name in options.stages:
             if name not in known:
                 p.error(f"no stage is called {name}; there are {', '.join(known)}")

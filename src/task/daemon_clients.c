@@ -250,6 +250,17 @@ static void on_shutdown(node *d, client *c, wire *w)
     c->died_ns = clock_now_ns();
 }
 
+/* A lease ends. A worker that was killed meanwhile, by a cancel that came too late, is nobody's any
+ * more: given to an actor it would take that along. */
+static void worker_returned(node *d, const client *c, uint32_t id)
+{
+    const client *x = daemon_client(d, id);
+    bool dies = x && (x->is_killed || x->dying) && sched_holder(d->sched, id) == c->id;
+
+    daemon_act(d,
+               (sched_event){.kind = dies ? SCHED_WORKER_GONE : SCHED_RETURN, .client = c->id, .worker = id});
+}
+
 void daemon_message(node *d, client *c, wire *w)
 {
     proto_kind kind = proto_kind_of(w);
@@ -273,8 +284,7 @@ void daemon_message(node *d, client *c, wire *w)
     }
     case PROTO_RETURN: {
         uint32_t worker = wire_u32(w);
-        if (!wire_end(w, "return"))
-            daemon_act(d, (sched_event){.kind = SCHED_RETURN, .client = c->id, .worker = worker});
+        if (!wire_end(w, "return")) worker_returned(d, c, worker);
         break;
     }
     case PROTO_BLOCKED: {

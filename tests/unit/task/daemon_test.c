@@ -120,6 +120,51 @@ static void a_worker_that_asks_for_itself_does_not(void **state)
     assert_false(node_ends(worker_asks_for_itself));
 }
 
+/* ---- a worker that dies ---- */
+
+static void say_words(node *d, uint32_t who, proto_kind kind, const uint32_t *words, int n)
+{
+    buf b = {0};
+
+    proto_begin(&b, kind);
+    buf_add(&b, words, (size_t)n * sizeof *words);
+    wire w = wire_of(b.at, b.n);
+    daemon_message(d, daemon_client(d, who), &w);
+    buf_release(&b);
+}
+
+/* Whether a worker that was killed by a cancel, and was then given back, is one to be had. */
+static bool killed_is_had(node *d)
+{
+    const sched_shape one = {.amount = {SCHED_UNIT}};
+
+    sched_free(d->sched);
+    d->sched = sched_new(d->config.total, 4); /* an idle worker is not one too many */
+    uint32_t caller = add_worker(d, false), worker = add_worker(d, false);
+    daemon_act(d,
+               (sched_event){.kind = SCHED_DEMAND, .client = caller, .job = BARE_JOB, .shape = one, .n = 1});
+    if (sched_holder(d->sched, worker) != caller) abort();
+    say_words(d, caller, PROTO_CANCEL, (uint32_t[]){worker, 5, 0, MANTA_CANCEL_FORCE}, 4);
+    say_words(d, caller, PROTO_RETURN, &worker, 1);
+    return sched_workers(d->sched) != 1;
+}
+
+static void a_worker_that_was_killed_is_nobodys(void **state)
+{
+    int status;
+    (void)state;
+
+    pid_t pid = fork();
+    if (pid == 0) {
+        manta_log_set_level(MANTA_LOG_LEVEL_OFF);
+        bool had = killed_is_had(bare_node_new());
+        descendants_end();
+        _exit(had);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* ---- counts ---- */
 
 static void say_number(node *d, uint32_t who, proto_kind kind, uint64_t id)
@@ -207,6 +252,7 @@ int main(void)
         cmocka_unit_test(workers_that_cannot_start_end_the_node),
         cmocka_unit_test(workers_that_were_killed_do_not),
         cmocka_unit_test(a_worker_that_asks_for_itself_does_not),
+        cmocka_unit_test(a_worker_that_was_killed_is_nobodys),
         cmocka_unit_test(a_promise_counts_when_the_object_is_there_already),
     };
 
