@@ -250,7 +250,7 @@ def test_all_name_the_one_that_was_lost(cluster, tmp_path, victim):
     c = cluster(4)
     others = [rank for rank in range(4) if rank != victim]
     for rank in range(4):
-        c.start(rank, *args, held=rank == others[0])
+        c.start(rank, *args)
     for _ in range(3):
         c.read_event(others[0], "epoch")
         c.kill(victim)
