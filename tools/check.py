@@ -398,7 +398,7 @@ def stage_chaos(stage):
           env={"CHAOS_SECONDS": str(seconds), "KILL_ALL": "1"})
 
 
-SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched|demand|registry_sim|cancel|lineage|retry)|train/random)$"     # tests with unit/sim.h
+SIMULATIONS = "^(store/(refs|spill|directory)|task/(sched_sim|demand|registry_sim|cancel|lineage|retry)|train/random)$"     # tests with unit/sim.h
 
 
 def stage_sim(stage):

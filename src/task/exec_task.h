@@ -1,0 +1,48 @@
+/* exec_task.h - a call while it runs, as its function sees it. Private to task/.
+ *
+ * exec.c fills a manta_task in, runs it and writes the answer; functions.c finds the function
+ * by its name; task_asks.c is what the function asks of it.
+ *
+ * Threads: a manta_task belongs to the thread that runs the call. */
+#ifndef TASK_EXEC_TASK_H
+#define TASK_EXEC_TASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/task.h>
+
+#include "base/arena.h"
+#include "task/incoming.h"
+#include "task/object.h"
+#include "task/peer.h"
+#include "task/value.h"
+
+typedef struct result {
+    value v;
+    bool is_block; /* v.place is a block of ours */
+    bool answered;
+    manta_failure *failure; /* instead of a value; in the call's memory */
+} result;
+
+struct manta_task {
+    char name[64], label[64];
+    uint64_t id, actor;
+    int attempt, n_args, n_results;
+    value *args;
+    object **awaited; /* among the arguments */
+    int n_awaited;
+    result *results;
+    self_of *self;
+    peer *caller; /* NULL: the daemon, or this process */
+    incoming *call;
+    bool is_stream;
+    bool is_lost; /* an argument cannot be read */
+    uint64_t yielded;
+    arena memory; /* of the arguments' table and the small results */
+};
+
+/* Calls the function that t->name names, without the lock: MANTA_ENOENT there is none. */
+manta_status function_call(manta_task *t) MANTA_MUST_USE;
+
+#endif
