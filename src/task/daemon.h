@@ -56,6 +56,7 @@ typedef struct client {
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
     bool is_ready; /* a worker that has started */
     bool is_killed; /* by us: its end says nothing about the next worker */
+    bool is_maker; /* in daemon_stop_idle(): others wait for what it is to make */
     bool blocked;
     int status;
     int64_t died_ns;

@@ -68,27 +68,17 @@ static void do_grant(node *d, const sched_action *a)
         daemon_act(d, (sched_event){.kind = SCHED_RETURN, .client = a->client, .worker = a->worker});
 }
 
-/* Whether a worker is to make an object that others know of: a call of its own, whose reference
- * it has handed on. */
-static bool is_maker(const node *d, uint32_t id)
+/* Notes who is to make an object that others know of: a call of its own, whose reference it has
+ * handed on. All objects are looked at, once for however many workers are to be stopped. */
+static void find_makers(node *d)
 {
+    for (size_t i = 0; i < d->clients.n; i++) d->clients.at[i].value->is_maker = false;
     for (size_t i = 0; i < directory_count(d->objects); i++) {
         uint64_t made = directory_at(d->objects, i);
-        if (directory_state_of(d->objects, made) == DIRECTORY_PROMISED &&
-            directory_maker(d->objects, made) == id)
-            return true;
+        if (directory_state_of(d->objects, made) != DIRECTORY_PROMISED) continue;
+        client *c = daemon_client(d, directory_maker(d->objects, made));
+        if (c) c->is_maker = true;
     }
-    return false;
-}
-
-static void stop_or_leave(node *d, uint32_t id)
-{
-    const client *c = daemon_client(d, id);
-
-    if (c && is_maker(d, id))
-        daemon_act(d, (sched_event){.kind = SCHED_STAYS, .worker = id, .job = c->job});
-    else
-        daemon_kill(d, id);
 }
 
 /* What a worker is to make it has told us before its caller could give it back, over another
@@ -97,7 +87,14 @@ void daemon_stop_idle(node *d)
 {
     if (d->stops.n == 0) return;
     daemon_drain_all(d);
-    for (size_t i = 0; i < d->stops.n; i++) stop_or_leave(d, d->stops.at[i]);
+    find_makers(d);
+    for (size_t i = 0; i < d->stops.n; i++) {
+        const client *c = daemon_client(d, d->stops.at[i]);
+        if (c && c->is_maker)
+            daemon_act(d, (sched_event){.kind = SCHED_STAYS, .worker = c->id, .job = c->job});
+        else
+            daemon_kill(d, d->stops.at[i]);
+    }
     vec_clear(&d->stops);
 }
 
