@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/crc32c.h"
@@ -27,6 +28,16 @@ void agreement_add(agreement *a, const char *name, const char *format, ...)
     if (n > room) return;
     memcpy(a->text + a->n, line, n);
     a->n += n;
+}
+
+/* As short as it can be for a person, and exact: numbers that differ give different texts. */
+static void add_number(agreement *a, const char *name, double v)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%.9g", v);
+    if (strtod(text, NULL) != v) snprintf(text, sizeof text, "%.17g", v);
+    agreement_add(a, name, "%s", text);
 }
 
 /* ---- what a session has ---- */
@@ -169,9 +180,9 @@ static void add_optimizer(agreement *a, const manta_optimizer *o)
                    {"ema_overwrite_frequency", o->ema_overwrite_frequency}};
 
     agreement_add(a, "optimizer", "%s", manta_optimizer_name(o));
-    agreement_add(a, "learning rate", "%.9g", o->learning_rate);
+    add_number(a, "learning rate", o->learning_rate);
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        agreement_add(a, options[i].name, "%.9g", options[i].value);
+        add_number(a, options[i].name, options[i].value);
     add_schedule(a, &o->schedule);
 }
 

@@ -25,7 +25,7 @@ typedef struct agreement {
     size_t n; /* bytes of text */
 } agreement;
 
-/* Adds a line; one that does not fit is left out, with those that follow. */
+/* Adds a line; one for which there is no room is left out. */
 void agreement_add(agreement *a, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
