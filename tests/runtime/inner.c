@@ -141,18 +141,6 @@ static void handles(void)
     manta_actor_release(k);
 }
 
-/* Nothing is held when nobody holds it. */
-static void until_nothing_is_held(void)
-{
-    double begin = now();
-    manta_node_info info;
-
-    do {
-        OK(manta_node_get(&info));
-        CHECK(now() - begin < LONG / 1000);
-    } while (info.objects > 0);
-}
-
 void scenario_inner(void)
 {
     by_reference(1);

@@ -356,17 +356,6 @@ static void refusals(void)
     manta_release(r);
 }
 
-static void until_nothing_is_held(void)
-{
-    double begin = now();
-    manta_node_info info;
-
-    do {
-        OK(manta_node_get(&info));
-        CHECK(now() - begin < LONG / 1000);
-    } while (info.objects > 0);
-}
-
 void scenario_packed(void)
 {
     for (int i = 0; i < SIZES; i++) {

@@ -71,6 +71,17 @@ void until_there(const char *name)
     CHECK(access(path_of(name), F_OK) == 0);
 }
 
+void until_nothing_is_held(void)
+{
+    double begin = now();
+    manta_node_info info;
+
+    do {
+        OK(manta_node_get(&info));
+        CHECK(now() - begin < LONG / 1000);
+    } while (info.objects > 0);
+}
+
 int scenario_main(int argc, char **argv, const scenario *all, size_t n)
 {
     const char *name = argc > 1 ? argv[1] : "";

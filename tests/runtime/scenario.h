@@ -52,6 +52,8 @@ const char *path_of(const char *name); /* in it; valid until the next call */
 manta_status touch(const char *path);
 void until_there(const char *name);
 
+void until_nothing_is_held(void); /* no object is left when nobody holds one */
+
 /* remote.c: a method of its actor, for methods that do more. What scenarios call
  * by name needs no declaration. */
 manta_status counter_add(manta_task *t);
