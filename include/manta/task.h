@@ -29,6 +29,12 @@
  * with the sentence of the place where it arose. manta_failure_get() tells
  * the kinds apart.
  *
+ * A function that waits for a call which it has made itself may run it: on its own
+ * stack, in its own process, when nobody else has begun it and it is short or
+ * recursive. The wait then ends with that call, also when its time is over or the
+ * function is cancelled before. Functions that call themselves should not count on
+ * static variables; MANTA_CALL_STRATEGY_SPREAD keeps a call in another process.
+ *
  * References are counted. What manta_remote(), manta_put() and manta_create()
  * return is held once and given back with manta_release(). What a manta_get
  * delivers by pointer is read-only, lies in shared memory or in this process,
@@ -91,6 +97,8 @@ typedef struct manta_node_options {
      * node of its own could have (amounts, where to spill), else one of its own. */
     const char *address;
     bool plain_output; /* workers write to this program's own output, without a prefix */
+    int max_workers; /* processes of a program for calls, beside those of actors; 0: 32 for each core,
+                      at least 256 */
 } manta_node_options;
 
 /* Starts a node on this host, or joins one: a daemon, and workers forked from
@@ -261,7 +269,8 @@ typedef struct manta_placement_group {
 
 typedef enum manta_call_strategy {
     MANTA_CALL_STRATEGY_DEFAULT = 0, /* short calls are sent ahead of time, behind others */
-    MANTA_CALL_STRATEGY_SPREAD /* to an idle worker only, however short the calls are */
+    MANTA_CALL_STRATEGY_SPREAD /* to an idle worker only, however short the calls are; never run by who
+                                  waits for them */
 } manta_call_strategy;
 
 #define MANTA_ON(status) (1u << (status)) /* for manta_task_options.retry_on */
@@ -419,7 +428,8 @@ enum {
  * with MANTA_ECANCELLED; the calls it has made, and theirs, are cancelled too,
  * and it can make no more. `how`: 0, or some of the above. Its results are
  * MANTA_ECANCELLED. Without effect on a call that has ended. MANTA_EINVAL a
- * running call of an actor cannot be forced to end (manta_actor_kill()). */
+ * running call of an actor cannot be forced to end (manta_actor_kill()), nor one
+ * that the process which has made it runs itself. */
 MANTA_API manta_status manta_cancel(manta_ref ref, unsigned how) MANTA_MUST_USE;
 
 /* ---- results that come one by one ---- */

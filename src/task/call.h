@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "base/vec.h"
 #include "net/wire.h"
+#include "task/claim.h"
 #include "task/demand.h"
 #include "task/object.h"
 #include "task/proto.h"
@@ -31,6 +32,7 @@ typedef struct function {
     char *name;
     int64_t est_ns; /* running mean of what a call takes; -1: not known */
     int64_t run_ns; /* mean of the calls that threads of this process run (leader.h); -1: not known */
+    uint64_t bits; /* that stand for it in a chain of calls (nested.h) */
 } function;
 
 typedef struct call_arg {
@@ -42,6 +44,7 @@ typedef struct call_arg {
 /* Calls that need the same, and the workers leased for it. */
 typedef struct shape {
     sched_shape amount;
+    uint32_t lends; /* to calls that its calls make (nested.h) */
     list queue;
     int64_t queued;
     demand demand; /* what the daemon was asked for */
@@ -56,8 +59,11 @@ typedef struct call {
     bool retry_errors, cancelled, is_sent, is_stream;
     bool as_actor; /* max_retries is the actor's, which who was handed it learns later */
     bool apart; /* never sent behind another call */
+    bool is_here; /* its waiter runs it, in this process (nested.h) */
+    uint32_t claim; /* of a call that may be taken back (claim.h); 0: it may not */
     uint32_t retry_on; /* statuses, as MANTA_ON() */
     uint64_t parent; /* the call that made it; 0: none */
+    uint64_t chain; /* the functions of the calls above it, and its own (nested.h) */
     function *fn;
     char *label; /* NULL: none */
     shape *shape; /* NULL for actors */
@@ -100,6 +106,13 @@ void calls_encode(buf *b, const call *c);
 
 /* Sends the call to p; false: there is no room in the ring. */
 bool call_send(call *c, struct peer *p);
+
+/* Takes a call out of its queue, or back from the peer that has not begun it; it is in no
+ * list then. False: it has begun. */
+bool call_take(call *c);
+
+/* Fails a call whose message has n bytes, which is too many. */
+void call_too_long(call *c, size_t n);
 
 /* Cancels the call; how: MANTA_CANCEL_. Returns false when it cannot be cancelled. */
 bool call_cancel(call *c, unsigned how);

@@ -14,6 +14,9 @@
  * counts it there goes with it: rt->queued and the shape's or the actor's `queued` while it
  * is in a queue, the peer's in_flight and load_ns while it is sent.
  *
+ * A call whose own caller waits for it may be taken out of its queue, or back from a peer that
+ * has not begun it (call_take()), and be run in this process (nested.c); it is in rt->own then.
+ *
  * A call has one outcome. Its results are objects that point back to it (object->maker); they
  * are set, or fail, once: a second answer finds no call of that number in the peer's list,
  * and a result that is not pending is left alone.
@@ -40,6 +43,7 @@
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/limits.h"
+#include "task/nested.h"
 #include "task/object.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -54,6 +58,7 @@
 #define LONGEST_NS  1000000000000000 /* of a call, twelve days: no sum of those sent overflows */
 #define MOST_SENT   256 /* calls sent ahead to one worker */
 #define MOST_WANTED 64 /* leases asked for at once */
+#define LINGERS     50 /* looks of the watcher, a millisecond apart, after the last call that was kept */
 #define MOST_LOST   8 /* times that a call waits for arguments that were lost */
 
 /* ---- shapes ---- */
@@ -64,6 +69,7 @@ shape *shape_find(const sched_shape *amount)
         if (!memcmp(&rt->shapes.at[i]->amount, amount, sizeof *amount)) return rt->shapes.at[i];
     shape *s = mem_new(sizeof *s);
     s->amount = *amount;
+    s->lends = nested_lendable(amount);
     list_init(&s->queue);
     vec_push(&rt->shapes, s);
     return s;
@@ -77,6 +83,7 @@ function *function_find(const char *name)
     function *x = mem_new(sizeof *x);
     x->name = mem_strdup(name);
     x->est_ns = x->run_ns = -1;
+    x->bits = nested_bits(name);
     *map_put(&rt->functions, name) = x;
     return x;
 }
@@ -132,11 +139,21 @@ static void call_fail(call *c, const manta_failure *f)
 
 /* ---- sending ---- */
 
+/* A call lends its cores while it would be tried again if one that it runs killed the
+ * process; see nested.c. */
+static uint32_t call_lends(const call *c)
+{
+    return c->shape && c->attempt == 0 && c->max_retries != 0 && !c->is_stream ? c->shape->lends : 0;
+}
+
 void calls_encode(buf *b, const call *c)
 {
     proto_begin(b, PROTO_CALL);
     wire_put_u64(b, c->id);
     wire_put_u64(b, c->actor ? c->actor->id : 0);
+    wire_put_u64(b, c->chain);
+    wire_put_u32(b, c->claim);
+    wire_put_u32(b, call_lends(c));
     wire_put_u32(b, (uint32_t)c->attempt);
     wire_put_u32(b, (uint32_t)c->results | (c->is_stream ? PROTO_STREAM : 0));
     wire_put_text(b, c->fn->name);
@@ -164,6 +181,8 @@ static void return_lease(peer *p)
 
 static void shape_demand(shape *s, int64_t n)
 {
+    /* What will be asked for again is not worth taking back: the watcher does when it is quiet. */
+    if (n < s->demand.owed && rt_current && rt->nests) return;
     if (!demand_wants(&s->demand, n)) return;
     proto_begin(&rt->out, PROTO_DEMAND);
     buf_add(&rt->out, &s->amount, sizeof s->amount);
@@ -187,17 +206,49 @@ static peer *shape_pick_worker(shape *s, const call *c)
     return at < 0 ? NULL : s->workers.at[at];
 }
 
+void call_too_long(call *c, size_t n)
+{
+    manta_failure f = failure_make(MANTA_FAILURE_SUBMIT, MANTA_EINVAL, c->fn->name, 0,
+                                   "a call of %s has %zu bytes, at most %zu fit into a message", c->fn->name,
+                                   n, RING_MESSAGE);
+
+    call_fail(c, &f);
+}
+
+/* A word by which the call can be taken back; 0: none is free, or nobody would do it. */
+static uint32_t claim_new(const call *c, peer *p)
+{
+    if (!rt->takes_back || c->actor) return 0;
+    for (int i = 0; i < CLAIM_SLOTS; i++) {
+        uint32_t n = ++p->claims;
+        uint64_t *bits = &p->claimed[n % CLAIM_SLOTS / 64], bit = 1ULL << n % 64;
+        if (n == 0 || *bits & bit) continue;
+        *bits |= bit;
+        claim_send(p->bell, rt->client, n);
+        return n;
+    }
+    return 0;
+}
+
+static void claim_end(call *c, peer *p)
+{
+    if (c->claim) p->claimed[c->claim % CLAIM_SLOTS / 64] &= ~(1ULL << c->claim % 64);
+    c->claim = 0;
+}
+
 bool call_send(call *c, peer *p)
 {
+    c->claim = claim_new(c, p);
     calls_encode(&rt->out, c);
     if (rt->out.n > RING_MESSAGE) {
-        manta_failure f = failure_make(MANTA_FAILURE_SUBMIT, MANTA_EINVAL, c->fn->name, 0,
-                                       "a call of %s has %zu bytes, at most %zu fit into a message",
-                                       c->fn->name, rt->out.n, RING_MESSAGE);
-        call_fail(c, &f);
+        claim_end(c, p);
+        call_too_long(c, rt->out.n);
         return true;
     }
-    if (!peer_send(p, &rt->out)) return false;
+    if (!peer_send(p, &rt->out)) {
+        claim_end(c, p);
+        return false;
+    }
     list_remove(&c->link);
     list_push(&p->sent, &c->link);
     c->at = p;
@@ -234,8 +285,10 @@ void calls_dispatch(void)
 void call_queue(call *c, bool first)
 {
     rt->queued++;
-    c->is_sent = false;
+    rt->returns++;
+    c->is_sent = c->is_here = false;
     c->at = NULL;
+    c->claim = 0;
     if (c->actor) {
         c->actor->queued++;
         if (first)
@@ -270,40 +323,6 @@ static const manta_failure *argument_failure(const call *c)
     return NULL;
 }
 
-/* Runs a call in this process, inside the call of manta_remote(). */
-static void run_once(call *c)
-{
-    buf bytes = {0}, answer = {0};
-    size_t pinned = rt->pinned.n;
-
-    calls_encode(&bytes, c);
-    incoming *in = incoming_of(NULL, bytes.at, bytes.n);
-    if (in) {
-        incoming *outer = rt_current;
-        rt_current = in;
-        exec_run(in, &answer);
-        rt_current = outer;
-        incoming_free(in);
-        wire w = wire_of(answer.at, answer.n);
-        proto_kind kind = proto_kind_of(&w);
-        list_push(&rt->calls, &c->link); /* anywhere: call_finish() finds it by its number */
-        rt->again = NULL;
-        call_finish(NULL, &w, kind);
-    }
-    for (; rt->pinned.n > pinned; rt->pinned.n--) {
-        object *o = object_find(rt->pinned.at[rt->pinned.n - 1]);
-        if (o) object_unpin(o);
-    }
-    buf_release(&bytes);
-    buf_release(&answer);
-}
-
-static void run_here(call *c)
-{
-    do run_once(c);
-    while (rt->again == c);
-}
-
 static void call_ready(call *c)
 {
     const manta_failure *f = argument_failure(c);
@@ -319,13 +338,18 @@ static void call_ready(call *c)
     } else if (rt->is_local && c->actor && c->actor->state == ACTOR_DEAD) {
         call_fail(c, &c->actor->failure);
     } else if (rt->is_local) {
-        run_here(c);
+        nested_run_local(c);
     } else if (c->actor) {
         actor_dispatch(c->actor); /* it has its place in the actor's queue already */
         if (rt->queued > 0) rt_nudge();
     } else {
         call_queue(c, false);
-        shape_dispatch(c->shape);
+        if (nested_lends()) { /* it is sent when its caller waits, or works on for a while */
+            rt->lingers = LINGERS;
+            rt->takes_back = true;
+        } else {
+            shape_dispatch(c->shape);
+        }
         if (rt->queued > 0) rt_nudge();
     }
 }
@@ -352,7 +376,7 @@ void call_resume(call *c)
 
 static call *find_sent(peer *from, uint64_t id)
 {
-    list *head = from ? &from->sent : &rt->calls;
+    list *head = from ? &from->sent : &rt->own;
 
     for (list *l = head->next; l != head; l = l->next)
         if (LIST_ITEM(l, call, link)->id == id) return LIST_ITEM(l, call, link);
@@ -407,13 +431,14 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
     }
     if (verdict == RETRY_AGAIN) c->attempt++;
     if (rt->is_local)
-        rt->again = c; /* run_here() sees it */
+        rt->again = c; /* nested_run_local() sees it */
     else
         call_queue(c, true);
 }
 
 static void take_results(call *c, wire *w)
 {
+    bool is_here = c->is_here || rt->is_local;
     uint32_t n = wire_u32(w);
     VEC(value) values = {0};
     MAP_U64(manta_failure) failures = {0}; /* by the number of the result */
@@ -442,11 +467,14 @@ static void take_results(call *c, wire *w)
     for (size_t i = 0; i < values.n; i++) {
         object *o = object_find(id + i);
         const manta_failure *f = failures.n > 0 ? map_u64_find(&failures, i) : NULL;
-        if (!o || o->state != OBJECT_PENDING) continue;
+        if (!o || o->state != OBJECT_PENDING) {
+            if (is_here && values.at[i].place.segment) store_give(rt->store, values.at[i].place);
+            continue;
+        }
         if (f)
             object_fail(o, f);
         else
-            object_set(o, &values.at[i], true);
+            object_set(o, &values.at[i], is_here ? OBJECT_FROM_HERE : OBJECT_FROM_PEER);
     }
     vec_release(&values);
     map_u64_release(&failures);
@@ -456,6 +484,28 @@ static void take_results(call *c, wire *w)
         call_free(c);
 }
 
+/* The peer has this call no more. */
+static void peer_has_less(peer *p, call *c)
+{
+    claim_end(c, p);
+    p->in_flight--;
+    p->load_ns -= c->est_ns;
+    if (p->give_back && p->in_flight == 0 && p->shape) return_lease(p);
+}
+
+bool call_take(call *c)
+{
+    if (!c->is_sent) {
+        call_unqueue(c);
+        return true;
+    }
+    if (!c->claim || !claim_make(c->at->bell, rt->client, c->claim, CLAIM_TAKEN)) return false;
+    list_remove(&c->link);
+    peer_has_less(c->at, c);
+    c->at = NULL;
+    return true;
+}
+
 void call_finish(peer *from, wire *w, proto_kind kind)
 {
     uint64_t id = wire_u64(w);
@@ -463,11 +513,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
 
     if (!c) return;
     list_remove(&c->link);
-    if (from) {
-        from->in_flight--;
-        from->load_ns -= c->est_ns;
-        if (from->give_back && from->in_flight == 0 && from->shape) return_lease(from);
-    }
+    if (from) peer_has_less(from, c);
     if (kind == PROTO_RETURNED) {
         manta_failure none = {0};
         call_again(c, RETRY_RETURNED, false, &none);
@@ -484,7 +530,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
     if (f.kind == MANTA_FAILURE_TASK)
         call_again(c, RETRY_FUNCTION_FAILED, true, &f);
     else if (f.kind == MANTA_FAILURE_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
-        c->is_sent = false;
+        c->is_sent = c->is_here = false;
         c->at = NULL;
         if (c->actor) call_queue(c, true);
         rebuild_arguments(c);
@@ -512,8 +558,11 @@ void calls_no_worker(const sched_shape *amount, const manta_failure *f)
     shape *s = shape_find(amount);
 
     demand_void(&s->demand);
-    if (s->workers.n > 0) { /* one came meanwhile */
-        shape_dispatch(s);
+    rt_pump(); /* which of ours wait is known then */
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const peer *p = s->workers.at[i];
+        if (p->is_waiting || p->is_dead || p->is_broken) continue;
+        shape_dispatch(s); /* it came meanwhile, or goes on */
         return;
     }
     while (!list_is_empty(&s->queue)) {
@@ -640,6 +689,7 @@ void calls_cancel_of(uint64_t parent)
 
 bool call_cancel(call *c, unsigned how)
 {
+    if (c->is_here) return nested_cancel(c, how);
     cancel_step step = cancel_made(false, c->is_sent, c->actor != NULL, how);
 
     if (step == CANCEL_REFUSE) return false;

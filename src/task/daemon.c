@@ -115,6 +115,7 @@ static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
         d->number = (uint64_t)clock_now_ns() ^ ((uint64_t)getpid() << 40);
     d->number |= 1; /* 0 is no node */
     d->sched = sched_new(config->total, config->prestart > 0 ? config->prestart : 1);
+    sched_cap(d->sched, config->max_workers);
     d->registry = registry_new();
     d->refs = refs_new();
     d->objects = directory_new();

@@ -172,10 +172,7 @@ static void read_function(const void *call, size_t n, char function[64])
     wire w = wire_of(call, n);
 
     (void)proto_kind_of(&w);
-    (void)wire_u64(&w);
-    (void)wire_u64(&w);
-    (void)wire_u32(&w);
-    (void)wire_u32(&w);
+    (void)wire_take(&w, PROTO_CALL_HEAD);
     wire_text(&w, function, 64);
     if (w.broken) function[0] = 0;
 }

@@ -395,6 +395,7 @@ static manta_status client_welcome(node *d, client *c)
     wire_put_u64(b, d->number);
     daemon_put_shape(b, &d->config.total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
+    wire_put_u32(b, d->config.worker_memory == 0); /* else each call counts for itself */
     daemon_send_fds(d, c, (int[]){c->bell_fd, c->trace_fd}, c->is_worker ? 2 : 1);
     return MANTA_OK;
 }

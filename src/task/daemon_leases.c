@@ -68,6 +68,30 @@ static void do_grant(node *d, const sched_action *a)
         daemon_act(d, (sched_event){.kind = SCHED_RETURN, .client = a->client, .worker = a->worker});
 }
 
+static void say_cap(node *d, const sched_action *a)
+{
+    log_warn("calls wait: their program has as many workers as it may, most of them in calls that wait; "
+             "max_workers of the node's options is that number",
+             LOG_INT("workers", d->config.max_workers), LOG_INT("program", (int)a->job));
+}
+
+/* The calls would wait for ever, or as long as all others do. */
+static void refuse_capped(node *d, const sched_action *a)
+{
+    client *c = daemon_client(d, (uint32_t)a->client);
+
+    if (!c) return;
+    manta_failure f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
+                                   "no worker can be started for the call: there are %d, which is as many as "
+                                   "there may be, and all are in calls that wait; max_workers of "
+                                   "manta_node_options raises it",
+                                   d->config.max_workers);
+    proto_begin(&d->out, PROTO_NO_WORKER);
+    daemon_put_shape(&d->out, &a->shape);
+    failure_put(&d->out, &f);
+    daemon_send(d, c);
+}
+
 /* Notes who is to make an object that others know of: a call of its own, whose reference it has
  * handed on. All objects are looked at, once for however many workers are to be stopped. */
 static void find_makers(node *d)
@@ -115,6 +139,8 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: daemon_refuse(d, a); break;
+        case SCHED_DO_CAP: say_cap(d, a); break;
+        case SCHED_DO_REFUSE_CAPPED: refuse_capped(d, a); break;
         case SCHED_DO_STOP: vec_push(&d->stops, a->worker); break;
         case SCHED_DO_KILL: daemon_kill(d, a->worker); break;
         case SCHED_DO_RECLAIM:

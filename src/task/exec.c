@@ -23,6 +23,7 @@
 #include "task/incoming.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,13 +55,17 @@ incoming *incoming_of(peer *from, const void *bytes, size_t n)
     wire w = wire_of(bytes, n);
 
     (void)proto_kind_of(&w);
-    uint64_t task = wire_u64(&w), actor = wire_u64(&w);
+    uint64_t task = wire_u64(&w), actor = wire_u64(&w), chain = wire_u64(&w);
+    uint32_t claim = wire_u32(&w), lends = wire_u32(&w);
     if (w.broken) return NULL;
     incoming *c = mem_new(sizeof *c + n);
     list_init(&c->link);
     c->from = from;
     c->task = task;
     c->actor = actor;
+    c->chain = chain;
+    c->claim = claim;
+    c->lends = actor ? 0 : lends;
     c->n = n;
     memcpy(c->bytes, bytes, n);
     return c;
@@ -70,6 +75,11 @@ void incoming_free(incoming *c)
 {
     list_remove(&c->link);
     mem_free(c);
+}
+
+bool incoming_claim(incoming *c)
+{
+    return !c->claim || !c->from || !rt->bell || claim_make(rt->bell, c->from->id, c->claim, CLAIM_BEGUN);
 }
 
 /* The call that runs here waits (or does not any more). Its core is of use to
@@ -93,29 +103,31 @@ void exec_block(bool on)
         incoming *c = LIST_ITEM(l, incoming, link);
         l = l->next;
         if (c->actor || !c->from) continue;
-        proto_begin(b, PROTO_RETURNED);
-        wire_put_u64(b, c->task);
-        peer_answer(c->from, b);
+        if (incoming_claim(c)) {
+            proto_begin(b, PROTO_RETURNED);
+            wire_put_u64(b, c->task);
+            peer_answer(c->from, b);
+        }
         incoming_free(c);
     }
 }
 
 /* ---- arguments ---- */
 
-static void hold_inner(const value *v)
+static void hold_inner(const manta_task *t, const value *v)
 {
     const uint64_t *ids;
     uint64_t n = value_inner(v, &ids);
 
-    for (uint64_t i = 0; i < n && !rt->is_local; i++) object_adopt(ids[i], false)->pins++;
+    for (uint64_t i = 0; i < n && !t->is_own; i++) object_adopt(ids[i], false)->pins++;
 }
 
-static void drop_inner(const value *v)
+static void drop_inner(const manta_task *t, const value *v)
 {
     const uint64_t *ids;
     uint64_t n = value_inner(v, &ids);
 
-    for (uint64_t i = 0; i < n && !rt->is_local; i++) {
+    for (uint64_t i = 0; i < n && !t->is_own; i++) {
         object *o = object_find(ids[i]);
         if (o) object_unpin(o);
     }
@@ -156,7 +168,7 @@ static manta_status check_argument(const manta_task *t, uint32_t i, value *v)
     if (v->place.segment && v->kind == MANTA_KIND_PACKED && !(v->index = packed_index_new(v->at, v->size)))
         return manta_fail(MANTA_ECORRUPT, "%s: argument %u is a packed value, and its parts do not lie in it",
                           t->name, i);
-    return rt->is_local ? MANTA_OK : object_may_hold(v);
+    return t->is_own ? MANTA_OK : object_may_hold(v);
 }
 
 static manta_status read_arguments(manta_task *t, wire *w)
@@ -176,7 +188,7 @@ static manta_status read_arguments(manta_task *t, wire *w)
             if (w->broken) break;
             TRY(resolve_argument(t, id, &v));
             t->args[t->n_args++] = v;
-            hold_inner(&v);
+            hold_inner(t, &v);
             continue;
         }
         value_take(w, &v);
@@ -193,7 +205,7 @@ static manta_status read_arguments(manta_task *t, wire *w)
             return st;
         }
         t->args[t->n_args++] = v;
-        hold_inner(&v);
+        hold_inner(t, &v);
     }
     return wire_end(w, "call");
 }
@@ -201,7 +213,7 @@ static manta_status read_arguments(manta_task *t, wire *w)
 static void release_arguments(manta_task *t)
 {
     for (int i = 0; i < t->n_args; i++) {
-        drop_inner(&t->args[i]);
+        drop_inner(t, &t->args[i]);
         if (t->args[i].place.segment) store_unpin(rt->store, t->args[i].place);
         mem_free(t->args[i].index);
     }
@@ -210,13 +222,13 @@ static void release_arguments(manta_task *t)
 
 /* ---- results ---- */
 
-/* The result does not need what it refers to any more; without other processes
- * its answer is still to be read (run_once()). */
+/* The result does not need what it refers to any more; the answer of a call of our own is
+ * still to be read (nested.c). */
 static void result_unpin(const result *r, uint64_t id)
 {
     object *o = object_find(id);
 
-    if (rt->is_local && r->answered)
+    if (r->answered)
         vec_push(&rt->pinned, id);
     else if (o)
         object_unpin(o);
@@ -382,7 +394,7 @@ static void pass_on(const manta_task *t, const value *v)
     const uint64_t *ids;
     uint64_t n = value_inner(v, &ids);
 
-    for (uint64_t k = 0; k < n; k++) object_export(object_find(ids[k]));
+    for (uint64_t k = 0; k < n && !t->is_own; k++) object_export(object_find(ids[k]));
     /* What lies in a segment contains them; the daemon knows (PROTO_ADD). */
     if (n > 0 && t->caller && !v->place.segment) rt_tell_ids(PROTO_HOLD, t->caller->id, ids, (size_t)n);
 }
@@ -569,7 +581,7 @@ static void task_decode(manta_task *t, wire *w)
 {
     (void)proto_kind_of(w);
     t->id = wire_u64(w);
-    (void)wire_u64(w); /* the actor, which the incoming call knows */
+    (void)wire_take(w, 24); /* actor, chain, claim and lends, which the incoming call knows */
     t->attempt = (int)wire_u32(w);
     uint32_t n_results = wire_u32(w);
     t->is_stream = (n_results & PROTO_STREAM) != 0;
@@ -642,6 +654,7 @@ static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
     function *known = NULL;
     int64_t begin = clock_now_ns();
 
+    t->call->begun_ns = begin;
     worker_trace_begin(rt->trace, t->name, t->id, begin);
     manta_status st = task_call(t, w, &known);
     *ns = clock_now_ns() - begin;
@@ -671,7 +684,7 @@ static void task_release(manta_task *t, bool succeeded)
 {
     release_arguments(t);
     /* In this process the answer still points into the results. */
-    if (rt->is_local && succeeded)
+    if (t->is_own && succeeded)
         for (int i = 0; i < t->n_results; i++) {
             t->results[i].is_block = false;
             t->results[i].answered = true;
@@ -682,13 +695,16 @@ static void task_release(manta_task *t, bool succeeded)
 
 void exec_run(incoming *in, buf *answer)
 {
-    manta_task t = {.caller = in->from, .actor = in->actor, .call = in, .memory = memory_take()};
+    manta_task t = {
+        .caller = in->from, .actor = in->actor, .call = in, .is_own = in->is_own, .memory = memory_take()};
     int64_t ns;
     wire w = wire_of(in->bytes, in->n);
 
     task_decode(&t, &w);
     if (t.actor) t.self = self_find(t.actor);
     if (t.self) t.self->running++;
+    in->name = t.name;
+    if (in->depth > 0) fflush(stdout); /* what was printed so far is not this call's */
     if (!t.actor || !t.id) label_output(t.name); /* an actor prints under its constructor's name */
     manta_status st = task_run(&t, &w, &ns);
     if (!st) st = task_fit_results(&t);
@@ -696,6 +712,13 @@ void exec_run(incoming *in, buf *answer)
     task_release(&t, st == MANTA_OK);
     if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
     rt_flush_drops();
+}
+
+void exec_resume(const incoming *c)
+{
+    fflush(stdout);
+    label_output(c->name);
+    worker_trace_begin(rt->trace, c->name, c->task, c->begun_ns);
 }
 
 void exec_end_self(uint64_t actor)

@@ -21,7 +21,7 @@
 typedef struct result {
     value v;
     bool is_block; /* v.place is a block of ours */
-    bool answered;
+    bool answered; /* in this process, where its answer points to it */
     manta_failure *failure; /* instead of a value; in the call's memory */
 } result;
 
@@ -37,6 +37,7 @@ struct manta_task {
     peer *caller; /* NULL: the daemon, or this process */
     incoming *call;
     bool is_stream;
+    bool is_own; /* made by this process, which holds what it uses and reads the answer itself */
     bool is_lost; /* an argument cannot be read */
     uint64_t yielded;
     arena memory; /* of the arguments' table and the small results */

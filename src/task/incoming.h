@@ -26,6 +26,13 @@ typedef struct incoming {
     list link;
     struct peer *from; /* NULL: the daemon (a constructor), or this process */
     uint64_t task, actor;
+    uint64_t chain; /* the functions of the calls above it, and its own (nested.h) */
+    uint32_t claim; /* to be made before it is begun (claim.h); 0: none */
+    uint32_t lends; /* to calls that it makes, cores in 1/10000, and 1; 0: nothing */
+    int depth; /* calls beneath it on the stack */
+    bool is_own; /* this process made it */
+    const char *name; /* while it runs: of its function */
+    int64_t begun_ns;
     int concurrency; /* of the actor that this call constructs */
     _Atomic bool cancelled;
     _Atomic bool ends; /* cancelled, and so are the calls it makes */
@@ -52,8 +59,15 @@ incoming *incoming_of(struct peer *from, const void *bytes, size_t n);
 /* Frees a call, and takes it out of its list. */
 void incoming_free(incoming *c);
 
+/* Claims a call that is to be begun or given back; false: its caller has taken it back, and
+ * it is to be dropped. */
+bool incoming_claim(incoming *c);
+
 /* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */
 void exec_run(incoming *c, buf *answer);
+
+/* Shows again that `c` runs, and prints, when a call above it on the stack has ended. */
+void exec_resume(const incoming *c);
 
 /* Says that the call which runs here waits, or goes on. */
 void exec_block(bool on);

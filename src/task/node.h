@@ -40,6 +40,7 @@ typedef struct node_config {
     uint64_t worker_memory; /* most bytes of a worker's own; 0: no limit */
     uint64_t memory_floor; /* the machine is short when it has less than that */
     int prestart; /* workers to fork before anyone asks */
+    int max_workers; /* of a program, beside its actors; 0: any number */
     char space[64]; /* namespace of the driver; "" its own */
     bool plain_output; /* workers write to the driver's own output */
 } node_config;

@@ -78,9 +78,16 @@ manta_status object_make(const manta_arg *a, const value *v, object **out) MANTA
 /* Counts what a value that this process made refers to, once each. */
 void object_hold_inner(const value *v);
 
-/* Sets the object to a value that has come in a message. `told`: the daemon knows
- * already that we hold it, if it lies in a segment, and what it refers to. */
-void object_set(object *o, const value *v, bool told);
+/* Where a value comes from. */
+typedef enum object_source {
+    OBJECT_FROM_DAEMON,
+    OBJECT_FROM_PEER, /* the daemon knows already that we hold it, if it lies in a segment, and what
+                       * it refers to */
+    OBJECT_FROM_HERE /* a call that this process ran: what lies in a segment is a block of ours */
+} object_source;
+
+/* Sets the object to a value that has come in a message. */
+void object_set(object *o, const value *v, object_source from);
 
 /* Sets the object to a failure, which is the failure of every call that uses it. */
 void object_fail(object *o, const manta_failure *f);

@@ -228,9 +228,9 @@ static void forget_inner(const value *v)
     }
 }
 
-void object_set(object *o, const value *v, bool told)
+void object_set(object *o, const value *v, object_source from)
 {
-    bool was_promised = o->exported && o->maker, counted = false;
+    bool was_promised = o->exported && o->maker, told = from == OBJECT_FROM_PEER, counted = false;
     const value before = o->v; /* of an object that was lost: it holds what it referred to until now */
 
     if (object_may_hold(v)) {
@@ -243,14 +243,14 @@ void object_set(object *o, const value *v, bool told)
     o->state = OBJECT_READY;
     if (v->place.segment) {
         o->v.at = NULL;
-        was_promised = false;
-        if (rt->is_local) {
-            o->is_own = true; /* the block was made in this process */
+        if (from == OBJECT_FROM_HERE) {
+            o->is_own = true;
             counted = v->kind == MANTA_KIND_REFS || v->kind == MANTA_KIND_PACKED;
             if (counted && object_map(o)) /* holds what it refers to */
                 log_error("references cannot be read", LOG_STR("why", manta_error_text()));
             object_unmap(o);
         } else {
+            was_promised = false;
             if (told) o->held++;
             o->exported = true;
         }

@@ -16,6 +16,7 @@
 #include "base/vec.h"
 #include "net/wire.h"
 #include "os/eventcount.h"
+#include "task/claim.h"
 #include "task/proto.h"
 #include "task/ring.h"
 
@@ -34,6 +35,8 @@ typedef struct peer {
     proto_memory memory; /* why: it was ended for it */
     struct shape *shape; /* leased for it */
     int in_flight;
+    uint32_t claims; /* the last number given to a call sent to it (claim.h) */
+    uint64_t claimed[CLAIM_SLOTS / 64]; /* words in use, a bit each */
     int64_t load_ns;
     list sent; /* calls, in the order in which they were sent */
     VEC(buf) outbox; /* answers that found the ring full, in order; nothing overtakes them */

@@ -42,7 +42,8 @@ typedef enum proto_kind {
     PROTO_CONTEXT, /* request */
     PROTO_UNREACHABLE, /* client, whether for want of room, text: it, or what it prints, cannot be reached */
     /* daemon to client */
-    PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names; fd: bell */
+    PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
+                         who waits for them; fd: bell */
     PROTO_PEER, /* client, pid, side; fds: channel, bell */
     PROTO_GRANT, /* worker, shape, the number of the demand that it is for */
     PROTO_RECLAIM, /* worker */
@@ -88,7 +89,7 @@ typedef enum proto_kind {
     PROTO_STACK, /* pid */
     PROTO_STACK_IS, /* request (between worker and daemon), text */
     /* caller to worker, through a ring */
-    PROTO_CALL = 128, /* task, actor, attempt, results, name, label, n, values... */
+    PROTO_CALL = 128, /* task, actor, chain, claim, lends, attempt, results, name, label, n, values... */
     /* worker to caller */
     PROTO_DONE, /* task, ns, n, values... */
     PROTO_FAILED, /* task, ns, failure */
@@ -99,12 +100,13 @@ typedef enum proto_kind {
     PROTO_TAKEN /* task, n: so many items were taken */
 } proto_kind;
 
-#define PROTO_STREAM 0x80000000u /* beside the number of results: the function may yield */
+#define PROTO_CALL_HEAD 40 /* bytes of a CALL, behind its kind, before the name */
+#define PROTO_STREAM    0x80000000u /* beside the number of results: the function may yield */
 
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 4u
+#define PROTO_VERSION 5u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

@@ -59,7 +59,7 @@ static manta_status wait_until(wish *w, bool (*done)(void *ctx), int64_t timeout
     if (!done(w) && timeout_ms != 0 && w->q->waiting == THREADS - 1)
         return manta_fail(MANTA_EBUSY, "%d calls wait already", THREADS - 1);
     w->q->waiting++;
-    if (!done(w)) st = rt_await(done, w, timeout_ms);
+    if (!done(w)) st = rt_await(done, NULL, w, timeout_ms);
     w->q->waiting--;
     if (st == MANTA_ETIMEDOUT)
         return manta_fail(MANTA_ETIMEDOUT, "the queue is %s after %lld ms (%zu of %zu items)", what,

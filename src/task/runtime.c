@@ -45,6 +45,7 @@
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/leader.h"
+#include "task/nested.h"
 #include "task/node.h"
 #include "task/object.h"
 #include "task/output.h"
@@ -351,7 +352,10 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
 
 typedef struct patience {
     bool (*done)(void *ctx);
+    rt_find *find; /* NULL: nothing is to be run */
     void *ctx;
+    nested_terms terms;
+    call *found;
 } patience;
 
 static bool is_cancelled(void)
@@ -359,20 +363,35 @@ static bool is_cancelled(void)
     return rt_current && atomic_load(&rt_current->cancelled);
 }
 
-static bool done_or_cancelled(void *ctx)
+/* What a wait of a program ends with, for the time being: also with a call that this thread
+ * is to run itself. */
+static bool patience_ends(void *ctx)
 {
-    const patience *p = ctx;
+    patience *p = ctx;
 
-    return p->done(p->ctx) || is_cancelled();
+    if (p->done(p->ctx) || is_cancelled()) return true;
+    p->found = p->find ? p->find(p->ctx, p->terms) : NULL;
+    return p->found != NULL;
 }
 
-manta_status rt_await(bool (*done)(void *ctx), void *ctx, int64_t timeout_ms)
+static nested_terms terms_until(int64_t deadline)
 {
-    patience p = {done, ctx};
+    return (nested_terms){deadline == CLOCK_NEVER ? INT64_MAX : deadline - clock_now_ns()};
+}
 
-    TRY(rt_wait(done_or_cancelled, &p, timeout_ms == 0 ? 0 : clock_deadline(timeout_ms)));
-    if (done(ctx)) return MANTA_OK;
-    return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
+manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t timeout_ms)
+{
+    int64_t deadline = timeout_ms == 0 ? 0 : clock_deadline(timeout_ms);
+    patience p = {.done = done, .find = timeout_ms == 0 || !rt_current ? NULL : find, .ctx = ctx};
+
+    for (;;) {
+        if (p.find) p.terms = terms_until(deadline);
+        if (rt->queued > 0 && rt_current && !patience_ends(&p)) calls_dispatch();
+        TRY(rt_wait(patience_ends, &p, deadline));
+        if (done(ctx)) return MANTA_OK;
+        if (is_cancelled()) return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
+        nested_run(p.found);
+    }
 }
 
 /* ---- deaths ---- */
@@ -413,7 +432,7 @@ static int watch_prepare(struct pollfd polls[WATCHED])
     polls[WATCH_DAEMON] = (struct pollfd){.fd = rt->is_dead ? -1 : rt->fd, .events = POLLIN};
     polls[WATCH_NUDGE] = (struct pollfd){.fd = rt->nudge_fd, .events = POLLIN};
     polls[WATCH_KEEPER] = (struct pollfd){.fd = rt->is_dead ? -1 : rt->keeper_pidfd, .events = POLLIN};
-    return rt->queued > 0 || has_unsent_alone() || leader_is_watched() ? IDLE_PUMP_MS : -1;
+    return rt->queued > 0 || rt->lingers > 0 || has_unsent_alone() || leader_is_watched() ? IDLE_PUMP_MS : -1;
 }
 
 static void read_daemon(void)
@@ -459,10 +478,11 @@ static void watcher_main(void *arg)
         leader_watch();
         if (has_unsent_alone()) peers_flush();
         bool only_looks = got == 0 && timeout == IDLE_PUMP_MS && rt->queued == 0;
-        if (rt->queued > 0 && !rt->is_dead) {
-            rt_pump();
+        if ((rt->queued > 0 || rt->lingers > 0) && !rt->is_dead) {
+            if (rt->queued > 0) rt_pump();
             calls_dispatch();
         }
+        if (rt->queued == 0 && rt->lingers > 0) rt->lingers--;
         rt_flush_drops();
         if (!only_looks) rt_changed();
         mutex_unlock(&rt->lock);
@@ -482,6 +502,7 @@ static runtime *runtime_new(void)
     list_init(&r->watches);
     list_init(&r->calls);
     list_init(&r->running);
+    list_init(&r->own);
     r->fd = r->nudge_fd = r->keeper_pidfd = -1;
     r->client = 1;
     return r;
@@ -520,6 +541,7 @@ static manta_status read_welcome(int keeper_pidfd)
     const void *total = wire_take(&w, sizeof rt->total);
     if (total) memcpy(&rt->total, total, sizeof rt->total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
+    rt->nests = wire_u32(&w) != 0 && rt->is_worker;
     manta_status st = kind == PROTO_REFUSED ? read_refusal(in, n) : wire_end(&w, "welcome");
     if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))
         st = manta_fail(MANTA_ECORRUPT,

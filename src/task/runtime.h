@@ -31,6 +31,7 @@
 #include "os/thread.h"
 #include "store/store.h"
 #include "task/leader.h"
+#include "task/nested.h"
 #include "task/ring.h"
 #include "task/sched.h"
 
@@ -97,7 +98,12 @@ typedef struct runtime {
     int pipes[2]; /* where it prints; -1: its own output */
     pthread_t first_thread;
     list calls; /* incoming, in order */
-    list running; /* incoming, one for each thread that is in a call */
+    list running; /* incoming, one for each thread that is in a call, and those above it on its stack */
+    list own; /* calls of ours that are run here, by who waits for them (nested.h) */
+    bool nests; /* they may be */
+    bool takes_back; /* a call was here that may run those it makes: they are sent with a claim */
+    uint64_t returns; /* counts calls that went into a queue */
+    int lingers; /* how often the watcher still looks at the queue without having been asked */
     MAP_U64(struct self_of *) selves;
     bool blocked;
     int threads; /* that run calls beside the first */
@@ -175,9 +181,13 @@ void rt_daemon_message(wire *w, int *fds, int n_fds);
  * a sentence, after the deadline. */
 manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline);
 
-/* Waits for a program, as rt_wait() does. MANTA_ECANCELLED, with a sentence, when the
- * call that waits here is cancelled. */
-manta_status rt_await(bool (*done)(void *ctx), void *ctx, int64_t timeout_ms);
+/* Finds a call that the waiter of ctx should run itself (nested_find()); NULL: none. */
+typedef struct call *rt_find(void *ctx, nested_terms terms);
+
+/* Waits for a program, as rt_wait() does; what `find` (may be NULL) finds meanwhile is run on
+ * this thread's stack. MANTA_ECANCELLED, with a sentence, when the call that waits here is
+ * cancelled. */
+manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t timeout_ms);
 
 /* Says that other threads should look again. */
 void rt_changed(void);

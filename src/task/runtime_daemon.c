@@ -38,7 +38,7 @@ static void take_object(wire *w, bool failed)
     if (failed)
         object_fail(o, &f);
     else
-        object_set(o, &v, false);
+        object_set(o, &v, OBJECT_FROM_DAEMON);
 }
 
 static void on_object_ready(wire *w)
@@ -136,6 +136,10 @@ static void on_cancel(wire *w)
     if (wire_end(w, "cancel")) return;
     rt_pump(); /* the call was sent before the cancel, by another way */
     incoming *queued = find_incoming(&rt->calls, task), *running = find_incoming(&rt->running, task);
+    while (queued && !incoming_claim(queued)) {
+        incoming_free(queued);
+        queued = find_incoming(&rt->calls, task);
+    }
     cancel_heard h = cancel_told(queued != NULL, running != NULL, how);
     if (h.close) atomic_store(&running->ends, true);
     if (h.mark) atomic_store(&running->cancelled, true);

@@ -67,8 +67,9 @@ typedef struct request {
 } request;
 
 typedef struct starts { /* workers of a job: on their way, and wanted by those who wait */
-    int64_t starting, missing;
+    int64_t starting, missing, missing_actors; /* the latter are among the former */
     bool full; /* no more can be started */
+    bool capped; /* there are as many as there may be, and more are wanted */
 } starts;
 
 struct sched {
@@ -76,6 +77,7 @@ struct sched {
     pool node;
     uint32_t kept; /* as in a group */
     int idle;
+    int64_t most; /* workers of a job for calls; 0: any number */
     MAP_U64(starts) starts; /* by job */
     MAP_U64(worker) workers;
     MAP_U64(group *) groups;
@@ -99,6 +101,11 @@ sched *sched_new(sched_shape total, int idle)
     s->node.gpus = devices_of(&total);
     s->idle = idle;
     return s;
+}
+
+void sched_cap(sched *s, int64_t n)
+{
+    s->most = n;
 }
 
 static void group_free(group *g)
@@ -250,7 +257,8 @@ static pool *pool_for(sched *s, const request *q, int *bundle)
 /* The line is looked at from its beginning. */
 static void plan_anew(sched *s)
 {
-    for (size_t i = 0; i < s->starts.n; i++) s->starts.at[i].value.missing = 0;
+    for (size_t i = 0; i < s->starts.n; i++)
+        s->starts.at[i].value.missing = s->starts.at[i].value.missing_actors = 0;
     s->node.plan = s->node.left;
     s->node.plan_gpus = s->node.gpus;
     s->kept = 0;
@@ -459,6 +467,56 @@ static void refuse_hopeless(sched *s, sched_actions *out)
     }
 }
 
+/* How many workers of the job are to be on their way: those that are missing, within what it may
+ * have. */
+static int64_t starts_allowed(sched *s, uint32_t job, starts *j, sched_actions *out)
+{
+    int64_t calls = j->missing - j->missing_actors, room = s->most;
+
+    for (size_t i = 0; i < s->workers.n; i++)
+        room -= s->workers.at[i].value.job == job && s->workers.at[i].value.state != ACTOR;
+    if (s->most == 0 || calls <= room) {
+        j->capped = false;
+        return j->missing;
+    }
+    if (!j->capped && room <= 0) {
+        j->capped = true;
+        vec_push(out, ((sched_action){.kind = SCHED_DO_CAP, .job = job}));
+    }
+    return j->missing_actors + (room > 0 ? room : 0);
+}
+
+/* Whether a worker of the job could come to take another call without anything being started: one
+ * is on its way, or not all that it has wait. */
+static bool goes_on(const sched *s, uint32_t job, const starts *j)
+{
+    if (j->starting > 0) return true;
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const worker *w = &s->workers.at[i].value;
+        if (w->job == job && w->state != ACTOR && !w->blocked) return true;
+    }
+    return false;
+}
+
+/* Calls of a worker that waits, of a job that may have no more and whose workers all wait, are told
+ * so: they could be what all of them wait for. */
+static void refuse_starved(sched *s, sched_actions *out)
+{
+    for (size_t i = 0; i < s->line.n;) {
+        const request q = s->line.at[i];
+        const starts *j = map_u64_find(&s->starts, q.job);
+        const worker *w = q.what == WANTS_LEASE ? map_u64_find(&s->workers, (uint32_t)q.client) : NULL;
+        if (!q.lacks_worker || !j || !j->capped || !w || !w->blocked || goes_on(s, q.job, j)) {
+            i++;
+            continue;
+        }
+        vec_push(out,
+                 ((sched_action){
+                     .kind = SCHED_DO_REFUSE_CAPPED, .client = q.client, .job = q.job, .shape = q.shape}));
+        vec_remove(&s->line, i);
+    }
+}
+
 /* Serves the line as far as workers and resources go, and starts a worker for
  * each call that lacks nothing else. */
 static void serve_line(sched *s, sched_actions *out)
@@ -491,6 +549,7 @@ static void serve_line(sched *s, sched_actions *out)
             for (; n < q->n && missing < MOST_STARTING && (from = pool_for(s, q, &bundle)); n++) {
                 missing++;
                 starts_of(s, q->job)->missing++;
+                starts_of(s, q->job)->missing_actors += q->what == WANTS_ACTOR;
                 devices gpus;
                 (void)choose_devices(&from->plan_gpus, q->shape.amount[SCHED_GPU], &gpus);
                 subtract_gpus(&from->plan_gpus, &gpus, 1);
@@ -503,10 +562,12 @@ static void serve_line(sched *s, sched_actions *out)
     }
     for (size_t i = 0; i < s->starts.n; i++) {
         starts *j = &s->starts.at[i].value;
-        for (; !j->full && j->starting < j->missing; j->starting++)
+        int64_t wanted = starts_allowed(s, (uint32_t)s->starts.at[i].key, j, out);
+        for (; !j->full && j->starting < wanted; j->starting++)
             vec_push(out, ((sched_action){.kind = SCHED_DO_START, .job = (uint32_t)s->starts.at[i].key}));
     }
     refuse_hopeless(s, out);
+    refuse_starved(s, out);
 }
 
 /* A job without workers has none whose end would tell that there is room again. */

@@ -84,7 +84,10 @@ typedef enum sched_action_kind {
     SCHED_DO_RECLAIM, /* ask client to return worker as soon as it has nothing to do */
     SCHED_DO_GROUP, /* group `client` has its bundles */
     SCHED_DO_REFUSE, /* client gets no worker for shape: none can be started, and its job has none */
-    SCHED_DO_REFUSE_ACTOR /* actor `client` gets no worker: none can be started */
+    SCHED_DO_REFUSE_ACTOR, /* actor `client` gets no worker: none can be started */
+    SCHED_DO_CAP, /* job has as many workers for calls as it may, and more calls; said once until it
+                   * has fewer */
+    SCHED_DO_REFUSE_CAPPED /* client, a worker, gets none for shape: all that job may have wait, as it does */
 } sched_action_kind;
 
 typedef struct sched_action {
@@ -101,6 +104,9 @@ typedef VEC(sched_action) sched_actions;
 /* `idle`: how many workers of a job to keep ready. */
 sched *sched_new(sched_shape total, int idle);
 void sched_free(sched *s); /* accepts NULL */
+/* Allows a job at most n workers beside those of actors; 0: any number. A call that waits gives its
+ * core back, so that calls which wait for calls would be as many processes. */
+void sched_cap(sched *s, int64_t n);
 void sched_step(sched *s, const sched_event *e, sched_actions *out);
 
 /* Whether the node could ever run it; the number of the resource that is

@@ -105,7 +105,7 @@ void stream_item(wire *w)
         object_fail(o, &f);
         return;
     }
-    object_set(o, &v, true);
+    object_set(o, &v, rt->is_local ? OBJECT_FROM_HERE : OBJECT_FROM_PEER);
 }
 
 static manta_stream stream_start(actor_link *actor, const char *name, const manta_task_options *options,
@@ -179,7 +179,7 @@ static manta_status take_item(uint64_t id, manta_ref *out, int64_t timeout_ms)
     stream *s = stream_find(id);
 
     if (!s) return manta_fail(MANTA_EINVAL, "the stream is none, or was closed");
-    manta_status st = rt_await(has_item, s, timeout_ms);
+    manta_status st = rt_await(has_item, NULL, s, timeout_ms);
     if (st == MANTA_ETIMEDOUT)
         return manta_fail(MANTA_ETIMEDOUT, "the stream has given no item for %lld ms", (long long)timeout_ms);
     if (st) return st;

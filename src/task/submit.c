@@ -205,6 +205,7 @@ static void call_set_options(call *c, const submission *s)
     c->retry_on = o->retry_on;
     c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
     c->parent = rt_current ? rt_current->task : 0;
+    c->chain = (rt_current ? rt_current->chain : 0) | c->fn->bits;
     if (o->name) c->label = mem_strdup(o->name);
     if (!c->actor) c->shape = shape_find(&s->amount);
 }

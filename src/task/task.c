@@ -9,6 +9,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "task/call.h"
+#include "task/nested.h"
 #include "task/object.h"
 #include "task/peer.h"
 #include "task/rebuild.h"
@@ -156,6 +157,11 @@ static bool object_settled(void *ctx)
     return o->state != OBJECT_PENDING;
 }
 
+static call *find_for_object(void *ctx, nested_terms terms)
+{
+    return nested_find(ctx, terms);
+}
+
 static manta_status timed_out(const object *o, int64_t timeout_ms)
 {
     const call *c = o->maker;
@@ -181,7 +187,7 @@ manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **
         st = MANTA_OK;
         if (o->state == OBJECT_PENDING) {
             object_want(o);
-            st = rt_await(object_settled, o, timeout_ms);
+            st = rt_await(object_settled, find_for_object, o, timeout_ms);
             if (st == MANTA_ETIMEDOUT) st = timed_out(o, timeout_ms);
         }
         if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
@@ -344,6 +350,8 @@ typedef struct many {
     object **at;
     size_t n, want;
     size_t from; /* those before it are ready (manta_get_all) */
+    size_t tried; /* those before it are not to be run here, */
+    uint64_t returns; /* as long as no call came back */
 } many;
 
 /* The object of a reference, unless it is none, was released, or is not sealed.
@@ -418,6 +426,40 @@ static bool some_ready(void *ctx)
     return ready >= m->want;
 }
 
+/* The first of those awaited that is to be run here. Each is looked at once, and all again when
+ * a call came back that had been sent. */
+static call *find_next(many *m, nested_terms terms)
+{
+    if (m->returns != rt->returns) m->tried = 0;
+    m->returns = rt->returns;
+    for (; m->tried < m->n; m->tried++) {
+        call *c = m->at[m->tried]->state == OBJECT_PENDING ? nested_find(m->at[m->tried], terms) : NULL;
+        if (c) return c;
+    }
+    return NULL;
+}
+
+static call *find_for_all(void *ctx, nested_terms terms)
+{
+    many *m = ctx;
+
+    if (m->tried < m->from) m->tried = m->from;
+    return nested_lends() ? find_next(m, terms) : NULL;
+}
+
+/* Of some that are awaited one is run here only when the others cannot be enough. */
+static call *find_for_some(void *ctx, nested_terms terms)
+{
+    many *m = ctx;
+    size_t others = 0;
+
+    if (!nested_lends()) return NULL;
+    if (m->returns == rt->returns && m->tried == m->n) return NULL; /* as before */
+    for (size_t i = 0; i < m->n && others < m->want && m->want < m->n; i++)
+        others += !nested_find(m->at[i], terms);
+    return others < m->want ? find_next(m, terms) : NULL;
+}
+
 static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 {
     many m = {.n = n};
@@ -425,7 +467,7 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 
     TRY(find_all(refs, n, &m.at));
     pin_all(&m);
-    st = rt_await(all_ready, &m, timeout_ms);
+    st = rt_await(all_ready, find_for_all, &m, timeout_ms);
     if (st == MANTA_ETIMEDOUT)
         st = timed_out(m.at[m.from], timeout_ms);
     else if (!st && m.from < n)
@@ -488,7 +530,7 @@ static manta_status wait_longer(const manta_ref *refs, size_t n, size_t want, in
 
     TRY(find_all(refs, n, &m.at));
     pin_all(&m);
-    manta_status st = rt_await(some_ready, &m, timeout_ms);
+    manta_status st = rt_await(some_ready, find_for_some, &m, timeout_ms);
     if (st == MANTA_ETIMEDOUT) st = MANTA_OK; /* fewer are an answer too */
     *found = 0;
     for (size_t i = 0; i < n && !st; i++) {
@@ -603,7 +645,9 @@ manta_status manta_cancel(manta_ref ref, unsigned how)
     if (!o)
         st = manta_fail(MANTA_EINVAL, "the reference is none, or was released");
     else if (o->maker && !call_cancel(o->maker, how))
-        st = manta_fail(MANTA_EINVAL, "a call of an actor cannot be forced to end without ending the actor");
+        st = manta_fail(MANTA_EINVAL,
+                        "a call of an actor, or one that its waiter runs, cannot be forced to end "
+                        "without ending the actor or the waiter");
     rt_flush_drops();
     mutex_unlock(&rt->lock);
     return st;

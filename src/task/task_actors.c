@@ -36,6 +36,8 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
     proto_begin(b, PROTO_CALL);
     wire_put_u64(b, 0);
     wire_put_u64(b, id);
+    wire_put_u64(b, 0); /* chain, claim and lends: */
+    wire_put_u64(b, 0); /* nothing that it calls is run by it */
     wire_put_u32(b, 0);
     wire_put_u32(b, 0);
     wire_put_text(b, name);
@@ -113,6 +115,7 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     if (!st && rt->is_local) {
         buf answer = {0};
         incoming *in = incoming_of(NULL, bytes.at, bytes.n);
+        in->is_own = true;
         exec_run(in, &answer);
         incoming_free(in);
         buf_release(&answer);

@@ -22,9 +22,11 @@
 #include "task/runtime.h"
 #include "task/value.h"
 
-#define STOP_LIMIT_MS 1000
-#define PRESTART_MOST 4
-#define FLOOR_MOST    (256u << 20)
+#define STOP_LIMIT_MS    1000
+#define PRESTART_MOST    4
+#define WORKERS_PER_CORE 32
+#define WORKERS_LEAST    256
+#define FLOOR_MOST       (256u << 20)
 
 /* ---- start and end ---- */
 
@@ -54,6 +56,12 @@ static manta_status name_resources(const char *text, node_config *c)
     return MANTA_OK;
 }
 
+/* Far more than can work at once, and fewer than a machine can bear. */
+static int workers_for(int cores)
+{
+    return cores < WORKERS_LEAST / WORKERS_PER_CORE ? WORKERS_LEAST : cores * WORKERS_PER_CORE;
+}
+
 manta_status node_config_of(const manta_node_options *o, node_config *c)
 {
     int cores = o && o->num_cpus > 0 ? o->num_cpus : cpu_cores();
@@ -81,6 +89,7 @@ manta_status node_config_of(const manta_node_options *o, node_config *c)
         o && o->lineage_memory ? (size_t)o->lineage_memory : (size_t)64 << 20; /* workers are forks */
     c->spill_limit = !*folder ? 0 : o && o->spill_limit ? o->spill_limit : UINT64_MAX;
     c->worker_memory = o ? o->worker_memory : 0;
+    c->max_workers = o && o->max_workers > 0 ? o->max_workers : workers_for(cores);
     c->memory_floor = o && o->memory_floor ? o->memory_floor : memory / 100;
     if (!(o && o->memory_floor) && c->memory_floor > FLOOR_MOST) c->memory_floor = FLOOR_MOST;
     c->total.amount[2] = (int64_t)(o && o->memory ? o->memory : memory / 10 * 7) * SCHED_UNIT;
@@ -103,8 +112,9 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
                               int *keeper_pidfd, bool *joined)
 {
     const char *address = o && o->address ? o->address : getenv("MANTA_ADDRESS");
-    bool own = o && (o->num_cpus > 0 || o->num_gpus > 0 || o->memory || o->resources || o->store_memory ||
-                     o->spill_folder || o->spill_limit || o->worker_memory || o->memory_floor);
+    bool own =
+        o && (o->num_cpus > 0 || o->num_gpus > 0 || o->memory || o->resources || o->store_memory ||
+              o->spill_folder || o->spill_limit || o->worker_memory || o->memory_floor || o->max_workers);
     char path[NODE_SOCKET_PATH];
     int socket = -1;
     manta_status st = MANTA_ENOENT;

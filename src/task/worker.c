@@ -6,8 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "task/call.h"
 #include "task/incoming.h"
 #include "task/leader.h"
+#include "task/nested.h"
 #include "task/node.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -66,11 +68,16 @@ static void run_next_call(buf *answer)
 {
     incoming *c = next_call();
 
+    if (!incoming_claim(c)) {
+        incoming_free(c);
+        return;
+    }
     list_remove(&c->link);
     list_push(&rt->running, &c->link);
     rt_current = c;
     exec_run(c, answer);
     rt_current = NULL;
+    if (rt->queued > 0) calls_dispatch(); /* what it did not wait for */
     fflush(stdout); /* before the answer: what a call printed is seen before its result */
     list_remove(&c->link);
     if (c->from && !c->from->is_dead) {
@@ -118,6 +125,7 @@ _Noreturn void worker_main(int fd, const int pipes[2])
 
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* what is printed must not die with the process */
     stack_install();
+    nested_begin();
     manta_status st = runtime_open(fd, -1, pipes);
     if (st == MANTA_EDIED) _exit(0); /* the zygote or the daemon died before it knew of us */
     if (st) {

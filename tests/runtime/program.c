@@ -5,6 +5,7 @@
 /* Nodes whose amounts a scenario counts on. */
 static const manta_node_options three_cores = {.num_cpus = 3, .resources = "disk=2"};
 static const manta_node_options one_core = {.num_cpus = 1};
+static const manta_node_options few_workers = {.num_cpus = 1, .max_workers = 5};
 static const manta_node_options small_store = {.store_memory = 64 << 20};
 static const manta_node_options small_workers = {
     .num_cpus = 3, .resources = "disk=2", .worker_memory = (uint64_t)150 << 20};
@@ -55,7 +56,12 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"killed-early", scenario_killed_early, NULL},
                                      {"crowds", scenario_crowds, NULL},
                                      {"crowd-of-actors", scenario_crowd_of_actors, &one_core},
-                                     {"ended-while-called", scenario_ended_while_called, NULL}};
+                                     {"ended-while-called", scenario_ended_while_called, NULL},
+                                     {"nested-deep", scenario_nested_deep, &three_cores},
+                                     {"nested-ends", scenario_nested_ends, &three_cores},
+                                     {"nested-values", scenario_nested_values, &three_cores},
+                                     {"nested-waits", scenario_nested_waits, &three_cores},
+                                     {"nested-cap", scenario_nested_cap, &few_workers}};
 
 int main(int argc, char **argv)
 {

@@ -117,6 +117,12 @@ void scenario_watches(void);
 /* sizes.c */
 void scenario_sizes(void);
 void scenario_held_answers(void);
+/* nested.c */
+void scenario_nested_deep(void);
+void scenario_nested_ends(void);
+void scenario_nested_values(void);
+void scenario_nested_waits(void);
+void scenario_nested_cap(void);
 /* files.c */
 void scenario_few_files(void);
 

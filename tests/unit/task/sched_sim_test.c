@@ -65,6 +65,8 @@ static void sim_step(world *w, sched_event e)
         case SCHED_DO_START: w->starting++; break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: fail_msg("refused, though a start may be tried again"); break;
+        case SCHED_DO_CAP:
+        case SCHED_DO_REFUSE_CAPPED: fail_msg("there is no cap"); break;
         case SCHED_DO_STOP: assert_true(map_u64_remove(&w->idle, a->worker)); break;
         case SCHED_DO_KILL: w->killed++; break;
         case SCHED_DO_RECLAIM: {

@@ -45,6 +45,43 @@ static void a_demand_starts_workers_and_gets_them(void **state)
     sched_free(s);
 }
 
+/* Workers whose calls wait give their cores back, and others are started, up to a number; then
+ * who waits is told, when nobody is left who could go on. */
+static void workers_are_capped(void **state)
+{
+    sched *s = sched_new(cpus(1), 1);
+    const sched_shape none = {.bundle = 0};
+    (void)state;
+
+    sched_cap(s, 3);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    for (uint32_t w = 10; w < 13; w++) { /* each waits for a call of its own */
+        step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = w});
+        assert_int_equal(first(SCHED_DO_GRANT)->worker, w);
+        step(s, (sched_event){.kind = SCHED_DEMAND, .client = w, .shape = cpus(1), .n = 1});
+        assert_int_equal(count(SCHED_DO_START), 0);
+        step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = w});
+        assert_int_equal(count(SCHED_DO_START), w < 12);
+        assert_int_equal(count(SCHED_DO_CAP), w == 12);
+    }
+    assert_int_equal(first(SCHED_DO_REFUSE_CAPPED)->client, 12); /* the only one that is still in the line */
+    assert_int_equal(sched_waiting(s), 0);
+    /* An actor has a process in any case. */
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 99, .shape = none, .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = 13});
+    assert_int_equal(first(SCHED_DO_ACTOR)->worker, 13);
+    /* One that goes on may be free soon: its caller waits, and is not told again. */
+    step(s, (sched_event){.kind = SCHED_RUNNING, .worker = 12});
+    step(s, (sched_event){.kind = SCHED_BLOCKED, .worker = 12});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_REFUSE_CAPPED) + count(SCHED_DO_START), 0);
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = 12});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    sched_free(s);
+}
+
 /* Workers have the functions of one program: another's calls get others. */
 static void jobs_have_workers_of_their_own(void **state)
 {
@@ -634,6 +671,7 @@ int main(void)
         cmocka_unit_test_teardown(one_that_has_only_itself_is_refused, clear),
         cmocka_unit_test_teardown(one_that_stays_is_used_again, clear),
         cmocka_unit_test_teardown(who_waits_for_a_waiting_call_keeps_no_cores, clear),
+        cmocka_unit_test_teardown(workers_are_capped, clear),
         cmocka_unit_test_teardown(others_get_their_turn, clear),
         cmocka_unit_test_teardown(a_client_is_not_asked_for_its_own_sake, clear),
         cmocka_unit_test_teardown(a_call_that_waits_gives_its_core, clear),
