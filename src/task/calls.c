@@ -436,6 +436,23 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
         call_queue(c, true);
 }
 
+static void fail_cancelled(call *c)
+{
+    manta_failure f =
+        failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
+
+    call_fail(c, &f);
+}
+
+/* A result that nobody is to see. */
+static void drop_result(uint64_t id, const value *v, bool is_here)
+{
+    if (!is_here)
+        object_drop_value(v->place.segment ? id : 0, v);
+    else if (v->place.segment)
+        store_give(rt->store, v->place);
+}
+
 static void take_results(call *c, wire *w)
 {
     bool is_here = c->is_here || rt->is_local;
@@ -464,11 +481,19 @@ static void take_results(call *c, wire *w)
         return;
     }
     uint64_t id = c->id;
+    if (c->cancelled && !cancel_keeps(c->fn->name)) {
+        for (size_t i = 0; i < values.n; i++)
+            if (!map_u64_find(&failures, i)) drop_result(id + i, &values.at[i], is_here);
+        vec_release(&values);
+        map_u64_release(&failures);
+        fail_cancelled(c);
+        return;
+    }
     for (size_t i = 0; i < values.n; i++) {
         object *o = object_find(id + i);
         const manta_failure *f = failures.n > 0 ? map_u64_find(&failures, i) : NULL;
         if (!o || o->state != OBJECT_PENDING) {
-            if (is_here && values.at[i].place.segment) store_give(rt->store, values.at[i].place);
+            if (is_here) drop_result(id + i, &values.at[i], true);
             continue;
         }
         if (f)

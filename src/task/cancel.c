@@ -1,6 +1,8 @@
 /* cancel.c - see cancel.h. */
 #include "task/cancel.h"
 
+#include <string.h>
+
 cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how)
 {
     if (ended) return CANCEL_NOTHING;
@@ -8,6 +10,11 @@ cancel_step cancel_made(bool ended, bool sent, bool of_actor, unsigned how)
     /* To kill its process would be to end the actor. */
     if (of_actor && (how & MANTA_CANCEL_FORCE)) return CANCEL_REFUSE;
     return CANCEL_TELL;
+}
+
+bool cancel_keeps(const char *function)
+{
+    return !strncmp(function, "manta.queue", 11);
 }
 
 cancel_heard cancel_told(bool queued, bool running, unsigned how)

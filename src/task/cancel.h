@@ -4,11 +4,13 @@
  * was sent to. Each knows only its own side, so a cancel goes down the tree one
  * process at a time: the maker ends what was not sent and tells the worker of
  * what was; a worker that is told does the same with the calls that the cancelled
- * one has made. Three rules make sure that nothing slips through:
+ * one has made. Four rules make sure that nothing slips through:
  *  1. A cancel does not overtake its call: a worker looks at all that was sent
  *     to it before it heeds a cancel.
  *  2. A call that was told to end makes no more calls.
- *  3. A call that is cancelled is never tried again (retry.h). */
+ *  3. A call that is cancelled is never tried again (retry.h).
+ *  4. Its results are MANTA_ECANCELLED: the worker answers so when it was told before the
+ *     function returned, and the maker drops a value that comes later (cancel_keeps()). */
 #ifndef TASK_CANCEL_H
 #define TASK_CANCEL_H
 
@@ -32,6 +34,11 @@ typedef struct cancel_heard {
     bool close; /* and makes no more calls */
     bool spread; /* the calls it has made are cancelled */
 } cancel_heard;
+
+/* Says whether a call of that function which was cancelled and ends with a value keeps it. Those
+ * of a queue do: what was put or taken is so. Of all others the results are MANTA_ECANCELLED,
+ * whatever the function returns, and whether the cancel or the value was faster. */
+bool cancel_keeps(const char *function);
 
 /* What the worker does that has the call, or had it. */
 cancel_heard cancel_told(bool queued, bool running, unsigned how);

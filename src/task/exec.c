@@ -35,6 +35,7 @@
 #include "os/sys.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/cancel.h"
 #include "task/exec_task.h"
 #include "task/inner.h"
 #include "task/worker_trace.h"
@@ -673,6 +674,7 @@ static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
                               : t->is_lost                     ? MANTA_FAILURE_LOST
                                                                : MANTA_FAILURE_TASK;
     manta_failure f = failure_here(kind, st, t->name);
+    if (kind == MANTA_FAILURE_CANCELLED) f.code = MANTA_ECANCELLED; /* whatever the function made of it */
     if (t->self && !t->id) { /* a constructor */
         t->self->failed = true;
         t->self->failure = f;
@@ -708,6 +710,8 @@ void exec_run(incoming *in, buf *answer)
     if (!t.actor || !t.id) label_output(t.name); /* an actor prints under its constructor's name */
     manta_status st = task_run(&t, &w, &ns);
     if (!st) st = task_fit_results(&t);
+    if (!st && t.id && atomic_load(&in->cancelled) && !cancel_keeps(t.name))
+        st = manta_fail(MANTA_ECANCELLED, "%s was cancelled before it returned", t.name);
     task_answer(&t, st, ns, answer);
     task_release(&t, st == MANTA_OK);
     if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);

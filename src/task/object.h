@@ -89,6 +89,10 @@ typedef enum object_source {
 /* Sets the object to a value that has come in a message. */
 void object_set(object *o, const value *v, object_source from);
 
+/* Gives back what the daemon counts for us of a value that has come from a peer and is not wanted:
+ * the object `id` where it is one there, else (0) what it refers to. */
+void object_drop_value(uint64_t id, const value *v);
+
 /* Sets the object to a failure, which is the failure of every call that uses it. */
 void object_fail(object *o, const manta_failure *f);
 

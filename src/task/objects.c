@@ -267,6 +267,19 @@ void object_set(object *o, const value *v, object_source from)
     object_settled(o);
 }
 
+void object_drop_value(uint64_t id, const value *v)
+{
+    const uint64_t *ids;
+    uint64_t n = value_inner(v, &ids);
+
+    if (rt->is_local) return;
+    if (id) {
+        vec_push(&rt->drops, id);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) vec_push(&rt->drops, ids[i]);
+}
+
 void object_fail(object *o, const manta_failure *f)
 {
     o->state = OBJECT_FAILED;

@@ -56,21 +56,6 @@ static void tell_taken(const stream *s)
     peer_answer(c->at, b);
 }
 
-/* Gives back what the daemon counts for us: the item, if it is an object there,
- * or else what it refers to. */
-static void drop_item(uint64_t id, const value *v)
-{
-    const uint64_t *ids;
-    uint64_t n = value_inner(v, &ids);
-
-    if (rt->is_local) return;
-    if (id) {
-        vec_push(&rt->drops, id);
-        return;
-    }
-    for (uint64_t i = 0; i < n; i++) vec_push(&rt->drops, ids[i]);
-}
-
 /* An item that is an object of its maker's: nobody knew of it before. */
 static manta_status check_number(uint64_t id)
 {
@@ -91,7 +76,7 @@ void stream_item(wire *w)
     if (wire_end(w, "item")) return;
     stream *s = stream_find(task);
     if (!s || index != s->received) { /* closed, or sent before by an earlier attempt */
-        drop_item(id, &v);
+        object_drop_value(id, &v);
         if (s) tell_taken(s);
         return;
     }

@@ -54,9 +54,71 @@ static manta_status alone(manta_task *t)
 }
 MANTA_REMOTE(alone)
 
+/* stubborn(path, how): polls, and then returns a value all the same, small or large or references,
+ * or fails in its own way. */
+static manta_status stubborn(manta_task *t)
+{
+    const char *path;
+    int64_t how;
+    static const char large[100000];
+
+    MANTA_TRY(manta_arg_str(t, 0, &path));
+    MANTA_TRY(manta_arg_i64(t, 1, &how));
+    MANTA_TRY(touch(path));
+    while (!manta_task_is_cancelled(t)) usleep(200);
+    if (how == 0) return manta_return_i64(t, 0, 7);
+    if (how == 1) return manta_return(t, 0, manta_bytes(large, sizeof large));
+    if (how == 2) return manta_fail(MANTA_EIO, "in my own way");
+    manta_ref r = manta_put(manta_f64(1));
+    manta_status st = manta_return(t, 0, manta_refs(&r, 1));
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(stubborn)
+
+static manta_status quick(manta_task *t)
+{
+    static const char large[100000];
+
+    return manta_return(t, 0, manta_bytes(large, sizeof large));
+}
+MANTA_REMOTE(quick)
+
+/* What a cancelled call returns is not seen, whichever was faster. */
+static void cancelled_values(void)
+{
+    for (int how = 0; how < 4; how++) {
+        char name[16];
+        snprintf(name, sizeof name, "stubborn-%d", how);
+        manta_ref r = manta_remote(stubborn, manta_str(path_of(name)), manta_i64(how));
+        until_there(name);
+        OK(manta_cancel(r, 0));
+        CHECK(manta_get(r, LONG) == MANTA_ECANCELLED && failure_of(r).kind == MANTA_FAILURE_CANCELLED);
+        manta_release(r);
+    }
+    for (int i = 0; i < 300; i++) {
+        manta_ref r = manta_remote(quick);
+        for (volatile int k = 0; k < i * 200; k++) {}
+        OK(manta_cancel(r, 0));
+        bool ready;
+        OK(manta_wait(&r, 1, 1, LONG, &ready, NULL));
+        manta_status st = manta_get(r, LONG);
+        CHECK(st == MANTA_ECANCELLED); /* no answer was looked at before the cancel */
+        manta_release(r);
+    }
+    manta_node_info info;
+    for (int i = 0; i < 10000; i++) {
+        OK(manta_node_get(&info));
+        if (info.objects == 0) break;
+        usleep(1000);
+    }
+    CHECK(info.objects == 0);
+}
+
 void scenario_cancels(void)
 {
     folder_make();
+    cancelled_values();
     /* Four deep: the deepest runs, the others wait; all end. */
     manta_ref r = manta_remote(descend, manta_str(folder), manta_i64(3));
     until_there("begun-0");
