@@ -139,6 +139,7 @@ LIBRARY = {
 PROCESSES = {
     "src/comm/shm.c": "watches the other ranks, which somebody else has started",
     "src/task/daemon_guests.c": "watches a program that joins, which nobody here has started",
+    "src/task/runtime.c": "watches the daemon of its node, which the keeper has started",
     "src/task/node_query.c": "watches the daemon of a node that it stops",
     "src/cli/cmd_ps.c": "runs a debugger, which is another program, and sees no header of os/",
 }

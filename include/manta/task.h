@@ -119,6 +119,10 @@ typedef struct manta_node_options {
  * 65,536; workers have the limit of this moment. Where no more workers can be
  * started, actors and calls that need another fail with MANTA_ENOSPC and say what
  * is missing.
+ *
+ * A process that the program forks afterwards, also in a remote function, has no part in
+ * the node: there, whatever this header has fails with MANTA_EPERM, manta_init() too, and
+ * manta_shutdown(), exit() and the releases do nothing.
  * MANTA_EEXIST a second call. */
 MANTA_API manta_status manta_init(int *argc, char ***argv, const manta_node_options *options) MANTA_MUST_USE;
 

@@ -308,6 +308,7 @@ manta_status manta_return(manta_task *t, int i, manta_arg arg)
 {
     REFUSE_NULL(t);
 
+    if (!rt) return rt_none();
     mutex_lock(&rt->lock);
     manta_status st = set_result(t, i, &arg);
     mutex_unlock(&rt->lock);
@@ -344,6 +345,7 @@ manta_status manta_return_create(manta_task *t, int i, manta_dtype dtype, int nd
     void *at = NULL;
     value v;
 
+    if (!rt) return rt_none();
     if (ndim < 0 || ndim > MANTA_MAX_DIMS)
         return manta_fail(MANTA_EINVAL, "%s: an array of %d dimensions is to be returned, expected 0 to %d",
                           t->name, ndim, MANTA_MAX_DIMS);
@@ -516,6 +518,7 @@ manta_status manta_yield(manta_task *t, manta_arg item)
 
     ahead x = {t};
 
+    if (!rt) return rt_none();
     if (!t->is_stream) return manta_fail(MANTA_EINVAL, "%s was not called as a stream", t->name);
     mutex_lock(&rt->lock);
     if (!is_due(&x) && !rt->is_local) (void)rt_wait(is_due, &x, CLOCK_NEVER);

@@ -71,12 +71,44 @@ static const spin_policy waits = {
 runtime *rt;
 char rt_space[64] = "default";
 
-manta_status rt_none(void)
+_Thread_local incoming *rt_current;
+
+/* ---- processes that the program forks itself ---- */
+
+/* Of a process that was forked from one with a runtime: that runtime, of which nothing is to be
+ * touched. Its memory is shared with the parent's node, its lock may be held for ever, and its
+ * watcher is not there. */
+static runtime *parents;
+
+static void forget_in_child(void)
 {
-    return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
+    if (!rt) return;
+    parents = rt;
+    rt = NULL;
+    rt_current = NULL;
 }
 
-_Thread_local incoming *rt_current;
+static void mind_forks(void)
+{
+    static bool minded;
+
+    if (!minded) minded = pthread_atfork(NULL, NULL, forget_in_child) == 0;
+}
+
+bool rt_is_forked(void)
+{
+    return parents != NULL;
+}
+
+manta_status rt_none(void)
+{
+    if (parents)
+        return manta_fail(MANTA_EPERM,
+                          "process %d was forked from one that has called manta_init(), and has no part in "
+                          "its node: calls can be made by that process alone",
+                          (int)getpid());
+    return manta_fail(MANTA_EINVAL, "there is no node: manta_init() was not called");
+}
 
 /* ---- talking to the daemon ---- */
 
@@ -503,7 +535,7 @@ static runtime *runtime_new(void)
     list_init(&r->calls);
     list_init(&r->running);
     list_init(&r->own);
-    r->fd = r->nudge_fd = r->keeper_pidfd = -1;
+    r->fd = r->nudge_fd = r->keeper_pidfd = r->daemon_pidfd = -1;
     r->client = 1;
     return r;
 }
@@ -557,6 +589,7 @@ static manta_status read_welcome(int keeper_pidfd)
 manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
 {
     rt = runtime_new();
+    mind_forks();
     rt->fd = fd;
     rt->keeper_pidfd = keeper_pidfd;
     rt->is_worker = worker_pipes != NULL;
@@ -573,6 +606,7 @@ manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
             ? manta_fail(MANTA_EIO, "an event descriptor cannot be made for the watcher: %s", strerror(errno))
             : MANTA_OK;
     if (!st) st = read_welcome(keeper_pidfd);
+    if (!st && !rt->is_worker && proc_pidfd_open(rt->daemon, &rt->daemon_pidfd)) rt->daemon_pidfd = -1;
     if (!st) st = thread_start(&rt->watcher, "manta-watch", watcher_main, NULL);
     return st;
 }
@@ -580,6 +614,7 @@ manta_status runtime_open(int fd, int keeper_pidfd, const int *worker_pipes)
 manta_status runtime_open_local(void)
 {
     rt = runtime_new();
+    mind_forks();
     rt->is_local = true;
     rt->store = store_new((store_source){
         .make = local_make, .open = local_open, .give_back = local_give_back, .let_go = local_let_go});
@@ -631,7 +666,7 @@ void runtime_close(void)
     buf_release(&rt->adds);
     vec_release(&rt->holds);
     buf_release(&rt->in);
-    socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd}, 3);
+    socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd, rt->daemon_pidfd}, 4);
     if (!rt->is_worker) proc_restore_files(MOST_FILES, &rt->files);
     cond_release(&rt->leader.free);
     mutex_release(&rt->lock);

@@ -55,6 +55,7 @@ typedef struct runtime {
     char cut[256]; /* why the daemon cannot be talked to any more; "": it can */
     struct rlimit files; /* of a driver, as it was before runtime_open() */
     int fd, nudge_fd, keeper_pidfd;
+    int daemon_pidfd; /* of a driver; -1: none */
     pid_t keeper, daemon, owner; /* owner: the process itself */
     eventcount *bell;
     uint32_t client;
@@ -116,8 +117,12 @@ extern char rt_space[64];
 /* The runtime of this process; NULL before manta_init(). */
 extern runtime *rt;
 
-/* Fails: manta_init() was not called. */
+/* Fails: manta_init() was not called, or this process was forked from one that has. */
 manta_status rt_none(void);
+
+/* Says whether this process was forked, by the program, from one that has a runtime; it has none
+ * itself then, and can have none. */
+bool rt_is_forked(void);
 
 /* ---- start and end ---- */
 

@@ -148,6 +148,7 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
     (void)argc;
     (void)argv;
 
+    if (rt_is_forked()) return rt_none();
     if (rt)
         return manta_fail(MANTA_EEXIST,
                           "manta_init() was called before: a process has one runtime until manta_shutdown()");
@@ -203,6 +204,19 @@ static void leave_node(void)
     if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) proc_signal(p.fd, SIGKILL); /* its supervisor ends the rest */
 }
 
+/* A keeper that ended as it should has collected everything. If it was killed, its end is what
+ * makes the daemon end all the others, and then itself. */
+static void await_daemon(void)
+{
+    struct pollfd p = {.fd = rt->daemon_pidfd, .events = POLLIN};
+
+    if (p.fd < 0) return;
+    if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) {
+        proc_signal(p.fd, SIGKILL);
+        (void)socket_poll(&p, 1, STOP_LIMIT_MS);
+    }
+}
+
 void manta_shutdown(void)
 {
     if (!rt || rt->is_worker) return;
@@ -220,6 +234,7 @@ void manta_shutdown(void)
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) proc_signal(p.fd, SIGKILL);
         spawn_reap(keeper);
+        await_daemon();
     }
     runtime_close();
 }

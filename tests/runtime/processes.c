@@ -1,6 +1,7 @@
 /* processes.c - the node's processes: their ends, at random and in order, and the threads of a program. */
 #include <pthread.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "scenario.h"
 
@@ -284,4 +285,109 @@ void scenario_words(void)
     OK(manta_get_i64(r, &v, 0));
     CHECK(v == getpid());
     manta_release(r);
+}
+
+/* ---- processes that the program forks ---- */
+
+static manta_ref before_fork; /* of the parent, when there is one */
+
+/* What a forked process sees; what it returns is how it ends, 0: as it should. */
+static int forked_child(void)
+{
+    manta_node_info info;
+    manta_queue q;
+    bool ready;
+    double d;
+    manta_actor a = {0};
+
+    if (manta_is_initialized()) return 1;
+    manta_ref r = manta_remote(add, manta_f64(1), manta_f64(2));
+    if (manta_get_f64(r, &d, LONG) != MANTA_EPERM || !strstr(manta_error_text(), "was forked from")) return 2;
+    if (manta_put(manta_f64(1)).id) return 3;
+    if (manta_get_f64(before_fork, &d, LONG) != MANTA_EPERM) return 4;
+    if (manta_wait(&before_fork, 1, 1, LONG, &ready, NULL) != MANTA_EPERM) return 5;
+    if (manta_node_get(&info) != MANTA_EPERM) return 6;
+    a = manta_actor_new(NULL, counter);
+    if (manta_actor_ready(a, LONG) != MANTA_EPERM || manta_queue_new(0, NULL, &q) != MANTA_EPERM) return 7;
+    if (manta_cancel(before_fork, 0) != MANTA_EPERM || manta_retain(before_fork) != MANTA_EPERM) return 8;
+    manta_release(before_fork);
+    manta_actor_release(a);
+    if (manta_init(NULL, NULL, NULL) != MANTA_EPERM) return 9;
+    manta_shutdown();
+    manta_shutdown();
+    return 0;
+}
+
+/* A process that ends by exit(), and so runs what the library has left for the end. */
+static int fork_and_wait(void)
+{
+    int status;
+
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) exit(forked_child());
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static manta_status fork_inside(manta_task *t)
+{
+    int how = fork_and_wait();
+
+    if (how) return manta_fail(MANTA_ECORRUPT, "the child ended with %d", how);
+    return manta_return_i64(t, 0, manta_is_initialized());
+}
+MANTA_REMOTE(fork_inside)
+
+void scenario_forks(void)
+{
+    double d;
+    int64_t v;
+
+    before_fork = manta_remote(add, manta_f64(1), manta_f64(2));
+    for (int i = 0; i < 5; i++) {
+        CHECK(fork_and_wait() == 0);
+        manta_ref r = manta_remote(add, manta_f64(i), manta_f64(2));
+        OK(manta_get_f64(r, &d, LONG));
+        CHECK(d == i + 2);
+        manta_release(r);
+        r = manta_remote(fork_inside);
+        OK(manta_get_i64(r, &v, LONG));
+        CHECK(v == 1);
+        manta_release(r);
+    }
+    OK(manta_get_f64(before_fork, &d, LONG));
+    CHECK(d == 3);
+    manta_release(before_fork);
+}
+
+/* Whether a process is there and not only waits to be collected by whoever adopted it. */
+static bool lives(int pid)
+{
+    char path[64], line[256] = "";
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    const char *got = fgets(line, sizeof line, f), *name = got ? strrchr(line, ')') : NULL;
+    fclose(f);
+    return name && name[1] == ' ' && name[2] != 'Z';
+}
+
+/* The keeper is killed: when manta_shutdown() returns, nothing is left all the same. */
+void scenario_keeper(void)
+{
+    manta_node_info info;
+    manta_ref r[8];
+
+    for (int i = 0; i < 8; i++) r[i] = manta_remote(pid);
+    OK(manta_get_all(r, 8, LONG));
+    manta_actor a = manta_actor_new(NULL, counter);
+    OK(manta_actor_ready(a, LONG));
+    OK(manta_node_get(&info));
+    CHECK(info.n_worker_pids > 1);
+    CHECK(kill(info.keeper_pid, SIGKILL) == 0);
+    manta_shutdown();
+    CHECK(!lives(info.daemon_pid));
+    for (int i = 0; i < info.n_worker_pids; i++) CHECK(!lives(info.worker_pids[i]));
 }
