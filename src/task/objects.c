@@ -200,6 +200,7 @@ static void tell_fail(const object *o)
 
 static void object_settled(object *o)
 {
+    rt->settled++;
     for (size_t i = 0; i < o->waiting.n; i++) call_argument_ready(o->waiting.at[i]);
     vec_release(&o->waiting);
     o->maker = NULL;

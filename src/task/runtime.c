@@ -537,6 +537,7 @@ static runtime *runtime_new(void)
     list_init(&r->own);
     r->fd = r->nudge_fd = r->keeper_pidfd = r->daemon_pidfd = -1;
     r->client = 1;
+    r->settled = 1;
     return r;
 }
 

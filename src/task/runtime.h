@@ -68,6 +68,8 @@ typedef struct runtime {
     uint64_t changes; /* counts what other threads should look at */
     int waiters;
     uint64_t walks;
+    uint64_t settled; /* counts objects that got their value or failure, from 1 on */
+    uint64_t looks; /* at objects, by waits for some of many */
     MAP_U64(struct peer *) peers;
     MAP_U64(char) refused; /* clients that this process has called unreachable, until they are gone */
     VEC(struct peer *) graves; /* peers that ended; freed at the end */

@@ -350,6 +350,8 @@ typedef struct many {
     object **at;
     size_t n, want;
     size_t from; /* those before it are ready (manta_get_all) */
+    size_t ready; /* that were when they were looked at, */
+    uint64_t settled; /* when rt->settled was that; 0: they were not */
     size_t tried; /* those before it are not to be run here, */
     uint64_t returns; /* as long as no call came back */
 } many;
@@ -417,13 +419,18 @@ static bool all_ready(void *ctx)
     return true;
 }
 
+/* Looks at all again only when enough objects were settled since the last time; so a wait for many
+ * looks at each a few times, however often it wakes. */
 static bool some_ready(void *ctx)
 {
-    const many *m = ctx;
-    size_t ready = 0;
+    many *m = ctx;
 
-    for (size_t i = 0; i < m->n && ready < m->want; i++) ready += m->at[i]->state != OBJECT_PENDING;
-    return ready >= m->want;
+    if (m->ready < m->want && rt->settled - m->settled < m->want - m->ready && m->settled > 0) return false;
+    m->settled = rt->settled;
+    m->ready = 0;
+    for (size_t i = 0; i < m->n && m->ready < m->want; i++) m->ready += m->at[i]->state != OBJECT_PENDING;
+    rt->looks += m->n;
+    return m->ready >= m->want;
 }
 
 /* The first of those awaited that is to be run here. Each is looked at once, and all again when

@@ -19,7 +19,7 @@
 #include "task/runtime.h"
 #include "task/value.h"
 
-enum { N = 60, ROUNDS = 3000, LONG_MS = 60000 };
+enum { N = 60, MANY = 500, ROUNDS = 3000, LONG_MS = 60000 };
 
 static eventcount doorbell;
 
@@ -201,7 +201,7 @@ typedef struct waiter {
     thread_id thread;
     const manta_ref *refs;
     size_t n, want, n_ready;
-    bool ready[N];
+    bool ready[MANY];
     manta_status st;
 } waiter;
 
@@ -237,6 +237,30 @@ static void settle_now(manta_ref r, bool well)
     settle(object_find(r.id), well);
     rt_changed();
     mutex_unlock(&rt->lock);
+}
+
+/* A wait for many looks at each a few times, and not at all of them whenever one is ready. */
+static void a_wait_for_many_looks_at_each_a_few_times(void **state)
+{
+    enum { FEW_TIMES = 8 };
+    static manta_ref refs[MANY];
+    waiter w;
+    (void)state;
+
+    with_sleep();
+    for (uint64_t i = 0; i < MANY; i++) refs[i] = ref_of(make(i + 1));
+    uint64_t before = rt->looks;
+    waiter_start(&w, refs, MANY, MANY);
+    until_waiting(1);
+    for (int i = 0; i < MANY; i++) {
+        settle_now(refs[i], true);
+        sched_yield();
+    }
+    thread_join(&w.thread);
+    assert_int_equal(w.st, MANTA_OK);
+    assert_int_equal(w.n_ready, MANY);
+    assert_true(rt->looks - before > 0 && rt->looks - before <= FEW_TIMES * MANY);
+    manta_release_all(refs, MANY);
 }
 
 /* Two wait for the same list, one of them for more of it. */
@@ -310,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(any_list_is_answered_in_its_order, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_reference_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(a_wait_for_many_looks_at_each_a_few_times, begin, end),
         cmocka_unit_test_setup_teardown(each_wakes_with_what_it_waits_for, begin, end),
         cmocka_unit_test_setup_teardown(what_is_released_meanwhile_still_counts, begin, end),
         cmocka_unit_test_setup_teardown(without_time_it_only_looks, begin, end),
