@@ -27,6 +27,7 @@ typedef struct actor_link {
     uint64_t id;
     actor_link_state state;
     struct peer *at;
+    bool is_here; /* it is in this process, and `at` is NULL */
     int pid, retries;
     int most_pending, pending; /* calls of ours; most_pending 0: no limit */
     bool wanted; /* the daemon was asked where it is */

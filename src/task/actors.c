@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "task/call.h"
 #include "task/incoming.h"
+#include "task/nested.h"
 #include "task/object.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -74,7 +75,9 @@ void actor_dispatch(actor_link *a)
     object *handle = handle_pin(a);
     while (a->state == ACTOR_AT && !list_is_empty(&a->queue)) {
         call *c = LIST_ITEM(a->queue.next, call, link);
-        if (c->missing > 0 || a->at->in_flight >= MOST_SENT || !call_send(c, a->at)) break;
+        if (c->missing > 0) break;
+        if (!a->is_here && (a->at->in_flight >= MOST_SENT || !call_send(c, a->at))) break;
+        if (a->is_here) nested_queue(c);
         a->queued--;
         rt->queued--;
     }
@@ -86,9 +89,13 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
     actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
     peer *p = find_peer(client);
 
-    if (!a || a->state == ACTOR_DEAD || !p) return; /* it died meanwhile: the daemon will say more */
-    if (a->at == p) return;
-    a->at = p;
+    bool here = client == rt->client;
+
+    if (!a || a->state == ACTOR_DEAD || (!p && !here))
+        return; /* it died meanwhile: the daemon will say more */
+    if (here ? a->is_here : a->at == p) return;
+    a->is_here = here;
+    a->at = here ? NULL : p;
     a->pid = pid;
     a->retries = retries;
     for (list *l = a->queue.next; l != &a->queue; l = l->next) {

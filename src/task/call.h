@@ -111,6 +111,9 @@ bool call_send(call *c, struct peer *p);
  * list then. False: it has begun. */
 bool call_take(call *c);
 
+/* Takes a call out of its queue, if it is in one. */
+void call_withdraw(call *c);
+
 /* Fails a call whose message has n bytes, which is too many. */
 void call_too_long(call *c, size_t n);
 

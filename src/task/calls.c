@@ -518,6 +518,11 @@ static void peer_has_less(peer *p, call *c)
     if (p->give_back && p->in_flight == 0 && p->shape) return_lease(p);
 }
 
+void call_withdraw(call *c)
+{
+    call_unqueue(c);
+}
+
 bool call_take(call *c)
 {
     if (!c->is_sent) {

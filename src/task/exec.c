@@ -506,6 +506,7 @@ static manta_status yield_item(manta_task *t, const manta_arg *a)
         wire w = wire_of(b.at, b.n);
         (void)proto_kind_of(&w);
         stream_item(&w);
+        rt_changed(); /* its caller may be another thread of this actor */
     }
     inner_unpin(a);
     buf_release(&b);

@@ -29,6 +29,10 @@
  * case, itself or through an argument, so it could not go on without its end. What cannot be
  * run here goes to the workers, as if nothing of this were there.
  *
+ * A call that an actor makes of itself is here, too: it stands in rt->calls like those of others
+ * (nested_queue()), and one of the actor's threads runs it. An actor that has one thread, and would
+ * wait for such a call, is told so (nested_refuse_self()).
+ *
  * What may be changed: the numbers. What may not: running a call that is not awaited. It may
  * never end, and the waiter's own call may be what it waits for. */
 #include "task/nested.h"
@@ -36,6 +40,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -186,10 +191,63 @@ void nested_run(call *c)
     run_once(c);
 }
 
+/* ---- an actor's calls of itself ---- */
+
+void nested_queue(call *c)
+{
+    buf bytes = {0};
+
+    calls_encode(&bytes, c);
+    incoming *in = bytes.n <= RING_MESSAGE ? incoming_of(NULL, bytes.at, bytes.n) : NULL;
+    if (in) {
+        in->is_own = true;
+        list_remove(&c->link);
+        list_push(&rt->own, &c->link);
+        c->is_here = c->is_sent = true;
+        list_push(&rt->calls, &in->link);
+        rt_changed();
+    } else {
+        call_too_long(c, bytes.n);
+    }
+    buf_release(&bytes);
+}
+
+void nested_finish(const buf *answer, size_t pinned)
+{
+    wire w = wire_of(answer->at, answer->n);
+    proto_kind kind = proto_kind_of(&w);
+
+    call_finish(NULL, &w, kind);
+    for (; rt->pinned.n > pinned; rt->pinned.n--) {
+        object *o = object_find(rt->pinned.at[rt->pinned.n - 1]);
+        if (o) object_unpin(o);
+    }
+    rt_changed();
+}
+
 /* ---- cancelling ---- */
+
+/* The call of that number which this process has made for itself and not begun; NULL: none. */
+static incoming *find_queued(uint64_t task)
+{
+    for (list *l = rt->calls.next; l != &rt->calls; l = l->next) {
+        incoming *in = LIST_ITEM(l, incoming, link);
+        if (in->is_own && in->task == task) return in;
+    }
+    return NULL;
+}
 
 bool nested_cancel(call *c, unsigned how)
 {
+    incoming *queued = find_queued(c->id);
+
+    if (queued) {
+        manta_failure f =
+            failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
+        incoming_free(queued);
+        call_abandon(c, &f);
+        return true;
+    }
     if (how & MANTA_CANCEL_FORCE) return false; /* it would end its waiter */
     c->cancelled = true;
     for (list *l = rt->running.next; l != &rt->running; l = l->next) {
@@ -200,4 +258,23 @@ bool nested_cancel(call *c, unsigned how)
     }
     if (!(how & MANTA_CANCEL_ALONE)) calls_cancel_of(c->id);
     return true;
+}
+
+/* ---- waiting for oneself ---- */
+
+void nested_refuse_self(const object *o)
+{
+    call *c = o->maker;
+
+    if (!rt_current || !rt_current->actor || rt->threads > 0 || !c || !c->actor ||
+        c->actor->id != rt_current->actor)
+        return;
+    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EBUSY, c->fn->name, (int)getpid(),
+                                   "the actor would wait for itself for ever: %s > %s, and it runs one call "
+                                   "at a time (max_concurrency)",
+                                   rt_current->name, c->fn->name);
+    incoming *queued = c->is_here ? find_queued(c->id) : NULL;
+    if (queued) incoming_free(queued);
+    call_withdraw(c);
+    call_abandon(c, &f);
 }

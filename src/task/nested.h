@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "task/object.h"
 #include "task/sched.h"
 
@@ -44,6 +45,17 @@ void nested_run(struct call *c);
 
 /* Runs a call of a process that has no other, as often as it is to be tried. */
 void nested_run_local(struct call *c);
+
+/* Puts a call of an actor that lives in this process, in no list but its queue, among those that
+ * the actor is to run; its answer is read where it ends (nested_finish()). */
+void nested_queue(struct call *c);
+
+/* Reads the answer of such a call. pinned: how many objects were pinned when it began. */
+void nested_finish(const buf *answer, size_t pinned);
+
+/* Fails the call that makes the object, if it is one of the very actor that would wait for it here
+ * and that runs one call at a time: it would wait for ever. */
+void nested_refuse_self(const object *o);
 
 /* Cancels a call that is run here by its waiter; how: MANTA_CANCEL_. Returns false when that
  * cannot be done. */

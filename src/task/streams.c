@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/incoming.h"
 #include "task/object.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -49,6 +50,9 @@ static void tell_taken(const stream *s)
     object *end = object_find(s->id);
     call *c = end ? end->maker : NULL;
 
+    for (list *l = rt->running.next; c && c->is_here && l != &rt->running; l = l->next)
+        if (LIST_ITEM(l, incoming, link)->task == s->id) LIST_ITEM(l, incoming, link)->taken = s->taken;
+    if (c && c->is_here) rt_changed();
     if (!c || !c->is_sent || !c->at) return;
     buf *b = proto_begin(&rt->out, PROTO_TAKEN);
     wire_put_u64(b, s->id);

@@ -9,6 +9,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "task/call.h"
+#include "task/incoming.h"
 #include "task/nested.h"
 #include "task/object.h"
 #include "task/peer.h"
@@ -185,6 +186,7 @@ manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **
     manta_status st;
     for (int tries = 0;; tries++) {
         st = MANTA_OK;
+        if (timeout_ms < 0 && o->state == OBJECT_PENDING) nested_refuse_self(o);
         if (o->state == OBJECT_PENDING) {
             object_want(o);
             st = rt_await(object_settled, find_for_object, o, timeout_ms);
@@ -474,6 +476,8 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
 
     TRY(find_all(refs, n, &m.at));
     pin_all(&m);
+    for (size_t i = 0; i < n && timeout_ms < 0 && rt_current && rt_current->actor; i++)
+        if (m.at[i]->state == OBJECT_PENDING) nested_refuse_self(m.at[i]);
     st = rt_await(all_ready, find_for_all, &m, timeout_ms);
     if (st == MANTA_ETIMEDOUT)
         st = timed_out(m.at[m.from], timeout_ms);

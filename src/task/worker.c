@@ -75,12 +75,15 @@ static void run_next_call(buf *answer)
     list_remove(&c->link);
     list_push(&rt->running, &c->link);
     rt_current = c;
+    size_t pinned = rt->pinned.n;
     exec_run(c, answer);
     rt_current = NULL;
     if (rt->queued > 0) calls_dispatch(); /* what it did not wait for */
     fflush(stdout); /* before the answer: what a call printed is seen before its result */
     list_remove(&c->link);
-    if (c->from && !c->from->is_dead) {
+    if (c->is_own) {
+        nested_finish(answer, pinned);
+    } else if (c->from && !c->from->is_dead) {
         peer_answer(c->from, answer);
     } else if (!c->from) {
         report_actor(c->actor, answer);

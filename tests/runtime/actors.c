@@ -416,3 +416,83 @@ void scenario_killed_early(void)
         manta_release(r);
     }
 }
+
+/* ---- an actor that calls itself ---- */
+
+/* myself(handle, how): calls counter_add of the handle, which is its own: 0 and waits, 1 and does not
+ * wait, 2 and waits for all, 3 and waits for a while, 4 takes a stream of its own. */
+static manta_status myself(manta_task *t)
+{
+    manta_actor a;
+    int64_t how, v = 0;
+    MANTA_TRY(manta_arg_actor(t, 0, &a));
+    MANTA_TRY(manta_arg_i64(t, 1, &how));
+    if (how == 4) {
+        manta_ref item;
+        manta_stream s = manta_actor_stream(a, NULL, counter_stream, manta_i64(50));
+        while (!manta_stream_next(s, &item, LONG)) {
+            int64_t x;
+            MANTA_TRY(manta_get_i64(item, &x, LONG));
+            manta_release(item);
+            v += x;
+        }
+        manta_stream_close(s);
+        return manta_return_i64(t, 0, v);
+    }
+    manta_ref r = manta_actor_call(a, counter_add, manta_i64(5));
+    manta_status st = how == 0   ? manta_get_i64(r, &v, MANTA_FOREVER)
+                      : how == 2 ? manta_get_all(&r, 1, MANTA_FOREVER)
+                      : how == 3 ? manta_get(r, 20)
+                                 : MANTA_OK;
+    manta_release(r);
+    return st ? st : manta_return_i64(t, 0, v);
+}
+MANTA_REMOTE(myself)
+
+static manta_status counter_stream(manta_task *t)
+{
+    int64_t n;
+    MANTA_TRY(manta_arg_i64(t, 0, &n));
+    for (int64_t i = 0; i < n; i++) MANTA_TRY(manta_yield(t, manta_i64(i)));
+    return MANTA_OK;
+}
+MANTA_REMOTE(counter_stream)
+
+static manta_status call_myself(manta_actor a, int how, int64_t *v)
+{
+    manta_ref r = manta_actor_call(a, myself, manta_handle(a), manta_i64(how));
+    manta_status st = manta_get_i64(r, v, LONG);
+    manta_release(r);
+    return st;
+}
+
+void scenario_selves(void)
+{
+    int64_t v, sum;
+    manta_actor a = manta_actor_new(NULL, counter);
+    manta_ref r = manta_actor_call(a, counter_add, manta_i64(0));
+    OK(manta_get_i64(r, &sum, LONG));
+    manta_release(r);
+    for (int i = 0; i < 20; i++) {
+        CHECK(call_myself(a, 0, &v) == MANTA_EBUSY);
+        SAYS("myself > counter_add");
+        CHECK(call_myself(a, 2, &v) == MANTA_EBUSY);
+        CHECK(call_myself(a, 3, &v) == MANTA_ETIMEDOUT); /* it is run afterwards */
+        OK(call_myself(a, 1, &v)); /* and this one too */
+    }
+    for (v = 0; v < sum + 40 * 5;) {
+        r = manta_actor_call(a, counter_add, manta_i64(0));
+        OK(manta_get_i64(r, &v, LONG));
+        manta_release(r);
+    }
+    CHECK(v == sum + 40 * 5);
+    manta_actor_release(a);
+    /* One that runs several calls at once answers itself. */
+    const manta_task_options many = {.max_concurrency = 4};
+    a = manta_actor_new(&many, counter);
+    for (int i = 0; i < 50; i++) OK(call_myself(a, 0, &v));
+    CHECK(v == 50 * 5 + sum);
+    OK(call_myself(a, 4, &v));
+    CHECK(v == 49 * 50 / 2);
+    manta_actor_release(a);
+}
