@@ -506,7 +506,9 @@ MANTA_API void manta_failure_get(manta_ref ref, manta_failure *out);
  * between calls. The constructor is a remote function; it calls
  * manta_set_self(). Calls of one caller run in the order in which they were
  * made. Latches: an actor whose constructor failed fails every call with that
- * failure. */
+ * failure. Actors that run one call at a time and wait for each other, or for
+ * themselves, without a time limit are told: one of these calls fails with
+ * MANTA_EBUSY. */
 #define manta_actor_new(options, ...)                                                                        \
     manta_actor_start(MANTA_NAME_(__VA_ARGS__, ), (options), MANTA_COUNT_(__VA_ARGS__) - 1,                  \
                       (MANTA_LIST_(__VA_ARGS__)) + 1)

@@ -114,6 +114,9 @@ bool call_take(call *c);
 /* Takes a call out of its queue, if it is in one. */
 void call_withdraw(call *c);
 
+/* Fails a call that was sent, and has it cancelled where it is. */
+void call_give_up(call *c, const manta_failure *f);
+
 /* Fails a call whose message has n bytes, which is too many. */
 void call_too_long(call *c, size_t n);
 

@@ -40,6 +40,7 @@
 #include "os/spawner.h"
 #include "task/actor_link.h"
 #include "task/cancel.h"
+#include "task/deadlock.h"
 #include "task/group_link.h"
 #include "task/incoming.h"
 #include "task/limits.h"
@@ -256,6 +257,7 @@ bool call_send(call *c, peer *p)
     c->est_ns = c->fn->est_ns < 0 ? BUDGET_NS : c->fn->est_ns + OVERHEAD_NS;
     p->load_ns += c->est_ns;
     p->in_flight++;
+    if (rt->awaits >= c->id && rt->awaits - c->id < (uint64_t)c->results) deadlock_ask();
     return true;
 }
 
@@ -737,6 +739,16 @@ bool call_cancel(call *c, unsigned how)
     call_unqueue(c);
     call_abandon(c, &f);
     return true;
+}
+
+void call_give_up(call *c, const manta_failure *f)
+{
+    peer *p = c->at;
+
+    (void)call_cancel(c, 0); /* it was sent: its worker is told */
+    list_remove(&c->link);
+    peer_has_less(p, c);
+    call_fail(c, f);
 }
 
 void calls_release(void)

@@ -188,7 +188,10 @@ void nested_run(call *c)
     list_push(&rt->own, &c->link);
     c->is_here = c->is_sent = true;
     if (rt->queued > 0) calls_dispatch(); /* the others are for whoever has a core */
+    uint64_t awaits = rt->awaits;
+    rt->awaits = 0; /* nothing sleeps */
     run_once(c);
+    rt->awaits = awaits;
 }
 
 /* ---- an actor's calls of itself ---- */

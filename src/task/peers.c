@@ -12,6 +12,7 @@
 #include "os/socket.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/deadlock.h"
 #include "task/incoming.h"
 #include "task/runtime.h"
 #include "task/stream.h"
@@ -170,6 +171,7 @@ void rt_peer_message(peer *p)
     case PROTO_RETURNED: call_finish(p, &w, kind); break;
     case PROTO_ITEM: stream_item(&w); break;
     case PROTO_TAKEN: on_taken(&w); break;
+    case PROTO_PROBE: deadlock_heard(&w); break;
     case PROTO_WAITS:
         p->is_waiting = wire_u32(&w) != 0;
         if (!p->is_waiting) calls_dispatch();

@@ -97,7 +97,9 @@ typedef enum proto_kind {
     PROTO_WAITS, /* u32: the worker's call waits; send nothing */
     PROTO_ITEM, /* task, index, object (0: none), value: the next of a stream */
     /* and back */
-    PROTO_TAKEN /* task, n: so many items were taken */
+    PROTO_TAKEN, /* task, n: so many items were taken */
+    PROTO_PROBE /* task, task, client, text: who waits for the first of these calls waits for the second,
+                   of that client (deadlock.c) */
 } proto_kind;
 
 #define PROTO_CALL_HEAD 40 /* bytes of a CALL, behind its kind, before the name */

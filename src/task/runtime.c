@@ -41,6 +41,7 @@
 #include "task/actor_link.h"
 #include "task/call.h"
 #include "task/cancel.h"
+#include "task/deadlock.h"
 #include "task/worker_trace.h"
 #include "task/group_link.h"
 #include "task/incoming.h"
@@ -359,6 +360,7 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
             if (rt_current && !rt->blocked && rt->threads == 0) {
                 blocked = true;
                 exec_block(true);
+                deadlock_ask();
             }
             uint64_t seen = rt->changes;
             rt_flush_drops();

@@ -109,6 +109,7 @@ typedef struct runtime {
     int lingers; /* how often the watcher still looks at the queue without having been asked */
     MAP_U64(struct self_of *) selves;
     bool blocked;
+    uint64_t awaits; /* the object that its only thread waits for, without a time limit; 0: none */
     int threads; /* that run calls beside the first */
     leadership leader;
 } runtime;

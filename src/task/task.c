@@ -158,6 +158,21 @@ static bool object_settled(void *ctx)
     return o->state != OBJECT_PENDING;
 }
 
+/* Whether what this thread waits for is what the whole process waits for. */
+static bool awaits_counts(void)
+{
+    return rt_current && rt->is_worker && rt->threads == 0;
+}
+
+/* Remembers that this thread waits for o (deadlock.h); what it waited for before is returned. */
+static uint64_t awaits_begin(const object *o, int64_t timeout_ms)
+{
+    uint64_t outer = rt->awaits;
+
+    if (awaits_counts()) rt->awaits = o && timeout_ms < 0 ? o->id : 0;
+    return outer;
+}
+
 static call *find_for_object(void *ctx, nested_terms terms)
 {
     return nested_find(ctx, terms);
@@ -189,7 +204,9 @@ manta_status object_await(manta_ref ref, int64_t timeout_ms, bool map, object **
         if (timeout_ms < 0 && o->state == OBJECT_PENDING) nested_refuse_self(o);
         if (o->state == OBJECT_PENDING) {
             object_want(o);
+            uint64_t outer = awaits_begin(o, timeout_ms);
             st = rt_await(object_settled, find_for_object, o, timeout_ms);
+            if (awaits_counts()) rt->awaits = outer;
             if (st == MANTA_ETIMEDOUT) st = timed_out(o, timeout_ms);
         }
         if (!st && o->state == OBJECT_FAILED) st = failure_raise(o->failure);
@@ -416,7 +433,10 @@ static bool all_ready(void *ctx)
 
     for (; m->from < m->n; m->from++) {
         if (m->at[m->from]->state == OBJECT_FAILED) return true; /* no need to wait for the others */
-        if (m->at[m->from]->state == OBJECT_PENDING) return false;
+        if (m->at[m->from]->state == OBJECT_PENDING) {
+            if (rt->awaits && awaits_counts()) rt->awaits = m->at[m->from]->id;
+            return false;
+        }
     }
     return true;
 }
@@ -478,7 +498,9 @@ static manta_status get_all(const manta_ref *refs, size_t n, int64_t timeout_ms)
     pin_all(&m);
     for (size_t i = 0; i < n && timeout_ms < 0 && rt_current && rt_current->actor; i++)
         if (m.at[i]->state == OBJECT_PENDING) nested_refuse_self(m.at[i]);
+    uint64_t outer = awaits_begin(n > 0 ? m.at[0] : NULL, timeout_ms);
     st = rt_await(all_ready, find_for_all, &m, timeout_ms);
+    if (awaits_counts()) rt->awaits = outer;
     if (st == MANTA_ETIMEDOUT)
         st = timed_out(m.at[m.from], timeout_ms);
     else if (!st && m.from < n)

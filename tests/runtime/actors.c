@@ -425,6 +425,7 @@ static manta_status myself(manta_task *t)
 {
     manta_actor a;
     int64_t how, v = 0;
+
     MANTA_TRY(manta_arg_actor(t, 0, &a));
     MANTA_TRY(manta_arg_i64(t, 1, &how));
     if (how == 4) {
@@ -452,6 +453,7 @@ MANTA_REMOTE(myself)
 static manta_status counter_stream(manta_task *t)
 {
     int64_t n;
+
     MANTA_TRY(manta_arg_i64(t, 0, &n));
     for (int64_t i = 0; i < n; i++) MANTA_TRY(manta_yield(t, manta_i64(i)));
     return MANTA_OK;
@@ -462,8 +464,75 @@ static manta_status call_myself(manta_actor a, int how, int64_t *v)
 {
     manta_ref r = manta_actor_call(a, myself, manta_handle(a), manta_i64(how));
     manta_status st = manta_get_i64(r, v, LONG);
+
     manta_release(r);
     return st;
+}
+
+/* around(handles, at, how): calls itself of the next handle, until it is at the last, which calls the
+ * first: 0 directly, 1 through a remote function. */
+static manta_status around(manta_task *t)
+{
+    const manta_ref *h;
+    size_t n;
+    int64_t at, how, v = 0;
+    manta_actor next;
+
+    MANTA_TRY(manta_arg_refs(t, 0, &h, &n));
+    MANTA_TRY(manta_arg_i64(t, 1, &at));
+    MANTA_TRY(manta_arg_i64(t, 2, &how));
+    next.id = h[(size_t)(at + 1) % n].id;
+    manta_ref r = how ? manta_remote(around_by, manta_handle(next), manta_refs(h, n), manta_i64(at + 1))
+                      : manta_actor_call(next, around, manta_refs(h, n), manta_i64(at + 1), manta_i64(0));
+    manta_status st = manta_get_i64(r, &v, MANTA_FOREVER);
+    manta_release(r);
+    return st ? st : manta_return_i64(t, 0, v);
+}
+MANTA_REMOTE(around)
+
+static manta_status around_by(manta_task *t)
+{
+    const manta_ref *h;
+    size_t n;
+    int64_t at, v = 0;
+    manta_actor a;
+
+    MANTA_TRY(manta_arg_actor(t, 0, &a));
+    MANTA_TRY(manta_arg_refs(t, 1, &h, &n));
+    MANTA_TRY(manta_arg_i64(t, 2, &at));
+    manta_ref r = manta_actor_call(a, around, manta_refs(h, n), manta_i64(at), manta_i64(1));
+    manta_status st = manta_get_i64(r, &v, MANTA_FOREVER);
+    manta_release(r);
+    return st ? st : manta_return_i64(t, 0, v);
+}
+MANTA_REMOTE(around_by)
+
+void scenario_circles(void)
+{
+    manta_actor a[4];
+    manta_ref h[4];
+    int64_t v;
+
+    for (int round = 0; round < 12; round++) {
+        int n = 2 + round % 3, how = round % 2;
+        for (int i = 0; i < n; i++) {
+            a[i] = manta_actor_new(NULL, counter);
+            OK(manta_actor_ready(a[i], LONG));
+            h[i].id = a[i].id;
+        }
+        manta_ref r = manta_actor_call(a[0], around, manta_refs(h, (size_t)n), manta_i64(0), manta_i64(how));
+        CHECK(manta_get_i64(r, &v, LONG) == MANTA_EBUSY);
+        SAYS("in a circle");
+        if (!how) SAYS("around > around");
+        manta_release(r);
+        /* All are free again. */
+        for (int i = 0; i < n; i++) {
+            r = manta_actor_call(a[i], counter_add, manta_i64(0));
+            OK(manta_get_i64(r, &v, LONG));
+            manta_release(r);
+            manta_actor_release(a[i]);
+        }
+    }
 }
 
 void scenario_selves(void)
@@ -471,6 +540,7 @@ void scenario_selves(void)
     int64_t v, sum;
     manta_actor a = manta_actor_new(NULL, counter);
     manta_ref r = manta_actor_call(a, counter_add, manta_i64(0));
+
     OK(manta_get_i64(r, &sum, LONG));
     manta_release(r);
     for (int i = 0; i < 20; i++) {

@@ -82,6 +82,7 @@ void scenario_crowds(void);
 void scenario_crowd_of_actors(void);
 void scenario_ended_while_called(void);
 void scenario_selves(void);
+void scenario_circles(void);
 /* streams.c */
 void scenario_streams(void);
 void scenario_references_in_streams(void);
