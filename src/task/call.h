@@ -63,7 +63,7 @@ typedef struct call {
     uint32_t claim; /* of a call that may be taken back (claim.h); 0: it may not */
     uint32_t retry_on; /* statuses, as MANTA_ON() */
     uint64_t parent; /* the call that made it; 0: none */
-    uint64_t chain; /* the functions of the calls above it, and its own (nested.h) */
+    uint64_t chain; /* the functions of the calls above it (nested.h) */
     function *fn;
     char *label; /* NULL: none */
     shape *shape; /* NULL for actors */

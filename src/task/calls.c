@@ -39,6 +39,7 @@
 #include "base/mem.h"
 #include "os/spawner.h"
 #include "task/actor_link.h"
+#include "task/call_head.h"
 #include "task/cancel.h"
 #include "task/deadlock.h"
 #include "task/group_link.h"
@@ -150,13 +151,14 @@ static uint32_t call_lends(const call *c)
 void calls_encode(buf *b, const call *c)
 {
     proto_begin(b, PROTO_CALL);
-    wire_put_u64(b, c->id);
-    wire_put_u64(b, c->actor ? c->actor->id : 0);
-    wire_put_u64(b, c->chain);
-    wire_put_u32(b, c->claim);
-    wire_put_u32(b, call_lends(c));
-    wire_put_u32(b, (uint32_t)c->attempt);
-    wire_put_u32(b, (uint32_t)c->results | (c->is_stream ? PROTO_STREAM : 0));
+    call_head_put(b, &(call_head){.task = c->id,
+                                  .actor = c->actor ? c->actor->id : 0,
+                                  .chain = c->chain,
+                                  .claim = c->claim,
+                                  .lends = call_lends(c),
+                                  .attempt = (uint32_t)c->attempt,
+                                  .results = (uint32_t)c->results,
+                                  .is_stream = c->is_stream});
     wire_put_text(b, c->fn->name);
     wire_put_text(b, c->label);
     wire_put_u32(b, (uint32_t)c->n_args);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "os/spawner.h"
+#include "task/call_head.h"
 
 /* ---- what the registry says is to be done ---- */
 
@@ -170,9 +171,10 @@ void daemon_refuse_actor(node *d, uint64_t id, const char *why)
 static void read_function(const void *call, size_t n, char function[64])
 {
     wire w = wire_of(call, n);
+    call_head h;
 
     (void)proto_kind_of(&w);
-    (void)wire_take(&w, PROTO_CALL_HEAD);
+    call_head_take(&w, &h);
     wire_text(&w, function, 64);
     if (w.broken) function[0] = 0;
 }

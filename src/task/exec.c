@@ -35,6 +35,7 @@
 #include "os/sys.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/call_head.h"
 #include "task/cancel.h"
 #include "task/exec_task.h"
 #include "task/inner.h"
@@ -54,19 +55,19 @@
 incoming *incoming_of(peer *from, const void *bytes, size_t n)
 {
     wire w = wire_of(bytes, n);
+    call_head h;
 
     (void)proto_kind_of(&w);
-    uint64_t task = wire_u64(&w), actor = wire_u64(&w), chain = wire_u64(&w);
-    uint32_t claim = wire_u32(&w), lends = wire_u32(&w);
+    call_head_take(&w, &h);
     if (w.broken) return NULL;
     incoming *c = mem_new(sizeof *c + n);
     list_init(&c->link);
     c->from = from;
-    c->task = task;
-    c->actor = actor;
-    c->chain = chain;
-    c->claim = claim;
-    c->lends = actor ? 0 : lends;
+    c->task = h.task;
+    c->actor = h.actor;
+    c->chain = h.chain;
+    c->claim = h.claim;
+    c->lends = h.actor ? 0 : h.lends;
     c->n = n;
     memcpy(c->bytes, bytes, n);
     return c;
@@ -584,16 +585,16 @@ static void memory_give(arena a)
 /* Reads the head of the message; w stays before the arguments. */
 static void task_decode(manta_task *t, wire *w)
 {
+    call_head h;
+
     (void)proto_kind_of(w);
-    t->id = wire_u64(w);
-    (void)wire_take(w, 24); /* actor, chain, claim and lends, which the incoming call knows */
-    t->attempt = (int)wire_u32(w);
-    uint32_t n_results = wire_u32(w);
-    t->is_stream = (n_results & PROTO_STREAM) != 0;
-    n_results &= ~PROTO_STREAM;
+    call_head_take(w, &h);
+    t->id = h.task;
+    t->attempt = (int)h.attempt;
+    t->is_stream = h.is_stream;
     wire_text(w, t->name, sizeof t->name);
     wire_text(w, t->label, sizeof t->label);
-    t->n_results = n_results <= 1000 ? (int)n_results : 0;
+    t->n_results = h.results <= 1000 ? (int)h.results : 0;
     t->results = arena_array(&t->memory, (size_t)t->n_results, sizeof(result));
 }
 

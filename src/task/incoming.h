@@ -26,11 +26,12 @@ typedef struct incoming {
     list link;
     struct peer *from; /* NULL: the daemon (a constructor), or this process */
     uint64_t task, actor;
-    uint64_t chain; /* the functions of the calls above it, and its own (nested.h) */
+    uint64_t chain; /* the functions of the calls above it; nested_chain() adds its own */
     uint32_t claim; /* to be made before it is begun (claim.h); 0: none */
     uint32_t lends; /* to calls that it makes, cores in 1/10000, and 1; 0: nothing */
     int depth; /* calls beneath it on the stack */
     bool is_own; /* this process made it */
+    bool is_chained; /* its own function is in its chain */
     const char *name; /* while it runs: of its function */
     int64_t begun_ns;
     int concurrency; /* of the actor that this call constructs */

@@ -104,13 +104,20 @@ uint64_t nested_bits(const char *name)
     return 1ULL << (h & 63) | 1ULL << (h >> 6 & 63) | 1ULL << (h >> 12 & 63);
 }
 
+uint64_t nested_chain(incoming *in)
+{
+    if (!in->is_chained) in->chain |= nested_bits(in->name);
+    in->is_chained = true;
+    return in->chain;
+}
+
 /* ---- which call ---- */
 
 /* Rule 4. */
 static bool is_short_or_known(const call *c, nested_terms terms)
 {
     int64_t est = c->fn->est_ns;
-    bool recursive = (rt_current->chain & c->fn->bits) == c->fn->bits;
+    bool recursive = (nested_chain(rt_current) & c->fn->bits) == c->fn->bits;
 
     if (terms.left_ns != INT64_MAX) return est >= 0 && est <= LONGEST_NS && est < terms.left_ns / MARGIN;
     return recursive || (est >= 0 && est <= LONGEST_NS);

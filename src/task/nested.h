@@ -15,6 +15,7 @@
 #include "task/sched.h"
 
 struct call;
+struct incoming;
 
 /* What a waiter knows of the calls it may run. */
 typedef struct nested_terms {
@@ -34,6 +35,9 @@ uint32_t nested_lendable(const sched_shape *amount);
 
 /* The bits that stand for a function in the chain of calls above a call. */
 uint64_t nested_bits(const char *name);
+
+/* The functions of the calls above a call that runs, and its own. */
+uint64_t nested_chain(struct incoming *in);
 
 /* Finds the call that this thread should run for the object, which is pending: the one that
  * makes it, or one that makes an argument of it. NULL: none. */

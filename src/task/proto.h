@@ -89,7 +89,7 @@ typedef enum proto_kind {
     PROTO_STACK, /* pid */
     PROTO_STACK_IS, /* request (between worker and daemon), text */
     /* caller to worker, through a ring */
-    PROTO_CALL = 128, /* task, actor, chain, claim, lends, attempt, results, name, label, n, values... */
+    PROTO_CALL = 128, /* head (call_head.h), name, label, n, values... */
     /* worker to caller */
     PROTO_DONE, /* task, ns, n, values... */
     PROTO_FAILED, /* task, ns, failure */
@@ -101,9 +101,6 @@ typedef enum proto_kind {
     PROTO_PROBE /* task, task, client, text: who waits for the first of these calls waits for the second,
                    of that client (deadlock.c) */
 } proto_kind;
-
-#define PROTO_CALL_HEAD 40 /* bytes of a CALL, behind its kind, before the name */
-#define PROTO_STREAM    0x80000000u /* beside the number of results: the function may yield */
 
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */

@@ -11,6 +11,7 @@
 #include "task/actor_link.h"
 #include "task/incoming.h"
 #include "task/needs.h"
+#include "task/nested.h"
 #include "task/object.h"
 #include "task/runtime.h"
 #include "task/stream.h"
@@ -205,7 +206,7 @@ static void call_set_options(call *c, const submission *s)
     c->retry_on = o->retry_on;
     c->apart = o->strategy == MANTA_CALL_STRATEGY_SPREAD;
     c->parent = rt_current ? rt_current->task : 0;
-    c->chain = (rt_current ? rt_current->chain : 0) | c->fn->bits;
+    c->chain = rt_current ? nested_chain(rt_current) : 0;
     if (o->name) c->label = mem_strdup(o->name);
     if (!c->actor) c->shape = shape_find(&s->amount);
 }

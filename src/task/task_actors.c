@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/call_head.h"
 #include "task/incoming.h"
 #include "task/needs.h"
 #include "task/object.h"
@@ -34,12 +35,7 @@ static manta_status encode_constructor(const char *name, uint64_t id, int n, con
                                        manta_ref *inner, uint64_t *n_inner, int *done)
 {
     proto_begin(b, PROTO_CALL);
-    wire_put_u64(b, 0);
-    wire_put_u64(b, id);
-    wire_put_u64(b, 0); /* chain, claim and lends: */
-    wire_put_u64(b, 0); /* nothing that it calls is run by it */
-    wire_put_u32(b, 0);
-    wire_put_u32(b, 0);
+    call_head_put(b, &(call_head){.actor = id});
     wire_put_text(b, name);
     wire_put_text(b, "");
     wire_put_u32(b, (uint32_t)n);

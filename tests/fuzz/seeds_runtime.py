@@ -110,8 +110,8 @@ put("runtime", "answers", letters(
     (1, message("FAILED", u64(obj(1, 3), 5), FAILURE)), (1, message("RETURNED", u64(obj(1, 1)))), (1, message("WAITS", u32(1))),
     (1, message("ITEM", u64(obj(1, 3), 0, 0), number(4.0)))))
 put("runtime", "calls", letters(
-    (1, message("CALL", u64(5, 0, 0, 0), u32(0, 1), text("anything"), text("label"), u32(2), number(1.0), place(3, 0, 100))),
-    (1, message("CALL", u64(6, 0, 0, 0), u32(0, 1), text("anything"), text("label"), u32(1), number(1.0))), (1, message("TAKEN", u64(6, 1))),
+    (1, message("CALL", u64(5, 0), u32(0, 1), text("anything"), text("label"), u32(2), number(1.0), place(3, 0, 100))),
+    (1, message("CALL", u64(6, 0), u32(10001, 0x60000001), u64(9), u32(1, 0), text("anything"), text("label"), u32(1), number(1.0))), (1, message("TAKEN", u64(6, 1))),
     (1, message("PROBE", u64(6, obj(1, 1)), u32(1, 0), text("f > g")))))
 put("runtime", "daemon", letters(
     (0, message("OBJECT", u64(obj(1, 1)), number(1.0))), (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE)),
@@ -128,7 +128,7 @@ NEXT = obj(1, 7)                    # runtime_fuzz.c has made six
 put("runtime", "numbers-to-come", letters(
     (1, message("DONE", u64(obj(1, 1), 1000), u32(2), refs(NEXT, NEXT + 1), actor(NEXT + 2))),
     (1, message("ITEM", u64(obj(1, 3), 0, 0), refs(NEXT + 3))), (1, message("ITEM", u64(obj(1, 3), 1, NEXT + 2), number(1.0))),
-    (1, message("CALL", u64(5, 0, 0, 0), u32(0, 1), text("anything"), text("label"), u32(2), refs(NEXT + 4), actor(NEXT + 5))),
+    (1, message("CALL", u64(5, 0), u32(0, 1), text("anything"), text("label"), u32(2), refs(NEXT + 4), actor(NEXT + 5))),
     (0, message("CONSTRUCT", u64(9), u32(1), text("")))))
 put("runtime", "numbers-twice", letters(
     (1, message("ITEM", u64(obj(1, 3), 0, obj(7, 1)), number(1.0))), (1, message("ITEM", u64(obj(1, 3), 1, obj(7, 1)), number(2.0))),
