@@ -52,6 +52,8 @@
 
 /* ---- calls that came in ---- */
 
+enum { INCOMING_SMALL = 192 }; /* bytes of most messages: a name and a few small arguments */
+
 incoming *incoming_of(peer *from, const void *bytes, size_t n)
 {
     wire w = wire_of(bytes, n);
@@ -60,7 +62,8 @@ incoming *incoming_of(peer *from, const void *bytes, size_t n)
     (void)proto_kind_of(&w);
     call_head_take(&w, &h);
     if (w.broken) return NULL;
-    incoming *c = mem_new(sizeof *c + n);
+    incoming *c = n <= INCOMING_SMALL ? spares_take(&rt->spare_calls, sizeof *c + INCOMING_SMALL)
+                                      : mem_new(sizeof *c + n);
     list_init(&c->link);
     c->from = from;
     c->task = h.task;
@@ -76,7 +79,10 @@ incoming *incoming_of(peer *from, const void *bytes, size_t n)
 void incoming_free(incoming *c)
 {
     list_remove(&c->link);
-    mem_free(c);
+    if (c->n <= INCOMING_SMALL)
+        spares_give(&rt->spare_calls, c);
+    else
+        mem_free(c);
 }
 
 bool incoming_claim(incoming *c)

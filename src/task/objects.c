@@ -31,7 +31,7 @@ object *object_find(uint64_t id)
 object *object_new(uint64_t id)
 {
     assert(!object_find(id)); /* it would be lost; object_may_be() keeps strangers from it */
-    object *o = mem_new(sizeof *o);
+    object *o = spares_take(&rt->spare_objects, sizeof *o);
     o->id = id;
     *map_u64_put(&rt->objects, id) = o;
     return o;
@@ -381,7 +381,7 @@ static void object_free(object *o)
     rebuild_dropped(o->id);
     mem_free(o->failure);
     vec_release(&o->waiting);
-    mem_free(o);
+    spares_give(&rt->spare_objects, o);
 }
 
 void object_unref(object *o)

@@ -659,6 +659,8 @@ void runtime_close(void)
         mem_free(rt->functions.at[i].value);
     }
     map_u64_release(&rt->objects);
+    spares_release(&rt->spare_objects);
+    spares_release(&rt->spare_calls);
     map_u64_release(&rt->given);
     map_release(&rt->functions);
     vec_release(&rt->drops);

@@ -24,6 +24,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/spares.h"
 #include "base/status.h"
 #include "base/vec.h"
 #include "net/wire.h"
@@ -74,6 +75,8 @@ typedef struct runtime {
     MAP_U64(char) refused; /* clients that this process has called unreachable, until they are gone */
     VEC(struct peer *) graves; /* peers that ended; freed at the end */
     MAP_U64(struct object *) objects;
+    spares spare_objects; /* entries that are not in use */
+    spares spare_calls; /* incoming ones, of small messages */
     MAP_U64(store_place) given; /* blocks of exported objects, until the daemon frees them */
     MAP_U64(struct call *) kept; /* calls that ended, to be run again when their results are lost */
     struct lineage *lineage; /* NULL: nothing was kept yet */

@@ -25,7 +25,7 @@ bool value_is_word(manta_kind k)
     return k == MANTA_KIND_F64 || k == MANTA_KIND_I64 || k == MANTA_KIND_BOOL || k == MANTA_KIND_ACTOR;
 }
 
-uint64_t value_inner(const value *v, const uint64_t **ids)
+uint64_t value_inner_listed(const value *v, const uint64_t **ids)
 {
     if (v->kind == MANTA_KIND_PACKED && v->index) return packed_index_inner(v->index, ids);
     if (v->kind == MANTA_KIND_PACKED && v->at) return packed_inner(v->at, ids);

@@ -41,9 +41,16 @@ void value_copy(const manta_arg *a, const value *v, void *to);
 
 bool value_is_word(manta_kind k); /* its bytes are `word` */
 
+uint64_t value_inner_listed(const value *v, const uint64_t **ids); /* of a kind that may have some */
+
 /* Counts the objects that the value refers to; *ids points to their numbers, which lie in
  * the value or its index. 0 also when there is no index, and `at` does not point to its bytes. */
-uint64_t value_inner(const value *v, const uint64_t **ids);
+static inline uint64_t value_inner(const value *v, const uint64_t **ids)
+{
+    if (v->kind >= MANTA_KIND_REFS) return value_inner_listed(v, ids);
+    *ids = NULL;
+    return 0;
+}
 
 void value_put(buf *b, const value *v);
 /* Reads a value; pointers lie in the message. Checks everything a reader could
