@@ -19,7 +19,8 @@
  *
  * Connections are mutually authenticated and encrypted with a cluster key: on
  * one host a file that is found, and made on first use, by itself; between
- * hosts the same file, given by name.
+ * hosts the same file, given by name. manta_cluster_key_make() makes one for a
+ * run of its own.
  *
  * A launcher that hands out ports may hold them: it listens itself, lets the
  * process inherit the socket and puts its descriptor into MANTA_LISTEN_FD.
@@ -47,6 +48,11 @@ typedef struct manta_cluster_options {
     int64_t timeout_ms; /* how long to wait for those that are missing or silent; 0: 10 minutes;
                            MANTA_NONE: for ever */
 } manta_cluster_options;
+
+/* Makes a new key in the file `path`, which only this user can read, for manta_cluster_options.key_file.
+ * Nothing is ever replaced. MANTA_EEXIST: something has that name; MANTA_ENOENT: there is no such
+ * folder; MANTA_EPERM: others could read it there. */
+MANTA_API manta_status manta_cluster_key_make(const char *path) MANTA_MUST_USE;
 
 /* Reads TF_CONFIG and begins to listen. *out: owned, NULL when TF_CONFIG is not
  * set or names nobody. options may be NULL. MANTA_EINVAL: TF_CONFIG is wrong;

@@ -171,23 +171,68 @@ static manta_status write_key(int fd, const char *path)
     return st;
 }
 
+/* A file of this process alone, whatever lies under the name: what is left of a process that had the
+ * same number goes, and what cannot go, because it is another user's, is not written to. */
+static int open_temporary(const char *path)
+{
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, fd = os->open(path, flags, 0600);
+
+    if (fd < 0 && errno == EEXIST && !os->unlink(path)) fd = os->open(path, flags, 0600);
+    return fd;
+}
+
 /* Written under a name of its own, then given the real one by link(), which
- * fails when another process was first: a reader never sees half a key. */
-manta_status key_make(const char *path)
+ * fails when another process was first: a reader never sees half a key. *there: something had the
+ * name. */
+static manta_status place_key(const char *path, bool *there)
 {
     char temporary[PATH + 32];
     manta_status st;
     int fd;
 
-    TRY(make_folders(path));
+    *there = false;
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
-    fd = os->open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return manta_fail(MANTA_EIO, "cluster key %s cannot be made: %s", path, strerror(errno));
+    fd = open_temporary(temporary);
+    if (fd < 0) {
+        return manta_fail(errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "cluster key %s cannot be made: %s",
+                          path, strerror(errno));
+    }
     st = write_key(fd, path);
     os->close(fd);
-    if (!st && link(temporary, path) && errno != EEXIST)
-        st = manta_fail(MANTA_EIO, "cluster key %s cannot be made: %s", path, strerror(errno));
+    if (!st && link(temporary, path)) {
+        *there = errno == EEXIST;
+        if (!*there) st = manta_fail(MANTA_EIO, "cluster key %s cannot be made: %s", path, strerror(errno));
+    }
     os->unlink(temporary);
+    return st;
+}
+
+manta_status key_make(const char *path)
+{
+    bool there;
+
+    TRY(make_folders(path));
+    return place_key(path, &there);
+}
+
+manta_status key_make_new(const char *path)
+{
+    cluster_key k;
+    bool there;
+    manta_status st;
+
+    if (strlen(path) >= PATH)
+        return manta_fail(MANTA_EINVAL, "the path of the cluster key has %zu bytes, at most %d are possible",
+                          strlen(path), PATH - 1);
+    TRY(place_key(path, &there));
+    if (there) {
+        return manta_fail(
+            MANTA_EEXIST,
+            "cluster key %s cannot be made: something has that name already, and stays as it is", path);
+    }
+    st = key_read(path, &k);
+    key_wipe(&k);
+    if (st) os->unlink(path);
     return st;
 }
 

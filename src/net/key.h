@@ -35,6 +35,11 @@ manta_status key_path(char *out, size_t size) MANTA_MUST_USE;
  * processes that do so at once one wins, and all read the same bytes. */
 manta_status key_make(const char *path) MANTA_MUST_USE;
 
+/* Makes a new key at `path`, in a folder that is there, and reads it back: what is there from
+ * then on is a key that key_read() takes. MANTA_EEXIST something has that name already, and stays as it
+ * was; MANTA_EPERM the file system lets others read what this user makes there. */
+manta_status key_make_new(const char *path) MANTA_MUST_USE;
+
 void key_wipe(cluster_key *k); /* leaves no trace in memory */
 
 /* Memory for a key that is kept: in no core dump, and not written to swap where that may be had.

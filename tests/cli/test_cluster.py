@@ -358,6 +358,15 @@ def test_many_strangers_are_counted(cluster, tmp_path):
     assert 1 <= err.count("turned away") <= 3 and "in all=200" in err.replace('"', ""), err
 
 
+def test_a_key_of_a_run_of_its_own(cluster, manta, tmp_path):
+    manta("key", "run.key")
+    c = cluster(2)
+    for rank in range(2):
+        c.start(rank, "train", "mlp", "--data", digits(tmp_path), *TRAIN, "--cluster-key", "run.key")
+    c.wait()
+    assert not (tmp_path / ".config").exists()
+
+
 def test_other_hosts_need_a_key_that_is_given(manta, tmp_path):
     config = {"cluster": {"worker": ["0.0.0.0:4711", "10.1.2.3:4711"]}, "task": {"type": "worker", "index": 0}}
     done = manta("train", "mlp", "--data", digits(tmp_path), env={"TF_CONFIG": json.dumps(config)}, status=1)

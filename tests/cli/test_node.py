@@ -70,6 +70,17 @@ def test_a_link_is_no_folder(manta, folder, tmp_path):
     assert "folder that only this user can open" in manta("start", status=1).stderr
 
 
+def test_a_folder_of_another_user_is_not_used(manta, folder):
+    if os.geteuid():
+        pytest.skip("only root can give a folder away")
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 65534, 65534)
+    for args in (["start"], ["status"]):
+        done = manta(*args, status=1)
+        assert done.stderr == f"manta: {folder} belongs to user 65534, not to 0: it is not used\n"
+    assert not list(folder.iterdir())
+
+
 def test_a_path_that_is_too_long(manta, folder, tmp_path):
     long = tmp_path / ("x" * 120)
     long.mkdir()

@@ -50,6 +50,7 @@ COMMANDS = {
     "runs compare": ["first", "first"],
     "runs plot": ["first"],
     "logs": ["first"],
+    "key": ["new.key"],
 }
 
 VALUES = ["", " ", "0", "-0", "1", "-1", "2", "007", "1e309", "-1e309", "nan", "inf", "0.5", "1e-320", "4294967296",

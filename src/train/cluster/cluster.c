@@ -142,6 +142,12 @@ static manta_status open_cluster(manta_cluster *c, const manta_cluster_options *
     return MANTA_OK;
 }
 
+manta_status manta_cluster_key_make(const char *path)
+{
+    REFUSE_NULL(path);
+    return key_make_new(path);
+}
+
 manta_status manta_cluster_open(const manta_cluster_options *options, manta_cluster **out)
 {
     REFUSE_NULL(out);

@@ -110,6 +110,70 @@ static void not_any_file(void **state)
     unlink(path_in("good"));
 }
 
+static void a_new_key_replaces_nothing(void **state)
+{
+    cluster_key a, b;
+    struct stat st;
+
+    (void)state;
+    assert_ok(key_make_new(path_in("new")));
+    assert_int_equal(stat(path_in("new"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_ok(key_read(path_in("new"), &a));
+    assert_fails_with(key_make_new(path_in("new")), MANTA_EEXIST, "something has that name already");
+    assert_ok(key_read(path_in("new"), &b));
+    assert_memory_equal(a.bytes, b.bytes, KEY_SIZE);
+    assert_ok(key_make_new(path_in("other")));
+    assert_ok(key_read(path_in("other"), &b));
+    assert_memory_not_equal(a.bytes, b.bytes, KEY_SIZE);
+    assert_fails_with(key_make_new(path_in("none/new")), MANTA_ENOENT, "none/new");
+    unlink(path_in("other"));
+    unlink(path_in("new"));
+}
+
+/* Who may write to a folder may put something under the name that the key is written to first. */
+static void a_new_key_is_written_to_no_file_of_others(void **state)
+{
+    char temporary[160], elsewhere[128];
+    struct stat st;
+
+    (void)state;
+    snprintf(elsewhere, sizeof elsewhere, "%s", path_in("elsewhere"));
+    write_file(elsewhere, "", 0666);
+    snprintf(temporary, sizeof temporary, "%s.%ld", path_in("new"), (long)getpid());
+    assert_int_equal(link(elsewhere, temporary), 0);
+    assert_ok(key_make_new(path_in("new")));
+    assert_int_equal(stat(elsewhere, &st), 0);
+    assert_int_equal(st.st_size, 0);
+    unlink(path_in("new"));
+    assert_int_equal(symlink(elsewhere, path_in("new")), 0);
+    assert_fails_with(key_make_new(path_in("new")), MANTA_EEXIST, "something has that name");
+    assert_int_equal(stat(elsewhere, &st), 0);
+    assert_int_equal(st.st_size, 0);
+    unlink(path_in("new"));
+    unlink(elsewhere);
+}
+
+/* A system call fails: there is a whole key afterwards, or nothing. */
+static void a_new_key_is_whole_or_not_there(void **state)
+{
+    (void)state;
+    for (int n = 1;; n++) {
+        manta_status st;
+        cluster_key k;
+        fault_begin((fault_plan){.at = n, .err = ENOSPC, .spare_unlink = true});
+        st = key_make_new(path_in("new"));
+        if (!fault_end()) {
+            assert_int_equal(st, MANTA_OK);
+            break;
+        }
+        assert_true(n < 100);
+        assert_int_equal(key_read(path_in("new"), &k), st ? MANTA_ENOENT : MANTA_OK);
+        unlink(path_in("new"));
+    }
+    unlink(path_in("new"));
+}
+
 /* A system call fails: there is a key afterwards, or none, and nothing else. */
 static void failing_system(void **state)
 {
@@ -221,6 +285,9 @@ int main(void)
         cmocka_unit_test(made_by_many_at_once),
         cmocka_unit_test(not_any_file),
         cmocka_unit_test(failing_system),
+        cmocka_unit_test(a_new_key_replaces_nothing),
+        cmocka_unit_test(a_new_key_is_written_to_no_file_of_others),
+        cmocka_unit_test(a_new_key_is_whole_or_not_there),
         cmocka_unit_test(addresses),
         cmocka_unit_test(ports),
     };
