@@ -1,4 +1,4 @@
-/* manta/run.h - a run is a folder that anyone can read.
+/* manta/run.h - a run is a folder of files that need no Manta to be read.
  *
  *     STORAGE/NAME/config.json      what was asked for; `manta train --config` takes it
  *                  metrics.jsonl    one JSON object per epoch or report
@@ -10,6 +10,9 @@
  *
  * STORAGE is a folder, or SCHEME://... of another storage (docs/architecture.md):
  * then events and logs come there with every checkpoint and at the end.
+ *
+ * A run's folder that is made here is for its user alone (0700), whatever the
+ * umask says; who shares a run opens its folder (chmod), and it stays so.
  *
  * One process at a time works in it; a lock of the kernel's says who, and goes
  * with the process. Two runs never share a name.

@@ -158,11 +158,11 @@ manta_status file_read_text(const char *path, char *text, size_t size)
 
 /* Creates one folder; fine when it is there already, also when another process
  * is making the same one now. */
-static manta_status mkdir_one(const char *path)
+static manta_status mkdir_one(const char *path, mode_t mode)
 {
     struct stat info;
 
-    if (os->mkdir(path, 0777) == 0) return MANTA_OK;
+    if (os->mkdir(path, mode) == 0) return MANTA_OK;
     int err = errno;
     if (err == EEXIST || err == EISDIR || err == EROFS || err == EACCES) {
         if (os->stat(path, &info) == 0) {
@@ -173,7 +173,7 @@ static manta_status mkdir_one(const char *path)
     return file_fail(err, "creating folder", path);
 }
 
-manta_status file_mkdirs(const char *path)
+static manta_status make_folders(const char *path, mode_t last)
 {
     manta_status st = MANTA_OK;
     char *part = mem_strdup(path);
@@ -182,14 +182,24 @@ manta_status file_mkdirs(const char *path)
     for (char *p = part + 1; *part && *p; p++) {
         if (*p != '/' || p[-1] == '/') continue;
         *p = 0;
-        st = mkdir_one(part);
+        st = mkdir_one(part, 0777);
         *p = '/';
         if (st) goto out;
     }
-    st = mkdir_one(part);
+    st = mkdir_one(part, last);
 out:
     mem_free(part);
     return st;
+}
+
+manta_status file_mkdirs(const char *path)
+{
+    return make_folders(path, 0777);
+}
+
+manta_status file_mkdirs_own(const char *path)
+{
+    return make_folders(path, 0700);
 }
 
 static int by_bytes(const void *a, const void *b)

@@ -88,6 +88,9 @@ void file_writer_free(file_writer *w);
 
 /* Creates the folder at `path` and those above it, where they are missing. */
 manta_status file_mkdirs(const char *path) MANTA_MUST_USE;
+/* Creates them likewise; the folder at `path` itself, where it is created here, is for this user alone
+ * (0700). One that is there stays as it is. */
+manta_status file_mkdirs_own(const char *path) MANTA_MUST_USE;
 
 /* The names in a folder, "." and ".." left out, in the order of their bytes.
  * Initialise with {0}; give back with file_names_release(). */

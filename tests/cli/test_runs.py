@@ -35,6 +35,26 @@ def test_a_run_is_a_folder(manta, storage, tmp_path):
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "first.npz").read_bytes()
 
 
+def test_a_run_is_for_its_user_alone(manta, storage, tmp_path):
+    """Whatever the umask says; a folder that was there keeps its mode, and so does one that its user has opened."""
+    data = digits(tmp_path)
+    before = os.umask(0)
+    try:
+        manta("train", "mlp", "--data", data, *TRAIN, "--name", "a")
+        manta("train", "mlp", "--data", data, *TRAIN, "--run-dir", "made/by/it")
+        (tmp_path / "mine").mkdir(mode=0o755)
+        manta("train", "mlp", "--data", data, *TRAIN, "--run-dir", "mine")
+        manta("runs")
+    finally:
+        os.umask(before)
+    for folder, mode in ((storage / "a", 0o700), (tmp_path / "made" / "by" / "it", 0o700), (tmp_path / "mine", 0o755),
+                         (storage / ".index.sqlite", 0o600)):
+        assert folder.stat().st_mode & 0o777 == mode, folder
+    (storage / "a").chmod(0o755)
+    manta("train", "--resume", "a", "--epochs", 2, "--json")
+    assert (storage / "a").stat().st_mode & 0o777 == 0o755
+
+
 def test_the_checkpoint_opens_with_safetensors_alone(manta, storage, tmp_path):
     safetensors = pytest.importorskip("safetensors.numpy")
     manta("train", "mlp", "--data", digits(tmp_path), *TRAIN, "--name", "a")

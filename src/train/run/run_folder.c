@@ -82,7 +82,7 @@ static manta_status make_numbered(manta_run *r, const char *storage, const char 
         manta_status st;
         r->name = mem_printf("%s-%d", stem, n);
         r->path = run_inner(storage, r->name);
-        if ((st = check_path(r->path)) || (st = storage_claim(r->path)) != MANTA_EEXIST) return st;
+        if ((st = check_path(r->path)) || (st = storage_claim_own(r->path)) != MANTA_EEXIST) return st;
         mem_free(r->name);
         mem_free(r->path);
         r->name = r->path = NULL;
@@ -108,7 +108,7 @@ static manta_status find_folder(manta_run *r, const manta_run_options *o)
         r->path = run_inner(storage, o->name);
     }
     TRY(check_path(r->path));
-    return storage_make(r->path);
+    return storage_make_own(r->path);
 }
 
 /* Takes the lock, then looks: what is found is nobody else's meanwhile. */

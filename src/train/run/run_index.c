@@ -6,6 +6,7 @@
  * damaged or of another version is made anew; where none can be written, as on
  * a disk that is read-only, one in memory serves. The index of a storage that is no
  * folder lies in the cache of this host, ~/.cache/manta/index. */
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,14 @@ static char *index_path(const char *storage)
     return path;
 }
 
+/* An index says what runs are called and how they fare, and their folders are their user's alone. */
+static void make_index(const char *path)
+{
+    int fd = os->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd >= 0) os->close(fd); /* else it is in memory */
+}
+
 static sqlite3 *open_index(const char *storage)
 {
     char *path = index_path(storage);
@@ -105,6 +114,7 @@ static sqlite3 *open_index(const char *storage)
     bool busy;
 
     for (int try = 0; path && try < 2; try++) {
+        make_index(path);
         if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) == SQLITE_OK &&
             prepare_database(db))
             break;

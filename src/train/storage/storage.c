@@ -76,6 +76,22 @@ manta_status storage_claim(const char *path)
     return s->claim(s->ctx, path);
 }
 
+manta_status storage_make_own(const char *path)
+{
+    const storage_ops *s;
+
+    TRY(storage_find(path, &s));
+    return s->make_own ? s->make_own(s->ctx, path) : s->make(s->ctx, path);
+}
+
+manta_status storage_claim_own(const char *path)
+{
+    const storage_ops *s;
+
+    TRY(storage_find(path, &s));
+    return s->claim_own ? s->claim_own(s->ctx, path) : s->claim(s->ctx, path);
+}
+
 manta_status storage_create(const char *path, file_writer **out)
 {
     const storage_ops *s;

@@ -31,6 +31,9 @@ typedef struct storage_ops {
     manta_status (*make)(void *ctx, const char *path);
     /* One folder that was not there before, in one that is. MANTA_EEXIST. */
     manta_status (*claim)(void *ctx, const char *path);
+    /* Optional: the same, and the folder at `path` is for this user alone when it is made by this call. */
+    manta_status (*make_own)(void *ctx, const char *path);
+    manta_status (*claim_own)(void *ctx, const char *path);
     /* A file that replaces the one of that name when it is committed, durable from then on. */
     manta_status (*create)(void *ctx, const char *path, file_writer **out);
     /* Moves a file of the file system here, and sums it up; sum may be NULL. */
@@ -79,6 +82,9 @@ void storage_add(const storage_ops *s);
 
 manta_status storage_make(const char *path) MANTA_MUST_USE;
 manta_status storage_claim(const char *path) MANTA_MUST_USE;
+/* make() and claim() where the storage knows of no users. */
+manta_status storage_make_own(const char *path) MANTA_MUST_USE;
+manta_status storage_claim_own(const char *path) MANTA_MUST_USE;
 manta_status storage_create(const char *path, file_writer **out) MANTA_MUST_USE;
 /* Creates, writes and commits. */
 manta_status storage_put(const char *path, const void *data, size_t n) MANTA_MUST_USE;

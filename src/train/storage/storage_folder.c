@@ -26,6 +26,18 @@ static manta_status folder_claim(void *ctx, const char *path)
     return os->mkdir(path, 0777) ? file_fail(errno, "creating", path) : MANTA_OK;
 }
 
+static manta_status folder_make_own(void *ctx, const char *path)
+{
+    (void)ctx;
+    return file_mkdirs_own(path);
+}
+
+static manta_status folder_claim_own(void *ctx, const char *path)
+{
+    (void)ctx;
+    return os->mkdir(path, 0700) ? file_fail(errno, "creating", path) : MANTA_OK;
+}
+
 static manta_status folder_create(void *ctx, const char *path, file_writer **out)
 {
     (void)ctx;
@@ -251,6 +263,8 @@ static int folder_holder(void *ctx, const char *path)
 const storage_ops storage_folder = {.about = "the path of a folder",
                                     .make = folder_make,
                                     .claim = folder_claim,
+                                    .make_own = folder_make_own,
+                                    .claim_own = folder_claim_own,
                                     .create = folder_create,
                                     .take = folder_take,
                                     .open_log = folder_open_log,

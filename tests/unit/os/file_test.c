@@ -321,9 +321,17 @@ static void makes_folders(void **state)
 {
     (void)state;
     file_info info;
+    struct stat made;
     assert_int_equal(file_mkdirs(in_folder("a//b/c/")), MANTA_OK);
     assert_int_equal(file_mkdirs(in_folder("a/b/c")), MANTA_OK); /* again is fine */
     assert_int_equal(file_mkdirs("/"), MANTA_OK);
+    assert_int_equal(file_mkdirs_own(in_folder("a/own/inner")), MANTA_OK);
+    assert_int_equal(stat(in_folder("a/own/inner"), &made), 0);
+    assert_int_equal(made.st_mode & 0777, 0700);
+    assert_int_equal(chmod(in_folder("a/own/inner"), 0711), 0);
+    assert_int_equal(file_mkdirs_own(in_folder("a/own/inner")), MANTA_OK); /* stays as it is */
+    assert_int_equal(stat(in_folder("a/own/inner"), &made), 0);
+    assert_int_equal(made.st_mode & 0777, 0711);
     assert_int_equal(file_stat(in_folder("a/b/c"), &info), MANTA_OK);
     assert_true(info.is_folder && !info.is_file);
     put("f", "12345");
