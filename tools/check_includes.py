@@ -130,6 +130,7 @@ LIBRARY = {
     "jerror.h": ["format"],
     "curl/": ["format"],
     "openssl/": ["net"],
+    "cairo": ["cli"],
     "jansson.h": ["format", "train", "cli", "dash"],
     "sqlite3.h": ["train"],
 }

@@ -5,6 +5,7 @@
 #ifndef MANTA_TOOL_PNG_H
 #define MANTA_TOOL_PNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <manta/status.h>
@@ -14,10 +15,13 @@ extern "C" {
 #endif
 
 /* Writes a picture as a PNG file, which appears whole or not at all: width x
- * height points, row by row from the upper left, each an index into the palette
- * of n_colours (1 to 256) colours 0xRRGGBB. MANTA_EINVAL. */
-MANTA_API manta_status manta_png_write(const char *path, int width, int height, const uint8_t *points,
-                                       int n_colours, const uint32_t *palette) MANTA_MUST_USE;
+ * height points of red, green and blue, row by row from the upper left.
+ * MANTA_EINVAL. */
+MANTA_API manta_status manta_png_write(const char *path, int width, int height,
+                                       const uint8_t *points) MANTA_MUST_USE;
+
+/* Writes the n bytes of a picture in another format, whole or not at all. */
+MANTA_API manta_status manta_picture_write(const char *path, const void *data, size_t n) MANTA_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@ static const option_group plotting = {
                   "Over what: 'step', or 'time' in seconds since the run was begun; step when not given"},
                  {"log", OPTION_FLAG, NULL, "A scale of powers of ten for the values"},
                  {"against", OPTION_TEXT, "RUN", "Draw the same curves of this run behind them"},
-                 {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg or .png file instead"},
+                 {"output", OPTION_OUTPUT, "FILE", "Write them as an .svg, .png or .pdf file instead"},
                  {"dark", OPTION_FLAG, NULL, "A file for pages on dark ground"},
                  {0}}};
 
@@ -142,9 +142,13 @@ static void check_wanted(const drawn *d, const char *list)
 static bool is_over_time(const options *o)
 {
     const char *x = options_text(o, "x");
+    suggestion near = suggest_for(x ? x : "");
+    char hint[128];
 
+    suggest_offer(&near, "step");
+    suggest_offer(&near, "time");
     if (x && strcmp(x, "step") != 0 && strcmp(x, "time") != 0)
-        cli_usage("--x: '%s', expected step or time", x);
+        cli_usage("--x: '%s', expected step or time%s", x, manta_suggestion_text(&near, hint, sizeof hint));
     return x && !strcmp(x, "time");
 }
 
@@ -177,23 +181,23 @@ static void add_deaths(plot *p, const drawn *d)
     free(at);
 }
 
-static bool ends_in_png(const char *path)
+static bool ends_in_svg(const char *path)
 {
     size_t n = strlen(path);
 
-    return n > 4 && !strcmp(path + n - 4, ".png");
+    return n > 4 && !strcmp(path + n - 4, ".svg");
 }
 
 static manta_status draw(const char *output, const plot *p)
 {
-    manta_status st = output ? work_check_output(output, ".svg .png") : MANTA_OK;
+    manta_status st = output ? work_check_output(output, ".svg .png .pdf") : MANTA_OK;
 
     if (st) return st;
     if (!output) {
         plot_terminal(p);
         return MANTA_OK;
     }
-    st = (ends_in_png(output) ? plot_png : plot_svg)(output, p);
+    st = (ends_in_svg(output) ? plot_svg : plot_picture)(output, p);
     if (!st) print_out("Saved to %s\n", output);
     return st;
 }
@@ -229,7 +233,7 @@ static int plot_run(const options *o)
 const command cmd_runs_plot = {
     .name = "runs plot",
     .args = "NAME",
-    .about = "Draw the curves of a run, in the terminal or as SVG or PNG",
+    .about = "Draw the curves of a run, in the terminal or as SVG, PNG or PDF",
     .text = "NAME is that of a run, or a path to its folder. Where a worker died the picture has a mark.",
     .examples = "  manta runs plot mine\n  manta runs plot mine --metrics loss,val_loss -o "
                 "curves.png\n  manta runs plot mine --x time --metrics loss,rate --log --against calm -o "

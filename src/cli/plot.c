@@ -230,6 +230,16 @@ const char *plot_x_name(const plot *p)
     return p->time ? "seconds" : "step";
 }
 
+const plot_theme *plot_theme_of(const plot *p)
+{
+    static const plot_theme light = {0xffffff, 0x1f2328, 0x59636e,
+                                     0xd1d9e0, 0xc62828, {0xb6cdea, 0xf7cfb2, 0x1565c0, 0xe65100}};
+    static const plot_theme dark = {0x0d1117, 0xf0f6fc, 0x9198a1,
+                                    0x30363d, 0xff7b72, {0x365880, 0x6e4a33, 0x79b8ff, 0xffab70}};
+
+    return p->dark ? &dark : &light;
+}
+
 /* ---- characters ---- */
 
 static int terminal_columns(void)

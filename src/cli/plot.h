@@ -1,4 +1,4 @@
-/* plot.h - curves of a run, as characters, as SVG and as PNG.
+/* plot.h - curves of a run, as characters, as SVG, PNG and PDF.
  *
  * A metric and the same of the validation (loss and val_loss) share a panel, and so do
  * the curves of a second run that the first one is held against. They are drawn over
@@ -60,11 +60,20 @@ void plot_release(plot *p);
 /* Draws all panels, as wide as the terminal allows. */
 void plot_terminal(const plot *p);
 
-/* Writes the panels to an .svg file (plot_svg.c), or to a .png file (plot_png.c). */
+/* Writes the panels to an .svg file (plot_svg.c), or to a .png or .pdf file (plot_picture.c). A file
+ * appears whole or not at all. */
 manta_status plot_svg(const char *path, const plot *p);
-manta_status plot_png(const char *path, const plot *p);
+manta_status plot_picture(const char *path, const plot *p);
 
 /* ---- for those who draw ---- */
+
+/* The colours of a page, 0xRRGGBB; curves by slot. */
+typedef struct plot_theme {
+    uint32_t paper, ink, soft, grid, death, curve[PLOT_CURVES];
+} plot_theme;
+
+/* For light ground or dark. */
+const plot_theme *plot_theme_of(const plot *p);
 
 /* The finite range of a panel, widened when it is a point; false: there is none. */
 bool plot_range(const plot_panel *p, double *lo, double *hi);

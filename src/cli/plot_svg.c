@@ -1,8 +1,10 @@
 /* plot_svg.c - curves of a run as SVG. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <manta/tool_png.h>
 
 #include "cli/plot.h"
 
@@ -16,16 +18,6 @@ enum {
     ABOVE = 36,
     BELOW = 34,
 };
-
-/* The colours of a page; curves by slot. */
-typedef struct theme {
-    const char *paper, *ink, *soft, *grid, *death, *curve[PLOT_CURVES];
-} theme;
-
-static const theme light = {"#ffffff", "#1f2328", "#59636e",
-                            "#d1d9e0", "#c62828", {"#b6cdea", "#f7cfb2", "#1565c0", "#e65100"}};
-static const theme dark = {"#0d1117", "#f0f6fc", "#9198a1",
-                           "#30363d", "#ff7b72", {"#365880", "#6e4a33", "#79b8ff", "#ffab70"}};
 
 /* A panel's place in the picture, and what it stands for. */
 typedef struct place {
@@ -56,23 +48,22 @@ static void put_text(FILE *f, const char *text)
     }
 }
 
-static void put_line(FILE *f, double x0, double y0, double x1, double y1, const char *colour,
-                     const char *rest)
+static void put_line(FILE *f, double x0, double y0, double x1, double y1, uint32_t colour, const char *rest)
 {
-    fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\"%s/>\n", x0, y0, x1, y1,
+    fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#%06x\"%s/>\n", x0, y0, x1, y1,
             colour, rest);
 }
 
 /* ---- head ---- */
 
-static void put_death_mark(FILE *f, double x, double y, const theme *t)
+static void put_death_mark(FILE *f, double x, double y, const plot_theme *t)
 {
-    fprintf(f, "<polygon points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\" fill=\"%s\"/>\n", x - 5, y - 9, x + 5,
+    fprintf(f, "<polygon points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\" fill=\"#%06x\"/>\n", x - 5, y - 9, x + 5,
             y - 9, x, y, t->death);
 }
 
 /* Which run is which, and what the marks are. */
-static void put_legend(FILE *f, const plot *p, const theme *t)
+static void put_legend(FILE *f, const plot *p, const plot_theme *t)
 {
     const char *runs[] = {p->title, p->other};
     double x = LEFT;
@@ -80,44 +71,47 @@ static void put_legend(FILE *f, const plot *p, const theme *t)
     for (int i = 0; p->other && i < 2; i++) {
         put_line(f, x, HEAD, x + 28, HEAD, t->curve[i ? 0 : PLOT_METRICS],
                  i ? " stroke-width=\"6\"" : " stroke-width=\"1.8\"");
-        fprintf(f, "<text x=\"%.1f\" y=\"%d\" fill=\"%s\">", x + 36, HEAD + 4, t->ink);
+        fprintf(f, "<text x=\"%.1f\" y=\"%d\" fill=\"#%06x\">", x + 36, HEAD + 4, t->ink);
         put_text(f, runs[i]);
         fputs("</text>\n", f);
         x += 60 + 7.5 * (double)strlen(runs[i]);
     }
     if (!p->n_deaths) return;
     put_death_mark(f, x + 5, HEAD + 5, t);
-    fprintf(f, "<text x=\"%.1f\" y=\"%d\" fill=\"%s\">a worker died (%d)</text>\n", x + 18, HEAD + 4, t->ink,
-            p->n_deaths);
+    fprintf(f, "<text x=\"%.1f\" y=\"%d\" fill=\"#%06x\">a worker died (%d)</text>\n", x + 18, HEAD + 4,
+            t->ink, p->n_deaths);
 }
 
 /* ---- panels ---- */
 
-static void put_grid(FILE *f, const plot *p, const plot_panel *panel, const theme *t, const place *at)
+static void put_grid(FILE *f, const plot *p, const plot_panel *panel, const plot_theme *t, const place *at)
 {
-    double ticks[PLOT_TICKS], bottom = at->top + PANEL - BELOW;
+    double ticks[PLOT_TICKS], bottom = at->top + PANEL - BELOW, half;
+    char text[32];
     int n = plot_value_ticks(panel, at->y0, at->y1, 4, ticks);
 
     for (int i = 0; i < n; i++) {
         double y = down(at, ticks[i]);
         put_line(f, LEFT, y, WIDTH - RIGHT, y, t->grid, "");
-        fprintf(f, "<text x=\"%d\" y=\"%.1f\" fill=\"%s\" text-anchor=\"end\">%.4g</text>\n", LEFT - 8,
+        fprintf(f, "<text x=\"%d\" y=\"%.1f\" fill=\"#%06x\" text-anchor=\"end\">%.4g</text>\n", LEFT - 8,
                 y + 4.5, t->soft,
                 plot_value(panel, fabs(ticks[i]) < (at->y1 - at->y0) * 1e-9 ? 0 : ticks[i]));
     }
     n = plot_ticks(at->x0, at->x1, 7, ticks);
     for (int i = 0; i < n; i++) {
         if (!p->time && ticks[i] != floor(ticks[i])) continue; /* there is no half a step */
-        fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%.10g</text>\n",
-                across(at, ticks[i]), bottom + 18, t->soft, ticks[i]);
+        snprintf(text, sizeof text, "%.10g", ticks[i]);
+        half = 3.8 * (double)strlen(text); /* of its width, about: the font is the reader's */
+        fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#%06x\" text-anchor=\"middle\">%s</text>\n",
+                fmin(across(at, ticks[i]), WIDTH - 4 - half), bottom + 18, t->soft, text);
     }
 }
 
-static void put_curve(FILE *f, const plot_curve *c, const theme *t, const place *at)
+static void put_curve(FILE *f, const plot_curve *c, const plot_theme *t, const place *at)
 {
     bool drawing = false;
 
-    fprintf(f, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" stroke-linejoin=\"round\" d=\"",
+    fprintf(f, "<path fill=\"none\" stroke=\"#%06x\" stroke-width=\"%s\" stroke-linejoin=\"round\" d=\"",
             t->curve[c->slot], c->other ? "6" : "1.8");
     for (int64_t i = 0; i < c->n; i++) {
         if (!isfinite(c->y[i])) { /* a gap */
@@ -131,28 +125,28 @@ static void put_curve(FILE *f, const plot_curve *c, const theme *t, const place 
 }
 
 /* Its name, in the colours of its curves where there are several. */
-static void put_names(FILE *f, const plot *p, const plot_panel *panel, const theme *t, double top)
+static void put_names(FILE *f, const plot *p, const plot_panel *panel, const plot_theme *t, double top)
 {
     bool several = panel->n > 1 && !panel->curves[1].other;
 
-    fprintf(f, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\" fill=\"%s\">", LEFT, top + 18, t->ink);
+    fprintf(f, "<text x=\"%d\" y=\"%.1f\" font-weight=\"bold\" fill=\"#%06x\">", LEFT, top + 18, t->ink);
     for (int k = 0; k < panel->n && !panel->curves[k].other; k++) {
-        fprintf(f, "<tspan fill=\"%s\"%s>", several ? t->curve[panel->curves[k].slot] : t->ink,
+        fprintf(f, "<tspan fill=\"#%06x\"%s>", several ? t->curve[panel->curves[k].slot] : t->ink,
                 k ? " dx=\"16\"" : "");
         put_text(f, panel->curves[k].name);
         fputs("</tspan>", f);
     }
-    fprintf(f, "</text>\n<text x=\"%d\" y=\"%.1f\" fill=\"%s\" text-anchor=\"end\">%s</text>\n",
+    fprintf(f, "</text>\n<text x=\"%d\" y=\"%.1f\" fill=\"#%06x\" text-anchor=\"end\">%s</text>\n",
             WIDTH - RIGHT, top + 18, t->soft, plot_x_name(p));
 }
 
-static void put_panel(FILE *f, const plot *p, const plot_panel *panel, const theme *t, double top)
+static void put_panel(FILE *f, const plot *p, const plot_panel *panel, const plot_theme *t, double top)
 {
     place at = {.top = top};
 
     put_names(f, p, panel, t, top);
     if (!plot_range(panel, &at.y0, &at.y1)) {
-        fprintf(f, "<text x=\"%d\" y=\"%.1f\" fill=\"%s\">no number</text>\n", LEFT + 16, top + ABOVE + 24,
+        fprintf(f, "<text x=\"%d\" y=\"%.1f\" fill=\"#%06x\">no number</text>\n", LEFT + 16, top + ABOVE + 24,
                 t->soft);
         return;
     }
@@ -171,27 +165,36 @@ static void put_panel(FILE *f, const plot *p, const plot_panel *panel, const the
     }
 }
 
-manta_status plot_svg(const char *path, const plot *p)
+static void put_page(FILE *f, const plot *p)
 {
-    const theme *t = p->dark ? &dark : &light;
+    const plot_theme *t = plot_theme_of(p);
     int head = HEAD + (p->other || p->n_deaths ? LEGEND : 0), height = head + p->n * PANEL;
-    FILE *f = fopen(path, "w");
-    bool fine;
 
-    if (!f) return manta_fail(MANTA_EIO, "%s: %s", path, strerror(errno));
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
             "font-family=\"-apple-system, 'Segoe UI', 'Noto Sans', 'DejaVu Sans', Helvetica, Arial, "
-            "sans-serif\" font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" rx=\"6\" fill=\"%s\"/>\n"
-            "<text x=\"%d\" y=\"26\" font-size=\"17\" font-weight=\"bold\" fill=\"%s\">",
+            "sans-serif\" font-size=\"13\">\n<rect width=\"100%%\" height=\"100%%\" rx=\"6\" "
+            "fill=\"#%06x\"/>\n"
+            "<text x=\"%d\" y=\"26\" font-size=\"17\" font-weight=\"bold\" fill=\"#%06x\">",
             WIDTH, height, WIDTH, height, t->paper, LEFT, t->ink);
     put_text(f, p->title);
     fputs("</text>\n", f);
     put_legend(f, p, t);
     for (int i = 0; i < p->n; i++) put_panel(f, p, &p->panels[i], t, head + i * PANEL);
     fputs("</svg>\n", f);
-    fine = !ferror(f);
-    if (fclose(f) || !fine)
-        return manta_fail(MANTA_EIO, "%s: it could not be written: %s", path, strerror(errno));
-    return MANTA_OK;
+}
+
+manta_status plot_svg(const char *path, const plot *p)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    manta_status st;
+
+    if (!f) abort();
+    put_page(f, p);
+    if (fclose(f)) abort(); /* small control memory */
+    st = manta_picture_write(path, text, n);
+    free(text);
+    return st;
 }

@@ -1,20 +1,23 @@
-"""manta runs plot: curves as PNG, read back point by point; as SVG; in the terminal."""
+"""manta runs plot: curves as PNG, read back point by point; as SVG; as PDF; in the terminal."""
 import json
 import os
+import resource
 import signal
 import struct
+import subprocess
 import xml.etree.ElementTree
 import zlib
 
 import numpy as np
 import pytest
 
+from conftest import PROGRAM
 from samples import digits
 from waits import read_event
 
 
 def read_png(path):
-    """(height, width, 3) bytes of a PNG with a palette; every length and sum is checked."""
+    """(height, width, 3) bytes of a PNG of colours; every length and sum is checked."""
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, chunks = 8, []
@@ -25,13 +28,12 @@ def read_png(path):
         assert struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(name + content)
         chunks.append((name, content))
         at += 12 + size
-    assert [name for name, _ in chunks] == [b"IHDR", b"PLTE", b"IDAT", b"IEND"]
+    assert [name for name, _ in chunks] == [b"IHDR", b"IDAT", b"IEND"]
     width, height, bits, kind, *rest = struct.unpack(">IIBBBBB", chunks[0][1])
-    assert (bits, kind, rest) == (8, 3, [0, 0, 0])
-    palette = np.frombuffer(chunks[1][1], np.uint8).reshape(-1, 3)
-    rows = np.frombuffer(zlib.decompress(chunks[2][1]), np.uint8).reshape(height, width + 1)
-    assert not rows[:, 0].any() and rows.max() < len(palette)
-    return palette[rows[:, 1:]]
+    assert (bits, kind, rest) == (8, 2, [0, 0, 0])
+    rows = np.frombuffer(zlib.decompress(chunks[1][1]), np.uint8).reshape(height, 3 * width + 1)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
 
 
 def make_run(storage, name, lines):
@@ -145,9 +147,71 @@ def test_numbers_of_all_kinds(manta, storage, tmp_path, lines):
         assert "nan" not in path.get("d") and "inf" not in path.get("d")
 
 
+def test_letters_have_shades(manta, storage, tmp_path):
+    """A font, not a raster of points: ink of many shades, letters of their own widths, more than ASCII."""
+    make_run(storage, "WWWW", points(loss=[1.0, 2.0]))
+    make_run(storage, "iiii", points(loss=[1.0, 2.0]))
+    make_run(storage, "Größe", points(loss=[1.0, 2.0]))
+    width = {}
+    for name in ("WWWW", "iiii", "Größe"):
+        manta("runs", "plot", name, "-o", "a.png")
+        head = read_png(tmp_path / "a.png")[:70].astype(int)
+        assert len(np.unique(head.reshape(-1, 3), axis=0)) > (4 if name == "iiii" else 20)
+        columns = np.flatnonzero((head < 128).all(axis=2).any(axis=0))
+        width[name] = columns[-1] - columns[0]
+    assert width["WWWW"] > 2 * width["iiii"] and width["Größe"] > 40
+
+
+def test_numbers_of_the_axes_stay_on_the_paper(manta, storage, tmp_path):
+    """The last number of the x axis is not cut off, and numbers do not run into each other."""
+    make_run(storage, "far", [{"epoch": 1, "step": s, "rank": 0, "metrics": {"loss": 1.0}} for s in (0, 4000000000, 8000000000)])
+    manta("runs", "plot", "far", "-o", "far.png")
+    image = read_png(tmp_path / "far.png").astype(int)
+    below = (image[440:475] < 200).any(axis=2)
+    assert below.any() and not below[:, -6:].any()
+    manta("runs", "plot", "far", "-o", "far.svg")
+    root = xml.etree.ElementTree.parse(tmp_path / "far.svg").getroot()
+    last = [t for t in root.iter("{http://www.w3.org/2000/svg}text") if t.text == "8000000000"]
+    assert last and float(last[0].get("x")) < 880 - 4 - 3.5 * 10
+
+
+def test_as_pdf(manta, storage, tmp_path):
+    make_timed(storage, "a", [4.0, 3.0, 1.0], deaths=(2,))
+    assert manta("runs", "plot", "a", "-o", "a.pdf").stdout == "Saved to a.pdf\n"
+    data = (tmp_path / "a.pdf").read_bytes()
+    assert data.startswith(b"%PDF-") and data.rstrip().endswith(b"%%EOF") and b"/FontDescriptor" in data
+    assert b"/MediaBox [ 0 0 640 245 ]" in data
+
+
+def test_a_full_disk_leaves_the_old_picture(manta, storage, tmp_path):
+    """What cannot be written whole is not written at all."""
+    make_run(storage, "a", points(loss=[float(i % 7) for i in range(2000)]))
+    for ending in ("svg", "png", "pdf"):
+        path = tmp_path / f"a.{ending}"
+        path.write_text("old")
+        done = subprocess.run([PROGRAM, "runs", "plot", "a", "--storage", storage, "-o", path], capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)))
+        assert done.returncode == 1 and str(path) in done.stderr and done.stdout == ""
+        assert path.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("a")) == ["a.pdf", "a.png", "a.svg"]
+
+
+def test_a_machine_without_cairo(manta, storage, tmp_path):
+    """An .svg needs nothing; another picture says what is missing."""
+    make_run(storage, "a", points(loss=[1.0, 2.0]))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libcairo.so.2").write_text("no library")
+    none = {"LD_LIBRARY_PATH": str(tmp_path / "lib")}
+    manta("runs", "plot", "a", "-o", "a.svg", env=none)
+    for ending in ("png", "pdf"):
+        said = manta("runs", "plot", "a", "-o", f"a.{ending}", env=none, status=1).stderr
+        assert "cairo" in said and "libcairo2" in said and said.count("\n") == 1
+        assert not (tmp_path / f"a.{ending}").exists()
+
+
 def test_what_cannot_be_written(manta, storage, tmp_path):
     make_run(storage, "a", points(loss=[1.0, 2.0]))
-    assert "must end in one of: .svg .png" in manta("runs", "plot", "a", "-o", "a.gif", status=1).stderr
+    assert "must end in one of: .svg .png .pdf" in manta("runs", "plot", "a", "-o", "a.gif", status=1).stderr
     assert "no/such" in manta("runs", "plot", "a", "-o", "no/such/a.png", status=1).stderr
     make_run(storage, "many", points(**{f"m{i}": [1.0, 2.0] for i in range(33)}))
     assert "choose up to 32" in manta("runs", "plot", "many", "-o", "a.png", status=1).stderr

@@ -1,4 +1,4 @@
-/* png_write.c - a picture with a palette, as PNG.
+/* png_write.c - a picture, as PNG.
  *
  * A PNG is a signature and chunks: length, name, contents, crc32 of name and
  * contents. The contents of IDAT are the rows, each behind a byte that says how
@@ -39,7 +39,7 @@ static manta_status put_chunk(file_writer *w, const char *name, const unsigned c
 static manta_status pack_points(int width, int height, const uint8_t *points, unsigned char **out,
                                 size_t *size)
 {
-    size_t line = (size_t)width + 1, n = line * (size_t)height;
+    size_t row = 3 * (size_t)width, line = row + 1, n = line * (size_t)height;
     uLong room = compressBound((uLong)n);
     unsigned char *rows = NULL, *packed = NULL;
     manta_status st = mem_try_array((int64_t)n, 1, "rows of a picture", (void **)&rows);
@@ -47,7 +47,7 @@ static manta_status pack_points(int width, int height, const uint8_t *points, un
     if (!st) st = mem_try_array((int64_t)room, 1, "a packed picture", (void **)&packed);
     for (int y = 0; !st && y < height; y++) {
         rows[line * (size_t)y] = 0;
-        memcpy(rows + line * (size_t)y + 1, points + (size_t)y * (size_t)width, (size_t)width);
+        memcpy(rows + line * (size_t)y + 1, points + (size_t)y * row, row);
     }
     if (!st && compress2(packed, &room, rows, (uLong)n, Z_BEST_COMPRESSION) != Z_OK)
         st = manta_fail(MANTA_ENOMEM, "packing a picture: no memory is left");
@@ -61,42 +61,29 @@ static manta_status pack_points(int width, int height, const uint8_t *points, un
     return st;
 }
 
-manta_status manta_png_write(const char *path, int width, int height, const uint8_t *points, int n_colours,
-                             const uint32_t *palette)
+manta_status manta_png_write(const char *path, int width, int height, const uint8_t *points)
 {
     REFUSE_NULL(path);
     REFUSE_NULL(points);
-    REFUSE_NULL(palette);
 
     static const unsigned char signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    unsigned char head[13] = {0}, colours[3 * 256], *packed = NULL;
+    unsigned char head[13] = {0}, *packed = NULL;
     file_writer *w = NULL;
     size_t n = 0;
     manta_status st;
 
-    if (width < 1 || height < 1 || width > SIDE_MOST || height > SIDE_MOST || n_colours < 1 ||
-        n_colours > 256) {
-        return manta_fail(MANTA_EINVAL,
-                          "%s: a picture of %d x %d points in %d colours, expected up to %d and 256", path,
-                          width, height, n_colours, SIDE_MOST);
-    }
-    for (int64_t i = 0; i < (int64_t)width * height; i++) {
-        if (points[i] >= n_colours)
-            return manta_fail(MANTA_EINVAL, "%s: point %lld has colour %d, expected one below %d", path,
-                              (long long)i, points[i], n_colours);
+    if (width < 1 || height < 1 || width > SIDE_MOST || height > SIDE_MOST) {
+        return manta_fail(MANTA_EINVAL, "%s: a picture of %d x %d points, expected 1 to %d each way", path,
+                          width, height, SIDE_MOST);
     }
     put_u32(head, (uint32_t)width);
     put_u32(head + 4, (uint32_t)height);
-    head[8] = 8; /* bits of a point */
-    head[9] = 3; /* an index into the palette */
-    for (int i = 0; i < n_colours; i++) {
-        for (int k = 0; k < 3; k++) colours[3 * i + k] = (unsigned char)(palette[i] >> (16 - 8 * k));
-    }
+    head[8] = 8; /* bits of a colour */
+    head[9] = 2; /* red, green and blue */
     if ((st = pack_points(width, height, points, &packed, &n))) goto out;
     if ((st = file_writer_open(path, &w))) goto out;
     if ((st = file_writer_write(w, signature, sizeof signature))) goto out;
     if ((st = put_chunk(w, "IHDR", head, sizeof head))) goto out;
-    if ((st = put_chunk(w, "PLTE", colours, (size_t)n_colours * 3))) goto out;
     if ((st = put_chunk(w, "IDAT", packed, n))) goto out;
     if ((st = put_chunk(w, "IEND", NULL, 0))) goto out;
     st = file_writer_commit(w);
@@ -104,4 +91,11 @@ out:
     file_writer_free(w);
     mem_try_free(packed);
     return st;
+}
+
+manta_status manta_picture_write(const char *path, const void *data, size_t n)
+{
+    REFUSE_NULL(path);
+    if (n) REFUSE_NULL(data);
+    return file_replace(path, data, n);
 }
