@@ -68,6 +68,17 @@ const char *manta_suggestion_text(const manta_suggestion *s, char *buf, size_t s
     return buf;
 }
 
+void suggest_offer_part(manta_suggestion *s, const char *text, size_t n, char best[SUGGEST_NAME])
+{
+    char name[SUGGEST_NAME];
+
+    snprintf(name, sizeof name, "%.*s", (int)(n < SUGGEST_NAME ? n : SUGGEST_NAME - 1), text);
+    manta_suggestion_offer(s, name);
+    if (s->best != name) return;
+    memcpy(best, name, sizeof name);
+    s->best = best;
+}
+
 const char *suggest_among(const char *typed, size_t n, const char *const *names, char *buf, size_t size)
 {
     manta_suggestion near = manta_suggestion_for(typed);

@@ -1,4 +1,5 @@
 /* spec.c - what the text of a dataset specification means. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -72,29 +73,53 @@ static bool is_word(const char *p, size_t n, const char *word)
     return strlen(word) == n && memcmp(p, word, n) == 0;
 }
 
+/* The words for options of a table. */
+static const struct {
+    const char *key, *value;
+    int number;
+} words[] = {
+    {"missing", "refuse", MANTA_TABLE_MISSING_REFUSE},
+    {"missing", "drop", MANTA_TABLE_MISSING_DROP},
+    {"missing", "mean", MANTA_TABLE_MISSING_MEAN},
+    {"missing", "zero", MANTA_TABLE_MISSING_ZERO},
+    {"missing", "nan", MANTA_TABLE_MISSING_NAN},
+    {"categories", "onehot", MANTA_TABLE_ENCODING_ONEHOT},
+    {"categories", "integer", MANTA_TABLE_ENCODING_INTEGER},
+    {"header", "yes", MANTA_TABLE_HEADER_YES},
+    {"header", "no", MANTA_TABLE_HEADER_NO},
+    {"delimiter", "comma", ','},
+    {"delimiter", "semicolon", ';'},
+    {"delimiter", "tab", '\t'},
+    {"delimiter", "bar", '|'},
+};
+
+enum { WORDS = sizeof words / sizeof *words };
+
+/* "; did you mean missing=mean?" for an option that is none, or "". `value` NULL: there is no "=". */
+static const char *suggest_word(const char *key, size_t key_n, const char *value, size_t n, char *hint,
+                                size_t size)
+{
+    char *typed =
+        value ? mem_printf("%.*s=%.*s", (int)key_n, key, (int)n, value) : mem_strndup(key, strcspn(key, ","));
+    char both[WORDS][32], *name = mem_strndup(typed, strcspn(typed, "="));
+    manta_suggestion whole = manta_suggestion_for(typed), near = manta_suggestion_for(name);
+
+    for (size_t i = 0; i < WORDS; i++) {
+        snprintf(both[i], sizeof both[i], "%s=%s", words[i].key, words[i].value);
+        manta_suggestion_offer(&whole, both[i]);
+        manta_suggestion_offer(&near, words[i].key);
+    }
+    manta_suggestion_offer(&near, "label");
+    manta_suggestion_text(whole.best ? &whole : &near, hint, size);
+    mem_free(typed);
+    mem_free(name);
+    return hint;
+}
+
 /* One of the words for an option of a table; false: it is none. */
 static bool apply_option(const char *key, size_t key_n, const char *value, size_t n, manta_table_options *how)
 {
-    static const struct {
-        const char *key, *value;
-        int number;
-    } words[] = {
-        {"missing", "refuse", MANTA_TABLE_MISSING_REFUSE},
-        {"missing", "drop", MANTA_TABLE_MISSING_DROP},
-        {"missing", "mean", MANTA_TABLE_MISSING_MEAN},
-        {"missing", "zero", MANTA_TABLE_MISSING_ZERO},
-        {"missing", "nan", MANTA_TABLE_MISSING_NAN},
-        {"categories", "onehot", MANTA_TABLE_ENCODING_ONEHOT},
-        {"categories", "integer", MANTA_TABLE_ENCODING_INTEGER},
-        {"header", "yes", MANTA_TABLE_HEADER_YES},
-        {"header", "no", MANTA_TABLE_HEADER_NO},
-        {"delimiter", "comma", ','},
-        {"delimiter", "semicolon", ';'},
-        {"delimiter", "tab", '\t'},
-        {"delimiter", "bar", '|'},
-    };
-
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t i = 0; i < WORDS; i++) {
         if (!is_word(key, key_n, words[i].key) || !is_word(value, n, words[i].value)) continue;
         switch (words[i].key[0]) {
         case 'm': how->missing = (manta_table_missing)words[i].number; break;
@@ -105,6 +130,19 @@ static bool apply_option(const char *key, size_t key_n, const char *value, size_
         return true;
     }
     return false;
+}
+
+static manta_status no_word(const spec *s, const char *key, size_t key_n, const char *value, size_t n)
+{
+    char hint[SUGGEST_TEXT];
+
+    return manta_fail(
+        MANTA_EINVAL,
+        "dataset '%.80s': '%.40s' means nothing, expected :label=COLUMN or "
+        ":x=COLUMN+COLUMN,y=COLUMN, "
+        "and with commas between missing=drop (mean, zero, nan), categories=onehot (integer), "
+        "delimiter=comma (semicolon, tab, bar), header=yes (no); \\, is a comma inside a name%s",
+        s->a, key, suggest_word(key, key_n, value, n, hint, sizeof hint));
 }
 
 /* FILE:x=A+B,y=C,missing=RULE,...; label=C is another word for y=C. */
@@ -118,15 +156,8 @@ static manta_status parse_table(const char *text, const char *rest, spec_kind ki
         size_t key_n = value ? (size_t)(value - key) : 0, n = value ? value_length(++value) : 0;
         bool y = value && (is_word(key, key_n, "y") || is_word(key, key_n, "label"));
         char **to = y ? &s->y : value && is_word(key, key_n, "x") ? &s->x : NULL;
-        if (!value || n == 0 || (to && *to) || (!to && !apply_option(key, key_n, value, n, &s->how))) {
-            return manta_fail(
-                MANTA_EINVAL,
-                "dataset '%.80s': '%.40s' means nothing, expected :label=COLUMN or "
-                ":x=COLUMN+COLUMN,y=COLUMN, "
-                "and with commas between missing=drop (mean, zero, nan), categories=onehot (integer), "
-                "delimiter=comma (semicolon, tab, bar), header=yes (no); \\, is a comma inside a name",
-                s->a, key);
-        }
+        if (!value || n == 0 || (to && *to) || (!to && !apply_option(key, key_n, value, n, &s->how)))
+            return no_word(s, key, value ? key_n : 0, value, n);
         if (to) *to = mem_strndup(value, n);
         if (y) s->named_y = key[0] == 'y';
         if (!to) s->plain = false;

@@ -1,6 +1,8 @@
 """Words that help: what a mistyped name was meant to be, and sentences that read as sentences."""
+import io
 import json
 import subprocess
+import tarfile
 
 import numpy as np
 import pytest
@@ -21,6 +23,15 @@ def data(tmp_path):
     digits(tmp_path, n=8)
     np.savez(tmp_path / "f.npz", images=np.zeros((4, 28, 28), np.float32), labels=np.zeros(4, np.int64))
     (tmp_path / "f.csv").write_text("age,income,label\n1,2,0\n3,4,1\n")
+    records.write(tmp_path / "f.tfrecord", [records.example(image=bytes(784), label=[3])])
+    with tarfile.open(tmp_path / "f.tar", "w") as archive:
+        for name in ("0.image.npy", "0.cls", "0.json"):
+            content = io.BytesIO()
+            np.save(content, np.zeros((28, 28), np.float32))
+            content = {"npy": content.getvalue(), "cls": b"3", "json": b'{"label": 3, "table": "x"}'}[name.split(".")[-1]]
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
     return tmp_path
 
 
@@ -36,6 +47,16 @@ def data(tmp_path):
     (["train", "mlp", "--data", "mnist:tset"], ":test"), (["train", "mlp", "--data", "f.csv:label=lable"], "label"),
     (["train", "mlp", "--data", "f.npz:imags,labels"], "images"), (["data", "fetch", "fashion-mnsit"], "fashion-mnist"),
     (["data", "path", "mnsit"], "mnist"), (["inspect", "mnsit"], "mnist"), (["inspect", "restnet18"], "resnet18"),
+    (["train", "mlp", "--data", "f.csv:y=label,missing=meen"], "missing=mean"),
+    (["train", "mlp", "--data", "f.csv:y=label,mising=mean"], "missing=mean"),
+    (["train", "mlp", "--data", "f.csv:labl=label"], "label"),
+    ([*TRAIN, "--lr-schedule", "cosine:stesp=3"], "steps"), ([*TRAIN, "--lr-schedule", "polynomial:steps=3,ned=1"], "end"),
+    ([*TRAIN, "--lr-schedule", "exponential:steps=3,staircse"], "staircase"),
+    (["train", "mlp", "--data", "f.tfrecord:x=imgae,y=label"], "image"),
+    (["train", "mlp", "--data", "f.tar:imgae.npy,cls"], "image.npy"),
+    (["train", "mlp", "--data", "f.tar:image.npz,cls"], "npy"),
+    (["train", "mlp", "--data", "f.tar:image.npy,json.lable"], "label"),
+    (["runs", "plot", "a", "--x", "tiem"], "time"), (["runs", "plot", "a", "--metric", "loss"], "--metrics"),
     (["trian"], "train"), (["bench", "trian"], "bench train")])
 def test_did_you_mean(start, data, args, meant):
     done = start(*args).wait()

@@ -169,25 +169,11 @@ static bool is_name(const field *f, const char *name)
     return i == f->n && !*name;
 }
 
-enum { NAME = 64 };
-
-/* Offers the field's text; `best` has room for NAME bytes and holds the nearest one. */
-static void offer_name(manta_suggestion *near, const field *f, char *best)
-{
-    char name[NAME];
-
-    snprintf(name, sizeof name, "%.*s", (int)(f->n < NAME ? f->n : NAME - 1), (const char *)f->at);
-    manta_suggestion_offer(near, name);
-    if (near->best != name) return;
-    memcpy(best, name, sizeof name);
-    near->best = best;
-}
-
 /* Reads the first record: is it a header, and is the label in it? */
 static manta_status first_record(scan *s, const char *label, shape *sh)
 {
     manta_suggestion near = manta_suggestion_for(label ? label : "");
-    char best[NAME], hint[SUGGEST_TEXT];
+    char best[SUGGEST_NAME], hint[SUGGEST_TEXT];
     field f = {0};
     double v;
     int64_t found = -1;
@@ -198,7 +184,7 @@ static manta_status first_record(scan *s, const char *label, shape *sh)
         TRY(next_field(s, sh->fields + 1, &f));
         if (!to_number(s, &f, &v)) sh->header = true;
         if (label && found < 0 && is_name(&f, label)) found = sh->fields;
-        if (label && found < 0) offer_name(&near, &f, best);
+        if (label && found < 0) suggest_offer_part(&near, (const char *)f.at, f.n, best);
         sh->fields++;
     } while (!f.last);
     if (sh->header) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "data/source.h"
 #include "format/codec/input.h"
 #include "format/codec/shard.h"
@@ -235,12 +236,26 @@ static manta_status take_all(examples *e, const uint8_t *data, size_t n)
     return MANTA_OK;
 }
 
-static manta_status no_feature(const examples *e, int64_t i, const wanted *w)
+/* Record i, which is data[0..n), lacks a feature: says which there are, and the nearest. */
+static manta_status no_feature(const examples *e, int64_t i, const wanted *w, const uint8_t *data, size_t n)
 {
-    char text[512];
+    manta_suggestion near = manta_suggestion_for(w->feature);
+    example_reader r = example_read(data, n);
+    char text[512], best[SUGGEST_NAME], hint[SUGGEST_TEXT];
+    example_feature f;
+    buf there = {0};
 
-    return manta_fail(MANTA_ENOENT, "%s has no feature '%s'", tfrecord_place(e->t, i, text, sizeof text),
-                      w->feature);
+    while (example_next(&r, &f) == PROTO_FIELD) {
+        if (f.kind == EXAMPLE_NOTHING) continue;
+        suggest_offer_part(&near, f.name, f.name_n, best);
+        if (there.n < 160)
+            buf_printf(&there, "%s%.*s", there.n ? ", " : "", (int)(f.name_n < 60 ? f.name_n : 60), f.name);
+    }
+    manta_status st = manta_fail(
+        MANTA_ENOENT, "%s has no feature '%s'; it has: %s%s", tfrecord_place(e->t, i, text, sizeof text),
+        w->feature, there.n ? buf_text(&there) : "none", manta_suggestion_text(&near, hint, sizeof hint));
+    buf_release(&there);
+    return st;
 }
 
 /* An image's size, from the options or the first image. */
@@ -355,7 +370,7 @@ static manta_status discover_columns(examples *e, const manta_open_options *o)
         if (s == PROTO_BAD) {
             st = fail_damaged(e, 0);
         } else if (last.kind == EXAMPLE_NOTHING) {
-            st = no_feature(e, 0, w);
+            st = no_feature(e, 0, w, data, n);
         } else {
             st = complete_column(e, w, o, &last);
         }
@@ -488,7 +503,7 @@ static manta_status read_sample(void *ctx, void *state, int64_t i, void *const *
     }
     if (s == PROTO_BAD) return fail_damaged(e, i);
     for (int c = 0; c < e->n; c++) {
-        if (!(seen >> c & 1)) return no_feature(e, i, &e->columns[c]);
+        if (!(seen >> c & 1)) return no_feature(e, i, &e->columns[c], data, n);
     }
     return MANTA_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "base/vec.h"
 #include "data/source.h"
 #include "format/webdataset/tar.h"
@@ -100,11 +101,15 @@ static const part *find_part(const collect *c, const webdataset_field *f)
 
 static manta_status fail_missing_member(const collect *c, const char *what)
 {
+    manta_suggestion near = manta_suggestion_for(what);
+    char hint[SUGGEST_TEXT];
     buf there = {0};
 
     list_parts(c, &there);
-    manta_status st = manta_fail(MANTA_ENOENT, "%s: sample '%.80s' has no member %s; it has: %s", c->path,
-                                 c->key, what, buf_text(&there));
+    for (size_t i = 0; i < c->parts.n; i++) manta_suggestion_offer(&near, c->parts.at[i].extension);
+    manta_status st =
+        manta_fail(MANTA_ENOENT, "%s: sample '%.80s' has no member %s; it has: %s%s", c->path, c->key, what,
+                   buf_text(&there), manta_suggestion_text(&near, hint, sizeof hint));
     buf_release(&there);
     return st;
 }

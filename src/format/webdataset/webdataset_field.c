@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "format/array/npy.h"
 #include "format/webdataset/webdataset_field.h"
 
@@ -44,6 +45,21 @@ static const char *find_json(const char *text)
     return *p ? p : NULL;
 }
 
+/* The ending is what was mistyped, if anything was: "imgae.pgn". */
+static manta_status no_kind(const char *text, const char *column)
+{
+    const char *dot = strrchr(text, '.'), *typed = dot ? dot + 1 : text;
+    manta_suggestion near = manta_suggestion_for(typed);
+    char hint[SUGGEST_TEXT];
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) manta_suggestion_offer(&near, kinds[i].name);
+    manta_suggestion_offer(&near, "json.KEY");
+    return manta_fail(
+        MANTA_EINVAL,
+        "members '%.40s' cannot be %s; expected png, jpg, jpeg, npy, bin, cls, txt or json.KEY%s", text,
+        column, manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 manta_status webdataset_field_init(webdataset_field *f, const char *column, const char *text, bool allow_nan)
 {
     const char *key = find_json(text);
@@ -59,12 +75,7 @@ manta_status webdataset_field_init(webdataset_field *f, const char *column, cons
     }
     for (const char *p = text;; p++) {
         size_t n = strcspn(p, ";");
-        if (!find_kind(p, n, &kind) || (p > text && kind != f->kind)) {
-            return manta_fail(
-                MANTA_EINVAL,
-                "members '%.40s' cannot be %s; expected png, jpg, jpeg, npy, bin, cls, txt or json.KEY", text,
-                column);
-        }
+        if (!find_kind(p, n, &kind) || (p > text && kind != f->kind)) return no_kind(text, column);
         f->kind = kind;
         p += n;
         if (!*p) break;
@@ -139,6 +150,22 @@ static bool parse_text(const uint8_t *data, size_t size, value *out)
     return ok;
 }
 
+static manta_status no_key(const webdataset_field *f, const char *name, json_t *object)
+{
+    manta_suggestion near = manta_suggestion_for(f->key);
+    char hint[SUGGEST_TEXT];
+    const char *key;
+    json_t *v;
+
+    json_object_foreach(object, key, v)
+    {
+        if (strcmp(key, f->key) && (json_is_number(v) || json_is_boolean(v)))
+            manta_suggestion_offer(&near, key);
+    }
+    return manta_fail(MANTA_ECORRUPT, "%s: the JSON object has no number under '%s'%s", name, f->key,
+                      manta_suggestion_text(&near, hint, sizeof hint));
+}
+
 static manta_status parse_json(const webdataset_field *f, const char *name, const uint8_t *data, size_t size,
                                value *out)
 {
@@ -156,7 +183,7 @@ static manta_status parse_json(const webdataset_field *f, const char *name, cons
     } else if (json_is_real(v)) {
         *out = (value){.real = json_real_value(v)};
     } else {
-        st = manta_fail(MANTA_ECORRUPT, "%s: the JSON object has no number under '%s'", name, f->key);
+        st = no_key(f, name, j);
     }
     json_decref(j);
     return st;

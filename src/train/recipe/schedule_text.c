@@ -16,8 +16,15 @@ typedef manta_status read_fn(choice *c, double rate, manta_schedule *s);
 
 static int64_t read_steps(choice *c)
 {
-    if (!choice_value(c, "steps", "decay-steps")) choice_fail(c, "%s needs steps=N", c->name);
     return choice_int(c, "steps", "decay-steps", 0);
+}
+
+/* A setting that nobody knows comes before one that is missing: it is probably that one, mistyped. */
+static manta_status finish_steps(choice *c, const char *keys)
+{
+    TRY(choice_done(c, keys));
+    if (!choice_value(c, "steps", "decay-steps")) choice_fail(c, "%s needs steps=N", c->name);
+    return c->status;
 }
 
 /* With a warm-up: from `start` up to the rate, then down. */
@@ -31,8 +38,10 @@ static manta_status read_cosine(choice *c, double rate, manta_schedule *s)
         s->initial_learning_rate = choice_real(c, "start", "initial-learning-rate", 0);
     } else {
         s->initial_learning_rate = choice_real(c, "initial-learning-rate", NULL, rate);
+        if (choice_value(c, "target", "warmup-target") || choice_value(c, "start", NULL))
+            choice_fail(c, "start and target are of a warm-up, and there is none; expected warmup=N");
     }
-    return choice_done(c, "steps, warmup, start, target, alpha");
+    return finish_steps(c, "steps, warmup, start, target, alpha");
 }
 
 static manta_status read_decay(choice *c, double rate, manta_schedule *s)
@@ -41,7 +50,7 @@ static manta_status read_decay(choice *c, double rate, manta_schedule *s)
     s->decay_steps = read_steps(c);
     s->decay_rate = choice_real(c, "rate", "decay-rate", s->kind == MANTA_SCHEDULE_EXPONENTIAL ? 0.96 : 0.5);
     s->staircase = choice_flag(c, "staircase", NULL);
-    return choice_done(c, "steps, rate, staircase");
+    return finish_steps(c, "steps, rate, staircase");
 }
 
 static manta_status read_polynomial(choice *c, double rate, manta_schedule *s)
@@ -51,7 +60,7 @@ static manta_status read_polynomial(choice *c, double rate, manta_schedule *s)
     s->end_learning_rate = choice_real(c, "end", "end-learning-rate", 1e-4);
     s->power = choice_real(c, "power", NULL, 1);
     s->cycle = choice_flag(c, "cycle", NULL);
-    return choice_done(c, "steps, end, power, cycle");
+    return finish_steps(c, "steps, end, power, cycle");
 }
 
 /* STEP=RATE pairs: behind that step the rate is that. */
