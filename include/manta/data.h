@@ -21,7 +21,7 @@
  *
  * Stages mean what tf.data means by them, in the order they are written.
  * Elements are samples until batch(), and batches after it. What is refused:
- * batch, cache, random_crop, random_flip and labels after batch (put them
+ * batch, cache, labels and whatever changes images after batch (put them
  * before it); concatenate and cache on a generator of unknown length, and a
  * full shuffle of one; zip of batches with samples; any stage that needs an
  * end (cache, full shuffle, skip of everything, the first of concatenate)
@@ -190,6 +190,27 @@ MANTA_API manta_dataset *manta_dataset_random_crop(manta_dataset *d, const char 
 /* Mirrors left and right with probability `p`. */
 MANTA_API manta_dataset *manta_dataset_random_flip(manta_dataset *d, const char *column, double p,
                                                    uint64_t seed);
+
+/* What follows takes an image column (H, W) or (H, W, C) of f32 or u8; u8 is rounded. */
+
+/* Resizes by bilinear interpolation between the middles of points, as Keras's Resizing and
+ * torch's interpolate (align_corners=False) do, without a filter for making smaller. */
+MANTA_API manta_dataset *manta_dataset_resize(manta_dataset *d, const char *column, int height, int width);
+
+/* Cuts (height, width) out of the middle; where that is between two points, the upper left one counts. */
+MANTA_API manta_dataset *manta_dataset_center_crop(manta_dataset *d, const char *column, int height,
+                                                   int width);
+
+/* Turns around the middle by an angle drawn from [-degrees, degrees], bilinear; what comes from outside
+ * is 0. */
+MANTA_API manta_dataset *manta_dataset_random_rotation(manta_dataset *d, const char *column, double degrees,
+                                                       uint64_t seed);
+
+/* Changes brightness, contrast and saturation, in this order, each by a factor drawn from
+ * [max(0, 1 - v), 1 + v] with v as given and the arithmetic of torchvision's ColorJitter. f32 is cut to
+ * [0, 1]. An image of one channel has no saturation. */
+MANTA_API manta_dataset *manta_dataset_random_color(manta_dataset *d, const char *column, double brightness,
+                                                    double contrast, double saturation, uint64_t seed);
 
 /* Checks that every value of an integer column lies in [0, classes); a value
  * outside ends the reading with its sample and value. */

@@ -48,6 +48,9 @@ typedef struct manta_open_options {
  *   mnist, fashion-mnist, mnist:test   u8 images as f32 in [0,1], labels i64
  *   x.npy,y.npy                        and x.npy alone
  *   f.npz:x,y                          members by name, the columns x and y
+ *   f.npz:image=a,meta=b,y=c           members by name, as columns of any name
+ *   image=a.npy,meta=f.csv:x=A+B,y=c.npy   several of these side by side, a column each (of a SPEC
+ *                                      the column of that name, else its only one, else x)
  *   f.csv:y=COL                        the other columns as x, COL as y; f.csv:x=A+B,y=COL
  *                                      names them. Numbers, dates and categories, with
  *                                      missing=RULE and more: manta/table.h; .tsv likewise

@@ -168,13 +168,13 @@ MANTA_API bool manta_recipe_is_sparse(const manta_recipe *r);
 /* ---- data ---- */
 
 /* Opens the dataset that `spec` names (manta_dataset_open()) and shapes it: "raw",
- * "scale", "normalize" (or the model's own), and with `targets` what the loss needs:
+ * "scale", "resize", "crop", "channels", "normalize" (or the model's own), and with `targets` what the loss needs:
  * class numbers that are checked, or the samples themselves. *out: owned,
  * manta_dataset_unref(). */
 MANTA_API manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool targets,
                                             manta_dataset **out) MANTA_MUST_USE;
 /* The datasets of "data", and of "validation" or of "validation-split": the last part of the
- * data, before anything is shuffled. *validation: NULL when neither is set. Both owned. */
+ * data, before anything is shuffled. "augment" is for the first alone. *validation: NULL when neither is set. Both owned. */
 MANTA_API manta_status manta_recipe_datasets(manta_recipe *r, manta_dataset **data,
                                              manta_dataset **validation) MANTA_MUST_USE;
 /* The inputs of a prediction: one dataset by any spec for a model of one input, or

@@ -17,6 +17,7 @@ static const option_group training_options = {
                      SETTING("batch"),
                      SETTING("global-batch"),
                      SETTING("no-shuffle"),
+                     SETTING("augment"),
                      SETTING("class-weight"),
                      SETTING("seed"),
                      SETTING("shards"),

@@ -6,8 +6,13 @@
 
 #include "cli/cli.h"
 
-const option_group work_data_options = {
-    "Data:", (const cli_option[]){SETTING("scale"), SETTING("normalize"), SETTING("raw"), {0}}};
+const option_group work_data_options = {"Data:", (const cli_option[]){SETTING("scale"),
+                                                                      SETTING("normalize"),
+                                                                      SETTING("raw"),
+                                                                      SETTING("resize"),
+                                                                      SETTING("crop"),
+                                                                      SETTING("channels"),
+                                                                      {0}}};
 
 const option_group work_run_options = {
     "Computing:",

@@ -9,7 +9,7 @@
 /* Groups of settings that several commands have. */
 extern const option_group work_loss_options; /* --loss, --metrics */
 extern const option_group work_optimizer_options; /* --optimizer, --learning-rate, ... */
-extern const option_group work_data_options; /* --scale, --normalize, --raw */
+extern const option_group work_data_options; /* --scale, --normalize, --raw, --resize, ... */
 extern const option_group work_run_options; /* --workers, --threads-per-worker, --kernels, ... */
 
 /* A recipe with all options that are settings of the library. Owned by the caller,

@@ -10,6 +10,7 @@
 #include "format/csv/csv_table.h"
 #include "format/image/folder.h"
 #include "format/builtin_datasets.h"
+#include "format/joined.h"
 #include "format/parquet/parquet.h"
 #include "format/parquet/parquet_table.h"
 #include "format/spec.h"
@@ -105,7 +106,8 @@ static manta_status open_spec(const spec *s, const manta_open_options *o, manta_
 
     switch (s->kind) {
     case SPEC_BUILTIN: return open_builtin(s, o, out);
-    case SPEC_NPZ: return npz_open(s->a, s->x, s->y, o, out);
+    case SPEC_NPZ:
+        return s->columns ? npz_open_columns(s->a, s->columns, o, out) : npz_open(s->a, s->x, s->y, o, out);
     case SPEC_CSV: return open_csv(s, o, out);
     case SPEC_PARQUET: return open_parquet(s, o, out);
     case SPEC_TAR: return webdataset_open(s->a, s->x, s->y, o, out);
@@ -142,6 +144,10 @@ static manta_status open_text(const char *text, const manta_open_options *o, man
     /* A folder may have any name, commas and colons and all. */
     if (text[0] && !builtin_find(text) && file_stat(text, &info) == MANTA_OK && info.is_folder) {
         TRY(folder_open(text, o, out));
+        return divide_by_sample(text, o, out);
+    }
+    if (joined_is_spec(text)) {
+        TRY(joined_open(text, o, out));
         return divide_by_sample(text, o, out);
     }
     if (tfrecord_is_spec(text)) return tfrecord_open_spec(text, o, out);

@@ -13,6 +13,7 @@ void spec_release(spec *s)
     mem_free(s->b);
     mem_free(s->x);
     mem_free(s->y);
+    mem_free(s->columns);
     *s = (spec){0};
 }
 
@@ -55,6 +56,26 @@ static manta_status parse_pair(const char *text, const char *rest, spec_kind kin
     if (n > 0 && (!comma || (comma[1] && !strchr(comma + 1, ',')))) return MANTA_OK;
     return manta_fail(MANTA_EINVAL, "dataset '%s': expected one or two members after the colon, as in %s",
                       text, example);
+}
+
+/* FILE:x,y or FILE:COLUMN=MEMBER,... */
+static manta_status parse_npz(const char *text, const char *rest, spec *s)
+{
+    if (!strchr(rest, '=')) return parse_pair(text, rest, SPEC_NPZ, "f.npz:x,y", s);
+    s->kind = SPEC_NPZ;
+    s->a = mem_strndup(text, (size_t)(rest - text));
+    s->columns = mem_strdup(rest + 1);
+    for (const char *p = s->columns;; p++) {
+        size_t n = strcspn(p, ","), name = strcspn(p, "=");
+        if (!name || name + 1 >= n)
+            return manta_fail(
+                MANTA_EINVAL,
+                "dataset '%s': expected COLUMN=MEMBER after the colon and between commas, as in "
+                "f.npz:image=a,meta=b,y=c",
+                text);
+        p += n;
+        if (!*p) return MANTA_OK;
+    }
 }
 
 /* ---- tables ---- */
@@ -199,7 +220,7 @@ static manta_status parse_spec(const char *text, spec *s)
                           "image folder");
     }
     if (builtin_is_name(text, n)) return parse_builtin(text, n, s);
-    if ((rest = after_ending(text, ".npz"))) return parse_pair(text, rest, SPEC_NPZ, "f.npz:x,y", s);
+    if ((rest = after_ending(text, ".npz"))) return parse_npz(text, rest, s);
     if ((rest = after_ending(text, ".csv"))) return parse_table(text, rest, SPEC_CSV, s);
     if ((rest = after_ending(text, ".tsv"))) return parse_table(text, rest, SPEC_CSV, s);
     if ((rest = after_ending(text, ".parquet"))) return parse_table(text, rest, SPEC_PARQUET, s);

@@ -83,8 +83,9 @@ manta_status objective_init(objective *out, const manta_model *m, int n_losses, 
     manta_status st = MANTA_OK;
 
     if (n_losses && n_losses != m->n_outputs) {
-        return manta_fail(MANTA_EINVAL, "%d losses for the %d outputs of model '%s', expected one each",
-                          n_losses, m->n_outputs, m->name);
+        return manta_fail(MANTA_EINVAL,
+                          "model '%s' has %d outputs, and the number of losses is %d; expected one each",
+                          m->name, m->n_outputs, n_losses);
     }
     o.heads = mem_new((size_t)(n_losses ? n_losses : 1) * sizeof *o.heads);
     o.metrics = mem_new((size_t)(n_metrics ? n_metrics : 1) * sizeof *o.metrics);

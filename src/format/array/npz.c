@@ -54,38 +54,41 @@ manta_status npz_member(const zip *z, const char *name, bool allow_nan, blob *ou
     return st;
 }
 
+/* Which member becomes which column. */
+typedef struct wish {
+    const char *column, *member;
+} wish;
+
 typedef struct blobs {
-    blob at[2];
+    blob at[MANTA_MAX_COLUMNS];
 } blobs;
 
 static void blobs_free(void *ctx)
 {
     blobs *b = ctx;
 
-    blob_release(&b->at[0]);
-    blob_release(&b->at[1]);
+    for (int i = 0; i < MANTA_MAX_COLUMNS; i++) blob_release(&b->at[i]);
     mem_free(b);
 }
 
-static manta_status load_members(const zip *z, const char *x, const char *y, bool allow_nan, blobs *b,
+static manta_status load_members(const zip *z, int n, const wish *wishes, bool allow_nan, blobs *b,
                                  source_memory *m)
 {
-    const char *names[] = {x, y};
-
-    for (int i = 0; i < 2 && names[i]; i++) {
+    for (int i = 0; i < n; i++) {
+        const char *member = wishes[i].member;
         manta_column_spec *s = &m->columns[i];
-        TRY(npz_member(z, names[i], allow_nan, &b->at[i]));
+        TRY(npz_member(z, member, allow_nan, &b->at[i]));
         const manta_array *a = &b->at[i].array;
         if (a->ndim < 1) {
             return manta_fail(MANTA_EINVAL,
                               "%s: the member '%s' is a single number, expected an array of samples", z->path,
-                              names[i]);
+                              member);
         }
         if (i && a->shape[0] != m->count) {
-            return manta_fail(MANTA_EINVAL, "%s: the member '%s' has %lld samples, '%s' has %lld", z->path, y,
-                              (long long)a->shape[0], x, (long long)m->count);
+            return manta_fail(MANTA_EINVAL, "%s: the member '%s' has %lld samples, '%s' has %lld", z->path,
+                              member, (long long)a->shape[0], wishes[0].member, (long long)m->count);
         }
-        strcpy(s->name, i ? "y" : "x");
+        strcpy(s->name, wishes[i].column);
         s->dtype = a->dtype;
         s->ndim = a->ndim - 1;
         memcpy(s->shape, a->shape + 1, (size_t)s->ndim * sizeof s->shape[0]);
@@ -110,29 +113,83 @@ static manta_status choose_members(const zip *z, const char **x, const char **y)
     return MANTA_OK;
 }
 
+/* The dataset of n members of the archive. */
+static manta_status open_members(const zip *z, int n, const wish *wishes, const manta_open_options *o,
+                                 manta_dataset **out)
+{
+    blobs *b = mem_new(sizeof *b);
+    source_memory m = {.ctx = b, .release = blobs_free};
+    manta_status st = load_members(z, n, wishes, o->allow_nan, b, &m);
+
+    if (st) {
+        blobs_free(b);
+        return st;
+    }
+    manta_dataset *d = files_finish_labels(source_from_memory(&m)); /* takes b */
+    if ((st = manta_dataset_status(d))) {
+        manta_dataset_unref(d);
+        return st;
+    }
+    *out = d;
+    return MANTA_OK;
+}
+
 manta_status npz_open(const char *path, const char *x, const char *y, const manta_open_options *o,
                       manta_dataset **out)
 {
     input in = {0};
     zip z = {0};
-    blobs *b = mem_new(sizeof *b);
-    source_memory m = {.ctx = b, .release = blobs_free};
     manta_status st;
 
     if ((st = input_read(path, &in))) goto out;
     if ((st = zip_parse(path, in.data, in.size, &z))) goto out;
     if ((st = choose_members(&z, &x, &y))) goto out;
-    if ((st = load_members(&z, x, y, o->allow_nan, b, &m))) goto out;
-    manta_dataset *d = files_finish_labels(source_from_memory(&m));
-    b = NULL; /* now the dataset's */
-    if ((st = manta_dataset_status(d))) {
-        manta_dataset_unref(d);
-        goto out;
-    }
-    *out = d;
+    st = open_members(&z, y ? 2 : 1, (const wish[]){{"x", x}, {"y", y}}, o, out);
 out:
-    if (b) blobs_free(b);
     zip_release(&z);
     input_release(&in);
+    return st;
+}
+
+/* Takes `text` apart, which it changes; *n wishes. */
+static manta_status parse_wishes(const char *path, char *text, wish *out, int *n)
+{
+    for (*n = 0; text;) {
+        char *one = strsep(&text, ","), *member = one;
+        strsep(&member, "=");
+        if (*n == MANTA_MAX_COLUMNS)
+            return manta_fail(MANTA_EINVAL, "%s: more than %d columns are asked for", path,
+                              MANTA_MAX_COLUMNS);
+        if (strlen(one) >= MANTA_COLUMN_NAME)
+            return manta_fail(MANTA_EINVAL,
+                              "%s: '%.40s...' is too long for a column's name, expected %d bytes", path, one,
+                              MANTA_COLUMN_NAME - 1);
+        for (int i = 0; i < *n; i++) {
+            if (!strcmp(out[i].column, one))
+                return manta_fail(MANTA_EINVAL, "%s: the column '%s' is asked for twice", path, one);
+        }
+        out[(*n)++] = (wish){one, member};
+    }
+    return MANTA_OK;
+}
+
+manta_status npz_open_columns(const char *path, const char *columns, const manta_open_options *o,
+                              manta_dataset **out)
+{
+    wish wishes[MANTA_MAX_COLUMNS];
+    char *text = mem_strdup(columns);
+    input in = {0};
+    zip z = {0};
+    int n;
+    manta_status st;
+
+    if ((st = parse_wishes(path, text, wishes, &n))) goto out;
+    if ((st = input_read(path, &in))) goto out;
+    if ((st = zip_parse(path, in.data, in.size, &z))) goto out;
+    st = open_members(&z, n, wishes, o, out);
+out:
+    zip_release(&z);
+    input_release(&in);
+    mem_free(text);
     return st;
 }

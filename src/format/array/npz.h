@@ -15,4 +15,8 @@ manta_status npz_member(const zip *z, const char *name, bool allow_nan, blob *ou
 manta_status npz_open(const char *path, const char *x, const char *y, const manta_open_options *o,
                       manta_dataset **out);
 
+/* Columns as `columns` says: COLUMN=MEMBER, apart by commas. */
+manta_status npz_open_columns(const char *path, const char *columns, const manta_open_options *o,
+                              manta_dataset **out);
+
 #endif

@@ -1,6 +1,6 @@
 /* train/recipe/recipe.h - a recipe from inside: settings, a model, and what was made of them.
  *
- * recipe.c holds the settings; recipe_compile.c, recipe_data.c, recipe_input.c, recipe_table.c, recipe_session.c,
+ * recipe.c holds the settings; recipe_compile.c, recipe_data.c, recipe_image.c, recipe_input.c, recipe_table.c, recipe_session.c,
  * recipe_callbacks.c and recipe_run.c read them. Every call of the public header begins with recipe_begin(), so
  * that a fault is that of the last call. */
 #ifndef TRAIN_RECIPE_RECIPE_H
@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-enum { RECIPE_METRICS = 8, RECIPE_CALLBACKS = 6 };
+enum { RECIPE_METRICS = 8, RECIPE_CALLBACKS = 6, RECIPE_OUTPUTS = 8 };
 
 struct manta_recipe {
     char *prefix; /* before the names of settings in sentences */
@@ -27,7 +27,7 @@ struct manta_recipe {
     bool compiled; /* what follows is made for `purpose` and the settings as they are */
     manta_purpose purpose;
     manta_optimizer optimizer;
-    manta_loss loss;
+    manta_loss losses[RECIPE_OUTPUTS]; /* one that is set is that of every output, as in Keras */
     manta_metric metrics[RECIPE_METRICS];
     manta_compile compile; /* points at these, or into `saved` */
     char *loss_name; /* of the first output's loss; NULL: none */
@@ -64,6 +64,12 @@ manta_status recipe_check_purpose(const char *function, manta_purpose purpose) M
 /* Looks for the mapping that was kept beside the weights, the model's file or the run, unless the recipe
  * has one or `spec` is no table. None is no failure. */
 manta_status recipe_find_table(manta_recipe *r, const char *spec) MANTA_MUST_USE;
+
+/* What of "resize" and "channels" is done while images are decoded. */
+manta_status recipe_image_options(manta_recipe *r, manta_open_options *how) MANTA_MUST_USE;
+/* Resizes and cuts the images of column x; those that are trained on are augmented too. *d is replaced,
+ * also on failure; what a stage refuses is latched in it. */
+manta_status recipe_shape_images(manta_recipe *r, bool training, manta_dataset **d) MANTA_MUST_USE;
 
 /* Compiles for an evaluation at least, unless that has been done. */
 manta_status recipe_need_loss(manta_recipe *r) MANTA_MUST_USE;

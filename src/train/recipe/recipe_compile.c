@@ -126,6 +126,7 @@ static manta_status read_optimizer(manta_recipe *r, const char *preset, bool giv
 
 static manta_status read_loss(manta_recipe *r, const char *text)
 {
+    manta_loss *loss = &r->losses[0];
     const char *keys = "none";
     char word[96];
     bool entropy;
@@ -135,20 +136,21 @@ static manta_status read_loss(manta_recipe *r, const char *text)
     choice_init(&c, recipe_word(r, "loss", word, sizeof word), text);
     r->loss_name = mem_strdup(c.name);
     entropy = strcasestr(c.name, "crossentropy") || name_same(c.name, "bce");
-    r->loss =
-        (manta_loss){.name = r->loss_name, .from_logits = entropy && r->preset && r->preset->from_logits};
+    *loss = (manta_loss){.name = r->loss_name, .from_logits = entropy && r->preset && r->preset->from_logits};
     if (entropy) {
-        if (choice_value(&c, "from-logits", NULL)) r->loss.from_logits = choice_flag(&c, "from-logits", NULL);
-        r->loss.label_smoothing = (float)choice_real(&c, "label-smoothing", NULL, 0);
+        if (choice_value(&c, "from-logits", NULL)) loss->from_logits = choice_flag(&c, "from-logits", NULL);
+        loss->label_smoothing = (float)choice_real(&c, "label-smoothing", NULL, 0);
         keys = "from-logits, label-smoothing";
     } else if (name_same(c.name, "huber")) {
-        r->loss.delta = (float)choice_real(&c, "delta", NULL, 0);
+        loss->delta = (float)choice_real(&c, "delta", NULL, 0);
         keys = "delta";
     }
     st = choice_done(&c, keys);
     choice_release(&c);
     r->compile.n_losses = 1;
-    r->compile.losses = &r->loss;
+    r->compile.losses = r->losses;
+    for (int n = manta_model_outputs(r->m); n <= RECIPE_OUTPUTS && r->compile.n_losses < n;)
+        r->losses[r->compile.n_losses++] = *loss;
     return st ? recipe_blame(r, "loss", st) : MANTA_OK;
 }
 

@@ -84,32 +84,35 @@ static manta_dataset *shape_targets(const manta_recipe *r, manta_dataset *d)
     return d;
 }
 
-manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool targets, manta_dataset **out)
+/* The dataset that a text names, as it is. */
+static manta_status open_data(manta_recipe *r, const char *spec, bool targets, manta_dataset **out)
 {
-    REFUSE_NULL(r);
-    REFUSE_NULL(spec);
-    REFUSE_NULL(out);
-
     manta_table *learnt = NULL;
     manta_open_options how = {.raw = recipe_flag(r, "raw"), .inputs_only = !targets, .learnt = &learnt};
-    double scale = recipe_real(r, "scale", 1);
-    manta_dataset *d = NULL;
     manta_status st;
 
-    recipe_begin(r);
     if (!r->m)
         return manta_fail(MANTA_EINVAL, "the recipe has no model yet, expected one to be opened first");
+    if (recipe_real(r, "scale", 1) == 0)
+        return recipe_fail(r, "scale", "samples cannot be divided by 0, expected another number");
     if (targets) TRY(recipe_need_loss(r));
+    TRY(recipe_image_options(r, &how));
     TRY(recipe_find_table(r, spec));
     how.table = r->table;
-    st = manta_dataset_open(spec, &how, &d);
+    st = manta_dataset_open(spec, &how, out);
     if (learnt) r->table = learnt; /* there was none, else nothing would have been learnt */
-    if (st) return st == MANTA_ENOENT ? fail_unknown_data(st, spec) : st;
-    if (scale == 0) {
-        st = recipe_fail(r, "scale", "samples cannot be divided by 0, expected another number");
-        goto out;
-    }
+    return st == MANTA_ENOENT ? fail_unknown_data(st, spec) : st;
+}
+
+/* What settings, model and loss make of it. Takes d; training: images are augmented. */
+static manta_status shape_data(manta_recipe *r, manta_dataset *d, bool targets, bool training,
+                               manta_dataset **out)
+{
+    double scale = recipe_real(r, "scale", 1);
+    manta_status st;
+
     if (scale != 1) d = manta_dataset_scale(d, "x", (float)scale);
+    if ((st = recipe_shape_images(r, training, &d))) goto out;
     if ((st = normalize_data(r, &d))) goto out;
     if (targets) d = shape_targets(r, d);
     if ((st = manta_dataset_status(d))) goto out;
@@ -118,6 +121,19 @@ manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool target
 out:
     manta_dataset_unref(d);
     return st;
+}
+
+manta_status manta_recipe_dataset(manta_recipe *r, const char *spec, bool targets, manta_dataset **out)
+{
+    REFUSE_NULL(r);
+    REFUSE_NULL(spec);
+    REFUSE_NULL(out);
+
+    manta_dataset *d = NULL;
+
+    recipe_begin(r);
+    TRY(open_data(r, spec, targets, &d));
+    return shape_data(r, d, targets, false, out);
 }
 
 /* Keras's: the last part is kept back, before anything is shuffled. */
@@ -139,6 +155,15 @@ static manta_status split_data(const manta_recipe *r, manta_dataset **data, mant
     return manta_dataset_status(*validation);
 }
 
+/* *d changes hands. */
+static manta_dataset *take_dataset(manta_dataset **d)
+{
+    manta_dataset *taken = *d;
+
+    *d = NULL;
+    return taken;
+}
+
 manta_status manta_recipe_datasets(manta_recipe *r, manta_dataset **data, manta_dataset **validation)
 {
     REFUSE_NULL(r);
@@ -146,18 +171,21 @@ manta_status manta_recipe_datasets(manta_recipe *r, manta_dataset **data, manta_
     REFUSE_NULL(validation);
 
     const char *spec = recipe_text(r, "data"), *other = recipe_text(r, "validation");
-    manta_dataset *d = NULL, *v = NULL;
+    manta_dataset *d = NULL, *v = NULL, *train = NULL;
     manta_status st;
 
     recipe_begin(r);
     if (!spec) return recipe_fail(r, "data", "it is not set, expected a dataset such as mnist");
-    if ((st = manta_recipe_dataset(r, spec, true, &d))) goto out;
-    if (other && (st = manta_recipe_dataset(r, other, true, &v))) goto out;
+    if ((st = open_data(r, spec, true, &d))) goto out;
     if (!other && recipe_flag(r, "validation-split") && (st = split_data(r, &d, &v))) goto out;
-    *data = d;
-    *validation = v;
-    d = v = NULL;
+    if (other && (st = open_data(r, other, true, &v))) goto out;
+    if ((st = shape_data(r, take_dataset(&d), true, true, &train))) goto out;
+    if (v && (st = shape_data(r, take_dataset(&v), true, false, validation))) goto out;
+    if (!other && !recipe_flag(r, "validation-split")) *validation = NULL;
+    *data = train;
+    train = NULL;
 out:
+    manta_dataset_unref(train);
     manta_dataset_unref(d);
     manta_dataset_unref(v);
     return st;

@@ -41,7 +41,8 @@ static const manta_setting settings[] = {
     TEXT("data", "D",
          "What to train on: mnist, fashion-mnist, x.npy,y.npy, f.npz:x,y, f.csv:x=A+B,y=C (manta inspect "
          "f.csv "
-         "says what to write), IDX files or a folder of images"),
+         "says what to write), IDX files or a folder of images. A model of several inputs takes one for each "
+         "by its name: image=a.npy,meta=f.csv:x=A+B,y=c.npy, or f.npz:image=a,meta=b,y=c"),
     TEXT("validation", "D2", "What to evaluate on after every epoch, such as mnist:test"),
     REAL("validation-split", "F",
          "Evaluate on this last part of --data instead (0.2), and train on the rest"),
@@ -58,6 +59,13 @@ static const manta_setting settings[] = {
          "Subtract the mean, divide by the deviation, after --scale; with C channels C means, then C "
          "deviations. 0,1 turns a model's own off"),
     FLAG("raw", "Leave images as the bytes they are; without it they become numbers in [0,1]"),
+    TEXT("resize", "HxW", "Resize images to this height and width, bilinear"),
+    TEXT("crop", "HxW", "Then cut this much out of their middle"),
+    COUNT("channels", "C", "Of image files: 3 makes red, green and blue of grey, 1 grey of all"),
+    TEXT("augment", "HOW",
+         "Change images at random while training on them, each time anew: flip (or flip=0.3), crop=4 (cut "
+         "anywhere, with so many zeros around), rotation=15 (degrees), brightness=0.2, contrast=0.2, "
+         "saturation=0.2, apart by commas"),
     /* the session */
     INT("seed", "K", "Of weights, order and dropout; 0 when not given. The same seed gives the same bits"),
     COUNT("shards", "V", "Cut every batch into so many parts, summed in a fixed order"),
