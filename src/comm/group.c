@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/option.h"
 #include "comm/reduce.h"
+#include "comm/sizes.h"
 #include "os/cpu.h"
 #include "os/spin.h"
 #include "os/thread.h"
@@ -32,7 +33,7 @@ static const spin_policy crowded = {/* more ranks than cores */
                                     .alone_ns = SPIN_CROWDED,
                                     .limit_ns = 200000};
 
-enum { DEFAULT_TIMEOUT_MS = 60000, DEFAULT_PACK = 1 << 20, GRID = 4096 };
+enum { DEFAULT_TIMEOUT_MS = 60000 };
 
 struct manta_group {
     const transport *tr;
@@ -82,7 +83,7 @@ manta_status group_options(const manta_group_options *o, manta_group_options *ou
     TRY(option_or_none("bytes_per_pack of a group", r.bytes_per_pack));
     if (!r.timeout_ms) r.timeout_ms = DEFAULT_TIMEOUT_MS;
     if (!r.join_timeout_ms) r.join_timeout_ms = DEFAULT_TIMEOUT_MS;
-    if (!r.bytes_per_pack) r.bytes_per_pack = DEFAULT_PACK;
+    if (!r.bytes_per_pack) r.bytes_per_pack = GROUP_PACK;
     *out = r;
     return MANTA_OK;
 }
@@ -521,8 +522,8 @@ void manta_group_range(int64_t n, int size, int rank, int64_t *begin, int64_t *e
     REFUSE_NULL_AND_RETURN(begin);
     REFUSE_NULL_AND_RETURN(end);
 
-    int64_t blocks = (n + GRID - 1) / GRID;
-    int64_t from = blocks * rank / size * GRID, to = blocks * (rank + 1) / size * GRID;
+    int64_t blocks = (n + GROUP_GRID - 1) / GROUP_GRID;
+    int64_t from = blocks * rank / size * GROUP_GRID, to = blocks * (rank + 1) / size * GROUP_GRID;
 
     *begin = from < n ? from : n;
     *end = to < n ? to : n;

@@ -38,6 +38,7 @@
 #include <stdatomic.h>
 
 #include "comm/transport.h"
+#include "comm/sizes.h"
 #include "net/chan.h"
 
 enum {
@@ -50,12 +51,7 @@ enum {
     RING_ABORT,
 };
 
-enum {
-    RING_EAGER = 16 << 10, /* bytes; up to here the data goes with the words */
-    RING_CHUNK = 256 << 10, /* bytes of a frame, at most */
-    RING_CHUNK_LEAST = 64 << 10,
-    RING_WINDOW = 4,
-};
+enum { RING_WINDOW = 4 };
 
 /* What a rank said when it entered a collective. */
 typedef struct ring_entry {

@@ -18,7 +18,6 @@
 enum {
     QUEUED = 4, /* frames of a chunk that wait in a channel: enough to keep it busy */
     CHUNKS = 4,
-    DIRECT_MOST = 2 << 20, /* bytes */
 };
 
 static size_t least_of(size_t a, size_t b)
@@ -47,7 +46,7 @@ static region cut_region(size_t at, size_t n, size_t size)
  * it costs more than it saves, since all of `in` is read twice. */
 static bool is_direct(const ring *t, const manta_work *w)
 {
-    return t->size == 2 && w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && w->size <= DIRECT_MOST;
+    return t->size == 2 && w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && w->size <= RING_DIRECT_MOST;
 }
 
 /* The part of chunk k that rank `owner` reduces, as a place in one rank's

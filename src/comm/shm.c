@@ -12,21 +12,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "comm/crash.h"
+#include "comm/sizes.h"
 #include "os/proc.h"
 #include "os/shm.h"
 #include "os/socket.h"
 #include "os/sys.h"
 
-/* A slot is what a core copies and adds before its neighbour sees it: two of
- * them beside the caller's memory should stay in the second cache. */
-#define SLOT_MOST   ((uint64_t)128 << 10)
-#define SLOT_LEAST  ((uint64_t)16 << 10) /* holds a line for each of 256 ranks */
-#define SLOTS_TOTAL ((uint64_t)64 << 20)
-#define CELL_MOST   ((uint64_t)64 << 10)
-#define CELL_LEAST  ((uint64_t)256)
-#define CELLS_TOTAL ((uint64_t)4 << 20)
-
-#define WATCH_NAME  "manta-comm-dead"
+#define WATCH_NAME "manta-comm-dead"
 
 CRASH_DEFINE(comm, COMM_CRASH_POINTS)
 
@@ -43,8 +35,8 @@ shm_head shm_head_of(int size, const manta_group_options *o)
         .magic = SHM_MAGIC,
         .version = SHM_VERSION,
         .size = (uint32_t)size,
-        .slot_size = clamp_size(SLOTS_TOTAL / n / SHM_SLOTS, SLOT_LEAST, SLOT_MOST),
-        .cell_size = clamp_size(CELLS_TOTAL / n / n / SHM_CELLS, CELL_LEAST, CELL_MOST),
+        .slot_size = clamp_size(SHM_SLOTS_TOTAL / n / SHM_SLOTS, SHM_SLOT_LEAST, SHM_SLOT_MOST),
+        .cell_size = clamp_size(SHM_CELLS_TOTAL / n / n / SHM_CELLS, SHM_CELL_LEAST, SHM_CELL_MOST),
         .shared_size = (o->shared_bytes + 63) & ~(uint64_t)63,
         .timeout_ms = o->timeout_ms,
         .join_timeout_ms = o->join_timeout_ms,
@@ -78,8 +70,8 @@ static bool head_is_valid(const shm_head *h, size_t bytes)
 {
     if (h->magic != SHM_MAGIC || h->version != SHM_VERSION || h->size < 1 || h->size > MANTA_GROUP_MAX)
         return false;
-    if (h->slot_size < SLOT_LEAST || h->slot_size > SLOT_MOST || h->slot_size % 64) return false;
-    if (h->cell_size < CELL_LEAST || h->cell_size > CELL_MOST || h->cell_size % 64) return false;
+    if (h->slot_size < SHM_SLOT_LEAST || h->slot_size > SHM_SLOT_MOST || h->slot_size % 64) return false;
+    if (h->cell_size < SHM_CELL_LEAST || h->cell_size > SHM_CELL_MOST || h->cell_size % 64) return false;
     if (h->shared_size % 64 || h->shared_size > bytes) return false;
     return layout_of(h).end == bytes;
 }

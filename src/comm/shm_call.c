@@ -19,8 +19,7 @@
 #include "comm/crash.h"
 #include "comm/reduce.h"
 #include "comm/shm.h"
-
-#define TWO_PHASE_FROM ((size_t)16 << 10) /* bytes */
+#include "comm/sizes.h"
 
 static bool is_at(const shm *t, int rank, uint32_t step)
 {
@@ -57,7 +56,7 @@ static void begin_work(shm *t, manta_work *w)
     w->words = call_words_of(&w->c, t->calls++);
     w->chunk = has_parts(w) ? t->head.slot_size / (size_t)t->size & ~(size_t)63 : t->head.slot_size;
     chunks = (int64_t)((w->size + w->chunk - 1) / w->chunk);
-    w->two_phase = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && t->size > 2 && w->size >= TWO_PHASE_FROM;
+    w->two_phase = w->c.kind == MANTA_COLLECTIVE_ALL_REDUCE && t->size > 2 && w->size >= SHM_TWO_PHASE_FROM;
     w->steps = chunks < 1 ? 1 : w->two_phase ? 2 * chunks : chunks;
     w->produced = w->consumed = 0;
 }

@@ -5,53 +5,9 @@
 #include <sys/un.h>
 
 #include "comm/cases.h"
+#include "comm/network.h"
 #include "comm/trouble.h"
-#include "net/key.h"
-#include "net/tcp.h"
 #include "ok.h"
-#include "temp.h"
-
-static char folder[64], key[96];
-
-/* A group whose rank 0 has its listening socket already, so that no port can
- * be taken by somebody else between choosing and using it. */
-typedef struct network {
-    int size;
-    char address[TCP_TEXT];
-    manta_group_options o;
-} network;
-
-static network network_of(int size, const manta_group_options *o)
-{
-    network n = {.size = size};
-    tcp_place place;
-    int port;
-
-    if (o) n.o = *o;
-    n.o.implementation = MANTA_COMM_RING;
-    n.o.key_file = key;
-    assert_int_equal(tcp_resolve("127.0.0.1:0", &place), MANTA_OK);
-    assert_int_equal(tcp_listen(&place, &n.o.listener), MANTA_OK);
-    assert_int_equal(tcp_port(n.o.listener, &port), MANTA_OK);
-    snprintf(n.address, sizeof n.address, "127.0.0.1:%d", port);
-    return n;
-}
-
-static manta_group *join_network(void *how, int rank)
-{
-    network *n = how;
-    manta_group *g;
-
-    return manta_group_open(n->address, rank, n->size, &n->o, &g) ? NULL : g;
-}
-
-static void as_threads(int size, const manta_group_options *o, rank_fn *fn, void *ctx)
-{
-    network n = network_of(size, o);
-
-    ranks_as_threads(join_network, &n, size, fn, ctx);
-    close(n.o.listener);
-}
 
 static const int64_t few[] = {0, 1, 7, 1000, -1};
 static const int64_t chunked[] = {4099, 200003, -1};
@@ -59,7 +15,8 @@ static const int64_t chunked[] = {4099, 200003, -1};
 static void every_call(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 4; size += 2) as_threads(size, NULL, case_all, &(case_sizes){.n = few});
+    for (int size = 2; size <= 4; size += 2)
+        network_as_threads(size, NULL, case_all, &(case_sizes){.n = few});
 }
 
 static void every_call_chunked(void **state)
@@ -97,7 +54,7 @@ static void same_bytes_as_shared_memory(void **state)
         assert_int_equal(manta_group_plan_new(size, NULL, &p), MANTA_OK);
         ranks_as_threads(join_plan, p, size, sums, a);
         manta_group_plan_free(p);
-        as_threads(size, NULL, sums, b);
+        network_as_threads(size, NULL, sums, b);
         assert_memory_equal(a, b, sizeof *a * N * (size_t)size);
         for (int r = 1; r < size; r++) assert_memory_equal(a, a + r * N, sizeof *a * N);
         free(a);
@@ -147,33 +104,33 @@ static void calls_overlap(void **state)
 {
     (void)state;
     for (int thread = 0; thread < 2; thread++)
-        as_threads(3, &(manta_group_options){.progress_thread = thread}, overlap, NULL);
+        network_as_threads(3, &(manta_group_options){.progress_thread = thread}, overlap, NULL);
 }
 
 static void different_calls_are_told(void **state)
 {
     (void)state;
-    as_threads(2, NULL, trouble_mismatch, NULL);
-    as_threads(3, &(manta_group_options){.insecure_bulk = true}, trouble_mismatch, NULL);
+    network_as_threads(2, NULL, trouble_mismatch, NULL);
+    network_as_threads(3, &(manta_group_options){.insecure_bulk = true}, trouble_mismatch, NULL);
 }
 
 static void who_is_late_is_named(void **state)
 {
     (void)state;
     lateness late = {0};
-    as_threads(3, &(manta_group_options){.timeout_ms = LATE_MS}, trouble_late, &late);
+    network_as_threads(3, &(manta_group_options){.timeout_ms = LATE_MS}, trouble_late, &late);
 }
 
 static void who_leaves_is_named(void **state)
 {
     (void)state;
-    as_threads(3, NULL, trouble_leave, NULL);
+    network_as_threads(3, NULL, trouble_leave, NULL);
 }
 
 static void giving_up_ends_all(void **state)
 {
     (void)state;
-    as_threads(3, NULL, trouble_abort, NULL);
+    network_as_threads(3, NULL, trouble_abort, NULL);
 }
 
 /* Killed in the middle of a large call, or before it. */
@@ -234,13 +191,13 @@ static void auto_takes_shared_memory(void **state)
     n.o.implementation = MANTA_COMM_AUTO;
     ranks_as_threads(join_network, &n, 3, once, (void *)(uintptr_t) "shm");
     close(n.o.listener);
-    snprintf(n.address, sizeof n.address, "unix:%s/meet", folder);
+    snprintf(n.address, sizeof n.address, "unix:%s/meet", network_folder);
     ranks_as_processes(join_network, &n, 3, once, (void *)(uintptr_t) "shm");
     assert_int_not_equal(access(n.address + 5, F_OK), 0);
     /* a file that a killed run left is no obstacle */
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    snprintf(a.sun_path, sizeof a.sun_path, "%s/meet", folder);
+    snprintf(a.sun_path, sizeof a.sun_path, "%s/meet", network_folder);
     assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
     close(fd);
     ranks_as_processes(join_network, &n, 3, once, (void *)(uintptr_t) "shm");
@@ -260,7 +217,7 @@ static void who_does_not_come_is_named(void **state)
     assert_int_equal(manta_group_open(n.address, 2, 3, &n.o, &g), MANTA_ETIMEDOUT);
     assert_error_says("missing: rank 0");
     n.o.implementation = MANTA_COMM_SHM;
-    snprintf(address, sizeof address, "unix:%s/nobody", folder);
+    snprintf(address, sizeof address, "unix:%s/nobody", network_folder);
     assert_int_equal(manta_group_open(address, 1, 3, &n.o, &g), MANTA_ETIMEDOUT);
     assert_error_says("missing: rank 0");
     assert_int_equal(manta_group_open(address, 0, 3, &n.o, &g), MANTA_ETIMEDOUT);
@@ -287,7 +244,7 @@ static void wrong_size_is_refused(void **state)
         manta_group *g;
         if (!ring) {
             o.n.o.implementation = MANTA_COMM_SHM;
-            snprintf(o.n.address, sizeof o.n.address, "unix:%s/odd", folder);
+            snprintf(o.n.address, sizeof o.n.address, "unix:%s/odd", network_folder);
         }
         for (int i = 0; i < 2; i++) {
             o.right[i] = (rank_thread){.join = join_network,
@@ -309,21 +266,6 @@ static void wrong_size_is_refused(void **state)
     }
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!temp_folder(folder, sizeof folder, "/tmp", "comm")) return -1;
-    snprintf(key, sizeof key, "%s/key", folder);
-    return key_make(key) ? -1 : 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    unlink(key);
-    return rmdir(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,5 +283,5 @@ int main(void)
         cmocka_unit_test(wrong_size_is_refused),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+    return cmocka_run_group_tests(tests, network_setup, network_teardown);
 }
