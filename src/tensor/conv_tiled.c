@@ -24,14 +24,11 @@
 
 #include "tensor/conv_walk.h"
 #include "tensor/gemm_sizes.h"
+#include "tensor/sizes.h"
 #include "tensor/stream.h"
 
 enum {
     PANEL_FLOATS = 40 << 10, /* of B in one block */
-    TINY_WEIGHT = 6 << 10, /* floats of a weight that stays in the first-level cache as it is */
-    TASK_ROWS = 256, /* rows of a task: enough to repay packing the panel */
-    MIN_TASK_ROWS = 32,
-    WIDE = 64 /* columns of a task */
 };
 static_assert(PANEL_FLOATS * sizeof(float) <= KERN_SCRATCH, "scratch");
 
@@ -296,21 +293,21 @@ static void plan_pass(conv_pass *w)
     const int64_t vecs = ceil_div(w->n, lanes), panels = ceil_div(vecs, w->isa->max_vecs);
 
     w->width = ceil_div(vecs, panels) * lanes;
-    w->wide = max_of(1, WIDE / w->width) * w->width;
+    w->wide = max_of(1, CONV_WIDE / w->width) * w->width;
     w->tasks_n = ceil_div(w->n, w->wide);
     const int64_t width = min_of(w->wide, vecs * lanes);
     w->stream = w->n % lanes == 0 &&
                 stream_fits(w->to, w->to_pixel, s->n * w->walk.rows.size * w->walk.cols.size * w->to_pixel);
-    w->direct = !w->back && w->n % lanes == 0 && (weight <= TINY_WEIGHT || w->width == s->oc);
+    w->direct = !w->back && w->n % lanes == 0 && (weight <= CONV_TINY_WEIGHT || w->width == s->oc);
     w->block_taps = min_of(min_of(taps, GEMM_MAX_SEGS), PANEL_FLOATS / width / w->k);
     w->block_k = w->k;
     if (w->block_taps == 0) {
         w->block_taps = 1;
         w->block_k = ceil_div(w->k, ceil_div(w->k * width, PANEL_FLOATS));
     }
-    int64_t rows = TASK_ROWS;
+    int64_t rows = CONV_TASK_ROWS;
     cut_tasks(w, rows);
-    while (rows > MIN_TASK_ROWS &&
+    while (rows > CONV_MIN_TASK_ROWS &&
            (w->run_tasks + w->single_tasks) * w->tasks_n * s->groups < 4 * pool_threads(w->p)) {
         rows /= 2;
         cut_tasks(w, rows);

@@ -4,14 +4,7 @@
 #include <assert.h>
 
 #include "tensor/gemm_sizes.h"
-
-enum {
-    LARGE_WEIGHT = 8192, /* elements that give every thread tiles of its own */
-    CHUNKS = 16,
-    SMALL_MAP = 64, /* positions; above it rows of a map are long enough to sum along */
-    FEW_CHANNELS = 8,
-    LONG_RUN = 8 /* columns that fill a register tile well enough */
-};
+#include "tensor/sizes.h"
 
 bool conv_is_depthwise(const conv_shape *s)
 {
@@ -22,20 +15,20 @@ int64_t conv_chunk(const conv_shape *s)
 {
     const int64_t weights = s->kh * s->kw * (s->c / s->groups) * s->oc;
 
-    if (weights >= LARGE_WEIGHT) return max_of(1, s->n);
-    return max_of(1, ceil_div(s->n, CHUNKS));
+    if (weights >= CONV_LARGE_WEIGHT) return max_of(1, s->n);
+    return max_of(1, ceil_div(s->n, CONV_CHUNKS));
 }
 
 conv_sum conv_order(const conv_shape *s)
 {
-    const bool small = s->oh * s->ow <= SMALL_MAP && s->c / s->groups >= FEW_CHANNELS;
+    const bool small = s->oh * s->ow <= CONV_SMALL_MAP && s->c / s->groups >= CONV_FEW_CHANNELS;
 
     return small ? CONV_POSITIONS_FIRST : CONV_SAMPLES_FIRST;
 }
 
 bool conv_counts_padding(const conv_shape *s)
 {
-    return s->c / s->groups < FEW_CHANNELS && !conv_is_depthwise(s);
+    return s->c / s->groups < CONV_FEW_CHANNELS && !conv_is_depthwise(s);
 }
 
 /* Where tap t reaches from place i, or -1. */
@@ -88,7 +81,7 @@ static void find_runs(conv_walk *w, int64_t samples)
             int64_t end = i + step;
             while (end < w->cols.size && same_taps(w, i, end)) end += step;
             const int64_t count = (end - i) / step;
-            if (count >= LONG_RUN || count >= samples) {
+            if (count >= CONV_LONG_RUN || count >= samples) {
                 w->runs[w->n_runs++] = (conv_run){(int32_t)i, (int32_t)step, (int32_t)count, (int32_t)move};
                 i = end;
             }

@@ -26,17 +26,9 @@
 
 #include "tensor/conv_walk.h"
 #include "tensor/gemm_sizes.h"
+#include "tensor/sizes.h"
 
-enum {
-    BLOCK = 512, /* steps of the sum in one block */
-    PANEL_FLOATS = BLOCK * 64,
-    TILE_FLOATS = 128 << 10,
-    TASK_ROWS = 32,
-    TASK_ROWS_FEW = 64, /* inputs of few channels: rows share what is read of dy */
-    PACK_ROWS = 12, /* rows that repay packing dy */
-    ADD_RUN = 4096, /* elements of one task that adds partial results */
-    DEPTHWISE_RUN = 128 /* channels of one task */
-};
+enum { PANEL_FLOATS = CONV_SUM_BLOCK * 64, TILE_FLOATS = 128 << 10 };
 static_assert((PANEL_FLOATS + TILE_FLOATS) * sizeof(float) <= KERN_SCRATCH, "scratch");
 
 typedef struct weights_job {
@@ -79,7 +71,7 @@ static void plan_job(weights_job *w, const gemm_isa *isa, const conv_shape *s)
     w->padded = conv_counts_padding(s);
     w->strip = w->cg;
     w->rs_a = 1;
-    w->task_rows = TASK_ROWS;
+    w->task_rows = CONV_SUM_ROWS;
     w->xh = s->h;
     w->xw = s->w;
     int64_t x_floats = 0, dy_floats = 0;
@@ -91,7 +83,7 @@ static void plan_job(weights_job *w, const gemm_isa *isa, const conv_shape *s)
             w->strip = s->kw * s->c;
             w->rs_a = s->c == 1 ? s->dw : 1;
         }
-        w->task_rows = TASK_ROWS_FEW;
+        w->task_rows = CONV_SUM_ROWS_FEW;
         const int64_t need_h = (s->oh - 1) * s->sh + (s->kh - 1) * s->dh + 1;
         const int64_t need_w = (s->ow - 1) * s->sw + (s->kw - 1) * s->dw + 1;
         if (s->top > 0 || s->left > 0 || need_h > s->h || need_w > s->w) {
@@ -262,7 +254,7 @@ static void load_block(const weights_job *w, weights_block *block, int64_t group
     }
     const float *src = w->c->dy + (block->first * s->ow + block->q0) * s->oc + group * w->ocg + j;
     const int64_t k = (block->end - block->first - 1) * s->ow + block->q1 - block->q0;
-    if (j + width <= w->ocg && (rows < PACK_ROWS || s->oc == width)) {
+    if (j + width <= w->ocg && (rows < CONV_SUM_PACK_ROWS || s->oc == width)) {
         block->b = src;
         block->rs_b = s->oc;
         return;
@@ -324,13 +316,13 @@ static void rows_task(void *ctx, int task, int thread)
     weights_block block = {.n0 = chunk * w->chunk};
     block.n1 = min_of(block.n0 + w->chunk, s->n);
     const int64_t unit = w->positions_first ? block.n1 - block.n0 : s->ow; /* steps of a position or line */
-    const int64_t step = min_of(GEMM_MAX_SEGS, max_of(1, BLOCK / max_of(unit, 1)));
+    const int64_t step = min_of(GEMM_MAX_SEGS, max_of(1, CONV_SUM_BLOCK / max_of(unit, 1)));
     const int64_t begin = w->positions_first ? 0 : block.n0 * s->oh;
     const int64_t end = w->positions_first ? s->oh * s->ow : block.n1 * s->oh;
     for (int64_t at = begin; at < end; at += step) {
         block.first = at;
         block.end = min_of(at + step, end);
-        const int64_t cols = step > 1 ? s->ow : BLOCK;
+        const int64_t cols = step > 1 ? s->ow : CONV_SUM_BLOCK;
         for (block.q0 = 0; block.q0 < (w->positions_first ? 1 : s->ow); block.q0 = block.q1) {
             block.q1 = min_of(block.q0 + cols, s->ow);
             compute_block(w, &block, r0, r1, tile, packed);
@@ -344,7 +336,7 @@ static int64_t depthwise_channels(const conv_shape *s)
 {
     const int64_t fit = KERN_SCRATCH / (int64_t)sizeof(float) / (s->kh * s->kw);
 
-    return max_of(1, min_of(DEPTHWISE_RUN, fit));
+    return max_of(1, min_of(CONV_DEPTHWISE_RUN, fit));
 }
 
 /* One line of the output, (n, oh), for all taps that it sees: what is read of x and dy is in the cache for the next
@@ -408,8 +400,8 @@ static void add_task(void *ctx, int task, int thread)
 {
     const weights_job *w = ctx;
     const conv_call *c = w->c;
-    const int64_t total = w->rows * c->s.oc, first = (int64_t)task * ADD_RUN,
-                  n = min_of(ADD_RUN, total - first);
+    const int64_t total = w->rows * c->s.oc, first = (int64_t)task * CONV_ADD_RUN,
+                  n = min_of(CONV_ADD_RUN, total - first);
     float *out = c->sink ? pool_scratch(w->p, thread) : c->dw + first;
 
     memcpy(out, w->partial + first, (size_t)n * sizeof *out);
@@ -438,5 +430,5 @@ void conv_backward_weights_tiled(const gemm_isa *isa, pool *p, const conv_call *
         if (w.x_copy) w.x = w.x_copy;
         pool_run(p, (int)(w.chunks * w.row_tasks), rows_task, &w);
     }
-    if (w.partial) pool_run(p, (int)ceil_div(w.rows * s->oc, ADD_RUN), add_task, &w);
+    if (w.partial) pool_run(p, (int)ceil_div(w.rows * s->oc, CONV_ADD_RUN), add_task, &w);
 }

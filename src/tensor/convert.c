@@ -11,13 +11,12 @@
 
 #include "base/half.h"
 #include "tensor/kernel.h"
-
-enum { BLOCK = 256 };
+#include "tensor/sizes.h"
 
 typedef struct wide {
     bool integer;
-    double d[BLOCK];
-    int64_t i[BLOCK];
+    double d[CONVERT_BLOCK];
+    int64_t i[CONVERT_BLOCK];
 } wide;
 
 #define EACH(expr)                                                                                           \
@@ -145,9 +144,9 @@ void convert_run(manta_dtype from, const void *src, manta_dtype to, void *dst, i
         return;
     }
     if (convert_fast(from, src, to, dst, n)) return;
-    for (int64_t at = 0; at < n; at += BLOCK) {
+    for (int64_t at = 0; at < n; at += CONVERT_BLOCK) {
         wide w;
-        int64_t m = n - at < BLOCK ? n - at : BLOCK;
+        int64_t m = n - at < CONVERT_BLOCK ? n - at : CONVERT_BLOCK;
         void *out = (char *)dst + (size_t)at * to_size;
         widen_run(from, (const char *)src + (size_t)at * from_size, m, &w);
         if (w.integer)

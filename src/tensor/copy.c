@@ -12,13 +12,9 @@
 #include <string.h>
 
 #include "tensor/convert.h"
+#include "tensor/sizes.h"
 
-enum {
-    VIEWS = 3,
-    GRAIN = 16384, /* elements of a task */
-    SQUARE = 32, /* side of a transposed block */
-    RUN = 256, /* elements gathered for a conversion */
-};
+enum { VIEWS = 3 };
 
 typedef struct nest nest;
 struct nest {
@@ -120,8 +116,8 @@ static void nest_task(void *ctx, int task, int thread)
     for (; i < end; i++) {
         int64_t count = n->inner;
         if (n->columns) {
-            int64_t left = n->columns - i % n->shape[n->ndim - 1] * SQUARE;
-            count = left < SQUARE ? left : SQUARE;
+            int64_t left = n->columns - i % n->shape[n->ndim - 1] * COPY_SQUARE;
+            count = left < COPY_SQUARE ? left : COPY_SQUARE;
         }
         nest_at(n, i, at);
         n->run(n, at, count);
@@ -138,15 +134,15 @@ static void nest_run(pool *p, nest *n)
     n->ndim = last;
     n->outer = 1;
     for (int a = 0; a < last; a++) n->outer *= n->shape[a];
-    if (n->outer == 1 && !n->columns && n->inner >= 2 * GRAIN && n->inner % 2 == 0) {
+    if (n->outer == 1 && !n->columns && n->inner >= 2 * COPY_GRAIN && n->inner % 2 == 0) {
         int64_t parts = 2;
-        while (n->inner / parts > GRAIN && n->inner % (parts * 2) == 0) parts *= 2;
+        while (n->inner / parts > COPY_GRAIN && n->inner % (parts * 2) == 0) parts *= 2;
         n->ndim = 1;
         n->shape[0] = n->outer = parts;
         n->inner /= parts;
         for (int v = 0; v < n->views; v++) n->stride[v][0] = n->stride_in[v] * n->inner;
     }
-    n->outer_per_task = GRAIN / (n->inner * (n->columns ? SQUARE : 1));
+    n->outer_per_task = COPY_GRAIN / (n->inner * (n->columns ? COPY_SQUARE : 1));
     if (n->outer_per_task < 1) n->outer_per_task = 1;
     int tasks = (int)((n->outer + n->outer_per_task - 1) / n->outer_per_task);
     if (p) {
@@ -238,11 +234,11 @@ static void add_run(const nest *n, char *const *at, int64_t count)
 
 static void convert_nest_run(const nest *n, char *const *at, int64_t count)
 {
-    uint64_t near[RUN], far[RUN]; /* room for the widest element */
+    uint64_t near[COPY_RUN], far[COPY_RUN]; /* room for the widest element */
     size_t ds = n->size[0], ss = n->size[1];
 
-    for (int64_t i = 0; i < count; i += RUN) {
-        int64_t m = count - i < RUN ? count - i : RUN;
+    for (int64_t i = 0; i < count; i += COPY_RUN) {
+        int64_t m = count - i < COPY_RUN ? count - i : COPY_RUN;
         char *to = at[0] + i * n->stride_in[0] * (int64_t)ds;
         const char *from = at[1] + i * n->stride_in[1] * (int64_t)ss;
         move_run(ss, (char *)near, 1, from, n->stride_in[1], m);
@@ -256,8 +252,8 @@ static void convert_nest_run(const nest *n, char *const *at, int64_t count)
     do {                                                                                                     \
         type *d = (type *)(void *)at[0];                                                                     \
         const type *s = (const type *)(const void *)at[1];                                                   \
-        for (int64_t j0 = 0; j0 < n->inner; j0 += SQUARE) {                                                  \
-            int64_t j1 = j0 + SQUARE < n->inner ? j0 + SQUARE : n->inner;                                    \
+        for (int64_t j0 = 0; j0 < n->inner; j0 += COPY_SQUARE) {                                             \
+            int64_t j1 = j0 + COPY_SQUARE < n->inner ? j0 + COPY_SQUARE : n->inner;                          \
             for (int64_t i = 0; i < count; i++)                                                              \
                 for (int64_t j = j0; j < j1; j++) d[i * ds + j] = s[i + j * ss];                             \
         }                                                                                                    \
@@ -276,7 +272,7 @@ static void transpose_run(const nest *n, char *const *at, int64_t count)
 }
 
 /* Where dst is contiguous along the last axis and src along the one before: makes the latter an axis
- * of blocks of SQUARE columns. */
+ * of blocks of COPY_SQUARE columns. */
 static void nest_transpose(nest *n)
 {
     int last = n->ndim - 1, col = last - 1;
@@ -286,8 +282,8 @@ static void nest_transpose(nest *n)
         return;
     n->columns = n->shape[col];
     n->column_stride = n->stride[0][col];
-    n->shape[col] = (n->columns + SQUARE - 1) / SQUARE;
-    for (int v = 0; v < n->views; v++) n->stride[v][col] *= SQUARE;
+    n->shape[col] = (n->columns + COPY_SQUARE - 1) / COPY_SQUARE;
+    for (int v = 0; v < n->views; v++) n->stride[v][col] *= COPY_SQUARE;
     n->run = transpose_run;
 }
 

@@ -3,7 +3,7 @@
  * The result is cut into tiles of `tm` rows by `tn` columns; a task computes
  * one of them alone, so threads share nothing but their inputs. Within a tile
  *
- *     for each block of k            (at most KC: a panel of B stays in L2)
+ *     for each block of k            (at most GEMM_KC: a panel of B stays in L2)
  *         for each panel of columns  (one register tile wide, packed when that pays)
  *             for each group of rows (one register tile tall)
  *
@@ -17,25 +17,18 @@
 #include <string.h>
 
 #include "tensor/gemm_sizes.h"
+#include "tensor/sizes.h"
 #include "tensor/stream.h"
 
 enum {
-    KC = 256,
-    PANEL_FLOATS = KC * 64, /* the widest panel of any instruction set */
+    PANEL_FLOATS = GEMM_KC * 64, /* the widest panel of any instruction set */
     COPY_FLOATS = 72 << 10, /* copy of A */
     TILE_FLOATS = 64 << 10, /* tile for the sink */
-    MC = 256,
-    NC = 512,
-    PAIR = 128, /* places of a pair's task */
-    PAIR_ROWS = 32, /* of them at a time in the second product: the sink finds its tile in the first cache */
-    ROWS_FIRST = 64, /* fewer rows than this are not divided before the columns */
-    PAD = 16, /* floats between rows of a copy, so that they spread over the sets */
-    ROWS_TO_PACK = 12, /* fewer rows than this read B too seldom to pay for packing it */
-    NEAR = 64, /* floats: wide panels of a narrow B are as good unpacked for a batch of rows */
-    SMALL = 1 << 18 /* products below this many steps are not worth a second thread */
+    PAD = 16 /* floats between rows of a copy, so that they spread over the sets */
 };
 static_assert((PANEL_FLOATS + COPY_FLOATS + TILE_FLOATS) * sizeof(float) <= KERN_SCRATCH, "scratch");
-static_assert(MC * (KC + PAD) <= COPY_FLOATS && KC * (MC + PAD) <= COPY_FLOATS, "copy of A");
+static_assert(GEMM_MC * (GEMM_KC + PAD) <= COPY_FLOATS && GEMM_KC * (GEMM_MC + PAD) <= COPY_FLOATS,
+              "copy of A");
 
 typedef struct gemm_job {
     const gemm_isa *isa;
@@ -150,8 +143,8 @@ static const float *panel_of_b(const gemm_job *job, int64_t j, int cols, int64_t
         return packed;
     }
     const float *src = g->b + k0 * g->ldb + j;
-    const bool near = width >= NEAR && g->ldb <= 4 * NEAR && rows <= 2 * NEAR;
-    if (cols % lanes == 0 && (rows < ROWS_TO_PACK || g->ldb == width || near)) {
+    const bool near = width >= GEMM_NEAR && g->ldb <= 4 * GEMM_NEAR && rows <= 2 * GEMM_NEAR;
+    if (cols % lanes == 0 && (rows < GEMM_ROWS_TO_PACK || g->ldb == width || near)) {
         *stride = g->ldb;
         return src;
     }
@@ -183,7 +176,7 @@ static ahead next_rows(const gemm_job *job, int64_t i, int64_t rows)
     const gemm_call *g = job->g;
 
     i += job->tm;
-    if (!g->ta || g->k > KC || job->tiles_n > 1 || i >= g->m) return (ahead){0};
+    if (!g->ta || g->k > GEMM_KC || job->tiles_n > 1 || i >= g->m) return (ahead){0};
     return (ahead){g->a + i, g->lda, min_of(rows, g->m - i), g->k};
 }
 
@@ -214,7 +207,7 @@ static void compute_tile(const gemm_job *job, int64_t i, int64_t rows, int64_t j
             memcpy(tile + r * cols, g->c + (i + r) * g->ldc + j, (size_t)cols * sizeof *tile);
         }
     }
-    const int64_t blocks = g->k > 0 ? ceil_div(g->k, KC) : 1;
+    const int64_t blocks = g->k > 0 ? ceil_div(g->k, GEMM_KC) : 1;
     for (int64_t block = 0, k0 = 0; block < blocks; block++) {
         const int64_t kc = ceil_div(g->k - k0, blocks - block);
         const bool final = block == blocks - 1;
@@ -271,18 +264,18 @@ static void choose_tiles(gemm_job *job, int threads)
     const gemm_call *g = job->g;
     const int64_t panel = (int64_t)job->isa->max_vecs * job->isa->lanes;
 
-    job->tm = min_of(g->m, MC);
-    job->tn = min_of(g->n, NC);
+    job->tm = min_of(g->m, GEMM_MC);
+    job->tn = min_of(g->n, GEMM_NC);
     if (g->sink) {
         /* Whole rows when they fit, so that the sink gets long runs while they are in the cache. */
         job->tn = min_of(g->n, TILE_FLOATS / 4);
         job->tm = min_of(job->tm, TILE_FLOATS / 4 / job->tn);
     }
-    const bool alone = threads == 1 || g->m * g->n * g->k < SMALL;
+    const bool alone = threads == 1 || g->m * g->n * g->k < GEMM_SMALL;
     while (!alone) {
         const int64_t tiles = ceil_div(g->m, job->tm) * ceil_div(g->n, job->tn);
         if (tiles >= 4 * threads || (tiles >= threads && tiles % threads == 0)) break;
-        const bool rows_first = g->m > g->n && job->tm > ROWS_FIRST;
+        const bool rows_first = g->m > g->n && job->tm > GEMM_ROWS_FIRST;
         if (!g->sink && !rows_first && job->tn > panel) {
             job->tn = ceil_div(ceil_div(job->tn, 2), panel) * panel;
         } else if (job->tm > 2 * job->isa->max_rows[1]) {
@@ -333,9 +326,9 @@ static void pair_task(void *ctx, int task, int thread)
         compute_tile(&job->first, i, min_of(job->first.tm, f->m - i), at, n, a, thread);
         a.rows = 0;
     }
-    for (int64_t i = 0; i < n; i += PAIR_ROWS) {
+    for (int64_t i = 0; i < n; i += GEMM_PAIR_ROWS) {
         for (int64_t j = 0; j < s->n; j += job->second.tn) {
-            const int64_t rows = min_of(PAIR_ROWS, n - i), cols = min_of(job->second.tn, s->n - j);
+            const int64_t rows = min_of(GEMM_PAIR_ROWS, n - i), cols = min_of(job->second.tn, s->n - j);
             compute_tile(&job->second, at + i, rows, j, cols, b, thread);
             b.rows = 0;
         }
@@ -348,10 +341,10 @@ void gemm_pair_tiled(const gemm_isa *isa, pool *p, const gemm_call *first, const
 
     assert(first->n == second->m && first->tb && second->ta && !first->sink);
     const int64_t n = first->n;
-    job.first.tm = min_of(first->m, MC);
-    job.second.tn = min_of(second->n, NC);
+    job.first.tm = min_of(first->m, GEMM_MC);
+    job.second.tn = min_of(second->n, GEMM_NC);
     if (n == 0) return;
-    job.width = ceil_div(n, PAIR) < 4 * pool_threads(p) ? PAIR / 2 : PAIR;
-    if (first->m * first->n * first->k < SMALL) job.width = n;
+    job.width = ceil_div(n, GEMM_PAIR) < 4 * pool_threads(p) ? GEMM_PAIR / 2 : GEMM_PAIR;
+    if (first->m * first->n * first->k < GEMM_SMALL) job.width = n;
     pool_run(p, (int)ceil_div(n, job.width), pair_task, &job);
 }

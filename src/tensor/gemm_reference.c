@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { RUN = 256 }; /* elements handed to a sink at a time */
+#include "tensor/sizes.h"
 
 static float sum_element(const gemm_call *g, int64_t i, int64_t j)
 {
@@ -23,11 +23,11 @@ static void row_task(void *ctx, int task, int thread)
 {
     const gemm_call *g = ctx;
     const int64_t i = task;
-    float run[RUN];
+    float run[GEMM_RUN];
     (void)thread;
 
-    for (int64_t j0 = 0; j0 < g->n; j0 += RUN) {
-        const int64_t n = g->n - j0 < RUN ? g->n - j0 : RUN;
+    for (int64_t j0 = 0; j0 < g->n; j0 += GEMM_RUN) {
+        const int64_t n = g->n - j0 < GEMM_RUN ? g->n - j0 : GEMM_RUN;
         float *out = g->sink ? run : g->c + i * g->ldc + j0;
         for (int64_t j = 0; j < n; j++) out[j] = sum_element(g, i, j0 + j);
         if (g->sink) g->sink(g->sink_ctx, i * g->n + j0, n, run);

@@ -13,11 +13,9 @@
 #include <stdint.h>
 
 #include "base/stream.h"
+#include "tensor/sizes.h"
 
-enum {
-    STREAM_FROM = 1 << 20, /* floats */
-    STREAM_LINE = 16 /* floats */
-};
+enum { STREAM_LINE = 16 }; /* floats */
 
 /* Whether `n` floats at p, in rows that begin `ld` apart, are to go past the caches. */
 static inline bool stream_fits(const float *p, int64_t ld, int64_t n)
