@@ -1,7 +1,7 @@
 # manta_folder(NAME [SEES folders...] [LIBS libraries...]): the static library
 # manta_NAME of src/NAME/*.c and of its rooms, src/NAME/*/*.c. A file whose name
-# ends in _avx2.c or _avx512.c is compiled for that instruction set; nothing else
-# may use one without asking the processor first.
+# ends in _avx2.c, _avx512.c or _avx512bf16.c is compiled for that instruction set;
+# nothing else may use one without asking the processor first.
 include(CheckCCompilerFlag)
 
 set(MANTA_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes
@@ -59,6 +59,9 @@ macro(manta_folder name)
       elseif(source MATCHES "_avx512\\.c$")
         set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
           "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512")
+      elseif(source MATCHES "_avx512bf16\\.c$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+          "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mavx2;-mfma;-mf16c;-mprefer-vector-width=512")
       endif()
     endforeach()
     list(APPEND MANTA_FOLDERS ${name})

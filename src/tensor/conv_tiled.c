@@ -40,8 +40,8 @@ typedef struct conv_pass {
     conv_walk walk;
     const float *from;
     float *to;
-    int64_t from_pixel, to_pixel; /* channels of a pixel */
-    int64_t k, n; /* channels summed over, channels made, of one group */
+    int64_t from_pixel, to_pixel; /* words of a pixel; its channels, where words are floats */
+    int64_t k, n; /* words summed over, channels made, of one group */
     int64_t width, wide; /* columns of a register tile, of a task */
     int64_t tasks_n; /* tasks side by side, of one group */
     int64_t block_taps, block_k; /* block of the sum: whole taps, or channels of a single tap */
@@ -77,19 +77,20 @@ static void pack_tap(const conv_pass *w, const conv_panel *panel, const conv_blo
     enum { FEW = 16 };
     const conv_shape *s = &w->c->s;
     const int64_t step = w->back || panel->cols <= panel->width ? block->k1 - block->k0 : FEW;
-    const int64_t cg = s->c / s->groups, first = panel->group * (s->oc / s->groups);
+    const int64_t cg = s->c / s->groups, ocg = s->oc / s->groups, first = panel->group * ocg;
+    const int64_t pair = w->isa->pair, summed = w->back ? ocg : cg; /* channels, not words */
 
     for (int64_t k = block->k0; k < block->k1; k += step) {
-        const int64_t rows = min_of(step, block->k1 - k);
+        const int64_t rows = min_of(min_of(step, block->k1 - k) * pair, summed - k * pair);
         float *dst = to + (k - block->k0) * panel->width;
         for (int64_t j = 0; j < panel->cols; j += panel->width, dst += block->panel_stride) {
             const int64_t cols = min_of(panel->width, panel->cols - j), column = panel->j + j;
             if (w->back) {
-                const float *src = w->c->w + (tap * cg + column) * s->oc + first + k;
-                w->isa->pack_transposed(src, s->oc, rows, cols, panel->width, dst);
+                const float *src = w->c->w + (tap * cg + column) * s->oc + first + k * pair;
+                w->isa->take_transposed(src, s->oc, rows, cols, panel->width, dst);
             } else {
-                const float *src = w->c->w + (tap * cg + k) * s->oc + first + column;
-                w->isa->pack(src, s->oc, rows, cols, panel->width, dst);
+                const float *src = w->c->w + (tap * cg + k * pair) * s->oc + first + column;
+                w->isa->take(src, s->oc, rows, cols, panel->width, dst);
             }
         }
     }
@@ -188,6 +189,7 @@ static void compute_unit(const conv_pass *w, const conv_panel *panel, conv_block
         t.bias = c->bias ? c->bias + panel->group * w->n + panel->j : NULL;
     }
     t.stream = done && w->stream;
+    t.round = done && c->round;
     for (int64_t j = 0; j < panel->cols; j += panel->width) {
         t.cols = (int)min_of(panel->width, panel->cols - j);
         gemm_rows(w->isa, &t, u->rows);
@@ -298,7 +300,8 @@ static void plan_pass(conv_pass *w)
     const int64_t width = min_of(w->wide, vecs * lanes);
     w->stream = w->n % lanes == 0 &&
                 stream_fits(w->to, w->to_pixel, s->n * w->walk.rows.size * w->walk.cols.size * w->to_pixel);
-    w->direct = !w->back && w->n % lanes == 0 && (weight <= CONV_TINY_WEIGHT || w->width == s->oc);
+    w->direct = w->isa->pair == 1 && !w->back && w->n % lanes == 0 &&
+                (weight <= CONV_TINY_WEIGHT || w->width == s->oc);
     w->block_taps = min_of(min_of(taps, GEMM_MAX_SEGS), PANEL_FLOATS / width / w->k);
     w->block_k = w->k;
     if (w->block_taps == 0) {
@@ -320,6 +323,7 @@ static void depthwise_pixels(const conv_pass *w, gemm_products *t, int64_t at)
     const conv_call *c = w->c;
 
     t->c = w->to + at;
+    t->round = c->round;
     if (w->back) {
         t->mask = c->mask ? c->mask + at : NULL;
     } else {
@@ -418,9 +422,9 @@ void conv_forward_tiled(const gemm_isa *isa, pool *p, const conv_call *c)
     const conv_shape *s = &c->s;
     conv_pass w = {.isa = isa, .p = p, .c = c, .from = c->x, .to = c->y};
 
-    w.from_pixel = s->c;
+    w.k = ceil_div(s->c / s->groups, isa->pair);
+    w.from_pixel = s->groups * w.k;
     w.to_pixel = s->oc;
-    w.k = s->c / s->groups;
     w.n = s->oc / s->groups;
     run_pass(&w);
 }
@@ -430,9 +434,9 @@ void conv_backward_data_tiled(const gemm_isa *isa, pool *p, const conv_call *c)
     const conv_shape *s = &c->s;
     conv_pass w = {.isa = isa, .p = p, .c = c, .back = true, .from = c->dy, .to = c->dx};
 
-    w.from_pixel = s->oc;
+    w.k = ceil_div(s->oc / s->groups, isa->pair);
+    w.from_pixel = s->groups * w.k;
     w.to_pixel = s->c;
-    w.k = s->oc / s->groups;
     w.n = s->c / s->groups;
     run_pass(&w);
 }

@@ -19,6 +19,7 @@
     void binary_##family(pool *p, kern_binary op, int64_t n, const float *a, int64_t nb, const float *b,     \
                          float *out);                                                                        \
     void axpby_##family(pool *p, int64_t n, float alpha, const float *a, float beta, float *out);            \
+    void round_##family(pool *p, int64_t n, float *x);                                                       \
     void col_sum_##family(pool *p, int64_t rows, int64_t cols, const float *x, float *out, bool accumulate); \
     void bn_forward_##family(pool *p, const bn_call *b);                                                     \
     void bn_infer_##family(pool *p, const bn_call *b);                                                       \

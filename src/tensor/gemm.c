@@ -8,7 +8,8 @@
  *             for each group of rows (one register tile tall)
  *
  * and the accumulators rest in C between blocks of k. A is read where it lies
- * unless its stride would fold its rows onto a few cache sets.
+ * unless its stride would fold its rows onto a few cache sets. Where words are
+ * not floats but pairs of bfloat16, both are always packed, which rounds them.
  *
  * Scratch of one thread:  | panel of B | copy of A | tile for the sink |  */
 #include "tensor/gemm_micro.h"
@@ -103,6 +104,12 @@ void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows)
     compute_rows(isa, t, rows, NULL, NULL);
 }
 
+/* Words that k neighbours of the summed index make. */
+static int64_t words_of(const gemm_isa *isa, int64_t k)
+{
+    return ceil_div(k, isa->pair);
+}
+
 /* A block of op(A) as the micro kernel reads it: where it is, or copied. */
 typedef struct a_block {
     const float *a;
@@ -113,18 +120,19 @@ static a_block block_of_a(const gemm_job *job, int64_t i, int64_t rows, int64_t 
                           int64_t panels, float *copy)
 {
     const gemm_call *g = job->g;
+    const bool floats = job->isa->pair == 1; /* else A has to be made into words first */
 
     if (g->ta) {
         const float *src = g->a + k0 * g->lda + i;
-        if (panels < 2 || rows < 16) return (a_block){src, 1, g->lda};
+        if (floats && (panels < 2 || rows < 16)) return (a_block){src, 1, g->lda};
         const int64_t width = ceil_div(rows, PAD) * PAD;
-        job->isa->pack(src, g->lda, kc, rows, width, copy);
+        job->isa->take(src, g->lda, kc, rows, width, copy);
         return (a_block){copy, 1, width};
     }
     const float *src = g->a + i * g->lda + k0;
-    if (panels < 3 || g->lda % 512 != 0) return (a_block){src, g->lda, 1};
-    const int64_t width = ceil_div(kc, PAD) * PAD + PAD;
-    job->isa->pack(src, g->lda, rows, kc, width, copy);
+    if (floats && (panels < 3 || g->lda % 512 != 0)) return (a_block){src, g->lda, 1};
+    const int64_t width = ceil_div(words_of(job->isa, kc), PAD) * PAD + PAD;
+    job->isa->take_rows(src, g->lda, rows, kc, width, copy);
     return (a_block){copy, width, 1};
 }
 
@@ -139,16 +147,16 @@ static const float *panel_of_b(const gemm_job *job, int64_t j, int cols, int64_t
 
     *stride = width;
     if (g->tb) {
-        job->isa->pack_transposed(g->b + j * g->ldb + k0, g->ldb, kc, cols, width, packed);
+        job->isa->take_transposed(g->b + j * g->ldb + k0, g->ldb, kc, cols, width, packed);
         return packed;
     }
     const float *src = g->b + k0 * g->ldb + j;
     const bool near = width >= GEMM_NEAR && g->ldb <= 4 * GEMM_NEAR && rows <= 2 * GEMM_NEAR;
-    if (cols % lanes == 0 && (rows < GEMM_ROWS_TO_PACK || g->ldb == width || near)) {
+    if (job->isa->pair == 1 && cols % lanes == 0 && (rows < GEMM_ROWS_TO_PACK || g->ldb == width || near)) {
         *stride = g->ldb;
         return src;
     }
-    job->isa->pack(src, g->ldb, kc, cols, width, packed);
+    job->isa->take(src, g->ldb, kc, cols, width, packed);
     return packed;
 }
 
@@ -176,7 +184,7 @@ static ahead next_rows(const gemm_job *job, int64_t i, int64_t rows)
     const gemm_call *g = job->g;
 
     i += job->tm;
-    if (!g->ta || g->k > GEMM_KC || job->tiles_n > 1 || i >= g->m) return (ahead){0};
+    if (!g->ta || g->k > GEMM_KC * job->isa->pair || job->tiles_n > 1 || i >= g->m) return (ahead){0};
     return (ahead){g->a + i, g->lda, min_of(rows, g->m - i), g->k};
 }
 
@@ -207,16 +215,17 @@ static void compute_tile(const gemm_job *job, int64_t i, int64_t rows, int64_t j
             memcpy(tile + r * cols, g->c + (i + r) * g->ldc + j, (size_t)cols * sizeof *tile);
         }
     }
-    const int64_t blocks = g->k > 0 ? ceil_div(g->k, GEMM_KC) : 1;
+    const int64_t pair = job->isa->pair, blocks = g->k > 0 ? ceil_div(g->k, GEMM_KC * pair) : 1;
     for (int64_t block = 0, k0 = 0; block < blocks; block++) {
-        const int64_t kc = ceil_div(g->k - k0, blocks - block);
+        const int64_t even = ceil_div(ceil_div(g->k - k0, blocks - block), pair) * pair;
+        const int64_t kc = min_of(even, g->k - k0);
         const bool final = block == blocks - 1;
         const a_block a = block_of_a(job, i, rows, k0, kc, panels, copy);
         for (int64_t v = 0; v < vecs;) {
             const int width = panel_vecs(job->isa, vecs, v);
             const int64_t j0 = v * lanes;
             const int n = (int)min_of(cols - j0, (int64_t)width * lanes);
-            gemm_seg seg = {.a = a.a, .k = kc};
+            gemm_seg seg = {.a = a.a, .k = words_of(job->isa, kc)};
             gemm_tile t = {.seg = &seg, .n_seg = 1, .cols = n, .rs_a = a.rs, .cs_a = a.cs};
             seg.b = panel_of_b(job, j + j0, n, rows, k0, kc, packed, &t.rs_b);
             t.c = c + j0;
@@ -225,6 +234,7 @@ static void compute_tile(const gemm_job *job, int64_t i, int64_t rows, int64_t j
             if (final) {
                 t.stream = stream;
                 t.relu = g->relu;
+                t.round = g->round;
                 t.bias = g->bias ? g->bias + j + j0 : NULL;
                 t.mask = g->mask ? g->mask + i * g->ldc + j + j0 : NULL;
                 t.rs_mask = g->ldc;
@@ -326,9 +336,11 @@ static void pair_task(void *ctx, int task, int thread)
         compute_tile(&job->first, i, min_of(job->first.tm, f->m - i), at, n, a, thread);
         a.rows = 0;
     }
-    for (int64_t i = 0; i < n; i += GEMM_PAIR_ROWS) {
+    const int64_t step =
+        GEMM_PAIR_ROWS * job->second.isa->pair; /* the second's B is made into words for so many */
+    for (int64_t i = 0; i < n; i += step) {
         for (int64_t j = 0; j < s->n; j += job->second.tn) {
-            const int64_t rows = min_of(GEMM_PAIR_ROWS, n - i), cols = min_of(job->second.tn, s->n - j);
+            const int64_t rows = min_of(step, n - i), cols = min_of(job->second.tn, s->n - j);
             compute_tile(&job->second, at + i, rows, j, cols, b, thread);
             b.rows = 0;
         }

@@ -57,7 +57,7 @@ static inline void transpose_8x8(const float *src, int64_t ld, float *dst, int64
     }
 }
 
-static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
+void gemm_pack_transposed_avx2(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
 {
     int64_t j = 0;
 
@@ -73,7 +73,7 @@ static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, 
     }
 }
 
-static void pack_panel(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
+void gemm_pack_avx2(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
 {
     const int64_t whole = n / 8 * 8;
     const __m256i tail = MASK_FIRST(n - whole);
@@ -87,6 +87,11 @@ static void pack_panel(const float *src, int64_t ld, int64_t k, int64_t n, int64
     }
 }
 
+static void take_rows(const float *src, int64_t ld, int64_t rows, int64_t k, int64_t width, float *dst)
+{
+    gemm_pack_avx2(src, ld, rows, k, width, dst);
+}
+
 const gemm_isa gemm_isa_avx2 = {
     .lanes = 8,
     .max_vecs = 2,
@@ -95,8 +100,12 @@ const gemm_isa gemm_isa_avx2 = {
     .products = run_products,
     .products_run = products_run,
     .chain = run_chain,
-    .pack = pack_panel,
-    .pack_transposed = pack_transposed,
+    .pair = 1,
+    .pack = gemm_pack_avx2,
+    .pack_transposed = gemm_pack_transposed_avx2,
+    .take = gemm_pack_avx2,
+    .take_transposed = gemm_pack_transposed_avx2,
+    .take_rows = take_rows,
 };
 
 void gemm_avx2(pool *p, const gemm_call *g)

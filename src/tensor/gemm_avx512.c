@@ -60,7 +60,8 @@ static inline void transpose_16x4(const float *src, int64_t ld, float *dst, int6
     _mm512_storeu_ps(dst + 3 * width, _mm512_shuffle_ps(t1, t3, _MM_SHUFFLE(3, 2, 3, 2)));
 }
 
-static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
+void gemm_pack_transposed_avx512(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width,
+                                 float *dst)
 {
     int64_t j = 0;
 
@@ -76,7 +77,7 @@ static void pack_transposed(const float *src, int64_t ld, int64_t k, int64_t n, 
     }
 }
 
-static void pack_panel(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
+void gemm_pack_avx512(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst)
 {
     const int64_t whole = n / 16 * 16;
     const __mmask16 tail = MASK_FIRST(n - whole);
@@ -91,6 +92,11 @@ static void pack_panel(const float *src, int64_t ld, int64_t k, int64_t n, int64
     }
 }
 
+static void take_rows(const float *src, int64_t ld, int64_t rows, int64_t k, int64_t width, float *dst)
+{
+    gemm_pack_avx512(src, ld, rows, k, width, dst);
+}
+
 const gemm_isa gemm_isa_avx512 = {
     .lanes = 16,
     .max_vecs = 4,
@@ -99,8 +105,12 @@ const gemm_isa gemm_isa_avx512 = {
     .products = run_products,
     .products_run = products_run,
     .chain = run_chain,
-    .pack = pack_panel,
-    .pack_transposed = pack_transposed,
+    .pair = 1,
+    .pack = gemm_pack_avx512,
+    .pack_transposed = gemm_pack_transposed_avx512,
+    .take = gemm_pack_avx512,
+    .take_transposed = gemm_pack_transposed_avx512,
+    .take_rows = take_rows,
 };
 
 void gemm_avx512(pool *p, const gemm_call *g)

@@ -19,6 +19,7 @@
 enum {
     GEMM_MAX_VECS = 4,
     GEMM_MAX_ROWS = 14,
+    GEMM_MAX_COLS = 64,
     GEMM_MAX_SEGS = 128 /* segments of one tile; longer lists are continued in a second call */
 };
 
@@ -45,6 +46,7 @@ typedef struct gemm_tile {
     const float *bias; /* for column 0 of the tile, or NULL */
     const float *mask; /* for element (0, 0) of the tile, or NULL */
     int64_t rs_mask;
+    bool round; /* to bfloat16, at last; by the tiles of pairs alone */
 } gemm_tile;
 
 typedef void gemm_micro_fn(const gemm_tile *t);
@@ -56,7 +58,7 @@ typedef struct gemm_products {
     int n_seg;
     int64_t n;
     float *c;
-    bool load, relu;
+    bool load, relu, round;
     const float *bias, *mask;
     int64_t count, step_a,
         step_c; /* products_run: pixels, and from one to the next in seg.a and in c, mask */
@@ -77,14 +79,33 @@ typedef struct gemm_isa {
     void (*products)(const gemm_products *t);
     void (*products_run)(const gemm_products *t); /* products() of `count` pixels, of nine segments each */
     void (*chain)(const gemm_chain *t);
+    int pair; /* floats that make a word of A or B: 1, the float itself; 2, a pair of bfloat16 (tensor/bf16.h) */
     /* dst(p, j) at dst[p * width + j] = src[p * ld + j], columns [n, width) zero. */
     void (*pack)(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
     /* dst(p, j) at dst[p * width + j] = src[j * ld + p], columns [n, width) zero. */
     void (*pack_transposed)(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
+    /* As these two, from floats to words: word p of a column is made of rows p * pair on, and there are
+     * ceil(k / pair) of them. At most GEMM_MAX_COLS columns of a transposed one. */
+    void (*take)(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
+    void (*take_transposed)(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
+    /* dst(r, p) at dst[r * width + p] = the words of row r of src, of k floats; columns behind them are left. */
+    void (*take_rows)(const float *src, int64_t ld, int64_t rows, int64_t k, int64_t width, float *dst);
 } gemm_isa;
 
 extern const gemm_isa gemm_isa_avx2;
 extern const gemm_isa gemm_isa_avx512;
+
+/* The same for pairs of bfloat16 numbers in place of A's and B's floats (tensor/bf16.h): a step of a sum is
+ * bf16_step(). */
+extern const gemm_isa gemm_isa_pairs_avx2;
+extern const gemm_isa gemm_isa_pairs_avx512bf16;
+
+/* Packing of words, which looks at no number. */
+void gemm_pack_avx2(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
+void gemm_pack_transposed_avx2(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
+void gemm_pack_avx512(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width, float *dst);
+void gemm_pack_transposed_avx512(const float *src, int64_t ld, int64_t k, int64_t n, int64_t width,
+                                 float *dst);
 
 /* All `rows` rows of a panel that `t` describes, in tiles as even as can be. */
 void gemm_rows(const gemm_isa *isa, const gemm_tile *t, int64_t rows);

@@ -19,6 +19,10 @@
  * machine type and chunk grid only. The family is part of the arithmetic
  * profile (docs/numerics.md).
  *
+ * A table has a precision. KERN_BF16 is the table of its family with other
+ * products: they round what they are given to bfloat16 and sum in float, and
+ * what they make is rounded where the call says so. All arrays hold floats.
+ *
  * Memory: kernels allocate nothing. Small temporaries live in the pool's
  * per-thread scratch (at least KERN_SCRATCH bytes); what grows with the shape
  * is asked for beforehand (conv_work) and handed in. Pointers need no special
@@ -39,6 +43,9 @@
 
 #define KERN_SCRATCH (1 << 20) /* bytes of scratch per thread that kernels may count on */
 
+/* What products are made of: floats, or bfloat16 numbers with sums in float (tensor/bf16.h). */
+typedef enum kern_precision { KERN_F32, KERN_BF16, KERN_PRECISIONS } kern_precision;
+
 typedef enum kern_family { KERN_REFERENCE, KERN_AVX2, KERN_AVX512, KERN_ONEDNN, KERN_FAMILIES } kern_family;
 
 /* Receives finished values instead of memory: elements [first, first + n) of
@@ -47,7 +54,7 @@ typedef enum kern_family { KERN_REFERENCE, KERN_AVX2, KERN_AVX512, KERN_ONEDNN, 
  * weight gradient is produced. */
 typedef void (*kern_sink)(void *ctx, int64_t first, int64_t n, const float *v);
 
-/* C (m, n) = op(A) op(B), then in this order: + bias, relu, mask. */
+/* C (m, n) = op(A) op(B), then in this order: + bias, relu, mask, round. */
 typedef struct gemm_call {
     int64_t m, n, k;
     bool ta, tb; /* A is stored (k, m); B is stored (n, k) */
@@ -61,6 +68,7 @@ typedef struct gemm_call {
     const float *bias; /* (n) or NULL */
     bool relu;
     const float *mask; /* (m, n) at ldc or NULL: the result is 0 where mask <= 0 */
+    bool round; /* to bfloat16; tables of KERN_BF16 alone */
     kern_sink sink; /* takes the results instead of c, or NULL; to accumulate with a sink, ldc must be n */
     void *sink_ctx;
 } gemm_call;
@@ -83,6 +91,8 @@ typedef struct conv_call {
     bool relu; /* forward: after the bias */
     const float *mask; /* backward data: (n, h, w, c) or NULL: dx is 0 where mask <= 0 */
     bool accumulate; /* backward: dx or dw is added to, the chain starts from it */
+    bool
+        round; /* forward and backward data: y or dx is rounded to bfloat16 at last; tables of KERN_BF16 alone */
     float *y, *dx, *dw;
     kern_sink sink; /* backward weights: as in gemm_call; dw may be NULL */
     void *sink_ctx;
@@ -120,6 +130,7 @@ typedef struct bn_call {
     float *dresidual; /* backward: dy after the relu's mask, or NULL; may equal dy */
     bool accumulate_dx;
     bool accumulate_dparam; /* dgamma, dbeta are added to */
+    bool round; /* out or dx is rounded to bfloat16 at last */
     /* For rows that are spread over several calls. `sums`, 2c of them, are written when not NULL: forward the
      * means and the sums of squared deviations, backward the sums of dy and of dy * (x - mean). With `totals`,
      * those of all calls, backward does not take its own; they are over total_rows rows. */
@@ -146,8 +157,9 @@ typedef struct pool_shape {
 struct update_run; /* tensor/update.h */
 
 typedef struct kernels {
-    const char *name; /* "reference", "avx2", "avx512", "onednn" */
+    const char *name; /* "reference", "avx2", "avx512", "onednn"; of KERN_BF16 also "avx512-bf16" */
     kern_family family;
+    kern_precision precision;
 
     void (*gemm)(pool *p, const gemm_call *g);
     /* first (m, n), tb, no sink; then second (n, k), ta: the two gradients of a dense layer, which go over the
@@ -169,6 +181,8 @@ typedef struct kernels {
                    float *out);
     /* out = alpha * a + beta * out (beta 0 does not read out). */
     void (*axpby)(pool *p, int64_t n, float alpha, const float *a, float beta, float *out);
+    /* x = x rounded to bfloat16 (tensor/bf16.h). */
+    void (*round)(pool *p, int64_t n, float *x);
     /* out (cols) = [out +] sum over rows of x (rows, cols). */
     void (*col_sum)(pool *p, int64_t rows, int64_t cols, const float *x, float *out, bool accumulate);
 
@@ -210,8 +224,19 @@ typedef struct kernels {
 /* The table of a family; NULL when this build or this processor lacks it. */
 const kernels *kernels_of(kern_family f);
 
+/* The table of the same family with products of that precision; everything else in it is the same. NULL
+ * when the family has none (oneDNN has none of KERN_BF16). Their bits are the same in all families. */
+const kernels *kernels_in(const kernels *k, kern_precision p);
+
 /* The family called `name` ("" or NULL or "auto": $MANTA_KERNELS, else the fastest of our own that
  * this processor runs, else the reference). MANTA_EUNSUPPORTED naming what is missing. */
 manta_status kernels_find(const char *name, const kernels **out);
+
+/* The precision called `name`: "exact" or "float32" (NULL and "" too), or "mixed_bfloat16". MANTA_EUNSUPPORTED
+ * for "mixed_float16", which no processor has; MANTA_EINVAL for anything else. */
+manta_status kernels_precision(const char *name, kern_precision *out);
+
+/* What the precision is called: "exact", "mixed_bfloat16". */
+const char *kernels_precision_name(kern_precision p);
 
 #endif
