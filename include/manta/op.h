@@ -80,7 +80,7 @@ typedef struct manta_op_call {
 } manta_op_call;
 
 /* What an operation says of itself, besides what its backward reads. Bits 16 to
- * 19 are Manta's own. */
+ * 19, 21 and 22 are Manta's own. */
 enum {
     MANTA_OP_PROPOSES = 1 << 20 /* training forward writes `proposed`; without it non-trainable variables are
                                      constants. Runs as in inference when its layer is frozen, as Keras's */

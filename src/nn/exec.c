@@ -201,6 +201,8 @@ static manta_op_call make_call(exec *e, const exec_run *r, const plan_node *n, c
     }
     a->inner = (manta_op_inner){.relu = n->relu,
                                 .relu_done = n->relu_done,
+                                .round_out = n->round_out[0],
+                                .round_din = n->round_din[0],
                                 .mask = address_of_place(e, r, n->mask_at),
                                 .kernels = e->opt.kernels,
                                 .pool = e->opt.pool};
@@ -278,6 +280,14 @@ static void attach_meeting(manta_op_inner *c, bool training, const exec_run *r, 
     if (training) c->meeting = r->meeting;
 }
 
+/* Rounds the arrays that the plan says to bfloat16; `own`: the first is the operation's own business. */
+static void round_arrays(exec *e, const manta_array *a, const bool *round, int n, bool own)
+{
+    for (int j = own; j < n; j++) {
+        if (round[j] && a[j].data) e->opt.kernels->round(e->opt.pool, manta_array_count(&a[j]), a[j].data);
+    }
+}
+
 static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n, exec_pause *pause)
 {
     const graph_node *g = &e->m->nodes[n->index];
@@ -289,6 +299,7 @@ static manta_status run_forward(exec *e, const exec_run *r, const plan_node *n, 
     attach_meeting(&a.inner, c.training, r, pause);
     st = g->op->forward(&c);
     if (st) return manta_fail(st, "layer '%s': %s", node_layer(e, g), manta_error_text());
+    if (!pause->waits) round_arrays(e, a.out, n->round_out, g->n_out, g->op->flags & OP_ROUNDS_OUT);
     for (int j = 0; e->opt.debug && !pause->waits && j < g->n_out; j++) {
         TRY(find_nan(who_is(e, g, who, sizeof who), &a.out[j], "output"));
     }
@@ -323,6 +334,7 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n,
         assert(g->n_in == 1 && g->n_out == 1);
         e->opt.kernels->axpby(e->opt.pool, manta_array_count(&a.dout[0]), 1, a.dout[0].data,
                               n->accumulate[0] ? 1.f : 0.f, a.din[0].data);
+        round_arrays(e, a.din, n->round_din, 1, false);
         return MANTA_OK;
     }
     c.work = address_of_place(e, r, n->back_work_at);
@@ -333,6 +345,7 @@ static manta_status run_backward(exec *e, const exec_run *r, const plan_node *n,
     }
     st = g->op->backward(&c);
     if (st) return manta_fail(st, "layer '%s': backward: %s", node_layer(e, g), manta_error_text());
+    if (!pause->waits) round_arrays(e, a.din, n->round_din, g->n_in, g->op->flags & OP_ROUNDS_DIN);
     for (int j = 0; e->opt.debug && !pause->waits && j < g->n_in; j++) {
         if (a.inner.sink && j == 1) continue;
         TRY(find_nan(who_is(e, g, who, sizeof who), &a.din[j], "gradient of an input"));

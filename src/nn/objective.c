@@ -20,6 +20,13 @@ static int logits_behind(const manta_model *m, int value, bool softmax)
     return n->op == &op_activation && ((const op_act_attrs *)n->attrs)->act == KERN_SIGMOID ? n->in[0] : -1;
 }
 
+int objective_logits(const manta_model *m, int value)
+{
+    int logits = logits_behind(m, value, true);
+
+    return logits >= 0 ? logits : logits_behind(m, value, false);
+}
+
 /* An output (B, ..., classes) as rows: how many per sample, how wide. */
 static void rows_of(const manta_array *a, int64_t *inner, int64_t *classes)
 {

@@ -47,6 +47,9 @@ typedef struct objective {
     int n_sums;
 } objective;
 
+/* The value whose softmax or sigmoid `value` is, as losses look at it; -1 when it is neither. */
+int objective_logits(const manta_model *m, int value);
+
 /* Resolves losses[i] for output i (n_losses is the number of outputs, or 0:
  * nothing to train on) and the metrics. *out: release with
  * objective_release(). The structs' strings and config must outlive it. */

@@ -105,7 +105,7 @@ static manta_array repeated_view(const manta_array *a, const manta_array *out)
     return view;
 }
 
-#define TILE 8192 /* elements that stay in a core's first cache between the sum and its relu */
+#define TILE 8192 /* elements that stay in a core's first cache between the sum, its relu and its rounding */
 
 /* A tile of two operands of one shape. Called from within a task of the pool,
  * so the kernels run on this thread. */
@@ -117,7 +117,8 @@ static void forward_tile(void *ctx, int64_t tile)
     float *y = op_f32(&c->out[0]) + lo;
 
     op_kernels(c)->binary(op_pool(c), j->op, n, op_f32(&c->in[0]) + lo, n, op_f32(&c->in[1]) + lo, y);
-    op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, n, y, y);
+    if (c->inner->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, n, y, y);
+    if (c->inner->round_out) op_kernels(c)->round(op_pool(c), n, y);
 }
 
 static manta_status binary_forward(const manta_op_call *c, kern_binary op)
@@ -127,7 +128,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
     int64_t pa = period_of(a, out), pb = period_of(b, out);
 
     if (j.n == 0) return MANTA_OK;
-    if (c->inner->relu && pa == j.n && pb == j.n) {
+    if ((c->inner->relu || c->inner->round_out) && pa == j.n && pb == j.n) {
         manta_op_parallel(c, (j.n + TILE - 1) / TILE, forward_tile, &j);
         return MANTA_OK;
     }
@@ -140,6 +141,7 @@ static manta_status binary_forward(const manta_op_call *c, kern_binary op)
         TRY(copy_binary(op_pool(c), op, &y, &ra, &rb));
     }
     if (c->inner->relu) op_kernels(c)->act_forward(op_pool(c), KERN_RELU, 0, j.n, op_f32(out), op_f32(out));
+    if (c->inner->round_out) op_kernels(c)->round(op_pool(c), j.n, op_f32(out));
     return MANTA_OK;
 }
 
@@ -258,7 +260,7 @@ static manta_status multiply_backward(const manta_op_call *c)
 
 const manta_op op_add = {
     .name = "add",
-    .flags = OP_CAN_RELU,
+    .flags = OP_CAN_RELU | OP_ROUNDS_OUT,
     .shape = binary_shape,
     .plan = binary_plan,
     .forward = add_forward,
@@ -267,7 +269,7 @@ const manta_op op_add = {
 
 const manta_op op_subtract = {
     .name = "subtract",
-    .flags = OP_CAN_RELU,
+    .flags = OP_CAN_RELU | OP_ROUNDS_OUT,
     .shape = binary_shape,
     .plan = binary_plan,
     .forward = subtract_forward,
@@ -276,7 +278,7 @@ const manta_op op_subtract = {
 
 const manta_op op_multiply = {
     .name = "multiply",
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_ROUNDS_OUT,
     .shape = binary_shape,
     .plan = binary_plan,
     .forward = multiply_forward,

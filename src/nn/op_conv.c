@@ -141,6 +141,7 @@ static manta_status conv2d_forward(const manta_op_call *c)
 
     v.bias = c->n_in > 2 ? op_f32(&c->in[2]) : NULL;
     v.relu = c->inner->relu;
+    v.round = c->inner->round_out;
     v.y = op_f32(&c->out[0]);
     op_kernels(c)->conv_forward(op_pool(c), &v);
     return MANTA_OK;
@@ -173,6 +174,7 @@ static manta_status conv2d_backward(const manta_op_call *c)
         v.dy = dy;
         v.dx = op_f32(&c->din[0]);
         v.mask = c->inner->mask;
+        v.round = c->inner->round_din;
         v.accumulate = c->accumulate[0];
         op_kernels(c)->conv_backward_data(op_pool(c), &v);
     }
@@ -185,7 +187,8 @@ static manta_status conv2d_backward(const manta_op_call *c)
 const manta_op op_conv2d = {
     .name = "conv2d",
     .attrs_size = sizeof(op_conv_attrs),
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_MASK | OP_CAN_SINK,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_MASK | OP_CAN_SINK |
+             OP_ROUNDS_OUT | OP_ROUNDS_DIN,
     .shape = conv2d_shape,
     .plan = conv2d_plan,
     .forward = conv2d_forward,

@@ -56,6 +56,7 @@ static manta_status dense_forward(const manta_op_call *c)
     g.ldc = g.n;
     g.bias = c->n_in > 2 ? op_f32(&c->in[2]) : NULL;
     g.relu = c->inner->relu;
+    g.round = c->inner->round_out;
     op_kernels(c)->gemm(op_pool(c), &g);
     return MANTA_OK;
 }
@@ -76,7 +77,8 @@ static gemm_call input_gradient(const manta_op_call *c, const float *dy)
                        .c = op_f32(&c->din[0]),
                        .ldc = f.k,
                        .accumulate = c->accumulate[0],
-                       .mask = c->inner->mask};
+                       .mask = c->inner->mask,
+                       .round = c->inner->round_din};
 }
 
 /* dw (k, n) = x' dy */
@@ -121,7 +123,8 @@ static manta_status dense_backward(const manta_op_call *c)
 
 const manta_op op_dense = {
     .name = "dense",
-    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_MASK | OP_CAN_SINK,
+    .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | OP_CAN_RELU | OP_CAN_MASK | OP_CAN_SINK |
+             OP_ROUNDS_OUT | OP_ROUNDS_DIN,
     .shape = dense_shape,
     .plan = dense_plan,
     .forward = dense_forward,

@@ -176,6 +176,7 @@ static manta_status bn_forward(const manta_op_call *c)
     bn_call b = bn_of(c);
 
     b.relu = c->inner->relu;
+    b.round = c->inner->round_out;
     b.out = op_f32(&c->out[0]);
     if (!c->training) {
         b.mean = op_f32(&c->in[at.mean]);
@@ -215,6 +216,7 @@ static manta_status bn_backward(const manta_op_call *c)
     b.y = op_f32(&c->out[0]);
     b.dx = op_f32(&c->din[0]);
     b.accumulate_dx = c->accumulate[0];
+    b.round = c->inner->round_din;
     if (!c->inner->met) bn_parameters(c, &b);
     if (c->training) {
         b.mean = c->saved;
@@ -234,7 +236,7 @@ const manta_op op_batch_norm = {
     .attrs_size = sizeof(op_bn_attrs),
     .flags = MANTA_OP_READS_INPUT(0) | MANTA_OP_READS_INPUT(1) | MANTA_OP_READS_INPUT(2) |
              MANTA_OP_READS_INPUT(3) | MANTA_OP_READS_INPUT(4) | OP_CAN_RELU | OP_RELU_SELF |
-             MANTA_OP_PROPOSES,
+             MANTA_OP_PROPOSES | OP_ROUNDS_OUT | OP_ROUNDS_DIN,
     .shape = bn_shape,
     .plan = bn_plan,
     .forward = bn_forward,

@@ -17,6 +17,7 @@
 struct manta_op_inner {
     bool relu; /* out[0] passes a relu; backward finds dout[0] masked already when relu_done */
     bool relu_done;
+    bool round_out, round_din; /* out[0], din[0] are to be rounded to bfloat16 by operations that can */
     const float *mask; /* backward: din[0] is to be 0 where mask <= 0, or NULL */
     kern_sink sink; /* takes din[1] instead of memory, or NULL */
     void *sink_ctx;
@@ -32,7 +33,9 @@ enum {
     OP_CAN_RELU = 1 << 16, /* a following relu may be fused */
     OP_CAN_MASK = 1 << 17, /* backward honours `mask` for din[0] */
     OP_CAN_SINK = 1 << 18, /* backward honours `sink` for din[1], after din[0] is done */
-    OP_RELU_SELF = 1 << 19 /* with a fused relu, backward masks dout itself */
+    OP_RELU_SELF = 1 << 19, /* with a fused relu, backward masks dout itself */
+    OP_ROUNDS_OUT = 1 << 21, /* honours `round_out`; what others make is rounded afterwards */
+    OP_ROUNDS_DIN = 1 << 22 /* honours `round_din` */
 };
 
 static inline const kernels *op_kernels(const manta_op_call *c)

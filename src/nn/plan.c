@@ -429,6 +429,7 @@ manta_status plan_new(const manta_model *m, const layout *l, const objective *o,
     if ((st = add_nodes(&pl))) goto out;
     place_all(&pl);
     settle_all(&pl);
+    planner_mark_rounding(&pl);
     mark_open(&pl);
     *out = p;
     p = NULL;

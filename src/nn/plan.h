@@ -7,7 +7,8 @@
  *     the operation behind it where that operation can,
  *   - turns reshapes (and dropout in inference) into views of their input,
  *   - lays activations, gradients and workspace into one block, memory of what
- *     is dead being used again.
+ *     is dead being used again,
+ *   - says what is rounded to bfloat16, when the kernels' precision is that.
  * Running it allocates nothing. Addresses are places: a kind of memory and an
  * offset, because state, slot and inputs change from step to step. */
 #ifndef NN_PLAN_H
@@ -39,6 +40,7 @@ typedef struct plan_node {
     place in_at[MANTA_OP_MAX_IN], out_at[MANTA_OP_MAX_OUT];
     place din_at[MANTA_OP_MAX_IN], dout_at[MANTA_OP_MAX_OUT];
     bool accumulate[MANTA_OP_MAX_IN];
+    bool round_out[MANTA_OP_MAX_OUT], round_din[MANTA_OP_MAX_IN]; /* to bfloat16, see plan_rounding.c */
     place proposed_at[MANTA_OP_MAX_IN];
     place mask_at;
     place saved_at, work_at, back_work_at;

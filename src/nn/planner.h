@@ -1,4 +1,4 @@
-/* nn/planner.h - the planner at work, as plan.c and plan_gradients.c see it.
+/* nn/planner.h - the planner at work, as plan.c, plan_gradients.c and plan_rounding.c see it.
  *
  * Time runs in ticks: node i runs forward at tick i, the losses at tick n, node
  * i backward at tick 2n - i. A piece of memory lives over an interval of ticks;
@@ -59,6 +59,12 @@ place planner_variable_place(const planner *pl, int variable, bool in_slot);
 
 /* Where a value lies; makes its piece at the first question. */
 place planner_value_place(planner *pl, int value, int tick);
+
+/* ---- plan_rounding.c ---- */
+
+/* Says of every node which results and gradients are rounded, once all is placed. Nothing unless the kernels' precision
+ * is KERN_BF16. */
+void planner_mark_rounding(planner *pl);
 
 /* ---- plan_gradients.c ---- */
 

@@ -103,6 +103,14 @@ static inline void net_close(net *t)
     manta_model_free(t->m);
 }
 
+/* Has the net compute in that precision from now on. */
+static inline void net_set_precision(net *t, kern_precision p)
+{
+    t->k = kernels_in(t->k, p);
+    exec_free(t->e);
+    assert_ok(exec_new(t->m, &t->l, &t->o, &(exec_options){.pool = t->pool, .kernels = t->k}, &t->e));
+}
+
 static inline double net_loss(net *t)
 {
     const double *sums = layout_slot_sums(&t->l, t->slot);
