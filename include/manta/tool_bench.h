@@ -19,7 +19,7 @@ typedef struct manta_bench_options {
     int workers; /* processes, each with a batch of its own; 0 or 1: this one */
     int64_t batch, steps;
     bool forward; /* inference only */
-    const char *kernels;
+    const char *kernels, *precision;
     const char *optimizer; /* NULL: sgd for mnist-cnn, adam for resnet18, else sgd */
 } manta_bench_options;
 

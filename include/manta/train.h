@@ -74,6 +74,10 @@ typedef struct manta_session_options {
     manta_cluster *cluster; /* fit and evaluate run together with its other processes; NULL: alone. A
                                batch counts for each process, as for each worker. Borrowed */
     const char *kernels; /* "auto" (NULL), "reference", "avx2", "avx512", "onednn" */
+    const char *
+        precision; /* "exact" (NULL): products of floats, in the order of docs/numerics.md; "float32": the same
+                              on a processor; "mixed_bfloat16": products and activations in bfloat16, sums,
+                              weights and the optimizer in float32 */
     bool debug; /* node by node on the reference kernels (unless told otherwise); names the first NaN */
     bool blank; /* weights begin as zeros: a state is going to be restored, and random numbers take time */
     bool no_fusion; /* keep gradients in memory instead of updating where they are made */
@@ -105,7 +109,8 @@ typedef struct manta_worker_work {
     double wait_seconds; /* seconds besides these, within steps, that were spent waiting for other workers */
 } manta_worker_work;
 MANTA_API bool manta_session_worker_work(const manta_session *s, int rank, manta_worker_work *out);
-/* Threads and kernels in use, as a line for people: "2 threads, avx512". */
+/* Threads and kernels in use, as a line for people: "2 threads, avx512 kernels", and the precision unless it is
+ * "exact". */
 MANTA_API const char *manta_session_about(const manta_session *s);
 
 /* ---- metrics ---- */

@@ -21,6 +21,7 @@ static const option_group benching = {
         {"threads-per-worker", OPTION_COUNT, "T",
          "Threads of a worker; the cores divided by the workers when not given"},
         {"kernels", OPTION_TEXT, "K", "auto, reference, avx2, avx512 or onednn"},
+        {"precision", OPTION_TEXT, "P", "exact, float32 or mixed_bfloat16; exact when not given"},
         {"json", OPTION_FLAG, NULL, "One JSON object instead of lines for people"},
         {0}}};
 
@@ -33,6 +34,7 @@ static int bench_train(const options *o)
                              .steps = options_int(o, "steps", 100),
                              .forward = options_flag(o, "forward"),
                              .kernels = options_text(o, "kernels"),
+                             .precision = options_text(o, "precision"),
                              .optimizer = options_text(o, "optimizer")};
     manta_model *m;
     manta_bench_result r;

@@ -14,10 +14,12 @@ const option_group work_data_options = {"Data:", (const cli_option[]){SETTING("s
                                                                       SETTING("channels"),
                                                                       {0}}};
 
-const option_group work_run_options = {
-    "Computing:",
-    (const cli_option[]){
-        SETTING("workers"), SETTING("threads-per-worker"), SETTING("kernels"), SETTING("debug"), {0}}};
+const option_group work_run_options = {"Computing:", (const cli_option[]){SETTING("workers"),
+                                                                          SETTING("threads-per-worker"),
+                                                                          SETTING("kernels"),
+                                                                          SETTING("precision"),
+                                                                          SETTING("debug"),
+                                                                          {0}}};
 
 const option_group work_loss_options = {"Loss and metrics:",
                                         (const cli_option[]){SETTING("loss"), SETTING("metrics"), {0}}};

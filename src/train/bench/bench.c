@@ -103,8 +103,10 @@ static manta_status open_bench(bench *b, const char *model)
                                             .losses = &loss,
                                             .n_metrics = loss.from_logits,
                                             .metrics = &metric},
-                           &(manta_session_options){
-                               .threads = b->o->threads, .kernels = b->o->kernels, .workers = b->o->workers},
+                           &(manta_session_options){.threads = b->o->threads,
+                                                    .kernels = b->o->kernels,
+                                                    .precision = b->o->precision,
+                                                    .workers = b->o->workers},
                            &b->s));
     TRY(make_batch(b));
     TRY(mem_try_array(3 * GEMM * GEMM, sizeof *b->gemm, "matrices", (void **)&b->gemm));

@@ -190,6 +190,7 @@ void agreement_add_session(agreement *a, const manta_session *s)
 {
     agreement_add(a, "model", "%.64s of %lld parameters", s->m->name, (long long)manta_session_params(s));
     agreement_add(a, "layers' digest", "%08x", digest_model(s->m));
+    agreement_add(a, "precision", "%s", kernels_precision_name(s->k->precision));
     add_optimizer(a, &s->opt);
     agreement_add(a, "losses' digest", "%08x", digest_losses(s));
     agreement_add(a, "metrics' digest", "%08x", digest_metrics(s));

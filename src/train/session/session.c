@@ -62,6 +62,22 @@ static const char *kernels_of_choice(const manta_session_options *o)
     return "reference";
 }
 
+static manta_status find_kernels(manta_session *s, const manta_session_options *o)
+{
+    kern_precision precision;
+    const kernels *k;
+
+    TRY(kernels_precision(o->precision, &precision));
+    TRY(kernels_find(kernels_of_choice(o), &k));
+    s->k = kernels_in(k, precision);
+    if (s->k) return MANTA_OK;
+    return manta_fail(
+        MANTA_EUNSUPPORTED,
+        "precision '%s': the kernels '%s' have none of it, expected kernels of auto, reference, "
+        "avx2 or avx512",
+        kernels_precision_name(precision), k->name);
+}
+
 static manta_status open_session(manta_session *s, const manta_compile *c, const manta_session_options *o)
 {
     engine_share share = {0};
@@ -73,7 +89,7 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     }
     if (c->n_losses) TRY(manta_optimizer_check(&s->opt));
     TRY(divide_work(s, o, &share));
-    TRY(kernels_find(kernels_of_choice(o), &s->k));
+    TRY(find_kernels(s, o));
     copy_objective(s, c);
     TRY(objective_init(&s->o, s->m, s->n_losses, s->losses, s->n_metrics, s->metrics));
     if (3 + s->o.n_heads + s->o.n_metrics > MANTA_MAX_METRICS / 2) {
@@ -86,8 +102,9 @@ static manta_status open_session(manta_session *s, const manta_compile *c, const
     (o->blank ? layout_start_blank : layout_start)(&s->l, s->state, o->seed, &s->opt);
     s->a.first_stats = s->statistics != MANTA_STATISTICS_MEAN; /* synchronised ones are all the same */
     s->fuse = s->shards == 1 && !o->no_fusion && !o->debug && apply_can_sink(&s->a);
-    snprintf(s->about, sizeof s->about, "%s%d thread%s, %s kernels", share.about, share.threads,
-             share.threads == 1 ? "" : "s", s->k->name);
+    snprintf(s->about, sizeof s->about, "%s%d thread%s, %s kernels%s%s", share.about, share.threads,
+             share.threads == 1 ? "" : "s", s->k->name, s->k->precision == KERN_F32 ? "" : ", ",
+             s->k->precision == KERN_F32 ? "" : kernels_precision_name(s->k->precision));
     return s->engine.ops->forks ? MANTA_OK : session_local(s);
 }
 

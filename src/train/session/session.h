@@ -64,7 +64,7 @@ struct manta_session {
     size_t outputs_cap[SESSION_OUTPUTS];
     trace *trace; /* when profiling with a trace */
     struct rank_logs *logs; /* where workers print, during a fit; NULL: where this process does */
-    char about[64];
+    char about[96];
 };
 
 /* Adds metrics with their names from sums over steps; prefix "" or "val_". */

@@ -60,6 +60,7 @@ typedef struct training {
     int64_t staleness;
     bool hard; /* Adam with clipping by global norm, moving averages, a regulariser; else momentum */
     bool validate, no_shuffle;
+    const char *precision;
     int64_t epochs, steps_per_epoch;
     int64_t global_batch; /* 0: 32; negative: the data has batches of its own */
     manta_event_fn event;
@@ -110,6 +111,7 @@ static inline outcome train(const training *t)
                                  .threads = t->threads ? t->threads : 1,
                                  .shards = t->shards,
                                  .statistics = t->statistics,
+                                 .precision = t->precision,
                                  .strategy =
                                      t->servers ? MANTA_STRATEGY_PARAMETER_SERVER : MANTA_STRATEGY_SYNC,
                                  .servers = t->servers,

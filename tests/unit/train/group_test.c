@@ -34,6 +34,48 @@ static void threads_of_a_worker_do_not_matter(void **state)
     mem_try_free(golden.state);
 }
 
+static void assert_same_with(training t)
+{
+    outcome golden, o;
+    manta_dataset *d = t.data;
+
+    if (d) manta_dataset_ref(d);
+    t.workers = 0;
+    golden = train(&t);
+    assert_ok(golden.st);
+    t.workers = 3;
+    o = train(&t);
+    assert_same_outcome(&golden, &o);
+    mem_try_free(golden.state);
+    mem_try_free(o.state);
+}
+
+/* In bfloat16 as in float32: for any number of workers, threads and servers, and with statistics that meet. */
+static void same_bytes_in_mixed_bfloat16(void **state)
+{
+    training t = {.shards = 4, .hard = true, .validate = true};
+    outcome exact = train(&t), golden;
+
+    (void)state;
+    t.precision = "mixed_bfloat16";
+    golden = train(&t);
+    assert_ok(golden.st);
+    assert_memory_not_equal(exact.state, golden.state, exact.size);
+    assert_float_equal(manta_metrics_get(&golden.metrics, "loss"), manta_metrics_get(&exact.metrics, "loss"),
+                       0.1);
+    for (t.workers = 1; t.workers <= 4; t.workers *= 2) {
+        outcome o;
+        t.threads = 1 + t.workers % 2;
+        o = train(&t);
+        assert_same_outcome(&golden, &o);
+        mem_try_free(o.state);
+    }
+    mem_try_free(golden.state);
+    mem_try_free(exact.state);
+    assert_same_with((training){
+        .shards = 3, .statistics = MANTA_STATISTICS_SYNC, .hard = true, .precision = "mixed_bfloat16"});
+}
+
 /* ---- every kind of data ---- */
 
 static manta_dataset *data_batched(void)
@@ -77,22 +119,6 @@ static manta_dataset *data_generated(int64_t count)
                                     {"y", MANTA_DTYPE_I64, 0, {0}}};
 
     return manta_dataset_generator(&g, NULL, count, 2, columns);
-}
-
-static void assert_same_with(training t)
-{
-    outcome golden, o;
-    manta_dataset *d = t.data;
-
-    if (d) manta_dataset_ref(d);
-    t.workers = 0;
-    golden = train(&t);
-    assert_ok(golden.st);
-    t.workers = 3;
-    o = train(&t);
-    assert_same_outcome(&golden, &o);
-    mem_try_free(golden.state);
-    mem_try_free(o.state);
 }
 
 static void every_kind_of_data(void **state)
@@ -381,6 +407,7 @@ int main(void)
         cmocka_unit_test(statistics_of_all_shards),
         cmocka_unit_test(shards_without_samples_do_not_meet),
         cmocka_unit_test(threads_of_a_worker_do_not_matter),
+        cmocka_unit_test(same_bytes_in_mixed_bfloat16),
         cmocka_unit_test(every_kind_of_data),
         cmocka_unit_test(same_bytes_when_they_read_ahead),
         cmocka_unit_test(all_calls_share_one_state),

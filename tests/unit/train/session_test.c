@@ -3,6 +3,7 @@
 #include "session_fixture.h"
 
 #include "format/scratch.h"
+#include "tensor/kernel.h"
 
 static const int64_t cuts[] = {0, 32, 64, 77, 109, 150};
 
@@ -56,6 +57,61 @@ static void fused_or_not_threads_or_not(void **state)
         assert_same_training(names[i], one, false,
                              (manta_session_options){.threads = 2, .kernels = "reference"}, false);
     }
+}
+
+/* The same in mixed bfloat16, where products are rounded; the state is float32 there too. */
+static void mixed_bfloat16_fused_or_not(void **state)
+{
+    static const char *const names[] = {"sgd", "adam"};
+    static const char *const families[] = {"reference", "avx2", "avx512"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        manta_session_options one = {.threads = 1, .precision = "mixed_bfloat16"}, two = one, plain = one;
+        two.threads = 2;
+        plain.no_fusion = true;
+        assert_same_training(names[i], one, false, two, false);
+        assert_same_training(names[i], one, false, plain, false);
+        assert_same_training(names[i], one, false, two, true);
+        for (int f = 0; f < 3; f++) {
+            if (!kernels_of((kern_family)f)) continue;
+            two.kernels = families[f];
+            assert_same_training(names[i], one, false, two, false);
+        }
+        one.debug = true;
+        assert_same_training(names[i], one, false, plain, false);
+    }
+}
+
+static void float32_is_exact_on_a_processor(void **state)
+{
+    (void)state;
+    assert_same_training("adam", (manta_session_options){.threads = 1}, false,
+                         (manta_session_options){.threads = 1, .precision = "float32"}, false);
+    assert_same_training("adam", (manta_session_options){.threads = 1}, false,
+                         (manta_session_options){.threads = 1, .precision = "exact"}, false);
+}
+
+static void precisions_that_cannot_be_are_refused(void **state)
+{
+    manta_model *m = model((manta_regularizer){0});
+    manta_session *s = NULL;
+    manta_session_options o = {.precision = "mixed_float16"};
+
+    (void)state;
+    assert_fails_with(manta_session_open(m, NULL, &o, &s), MANTA_EUNSUPPORTED, "mixed_float16");
+    o.precision = "half";
+    assert_fails_with(manta_session_open(m, NULL, &o, &s), MANTA_EINVAL, "expected");
+    o.precision = "mixed_bfloat16";
+    o.kernels = "onednn";
+    if (kernels_of(KERN_ONEDNN))
+        assert_fails_with(manta_session_open(m, NULL, &o, &s), MANTA_EUNSUPPORTED, "'onednn' have none");
+    assert_null(s);
+    o.kernels = "reference";
+    assert_ok(manta_session_open(m, NULL, &o, &s));
+    assert_non_null(strstr(manta_session_about(s), "reference kernels, mixed_bfloat16"));
+    manta_session_close(s);
+    manta_model_free(m);
 }
 
 static void shards_do_not_depend_on_threads_or_parts(void **state)
@@ -360,6 +416,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_or_not_threads_or_not),
+        cmocka_unit_test(mixed_bfloat16_fused_or_not),
+        cmocka_unit_test(float32_is_exact_on_a_processor),
+        cmocka_unit_test(precisions_that_cannot_be_are_refused),
         cmocka_unit_test(shards_do_not_depend_on_threads_or_parts),
         cmocka_unit_test(shards_agree_with_one_up_to_rounding),
         cmocka_unit_test(gradients_exchanged_by_hand),
