@@ -17,6 +17,7 @@
 
 #include "base/list.h"
 #include "base/status.h"
+#include "task/failure.h"
 #include "task/proto.h"
 
 struct peer;
@@ -34,7 +35,7 @@ typedef struct actor_link {
     bool fail_away; /* calls do not wait for a restart */
     uint64_t group; /* group and name are kept here only without other processes */
     char *name; /* "space/name"; NULL: none */
-    manta_failure failure; /* why it is DEAD */
+    failure *failure; /* why it is DEAD, or was away; NULL: it is not */
     list queue; /* calls not sent, in order */
     int64_t queued;
 } actor_link;
@@ -48,8 +49,8 @@ void actor_dispatch(actor_link *a);
 /* The daemon says where an actor is, and what its calls are to know. */
 void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pending, bool fail_away);
 
-/* The daemon says that an actor is no more: its calls fail with *f. */
-void actor_died(uint64_t id, const manta_failure *f);
+/* The daemon says that an actor is no more: its calls fail with f, which is taken. */
+void actor_died(uint64_t id, failure *f);
 
 /* The process p is dead: actors in it are LOST. */
 void actor_peer_died(struct peer *p);
@@ -59,7 +60,7 @@ void actor_forget(uint64_t id);
 
 /* Without other processes: ends the actors of a group, and finds the living actor of a
  * full name (NULL: none). */
-void actors_group_gone(uint64_t group, const manta_failure *f);
+void actors_group_gone(uint64_t group, failure *f);
 actor_link *actor_named(const char *full);
 
 /* Writes "space/name"; space NULL: this program's own. MANTA_EINVAL: it is too long, or

@@ -43,6 +43,13 @@ static void handle_unpin(object *handle)
     if (handle) object_unpin(handle);
 }
 
+/* Takes f. */
+static void set_failure(actor_link *a, failure *f)
+{
+    failure_unref(a->failure);
+    a->failure = f;
+}
+
 static void fail_queue(actor_link *a)
 {
     object *handle = handle_pin(a);
@@ -52,7 +59,7 @@ static void fail_queue(actor_link *a)
         list_remove(&c->link);
         a->queued--;
         rt->queued--;
-        call_abandon(c, &a->failure);
+        call_abandon(c, failure_ref(a->failure));
     }
     handle_unpin(handle);
 }
@@ -60,8 +67,8 @@ static void fail_queue(actor_link *a)
 void actor_dispatch(actor_link *a)
 {
     if (a->state == ACTOR_LOST && a->fail_away)
-        a->failure = failure_make(MANTA_FAILURE_UNAVAILABLE, MANTA_EBUSY, NULL, 0,
-                                  "the actor is being restarted; the call was not made");
+        set_failure(a, failure_make(MANTA_FAILURE_UNAVAILABLE, MANTA_EBUSY, NULL, 0,
+                                    "the actor is being restarted; the call was not made"));
     if (a->state == ACTOR_DEAD || (a->state == ACTOR_LOST && a->fail_away)) {
         fail_queue(a);
         return;
@@ -108,13 +115,16 @@ void actor_at(uint64_t id, uint32_t client, int pid, int retries, int most_pendi
     actor_dispatch(a);
 }
 
-void actor_died(uint64_t id, const manta_failure *f)
+void actor_died(uint64_t id, failure *f)
 {
     actor_link **known = map_u64_find(&rt->actors, id), *a = known ? *known : NULL;
 
-    if (!a) return;
+    if (!a) {
+        failure_unref(f);
+        return;
+    }
     a->state = ACTOR_DEAD;
-    a->failure = *f;
+    set_failure(a, f);
     a->at = NULL;
     a->pid = 0;
     fail_queue(a);
@@ -138,15 +148,16 @@ void actor_forget(uint64_t id)
 
     if (!a || (*a)->pending > 0) return;
     if (rt->is_local) exec_end_self(id);
+    failure_unref((*a)->failure);
     mem_free((*a)->name);
     mem_free(*a);
     map_u64_remove(&rt->actors, id);
 }
 
-void actors_group_gone(uint64_t group, const manta_failure *f)
+void actors_group_gone(uint64_t group, failure *f)
 {
     for (size_t i = 0; i < rt->actors.n; i++)
-        if (rt->actors.at[i].value->group == group) actor_died(rt->actors.at[i].value->id, f);
+        if (rt->actors.at[i].value->group == group) actor_died(rt->actors.at[i].value->id, failure_ref(f));
 }
 
 actor_link *actor_named(const char *full)
@@ -173,6 +184,7 @@ manta_status actor_full_name(const char *space, const char *name, char full[PROT
 void actors_release(void)
 {
     for (size_t i = 0; i < rt->actors.n; i++) {
+        failure_unref(rt->actors.at[i].value->failure);
         mem_free(rt->actors.at[i].value->name);
         mem_free(rt->actors.at[i].value);
     }

@@ -114,8 +114,8 @@ bool call_take(call *c);
 /* Takes a call out of its queue, if it is in one. */
 void call_withdraw(call *c);
 
-/* Fails a call that was sent, and has it cancelled where it is. */
-void call_give_up(call *c, const manta_failure *f);
+/* Fails a call that was sent, and has it cancelled where it is. Takes f. */
+void call_give_up(call *c, failure *f);
 
 /* Fails a call whose message has n bytes, which is too many. */
 void call_too_long(call *c, size_t n);
@@ -126,8 +126,8 @@ bool call_cancel(call *c, unsigned how);
 /* Cancels the calls that the call `parent`, which runs here, has made. */
 void calls_cancel_of(uint64_t parent);
 
-/* Fails a call that is in no list, and unties it from what it waits for. */
-void call_abandon(call *c, const manta_failure *f);
+/* Fails a call that is in no list, and unties it from what it waits for. Takes f. */
+void call_abandon(call *c, failure *f);
 
 /* Gives back a call that is in no list; call_free() also counts it as done. */
 void call_release(call *c);
@@ -140,7 +140,7 @@ void calls_peer_died(struct peer *p);
 void calls_node_died(void);
 
 /* Fails the calls that wait for a place in the group. */
-void calls_group_gone(uint64_t group, const manta_failure *f);
+void calls_group_gone(uint64_t group, failure *f);
 
 /* Takes a lease for `amount`, granted for the demand of that number; p NULL: of a worker that
  * cannot be reached. */
@@ -150,7 +150,7 @@ void calls_grant(struct peer *p, const sched_shape *amount, uint64_t number);
 void calls_reclaim(struct peer *p);
 
 /* Fails the calls that wait for a worker for `amount`: none will come. */
-void calls_no_worker(const sched_shape *amount, const manta_failure *f);
+void calls_no_worker(const sched_shape *amount, const failure *f);
 
 /* Frees what is left at the end. */
 void calls_release(void);

@@ -125,7 +125,8 @@ void call_free(call *c)
     rt->done++;
 }
 
-static void call_fail(call *c, const manta_failure *f)
+/* Takes f. */
+static void call_fail(call *c, failure *f)
 {
     uint64_t id = c->id;
     int n = c->results;
@@ -133,8 +134,9 @@ static void call_fail(call *c, const manta_failure *f)
     list_remove(&c->link);
     for (int i = 0; i < n; i++) {
         object *o = object_find(id + (uint64_t)i);
-        if (o && o->state == OBJECT_PENDING) object_fail(o, f);
+        if (o && o->state == OBJECT_PENDING) object_fail(o, failure_ref(f));
     }
+    failure_unref(f);
     rebuild_failed(c);
     call_free(c);
 }
@@ -211,11 +213,9 @@ static peer *shape_pick_worker(shape *s, const call *c)
 
 void call_too_long(call *c, size_t n)
 {
-    manta_failure f = failure_make(MANTA_FAILURE_SUBMIT, MANTA_EINVAL, c->fn->name, 0,
-                                   "a call of %s has %zu bytes, at most %zu fit into a message", c->fn->name,
-                                   n, RING_MESSAGE);
-
-    call_fail(c, &f);
+    call_fail(c, failure_make(MANTA_FAILURE_SUBMIT, MANTA_EINVAL, c->fn->name, 0,
+                              "a call of %s has %zu bytes, at most %zu fit into a message", c->fn->name, n,
+                              RING_MESSAGE));
 }
 
 /* A word by which the call can be taken back; 0: none is free, or nobody would do it. */
@@ -320,7 +320,7 @@ static void call_unqueue(call *c)
 }
 
 /* The failure of an argument is the failure of the call. */
-static const manta_failure *argument_failure(const call *c)
+static failure *argument_failure(const call *c)
 {
     for (int i = 0; i < c->n_args; i++)
         if (c->args[i].o && c->args[i].o->state == OBJECT_FAILED) return c->args[i].o->failure;
@@ -329,18 +329,16 @@ static const manta_failure *argument_failure(const call *c)
 
 static void call_ready(call *c)
 {
-    const manta_failure *f = argument_failure(c);
-    manta_failure gone;
+    failure *f = failure_ref(argument_failure(c));
 
     for (int i = 0; i < c->n_args && !f; i++)
         if (c->args[i].o) object_export_inner(&c->args[i].o->v);
-    if (!f && c->shape && group_is_gone(c->shape->amount.group, &gone)) f = &gone;
+    if (!f && c->shape && group_is_gone(c->shape->amount.group)) f = group_failure();
     if (f) {
-        manta_failure copy = *f;
         call_unqueue(c);
-        call_fail(c, &copy);
+        call_fail(c, f);
     } else if (rt->is_local && c->actor && c->actor->state == ACTOR_DEAD) {
-        call_fail(c, &c->actor->failure);
+        call_fail(c, failure_ref(c->actor->failure));
     } else if (rt->is_local) {
         nested_run_local(c);
     } else if (c->actor) {
@@ -409,28 +407,38 @@ static retry_state state_of(const call *c, bool begun)
                          .begun = begun};
 }
 
-/* Tries again, or fails with what happened. */
-static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
+/* What a call fails with that is not tried again, for the reason `kind`. Takes f. */
+static failure *failure_of_kind(failure *f, manta_failure_kind kind)
+{
+    bool was_cancelled = kind == MANTA_FAILURE_CANCELLED && f->is.code != MANTA_ECANCELLED;
+
+    if (kind == f->is.kind && !was_cancelled && kind != MANTA_FAILURE_UNKNOWN) return f;
+    failure *x = failure_as(f, kind,
+                            was_cancelled                   ? MANTA_ECANCELLED
+                            : kind == MANTA_FAILURE_UNKNOWN ? MANTA_EUNKNOWN
+                                                            : f->is.code);
+    if (was_cancelled) memcpy(x->is.text, "the call was cancelled", sizeof "the call was cancelled");
+    failure_unref(f);
+    return x;
+}
+
+/* Tries again, or fails with what happened. Takes f, which is NULL when nothing did. */
+static void call_again(call *c, retry_event e, bool begun, failure *f)
 {
     retry_state s = state_of(c, begun);
 
-    s.code = f->code;
-    manta_failure_kind kind = f->kind;
+    s.code = f ? f->is.code : MANTA_OK;
+    manta_failure_kind kind = f ? f->is.kind : MANTA_FAILURE_NONE;
     retry_verdict verdict = retry_decide(&s, e, &kind);
     list_remove(&c->link);
     if (verdict == RETRY_FAIL) {
-        f->kind = kind;
-        if (kind == MANTA_FAILURE_CANCELLED && f->code != MANTA_ECANCELLED) {
-            f->code = MANTA_ECANCELLED;
-            memcpy(f->text, "the call was cancelled", sizeof "the call was cancelled");
-        }
-        if (kind == MANTA_FAILURE_UNKNOWN) f->code = MANTA_EUNKNOWN;
-        call_fail(c, f);
+        if (!f) f = failure_make(kind, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
+        call_fail(c, failure_of_kind(f, kind));
         return;
     }
-    manta_failure gone;
-    if (c->shape && group_is_gone(c->shape->amount.group, &gone)) { /* its worker was killed for that */
-        call_fail(c, &gone);
+    failure_unref(f);
+    if (c->shape && group_is_gone(c->shape->amount.group)) { /* its worker was killed for that */
+        call_fail(c, group_failure());
         return;
     }
     if (verdict == RETRY_AGAIN) c->attempt++;
@@ -442,10 +450,8 @@ static void call_again(call *c, retry_event e, bool begun, manta_failure *f)
 
 static void fail_cancelled(call *c)
 {
-    manta_failure f =
-        failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
-
-    call_fail(c, &f);
+    call_fail(
+        c, failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled"));
 }
 
 /* A result that nobody is to see. */
@@ -462,55 +468,52 @@ static void take_results(call *c, wire *w)
     bool is_here = c->is_here || rt->is_local;
     uint32_t n = wire_u32(w);
     VEC(value) values = {0};
-    MAP_U64(manta_failure) failures = {0}; /* by the number of the result */
+    MAP_U64(failure *) failures = {0}; /* by the number of the result */
 
     for (uint32_t i = 0; i < n && i < (uint32_t)c->results && !w->broken; i++) {
         value v = {0};
         if (value_is_failure(w)) {
             (void)wire_u32(w);
-            failure_take(w, map_u64_put(&failures, i));
+            *map_u64_put(&failures, i) = failure_take(w);
         } else {
             value_take(w, &v);
         }
         vec_push(&values, v);
     }
     if (wire_end(w, "result") || values.n != (size_t)c->results) {
-        manta_failure f =
-            failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name, 0,
-                         "the answer to a call of %s cannot be read: it does not hold %d whole results",
-                         c->fn->name, c->results);
-        vec_release(&values);
-        map_u64_release(&failures);
-        call_fail(c, &f);
-        return;
+        call_fail(c,
+                  failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name, 0,
+                               "the answer to a call of %s cannot be read: it does not hold %d whole results",
+                               c->fn->name, c->results));
+        goto out;
     }
     uint64_t id = c->id;
     if (c->cancelled && !cancel_keeps(c->fn->name)) {
         for (size_t i = 0; i < values.n; i++)
             if (!map_u64_find(&failures, i)) drop_result(id + i, &values.at[i], is_here);
-        vec_release(&values);
-        map_u64_release(&failures);
         fail_cancelled(c);
-        return;
+        goto out;
     }
     for (size_t i = 0; i < values.n; i++) {
         object *o = object_find(id + i);
-        const manta_failure *f = failures.n > 0 ? map_u64_find(&failures, i) : NULL;
+        failure **f = failures.n > 0 ? map_u64_find(&failures, i) : NULL;
         if (!o || o->state != OBJECT_PENDING) {
             if (is_here) drop_result(id + i, &values.at[i], true);
             continue;
         }
         if (f)
-            object_fail(o, f);
+            object_fail(o, failure_ref(*f));
         else
             object_set(o, &values.at[i], is_here ? OBJECT_FROM_HERE : OBJECT_FROM_PEER);
     }
-    vec_release(&values);
-    map_u64_release(&failures);
     if (rebuild_keep(c))
         rt->done++;
     else
         call_free(c);
+out:
+    for (size_t i = 0; i < failures.n; i++) failure_unref(failures.at[i].value);
+    vec_release(&values);
+    map_u64_release(&failures);
 }
 
 /* The peer has this call no more. */
@@ -549,8 +552,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
     list_remove(&c->link);
     if (from) peer_has_less(from, c);
     if (kind == PROTO_RETURNED) {
-        manta_failure none = {0};
-        call_again(c, RETRY_RETURNED, false, &none);
+        call_again(c, RETRY_RETURNED, false, NULL);
         return;
     }
     function_learn(c->fn, wire_i64(w));
@@ -558,19 +560,22 @@ void call_finish(peer *from, wire *w, proto_kind kind)
         take_results(c, w);
         return;
     }
-    manta_failure f;
-    failure_take(w, &f);
-    if (wire_end(w, "failure")) f = failure_here(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name);
-    if (f.kind == MANTA_FAILURE_TASK)
-        call_again(c, RETRY_FUNCTION_FAILED, true, &f);
-    else if (f.kind == MANTA_FAILURE_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
+    failure *f = failure_take(w);
+    if (wire_end(w, "failure")) {
+        failure_unref(f);
+        f = failure_here(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name);
+    }
+    if (f->is.kind == MANTA_FAILURE_TASK)
+        call_again(c, RETRY_FUNCTION_FAILED, true, f);
+    else if (f->is.kind == MANTA_FAILURE_LOST && c->attempt++ < MOST_LOST && !c->cancelled) {
+        failure_unref(f);
         c->is_sent = c->is_here = false;
         c->at = NULL;
         if (c->actor) call_queue(c, true);
         rebuild_arguments(c);
         call_resume(c);
     } else
-        call_fail(c, &f);
+        call_fail(c, f);
 }
 
 /* ---- leases come and go ---- */
@@ -587,7 +592,7 @@ void calls_grant(peer *p, const sched_shape *amount, uint64_t number)
     shape_dispatch(s);
 }
 
-void calls_no_worker(const sched_shape *amount, const manta_failure *f)
+void calls_no_worker(const sched_shape *amount, const failure *f)
 {
     shape *s = shape_find(amount);
 
@@ -601,10 +606,10 @@ void calls_no_worker(const sched_shape *amount, const manta_failure *f)
     }
     while (!list_is_empty(&s->queue)) {
         call *c = LIST_ITEM(s->queue.next, call, link);
-        manta_failure of = *f;
-        snprintf(of.function, sizeof of.function, "%s", c->fn->name);
+        failure *of = failure_as(f, f->is.kind, f->is.code);
+        snprintf(of->is.function, sizeof of->is.function, "%s", c->fn->name);
         call_unqueue(c);
-        call_abandon(c, &of);
+        call_abandon(c, of);
     }
 }
 
@@ -621,7 +626,7 @@ void calls_reclaim(peer *p)
 
 /* ---- deaths ---- */
 
-void call_abandon(call *c, const manta_failure *f)
+void call_abandon(call *c, failure *f)
 {
     for (int i = 0; i < c->n_args; i++) {
         object *o = c->args[i].o;
@@ -649,20 +654,21 @@ void calls_peer_died(peer *p)
         /* Answers may have been lost with the process, so only where running
          * twice is allowed a call counts as not begun. */
         bool begun = i == 0 || c->actor || c->max_retries == 0;
-        manta_failure f = failure_make(MANTA_FAILURE_WORKER, MANTA_EDIED, c->fn->name, p->pid,
-                                       "process %d %s while it ran %s", p->pid, why, c->fn->name);
         /* A constructor that failed says why, and no call of the actor ever ran;
          * one that ended of itself had answered all it had begun. */
-        if (c->actor && c->actor->state == ACTOR_DEAD && (c->actor->failure.function[0] || p->status == 0)) {
+        if (c->actor && c->actor->state == ACTOR_DEAD &&
+            (c->actor->failure->is.function[0] || p->status == 0)) {
             list_remove(&c->link);
-            call_fail(c, &c->actor->failure);
+            call_fail(c, failure_ref(c->actor->failure));
             continue;
         }
         retry_event e = p->memory.why == LIMITS_OWN       ? RETRY_OVER_LIMIT
                         : p->memory.why == LIMITS_MACHINE ? RETRY_MEMORY_SHORT
                                                           : RETRY_WORKER_DIED;
-        if (p->memory.why) f = failure_memory(c->fn->name, p->pid, &p->memory);
-        call_again(c, e, begun, &f);
+        call_again(c, e, begun,
+                   p->memory.why ? failure_memory(c->fn->name, p->pid, &p->memory)
+                                 : failure_make(MANTA_FAILURE_WORKER, MANTA_EDIED, c->fn->name, p->pid,
+                                                "process %d %s while it ran %s", p->pid, why, c->fn->name));
     }
     vec_release(&lost);
     p->in_flight = 0;
@@ -670,7 +676,7 @@ void calls_peer_died(peer *p)
     calls_dispatch();
 }
 
-void calls_group_gone(uint64_t group, const manta_failure *f)
+void calls_group_gone(uint64_t group, failure *f)
 {
     for (size_t i = 0; i < rt->shapes.n; i++) {
         shape *s = rt->shapes.at[i];
@@ -678,7 +684,7 @@ void calls_group_gone(uint64_t group, const manta_failure *f)
         while (!list_is_empty(&s->queue)) {
             call *c = LIST_ITEM(s->queue.next, call, link);
             call_unqueue(c);
-            call_abandon(c, f);
+            call_abandon(c, failure_ref(f));
         }
         demand_void(&s->demand);
     }
@@ -696,9 +702,9 @@ void calls_node_died(void)
         call *c = o->maker;
         if (c) {
             call_unqueue(c);
-            call_abandon(c, &rt->death);
+            call_abandon(c, failure_ref(rt->death));
         } else {
-            object_fail(o, &rt->death);
+            object_fail(o, failure_ref(rt->death));
         }
     }
     vec_release(&pending);
@@ -736,14 +742,13 @@ bool call_cancel(call *c, unsigned how)
         rt_tell();
         return true;
     }
-    manta_failure f =
-        failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
     call_unqueue(c);
-    call_abandon(c, &f);
+    call_abandon(
+        c, failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled"));
     return true;
 }
 
-void call_give_up(call *c, const manta_failure *f)
+void call_give_up(call *c, failure *f)
 {
     peer *p = c->at;
 

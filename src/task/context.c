@@ -4,18 +4,18 @@
 #include <unistd.h>
 
 #include "base/args.h"
+#include "task/failure.h"
 #include "task/incoming.h"
 #include "task/needs.h"
 #include "task/proto.h"
 #include "task/runtime.h"
-#include "task/value.h"
 
 /* What the daemon knows of this process. */
 static manta_status context_ask(manta_context *out)
 {
     reply r;
 
-    if (rt->is_dead) return failure_raise(&rt->death);
+    if (rt->is_dead) return failure_raise(rt->death);
     uint64_t request = rt_request_begin(PROTO_CONTEXT);
     manta_status st = rt_request(request, &r);
     if (!st) {

@@ -80,7 +80,7 @@ typedef struct copier copier; /* daemon_memory.c */
 /* What the directory keeps with an object (store/directory.h). */
 typedef struct object {
     value v; /* its bytes, when small, are ours */
-    manta_failure *failure; /* NULL: it has not failed */
+    failure *failure; /* NULL: it has not failed */
 } object;
 
 /* The processes of a program that uses the node; what else there is to know of it is the
@@ -227,12 +227,12 @@ bool daemon_settle(node *d);
  * when it is fulfilled, or broken. */
 void daemon_promise(node *d, uint64_t id, uint32_t maker);
 void daemon_fulfil(node *d, uint64_t id);
-void daemon_break(node *d, uint64_t id, const manta_failure *f);
+void daemon_break(node *d, uint64_t id, failure *f); /* takes f */
 void daemon_break_promises(node *d, const client *c); /* of a dead client */
 
 /* daemon_registry.c */
 /* Applies an event to the registry and does what follows. An event that comes of an
- * action waits until the others are done; it has no pointers. */
+ * action waits until the others are done; it has no pointers but its failure, which is taken. */
 void daemon_registry(node *d, registry_event e);
 
 /* daemon_actors.c */

@@ -10,8 +10,8 @@
 
 /* ---- what the registry says is to be done ---- */
 
-/* Why an actor is dead, in words; NULL: it is not there. */
-static manta_failure failure_of(const registry_actor *a)
+/* Why an actor is dead, in words; a NULL: it is not there. */
+static failure *failure_of(const registry_actor *a)
 {
     if (!a)
         return failure_make(MANTA_FAILURE_ACTOR, MANTA_ENOENT, NULL, 0, "there is no such actor any more");
@@ -21,7 +21,8 @@ static manta_failure failure_of(const registry_actor *a)
     if (a->death == DEATH_OF_JOB)
         return failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0,
                             "the actor is dead: the program it belongs to has ended");
-    return a->failure;
+    if (!a->failure) return failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0, "the actor is dead");
+    return failure_ref(a->failure);
 }
 
 static void do_tell_dead(node *d, const registry_action *x)
@@ -29,10 +30,11 @@ static void do_tell_dead(node *d, const registry_action *x)
     client *c = daemon_client(d, x->client);
 
     if (!c) return;
-    manta_failure f = failure_of(registry_find_actor(d->registry, x->id));
+    failure *f = failure_of(registry_find_actor(d->registry, x->id));
     proto_begin(&d->out, PROTO_ACTOR_DEAD);
     wire_put_u64(&d->out, x->id);
-    failure_put(&d->out, &f);
+    failure_put(&d->out, f);
+    failure_unref(f);
     daemon_send(d, c);
 }
 
@@ -145,10 +147,10 @@ void daemon_actor_lost(node *d, const client *w)
     registry_event e = {.kind = REGISTRY_WORKER_GONE, .worker = w->id};
 
     if (registry_actor_in(d->registry, w->id)) {
-        e.failure = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, (int)w->pid,
-                                 "the actor is dead: process %d %s", (int)w->pid,
-                                 spawn_status_text(w->status, why, sizeof why));
-        if (w->memory.why) e.failure = failure_memory(NULL, (int)w->pid, &w->memory);
+        e.failure = w->memory.why ? failure_memory(NULL, (int)w->pid, &w->memory)
+                                  : failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, (int)w->pid,
+                                                 "the actor is dead: process %d %s", (int)w->pid,
+                                                 spawn_status_text(w->status, why, sizeof why));
     }
     daemon_registry(d, e);
 }
@@ -256,8 +258,11 @@ static void on_actor_up(node *d, const client *c, wire *w, bool failed)
     registry_event e = {.kind = failed ? REGISTRY_ACTOR_FAILED : REGISTRY_ACTOR_UP, .worker = c->id};
 
     e.id = wire_u64(w);
-    if (failed) failure_take(w, &e.failure);
-    if (!wire_end(w, "actor")) daemon_registry(d, e);
+    if (failed) e.failure = failure_take(w);
+    if (wire_end(w, "actor"))
+        failure_unref(e.failure);
+    else
+        daemon_registry(d, e);
 }
 
 bool daemon_actors_message(node *d, client *c, proto_kind kind, wire *w)

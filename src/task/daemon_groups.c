@@ -24,10 +24,9 @@ static void do_tell_gone(node *d, uint64_t id)
 
 static void do_break(node *d, uint64_t id)
 {
-    manta_failure f =
-        failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0, "the placement group was removed");
-
-    daemon_break(d, id, &f);
+    daemon_break(d, id,
+                 failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0,
+                              "the placement group was removed"));
 }
 
 bool daemon_groups_action(node *d, const registry_action *a)

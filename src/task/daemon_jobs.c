@@ -116,11 +116,12 @@ void daemon_refuse(node *d, const sched_action *a)
 
     if (a->kind == SCHED_DO_REFUSE_ACTOR) daemon_refuse_actor(d, a->client, why);
     if (a->kind != SCHED_DO_REFUSE || !c) return;
-    manta_failure f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
-                                   "no worker can be started for the call: %s", why);
+    failure *f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
+                              "no worker can be started for the call: %s", why);
     proto_begin(&d->out, PROTO_NO_WORKER);
     daemon_put_shape(&d->out, &a->shape);
-    failure_put(&d->out, &f);
+    failure_put(&d->out, f);
+    failure_unref(f);
     daemon_send(d, c);
 }
 

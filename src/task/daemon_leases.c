@@ -81,14 +81,15 @@ static void refuse_capped(node *d, const sched_action *a)
     client *c = daemon_client(d, (uint32_t)a->client);
 
     if (!c) return;
-    manta_failure f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
-                                   "no worker can be started for the call: there are %d, which is as many as "
-                                   "there may be, and all are in calls that wait; max_workers of "
-                                   "manta_node_options raises it",
-                                   d->config.max_workers);
+    failure *f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
+                              "no worker can be started for the call: there are %d, which is as many as "
+                              "there may be, and all are in calls that wait; max_workers of "
+                              "manta_node_options raises it",
+                              d->config.max_workers);
     proto_begin(&d->out, PROTO_NO_WORKER);
     daemon_put_shape(&d->out, &a->shape);
-    failure_put(&d->out, &f);
+    failure_put(&d->out, f);
+    failure_unref(f);
     daemon_send(d, c);
 }
 

@@ -26,7 +26,7 @@
 /* What came with an event and may become the object's. */
 typedef struct news {
     const value *v;
-    const manta_failure *failure;
+    failure *failure;
     const void *inner; /* n numbers */
     uint64_t n;
     uint32_t holder;
@@ -43,15 +43,15 @@ static object *object_of(node *d, uint64_t id)
 static void object_clear(object *o)
 {
     mem_free((void *)(uintptr_t)o->v.at);
-    mem_free(o->failure);
+    failure_unref(o->failure);
     *o = (object){0};
 }
 
-static void object_fails(object *o, const manta_failure *f)
+/* Takes f. */
+static void object_fails(object *o, failure *f)
 {
     object_clear(o);
-    o->failure = mem_new(sizeof *f);
-    *o->failure = *f;
+    o->failure = f;
 }
 
 void daemon_refs(node *d, refs_kind kind, uint64_t object_id, uint64_t inner, uint32_t who)
@@ -84,7 +84,7 @@ static void do_take(node *d, const directory_action *a, const news *x)
     object *o = object_of(d, a->object);
 
     if (x->failure) {
-        object_fails(o, x->failure);
+        object_fails(o, failure_ref(x->failure));
         return;
     }
     object_clear(o);
@@ -126,7 +126,7 @@ static void do_break(node *d, const directory_action *a)
     const client *c = daemon_client(d, a->client);
     int pid = c ? (int)c->pid : 0;
     char why[96];
-    manta_failure f = {0};
+    failure *f = NULL;
 
     switch (a->why) {
     case DIRECTORY_MAKER_DIED:
@@ -147,7 +147,7 @@ static void do_break(node *d, const directory_action *a)
                          "no object of that number exists any more");
         break;
     }
-    object_fails(object_of(d, a->object), &f);
+    object_fails(object_of(d, a->object), f);
 }
 
 /* The maker may use the block again; a dead one's segment goes with its last object. */
@@ -199,9 +199,11 @@ static void directory_do(node *d, const directory_event *e, const news *x)
     vec_release(&out);
 }
 
-static void fail_object(node *d, uint64_t id, const manta_failure *f)
+/* Takes f. */
+static void fail_object(node *d, uint64_t id, failure *f)
 {
     directory_do(d, &(directory_event){.kind = DIRECTORY_FAIL, .object = id}, &(news){.failure = f});
+    failure_unref(f);
 }
 
 /* ---- messages ---- */
@@ -236,10 +238,10 @@ static bool add_one(node *d, client *c, wire *w)
     const void *inner = n < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)n * 8) : NULL;
     if (!inner) return false;
     if (!is_placed_well(d, c, &v)) {
-        manta_failure f = failure_make(MANTA_FAILURE_LOST, MANTA_ECORRUPT, NULL, (int)c->pid,
-                                       "process %d made an object outside its memory", (int)c->pid);
         log_error("an object outside its memory", LOG_INT("pid", c->pid));
-        fail_object(d, id, &f);
+        fail_object(d, id,
+                    failure_make(MANTA_FAILURE_LOST, MANTA_ECORRUPT, NULL, (int)c->pid,
+                                 "process %d made an object outside its memory", (int)c->pid));
         return true;
     }
     bool again = directory_state_of(d->objects, id) == DIRECTORY_READY;
@@ -278,18 +280,23 @@ void daemon_fulfil(node *d, uint64_t id)
         &(news){.v = &none});
 }
 
-void daemon_break(node *d, uint64_t id, const manta_failure *f)
+void daemon_break(node *d, uint64_t id, failure *f)
 {
-    if (directory_state_of(d->objects, id) == DIRECTORY_PROMISED) fail_object(d, id, f);
+    if (directory_state_of(d->objects, id) == DIRECTORY_PROMISED)
+        fail_object(d, id, f);
+    else
+        failure_unref(f);
 }
 
 static void on_fail(node *d, wire *w)
 {
-    manta_failure f;
     uint64_t id = wire_u64(w);
+    failure *f = failure_take(w);
 
-    failure_take(w, &f);
-    if (!wire_end(w, "failure")) fail_object(d, id, &f);
+    if (wire_end(w, "failure"))
+        failure_unref(f);
+    else
+        fail_object(d, id, f);
 }
 
 static void on_missed(node *d, client *c, wire *w)

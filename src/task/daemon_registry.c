@@ -28,6 +28,7 @@ static void registry_apply(node *d, const registry_event *e)
 
     registry_step(d->registry, e, &out);
     for (size_t i = 0; i < out.n; i++) registry_do(d, e, &out.at[i]);
+    failure_unref(e->failure);
     vec_release(&out);
 }
 

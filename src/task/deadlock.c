@@ -93,9 +93,8 @@ void deadlock_heard(wire *w)
         return;
     }
     if (c->id != first) return;
-    manta_failure f =
-        failure_make(MANTA_FAILURE_ACTOR, MANTA_EBUSY, c->fn->name, (int)getpid(),
-                     "calls wait for each other in a circle, for ever: %s > %s", chain, c->fn->name);
-    call_give_up(c, &f);
+    call_give_up(c, failure_make(MANTA_FAILURE_ACTOR, MANTA_EBUSY, c->fn->name, (int)getpid(),
+                                 "calls wait for each other in a circle, for ever: %s > %s", chain,
+                                 c->fn->name));
     rt_changed();
 }

@@ -79,6 +79,7 @@ incoming *incoming_of(peer *from, const void *bytes, size_t n)
 void incoming_free(incoming *c)
 {
     list_remove(&c->link);
+    failure_told_free(c->told);
     if (c->n <= INCOMING_SMALL)
         spares_give(&rt->spare_calls, c);
     else
@@ -250,6 +251,7 @@ static void result_clear(result *r)
     for (uint64_t i = 0; i < n; i++) result_unpin(r, ids[i]);
     if (r->v.place.segment) store_seal(rt->store, r->v.place);
     if (r->is_block) store_give(rt->store, r->v.place);
+    failure_unref(r->failure);
     *r = (result){0};
 }
 
@@ -443,7 +445,7 @@ static void answer_done(manta_task *t, int64_t ns, buf *answer)
     }
 }
 
-static void answer_failed(const manta_task *t, int64_t ns, const manta_failure *f, buf *answer)
+static void answer_failed(const manta_task *t, int64_t ns, const failure *f, buf *answer)
 {
     proto_begin(answer, PROTO_FAILED);
     wire_put_u64(answer, t->id);
@@ -652,7 +654,7 @@ static manta_status task_fit_results(manta_task *t)
 static manta_status task_call(manta_task *t, wire *w, function **known)
 {
     TRY(read_arguments(t, w));
-    if (t->self && t->self->failed && t->id) return failure_raise(&t->self->failure);
+    if (t->self && t->self->failure && t->id) return failure_raise(t->self->failure);
     if (rt->threads > 0) leader_call_begins(*known = function_find(t->name));
     mutex_unlock(&rt->lock);
     manta_status st = function_call(t);
@@ -684,13 +686,15 @@ static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
     manta_failure_kind kind = atomic_load(&t->call->cancelled) ? MANTA_FAILURE_CANCELLED
                               : t->is_lost                     ? MANTA_FAILURE_LOST
                                                                : MANTA_FAILURE_TASK;
-    manta_failure f = failure_here(kind, st, t->name);
-    if (kind == MANTA_FAILURE_CANCELLED) f.code = MANTA_ECANCELLED; /* whatever the function made of it */
+    failure *f = failure_here(kind, st, t->name);
+    if (kind == MANTA_FAILURE_CANCELLED) f->is.code = MANTA_ECANCELLED; /* whatever the function made of it */
+    answer_failed(t, ns, f, answer);
     if (t->self && !t->id) { /* a constructor */
-        t->self->failed = true;
+        failure_unref(t->self->failure);
         t->self->failure = f;
+    } else {
+        failure_unref(f);
     }
-    answer_failed(t, ns, &f, answer);
 }
 
 static void task_release(manta_task *t, bool succeeded)
@@ -744,6 +748,7 @@ void exec_end_self(uint64_t actor)
     if (!x || x->running > 0) return;
     map_u64_remove(&rt->selves, actor);
     if (x->end) x->end(x->self);
+    failure_unref(x->failure);
     mem_free(x);
 }
 
@@ -752,6 +757,7 @@ void exec_end_selves(void)
     for (size_t i = 0; i < rt->selves.n; i++) {
         self_of *s = rt->selves.at[i].value;
         if (s->end) s->end(s->self);
+        failure_unref(s->failure);
         mem_free(s);
     }
     map_u64_release(&rt->selves);

@@ -22,7 +22,7 @@ typedef struct result {
     value v;
     bool is_block; /* v.place is a block of ours */
     bool answered; /* in this process, where its answer points to it */
-    manta_failure *failure; /* instead of a value; in the call's memory */
+    failure *failure; /* instead of a value */
 } result;
 
 struct manta_task {

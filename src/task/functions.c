@@ -35,8 +35,7 @@ static manta_status end_actor(manta_task *t)
     if (!t->actor) return manta_fail(MANTA_EINVAL, "%s: there is no actor to end", t->name);
     mutex_lock(&rt->lock);
     if (rt->is_local) {
-        manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0, "the actor has ended");
-        actor_died(t->actor, &f);
+        actor_died(t->actor, failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, 0, "the actor has ended"));
         exec_end_self(t->actor);
     } else {
         proto_begin(&rt->out, PROTO_ACTOR_KILL);
@@ -70,9 +69,8 @@ static manta_status run_chunk(manta_task *t)
         t->memory = one.memory; /* where its result lies */
         if (st) {
             bool cancelled = atomic_load(&t->call->cancelled);
-            manta_failure *f = arena_alloc(&t->memory, sizeof *f);
-            *f = failure_here(cancelled ? MANTA_FAILURE_CANCELLED : MANTA_FAILURE_TASK, st, name);
-            t->results[i].failure = f;
+            t->results[i].failure =
+                failure_here(cancelled ? MANTA_FAILURE_CANCELLED : MANTA_FAILURE_TASK, st, name);
         }
     }
     return MANTA_OK;

@@ -15,6 +15,7 @@
 #include <manta/task.h>
 
 #include "base/status.h"
+#include "task/failure.h"
 #include "task/sched.h"
 
 typedef struct group_link group_link; /* opaque, see groups.c */
@@ -24,8 +25,11 @@ typedef struct group_link group_link; /* opaque, see groups.c */
 manta_status group_shape(manta_placement_group group, int bundle, sched_shape *to,
                          manta_failure_kind *kind) MANTA_MUST_USE;
 
-/* Says whether the group is gone; then *why is the failure of what wants it. */
-bool group_is_gone(uint64_t id, manta_failure *why);
+/* Says whether the group is gone. */
+bool group_is_gone(uint64_t id);
+
+/* Makes the failure of what wants a group that is gone. */
+failure *group_failure(void);
 
 /* The daemon says that the group was removed: what waits for it fails. */
 void group_gone(uint64_t id);

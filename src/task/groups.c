@@ -48,7 +48,7 @@ static group_link *group_add(uint64_t id, manta_placement how, const char *name,
     return g;
 }
 
-static manta_failure gone_failure(void)
+failure *group_failure(void)
 {
     return failure_make(MANTA_FAILURE_PLACEMENT_GROUP, MANTA_ENOENT, NULL, 0,
                         "the placement group was removed");
@@ -84,7 +84,7 @@ static manta_status group_ask(uint64_t id, const char *name, group_link **out)
 {
     reply r;
 
-    if (rt->is_dead) return failure_raise(&rt->death);
+    if (rt->is_dead) return failure_raise(rt->death);
     uint64_t request = rt_request_begin(PROTO_GROUP_FIND);
     wire_put_u64(&rt->out, id);
     wire_put_text(&rt->out, name);
@@ -111,8 +111,10 @@ manta_status group_shape(manta_placement_group group, int bundle, sched_shape *t
     *kind = MANTA_FAILURE_PLACEMENT_GROUP;
     if (st) return st;
     if (g->gone) {
-        manta_failure f = gone_failure();
-        return failure_raise(&f);
+        failure *f = group_failure();
+        st = failure_raise(f);
+        failure_unref(f);
+        return st;
     }
     *kind = MANTA_FAILURE_SUBMIT;
     if (bundle < 0 || bundle > g->n)
@@ -132,13 +134,11 @@ manta_status group_shape(manta_placement_group group, int bundle, sched_shape *t
     return needs_feasible(&g->size[which - 1], whose, to);
 }
 
-bool group_is_gone(uint64_t id, manta_failure *why)
+bool group_is_gone(uint64_t id)
 {
     const group_link *g = id ? group_known(id) : NULL;
 
-    if (!g || !g->gone) return false;
-    *why = gone_failure();
-    return true;
+    return g && g->gone;
 }
 
 void group_gone(uint64_t id)
@@ -147,9 +147,10 @@ void group_gone(uint64_t id)
 
     if (!g || g->gone) return;
     g->gone = true;
-    manta_failure f = gone_failure();
-    calls_group_gone(id, &f);
-    if (rt->is_local) actors_group_gone(id, &f);
+    failure *f = group_failure();
+    calls_group_gone(id, f);
+    if (rt->is_local) actors_group_gone(id, f);
+    failure_unref(f);
 }
 
 void groups_release(void)
@@ -224,7 +225,7 @@ static manta_status group_new(const manta_bundle *bundles, int n, manta_placemen
     reply r = {.fd = -1};
     uint64_t id = object_id(1);
 
-    if (rt->is_dead) return failure_raise(&rt->death);
+    if (rt->is_dead) return failure_raise(rt->death);
     if (name && strlen(name) > 63)
         return manta_fail(MANTA_EINVAL, "the placement group's name has %zu bytes, at most 63 are allowed",
                           strlen(name));

@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "task/failure.h"
 
 struct peer;
 
@@ -38,6 +39,7 @@ typedef struct incoming {
     _Atomic bool cancelled;
     _Atomic bool ends; /* cancelled, and so are the calls it makes */
     uint64_t taken; /* items that the caller has of a stream */
+    failure_told *told; /* NULL: of no failure */
     size_t n;
     _Alignas(16) char bytes[]; /* the message */
 } incoming;
@@ -47,8 +49,7 @@ typedef struct self_of {
     void (*end)(void *self);
     int running; /* calls */
     bool ended; /* goes with the last of them */
-    bool failed; /* its constructor did */
-    manta_failure failure;
+    failure *failure; /* of its constructor; NULL: it did not fail */
 } self_of;
 
 /* The call that this thread is in; NULL: none. */

@@ -252,10 +252,9 @@ bool nested_cancel(call *c, unsigned how)
     incoming *queued = find_queued(c->id);
 
     if (queued) {
-        manta_failure f =
-            failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0, "the call was cancelled");
         incoming_free(queued);
-        call_abandon(c, &f);
+        call_abandon(c, failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, c->fn->name, 0,
+                                     "the call was cancelled"));
         return true;
     }
     if (how & MANTA_CANCEL_FORCE) return false; /* it would end its waiter */
@@ -279,12 +278,11 @@ void nested_refuse_self(const object *o)
     if (!rt_current || !rt_current->actor || rt->threads > 0 || !c || !c->actor ||
         c->actor->id != rt_current->actor)
         return;
-    manta_failure f = failure_make(MANTA_FAILURE_ACTOR, MANTA_EBUSY, c->fn->name, (int)getpid(),
-                                   "the actor would wait for itself for ever: %s > %s, and it runs one call "
-                                   "at a time (max_concurrency)",
-                                   rt_current->name, c->fn->name);
     incoming *queued = c->is_here ? find_queued(c->id) : NULL;
     if (queued) incoming_free(queued);
     call_withdraw(c);
-    call_abandon(c, &f);
+    call_abandon(c, failure_make(MANTA_FAILURE_ACTOR, MANTA_EBUSY, c->fn->name, (int)getpid(),
+                                 "the actor would wait for itself for ever: %s > %s, and it runs one call "
+                                 "at a time (max_concurrency)",
+                                 rt_current->name, c->fn->name));
 }

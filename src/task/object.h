@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "base/vec.h"
+#include "task/failure.h"
 #include "task/value.h"
 
 #define CLIENT_SHIFT 40 /* an object's number: its maker's client number, and a count */
@@ -43,7 +44,7 @@ typedef struct object {
     int32_t kept; /* by manta_pin() */
     uint64_t walk; /* over many references that has come past last (manta_wait) */
     value v;
-    manta_failure *failure;
+    failure *failure;
     VEC(struct call *) waiting; /* calls with this as an argument */
     struct call *maker; /* the call that will make it */
     struct watch_entry *watched; /* who wants to hear that it is ready; NULL: nobody */
@@ -93,8 +94,8 @@ void object_set(object *o, const value *v, object_source from);
  * the object `id` where it is one there, else (0) what it refers to. */
 void object_drop_value(uint64_t id, const value *v);
 
-/* Sets the object to a failure, which is the failure of every call that uses it. */
-void object_fail(object *o, const manta_failure *f);
+/* Sets the object to a failure, which is the failure of every call that uses it. Takes f. */
+void object_fail(object *o, failure *f);
 
 /* Says that an object of ours has its bytes: whoever waited for it goes on. */
 void object_sealed(object *o);

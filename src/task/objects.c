@@ -235,9 +235,8 @@ void object_set(object *o, const value *v, object_source from)
     const value before = o->v; /* of an object that was lost: it holds what it referred to until now */
 
     if (object_may_hold(v)) {
-        manta_failure f =
-            failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, NULL, (int)getpid(), "%s", manta_error_text());
-        object_fail(o, &f);
+        object_fail(o, failure_make(MANTA_FAILURE_TASK, MANTA_ECORRUPT, NULL, (int)getpid(), "%s",
+                                    manta_error_text()));
         return;
     }
     o->v = *v;
@@ -281,11 +280,10 @@ void object_drop_value(uint64_t id, const value *v)
     for (uint64_t i = 0; i < n; i++) vec_push(&rt->drops, ids[i]);
 }
 
-void object_fail(object *o, const manta_failure *f)
+void object_fail(object *o, failure *f)
 {
     o->state = OBJECT_FAILED;
-    o->failure = mem_new(sizeof *f);
-    *o->failure = *f;
+    o->failure = f;
     if (o->exported && o->maker) tell_fail(o);
     object_settled(o);
 }
@@ -379,7 +377,7 @@ static void object_free(object *o)
     mem_free(o->v.index);
     actor_forget(o->id);
     rebuild_dropped(o->id);
-    mem_free(o->failure);
+    failure_unref(o->failure);
     vec_release(&o->waiting);
     spares_give(&rt->spare_objects, o);
 }

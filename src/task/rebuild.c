@@ -203,22 +203,23 @@ static void fail_lost(uint64_t id, lineage_why why, const char *reason)
     static const char *const texts[] = {
         [LINEAGE_NOT_KEPT] = "it was put, or made by an actor, or what made it is not remembered any more",
         [LINEAGE_TOO_OFTEN] = "what made it has run as often as it may"};
-    manta_failure f = failure_make(MANTA_FAILURE_LOST, MANTA_EIO, NULL, (int)getpid(),
-                                   "an object of process %d is lost and cannot be made again: %s; %s",
-                                   (int)getpid(), texts[why], reason);
     object *o = object_find(id);
 
     if (o && is_here(o)) return;
+    failure *f = failure_make(MANTA_FAILURE_LOST, MANTA_EIO, NULL, (int)getpid(),
+                              "an object of process %d is lost and cannot be made again: %s; %s",
+                              (int)getpid(), texts[why], reason);
     buf *b = proto_begin(&rt->out, PROTO_FAIL);
     wire_put_u64(b, id);
-    failure_put(b, &f);
+    failure_put(b, f);
     rt_tell();
     if (!o) { /* an argument of something that is to run again */
         o = object_new(id);
         o->exported = true;
     }
     if (o->state == OBJECT_READY) object_reset(o);
-    if (o->state == OBJECT_PENDING && !o->maker) object_fail(o, &f);
+    if (o->state == OBJECT_PENDING && !o->maker) object_fail(o, failure_ref(f));
+    failure_unref(f);
 }
 
 /* Its results are to come again. */
@@ -272,12 +273,11 @@ bool rebuild_missed(object *o, manta_status st)
     if ((st != MANTA_ENOENT && st != MANTA_EIO) || !o->v.place.segment || o->v.at || rt->is_local)
         return false;
     if (!o->exported) { /* nobody else ever knew it */
-        manta_failure f =
-            failure_make(MANTA_FAILURE_LOST, MANTA_EIO, NULL, (int)getpid(),
-                         "an object of process %d is lost, and what is put cannot be made again: %s",
-                         (int)getpid(), manta_error_text());
         object_reset(o);
-        object_fail(o, &f);
+        object_fail(o,
+                    failure_make(MANTA_FAILURE_LOST, MANTA_EIO, NULL, (int)getpid(),
+                                 "an object of process %d is lost, and what is put cannot be made again: %s",
+                                 (int)getpid(), manta_error_text()));
         return true;
     }
     buf *b = proto_begin(&rt->out, PROTO_MISSED);

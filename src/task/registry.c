@@ -35,6 +35,7 @@ static void actor_free(registry_actor *a)
 {
     buf_release(&a->call);
     vec_release(&a->wanters);
+    failure_unref(a->failure);
     mem_free(a);
 }
 
@@ -180,7 +181,7 @@ static void actor_free_name(registry *r, registry_actor *a)
 
 /* Every way to DEAD. The wanters are told before the worker is killed, so that they know
  * why it dies, and are told no more; they ask again if they want to. */
-static void actor_dies(registry *r, registry_actor *a, registry_death death, const manta_failure *f,
+static void actor_dies(registry *r, registry_actor *a, registry_death death, failure *f,
                        registry_actions *out)
 {
     if (a->state == ACTOR_IS_DEAD) return;
@@ -188,7 +189,7 @@ static void actor_dies(registry *r, registry_actor *a, registry_death death, con
     do_actor(out, REGISTRY_DO_UNPLACE, a);
     a->state = ACTOR_IS_DEAD;
     a->death = death;
-    if (f) a->failure = *f;
+    a->failure = failure_ref(f);
     a->worker = 0;
     actor_free_name(r, a);
     if (a->detached) do_refs(out, REFS_DROP, a->id, 0, 0);
@@ -284,7 +285,7 @@ static void actor_constructed(registry *r, const registry_event *e, registry_act
 
     if (!a || a->worker != e->worker) return; /* it is not there any more */
     if (e->kind == REGISTRY_ACTOR_FAILED) {
-        actor_dies(r, a, DEATH_OF_FAILURE, &e->failure, out);
+        actor_dies(r, a, DEATH_OF_FAILURE, e->failure, out);
     } else if (a->state == ACTOR_IS_STARTING) {
         a->state = ACTOR_IS_ALIVE;
         if (a->flags & PROTO_ACTOR_AWAY) actor_tell_wanters(a, out);
@@ -310,7 +311,7 @@ static void actor_kill(registry *r, const registry_event *e, registry_actions *o
         map_u64_remove(&r->lodgers, worker);
         do_worker(out, REGISTRY_DO_EXIT, worker);
     }
-    actor_dies(r, a, DEATH_OF_FAILURE, &e->failure, out);
+    actor_dies(r, a, DEATH_OF_FAILURE, e->failure, out);
     do_refs(out, REFS_HOLD, a->id, 0, worker);
     do_refs(out, REFS_DROP, a->id, 0, worker);
 }
@@ -319,7 +320,7 @@ static void actor_refused(registry *r, const registry_event *e, registry_actions
 {
     registry_actor *a = actor_find(r, e->id);
 
-    if (a) actor_dies(r, a, DEATH_OF_FAILURE, &e->failure, out);
+    if (a) actor_dies(r, a, DEATH_OF_FAILURE, e->failure, out);
 }
 
 /* Nobody can call it any more. While its program is there it may finish what it was
@@ -346,7 +347,7 @@ static void worker_gone(registry *r, const registry_event *e, registry_actions *
     map_u64_remove(&r->lodgers, e->worker);
     if (!a || a->worker != e->worker) return;
     if (a->restarts == 0 || !job_find(r, a->job)) {
-        actor_dies(r, a, DEATH_OF_FAILURE, &e->failure, out);
+        actor_dies(r, a, DEATH_OF_FAILURE, e->failure, out);
         return;
     }
     if (a->restarts > 0) a->restarts--;

@@ -44,6 +44,7 @@
 #include "base/buf.h"
 #include "base/vec.h"
 #include "store/refs.h"
+#include "task/failure.h"
 #include "task/proto.h"
 #include "task/sched.h"
 
@@ -92,7 +93,7 @@ typedef struct registry_event {
     size_t n_call;
     const void *inner; /* numbers (u64) of the objects that it refers to */
     uint64_t n_inner;
-    manta_failure failure;
+    failure *failure; /* NULL: none is known */
 } registry_event;
 
 typedef enum registry_action_kind {
@@ -149,7 +150,7 @@ typedef struct registry_actor {
     buf call; /* of the constructor */
     uint32_t worker; /* 0: none */
     registry_death death;
-    manta_failure failure; /* of DEATH_OF_FAILURE */
+    failure *failure; /* of DEATH_OF_FAILURE; NULL: it is not known */
     VEC(uint32_t) wanters;
 } registry_actor;
 

@@ -204,7 +204,7 @@ manta_status rt_request(uint64_t request, reply *r)
     if (st)
         return manta_fail(MANTA_ETIMEDOUT, "the node's daemon (process %d) has not answered for %d s",
                           (int)rt->daemon, ANSWER_LIMIT_MS / 1000);
-    if (!r->done) return failure_raise(&rt->death);
+    if (!r->done) return failure_raise(rt->death);
     if (!st && r->status) st = manta_fail(r->status, "%s", r->text);
     return st;
 }
@@ -649,7 +649,7 @@ void runtime_close(void)
         object *o = rt->objects.at[i].value;
         if (o->on_heap) mem_free((void *)(uintptr_t)o->v.at);
         mem_free(o->v.index);
-        mem_free(o->failure);
+        failure_unref(o->failure);
         vec_release(&o->waiting);
         mem_free(o);
     }
@@ -658,6 +658,7 @@ void runtime_close(void)
         mem_free(rt->functions.at[i].value->name);
         mem_free(rt->functions.at[i].value);
     }
+    failure_unref(rt->death);
     map_u64_release(&rt->objects);
     spares_release(&rt->spare_objects);
     spares_release(&rt->spare_calls);

@@ -38,6 +38,7 @@
 
 struct actor_link;
 struct call;
+struct failure;
 struct worker_trace;
 struct function;
 struct group_link;
@@ -52,7 +53,7 @@ struct stream;
 typedef struct runtime {
     mutex lock;
     bool is_local, is_worker, is_dead, is_closing, exiting;
-    manta_failure death; /* why is_dead */
+    struct failure *death; /* why is_dead */
     char cut[256]; /* why the daemon cannot be talked to any more; "": it can */
     struct rlimit files; /* of a driver, as it was before runtime_open() */
     int fd, nudge_fd, keeper_pidfd;

@@ -27,16 +27,14 @@ static void take_object(wire *w, bool failed)
 {
     uint64_t id = wire_u64(w);
     value v;
-    manta_failure f;
+    failure *f = failed ? failure_take(w) : NULL;
 
-    if (failed)
-        failure_take(w, &f);
-    else
-        value_take(w, &v);
+    if (!failed) value_take(w, &v);
     object *o = object_find(id);
-    if (wire_end(w, "object") || !o || o->state != OBJECT_PENDING || o->maker) return;
-    if (failed)
-        object_fail(o, &f);
+    if (wire_end(w, "object") || !o || o->state != OBJECT_PENDING || o->maker)
+        failure_unref(f);
+    else if (failed)
+        object_fail(o, f);
     else
         object_set(o, &v, OBJECT_FROM_DAEMON);
 }
@@ -145,12 +143,13 @@ static void on_cancel(wire *w)
     if (h.mark) atomic_store(&running->cancelled, true);
     if (h.spread) calls_cancel_of(task);
     if (!h.answer) return;
-    manta_failure f = failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
-                                   "the call was cancelled before it began");
+    failure *f = failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),
+                              "the call was cancelled before it began");
     buf *b = proto_begin(&rt->out, PROTO_FAILED);
     wire_put_u64(b, task);
     wire_put_u64(b, 0);
-    failure_put(b, &f);
+    failure_put(b, f);
+    failure_unref(f);
     peer_answer(queued->from, b);
     incoming_free(queued);
 }
@@ -179,12 +178,12 @@ static void on_output(wire *w, int *fds, int n_fds)
 static void on_no_worker(wire *w)
 {
     sched_shape s;
-    manta_failure f;
     const void *bytes = wire_take(w, sizeof s);
 
     if (bytes) memcpy(&s, bytes, sizeof s);
-    failure_take(w, &f);
-    if (!wire_end(w, "refusal")) calls_no_worker(&s, &f);
+    failure *f = failure_take(w);
+    if (!wire_end(w, "refusal")) calls_no_worker(&s, f);
+    failure_unref(f);
 }
 
 static void on_stack_ask(wire *w)
@@ -285,11 +284,13 @@ static void on_actor_at(wire *w)
 
 static void on_actor_dead(wire *w)
 {
-    manta_failure f;
     uint64_t id = wire_u64(w);
+    failure *f = failure_take(w);
 
-    failure_take(w, &f);
-    if (!wire_end(w, "actor")) actor_died(id, &f);
+    if (wire_end(w, "actor"))
+        failure_unref(f);
+    else
+        actor_died(id, f);
 }
 
 static void on_group_gone(wire *w)

@@ -90,8 +90,7 @@ void stream_item(wire *w)
     s->received++;
     vec_push(&s->ready, o->id);
     if (st) { /* the item fails, and the stream goes on */
-        manta_failure f = failure_make(MANTA_FAILURE_TASK, st, NULL, (int)getpid(), "%s", manta_error_text());
-        object_fail(o, &f);
+        object_fail(o, failure_make(MANTA_FAILURE_TASK, st, NULL, (int)getpid(), "%s", manta_error_text()));
         return;
     }
     object_set(o, &v, rt->is_local ? OBJECT_FROM_HERE : OBJECT_FROM_PEER);

@@ -96,9 +96,9 @@ static manta_status tie_arguments(call *c, const manta_arg *args, int *done)
     return MANTA_OK;
 }
 
-static void fail_results(uint64_t id, int n, const manta_failure *f)
+static void fail_results(uint64_t id, int n, failure *f)
 {
-    for (int i = 0; i < n; i++) object_fail(object_find(id + (uint64_t)i), f);
+    for (int i = 0; i < n; i++) object_fail(object_find(id + (uint64_t)i), failure_ref(f));
 }
 
 static int retries_of(int given, int otherwise)
@@ -106,8 +106,8 @@ static int retries_of(int given, int otherwise)
     return given == 0 ? otherwise : given == MANTA_NONE ? 0 : given;
 }
 
-/* Undoes what a submit that failed had done; `tied` arguments are whole. */
-static void give_up(call *c, const manta_arg *args, int tied, const manta_failure *f)
+/* Undoes what a submit that failed had done; `tied` arguments are whole. Takes f. */
+static void give_up(call *c, const manta_arg *args, int tied, failure *f)
 {
     uint64_t id = c->id;
     int n = c->results;
@@ -116,6 +116,7 @@ static void give_up(call *c, const manta_arg *args, int tied, const manta_failur
         if (args[i].kind == MANTA_KIND_REF || !c->args[i].o) c->args[i] = (call_arg){0};
     call_free(c);
     fail_results(id, n, f);
+    failure_unref(f);
 }
 
 /* What a call was asked for with, from the public function to the queue. */
@@ -136,7 +137,7 @@ static manta_status submission_check(submission *s)
 
     if (rt->is_dead) {
         s->kind = MANTA_FAILURE_NODE;
-        return failure_raise(&rt->death);
+        return failure_raise(rt->death);
     }
     if (rt_current && rt_current->task && atomic_load(&rt_current->ends)) {
         s->kind = MANTA_FAILURE_CANCELLED;
@@ -245,8 +246,7 @@ void call_submit(const char *name, const manta_task_options *options, actor_link
     if (values != few) mem_free(values);
     if (!st) st = tie_arguments(c, args, &tied);
     if (st) {
-        manta_failure f = failure_here(s.kind, st, name);
-        give_up(c, args, tied, &f);
+        give_up(c, args, tied, failure_here(s.kind, st, name));
         return;
     }
     call_set_options(c, &s);

@@ -66,11 +66,11 @@ manta_ref manta_submit_one(const char *name, const manta_task_options *options, 
 
 manta_ref object_failed(manta_failure_kind kind, manta_status st)
 {
-    manta_failure f = failure_here(kind, st, NULL);
+    failure *f = failure_here(kind, st, NULL);
     object *o = object_new(object_id(1));
 
     o->refs = 1;
-    object_fail(o, &f);
+    object_fail(o, f);
     return (manta_ref){o->id};
 }
 
@@ -694,6 +694,6 @@ void manta_failure_get(manta_ref ref, manta_failure *out)
     if (!rt) return;
     mutex_lock(&rt->lock);
     object *o = object_find(ref.id);
-    if (o && o->state == OBJECT_FAILED) *out = *o->failure;
+    if (o && o->state == OBJECT_FAILED) *out = o->failure->is;
     mutex_unlock(&rt->lock);
 }

@@ -112,7 +112,10 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         buf answer = {0};
         incoming *in = incoming_of(NULL, bytes.at, bytes.n);
         in->is_own = true;
+        incoming *outer = rt_current;
+        rt_current = in;
         exec_run(in, &answer);
+        rt_current = outer;
         incoming_free(in);
         buf_release(&answer);
     } else if (!st) {
@@ -164,7 +167,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
     mutex_lock(&rt->lock);
     uint64_t id = object_id(1), made = id;
     manta_status st =
-        rt->is_dead ? failure_raise(&rt->death) : start_actor(constructor, options, n_args, args, &made);
+        rt->is_dead ? failure_raise(rt->death) : start_actor(constructor, options, n_args, args, &made);
     object *handle = object_find(made);
     if (!handle) handle = object_new(made);
     handle->refs++;
@@ -183,8 +186,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
             link->name = mem_strdup(full);
     }
     if (st) {
-        manta_failure f = failure_here(MANTA_FAILURE_ACTOR, st, constructor);
-        actor_died(made, &f);
+        actor_died(made, failure_here(MANTA_FAILURE_ACTOR, st, constructor));
     }
     rt_flush_drops();
     mutex_unlock(&rt->lock);
@@ -285,7 +287,7 @@ manta_status manta_actor_find_in(const char *name_space, const char *name, manta
     }
     uint64_t request = rt_request_begin(PROTO_ACTOR_FIND);
     wire_put_text(&rt->out, full);
-    manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    manta_status st = rt->is_dead ? failure_raise(rt->death) : rt_request(request, &r);
     if (!st) st = may_be_handle(r.id);
     if (!st) {
         object *handle = object_find(r.id);
@@ -334,10 +336,9 @@ manta_status manta_actor_kill(manta_actor actor, bool no_restart)
     /* Calls made from now on must not reach the process that is about to die. */
     if (object_find(actor.id)) {
         actor_link *a = actor_find_link(actor.id);
-        manta_failure f =
-            failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, a->pid, "the actor was killed");
         if (no_restart)
-            actor_died(actor.id, &f);
+            actor_died(actor.id,
+                       failure_make(MANTA_FAILURE_ACTOR, MANTA_EDIED, NULL, a->pid, "the actor was killed"));
         else if (a->state == ACTOR_AT)
             a->state = ACTOR_LOST;
     }

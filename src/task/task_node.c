@@ -15,12 +15,12 @@
 #include "os/spawner.h"
 #include "os/sys.h"
 #include "task/actor_link.h"
+#include "task/failure.h"
 #include "task/needs.h"
 #include "task/node.h"
 #include "task/proto.h"
 #include "task/rebuild.h"
 #include "task/runtime.h"
-#include "task/value.h"
 
 #define STOP_LIMIT_MS    1000
 #define PRESTART_MOST    4
@@ -261,7 +261,7 @@ manta_status manta_node_get(manta_node_info *out)
     }
     mutex_lock(&rt->lock);
     uint64_t request = rt_request_begin(PROTO_INFO);
-    manta_status st = rt->is_dead ? failure_raise(&rt->death) : rt_request(request, &r);
+    manta_status st = rt->is_dead ? failure_raise(rt->death) : rt_request(request, &r);
     if (!st) {
         *out = r.info;
         out->tasks_done = rt->done;

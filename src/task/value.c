@@ -1,12 +1,8 @@
 /* value.c - see value.h. */
 #include "task/value.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "task/limits.h"
 #include "task/packed.h"
 
 enum { AT_MESSAGE = 0, AT_PLACE = 1 };
@@ -211,114 +207,4 @@ broken:
 bool value_is_failure(const wire *w)
 {
     return !w->broken && w->end - w->at >= 4 && w->at[0] == VALUE_FAILED;
-}
-
-void failure_put(buf *b, const manta_failure *f)
-{
-    wire_put_u32(b, (uint32_t)f->kind);
-    wire_put_u32(b, (uint32_t)f->code);
-    wire_put_u32(b, (uint32_t)f->pid);
-    wire_put_text(b, f->function);
-    wire_put_text(b, f->host);
-    wire_put_text(b, f->chain);
-    wire_put_text(b, f->text);
-}
-
-void failure_take(wire *w, manta_failure *out)
-{
-    *out = (manta_failure){0};
-    out->kind = (manta_failure_kind)wire_u32(w);
-    out->code = (manta_status)wire_u32(w);
-    out->pid = (int)wire_u32(w);
-    wire_text(w, out->function, sizeof out->function);
-    wire_text(w, out->host, sizeof out->host);
-    wire_text(w, out->chain, sizeof out->chain);
-    wire_text(w, out->text, sizeof out->text);
-    if ((unsigned)out->code > MANTA_EINTERNAL || out->code == MANTA_OK) out->code = MANTA_EINTERNAL;
-    if (out->kind == MANTA_FAILURE_NONE || (unsigned)out->kind > MANTA_FAILURE_PLACEMENT_GROUP)
-        out->kind = MANTA_FAILURE_TASK;
-}
-
-static void set_place(manta_failure *f, const char *name, int pid)
-{
-    snprintf(f->function, sizeof f->function, "%s", name ? name : "");
-    snprintf(f->chain, sizeof f->chain, "%s", f->function);
-    if (gethostname(f->host, sizeof f->host - 1)) f->host[0] = 0;
-    f->pid = pid;
-}
-
-manta_failure failure_memory(const char *name, int pid, const proto_memory *m)
-{
-    const double mib = 1024 * 1024;
-    const char *while_it = name ? " while it ran " : "", *what = name ? name : "";
-
-    if (m->why == LIMITS_OWN)
-        return failure_make(MANTA_FAILURE_MEMORY, MANTA_ENOMEM, name, pid,
-                            "process %d was ended%s%s: it had %.1f MiB of memory, and its limit is %.1f MiB",
-                            pid, while_it, what, (double)m->used / mib, (double)m->limit / mib);
-    return failure_make(MANTA_FAILURE_MEMORY, MANTA_ENOMEM, name, pid,
-                        "process %d was ended%s%s: the machine had %.1f MiB of memory left, and it had most, "
-                        "%.1f MiB",
-                        pid, while_it, what, (double)m->limit / mib, (double)m->used / mib);
-}
-
-/* The failure that this thread was told of last, and how it was put. */
-static _Thread_local struct {
-    manta_failure f;
-    char said[sizeof((manta_error *)0)->text];
-} raised;
-
-/* `name` called what failed: its name goes in front. What is too long keeps
- * both ends. */
-static void chain_add(manta_failure *f, const char *name)
-{
-    char chain[sizeof f->chain];
-    int n = snprintf(chain, sizeof chain, "%s > %s", name, f->chain);
-
-    if (n >= (int)sizeof chain) {
-        const char *last = strrchr(f->chain, '>');
-        snprintf(chain, sizeof chain, "%.60s > ... > %.60s", name, last ? last + 2 : f->chain);
-    }
-    memcpy(f->chain, chain, sizeof chain);
-}
-
-manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name)
-{
-    manta_failure f = {.kind = kind, .code = code};
-
-    /* The function passes on what a call of its own told it. */
-    if (kind == MANTA_FAILURE_TASK && raised.f.code == code && raised.f.chain[0] &&
-        !strcmp(raised.said, manta_error_text())) {
-        f = raised.f;
-        f.kind = kind;
-        chain_add(&f, name);
-        return f;
-    }
-    set_place(&f, name, (int)getpid());
-    snprintf(f.text, sizeof f.text, "%s", manta_error_text());
-    return f;
-}
-
-manta_failure failure_make(manta_failure_kind kind, manta_status code, const char *name, int pid,
-                           const char *fmt, ...)
-{
-    manta_failure f = {.kind = kind, .code = code};
-    va_list ap;
-
-    set_place(&f, name, pid);
-    va_start(ap, fmt);
-    vsnprintf(f.text, sizeof f.text, fmt, ap);
-    va_end(ap);
-    return f;
-}
-
-manta_status failure_raise(const manta_failure *f)
-{
-    raised.f = *f;
-    if (f->kind == MANTA_FAILURE_TASK)
-        (void)!manta_fail(f->code, "%s (in %s, process %d on %s)", f->text, f->chain, f->pid, f->host);
-    else
-        (void)!manta_fail(f->code, "%s", f->text);
-    snprintf(raised.said, sizeof raised.said, "%s", manta_error_text());
-    return f->code;
 }

@@ -68,16 +68,4 @@ const char *value_kind_name(manta_kind k);
 #define VALUE_FAILED 0xFFu
 bool value_is_failure(const wire *w); /* and not a value is next */
 
-/* A failure as it travels. */
-void failure_put(buf *b, const manta_failure *f);
-void failure_take(wire *w, manta_failure *out);
-/* This thread's last error as a failure of `kind` in function `name`. */
-manta_failure failure_here(manta_failure_kind kind, manta_status code, const char *name);
-manta_failure failure_make(manta_failure_kind kind, manta_status code, const char *name, int pid,
-                           const char *fmt, ...) MANTA_PRINTF(5, 6);
-/* Why process `pid` was ended for its memory; `name` (may be NULL) is what it ran. */
-manta_failure failure_memory(const char *name, int pid, const proto_memory *m);
-/* Makes it this thread's error; returns its code. */
-manta_status failure_raise(const manta_failure *f);
-
 #endif

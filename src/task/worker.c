@@ -50,12 +50,12 @@ static void report_actor(uint64_t actor, const buf *answer)
 
     wire_put_u64(b, actor);
     if (failed) {
-        manta_failure f;
         (void)wire_u64(&w);
         (void)wire_u64(&w);
-        failure_take(&w, &f);
-        f.kind = MANTA_FAILURE_ACTOR;
-        failure_put(b, &f);
+        failure *f = failure_take(&w);
+        f->is.kind = MANTA_FAILURE_ACTOR;
+        failure_put(b, f);
+        failure_unref(f);
     }
     rt_tell();
 }

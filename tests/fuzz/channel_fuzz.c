@@ -8,6 +8,7 @@
 #include "os/shm.h"
 #include "os/socket.h"
 #include "store/store.h"
+#include "task/failure.h"
 #include "task/proto.h"
 #include "task/ring.h"
 #include "task/value.h"
@@ -17,7 +18,6 @@ static void read_values(const buf *b)
 {
     wire w = wire_of(b->at, b->n);
     volatile unsigned char sink = 0;
-    manta_failure f;
 
     while (!w.broken && w.at < w.end) {
         value v;
@@ -26,8 +26,9 @@ static void read_values(const buf *b)
         for (uint64_t i = 0; v.at && i < v.size; i += 61) sink = ((const unsigned char *)v.at)[i];
     }
     w = wire_of(b->at, b->n);
-    failure_take(&w, &f);
+    failure *f = failure_take(&w);
     fuzz_expect(wire_end(&w, "failure"));
+    failure_unref(f);
     (void)sink;
 }
 

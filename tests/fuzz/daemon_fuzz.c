@@ -46,7 +46,7 @@ static void node_end(node *d)
         object *o = *directory_data(d->objects, directory_at(d->objects, i));
         if (!o) continue;
         mem_free((void *)(uintptr_t)o->v.at);
-        mem_free(o->failure);
+        failure_unref(o->failure);
         mem_free(o);
     }
     for (size_t i = 0; i < d->segments.n; i++) {

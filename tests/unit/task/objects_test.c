@@ -75,8 +75,8 @@ static void a_result_cannot_hold_them(void **state)
         o->refs = 1;
         object_set(o, i ? &actor : &both, false);
         assert_int_equal(o->state, OBJECT_FAILED);
-        assert_int_equal(o->failure->code, MANTA_ECORRUPT);
-        assert_non_null(strstr(o->failure->text, "names object 4 of process"));
+        assert_int_equal(o->failure->is.code, MANTA_ECORRUPT);
+        assert_non_null(strstr(o->failure->is.text, "names object 4 of process"));
     }
     assert_int_equal(rt->objects.n, 2); /* not even the first of the two was taken in */
     object *mine = object_new(object_id(1));

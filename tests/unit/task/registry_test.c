@@ -20,6 +20,7 @@ static void step(registry *r, registry_event e)
     if (!e.function) e.function = "make";
     vec_clear(&out);
     registry_step(r, &e, &out);
+    failure_unref(e.failure);
 }
 
 static int count(registry_action_kind kind)
@@ -88,9 +89,9 @@ static void actor_lives(registry *r, uint64_t id, uint32_t worker)
     step(r, (registry_event){.kind = REGISTRY_ACTOR_UP, .id = id, .worker = worker});
 }
 
-static manta_failure failure_of_kind(manta_status code)
+static failure *failure_of_code(manta_status code)
 {
-    return (manta_failure){.kind = MANTA_FAILURE_ACTOR, .code = code, .text = "because"};
+    return failure_make(MANTA_FAILURE_ACTOR, code, NULL, 0, "because");
 }
 
 /* ---- actors ---- */
@@ -191,11 +192,11 @@ static void a_constructor_that_fails_ends_the_actor(void **state)
     step(r, (registry_event){.kind = REGISTRY_ACTOR_FAILED,
                              .id = 100,
                              .worker = 9,
-                             .failure = failure_of_kind(MANTA_EINVAL)});
+                             .failure = failure_of_code(MANTA_EINVAL)});
     assert_int_equal(first(REGISTRY_DO_TELL_DEAD)->client, 1);
     assert_int_equal(first(REGISTRY_DO_KILL)->worker, 9);
     assert_true(place_of(REGISTRY_DO_TELL_DEAD) < place_of(REGISTRY_DO_KILL));
-    assert_int_equal(registry_find_actor(r, 100)->failure.code, MANTA_EINVAL);
+    assert_int_equal(registry_find_actor(r, 100)->failure->is.code, MANTA_EINVAL);
     assert_int_equal(registry_names(r), 0);
     step(r, (registry_event){.kind = REGISTRY_WORKER_GONE, .worker = 9});
     assert_int_equal(out.n, 0); /* its restarts do not count */
@@ -221,10 +222,10 @@ static void restarts_are_counted(void **state)
     }
     actor_lives(r, 100, 12);
     step(r, (registry_event){
-                .kind = REGISTRY_WORKER_GONE, .worker = 12, .failure = failure_of_kind(MANTA_EDIED)});
+                .kind = REGISTRY_WORKER_GONE, .worker = 12, .failure = failure_of_code(MANTA_EDIED)});
     assert_int_equal(count(REGISTRY_DO_PLACE), 0);
     assert_int_equal(count(REGISTRY_DO_TELL_DEAD), 1);
-    assert_int_equal(registry_find_actor(r, 100)->failure.code, MANTA_EDIED);
+    assert_int_equal(registry_find_actor(r, 100)->failure->is.code, MANTA_EDIED);
     actor_comes(r, 101, "", 0, -1); /* always */
     for (uint32_t i = 0; i < 20; i++) {
         actor_lives(r, 101, 20 + i);
@@ -293,7 +294,7 @@ static void an_actor_that_is_refused_is_dead(void **state)
     actor_comes(r, 100, "s/a", PROTO_ACTOR_DETACHED, -1);
     step(r, (registry_event){.kind = REGISTRY_ACTOR_WANT, .client = 1, .id = 100});
     step(r, (registry_event){
-                .kind = REGISTRY_ACTOR_REFUSED, .id = 100, .failure = failure_of_kind(MANTA_ENOSPC)});
+                .kind = REGISTRY_ACTOR_REFUSED, .id = 100, .failure = failure_of_code(MANTA_ENOSPC)});
     assert_int_equal(first(REGISTRY_DO_UNPLACE)->id, 100);
     assert_int_equal(count(REGISTRY_DO_TELL_DEAD), 1);
     assert_int_equal(count_refs(REFS_DROP, 100, 0), 1); /* the hold of a detached one */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "task/failure.h"
 #include "task/value.h"
 
 static void round_trip(manta_arg a, const void *bytes, size_t n)
@@ -128,34 +129,37 @@ static void random_bytes_do_no_harm(void **state)
     for (uint64_t seed = 0; seed < 5000; seed++) {
         uint32_t words[16];
         value v;
-        manta_failure f;
+        failure *f;
         rng_fill(rng_make(seed, 1), 0, 4, words);
         words[0] &= 0x01070f0f; /* often something that nearly is one */
         wire w = wire_of(words, sizeof words);
         value_take(&w, &v);
         if (!w.broken && v.at) assert_true((const char *)v.at + v.size <= (const char *)(words + 16));
         w = wire_of(words, sizeof words);
-        failure_take(&w, &f);
-        assert_true(memchr(f.text, 0, sizeof f.text) && f.code != MANTA_OK && f.kind != MANTA_FAILURE_NONE);
+        f = failure_take(&w);
+        assert_true(memchr(f->is.text, 0, sizeof f->is.text) && f->is.code != MANTA_OK &&
+                    f->is.kind != MANTA_FAILURE_NONE);
+        failure_unref(f);
     }
 }
 
 static void failures_travel_with_their_place(void **state)
 {
     buf b = {0};
-    manta_failure back;
     (void)state;
     manta_status st = manta_fail(MANTA_ENAN, "loss is not a number");
-    manta_failure f = failure_here(MANTA_FAILURE_TASK, st, "train_step");
+    failure *f = failure_here(MANTA_FAILURE_TASK, st, "train_step");
 
-    failure_put(&b, &f);
+    failure_put(&b, f);
     wire w = wire_of(b.at, b.n);
-    failure_take(&w, &back);
+    failure *back = failure_take(&w);
     assert_int_equal(wire_end(&w, "failure"), MANTA_OK);
-    assert_memory_equal(&back, &f, sizeof f);
-    assert_int_equal(failure_raise(&back), MANTA_ENAN);
+    assert_memory_equal(&back->is, &f->is, sizeof f->is);
+    assert_int_equal(failure_raise(back), MANTA_ENAN);
     assert_non_null(strstr(manta_error_text(), "loss is not a number"));
     assert_non_null(strstr(manta_error_text(), "train_step"));
+    failure_unref(f);
+    failure_unref(back);
     buf_release(&b);
 }
 

@@ -66,12 +66,11 @@ static manta_ref ref_of(const object *o)
 static void settle(object *o, bool well)
 {
     const value v = {.kind = MANTA_KIND_I64, .size = 8, .word = 7};
-    manta_failure f = failure_make(MANTA_FAILURE_TASK, MANTA_ENAN, "f", 0, "no number");
 
     if (well)
         object_set(o, &v, true);
     else
-        object_fail(o, &f);
+        object_fail(o, failure_make(MANTA_FAILURE_TASK, MANTA_ENAN, "f", 0, "no number"));
 }
 
 /* ---- in one thread ---- */

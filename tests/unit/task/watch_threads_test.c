@@ -64,7 +64,7 @@ static void settle(int i)
     mutex_lock(&rt->lock);
     object *o = object_find(refs[i].id);
     if (o && i % 5 == 0)
-        object_fail(o, &rt->death);
+        object_fail(o, failure_ref(rt->death));
     else if (o)
         object_set(o, &v, false);
     rt_changed();
