@@ -459,6 +459,10 @@ MANTA_API manta_stream manta_actor_stream_start(manta_actor actor, const char *m
  * all items were taken; MANTA_ETIMEDOUT; else the failure of the call, after
  * the items that came before it. */
 MANTA_API manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_ms) MANTA_MUST_USE;
+/* A reference to the end of the stream, to be released: it is ready when the function has
+ * ended, without a value, and its failure is the stream's. MANTA_EINVAL the stream is none, or
+ * was closed. */
+MANTA_API manta_status manta_stream_end(manta_stream s, manta_ref *out) MANTA_MUST_USE;
 /* Gives the stream back; a call that still runs is cancelled. */
 MANTA_API void manta_stream_close(manta_stream s);
 
@@ -499,6 +503,27 @@ typedef struct manta_failure {
 
 /* What is wrong with an object; kind MANTA_FAILURE_NONE when nothing is (yet). */
 MANTA_API void manta_failure_get(manta_ref ref, manta_failure *out);
+
+/* Fails a call with more than a short sentence: records it and returns `code`, for
+ * `return manta_fail_with(...)` in the function that runs. `text` may have any length;
+ * `payload` is any bytes for whoever reads the failure, such as an exception of
+ * another language: as many as an object may have, 0: none. Both are copied, and
+ * travel wherever the failure goes: to calls with the result as an argument, to
+ * callers of callers whose functions return it as it is, to every call of an actor
+ * whose constructor failed. When the store has no room for them the failure travels without
+ * them, and its text says so. The last of several counts; a function that returns
+ * another code fails without it. MANTA_EINVAL is recorded in place of MANTA_OK. */
+MANTA_API manta_status manta_fail_with(manta_task *t, manta_status code, const char *text,
+                                       const void *payload, size_t size) MANTA_MUST_USE;
+
+/* The payload of a failure; *n 0 and *at NULL when it has none. Read-only, 64-byte
+ * aligned, valid until the reference is released. MANTA_EINVAL the object has not
+ * failed; MANTA_EIO and others: the bytes are lost, as those of an object may be. */
+MANTA_API manta_status manta_failure_payload(manta_ref ref, const void **at, size_t *n) MANTA_MUST_USE;
+
+/* The whole text of a failure, of which manta_failure.text has the beginning. Valid, and
+ * fails, as the payload. */
+MANTA_API manta_status manta_failure_text(manta_ref ref, const char **out) MANTA_MUST_USE;
 
 /* ---- actors ---- */
 

@@ -474,7 +474,7 @@ static void take_results(call *c, wire *w)
         value v = {0};
         if (value_is_failure(w)) {
             (void)wire_u32(w);
-            *map_u64_put(&failures, i) = failure_take(w);
+            *map_u64_put(&failures, i) = failure_adopt(failure_take(w));
         } else {
             value_take(w, &v);
         }
@@ -560,7 +560,7 @@ void call_finish(peer *from, wire *w, proto_kind kind)
         take_results(c, w);
         return;
     }
-    failure *f = failure_take(w);
+    failure *f = failure_adopt(failure_take(w));
     if (wire_end(w, "failure")) {
         failure_unref(f);
         f = failure_here(MANTA_FAILURE_TASK, MANTA_ECORRUPT, c->fn->name);

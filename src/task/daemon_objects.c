@@ -84,6 +84,8 @@ static void do_take(node *d, const directory_action *a, const news *x)
     object *o = object_of(d, a->object);
 
     if (x->failure) {
+        const payload *p = x->failure->payload;
+        if (p && p->object) daemon_refs(d, REFS_CONTAIN, a->object, p->object, 0);
         object_fails(o, failure_ref(x->failure));
         return;
     }

@@ -411,6 +411,24 @@ static void pass_on(const manta_task *t, const value *v)
     if (n > 0 && t->caller && !v->place.segment) rt_tell_ids(PROTO_HOLD, t->caller->id, ids, (size_t)n);
 }
 
+/* Lets whoever reads the answer have what a failure carries, and says whether the daemon counts
+ * that already (payload.h). In this process (run_once()) a pin keeps it until the answer is read. */
+static bool pass_on_failure(const manta_task *t, const failure *f)
+{
+    const payload *p = f->payload;
+    bool is_actors = t->self && t->self->failure && t->self->failure->payload == p;
+
+    if (!p || !p->object) return false;
+    if (t->is_own && t->id) {
+        object_find(p->object)->pins++;
+        vec_push(&rt->pinned, p->object);
+    }
+    if (t->is_own) return false;
+    bool held = t->caller && !is_actors;
+    payload_pass_on(p, held ? t->caller->id : 0);
+    return held;
+}
+
 /* A large result becomes the caller's: the daemon is told first. */
 static void give_block(const manta_task *t, int i)
 {
@@ -434,8 +452,9 @@ static void answer_done(manta_task *t, int64_t ns, buf *answer)
     for (int i = 0; i < t->n_results; i++) {
         result *r = &t->results[i];
         if (r->failure) {
+            bool held = pass_on_failure(t, r->failure);
             wire_put_u32(answer, VALUE_FAILED);
-            failure_put(answer, r->failure);
+            failure_put_held(answer, r->failure, held);
             continue;
         }
         pass_on(t, &r->v);
@@ -447,10 +466,12 @@ static void answer_done(manta_task *t, int64_t ns, buf *answer)
 
 static void answer_failed(const manta_task *t, int64_t ns, const failure *f, buf *answer)
 {
+    bool held = pass_on_failure(t, f);
+
     proto_begin(answer, PROTO_FAILED);
     wire_put_u64(answer, t->id);
     wire_put_i64(answer, ns);
-    failure_put(answer, f);
+    failure_put_held(answer, f, held);
 }
 
 /* ---- items of a stream ---- */
@@ -606,15 +627,23 @@ static void task_decode(manta_task *t, wire *w)
     t->results = arena_array(&t->memory, (size_t)t->n_results, sizeof(result));
 }
 
-/* The largest of the results that are to travel inside the message; NULL: none has bytes. */
+/* The bytes of a result that travel inside the message and could lie in a segment. */
+static size_t size_inline(const result *r)
+{
+    if (r->failure) return r->failure->payload ? r->failure->payload->size : 0;
+    return r->is_block || value_is_word(r->v.kind) ? 0 : (size_t)r->v.size;
+}
+
+/* The largest of these results; NULL: none has such bytes. */
 static result *largest_inline(const manta_task *t)
 {
     result *found = NULL;
+    size_t most = 0;
 
     for (int i = 0; i < t->n_results; i++) {
-        result *r = &t->results[i];
-        if (r->is_block || r->failure || value_is_word(r->v.kind) || r->v.size == 0) continue;
-        if (!found || r->v.size > found->v.size) found = r;
+        if (size_inline(&t->results[i]) <= most) continue;
+        found = &t->results[i];
+        most = size_inline(found);
     }
     return found;
 }
@@ -622,6 +651,14 @@ static result *largest_inline(const manta_task *t)
 static manta_status result_move_out(result *r)
 {
     void *at;
+
+    if (r->failure) {
+        payload *out = NULL;
+        TRY(payload_move_out(r->failure->payload, &out));
+        payload_unref(r->failure->payload);
+        r->failure->payload = out;
+        return MANTA_OK;
+    }
 
     TRY(store_take(rt->store, (size_t)r->v.size, &r->v.place, &at));
     memcpy(at, r->v.at, (size_t)r->v.size);
@@ -638,10 +675,10 @@ static manta_status task_fit_results(manta_task *t)
     result *r;
 
     for (int i = 0; i < t->n_results; i++)
-        total += (size_t)t->results[i].v.size * !t->results[i].is_block +
-                 (t->results[i].failure ? sizeof(manta_failure) : 96);
+        total += t->results[i].failure ? failure_length(t->results[i].failure)
+                                       : (size_t)t->results[i].v.size * !t->results[i].is_block + 96;
     while (total > RING_MESSAGE - 256 && (r = largest_inline(t))) {
-        total -= (size_t)r->v.size;
+        total -= size_inline(r);
         TRY(result_move_out(r));
     }
     if (total <= RING_MESSAGE - 256) return MANTA_OK;
@@ -677,6 +714,16 @@ static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
     return st;
 }
 
+failure *task_failure(manta_task *t, manta_failure_kind kind, manta_status st)
+{
+    failure *f = t->failure;
+
+    t->failure = NULL;
+    if (f && kind == MANTA_FAILURE_TASK && f->is.code == st) return f;
+    failure_unref(f);
+    return failure_here(kind, st, t->name);
+}
+
 static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
 {
     if (!st) {
@@ -686,7 +733,7 @@ static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
     manta_failure_kind kind = atomic_load(&t->call->cancelled) ? MANTA_FAILURE_CANCELLED
                               : t->is_lost                     ? MANTA_FAILURE_LOST
                                                                : MANTA_FAILURE_TASK;
-    failure *f = failure_here(kind, st, t->name);
+    failure *f = task_failure(t, kind, st);
     if (kind == MANTA_FAILURE_CANCELLED) f->is.code = MANTA_ECANCELLED; /* whatever the function made of it */
     answer_failed(t, ns, f, answer);
     if (t->self && !t->id) { /* a constructor */
@@ -707,6 +754,7 @@ static void task_release(manta_task *t, bool succeeded)
             t->results[i].answered = true;
         }
     for (int i = 0; i < t->n_results; i++) result_clear(&t->results[i]);
+    failure_unref(t->failure);
     memory_give(t->memory);
 }
 
@@ -730,6 +778,8 @@ void exec_run(incoming *in, buf *answer)
     task_answer(&t, st, ns, answer);
     task_release(&t, st == MANTA_OK);
     if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
+    failure_told_free(in->told); /* with what it holds, which is to be told now */
+    in->told = NULL;
     rt_flush_drops();
 }
 

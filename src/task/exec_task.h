@@ -40,8 +40,13 @@ struct manta_task {
     bool is_own; /* made by this process, which holds what it uses and reads the answer itself */
     bool is_lost; /* an argument cannot be read */
     uint64_t yielded;
+    failure *failure; /* as manta_fail_with() set it; NULL: it did not */
     arena memory; /* of the arguments' table and the small results */
 };
+
+/* Makes the failure of a call whose function has returned st: that of manta_fail_with(), or this
+ * thread's last error. */
+failure *task_failure(manta_task *t, manta_failure_kind kind, manta_status st);
 
 /* Calls the function that t->name names, without the lock: MANTA_ENOENT there is none. */
 manta_status function_call(manta_task *t) MANTA_MUST_USE;

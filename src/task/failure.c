@@ -31,6 +31,7 @@ failure *failure_ref(failure *f)
 void failure_unref(failure *f)
 {
     if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) > 1) return;
+    payload_unref(f->payload);
     mem_free(f);
 }
 
@@ -83,6 +84,7 @@ failure *failure_as(const failure *f, manta_failure_kind kind, manta_status code
     failure *x = failure_new(kind, code);
 
     x->is = f->is;
+    x->payload = payload_ref(f->payload);
     x->is.kind = kind;
     x->is.code = code;
     return x;
@@ -137,6 +139,11 @@ manta_status failure_raise(failure *f)
 
 void failure_put(buf *b, const failure *f)
 {
+    failure_put_held(b, f, false);
+}
+
+void failure_put_held(buf *b, const failure *f, bool held)
+{
     wire_put_u32(b, (uint32_t)f->is.kind);
     wire_put_u32(b, (uint32_t)f->is.code);
     wire_put_u32(b, (uint32_t)f->is.pid);
@@ -144,6 +151,15 @@ void failure_put(buf *b, const failure *f)
     wire_put_text(b, f->is.host);
     wire_put_text(b, f->is.chain);
     wire_put_text(b, f->is.text);
+    payload_put(b, f->payload, held);
+}
+
+size_t failure_length(const failure *f)
+{
+    const manta_failure *is = &f->is;
+
+    return 48 + strlen(is->function) + strlen(is->host) + strlen(is->chain) + strlen(is->text) +
+           payload_length(f->payload);
 }
 
 failure *failure_take(wire *w)
@@ -157,8 +173,17 @@ failure *failure_take(wire *w)
     wire_text(w, is->host, sizeof is->host);
     wire_text(w, is->chain, sizeof is->chain);
     wire_text(w, is->text, sizeof is->text);
+    f->payload = payload_take(w);
     if ((unsigned)is->code > MANTA_EINTERNAL || is->code == MANTA_OK) is->code = MANTA_EINTERNAL;
     if (is->kind == MANTA_FAILURE_NONE || (unsigned)is->kind > MANTA_FAILURE_PLACEMENT_GROUP)
         is->kind = MANTA_FAILURE_TASK;
+    return f;
+}
+
+failure *failure_adopt(failure *f)
+{
+    if (payload_adopt(f->payload)) return f;
+    payload_unref(f->payload);
+    f->payload = NULL;
     return f;
 }

@@ -20,11 +20,13 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "net/wire.h"
+#include "task/payload.h"
 #include "task/proto.h"
 
 typedef struct failure {
     _Atomic uint32_t refs;
     manta_failure is;
+    payload *payload; /* NULL: there is no more to it */
 } failure;
 
 /* What a call was told last, and how it was put. */
@@ -51,8 +53,13 @@ void failure_told_free(failure_told *t); /* accepts NULL */
 /* Makes it this thread's error; returns its code. */
 manta_status failure_raise(failure *f);
 
-/* A failure in a message. Whatever the message says, one is made: w is broken then. */
+/* A failure in a message; held: who reads it holds its payload, as the daemon was told. Whatever the
+ * message says, one is made; w may be broken then. A process with a runtime that keeps one adopts it,
+ * and with it what it carries. */
 void failure_put(buf *b, const failure *f);
+void failure_put_held(buf *b, const failure *f, bool held);
 failure *failure_take(wire *w);
+failure *failure_adopt(failure *f); /* returns f */
+size_t failure_length(const failure *f); /* at least as many bytes as it has in a message */
 
 #endif

@@ -70,7 +70,7 @@ static manta_status run_chunk(manta_task *t)
         if (st) {
             bool cancelled = atomic_load(&t->call->cancelled);
             t->results[i].failure =
-                failure_here(cancelled ? MANTA_FAILURE_CANCELLED : MANTA_FAILURE_TASK, st, name);
+                task_failure(&one, cancelled ? MANTA_FAILURE_CANCELLED : MANTA_FAILURE_TASK, st);
         }
     }
     return MANTA_OK;

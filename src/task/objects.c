@@ -191,8 +191,8 @@ static void tell_add(object *o, uint32_t holder)
 
 static void tell_fail(const object *o)
 {
+    payload_pass_on(o->failure->payload, 0); /* the daemon's object is to contain it */
     buf *b = proto_begin(&rt->out, PROTO_FAIL);
-
     wire_put_u64(b, o->id);
     failure_put(b, o->failure);
     rt_tell();

@@ -190,6 +190,7 @@ static void actor_dies(registry *r, registry_actor *a, registry_death death, fai
     a->state = ACTOR_IS_DEAD;
     a->death = death;
     a->failure = failure_ref(f);
+    if (f && f->payload && f->payload->object) do_refs(out, REFS_CONTAIN, a->id, f->payload->object, 0);
     a->worker = 0;
     actor_free_name(r, a);
     if (a->detached) do_refs(out, REFS_DROP, a->id, 0, 0);

@@ -176,6 +176,7 @@ void rt_tell_ids(uint32_t kind, uint32_t client, const uint64_t *ids, size_t n)
 
 void rt_flush_drops(void)
 {
+    payloads_collect();
     rt_flush_adds();
     if (rt->drops.n == 0) return;
     rt_tell_ids(PROTO_DROP, 0, rt->drops.at, rt->drops.n);
@@ -659,6 +660,7 @@ void runtime_close(void)
         mem_free(rt->functions.at[i].value);
     }
     failure_unref(rt->death);
+    payloads_forget();
     map_u64_release(&rt->objects);
     spares_release(&rt->spare_objects);
     spares_release(&rt->spare_calls);

@@ -34,7 +34,7 @@ static void take_object(wire *w, bool failed)
     if (wire_end(w, "object") || !o || o->state != OBJECT_PENDING || o->maker)
         failure_unref(f);
     else if (failed)
-        object_fail(o, f);
+        object_fail(o, failure_adopt(f));
     else
         object_set(o, &v, OBJECT_FROM_DAEMON);
 }
@@ -290,7 +290,7 @@ static void on_actor_dead(wire *w)
     if (wire_end(w, "actor"))
         failure_unref(f);
     else
-        actor_died(id, f);
+        actor_died(id, failure_adopt(f));
 }
 
 static void on_group_gone(wire *w)

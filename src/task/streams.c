@@ -197,6 +197,21 @@ manta_status manta_stream_next(manta_stream s, manta_ref *out, int64_t timeout_m
     return st;
 }
 
+manta_status manta_stream_end(manta_stream x, manta_ref *out)
+{
+    REFUSE_NULL(out);
+
+    if (!rt) return rt_none();
+    mutex_lock(&rt->lock);
+    object *end = stream_find(x.id) ? object_find(x.id) : NULL;
+    if (end) {
+        end->refs++;
+        out->id = x.id;
+    }
+    mutex_unlock(&rt->lock);
+    return end ? MANTA_OK : manta_fail(MANTA_EINVAL, "the stream is none, or was closed");
+}
+
 static void stream_free(stream *s)
 {
     vec_release(&s->ready);

@@ -685,15 +685,3 @@ manta_status manta_cancel(manta_ref ref, unsigned how)
     mutex_unlock(&rt->lock);
     return st;
 }
-
-void manta_failure_get(manta_ref ref, manta_failure *out)
-{
-    REFUSE_NULL_AND_RETURN(out);
-
-    *out = (manta_failure){0};
-    if (!rt) return;
-    mutex_lock(&rt->lock);
-    object *o = object_find(ref.id);
-    if (o && o->state == OBJECT_FAILED) *out = o->failure->is;
-    mutex_unlock(&rt->lock);
-}

@@ -152,6 +152,20 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
     return st;
 }
 
+/* Why an actor could not be started. That an argument of its constructor has failed is passed on with
+ * all that it carries. */
+static failure *start_failure(manta_status st, const char *name, int n, const manta_arg *args)
+{
+    failure *f = failure_here(MANTA_FAILURE_ACTOR, st, name);
+
+    for (int i = 0; i < n && !f->payload; i++) {
+        const object *o = args[i].kind == MANTA_KIND_REF ? object_find(args[i].as.id) : NULL;
+        if (o && o->state == OBJECT_FAILED && o->failure->is.code == st)
+            f->payload = payload_ref(o->failure->payload);
+    }
+    return f;
+}
+
 manta_actor manta_actor_start(const char *constructor, const manta_task_options *options, int n_args,
                               const manta_arg *args)
 {
@@ -185,9 +199,7 @@ manta_actor manta_actor_start(const char *constructor, const manta_task_options 
         if (options && options->name && !actor_full_name(options->name_space, options->name, full))
             link->name = mem_strdup(full);
     }
-    if (st) {
-        actor_died(made, failure_here(MANTA_FAILURE_ACTOR, st, constructor));
-    }
+    if (st) actor_died(made, start_failure(st, constructor, n_args, args));
     rt_flush_drops();
     mutex_unlock(&rt->lock);
     return a;

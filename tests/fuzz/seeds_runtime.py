@@ -87,7 +87,8 @@ def obj(client, n):
     return client << 40 | n
 
 
-FAILURE = u32(1, 3, 99) + text("f") + text("host") + text("g > f") + text("it failed")
+FAILURE_HEAD = u32(1, 3, 99) + text("f") + text("host") + text("g > f") + text("it failed")
+FAILURE = FAILURE_HEAD + u32(0)
 SHAPE = u64(10000, *[0] * 7)
 
 put("daemon", "objects", letters(
@@ -174,6 +175,20 @@ put("runtime", "packed", letters(
     (1, message("CALL", u64(obj(7, 9), 0), u32(0, 1), text("anything"), text(""), u32(2),
                 packed(b"h", [b"weights" * 9, b"", b"bias"], [obj(1, 2)], [obj(3, 1)]), number(1.0))),
     (1, message("DONE", u64(obj(1, 1)), u64(100), u32(2), packed(b"", [b"y" * 70], [obj(7, 3)]), number(2.0)))))
+CARRIES = packed_bytes(b"a long text\0", [b"bytes of an exception"])
+WITH_BYTES = FAILURE_HEAD + u32(1) + u64(len(CARRIES)) + CARRIES
+put("runtime", "payloads", letters(
+    (1, message("FAILED", u64(obj(1, 3), 5), WITH_BYTES)),
+    (1, message("DONE", u64(obj(1, 1), 1000), u32(2), u32(0xff), WITH_BYTES, u32(0xff), FAILURE_HEAD + u32(3) + u64(obj(7, 5)))),
+    (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE_HEAD + u32(2) + u64(obj(7, 5)))),
+    (0, message("OBJECT_FAILED", u64(obj(1, 2)), FAILURE_HEAD + u32(2) + u64(NEXT + 1))),
+    (0, message("ACTOR_DEAD", u64(obj(1, 4)), WITH_BYTES)), (1, message("FAILED", u64(obj(1, 6), 5), FAILURE_HEAD + u32(3) + u64(obj(7, 6))))))
+put("daemon", "payloads", letters(
+    (0, message("PROMISE", u64(obj(1, 1)))), (1, message("ADD", u64(obj(2, 1)), u32(1), packed(b"t\0", [b"x"]), u64(0))),
+    (0, message("FAIL", u64(obj(1, 1)), FAILURE_HEAD + u32(2) + u64(obj(2, 1)))), (1, message("WANT", u64(obj(1, 1)))),
+    (0, message("PROMISE", u64(obj(1, 2)))), (0, message("FAIL", u64(obj(1, 2)), WITH_BYTES)), (1, message("WANT", u64(obj(1, 2)))),
+    (1, message("ACTOR_FAILED", u64(9), FAILURE_HEAD + u32(2) + u64(obj(2, 1)))), (255, None),
+    (0, message("DROP", u64(2, obj(1, 1), obj(1, 2)))), (1, message("DROP", u64(1, obj(2, 1)))), (241, None), (255, None)))
 put("daemon", "packed", letters(
     (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0))),
     (0, message("ADD", u64(obj(1, 2)), u32(2), packed(b"h", [b"z"], [obj(1, 1)]), u64(1, obj(1, 1)))),

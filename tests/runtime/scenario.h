@@ -71,6 +71,9 @@ void scenario_failures(void);
 void scenario_deaths(void);
 void scenario_causes(void);
 void scenario_losses(void);
+/* payloads.c */
+void scenario_payloads(void);
+void scenario_payloads_full(void);
 /* actors.c */
 void scenario_actors(void);
 void scenario_concurrent(void);
