@@ -18,6 +18,7 @@
 #include <manta/callback.h>
 #include <manta/checkpoint.h>
 #include <manta/cluster.h>
+#include <manta/code.h>
 #include <manta/comm.h>
 #include <manta/data.h>
 #include <manta/data_file.h>

@@ -87,6 +87,7 @@ OWNER = {
     "task": "task",
     "node": "task",
     "packed": "task",
+    "code": "task",
     "watch": "task",
     "tensor": "tensor",
     "op": "nn",

@@ -16,8 +16,8 @@
  *
  * daemon.c: start, children; _clients: connections and messages; _jobs: the
  * programs and their zygotes; _leases: channels and workers; _memory: segments,
- * in memory and on disk; _objects; _actors; _groups: placement groups; _limits:
- * the workers' memory; _guests: who connects by name, and what they see. */
+ * in memory and on disk; _objects; _actors; _groups: placement groups; _code: code by
+ * key; _limits: the workers' memory; _guests: who connects by name, and what they see. */
 #ifndef TASK_DAEMON_H
 #define TASK_DAEMON_H
 
@@ -92,6 +92,7 @@ typedef struct job {
     int supervisor_fd; /* -1: the zygote is a child of the daemon */
     int forks, unsent; /* asked of the zygote and not yet answered; of these, not told it yet */
     char shortage[256]; /* why the last worker that was to be started was not */
+    MAP(uint64_t) codes; /* objects, by the key in hexadecimal digits */
 } job;
 
 /* A worker that is no more, for whoever wants to see the recent past. */
@@ -250,6 +251,10 @@ void daemon_answer_found(node *d, client *c, uint64_t request, manta_status st, 
 /* Ends workers that have too much memory. How long until the next look in ms;
  * -1: there is nothing to look at. */
 int daemon_limits_tick(node *d);
+
+/* daemon_code.c */
+bool daemon_code_message(node *d, client *c, proto_kind kind, wire *w);
+void daemon_drop_code(node *d, job *j); /* of a program that is over */
 
 /* daemon_groups.c */
 bool daemon_groups_message(node *d, client *c, proto_kind kind, wire *w);

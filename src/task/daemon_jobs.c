@@ -338,6 +338,7 @@ static void do_end(node *d, uint32_t id)
     loop_forget(d->loop, j->supervisor_fd);
     socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd, j->supervisor_fd}, 3);
     map_u64_remove(&d->jobs, j->id);
+    daemon_drop_code(d, j);
     mem_free(j);
 }
 

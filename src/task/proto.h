@@ -41,6 +41,8 @@ typedef enum proto_kind {
     PROTO_GROUP_REMOVE, /* group */
     PROTO_CONTEXT, /* request */
     PROTO_UNREACHABLE, /* client, whether for want of room, text: it, or what it prints, cannot be reached */
+    PROTO_CODE_PUT, /* request, key (16 bytes), object */
+    PROTO_CODE_GET, /* request, key (16 bytes) */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
                          who waits for them; fd: bell */
@@ -105,7 +107,7 @@ typedef enum proto_kind {
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 6u
+#define PROTO_VERSION 7u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

@@ -665,6 +665,7 @@ void runtime_close(void)
     spares_release(&rt->spare_objects);
     spares_release(&rt->spare_calls);
     map_u64_release(&rt->given);
+    map_release(&rt->codes);
     map_release(&rt->functions);
     vec_release(&rt->drops);
     vec_release(&rt->pinned);

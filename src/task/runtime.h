@@ -78,6 +78,7 @@ typedef struct runtime {
     MAP_U64(struct object *) objects;
     spares spare_objects; /* entries that are not in use */
     spares spare_calls; /* incoming ones, of small messages */
+    MAP(uint64_t) codes; /* objects that hold code, by its key in hexadecimal digits */
     MAP_U64(store_place) given; /* blocks of exported objects, until the daemon frees them */
     MAP_U64(struct call *) kept; /* calls that ended, to be run again when their results are lost */
     struct lineage *lineage; /* NULL: nothing was kept yet */

@@ -53,7 +53,10 @@ static void node_end(node *d)
         socket_close_all((int[]){d->segments.at[i].value->fd, d->segments.at[i].value->file}, 2);
         mem_free(d->segments.at[i].value);
     }
-    for (size_t i = 0; i < d->jobs.n; i++) mem_free(d->jobs.at[i].value);
+    for (size_t i = 0; i < d->jobs.n; i++) {
+        map_release(&d->jobs.at[i].value->codes);
+        mem_free(d->jobs.at[i].value);
+    }
     for (size_t i = 0; i < d->pasts.n; i++) socket_close_all(&d->pasts.at[i].trace_fd, 1);
     map_u64_release(&d->segments);
     map_u64_release(&d->jobs);

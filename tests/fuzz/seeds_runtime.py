@@ -189,6 +189,12 @@ put("daemon", "payloads", letters(
     (0, message("PROMISE", u64(obj(1, 2)))), (0, message("FAIL", u64(obj(1, 2)), WITH_BYTES)), (1, message("WANT", u64(obj(1, 2)))),
     (1, message("ACTOR_FAILED", u64(9), FAILURE_HEAD + u32(2) + u64(obj(2, 1)))), (255, None),
     (0, message("DROP", u64(2, obj(1, 1), obj(1, 2)))), (1, message("DROP", u64(1, obj(2, 1)))), (241, None), (255, None)))
+KEY = bytes(range(16))
+put("daemon", "code", letters(
+    (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0))), (1, message("CODE_GET", u64(1), KEY)),
+    (0, message("CODE_PUT", u64(2), KEY, u64(obj(1, 1)))), (1, message("CODE_GET", u64(3), KEY)),
+    (1, message("CODE_PUT", u64(4), KEY, u64(obj(2, 1)))), (0, message("DROP", u64(1, obj(1, 1)))), (255, None),
+    (1, message("CODE_PUT", u64(5), KEY[::-1], u64(obj(2, 77)))), (1, message("CODE_GET", u64(6), KEY[::-1])), (240, None), (255, None)))
 put("daemon", "packed", letters(
     (0, message("ADD", u64(obj(1, 1)), u32(1), number(2.0), u64(0))),
     (0, message("ADD", u64(obj(1, 2)), u32(2), packed(b"h", [b"z"], [obj(1, 1)]), u64(1, obj(1, 1)))),

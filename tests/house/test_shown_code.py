@@ -20,6 +20,7 @@ AROUND = {
     "callback.h": "extern manta_session *s; extern manta_dataset *d;",
     "cluster.h": "extern manta_model *model; extern manta_compile compile; extern manta_dataset *data;"
                  "extern manta_fit_options fit;",
+    "code.h": "extern const void *bytes; extern size_t n; extern manta_arg args[3];",
     "comm.h": "extern float *x; extern int64_t n;",
     "data.h": "extern manta_column columns[2]; extern uint64_t seed; void use(const manta_batch *b);",
     "events.h": "extern int64_t step;",

@@ -114,7 +114,7 @@ class NodeTest(unittest.TestCase):
 
     def test_a_program_leaves_nothing(self):
         self.start()
-        for scenario in ("calls", "zygote", "payloads"):
+        for scenario in ("calls", "zygote", "payloads", "codes"):
             subprocess.run([PROGRAM, scenario], env={**self.env, "MANTA_ADDRESS": "auto"}, check=True, timeout=60,
                            stdout=subprocess.DEVNULL)
         self.assertTrue(until(lambda: self.status()["workers"] == 0 and not self.status()["programs"], WAIT_S))

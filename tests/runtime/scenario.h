@@ -74,6 +74,9 @@ void scenario_losses(void);
 /* payloads.c */
 void scenario_payloads(void);
 void scenario_payloads_full(void);
+/* codes.c */
+void scenario_codes(void);
+void scenario_codes_end(void);
 /* actors.c */
 void scenario_actors(void);
 void scenario_concurrent(void);
