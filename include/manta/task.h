@@ -363,6 +363,22 @@ MANTA_API uint64_t manta_task_id(const manta_task *t);
 MANTA_API int manta_task_attempt(const manta_task *t); /* 0, and more after worker deaths */
 MANTA_API bool manta_task_is_cancelled(const manta_task *t);
 
+/* Has a call of an actor go on after its function has returned, until manta_task_finish(): for
+ * actors that wait for many things at once in few threads, such as an event loop. The
+ * actor takes its next call as soon as the function returns, whose status is then not looked at;
+ * what is deferred does not count for max_concurrency. Until it is finished t is valid and
+ * may be used as inside the function, by one thread at a time and any thread of the process,
+ * which then waits for itself: a cancel of the call does not end its waits. Arguments stay
+ * readable, results may be returned and items yielded.
+ * An actor that is to end waits for its deferred calls; one that dies fails them as others.
+ * Without other processes the call that made it waits until it is finished, by another thread.
+ * MANTA_EINVAL it is no call of an actor, or its constructor. */
+MANTA_API manta_status manta_task_defer(manta_task *t) MANTA_MUST_USE;
+/* Ends a deferred call as if its function had returned `status` now; t is gone afterwards. For a
+ * failure, this thread's last error (manta_error_text()) is the sentence, or what
+ * manta_fail_with() was given for t. Without effect on a call that was not deferred. */
+MANTA_API void manta_task_finish(manta_task *t, manta_status status);
+
 /* ---- objects ---- */
 
 /* Makes a value an object. Latches errors like manta_remote(). */

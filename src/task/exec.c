@@ -37,6 +37,7 @@
 #include "task/call.h"
 #include "task/call_head.h"
 #include "task/cancel.h"
+#include "task/deferred.h"
 #include "task/exec_task.h"
 #include "task/inner.h"
 #include "task/worker_trace.h"
@@ -443,11 +444,11 @@ static void give_block(const manta_task *t, int i)
     r->is_block = false;
 }
 
-static void answer_done(manta_task *t, int64_t ns, buf *answer)
+static void answer_done(manta_task *t, buf *answer)
 {
     proto_begin(answer, PROTO_DONE);
     wire_put_u64(answer, t->id);
-    wire_put_i64(answer, ns);
+    wire_put_i64(answer, t->ns);
     wire_put_u32(answer, (uint32_t)t->n_results);
     for (int i = 0; i < t->n_results; i++) {
         result *r = &t->results[i];
@@ -464,13 +465,13 @@ static void answer_done(manta_task *t, int64_t ns, buf *answer)
     }
 }
 
-static void answer_failed(const manta_task *t, int64_t ns, const failure *f, buf *answer)
+static void answer_failed(const manta_task *t, const failure *f, buf *answer)
 {
     bool held = pass_on_failure(t, f);
 
     proto_begin(answer, PROTO_FAILED);
     wire_put_u64(answer, t->id);
-    wire_put_i64(answer, ns);
+    wire_put_i64(answer, t->ns);
     failure_put_held(answer, f, held);
 }
 
@@ -611,6 +612,25 @@ static void memory_give(arena a)
     kept = a;
 }
 
+/* And that of an actor's call itself, which stays where it is when it is deferred. */
+static _Thread_local manta_task *kept_task;
+
+static manta_task *task_take(void)
+{
+    manta_task *t = kept_task ? kept_task : mem_new(sizeof *t);
+
+    kept_task = NULL;
+    return t;
+}
+
+static void task_give(manta_task *t)
+{
+    if (rt->is_worker && !kept_task)
+        kept_task = t;
+    else
+        mem_free(t);
+}
+
 /* Reads the head of the message; w stays before the arguments. */
 static void task_decode(manta_task *t, wire *w)
 {
@@ -693,14 +713,16 @@ static manta_status task_call(manta_task *t, wire *w, function **known)
     TRY(read_arguments(t, w));
     if (t->self && t->self->failure && t->id) return failure_raise(t->self->failure);
     if (rt->threads > 0) leader_call_begins(*known = function_find(t->name));
+    t->in_function = true;
     mutex_unlock(&rt->lock);
     manta_status st = function_call(t);
     mutex_lock(&rt->lock);
+    t->in_function = false;
     return st;
 }
 
-/* Runs the call, with its time in *ns and in the trace. */
-static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
+/* Runs the call, with its time in t->ns and in the trace. */
+static manta_status task_run(manta_task *t, wire *w)
 {
     function *known = NULL;
     int64_t begin = clock_now_ns();
@@ -708,9 +730,9 @@ static manta_status task_run(manta_task *t, wire *w, int64_t *ns)
     t->call->begun_ns = begin;
     worker_trace_begin(rt->trace, t->name, t->id, begin);
     manta_status st = task_call(t, w, &known);
-    *ns = clock_now_ns() - begin;
-    if (known) leader_call_ends(known, *ns);
-    worker_trace_end(rt->trace, t->name, t->id, begin, begin + *ns, st != MANTA_OK);
+    t->ns = clock_now_ns() - begin;
+    if (known) leader_call_ends(known, t->ns);
+    worker_trace_end(rt->trace, t->name, t->id, begin, begin + t->ns, st != MANTA_OK);
     return st;
 }
 
@@ -724,10 +746,10 @@ failure *task_failure(manta_task *t, manta_failure_kind kind, manta_status st)
     return failure_here(kind, st, t->name);
 }
 
-static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
+static void task_answer(manta_task *t, manta_status st, buf *answer)
 {
     if (!st) {
-        answer_done(t, ns, answer);
+        answer_done(t, answer);
         return;
     }
     manta_failure_kind kind = atomic_load(&t->call->cancelled) ? MANTA_FAILURE_CANCELLED
@@ -735,7 +757,7 @@ static void task_answer(manta_task *t, manta_status st, int64_t ns, buf *answer)
                                                                : MANTA_FAILURE_TASK;
     failure *f = task_failure(t, kind, st);
     if (kind == MANTA_FAILURE_CANCELLED) f->is.code = MANTA_ECANCELLED; /* whatever the function made of it */
-    answer_failed(t, ns, f, answer);
+    answer_failed(t, f, answer);
     if (t->self && !t->id) { /* a constructor */
         failure_unref(t->self->failure);
         t->self->failure = f;
@@ -758,29 +780,41 @@ static void task_release(manta_task *t, bool succeeded)
     memory_give(t->memory);
 }
 
-void exec_run(incoming *in, buf *answer)
+void task_end(manta_task *t, manta_status st, buf *answer)
 {
-    manta_task t = {
-        .caller = in->from, .actor = in->actor, .call = in, .is_own = in->is_own, .memory = memory_take()};
-    int64_t ns;
-    wire w = wire_of(in->bytes, in->n);
+    self_of *self = t->self;
+    incoming *in = t->call;
+    uint64_t actor = t->actor;
 
-    task_decode(&t, &w);
-    if (t.actor) t.self = self_find(t.actor);
-    if (t.self) t.self->running++;
-    in->name = t.name;
-    if (in->depth > 0) fflush(stdout); /* what was printed so far is not this call's */
-    if (!t.actor || !t.id) label_output(t.name); /* an actor prints under its constructor's name */
-    manta_status st = task_run(&t, &w, &ns);
-    if (!st) st = task_fit_results(&t);
-    if (!st && t.id && atomic_load(&in->cancelled) && !cancel_keeps(t.name))
-        st = manta_fail(MANTA_ECANCELLED, "%s was cancelled before it returned", t.name);
-    task_answer(&t, st, ns, answer);
-    task_release(&t, st == MANTA_OK);
-    if (t.self && --t.self->running == 0 && t.self->ended) exec_end_self(t.actor);
+    if (!st) st = task_fit_results(t);
+    if (!st && t->id && atomic_load(&t->call->cancelled) && !cancel_keeps(t->name))
+        st = manta_fail(MANTA_ECANCELLED, "%s was cancelled before it returned", t->name);
+    task_answer(t, st, answer);
+    task_release(t, st == MANTA_OK);
+    if (actor) task_give(t);
+    if (self && --self->running == 0 && self->ended) exec_end_self(actor);
     failure_told_free(in->told); /* with what it holds, which is to be told now */
     in->told = NULL;
     rt_flush_drops();
+}
+
+bool exec_run(incoming *in, buf *answer)
+{
+    manta_task here, *t = in->actor ? task_take() : &here; /* a task is not deferred */
+    wire w = wire_of(in->bytes, in->n);
+
+    *t = (manta_task){
+        .caller = in->from, .actor = in->actor, .call = in, .is_own = in->is_own, .memory = memory_take()};
+    task_decode(t, &w);
+    if (t->actor) t->self = self_find(t->actor);
+    if (t->self) t->self->running++;
+    in->name = t->name;
+    if (in->depth > 0) fflush(stdout); /* what was printed so far is not this call's */
+    if (!t->actor || !t->id) label_output(t->name); /* an actor prints under its constructor's name */
+    manta_status st = task_run(t, &w);
+    if (t->is_deferred && !deferred_returns(t)) return false;
+    task_end(t, t->is_deferred ? t->outcome : st, answer);
+    return true;
 }
 
 void exec_resume(const incoming *c)

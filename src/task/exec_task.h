@@ -1,9 +1,11 @@
 /* exec_task.h - a call while it runs, as its function sees it. Private to task/.
  *
  * exec.c fills a manta_task in, runs it and writes the answer; functions.c finds the function
- * by its name; task_asks.c is what the function asks of it.
+ * by its name; task_asks.c is what the function asks of it; deferred.c ends what goes on after
+ * its function has returned.
  *
- * Threads: a manta_task belongs to the thread that runs the call. */
+ * Threads: a manta_task belongs to the thread that runs the call, and when it was deferred to
+ * whichever the program says; the runtime's lock guards the marks of that. */
 #ifndef TASK_EXEC_TASK_H
 #define TASK_EXEC_TASK_H
 
@@ -39,6 +41,12 @@ struct manta_task {
     bool is_stream;
     bool is_own; /* made by this process, which holds what it uses and reads the answer itself */
     bool is_lost; /* an argument cannot be read */
+    bool is_part; /* of a chunk: its function does not run for the whole call */
+    bool in_function; /* until it has returned, its thread ends the call */
+    bool is_deferred; /* it ends with manta_task_finish(), */
+    bool is_finished; /* which was called, with `outcome` */
+    manta_status outcome;
+    int64_t ns; /* that its function took */
     uint64_t yielded;
     failure *failure; /* as manta_fail_with() set it; NULL: it did not */
     arena memory; /* of the arguments' table and the small results */
@@ -47,6 +55,10 @@ struct manta_task {
 /* Makes the failure of a call whose function has returned st: that of manta_fail_with(), or this
  * thread's last error. */
 failure *task_failure(manta_task *t, manta_failure_kind kind, manta_status st);
+
+/* Ends a call whose function has returned, or that was finished, with st: writes the answer, gives
+ * back what it held, and frees t. */
+void task_end(manta_task *t, manta_status st, buf *answer);
 
 /* Calls the function that t->name names, without the lock: MANTA_ENOENT there is none. */
 manta_status function_call(manta_task *t) MANTA_MUST_USE;

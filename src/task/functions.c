@@ -59,6 +59,7 @@ static manta_status run_chunk(manta_task *t)
                           t->name, t->n_args - 1, t->n_results);
     for (int i = 0; i < t->n_results; i++) {
         manta_task one = *t;
+        one.is_part = true;
         memcpy(one.name, name, strlen(name) + 1);
         one.id = t->id + (uint64_t)i;
         one.args = t->args + 1 + i;

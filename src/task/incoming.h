@@ -65,8 +65,9 @@ void incoming_free(incoming *c);
  * it is to be dropped. */
 bool incoming_claim(incoming *c);
 
-/* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. */
-void exec_run(incoming *c, buf *answer);
+/* Runs the call in c->bytes and leaves the answer (DONE or FAILED) in *answer. False: the call was
+ * deferred, stays in rt->running, and is answered and freed where it is finished (deferred.c). */
+bool exec_run(incoming *c, buf *answer);
 
 /* Shows again that `c` runs, and prints, when a call above it on the stack has ended. */
 void exec_resume(const incoming *c);

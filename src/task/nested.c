@@ -163,7 +163,7 @@ static void run_once(call *c)
         in->depth = outer ? outer->depth + 1 : 0;
         if (!rt->is_local) list_push(&rt->running, &in->link);
         rt_current = in;
-        exec_run(in, &answer);
+        (void)exec_run(in, &answer); /* no task is deferred, and without other processes it waits */
         rt_current = outer;
         incoming_free(in);
         if (outer && !rt->is_local) exec_resume(outer);

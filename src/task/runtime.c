@@ -533,6 +533,7 @@ static runtime *runtime_new(void)
 
     mutex_init(&r->lock);
     cond_init(&r->leader.free);
+    cond_init(&r->finished);
     list_init(&r->replies);
     list_init(&r->watches);
     list_init(&r->calls);
@@ -678,6 +679,7 @@ void runtime_close(void)
     socket_close_all((int[]){rt->fd, rt->nudge_fd, rt->keeper_pidfd, rt->daemon_pidfd}, 4);
     if (!rt->is_worker) proc_restore_files(MOST_FILES, &rt->files);
     cond_release(&rt->leader.free);
+    cond_release(&rt->finished);
     mutex_release(&rt->lock);
     mem_free(rt);
     rt = NULL;

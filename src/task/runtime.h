@@ -117,6 +117,7 @@ typedef struct runtime {
     uint64_t awaits; /* the object that its only thread waits for, without a time limit; 0: none */
     int threads; /* that run calls beside the first */
     leadership leader;
+    cond finished; /* without other processes: a deferred call was */
 } runtime;
 
 /* The name space of this program's actors; set before the node's processes are forked. */

@@ -114,7 +114,7 @@ static manta_status start_actor(const char *name, const manta_task_options *o, i
         in->is_own = true;
         incoming *outer = rt_current;
         rt_current = in;
-        exec_run(in, &answer);
+        (void)exec_run(in, &answer); /* a constructor is not deferred */
         rt_current = outer;
         incoming_free(in);
         buf_release(&answer);

@@ -76,9 +76,10 @@ static void run_next_call(buf *answer)
     list_push(&rt->running, &c->link);
     rt_current = c;
     size_t pinned = rt->pinned.n;
-    exec_run(c, answer);
+    bool ended = exec_run(c, answer);
     rt_current = NULL;
     if (rt->queued > 0) calls_dispatch(); /* what it did not wait for */
+    if (!ended) return;
     fflush(stdout); /* before the answer: what a call printed is seen before its result */
     list_remove(&c->link);
     if (c->is_own) {

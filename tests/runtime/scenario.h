@@ -89,6 +89,9 @@ void scenario_crowd_of_actors(void);
 void scenario_ended_while_called(void);
 void scenario_selves(void);
 void scenario_circles(void);
+/* deferred.c */
+void scenario_deferred(void);
+void scenario_deferred_ends(void);
 /* streams.c */
 void scenario_streams(void);
 void scenario_references_in_streams(void);
