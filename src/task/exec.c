@@ -80,7 +80,7 @@ incoming *incoming_of(peer *from, const void *bytes, size_t n)
 void incoming_free(incoming *c)
 {
     list_remove(&c->link);
-    failure_told_free(c->told);
+    if (c->told) failure_told_free(c->told);
     if (c->n <= INCOMING_SMALL)
         spares_give(&rt->spare_calls, c);
     else
@@ -793,7 +793,7 @@ void task_end(manta_task *t, manta_status st, buf *answer)
     task_release(t, st == MANTA_OK);
     if (actor) task_give(t);
     if (self && --self->running == 0 && self->ended) exec_end_self(actor);
-    failure_told_free(in->told); /* with what it holds, which is to be told now */
+    if (in->told) failure_told_free(in->told); /* with what it holds, which is to be told now */
     in->told = NULL;
     rt_flush_drops();
 }

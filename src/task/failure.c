@@ -28,16 +28,16 @@ failure *failure_ref(failure *f)
     return f;
 }
 
-void failure_unref(failure *f)
+void failure_let_go(failure *f)
 {
-    if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) > 1) return;
+    if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) > 1) return;
     payload_unref(f->payload);
     mem_free(f);
 }
 
 void failure_told_free(failure_told *t)
 {
-    if (t) failure_unref(t->f);
+    failure_unref(t->f);
     mem_free(t);
 }
 

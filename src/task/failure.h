@@ -47,8 +47,14 @@ failure *failure_memory(const char *name, int pid, const proto_memory *m);
 failure *failure_as(const failure *f, manta_failure_kind kind, manta_status code);
 
 failure *failure_ref(failure *f); /* one more who has it; accepts NULL */
-void failure_unref(failure *f); /* one less; accepts NULL */
-void failure_told_free(failure_told *t); /* accepts NULL */
+void failure_let_go(failure *f); /* one less */
+void failure_told_free(failure_told *t);
+
+/* The same, also for NULL, which is what most calls and results have. */
+static inline void failure_unref(failure *f)
+{
+    if (f) failure_let_go(f);
+}
 
 /* Makes it this thread's error; returns its code. */
 manta_status failure_raise(failure *f);

@@ -12,9 +12,8 @@
 /* HELD: who reads it holds the object. */
 enum { PAYLOAD_NONE = 0, PAYLOAD_HERE = 1, PAYLOAD_OBJECT = 2, PAYLOAD_OBJECT_HELD = 3 };
 
-/* Payloads that are gone, whose objects are to be let go. Whoever takes some takes all, so
- * that nobody ever looks at one that another has. */
-static _Atomic(payload *) gone;
+/* Whoever takes some takes all, so that nobody ever looks at one that another has. */
+_Atomic(payload *) payloads_gone;
 
 /* ---- counting ---- */
 
@@ -47,13 +46,13 @@ void payload_unref(payload *p)
         payload_free(p);
         return;
     }
-    p->next = atomic_load(&gone);
-    while (!atomic_compare_exchange_weak(&gone, &p->next, p)) {}
+    p->next = atomic_load(&payloads_gone);
+    while (!atomic_compare_exchange_weak(&payloads_gone, &p->next, p)) {}
 }
 
 static void let_all_go(bool with_objects)
 {
-    for (payload *p = atomic_exchange(&gone, NULL), *next; p; p = next) {
+    for (payload *p = atomic_exchange(&payloads_gone, NULL), *next; p; p = next) {
         next = p->next;
         object *o = with_objects ? object_find(p->object) : NULL;
         if (o) object_unref(o);
@@ -61,9 +60,9 @@ static void let_all_go(bool with_objects)
     }
 }
 
-void payloads_collect(void)
+void payloads_let_go(void)
 {
-    while (atomic_load_explicit(&gone, memory_order_relaxed)) let_all_go(true); /* one may hold another */
+    while (atomic_load(&payloads_gone)) let_all_go(true); /* one may hold another */
 }
 
 void payloads_forget(void)

@@ -71,8 +71,15 @@ manta_status payload_move_out(const payload *p, payload **out) MANTA_MUST_USE;
  * lock away for a while. */
 manta_status payload_read(payload *p, const char **text, const void **bytes, size_t *n) MANTA_MUST_USE;
 
-/* Lets go of what payloads held that are gone. */
-void payloads_collect(void);
+/* Payloads that are gone, whose objects are to be let go. */
+extern _Atomic(payload *) payloads_gone;
+
+/* Lets go of what payloads held that are gone; payloads_collect() looks whether there are any. */
+void payloads_let_go(void);
+static inline void payloads_collect(void)
+{
+    if (atomic_load_explicit(&payloads_gone, memory_order_relaxed)) payloads_let_go();
+}
 /* The same when the runtime ends, and with it all objects. */
 void payloads_forget(void);
 
