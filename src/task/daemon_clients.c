@@ -250,6 +250,14 @@ static void on_shutdown(node *d, client *c, wire *w)
     c->died_ns = clock_now_ns();
 }
 
+/* What the actor had is free, and who calls it hears of its end; its process is nobody's. */
+static void on_lingers(node *d, const client *c, wire *w)
+{
+    if (wire_end(w, "lingers") || !c->is_worker) return;
+    daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = c->id});
+    daemon_actor_lost(d, c);
+}
+
 /* A lease ends. A worker that was killed meanwhile, by a cancel that came too late, is nobody's any
  * more: given to an actor it would take that along. */
 static void worker_returned(node *d, const client *c, uint32_t id)
@@ -294,6 +302,7 @@ void daemon_message(node *d, client *c, wire *w)
             daemon_act(d, (sched_event){.kind = on ? SCHED_BLOCKED : SCHED_RUNNING, .worker = c->id});
         break;
     }
+    case PROTO_LINGERS: on_lingers(d, c, w); break;
     case PROTO_CANCEL: on_cancel(d, w); break;
     case PROTO_UNREACHABLE: on_unreachable(d, c, w); break;
     case PROTO_INFO: on_info(d, c, w); break;

@@ -43,6 +43,7 @@ typedef enum proto_kind {
     PROTO_UNREACHABLE, /* client, whether for want of room, text: it, or what it prints, cannot be reached */
     PROTO_CODE_PUT, /* request, key (16 bytes), object */
     PROTO_CODE_GET, /* request, key (16 bytes) */
+    PROTO_LINGERS, /* a worker, whose actor has ended: calls that it has made have not */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
                          who waits for them; fd: bell */

@@ -11,6 +11,7 @@
 #include "task/leader.h"
 #include "task/nested.h"
 #include "task/node.h"
+#include "task/object.h"
 #include "task/peer.h"
 #include "task/proto.h"
 #include "task/runtime.h"
@@ -123,6 +124,51 @@ static bool is_quiet_or_called(void *ctx)
     return list_is_empty(&rt->running) || next_call();
 }
 
+/* Whether others have references to what calls of this process are still to make. */
+static bool is_awaited(void)
+{
+    for (size_t i = 0; i < rt->objects.n; i++) {
+        const object *o = rt->objects.at[i].value;
+        if (o->exported && o->maker) return true;
+    }
+    return false;
+}
+
+static bool is_called_or_unawaited(void *ctx)
+{
+    (void)ctx;
+    return !list_is_empty(&rt->calls) || !is_awaited();
+}
+
+/* Calls for an actor that has ended go back to their callers, who learn of its end. */
+static void return_calls(buf *b)
+{
+    while (!list_is_empty(&rt->calls)) {
+        incoming *c = LIST_ITEM(rt->calls.next, incoming, link);
+        proto_begin(b, PROTO_RETURNED);
+        wire_put_u64(b, c->task);
+        if (c->from && !c->from->is_dead) peer_answer(c->from, b);
+        incoming_free(c);
+    }
+}
+
+/* The actor has ended and has nothing any more, but what it has promised is to be made: a
+ * reference that it returned does not fail because it was the last to be asked. */
+static void linger(buf *b)
+{
+    bool lingers = is_awaited();
+
+    if (lingers) {
+        proto_begin(&rt->out, PROTO_LINGERS);
+        rt_tell();
+    }
+    for (; lingers; lingers = is_awaited()) {
+        if (rt_wait(is_called_or_unawaited, NULL, CLOCK_NEVER)) _exit(1);
+        return_calls(b);
+    }
+    rt_flush_adds(); /* what was made last is told to nobody yet */
+}
+
 _Noreturn void worker_main(int fd, const int pipes[2])
 {
     buf answer = {0};
@@ -148,6 +194,9 @@ _Noreturn void worker_main(int fd, const int pipes[2])
         if (next_call()) continue; /* it came while we looked, and its caller waits for it */
         mutex_unlock(&rt->lock);
         exec_end_selves();
+        mutex_lock(&rt->lock);
+        linger(&answer);
+        mutex_unlock(&rt->lock);
         /* Of a program with threads, files may have come along in the middle of a
          * write: what is in their buffers is not ours to write. */
         fflush(node_has_threads ? stdout : NULL);

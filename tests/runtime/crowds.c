@@ -184,3 +184,54 @@ void scenario_ended_while_called(void)
         manta_actor_release(a);
     }
 }
+
+static manta_status crowd_twice(manta_task *t)
+{
+    int64_t v;
+
+    MANTA_TRY(manta_arg_i64(t, 0, &v));
+    return manta_return_i64(t, 0, 2 * v);
+}
+MANTA_REMOTE(crowd_twice)
+
+/* A method that makes calls, and returns their references. */
+static manta_status crowd_promise(manta_task *t)
+{
+    enum { PROMISED = 20 };
+    manta_ref r[PROMISED];
+
+    for (int i = 0; i < PROMISED; i++) r[i] = manta_remote(crowd_twice, manta_i64(i));
+    manta_status st = manta_return(t, 0, manta_refs(r, PROMISED));
+    manta_release_all(r, PROMISED);
+    return st;
+}
+MANTA_REMOTE(crowd_promise)
+
+/* An actor that has the only core ends, by its last handle or because it is told to. What it
+ * has promised is made afterwards, with that core; and who calls it hears that it has ended. */
+void scenario_ended_makers(void)
+{
+    const manta_task_options core = {.num_cpus = 1};
+
+    for (int round = 0; round < 20; round++) {
+        const manta_ref *made;
+        size_t n;
+        int64_t v;
+        manta_actor a = manta_actor_new(&core, counter, manta_i64(0));
+        manta_ref promises = manta_actor_call(a, crowd_promise);
+        if (round % 2) OK(manta_actor_end(a));
+        if (round % 2 == 0) manta_actor_release(a);
+        OK(manta_get_refs(promises, &made, &n, LONG));
+        for (size_t i = 0; i < n; i++) {
+            OK(manta_get_i64(made[i], &v, LONG));
+            CHECK(v == 2 * (int64_t)i);
+        }
+        manta_release(promises);
+        if (round % 2 == 0) continue;
+        manta_ref late = manta_actor_call(a, counter_add, manta_i64(1));
+        CHECK(manta_get(late, LONG) == MANTA_EDIED);
+        manta_release(late);
+        manta_actor_release(a);
+    }
+    until_nothing_is_held();
+}

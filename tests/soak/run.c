@@ -74,8 +74,8 @@ static unsigned allowed_failures(const soak_run *r, const soak_expect *e)
     const unsigned died = MANTA_ON(MANTA_EDIED), unknown = MANTA_ON(MANTA_EUNKNOWN);
     unsigned may = e->failures;
 
-    if (r->kills > e->retries || (e->fragile && (r->kills > 0 || (r->ends > 0 && !soak_is_strict))))
-        may |= died;
+    bool loses_makers = r->kills > 0 || (!soak_is_strict && (r->ends > 0 || r->doomed));
+    if (r->kills > e->retries || (e->fragile && loses_makers)) may |= died;
     if ((r->kills > 0 && e->mortal) || (e->depends & r->doomed)) may |= died | unknown;
     if (e->others & r->ended) may |= died;
     if (e->depends & r->cancelled) may |= MANTA_ON(MANTA_ECANCELLED);

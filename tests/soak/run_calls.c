@@ -92,9 +92,6 @@ void soak_call_make(soak_run *r, const soak_op *op, int i, int first_arg, soak_c
     c->expect.refs = w->refs;
     c->expect.is_array = w->in_place && w->refs == 0;
     c->expect.fragile |= w->refs >= SOAK_REF_IS_CALL;
-    /* An actor that ends does not wait for calls whose references it has handed on. */
-    if (is_method && w->refs >= SOAK_REF_IS_CALL && !soak_is_strict)
-        c->expect.failures |= MANTA_ON(MANTA_EDIED);
     c->expect.needs_core |= has_calls || (!is_method && op->f[SOAK_CPUS] >= 0);
     if (w->fails) c->expect.must_fail = true;
     if (w->fails) c->expect.failures |= MANTA_ON(MANTA_ENAN);
