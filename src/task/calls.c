@@ -199,16 +199,17 @@ static void shape_demand(shape *s, int64_t n)
 static peer *shape_pick_worker(shape *s, const call *c)
 {
     spread_worker w[MOST_WANTED];
-    int n = s->workers.n < MOST_WANTED ? (int)s->workers.n : MOST_WANTED;
+    peer *usable[MOST_WANTED];
+    int n = 0;
 
-    for (int i = 0; i < n; i++) {
-        const peer *p = s->workers.at[i];
-        w[i] = (spread_worker){.usable = !p->is_waiting && !p->is_dead && !p->is_broken && !p->give_back,
-                               .in_flight = p->in_flight,
-                               .load_ns = p->load_ns};
+    for (size_t i = 0; i < s->workers.n && n < MOST_WANTED; i++) {
+        peer *p = s->workers.at[i];
+        if (p->is_waiting || p->is_dead || p->is_broken || p->give_back) continue;
+        w[n] = (spread_worker){.usable = true, .in_flight = p->in_flight, .load_ns = p->load_ns};
+        usable[n++] = p;
     }
     int at = spread_pick(w, n, c->apart ? -1 : c->fn->est_ns, BUDGET_NS, MOST_SENT);
-    return at < 0 ? NULL : s->workers.at[at];
+    return at < 0 ? NULL : usable[at];
 }
 
 void call_too_long(call *c, size_t n)

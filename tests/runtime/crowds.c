@@ -235,3 +235,58 @@ void scenario_ended_makers(void)
     }
     until_nothing_is_held();
 }
+
+/* Says that it has begun, and waits for what is given by reference. */
+static manta_status crowd_waiter(manta_task *t)
+{
+    const manta_ref *gate;
+    const char *began;
+    size_t n;
+
+    MANTA_TRY(manta_arg_refs(t, 0, &gate, &n));
+    MANTA_TRY(manta_arg_str(t, 1, &began));
+    MANTA_TRY(touch(began));
+    return manta_get(gate[0], LONG);
+}
+MANTA_REMOTE(crowd_waiter)
+
+/* Holds a core until the file is there. */
+static manta_status crowd_gate(manta_task *t)
+{
+    const char *path;
+
+    MANTA_TRY(manta_arg_str(t, 0, &path));
+    for (double end = now() + LONG / 1000; access(path, F_OK) && now() < end;) usleep(200);
+    return touch(path);
+}
+MANTA_REMOTE(crowd_gate)
+
+/* More calls wait at once than leases are asked for at once: all of them begin, and what is
+ * called behind them runs. */
+void scenario_crowd_that_waits(void)
+{
+    enum { WAITERS = 130 };
+    manta_ref r[WAITERS];
+    char name[16];
+    double v;
+
+    folder_make();
+    manta_ref gate = manta_remote(crowd_gate, manta_str(path_of("open")));
+    for (int i = 0; i < WAITERS; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        r[i] = manta_remote(crowd_waiter, manta_refs(&gate, 1), manta_str(path_of(name)));
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        until_there(name);
+    }
+    manta_ref behind = manta_remote(add, manta_f64(1), manta_f64(2));
+    OK(manta_get_f64(behind, &v, LONG));
+    CHECK(v == 3);
+    OK(touch(path_of("open")));
+    OK(manta_get_all(r, WAITERS, LONG));
+    manta_release_all(r, WAITERS);
+    manta_release(behind);
+    manta_release(gate);
+    folder_remove();
+}

@@ -4,6 +4,7 @@
 
 /* Nodes whose amounts a scenario counts on. */
 static const manta_node_options three_cores = {.num_cpus = 3, .resources = "disk=2"};
+static const manta_node_options two_cores = {.num_cpus = 2};
 static const manta_node_options one_core = {.num_cpus = 1};
 static const manta_node_options few_workers = {.num_cpus = 1, .max_workers = 5};
 static const manta_node_options small_store = {.store_memory = 64 << 20};
@@ -66,6 +67,7 @@ static const scenario scenarios[] = {{"calls", scenario_calls, NULL},
                                      {"crowd-of-actors", scenario_crowd_of_actors, &one_core},
                                      {"ended-while-called", scenario_ended_while_called, NULL},
                                      {"ended-makers", scenario_ended_makers, &one_core},
+                                     {"crowd-that-waits", scenario_crowd_that_waits, &two_cores},
                                      {"selves", scenario_selves, &three_cores},
                                      {"circles", scenario_circles, &three_cores},
                                      {"nested-deep", scenario_nested_deep, &three_cores},

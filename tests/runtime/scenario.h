@@ -88,6 +88,7 @@ void scenario_crowds(void);
 void scenario_crowd_of_actors(void);
 void scenario_ended_while_called(void);
 void scenario_ended_makers(void);
+void scenario_crowd_that_waits(void);
 void scenario_selves(void);
 void scenario_circles(void);
 /* deferred.c */
