@@ -279,6 +279,7 @@ def test_who_is_missing_is_named(cluster, tmp_path):
     (("--epochs", 3), "its number of epochs is 3, not 1"), (("--optimizer", "sgd"), "its optimizer is sgd, not adam"),
     (("--beta-1", 0.8), "its beta_1 is 0.8, not 0.9"), (("--beta-1", 0.9000000000001), "its beta_1 is 0.90000000000"),
     (("--steps-per-epoch", 1), "steps in an epoch is 1, not 2"),
+    (("--precision", "mixed_bfloat16"), "its precision is mixed_bfloat16, not exact"),
     (("--data", "other"), "its digest of the data is"), (("--data", "shorter"), "in the data is 63, not 64")])
 def test_processes_that_do_not_fit(cluster, tmp_path, strategy, other, says):
     """All are told at once, in the same words, which name the host and what is other there."""

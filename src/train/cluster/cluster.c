@@ -288,7 +288,8 @@ static manta_status prepare_work(manta_cluster *c, manta_session *s, const clust
     TRY(describe_work(c, w));
     if (most < s->l.slot_size) most = s->l.slot_size;
     if (s->meets && most < lockstep_size(s->m, s->shards)) most = lockstep_size(s->m, s->shards);
-    return rendezvous_settle(c->meeting, s->k->name, most);
+    /* By the family, not by the instructions that it has for a precision: with and without them the bits are the same. */
+    return rendezvous_settle(c->meeting, kernels_in(s->k, KERN_F32)->name, most);
 }
 
 manta_status cluster_begin(manta_cluster *c, manta_session *s, const cluster_work *w, bool *over)
