@@ -213,8 +213,7 @@ static manta_status add_nodes(planner *pl)
     return MANTA_OK;
 }
 
-/* A view's output is its input's memory; a chain of views ends at its root. */
-static int root_of_value(const planner *pl, int value)
+int planner_value_root(const planner *pl, int value)
 {
     while (pl->v[value].alias != value) value = pl->v[value].alias;
     return value;
@@ -232,7 +231,7 @@ place planner_variable_place(const planner *pl, int variable, bool in_slot)
 
 place planner_value_place(planner *pl, int value, int tick)
 {
-    int r = root_of_value(pl, value);
+    int r = planner_value_root(pl, value);
     const graph_value *g = &pl->m->values[r];
 
     if (g->variable >= 0) return planner_variable_place(pl, g->variable, false);

@@ -17,12 +17,6 @@
 #include "nn/ops.h"
 #include "nn/planner.h"
 
-static int root_of_value(const planner *pl, int value)
-{
-    while (pl->v[value].alias != value) value = pl->v[value].alias;
-    return value;
-}
-
 static bool is_relu_or_linear(const graph_node *g)
 {
     const op_act_attrs *a = g->attrs;
@@ -61,20 +55,20 @@ static void mark_watched(const planner *pl, bool *watched)
 
     for (int i = 0; i < m->n_outputs; i++) {
         int value = m->outputs[i].value, logits = objective_logits(m, value);
-        watched[root_of_value(pl, value)] = true;
-        if (logits >= 0) watched[root_of_value(pl, logits)] = true;
+        watched[planner_value_root(pl, value)] = true;
+        if (logits >= 0) watched[planner_value_root(pl, logits)] = true;
     }
     for (int i = 0; pl->o && i < pl->o->n_heads; i++)
-        watched[root_of_value(pl, pl->o->heads[i].value)] = true;
+        watched[planner_value_root(pl, pl->o->heads[i].value)] = true;
     for (int i = 0; pl->o && i < pl->o->n_metrics; i++)
-        watched[root_of_value(pl, pl->o->metrics[i].value)] = true;
+        watched[planner_value_root(pl, pl->o->metrics[i].value)] = true;
 }
 
 /* Whether all activations that the node reads are rounded. */
 static bool reads_rounded(const planner *pl, const graph_node *g, const bool *rounded)
 {
     for (int j = 0; j < g->n_in; j++) {
-        if (pl->m->values[g->in[j]].variable < 0 && !rounded[root_of_value(pl, g->in[j])]) return false;
+        if (pl->m->values[g->in[j]].variable < 0 && !rounded[planner_value_root(pl, g->in[j])]) return false;
     }
     return true;
 }
@@ -87,7 +81,7 @@ static void mark_results(planner *pl, const bool *watched, bool *rounded)
         const bool copies = copies_forward(g) && reads_rounded(pl, g, rounded);
         if (n->view) continue;
         for (int j = 0; j < g->n_out; j++) {
-            const int root = root_of_value(pl, g->out[j]);
+            const int root = planner_value_root(pl, g->out[j]);
             rounded[root] = n->out[j].dtype == MANTA_DTYPE_F32 && !watched[root];
             n->round_out[j] = rounded[root] && !copies;
         }

@@ -57,6 +57,9 @@ place planner_piece_place(int i);
 /* Where a variable lies in the state, or its gradient or proposal in the slot. */
 place planner_variable_place(const planner *pl, int variable, bool in_slot);
 
+/* The value whose memory it is: a view's output is its input's, and a chain of views ends at its root. */
+int planner_value_root(const planner *pl, int value);
+
 /* Where a value lies; makes its piece at the first question. */
 place planner_value_place(planner *pl, int value, int tick);
 

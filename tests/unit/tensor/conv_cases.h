@@ -160,7 +160,7 @@ static void same_bytes(const conv_case *c, int pass, flags fl)
     memcpy(got, want, (size_t)(n + GUARD) * sizeof *got);
     run(&families[0], 1, c, pass, fl, want);
     for (int f = 0; f < n_families; f++) {
-        for (int threads = f == 0 ? 2 : 1; threads <= MAX_THREADS; threads++) {
+        for (int threads = 1; threads <= MAX_THREADS; threads++) {
             if (f == 0 && steps_of(&c->s) > most_steps / 20) continue;
             run(&families[f], threads, c, pass, fl, got);
             for (int64_t i = 0; i < n + GUARD; i++) {
