@@ -33,3 +33,17 @@ def test_resnet18_reaches_90_percent_on_fashion_mnist(manta, tmp_path):
     accuracy = trained(manta, tmp_path, "resnet18", "fashion-mnist", "fashion-mnist:test", 5, "--optimizer", "adam",
                        "--learning-rate", "0.001", "--lr-schedule", "cosine:steps=4690")
     assert accuracy >= 0.90
+
+
+def test_mixed_bfloat16_is_as_accurate_as_float32_on_fashion_mnist(manta, tmp_path):
+    folder = os.environ.get("MANTA_DATA", "")
+    if not (pathlib.Path(folder) / "fashion-mnist").is_dir():
+        pytest.fail("MANTA_DATA must name a folder that holds fashion-mnist for the long tests")
+    mean = {}
+    for precision in ("exact", "mixed_bfloat16"):
+        found = [trained(manta, tmp_path, "mnist-cnn", "fashion-mnist", "fashion-mnist:test", 3, "--optimizer", "adam",
+                         "--learning-rate", "0.001", "--lr-schedule", "cosine:steps=2814", "--precision", precision,
+                         "--seed", seed) for seed in (1, 2, 3)]
+        mean[precision] = sum(found) / len(found)
+        print(precision, found)
+    assert abs(mean["mixed_bfloat16"] - mean["exact"]) <= 0.003 and mean["exact"] > 0.88
