@@ -41,7 +41,8 @@ typedef enum manta_status {
     MANTA_EDIED, /* a process that was awaited is dead */
     MANTA_EUNKNOWN, /* it may have happened or not */
     MANTA_ENAN, /* a number that is not one */
-    MANTA_EINTERNAL /* our own mistake */
+    MANTA_EINTERNAL, /* our own mistake */
+    MANTA_EINTERRUPTED /* a wait was interrupted, and what it waited for goes on (manta/nursery.h) */
 } manta_status;
 
 /* An error as it travels: where it arose and the sentence said there. Plain

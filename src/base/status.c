@@ -35,6 +35,7 @@ static const char *const names[] = {
     [MANTA_EUNKNOWN] = "unknown outcome",
     [MANTA_ENAN] = "not a number",
     [MANTA_EINTERNAL] = "internal",
+    [MANTA_EINTERRUPTED] = "interrupted",
 };
 enum { N_NAMES = sizeof names / sizeof names[0] };
 

@@ -151,7 +151,7 @@ manta_status shm_look_failed(const shm *t)
         if (i == t->rank || !atomic_load_explicit(&r->failed, memory_order_acquire)) continue;
         manta_error e = r->error;
         e.text[sizeof e.text - 1] = '\0';
-        if (e.code <= MANTA_OK || e.code > MANTA_EINTERNAL) e.code = MANTA_ECORRUPT;
+        if (e.code <= MANTA_OK || e.code > MANTA_EINTERRUPTED) e.code = MANTA_ECORRUPT;
         return manta_error_raise(&e);
     }
     return MANTA_OK;

@@ -249,7 +249,7 @@ static manta_status read_refusal(wire *w)
     uint32_t st = wire_u32(w);
 
     wire_text(w, text, sizeof text);
-    return wire_end(w, "refusal") || st == 0 || st > MANTA_EINTERNAL
+    return wire_end(w, "refusal") || st == 0 || st > MANTA_EINTERRUPTED
                ? MANTA_ECORRUPT
                : manta_fail((manta_status)st, "%s", text);
 }

@@ -72,7 +72,7 @@ manta_status cluster_read_failure(manta_cluster *c, int rank, chan *from)
         if (*s < ' ') *s = ' ';
     }
     c->failed = true;
-    st = e.code > MANTA_OK && e.code <= MANTA_EINTERNAL ? e.code : MANTA_EDIED;
+    st = e.code > MANTA_OK && e.code <= MANTA_EINTERRUPTED ? e.code : MANTA_EDIED;
     return f.item == CLUSTER_SAID_OF_ALL ? manta_fail(st, "%s", e.text)
                                          : manta_fail(st, "%s has given up: %s", p->node, e.text);
 }

@@ -176,7 +176,7 @@ void run_read_outcome(const char *folder, run_outcome *out)
     json_t *o = read_object(folder, "result.json");
     const char *code = json_string_value(json_object_get(o, "code"));
 
-    for (int i = 0; code && i <= MANTA_ENAN; i++) {
+    for (int i = 0; code && i <= MANTA_EINTERRUPTED; i++) {
         if (!strcmp(code, manta_status_name((manta_status)i))) out->code = (manta_status)i;
     }
     take_int(o, "error_rank", 0, &out->rank);

@@ -139,12 +139,12 @@ static void each_thread_has_its_own(void **state)
 static void every_code_has_a_name_of_its_own(void **state)
 {
     (void)state;
-    for (int i = MANTA_OK; i <= MANTA_EINTERNAL; i++) {
+    for (int i = MANTA_OK; i <= MANTA_EINTERRUPTED; i++) {
         assert_string_not_equal(manta_status_name((manta_status)i), "no status");
         for (int j = 0; j < i; j++)
             assert_string_not_equal(manta_status_name((manta_status)i), manta_status_name((manta_status)j));
     }
-    assert_string_equal(manta_status_name((manta_status)(MANTA_EINTERNAL + 1)), "no status");
+    assert_string_equal(manta_status_name((manta_status)(MANTA_EINTERRUPTED + 1)), "no status");
     assert_string_equal(manta_status_name((manta_status)-1), "no status");
 }
 
