@@ -7,7 +7,7 @@
  *                           is not readable               is readable                      status told once
  *
  * A child is a fork of this process that runs a function. A fork server needs nothing more:
- * it is a process that starts a child whenever somebody asks (node_start_zygote() of task/node.c).
+ * it is a process that starts a child whenever somebody asks (node_start_zygote() of task/zygote.c).
  * Between the fork and its function a child does, in this order, what its options say:
  *
  *   1. dies_with_parent   asks for SIGKILL when the parent ends, and goes at once if it has
