@@ -46,6 +46,11 @@ static pid_t real_fork_quiet(void)
     return (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, 0);
 }
 
+static pid_t real_clone(int (*fn)(void *arg), void *stack_end, int flags, void *arg)
+{
+    return clone(fn, stack_end, flags, arg);
+}
+
 static int real_prctl(int option, unsigned long value)
 {
     return prctl(option, value, 0, 0, 0);
@@ -106,6 +111,7 @@ const os_sys os_real = {
     .sched_getaffinity = sched_getaffinity,
     .fork = fork,
     .fork_quiet = real_fork_quiet,
+    .clone = real_clone,
     .kill = kill,
     .waitpid = waitpid,
     .prctl = real_prctl,

@@ -61,6 +61,7 @@ typedef struct os_sys {
     int (*sched_getaffinity)(pid_t pid, size_t size, cpu_set_t *out);
     pid_t (*fork)(void);
     pid_t (*fork_quiet)(void); /* a child whose end sends no signal and that no plain wait() sees */
+    pid_t (*clone)(int (*fn)(void *arg), void *stack_end, int flags, void *arg);
     int (*kill)(pid_t pid, int sig);
     pid_t (*waitpid)(pid_t pid, int *status, int options);
     int (*prctl)(int option, unsigned long value);

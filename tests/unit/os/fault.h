@@ -269,6 +269,11 @@ static pid_t fault_fork(void)
     return fault_hit() ? -1 : os_real.fork();
 }
 
+static pid_t fault_clone(int (*fn)(void *arg), void *stack_end, int flags, void *arg)
+{
+    return fault_hit() ? -1 : os_real.clone(fn, stack_end, flags, arg);
+}
+
 static pid_t fault_fork_quiet(void)
 {
     return fault_hit() ? -1 : os_real.fork_quiet();
@@ -407,6 +412,7 @@ static const os_sys fault_sys = {
     .sched_getaffinity = fault_sched_getaffinity,
     .fork = fault_fork,
     .fork_quiet = fault_fork_quiet,
+    .clone = fault_clone,
     .kill = fault_kill,
     .waitpid = fault_waitpid,
     .prctl = fault_prctl,
