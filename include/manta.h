@@ -28,6 +28,7 @@
 #include <manta/log.h>
 #include <manta/loss.h>
 #include <manta/model.h>
+#include <manta/nursery.h>
 #include <manta/onnx.h>
 #include <manta/op.h>
 #include <manta/optimizer.h>

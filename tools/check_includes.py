@@ -27,6 +27,8 @@ SEES = {
     "train": ["base", "os", "net", "store", "comm", "task", "tensor", "nn", "data", "format"],
 }
 PROGRAMS = ["cli", "dash", "python"]
+# Programs that are linked with folders of the library, and the folders they see.
+PARTS = {"node": ["base", "os", "net", "store", "task"]}
 
 # The rooms of a folder, from bottom to top, and the rooms of the same folder
 # that each may see. What a folder may see, its rooms may. TOP are the files
@@ -86,6 +88,7 @@ OWNER = {
     "comm": "comm",
     "task": "task",
     "node": "task",
+    "nursery": "task",
     "packed": "task",
     "code": "task",
     "watch": "task",
@@ -207,7 +210,7 @@ def room_violation(folder, room, name):
 
 def violation(folder, quote, name, own_folder):
     """Why a file of `folder` may not include `name`; None when it may."""
-    allowed = [folder] + SEES.get(folder, [])
+    allowed = [folder] + SEES.get(folder, []) + PARTS.get(folder, [])
     if name == "manta.h":
         return None if folder in PROGRAMS else "the umbrella header is for users; name the header that is meant"
     if name.startswith("manta/"):
@@ -257,7 +260,7 @@ def check(root):
                          for line, call in process_calls(path))
 
     for folder in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
-        if folder.name not in SEES and folder.name not in PROGRAMS:
+        if folder.name not in SEES and folder.name not in PROGRAMS and folder.name not in PARTS:
             found.append(f"src/{folder.name}: not in SEES of tools/check_includes.py")
             continue
         for path in sources(folder):

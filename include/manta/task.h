@@ -99,6 +99,10 @@ typedef struct manta_node_options {
     bool plain_output; /* workers write to this program's own output, without a prefix */
     int max_workers; /* processes of a program for calls, beside those of actors; 0: 32 for each core,
                       at least 256 */
+    /* Of what the workers are forks (manta/nursery.h): the program argv[0], looked for as execvp() does,
+     * with these arguments; NULL ends them. NULL: forks of this program. */
+    const char *const *nursery;
+    int nursery_timeout_ms; /* how long a nursery may take until it is ready; 0: 60 s */
 } manta_node_options;
 
 /* Starts a node on this host, or joins one: a daemon, and workers forked from

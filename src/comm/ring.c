@@ -106,7 +106,7 @@ static manta_status frame_arrived(ring *t, int from, const frame *f)
         memset(&e, 0, sizeof e);
         memcpy(&e, p->small, (size_t)f->length);
         e.text[sizeof e.text - 1] = e.host[sizeof e.host - 1] = '\0';
-        if (e.code <= MANTA_OK || e.code > MANTA_EINTERNAL) e.code = MANTA_ECORRUPT;
+        if (e.code <= MANTA_OK || e.code > MANTA_EINTERRUPTED) e.code = MANTA_ECORRUPT;
         for (char *c = e.text; *c; c++)
             if ((unsigned char)*c < ' ') *c = ' ';
         if (!e.text[0]) snprintf(e.text, sizeof e.text, "rank %d has given up and does not say why", from);

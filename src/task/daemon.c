@@ -33,10 +33,7 @@
  * nobody else waits for. */
 static void note_end(void *ctx, pid_t pid, int status)
 {
-    node *d = ctx;
-
-    for (size_t i = 0; i < d->clients.n; i++)
-        if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
+    daemon_worker_reaped(ctx, pid, status);
 }
 
 static void on_child(void *ctx, int fd, bool readable, bool writable)
@@ -81,8 +78,10 @@ static _Noreturn void node_serve(node *d)
     bool waiting = false, more = false;
 
     while (!d->stop) {
-        int due = daemon_memory_tick(d), look = daemon_limits_tick(d);
+        int due = daemon_memory_tick(d), look = daemon_limits_tick(d), forks = daemon_forks_tick(d);
         if (due < 0 || (look >= 0 && look < due)) due = look;
+        if (due < 0 || (forks >= 0 && forks < due)) due = forks;
+        if (d->stop) break;
         if ((waiting || d->is_short) && (due < 0 || due > 2)) due = 2;
         if (loop_run(d->loop, more ? 0 : due)) break;
         if (d->is_short) daemon_send_again(d);
@@ -123,6 +122,17 @@ static node *node_new(const node_config *config, int keeper_pidfd, pid_t keeper)
     return d;
 }
 
+/* There is nothing that could fork workers: manta_init() says why. */
+static _Noreturn void refuse_driver(node *d, int driver_fd)
+{
+    buf *b = proto_begin(&d->out, PROTO_REFUSED);
+
+    wire_put_u32(b, d->why_status);
+    wire_put_text(b, d->why);
+    (void)!socket_send(driver_fd, b->at, b->n, NULL, 0, true);
+    node_serve(d);
+}
+
 _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t driver, int driver_pidfd,
                            int keeper_pidfd, pid_t keeper)
 {
@@ -132,6 +142,7 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     d->driver = driver;
     if (node_prepare(d, keeper_pidfd)) _exit(1);
     uint32_t job_id = daemon_start_job(d, config->space);
+    if (d->stop) refuse_driver(d, driver_fd);
     daemon_add_driver(d, job_id, driver, driver_fd, driver_pidfd);
     for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d, job_id);
     daemon_open_socket(d);

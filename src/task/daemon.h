@@ -15,7 +15,7 @@
  *  4. Nothing is freed before one pass over all connections (refs.h).
  *
  * daemon.c: start, children; _clients: connections and messages; _jobs: the
- * programs and their zygotes; _leases: channels and workers; _memory: segments,
+ * programs; _forks: who forks their workers; _leases: channels and workers; _memory: segments,
  * in memory and on disk; _objects; _actors; _groups: placement groups; _code: code by
  * key; _limits: the workers' memory; _guests: who connects by name, and what they see. */
 #ifndef TASK_DAEMON_H
@@ -37,6 +37,7 @@
 #include "store/spill.h"
 #include "task/node_socket.h"
 #include "task/node.h"
+#include "task/nursery.h"
 #include "task/proto.h"
 #include "task/registry.h"
 #include "task/sched.h"
@@ -55,13 +56,15 @@ typedef struct client {
     int out_fds[2]; /* what it prints, kept for the time when its driver is gone */
     bool is_worker, dying, ended; /* its pidfd is readable; its end has been dealt with */
     bool is_ready; /* a worker that has started */
+    bool is_awaited; /* a worker of which the scheduler hears when it is ready: its hook may refuse */
     bool is_killed; /* by us: its end says nothing about the next worker */
     bool is_maker; /* in daemon_stop_idle(): others wait for what it is to make */
     bool blocked;
     int status;
     int64_t died_ns;
     proto_memory memory; /* why: it was killed for it */
-    char refusal[256]; /* what its driver lacks to have it, for which it is ended; "": nothing */
+    char
+        refusal[256]; /* why it is ended: what its driver lacks to have it, or its hook said; "": it is not */
     VEC(letter) outbox;
     MAP_U64(char) peers; /* clients with which it shares a channel */
 } client;
@@ -83,15 +86,32 @@ typedef struct object {
     failure *failure; /* NULL: it has not failed */
 } object;
 
+typedef enum forker_state { FORKER_NONE, FORKER_STARTING, FORKER_READY, FORKER_LOST } forker_state;
+#define FORKER_RUNS (-1) /* in the place of a wait status */
+
+/* A process that forks the workers of a program: its zygote or a nursery. daemon_forks.c has the
+ * picture of its states. */
+typedef struct forker {
+    forker_state state;
+    pid_t pid; /* 0: none */
+    int fd, pidfd;
+    int status; /* as of waitpid(), when it is known; else FORKER_RUNS */
+    bool was_ready; /* it, or one before it */
+    int64_t limit_ms, due_ns; /* how long it may be STARTING, and until when */
+    char name[NURSERY_NAME]; /* for sentences */
+    VEC(uint32_t) asked; /* workers that it has not answered for yet */
+    size_t sent; /* how many of them it was told, the first */
+} forker;
+
 /* The processes of a program that uses the node; what else there is to know of it is the
  * registry's. */
 typedef struct job {
     uint32_t id;
-    pid_t zygote, supervisor;
-    int zygote_fd, zygote_pidfd;
-    int supervisor_fd; /* -1: the zygote is a child of the daemon */
-    int forks, unsent; /* asked of the zygote and not yet answered; of these, not told it yet */
-    char shortage[256]; /* why the last worker that was to be started was not */
+    pid_t supervisor;
+    int supervisor_fd; /* -1: what forks its workers is a child of the daemon */
+    forker forker;
+    char shortage[256]; /* why the last worker that was to be started was not, */
+    manta_status shortage_code; /* and what calls fail with for that */
     MAP(uint64_t) codes; /* objects, by the key in hexadecimal digits */
 } job;
 
@@ -146,6 +166,8 @@ typedef struct node {
     MAP_U64(segment *) segments;
     directory *objects;
     bool stop;
+    char why[256]; /* the reason, when it is one that a driver can be told; with its status */
+    manta_status why_status;
 } node;
 
 /* daemon_clients.c */
@@ -163,8 +185,8 @@ void daemon_message(node *d, client *c, wire *w); /* one, of any kind */
 void daemon_drain_all(node *d); /* reads all that all clients have sent */
 void daemon_add_driver(node *d, uint32_t job, pid_t pid, int fd, int pidfd);
 /* fds: the socket, the pidfd and, unless it writes to its own, its output and
- * its error; all become ours. */
-void daemon_add_worker(node *d, uint32_t job, pid_t pid, const int *fds, int n_fds);
+ * its error; all become ours. is_awaited: it may still say that it cannot work. */
+void daemon_add_worker(node *d, uint32_t job, pid_t pid, bool is_awaited, const int *fds, int n_fds);
 /* Ends the clients that are dead and whose reason is known, or was awaited
  * long enough. Returns whether some are left. */
 bool daemon_bury(node *d);
@@ -176,18 +198,32 @@ uint32_t daemon_start_job(node *d, const char *space); /* of the driver we are a
 uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd); /* takes the descriptor */
 /* Does what the registry says is to be done; false: it is another's. */
 bool daemon_jobs_action(node *d, const registry_action *a);
-void daemon_ask_fork(node *d, uint32_t job);
+/* Ends a program whose workers cannot be had, and tells its driver why, which is this thread's last
+ * error: a node of its own ends with it. */
+void daemon_end_job(node *d, const job *j);
+void daemon_worker_reaped(node *d, pid_t pid, int status); /* or what forks them */
 /* A worker could not start, or not be reached. After some in a row the next
  * would fare no better, and calls would wait for ever. */
 void daemon_note_stillborn(node *d, uint32_t job);
 /* A worker of the job was not started. When this is a limit, as it is in any case
  * while the job has others, what could only go on with another worker fails with the
  * reason; else it is tried again. */
-void daemon_start_failed(node *d, uint32_t job, bool is_limit, const char *why);
+void daemon_start_failed(node *d, uint32_t job, bool is_limit, manta_status code, const char *why);
 void daemon_refuse(node *d, const sched_action *a); /* does SCHED_DO_REFUSE */
-void daemon_send_forks(node *d); /* those that could not be sent */
 /* Ends what dead workers of the job had started themselves. */
 void daemon_sweep_strangers(node *d, uint32_t job);
+
+/* daemon_forks.c */
+void daemon_ask_fork(node *d, uint32_t job);
+void daemon_send_forks(node *d); /* those that could not be sent */
+void daemon_start_forker(node *d, job *j); /* of a node of its own */
+/* Takes one that was started, with its descriptors; limit_ms: it is a nursery, which has so long
+ * until it is ready; 0: a zygote. */
+void daemon_take_forker(node *d, job *j, pid_t pid, int fd, int pidfd, int64_t limit_ms, const char *name);
+void daemon_forget_forker(node *d, job *j);
+void daemon_forker_reaped(node *d, pid_t pid, int status); /* it was that, or something else */
+/* Deals with those that are not ready in time. When to look again, in ms; -1: never. */
+int daemon_forks_tick(node *d);
 
 /* daemon_guests.c */
 void daemon_open_socket(node *d); /* of a driver's own node: without one it is only not seen */

@@ -195,7 +195,30 @@ static void on_unreachable(node *d, client *c, wire *w)
     daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = x->id});
     if (registry_number_in(d->registry, x->id))
         daemon_refuse_actor(d, registry_number_in(d->registry, x->id), why);
-    daemon_start_failed(d, x->job, true, why);
+    daemon_start_failed(d, x->job, true, MANTA_ENOSPC, why);
+}
+
+/* A new worker is ready: of one whose hook could have refused nobody knew yet. */
+static void on_ready(node *d, client *c)
+{
+    bool is_new = c->is_awaited && !c->is_ready;
+
+    c->is_ready = true;
+    daemon_registry(d, (registry_event){.kind = REGISTRY_WORKER_READY, .job = c->job});
+    if (is_new) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = c->job});
+}
+
+/* A new worker says why it cannot be one, and ends: so would the next. */
+static void on_not_ready(node *d, client *c, wire *w)
+{
+    char why[sizeof c->refusal];
+    manta_status code = (manta_status)wire_u32(w);
+
+    wire_text(w, why, sizeof why);
+    if (wire_end(w, "reason") || !c->is_awaited || c->is_ready || c->refusal[0] || !why[0]) return;
+    if (code <= MANTA_OK || code > MANTA_EINTERRUPTED) code = MANTA_EINTERNAL;
+    memcpy(c->refusal, why, sizeof why);
+    daemon_start_failed(d, c->job, true, code, why);
 }
 
 static void on_info(node *d, client *c, wire *w)
@@ -210,7 +233,7 @@ static void on_info(node *d, client *c, wire *w)
     wire_put_u64(b, request);
     wire_put_u32(b, (uint32_t)getpid());
     wire_put_u32(b, (uint32_t)d->keeper);
-    wire_put_u32(b, (uint32_t)(j ? j->zygote : 0));
+    wire_put_u32(b, (uint32_t)(j ? j->forker.pid : 0));
     daemon_put_shape(b, &total);
     daemon_put_shape(b, &left);
     wire_put_u32(b, (uint32_t)sched_workers(d->sched));
@@ -305,13 +328,11 @@ void daemon_message(node *d, client *c, wire *w)
     case PROTO_LINGERS: on_lingers(d, c, w); break;
     case PROTO_CANCEL: on_cancel(d, w); break;
     case PROTO_UNREACHABLE: on_unreachable(d, c, w); break;
+    case PROTO_NOT_READY: on_not_ready(d, c, w); break;
     case PROTO_INFO: on_info(d, c, w); break;
     case PROTO_SHUTDOWN: on_shutdown(d, c, w); break;
     case PROTO_STACK_IS: daemon_stack_answer(d, w); break;
-    case PROTO_READY:
-        c->is_ready = true;
-        daemon_registry(d, (registry_event){.kind = REGISTRY_WORKER_READY, .job = c->job});
-        break;
+    case PROTO_READY: on_ready(d, c); break;
     default: log_warn("a message of unknown kind", LOG_INT("kind", kind), LOG_INT("pid", c->pid)); break;
     }
 }
@@ -457,24 +478,25 @@ static manta_status check_room(const int *fds, int n_fds)
     return MANTA_OK;
 }
 
-void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, const int *fds, int n_fds)
+void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, bool is_awaited, const int *fds, int n_fds)
 {
     if (check_room(fds, n_fds)) {
         proc_signal(fds[1], SIGKILL); /* its parent reaps it */
         socket_close_all(fds, n_fds);
-        daemon_start_failed(d, job_id, false, manta_error_text());
+        daemon_start_failed(d, job_id, false, MANTA_ENOSPC, manta_error_text());
         return;
     }
     client *c = client_new(d, job_id, pid, fds[0], fds[1]);
     c->is_worker = true;
+    c->is_awaited = is_awaited;
     if (n_fds == 4) memcpy(c->out_fds, fds + 2, sizeof c->out_fds);
     if (client_welcome(d, c)) {
         daemon_kill(d, c->id);
-        daemon_start_failed(d, job_id, false, manta_error_text());
+        daemon_start_failed(d, job_id, false, MANTA_ENOSPC, manta_error_text());
         return;
     }
     pass_output(d, c);
-    daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = job_id});
+    if (!is_awaited) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = job_id});
 }
 
 void daemon_kill_stranger(void *ctx, pid_t child)
@@ -482,7 +504,7 @@ void daemon_kill_stranger(void *ctx, pid_t child)
     node *d = ctx;
 
     for (size_t i = 0; i < d->jobs.n; i++)
-        if (d->jobs.at[i].value->zygote == child) return;
+        if (d->jobs.at[i].value->forker.pid == child) return;
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->pid == child) return;
     os->kill(child, SIGKILL);
@@ -511,7 +533,9 @@ static void client_end(node *d, client *c)
     loop_forget(d->loop, c->fd);
     loop_forget(d->loop, c->pidfd);
     map_u64_remove(&d->clients, c->id);
-    if (c->is_worker && !c->is_ready && !c->is_killed) daemon_note_stillborn(d, c->job);
+    if (c->is_worker && !c->is_ready && !c->is_killed && !c->refusal[0]) daemon_note_stillborn(d, c->job);
+    if (c->is_awaited && !c->is_ready && !c->refusal[0] && !d->stop)
+        daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = c->job});
     const registry_job *j = registry_find_job(d->registry, c->job);
     if (j && j->driver == c->id) {
         daemon_registry(d, (registry_event){.kind = REGISTRY_DRIVER_GONE, .job = c->job});

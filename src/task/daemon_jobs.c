@@ -1,8 +1,8 @@
-/* daemon_jobs.c - the programs that use the node, and who forks their workers.
+/* daemon_jobs.c - the programs that use the node.
  *
- * A job has a zygote: a process with the program's memory as it was in
- * manta_init(). The daemon that a driver started for itself forks that zygote,
- * for it is a fork of the driver. A program that joins brings its own: its
+ * A job has a process that forks its workers (daemon_forks.c): its zygote, which has the
+ * program's memory as it was in manta_init(), or a nursery. The daemon that a driver
+ * started for itself starts that process. A program that joins brings its own: its
  * supervisor (job_supervisor.c) keeps the zygote, adopts the job's orphans and ends all
  * of them when its connection to us closes. */
 #include "task/daemon.h"
@@ -22,8 +22,6 @@
 #include "os/spawner.h"
 #include "os/sys.h"
 
-static void start_zygote(node *d, job *j);
-static void on_zygote(void *ctx, int fd, bool readable, bool writable);
 static void on_supervisor(void *ctx, int fd, bool readable, bool writable);
 
 job *daemon_job(node *d, uint32_t id)
@@ -35,54 +33,9 @@ job *daemon_job(node *d, uint32_t id)
 
 /* ---- workers ---- */
 
-/* Asks the zygote for what is open, as far as it takes messages now. */
-static void send_forks(node *d, job *j)
-{
-    while (j->unsent > 0 && j->zygote_fd >= 0) {
-        proto_begin(&d->out, PROTO_FORK);
-        manta_status st = socket_send(j->zygote_fd, d->out.at, d->out.n, NULL, 0, false);
-        if (st == MANTA_ENOMEM) {
-            d->is_short = true;
-            return;
-        }
-        if (st == MANTA_EBUSY && !loop_watch(d->loop, j->zygote_fd, true, on_zygote, d)) return;
-        if (st && st != MANTA_EDIED) {
-            log_error("a zygote cannot be asked: it is replaced", LOG_STR("why", manta_error_text()));
-            proc_signal(j->zygote_pidfd, SIGKILL);
-        }
-        if (st) return; /* its successor is asked for what is open */
-        j->unsent--;
-    }
-}
-
-void daemon_send_forks(node *d)
-{
-    for (size_t i = 0; i < d->jobs.n; i++) send_forks(d, d->jobs.at[i].value);
-}
-
-void daemon_ask_fork(node *d, uint32_t id)
-{
-    job *j = daemon_job(d, id);
-
-    if (!j) return;
-    j->forks++;
-    j->unsent++;
-    send_forks(d, j);
-}
-
 void daemon_note_stillborn(node *d, uint32_t id)
 {
     daemon_registry(d, (registry_event){.kind = REGISTRY_WORKER_STILLBORN, .job = id});
-}
-
-/* Workers of the job cannot start: a node of its own ends with it. */
-static void do_give_up(node *d, uint32_t id)
-{
-    const job *j = daemon_job(d, id);
-
-    if (d->stop || !j) return;
-    log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
-    if (j->supervisor_fd < 0) d->stop = true;
 }
 
 static void job_broken(node *d, uint32_t id)
@@ -90,7 +43,47 @@ static void job_broken(node *d, uint32_t id)
     daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_BROKEN, .job = id});
 }
 
-void daemon_start_failed(node *d, uint32_t id, bool is_limit, const char *why)
+/* Its driver's waits are to say why. */
+static void tell_end(node *d, const job *j, const char *why)
+{
+    const registry_job *known = registry_find_job(d->registry, j->id);
+    client *driver = known ? daemon_client(d, known->driver) : NULL;
+
+    if (!driver) return;
+    proto_begin(&d->out, PROTO_ENDS);
+    wire_put_text(&d->out, why);
+    daemon_send(d, driver);
+}
+
+void daemon_end_job(node *d, const job *j)
+{
+    manta_error e;
+
+    manta_error_get(&e);
+    log_info("a job ends", LOG_INT("job", (int64_t)j->id), LOG_STR("why", e.text));
+    tell_end(d, j, e.text);
+    snprintf(d->why, sizeof d->why, "%.*s", (int)sizeof d->why - 1, e.text);
+    d->why_status = e.code;
+    if (j->supervisor_fd < 0)
+        d->stop = true;
+    else
+        job_broken(d, j->id);
+}
+
+/* Workers of the job cannot start: a node of its own ends with it. */
+static void do_give_up(node *d, uint32_t id)
+{
+    const job *j = daemon_job(d, id);
+    char why[512];
+
+    if (d->stop || !j) return;
+    snprintf(why, sizeof why, "workers cannot start%s%s", j->shortage[0] ? ": " : "", j->shortage);
+    log_error("workers cannot start: the job ends", LOG_INT("job", (int64_t)id));
+    tell_end(d, j, why);
+    if (j->supervisor_fd < 0) d->stop = true;
+}
+
+void daemon_start_failed(node *d, uint32_t id, bool is_limit, manta_status code, const char *why)
 {
     job *j = daemon_job(d, id);
     int64_t workers = 0;
@@ -99,6 +92,7 @@ void daemon_start_failed(node *d, uint32_t id, bool is_limit, const char *why)
         const client *c = d->clients.at[i].value;
         workers += c->job == id && c->is_worker && !c->dying && !c->refusal[0];
     }
+    if (j) j->shortage_code = code;
     if (j && strcmp(j->shortage, why) != 0) {
         snprintf(j->shortage, sizeof j->shortage, "%s", why);
         log_warn("a worker could not be started", LOG_STR("why", why), LOG_INT("workers", workers));
@@ -116,8 +110,8 @@ void daemon_refuse(node *d, const sched_action *a)
 
     if (a->kind == SCHED_DO_REFUSE_ACTOR) daemon_refuse_actor(d, a->client, why);
     if (a->kind != SCHED_DO_REFUSE || !c) return;
-    failure *f = failure_make(MANTA_FAILURE_WORKER, MANTA_ENOSPC, NULL, 0,
-                              "no worker can be started for the call: %s", why);
+    failure *f = failure_make(MANTA_FAILURE_WORKER, j && j->shortage_code ? j->shortage_code : MANTA_ENOSPC,
+                              NULL, 0, "no worker can be started for the call: %s", why);
     proto_begin(&d->out, PROTO_NO_WORKER);
     daemon_put_shape(&d->out, &a->shape);
     failure_put(&d->out, f);
@@ -125,30 +119,9 @@ void daemon_refuse(node *d, const sched_action *a)
     daemon_send(d, c);
 }
 
-static void worker_forked(node *d, job *j, wire *w, const int *fds, int n_fds)
+void daemon_worker_reaped(node *d, pid_t pid, int status)
 {
-    char why[256];
-    pid_t pid = (pid_t)wire_u32(w);
-
-    (void)wire_u32(w);
-    wire_text(w, why, sizeof why);
-    if (wire_end(w, "forked")) pid = 0;
-    if (j->forks > 0) j->forks--;
-    if (pid > 0 && (n_fds == 2 || n_fds == 4)) {
-        daemon_add_worker(d, j->id, pid, fds, n_fds);
-        return;
-    }
-    if (pid > 0) { /* nobody else knows of it; its parent reaps it */
-        (void)proc_fail_files("a worker cannot be started");
-        snprintf(why, sizeof why, "%s", manta_error_text());
-        os->kill(pid, SIGKILL);
-    }
-    socket_close_all(fds, n_fds);
-    daemon_start_failed(d, j->id, false, why);
-}
-
-static void worker_reaped(node *d, pid_t pid, int status)
-{
+    daemon_forker_reaped(d, pid, status);
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->pid == pid) d->clients.at[i].value->status = status;
 }
@@ -173,90 +146,13 @@ void daemon_sweep_strangers(node *d, uint32_t id)
     (void)st;
 }
 
-/* ---- the zygote ---- */
-
-static void zygote_gone(node *d, job *j)
-{
-    if (j->zygote_fd >= 0) loop_forget(d->loop, j->zygote_fd);
-    if (j->zygote_pidfd >= 0) proc_signal(j->zygote_pidfd, SIGKILL);
-    socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd}, 2);
-    j->zygote_fd = j->zygote_pidfd = -1;
-    j->zygote = 0;
-    daemon_sweep_strangers(d, j->id); /* a worker it had forked and not told of */
-}
-
-static void on_zygote(void *ctx, int fd, bool readable, bool writable)
-{
-    node *d = ctx;
-    job *j = NULL;
-    size_t n;
-    int fds[SOCKET_MAX_FDS], n_fds;
-
-    for (size_t i = 0; i < d->jobs.n && !j; i++)
-        if (d->jobs.at[i].value->zygote_fd == fd) j = d->jobs.at[i].value;
-    if (!j) return;
-    if (writable) {
-        if (loop_watch(d->loop, fd, false, on_zygote, d)) log_error("a zygote cannot be watched");
-        send_forks(d, j);
-    }
-    while (readable) {
-        manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
-        if (st == MANTA_EBUSY) return;
-        if (st) break; /* also when it says what cannot be: it is replaced */
-        wire w = wire_of(d->in, n);
-        proto_kind kind = proto_kind_of(&w);
-        if (kind == PROTO_FORKED) {
-            worker_forked(d, j, &w, fds, n_fds);
-            if (j->zygote_fd != fd) return;
-            continue;
-        }
-        socket_close_all(fds, n_fds);
-        pid_t pid = (pid_t)wire_u32(&w);
-        if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
-    }
-    if (!readable) return;
-    if (j->forks > 0) daemon_note_stillborn(d, j->id); /* the next may fare no better, either */
-    zygote_gone(d, j);
-    if (!d->stop && j->supervisor_fd < 0) start_zygote(d, j);
-}
-
-static void take_zygote(node *d, job *j, pid_t pid, int fd, int pidfd)
-{
-    j->zygote = pid;
-    j->zygote_fd = fd;
-    j->zygote_pidfd = pidfd;
-    j->unsent = j->forks;
-    if (loop_watch(d->loop, fd, false, on_zygote, d)) {
-        if (j->supervisor_fd < 0)
-            d->stop = true;
-        else
-            job_broken(d, j->id);
-        return;
-    }
-    send_forks(d, j);
-}
-
-static void start_zygote(node *d, job *j)
-{
-    spawn_child zygote;
-    int fd;
-
-    /* on_child() of daemon.c reaps it, as all that this process adopts. */
-    if (node_start_zygote(d->self_pidfd, d->config.plain_output, &d->files, &fd, &zygote)) {
-        log_error("no zygote could be started, so the node ends", LOG_STR("why", manta_error_text()));
-        d->stop = true;
-        return;
-    }
-    take_zygote(d, j, zygote.pid, fd, zygote.pidfd);
-}
-
 /* ---- jobs ---- */
 
 static job *job_new(node *d, const char *space, bool is_joined)
 {
     job *j = mem_new(sizeof *j);
 
-    *j = (job){.id = ++d->next_job, .zygote_fd = -1, .zygote_pidfd = -1, .supervisor_fd = -1};
+    *j = (job){.id = ++d->next_job, .forker = {.fd = -1, .pidfd = -1}, .supervisor_fd = -1};
     *map_u64_put(&d->jobs, j->id) = j;
     daemon_registry(
         d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = j->id, .name = space, .is_joined = is_joined});
@@ -267,7 +163,7 @@ uint32_t daemon_start_job(node *d, const char *space)
 {
     job *j = job_new(d, space, false);
 
-    start_zygote(d, j);
+    daemon_start_forker(d, j);
     return j->id;
 }
 
@@ -278,6 +174,47 @@ uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd)
     j->supervisor_fd = supervisor_fd;
     if (loop_watch(d->loop, supervisor_fd, false, on_supervisor, d)) job_broken(d, j->id);
     return j->id;
+}
+
+/* The supervisor has started a process that forks workers. False: it cannot be taken. */
+static bool forker_comes(node *d, job *j, wire *w, const int *fds, int n_fds)
+{
+    char name[NURSERY_NAME];
+    pid_t pid = (pid_t)wire_u32(w), supervisor = (pid_t)wire_u32(w);
+    uint32_t limit_ms = wire_u32(w);
+
+    wire_text(w, name, sizeof name);
+    if (n_fds == SOCKET_FDS_LOST) {
+        (void)proc_fail_files("a program cannot be taken in");
+        log_error("a job ends", LOG_STR("why", manta_error_text()));
+        return false;
+    }
+    if (wire_end(w, "zygote") || n_fds != 2) {
+        socket_close_all(fds, n_fds);
+        return false;
+    }
+    j->supervisor = supervisor;
+    daemon_forget_forker(d, j);
+    daemon_take_forker(d, j, pid, fds[0], fds[1], limit_ms, name);
+    return true;
+}
+
+/* One message of a supervisor. False: the job cannot go on. */
+static bool supervisor_says(node *d, job *j, wire *w, const int *fds, int n_fds)
+{
+    proto_kind kind = proto_kind_of(w);
+    char why[256];
+
+    if (kind == PROTO_ZYGOTE) return forker_comes(d, j, w, fds, n_fds);
+    socket_close_all(fds, n_fds);
+    if (kind == PROTO_ENDS) {
+        wire_text(w, why, sizeof why);
+        tell_end(d, j, why);
+        return false;
+    }
+    pid_t pid = (pid_t)wire_u32(w);
+    if (kind == PROTO_REAPED) daemon_worker_reaped(d, pid, (int)wire_u32(w));
+    return true;
 }
 
 static void on_supervisor(void *ctx, int fd, bool readable, bool writable)
@@ -297,21 +234,7 @@ static void on_supervisor(void *ctx, int fd, bool readable, bool writable)
         if (st == MANTA_EBUSY) return;
         if (st) break;
         wire w = wire_of(d->in, n);
-        proto_kind kind = proto_kind_of(&w);
-        pid_t pid = (pid_t)wire_u32(&w);
-        if (kind == PROTO_ZYGOTE && n_fds == SOCKET_FDS_LOST) {
-            (void)proc_fail_files("a program cannot be taken in");
-            log_error("a job ends", LOG_STR("why", manta_error_text()));
-            break;
-        }
-        if (kind == PROTO_ZYGOTE && n_fds == 2) {
-            j->supervisor = (pid_t)wire_u32(&w);
-            zygote_gone(d, j);
-            take_zygote(d, j, pid, fds[0], fds[1]);
-            continue;
-        }
-        socket_close_all(fds, n_fds);
-        if (kind == PROTO_REAPED) worker_reaped(d, pid, (int)wire_u32(&w));
+        if (!supervisor_says(d, j, &w, fds, n_fds)) break;
     }
     loop_forget(d->loop, fd);
     job_broken(d, j->id); /* the supervisor is dead: its keeper ends what it had */
@@ -334,9 +257,10 @@ static void do_end(node *d, uint32_t id)
             c->died_ns = clock_now_ns();
         }
     }
-    if (j->zygote_fd >= 0) loop_forget(d->loop, j->zygote_fd);
+    if (j->forker.fd >= 0) loop_forget(d->loop, j->forker.fd);
     loop_forget(d->loop, j->supervisor_fd);
-    socket_close_all((int[]){j->zygote_fd, j->zygote_pidfd, j->supervisor_fd}, 3);
+    socket_close_all((int[]){j->forker.fd, j->forker.pidfd, j->supervisor_fd}, 3);
+    vec_release(&j->forker.asked);
     map_u64_remove(&d->jobs, j->id);
     daemon_drop_code(d, j);
     mem_free(j);

@@ -174,7 +174,7 @@ failure *failure_take(wire *w)
     wire_text(w, is->chain, sizeof is->chain);
     wire_text(w, is->text, sizeof is->text);
     f->payload = payload_take(w);
-    if ((unsigned)is->code > MANTA_EINTERNAL || is->code == MANTA_OK) is->code = MANTA_EINTERNAL;
+    if ((unsigned)is->code > MANTA_EINTERRUPTED || is->code == MANTA_OK) is->code = MANTA_EINTERNAL;
     if (is->kind == MANTA_FAILURE_NONE || (unsigned)is->kind > MANTA_FAILURE_PLACEMENT_GROUP)
         is->kind = MANTA_FAILURE_TASK;
     return f;

@@ -14,6 +14,7 @@
 #include "os/spawner.h"
 #include "os/sys.h"
 #include "task/node.h"
+#include "task/nursery.h"
 #include "task/proto.h"
 
 typedef struct supervisor {
@@ -38,27 +39,33 @@ static void tell_daemon(supervisor *s, const int *fds, int n_fds)
 static void start_zygote(supervisor *s)
 {
     spawn_child zygote;
+    char name[NURSERY_NAME];
     int fd;
 
-    if (node_start_zygote(s->self_pidfd, s->config->plain_output, NULL, &fd, &zygote)) supervisor_end();
+    if (node_start_zygote(s->self_pidfd, s->config, NULL, &fd, &zygote)) {
+        proto_begin(&s->out, PROTO_ENDS);
+        wire_put_text(&s->out, manta_error_text());
+        tell_daemon(s, NULL, 0);
+        supervisor_end();
+    }
     s->zygote = zygote.pid;
+    nursery_name(s->config, name);
     proto_begin(&s->out, PROTO_ZYGOTE);
     wire_put_u32(&s->out, (uint32_t)zygote.pid);
     wire_put_u32(&s->out, (uint32_t)getpid());
+    wire_put_u32(&s->out, s->config->n_nursery > 0 ? (uint32_t)s->config->nursery_ms : 0);
+    wire_put_text(&s->out, name);
     tell_daemon(s, (int[]){fd, zygote.pidfd}, 2);
     socket_close_all((int[]){fd, zygote.pidfd}, 2);
 }
 
-/* A child has ended: the zygote, which is replaced, a worker that it left to us, whose
+/* A child has ended: the zygote or nursery, which is replaced, a worker that it left to us, whose
  * status its callers want to know, or what a worker had started. */
 static void tell_end(void *ctx, pid_t pid, int status)
 {
     supervisor *s = ctx;
 
-    if (pid == s->zygote) {
-        s->zygote = 0;
-        return;
-    }
+    if (pid == s->zygote) s->zygote = 0;
     proto_begin(&s->out, PROTO_REAPED);
     wire_put_u32(&s->out, (uint32_t)pid);
     wire_put_u32(&s->out, (uint32_t)status);

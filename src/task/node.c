@@ -1,6 +1,7 @@
 /* node.c - see node.h: the keeper, which does almost nothing, so that it can be relied on.
  *
- *   node_start()         keeper ─── daemon          SPAWN_QUIET: the program's wait() does not see it
+ *   node_start()         keeper ─── daemon          SPAWN_QUIET: the program's wait() does not see it;
+ *                                                   or, with a nursery, by node_program.c, as node_join()
  *   node_start_alone()   keeper ─── daemon          SPAWN_DETACHED: it outlives the program
  *   node_join()          keeper ─── supervisor      SPAWN_DETACHED: detached actors do
  *
@@ -16,10 +17,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "os/descendants.h"
 #include "os/proc.h"
 #include "os/socket.h"
 #include "os/spawner.h"
+#include "task/node_program.h"
 #include "task/proto.h"
 
 bool node_has_threads;
@@ -44,15 +47,32 @@ typedef struct keeper {
     pid_t pid;
 } keeper;
 
+/* The process becomes a keeper. */
+static void begin_keeper(keeper *k)
+{
+    k->pid = getpid();
+    if (descendants_adopt() || proc_pidfd_open(getpid(), &k->self_pidfd)) _exit(1);
+}
+
 /* Starts the process that the keeper is there for. */
 static spawn_child start_kept(keeper *k, const char *name, void (*run)(void *ctx))
 {
     spawn_options o = {.run = run, .ctx = k, .name = name};
     spawn_child kept = {0};
 
-    k->pid = getpid();
-    if (descendants_adopt() || proc_pidfd_open(getpid(), &k->self_pidfd) || spawn_start(&o, &kept)) _exit(1);
+    if (spawn_start(&o, &kept)) _exit(1);
     return kept;
+}
+
+/* Tells the driver, which has not forked it, who the keeper is. */
+static void tell_keeper(const keeper *k)
+{
+    buf b = {0};
+
+    proto_begin(&b, PROTO_HELLO);
+    wire_put_u32(&b, (uint32_t)k->pid);
+    if (socket_send(k->tell, b.at, b.n, &k->self_pidfd, 1, true)) _exit(1);
+    buf_release(&b);
 }
 
 /* Waits until the kept process or the driver has ended, then ends all. */
@@ -89,6 +109,8 @@ static void run_keeper(void *ctx)
 
     spawn_ignore_requests(); /* the driver's end is the node's */
     socket_close_all(&k->driver_fd, 1);
+    begin_keeper(k);
+    if (k->tell >= 0) tell_keeper(k); /* before the daemon says anything there */
     spawn_child daemon = start_kept(k, "manta-daemon", run_daemon);
     snprintf(name, sizeof name, "%d.sock", (int)daemon.pid);
     keep_until_end(&daemon, k->driver_pidfd);
@@ -98,7 +120,7 @@ static void run_keeper(void *ctx)
 manta_status node_start(const node_config *c, pid_t *pid, int *fd, int *keeper_pidfd)
 {
     int pair[2] = {-1, -1};
-    keeper k = {.config = c, .driver = getpid(), .driver_pidfd = -1};
+    keeper k = {.config = c, .driver = getpid(), .driver_pidfd = -1, .tell = -1};
     spawn_options o = {.run = run_keeper,
                        .ctx = &k,
                        .name = "manta-keeper",
@@ -109,6 +131,10 @@ manta_status node_start(const node_config *c, pid_t *pid, int *fd, int *keeper_p
     spawn_child child;
     manta_status st;
 
+    if (c->n_nursery > 0) {
+        *pid = 0;
+        return node_program_start(c, -1, fd, keeper_pidfd);
+    }
     node_remember_files();
     if ((st = socket_pair(pair))) return st;
     if ((st = proc_pidfd_open(getpid(), &k.driver_pidfd))) goto out;
@@ -122,6 +148,13 @@ manta_status node_start(const node_config *c, pid_t *pid, int *fd, int *keeper_p
 out:
     socket_close_all((int[]){pair[0], pair[1], k.driver_pidfd}, 3);
     return st;
+}
+
+_Noreturn void node_keep(const node_config *c, int fd, pid_t driver, int driver_pidfd)
+{
+    run_keeper(&(keeper){
+        .config = c, .fd = fd, .tell = fd, .driver_fd = -1, .driver = driver, .driver_pidfd = driver_pidfd});
+    _exit(0);
 }
 
 /* ---- a node without a driver ---- */
@@ -138,6 +171,7 @@ static void run_keeper_alone(void *ctx)
     keeper *k = ctx;
 
     if (chdir("/")) _exit(1);
+    begin_keeper(k);
     spawn_child daemon = start_kept(k, "manta-daemon", run_daemon_alone);
     keep_until_end(&daemon, -1);
     sweep_node_socket(NODE_SOCKET_MAIN);
@@ -195,14 +229,18 @@ static void run_supervisor(void *ctx)
 static void run_keeper_of_guest(void *ctx)
 {
     keeper *k = ctx;
-    buf b = {0};
 
     spawn_ignore_requests();
+    begin_keeper(k);
     spawn_child supervisor = start_kept(k, "manta-supervise", run_supervisor);
-    proto_begin(&b, PROTO_HELLO);
-    wire_put_u32(&b, (uint32_t)getpid());
-    if (socket_send(k->tell, b.at, b.n, &k->self_pidfd, 1, true)) _exit(1);
+    tell_keeper(k);
     keep_until_end(&supervisor, -1);
+}
+
+_Noreturn void node_keep_guest(const node_config *c, int fd, int tell)
+{
+    run_keeper_of_guest(&(keeper){.config = c, .fd = fd, .tell = tell});
+    _exit(0);
 }
 
 /* The keeper may outlive its driver, whose readers must see the end of its output all the
@@ -223,16 +261,16 @@ static manta_status start_keeper_of_guest(const node_config *c, int fd, int tell
         NULL);
 }
 
-manta_status node_join(const node_config *c, int fd, pid_t *pid, int *keeper_pidfd)
+/* Starts the keeper by a fork, and hears from it. */
+static manta_status fork_keeper_of_guest(const node_config *c, int fd, pid_t *pid, int *keeper_pidfd)
 {
-    int pair[2] = {-1, -1}, tell[2] = {-1, -1}, fds[SOCKET_MAX_FDS], n_fds = 0;
+    int tell[2], fds[SOCKET_MAX_FDS], n_fds = 0;
     char in[64];
     size_t n = 0;
-    manta_status st = socket_pair(pair);
 
-    if (!st) st = socket_pair(tell);
-    if (!st) st = start_keeper_of_guest(c, pair[1], tell[1]);
-    socket_close_all((int[]){pair[1], tell[1]}, 2);
+    TRY(socket_pair(tell));
+    manta_status st = start_keeper_of_guest(c, fd, tell[1]);
+    socket_close_all(&tell[1], 1);
     if (!st) st = socket_recv(tell[0], in, sizeof in, &n, fds, &n_fds, true);
     if (!st) {
         wire w = wire_of(in, n);
@@ -241,13 +279,36 @@ manta_status node_join(const node_config *c, int fd, pid_t *pid, int *keeper_pid
         if (n_fds != 1) st = manta_fail(MANTA_EDIED, "the processes of this program could not be started");
         if (n_fds == 1) *keeper_pidfd = fds[0];
     }
+    socket_close_all(&tell[0], 1);
+    return st;
+}
+
+static manta_status start_keeper_program(const node_config *c, int fd, pid_t *pid, int *keeper_pidfd)
+{
+    int tell;
+
+    TRY(node_program_start(c, fd, &tell, keeper_pidfd));
+    socket_close_all(&tell, 1);
+    *pid = 0;
+    return MANTA_OK;
+}
+
+manta_status node_join(const node_config *c, int fd, pid_t *pid, int *keeper_pidfd)
+{
+    int pair[2] = {-1, -1};
+    manta_status st = socket_pair(pair);
+
+    if (!st)
+        st = c->n_nursery > 0 ? start_keeper_program(c, pair[1], pid, keeper_pidfd)
+                              : fork_keeper_of_guest(c, pair[1], pid, keeper_pidfd);
+    socket_close_all(&pair[1], 1);
     if (!st) {
         buf b = {0};
         node_socket_hello(&b, PROTO_ROLE_DRIVER, c->space, c->prestart);
         st = socket_send(fd, b.at, b.n, &pair[0], 1, true);
         buf_release(&b);
     }
-    socket_close_all((int[]){pair[0], tell[0]}, 2);
+    socket_close_all(&pair[0], 1);
     if (st) socket_close_all(&fd, 1);
     return st;
 }

@@ -16,7 +16,10 @@
  *
  * The supervisor adopts orphans, replaces a dead zygote, and ends everything when
  * its connection to the daemon closes. Detached actors therefore outlive their
- * driver, and nothing outlives the daemon. */
+ * driver, and nothing outlives the daemon.
+ *
+ * With a nursery (nursery.h) nothing here is a fork of the driver: the keeper is the program
+ * manta-node (node_program.h), daemon and supervisor are its forks, and the nursery is in the zygote's place. */
 #ifndef TASK_NODE_H
 #define TASK_NODE_H
 
@@ -43,14 +46,21 @@ typedef struct node_config {
     int max_workers; /* of a program, beside its actors; 0: any number */
     char space[64]; /* namespace of the driver; "" its own */
     bool plain_output; /* workers write to the driver's own output */
+    /* For processes that are no forks of the driver: */
+    const char *nursery; /* the command whose forks the workers are (nursery.h), borrowed */
+    size_t n_nursery; /* its bytes; 0: they are forks of the driver */
+    int nursery_ms; /* how long it may take until it is ready */
+    uint64_t lineage; /* rebuild_limit (rebuild.h) */
+    int log_level;
 } node_config;
 
 /* Turns the options of a program into a configuration, with the machine's own cores and
- * memory where they say nothing; `o` may be NULL. */
+ * memory where they say nothing; `o` may be NULL. Without a nursery. */
 manta_status node_config_of(const manta_node_options *o, node_config *c) MANTA_MUST_USE;
 
 /* Starts a node for this process. *fd: the connection to the daemon, and
- * *keeper_pidfd; both owned. */
+ * *keeper_pidfd; both owned. *keeper: the child that is to be reaped; 0: it is nobody's, which it is
+ * when there is a nursery. */
 manta_status node_start(const node_config *c, pid_t *keeper, int *fd, int *keeper_pidfd) MANTA_MUST_USE;
 
 /* Starts a node that stays until it is stopped; `log` receives what it has to
@@ -71,11 +81,15 @@ _Noreturn void daemon_main(const node_config *c, int driver_fd, pid_t driver, in
 _Noreturn void daemon_main_alone(const node_config *c, int tell_fd, int keeper_pidfd, pid_t keeper);
 _Noreturn void supervisor_main(const node_config *c, int fd, int keeper_pidfd); /* job_supervisor.c */
 _Noreturn void worker_main(int fd, const int pipes[2]); /* worker.c; pipes: -1 when it writes to its own */
+_Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output, const struct rlimit *files);
+/* The keeper of a program's own node, and of one that joined; the program listens at fd, or at tell. */
+_Noreturn void node_keep(const node_config *c, int fd, pid_t driver, int driver_pidfd);
+_Noreturn void node_keep_guest(const node_config *c, int fd, int tell);
 
-/* Starts a zygote below this process, which it watches by parent_pidfd. `files`: the limit
- * of open files that the program had; NULL, or all zero: this process has it too.
- * *fd: the connection to it, owned; *out: as of spawn_start(). */
-manta_status node_start_zygote(int parent_pidfd, bool plain_output, const struct rlimit *files, int *fd,
+/* Starts what forks the workers, a zygote or the nursery of the configuration, below this process, which
+ * it watches by parent_pidfd. `files`: the limit of open files that the program had; NULL, or
+ * all zero: this process has it too. *fd: the connection to it, owned; *out: as of spawn_start(). */
+manta_status node_start_zygote(int parent_pidfd, const node_config *c, const struct rlimit *files, int *fd,
                                spawn_child *out) MANTA_MUST_USE;
 
 /* Remembers which descriptors are open now, and whether there are threads: the processes of

@@ -44,6 +44,7 @@ typedef enum proto_kind {
     PROTO_CODE_PUT, /* request, key (16 bytes), object */
     PROTO_CODE_GET, /* request, key (16 bytes) */
     PROTO_LINGERS, /* a worker, whose actor has ended: calls that it has made have not */
+    PROTO_NOT_READY, /* status, text: a new worker cannot work, and why */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
                          who waits for them; fd: bell */
@@ -68,15 +69,20 @@ typedef enum proto_kind {
     PROTO_ANSWER, /* request, what the one who asked knows how to read */
     PROTO_GROUP_GONE, /* group */
     PROTO_NO_WORKER, /* shape, failure: no worker can be started for the calls that wait */
+    PROTO_ENDS, /* text: why the node, or this program's part in it, is about to end; also of a supervisor */
     PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, trace */
     PROTO_STACK_ASK, /* request: say where you are */
     /* daemon and zygote; daemon and supervisor */
     PROTO_FORK = 96, /* */
-    PROTO_FORKED, /* pid, text; fds: socket, pidfd, and its output and error; pid 0: it could not be
+    PROTO_FORKED, /* pid, whether it may still refuse (NOT_READY), text; fds: socket, pidfd, and its output and error; pid 0: it could not be
                    done, and why */
     PROTO_REAPED, /* pid, status */
-    PROTO_ZYGOTE, /* pid, pid of the supervisor; fds: socket, pidfd */
+    PROTO_ZYGOTE, /* pid, pid of the supervisor, ms until it must be ready (0: it is), name; fds: socket, pidfd */
     PROTO_SWEEP, /* n, pids (u32): every other child is to be killed */
+    PROTO_NURSERY, /* magic, protocol, version, and to a nursery: settings (nursery.c). A nursery that
+                    cannot: PROTO_REFUSED, magic, protocol, text */
+    PROTO_NODE, /* to manta-node: magic, protocol, version, role, configuration, command of the nursery
+                 (node_program.c); fd: the driver's pidfd, or the supervisor's connection */
     /* at the node socket */
     PROTO_HELLO =
         112, /* magic, protocol, role, prestart, version, namespace; fd of a driver: its supervisor */
@@ -108,7 +114,7 @@ typedef enum proto_kind {
 /* The first words at the node socket. The protocol changes with every change of a
  * message: both sides must be built from the same. */
 #define PROTO_MAGIC   0x41544e4du /* "MNTA" */
-#define PROTO_VERSION 7u
+#define PROTO_VERSION 8u
 enum { PROTO_ROLE_DRIVER = 1, PROTO_ROLE_VIEWER = 2 };
 enum { PROTO_QUERY_WORKERS = 1, PROTO_QUERY_ACTORS = 2, PROTO_QUERY_OBJECTS = 4 };
 

@@ -443,6 +443,9 @@ static void node_end(void)
         rt->death =
             failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
                          "the node is out of reach: its daemon is process %d: %s", (int)rt->daemon, rt->cut);
+    else if (rt->ends[0])
+        rt->death = failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
+                                 "the node is gone: %s", rt->ends);
     else
         rt->death = failure_make(MANTA_FAILURE_NODE, MANTA_EDIED, NULL, (int)rt->daemon,
                                  "the node is gone: its daemon was process %d", (int)rt->daemon);

@@ -55,6 +55,7 @@ typedef struct runtime {
     bool is_local, is_worker, is_dead, is_closing, exiting;
     struct failure *death; /* why is_dead */
     char cut[256]; /* why the daemon cannot be talked to any more; "": it can */
+    char ends[256]; /* why the daemon said that it is about to end; "": it did not */
     struct rlimit files; /* of a driver, as it was before runtime_open() */
     int fd, nudge_fd, keeper_pidfd;
     int daemon_pidfd; /* of a driver; -1: none */

@@ -309,6 +309,15 @@ static void on_answer(wire *w)
     r->done = true;
 }
 
+/* Its connection ends next, and what waits hears this. */
+static void on_ends(wire *w)
+{
+    char why[sizeof rt->ends];
+
+    wire_text(w, why, sizeof why);
+    if (!wire_end(w, "end")) memcpy(rt->ends, why, sizeof why);
+}
+
 static void on_exit_request(wire *w)
 {
     (void)w;
@@ -332,6 +341,7 @@ static const handler handlers[] = {
     [PROTO_FOUND] = {.hear = on_found},
     [PROTO_GRANT] = {.hear = on_grant},
     [PROTO_NO_WORKER] = {.hear = on_no_worker},
+    [PROTO_ENDS] = {.hear = on_ends},
     [PROTO_RECLAIM] = {.hear = on_reclaim},
     [PROTO_GONE] = {.hear = on_gone},
     [PROTO_SEGMENT_GONE] = {.hear = on_segment_gone},

@@ -18,11 +18,13 @@
 #include "task/failure.h"
 #include "task/needs.h"
 #include "task/node.h"
+#include "task/nursery.h"
 #include "task/proto.h"
 #include "task/rebuild.h"
 #include "task/runtime.h"
 
 #define STOP_LIMIT_MS    1000
+#define NURSERY_LIMIT_MS 60000
 #define PRESTART_MOST    4
 #define WORKERS_PER_CORE 32
 #define WORKERS_LEAST    256
@@ -120,7 +122,7 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
     manta_status st = MANTA_ENOENT;
 
     if (address && !address[0]) address = NULL;
-    node_remember_files();
+    if (c->n_nursery == 0) node_remember_files();
     if (address && strcmp(address, "local") != 0) {
         if (own)
             return manta_fail(MANTA_EINVAL,
@@ -140,11 +142,58 @@ static manta_status open_node(const manta_node_options *o, const node_config *c,
     return MANTA_OK;
 }
 
+/* Adds what processes have to be told that are no forks of this one; command is to outlive *c. */
+static manta_status add_nursery(const manta_node_options *o, node_config *c, buf *command)
+{
+    int level = MANTA_LOG_LEVEL_DEBUG;
+
+    if (!o || !o->nursery) return MANTA_OK;
+    if (o->nursery_timeout_ms < 0)
+        return manta_fail(MANTA_EINVAL, "nursery_timeout_ms is %d, expected 0 or more",
+                          o->nursery_timeout_ms);
+    TRY(nursery_pack(o->nursery, command));
+    while (level < MANTA_LOG_LEVEL_OFF && !log_enabled((manta_log_level)level)) level++;
+    c->nursery = command->at;
+    c->n_nursery = command->n;
+    c->nursery_ms = o->nursery_timeout_ms > 0 ? o->nursery_timeout_ms : NURSERY_LIMIT_MS;
+    c->lineage = rebuild_limit;
+    c->log_level = level;
+    return MANTA_OK;
+}
+
+/* What was started is of no use: this thread's last error says why. */
+static manta_status undo_start(pid_t keeper, int keeper_pidfd)
+{
+    struct pollfd p = {.fd = keeper_pidfd, .events = POLLIN};
+    manta_error e;
+
+    manta_error_get(&e);
+    proc_signal(keeper_pidfd, SIGKILL); /* its daemon or supervisor ends the rest */
+    if (keeper > 0 && !rt->joined) spawn_reap(keeper);
+    if (keeper == 0) (void)socket_poll(&p, 1, STOP_LIMIT_MS);
+    runtime_close();
+    return manta_error_raise(&e);
+}
+
+static manta_status start_runtime(const manta_node_options *options, const node_config *c)
+{
+    int fd = -1, keeper_pidfd = -1;
+    pid_t keeper = 0;
+    bool joined = false;
+
+    TRY(open_node(options, c, &keeper, &fd, &keeper_pidfd, &joined));
+    manta_status st = runtime_open(fd, keeper_pidfd, NULL);
+    rt->keeper = keeper;
+    rt->joined = joined;
+    rt->owner = getpid();
+    if (!exit_is_watched) exit_is_watched = atexit(at_exit) == 0;
+    return st ? undo_start(keeper, keeper_pidfd) : MANTA_OK;
+}
+
 manta_status manta_init(int *argc, char ***argv, const manta_node_options *options)
 {
     node_config c;
-    int fd = -1, keeper_pidfd = -1;
-    pid_t keeper = 0;
+    buf command = {0};
     (void)argc;
     (void)argv;
 
@@ -168,26 +217,10 @@ manta_status manta_init(int *argc, char ***argv, const manta_node_options *optio
         rt->node = 1;
         return MANTA_OK;
     }
-    bool joined = false;
-    TRY(open_node(options, &c, &keeper, &fd, &keeper_pidfd, &joined));
-    manta_status st = runtime_open(fd, keeper_pidfd, NULL);
-    rt->keeper = keeper;
-    rt->joined = joined;
-    rt->owner = getpid();
-    if (!exit_is_watched) exit_is_watched = atexit(at_exit) == 0;
-    if (st) {
-        manta_error e;
-        manta_error_get(&e);
-        if (joined) {
-            proc_signal(keeper_pidfd, SIGKILL); /* its supervisor ends the rest */
-        } else {
-            os->kill(keeper, SIGKILL);
-            spawn_reap(keeper);
-        }
-        runtime_close();
-        return manta_error_raise(&e);
-    }
-    return MANTA_OK;
+    manta_status st = add_nursery(options, &c, &command);
+    if (!st) st = start_runtime(options, &c);
+    buf_release(&command);
+    return st;
 }
 
 /* Leaves a node that goes on. Its detached actors stay, and with them the
@@ -233,7 +266,7 @@ void manta_shutdown(void)
          * keeper answers by ending all the rest. */
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) os->kill(daemon, SIGKILL);
         if (socket_poll(&p, 1, STOP_LIMIT_MS) <= 0) proc_signal(p.fd, SIGKILL);
-        spawn_reap(keeper);
+        if (keeper > 0) spawn_reap(keeper);
         await_daemon();
     }
     runtime_close();

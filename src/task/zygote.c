@@ -4,7 +4,8 @@
  * program and none of its state. It starts a worker whenever the daemon asks and tells it of
  * the worker's end. It keeps its workers' pidfds and nothing else, and when it dies its
  * workers are adopted by the daemon or supervisor, which starts another. It watches that
- * parent by `parent_pidfd`, and ends with it. */
+ * parent by `parent_pidfd`, and ends with it. A nursery (nursery.c) does the same from zygote_main() on,
+ * in a program of its own. */
 #include "task/node.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@
 #include "os/socket.h"
 #include "os/spawner.h"
 #include "os/sys.h"
+#include "task/hooks.h"
+#include "task/nursery.h"
 #include "task/proto.h"
 #include "task/stack.h"
 
@@ -45,14 +48,41 @@ static manta_status make_pipe(int out[2])
     return manta_fail(MANTA_EIO, "a pipe cannot be made: %s", strerror(errno));
 }
 
+/* The program's hook says that it cannot be a worker: those who wait for one hear why. */
+static _Noreturn void refuse_work(int fd, manta_status st)
+{
+    buf b = {0};
+
+    proto_begin(&b, PROTO_NOT_READY);
+    wire_put_u32(&b, (uint32_t)st);
+    wire_put_text(&b, manta_error_text());
+    (void)!socket_send(fd, b.at, b.n, NULL, 0, true);
+    _exit(1);
+}
+
 static void run_worker(void *ctx)
 {
     const zygote_worker *w = ctx;
 
     for (size_t i = 0; i < w->z->all.n; i++) close(w->z->all.at[i].pidfd);
-    socket_close_all((int[]){w->z->fd, w->pair[0], w->out[0], w->err[0]}, 4);
+    socket_close_all((int[]){w->z->fd, w->z->parent_pidfd, w->pair[0], w->out[0], w->err[0]}, 5);
     proc_restore_files(RLIM_INFINITY, &w->z->files);
+    manta_status st = hooks_in_worker(NULL);
+    if (st) refuse_work(w->pair[1], st);
     worker_main(w->pair[1], (int[]){w->out[1], w->err[1]});
+}
+
+static manta_status fork_worker(zygote_worker *w, const int standard[3], spawn_child *out)
+{
+    hooks_before_fork();
+    manta_status st = spawn_start(&(spawn_options){.run = run_worker,
+                                                   .ctx = w,
+                                                   .name = "manta-worker",
+                                                   .signals = SPAWN_SIGNALS_RESET,
+                                                   .standard = standard},
+                                  out);
+    hooks_after_fork();
+    return st;
 }
 
 static manta_status start_worker(zygote_worker *w, spawn_child *out)
@@ -66,12 +96,7 @@ static manta_status start_worker(zygote_worker *w, spawn_child *out)
         standard[1] = w->out[1];
         standard[2] = w->err[1];
     }
-    return spawn_start(&(spawn_options){.run = run_worker,
-                                        .ctx = w,
-                                        .name = "manta-worker",
-                                        .signals = SPAWN_SIGNALS_RESET,
-                                        .standard = standard},
-                       out);
+    return fork_worker(w, standard, out);
 }
 
 /* Forks one worker and tells the daemon: pid 0 when it could not be done. */
@@ -88,7 +113,7 @@ static void zygote_fork(zygote *z)
         vec_push(&z->all, c);
     proto_begin(&z->out, PROTO_FORKED);
     wire_put_u32(&z->out, (uint32_t)c.pid);
-    wire_put_u32(&z->out, 0);
+    wire_put_u32(&z->out, hooks.after_fork_child != NULL);
     wire_put_text(&z->out, st ? manta_error_text() : "");
     if (socket_send(z->fd, z->out.at, z->out.n, (int[]){w.pair[0], c.pidfd, w.out[0], w.err[0]}, n_fds, true))
         _exit(0);
@@ -107,9 +132,8 @@ static void zygote_reap(zygote *z, size_t i)
     if (socket_send(z->fd, z->out.at, z->out.n, NULL, 0, true)) _exit(0);
 }
 
-static void run_zygote(void *ctx)
+static _Noreturn void zygote_serve(zygote *z)
 {
-    zygote *z = ctx;
     char message[256];
     VEC(struct pollfd) polls = {0};
 
@@ -137,14 +161,28 @@ static void run_zygote(void *ctx)
     }
 }
 
+_Noreturn void zygote_main(int fd, int parent_pidfd, bool plain_output, const struct rlimit *files)
+{
+    zygote z = {.fd = fd, .parent_pidfd = parent_pidfd, .plain_output = plain_output};
+
+    if (files) z.files = *files;
+    zygote_serve(&z);
+}
+
+static void run_zygote(void *ctx)
+{
+    zygote_serve(ctx);
+}
+
 /* Nobody may compete with the user's program for its standard input. */
-manta_status node_start_zygote(int parent_pidfd, bool plain_output, const struct rlimit *files, int *fd,
+manta_status node_start_zygote(int parent_pidfd, const node_config *c, const struct rlimit *files, int *fd,
                                spawn_child *out)
 {
-    zygote z = {.parent_pidfd = parent_pidfd, .plain_output = plain_output};
+    zygote z = {.parent_pidfd = parent_pidfd, .plain_output = c->plain_output};
     int pair[2];
     manta_status st;
 
+    if (c->n_nursery > 0) return nursery_start(parent_pidfd, c, files, fd, out);
     if (files) z.files = *files;
     TRY(socket_pair(pair));
     z.fd = pair[1];

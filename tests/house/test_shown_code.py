@@ -24,6 +24,7 @@ AROUND = {
     "comm.h": "extern float *x; extern int64_t n;",
     "data.h": "extern manta_column columns[2]; extern uint64_t seed; void use(const manta_batch *b);",
     "events.h": "extern int64_t step;",
+    "nursery.h": "#include <stdio.h>\nmanta_status prepare_worker(void *user, const char *environment);",
     "packed.h": "extern float weights[6], bias[2]; extern manta_task_fn apply;",
     "strategy.h": "extern float *g; extern int64_t n; void gradient(manta_replica *r, const manta_array *w, float *g);"
                   "void update(const manta_array *w, const float *g);",

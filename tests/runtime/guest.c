@@ -1,5 +1,6 @@
 /* guest.c - a program that node.py and output.py run: `guest detach|count|drop|
- * space|print|flood|last|switch|partial [WHAT]`. What it prints is what they check. */
+ * space|print|flood|last|switch|partial [WHAT]`. What it prints is what they check. With NURSERY
+ * in its environment its workers are forks of `guest nursery`. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/nursery.h>
 #include <manta/task.h>
 
 static void must(manta_status st)
@@ -166,7 +168,11 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "", *what = argc > 2 ? argv[2] : NULL;
     manta_node_options o = {.name_space = getenv("SPACE"), .plain_output = getenv("PLAIN") != NULL};
+    char self[4096] = "";
+    const char *const nursery[] = {self, "nursery", NULL};
 
+    if (!strcmp(name, "nursery")) return manta_nursery_run() ? 5 : 0;
+    if (getenv("NURSERY") && readlink("/proc/self/exe", self, sizeof self - 1) > 0) o.nursery = nursery;
     /* A worker of its own for each function that prints: the order is then one. */
     if (getenv("CPUS")) o.num_cpus = atoi(getenv("CPUS"));
     manta_status st = manta_init(NULL, NULL, &o);

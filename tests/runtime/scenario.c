@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include <manta/nursery.h>
+
 #include "temp.h"
 
 bool inside;
@@ -85,12 +87,21 @@ void until_nothing_is_held(void)
 int scenario_main(int argc, char **argv, const scenario *all, size_t n)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    char self[4096] = "";
+    const char *const nursery[] = {self, "nursery", NULL};
 
+    if (!strcmp(name, "nursery")) {
+        manta_status st = manta_nursery_run();
+        fprintf(stderr, "%s: %s\n", manta_status_name(st), manta_error_text());
+        return 1;
+    }
     for (size_t i = 0; i < n; i++) {
         if (strcmp(all[i].name, name)) continue;
         manta_node_options o = all[i].node ? *all[i].node : (manta_node_options){0};
         o.address = getenv("MANTA_ADDRESS") ? NULL : "local";
         inside = o.in_process = argc > 2 && !strcmp(argv[2], "inside");
+        CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+        if (getenv("NURSERY") || (argc > 2 && !strcmp(argv[2], "nursery"))) o.nursery = nursery;
         OK(manta_init(&argc, &argv, &o));
         all[i].run();
         manta_shutdown();

@@ -1,6 +1,7 @@
 /* scenario.h - what the process-level tests have in common. A program of them takes
  * the name of a scenario, and with a second argument "inside" runs it without other
- * processes. It prints the first thing that is not as it should be and exits 1. */
+ * processes, with "nursery" with workers that are forks of another process of the same
+ * program, which is started with the argument "nursery" alone. It prints the first thing that is not as it should be and exits 1. */
 #ifndef RUNTIME_SCENARIO_H
 #define RUNTIME_SCENARIO_H
 

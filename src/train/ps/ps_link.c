@@ -106,5 +106,5 @@ manta_status ps_link_end(const ps_link *l)
     if (!n) return MANTA_OK;
     for (size_t i = 0; i < n; i++) text[i] = l->in[i] >= ' ' && l->in[i] <= '~' ? l->in[i] : '?';
     text[n] = '\0';
-    return manta_fail(st > MANTA_OK && st <= MANTA_EINTERNAL ? st : MANTA_EDIED, "%s", text);
+    return manta_fail(st > MANTA_OK && st <= MANTA_EINTERRUPTED ? st : MANTA_EDIED, "%s", text);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <manta/log.h>
+#include <manta/nursery.h>
 #include <manta/task.h>
 
 #include "os/descendants.h"
@@ -37,6 +38,8 @@ static manta_status twice(manta_task *t)
 }
 MANTA_REMOTE(twice)
 
+static const char *const *nursery; /* NULL: workers are forks */
+
 /* What a user does; 0: it worked, 1: it failed and said why, 2: it is wrong. */
 static int use(void)
 {
@@ -44,7 +47,7 @@ static int use(void)
     manta_array a = manta_array_of(MANTA_DTYPE_F32, 1, (int64_t[]){20000}, x), b;
 
     for (int i = 0; i < 20000; i++) x[i] = (float)i;
-    manta_status st = manta_init(NULL, NULL, &(manta_node_options){.num_cpus = 2});
+    manta_status st = manta_init(NULL, NULL, &(manta_node_options){.num_cpus = 2, .nursery = nursery});
     if (!st) {
         manta_ref r = manta_remote(twice, manta_elements(&a)), s = manta_remote(twice, r);
         st = manta_get_array(s, &b, 20000);
@@ -97,7 +100,8 @@ static int run(fault_plan plan)
     return outcome(pid);
 }
 
-static void fail_each(int most, int odd, int even)
+/* Of the first `most` calls at least `least` fail what the user does. */
+static void fail_each(int most, int odd, int even, int least)
 {
     int worked = 0, failed = 0;
 
@@ -109,15 +113,29 @@ static void fail_each(int most, int odd, int even)
         worked += rc == 0;
         failed += rc == 1;
     }
-    assert_true(failed > 10); /* the plan did something */
+    assert_true(failed >= least); /* the plan did something */
     assert_true(worked > 10); /* and much of it is survived */
 }
 
 static void every_call_fails_once(void **state)
 {
     (void)state;
-    fail_each(300, EMFILE, ENOMEM);
-    fail_each(150, EMSGSIZE, EMSGSIZE); /* of a message: the same again the next time */
+    fail_each(300, EMFILE, ENOMEM, 11);
+    fail_each(150, EMSGSIZE, EMSGSIZE, 11); /* of a message: the same again the next time */
+}
+
+/* Of what is started by exec only the driver has the table. */
+static void every_call_fails_with_a_nursery(void **state)
+{
+    static char self[4096];
+    static const char *const argv[] = {self, "nursery", NULL};
+    (void)state;
+
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    nursery = argv;
+    assert_int_equal(run((fault_plan){.interrupt = true}), 0);
+    fail_each(80, EMFILE, ENOMEM, 4); /* the start: a pair, stacks, two clones */
+    nursery = NULL;
 }
 
 /* Of every three messages one finds the system short of something. */
@@ -165,13 +183,15 @@ static int adopt(void **state)
     return descendants_adopt() == MANTA_OK ? 0 : -1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_wait_is_interrupted),
         cmocka_unit_test(messages_survive_shortage),
         cmocka_unit_test(every_call_fails_once),
+        cmocka_unit_test(every_call_fails_with_a_nursery),
     };
 
+    if (argc > 1 && !strcmp(argv[1], "nursery")) return manta_nursery_run() ? 1 : 0;
     return cmocka_run_group_tests(tests, adopt, NULL);
 }

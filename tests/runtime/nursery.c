@@ -1,0 +1,320 @@
+/* nursery.c - workers that are forks of another program (manta/nursery.h): `runtime_nursery SCENARIO OTHER`,
+ * where OTHER is the program of nursery_other.c. The driver has none of the functions that it calls. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <manta/nursery.h>
+
+#include "scenario.h"
+
+static const char *other;
+
+static manta_status start(const char *how, int timeout_ms)
+{
+    const char *const argv[] = {other, how, NULL};
+    manta_node_options o = {
+        .address = "local", .num_cpus = 2, .nursery = argv, .nursery_timeout_ms = timeout_ms};
+
+    return manta_init(NULL, NULL, &o);
+}
+
+static void adds(void)
+{
+    double v;
+    manta_ref r = manta_remote(sum, manta_f64(2), manta_f64(3));
+
+    OK(manta_get_f64(r, &v, LONG));
+    CHECK(v == 5);
+    manta_release(r);
+}
+
+static const char *text_of(manta_ref r)
+{
+    static char text[4096];
+    const char *s;
+
+    OK(manta_get_str(r, &s, LONG));
+    snprintf(text, sizeof text, "%s", s);
+    manta_release(r);
+    return text;
+}
+
+static int64_t number_of(manta_ref r)
+{
+    int64_t n;
+
+    OK(manta_get_i64(r, &n, LONG));
+    manta_release(r);
+    return n;
+}
+
+/* ---- a nursery that works ---- */
+
+static void scenario_works(void)
+{
+    int before, after, child, at = 0;
+    char cwd[4096];
+
+    CHECK(setenv("NURSERY_TEST", "seen", 1) == 0);
+    for (int round = 0; round < 2; round++) { /* a second node of the same process */
+        OK(start("works", 0));
+        adds();
+        CHECK(number_of(manta_remote(pid_of_worker)) != getpid());
+        CHECK(!strcmp(text_of(manta_remote(variable, manta_str("NURSERY_TEST"))), "seen"));
+        CHECK(!strcmp(text_of(manta_remote(variable, manta_str("MANTA_NURSERY"))), "(none)"));
+        CHECK(getcwd(cwd, sizeof cwd));
+        CHECK(!strcmp(text_of(manta_remote(working_folder)), cwd));
+        const char *seen = text_of(manta_remote(hooks_seen));
+        CHECK(sscanf(seen, "%d %d %d %n", &before, &after, &child, &at) == 3 &&
+              !strcmp(seen + at, "(plain)"));
+        CHECK(before >= 1 && after == before - 1 && child == 1);
+        manta_shutdown();
+    }
+    OK(start("prints", 0));
+    adds();
+    manta_shutdown();
+    OK(start("catches", 0));
+    adds();
+    manta_shutdown();
+}
+
+/* ---- a driver of which nothing is forked ---- */
+
+static _Atomic int forked, signalled;
+static _Atomic bool over;
+
+static void note_fork(void)
+{
+    forked++;
+}
+
+static void note_signal(int s)
+{
+    (void)s;
+    signalled++;
+}
+
+static void *spin(void *arg)
+{
+    (void)arg;
+    while (!over) free(malloc(100));
+    return NULL;
+}
+
+/* It has threads that hold malloc's locks, much memory, a handler of forks and one of SIGCHLD. */
+static void scenario_apart(void)
+{
+    enum { THREADS = 4, SIZE = 256 << 20 };
+    pthread_t id[THREADS];
+    struct sigaction on_child = {.sa_handler = note_signal};
+    int fds[2];
+    char byte;
+
+    char *heap = malloc(SIZE);
+    CHECK(heap);
+    memset(heap, 1, SIZE);
+    CHECK(pthread_atfork(note_fork, note_fork, note_fork) == 0);
+    CHECK(sigaction(SIGCHLD, &on_child, NULL) == 0);
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&id[i], NULL, spin, NULL) == 0);
+    CHECK(pipe(fds) == 0); /* not close-on-exec */
+    double begin = now();
+    OK(start("works", 0));
+    printf("manta_init took %.2f ms\n", (now() - begin) * 1e3);
+    adds();
+    close(fds[1]);
+    CHECK(read(fds[0], &byte, 1) == 0); /* nobody else has the other end */
+    CHECK(waitpid(-1, NULL, __WALL | WNOHANG) == -1 && errno == ECHILD);
+    manta_shutdown();
+    CHECK(waitpid(-1, NULL, __WALL | WNOHANG) == -1 && errno == ECHILD);
+    over = true;
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(id[i], NULL) == 0);
+    CHECK(forked == 0 && signalled == 0);
+    free(heap);
+}
+
+/* ---- nurseries that do not work ---- */
+
+/* The node ends with the sentence: in a wait, and in the calls after it. */
+static void ends_saying(const char *how, int timeout_ms, const char *text)
+{
+    double begin = now();
+    manta_status st = start(how, timeout_ms);
+
+    if (!st) {
+        manta_ref r = manta_remote(sum, manta_f64(2), manta_f64(3));
+        st = manta_get(r, LONG);
+        manta_failure f = failure_of(r);
+        CHECK(f.kind == MANTA_FAILURE_NODE);
+        manta_release(r);
+        CHECK(st == MANTA_EDIED);
+        SAYS(text);
+        SAYS(other);
+        r = manta_remote(sum, manta_f64(2), manta_f64(3));
+        CHECK(manta_get(r, LONG) == MANTA_EDIED);
+        SAYS(text);
+        manta_release(r);
+    } else {
+        SAYS(text);
+    }
+    printf("%s: %s\n", how, manta_error_text());
+    CHECK(now() - begin < 20);
+    manta_shutdown();
+    CHECK(!manta_is_initialized());
+}
+
+static void scenario_fails(void)
+{
+    ends_saying("exits", 0, "ended before it was ready: exited with 3");
+    ends_saying("is-killed", 0, "killed by signal 9");
+    ends_saying("sleeps", 200, "was not ready after 200 ms");
+    ends_saying("closes", 0, "closed its connection before it was ready");
+    ends_saying("lies", 0, "no greeting of manta");
+    OK(start("works", 0)); /* and the next works */
+    adds();
+    manta_shutdown();
+}
+
+static void scenario_missing(void)
+{
+    const char *const nothing[] = {NULL}, *const missing[] = {"no-such-nursery", "-x", NULL},
+                      *const folder_is[] = {"/", NULL};
+    manta_node_options o = {.address = "local", .nursery = nothing};
+
+    CHECK(manta_init(NULL, NULL, &o) == MANTA_EINVAL);
+    o.nursery = missing;
+    CHECK(manta_init(NULL, NULL, &o) == MANTA_ENOENT);
+    SAYS("no-such-nursery");
+    o.nursery = folder_is;
+    CHECK(manta_init(NULL, NULL, &o) == MANTA_EPERM);
+    o.nursery_timeout_ms = -1;
+    CHECK(manta_init(NULL, NULL, &o) == MANTA_EINVAL);
+    SAYS("nursery_timeout_ms");
+    CHECK(manta_nursery_run() == MANTA_EINVAL);
+    SAYS("was not started as a nursery");
+    CHECK(setenv("MANTA_NURSERY", "7,nonsense", 1) == 0);
+    CHECK(manta_nursery_run() == MANTA_EINVAL);
+    CHECK(unsetenv("MANTA_NURSERY") == 0);
+    const char *programs[] = {"/no/such/program", "/bin/true", "/"};
+    for (int i = 0; i < 3; i++) {
+        CHECK(setenv("MANTA_NODE_PROGRAM", programs[i], 1) == 0);
+        CHECK(start("works", 0) == (i == 0 ? MANTA_ENOENT : i == 1 ? MANTA_EDIED : MANTA_EPERM));
+        SAYS(programs[i]);
+        printf("%s\n", manta_error_text());
+        CHECK(!manta_is_initialized());
+    }
+    CHECK(unsetenv("MANTA_NODE_PROGRAM") == 0);
+    OK(start("works", 0));
+    adds();
+    manta_shutdown();
+}
+
+/* A hook that refuses ends no node: who waits for a worker hears why. */
+static void scenario_refuses(void)
+{
+    manta_node_info n;
+
+    OK(start("refuses", 0));
+    for (int i = 0; i < 3; i++) {
+        manta_ref r = manta_remote(sum, manta_f64(2), manta_f64(3));
+        CHECK(manta_get(r, LONG) == MANTA_EUNSUPPORTED);
+        SAYS("this hook refuses to work");
+        manta_release(r);
+    }
+    manta_actor a = manta_actor_new(NULL, sum, manta_f64(2), manta_f64(3));
+    CHECK(manta_actor_ready(a, LONG) != MANTA_OK);
+    SAYS("this hook refuses to work");
+    manta_actor_release(a);
+    OK(manta_node_get(&n));
+    manta_shutdown();
+}
+
+/* A nursery that was ready and dies is started again, as often as it can be. */
+static void scenario_again(void)
+{
+    manta_node_info n;
+    int64_t pid;
+
+    OK(start("works", 0));
+    for (int i = 0; i < 3; i++) {
+        pid = number_of(manta_remote(pid_of_worker));
+        OK(manta_node_get(&n));
+        CHECK(n.zygote_pid > 1 && kill(n.zygote_pid, SIGKILL) == 0);
+        CHECK(kill((pid_t)pid, SIGKILL) == 0);
+        while (number_of(manta_remote(pid_of_worker)) == pid) {}
+        adds();
+    }
+    manta_shutdown();
+    folder_make();
+    CHECK(setenv("NURSERY_MARK", path_of("mark"), 1) == 0);
+    OK(start("once", 0));
+    adds();
+    OK(manta_node_get(&n));
+    kill(n.zygote_pid, SIGKILL);
+    for (int i = 0; i < n.n_worker_pids; i++) kill(n.worker_pids[i], SIGKILL);
+    manta_task_options once = {.max_retries = MANTA_NONE};
+    manta_status st;
+    do { /* until the node gives up */
+        manta_ref r = manta_remote_with(&once, sum, manta_f64(2), manta_f64(3));
+        st = manta_get(r, LONG);
+        manta_release(r);
+        CHECK(st != MANTA_ETIMEDOUT);
+    } while (!st || !strstr(manta_error_text(), "the node is gone"));
+    printf("%s\n", manta_error_text());
+    manta_shutdown();
+    folder_remove();
+}
+
+/* ---- hooks of a program without a nursery ---- */
+
+static int zygote_forks;
+
+static void count_fork(void *user)
+{
+    (void)user;
+    zygote_forks++;
+}
+
+static manta_status fork_count(manta_task *t)
+{
+    return manta_return_i64(t, 0, zygote_forks);
+}
+MANTA_REMOTE(fork_count)
+
+static void scenario_without(void)
+{
+    manta_hooks hooks = {.before_fork = count_fork};
+
+    manta_set_hooks(&hooks);
+    OK(manta_init(NULL, NULL, &(manta_node_options){.address = "local", .num_cpus = 1}));
+    CHECK(number_of(manta_remote(fork_count)) >= 1);
+    CHECK(zygote_forks == 0); /* the zygote forks, not the driver */
+    manta_shutdown();
+    manta_set_hooks(NULL);
+    OK(manta_init(NULL, NULL, &(manta_node_options){.address = "local", .num_cpus = 1}));
+    CHECK(number_of(manta_remote(fork_count)) == 0);
+    manta_shutdown();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = {{"works", scenario_works},     {"apart", scenario_apart},     {"fails", scenario_fails},
+               {"missing", scenario_missing}, {"refuses", scenario_refuses}, {"again", scenario_again},
+               {"without", scenario_without}};
+
+    other = argc > 2 ? argv[2] : NULL;
+    for (size_t i = 0; argc > 2 && i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(all[i].name, argv[1])) continue;
+        all[i].run();
+        printf("%s: all is well\n", argv[1]);
+        return 0;
+    }
+    fprintf(stderr, "usage: runtime_nursery SCENARIO OTHER\n");
+    return 2;
+}
