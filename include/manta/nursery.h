@@ -1,5 +1,5 @@
-/* manta/nursery.h - workers that are no forks of the program, and what is to be called around
- * forks.
+/* manta/nursery.h - workers that are no forks of the program, and what a language runtime
+ * wants to know of forks, signals, cancels and ends.
  *
  * The program, of which nothing is forked:
  *
@@ -40,6 +40,9 @@
 #ifndef MANTA_NURSERY_H
 #define MANTA_NURSERY_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <manta/status.h>
 
 #ifdef __cplusplus
@@ -60,6 +63,19 @@ typedef struct manta_hooks {
      * It may start threads, set variables and change the working folder. A failure ends the worker: calls and
      * actors that wait for one, while there is none, fail with the hook's sentence (manta_fail()). */
     manta_status (*after_fork_child)(void *user, const char *environment);
+    /* In any process, on a thread that waits in manta_get(), manta_wait() and the like: asked when a
+     * signal interrupted the wait, and every 50 ms besides, for a signal may come just before the
+     * thread begins to sleep, or to another thread. True ends the wait with MANTA_EINTERRUPTED: what was waited for
+     * goes on, and can be waited for again. Asked by all threads that wait; a hook for one of them looks which it is. */
+    bool (*interrupted)(void *user);
+    /* In a worker, on a thread that is there for it: the call `task` (manta_task_id()), which runs here,
+     * was cancelled. It may have ended by now. One call at a time. manta_task_is_cancelled() is true by
+     * then, and its waits end with MANTA_ECANCELLED. */
+    void (*cancelled)(void *user, uint64_t task);
+    /* In the worker of an actor that ends as it should (its last handle is gone), on its first thread, after
+     * its last call and its end (manta_set_self()), before what stdio holds is written and the process leaves
+     * by _exit(). Idle workers, and all at the end of a node, are killed without a word. */
+    void (*end)(void *user);
 } manta_hooks;
 
 /* Sets the hooks of this process, which are copied; NULL: none. Before manta_init() or

@@ -34,11 +34,16 @@ void eventcount_leave(eventcount *e)
 
 bool eventcount_wait(eventcount *e, bool (*ready)(void *ctx), void *ctx, int64_t deadline)
 {
+    return eventcount_wait_signal(e, ready, ctx, deadline) != MANTA_ETIMEDOUT;
+}
+
+manta_status eventcount_wait_signal(eventcount *e, bool (*ready)(void *ctx), void *ctx, int64_t deadline)
+{
     uint32_t seen = eventcount_prepare(e);
-    bool in_time = ready(ctx) || eventcount_sleep(e, seen, deadline);
+    manta_status st = ready(ctx) ? MANTA_OK : futex_wait_signal(&e->count, seen, deadline, true);
 
     eventcount_leave(e);
-    return in_time;
+    return st;
 }
 
 void eventcount_wake(eventcount *e)

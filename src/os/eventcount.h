@@ -55,6 +55,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "os/crash.h"
 #include "os/spin.h"
 
@@ -85,6 +86,10 @@ void eventcount_leave(eventcount *e);
 /* All three: sleeps unless ready(ctx) finds something after all; it is called once
  * the sleep is announced. False: the deadline has passed. */
 bool eventcount_wait(eventcount *e, bool (*ready)(void *ctx), void *ctx, int64_t deadline);
+
+/* As eventcount_wait(), for who wants to know of signals: MANTA_EINTERRUPTED a handler of one ran and
+ * ended the sleep, MANTA_ETIMEDOUT the deadline has passed; without a sentence. */
+manta_status eventcount_wait_signal(eventcount *e, bool (*ready)(void *ctx), void *ctx, int64_t deadline);
 
 /* Wakes all who sleep, whether or not any do. */
 void eventcount_wake(eventcount *e);

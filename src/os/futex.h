@@ -18,6 +18,9 @@
  * memory that several processes share. */
 manta_status futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t deadline, bool shared);
 
+/* As futex_wait(), but MANTA_EINTERRUPTED when a handler of a signal ran. */
+manta_status futex_wait_signal(_Atomic uint32_t *word, uint32_t expected, int64_t deadline, bool shared);
+
 /* Wakes up to n threads that sleep on the word. */
 void futex_wake(_Atomic uint32_t *word, int n, bool shared);
 

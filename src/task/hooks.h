@@ -5,6 +5,9 @@
 #ifndef TASK_HOOKS_H
 #define TASK_HOOKS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <manta/nursery.h>
 
 /* The hooks of this process; zeros: none. */
@@ -16,5 +19,15 @@ void hooks_after_fork(void);
 
 /* In a new worker. `environment`: NULL is the plain one. */
 manta_status hooks_in_worker(const char *environment) MANTA_MUST_USE;
+
+/* In a thread that waits: whether its wait is to end. */
+bool hooks_interrupted(void);
+
+/* Has the program told, by a thread that is there for it, that the call was cancelled. The runtime's
+ * lock may be held; two threads do not call this at once. */
+void hooks_tell_cancelled(uint64_t task);
+
+/* In a worker that ends. */
+void hooks_end(void);
 
 #endif

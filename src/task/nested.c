@@ -46,6 +46,7 @@
 #include "base/mem.h"
 #include "task/actor_link.h"
 #include "task/call.h"
+#include "task/hooks.h"
 #include "task/incoming.h"
 #include "task/peer.h"
 #include "task/proto.h"
@@ -263,7 +264,7 @@ bool nested_cancel(call *c, unsigned how)
         incoming *in = LIST_ITEM(l, incoming, link);
         if (in->from || !in->is_own || in->task != c->id) continue;
         if (!(how & MANTA_CANCEL_ALONE)) atomic_store(&in->ends, true);
-        atomic_store(&in->cancelled, true);
+        if (!atomic_exchange(&in->cancelled, true)) hooks_tell_cancelled(c->id);
     }
     if (!(how & MANTA_CANCEL_ALONE)) calls_cancel_of(c->id);
     return true;

@@ -188,9 +188,9 @@ static bool is_settled(void *ctx)
     return ((const object *)ctx)->state != OBJECT_PENDING;
 }
 
-/* The call that waits here was cancelled. What it asked of the queue may be done
- * already, or not, and must not happen later: it is cancelled too, and awaited. */
-static manta_status cancel_and_await(manta_ref r)
+/* The call that waits here was cancelled, or its wait interrupted. What it asked of the queue may be
+ * done already, or not, and must not happen later: it is cancelled too, and awaited. */
+static manta_status cancel_and_await(manta_ref r, manta_status why)
 {
     (void)!manta_cancel(r, 0); /* else it has ended, which is awaited as well */
     mutex_lock(&rt->lock);
@@ -202,7 +202,10 @@ static manta_status cancel_and_await(manta_ref r)
         object_unpin(o);
     }
     mutex_unlock(&rt->lock);
-    return manta_get(r, 0);
+    manta_status st = manta_get(r, 0);
+    if (st == MANTA_ECANCELLED && why == MANTA_EINTERRUPTED)
+        return manta_fail(why, "the wait for the queue was interrupted");
+    return st;
 }
 
 /* One call of the queue's actor; again while all its threads wait. *out is not
@@ -216,7 +219,7 @@ static manta_status queue_ask(manta_queue q, const char *method, manta_arg *args
     for (;;) {
         manta_ref r = manta_actor_submit_one(q.actor, method, n, args);
         manta_status st = manta_get(r, MANTA_FOREVER);
-        if (st == MANTA_ECANCELLED) st = cancel_and_await(r);
+        if (st == MANTA_ECANCELLED || st == MANTA_EINTERRUPTED) st = cancel_and_await(r, st);
         if (!st) {
             *out = r;
             return MANTA_OK;

@@ -44,6 +44,7 @@
 #include "task/deadlock.h"
 #include "task/worker_trace.h"
 #include "task/group_link.h"
+#include "task/hooks.h"
 #include "task/incoming.h"
 #include "task/leader.h"
 #include "task/nested.h"
@@ -65,6 +66,7 @@ static const spin_policy waits = {
     .clock_every = 16, .alone_turns = 200, .alone_ns = SPIN_ANY_TIME, .limit_ns = 60000};
 
 #define IDLE_PUMP_MS    1 /* how often the watcher moves queued calls on when nobody waits; leader.c */
+#define ASK_NS          50000000 /* from one question to the program's hook to the next */
 #define ANSWER_LIMIT_MS 30000 /* of the daemon, which has nothing to wait for */
 #define START_LIMIT_MS  20000
 #define MOST_FILES      65536 /* that a driver asks for: it has two for each worker */
@@ -334,10 +336,43 @@ static bool look_again(void *ctx)
     return yes;
 }
 
-manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
+/* When a wait asks the program's hook whether it is to be ended. A signal that comes just before
+ * the thread sleeps, or to another thread, ends no sleep: so no sleep is long. */
+typedef struct asking {
+    bool on;
+    int64_t at; /* when it is time; 0: not known yet */
+} asking;
+
+/* Whether the hook ends the wait; the lock is given away while it is asked. */
+static bool asked_to_end(asking *a, int64_t now)
+{
+    if (!a->on || now == 0) return false;
+    if (a->at == 0) a->at = now + ASK_NS;
+    if (now < a->at) return false;
+    mutex_unlock(&rt->lock);
+    bool ends = hooks_interrupted();
+    mutex_lock(&rt->lock);
+    a->at = clock_now_ns() + ASK_NS;
+    return ends;
+}
+
+/* Sleeps, without the lock, until something has changed, the time is over or the hook is to be asked. */
+static void sleep_until_changed(asking *a, int64_t deadline)
+{
+    uint64_t seen = rt->changes;
+
+    rt_flush_drops();
+    mutex_unlock(&rt->lock);
+    if (a->on && a->at < deadline) deadline = a->at;
+    if (eventcount_wait_signal(rt->bell, look_again, &seen, deadline) == MANTA_EINTERRUPTED) a->at = 1;
+    mutex_lock(&rt->lock);
+}
+
+static manta_status wait_for(bool (*done)(void *ctx), void *ctx, int64_t deadline, bool asks)
 {
     manta_status st = MANTA_OK;
     spin s = {0};
+    asking a = {.on = asks};
     bool blocked = false;
 
     rt->waiters++;
@@ -357,17 +392,17 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
             st = MANTA_ETIMEDOUT;
             break;
         }
+        if (asked_to_end(&a, s.now)) {
+            st = MANTA_EINTERRUPTED;
+            break;
+        }
         if (turn == SPIN_OVER) {
             if (rt_current && !rt->blocked && rt->threads == 0) {
                 blocked = true;
                 exec_block(true);
                 deadlock_ask();
             }
-            uint64_t seen = rt->changes;
-            rt_flush_drops();
-            mutex_unlock(&rt->lock);
-            (void)eventcount_wait(rt->bell, look_again, &seen, deadline);
-            mutex_lock(&rt->lock);
+            sleep_until_changed(&a, deadline);
             s = (spin){0};
             continue;
         }
@@ -383,6 +418,11 @@ manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
     if (blocked) exec_block(false);
     if (rt->unsent > 0 && rt->waiters == 0) rt_nudge();
     return st;
+}
+
+manta_status rt_wait(bool (*done)(void *ctx), void *ctx, int64_t deadline)
+{
+    return wait_for(done, ctx, deadline, false);
 }
 
 typedef struct patience {
@@ -422,7 +462,9 @@ manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t
     for (;;) {
         if (p.find) p.terms = terms_until(deadline);
         if (rt->queued > 0 && rt_current && !patience_ends(&p)) calls_dispatch();
-        TRY(rt_wait(patience_ends, &p, deadline));
+        manta_status st = wait_for(patience_ends, &p, deadline, timeout_ms != 0 && hooks.interrupted);
+        if (st == MANTA_EINTERRUPTED) return manta_fail(st, "the wait was interrupted");
+        if (st) return st;
         if (done(ctx)) return MANTA_OK;
         if (is_cancelled()) return manta_fail(MANTA_ECANCELLED, "the call that waits was cancelled");
         nested_run(p.found);

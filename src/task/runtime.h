@@ -201,7 +201,7 @@ typedef struct call *rt_find(void *ctx, nested_terms terms);
 
 /* Waits for a program, as rt_wait() does; what `find` (may be NULL) finds meanwhile is run on
  * this thread's stack. MANTA_ECANCELLED, with a sentence, when the call that waits here is
- * cancelled. */
+ * cancelled; MANTA_EINTERRUPTED, too, when the program's hook says so (hooks.h). */
 manta_status rt_await(bool (*done)(void *ctx), rt_find *find, void *ctx, int64_t timeout_ms);
 
 /* Says that other threads should look again. */

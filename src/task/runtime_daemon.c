@@ -12,6 +12,7 @@
 #include "task/call.h"
 #include "task/cancel.h"
 #include "task/group_link.h"
+#include "task/hooks.h"
 #include "task/incoming.h"
 #include "task/leader.h"
 #include "task/needs.h"
@@ -140,7 +141,7 @@ static void on_cancel(wire *w)
     }
     cancel_heard h = cancel_told(queued != NULL, running != NULL, how);
     if (h.close) atomic_store(&running->ends, true);
-    if (h.mark) atomic_store(&running->cancelled, true);
+    if (h.mark && !atomic_exchange(&running->cancelled, true)) hooks_tell_cancelled(task);
     if (h.spread) calls_cancel_of(task);
     if (!h.answer) return;
     failure *f = failure_make(MANTA_FAILURE_CANCELLED, MANTA_ECANCELLED, NULL, (int)getpid(),

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "task/call.h"
+#include "task/hooks.h"
 #include "task/incoming.h"
 #include "task/leader.h"
 #include "task/nested.h"
@@ -197,6 +198,7 @@ _Noreturn void worker_main(int fd, const int pipes[2])
         mutex_lock(&rt->lock);
         linger(&answer);
         mutex_unlock(&rt->lock);
+        hooks_end();
         /* Of a program with threads, files may have come along in the middle of a
          * write: what is in their buffers is not ours to write. */
         fflush(node_has_threads ? stdout : NULL);
