@@ -59,9 +59,10 @@ typedef struct manta_hooks {
     void (*before_fork)(void *user);
     void (*after_fork_parent)(void *user);
     /* In a new worker, after its output, descriptors and signals were set up (all signals are at
-     * their defaults) and before it has talked to anybody. `environment` is NULL.
+     * their defaults) and before it has talked to anybody. `environment`: what the call or actor named
+     * that it is for (manta_task_options.environment), valid until the hook returns; NULL: the plain one.
      * It may start threads, set variables and change the working folder. A failure ends the worker: calls and
-     * actors that wait for one, while there is none, fail with the hook's sentence (manta_fail()). */
+     * actors that wait for one of this environment, while it has none, fail with the hook's sentence (manta_fail()). */
     manta_status (*after_fork_child)(void *user, const char *environment);
     /* In any process, on a thread that waits in manta_get(), manta_wait() and the like: asked when a
      * signal interrupted the wait, and every 50 ms besides, for a signal may come just before the

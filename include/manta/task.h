@@ -298,6 +298,10 @@ typedef struct manta_task_options {
     manta_placement_group placement_group; /* run in a bundle of it */
     int bundle; /* counted from 1; 0: whichever has room */
     const char *name; /* of a task: for people to read; of an actor: manta_actor_find() finds it */
+    /* What the worker is to be like, in words that only the hook after_fork_child (manta/nursery.h)
+     * understands; at most 32 KiB. A worker runs calls of one environment alone. NULL or "": the plain
+     * one. */
+    const char *environment;
     /* actors only */
     bool detached; /* lives until killed, not until its last handle goes */
     bool get_if_exists; /* with a name that is taken: its actor, instead of MANTA_EEXIST */

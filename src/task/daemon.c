@@ -144,7 +144,7 @@ _Noreturn void daemon_main(const node_config *config, int driver_fd, pid_t drive
     uint32_t job_id = daemon_start_job(d, config->space);
     if (d->stop) refuse_driver(d, driver_fd);
     daemon_add_driver(d, job_id, driver, driver_fd, driver_pidfd);
-    for (int i = 0; i < config->prestart && !d->stop; i++) daemon_ask_fork(d, job_id);
+    if (!d->stop) daemon_prestart(d, job_id, (uint32_t)config->prestart);
     daemon_open_socket(d);
     node_serve(d);
 }

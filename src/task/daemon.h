@@ -50,6 +50,7 @@ typedef struct letter { /* a message that a client has not taken yet */
 
 typedef struct client {
     uint32_t id, job;
+    uint32_t environment; /* of a worker: a number of its job's; 0: the plain one */
     pid_t pid;
     int fd, pidfd, bell_fd;
     int trace_fd; /* a worker's (worker_trace.h) */
@@ -99,7 +100,7 @@ typedef struct forker {
     bool was_ready; /* it, or one before it */
     int64_t limit_ms, due_ns; /* how long it may be STARTING, and until when */
     char name[NURSERY_NAME]; /* for sentences */
-    VEC(uint32_t) asked; /* workers that it has not answered for yet */
+    VEC(uint32_t) asked; /* the environments of workers that it has not answered for yet */
     size_t sent; /* how many of them it was told, the first */
 } forker;
 
@@ -110,6 +111,7 @@ typedef struct job {
     pid_t supervisor;
     int supervisor_fd; /* -1: what forks its workers is a child of the daemon */
     forker forker;
+    MAP(uint32_t) environments; /* those that have a name, and their numbers, from 1 in this order */
     char shortage[256]; /* why the last worker that was to be started was not, */
     manta_status shortage_code; /* and what calls fail with for that */
     MAP(uint64_t) codes; /* objects, by the key in hexadecimal digits */
@@ -186,7 +188,8 @@ void daemon_drain_all(node *d); /* reads all that all clients have sent */
 void daemon_add_driver(node *d, uint32_t job, pid_t pid, int fd, int pidfd);
 /* fds: the socket, the pidfd and, unless it writes to its own, its output and
  * its error; all become ours. is_awaited: it may still say that it cannot work. */
-void daemon_add_worker(node *d, uint32_t job, pid_t pid, bool is_awaited, const int *fds, int n_fds);
+void daemon_add_worker(node *d, uint32_t job, uint32_t environment, pid_t pid, bool is_awaited,
+                       const int *fds, int n_fds);
 /* Ends the clients that are dead and whose reason is known, or was awaited
  * long enough. Returns whether some are left. */
 bool daemon_bury(node *d);
@@ -195,6 +198,11 @@ void daemon_kill_stranger(void *ctx, pid_t child); /* a child of ours that nobod
 /* daemon_jobs.c */
 job *daemon_job(node *d, uint32_t id); /* NULL: gone, or never was */
 uint32_t daemon_start_job(node *d, const char *space); /* of the driver we are a fork of */
+/* The number of an environment of the client's job, which is given one when it has none; answered. */
+void daemon_find_environment(node *d, client *c, wire *w);
+/* The text of a number; NULL: of the plain one, and of numbers that are none. */
+const char *daemon_environment(const job *j, uint64_t number);
+bool daemon_has_environment(node *d, uint32_t job, uint64_t number); /* or it is the plain one */
 uint32_t daemon_join_job(node *d, const char *space, int supervisor_fd); /* takes the descriptor */
 /* Does what the registry says is to be done; false: it is another's. */
 bool daemon_jobs_action(node *d, const registry_action *a);
@@ -205,16 +213,24 @@ void daemon_worker_reaped(node *d, pid_t pid, int status); /* or what forks them
 /* A worker could not start, or not be reached. After some in a row the next
  * would fare no better, and calls would wait for ever. */
 void daemon_note_stillborn(node *d, uint32_t job);
-/* A worker of the job was not started. When this is a limit, as it is in any case
- * while the job has others, what could only go on with another worker fails with the
- * reason; else it is tried again. */
-void daemon_start_failed(node *d, uint32_t job, bool is_limit, manta_status code, const char *why);
+/* A worker of the job was not started: nobody knows whether the next would be; something is used up; or
+ * it says that it cannot work. */
+typedef enum start_limit {
+    START_AGAIN = 0,
+    START_SCARCE = SCHED_SCARCE,
+    START_REFUSED = SCHED_REFUSED
+} start_limit;
+/* When this is a limit, as it is in any case while the job has others, what could only go on with
+ * another worker of the environment fails with the reason; else it is tried again. */
+void daemon_start_failed(node *d, uint32_t job, uint32_t environment, start_limit limit, manta_status code,
+                         const char *why);
 void daemon_refuse(node *d, const sched_action *a); /* does SCHED_DO_REFUSE */
 /* Ends what dead workers of the job had started themselves. */
 void daemon_sweep_strangers(node *d, uint32_t job);
 
 /* daemon_forks.c */
-void daemon_ask_fork(node *d, uint32_t job);
+void daemon_ask_fork(node *d, uint32_t job, uint32_t environment);
+void daemon_prestart(node *d, uint32_t job, uint32_t n); /* before anybody asks */
 void daemon_send_forks(node *d); /* those that could not be sent */
 void daemon_start_forker(node *d, job *j); /* of a node of its own */
 /* Takes one that was started, with its descriptors; limit_ms: it is a nursery, which has so long

@@ -198,7 +198,7 @@ static void on_actor_new(node *d, const client *c, wire *w)
     e.call = wire_bytes(w, &e.n_call);
     e.n_inner = wire_u64(w);
     e.inner = e.n_inner < SOCKET_MAX_MESSAGE / 8 ? wire_take(w, (size_t)e.n_inner * 8) : NULL;
-    if (!e.inner || wire_end(w, "actor")) return;
+    if (!e.inner || wire_end(w, "actor") || !daemon_has_environment(d, c->job, e.shape.environment)) return;
     read_function(e.call, e.n_call, function);
     e.name = name;
     e.function = function;

@@ -195,7 +195,14 @@ static void on_unreachable(node *d, client *c, wire *w)
     daemon_act(d, (sched_event){.kind = SCHED_WORKER_GONE, .worker = x->id});
     if (registry_number_in(d->registry, x->id))
         daemon_refuse_actor(d, registry_number_in(d->registry, x->id), why);
-    daemon_start_failed(d, x->job, true, MANTA_ENOSPC, why);
+    daemon_start_failed(d, x->job, x->environment, START_SCARCE, MANTA_ENOSPC, why);
+}
+
+static void worker_up(node *d, const client *c)
+{
+    daemon_act(d,
+               (sched_event){
+                   .kind = SCHED_WORKER_UP, .worker = c->id, .job = c->job, .environment = c->environment});
 }
 
 /* A new worker is ready: of one whose hook could have refused nobody knew yet. */
@@ -205,7 +212,7 @@ static void on_ready(node *d, client *c)
 
     c->is_ready = true;
     daemon_registry(d, (registry_event){.kind = REGISTRY_WORKER_READY, .job = c->job});
-    if (is_new) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = c->job});
+    if (is_new) worker_up(d, c);
 }
 
 /* A new worker says why it cannot be one, and ends: so would the next. */
@@ -218,7 +225,7 @@ static void on_not_ready(node *d, client *c, wire *w)
     if (wire_end(w, "reason") || !c->is_awaited || c->is_ready || c->refusal[0] || !why[0]) return;
     if (code <= MANTA_OK || code > MANTA_EINTERRUPTED) code = MANTA_EINTERNAL;
     memcpy(c->refusal, why, sizeof why);
-    daemon_start_failed(d, c->job, true, code, why);
+    daemon_start_failed(d, c->job, c->environment, START_REFUSED, code, why);
 }
 
 static void on_info(node *d, client *c, wire *w)
@@ -305,7 +312,7 @@ void daemon_message(node *d, client *c, wire *w)
         sched_shape shape = daemon_take_shape(w);
         int64_t n = wire_i64(w);
         uint64_t demand = wire_u64(w);
-        if (!wire_end(w, "demand"))
+        if (!wire_end(w, "demand") && daemon_has_environment(d, c->job, shape.environment))
             daemon_act(d, (sched_event){.kind = SCHED_DEMAND,
                                         .client = c->id,
                                         .job = c->job,
@@ -329,6 +336,7 @@ void daemon_message(node *d, client *c, wire *w)
     case PROTO_CANCEL: on_cancel(d, w); break;
     case PROTO_UNREACHABLE: on_unreachable(d, c, w); break;
     case PROTO_NOT_READY: on_not_ready(d, c, w); break;
+    case PROTO_ENVIRONMENT: daemon_find_environment(d, c, w); break;
     case PROTO_INFO: on_info(d, c, w); break;
     case PROTO_SHUTDOWN: on_shutdown(d, c, w); break;
     case PROTO_STACK_IS: daemon_stack_answer(d, w); break;
@@ -427,6 +435,7 @@ static manta_status client_welcome(node *d, client *c)
     daemon_put_shape(b, &d->config.total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_put_text(b, d->config.names[i]);
     wire_put_u32(b, d->config.worker_memory == 0); /* else each call counts for itself */
+    wire_put_u32(b, c->environment);
     daemon_send_fds(d, c, (int[]){c->bell_fd, c->trace_fd}, c->is_worker ? 2 : 1);
     return MANTA_OK;
 }
@@ -478,25 +487,27 @@ static manta_status check_room(const int *fds, int n_fds)
     return MANTA_OK;
 }
 
-void daemon_add_worker(node *d, uint32_t job_id, pid_t pid, bool is_awaited, const int *fds, int n_fds)
+void daemon_add_worker(node *d, uint32_t job_id, uint32_t environment, pid_t pid, bool is_awaited,
+                       const int *fds, int n_fds)
 {
     if (check_room(fds, n_fds)) {
         proc_signal(fds[1], SIGKILL); /* its parent reaps it */
         socket_close_all(fds, n_fds);
-        daemon_start_failed(d, job_id, false, MANTA_ENOSPC, manta_error_text());
+        daemon_start_failed(d, job_id, environment, START_AGAIN, MANTA_ENOSPC, manta_error_text());
         return;
     }
     client *c = client_new(d, job_id, pid, fds[0], fds[1]);
     c->is_worker = true;
+    c->environment = environment;
     c->is_awaited = is_awaited;
     if (n_fds == 4) memcpy(c->out_fds, fds + 2, sizeof c->out_fds);
     if (client_welcome(d, c)) {
         daemon_kill(d, c->id);
-        daemon_start_failed(d, job_id, false, MANTA_ENOSPC, manta_error_text());
+        daemon_start_failed(d, job_id, environment, START_AGAIN, MANTA_ENOSPC, manta_error_text());
         return;
     }
     pass_output(d, c);
-    if (!is_awaited) daemon_act(d, (sched_event){.kind = SCHED_WORKER_UP, .worker = c->id, .job = job_id});
+    if (!is_awaited) worker_up(d, c);
 }
 
 void daemon_kill_stranger(void *ctx, pid_t child)
@@ -535,7 +546,8 @@ static void client_end(node *d, client *c)
     map_u64_remove(&d->clients, c->id);
     if (c->is_worker && !c->is_ready && !c->is_killed && !c->refusal[0]) daemon_note_stillborn(d, c->job);
     if (c->is_awaited && !c->is_ready && !c->refusal[0] && !d->stop)
-        daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = c->job});
+        daemon_act(d,
+                   (sched_event){.kind = SCHED_START_FAILED, .job = c->job, .environment = c->environment});
     const registry_job *j = registry_find_job(d->registry, c->job);
     if (j && j->driver == c->id) {
         daemon_registry(d, (registry_event){.kind = REGISTRY_DRIVER_GONE, .job = c->job});

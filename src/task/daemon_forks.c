@@ -36,10 +36,14 @@ static void on_forker(void *ctx, int fd, bool readable, bool writable);
 /* ---- asking ---- */
 
 /* Asks for what is open, as far as it takes messages now. */
-static void send_forks(node *d, forker *f)
+static void send_forks(node *d, job *j)
 {
+    forker *f = &j->forker;
+
     while (f->sent < f->asked.n && f->fd >= 0) {
+        const char *environment = daemon_environment(j, f->asked.at[f->sent]);
         proto_begin(&d->out, PROTO_FORK);
+        wire_put_bytes(&d->out, environment ? environment : "", environment ? strlen(environment) + 1 : 1);
         manta_status st = socket_send(f->fd, d->out.at, d->out.n, NULL, 0, false);
         if (st == MANTA_ENOMEM) {
             d->is_short = true;
@@ -57,16 +61,22 @@ static void send_forks(node *d, forker *f)
 
 void daemon_send_forks(node *d)
 {
-    for (size_t i = 0; i < d->jobs.n; i++) send_forks(d, &d->jobs.at[i].value->forker);
+    for (size_t i = 0; i < d->jobs.n; i++) send_forks(d, d->jobs.at[i].value);
 }
 
-void daemon_ask_fork(node *d, uint32_t id)
+void daemon_ask_fork(node *d, uint32_t id, uint32_t environment)
 {
     job *j = daemon_job(d, id);
 
     if (!j) return;
-    vec_push(&j->forker.asked, 0);
-    send_forks(d, &j->forker);
+    vec_push(&j->forker.asked, environment);
+    send_forks(d, j);
+}
+
+void daemon_prestart(node *d, uint32_t id, uint32_t n)
+{
+    daemon_act(d, (sched_event){.kind = SCHED_STARTING, .job = id, .n = n});
+    for (uint32_t i = 0; i < n; i++) daemon_ask_fork(d, id, 0);
 }
 
 /* ---- its end ---- */
@@ -185,10 +195,11 @@ static void worker_forked(node *d, job *j, wire *w, const int *fds, int n_fds)
     bool is_awaited = wire_u32(w) != 0;
     wire_text(w, why, sizeof why);
     if (wire_end(w, "forked")) pid = 0;
+    uint32_t environment = j->forker.asked.n > 0 ? j->forker.asked.at[0] : 0;
     if (j->forker.asked.n > 0) vec_remove(&j->forker.asked, 0);
     if (j->forker.sent > 0) j->forker.sent--;
     if (pid > 0 && (n_fds == 2 || n_fds == 4)) {
-        daemon_add_worker(d, j->id, pid, is_awaited, fds, n_fds);
+        daemon_add_worker(d, j->id, environment, pid, is_awaited, fds, n_fds);
         return;
     }
     if (pid > 0) { /* nobody else knows of it; its parent reaps it */
@@ -197,7 +208,7 @@ static void worker_forked(node *d, job *j, wire *w, const int *fds, int n_fds)
         os->kill(pid, SIGKILL);
     }
     socket_close_all(fds, n_fds);
-    daemon_start_failed(d, j->id, false, MANTA_ENOSPC, why);
+    daemon_start_failed(d, j->id, environment, START_AGAIN, MANTA_ENOSPC, why);
 }
 
 /* The first words of a nursery. False: they are others, and the job ends. */
@@ -259,7 +270,7 @@ static void on_forker(void *ctx, int fd, bool readable, bool writable)
     if (!j) return;
     if (writable) {
         if (loop_watch(d->loop, fd, false, on_forker, d)) log_error("a zygote cannot be watched");
-        send_forks(d, &j->forker);
+        send_forks(d, j);
     }
     while (readable) {
         manta_status st = socket_recv(fd, d->in, SOCKET_MAX_MESSAGE, &n, fds, &n_fds, false);
@@ -291,7 +302,7 @@ void daemon_take_forker(node *d, job *j, pid_t pid, int fd, int pidfd, int64_t l
         daemon_end_job(d, j);
         return;
     }
-    send_forks(d, f);
+    send_forks(d, j);
 }
 
 void daemon_start_forker(node *d, job *j)

@@ -95,7 +95,7 @@ static void on_driver(node *d, guest *g, const char *space, uint32_t prestart, i
     guest_end(d, g, false);
     uint32_t job_id = daemon_join_job(d, space, supervisor_fd);
     daemon_add_driver(d, job_id, pid, fd, pidfd);
-    for (uint32_t i = 0; i < prestart && i < 64; i++) daemon_ask_fork(d, job_id);
+    daemon_prestart(d, job_id, prestart < 64 ? prestart : 64);
 }
 
 static void on_hello(node *d, guest *g, wire *w, const int *fds, int n_fds)

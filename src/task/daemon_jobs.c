@@ -22,6 +22,9 @@
 #include "os/spawner.h"
 #include "os/sys.h"
 
+#define MOST_ENVIRONMENT  (32 << 10) /* bytes of one */
+#define MOST_ENVIRONMENTS 65536
+
 static void on_supervisor(void *ctx, int fd, bool readable, bool writable);
 
 job *daemon_job(node *d, uint32_t id)
@@ -83,7 +86,8 @@ static void do_give_up(node *d, uint32_t id)
     if (j->supervisor_fd < 0) d->stop = true;
 }
 
-void daemon_start_failed(node *d, uint32_t id, bool is_limit, manta_status code, const char *why)
+void daemon_start_failed(node *d, uint32_t id, uint32_t environment, start_limit limit, manta_status code,
+                         const char *why)
 {
     job *j = daemon_job(d, id);
     int64_t workers = 0;
@@ -97,9 +101,10 @@ void daemon_start_failed(node *d, uint32_t id, bool is_limit, manta_status code,
         snprintf(j->shortage, sizeof j->shortage, "%s", why);
         log_warn("a worker could not be started", LOG_STR("why", why), LOG_INT("workers", workers));
     }
-    is_limit = is_limit || workers > 0;
-    if (!is_limit) daemon_note_stillborn(d, id);
-    daemon_act(d, (sched_event){.kind = SCHED_START_FAILED, .job = id, .n = is_limit});
+    if (limit == START_AGAIN && workers > 0) limit = START_SCARCE;
+    if (limit == START_AGAIN) daemon_note_stillborn(d, id);
+    daemon_act(d,
+               (sched_event){.kind = SCHED_START_FAILED, .job = id, .environment = environment, .n = limit});
 }
 
 void daemon_refuse(node *d, const sched_action *a)
@@ -144,6 +149,43 @@ void daemon_sweep_strangers(node *d, uint32_t id)
     /* A supervisor that does not take it sweeps at the end of the job. */
     manta_status st = socket_send(j->supervisor_fd, b->at, b->n, NULL, 0, false);
     (void)st;
+}
+
+/* ---- environments ---- */
+
+const char *daemon_environment(const job *j, uint64_t number)
+{
+    return number > 0 && number <= j->environments.n ? j->environments.at[number - 1].key : NULL;
+}
+
+bool daemon_has_environment(node *d, uint32_t id, uint64_t number)
+{
+    const job *j = daemon_job(d, id);
+
+    return number == 0 || (j && daemon_environment(j, number));
+}
+
+void daemon_find_environment(node *d, client *c, wire *w)
+{
+    uint64_t request = wire_u64(w);
+    size_t n;
+    const char *text = wire_bytes(w, &n);
+    job *j = daemon_job(d, c->job);
+    manta_status st = MANTA_OK;
+    uint32_t number = 0;
+
+    if (!text || wire_end(w, "environment") || !j) return;
+    if (n < 2 || n > MOST_ENVIRONMENT || memchr(text, 0, n) != text + n - 1) return;
+    uint32_t *known = map_find(&j->environments, text);
+    if (known)
+        number = *known;
+    else if (j->environments.n == MOST_ENVIRONMENTS)
+        st = manta_fail(MANTA_ENOSPC, "the program has used %d environments, which is the most",
+                        MOST_ENVIRONMENTS);
+    else
+        number = (uint32_t)j->environments.n + 1;
+    if (!st && !known) *map_put(&j->environments, text) = number;
+    daemon_answer_found(d, c, request, st, number);
 }
 
 /* ---- jobs ---- */
@@ -261,6 +303,7 @@ static void do_end(node *d, uint32_t id)
     loop_forget(d->loop, j->supervisor_fd);
     socket_close_all((int[]){j->forker.fd, j->forker.pidfd, j->supervisor_fd}, 3);
     vec_release(&j->forker.asked);
+    map_release(&j->environments);
     map_u64_remove(&d->jobs, j->id);
     daemon_drop_code(d, j);
     mem_free(j);

@@ -116,7 +116,9 @@ void daemon_stop_idle(node *d)
     for (size_t i = 0; i < d->stops.n; i++) {
         const client *c = daemon_client(d, d->stops.at[i]);
         if (c && c->is_maker)
-            daemon_act(d, (sched_event){.kind = SCHED_STAYS, .worker = c->id, .job = c->job});
+            daemon_act(
+                d, (sched_event){
+                       .kind = SCHED_STAYS, .worker = c->id, .job = c->job, .environment = c->environment});
         else
             daemon_kill(d, d->stops.at[i]);
     }
@@ -137,7 +139,7 @@ void daemon_act(node *d, sched_event e)
         case SCHED_DO_GROUP:
             daemon_registry(d, (registry_event){.kind = REGISTRY_GROUP_PLACED, .id = a->client});
             break;
-        case SCHED_DO_START: daemon_ask_fork(d, a->job); break;
+        case SCHED_DO_START: daemon_ask_fork(d, a->job, (uint32_t)a->environment); break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: daemon_refuse(d, a); break;
         case SCHED_DO_CAP: say_cap(d, a); break;

@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "task/group_link.h"
+#include "task/proto.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
-#define MOST 1e15 /* bytes included */
+#define MOST             1e15 /* bytes included */
+#define MOST_ENVIRONMENT (32 << 10) /* bytes of the text, with its end */
 
 static int64_t amount_units(double x)
 {
@@ -82,6 +85,30 @@ static manta_status needs_count(const char *field, int v)
     return manta_fail(MANTA_EINVAL, "%s is %d, expected 0 or more, MANTA_NONE or MANTA_UNLIMITED", field, v);
 }
 
+/* Finds the number of an environment: the daemon is asked once, and the lock given away for that. */
+static manta_status find_environment(const char *text, uint64_t *out)
+{
+    reply r;
+
+    *out = 0;
+    if (!text || !text[0] || rt->is_local) return MANTA_OK;
+    if (strlen(text) >= MOST_ENVIRONMENT)
+        return manta_fail(MANTA_EINVAL, "environment has %zu bytes, expected fewer than %d", strlen(text),
+                          MOST_ENVIRONMENT);
+    const uint64_t *known = map_find(&rt->environments, text);
+    if (known) {
+        *out = *known;
+        return MANTA_OK;
+    }
+    if (rt->is_dead) return failure_raise(rt->death);
+    uint64_t request = rt_request_begin(PROTO_ENVIRONMENT);
+    wire_put_bytes(&rt->out, text, strlen(text) + 1);
+    TRY(rt_request(request, &r));
+    *out = r.id;
+    *map_put(&rt->environments, text) = r.id;
+    return MANTA_OK;
+}
+
 manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out, manta_failure_kind *kind)
 {
     static const manta_task_options none;
@@ -98,6 +125,7 @@ manta_status shape_of(const manta_task_options *o, bool actor, sched_shape *out,
     manta_status st = needs_amounts(cpus, o->num_gpus, o->memory, o->resources, out);
     if (st == MANTA_EUNSUPPORTED) *kind = MANTA_FAILURE_IMPOSSIBLE;
     if (st) return st;
+    TRY(find_environment(o->environment, &out->environment));
     if (o->node && o->node != rt->node) {
         *kind = MANTA_FAILURE_IMPOSSIBLE;
         return manta_fail(MANTA_EUNSUPPORTED, "it can never run: there is no node %016llx",

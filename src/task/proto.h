@@ -44,10 +44,11 @@ typedef enum proto_kind {
     PROTO_CODE_PUT, /* request, key (16 bytes), object */
     PROTO_CODE_GET, /* request, key (16 bytes) */
     PROTO_LINGERS, /* a worker, whose actor has ended: calls that it has made have not */
+    PROTO_ENVIRONMENT, /* request, text with its end: which number has it? */
     PROTO_NOT_READY, /* status, text: a new worker cannot work, and why */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
-                         who waits for them; fd: bell */
+                         who waits for them, environment of the worker; fd: bell */
     PROTO_PEER, /* client, pid, side; fds: channel, bell */
     PROTO_GRANT, /* worker, shape, the number of the demand that it is for */
     PROTO_RECLAIM, /* worker */
@@ -73,7 +74,7 @@ typedef enum proto_kind {
     PROTO_OUTPUT = 88, /* worker, pid; fds: its standard output and error, bell, trace */
     PROTO_STACK_ASK, /* request: say where you are */
     /* daemon and zygote; daemon and supervisor */
-    PROTO_FORK = 96, /* */
+    PROTO_FORK = 96, /* the environment, a text with its end; "": the plain one */
     PROTO_FORKED, /* pid, whether it may still refuse (NOT_READY), text; fds: socket, pidfd, and its output and error; pid 0: it could not be
                    done, and why */
     PROTO_REAPED, /* pid, status */

@@ -624,6 +624,7 @@ static manta_status read_welcome(int keeper_pidfd)
     if (total) memcpy(&rt->total, total, sizeof rt->total);
     for (int i = 0; i < SCHED_RESOURCES; i++) wire_text(&w, rt->names[i], sizeof rt->names[i]);
     rt->nests = wire_u32(&w) != 0 && rt->is_worker;
+    rt->environment = wire_u32(&w);
     manta_status st = kind == PROTO_REFUSED ? read_refusal(in, n) : wire_end(&w, "welcome");
     if (!st && (kind != PROTO_WELCOME || n_fds != (rt->is_worker ? 2 : 1)))
         st = manta_fail(MANTA_ECORRUPT,
@@ -713,6 +714,7 @@ void runtime_close(void)
     map_u64_release(&rt->given);
     map_release(&rt->codes);
     map_release(&rt->functions);
+    map_release(&rt->environments);
     vec_release(&rt->drops);
     vec_release(&rt->pinned);
     store_free(rt->store);

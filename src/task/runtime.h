@@ -88,6 +88,7 @@ typedef struct runtime {
     MAP_U64(struct actor_link *) actors;
     MAP_U64(struct stream *) streams;
     MAP_U64(struct group_link *) groups; /* that this process has used */
+    MAP(uint64_t) environments; /* the same, and their numbers */
     VEC(uint64_t) pinned; /* without other processes: what the answer that is being read refers to */
     struct call *again; /* without other processes: the call that ended last is to be tried again */
     struct stream *opening; /* the stream whose call is being submitted */
@@ -104,6 +105,7 @@ typedef struct runtime {
     bool joined; /* a driver of a node that others use too */
     /* The rest is a worker's. */
     struct worker_trace *trace;
+    uint64_t environment; /* 0: the plain one */
     int pipes[2]; /* where it prints; -1: its own output */
     pthread_t first_thread;
     list calls; /* incoming, in order */

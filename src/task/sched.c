@@ -21,7 +21,7 @@
 #define PATIENCE      32
 #define MOST_STARTING 256 /* workers on their way at once: calls that ask for no core have no other bound */
 
-typedef enum state { IDLE, LEASED, ACTOR } state;
+typedef enum state { IDLE, LEASED, ACTOR, LEAVING } state; /* LEAVING: it makes room for another */
 
 /* How much of each gpu. */
 typedef struct devices {
@@ -31,12 +31,15 @@ typedef struct devices {
 typedef struct worker {
     state state;
     uint32_t job;
+    uint64_t environment;
+    uint64_t idle_since; /* a number that grows */
     uint64_t holder; /* client or actor */
     sched_shape shape; /* as it was asked for */
     int bundle; /* that it takes from */
     devices gpus;
     bool blocked;
     bool asked; /* its holder knows that others wait for it */
+    bool stays; /* idle: it was to leave and has to stay, as far as is known */
 } worker;
 
 typedef struct pool {
@@ -66,9 +69,12 @@ typedef struct request {
     bool lacks_worker; /* in this pass: and nothing else */
 } request;
 
-typedef struct starts { /* workers of a job: on their way, and wanted by those who wait */
+typedef struct starts { /* workers of a job and environment: on their way, and wanted by those who wait */
+    uint32_t job;
+    uint64_t environment;
     int64_t starting, missing, missing_actors; /* the latter are among the former */
-    bool full; /* no more can be started */
+    bool full; /* no more can be started, */
+    bool scarce; /* because something is used up, of which a worker that leaves would give some back */
     bool capped; /* there are as many as there may be, and more are wanted */
 } starts;
 
@@ -78,7 +84,8 @@ struct sched {
     uint32_t kept; /* as in a group */
     int idle;
     int64_t most; /* workers of a job for calls; 0: any number */
-    MAP_U64(starts) starts; /* by job */
+    uint64_t idled; /* workers that became idle */
+    MAP_U64(starts) starts; /* by starts_key() */
     MAP_U64(worker) workers;
     MAP_U64(group *) groups;
     VEC(request) line;
@@ -197,7 +204,7 @@ static void worker_free(sched *s, worker *w)
     if (w->blocked) take_cores(s, w, 1);
     shape_subtract(&pool_of(s, w)->left, &w->shape, -1);
     subtract_gpus(&pool_of(s, w)->gpus, &w->gpus, -1);
-    *w = (worker){.state = IDLE, .job = w->job};
+    *w = (worker){.state = IDLE, .job = w->job, .environment = w->environment, .idle_since = ++s->idled};
 }
 
 /* Whether `shape` fits what would be left. */
@@ -334,11 +341,17 @@ static bool is_itself(const request *q, uint64_t id)
     return q->what == WANTS_LEASE && q->client == id;
 }
 
+/* Whether a worker has the functions and the environment that a request is for. */
+static bool is_fit(const worker *w, const request *q)
+{
+    return w->job == q->job && w->environment == q->shape.environment;
+}
+
 static uint32_t find_idle(const sched *s, const request *q)
 {
     for (size_t i = 0; i < s->workers.n; i++) {
         const worker *w = &s->workers.at[i].value;
-        if (w->state == IDLE && w->job == q->job && !is_itself(q, s->workers.at[i].key))
+        if (w->state == IDLE && is_fit(w, q) && !is_itself(q, s->workers.at[i].key))
             return (uint32_t)s->workers.at[i].key;
     }
     return 0;
@@ -370,6 +383,7 @@ static void grant_worker(sched *s, const request *q, pool *from, int bundle, uin
 
     *w = (worker){.state = actor ? ACTOR : LEASED,
                   .job = w->job,
+                  .environment = w->environment,
                   .holder = q->client,
                   .shape = q->shape,
                   .bundle = bundle};
@@ -417,21 +431,31 @@ static void request_served(sched *s, size_t i)
     }
 }
 
-static starts *starts_of(sched *s, uint32_t job)
+static uint64_t starts_key(uint32_t job, uint64_t environment)
 {
-    starts *j = map_u64_find(&s->starts, job);
+    return environment << 32 | job;
+}
+
+static starts *starts_of(sched *s, uint32_t job, uint64_t environment)
+{
+    starts *j = map_u64_find(&s->starts, starts_key(job, environment));
 
     if (!j) {
-        j = map_u64_put(&s->starts, job);
-        *j = (starts){0};
+        j = map_u64_put(&s->starts, starts_key(job, environment));
+        *j = (starts){.job = job, .environment = environment};
     }
     return j;
 }
 
-/* No more workers of the job can be started, and none is on its way. */
-static bool is_full(const sched *s, uint32_t job)
+static const starts *starts_for(const sched *s, const request *q)
 {
-    const starts *j = map_u64_find(&s->starts, job);
+    return map_u64_find(&s->starts, starts_key(q->job, q->shape.environment));
+}
+
+/* No more workers that the request could have can be started, and none is on its way. */
+static bool is_full(const sched *s, const request *q)
+{
+    const starts *j = starts_for(s, q);
 
     return j && j->full && j->starting == 0;
 }
@@ -442,9 +466,56 @@ static bool runs_calls(const sched *s, const request *q)
 {
     for (size_t i = 0; i < s->workers.n; i++) {
         const worker *w = &s->workers.at[i].value;
-        if (w->job == q->job && w->state != ACTOR && !is_itself(q, s->workers.at[i].key)) return true;
+        if (is_fit(w, q) && w->state != ACTOR && !is_itself(q, s->workers.at[i].key)) return true;
     }
     return false;
+}
+
+/* Whether a worker of the job is leaving for another. */
+static bool makes_room(const sched *s, uint32_t job)
+{
+    for (size_t i = 0; i < s->workers.n; i++)
+        if (s->workers.at[i].value.job == job && s->workers.at[i].value.state == LEAVING) return true;
+    return false;
+}
+
+/* The worker of the job that is idle in another environment than this one, for longest; 0: none. */
+static uint32_t find_idle_elsewhere(const sched *s, uint32_t job, uint64_t environment)
+{
+    const worker *oldest = NULL;
+    uint32_t id = 0;
+
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const worker *w = &s->workers.at[i].value;
+        if (w->state != IDLE || w->job != job || w->environment == environment || w->stays) continue;
+        if (oldest && oldest->idle_since < w->idle_since) continue;
+        oldest = w;
+        id = (uint32_t)s->workers.at[i].key;
+    }
+    return id;
+}
+
+/* Whether workers of the job have another environment, and could make room before long. */
+static bool has_others(const sched *s, const starts *j)
+{
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const worker *w = &s->workers.at[i].value;
+        if (w->job == j->job && w->environment != j->environment && w->state != ACTOR && !w->blocked)
+            return true;
+    }
+    return false;
+}
+
+/* One of them leaves, unless one does already: no more can be started, and nobody else will have it
+ * soon. */
+static void make_room(sched *s, const starts *j, sched_actions *out)
+{
+    uint32_t id = makes_room(s, j->job) ? 0 : find_idle_elsewhere(s, j->job, j->environment);
+    worker *w = id ? map_u64_find(&s->workers, id) : NULL;
+
+    if (!w) return;
+    w->state = LEAVING;
+    vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
 }
 
 /* Who lacks only a worker, of a job that can have no more, is told so: an actor, which
@@ -453,7 +524,7 @@ static void refuse_hopeless(sched *s, sched_actions *out)
 {
     for (size_t i = 0; i < s->line.n;) {
         const request q = s->line.at[i];
-        bool hopeless = q.lacks_worker && is_full(s, q.job);
+        bool hopeless = q.lacks_worker && is_full(s, &q) && !makes_room(s, q.job);
         if (hopeless && q.what == WANTS_LEASE) hopeless = !runs_calls(s, &q);
         if (!hopeless) {
             i++;
@@ -469,19 +540,22 @@ static void refuse_hopeless(sched *s, sched_actions *out)
 
 /* How many workers of the job are to be on their way: those that are missing, within what it may
  * have. */
-static int64_t starts_allowed(sched *s, uint32_t job, starts *j, sched_actions *out)
+static int64_t starts_allowed(sched *s, starts *j, sched_actions *out)
 {
     int64_t calls = j->missing - j->missing_actors, room = s->most;
 
     for (size_t i = 0; i < s->workers.n; i++)
-        room -= s->workers.at[i].value.job == job && s->workers.at[i].value.state != ACTOR;
+        room -= s->workers.at[i].value.job == j->job && s->workers.at[i].value.state != ACTOR;
+    for (size_t i = 0; i < s->starts.n; i++) /* those of its other environments */
+        if (s->starts.at[i].value.job == j->job && &s->starts.at[i].value != j)
+            room -= s->starts.at[i].value.starting;
     if (s->most == 0 || calls <= room) {
         j->capped = false;
         return j->missing;
     }
     if (!j->capped && room <= 0) {
         j->capped = true;
-        vec_push(out, ((sched_action){.kind = SCHED_DO_CAP, .job = job}));
+        if (!has_others(s, j)) vec_push(out, ((sched_action){.kind = SCHED_DO_CAP, .job = j->job}));
     }
     return j->missing_actors + (room > 0 ? room : 0);
 }
@@ -504,7 +578,7 @@ static void refuse_starved(sched *s, sched_actions *out)
 {
     for (size_t i = 0; i < s->line.n;) {
         const request q = s->line.at[i];
-        const starts *j = map_u64_find(&s->starts, q.job);
+        const starts *j = starts_for(s, &q);
         const worker *w = q.what == WANTS_LEASE ? map_u64_find(&s->workers, (uint32_t)q.client) : NULL;
         if (!q.lacks_worker || !j || !j->capped || !w || !w->blocked || goes_on(s, q.job, j)) {
             i++;
@@ -514,6 +588,17 @@ static void refuse_starved(sched *s, sched_actions *out)
                  ((sched_action){
                      .kind = SCHED_DO_REFUSE_CAPPED, .client = q.client, .job = q.job, .shape = q.shape}));
         vec_remove(&s->line, i);
+    }
+}
+
+/* Who lacks only a worker, of a job that has as many as it may, could have one that a lease holds
+ * and nobody uses. */
+static void reclaim_for_capped(sched *s, sched_actions *out)
+{
+    for (size_t i = 0; i < s->line.n; i++) {
+        const request *q = &s->line.at[i];
+        const starts *j = q->lacks_worker ? starts_for(s, q) : NULL;
+        if (j && j->capped) reclaim_leases(s, q, out);
     }
 }
 
@@ -548,34 +633,47 @@ static void serve_line(sched *s, sched_actions *out)
             int64_t n = 0;
             for (; n < q->n && missing < MOST_STARTING && (from = pool_for(s, q, &bundle)); n++) {
                 missing++;
-                starts_of(s, q->job)->missing++;
-                starts_of(s, q->job)->missing_actors += q->what == WANTS_ACTOR;
+                starts *j = starts_of(s, q->job, q->shape.environment);
+                j->missing++;
+                j->missing_actors += q->what == WANTS_ACTOR;
                 devices gpus;
                 (void)choose_devices(&from->plan_gpus, q->shape.amount[SCHED_GPU], &gpus);
                 subtract_gpus(&from->plan_gpus, &gpus, 1);
                 shape_subtract(&from->plan, &q->shape, 1);
             }
             q->lacks_worker = n > 0;
-            if (q->lacks_worker && is_full(s, q->job)) reclaim_leases(s, q, out);
+            if (q->lacks_worker && is_full(s, q)) reclaim_leases(s, q, out);
             i++;
         }
     }
     for (size_t i = 0; i < s->starts.n; i++) {
         starts *j = &s->starts.at[i].value;
-        int64_t wanted = starts_allowed(s, (uint32_t)s->starts.at[i].key, j, out);
+        int64_t wanted = starts_allowed(s, j, out);
         for (; !j->full && j->starting < wanted; j->starting++)
-            vec_push(out, ((sched_action){.kind = SCHED_DO_START, .job = (uint32_t)s->starts.at[i].key}));
+            vec_push(out,
+                     ((sched_action){.kind = SCHED_DO_START, .job = j->job, .environment = j->environment}));
+        if (j->missing > 0 && j->starting == 0 && ((j->full && j->scarce) || j->capped)) make_room(s, j, out);
     }
+    reclaim_for_capped(s, out);
     refuse_hopeless(s, out);
     refuse_starved(s, out);
 }
 
-/* A job without workers has none whose end would tell that there is room again. */
-static void allow_another_try(sched *s, uint32_t job)
+/* A job without workers of the environment has none whose end would tell that there is room again. */
+static void allow_another_try(sched *s, const sched_event *e)
 {
+    request q = {.job = e->job, .shape = e->shape};
+
     for (size_t i = 0; i < s->workers.n; i++)
-        if (s->workers.at[i].value.job == job) return;
-    starts_of(s, job)->full = false;
+        if (is_fit(&s->workers.at[i].value, &q)) return;
+    starts_of(s, e->job, e->shape.environment)->full = false;
+}
+
+/* A worker of the job is gone: another may come. */
+static void not_full(sched *s, uint32_t job)
+{
+    for (size_t i = 0; i < s->starts.n; i++)
+        if (s->starts.at[i].value.job == job) s->starts.at[i].value.full = false;
 }
 
 static void take_demand(sched *s, const sched_event *e, wants what)
@@ -592,7 +690,7 @@ static void take_demand(sched *s, const sched_event *e, wants what)
             vec_remove(&s->line, i);
         return;
     }
-    if (e->n > 0) allow_another_try(s, e->job);
+    if (e->n > 0) allow_another_try(s, e);
     if (e->n > 0)
         vec_push(&s->line, ((request){.what = what,
                                       .client = e->client,
@@ -666,11 +764,40 @@ static void client_gone(sched *s, uint64_t client, sched_actions *out)
 }
 
 /* One that was on its way is there, or never will be. */
-static void worker_started(sched *s, uint32_t job)
+static void worker_started(sched *s, const sched_event *e)
 {
-    starts *j = map_u64_find(&s->starts, job);
+    starts *j = map_u64_find(&s->starts, starts_key(e->job, e->environment));
 
     if (j && j->starting > 0) j->starting--;
+}
+
+static void start_failed(sched *s, const sched_event *e)
+{
+    starts *j = starts_of(s, e->job, e->environment);
+
+    j->full = true;
+    j->scarce = e->n == SCHED_SCARCE;
+}
+
+/* One that was started, or stays though it was to be stopped. */
+static void worker_new(sched *s, const sched_event *e)
+{
+    worker *w = map_u64_find(&s->workers, e->worker);
+
+    if (w && w->state != LEAVING) return;
+    if (!w) w = map_u64_put(&s->workers, e->worker);
+    *w = (worker){.state = IDLE,
+                  .job = e->job,
+                  .environment = e->environment,
+                  .idle_since = ++s->idled,
+                  .stays = e->kind == SCHED_STAYS};
+}
+
+/* A worker that had to stay, because others waited for what it was to make, may have made it: when it
+ * has, it returns what it had leased for that. */
+static void ask_again(sched *s)
+{
+    for (size_t i = 0; i < s->workers.n; i++) s->workers.at[i].value.stays = false;
 }
 
 static void job_gone(sched *s, uint32_t job)
@@ -681,23 +808,32 @@ static void job_gone(sched *s, uint32_t job)
         else
             i++;
     }
-    map_u64_remove(&s->starts, job);
+    for (size_t i = s->starts.n; i-- > 0;)
+        if (s->starts.at[i].value.job == job) map_u64_remove(&s->starts, s->starts.at[i].key);
 }
 
-static int count_idle(const sched *s, uint32_t job)
+/* Whether a worker is one of those of which only some are kept idle: of its job, and plain as it is,
+ * or not. */
+static bool is_alike(const worker *w, const worker *other)
 {
-    int n = 0;
-
-    for (size_t i = 0; i < s->workers.n; i++)
-        n += s->workers.at[i].value.state == IDLE && s->workers.at[i].value.job == job;
-    return n;
+    return w->state == IDLE && w->job == other->job && !w->environment == !other->environment;
 }
 
 static void stop_surplus(sched *s, uint32_t id, sched_actions *out)
 {
-    worker *w = map_u64_find(&s->workers, id);
+    const worker *w = map_u64_find(&s->workers, id), *oldest = w;
+    int n = 0;
 
-    if (!w || w->state != IDLE || count_idle(s, w->job) <= s->idle) return;
+    if (!w || w->state != IDLE) return;
+    for (size_t i = 0; i < s->workers.n; i++) {
+        const worker *x = &s->workers.at[i].value;
+        if (!is_alike(x, w)) continue;
+        n++;
+        if (!w->environment || x->idle_since > oldest->idle_since) continue;
+        oldest = x;
+        id = (uint32_t)s->workers.at[i].key;
+    }
+    if (n <= s->idle) return;
     vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
     map_u64_remove(&s->workers, id);
 }
@@ -717,24 +853,25 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         /* One whose group is no more is about to be killed. */
         if (w->shape.group && !group_find(s, w->shape.group)) break;
         worker_free(s, w);
+        ask_again(s);
         serve_line(s, out);
         stop_surplus(s, e->worker, out);
         return;
+    case SCHED_STARTING: starts_of(s, e->job, e->environment)->starting += e->n > 0 ? e->n : 0; break;
     case SCHED_WORKER_UP:
-        worker_started(s, e->job);
-        if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
+        worker_started(s, e);
+        worker_new(s, e);
         break;
-    case SCHED_STAYS:
-        if (!w) *map_u64_put(&s->workers, e->worker) = (worker){.state = IDLE, .job = e->job};
-        break;
+    case SCHED_STAYS: worker_new(s, e); break;
     case SCHED_START_FAILED:
-        worker_started(s, e->job);
-        if (e->n > 0) starts_of(s, e->job)->full = true;
+        worker_started(s, e);
+        if (e->n > 0) start_failed(s, e);
         break;
     case SCHED_JOB_GONE: job_gone(s, e->job); break;
     case SCHED_WORKER_GONE:
         if (!w) break;
-        starts_of(s, w->job)->full = false;
+        not_full(s, w->job);
+        ask_again(s);
         worker_free(s, w);
         map_u64_remove(&s->workers, e->worker);
         break;

@@ -20,8 +20,10 @@
  * while: a call that waits gives its cores back and takes them again, asking
  * nobody, when its wait ends.
  *
- * Workers belong to a job, the program whose functions they have: a request is
- * served by workers of its own job, while resources are shared by all. */
+ * Workers belong to a job, the program whose functions they have, and have one of its
+ * environments for life: a request is served by workers of its own job and environment, while
+ * resources are shared by all. Idle workers of environments that have a name are few: the one that was
+ * idle longest goes when there are too many, or when it stands in the way of another. */
 #ifndef TASK_SCHED_H
 #define TASK_SCHED_H
 
@@ -37,11 +39,14 @@
 #define SCHED_UNIT      10000
 #define GROUP_BUNDLES   64 /* most of one group */
 #define SCHED_ANY       (-1) /* of a group's bundles: whichever has room */
+#define SCHED_SCARCE    1 /* n of START_FAILED: something is used up that other workers have, too */
+#define SCHED_REFUSED   2 /* the worker itself said that it cannot work */
 
 typedef struct sched_shape {
     int64_t amount[SCHED_RESOURCES];
     uint64_t group; /* 0: of what no group has reserved */
     int64_t bundle; /* of the group, or SCHED_ANY */
+    uint64_t environment; /* that the worker is to have, a number of its job; 0: the plain one */
 } sched_shape;
 
 typedef struct sched sched;
@@ -49,9 +54,11 @@ typedef struct sched sched;
 typedef enum sched_kind {
     SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number); grants name its `demand` */
     SCHED_RETURN, /* client, worker: the lease ends */
+    SCHED_STARTING, /* job, environment, n: workers are on their way that nobody has asked for */
     SCHED_WORKER_UP, /* worker */
-    SCHED_START_FAILED, /* a worker that was to be started was not; n > 0: nor would the next be, until
-                         * a worker of the job is gone, or there is none and somebody asks again */
+    SCHED_START_FAILED, /* a worker of job and environment that was to be started was not; n > 0: nor
+                         * would the next be, until a worker of the job is gone, or there is none of the
+                         * environment and somebody asks again */
     SCHED_STAYS, /* worker, job: it was to be stopped, and is not: others wait for what it is to make */
     SCHED_WORKER_GONE, /* worker: is dead */
     SCHED_CLIENT_GONE, /* client: is dead; its leases end, its workers are to be killed */
@@ -68,7 +75,8 @@ typedef struct sched_event {
     sched_kind kind;
     uint64_t client;
     uint32_t worker;
-    uint32_t job; /* of DEMAND, ACTOR, WORKER_UP and START_FAILED */
+    uint32_t job; /* of DEMAND, ACTOR, STARTING, WORKER_UP, STAYS and START_FAILED */
+    uint64_t environment; /* of STARTING, WORKER_UP, STAYS and START_FAILED */
     sched_shape shape;
     int64_t n;
     uint64_t demand; /* of DEMAND: its number, the client's own */
@@ -78,7 +86,7 @@ typedef struct sched_event {
 typedef enum sched_action_kind {
     SCHED_DO_GRANT, /* client gets worker for shape */
     SCHED_DO_ACTOR, /* actor `client` gets worker */
-    SCHED_DO_START, /* start a worker of job */
+    SCHED_DO_START, /* start a worker of job and environment */
     SCHED_DO_STOP, /* end an idle worker */
     SCHED_DO_KILL, /* end a worker whose caller died in the middle of a call */
     SCHED_DO_RECLAIM, /* ask client to return worker as soon as it has nothing to do */
@@ -95,13 +103,15 @@ typedef struct sched_action {
     uint64_t client;
     uint32_t worker;
     uint32_t job;
+    uint64_t environment; /* of START */
     uint64_t demand; /* of GRANT: the last that the client had made when it was served */
     sched_shape shape;
 } sched_action;
 
 typedef VEC(sched_action) sched_actions;
 
-/* `idle`: how many workers of a job to keep ready. */
+/* `idle`: how many workers of a job to keep ready in the plain environment, and as many in all others
+ * together. */
 sched *sched_new(sched_shape total, int idle);
 void sched_free(sched *s); /* accepts NULL */
 /* Allows a job at most n workers beside those of actors; 0: any number. A call that waits gives its

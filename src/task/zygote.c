@@ -39,6 +39,7 @@ typedef struct zygote {
 /* A worker that is to be: both ends of all that it and the daemon share. */
 typedef struct zygote_worker {
     zygote *z;
+    const char *environment; /* NULL: the plain one */
     int pair[2], out[2], err[2];
 } zygote_worker;
 
@@ -67,7 +68,7 @@ static void run_worker(void *ctx)
     for (size_t i = 0; i < w->z->all.n; i++) close(w->z->all.at[i].pidfd);
     socket_close_all((int[]){w->z->fd, w->z->parent_pidfd, w->pair[0], w->out[0], w->err[0]}, 5);
     proc_restore_files(RLIM_INFINITY, &w->z->files);
-    manta_status st = hooks_in_worker(NULL);
+    manta_status st = hooks_in_worker(w->environment);
     if (st) refuse_work(w->pair[1], st);
     worker_main(w->pair[1], (int[]){w->out[1], w->err[1]});
 }
@@ -100,9 +101,10 @@ static manta_status start_worker(zygote_worker *w, spawn_child *out)
 }
 
 /* Forks one worker and tells the daemon: pid 0 when it could not be done. */
-static void zygote_fork(zygote *z)
+static void zygote_fork(zygote *z, const char *environment)
 {
-    zygote_worker w = {.z = z, .pair = {-1, -1}, .out = {-1, -1}, .err = {-1, -1}};
+    zygote_worker w = {
+        .z = z, .environment = environment, .pair = {-1, -1}, .out = {-1, -1}, .err = {-1, -1}};
     spawn_child c = {0};
     manta_status st = start_worker(&w, &c);
     int n_fds = st ? 0 : z->plain_output ? 2 : 4;
@@ -120,6 +122,16 @@ static void zygote_fork(zygote *z)
     socket_close_all((int[]){w.pair[0], w.pair[1], w.out[0], w.out[1], w.err[0], w.err[1]}, 6);
 }
 
+/* The text of the message has its end, or it is none of ours. */
+static void zygote_asked(zygote *z, wire *w)
+{
+    size_t n;
+    const char *environment = wire_bytes(w, &n);
+
+    if (!environment || wire_end(w, "fork") || n == 0 || environment[n - 1]) _exit(0);
+    zygote_fork(z, environment[0] ? environment : NULL);
+}
+
 static void zygote_reap(zygote *z, size_t i)
 {
     pid_t pid = z->all.at[i].pid;
@@ -134,7 +146,7 @@ static void zygote_reap(zygote *z, size_t i)
 
 static _Noreturn void zygote_serve(zygote *z)
 {
-    char message[256];
+    static char message[SOCKET_MAX_MESSAGE];
     VEC(struct pollfd) polls = {0};
 
     if (z->files.rlim_max)
@@ -157,7 +169,7 @@ static _Noreturn void zygote_serve(zygote *z)
         if (!polls.at[0].revents) continue;
         if (socket_recv(z->fd, message, sizeof message, &n, fds, &n_fds, true)) _exit(0);
         wire w = wire_of(message, n);
-        if (proto_kind_of(&w) == PROTO_FORK) zygote_fork(z);
+        if (proto_kind_of(&w) == PROTO_FORK) zygote_asked(z, &w);
     }
 }
 

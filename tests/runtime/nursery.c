@@ -254,10 +254,11 @@ static void scenario_again(void)
     adds();
     OK(manta_node_get(&n));
     kill(n.zygote_pid, SIGKILL);
-    for (int i = 0; i < n.n_worker_pids; i++) kill(n.worker_pids[i], SIGKILL);
     manta_task_options once = {.max_retries = MANTA_NONE};
     manta_status st;
     do { /* until the node gives up */
+        if (!manta_node_get(&n))
+            for (int i = 0; i < n.n_worker_pids; i++) kill(n.worker_pids[i], SIGKILL);
         manta_ref r = manta_remote_with(&once, sum, manta_f64(2), manta_f64(3));
         st = manta_get(r, LONG);
         manta_release(r);
@@ -266,6 +267,138 @@ static void scenario_again(void)
     printf("%s\n", manta_error_text());
     manta_shutdown();
     folder_remove();
+}
+
+/* ---- environments ---- */
+
+enum { MOST_PIDS = 4096 };
+static struct {
+    int pid;
+    char environment[64];
+} homes[MOST_PIDS]; /* of workers, and the environment that each has */
+static int n_homes;
+
+/* A worker was met in an environment: it has never been met in another. */
+static void note_home(const char *environment, int pid)
+{
+    for (int i = 0; i < n_homes; i++) {
+        if (homes[i].pid != pid) continue;
+        CHECK(!strcmp(homes[i].environment, environment));
+        return;
+    }
+    CHECK(n_homes < MOST_PIDS);
+    homes[n_homes].pid = pid;
+    snprintf(homes[n_homes++].environment, sizeof homes[0].environment, "%s", environment);
+}
+
+static void check_home(const char *text, const char *environment)
+{
+    char found[64];
+    int pid;
+
+    CHECK(sscanf(text, "%63s %d", found, &pid) == 2);
+    CHECK(!strcmp(found, environment));
+    note_home(found, pid);
+}
+
+static manta_task_options in(const char *environment)
+{
+    return (manta_task_options){.environment = !strcmp(environment, "(plain)") ? NULL : environment};
+}
+
+static void scenario_environments(void)
+{
+    static const char *const names[] = {"(plain)", "red", "green", "blue"};
+    enum { N = 60 };
+    manta_ref refs[N];
+    char below[64];
+    int pids[2];
+
+    OK(start("works", 0));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N; i++) {
+            manta_task_options o = in(names[i % 4]);
+            refs[i] = manta_remote_with(&o, whereabouts);
+        }
+        for (int i = 0; i < N; i++) check_home(text_of(refs[i]), names[i % 4]);
+    }
+    for (int i = 0; i < 16; i++) { /* calls that calls make, also those that their caller runs itself */
+        manta_task_options o = in(names[i % 4]);
+        const char *text =
+            text_of(manta_remote_with(&o, whereabouts_below, manta_str(i / 4 ? names[i / 4] : "")));
+        check_home(text, names[i % 4]);
+        CHECK(sscanf(text, "%*s %d, %63s %d", &pids[0], below, &pids[1]) == 3);
+        CHECK(!strcmp(below, names[i / 4]));
+        note_home(below, pids[1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        manta_task_options o = in(names[i]);
+        check_home(text_of(manta_remote_with(&o, die_once)), names[i]); /* tried again where it belongs */
+        manta_actor a = manta_actor_new(&o, settler);
+        check_home(text_of(manta_actor_call(a, whereabouts)), names[i]);
+        manta_actor_release(a);
+    }
+    manta_shutdown();
+}
+
+/* An environment that its hook refuses is nobody else's trouble. */
+static void scenario_no_environment(void)
+{
+    static char text[40000];
+    manta_task_options o = {.environment = "no bread"};
+    manta_node_info n;
+
+    OK(start("works", 0));
+    int64_t pid = number_of(manta_remote(pid_of_worker));
+    for (int i = 0; i < 3; i++) {
+        manta_ref r = manta_remote_with(&o, whereabouts);
+        CHECK(manta_get(r, LONG) == MANTA_EUNSUPPORTED);
+        SAYS("there is no bread here");
+        manta_release(r);
+        manta_actor a = manta_actor_new(&o, settler);
+        CHECK(manta_actor_ready(a, LONG) != MANTA_OK);
+        SAYS("there is no bread here");
+        manta_actor_release(a);
+        adds();
+    }
+    CHECK(kill((pid_t)pid, 0) == 0); /* nobody was ended to make room for it */
+    memset(text, 'x', sizeof text - 1);
+    o.environment = text;
+    manta_ref r = manta_remote_with(&o, whereabouts);
+    CHECK(manta_get(r, LONG) == MANTA_EINVAL);
+    SAYS("environment has 39999 bytes");
+    manta_release(r);
+    OK(manta_node_get(&n));
+    CHECK(n.n_worker_pids > 0);
+    manta_shutdown();
+}
+
+/* Many environments leave few workers behind, and a limit on workers is no obstacle. */
+static void scenario_many_environments(void)
+{
+    const char *const argv[] = {other, "works", NULL};
+    manta_node_options o = {.address = "local", .num_cpus = 2, .nursery = argv};
+    manta_node_info n;
+    char name[16];
+
+    for (int round = 0; round < 4; round++) {
+        o.max_workers = round == 0 ? 0 : round == 1 ? 3 : 1;
+        OK(manta_init(NULL, NULL, &o));
+        for (int i = 0; i < 40; i++) {
+            snprintf(name, sizeof name, "env-%d", i % 20);
+            manta_task_options t = in(name);
+            if (round == 3) t.num_cpus = MANTA_NONE; /* no core is what they wait for */
+            check_home(text_of(manta_remote_with(&t, whereabouts)), name);
+            if (i % 4 == 0) adds();
+        }
+        double begin = now();
+        do OK(manta_node_get(&n));
+        while (n.workers > 8 && now() - begin < LONG / 1000);
+        printf("%d workers are left\n", n.workers);
+        CHECK(n.workers <= 8);
+        manta_shutdown();
+        n_homes = 0;
+    }
 }
 
 /* ---- hooks of a program without a nursery ---- */
@@ -304,9 +437,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"works", scenario_works},     {"apart", scenario_apart},     {"fails", scenario_fails},
-               {"missing", scenario_missing}, {"refuses", scenario_refuses}, {"again", scenario_again},
-               {"without", scenario_without}};
+    } all[] = {{"works", scenario_works},
+               {"apart", scenario_apart},
+               {"fails", scenario_fails},
+               {"missing", scenario_missing},
+               {"refuses", scenario_refuses},
+               {"again", scenario_again},
+               {"without", scenario_without},
+               {"environments", scenario_environments},
+               {"no-environment", scenario_no_environment},
+               {"many-environments", scenario_many_environments}};
 
     other = argc > 2 ? argv[2] : NULL;
     for (size_t i = 0; argc > 2 && i < sizeof all / sizeof all[0]; i++) {

@@ -62,6 +62,48 @@ static manta_status hooks_seen(manta_task *t)
 }
 MANTA_REMOTE(hooks_seen)
 
+/* "environment pid" of the worker that it runs in */
+static manta_status whereabouts(manta_task *t)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "%s %d", seen.environment, (int)getpid());
+    return manta_return(t, 0, manta_str(text));
+}
+MANTA_REMOTE(whereabouts)
+
+/* The same of a call that it makes, in the environment that it is given. */
+static manta_status whereabouts_below(manta_task *t)
+{
+    const char *environment, *found;
+    char text[300];
+
+    MANTA_TRY(manta_arg_str(t, 0, &environment));
+    manta_ref r = manta_remote_with(&(manta_task_options){.environment = environment}, whereabouts);
+    manta_status st = manta_get_str(r, &found, MANTA_FOREVER);
+    if (!st) {
+        snprintf(text, sizeof text, "%s %d, %s", seen.environment, (int)getpid(), found);
+        st = manta_return(t, 0, manta_str(text));
+    }
+    manta_release(r);
+    return st;
+}
+MANTA_REMOTE(whereabouts_below)
+
+static manta_status die_once(manta_task *t)
+{
+    if (manta_task_attempt(t) == 0) raise(SIGKILL);
+    return whereabouts(t);
+}
+MANTA_REMOTE(die_once)
+
+static manta_status settler(manta_task *t)
+{
+    (void)t;
+    return MANTA_OK;
+}
+MANTA_REMOTE(settler)
+
 /* ---- functions that the driver has not ---- */
 
 static manta_status sum(manta_task *t)

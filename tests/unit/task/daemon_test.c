@@ -38,7 +38,7 @@ static uint32_t add_worker(node *d, bool ends)
 
     if (socket_pair(pair) || spawn_start(&(spawn_options){.run = be_worker, .ctx = &ends}, &c)) abort();
     close(pair[1]);
-    daemon_add_worker(d, BARE_JOB, c.pid, false, (int[]){pair[0], c.pidfd}, 2);
+    daemon_add_worker(d, BARE_JOB, 0, c.pid, false, (int[]){pair[0], c.pidfd}, 2);
     return d->next_client;
 }
 

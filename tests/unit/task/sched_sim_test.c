@@ -4,7 +4,8 @@
  * come, are used and are removed in the middle of everything. Held always:
  * never more is leased than there is, but for calls that came back from a wait;
  * what a group reserved is what its bundles have left and lent; a worker has
- * one holder; who takes nothing never waits while a worker is idle; in the end, with everyone quiet, all is free again; and in the
+ * one holder, and serves the environment that it was started for; who takes nothing never waits while a
+ * worker that it could have is idle; in the end, with everyone quiet, all is free again; and in the
  * liveness phase every request is served and every group has its place. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@
 #include "task/sched_fixture.h"
 #include "sim.h"
 
-enum { CLIENTS = 8, GROUPS = 3, NOTHING = 3, OUTSIDE = 4, SHAPES = OUTSIDE + 2 * GROUPS };
+enum { CLIENTS = 8, ENVIRONMENTS = 3, GROUPS = 3, NOTHING = 3, OUTSIDE = 4, SHAPES = OUTSIDE + 2 * GROUPS };
 
 typedef struct lease {
     uint64_t holder;
@@ -32,7 +33,8 @@ typedef struct world {
     sched *s;
     MAP_U64(lease) leases; /* by worker */
     MAP_U64(char) idle; /* workers alive and unleased */
-    int starting, killed;
+    MAP_U64(uint64_t) homes; /* the environment of each worker that ever was */
+    int starting[ENVIRONMENTS], killed;
     uint32_t next_worker;
     uint64_t next_group, groups[GROUPS]; /* 0: none */
     bool placed[GROUPS];
@@ -48,8 +50,13 @@ static sched_shape shape_of(const world *w, int i)
 {
     bool any = (i - OUTSIDE) % 2 == 0;
 
-    if (i >= OUTSIDE) return in_group(any ? 0.5 : 1, w->groups[(i - OUTSIDE) / 2], any ? SCHED_ANY : 0);
+    if (i >= OUTSIDE) {
+        sched_shape s = in_group(any ? 0.5 : 1, w->groups[(i - OUTSIDE) / 2], any ? SCHED_ANY : 0);
+        s.environment = any ? 1 : 0;
+        return s;
+    }
     sched_shape s = cpus(i == 0 ? 1 : i == 1 ? 0.5 : i == 2 ? 3 : 0);
+    s.environment = i < ENVIRONMENTS ? (uint64_t)i : 0;
     s.amount[SCHED_GPU] = i == 1 ? SCHED_UNIT / 4 : i == 2 ? SCHED_UNIT : 0;
     return s;
 }
@@ -62,7 +69,10 @@ static void sim_step(world *w, sched_event e)
     for (size_t i = 0; i < mine.n; i++) {
         const sched_action *a = &mine.at[i];
         switch (a->kind) {
-        case SCHED_DO_START: w->starting++; break;
+        case SCHED_DO_START:
+            assert_true(a->environment < ENVIRONMENTS);
+            w->starting[a->environment]++;
+            break;
         case SCHED_DO_REFUSE:
         case SCHED_DO_REFUSE_ACTOR: fail_msg("refused, though a start may be tried again"); break;
         case SCHED_DO_CAP:
@@ -88,6 +98,7 @@ static void sim_step(world *w, sched_event e)
         case SCHED_DO_GRANT:
         case SCHED_DO_ACTOR:
             assert_true(map_u64_remove(&w->idle, a->worker)); /* alive, and nobody's */
+            assert_true(*map_u64_find(&w->homes, a->worker) == a->shape.environment);
             *map_u64_put(&w->leases, a->worker) =
                 (lease){.holder = a->client, .shape = a->shape, .actor = a->kind == SCHED_DO_ACTOR};
             for (int k = 0; k < SHAPES; k++) {
@@ -148,7 +159,8 @@ static void check(const world *w)
         assert_int_equal(n, (asked + SCHED_UNIT - 1) / SCHED_UNIT);
     }
     for (int c = 1; c < CLIENTS; c++) /* who takes nothing waits for nobody */
-        if (w->wanted[c][NOTHING] > 0) assert_int_equal(w->idle.n, 0);
+        for (size_t i = 0; w->wanted[c][NOTHING] > 0 && i < w->idle.n; i++)
+            assert_true(*map_u64_find(&w->homes, w->idle.at[i].key) != 0);
     assert_true(said.amount[1] >= 0); /* what is not given back in a wait is never lent twice */
 }
 
@@ -189,6 +201,21 @@ static void group_goes(world *w, int g)
         }
 }
 
+/* A worker that was on its way is there; false: none was. */
+static bool worker_comes(world *w, uint64_t from)
+{
+    for (uint64_t i = 0; i < ENVIRONMENTS; i++) {
+        uint64_t e = (from + i) % ENVIRONMENTS;
+        if (w->starting[e] == 0) continue;
+        w->starting[e]--;
+        *map_u64_put(&w->idle, ++w->next_worker) = 1;
+        *map_u64_put(&w->homes, w->next_worker) = e;
+        sim_step(w, (sched_event){.kind = SCHED_WORKER_UP, .worker = w->next_worker, .environment = e});
+        return true;
+    }
+    return false;
+}
+
 static void run(uint64_t seed)
 {
     world w = {.next_worker = 100, .next_group = 900};
@@ -212,12 +239,7 @@ static void run(uint64_t seed)
                          .kind = SCHED_DEMAND, .client = c, .shape = shape_of(&w, sh), .n = w.wanted[c][sh]});
             break;
         case 2:
-        case 3:
-            if (w.starting == 0) break;
-            w.starting--;
-            *map_u64_put(&w.idle, ++w.next_worker) = 1;
-            sim_step(&w, (sched_event){.kind = SCHED_WORKER_UP, .worker = w.next_worker});
-            break;
+        case 3: (void)worker_comes(&w, rng_below(k, at++, ENVIRONMENTS)); break;
         case 4:
         case 5: { /* a lease comes back */
             if (!w.leases.n || w.leases.at[pick].value.actor) break;
@@ -275,10 +297,8 @@ static void run(uint64_t seed)
             if (w.groups[g] && w.placed[g] && mine == 0) done = g;
         }
         if (open == 0 && w.leases.n == 0 && groups == 0) break;
-        if (w.starting > 0) {
-            w.starting--;
-            *map_u64_put(&w.idle, ++w.next_worker) = 1;
-            sim_step(&w, (sched_event){.kind = SCHED_WORKER_UP, .worker = w.next_worker});
+        if (worker_comes(&w, 0)) {
+            /* it may be what somebody waits for */
         } else if (w.leases.n > 0) {
             uint32_t id = (uint32_t)w.leases.at[0].key;
             uint64_t holder = w.leases.at[0].value.holder;
@@ -301,6 +321,7 @@ static void run(uint64_t seed)
     sched_free(w.s);
     map_u64_release(&w.leases);
     map_u64_release(&w.idle);
+    map_u64_release(&w.homes);
 }
 
 static void simulated(void **state)

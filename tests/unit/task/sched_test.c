@@ -662,6 +662,138 @@ static void holders_are_asked_for_those_behind_them(void **state)
     sched_free(s);
 }
 
+/* ---- environments ---- */
+
+static sched_shape in_environment(double n, uint64_t environment)
+{
+    sched_shape s = cpus(n);
+
+    s.environment = environment;
+    return s;
+}
+
+static void worker_comes(sched *s, uint32_t worker, uint64_t environment)
+{
+    step(s, (sched_event){.kind = SCHED_WORKER_UP, .worker = worker, .environment = environment});
+}
+
+static void environments_share_no_worker(void **state)
+{
+    sched *s = sched_new(cpus(4), 2);
+    (void)state;
+
+    worker_comes(s, 10, 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = in_environment(1, 7), .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT), 0); /* the idle one is of another */
+    assert_int_equal(first(SCHED_DO_START)->environment, 7);
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 2, .shape = in_environment(0, 8), .n = 1});
+    assert_int_equal(first(SCHED_DO_START)->environment, 8);
+    worker_comes(s, 11, 8);
+    assert_int_equal(first(SCHED_DO_ACTOR)->worker, 11);
+    worker_comes(s, 12, 7);
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 12);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 3, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 12});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 3, .shape = in_environment(1, 7), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 12); /* it is ready for the next of its own */
+    sched_free(s);
+}
+
+/* Of the idle workers that have an environment as many stay as of the plain ones, those that were
+ * used last. */
+static void few_environments_stay_ready(void **state)
+{
+    sched *s = sched_new(cpus(8), 2);
+    (void)state;
+
+    for (uint32_t e = 1; e <= 4; e++) {
+        step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = in_environment(1, e), .n = 1});
+        worker_comes(s, 10 + e, e);
+        assert_int_equal(first(SCHED_DO_GRANT)->worker, 10 + e);
+    }
+    worker_comes(s, 20, 0);
+    for (uint32_t e = 1; e <= 4; e++) {
+        step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10 + e});
+        assert_int_equal(count(SCHED_DO_STOP), e > 2);
+        if (e > 2) assert_int_equal(first(SCHED_DO_STOP)->worker, 10 + e - 2);
+    }
+    assert_int_equal(sched_workers(s), 3);
+    sched_free(s);
+}
+
+/* Where no more can be started one that is idle elsewhere leaves; one that says itself that it cannot
+ * work drives nobody out. */
+static void idle_workers_make_room(void **state)
+{
+    sched *s = sched_new(cpus(4), 2);
+    sched_event wish = {.kind = SCHED_DEMAND, .client = 1, .shape = in_environment(1, 7), .n = 1};
+    sched_event failed = {.kind = SCHED_START_FAILED, .environment = 7, .n = SCHED_REFUSED};
+    (void)state;
+
+    worker_comes(s, 10, 0);
+    worker_comes(s, 11, 0);
+    step(s, wish);
+    step(s, failed);
+    assert_int_equal(count(SCHED_DO_STOP), 0);
+    assert_int_equal(first(SCHED_DO_REFUSE)->client, 1);
+    step(s, wish);
+    assert_int_equal(count(SCHED_DO_START), 1); /* it may be asked for again */
+    failed.n = SCHED_SCARCE;
+    step(s, failed);
+    assert_int_equal(first(SCHED_DO_STOP)->worker, 10);
+    assert_int_equal(count(SCHED_DO_REFUSE), 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = cpus(1), .n = 2});
+    assert_int_equal(count(SCHED_DO_GRANT), 1); /* 11: nobody gets one that leaves */
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = 10});
+    assert_true(count(SCHED_DO_START) > 0);
+    worker_comes(s, 12, 7);
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 1);
+    sched_free(s);
+}
+
+/* Of a job that has as many workers as it may, too; and leases of other environments are asked for. */
+static void environments_share_what_a_job_may_have(void **state)
+{
+    sched *s = sched_new(cpus(4), 2);
+    const sched_shape none = in_environment(0, 7);
+    (void)state;
+
+    sched_cap(s, 2);
+    worker_comes(s, 10, 0);
+    worker_comes(s, 11, 0);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(0), .n = 1});
+    assert_int_equal(count(SCHED_DO_GRANT), 1);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 2, .shape = none, .n = 1});
+    assert_int_equal(count(SCHED_DO_CAP), 0);
+    assert_int_equal(first(SCHED_DO_STOP)->worker, 11);
+    assert_int_equal(first(SCHED_DO_RECLAIM)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_STAYS, .worker = 11}); /* others wait for what it is to make */
+    assert_int_equal(count(SCHED_DO_STOP), 0);
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    assert_int_equal(first(SCHED_DO_STOP)->worker, 11); /* it may have been made by now */
+    step(s, (sched_event){.kind = SCHED_WORKER_GONE, .worker = 11});
+    assert_int_equal(first(SCHED_DO_START)->environment, 7);
+    sched_free(s);
+}
+
+/* What is on its way before anybody asks is not started twice. */
+static void what_is_on_its_way_counts(void **state)
+{
+    sched *s = sched_new(cpus(4), 2);
+    (void)state;
+
+    step(s, (sched_event){.kind = SCHED_STARTING, .n = 2});
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 3});
+    assert_int_equal(count(SCHED_DO_START), 1);
+    for (uint32_t w = 10; w < 13; w++) {
+        worker_comes(s, w, 0);
+        assert_int_equal(count(SCHED_DO_GRANT), 1);
+        assert_int_equal(count(SCHED_DO_START), 0);
+    }
+    sched_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -689,6 +821,11 @@ int main(void)
         cmocka_unit_test_teardown(one_that_waits_in_a_group_closes_that_group_only, clear),
         cmocka_unit_test_teardown(who_takes_nothing_waits_for_nobody, clear),
         cmocka_unit_test_teardown(holders_are_asked_for_those_behind_them, clear),
+        cmocka_unit_test_teardown(environments_share_no_worker, clear),
+        cmocka_unit_test_teardown(few_environments_stay_ready, clear),
+        cmocka_unit_test_teardown(idle_workers_make_room, clear),
+        cmocka_unit_test_teardown(environments_share_what_a_job_may_have, clear),
+        cmocka_unit_test_teardown(what_is_on_its_way_counts, clear),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
