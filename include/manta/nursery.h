@@ -89,6 +89,15 @@ MANTA_API void manta_set_hooks(const manta_hooks *hooks);
  * MANTA_EUNSUPPORTED by another version of Manta; MANTA_EDIED its node is gone. */
 MANTA_API manta_status manta_nursery_run(void) MANTA_MUST_USE;
 
+/* Starts a second, warm nursery of this program's node (argv is copied, and ends with NULL), and
+ * returns without waiting for it: when it is ready, workers of the plain environment are forked from it, and
+ * those that are idle replaced; workers that name an environment come from the first all the same. It may take
+ * as long as the first to load what calls will need. One that ends before it was ready is warned of in the log, and
+ * the first goes on alone; one that ends later is started again, three times at most. MANTA_ENOENT there is no
+ * such program (of a node that was joined the log says so); MANTA_EINVAL the node was started without a
+ * nursery, or this is no driver; MANTA_EEXIST there is a warm one. */
+MANTA_API manta_status manta_nursery_warm(const char *const *argv) MANTA_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

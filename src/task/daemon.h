@@ -90,6 +90,9 @@ typedef struct object {
 typedef enum forker_state { FORKER_NONE, FORKER_STARTING, FORKER_READY, FORKER_LOST } forker_state;
 #define FORKER_RUNS (-1) /* in the place of a wait status */
 
+/* The zygote or nursery that every program has, and a second nursery, which is warm. */
+typedef enum forker_kind { FORKER_FIRST, FORKER_WARM, FORKERS } forker_kind;
+
 /* A process that forks the workers of a program: its zygote or a nursery. daemon_forks.c has the
  * picture of its states. */
 typedef struct forker {
@@ -98,6 +101,7 @@ typedef struct forker {
     int fd, pidfd;
     int status; /* as of waitpid(), when it is known; else FORKER_RUNS */
     bool was_ready; /* it, or one before it */
+    int restarts; /* of a warm nursery */
     int64_t limit_ms, due_ns; /* how long it may be STARTING, and until when */
     char name[NURSERY_NAME]; /* for sentences */
     VEC(uint32_t) asked; /* the environments of workers that it has not answered for yet */
@@ -110,7 +114,8 @@ typedef struct job {
     uint32_t id;
     pid_t supervisor;
     int supervisor_fd; /* -1: what forks its workers is a child of the daemon */
-    forker forker;
+    forker forkers[FORKERS];
+    buf warm; /* the command of the warm nursery (nursery.h); empty: there is none */
     MAP(uint32_t) environments; /* those that have a name, and their numbers, from 1 in this order */
     char shortage[256]; /* why the last worker that was to be started was not, */
     manta_status shortage_code; /* and what calls fail with for that */
@@ -232,11 +237,18 @@ void daemon_sweep_strangers(node *d, uint32_t job);
 void daemon_ask_fork(node *d, uint32_t job, uint32_t environment);
 void daemon_prestart(node *d, uint32_t job, uint32_t n); /* before anybody asks */
 void daemon_send_forks(node *d); /* those that could not be sent */
-void daemon_start_forker(node *d, job *j); /* of a node of its own */
+void daemon_start_forker(node *d, job *j); /* the first, of a node of its own */
 /* Takes one that was started, with its descriptors; limit_ms: it is a nursery, which has so long
  * until it is ready; 0: a zygote. */
-void daemon_take_forker(node *d, job *j, pid_t pid, int fd, int pidfd, int64_t limit_ms, const char *name);
-void daemon_forget_forker(node *d, job *j);
+void daemon_take_forker(node *d, job *j, forker_kind kind, const spawn_child *c, int fd, int64_t limit_ms,
+                        const char *name);
+void daemon_forget_forker(node *d, job *j, forker_kind kind);
+/* A driver wants a warm nursery; it is answered. */
+void daemon_start_warm(node *d, client *c, wire *w);
+/* The warm nursery of a program that joined cannot be started: this thread's last error says why. */
+void daemon_warm_failed(node *d, job *j);
+bool daemon_is_forker(const node *d, pid_t pid);
+void daemon_close_forkers(node *d, job *j); /* of a job that ends */
 void daemon_forker_reaped(node *d, pid_t pid, int status); /* it was that, or something else */
 /* Deals with those that are not ready in time. When to look again, in ms; -1: never. */
 int daemon_forks_tick(node *d);

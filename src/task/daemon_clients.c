@@ -240,7 +240,7 @@ static void on_info(node *d, client *c, wire *w)
     wire_put_u64(b, request);
     wire_put_u32(b, (uint32_t)getpid());
     wire_put_u32(b, (uint32_t)d->keeper);
-    wire_put_u32(b, (uint32_t)(j ? j->forker.pid : 0));
+    wire_put_u32(b, (uint32_t)(j ? j->forkers[FORKER_FIRST].pid : 0));
     daemon_put_shape(b, &total);
     daemon_put_shape(b, &left);
     wire_put_u32(b, (uint32_t)sched_workers(d->sched));
@@ -336,6 +336,7 @@ void daemon_message(node *d, client *c, wire *w)
     case PROTO_CANCEL: on_cancel(d, w); break;
     case PROTO_UNREACHABLE: on_unreachable(d, c, w); break;
     case PROTO_NOT_READY: on_not_ready(d, c, w); break;
+    case PROTO_WARM: daemon_start_warm(d, c, w); break;
     case PROTO_ENVIRONMENT: daemon_find_environment(d, c, w); break;
     case PROTO_INFO: on_info(d, c, w); break;
     case PROTO_SHUTDOWN: on_shutdown(d, c, w); break;
@@ -514,8 +515,7 @@ void daemon_kill_stranger(void *ctx, pid_t child)
 {
     node *d = ctx;
 
-    for (size_t i = 0; i < d->jobs.n; i++)
-        if (d->jobs.at[i].value->forker.pid == child) return;
+    if (daemon_is_forker(d, child)) return;
     for (size_t i = 0; i < d->clients.n; i++)
         if (d->clients.at[i].value->pid == child) return;
     os->kill(child, SIGKILL);

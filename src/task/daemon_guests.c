@@ -162,7 +162,7 @@ static void query_node(node *d, guest *g)
         b = proto_begin(&d->out, PROTO_QUERY_JOB);
         wire_put_u32(b, j->id);
         wire_put_u32(b, driver ? (uint32_t)driver->pid : 0);
-        wire_put_u32(b, (uint32_t)j->forker.pid);
+        wire_put_u32(b, (uint32_t)j->forkers[FORKER_FIRST].pid);
         wire_put_u32(b, (uint32_t)j->supervisor);
         wire_put_text(b, known ? known->space : "");
         guest_send(d, g, NULL, 0);

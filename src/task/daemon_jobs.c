@@ -194,7 +194,8 @@ static job *job_new(node *d, const char *space, bool is_joined)
 {
     job *j = mem_new(sizeof *j);
 
-    *j = (job){.id = ++d->next_job, .forker = {.fd = -1, .pidfd = -1}, .supervisor_fd = -1};
+    *j = (job){.id = ++d->next_job, .supervisor_fd = -1};
+    for (int k = 0; k < FORKERS; k++) j->forkers[k].fd = j->forkers[k].pidfd = -1;
     *map_u64_put(&d->jobs, j->id) = j;
     daemon_registry(
         d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = j->id, .name = space, .is_joined = is_joined});
@@ -224,6 +225,7 @@ static bool forker_comes(node *d, job *j, wire *w, const int *fds, int n_fds)
     char name[NURSERY_NAME];
     pid_t pid = (pid_t)wire_u32(w), supervisor = (pid_t)wire_u32(w);
     uint32_t limit_ms = wire_u32(w);
+    forker_kind kind = wire_u32(w) ? FORKER_WARM : FORKER_FIRST;
 
     wire_text(w, name, sizeof name);
     if (n_fds == SOCKET_FDS_LOST) {
@@ -236,8 +238,8 @@ static bool forker_comes(node *d, job *j, wire *w, const int *fds, int n_fds)
         return false;
     }
     j->supervisor = supervisor;
-    daemon_forget_forker(d, j);
-    daemon_take_forker(d, j, pid, fds[0], fds[1], limit_ms, name);
+    daemon_forget_forker(d, j, kind);
+    daemon_take_forker(d, j, kind, &(spawn_child){.pid = pid, .pidfd = fds[1]}, fds[0], limit_ms, name);
     return true;
 }
 
@@ -253,6 +255,13 @@ static bool supervisor_says(node *d, job *j, wire *w, const int *fds, int n_fds)
         wire_text(w, why, sizeof why);
         tell_end(d, j, why);
         return false;
+    }
+    if (kind == PROTO_NOT_READY) {
+        manta_status code = (manta_status)wire_u32(w);
+        wire_text(w, why, sizeof why);
+        (void)!manta_fail(code, "%s", why);
+        daemon_warm_failed(d, j);
+        return true;
     }
     pid_t pid = (pid_t)wire_u32(w);
     if (kind == PROTO_REAPED) daemon_worker_reaped(d, pid, (int)wire_u32(w));
@@ -299,10 +308,9 @@ static void do_end(node *d, uint32_t id)
             c->died_ns = clock_now_ns();
         }
     }
-    if (j->forker.fd >= 0) loop_forget(d->loop, j->forker.fd);
+    daemon_close_forkers(d, j);
     loop_forget(d->loop, j->supervisor_fd);
-    socket_close_all((int[]){j->forker.fd, j->forker.pidfd, j->supervisor_fd}, 3);
-    vec_release(&j->forker.asked);
+    socket_close_all(&j->supervisor_fd, 1);
     map_release(&j->environments);
     map_u64_remove(&d->jobs, j->id);
     daemon_drop_code(d, j);

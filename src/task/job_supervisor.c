@@ -21,6 +21,7 @@ typedef struct supervisor {
     const node_config *config;
     int fd, keeper_pidfd, self_pidfd;
     pid_t zygote; /* 0: none, one is to be started */
+    pid_t warm; /* a warm nursery, which the daemon asked for; 0: none */
     buf out;
     VEC(uint32_t) spared; /* pids that the daemon knows */
 } supervisor;
@@ -36,27 +37,49 @@ static void tell_daemon(supervisor *s, const int *fds, int n_fds)
     if (socket_send(s->fd, s->out.at, s->out.n, fds, n_fds, true)) supervisor_end();
 }
 
-static void start_zygote(supervisor *s)
+/* Starts the zygote, or the nursery of the configuration, and hands it to the daemon. */
+static manta_status start_forker(supervisor *s, const node_config *c, bool warm, pid_t *pid)
 {
-    spawn_child zygote;
+    spawn_child child;
     char name[NURSERY_NAME];
     int fd;
 
-    if (node_start_zygote(s->self_pidfd, s->config, NULL, &fd, &zygote)) {
-        proto_begin(&s->out, PROTO_ENDS);
-        wire_put_text(&s->out, manta_error_text());
-        tell_daemon(s, NULL, 0);
-        supervisor_end();
-    }
-    s->zygote = zygote.pid;
-    nursery_name(s->config, name);
+    TRY(node_start_zygote(s->self_pidfd, c, NULL, &fd, &child));
+    *pid = child.pid;
+    nursery_name(c, name);
     proto_begin(&s->out, PROTO_ZYGOTE);
-    wire_put_u32(&s->out, (uint32_t)zygote.pid);
+    wire_put_u32(&s->out, (uint32_t)child.pid);
     wire_put_u32(&s->out, (uint32_t)getpid());
-    wire_put_u32(&s->out, s->config->n_nursery > 0 ? (uint32_t)s->config->nursery_ms : 0);
+    wire_put_u32(&s->out, c->n_nursery > 0 ? (uint32_t)c->nursery_ms : 0);
+    wire_put_u32(&s->out, warm);
     wire_put_text(&s->out, name);
-    tell_daemon(s, (int[]){fd, zygote.pidfd}, 2);
-    socket_close_all((int[]){fd, zygote.pidfd}, 2);
+    tell_daemon(s, (int[]){fd, child.pidfd}, 2);
+    socket_close_all((int[]){fd, child.pidfd}, 2);
+    return MANTA_OK;
+}
+
+static void start_zygote(supervisor *s)
+{
+    if (!start_forker(s, s->config, false, &s->zygote)) return;
+    proto_begin(&s->out, PROTO_ENDS);
+    wire_put_text(&s->out, manta_error_text());
+    tell_daemon(s, NULL, 0);
+    supervisor_end();
+}
+
+/* The program goes on without it when it cannot be started. */
+static void start_warm(supervisor *s, wire *w)
+{
+    node_config c = *s->config;
+    manta_status st;
+
+    c.nursery = wire_bytes(w, &c.n_nursery);
+    if (!c.nursery || wire_end(w, "command") || c.n_nursery == 0 || c.nursery[c.n_nursery - 1]) return;
+    if (!(st = start_forker(s, &c, true, &s->warm))) return;
+    proto_begin(&s->out, PROTO_NOT_READY);
+    wire_put_u32(&s->out, (uint32_t)st);
+    wire_put_text(&s->out, manta_error_text());
+    tell_daemon(s, NULL, 0);
 }
 
 /* A child has ended: the zygote or nursery, which is replaced, a worker that it left to us, whose
@@ -66,6 +89,7 @@ static void tell_end(void *ctx, pid_t pid, int status)
     supervisor *s = ctx;
 
     if (pid == s->zygote) s->zygote = 0;
+    if (pid == s->warm) s->warm = 0;
     proto_begin(&s->out, PROTO_REAPED);
     wire_put_u32(&s->out, (uint32_t)pid);
     wire_put_u32(&s->out, (uint32_t)status);
@@ -76,7 +100,7 @@ static void kill_stranger(void *ctx, pid_t child)
 {
     const supervisor *s = ctx;
 
-    if (child == s->zygote) return;
+    if (child == s->zygote || child == s->warm) return;
     for (size_t i = 0; i < s->spared.n; i++)
         if ((pid_t)s->spared.at[i] == child) return;
     os->kill(child, SIGKILL);
@@ -91,7 +115,9 @@ static void listen_to_daemon(supervisor *s)
     if (socket_recv(s->fd, in, sizeof in, &n, fds, &n_fds, true)) supervisor_end();
     socket_close_all(fds, n_fds);
     wire w = wire_of(in, n);
-    if (proto_kind_of(&w) != PROTO_SWEEP) return;
+    proto_kind kind = proto_kind_of(&w);
+    if (kind == PROTO_WARM) start_warm(s, &w);
+    if (kind != PROTO_SWEEP) return;
     uint64_t count = wire_u64(&w);
     vec_clear(&s->spared);
     for (uint64_t i = 0; i < count && !w.broken; i++) vec_push(&s->spared, wire_u32(&w));

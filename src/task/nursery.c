@@ -12,6 +12,7 @@
 #include <manta/nursery.h>
 #include <manta/version.h>
 
+#include "base/args.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "os/proc.h"
@@ -21,6 +22,7 @@
 #include "task/proto.h"
 #include "task/rebuild.h"
 #include "task/runtime.h"
+#include "task/value.h"
 
 #define VARIABLE "MANTA_NURSERY"
 
@@ -191,4 +193,28 @@ manta_status manta_nursery_run(void)
     buf_release(&b);
     if (st) return st;
     zygote_main(s.fd, s.parent_pidfd, s.plain_output, NULL);
+}
+
+/* ---- a warm one ---- */
+
+manta_status manta_nursery_warm(const char *const *argv)
+{
+    REFUSE_NULL(argv);
+
+    buf command = {0};
+    reply r;
+
+    if (!rt) return rt_none();
+    manta_status st = nursery_pack(argv, &command);
+    if (!st && rt->is_local)
+        st = manta_fail(MANTA_EINVAL, "without other processes there are no workers, and no nursery of them");
+    if (!st) {
+        mutex_lock(&rt->lock);
+        uint64_t request = rt_request_begin(PROTO_WARM);
+        wire_put_bytes(&rt->out, command.at, command.n);
+        st = rt->is_dead ? failure_raise(rt->death) : rt_request(request, &r);
+        mutex_unlock(&rt->lock);
+    }
+    buf_release(&command);
+    return st;
 }

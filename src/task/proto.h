@@ -45,7 +45,8 @@ typedef enum proto_kind {
     PROTO_CODE_GET, /* request, key (16 bytes) */
     PROTO_LINGERS, /* a worker, whose actor has ended: calls that it has made have not */
     PROTO_ENVIRONMENT, /* request, text with its end: which number has it? */
-    PROTO_NOT_READY, /* status, text: a new worker cannot work, and why */
+    PROTO_WARM, /* request, command (nursery.h): start a warm nursery; to a supervisor: command */
+    PROTO_NOT_READY, /* status, text: a new worker cannot work, and why; of a supervisor: a warm nursery */
     /* daemon to client */
     PROTO_WELCOME = 64, /* client, daemon pid, node, totals, resource names, whether calls are run by
                          who waits for them, environment of the worker; fd: bell */
@@ -78,7 +79,8 @@ typedef enum proto_kind {
     PROTO_FORKED, /* pid, whether it may still refuse (NOT_READY), text; fds: socket, pidfd, and its output and error; pid 0: it could not be
                    done, and why */
     PROTO_REAPED, /* pid, status */
-    PROTO_ZYGOTE, /* pid, pid of the supervisor, ms until it must be ready (0: it is), name; fds: socket, pidfd */
+    PROTO_ZYGOTE, /* pid, pid of the supervisor, ms until it must be ready (0: it is), whether it is
+                   warm, name; fds: socket, pidfd */
     PROTO_SWEEP, /* n, pids (u32): every other child is to be killed */
     PROTO_NURSERY, /* magic, protocol, version, and to a nursery: settings (nursery.c). A nursery that
                     cannot: PROTO_REFUSED, magic, protocol, text */

@@ -39,6 +39,7 @@ typedef struct worker {
     devices gpus;
     bool blocked;
     bool asked; /* its holder knows that others wait for it */
+    bool old; /* to be stopped when it is idle */
     bool stays; /* idle: it was to leave and has to stay, as far as is known */
 } worker;
 
@@ -384,6 +385,7 @@ static void grant_worker(sched *s, const request *q, pool *from, int bundle, uin
     *w = (worker){.state = actor ? ACTOR : LEASED,
                   .job = w->job,
                   .environment = w->environment,
+                  .old = w->old,
                   .holder = q->client,
                   .shape = q->shape,
                   .bundle = bundle};
@@ -812,6 +814,12 @@ static void job_gone(sched *s, uint32_t job)
         if (s->starts.at[i].value.job == job) map_u64_remove(&s->starts, s->starts.at[i].key);
 }
 
+static void stop_worker(sched *s, uint32_t id, sched_actions *out)
+{
+    vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
+    map_u64_remove(&s->workers, id);
+}
+
 /* Whether a worker is one of those of which only some are kept idle: of its job, and plain as it is,
  * or not. */
 static bool is_alike(const worker *w, const worker *other)
@@ -833,16 +841,37 @@ static void stop_surplus(sched *s, uint32_t id, sched_actions *out)
         oldest = x;
         id = (uint32_t)s->workers.at[i].key;
     }
-    if (n <= s->idle) return;
-    vec_push(out, ((sched_action){.kind = SCHED_DO_STOP, .worker = id}));
-    map_u64_remove(&s->workers, id);
+    if (n > s->idle) stop_worker(s, id, out);
+}
+
+/* As many are started as were idle; those that are leased have their holders asked. */
+static void renew(sched *s, uint32_t job, sched_actions *out)
+{
+    starts *j = starts_of(s, job, 0);
+
+    for (size_t i = s->workers.n; i-- > 0;) {
+        worker *w = &s->workers.at[i].value;
+        uint32_t id = (uint32_t)s->workers.at[i].key;
+        if (w->job != job || w->environment || w->state == ACTOR || w->state == LEAVING) continue;
+        w->old = true;
+        if (w->state == IDLE) {
+            stop_worker(s, id, out);
+            j->starting++;
+            vec_push(out, ((sched_action){.kind = SCHED_DO_START, .job = job}));
+        } else if (!w->asked) {
+            w->asked = true;
+            vec_push(out, ((sched_action){.kind = SCHED_DO_RECLAIM, .client = w->holder, .worker = id}));
+        }
+    }
 }
 
 void sched_step(sched *s, const sched_event *e, sched_actions *out)
 {
     worker *w = map_u64_find(&s->workers, e->worker);
+    bool is_old;
 
     switch (e->kind) {
+    case SCHED_RENEW: renew(s, e->job, out); break;
     case SCHED_DEMAND: take_demand(s, e, WANTS_LEASE); break;
     case SCHED_ACTOR: take_demand(s, e, WANTS_ACTOR); break;
     case SCHED_ACTOR_CANCEL: forget_requests(s, e->client, WANTS_ACTOR); break;
@@ -852,7 +881,9 @@ void sched_step(sched *s, const sched_event *e, sched_actions *out)
         if (!w || w->state != LEASED || w->holder != e->client) break;
         /* One whose group is no more is about to be killed. */
         if (w->shape.group && !group_find(s, w->shape.group)) break;
+        is_old = w->old;
         worker_free(s, w);
+        if (is_old) stop_worker(s, e->worker, out);
         ask_again(s);
         serve_line(s, out);
         stop_surplus(s, e->worker, out);

@@ -55,6 +55,8 @@ typedef enum sched_kind {
     SCHED_DEMAND, /* client, shape, n: so many calls wait (an absolute number); grants name its `demand` */
     SCHED_RETURN, /* client, worker: the lease ends */
     SCHED_STARTING, /* job, environment, n: workers are on their way that nobody has asked for */
+    SCHED_RENEW, /* job: better workers of its plain environment can be had: the idle ones are stopped and
+                  * others started, those that are leased stopped when they come back */
     SCHED_WORKER_UP, /* worker */
     SCHED_START_FAILED, /* a worker of job and environment that was to be started was not; n > 0: nor
                          * would the next be, until a worker of the job is gone, or there is none of the

@@ -56,7 +56,7 @@ static void node_end(node *d)
     for (size_t i = 0; i < d->jobs.n; i++) {
         map_release(&d->jobs.at[i].value->codes);
         map_release(&d->jobs.at[i].value->environments);
-        vec_release(&d->jobs.at[i].value->forker.asked);
+        daemon_close_forkers(d, d->jobs.at[i].value);
         mem_free(d->jobs.at[i].value);
     }
     for (size_t i = 0; i < d->pasts.n; i++) socket_close_all(&d->pasts.at[i].trace_fd, 1);

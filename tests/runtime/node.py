@@ -119,6 +119,18 @@ class NodeTest(unittest.TestCase):
                            stdout=subprocess.DEVNULL)
         self.assertTrue(until(lambda: self.status()["workers"] == 0 and not self.status()["programs"], WAIT_S))
 
+    def test_programs_with_nurseries(self):
+        """Keeper and supervisor are no forks of the program, its workers those of another: all that is there else, too."""
+        self.start()
+        folder = os.path.dirname(PROGRAM)
+        for scenario in ("works", "fails", "refuses", "again", "environments", "no-environment", "warm"):
+            with self.subTest(scenario):
+                done = subprocess.run([os.path.join(folder, "runtime_nursery"), scenario,
+                                       os.path.join(folder, "runtime_nursery_other")], capture_output=True, text=True,
+                                      env={**self.env, "MANTA_ADDRESS": "auto"}, check=False, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue(until(lambda: self.status()["workers"] == 0 and not self.status()["programs"], WAIT_S))
+
     def test_joining_is_automatic(self):
         self.start()
         p = subprocess.Popen([GUEST, "wait"], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,5 +1,6 @@
 /* nursery.c - workers that are forks of another program (manta/nursery.h): `runtime_nursery SCENARIO OTHER`,
- * where OTHER is the program of nursery_other.c. The driver has none of the functions that it calls. */
+ * where OTHER is the program of nursery_other.c. The driver has none of the functions that it calls. Its
+ * node is its own, or the one that MANTA_ADDRESS names. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,9 +17,12 @@ static const char *other;
 static manta_status start(const char *how, int timeout_ms)
 {
     const char *const argv[] = {other, how, NULL};
-    manta_node_options o = {
-        .address = "local", .num_cpus = 2, .nursery = argv, .nursery_timeout_ms = timeout_ms};
+    manta_node_options o = {.nursery = argv, .nursery_timeout_ms = timeout_ms};
 
+    if (!getenv("MANTA_ADDRESS")) {
+        o.address = "local";
+        o.num_cpus = 2;
+    }
     return manta_init(NULL, NULL, &o);
 }
 
@@ -401,6 +405,60 @@ static void scenario_many_environments(void)
     }
 }
 
+/* ---- a warm nursery ---- */
+
+/* Makes actors until one comes from the nursery that is called so, and is not process `but`; says which
+ * process that is. What was forked before may be used up first. */
+static int until_from(const char *how, int but)
+{
+    double begin = now();
+    char found[64];
+    manta_node_info n;
+    int pid;
+
+    do {
+        manta_actor a = manta_actor_new(NULL, settler);
+        CHECK(sscanf(text_of(manta_actor_call(a, descent)), "%63s %d", found, &pid) == 2);
+        manta_actor_release(a);
+        OK(manta_node_get(&n));
+        CHECK(now() - begin < LONG / 1000);
+    } while (strcmp(found, how) || pid == but || pid == n.daemon_pid); /* the daemon's are orphans */
+    return pid;
+}
+
+static void scenario_warm(void)
+{
+    const char *const warm[] = {other, "warm", NULL}, *const missing[] = {"no-such-nursery", NULL},
+                      *const exits[] = {other, "exits", NULL};
+    char found[64];
+
+    CHECK(manta_nursery_warm(warm) != MANTA_OK); /* there is no node */
+    CHECK(manta_nursery_warm(NULL) == MANTA_EINVAL);
+    OK(manta_init(NULL, NULL, &(manta_node_options){.address = "local", .num_cpus = 1}));
+    CHECK(manta_nursery_warm(warm) == MANTA_EINVAL);
+    SAYS("come from a nursery");
+    manta_shutdown();
+    OK(start("works", 0));
+    until_from("works", 0);
+    manta_status st = manta_nursery_warm(missing); /* where another starts it, the log says so */
+    CHECK(getenv("MANTA_ADDRESS") ? st == MANTA_OK
+                                  : st == MANTA_ENOENT && strstr(manta_error_text(), missing[0]));
+    while ((st = manta_nursery_warm(exits)) == MANTA_EEXIST) adds();
+    OK(st);
+    while ((st = manta_nursery_warm(warm)) == MANTA_EEXIST) adds(); /* one that ends is nobody's trouble */
+    OK(st);
+    int pid = until_from("warm", 0);
+    CHECK(manta_nursery_warm(warm) == MANTA_EEXIST);
+    for (int i = 0; i < 10; i++) {
+        manta_task_options o = in("red");
+        CHECK(sscanf(text_of(manta_remote_with(&o, descent)), "%63s", found) == 1);
+        CHECK(!strcmp(found, "works"));
+    }
+    CHECK(kill(pid, SIGKILL) == 0); /* it is started again */
+    CHECK(until_from("warm", pid) != pid);
+    manta_shutdown();
+}
+
 /* ---- hooks of a program without a nursery ---- */
 
 static int zygote_forks;
@@ -444,6 +502,7 @@ int main(int argc, char **argv)
                {"refuses", scenario_refuses},
                {"again", scenario_again},
                {"without", scenario_without},
+               {"warm", scenario_warm},
                {"environments", scenario_environments},
                {"no-environment", scenario_no_environment},
                {"many-environments", scenario_many_environments}};

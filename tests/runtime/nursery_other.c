@@ -90,6 +90,18 @@ static manta_status whereabouts_below(manta_task *t)
 }
 MANTA_REMOTE(whereabouts_below)
 
+static const char *how = "";
+
+/* "HOW pid", of the nursery that the worker was forked from */
+static manta_status descent(manta_task *t)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "%s %d", how, (int)getppid());
+    return manta_return(t, 0, manta_str(text));
+}
+MANTA_REMOTE(descent)
+
 static manta_status die_once(manta_task *t)
 {
     if (manta_task_attempt(t) == 0) raise(SIGKILL);
@@ -162,7 +174,7 @@ static void begin_again_later(void)
 
 int main(int argc, char **argv)
 {
-    const char *how = argc > 1 ? argv[1] : "";
+    how = argc > 1 ? argv[1] : "";
     manta_hooks hooks = {.user = &user,
                          .before_fork = before_fork,
                          .after_fork_parent = after_fork_parent,

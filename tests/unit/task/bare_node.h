@@ -27,7 +27,8 @@ static inline node *bare_node_new(void)
     d->refs = refs_new();
     d->objects = directory_new();
     if (loop_new(&d->loop) || daemon_memory_init(d)) abort();
-    *j = (job){.id = BARE_JOB, .forker = {.fd = -1, .pidfd = -1}, .supervisor_fd = -1};
+    *j = (job){.id = BARE_JOB, .supervisor_fd = -1};
+    for (int k = 0; k < FORKERS; k++) j->forkers[k].fd = j->forkers[k].pidfd = -1;
     *map_u64_put(&d->jobs, BARE_JOB) = j;
     daemon_registry(d, (registry_event){.kind = REGISTRY_JOB_NEW, .job = BARE_JOB, .name = ""});
     return d;

@@ -777,6 +777,35 @@ static void environments_share_what_a_job_may_have(void **state)
     sched_free(s);
 }
 
+/* Workers that are to be renewed are stopped when they are idle, and nobody gets one; others of the
+ * job, and actors, stay. */
+static void idle_workers_are_renewed(void **state)
+{
+    sched *s = sched_new(cpus(4), 4);
+    (void)state;
+
+    for (uint32_t w = 10; w < 13; w++) worker_comes(s, w, 0);
+    worker_comes(s, 20, 7);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 1, .shape = cpus(1), .n = 1});
+    assert_int_equal(first(SCHED_DO_GRANT)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_ACTOR, .client = 2, .shape = cpus(0), .n = 1});
+    assert_int_equal(first(SCHED_DO_ACTOR)->worker, 11);
+    step(s, (sched_event){.kind = SCHED_RENEW});
+    assert_int_equal(count(SCHED_DO_STOP), 1);
+    assert_int_equal(first(SCHED_DO_STOP)->worker, 12);
+    assert_int_equal(count(SCHED_DO_START), 1);
+    assert_int_equal(first(SCHED_DO_RECLAIM)->worker, 10);
+    step(s, (sched_event){.kind = SCHED_DEMAND, .client = 3, .shape = cpus(1), .n = 1});
+    assert_int_equal(count(SCHED_DO_START), 0); /* one is on its way */
+    step(s, (sched_event){.kind = SCHED_RETURN, .client = 1, .worker = 10});
+    assert_int_equal(first(SCHED_DO_STOP)->worker, 10);
+    assert_int_equal(count(SCHED_DO_GRANT), 0);
+    worker_comes(s, 13, 0);
+    assert_int_equal(first(SCHED_DO_GRANT)->client, 3);
+    assert_int_equal(sched_workers(s), 3);
+    sched_free(s);
+}
+
 /* What is on its way before anybody asks is not started twice. */
 static void what_is_on_its_way_counts(void **state)
 {
@@ -825,6 +854,7 @@ int main(void)
         cmocka_unit_test_teardown(few_environments_stay_ready, clear),
         cmocka_unit_test_teardown(idle_workers_make_room, clear),
         cmocka_unit_test_teardown(environments_share_what_a_job_may_have, clear),
+        cmocka_unit_test_teardown(idle_workers_are_renewed, clear),
         cmocka_unit_test_teardown(what_is_on_its_way_counts, clear),
     };
 
