@@ -64,6 +64,14 @@ def test_inspect_shows_columns(manta, tmp_path):
     assert about["columns"][0]["shape"] == [5] and about["columns"][1]["dtype"] == "int64"
 
 
+def test_inspect_of_many_columns_names_the_label_alone(manta, tmp_path):
+    """What is left out is x: nobody writes a hundred names."""
+    names = [f"c{i}" for i in range(100)]
+    (tmp_path / "wide.csv").write_text("\n".join([",".join(names), ",".join("12" for _ in names), ",".join("34" for _ in names)]))
+    said = manta("inspect", "wide.csv").stdout.splitlines()[-1]
+    assert said == "To train on it: --data wide.csv:y=c99"
+
+
 def test_the_mapping_is_kept(trained):
     kept = json.loads((trained / "m.keras.table.json").read_text())
     assert [c["name"] for c in kept["x"]] == ["age", "city"] and kept["y"]["categories"] == ["no", "yes"]

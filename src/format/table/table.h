@@ -132,9 +132,10 @@ bool table_missing_find(const char *word, manta_table_missing *out);
 /* Refuses an option that is no member of its enum. */
 manta_status table_options_check(const char *function, const manta_table_options *o);
 
-/* The column of a source called `name`, or by its number from 0 on when none is called so.
+/* The column of a source called `name`, or by its number from 0 on when none is called so. It is looked for
+ * from column `from` on: columns are mostly asked for in their order, and there may be many.
  * MANTA_ENOENT lists those there are, and the nearest. */
-manta_status table_find_column(const table_source *s, const char *name, int *out);
+manta_status table_find_column(const table_source *s, const char *name, int from, int *out);
 
 /* Numbers that a column takes in x. */
 int64_t table_column_width(const table_column *c);

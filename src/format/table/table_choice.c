@@ -141,30 +141,36 @@ void table_choices_release(table_choices *c)
 
 /* ---- finding them ---- */
 
-manta_status table_find_column(const table_source *s, const char *name, int *out)
+/* Says which columns there are, and the nearest. */
+static manta_status no_column(const table_source *s, const char *name)
 {
     manta_suggestion near = manta_suggestion_for(name);
     buf all = {0};
-    char hint[160], *end;
+    char hint[160];
 
     for (int i = 0; i < s->n; i++) {
-        if (!strcmp(s->names[i], name)) {
-            *out = i;
-            buf_release(&all);
-            return MANTA_OK;
-        }
         manta_suggestion_offer(&near, s->names[i]);
         if (all.n < 200) buf_printf(&all, "%s%.60s", i ? ", " : "", s->names[i]);
-    }
-    long k = strtol(name, &end, 10);
-    if (*end == '\0' && end != name && k >= 0 && k < s->n) {
-        *out = (int)k;
-        buf_release(&all);
-        return MANTA_OK;
     }
     manta_status st = manta_fail(MANTA_ENOENT, "%s: there is no column '%.80s'; there are: %s%s%s", s->path,
                                  name, buf_text(&all), all.n >= 200 ? ", ..." : "",
                                  manta_suggestion_text(&near, hint, sizeof hint));
     buf_release(&all);
     return st;
+}
+
+manta_status table_find_column(const table_source *s, const char *name, int from, int *out)
+{
+    char *end;
+
+    for (int i = 0; i < s->n; i++) {
+        int at = (int)(((int64_t)from + i) % s->n);
+        if (strcmp(s->names[at], name) != 0) continue;
+        *out = at;
+        return MANTA_OK;
+    }
+    long k = strtol(name, &end, 10);
+    if (*end != '\0' || end == name || k < 0 || k >= s->n) return no_column(s, name);
+    *out = (int)k;
+    return MANTA_OK;
 }

@@ -208,7 +208,7 @@ static manta_status compare_choice(const reading *r, const char *what, const cha
     for (int i = 0; same && i < n; i++) {
         int at = -1;
         same = !strcmp(c.at[i].name, columns[i].name) ||
-               (!table_find_column(r->s, c.at[i].name, &at) && !strcmp(r->s->names[at], columns[i].name));
+               (!table_find_column(r->s, c.at[i].name, i, &at) && !strcmp(r->s->names[at], columns[i].name));
     }
     table_choices_release(&c);
     if (same) return MANTA_OK;
@@ -225,9 +225,10 @@ static manta_status find_columns(reading *r, const manta_table_options *o)
 
     TRY(compare_choice(r, "x", o->x, o, t->n_x, t->x));
     if (!o->without_y) TRY(compare_choice(r, "y", o->y, o, t->has_y, &t->y));
-    for (int i = 0; i < t->n_x; i++) TRY(table_find_column(r->s, t->x[i].name, &r->columns[i]));
+    for (int i = 0; i < t->n_x; i++)
+        TRY(table_find_column(r->s, t->x[i].name, i ? r->columns[i - 1] + 1 : 0, &r->columns[i]));
     r->columns[t->n_x] = -1;
-    if (t->has_y && !o->without_y) TRY(table_find_column(r->s, t->y.name, &r->columns[t->n_x]));
+    if (t->has_y && !o->without_y) TRY(table_find_column(r->s, t->y.name, 0, &r->columns[t->n_x]));
     for (int i = 0; r->s->refused && i <= t->n_x; i++) {
         if (r->columns[i] >= 0 && r->s->refused[r->columns[i]])
             return manta_fail(MANTA_EUNSUPPORTED,

@@ -66,6 +66,17 @@ static int choose_label(const manta_table_facts *f)
     return y >= 0 ? y : date;
 }
 
+/* Whether x is many columns, and all there are but y: then it need not be said. */
+static bool is_rest(const manta_table_facts *f, int y)
+{
+    enum { FEW = 12 };
+
+    for (int i = 0; i < f->n; i++) {
+        if (i != y && (!fits_choice(&f->columns[i]) || f->columns[i].odd)) return false;
+    }
+    return f->n - 1 > FEW;
+}
+
 /* What to write: one column as y, the others as x; those with odd values as categories, and a
  * rule where something is missing. */
 static char *suggest_choice(const char *path, const manta_table_facts *f)
@@ -79,7 +90,9 @@ static char *suggest_choice(const char *path, const manta_table_facts *f)
     }
     if (y < 0) return NULL;
     buf_add_text(&to, path);
-    for (int i = 0; i < f->n; i++) {
+    bool rest = is_rest(f, y);
+    if (rest) first = false;
+    for (int i = 0; i < f->n && !rest; i++) {
         if (i == y || !fits_choice(&f->columns[i])) continue;
         buf_add_text(&to, first ? ":x=" : "+");
         add_name(&to, f->columns[i].name);
@@ -90,7 +103,7 @@ static char *suggest_choice(const char *path, const manta_table_facts *f)
         buf_release(&to);
         return NULL;
     }
-    buf_add_text(&to, ",y=");
+    buf_add_text(&to, rest ? ":y=" : ",y=");
     add_name(&to, f->columns[y].name);
     if (f->columns[y].odd) buf_add_text(&to, "@category");
     if (missing) buf_add_text(&to, f->columns[y].missing ? ",missing=drop" : ",missing=mean");

@@ -43,7 +43,7 @@ static manta_status choose_columns(learning *k, const manta_table_options *o)
 
     if (o->y) {
         TRY(choose_y(k, o->y, o));
-        TRY(table_find_column(k->s, k->y.at[0].name, &y));
+        TRY(table_find_column(k->s, k->y.at[0].name, 0, &y));
     }
     k->named = o->x != NULL;
     if (o->x) TRY(table_choices_read(k->s->path, "x", o->x, o, &k->x));
@@ -53,7 +53,7 @@ static manta_status choose_columns(learning *k, const manta_table_options *o)
         return manta_fail(MANTA_EINVAL, "%s: nothing is left beside the label, expected a column for x",
                           k->s->path);
     for (int i = 0; o->x && i < k->x.n; i++) {
-        TRY(table_find_column(k->s, k->x.at[i].name, &k->columns[i]));
+        TRY(table_find_column(k->s, k->x.at[i].name, i ? k->columns[i - 1] + 1 : 0, &k->columns[i]));
         if (k->columns[i] == y)
             return manta_fail(MANTA_EINVAL, "%s: column '%.80s' is in x and is y, expected one of the two",
                               k->s->path, k->x.at[i].name);

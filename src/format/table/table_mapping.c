@@ -6,17 +6,25 @@
 #include "base/mem.h"
 #include "format/table/table.h"
 
+/* taken: of each name that is in use, what its next namesake tries first: thousands may have one name. */
 void table_name_apart(int n, char **names)
 {
     MAP(int) taken = {0};
 
     for (int i = 0; i < n; i++) {
         char *name = *names[i] ? mem_strdup(names[i]) : mem_printf("%d", i);
-        for (int k = 1; map_find(&taken, name); k++) {
-            mem_free(name);
-            name = mem_printf("%s.%d", *names[i] ? names[i] : "column", k);
+        int *next = map_find(&taken, name);
+        if (next) {
+            int k = *next;
+            char *first = name;
+            for (name = mem_printf("%s.%d", *names[i] ? names[i] : "column", k); map_find(&taken, name);) {
+                mem_free(name);
+                name = mem_printf("%s.%d", *names[i] ? names[i] : "column", ++k);
+            }
+            *next = k + 1;
+            mem_free(first);
         }
-        *map_put(&taken, name) = i;
+        *map_put(&taken, name) = 1;
         mem_free(names[i]);
         names[i] = name;
     }

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "alloc_fail.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "format/csv/csv_table.h"
 #include "format/table/table.h"
@@ -184,6 +185,35 @@ static void headers_are_found_or_said(void **state)
     refuse("a,b\n1,2\n", (manta_table_options){.y = "2"}, MANTA_ENOENT, "no column '2'");
     refuse("a,\xff\n1,2\n", (manta_table_options){.y = "a"}, MANTA_ECORRUPT, "column 1 in the header");
     refuse("a\n1\n", (manta_table_options){.y = "a"}, MANTA_EINVAL, "nothing is left");
+}
+
+/* Such files there are; naming them apart, and finding them, must not take longer the more there are. */
+static void thousands_of_columns_may_have_one_name(void **state)
+{
+    enum { MANY = 60000 };
+    buf b = {0};
+    table_source s;
+    int at;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) buf_printf(&b, "%sgene", i ? "," : "");
+    for (int row = 0; row < 2; row++) {
+        for (int i = 0; i < MANY; i++) buf_printf(&b, "%s%d", i ? "," : "\n", i + row);
+    }
+    const char *path = scratch_file("wide.csv", b.at, b.n);
+    assert_ok(csv_table_open_path(path, &(manta_table_options){0}, &s));
+    assert_int_equal(s.n, MANY);
+    assert_string_equal(s.names[0], "gene");
+    assert_string_equal(s.names[MANY - 1], "gene.59999");
+    assert_ok(table_find_column(&s, "gene.7", 3, &at));
+    assert_int_equal(at, 7);
+    assert_ok(table_find_column(&s, "gene.7", MANY, &at));
+    assert_int_equal(at, 7);
+    table_source_release(&s);
+    manta_dataset *d;
+    assert_ok(manta_dataset_open(path, NULL, &d));
+    manta_dataset_unref(d);
+    buf_release(&b);
 }
 
 static void choices_are_read(void **state)
@@ -651,6 +681,7 @@ int main(void)
         cmocka_unit_test(fields_are_quoted_as_people_do),
         cmocka_unit_test(delimiters_are_found),
         cmocka_unit_test(headers_are_found_or_said),
+        cmocka_unit_test(thousands_of_columns_may_have_one_name),
         cmocka_unit_test(choices_are_read),
         cmocka_unit_test(a_column_that_turns_is_refused_by_its_line),
         cmocka_unit_test(types_are_found_by_the_majority),
