@@ -7,10 +7,7 @@
 #include "format/array/files.h"
 #include "format/array/idx.h"
 #include "format/array/npy.h"
-
-/* Above this a file is unpacked behind the caller's back; below, a thread
- * costs more than the work. */
-#define BEHIND_BYTES (1 << 20)
+#include "format/codec/sizes.h"
 
 /* One file: IDX with its decoder, or an array that is there already. */
 typedef struct part {
@@ -66,7 +63,7 @@ static manta_status part_open(part *p, const char *path, bool allow_nan)
     TRY(idx_begin(&in, &p->idx));
     p->is_idx = true;
     p->idx.allow_nan = allow_nan;
-    if (p->idx.payload < BEHIND_BYTES) return idx_finish(&p->idx);
+    if (p->idx.payload < FILES_BEHIND) return idx_finish(&p->idx);
     p->job = decode_start(finish_idx, &p->idx);
     return MANTA_OK;
 }

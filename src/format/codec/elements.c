@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-enum { CHUNK = 1 << 16 };
+#include "format/codec/sizes.h"
 
 typedef struct chunk {
-    char bytes[CHUNK];
+    char bytes[ELEMENTS_CHUNK];
     size_t n;
     elements_fn *to;
     void *ctx;
@@ -31,7 +31,7 @@ static void gather_elements(chunk *c, const char *from, int64_t n, int64_t strid
 static manta_status add_row(chunk *c, const char *from, int64_t n, int64_t stride, size_t size)
 {
     while (n > 0) {
-        int64_t room = (int64_t)((CHUNK - c->n) / size), k = n < room ? n : room;
+        int64_t room = (int64_t)((ELEMENTS_CHUNK - c->n) / size), k = n < room ? n : room;
         if (k == 0) {
             TRY(c->to(c->ctx, c->bytes, c->n));
             c->n = 0;

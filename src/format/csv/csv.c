@@ -13,11 +13,9 @@
 #include "base/mem.h"
 #include "base/suggest.h"
 #include "data/source.h"
+#include "format/codec/sizes.h"
 #include "format/csv/csv.h"
 #include "format/csv/csv_fast.h"
-
-/* Bytes in which a file's first record is looked for. */
-#define HEAD (1 << 20)
 
 typedef struct scan {
     const char *name;
@@ -391,10 +389,10 @@ static void table_free(void *ctx)
 }
 
 /* Reads a plain file without having it in memory whole. *odd: it is not plain,
- * or its first record does not end within HEAD bytes. */
+ * or its first record does not end within CSV_HEAD bytes. */
 static manta_status read_plain(const seek_file *f, const char *label, bool allow_nan, csv_table *t, bool *odd)
 {
-    size_t n = f->size < HEAD ? (size_t)f->size : HEAD;
+    size_t n = f->size < CSV_HEAD ? (size_t)f->size : CSV_HEAD;
     uint8_t *head = mem_try_raw(n + 1);
     scan s;
     shape sh;
@@ -414,18 +412,18 @@ out:
     return st;
 }
 
-/* Whether the first line is longer than HEAD bytes: an image in each line, say. */
+/* Whether the first line is longer than CSV_HEAD bytes: an image in each line, say. */
 static manta_status is_wide(const seek_file *f, bool *wide)
 {
     uint8_t *head;
     manta_status st;
 
     *wide = false;
-    if (f->size <= HEAD) return MANTA_OK;
-    if (!(head = mem_try_raw(HEAD)))
+    if (f->size <= CSV_HEAD) return MANTA_OK;
+    if (!(head = mem_try_raw(CSV_HEAD)))
         return manta_fail(MANTA_ENOMEM, "%s: no memory to read it with", f->path);
-    if (!(st = seek_read(f, 0, head, HEAD, "records")))
-        *wide = !memchr(head, '\n', HEAD) && !memchr(head, '\r', HEAD);
+    if (!(st = seek_read(f, 0, head, CSV_HEAD, "records")))
+        *wide = !memchr(head, '\n', CSV_HEAD) && !memchr(head, '\r', CSV_HEAD);
     mem_try_free(head);
     return st;
 }

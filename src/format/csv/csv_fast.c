@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/codec/sizes.h"
 #include "os/cpu.h"
-
-/* Bytes read at once: they and their separators fit into the second cache. */
-#define BLOCK (256 << 10)
 
 bool csv_slow_number(const csv_plan *p, const uint8_t *at, size_t n, double *out)
 {
@@ -214,7 +212,7 @@ manta_status csv_fast_read(const seek_file *f, const csv_plan *p, csv_table *t, 
     t->columns = p->fields - (p->label >= 0);
     k.most = (int64_t)(left / (2 * (uint64_t)p->fields)) + 1;
     k.kernel = p->kernel ? p->kernel : csv_kernel_at(0);
-    k.size = left + 1 < BLOCK ? (size_t)left + 1 : BLOCK;
+    k.size = left + 1 < CSV_FAST_BLOCK ? (size_t)left + 1 : CSV_FAST_BLOCK;
     k.memory = mem_try_raw(k.size + 1 + 2 * CSV_SLACK);
     k.r.ends = mem_try_raw((k.size + 1 + 72) * sizeof *k.r.ends);
     k.r.lines = mem_try_raw((k.size + 1 + 72) * sizeof *k.r.lines);

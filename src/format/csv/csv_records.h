@@ -13,11 +13,10 @@
 #include <stdbool.h>
 
 #include "format/codec/seek.h"
+#include "format/codec/sizes.h"
 
 /* A record may have so many bytes: a quote that nobody closes does not fill memory. */
 #define CSV_MOST_RECORD ((size_t)256 << 20)
-/* Bytes that are read at once. */
-#define CSV_BLOCK ((size_t)256 << 10)
 
 typedef struct csv_field {
     const uint8_t *at; /* without the quotes around it, and with those inside written once */

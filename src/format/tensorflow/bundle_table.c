@@ -13,9 +13,10 @@
 #include "base/mem.h"
 #include "format/codec/proto.h"
 #include "format/codec/record.h"
+#include "format/codec/sizes.h"
 #include "format/tensorflow/bundle.h"
 
-enum { FOOTER = 48, TRAILER = 5, INTERVAL = 16, BLOCK = 256 << 10 };
+enum { FOOTER = 48, TRAILER = 5 };
 
 static const uint8_t magic[8] = {0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb};
 
@@ -208,7 +209,7 @@ void bundle_table_add(bundle_table *t, const char *key, size_t key_n, const void
 {
     size_t shared = 0;
 
-    if (t->since_restart == INTERVAL) t->since_restart = 0;
+    if (t->since_restart == BUNDLE_INTERVAL) t->since_restart = 0;
     if (t->since_restart++ == 0) {
         vec_push(&t->restarts, (uint32_t)t->block.n);
     } else {
@@ -217,7 +218,7 @@ void bundle_table_add(bundle_table *t, const char *key, size_t key_n, const void
     add_entry(&t->block, shared, key, key_n, value, n);
     buf_cut(&t->last, 0);
     buf_add(&t->last, key, key_n);
-    if (t->block.n >= (t->block_size ? t->block_size : BLOCK)) end_block(t);
+    if (t->block.n >= (t->block_size ? t->block_size : BUNDLE_BLOCK)) end_block(t);
 }
 
 /* The index has a restart at every entry, which are found by going through it once more. */

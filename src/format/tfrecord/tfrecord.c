@@ -22,14 +22,8 @@
 #include "format/codec/limit.h"
 #include "format/codec/input.h"
 #include "format/codec/record.h"
+#include "format/codec/sizes.h"
 #include "os/sys.h"
-
-enum {
-    WINDOW = 512 << 10,
-    SCAN = 64 << 10, /* read at once while going through lengths */
-    SPARSE = 4 << 10, /* above that size of a record a call for each length takes less than the copy */
-    OPEN_FILES = 16, /* a reader keeps open */
-};
 
 /* A protobuf message ends here, so no writer makes longer ones. */
 #define MAX_RECORD ((uint64_t)INT32_MAX)
@@ -57,7 +51,7 @@ struct tfrecord_reader {
     struct {
         int fd; /* -1: free */
         uint32_t file;
-    } open[OPEN_FILES];
+    } open[TFRECORD_OPEN_FILES];
     int next_open;
     uint8_t *window;
     size_t window_cap, window_n;
@@ -149,9 +143,9 @@ static manta_status index_bytes(tfrecord *t, const source_file *f)
 
 static manta_status index_file(tfrecord *t, const source_file *f, int fd)
 {
-    uint8_t *chunk = mem_try_raw(SCAN);
+    uint8_t *chunk = mem_try_raw(TFRECORD_SCAN);
     uint64_t from = 0, next = 0;
-    size_t got = 0, want = SCAN;
+    size_t got = 0, want = TFRECORD_SCAN;
     manta_status st = chunk ? MANTA_OK : manta_fail(MANTA_ENOMEM, "%s: no memory to read into", f->path);
 
     for (uint64_t at = 0; !st && at < f->size; at = next) {
@@ -168,7 +162,7 @@ static manta_status index_file(tfrecord *t, const source_file *f, int fd)
             }
         }
         st = check_record_head(t, f, at, chunk + (at - from), &next);
-        if (!st) want = next - at > SPARSE ? RECORD_HEAD : SCAN;
+        if (!st) want = next - at > TFRECORD_SPARSE ? RECORD_HEAD : TFRECORD_SCAN;
     }
     mem_try_free(chunk);
     return st;
@@ -380,14 +374,14 @@ tfrecord_reader *tfrecord_reader_new(const tfrecord *t)
     tfrecord_reader *r = mem_new(sizeof *r);
 
     r->t = t;
-    for (int i = 0; i < OPEN_FILES; i++) r->open[i].fd = -1;
+    for (int i = 0; i < TFRECORD_OPEN_FILES; i++) r->open[i].fd = -1;
     return r;
 }
 
 void tfrecord_reader_free(tfrecord_reader *r)
 {
     if (!r) return;
-    for (int i = 0; i < OPEN_FILES; i++) {
+    for (int i = 0; i < TFRECORD_OPEN_FILES; i++) {
         if (r->open[i].fd >= 0) os->close(r->open[i].fd);
     }
     mem_try_free(r->window);
@@ -398,7 +392,7 @@ static manta_status file_of(tfrecord_reader *r, uint32_t file, int *fd)
 {
     int i = r->next_open;
 
-    for (int k = 0; k < OPEN_FILES; k++) {
+    for (int k = 0; k < TFRECORD_OPEN_FILES; k++) {
         if (r->open[k].fd < 0 || r->open[k].file != file) continue;
         *fd = r->open[k].fd;
         return MANTA_OK;
@@ -408,7 +402,7 @@ static manta_status file_of(tfrecord_reader *r, uint32_t file, int *fd)
     TRY(open_path(r->t->files.at[file].path, fd));
     r->open[i].fd = *fd;
     r->open[i].file = file;
-    r->next_open = (i + 1) % OPEN_FILES;
+    r->next_open = (i + 1) % TFRECORD_OPEN_FILES;
     return MANTA_OK;
 }
 
@@ -425,18 +419,18 @@ static manta_status fill_window(tfrecord_reader *r, int64_t i, size_t need)
     const source_file *f = &r->t->files.at[p->file];
     bool onward = r->window_n && r->window_file == p->file && p->at >= r->window_at &&
                   p->at <= r->window_at + r->window_n + RECORD_HEAD;
-    size_t want = onward || i == 0 ? WINDOW : need;
+    size_t want = onward || i == 0 ? TFRECORD_WINDOW : need;
     int fd = -1;
 
     if (want < need) want = need;
     if (want > f->size - p->at) want = (size_t)(f->size - p->at);
     if (want > r->window_cap) {
-        uint8_t *more = mem_try_raw(want > WINDOW ? want : WINDOW);
+        uint8_t *more = mem_try_raw(want > TFRECORD_WINDOW ? want : TFRECORD_WINDOW);
         if (!more)
             return manta_fail(MANTA_ENOMEM, "%s: no memory for a record of %" PRIu32 " bytes", f->path, p->n);
         mem_try_free(r->window);
         r->window = more;
-        r->window_cap = want > WINDOW ? want : WINDOW;
+        r->window_cap = want > TFRECORD_WINDOW ? want : TFRECORD_WINDOW;
     }
     r->window_n = 0; /* what fails leaves none */
     TRY(file_of(r, p->file, &fd));

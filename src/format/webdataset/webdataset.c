@@ -12,11 +12,10 @@
 #include "format/webdataset/tar.h"
 #include "format/webdataset/webdataset.h"
 #include "format/codec/shard.h"
+#include "format/codec/sizes.h"
 #include "format/webdataset/webdataset_field.h"
 #include "os/file.h"
 
-/* So many shards are kept open; those beyond are opened for each sample. */
-#define MAX_OPEN   256
 #define MAX_SHARDS 100000
 
 typedef struct shard {
@@ -225,7 +224,7 @@ static manta_status add_shard(set *s, seek_file f)
     clear_sample(&c);
     vec_release(&c.parts);
     vec_push(&s->shards, (shard){f, true});
-    if (st || f.fd < 0 || s->shards.n <= MAX_OPEN) return st;
+    if (st || f.fd < 0 || s->shards.n <= WEBDATASET_OPEN_SHARDS) return st;
     shard *last = &vec_last(&s->shards);
     char *path = mem_strdup(f.path);
     seek_close(&last->f);
