@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <manta/tool_text.h>
+
 #include "cli/cli.h"
 #include "cli/inspect.h"
 #include "cli/json.h"
@@ -53,7 +55,40 @@ static manta_status read_one(manta_dataset *d)
     return st;
 }
 
-static void show_table(manta_dataset *d)
+/* ---- which columns are x and y ---- */
+
+static int64_t elements_of(const manta_column_spec *c)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < c->ndim; i++) n *= c->shape[i];
+    return n;
+}
+
+static bool is_label(const manta_column_spec *c)
+{
+    return strcasestr(c->name, "label") || strcasestr(c->name, "class") || strcasestr(c->name, "target");
+}
+
+/* Says what to write at --data for TFRecord files whose features nobody has named: the largest as x, and as
+ * y what is called so, or else the last small one. */
+static void suggest_columns(const char *spec, int n, const manta_column_spec *c)
+{
+    char text[4400], word[4800];
+    int x = 0, y = -1;
+
+    if (!strstr(spec, ".tfrecord") || strchr(spec, '=') || n < 2) return;
+    for (int i = 1; i < n; i++) {
+        if (elements_of(&c[i]) > elements_of(&c[x])) x = i;
+    }
+    for (int i = 0; i < n; i++) {
+        if (i != x && (y < 0 || !is_label(&c[y]) || is_label(&c[i]))) y = i;
+    }
+    snprintf(text, sizeof text, "%s:x=%s,y=%s", spec, c[x].name, c[y].name);
+    print_out("To train on it: --data %s\n", manta_shell_word(text, word, sizeof word));
+}
+
+static void show_table(manta_dataset *d, const char *spec)
 {
     static const char *const heads[] = {"column", "shape", "dtype", NULL};
     const manta_column_spec *columns;
@@ -73,6 +108,7 @@ static void show_table(manta_dataset *d)
     } else {
         print_out("\n%s sample%s\n", work_number(count, text, sizeof text), count == 1 ? "" : "s");
     }
+    suggest_columns(spec, n, columns);
 }
 
 json_t *inspect_dataset_json(manta_dataset *d, const char *spec)
@@ -163,7 +199,7 @@ int inspect_data(const char *spec, bool json)
     } else if (json) {
         json_emit(inspect_dataset_json(d, spec));
     } else {
-        show_table(d);
+        show_table(d, spec);
     }
     manta_dataset_unref(d);
     return status;

@@ -191,3 +191,27 @@ def test_wrong_words_about_images(manta, tmp_path, args, say):
     (["--augment", "brightness=-1"], "0 to 100"), (["--crop", "29x28"], "29 x 28 does not lie in images of 28 x 28")])
 def test_images_that_cannot_be_made(manta, tmp_path, args, say):
     assert say in manta("train", "mlp", "--data", digits(tmp_path), *args, status=1).stderr
+
+
+# ---- which column is which ----
+
+def test_records_without_a_mapping_suggest_one(manta, tmp_path):
+    """What is called so is y; nothing is guessed among several columns."""
+    records.write(tmp_path / "f.tfrecord", [records.example(height=[28], image=bytes(784), label=[i % 3], width=[28])
+                                            for i in range(6)])
+    assert manta("inspect", "f.tfrecord").stdout.splitlines()[-1] == "To train on it: --data f.tfrecord:x=image,y=label"
+    assert "To train" not in manta("inspect", "f.tfrecord:x=image,y=label").stdout
+    said = manta("train", "mlp", "--data", "f.tfrecord", status=1).stderr
+    assert "there are: height, image, label, width" in said and "expected one of that name, or y" in said
+    manta("train", "mlp", "--data", "f.tfrecord:x=image@28x28,y=label", "--scale", 255)
+
+
+def test_the_column_that_is_left_is_the_target(manta, tmp_path):
+    """Also where it stands before the one that is called as the model's input."""
+    rng = np.random.default_rng(1)
+    images = rng.integers(0, 255, (8, 784), np.uint8)
+    for names in (("class", "image"), ("image", "kind")):
+        label = names[0] if names[1] == "image" else names[1]
+        np.savez(tmp_path / "two.npz", image=images.reshape(8, 28, 28).astype(np.float32), **{label: np.arange(8) % 3})
+        manta("train", "mlp", "--data", "two.npz:" + ",".join(f"{n}={n}" for n in names), "--save", f"{label}.npz")
+    assert (tmp_path / "class.npz").read_bytes() == (tmp_path / "kind.npz").read_bytes()

@@ -28,10 +28,27 @@ static manta_status no_column(const char *what, const char *name, int n, const m
     manta_status st;
 
     for (int i = 0; i < n; i++) buf_printf(&b, "%s%s", i ? ", " : "", columns[i].name);
-    st = manta_fail(MANTA_EINVAL, "no column of the data is for the model's %s '%s'; there are: %s", what,
-                    name, buf_text(&b));
+    st = manta_fail(MANTA_EINVAL,
+                    "no column of the data is for the model's %s '%s'; there are: %s; expected one of "
+                    "that name, or %s",
+                    what, name, buf_text(&b), *what == 'i' ? "x" : "y");
     buf_release(&b);
     return st;
+}
+
+/* The one column that is neither an input nor a weight; -1: there is none, or several. */
+static int only_other(const feed_map *f, int n, const manta_column_spec *columns)
+{
+    int found = -1, others = 0;
+
+    for (int c = 0; c < n; c++) {
+        bool other = strcmp(columns[c].name, "sample_weight") != 0;
+        for (int i = 0; i < f->n_inputs; i++) other = other && f->inputs[i] != c;
+        if (!other) continue;
+        found = c;
+        others++;
+    }
+    return others == 1 ? found : -1;
 }
 
 manta_status feed_map_init(feed_map *f, const manta_model *m, bool targets, int n_columns,
@@ -62,7 +79,7 @@ manta_status feed_map_init(feed_map *f, const manta_model *m, bool targets, int 
         f->targets[i] = find_column(name, n_columns, columns);
         if (f->targets[i] < 0 && f->n_targets == 1) {
             f->targets[i] = find_column("y", n_columns, columns);
-            if (f->targets[i] < 0 && n_columns > 1) f->targets[i] = 1;
+            if (f->targets[i] < 0) f->targets[i] = only_other(f, n_columns, columns);
         }
         if (f->targets[i] < 0) return no_column("output", name ? name : "y", n_columns, columns);
     }
