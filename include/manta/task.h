@@ -410,6 +410,12 @@ MANTA_API manta_status manta_get_bytes(manta_ref ref, const void **at, size_t *n
 MANTA_API manta_status manta_get_array(manta_ref ref, manta_array *out, int64_t timeout_ms) MANTA_MUST_USE;
 MANTA_API manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n,
                                       int64_t timeout_ms) MANTA_MUST_USE;
+/* The value of an object of any kind: out->kind says which, and `as` has it, as the function of
+ * manta_f64() .. manta_handle() that makes such an argument would; of an array *array is the
+ * view, to which out->as.array points. Of a packed value only the kind is told, which
+ * manta_get_packed() reads. Pointers are valid as those of the other functions. */
+MANTA_API manta_status manta_get_value(manta_ref ref, manta_arg *out, manta_array *array,
+                                       int64_t timeout_ms) MANTA_MUST_USE;
 /* Copies the array into memory of the caller's own, which may be written to and is
  * given back with free(). The object itself stays as it is, and free to leave
  * memory. Fails as manta_get_array() does; MANTA_ENOMEM no memory for the copy. */

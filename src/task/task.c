@@ -363,6 +363,25 @@ manta_status manta_get_refs(manta_ref ref, const manta_ref **out, size_t *n, int
     return MANTA_OK;
 }
 
+manta_status manta_get_value(manta_ref ref, manta_arg *out, manta_array *array, int64_t timeout_ms)
+{
+    REFUSE_NULL(out);
+    REFUSE_NULL(array);
+
+    object *o = NULL;
+
+    if (!rt) return rt_none();
+    mutex_lock(&rt->lock);
+    manta_status st = object_await(ref, timeout_ms, true, &o);
+    if (!st) {
+        o->is_read = true;
+        value_view(&o->v, out, array);
+        object_unpin(o);
+    }
+    mutex_unlock(&rt->lock);
+    return st;
+}
+
 /* ---- many at once ---- */
 
 typedef struct many {

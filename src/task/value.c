@@ -104,6 +104,23 @@ void value_copy(const manta_arg *a, const value *v, void *to)
         memcpy(to, value_is_word(v->kind) ? (const void *)&v->word : v->at, v->size);
 }
 
+void value_view(const value *v, manta_arg *out, manta_array *array)
+{
+    *out = (manta_arg){.kind = v->kind};
+    if (v->kind == MANTA_KIND_F64) memcpy(&out->as.f64, &v->word, 8);
+    if (v->kind == MANTA_KIND_I64 || v->kind == MANTA_KIND_BOOL) out->as.i64 = (int64_t)v->word;
+    if (v->kind == MANTA_KIND_ACTOR) out->as.id = v->word;
+    if (v->kind == MANTA_KIND_STR || v->kind == MANTA_KIND_BYTES || v->kind == MANTA_KIND_REFS) {
+        out->as.bytes.at = v->at;
+        out->as.bytes.n = v->kind == MANTA_KIND_STR    ? (size_t)v->size - 1
+                          : v->kind == MANTA_KIND_REFS ? (size_t)v->size / sizeof(manta_ref)
+                                                       : (size_t)v->size;
+    }
+    if (v->kind != MANTA_KIND_ARRAY) return;
+    *array = manta_array_of(v->dtype, v->ndim, v->shape, (void *)(uintptr_t)v->at);
+    out->as.array = array;
+}
+
 void value_put(buf *b, const value *v)
 {
     static const char zeros[8];

@@ -39,6 +39,10 @@ manta_status value_of(const manta_arg *a, value *out) MANTA_MUST_USE;
 /* Copies the bytes of an argument to `to` (v.size bytes). */
 void value_copy(const manta_arg *a, const value *v, void *to);
 
+/* What a value of any kind is, as an argument that points to its bytes; *array is the
+ * array if it is one. Of a packed value only the kind is given. */
+void value_view(const value *v, manta_arg *out, manta_array *array);
+
 bool value_is_word(manta_kind k); /* its bytes are `word` */
 
 uint64_t value_inner_listed(const value *v, const uint64_t **ids); /* of a kind that may have some */

@@ -1,6 +1,8 @@
 /* alike.c - with and without other processes: a program sees the same. */
 #include "scenario.h"
 
+#include <manta/packed.h>
+
 static manta_status refuse(manta_task *t)
 {
     (void)t;
@@ -104,6 +106,39 @@ static void alike_calls(void)
     manta_release(r);
 }
 
+/* A value whose kind nobody knows before. */
+static void alike_values(void)
+{
+    const int64_t shape[] = {2, 3};
+    float elements[6] = {1, 2, 3, 4, 5, 6};
+    manta_array given = manta_array_of(MANTA_DTYPE_F32, 2, shape, elements), a;
+    manta_packed p = {.head = "head", .head_size = 4};
+    manta_ref one = manta_put(manta_i64(1));
+    const manta_arg values[] = {{.kind = MANTA_KIND_NONE}, manta_f64(0.5),      manta_i64(-3),
+                                manta_bool(true),          manta_str("text"),   manta_bytes("\0b", 2),
+                                manta_elements(&given),    manta_refs(&one, 1), manta_pack(&p)};
+    enum { N = sizeof values / sizeof values[0] };
+    manta_ref r[N], late = manta_remote(add, manta_f64(1), manta_f64(2));
+    manta_arg v[N];
+
+    for (int i = 0; i < N; i++) {
+        r[i] = manta_put(values[i]);
+        OK(manta_get_value(r[i], &v[i], &a, LONG));
+        CHECK(v[i].kind == values[i].kind && (v[i].kind == MANTA_KIND_ARRAY) == (v[i].as.array == &a));
+    }
+    CHECK(v[1].as.f64 == 0.5 && v[2].as.i64 == -3 && v[3].as.i64 == 1);
+    CHECK(v[4].as.bytes.n == 4 && !strcmp(v[4].as.bytes.at, "text"));
+    CHECK(v[5].as.bytes.n == 2 && !memcmp(v[5].as.bytes.at, "\0b", 2));
+    CHECK(a.dtype == MANTA_DTYPE_F32 && a.ndim == 2 && a.shape[1] == 3 && ((const float *)a.data)[5] == 6);
+    CHECK(v[7].as.bytes.n == 1 && ((const manta_ref *)v[7].as.bytes.at)->id == one.id);
+    OK(manta_get_value(late, v, &a, LONG));
+    CHECK(v->kind == MANTA_KIND_F64 && v->as.f64 == 3);
+    manta_release_all(r, N);
+    CHECK(manta_get_value(r[0], v, &a, 0) == MANTA_EINVAL);
+    manta_release(one);
+    manta_release(late);
+}
+
 static void alike_actors(void)
 {
     int64_t v;
@@ -198,5 +233,6 @@ static void alike_actors(void)
 void scenario_alike(void)
 {
     alike_calls();
+    alike_values();
     alike_actors();
 }
