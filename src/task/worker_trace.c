@@ -102,6 +102,14 @@ static void copy_words(const live_name *from, char to[8 * NAME_WORDS])
     to[WORKER_TRACE_NAME - 1] = 0;
 }
 
+/* What people are shown of a function's name. Those of a language are called by a key of 32 digits:
+ * "py.KEY.label", and its methods "py.label". */
+static const char *shown_name(const char *name)
+{
+    if (strncmp(name, "py.", 3) != 0) return name;
+    return strlen(name) > 36 && name[35] == '.' ? name + 36 : name + 3;
+}
+
 static bool is_name(const live_name *have, const char *name)
 {
     char text[8 * NAME_WORDS];
@@ -113,6 +121,7 @@ static bool is_name(const live_name *have, const char *name)
 void worker_trace_begin(worker_trace *r, const char *name, uint64_t task, int64_t now_ns)
 {
     if (!r) return;
+    name = shown_name(name);
     if (!is_name(&r->name, name)) set_name(&r->name, name);
     atomic_store_explicit(&r->task, task, memory_order_relaxed);
     atomic_store_explicit(&r->since_ns, now_ns, memory_order_release);
@@ -128,7 +137,7 @@ void worker_trace_end(worker_trace *r, const char *name, uint64_t task, int64_t 
     c->begin_ns = begin_ns;
     c->end_ns = end_ns;
     c->failed = failed;
-    copy_name(c->name, name);
+    copy_name(c->name, shown_name(name));
     atomic_store_explicit(&r->n_calls, n + 1, memory_order_release);
     atomic_store_explicit(&r->since_ns, 0, memory_order_release);
 }
@@ -153,6 +162,7 @@ bool worker_trace_label(worker_trace *r, const output_words *w, const int pipes[
 {
     uint64_t at[2];
 
+    label = shown_name(label);
     if (!r || is_name(&r->label, label)) return true;
     if (atomic_load_explicit(&r->label.word[0], memory_order_relaxed) && !give_up) {
         if (!output_positions(w, pipes, at)) return false;

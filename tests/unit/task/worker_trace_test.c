@@ -97,6 +97,33 @@ static void long_names_are_cut(void **state)
     pair_close(&p);
 }
 
+static void functions_of_a_language_are_shown_by_their_label(void **state)
+{
+    static const char *const names[][2] = {
+        {"py.0123456789abcdef0123456789abcdef.average", "average"},
+        {"py.add", "add"},
+        {"py.", ""},
+        {"py.0123456789abcdef0123456789abcdef.", "0123456789abcdef0123456789abcdef"},
+        {"python", "python"}};
+    pair p;
+    worker_trace_call now;
+    char label[WORKER_TRACE_NAME];
+    uint64_t mark = 0;
+    (void)state;
+
+    pair_open(&p);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        worker_trace_begin(p.writer, names[i][0], i + 1, 1);
+        assert_true(worker_trace_now(p.reader, &now));
+        assert_memory_equal(now.name, names[i][1], strnlen(names[i][1], WORKER_TRACE_NAME - 1));
+        worker_trace_end(p.writer, names[i][0], i + 1, 1, 2, false);
+    }
+    assert_true(worker_trace_label(p.writer, &p.words, p.write_ends, names[0][0], false));
+    assert_int_equal(worker_trace_label_at(p.reader, 0, 0, 1, &mark, label), 1);
+    assert_string_equal(label, "average");
+    pair_close(&p);
+}
+
 static void nothing_happens_without_a_trace(void **state)
 {
     (void)state;
@@ -203,9 +230,12 @@ static void a_reader_that_does_not_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_calls_are_kept),         cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(nothing_happens_without_a_trace), cmocka_unit_test(every_byte_has_its_label),
+        cmocka_unit_test(the_last_calls_are_kept),
+        cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(nothing_happens_without_a_trace),
+        cmocka_unit_test(every_byte_has_its_label),
         cmocka_unit_test(a_reader_that_does_not_come),
+        cmocka_unit_test(functions_of_a_language_are_shown_by_their_label),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
