@@ -30,6 +30,7 @@ BUILD = ROOT / "build" / "check"
 LOGS = BUILD / "log"
 VENV = ROOT / "build" / "venv"
 OLD_VENV = ROOT / "build" / "venv-old"      # the oldest Keras 3
+PYTHON_VENV = ROOT / "build" / "venv-python"        # what tests/python needs
 CORES = len(os.sched_getaffinity(0))
 SOURCE_FOLDERS = ["src", "include", "tests", "examples", "bench"]
 
@@ -156,7 +157,8 @@ def files(*patterns):
 def configure(stage, preset, name, *options):
     """Configures build/check/NAME from a preset with warnings as errors; returns the folder."""
     folder = BUILD / name
-    stage.must("cmake", "--preset", preset, "-B", folder, "-DMANTA_WERROR=ON", *options, what="configuring")
+    stage.must("cmake", "--preset", preset, "-B", folder, "-DMANTA_WERROR=ON", "-DMANTA_PYTHON=ON",
+               f"-DPython_EXECUTABLE={sys.executable}", *options, what="configuring")
     return folder
 
 
@@ -378,6 +380,47 @@ def pytest(stage, marks, timeout_s, env=None):
         stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
 
 
+def python_tests(stage, folder, name, *options, env=None, timeout_s=900):
+    """Runs tests/python on the package of a build folder; None when there is no environment to run it in."""
+    python = venv(stage, PYTHON_VENV, "tests/python/requirements.txt")
+    if python is None:
+        stage.add(skipped=1)
+        return
+    report = LOGS / f"{name}.xml"
+    report.unlink(missing_ok=True)
+    rc = stage.run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", CORES, "--dist", "loadfile",
+                   f"--junitxml={report}", *options, "tests/python",
+                   env={"PYTHONPATH": str(folder / "python"), "MANTA_BUILD": str(folder),
+                        "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, timeout_s=timeout_s)
+    counts = pytest_counts(report) if report.is_file() else (0, 0, 0)
+    stage.add(*counts)
+    if rc and not counts[1]:
+        stage.add(failed=1)
+        stage.notes.append("no test was found" if rc == 5 else f"pytest ended with status {rc}")
+
+
+def sanitizer_runtime():
+    """Path of gcc's address sanitizer, which must come before all others into an interpreter that lacks it."""
+    done = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def stage_python(stage):
+    """the Python package: manta, manta.ray, types, examples (pytest); its C also under address sanitizer"""
+    folder = configure(stage, "release", "gcc", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder, "manta_python")
+    python_tests(stage, folder, "python", "-m", "long or not long" if stage.options.long else "not long",
+                 timeout_s=3600 if stage.options.long else 900)
+    folder = configure(stage, "asan", "asan", "-DCMAKE_C_COMPILER=gcc")
+    build(stage, folder, "manta_python")
+    # The interpreter keeps what it has until it ends: leaks are not to be told from that. Its own
+    # allocator would hide the ends of blocks from the sanitizer.
+    python_tests(stage, folder, "python-asan", "-m", "sanitized", env={
+        "LD_PRELOAD": sanitizer_runtime(), "PYTHONMALLOC": "malloc",
+        "ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"})
+
+
 def stage_cli(stage):
     """the command line and the Python clients that read our files (pytest)"""
     pytest(stage, "not long and not chaos", 900)
@@ -447,7 +490,7 @@ def stage_soak(stage):
 
 
 ALWAYS = [stage_format, stage_gcc, stage_house, stage_sim, stage_clang, stage_asan, stage_tsan, stage_onednn, stage_tidy,
-          stage_fuzz, stage_cli]
+          stage_fuzz, stage_python, stage_cli]
 
 
 def name_of(function):

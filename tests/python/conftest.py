@@ -1,0 +1,64 @@
+"""Fixtures of the Python package's tests.
+
+`PYTHONPATH=BUILD/python` says which build is tested (tools/check.py sets it; by hand:
+`cmake --build --preset release --target manta_python`, then
+`PYTHONPATH=build/release/python python -m pytest tests/python`). Tests wait for conditions and
+never sleep; each ends the node it began, and nothing may be left of it.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEADLINE_S = 60         # for what comes soon; only a test that fails waits so long
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: minutes; run by ./check --long")
+    config.addinivalue_line("markers", "sanitized: also run with the extension under address sanitizer")
+
+
+def until(condition, what="the condition"):
+    """Waits until condition() is true and returns what it said."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"{what} did not come about"
+        time.sleep(0.005)
+
+
+def run_python(*arguments, cwd=None, env=None, input=None):
+    """Runs the interpreter with these arguments and returns what became of it."""
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, input=input,
+                          timeout=4 * DEADLINE_S, cwd=cwd, env={**os.environ, **(env or {})})
+
+
+@pytest.fixture
+def python():
+    return run_python
+
+
+@pytest.fixture
+def node():
+    """manta with a node of two processors, ended afterwards."""
+    import manta
+
+    manta.init(num_cpus=2)
+    yield manta
+    manta.shutdown()
+
+
+@pytest.fixture
+def ray():
+    """manta.ray with a node of two processors, ended afterwards."""
+    import manta.ray
+
+    manta.ray.init(num_cpus=2)
+    yield manta.ray
+    manta.ray.shutdown()
