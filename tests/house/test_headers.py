@@ -3,6 +3,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import sysconfig
 import tempfile
 import unittest
 
@@ -13,6 +14,13 @@ WARN = ["-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-functi
 C = ["gcc", "-std=c17", "-x", "c", "-D_GNU_SOURCE", f"-I{ROOT}/src", "-Wstrict-prototypes", *WARN]
 STRICT = ["gcc", "-std=c11", "-x", "c", "-pedantic", *WARN]
 CXX = ["g++", "-std=c++11", "-x", "c++", "-pedantic", *WARN]
+
+
+def language(header):
+    """The flags of a header of src/python, which sees the headers of Python."""
+    if header.parent.name != "python":
+        return []
+    return ["-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_path("include")]
 
 
 def instruction_set(header):
@@ -32,7 +40,7 @@ class Headers(unittest.TestCase):
             # Not the header itself: a file of macros alone would be an empty translation unit.
             unit = pathlib.Path(folder) / "unit.c"
             unit.write_text("extern int something;\n")
-            runs = [(h, pool.submit(run, *command, *instruction_set(h), "-include", h, unit)) for h in headers]
+            runs = [(h, pool.submit(run, *command, *instruction_set(h), *language(h), "-include", h, unit)) for h in headers]
             concurrent.futures.wait([r for _, r in runs])
         errors = [done.result().stderr for _, done in runs if done.result().returncode]
         self.assertFalse(errors, "\n" + "\n".join(errors))

@@ -1,0 +1,27 @@
+"""Manta: remote functions, actors and objects.
+
+    import manta
+
+    @manta.remote
+    def add(a, b):
+        return a + b
+
+    print(manta.get(add.remote(1, 2)))
+
+The first call starts a node on this host: `manta.init()` does so with options, `manta.shutdown()`
+ends it, and so does the end of the program. `manta.ray` speaks Ray's API over the same runtime.
+"""
+from manta import exceptions
+from manta._core import (ActorClass, ActorHandle, ActorMethod, ObjectRefGenerator, RemoteFunction, cancel, context,
+                         exit_actor, get, get_actor, init, is_initialized, kill, method, node_info, put, remote,
+                         shutdown, wait)
+from manta._groups import (PlacementGroup, placement_group_find, placement_group_get, placement_group_new,
+                           placement_group_ready, placement_group_remove, placement_group_wait)
+from manta._manta import ObjectRef
+
+__all__ = [
+    "ActorClass", "ActorHandle", "ActorMethod", "ObjectRef", "ObjectRefGenerator", "PlacementGroup", "RemoteFunction",
+    "cancel", "context", "exceptions", "exit_actor", "get", "get_actor", "init", "is_initialized", "kill", "method",
+    "node_info", "placement_group_find", "placement_group_get", "placement_group_new", "placement_group_ready",
+    "placement_group_remove", "placement_group_wait", "put", "remote", "shutdown", "wait",
+]

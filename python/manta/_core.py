@@ -1,0 +1,603 @@
+"""Remote functions, actors and objects."""
+import atexit
+import functools
+import os
+import sys
+import threading
+from _pickle import dumps, loads
+
+from manta import _code, _dialect, _failures, _manta, _options, _values, _worker
+
+_lock = threading.RLock()
+
+# ---- start and end ----
+
+
+def init(address=None, *, num_cpus=None, num_gpus=None, memory=None, resources=None, namespace=None,
+         store_memory=None, spill_folder=None, in_process=False, log_to_driver=True, log_level=None):
+    """Starts a node on this host, or joins one.
+
+        manta.init(num_cpus=4, resources={"disk": 2})
+
+    address: "local" (one of its own), "auto" (the one that `manta start` began), a path or a pid.
+    in_process: no other process; calls run at once, and breakpoints stop in them.
+    log_to_driver: what workers print is shown here, behind the function's name; otherwise as it is.
+    """
+    with _lock:
+        if _manta.is_initialized():
+            raise RuntimeError("manta.init() was called before: a program has one runtime until manta.shutdown()")
+        options = {"address": address, "num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory,
+                   "name_space": namespace or _dialect.current.namespace(), "store_memory": store_memory,
+                   "spill_folder": spill_folder, "in_process": in_process, "log_level": log_level,
+                   "resources": _options.resources_text(resources) if resources else None,
+                   "plain_output": not log_to_driver, "nursery": _nursery_argv()}
+        _manta.init({k: v for k, v in options.items() if v is not None})
+        _code.start_job()
+        _at_exit()
+        if not in_process:
+            _warm_up()
+
+
+def _nursery_argv():
+    flags = ["-X", "dev"] if sys.flags.dev_mode else []
+    here = os.path.dirname(os.path.abspath(__file__))
+    return [sys.executable, "-P", *flags, os.path.join(here, "_nursery.py")]
+
+
+def _warm_up():
+    """Starts a second nursery that imports what this program has imported, if it is known to bear that."""
+    from manta._nursery import WARM
+    modules = [m for m in WARM if m in sys.modules]
+    if modules:
+        _manta.nursery_warm([*_nursery_argv(), os.pathsep.join(filter(None, sys.path)), *modules])
+
+
+@functools.cache
+def _at_exit():
+    atexit.register(_exit)
+
+
+_exiting = False
+
+
+def _exit():
+    global _exiting
+    _exiting = True
+    with _lock:
+        _manta.shutdown(True)
+
+
+def shutdown():
+    """Ends the node, or leaves one that was joined; references name nothing afterwards."""
+    with _lock:
+        _manta.shutdown(False)
+
+
+def is_initialized():
+    """Whether the runtime runs.
+
+        manta.is_initialized()
+    """
+    return _manta.is_initialized()
+
+
+def _ensure():
+    if not _manta.is_initialized():
+        while _exiting and threading.current_thread() is not threading.main_thread():
+            threading.Event().wait()  # the process ends, and starts no other node
+        with _lock:
+            if not _manta.is_initialized():
+                init()
+
+
+# ---- objects ----
+
+
+def put(value):
+    """Makes a value an object, once, for any number of calls.
+
+        ref = manta.put(array)
+        manta.get([f.remote(ref) for _ in range(10)])
+    """
+    return _manta.put(value)
+
+
+def get(refs, timeout=None, *, copy=False):
+    """The value of a reference, or the values of a list of them, in order.
+
+        manta.get(ref, timeout=5)
+
+    timeout: seconds; manta.exceptions.TimeoutError when they are over. What the call raised is raised.
+    Arrays are read-only views of the store; with copy=True they are the caller's own.
+    """
+    if type(refs) is ObjectRefGenerator:
+        refs = list(refs)
+    return _manta.get(refs, timeout, copy)
+
+
+def wait(refs, *, num_returns=1, timeout=None):
+    """Waits until num_returns of the references are ready, or the time is over: (ready, others).
+
+        ready, others = manta.wait(refs, num_returns=2, timeout=1)
+    """
+    return _manta.wait(refs, num_returns, timeout)
+
+
+def cancel(ref, *, force=False, recursive=True):
+    """Ends a call: one that has not begun never will, one that runs gets a KeyboardInterrupt.
+
+        manta.cancel(ref)
+
+    force: its process is killed. recursive: the calls that it has made, too.
+    """
+    if isinstance(ref, ObjectRefGenerator):
+        ref._stream.close()
+    else:
+        _manta.cancel(ref, force, recursive)
+
+
+class ObjectRefGenerator:
+    """The results of a function that yields, as references, one by one.
+
+        for ref in f.remote():
+            print(manta.get(ref))
+    """
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._end = stream.end()
+        self._ended = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._next(None)
+
+    def _next(self, timeout):
+        if self._ended:
+            raise StopIteration
+        ref = self._stream.next(timeout)
+        if ref is None or ref == self._end:
+            self._ended = True
+        if ref is None:
+            raise StopIteration
+        return ref
+
+    def completed(self):
+        """A reference that is ready when the function has ended; get() raises what it raised."""
+        return self._end
+
+    def is_finished(self):
+        """Whether the function has ended and all items were taken."""
+        return self._ended
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        import asyncio
+        done = object()
+
+        def following():
+            return next(self, done)
+        ref = await asyncio.get_running_loop().run_in_executor(None, following)
+        if ref is done:
+            raise StopAsyncIteration
+        return ref
+
+    def close(self):
+        """Cancels the call if it still runs."""
+        self._ended = True
+        self._stream.close()
+
+
+# ---- remote functions ----
+
+_GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x20, 0x80, 0x200  # flags of code objects, as inspect has them
+
+
+def _has_flag(function, flags):
+    function = getattr(function, "__func__", function)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & flags)
+
+
+def _new_key():
+    return os.urandom(16)
+
+
+def _name_of(key, label):
+    """"py.", the key, and as much of the label as fits, for people to read."""
+    return f"py.{key.hex()}.{label.replace('<locals>.', '').rsplit('.', 1)[-1]}".encode()[:63].decode(errors="ignore")
+
+
+class _Code:
+    """A function or class that workers run, by key; put once in a life of the runtime."""
+
+    def __init__(self, key, name, what, retry=None):
+        self.key, self.name, self.what, self.retry = key, name, what, retry
+        self.life = 0
+        self.captured = None
+
+    def export(self):
+        if self.what is None:  # it came from another process, which has put it
+            return self.captured or _worker.captured_by_name.get(self.name)
+        with _lock:
+            if self.life != _manta.life():
+                before, self.life = self.life, _manta.life()  # before: it may refer to itself
+                try:
+                    data, self.captured = _values.dump_code(self.what, self.what.__qualname__)
+                    _code.put(self.key, data)
+                except BaseException:
+                    self.life = before
+                    raise
+        return self.captured
+
+
+def _function_at(cls, key, name, options, module, qualname, doc, captured, is_generator):
+    code = _Code(key, name, None)
+    code.captured = captured
+    out = cls._make(code, options, is_generator)
+    out.__module__, out.__qualname__, out.__name__, out.__doc__ = module, qualname, qualname.rsplit(".")[-1], doc
+    return out
+
+
+class RemoteFunction(_manta.Function):
+    """A function that runs in workers; what @manta.remote makes.
+
+        ref = f.remote(1, y=2)
+        ref = f.options(num_cpus=2).remote(1, y=2)
+    """
+    _function = None
+
+    @classmethod
+    def _make(cls, code, options, is_generator):
+        fields, results, is_stream, _ = _options.task(options)
+        if results is None:
+            results, is_stream = 1, is_generator
+        out = cls.__new__(cls, code.name, fields, results, is_stream)
+        out._code, out._options, out._is_generator, out._is_stream = code, options, is_generator, is_stream
+        return out
+
+    @classmethod
+    def _of(cls, function, options):
+        if not callable(function):
+            raise TypeError(f"remote() expects a function or a class, given {type(function).__name__}")
+        if _has_flag(function, _COROUTINE):
+            raise ValueError(f"{function.__qualname__} is async: only methods of actors may be")
+        key = _new_key()
+        label = getattr(function, "__qualname__", type(function).__name__)
+        out = cls._make(_Code(key, _name_of(key, label), function), options, _has_flag(function, _GENERATOR))
+        functools.update_wrapper(out, function)
+        del out.__wrapped__
+        out._function = function
+        return out
+
+    def _prepare(self):
+        return self._code.export()
+
+    def options(self, **options):
+        """The same function, called with other options.
+
+            f.options(num_returns=2).remote()
+        """
+        out = type(self)._make(self._code, {**self._options, **options}, self._is_generator)
+        out._function = self._function
+        for name in ("__module__", "__qualname__", "__name__", "__doc__"):
+            if name in vars(self):
+                vars(out)[name] = vars(self)[name]
+        return out
+
+    def __call__(self, *args, **kwargs):
+        name = getattr(self, "__name__", "f")
+        raise TypeError(f"{name} is a remote function: call {name}.remote(), or {name}._function() for a plain call")
+
+    def __get__(self, instance, owner=None):
+        return self
+
+    def __reduce__(self):
+        captured = self._prepare() if _manta.is_initialized() else None
+        return _function_at, (RemoteFunction, self._code.key, self._code.name, self._options,
+                              getattr(self, "__module__", None), getattr(self, "__qualname__", "f"),
+                              getattr(self, "__doc__", None), captured, self._is_generator)
+
+    def __repr__(self):
+        return f"<remote function {getattr(self, '__qualname__', '')}>"
+
+
+# ---- actors ----
+
+class ActorMethod(_manta.Method):
+    """A method of an actor: handle.method.
+
+        ref = handle.add.remote(1)
+    """
+
+    def options(self, **options):
+        """The same method, called with other options."""
+        return _make_method(self._handle, self._name, self._known, {**self._options, **options})
+
+    @property
+    def _handle(self):
+        out = self._handle_as(handle_class())
+        out._methods, out._class_name = self._of
+        return out
+
+    def __reduce__(self):
+        return _method_at, (self._handle, self._name, self._options)
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(f"{self._name} is a method of an actor: call {self._name}.remote()")
+
+
+def _method_at(handle, name, options):
+    out = getattr(handle, name)
+    return out.options(**options) if options else out
+
+
+def _make_method(actor, name, known, options):
+    fields, results, is_stream = _options.method({**known.get("options", {}), **options})
+    if results is None:
+        results, is_stream = 1, known.get("is_generator", False)
+    out = ActorMethod.__new__(ActorMethod, actor, name, fields or None, results, is_stream)
+    out._name, out._known, out._options, out._of = name, known, options, (actor._methods, actor._class_name)
+    return out
+
+
+class ActorHandle(_manta.Actor):
+    """A handle of an actor: its methods are attributes.
+
+        manta.get(handle.add.remote(1))
+
+    The actor ends, when its calls are done, with the last handle.
+    """
+    _methods = None  # name: what is known of it; None: anything may be called
+    _class_name = "actor"
+
+    def __getattr__(self, name):
+        methods = self._methods
+        if methods is not None and name not in methods and not (name.startswith("__") and name in _EVERY_ACTOR):
+            raise AttributeError(f"{self._class_name} has no method {name}")
+        if methods is None and name.startswith("__") and name not in _EVERY_ACTOR:
+            raise AttributeError(name)
+        known = (methods or {}).get(name, {})
+        out = vars(self)[name] = _make_method(self, name, known, {})
+        return out
+
+    @property
+    def id(self):
+        """The actor's number."""
+        return self._id
+
+    def __repr__(self):
+        return f"<actor {self._class_name} {self._id:016x}>"
+
+
+_EVERY_ACTOR = ("__ray_ready__", "__ray_call__", "__ray_terminate__", "__manta_ready__", "__manta_call__",
+                "__manta_end__")
+
+
+def handle_class():
+    return _dialect.current.handle_class or ActorHandle
+
+
+def _handle_at(index, methods, name):
+    out = _manta.actor_at(index, handle_class())
+    out._methods, out._class_name = methods, name
+    return out
+
+
+def _reduce_handle(handle):
+    return _handle_at, (_manta.actor_index(handle), handle._methods, handle._class_name)
+
+
+def method(**options):
+    """Options of a method, where it is defined.
+
+        @manta.method(num_returns=2)
+        def both(self): ...
+    """
+    _options.method(options)
+
+    def set_options(f):
+        f._manta_method = options
+        return f
+    return set_options
+
+
+_SPECIAL = ("__call__", "__len__", "__getitem__", "__setitem__", "__contains__", "__init__", "__iter__", "__next__")
+
+
+def _methods_of(cls):
+    """What is known of each method, by name."""
+    out = {}
+    for name in dir(cls):
+        f = getattr(cls, name, None)
+        if not callable(f) or name.startswith("__") and name not in _SPECIAL:
+            continue
+        known = out[name] = {}
+        if _has_flag(f, _GENERATOR | _ASYNC_GENERATOR):
+            known["is_generator"] = True
+        if hasattr(f, "_manta_method"):
+            known["options"] = f._manta_method
+    return out
+
+
+def _is_async(cls):
+    return any(_has_flag(getattr(cls, name, None), _COROUTINE | _ASYNC_GENERATOR) for name in dir(cls)
+               if not name.startswith("__") or name in _SPECIAL)
+
+
+class ActorClass:
+    """A class whose instances are actors; what @manta.remote makes of a class.
+
+        handle = A.remote(1)
+        handle = A.options(name="a", max_restarts=1).remote(1)
+    """
+
+    def __init__(self, code, cls, options, methods, is_async):
+        self._code, self._class, self._options, self._methods = code, cls, options, methods
+        self._is_async = is_async
+        self._fields, self._limit = _options_of_actor(options, is_async)
+
+    @classmethod
+    def _of(cls, plain, options):
+        key = _new_key()
+        out = cls(_Code(key, _name_of(key, plain.__qualname__), plain), plain, options, _methods_of(plain),
+                  _is_async(plain))
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(out, name, getattr(plain, name))
+        return out
+
+    def options(self, **options):
+        """The same class, with other options."""
+        out = type(self)(self._code, self._class, {**self._options, **options}, self._methods, self._is_async)
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            if name in vars(self):
+                setattr(out, name, vars(self)[name])
+        return out
+
+    def remote(self, *args, **kwargs):
+        """Starts an actor, and returns its handle at once."""
+        _ensure()
+        captured = self._code.export()
+        handle = _manta.actor_start(handle_class(), self._code.name, self._fields, args, kwargs or None, captured,
+                                     self._limit)
+        handle._methods, handle._class_name = self._methods, self._code.name.split(".", 2)[-1]
+        if "name" in self._fields:
+            _code.put(_code.actor_key(handle._id), dumps((handle._methods, handle._class_name)))
+        return handle
+
+    def __call__(self, *args, **kwargs):
+        name = getattr(self, "__name__", "A")
+        raise TypeError(f"{name} is a class of actors: {name}.remote() starts one")
+
+    def __reduce__(self):
+        captured = self._code.export() if _manta.is_initialized() else None
+        return _class_at, (type(self), self._code.key, self._code.name, self._options, self._methods, self._is_async,
+                           captured)
+
+    def __repr__(self):
+        return f"<class of actors {getattr(self, '__qualname__', '')}>"
+
+
+def _class_at(cls, key, name, options, methods, is_async, captured):
+    code = _Code(key, name, None)
+    code.captured = captured
+    out = cls(code, None, options, methods, is_async)
+    out.__name__ = out.__qualname__ = name.split(".", 2)[-1]
+    return out
+
+
+def _options_of_actor(options, is_async):
+    """(fields, how many coroutines may run at once)"""
+    fields = _options.actor(options)
+    return fields, fields.pop("max_concurrency", 1000) if is_async else 0
+
+
+def get_actor(name, namespace=None):
+    """The actor of that name. ValueError: there is none.
+
+        handle = manta.get_actor("counter")
+    """
+    _ensure()
+    handle = _manta.actor_find(handle_class(), name, namespace)
+    try:
+        handle._methods, handle._class_name = loads(_code.get(_code.actor_key(handle._id)))
+    except Exception:
+        pass  # of another program: anything may be called
+    return handle
+
+
+def kill(actor, *, no_restart=True):
+    """Ends the actor's process at once.
+
+        manta.kill(handle)
+    """
+    if not isinstance(actor, _manta.Actor):
+        raise ValueError(f"kill() expects the handle of an actor, given {type(actor).__name__}")
+    actor._kill(no_restart)
+
+
+def exit_actor():
+    """Ends the actor that this runs in, after its atexit functions: calls that wait for it fail, and it is not
+    restarted."""
+    if not _manta.is_actor():
+        raise TypeError("exit_actor() is for methods of actors: there is none here")
+    _worker.end()
+    _manta.kill_self()
+    threading.Event().wait()  # for the end of this process
+
+
+def remote(*args, **options):
+    """Makes a function or a class remote.
+
+        @manta.remote
+        def f(x): ...
+
+        @manta.remote(num_cpus=2)
+        class A: ...
+    """
+    if len(args) == 1 and not options and callable(args[0]):
+        return _remote(args[0], {})
+    if args or not options:
+        raise TypeError("remote is a decorator: @manta.remote, or @manta.remote(num_cpus=2, ...)")
+    return lambda what: _remote(what, options)
+
+
+def _remote(what, options):
+    return actor_class(what, **options) if isinstance(what, type) else remote_function(what, **options)
+
+
+def remote_function(function, **options):
+    return RemoteFunction._of(function, options)
+
+
+def actor_class(cls, **options):
+    return ActorClass._of(cls, options)
+
+
+# ---- where one is ----
+
+def context():
+    """Where this runs: node, worker, task, actor, and what the call may use.
+
+        manta.context()["task"]
+    """
+    return _manta.context()
+
+
+def node_info():
+    """What the node has, what is free, which processes it consists of.
+
+        manta.node_info()["total"]["cpu"]
+    """
+    return _manta.node_info()
+
+
+# ---- what C asks for ----
+
+def _prepare(function):
+    _ensure()
+    return None if function is None else function._prepare()
+
+
+def _await_ref(ref):
+    from manta import _aio
+    return _aio.await_ref(ref)
+
+
+def _future(ref):
+    from manta import _aio
+    return _aio.future(ref)
+
+
+_manta.set_hooks({
+    "dump": _values.dump, "load": _values.load, "function": _worker.function, "failed": _worker.failed,
+    "error": _failures.make, "prepare": _prepare, "await_ref": _await_ref, "future": _future,
+    "start": _worker.start, "coroutine": _worker.coroutine, "reduce": _reduce_handle, "end": _worker.end,
+    "limit": _worker.limit, "cancel": _worker.cancel, "method": _worker.method, "items": _worker.items, "stream": ObjectRefGenerator,
+})

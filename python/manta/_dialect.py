@@ -1,0 +1,79 @@
+"""How failures become exceptions, and the defaults that manta and manta.ray do not share.
+
+`current` is the one in use; manta.ray puts its own there.
+"""
+from manta import exceptions
+
+KINDS = {
+    "worker": exceptions.WorkerDiedError, "actor": exceptions.ActorDiedError,
+    "unknown": exceptions.ActorUnavailableError, "unavailable": exceptions.ActorUnavailableError,
+    "cancelled": exceptions.CancelledError, "lost": exceptions.ObjectLostError, "full": exceptions.StoreFullError,
+    "impossible": exceptions.ImpossibleError, "node": exceptions.NodeError, "submit": exceptions.SubmitError,
+    "memory": exceptions.OutOfMemoryError, "placement_group": exceptions.PlacementGroupError,
+    "timeout": exceptions.TimeoutError, "pending_calls": exceptions.PendingCallsError,
+    "stream_end": StopIteration, "out_of_band": TypeError, "exists": exceptions.SubmitError,
+}
+
+
+def both(base, cause):
+    """The class that is `base` and the class of `cause`; `base` alone where there can be none."""
+    kind = type(cause)
+    if cause is None or isinstance(cause, base) or not isinstance(cause, Exception):
+        return base
+    made = _made.get((base, kind))
+    if made is None:
+        try:
+            made = type(f"{base.__name__}({kind.__name__})", (base, kind),
+                        {"__init__": base.__init__, "__str__": base.__str__, "__module__": base.__module__,
+                         "__reduce__": _reduce_both, "_base": base})
+            made()
+        except Exception:
+            made = base
+        _made[base, kind] = made
+    return made
+
+
+_made = {}
+
+
+def _reduce_both(error):
+    return _remake, (error._base, error.cause, {k: v for k, v in vars(error).items() if k != "cause"})
+
+
+def _remake(base, cause, known):
+    error = both(base, cause)()
+    error.cause = cause
+    vars(error).update(known)
+    return error
+
+
+class Dialect:
+    name = "manta"
+    stream_window = 8
+    infeasible_waits = False
+    actor_placement_cpus = 0
+    handle_class = None  # manta.ActorHandle
+
+    def namespace(self):
+        return None
+
+    def task_error(self, cause, type_name, text, traceback, pid, host, function, actor_repr=None):
+        error = both(exceptions.TaskError, cause)()
+        if cause is not None:
+            error.args = cause.args
+            for name, value in vars(cause).items():
+                vars(error).setdefault(name, value)
+        error.cause, error.type_name, error.text, error.traceback = cause, type_name, text, traceback
+        error.pid, error.host, error.function = pid, host, function
+        return error
+
+    def failure(self, kind, text, **known):
+        error = KINDS.get(kind, exceptions.MantaError)(text)
+        if isinstance(error, exceptions.MantaError):
+            vars(error).update(known)
+            if isinstance(known.get("cause"), BaseException):
+                error.__cause__ = known["cause"]
+        return error
+
+
+current = Dialect()

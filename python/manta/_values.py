@@ -1,0 +1,131 @@
+"""Values that C does not know by itself: pickles, functions, classes."""
+import sys
+from _pickle import Unpickler, dumps, loads
+from io import BytesIO
+
+from manta import _manta
+
+CODE_WARN, CODE_MOST = 10**7, 10**8  # bytes
+
+
+def _cloudpickle():
+    import cloudpickle  # when first needed: it takes 20 ms
+    return cloudpickle
+
+
+def dump(value):
+    """(pickle, buffers) of a value. Only cloudpickle can bring what __main__ defines."""
+    buffers = []
+    try:
+        data = dumps(value, 5, buffer_callback=buffers.append)
+        if b"__main__" not in data and b"__mp_main__" not in data:
+            return data, buffers
+    except Exception as e:  # lambdas, local classes; what cloudpickle cannot do either it says itself
+        if isinstance(e, RecursionError):
+            raise
+    buffers = []
+    return _cloudpickle().dumps(value, protocol=5, buffer_callback=buffers.append), buffers
+
+
+def load(data, buffers):
+    return loads(data, buffers=buffers)
+
+
+# ---- code: functions and classes, once per definition ----
+
+def _code_pickler():
+    cloudpickle = _cloudpickle()
+
+    class CodePickler(cloudpickle.CloudPickler):
+        """References and handles that a function captures travel beside its code, with every call of it."""
+
+        def __init__(self, file):
+            super().__init__(file, protocol=5)
+            self.captured = []
+
+        def persistent_id(self, o):
+            if isinstance(o, (_manta.ObjectRef, _manta.Actor)):
+                self.captured.append(o)
+                return len(self.captured) - 1
+            return None
+
+    return CodePickler
+
+
+_pickler = None
+
+
+class _CodeUnpickler(Unpickler):
+    captured = ()
+
+    def persistent_load(self, i):
+        return self.captured[i]
+
+
+def dump_code(code, name):
+    """(pickle, captured) of a function or class."""
+    global _pickler
+    if _pickler is None:
+        _pickler = _code_pickler()
+    out = BytesIO()
+    pickler = _pickler(out)
+    try:
+        pickler.dump(code)
+    except RecursionError:
+        raise
+    except Exception as e:
+        raise TypeError(f"{name} cannot be sent to workers: {e}{_largest(code, lambda v: not _can_pickle(v))}") from e
+    data = out.getvalue()
+    if len(data) > CODE_WARN:
+        what = "actor" if isinstance(code, type) else "remote function"
+        text = (f"The {what} {name} is {{}}: it has captured {len(data) // 10**6} MB{_largest(code)}. Put that with "
+                f"manta.put() and pass the reference, and it travels once.")
+        if len(data) > CODE_MOST:
+            raise ValueError(text.format("too large"))
+        import warnings
+        warnings.warn(text.format("very large"), stacklevel=5)
+    return data, pickler.captured or None
+
+
+def load_code(data, captured):
+    unpickler = _CodeUnpickler(BytesIO(data))
+    unpickler.captured = captured or ()
+    return unpickler.load()
+
+
+def _can_pickle(value):
+    try:
+        _cloudpickle().dumps(value)
+        return True
+    except Exception:
+        return False
+
+
+def _variables(code):
+    """(name, value) of what a function captures."""
+    if isinstance(code, tuple):
+        code = code[0]
+    functions = [f for f in vars(code).values() if hasattr(f, "__code__")] if isinstance(code, type) else [code]
+    for f in functions:
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:
+                pass
+        for name in f.__code__.co_names:
+            if name in f.__globals__:
+                yield name, f.__globals__[name]
+
+
+def _size(value):
+    n = getattr(value, "nbytes", None)
+    return n if isinstance(n, int) else sys.getsizeof(value)
+
+
+def _largest(code, which=lambda v: True):
+    try:
+        found = [(n, v) for n, v in _variables(code) if which(v)]
+        name = max(found, key=lambda p: _size(p[1]))[0] if found else None
+    except Exception:
+        name = None
+    return f" (in the variable {name})" if name else ""
