@@ -1,0 +1,272 @@
+"""await, futures, async actors, streams."""
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+import manta
+from conftest import until
+from manta import exceptions
+
+pytestmark = pytest.mark.sanitized
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_node():
+    manta.init(num_cpus=2)
+    yield
+    manta.shutdown()
+
+
+@manta.remote
+def add(a, b=1):
+    return a + b
+
+
+@manta.remote
+def fail():
+    raise ValueError("no")
+
+
+@manta.remote
+def hold(path):
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    return "held"
+
+
+def test_await():
+    async def main():
+        assert await add.remote(1) == 2
+        assert await asyncio.gather(*[add.remote(i) for i in range(50)]) == list(range(1, 51))
+        assert await manta.put(5) == 5
+        with pytest.raises(ValueError, match="no"):
+            await fail.remote()
+
+    for _ in range(3):  # each with a loop of its own
+        asyncio.run(main())
+
+
+def test_await_gives_up_with_its_timeout(tmp_path):
+    async def main():
+        ref = hold.remote(str(tmp_path / "go"))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ref, 0.05)
+        other = await add.remote(1)
+        (tmp_path / "go").touch()
+        return other, await ref
+
+    assert asyncio.run(main()) == (2, "held")
+
+
+def test_futures():
+    assert add.remote(1).future().result(30) == 2
+    assert manta.put(3).future().result(0) == 3
+    with pytest.raises(ValueError):
+        fail.remote().future().result(30)
+    futures = [add.remote(i).future() for i in range(100)]
+    assert [f.result(30) for f in futures] == list(range(1, 101))
+
+    async def main():
+        return await asyncio.wrap_future(add.remote(5).future())
+
+    assert asyncio.run(main()) == 6
+
+
+@manta.remote
+class Loop:
+    def __init__(self):
+        self.events = {}
+        self.seen = []
+
+    async def wait(self, name):
+        self.seen.append(name)
+        await self.events.setdefault(name, asyncio.Event()).wait()
+        return name
+
+    async def set(self, name):
+        self.events.setdefault(name, asyncio.Event()).set()
+
+    async def fail(self):
+        await asyncio.sleep(0)
+        raise KeyError("async")
+
+    async def items(self, n):
+        for i in range(n):
+            await asyncio.sleep(0)
+            yield i
+
+    async def nested(self, refs):
+        return [await r for r in refs]
+
+    def plain(self):
+        return "plain"
+
+    async def was_seen(self):
+        return list(self.seen)
+
+    async def forever(self):
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            self.seen.append("cancelled")
+
+    async def two(self):
+        return 1, 2
+
+
+def test_an_async_actor_interleaves():
+    a = Loop.remote()
+    refs = [a.wait.remote(i) for i in range(100)]
+    for i in reversed(range(100)):
+        a.set.remote(i)
+    assert manta.get(refs) == list(range(100))
+    with pytest.raises(KeyError):
+        manta.get(a.fail.remote())
+    assert manta.get(a.plain.remote()) == "plain"
+    assert manta.get(a.nested.remote([add.remote(i) for i in range(5)])) == [1, 2, 3, 4, 5]
+    assert manta.get(a.two.options(num_returns=2).remote()) == [1, 2]
+
+
+def test_an_async_actor_has_a_limit():
+    a = Loop.options(max_concurrency=2).remote()
+    refs = [a.wait.remote(i) for i in range(3)]
+    until(lambda: len(manta.get(a.__manta_call__.remote(lambda self: self.seen))) == 2)
+    manta.get(a.__manta_call__.remote(lambda self: self.events[0]._loop if False else None))
+    assert manta.wait(refs, num_returns=1, timeout=0.1)[0] == []
+    manta.get(a.__manta_call__.remote(release_all))
+    assert sorted(manta.get(refs)) == [0, 1, 2]
+
+
+def release_all(self):
+    import manta._aio
+    for i in range(3):
+        manta._aio.actor_loop().call_soon_threadsafe(self.events.setdefault(i, asyncio.Event()).set)
+
+
+def test_a_cancelled_coroutine_is_cancelled():
+    a = Loop.remote()
+    ref = a.forever.remote()
+    manta.get(a.plain.remote())
+    manta.cancel(ref)
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(ref)
+    until(lambda: "cancelled" in manta.get(a.was_seen.remote()))
+
+
+def test_streams_of_async_actors():
+    a = Loop.remote()
+    assert [manta.get(r) for r in a.items.remote(20)] == list(range(20))
+
+    async def main():
+        return [await r async for r in a.items.remote(5)]
+
+    assert asyncio.run(main()) == [0, 1, 2, 3, 4]
+
+
+@manta.remote
+def count(n, fail_at=None):
+    for i in range(n):
+        if i == fail_at:
+            raise ValueError(f"at {i}")
+        yield i
+
+
+def test_streams():
+    assert [manta.get(r) for r in count.remote(50)] == list(range(50))
+    assert list(count.remote(0)) == []
+    assert manta.get(count.remote(3)) == [0, 1, 2]
+
+    @manta.remote(num_returns="streaming")
+    def listed():
+        return ["a", "b"]
+
+    assert [manta.get(r) for r in listed.remote()] == ["a", "b"]
+
+
+def test_a_stream_that_fails_gives_what_came_before():
+    got, refs = [], count.remote(5, fail_at=2)
+    with pytest.raises(ValueError, match="at 2"):
+        for r in refs:
+            got.append(manta.get(r))
+    assert got == [0, 1]
+    with pytest.raises(StopIteration):
+        next(refs)
+
+
+def test_a_stream_that_is_dropped_ends_its_call(tmp_path):
+    @manta.remote
+    def endless(path):
+        try:
+            while True:
+                yield 1
+        finally:
+            open(path, "w").close()
+
+    s = endless.remote(str(tmp_path / "ended"))
+    assert manta.get(next(s)) == 1
+    del s
+    until(lambda: (tmp_path / "ended").exists(), "the end of the generator")
+    s = endless.remote(str(tmp_path / "closed"))
+    next(s)
+    s.close()
+    until(lambda: (tmp_path / "closed").exists())
+
+
+def test_cancel(tmp_path):
+    @manta.remote
+    def sleep(path):
+        open(path, "w").close()
+        time.sleep(1000)
+
+    ref = sleep.remote(str(tmp_path / "began"))
+    until((tmp_path / "began").exists)
+    manta.cancel(ref)
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(ref)
+
+    @manta.remote
+    def spin(path):
+        open(path, "w").close()
+        try:
+            while True:
+                pass
+        except KeyboardInterrupt:
+            open(path + ".seen", "w").close()
+            raise
+
+    ref = spin.remote(str(tmp_path / "spins"))
+    until((tmp_path / "spins").exists)
+    manta.cancel(ref)
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(ref)
+    until((tmp_path / "spins.seen").exists)
+
+    @manta.remote
+    def outer(path):
+        return manta.get(sleep.remote(path))
+
+    ref = outer.remote(str(tmp_path / "inner"))
+    until((tmp_path / "inner").exists)
+    manta.cancel(ref)
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(ref)
+    forced = sleep.remote(str(tmp_path / "forced"))
+    until((tmp_path / "forced").exists)
+    manta.cancel(forced, force=True)
+    with pytest.raises(exceptions.MantaError):
+        manta.get(forced)
+    assert manta.get([add.remote(i) for i in range(20)]) == list(range(1, 21))
+
+
+def test_ipython_can_await(python, tmp_path):
+    pytest.importorskip("IPython")
+    (tmp_path / "cell.ipy").write_text("import manta\n@manta.remote\ndef f(x): return x + 1\nprint(await f.remote(4))\n")
+    out = python("-m", "IPython", "--no-banner", "--quick", "--colors=NoColor", str(tmp_path / "cell.ipy"),
+                 env={"IPYTHONDIR": str(tmp_path)})
+    assert "5" in out.stdout.split(), out.stdout + out.stderr
+
+
+assert threading

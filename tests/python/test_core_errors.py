@@ -1,0 +1,220 @@
+"""Exceptions: none is lost, and each says where it arose."""
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import manta
+from manta import exceptions
+
+pytestmark = pytest.mark.sanitized
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_node():
+    manta.init(num_cpus=2)
+    yield
+    manta.shutdown()
+
+
+@manta.remote
+def fail(e):
+    raise e
+
+
+class Odd(Exception):
+    """One that cannot be pickled back: its arguments are not those of its constructor."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+
+class Stateful(Exception):
+    def __init__(self, code):
+        super().__init__(code)
+        self.code = code
+
+
+def test_what_was_raised_is_raised_here():
+    with pytest.raises(ValueError, match="no") as e:
+        manta.get(fail.remote(ValueError("no", 5)))
+    assert isinstance(e.value, exceptions.TaskError) and e.value.args == ("no", 5)
+    assert type(e.value.cause) is ValueError and e.value.type_name == "ValueError"
+    assert e.value.pid not in (0, os.getpid()) and e.value.function == "fail"
+    assert "raise e" in e.value.traceback and "manta/_worker" not in e.value.traceback
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), OSError(2, "gone", "file"), StopIteration(3), AssertionError(), RecursionError("r"),
+                                   UnicodeDecodeError("utf8", b"x", 0, 1, "why"), MemoryError(), Stateful(7), Exception()],
+                         ids=lambda e: type(e).__name__)
+def test_every_class_is_caught_by_its_name(error):
+    with pytest.raises(type(error)) as e:
+        manta.get(fail.remote(error))
+    assert repr(e.value.cause) == repr(error)
+    if isinstance(error, Stateful):
+        assert e.value.code == 7 and e.value.cause.code == 7
+    if isinstance(error, OSError):
+        assert e.value.cause.errno == 2
+
+
+def test_an_exception_that_cannot_be_pickled_arrives_as_text():
+    @manta.remote
+    def odd():
+        raise Odd(1, 2)
+
+    with pytest.raises(exceptions.TaskError, match="1 and 2") as e:
+        manta.get(odd.remote())
+    assert e.value.cause is None and e.value.type_name == "Odd" and "raise Odd(1, 2)" in e.value.traceback
+
+    @manta.remote
+    def locked():
+        import threading
+        error = ValueError("with a lock")
+        error.lock = threading.Lock()
+        raise error
+
+    with pytest.raises(exceptions.TaskError, match="with a lock"):
+        manta.get(locked.remote())
+
+
+def test_causes_are_in_the_traceback():
+    @manta.remote
+    def chained():
+        try:
+            1 / 0
+        except ZeroDivisionError as e:
+            raise RuntimeError("outer") from e
+
+    with pytest.raises(RuntimeError) as e:
+        manta.get(chained.remote())
+    assert "ZeroDivisionError" in e.value.traceback and "direct cause" in e.value.traceback
+
+
+def test_an_exception_passes_through_calls():
+    @manta.remote
+    def outer():
+        return manta.get(fail.remote(KeyError("deep")))
+
+    @manta.remote
+    def uses(x):
+        return x
+
+    for ref in (outer.remote(), uses.remote(fail.remote(KeyError("deep"))), uses.remote(uses.remote(outer.remote()))):
+        with pytest.raises(KeyError) as e:
+            manta.get(ref)
+        assert "raise e" in e.value.traceback and e.value.function == "fail"
+
+
+def test_the_first_failure_of_a_list_is_raised():
+    refs = [manta.put(1), fail.remote(KeyError(1)), fail.remote(ValueError(2))]
+    with pytest.raises(KeyError):
+        manta.get(refs)
+    ready, _ = manta.wait(refs, num_returns=3)
+    assert ready == refs
+
+
+def test_an_error_can_be_pickled_and_sent_on():
+    with pytest.raises(ValueError) as e:
+        manta.get(fail.remote(ValueError("again")))
+    copy = pickle.loads(pickle.dumps(e.value))
+    assert isinstance(copy, ValueError) and isinstance(copy, exceptions.TaskError) and copy.traceback == e.value.traceback
+    with pytest.raises(ValueError, match="again"):
+        manta.get(fail.remote(e.value))
+
+
+def test_a_long_text_arrives_whole():
+    with pytest.raises(ValueError) as e:
+        manta.get(fail.remote(ValueError("x" * 100000)))
+    assert len(e.value.args[0]) == 100000
+
+
+def test_a_worker_that_dies_is_named():
+    @manta.remote(max_retries=0)
+    def die(how):
+        if how == "exit":
+            os._exit(3)
+        if how == "leave":
+            sys.exit(3)
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        import ctypes
+        ctypes.string_at(0)
+
+    for how in ("exit", "leave", "kill", "crash"):
+        with pytest.raises(exceptions.WorkerDiedError):
+            manta.get(die.remote(how))
+    assert manta.get(manta.put(1)) == 1
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path):
+    @manta.remote
+    def once(path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            os._exit(1)
+        return "second"
+
+    assert manta.get(once.remote(str(tmp_path / "x"))) == "second"
+
+
+def test_failures_of_the_function_are_retried_when_asked(tmp_path):
+    @manta.remote(max_retries=2, retry_exceptions=True)
+    def third(path):
+        with open(path, "a") as f:
+            f.write("x")
+        if os.path.getsize(path) < 3:
+            raise ValueError("not yet")
+        return "third"
+
+    assert manta.get(third.remote(str(tmp_path / "x"))) == "third"
+
+
+def test_a_function_that_cannot_be_read_says_so(tmp_path):
+    class Bad:
+        def __reduce__(self):
+            return int, ("not a number",)
+
+    bad = Bad()
+
+    @manta.remote
+    def f(x=None):
+        return bad if x is None else x
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        manta.get(f.remote())
+
+    @manta.remote
+    def g(x):
+        return 1
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        manta.get(g.remote(Bad()))
+
+
+def test_a_result_that_cannot_be_read_raises_here():
+    class Bad:
+        def __reduce__(self):
+            return int, ("not a number",)
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        manta.get(manta.put(Bad()))
+
+
+def test_an_uncaught_error_ends_a_script_with_both_tracebacks(python):
+    out = python("-c", "import manta\n@manta.remote\ndef inner(): return {}['key']\nmanta.get(inner.remote())\n")
+    assert out.returncode == 1 and "KeyError" in out.stderr and "inner" in out.stderr and "manta.get" in out.stderr
+
+
+def test_keyboard_interrupt_of_the_function_is_a_cancel():
+    @manta.remote(max_retries=0)
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(exceptions.CancelledError):
+        manta.get(interrupt.remote())
+
+
+assert subprocess

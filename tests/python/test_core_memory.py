@@ -1,0 +1,95 @@
+"""Calls and objects leave nothing behind: memory of driver, daemon and workers before and after."""
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+import manta
+from conftest import until
+
+
+def rss(pid):
+    """Private memory in KiB."""
+    total = 0
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        for line in f:
+            if line.startswith(("Private_Clean", "Private_Dirty")):
+                total += int(line.split()[1])
+    return total
+
+
+def processes():
+    info = manta.node_info()
+    return {"driver": "self", "daemon": info["daemon_pid"], **{f"worker {p}": p for p in info["worker_pids"]}}
+
+
+@manta.remote
+def f(x):
+    return x
+
+
+@manta.remote
+class A:
+    def f(self, x):
+        return x
+
+
+def churn(n, actor):
+    for _ in range(n // 10):
+        refs = [f.remote(i) for i in range(4)] + [actor.f.remote([i]) for i in range(4)]
+        manta.get(refs)
+        manta.get(manta.put({"a": (1, "x")}))
+        try:
+            manta.get(f.remote())
+        except TypeError:
+            pass
+
+
+def check(n):
+    manta.init(num_cpus=1)
+    try:
+        actor = A.remote()
+        churn(max(n // 5, 10000), actor)
+        before = {who: rss(pid) for who, pid in processes().items()}
+        churn(n, actor)
+        gc.collect()
+        after = {who: rss(pid) for who, pid in processes().items()}
+        for who in before:
+            assert after[who] - before[who] < 1500 + n // 200, (who, before, after)
+    finally:
+        manta.shutdown()
+
+
+def test_100_000_calls():
+    check(100_000)
+
+
+@pytest.mark.long
+def test_a_million_calls():
+    check(1_000_000)
+
+
+def test_objects_are_given_back(node):
+    array = np.zeros(1 << 17)
+    for i in range(200):
+        ref = node.put(array)
+        view = node.get(ref)
+        del ref, view
+    until(lambda: node.node_info()["store_used"] < 64 << 20, "the store's memory")
+    kept = [node.put(array) for _ in range(10)]
+    used = node.node_info()["store_used"]
+    assert used >= 10 << 20
+    del kept
+
+
+def test_references_of_python_are_counted_exactly(node):
+    before = sys.getrefcount(None)
+    value = ("some", ["value", {"with": 1.5}], b"bytes" * 10)
+    count = sys.getrefcount(value)
+    for _ in range(2000):
+        node.get(node.put(value))
+        node.get(f.remote(value))
+    gc.collect()
+    assert sys.getrefcount(value) == count
+    assert abs(sys.getrefcount(None) - before) < 500

@@ -1,0 +1,299 @@
+"""Processes: nothing is forked of the driver, nothing hangs, nothing is left."""
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import until
+
+HEAD = """
+import os, sys, time, threading, signal
+import manta
+manta.init(num_cpus=2)
+@manta.remote
+def pid(): return os.getpid()
+@manta.remote
+def sleep(): time.sleep(1000)
+def everybody():
+    i = manta.node_info()
+    return [i["daemon_pid"], i["keeper_pid"], i["zygote_pid"], *i["worker_pids"]]
+manta.get([pid.options(strategy="spread").remote() for _ in range(4)])
+print(*everybody(), flush=True)
+"""
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def start(script, **more):
+    p = subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", HEAD + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         bufsize=0, **more)  # communicate() does not see what a buffer has read ahead
+    line = p.stdout.readline().decode()
+    pids = [int(x) for x in line.split() if int(x)]
+    assert len(pids) >= 4, line + p.stderr.read().decode()
+    return p, pids
+
+
+def finish(p, pids, returncode=0):
+    out, err = (x.decode() for x in p.communicate(timeout=100))
+    assert returncode is None or p.returncode == returncode, (p.returncode, out, err)
+    until(lambda: not any(map(is_alive, pids)), f"the end of {pids}")
+    return out, err
+
+
+def test_an_end_without_shutdown_leaves_nothing():
+    finish(*start(""))
+
+
+@pytest.mark.parametrize("script", ["sleep.remote()", "[sleep.remote() for _ in range(10)]; raise SystemExit",
+                                    "threading.Thread(target=lambda: manta.get(sleep.remote()), daemon=True).start()"])
+def test_an_end_with_work_under_way_leaves_nothing(script):
+    finish(*start(script))
+
+
+def test_exit_at_once_leaves_nothing():
+    finish(*start("sleep.remote(); os._exit(7)"), returncode=7)
+
+
+def test_an_exception_leaves_nothing():
+    out, err = finish(*start("x = [sleep.remote()]; 1 / 0"), returncode=1)
+    assert "ZeroDivisionError" in err
+
+
+def test_a_driver_that_is_killed_leaves_nothing():
+    p, pids = start("manta.get(sleep.remote())")
+    p.kill()
+    finish(p, pids, returncode=-9)
+
+
+@pytest.mark.parametrize("who", ["daemon_pid", "keeper_pid"])
+def test_a_node_that_is_killed_ends_the_waits(who):
+    script = f"""
+r = sleep.remote()
+os.kill(manta.node_info()["{who}"], signal.SIGKILL)
+try:
+    print("got", manta.get(r))
+except manta.exceptions.MantaError as e:
+    print("told", type(e).__name__)
+manta.shutdown()
+manta.init(num_cpus=1)
+print(manta.get(pid.remote()) != 0)
+"""
+    out, err = finish(*start(script))
+    assert "told" in out and out.endswith("True\n"), out + err
+
+
+def test_a_nursery_that_is_killed_is_started_again():
+    script = """
+before = manta.node_info()["zygote_pid"]
+os.kill(before, signal.SIGKILL)
+@manta.remote
+class A:
+    def pid(self): return os.getpid()
+print(len({manta.get(a.pid.remote()) for a in [A.remote() for _ in range(4)]}))
+assert manta.node_info()["zygote_pid"] != before
+"""
+    out, err = finish(*start(script))
+    assert out == "4\n", err
+
+
+def test_nothing_of_the_driver_is_in_its_workers():
+    script = """
+secret = bytearray(50 << 20)
+lock = threading.Lock(); lock.acquire()
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+@manta.remote
+def look():
+    return threading.active_count(), open("/proc/self/cmdline").read().split("\\0"), hasattr(sys.modules["__main__"], "secret"), os.getppid()
+n, cmdline, has, parent = manta.get(look.remote())
+assert n <= 2 and "_nursery.py" in cmdline[2] and not has and parent != os.getpid(), (n, cmdline, has)
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no children")
+"""
+    out, err = finish(*start(script))
+    assert out == "no children\n", err
+
+
+def test_a_driver_with_threads_that_hold_locks():
+    script = """
+import logging, io
+class Slow(io.StringIO):
+    def write(self, s): time.sleep(0.001)
+stop = False
+def work():
+    log = logging.getLogger("x"); log.addHandler(logging.StreamHandler(Slow())); log.propagate = False
+    while not stop: log.warning("x" * 100)
+manta.shutdown()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for _ in range(3):
+    manta.init(num_cpus=2)
+    print(len(manta.get([pid.remote() for _ in range(20)])))
+    manta.shutdown()
+stop = True
+"""
+    out, err = finish(*start(script))
+    assert out == "20\n" * 3, err
+
+
+def test_output_of_workers_is_shown_once_in_order():
+    script = """
+@manta.remote
+def say(n):
+    for i in range(n): print("line", i)
+    print("no end", end="")
+    sys.stderr.write("to stderr\\n")
+    return 1
+manta.get(say.remote(5))
+manta.get(say.options(name="x").remote(0))
+manta.shutdown()
+"""
+    out, err = finish(*start(script))
+    lines = out.splitlines()
+    assert [x.split(") ", 1)[1] for x in lines if "line" in x] == [f"line {i}" for i in range(5)], out
+    assert all(x.startswith("(say pid=") for x in lines), out
+    assert err.count("to stderr") == 2 and out.count("no end") == 2
+
+
+def test_ctrl_c_ends_a_wait_at_once_and_the_next_call_works():
+    script = """
+r = sleep.remote()
+for wait in (lambda: manta.get(r), lambda: manta.get([r, r]), lambda: manta.wait([r]), lambda: manta.get(r, timeout=100)):
+    for delay in (0, 0.2):
+        timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            timer.start()
+            wait()
+            print("not interrupted")
+        except KeyboardInterrupt:
+            pass
+        timer.join()
+        print(manta.get(pid.remote()) > 0)
+"""
+    out, err = finish(*start(script))
+    assert out == "True\n" * 8, out + err
+
+
+def test_ctrl_c_of_a_terminal_ends_a_script():
+    p, pids = start("manta.get(sleep.remote())", start_new_session=True)
+    os.killpg(p.pid, signal.SIGINT)
+    out, err = finish(p, pids, returncode=-signal.SIGINT)
+    assert "KeyboardInterrupt" in err
+
+
+def test_a_handler_of_the_program_runs_during_a_wait():
+    script = """
+seen = []
+signal.signal(signal.SIGUSR1, lambda *a: seen.append(1))
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+@manta.remote
+def slow(): time.sleep(0.6); return "done"
+print(manta.get(slow.remote()), seen)
+"""
+    out, err = finish(*start(script))
+    assert out == "done [1]\n", err
+
+
+def test_at_exit_functions_of_a_worker_run():
+    script = """
+import tempfile
+folder = tempfile.mkdtemp()
+@manta.remote
+class A:
+    def __init__(self):
+        import atexit
+        atexit.register(lambda: open(folder + "/ended", "w").close())
+    def f(self): return 1
+a = A.remote(); manta.get(a.f.remote()); del a
+while not os.path.exists(folder + "/ended"): time.sleep(0.01)
+print("ended")
+"""
+    out, err = finish(*start(script))
+    assert out == "ended\n", err
+
+
+def test_two_lives():
+    script = """
+old = manta.put(1)
+held = [sleep.remote() for _ in range(3)]
+manta.shutdown()
+manta.shutdown()
+assert not manta.is_initialized()
+manta.init(num_cpus=1)
+new = manta.put(2)
+for f in (lambda: manta.get(old), lambda: manta.wait([old]), lambda: pid.remote(old), lambda: manta.put([old])):
+    try:
+        f()
+        print("used")
+    except ValueError as e:
+        assert "has ended" in str(e)
+del old, held
+print(manta.get(new), manta.get(pid.remote()) > 0)
+try:
+    manta.init()
+except RuntimeError as e:
+    print("once")
+"""
+    out, err = finish(*start(script))
+    assert out == "2 True\nonce\n", out + err
+
+
+def test_importing_changes_nothing(python):
+    out = python("-c", """
+import sys, os, signal, logging, threading, multiprocessing, warnings
+def state():
+    return (dict(os.environ), [signal.getsignal(s) for s in range(1, 32)], list(logging.root.handlers), logging.root.level,
+            threading.active_count(), multiprocessing.get_start_method(allow_none=True), sorted(os.listdir("/proc/self/fd")),
+            list(sys.path), list(sys.meta_path), sys.excepthook, list(warnings.filters), logging.raiseExceptions)
+before = state()
+import manta
+assert state() == before
+heavy = {"numpy", "cloudpickle", "asyncio", "pandas", "multiprocessing.pool", "subprocess", "concurrent.futures", "manta.ray"}
+assert not (heavy & set(sys.modules)), heavy & set(sys.modules)
+manta.init(num_cpus=1)
+@manta.remote
+def f(): return dict(os.environ)
+env = manta.get(f.remote())
+manta.shutdown()
+after = state()
+assert after[:6] == before[:6] and after[6:] == before[6:]
+assert env == dict(os.environ), set(env.items()) ^ set(os.environ.items())
+print("fine")
+""")
+    assert out.stdout == "fine\n", out.stderr
+
+
+def test_a_warm_nursery_has_what_the_driver_has_imported(python):
+    out = python("-c", """
+import os, sys, time
+import numpy
+import manta
+manta.init(num_cpus=2)
+@manta.remote
+class Look:
+    def modules(self): return "numpy" in sys.modules, dict(os.environ)
+    def work(self):
+        import numpy as np
+        a = np.random.rand(300, 300)
+        return float((a @ np.linalg.inv(a)).trace()), float(np.random.rand())
+def warm(): return manta.get(Look.remote().modules.remote())[0]
+while not warm(): time.sleep(0.02)
+actors = [Look.remote() for _ in range(4)]
+done = manta.get([a.work.remote() for a in actors])
+assert all(abs(t - 300) < 1e-3 for t, _ in done), done
+assert len({x for _, x in done}) == 4, done
+assert manta.get(actors[0].modules.remote())[1] == dict(os.environ)
+env = manta.get(Look.options(env_vars={"OMP_NUM_THREADS": "3"}).remote().modules.remote())
+assert env[0] is False and env[1]["OMP_NUM_THREADS"] == "3"
+print("fine")
+""")
+    assert out.stdout == "fine\n", out.stderr
