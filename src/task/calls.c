@@ -625,6 +625,17 @@ void calls_reclaim(peer *p)
     shape_dispatch(s);
 }
 
+void calls_return_idle(void)
+{
+    for (size_t i = 0; i < rt->shapes.n; i++) {
+        shape *s = rt->shapes.at[i];
+        for (size_t k = s->queued ? 0 : s->workers.n; k-- > 0;) {
+            peer *p = s->workers.at[k];
+            if (p->in_flight == 0 && !p->is_dead) return_lease(p);
+        }
+    }
+}
+
 /* ---- deaths ---- */
 
 void call_abandon(call *c, failure *f)

@@ -293,6 +293,7 @@ manta_status manta_node_get(manta_node_info *out)
         return MANTA_OK;
     }
     mutex_lock(&rt->lock);
+    calls_return_idle();
     uint64_t request = rt_request_begin(PROTO_INFO);
     manta_status st = rt->is_dead ? failure_raise(rt->death) : rt_request(request, &r);
     if (!st) {

@@ -65,6 +65,10 @@ void scenario_calls(void)
     OK(manta_get_f64(x, &v, MANTA_FOREVER));
     CHECK(v == 200);
     manta_release(x);
+    /* What no call uses is free, though leases are kept for the next one. */
+    manta_node_info info;
+    OK(manta_node_get(&info));
+    CHECK(info.free_cpus == info.cpus);
 }
 
 void scenario_values(void)
