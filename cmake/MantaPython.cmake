@@ -21,15 +21,15 @@ function(manta_python_tree folder)
   endforeach()
 endfunction()
 
-# A file of the wheel's manta/_lib, which finds the library beside itself.
-macro(manta_python_lib target)
+# A program of the wheel's manta/_lib, which finds the library beside itself.
+macro(manta_python_program target)
   if(TARGET ${target})
+    # It may be started at run time, so whoever builds the extension wants it too.
+    add_dependencies(manta_python ${target})
     if(SKBUILD)
       set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
     endif()
-    install(TARGETS ${target} COMPONENT python EXCLUDE_FROM_ALL
-            RUNTIME DESTINATION manta/_lib
-            LIBRARY DESTINATION manta/_lib NAMELINK_SKIP)
+    install(TARGETS ${target} COMPONENT python EXCLUDE_FROM_ALL RUNTIME DESTINATION manta/_lib)
   endif()
 endmacro()
 
@@ -48,14 +48,13 @@ macro(manta_python)
     set_target_properties(manta_python PROPERTIES PREFIX "" OUTPUT_NAME _manta SUFFIX .abi3.so
       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/manta INSTALL_RPATH "$ORIGIN/_lib")
     install(TARGETS manta_python COMPONENT python EXCLUDE_FROM_ALL LIBRARY DESTINATION manta)
-    # What the extension starts at run time, and what `manta` is called at a prompt.
-    foreach(program manta_cli manta_node)
-      if(TARGET ${program})
-        add_dependencies(manta_python ${program})
-      endif()
-    endforeach()
-    manta_python_lib(manta)
-    manta_python_lib(manta_cli)
-    manta_python_lib(manta_node)
+    # A wheel has no links: the library goes there once, under the name that it is looked for by.
+    install(FILES $<TARGET_FILE:manta> RENAME $<TARGET_SONAME_FILE_NAME:manta> DESTINATION manta/_lib
+            PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE
+            COMPONENT python EXCLUDE_FROM_ALL)
+    manta_python_program(manta_cli)
+    manta_python_program(manta_node)
+    # All that PYTHONPATH=BUILD/python needs.
+    add_custom_target(python DEPENDS manta_python)
   endif()
 endmacro()

@@ -1,7 +1,7 @@
 """Fixtures of the Python package's tests.
 
 `PYTHONPATH=BUILD/python` says which build is tested (tools/check.py sets it; by hand:
-`cmake --build --preset release --target manta_python`, then
+`cmake --build --preset release --target python`, then
 `PYTHONPATH=build/release/python python -m pytest tests/python`). Tests wait for conditions and
 never sleep; each ends the node it began, and nothing may be left of it.
 """
