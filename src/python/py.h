@@ -300,6 +300,7 @@ PyObject *py_shutdown(PyObject *self, PyObject *at_exit);
 PyObject *py_is_initialized(PyObject *self, PyObject *unused);
 PyObject *py_context(PyObject *self, PyObject *unused);
 PyObject *py_node_info(PyObject *self, PyObject *unused);
+PyObject *py_view(PyObject *self, PyObject *unused);
 PyObject *py_is_cancelled(PyObject *self, PyObject *unused);
 PyObject *py_actor_start(PyObject *self, PyObject *args);
 PyObject *py_actor_find(PyObject *self, PyObject *args);
